@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# The three kinds of target this project has. Sources are always listed by hand.
+
+add_library(imbrex_options INTERFACE)
+target_include_directories(imbrex_options INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_compile_options(imbrex_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # GCC 12 warns falsely in std::string (bug 105651)
+if(IMBREX_WERROR)
+  target_compile_options(imbrex_options INTERFACE -Werror)
+endif()
+if(IMBREX_SANITIZE)
+  target_compile_options(imbrex_options INTERFACE -fsanitize=${IMBREX_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(imbrex_options INTERFACE -fsanitize=${IMBREX_SANITIZE})
+endif()
+
+# imbrex_layer(core SOURCES a.cpp b.cpp DEPENDS other_layer ...): one folder of src/ as the static library imbrex_core.
+# DEPENDS names the layers this one may include, which is how the one-way dependencies are kept.
+function(imbrex_layer name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LINKS" ${ARGN})
+  add_library(imbrex_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(imbrex_${name} PRIVATE imbrex_options PUBLIC fmt::fmt ${arg_LINKS})
+  target_include_directories(imbrex_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+  foreach(layer IN LISTS arg_DEPENDS)
+    target_link_libraries(imbrex_${name} PUBLIC imbrex_${layer})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY IMBREX_LAYERS imbrex_${name})
+endfunction()
+
+# imbrex_test(ptx_reader SOURCES reader_test.cpp LAYERS ptx [LABELS slow]): one GoogleTest program, test_ptx_reader.
+function(imbrex_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LAYERS;LINKS;LABELS" ${ARGN})
+  add_executable(test_${name} ${arg_SOURCES})
+  target_link_libraries(test_${name} PRIVATE imbrex_options GTest::gtest_main GTest::gmock ${arg_LINKS})
+  foreach(layer IN LISTS arg_LAYERS)
+    target_link_libraries(test_${name} PRIVATE imbrex_${layer})
+  endforeach()
+  target_compile_definitions(test_${name} PRIVATE IMBREX_SOURCE_DIR="${PROJECT_SOURCE_DIR}" IMBREX_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
+endfunction()

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/text.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <vector>
+
+namespace imbrex {
+
+const char* intern(std::string_view text) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> strings;  // node-based: c_str() stays put
+  std::lock_guard lock(mutex);
+  auto found = strings.find(text);
+  if (found == strings.end()) found = strings.emplace(text).first;
+  return found->c_str();
+}
+
+std::string source_line(const char* file, int line) {
+  static std::mutex mutex;
+  static std::map<std::string, std::vector<std::string>> files;
+  std::lock_guard lock(mutex);
+  auto [entry, is_new] = files.try_emplace(file);
+  if (is_new) {
+    std::ifstream in(file);
+    for (std::string text; std::getline(in, text);) entry->second.push_back(text);
+  }
+  const auto& lines = entry->second;
+  return line >= 1 && line <= static_cast<int>(lines.size()) ? lines[line - 1] : std::string();
+}
+
+std::string nearest_word(std::string_view word, std::span<const std::string> candidates) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    std::vector<size_t> row(candidate.size() + 1);
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= candidate.size(); ++j) {
+        size_t substitute = diagonal + (word[i - 1] != candidate[j - 1]);
+        diagonal = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+      }
+    }
+    if (row.back() < best_distance) best_distance = row.back(), best = candidate;
+  }
+  return best;
+}
+
+}  // namespace imbrex

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/text.h"
+
+#include <gtest/gtest.h>
+
+#include "imbrex/dtype.h"
+#include "imbrex/error.h"
+
+namespace imbrex {
+namespace {
+
+TEST(Text, InternGivesOnePointerPerText) {
+  std::string a = "kernel.cpp";
+  EXPECT_EQ(intern(a), intern("kernel.cpp"));
+  EXPECT_NE(intern(a), intern("other.cpp"));
+}
+
+TEST(Text, NearestWordFindsSlipsAndRefusesStrangers) {
+  std::vector<std::string> words{"vector_add", "softmax", "layer_norm"};
+  EXPECT_EQ(nearest_word("sofmax", words), "softmax");
+  EXPECT_EQ(nearest_word("vectoradd", words), "vector_add");
+  EXPECT_EQ(nearest_word("zzzzzzzzz", words), "");
+}
+
+TEST(Error, FormatsPlaceMessageFactsAndHelp) {
+  Diagnostic d{{"no_such_file.cpp", 42, "f"}, "dot: inner sizes differ", {"a  [128, 64]"}, "slice a"};
+  EXPECT_EQ(d.format(),
+            "no_such_file.cpp:42: error: dot: inner sizes differ\n  a  [128, 64]\n  help: slice a");
+}
+
+TEST(DataType, NamesRoundTrip) {
+  for (int i = 0; i < DataType::kCount; ++i) {
+    DataType t{static_cast<DataType::Code>(i)};
+    EXPECT_EQ(DataType::from_name(t.name()), t);
+  }
+  EXPECT_FALSE(DataType::from_name("float33").has_value());
+}
+
+}  // namespace
+}  // namespace imbrex
