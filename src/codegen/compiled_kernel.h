@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the compiler hands to the runtime: PTX and everything a launch needs to know.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "imbrex/dtype.h"
+#include "imbrex/source_location.h"
+
+namespace imbrex::codegen {
+
+/// One step of the program the runtime evaluates at each launch (design D7): a pure op on 64-bit slots.
+struct HostStep {
+  enum class Kind : uint8_t {
+    kConstant,  // slot = constant
+    kParam,  // slot = user argument `a` (integers sign- or zero-extended to 64 bits by type; pointers as they
+             // are)
+    kBinary,  // slot = op(slot a, slot b), wrapped to `dtype`
+    kUnary,
+    kSelect,       // slot = slot a ? slot b : slot c
+    kDivmodMagic,  // slot = multiplier | shift << 32 for division by slot a (see codegen/fast_divmod.h)
+  };
+  Kind kind;
+  uint16_t op = 0;  // ir::Opcode of kBinary and kUnary
+  DataType dtype = int64;
+  int32_t a = 0, b = 0, c = 0;
+  int64_t constant = 0;
+  SourceLocation where;  // for messages such as a division by zero
+};
+
+/// A TMA descriptor the runtime encodes at launch. Dimensions run innermost first, as the driver counts them.
+struct TensorMapPlan {
+  DataType dtype;
+  int rank = 0;
+  int32_t base_slot = 0;                                            // host slot of the pointer
+  std::vector<int32_t> dim_slots;                                   // extents in elements
+  std::vector<int32_t> stride_slots;                                // byte strides of dimensions 1 ... rank-1
+  std::vector<int32_t> box;                                         // elements
+  int swizzle = 0, interleave = 0, l2_promotion = 0, oob_fill = 0;  // CUtensorMap enumerators
+  SourceLocation where;
+};
+
+/// One parameter of the PTX entry, in order.
+struct ParamPlan {
+  enum class Kind : uint8_t { kUser, kHost, kTensorMap };
+  Kind kind;
+  int32_t index;  // user argument, host slot, or tensor map
+  int32_t offset, bytes;
+};
+
+/// What the user passes, in order, for checking a call.
+struct ArgumentInfo {
+  std::string name;
+  bool is_pointer = false;
+  DataType dtype = int32;
+};
+
+struct CompiledKernel {
+  std::string name;    // the PTX entry
+  std::string target;  // "sm_100a"
+  std::string ptx;
+  int threads = 128;
+  std::array<int, 3> cluster = {1, 1, 1};
+  int64_t shared_bytes = 0;  // dynamic shared memory
+  int tensor_memory_columns = 0;
+  std::vector<ArgumentInfo> arguments;
+  std::vector<HostStep> host;                        // slot i is the result of step i
+  std::array<int32_t, 3> grid_slots = {-1, -1, -1};  // -1: extent 1
+  std::vector<TensorMapPlan> tensor_maps;
+  std::vector<ParamPlan> params;
+  int32_t param_bytes = 0;
+  SourceLocation where;  // the kernel's operator()
+};
+
+}  // namespace imbrex::codegen

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// The IR: a kernel as structured control flow over scalar values, mutable variables and tile instructions.
+//
+//   kernel vector_add(%n: int32, %x: ptr<float32>) target sm_80 warps 4 {
+//     %0: int32 = const {value = 1024}
+//     %1: int32 = ceil_div %n, %0
+//     launch_grid %1
+//     %gx: global<float32, [?]> = global_view %x, %n, %one {rank = 1}
+//     for %i in %zero, %n, %0 {unroll = 1} { ... }
+//   }
+//
+// Everything generic (printer, parser, verifier, dead-code elimination, reference documentation) reads
+// `OpInfo`, which is expanded from ops.def. Ops and values belong to their Function and live as long as it
+// does; a pass that removes an op takes it out of its block.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "imbrex/dtype.h"
+#include "imbrex/source_location.h"
+#include "layout/layout.h"
+
+namespace imbrex::ir {
+
+// ----------------------------------------------------------------------------------------------------------------
+// types
+
+enum class TypeKind : uint8_t {
+  kScalar,        // one run-time number; uniform or per thread
+  kPointer,       // typed device pointer to global memory
+  kVariable,      // a mutable scalar or register tensor (what `var` defines)
+  kRegister,      // tensor spread over the registers of a thread group
+  kShared,        // tensor in shared memory, or a view of one
+  kGlobal,        // tensor in global memory, or a view of one
+  kTensorMemory,  // tensor in tensor memory, or a view of one
+  kBarrier,       // mbarrier objects in shared memory: shape [] is one, [n] an array
+  kTensorMap,     // a TMA descriptor passed as a hidden kernel parameter
+};
+
+inline constexpr int64_t kDynamic = -1;  // an extent known only at run time (global tensors)
+
+struct Type {
+  TypeKind kind = TypeKind::kScalar;
+  DataType dtype = int32;
+  std::vector<int64_t> shape;  // of tensors, barriers and tensor variables
+  std::optional<layout::Layout>
+      layout;  // of register, shared and tensor-memory tensors, once inferred or annotated
+
+  static Type scalar(DataType t) { return {TypeKind::kScalar, t, {}, {}}; }
+  static Type pointer(DataType t) { return {TypeKind::kPointer, t, {}, {}}; }
+  /// A variable that holds values of `held` (a scalar or register-tensor type).
+  static Type variable(const Type& held) {
+    return {TypeKind::kVariable, held.dtype, held.shape, held.layout};
+  }
+  static Type tensor(TypeKind kind, DataType t, std::vector<int64_t> shape) {
+    return {kind, t, std::move(shape), {}};
+  }
+
+  bool is_scalar() const { return kind == TypeKind::kScalar; }
+  bool is_tensor() const { return kind >= TypeKind::kRegister && kind <= TypeKind::kTensorMemory; }
+  int rank() const { return static_cast<int>(shape.size()); }
+  int64_t elements() const;
+  /// "float32", "ptr<float16>", "var<int32>", "shared<float16, [128, 64], LAYOUT>", "barrier[4]", ...
+  std::string to_string() const;
+  friend bool operator==(const Type&, const Type&) = default;
+};
+
+// ------------------------------------------------------------------------------------------------------------------
+// ops
+
+enum class Opcode : uint16_t {
+#define IR_OP(id, ...) k##id,
+#include "ir/ops.def"
+#undef IR_OP
+  kCount
+};
+
+/// What an op does besides computing its results. Drives dead-code elimination and motion.
+enum class Effect : uint8_t {
+  kPure,     // result depends on operands only: may be folded, merged, moved, dropped
+  kReads,    // reads memory or a variable: may be dropped when unused, not moved over writes
+  kWrites,   // writes memory, a variable, a barrier: kept, order kept
+  kSync,     // waits or orders: kept, nothing moves across it
+  kControl,  // control flow and scopes
+};
+
+/// Which threads must execute an op together. Checked against the enclosing thread groups.
+enum class Scope : uint8_t {
+  kAny,         // any thread group
+  kOneThread,   // exactly one thread
+  kOneWarp,     // exactly one warp
+  kWarps,       // a multiple of 32 threads, warp-aligned
+  kWarpGroups,  // a multiple of 128 threads, aligned to 128
+  kCta,         // every thread of the CTA
+};
+
+/// One operand position: `kinds` is a set of bits 1 << TypeKind.
+struct OperandSpec {
+  std::string_view name;
+  uint32_t kinds = 0;
+  bool is_integer = false;   // scalar of integer type
+  bool is_bool = false;      // scalar bool
+  bool is_variadic = false;  // zero or more, last position only
+  bool is_optional = false;
+};
+
+enum class AttrKind : uint8_t { kInt, kInts, kBool, kFloat, kString, kDType, kLayout };
+struct AttrSpec {
+  std::string_view name;
+  AttrKind kind;
+  bool is_optional;
+};
+
+/// Everything ops.def says about an op.
+struct OpInfo {
+  Opcode code;
+  std::string_view mnemonic;
+  std::vector<OperandSpec> operands;
+  std::vector<OperandSpec> results;
+  std::vector<AttrSpec> attrs;
+  int regions;
+  Effect effect;
+  Scope scope;
+  std::string_view arch;     // first target that has it, e.g. "sm_80"
+  std::string_view meaning;  // one sentence or two
+};
+
+const OpInfo& info(Opcode code);
+std::optional<Opcode> opcode_from_mnemonic(std::string_view mnemonic);
+
+using AttrValue =
+    std::variant<int64_t, std::vector<int64_t>, bool, double, std::string, DataType, layout::Layout>;
+struct Attr {
+  std::string_view name;  // the AttrSpec's
+  AttrValue value;
+};
+
+struct Op;
+struct Block;
+
+struct Value {
+  Type type;
+  Op* def = nullptr;       // null for parameters and block arguments
+  Block* owner = nullptr;  // the block whose argument this is, when it is one
+  int id = 0;              // unique in the function; printed when there is no name
+  std::string name;        // what the user called it, if known; unique in the function
+};
+
+/// A list of ops. Arguments are the loop variable of `for` and the indices of `tabulate`.
+struct Block {
+  std::vector<Value*> args;
+  std::vector<Op*> ops;
+  Op* parent = nullptr;  // the op this is a region of; null for a function's body and host block
+};
+
+struct Op {
+  Opcode code;
+  std::vector<Value*> operands;
+  std::vector<Value*> results;
+  std::vector<Attr> attrs;
+  std::vector<std::unique_ptr<Block>> regions;
+  Block* parent = nullptr;
+  SourceLocation where;
+
+  const OpInfo& info() const { return ir::info(code); }
+  Value* result() const { return results.at(0); }
+  Block& body() const { return *regions.at(0); }
+
+  const AttrValue* attr(std::string_view name) const;  // null when absent
+  int64_t int_attr(std::string_view name) const;       // the attribute must be there
+  int64_t int_attr(std::string_view name, int64_t otherwise) const;
+  bool bool_attr(std::string_view name, bool otherwise) const;
+  double float_attr(std::string_view name) const;
+  const std::vector<int64_t>& ints_attr(std::string_view name) const;
+  const std::string& string_attr(std::string_view name) const;
+  DataType dtype_attr(std::string_view name) const;
+  void set_attr(std::string_view name, AttrValue value);
+  void remove_attr(std::string_view name);
+};
+
+// ------------------------------------------------------------------------------------------------------------
+// functions
+
+/// A kernel. `body` is what a CTA executes. `host` holds pure ops on the parameters that the runtime
+/// evaluates once a launch; values defined there and used in `body` become hidden kernel parameters (design
+/// D7).
+struct Function {
+  std::string name;
+  std::string target = "sm_80";
+  int warps = 4;                             // warps per CTA
+  std::vector<int64_t> cluster = {1, 1, 1};  // CTAs per cluster
+  std::optional<int64_t> max_registers;      // .maxnreg
+  std::vector<Value*> params;
+  std::vector<Value*> grid;  // 3 host values once launch_grid has been lifted; empty before
+  Block host;
+  Block body;
+
+  Function() = default;
+  Function(const Function&) = delete;
+  Function& operator=(const Function&) = delete;
+
+  Value* new_value(Type type, std::string name = "");
+  Op* new_op(Opcode code);
+  Value* add_param(Type type, std::string name);
+  int threads() const { return warps * 32; }
+
+ private:
+  std::deque<std::unique_ptr<Value>> values_;
+  std::deque<std::unique_ptr<Op>> ops_;
+  int next_id_ = 0;
+};
+
+/// Appends ops at a point of a function. Passes and the tracing front end build through it.
+class Builder {
+ public:
+  explicit Builder(Function& function) : function_(&function), block_(&function.body) {}
+
+  Function& function() const { return *function_; }
+  Block& block() const { return *block_; }
+  /// Insert at the end of `block` from now on.
+  void set_insertion_point(Block& block);
+  /// Insert before `op` from now on.
+  void set_insertion_point_before(Op& op);
+  void set_location(SourceLocation where) { where_ = where; }
+
+  /// Creates an op and inserts it. `regions` empty blocks are made as the table says.
+  Op* create(Opcode code, std::vector<Value*> operands, std::vector<Type> result_types,
+             std::vector<Attr> attrs = {});
+  Value* constant(DataType dtype, int64_t value);
+  Value* constant(DataType dtype, double value);
+  /// A binary scalar op on equal types; comparisons give bool.
+  Value* binary(Opcode code, Value* a, Value* b);
+
+ private:
+  Function* function_;
+  Block* block_;
+  size_t position_ = SIZE_MAX;  // SIZE_MAX: the end
+  SourceLocation where_;
+};
+
+/// Calls `visit(Op&)` for every op of a block, outer before inner, regions included.
+template <class Visit>
+void walk(Block& block, Visit&& visit) {
+  for (size_t i = 0; i < block.ops.size(); ++i) {
+    Op* op = block.ops[i];
+    visit(*op);
+    for (auto& region : op->regions) walk(*region, visit);
+  }
+}
+
+/// The constant an integer, bool or float value is known to be, when its definition is a `const`.
+std::optional<int64_t> constant_int(const Value* value);
+std::optional<double> constant_float(const Value* value);
+
+/// The allocation (or global_view) that a chain of view ops starts from.
+Value* view_root(Value* value);
+
+// ----------------------------------------------------------------------------------------------- text and
+// verification
+
+/// The exact text form: parse(print(f)) prints the same again.
+std::string print(const Function& function);
+std::string print(const Op& op);
+/// Throws ParseError with the line and column of `text`.
+std::unique_ptr<Function> parse(std::string_view text, std::string_view file_name = "<ir>");
+/// Checks structure, types, scopes, targets; throws CompileError with every finding.
+void verify(const Function& function);
+
+}  // namespace imbrex::ir
