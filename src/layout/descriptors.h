@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a shared layout to the words of the hardware: matrix descriptors of wgmma/tcgen05, TMA boxes.
+#pragma once
+
+#include <string>
+
+#include "layout/layout.h"
+
+namespace imbrex::layout {
+
+/// Which dimension of an operand is contiguous in shared memory: k, or the other one (m of A, n of B).
+enum class Major : uint8_t { kK, kMN };
+
+/// How one operand is read by matrix descriptors. All byte offsets are linear (before swizzling) and relative
+/// to the tensor's start, which must be aligned to the swizzle period.
+struct MatrixOperand {
+  Major major = Major::kK;
+  Swizzle swizzle;
+  int64_t leading_bytes = 0;        ///< LBO; 16 where the hardware ignores it
+  int64_t stride_bytes = 0;         ///< SBO
+  std::vector<int64_t> mn_offsets;  ///< start of each block of instruction rows
+  std::vector<int64_t> k_offsets;   ///< start of each k step, added to the above
+};
+/// The result of a question that may be answered no: `error` says why, naming the first element that
+/// disagrees.
+template <typename T>
+struct Described {
+  std::optional<T> value;
+  std::string error;
+  explicit operator bool() const { return value.has_value(); }
+  const T& operator*() const { return *value; }
+  const T* operator->() const { return &*value; }
+};
+
+/// Descriptor fields for the operand [mn, k] (any view of a shared tensor) when instructions read `mn_step` x
+/// `k_step` elements. Proven: the descriptor's address formula is compared with the layout over the whole
+/// operand.
+Described<MatrixOperand> describe_matrix_operand(const Layout& operand, Major major, int64_t mn_step,
+                                                 int64_t k_step);
+/// The same, whichever major fits (K first).
+Described<MatrixOperand> describe_matrix_operand(const Layout& operand, int64_t mn_step, int64_t k_step);
+
+/// One TMA copy: where its box starts.
+struct TmaBox {
+  Index start;               ///< index in the shared tensor, added to the global coordinates
+  int64_t offset_bytes = 0;  ///< linear offset in shared memory
+};
+/// How TMA copies a whole shared tensor: equal boxes of a tensor map.
+struct TmaBoxes {
+  std::vector<int> dims;  ///< tensor dimension of each map dimension, fastest first
+  Shape box;              ///< box extents in map order
+  Swizzle swizzle;
+  std::vector<TmaBox> boxes;
+};
+/// Boxes that write (or read) `tile`, whose dimension `contiguous_dim` is the contiguous one in global memory
+/// (negative counts from the end). All dimensions of the tile are map dimensions, at most 5.
+Described<TmaBoxes> describe_tma_boxes(const Layout& tile, int contiguous_dim = -1);
+
+}  // namespace imbrex::layout

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts of shared and tensor memory.
+#pragma once
+
+#include "layout/layout.h"
+
+namespace imbrex::layout {
+
+/// Dense, last dimension fastest.
+Layout row_major(const Shape& shape, int element_bits);
+/// Row-major with `padding` elements after every row of the last dimension.
+Layout padded_row_major(const Shape& shape, int element_bits, int64_t padding);
+/// A tile as TMA boxes write it and wgmma/tcgen05 descriptors read it: the last two dimensions are a matrix,
+/// those before are stages. `contiguous_dim` (-1 the last, -2 the one before) is cut into boxes of
+/// swizzle.span_bytes(); a box holds all rows of the other dimension, box after box, stage after stage.
+/// Without a swizzle the boxes are 16 bytes wide (core matrices). K-major operands [mn, k] have
+/// contiguous_dim -1, MN-major ones -2.
+Layout operand_tile(const Shape& shape, int element_bits, Swizzle swizzle, int contiguous_dim = -1);
+
+/// Accumulators of tcgen05.mma in tensor memory, by the letters of the PTX manual.
+enum class AccumulatorLayout : uint8_t {
+  kD,  ///< m = 128, one CTA
+  kF,  ///< m = 64, one CTA
+  kA,  ///< m = 256, a pair
+  kB,  ///< m = 128, a pair, dense
+  kE,  ///< m = 64, .ws
+  kG,  ///< m = 32, .ws
+};
+/// The accumulator [m, n]; elements of 32 bits, or 16 bits with one in every column (not packed).
+Layout accumulator(AccumulatorLayout kind, int64_t n, int element_bits = 32);
+/// A tcgen05 operand A [m, k] in tensor memory, packed into 32-bit columns; m = 64 or 128 (m = 128 of a pair,
+/// whose 64 rows per CTA are present twice, is [128, k] with `pair`), or 256 of a pair.
+Layout tensor_memory_a(int64_t m, int64_t k, int element_bits, bool pair = false);
+/// Scale factors of block scaling [rows, factors] (factors = 1, 2 or 4 per row in one column set, times
+/// column sets): bytes in tensor memory, four copies.
+Layout scale_factors(int64_t rows, int64_t factors);
+
+}  // namespace imbrex::layout

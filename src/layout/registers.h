@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Register layouts: what instructions demand, and what plain loads and stores like best.
+#pragma once
+
+#include "layout/layout.h"
+
+namespace imbrex::layout {
+
+/// Fragments of one warp-wide mma.sync.
+struct MmaFragments {
+  Layout a;  ///< [m, k]
+  Layout b;  ///< [k, n]
+  Layout c;  ///< [m, n], also of D
+};
+/// The fragments of m x n x k with A and B elements of `input_bits` (1, 4, 8, 16, 32, 64); an error for
+/// a shape that mma.sync does not have.
+MmaFragments mma_fragments(int64_t m, int64_t n, int64_t k, int input_bits);
+
+/// The registers of ldmatrix/stmatrix .x`matrices` (1, 2, 4) of 16-bit elements: [8 * matrices, 8], matrix j
+/// in rows 8j...8j+7. With `transposed` (.trans), each matrix is read transposed.
+Layout ldmatrix(int matrices, bool transposed);
+
+/// The accumulator of wgmma m64nNk: [64, n], n a multiple of 8 up to 256, 128 threads.
+Layout wgmma_accumulator(int64_t n);
+/// The A operand of wgmma from registers, one k step: [64, 256 / element_bits], element_bits 1, 8, 16 or 32.
+Layout wgmma_a(int element_bits);
+
+/// The shapes of tcgen05.ld and tcgen05.st.
+enum class TensorMemoryShape : uint8_t { k32x32b, k16x64b, k16x128b, k16x256b, k16x32bx2 };
+std::string_view tensor_memory_shape_name(TensorMemoryShape shape);
+/// The registers after loading [32 * warps, n] elements of 32 lanes per warp. Registers go through the
+/// 16-lane halves of a warp (for 16-lane shapes), then through the columns. `per_register` elements share one
+/// 32-bit register and one (packed) or two (.pack::16b) columns.
+Layout tensor_memory_registers(TensorMemoryShape shape, int64_t warps, int64_t n, int per_register = 1);
+/// The same for tiles that occupy 16 of each warp's 32 lanes (an accumulator with m = 64): [16 * warps, n].
+Layout tensor_memory_half_registers(TensorMemoryShape shape, int64_t warps, int64_t n, int per_register = 1);
+
+/// A layout for plain loads and stores of a row-major tensor by `threads` threads: vectors of at most
+/// `max_vector_bytes` along the last dimension, consecutive vectors in consecutive threads, what remains in
+/// registers.
+///
+/// Rule: v = the largest power of two dividing the last extent with v * dtype_bits <= 8 * max_vector_bytes,
+/// reduced while threads would go without work. The vectors, counted row-major, are dealt to the threads in
+/// turn. With fewer vectors than threads, whole copies of the tensor fill the threads that remain as far as
+/// they divide (the others hold nothing). Dimensions whose vectors neither divide nor are divided by the
+/// threads left for them are padded.
+Layout coalesced(const Shape& shape, int64_t threads, int dtype_bits, int max_vector_bytes = 16);
+
+}  // namespace imbrex::layout
