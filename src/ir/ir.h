@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The IR: a kernel as structured control flow over scalar values, mutable variables and tile instructions.
 //
-//   kernel vector_add(%n: int32, %x: ptr<float32>) target sm_80 warps 4 {
-//     %0: int32 = const {value = 1024}
-//     %1: int32 = ceil_div %n, %0
-//     launch_grid %1
-//     %gx: global<float32, [?]> = global_view %x, %n, %one {rank = 1}
-//     for %i in %zero, %n, %0 {unroll = 1} { ... }
+//   kernel vector_add(%n: int32, %x: ptr<float32>) target sm_80 warps 4 from "add.cpp":12 {
+//     %0: int32 = const {int = 1024} @14
+//     %1: int32 = ceil_div %n, %0 @14
+//     launch_grid %1 @14
+//     %gx: global<float32, [?]> = global_view %x, %n, %one {rank = 1} @15
+//     for %i: int32 in %zero, %n, %0 {unroll = 1} { ... } @17
 //   }
 //
 // Everything generic (printer, parser, verifier, dead-code elimination, reference documentation) reads
@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -198,8 +199,11 @@ struct Function {
   int warps = 4;                             // warps per CTA
   std::vector<int64_t> cluster = {1, 1, 1};  // CTAs per cluster
   std::optional<int64_t> max_registers;      // .maxnreg
+  SourceLocation where;                      // the kernel's operator()
   std::vector<Value*> params;
-  std::vector<Value*> grid;  // 3 host values once launch_grid has been lifted; empty before
+  std::vector<Value*> grid;           // 3 host values once launch_grid has been lifted; empty before
+  int64_t shared_bytes = 0;           // dynamic shared memory, set by allocate_memory
+  int64_t tensor_memory_columns = 0;  // 32-bit columns, set by allocate_memory
   Block host;
   Block body;
 
@@ -207,14 +211,21 @@ struct Function {
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
 
+  /// A value nothing defines yet. `name` is made an identifier, and unique by a suffix (`acc`, `acc_1`).
   Value* new_value(Type type, std::string name = "");
+  /// An op in no block yet, with the (empty) regions the table asks for.
   Op* new_op(Opcode code);
   Value* add_param(Type type, std::string name);
+  /// Appends an argument to a region: the variable of a `for`, an index of a `tabulate`.
+  Value* add_argument(Block& block, Type type, std::string name = "");
+  /// Gives an unnamed value this id. For the parser, which keeps the numbers of the text.
+  void set_id(Value& value, int id);
   int threads() const { return warps * 32; }
 
  private:
   std::deque<std::unique_ptr<Value>> values_;
   std::deque<std::unique_ptr<Op>> ops_;
+  std::unordered_map<std::string, int> names_;  // every name given out, and its next suffix
   int next_id_ = 0;
 };
 
@@ -236,7 +247,8 @@ class Builder {
              std::vector<Attr> attrs = {});
   Value* constant(DataType dtype, int64_t value);
   Value* constant(DataType dtype, double value);
-  /// A binary scalar op on equal types; comparisons give bool.
+  Value* constant(DataType dtype, int value) { return constant(dtype, int64_t{value}); }
+  /// A binary op; the type is that of `a` (of the tensor operand, when one is), comparisons give bool.
   Value* binary(Opcode code, Value* a, Value* b);
 
  private:
@@ -246,6 +258,11 @@ class Builder {
   SourceLocation where_;
 };
 
+/// True for eq, ne, lt, le, gt, ge.
+bool is_comparison(Opcode code);
+/// The defining op of a value when it is one of `code`, else null.
+Op* defined_by(const Value* value, Opcode code);
+
 /// Calls `visit(Op&)` for every op of a block, outer before inner, regions included.
 template <class Visit>
 void walk(Block& block, Visit&& visit) {
@@ -253,6 +270,14 @@ void walk(Block& block, Visit&& visit) {
     Op* op = block.ops[i];
     visit(*op);
     for (auto& region : op->regions) walk(*region, visit);
+  }
+}
+
+template <class Visit>
+void walk(const Block& block, Visit&& visit) {
+  for (const Op* op : block.ops) {
+    visit(*op);
+    for (const auto& region : op->regions) walk(static_cast<const Block&>(*region), visit);
   }
 }
 
