@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work that goes on without a thread: copies, tensor-core instructions, deliveries to barriers. An instruction submits
+// an operation and goes on; the seeded scheduler carries it out some time later.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "vgpu/findings.h"
+
+namespace imbrex::vgpu {
+
+class Cluster;
+
+/// One asynchronous operation. `who` names the thread that started it and the unit that carries it out.
+class AsyncOp {
+ public:
+  explicit AsyncOp(Who who) : who(who) {}
+  virtual ~AsyncOp() = default;
+  /// May it be carried out now? Must not change anything. Operations that must follow others of the same queue need
+  /// not say so here: a queue's operations run in order.
+  virtual bool ready(Cluster&) { return true; }
+  /// Carries it out, completely or the next part of it. True when nothing is left.
+  virtual bool run(Cluster& cluster) = 0;
+  /// "load of 128x64 tile at {0, 64}", for deadlock pictures and findings about work in flight.
+  virtual std::string describe() const = 0;
+
+  Who who;
+};
+
+/// Operations in one queue run in the order of submission; different queues are independent of each other.
+using QueueId = int32_t;
+inline constexpr QueueId kUnordered = -1;  // every operation on its own
+
+/// The asynchronous operations of one cluster that are not done yet.
+class AsyncAgents {
+ public:
+  /// A new in-order queue.
+  QueueId make_queue() { return static_cast<QueueId>(queues_.emplace_back() ? queues_.size() - 1 : 0); }
+  void submit(std::unique_ptr<AsyncOp> op, QueueId queue = kUnordered);
+  bool empty() const { return pending_ == 0; }
+  int64_t pending() const { return pending_; }
+
+  /// Runs (a part of) one ready operation, the choice-th of those (modulo their number). False when none is ready.
+  bool run_one(Cluster& cluster, uint64_t choice);
+  /// Calls body(const AsyncOp&) for everything in flight.
+  template <class Body>
+  void for_each(Body&& body) const {
+    for (const std::unique_ptr<AsyncOp>& op : unordered_) body(*op);
+    for (const auto& queue : queues_)
+      for (const std::unique_ptr<AsyncOp>& op : *queue) body(*op);
+  }
+  int64_t completed = 0;  // since the cluster started
+
+ private:
+  using Queue = std::deque<std::unique_ptr<AsyncOp>>;
+  Queue unordered_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  int64_t pending_ = 0;
+};
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collecting findings: one per kind and pair of places, counted, limited.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "imbrex/virtual_gpu.h"
+#include "vgpu/program.h"
+
+namespace imbrex::vgpu {
+
+class Cta;
+
+/// Who does something: a thread (warp and lane), a whole warp (lane -1), or a unit working for one.
+struct Who {
+  const Cta* cta = nullptr;
+  int warp = -1;
+  int lane = -1;
+  const Instruction* insn = nullptr;  // the instruction executed, or the one that started the unit's work
+  const char* unit = "";              // "TMA", "tensor core", ...; "" for a thread
+};
+
+/// The findings of one cluster. Cheap when nothing is wrong, and when the same thing is wrong again.
+class FindingLog {
+ public:
+  FindingLog(const Program& program, int limit) : program_(&program), limit_(limit) {}
+
+  /// Opens a finding; null when an equal one exists (its count is raised) or the log is full. The place and
+  /// the actor are filled in; the caller writes message, facts and hint.
+  Finding* open(FindingKind kind, const Who& who, uint64_t address = 0, const Who* other = nullptr);
+  bool full() const { return static_cast<int>(findings_.size()) >= limit_; }
+  std::vector<Finding>& findings() { return findings_; }
+
+ private:
+  const Program* program_;
+  int limit_;
+  std::map<std::tuple<FindingKind, uint32_t, uint32_t>, size_t> seen_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace imbrex::vgpu

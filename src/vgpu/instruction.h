@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decoded instruction: everything that can be resolved before the launch has been, so that executing it is one
+// call through a pointer with byte offsets into the warp's register file.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "vgpu/lanes.h"
+
+namespace imbrex::ptx {
+struct Instruction;
+}
+
+namespace imbrex::vgpu {
+
+class Warp;
+struct Instruction;
+
+/// Byte offset of an operand in the warp's register file. Registers of up to 32 bits hold 32 lanes of uint32_t,
+/// 64-bit ones 32 lanes of uint64_t, 128-bit ones 32 lanes of two uint64_t; a predicate is one Mask. Immediates
+/// and special registers have slots too (filled when the warp starts), so bodies never ask what an operand is.
+using Slot = uint32_t;
+
+/// What executing an instruction did to the warp's current split.
+enum class Step : uint8_t {
+  kNext,   // go on with the following instruction
+  kJump,   // Warp::split() has a new pc (or is another split altogether): load it again
+  kYield,  // done, and give the other warps a turn
+  kBlock,  // the split waits (see Warp::wait_*); run something else
+  kTurn,   // the whole cluster has to wait for its turn at globally visible operations; then execute this again
+};
+
+/// Executes an instruction for the lanes of `active` (never 0).
+using ExecFunction = Step (*)(Warp& warp, const Instruction& insn, Mask active);
+
+/// What a body gets to see. 64 bytes or a little more: it is read for every instruction executed.
+struct Instruction {
+  /// [0] the unchecked body, [1] the checked one; the same function where there is nothing to check.
+  ExecFunction exec[2] = {nullptr, nullptr};
+  /// Active lanes are those of the split where (guard slot ^ guard_flip) is set.
+  Slot guard = 0;
+  Mask guard_flip = 0;
+  /// Operands, named by the order in which PTX writes them: destination first.
+  Slot d = 0, a = 0, b = 0, c = 0;
+  /// Address offset, branch target, or whatever else one number the family needs.
+  int64_t immediate = 0;
+  /// Small facts of the family: vector length, element size, comparison, ...
+  uint8_t small[4] = {};
+  /// Own index in Program::code; Program::info[index] has what only messages and checkers need.
+  uint32_t index = 0;
+  /// Slots of vector operands and of whatever exceeds a to d, in the order the family pushed them.
+  const Slot* list = nullptr;
+  /// A structure of the family's own, kept alive by the program.
+  const void* extra = nullptr;
+};
+
+/// The cold half of an instruction.
+struct InstructionInfo {
+  /// Registers read and written, as dense register numbers (for tracking what is defined).
+  std::vector<uint32_t> reads, writes;
+  const ptx::Instruction* source = nullptr;  // null for the machine's own pseudo-instructions
+  const char* function = "";                 // interned name of the PTX function
+};
+
+}  // namespace imbrex::vgpu

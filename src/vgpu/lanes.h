@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lanes and masks: a warp is 32 lanes, a set of lanes is a 32-bit mask.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace imbrex::vgpu {
+
+inline constexpr int kWarpSize = 32;
+
+/// A set of lanes: bit i is lane i.
+using Mask = uint32_t;
+inline constexpr Mask kAllLanes = 0xFFFF'FFFFu;
+
+constexpr Mask lane_bit(int lane) { return Mask{1} << lane; }
+constexpr int first_lane(Mask mask) { return std::countr_zero(mask); }
+constexpr int count_lanes(Mask mask) { return std::popcount(mask); }
+
+/// Calls body(lane) for every lane of the mask, lowest first.
+template <class Body>
+inline void for_each_lane(Mask mask, Body&& body) {
+  for (; mask != 0; mask &= mask - 1) body(std::countr_zero(mask));
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memories of the machine and the generic address space that joins them.
+//
+//   0x10_0000_0000 ...            global arena: constants and parameters first, then allocations
+//   0x7F00_RROO_OOOO              shared window: 32-bit shared address below (rank of the CTA in its cluster, offset)
+//   0x7F01_OOOO_OOOO              local window: offset in the thread's own memory
+//
+// Constants and kernel parameters live in the arena too, so cvta of those spaces is the identity.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "vgpu/lanes.h"
+
+namespace imbrex::vgpu {
+
+/// PTX state spaces as bodies distinguish them.
+enum class Space : uint8_t { kGeneric, kGlobal, kConst, kParam, kSharedCta, kSharedCluster, kLocal };
+
+inline constexpr uint64_t kGlobalBase = 0x10'0000'0000;
+inline constexpr uint64_t kConstBytes = 64 << 10;                      // [kGlobalBase, + kConstBytes): .const
+inline constexpr uint64_t kParamBase = kGlobalBase + (1 << 20);        // the launch's parameter buffer
+inline constexpr uint64_t kParamBytes = 64 << 10;
+inline constexpr uint64_t kHeapBase = kGlobalBase + (2 << 20);         // allocations and .global variables
+inline constexpr uint64_t kSharedWindow = 0x7F00'0000'0000;
+inline constexpr uint64_t kLocalWindow = 0x7F01'0000'0000;
+inline constexpr uint64_t kWindowBytes = 0x1'0000'0000;
+inline constexpr uint64_t kGuardBytes = 256;  // untouchable bytes between allocations, at least
+
+constexpr bool in_window(uint64_t address, uint64_t base) { return address - base < kWindowBytes; }
+constexpr uint32_t shared_rank(uint32_t address) { return address >> 24; }
+constexpr uint32_t shared_offset(uint32_t address) { return address & 0x00FF'FFFFu; }
+
+/// A stretch of global memory that a kernel may touch.
+struct Allocation {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  bool freed = false;
+  bool read_only = false;  // .const variables and kernel parameters
+  std::string name;        // "allocation 3", "global variable table", ...
+  bool contains(uint64_t at, uint64_t size) const { return at - address <= bytes && size <= bytes - (at - address); }
+};
+
+/// Global memory of one virtual device: a reserved stretch of host memory of which pages are taken when touched.
+class GlobalMemory {
+ public:
+  /// `track_writes` keeps a byte per byte that tells whether it was ever written.
+  GlobalMemory(int64_t bytes, bool track_writes);
+  ~GlobalMemory();
+  GlobalMemory(const GlobalMemory&) = delete;
+  GlobalMemory& operator=(const GlobalMemory&) = delete;
+
+  /// Throws LaunchError when the device is full.
+  uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256);
+  /// A named stretch at a fixed place (constants, parameters), `written` from the start.
+  void place(uint64_t address, uint64_t bytes, std::string name, bool read_only);
+  void remove(uint64_t address);
+  /// False when `address` is no live allocation's start.
+  bool free(uint64_t address);
+
+  /// The allocation (live or freed) that holds `address`, or null.
+  const Allocation* find(uint64_t address) const;
+  /// The allocation nearest to `address`, or null when there is none at all.
+  const Allocation* nearest(uint64_t address) const;
+
+  /// Host memory behind an address of the arena; the caller has checked it.
+  std::byte* host(uint64_t address) const { return base_ + (address - kGlobalBase); }
+  bool in_arena(uint64_t address, uint64_t bytes) const {
+    return address - kGlobalBase <= size_ && bytes <= size_ - (address - kGlobalBase);
+  }
+
+  bool tracks_writes() const { return written_ != nullptr; }
+  void mark_written(uint64_t address, uint64_t bytes);
+  bool is_written(uint64_t address, uint64_t bytes) const;
+
+ private:
+  uint64_t size_ = 0;
+  std::byte* base_ = nullptr;
+  uint8_t* written_ = nullptr;
+  uint64_t next_ = kHeapBase;
+  int64_t count_ = 0;
+  std::vector<Allocation> allocations_;  // by address
+};
+
+/// One bit per byte of a small memory: has it been written?
+class WrittenBits {
+ public:
+  void reset(size_t bytes) { words_.assign((bytes + 63) / 64, 0); }
+  void mark(size_t at, size_t bytes) {
+    for (size_t i = at; i < at + bytes;) {
+      size_t span = step(i, at + bytes);
+      words_[i / 64] |= pattern(i, span);
+      i += span;
+    }
+  }
+  bool all(size_t at, size_t bytes) const {
+    for (size_t i = at; i < at + bytes;) {
+      size_t span = step(i, at + bytes);
+      if ((~words_[i / 64] & pattern(i, span)) != 0) return false;
+      i += span;
+    }
+    return true;
+  }
+
+ private:
+  static size_t step(size_t i, size_t end) { return std::min<size_t>(64 - i % 64, end - i); }
+  static uint64_t pattern(size_t i, size_t span) { return (span == 64 ? ~uint64_t{0} : (uint64_t{1} << span) - 1) << (i % 64); }
+  std::vector<uint64_t> words_;
+};
+
+/// Shared memory of one CTA, indexed by the offset bits of a shared address; user data starts at `user_base`.
+class SharedMemory {
+ public:
+  void reset(uint32_t user_base, uint32_t user_bytes, bool track_writes) {
+    user_base_ = user_base;
+    bytes_.assign(user_base + user_bytes, std::byte{0xFF});  // NaN in every float format
+    tracked_ = track_writes;
+    if (track_writes) written_.reset(bytes_.size());
+  }
+  uint32_t user_base() const { return user_base_; }
+  uint32_t end() const { return static_cast<uint32_t>(bytes_.size()); }
+  /// True when [offset, offset + bytes) is user data.
+  bool contains(uint32_t offset, uint64_t bytes) const {
+    return offset >= user_base_ && offset <= end() && bytes <= end() - offset;
+  }
+  std::byte* at(uint32_t offset) { return bytes_.data() + offset; }
+  void mark_written(uint32_t offset, uint64_t bytes) {
+    if (tracked_) written_.mark(offset, bytes);
+  }
+  bool is_written(uint32_t offset, uint64_t bytes) const { return !tracked_ || written_.all(offset, bytes); }
+
+ private:
+  uint32_t user_base_ = 0;
+  std::vector<std::byte> bytes_;
+  bool tracked_ = false;
+  WrittenBits written_;
+};
+
+}  // namespace imbrex::vgpu
