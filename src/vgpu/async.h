@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that goes on without a thread: copies, tensor-core instructions, deliveries to barriers. An instruction submits
-// an operation and goes on; the seeded scheduler carries it out some time later.
+// Work that goes on without a thread: copies, tensor-core instructions, deliveries to barriers. An
+// instruction submits an operation and goes on; the seeded scheduler carries it out some time later.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class AsyncOp {
  public:
   explicit AsyncOp(Who who) : who(who) {}
   virtual ~AsyncOp() = default;
-  /// May it be carried out now? Must not change anything. Operations that must follow others of the same queue need
-  /// not say so here: a queue's operations run in order.
+  /// May it be carried out now? Must not change anything. Operations that must follow others of the same
+  /// queue need not say so here: a queue's operations run in order.
   virtual bool ready(Cluster&) { return true; }
   /// Carries it out, completely or the next part of it. True when nothing is left.
   virtual bool run(Cluster& cluster) = 0;
@@ -44,7 +44,8 @@ class AsyncAgents {
   bool empty() const { return pending_ == 0; }
   int64_t pending() const { return pending_; }
 
-  /// Runs (a part of) one ready operation, the choice-th of those (modulo their number). False when none is ready.
+  /// Runs (a part of) one ready operation, the choice-th of those (modulo their number). False when none is
+  /// ready.
   bool run_one(Cluster& cluster, uint64_t choice);
   /// Calls body(const AsyncOp&) for everything in flight.
   template <class Body>

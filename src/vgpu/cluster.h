@@ -21,7 +21,7 @@ enum class ClusterState : uint8_t {
   kRunning,    // the slice is used up
   kNeedsTurn,  // the next instruction is globally visible and it is somebody else's turn
   kFinished,
-  kStopped,    // deadlock, budget or too many findings
+  kStopped,  // deadlock, budget or too many findings
 };
 
 class Cluster {
@@ -46,7 +46,8 @@ class Cluster {
 
   /// Logical time: warp instructions and asynchronous steps executed.
   uint64_t clock() const { return clock_; }
-  /// True when an operation visible to other clusters may be done now. A body that may not returns Step::kTurn.
+  /// True when an operation visible to other clusters may be done now. A body that may not returns
+  /// Step::kTurn.
   bool has_turn();
   /// Something happened that others may wait for (store, arrival, exit): the cluster is not stalled.
   void note_progress() { last_progress_ = clock_; }
@@ -74,7 +75,7 @@ class Cluster {
   std::vector<Warp*> warps_;  // of all CTAs, those not finished
   size_t next_warp_ = 0;
   int64_t quantum_left_ = 0;
-  bool resuming_ = false;     // stopped for a turn in the middle of warps_[next_warp_]'s quantum
+  bool resuming_ = false;  // stopped for a turn in the middle of warps_[next_warp_]'s quantum
   AsyncAgents async_;
   ClusterUnits units_;
   FindingLog log_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decoded instruction: everything that can be resolved before the launch has been, so that executing it is one
-// call through a pointer with byte offsets into the warp's register file.
+// A decoded instruction: everything that can be resolved before the launch has been, so that executing it is
+// one call through a pointer with byte offsets into the warp's register file.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,10 @@ namespace imbrex::vgpu {
 class Warp;
 struct Instruction;
 
-/// Byte offset of an operand in the warp's register file. Registers of up to 32 bits hold 32 lanes of uint32_t,
-/// 64-bit ones 32 lanes of uint64_t, 128-bit ones 32 lanes of two uint64_t; a predicate is one Mask. Immediates
-/// and special registers have slots too (filled when the warp starts), so bodies never ask what an operand is.
+/// Byte offset of an operand in the warp's register file. Registers of up to 32 bits hold 32 lanes of
+/// uint32_t, 64-bit ones 32 lanes of uint64_t, 128-bit ones 32 lanes of two uint64_t; a predicate is one
+/// Mask. Immediates and special registers have slots too (filled when the warp starts), so bodies never ask
+/// what an operand is.
 using Slot = uint32_t;
 
 /// What executing an instruction did to the warp's current split.
@@ -28,7 +29,8 @@ enum class Step : uint8_t {
   kJump,   // Warp::split() has a new pc (or is another split altogether): load it again
   kYield,  // done, and give the other warps a turn
   kBlock,  // the split waits (see Warp::wait_*); run something else
-  kTurn,   // the whole cluster has to wait for its turn at globally visible operations; then execute this again
+  kTurn,   // the whole cluster has to wait for its turn at globally visible operations; then execute this
+           // again
 };
 
 /// Executes an instruction for the lanes of `active` (never 0).

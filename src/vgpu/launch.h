@@ -12,7 +12,7 @@ class TurnKeeper;
 
 /// Facts of a target that the machine depends on.
 struct TargetFacts {
-  int sm = 100;                    // 80, 90, 100
+  int sm = 100;  // 80, 90, 100
   int num_sms = 148;
   uint32_t shared_user_base = 0x400;
   int64_t max_shared_per_block = 232448;

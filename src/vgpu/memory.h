@@ -2,8 +2,8 @@
 // The memories of the machine and the generic address space that joins them.
 //
 //   0x10_0000_0000 ...            global arena: constants and parameters first, then allocations
-//   0x7F00_RROO_OOOO              shared window: 32-bit shared address below (rank of the CTA in its cluster, offset)
-//   0x7F01_OOOO_OOOO              local window: offset in the thread's own memory
+//   0x7F00_RROO_OOOO              shared window: 32-bit shared address below (rank of the CTA in its cluster,
+//   offset) 0x7F01_OOOO_OOOO              local window: offset in the thread's own memory
 //
 // Constants and kernel parameters live in the arena too, so cvta of those spaces is the identity.
 #pragma once
@@ -22,10 +22,10 @@ namespace imbrex::vgpu {
 enum class Space : uint8_t { kGeneric, kGlobal, kConst, kParam, kSharedCta, kSharedCluster, kLocal };
 
 inline constexpr uint64_t kGlobalBase = 0x10'0000'0000;
-inline constexpr uint64_t kConstBytes = 64 << 10;                      // [kGlobalBase, + kConstBytes): .const
-inline constexpr uint64_t kParamBase = kGlobalBase + (1 << 20);        // the launch's parameter buffer
+inline constexpr uint64_t kConstBytes = 64 << 10;                // [kGlobalBase, + kConstBytes): .const
+inline constexpr uint64_t kParamBase = kGlobalBase + (1 << 20);  // the launch's parameter buffer
 inline constexpr uint64_t kParamBytes = 64 << 10;
-inline constexpr uint64_t kHeapBase = kGlobalBase + (2 << 20);         // allocations and .global variables
+inline constexpr uint64_t kHeapBase = kGlobalBase + (2 << 20);  // allocations and .global variables
 inline constexpr uint64_t kSharedWindow = 0x7F00'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0x7F01'0000'0000;
 inline constexpr uint64_t kWindowBytes = 0x1'0000'0000;
@@ -42,10 +42,13 @@ struct Allocation {
   bool freed = false;
   bool read_only = false;  // .const variables and kernel parameters
   std::string name;        // "allocation 3", "global variable table", ...
-  bool contains(uint64_t at, uint64_t size) const { return at - address <= bytes && size <= bytes - (at - address); }
+  bool contains(uint64_t at, uint64_t size) const {
+    return at - address <= bytes && size <= bytes - (at - address);
+  }
 };
 
-/// Global memory of one virtual device: a reserved stretch of host memory of which pages are taken when touched.
+/// Global memory of one virtual device: a reserved stretch of host memory of which pages are taken when
+/// touched.
 class GlobalMemory {
  public:
   /// `track_writes` keeps a byte per byte that tells whether it was ever written.
@@ -108,7 +111,9 @@ class WrittenBits {
 
  private:
   static size_t step(size_t i, size_t end) { return std::min<size_t>(64 - i % 64, end - i); }
-  static uint64_t pattern(size_t i, size_t span) { return (span == 64 ? ~uint64_t{0} : (uint64_t{1} << span) - 1) << (i % 64); }
+  static uint64_t pattern(size_t i, size_t span) {
+    return (span == 64 ? ~uint64_t{0} : (uint64_t{1} << span) - 1) << (i % 64);
+  }
   std::vector<uint64_t> words_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel ready to run: decoded code of the entry and of every function it calls, and the layout of its registers,
-// shared and local memory.
+// A kernel ready to run: decoded code of the entry and of every function it calls, and the layout of its
+// registers, shared and local memory.
 #pragma once
 
 #include <memory>
@@ -23,15 +23,15 @@ struct Program {
   std::vector<Instruction> code;  // entry first, execution starts at index 0
   std::vector<InstructionInfo> info;
 
-  uint32_t register_bytes = 0;   // register file of one warp, immediates included
-  uint32_t register_count = 0;   // dense numbers for defined-tracking; number 0 is always defined
+  uint32_t register_bytes = 0;       // register file of one warp, immediates included
+  uint32_t register_count = 0;       // dense numbers for defined-tracking; number 0 is always defined
   std::vector<std::byte> constants;  // image of the immediates, copied to `constants_at` when a warp starts
   Slot constants_at = 0;
   std::vector<SpecialSlot> specials;
 
   uint32_t static_shared_bytes = 0;  // from the start of user data
   uint32_t dynamic_shared_alignment = 16;
-  uint32_t local_bytes = 0;          // per thread: .local variables and call parameters of every function
+  uint32_t local_bytes = 0;  // per thread: .local variables and call parameters of every function
 
   FunctionAttributes attributes;
   std::vector<Parameter> parameters;

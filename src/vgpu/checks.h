@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checking policy. Bodies that touch memory are templates over it and are compiled twice; what Unchecked
+// leaves empty costs nothing. Bodies that only compute are compiled once: the run loop asks the policy around
+// them.
+//
+// Addresses are checked under both policies (the host's memory depends on it); see access.h.
+#pragma once
+
+#include "vgpu/cluster.h"
+
+namespace imbrex::vgpu {
+
+enum class AccessKind : uint8_t { kRead, kWrite, kAtomic };
+
+/// A checked address: where the bytes are on the host, and what they are to the kernel.
+struct Place {
+  std::byte* host = nullptr;
+  Space space = Space::kGlobal;  // kGlobal, kSharedCta or kLocal
+  Cta* cta = nullptr;            // whose shared memory
+  Warp* warp = nullptr;          // whose local memory
+  uint64_t address = 0;          // in global memory; offset bits in shared; offset in local memory
+};
+
+struct Unchecked {
+  static constexpr int kIndex = 0;
+  static void before(Warp&, const Instruction&, Mask) {}
+  static void after(Warp&, const Instruction&, Mask) {}
+  static void touched(Cluster&, const Who&, const Place&, uint32_t /*bytes*/, AccessKind) {}
+};
+
+struct Checked {
+  static constexpr int kIndex = 1;
+  /// Registers read must have been written in all active lanes.
+  static void before(Warp& warp, const Instruction& insn, Mask active);
+  /// Registers written are defined from now on.
+  static void after(Warp& warp, const Instruction& insn, Mask active);
+  /// Every byte that a thread or a unit reads or writes passes here once, after its address was found good.
+  static void touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind);
+};
+
+}  // namespace imbrex::vgpu
