@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CUDA GPU through its driver. PTX is assembled by the driver; its log is mapped back to the kernel's lines.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "imbrex/error.h"
+#include "runtime/backend.h"
+#include "runtime/cuda_driver.h"
+#include "runtime/ptx_lines.h"
+
+namespace imbrex::runtime {
+namespace {
+
+class CudaKernel : public LoadedKernel {
+ public:
+  CudaKernel(const CudaDriver& cuda, const codegen::CompiledKernel& compiled) : driver(cuda), kernel(compiled) {}
+  ~CudaKernel() override {
+    if (module != nullptr) driver.cuModuleUnload(module);
+  }
+
+  const CudaDriver& driver;
+  codegen::CompiledKernel kernel;
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CUlaunchAttribute cluster;
+  CUlaunchConfig config = {};
+};
+
+class CudaDevice : public DeviceBackend {
+ public:
+  explicit CudaDevice(int ordinal) {
+    std::string why_not;
+    const CudaDriver* found = CudaDriver::find(&why_not);
+    if (found == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, "use --device virtual"});
+    driver_ = found;
+    driver_->check(driver_->cuDeviceGet(&device_, ordinal), fmt::format("CUDA device {}", ordinal));
+    driver_->check(driver_->cuDevicePrimaryCtxRetain(&context_, device_), "primary context");
+    driver_->check(driver_->cuCtxSetCurrent(context_), "set context");
+    driver_->check(driver_->cuStreamCreate(&stream_, 1 /* non-blocking */), "stream");
+    for (CUevent& event : events_) driver_->check(driver_->cuEventCreate(&event, 0), "event");
+    char name[256] = {};
+    driver_->check(driver_->cuDeviceGetName(name, sizeof name, device_), "device name");
+    name_ = name;
+    major_ = attribute(kDeviceAttributeComputeCapabilityMajor);
+    minor_ = attribute(kDeviceAttributeComputeCapabilityMinor);
+  }
+
+  bool is_virtual() const override { return false; }
+  std::string name() const override { return name_; }
+  std::string target() const override { return fmt::format("sm_{}{}{}", major_, minor_, major_ >= 9 ? "a" : ""); }
+  int multiprocessors() const override { return attribute(kDeviceAttributeMultiprocessorCount); }
+  void synchronize() override { driver_->check(driver_->cuStreamSynchronize(stream_), "kernel execution"); }
+
+  uint64_t allocate(int64_t bytes) override {
+    make_current();
+    CUdeviceptr address = 0;
+    driver_->check(driver_->cuMemAlloc(&address, bytes), fmt::format("allocation of {} bytes", bytes));
+    return address;
+  }
+  void free(uint64_t address) noexcept override {
+    driver_->cuCtxSetCurrent(context_);
+    driver_->cuMemFree(address);
+  }
+  void copy_to_device(uint64_t to, const void* from, int64_t bytes) override {
+    make_current();
+    synchronize();  // our stream does not wait for the default stream
+    driver_->check(driver_->cuMemcpyHtoD(to, from, bytes), "copy to device");
+  }
+  void copy_from_device(void* to, uint64_t from, int64_t bytes) override {
+    make_current();
+    synchronize();
+    driver_->check(driver_->cuMemcpyDtoH(to, from, bytes), "copy from device");
+  }
+  void fill(uint64_t to, uint8_t value, int64_t bytes) override {
+    make_current();
+    driver_->check(driver_->cuMemsetD8Async(to, value, bytes, stream_), "fill");
+  }
+
+  std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
+    make_current();
+    auto loaded = std::make_shared<CudaKernel>(*driver_, kernel);
+    std::vector<char> log(64 << 10), errors(64 << 10);
+    int options[] = {kJitInfoLogBuffer, kJitInfoLogBytes, kJitErrorLogBuffer, kJitErrorLogBytes,
+                     kJitGenerateLineInfo};
+    void* values[] = {log.data(), reinterpret_cast<void*>(log.size()), errors.data(),
+                      reinterpret_cast<void*>(errors.size()), reinterpret_cast<void*>(1)};
+    CUresult result = driver_->cuModuleLoadDataEx(&loaded->module, kernel.ptx.c_str(), 5, options, values);
+    if (result != 0) throw assembly_error(kernel, errors.data(), driver_->describe(result));
+    driver_->check(driver_->cuModuleGetFunction(&loaded->function, loaded->module, kernel.name.c_str()),
+                   "kernel " + kernel.name);
+    if (kernel.shared_bytes > 48 * 1024)
+      driver_->check(driver_->cuFuncSetAttribute(loaded->function, kFunctionAttributeMaxDynamicShared,
+                                                 static_cast<int>(kernel.shared_bytes)),
+                     fmt::format("{} bytes of dynamic shared memory for {}", kernel.shared_bytes, kernel.name));
+    int cluster_size = kernel.cluster[0] * kernel.cluster[1] * kernel.cluster[2];
+    if (cluster_size > 8)
+      driver_->check(driver_->cuFuncSetAttribute(loaded->function, kFunctionAttributeNonPortableCluster, 1),
+                     "cluster of more than 8");
+    CUlaunchConfig& config = loaded->config;
+    config.block[0] = kernel.threads, config.block[1] = config.block[2] = 1;
+    config.shared_bytes = static_cast<unsigned>(kernel.shared_bytes);
+    config.stream = stream_;
+    if (cluster_size > 1) {
+      loaded->cluster.id = kLaunchAttributeClusterDimension;
+      for (int i = 0; i < 3; ++i) loaded->cluster.value.cluster[i] = kernel.cluster[i];
+      config.attributes = &loaded->cluster;
+      config.attribute_count = 1;
+    }
+    return loaded;
+  }
+
+  LaunchReport launch(LoadedKernel& loaded, const LaunchPlan& plan) override {
+    auto& kernel = static_cast<CudaKernel&>(loaded);
+    make_current();
+    for (int i = 0; i < 3; ++i) kernel.config.grid[i] = static_cast<unsigned>(plan.grid[i]);
+    size_t bytes = plan.params.size();
+    void* extra[] = {kLaunchParamBufferPointer, const_cast<std::byte*>(plan.params.data()), kLaunchParamBufferSize,
+                     &bytes, kLaunchParamEnd};
+    if (plan.timed) driver_->check(driver_->cuEventRecord(events_[0], stream_), "event");
+    driver_->check(driver_->cuLaunchKernelEx(&kernel.config, kernel.function, nullptr, extra),
+                   "launch of " + kernel.kernel.name);
+    LaunchReport report;
+    if (plan.timed) {
+      driver_->check(driver_->cuEventRecord(events_[1], stream_), "event");
+      driver_->check(driver_->cuEventSynchronize(events_[1]), "execution of " + kernel.kernel.name);
+      float milliseconds = 0;
+      driver_->check(driver_->cuEventElapsedTime(&milliseconds, events_[0], events_[1]), "elapsed time");
+      report.milliseconds = milliseconds;
+    }
+    return report;
+  }
+
+  void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots, void* out) override {
+    uint64_t dims[5], strides[5];
+    uint32_t box[5], element_strides[5];
+    for (int i = 0; i < plan.rank; ++i) {
+      dims[i] = slots[plan.dim_slots[i]];
+      box[i] = plan.box[i];
+      element_strides[i] = 1;
+      if (i + 1 < plan.rank) strides[i] = slots[plan.stride_slots[i]];
+    }
+    CUresult result = driver_->cuTensorMapEncodeTiled(
+        out, plan.driver_type, plan.rank, reinterpret_cast<void*>(slots[plan.base_slot]), dims, strides, box,
+        element_strides, plan.interleave, plan.swizzle, plan.l2_promotion, plan.oob_fill);
+    if (result != 0)
+      throw LaunchError(Diagnostic{plan.where, "tensor map refused by the driver: " + driver_->describe(result),
+                                   describe(plan, slots), "see the limits of cuTensorMapEncodeTiled"});
+  }
+
+ private:
+  static std::vector<std::string> describe(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots) {
+    std::vector<std::string> facts{fmt::format("address 0x{:x}", slots[plan.base_slot])};
+    for (int i = 0; i < plan.rank; ++i)
+      facts.push_back(fmt::format("dimension {}: extent {}, box {}{}", i, slots[plan.dim_slots[i]], plan.box[i],
+                                  i == 0 ? "" : fmt::format(", stride {} bytes", slots[plan.stride_slots[i - 1]])));
+    return facts;
+  }
+
+  int attribute(int which) const {
+    int value = 0;
+    driver_->check(driver_->cuDeviceGetAttribute(&value, which, device_), "device attribute");
+    return value;
+  }
+  // Each host thread has its own current context; setting it again costs some 20 ns.
+  void make_current() { driver_->check(driver_->cuCtxSetCurrent(context_), "set context"); }
+
+  const CudaDriver* driver_ = nullptr;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUevent events_[2] = {};
+  std::string name_;
+  int major_ = 0, minor_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<DeviceBackend> make_cuda_device(int ordinal) { return std::make_shared<CudaDevice>(ordinal); }
+
+}  // namespace imbrex::runtime

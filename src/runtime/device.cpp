@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/device.h"
+
+#include <fmt/format.h>
+
+#include "imbrex/error.h"
+#include "runtime/backend.h"
+#include "runtime/cuda_driver.h"
+
+namespace imbrex {
+
+Device Device::virtual_gpu(vgpu::Options options) { return Device(runtime::make_virtual_device(std::move(options))); }
+Device Device::cuda(int ordinal) { return Device(runtime::make_cuda_device(ordinal)); }
+bool Device::has_cuda(std::string* why_not) { return runtime::CudaDriver::find(why_not) != nullptr; }
+
+namespace {
+// "sm_90a" runs what was built for sm_90a and for plain targets up to sm_90; "a" targets run on their own chip only.
+bool runs(const std::string& device, const std::string& target) {
+  if (device == target) return true;
+  auto number = [](const std::string& name) { return std::atoi(name.c_str() + 3); };
+  return target.back() != 'a' && target.back() != 'f' && number(target) <= number(device);
+}
+}  // namespace
+
+Device Device::open(std::string_view kind, const std::string& target, vgpu::Options options) {
+  options.target = target;
+  if (kind == "virtual") return virtual_gpu(std::move(options));
+  if (kind == "cuda") return cuda();
+  if (kind == "auto") {
+    if (has_cuda()) {
+      Device device = cuda();
+      if (runs(device.target(), target)) return device;
+    }
+    return virtual_gpu(std::move(options));
+  }
+  throw LaunchError(Diagnostic{{}, fmt::format("unknown device '{}'", kind), {}, "use auto, virtual or cuda"});
+}
+
+bool Device::is_virtual() const { return backend_->is_virtual(); }
+std::string Device::name() const { return backend_->name(); }
+std::string Device::target() const { return backend_->target(); }
+int Device::multiprocessors() const { return backend_->multiprocessors(); }
+void Device::synchronize() const { backend_->synchronize(); }
+vgpu::VirtualGpu& Device::virtual_machine() const { return runtime::virtual_machine(*backend_); }
+
+}  // namespace imbrex
