@@ -81,7 +81,8 @@ class DeviceTensor {
 /// How far a result is from its reference.
 ///
 /// An element's error is |got - expected| / max(|expected|, r), r the root mean square of the reference: relative where
-/// the value is of ordinary size, absolute on the result's own scale where it happens to be near zero. NaN never passes.
+/// the value is of ordinary size, absolute on the result's own scale where it happens to be near zero. NaN and infinity
+/// pass only where the reference is the same.
 struct Comparison {
   bool passed = false;
   double max_rel_err = 0;

@@ -52,11 +52,19 @@ struct ParamPlan {
   int32_t offset, bytes;
 };
 
+/// Bytes of a buffer that a kernel's global_view of it spans, for checking a call.
+struct BufferNeed {
+  int32_t argument;            // which pointer argument
+  int32_t bytes_slot;          // host slot of the number of bytes, counted from the pointer
+  SourceLocation where;        // the global_view
+};
+
 /// What the user passes, in order, for checking a call.
 struct ArgumentInfo {
   std::string name;
   bool is_pointer = false;
   DataType dtype = int32;
+  int32_t alignment = 1;  // bytes, of pointers: what the kernel's vector accesses and copies rely on
 };
 
 struct CompiledKernel {
@@ -71,6 +79,7 @@ struct CompiledKernel {
   std::vector<HostStep> host;                        // slot i is the result of step i
   std::array<int32_t, 3> grid_slots = {-1, -1, -1};  // -1: extent 1
   std::vector<TensorMapPlan> tensor_maps;
+  std::vector<BufferNeed> buffers;
   std::vector<ParamPlan> params;
   int32_t param_bytes = 0;
   SourceLocation where;  // the kernel's operator()

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a traced kernel to a launch: compile, load, check the call, evaluate, launch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/compiled_kernel.h"
+#include "imbrex/device_tensor.h"
+#include "imbrex/kernel.h"
+#include "ir/ir.h"
+#include "runtime/backend.h"
+
+namespace imbrex::runtime {
+
+/// Runs all passes and generates code. Throws CompileError.
+codegen::CompiledKernel compile(ir::Function& function);
+
+/// A kernel compiled for one set of constants and loaded on one device.
+class JitKernel {
+ public:
+  JitKernel(Device device, std::unique_ptr<ir::Function> function);
+
+  const codegen::CompiledKernel& compiled() const { return compiled_; }
+  /// Checks the arguments and launches. LaunchError names the argument and the kernel's line.
+  LaunchReport launch(std::span<const LaunchArgument> arguments, bool timed);
+
+ private:
+  void check(std::span<const LaunchArgument> arguments) const;
+  void check_buffers(std::span<const LaunchArgument> arguments) const;
+
+  Device device_;
+  codegen::CompiledKernel compiled_;
+  std::shared_ptr<LoadedKernel> loaded_;
+  // Scratch of a launch, kept so that a warm launch allocates nothing. Guarded by mutex_.
+  std::mutex mutex_;
+  std::vector<int64_t> values_, slots_;
+  std::vector<std::byte> params_;
+};
+
+}  // namespace imbrex::runtime
