@@ -6,8 +6,10 @@
 //     %1: int32 = ceil_div %n, %0 @14
 //     launch_grid %1 @14
 //     %gx: global<float32, [?]> = global_view %x, %n, %one {rank = 1} @15
-//     for %i: int32 in %zero, %n, %0 {unroll = 1} { ... } @17
+//     for %i: int32 in %zero, %n, %0 {unroll = 1} @17 { ... }
 //   }
+//
+// @14 is line 14 of the kernel's file, @"other.h":7 a line of another one.
 //
 // Everything generic (printer, parser, verifier, dead-code elimination, reference documentation) reads
 // `OpInfo`, which is expanded from ops.def. Ops and values belong to their Function and live as long as it
@@ -73,6 +75,9 @@ struct Type {
   std::string to_string() const;
   friend bool operator==(const Type&, const Type&) = default;
 };
+
+/// "[128, 64]", with ? for kDynamic.
+std::string shape_text(const std::vector<int64_t>& shape);
 
 // ------------------------------------------------------------------------------------------------------------------
 // ops
@@ -151,7 +156,7 @@ struct Value {
   Type type;
   Op* def = nullptr;       // null for parameters and block arguments
   Block* owner = nullptr;  // the block whose argument this is, when it is one
-  int id = 0;              // unique in the function; printed when there is no name
+  int id = 0;              // printed when there is no name; unique among those
   std::string name;        // what the user called it, if known; unique in the function
 };
 
@@ -293,7 +298,10 @@ Value* view_root(Value* value);
 
 /// The exact text form: parse(print(f)) prints the same again.
 std::string print(const Function& function);
+/// One op with its regions, for messages and debuggers.
 std::string print(const Op& op);
+/// "%name" or "%12".
+std::string print(const Value& value);
 /// Throws ParseError with the line and column of `text`.
 std::unique_ptr<Function> parse(std::string_view text, std::string_view file_name = "<ir>");
 /// Checks structure, types, scopes, targets; throws CompileError with every finding.

@@ -11,7 +11,6 @@ int64_t Type::elements() const {
   return product;
 }
 
-namespace {
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string out = "[";
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -20,7 +19,6 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   }
   return out + "]";
 }
-}  // namespace
 
 std::string Type::to_string() const {
   std::string_view word;

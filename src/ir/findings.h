@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the verifier's rules share: how a finding is worded, and the rules, one function a family.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "imbrex/error.h"
+#include "ir/ir.h"
+
+namespace imbrex::ir {
+
+/// Collects findings about ops.
+class Findings {
+ public:
+  /// "mnemonic: fact", with the type of every operand and result and where each was made.
+  void add(const Op& op, const std::string& fact, const std::string& help = "");
+  /// A finding that belongs to no op.
+  void add(Diagnostic diagnostic) { diagnostics_.push_back(std::move(diagnostic)); }
+
+  bool empty() const { return diagnostics_.empty(); }
+  std::vector<Diagnostic> take() { return std::move(diagnostics_); }
+
+ private:
+  std::vector<Diagnostic> diagnostics_;
+};
+
+/// The line that introduces a value in a message: "a    shared<float16, [128, 64]>  made at gemm.cpp:31".
+std::string value_fact(std::string_view role, const Value& value);
+
+// The rules of one op whose operand kinds, attribute kinds and regions are known to be right.
+void verify_arithmetic(const Op& op, Findings& out);
+void verify_scalars(const Op& op, Findings& out);  // constants, variables, indices of the launch
+void verify_control(const Op& op, Findings& out);  // control flow and scopes
+void verify_views(const Op& op, Findings& out);
+void verify_registers(const Op& op, Findings& out);  // ops on register tensors
+void verify_memory(const Op& op, Findings& out);     // global and shared memory
+void verify_mbarrier(const Op& op, Findings& out);
+void verify_tcgen05(const Op& op, Findings& out);
+
+}  // namespace imbrex::ir

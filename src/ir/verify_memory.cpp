@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads, stores and copies of global and shared memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ir/findings.h"
+
+namespace imbrex::ir {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+/// A tile of `tile` dimensions laid over `global` along `dims`, starting at `offsets` numbers.
+bool verify_tile(const Op& op, const Type& global, const Shape& tile, size_t offsets, Findings& out) {
+  const Shape& dims = op.ints_attr("dims");
+  if (offsets != global.shape.size()) {
+    out.add(op, fmt::format("{} takes {} offsets, there are {}", shape_text(global.shape), global.rank(),
+                            offsets));
+    return false;
+  }
+  if (dims.size() != tile.size()) {
+    out.add(op, fmt::format("dims {} names {} dimensions, the tile {} has {}", shape_text(dims), dims.size(),
+                            shape_text(tile), tile.size()));
+    return false;
+  }
+  for (int64_t dim : dims)
+    if (dim < 0 || dim >= global.rank() || std::count(dims.begin(), dims.end(), dim) != 1) {
+      out.add(op, fmt::format("dims {} must name different dimensions of {}", shape_text(dims),
+                              shape_text(global.shape)));
+      return false;
+    }
+  return true;
+}
+
+void expect_same(const Op& op, const Type& a, std::string_view a_role, const Type& b, std::string_view b_role,
+                 Findings& out) {
+  if (a.dtype != b.dtype)
+    out.add(op,
+            fmt::format("element types differ, {} holds {} and {} {}", a_role, a.dtype.name(), b_role,
+                        b.dtype.name()),
+            "cast first");
+  else if (a.shape != b.shape)
+    out.add(op, fmt::format("shapes differ, {} is {} and {} {}", a_role, shape_text(a.shape), b_role,
+                            shape_text(b.shape)));
+}
+
+void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, const Type& b,
+                       std::string_view b_role, Findings& out) {
+  Type same_shape = b;
+  same_shape.shape = a.shape;
+  expect_same(op, a, a_role, same_shape, b_role, out);
+}
+
+}  // namespace
+
+void verify_memory(const Op& op, Findings& out) {
+  const auto type = [&](size_t i) -> const Type& { return op.operands[i]->type; };
+  switch (op.code) {
+    case Opcode::kLoadGlobal: {
+      const Shape& shape = op.ints_attr("shape");
+      if (!verify_tile(op, type(0), shape, op.operands.size() - 1, out)) return;
+      return expect_same(op, op.result()->type, "the result",
+                         Type::tensor(TypeKind::kRegister, type(0).dtype, shape), "the tile", out);
+    }
+    case Opcode::kStoreGlobal:
+      if (!verify_tile(op, type(0), type(1).shape, op.operands.size() - 2, out)) return;
+      return expect_same_dtype(op, type(0), "dst", type(1), "value", out);
+    case Opcode::kCopyAsync:
+      if (!verify_tile(op, type(0), type(1).shape, op.operands.size() - 2, out)) return;
+      return expect_same_dtype(op, type(0), "src", type(1), "dst", out);
+    case Opcode::kSharedAlloc: {
+      const Shape& shape = op.ints_attr("shape");
+      if (shape.empty() || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))
+        return out.add(op, "shape " + shape_text(shape) + " has no elements");
+      return expect_same(op, op.result()->type, "the result",
+                         Type::tensor(TypeKind::kShared, op.dtype_attr("dtype"), shape), "the allocation",
+                         out);
+    }
+    case Opcode::kLoadShared:
+      return expect_same(op, type(0), "src", op.result()->type, "the result", out);
+    case Opcode::kStoreShared:
+      return expect_same(op, type(0), "dst", type(1), "value", out);
+    case Opcode::kCopyAsyncWait:
+      if (op.int_attr("pending") < 0)
+        out.add(op, fmt::format("pending is {}, it must be at least 0", op.int_attr("pending")));
+      return;
+    case Opcode::kFenceProxyAsync: {
+      const std::string& space = op.string_attr("space");
+      if (space != "shared" && space != "global" && space != "all")
+        out.add(op, "unknown space '" + space + "'", "spaces are shared, global and all");
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+}  // namespace imbrex::ir

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops that make or rearrange register tensors.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "ir/findings.h"
+
+namespace imbrex::ir {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+void expect_result(const Op& op, DataType dtype, const Shape& shape, Findings& out) {
+  const Type& actual = op.result()->type;
+  if (actual.dtype != dtype || actual.shape != shape)
+    out.add(op, fmt::format("gives {}, declared as {}",
+                            Type::tensor(TypeKind::kRegister, dtype, shape).to_string(), actual.to_string()));
+}
+
+bool is_positive(const Shape& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](int64_t n) { return n > 0; });
+}
+
+void verify_tabulate(const Op& op, Findings& out) {
+  const Shape& shape = op.ints_attr("shape");
+  const DataType dtype = op.dtype_attr("dtype");
+  if (!is_positive(shape)) return out.add(op, "shape " + shape_text(shape) + " has an extent below 1");
+  const Block& body = op.body();
+  if (body.args.size() != shape.size())
+    return out.add(op, fmt::format("{} indices for shape {}", body.args.size(), shape_text(shape)));
+  for (const Value* index : body.args)
+    if (index->type != Type::scalar(int32))
+      return out.add(op,
+                     fmt::format("index {} is a {}, not an int32", print(*index), index->type.to_string()));
+  const Op* last = body.ops.empty() ? nullptr : body.ops.back();
+  if (!last || last->code != Opcode::kYield || last->operands.size() != 1)
+    return out.add(op, "its region does not end with a yield");
+  if (last->operands[0] && last->operands[0]->type.dtype != dtype)
+    return out.add(op, fmt::format("yields {}, the tensor holds {}", last->operands[0]->type.dtype.name(),
+                                   dtype.name()));
+  walk(body, [&](const Op& inner) {
+    if (inner.info().effect != Effect::kPure && inner.info().effect != Effect::kReads &&
+        inner.code != Opcode::kYield)
+      out.add(inner, "cannot be inside a tabulate, whose elements are computed in no order");
+  });
+  expect_result(op, dtype, shape, out);
+}
+
+void verify_reduce(const Op& op, Findings& out) {
+  static const std::vector<std::string> kKinds = {"sum", "max", "min", "any", "all"};
+  const Type& from = op.operands[0]->type;
+  const std::string& kind = op.string_attr("kind");
+  if (std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end()) {
+    const std::string near = nearest_word(kind, kKinds);
+    return out.add(op, "unknown kind '" + kind + "'",
+                   near.empty() ? "kinds are sum, max, min, any, all" : "did you mean '" + near + "'?");
+  }
+  const int64_t axis = op.int_attr("axis");
+  if (axis < 0 || axis >= from.rank())
+    return out.add(op, fmt::format("axis {} is outside 0 ... {}", axis, from.rank() - 1));
+  const bool wants_bool = kind == "any" || kind == "all";
+  if (wants_bool != from.dtype.is_bool())
+    return out.add(
+        op, fmt::format("{} combines {}, not {}", kind, wants_bool ? "bool" : "numbers", from.dtype.name()));
+  Shape shape = from.shape;
+  if (op.bool_attr("keep", false))
+    shape[axis] = 1;
+  else
+    shape.erase(shape.begin() + axis);
+  expect_result(op, from.dtype, shape, out);
+}
+
+}  // namespace
+
+void verify_registers(const Op& op, Findings& out) {
+  switch (op.code) {
+    case Opcode::kTabulate:
+      return verify_tabulate(op, out);
+    case Opcode::kReduce:
+      return verify_reduce(op, out);
+    case Opcode::kRelayout: {
+      const Type& from = op.operands[0]->type;
+      return expect_result(op, from.dtype, from.shape, out);
+    }
+    case Opcode::kBroadcast: {
+      const Type& from = op.operands[0]->type;
+      const Shape& shape = op.ints_attr("shape");
+      const size_t extra = shape.size() - std::min(shape.size(), from.shape.size());
+      bool fits = is_positive(shape) && from.shape.size() <= shape.size();
+      for (size_t i = 0; fits && i < from.shape.size(); ++i)
+        fits = from.shape[i] == 1 || from.shape[i] == shape[extra + i];
+      if (!fits)
+        return out.add(op,
+                       fmt::format("{} does not broadcast to {}", shape_text(from.shape), shape_text(shape)));
+      return expect_result(op, from.dtype, shape, out);
+    }
+    case Opcode::kAnnotateLayout: {
+      const layout::Layout& layout = std::get<layout::Layout>(*op.attr("layout"));
+      if (layout.shape() != op.operands[0]->type.shape)
+        out.add(op, fmt::format("the tensor is {}, the layout {}", shape_text(op.operands[0]->type.shape),
+                                shape_text(layout.shape())));
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+}  // namespace imbrex::ir
