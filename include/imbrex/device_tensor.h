@@ -54,6 +54,8 @@ class DeviceTensor {
   DeviceTensor() = default;
   /// Uninitialised memory.
   static DeviceTensor empty(const Device& device, DataType dtype, std::vector<int64_t> shape);
+  /// Element type and shape without memory: enough to trace a kernel, not to launch it.
+  static DeviceTensor shape_only(DataType dtype, std::vector<int64_t> shape);
   static DeviceTensor from_host(const Device& device, const HostTensor& host);
   static DeviceTensor random(const Device& device, DataType dtype, std::vector<int64_t> shape, uint64_t seed);
 

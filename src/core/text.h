@@ -2,9 +2,10 @@
 // Small text helpers that every layer needs.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
+
+#include "imbrex/nearest.h"
 
 namespace imbrex {
 
@@ -14,9 +15,5 @@ const char* intern(std::string_view text);
 /// Line `line` (from 1) of a file, without its newline; empty when the file or the line cannot be read.
 /// Cached.
 std::string source_line(const char* file, int line);
-
-/// The candidate nearest to `word` by edit distance, or "" when none is close enough to be a slip of the
-/// hand.
-std::string nearest_word(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace imbrex

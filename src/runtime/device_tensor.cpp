@@ -38,6 +38,13 @@ DeviceTensor DeviceTensor::empty(const Device& device, DataType dtype, std::vect
   return tensor;
 }
 
+DeviceTensor DeviceTensor::shape_only(DataType dtype, std::vector<int64_t> shape) {
+  DeviceTensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = std::move(shape);
+  return tensor;
+}
+
 DeviceTensor DeviceTensor::from_host(const Device& device, const HostTensor& host) {
   DeviceTensor tensor = empty(device, host.dtype(), host.shape());
   tensor.copy_from(host);

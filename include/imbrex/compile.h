@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looking at a traced kernel: its IR before, between and after the passes, and its PTX.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace imbrex {
+
+namespace ir {
+struct Function;
+}
+
+/// The IR as text.
+std::string print_ir(const ir::Function& function);
+
+/// Names of the passes, in the order they run.
+std::vector<std::string> pass_names();
+
+/// Runs the passes up to and including `last` ("" for all; "trace" for none) and gives the IR as text. Throws
+/// CompileError, and LaunchError for an unknown pass.
+std::string ir_after(ir::Function& function, const std::string& last);
+
+/// Runs every pass and gives the PTX text.
+std::string emit_ptx(ir::Function& function);
+
+}  // namespace imbrex

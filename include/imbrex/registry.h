@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registered kernels: what the `imbrex` command lists, runs, verifies and tunes. Registering one takes a description
+// and a function that sets up a problem, launches, and states the reference:
+//
+//   static const KernelRegistration<VectorAdd> registration{
+//       {.name = "vector_add", .summary = "z = x + y", .sizes = {{"n", 100003, "elements"}}},
+//       [](Case& c, Kernel<VectorAdd>& kernel) {
+//         int64_t n = c.size("n");
+//         DeviceTensor x = c.input(float32, {n}), y = c.input(float32, {n}), z = c.output(float32, {n});
+//         c.launch(kernel, n, x, y, z);
+//         c.expect(z, [&](std::span<double> out) {
+//           std::vector<double> a = c.values(x), b = c.values(y);
+//           for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+//         });
+//       }};
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "imbrex/device_tensor.h"
+#include "imbrex/kernel.h"
+#include "imbrex/space.h"
+
+namespace imbrex {
+
+/// A size that a registered kernel's problem has: --NAME on the command line.
+struct SizeOption {
+  std::string name;
+  int64_t otherwise = 0;  // the default
+  std::string help;
+};
+
+struct KernelDescription {
+  std::string name;
+  std::string summary;
+  std::vector<SizeOption> sizes;
+};
+
+/// One run of a registered kernel: its sizes, tensors, launch and verdict.
+class Case {
+ public:
+  enum class Mode {
+    kRun,     // launch and verify
+    kTrace,   // no device: only trace, for `imbrex emit`
+  };
+
+  Case(Mode mode, std::optional<Device> device, std::map<std::string, int64_t> sizes, uint64_t seed);
+
+  Mode mode() const { return mode_; }
+  /// The value of a declared size.
+  int64_t size(const std::string& name) const;
+
+  /// A tensor of fresh random numbers (HostTensor::random), different for every call and every seed.
+  DeviceTensor input(DataType dtype, std::vector<int64_t> shape, double deviation = 1.0);
+  /// A tensor with the given contents.
+  DeviceTensor input(const HostTensor& host);
+  /// A tensor whose memory is poisoned with NaN bytes.
+  DeviceTensor output(DataType dtype, std::vector<int64_t> shape);
+  /// What an input holds, as float64. Empty when tracing only.
+  std::vector<double> values(const DeviceTensor& input) const;
+
+  /// Launches the kernel (or only traces it) with these arguments.
+  template <class K, class... Args>
+  void launch(Kernel<K>& kernel, Args&&... arguments) {
+    if (mode_ == Mode::kTrace) {
+      function = kernel.trace(std::forward<Args>(arguments)...);
+    } else {
+      report = kernel.launch_timed(std::forward<Args>(arguments)...);
+      is_launched_ = true;
+    }
+  }
+
+  /// States the whole reference: `fill` writes it in float64. tolerance < 0: default_tolerance of the element type.
+  void expect(const DeviceTensor& output, const std::function<void(std::span<double>)>& fill, double tolerance = -1);
+  /// States the reference element by element, for results too large to recompute whole: `element` gives the value at a
+  /// row-major index. At most `samples` elements, the corners and a seeded random choice, are checked.
+  void expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element, int64_t samples,
+                      double tolerance = -1);
+
+  // Results.
+  LaunchReport report;
+  std::vector<Comparison> comparisons;
+  std::shared_ptr<ir::Function> function;  // kTrace: the traced kernel
+
+  bool verified() const;
+  double max_rel_err() const;
+
+ private:
+  Mode mode_;
+  std::optional<Device> device_;
+  std::map<std::string, int64_t> sizes_;
+  uint64_t seed_;
+  uint64_t next_stream_ = 0;
+  bool is_launched_ = false;
+  std::vector<std::pair<uint64_t, HostTensor>> inputs_;  // by device address
+};
+
+/// A kernel the command knows, with its type erased.
+struct RegisteredKernel {
+  KernelDescription description;
+  std::string target;                          // what it is compiled for, "sm_100a"
+  std::vector<Configuration> configurations;   // the tuning space; the first is the default
+  SourceLocation where;
+  /// Runs the case with a configuration given as name=value pairs. CompileError, LaunchError, DeviceError.
+  std::function<void(Case&, const std::optional<Device>&, const Configuration&)> run;
+};
+
+/// Every registered kernel, in order of name.
+const std::map<std::string, RegisteredKernel>& registered_kernels();
+/// The kernel of that name; LaunchError with the nearest name when there is none.
+const RegisteredKernel& registered_kernel(const std::string& name);
+
+namespace detail {
+void add_registered_kernel(RegisteredKernel kernel);
+}
+
+/// A static object that registers kernel `K` at program start.
+template <class K>
+class KernelRegistration {
+ public:
+  KernelRegistration(KernelDescription description, std::function<void(Case&, Kernel<K>&)> run,
+                     SourceLocation where = SourceLocation::current()) {
+    RegisteredKernel entry;
+    entry.description = std::move(description);
+    entry.target = kernel_target<K>();
+    entry.configurations = tuning_space<K>().configurations();
+    entry.where = where;
+    entry.run = [run](Case& c, const std::optional<Device>& device, const Configuration& configuration) {
+      K instance{};
+      tuning_space<K>().apply(instance, configuration);
+      Kernel<K> kernel(instance, device);
+      run(c, kernel);
+    };
+    detail::add_registered_kernel(std::move(entry));
+  }
+};
+
+}  // namespace imbrex

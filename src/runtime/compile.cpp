@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/compile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "imbrex/error.h"
+#include "ir/ir.h"
+#include "passes/pipeline.h"
+#include "runtime/jit.h"
+
+namespace imbrex {
+
+std::string print_ir(const ir::Function& function) { return ir::print(function); }
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const passes::Pass& pass : passes::pipeline()) names.emplace_back(pass.name);
+  return names;
+}
+
+std::string ir_after(ir::Function& function, const std::string& last) {
+  if (last == "trace") return ir::print(function);
+  const std::vector<std::string> names = pass_names();
+  if (!last.empty() && std::find(names.begin(), names.end(), last) == names.end()) {
+    std::string near = nearest_word(last, names);
+    throw LaunchError(Diagnostic{{}, fmt::format("no pass is called '{}'", last), {},
+                                 near.empty() ? "see imbrex emit --help" : fmt::format("did you mean '{}'?", near)});
+  }
+  passes::RunOptions options;
+  options.stop_after = last;
+  passes::run(function, options);
+  return ir::print(function);
+}
+
+std::string emit_ptx(ir::Function& function) { return runtime::compile(function).ptx; }
+
+}  // namespace imbrex

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "imbrex/error.h"
+
+namespace imbrex {
+namespace {
+
+std::map<std::string, RegisteredKernel>& mutable_kernels() {
+  static std::map<std::string, RegisteredKernel> kernels;
+  return kernels;
+}
+
+}  // namespace
+
+const std::map<std::string, RegisteredKernel>& registered_kernels() { return mutable_kernels(); }
+
+const RegisteredKernel& registered_kernel(const std::string& name) {
+  const auto& kernels = mutable_kernels();
+  if (auto found = kernels.find(name); found != kernels.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, kernel] : kernels) names.push_back(known);
+  std::string near = nearest_word(name, names);
+  throw LaunchError(Diagnostic{{}, fmt::format("no kernel is called '{}'", name), {},
+                               near.empty() ? "see the names with: imbrex list" : fmt::format("did you mean '{}'?", near)});
+}
+
+void detail::add_registered_kernel(RegisteredKernel kernel) {
+  std::string name = kernel.description.name;
+  if (!mutable_kernels().emplace(name, std::move(kernel)).second)
+    throw InternalError("two kernels are registered as '" + name + "'");
+}
+
+Case::Case(Mode mode, std::optional<Device> device, std::map<std::string, int64_t> sizes, uint64_t seed)
+    : mode_(mode), device_(std::move(device)), sizes_(std::move(sizes)), seed_(seed) {}
+
+int64_t Case::size(const std::string& name) const {
+  auto found = sizes_.find(name);
+  if (found == sizes_.end()) throw InternalError("the kernel's description declares no size '" + name + "'");
+  return found->second;
+}
+
+DeviceTensor Case::input(DataType dtype, std::vector<int64_t> shape, double deviation) {
+  const uint64_t stream = seed_ * 1000003 + next_stream_++;
+  if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(dtype, std::move(shape));
+  return input(HostTensor::random(dtype, std::move(shape), stream, deviation));
+}
+
+DeviceTensor Case::input(const HostTensor& host) {
+  if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(host.dtype(), host.shape());
+  DeviceTensor tensor = DeviceTensor::from_host(*device_, host);
+  inputs_.emplace_back(tensor.address(), host);
+  return tensor;
+}
+
+DeviceTensor Case::output(DataType dtype, std::vector<int64_t> shape) {
+  if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(dtype, std::move(shape));
+  DeviceTensor tensor = DeviceTensor::empty(*device_, dtype, std::move(shape));
+  tensor.poison();
+  return tensor;
+}
+
+std::vector<double> Case::values(const DeviceTensor& input) const {
+  for (const auto& [address, host] : inputs_)
+    if (address == input.address()) return host.to_doubles();
+  return {};
+}
+
+void Case::expect(const DeviceTensor& output, const std::function<void(std::span<double>)>& fill, double tolerance) {
+  if (!is_launched_) return;
+  HostTensor got = output.to_host();
+  std::vector<double> expected(static_cast<size_t>(got.elements()));
+  fill(expected);
+  comparisons.push_back(compare(got, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
+}
+
+void Case::expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element, int64_t samples,
+                          double tolerance) {
+  if (!is_launched_) return;
+  HostTensor got = output.to_host();
+  const int64_t n = got.elements();
+  std::vector<int64_t> indices;
+  if (n <= samples) {
+    for (int64_t i = 0; i < n; ++i) indices.push_back(i);
+  } else {
+    const int64_t columns = got.shape().back();
+    indices = {0, columns - 1, n - columns, n - 1};
+    uint64_t state = seed_;
+    while (static_cast<int64_t>(indices.size()) < samples) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      indices.push_back(static_cast<int64_t>((state >> 33) * 0x100000001u % static_cast<uint64_t>(n)));
+    }
+    std::sort(indices.begin(), indices.end());
+    indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  }
+  std::vector<double> expected;
+  for (int64_t index : indices) expected.push_back(element(index));
+  comparisons.push_back(compare_at(got, indices, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
+}
+
+bool Case::verified() const {
+  return is_launched_ && !comparisons.empty() &&
+         std::all_of(comparisons.begin(), comparisons.end(), [](const Comparison& c) { return c.passed; });
+}
+
+double Case::max_rel_err() const {
+  double worst = 0;
+  for (const Comparison& c : comparisons) worst = std::max(worst, c.max_rel_err);
+  return worst;
+}
+
+}  // namespace imbrex

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "imbrex/error.h"
+#include "imbrex/nearest.h"
+#include "subcommands.h"
+
+namespace imbrex {
+namespace {
+
+/// CLI11 names an unknown word; we add the nearest known one.
+std::string suggestion(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> words;
+  for (const CLI::App* sub : app.get_subcommands({})) words.push_back(sub->get_name());
+  if (argc < 2) return "";
+  const CLI::App* chosen = nullptr;
+  for (const CLI::App* sub : app.get_subcommands({}))
+    if (sub->get_name() == argv[1]) chosen = sub;
+  if (chosen == nullptr) return nearest_word(argv[1], words);
+  words.clear();
+  for (const CLI::Option* option : chosen->get_options()) words.push_back("--" + option->get_single_name());
+  for (int i = 2; i < argc; ++i) {
+    std::string word = argv[i];
+    word = word.substr(0, word.find('='));
+    if (word.starts_with("--") && std::find(words.begin(), words.end(), word) == words.end())
+      return nearest_word(word, words);
+  }
+  return "";
+}
+
+}  // namespace
+
+int command_main(int argc, char** argv) {
+  CLI::App app{"Imbrex: write, run and inspect tile-level GPU kernels"};
+  app.name("imbrex");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", IMBREX_VERSION);
+  app.footer("Exit code: 0 verified; 1 a kernel failed or is wrong; 2 the command line or the kernel cannot be used.");
+  command::Action chosen;
+  command::add_list(app, chosen);
+  command::add_run(app, chosen);
+  command::add_emit(app, chosen);
+  command::add_exec(app, chosen);
+  try {
+    app.parse(argc, argv);
+    return chosen();
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::string near = suggestion(app, argc, argv);
+    fmt::print(stderr, "imbrex: {}\n", error.what());
+    if (!near.empty()) fmt::print(stderr, "  did you mean '{}'?\n", near);
+    fmt::print(stderr, "  see: imbrex --help\n");
+    return 2;
+  } catch (const DeviceError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  } catch (const InternalError& error) {
+    fmt::print(stderr, "{}\nThis is a bug in Imbrex. Please report it with the command line.\n", error.what());
+    return 2;
+  }
+}
+
+}  // namespace imbrex
