@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices: a CUDA GPU through its driver, or the virtual GPU on the CPU. Both run the same PTX through one interface.
+// Devices: a CUDA GPU through its driver, or the virtual GPU on the CPU. Both run the same PTX through one
+// interface.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,8 @@ class Device {
   static Device cuda(int ordinal = 0);
   /// True when cuda(0) would work. `why_not`, if given, receives the reason otherwise.
   static bool has_cuda(std::string* why_not = nullptr);
-  /// "auto" (a CUDA GPU that runs `target`, else the virtual GPU), "virtual" or "cuda". Throws LaunchError for other
-  /// words.
+  /// "auto" (a CUDA GPU that runs `target`, else the virtual GPU), "virtual" or "cuda". Throws LaunchError
+  /// for other words.
   static Device open(std::string_view kind, const std::string& target, vgpu::Options options = {});
 
   bool is_virtual() const;

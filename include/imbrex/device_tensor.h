@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense row-major tensors on a device and on the host, seeded generators, and comparison with float64 references.
+// Dense row-major tensors on a device and on the host, seeded generators, and comparison with float64
+// references.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +37,8 @@ class HostTensor {
   /// A copy of one row-major run of elements as doubles: elements first ... first + count - 1.
   void to_doubles(int64_t first, int64_t count, double* out) const;
 
-  /// Normal numbers of mean 0, rounded to the element type; integers get uniform values in [-8, 8] (unsigned [0, 16]).
-  /// The same seed gives the same tensor on every machine.
+  /// Normal numbers of mean 0, rounded to the element type; integers get uniform values in [-8, 8] (unsigned
+  /// [0, 16]). The same seed gives the same tensor on every machine.
   static HostTensor random(DataType dtype, std::vector<int64_t> shape, uint64_t seed, double deviation = 1.0);
   /// 0, 1, 2, ... modulo 256: for looking at data movement.
   static HostTensor iota(DataType dtype, std::vector<int64_t> shape);
@@ -82,30 +83,31 @@ class DeviceTensor {
 
 /// How far a result is from its reference.
 ///
-/// An element's error is |got - expected| / max(|expected|, r), r the root mean square of the reference: relative where
-/// the value is of ordinary size, absolute on the result's own scale where it happens to be near zero. NaN and infinity
-/// pass only where the reference is the same.
+/// An element's error is |got - expected| / max(|expected|, r), r the root mean square of the reference:
+/// relative where the value is of ordinary size, absolute on the result's own scale where it happens to be
+/// near zero. NaN and infinity pass only where the reference is the same.
 struct Comparison {
   bool passed = false;
   double max_rel_err = 0;
   double tolerance = 0;
-  int64_t checked = 0;   // elements compared
-  int64_t elements = 0;  // elements of the result
-  int64_t failed = 0;    // elements beyond the tolerance
-  std::vector<int64_t> worst;  // index of the worst element
+  int64_t checked = 0;           // elements compared
+  int64_t elements = 0;          // elements of the result
+  int64_t failed = 0;            // elements beyond the tolerance
+  std::vector<int64_t> worst;    // index of the worst element
   double expected = 0, got = 0;  // there
 
   /// One line: passed or not, the worst element with both values.
   std::string format() const;
 };
 
-/// The tolerance that one rounding to `dtype` after fp32 accumulation needs, with a factor of about two in hand.
+/// The tolerance that one rounding to `dtype` after fp32 accumulation needs, with a factor of about two in
+/// hand.
 double default_tolerance(DataType dtype);
 
 /// Compares every element.
 Comparison compare(const HostTensor& got, std::span<const double> expected, double tolerance);
 /// Compares the elements at `indices` (row-major) with `expected[i]`.
-Comparison compare_at(const HostTensor& got, std::span<const int64_t> indices, std::span<const double> expected,
-                      double tolerance);
+Comparison compare_at(const HostTensor& got, std::span<const int64_t> indices,
+                      std::span<const double> expected, double tolerance);
 
 }  // namespace imbrex

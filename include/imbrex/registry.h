@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered kernels: what the `imbrex` command lists, runs, verifies and tunes. Registering one takes a description
-// and a function that sets up a problem, launches, and states the reference:
+// Registered kernels: what the `imbrex` command lists, runs, verifies and tunes. Registering one takes a
+// description and a function that sets up a problem, launches, and states the reference:
 //
 //   static const KernelRegistration<VectorAdd> registration{
 //       {.name = "vector_add", .summary = "z = x + y", .sizes = {{"n", 100003, "elements"}}},
@@ -45,8 +45,8 @@ struct KernelDescription {
 class Case {
  public:
   enum class Mode {
-    kRun,     // launch and verify
-    kTrace,   // no device: only trace, for `imbrex emit`
+    kRun,    // launch and verify
+    kTrace,  // no device: only trace, for `imbrex emit`
   };
 
   Case(Mode mode, std::optional<Device> device, std::map<std::string, int64_t> sizes, uint64_t seed);
@@ -75,12 +75,15 @@ class Case {
     }
   }
 
-  /// States the whole reference: `fill` writes it in float64. tolerance < 0: default_tolerance of the element type.
-  void expect(const DeviceTensor& output, const std::function<void(std::span<double>)>& fill, double tolerance = -1);
-  /// States the reference element by element, for results too large to recompute whole: `element` gives the value at a
-  /// row-major index. At most `samples` elements, the corners and a seeded random choice, are checked.
-  void expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element, int64_t samples,
-                      double tolerance = -1);
+  /// States the whole reference: `fill` writes it in float64. tolerance < 0: default_tolerance of the element
+  /// type.
+  void expect(const DeviceTensor& output, const std::function<void(std::span<double>)>& fill,
+              double tolerance = -1);
+  /// States the reference element by element, for results too large to recompute whole: `element` gives the
+  /// value at a row-major index. At most `samples` elements, the corners and a seeded random choice, are
+  /// checked.
+  void expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element,
+                      int64_t samples, double tolerance = -1);
 
   // Results.
   LaunchReport report;
@@ -103,8 +106,8 @@ class Case {
 /// A kernel the command knows, with its type erased.
 struct RegisteredKernel {
   KernelDescription description;
-  std::string target;                          // what it is compiled for, "sm_100a"
-  std::vector<Configuration> configurations;   // the tuning space; the first is the default
+  std::string target;                         // what it is compiled for, "sm_100a"
+  std::vector<Configuration> configurations;  // the tuning space; the first is the default
   SourceLocation where;
   /// Runs the case with a configuration given as name=value pairs. CompileError, LaunchError, DeviceError.
   std::function<void(Case&, const std::optional<Device>&, const Configuration&)> run;

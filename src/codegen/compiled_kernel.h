@@ -35,6 +35,7 @@ struct HostStep {
 /// A TMA descriptor the runtime encodes at launch. Dimensions run innermost first, as the driver counts them.
 struct TensorMapPlan {
   DataType dtype;
+  int driver_type = 0;  // CUtensorMapDataType
   int rank = 0;
   int32_t base_slot = 0;                                            // host slot of the pointer
   std::vector<int32_t> dim_slots;                                   // extents in elements
@@ -54,9 +55,9 @@ struct ParamPlan {
 
 /// Bytes of a buffer that a kernel's global_view of it spans, for checking a call.
 struct BufferNeed {
-  int32_t argument;            // which pointer argument
-  int32_t bytes_slot;          // host slot of the number of bytes, counted from the pointer
-  SourceLocation where;        // the global_view
+  int32_t argument;      // which pointer argument
+  int32_t bytes_slot;    // host slot of the number of bytes, counted from the pointer
+  SourceLocation where;  // the global_view
 };
 
 /// What the user passes, in order, for checking a call.

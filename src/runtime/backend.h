@@ -45,7 +45,8 @@ class DeviceBackend {
   virtual std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) = 0;
   virtual LaunchReport launch(LoadedKernel& kernel, const LaunchPlan& plan) = 0;
   /// Writes the 128-byte descriptor of `plan` with the slots' values filled in.
-  virtual void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots, void* out) = 0;
+  virtual void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
+                                 void* out) = 0;
 };
 
 std::shared_ptr<DeviceBackend> make_virtual_device(vgpu::Options options);

@@ -13,22 +13,29 @@ namespace imbrex {
 
 double default_tolerance(DataType dtype) {
   switch (dtype.code) {
-    case DataType::kFloat64: return 1e-12;
-    case DataType::kFloat32: return 2e-5;
+    case DataType::kFloat64:
+      return 1e-12;
+    case DataType::kFloat32:
+      return 2e-5;
     case DataType::kTFloat32:
-    case DataType::kFloat16: return 1e-3;     // half a unit in the last place is 2^-11 = 4.9e-4
-    case DataType::kBFloat16: return 8e-3;    // 2^-8 = 3.9e-3
-    case DataType::kFloat8E4M3: return 0.125; // 2^-4
-    case DataType::kFloat8E5M2: return 0.25;  // 2^-3
-    default: return 0;                        // integers are exact
+    case DataType::kFloat16:
+      return 1e-3;  // half a unit in the last place is 2^-11 = 4.9e-4
+    case DataType::kBFloat16:
+      return 8e-3;  // 2^-8 = 3.9e-3
+    case DataType::kFloat8E4M3:
+      return 0.125;  // 2^-4
+    case DataType::kFloat8E5M2:
+      return 0.25;  // 2^-3
+    default:
+      return 0;  // integers are exact
   }
 }
 
 namespace {
 
 template <class IndexAt, class GotAt>
-Comparison compare_elements(const HostTensor& got, std::span<const double> expected, double tolerance, IndexAt index_at,
-                            GotAt got_at) {
+Comparison compare_elements(const HostTensor& got, std::span<const double> expected, double tolerance,
+                            IndexAt index_at, GotAt got_at) {
   Comparison result;
   result.tolerance = tolerance;
   result.elements = got.elements();
@@ -69,23 +76,27 @@ Comparison compare_elements(const HostTensor& got, std::span<const double> expec
 }  // namespace
 
 std::string Comparison::format() const {
-  std::string where = fmt::format("worst at [{}]: got {:.9g}, expected {:.9g}, error {:.3g} of {:.3g} allowed",
-                                  fmt::join(worst, ", "), got, expected, max_rel_err, tolerance);
+  std::string where =
+      fmt::format("worst at [{}]: got {:.9g}, expected {:.9g}, error {:.3g} of {:.3g} allowed",
+                  fmt::join(worst, ", "), got, expected, max_rel_err, tolerance);
   if (passed) return fmt::format("{} of {} elements agree; {}", checked, elements, where);
   return fmt::format("{} of {} elements are wrong; {}", failed, checked, where);
 }
 
 Comparison compare(const HostTensor& got, std::span<const double> expected, double tolerance) {
   if (static_cast<int64_t>(expected.size()) != got.elements())
-    throw InternalError(fmt::format("reference of {} elements for a result of {}", expected.size(), got.elements()));
+    throw InternalError(
+        fmt::format("reference of {} elements for a result of {}", expected.size(), got.elements()));
   std::vector<double> values = got.to_doubles();
-  return compare_elements(got, expected, tolerance, [](int64_t i) { return i; }, [&](int64_t i) { return values[i]; });
+  return compare_elements(
+      got, expected, tolerance, [](int64_t i) { return i; }, [&](int64_t i) { return values[i]; });
 }
 
-Comparison compare_at(const HostTensor& got, std::span<const int64_t> indices, std::span<const double> expected,
-                      double tolerance) {
-  return compare_elements(got, expected, tolerance, [&](int64_t i) { return indices[i]; },
-                          [&](int64_t i) { return got.get(indices[i]); });
+Comparison compare_at(const HostTensor& got, std::span<const int64_t> indices,
+                      std::span<const double> expected, double tolerance) {
+  return compare_elements(
+      got, expected, tolerance, [&](int64_t i) { return indices[i]; },
+      [&](int64_t i) { return got.get(indices[i]); });
 }
 
 }  // namespace imbrex

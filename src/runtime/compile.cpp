@@ -26,8 +26,11 @@ std::string ir_after(ir::Function& function, const std::string& last) {
   const std::vector<std::string> names = pass_names();
   if (!last.empty() && std::find(names.begin(), names.end(), last) == names.end()) {
     std::string near = nearest_word(last, names);
-    throw LaunchError(Diagnostic{{}, fmt::format("no pass is called '{}'", last), {},
-                                 near.empty() ? "see imbrex emit --help" : fmt::format("did you mean '{}'?", near)});
+    throw LaunchError(
+        Diagnostic{{},
+                   fmt::format("no pass is called '{}'", last),
+                   {},
+                   near.empty() ? "see imbrex emit --help" : fmt::format("did you mean '{}'?", near)});
   }
   passes::RunOptions options;
   options.stop_after = last;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA GPU through its driver. PTX is assembled by the driver; its log is mapped back to the kernel's lines.
+// A CUDA GPU through its driver. PTX is assembled by the driver; its log is mapped back to the kernel's
+// lines.
 #include <fmt/format.h>
 
 #include <vector>
@@ -14,7 +15,8 @@ namespace {
 
 class CudaKernel : public LoadedKernel {
  public:
-  CudaKernel(const CudaDriver& cuda, const codegen::CompiledKernel& compiled) : driver(cuda), kernel(compiled) {}
+  CudaKernel(const CudaDriver& cuda, const codegen::CompiledKernel& compiled)
+      : driver(cuda), kernel(compiled) {}
   ~CudaKernel() override {
     if (module != nullptr) driver.cuModuleUnload(module);
   }
@@ -48,7 +50,9 @@ class CudaDevice : public DeviceBackend {
 
   bool is_virtual() const override { return false; }
   std::string name() const override { return name_; }
-  std::string target() const override { return fmt::format("sm_{}{}{}", major_, minor_, major_ >= 9 ? "a" : ""); }
+  std::string target() const override {
+    return fmt::format("sm_{}{}{}", major_, minor_, major_ >= 9 ? "a" : "");
+  }
   int multiprocessors() const override { return attribute(kDeviceAttributeMultiprocessorCount); }
   void synchronize() override { driver_->check(driver_->cuStreamSynchronize(stream_), "kernel execution"); }
 
@@ -90,9 +94,10 @@ class CudaDevice : public DeviceBackend {
     driver_->check(driver_->cuModuleGetFunction(&loaded->function, loaded->module, kernel.name.c_str()),
                    "kernel " + kernel.name);
     if (kernel.shared_bytes > 48 * 1024)
-      driver_->check(driver_->cuFuncSetAttribute(loaded->function, kFunctionAttributeMaxDynamicShared,
-                                                 static_cast<int>(kernel.shared_bytes)),
-                     fmt::format("{} bytes of dynamic shared memory for {}", kernel.shared_bytes, kernel.name));
+      driver_->check(
+          driver_->cuFuncSetAttribute(loaded->function, kFunctionAttributeMaxDynamicShared,
+                                      static_cast<int>(kernel.shared_bytes)),
+          fmt::format("{} bytes of dynamic shared memory for {}", kernel.shared_bytes, kernel.name));
     int cluster_size = kernel.cluster[0] * kernel.cluster[1] * kernel.cluster[2];
     if (cluster_size > 8)
       driver_->check(driver_->cuFuncSetAttribute(loaded->function, kFunctionAttributeNonPortableCluster, 1),
@@ -115,8 +120,8 @@ class CudaDevice : public DeviceBackend {
     make_current();
     for (int i = 0; i < 3; ++i) kernel.config.grid[i] = static_cast<unsigned>(plan.grid[i]);
     size_t bytes = plan.params.size();
-    void* extra[] = {kLaunchParamBufferPointer, const_cast<std::byte*>(plan.params.data()), kLaunchParamBufferSize,
-                     &bytes, kLaunchParamEnd};
+    void* extra[] = {kLaunchParamBufferPointer, const_cast<std::byte*>(plan.params.data()),
+                     kLaunchParamBufferSize, &bytes, kLaunchParamEnd};
     if (plan.timed) driver_->check(driver_->cuEventRecord(events_[0], stream_), "event");
     driver_->check(driver_->cuLaunchKernelEx(&kernel.config, kernel.function, nullptr, extra),
                    "launch of " + kernel.kernel.name);
@@ -131,7 +136,8 @@ class CudaDevice : public DeviceBackend {
     return report;
   }
 
-  void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots, void* out) override {
+  void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
+                         void* out) override {
     uint64_t dims[5], strides[5];
     uint32_t box[5], element_strides[5];
     for (int i = 0; i < plan.rank; ++i) {
@@ -144,16 +150,19 @@ class CudaDevice : public DeviceBackend {
         out, plan.driver_type, plan.rank, reinterpret_cast<void*>(slots[plan.base_slot]), dims, strides, box,
         element_strides, plan.interleave, plan.swizzle, plan.l2_promotion, plan.oob_fill);
     if (result != 0)
-      throw LaunchError(Diagnostic{plan.where, "tensor map refused by the driver: " + driver_->describe(result),
+      throw LaunchError(Diagnostic{plan.where,
+                                   "tensor map refused by the driver: " + driver_->describe(result),
                                    describe(plan, slots), "see the limits of cuTensorMapEncodeTiled"});
   }
 
  private:
-  static std::vector<std::string> describe(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots) {
+  static std::vector<std::string> describe(const codegen::TensorMapPlan& plan,
+                                           std::span<const int64_t> slots) {
     std::vector<std::string> facts{fmt::format("address 0x{:x}", slots[plan.base_slot])};
     for (int i = 0; i < plan.rank; ++i)
-      facts.push_back(fmt::format("dimension {}: extent {}, box {}{}", i, slots[plan.dim_slots[i]], plan.box[i],
-                                  i == 0 ? "" : fmt::format(", stride {} bytes", slots[plan.stride_slots[i - 1]])));
+      facts.push_back(
+          fmt::format("dimension {}: extent {}, box {}{}", i, slots[plan.dim_slots[i]], plan.box[i],
+                      i == 0 ? "" : fmt::format(", stride {} bytes", slots[plan.stride_slots[i - 1]])));
     return facts;
   }
 

@@ -23,7 +23,8 @@ inline constexpr int kDeviceAttributeComputeCapabilityMajor = 75;
 inline constexpr int kDeviceAttributeComputeCapabilityMinor = 76;
 inline constexpr int kFunctionAttributeMaxDynamicShared = 8;
 inline constexpr int kFunctionAttributeNonPortableCluster = 14;
-inline constexpr int kJitInfoLogBuffer = 3, kJitInfoLogBytes = 4, kJitErrorLogBuffer = 5, kJitErrorLogBytes = 6;
+inline constexpr int kJitInfoLogBuffer = 3, kJitInfoLogBytes = 4, kJitErrorLogBuffer = 5,
+                     kJitErrorLogBytes = 6;
 inline constexpr int kJitGenerateLineInfo = 13;
 inline constexpr int kLaunchAttributeClusterDimension = 4;
 inline void* const kLaunchParamBufferPointer = reinterpret_cast<void*>(1);

@@ -9,12 +9,15 @@
 
 namespace imbrex {
 
-Device Device::virtual_gpu(vgpu::Options options) { return Device(runtime::make_virtual_device(std::move(options))); }
+Device Device::virtual_gpu(vgpu::Options options) {
+  return Device(runtime::make_virtual_device(std::move(options)));
+}
 Device Device::cuda(int ordinal) { return Device(runtime::make_cuda_device(ordinal)); }
 bool Device::has_cuda(std::string* why_not) { return runtime::CudaDriver::find(why_not) != nullptr; }
 
 namespace {
-// "sm_90a" runs what was built for sm_90a and for plain targets up to sm_90; "a" targets run on their own chip only.
+// "sm_90a" runs what was built for sm_90a and for plain targets up to sm_90; "a" targets run on their own
+// chip only.
 bool runs(const std::string& device, const std::string& target) {
   if (device == target) return true;
   auto number = [](const std::string& name) { return std::atoi(name.c_str() + 3); };
@@ -33,7 +36,8 @@ Device Device::open(std::string_view kind, const std::string& target, vgpu::Opti
     }
     return virtual_gpu(std::move(options));
   }
-  throw LaunchError(Diagnostic{{}, fmt::format("unknown device '{}'", kind), {}, "use auto, virtual or cuda"});
+  throw LaunchError(
+      Diagnostic{{}, fmt::format("unknown device '{}'", kind), {}, "use auto, virtual or cuda"});
 }
 
 bool Device::is_virtual() const { return backend_->is_virtual(); }

@@ -29,7 +29,8 @@ DeviceTensor DeviceTensor::empty(const Device& device, DataType dtype, std::vect
   int64_t bits = dtype.bits();
   for (int64_t extent : shape) {
     if (extent < 0)
-      throw LaunchError(Diagnostic{{}, fmt::format("tensor of shape [{}]: negative extent", fmt::join(shape, ", ")), {}, ""});
+      throw LaunchError(Diagnostic{
+          {}, fmt::format("tensor of shape [{}]: negative extent", fmt::join(shape, ", ")), {}, ""});
     bits *= extent;
   }
   tensor.dtype_ = dtype;
@@ -51,7 +52,8 @@ DeviceTensor DeviceTensor::from_host(const Device& device, const HostTensor& hos
   return tensor;
 }
 
-DeviceTensor DeviceTensor::random(const Device& device, DataType dtype, std::vector<int64_t> shape, uint64_t seed) {
+DeviceTensor DeviceTensor::random(const Device& device, DataType dtype, std::vector<int64_t> shape,
+                                  uint64_t seed) {
   return from_host(device, HostTensor::random(dtype, std::move(shape), seed));
 }
 
@@ -71,11 +73,12 @@ HostTensor DeviceTensor::to_host() const {
 
 void DeviceTensor::copy_from(const HostTensor& host) {
   if (host.dtype() != dtype_ || host.shape() != shape_)
-    throw LaunchError(Diagnostic{{},
-                                 fmt::format("copy of {}[{}] into {}[{}]", host.dtype().name(), fmt::join(host.shape(), ", "),
-                                             dtype_.name(), fmt::join(shape_, ", ")),
-                                 {},
-                                 "element type and shape must agree"});
+    throw LaunchError(
+        Diagnostic{{},
+                   fmt::format("copy of {}[{}] into {}[{}]", host.dtype().name(),
+                               fmt::join(host.shape(), ", "), dtype_.name(), fmt::join(shape_, ", ")),
+                   {},
+                   "element type and shape must agree"});
   device().backend().copy_to_device(address(), host.bytes().data(), bytes());
 }
 

@@ -11,9 +11,11 @@
 
 namespace imbrex::runtime {
 
-/// Runs kernel.host: one 64-bit result a step, in `slots` (as many as steps). Integers are kept sign- or zero-extended
-/// from their type. Throws LaunchError at the step's line for a division by zero or a failed requirement.
-void evaluate_host(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments, std::span<int64_t> slots);
+/// Runs kernel.host: one 64-bit result a step, in `slots` (as many as steps). Integers are kept sign- or
+/// zero-extended from their type. Throws LaunchError at the step's line for a division by zero or a failed
+/// requirement.
+void evaluate_host(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
+                   std::span<int64_t> slots);
 
 /// Fills the parameter buffer (kernel.param_bytes bytes) from arguments and slots.
 void pack_params(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,

@@ -44,7 +44,8 @@ const std::vector<float>& normal_quantiles() {
   static const std::vector<float> table = [] {
     constexpr int n = 1 << 16;
     std::vector<float> quantiles(n);
-    double x = -4.5;  // Newton on the error function, from one quantile to the next; symmetric by construction
+    double x =
+        -4.5;  // Newton on the error function, from one quantile to the next; symmetric by construction
     for (int i = 0; i < n / 2; ++i) {
       double p = (i + 0.5) / n;
       for (int step = 0; step < 60; ++step) {
@@ -68,7 +69,8 @@ HostTensor::HostTensor(DataType dtype, std::vector<int64_t> shape) : dtype_(dtyp
   for (int64_t extent : shape_)
     if (extent < 0) throw LaunchError(Diagnostic{{}, "tensor with a negative extent", {}, ""});
   if (dtype.bits() % 8 != 0)
-    throw LaunchError(Diagnostic{{}, "host tensors of " + std::string(dtype.name()) + " are kept packed in uint8", {}, ""});
+    throw LaunchError(
+        Diagnostic{{}, "host tensors of " + std::string(dtype.name()) + " are kept packed in uint8", {}, ""});
   bytes_.resize(static_cast<size_t>(elements() * dtype.bytes()));
 }
 
@@ -84,16 +86,26 @@ void HostTensor::set(int64_t index, double value) {
   std::byte* at = bytes_.data() + index * dtype_.bytes();
   auto put = [&](auto bits) { std::memcpy(at, &bits, sizeof bits); };
   switch (dtype_.code) {
-    case DataType::kBool: return put(static_cast<uint8_t>(value != 0));
-    case DataType::kInt8: return put(saturated<int8_t>(value));
-    case DataType::kInt16: return put(saturated<int16_t>(value));
-    case DataType::kInt32: return put(saturated<int32_t>(value));
-    case DataType::kInt64: return put(saturated<int64_t>(value));
-    case DataType::kUInt8: return put(saturated<uint8_t>(value));
-    case DataType::kUInt16: return put(saturated<uint16_t>(value));
-    case DataType::kUInt32: return put(saturated<uint32_t>(value));
-    case DataType::kUInt64: return put(saturated<uint64_t>(value));
-    default: break;
+    case DataType::kBool:
+      return put(static_cast<uint8_t>(value != 0));
+    case DataType::kInt8:
+      return put(saturated<int8_t>(value));
+    case DataType::kInt16:
+      return put(saturated<int16_t>(value));
+    case DataType::kInt32:
+      return put(saturated<int32_t>(value));
+    case DataType::kInt64:
+      return put(saturated<int64_t>(value));
+    case DataType::kUInt8:
+      return put(saturated<uint8_t>(value));
+    case DataType::kUInt16:
+      return put(saturated<uint16_t>(value));
+    case DataType::kUInt32:
+      return put(saturated<uint32_t>(value));
+    case DataType::kUInt64:
+      return put(saturated<uint64_t>(value));
+    default:
+      break;
   }
   uint64_t bits = arith::encode(arith::float_format(dtype_), value, {.satfinite = dtype_.bits() == 8});
   std::memcpy(at, &bits, dtype_.bytes());
@@ -106,17 +118,28 @@ void HostTensor::to_doubles(int64_t first, int64_t count, double* out) const {
   };
   switch (dtype_.code) {
     case DataType::kBool:
-    case DataType::kUInt8: return read(uint8_t{});
-    case DataType::kInt8: return read(int8_t{});
-    case DataType::kInt16: return read(int16_t{});
-    case DataType::kInt32: return read(int32_t{});
-    case DataType::kInt64: return read(int64_t{});
-    case DataType::kUInt16: return read(uint16_t{});
-    case DataType::kUInt32: return read(uint32_t{});
-    case DataType::kUInt64: return read(uint64_t{});
-    case DataType::kFloat32: return read(float{});
-    case DataType::kFloat64: return read(double{});
-    default: break;
+    case DataType::kUInt8:
+      return read(uint8_t{});
+    case DataType::kInt8:
+      return read(int8_t{});
+    case DataType::kInt16:
+      return read(int16_t{});
+    case DataType::kInt32:
+      return read(int32_t{});
+    case DataType::kInt64:
+      return read(int64_t{});
+    case DataType::kUInt16:
+      return read(uint16_t{});
+    case DataType::kUInt32:
+      return read(uint32_t{});
+    case DataType::kUInt64:
+      return read(uint64_t{});
+    case DataType::kFloat32:
+      return read(float{});
+    case DataType::kFloat64:
+      return read(double{});
+    default:
+      break;
   }
   const arith::FloatFormat& format = arith::float_format(dtype_);
   float chunk[256];
@@ -152,12 +175,14 @@ HostTensor HostTensor::random(DataType dtype, std::vector<int64_t> shape, uint64
     int64_t count = std::min<int64_t>(256, n - done);
     for (int64_t i = 0; i < count; i += 4) {
       uint64_t bits = hash(stream + static_cast<uint64_t>(done + i));
-      for (int64_t j = i; j < std::min(i + 4, count); ++j, bits >>= 16) chunk[j] = scale * quantiles[bits & 0xFFFF];
+      for (int64_t j = i; j < std::min(i + 4, count); ++j, bits >>= 16)
+        chunk[j] = scale * quantiles[bits & 0xFFFF];
     }
     if (dtype == float64) {
       for (int64_t i = 0; i < count; ++i) tensor.set(done + i, chunk[i]);
     } else {
-      arith::encode_array(arith::float_format(dtype), chunk, tensor.bytes_.data() + done * dtype.bytes(), count);
+      arith::encode_array(arith::float_format(dtype), chunk, tensor.bytes_.data() + done * dtype.bytes(),
+                          count);
     }
   }
   return tensor;

@@ -29,7 +29,8 @@ LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool t
   std::lock_guard lock(mutex_);
   check(arguments);
   for (size_t i = 0; i < arguments.size(); ++i)
-    values_[i] = arguments[i].tensor != nullptr ? static_cast<int64_t>(arguments[i].tensor->address()) : arguments[i].value;
+    values_[i] = arguments[i].tensor != nullptr ? static_cast<int64_t>(arguments[i].tensor->address())
+                                                : arguments[i].value;
   evaluate_host(compiled_, values_, slots_);
   check_buffers(arguments);
   LaunchPlan plan;
@@ -39,8 +40,8 @@ LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool t
     const int64_t limit = i == 0 ? (int64_t{1} << 31) - 1 : 65535;
     if (plan.grid[i] < 1 || plan.grid[i] > limit)
       throw LaunchError(Diagnostic{compiled_.where,
-                                   fmt::format("{}: grid extent {} is {}, allowed are 1 to {}", compiled_.name, i,
-                                               plan.grid[i], limit),
+                                   fmt::format("{}: grid extent {} is {}, allowed are 1 to {}",
+                                               compiled_.name, i, plan.grid[i], limit),
                                    {},
                                    "check the sizes passed to the kernel"});
     if (plan.grid[i] % compiled_.cluster[i] != 0)
@@ -58,10 +59,11 @@ LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool t
 
 void JitKernel::check(std::span<const LaunchArgument> arguments) const {
   auto fail = [&](size_t i, const std::string& what, const std::string& help) {
-    throw LaunchError(Diagnostic{compiled_.where,
-                                 fmt::format("{}: argument {} ({}) {}", compiled_.name, i + 1, compiled_.arguments[i].name, what),
-                                 {},
-                                 help});
+    throw LaunchError(Diagnostic{
+        compiled_.where,
+        fmt::format("{}: argument {} ({}) {}", compiled_.name, i + 1, compiled_.arguments[i].name, what),
+        {},
+        help});
   };
   if (arguments.size() != compiled_.arguments.size())
     throw LaunchError(Diagnostic{compiled_.where,
@@ -83,7 +85,8 @@ void JitKernel::check(std::span<const LaunchArgument> arguments) const {
     if (tensor->is_null()) fail(i, "is a null tensor", "make it with DeviceTensor::empty or from_host");
     if (tensor->address() == 0) fail(i, "has been released", "launch before release()");
     if (tensor->dtype() != info.dtype)
-      fail(i, fmt::format("is a tensor of {}, the kernel takes {}", tensor->dtype().name(), info.dtype.name()),
+      fail(i,
+           fmt::format("is a tensor of {}, the kernel takes {}", tensor->dtype().name(), info.dtype.name()),
            "convert the tensor or use another kernel");
     if (tensor->device().shared_backend() != device_.shared_backend())
       fail(i, fmt::format("lives on '{}', the kernel runs on '{}'", tensor->device().name(), device_.name()),
@@ -100,8 +103,9 @@ void JitKernel::check_buffers(std::span<const LaunchArgument> arguments) const {
     if (tensor == nullptr || slots_[need.bytes_slot] <= tensor->bytes()) continue;
     throw LaunchError(Diagnostic{
         need.where,
-        fmt::format("{}: argument {} ({}) is too small: the kernel views {} bytes, the tensor has {}", compiled_.name,
-                    need.argument + 1, compiled_.arguments[need.argument].name, slots_[need.bytes_slot], tensor->bytes()),
+        fmt::format("{}: argument {} ({}) is too small: the kernel views {} bytes, the tensor has {}",
+                    compiled_.name, need.argument + 1, compiled_.arguments[need.argument].name,
+                    slots_[need.bytes_slot], tensor->bytes()),
         {fmt::format("tensor  {}[{}]", tensor->dtype().name(), fmt::join(tensor->shape(), ", "))},
         "pass a larger tensor or smaller sizes"});
   }

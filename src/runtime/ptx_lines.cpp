@@ -44,7 +44,8 @@ SourceLocation kernel_line(std::string_view ptx, int ptx_line) {
   return {intern(files[file]), static_cast<uint32_t>(line), ""};
 }
 
-CompileError assembly_error(const codegen::CompiledKernel& kernel, std::string_view log, const std::string& fallback) {
+CompileError assembly_error(const codegen::CompiledKernel& kernel, std::string_view log,
+                            const std::string& fallback) {
   std::vector<Diagnostic> diagnostics;
   for (std::string_view rest = log; !rest.empty();) {
     std::string line(next_line(rest));
@@ -58,7 +59,8 @@ CompileError assembly_error(const codegen::CompiledKernel& kernel, std::string_v
     diagnostics.push_back({where, "assembling " + kernel.name + ": " + line, {}, ""});
     if (diagnostics.size() == 8) break;
   }
-  if (diagnostics.empty()) diagnostics.push_back({kernel.where, "assembling " + kernel.name + ": " + fallback, {}, ""});
+  if (diagnostics.empty())
+    diagnostics.push_back({kernel.where, "assembling " + kernel.name + ": " + fallback, {}, ""});
   return CompileError(std::move(diagnostics));
 }
 

@@ -26,8 +26,11 @@ const RegisteredKernel& registered_kernel(const std::string& name) {
   std::vector<std::string> names;
   for (const auto& [known, kernel] : kernels) names.push_back(known);
   std::string near = nearest_word(name, names);
-  throw LaunchError(Diagnostic{{}, fmt::format("no kernel is called '{}'", name), {},
-                               near.empty() ? "see the names with: imbrex list" : fmt::format("did you mean '{}'?", near)});
+  throw LaunchError(
+      Diagnostic{{},
+                 fmt::format("no kernel is called '{}'", name),
+                 {},
+                 near.empty() ? "see the names with: imbrex list" : fmt::format("did you mean '{}'?", near)});
 }
 
 void detail::add_registered_kernel(RegisteredKernel kernel) {
@@ -71,7 +74,8 @@ std::vector<double> Case::values(const DeviceTensor& input) const {
   return {};
 }
 
-void Case::expect(const DeviceTensor& output, const std::function<void(std::span<double>)>& fill, double tolerance) {
+void Case::expect(const DeviceTensor& output, const std::function<void(std::span<double>)>& fill,
+                  double tolerance) {
   if (!is_launched_) return;
   HostTensor got = output.to_host();
   std::vector<double> expected(static_cast<size_t>(got.elements()));
@@ -79,8 +83,8 @@ void Case::expect(const DeviceTensor& output, const std::function<void(std::span
   comparisons.push_back(compare(got, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
 }
 
-void Case::expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element, int64_t samples,
-                          double tolerance) {
+void Case::expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element,
+                          int64_t samples, double tolerance) {
   if (!is_launched_) return;
   HostTensor got = output.to_host();
   const int64_t n = got.elements();
@@ -100,7 +104,8 @@ void Case::expect_samples(const DeviceTensor& output, const std::function<double
   }
   std::vector<double> expected;
   for (int64_t index : indices) expected.push_back(element(index));
-  comparisons.push_back(compare_at(got, indices, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
+  comparisons.push_back(
+      compare_at(got, indices, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
 }
 
 bool Case::verified() const {

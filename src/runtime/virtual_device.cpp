@@ -2,6 +2,7 @@
 // The virtual GPU as a device.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "imbrex/error.h"
@@ -68,7 +69,8 @@ class VirtualDevice : public DeviceBackend {
     return report;
   }
 
-  void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots, void* out) override {
+  void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
+                         void* out) override {
     std::vector<uint64_t> dims, strides;
     for (int32_t slot : plan.dim_slots) dims.push_back(slots[slot]);
     for (int32_t slot : plan.stride_slots) strides.push_back(slots[slot]);
@@ -98,7 +100,8 @@ std::shared_ptr<DeviceBackend> make_virtual_device(vgpu::Options options) {
 
 vgpu::VirtualGpu& virtual_machine(DeviceBackend& backend) {
   if (!backend.is_virtual())
-    throw LaunchError(Diagnostic{{}, fmt::format("device '{}' is not the virtual GPU", backend.name()), {}, ""});
+    throw LaunchError(
+        Diagnostic{{}, fmt::format("device '{}' is not the virtual GPU", backend.name()), {}, ""});
   return static_cast<VirtualDevice&>(backend).gpu_;
 }
 

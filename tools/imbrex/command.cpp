@@ -41,7 +41,9 @@ int command_main(int argc, char** argv) {
   app.name("imbrex");
   app.require_subcommand(1);
   app.set_version_flag("--version", IMBREX_VERSION);
-  app.footer("Exit code: 0 verified; 1 a kernel failed or is wrong; 2 the command line or the kernel cannot be used.");
+  app.footer(
+      "Exit code: 0 verified; 1 a kernel failed or is wrong; 2 the command line or the kernel cannot be "
+      "used.");
   command::Action chosen;
   command::add_list(app, chosen);
   command::add_run(app, chosen);
@@ -64,7 +66,8 @@ int command_main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;
   } catch (const InternalError& error) {
-    fmt::print(stderr, "{}\nThis is a bug in Imbrex. Please report it with the command line.\n", error.what());
+    fmt::print(stderr, "{}\nThis is a bug in Imbrex. Please report it with the command line.\n",
+               error.what());
     return 2;
   }
 }

@@ -18,7 +18,9 @@ void add_emit(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("emit", "Print a kernel's IR or PTX");
   options->choice.add_to(*command);
-  command->add_option("--stage", options->stage, "what to print")->check(CLI::IsMember({"ir", "ptx"}))->capture_default_str();
+  command->add_option("--stage", options->stage, "what to print")
+      ->check(CLI::IsMember({"ir", "ptx"}))
+      ->capture_default_str();
   command->add_option("--pass", options->pass,
                       fmt::format("with --stage ir: print after this pass: trace (before any), {}",
                                   fmt::join(pass_names(), ", ")));
@@ -30,7 +32,8 @@ void add_emit(CLI::App& app, Action& chosen) {
         throw LaunchError(Diagnostic{{}, "--pass goes with --stage ir", {}, ""});
       Case traced(Case::Mode::kTrace, std::nullopt, options->choice.sizes(), 0);
       kernel.run(traced, std::nullopt, options->choice.configuration());
-      std::string text = options->stage == "ptx" ? emit_ptx(*traced.function) : ir_after(*traced.function, options->pass);
+      std::string text =
+          options->stage == "ptx" ? emit_ptx(*traced.function) : ir_after(*traced.function, options->pass);
       if (options->output.empty()) {
         fmt::print("{}", text);
         return 0;

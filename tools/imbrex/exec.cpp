@@ -33,20 +33,22 @@ struct Options {
 }
 
 constexpr const char* kArgumentHelp =
-    "an argument is TYPE:VALUE (int32:5, float32:1.5), or a buffer TYPE[N], TYPE[N]=random, =iota, =zeros or =poison";
+    "an argument is TYPE:VALUE (int32:5, float32:1.5), or a buffer TYPE[N], TYPE[N]=random, =iota, =zeros or "
+    "=poison";
 
 /// One kernel argument: a number, or a buffer and what it starts as.
 struct Argument {
   DataType dtype = int32;
   bool is_buffer = false;
-  HostTensor contents;          // of a buffer
+  HostTensor contents;           // of a buffer
   std::vector<std::byte> bytes;  // of a number, or the buffer's address once allocated
 };
 
 int64_t to_integer(const std::string& text, const std::string& what) {
   int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) refuse(fmt::format("'{}' in {} is no number", text, what), kArgumentHelp);
+  if (error != std::errc() || end != text.data() + text.size())
+    refuse(fmt::format("'{}' in {} is no number", text, what), kArgumentHelp);
   return value;
 }
 
@@ -101,7 +103,8 @@ std::string target_of(const std::string& ptx) {
   size_t at = ptx.find(".target");
   if (at == std::string::npos) return "sm_100a";
   size_t begin = ptx.find("sm_", at);
-  return begin == std::string::npos ? "sm_100a" : ptx.substr(begin, ptx.find_first_of(", \t\r\n", begin) - begin);
+  return begin == std::string::npos ? "sm_100a"
+                                    : ptx.substr(begin, ptx.find_first_of(", \t\r\n", begin) - begin);
 }
 
 vgpu::Dim3 dim3(const std::vector<int64_t>& extents) {
@@ -128,11 +131,13 @@ int exec(const Options& options) {
     const std::vector<std::string> names = module.function_names();
     if (names.empty()) refuse(options.file + " has no .entry");
     if (options.entry.empty() && names.size() > 1)
-      refuse(options.file + " has several entries", fmt::format("choose one with --entry: {}", fmt::join(names, ", ")));
+      refuse(options.file + " has several entries",
+             fmt::format("choose one with --entry: {}", fmt::join(names, ", ")));
     vgpu::Function function = module.function(options.entry.empty() ? names.front() : options.entry);
     const auto& parameters = function.parameters();
     if (parameters.size() != options.arguments.size())
-      refuse(fmt::format("{} takes {} arguments, {} given", function.name(), parameters.size(), options.arguments.size()),
+      refuse(fmt::format("{} takes {} arguments, {} given", function.name(), parameters.size(),
+                         options.arguments.size()),
              kArgumentHelp);
     std::vector<Argument> arguments;
     std::vector<uint64_t> addresses(options.arguments.size());
@@ -157,7 +162,8 @@ int exec(const Options& options) {
       std::copy(arguments[a].bytes.begin(), arguments[a].bytes.end(), buffer.begin() + parameters[a].offset);
     if (options.shared > 0) function.set_max_dynamic_shared(options.shared);
     vgpu::Launch launch;
-    launch.grid = dim3(options.grid), launch.block = dim3(options.block), launch.cluster = dim3(options.cluster);
+    launch.grid = dim3(options.grid), launch.block = dim3(options.block),
+    launch.cluster = dim3(options.cluster);
     launch.dynamic_shared_bytes = options.shared;
     launch.parameter_buffer = buffer;
     vgpu::Report report = gpu.launch(function, launch);
@@ -171,7 +177,8 @@ int exec(const Options& options) {
     }
     for (size_t a = 0; a < arguments.size(); ++a) {
       if (!arguments[a].is_buffer) continue;
-      gpu.copy_from_device(arguments[a].contents.bytes().data(), addresses[a], arguments[a].contents.bytes().size());
+      gpu.copy_from_device(arguments[a].contents.bytes().data(), addresses[a],
+                           arguments[a].contents.bytes().size());
       std::vector<double> values = arguments[a].contents.to_doubles();
       if (static_cast<int64_t>(values.size()) > options.show) values.resize(options.show);
       buffers[parameters[a].name] = values;
@@ -181,11 +188,15 @@ int exec(const Options& options) {
     }
     nlohmann::ordered_json findings = nlohmann::ordered_json::array();
     for (const vgpu::Finding& finding : report.findings) findings.push_back(finding.format());
-    runs.push_back({{"seed", machine.seed}, {"completed", report.completed}, {"findings", findings},
-                    {"instructions", report.statistics.instructions}, {"printf", report.printf_output},
+    runs.push_back({{"seed", machine.seed},
+                    {"completed", report.completed},
+                    {"findings", findings},
+                    {"instructions", report.statistics.instructions},
+                    {"printf", report.printf_output},
                     {"buffers", buffers}});
   }
-  if (options.json) fmt::print("{}\n", nlohmann::ordered_json{{"file", options.file}, {"runs", runs}}.dump(2));
+  if (options.json)
+    fmt::print("{}\n", nlohmann::ordered_json{{"file", options.file}, {"runs", runs}}.dump(2));
   return all_clean ? 0 : 1;
 }
 
@@ -197,16 +208,27 @@ void add_exec(CLI::App& app, Action& chosen) {
   command->add_option("FILE", options->file, "PTX text")->required()->check(CLI::ExistingFile);
   command->add_option("ARGUMENTS", options->arguments, kArgumentHelp);
   command->add_option("--entry", options->entry, "the kernel, where the file has several");
-  command->add_option("--grid", options->grid, "CTAs in x, y, z")->delimiter(',')->expected(1, 3)->capture_default_str();
-  command->add_option("--block", options->block, "threads in x, y, z")->delimiter(',')->expected(1, 3)->capture_default_str();
-  command->add_option("--cluster", options->cluster, "CTAs of a cluster in x, y, z")->delimiter(',')->expected(1, 3);
+  command->add_option("--grid", options->grid, "CTAs in x, y, z")
+      ->delimiter(',')
+      ->expected(1, 3)
+      ->capture_default_str();
+  command->add_option("--block", options->block, "threads in x, y, z")
+      ->delimiter(',')
+      ->expected(1, 3)
+      ->capture_default_str();
+  command->add_option("--cluster", options->cluster, "CTAs of a cluster in x, y, z")
+      ->delimiter(',')
+      ->expected(1, 3);
   command->add_option("--shared", options->shared, "dynamic shared memory in bytes");
-  command->add_option("--target", options->target, "machine to run on, e.g. sm_100a (default: the file's .target)");
+  command->add_option("--target", options->target,
+                      "machine to run on, e.g. sm_100a (default: the file's .target)");
   command->add_option("--seed", options->seed, "seed of random buffers and of the schedule");
   command->add_option("--seeds", options->seeds, "run this many seeds")->check(CLI::Range(1, 1000000));
-  command->add_option("--checks", options->checks, "checkers: on, off or all")->check(CLI::IsMember({"on", "off", "all"}));
+  command->add_option("--checks", options->checks, "checkers: on, off or all")
+      ->check(CLI::IsMember({"on", "off", "all"}));
   command->add_option("--budget", options->budget, "warp instructions before the launch counts as endless");
-  command->add_option("--show", options->show, "elements of each buffer to print afterwards")->capture_default_str();
+  command->add_option("--show", options->show, "elements of each buffer to print afterwards")
+      ->capture_default_str();
   command->add_flag("--json", options->json, "print JSON");
   command->callback([&chosen, options] { chosen = [options] { return exec(*options); }; });
 }

@@ -13,11 +13,13 @@ namespace imbrex::command {
 
 void KernelChoice::add_to(CLI::App& command) {
   command.add_option("KERNEL", name_, "a kernel of `imbrex list`")->required();
-  command.add_option("--config", config_, "tuned members, as name=value,name=value; the rest keep their defaults");
+  command.add_option("--config", config_,
+                     "tuned members, as name=value,name=value; the rest keep their defaults");
   std::map<std::string, std::vector<std::string>> users;  // size -> the kernels that have it
   for (const auto& [name, kernel] : registered_kernels())
     for (const SizeOption& size : kernel.description.sizes)
-      users[size.name].push_back(fmt::format("{} ({}{})", name, size.help.empty() ? "" : size.help + ", ", size.otherwise));
+      users[size.name].push_back(
+          fmt::format("{} ({}{})", name, size.help.empty() ? "" : size.help + ", ", size.otherwise));
   for (const auto& [size, kernels] : users) {
     command.add_option_function<int64_t>(
         "--" + size, [this, size = size](const int64_t& value) { given_[size] = value; },
@@ -36,7 +38,9 @@ std::map<std::string, int64_t> KernelChoice::sizes() const {
   }
   for (const auto& [name, value] : given_) {
     if (!sizes.contains(name))
-      throw LaunchError(Diagnostic{{}, fmt::format("{} has no size --{}", name_, name), {},
+      throw LaunchError(Diagnostic{{},
+                                   fmt::format("{} has no size --{}", name_, name),
+                                   {},
                                    fmt::format("its sizes are {}", fmt::join(names, ", "))});
     if (value < 1)
       throw LaunchError(Diagnostic{{}, fmt::format("--{} is {}, sizes are 1 or more", name, value), {}, ""});

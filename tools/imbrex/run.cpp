@@ -57,7 +57,8 @@ bool passed(const Outcome& outcome) { return outcome.verified && outcome.report.
 
 std::string with_thousands(int64_t value) {
   std::string digits = std::to_string(value);
-  for (int at = static_cast<int>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3) digits.insert(at, "'");
+  for (int at = static_cast<int>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3)
+    digits.insert(at, "'");
   return digits;
 }
 
@@ -99,7 +100,8 @@ nlohmann::ordered_json finding_json(const vgpu::Finding& finding) {
 
 void print_json(const RegisteredKernel& kernel, const Device& device, const Options& options,
                 const Configuration& configuration, const std::vector<Outcome>& outcomes) {
-  nlohmann::ordered_json findings = nlohmann::ordered_json::array(), failing = nlohmann::ordered_json::array();
+  nlohmann::ordered_json findings = nlohmann::ordered_json::array(),
+                         failing = nlohmann::ordered_json::array();
   bool verified = true;
   double max_rel_err = 0, ms = 0;
   for (const Outcome& outcome : outcomes) {
@@ -154,7 +156,8 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
     ms += outcome.report.milliseconds;
     if (passed(outcome)) continue;
     if (++failures > 3) continue;
-    if (outcomes.size() > 1) fmt::print("  seed {} failed; replay it with --seed {}\n", outcome.seed, outcome.seed);
+    if (outcomes.size() > 1)
+      fmt::print("  seed {} failed; replay it with --seed {}\n", outcome.seed, outcome.seed);
     std::string findings = outcome.report.virtual_report.format();
     if (!findings.empty()) fmt::print("{}\n", findings);
     for (const Comparison& comparison : outcome.comparisons)
@@ -207,14 +210,19 @@ void add_run(CLI::App& app, Action& chosen) {
   command->add_option("--device", options->device, "auto: a CUDA GPU that fits, else the virtual GPU")
       ->check(CLI::IsMember({"auto", "virtual", "cuda"}))
       ->capture_default_str();
-  CLI::Option* seed = command->add_option("--seed", options->seed, "seed of the inputs and of the virtual GPU's schedule");
+  CLI::Option* seed =
+      command->add_option("--seed", options->seed, "seed of the inputs and of the virtual GPU's schedule");
   command->add_option("--seeds", options->seeds, "run this many seeds, each another schedule")
       ->check(CLI::Range(1, 1000000))
       ->excludes(seed);
-  command->add_option("--checks", options->checks, "virtual GPU checkers: on, off, or all (with global initialisation)")
+  command
+      ->add_option("--checks", options->checks,
+                   "virtual GPU checkers: on, off, or all (with global initialisation)")
       ->check(CLI::IsMember({"on", "off", "all"}))
       ->capture_default_str();
-  command->add_option("--math", options->math, "virtual tensor cores: exact (the hardware's bits) or fast (fp32 SIMD)")
+  command
+      ->add_option("--math", options->math,
+                   "virtual tensor cores: exact (the hardware's bits) or fast (fp32 SIMD)")
       ->check(CLI::IsMember({"exact", "fast"}))
       ->capture_default_str();
   command->add_option("--sms", options->sms, "multiprocessors of the virtual GPU (0: as the real chip)");

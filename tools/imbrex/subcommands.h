@@ -27,7 +27,8 @@ class KernelChoice {
 
   /// The kernel; LaunchError with the nearest name when unknown. Call after parsing.
   const RegisteredKernel& kernel() const;
-  /// Sizes given on the command line over the kernel's defaults; LaunchError for a size the kernel does not have.
+  /// Sizes given on the command line over the kernel's defaults; LaunchError for a size the kernel does not
+  /// have.
   std::map<std::string, int64_t> sizes() const;
   /// The configuration of --config over the default; LaunchError for an unknown name.
   Configuration configuration() const;
