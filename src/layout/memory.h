@@ -31,8 +31,9 @@ Layout accumulator(AccumulatorLayout kind, int64_t n, int element_bits = 32);
 /// A tcgen05 operand A [m, k] in tensor memory, packed into 32-bit columns; m = 64 or 128 (m = 128 of a pair,
 /// whose 64 rows per CTA are present twice, is [128, k] with `pair`), or 256 of a pair.
 Layout tensor_memory_a(int64_t m, int64_t k, int element_bits, bool pair = false);
-/// Scale factors of block scaling [rows, factors] (factors = 1, 2 or 4 per row in one column set, times
-/// column sets): bytes in tensor memory, four copies.
-Layout scale_factors(int64_t rows, int64_t factors);
+/// Scale factors of block scaling [rows, factors]: bytes in tensor memory, four copies over the lanes. Four
+/// factors of a row share a column; further ones are in the next rows / 32 columns. `pair_halves`: the B
+/// factors of m = 128 by a pair, whose halves of the rows are in two halves of the lanes (two copies).
+Layout scale_factors(int64_t rows, int64_t factors, bool pair_halves = false);
 
 }  // namespace imbrex::layout

@@ -39,11 +39,11 @@ Layout tensor_memory_half_registers(TensorMemoryShape shape, int64_t warps, int6
 /// `max_vector_bytes` along the last dimension, consecutive vectors in consecutive threads, what remains in
 /// registers.
 ///
-/// Rule: v = the largest power of two dividing the last extent with v * dtype_bits <= 8 * max_vector_bytes,
-/// reduced while threads would go without work. The vectors, counted row-major, are dealt to the threads in
-/// turn. With fewer vectors than threads, whole copies of the tensor fill the threads that remain as far as
-/// they divide (the others hold nothing). Dimensions whose vectors neither divide nor are divided by the
-/// threads left for them are padded.
+/// Rule: vectors have v elements, the largest power of two that divides the last extent and fits. Threads are
+/// dealt to the dimensions, last first: each takes gcd(its vectors, the threads left), so that nothing is
+/// padded; where that leaves more vectors per thread than min(vectors, threads left) does, the latter, and
+/// extents are padded. The rest of the vectors goes to registers. Threads beyond those dealt hold further
+/// whole copies as far as they go, and nothing after that.
 Layout coalesced(const Shape& shape, int64_t threads, int dtype_bits, int max_vector_bytes = 16);
 
 }  // namespace imbrex::layout

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix descriptors. A layout's linear address is a sum f(mn) + g(k), and so is the descriptor's formula in
+// every mode: off(mn, k) = u(mn) + v(k). Both swizzle the absolute sum alike, so they agree on every element
+// exactly when f = u and g = v over the rows and the columns of each instruction.
+#include "layout/descriptors.h"
+#include "layout/layout_data.h"
+
+namespace imbrex::layout {
+namespace {
+
+// Everything here counts bits, so that 4-bit elements need no special case.
+struct Formula {
+  Major major;
+  Swizzle swizzle;
+  int64_t bits;         // of an element
+  int64_t row;          // of a swizzle row, or of a core matrix row
+  int64_t group;        // rows that share the swizzle pattern
+  int64_t leading = 0;  // LBO
+  int64_t stride = 0;   // SBO
+
+  int64_t mn_offset(int64_t mn) const {
+    if (major == Major::kK) return mn / 8 * stride + mn % 8 * row;
+    return mn * bits / row * (swizzle ? leading : stride) + mn * bits % row;
+  }
+  int64_t k_offset(int64_t k) const {
+    if (major == Major::kMN) return k % group * row + k / group * (swizzle ? stride : leading);
+    return swizzle ? k * bits : k * bits / row * leading + k * bits % row;
+  }
+};
+
+using Result = Described<MatrixOperand>;
+Result no(std::string why) { return {std::nullopt, std::move(why)}; }
+
+std::string_view major_name(Major major) { return major == Major::kK ? "K-major" : "MN-major"; }
+
+}  // namespace
+
+Described<MatrixOperand> describe_matrix_operand(const Layout& operand, Major major, int64_t mn_step,
+                                                 int64_t k_step) {
+  if (operand.rank() != 2) return no(fmt::format("shape {} is not a matrix", shape_text(operand.shape())));
+  if (operand.element_bits() == 0 || operand.is_padded() || !operand.replicas().empty())
+    return no("it is no dense layout of shared memory");
+  for (Axis axis : kAxes)
+    if (axis != Axis::kAddress && operand.uses(axis))
+      return no(fmt::format("it moves along the {} axis, not in shared memory", axis_name(axis)));
+  Swizzle swizzle = operand.swizzle();
+  if (swizzle.mode == Swizzle::k128BAtom32BFlip8B || swizzle.mode == Swizzle::k128BAtom64B)
+    return no(fmt::format("matrix descriptors have no swizzle {}", swizzle.name()));
+  if (swizzle.mode == Swizzle::k128BAtom32B && major == Major::kK)
+    return no("swizzle 128B/32B is for MN-major operands");
+  int64_t mn_extent = operand.shape()[0], k_extent = operand.shape()[1];
+  if (mn_step < 1 || k_step < 1 || mn_extent % mn_step != 0 || k_extent % k_step != 0)
+    return no(fmt::format("{}x{} does not divide into instructions of {}x{}", mn_extent, k_extent, mn_step,
+                          k_step));
+
+  Formula formula{major, swizzle, operand.element_bits(), swizzle.span_bytes() * 8,
+                  swizzle.mode == Swizzle::k128BAtom32B ? 4 : 8};
+  auto f = [&](int64_t mn) { return operand.linear({mn, 0})[Axis::kAddress] * formula.bits; };
+  auto g = [&](int64_t k) { return operand.linear({0, k})[Axis::kAddress] * formula.bits; };
+
+  // The offsets that the layout suggests; ones that no element of an instruction needs keep a value that
+  // encodes.
+  int64_t row_elements = formula.row / formula.bits;
+  formula.leading = formula.stride = 16 * 8;
+  if (major == Major::kK) {
+    if (mn_step > 8) formula.stride = f(8);
+    if (!swizzle && k_step > row_elements) formula.leading = g(row_elements);
+  } else {
+    int64_t& across_mn = swizzle ? formula.leading : formula.stride;
+    int64_t& across_k = swizzle ? formula.stride : formula.leading;
+    if (mn_step > row_elements) across_mn = f(row_elements);
+    if (k_step > formula.group) across_k = g(formula.group);
+  }
+  for (int64_t offset : {formula.leading, formula.stride})
+    if (offset < 0 || offset % 128 != 0 || offset / 8 >= 1 << 18)
+      return no(fmt::format("as {} operand its groups are {} bits apart, which no descriptor encodes",
+                            major_name(major), offset));
+
+  MatrixOperand result{major, swizzle, formula.leading / 8, formula.stride / 8, {}, {}};
+  auto disagree = [&](int64_t mn, int64_t k, int64_t layout_bits, int64_t descriptor_bits) {
+    return no(
+        fmt::format("as {} operand with swizzle {}, element ({}, {}) lies at byte {}, but a descriptor reads "
+                    "it at byte {}",
+                    major_name(major), swizzle.name(), mn, k, layout_bits / 8, descriptor_bits / 8));
+  };
+  for (int64_t block = 0; block < mn_extent; block += mn_step) {
+    int64_t start = f(block);
+    if (start % 128 != 0)
+      return no(fmt::format("row block {} starts at bit {}, not on 16 bytes", block / mn_step, start));
+    for (int64_t i = 0; i < mn_step; ++i)
+      if (f(block + i) - start != formula.mn_offset(i))
+        return disagree(block + i, 0, f(block + i), start + formula.mn_offset(i));
+    result.mn_offsets.push_back(start / 8);
+  }
+  for (int64_t step = 0; step < k_extent; step += k_step) {
+    int64_t start = g(step);
+    if (start % 128 != 0)
+      return no(fmt::format("k step {} starts at bit {}, not on 16 bytes", step / k_step, start));
+    for (int64_t i = 0; i < k_step; ++i)
+      if (g(step + i) - start != formula.k_offset(i))
+        return disagree(0, step + i, g(step + i), start + formula.k_offset(i));
+    result.k_offsets.push_back(start / 8);
+  }
+  return {std::move(result), ""};
+}
+
+Described<MatrixOperand> describe_matrix_operand(const Layout& operand, int64_t mn_step, int64_t k_step) {
+  Result k_major = describe_matrix_operand(operand, Major::kK, mn_step, k_step);
+  if (k_major) return k_major;
+  Result mn_major = describe_matrix_operand(operand, Major::kMN, mn_step, k_step);
+  if (mn_major) return mn_major;
+  return no(k_major.error == mn_major.error ? k_major.error : k_major.error + "; " + mn_major.error);
+}
+
+}  // namespace imbrex::layout
