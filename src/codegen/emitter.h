@@ -85,8 +85,8 @@ class Emitter {
     std::map<int64_t, Operand> cache;
   };
   struct Hoist {
-    uint32_t start;   // where the code is being emitted
-    size_t loop;      // the loop it will be moved in front of, or 0 when it stays
+    uint32_t start;  // where the code is being emitted
+    size_t loop;     // the loop it will be moved in front of, or 0 when it stays
   };
   const Operand* find(int64_t key) const;
   size_t begin_hoist(size_t available);

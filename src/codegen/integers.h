@@ -54,7 +54,22 @@ class Integers {
   Emitter& emitter() { return e_; }
 
  private:
-  enum Kind : int64_t { kLeaf, kAdd, kSub, kMul, kWideMul, kWiden, kDiv, kRem, kAnd, kShl, kShr, kXor, kLess, kBoth };
+  enum Kind : int64_t {
+    kLeaf,
+    kAdd,
+    kSub,
+    kMul,
+    kWideMul,
+    kWiden,
+    kDiv,
+    kRem,
+    kAnd,
+    kShl,
+    kShr,
+    kXor,
+    kLess,
+    kBoth
+  };
   int64_t number(Kind kind, int64_t a, int64_t b, int64_t c = 0);
   template <class Make>
   Integer expression(Kind kind, const Integer& a, const Integer& b, bool is_wide, Range known, Make&& make);

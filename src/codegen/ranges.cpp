@@ -242,7 +242,7 @@ Range Ranges::of_op(const ir::Op& op, const ir::Value* value) {
     }
     case Opcode::kCast:
       return op.operands[0]->type.dtype.is_integer() || op.operands[0]->type.dtype.is_bool() ? operand(0)
-                                                                                              : type;
+                                                                                             : type;
     case Opcode::kBlockIdx: {
       const size_t axis = static_cast<size_t>(op.int_attr("axis"));
       const int64_t limit = axis == 0 ? std::numeric_limits<int32_t>::max() : 65535;
