@@ -117,13 +117,19 @@ constexpr uint32_t mul24_lo(uint32_t a, uint32_t b) { return (a & 0xFFFFFF) * (b
 constexpr uint32_t mul24_hi(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>((uint64_t{a & 0xFFFFFF} * (b & 0xFFFFFF)) >> 16);
 }
+namespace detail {
+/// The product of the low 24 bits, read as signed numbers.
+constexpr int64_t signed_product24(int32_t a, int32_t b) {
+  const int64_t low_a = static_cast<int32_t>(static_cast<uint32_t>(a) << 8) >> 8;
+  const int64_t low_b = static_cast<int32_t>(static_cast<uint32_t>(b) << 8) >> 8;
+  return low_a * low_b;
+}
+}  // namespace detail
 constexpr int32_t mul24_lo(int32_t a, int32_t b) {
-  return static_cast<int32_t>(mul24_lo(static_cast<uint32_t>(a), static_cast<uint32_t>(b)));
+  return static_cast<int32_t>(detail::signed_product24(a, b));
 }
 constexpr int32_t mul24_hi(int32_t a, int32_t b) {
-  const int64_t low24_a = static_cast<int32_t>(static_cast<uint32_t>(a) << 8) >> 8;
-  const int64_t low24_b = static_cast<int32_t>(static_cast<uint32_t>(b) << 8) >> 8;
-  return static_cast<int32_t>((low24_a * low24_b) >> 16);
+  return static_cast<int32_t>(detail::signed_product24(a, b) >> 16);
 }
 
 /// div, rem: truncating. By zero: all bits one, for quotient and remainder alike (the PTX manual leaves it
