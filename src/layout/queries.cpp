@@ -91,12 +91,12 @@ Run contiguous_run(const Layout& layout, Axis axis) {
   };
   for (int d = 0; d < layout.rank(); ++d) add(layout.modes(d));
   add(layout.replicas());
-  if (run.length != own.back().extent) alignment = std::gcd(alignment, run.length);
   if (axis == Axis::kAddress && layout.swizzle()) {
     int64_t atom = layout.swizzle().atom_bytes() * 8 / layout.element_bits();
     run.length = std::gcd(run.length, atom);
     alignment = std::gcd(alignment, atom);
   }
+  if (run.length != own.back().extent) alignment = std::gcd(alignment, run.length);  // further runs follow
   run.alignment = alignment == 0 ? run.length : alignment;
   return run;
 }
