@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel is to the compiler and the runtime: a struct whose operator() is traced.
+//
+//   struct Scale {
+//     int block = 1024;                                            // hyper-parameter
+//     void operator()(Int32 n, float factor, Ptr<float32> x) const;  // run-time, compile-time, device
+//     pointer
+//   };
+//
+// Parameters of a Var type are run-time scalars, Ptr<T> device pointers; bool, integers, enumerations, float,
+// double and DataType are compile-time constants and belong to the key of a compiled kernel.
+#pragma once
+
+#include <bit>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "imbrex/pointer.h"
+
+namespace imbrex {
+
+enum class ParameterKind : uint8_t { kScalar, kPointer, kConstant };
+
+struct ParameterInfo {
+  ParameterKind kind;
+  DataType dtype;  ///< kScalar: its type; kPointer: of what it points to, any_type for Ptr<>
+};
+
+namespace detail {
+
+/// The arguments of the kernel being traced, by position.
+class Arguments {
+ public:
+  virtual Handle handle(size_t i) const = 0;     // kScalar (a variable), kPointer
+  virtual int64_t constant(size_t i) const = 0;  // kConstant, as constant_bits() gives it
+
+ protected:
+  ~Arguments() = default;
+};
+
+template <class T>
+inline constexpr bool kIsConstant =
+    std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, DataType>;
+
+/// How a parameter type travels; specialised by what it is.
+template <class T>
+struct Parameter {
+  static_assert(kIsConstant<T>,
+                "a kernel parameter must be a run-time scalar (Int32, ...), a Ptr<type>, or a compile-time "
+                "bool, integer, enumeration, float, double or DataType, passed by value");
+  static constexpr ParameterInfo kInfo{ParameterKind::kConstant, any_type};
+  static T get(const Arguments& arguments, size_t i) {
+    const int64_t bits = arguments.constant(i);
+    if constexpr (std::is_floating_point_v<T>)
+      return static_cast<T>(std::bit_cast<double>(bits));
+    else if constexpr (std::is_same_v<T, DataType>)
+      return DataType{static_cast<DataType::Code>(bits)};
+    else
+      return static_cast<T>(bits);
+  }
+};
+template <DataType D>
+struct Parameter<Var<D>> {
+  static constexpr ParameterInfo kInfo{ParameterKind::kScalar, D};
+  static Var<D> get(const Arguments& arguments, size_t i) { return Var<D>(arguments.handle(i)); }
+};
+template <DataType D>
+struct Parameter<Ptr<D>> {
+  static constexpr ParameterInfo kInfo{ParameterKind::kPointer, D};
+  static Ptr<D> get(const Arguments& arguments, size_t i) { return Ptr<D>(arguments.handle(i)); }
+};
+
+/// "T" as the compiler spells it; used for the kernel's name.
+template <class T>
+constexpr std::string_view type_name() {
+  std::string_view text = __PRETTY_FUNCTION__;  // "... [with T = ns::Name; ...]" or "... [T = ns::Name]"
+  const size_t begin = text.find("T = ") + 4;
+  return text.substr(begin, text.find_first_of(";]", begin) - begin);
+}
+
+template <class Call>
+struct SignatureOf;
+template <class K, class... Args>
+struct SignatureOf<void (K::*)(Args...) const> {
+  static constexpr size_t kCount = sizeof...(Args);
+  static constexpr ParameterInfo kParameters[kCount + 1] = {Parameter<Args>::kInfo...};
+  static void run(const void* kernel, const Arguments& arguments) {
+    run(kernel, arguments, std::index_sequence_for<Args...>());
+  }
+
+ private:
+  template <size_t... I>
+  static void run(const void* kernel, [[maybe_unused]] const Arguments& arguments,
+                  std::index_sequence<I...>) {
+    (*static_cast<const K*>(kernel))(Parameter<Args>::get(arguments, I)...);
+  }
+};
+
+}  // namespace detail
+
+/// The 64 bits by which a compile-time argument travels (and enters a key).
+template <class T>
+requires detail::kIsConstant<T>
+constexpr int64_t constant_bits(T value) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::bit_cast<int64_t>(static_cast<double>(value));
+  else if constexpr (std::is_same_v<T, DataType>)
+    return value.code;
+  else
+    return static_cast<int64_t>(value);
+}
+
+/// The parameters of K::operator(), in order.
+template <class K>
+struct KernelSignature {
+  using Call = detail::SignatureOf<decltype(&K::operator())>;
+  static constexpr size_t kCount = Call::kCount;
+  static constexpr std::span<const ParameterInfo> parameters() {
+    return std::span(Call::kParameters, kCount);
+  }
+};
+
+/// A kernel type without its type: what the compiler needs to trace one.
+struct KernelEntry {
+  std::string_view type_name;  ///< "ns::MatmulV0"
+  std::span<const ParameterInfo> parameters;
+  void (*run)(const void* kernel, const detail::Arguments& arguments);
+};
+
+template <class K>
+const KernelEntry& kernel_entry() {
+  static const KernelEntry entry{detail::type_name<K>(), KernelSignature<K>::parameters(),
+                                 &KernelSignature<K>::Call::run};
+  return entry;
+}
+
+}  // namespace imbrex

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shape of a launch.
+#pragma once
+
+#include "imbrex/scalar.h"
+
+namespace imbrex {
+
+/// CTAs along each axis, computed from the kernel's parameters alone. Every kernel says it once.
+void grid(const ScalarArg& x, const ScalarArg& y = 1, const ScalarArg& z = 1,
+          SourceLocation where = SourceLocation::current());
+/// Warps per CTA, 1 to 32; 4 when a kernel does not say. Must come before the first thread group.
+void warps(int64_t count, SourceLocation where = SourceLocation::current());
+/// CTAs per cluster along each axis; sm_90 and later.
+void cluster(int64_t x, int64_t y = 1, int64_t z = 1, SourceLocation where = SourceLocation::current());
+/// The most registers a thread may use (8 to 255, a multiple of 8); the assembler decides when unset.
+void max_registers(int64_t count, SourceLocation where = SourceLocation::current());
+
+/// x, y and z of the CTA's place in the grid, and of the grid's extents.
+struct LaunchIndices {
+  LaunchIndex x, y, z;
+};
+inline constexpr LaunchIndices block_idx{
+    {LaunchIndex::Kind::kBlockIdx, 0}, {LaunchIndex::Kind::kBlockIdx, 1}, {LaunchIndex::Kind::kBlockIdx, 2}};
+inline constexpr LaunchIndices grid_dim{
+    {LaunchIndex::Kind::kGridDim, 0}, {LaunchIndex::Kind::kGridDim, 1}, {LaunchIndex::Kind::kGridDim, 2}};
+
+}  // namespace imbrex
