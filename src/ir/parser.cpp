@@ -280,8 +280,7 @@ class Parser {
     op->parent = &parent;
     op->results = std::move(results);
     for (Value* value : op->results) value->def = op;
-    if (lexer_.peek().kind == TokenKind::kValue && lexer_.peek_second().is(':')) {
-      if (op->regions.empty()) fail(mnemonic.text + " has no region for arguments");
+    if (!op->regions.empty() && lexer_.peek().kind == TokenKind::kValue && lexer_.peek_second().is(':')) {
       do {
         Value* argument = define();
         argument->owner = op->regions[0].get();
