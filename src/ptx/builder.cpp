@@ -144,10 +144,7 @@ void Builder::bind(LabelId label) {
 }
 
 void Builder::loc(uint32_t file, uint32_t line, uint32_t column) {
-  if (line == 0) {
-    loc_ = Instruction::kNone;
-    return;
-  }
+  if (line == 0) return;
   std::vector<Loc>& locs = function().locs;
   Loc next{file, line, column};
   if (locs.empty() || !(locs.back() == next)) locs.push_back(next);

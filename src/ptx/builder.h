@@ -73,7 +73,8 @@ class Builder {
   LabelId label(std::string_view name);
   void bind(LabelId label);
 
-  /// Source line of what follows (a file index from Module::file); line 0: none.
+  /// Source line of what follows (a file index from Module::file). Line 0 is ignored: PTX cannot take a .loc
+  /// back.
   void loc(uint32_t file, uint32_t line, uint32_t column = 0);
   /// A comment printed above the next instruction; several calls give several lines.
   void comment(std::string_view text);

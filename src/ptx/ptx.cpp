@@ -148,6 +148,11 @@ uint32_t Module::file(std::string_view path) {
   return next;
 }
 
+SymbolRef Module::add(Variable variable) {
+  variables.push_back(std::move(variable));
+  return {Ref::global, static_cast<uint32_t>(variables.size() - 1)};
+}
+
 std::vector<int64_t> param_offsets(const Function& function) {
   std::vector<int64_t> offsets;
   int64_t end = 0;

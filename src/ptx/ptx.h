@@ -301,6 +301,7 @@ struct Relocation {
   int64_t addend = 0;
   bool generic = false;  ///< generic(symbol): a generic address
   uint8_t size = 8;      ///< bytes stored
+  uint8_t shift = 0;     ///< the bits stored are those from here up: 0xff00(symbol) is shift 8, size 1
   friend bool operator==(const Relocation&, const Relocation&) = default;
 };
 
@@ -464,6 +465,8 @@ struct Module {
   const Variable* find_variable(std::string_view name) const;
   /// The index of a source file, added when new.
   uint32_t file(std::string_view path);
+  /// Adds a module-level variable, e.g. the dynamic shared memory `.extern .shared .align 1024 .b8 smem[]`.
+  SymbolRef add(Variable variable);
 };
 
 /// Byte offset of each parameter of a kernel in its parameter buffer.
