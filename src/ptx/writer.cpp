@@ -44,7 +44,7 @@ class Writer {
   }
   void offset(int64_t v) {
     if (v == 0) return;
-    if (v > 0) character('+');
+    character('+');  // ptxas wants it before a minus sign too
     number(v);
   }
   template <class Items, class F>
