@@ -85,6 +85,10 @@ class Case {
   void expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element,
                       int64_t samples, double tolerance = -1);
 
+  /// States C[m, n] = A[m, k] * B[n, k]^T of two inputs. Small products are checked whole; of large ones sampled elements,
+  /// and all elements together by a random projection.
+  void expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const DeviceTensor& b, double tolerance = -1);
+
   // Results.
   LaunchReport report;
   std::vector<Comparison> comparisons;
