@@ -23,8 +23,7 @@
 #include <vector>
 
 #include "imbrex/device_tensor.h"
-#include "imbrex/kernel.h"
-#include "imbrex/space.h"
+#include "imbrex/runtime.h"
 
 namespace imbrex {
 
@@ -85,9 +84,10 @@ class Case {
   void expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element,
                       int64_t samples, double tolerance = -1);
 
-  /// States C[m, n] = A[m, k] * B[n, k]^T of two inputs. Small products are checked whole; of large ones sampled elements,
-  /// and all elements together by a random projection.
-  void expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const DeviceTensor& b, double tolerance = -1);
+  /// States C[m, n] = A[m, k] * B[n, k]^T of two inputs. Small products are checked whole; of large ones
+  /// sampled elements, and all elements together by a random projection.
+  void expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const DeviceTensor& b,
+                     double tolerance = -1);
 
   // Results.
   LaunchReport report;
@@ -110,8 +110,8 @@ class Case {
 /// A kernel the command knows, with its type erased.
 struct RegisteredKernel {
   KernelDescription description;
-  std::string target;                         // what it is compiled for, "sm_100a"
-  std::vector<Configuration> configurations;  // the tuning space; the first is the default
+  std::string target;  // what it is compiled for, "sm_100a"
+  TuningSpace space;   // its first configuration is the default
   SourceLocation where;
   /// Runs the case with a configuration given as name=value pairs. CompileError, LaunchError, DeviceError.
   std::function<void(Case&, const std::optional<Device>&, const Configuration&)> run;
@@ -135,11 +135,11 @@ class KernelRegistration {
     RegisteredKernel entry;
     entry.description = std::move(description);
     entry.target = kernel_target<K>();
-    entry.configurations = tuning_space<K>().configurations();
+    entry.space = tuning_space<K>();
     entry.where = where;
     entry.run = [run](Case& c, const std::optional<Device>& device, const Configuration& configuration) {
       K instance{};
-      tuning_space<K>().apply(instance, configuration);
+      tuning_space<K>().apply(&instance, configuration);
       Kernel<K> kernel(instance, device);
       run(c, kernel);
     };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The float64 reference of matrix products: whole where that is quick, else sampled elements and a projection of all.
+// The float64 reference of matrix products: whole where that is quick, else sampled elements and a projection
+// of all.
 #include <algorithm>
 #include <cmath>
 #include <thread>
@@ -36,7 +37,8 @@ void parallel(int64_t count, Body body) {
 
 }  // namespace
 
-void Case::expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const DeviceTensor& b, double tolerance) {
+void Case::expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const DeviceTensor& b,
+                         double tolerance) {
   if (!is_launched_) return;
   const int64_t m = a.shape().at(0), k = a.shape().at(1), n = b.shape().at(0);
   const std::vector<double> left = values(a), right = values(b);
@@ -55,9 +57,11 @@ void Case::expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const Dev
         tolerance);
     return;
   }
-  expect_samples(c, [&](int64_t index) { return element(index / n, index % n); }, kSamples, tolerance);
+  expect_samples(
+      c, [&](int64_t index) { return element(index / n, index % n); }, kSamples, tolerance);
 
-  // Every element once more, through C v = A (B^T v) for random signs v: one wrong element shows as a wrong row.
+  // Every element once more, through C v = A (B^T v) for random signs v: one wrong element shows as a wrong
+  // row.
   HostTensor got = c.to_host();
   std::vector<double> sign(n), folded(k), expected(m), sums(m);
   for (int64_t j = 0; j < n; ++j) {
@@ -74,7 +78,8 @@ void Case::expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const Dev
   });
   HostTensor projection(float64, {m});
   for (int64_t i = 0; i < m; ++i) projection.set(i, sums[i]);
-  comparisons.push_back(compare(projection, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
+  comparisons.push_back(
+      compare(projection, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
 }
 
 }  // namespace imbrex

@@ -11,7 +11,7 @@
 
 #include "codegen/compiled_kernel.h"
 #include "imbrex/device_tensor.h"
-#include "imbrex/kernel.h"
+#include "imbrex/runtime.h"
 #include "ir/ir.h"
 #include "runtime/backend.h"
 

@@ -50,9 +50,11 @@ std::map<std::string, int64_t> KernelChoice::sizes() const {
 }
 
 Configuration KernelChoice::configuration() const {
-  const std::vector<Configuration>& space = kernel().configurations;
-  Configuration result = space.empty() ? Configuration{} : space.front();
-  result.override_with(config_);
+  const TuningSpace& space = kernel().space;
+  Configuration result = space.configuration(0);
+  for (const Setting& given : space.parse(config_))
+    for (Setting& setting : result)
+      if (setting.name == given.name) setting.bits = given.bits;
   return result;
 }
 

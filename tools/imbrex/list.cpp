@@ -14,8 +14,8 @@ int list_text() {
   for (const auto& [name, kernel] : registered_kernels()) width = std::max(width, name.size());
   fmt::print("{:{}}  {:8}  {:>7}  {}\n", "kernel", width, "target", "configs", "what it computes");
   for (const auto& [name, kernel] : registered_kernels()) {
-    fmt::print("{:{}}  {:8}  {:>7}  {}\n", name, width, kernel.target,
-               std::max<size_t>(kernel.configurations.size(), 1), kernel.description.summary);
+    fmt::print("{:{}}  {:8}  {:>7}  {}\n", name, width, kernel.target, kernel.space.size(),
+               kernel.description.summary);
     std::vector<std::string> sizes;
     for (const SizeOption& size : kernel.description.sizes)
       sizes.push_back(fmt::format("--{} {}", size.name, size.otherwise));
@@ -30,8 +30,8 @@ int list_json() {
   for (const auto& [name, kernel] : registered_kernels()) {
     nlohmann::ordered_json sizes, configs = nlohmann::ordered_json::array();
     for (const SizeOption& size : kernel.description.sizes) sizes[size.name] = size.otherwise;
-    for (const Configuration& configuration : kernel.configurations)
-      configs.push_back(configuration.to_string());
+    for (const Configuration& configuration : kernel.space.configurations())
+      configs.push_back(kernel.space.to_string(configuration));
     out.push_back({{"kernel", name},
                    {"summary", kernel.description.summary},
                    {"target", kernel.target},

@@ -119,7 +119,7 @@ void print_json(const RegisteredKernel& kernel, const Device& device, const Opti
   nlohmann::ordered_json out = {{"kernel", kernel.description.name},
                                 {"device", device.name()},
                                 {"target", kernel.target},
-                                {"config", configuration.to_string()},
+                                {"config", kernel.space.to_string(configuration)},
                                 {"sizes", sizes},
                                 {"seeds", outcomes.size()},
                                 {"failing_seeds", failing},
@@ -146,7 +146,7 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
   std::vector<std::string> sizes;
   for (const auto& [name, value] : options.choice.sizes()) sizes.push_back(fmt::format("{}={}", name, value));
   fmt::print("{}  {}\n", kernel.description.name, fmt::join(sizes, " "));
-  if (!configuration.to_string().empty()) fmt::print("  config    {}\n", configuration.to_string());
+  if (!configuration.empty()) fmt::print("  config    {}\n", kernel.space.to_string(configuration));
   fmt::print("  device    {}", device.name());
   if (device.is_virtual()) fmt::print(", tensor math {}, checks {}", options.math, options.checks);
   fmt::print("\n");

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running kernels from C++: a Kernel<K> is called like a function.
+//
+//   Device device = Device::open("auto", "sm_80");
+//   Kernel<VectorAdd> add({}, device);
+//   auto x = DeviceTensor::random(device, float32, {n}, 1), y = ..., z = DeviceTensor::empty(device, float32,
+//   {n}); add(n, x, y, z).expect_clean();
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "imbrex/device.h"
+#include "imbrex/device_tensor.h"
+#include "imbrex/kernel.h"
+#include "imbrex/tuning.h"
+
+namespace imbrex {
+
+namespace ir {
+struct Function;
+}
+
+/// One argument of a launch: a number's bits, a tensor, or a raw device address.
+struct LaunchArgument {
+  int64_t value = 0;
+  const DeviceTensor* tensor = nullptr;
+};
+
+/// What kernel K is compiled for: K::target where it says so ("static constexpr const char* target =
+/// "sm_100a""), else "sm_80", which every supported GPU runs.
+template <class K>
+std::string kernel_target() {
+  if constexpr (requires { K::target; })
+    return K::target;
+  else
+    return "sm_80";
+}
+
+/// The tuning space K declares, or one without choices.
+template <class K>
+auto tuning_space() {
+  if constexpr (requires { K::space(); })
+    return K::space();
+  else
+    return Space<K>();
+}
+
+/// Kernel<K> without its type: compiles once per set of compile-time arguments, and launches.
+class KernelBase {
+ public:
+  KernelBase(const KernelEntry& entry, std::shared_ptr<const void> kernel, std::string target,
+             std::optional<Device> device);
+  ~KernelBase();
+  KernelBase(KernelBase&&) noexcept;
+  KernelBase& operator=(KernelBase&&) noexcept;
+
+ protected:
+  /// `arguments` has one entry a parameter, compile-time ones included.
+  LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed);
+  std::unique_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+namespace detail {
+
+template <class T, class A>
+LaunchArgument launch_argument(const A& argument) {
+  constexpr ParameterInfo info = Parameter<T>::kInfo;
+  if constexpr (info.kind == ParameterKind::kPointer) {
+    static_assert(std::is_same_v<A, DeviceTensor> || std::is_integral_v<A>,
+                  "a Ptr parameter takes a DeviceTensor or a device address");
+    if constexpr (std::is_same_v<A, DeviceTensor>)
+      return {0, &argument};
+    else
+      return {static_cast<int64_t>(argument), nullptr};
+  } else if constexpr (info.kind == ParameterKind::kScalar) {
+    static_assert(std::is_arithmetic_v<A>, "a run-time scalar parameter takes a C++ number");
+    if constexpr (info.dtype == float32)
+      return {std::bit_cast<int32_t>(static_cast<float>(argument)), nullptr};
+    else if constexpr (info.dtype == float64)
+      return {std::bit_cast<int64_t>(static_cast<double>(argument)), nullptr};
+    else {
+      static_assert(!info.dtype.is_float(),
+                    "pass 16-bit and smaller floating-point numbers as float32 parameters");
+      return {static_cast<int64_t>(argument), nullptr};
+    }
+  } else {
+    return {constant_bits(static_cast<T>(argument)), nullptr};
+  }
+}
+
+template <class Call>
+struct LaunchArguments;
+template <class K, class... Params>
+struct LaunchArguments<void (K::*)(Params...) const> {
+  template <class... Args>
+  static std::array<LaunchArgument, sizeof...(Params)> make(const Args&... arguments) {
+    static_assert(sizeof...(Args) == sizeof...(Params),
+                  "the kernel's operator() takes another number of arguments");
+    return {launch_argument<Params>(arguments)...};
+  }
+};
+
+}  // namespace detail
+
+/// A kernel ready to be called. Compilation happens at the first call with each set of compile-time
+/// arguments; the results are kept. Calls throw CompileError for a kernel that cannot be compiled,
+/// LaunchError for arguments that do not fit, DeviceError for a device that fails. What the virtual GPU finds
+/// wrong is in the LaunchReport.
+template <class K>
+class Kernel : public KernelBase {
+ public:
+  /// Without a device the kernel can only be traced.
+  explicit Kernel(K kernel = {}, std::optional<Device> device = std::nullopt)
+      : KernelBase(kernel_entry<K>(), std::make_shared<const K>(std::move(kernel)), kernel_target<K>(),
+                   std::move(device)) {}
+
+  /// Launches; on a CUDA device without waiting for the end.
+  template <class... Args>
+  LaunchReport operator()(const Args&... arguments) {
+    return launch_arguments(Make::make(arguments...), false);
+  }
+  /// Launches, waits, and reports the time.
+  template <class... Args>
+  LaunchReport launch_timed(const Args&... arguments) {
+    return launch_arguments(Make::make(arguments...), true);
+  }
+  /// Only traces: the IR as the front end made it.
+  template <class... Args>
+  std::unique_ptr<ir::Function> trace(const Args&... arguments) const {
+    return trace_arguments(Make::make(arguments...));
+  }
+
+ private:
+  using Make = detail::LaunchArguments<decltype(&K::operator())>;
+};
+
+}  // namespace imbrex

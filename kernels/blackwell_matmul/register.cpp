@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "blackwell_matmul/matmul_v0.h"
+#include "imbrex/registry.h"
+
+namespace imbrex::kernels {
+namespace {
+
+/// C[m, n] = A[m, k] * B[n, k]^T in float16.
+template <class K>
+void run_matmul(Case& c, Kernel<K>& kernel) {
+  const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k");
+  DeviceTensor a = c.input(float16, {m, k}), b = c.input(float16, {n, k}), out = c.output(float16, {m, n});
+  c.launch(kernel, m, n, k, a, b, out);
+  c.expect_matmul(out, a, b);
+}
+
+const std::vector<SizeOption> kSizes{
+    {"m", 256, "rows of A and C"}, {"n", 256, "columns of C"}, {"k", 256, "columns of A"}};
+
+const KernelRegistration<MatmulV0> v0{
+    {"blackwell_matmul_v0", "C = A B^T: cp.async loads, tcgen05 into tensor memory, one mbarrier", kSizes},
+    run_matmul<MatmulV0>};
+
+}  // namespace
+}  // namespace imbrex::kernels
