@@ -285,7 +285,7 @@ void Writer::function(const Function& f) {
   size_t next_pragma = 0;
   size_t next_list = 0;
   size_t next_prototype = 0;
-  uint32_t loc_in_force = Instruction::kNone;
+  uint32_t loc_in_force = Instruction::kNone;  // kNone + 1 is 0: the first to print
   for (uint32_t at = 0; at <= f.body.size(); ++at) {
     for (; next_label < labels.size() && f.labels[labels[next_label]].position == at; ++next_label)
       text(f.labels[labels[next_label]].name), text(":\n");
@@ -298,8 +298,11 @@ void Writer::function(const Function& f) {
       prototype(f.prototypes[next_prototype]);
     if (at == f.body.size()) break;
     const Instruction& i = f.body[at];
-    if (i.loc != loc_in_force && i.loc != Instruction::kNone) loc(f.locs[i.loc]);
-    loc_in_force = i.loc;
+    if (i.loc != loc_in_force && i.loc != Instruction::kNone) {
+      // Those in between too: ptxas wants a .loc for every place that an inlined_at names.
+      for (uint32_t l = std::min(loc_in_force + 1, i.loc); l <= i.loc; ++l) loc(f.locs[l]);
+      loc_in_force = i.loc;
+    }
     if (i.comment != Instruction::kNone) {
       std::string_view rest = f.comments[i.comment];
       for (size_t end = 0; end != rest.npos; rest.remove_prefix(std::min(end, rest.size() - 1) + 1)) {
