@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of layout inference share.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/ir.h"
+#include "layout/layout.h"
+
+namespace imbrex::passes {
+
+/// Threads of the group that executes each op together.
+using ThreadCounts = std::unordered_map<const ir::Op*, int64_t>;
+/// Operand positions at which each value is used.
+struct Use {
+  ir::Op* op;
+  size_t operand;
+};
+using Uses = std::unordered_map<const ir::Value*, std::vector<Use>>;
+
+/// What an op wants of a tensor (or view) in shared or tensor memory.
+struct MemoryDemand {
+  const ir::Op* op;
+  ir::Value* view;
+  std::string what;  ///< "operand a as matrix descriptors read it"
+  /// Why a layout of the view does not do; empty when it does.
+  std::function<std::string(const layout::Layout&)> refusal;
+};
+/// What this use of a memory tensor demands; nothing for uses that take any layout.
+std::vector<MemoryDemand> memory_demands(const Use& use);
+
+/// Layouts for a tensor in shared or tensor memory, the most wanted first.
+std::vector<layout::Layout> memory_candidates(const ir::Value& root, bool has_matrix_demand);
+
+/// The layout of a view op's result, given that of its operand. Throws CompileError (no location) when there
+/// is none.
+layout::Layout view_layout(const ir::Op& view, const layout::Layout& of);
+
+/// Registers of threads that take one tensor-memory lane each, warps in turn, columns in order. With more
+/// than 128 threads, the columns are split between the warp groups. Throws CompileError when that does not
+/// go.
+layout::Layout tensor_memory_registers(const layout::Layout& memory, int64_t threads);
+
+/// `coalesced` with dimension `contiguous` in the role of the last one.
+layout::Layout coalesced_along(const layout::Shape& shape, int contiguous, int64_t threads, DataType dtype,
+                               int max_vector_bytes = 16);
+/// The dimension along which memory is contiguous in vectors, and how long those are at most, in bytes.
+struct VectorDim {
+  int dim = 0;
+  int max_bytes = 16;
+};
+VectorDim vector_dim(const layout::Layout& memory);
+/// The dimension of a global tensor that is contiguous as far as is known (the last, when nothing is).
+int contiguous_dim(const ir::Value& global);
+/// The dimension of a tile with these `dims` that runs along the contiguous one of `global`; the last when
+/// none does.
+int contiguous_tile_dim(const ir::Value& global, const std::vector<int64_t>& dims);
+
+/// Shared-memory wavefronts of one warp that moves its registers to or from memory: lower is better.
+int64_t shared_access_cost(const layout::Layout& registers, const layout::Layout& memory);
+
+/// A number that surely divides an integer value (0 for the constant 0).
+int64_t known_multiple(const ir::Value* value, int depth = 8);
+
+/// "tcgen05_mma at gemm.cpp:42".
+std::string op_text(const ir::Op& op);
+/// "shared<float16, [128, 64]> s_a, made at gemm.cpp:31".
+std::string tensor_text(const ir::Value& value);
+
+/// Sets the layouts of all allocations of one kind (kShared or kTensorMemory) and their views. Register
+/// layouts that are set already count in the choice between candidates.
+void infer_memory_layouts(ir::Function& function, ir::TypeKind kind, const Uses& uses,
+                          const ThreadCounts& threads);
+
+/// Register layouts, in two steps around the shared ones: what demands fix, and the rest.
+class RegisterInference {
+ public:
+  RegisterInference(ir::Function& function, const ThreadCounts& threads);
+  /// Sets the layouts that follow from demands. Tensor memory must have its layouts.
+  void propagate_demands();
+  /// Chooses the rest, and throws when demands clash. Shared memory must have its layouts.
+  void complete();
+
+ private:
+  struct Known {
+    layout::Layout layout;
+    const ir::Op* origin;
+    std::string what;
+  };
+  enum class RelationKind : uint8_t { kSame, kBroadcast, kReduce, kPermute, kReshape };
+  struct Relation {
+    RelationKind kind;
+    const ir::Op* op;
+    ir::Value* from;
+    ir::Value* to;
+  };
+  struct Demand {
+    ir::Value* value;
+    Known known;
+  };
+
+  void collect(ir::Op& op);
+  void relate(RelationKind kind, const ir::Op& op, ir::Value* from, ir::Value* to);
+  void demand(ir::Value* value, layout::Layout layout, const ir::Op& origin, std::string what);
+  /// Sets a value's layout, and those that follow from it.
+  void set(ir::Value* value, Known known);
+  /// Sets the layouts that follow from that of a value.
+  void spread(ir::Value* value);
+  std::optional<layout::Layout> derive(const Relation& relation, bool forward) const;
+  void prefer(ir::Value* value, const ir::Op& op, int contiguous, int max_vector_bytes, std::string what);
+  void choose_for(const ir::Op& op);
+  void check() const;
+  [[noreturn]] void clash(const ir::Op& op, const ir::Value& a, const Known& first, const ir::Value& b,
+                          const Known& second) const;
+
+  ir::Function& function_;
+  const ThreadCounts& threads_;
+  std::vector<ir::Value*> values_;  // register tensors and variables of them, in program order
+  std::vector<Relation> relations_;
+  std::unordered_map<const ir::Value*, std::vector<size_t>> relations_of_;
+  std::vector<Demand> demands_;
+  std::unordered_map<const ir::Value*, Known> known_;
+};
+
+}  // namespace imbrex::passes

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts worth trying for a tensor in shared or tensor memory.
+#include <algorithm>
+#include <numeric>
+
+#include "imbrex/error.h"
+#include "layout/memory.h"
+#include "passes/layout_inference.h"
+
+namespace imbrex::passes {
+namespace {
+
+using layout::Axis;
+using layout::Layout;
+using layout::Modes;
+using layout::Shape;
+using layout::Swizzle;
+
+/// Tiles of boxes with dimension `inner` contiguous and `outer` as rows; the others are stages.
+std::optional<Layout> tile(const Shape& shape, int bits, Swizzle swizzle, size_t outer, size_t inner) {
+  if (shape[inner] * bits % (swizzle.span_bytes() * 8) != 0) return std::nullopt;
+  std::vector<int> order;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (d != outer && d != inner) order.push_back(static_cast<int>(d));
+  order.push_back(static_cast<int>(outer));
+  order.push_back(static_cast<int>(inner));
+  Shape permuted;
+  std::vector<int> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    permuted.push_back(shape[static_cast<size_t>(order[i])]);
+    back[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  }
+  return layout::operand_tile(permuted, bits, swizzle).permute(back);
+}
+
+std::vector<Layout> shared_candidates(const Shape& shape, int bits, bool has_matrix_demand) {
+  std::vector<Layout> tiles, result;
+  for (size_t inner = shape.size(); inner-- > 0;)
+    for (size_t outer = shape.size(); outer-- > 0;) {
+      if (inner == outer) continue;
+      std::vector<Swizzle::Mode> modes = {Swizzle::k128B, Swizzle::k64B, Swizzle::k32B};
+      if (has_matrix_demand && bits == 32) modes.push_back(Swizzle::k128BAtom32B);
+      if (has_matrix_demand) modes.push_back(Swizzle::kNone);
+      for (Swizzle::Mode mode : modes)
+        if (std::optional<Layout> found = tile(shape, bits, {mode}, outer, inner)) tiles.push_back(*found);
+    }
+  const Layout plain = layout::row_major(shape, bits);
+  if (!has_matrix_demand) result.push_back(plain);
+  result.insert(result.end(), tiles.begin(), tiles.end());
+  if (has_matrix_demand) result.push_back(plain);
+  return result;
+}
+
+std::vector<Layout> tensor_memory_candidates(const Shape& shape, int bits) {
+  const int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  // Ways to put the rows on lanes, and how many parts of the columns lie above one another.
+  struct Lanes {
+    Modes modes;
+    int64_t column_parts = 1;
+    Modes replicas = {};
+  };
+  std::vector<Lanes> choices;
+  if (rows == 64) {
+    choices.push_back({{{4, 32, Axis::kLane}, {16, 1, Axis::kLane}}});
+    if (columns % 2 == 0) choices.push_back({{{64, 1, Axis::kLane}}, 2});
+    choices.push_back({{{64, 1, Axis::kLane}}, 1, {{2, 64, Axis::kLane}}});
+  }
+  choices.push_back({{{rows, 1, Axis::kLane}}});
+
+  std::vector<Layout> result;
+  for (const Lanes& lanes : choices)
+    for (int64_t step : {int64_t{1}, int64_t{32} / std::max(bits, 1)}) {  // packed, and one element a column
+      const int64_t part = columns / lanes.column_parts;
+      const int64_t per_column = std::max(1, 32 / bits);
+      int64_t stride = (part * step + per_column - 1) / per_column * per_column;
+      std::vector<Modes> modes(shape.size());
+      modes[shape.size() - 1] = {{lanes.column_parts, 64, Axis::kLane}, {part, step, Axis::kColumn}};
+      modes[shape.size() - 2] = lanes.modes;
+      for (size_t d = shape.size() - 2; d-- > 0;) {
+        modes[d] = {{shape[d], stride, Axis::kColumn}};
+        stride *= shape[d];
+      }
+      Layout candidate(shape, std::move(modes), lanes.replicas, bits);
+      if (std::find(result.begin(), result.end(), candidate) == result.end())
+        result.push_back(std::move(candidate));
+    }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Layout> memory_candidates(const ir::Value& root, bool has_matrix_demand) {
+  const ir::Type& type = root.type;
+  if (type.layout) {
+    const Layout& given = *type.layout;
+    return {given.element_bits() ? given : given.with_element_bits(type.dtype.bits())};
+  }
+  if (type.kind == ir::TypeKind::kTensorMemory)
+    return tensor_memory_candidates(type.shape, type.dtype.bits());
+  return shared_candidates(type.shape, type.dtype.bits(), has_matrix_demand);
+}
+
+}  // namespace imbrex::passes

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each instruction demands of tensors in shared and tensor memory. An instruction group adds a function
+// here.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "imbrex/error.h"
+#include "layout/descriptors.h"
+#include "layout/memory.h"
+#include "layout/queries.h"
+#include "passes/layout_inference.h"
+
+namespace imbrex::passes {
+namespace {
+
+using ir::Opcode;
+using ir::TypeKind;
+using layout::Layout;
+using layout::Swizzle;
+
+/// The operand [mn, k] (or [k, mn]) is read by matrix descriptors, mn_step rows and 32 bytes of k at a time.
+MemoryDemand matrix_operand(const Use& use, std::string_view name, bool is_k_first, int64_t mn_step) {
+  ir::Value* view = use.op->operands[use.operand];
+  const int bits = view->type.dtype.bits();
+  auto refusal = [is_k_first, mn_step, bits](const Layout& found) -> std::string {
+    const Layout operand = is_k_first ? found.transpose() : found;
+    const auto description = layout::describe_matrix_operand(operand, mn_step, 256 / bits);
+    if (!description) return description.error;
+    const bool wide_atoms = description->swizzle.mode == Swizzle::k128BAtom32B;
+    if (description->major == layout::Major::kMN && (bits < 8 || (bits == 32) != wide_atoms))
+      return bits == 32 ? "it is MN-major, and 32-bit elements are then read with swizzle 128B/32B only"
+                        : fmt::format("it is MN-major with swizzle {}, which is not read for {}-bit elements",
+                                      description->swizzle.name(), bits);
+    return "";
+  };
+  return {use.op, view, fmt::format("operand {} as matrix descriptors read it", name), refusal};
+}
+
+/// The view lies exactly as `wanted`.
+MemoryDemand exact(const Use& use, std::string what, Layout wanted) {
+  ir::Value* view = use.op->operands[use.operand];
+  auto refusal = [wanted](const Layout& found) {
+    return found == wanted
+               ? ""
+               : fmt::format("it would lie as {}, not as {}", found.to_string(), wanted.to_string());
+  };
+  return {use.op, view, std::move(what), refusal};
+}
+
+MemoryDemand impossible(const Use& use, std::string what, std::string why) {
+  return {use.op, use.op->operands[use.operand], std::move(what), [why](const Layout&) { return why; }};
+}
+
+/// The part of an accumulator that one CTA holds; rows is m, or m / 2 of a pair.
+Layout accumulator_of_cta(int64_t rows, int64_t n, int bits, int64_t cta_group) {
+  using layout::AccumulatorLayout;
+  if (rows == 128) return layout::accumulator(AccumulatorLayout::kD, n, bits);
+  if (rows == 64)  // of a pair: two halves of the columns above one another, as E has them in one CTA
+    return layout::accumulator(cta_group == 2 ? AccumulatorLayout::kE : AccumulatorLayout::kF, n, bits);
+  throw CompileError(
+      Diagnostic{{}, fmt::format("{} rows; an accumulator has 64 or 128 in each CTA", rows), {}, ""});
+}
+
+Layout operand_a_of_cta(int64_t rows, int64_t k, int bits, int64_t cta_group) {
+  if (rows == 64 && cta_group == 2)  // both lane halves hold the rows
+    return Layout({64, k}, {{{64, 1, layout::Axis::kLane}}, {{k, 1, layout::Axis::kColumn}}},
+                  {{2, 64, layout::Axis::kLane}}, bits);
+  return layout::tensor_memory_a(rows, k, bits);
+}
+
+MemoryDemand tcgen05_mma_demand(const Use& use) {
+  const ir::Op& op = *use.op;
+  const ir::Type& type = op.operands[use.operand]->type;
+  const int64_t group = op.int_attr("cta_group", 1);
+  const int bits = type.dtype.bits();
+  if (use.operand == 2) {
+    const std::string what = "accumulator d as the tensor core writes it";
+    try {
+      return exact(use, what, accumulator_of_cta(type.shape[0], type.shape[1], bits, group));
+    } catch (const CompileError& error) {
+      return impossible(use, what, error.diagnostics().front().message);
+    }
+  }
+  if (type.kind == TypeKind::kShared) {
+    if (use.operand == 0) return matrix_operand(use, "a", false, std::min<int64_t>(type.shape[0], 128));
+    return matrix_operand(use, "b", true, type.shape[1]);
+  }
+  const std::string what = "operand a as the tensor core reads it from tensor memory";
+  try {
+    return exact(use, what, operand_a_of_cta(type.shape[0], type.shape[1], bits, group));
+  } catch (const CompileError& error) {
+    return impossible(use, what, error.diagnostics().front().message);
+  }
+}
+
+/// cp.async moves 4, 8 or 16 bytes that are neighbours in global and in shared memory.
+MemoryDemand copy_async_demand(const Use& use) {
+  const ir::Op& op = *use.op;
+  const int bits = op.operands[1]->type.dtype.bits();
+  const int tile_dim = contiguous_tile_dim(*op.operands[0], op.ints_attr("dims"));
+  auto refusal = [bits, tile_dim](const Layout& found) -> std::string {
+    if (bits >= 32) return "";
+    const layout::Run run = layout::contiguous_run(found, layout::Axis::kAddress);
+    if (run.dim == tile_dim && run.length % (32 / bits) == 0 && run.alignment % (32 / bits) == 0) return "";
+    return fmt::format(
+        "fewer than 4 bytes along dimension {}, contiguous in global memory, would be neighbours in {}",
+        tile_dim, found.to_string());
+  };
+  return {use.op, op.operands[1], "dst in runs of at least 4 bytes", refusal};
+}
+
+}  // namespace
+
+std::vector<MemoryDemand> memory_demands(const Use& use) {
+  switch (use.op->code) {
+    case Opcode::kAnnotateLayout: {
+      Layout wanted = std::get<Layout>(*use.op->attr("layout"));
+      if (wanted.element_bits() == 0)
+        wanted = wanted.with_element_bits(use.op->operands[0]->type.dtype.bits());
+      return {exact(use, "exactly " + wanted.to_string(), wanted)};
+    }
+    case Opcode::kTcgen05Mma:
+      return {tcgen05_mma_demand(use)};
+    case Opcode::kCopyAsync:
+      if (use.operand == 1) return {copy_async_demand(use)};
+      return {};
+    default:
+      return {};
+  }
+}
+
+}  // namespace imbrex::passes
