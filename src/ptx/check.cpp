@@ -286,7 +286,7 @@ bool Checker::match_value(const Operand& o, const Choice& c, bool written, bool 
       return !written && (!type || (*type == ScalarType::pred) ==
                                        (type_of(static_cast<SpecialReg>(o.id)) == ScalarType::pred));
     case OperandKind::immediate:
-      return !written && (!type || (*type != ScalarType::pred && (!is_float(*type) || bits(*type) <= 32)));
+      return !written && (!type || !is_float(*type) || bits(*type) <= 32);
     case OperandKind::f32:
     case OperandKind::f64:
       return !written && (!type || is_float(*type) || is_untyped(*type));
