@@ -39,7 +39,7 @@ inline constexpr QueueId kUnordered = -1;  // every operation on its own
 class AsyncAgents {
  public:
   /// A new in-order queue.
-  QueueId make_queue() { return static_cast<QueueId>(queues_.emplace_back() ? queues_.size() - 1 : 0); }
+  QueueId make_queue();
   void submit(std::unique_ptr<AsyncOp> op, QueueId queue = kUnordered);
   bool empty() const { return pending_ == 0; }
   int64_t pending() const { return pending_; }
@@ -51,16 +51,20 @@ class AsyncAgents {
   template <class Body>
   void for_each(Body&& body) const {
     for (const std::unique_ptr<AsyncOp>& op : unordered_) body(*op);
-    for (const auto& queue : queues_)
+    for (const std::unique_ptr<Queue>& queue : queues_)
       for (const std::unique_ptr<AsyncOp>& op : *queue) body(*op);
   }
-  int64_t completed = 0;  // since the cluster started
 
  private:
   using Queue = std::deque<std::unique_ptr<AsyncOp>>;
   Queue unordered_;
   std::vector<std::unique_ptr<Queue>> queues_;
   int64_t pending_ = 0;
+  struct Candidate {
+    Queue* queue;
+    size_t index;
+  };
+  std::vector<Candidate> ready_;  // scratch of run_one
 };
 
 }  // namespace imbrex::vgpu

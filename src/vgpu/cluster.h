@@ -10,6 +10,7 @@
 #include "vgpu/async.h"
 #include "vgpu/cta.h"
 #include "vgpu/findings.h"
+#include "vgpu/grid.h"
 #include "vgpu/launch.h"
 #include "vgpu/random.h"
 #include "vgpu/units.h"
@@ -24,10 +25,16 @@ enum class ClusterState : uint8_t {
   kStopped,  // deadlock, budget or too many findings
 };
 
+/// The allocation that an instruction touched last: most touch one only.
+struct CachedRange {
+  uint64_t begin = 0;
+  uint64_t bytes = 0;
+};
+
 class Cluster {
  public:
-  /// `number` counts clusters in launch order; `clock` is where its logical clock starts.
-  Cluster(const LaunchContext& launch, int64_t number, uint64_t clock);
+  /// `number` counts clusters in x, y, z order; `clock` is where its logical clock starts.
+  Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, uint64_t clock);
   ~Cluster();
 
   const LaunchContext& launch() const { return *launch_; }
@@ -44,11 +51,19 @@ class Cluster {
   Random& random() { return random_; }
   ClusterUnits& units() { return units_; }
 
+  CachedRange& cached_range(const Instruction* insn) { return cached_ranges_[insn->index]; }
+  /// Takes a cluster of the grid that has not started: its number, or -1 when none is left to this one.
+  int64_t cancel_one() { return slot_->take_next(); }
+  /// %clusterid.
+  const std::array<uint32_t, 3>& id() const { return id_; }
+  /// Where the cluster runs; stands in for %smid.
+  const GridSlot& slot() const { return *slot_; }
+
   /// Logical time: warp instructions and asynchronous steps executed.
   uint64_t clock() const { return clock_; }
   /// True when an operation visible to other clusters may be done now. A body that may not returns
   /// Step::kTurn.
-  bool has_turn();
+  bool has_turn() { return slot_->has_turn(clock_); }
   /// Something happened that others may wait for (store, arrival, exit): the cluster is not stalled.
   void note_progress() { last_progress_ = clock_; }
   /// Ends the launch after the current instruction, a finding having been reported.
@@ -61,29 +76,39 @@ class Cluster {
   template <class Checks>
   ClusterState advance_with(int64_t slice);
   template <class Checks>
-  Step run_warp(Warp& warp, int64_t quantum);
-  bool run_some_async();
+  Step run_warp(Warp& warp);
+  /// Lets asynchronous operations happen; `pressing` when no warp can run. True if any was carried out.
+  bool run_async(bool pressing);
+  /// No warp can run and no operation is ready: lets go of parked lanes, times out a try_wait. False:
+  /// deadlock.
   bool resolve_stall();
   void report_deadlock();
-  void report_endless(const Warp& warp, int64_t budget, const char* what);
-  void retire_finished_ctas();
+  void report_endless(const Warp& warp, int64_t budget, bool stalled);
+  int64_t new_quantum();
 
   const LaunchContext* launch_;
+  GridSlot* slot_;
   int64_t number_;
+  std::array<uint32_t, 3> id_;
   Random random_;
-  std::vector<std::unique_ptr<Cta>> ctas_;
-  std::vector<Warp*> warps_;  // of all CTAs, those not finished
-  size_t next_warp_ = 0;
-  int64_t quantum_left_ = 0;
-  bool resuming_ = false;  // stopped for a turn in the middle of warps_[next_warp_]'s quantum
-  AsyncAgents async_;
   ClusterUnits units_;
+  AsyncAgents async_;
   FindingLog log_;
   Statistics statistics_;
   std::string printed_;
+  std::vector<CachedRange> cached_ranges_;
+  std::vector<std::unique_ptr<Cta>> ctas_;
+  std::vector<Warp*> warps_;  // of all CTAs, those that have not finished
+  size_t next_warp_ = 0;
+  int64_t quantum_left_ = 0;  // of warps_[next_warp_], when it was stopped for a turn
+  size_t idle_warps_ = 0;     // in a row that could not run
   uint64_t clock_;
+  uint64_t clock_at_start_;
   uint64_t last_progress_;
-  int timeouts_in_a_row_ = 0;
+  bool resuming_ = false;  // its current split goes on where it stopped
+  int stalls_ = 0;         // in a row, without progress in between
+  uint64_t progress_at_stall_ = 0;
+  uint64_t async_laziness_ = 1;  // one operation is carried out in so many quanta
   bool stopped_ = false;
 };
 

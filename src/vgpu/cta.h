@@ -62,4 +62,7 @@ class Cta {
   int live_warps_ = 0;
 };
 
+/// Writes the special registers that the program reads into a warp that is about to start.
+void fill_special_registers(Warp& warp);
+
 }  // namespace imbrex::vgpu

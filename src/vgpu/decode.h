@@ -70,9 +70,12 @@ class Decoder {
   Slot constant64(uint64_t value);
   /// A slot of scratch registers private to the instruction.
   Slot scratch(int lane_bytes);
+  /// The predicate that holds the carry of add.cc and its kin.
+  Slot carry();
   /// Marks a register operand as read although it is a destination, or the reverse (e.g. accumulators).
   void note_read(const ptx::Operand& operand);
   void note_write(const ptx::Operand& operand);
+  void note_register_write(uint32_t number);
 
   /// Makes the slots reachable as Instruction::list.
   const Slot* keep_list(std::vector<Slot> slots);
@@ -89,6 +92,8 @@ class Decoder {
   Space space() const;
   /// The pc of a label, known once the function is laid out; bodies read it from `immediate`.
   int64_t label(const ptx::Operand& operand) const;
+  /// The pc where lanes that part at this instruction meet again, or Warp::kNowhere.
+  int64_t meeting() const;
 
   /// "this form of mul is not modelled: ..." with the PTX line; throws CompileError.
   [[noreturn]] void refuse(const std::string& why) const;
@@ -117,6 +122,9 @@ inline void set_bodies(Instruction& out, ExecFunction unchecked, ExecFunction ch
 
 /// The families that may recognise an instruction, in the order they are asked. Empty: not modelled.
 std::initializer_list<DecodeFunction> families_of(ptx::Op op);
+
+/// Special registers that change while a warp runs (%clock and the like) have no slot: mov reads them.
+bool is_running_counter(ptx::SpecialReg special);
 
 // The families, one file each.
 bool decode_integer(Decoder&, Instruction&);

@@ -26,18 +26,23 @@ struct Who {
 class FindingLog {
  public:
   FindingLog(const Program& program, int limit) : program_(&program), limit_(limit) {}
+  /// `who` as the public Actor.
+  static Actor actor(const Who& who);
 
   /// Opens a finding; null when an equal one exists (its count is raised) or the log is full. The place and
   /// the actor are filled in; the caller writes message, facts and hint.
   Finding* open(FindingKind kind, const Who& who, uint64_t address = 0, const Who* other = nullptr);
   bool full() const { return static_cast<int>(findings_.size()) >= limit_; }
   std::vector<Finding>& findings() { return findings_; }
+  /// The instruction indices by which findings()[i] was told apart.
+  std::pair<uint32_t, uint32_t> places(size_t i) const { return places_[i]; }
 
  private:
   const Program* program_;
   int limit_;
   std::map<std::tuple<FindingKind, uint32_t, uint32_t>, size_t> seen_;
   std::vector<Finding> findings_;
+  std::vector<std::pair<uint32_t, uint32_t>> places_;
 };
 
 }  // namespace imbrex::vgpu

@@ -8,10 +8,6 @@
 
 #include "vgpu/lanes.h"
 
-namespace imbrex::ptx {
-struct Instruction;
-}
-
 namespace imbrex::vgpu {
 
 class Warp;
@@ -61,8 +57,10 @@ struct Instruction {
 struct InstructionInfo {
   /// Registers read and written, as dense register numbers (for tracking what is defined).
   std::vector<uint32_t> reads, writes;
-  const ptx::Instruction* source = nullptr;  // null for the machine's own pseudo-instructions
-  const char* function = "";                 // interned name of the PTX function
+  const char* file = "";      // interned kernel source file by .loc, or ""
+  int line = 0;               // its line
+  int ptx_line = 0;           // line of the PTX text
+  const char* function = "";  // interned name of the PTX function
 };
 
 }  // namespace imbrex::vgpu

@@ -8,8 +8,6 @@
 
 namespace imbrex::vgpu {
 
-class TurnKeeper;
-
 /// Facts of a target that the machine depends on.
 struct TargetFacts {
   int sm = 100;  // 80, 90, 100
@@ -28,9 +26,10 @@ struct LaunchContext {
   GlobalMemory& memory;
   const Options& options;
   const TargetFacts& target;
-  TurnKeeper& turns;
   Dim3 grid, cluster, block;
+  bool explicit_cluster = false;
   uint32_t dynamic_shared_bytes = 0;
+  int num_sms = 1;
   uint64_t grid_id = 0;
 
   int threads() const { return static_cast<int>(block.count()); }

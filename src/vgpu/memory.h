@@ -59,8 +59,10 @@ class GlobalMemory {
 
   /// Throws LaunchError when the device is full.
   uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256);
-  /// A named stretch at a fixed place (constants, parameters), `written` from the start.
-  void place(uint64_t address, uint64_t bytes, std::string name, bool read_only);
+  /// A read-only stretch of the .const bank; CompileError when its 64 KiB are full.
+  uint64_t allocate_constant(uint64_t bytes, std::string name, uint64_t alignment);
+  /// A read-only stretch at a fixed place (parameters), written from the start.
+  void place(uint64_t address, uint64_t bytes, std::string name);
   void remove(uint64_t address);
   /// False when `address` is no live allocation's start.
   bool free(uint64_t address);
@@ -81,10 +83,12 @@ class GlobalMemory {
   bool is_written(uint64_t address, uint64_t bytes) const;
 
  private:
+  void insert(Allocation allocation);
   uint64_t size_ = 0;
   std::byte* base_ = nullptr;
   uint8_t* written_ = nullptr;
   uint64_t next_ = kHeapBase;
+  uint64_t next_constant_ = kGlobalBase;
   int64_t count_ = 0;
   std::vector<Allocation> allocations_;  // by address
 };

@@ -20,18 +20,22 @@ struct SpecialSlot {
 
 struct Program {
   std::string name;
-  std::vector<Instruction> code;  // entry first, execution starts at index 0
+  std::shared_ptr<const std::vector<std::string>> text;  // lines of the PTX
+  std::vector<Instruction> code;                         // entry first, execution starts at index 0
   std::vector<InstructionInfo> info;
 
-  uint32_t register_bytes = 0;       // register file of one warp, immediates included
-  uint32_t register_count = 0;       // dense numbers for defined-tracking; number 0 is always defined
-  std::vector<std::byte> constants;  // image of the immediates, copied to `constants_at` when a warp starts
-  Slot constants_at = 0;
+  uint32_t register_bytes = 0;  // register file of one warp, immediates included
+  uint32_t register_count = 0;  // dense numbers for defined-tracking; number 0 is always defined
+  /// What a warp's register file holds at the start: immediates in their slots, elsewhere a pattern that is
+  /// nobody's lucky zero.
+  std::vector<std::byte> register_image;
+  /// Slots of shared addresses (`wide`: 64-bit lanes): the CTA's rank is put into bits 31:24 when a warp
+  /// starts.
+  std::vector<std::pair<Slot, bool>> shared_addresses;
   std::vector<SpecialSlot> specials;
 
-  uint32_t static_shared_bytes = 0;  // from the start of user data
-  uint32_t dynamic_shared_alignment = 16;
-  uint32_t local_bytes = 0;  // per thread: .local variables and call parameters of every function
+  uint32_t static_shared_bytes = 0;  // from the start of user data to the start of dynamic shared memory
+  uint32_t local_bytes = 0;          // per thread: .local variables and call parameters of every function
 
   FunctionAttributes attributes;
   std::vector<Parameter> parameters;

@@ -15,6 +15,7 @@
 
 #include "vgpu/instruction.h"
 #include "vgpu/lanes.h"
+#include "vgpu/memory.h"
 #include "vgpu/program.h"
 
 namespace imbrex::vgpu {
@@ -29,7 +30,6 @@ struct Wait {
   std::string (*describe)(Warp& warp, const Wait& wait) = nullptr;
   uint64_t a = 0, b = 0;  // whatever the two functions need
   void* object = nullptr;
-  Mask lanes = 0;             // lanes of the split, set by the warp
   bool may_time_out = false;  // try_wait: the scheduler may wake it unready; Split::timed_out tells the body
 };
 
@@ -43,6 +43,7 @@ struct Split {
   JoinIndex join = kNoJoin;  // innermost join these lanes are inside of
   bool blocked = false;
   bool timed_out = false;  // woken from a Wait with may_time_out before it was ready
+  uint32_t waits_at = 0;   // the instruction that blocked it
   Wait wait = {};
 };
 
@@ -64,8 +65,8 @@ class Warp {
   int index() const { return index_; }
   const Program& program() const { return *program_; }
 
-  // Registers
-  // ------------------------------------------------------------------------------------------------
+  // ---- registers
+  // -------------------------------------------------------------------------------------------
   /// The 32 lanes of a register, T being uint32_t, float, uint64_t, double, ... as wide as the slot.
   template <class T>
   T* reg(Slot slot) {
@@ -76,22 +77,27 @@ class Warp {
   std::vector<Mask>& defined() { return defined_; }
   /// The thread-private memory of a lane (.local variables, call parameters); Program::local_bytes of it.
   std::byte* local(int lane) { return local_.data() + static_cast<size_t>(lane) * program_->local_bytes; }
-  std::vector<bool>& local_written() { return local_written_; }
+  /// One bit per byte of local memory, lane after lane; empty unless tracked.
+  WrittenBits& local_written() { return local_written_; }
+  void mark_local_written(int lane, uint64_t offset, uint64_t bytes) {
+    if (!defined_.empty())
+      local_written_.mark(static_cast<size_t>(lane) * program_->local_bytes + offset, bytes);
+  }
 
-  // Control
-  // ---------------------------------------------------------------------------------------------------
+  // ---- control
+  // ---------------------------------------------------------------------------------------------
+
   /// The split being executed. Bodies that return Step::kNext must leave its pc alone.
   Split& split() { return splits_[current_]; }
   Mask live() const { return live_; }
   bool finished() const { return live_ == 0; }
-  std::vector<Split>& splits() { return splits_; }
-  std::vector<Join>& joins() { return joins_; }
+  const std::vector<Split>& splits() const { return splits_; }
+  /// False when the current split is gone (exited, parked) and pick() has to find another.
+  bool has_current() const { return current_ != kNone; }
 
-  /// Sends the lanes of `taken` to `target`, the rest on to the next instruction; `reconverge` is the pc
+  /// Sends the lanes of `taken` to `target`, the rest of the split to `rest_target`; `reconverge` is the pc
   /// where both meet, or kNowhere.
-  Step branch(Mask taken, uint32_t target, uint32_t reconverge);
-  /// The same for several targets: target[lane].
-  Step branch_indexed(Mask active, const uint32_t* target, uint32_t reconverge);
+  Step branch(Mask taken, uint32_t target, uint32_t rest_target, uint32_t reconverge);
   Step call(Mask active, uint32_t target);
   Step ret(Mask active);
   Step exit(Mask active);
@@ -99,29 +105,44 @@ class Warp {
   /// there.
   Step arrive_at_join();
 
-  /// Blocks the current split; when `wait` is ready the same instruction is executed again.
-  Step wait_and_retry(Wait wait);
-  /// Blocks the current split after this instruction; when `wait` is ready the next one follows.
-  Step wait_then_continue(Wait wait);
-  /// Blocks until all live lanes of `needed` stand at this instruction (in one split); kNext when they do.
-  /// To be called first by every .sync and .aligned body.
-  Step gather(Mask needed);
+  /// Blocks the lanes of `active`, the others of the split go on; when `wait` is ready the same instruction
+  /// is executed again.
+  Step wait_and_retry(Mask active, Wait wait) { return wait_at(active, wait, 0); }
+  /// The same, but when `wait` is ready the next instruction follows.
+  Step wait_then_continue(Mask active, Wait wait) { return wait_at(active, wait, 1); }
+  /// Step::kNext once all live lanes of `needed` stand at this instruction in one split and are active; else
+  /// blocks. To be called first by every .sync and .aligned body.
+  Step gather(Mask active, Mask needed);
+  /// True when the body runs again because its try_wait timed out; reading it resets it.
+  bool take_timed_out();
 
-  /// Makes one ready split current. False when none can run.
+  /// Makes one split that can run current; false when all wait.
   bool pick();
-  /// Lets go of parked lanes whose siblings do not come. `force`: whatever their patience. True if any.
+  /// Lets go of parked lanes whose siblings do not come: those out of patience, or with `force` all. True if
+  /// any.
   bool release_joins(bool force);
+  /// Wakes one split that waits for something that may time out. False when there is none.
+  bool time_out_one();
+  /// What every split is waiting for, one line each.
+  void describe_waits(std::vector<std::string>& lines);
 
   int64_t executed = 0;  // instructions of this warp so far
   static constexpr uint32_t kNowhere = ~0u;
 
  private:
+  static constexpr size_t kNone = ~size_t{0};
+  Step wait_at(Mask active, Wait& wait, uint32_t advance);
   void remove_current();
+  void add_split(uint32_t pc, Mask mask, JoinIndex join);
+  /// Parks lanes in a join and lets all go when it is complete.
   void arrive(JoinIndex join, Mask lanes);
-  void leave(JoinIndex join, Mask lanes);  // lanes will never arrive at it
+  /// Lanes that will never come to `join`, nor to those around it up to (not including) `end`.
+  void leave(JoinIndex join, Mask lanes, JoinIndex end = kNoJoin);
+  void complete_if_full(JoinIndex join);
   JoinIndex open_join(uint32_t pc, Mask lanes, JoinIndex parent, bool is_call);
-  JoinIndex call_join(JoinIndex join) const;
-  bool merge_with_sibling();
+  JoinIndex innermost_call(JoinIndex join) const;
+  /// Takes the lanes of another split into the current one; false when they are in different calls.
+  bool absorb(size_t other);
 
   Cta* cta_;
   int index_;
@@ -129,11 +150,12 @@ class Warp {
   const Program* program_;
   std::unique_ptr<std::byte[]> registers_;
   std::vector<std::byte> local_;
-  std::vector<bool> local_written_;
+  WrittenBits local_written_;
   std::vector<Mask> defined_;
   std::vector<Split> splits_;
-  size_t current_ = 0;
+  size_t current_ = kNone;
   std::vector<Join> joins_;
+  std::vector<JoinIndex> free_joins_;
 };
 
 }  // namespace imbrex::vgpu

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/async.h"
+
+#include "vgpu/cluster.h"
+
+namespace imbrex::vgpu {
+
+QueueId AsyncAgents::make_queue() {
+  queues_.push_back(std::make_unique<Queue>());
+  return static_cast<QueueId>(queues_.size() - 1);
+}
+
+void AsyncAgents::submit(std::unique_ptr<AsyncOp> op, QueueId queue) {
+  ++pending_;
+  (queue == kUnordered ? unordered_ : *queues_[static_cast<size_t>(queue)]).push_back(std::move(op));
+}
+
+bool AsyncAgents::run_one(Cluster& cluster, uint64_t choice) {
+  if (pending_ == 0) return false;
+  // Candidates: every unordered operation and the head of every queue.
+  ready_.clear();
+  for (size_t i = 0; i < unordered_.size(); ++i)
+    if (unordered_[i]->ready(cluster)) ready_.push_back({&unordered_, i});
+  for (const std::unique_ptr<Queue>& queue : queues_)
+    if (!queue->empty() && queue->front()->ready(cluster)) ready_.push_back({queue.get(), 0});
+  if (ready_.empty()) return false;
+  const Candidate chosen = ready_[choice % ready_.size()];
+  Queue& queue = *chosen.queue;
+  // Running may submit further operations, which moves the queue's elements: hold the operation itself.
+  AsyncOp& op = *queue[chosen.index];
+  if (op.run(cluster)) {
+    for (size_t i = chosen.index; i < queue.size(); ++i) {
+      if (queue[i].get() != &op) continue;
+      queue.erase(queue.begin() + static_cast<ptrdiff_t>(i));
+      break;
+    }
+    --pending_;
+    ++cluster.statistics().async_operations;
+  }
+  cluster.note_progress();
+  return true;
+}
+
+}  // namespace imbrex::vgpu

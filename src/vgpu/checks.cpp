@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/checks.h"
+
+#include <fmt/format.h>
+
+namespace imbrex::vgpu {
+
+namespace {
+
+void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes) {
+  const Who who{&warp.cta(), warp.index(), first_lane(lanes), &insn, ""};
+  Finding* finding = warp.cta().cluster().log().open(FindingKind::kUninitializedRead, who);
+  if (finding == nullptr) return;
+  finding->message = fmt::format("reads a register that was never written in lanes 0x{:08x}", lanes);
+}
+
+void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes) {
+  const CheckSet& checks = cluster.launch().options.checks;
+  const char* memory = nullptr;
+  switch (place.space) {
+    case Space::kSharedCta:
+      if (!place.cta->shared().is_written(static_cast<uint32_t>(place.address), bytes)) memory = "shared";
+      break;
+    case Space::kLocal: {
+      const size_t at = static_cast<size_t>(who.lane) * cluster.program().local_bytes + place.address;
+      if (!place.warp->local_written().all(at, bytes)) memory = "local";
+      break;
+    }
+    default:
+      if (checks.uninitialized_global && !cluster.launch().memory.is_written(place.address, bytes))
+        memory = "global";
+      break;
+  }
+  if (memory == nullptr) return;
+  Finding* finding = cluster.log().open(FindingKind::kUninitializedRead, who, place.address);
+  if (finding == nullptr) return;
+  finding->message = fmt::format("reads {} bytes of {} memory at 0x{:x} of which not all have been written",
+                                 bytes, memory, place.address);
+}
+
+void mark_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes) {
+  switch (place.space) {
+    case Space::kSharedCta:
+      place.cta->shared().mark_written(static_cast<uint32_t>(place.address), bytes);
+      break;
+    case Space::kLocal:
+      place.warp->local_written().mark(
+          static_cast<size_t>(who.lane) * cluster.program().local_bytes + place.address, bytes);
+      break;
+    default:
+      cluster.launch().memory.mark_written(place.address, bytes);
+      break;
+  }
+}
+
+}  // namespace
+
+void Checked::before(Warp& warp, const Instruction& insn, Mask active) {
+  std::vector<Mask>& defined = warp.defined();
+  if (defined.empty()) return;
+  for (uint32_t reg : warp.program().info[insn.index].reads) {
+    const Mask undefined = active & ~defined[reg];
+    if (undefined == 0) continue;
+    report_undefined_register(warp, insn, undefined);
+    defined[reg] |= undefined;  // one report is enough; what follows from it is not news
+  }
+}
+
+void Checked::after(Warp& warp, const Instruction& insn, Mask active) {
+  std::vector<Mask>& defined = warp.defined();
+  if (defined.empty()) return;
+  for (uint32_t reg : warp.program().info[insn.index].writes) defined[reg] |= active;
+}
+
+void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind) {
+  if (cluster.launch().options.checks.uninitialized && kind != AccessKind::kWrite)
+    check_written(cluster, who, place, bytes);
+  if (kind != AccessKind::kRead) mark_written(cluster, who, place, bytes);
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine's own instructions, which stand between those of the PTX.
+#pragma once
+
+#include "vgpu/instruction.h"
+
+namespace imbrex::vgpu {
+
+/// Stands where lanes that parted meet again.
+Instruction join_instruction();
+/// Stands at the end of every function.
+Instruction return_instruction();
+/// Stands behind every call and fetches its results.
+Instruction call_result_instruction(const Instruction& call);
+
+}  // namespace imbrex::vgpu

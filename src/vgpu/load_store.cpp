@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// ld, ldu, st: every state space, scalars and vectors.
+#include <cstring>
+
+#include "vgpu/access.h"
+#include "vgpu/decode.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+using ptx::Mod;
+using ptx::Op;
+using ptx::ScalarType;
+
+/// `small` of both instructions.
+enum Small : int { kSpace = 0, kElementBytes = 1, kCount = 2, kFlags = 3 };
+enum Flag : uint8_t { kBase64 = 1, kSignExtend = 2, kWideLanes = 4, kOrdered = 8, kQuadLanes = 16 };
+
+template <class T>
+void take_addresses(Warp& w, const Instruction& n, uint64_t* out) {
+  const T* base = w.reg<T>(n.a);
+  const uint64_t offset = static_cast<uint64_t>(n.immediate);
+  for (int i = 0; i < kWarpSize; ++i) out[i] = base[i] + offset;
+}
+
+void addresses(Warp& w, const Instruction& n, uint64_t* out) {
+  if ((n.small[kFlags] & kBase64) != 0)
+    take_addresses<uint64_t>(w, n, out);
+  else
+    take_addresses<uint32_t>(w, n, out);
+}
+
+/// Host addresses of all lanes at once when all are good, which is the usual case: within the allocation that
+/// the instruction touched last, or within the own shared memory, and aligned.
+bool locate_all(Warp& w, const Instruction& n, Mask active, const uint64_t* address, uint32_t bytes,
+                std::byte** host, Space& space) {
+  Cluster& cluster = w.cta().cluster();
+  space = static_cast<Space>(n.small[kSpace]);
+  uint64_t begin = 0, size = 0;
+  std::byte* base = nullptr;
+  if (space == Space::kSharedCta || space == Space::kSharedCluster) {
+    SharedMemory& shared = w.cta().shared();
+    begin = (static_cast<uint64_t>(w.cta().rank()) << 24) + shared.user_base();
+    size = shared.end() - shared.user_base();
+    base = shared.at(shared.user_base());
+    space = Space::kSharedCta;
+  } else if (space != Space::kLocal) {
+    const CachedRange& cached = cluster.cached_range(&n);
+    begin = cached.begin;
+    size = cached.bytes;
+    if (size == 0) return false;
+    base = cluster.launch().memory.host(begin);
+    space = Space::kGlobal;
+  } else {
+    return false;
+  }
+  if (size < bytes) return false;
+  const uint64_t last = size - bytes;
+  uint64_t bad = 0;
+  for (int i = 0; i < kWarpSize; ++i) {
+    const uint64_t offset = address[i] - begin;
+    const bool good = offset <= last && (address[i] & (bytes - 1)) == 0;
+    bad |= uint64_t{!good} << i;
+    host[i] = base + offset;
+  }
+  return (bad & active) == 0;
+}
+
+void store_register(Warp& w, const Instruction& n, Slot slot, int lane, const std::byte* from,
+                    uint32_t bytes) {
+  uint64_t value = 0;
+  std::memcpy(&value, from, bytes);
+  const uint8_t flags = n.small[kFlags];
+  if ((flags & kSignExtend) != 0) {
+    const int shift = 64 - 8 * static_cast<int>(bytes);
+    value = static_cast<uint64_t>(static_cast<int64_t>(value << shift) >> shift);
+  }
+  if ((flags & kWideLanes) != 0)
+    w.reg<uint64_t>(slot)[lane] = value;
+  else
+    w.reg<uint32_t>(slot)[lane] = static_cast<uint32_t>(value);
+}
+
+/// The common case without conversions: T is as wide as the register's lanes or narrower and zero-extended.
+template <class T, class Lane>
+void load_lanes(Lane* out, Mask active, std::byte* const* host, size_t offset) {
+  if (active == kAllLanes) {
+    for (int i = 0; i < kWarpSize; ++i) {
+      T value;
+      std::memcpy(&value, host[i] + offset, sizeof(T));
+      out[i] = static_cast<Lane>(value);
+    }
+    return;
+  }
+  for_each_lane(active, [&](int i) {
+    T value;
+    std::memcpy(&value, host[i] + offset, sizeof(T));
+    out[i] = static_cast<Lane>(value);
+  });
+}
+
+void load_element(Warp& w, const Instruction& n, Slot slot, Mask active, std::byte* const* host,
+                  uint32_t element, uint32_t bytes) {
+  const size_t offset = size_t{element} * bytes;
+  const uint8_t flags = n.small[kFlags];
+  if (bytes == 4 && (flags & kWideLanes) == 0) {
+    load_lanes<uint32_t>(w.reg<uint32_t>(slot), active, host, offset);
+  } else if (bytes == 8) {
+    load_lanes<uint64_t>(w.reg<uint64_t>(slot), active, host, offset);
+  } else if (bytes == 2 && (flags & (kWideLanes | kSignExtend)) == 0) {
+    load_lanes<uint16_t>(w.reg<uint32_t>(slot), active, host, offset);
+  } else if (bytes == 16) {
+    for_each_lane(active, [&](int i) { std::memcpy(w.reg<std::byte>(slot) + 16 * i, host[i] + offset, 16); });
+  } else {
+    for_each_lane(active, [&](int i) { store_register(w, n, slot, i, host[i] + offset, bytes); });
+  }
+}
+
+void store_element(Warp& w, const Instruction& n, Slot slot, Mask active, std::byte* const* host,
+                   uint32_t element, uint32_t bytes) {
+  const size_t offset = size_t{element} * bytes;
+  const uint8_t flags = n.small[kFlags];
+  const size_t stride = (flags & kQuadLanes) != 0 ? 16 : (flags & kWideLanes) != 0 ? 8 : 4;
+  const std::byte* from = w.reg<std::byte>(slot);
+  if (bytes == 4 && stride == 4)
+    for_each_lane(active, [&](int i) { std::memcpy(host[i] + offset, from + 4 * i, 4); });
+  else if (bytes == 8)
+    for_each_lane(active, [&](int i) { std::memcpy(host[i] + offset, from + 8 * i, 8); });
+  else if (bytes == 2)
+    for_each_lane(active,
+                  [&](int i) { std::memcpy(host[i] + offset, from + stride * static_cast<size_t>(i), 2); });
+  else
+    for_each_lane(
+        active, [&](int i) { std::memcpy(host[i] + offset, from + stride * static_cast<size_t>(i), bytes); });
+}
+
+/// The slot of element e: d for scalars, else the list.
+Slot element_slot(const Instruction& n, uint32_t e) { return n.small[kCount] == 1 ? n.d : n.list[e]; }
+
+/// Parameters and constants count as no traffic.
+void count_bytes(Cluster& cluster, const Instruction& n, Space space, int64_t bytes, bool writes) {
+  const Space named = static_cast<Space>(n.small[kSpace]);
+  if (named == Space::kParam || named == Space::kConst) return;
+  Statistics& s = cluster.statistics();
+  switch (space) {
+    case Space::kSharedCta:
+      (writes ? s.shared_bytes_written : s.shared_bytes_read) += bytes;
+      break;
+    case Space::kLocal:
+      (writes ? s.local_bytes_written : s.local_bytes_read) += bytes;
+      break;
+    default:
+      (writes ? s.global_bytes_written : s.global_bytes_read) += bytes;
+      break;
+  }
+}
+
+/// Finds the bytes of every active lane; lanes that may not touch theirs are taken out of `active`.
+template <class Checks>
+Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, AccessKind kind,
+                 std::byte** host) {
+  uint64_t address[kWarpSize];
+  addresses(w, n, address);
+  Cluster& cluster = w.cta().cluster();
+  Space space = Space::kGlobal;
+  if (locate_all(w, n, active, address, bytes, host, space)) {
+    if constexpr (Checks::kIndex != 0) {
+      Place place;
+      place.space = space;
+      place.cta = &w.cta();
+      for_each_lane(active, [&](int i) {
+        place.host = host[i];
+        place.address =
+            space == Space::kSharedCta ? shared_offset(static_cast<uint32_t>(address[i])) : address[i];
+        Checks::touched(cluster, {&w.cta(), w.index(), i, &n, ""}, place, bytes, kind);
+      });
+    }
+    return space;
+  }
+  for_each_lane(active, [&](int i) {
+    Place place;
+    const Who who{&w.cta(), w.index(), i, &n, ""};
+    if (access<Checks>(cluster, who, static_cast<Space>(n.small[kSpace]), address[i], bytes, bytes, kind,
+                       place)) {
+      host[i] = place.host;
+      space = place.space;
+    } else {
+      active &= ~lane_bit(i);
+    }
+  });
+  return space;
+}
+
+bool visible_to_others(const Instruction& n) { return (n.small[kFlags] & kOrdered) != 0; }
+
+template <class Checks>
+Step exec_ld(Warp& w, const Instruction& n, Mask active) {
+  Cluster& cluster = w.cta().cluster();
+  if (visible_to_others(n) && !cluster.has_turn()) return Step::kTurn;
+  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
+  std::byte* host[kWarpSize];
+  Mask good = active;
+  const Space space = find_lanes<Checks>(w, n, good, bytes * count, AccessKind::kRead, host);
+  count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(good), false);
+  static constexpr std::byte kZeros[32] = {};
+  if (good != active)  // what may not be read reads as zero
+    for_each_lane(active & ~good, [&](int i) { host[i] = const_cast<std::byte*>(kZeros); });
+  for (uint32_t e = 0; e < count; ++e) load_element(w, n, element_slot(n, e), active, host, e, bytes);
+  return Step::kNext;
+}
+
+template <class Checks>
+Step exec_st(Warp& w, const Instruction& n, Mask active) {
+  Cluster& cluster = w.cta().cluster();
+  if (visible_to_others(n) && !cluster.has_turn()) return Step::kTurn;
+  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
+  std::byte* host[kWarpSize];
+  const Space space = find_lanes<Checks>(w, n, active, bytes * count, AccessKind::kWrite, host);
+  count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(active), true);
+  for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
+  cluster.note_progress();
+  return Step::kNext;
+}
+
+}  // namespace
+
+bool decode_load_store(Decoder& d, Instruction& out) {
+  const ptx::Instruction& insn = d.insn();
+  const bool is_load = insn.op != Op::st;
+  const ScalarType type = insn.type();
+  const size_t address_at = is_load ? 1 : 0, value_at = is_load ? 0 : 1;
+  const AddressSource address = d.address(address_at);
+  out.a = address.base;
+  out.immediate = address.offset;
+  out.small[kSpace] = static_cast<uint8_t>(address.space);
+  out.small[kElementBytes] = static_cast<uint8_t>(ptx::bytes(type));
+  uint8_t flags = address.base_is_64 ? kBase64 : 0;
+  if (is_load && ptx::is_signed(type) && !ptx::is_float(type)) flags |= kSignExtend;
+  // Accesses to global memory that other clusters may be watching take their turn.
+  const Mod order =
+      insn.one_of({Mod::volatile_, Mod::relaxed, Mod::acquire, Mod::release, Mod::mmio}, Mod::weak);
+  const Mod scope = insn.one_of({Mod::cta, Mod::cluster, Mod::gpu, Mod::sys}, Mod::sys);
+  const bool global = address.space == Space::kGlobal || address.space == Space::kGeneric;
+  if (order != Mod::weak && global && scope != Mod::cta && scope != Mod::cluster) flags |= kOrdered;
+  const ptx::Operand& value = d.operand(value_at);
+  const auto take = [&](const ptx::Operand& o) {
+    const int lane_bytes = d.lane_bytes(o, type);
+    if (lane_bytes == 8) flags |= kWideLanes;
+    if (lane_bytes == 16) flags |= kQuadLanes;
+    return is_load ? d.destination(o, type) : d.source(o, type);
+  };
+  if (value.kind == ptx::OperandKind::vector) {
+    std::vector<Slot> slots;
+    for (const ptx::Operand& o : d.elements(value)) slots.push_back(take(o));
+    out.small[kCount] = static_cast<uint8_t>(slots.size());
+    out.list = d.keep_list(std::move(slots));
+    if (out.small[kCount] == 1) out.d = out.list[0];
+  } else {
+    out.small[kCount] = 1;
+    out.d = take(value);
+  }
+  out.small[kFlags] = flags;
+  if (is_load)
+    set_bodies(out, exec_ld<Unchecked>, exec_ld<Checked>);
+  else
+    set_bodies(out, exec_st<Unchecked>, exec_st<Checked>);
+  return true;
+}
+
+}  // namespace imbrex::vgpu

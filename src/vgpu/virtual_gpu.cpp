@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/virtual_gpu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "core/text.h"
+#include "imbrex/error.h"
+#include "ptx/insns.h"
+#include "vgpu/grid.h"
+#include "vgpu/memory.h"
+#include "vgpu/module_image.h"
+#include "vgpu/program_builder.h"
+
+namespace imbrex::vgpu {
+
+namespace detail {
+
+struct GpuData {
+  Options options;
+  TargetFacts target;
+  std::shared_ptr<GlobalMemory> memory;
+  uint64_t launches = 0;
+};
+struct ModuleData {
+  std::shared_ptr<ModuleImage> image;
+  std::vector<std::string> names;
+  std::vector<std::shared_ptr<FunctionData>> functions;
+};
+struct FunctionData {
+  std::shared_ptr<const Program> program;
+  std::shared_ptr<ModuleImage> image;
+  TargetFacts target;
+  int64_t max_dynamic_shared = 0;
+};
+
+}  // namespace detail
+
+namespace {
+
+[[noreturn]] void fail(std::string message, std::vector<std::string> facts = {}, std::string help = "") {
+  throw LaunchError({{}, "virtual gpu: " + std::move(message), std::move(facts), std::move(help)});
+}
+
+std::string text_of(const Dim3& d) { return fmt::format("({}, {}, {})", d.x, d.y, d.z); }
+
+}  // namespace
+
+// ---- functions and modules
+// -----------------------------------------------------------------------------------
+
+const std::string& Function::name() const { return data_->program->name; }
+
+FunctionAttributes Function::attributes() const {
+  FunctionAttributes a = data_->program->attributes;
+  a.max_dynamic_shared_bytes = data_->max_dynamic_shared;
+  return a;
+}
+
+const std::vector<Parameter>& Function::parameters() const { return data_->program->parameters; }
+
+void Function::set_max_dynamic_shared(int64_t bytes) {
+  const int64_t most = data_->target.max_shared_per_block - data_->program->static_shared_bytes;
+  if (bytes < 0 || bytes > most)
+    fail(fmt::format("{}: {} bytes of dynamic shared memory are asked for, the target allows {}", name(),
+                     bytes, most),
+         {fmt::format("{} bytes per block, {} of them static", data_->target.max_shared_per_block,
+                      data_->program->static_shared_bytes)});
+  data_->max_dynamic_shared = bytes;
+}
+
+Function Module::function(std::string_view name) const {
+  for (const std::shared_ptr<detail::FunctionData>& f : data_->functions)
+    if (f->program->name == name) {
+      Function out;
+      out.data_ = f;
+      return out;
+    }
+  const std::string nearest = nearest_word(name, data_->names);
+  fail(fmt::format("the module has no kernel '{}'", name), {},
+       nearest.empty() ? "" : fmt::format("did you mean '{}'?", nearest));
+}
+
+std::vector<std::string> Module::function_names() const { return data_->names; }
+
+GlobalVariable Module::global(std::string_view name) const {
+  const std::vector<ptx::Variable>& variables = data_->image->tree().variables;
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < variables.size(); ++i) {
+    const ptx::Variable& v = variables[i];
+    if (v.space != ptx::Space::global && v.space != ptx::Space::constant) continue;
+    if (v.name == name) return {data_->image->variable_address(i), v.size()};
+    names.push_back(v.name);
+  }
+  const std::string nearest = nearest_word(name, names);
+  fail(fmt::format("the module has no variable '{}'", name), {},
+       nearest.empty() ? "" : fmt::format("did you mean '{}'?", nearest));
+}
+
+// ---- the device
+// ----------------------------------------------------------------------------------------------
+
+VirtualGpu::VirtualGpu(Options options) : data_(std::make_unique<detail::GpuData>()) {
+  data_->target = target_facts(options.target);
+  if (options.memory_bytes <= 0) fail(fmt::format("memory_bytes is {}", options.memory_bytes));
+  data_->memory = std::make_shared<GlobalMemory>(options.memory_bytes, options.checks.uninitialized_global);
+  data_->options = std::move(options);
+}
+VirtualGpu::~VirtualGpu() = default;
+VirtualGpu::VirtualGpu(VirtualGpu&&) noexcept = default;
+VirtualGpu& VirtualGpu::operator=(VirtualGpu&&) noexcept = default;
+
+const Options& VirtualGpu::options() const { return data_->options; }
+
+void VirtualGpu::set_options(const Options& options) {
+  if (options.target != data_->options.target || options.memory_bytes != data_->options.memory_bytes)
+    fail("target and memory size of a device stay as they were made", {}, "make another VirtualGpu");
+  if (options.checks.uninitialized_global && !data_->memory->tracks_writes())
+    fail("uninitialized_global has to be on from the start", {}, "make the VirtualGpu with it");
+  data_->options = options;
+}
+
+DeviceAddress VirtualGpu::allocate(int64_t bytes) {
+  if (bytes < 0) fail(fmt::format("allocate: {} bytes are asked for", bytes));
+  return data_->memory->allocate(static_cast<uint64_t>(bytes), "");
+}
+
+void VirtualGpu::free(DeviceAddress address) {
+  if (!data_->memory->free(address))
+    fail(fmt::format("free: 0x{:x} is not the start of a live allocation", address));
+}
+
+namespace {
+
+std::byte* checked(const GlobalMemory& memory, DeviceAddress address, int64_t bytes, const char* call) {
+  const Allocation* allocation = memory.find(address);
+  if (bytes < 0) fail(fmt::format("{}: {} bytes", call, bytes));
+  if (bytes > 0 && (allocation == nullptr || !allocation->contains(address, static_cast<uint64_t>(bytes)))) {
+    std::vector<std::string> facts;
+    if (const Allocation* near = memory.nearest(address))
+      facts.push_back(fmt::format("nearest: {} at 0x{:x}, {} bytes", near->name, near->address, near->bytes));
+    fail(fmt::format("{}: {} bytes at 0x{:x} are not inside one allocation", call, bytes, address),
+         std::move(facts));
+  }
+  if (bytes > 0 && allocation->freed)
+    fail(fmt::format("{}: {} at 0x{:x} has been freed", call, allocation->name, address));
+  return memory.host(address);
+}
+
+}  // namespace
+
+void VirtualGpu::copy_to_device(DeviceAddress to, const void* from, int64_t bytes) {
+  std::byte* host = checked(*data_->memory, to, bytes, "copy_to_device");
+  if (bytes == 0) return;
+  std::memcpy(host, from, static_cast<size_t>(bytes));
+  data_->memory->mark_written(to, static_cast<uint64_t>(bytes));
+}
+
+void VirtualGpu::copy_from_device(void* to, DeviceAddress from, int64_t bytes) const {
+  const std::byte* host = checked(*data_->memory, from, bytes, "copy_from_device");
+  if (bytes > 0) std::memcpy(to, host, static_cast<size_t>(bytes));
+}
+
+void VirtualGpu::copy_on_device(DeviceAddress to, DeviceAddress from, int64_t bytes) {
+  const std::byte* source = checked(*data_->memory, from, bytes, "copy_on_device");
+  std::byte* target = checked(*data_->memory, to, bytes, "copy_on_device");
+  if (bytes == 0) return;
+  std::memmove(target, source, static_cast<size_t>(bytes));
+  data_->memory->mark_written(to, static_cast<uint64_t>(bytes));
+}
+
+void VirtualGpu::fill(DeviceAddress to, uint8_t value, int64_t bytes) {
+  std::byte* host = checked(*data_->memory, to, bytes, "fill");
+  if (bytes == 0) return;
+  std::memset(host, value, static_cast<size_t>(bytes));
+  data_->memory->mark_written(to, static_cast<uint64_t>(bytes));
+}
+
+void VirtualGpu::fill16(DeviceAddress to, uint16_t value, int64_t count) {
+  std::byte* host = checked(*data_->memory, to, count * 2, "fill16");
+  for (int64_t i = 0; i < count; ++i) std::memcpy(host + i * 2, &value, 2);
+  if (count > 0) data_->memory->mark_written(to, static_cast<uint64_t>(count) * 2);
+}
+
+void VirtualGpu::fill32(DeviceAddress to, uint32_t value, int64_t count) {
+  std::byte* host = checked(*data_->memory, to, count * 4, "fill32");
+  for (int64_t i = 0; i < count; ++i) std::memcpy(host + i * 4, &value, 4);
+  if (count > 0) data_->memory->mark_written(to, static_cast<uint64_t>(count) * 4);
+}
+
+Module VirtualGpu::load_module(std::string_view ptx, std::string_view name) {
+  auto image = std::make_shared<ModuleImage>(ptx, name, data_->memory, data_->target);
+  const std::string& wanted = image->tree().target;
+  const auto target = ptx::Target::parse(wanted);
+  if (target.has_value()) {
+    const bool exact = target->variant == 'a';
+    if (target->sm > data_->target.sm || (exact && wanted != data_->options.target))
+      fail(fmt::format("{} is for {}, the device is {}", name, wanted, data_->options.target), {},
+           "make the VirtualGpu with that target");
+  }
+  Module out;
+  out.data_ = std::make_shared<detail::ModuleData>();
+  out.data_->image = image;
+  for (const ptx::Function& f : image->tree().functions) {
+    if (!f.is_entry || !f.has_body) continue;
+    auto data = std::make_shared<detail::FunctionData>();
+    data->program = ProgramBuilder(*image, f).build();
+    data->image = image;
+    data->target = data_->target;
+    data->max_dynamic_shared = data->program->attributes.max_dynamic_shared_bytes;
+    out.data_->names.push_back(f.name);
+    out.data_->functions.push_back(std::move(data));
+  }
+  return out;
+}
+
+// ---- launches
+// ------------------------------------------------------------------------------------------------
+
+namespace {
+
+void check_extents(const Launch& launch, const Program& program, const TargetFacts& target,
+                   const Dim3& cluster) {
+  const std::string& name = program.name;
+  const FunctionAttributes& a = program.attributes;
+  const Dim3 &grid = launch.grid, &block = launch.block;
+  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535)
+    fail(fmt::format("{}: a grid of {} CTAs", name, text_of(grid)), {"limits: (2147483647, 65535, 65535)"});
+  if (block.x < 1 || block.y < 1 || block.z < 1 || block.x > 1024 || block.y > 1024 || block.z > 64 ||
+      block.count() > 1024)
+    fail(fmt::format("{}: a block of {} threads", name, text_of(block)),
+         {"limits: (1024, 1024, 64), 1024 in all"});
+  if (block.count() > a.max_threads)
+    fail(fmt::format("{}: a block of {} threads, the kernel allows {}", name, block.count(), a.max_threads));
+  if (a.required_block.x > 0 && !(a.required_block == block))
+    fail(fmt::format("{}: a block of {}, the kernel requires {}", name, text_of(block),
+                     text_of(a.required_block)));
+  if (cluster.x < 1 || cluster.y < 1 || cluster.z < 1 || cluster.count() > target.max_cluster)
+    fail(fmt::format("{}: clusters of {} CTAs, the target allows {}", name, text_of(cluster),
+                     target.max_cluster));
+  if (grid.x % cluster.x != 0 || grid.y % cluster.y != 0 || grid.z % cluster.z != 0)
+    fail(fmt::format("{}: clusters of {} do not divide the grid of {}", name, text_of(cluster),
+                     text_of(grid)));
+}
+
+std::vector<std::byte> parameter_bytes(const Launch& launch, const Program& program) {
+  std::vector<std::byte> bytes(static_cast<size_t>(program.attributes.parameter_bytes), std::byte{0});
+  if (launch.arguments.empty() && !launch.parameter_buffer.empty()) {
+    if (launch.parameter_buffer.size() < bytes.size())
+      fail(fmt::format("{}: a parameter buffer of {} bytes, the kernel has {} bytes of parameters",
+                       program.name, launch.parameter_buffer.size(), bytes.size()));
+    std::memcpy(bytes.data(), launch.parameter_buffer.data(), bytes.size());
+    return bytes;
+  }
+  if (launch.arguments.size() != program.parameters.size())
+    fail(fmt::format("{}: {} arguments, the kernel has {} parameters", program.name, launch.arguments.size(),
+                     program.parameters.size()));
+  for (size_t i = 0; i < program.parameters.size(); ++i) {
+    const Parameter& p = program.parameters[i];
+    if (launch.arguments[i] == nullptr)
+      fail(fmt::format("{}: argument {} ({}) is null", program.name, i, p.name));
+    std::memcpy(bytes.data() + p.offset, launch.arguments[i], static_cast<size_t>(p.bytes));
+  }
+  return bytes;
+}
+
+/// CTAs of a kernel that fit on one SM.
+int64_t occupancy(const Launch& launch, const Program& program, const TargetFacts& target) {
+  constexpr int64_t kThreadsPerSm = 2048, kBlocksPerSm = 32, kReserve = 1024;
+  const int64_t threads = (launch.block.count() + 31) / 32 * 32;
+  const int64_t shared =
+      (program.static_shared_bytes + launch.dynamic_shared_bytes + 127) / 128 * 128 + kReserve;
+  return std::max<int64_t>(1,
+                           std::min({kBlocksPerSm, kThreadsPerSm / threads, target.shared_per_sm / shared}));
+}
+
+}  // namespace
+
+Report VirtualGpu::launch(const Function& function, const Launch& launch) {
+  if (function.data_ == nullptr) fail("launch: the function is empty");
+  const Program& program = *function.data_->program;
+  const TargetFacts& target = data_->target;
+  const Dim3 required = program.attributes.required_cluster;
+  const Dim3 cluster = launch.cluster == Dim3{} && required.x > 0 ? required : launch.cluster;
+  check_extents(launch, program, target, cluster);
+  if (launch.dynamic_shared_bytes < 0 || launch.dynamic_shared_bytes > function.data_->max_dynamic_shared)
+    fail(fmt::format("{}: {} bytes of dynamic shared memory, the kernel allows {}", program.name,
+                     launch.dynamic_shared_bytes, function.data_->max_dynamic_shared),
+         {}, "call Function::set_max_dynamic_shared first");
+  const std::vector<std::byte> parameters = parameter_bytes(launch, program);
+  if (parameters.size() > kParamBytes)
+    fail(fmt::format("{}: {} bytes of parameters", program.name, parameters.size()));
+  GlobalMemory& memory = *data_->memory;
+  memory.remove(kParamBase);
+  memory.place(kParamBase, parameters.size(), fmt::format("parameters of {}", program.name));
+  std::memcpy(memory.host(kParamBase), parameters.data(), parameters.size());
+
+  const int num_sms = data_->options.num_sms > 0 ? data_->options.num_sms : target.num_sms;
+  LaunchContext context{program, memory, data_->options, target, launch.grid, cluster, launch.block};
+  context.explicit_cluster = !(launch.cluster == Dim3{}) || required.x > 0;
+  context.dynamic_shared_bytes = static_cast<uint32_t>(launch.dynamic_shared_bytes);
+  context.num_sms = num_sms;
+  context.grid_id = ++data_->launches;
+  const int64_t resident_ctas = num_sms * occupancy(launch, program, target);
+  const int64_t slots = std::max<int64_t>(1, resident_ctas / cluster.count());
+  int threads = data_->options.host_threads;
+  if (threads <= 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  Grid grid(context, static_cast<int>(std::min<int64_t>(slots, INT32_MAX)));
+  return grid.run(threads);
+}
+
+}  // namespace imbrex::vgpu
