@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/approx.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <vector>
 
 #include "core/approx_tables.h"
 #include "core/float_formats.h"
@@ -18,28 +20,32 @@ constexpr uint32_t kNan = 0x7FFFFFFF;
 constexpr uint32_t kInfinity = 0x7F800000;
 constexpr uint32_t kOne = 0x3F800000;
 
-/// t^2 as the unit forms it, in units of 2^-(2 bits): t is `bits` bits of a fraction in [0, 1), and of the
-/// partial products (equal pairs merged) those below 2^-15 are left out.
-int64_t truncated_square(uint32_t t, int bits) {
-  const int lowest = 2 * bits - 15;  // the smallest weight that counts
-  uint64_t sum = 0;
-  for (int j = 0; j < bits; ++j) {
-    if ((t >> j & 1) == 0) continue;
-    // Bit j with every lower bit i: weight i + j + 1; with itself: 2 j.
-    const int first = lowest - 1 - j;
-    uint64_t partners = t & ((1u << j) - 1);
-    if (first > 0) partners = first >= j ? 0 : partners >> first << first;
-    sum += partners << (j + 1);
-    if (2 * j >= lowest) sum += uint64_t{1} << (2 * j);
-  }
-  return static_cast<int64_t>(sum);
+/// t^2 as the unit forms it, for every 17-bit fraction t in [0, 1), in units of 2^-15: of the partial
+/// products (equal pairs merged) those below that are left out. 256 KiB, which is quicker than forming it
+/// each time.
+const std::vector<uint16_t>& truncated_squares() {
+  static const std::vector<uint16_t> squares = [] {
+    constexpr int kBits = 17, kLowest = 2 * kBits - 15;  // the smallest weight that counts
+    std::vector<uint16_t> table(1u << kBits);
+    for (uint32_t t = 1; t < table.size(); ++t) {
+      // What the top bit j adds to the square of the rest: with every lower bit i, weight i + j + 1; with
+      // itself, 2 j.
+      const int j = 31 - std::countl_zero(t);
+      const uint32_t rest = t ^ (1u << j);
+      const int first = std::max(kLowest - 1 - j, 0);
+      uint64_t added = first >= j ? 0 : uint64_t{rest >> first << first} << (j + 1);
+      if (2 * j >= kLowest) added += uint64_t{1} << (2 * j);
+      table[t] = static_cast<uint16_t>(table[rest] + (added >> kLowest));
+    }
+    return table;
+  }();
+  return squares;
 }
 
-/// The quadratic of a segment at t, in units of 2^-17 of the segment's own.
-int64_t quadratic(const Segment& segment, uint32_t t, int bits, int beta) {
-  const int64_t square = truncated_square(t, bits) >> (2 * bits - 17);
-  return int64_t{segment.c0} * 16384 + beta + (int64_t{segment.c1} * t) * (1 << (17 - bits)) +
-         int64_t{segment.c2} * square;
+/// The quadratic of a segment at the 17-bit fraction t, in units of 2^-17 of the segment's own.
+int64_t quadratic(const Segment& segment, uint32_t t, int beta) {
+  const int64_t square = int64_t{truncated_squares()[t]} * 4;
+  return int64_t{segment.c0} * 16384 + beta + int64_t{segment.c1} * t + int64_t{segment.c2} * square;
 }
 
 /// magnitude * 2^exponent cut to 24 significant bits; below the normal range zero.
@@ -62,7 +68,7 @@ struct Operand {
 
 uint32_t unit_rcp(Operand x) {
   const auto y = static_cast<uint32_t>(
-      quadratic(detail::kRcpTable[x.mantissa >> 16], x.mantissa & 0xFFFF, 16, 8094) >> 17);
+      quadratic(detail::kRcpTable[x.mantissa >> 16], (x.mantissa & 0xFFFF) << 1, 8094) >> 17);
   const int biased = 126 - x.exponent + static_cast<int>(y >> 24);  // y is in (1/2, 1]
   return biased <= 0 ? x.sign : x.sign | static_cast<uint32_t>(biased) << 23 | (y & 0x7FFFFF);
 }
@@ -72,8 +78,7 @@ uint32_t root_row(Operand x) { return static_cast<uint32_t>(x.exponent & 1) * 64
 
 uint32_t unit_rsqrt(Operand x) {
   const int half = x.exponent >> 1;
-  auto y =
-      static_cast<uint32_t>(quadratic(detail::kRsqrtTable[root_row(x)], x.mantissa & 0x1FFFF, 17, -1) >> 17);
+  auto y = static_cast<uint32_t>(quadratic(detail::kRsqrtTable[root_row(x)], x.mantissa & 0x1FFFF, -1) >> 17);
   if ((x.exponent & 1) == 0 && x.mantissa == 0) y = 1u << 24;  // powers of four are exact
   return static_cast<uint32_t>(126 - half + static_cast<int>(y >> 24)) << 23 | (y & 0x7FFFFF);
 }
@@ -81,7 +86,7 @@ uint32_t unit_rsqrt(Operand x) {
 uint32_t unit_sqrt(Operand x) {
   const int half = x.exponent >> 1;
   const auto y =
-      static_cast<uint32_t>(quadratic(detail::kSqrtTable[root_row(x)], x.mantissa & 0x1FFFF, 17, -1) >> 18);
+      static_cast<uint32_t>(quadratic(detail::kSqrtTable[root_row(x)], x.mantissa & 0x1FFFF, -1) >> 18);
   return static_cast<uint32_t>(127 + half) << 23 | (y & 0x7FFFFF);
 }
 
@@ -99,14 +104,14 @@ uint32_t unit_ex2(Operand x) {
   if (biased >= 255) return kInfinity;
   if (biased <= 0) return 0;
   const auto y =
-      static_cast<uint32_t>(quadratic(detail::kEx2Table[fraction >> 17], fraction & 0x1FFFF, 17, 8074) >> 17);
+      static_cast<uint32_t>(quadratic(detail::kEx2Table[fraction >> 17], fraction & 0x1FFFF, 8074) >> 17);
   return static_cast<uint32_t>(biased) << 23 | (y & 0x7FFFFF);
 }
 
 uint32_t unit_lg2(Operand x) {
   if (x.exponent == 0 && x.mantissa == 0) return 0;
   const int64_t value = int64_t{x.exponent} * (int64_t{1} << 40) +
-                        quadratic(detail::kLg2Table[x.mantissa >> 17], x.mantissa & 0x1FFFF, 17, 3350);
+                        quadratic(detail::kLg2Table[x.mantissa >> 17], x.mantissa & 0x1FFFF, 3350);
   const auto magnitude = static_cast<uint64_t>(value < 0 ? -value : value);
   return cut_to_f32(value < 0 ? 0x80000000 : 0, magnitude & ~uint64_t{15}, -40);  // multiples of 2^-36
 }
@@ -120,7 +125,7 @@ uint32_t sine(uint32_t sign, uint64_t fixed) {
     if (fraction == 0) return sign | kOne;
     fraction = ~fraction & 0x7FFFFF;
   }
-  const int64_t value = quadratic(detail::kSinTable[fraction >> 17], fraction & 0x1FFFF, 17, 0);
+  const int64_t value = quadratic(detail::kSinTable[fraction >> 17], fraction & 0x1FFFF, 0);
   return cut_to_f32(sign, static_cast<uint64_t>(value), -41);
 }
 
@@ -140,7 +145,7 @@ uint32_t unit_tanh(Operand x, uint32_t bits) {
   const int row_bits = kRowBits[x.exponent + 8];
   const uint32_t row = static_cast<uint32_t>(kFirstRow[x.exponent + 8]) + (x.mantissa >> (23 - row_bits));
   const uint32_t t = x.mantissa >> (6 - row_bits) & 0x1FFFF;
-  return cut_to_f32(x.sign, static_cast<uint64_t>(quadratic(detail::kTanhTable[row], t, 17, 0)), -41);
+  return cut_to_f32(x.sign, static_cast<uint64_t>(quadratic(detail::kTanhTable[row], t, 0)), -41);
 }
 
 }  // namespace

@@ -171,17 +171,17 @@ uint64_t float_to_integer(const CvtOp& op, uint64_t bits) {
   }
 }
 
+/// The modifiers on an f32 result.
+uint64_t f32_result(const CvtOp& op, float x) {
+  if (op.ftz) x = flush(x);
+  if (op.sat) x = saturate(x);
+  if (op.relu && !is_nan(x) && std::signbit(x)) x = 0.0f;
+  return f32_bits(x);
+}
 /// The last step of every conversion to a float type: `value` is exact or rounded to odd.
 uint64_t float_result(const CvtOp& op, double value) {
   if (op.to == float64) return f64_bits(op.sat ? saturate(value) : value);
-  if (op.to == float32) {
-    float x = narrow(value, op.rounding);
-    if (op.from != float64 && op.from != bfloat16) x = canonical(x);  // those two keep payloads
-    if (op.ftz) x = flush(x);
-    if (op.sat) x = saturate(x);
-    if (op.relu && !is_nan(x) && std::signbit(x)) x = 0.0f;
-    return f32_bits(x);
-  }
+  if (op.to == float32) return f32_result(op, narrow(value, op.rounding));
   if (op.sat) value = saturate(value);
   return encode(float_format(op.to), value, {op.rounding, op.satfinite, op.relu});
 }
@@ -211,6 +211,8 @@ uint64_t float_to_float(const CvtOp& op, uint64_t bits) {
     return cvt_rna_tf32(value, op.satfinite);
   }
   if (op.integral) value = round_to_integral(value, op.rounding);
+  if (op.to == float32)
+    return f32_result(op, op.from == bfloat16 ? value : canonical(value));  // bf16 is a shift
   return float_result(op, value);
 }
 

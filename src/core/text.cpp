@@ -35,7 +35,8 @@ std::string source_line(const char* file, int line) {
 
 std::string nearest_word(std::string_view word, std::span<const std::string> candidates) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  // At least one character in two must be right.
+  size_t best_distance = std::min(std::max<size_t>(2, word.size() / 3), word.size() / 2) + 1;
   for (const std::string& candidate : candidates) {
     std::vector<size_t> row(candidate.size() + 1);
     std::iota(row.begin(), row.end(), size_t{0});

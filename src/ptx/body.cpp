@@ -132,7 +132,7 @@ void BodyParser::declare_registers(std::string_view name, ScalarType type, int64
   bool is_range = count > 0;
   define(name, {is_range ? BodyName::register_range : BodyName::single_register, {Ref::reg, decl}}, pos);
   f_.register_decls.push_back(
-      {unique(name, is_range ? "_" : ""), type, is_range, static_cast<uint32_t>(is_range ? count : 1)});
+      {unique(name, is_range), type, is_range, static_cast<uint32_t>(is_range ? count : 1)});
   ids_.emplace_back();
 }
 
@@ -314,7 +314,7 @@ void BodyParser::close_scope() {
   size_t mark = scope_marks_.back();
   std::vector<std::pair<std::string_view, uint32_t>> waiting;
   while (shadowed_.size() > mark) {
-    BodyName& current = names_[shadowed_.back().name];
+    BodyName& current = (shadowed_.back().is_range ? ranges_ : names_)[shadowed_.back().name];
     if (current.kind == BodyName::pending_label)
       waiting.emplace_back(shadowed_.back().name, current.ref.index);
     current = shadowed_.back().meaning;
@@ -337,6 +337,7 @@ void BodyParser::close_scope() {
 // Labels that were referred to before it was known which they are get their final numbers.
 void BodyParser::finish() {
   for (const Shadowed& s : shadowed_) {
+    if (s.is_range) continue;
     const BodyName& meaning = names_[s.name];
     if (meaning.kind == BodyName::pending_label)
       p_.report({label_pos_[meaning.ref.index], fmt::format("label '{}' is not defined", s.name), ""});
@@ -371,25 +372,29 @@ void BodyParser::finish() {
 
 void BodyParser::define(std::string_view name, BodyName meaning, SourcePos pos) {
   meaning.scope = static_cast<uint32_t>(scope_marks_.size());
-  BodyName& known = names_[name];
+  bool is_range = meaning.kind == BodyName::register_range;
+  BodyName& known = (is_range ? ranges_ : names_)[name];
   if (known.kind != BodyName::unknown && known.scope == meaning.scope)
     throw SyntaxError{pos, fmt::format("'{}' is declared twice in one scope", name), ""};
-  shadowed_.push_back({name, known});
+  shadowed_.push_back({name, is_range, known});
   known = meaning;
 }
 
-std::string BodyParser::unique(std::string_view name, std::string_view after) {
-  uint32_t* uses = used_.find(name);
+std::string BodyParser::unique(std::string_view name, bool is_range) {
+  // A range's numbers must not run into the number of the copy, hence its '_'.
+  std::string_view mark = is_range ? "<" : "";
+  std::string key = fmt::format("{}{}", name, mark);
+  uint32_t* uses = used_.find(key);
   if (uses == nullptr) {
-    used_[renamed_.emplace_back(name)] = 1;
+    used_[renamed_.emplace_back(std::move(key))] = 1;
     return std::string(name);
   }
   for (;;) {
-    std::string next = fmt::format("{}${}{}", name, ++*uses, after);
-    if (used_.find(next) == nullptr) {
-      used_[renamed_.emplace_back(next)] = 1;
-      return next;
-    }
+    std::string next = fmt::format("{}${}{}", name, ++*uses, is_range ? "_" : "");
+    key = fmt::format("{}{}", next, mark);
+    if (used_.find(key) != nullptr) continue;
+    used_[renamed_.emplace_back(std::move(key))] = 1;
+    return next;
   }
 }
 
@@ -402,8 +407,8 @@ std::optional<Reg> BodyParser::find_register(std::string_view name) {
   for (size_t n = std::min<size_t>(digits, 7); n > 0; --n) {
     std::string_view number = name.substr(name.size() - n);
     if (n > 1 && number[0] == '0') continue;
-    const BodyName* range = names_.find(name.substr(0, name.size() - n));
-    if (range == nullptr || range->kind != BodyName::register_range) continue;
+    const BodyName* range = ranges_.find(name.substr(0, name.size() - n));
+    if (range == nullptr || range->kind == BodyName::unknown) continue;
     uint32_t value = 0;
     for (char c : number) value = value * 10 + static_cast<uint32_t>(c - '0');
     if (value < f_.register_decls[range->ref.index].count) return register_number(range->ref.index, value);

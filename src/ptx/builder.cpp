@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "imbrex/error.h"
+#include "ptx/insns.h"
 
 namespace imbrex::ptx {
 namespace {
@@ -84,7 +85,9 @@ Reg Builder::reg(ScalarType type, std::string_view name) {
   ScalarType stored = kClasses[class_of(type)].type;
   // "%r" followed by digits would be a name of a range; "%r_x" and "%rx" never are.
   std::string spelled = fmt::format("%{}", name);
-  if (!name.empty() && name.back() >= '0' && name.back() <= '9') spelled += '_';
+  bool ends_in_digit = !name.empty() && name.back() >= '0' && name.back() <= '9';
+  bool is_special = find_special(name) || find_special(fmt::format("{}.x", name));
+  if (ends_in_digit || is_special) spelled += '_';
   f.register_decls.push_back({unique(std::move(spelled)), stored, false, 1});
   f.registers.push_back({static_cast<uint32_t>(f.register_decls.size() - 1), 0, stored});
   return {static_cast<uint32_t>(f.registers.size() - 1)};
@@ -141,6 +144,15 @@ void Builder::bind(LabelId label) {
   Label& l = function().labels[label.id];
   if (l.position != Label::kUnbound) throw InternalError("label " + l.name + " is bound twice");
   l.position = static_cast<uint32_t>(function().body.size());
+}
+
+SymbolRef Builder::targets(std::string_view name, std::span<const LabelId> labels) {
+  TargetList list;
+  list.name = unique(fmt::format("${}", name));
+  for (LabelId label : labels) list.targets.push_back(label.id);
+  list.position = static_cast<uint32_t>(function().body.size());
+  function().target_lists.push_back(std::move(list));
+  return {Ref::target_list, static_cast<uint32_t>(function().target_lists.size() - 1)};
 }
 
 void Builder::loc(uint32_t file, uint32_t line, uint32_t column) {

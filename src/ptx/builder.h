@@ -73,6 +73,9 @@ class Builder {
   LabelId label(std::string_view name);
   void bind(LabelId label);
 
+  /// A list of labels for brx.idx, `$name: .branchtargets ...`, written before the next instruction.
+  SymbolRef targets(std::string_view name, std::span<const LabelId> labels);
+
   /// Source line of what follows (a file index from Module::file). Line 0 is ignored: PTX cannot take a .loc
   /// back.
   void loc(uint32_t file, uint32_t line, uint32_t column = 0);

@@ -286,7 +286,7 @@ bool Checker::match_value(const Operand& o, const Choice& c, bool written, bool 
       return !written && (!type || (*type == ScalarType::pred) ==
                                        (type_of(static_cast<SpecialReg>(o.id)) == ScalarType::pred));
     case OperandKind::immediate:
-      return !written && (!type || (*type != ScalarType::pred && (!is_float(*type) || bits(*type) <= 32)));
+      return !written && (!type || !is_float(*type) || bits(*type) <= 32);
     case OperandKind::f32:
     case OperandKind::f64:
       return !written && (!type || is_float(*type) || is_untyped(*type));
@@ -340,7 +340,9 @@ bool Checker::match(const Operand& o, const Choice& c) const {
     case 'i':
       return o.kind == OperandKind::immediate;
     case 'l':
-      return o.kind == OperandKind::symbol && (o.ref == Ref::label || o.ref == Ref::target_list);
+      return o.kind == OperandKind::symbol && o.ref == Ref::label;
+    case 't':
+      return o.kind == OperandKind::symbol && o.ref == Ref::target_list;
     default:
       return false;
   }
@@ -416,6 +418,9 @@ std::string Checker::describe(const Slot& slot) const {
         break;
       case 'i':
         out += "a constant";
+        break;
+      case 't':
+        out += "a list of labels";
         break;
       default:
         out += "a label";

@@ -128,12 +128,13 @@ class BodyParser {
   std::optional<Reg> find_register(std::string_view name);
   Reg register_number(uint32_t decl, uint32_t number);
   /// The name itself, or with a suffix when the function has it already.
-  std::string unique(std::string_view name, std::string_view after = "");
+  std::string unique(std::string_view name, bool is_range = false);
   uint32_t label_reference(const Token& token);
   [[noreturn]] void unknown_name(const Token& token);
 
   struct Shadowed {
     std::string_view name;
+    bool is_range;
     BodyName meaning;
   };
   struct ListReference {
@@ -146,6 +147,7 @@ class BodyParser {
   Lexer& lex_;
   Function& f_;
   StringTable<BodyName> names_;
+  StringTable<BodyName> ranges_;            // of registers, by prefix: `r<4>` and `r` may both be declared
   StringTable<uint32_t> used_;              // names the flattened function has, and how often each was wanted
   std::deque<std::string> renamed_;         // storage for names made here
   std::vector<std::vector<uint32_t>> ids_;  // per register declaration: id by number, or Reg::kNone

@@ -399,7 +399,7 @@ void Writer::operand(const Operand& o, bool prefer_hex) {
       return text(name(static_cast<SpecialReg>(o.id)));
     case OperandKind::immediate:
       // Masks and descriptors read better in hexadecimal.
-      if (prefer_hex && o.value > 0xffff) {
+      if ((prefer_hex && o.value > 0xffff) || o.value == 0xffffffff) {
         text("0x");
         hex(static_cast<uint64_t>(o.value), o.value > 0xffffffff ? 16 : 8);
         if (o.is_unsigned) character('U');

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/check_thread_groups.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "core/target.h"
+#include "imbrex/error.h"
+#include "passes/thread_group.h"
+
+namespace imbrex::passes {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::Opcode;
+using ir::Scope;
+
+constexpr int64_t kWarp = 32;
+constexpr int64_t kWarpGroup = 128;
+
+/// What the scope asks for in words, or "" when the group will do.
+std::string_view missing(Scope scope, const ThreadGroup& group, int64_t cta_threads) {
+  const auto is_whole = [&](int64_t unit) { return group.begin % unit == 0 && group.threads % unit == 0; };
+  switch (scope) {
+    case Scope::kAny:
+      return "";
+    case Scope::kOneThread:
+      return group.threads == 1 ? "" : "exactly one thread";
+    case Scope::kOneWarp:
+      return group.threads == kWarp && is_whole(kWarp) ? "" : "exactly one warp";
+    case Scope::kWarps:
+      return is_whole(kWarp) ? "" : "whole warps";
+    case Scope::kWarpGroups:
+      return is_whole(kWarpGroup) ? "" : "whole warp groups (128 threads, from a multiple of 128)";
+    case Scope::kCta:
+      return group.threads == cta_threads ? "" : "every thread of the CTA";
+  }
+  return "";
+}
+
+std::string_view remedy(Scope scope, const ThreadGroup& group) {
+  switch (scope) {
+    case Scope::kOneThread:
+      return "put it under single_thread()";
+    case Scope::kOneWarp:
+      return group.threads > kWarp ? "put it under single_warp()" : "move it out of the thread group";
+    case Scope::kCta:
+      return "move it out of the thread group";
+    default:
+      return "";
+  }
+}
+
+class Checker {
+ public:
+  explicit Checker(const ir::Function& function) : function_(function) {}
+
+  void run() {
+    const Target* target = find_target(function_.target);
+    if (target && function_.threads() > target->max_threads)
+      findings_.push_back(
+          {function_.where,
+           fmt::format("kernel {}: {} warps are {} threads, {} allows {}", function_.name, function_.warps,
+                       function_.threads(), function_.target, target->max_threads),
+           {},
+           fmt::format("use at most {} warps", target->max_threads / kWarp)});
+    block(function_.body, {0, function_.threads(), nullptr});
+    const int64_t ids = target ? target->named_barriers - 1 : 15;  // 0 is the CTA's
+    if (static_cast<int64_t>(barriers_.size()) > ids)
+      findings_.push_back({function_.where,
+                           fmt::format("kernel {}: {} thread groups synchronise, there are {} barriers",
+                                       function_.name, barriers_.size(), ids),
+                           {},
+                           "use mbarriers for some of them"});
+    if (!findings_.empty()) throw CompileError(std::move(findings_));
+  }
+
+ private:
+  void block(const Block& block, const ThreadGroup& group) {
+    for (const Op* op : block.ops) {
+      check(*op, group);
+      const ThreadGroup inside = op->code == Opcode::kThreadGroup ? group.narrowed(*op) : group;
+      for (const auto& region : op->regions) this->block(*region, inside);
+    }
+  }
+
+  void check(const Op& op, const ThreadGroup& group) {
+    if (op.code == Opcode::kThreadGroup) return check_nesting(op, group);
+    const Scope scope = op.info().scope;
+    if (const std::string_view needs = missing(scope, group, function_.threads()); !needs.empty())
+      return find(op, group, fmt::format("needs {}, it runs in {}", needs, group.describe()),
+                  remedy(scope, group));
+    if (op.code == Opcode::kSync) check_sync(op, group);
+  }
+
+  void check_nesting(const Op& op, const ThreadGroup& group) {
+    const int64_t begin = op.int_attr("begin"), threads = op.int_attr("threads");
+    if (begin + threads > group.threads)
+      return find(op, group,
+                  fmt::format("threads {} ... {} do not lie in the enclosing group, which has {}", begin,
+                              begin + threads - 1, group.threads));
+    const ThreadGroup inside = group.narrowed(op);
+    const bool straddles = inside.begin / kWarp != (inside.begin + inside.threads - 1) / kWarp &&
+                           (inside.begin % kWarp != 0 || inside.threads % kWarp != 0);
+    if (straddles)
+      find(op, group,
+           fmt::format("threads {} ... {} of the CTA cut through warps", inside.begin,
+                       inside.begin + inside.threads - 1),
+           "make groups of whole warps, or of threads of one warp");
+  }
+
+  void check_sync(const Op& op, const ThreadGroup& group) {
+    if (group.threads == 1)
+      find(op, group, "one thread has nobody to wait for", "move it out of the single-thread scope");
+    if (group.threads > kWarp && group.threads < function_.threads())
+      barriers_.insert({group.begin, group.threads});
+  }
+
+  void find(const Op& op, const ThreadGroup& group, const std::string& fact, std::string_view help = "") {
+    Diagnostic diagnostic{op.where, fmt::format("{}: {}", op.info().mnemonic, fact), {}, std::string(help)};
+    for (const Op* scope = group.op; scope; scope = enclosing_thread_group(*scope)) {
+      std::string line =
+          fmt::format("thread group {} ... {} of its enclosing group", scope->int_attr("begin"),
+                      scope->int_attr("begin") + scope->int_attr("threads") - 1);
+      if (scope->attr("name")) line += fmt::format(" ({})", scope->string_attr("name"));
+      if (scope->where.is_known())
+        line += fmt::format("  opened at {}:{}", scope->where.file, scope->where.line);
+      diagnostic.facts.push_back(line);
+    }
+    diagnostic.facts.push_back(fmt::format("the CTA has {} threads", function_.threads()));
+    findings_.push_back(std::move(diagnostic));
+  }
+
+  const ir::Function& function_;
+  std::vector<Diagnostic> findings_;
+  std::set<std::pair<int64_t, int64_t>> barriers_;
+};
+
+}  // namespace
+
+void check_thread_groups(ir::Function& function) { Checker(function).run(); }
+
+}  // namespace imbrex::passes
