@@ -369,4 +369,10 @@ class Verifier {
 
 void verify(const Function& function) { Verifier(function).run(); }
 
+void verify(const Op& op) {
+  Findings out;
+  verify_rules(op, out);
+  if (!out.empty()) throw CompileError(out.take());
+}
+
 }  // namespace imbrex::ir
