@@ -145,9 +145,7 @@ ir::Value* convert(const Instruction& at, ir::Value* value, DataType to, bool is
   if (!is_explicit && to.is_bool())
     at.fail(fmt::format("{} does not become bool by itself", from.name()),
             {Instruction::describe("it", value)}, "compare it, as in x != 0");
-  ir::Type type = value->type;
-  type.dtype = to;
-  type.layout.reset();
+  ir::Type type = ir::Type::tensor(value->type.kind, to, value->type.shape);
   if (to.is_bool()) {
     ir::Value* zero = from.is_float() ? float_constant(at, from, 0.0) : at.constant(from, 0);
     return at.emit(ir::Opcode::kNe, {value, zero}, {std::move(type)})->result();

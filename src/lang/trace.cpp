@@ -214,10 +214,9 @@ ir::Value* Instruction::use(detail::Handle handle) const {
 ir::Value* Instruction::read(detail::Handle handle) const {
   ir::Value* value = use(handle);
   if (value->type.kind != ir::TypeKind::kVariable) return value;
-  ir::Type held = value->type;
-  const ir::Value* init = value->def->operands[0];
-  held.kind = init->type.kind;
-  return emit(ir::Opcode::kRead, {value}, {std::move(held)})->result();
+  const ir::TypeKind held = value->def->operands[0]->type.kind;
+  return emit(ir::Opcode::kRead, {value}, {ir::Type::tensor(held, value->type.dtype, value->type.shape)})
+      ->result();
 }
 
 ir::Op* Instruction::emit(ir::Opcode code, std::vector<ir::Value*> operands, std::vector<ir::Type> results,
