@@ -204,10 +204,11 @@ class Var : public Scalar {
     return *this;
   }
 
-#define IMBREX_COMPOUND(symbol, op)                                                                 \
-  Var& operator symbol(const ScalarArg& value) {                                                    \
-    detail::assign(handle_, D, detail::binary(detail::Arith::op, ScalarArg(*this, value.where), value)); \
-    return *this;                                                                                   \
+#define IMBREX_COMPOUND(symbol, op)                                                              \
+  Var& operator symbol(const ScalarArg& value) {                                                 \
+    const Expr result = detail::binary(detail::Arith::op, ScalarArg(*this, value.where), value); \
+    detail::assign(handle_, D, ScalarArg(result, value.where));                                  \
+    return *this;                                                                                \
   }
   IMBREX_COMPOUND(+=, kAdd)
   IMBREX_COMPOUND(-=, kSub)

@@ -192,10 +192,11 @@ class RegisterTensor : public RegisterBase {
     return *this;
   }
 
-#define IMBREX_COMPOUND(symbol, op)                                                                        \
-  RegisterTensor& operator symbol(const NumArg& value) {                                                   \
-    detail::assign_tile(*this, detail::tile_binary(detail::Arith::op, NumArg(*this, value.where), value)); \
-    return *this;                                                                                          \
+#define IMBREX_COMPOUND(symbol, op)                                                                         \
+  RegisterTensor& operator symbol(const NumArg& value) {                                                    \
+    const RegisterValue result = detail::tile_binary(detail::Arith::op, NumArg(*this, value.where), value); \
+    detail::assign_tile(*this, NumArg(result, value.where));                                                \
+    return *this;                                                                                           \
   }
   IMBREX_COMPOUND(+=, kAdd)
   IMBREX_COMPOUND(-=, kSub)

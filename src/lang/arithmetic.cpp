@@ -44,9 +44,9 @@ const ArithInfo& arith_info(detail::Arith op) {
 const UnaryInfo& unary_info(detail::Unary op) {
   using ir::Opcode;
   static const UnaryInfo table[] = {
-      {"-", Opcode::kNeg, false},   {"~", Opcode::kNot, false},    {"!", Opcode::kNot, false},
-      {"abs", Opcode::kAbs, false}, {"exp", Opcode::kExp, true},   {"exp2", Opcode::kExp2, true},
-      {"log", Opcode::kLog, true},  {"sqrt", Opcode::kSqrt, true}, {"rsqrt", Opcode::kRsqrt, true},
+      {"-", Opcode::kNeg, false},    {"~", Opcode::kNot, false},    {"!", Opcode::kNot, false},
+      {"abs", Opcode::kAbs, false},  {"exp", Opcode::kExp, true},   {"exp2", Opcode::kExp2, true},
+      {"log", Opcode::kLog, true},   {"sqrt", Opcode::kSqrt, true}, {"rsqrt", Opcode::kRsqrt, true},
       {"tanh", Opcode::kTanh, true},
   };
   return table[static_cast<size_t>(op)];
@@ -84,8 +84,9 @@ ir::Value* number_as(const Instruction& at, const ScalarArg& arg, DataType to) {
   if (to.is_bool() && !arg.dtype.is_bool())
     at.fail(fmt::format("{} where a bool is wanted", arg.integer), {}, "write true or false");
   // As in C++, -1 may stand for the largest unsigned number.
-  const DataType other_sign = {static_cast<DataType::Code>(
-      to.is_signed() ? to.code + (DataType::kUInt8 - DataType::kInt8) : to.code - (DataType::kUInt8 - DataType::kInt8))};
+  const DataType other_sign = {
+      static_cast<DataType::Code>(to.is_signed() ? to.code + (DataType::kUInt8 - DataType::kInt8)
+                                                 : to.code - (DataType::kUInt8 - DataType::kInt8))};
   if (!to.is_bool() && !fits(arg.integer, to) && !fits(arg.integer, other_sign))
     at.fail(fmt::format("{} does not fit {}", arg.integer, to.name()));
   return at.constant(to, wrap(arg.integer, to));
@@ -106,8 +107,9 @@ ir::Value* materialize(const Instruction& at, const ScalarArg& arg) {
       return at.read(arg.handle);
     case ScalarArg::Kind::kLaunch: {
       const bool is_block = arg.launch.kind == LaunchIndex::Kind::kBlockIdx;
-      return at.emit(is_block ? ir::Opcode::kBlockIdx : ir::Opcode::kGridDim, {}, {ir::Type::scalar(int32)},
-                     {{"axis", int64_t{arg.launch.axis}}})
+      return at
+          .emit(is_block ? ir::Opcode::kBlockIdx : ir::Opcode::kGridDim, {}, {ir::Type::scalar(int32)},
+                {{"axis", int64_t{arg.launch.axis}}})
           ->result();
     }
     case ScalarArg::Kind::kInteger:
@@ -130,9 +132,8 @@ ir::Value* condition(const Instruction& at, const ScalarArg& arg) {
 ir::Value* index_value(const Instruction& at, const ScalarArg& arg) {
   if (!is_integral(arg.dtype))
     at.fail(fmt::format("{} where an integer is wanted", arg.dtype.name()), {}, "convert with cast()");
-  const bool is_narrow = arg.kind == ScalarArg::Kind::kInteger
-                             ? fits(arg.integer, int32)
-                             : promote(arg.dtype) == int32;
+  const bool is_narrow =
+      arg.kind == ScalarArg::Kind::kInteger ? fits(arg.integer, int32) : promote(arg.dtype) == int32;
   return materialize(at, arg, is_narrow ? int32 : int64);
 }
 
@@ -314,8 +315,8 @@ Divmod fast_divmod(const ScalarArg& a, const ScalarArg& b) {
   const DataType type = lang::common_type(at, a, b);
   ir::Value* dividend = lang::materialize(at, a, type);
   ir::Value* divisor = lang::materialize(at, b, type);
-  ir::Op* op = at.emit(ir::Opcode::kFastDivmod, {dividend, divisor},
-                       {ir::Type::scalar(type), ir::Type::scalar(type)});
+  ir::Op* op =
+      at.emit(ir::Opcode::kFastDivmod, {dividend, divisor}, {ir::Type::scalar(type), ir::Type::scalar(type)});
   return {Expr(at.handle(op->results[0]), type), Expr(at.handle(op->results[1]), type)};
 }
 

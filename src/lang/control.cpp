@@ -41,8 +41,7 @@ bool LoopScope::enter() {
   ir::Op* op = at.emit(state_->code, state_->operands, {}, std::move(attrs));
   if (state_->code == ir::Opcode::kFor)
     trace.function().add_argument(op->body(), state_->operands[0]->type, lang::declared_name(at.where()));
-  state_->scope =
-      trace.open({.kind = ScopeKind::kLoop, .op = op, .block = &op->body(), .where = at.where()});
+  state_->scope = trace.open({.kind = ScopeKind::kLoop, .op = op, .block = &op->body(), .where = at.where()});
   state_->state = LoopState::kOpen;
   return true;
 }
@@ -87,7 +86,8 @@ Range range(const ScalarArg& begin, const ScalarArg& end, const ScalarArg& step,
     at.fail("cannot unroll completely: a bound or the step is known only at run time", {},
             "give the number of copies, as in {.unroll = 4}");
   DataType type = lang::common_type(at, begin, end);
-  // A 64-bit number that fits widens nothing, here as elsewhere; three numbers make an int32 loop if they can.
+  // A 64-bit number that fits widens nothing, here as elsewhere; three numbers make an int32 loop if they
+  // can.
   auto is_small = [](const ScalarArg& x) {
     return x.is_number() ? x.integer == static_cast<int32_t>(x.integer) : x.dtype == int32;
   };
@@ -194,11 +194,11 @@ void reject_early_exit(const Instruction& at) {
                                   fmt::format("{}: a C++ else after a traced block never runs", at.name()),
                                   {opened},
                                   "write `if (auto arm = otherwise())` after the closing brace"});
-  throw CompileError(Diagnostic{
-      line,
-      fmt::format("{}: a C++ {} leaves a traced block", at.name(), exit->word),
-      {opened, "what follows it would be missing from the kernel"},
-      "put the rest in otherwise(), or leave a traced loop with break_if(condition)"});
+  throw CompileError(
+      Diagnostic{line,
+                 fmt::format("{}: a C++ {} leaves a traced block", at.name(), exit->word),
+                 {opened, "what follows it would be missing from the kernel"},
+                 "put the rest in otherwise(), or leave a traced loop with break_if(condition)"});
 }
 
 Guard open_arm(const Instruction& at, ir::Op* op, size_t region, ir::Op* chain) {
@@ -271,17 +271,14 @@ Guard open_group(std::string_view name, int64_t begin, int64_t threads, SourceLo
   reject_early_exit(at);
   const int64_t enclosing = at.trace().scope().threads;
   if (threads <= 0 || begin < 0 || begin + threads > enclosing)
-    at.fail(threads <= 0
-                ? fmt::format("a group of {} threads", threads)
-                : fmt::format("threads {}...{} of a group that has {}", begin, begin + threads - 1, enclosing),
+    at.fail(threads <= 0 ? fmt::format("a group of {} threads", threads)
+                         : fmt::format("threads {}...{} of a group that has {}", begin, begin + threads - 1,
+                                       enclosing),
             {}, at.trace().scopes().size() == 1 ? "warps(n) sets the CTA's size" : "");
   at.trace().has_thread_groups = true;
   ir::Op* op = at.emit(ir::Opcode::kThreadGroup, {}, {}, {{"begin", begin}, {"threads", threads}});
-  return Guard(at.trace().open({.kind = ScopeKind::kGroup,
-                                .op = op,
-                                .block = &op->body(),
-                                .where = at.where(),
-                                .threads = threads}));
+  return Guard(at.trace().open(
+      {.kind = ScopeKind::kGroup, .op = op, .block = &op->body(), .where = at.where(), .threads = threads}));
 }
 
 }  // namespace

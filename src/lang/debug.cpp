@@ -36,12 +36,12 @@ std::vector<std::string> conversions(const Instruction& at, std::string_view for
 
 }  // namespace
 
-void printf(const char* format, detail::PrintArg a1, detail::PrintArg a2, detail::PrintArg a3,
+void printf(const char* format, detail::FirstPrintArg a1, detail::PrintArg a2, detail::PrintArg a3,
             detail::PrintArg a4, detail::PrintArg a5, detail::PrintArg a6, detail::PrintArg a7,
             detail::PrintArg a8, SourceLocation where) {
   const Instruction at("printf", where);
-  std::vector<const ScalarArg*> args;
-  for (const detail::PrintArg* a : {&a1, &a2, &a3, &a4, &a5, &a6, &a7, &a8})
+  std::vector<const ScalarArg*> args{&a1.value};
+  for (const detail::PrintArg* a : {&a2, &a3, &a4, &a5, &a6, &a7, &a8})
     if (a->given) args.push_back(&a->value);
   const std::vector<std::string> wanted = conversions(at, format);
   if (wanted.size() != args.size())

@@ -13,12 +13,14 @@ void grid(const ScalarArg& x, const ScalarArg& y, const ScalarArg& z, SourceLoca
   const Instruction at("grid", where);
   if (at.trace().has_grid) at.fail("the grid is given twice");
   if (at.trace().scopes().size() != 1) at.fail("inside a loop, a when() block or a thread group");
+  std::vector<const ScalarArg*> given = {&x, &y, &z};
+  while (given.size() > 1 && lang::number(*given.back()) == 1) given.pop_back();
   std::vector<ir::Value*> extents;
-  for (const ScalarArg* extent : {&x, &y, &z}) {
-    if (auto n = lang::number(*extent); n && *n <= 0) at.fail(fmt::format("an extent is {}, not positive", *n));
+  for (const ScalarArg* extent : given) {
+    if (auto n = lang::number(*extent); n && *n <= 0)
+      at.fail(fmt::format("an extent is {}, not positive", *n));
     extents.push_back(lang::index_value(at, *extent));
   }
-  while (extents.size() > 1 && ir::constant_int(extents.back()) == 1) extents.pop_back();
   at.emit(ir::Opcode::kLaunchGrid, std::move(extents));
   at.trace().has_grid = true;
 }

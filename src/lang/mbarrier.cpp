@@ -17,13 +17,15 @@ ir::Type barrier_type(std::vector<int64_t> shape) {
   return ir::Type::tensor(ir::TypeKind::kBarrier, uint64, std::move(shape));
 }
 
-/// The attributes sem and scope, which come together; `strong` is what the operation means when it is not relaxed.
+/// The attributes sem and scope, which come together; `strong` is what the operation means when it is not
+/// relaxed.
 std::vector<ir::Attr> ordering(Sem strong, Sem sem, Scope scope) {
   static constexpr const char* kSem[] = {"", "relaxed", "acquire", "release"};
   static constexpr const char* kScope[] = {"cta", "cta", "cluster"};
   if (sem == Sem::kDefault && scope == Scope::kDefault) return {};
   if (sem == Sem::kDefault) sem = strong;
-  return {{"sem", std::string(kSem[static_cast<int>(sem)])}, {"scope", std::string(kScope[static_cast<int>(scope)])}};
+  return {{"sem", std::string(kSem[static_cast<int>(sem)])},
+          {"scope", std::string(kScope[static_cast<int>(scope)])}};
 }
 
 }  // namespace
@@ -77,7 +79,8 @@ void expect_tx(const Barrier& barrier, const ScalarArg& bytes, SourceLocation wh
 
 void wait(const Barrier& barrier, const ScalarArg& phase, const Options& options, SourceLocation where) {
   const Instruction at("mbarrier::wait", where);
-  if (auto n = lang::number(phase); n && *n != 0 && *n != 1) at.fail(fmt::format("phase {}; a parity is 0 or 1", *n));
+  if (auto n = lang::number(phase); n && *n != 0 && *n != 1)
+    at.fail(fmt::format("phase {}; a parity is 0 or 1", *n));
   ir::Value* parity = lang::materialize(at, phase, uint32);
   at.emit(ir::Opcode::kMbarrierWait, {at.use(barrier.handle()), parity}, {},
           ordering(Sem::kAcquire, options.sem, options.scope));

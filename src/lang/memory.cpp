@@ -45,10 +45,11 @@ GlobalTensor view(const PtrArg& pointer, DataType dtype, const Scalars& shape, c
       else if (reversed.size() == 1)
         reversed.push_back(operands[d]);
       else
-        reversed.push_back(at.emit(ir::Opcode::kMul,
-                                   {lang::convert(at, operands[d], int64), lang::convert(at, reversed.back(), int64)},
-                                   {ir::Type::scalar(int64)})
-                               ->result());
+        reversed.push_back(
+            at.emit(ir::Opcode::kMul,
+                    {lang::convert(at, operands[d], int64), lang::convert(at, reversed.back(), int64)},
+                    {ir::Type::scalar(int64)})
+                ->result());
     }
     operands.insert(operands.end(), reversed.rbegin(), reversed.rend());
   }
@@ -89,9 +90,10 @@ GlobalTensor global_view(const PtrArg& pointer, DataType dtype, const Scalars& s
 
 SharedTensor shared_tensor(DataType dtype, const Shape& shape, SourceLocation where) {
   const Instruction at("shared_tensor", where);
-  ir::Value* result = at.emit(ir::Opcode::kSharedAlloc, {}, {ir::Type::tensor(ir::TypeKind::kShared, dtype, shape)},
-                              {{"dtype", dtype}, {"shape", shape}})
-                          ->result();
+  ir::Value* result =
+      at.emit(ir::Opcode::kSharedAlloc, {}, {ir::Type::tensor(ir::TypeKind::kShared, dtype, shape)},
+              {{"dtype", dtype}, {"shape", shape}})
+          ->result();
   at.trace().function().set_name(*result, lang::declared_name(at.where()));
   return SharedTensor(at.handle(result));
 }
@@ -151,7 +153,8 @@ void copy_async_commit_group(SourceLocation where) {
 }
 
 void copy_async_wait_group(int64_t pending, SourceLocation where) {
-  Instruction("copy_async_wait_group", where).emit(ir::Opcode::kCopyAsyncWait, {}, {}, {{"pending", pending}});
+  Instruction("copy_async_wait_group", where)
+      .emit(ir::Opcode::kCopyAsyncWait, {}, {}, {{"pending", pending}});
 }
 
 void copy_async_wait_all(SourceLocation where) {

@@ -135,7 +135,8 @@ void skip_brackets(Lexer& lexer, char open, char close) {
 
 bool is_loop_word(const Token& t) { return t.is("for") || t.is("while") || t.is("do") || t.is("switch"); }
 
-/// Reads one statement or block and reports the first jump out of it. `in_loop`: break and continue are its own.
+/// Reads one statement or block and reports the first jump out of it. `in_loop`: break and continue are its
+/// own.
 class JumpFinder {
  public:
   explicit JumpFinder(Lexer& lexer) : lexer_(lexer) { advance(); }
@@ -230,7 +231,8 @@ class JumpFinder {
 };
 
 std::optional<EarlyExit> find_early_exit(const char* file, int line, std::string_view callee) {
-  // The call's line may be that of any token of the call: look for `if (auto x = ... callee (` from a little above.
+  // The call's line may be that of any token of the call: look for `if (auto x = ... callee (` from a little
+  // above.
   for (int start = line; start > 0 && start > line - 4; --start) {
     Lexer lexer(file, start);
     Token before[2];  // the two tokens before `t`
@@ -276,8 +278,8 @@ std::vector<std::string> read_parameter_names(Lexer& lexer) {
     if (tokens.empty()) return;
     const Token& last = tokens.back();
     const bool has_name = tokens.size() > 1 && last.kind == Token::kWord &&
-                          (tokens[tokens.size() - 2].kind == Token::kWord || tokens[tokens.size() - 2].is(">") ||
-                           tokens[tokens.size() - 2].is("&"));
+                          (tokens[tokens.size() - 2].kind == Token::kWord ||
+                           tokens[tokens.size() - 2].is(">") || tokens[tokens.size() - 2].is("&"));
     names.push_back(has_name ? last.text : "");
     tokens.clear();
     is_default = false;
@@ -309,7 +311,8 @@ std::string declared_name(SourceLocation where) {
     const std::string text = source_line(where.file, line);
     if (const size_t loop = text.find("for ("); loop != std::string::npos) {
       size_t colon = text.find(':', loop);
-      while (colon != std::string::npos && text.compare(colon, 2, "::") == 0) colon = text.find(':', colon + 2);
+      while (colon != std::string::npos && text.compare(colon, 2, "::") == 0)
+        colon = text.find(':', colon + 2);
       if (colon != std::string::npos) return identifier_before(text, colon);
     }
     size_t equal = text.find('=');

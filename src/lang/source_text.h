@@ -26,9 +26,9 @@ struct EarlyExit {
   int line = 0;
   std::string_view word;  // "return", "break", "continue", "goto" or "else"
 };
-/// The first statement that would leave, unseen, the block guarded by `if (auto x = callee(...))` at this line:
-/// return, goto, or a break or continue of a loop outside the block; or an `else` after it. C++ loops, switches,
-/// lambdas and local classes inside the block keep their own.
+/// The first statement that would leave, unseen, the block guarded by `if (auto x = callee(...))` at this
+/// line: return, goto, or a break or continue of a loop outside the block; or an `else` after it. C++ loops,
+/// switches, lambdas and local classes inside the block keep their own.
 std::optional<EarlyExit> early_exit(SourceLocation where, std::string_view callee);
 
 }  // namespace imbrex::lang

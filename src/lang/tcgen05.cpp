@@ -36,10 +36,9 @@ TMemoryTensor alloc(DataType dtype, const Shape& shape, const AllocOptions& opti
   const Instruction at("tcgen05::alloc", where);
   std::vector<ir::Attr> attrs = {{"dtype", dtype}, {"shape", shape}};
   add_cta_group(attrs, options.cta_group);
-  ir::Value* result =
-      at.emit(ir::Opcode::kTcgen05Alloc, {}, {ir::Type::tensor(ir::TypeKind::kTensorMemory, dtype, shape)},
-              std::move(attrs))
-          ->result();
+  ir::Value* result = at.emit(ir::Opcode::kTcgen05Alloc, {},
+                              {ir::Type::tensor(ir::TypeKind::kTensorMemory, dtype, shape)}, std::move(attrs))
+                          ->result();
   at.trace().function().set_name(*result, lang::declared_name(at.where()));
   return TMemoryTensor(at.handle(result));
 }

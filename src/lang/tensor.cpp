@@ -23,7 +23,8 @@ std::string shape_text(const Shape& shape) {
 
 void check_shape(const Instruction& at, const Shape& shape) {
   for (int64_t extent : shape)
-    if (extent <= 0) at.fail(fmt::format("the shape {} has an extent that is not positive", shape_text(shape)));
+    if (extent <= 0)
+      at.fail(fmt::format("the shape {} has an extent that is not positive", shape_text(shape)));
 }
 
 std::vector<ir::Value*> index_values(const Instruction& at, const Scalars& offsets) {
@@ -73,10 +74,11 @@ int64_t Tensor::shape(int i) const {
   const int rank = t->type.rank();
   const int dim = i < 0 ? i + rank : i;
   if (dim < 0 || dim >= rank)
-    at.fail(fmt::format("dimension {} of a tensor of {} dimensions", i, rank), {Instruction::describe("it", t)});
+    at.fail(fmt::format("dimension {} of a tensor of {} dimensions", i, rank),
+            {Instruction::describe("it", t)});
   if (t->type.shape[dim] == ir::kDynamic)
-    at.fail(fmt::format("dimension {} has an extent known only at run time", i), {Instruction::describe("it", t)},
-            "use the scalar the view was made with");
+    at.fail(fmt::format("dimension {} has an extent known only at run time", i),
+            {Instruction::describe("it", t)}, "use the scalar the view was made with");
   return t->type.shape[dim];
 }
 
@@ -130,7 +132,8 @@ Handle index(const Tensor& t, const ScalarArg& i) {
   Shape shape = value->type.shape;
   if (!shape.empty()) shape.erase(shape.begin());
   ir::Type type = ir::Type::tensor(value->type.kind, value->type.dtype, std::move(shape));
-  return at.handle(at.emit(ir::Opcode::kIndex, {value, lang::index_value(at, i)}, {std::move(type)})->result());
+  return at.handle(
+      at.emit(ir::Opcode::kIndex, {value, lang::index_value(at, i)}, {std::move(type)})->result());
 }
 
 // ---------------------------------------------------------------------------------------------------------

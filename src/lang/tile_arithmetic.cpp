@@ -32,11 +32,13 @@ ir::Value* broadcast(const Instruction& at, ir::Value* value, const Shape& shape
   if (!value->type.is_scalar() && from.size() < shape.size()) {
     Shape padded(shape.size() - from.size(), 1);
     padded.insert(padded.end(), from.begin(), from.end());
-    value = at.emit(ir::Opcode::kReshape, {value}, {register_type(value->type.dtype, padded)}, {{"shape", padded}})
+    value = at.emit(ir::Opcode::kReshape, {value}, {register_type(value->type.dtype, padded)},
+                    {{"shape", padded}})
                 ->result();
     if (padded == shape) return value;
   }
-  return at.emit(ir::Opcode::kBroadcast, {value}, {register_type(value->type.dtype, shape)}, {{"shape", shape}})
+  return at
+      .emit(ir::Opcode::kBroadcast, {value}, {register_type(value->type.dtype, shape)}, {{"shape", shape}})
       ->result();
 }
 
@@ -54,7 +56,8 @@ Operands meet(const Instruction& at, const NumArg& a, const NumArg& b) {
   if (x && y) {
     const std::optional<Shape> shape = broadcast_shape(x->type.shape, y->type.shape);
     if (!shape)
-      at.fail(fmt::format("shapes {} and {} do not broadcast", shape_text(x->type.shape), shape_text(y->type.shape)),
+      at.fail(fmt::format("shapes {} and {} do not broadcast", shape_text(x->type.shape),
+                          shape_text(y->type.shape)),
               {Instruction::describe("a", x), Instruction::describe("b", y)},
               "extents, aligned at the last dimension, must be equal or 1");
     const DataType type = common_type(at, x->type.dtype, y->type.dtype);
@@ -77,7 +80,8 @@ RegisterValue reduce(std::string_view kind, const TileArg& a, const ReduceOption
             {Instruction::describe("it", value)});
   const bool is_logical = kind == "any" || kind == "all";
   if (is_logical != value->type.dtype.is_bool())
-    at.fail(fmt::format("works on {}, not on {}", is_logical ? "bool tensors" : "numbers", value->type.dtype.name()),
+    at.fail(fmt::format("works on {}, not on {}", is_logical ? "bool tensors" : "numbers",
+                        value->type.dtype.name()),
             {Instruction::describe("it", value)}, is_logical ? "compare first, as in x != 0" : "");
   Shape shape = value->type.shape;
   if (options.keep)
@@ -86,8 +90,8 @@ RegisterValue reduce(std::string_view kind, const TileArg& a, const ReduceOption
     shape.erase(shape.begin() + axis);
   std::vector<ir::Attr> attrs = {{"axis", int64_t{axis}}, {"kind", std::string(kind)}};
   if (options.keep) attrs.push_back({"keep", true});
-  return result(at, at.emit(ir::Opcode::kReduce, {value}, {register_type(value->type.dtype, std::move(shape))},
-                            std::move(attrs)));
+  return result(at, at.emit(ir::Opcode::kReduce, {value},
+                            {register_type(value->type.dtype, std::move(shape))}, std::move(attrs)));
 }
 
 }  // namespace
@@ -102,7 +106,8 @@ RegisterValue tile_binary(Arith op, const NumArg& a, const NumArg& b) {
   const Instruction at(info.symbol, a.where);
   const lang::Operands v = lang::meet(at, a, b);
   const DataType type = v.a->type.dtype;
-  if (info.is_logical && !type.is_bool()) at.fail(fmt::format("works on bool tensors, not on {}", type.name()));
+  if (info.is_logical && !type.is_bool())
+    at.fail(fmt::format("works on bool tensors, not on {}", type.name()));
   if (type.is_bool() && !info.is_logical && !info.is_bitwise && !info.is_comparison)
     at.fail("there is no arithmetic on bool", {}, "convert with .to(int32)");
   lang::check_operand_type(at, info, type);
@@ -116,7 +121,8 @@ RegisterValue tile_unary(Unary op, const TileArg& a) {
   ir::Value* value = lang::tile(at, a);
   const DataType type = value->type.dtype;
   const bool wants_bool = op == Unary::kLogicalNot, wants_integer = op == Unary::kNot;
-  if (wants_bool != type.is_bool() || (wants_integer && type.is_float()) || (info.needs_float && !type.is_float()))
+  if (wants_bool != type.is_bool() || (wants_integer && type.is_float()) ||
+      (info.needs_float && !type.is_float()))
     at.fail(fmt::format("works on {} tensors, not on {}",
                         wants_bool         ? "bool"
                         : wants_integer    ? "integer"
@@ -172,8 +178,8 @@ RegisterValue select(const TileArg& condition, const NumArg& a, const NumArg& b)
     const lang::Operands v = lang::meet(at, a, b);
     const std::optional<Shape> all = lang::broadcast_shape(shape, v.shape);
     if (!all)
-      at.fail(fmt::format("the condition's shape {} and the values' {} do not broadcast", lang::shape_text(shape),
-                          lang::shape_text(v.shape)),
+      at.fail(fmt::format("the condition's shape {} and the values' {} do not broadcast",
+                          lang::shape_text(shape), lang::shape_text(v.shape)),
               {Instruction::describe("condition", c)});
     shape = *all;
     x = v.a->type.is_scalar() ? v.a : lang::broadcast(at, v.a, shape);
@@ -197,8 +203,8 @@ RegisterValue fma(const TileArg& a, const NumArg& b, const NumArg& c) {
   if (ac.a->type.dtype != ab.a->type.dtype || ac.shape != ab.shape)
     at.fail(fmt::format("a * b is {}{}, c is {}{}", ab.a->type.dtype.name(), lang::shape_text(ab.shape),
                         ac.a->type.dtype.name(), lang::shape_text(ac.shape)));
-  return lang::result(at, at.emit(ir::Opcode::kFma, {ab.a, ab.b, ac.b},
-                                  {lang::register_type(ab.a->type.dtype, ab.shape)}));
+  return lang::result(
+      at, at.emit(ir::Opcode::kFma, {ab.a, ab.b, ac.b}, {lang::register_type(ab.a->type.dtype, ab.shape)}));
 }
 
 RegisterValue sum(const TileArg& a, ReduceOptions options) { return lang::reduce("sum", a, options); }
@@ -222,16 +228,16 @@ RegisterValue zeros(DataType dtype, const Shape& shape, SourceLocation where) {
 RegisterValue relayout(const TileArg& a, SourceLocation where) {
   const Instruction at("relayout", where);
   ir::Value* value = lang::tile(at, a);
-  return lang::result(
-      at, at.emit(ir::Opcode::kRelayout, {value}, {lang::register_type(value->type.dtype, value->type.shape)}));
+  return lang::result(at, at.emit(ir::Opcode::kRelayout, {value},
+                                  {lang::register_type(value->type.dtype, value->type.shape)}));
 }
 
 RegisterValue relayout(const TileArg& a, const layout::Layout& layout, SourceLocation where) {
   const Instruction at("relayout", where);
   ir::Value* value = lang::tile(at, a);
-  return lang::result(at, at.emit(ir::Opcode::kRelayout, {value},
-                                  {lang::register_type(value->type.dtype, value->type.shape)},
-                                  {{"layout", layout}}));
+  return lang::result(
+      at, at.emit(ir::Opcode::kRelayout, {value}, {lang::register_type(value->type.dtype, value->type.shape)},
+                  {{"layout", layout}}));
 }
 
 }  // namespace imbrex

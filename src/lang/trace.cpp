@@ -23,9 +23,7 @@ uint64_t next_serial() {
 
 std::string place(SourceLocation where) { return fmt::format("{}:{}", where.file, where.line); }
 
-const ir::Block* block_of(const ir::Value* value) {
-  return value->def ? value->def->parent : value->owner;
-}
+const ir::Block* block_of(const ir::Value* value) { return value->def ? value->def->parent : value->owner; }
 
 /// A variable that is never assigned is its initial value: reads of it go, and its name moves to the value.
 void promote_constant_variables(ir::Function& function) {
@@ -65,7 +63,8 @@ void promote_constant_variables(ir::Function& function) {
 /// The arguments of the kernel being traced. Run-time scalars are variables: a kernel may assign its own.
 class TracedArguments final : public detail::Arguments {
  public:
-  TracedArguments(Trace& trace, std::span<const ParameterInfo> parameters, std::span<const int64_t> constants) {
+  TracedArguments(Trace& trace, std::span<const ParameterInfo> parameters,
+                  std::span<const int64_t> constants) {
     size_t next_constant = 0;
     for (const ParameterInfo& p : parameters) {
       Slot& slot = slots_.emplace_back();
@@ -171,9 +170,11 @@ std::unique_ptr<ir::Function> Trace::finish() {
   if (!pending_.empty()) throw CompileError(std::exchange(pending_, {}));
   if (scopes_.size() != 1) throw InternalError("a traced scope is still open at the end of the kernel");
   for (size_t i = 0; i < function_->params.size(); ++i)
-    if (function_->params[i]->name.empty()) function_->set_name(*function_->params[i], fmt::format("arg{}", i));
+    if (function_->params[i]->name.empty())
+      function_->set_name(*function_->params[i], fmt::format("arg{}", i));
   if (!has_grid)
-    throw CompileError(Diagnostic{function_->where, "the kernel does not say its grid", {}, "call grid(...)"});
+    throw CompileError(
+        Diagnostic{function_->where, "the kernel does not say its grid", {}, "call grid(...)"});
   promote_constant_variables(*function_);
   return std::move(function_);
 }
@@ -191,8 +192,7 @@ Instruction::Instruction(std::string_view name, SourceLocation where)
 }
 
 ir::Value* Instruction::use(detail::Handle handle) const {
-  if (!handle.value)
-    fail("the variable was moved from and has not been assigned since");
+  if (!handle.value) fail("the variable was moved from and has not been assigned since");
   if (handle.trace != trace_->serial())
     fail("a value made while another kernel was traced", {},
          "handles live as long as the run of operator() that made them: do not keep them in globals or "
@@ -205,9 +205,8 @@ ir::Value* Instruction::use(detail::Handle handle) const {
   const SourceLocation made = handle.value->def ? handle.value->def->where : scope->where;
   fail(fmt::format("{} is used after its scope has ended",
                    handle.value->name.empty() ? "a value" : "'" + handle.value->name + "'"),
-       {describe("it", handle.value),
-        fmt::format("made at {}, inside the {} of {}", place(made), scope->info().mnemonic,
-                    place(scope->where))},
+       {describe("it", handle.value), fmt::format("made at {}, inside the {} of {}", place(made),
+                                                  scope->info().mnemonic, place(scope->where))},
        "declare it before that block, and assign it inside");
 }
 

@@ -37,7 +37,7 @@ enum class ScopeKind : uint8_t { kBody, kLoop, kArm, kGroup, kTabulate };
 
 struct OpenScope {
   ScopeKind kind = ScopeKind::kBody;
-  ir::Op* op = nullptr;     // null for the kernel's body
+  ir::Op* op = nullptr;  // null for the kernel's body
   ir::Block* block = nullptr;
   SourceLocation where;
   uint64_t serial = 0;

@@ -100,7 +100,8 @@ Configuration TuningSpace::read(const void* kernel) const {
 std::string TuningSpace::to_string(const Configuration& configuration) const {
   std::string text;
   for (const Setting& setting : configuration)
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", setting.name, value_text(find(setting.name), setting.bits));
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", setting.name,
+                        value_text(find(setting.name), setting.bits));
   return text;
 }
 
