@@ -52,7 +52,7 @@ namespace detail {
 /// exact.
 inline double to_odd(double rounded, double error) {
   const uint64_t bits = f64_bits(rounded);
-  const uint64_t inexact = (error < 0) | (error > 0) ? 1 : 0;
+  const uint64_t inexact = ((error < 0) | (error > 0)) ? 1 : 0;
   // Back to the value cut toward zero, when the nearest lies beyond; then the last bit tells that it was cut.
   const uint64_t beyond = (f64_bits(error) ^ bits) >> 63;
   return f64_from_bits((bits - (beyond & inexact)) | inexact);
@@ -68,7 +68,7 @@ inline double sum_to_odd(double a, double b) {
 inline float narrow_to_odd(double x) {
   const float nearest = static_cast<float>(x);
   const double back = nearest;
-  const uint32_t inexact = (back < x) | (back > x) ? 1 : 0;
+  const uint32_t inexact = ((back < x) | (back > x)) ? 1 : 0;
   const uint32_t beyond = std::fabs(back) > std::fabs(x) ? 1 : 0;
   return f32_from_bits((f32_bits(nearest) - (beyond & inexact)) | inexact);
 }

@@ -18,7 +18,7 @@ inline float sum_to_odd(float a, float b) {
   const float sum = a + b;
   const float b_part = sum - a;
   const float error = (a - (sum - b_part)) + (b - b_part);
-  const uint32_t inexact = (error < 0) | (error > 0) ? 1 : 0;
+  const uint32_t inexact = ((error < 0) | (error > 0)) ? 1 : 0;
   const uint32_t beyond = (f32_bits(error) ^ f32_bits(sum)) >> 31;
   return f32_from_bits((f32_bits(sum) - (beyond & inexact)) | inexact);
 }
