@@ -64,6 +64,8 @@ class Cluster {
   /// True when an operation visible to other clusters may be done now. A body that may not returns
   /// Step::kTurn.
   bool has_turn() { return slot_->has_turn(clock_); }
+  /// Takes the next cluster of the grid that has not been launched out of the queue: its number, or -1.
+  int64_t take_unlaunched() { return slot_->take_next(); }
   /// Something happened that others may wait for (store, arrival, exit): the cluster is not stalled.
   void note_progress() { last_progress_ = clock_; }
   /// Ends the launch after the current instruction, a finding having been reported.

@@ -122,6 +122,8 @@ inline void set_bodies(Instruction& out, ExecFunction unchecked, ExecFunction ch
 
 /// The families that may recognise an instruction, in the order they are asked. Empty: not modelled.
 std::initializer_list<DecodeFunction> families_of(ptx::Op op);
+/// The same for the asynchronous and matrix units.
+std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op);
 
 /// Special registers that change while a warp runs (%clock and the like) have no slot: mov reads them.
 bool is_running_counter(ptx::SpecialReg special);

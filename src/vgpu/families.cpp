@@ -8,7 +8,6 @@ namespace imbrex::vgpu {
 std::initializer_list<DecodeFunction> families_of(ptx::Op op) {
   using ptx::Op;
   // One static list per group of instructions: an initializer_list does not own its elements.
-  static constexpr std::initializer_list<DecodeFunction> kNone = {};
   static constexpr std::initializer_list<DecodeFunction> kArithmetic = {decode_integer,
                                                                         decode_floating_point};
   static constexpr std::initializer_list<DecodeFunction> kInteger = {decode_integer};
@@ -91,7 +90,7 @@ std::initializer_list<DecodeFunction> families_of(ptx::Op op) {
     case Op::brkpt:
       return kControl;
     default:
-      return kNone;
+      return unit_families_of(op);
   }
 }
 

@@ -2,16 +2,44 @@
 // State of the asynchronous units: what a CTA and a cluster own beside warps and shared memory.
 #pragma once
 
+#include <memory>
+#include <vector>
+
+#include "vgpu/cluster_barrier.h"
+#include "vgpu/copy_groups.h"
+#include "vgpu/mbarrier.h"
+#include "vgpu/tensor_unit.h"
+
 namespace imbrex::vgpu {
 
 class Cta;
 class Cluster;
 
 /// Per CTA: mbarrier objects, cp.async and bulk groups, tensor memory, ...
-struct CtaUnits {};
+struct CtaUnits {
+  MbarrierTable mbarriers;
+  /// Made when first used: few kernels use every unit.
+  std::unique_ptr<TensorUnit> tensor;
+  /// A thread of the CTA has seen that cluster launch control had nothing left.
+  bool saw_failed_cancel = false;
 
-/// Per cluster: the cluster barrier, cluster launch control, ...
-struct ClusterUnits {};
+  CopyGroups& cp_async_of(int warp) { return entry(cp_async_, warp); }
+  BulkGroups& bulk_groups_of(int warp) { return entry(bulk_groups_, warp); }
+
+ private:
+  template <class T>
+  static T& entry(std::vector<T>& list, int index) {
+    if (list.size() <= static_cast<size_t>(index)) list.resize(static_cast<size_t>(index) + 1);
+    return list[static_cast<size_t>(index)];
+  }
+  std::vector<CopyGroups> cp_async_;  // by warp
+  std::vector<BulkGroups> bulk_groups_;
+};
+
+/// Per cluster.
+struct ClusterUnits {
+  ClusterBarrier barrier;
+};
 
 /// Called when the last thread of a CTA has exited: reports what is still in flight or was not given back.
 void check_cta_exit(Cta& cta);

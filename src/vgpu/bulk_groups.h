@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stores and reductions out of shared memory that threads wait for by bulk group.
+#pragma once
+
+#include "vgpu/copy_groups.h"
+#include "vgpu/unit_support.h"
+
+namespace imbrex::vgpu {
+
+BulkGroups& bulk_groups_of(Warp& warp);
+
+/// Work of a bulk_group instruction: read() first, write() some time later.
+class BulkStore : public AsyncOp {
+ public:
+  BulkStore(Who who, Warp& warp);
+  bool run(Cluster& cluster) final;
+
+ protected:
+  virtual void read(Cluster& cluster) = 0;
+  virtual void write(Cluster& cluster) = 0;
+  /// The CTA whose shared memory is the source.
+  Cta& source() const { return warp_->cta(); }
+
+ private:
+  Warp* warp_;
+  CopyGroups::Number number_;
+  bool has_read_ = false;
+};
+
+}  // namespace imbrex::vgpu

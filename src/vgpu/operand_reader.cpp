@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/operand_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace imbrex::vgpu {
+namespace {
+
+constexpr uint32_t kMaxChunks = 64;  // 256 elements of 32 bits
+
+// Tells the checkers about one line. Its chunks mostly fill one stretch, in some order.
+void touch_line(Cluster& cluster, const Who& who, Cta& cta, const uint32_t* chunks, uint32_t count) {
+  const auto [low, high] = std::minmax_element(chunks, chunks + count);
+  if (*high - *low + 16 == count * 16) {
+    touch(cluster, who, shared_place(cta, *low), count * 16, AccessKind::kRead);
+    return;
+  }
+  for (uint32_t c = 0; c < count; ++c)
+    touch(cluster, who, shared_place(cta, chunks[c]), 16, AccessKind::kRead);
+}
+
+}  // namespace
+
+bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddresses& addresses,
+                  uint32_t lines, uint32_t chunks, const char* what, uint8_t* out) {
+  uint32_t chunk_offsets[kMaxChunks];
+  uint32_t last_chunk = 0;
+  for (uint32_t c = 0; c < chunks; ++c) {
+    chunk_offsets[c] = addresses.chunk_offset(c);
+    last_chunk = std::max(last_chunk, chunk_offsets[c]);
+  }
+  uint32_t last_line = 0;
+  for (uint32_t line = 0; line < lines; ++line) last_line = std::max(last_line, addresses.line_offset(line));
+
+  // Swizzles move bytes inside 128-byte lines only, so whole lines inside the memory need no closer look.
+  SharedMemory& memory = cta.shared();
+  const uint32_t begin = addresses.start() & ~127u;
+  const uint32_t end = (addresses.start() + last_line + last_chunk + 16 + 127) & ~127u;
+  const bool all_inside = memory.contains(begin, end - begin);
+  const bool checked = checks_of(cluster).any();
+
+  uint32_t at[kMaxChunks];
+  for (uint32_t line = 0; line < lines; ++line) {
+    const uint32_t base = addresses.start() + addresses.line_offset(line);
+    for (uint32_t c = 0; c < chunks; ++c) {
+      const uint32_t from = addresses.swizzled(base + chunk_offsets[c]);
+      if (!all_inside && !memory.contains(from, 16)) {
+        report_fatal(
+            cluster, FindingKind::kOutOfBounds, who, from,
+            fmt::format("operand {}: line {}, bytes {} to {} at shared {:#x} lie outside the CTA's shared "
+                        "memory [{:#x}, {:#x})",
+                        what, line, c * 16, c * 16 + 15, from, memory.user_base(), memory.end()),
+            "compare the descriptor's start and strides with the tile");
+        return false;
+      }
+      std::memcpy(out, memory.at(from), 16);
+      out += 16;
+      at[c] = from;
+    }
+    if (checked) touch_line(cluster, who, cta, at, chunks);
+  }
+  return true;
+}
+
+}  // namespace imbrex::vgpu

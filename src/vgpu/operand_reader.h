@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading matrix operands out of shared memory on behalf of a tensor core.
+#pragma once
+
+#include "vgpu/matrix_descriptor.h"
+#include "vgpu/unit_support.h"
+
+namespace imbrex::vgpu {
+
+/// Copies `lines` lines of `chunks` 16-byte chunks each, lines one after the other, to `out`. False after a
+/// finding when some lie outside the CTA's shared memory. `what` names the operand ("A", "scale factors",
+/// ...).
+bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddresses& addresses,
+                  uint32_t lines, uint32_t chunks, const char* what, uint8_t* out);
+
+}  // namespace imbrex::vgpu

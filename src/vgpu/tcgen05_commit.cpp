@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// tcgen05.commit: an arrival at an mbarrier once the thread's earlier tensor-core work is done. And the two
+// tcgen05 fences, which order nothing in a machine that executes a thread's instructions one after the other;
+// the checkers see them as instructions.
+#include <fmt/format.h>
+
+#include "vgpu/mbarrier_ops.h"
+#include "vgpu/tensor_unit.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+using ptx::Mod;
+using ptx::Op;
+using ptx::ScalarType;
+
+struct CommitForm {
+  AddressSource barrier;
+  int cta_group;
+  bool multicast;
+  Slot mask = 0;
+};
+
+class Commit : public AsyncOp {
+ public:
+  Commit(Who who, uint32_t ranks, uint32_t offset) : AsyncOp(who), ranks_(ranks), offset_(offset) {}
+
+  bool run(Cluster& cluster) override {
+    for (uint32_t rank = 0; rank < 16; ++rank) {
+      if ((ranks_ >> rank & 1) == 0) continue;
+      if (Cta* cta = cluster.cta(rank)) deliver_arrival(cluster, who, *cta, offset_);
+    }
+    return true;
+  }
+  std::string describe() const override {
+    return fmt::format("tcgen05.commit to the barrier at shared {:#x}", offset_);
+  }
+
+ private:
+  uint32_t ranks_;
+  uint32_t offset_;
+};
+
+Step exec_commit(Warp& warp, const Instruction& insn, Mask active) {
+  const CommitForm& form = form_of<CommitForm>(insn);
+  Cluster& cluster = warp.cta().cluster();
+  for_each_lane(active, [&](int lane) {
+    const Who who = unit_for(thread_of(warp, insn, lane), "tensor core");
+    const MbarrierRef ref =
+        find_mbarrier(cluster, who, form.barrier.space, address_of(warp, form.barrier, lane), false);
+    if (ref.cta == nullptr) return;
+    uint32_t ranks = 1u << ref.cta->rank();
+    if (form.multicast) {
+      ranks = warp.reg<uint32_t>(form.mask)[lane] & 0xFFFF;
+      if (ranks >> cluster.ctas().size() != 0) {
+        report_fatal(cluster, FindingKind::kIllegalInstruction, who, ref.offset,
+                     fmt::format("tcgen05.commit: mask {:#x} names CTAs outside the cluster of {}", ranks,
+                                 cluster.ctas().size()));
+        return;
+      }
+    }
+    submit_to_tensor_core(warp.cta(), std::make_unique<Commit>(who, ranks, ref.offset));
+  });
+  return Step::kNext;
+}
+
+Step exec_fence(Warp&, const Instruction&, Mask) { return Step::kNext; }
+
+}  // namespace
+
+bool decode_tcgen05_commit(Decoder& decoder, Instruction& out) {
+  switch (decoder.op()) {
+    case Op::tcgen05_commit: {
+      CommitForm form{decoder.address(0), decoder.has(Mod::cta_group_2) ? 2 : 1,
+                      decoder.has(Mod::multicast_cluster)};
+      if (form.multicast) {
+        if (decoder.operand_count() < 2) decoder.refuse(".multicast::cluster needs a mask of CTAs");
+        form.mask = decoder.source(1, ScalarType::b16);
+      }
+      out.extra = decoder.keep(form);
+      set_body(out, exec_commit);
+      return true;
+    }
+    case Op::tcgen05_fence_before_thread_sync:
+    case Op::tcgen05_fence_after_thread_sync:
+      set_body(out, exec_fence);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/unit_support.h"
+
+#include <fmt/format.h>
+
+#include "vgpu/program_builder.h"
+
+namespace imbrex::vgpu {
+
+bool is_predicate(Decoder& decoder, const ptx::Operand& operand) {
+  return operand.is_reg() && decoder.layout().function->type_of(operand.reg()) == ptx::ScalarType::pred;
+}
+
+bool has_type(const Decoder& decoder, ptx::ScalarType type) {
+  for (const ptx::Suffix suffix : decoder.insn().suffixes())
+    if (suffix == ptx::Suffix(type)) return true;
+  return false;
+}
+
+Slot late_destination(Decoder& decoder, const ptx::Operand& operand, std::vector<uint32_t>& numbers) {
+  if (!operand.is_reg()) return decoder.destination(operand, ptx::ScalarType::b32);
+  const FunctionLayout& layout = decoder.layout();
+  numbers.push_back(layout.register_numbers[operand.id]);
+  return layout.registers[operand.id];
+}
+
+std::string shared_text(const Who& who, const Cta& owner, uint32_t offset) {
+  if (who.cta == &owner) return fmt::format("shared {:#x}", offset);
+  return fmt::format("shared {:#x} of the CTA of rank {}", offset, owner.rank());
+}
+
+}  // namespace imbrex::vgpu
