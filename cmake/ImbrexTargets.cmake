@@ -4,7 +4,11 @@
 add_library(imbrex_options INTERFACE)
 target_include_directories(imbrex_options INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(imbrex_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # GCC 12 warns falsely in std::string (bug 105651)
+  # GCC 12 warns falsely in std::string (bug 105651) and in moved std::variant and std::optional (bug 105562).
+  "$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-maybe-uninitialized>")
+# Floating point as written, rounded at every step; but no flags or errno are read, and giving those up lets loops
+# over arithmetic with conditions vectorise.
+target_compile_options(imbrex_options INTERFACE -ffp-contract=off -fno-trapping-math -fno-math-errno)
 if(IMBREX_WERROR)
   target_compile_options(imbrex_options INTERFACE -Werror)
 endif()

@@ -15,11 +15,17 @@ struct PrintArg {
   ScalarArg value;
   bool given;
 };
+/// A run-time scalar: what tells this printf from the C library's.
+struct FirstPrintArg {
+  template <ScalarLike T>
+  requires(!std::is_arithmetic_v<T>) FirstPrintArg(const T& value) : value(value) {}
+  ScalarArg value;
+};
 }  // namespace detail
 
-/// printf from every executing thread, with C's conversions %d %u %lld %llu %x %f %g %e %%; up to eight
-/// arguments, whose number and kinds are checked here.
-void printf(const char* format, detail::PrintArg a1 = {}, detail::PrintArg a2 = {}, detail::PrintArg a3 = {},
+/// printf from every executing thread, with C's conversions %d %u %x %lld %llu %llx %f %e %g %%; one to eight
+/// arguments, the first a run-time scalar. Their number and kinds are checked here.
+void printf(const char* format, detail::FirstPrintArg a1, detail::PrintArg a2 = {}, detail::PrintArg a3 = {},
             detail::PrintArg a4 = {}, detail::PrintArg a5 = {}, detail::PrintArg a6 = {},
             detail::PrintArg a7 = {}, detail::PrintArg a8 = {},
             SourceLocation where = SourceLocation::current());

@@ -163,7 +163,7 @@ Expr binary(Arith op, const ScalarArg& a, const ScalarArg& b);
 Expr unary(Unary op, const ScalarArg& a);
 Expr logical(Arith op, const ScalarArg& a, const ScalarArg& b);
 Handle new_variable(DataType dtype, const ScalarArg& init, SourceLocation where);
-void assign(Scalar& variable, const ScalarArg& value);
+void assign(Handle& variable, DataType dtype, const ScalarArg& value);
 Expr read(const Scalar& variable, SourceLocation where);
 /// The line most recently traced, for the few operators that cannot capture their own.
 SourceLocation last_location();
@@ -200,14 +200,15 @@ class Var : public Scalar {
   // implicit one away.
   Var& operator=(const Var&) requires detail::kNever<Var>;
   Var& operator=(const ScalarArg& value) {
-    detail::assign(*this, value);
+    detail::assign(handle_, D, value);
     return *this;
   }
 
-#define IMBREX_COMPOUND(symbol, op)                                                                 \
-  Var& operator symbol(const ScalarArg& value) {                                                    \
-    detail::assign(*this, detail::binary(detail::Arith::op, ScalarArg(*this, value.where), value)); \
-    return *this;                                                                                   \
+#define IMBREX_COMPOUND(symbol, op)                                                              \
+  Var& operator symbol(const ScalarArg& value) {                                                 \
+    const Expr result = detail::binary(detail::Arith::op, ScalarArg(*this, value.where), value); \
+    detail::assign(handle_, D, ScalarArg(result, value.where));                                  \
+    return *this;                                                                                \
   }
   IMBREX_COMPOUND(+=, kAdd)
   IMBREX_COMPOUND(-=, kSub)

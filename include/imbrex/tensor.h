@@ -51,7 +51,7 @@ class Tensor {
 
 namespace detail {
 
-Handle permute(const Tensor& t, const Shape& dims, const char* what, SourceLocation where);
+Handle permute(const Tensor& t, const Shape& dims, SourceLocation where);
 Handle transpose(const Tensor& t, SourceLocation where);
 Handle reshape(const Tensor& t, const Shape& shape, SourceLocation where);
 Handle slice(const Tensor& t, const Scalars& offsets, const Shape& shape, SourceLocation where);
@@ -71,7 +71,7 @@ class MemoryTensor : public Tensor {
   }
   /// Dimension i of the result is dimension dims[i].
   Derived permute(const Shape& dims, SourceLocation where = SourceLocation::current()) const {
-    return Derived(detail::permute(*this, dims, "permute", where));
+    return Derived(detail::permute(*this, dims, where));
   }
   /// Swaps the last two dimensions.
   Derived transpose(SourceLocation where = SourceLocation::current()) const {
@@ -192,10 +192,11 @@ class RegisterTensor : public RegisterBase {
     return *this;
   }
 
-#define IMBREX_COMPOUND(symbol, op)                                                                        \
-  RegisterTensor& operator symbol(const NumArg& value) {                                                   \
-    detail::assign_tile(*this, detail::tile_binary(detail::Arith::op, NumArg(*this, value.where), value)); \
-    return *this;                                                                                          \
+#define IMBREX_COMPOUND(symbol, op)                                                                         \
+  RegisterTensor& operator symbol(const NumArg& value) {                                                    \
+    const RegisterValue result = detail::tile_binary(detail::Arith::op, NumArg(*this, value.where), value); \
+    detail::assign_tile(*this, NumArg(result, value.where));                                                \
+    return *this;                                                                                           \
   }
   IMBREX_COMPOUND(+=, kAdd)
   IMBREX_COMPOUND(-=, kSub)

@@ -9,6 +9,7 @@
 namespace imbrex::kernels {
 
 struct MatmulV0 {
+  static constexpr const char* target = "sm_100a";
   int block_m = 128, block_n = 64, block_k = 16;
 
   static auto space() {

@@ -52,10 +52,10 @@ namespace detail {
 /// exact.
 inline double to_odd(double rounded, double error) {
   const uint64_t bits = f64_bits(rounded);
-  const bool inexact = (error < 0) | (error > 0);
-  const bool outward = (error > 0) == (static_cast<int64_t>(bits) >= 0);
-  const uint64_t step = outward ? uint64_t{1} : ~uint64_t{0};
-  return f64_from_bits((inexact & ((bits & 1) == 0)) ? bits + step : bits);
+  const uint64_t inexact = ((error < 0) | (error > 0)) ? 1 : 0;
+  // Back to the value cut toward zero, when the nearest lies beyond; then the last bit tells that it was cut.
+  const uint64_t beyond = (f64_bits(error) ^ bits) >> 63;
+  return f64_from_bits((bits - (beyond & inexact)) | inexact);
 }
 /// a + b rounded to odd.
 inline double sum_to_odd(double a, double b) {
@@ -67,10 +67,10 @@ inline double sum_to_odd(double a, double b) {
 /// A double, itself exact or rounded to odd, to f32 rounded to odd: a later rounding to fewer bits is exact.
 inline float narrow_to_odd(double x) {
   const float nearest = static_cast<float>(x);
-  const uint32_t bits = f32_bits(nearest);
-  const bool below = static_cast<double>(nearest)<x, above = static_cast<double>(nearest)> x;
-  const bool outward = below == (static_cast<int32_t>(bits) >= 0);
-  return f32_from_bits(((below | above) & ((bits & 1) == 0)) ? bits + (outward ? 1u : ~0u) : bits);
+  const double back = nearest;
+  const uint32_t inexact = ((back < x) | (back > x)) ? 1 : 0;
+  const uint32_t beyond = std::fabs(back) > std::fabs(x) ? 1 : 0;
+  return f32_from_bits((f32_bits(nearest) - (beyond & inexact)) | inexact);
 }
 
 }  // namespace detail

@@ -18,10 +18,9 @@ inline float sum_to_odd(float a, float b) {
   const float sum = a + b;
   const float b_part = sum - a;
   const float error = (a - (sum - b_part)) + (b - b_part);
-  const uint32_t bits = f32_bits(sum);
-  const bool inexact = (error < 0) | (error > 0);
-  const bool outward = (error > 0) == (static_cast<int32_t>(bits) >= 0);
-  return f32_from_bits((inexact & ((bits & 1) == 0)) ? bits + (outward ? 1u : ~0u) : bits);
+  const uint32_t inexact = ((error < 0) | (error > 0)) ? 1 : 0;
+  const uint32_t beyond = (f32_bits(error) ^ f32_bits(sum)) >> 31;
+  return f32_from_bits((f32_bits(sum) - (beyond & inexact)) | inexact);
 }
 /// .relu: negative numbers and -0 become +0, NaN stays.
 inline uint16_t relu16(uint16_t x, uint16_t infinity) {

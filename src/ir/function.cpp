@@ -79,16 +79,20 @@ std::string identifier(std::string name) {
 }  // namespace
 
 Value* Function::new_value(Type type, std::string name) {
+  Value* value = values_.emplace_back(std::make_unique<Value>()).get();
+  value->type = std::move(type);
+  value->id = next_id_++;
+  set_name(*value, std::move(name));
+  return value;
+}
+
+void Function::set_name(Value& value, std::string name) {
   name = identifier(std::move(name));
   if (!name.empty()) {
     const std::string stem = name;
     while (!names_.try_emplace(name, 1).second) name = stem + "_" + std::to_string(names_[stem]++);
   }
-  Value* value = values_.emplace_back(std::make_unique<Value>()).get();
-  value->type = std::move(type);
-  value->id = next_id_++;
-  value->name = std::move(name);
-  return value;
+  value.name = std::move(name);
 }
 
 void Function::set_id(Value& value, int id) {

@@ -218,6 +218,8 @@ struct Function {
 
   /// A value nothing defines yet. `name` is made an identifier, and unique by a suffix (`acc`, `acc_1`).
   Value* new_value(Type type, std::string name = "");
+  /// Names a value later, by the same rules.
+  void set_name(Value& value, std::string name);
   /// An op in no block yet, with the (empty) regions the table asks for.
   Op* new_op(Opcode code);
   Value* add_param(Type type, std::string name);
@@ -306,5 +308,8 @@ std::string print(const Value& value);
 std::unique_ptr<Function> parse(std::string_view text, std::string_view file_name = "<ir>");
 /// Checks structure, types, scopes, targets; throws CompileError with every finding.
 void verify(const Function& function);
+/// Checks one op that fits its row of the table by its own rules: types, shapes, attribute values. For the front
+/// end, which can then blame the line it is tracing.
+void verify(const Op& op);
 
 }  // namespace imbrex::ir

@@ -250,10 +250,32 @@ class Verifier {
     }
     if (function_.warps < 1)
       function_finding(fmt::format("{} warps; a CTA has at least one", function_.warps));
-    if (function_.cluster.size() != 3 ||
-        std::any_of(function_.cluster.begin(), function_.cluster.end(), [](int64_t n) { return n < 1; }))
-      function_finding("cluster " + shape_text(function_.cluster) +
-                       "; a cluster has three extents of at least 1");
+    const auto& cluster = function_.cluster;
+    if (cluster.size() != 3 || std::any_of(cluster.begin(), cluster.end(), [](int64_t n) { return n < 1; }))
+      function_finding("cluster " + shape_text(cluster) + "; a cluster has three extents of at least 1");
+    else if (target_)
+      limits(cluster[0] * cluster[1] * cluster[2]);
+  }
+
+  /// What the target allows of a launch.
+  void limits(int64_t ctas) {
+    const int64_t threads = function_.threads();
+    if (threads > target_->max_threads)
+      function_finding(fmt::format("{} warps are {} threads, {} allows {}", function_.warps, threads,
+                                   function_.target, target_->max_threads),
+                       fmt::format("use at most {} warps", target_->max_threads / 32));
+    if (ctas > target_->max_cluster)
+      function_finding(
+          fmt::format("a cluster of {} CTAs, {} allows {}", ctas, function_.target, target_->max_cluster));
+    if (!function_.max_registers) return;
+    const int64_t registers = *function_.max_registers;
+    if (registers < 1 || registers > target_->max_registers_per_thread)
+      function_finding(fmt::format("{} registers a thread, {} has 1 to {}", registers, function_.target,
+                                   target_->max_registers_per_thread));
+    else if (registers * threads > target_->registers_per_sm)
+      function_finding(fmt::format("{} registers for each of {} threads are {}, {} has {}", registers,
+                                   threads, registers * threads, function_.target, target_->registers_per_sm),
+                       fmt::format("allow at most {}", target_->registers_per_sm / threads / 8 * 8));
   }
 
   void define(const Value& value, const Op* op) {
@@ -368,5 +390,11 @@ class Verifier {
 }  // namespace
 
 void verify(const Function& function) { Verifier(function).run(); }
+
+void verify(const Op& op) {
+  Findings out;
+  verify_rules(op, out);
+  if (!out.empty()) throw CompileError(out.take());
+}
 
 }  // namespace imbrex::ir

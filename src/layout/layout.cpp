@@ -137,10 +137,18 @@ Layout::Layout() {
 Layout::Layout(Shape shape, std::vector<Modes> modes, Modes replicas, int element_bits, Swizzle swizzle) {
   if (shape.size() != modes.size())
     fail(fmt::format("{} dimensions but modes for {}", shape.size(), modes.size()));
-  auto check = [](const Modes& list) {
-    for (const Mode& mode : list)
+  // On-chip tensors are far smaller; the bound keeps arithmetic on layouts and their products from
+  // overflowing.
+  constexpr int64_t kMaxSlots = int64_t{1} << 31;
+  int64_t slots = 1;
+  auto check = [&](const Modes& list) {
+    for (const Mode& mode : list) {
       if (mode.extent < 1 || mode.stride < 0)
         fail(fmt::format("mode of extent {} and stride {}", mode.extent, mode.stride));
+      if (mode.extent > kMaxSlots / slots || mode.stride > kMaxSlots / mode.extent)
+        fail(fmt::format("mode of extent {} and stride {}: too large", mode.extent, mode.stride));
+      slots *= mode.extent;
+    }
   };
   for (size_t d = 0; d < shape.size(); ++d) {
     check(modes[d]);
@@ -182,11 +190,15 @@ int64_t Layout::extent(Axis axis) const {
 }
 
 int64_t Layout::bytes() const {
+  if (element_bits() == 0 && uses(Axis::kAddress)) fail("bytes of elements of unknown size");
   int64_t bytes = ceil_div(extent(Axis::kAddress) * element_bits(), 8);
   return swizzle() ? ceil_div(bytes, swizzle().span_bytes()) * swizzle().span_bytes() : bytes;
 }
 
-int64_t Layout::columns() const { return ceil_div(extent(Axis::kColumn) * element_bits(), 32); }
+int64_t Layout::columns() const {
+  if (element_bits() == 0 && uses(Axis::kColumn)) fail("columns of elements of unknown size");
+  return ceil_div(extent(Axis::kColumn) * element_bits(), 32);
+}
 int64_t Layout::copies() const { return product(data_->replicas); }
 
 bool Layout::is_padded() const {

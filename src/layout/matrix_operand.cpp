@@ -40,6 +40,8 @@ Described<MatrixOperand> describe_matrix_operand(const Layout& operand, Major ma
   if (operand.rank() != 2) return no(fmt::format("shape {} is not a matrix", shape_text(operand.shape())));
   if (operand.element_bits() == 0 || operand.is_padded() || !operand.replicas().empty())
     return no("it is no dense layout of shared memory");
+  if (128 % operand.element_bits() != 0)
+    return no(fmt::format("elements of {} bits do not divide 16 bytes", operand.element_bits()));
   for (Axis axis : kAxes)
     if (axis != Axis::kAddress && operand.uses(axis))
       return no(fmt::format("it moves along the {} axis, not in shared memory", axis_name(axis)));

@@ -39,6 +39,8 @@ Layout operand_tile(const Shape& shape, int element_bits, Swizzle swizzle, int c
     fail(fmt::format("operand tile {} with contiguous dimension {}", shape_text(shape), contiguous_dim));
   size_t last = shape.size() - 1;
   size_t inner = contiguous_dim == -1 ? last : last - 1, outer = contiguous_dim == -1 ? last - 1 : last;
+  if (128 % element_bits != 0)
+    fail(fmt::format("operand tile of {}-bit elements, which do not divide 16 bytes", element_bits));
   int64_t span = swizzle.span_bytes() * 8 / element_bits;
   if (shape[inner] % span != 0)
     fail(fmt::format(

@@ -59,13 +59,6 @@ class Checker {
 
   void run() {
     const Target* target = find_target(function_.target);
-    if (target && function_.threads() > target->max_threads)
-      findings_.push_back(
-          {function_.where,
-           fmt::format("kernel {}: {} warps are {} threads, {} allows {}", function_.name, function_.warps,
-                       function_.threads(), function_.target, target->max_threads),
-           {},
-           fmt::format("use at most {} warps", target->max_threads / kWarp)});
     block(function_.body, {0, function_.threads(), nullptr});
     const int64_t ids = target ? target->named_barriers - 1 : 15;  // 0 is the CTA's
     if (static_cast<int64_t>(barriers_.size()) > ids)

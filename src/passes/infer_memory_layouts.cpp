@@ -2,6 +2,7 @@
 // Layouts of shared and tensor-memory allocations: candidates against the demands on them and their views.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "imbrex/error.h"
@@ -35,12 +36,9 @@ class AllocationLayout {
   }
 
   void choose() {
-    const bool has_matrix_demand = [&] {
-      for (const MemoryDemand& demand : demands_)
-        if (demand.op->code != Opcode::kAnnotateLayout && demand.op->code != Opcode::kCopyAsync) return true;
-      return false;
-    }();
-    std::vector<Layout> candidates = memory_candidates(root_, has_matrix_demand);
+    const bool for_matrices = std::any_of(demands_.begin(), demands_.end(),
+                                          [](const MemoryDemand& demand) { return demand.of_matrix_unit; });
+    std::vector<Layout> candidates = memory_candidates(root_, for_matrices);
     // An annotation of the allocation itself may be any layout.
     for (const MemoryDemand& demand : demands_)
       if (demand.op->code == Opcode::kAnnotateLayout && demand.view == &root_) {

@@ -28,12 +28,14 @@ struct MemoryDemand {
   std::string what;  ///< "operand a as matrix descriptors read it"
   /// Why a layout of the view does not do; empty when it does.
   std::function<std::string(const layout::Layout&)> refusal;
+  bool of_matrix_unit = false;  ///< by tensor cores or TMA, which like swizzled tiles
 };
 /// What this use of a memory tensor demands; nothing for uses that take any layout.
 std::vector<MemoryDemand> memory_demands(const Use& use);
 
-/// Layouts for a tensor in shared or tensor memory, the most wanted first.
-std::vector<layout::Layout> memory_candidates(const ir::Value& root, bool has_matrix_demand);
+/// Layouts for a tensor in shared or tensor memory, the most wanted first; `for_matrices` puts swizzled tiles
+/// in front.
+std::vector<layout::Layout> memory_candidates(const ir::Value& root, bool for_matrices);
 
 /// The layout of a view op's result, given that of its operand. Throws CompileError (no location) when there
 /// is none.

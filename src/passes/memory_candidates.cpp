@@ -18,7 +18,7 @@ using layout::Swizzle;
 
 /// Tiles of boxes with dimension `inner` contiguous and `outer` as rows; the others are stages.
 std::optional<Layout> tile(const Shape& shape, int bits, Swizzle swizzle, size_t outer, size_t inner) {
-  if (shape[inner] * bits % (swizzle.span_bytes() * 8) != 0) return std::nullopt;
+  if (128 % bits != 0 || shape[inner] * bits % (swizzle.span_bytes() * 8) != 0) return std::nullopt;
   std::vector<int> order;
   for (size_t d = 0; d < shape.size(); ++d)
     if (d != outer && d != inner) order.push_back(static_cast<int>(d));
@@ -33,21 +33,21 @@ std::optional<Layout> tile(const Shape& shape, int bits, Swizzle swizzle, size_t
   return layout::operand_tile(permuted, bits, swizzle).permute(back);
 }
 
-std::vector<Layout> shared_candidates(const Shape& shape, int bits, bool has_matrix_demand) {
+std::vector<Layout> shared_candidates(const Shape& shape, int bits, bool for_matrices) {
   std::vector<Layout> tiles, result;
   for (size_t inner = shape.size(); inner-- > 0;)
     for (size_t outer = shape.size(); outer-- > 0;) {
       if (inner == outer) continue;
       std::vector<Swizzle::Mode> modes = {Swizzle::k128B, Swizzle::k64B, Swizzle::k32B};
-      if (has_matrix_demand && bits == 32) modes.push_back(Swizzle::k128BAtom32B);
-      if (has_matrix_demand) modes.push_back(Swizzle::kNone);
+      if (for_matrices && bits == 32) modes.push_back(Swizzle::k128BAtom32B);
+      if (for_matrices) modes.push_back(Swizzle::kNone);
       for (Swizzle::Mode mode : modes)
         if (std::optional<Layout> found = tile(shape, bits, {mode}, outer, inner)) tiles.push_back(*found);
     }
   const Layout plain = layout::row_major(shape, bits);
-  if (!has_matrix_demand) result.push_back(plain);
+  if (!for_matrices) result.push_back(plain);
   result.insert(result.end(), tiles.begin(), tiles.end());
-  if (has_matrix_demand) result.push_back(plain);
+  if (for_matrices) result.push_back(plain);
   return result;
 }
 
@@ -89,7 +89,7 @@ std::vector<Layout> tensor_memory_candidates(const Shape& shape, int bits) {
 
 }  // namespace
 
-std::vector<Layout> memory_candidates(const ir::Value& root, bool has_matrix_demand) {
+std::vector<Layout> memory_candidates(const ir::Value& root, bool for_matrices) {
   const ir::Type& type = root.type;
   if (type.layout) {
     const Layout& given = *type.layout;
@@ -97,7 +97,7 @@ std::vector<Layout> memory_candidates(const ir::Value& root, bool has_matrix_dem
   }
   if (type.kind == ir::TypeKind::kTensorMemory)
     return tensor_memory_candidates(type.shape, type.dtype.bits());
-  return shared_candidates(type.shape, type.dtype.bits(), has_matrix_demand);
+  return shared_candidates(type.shape, type.dtype.bits(), for_matrices);
 }
 
 }  // namespace imbrex::passes

@@ -34,7 +34,7 @@ MemoryDemand matrix_operand(const Use& use, std::string_view name, bool is_k_fir
                                       description->swizzle.name(), bits);
     return "";
   };
-  return {use.op, view, fmt::format("operand {} as matrix descriptors read it", name), refusal};
+  return {use.op, view, fmt::format("operand {} as matrix descriptors read it", name), refusal, true};
 }
 
 /// The view lies exactly as `wanted`.

@@ -10,10 +10,12 @@
 
 #include "core/text.h"
 #include "imbrex/error.h"
+#include "passes/allocate_memory.h"
 #include "passes/check_thread_groups.h"
 #include "passes/dead_code.h"
 #include "passes/fold.h"
 #include "passes/infer_layouts.h"
+#include "passes/insert_fences.h"
 #include "passes/lift_grid_constants.h"
 #include "passes/promote_variables.h"
 #include "passes/propagate_constants.h"
@@ -33,7 +35,9 @@ constexpr Pass kPasses[] = {
     {"dead_code", dead_code, "what has no use goes"},
     {"lift_grid_constants", lift_grid_constants, "what the launch determines is computed on the host"},
     {"dead_code", dead_code, "what was lifted goes from the kernel"},
+    {"insert_fences", insert_fences, "waits and fences that the memory model asks for"},
     {"infer_layouts", infer_layouts, "every tensor gets its layout"},
+    {"allocate_memory", allocate_memory, "places in shared memory, columns of tensor memory"},
 };
 
 bool is_pass(const std::string& name) {

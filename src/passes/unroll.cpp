@@ -37,12 +37,17 @@ int64_t count_ops(const Block& block) {
   return count;
 }
 
+bool ends_with_break(const Block& block) {
+  return !block.ops.empty() && block.ops.back()->code == Opcode::kBreak;
+}
+
 class Unroller {
  public:
   explicit Unroller(ir::Function& function) : function_(function), builder_(function) {}
 
   void block(Block& block) {
     rebuild(block, [this](Op& op, Block& to) {
+      if (ends_with_break(to)) return;                       // from a loop that ran once
       for (auto& region : op.regions) this->block(*region);  // inner loops first
       if (op.code != Opcode::kFor || !unrolled(op, to)) append(to, op);
     });
@@ -69,6 +74,8 @@ class Unroller {
     const bool complete = trips && (factor == 0 || *trips < 2 * factor);
     check_size(loop, complete ? *trips : factor);
 
+    hoist_allocations(loop, to);
+
     // Copies outside a loop, or after one, need another loop around them for breaks to leave.
     const bool one_loop = !complete && trips && *trips % factor == 0;
     const bool wraps = has_break(loop.body()) && !one_loop;
@@ -92,11 +99,24 @@ class Unroller {
     } else {
       run_time_trips(loop, *outside, factor, shift);
     }
-    if (wraps && (outside->ops.empty() || outside->ops.back()->code != Opcode::kBreak)) {
+    if (wraps && !ends_with_break(*outside)) {
       builder_.set_insertion_point(*outside);
       builder_.create(Opcode::kBreak, {}, {});
     }
     return true;
+  }
+
+  /// Each trip used the same shared memory; so do the copies.
+  static void hoist_allocations(Op& loop, Block& to) {
+    for (auto& region : loop.regions) {
+      for (Op*& op : region->ops) {
+        hoist_allocations(*op, to);
+        if (op->code != Opcode::kSharedAlloc) continue;
+        append(to, *op);
+        op = nullptr;
+      }
+      std::erase(region->ops, nullptr);
+    }
   }
 
   static int64_t step(const Op& loop) { return ir::constant_int(loop.operands[2]).value(); }
@@ -114,7 +134,7 @@ class Unroller {
   /// Trips first ... last - 1, one after the other, with numbers for the loop variable.
   void copies(const Op& loop, Block& to, int64_t first, int64_t last, int break_shift) {
     for (int64_t trip = first; trip < last; ++trip) {
-      if (!to.ops.empty() && to.ops.back()->code == Opcode::kBreak) return;
+      if (ends_with_break(to)) return;
       builder_.set_insertion_point(to);
       copy(loop, to, number(loop, ir::constant_int(loop.operands[0]).value() + trip * step(loop)),
            break_shift);
@@ -141,7 +161,7 @@ class Unroller {
     Value* trip = function_.add_argument(main->body(), Type::scalar(type), index->name);
     for (int64_t j = 0; j < factor; ++j) {
       Block& body = main->body();
-      if (!body.ops.empty() && body.ops.back()->code == Opcode::kBreak) break;
+      if (ends_with_break(body)) break;
       builder_.set_insertion_point(body);
       Value* own = j == 0 ? trip : builder_.binary(Opcode::kAdd, trip, multiple(loop.operands[2], j));
       copy(loop, body, own, break_shift);

@@ -101,8 +101,8 @@ TEST(ScalarFloat, F32MatchesTheMachineInEveryRoundingMode) {
     const float c = i % 3 == 0 ? near_minus(a * b, static_cast<uint64_t>(i)) : operands.next();
     for (const auto& [rounding, mode] : kModes) {
       const FloatMode how{.rounding = rounding};
-      auto check = [&](float got, auto f, const char* what) {
-        expect_f32(got, machine(mode, a, b, c, f), a, b, c, what, mode);
+      auto check = [&, machine_mode = mode](float got, auto f, const char* what) {
+        expect_f32(got, machine(machine_mode, a, b, c, f), a, b, c, what, machine_mode);
       };
       check(
           add(a, b, how), [](float x, float y, float) { return x + y; }, "add");

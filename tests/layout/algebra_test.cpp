@@ -172,6 +172,7 @@ TEST(Product, PutsInnerTilesAtOuterPlaces) {
 TEST(Product, IsAssociativeWithUnitScalar) {
   for_each_seed([](Random& random) {
     Layout a = random_layout(random), b = random_layout(random), c = random_layout(random);
+    if (a.size() * b.size() * c.size() > 100000) return;
     EXPECT_EQ((a * b) * c, a * (b * c));
     EXPECT_EQ(a * Layout(), a);
     EXPECT_EQ(Layout() * a, a);

@@ -64,6 +64,7 @@ TEST(Shared, RowMajorAndPadded) {
   });
   EXPECT_EQ(dense.bytes(), 3 * 5 * 7 * 2);
   EXPECT_EQ(padded.bytes(), (3 * 5 * 9 - 2) * 2);
+  EXPECT_THROW(dense.with_element_bits(0).bytes(), CompileError) << "bytes of elements of unknown size";
   EXPECT_FALSE(padded.is_bijective());
   EXPECT_TRUE(padded.is_injective());
 }
@@ -177,7 +178,9 @@ TEST(TensorMemory, AccumulatorsFollowTheTable) {
 
 TEST(TensorMemory, OperandAIsPacked) {
   for (int bits : {4, 8, 16, 32})
-    for (auto [m, pair] : {std::pair<int64_t, bool>{64, false}, {128, false}, {128, true}, {256, true}}) {
+    for (const auto& choice : {std::pair<int64_t, bool>{64, false}, {128, false}, {128, true}, {256, true}}) {
+      const int64_t m = choice.first;
+      const bool pair = choice.second;
       Layout layout = tensor_memory_a(m, 96, bits, pair);
       EXPECT_EQ(layout.columns(), 96 * bits / 32);
       for_each_index({m, 96}, [&](const Index& at) {

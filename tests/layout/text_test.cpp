@@ -57,6 +57,9 @@ TEST(Text, ErrorsNameThePlace) {
       message("[4: 4a1; bits 16; swizzle 12B]"),
       "layout: expected a swizzle (none, 32B, 64B, 128B, 128B/32B, 128B/32B+8B, 128B/64B) at character 27 of "
       "'[4: 4a1; bits 16; swizzle 12B]'");
+  EXPECT_EQ(message("[4: 4t99999999999999]"),
+            "layout: expected a smaller number at character 19 of '[4: 4t99999999999999]'");
+  EXPECT_EQ(message("[4: 4000000t1 4000000t1]"), "layout: mode of extent 4000000 and stride 1: too large");
   EXPECT_EQ(message("[8: 4t1]"), "layout: modes of dimension 0 reach 4 of 8 elements");
 }
 

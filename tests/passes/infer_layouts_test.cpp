@@ -292,6 +292,17 @@ TEST(Kernels, PlainSharedTensorsAreRowMajor) {
   EXPECT_EQ(f["r"].shape(), (layout::Shape{7, 9}));
 }
 
+TEST(Kernels, ViewsOfPlainTensorsKeepThemRowMajor) {
+  Inferred f(R"(
+    %s: shared<float32, [2, 64, 32]> = shared_alloc {dtype = float32, shape = [2, 64, 32]}
+    %v: shared<float32, [64, 32]> = index %s, %i
+    %r: register<float32, [64, 32]> = load_shared %v
+    %c: register<float32, [2048]> = reshape %r {shape = [2048]}
+  )");
+  EXPECT_EQ(f["s"], layout::row_major({2, 64, 32}, 32));
+  EXPECT_EQ(f["c"].shape(), (layout::Shape{2048}));
+}
+
 TEST(Annotations, AreRespected) {
   Inferred f(R"(
     %s: shared<float16, [64, 64]> = shared_alloc {dtype = float16, shape = [64, 64]}

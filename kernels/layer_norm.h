@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer normalisation over the rows of a matrix, with scale and shift: each CTA holds `rows` whole rows in
+// registers. The variance is that of the centred values, not a difference of squares, which would cancel.
+#pragma once
+
+#include "imbrex/imbrex.h"
+
+namespace imbrex::kernels {
+
+struct LayerNorm {
+  int rows = 4;
+
+  static auto space() { return Space<LayerNorm>().choose<&LayerNorm::rows>({4, 1, 2, 8}); }
+
+  /// y = (x - mean) / sqrt(variance + epsilon) * weight + bias, for each row of x[m, n].
+  void operator()(Int32 m_size, int n_size, Float32 epsilon, Ptr<float32> x_ptr, Ptr<float32> weight_ptr,
+                  Ptr<float32> bias_ptr, Ptr<float32> y_ptr) const {
+    require(n_size <= 16384, "layer_norm holds whole rows in registers: n_size is {}, at most 16384", n_size);
+    grid(cdiv(m_size, rows));
+    warps(4);
+    int columns = 128;  // the row rounded up to a power of two: whole vectors for every thread
+    while (columns < n_size) columns *= 2;
+    Int32 row = rows * block_idx.x;
+
+    auto g_x = global_view(x_ptr, {m_size, n_size});
+    auto g_y = global_view(y_ptr, {m_size, n_size});
+    auto x = load_global(g_x, {row, 0}, {rows, columns});
+    auto weight = load_global(global_view(weight_ptr, {n_size}), {0}, {columns});
+    auto bias = load_global(global_view(bias_ptr, {n_size}), {0}, {columns});
+
+    auto mean = sum(x, {.axis = 1, .keep = true}) / n_size;
+    // Columns beyond the row were loaded as 0 and would add mean^2 to the variance.
+    auto in_row = register_tensor(boolean, {rows, columns}, [&](auto, auto j) { return j < n_size; });
+    auto centred = select(in_row, x - mean, 0.0f);
+    auto variance = sum(centred * centred, {.axis = 1, .keep = true}) / n_size;
+    store_global(g_y, centred * rsqrt(variance + epsilon) * weight + bias, {row, 0});
+  }
+};
+
+}  // namespace imbrex::kernels

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax over the rows of a matrix: each CTA holds `rows` whole rows in registers, so memory is read and
+// written once. The maximum is subtracted first, which keeps exp from overflowing.
+#pragma once
+
+#include <limits>
+
+#include "imbrex/imbrex.h"
+
+namespace imbrex::kernels {
+
+struct Softmax {
+  int rows = 4;
+
+  static auto space() { return Space<Softmax>().choose<&Softmax::rows>({4, 1, 2, 8}); }
+
+  /// y[m, n] = softmax of x[m, n] along n.
+  void operator()(Int32 m_size, int n_size, Ptr<float32> x_ptr, Ptr<float32> y_ptr) const {
+    require(n_size <= 16384, "softmax holds whole rows in registers: n_size is {}, at most 16384", n_size);
+    grid(cdiv(m_size, rows));
+    warps(4);
+    int columns = 128;  // the row rounded up to a power of two: whole vectors for every thread
+    while (columns < n_size) columns *= 2;
+    Int32 row = rows * block_idx.x;
+
+    auto g_x = global_view(x_ptr, {m_size, n_size});
+    auto g_y = global_view(y_ptr, {m_size, n_size});
+    // Columns beyond the row count as -infinity: they change neither the maximum nor the sum.
+    auto x = load_global(g_x, {row, 0}, {rows, columns}, {.other = -std::numeric_limits<float>::infinity()});
+    auto e = exp(x - max(x, {.axis = 1, .keep = true}));
+    store_global(g_y, e / sum(e, {.axis = 1, .keep = true}), {row, 0});
+  }
+};
+
+}  // namespace imbrex::kernels

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scalar arguments and the conversions between element types.
+#pragma once
+
+#include "imbrex/scalar.h"
+#include "lang/trace.h"
+
+namespace imbrex::lang {
+
+/// The argument as a value of its own type; a C++ number becomes a constant.
+ir::Value* materialize(const Instruction& at, const ScalarArg& arg);
+/// The argument as a value of type `to`, converted as C++ would; from floating to integer is an error.
+ir::Value* materialize(const Instruction& at, const ScalarArg& arg, DataType to);
+/// The argument as a bool; other types are an error that asks for a comparison.
+ir::Value* condition(const Instruction& at, const ScalarArg& arg);
+/// The argument as an offset or extent: int32, or int64 where its type or value needs it.
+ir::Value* index_value(const Instruction& at, const ScalarArg& arg);
+/// What a C++ integer says; nothing for run-time scalars.
+std::optional<int64_t> number(const ScalarArg& arg);
+
+/// `value` (a scalar or register tensor) with elements of type `to`, by an op where needed. An explicit
+/// conversion may go from floating to integer and to bool.
+ir::Value* convert(const Instruction& at, ir::Value* value, DataType to, bool is_explicit = false);
+
+/// Integral promotion: bool and integers below 32 bits become int32.
+DataType promote(DataType t);
+/// The type two run-time operands meet in.
+DataType common_type(const Instruction& at, DataType a, DataType b);
+/// The same where either may be a C++ number.
+DataType common_type(const Instruction& at, const ScalarArg& a, const ScalarArg& b);
+
+struct ArithInfo {
+  std::string_view symbol;
+  ir::Opcode code;
+  bool is_bitwise, is_comparison, is_shift, is_logical;
+};
+const ArithInfo& arith_info(detail::Arith op);
+struct UnaryInfo {
+  std::string_view symbol;
+  ir::Opcode code;
+  bool needs_float;
+};
+const UnaryInfo& unary_info(detail::Unary op);
+
+/// Rejects element types an operator does not work on (floating bits, arithmetic on 8-bit floats, ...).
+void check_operand_type(const Instruction& at, const ArithInfo& op, DataType dtype);
+
+}  // namespace imbrex::lang

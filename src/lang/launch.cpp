@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/launch.h"
+
+#include <fmt/format.h>
+
+#include "lang/arithmetic.h"
+
+namespace imbrex {
+
+using lang::Instruction;
+
+void grid(const ScalarArg& x, const ScalarArg& y, const ScalarArg& z, SourceLocation where) {
+  const Instruction at("grid", where);
+  if (at.trace().has_grid) at.fail("the grid is given twice");
+  if (at.trace().scopes().size() != 1) at.fail("inside a loop, a when() block or a thread group");
+  std::vector<const ScalarArg*> given = {&x, &y, &z};
+  while (given.size() > 1 && lang::number(*given.back()) == 1) given.pop_back();
+  std::vector<ir::Value*> extents;
+  for (const ScalarArg* extent : given) {
+    if (auto n = lang::number(*extent); n && *n <= 0)
+      at.fail(fmt::format("an extent is {}, not positive", *n));
+    extents.push_back(lang::index_value(at, *extent));
+  }
+  at.emit(ir::Opcode::kLaunchGrid, std::move(extents));
+  at.trace().has_grid = true;
+}
+
+void warps(int64_t count, SourceLocation where) {
+  const Instruction at("warps", where);
+  if (count < 1 || count > 32) at.fail(fmt::format("{} warps; a CTA has 1 to 32", count));
+  if (at.trace().has_thread_groups) at.fail("must come before the first thread group");
+  at.trace().function().warps = static_cast<int>(count);
+  at.trace().scope().threads = 32 * count;
+}
+
+void cluster(int64_t x, int64_t y, int64_t z, SourceLocation where) {
+  const Instruction at("cluster", where);
+  if (x < 1 || y < 1 || z < 1 || x * y * z > 16)
+    at.fail(fmt::format("a cluster of {} x {} x {} CTAs; it has 1 to 16", x, y, z));
+  at.trace().function().cluster = {x, y, z};
+}
+
+void max_registers(int64_t count, SourceLocation where) {
+  const Instruction at("max_registers", where);
+  if (count < 8 || count > 255) at.fail(fmt::format("{} registers a thread; there are 8 to 255", count));
+  at.trace().function().max_registers = count;
+}
+
+}  // namespace imbrex

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/tcgen05.h"
+
+#include <fmt/format.h>
+
+#include "lang/source_text.h"
+#include "lang/tiles.h"
+
+namespace imbrex::tcgen05 {
+
+using lang::Instruction;
+
+namespace {
+
+void add_cta_group(std::vector<ir::Attr>& attrs, int cta_group) {
+  if (cta_group != 1) attrs.push_back({"cta_group", int64_t{cta_group}});
+}
+
+void emit_mma(const Tensor& a_tensor, const SharedTensor& b_tensor, const TMemoryTensor& d_tensor,
+              const MmaOptions& options, SourceLocation where) {
+  const Instruction at("tcgen05::mma", where);
+  ir::Value* a = at.use(a_tensor.handle());
+  ir::Value* b = at.use(b_tensor.handle());
+  ir::Value* d = at.use(d_tensor.handle());
+  ir::Value* enable = lang::condition(at, options.enable_input_d);
+  std::vector<ir::Attr> attrs;
+  add_cta_group(attrs, options.cta_group);
+  if (options.negate_a) attrs.push_back({"negate_a", true});
+  if (options.negate_b) attrs.push_back({"negate_b", true});
+  at.emit(ir::Opcode::kTcgen05Mma, {a, b, d, enable}, {}, std::move(attrs));
+}
+
+}  // namespace
+
+TMemoryTensor alloc(DataType dtype, const Shape& shape, const AllocOptions& options, SourceLocation where) {
+  const Instruction at("tcgen05::alloc", where);
+  std::vector<ir::Attr> attrs = {{"dtype", dtype}, {"shape", shape}};
+  add_cta_group(attrs, options.cta_group);
+  ir::Value* result = at.emit(ir::Opcode::kTcgen05Alloc, {},
+                              {ir::Type::tensor(ir::TypeKind::kTensorMemory, dtype, shape)}, std::move(attrs))
+                          ->result();
+  at.trace().function().set_name(*result, lang::declared_name(at.where()));
+  return TMemoryTensor(at.handle(result));
+}
+
+void dealloc(const TMemoryTensor& t, SourceLocation where) {
+  const Instruction at("tcgen05::dealloc", where);
+  at.emit(ir::Opcode::kTcgen05Dealloc, {at.use(t.handle())});
+}
+
+void relinquish_alloc_permit(const AllocOptions& options, SourceLocation where) {
+  const Instruction at("tcgen05::relinquish_alloc_permit", where);
+  std::vector<ir::Attr> attrs;
+  add_cta_group(attrs, options.cta_group);
+  at.emit(ir::Opcode::kTcgen05RelinquishAllocPermit, {}, {}, std::move(attrs));
+}
+
+void mma(const SharedTensor& a, const SharedTensor& b, const TMemoryTensor& d, const MmaOptions& options,
+         SourceLocation where) {
+  emit_mma(a, b, d, options, where);
+}
+
+void mma(const TMemoryTensor& a, const SharedTensor& b, const TMemoryTensor& d, const MmaOptions& options,
+         SourceLocation where) {
+  emit_mma(a, b, d, options, where);
+}
+
+void commit(const Barrier& barrier, const CommitOptions& options, SourceLocation where) {
+  const Instruction at("tcgen05::commit", where);
+  if (options.multicast_mask < 0 || options.multicast_mask > 0xffff)
+    at.fail(fmt::format("multicast_mask is {}; it has one bit for each of 16 CTAs", options.multicast_mask));
+  std::vector<ir::Attr> attrs;
+  add_cta_group(attrs, options.cta_group);
+  if (options.multicast_mask) attrs.push_back({"multicast_mask", int64_t{options.multicast_mask}});
+  at.emit(ir::Opcode::kTcgen05Commit, {at.use(barrier.handle())}, {}, std::move(attrs));
+}
+
+RegisterValue load(const TMemoryTensor& src, SourceLocation where) {
+  const Instruction at("tcgen05::load", where);
+  ir::Value* tensor = at.use(src.handle());
+  return lang::result(at, at.emit(ir::Opcode::kTcgen05Load, {tensor},
+                                  {lang::register_type(tensor->type.dtype, tensor->type.shape)}));
+}
+
+void wait_load(SourceLocation where) {
+  Instruction("tcgen05::wait_load", where).emit(ir::Opcode::kTcgen05WaitLoad, {});
+}
+
+void store(const TMemoryTensor& dst, const TileArg& value, SourceLocation where) {
+  const Instruction at("tcgen05::store", where);
+  ir::Value* tensor = at.use(dst.handle());
+  ir::Value* tile = lang::tile(at, value);
+  at.emit(ir::Opcode::kTcgen05Store, {tensor, tile});
+}
+
+void wait_store(SourceLocation where) {
+  Instruction("tcgen05::wait_store", where).emit(ir::Opcode::kTcgen05WaitStore, {});
+}
+void fence_before_thread_sync(SourceLocation where) {
+  Instruction("tcgen05::fence_before_thread_sync", where).emit(ir::Opcode::kTcgen05FenceBefore, {});
+}
+void fence_after_thread_sync(SourceLocation where) {
+  Instruction("tcgen05::fence_after_thread_sync", where).emit(ir::Opcode::kTcgen05FenceAfter, {});
+}
+
+}  // namespace imbrex::tcgen05

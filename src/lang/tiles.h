@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes and operands of tensors, as the language's functions check them.
+#pragma once
+
+#include "imbrex/tensor.h"
+#include "lang/arithmetic.h"
+
+namespace imbrex::lang {
+
+/// "[128, 64]"; "?" for an extent known only at run time.
+std::string shape_text(const Shape& shape);
+/// Every extent must be positive.
+void check_shape(const Instruction& at, const Shape& shape);
+/// Offsets or extents as index values.
+std::vector<ir::Value*> index_values(const Instruction& at, const Scalars& offsets);
+
+ir::Type register_type(DataType dtype, Shape shape);
+
+/// A register-tensor operand; of a variable, its present value.
+ir::Value* tile(const Instruction& at, const TileArg& arg);
+/// `value` repeated to the shape; an error naming both when they do not broadcast.
+ir::Value* broadcast(const Instruction& at, ir::Value* value, const Shape& shape);
+/// The shape two shapes broadcast to, or nothing.
+std::optional<Shape> broadcast_shape(const Shape& a, const Shape& b);
+
+inline RegisterValue result(const Instruction& at, const ir::Op* op) {
+  return RegisterValue(at.handle(op->result()));
+}
+
+}  // namespace imbrex::lang

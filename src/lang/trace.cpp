@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lang/trace.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cctype>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "lang/source_text.h"
+
+namespace imbrex::lang {
+
+namespace {
+
+thread_local Trace* active_trace = nullptr;
+
+uint64_t next_serial() {
+  static std::atomic<uint64_t> serial{0};
+  return ++serial;
+}
+
+std::string place(SourceLocation where) { return fmt::format("{}:{}", where.file, where.line); }
+
+const ir::Block* block_of(const ir::Value* value) { return value->def ? value->def->parent : value->owner; }
+
+/// A variable that is never assigned is its initial value: reads of it go, and its name moves to the value.
+void promote_constant_variables(ir::Function& function) {
+  std::unordered_set<const ir::Value*> assigned;
+  bool has_variables = false;
+  ir::walk(function.body, [&](ir::Op& op) {
+    if (op.code == ir::Opcode::kAssign) assigned.insert(op.operands[0]);
+    has_variables |= op.code == ir::Opcode::kVar;
+  });
+  if (!has_variables) return;
+
+  std::unordered_map<const ir::Value*, ir::Value*> replacement;  // variables and their reads -> the value
+  auto resolve = [&](ir::Value*& value) {
+    if (auto found = replacement.find(value); found != replacement.end()) value = found->second;
+  };
+  std::unordered_set<const ir::Op*> dropped;
+  ir::walk(function.body, [&](ir::Op& op) {
+    for (ir::Value*& operand : op.operands) resolve(operand);
+    if (op.code == ir::Opcode::kVar && !assigned.contains(op.result())) {
+      ir::Value* init = op.operands[0];
+      replacement[op.result()] = init;
+      if (init->name.empty()) init->name = std::exchange(op.result()->name, "");
+      dropped.insert(&op);
+    } else if (op.code == ir::Opcode::kRead && !assigned.contains(op.operands[0])) {
+      // the operand has been resolved to the variable's value above
+      replacement[op.result()] = op.operands[0];
+      dropped.insert(&op);
+    }
+  });
+  auto is_dropped = [&](const ir::Op* op) { return dropped.contains(op); };
+  std::erase_if(function.body.ops, is_dropped);
+  ir::walk(function.body, [&](ir::Op& op) {
+    for (auto& region : op.regions) std::erase_if(region->ops, is_dropped);
+  });
+}
+
+/// The arguments of the kernel being traced. Run-time scalars are variables: a kernel may assign its own.
+class TracedArguments final : public detail::Arguments {
+ public:
+  TracedArguments(Trace& trace, std::span<const ParameterInfo> parameters,
+                  std::span<const int64_t> constants) {
+    size_t next_constant = 0;
+    for (const ParameterInfo& p : parameters) {
+      Slot& slot = slots_.emplace_back();
+      if (p.kind == ParameterKind::kConstant) {
+        if (next_constant == constants.size()) break;
+        slot.constant = constants[next_constant++];
+        continue;
+      }
+      const bool is_pointer = p.kind == ParameterKind::kPointer;
+      const DataType dtype = p.dtype == any_type ? uint8 : p.dtype;
+      ir::Type type = is_pointer ? ir::Type::pointer(dtype) : ir::Type::scalar(dtype);
+      ir::Value* value = trace.function().add_param(std::move(type), "");
+      if (!is_pointer)
+        value = trace.builder()
+                    .create(ir::Opcode::kVar, {value}, {ir::Type::variable(ir::Type::scalar(dtype))})
+                    ->result();
+      slot.handle = {value, trace.serial()};
+    }
+  }
+  detail::Handle handle(size_t i) const override { return slots_[i].handle; }
+  int64_t constant(size_t i) const override { return slots_[i].constant; }
+
+ private:
+  struct Slot {
+    detail::Handle handle;
+    int64_t constant = 0;
+  };
+  std::vector<Slot> slots_;
+};
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------------------
+// the state of a trace
+
+Trace::Trace(std::string name, std::string_view target, std::span<const ParameterInfo> parameters)
+    : function_(std::make_unique<ir::Function>()),
+      builder_(*function_),
+      serial_(next_serial()),
+      parameters_(parameters),
+      outer_(std::exchange(active_trace, this)) {
+  function_->name = std::move(name);
+  function_->target = target;
+  scopes_.push_back({.block = &function_->body, .serial = next_serial(), .threads = function_->threads()});
+}
+
+Trace::~Trace() { active_trace = outer_; }
+
+Trace* Trace::active() { return active_trace; }
+
+uint64_t Trace::open(OpenScope scope) {
+  scope.serial = next_serial();
+  if (scope.threads == 0) scope.threads = scopes_.back().threads;
+  builder_.set_insertion_point(*scope.block);
+  closed_arm = {};
+  scopes_.push_back(scope);
+  return scope.serial;
+}
+
+bool Trace::is_open(uint64_t serial) const {
+  for (const OpenScope& scope : scopes_)
+    if (scope.serial == serial) return true;
+  return false;
+}
+
+void Trace::close(uint64_t serial, bool cut_short) {
+  if (!is_open(serial)) return;  // an outer scope that was cut short closed it
+  if (!cut_short && scopes_.back().serial != serial)
+    throw InternalError("a traced scope is closed before the scopes inside it");
+  OpenScope closed;
+  do {
+    closed = scopes_.back();
+    scopes_.pop_back();
+  } while (closed.serial != serial);
+  builder_.set_insertion_point(*scopes_.back().block);
+  closed_arm = {};
+  if (closed.kind == ScopeKind::kArm && closed.block == closed.op->regions[0].get())
+    closed_arm = {closed.chain, closed.op};
+}
+
+void Trace::fail_later(Diagnostic diagnostic) { pending_.push_back(std::move(diagnostic)); }
+
+void Trace::begin(SourceLocation where) {
+  if (!pending_.empty()) throw CompileError(std::exchange(pending_, {}));
+  if (!where.is_known()) return;
+  if (!function_->where.is_known()) locate_kernel(where);
+  last_location_ = where;
+}
+
+void Trace::locate_kernel(SourceLocation where) {
+  if (std::string_view(where.function) != "operator()") return;
+  function_->where = where;
+  const std::optional<ParameterNames> found = parameter_names(where);
+  if (!found || found->names.size() != parameters_.size()) return;
+  function_->where = found->where;
+  size_t next = 0;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (parameters_[i].kind != ParameterKind::kConstant)
+      function_->set_name(*function_->params[next++], found->names[i]);
+}
+
+std::unique_ptr<ir::Function> Trace::finish() {
+  if (!pending_.empty()) throw CompileError(std::exchange(pending_, {}));
+  if (scopes_.size() != 1) throw InternalError("a traced scope is still open at the end of the kernel");
+  for (size_t i = 0; i < function_->params.size(); ++i)
+    if (function_->params[i]->name.empty())
+      function_->set_name(*function_->params[i], fmt::format("arg{}", i));
+  if (!has_grid)
+    throw CompileError(
+        Diagnostic{function_->where, "the kernel does not say its grid", {}, "call grid(...)"});
+  promote_constant_variables(*function_);
+  return std::move(function_);
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// instructions
+
+Instruction::Instruction(std::string_view name, SourceLocation where)
+    : name_(name), where_(where), trace_(Trace::active()) {
+  if (!trace_)
+    fail("used outside a kernel that is being traced", {},
+         "run-time values exist only inside a kernel's operator()");
+  if (!where_.is_known()) where_ = trace_->last_location();
+  trace_->begin(where_);
+}
+
+ir::Value* Instruction::use(detail::Handle handle) const {
+  if (!handle.value) fail("the variable was moved from and has not been assigned since");
+  if (handle.trace != trace_->serial())
+    fail("a value made while another kernel was traced", {},
+         "handles live as long as the run of operator() that made them: do not keep them in globals or "
+         "in the kernel's members");
+  const ir::Block* home = block_of(handle.value);
+  if (!home) return handle.value;  // a parameter
+  for (const ir::Block* b = trace_->scope().block; b; b = b->parent ? b->parent->parent : nullptr)
+    if (b == home) return handle.value;
+  const ir::Op* scope = home->parent;
+  const SourceLocation made = handle.value->def ? handle.value->def->where : scope->where;
+  fail(fmt::format("{} is used after its scope has ended",
+                   handle.value->name.empty() ? "a value" : "'" + handle.value->name + "'"),
+       {describe("it", handle.value), fmt::format("made at {}, inside the {} of {}", place(made),
+                                                  scope->info().mnemonic, place(scope->where))},
+       "declare it before that block, and assign it inside");
+}
+
+ir::Value* Instruction::read(detail::Handle handle) const {
+  ir::Value* value = use(handle);
+  if (value->type.kind != ir::TypeKind::kVariable) return value;
+  const ir::TypeKind held = value->def->operands[0]->type.kind;
+  return emit(ir::Opcode::kRead, {value}, {ir::Type::tensor(held, value->type.dtype, value->type.shape)})
+      ->result();
+}
+
+ir::Op* Instruction::emit(ir::Opcode code, std::vector<ir::Value*> operands, std::vector<ir::Type> results,
+                          std::vector<ir::Attr> attrs) const {
+  const OpenScope& scope = trace_->scope();
+  if (!scope.block->ops.empty() && scope.block->ops.back()->code == ir::Opcode::kBreak)
+    fail("can never run: it follows an unconditional break in the same block",
+         {fmt::format("the break is at {}", place(scope.block->ops.back()->where))});
+  if (scope.kind == ScopeKind::kTabulate && code != ir::Opcode::kVar && code != ir::Opcode::kYield) {
+    const ir::Effect effect = ir::info(code).effect;
+    if (effect != ir::Effect::kPure && code != ir::Opcode::kRead)
+      fail("not inside register_tensor's function, which computes one element from its indices",
+           {fmt::format("register_tensor at {}", place(scope.where))});
+  }
+  ir::Builder& builder = trace_->builder();
+  builder.set_location(where_);
+  ir::Op* op = builder.create(code, std::move(operands), std::move(results), std::move(attrs));
+  if (op->regions.empty()) ir::verify(*op);
+  return op;
+}
+
+ir::Value* Instruction::constant(DataType dtype, int64_t value) const {
+  return emit(ir::Opcode::kConst, {}, {ir::Type::scalar(dtype)}, {{"int", value}})->result();
+}
+
+Diagnostic Instruction::diagnostic(std::string message, std::vector<std::string> facts,
+                                   std::string help) const {
+  return {where_, fmt::format("{}: {}", name_, message), std::move(facts), std::move(help)};
+}
+
+void Instruction::fail(std::string message, std::vector<std::string> facts, std::string help) const {
+  throw CompileError(diagnostic(std::move(message), std::move(facts), std::move(help)));
+}
+
+std::string Instruction::describe(std::string_view operand, const ir::Value* value) {
+  std::string text = fmt::format("{}: {}", operand, value->type.to_string());
+  if (value->def && value->def->where.is_known()) text += ", made at " + place(value->def->where);
+  return text;
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// entry points
+
+std::string kernel_name(std::string_view type_name) {
+  // Without namespaces (those before template arguments), and in snake case.
+  const size_t arguments = std::min(type_name.find('<'), type_name.size());
+  const size_t colon = type_name.substr(0, arguments).rfind("::");
+  if (colon != std::string_view::npos) type_name.remove_prefix(colon + 2);
+  std::string name;
+  for (size_t i = 0; i < type_name.size(); ++i) {
+    const unsigned char c = type_name[i];
+    if (std::isupper(c)) {
+      const bool starts_word = i > 0 && (std::islower(static_cast<unsigned char>(type_name[i - 1])) ||
+                                         std::isdigit(static_cast<unsigned char>(type_name[i - 1])));
+      if (starts_word) name += '_';
+      name += static_cast<char>(std::tolower(c));
+    } else if (std::isalnum(c) || c == '_') {
+      name += static_cast<char>(c);
+    } else if (!name.empty() && name.back() != '_') {
+      name += '_';
+    }
+  }
+  while (!name.empty() && name.back() == '_') name.pop_back();
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "kernel_" + name;
+  return name;
+}
+
+std::unique_ptr<ir::Function> trace(const KernelEntry& entry, const void* kernel,
+                                    std::span<const int64_t> constants, std::string_view target) {
+  size_t wanted = 0;
+  for (const ParameterInfo& p : entry.parameters) wanted += p.kind == ParameterKind::kConstant;
+  if (constants.size() != wanted)
+    throw CompileError(Diagnostic{{},
+                                  fmt::format("{}: {} compile-time arguments given, its operator() has {}",
+                                              entry.type_name, constants.size(), wanted),
+                                  {},
+                                  ""});
+  Trace trace(kernel_name(entry.type_name), target, entry.parameters);
+  TracedArguments arguments(trace, entry.parameters, constants);
+  entry.run(kernel, arguments);
+  return trace.finish();
+}
+
+}  // namespace imbrex::lang

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/allocate_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "core/target.h"
+#include "imbrex/error.h"
+
+namespace imbrex::passes {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+
+constexpr int64_t kBarrierBytes = 8;
+constexpr int64_t kAddressBytes = 4;      // where tcgen05.alloc writes what it allocated
+constexpr int64_t kVectorAlignment = 16;  // the widest vector access, and cp.async
+constexpr int64_t kBulkAlignment = 128;   // destinations of TMA copies
+constexpr int64_t kMinColumns = 32;       // of one tensor-memory allocation, and powers of two
+
+int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
+
+struct Piece {
+  Op* op;
+  int64_t bytes;
+  int64_t alignment;
+};
+
+int64_t dense_bytes(const ir::Type& type) { return (type.elements() * type.dtype.bits() + 7) / 8; }
+
+/// The part of shared memory that an op needs; zero bytes when it needs none.
+Piece shared_piece(Op& op, const Target& target) {
+  switch (op.code) {
+    case Opcode::kSharedAlloc: {
+      const ir::Type& type = op.result()->type;
+      int64_t alignment = target.sm >= 90 ? kBulkAlignment : kVectorAlignment;
+      if (!type.layout) return {&op, dense_bytes(type), alignment};
+      if (type.layout->swizzle()) alignment = std::max(alignment, type.layout->swizzle().period_bytes());
+      return {&op, type.layout->bytes(), alignment};
+    }
+    case Opcode::kMbarrierAlloc:
+      return {&op, kBarrierBytes * static_cast<int64_t>(op.ints_attr("counts").size()), kBarrierBytes};
+    case Opcode::kTcgen05Alloc:
+      return {&op, kAddressBytes, kAddressBytes};
+    default:
+      return {&op, 0, 1};
+  }
+}
+
+/// 32-bit columns of an allocation, as the hardware deals them out.
+int64_t allocated_columns(const Op& alloc) {
+  const ir::Type& type = alloc.result()->type;
+  int64_t columns = 0;
+  if (type.layout) {
+    columns = type.layout->columns();
+  } else {  // all dimensions but the lanes, densely
+    columns = (type.elements() / type.shape[type.shape.size() - 2] * type.dtype.bits() + 31) / 32;
+  }
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(columns, kMinColumns))));
+}
+
+std::string describe(const Op& op, int64_t amount, std::string_view unit) {
+  const ir::Value& value = *op.result();
+  std::string out = fmt::format("{:>8} {}  {} {}", amount, unit, ir::print(value), value.type.dtype.name());
+  out += op.code == Opcode::kMbarrierAlloc ? fmt::format(" barriers") : ir::shape_text(value.type.shape);
+  if (op.where.is_known()) out += fmt::format("  made at {}:{}", op.where.file, op.where.line);
+  return out;
+}
+
+void place_shared(ir::Function& function, const Target& target) {
+  std::vector<Piece> pieces;
+  ir::walk(function.body, [&](Op& op) {
+    if (Piece piece = shared_piece(op, target); piece.bytes > 0) pieces.push_back(piece);
+  });
+  // Strictest alignment first leaves the fewest gaps; otherwise the author's order.
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const Piece& a, const Piece& b) { return a.alignment > b.alignment; });
+  int64_t end = 0;
+  for (const Piece& piece : pieces) {
+    const int64_t offset = round_up(end, piece.alignment);
+    piece.op->set_attr("offset", offset);
+    end = offset + piece.bytes;
+  }
+  function.shared_bytes = end;
+  if (end <= target.max_shared_bytes) return;
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const Piece& a, const Piece& b) { return a.bytes > b.bytes; });
+  Diagnostic diagnostic;
+  diagnostic.where = function.where;
+  diagnostic.message = fmt::format("kernel {}: needs {} bytes of shared memory, {} has {} for a CTA",
+                                   function.name, end, function.target, target.max_shared_bytes);
+  for (const Piece& piece : pieces) diagnostic.facts.push_back(describe(*piece.op, piece.bytes, "bytes"));
+  diagnostic.help = "use smaller tiles or fewer stages";
+  throw CompileError(std::move(diagnostic));
+}
+
+/// Follows allocations in the order of the text, which is that of their execution outside of loops.
+class TensorMemory {
+ public:
+  TensorMemory(ir::Function& function, const Target& target) : function_(function), target_(target) {}
+
+  void run() {
+    ir::walk(function_.body, [&](Op& op) {
+      if (op.code == Opcode::kTcgen05Alloc) allocate(op);
+      if (op.code == Opcode::kTcgen05Dealloc) std::erase(live_, op.operands[0]->def);
+    });
+    function_.tensor_memory_columns = peak_;
+  }
+
+ private:
+  void allocate(Op& op) {
+    const int64_t columns = allocated_columns(op);
+    op.set_attr("columns", columns);
+    if (previous_ && columns > previous_->int_attr("columns"))
+      throw CompileError(Diagnostic{
+          op.where,
+          "tcgen05_alloc: an allocation must not be larger than the one before it",
+          {describe(*previous_, previous_->int_attr("columns"), "columns"), describe(op, columns, "columns")},
+          "allocate the larger tensor first"});
+    previous_ = &op;
+    live_.push_back(&op);
+    int64_t total = 0;
+    for (const Op* alloc : live_) total += alloc->int_attr("columns");
+    peak_ = std::max(peak_, total);
+    if (total <= target_.tensor_memory_columns) return;
+    Diagnostic diagnostic;
+    diagnostic.where = op.where;
+    diagnostic.message = fmt::format("tcgen05_alloc: needs {} columns of tensor memory in all, {} has {}",
+                                     total, function_.target, target_.tensor_memory_columns);
+    for (const Op* alloc : live_)
+      diagnostic.facts.push_back(describe(*alloc, alloc->int_attr("columns"), "columns"));
+    diagnostic.help =
+        "use a smaller accumulator or fewer of them; columns are dealt out in powers of two from 32";
+    throw CompileError(std::move(diagnostic));
+  }
+
+  ir::Function& function_;
+  const Target& target_;
+  std::vector<const Op*> live_;
+  const Op* previous_ = nullptr;
+  int64_t peak_ = 0;
+};
+
+}  // namespace
+
+void allocate_memory(ir::Function& function) {
+  const Target* target = find_target(function.target);
+  if (!target) throw InternalError("allocate_memory: unknown target " + function.target);
+  TensorMemory(function, *target).run();
+  place_shared(function, *target);
+}
+
+}  // namespace imbrex::passes
