@@ -33,6 +33,9 @@ class Integers {
   /// Something emitted elsewhere; `source` tells it apart from everything else of its kind.
   Integer leaf(int64_t kind, int64_t source, Operand value, bool is_wide, Range known, size_t depth);
 
+  /// A number for something of that kind, to cache it under.
+  int64_t name(int64_t kind, int64_t source) { return number(kLeaf, kind, source); }
+
   Integer add(const Integer& a, const Integer& b);
   Integer sub(const Integer& a, const Integer& b);
   Integer mul(const Integer& a, const Integer& b);  ///< wide when a factor is

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of generating one kernel, and what the files of this folder share.
+//
+// Every op of ops.def has one function emit_<Id>, declared below from the table; a missing body is a link
+// error.
+#pragma once
+
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <variant>
+
+#include "codegen/codegen.h"
+#include "codegen/digits.h"
+#include "codegen/host.h"
+#include "codegen/integers.h"
+#include "codegen/uses.h"
+
+namespace imbrex::codegen {
+
+/// Threads begin ... begin + threads - 1 of the CTA: those that a thread_group lets through.
+struct Group {
+  int64_t begin = 0;
+  int64_t threads = 0;
+  size_t depth = 0;  ///< scope that only they run
+  bool is_warp() const { return threads == 32 && begin % 32 == 0; }
+  bool is_whole_warps() const { return threads % 32 == 0 && begin % 32 == 0; }
+  friend bool operator<(const Group& a, const Group& b) {
+    return std::pair(a.begin, a.threads) < std::pair(b.begin, b.threads);
+  }
+};
+
+/// Elements per PTX register of a register tensor: 16-bit elements share a 32-bit register in pairs, 8-bit
+/// ones in fours, element i of a register at bits i * width; bool has a predicate each.
+int elements_per_word(DataType type);
+/// The class of those registers.
+ScalarType word_type(DataType type);
+
+/// A register tensor: the registers (or immediates) of one thread, in the layout's order.
+struct RegisterTensor {
+  DataType dtype;
+  layout::Layout layout;
+  Group group;  ///< threads are numbered from its begin
+  std::vector<Operand> words;
+};
+
+/// A tensor in shared memory or a view of one: element i at base + offset + layout.linear(i) bytes, swizzled.
+struct SharedView {
+  DataType dtype;
+  layout::Layout layout;
+  Integer base;        ///< run-time part of the byte address
+  int64_t offset = 0;  ///< constant part
+};
+
+/// A tensor in tensor memory or a view of one; addresses as the hardware counts them.
+struct TensorMemoryView {
+  DataType dtype;
+  layout::Layout layout;
+  Integer base;        ///< lane << 16 | column
+  int64_t lane = 0;    ///< constant parts
+  int64_t column = 0;  ///< in 32-bit columns
+  int columns = 0;     ///< of the allocation
+};
+
+/// One mbarrier or an array of them.
+struct BarrierView {
+  Integer base;
+  int64_t offset = 0;
+};
+
+/// One dimension of a tensor in global memory.
+struct GlobalDim {
+  Integer extent, stride, offset;  ///< in elements; offset is where the view starts
+};
+/// A tensor in global memory or a view of one. Bounds are those of the whole tensor.
+struct GlobalView {
+  DataType dtype;
+  Integer address;
+  int argument = -1;            ///< index of the pointer among the kernel's parameters
+  std::vector<GlobalDim> dims;  ///< of the whole tensor
+  std::vector<int> view_dims;   ///< dimension d of the view is dims[view_dims[d]]; -1: extent 1
+};
+
+using Binding =
+    std::variant<std::monostate, RegisterTensor, SharedView, TensorMemoryView, BarrierView, GlobalView>;
+
+/// A scalar of the kernel.
+struct Scalar {
+  Operand value;
+  size_t depth = 0;   ///< scope in which it was made
+  size_t number = 0;  ///< tells bindings apart, also of one value bound again (an unrolled body)
+};
+
+/// What `break` needs of a loop.
+struct LoopExit {
+  ptx::LabelId label;
+};
+
+/// Kinds of leaves among the integer expressions.
+enum LeafKind : int64_t { kThreadId, kSharedBase, kValueLeaf, kWideLeaf, kTensorBase, kElected, kConstantLeaf, kSwizzleLeaf };
+
+class Generator {
+ public:
+  Generator(const ir::Function& function, const Options& options);
+  CompiledKernel run();
+
+  const ir::Function& function() const { return function_; }
+  Emitter& e() { return emitter_; }
+  Integers& ints() { return integers_; }
+  Ranges& ranges() { return ranges_; }
+  HostProgram& host() { return host_; }
+  const Uses& uses() const { return uses_; }
+  CompiledKernel& kernel() { return kernel_; }
+  /// 80, 90, 100.
+  int arch() const { return arch_; }
+  /// Throws CompileError at the op unless the target is at least this; `what` is not available before it.
+  void require_arch(const ir::Op& op, int arch, std::string_view what) const;
+  [[noreturn]] void fail(const ir::Op& op, std::string message, std::vector<std::string> facts = {},
+                         std::string help = "") const;
+
+  // Values.
+  void bind(const ir::Value* value, Operand scalar) {
+    scalars_[value] = {scalar, emitter_.depth(), next_number_++};
+  }
+  void bind(const ir::Value* value, Binding binding) { bindings_[value] = std::move(binding); }
+  /// The scalar as an operand; constants as immediates where PTX has them.
+  Operand scalar(const ir::Value* value);
+  /// The scalar in a register of its class.
+  Reg scalar_register(const ir::Value* value);
+  /// An integer scalar for address arithmetic.
+  Integer integer(const ir::Value* value);
+  template <class T>
+  T& get(const ir::Value* value) {
+    if (T* found = std::get_if<T>(&bindings_[value])) return *found;
+    throw InternalError("codegen: " + ir::print(*value) + " has no binding of the kind asked for");
+  }
+  /// The layout of a tensor's type; InternalError when inference has not given it one.
+  const layout::Layout& layout_of(const ir::Value* value) const;
+  /// A register tensor of the value's type with fresh registers.
+  RegisterTensor new_tensor(const ir::Value* value);
+  RegisterTensor new_tensor(DataType dtype, const layout::Layout& layout);
+
+  // Threads.
+  const Group& group() const { return groups_.back(); }
+  void enter_group(const Group& group) { groups_.push_back(group); }
+  void leave_group() { groups_.pop_back(); }
+  /// The thread's number in the group: 0 ... threads - 1.
+  Integer thread_index(const Group& group);
+  /// Warp number in the CTA, uniform across the warp.
+  Integer warp_index();
+  /// True in exactly one thread of a warp that runs together (the current group is that warp).
+  Reg elected();
+  /// The multiplier and shift of fast division by a grid constant, in 64 bits.
+  Operand divmod_magic(const ir::Value* divisor);
+  /// Waits for every thread of the group.
+  void synchronize(const Group& group, const ir::Op& op);
+
+  // Memory.
+  /// Byte address of the CTA's dynamic shared memory.
+  Integer shared_base();
+  /// Byte offset of the scratch space that the group's ops share.
+  int64_t scratch_offset(const Group& group) const;
+
+  // Structure.
+  void emit_block(const ir::Block& block);
+  void emit_op(const ir::Op& op);
+  std::vector<LoopExit>& loops() { return loops_; }
+  /// What the region's yield gave.
+  Operand yielded;
+
+ private:
+  void declare_params();
+  void declare_shared();
+  void plan_scratch();
+  void load_param(const ir::Value* value, std::string name);
+
+  const ir::Function& function_;
+  Options options_;
+  ptx::Module module_;
+  Emitter emitter_;
+  Integers integers_;
+  Ranges ranges_;
+  HostProgram host_;
+  Uses uses_;
+  CompiledKernel kernel_;
+  int arch_;
+  std::unordered_map<const ir::Value*, Scalar> scalars_;
+  std::unordered_map<const ir::Value*, Binding> bindings_;
+  size_t next_number_ = 0;
+  std::vector<Group> groups_;
+  std::vector<LoopExit> loops_;
+  std::map<Group, int64_t> scratch_;                // offset of each group's scratch space
+  std::map<std::pair<int64_t, int64_t>, int> barriers_;  // named barrier of each group
+  int64_t scratch_end_ = 0;  // bytes of shared memory in all
+  ptx::SymbolRef shared_symbol_;
+  Operand warp_index_;
+};
+
+/// Bytes of scratch shared memory that an op needs while it runs.
+int64_t scratch_bytes(const ir::Op& op, const Group& group);
+
+#define IR_OP(id, ...) void emit_##id(Generator& g, const ir::Op& op);
+#include "ir/ops.def"
+#undef IR_OP
+
+// Shared between files.
+
+/// The sum of `digit * stride` over thread digits, hoisted: `strides[i]` belongs to `digits[i]`.
+Integer thread_sum(Generator& g, const Group& group, std::span<const Digit> digits,
+                   std::span<const int64_t> strides);
+/// True in threads that hold something of the tensor; with `first_copy`, only in those of its first copy.
+/// An immediate when it is so in all.
+Operand holds_elements(Generator& g, const Group& group, const IndexDigits& digits, bool first_copy);
+/// The digits of a register layout, or a CompileError at the op.
+IndexDigits digits_or_fail(Generator& g, const ir::Op& op, const layout::Layout& layout);
+
+/// One scalar operation; `operands` are registers or immediates of `dtype` (results of comparisons are
+/// predicates).
+Operand scalar_operation(Generator& g, const ir::Op& op, ir::Opcode code, DataType dtype,
+                         std::span<const Operand> operands);
+/// f16 or bf16 arithmetic that exists as one instruction, on scalars or on packed pairs; nothing for others.
+std::optional<Operand> half_arithmetic(Generator& g, ir::Opcode code, DataType dtype, bool packed,
+                                       std::span<const Operand> operands);
+/// A scalar converted to another type.
+Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, DataType to);
+
+/// The elements of these words, each as a scalar.
+std::vector<Operand> unpack(Generator& g, DataType dtype, std::span<const Operand> words, int64_t count);
+/// One element of a packed register.
+Operand extract(Generator& g, DataType dtype, const Operand& word, int position);
+/// The word made of these elements (as extract gives them); missing ones are zero.
+Operand pack(Generator& g, DataType dtype, std::span<const Operand> elements);
+/// Element `reg` of a tensor.
+Operand element(Generator& g, const RegisterTensor& tensor, int64_t reg);
+/// The tensor's elements in another order: register i takes element map[i] (-1: none).
+std::vector<Operand> gather_words(Generator& g, const RegisterTensor& tensor,
+                                  std::span<const int64_t> map);
+/// The tensor's words as `layout` orders (and broadcasts) them; an InternalError where threads would have to
+/// exchange data.
+std::vector<Operand> words_in_layout(Generator& g, const ir::Op& op, const RegisterTensor& tensor,
+                                     const layout::Layout& layout);
+/// All elements converted, packed again.
+std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
+                                   int64_t count, DataType from, DataType to);
+
+}  // namespace imbrex::codegen

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// load_global and store_global: vectors as wide as alignment allows, tests only where an edge can be crossed.
+#include "codegen/global_memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/float_formats.h"
+#include "imbrex/error.h"
+
+namespace imbrex::codegen {
+
+GlobalTile::GlobalTile(const Tile& tile, const GlobalView& view, std::span<const int64_t> dims,
+                       std::span<const Integer> offsets)
+    : tile_(tile), view_(view) {
+  Integers& ints = tile.g().ints();
+  for (const GlobalDim& d : view.dims) {
+    Dim dim;
+    dim.start = d.offset;
+    dim.extent = d.extent;
+    dim.stride = d.stride;
+    dims_.push_back(dim);
+  }
+  for (size_t v = 0; v < offsets.size(); ++v)
+    if (const int root = view.view_dims[v]; root >= 0) dims_[root].start = ints.add(dims_[root].start, offsets[v]);
+  for (size_t t = 0; t < dims.size(); ++t) {
+    const int root = view.view_dims[dims[t]];
+    if (root < 0) continue;
+    dims_[root].tile_dim = static_cast<int>(t);
+    dims_[root].last = tile.layout().shape()[t] - 1;
+  }
+  for (size_t i = 0; i < dims_.size(); ++i) {
+    Dim& d = dims_[i];
+    d.position = d.tile_dim < 0 ? d.start : ints.add(d.start, tile.thread_index(d.tile_dim));
+    const bool is_unit = d.stride.is_constant() && d.stride.constant() == 1;
+    if (is_unit && d.tile_dim >= 0 && (unit_root_ < 0 || d.last > dims_[unit_root_].last)) {
+      unit_root_ = static_cast<int>(i);
+      unit_dim_ = d.tile_dim;
+    }
+  }
+}
+
+int64_t GlobalTile::row_alignment() const {
+  const int64_t bits = view_.dtype.bits();
+  int64_t bytes = power_of_two_divisor(view_.address.known.multiple);
+  int64_t elements = bytes * 8 / bits;
+  for (size_t i = 0; i < dims_.size(); ++i) {
+    if (static_cast<int>(i) == unit_root_) continue;
+    const Dim& d = dims_[i];
+    if (d.last == 0 && d.start.is_constant() && d.start.constant() == 0) continue;
+    elements = std::min(elements, power_of_two_divisor(d.stride.known.multiple));
+  }
+  return std::max<int64_t>(1, elements);
+}
+
+int64_t GlobalTile::aligned_vector(int max_bytes) const {
+  const Digit* digit = vector_digit();
+  if (!digit) return 1;
+  const int64_t bits = view_.dtype.bits();
+  int64_t v = std::min({power_of_two_divisor(digit->extent), row_alignment(), max_bytes * 8 / bits,
+                        power_of_two_divisor(dims_[unit_root_].position.known.multiple),
+                        power_of_two_divisor(tile_.layout().shape()[unit_dim_])});
+  for (const Digit& d : tile_.digits().threads)
+    if (d.dim == unit_dim_) v = std::min(v, power_of_two_divisor(d.weight));
+  return v;
+}
+
+bool GlobalTile::needs_test_along_unit_dim() const {
+  const Dim& d = dims_[unit_root_];
+  return d.start.known.lo < 0 || d.start.known.hi > d.extent.known.lo - 1 - d.last;
+}
+
+int64_t GlobalTile::masked_vector(int64_t aligned) const {
+  if (unit_root_ < 0 || !needs_test_along_unit_dim()) return aligned;
+  return std::min(aligned, power_of_two_divisor(dims_[unit_root_].extent.known.multiple));
+}
+
+void GlobalTile::rely_on_alignment(int64_t bytes) const {
+  if (view_.argument < 0) return;
+  int32_t& alignment = tile_.g().kernel().arguments[view_.argument].alignment;
+  alignment = std::max(alignment, static_cast<int32_t>(bytes));
+}
+
+int64_t GlobalTile::register_part(const Dim& dim, int64_t reg) const {
+  return dim.tile_dim < 0 ? 0 : (*tile_.register_index(reg))[dim.tile_dim];
+}
+
+/// Where the thread's register 0 would be. Terms that exist earlier are added first, so that as much as
+/// possible is computed before loops.
+Integer GlobalTile::base_address() const {
+  Generator& g = tile_.g();
+  Integers& ints = g.ints();
+  const int64_t bytes = view_.dtype.bytes();
+  std::vector<Integer> terms;
+  std::vector<Digit> digits;
+  std::vector<int64_t> strides;
+  int64_t reach = 0;
+  for (const Dim& d : dims_) {
+    if (d.stride.is_constant()) {
+      terms.push_back(ints.wide_mul(d.start, Integers::constant(d.stride.constant() * bytes)));
+      if (d.tile_dim < 0) continue;
+      for (const Digit& digit : tile_.digits().threads)
+        if (digit.dim == d.tile_dim) {
+          digits.push_back(digit);
+          strides.push_back(digit.weight * d.stride.constant() * bytes);
+          reach += (digit.extent - 1) * strides.back();
+        }
+    } else {
+      const Integer stride = ints.mul(ints.widen(d.stride), Integers::constant(bytes));
+      terms.push_back(ints.mul(ints.widen(d.start), stride));
+      if (d.tile_dim >= 0) terms.push_back(ints.mul(ints.widen(tile_.thread_index(d.tile_dim)), stride));
+    }
+  }
+  if (reach > Range::of_type(int32).hi)
+    g.fail(tile_.op(), "the tile spans more than 2 GiB of global memory");
+  terms.push_back(ints.widen(thread_sum(g, tile_.group(), digits, strides)));
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const Integer& a, const Integer& b) { return a.depth < b.depth; });
+  Integer sum = view_.address;
+  for (const Integer& t : terms) sum = ints.add(sum, t);
+  return sum;
+}
+
+Operand GlobalTile::address(int64_t reg) const {
+  Integers& ints = tile_.g().ints();
+  Integer base = base_address();
+  int64_t constant = 0;
+  for (const Dim& d : dims_) {
+    const int64_t part = register_part(d, reg);
+    if (part == 0) continue;
+    if (d.stride.is_constant())
+      constant += part * d.stride.constant() * view_.dtype.bytes();
+    else
+      base = ints.add(base, ints.mul(ints.widen(d.stride), Integers::constant(part * view_.dtype.bytes())));
+  }
+  if (constant != static_cast<int32_t>(constant)) {
+    base = ints.add(base, Integers::constant(constant));
+    constant = 0;
+  }
+  return ptx::address(base.value.reg(), constant);
+}
+
+Operand GlobalTile::inside(const Dim& dim, int64_t reg) const {
+  Integers& ints = tile_.g().ints();
+  const int64_t part = register_part(dim, reg);
+  const int64_t reach = dim.tile_dim < 0 ? 0 : tile_.digits().thread_reach(dim.tile_dim);
+  Operand inside = 1;
+  if (dim.start.known.lo + part < 0)
+    inside = ints.less(Integers::constant(-part - 1), dim.position);
+  const bool is_below = dim.start.known.hi <= dim.extent.known.lo - 1 - reach - part;
+  if (!is_below) {
+    const Operand below = ints.less(Integers::constant(part), ints.sub(dim.extent, dim.position));
+    inside = ints.both(inside, below, std::max(dim.extent.depth, dim.position.depth));
+  }
+  return inside;
+}
+
+Operand GlobalTile::in_bounds(int64_t reg, bool along_unit_dim) const {
+  Integers& ints = tile_.g().ints();
+  Operand all = tile_.in_shape(reg);
+  size_t depth = 0;
+  for (size_t i = 0; i < dims_.size(); ++i) {
+    if (!along_unit_dim && static_cast<int>(i) == unit_root_) continue;
+    depth = std::max({depth, dims_[i].extent.depth, dims_[i].position.depth});
+    all = ints.both(all, inside(dims_[i], reg), depth);
+  }
+  return all;
+}
+
+Operand GlobalTile::whole_along_unit_dim() const {
+  Integers& ints = tile_.g().ints();
+  const Dim& d = dims_[unit_root_];
+  Operand whole = ints.less(Integers::constant(d.last), ints.sub(d.extent, d.start));
+  if (d.start.known.lo < 0)
+    whole = ints.both(ints.less(Integers::constant(-1), d.start), whole, std::max(d.extent.depth, d.start.depth));
+  return whole;
+}
+
+Integer GlobalTile::remaining_along_unit_dim(int64_t reg) const {
+  Integers& ints = tile_.g().ints();
+  const Dim& d = dims_[unit_root_];
+  return ints.sub(ints.sub(d.extent, d.position), Integers::constant(register_part(d, reg)));
+}
+
+namespace {
+
+std::vector<Integer> offsets_of(Generator& g, const ir::Op& op, size_t first) {
+  std::vector<Integer> offsets;
+  for (size_t i = first; i < op.operands.size(); ++i) offsets.push_back(g.integer(op.operands[i]));
+  return offsets;
+}
+
+/// Runs `access(vector, test_along_unit_dim)` for the tile: once, or, when vectors fit the alignment but an
+/// edge may cut one, as vectors where the tile lies inside and element by element where it does not.
+template <class F>
+void with_vectors(Generator& g, const GlobalTile& global, F&& access) {
+  const int64_t aligned = global.aligned_vector(16);
+  const int64_t masked = global.masked_vector(aligned);
+  if (aligned == masked) return access(aligned, true);
+  const Operand whole = global.whole_along_unit_dim();
+  if (whole.is_immediate()) return access(whole.value ? aligned : masked, !whole.value);
+  Emitter& e = g.e();
+  const ptx::LabelId edge = e.label("edge"), end = e.label("edge_end");
+  e.branch_unless(whole.reg(), edge);
+  e.enter_scope();
+  access(aligned, false);
+  e.leave_scope();
+  e.branch(end);
+  e.bind(edge);
+  e.enter_scope();
+  access(masked, true);
+  e.leave_scope();
+  e.bind(end);
+}
+
+uint64_t bits_of(DataType dtype, double value) {
+  if (dtype.is_float()) return arith::encode(arith::float_format(dtype), value);
+  const uint64_t mask = dtype.bits() == 64 ? ~uint64_t{0} : (uint64_t{1} << dtype.bits()) - 1;
+  return static_cast<uint64_t>(static_cast<int64_t>(value)) & mask;
+}
+
+void check_bits(Generator& g, const ir::Op& op, DataType dtype) {
+  if (dtype.bits() < 8)
+    g.fail(op, fmt::format("elements of {} share bytes in global memory", dtype.name()), {},
+           "view the memory as uint8");
+}
+
+}  // namespace
+
+void emit_LoadGlobal(Generator& g, const ir::Op& op) {
+  const GlobalView& view = g.get<GlobalView>(op.operands[0]);
+  check_bits(g, op, view.dtype);
+  const layout::Layout& layout = g.layout_of(op.result());
+  const Tile tile(g, op, layout, g.group());
+  const std::vector<Integer> offsets = offsets_of(g, op, 1);
+  const GlobalTile global(tile, view, op.ints_attr("dims"), offsets);
+  const DataType stored = memory_type(view.dtype);
+  const uint64_t other = bits_of(stored, op.attr("other") ? op.float_attr("other") : 0.0);
+  const Operand holds = holds_elements(g, g.group(), tile.digits(), false);
+
+  RegisterTensor result = g.new_tensor(stored, layout);
+  int paths = 0;
+  std::vector<Operand> words;
+  with_vectors(g, global, [&](int64_t vector, bool test_along) {
+    global.rely_on_alignment(vector * stored.bytes());
+    WordFiller filler(g, stored, layout.registers());
+    for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
+      const Operand predicate = g.ints().both(holds, global.in_bounds(run.first, test_along), g.e().depth());
+      filler.load(Mod::global, run, global.address(run.first), predicate, other);
+    }
+    // With two paths both must leave the elements in the same registers.
+    std::vector<Operand> loaded = filler.finish();
+    if (paths++ == 0 && global.aligned_vector(16) == global.masked_vector(global.aligned_vector(16))) {
+      words = std::move(loaded);
+      return;
+    }
+    for (size_t i = 0; i < loaded.size(); ++i) g.e().move(word_type(stored), result.words[i].reg(), loaded[i]);
+    words = result.words;
+  });
+  result.words = std::move(words);
+  if (view.dtype.is_bool()) {
+    result.words = convert_words(g, op, result.words, layout.registers(), uint8, boolean);
+    result.dtype = boolean;
+  }
+  g.bind(op.result(), std::move(result));
+}
+
+void emit_StoreGlobal(Generator& g, const ir::Op& op) {
+  const GlobalView& view = g.get<GlobalView>(op.operands[0]);
+  check_bits(g, op, view.dtype);
+  RegisterTensor value = g.get<RegisterTensor>(op.operands[1]);
+  if (value.dtype.is_bool()) {
+    value.words = convert_words(g, op, value.words, value.layout.registers(), boolean, uint8);
+    value.dtype = uint8;
+  }
+  const Tile tile(g, op, value.layout, value.group);
+  const std::vector<Integer> offsets = offsets_of(g, op, 2);
+  const GlobalTile global(tile, view, op.ints_attr("dims"), offsets);
+  const Operand holds = holds_elements(g, value.group, tile.digits(), true);
+  with_vectors(g, global, [&](int64_t vector, bool test_along) {
+    global.rely_on_alignment(vector * value.dtype.bytes());
+    for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
+      const Operand predicate = g.ints().both(holds, global.in_bounds(run.first, test_along), g.e().depth());
+      store_run(g, Mod::global, value, run, global.address(run.first), predicate);
+    }
+  });
+}
+
+}  // namespace imbrex::codegen
