@@ -28,10 +28,12 @@ void leave_when_done(Generator& g, const Counter& c, ptx::LabelId exit) {
 
 /// Every iteration written out, the counter a constant.
 void unroll_completely(Generator& g, const ir::Op& op) {
-  const std::optional<int64_t> begin = ir::constant_int(op.operands[0]), end = ir::constant_int(op.operands[1]),
+  const std::optional<int64_t> begin = ir::constant_int(op.operands[0]),
+                               end = ir::constant_int(op.operands[1]),
                                step = ir::constant_int(op.operands[2]);
   if (!begin || !end || !step)
-    g.fail(op, "unroll = 0 needs constant bounds and step", {}, "give the number of copies, or constant bounds");
+    g.fail(op, "unroll = 0 needs constant bounds and step", {},
+           "give the number of copies, or constant bounds");
   if (*step == 0) g.fail(op, "the step is 0");
   const ptx::LabelId exit = g.e().label("for_end");
   g.loops().push_back({exit});
@@ -199,9 +201,7 @@ void emit_ThreadGroup(Generator& g, const ir::Op& op) {
   e.bind(end);
 }
 
-void emit_Yield(Generator& g, const ir::Op& op) {
-  g.yielded = g.scalar(op.operands[0]);
-}
+void emit_Yield(Generator& g, const ir::Op& op) { g.yielded = g.scalar(op.operands[0]); }
 
 void emit_LaunchGrid(Generator& g, const ir::Op& op) {
   if (!g.function().grid.empty()) return;
@@ -214,7 +214,8 @@ void emit_LaunchGrid(Generator& g, const ir::Op& op) {
 }
 
 void emit_BlockIdx(Generator& g, const ir::Op& op) {
-  const ptx::SpecialReg axes[] = {ptx::SpecialReg::ctaid_x, ptx::SpecialReg::ctaid_y, ptx::SpecialReg::ctaid_z};
+  const ptx::SpecialReg axes[] = {ptx::SpecialReg::ctaid_x, ptx::SpecialReg::ctaid_y,
+                                  ptx::SpecialReg::ctaid_z};
   g.bind(op.result(), g.e().make(ScalarType::b32, Op::mov, {ScalarType::u32}, {axes[op.int_attr("axis")]}));
 }
 
@@ -225,7 +226,8 @@ void emit_GridDim(Generator& g, const ir::Op& op) {
 }
 
 void emit_ClusterRank(Generator& g, const ir::Op& op) {
-  g.bind(op.result(), g.e().make(ScalarType::b32, Op::mov, {ScalarType::u32}, {ptx::SpecialReg::cluster_ctarank}));
+  g.bind(op.result(),
+         g.e().make(ScalarType::b32, Op::mov, {ScalarType::u32}, {ptx::SpecialReg::cluster_ctarank}));
 }
 
 }  // namespace imbrex::codegen

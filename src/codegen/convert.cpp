@@ -33,7 +33,8 @@ Operand from_integer(Generator& g, const ir::Op& op, Operand value, DataType fro
     if (value.is_immediate()) return value;
     const bool sign = from.is_signed();
     return e.make(ScalarType::b64, Op::cvt,
-                  {sign ? ScalarType::s64 : ScalarType::u64, sign ? ScalarType::s32 : ScalarType::u32}, {value});
+                  {sign ? ScalarType::s64 : ScalarType::u64, sign ? ScalarType::s32 : ScalarType::u32},
+                  {value});
   }
   if (from.bits() == 64)
     value = e.make(ScalarType::b32, Op::cvt, {ScalarType::u32, ScalarType::u64},
@@ -121,8 +122,7 @@ Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, Da
   Emitter& e = g.e();
   if (from.is_bool()) {
     if (is_f32(to)) return e.make(ScalarType::f32, Op::selp, {ScalarType::f32}, {1.0f, 0.0f, value});
-    if (to.is_float())
-      return convert(g, op, convert(g, op, value, from, float32), float32, to);
+    if (to.is_float()) return convert(g, op, convert(g, op, value, from, float32), float32, to);
     if (value.is_immediate()) return value;
     const ScalarType r = register_type(to);
     return e.make(r, Op::selp, {r}, {1, 0, value});
@@ -149,8 +149,8 @@ Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, Da
   return from_float32(g, op, value, to);
 }
 
-std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words, int64_t count,
-                                   DataType from, DataType to) {
+std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
+                                   int64_t count, DataType from, DataType to) {
   Emitter& e = g.e();
   std::vector<Operand> elements = unpack(g, from, words, count);
   std::vector<Operand> out;
@@ -158,7 +158,8 @@ std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<con
   if (to == float16 || to == bfloat16 || is_fp8(to)) {
     // Pairs of f32 are converted together.
     for (Operand& x : elements) x = convert(g, op, x, from, float32);
-    const int64_t padded = (count + elements_per_word(to) - 1) / elements_per_word(to) * elements_per_word(to);
+    const int64_t padded =
+        (count + elements_per_word(to) - 1) / elements_per_word(to) * elements_per_word(to);
     elements.resize(padded, Operand(0.0f));
     for (int64_t i = 0; i < padded; i += elements_per_word(to)) {
       if (is_fp8(to)) {

@@ -23,9 +23,9 @@ void Generator::emit_op(const ir::Op& op) {
     emitter_.set_comment(std::move(text));
   }
   switch (op.code) {
-#define IR_OP(id, ...)      \
-  case Opcode::k##id:       \
-    emit_##id(*this, op);   \
+#define IR_OP(id, ...)    \
+  case Opcode::k##id:     \
+    emit_##id(*this, op); \
     break;
 #include "ir/ops.def"
 #undef IR_OP
@@ -63,16 +63,15 @@ Integer Generator::integer(const ir::Value* value) {
     throw InternalError("codegen: " + ir::print(*value) + " is used before it is made");
   const Scalar& s = it->second;
   const Range known = value->type.kind == ir::TypeKind::kPointer ? Range{} : ranges_.of(value);
-  const bool is_wide = register_type(value->type.dtype) == ScalarType::b64 ||
-                       value->type.kind == ir::TypeKind::kPointer;
+  const bool is_wide =
+      register_type(value->type.dtype) == ScalarType::b64 || value->type.kind == ir::TypeKind::kPointer;
   // A register is written once, variables apart, whose reads are values of their own: so the value and the
   // scope identify what it holds.
   const int64_t source = static_cast<int64_t>(s.number);
   Integer leaf = integers_.leaf(kValueLeaf, source, s.value, is_wide, known, s.depth);
   if (value->type.dtype == uint32 && known.hi > Range::of_type(int32).hi) {
     leaf.value = emitter_.hoisted(integers_.name(kWideLeaf, source), s.depth, [&] {
-      return Operand(
-          emitter_.make(ScalarType::b64, Op::cvt, {ScalarType::u64, ScalarType::u32}, {s.value}));
+      return Operand(emitter_.make(ScalarType::b64, Op::cvt, {ScalarType::u64, ScalarType::u32}, {s.value}));
     });
     leaf.id = integers_.name(kWideLeaf, source);
     leaf.is_wide = true;
@@ -82,8 +81,8 @@ Integer Generator::integer(const ir::Value* value) {
 
 const layout::Layout& Generator::layout_of(const ir::Value* value) const {
   if (!value->type.layout)
-    throw InternalError(fmt::format("codegen: {} has no layout: {}", ir::print(*value),
-                                    value->type.to_string()));
+    throw InternalError(
+        fmt::format("codegen: {} has no layout: {}", ir::print(*value), value->type.to_string()));
   return *value->type.layout;
 }
 

@@ -15,6 +15,7 @@
 #include "codegen/host.h"
 #include "codegen/integers.h"
 #include "codegen/uses.h"
+#include "imbrex/error.h"
 
 namespace imbrex::codegen {
 
@@ -44,12 +45,19 @@ struct RegisterTensor {
   std::vector<Operand> words;
 };
 
-/// A tensor in shared memory or a view of one: element i at base + offset + layout.linear(i) bytes, swizzled.
+/// A run-time number times a constant.
+struct ScaledInteger {
+  Integer value;
+  int64_t scale;
+};
+
+/// A tensor in shared memory or a view of one. Element i is at byte offset + terms + layout.linear(i) of the
+/// CTA's shared memory, swizzled.
 struct SharedView {
   DataType dtype;
   layout::Layout layout;
-  Integer base;        ///< run-time part of the byte address
-  int64_t offset = 0;  ///< constant part
+  int64_t offset = 0;
+  std::vector<ScaledInteger> terms;  ///< what is known at run time: bytes, e.g. of the stage
 };
 
 /// A tensor in tensor memory or a view of one; addresses as the hardware counts them.
@@ -60,12 +68,13 @@ struct TensorMemoryView {
   int64_t lane = 0;    ///< constant parts
   int64_t column = 0;  ///< in 32-bit columns
   int columns = 0;     ///< of the allocation
+  int cta_group = 1;
 };
 
 /// One mbarrier or an array of them.
 struct BarrierView {
-  Integer base;
   int64_t offset = 0;
+  std::vector<ScaledInteger> terms;  ///< as in SharedView
 };
 
 /// One dimension of a tensor in global memory.
@@ -97,7 +106,18 @@ struct LoopExit {
 };
 
 /// Kinds of leaves among the integer expressions.
-enum LeafKind : int64_t { kThreadId, kSharedBase, kValueLeaf, kWideLeaf, kTensorBase, kElected, kConstantLeaf, kSwizzleLeaf };
+enum LeafKind : int64_t {
+  kThreadId,
+  kSharedBase,
+  kValueLeaf,
+  kWideLeaf,
+  kTensorBase,
+  kElected,
+  kConstantLeaf,
+  kSourceBytes,
+  kInstructionLeaf,
+  kPrintIndex
+};
 
 class Generator {
  public:
@@ -158,6 +178,10 @@ class Generator {
   // Memory.
   /// Byte address of the CTA's dynamic shared memory.
   Integer shared_base();
+  /// shared_base() + terms.
+  Integer shared_address(std::span<const ScaledInteger> terms);
+  /// [shared memory + terms + offset]
+  Operand shared_operand(std::span<const ScaledInteger> terms, int64_t offset);
   /// Byte offset of the scratch space that the group's ops share.
   int64_t scratch_offset(const Group& group) const;
 
@@ -187,17 +211,20 @@ class Generator {
   std::unordered_map<const ir::Value*, Scalar> scalars_;
   std::unordered_map<const ir::Value*, Binding> bindings_;
   size_t next_number_ = 0;
+  std::unordered_map<const ir::Value*, Operand> magics_;  // of fast_divmod's divisors
   std::vector<Group> groups_;
   std::vector<LoopExit> loops_;
-  std::map<Group, int64_t> scratch_;                // offset of each group's scratch space
+  std::map<Group, int64_t> scratch_;                     // offset of each group's scratch space
   std::map<std::pair<int64_t, int64_t>, int> barriers_;  // named barrier of each group
-  int64_t scratch_end_ = 0;  // bytes of shared memory in all
+  int64_t scratch_end_ = 0;                              // bytes of shared memory in all
   ptx::SymbolRef shared_symbol_;
   Operand warp_index_;
 };
 
 /// Bytes of scratch shared memory that an op needs while it runs.
 int64_t scratch_bytes(const ir::Op& op, const Group& group);
+int64_t relayout_scratch(const ir::Op& op);
+int64_t print_scratch(const ir::Op& op);
 
 #define IR_OP(id, ...) void emit_##id(Generator& g, const ir::Op& op);
 #include "ir/ops.def"
@@ -233,8 +260,7 @@ Operand pack(Generator& g, DataType dtype, std::span<const Operand> elements);
 /// Element `reg` of a tensor.
 Operand element(Generator& g, const RegisterTensor& tensor, int64_t reg);
 /// The tensor's elements in another order: register i takes element map[i] (-1: none).
-std::vector<Operand> gather_words(Generator& g, const RegisterTensor& tensor,
-                                  std::span<const int64_t> map);
+std::vector<Operand> gather_words(Generator& g, const RegisterTensor& tensor, std::span<const int64_t> map);
 /// The tensor's words as `layout` orders (and broadcasts) them; an InternalError where threads would have to
 /// exchange data.
 std::vector<Operand> words_in_layout(Generator& g, const ir::Op& op, const RegisterTensor& tensor,

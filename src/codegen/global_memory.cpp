@@ -2,6 +2,8 @@
 // load_global and store_global: vectors as wide as alignment allows, tests only where an edge can be crossed.
 #include "codegen/global_memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -22,7 +24,8 @@ GlobalTile::GlobalTile(const Tile& tile, const GlobalView& view, std::span<const
     dims_.push_back(dim);
   }
   for (size_t v = 0; v < offsets.size(); ++v)
-    if (const int root = view.view_dims[v]; root >= 0) dims_[root].start = ints.add(dims_[root].start, offsets[v]);
+    if (const int root = view.view_dims[v]; root >= 0)
+      dims_[root].start = ints.add(dims_[root].start, offsets[v]);
   for (size_t t = 0; t < dims.size(); ++t) {
     const int root = view.view_dims[dims[t]];
     if (root < 0) continue;
@@ -111,8 +114,7 @@ Integer GlobalTile::base_address() const {
       if (d.tile_dim >= 0) terms.push_back(ints.mul(ints.widen(tile_.thread_index(d.tile_dim)), stride));
     }
   }
-  if (reach > Range::of_type(int32).hi)
-    g.fail(tile_.op(), "the tile spans more than 2 GiB of global memory");
+  if (reach > Range::of_type(int32).hi) g.fail(tile_.op(), "the tile spans more than 2 GiB of global memory");
   terms.push_back(ints.widen(thread_sum(g, tile_.group(), digits, strides)));
   std::stable_sort(terms.begin(), terms.end(),
                    [](const Integer& a, const Integer& b) { return a.depth < b.depth; });
@@ -140,29 +142,29 @@ Operand GlobalTile::address(int64_t reg) const {
   return ptx::address(base.value.reg(), constant);
 }
 
-Operand GlobalTile::inside(const Dim& dim, int64_t reg) const {
+Condition GlobalTile::inside(const Dim& dim, int64_t reg) const {
   Integers& ints = tile_.g().ints();
   const int64_t part = register_part(dim, reg);
   const int64_t reach = dim.tile_dim < 0 ? 0 : tile_.digits().thread_reach(dim.tile_dim);
-  Operand inside = 1;
+  Condition inside;
   if (dim.start.known.lo + part < 0)
-    inside = ints.less(Integers::constant(-part - 1), dim.position);
+    inside = {ints.less(Integers::constant(-part - 1), dim.position), dim.position.depth};
   const bool is_below = dim.start.known.hi <= dim.extent.known.lo - 1 - reach - part;
   if (!is_below) {
+    inside.depth = std::max(dim.extent.depth, dim.position.depth);
     const Operand below = ints.less(Integers::constant(part), ints.sub(dim.extent, dim.position));
-    inside = ints.both(inside, below, std::max(dim.extent.depth, dim.position.depth));
+    inside.value = ints.both(inside.value, below, inside.depth);
   }
   return inside;
 }
 
-Operand GlobalTile::in_bounds(int64_t reg, bool along_unit_dim) const {
-  Integers& ints = tile_.g().ints();
-  Operand all = tile_.in_shape(reg);
-  size_t depth = 0;
+Condition GlobalTile::in_bounds(int64_t reg, bool along_unit_dim) const {
+  Condition all{tile_.in_shape(reg), 0};
   for (size_t i = 0; i < dims_.size(); ++i) {
     if (!along_unit_dim && static_cast<int>(i) == unit_root_) continue;
-    depth = std::max({depth, dims_[i].extent.depth, dims_[i].position.depth});
-    all = ints.both(all, inside(dims_[i], reg), depth);
+    const Condition one = inside(dims_[i], reg);
+    all.depth = std::max(all.depth, one.depth);
+    all.value = tile_.g().ints().both(all.value, one.value, all.depth);
   }
   return all;
 }
@@ -172,7 +174,8 @@ Operand GlobalTile::whole_along_unit_dim() const {
   const Dim& d = dims_[unit_root_];
   Operand whole = ints.less(Integers::constant(d.last), ints.sub(d.extent, d.start));
   if (d.start.known.lo < 0)
-    whole = ints.both(ints.less(Integers::constant(-1), d.start), whole, std::max(d.extent.depth, d.start.depth));
+    whole =
+        ints.both(ints.less(Integers::constant(-1), d.start), whole, std::max(d.extent.depth, d.start.depth));
   return whole;
 }
 
@@ -245,7 +248,8 @@ void emit_LoadGlobal(Generator& g, const ir::Op& op) {
     global.rely_on_alignment(vector * stored.bytes());
     WordFiller filler(g, stored, layout.registers());
     for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
-      const Operand predicate = g.ints().both(holds, global.in_bounds(run.first, test_along), g.e().depth());
+      const Condition inside = global.in_bounds(run.first, test_along);
+      const Operand predicate = g.ints().both(holds, inside.value, inside.depth);
       filler.load(Mod::global, run, global.address(run.first), predicate, other);
     }
     // With two paths both must leave the elements in the same registers.
@@ -254,7 +258,8 @@ void emit_LoadGlobal(Generator& g, const ir::Op& op) {
       words = std::move(loaded);
       return;
     }
-    for (size_t i = 0; i < loaded.size(); ++i) g.e().move(word_type(stored), result.words[i].reg(), loaded[i]);
+    for (size_t i = 0; i < loaded.size(); ++i)
+      g.e().move(word_type(stored), result.words[i].reg(), loaded[i]);
     words = result.words;
   });
   result.words = std::move(words);
@@ -280,7 +285,8 @@ void emit_StoreGlobal(Generator& g, const ir::Op& op) {
   with_vectors(g, global, [&](int64_t vector, bool test_along) {
     global.rely_on_alignment(vector * value.dtype.bytes());
     for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
-      const Operand predicate = g.ints().both(holds, global.in_bounds(run.first, test_along), g.e().depth());
+      const Condition inside = global.in_bounds(run.first, test_along);
+      const Operand predicate = g.ints().both(holds, inside.value, inside.depth);
       store_run(g, Mod::global, value, run, global.address(run.first), predicate);
     }
   });

@@ -6,6 +6,12 @@
 
 namespace imbrex::codegen {
 
+/// A condition and the scope since which it exists.
+struct Condition {
+  Operand value = 1;  ///< predicate, or an immediate
+  size_t depth = 0;
+};
+
 class GlobalTile {
  public:
   /// Tile dimension i runs along view dimension dims[i]; the tile starts at `offsets` of the view.
@@ -27,7 +33,7 @@ class GlobalTile {
   /// Address of the element in `reg`.
   Operand address(int64_t reg) const;
   /// True where it is inside the tensor. Along unit_dim() only if `along_unit_dim`.
-  Operand in_bounds(int64_t reg, bool along_unit_dim) const;
+  Condition in_bounds(int64_t reg, bool along_unit_dim) const;
   /// True when the whole tile lies inside along unit_dim(); the same in all threads.
   Operand whole_along_unit_dim() const;
   /// Elements from the one in `reg` to the end of the tensor along unit_dim(); may be negative.
@@ -36,8 +42,8 @@ class GlobalTile {
 
  private:
   struct Dim {
-    Integer start;      // where the tile starts in the tensor, the same in all threads
-    Integer position;   // start and the thread's part
+    Integer start;     // where the tile starts in the tensor, the same in all threads
+    Integer position;  // start and the thread's part
     Integer extent, stride;
     int tile_dim = -1;
     int64_t last = 0;  // largest index inside the tile
@@ -45,7 +51,7 @@ class GlobalTile {
   };
   int64_t register_part(const Dim& dim, int64_t reg) const;
   Integer base_address() const;
-  Operand inside(const Dim& dim, int64_t reg) const;
+  Condition inside(const Dim& dim, int64_t reg) const;
 
   const Tile& tile_;
   const GlobalView& view_;

@@ -22,8 +22,7 @@ int32_t HostProgram::constant(int64_t value) {
 int32_t HostProgram::divmod_magic(int32_t divisor, const SourceLocation& where) {
   auto [it, is_new] = magics_.try_emplace(divisor, 0);
   if (is_new)
-    it->second =
-        add({.kind = HostStep::Kind::kDivmodMagic, .dtype = uint64, .a = divisor, .where = where});
+    it->second = add({.kind = HostStep::Kind::kDivmodMagic, .dtype = uint64, .a = divisor, .where = where});
   return it->second;
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "codegen/generator.h"
+#include "codegen/print.h"
 #include "core/target.h"
 #include "imbrex/error.h"
 #include "ptx/writer.h"
@@ -59,6 +60,12 @@ ScalarType parameter_type(const ir::Type& type) {
   }
 }
 
+/// The module with everything that must stand before the kernel.
+ptx::Module& prepared(ptx::Module& module, const ir::Function& function) {
+  declare_print(module, function);
+  return module;
+}
+
 }  // namespace
 
 CompiledKernel generate(const ir::Function& function, const Options& options) {
@@ -69,7 +76,7 @@ Generator::Generator(const ir::Function& function, const Options& options)
     : function_(function),
       options_(options),
       module_{.version = ptx_version(target_of(function).sm), .target = function.target},
-      emitter_(module_, ptx_name(function.name), options.comments, options.source_lines),
+      emitter_(prepared(module_, function), ptx_name(function.name), options.comments, options.source_lines),
       integers_(emitter_),
       ranges_(function),
       host_(function, kernel_),
@@ -106,8 +113,8 @@ CompiledKernel Generator::run() {
     // Through a shuffle, so that the assembler knows it is the same in the whole warp.
     const Reg tid = emitter_.to_register(ScalarType::b32, thread_index(groups_[0]).value);
     const Reg shifted = emitter_.make(ScalarType::b32, Op::shr, {ScalarType::u32}, {tid, 5});
-    warp_index_ = emitter_.make(ScalarType::b32, Op::shfl_sync, {Mod::idx, ScalarType::b32},
-                                {shifted, 0, 31, -1});
+    warp_index_ =
+        emitter_.make(ScalarType::b32, Op::shfl_sync, {Mod::idx, ScalarType::b32}, {shifted, 0, 31, -1});
   } else {
     warp_index_ = 0;
   }
@@ -183,19 +190,35 @@ void Generator::declare_params() {
       load_param(v, fmt::format("host_{}", *slot));
     }
   });
+  ir::walk(function_.body, [&](const ir::Op& op) {
+    if (op.code != Opcode::kFastDivmod) return;
+    const ir::Value* divisor = op.operands[1];
+    if (ir::constant_int(divisor) || magics_.count(divisor)) return;
+    const std::optional<int32_t> slot = host_.slot(divisor);
+    if (!slot)
+      fail(op, "the divisor is not the same for the whole grid", {},
+           "divide by a number computed from the kernel's parameters, or use / and %");
+    const int32_t magic = host_.divmod_magic(*slot, op.where);
+    kernel_.params.push_back({ParamPlan::Kind::kHost, magic, 0, 8});
+    const ptx::SymbolRef param = emitter_.builder().param(ScalarType::u64, fmt::format("divide_{}", magic));
+    magics_[divisor] =
+        emitter_.make(ScalarType::b64, Op::ld, {Mod::param, ScalarType::u64}, {address(param)});
+  });
 }
+
+Operand Generator::divmod_magic(const ir::Value* divisor) { return magics_.at(divisor); }
 
 void Generator::declare_shared() {
   const int64_t bytes = scratch_end_;
   kernel_.shared_bytes = bytes;
   const Target& target = target_of(function_);
   if (bytes > target.max_shared_bytes)
-    throw CompileError(Diagnostic{
-        function_.where,
-        fmt::format("{}: needs {} bytes of shared memory, {} has {} for a CTA", function_.name, bytes,
-                    function_.target, target.max_shared_bytes),
-        {},
-        "use smaller tiles or fewer stages"});
+    throw CompileError(
+        Diagnostic{function_.where,
+                   fmt::format("{}: needs {} bytes of shared memory, {} has {} for a CTA", function_.name,
+                               bytes, function_.target, target.max_shared_bytes),
+                   {},
+                   "use smaller tiles or fewer stages"});
   if (bytes == 0) return;
   ptx::Variable v;
   v.name = "shared_memory";
@@ -216,6 +239,17 @@ Integer Generator::shared_base() {
     return Operand(emitter_.make(ScalarType::b32, Op::mov, {ScalarType::u32}, {shared_symbol_}));
   });
   return integers_.leaf(kSharedBase, 0, r, false, {0, int64_t{1} << 24, kSharedAlignment}, 0);
+}
+
+Integer Generator::shared_address(std::span<const ScaledInteger> terms) {
+  Integer sum = shared_base();
+  for (const ScaledInteger& t : terms)
+    sum = integers_.add(sum, integers_.mul(t.value, Integers::constant(t.scale)));
+  return sum;
+}
+
+Operand Generator::shared_operand(std::span<const ScaledInteger> terms, int64_t offset) {
+  return ptx::address(shared_address(terms).value.reg(), offset);
 }
 
 /// Ops that go through shared memory share one area per thread group; areas of different groups are apart,

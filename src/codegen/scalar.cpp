@@ -82,7 +82,8 @@ class ScalarOperation {
 
   Operand boolean_operation(Opcode code, std::span<const Operand> in) {
     auto both = [&](Op op) {
-      return Operand(e_.make(ScalarType::pred, op, {ScalarType::pred}, {in_register(in[0]), in_register(in[1])}));
+      return Operand(
+          e_.make(ScalarType::pred, op, {ScalarType::pred}, {in_register(in[0]), in_register(in[1])}));
     };
     auto negated = [&](const Operand& o) {
       return Operand(e_.make(ScalarType::pred, Op::not_, {ScalarType::pred}, {in_register(o)}));
@@ -112,8 +113,7 @@ class ScalarOperation {
   /// 8- and 16-bit results are brought back to their range.
   Operand wrapped(const Operand& value) {
     if (!is_small_integer(dtype_)) return value;
-    if (dtype_.is_signed())
-      return make(Op::bfe, {ScalarType::s32}, {value, 0, dtype_.bits()});
+    if (dtype_.is_signed()) return make(Op::bfe, {ScalarType::s32}, {value, 0, dtype_.bits()});
     return make(Op::and_, {ScalarType::b32}, {value, (int64_t{1} << dtype_.bits()) - 1});
   }
 
@@ -133,7 +133,8 @@ class ScalarOperation {
       case Opcode::kRem:
         return divide(Op::rem, in[0], in[1]);
       case Opcode::kCeilDiv: {
-        const Operand up = in[1].is_immediate() ? Operand(in[1].value - 1) : make(Op::sub, {type}, {in[1], 1});
+        const Operand up =
+            in[1].is_immediate() ? Operand(in[1].value - 1) : make(Op::sub, {type}, {in[1], 1});
         return divide(Op::div, make(Op::add, {type}, {in[0], up}), in[1]);
       }
       case Opcode::kMin:
@@ -173,9 +174,11 @@ class ScalarOperation {
   /// Division; by constant powers of two a shift or mask where the dividend is known not to be negative.
   Operand divide(Op operation, const Operand& a, const Operand& b) {
     const ScalarType type = arithmetic_type(dtype_);
-    const bool is_power = b.is_immediate() && b.value > 0 && std::has_single_bit(static_cast<uint64_t>(b.value));
-    const bool is_natural = !dtype_.is_signed() || (!op_.operands.empty() && op_.operands[0]->type.is_scalar() &&
-                                                    g_.ranges().of(op_.operands[0]).lo >= 0);
+    const bool is_power =
+        b.is_immediate() && b.value > 0 && std::has_single_bit(static_cast<uint64_t>(b.value));
+    const bool is_natural =
+        !dtype_.is_signed() || (!op_.operands.empty() && op_.operands[0]->type.is_scalar() &&
+                                g_.ranges().of(op_.operands[0]).lo >= 0);
     if (is_power && is_natural) {
       const ScalarType bits = dtype_.bits() == 64 ? ScalarType::b64 : ScalarType::b32;
       const ScalarType natural = dtype_.bits() == 64 ? ScalarType::u64 : ScalarType::u32;
@@ -306,7 +309,8 @@ void emit_FastDivmod(Generator& g, const ir::Op& op) {
   const Reg twice = e.make(ScalarType::b32, Op::shl, {ScalarType::b32}, {a, 1});
   const Reg product = e.make(ScalarType::b32, Op::mul, {Mod::hi, ScalarType::u32}, {twice, multiplier});
   const Reg quotient = e.make(ScalarType::b32, Op::shr, {ScalarType::u32}, {product, shift});
-  const Reg back = e.make(ScalarType::b32, Op::mul, {Mod::lo, ScalarType::s32}, {quotient, g.scalar(divisor)});
+  const Reg back =
+      e.make(ScalarType::b32, Op::mul, {Mod::lo, ScalarType::s32}, {quotient, g.scalar(divisor)});
   g.bind(op.results[0], quotient);
   g.bind(op.results[1], e.make(ScalarType::b32, Op::sub, {ScalarType::s32}, {a, back}));
 }

@@ -41,8 +41,8 @@ Reg Generator::elected() {
                  if (arch_ >= 90) {
                    emitter_.emit(Op::elect_sync, {}, {emitter_.builder().pair(ptx::sink(), p), -1});
                  } else {
-                   const Reg lane = emitter_.make(ScalarType::b32, Op::mov, {ScalarType::u32},
-                                                  {ptx::SpecialReg::laneid});
+                   const Reg lane =
+                       emitter_.make(ScalarType::b32, Op::mov, {ScalarType::u32}, {ptx::SpecialReg::laneid});
                    emitter_.emit(Op::setp, {Mod::eq, ScalarType::u32}, {p, lane, 0});
                  }
                  return Operand(p);
@@ -62,12 +62,14 @@ void Generator::synchronize(const Group& group, const ir::Op& op) {
     return;
   }
   if (!group.is_whole_warps())
-    fail(op, fmt::format("threads {} ... {} do not make up whole warps", group.begin,
-                         group.begin + group.threads - 1),
+    fail(op,
+         fmt::format("threads {} ... {} do not make up whole warps", group.begin,
+                     group.begin + group.threads - 1),
          {}, "synchronise a thread group of whole warps, or one inside a single warp");
   // Numbers must be constants: a register would reserve all 16.
-  const int number = barriers_.try_emplace({group.begin, group.threads}, static_cast<int>(barriers_.size()) + 1)
-                         .first->second;
+  const int number =
+      barriers_.try_emplace({group.begin, group.threads}, static_cast<int>(barriers_.size()) + 1)
+          .first->second;
   if (number >= kNamedBarriers)
     fail(op, fmt::format("more than {} different thread groups synchronise", kNamedBarriers - 1));
   emitter_.emit(Op::bar_sync, {}, {number, group.threads});

@@ -70,17 +70,18 @@ namespace {
 
 /// The instruction that moves `bits` bits at once.
 struct Access {
-  ScalarType word;   // type word of ld and st
-  ScalarType reg;    // class of each register
-  int registers;     // 1, 2 or 4
+  ScalarType word;  // type word of ld and st
+  ScalarType reg;   // class of each register
+  int registers;    // 1, 2 or 4
 };
 
 Access access_of(DataType dtype, int64_t count) {
   const int64_t bits = count * dtype.bits();
   if (dtype.bits() == 64) return {ScalarType::b64, word_type(dtype), static_cast<int>(count)};
   if (bits >= 32) return {ScalarType::b32, word_type(dtype), static_cast<int>(bits / 32)};
-  if (bits == 16) return {dtype.bits() == 16 ? ScalarType::b16 : ScalarType::u16,
-                          dtype.bits() == 16 ? ScalarType::b16 : ScalarType::b32, 1};
+  if (bits == 16)
+    return {dtype.bits() == 16 ? ScalarType::b16 : ScalarType::u16,
+            dtype.bits() == 16 ? ScalarType::b16 : ScalarType::b32, 1};
   if (bits == 8) return {ScalarType::u8, ScalarType::b32, 1};
   throw InternalError(fmt::format("codegen: no access of {} bits", bits));
 }
@@ -97,7 +98,8 @@ void emit_access(Emitter& e, Op op, Mod space, const Access& access, std::initia
     words[1] = access.registers == 2 ? Mod::v2 : Mod::v4;
     count = 3;
   }
-  ptx::Instruction& i = e.emit(op, std::span(words.data(), count), std::span(operands.begin(), operands.size()));
+  ptx::Instruction& i =
+      e.emit(op, std::span(words.data(), count), std::span(operands.begin(), operands.size()));
   if (predicate.is_reg()) i.when(predicate.reg());
 }
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "codegen/generator.h"
+#include "codegen/shared_memory.h"
 #include "imbrex/error.h"
 
 namespace imbrex::codegen {
@@ -31,23 +31,6 @@ auto at_op(const ir::Op& op, F&& f) {
   }
 }
 
-/// Coordinate on `axis` of an index known at run time, in elements before swizzling.
-Integer linear_offset(Generator& g, const Layout& layout, std::span<const Integer> index, Axis axis) {
-  Integers& ints = g.ints();
-  Integer sum = Integers::constant(0);
-  for (int d = 0; d < layout.rank(); ++d) {
-    const layout::Modes& modes = layout.modes(d);
-    int64_t weight = 1;
-    for (size_t i = modes.size(); i-- > 0;) {
-      Integer digit = ints.div(index[d], weight);
-      if (i > 0) digit = ints.rem(digit, modes[i].extent);
-      weight *= modes[i].extent;
-      if (modes[i].axis == axis) sum = ints.add(sum, ints.mul(digit, Integers::constant(modes[i].stride)));
-    }
-  }
-  return sum;
-}
-
 int64_t bytes_of(int64_t elements, DataType dtype) {
   if (elements * dtype.bits() % 8 != 0) throw InternalError("codegen: an offset inside a byte");
   return elements * dtype.bits() / 8;
@@ -55,13 +38,11 @@ int64_t bytes_of(int64_t elements, DataType dtype) {
 
 /// The same memory from `index` on, under another layout.
 SharedView moved(Generator& g, SharedView view, std::span<const Integer> index, Layout layout) {
-  const Integer elements = linear_offset(g, view.layout, index, Axis::kAddress);
-  if (elements.is_constant()) {
-    view.offset += bytes_of(elements.constant(), view.dtype);
-  } else {
-    if (view.dtype.bits() < 8)
-      throw CompileError(Diagnostic{{}, "run-time offsets into tensors of less than a byte an element"});
-    view.base = g.ints().add(view.base, g.ints().mul(elements, Integers::constant(view.dtype.bytes())));
+  for (const ScaledInteger& t : linear_terms(g, view.layout, index, Axis::kAddress)) {
+    if (t.value.is_constant())
+      view.offset += bytes_of(t.value.constant() * t.scale, view.dtype);
+    else
+      view.terms.push_back({t.value, bytes_of(t.scale, view.dtype)});
   }
   view.layout = std::move(layout);
   return view;
@@ -69,13 +50,14 @@ SharedView moved(Generator& g, SharedView view, std::span<const Integer> index, 
 
 TensorMemoryView moved(Generator& g, TensorMemoryView view, std::span<const Integer> index, Layout layout) {
   Integers& ints = g.ints();
-  const Integer lane = linear_offset(g, view.layout, index, Axis::kLane);
-  const Integer column = linear_offset(g, view.layout, index, Axis::kColumn);
+  const Integer lane = sum_of(g, linear_terms(g, view.layout, index, Axis::kLane));
+  const Integer column = sum_of(g, linear_terms(g, view.layout, index, Axis::kColumn));
   const int per_column = std::max(1, 32 / view.dtype.bits());
   auto columns = [&](const Integer& elements) {
-    if (view.layout.element_bits() >= 32) return elements;
+    if (per_column == 1) return elements;
     if (!elements.known.is_multiple_of(per_column))
-      throw CompileError(Diagnostic{{}, fmt::format("the offset along columns must be a multiple of {}", per_column)});
+      throw CompileError(
+          Diagnostic{{}, fmt::format("the offset along columns must be a multiple of {}", per_column)});
     return ints.div(elements, per_column);
   };
   const Integer c = columns(column);
@@ -103,7 +85,8 @@ void index_view(Generator& g, const ir::Op& op) {
   const View view = g.get<View>(op.operands[0]);
   const Integer i = g.integer(op.operands[1]);
   g.bind(op.result(), at_op(op, [&] {
-           Layout rest = i.is_constant() ? view.layout.at(i.constant()).layout : view.layout.without_leading();
+           Layout rest =
+               i.is_constant() ? view.layout.at(i.constant()).layout : view.layout.without_leading();
            return moved(g, view, leading(i, view.layout.rank()), std::move(rest));
          }));
 }
@@ -161,7 +144,8 @@ void emit_GlobalView(Generator& g, const ir::Op& op) {
         break;
       }
       const int32_t steps = host.binary(ir::Opcode::kSub, *extent, host.constant(1), op.where);
-      last = host.binary(ir::Opcode::kAdd, *last, host.binary(ir::Opcode::kMul, steps, *stride, op.where), op.where);
+      last = host.binary(ir::Opcode::kAdd, *last, host.binary(ir::Opcode::kMul, steps, *stride, op.where),
+                         op.where);
     }
     if (last) {
       const int32_t count = host.binary(ir::Opcode::kAdd, *last, host.constant(1), op.where);
@@ -278,8 +262,9 @@ void emit_Reshape(Generator& g, const ir::Op& op) {
       std::erase(before, 1);
       std::erase(after, 1);
       if (before != after)
-        g.fail(op, fmt::format("a view of global memory is reshaped from {} to {}", ir::shape_text(from->type.shape),
-                               ir::shape_text(shape)),
+        g.fail(op,
+               fmt::format("a view of global memory is reshaped from {} to {}",
+                           ir::shape_text(from->type.shape), ir::shape_text(shape)),
                {"only extents of 1 can come and go"}, "make another global_view with these extents");
       return g.bind(op.result(), std::move(view));
     }
@@ -288,8 +273,8 @@ void emit_Reshape(Generator& g, const ir::Op& op) {
 
 void emit_SharedAlloc(Generator& g, const ir::Op& op) {
   if (!op.attr("offset")) throw InternalError("codegen: shared_alloc without an offset");
-  g.bind(op.result(), SharedView{op.result()->type.dtype, g.layout_of(op.result()), g.shared_base(),
-                                 op.int_attr("offset")});
+  g.bind(op.result(),
+         SharedView{op.result()->type.dtype, g.layout_of(op.result()), op.int_attr("offset"), {}});
 }
 
 }  // namespace imbrex::codegen

@@ -53,15 +53,14 @@ Operand pack(Generator& g, DataType dtype, std::span<const Operand> elements) {
   Emitter& e = g.e();
   const int per_word = elements_per_word(dtype);
   if (per_word == 1) return elements[0];
-  auto given = [&](size_t i) {
-    return i < elements.size() && elements[i].kind != ptx::OperandKind::sink;
-  };
+  auto given = [&](size_t i) { return i < elements.size() && elements[i].kind != ptx::OperandKind::sink; };
   if (register_type(dtype) == ScalarType::b16) {
     const Operand low = given(0) ? elements[0] : Operand(0);
     const Operand high = given(1) ? elements[1] : Operand(0);
     const Reg word = e.reg(ScalarType::b32);
-    e.emit(Op::mov, {ScalarType::b32},
-           {word, e.builder().vec({e.to_register(ScalarType::b16, low), e.to_register(ScalarType::b16, high)})});
+    e.emit(
+        Op::mov, {ScalarType::b32},
+        {word, e.builder().vec({e.to_register(ScalarType::b16, low), e.to_register(ScalarType::b16, high)})});
     return word;
   }
   const int width = 32 / per_word;
@@ -81,8 +80,7 @@ Operand pack(Generator& g, DataType dtype, std::span<const Operand> elements) {
       word = e.make(ScalarType::b32, Op::bfi, {ScalarType::b32}, {elements[i], word, i * width, width});
   }
   if (word.is_immediate()) return static_cast<int64_t>(static_cast<uint32_t>(constant));
-  if (constant != 0)
-    word = e.make(ScalarType::b32, Op::or_, {ScalarType::b32}, {word, constant});
+  if (constant != 0) word = e.make(ScalarType::b32, Op::or_, {ScalarType::b32}, {word, constant});
   return word;
 }
 
@@ -91,7 +89,8 @@ std::vector<Operand> unpack(Generator& g, DataType dtype, std::span<const Operan
   std::vector<Operand> out;
   out.reserve(count);
   for (int64_t i = 0; i < count; ++i) {
-    const bool is_pair = register_type(dtype) == ScalarType::b16 && i + 1 < count && !words[i / 2].is_immediate();
+    const bool is_pair =
+        register_type(dtype) == ScalarType::b16 && i + 1 < count && !words[i / 2].is_immediate();
     if (is_pair) {
       const std::array<Operand, 2> both = halves(g, words[i / 2]);
       out.insert(out.end(), both.begin(), both.end());
@@ -142,8 +141,9 @@ std::vector<Operand> words_in_layout(Generator& g, const ir::Op& op, const Regis
   if (tensor.layout == layout) return tensor.words;
   const std::optional<std::vector<int64_t>> map = layout::register_map(tensor.layout, layout);
   if (!map)
-    throw InternalError("codegen: " + std::string(op.info().mnemonic) + " would have to move data from layout " +
-                        tensor.layout.to_string() + " to " + layout.to_string());
+    throw InternalError("codegen: " + std::string(op.info().mnemonic) +
+                        " would have to move data from layout " + tensor.layout.to_string() + " to " +
+                        layout.to_string());
   return gather_words(g, tensor, *map);
 }
 

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What printing ops need of the module.
+#pragma once
+
+#include "codegen/generator.h"
+
+namespace imbrex::codegen {
+
+/// Declares vprintf, as function 0, when an op of the kernel prints. Must come before the kernel itself.
+void declare_print(ptx::Module& module, const ir::Function& function);
+
+}  // namespace imbrex::codegen

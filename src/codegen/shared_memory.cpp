@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// load_shared and store_shared.
+//
+// Without a swizzle an address is the thread's part plus a constant per register. Swizzles XOR address bits
+// into lower ones; that is linear over XOR, so where the bits of the register's part are free in the thread's
+// part, swizzle(thread + register) = swizzle(thread) ^ swizzle(register), and of the latter all bits that
+// are still free can be added in the instruction's offset. Only registers that differ in the remaining bits
+// need an address register of their own.
+#include "codegen/shared_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "imbrex/error.h"
+
+namespace imbrex::codegen {
+
+using layout::Axis;
+using layout::Swizzle;
+
+namespace {
+
+/// Bits that a sum of parts may set, given those of each part.
+uint64_t sum_bits(uint64_t a, uint64_t b) {
+  if ((a & b) == 0) return a | b;
+  const int low = std::countr_zero(a & b);  // carries go up from here
+  return a | b | ~uint64_t{0} << low;
+}
+
+/// Bits that digit * stride may set for digit < extent.
+uint64_t product_bits(int64_t extent, int64_t stride) {
+  if (extent <= 1 || stride == 0) return 0;
+  if (std::has_single_bit(static_cast<uint64_t>(stride)))
+    return (std::bit_ceil(static_cast<uint64_t>(extent)) - 1) * static_cast<uint64_t>(stride);
+  const uint64_t reach = std::bit_ceil(static_cast<uint64_t>((extent - 1) * stride) + 1) - 1;
+  return reach & ~(static_cast<uint64_t>(stride & -stride) - 1);
+}
+
+/// What the swizzle adds to `bits`: every bit that some bit of it is XORed into.
+uint64_t swizzled_bits(Swizzle swizzle, uint64_t bits) {
+  uint64_t out = bits;
+  for (int b = 0; b < 12; ++b)
+    if (bits >> b & 1) out |= static_cast<uint64_t>(swizzle.apply(int64_t{1} << b));
+  return out;
+}
+
+int64_t bytes_of(int64_t elements, DataType dtype) {
+  const int64_t bits = elements * dtype.bits();
+  if (bits % 8 != 0) throw InternalError("codegen: an element of shared memory starts inside a byte");
+  return bits / 8;
+}
+
+}  // namespace
+
+std::vector<ScaledInteger> linear_terms(Generator& g, const layout::Layout& layout,
+                                        std::span<const Integer> index, Axis axis) {
+  Integers& ints = g.ints();
+  std::vector<ScaledInteger> terms;
+  for (int d = 0; d < layout.rank(); ++d) {
+    const layout::Modes& modes = layout.modes(d);
+    int64_t weight = 1;
+    for (size_t i = modes.size(); i-- > 0;) {
+      Integer digit = ints.div(index[d], weight);
+      if (i > 0) digit = ints.rem(digit, modes[i].extent);
+      weight *= modes[i].extent;
+      const bool is_zero = digit.is_constant() && digit.constant() == 0;
+      if (modes[i].axis == axis && !is_zero) terms.push_back({digit, modes[i].stride});
+    }
+  }
+  return terms;
+}
+
+Integer sum_of(Generator& g, std::span<const ScaledInteger> terms) {
+  Integer sum = Integers::constant(0);
+  for (const ScaledInteger& t : terms)
+    sum = g.ints().add(sum, g.ints().mul(t.value, Integers::constant(t.scale)));
+  return sum;
+}
+
+Integer swizzle_address(Generator& g, Swizzle swizzle, const Integer& address) {
+  Integers& ints = g.ints();
+  std::map<int, int64_t> moves;  // shift distance: target bits
+  for (int b = 0; (int64_t{1} << b) < swizzle.period_bytes(); ++b) {
+    const uint64_t targets = static_cast<uint64_t>(swizzle.apply(int64_t{1} << b)) ^ uint64_t { 1 } << b;
+    for (int t = 0; t < b; ++t)
+      if (targets >> t & 1) moves[b - t] |= int64_t{1} << t;
+  }
+  Integer result = address;
+  for (const auto& [shift, mask] : moves)
+    result = ints.xor_with(result, ints.and_mask(ints.shift_right(address, shift), mask));
+  return result;
+}
+
+SharedTile::SharedTile(const Tile& tile, const SharedView& view)
+    : tile_(tile), view_(view), terms_(memory_terms(tile.digits(), view.layout)) {
+  base_multiple_ = power_of_two_divisor(tile.g().shared_base().known.multiple);
+  for (const ScaledInteger& t : view.terms)
+    base_multiple_ =
+        std::min(base_multiple_, power_of_two_divisor((t.value.known * Range::constant(t.scale)).multiple));
+  if (view.layout.swizzle()) {
+    const int64_t period = view.layout.swizzle().period_bytes();
+    const uint64_t unknown = base_multiple_ >= period ? 0 : static_cast<uint64_t>(period - base_multiple_);
+    thread_bits_ = sum_bits(unknown, static_cast<uint64_t>(view.offset % period));
+  }
+  if (!terms_) return;
+  for (const MemoryTerm& t : *terms_) {
+    if (t.axis != Axis::kAddress) throw InternalError("codegen: a shared layout that leaves shared memory");
+    if (t.digit.axis == Axis::kThread)
+      thread_bits_ = sum_bits(thread_bits_, product_bits(t.digit.extent, bytes_of(t.stride, view.dtype)));
+    else if (t.stride == 1)
+      unit_ = t.digit;
+  }
+}
+
+int64_t SharedTile::vector(int max_bytes) const {
+  if (!unit_) return 1;
+  const int64_t bits = view_.dtype.bits();
+  const int64_t base = std::min(base_multiple_, power_of_two_divisor(view_.offset));
+  int64_t v = std::min({power_of_two_divisor(unit_->extent), max_bytes * 8 / bits, base * 8 / bits});
+  if (view_.layout.swizzle()) v = std::min(v, view_.layout.swizzle().atom_bytes() * 8 / bits);
+  for (const MemoryTerm& t : *terms_)
+    if (t.stride != 1 || t.digit.axis == Axis::kThread) v = std::min(v, power_of_two_divisor(t.stride));
+  // A run must not reach over the end of a padded dimension.
+  if (unit_->dim >= 0 && unit_->weight == 1)
+    v = std::min(v, power_of_two_divisor(tile_.layout().shape()[unit_->dim]));
+  else if (view_.layout.is_padded() || tile_.layout().is_padded())
+    v = 1;
+  return std::max<int64_t>(v, 1);
+}
+
+int64_t SharedTile::register_bytes(int64_t reg) const {
+  int64_t elements = 0;
+  for (const MemoryTerm& t : *terms_)
+    if (t.digit.axis == Axis::kRegister) elements += t.digit.of(reg) * t.stride;
+  return bytes_of(elements, view_.dtype);
+}
+
+Integer SharedTile::thread_address() const {
+  Generator& g = tile_.g();
+  std::vector<Digit> digits;
+  std::vector<int64_t> strides;
+  for (const MemoryTerm& t : *terms_)
+    if (t.digit.axis == Axis::kThread) {
+      digits.push_back(t.digit);
+      strides.push_back(bytes_of(t.stride, view_.dtype));
+    }
+  // What exists earlier is added first, so that it is computed before loops.
+  const Integer thread = g.ints().add(thread_sum(g, tile_.group(), digits, strides), g.shared_base());
+  return g.ints().add(thread, sum_of(g, view_.terms));
+}
+
+Operand SharedTile::address(int64_t reg) const {
+  if (!terms_) return address_by_index(reg);
+  if (view_.layout.swizzle()) return swizzled(reg);
+  return ptx::address(thread_address().value.reg(), view_.offset + register_bytes(reg));
+}
+
+Operand SharedTile::swizzled(int64_t reg) const {
+  Generator& g = tile_.g();
+  Integers& ints = g.ints();
+  const Swizzle swizzle = view_.layout.swizzle();
+  const int64_t period = swizzle.period_bytes();
+  const int64_t low_offset = view_.offset % period;
+  const Integer linear = ints.add(thread_address(), Integers::constant(low_offset));
+  const int64_t part = register_bytes(reg);
+  const int64_t low = part % period;
+  const int64_t rest = view_.offset - low_offset + part - low;  // whole periods
+  if ((static_cast<uint64_t>(low) & thread_bits_) != 0) {
+    const Integer whole = swizzle_address(g, swizzle, ints.add(linear, Integers::constant(low)));
+    return ptx::address(whole.value.reg(), rest);
+  }
+  const uint64_t taken = swizzled_bits(swizzle, thread_bits_);
+  const uint64_t moved = static_cast<uint64_t>(swizzle.apply(low));
+  const Integer base = ints.xor_with(swizzle_address(g, swizzle, linear),
+                                     Integers::constant(static_cast<int64_t>(moved & taken)));
+  return ptx::address(base.value.reg(), rest + static_cast<int64_t>(moved & ~taken));
+}
+
+Operand SharedTile::address_by_index(int64_t reg) const {
+  Generator& g = tile_.g();
+  Integers& ints = g.ints();
+  std::vector<Integer> index;
+  for (int d = 0; d < tile_.layout().rank(); ++d)
+    index.push_back(ints.add(tile_.thread_index(d), Integers::constant((*tile_.register_index(reg))[d])));
+  const Integer elements = sum_of(g, linear_terms(g, view_.layout, index, Axis::kAddress));
+  Integer address =
+      ints.add(g.shared_address(view_.terms), ints.mul(elements, Integers::constant(view_.dtype.bytes())));
+  if (!view_.layout.swizzle()) return ptx::address(address.value.reg(), view_.offset);
+  address = swizzle_address(g, view_.layout.swizzle(), ints.add(address, Integers::constant(view_.offset)));
+  return ptx::address(address.value.reg());
+}
+
+namespace {
+
+void check_bits(Generator& g, const ir::Op& op, DataType dtype, const SharedTile& tile) {
+  if (dtype.bits() >= 8 || tile.vector(16) * dtype.bits() >= 8) return;
+  g.fail(op, fmt::format("elements of {} share bytes, and no thread holds whole bytes", dtype.name()), {},
+         "choose register layouts that hold neighbouring elements in one thread");
+}
+
+}  // namespace
+
+RegisterTensor load_shared_tile(Generator& g, const ir::Op& op, const SharedView& view,
+                                const layout::Layout& layout) {
+  const Tile tile(g, op, layout, g.group());
+  SharedView memory = view;
+  memory.dtype = memory_type(view.dtype);
+  const SharedTile shared(tile, memory);
+  check_bits(g, op, memory.dtype, shared);
+  const Operand holds = holds_elements(g, g.group(), tile.digits(), false);
+  WordFiller filler(g, memory.dtype, layout.registers());
+  for (const RegisterRun& run : tile.runs(shared.vector_digit(), shared.vector(16))) {
+    const Operand predicate = g.ints().both(holds, tile.in_shape(run.first), 0);
+    filler.load(Mod::shared, run, shared.address(run.first), predicate, 0);
+  }
+  RegisterTensor result{memory.dtype, layout, g.group(), filler.finish()};
+  if (view.dtype.is_bool()) {
+    result.words = convert_words(g, op, result.words, layout.registers(), uint8, boolean);
+    result.dtype = boolean;
+  }
+  return result;
+}
+
+void store_shared_tile(Generator& g, const ir::Op& op, const SharedView& view, const RegisterTensor& value) {
+  RegisterTensor stored = value;
+  if (value.dtype.is_bool()) {
+    stored.words = convert_words(g, op, value.words, value.layout.registers(), boolean, uint8);
+    stored.dtype = uint8;
+  }
+  SharedView memory = view;
+  memory.dtype = memory_type(view.dtype);
+  const Tile tile(g, op, stored.layout, stored.group);
+  const SharedTile shared(tile, memory);
+  check_bits(g, op, memory.dtype, shared);
+  const Operand holds = holds_elements(g, stored.group, tile.digits(), true);
+  for (const RegisterRun& run : tile.runs(shared.vector_digit(), shared.vector(16))) {
+    const Operand predicate = g.ints().both(holds, tile.in_shape(run.first), 0);
+    store_run(g, Mod::shared, stored, run, shared.address(run.first), predicate);
+  }
+}
+
+void emit_LoadShared(Generator& g, const ir::Op& op) {
+  g.bind(op.result(), load_shared_tile(g, op, g.get<SharedView>(op.operands[0]), g.layout_of(op.result())));
+}
+
+void emit_StoreShared(Generator& g, const ir::Op& op) {
+  store_shared_tile(g, op, g.get<SharedView>(op.operands[0]), g.get<RegisterTensor>(op.operands[1]));
+}
+
+}  // namespace imbrex::codegen

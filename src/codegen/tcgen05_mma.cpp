@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// tcgen05.mma and its completion.
+//
+// The operand's descriptor is a 64-bit base, made once, plus constants: the address field counts 16 bytes in
+// 14 bits and all of shared memory fits, so adding to the whole word never carries out of the field.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/shared_memory.h"
+#include "imbrex/error.h"
+#include "layout/descriptors.h"
+#include "layout/memory.h"
+
+namespace imbrex::codegen {
+
+using layout::Axis;
+using layout::Swizzle;
+
+namespace {
+
+constexpr int64_t kMostN = 256;
+
+/// What the instruction descriptor and mnemonic need to know of one kind.
+struct MmaKind {
+  Mod word;
+  int64_t k;  // elements of K in one instruction: 32 bytes
+};
+
+MmaKind mma_kind(Generator& g, const ir::Op& op, DataType a, DataType b) {
+  for (DataType t : {a, b})
+    if (t.bits() < 8)
+      g.fail(
+          op,
+          fmt::format("{} operands lie in shared memory in padded bytes, which has no layout here", t.name()),
+          {}, "convert to an 8-bit type");
+  if (a == float16 || a == bfloat16) return {Mod::kind_f16, 16};
+  if (a == tfloat32 || a == float32) return {Mod::kind_tf32, 8};
+  if (a.is_integer()) return {Mod::kind_i8, 32};
+  return {Mod::kind_f8f6f4, 32};
+}
+
+/// Bits 9:7 and 12:10 of the instruction descriptor.
+uint32_t operand_code(DataType type) {
+  switch (type.code) {
+    case DataType::kBFloat16:
+    case DataType::kFloat8E5M2:
+    case DataType::kInt8:
+      return 1;
+    case DataType::kTFloat32:
+    case DataType::kFloat32:
+      return 2;
+    default:  // float16, float8_e4m3, uint8
+      return 0;
+  }
+}
+
+uint32_t accumulator_code(DataType type) { return type == float16 ? 0 : type == float32 ? 1 : 2; }
+
+uint64_t swizzle_code(Swizzle swizzle) {
+  switch (swizzle.mode) {
+    case Swizzle::kNone:
+      return 0;
+    case Swizzle::k128BAtom32B:
+      return 1;
+    case Swizzle::k128B:
+      return 2;
+    case Swizzle::k64B:
+      return 4;
+    case Swizzle::k32B:
+      return 6;
+    default:
+      throw InternalError("codegen: no descriptor has this swizzle");
+  }
+}
+
+/// The descriptor of the operand's first block: constant fields and the start address.
+Integer base_descriptor(Generator& g, const SharedView& view, const layout::MatrixOperand& fields) {
+  Integers& ints = g.ints();
+  const uint64_t constant = static_cast<uint64_t>(fields.leading_bytes >> 4 & 0x3fff) << 16 |
+                            static_cast<uint64_t>(fields.stride_bytes >> 4 & 0x3fff) << 32 |
+                            uint64_t{1} << 46 | swizzle_code(fields.swizzle) << 61;
+  const Integer start = ints.add(g.shared_base(), Integers::constant(view.offset));
+  const Integer field = ints.widen(ints.and_mask(ints.shift_right(start, 4), 0x3fff));
+  Integer descriptor = ints.add(field, Integers::constant(static_cast<int64_t>(constant)));
+  for (const ScaledInteger& t : view.terms) {
+    if (t.scale % 16 != 0) throw InternalError("codegen: an operand does not start at 16 bytes");
+    descriptor = ints.add(descriptor, ints.wide_mul(t.value, Integers::constant(t.scale / 16)));
+  }
+  return descriptor;
+}
+
+Operand descriptor_at(Generator& g, const Integer& base, int64_t bytes) {
+  return g.ints().add(base, Integers::constant(bytes >> 4)).value;
+}
+
+class Mma {
+ public:
+  Mma(Generator& g, const ir::Op& op)
+      : g_(g),
+        op_(op),
+        a_(g.get<SharedView>(op.operands[0])),
+        b_(g.get<SharedView>(op.operands[1])),
+        d_(g.get<TensorMemoryView>(op.operands[2])),
+        cta_group_(op.int_attr("cta_group", 1)),
+        kind_(mma_kind(g, op, a_.dtype, b_.dtype)) {}
+
+  void run() {
+    g_.require_arch(op_, 100, "tcgen05");
+    choose_blocks();
+    const layout::MatrixOperand a = describe(a_, a_.layout, "a", block_m_, op_.operands[0]);
+    const layout::MatrixOperand b =
+        describe(b_, b_.layout.transpose(), "b", block_n_ / cta_group_, op_.operands[1]);
+    check_accumulator();
+    Emitter& e = g_.e();
+    const Integer a_base = base_descriptor(g_, a_, a), b_base = base_descriptor(g_, b_, b);
+    const Operand instruction = instruction_descriptor(a.major, b.major);
+    const Operand enable = g_.scalar(op_.operands[3]);
+    const ptx::LabelId end = e.label("mma_end");
+    // One thread issues everything; the address arithmetic of all blocks may move out of loops.
+    const Reg elected = g_.elected();
+    e.branch_unless(elected, end);
+    for (size_t i = 0; i < a.mn_offsets.size(); ++i)
+      for (size_t j = 0; j < b.mn_offsets.size(); ++j) {
+        const Operand d = accumulator_address(static_cast<int64_t>(i), static_cast<int64_t>(j));
+        for (size_t k = 0; k < a.k_offsets.size(); ++k)
+          e.emit(Op::tcgen05_mma, {cta_group_ == 2 ? Mod::cta_group_2 : Mod::cta_group_1, kind_.word},
+                 {d, descriptor_at(g_, a_base, a.mn_offsets[i] + a.k_offsets[k]),
+                  descriptor_at(g_, b_base, b.mn_offsets[j] + b.k_offsets[k]), instruction,
+                  k == 0 ? enable : Operand(1)});
+      }
+    e.bind(end);
+  }
+
+ private:
+  /// Rows and columns of one instruction; rows are those of this CTA.
+  void choose_blocks() {
+    const int64_t m = a_.layout.shape()[0], n = d_.layout.shape()[1];
+    const int64_t k = a_.layout.shape()[1];
+    block_m_ = m % 128 == 0 ? 128 : 64;
+    if (m % block_m_ != 0 || (cta_group_ == 1 && block_m_ == 64 && m != 64))
+      g_.fail(op_, fmt::format("m is {}, an instruction computes 64 or 128 rows a CTA", m), {},
+              "use 64 rows or a multiple of 128");
+    const int64_t step = (a_.dtype.is_integer() || cta_group_ == 2) ? 16 * cta_group_ : 8;
+    const int64_t least = a_.dtype.is_integer() && cta_group_ == 1 ? 8 : step;
+    block_n_ = 0;
+    for (int64_t candidate = std::min(n, kMostN); candidate >= least && block_n_ == 0; candidate -= 8)
+      if (n % candidate == 0 && (candidate % step == 0 || candidate == least)) block_n_ = candidate;
+    if (block_n_ == 0)
+      g_.fail(op_,
+              fmt::format("n is {}, an instruction computes {} ... {} columns in steps of {}", n, least,
+                          kMostN, step),
+              {}, fmt::format("make n a multiple of {}", step));
+    if (k % kind_.k != 0)
+      g_.fail(op_,
+              fmt::format("k is {}, an instruction takes {} elements of {}", k, kind_.k, a_.dtype.name()), {},
+              fmt::format("make k a multiple of {}", kind_.k));
+  }
+
+  layout::MatrixOperand describe(const SharedView& view, const layout::Layout& layout, std::string_view name,
+                                 int64_t rows, const ir::Value* value) {
+    const layout::Described<layout::MatrixOperand> described =
+        layout::describe_matrix_operand(layout, rows, kind_.k);
+    if (!described)
+      g_.fail(op_, fmt::format("no matrix descriptor reads {}: {}", name, described.error),
+              {fmt::format("{}  {}", name, value->type.to_string())},
+              "let the layout be inferred, or annotate an operand_tile");
+    // Swizzles act on absolute addresses, so that the start need not be a multiple of their period.
+    bool is_aligned = view.offset % 16 == 0;
+    for (const ScaledInteger& t : view.terms)
+      is_aligned &= (t.value.known * Range::constant(t.scale)).is_multiple_of(16);
+    if (!is_aligned)
+      g_.fail(op_, fmt::format("{} does not start at a multiple of 16 bytes of shared memory", name));
+    return *described;
+  }
+
+  void check_accumulator() {
+    using layout::AccumulatorLayout;
+    const int64_t m = d_.layout.shape()[0], n = d_.layout.shape()[1];
+    const layout::Layout expected = layout::accumulator(
+        block_m_ == 64 ? AccumulatorLayout::kF : AccumulatorLayout::kD, block_n_, d_.dtype.bits());
+    for (int64_t i = 0; i < m; i += block_m_)
+      for (int64_t j = 0; j < n; j += block_n_) {
+        const int64_t start[] = {i, j}, extents[] = {block_m_, block_n_};
+        bool fits = false;
+        try {
+          const layout::Slice block = d_.layout.slice(start, extents);
+          fits = block.layout == expected && block.offset[Axis::kLane] == 0;
+        } catch (const CompileError&) {
+        }
+        if (!fits)
+          g_.fail(op_, fmt::format("d's layout is not that of {} x {} accumulators", block_m_, block_n_),
+                  {"d         " + d_.layout.to_string(), "expected  " + expected.to_string()});
+      }
+  }
+
+  Operand accumulator_address(int64_t i, int64_t j) {
+    const int64_t column =
+        d_.layout.linear({i * block_m_, j * block_n_})[Axis::kColumn] * d_.dtype.bits() / 32;
+    return ptx::address(d_.base.value.reg(), (d_.lane << 16 | d_.column) + column);
+  }
+
+  Operand instruction_descriptor(layout::Major a, layout::Major b) {
+    uint32_t bits =
+        accumulator_code(d_.dtype) << 4 | operand_code(a_.dtype) << 7 | operand_code(b_.dtype) << 10;
+    if (op_.bool_attr("negate_a", false)) bits |= 1u << 13;
+    if (op_.bool_attr("negate_b", false)) bits |= 1u << 14;
+    if (a == layout::Major::kMN) bits |= 1u << 15;
+    if (b == layout::Major::kMN) bits |= 1u << 16;
+    bits |= static_cast<uint32_t>(block_n_ >> 3) << 17;
+    bits |= static_cast<uint32_t>(block_m_ * cta_group_ >> 4) << 24;
+    const auto value = static_cast<int64_t>(bits);
+    return g_.e().hoisted(g_.ints().name(kInstructionLeaf, value), 0, [&] {
+      return Operand(g_.e().make(ScalarType::b32, Op::mov, {ScalarType::b32}, {value}));
+    });
+  }
+
+  Generator& g_;
+  const ir::Op& op_;
+  const SharedView& a_;
+  const SharedView& b_;
+  const TensorMemoryView& d_;
+  int64_t cta_group_;
+  MmaKind kind_;
+  int64_t block_m_ = 0, block_n_ = 0;
+};
+
+}  // namespace
+
+void emit_Tcgen05Mma(Generator& g, const ir::Op& op) {
+  if (op.operands[0]->type.kind != ir::TypeKind::kShared)
+    g.fail(op, "a in tensor memory is not available", {}, "keep a in shared memory");
+  Mma(g, op).run();
+}
+
+void emit_Tcgen05Commit(Generator& g, const ir::Op& op) {
+  g.require_arch(op, 100, "tcgen05");
+  Emitter& e = g.e();
+  const BarrierView& barrier = g.get<BarrierView>(op.operands[0]);
+  const Mod group = op.int_attr("cta_group", 1) == 2 ? Mod::cta_group_2 : Mod::cta_group_1;
+  const Operand address = g.shared_operand(barrier.terms, barrier.offset);
+  const Reg elected = g.elected();
+  if (op.attr("multicast_mask")) {
+    const Operand mask = e.to_register(ScalarType::b16, op.int_attr("multicast_mask"));
+    e.emit(Op::tcgen05_commit,
+           {group, Mod::mbarrier_arrive_one, Mod::shared_cluster, Mod::multicast_cluster, ScalarType::b64},
+           {address, mask})
+        .when(elected);
+  } else {
+    e.emit(Op::tcgen05_commit, {group, Mod::mbarrier_arrive_one, Mod::shared_cluster, ScalarType::b64},
+           {address})
+        .when(elected);
+  }
+}
+
+}  // namespace imbrex::codegen
