@@ -202,6 +202,7 @@ void with_vectors(Generator& g, const GlobalTile& global, F&& access) {
   if (aligned == masked) return access(aligned, true);
   const Operand whole = global.whole_along_unit_dim();
   if (whole.is_immediate()) return access(whole.value ? aligned : masked, !whole.value);
+  global.prepare();
   Emitter& e = g.e();
   const ptx::LabelId edge = e.label("edge"), end = e.label("edge_end");
   e.branch_unless(whole.reg(), edge);
@@ -241,28 +242,22 @@ void emit_LoadGlobal(Generator& g, const ir::Op& op) {
   const uint64_t other = bits_of(stored, op.attr("other") ? op.float_attr("other") : 0.0);
   const Operand holds = holds_elements(g, g.group(), tile.digits(), false);
 
-  RegisterTensor result = g.new_tensor(stored, layout);
-  int paths = 0;
-  std::vector<Operand> words;
+  // Two paths must leave the elements in the same registers.
+  const int64_t aligned = global.aligned_vector(16);
+  const bool has_two_paths = global.masked_vector(aligned) != aligned;
+  RegisterTensor result{stored, layout, g.group(), {}};
+  if (has_two_paths) result = g.new_tensor(stored, layout);
   with_vectors(g, global, [&](int64_t vector, bool test_along) {
     global.rely_on_alignment(vector * stored.bytes());
-    WordFiller filler(g, stored, layout.registers());
+    WordFiller filler(g, stored, layout.registers(),
+                      has_two_paths ? std::span(result.words) : std::span<Operand>());
     for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
       const Condition inside = global.in_bounds(run.first, test_along);
       const Operand predicate = g.ints().both(holds, inside.value, inside.depth);
       filler.load(Mod::global, run, global.address(run.first), predicate, other);
     }
-    // With two paths both must leave the elements in the same registers.
-    std::vector<Operand> loaded = filler.finish();
-    if (paths++ == 0 && global.aligned_vector(16) == global.masked_vector(global.aligned_vector(16))) {
-      words = std::move(loaded);
-      return;
-    }
-    for (size_t i = 0; i < loaded.size(); ++i)
-      g.e().move(word_type(stored), result.words[i].reg(), loaded[i]);
-    words = result.words;
+    result.words = filler.finish();
   });
-  result.words = std::move(words);
   if (view.dtype.is_bool()) {
     result.words = convert_words(g, op, result.words, layout.registers(), uint8, boolean);
     result.dtype = boolean;

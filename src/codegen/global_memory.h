@@ -30,6 +30,8 @@ class GlobalTile {
 
   /// Notes in the kernel's arguments that accesses of this size rely on the pointer's alignment.
   void rely_on_alignment(int64_t bytes) const;
+  /// Computes here what the addresses of all elements share.
+  void prepare() const { base_address(); }
   /// Address of the element in `reg`.
   Operand address(int64_t reg) const;
   /// True where it is inside the tensor. Along unit_dim() only if `along_unit_dim`.

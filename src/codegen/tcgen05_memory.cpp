@@ -168,8 +168,8 @@ void emit_Tcgen05Alloc(Generator& g, const ir::Op& op) {
   if (!op.attr("offset")) throw InternalError("codegen: tcgen05_alloc without an offset");
   const layout::Layout& layout = g.layout_of(op.result());
   const int64_t needed = layout.columns();
-  const auto columns =
-      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(needed, kLeastColumns))));
+  const int64_t columns = op.int_attr(
+      "columns", static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(needed, kLeastColumns)))));
   if (columns > kMostColumns)
     g.fail(op, fmt::format("needs {} columns of tensor memory, there are {}", needed, kMostColumns), {},
            "use smaller accumulators or fewer stages");

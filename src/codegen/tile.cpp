@@ -116,8 +116,8 @@ Operand constant_element(DataType dtype, uint64_t bits) {
 
 }  // namespace
 
-WordFiller::WordFiller(Generator& g, DataType dtype, int64_t registers)
-    : g_(g), dtype_(dtype), elements_(registers, ptx::sink()) {
+WordFiller::WordFiller(Generator& g, DataType dtype, int64_t registers, std::span<const Operand> targets)
+    : g_(g), dtype_(dtype), targets_(targets.begin(), targets.end()), elements_(registers, ptx::sink()) {
   const int per_word = elements_per_word(dtype);
   words_.assign((registers + per_word - 1) / per_word, ptx::sink());
 }
@@ -134,9 +134,11 @@ void WordFiller::load(Mod space, const RegisterRun& run, const Operand& address,
   uint64_t pattern = other;
   for (int bits = dtype_.bits(); bits < 32 && run.count * dtype_.bits() >= 32; bits *= 2)
     pattern |= pattern << bits;
+  const bool in_order = run.step == 1 && run.first % per_word == 0 && run.count % per_word == 0;
   std::vector<Operand> registers;
   for (int i = 0; i < access.registers; ++i) {
-    const Reg r = e.reg(access.reg);
+    const bool is_final = in_order && !targets_.empty();
+    const Reg r = is_final ? targets_[run.first / per_word + i].reg() : e.reg(access.reg);
     if (predicate.is_reg()) {
       const ScalarType type = access.reg == ScalarType::f32   ? ScalarType::b32
                               : access.reg == ScalarType::f64 ? ScalarType::b64
@@ -147,7 +149,6 @@ void WordFiller::load(Mod space, const RegisterRun& run, const Operand& address,
   }
   emit_access(e, Op::ld, space, access, {operand_of(e, registers), address}, predicate);
 
-  const bool in_order = run.step == 1 && run.first % per_word == 0 && run.count % per_word == 0;
   if (in_order) {
     for (size_t i = 0; i < registers.size(); ++i) words_[run.first / per_word + i] = registers[i];
     return;
@@ -174,6 +175,9 @@ std::vector<Operand> WordFiller::finish() {
     const bool any = std::any_of(elements.begin(), elements.end(),
                                  [](const Operand& o) { return o.kind != ptx::OperandKind::sink; });
     words_[w] = any ? pack(g_, dtype_, elements) : constant_element(dtype_, 0);
+    if (targets_.empty()) continue;
+    g_.e().move(word_type(dtype_), targets_[w].reg(), words_[w]);
+    words_[w] = targets_[w];
   }
   return std::move(words_);
 }

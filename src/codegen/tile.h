@@ -48,7 +48,8 @@ class Tile {
 /// Collects loaded registers into the words of a tensor.
 class WordFiller {
  public:
-  WordFiller(Generator& g, DataType dtype, int64_t registers);
+  /// The elements end up in `targets` where those are given, else in whatever registers they are loaded to.
+  WordFiller(Generator& g, DataType dtype, int64_t registers, std::span<const Operand> targets = {});
   /// Loads one run from `address` in `space` (global or shared) where `predicate` holds; elsewhere each
   /// element has the bits `other`.
   void load(Mod space, const RegisterRun& run, const Operand& address, const Operand& predicate,
@@ -59,6 +60,7 @@ class WordFiller {
  private:
   Generator& g_;
   DataType dtype_;
+  std::vector<Operand> targets_;
   std::vector<Operand> words_;
   std::vector<Operand> elements_;
 };
