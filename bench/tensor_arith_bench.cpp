@@ -45,5 +45,30 @@ BENCHMARK_CAPTURE(exact_product, wgmma_m64n256k32_e4m3, kWgmma, float8_e4m3, flo
 BENCHMARK_CAPTURE(exact_product, tcgen05_m128n256k16_f16, kTcgen05, float16, float32, 100,
                   MatrixShape{128, 256, 16});
 
+/// nvf4: groups of products under their own scale factors.
+void exact_product_scaled(benchmark::State& state) {
+  const MatrixShape shape{128, 256, 64};
+  const auto arith =
+      tensor_arith(100, kTcgen05Mxf4, float4_e2m1, float4_e2m1, float32, shape.k, float8_e4m3, 16);
+  if (!arith) return state.SkipWithError("no model for this combination");
+  std::mt19937 random(1);
+  auto fill = [&](int64_t count, uint32_t mask, uint32_t base) {
+    std::vector<uint8_t> patterns(static_cast<size_t>(count));
+    for (uint8_t& pattern : patterns) pattern = static_cast<uint8_t>(base + (random() & mask));
+    return patterns;
+  };
+  const auto a = fill(shape.m * shape.k, 15, 0), b = fill(shape.n * shape.k, 15, 0);
+  const auto a_scales = fill(shape.m * shape.k / 16, 15, 0x30),
+             b_scales = fill(shape.n * shape.k / 16, 15, 0x30);
+  std::vector<uint32_t> d(static_cast<size_t>(shape.m * shape.n));
+  for (auto _ : state) {
+    multiply_accumulate(*arith, shape, a.data(), b.data(), d.data(), d.data(),
+                        {.a_scales = a_scales.data(), .b_scales = b_scales.data()});
+    benchmark::DoNotOptimize(d.data());
+  }
+  state.SetItemsProcessed(state.iterations() * shape.m * shape.n * shape.k);
+}
+BENCHMARK(exact_product_scaled);
+
 }  // namespace
 }  // namespace imbrex::arith
