@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "core/scalar_half.h"
@@ -21,30 +23,30 @@ uint32_t round_sum(TensorOutput output, double sum) {
   return (bits & 0x7FFFFFFF) == 0 ? 0 : bits;
 }
 
-namespace {
-
-/// significand * 2^(exponent - fraction_bits), the significand of any size.
-struct Term {
-  int64_t significand;
-  int exponent;
-  int fraction_bits;
-};
-
-/// The largest exponent of the non-zero terms, but at least the floor.
-int largest_exponent(const TensorArith& arith, const std::vector<Term>& terms) {
+uint32_t sum_terms(const TensorArith& arith, const TensorTerm* terms, int64_t count) {
   int largest = arith.exponent_floor;
-  for (const Term& term : terms)
-    if (term.significand != 0) largest = std::max(largest, term.exponent);
-  return largest;
+  for (int64_t i = 0; i < count; ++i)
+    if (terms[i].significand != 0) largest = std::max(largest, terms[i].exponent);
+  int64_t total = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const TensorTerm& term = terms[i];
+    // In units of 2^-kept_bits of the largest exponent, cut toward zero.
+    const int shift = arith.kept_bits - term.fraction_bits - (largest - term.exponent);
+    const int64_t magnitude = std::abs(term.significand);
+    const int64_t cut = shift >= 0 ? magnitude << shift : -shift > 62 ? 0 : magnitude >> -shift;
+    total += term.significand < 0 ? -cut : cut;
+  }
+  return round_sum(arith.output, std::ldexp(static_cast<double>(total), largest - arith.kept_bits));
 }
 
-/// The term in units of 2^-kept_bits of the largest exponent, cut toward zero.
-int64_t aligned(const Term& term, int largest, int kept_bits) {
-  const int shift = kept_bits - term.fraction_bits - (largest - term.exponent);
-  const int64_t magnitude = std::abs(term.significand);
-  const int64_t cut = shift >= 0 ? magnitude << shift : -shift > 62 ? 0 : magnitude >> -shift;
-  return term.significand < 0 ? -cut : cut;
+TensorTerm group_term(const TensorArith& arith, int64_t sum, const TensorOperand& a_scale,
+                      const TensorOperand& b_scale) {
+  const int unit = arith.a_format.min_exponent() + arith.b_format.min_exponent();
+  return {sum * a_scale.significand * b_scale.significand, unit + a_scale.exponent + b_scale.exponent,
+          arith.a_format.mantissa_bits + arith.b_format.mantissa_bits + 2 * arith.scale_format.mantissa_bits};
 }
+
+namespace {
 
 /// What the special operands among the terms amount to.
 struct SpecialTerms {
@@ -74,47 +76,40 @@ struct SpecialTerms {
 uint32_t accumulate_block(const TensorArith& arith, const TensorBlock& block, TensorOperand c) {
   SpecialTerms specials;
   specials.addend(c);
-  std::vector<Term> terms;
-  terms.reserve(static_cast<size_t>(block.length) + 1);
+  std::vector<TensorTerm> terms;
   terms.push_back({c.significand, c.exponent, result_format(arith).mantissa_bits});
 
-  const int product_fraction = arith.a_format.mantissa_bits + arith.b_format.mantissa_bits;
-  const int scale_fraction = 2 * arith.scale_format.mantissa_bits;
-  // Products whose sum is one term, and those that share a scale factor.
-  const int group = arith.groups_of_16 ? 16 : 1;
-  for (int first = 0; first < block.length; first += group) {
-    int64_t sum = 0;
-    int exponent = 0;
-    if (arith.groups_of_16) {  // exact, in units of the operands' last place
-      for (int i = first; i < first + group; ++i) {
-        auto fixed = [](const FloatFormat& format, const TensorOperand& x) {
-          return x.is_zero() ? 0 : int64_t{x.significand} << (x.exponent - format.min_exponent());
-        };
-        sum += fixed(arith.a_format, block.a[i]) * fixed(arith.b_format, block.b[i]);
+  // The scale factors of the product at `position`.
+  auto scales = [&](int position) {
+    const int index = position / arith.scale_block;
+    const std::pair factors{block.a_scales[index], block.b_scales[index]};
+    if (factors.first.kind == OperandKind::kNan || factors.second.kind == OperandKind::kNan)
+      specials.nan = true;
+    return factors;
+  };
+  if (arith.groups_of_16) {
+    for (int first = 0; first < block.length; first += 16) {
+      int64_t sum = 0;
+      for (int i = first; i < first + 16; ++i)
+        sum += int64_t{fixed_point(arith.a_format, block.a[i])} * fixed_point(arith.b_format, block.b[i]);
+      const auto [a_scale, b_scale] = scales(first);
+      terms.push_back(group_term(arith, sum, a_scale, b_scale));
+    }
+  } else {
+    for (int i = 0; i < block.length; ++i) {
+      const TensorOperand &a = block.a[i], &b = block.b[i];
+      specials.product(a, b);
+      TensorTerm term{int64_t{a.significand} * b.significand, a.exponent + b.exponent,
+                      arith.a_format.mantissa_bits + arith.b_format.mantissa_bits};
+      if (arith.scale_block != 0) {
+        const auto [a_scale, b_scale] = scales(i);
+        term.exponent += a_scale.exponent + b_scale.exponent;  // powers of two
       }
-      exponent = arith.a_format.min_exponent() + arith.b_format.min_exponent();
-    } else {
-      specials.product(block.a[first], block.b[first]);
-      sum = int64_t{block.a[first].significand} * block.b[first].significand;
-      exponent = block.a[first].exponent + block.b[first].exponent;
+      terms.push_back(term);
     }
-    int fraction = product_fraction;
-    if (arith.scale_block != 0) {
-      const TensorOperand& x = block.a_scales[first / arith.scale_block];
-      const TensorOperand& y = block.b_scales[first / arith.scale_block];
-      if (x.kind == OperandKind::kNan || y.kind == OperandKind::kNan) specials.nan = true;
-      sum *= int64_t{x.significand} * y.significand;
-      exponent += x.exponent + y.exponent;
-      fraction += scale_fraction;
-    }
-    terms.push_back({sum, exponent, fraction});
   }
   if (specials.any()) return specials.result(result_format(arith));
-
-  const int largest = largest_exponent(arith, terms);
-  int64_t total = 0;
-  for (const Term& term : terms) total += aligned(term, largest, arith.kept_bits);
-  return round_sum(arith.output, std::ldexp(static_cast<double>(total), largest - arith.kept_bits));
+  return sum_terms(arith, terms.data(), static_cast<int64_t>(terms.size()));
 }
 
 uint32_t add_result(const TensorArith& arith, uint32_t sum, uint32_t c) {

@@ -54,6 +54,24 @@ inline const FloatFormat& result_format(const TensorArith& arith) {
 /// The sum of a block, exact in a double, rounded to the result's pattern. A zero is always +0.
 uint32_t round_sum(TensorOutput output, double sum);
 
+/// One term of a block: significand * 2^(exponent - fraction_bits), the significand of any size.
+struct TensorTerm {
+  int64_t significand;
+  int exponent;
+  int fraction_bits;
+};
+/// Aligns the terms to the largest, cuts, adds and rounds.
+uint32_t sum_terms(const TensorArith& arith, const TensorTerm* terms, int64_t count);
+
+/// An operand of a group of products that is summed exactly: in units of the format's last place at its
+/// smallest exponent. Only for formats without infinities and NaN.
+inline int32_t fixed_point(const FloatFormat& format, const TensorOperand& x) {
+  return x.is_zero() ? 0 : x.significand * (1 << (x.exponent - format.min_exponent()));
+}
+/// The term of a group: `sum` of products of fixed_point() numbers, times the group's scale factors.
+TensorTerm group_term(const TensorArith& arith, int64_t sum, const TensorOperand& a_scale,
+                      const TensorOperand& b_scale);
+
 /// What a block is computed from: `length` operands of each side, and the scale factors from the one of the
 /// first product on (null without block scaling).
 struct TensorBlock {

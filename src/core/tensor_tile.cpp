@@ -1,150 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole matrices of the tensor core's sum, exact to the definition in tensor_dot.cpp but vectorised over
-// columns. A product of two significands of up to 11 bits, scaled so that nothing above the grid is lost,
-// fits 32-bit lanes; the sum of a block fits a double. What that leaves out (infinities and NaN, subnormal
-// results, groups of products under one scale) goes through the definition.
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/tensor_tile.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-
+// Whole matrices of the tensor core's sum, exact to the definition in tensor_dot.cpp. Operands are taken
+// apart once; then every row of every block is one call of the vector code in tensor_row.cpp. What that
+// leaves out (infinities, NaN, subnormal results) goes through the definition.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <array>
+#include <tuple>
 #include <vector>
 
 #include "core/tensor_operand.h"
+#include "core/tensor_row.h"
 
-#ifndef IMBREX_TENSOR_TILE_ONCE
-#define IMBREX_TENSOR_TILE_ONCE
-
-namespace imbrex::arith {
-
-/// Fraction bits to which both significands are brought: the widest operand format has ten.
-inline constexpr int kFraction = 10;
-/// Lanes to which columns are padded: a whole vector on any machine.
-inline constexpr int64_t kLanes = 16;
-
-/// One row of a block: its `length` operands against `columns` (padded) columns.
-struct RowTask {
-  int length;
-  int64_t columns;
-  const int32_t* a_significand;  ///< [length], shifted left so that products have 25 fraction bits
-  const int32_t* a_exponent;
-  const int32_t* b_significand;  ///< [length][columns]
-  const int32_t* b_exponent;
-  const int32_t* scale_exponent;  ///< [columns], both scales' exponents, or null
-  const int32_t* c_significand;   ///< [columns], 25 fraction bits
-  const int32_t* c_exponent;
-  int kept_bits, exponent_floor;
-  uint64_t kept_double_bits;  ///< mask of the bits of a double sum that an f32 result keeps
-  double* sums;               ///< [columns], exact
-  uint32_t* results;          ///< [columns], f32 patterns; only right where nothing is subnormal
-};
-
-}  // namespace imbrex::arith
-
-#endif
-
-HWY_BEFORE_NAMESPACE();
-namespace imbrex::arith::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-/// Computes a row. True when some result is subnormal, and so not right in `results`.
-HWY_ATTR bool accumulate_row(const RowTask& task) {
-  const hn::CappedTag<int32_t, kLanes> di;
-  const hn::RebindToUnsigned<decltype(di)> du;
-  // Sums are carried on in doubles, a part of a vector of columns at a time.
-  const hn::CappedTag<double, kLanes> dd;
-  const hn::RebindToSigned<decltype(dd)> dl;
-  const hn::Rebind<int32_t, decltype(dd)> dpi;
-  const hn::Rebind<float, decltype(dd)> dpf;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(di));
-  const auto part = static_cast<int64_t>(hn::Lanes(dd));
-  HWY_ALIGN int32_t terms[kLanes];
-  HWY_ALIGN int32_t exponents[kLanes];
-
-  const auto shift_limit = hn::Set(di, 31);
-  const auto extra_shift = hn::Set(di, 25 - task.kept_bits);
-  const auto smallest_normal = hn::Set(dd, 0x1p-126);
-  const auto kept = hn::BitCast(dd, hn::Set(hn::RebindToUnsigned<decltype(dd)>(), task.kept_double_bits));
-  bool any_subnormal = false;
-
-  for (int64_t n = 0; n < task.columns; n += lanes) {
-    auto largest = hn::Set(di, kZeroExponent * 2);
-    for (int k = 0; k < task.length; ++k) {
-      const auto b = hn::LoadU(di, task.b_exponent + k * task.columns + n);
-      largest = hn::Max(largest, hn::Add(hn::Set(di, task.a_exponent[k]), b));
-    }
-    const auto scale = task.scale_exponent != nullptr ? hn::LoadU(di, task.scale_exponent + n) : hn::Zero(di);
-    const auto c_exponent = hn::LoadU(di, task.c_exponent + n);
-    const auto top = hn::Max(hn::Max(hn::Add(largest, scale), c_exponent), hn::Set(di, task.exponent_floor));
-    const auto product_top = hn::Add(hn::Sub(top, scale), extra_shift);
-
-    // |x| >> min(distance, 31) with x's sign.
-    auto cut = [&](auto x, auto distance) HWY_ATTR {
-      const auto sign = hn::BroadcastSignBit(x);
-      const auto shift = hn::BitCast(du, hn::Min(distance, shift_limit));
-      const auto magnitude = hn::BitCast(di, hn::Shr(hn::BitCast(du, hn::Abs(x)), shift));
-      return hn::Sub(hn::Xor(magnitude, sign), sign);
-    };
-    auto add_to_sums = [&](auto x, bool is_first) HWY_ATTR {
-      hn::Store(x, di, terms);
-      for (int64_t at = 0; at < lanes; at += part) {
-        const auto term = hn::PromoteTo(dd, hn::Load(dpi, terms + at));
-        const auto sum = is_first ? term : hn::Add(hn::LoadU(dd, task.sums + n + at), term);
-        hn::StoreU(sum, dd, task.sums + n + at);
-      }
-    };
-    add_to_sums(cut(hn::LoadU(di, task.c_significand + n), hn::Add(hn::Sub(top, c_exponent), extra_shift)),
-                true);
-    for (int first = 0; first < task.length; first += 16) {
-      // Sixteen terms below 2^27 each stay below 2^31.
-      auto sum = hn::Zero(di);
-      const int end = first + 16 < task.length ? first + 16 : task.length;
-      for (int k = first; k < end; ++k) {
-        const auto exponent =
-            hn::Add(hn::Set(di, task.a_exponent[k]), hn::LoadU(di, task.b_exponent + k * task.columns + n));
-        const auto product = hn::Mul(hn::Set(di, task.a_significand[k]),
-                                     hn::LoadU(di, task.b_significand + k * task.columns + n));
-        sum = hn::Add(sum, cut(product, hn::Sub(product_top, exponent)));
-      }
-      add_to_sums(sum, false);
-    }
-
-    // Scale by 2^(top - kept_bits), built as a double, and cut to what f32 keeps.
-    hn::Store(hn::Add(top, hn::Set(di, 1023 - task.kept_bits)), di, exponents);
-    for (int64_t at = 0; at < lanes; at += part) {
-      const auto biased = hn::PromoteTo(dl, hn::Load(dpi, exponents + at));
-      const auto factor = hn::BitCast(dd, hn::ShiftLeft<52>(biased));
-      const auto value = hn::Mul(hn::LoadU(dd, task.sums + n + at), factor);
-      hn::StoreU(value, dd, task.sums + n + at);
-      const auto subnormal = hn::And(hn::Lt(hn::Abs(value), smallest_normal), hn::Ne(value, hn::Zero(dd)));
-      any_subnormal = any_subnormal || !hn::AllFalse(dd, subnormal);
-      const auto result = hn::DemoteTo(dpf, hn::And(value, kept));
-      hn::StoreU(result, dpf, reinterpret_cast<float*>(task.results) + n + at);
-    }
-  }
-  return any_subnormal;
-}
-
-}  // namespace imbrex::arith::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace imbrex::arith {
 
 namespace {
 
-HWY_EXPORT(accumulate_row);
+/// Splits kRowFraction between the operands: both significands get at least the ten fraction bits of the
+/// widest.
+constexpr int kOperandFraction[2] = {15, 10};
 
-/// All operands of one side in the order of the blocks.
-struct Side {
-  std::vector<TensorOperand> operands;  ///< [rows][k]
-  std::vector<TensorOperand> scales;    ///< [rows][k / scale_block]
-  std::vector<uint8_t> special;         ///< [rows][blocks]: an infinity or a NaN in this block
-};
+using Integers = std::vector<int32_t>;
 
 uint32_t pattern_at(const FloatFormat& format, const void* data, int64_t index) {
   if (format.bits <= 8) return static_cast<const uint8_t*>(data)[index];
@@ -152,52 +26,50 @@ uint32_t pattern_at(const FloatFormat& format, const void* data, int64_t index) 
   return static_cast<const uint32_t*>(data)[index];
 }
 
-Side take_apart(const TensorArith& arith, const FloatFormat& format, const void* data, const uint8_t* scales,
-                int64_t rows, int64_t k, bool negate) {
-  Side side;
-  const int length = block_length(arith, k);
-  const int64_t blocks = k / length;
-  side.operands.resize(static_cast<size_t>(rows * k));
-  side.special.assign(static_cast<size_t>(rows * blocks), 0);
-  // Narrow formats have few patterns: each is taken apart once.
-  TensorOperand table[256];
-  const bool tabulated = format.bits <= 8;
-  if (tabulated)
-    for (uint32_t bits = 0; bits < 256; ++bits) table[bits] = unpack(format, bits);
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t position = 0; position < k; ++position) {
-      const uint32_t bits = pattern_at(format, data, row * k + product_index(arith, k, position));
-      TensorOperand operand = tabulated ? table[bits] : unpack(format, bits);
-      if (negate) operand.significand = -operand.significand;
-      if (operand.kind != OperandKind::kFinite)
-        side.special[static_cast<size_t>(row * blocks + position / length)] = 1;
-      side.operands[static_cast<size_t>(row * k + position)] = operand;
-    }
-  if (arith.scale_block != 0) {
-    const int64_t per_row = k / arith.scale_block;
-    for (int64_t i = 0; i < rows * per_row; ++i) {
-      side.scales.push_back(unpack(arith.scale_format, scales[i]));
-      if (side.scales.back().kind == OperandKind::kNan)
-        side.special[static_cast<size_t>(i / per_row * blocks + i % per_row * arith.scale_block / length)] =
-            1;
-    }
+/// unpack() for many patterns at once, without branches. Significands get `fraction` fraction bits; `special`
+/// is set to 1 for what is not finite (and whose number means nothing then).
+void take_apart(const FloatFormat& format, const uint32_t* patterns, int64_t count, int fraction, bool negate,
+                int32_t* significand, int32_t* exponent, int32_t* special) {
+  const int value_bits = format.exponent_bits + format.mantissa_bits;
+  const uint32_t value_mask = (1u << value_bits) - 1, mantissa_mask = (1u << format.mantissa_bits) - 1;
+  const auto first_special = static_cast<uint32_t>(format.max_finite() >> format.unused_low_bits) + 1;
+  const uint32_t negation = negate ? 1 : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t bits = patterns[i] >> format.unused_low_bits;
+    const uint32_t magnitude = bits & value_mask, biased = magnitude >> format.mantissa_bits;
+    const uint32_t leading = biased != 0 ? 1u << format.mantissa_bits : 0;
+    const auto value = static_cast<int32_t>((magnitude & mantissa_mask) | leading)
+                       << (fraction - format.mantissa_bits);
+    const uint32_t negative = (bits >> value_bits & 1) ^ negation;
+    significand[i] = negative != 0 ? -value : value;
+    const auto from_one = static_cast<int32_t>(biased != 0 ? biased : 1);
+    exponent[i] = magnitude != 0 ? from_one - format.bias : kZeroExponent;
+    special[i] = magnitude >= first_special ? 1 : 0;
   }
-  return side;
 }
 
-/// The accumulators of one row, as patterns and taken apart for the vector code.
-struct Accumulators {
-  explicit Accumulators(int64_t columns)
-      : bits(static_cast<size_t>(columns)),
-        results(static_cast<size_t>(columns)),
-        significand(static_cast<size_t>(columns)),
-        exponent(static_cast<size_t>(columns)),
-        sums(static_cast<size_t>(columns)) {}
+/// One side's operands, in the order of the blocks.
+struct Side {
+  FloatFormat format;
+  const void* data;
+  int64_t count;  ///< rows of a, or columns
+  bool negate;
+  Integers significand, exponent;     ///< [count][k]
+  std::vector<uint8_t> special;       ///< [count][blocks]: something in this block is not finite
+  std::vector<TensorOperand> scales;  ///< [count][k / scale_block]
+};
 
-  std::vector<uint32_t> bits, results;
-  std::vector<int32_t> significand, exponent;
+/// Buffers, kept from one product to the next of the same host thread.
+struct Workspace {
+  Side a, b;
+  std::vector<uint32_t> patterns, bits, results;
+  Integers special, lane_significand, lane_exponent, scale_exponent, c_significand, c_exponent, c_special;
   std::vector<double> sums;
 };
+Workspace& workspace() {
+  static thread_local Workspace buffers;
+  return buffers;
+}
 
 class Product {
  public:
@@ -208,136 +80,226 @@ class Product {
         modifiers_(modifiers),
         length_(block_length(arith, shape.k)),
         blocks_(shape.k / length_),
-        columns_((shape.n + kLanes - 1) / kLanes * kLanes),
-        a_(take_apart(arith, arith.a_format, a, modifiers.a_scales, shape.m, shape.k, modifiers.negate_a)),
-        b_(take_apart(arith, arith.b_format, b, modifiers.b_scales, shape.n, shape.k, modifiers.negate_b)),
-        accumulators_(columns_) {
-    if (!arith_.groups_of_16) transpose();
+        w_(workspace()) {
+    load(w_.a, arith.a_format, a, modifiers.a_scales, shape.m, modifiers.negate_a, kOperandFraction[0]);
+    load(w_.b, arith.b_format, b, modifiers.b_scales, shape.n, modifiers.negate_b, kOperandFraction[1]);
+    // The sum is symmetric in a and b: vectors run along whichever side fills them better.
+    const bool along_b = shape.m * padded(shape.n) <= shape.n * padded(shape.m);
+    rows_ = along_b ? &w_.a : &w_.b;
+    lanes_ = along_b ? &w_.b : &w_.a;
+    row_step_ = along_b ? shape.n : 1;
+    lane_step_ = along_b ? 1 : shape.n;
+    width_ = padded(lanes_->count);
   }
 
   void run(const void* c, void* d) {
-    for (int64_t m = 0; m < shape_.m; ++m) {
-      for (int64_t n = 0; n < shape_.n; ++n)
-        accumulators_.bits[static_cast<size_t>(n)] = arith_.split_pairs ? 0 : element(c, m * shape_.n + n);
+    if (!arith_.groups_of_16) lay_out_lanes();
+    w_.bits.assign(static_cast<size_t>(width_), 0);
+    for (int64_t row = 0; row < rows_->count; ++row) {
+      for (int64_t lane = 0; lane < lanes_->count; ++lane)
+        w_.bits[static_cast<size_t>(lane)] = arith_.split_pairs ? 0 : element(c, row, lane);
       for (int64_t block = 0; block < blocks_; ++block) {
         // Only the instruction's own input is scaled, not the sums that pass from block to block.
         const int scale_input_d = block == 0 ? modifiers_.scale_input_d : 0;
         if (arith_.groups_of_16)
-          row_by_definition(m, block, scale_input_d);
+          accumulate_groups(row, block, scale_input_d);
         else
-          row(m, block, scale_input_d);
+          accumulate_products(row, block, scale_input_d);
       }
-      for (int64_t n = 0; n < shape_.n; ++n) {
-        uint32_t bits = accumulators_.bits[static_cast<size_t>(n)];
-        if (arith_.split_pairs) bits = add_result(arith_, bits, element(c, m * shape_.n + n));
+      for (int64_t lane = 0; lane < lanes_->count; ++lane) {
+        uint32_t bits = w_.bits[static_cast<size_t>(lane)];
+        if (arith_.split_pairs) bits = add_result(arith_, bits, element(c, row, lane));
         if (arith_.result_bytes() == 2)
-          static_cast<uint16_t*>(d)[m * shape_.n + n] = static_cast<uint16_t>(bits);
+          static_cast<uint16_t*>(d)[index(row, lane)] = static_cast<uint16_t>(bits);
         else
-          static_cast<uint32_t*>(d)[m * shape_.n + n] = bits;
+          static_cast<uint32_t*>(d)[index(row, lane)] = bits;
       }
     }
   }
 
  private:
-  uint32_t element(const void* c, int64_t index) const {
+  static int64_t padded(int64_t count) { return (count + kRowLanes - 1) / kRowLanes * kRowLanes; }
+  int64_t index(int64_t row, int64_t lane) const { return row * row_step_ + lane * lane_step_; }
+  uint32_t element(const void* c, int64_t row, int64_t lane) const {
     if (c == nullptr) return 0;
-    if (arith_.result_bytes() == 2) return static_cast<const uint16_t*>(c)[index];
-    return static_cast<const uint32_t*>(c)[index];
+    if (arith_.result_bytes() == 2) return static_cast<const uint16_t*>(c)[index(row, lane)];
+    return static_cast<const uint32_t*>(c)[index(row, lane)];
   }
 
-  /// b with columns side by side; padding columns are zeros.
-  void transpose() {
-    const auto size = static_cast<size_t>(shape_.k * columns_);
-    b_significand_.assign(size, 0);
-    b_exponent_.assign(size, kZeroExponent);
-    const int up = kFraction - arith_.b_format.mantissa_bits;
-    for (int64_t n = 0; n < shape_.n; ++n)
+  void load(Side& side, const FloatFormat& format, const void* data, const uint8_t* scales, int64_t count,
+            bool negate, int fraction) {
+    side.format = format;
+    side.data = data;
+    side.count = count;
+    side.negate = negate;
+    const int64_t k = shape_.k, size = count * k;
+    w_.patterns.resize(static_cast<size_t>(size));
+    w_.special.resize(static_cast<size_t>(size));
+    side.significand.resize(static_cast<size_t>(size));
+    side.exponent.resize(static_cast<size_t>(size));
+    if (arith_.split_pairs) {
+      for (int64_t i = 0; i < count; ++i)
+        for (int64_t position = 0; position < k; ++position)
+          w_.patterns[static_cast<size_t>(i * k + position)] =
+              pattern_at(format, data, i * k + product_index(arith_, k, position));
+    } else {
+      for (int64_t i = 0; i < size; ++i) w_.patterns[static_cast<size_t>(i)] = pattern_at(format, data, i);
+    }
+    if (arith_.groups_of_16)
+      to_fixed_point(side);
+    else
+      take_apart(format, w_.patterns.data(), size, fraction, negate, side.significand.data(),
+                 side.exponent.data(), w_.special.data());
+    side.special.assign(static_cast<size_t>(count * blocks_), 0);
+    for (int64_t block = 0; block < count * blocks_; ++block)
+      for (int i = 0; i < length_; ++i)
+        side.special[static_cast<size_t>(block)] |=
+            static_cast<uint8_t>(w_.special[static_cast<size_t>(block * length_ + i)]);
+    load_scales(side, scales);
+  }
+
+  /// For groups: small integers in place of significands. Their formats have nothing special.
+  void to_fixed_point(Side& side) {
+    std::array<int32_t, 256> table{};
+    for (uint32_t bits = 0; bits < 1u << side.format.bits; ++bits) {
+      const int32_t value = fixed_point(side.format, unpack(side.format, bits));
+      table[bits] = side.negate ? -value : value;
+    }
+    for (size_t i = 0; i < side.significand.size(); ++i) side.significand[i] = table[w_.patterns[i] & 0xFF];
+    std::fill(w_.special.begin(), w_.special.end(), 0);
+  }
+
+  void load_scales(Side& side, const uint8_t* scales) {
+    side.scales.clear();
+    if (arith_.scale_block == 0) return;
+    const int64_t per_row = scales_per_row();
+    for (int64_t i = 0; i < side.count * per_row; ++i) {
+      side.scales.push_back(unpack(arith_.scale_format, scales[i]));
+      if (side.scales.back().kind == OperandKind::kNan)
+        side.special[static_cast<size_t>(i / per_row * blocks_ +
+                                         i % per_row * arith_.scale_block / length_)] = 1;
+    }
+  }
+  int64_t scales_per_row() const { return arith_.scale_block != 0 ? shape_.k / arith_.scale_block : 0; }
+  const TensorOperand& scale(const Side& side, int64_t i, int64_t position) const {
+    return side.scales[static_cast<size_t>(i * scales_per_row() + position / arith_.scale_block)];
+  }
+
+  /// The lane side with k outermost; lanes beyond its count are zeros.
+  void lay_out_lanes() {
+    const auto size = static_cast<size_t>(shape_.k * width_);
+    w_.lane_significand.assign(size, 0);
+    w_.lane_exponent.assign(size, kZeroExponent);
+    for (int64_t lane = 0; lane < lanes_->count; ++lane)
       for (int64_t k = 0; k < shape_.k; ++k) {
-        const TensorOperand& operand = b_.operands[static_cast<size_t>(n * shape_.k + k)];
-        b_significand_[static_cast<size_t>(k * columns_ + n)] = operand.significand * (1 << up);
-        b_exponent_[static_cast<size_t>(k * columns_ + n)] = operand.exponent;
+        const auto from = static_cast<size_t>(lane * shape_.k + k),
+                   to = static_cast<size_t>(k * width_ + lane);
+        w_.lane_significand[to] = lanes_->significand[from];
+        w_.lane_exponent[to] = lanes_->exponent[from];
       }
-    a_significand_.resize(static_cast<size_t>(length_));
-    a_exponent_.resize(static_cast<size_t>(length_));
-    scale_exponent_.assign(static_cast<size_t>(columns_), 0);
+    for (Integers* values : {&w_.scale_exponent, &w_.c_significand, &w_.c_exponent, &w_.c_special})
+      values->assign(static_cast<size_t>(width_), 0);
+    w_.sums.resize(static_cast<size_t>(width_));
+    w_.results.resize(static_cast<size_t>(width_));
   }
 
-  uint32_t output_by_definition(int64_t m, int64_t n, int64_t block, int scale_input_d) const {
+  bool is_special(int64_t row, int64_t lane, int64_t block) const {
+    return (rows_->special[static_cast<size_t>(row * blocks_ + block)] |
+            lanes_->special[static_cast<size_t>(lane * blocks_ + block)]) != 0;
+  }
+
+  void accumulate_products(int64_t row, int64_t block, int scale_input_d) {
     const int64_t first = block * length_;
-    const int64_t per_row = arith_.scale_block != 0 ? shape_.k / arith_.scale_block : 0;
-    const int64_t scale = arith_.scale_block != 0 ? first / arith_.scale_block : 0;
-    const TensorBlock task{length_, a_.operands.data() + m * shape_.k + first,
-                           b_.operands.data() + n * shape_.k + first, a_.scales.data() + m * per_row + scale,
-                           b_.scales.data() + n * per_row + scale};
-    return accumulate_block(arith_, task,
-                            unpack_addend(arith_, accumulators_.bits[static_cast<size_t>(n)], scale_input_d));
-  }
+    take_apart(result_format(arith_), w_.bits.data(), width_, kRowFraction, false, w_.c_significand.data(),
+               w_.c_exponent.data(), w_.c_special.data());
+    if (scale_input_d != 0)
+      for (int32_t& exponent : w_.c_exponent) exponent -= scale_input_d;
+    if (arith_.scale_block != 0)
+      for (int64_t lane = 0; lane < lanes_->count; ++lane)
+        w_.scale_exponent[static_cast<size_t>(lane)] =
+            scale(*rows_, row, first).exponent + scale(*lanes_, lane, first).exponent;
 
-  void row_by_definition(int64_t m, int64_t block, int scale_input_d) {
-    for (int64_t n = 0; n < shape_.n; ++n)
-      accumulators_.bits[static_cast<size_t>(n)] = output_by_definition(m, n, block, scale_input_d);
-  }
-
-  void row(int64_t m, int64_t block, int scale_input_d) {
-    Accumulators& acc = accumulators_;
-    const int64_t first = block * length_;
-    const int a_up = kFraction - arith_.a_format.mantissa_bits + 25 - 2 * kFraction;
-    for (int i = 0; i < length_; ++i) {
-      const TensorOperand& operand = a_.operands[static_cast<size_t>(m * shape_.k + first + i)];
-      a_significand_[static_cast<size_t>(i)] = operand.significand * (1 << a_up);
-      a_exponent_[static_cast<size_t>(i)] = operand.exponent;
-    }
-    const int c_up = 25 - result_format(arith_).mantissa_bits;
-    bool any_special = a_.special[static_cast<size_t>(m * blocks_ + block)] != 0;
-    for (int64_t n = 0; n < shape_.n; ++n) {
-      const auto at = static_cast<size_t>(n);
-      const TensorOperand addend = unpack_addend(arith_, acc.bits[at], scale_input_d);
-      acc.significand[at] = addend.significand * (1 << c_up);
-      acc.exponent[at] = addend.exponent;
-      special_column_[at] = any_special || addend.kind != OperandKind::kFinite ||
-                            b_.special[static_cast<size_t>(n * blocks_ + block)] != 0;
-      if (arith_.scale_block != 0) {
-        const int64_t per_row = shape_.k / arith_.scale_block, scale = first / arith_.scale_block;
-        scale_exponent_[at] = a_.scales[static_cast<size_t>(m * per_row + scale)].exponent +
-                              b_.scales[static_cast<size_t>(n * per_row + scale)].exponent;
-      }
-    }
     RowTask task;
     task.length = length_;
-    task.columns = columns_;
-    task.a_significand = a_significand_.data();
-    task.a_exponent = a_exponent_.data();
-    task.b_significand = b_significand_.data() + first * columns_;
-    task.b_exponent = b_exponent_.data() + first * columns_;
-    task.scale_exponent = arith_.scale_block != 0 ? scale_exponent_.data() : nullptr;
-    task.c_significand = acc.significand.data();
-    task.c_exponent = acc.exponent.data();
+    task.columns = width_;
+    task.a_significand = rows_->significand.data() + row * shape_.k + first;
+    task.a_exponent = rows_->exponent.data() + row * shape_.k + first;
+    task.b_significand = w_.lane_significand.data() + first * width_;
+    task.b_exponent = w_.lane_exponent.data() + first * width_;
+    task.scale_exponent = arith_.scale_block != 0 ? w_.scale_exponent.data() : nullptr;
+    task.c_significand = w_.c_significand.data();
+    task.c_exponent = w_.c_exponent.data();
     task.kept_bits = arith_.kept_bits;
     task.exponent_floor = arith_.exponent_floor;
-    task.kept_double_bits = ~uint64_t{0} << (arith_.output == TensorOutput::kF32CutTo13 ? 52 - 13 : 52 - 23);
-    task.sums = acc.sums.data();
-    task.results = acc.results.data();
-    const bool subnormal = HWY_DYNAMIC_DISPATCH(accumulate_row)(task);
+    task.result_fraction = arith_.output == TensorOutput::kF32CutTo13 ? 13 : 23;
+    task.sums = w_.sums.data();
+    task.results = w_.results.data();
+    const bool subnormal = accumulate_row(task);
 
     const bool from_sums = subnormal || arith_.output == TensorOutput::kF16Nearest;
-    for (int64_t n = 0; n < shape_.n; ++n) {
-      const auto at = static_cast<size_t>(n);
-      if (special_column_[at])
-        acc.bits[at] = output_by_definition(m, n, block, scale_input_d);
+    for (int64_t lane = 0; lane < lanes_->count; ++lane) {
+      const auto at = static_cast<size_t>(lane);
+      if (w_.c_special[at] != 0 || is_special(row, lane, block))
+        w_.bits[at] = output_by_definition(row, lane, block, scale_input_d);
       else
-        acc.bits[at] = from_sums ? round_sum(arith_.output, acc.sums[at]) : acc.results[at];
+        w_.bits[at] = from_sums ? round_sum(arith_.output, w_.sums[at]) : w_.results[at];
     }
+  }
+
+  /// mxf4: few terms, each of 16 exact products of small integers.
+  void accumulate_groups(int64_t row, int64_t block, int scale_input_d) {
+    constexpr int kGroup = 16, kMostGroups = 16;
+    const int groups = length_ / kGroup;
+    const int64_t first = block * length_;
+    const int32_t* of_row = rows_->significand.data() + row * shape_.k + first;
+    for (int64_t lane = 0; lane < lanes_->count; ++lane) {
+      uint32_t& bits = w_.bits[static_cast<size_t>(lane)];
+      const TensorOperand c = unpack_addend(arith_, bits, scale_input_d);
+      if (c.kind != OperandKind::kFinite || is_special(row, lane, block)) {
+        bits = output_by_definition(row, lane, block, scale_input_d);
+        continue;
+      }
+      const int32_t* of_lane = lanes_->significand.data() + lane * shape_.k + first;
+      std::array<TensorTerm, kMostGroups + 1> terms;
+      terms[0] = {c.significand, c.exponent, result_format(arith_).mantissa_bits};
+      for (int group = 0; group < groups; ++group) {
+        int32_t sum = 0;
+        const int64_t position = first + group * kGroup;
+        for (int i = group * kGroup; i < (group + 1) * kGroup; ++i) sum += of_row[i] * of_lane[i];
+        terms[static_cast<size_t>(group) + 1] =
+            group_term(arith_, sum, scale(*rows_, row, position), scale(*lanes_, lane, position));
+      }
+      bits = sum_terms(arith_, terms.data(), groups + 1);
+    }
+  }
+
+  uint32_t output_by_definition(int64_t row, int64_t lane, int64_t block, int scale_input_d) const {
+    std::vector<TensorOperand> x, y;
+    for (int64_t position = block * length_; position < (block + 1) * length_; ++position) {
+      const int64_t k = product_index(arith_, shape_.k, position);
+      for (const auto& [side, i, operands] : {std::tuple(rows_, row, &x), std::tuple(lanes_, lane, &y)}) {
+        TensorOperand operand = unpack(side->format, pattern_at(side->format, side->data, i * shape_.k + k));
+        if (side->negate) operand.significand = -operand.significand;
+        operands->push_back(operand);
+      }
+    }
+    const int64_t scale_index = arith_.scale_block != 0 ? block * length_ / arith_.scale_block : 0;
+    const TensorBlock task{length_, x.data(), y.data(),
+                           rows_->scales.data() + row * scales_per_row() + scale_index,
+                           lanes_->scales.data() + lane * scales_per_row() + scale_index};
+    return accumulate_block(arith_, task,
+                            unpack_addend(arith_, w_.bits[static_cast<size_t>(lane)], scale_input_d));
   }
 
   const TensorArith& arith_;
   MatrixShape shape_;
   const TensorModifiers& modifiers_;
   int length_;
-  int64_t blocks_, columns_;
-  Side a_, b_;
-  std::vector<int32_t> b_significand_, b_exponent_, a_significand_, a_exponent_, scale_exponent_;
-  std::vector<uint8_t> special_column_ = std::vector<uint8_t>(static_cast<size_t>(columns_));
-  Accumulators accumulators_;
+  int64_t blocks_;
+  Workspace& w_;
+  const Side* rows_;
+  const Side* lanes_;
+  int64_t row_step_, lane_step_, width_;
 };
 
 }  // namespace
@@ -348,4 +310,3 @@ void multiply_accumulate(const TensorArith& arith, MatrixShape shape, const void
 }
 
 }  // namespace imbrex::arith
-#endif  // HWY_ONCE
