@@ -90,8 +90,8 @@ Step Cluster::run_warp(Warp& warp) {
       resuming_ = true;
       break;
     }
+    if (step != Step::kBlock) Checks::after(warp, insn, active);
     if (step == Step::kYield) {
-      Checks::after(warp, insn, active);
       ++pc;
       break;
     }

@@ -13,4 +13,7 @@ Instruction return_instruction();
 /// Stands behind every call and fetches its results.
 Instruction call_result_instruction(const Instruction& call);
 
+/// Stands behind every bar.red and barrier.red and fetches the result.
+Instruction barrier_result_instruction(const Instruction& barrier);
+
 }  // namespace imbrex::vgpu

@@ -8,12 +8,20 @@ namespace imbrex::vgpu {
 std::initializer_list<DecodeFunction> families_of(ptx::Op op) {
   using ptx::Op;
   // One static list per group of instructions: an initializer_list does not own its elements.
-  static constexpr std::initializer_list<DecodeFunction> kArithmetic = {decode_integer,
-                                                                        decode_floating_point};
+  static constexpr std::initializer_list<DecodeFunction> kArithmetic = {decode_integer, decode_floating_point,
+                                                                        decode_half};
   static constexpr std::initializer_list<DecodeFunction> kInteger = {decode_integer};
-  static constexpr std::initializer_list<DecodeFunction> kFloatingPoint = {decode_floating_point};
+  static constexpr std::initializer_list<DecodeFunction> kFloatingPoint = {decode_floating_point,
+                                                                           decode_half};
   static constexpr std::initializer_list<DecodeFunction> kLogicShift = {decode_logic_shift};
   static constexpr std::initializer_list<DecodeFunction> kCompareSelect = {decode_compare_select};
+  static constexpr std::initializer_list<DecodeFunction> kBits = {decode_bits};
+  static constexpr std::initializer_list<DecodeFunction> kConvert = {decode_convert};
+  static constexpr std::initializer_list<DecodeFunction> kAtomics = {decode_atomics};
+  static constexpr std::initializer_list<DecodeFunction> kCollectives = {decode_warp_collectives};
+  static constexpr std::initializer_list<DecodeFunction> kBarriers = {decode_barriers};
+  static constexpr std::initializer_list<DecodeFunction> kFences = {decode_fences};
+  static constexpr std::initializer_list<DecodeFunction> kMisc = {decode_misc};
   static constexpr std::initializer_list<DecodeFunction> kMove = {decode_move};
   static constexpr std::initializer_list<DecodeFunction> kLoadStore = {decode_load_store};
   static constexpr std::initializer_list<DecodeFunction> kAddressing = {decode_addressing};
@@ -66,6 +74,49 @@ std::initializer_list<DecodeFunction> families_of(ptx::Op op) {
     case Op::slct:
     case Op::testp:
       return kCompareSelect;
+    case Op::popc:
+    case Op::clz:
+    case Op::bfind:
+    case Op::fns:
+    case Op::brev:
+    case Op::bfe:
+    case Op::bfi:
+    case Op::szext:
+    case Op::bmsk:
+    case Op::prmt:
+    case Op::cvt_pack:
+      return kBits;
+    case Op::cvt:
+      return kConvert;
+    case Op::atom:
+    case Op::red:
+      return kAtomics;
+    case Op::shfl_sync:
+    case Op::vote_sync:
+    case Op::match_any_sync:
+    case Op::match_all_sync:
+    case Op::redux_sync:
+    case Op::elect_sync:
+    case Op::activemask:
+    case Op::bar_warp_sync:
+      return kCollectives;
+    case Op::bar_sync:
+    case Op::bar_arrive:
+    case Op::bar_red:
+    case Op::barrier_sync:
+    case Op::barrier_arrive:
+    case Op::barrier_red:
+      return kBarriers;
+    case Op::membar:
+    case Op::membar_proxy:
+    case Op::fence:
+    case Op::fence_mbarrier_init:
+    case Op::fence_proxy:
+      return kFences;
+    case Op::nanosleep:
+    case Op::pmevent:
+    case Op::discard:
+      return kMisc;
     case Op::mov:
       return kMove;
     case Op::ld:

@@ -35,7 +35,13 @@ uint32_t slot_bytes(ptx::ScalarType type) {
 
 }  // namespace
 
-uint32_t machine_instructions(const ptx::Instruction& insn) { return insn.op == ptx::Op::call ? 2 : 1; }
+namespace {
+bool is_barrier_reduction(ptx::Op op) { return op == ptx::Op::bar_red || op == ptx::Op::barrier_red; }
+}  // namespace
+
+uint32_t machine_instructions(const ptx::Instruction& insn) {
+  return insn.op == ptx::Op::call || is_barrier_reduction(insn.op) ? 2 : 1;
+}
 
 ProgramBuilder::ProgramBuilder(const ModuleImage& image, const ptx::Function& entry)
     : image_(image), entry_(entry), program_(std::make_shared<Program>()) {}
@@ -297,7 +303,12 @@ void ProgramBuilder::decode_instruction(FunctionLayout& layout, uint32_t index) 
   for (DecodeFunction family : families_of(source.op)) {
     if (!family(decoder, insn)) continue;
     append(insn, layout, index);
-    if (source.op == ptx::Op::call) append(call_result_instruction(insn), layout, index);
+    if (machine_instructions(source) == 2) {
+      append(source.op == ptx::Op::call ? call_result_instruction(insn) : barrier_result_instruction(insn),
+             layout, index);
+      std::vector<InstructionInfo>& info = program_->info;
+      info.back().writes = info[info.size() - 2].writes;
+    }
     return;
   }
   decoder.refuse("the virtual GPU does not model this instruction");
