@@ -109,6 +109,7 @@ class Lifter {
       for (Value* operand : value->def->operands) host_.set(operand, to_host(operand));
       lifted = clone(function_, *value->def, function_.host, host_)->result();
     }
+    on_host_[lifted] = lifted;
     return on_host_[value] = lifted;
   }
 
@@ -135,7 +136,7 @@ class Lifter {
                "compute the grid from the kernel's parameters");
         extents.push_back(to_host(extent));
       }
-      while (extents.size() < 3) extents.push_back(builder_.constant(int32, 1));
+      if (extents.size() < 3) extents.resize(3, builder_.constant(int32, 1));
       function_.grid = std::move(extents);
       constant_.clear();  // grid_dim has become known
       block.ops.erase(block.ops.begin() + static_cast<std::ptrdiff_t>(i--));

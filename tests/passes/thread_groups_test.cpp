@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include "pass_test.h"
+#include "passes/check_thread_groups.h"
+
+namespace imbrex::passes {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CheckThreadGroups, NamesTheGroupTheOpHasAndTheOneItNeeds) {
+  EXPECT_EQ(
+      refusal("%b: barrier = mbarrier_alloc {counts = [1]}\n"
+              "thread_group {begin = 32, threads = 64, name = \"loaders\"} @8 {\n tcgen05_commit %b @9\n}",
+              check_thread_groups),
+      "f.cpp:9: error: tcgen05_commit: needs exactly one warp, it runs in threads 32 ... 95\n"
+      "  thread group 32 ... 95 of its enclosing group (loaders)  opened at f.cpp:8\n"
+      "  the CTA has 128 threads\n"
+      "  help: put it under single_warp()");
+}
+
+TEST(CheckThreadGroups, GroupsNestInsideEachOther) {
+  const std::string warp_of =
+      "thread_group {begin = 64, threads = 64} {\n thread_group {begin = 32, threads = 32} {\n ";
+  EXPECT_EQ(refusal(warp_of + "sync\n }\n}", check_thread_groups), "passes");
+  EXPECT_THAT(refusal("thread_group {begin = 64, threads = 128} {\n}", check_thread_groups),
+              HasSubstr("threads 64 ... 191 do not lie in the enclosing group, which has 128"));
+  EXPECT_THAT(refusal("thread_group {begin = 16, threads = 32} {\n}", check_thread_groups),
+              HasSubstr("cut through warps"));
+}
+
+TEST(CheckThreadGroups, ScopesOfEachKind) {
+  const auto in = [](int begin, int threads, const std::string& op) {
+    return refusal(
+        "%b: barrier = mbarrier_alloc {counts = [1]}\n%n8: int32 = const {int = 8}\n"
+        "%t: tmem<float32, [128, 64]> = tcgen05_alloc {dtype = float32, shape = [128, 64]}\n"
+        "thread_group {begin = " +
+            std::to_string(begin) + ", threads = " + std::to_string(threads) + "} {\n " + op + "\n}",
+        check_thread_groups);
+  };
+  EXPECT_EQ(in(5, 1, "mbarrier_expect_tx %b, %n8"), "passes");
+  EXPECT_THAT(in(0, 32, "mbarrier_expect_tx %b, %n8"),
+              HasSubstr("needs exactly one thread, it runs in warp 0"));
+  EXPECT_EQ(in(0, 128, "%r: register<float32, [128, 64]> = tcgen05_load %t"), "passes");
+  EXPECT_THAT(in(0, 64, "%r: register<float32, [128, 64]> = tcgen05_load %t"),
+              HasSubstr("needs whole warp groups"));
+  EXPECT_THAT(in(0, 16, "tcgen05_wait_load"), HasSubstr("needs whole warps"));
+  EXPECT_THAT(in(0, 64, "%q: barrier = mbarrier_alloc {counts = [1]}"),
+              HasSubstr("needs every thread of the CTA"));
+  EXPECT_THAT(in(3, 1, "sync"), HasSubstr("one thread has nobody to wait for"));
+}
+
+TEST(CheckThreadGroups, ReportsEveryFinding) {
+  const std::string text =
+      refusal("thread_group {begin = 0, threads = 1} {\n sync @3\n sync @4\n}", check_thread_groups);
+  EXPECT_THAT(text, HasSubstr("f.cpp:3"));
+  EXPECT_THAT(text, HasSubstr("f.cpp:4"));
+}
+
+}  // namespace
+}  // namespace imbrex::passes
