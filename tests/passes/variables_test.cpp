@@ -123,13 +123,16 @@ std::string ring_buffer(int trips, int stages) {
 }
 
 TEST(RingBuffer, StagesAreNumbersAndThePhaseFlipsOnceATrip) {
-  expect_rewrite(ring_buffer(12, 3),
-                 "%i0: int32 = const {int = 0}\n%i1: int32 = const {int = 1}\n"
-                 "%end: int32 = const {int = 12}\n%three: int32 = const {int = 3}\n%phase: var<int32> = var %i0\n"
-                 "for %i: int32 in %i0, %end, %three {\n  %now: int32 = read %phase\n  printf %i0, %now {format = \"\"}\n"
-                 "  printf %i1, %now {format = \"\"}\n  %two: int32 = const {int = 2}\n  printf %two, %now {format = \"\"}\n"
-                 "  %r: int32 = xor %now, %i1\n  assign %phase, %r\n}",
-                 promote_variables, unroll, promote_variables, propagate_constants, fold, dead_code);
+  expect_rewrite(
+      ring_buffer(12, 3),
+      "%i0: int32 = const {int = 0}\n%i1: int32 = const {int = 1}\n"
+      "%end: int32 = const {int = 12}\n%three: int32 = const {int = 3}\n%phase: var<int32> = var %i0\n"
+      "for %i: int32 in %i0, %end, %three {\n  %now: int32 = read %phase\n  printf %i0, %now {format = "
+      "\"\"}\n"
+      "  printf %i1, %now {format = \"\"}\n  %two: int32 = const {int = 2}\n  printf %two, %now {format = "
+      "\"\"}\n"
+      "  %r: int32 = xor %now, %i1\n  assign %phase, %r\n}",
+      promote_variables, unroll, promote_variables, propagate_constants, fold, dead_code);
 }
 
 TEST(RingBuffer, TheRemainderContinuesWhereTheLoopEnded) {
