@@ -3,6 +3,7 @@
 // Bounded and seeded: the same run every time.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "imbrex/error.h"
@@ -14,7 +15,11 @@
 namespace imbrex::ptx {
 namespace {
 
-constexpr int kRounds = 60;  // for each file
+// For each file; IMBREX_FUZZ_ROUNDS asks for more.
+int rounds() {
+  const char* asked = std::getenv("IMBREX_FUZZ_ROUNDS");
+  return asked != nullptr ? std::atoi(asked) : 60;
+}
 
 // Pieces that are likely to lead somewhere.
 constexpr const char* kPieces[] = {"{",
@@ -100,7 +105,7 @@ TEST(Fuzz, DamagedFiles) {
   int accepted = 0;
   for (const std::filesystem::path& path : data_files()) {
     std::string original = file_text(path);
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds(); ++round) {
       std::string text = mutate(original, random);
       try {
         Module m = read(text);
