@@ -163,7 +163,7 @@ class Checker {
       : module_(module), f_(f), i_(i), row_(insn_facts(i.op)), form_(form_of(i.op)) {}
 
   std::string run() {
-    if (!target() || !modifiers() || !types() || !operands()) return std::move(message_);
+    if (!target() || !modifiers() || !types() || !combinations() || !operands()) return std::move(message_);
     return "";
   }
 
@@ -173,8 +173,11 @@ class Checker {
     return false;
   }
   bool target();
+  bool is_form(std::string_view when) const;
   bool modifiers();
   bool types();
+  bool combinations();
+  bool conversion();
   bool operands();
   bool match(std::span<const Operand> operands, size_t operand, size_t slot);
   bool match(const Operand& o, const Choice& c) const;
@@ -203,10 +206,33 @@ bool Checker::target() {
     return fail(fmt::format("needs PTX {}.{}, the module's version is {}.{}", row_.version / 10,
                             row_.version % 10, module_.version / 10, module_.version % 10));
   for (Suffix s : i_.suffixes())
-    if (s.is_mod() && !meets(target, word_target(s.mod())))
-      return fail(fmt::format("'.{}' needs {}, the module's target is {}", name(s.mod()),
-                              requirement_in_words(word_target(s.mod())), module_.target));
+    if (!meets(target, target_of(s)))
+      return fail(fmt::format("'.{}' needs {}, the module's target is {}", s.spelling(),
+                              requirement_in_words(target_of(s)), module_.target));
+  for (const LaterForm& form : later_forms())
+    if (form.op == i_.op && !meets(target, form.target) && is_form(form.when))
+      return fail(fmt::format("this form ({}) needs {}, the module's target is {}", form.when,
+                              requirement_in_words(form.target), module_.target));
   return true;
+}
+
+// Whether a form that PTX_NEEDS describes is the one written.
+bool Checker::is_form(std::string_view when) const {
+  bool all = true;
+  for_each_part(when, '+', [&](std::string_view part) {
+    if (part[0] == '#') {
+      all &= i_.operand_count == static_cast<uint32_t>(part[1] - '0');
+    } else if (part[0] == '%') {
+      all &= i_.type_count() == part[1] - '0';
+    } else {
+      bool absent = part[0] == '!';
+      std::optional<Suffix> suffix = find_suffix(part.substr(absent ? 1 : 0));
+      if (!suffix) bad_row(row_, part);
+      std::span<const Suffix> written = i_.suffixes();
+      all &= (std::find(written.begin(), written.end(), *suffix) == written.end()) == absent;
+    }
+  });
+  return all;
 }
 
 bool Checker::modifiers() {
@@ -259,6 +285,63 @@ bool Checker::types() {
   return true;
 }
 
+// What depends on several words at once.
+bool Checker::combinations() {
+  ScalarType type = i_.type(0);
+  switch (i_.op) {
+    case Op::cvt:
+      return conversion();
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::mad:
+    case Op::div: {
+      if (!is_integer(type)) return true;
+      for (Mod m : {Mod::rn, Mod::rz, Mod::rm, Mod::rp, Mod::approx, Mod::full})
+        if (i_.has(m)) return fail(fmt::format("'.{}' does not go with integers", name(m)));
+      bool halves = i_.has(Mod::lo) || i_.has(Mod::hi) || i_.has(Mod::wide);
+      if ((i_.op == Op::mul || i_.op == Op::mad) && !halves)
+        return fail("needs one of the modifiers hi|lo|wide");
+      return true;
+    }
+    case Op::atom:
+    case Op::red: {
+      Mod op = i_.one_of({Mod::add, Mod::min, Mod::max, Mod::inc, Mod::dec}, Mod::and_);
+      bool fits_type = op == Mod::and_ ? is_untyped(type) : !is_untyped(type);
+      if (op == Mod::inc || op == Mod::dec) fits_type = type == ScalarType::u32;
+      return fits_type || fail(fmt::format("'.{}' does not go with .{}",
+                                           op == Mod::and_ ? "and|or|xor|exch|cas" : name(op), name(type)));
+    }
+    case Op::redux_sync: {
+      bool bitwise = i_.has(Mod::and_) || i_.has(Mod::or_) || i_.has(Mod::xor_);
+      bool fits_type =
+          bitwise ? is_untyped(type) : !is_untyped(type) && !(is_float(type) && i_.has(Mod::add));
+      return fits_type || fail(fmt::format("this operation does not go with .{}", name(type)));
+    }
+    default:
+      return true;
+  }
+}
+
+// cvt must be told how to round wherever a value may have to be.
+bool Checker::conversion() {
+  auto plain_float = [](ScalarType t) {
+    return t == ScalarType::f16 || t == ScalarType::bf16 || t == ScalarType::f32 || t == ScalarType::f64;
+  };
+  ScalarType to = i_.type(0);
+  ScalarType from = i_.type(1);
+  auto one_of = [&](Mod a, Mod b, Mod c, Mod d) { return i_.has(a) || i_.has(b) || i_.has(c) || i_.has(d); };
+  bool narrows = plain_float(from) && plain_float(to) && bits(to) < bits(from);
+  if (((is_integer(from) && plain_float(to)) || narrows) && !one_of(Mod::rn, Mod::rz, Mod::rm, Mod::rp) &&
+      !i_.has(Mod::rs))
+    return fail(
+        fmt::format("from .{} to .{} needs a rounding modifier, one of rn|rz|rm|rp", name(from), name(to)));
+  if (plain_float(from) && is_integer(to) && !one_of(Mod::rni, Mod::rzi, Mod::rmi, Mod::rpi))
+    return fail(fmt::format("from .{} to .{} needs a rounding modifier, one of rni|rzi|rmi|rpi", name(from),
+                            name(to)));
+  return true;
+}
+
 std::optional<ScalarType> Checker::wanted(const Choice& c) const {
   switch (c.rule) {
     case Choice::any:
@@ -286,7 +369,7 @@ bool Checker::match_value(const Operand& o, const Choice& c, bool written, bool 
       return !written && (!type || (*type == ScalarType::pred) ==
                                        (type_of(static_cast<SpecialReg>(o.id)) == ScalarType::pred));
     case OperandKind::immediate:
-      return !written && (!type || !is_float(*type) || bits(*type) <= 32);
+      return !written && (!type || !is_float(*type));
     case OperandKind::f32:
     case OperandKind::f64:
       return !written && (!type || is_float(*type) || is_untyped(*type));
@@ -328,9 +411,10 @@ bool Checker::match(const Operand& o, const Choice& c) const {
       return match_value(o, predicate, true, false);
     case 'p':
       return o.kind == OperandKind::reg && match_value(o, predicate, false, false);
+    case 'P':
     case 'Q': {
       const Choice& first = c.rule == Choice::any ? predicate : c;
-      if (o.kind != OperandKind::pair) return match_value(o, first, true, false);
+      if (o.kind != OperandKind::pair) return c.kind == 'Q' && match_value(o, first, true, false);
       return match_value(elements[0], first, true, false) && match_value(elements[1], predicate, true, false);
     }
     case 'a':
@@ -409,6 +493,9 @@ std::string Checker::describe(const Slot& slot) const {
         break;
       case 'Q':
         out += fmt::format("a {}register or a pair d|p", type ? of_type : "predicate ");
+        break;
+      case 'P':
+        out += "a pair d|p";
         break;
       case 'a':
         out += "an address [..]";

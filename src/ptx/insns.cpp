@@ -15,9 +15,11 @@ constexpr InsnFacts kInsns[] = {
 #define PTX_INSN(name, mnemonic, operands, modifiers, types, target, version, section) \
   {Op::name, mnemonic, operands, modifiers, types, target, version, section},
 #define PTX_ALIAS(...)
+#define PTX_NEEDS(...)
 #include "ptx/insns.def"
 #undef PTX_INSN
 #undef PTX_ALIAS
+#undef PTX_NEEDS
 };
 
 struct Spelling {
@@ -28,9 +30,11 @@ struct Spelling {
 constexpr Spelling kSpellings[] = {
 #define PTX_INSN(name, mnemonic, ...) {Op::name, mnemonic},
 #define PTX_ALIAS(name, mnemonic) {Op::name, mnemonic},
+#define PTX_NEEDS(...)
 #include "ptx/insns.def"
 #undef PTX_INSN
 #undef PTX_ALIAS
+#undef PTX_NEEDS
 };
 
 constexpr std::string_view kWords[] = {
@@ -46,9 +50,25 @@ constexpr std::string_view kWordTargets[] = {
 };
 
 constexpr std::string_view kTypeNames[] = {
-#define PTX_TYPE(name, bits, class) #name,
+#define PTX_TYPE(name, bits, class, target) #name,
 #include "ptx/types.def"
 #undef PTX_TYPE
+};
+
+constexpr std::string_view kTypeTargets[] = {
+#define PTX_TYPE(name, bits, class, target) target,
+#include "ptx/types.def"
+#undef PTX_TYPE
+};
+
+constexpr LaterForm kLaterForms[] = {
+#define PTX_INSN(...)
+#define PTX_ALIAS(...)
+#define PTX_NEEDS(name, when, target) {Op::name, when, target},
+#include "ptx/insns.def"
+#undef PTX_INSN
+#undef PTX_ALIAS
+#undef PTX_NEEDS
 };
 
 constexpr std::string_view kSpecialNames[] = {
@@ -148,7 +168,13 @@ std::string requirement_in_words(std::string_view requirement) {
 
 const InsnFacts& insn_facts(Op op) { return kInsns[static_cast<size_t>(op)]; }
 std::span<const InsnFacts> all_insns() { return kInsns; }
-std::string_view word_target(Mod mod) { return kWordTargets[static_cast<size_t>(mod)]; }
+
+std::string_view target_of(Suffix suffix) {
+  if (suffix.is_type()) return kTypeTargets[static_cast<size_t>(suffix.type())];
+  return suffix.is_mod() ? kWordTargets[static_cast<size_t>(suffix.mod())] : std::string_view();
+}
+
+std::span<const LaterForm> later_forms() { return kLaterForms; }
 std::span<const std::string_view> all_words() { return kWords; }
 
 std::optional<MnemonicMatch> find_mnemonic(std::string_view text) {

@@ -42,7 +42,15 @@ const InsnFacts& insn_facts(Op op);
 /// All rows, in the order of the table; index = Op.
 std::span<const InsnFacts> all_insns();
 /// The target a word needs ("" = any).
-std::string_view word_target(Mod mod);
+std::string_view target_of(Suffix suffix);
+/// A form of an instruction that needs a later target than the instruction and its words: PTX_NEEDS of
+/// insns.def.
+struct LaterForm {
+  Op op;
+  std::string_view when;
+  std::string_view target;
+};
+std::span<const LaterForm> later_forms();
 std::span<const std::string_view> all_words();
 
 /// The instruction with the longest mnemonic that is a dotted prefix of `text`, and the length of that

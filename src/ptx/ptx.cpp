@@ -19,7 +19,7 @@ struct TypeFacts {
 };
 
 constexpr TypeFacts kTypes[] = {
-#define PTX_TYPE(name, bits, type_class) {#name, bits, TypeClass::type_class},
+#define PTX_TYPE(name, bits, type_class, target) {#name, bits, TypeClass::type_class},
 #include "ptx/types.def"
 #undef PTX_TYPE
 };
@@ -33,9 +33,11 @@ constexpr std::string_view kWords[] = {
 constexpr std::string_view kOps[] = {
 #define PTX_INSN(name, mnemonic, ...) mnemonic,
 #define PTX_ALIAS(...)
+#define PTX_NEEDS(...)
 #include "ptx/insns.def"
 #undef PTX_INSN
 #undef PTX_ALIAS
+#undef PTX_NEEDS
 };
 
 struct SpecialFacts {

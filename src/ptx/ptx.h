@@ -20,7 +20,7 @@ namespace imbrex::ptx {
 
 /// A type word: b32, u64, f16x2, e4m3, ...
 enum class ScalarType : uint8_t {
-#define PTX_TYPE(name, bits, class) name,
+#define PTX_TYPE(name, bits, class, target) name,
 #include "ptx/types.def"
 #undef PTX_TYPE
 };
@@ -37,9 +37,11 @@ enum class Mod : uint16_t {
 enum class Op : uint16_t {
 #define PTX_INSN(name, ...) name,
 #define PTX_ALIAS(...)
+#define PTX_NEEDS(...)
 #include "ptx/insns.def"
 #undef PTX_INSN
 #undef PTX_ALIAS
+#undef PTX_NEEDS
 };
 
 /// One component of a special register: tid_x, laneid, clock64, ...
