@@ -15,7 +15,7 @@ struct Function;
 /// The IR as text.
 std::string print_ir(const ir::Function& function);
 
-/// Names of the passes, in the order they run.
+/// Names of the passes, in the order they first run.
 std::vector<std::string> pass_names();
 
 /// Runs the passes up to and including `last` ("" for all; "trace" for none) and gives the IR as text. Throws

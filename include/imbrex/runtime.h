@@ -63,7 +63,7 @@ class KernelBase {
  protected:
   /// `arguments` has one entry a parameter, compile-time ones included.
   LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed);
-  std::unique_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments) const;
+  std::shared_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments) const;
 
  private:
   struct State;
@@ -136,7 +136,7 @@ class Kernel : public KernelBase {
   }
   /// Only traces: the IR as the front end made it.
   template <class... Args>
-  std::unique_ptr<ir::Function> trace(const Args&... arguments) const {
+  std::shared_ptr<ir::Function> trace(const Args&... arguments) const {
     return trace_arguments(Make::make(arguments...));
   }
 

@@ -94,8 +94,8 @@ struct Options {
   CheckSet checks = {};
   TensorMath tensor_math = TensorMath::kExact;
   int64_t instruction_budget = 0;  // warp instructions of one cluster before it counts as endless; 0: 2^40
-  int64_t stall_budget = int64_t{1} << 26;  // the same without any store, arrival, barrier or exit in
-                                            // between: a loop that waits for what never comes
+  int64_t stall_budget = int64_t{1} << 26;   // the same without any store, arrival, barrier or exit in
+                                             // between: a loop that waits for what never comes
   int64_t memory_bytes = int64_t{64} << 30;  // size of global memory; host pages are taken when touched
   int max_findings = 32;                     // a launch stops after so many distinct ones
 };

@@ -8,14 +8,14 @@
 
 namespace imbrex::kernels {
 
-struct MatmulV0 {
+struct BlackwellMatmulV0 {
   static constexpr const char* target = "sm_100a";
   int block_m = 128, block_n = 64, block_k = 16;
 
   static auto space() {
-    return Space<MatmulV0>()
-        .choose<&MatmulV0::block_m, &MatmulV0::block_n>({{128, 64}, {128, 128}, {128, 256}})
-        .choose<&MatmulV0::block_k>({16, 32, 64});
+    return Space<BlackwellMatmulV0>()
+        .choose<&BlackwellMatmulV0::block_m, &BlackwellMatmulV0::block_n>({{128, 64}, {128, 128}, {128, 256}})
+        .choose<&BlackwellMatmulV0::block_k>({16, 32, 64});
   }
 
   void operator()(Int32 m_size, int n_size, int k_size, Ptr<float16> a_ptr, Ptr<float16> b_ptr,

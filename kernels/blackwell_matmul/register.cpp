@@ -17,9 +17,9 @@ void run_matmul(Case& c, Kernel<K>& kernel) {
 const std::vector<SizeOption> kSizes{
     {"m", 256, "rows of A and C"}, {"n", 256, "columns of C"}, {"k", 256, "columns of A"}};
 
-const KernelRegistration<MatmulV0> v0{
+const KernelRegistration<BlackwellMatmulV0> v0{
     {"blackwell_matmul_v0", "C = A B^T: cp.async loads, tcgen05 into tensor memory, one mbarrier", kSizes},
-    run_matmul<MatmulV0>};
+    run_matmul<BlackwellMatmulV0>};
 
 }  // namespace
 }  // namespace imbrex::kernels

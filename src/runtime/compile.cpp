@@ -17,7 +17,8 @@ std::string print_ir(const ir::Function& function) { return ir::print(function);
 
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
-  for (const passes::Pass& pass : passes::pipeline()) names.emplace_back(pass.name);
+  for (const passes::Pass& pass : passes::pipeline())
+    if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.emplace_back(pass.name);
   return names;
 }
 
@@ -32,9 +33,9 @@ std::string ir_after(ir::Function& function, const std::string& last) {
                    {},
                    near.empty() ? "see imbrex emit --help" : fmt::format("did you mean '{}'?", near)});
   }
-  passes::RunOptions options;
+  passes::PipelineOptions options = passes::PipelineOptions::from_environment();
   options.stop_after = last;
-  passes::run(function, options);
+  passes::run_pipeline(function, options);
   return ir::print(function);
 }
 

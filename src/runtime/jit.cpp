@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include "codegen/codegen.h"
-#include "core/target.h"
 #include "imbrex/error.h"
 #include "passes/pipeline.h"
 #include "runtime/host_program.h"
@@ -13,11 +12,11 @@
 namespace imbrex::runtime {
 
 codegen::CompiledKernel compile(ir::Function& function) {
-  passes::run(function);
+  passes::run_pipeline(function);
   return codegen::generate(function);
 }
 
-JitKernel::JitKernel(Device device, std::unique_ptr<ir::Function> function) : device_(std::move(device)) {
+JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function) : device_(std::move(device)) {
   compiled_ = compile(*function);
   loaded_ = device_.backend().load(compiled_);
   slots_.resize(compiled_.host.size());

@@ -23,7 +23,7 @@ codegen::CompiledKernel compile(ir::Function& function);
 /// A kernel compiled for one set of constants and loaded on one device.
 class JitKernel {
  public:
-  JitKernel(Device device, std::unique_ptr<ir::Function> function);
+  JitKernel(Device device, std::shared_ptr<ir::Function> function);
 
   const codegen::CompiledKernel& compiled() const { return compiled_; }
   /// Checks the arguments and launches. LaunchError names the argument and the kernel's line.

@@ -35,7 +35,7 @@ KernelBase::~KernelBase() = default;
 KernelBase::KernelBase(KernelBase&&) noexcept = default;
 KernelBase& KernelBase::operator=(KernelBase&&) noexcept = default;
 
-std::unique_ptr<ir::Function> KernelBase::trace_arguments(std::span<const LaunchArgument> arguments) const {
+std::shared_ptr<ir::Function> KernelBase::trace_arguments(std::span<const LaunchArgument> arguments) const {
   std::vector<int64_t> constants;
   for (size_t i = 0; i < arguments.size(); ++i)
     if (state_->entry->parameters[i].kind == ParameterKind::kConstant)
