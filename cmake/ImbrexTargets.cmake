@@ -48,5 +48,6 @@ function(imbrex_test name)
   if("quick" IN_LIST arg_LABELS)
     add_dependencies(quick_tests test_${name})
   endif()
-  gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
+  # Where the compiler ran: source paths may be relative to it, and error messages quote the source.
+  gtest_discover_tests(test_${name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
 endfunction()

@@ -187,6 +187,10 @@ class RegisterTensor : public RegisterBase {
     detail::assign_tile(*this, NumArg(value, detail::last_location()));
     return *this;
   }
+  RegisterTensor& operator=(const RegisterValue& value) {
+    detail::assign_tile(*this, NumArg(value, detail::last_location()));
+    return *this;
+  }
   RegisterTensor& operator=(const NumArg& value) {
     detail::assign_tile(*this, value);
     return *this;

@@ -47,6 +47,8 @@ template <class P>
 struct MemberPointer;
 template <class K, class T>
 struct MemberPointer<T K::*> {
+  static_assert(kIsConstant<T>,
+                "a tuned member must be a bool, integer, enumeration, float, double or DataType");
   using Kernel = K;
   using Type = T;
 };
@@ -55,8 +57,6 @@ template <auto M>
 constexpr Member member() {
   using K = typename MemberPointer<decltype(M)>::Kernel;
   using T = typename MemberPointer<decltype(M)>::Type;
-  static_assert(kIsConstant<T>,
-                "a tuned member must be a bool, integer, enumeration, float, double or DataType");
   constexpr DataType kind = std::is_floating_point_v<T>   ? float64
                             : std::is_same_v<T, DataType> ? any_type
                                                           : int64;

@@ -208,7 +208,8 @@ Expr binary(Arith op, const ScalarArg& a, const ScalarArg& b) {
   const Instruction at(info.symbol, a.where);
   DataType type = lang::common_type(at, a, b);
   if (info.is_shift && !type.is_float()) type = a.dtype;
-  if (!type.is_bool() || !(info.is_bitwise || info.is_comparison)) type = lang::promote(type);
+  const bool keeps_bool = info.is_bitwise || op == Arith::kEq || op == Arith::kNe;
+  if (!type.is_bool() || !keeps_bool) type = lang::promote(type);
   lang::check_operand_type(at, info, type);
   const bool divides = op == Arith::kDiv || op == Arith::kRem || op == Arith::kCeilDiv;
   if (divides && !type.is_float() && lang::number(b) == 0) at.fail("division by zero");

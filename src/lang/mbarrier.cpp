@@ -5,7 +5,6 @@
 
 #include "imbrex/fence.h"
 #include "lang/arithmetic.h"
-#include "lang/source_text.h"
 
 namespace imbrex {
 
@@ -44,7 +43,7 @@ BarrierArray alloc(const std::vector<int64_t>& counts, SourceLocation where) {
   const int64_t size = static_cast<int64_t>(counts.size());
   ir::Value* result =
       at.emit(ir::Opcode::kMbarrierAlloc, {}, {barrier_type({size})}, {{"counts", counts}})->result();
-  at.trace().function().set_name(*result, lang::declared_name(at.where()));
+  at.name_result(result);
   return BarrierArray(at.handle(result), size);
 }
 

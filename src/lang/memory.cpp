@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "lang/source_text.h"
 #include "lang/tiles.h"
 
 namespace imbrex {
@@ -58,7 +57,7 @@ GlobalTensor view(const PtrArg& pointer, DataType dtype, const Scalars& shape, c
                               {ir::Type::tensor(ir::TypeKind::kGlobal, dtype, extents)},
                               {{"rank", static_cast<int64_t>(shape.size())}})
                           ->result();
-  at.trace().function().set_name(*result, lang::declared_name(at.where()));
+  at.name_result(result);
   return GlobalTensor(at.handle(result));
 }
 
@@ -94,7 +93,7 @@ SharedTensor shared_tensor(DataType dtype, const Shape& shape, SourceLocation wh
       at.emit(ir::Opcode::kSharedAlloc, {}, {ir::Type::tensor(ir::TypeKind::kShared, dtype, shape)},
               {{"dtype", dtype}, {"shape", shape}})
           ->result();
-  at.trace().function().set_name(*result, lang::declared_name(at.where()));
+  at.name_result(result);
   return SharedTensor(at.handle(result));
 }
 

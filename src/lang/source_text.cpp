@@ -2,6 +2,7 @@
 // A lexer for as much of C++ as finding blocks, names and jumps needs.
 #include "lang/source_text.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <map>
@@ -269,6 +270,34 @@ std::string identifier_before(std::string_view text, size_t end) {
   return std::string(text.substr(begin, end - begin));
 }
 
+/// True where `callee(...)` stands at `from` and nothing but a semicolon follows it on this line.
+bool is_whole_call(std::string_view text, size_t from, std::string_view callee) {
+  if (text.substr(from, callee.size()) != callee) return false;
+  size_t at = from + callee.size();
+  if (at >= text.size() || text[at] != '(') return false;
+  int depth = 0;
+  for (; at < text.size(); ++at) {
+    if (text[at] == '(') ++depth;
+    if (text[at] == ')' && --depth == 0) return at + 1 == text.size() || text[at + 1] == ';';
+  }
+  return true;
+}
+
+/// True where another declarator follows: `, name =`.
+bool declares_another(std::string_view text, size_t from) {
+  for (size_t comma = text.find(',', from); comma != std::string_view::npos;
+       comma = text.find(',', comma + 1)) {
+    size_t at = comma + 1;
+    while (at < text.size() && text[at] == ' ') ++at;
+    const size_t name = at;
+    while (at < text.size() && is_identifier_char(text[at])) ++at;
+    const bool has_name = at > name;
+    while (at < text.size() && text[at] == ' ') ++at;
+    if (has_name && at < text.size() && text[at] == '=' && text.compare(at, 2, "==") != 0) return true;
+  }
+  return false;
+}
+
 /// The names in a parameter list whose tokens follow.
 std::vector<std::string> read_parameter_names(Lexer& lexer) {
   std::vector<std::string> names;
@@ -304,22 +333,30 @@ std::vector<std::string> read_parameter_names(Lexer& lexer) {
 
 }  // namespace
 
-std::string declared_name(SourceLocation where) {
+std::string declared_name(SourceLocation where, std::string_view callee) {
   if (!where.is_known()) return "";
   // The recorded line is somewhere in the declaration; its first line is rarely more than two above.
   for (int line = static_cast<int>(where.line); line > 0 && line + 3 > static_cast<int>(where.line); --line) {
     const std::string text = source_line(where.file, line);
-    if (const size_t loop = text.find("for ("); loop != std::string::npos) {
+    const size_t last = text.find_last_not_of(" \t");
+    const bool is_whole =
+        last == std::string::npos || std::string_view(";{}").find(text[last]) != std::string_view::npos;
+    if (is_whole && line != static_cast<int>(where.line)) return "";  // the statement began after it
+    if (const size_t loop = text.find("for ("); loop != std::string::npos && callee.empty()) {
       size_t colon = text.find(':', loop);
       while (colon != std::string::npos && text.compare(colon, 2, "::") == 0)
         colon = text.find(':', colon + 2);
       if (colon != std::string::npos) return identifier_before(text, colon);
     }
-    size_t equal = text.find('=');
+    const size_t equal = text.find('=');
     if (equal != std::string::npos && equal > 0 && text.compare(equal, 2, "==") != 0 &&
-        std::string_view("<>!=").find(text[equal - 1]) == std::string_view::npos)
+        std::string_view("<>!+-*/%&|^").find(text[equal - 1]) == std::string_view::npos) {
+      const size_t value = std::min(text.find_first_not_of(" \t", equal + 1), text.size());
+      // A call that goes on, or begins, on another line is taken to be the whole initialiser.
+      const bool is_call = callee.empty() || value == text.size() || is_whole_call(text, value, callee);
+      if (!is_call || declares_another(text, equal)) return "";  // of `Int32 a = 0, b = 0`, which?
       return identifier_before(text, equal);
-    if (text.find(';') != std::string::npos && line != static_cast<int>(where.line)) return "";
+    }
   }
   return "";
 }

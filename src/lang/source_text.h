@@ -12,8 +12,9 @@
 
 namespace imbrex::lang {
 
-/// `Int32 offset = ...` or `for (Int32 offset : ...)` at this line gives "offset"; else "".
-std::string declared_name(SourceLocation where);
+/// `Int32 offset = ...` or `for (Int32 offset : ...)` at this line gives "offset"; else "". With a callee,
+/// only when the initialiser begins with a call of it: `auto x = load_global(...)`.
+std::string declared_name(SourceLocation where, std::string_view callee = "");
 
 struct ParameterNames {
   SourceLocation where;            // of operator()

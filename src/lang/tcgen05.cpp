@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "lang/source_text.h"
 #include "lang/tiles.h"
 
 namespace imbrex::tcgen05 {
@@ -39,7 +38,7 @@ TMemoryTensor alloc(DataType dtype, const Shape& shape, const AllocOptions& opti
   ir::Value* result = at.emit(ir::Opcode::kTcgen05Alloc, {},
                               {ir::Type::tensor(ir::TypeKind::kTensorMemory, dtype, shape)}, std::move(attrs))
                           ->result();
-  at.trace().function().set_name(*result, lang::declared_name(at.where()));
+  at.name_result(result);
   return TMemoryTensor(at.handle(result));
 }
 

@@ -24,6 +24,7 @@ ir::Value* broadcast(const Instruction& at, ir::Value* value, const Shape& shape
 std::optional<Shape> broadcast_shape(const Shape& a, const Shape& b);
 
 inline RegisterValue result(const Instruction& at, const ir::Op* op) {
+  at.name_result(op->result());
   return RegisterValue(at.handle(op->result()));
 }
 

@@ -241,6 +241,10 @@ ir::Value* Instruction::constant(DataType dtype, int64_t value) const {
   return emit(ir::Opcode::kConst, {}, {ir::Type::scalar(dtype)}, {{"int", value}})->result();
 }
 
+void Instruction::name_result(ir::Value* value) const {
+  trace_->function().set_name(*value, declared_name(where_, name_));
+}
+
 Diagnostic Instruction::diagnostic(std::string message, std::vector<std::string> facts,
                                    std::string help) const {
   return {where_, fmt::format("{}: {}", name_, message), std::move(facts), std::move(help)};

@@ -117,6 +117,8 @@ class Instruction {
   ir::Op* emit(ir::Opcode code, std::vector<ir::Value*> operands, std::vector<ir::Type> results = {},
                std::vector<ir::Attr> attrs = {}) const;
   ir::Value* constant(DataType dtype, int64_t value) const;
+  /// Names a result of this instruction as the source does where it is `auto x = name(...)`.
+  void name_result(ir::Value* value) const;
 
   /// "name: message" at the instruction's line.
   [[noreturn]] void fail(std::string message, std::vector<std::string> facts = {},

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// error: \+=
+#include "imbrex/imbrex.h"
+using namespace imbrex;
+
+void kernel(Int32 m) {
+  auto x = m + 1;
+  x += 2;
+}

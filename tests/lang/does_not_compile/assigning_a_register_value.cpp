@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// error: declare a variable, .?RegisterTensor x
+#include "imbrex/imbrex.h"
+using namespace imbrex;
+
+void kernel() {
+  auto x = zeros(float32, {8});
+  x = x + 1;
+}

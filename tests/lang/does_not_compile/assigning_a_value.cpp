@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// error: is a value and cannot be assigned: declare a variable with its type
+#include "imbrex/imbrex.h"
+using namespace imbrex;
+
+void kernel(Int32 m) {
+  auto x = m + 1;
+  x = m + 2;
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// error: instead of a C\+\+ if, while or \?: write
+#include "imbrex/imbrex.h"
+using namespace imbrex;
+
+void kernel(Bool going) {
+  while (going) going = false;
+}

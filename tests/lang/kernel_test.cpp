@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole kernels: names, parameters, and the IR of the library's kernels as golden files. To accept a change,
+// run with IMBREX_BLESS=1 and review the difference.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "blackwell_matmul/matmul_v0.h"
+#include "layer_norm.h"
+#include "snippet.h"
+#include "softmax.h"
+#include "specialised.h"
+#include "vector_add.h"
+
+namespace imbrex {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::Pointer;
+
+void expect_golden(const std::string& name, const ir::Function& function) {
+  ir::verify(function);
+  // The path of the source depends on where and how the test was compiled: keep the file's name.
+  std::string text = ir::print(function);
+  const size_t from = text.find("from \"") + 6;
+  text.erase(from, text.rfind('/', text.find('"', from)) + 1 - from);
+  const std::string path = std::string(IMBREX_SOURCE_DIR "/tests/lang/golden/") + name + ".ir";
+  if (std::getenv("IMBREX_BLESS")) std::ofstream(path) << text;
+  std::ifstream in(path);
+  std::stringstream expected;
+  expected << in.rdbuf();
+  EXPECT_EQ(text, expected.str()) << "differs from " << path;
+}
+
+TEST(Golden, MatmulV0) {
+  expect_golden("matmul_v0", *lang::trace(kernels::MatmulV0{}, {512, 256}, "sm_100a"));
+}
+TEST(Golden, VectorAdd) { expect_golden("vector_add", *lang::trace(kernels::VectorAdd{})); }
+TEST(Golden, Softmax) { expect_golden("softmax", *lang::trace(kernels::Softmax{}, {1000})); }
+TEST(Golden, LayerNorm) { expect_golden("layer_norm", *lang::trace(kernels::LayerNorm{}, {1000})); }
+
+TEST(Golden, Specialised) { expect_golden("specialised", *lang::trace(testing::Specialised{}, {1000, 512})); }
+
+TEST(KernelName, IsSnakeCase) {
+  EXPECT_EQ(lang::kernel_name("imbrex::kernels::MatmulV0"), "matmul_v0");
+  EXPECT_EQ(lang::kernel_name("VectorAdd"), "vector_add");
+  EXPECT_EQ(lang::kernel_name("a::Reduce<b::Max, 128>"), "reduce_b_max_128");
+  EXPECT_EQ(lang::kernel_name("main()::<lambda(int)>"), "lambda_int");
+  EXPECT_EQ(kernel_entry<kernels::MatmulV0>().type_name, "imbrex::kernels::MatmulV0");
+}
+
+enum class Mode { kFast, kExact };
+
+struct Parameters {
+  std::string* seen;
+  void operator()(Int32 m, int n, bool flag, Float32 scale, Mode mode, double x, DataType type, Ptr<int8> p,
+                  UInt64) const {
+    grid(1);
+    (void)p;
+    *seen = std::to_string(n) + (flag ? " true " : " false ") + (mode == Mode::kExact ? "exact " : "fast ") +
+            std::to_string(x) + " " + std::string(type.name());
+    check(m.to(float32) < scale);
+  }
+};
+
+TEST(Signature, KindsAndConstants) {
+  using Kind = ParameterKind;
+  const auto parameters = KernelSignature<Parameters>::parameters();
+  std::vector<Kind> kinds;
+  for (const ParameterInfo& p : parameters) kinds.push_back(p.kind);
+  EXPECT_THAT(kinds, ::testing::ElementsAre(Kind::kScalar, Kind::kConstant, Kind::kConstant, Kind::kScalar,
+                                            Kind::kConstant, Kind::kConstant, Kind::kConstant, Kind::kPointer,
+                                            Kind::kScalar));
+  EXPECT_EQ(parameters[3].dtype, float32);
+  EXPECT_EQ(parameters[7].dtype, int8);
+
+  std::string seen;
+  auto function = lang::trace(Parameters{&seen}, {42, constant_bits(true), constant_bits(Mode::kExact),
+                                                  constant_bits(2.5), constant_bits(bfloat16)});
+  EXPECT_EQ(seen, "42 true exact 2.500000 bfloat16");
+  ASSERT_EQ(function->params.size(), 4u);
+  EXPECT_EQ(function->params[0]->name, "m");
+  EXPECT_EQ(function->params[1]->name, "scale");
+  EXPECT_EQ(function->params[2]->name, "p");
+  EXPECT_EQ(function->params[3]->name, "arg3");  // it has no name
+  EXPECT_TRUE(std::string_view(function->where.file).ends_with("kernel_test.cpp"));
+}
+
+TEST(Signature, TheNumberOfConstantsIsChecked) {
+  try {
+    lang::trace(kernels::MatmulV0{}, {512});
+    FAIL();
+  } catch (const CompileError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("imbrex::kernels::MatmulV0: 1 compile-time arguments given, its operator() has 2"));
+  }
+}
+
+TEST(Launch, Shape) {
+  struct Kernel {
+    void operator()(Int32 n) const {
+      grid(n, 2);
+      warps(8);
+      cluster(2);
+      max_registers(168);
+    }
+  };
+  auto function = lang::trace(Kernel{});
+  EXPECT_EQ(function->warps, 8);
+  EXPECT_EQ(function->cluster, (std::vector<int64_t>{2, 1, 1}));
+  EXPECT_EQ(function->max_registers, 168);
+  EXPECT_EQ(function->body.ops.back()->operands.size(), 2u);  // grid extents of 1 at the end are left out
+}
+
+TEST(LaunchErrors, All) {
+  struct NoGrid {
+    void operator()(Int32) const { sync(); }
+  };
+  try {
+    lang::trace(NoGrid{});
+    FAIL();
+  } catch (const CompileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the kernel does not say its grid"));
+  }
+  EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { grid(1); }),
+              HasSubstr("grid: the grid is given twice"));
+  EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { warps(33); }),
+              HasSubstr("warps: 33 warps; a CTA has 1 to 32"));
+  EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { cluster(4, 4, 4); }),
+              HasSubstr("cluster: a cluster of 4 x 4 x 4 CTAs; it has 1 to 16"));
+  EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { max_registers(256); }),
+              HasSubstr("max_registers: 256 registers a thread"));
+}
+
+TEST(Trace, NestsAndSurvivesErrors) {
+  auto function = testing::trace_snippet([](Int32& m, Int32&, Pointer&) {
+    EXPECT_NE(error_of([](Int32&, Int32&, Pointer&) { warps(0); }), "");
+    EXPECT_EQ(lang::trace(kernels::VectorAdd{})->name, "vector_add");
+    check(m == 1);  // this trace goes on
+  });
+  EXPECT_EQ(function->body.ops.back()->code, ir::Opcode::kCheck);
+}
+
+// The bar of the design: the largest kernel's text in 10 ms, of which tracing must be a small part.
+TEST(Trace, TakesMicroseconds) {
+  lang::trace(kernels::MatmulV0{}, {512, 256}, "sm_100a");  // reads the source file
+  double best = 1;
+  for (int i = 0; i < 20; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    lang::trace(kernels::MatmulV0{}, {512, 256}, "sm_100a");
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  EXPECT_LT(best, 1e-3);
+}
+
+}  // namespace
+}  // namespace imbrex
