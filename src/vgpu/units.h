@@ -9,6 +9,7 @@
 #include "vgpu/copy_groups.h"
 #include "vgpu/mbarrier.h"
 #include "vgpu/tensor_unit.h"
+#include "vgpu/wgmma_unit.h"
 
 namespace imbrex::vgpu {
 
@@ -20,6 +21,7 @@ struct CtaUnits {
   MbarrierTable mbarriers;
   /// Made when first used: few kernels use every unit.
   std::unique_ptr<TensorUnit> tensor;
+  std::vector<std::unique_ptr<Warpgroup>> warpgroups;
   /// A thread of the CTA has seen that cluster launch control had nothing left.
   bool saw_failed_cancel = false;
 

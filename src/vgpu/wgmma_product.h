@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// One wgmma.mma_async: issued by four warps, carried out when all have.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "vgpu/tensor_core.h"
+#include "vgpu/unit_support.h"
+#include "vgpu/wgmma_unit.h"
+
+namespace imbrex::vgpu {
+
+/// The instruction, decoded.
+struct WgmmaForm {
+  ProductSpec spec;     // shape 64 x N x K; negations and types included
+  bool is_bits = false;  // b1: K counts bits, products are and + popc
+  std::vector<Slot> d;
+  std::vector<Slot> a;  // empty: A is in shared memory
+  Slot a_descriptor = 0, b_descriptor = 0;
+  Major a_major = Major::kK, b_major = Major::kK;
+  bool has_scale_d = false;  // a predicate; else always_add
+  PredicateSource scale_d = {};
+  bool always_add = true;
+  std::vector<uint32_t> d_numbers, a_numbers;  // dense register numbers
+};
+
+class WarpgroupProduct : public AsyncOp {
+ public:
+  WarpgroupProduct(Who who, Warpgroup& group, const WgmmaForm& form) : AsyncOp(who), group_(&group), form_(&form) {}
+
+  /// What every warp must give alike.
+  struct Operands {
+    const WgmmaForm* form;
+    uint64_t a_descriptor, b_descriptor;
+    bool add;
+    friend bool operator==(const Operands&, const Operands&) = default;
+  };
+  /// A warp has issued it. False when it gives something else than the warps before.
+  bool join(Warp& warp, const Operands& operands);
+
+  bool ready(Cluster&) override { return joined_ == kWarpgroupWarps; }
+  bool run(Cluster& cluster) override;
+  std::string describe() const override;
+
+ private:
+  bool multiply(Cluster& cluster);
+  void multiply_bits(const uint8_t* a, const uint8_t* b, uint32_t* tile);
+  bool read_a(Cluster& cluster, std::vector<uint8_t>& out);
+  bool read_b(Cluster& cluster, std::vector<uint8_t>& out);
+  void gather(uint32_t* tile);
+  void scatter(const uint32_t* tile);
+
+  Warpgroup* group_;
+  const WgmmaForm* form_;
+  Operands operands_{};
+  int joined_ = 0;
+  std::array<Warp*, kWarpgroupWarps> warps_{};
+};
+
+}  // namespace imbrex::vgpu
