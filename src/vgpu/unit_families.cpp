@@ -17,6 +17,7 @@ bool decode_tcgen05_commit(Decoder&, Instruction&);
 bool decode_tcgen05_copy(Decoder&, Instruction&);
 bool decode_tcgen05_mma(Decoder&, Instruction&);
 bool decode_tcgen05_transfer(Decoder&, Instruction&);
+bool decode_wgmma(Decoder&, Instruction&);
 
 std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
   using ptx::Op;
@@ -35,6 +36,7 @@ std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
   static constexpr std::initializer_list<DecodeFunction> kTcgen05Copy = {decode_tcgen05_copy};
   static constexpr std::initializer_list<DecodeFunction> kTcgen05Mma = {decode_tcgen05_mma};
   static constexpr std::initializer_list<DecodeFunction> kTcgen05Transfer = {decode_tcgen05_transfer};
+  static constexpr std::initializer_list<DecodeFunction> kWgmma = {decode_wgmma};
   switch (op) {
     case Op::mbarrier_init:
     case Op::mbarrier_inval:
@@ -80,6 +82,10 @@ std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
     case Op::tcgen05_st:
     case Op::tcgen05_wait_ld:
     case Op::tcgen05_wait_st: return kTcgen05Transfer;
+    case Op::wgmma_mma_async:
+    case Op::wgmma_fence:
+    case Op::wgmma_commit_group:
+    case Op::wgmma_wait_group: return kWgmma;
     default: return kNone;
   }
 }
