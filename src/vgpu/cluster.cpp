@@ -147,7 +147,8 @@ ClusterState Cluster::advance_with(int64_t slice) {
       ++next_warp_;
     }
     if (next_warp_ >= warps_.size()) next_warp_ = 0;
-    run_async(false);
+    // What an operation did may be what a warp looked at before was waiting for.
+    if (run_async(false)) idle_warps_ = 0;
     if (!warps_.empty() && idle_warps_ >= warps_.size()) {
       idle_warps_ = 0;
       if (!run_async(true) && !resolve_stall()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wgmma instructions of warps. The four warps of a warpgroup execute the same ones in the same order, each in its
-// own time; a product begins when the last of them has issued it.
+// The wgmma instructions of warps. The four warps of a warpgroup execute the same ones in the same order,
+// each in its own time; a product begins when the last of them has issued it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,9 @@
 namespace imbrex::vgpu {
 
 bool WgmmaWarp::is_in_flight(uint32_t number) const {
-  const auto has = [&](const std::vector<uint32_t>& list) { return std::find(list.begin(), list.end(), number) != list.end(); };
+  const auto has = [&](const std::vector<uint32_t>& list) {
+    return std::find(list.begin(), list.end(), number) != list.end();
+  };
   if (has(open_registers)) return true;
   for (const Group& group : groups)
     if (has(group.registers)) return true;
@@ -36,8 +38,8 @@ using ptx::ScalarType;
 
 WgmmaWarp& state_of(Warp& warp) { return wgmma_warp(warpgroup_of(warp), warp.index()); }
 
-// Registers that a product uses are its own until the warp has waited for it: meanwhile they count as never written,
-// so that any use is found.
+// Registers that a product uses are its own until the warp has waited for it: meanwhile they count as never
+// written, so that any use is found.
 void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const WgmmaForm& form, bool add) {
   std::vector<Mask>& defined = warp.defined();
   if (defined.empty()) return;
@@ -45,8 +47,9 @@ void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const
     for (uint32_t number : numbers) {
       const bool in_flight = state.is_in_flight(number);
       if (reads && !in_flight && defined[number] != kAllLanes)
-        report(warp.cta().cluster(), FindingKind::kUninitializedRead, thread_of(warp, insn, first_lane(~defined[number])),
-               0, "wgmma reads a register that was never written");
+        report(warp.cta().cluster(), FindingKind::kUninitializedRead,
+               thread_of(warp, insn, first_lane(~defined[number])), 0,
+               "wgmma reads a register that was never written");
       defined[number] = 0;
       state.open_registers.push_back(number);
     }
@@ -55,7 +58,8 @@ void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const
   take(form.a_numbers, true);
 }
 
-void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const std::vector<uint32_t>& numbers) {
+void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
+                       const std::vector<uint32_t>& numbers) {
   std::vector<Mask>& defined = warp.defined();
   for (uint32_t number : numbers) {
     if (state.is_in_flight(number)) continue;  // a younger product has it
@@ -75,10 +79,12 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   Cluster& cluster = cta.cluster();
   const Who who = unit_for(thread_of(warp, insn, -1), "tensor core");
   const int lane = first_lane(active);
-  if (warp.index() / kWarpgroupWarps * kWarpgroupWarps + kWarpgroupWarps > static_cast<int>(cta.warps().size())) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-                 fmt::format("wgmma needs four warps; the last warpgroup of the CTA has {}", cta.warps().size() % 4),
-                 "launch a multiple of 128 threads");
+  if (warp.index() / kWarpgroupWarps * kWarpgroupWarps + kWarpgroupWarps >
+      static_cast<int>(cta.warps().size())) {
+    report_fatal(
+        cluster, FindingKind::kIllegalInstruction, who, 0,
+        fmt::format("wgmma needs four warps; the last warpgroup of the CTA has {}", cta.warps().size() % 4),
+        "launch a multiple of 128 threads");
     return Step::kNext;
   }
   Warpgroup& group = warpgroup_of(warp);
@@ -88,12 +94,14 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   if (form.has_scale_d) operands.add = (lanes_where(warp, form.scale_d) & lane_bit(lane)) != 0;
   for (const uint64_t bits : {operands.a_descriptor, operands.b_descriptor}) {
     if (const std::string why = decode_wgmma_descriptor(bits).problem; !why.empty()) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0, fmt::format("matrix descriptor {:#x}: {}", bits, why));
+      report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
+                   fmt::format("matrix descriptor {:#x}: {}", bits, why));
       return Step::kNext;
     }
   }
   if (!state.has_fenced)
-    report(cluster, FindingKind::kIllegalInstruction, who, 0, "wgmma.mma_async without a wgmma.fence before it",
+    report(cluster, FindingKind::kIllegalInstruction, who, 0,
+           "wgmma.mma_async without a wgmma.fence before it",
            "wgmma.fence orders the registers' earlier accesses before the first product");
 
   const auto position = static_cast<size_t>(state.issued - group.first);
@@ -103,8 +111,9 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
     cluster.async().submit(std::move(product), group.queue);
   }
   if (!group.pending[position]->join(warp, operands)) {
-    report_fatal(cluster, FindingKind::kDivergentCollective, who, 0,
-                 "the warps of a warpgroup execute different wgmma instructions, or with different descriptors");
+    report_fatal(
+        cluster, FindingKind::kDivergentCollective, who, 0,
+        "the warps of a warpgroup execute different wgmma instructions, or with different descriptors");
     return Step::kNext;
   }
   ++state.issued;
@@ -135,8 +144,8 @@ bool is_wait_over(Warp& warp, const Wait& wait) {
 }
 std::string describe_wait(Warp& warp, const Wait& wait) {
   const Warpgroup& group = warpgroup_of(warp);
-  return fmt::format("for all but {} of its wgmma groups ({} products done, {} issued by this warp)", wait.a, group.done,
-                     state_of(warp).issued);
+  return fmt::format("for all but {} of its wgmma groups ({} products done, {} issued by this warp)", wait.a,
+                     group.done, state_of(warp).issued);
 }
 
 Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
@@ -159,15 +168,24 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
 
 DataType operand_type(const Decoder& decoder, ScalarType type) {
   switch (type) {
-    case ScalarType::f16: return float16;
-    case ScalarType::bf16: return bfloat16;
-    case ScalarType::tf32: return tfloat32;
-    case ScalarType::e4m3: return float8_e4m3;
-    case ScalarType::e5m2: return float8_e5m2;
-    case ScalarType::s8: return int8;
-    case ScalarType::u8: return uint8;
-    case ScalarType::b1: return uint32;  // words of bits
-    default: decoder.refuse("no wgmma multiplies this type");
+    case ScalarType::f16:
+      return float16;
+    case ScalarType::bf16:
+      return bfloat16;
+    case ScalarType::tf32:
+      return tfloat32;
+    case ScalarType::e4m3:
+      return float8_e4m3;
+    case ScalarType::e5m2:
+      return float8_e5m2;
+    case ScalarType::s8:
+      return int8;
+    case ScalarType::u8:
+      return uint8;
+    case ScalarType::b1:
+      return uint32;  // words of bits
+    default:
+      decoder.refuse("no wgmma multiplies this type");
   }
 }
 
@@ -190,7 +208,8 @@ void check_shape(const Decoder& decoder, const WgmmaForm& form) {
     decoder.refuse(fmt::format("shape m{}n{}k{} does not exist for these types", m, n, k));
   const size_t registers = static_cast<size_t>(form.spec.d == float16 ? n / 4 : n / 2);
   if (form.d.size() != registers || (!form.a.empty() && form.a.size() != 4))
-    decoder.refuse(fmt::format("D has {} registers, this shape takes {}; A in registers takes 4", form.d.size(), registers));
+    decoder.refuse(fmt::format("D has {} registers, this shape takes {}; A in registers takes 4",
+                               form.d.size(), registers));
 }
 
 bool decode_mma(Decoder& decoder, Instruction& out) {
@@ -239,14 +258,20 @@ bool decode_mma(Decoder& decoder, Instruction& out) {
 
 bool decode_wgmma(Decoder& decoder, Instruction& out) {
   switch (decoder.op()) {
-    case Op::wgmma_mma_async: return decode_mma(decoder, out);
-    case Op::wgmma_fence: set_body(out, exec_fence); return true;
-    case Op::wgmma_commit_group: set_body(out, exec_commit); return true;
+    case Op::wgmma_mma_async:
+      return decode_mma(decoder, out);
+    case Op::wgmma_fence:
+      set_body(out, exec_fence);
+      return true;
+    case Op::wgmma_commit_group:
+      set_body(out, exec_commit);
+      return true;
     case Op::wgmma_wait_group:
       out.immediate = decoder.immediate(0, "number of groups");
       set_body(out, exec_wait);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 

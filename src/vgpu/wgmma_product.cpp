@@ -52,7 +52,8 @@ bool WarpgroupProduct::read_a(Cluster& cluster, std::vector<uint8_t>& out) {
     }
     return true;
   }
-  const OperandAddresses addresses(decode_wgmma_descriptor(operands_.a_descriptor).descriptor, form_->a_major);
+  const OperandAddresses addresses(decode_wgmma_descriptor(operands_.a_descriptor).descriptor,
+                                   form_->a_major);
   const bool k_major = form_->a_major == Major::kK;
   const auto lines = static_cast<uint32_t>(k_major ? kRows : form_->spec.shape.k);
   const auto chunks = static_cast<uint32_t>(k_major ? kRowBytes / 16 : kRows * 2 / 16);  // MN-major: 16 bits
@@ -62,7 +63,8 @@ bool WarpgroupProduct::read_a(Cluster& cluster, std::vector<uint8_t>& out) {
 bool WarpgroupProduct::read_b(Cluster& cluster, std::vector<uint8_t>& out) {
   const int64_t n = form_->spec.shape.n;
   out.resize(static_cast<size_t>(n * kRowBytes));
-  const OperandAddresses addresses(decode_wgmma_descriptor(operands_.b_descriptor).descriptor, form_->b_major);
+  const OperandAddresses addresses(decode_wgmma_descriptor(operands_.b_descriptor).descriptor,
+                                   form_->b_major);
   const bool k_major = form_->b_major == Major::kK;
   const auto lines = static_cast<uint32_t>(k_major ? n : form_->spec.shape.k);
   const auto chunks = static_cast<uint32_t>(k_major ? kRowBytes / 16 : n * 2 / 16);
@@ -124,8 +126,9 @@ bool WarpgroupProduct::multiply(Cluster& cluster) {
 void WarpgroupProduct::multiply_bits(const uint8_t* a, const uint8_t* b, uint32_t* tile) {
   const arith::MatrixShape words{kRows, form_->spec.shape.n, kRowBytes / 4};
   auto* d = reinterpret_cast<int32_t*>(tile);
-  arith::multiply_accumulate_bits(words, reinterpret_cast<const uint32_t*>(a), reinterpret_cast<const uint32_t*>(b),
-                                  operands_.add ? d : nullptr, d, false);
+  arith::multiply_accumulate_bits(words, reinterpret_cast<const uint32_t*>(a),
+                                  reinterpret_cast<const uint32_t*>(b), operands_.add ? d : nullptr, d,
+                                  false);
 }
 
 }  // namespace imbrex::vgpu

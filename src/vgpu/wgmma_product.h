@@ -13,7 +13,7 @@ namespace imbrex::vgpu {
 
 /// The instruction, decoded.
 struct WgmmaForm {
-  ProductSpec spec;     // shape 64 x N x K; negations and types included
+  ProductSpec spec;      // shape 64 x N x K; negations and types included
   bool is_bits = false;  // b1: K counts bits, products are and + popc
   std::vector<Slot> d;
   std::vector<Slot> a;  // empty: A is in shared memory
@@ -27,7 +27,8 @@ struct WgmmaForm {
 
 class WarpgroupProduct : public AsyncOp {
  public:
-  WarpgroupProduct(Who who, Warpgroup& group, const WgmmaForm& form) : AsyncOp(who), group_(&group), form_(&form) {}
+  WarpgroupProduct(Who who, Warpgroup& group, const WgmmaForm& form)
+      : AsyncOp(who), group_(&group), form_(&form) {}
 
   /// What every warp must give alike.
   struct Operands {

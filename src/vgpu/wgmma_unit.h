@@ -16,7 +16,8 @@ class WarpgroupProduct;
 
 inline constexpr int kWarpgroupWarps = 4;
 
-/// What one warp has issued. Products are numbered per warpgroup: the i-th of each of its warps is the same one.
+/// What one warp has issued. Products are numbered per warpgroup: the i-th of each of its warps is the same
+/// one.
 struct WgmmaWarp {
   int64_t issued = 0;
   bool has_fenced = false;
@@ -34,13 +35,15 @@ struct WgmmaWarp {
 struct Warpgroup {
   QueueId queue = kUnordered;
   int64_t done = 0;
-  int64_t first = 0;  // number of pending.front()
+  int64_t first = 0;                      // number of pending.front()
   std::deque<WarpgroupProduct*> pending;  // issued by at least one warp, not carried out
   WgmmaWarp warps[kWarpgroupWarps];
 };
 
 /// The state of the warpgroup a warp belongs to.
 Warpgroup& warpgroup_of(Warp& warp);
-inline WgmmaWarp& wgmma_warp(Warpgroup& group, int warp_index) { return group.warps[warp_index % kWarpgroupWarps]; }
+inline WgmmaWarp& wgmma_warp(Warpgroup& group, int warp_index) {
+  return group.warps[warp_index % kWarpgroupWarps];
+}
 
 }  // namespace imbrex::vgpu
