@@ -90,7 +90,7 @@ bool is_mergeable(const Op& op) {
 
 class Folder {
  public:
-  explicit Folder(ir::Function& function) : function_(function), builder_(function) {}
+  explicit Folder(ir::Function& function) : function_(function), builder_(function), ranges_(function) {}
 
   void run() {
     block(function_.host);
@@ -136,7 +136,7 @@ class Folder {
       if (auto number = constant_of(operand)) numbers.push_back(*number);
     if (!numbers.empty() && numbers.size() == op.operands.size())
       if (auto result = evaluate(op, numbers)) return materialize(builder_, *result);
-    return simplify(op, builder_);
+    return simplify(op, builder_, ranges_);
   }
 
   /// Folds what `simpler` has just made: ops of `to` from `begin` on.
@@ -187,6 +187,7 @@ class Folder {
 
   ir::Function& function_;
   ir::Builder builder_;
+  ir::Ranges ranges_;  // of the function before; what is replaced has an equal in its place
   ValueMap map_;
   SeenOps seen_;
 };

@@ -70,8 +70,8 @@ bool widens(DataType from, DataType to) {
 
 class Simplifier {
  public:
-  Simplifier(const ir::Op& op, ir::Builder& builder)
-      : op_(op), builder_(builder), type_(op.result()->type.dtype) {}
+  Simplifier(const ir::Op& op, ir::Builder& builder, ir::Ranges& ranges)
+      : op_(op), builder_(builder), ranges_(ranges), type_(op.result()->type.dtype) {}
 
   Value* run() {
     switch (op_.code) {
@@ -97,7 +97,7 @@ class Simplifier {
     const DataType type = a_->type.dtype;
     if (Value* simpler = type.is_float()  ? float_binary(code)
                          : type.is_bool() ? bool_binary(code)
-                                          : integer_binary(code))
+                                          : integers(code))
       return simpler;
     return a_ == op_.operands[0] ? nullptr : binary(code, a_, b_);
   }
@@ -141,6 +141,54 @@ class Simplifier {
       default:
         return nullptr;
     }
+  }
+
+  Value* integers(Opcode code) {
+    if (Value* simpler = integer_binary(code)) return simpler;
+    if (a_->type.dtype == uint64)
+      return nullptr;  // whose upper half bounds of 64 bits with a sign cannot tell
+    return by_ranges(code, ranges_.of(a_), ranges_.of(b_));
+  }
+  /// What bounds and divisors decide.
+  Value* by_ranges(Opcode code, const ir::Range& a, const ir::Range& b) {
+    const bool apart = a.hi < b.lo || a.lo > b.hi;
+    switch (code) {
+      case Opcode::kLt:
+        return a.hi < b.lo ? truth(true) : a.lo >= b.hi ? truth(false) : nullptr;
+      case Opcode::kLe:
+        return a.hi <= b.lo ? truth(true) : a.lo > b.hi ? truth(false) : nullptr;
+      case Opcode::kGt:
+        return a.lo > b.hi ? truth(true) : a.hi <= b.lo ? truth(false) : nullptr;
+      case Opcode::kGe:
+        return a.lo >= b.hi ? truth(true) : a.hi < b.lo ? truth(false) : nullptr;
+      case Opcode::kEq:
+        return apart ? truth(false) : nullptr;
+      case Opcode::kNe:
+        return apart ? truth(true) : nullptr;
+      case Opcode::kMin:
+        return a.hi <= b.lo ? a_ : b.hi <= a.lo ? b_ : nullptr;
+      case Opcode::kMax:
+        return a.lo >= b.hi ? a_ : b.lo >= a.hi ? b_ : nullptr;
+      case Opcode::kDiv:
+        if (a.lo >= 0 && a.hi < b.lo) return number(0);
+        return exact_quotient();
+      case Opcode::kCeilDiv:
+        return exact_quotient();
+      case Opcode::kRem:
+        if (a.lo >= 0 && a.hi < b.lo) return a_;
+        return b.is_constant() && b.lo > 0 && a.is_multiple_of(b.lo) ? number(0) : nullptr;
+      default:
+        return nullptr;
+    }
+  }
+  /// (x * c) / c = x where the product does not wrap.
+  Value* exact_quotient() {
+    const auto c = right_constant(a_, Opcode::kMul);
+    if (!c || *c <= 0 || ir::constant_int(b_) != c) return nullptr;
+    Value* x = a_->def->operands[0];
+    const ir::Range product = ranges_.of(x) * ir::Range::constant(*c), limits = ir::Range::of_type(type_);
+    const bool is_bounded = product.lo > ir::Range().lo && product.hi < ir::Range().hi;
+    return is_bounded && product.lo >= limits.lo && product.hi <= limits.hi ? x : nullptr;
   }
 
   Value* integer_binary(Opcode code) {
@@ -263,6 +311,7 @@ class Simplifier {
 
   const ir::Op& op_;
   ir::Builder& builder_;
+  ir::Ranges& ranges_;
   DataType type_;
   Value* a_ = nullptr;
   Value* b_ = nullptr;
@@ -270,12 +319,12 @@ class Simplifier {
 
 }  // namespace
 
-ir::Value* simplify(const ir::Op& op, ir::Builder& builder) {
+ir::Value* simplify(const ir::Op& op, ir::Builder& builder, ir::Ranges& ranges) {
   if (op.results.size() != 1) return nullptr;
   // Element-wise ops on tensors follow the same algebra, but numbers would need broadcasting.
   for (const Value* operand : op.operands)
     if (!operand->type.is_scalar()) return nullptr;
-  return Simplifier(op, builder).run();
+  return Simplifier(op, builder, ranges).run();
 }
 
 }  // namespace imbrex::passes

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "ir/ir.h"
+#include "ir/ranges.h"
 
 namespace imbrex::passes {
 
-/// A value equal to the op's only result that is simpler to compute, or null. New ops are made at `builder`.
+/// A value equal to the op's only result that is simpler to compute, or null. New ops are made at `builder`;
+/// `ranges` knows bounds and divisors of the operands.
 /// Every rewrite holds with wrapping integers; in floating point nothing but the bits of a NaN may differ.
-ir::Value* simplify(const ir::Op& op, ir::Builder& builder);
+ir::Value* simplify(const ir::Op& op, ir::Builder& builder, ir::Ranges& ranges);
 
 }  // namespace imbrex::passes

@@ -70,6 +70,31 @@ INSTANTIATE_TEST_SUITE_P(
                     Rewrite{"%x: int32, %r: int32 = fast_divmod %n, %i8", "%x: int32 = shr %n, %i3"},
                     Rewrite{"%x: int32, %r: int32 = fast_divmod %n, %i3", "%x: int32 = div %n, %i3"}));
 
+// Bounds: block_idx.y is at most 65534, loops stay between their ends.
+INSTANTIATE_TEST_SUITE_P(
+    Bounds, Fold,
+    testing::Values(
+        Rewrite{"%b: int32 = block_idx {axis = 1}\n%a: int32 = mul %b, %i8\n%x: int32 = div %a, %i8",
+                "%b: int32 = block_idx {axis = 1}", "%b"},
+        Rewrite{"%a: int32 = mul %n, %i8\n%x: int32 = div %a, %i8",  // may wrap
+                "%a: int32 = mul %n, %i8\n%x: int32 = div %a, %i8"},
+        Rewrite{"%a: int32 = mul %n, %i8\n%x: int32 = rem %a, %i2", "", "%i0"},
+        Rewrite{"%b: int32 = block_idx {axis = 1}\n%x: bool = ge %b, %i0", "", "%yes"}));
+
+TEST(FoldBlocks, OnlyTheFirstCopyOfALoopMayStartAtZero) {
+  const std::string head =
+      "%i0: int32 = const {int = 0}\n%i64: int32 = const {int = 64}\n%i512: int32 = const {int = 512}\n"
+      "%i128: int32 = const {int = 128}\n";
+  expect_rewrite(
+      head +
+          "for %k: int32 in %i0, %i512, %i128 {\n %a: bool = ne %k, %i0\n %l: int32 = add %k, %i64\n"
+          " %b: bool = ne %l, %i0\n printf %a, %b {format = \"\"}\n}",
+      "%i0: int32 = const {int = 0}\n%i512: int32 = const {int = 512}\n%i128: int32 = const {int = 128}\n"
+      "for %k: int32 in %i0, %i512, %i128 {\n %a: bool = ne %k, %i0\n %b: bool = const {int = 1}\n"
+      " printf %a, %b {format = \"\"}\n}",
+      fold, dead_code);
+}
+
 TEST(FoldBlocks, MergesWhereOneDominatesTheOther) {
   expect_rewrite(
       "%a: int32 = add %n, %m\n"

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/ranges.h"
+#include "ir/ranges.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace imbrex::codegen {
-
-using ir::Opcode;
+namespace imbrex::ir {
 
 namespace {
 
@@ -64,8 +62,8 @@ Range operator*(const Range& a, const Range& b) {
                  product_multiple(a.multiple, b.multiple));
 }
 
-Ranges::Ranges(const ir::Function& function) : function_(function) {
-  ir::walk(function.body, [&](const ir::Op& op) {
+Ranges::Ranges(const Function& function) : function_(function) {
+  walk(function.body, [&](const Op& op) {
     if (op.code == Opcode::kVar) assigned_[op.results[0]].push_back(op.operands[0]);
     if (op.code == Opcode::kAssign) assigned_[op.operands[0]].push_back(op.operands[1]);
     // An assumption may stand behind the first use of what it speaks of; only those at the top level hold
@@ -75,15 +73,15 @@ Ranges::Ranges(const ir::Function& function) : function_(function) {
 }
 
 /// n % c == 0 and comparisons with constants.
-void Ranges::note_assumption(const ir::Value* condition) {
-  const ir::Op* op = condition->def;
+void Ranges::note_assumption(const Value* condition) {
+  const Op* op = condition->def;
   if (!op || op->operands.size() != 2) return;
-  const ir::Value* subject = op->operands[0];
-  const std::optional<int64_t> bound = ir::constant_int(op->operands[1]);
+  const Value* subject = op->operands[0];
+  const std::optional<int64_t> bound = constant_int(op->operands[1]);
   if (!bound) return;
   if (op->code == Opcode::kEq && *bound == 0) {
-    const ir::Op* rem = ir::defined_by(subject, Opcode::kRem);
-    const std::optional<int64_t> divisor = rem ? ir::constant_int(rem->operands[1]) : std::nullopt;
+    const Op* rem = defined_by(subject, Opcode::kRem);
+    const std::optional<int64_t> divisor = rem ? constant_int(rem->operands[1]) : std::nullopt;
     if (divisor && *divisor > 0) {
       Range& r = assumed_.try_emplace(rem->operands[0], Range{}).first->second;
       r.multiple = std::lcm(r.multiple, *divisor);
@@ -109,7 +107,7 @@ void Ranges::note_assumption(const ir::Value* condition) {
   }
 }
 
-Range Ranges::of(const ir::Value* value) {
+Range Ranges::of(const Value* value) {
   if (auto it = known_.find(value); it != known_.end()) return it->second;
   Range r = wrapped(compute(value), value->type.dtype);
   if (auto it = assumed_.find(value); it != assumed_.end()) {
@@ -120,18 +118,18 @@ Range Ranges::of(const ir::Value* value) {
   return known_[value] = r;
 }
 
-Range Ranges::compute(const ir::Value* value) {
+Range Ranges::compute(const Value* value) {
   if (!value->type.dtype.is_integer() && !value->type.dtype.is_bool()) return {};
-  if (const std::optional<int64_t> c = ir::constant_int(value)) return Range::constant(*c);
-  if (value->type.kind == ir::TypeKind::kVariable) return of_variable(value);
+  if (const std::optional<int64_t> c = constant_int(value)) return Range::constant(*c);
+  if (value->type.kind == TypeKind::kVariable) return of_variable(value);
   if (value->owner) return of_argument(value);
   if (!value->def) return Range::of_type(value->type.dtype);
   return of_op(*value->def, value);
 }
 
-Range Ranges::of_argument(const ir::Value* value) {
+Range Ranges::of_argument(const Value* value) {
   const Range type = Range::of_type(value->type.dtype);
-  const ir::Op* loop = value->owner->parent;
+  const Op* loop = value->owner->parent;
   if (!loop) return type;
   if (loop->code == Opcode::kTabulate) {
     const std::vector<int64_t>& shape = loop->ints_attr("shape");
@@ -152,17 +150,17 @@ Range Ranges::of_argument(const ir::Value* value) {
   return {type.lo, type.hi, multiple};
 }
 
-Range Ranges::of_variable(const ir::Value* variable) {
+Range Ranges::of_variable(const Value* variable) {
   const DataType dtype = variable->type.dtype;
-  const std::vector<const ir::Value*>& values = assigned_[variable];
+  const std::vector<const Value*>& values = assigned_[variable];
   // Divisibility: start from "anything goes" for the variable itself and lower it until it holds.
   Range guess = Range::of_type(dtype);
   guess.multiple = 0;
   for (int round = 0; round < 4; ++round) {
-    std::unordered_map<const ir::Value*, Range> saved = known_;
+    std::unordered_map<const Value*, Range> saved = known_;
     known_[variable] = guess;
     int64_t multiple = 0;
-    for (const ir::Value* v : values) multiple = std::gcd(multiple, of(v).multiple);
+    for (const Value* v : values) multiple = std::gcd(multiple, of(v).multiple);
     known_ = std::move(saved);
     if (multiple == guess.multiple) break;
     guess.multiple = round == 3 ? 1 : multiple;
@@ -177,7 +175,7 @@ Range Ranges::of_variable(const ir::Value* variable) {
   return guess;
 }
 
-Range Ranges::of_op(const ir::Op& op, const ir::Value* value) {
+Range Ranges::of_op(const Op& op, const Value* value) {
   const DataType dtype = value->type.dtype;
   const Range type = Range::of_type(dtype);
   auto operand = [&](size_t i) { return of(op.operands[i]); };
@@ -261,4 +259,4 @@ Range Ranges::of_op(const ir::Op& op, const ir::Value* value) {
   }
 }
 
-}  // namespace imbrex::codegen
+}  // namespace imbrex::ir
