@@ -29,6 +29,22 @@ bool contains(const std::vector<DataType>& list, DataType type) {
   return std::find(list.begin(), list.end(), type) != list.end();
 }
 
+/// Extents that the tensor core has instructions for (k in steps, which are repeated).
+void verify_mma_extents(const Op& op, std::string_view kind, int64_t group, Findings& out) {
+  const Type& a = op.operands[0]->type;
+  const Type& d = op.operands[2]->type;
+  const int64_t m = a.shape[0], k = a.shape[1], n = d.shape[1];
+  const int64_t n_step = group == 1 ? 8 : kind == "i8" ? 32 : 16;
+  const int64_t k_step = 256 / std::max(a.dtype.bits(), 8);
+  if (m != 64 && m != 128)
+    out.add(op,
+            fmt::format("m is {}, an instruction has 64 or 128 rows{}", m, group == 2 ? " in each CTA" : ""));
+  if (n < n_step || n > 256 || n % n_step != 0)
+    out.add(op, fmt::format("n is {}, it must be a multiple of {} up to 256", n, n_step));
+  if (k % k_step != 0)
+    return out.add(op, fmt::format("k is {}, it must be a multiple of {} for {}", k, k_step, a.dtype.name()));
+}
+
 void verify_mma(const Op& op, Findings& out) {
   const Type& a = op.operands[0]->type;
   const Type& b = op.operands[1]->type;
@@ -64,6 +80,7 @@ void verify_mma(const Op& op, Findings& out) {
     return out.add(op, fmt::format("a holds {}, b holds {}", a.dtype.name(), b.dtype.name()));
   if (!contains(kind->accumulators, d.dtype))
     return out.add(op, fmt::format("{} inputs do not accumulate in {}", a.dtype.name(), d.dtype.name()));
+  verify_mma_extents(op, kind->name, group, out);
 }
 
 }  // namespace

@@ -115,7 +115,6 @@ class FenceInserter {
     ir::walk(function.body, [&](Op& op) {
       if (reads_by_async_proxy(op))
         for (Value* operand : op.operands) async_roots_.insert(ir::view_root(operand));
-      if (op.code == Opcode::kTcgen05Commit) async_roots_.insert(ir::view_root(op.operands[0]));
     });
   }
 
@@ -159,9 +158,6 @@ class FenceInserter {
     switch (op.code) {
       case Opcode::kStoreShared:
         debts.proxy |= is_async(op.operands[0]);
-        break;
-      case Opcode::kMbarrierAlloc:
-        debts.proxy |= is_async(op.result());
         break;
       case Opcode::kCopyAsync:
         debts.copies |= is_async(op.operands[1]);

@@ -9,15 +9,15 @@ namespace imbrex::passes {
 /// (design D11):
 ///
 ///   fence_proxy_async      after generic writes (store_shared, completed copy_async) to shared memory that a
-///                          matrix instruction reads, and after the initialisation of barriers that tensor
-///                          cores signal; before the writer's next synchronisation
+///                          matrix instruction reads; before the writer's next synchronisation
 ///   tcgen05_wait_load      after tcgen05_load, before the first use of what it loaded
 ///   tcgen05_wait_store     after tcgen05_store, before the data is used or the thread synchronises
 ///   tcgen05_fence_before_thread_sync, _after_thread_sync
 ///                          between a thread's tcgen05 operations and the synchronisation that orders them
 ///                          with those of others
 ///
-/// What the author has placed counts, so nothing is there twice.
+/// What the author has placed counts, so nothing is there twice. The fence behind the initialisation of barriers
+/// is part of mbarrier_alloc's own code.
 void insert_fences(ir::Function& function);
 
 }  // namespace imbrex::passes

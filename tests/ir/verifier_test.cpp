@@ -131,6 +131,28 @@ TEST(Verifier, MmaNamesBothSidesAndWhereTheyWereMade) {
       "  enable_input_d bool  %b");
 }
 
+TEST(Verifier, MmaExtentsAreThoseOfTheInstruction) {
+  const auto mma = [](int m, int n, int k, const std::string& dtype) {
+    const auto text = [](int x) { return std::to_string(x); };
+    const std::string a = dtype + ", [" + text(m) + ", " + text(k) + "]",
+                      b = dtype + ", [" + text(k) + ", " + text(n) + "]";
+    const std::string d = "float32, [" + text(m) + ", " + text(n) + "]";
+    const auto attrs = [](const std::string& t) {
+      const size_t comma = t.find(',');
+      return " {dtype = " + t.substr(0, comma) + ", shape =" + t.substr(comma + 1) + "}\n";
+    };
+    return findings("%x: shared<" + a + "> = shared_alloc" + attrs(a) + "%y: shared<" + b +
+                    "> = shared_alloc" + attrs(b) + "%d: tmem<" + d + "> = tcgen05_alloc" + attrs(d) +
+                    "tcgen05_mma %x, %y, %d, %b");
+  };
+  using testing::HasSubstr;
+  EXPECT_EQ(mma(128, 96, 16, "float16"), "valid");
+  EXPECT_EQ(mma(64, 224, 32, "float8_e4m3"), "valid");
+  EXPECT_THAT(mma(32, 64, 16, "float16"), HasSubstr("m is 32, an instruction has 64 or 128 rows"));
+  EXPECT_THAT(mma(128, 264, 16, "float16"), HasSubstr("n is 264, it must be a multiple of 8 up to 256"));
+  EXPECT_THAT(mma(128, 64, 8, "float16"), HasSubstr("k is 8, it must be a multiple of 16 for float16"));
+}
+
 TEST(Verifier, ReportsEveryFinding) {
   const std::string text = findings("break @3\n%0: int32 = add %n, %u @4");
   EXPECT_THAT(text, testing::HasSubstr("f.cpp:3: error: break"));

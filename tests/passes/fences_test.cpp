@@ -53,7 +53,6 @@ TEST(InsertFences, TheFirstBlackwellKernel) {
                      "%s: register<float32, [128, 128]> = neg %r\n"
                      "sync\n"
                      "tcgen05_dealloc %acc"),
-            "fence_proxy_async\n"  // the barrier's initialisation
             "sync\n"
             "for\n"
             " copy_async\n"
@@ -111,7 +110,7 @@ TEST(InsertFences, ALoopCarriesWhatItOwesToItsHead) {
       skeleton(
           "sync\nloop {\n  sync\n  thread_group {begin = 0, threads = 32} {\n"
           "    tcgen05_mma %a, %b, %acc, %yes\n    tcgen05_commit %done\n  }\n  store_shared %a, %tile\n}"),
-      "fence_proxy_async\nsync\nloop\n fence_proxy_async\n sync\n thread_group\n  "
+      "sync\nloop\n fence_proxy_async\n sync\n thread_group\n  "
       "tcgen05_fence_after_thread_sync\n"
       "  tcgen05_mma\n  tcgen05_commit\n store_shared\n");
 }
