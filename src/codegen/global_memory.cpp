@@ -34,7 +34,6 @@ GlobalTile::GlobalTile(const Tile& tile, const GlobalView& view, std::span<const
   }
   for (size_t i = 0; i < dims_.size(); ++i) {
     Dim& d = dims_[i];
-    d.position = d.tile_dim < 0 ? d.start : ints.add(d.start, tile.thread_index(d.tile_dim));
     const bool is_unit = d.stride.is_constant() && d.stride.constant() == 1;
     if (is_unit && d.tile_dim >= 0 && (unit_root_ < 0 || d.last > dims_[unit_root_].last)) {
       unit_root_ = static_cast<int>(i);
@@ -61,7 +60,7 @@ int64_t GlobalTile::aligned_vector(int max_bytes) const {
   if (!digit) return 1;
   const int64_t bits = view_.dtype.bits();
   int64_t v = std::min({power_of_two_divisor(digit->extent), row_alignment(), max_bytes * 8 / bits,
-                        power_of_two_divisor(dims_[unit_root_].position.known.multiple),
+                        power_of_two_divisor(dims_[unit_root_].start.known.multiple),
                         power_of_two_divisor(tile_.layout().shape()[unit_dim_])});
   for (const Digit& d : tile_.digits().threads)
     if (d.dim == unit_dim_) v = std::min(v, power_of_two_divisor(d.weight));
@@ -82,6 +81,12 @@ void GlobalTile::rely_on_alignment(int64_t bytes) const {
   if (view_.argument < 0) return;
   int32_t& alignment = tile_.g().kernel().arguments[view_.argument].alignment;
   alignment = std::max(alignment, static_cast<int32_t>(bytes));
+}
+
+/// Where the thread's register 0 is in the tensor.
+Integer GlobalTile::position(const Dim& dim) const {
+  if (dim.tile_dim < 0) return dim.start;
+  return tile_.g().ints().add(dim.start, tile_.thread_index(dim.tile_dim));
 }
 
 int64_t GlobalTile::register_part(const Dim& dim, int64_t reg) const {
@@ -148,11 +153,11 @@ Condition GlobalTile::inside(const Dim& dim, int64_t reg) const {
   const int64_t reach = dim.tile_dim < 0 ? 0 : tile_.digits().thread_reach(dim.tile_dim);
   Condition inside;
   if (dim.start.known.lo + part < 0)
-    inside = {ints.less(Integers::constant(-part - 1), dim.position), dim.position.depth};
+    inside = {ints.less(Integers::constant(-part - 1), position(dim)), dim.start.depth};
   const bool is_below = dim.start.known.hi <= dim.extent.known.lo - 1 - reach - part;
   if (!is_below) {
-    inside.depth = std::max(dim.extent.depth, dim.position.depth);
-    const Operand below = ints.less(Integers::constant(part), ints.sub(dim.extent, dim.position));
+    inside.depth = std::max(dim.extent.depth, dim.start.depth);
+    const Operand below = ints.less(Integers::constant(part), ints.sub(dim.extent, position(dim)));
     inside.value = ints.both(inside.value, below, inside.depth);
   }
   return inside;
@@ -182,7 +187,7 @@ Operand GlobalTile::whole_along_unit_dim() const {
 Integer GlobalTile::remaining_along_unit_dim(int64_t reg) const {
   Integers& ints = tile_.g().ints();
   const Dim& d = dims_[unit_root_];
-  return ints.sub(ints.sub(d.extent, d.position), Integers::constant(register_part(d, reg)));
+  return ints.sub(ints.sub(d.extent, position(d)), Integers::constant(register_part(d, reg)));
 }
 
 namespace {

@@ -44,13 +44,12 @@ class GlobalTile {
 
  private:
   struct Dim {
-    Integer start;     // where the tile starts in the tensor, the same in all threads
-    Integer position;  // start and the thread's part
+    Integer start;  // where the tile starts in the tensor, the same in all threads
     Integer extent, stride;
     int tile_dim = -1;
     int64_t last = 0;  // largest index inside the tile
-    bool is_used = true;
   };
+  Integer position(const Dim& dim) const;
   int64_t register_part(const Dim& dim, int64_t reg) const;
   Integer base_address() const;
   Condition inside(const Dim& dim, int64_t reg) const;

@@ -229,6 +229,7 @@ void Generator::declare_shared() {
   v.dims = {ptx::Variable::kUnsized};
   module_.variables.push_back(std::move(v));
   shared_symbol_ = {ptx::Ref::global, static_cast<uint32_t>(module_.variables.size() - 1)};
+  shared_base();
 }
 
 Integer Generator::shared_base() {
