@@ -69,7 +69,7 @@ Integer Generator::integer(const ir::Value* value) {
   // scope identify what it holds.
   const int64_t source = static_cast<int64_t>(s.number);
   Integer leaf = integers_.leaf(kValueLeaf, source, s.value, is_wide, known, s.depth);
-  if (value->type.dtype == uint32 && known.hi > Range::of_type(int32).hi) {
+  if (value->type.is_scalar() && value->type.dtype == uint32 && known.hi > Range::of_type(int32).hi) {
     leaf.value = emitter_.hoisted(integers_.name(kWideLeaf, source), s.depth, [&] {
       return Operand(emitter_.make(ScalarType::b64, Op::cvt, {ScalarType::u64, ScalarType::u32}, {s.value}));
     });

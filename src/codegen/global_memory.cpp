@@ -114,9 +114,11 @@ Integer GlobalTile::base_address() const {
           reach += (digit.extent - 1) * strides.back();
         }
     } else {
-      const Integer stride = ints.mul(ints.widen(d.stride), Integers::constant(bytes));
-      terms.push_back(ints.mul(ints.widen(d.start), stride));
-      if (d.tile_dim >= 0) terms.push_back(ints.mul(ints.widen(tile_.thread_index(d.tile_dim)), stride));
+      auto bytes_along = [&](const Integer& index) {
+        terms.push_back(ints.mul(ints.wide_mul(index, d.stride), Integers::constant(bytes)));
+      };
+      bytes_along(d.start);
+      if (d.tile_dim >= 0) bytes_along(tile_.thread_index(d.tile_dim));
     }
   }
   if (reach > Range::of_type(int32).hi) g.fail(tile_.op(), "the tile spans more than 2 GiB of global memory");
@@ -138,7 +140,7 @@ Operand GlobalTile::address(int64_t reg) const {
     if (d.stride.is_constant())
       constant += part * d.stride.constant() * view_.dtype.bytes();
     else
-      base = ints.add(base, ints.mul(ints.widen(d.stride), Integers::constant(part * view_.dtype.bytes())));
+      base = ints.add(base, ints.wide_mul(d.stride, Integers::constant(part * view_.dtype.bytes())));
   }
   if (constant != static_cast<int32_t>(constant)) {
     base = ints.add(base, Integers::constant(constant));

@@ -79,9 +79,10 @@ Access access_of(DataType dtype, int64_t count) {
   const int64_t bits = count * dtype.bits();
   if (dtype.bits() == 64) return {ScalarType::b64, word_type(dtype), static_cast<int>(count)};
   if (bits >= 32) return {ScalarType::b32, word_type(dtype), static_cast<int>(bits / 32)};
-  if (bits == 16)
-    return {dtype.bits() == 16 ? ScalarType::b16 : ScalarType::u16,
-            dtype.bits() == 16 ? ScalarType::b16 : ScalarType::b32, 1};
+  if (bits == 16) {
+    if (register_type(dtype) == ScalarType::b16) return {ScalarType::b16, ScalarType::b16, 1};
+    return {ScalarType::u16, ScalarType::b32, 1};
+  }
   if (bits == 8) return {ScalarType::u8, ScalarType::b32, 1};
   throw InternalError(fmt::format("codegen: no access of {} bits", bits));
 }
@@ -157,10 +158,7 @@ void WordFiller::load(Mod space, const RegisterRun& run, const Operand& address,
   const bool is_scalar = per_word == 1 || access.reg == ScalarType::b16 || run.count == 1;
   const std::vector<Operand> loaded = is_scalar ? registers : unpack(g_, dtype_, registers, run.count);
   for (size_t i = 0; i < targets.size(); ++i) {
-    Operand value = loaded[i];
-    if (run.count == 1 && dtype_.is_integer() && dtype_.bits() == 8 && dtype_.is_signed())
-      value = e.make(ScalarType::b32, Op::bfe, {ScalarType::s32}, {value, 0, 8});
-    elements_[targets[i]] = value;
+    elements_[targets[i]] = loaded[i];
   }
 }
 

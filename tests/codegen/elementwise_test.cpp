@@ -14,7 +14,8 @@ const std::vector<DataType> kFloats = {float16, bfloat16, float32, float64};
 
 /// c = op(a, b) on [m, n] matrices, b a matrix, a row [1, n], a column [m, 1] or a scalar.
 std::string binary_kernel(const std::string& op, DataType in, DataType out, const std::string& target) {
-  return fill(R"(kernel binary(%m: int32, %n: int32, %a: ptr<{in}>, %b: ptr<{in}>, %c: ptr<{out}>) target {target} warps 4 from "binary.cpp":1 {
+  return fill(
+      R"(kernel binary(%m: int32, %n: int32, %a: ptr<{in}>, %b: ptr<{in}>, %c: ptr<{out}>) target {target} warps 4 from "binary.cpp":1 {
   %one: int32 = const {int = 1}
   %rows: int32 = const {int = 16}
   %columns: int32 = const {int = 64}
@@ -33,7 +34,7 @@ std::string binary_kernel(const std::string& op, DataType in, DataType out, cons
   %rc: register<{out}, [16, 64]> = {op}
   store_global %gc, %rc, %i, %j {dims = [0, 1]}
 })",
-              {{"in", std::string(in.name())}, {"out", std::string(out.name())}, {"op", op}, {"target", target}});
+      {{"in", std::string(in.name())}, {"out", std::string(out.name())}, {"op", op}, {"target", target}});
 }
 
 using Reference = double (*)(double, double);
@@ -64,38 +65,57 @@ double truncated(double x) { return std::trunc(x); }
 
 TEST(Elementwise, IntegerArithmeticOfEveryType) {
   for (DataType t : kIntegers) {
-    check_binary("add %ra, %rb", t, t, [](double a, double b) { return a + b; }, 0, "sm_80", 19, 70);
-    check_binary("mul %ra, %rb", t, t, [](double a, double b) { return a * b; }, 0, "sm_80", 16, 64);
-    check_binary("div %ra, %rb", t, t, [](double a, double b) { return truncated(a / b); }, 0, "sm_80", 7, 65);
-    check_binary("rem %ra, %rb", t, t, [](double a, double b) { return std::fmod(a, b); }, 0, "sm_80", 7, 65);
-    check_binary("min %ra, %rb", t, t, [](double a, double b) { return std::min(a, b); }, 0, "sm_80", 7, 65);
-    check_binary("lt %ra, %rb", t, boolean, [](double a, double b) { return double(a < b); }, 0, "sm_80", 33, 65);
+    check_binary(
+        "add %ra, %rb", t, t, [](double a, double b) { return a + b; }, 0, "sm_80", 19, 70);
+    check_binary(
+        "mul %ra, %rb", t, t, [](double a, double b) { return a * b; }, 0, "sm_80", 16, 64);
+    check_binary(
+        "div %ra, %rb", t, t, [](double a, double b) { return truncated(a / b); }, 0, "sm_80", 7, 65);
+    check_binary(
+        "rem %ra, %rb", t, t, [](double a, double b) { return std::fmod(a, b); }, 0, "sm_80", 7, 65);
+    check_binary(
+        "min %ra, %rb", t, t, [](double a, double b) { return std::min(a, b); }, 0, "sm_80", 7, 65);
+    check_binary(
+        "lt %ra, %rb", t, boolean, [](double a, double b) { return double(a < b); }, 0, "sm_80", 33, 65);
   }
   for (DataType t : {int8, int32, int64})
-    check_binary("sub %ra, %rb", t, t, [](double a, double b) { return a - b; }, 0, "sm_90a", 19, 70);
+    check_binary(
+        "sub %ra, %rb", t, t, [](double a, double b) { return a - b; }, 0, "sm_90a", 19, 70);
 }
 
 TEST(Elementwise, FloatArithmeticOfEveryType) {
   for (const char* target : {"sm_80", "sm_90a", "sm_100a"})
     for (DataType t : kFloats) {
-      check_binary("add %ra, %rb", t, t, [](double a, double b) { return a + b; }, 0, target, 19, 70);
-      check_binary("sub %ra, %rb", t, t, [](double a, double b) { return a - b; }, 0, target, 16, 64);
-      check_binary("mul %ra, %rb", t, t, [](double a, double b) { return a * b; }, 0, target, 16, 72);
-      check_binary("div %ra, %rb", t, t, [](double a, double b) { return a / b; }, 0, target, 16, 64);
-      check_binary("max %ra, %rb", t, t, [](double a, double b) { return std::max(a, b); }, 0, target, 16, 64);
-      check_binary("ge %ra, %rb", t, boolean, [](double a, double b) { return double(a >= b); }, 0, target, 5, 64);
+      check_binary(
+          "add %ra, %rb", t, t, [](double a, double b) { return a + b; }, 0, target, 19, 70);
+      check_binary(
+          "sub %ra, %rb", t, t, [](double a, double b) { return a - b; }, 0, target, 16, 64);
+      check_binary(
+          "mul %ra, %rb", t, t, [](double a, double b) { return a * b; }, 0, target, 16, 72);
+      check_binary(
+          "div %ra, %rb", t, t, [](double a, double b) { return a / b; }, 0, target, 16, 64);
+      check_binary(
+          "max %ra, %rb", t, t, [](double a, double b) { return std::max(a, b); }, 0, target, 16, 64);
+      check_binary(
+          "ge %ra, %rb", t, boolean, [](double a, double b) { return double(a >= b); }, 0, target, 5, 64);
     }
 }
 
 TEST(Elementwise, ApproximateFunctions) {
   for (DataType t : {float16, bfloat16, float32}) {
     const double tolerance = t == float32 ? 1e-5 : t == float16 ? 2e-3 : 2e-2;
-    check_binary("exp %ra", t, t, [](double a, double) { return std::exp(a); }, tolerance, "sm_80", 16, 64);
-    check_binary("exp2 %ra", t, t, [](double a, double) { return std::exp2(a); }, tolerance, "sm_80", 16, 64);
-    check_binary("tanh %ra", t, t, [](double a, double) { return std::tanh(a); }, tolerance * 10, "sm_80", 16, 64);
-    check_binary("neg %ra", t, t, [](double a, double) { return -a; }, 0, "sm_80", 16, 64);
-    check_binary("abs %ra", t, t, [](double a, double) { return std::abs(a); }, 0, "sm_80", 16, 64);
-    check_binary("sqrt %ra", t, t, [](double a, double) { return std::sqrt(a); }, 0, "sm_80", 16, 64);
+    check_binary(
+        "exp %ra", t, t, [](double a, double) { return std::exp(a); }, tolerance, "sm_80", 16, 64);
+    check_binary(
+        "exp2 %ra", t, t, [](double a, double) { return std::exp2(a); }, tolerance, "sm_80", 16, 64);
+    check_binary(
+        "tanh %ra", t, t, [](double a, double) { return std::tanh(a); }, tolerance * 10, "sm_80", 16, 64);
+    check_binary(
+        "neg %ra", t, t, [](double a, double) { return -a; }, 0, "sm_80", 16, 64);
+    check_binary(
+        "abs %ra", t, t, [](double a, double) { return std::abs(a); }, 0, "sm_80", 16, 64);
+    check_binary(
+        "sqrt %ra", t, t, [](double a, double) { return std::sqrt(a); }, 0, "sm_80", 16, 64);
   }
 }
 
@@ -110,17 +130,20 @@ TEST(Elementwise, EveryPairOfTypesConverts) {
       const std::string op = "cast %ra {dtype = " + std::string(to.name()) + "}";
       const bool signs = (from.is_signed() && !to.is_signed());
       if (signs) continue;
-      check_binary(op, from, to, [](double a, double) { return a; }, 0, "sm_80", 17, 66);
+      check_binary(
+          op, from, to, [](double a, double) { return a; }, 0, "sm_80", 17, 66);
     }
 }
 
 TEST(Elementwise, EightBitFloats) {
   for (DataType t : {float8_e4m3, float8_e5m2})
     for (DataType wide : {float32, float16, bfloat16}) {
-      check_binary("cast %ra {dtype = " + std::string(t.name()) + "}", wide, t,
-                   [](double a, double) { return a; }, 0, "sm_90a", 16, 64);
-      check_binary("cast %ra {dtype = " + std::string(wide.name()) + "}", t, wide,
-                   [](double a, double) { return a; }, 0, "sm_90a", 16, 64);
+      check_binary(
+          "cast %ra {dtype = " + std::string(t.name()) + "}", wide, t, [](double a, double) { return a; }, 0,
+          "sm_90a", 16, 64);
+      check_binary(
+          "cast %ra {dtype = " + std::string(wide.name()) + "}", t, wide, [](double a, double) { return a; },
+          0, "sm_90a", 16, 64);
     }
 }
 

@@ -81,7 +81,8 @@ std::string compile_error(const std::string& ir) {
 }
 
 vgpu::Report run(const CompiledKernel& kernel, const std::vector<Argument>& arguments, uint64_t seed) {
-  vgpu::VirtualGpu gpu({.target = kernel.target, .host_threads = 1, .seed = seed, .checks = vgpu::CheckSet::all()});
+  vgpu::VirtualGpu gpu(
+      {.target = kernel.target, .host_threads = 1, .seed = seed, .checks = vgpu::CheckSet::all()});
   std::vector<int64_t> values;
   for (const Argument& a : arguments) {
     if (const int64_t* number = std::get_if<int64_t>(&a)) {
