@@ -195,9 +195,7 @@ void Generator::declare_params() {
     const ir::Value* divisor = op.operands[1];
     if (ir::constant_int(divisor) || magics_.count(divisor)) return;
     const std::optional<int32_t> slot = host_.slot(divisor);
-    if (!slot)
-      fail(op, "the divisor is not the same for the whole grid", {},
-           "divide by a number computed from the kernel's parameters, or use / and %");
+    if (!slot) throw InternalError("codegen: " + ir::print(op) + " divides by what is not known at launch");
     const int32_t magic = host_.divmod_magic(*slot, op.where);
     kernel_.params.push_back({ParamPlan::Kind::kHost, magic, 0, 8});
     const ptx::SymbolRef param = emitter_.builder().param(ScalarType::u64, fmt::format("divide_{}", magic));

@@ -189,6 +189,12 @@ class Reduction {
     std::vector<int64_t> weights;
     for (const Digit& d : digits) weights.push_back(d.divisor * bytes);
     const Integer first = ints.sub(own, thread_sum(g_, group, digits, weights));
+    // Threads that hold nothing have no such partner; they read from the start, whatever is there.
+    Reg partner = first.value.reg();
+    const Operand holds = holds_elements(g_, group, tile_.digits(), false);
+    if (holds.is_reg())
+      partner =
+          e.make(ScalarType::b32, Op::selp, {ScalarType::b32}, {partner, g_.shared_base().value, holds});
     for (size_t begin = 0; begin < sums.size(); begin += round) {
       const size_t end = std::min(sums.size(), begin + round);
       g_.synchronize(group, op_);  // whoever used the scratch space before is done
@@ -208,10 +214,9 @@ class Reduction {
         }
         std::optional<Operand> total;
         for (int64_t o : offsets) {
-          const Reg part =
-              e.make(register_type(type_), Op::ld, {Mod::shared, word},
-                     {ptx::address(first.value.reg(),
-                                   scratch + static_cast<int64_t>(i - begin) * group.threads * bytes + o)});
+          const Reg part = e.make(
+              register_type(type_), Op::ld, {Mod::shared, word},
+              {ptx::address(partner, scratch + static_cast<int64_t>(i - begin) * group.threads * bytes + o)});
           total = total ? combine(*total, part) : Operand(part);
         }
         sums[i] = *total;
