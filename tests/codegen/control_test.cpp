@@ -9,7 +9,6 @@ namespace imbrex::codegen::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 /// A kernel whose body computes the scalar %result (int32) from %n, which element i of y gets plus i.
 std::string scalar_kernel(const std::string& body, int warps = 1, const std::string& target = "sm_80") {
