@@ -29,6 +29,7 @@ class LoopScope {
   LoopScope& operator=(const LoopScope&) = delete;
   ~LoopScope();
 
+  void restart();           // a range-for begins: the same object may serve several
   bool enter();             // the test: true once
   void close();             // the increment
   Expr index() const;       // the loop variable's value
@@ -55,7 +56,10 @@ class Range : public detail::LoopScope {
     void operator++() { range->close(); }
     bool operator!=(std::nullptr_t) const { return range->enter(); }
   };
-  Iterator begin() { return {this}; }
+  Iterator begin() {
+    restart();
+    return {this};
+  }
   std::nullptr_t end() { return nullptr; }
 };
 
@@ -93,7 +97,10 @@ class Forever : public detail::LoopScope {
     void operator++() { loop->close(); }
     bool operator!=(std::nullptr_t) const { return loop->enter(); }
   };
-  Iterator begin() { return {this}; }
+  Iterator begin() {
+    restart();
+    return {this};
+  }
   std::nullptr_t end() { return nullptr; }
 };
 

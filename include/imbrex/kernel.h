@@ -80,7 +80,9 @@ constexpr std::string_view type_name() {
 }
 
 template <class Call>
-struct SignatureOf;
+struct SignatureOf {
+  static_assert(kNever<Call>, "a kernel's operator() must be `void operator()(...) const`");
+};
 template <class K, class... Args>
 struct SignatureOf<void (K::*)(Args...) const> {
   static constexpr size_t kCount = sizeof...(Args);

@@ -16,6 +16,9 @@ void cluster(int64_t x, int64_t y = 1, int64_t z = 1, SourceLocation where = Sou
 /// The most registers a thread may use (8 to 255, a multiple of 8); the assembler decides when unset.
 void max_registers(int64_t count, SourceLocation where = SourceLocation::current());
 
+/// The CTA's rank in its cluster; sm_90 and later.
+Expr cluster_rank(SourceLocation where = SourceLocation::current());
+
 /// x, y and z of the CTA's place in the grid, and of the grid's extents.
 struct LaunchIndices {
   LaunchIndex x, y, z;

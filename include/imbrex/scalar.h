@@ -99,12 +99,23 @@ class Expr : public Scalar {
   Expr(const Expr&) = default;
   Expr& operator=(const Expr&) = delete;
 
-  template <class T>
-  void operator=(T&&) {
-    static_assert(detail::kNever<T>,
-                  "`auto x = a + b` is a value and cannot be assigned: declare a variable with its type, "
-                  "such as `Int32 x = a + b`");
+#define IMBREX_NOT_ASSIGNABLE(symbol)                                                                      \
+  template <class T>                                                                                       \
+  void operator symbol(T&&) {                                                                              \
+    static_assert(detail::kNever<T>,                                                                       \
+                  "`auto x = a + b` is a value and cannot be assigned: declare a variable with its type, " \
+                  "such as `Int32 x = a + b`");                                                            \
   }
+  IMBREX_NOT_ASSIGNABLE(=)
+  IMBREX_NOT_ASSIGNABLE(+=)
+  IMBREX_NOT_ASSIGNABLE(-=)
+  IMBREX_NOT_ASSIGNABLE(*=)
+  IMBREX_NOT_ASSIGNABLE(/=)
+  IMBREX_NOT_ASSIGNABLE(%=)
+  IMBREX_NOT_ASSIGNABLE(&=)
+  IMBREX_NOT_ASSIGNABLE(|=)
+  IMBREX_NOT_ASSIGNABLE(^=)
+#undef IMBREX_NOT_ASSIGNABLE
 };
 
 /// block_idx.x and its kin: a number every CTA reads from the launch.

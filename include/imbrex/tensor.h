@@ -129,12 +129,19 @@ class RegisterValue : public RegisterBase {
   RegisterValue(const RegisterValue&) = default;
   RegisterValue& operator=(const RegisterValue&) = delete;
 
-  template <class T>
-  void operator=(T&&) {
-    static_assert(detail::kNever<T>,
-                  "this register tensor is a value and cannot be assigned: declare a variable, "
-                  "`RegisterTensor x = ...`");
+#define IMBREX_NOT_ASSIGNABLE(symbol)                                                            \
+  template <class T>                                                                             \
+  void operator symbol(T&&) {                                                                    \
+    static_assert(detail::kNever<T>,                                                             \
+                  "this register tensor is a value and cannot be assigned: declare a variable, " \
+                  "`RegisterTensor x = ...`");                                                   \
   }
+  IMBREX_NOT_ASSIGNABLE(=)
+  IMBREX_NOT_ASSIGNABLE(+=)
+  IMBREX_NOT_ASSIGNABLE(-=)
+  IMBREX_NOT_ASSIGNABLE(*=)
+  IMBREX_NOT_ASSIGNABLE(/=)
+#undef IMBREX_NOT_ASSIGNABLE
 };
 
 /// A register-tensor argument, and the line it was written on.

@@ -32,6 +32,10 @@ struct LoopState {
   int exceptions = std::uncaught_exceptions();
 };
 
+void LoopScope::restart() {
+  if (state_->state == LoopState::kClosed) state_->state = LoopState::kFresh;
+}
+
 bool LoopScope::enter() {
   if (state_->state != LoopState::kFresh) return false;
   const Instruction at(state_->name, state_->where);
@@ -172,13 +176,13 @@ Guard::Guard(uint64_t serial) : serial_(serial), exceptions_(std::uncaught_excep
 Guard::~Guard() {
   Trace* trace = Trace::active();
   if (!trace || !trace->is_open(serial_)) return;
-  const bool is_exception = std::uncaught_exceptions() > exceptions_;
-  if (is_exception)
+  const bool is_cut = std::uncaught_exceptions() > exceptions_;
+  if (is_cut)
     trace->fail_later({trace->scope().where,
                        "the block opened here was left by a C++ exception",
                        {"the rest of the block would be missing from the kernel"},
                        ""});
-  trace->close(serial_, /*cut_short=*/is_exception);
+  trace->close(serial_, is_cut);
 }
 
 namespace {

@@ -40,6 +40,11 @@ void cluster(int64_t x, int64_t y, int64_t z, SourceLocation where) {
   at.trace().function().cluster = {x, y, z};
 }
 
+Expr cluster_rank(SourceLocation where) {
+  const Instruction at("cluster_rank", where);
+  return Expr(at.handle(at.emit(ir::Opcode::kClusterRank, {}, {ir::Type::scalar(int32)})->result()), int32);
+}
+
 void max_registers(int64_t count, SourceLocation where) {
   const Instruction at("max_registers", where);
   if (count < 8 || count > 255) at.fail(fmt::format("{} registers a thread; there are 8 to 255", count));

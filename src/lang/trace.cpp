@@ -132,13 +132,13 @@ bool Trace::is_open(uint64_t serial) const {
 
 void Trace::close(uint64_t serial, bool cut_short) {
   if (!is_open(serial)) return;  // an outer scope that was cut short closed it
-  if (!cut_short && scopes_.back().serial != serial)
-    throw InternalError("a traced scope is closed before the scopes inside it");
-  OpenScope closed;
-  do {
-    closed = scopes_.back();
-    scopes_.pop_back();
-  } while (closed.serial != serial);
+  if (scopes_.back().serial != serial) {
+    // C++ lifetimes nest, so only an object kept beyond its block gets here.
+    if (!cut_short) fail_later({scopes_.back().where, "a block outlives the one around it", {}, ""});
+    while (scopes_.back().serial != serial) scopes_.pop_back();
+  }
+  const OpenScope closed = scopes_.back();
+  scopes_.pop_back();
   builder_.set_insertion_point(*scopes_.back().block);
   closed_arm = {};
   if (closed.kind == ScopeKind::kArm && closed.block == closed.op->regions[0].get())
@@ -157,6 +157,7 @@ void Trace::begin(SourceLocation where) {
 void Trace::locate_kernel(SourceLocation where) {
   if (std::string_view(where.function) != "operator()") return;
   function_->where = where;
+  for (ir::Op* op : function_->body.ops) op->where = where;  // the parameters' variables
   const std::optional<ParameterNames> found = parameter_names(where);
   if (!found || found->names.size() != parameters_.size()) return;
   function_->where = found->where;

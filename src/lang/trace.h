@@ -65,7 +65,7 @@ class Trace {
   const std::vector<OpenScope>& scopes() const { return scopes_; }
   /// Opens a scope over `block`; ops go there until it is closed. Returns its serial.
   uint64_t open(OpenScope scope);
-  /// Closes the scope, which must be the innermost, unless `cut_short`: then inner ones are closed too.
+  /// Closes the scope and, when it is cut short, those inside it. Does not throw: destructors call it.
   void close(uint64_t serial, bool cut_short = false);
   bool is_open(uint64_t serial) const;
   /// The last arm closed, while nothing has been traced since that otherwise() may not follow.

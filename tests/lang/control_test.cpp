@@ -66,6 +66,16 @@ TEST(Range, TypesMeet) {
   EXPECT_THAT(text, HasSubstr("for %k: uint32"));
 }
 
+TEST(Range, ServesSeveralLoops) {
+  const std::string text = traced([](Int32& m, Int32&, Pointer&) {
+    auto rows = range(m);
+    for (Int32 i : rows) check(i >= 0, "first");
+    for (Int32 i : rows) check(i >= 0, "second");
+  });
+  EXPECT_THAT(text, HasSubstr("\"first\""));
+  EXPECT_THAT(text, HasSubstr("\"second\""));
+}
+
 TEST(Forever, IsLeftByBreaks) {
   const std::string text = traced([](Int32& m, Int32& n, Pointer&) {
     Int32 i = 0;

@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "blackwell_matmul/matmul_v0.h"
 #include "layer_norm.h"
+#include "layout/layout.h"
 #include "snippet.h"
 #include "softmax.h"
 #include "specialised.h"
@@ -45,6 +47,75 @@ TEST(Golden, Softmax) { expect_golden("softmax", *lang::trace(kernels::Softmax{}
 TEST(Golden, LayerNorm) { expect_golden("layer_norm", *lang::trace(kernels::LayerNorm{}, {1000})); }
 
 TEST(Golden, Specialised) { expect_golden("specialised", *lang::trace(testing::Specialised{}, {1000, 512})); }
+
+/// Every op of the table that a kernel can contain.
+struct EveryOp {
+  void operator()(Int32 m, Ptr<float16> p) const {
+    grid(m);
+    cluster(2);
+    auto g = global_view(p, {m, 64});
+    auto s = shared_tensor(float16, {2, 128, 64});
+    auto t = tcgen05::alloc(float32, {128, 128});
+    auto barriers = mbarrier::alloc({1});
+    tcgen05::relinquish_alloc_permit();
+    sync();
+    Int32 x = block_idx.x + grid_dim.x * cluster_rank();
+    auto [q, r] = fast_divmod(x, m);
+    assume(m > 0);
+    for (Loop loop : forever()) {
+      x -= 1;
+      loop.break_if(x == 0);
+    }
+    for (Int32 i : range(m)) x += i;
+    if (auto arm = when(x != 0)) x = min(x, q) + max(x, r) + cdiv(x, 2);
+    x = ((x << 1) >> 2) % 3 + ((x & 1) | (x ^ 3)) / 2 + ~x;
+    check(x <= 3 && !(x < 2 || x >= 7));
+    Float32 y = select(x > 1, abs(-x), 2).to(float32);
+    y = exp(y) + exp2(y) + log(y) + sqrt(y) + rsqrt(y) + tanh(y) + fma(y, y, y);
+    printf("%f\n", y);
+    copy_async(g, s[0], {x, 0});
+    copy_async_commit_group();
+    copy_async_wait_group(0);
+    copy_async_wait_all();
+    fence::proxy_async();
+    if (auto thread = single_thread()) {
+      mbarrier::arrive(barriers[0]);
+      mbarrier::expect_tx(barriers[0], 8);
+      mbarrier::arrive_and_expect_tx(barriers[0], 8);
+      mbarrier::wait(barriers[0], 0);
+    }
+    if (auto warp = single_warp()) {
+      tcgen05::mma(s[0], s[1].transpose(), t, {.enable_input_d = true});
+      tcgen05::commit(barriers[0]);
+    }
+    tcgen05::fence_before_thread_sync();
+    tcgen05::fence_after_thread_sync();
+    auto acc = tcgen05::load(t);
+    tcgen05::wait_load();
+    tcgen05::store(t, acc * y);
+    tcgen05::wait_store();
+    tcgen05::dealloc(t);
+    RegisterTensor tile = load_global(g, {x, 0}, {128, 64});
+    annotate_layout(tile, layout::local({1, 64}) * layout::spatial({128, 1}));
+    tile += register_tensor(float16, {128, 64}, [](auto i, auto j) { return i + j; });
+    tile = relayout(tile.reshape({64, 128}).transpose() + full(float16, {128, 64}, 1));
+    tile -= sum(tile, {.axis = 1, .keep = true});
+    store_shared(s[0].slice({0, 0}, {128, 64}), tile);
+    store_global(g, load_shared(s[0]), {x, 0});
+    print_tensor(tile);
+  }
+};
+
+TEST(EveryOp, HasAFunctionOfTheLanguage) {
+  const auto function = lang::trace(EveryOp{}, {}, "sm_100a");
+  ir::verify(*function);
+  std::set<ir::Opcode> seen;
+  ir::walk(function->body, [&](const ir::Op& op) { seen.insert(op.code); });
+  for (int code = 0; code < static_cast<int>(ir::Opcode::kCount); ++code) {
+    const auto opcode = static_cast<ir::Opcode>(code);
+    EXPECT_TRUE(seen.contains(opcode)) << ir::info(opcode).mnemonic;
+  }
+}
 
 TEST(KernelName, IsSnakeCase) {
   EXPECT_EQ(lang::kernel_name("imbrex::kernels::MatmulV0"), "matmul_v0");

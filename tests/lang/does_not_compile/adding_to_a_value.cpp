@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// error: \+=
+// error: is a value and cannot be assigned
 #include "imbrex/imbrex.h"
 using namespace imbrex;
 
