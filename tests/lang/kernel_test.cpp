@@ -39,8 +39,8 @@ void expect_golden(const std::string& name, const ir::Function& function) {
   EXPECT_EQ(text, expected.str()) << "differs from " << path;
 }
 
-TEST(Golden, MatmulV0) {
-  expect_golden("matmul_v0", *lang::trace(kernels::MatmulV0{}, {512, 256}, "sm_100a"));
+TEST(Golden, BlackwellMatmulV0) {
+  expect_golden("blackwell_matmul_v0", *lang::trace(kernels::BlackwellMatmulV0{}, {512, 256}, "sm_100a"));
 }
 TEST(Golden, VectorAdd) { expect_golden("vector_add", *lang::trace(kernels::VectorAdd{})); }
 TEST(Golden, Softmax) { expect_golden("softmax", *lang::trace(kernels::Softmax{}, {1000})); }
@@ -122,7 +122,7 @@ TEST(KernelName, IsSnakeCase) {
   EXPECT_EQ(lang::kernel_name("VectorAdd"), "vector_add");
   EXPECT_EQ(lang::kernel_name("a::Reduce<b::Max, 128>"), "reduce_b_max_128");
   EXPECT_EQ(lang::kernel_name("main()::<lambda(int)>"), "lambda_int");
-  EXPECT_EQ(kernel_entry<kernels::MatmulV0>().type_name, "imbrex::kernels::MatmulV0");
+  EXPECT_EQ(kernel_entry<kernels::BlackwellMatmulV0>().type_name, "imbrex::kernels::BlackwellMatmulV0");
 }
 
 enum class Mode { kFast, kExact };
@@ -164,11 +164,13 @@ TEST(Signature, KindsAndConstants) {
 
 TEST(Signature, TheNumberOfConstantsIsChecked) {
   try {
-    lang::trace(kernels::MatmulV0{}, {512});
+    lang::trace(kernels::BlackwellMatmulV0{}, {512});
     FAIL();
   } catch (const CompileError& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("imbrex::kernels::MatmulV0: 1 compile-time arguments given, its operator() has 2"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr(
+            "imbrex::kernels::BlackwellMatmulV0: 1 compile-time arguments given, its operator() has 2"));
   }
 }
 
@@ -219,11 +221,11 @@ TEST(Trace, NestsAndSurvivesErrors) {
 
 // The bar of the design: the largest kernel's text in 10 ms, of which tracing must be a small part.
 TEST(Trace, TakesMicroseconds) {
-  lang::trace(kernels::MatmulV0{}, {512, 256}, "sm_100a");  // reads the source file
+  lang::trace(kernels::BlackwellMatmulV0{}, {512, 256}, "sm_100a");  // reads the source file
   double best = 1;
   for (int i = 0; i < 20; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    lang::trace(kernels::MatmulV0{}, {512, 256}, "sm_100a");
+    lang::trace(kernels::BlackwellMatmulV0{}, {512, 256}, "sm_100a");
     best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   EXPECT_LT(best, 1e-3);
