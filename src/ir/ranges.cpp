@@ -43,21 +43,21 @@ Range Range::of_type(DataType type) {
 
 Range operator+(const Range& a, const Range& b) {
   int64_t lo, hi;
-  const bool overflow = __builtin_add_overflow(a.lo, b.lo, &lo) | __builtin_add_overflow(a.hi, b.hi, &hi);
-  return bounded(overflow, lo, hi, std::gcd(a.multiple, b.multiple));
+  const bool below = __builtin_add_overflow(a.lo, b.lo, &lo), above = __builtin_add_overflow(a.hi, b.hi, &hi);
+  return bounded(below || above, lo, hi, std::gcd(a.multiple, b.multiple));
 }
 
 Range operator-(const Range& a, const Range& b) {
   int64_t lo, hi;
-  const bool overflow = __builtin_sub_overflow(a.lo, b.hi, &lo) | __builtin_sub_overflow(a.hi, b.lo, &hi);
-  return bounded(overflow, lo, hi, std::gcd(a.multiple, b.multiple));
+  const bool below = __builtin_sub_overflow(a.lo, b.hi, &lo), above = __builtin_sub_overflow(a.hi, b.lo, &hi);
+  return bounded(below || above, lo, hi, std::gcd(a.multiple, b.multiple));
 }
 
 Range operator*(const Range& a, const Range& b) {
   int64_t corners[4];
-  const bool overflow =
-      __builtin_mul_overflow(a.lo, b.lo, &corners[0]) | __builtin_mul_overflow(a.lo, b.hi, &corners[1]) |
-      __builtin_mul_overflow(a.hi, b.lo, &corners[2]) | __builtin_mul_overflow(a.hi, b.hi, &corners[3]);
+  bool overflow = false;
+  for (int i = 0; i < 4; ++i)
+    overflow |= __builtin_mul_overflow(i & 1 ? a.hi : a.lo, i & 2 ? b.hi : b.lo, &corners[i]);
   return bounded(overflow, *std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4),
                  product_multiple(a.multiple, b.multiple));
 }

@@ -316,7 +316,8 @@ class Verifier {
 
   void op(const Op& op) {
     const OpInfo& info = op.info();
-    bool sound = operands(op) & attributes(op);
+    bool sound = operands(op);
+    sound &= attributes(op);
     if (op.results.size() != info.results.size()) {
       out_.add(op, fmt::format("has {} results, not {}", info.results.size(), op.results.size()));
       sound = false;

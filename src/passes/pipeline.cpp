@@ -24,7 +24,10 @@
 namespace imbrex::passes {
 namespace {
 
+void verify(ir::Function& function) { ir::verify(function); }
+
 constexpr Pass kPasses[] = {
+    {"verify", verify, "structure, types, targets and limits"},
     {"check_thread_groups", check_thread_groups, "every op runs in a thread group it can run in"},
     {"promote_variables", promote_variables, "reads of variables become the values assigned to them"},
     {"fold", fold, "compile-time arithmetic, algebra, merging of equal ops"},

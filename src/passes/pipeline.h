@@ -46,8 +46,8 @@ struct PassTime {
   double milliseconds = 0;
 };
 
-/// Runs the pipeline over a function that verifies. An error of the verifier after a pass is an InternalError
-/// naming the pass, with the IR. Returns what each pass took.
+/// Runs the pipeline. What is wrong with the kernel is a CompileError; IR that a pass has made invalid is an
+/// InternalError naming the pass, with the IR. Returns what each pass took.
 std::vector<PassTime> run_pipeline(ir::Function& function,
                                    const PipelineOptions& options = PipelineOptions::from_environment());
 
