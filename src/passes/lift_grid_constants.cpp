@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "imbrex/error.h"
 #include "passes/rewrite.h"
 
@@ -108,6 +110,7 @@ class Lifter {
     } else {
       for (Value* operand : value->def->operands) host_.set(operand, to_host(operand));
       lifted = clone(function_, *value->def, function_.host, host_)->result();
+      lifted->name.swap(value->name);  // the host's copy is the one that stays
     }
     on_host_[lifted] = lifted;
     return on_host_[value] = lifted;
@@ -116,9 +119,20 @@ class Lifter {
   /// Numbers and parameters are as good in the kernel as on the host.
   static bool is_free(const Value* value) { return !value->def || value->def->code == Opcode::kConst; }
 
-  void lift_operand(Op& op, size_t i) {
+  /// True when computing a grid constant cannot divide by zero, so that it may be done though the kernel
+  /// might not.
+  bool cannot_trap(const Value* value) const {
+    if (!value->def || on_host_.count(value)) return true;
+    const Op& op = *value->def;
+    if (is_division(op.code) && ir::constant_int(op.operands[1]).value_or(0) == 0) return false;
+    return std::all_of(op.operands.begin(), op.operands.end(),
+                       [this](const Value* operand) { return cannot_trap(operand); });
+  }
+
+  void lift_operand(Op& op, size_t i, bool runs_always) {
     Value*& operand = op.operands[i];
-    if (!is_free(operand) && is_grid_constant(operand)) operand = to_host(operand);
+    if (!is_free(operand) && is_grid_constant(operand) && (runs_always || cannot_trap(operand)))
+      operand = to_host(operand);
   }
 
   void grid(Block& block) {
@@ -152,11 +166,10 @@ class Lifter {
         throw CompileError(Diagnostic{op.where, "launch_grid: belongs at the kernel's top level", {}, ""});
       if (op.code == Opcode::kFastDivmod) divisor(op, runs_always);
       if (op.code == Opcode::kGlobalView)
-        for (size_t i = 1; i < op.operands.size(); ++i) lift_operand(op, i);
+        for (size_t i = 1; i < op.operands.size(); ++i) lift_operand(op, i, runs_always);
       if (is_division(op.code) && is_grid_constant(op.result()) &&
-          (runs_always || ir::constant_int(op.operands[1]).value_or(0) != 0)) {
+          (runs_always || cannot_trap(op.result()))) {
         Value* lifted = to_host(op.result());
-        if (lifted->name.empty()) lifted->name.swap(op.result()->name);
         map_.set(op.result(), lifted);
         return;
       }

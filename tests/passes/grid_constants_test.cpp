@@ -30,6 +30,13 @@ TEST(LiftGridConstants, DivisionsMoveUnlessAnIfGuardsThem) {
       lift_grid_constants, dead_code);
 }
 
+TEST(LiftGridConstants, AGuardedDivisionStaysWhateverIsMadeOfIt) {
+  const std::string text =
+      "%two: int32 = const {int = 2}\nif %c {\n %a: int32 = div %n, %m\n %b: int32 = div %a, %two\n"
+      " printf %b {format = \"\"}\n}";
+  expect_rewrite(text, text, lift_grid_constants, dead_code);
+}
+
 TEST(LiftGridConstants, AGuardedDivisorNeverStopsTheLaunch) {
   expect_rewrite("if %c {\n %q: int32, %r: int32 = fast_divmod %n, %m\n printf %q {format = \"\"}\n}",
                  "host {\n %one: int32 = const {int = 1}\n %d: int32 = max %m, %one\n}\n"
