@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "passes/evaluate.h"
 #include "passes/rewrite.h"
@@ -90,7 +91,15 @@ bool is_mergeable(const Op& op) {
 
 class Folder {
  public:
-  explicit Folder(ir::Function& function) : function_(function), builder_(function), ranges_(function) {}
+  explicit Folder(ir::Function& function) : function_(function), builder_(function), ranges_(function) {
+    ir::walk(function.body, [this](const Op& op) {
+      if (op.code != Opcode::kAssume || !op.operands[0]->def) return;
+      const Op* condition = op.operands[0]->def;
+      premises_.insert(condition);
+      for (const Value* operand : condition->operands)
+        if (operand->def) premises_.insert(operand->def);
+    });
+  }
 
   void run() {
     block(function_.host);
@@ -114,7 +123,7 @@ class Folder {
       const size_t before = to.ops.size();
       builder_.set_insertion_point(to);
       builder_.set_location(op.where);
-      if (Value* value = simpler(op)) {
+      if (Value* value = premises_.count(&op) ? nullptr : simpler(op)) {
         keep_names(*value, *op.result());
         map_.set(op.result(), value);
         revisit(to, before);
@@ -188,6 +197,8 @@ class Folder {
   ir::Function& function_;
   ir::Builder builder_;
   ir::Ranges ranges_;  // of the function before; what is replaced has an equal in its place
+  // What assumptions consist of: simplified by the very facts they state, they would state them no more.
+  std::unordered_set<const Op*> premises_;
   ValueMap map_;
   SeenOps seen_;
 };

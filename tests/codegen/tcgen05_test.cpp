@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor memory and matrix products: whole small matmuls, run with every checker on.
+#include <gmock/gmock.h>
+
+#include "imbrex/error.h"
+#include "kit.h"
+
+namespace imbrex::codegen::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Matmul {
+  int block_m = 128, block_n = 64, block_k = 64, stages = 1;
+  int m = 128, n = 128, k = 128;
+  DataType in = float16, accumulator = float32, out = float16;
+};
+
+/// C = A B^T, the first step of the matmul ladder, its tiles in a ring of `stages`.
+std::string matmul_kernel(const Matmul& p) {
+  return fill(
+      R"(kernel matmul(%m: int32, %a: ptr<{in}>, %b: ptr<{in}>, %c: ptr<{out}>) target sm_100a warps 4 from "matmul.cpp":1 {
+  %c1: int32 = const {int = 1}
+  %c0: int32 = const {int = 0}
+  %bm: int32 = const {int = {bm}}
+  %bn: int32 = const {int = {bn}}
+  %bk: int32 = const {int = {bk}}
+  %n: int32 = const {int = {n}}
+  %k: int32 = const {int = {k}}
+  %stages: int32 = const {int = {stages}}
+  %g0: int32 = ceil_div %m, %bm @11
+  %g1: int32 = ceil_div %n, %bn @11
+  launch_grid %g0, %g1 @11
+  %bx: int32 = block_idx {axis = 0} @12
+  %by: int32 = block_idx {axis = 1} @12
+  %om: int32 = mul %bm, %bx @12
+  %on: int32 = mul %bn, %by @12
+  %ga: global<{in}, [?, {k}]> = global_view %a, %m, %k, %k, %c1 {rank = 2} @13
+  %gb: global<{in}, [{n}, {k}]> = global_view %b, %n, %k, %k, %c1 {rank = 2} @14
+  %gc: global<{out}, [?, {n}]> = global_view %c, %m, %n, %n, %c1 {rank = 2} @15
+  %sa: shared<{in}, [{stages}, {bm}, {bk}]> = shared_alloc {dtype = {in}, shape = [{stages}, {bm}, {bk}]} @16
+  %sb: shared<{in}, [{stages}, {bn}, {bk}]> = shared_alloc {dtype = {in}, shape = [{stages}, {bn}, {bk}]} @17
+  %t: tmem<{acc}, [{bm}, {bn}]> = tcgen05_alloc {dtype = {acc}, shape = [{bm}, {bn}]} @18
+  %bars: barrier[1] = mbarrier_alloc {counts = [1]} @19
+  %bar: barrier = mbarrier_at %bars, %c0 @19
+  %p0: uint32 = const {int = 0}
+  %u1: uint32 = const {int = 1}
+  %phase: var<uint32> = var %p0 @20
+  sync @21
+  for %i: int32 in %c0, %k, %bk @22 {
+    %step: int32 = div %i, %bk @22
+    %stage: int32 = rem %step, %stages @22
+    %ta: shared<{in}, [{bm}, {bk}]> = index %sa, %stage @23
+    %tb: shared<{in}, [{bn}, {bk}]> = index %sb, %stage @24
+    copy_async %ga, %ta, %om, %i {dims = [0, 1]} @23
+    copy_async %gb, %tb, %on, %i {dims = [0, 1]} @24
+    copy_async_wait_all @25
+    sync @26
+    thread_group {begin = 0, threads = 32} @27 {
+      %tbt: shared<{in}, [{bk}, {bn}]> = permute %tb {dims = [1, 0]} @28
+      %more: bool = ne %i, %c0 @28
+      tcgen05_mma %ta, %tbt, %t, %more @28
+      tcgen05_commit %bar @29
+      %ph: uint32 = read %phase @30
+      mbarrier_wait %bar, %ph @30
+    }
+    sync @31
+    %ph2: uint32 = read %phase @32
+    %ph3: uint32 = xor %ph2, %u1 @32
+    assign %phase, %ph3 @32
+  }
+  %r: register<{acc}, [{bm}, {bn}]> = tcgen05_load %t @34
+  %o: register<{out}, [{bm}, {bn}]> = cast %r {dtype = {out}} @35
+  store_global %gc, %o, %om, %on {dims = [0, 1]} @36
+  sync @37
+  tcgen05_dealloc %t @38
+})",
+      {{"in", std::string(p.in.name())},
+       {"acc", std::string(p.accumulator.name())},
+       {"out", std::string(p.out.name())},
+       {"bm", std::to_string(p.block_m)},
+       {"bn", std::to_string(p.block_n)},
+       {"bk", std::to_string(p.block_k)},
+       {"n", std::to_string(p.n)},
+       {"k", std::to_string(p.k)},
+       {"stages", std::to_string(p.stages)}});
+}
+
+CompiledKernel check_matmul(const Matmul& p) {
+  SCOPED_TRACE(std::string(p.in.name()) + " blocks " + std::to_string(p.block_m) + "x" +
+               std::to_string(p.block_n) + "x" + std::to_string(p.block_k) + " of " + std::to_string(p.m) +
+               "x" + std::to_string(p.n) + "x" + std::to_string(p.k));
+  std::mt19937 random(31);
+  Buffer a(p.in, p.m * p.k), b(p.in, p.n * p.k), c(p.out, p.m * p.n);
+  // Small integers: every sum is exact, so there is one right answer.
+  for (Buffer* x : {&a, &b})
+    for (int64_t i = 0; i < x->size(); ++i)
+      x->set(i, static_cast<double>(random() % 5) - (p.in == uint8 ? 0 : 2));
+  c.fill(99);
+  CompiledKernel kernel = compile(matmul_kernel(p));
+  run(kernel, {p.m, &a, &b, &c});
+  for (int i = 0; i < p.m; ++i)
+    for (int j = 0; j < p.n; ++j) {
+      double expected = 0;
+      for (int x = 0; x < p.k; ++x) expected += a.get(i * p.k + x) * b.get(j * p.k + x);
+      if (c.get(i * p.n + j) != rounded(p.out, expected)) {
+        ADD_FAILURE() << i << ", " << j << " is " << c.get(i * p.n + j) << ", not "
+                      << rounded(p.out, expected) << "\n"
+                      << kernel.ptx;
+        return kernel;
+      }
+    }
+  return kernel;
+}
+
+TEST(Tcgen05, EveryTileOfTheFirstStep) {
+  for (int block_n : {64, 128, 256})
+    for (int block_k : {16, 32, 64}) check_matmul({.block_n = block_n, .block_k = block_k, .n = 256});
+}
+
+TEST(Tcgen05, RaggedMatricesAndOddTiles) {
+  check_matmul({.block_n = 64, .m = 200, .n = 192});
+  check_matmul({.block_n = 96, .m = 130, .n = 192});
+  check_matmul({.block_n = 224, .m = 7, .n = 448, .k = 64});
+  check_matmul({.block_n = 16, .m = 128, .n = 40, .k = 192});
+}
+
+TEST(Tcgen05, OtherTypes) {
+  check_matmul({.in = bfloat16, .out = bfloat16});
+  check_matmul({.block_k = 32, .in = float32, .out = float32});
+  check_matmul({.block_k = 128, .in = float8_e4m3, .out = float32});
+  check_matmul({.block_k = 128, .in = int8, .accumulator = int32, .out = int32});
+  check_matmul({.accumulator = float16});
+}
+
+TEST(Tcgen05, StagesAndSeveralBlocks) {
+  check_matmul({.stages = 3, .k = 320});
+  check_matmul({.block_n = 512, .n = 512});  // two instructions along n
+}
+
+TEST(Tcgen05, DescriptorsAreMadeBeforeTheLoop) {
+  const CompiledKernel kernel = check_matmul({.block_n = 128});
+  const size_t loop = kernel.ptx.find("$for:");
+  const size_t end = kernel.ptx.find("@%p", kernel.ptx.find("setp.lt.s32", loop));
+  ASSERT_NE(loop, std::string::npos);
+  const std::string body = kernel.ptx.substr(loop, end - loop);
+  EXPECT_EQ(body.find("shr"), std::string::npos) << body;
+  EXPECT_EQ(body.find("xor.b32 %r25"), std::string::npos) << body;
+  size_t products = 0;
+  for (size_t at = body.find("tcgen05.mma"); at != std::string::npos; at = body.find("tcgen05.mma", at + 1))
+    ++products;
+  EXPECT_EQ(products, 4u);
+  EXPECT_THAT(body, HasSubstr("mbarrier.try_wait.parity.shared::cta.b64"));
+  EXPECT_EQ(kernel.tensor_memory_columns, 128);
+  expect_assembles(kernel);
+}
+
+TEST(Tcgen05, NeedsItsTarget) {
+  std::string text = matmul_kernel({});
+  text.replace(text.find("sm_100a"), 7, "sm_90a");
+  EXPECT_THAT(compile_error(text), HasSubstr("tcgen05_alloc"));
+}
+
+}  // namespace
+}  // namespace imbrex::codegen::testing
