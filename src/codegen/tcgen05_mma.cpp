@@ -19,8 +19,6 @@ using layout::Swizzle;
 
 namespace {
 
-constexpr int64_t kMostN = 256;
-
 /// What the instruction descriptor and mnemonic need to know of one kind.
 struct MmaKind {
   Mod word;
@@ -103,58 +101,39 @@ class Mma {
         b_(g.get<SharedView>(op.operands[1])),
         d_(g.get<TensorMemoryView>(op.operands[2])),
         cta_group_(op.int_attr("cta_group", 1)),
-        kind_(mma_kind(g, op, a_.dtype, b_.dtype)) {}
+        kind_(mma_kind(g, op, a_.dtype, b_.dtype)),
+        m_(a_.layout.shape()[0]),
+        n_(d_.layout.shape()[1]) {}
 
   void run() {
     g_.require_arch(op_, 100, "tcgen05");
-    choose_blocks();
-    const layout::MatrixOperand a = describe(a_, a_.layout, "a", block_m_, op_.operands[0]);
+    check_extents();
+    const layout::MatrixOperand a = describe(a_, a_.layout, "a", m_, op_.operands[0]);
     const layout::MatrixOperand b =
-        describe(b_, b_.layout.transpose(), "b", block_n_ / cta_group_, op_.operands[1]);
+        describe(b_, b_.layout.transpose(), "b", n_ / cta_group_, op_.operands[1]);
     check_accumulator();
     Emitter& e = g_.e();
     const Integer a_base = base_descriptor(g_, a_, a), b_base = base_descriptor(g_, b_, b);
     const Operand instruction = instruction_descriptor(a.major, b.major);
     const Operand enable = g_.scalar(op_.operands[3]);
+    const Operand d = ptx::address(d_.base.value.reg(), d_.lane << 16 | d_.column);
+    // One thread issues everything; the address arithmetic of all steps may move out of loops.
     const ptx::LabelId end = e.label("mma_end");
-    // One thread issues everything; the address arithmetic of all blocks may move out of loops.
-    const Reg elected = g_.elected();
-    e.branch_unless(elected, end);
-    for (size_t i = 0; i < a.mn_offsets.size(); ++i)
-      for (size_t j = 0; j < b.mn_offsets.size(); ++j) {
-        const Operand d = accumulator_address(static_cast<int64_t>(i), static_cast<int64_t>(j));
-        for (size_t k = 0; k < a.k_offsets.size(); ++k)
-          e.emit(Op::tcgen05_mma, {cta_group_ == 2 ? Mod::cta_group_2 : Mod::cta_group_1, kind_.word},
-                 {d, descriptor_at(g_, a_base, a.mn_offsets[i] + a.k_offsets[k]),
-                  descriptor_at(g_, b_base, b.mn_offsets[j] + b.k_offsets[k]), instruction,
-                  k == 0 ? enable : Operand(1)});
-      }
+    e.branch_unless(g_.elected(), end);
+    for (size_t k = 0; k < a.k_offsets.size(); ++k)
+      e.emit(Op::tcgen05_mma, {cta_group_ == 2 ? Mod::cta_group_2 : Mod::cta_group_1, kind_.word},
+             {d, descriptor_at(g_, a_base, a.mn_offsets[0] + a.k_offsets[k]),
+              descriptor_at(g_, b_base, b.mn_offsets[0] + b.k_offsets[k]), instruction,
+              k == 0 ? enable : Operand(1)});
     e.bind(end);
   }
 
  private:
-  /// Rows and columns of one instruction; rows are those of this CTA.
-  void choose_blocks() {
-    const int64_t m = a_.layout.shape()[0], n = d_.layout.shape()[1];
-    const int64_t k = a_.layout.shape()[1];
-    block_m_ = m % 128 == 0 ? 128 : 64;
-    if (m % block_m_ != 0 || (cta_group_ == 1 && block_m_ == 64 && m != 64))
-      g_.fail(op_, fmt::format("m is {}, an instruction computes 64 or 128 rows a CTA", m), {},
-              "use 64 rows or a multiple of 128");
-    const int64_t step = (a_.dtype.is_integer() || cta_group_ == 2) ? 16 * cta_group_ : 8;
-    const int64_t least = a_.dtype.is_integer() && cta_group_ == 1 ? 8 : step;
-    block_n_ = 0;
-    for (int64_t candidate = std::min(n, kMostN); candidate >= least && block_n_ == 0; candidate -= 8)
-      if (n % candidate == 0 && (candidate % step == 0 || candidate == least)) block_n_ = candidate;
-    if (block_n_ == 0)
-      g_.fail(op_,
-              fmt::format("n is {}, an instruction computes {} ... {} columns in steps of {}", n, least,
-                          kMostN, step),
-              {}, fmt::format("make n a multiple of {}", step));
-    if (k % kind_.k != 0)
-      g_.fail(op_,
-              fmt::format("k is {}, an instruction takes {} elements of {}", k, kind_.k, a_.dtype.name()), {},
-              fmt::format("make k a multiple of {}", kind_.k));
+  /// What the verifier has not seen to: 8-bit integers have fewer widths.
+  void check_extents() {
+    const bool is_narrow = n_ == 8 || n_ == 24;
+    if (kind_.word == Mod::kind_i8 && n_ % 16 != 0 && !(is_narrow && cta_group_ == 1))
+      g_.fail(op_, fmt::format("n is {}, 8-bit integers take 8, 24 and multiples of 16", n_));
   }
 
   layout::MatrixOperand describe(const SharedView& view, const layout::Layout& layout, std::string_view name,
@@ -176,28 +155,11 @@ class Mma {
 
   void check_accumulator() {
     using layout::AccumulatorLayout;
-    const int64_t m = d_.layout.shape()[0], n = d_.layout.shape()[1];
-    const layout::Layout expected = layout::accumulator(
-        block_m_ == 64 ? AccumulatorLayout::kF : AccumulatorLayout::kD, block_n_, d_.dtype.bits());
-    for (int64_t i = 0; i < m; i += block_m_)
-      for (int64_t j = 0; j < n; j += block_n_) {
-        const int64_t start[] = {i, j}, extents[] = {block_m_, block_n_};
-        bool fits = false;
-        try {
-          const layout::Slice block = d_.layout.slice(start, extents);
-          fits = block.layout == expected && block.offset[Axis::kLane] == 0;
-        } catch (const CompileError&) {
-        }
-        if (!fits)
-          g_.fail(op_, fmt::format("d's layout is not that of {} x {} accumulators", block_m_, block_n_),
-                  {"d         " + d_.layout.to_string(), "expected  " + expected.to_string()});
-      }
-  }
-
-  Operand accumulator_address(int64_t i, int64_t j) {
-    const int64_t column =
-        d_.layout.linear({i * block_m_, j * block_n_})[Axis::kColumn] * d_.dtype.bits() / 32;
-    return ptx::address(d_.base.value.reg(), (d_.lane << 16 | d_.column) + column);
+    const layout::Layout expected =
+        layout::accumulator(m_ == 64 ? AccumulatorLayout::kF : AccumulatorLayout::kD, n_, d_.dtype.bits());
+    if (d_.layout != expected)
+      g_.fail(op_, "d's layout is not that of an accumulator",
+              {"d         " + d_.layout.to_string(), "expected  " + expected.to_string()});
   }
 
   Operand instruction_descriptor(layout::Major a, layout::Major b) {
@@ -207,8 +169,8 @@ class Mma {
     if (op_.bool_attr("negate_b", false)) bits |= 1u << 14;
     if (a == layout::Major::kMN) bits |= 1u << 15;
     if (b == layout::Major::kMN) bits |= 1u << 16;
-    bits |= static_cast<uint32_t>(block_n_ >> 3) << 17;
-    bits |= static_cast<uint32_t>(block_m_ * cta_group_ >> 4) << 24;
+    bits |= static_cast<uint32_t>(n_ >> 3) << 17;
+    bits |= static_cast<uint32_t>(m_ * cta_group_ >> 4) << 24;
     const auto value = static_cast<int64_t>(bits);
     return g_.e().hoisted(g_.ints().name(kInstructionLeaf, value), 0, [&] {
       return Operand(g_.e().make(ScalarType::b32, Op::mov, {ScalarType::b32}, {value}));
@@ -222,7 +184,7 @@ class Mma {
   const TensorMemoryView& d_;
   int64_t cta_group_;
   MmaKind kind_;
-  int64_t block_m_ = 0, block_n_ = 0;
+  int64_t m_, n_;  // rows of this CTA, columns of the instruction
 };
 
 }  // namespace

@@ -133,9 +133,12 @@ TEST(Tcgen05, OtherTypes) {
   check_matmul({.accumulator = float16});
 }
 
-TEST(Tcgen05, StagesAndSeveralBlocks) {
-  check_matmul({.stages = 3, .k = 320});
-  check_matmul({.block_n = 512, .n = 512});  // two instructions along n
+TEST(Tcgen05, StagesAreIndexedAtRunTime) { check_matmul({.stages = 3, .k = 320}); }
+
+TEST(Tcgen05, WidthsOf8BitIntegers) {
+  EXPECT_THAT(compile_error(matmul_kernel(
+                  {.block_n = 40, .block_k = 128, .in = int8, .accumulator = int32, .out = int32})),
+              HasSubstr("8-bit integers take 8, 24 and multiples of 16"));
 }
 
 TEST(Tcgen05, DescriptorsAreMadeBeforeTheLoop) {
