@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "vgpu/chunk_expansion.h"
 #include "vgpu/operand_reader.h"
 #include "vgpu/tensor_unit.h"
 
@@ -18,7 +19,6 @@ using ptx::ScalarType;
 constexpr const char* kUnit = "tensor core";
 
 enum class CopyShape : uint8_t { k128x256b, k128x128b, k64x128b02_13, k64x128b01_23, k32x128b, k4x256b };
-enum class Expand : uint8_t { kNone, kPadded4, kPadded6 };
 
 struct CopyShapeFacts {
   uint32_t rows, columns;
@@ -62,24 +62,9 @@ struct CopyForm {
   AddressSource to;
   Slot descriptor;
   CopyShape shape;
-  Expand expand;
+  ChunkPadding padding;
   int cta_group;
 };
-
-// 16 bytes of padded sub-byte elements to 16 containers of a byte: six bits in 5:0, four bits in 5:2.
-void expand_chunk(Expand expand, uint8_t* chunk) {
-  uint8_t out[16];
-  for (uint32_t i = 0; i < 16; ++i) {
-    if (expand == Expand::kPadded4) {
-      out[i] = static_cast<uint8_t>((chunk[i / 2] >> i % 2 * 4 & 0xF) << 2);
-    } else {
-      const uint32_t bit = i * 6;
-      const uint32_t pair = chunk[bit / 8] | static_cast<uint32_t>(chunk[bit / 8 + 1]) << 8;
-      out[i] = static_cast<uint8_t>(pair >> bit % 8 & 0x3F);
-    }
-  }
-  std::memcpy(chunk, out, 16);
-}
 
 class Copy : public AsyncOp {
  public:
@@ -115,8 +100,12 @@ class Copy : public AsyncOp {
     const OperandAddresses addresses(decoded.descriptor, Major::kK);
     if (!read_operand(cluster, who, cta, addresses, shape.rows, chunks, "source of tcgen05.cp", rows.data()))
       return;
-    if (form_->expand != Expand::kNone)
-      for (size_t at = 0; at < rows.size(); at += 16) expand_chunk(form_->expand, rows.data() + at);
+    if (form_->padding != ChunkPadding::kNone)
+      for (size_t at = 0; at < rows.size(); at += 16) {
+        uint8_t expanded[16];
+        expand_chunk(form_->padding, rows.data() + at, expanded);
+        std::memcpy(rows.data() + at, expanded, 16);
+      }
     TensorMemory& memory = tensor_unit(cta).memory;
     for (uint32_t row = 0; row < shape.rows; ++row)
       for (uint32_t c = 0; c < shape.copies; ++c) {
@@ -228,9 +217,9 @@ bool decode_tcgen05_copy(Decoder& decoder, Instruction& out) {
       form.to = decoder.address(0);
       form.descriptor = decoder.source(1, ScalarType::b64);
       form.shape = copy_shape(decoder);
-      form.expand = has_type(decoder, ScalarType::b4x16_p64)   ? Expand::kPadded4
-                    : has_type(decoder, ScalarType::b6x16_p32) ? Expand::kPadded6
-                                                               : Expand::kNone;
+      form.padding = has_type(decoder, ScalarType::b4x16_p64)   ? ChunkPadding::kPadded4
+                     : has_type(decoder, ScalarType::b6x16_p32) ? ChunkPadding::kPadded6
+                                                                : ChunkPadding::kNone;
       form.cta_group = cta_group;
       out.extra = decoder.keep(form);
       set_body(out, exec_copy);

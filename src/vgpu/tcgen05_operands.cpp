@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "vgpu/chunk_expansion.h"
 #include "vgpu/operand_reader.h"
 
 namespace imbrex::vgpu {
@@ -33,15 +34,12 @@ uint32_t half_bytes(Packing packing, DataType type) {
 // Chunks of sub-byte elements to one pattern a byte.
 void unpack_chunks(Packing packing, const uint8_t* chunks, size_t count, uint8_t* out) {
   for (size_t c = 0; c < count; ++c, chunks += 16) {
-    if (packing == Packing::kPadded6) {
-      for (uint32_t i = 0; i < 16; ++i) {
-        const uint32_t bit = i * 6;
-        const uint32_t pair = chunks[bit / 8] | static_cast<uint32_t>(chunks[bit / 8 + 1]) << 8;
-        *out++ = static_cast<uint8_t>(pair >> bit % 8 & 0x3F);
-      }
+    if (packing == Packing::kPacked4) {
+      for (uint32_t i = 0; i < 32; ++i) *out++ = chunks[i / 2] >> i % 2 * 4 & 0xF;
     } else {
-      const uint32_t elements = packing == Packing::kPacked4 ? 32 : 16;
-      for (uint32_t i = 0; i < elements; ++i) *out++ = chunks[i / 2] >> i % 2 * 4 & 0xF;
+      const ChunkPadding padding =
+          packing == Packing::kPadded4 ? ChunkPadding::kPadded4 : ChunkPadding::kPadded6;
+      for (uint32_t i = 0; i < 16; ++i) *out++ = chunk_element(padding, chunks, i);
     }
   }
 }

@@ -17,6 +17,8 @@ bool decode_tcgen05_commit(Decoder&, Instruction&);
 bool decode_tcgen05_copy(Decoder&, Instruction&);
 bool decode_tcgen05_mma(Decoder&, Instruction&);
 bool decode_tcgen05_transfer(Decoder&, Instruction&);
+bool decode_matrix_moves(Decoder&, Instruction&);
+bool decode_mma_sync(Decoder&, Instruction&);
 bool decode_wgmma(Decoder&, Instruction&);
 
 std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
@@ -37,6 +39,8 @@ std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
   static constexpr std::initializer_list<DecodeFunction> kTcgen05Mma = {decode_tcgen05_mma};
   static constexpr std::initializer_list<DecodeFunction> kTcgen05Transfer = {decode_tcgen05_transfer};
   static constexpr std::initializer_list<DecodeFunction> kWgmma = {decode_wgmma};
+  static constexpr std::initializer_list<DecodeFunction> kMatrixMoves = {decode_matrix_moves};
+  static constexpr std::initializer_list<DecodeFunction> kMmaSync = {decode_mma_sync};
   switch (op) {
     case Op::mbarrier_init:
     case Op::mbarrier_inval:
@@ -46,47 +50,68 @@ std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
     case Op::mbarrier_arrive_drop:
     case Op::mbarrier_test_wait:
     case Op::mbarrier_try_wait:
-    case Op::mbarrier_pending_count: return kMbarrier;
+    case Op::mbarrier_pending_count:
+      return kMbarrier;
     case Op::cp_async:
     case Op::cp_async_commit_group:
     case Op::cp_async_wait_group:
     case Op::cp_async_wait_all:
-    case Op::cp_async_mbarrier_arrive: return kCpAsync;
+    case Op::cp_async_mbarrier_arrive:
+      return kCpAsync;
     case Op::cp_async_bulk:
     case Op::cp_reduce_async_bulk:
-    case Op::cp_async_bulk_prefetch: return kBulkCopy;
+    case Op::cp_async_bulk_prefetch:
+      return kBulkCopy;
     case Op::cp_async_bulk_commit_group:
-    case Op::cp_async_bulk_wait_group: return kBulkGroups;
+    case Op::cp_async_bulk_wait_group:
+      return kBulkGroups;
     case Op::cp_async_bulk_tensor:
     case Op::cp_reduce_async_bulk_tensor:
-    case Op::cp_async_bulk_prefetch_tensor: return kTensorCopy;
+    case Op::cp_async_bulk_prefetch_tensor:
+      return kTensorCopy;
     case Op::barrier_cluster_arrive:
-    case Op::barrier_cluster_wait: return kClusterBarrier;
+    case Op::barrier_cluster_wait:
+      return kClusterBarrier;
     case Op::clusterlaunchcontrol_try_cancel:
     case Op::clusterlaunchcontrol_query_cancel:
     case Op::griddepcontrol:
-    case Op::setmaxnreg: return kLaunchControl;
+    case Op::setmaxnreg:
+      return kLaunchControl;
     case Op::st_async:
-    case Op::red_async: return kRemoteStore;
+    case Op::red_async:
+      return kRemoteStore;
     case Op::tcgen05_alloc:
     case Op::tcgen05_dealloc:
-    case Op::tcgen05_relinquish_alloc_permit: return kTcgen05Alloc;
+    case Op::tcgen05_relinquish_alloc_permit:
+      return kTcgen05Alloc;
     case Op::tcgen05_commit:
     case Op::tcgen05_fence_before_thread_sync:
-    case Op::tcgen05_fence_after_thread_sync: return kTcgen05Commit;
+    case Op::tcgen05_fence_after_thread_sync:
+      return kTcgen05Commit;
     case Op::tcgen05_cp:
-    case Op::tcgen05_shift: return kTcgen05Copy;
+    case Op::tcgen05_shift:
+      return kTcgen05Copy;
     case Op::tcgen05_mma:
-    case Op::tcgen05_mma_ws: return kTcgen05Mma;
+    case Op::tcgen05_mma_ws:
+      return kTcgen05Mma;
     case Op::tcgen05_ld:
     case Op::tcgen05_st:
     case Op::tcgen05_wait_ld:
-    case Op::tcgen05_wait_st: return kTcgen05Transfer;
+    case Op::tcgen05_wait_st:
+      return kTcgen05Transfer;
+    case Op::ldmatrix:
+    case Op::stmatrix:
+    case Op::movmatrix:
+      return kMatrixMoves;
+    case Op::mma_sync:
+      return kMmaSync;
     case Op::wgmma_mma_async:
     case Op::wgmma_fence:
     case Op::wgmma_commit_group:
-    case Op::wgmma_wait_group: return kWgmma;
-    default: return kNone;
+    case Op::wgmma_wait_group:
+      return kWgmma;
+    default:
+      return kNone;
   }
 }
 

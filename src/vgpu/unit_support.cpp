@@ -17,6 +17,8 @@ bool has_type(const Decoder& decoder, ptx::ScalarType type) {
   return false;
 }
 
+int target_sm(Decoder& decoder) { return decoder.builder().image().target().sm; }
+
 Slot late_destination(Decoder& decoder, const ptx::Operand& operand, std::vector<uint32_t>& numbers) {
   if (!operand.is_reg()) return decoder.destination(operand, ptx::ScalarType::b32);
   const FunctionLayout& layout = decoder.layout();

@@ -25,6 +25,8 @@ inline Mask lanes_where(Warp& warp, const PredicateSource& source) {
 /// What decoding asks about operands and words.
 bool is_predicate(Decoder& decoder, const ptx::Operand& operand);
 bool has_type(const Decoder& decoder, ptx::ScalarType type);
+/// 80, 90, 100: the architecture the program is made for.
+int target_sm(Decoder& decoder);
 /// An address operand of an instruction that names several state spaces: this one is in `space`.
 inline AddressSource address_in(Decoder& decoder, const ptx::Operand& operand, Space space) {
   AddressSource source = decoder.address(operand);
