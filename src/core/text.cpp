@@ -26,7 +26,14 @@ std::string source_line(const char* file, int line) {
   std::lock_guard lock(mutex);
   auto [entry, is_new] = files.try_emplace(file);
   if (is_new) {
-    std::ifstream in(file);
+    // A compiler may record paths relative to its own directory (ccache makes it): look from here upwards.
+    std::ifstream in;
+    std::string path = file;
+    for (int up = 0; up < 5; ++up) {
+      in.open(path);
+      if (in || path.starts_with('/')) break;
+      path = "../" + path;
+    }
     for (std::string text; std::getline(in, text);) entry->second.push_back(text);
   }
   const auto& lines = entry->second;

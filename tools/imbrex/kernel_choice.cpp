@@ -52,7 +52,9 @@ std::map<std::string, int64_t> KernelChoice::sizes() const {
 Configuration KernelChoice::configuration() const {
   const TuningSpace& space = kernel().space;
   Configuration result = space.configuration(0);
-  for (const Setting& given : space.parse(config_))
+  std::string words = config_;  // the space's text form separates by blanks
+  std::replace(words.begin(), words.end(), ',', ' ');
+  for (const Setting& given : space.parse(words))
     for (Setting& setting : result)
       if (setting.name == given.name) setting.bits = given.bits;
   return result;
