@@ -44,6 +44,9 @@ class Device {
   std::string name() const;
   /// What PTX may be built for: "sm_90a", ...
   std::string target() const;
+  /// True when the device runs PTX built for `target`: its own, or a plain target (without "a") up to its
+  /// own.
+  bool can_run(const std::string& target) const;
   int multiprocessors() const;
   /// Blocks until everything launched has finished; reports asynchronous failures as DeviceError.
   void synchronize() const;

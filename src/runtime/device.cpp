@@ -15,16 +15,6 @@ Device Device::virtual_gpu(vgpu::Options options) {
 Device Device::cuda(int ordinal) { return Device(runtime::make_cuda_device(ordinal)); }
 bool Device::has_cuda(std::string* why_not) { return runtime::CudaDriver::find(why_not) != nullptr; }
 
-namespace {
-// "sm_90a" runs what was built for sm_90a and for plain targets up to sm_90; "a" targets run on their own
-// chip only.
-bool runs(const std::string& device, const std::string& target) {
-  if (device == target) return true;
-  auto number = [](const std::string& name) { return std::atoi(name.c_str() + 3); };
-  return target.back() != 'a' && target.back() != 'f' && number(target) <= number(device);
-}
-}  // namespace
-
 Device Device::open(std::string_view kind, const std::string& target, vgpu::Options options) {
   options.target = target;
   if (kind == "virtual") return virtual_gpu(std::move(options));
@@ -32,7 +22,7 @@ Device Device::open(std::string_view kind, const std::string& target, vgpu::Opti
   if (kind == "auto") {
     if (has_cuda()) {
       Device device = cuda();
-      if (runs(device.target(), target)) return device;
+      if (device.can_run(target)) return device;
     }
     return virtual_gpu(std::move(options));
   }
@@ -43,6 +33,12 @@ Device Device::open(std::string_view kind, const std::string& target, vgpu::Opti
 bool Device::is_virtual() const { return backend_->is_virtual(); }
 std::string Device::name() const { return backend_->name(); }
 std::string Device::target() const { return backend_->target(); }
+bool Device::can_run(const std::string& wanted) const {
+  const std::string own = target();
+  if (own == wanted) return true;
+  auto number = [](const std::string& name) { return std::atoi(name.c_str() + 3); };
+  return wanted.back() != 'a' && wanted.back() != 'f' && number(wanted) <= number(own);
+}
 int Device::multiprocessors() const { return backend_->multiprocessors(); }
 void Device::synchronize() const { backend_->synchronize(); }
 vgpu::VirtualGpu& Device::virtual_machine() const { return runtime::virtual_machine(*backend_); }

@@ -49,6 +49,7 @@ int command_main(int argc, char** argv) {
   command::add_run(app, chosen);
   command::add_emit(app, chosen);
   command::add_exec(app, chosen);
+  command::add_demo(app, chosen);
   try {
     app.parse(argc, argv);
     return chosen();

@@ -19,6 +19,7 @@ void add_list(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);
 void add_emit(CLI::App& app, Action& chosen);
 void add_exec(CLI::App& app, Action& chosen);
+void add_demo(CLI::App& app, Action& chosen);
 
 /// KERNEL, its sizes as --NAME, and --config, shared by the subcommands that take a kernel.
 class KernelChoice {
