@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <tuple>
 
 #include "codegen/tile.h"
 #include "imbrex/error.h"
@@ -36,15 +38,63 @@ void in_first_warp(Generator& g, const ir::Op& op, F&& body) {
   e.bind(end);
 }
 
-/// One tcgen05.ld or .st: `words` consecutive registers and as many columns (twice as many with 16-bit
-/// packing).
-struct TransferRun {
-  int64_t first_word;  // index into the words in column order
-  int64_t count;
-  int64_t column;
+/// A place in tensor memory relative to a warp's first lane and the tile's first column.
+struct Cell {
+  int64_t lane, column;
+  friend bool operator<(const Cell& a, const Cell& b) {
+    // By the 16-lane half first: one instruction stays in one half.
+    return std::tuple(a.lane / 16, a.column, a.lane) < std::tuple(b.lane / 16, b.column, b.lane);
+  }
+  friend Cell operator+(const Cell& a, const Cell& b) { return {a.lane + b.lane, a.column + b.column}; }
 };
 
-/// How the registers of a layout lie along tensor-memory columns.
+/// A shape of tcgen05.ld and .st (tcgen05.md, section 11): thread t holds cell thread(t) + registers[j] in
+/// register j, and each repetition goes on `columns` columns further.
+struct TransferShape {
+  Mod word;
+  int64_t columns;
+  Cell (*thread)(int64_t t);
+  std::vector<Cell> registers;
+};
+
+const std::vector<TransferShape>& transfer_shapes() {
+  static const std::vector<TransferShape> shapes = {
+      {Mod::_32x32b,
+       1,
+       [](int64_t t) {
+         return Cell{t, 0};
+       },
+       {{0, 0}}},
+      {Mod::_16x256b,
+       8,
+       [](int64_t t) {
+         return Cell{t / 4, 2 * (t % 4)};
+       },
+       {{0, 0}, {0, 1}, {8, 0}, {8, 1}}},
+      {Mod::_16x128b,
+       4,
+       [](int64_t t) {
+         return Cell{t / 4, t % 4};
+       },
+       {{0, 0}, {8, 0}}},
+      {Mod::_16x64b,
+       2,
+       [](int64_t t) {
+         return Cell{8 * (t % 2) + t / 4, t / 2 % 2};
+       },
+       {{0, 0}}},
+  };
+  return shapes;
+}
+
+/// One instruction: its registers, as word numbers of the tensor in the instruction's order.
+struct TransferRun {
+  Cell start;
+  int64_t repetitions;
+  std::vector<int64_t> words;
+};
+
+/// How the registers of a layout are moved to or from tensor memory.
 class Transfer {
  public:
   Transfer(Generator& g, const ir::Op& op, const TensorMemoryView& view, const layout::Layout& registers)
@@ -52,22 +102,26 @@ class Transfer {
     const std::optional<std::vector<MemoryTerm>> terms = memory_terms(tile_.digits(), view.layout);
     if (!terms) refuse("the layouts cut the tensor at places that do not nest");
     terms_ = *terms;
-    check_lanes();
-    order_words();
+    if (view.dtype.bits() > 32) refuse("elements of more than 32 bits");
+    if (view.lane != 0) refuse("the view does not start at lane 0");
+    if (g.group().threads % kLanes != 0 || g.group().begin % kLanes != 0)
+      refuse(fmt::format("threads {} ... {} are not whole warp groups", g.group().begin,
+                         g.group().begin + g.group().threads - 1));
+    place_words();
+    for (const TransferShape& shape : transfer_shapes())
+      if (runs_.empty() && threads_fit(shape)) fill_runs(shape);
+    if (runs_.empty()) refuse("threads and registers are arranged otherwise");
   }
 
-  /// Tensor-memory address of this warp's lanes, at the view's first column.
+  /// Tensor-memory address of this warp's first lane, at the view's first column.
   Integer address() const {
     Integers& ints = g_.ints();
-    const Integer warp = ints.sub(g_.warp_index(), Integers::constant(g_.group().begin / 32));
     // The lanes a warp can reach follow from its rank in the CTA.
-    Integer quarter = ints.and_mask(g_.warp_index(), 3);
-    if (g_.group().threads == 32 && g_.function().warps == 1) quarter = Integers::constant(0);
-    Integer sum = ints.add(view_.base, Integers::constant(view_.lane << 16 | view_.column));
-    sum = ints.add(sum, ints.shift_left(quarter, 21));
+    Integer sum = ints.add(view_.base, Integers::constant(view_.column));
+    sum = ints.add(sum, ints.shift_left(ints.and_mask(g_.warp_index(), 3), 21));
+    const Integer warp = ints.sub(g_.warp_index(), Integers::constant(g_.group().begin / 32));
     for (const MemoryTerm& t : terms_) {
-      if (t.digit.axis != Axis::kThread || t.axis != Axis::kColumn) continue;
-      if (t.digit.divisor % 32 != 0) refuse("threads of one warp hold different columns");
+      if (!is_warp_column(t)) continue;
       Integer digit = ints.div(warp, t.digit.divisor / 32);
       if (t.digit.modulus) digit = ints.rem(digit, t.digit.modulus);
       sum = ints.add(sum, ints.mul(digit, Integers::constant(t.stride * view_.dtype.bits() / 32)));
@@ -75,80 +129,108 @@ class Transfer {
     return sum;
   }
 
-  const std::vector<int64_t>& words() const { return words_; }  // word numbers in column order
   const std::vector<TransferRun>& runs() const { return runs_; }
-  bool packs_halves() const { return packs_; }
-
-  std::vector<Suffix> suffixes(const TransferRun& run) const {
+  /// The instruction's words; `packing` stands for pairs of 16-bit elements in two columns.
+  std::vector<Suffix> suffixes(const TransferRun& run, Mod packing) const {
     const Mod counts[] = {Mod::x1, Mod::x2, Mod::x4, Mod::x8, Mod::x16, Mod::x32, Mod::x64, Mod::x128};
-    return {Mod::sync, Mod::aligned, Mod::_32x32b,
-            counts[std::countr_zero(static_cast<uint64_t>(run.count))]};
+    std::vector<Suffix> words = {Mod::sync, Mod::aligned, shape_,
+                                 counts[std::countr_zero(static_cast<uint64_t>(run.repetitions))]};
+    if (packs_) words.push_back(packing);
+    words.push_back(ScalarType::b32);
+    return words;
   }
-
-  [[noreturn]] void refuse(const std::string& why) const {
-    g_.fail(op_, "no shape of tcgen05.ld and .st moves between these layouts: " + why,
-            {"registers      " + tile_.layout().to_string(), "tensor memory  " + view_.layout.to_string()},
-            "let the layout be inferred: thread i of a warp group holds lane i");
+  Operand operand(const Integer& address, const TransferRun& run) const {
+    return ptx::address(address.value.reg(), run.start.lane << 16 | run.start.column * (packs_ ? 2 : 1));
   }
 
  private:
-  /// Thread i of a warp group must hold lane i, counted from the first warp that reaches lane 0.
-  void check_lanes() const {
-    if (view_.lane != 0) refuse("the view does not start at lane 0");
-    if (g_.group().threads % kLanes != 0 || g_.group().begin % kLanes != 0)
-      refuse(fmt::format("the thread group is {} ... {}, not whole warp groups", g_.group().begin,
-                         g_.group().begin + g_.group().threads - 1));
-    for (const MemoryTerm& t : terms_)
-      if (t.axis == Axis::kLane && t.digit.axis == Axis::kRegister) refuse("a thread holds several lanes");
-    for (int64_t thread = 0; thread < g_.group().threads; ++thread) {
-      int64_t lane = 0;
+  [[noreturn]] void refuse(const std::string& why) const {
+    g_.fail(op_, "no shape of tcgen05.ld and .st moves between these layouts: " + why,
+            {"registers      " + tile_.layout().to_string(), "tensor memory  " + view_.layout.to_string()},
+            "let the layout be inferred");
+  }
+
+  /// Warps beyond the fourth take other columns; their number is the same in the whole warp.
+  static bool is_warp_column(const MemoryTerm& t) {
+    return t.axis == Axis::kColumn && t.digit.axis == Axis::kThread && t.digit.divisor % 32 == 0;
+  }
+
+  int64_t columns(int64_t elements) const {
+    const int64_t bits = elements * view_.dtype.bits();
+    if (bits % (packs_ ? 64 : 32) != 0) refuse("a register starts inside a column");
+    return bits / (packs_ ? 64 : 32);
+  }
+
+  /// Sum of the terms of one axis number, warps' columns aside.
+  Cell cell(Axis axis, int64_t number) const {
+    int64_t lane = 0, elements = 0;
+    for (const MemoryTerm& t : terms_) {
+      if (t.digit.axis != axis || is_warp_column(t)) continue;
+      (t.axis == Axis::kLane ? lane : elements) += t.digit.of(number) * t.stride;
+    }
+    return {lane, columns(elements)};
+  }
+
+  /// Where the registers of thread 0 lie.
+  void place_words() {
+    const int per_word = elements_per_word(view_.dtype);
+    const int64_t bits = view_.dtype.bits();
+    auto element = [&](int64_t r) {
+      int64_t sum = 0;
       for (const MemoryTerm& t : terms_)
-        if (t.axis == Axis::kLane) lane += t.digit.of(thread) * t.stride;
-      if (lane != thread % kLanes) refuse(fmt::format("thread {} holds lane {}", thread, lane));
+        if (t.axis == Axis::kColumn && t.digit.axis == Axis::kRegister) sum += t.digit.of(r) * t.stride;
+      return sum;
+    };
+    const int64_t count = tile_.layout().registers();
+    if (per_word > 1 && count % per_word != 0) refuse("a register is not full");
+    // 16-bit accumulators have one element in a column: an instruction packs those of two columns.
+    packs_ = bits == 16 && count > 1 && element(1) - element(0) == 2;
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t first = r / per_word * per_word;
+      if (element(r) - element(first) != (r - first) * (packs_ ? 2 : 1))
+        refuse("elements that share a register are not neighbours in tensor memory");
+      if (r == first) words_[cell(Axis::kRegister, r)] = r / per_word;
     }
   }
 
-  /// Words by column, in runs of consecutive columns whose lengths are powers of two.
-  void order_words() {
-    const int64_t bits = view_.dtype.bits();
-    const int per_word = elements_per_word(view_.dtype);
-    std::vector<std::pair<int64_t, int64_t>> columns;  // column, word
-    for (int64_t r = 0; r < tile_.layout().registers(); ++r) {
-      int64_t element = 0;
-      for (const MemoryTerm& t : terms_)
-        if (t.axis == Axis::kColumn && t.digit.axis == Axis::kRegister) element += t.digit.of(r) * t.stride;
-      if (bits >= 32) {
-        columns.emplace_back(element * (bits / 32), r);
-        continue;
-      }
-      const int64_t slot = element * bits;  // bit along the lane
-      const int64_t first = r / per_word * per_word;
-      if (r == first) {
-        columns.emplace_back(slot / 32, r / per_word);
-        if (slot % 32 != 0) refuse("a register starts inside a column");
-        continue;
-      }
-      const int64_t step = slot - columns.back().first * 32;
-      if (step == (r - first) * bits) continue;  // packed in one column
-      if (bits == 16 && step == 32)
-        packs_ = true;  // one in each of two columns
-      else
-        refuse("elements that share a register are not neighbours in tensor memory");
+  bool threads_fit(const TransferShape& shape) const {
+    for (int64_t thread = 0; thread < g_.group().threads; ++thread) {
+      const Cell expected = Cell{thread / 32 % 4 * 32, 0} + shape.thread(thread % 32);
+      const Cell actual = cell(Axis::kThread, thread);
+      if (actual.lane != expected.lane || actual.column != expected.column) return false;
     }
-    if (bits == 64) refuse("64-bit elements");
-    std::sort(columns.begin(), columns.end());
-    const int64_t step = packs_ ? 2 : 1;
-    for (size_t i = 0; i < columns.size();) {
+    return true;
+  }
+
+  /// Covers all words by instructions of the shape; leaves runs_ empty when that cannot be done.
+  void fill_runs(const TransferShape& shape) {
+    std::map<Cell, int64_t> left = words_;
+    std::vector<TransferRun> units;
+    while (!left.empty()) {
+      TransferRun unit{left.begin()->first, 1, {}};
+      if (unit.start.lane % 16 != 0) return;
+      for (const Cell& r : shape.registers) {
+        const auto it = left.find(unit.start + r);
+        if (it == left.end()) return;
+        unit.words.push_back(it->second);
+        left.erase(it);
+      }
+      units.push_back(std::move(unit));
+    }
+    const auto most = static_cast<size_t>(128 / static_cast<int64_t>(shape.registers.size()));
+    for (size_t i = 0; i < units.size();) {
       size_t end = i + 1;
-      while (end < columns.size() && columns[end].first == columns[end - 1].first + step) ++end;
+      while (end < units.size() && units[end].start.lane == units[i].start.lane &&
+             units[end].start.column == units[end - 1].start.column + shape.columns)
+        ++end;
       while (i < end) {
-        const int64_t count =
-            std::min<int64_t>(128, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(end - i))));
-        runs_.push_back({static_cast<int64_t>(i), count, columns[i].first});
-        i += static_cast<size_t>(count);
+        TransferRun run{units[i].start, static_cast<int64_t>(std::bit_floor(std::min(end - i, most))), {}};
+        for (int64_t n = 0; n < run.repetitions; ++n, ++i)
+          run.words.insert(run.words.end(), units[i].words.begin(), units[i].words.end());
+        runs_.push_back(std::move(run));
       }
     }
-    for (const auto& [column, word] : columns) words_.push_back(word);
+    shape_ = shape.word;
   }
 
   Generator& g_;
@@ -156,8 +238,9 @@ class Transfer {
   const TensorMemoryView& view_;
   Tile tile_;
   std::vector<MemoryTerm> terms_;
-  std::vector<int64_t> words_;
+  std::map<Cell, int64_t> words_;  // in table columns: two of memory where packs_
   std::vector<TransferRun> runs_;
+  Mod shape_ = Mod::_32x32b;
   bool packs_ = false;
 };
 
@@ -208,41 +291,28 @@ void emit_Tcgen05RelinquishAllocPermit(Generator& g, const ir::Op& op) {
 }
 
 void emit_Tcgen05Load(Generator& g, const ir::Op& op) {
-  const TensorMemoryView& view = g.get<TensorMemoryView>(op.operands[0]);
-  const layout::Layout& layout = g.layout_of(op.result());
-  const Transfer transfer(g, op, view, layout);
+  const Transfer transfer(g, op, g.get<TensorMemoryView>(op.operands[0]), g.layout_of(op.result()));
   const Integer address = transfer.address();
   RegisterTensor result = g.new_tensor(op.result());
   for (const TransferRun& run : transfer.runs()) {
-    std::vector<Suffix> words = transfer.suffixes(run);
-    if (transfer.packs_halves()) words.push_back(Mod::pack_16b);
-    words.push_back(ScalarType::b32);
     std::vector<Operand> registers;
-    for (int64_t i = 0; i < run.count; ++i)
-      registers.push_back(result.words[transfer.words()[run.first_word + i]]);
-    g.e().emit(Op::tcgen05_ld, words,
-               std::array<Operand, 2>{g.e().builder().vec(registers),
-                                      ptx::address(address.value.reg(), run.column)});
+    for (int64_t word : run.words) registers.push_back(result.words[word]);
+    g.e().emit(Op::tcgen05_ld, transfer.suffixes(run, Mod::pack_16b),
+               std::array<Operand, 2>{g.e().builder().vec(registers), transfer.operand(address, run)});
   }
   g.bind(op.result(), std::move(result));
 }
 
 void emit_Tcgen05Store(Generator& g, const ir::Op& op) {
-  const TensorMemoryView& view = g.get<TensorMemoryView>(op.operands[0]);
   const RegisterTensor& value = g.get<RegisterTensor>(op.operands[1]);
-  const Transfer transfer(g, op, view, value.layout);
+  const Transfer transfer(g, op, g.get<TensorMemoryView>(op.operands[0]), value.layout);
   const Integer address = transfer.address();
   for (const TransferRun& run : transfer.runs()) {
-    std::vector<Suffix> words = transfer.suffixes(run);
-    if (transfer.packs_halves()) words.push_back(Mod::unpack_16b);
-    words.push_back(ScalarType::b32);
     std::vector<Operand> registers;
-    for (int64_t i = 0; i < run.count; ++i)
-      registers.push_back(
-          g.e().to_register(word_type(value.dtype), value.words[transfer.words()[run.first_word + i]]));
-    g.e().emit(Op::tcgen05_st, words,
-               std::array<Operand, 2>{ptx::address(address.value.reg(), run.column),
-                                      g.e().builder().vec(registers)});
+    for (int64_t word : run.words)
+      registers.push_back(g.e().to_register(word_type(value.dtype), value.words[word]));
+    g.e().emit(Op::tcgen05_st, transfer.suffixes(run, Mod::unpack_16b),
+               std::array<Operand, 2>{transfer.operand(address, run), g.e().builder().vec(registers)});
   }
 }
 

@@ -89,6 +89,11 @@ Layout tensor_memory_registers(const Layout& memory, int64_t threads) {
                    {},
                    ""});
   int64_t groups = threads / 128;
+  // Accumulators of 64 rows take 16 of each warp's 32 lanes, which the 16-lane shapes read alone.
+  const Modes half_lanes = {{4, 32, Axis::kLane}, {16, 1, Axis::kLane}};
+  if (groups == 1 && memory.rank() == 2 && memory.element_bits() == 32 && memory.modes(0) == half_lanes &&
+      memory.modes(1) == Modes{{memory.shape()[1], 1, Axis::kColumn}} && memory.shape()[1] % 8 == 0)
+    return layout::tensor_memory_half_registers(layout::TensorMemoryShape::k16x256b, 4, memory.shape()[1]);
   std::vector<Modes> modes;
   std::vector<Mode*> columns;
   for (int d = 0; d < memory.rank(); ++d) modes.push_back(memory.modes(d));

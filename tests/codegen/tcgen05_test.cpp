@@ -4,6 +4,7 @@
 
 #include "imbrex/error.h"
 #include "kit.h"
+#include "layout/registers.h"
 
 namespace imbrex::codegen::testing {
 namespace {
@@ -133,6 +134,11 @@ TEST(Tcgen05, OtherTypes) {
   check_matmul({.accumulator = float16});
 }
 
+TEST(Tcgen05, SixtyFourRows) {
+  check_matmul({.block_m = 64, .block_n = 128});
+  check_matmul({.block_m = 64, .block_n = 64, .m = 100, .in = bfloat16, .out = float32});
+}
+
 TEST(Tcgen05, StagesAreIndexedAtRunTime) { check_matmul({.stages = 3, .k = 320}); }
 
 TEST(Tcgen05, WidthsOf8BitIntegers) {
@@ -156,6 +162,103 @@ TEST(Tcgen05, DescriptorsAreMadeBeforeTheLoop) {
   EXPECT_THAT(body, HasSubstr("mbarrier.try_wait.parity.shared::cta.b64"));
   EXPECT_EQ(kernel.tensor_memory_columns, 128);
   expect_assembles(kernel);
+}
+
+/// y = x through tensor memory, stored from registers `from` and loaded into registers `to`.
+CompiledKernel check_transfer(DataType type, const layout::Layout& memory, const layout::Layout& from,
+                              const layout::Layout& to, int warps) {
+  SCOPED_TRACE("memory " + memory.to_string() + "\n  from " + from.to_string() + "\n  to   " +
+               to.to_string());
+  const int64_t rows = from.shape()[0], columns = from.shape()[1];
+  const std::string text =
+      fill(R"(kernel transfer(%x: ptr<{t}>, %y: ptr<{t}>) target sm_100a warps {w} from "transfer.cpp":1 {
+  %c0: int32 = const {int = 0}
+  %c1: int32 = const {int = 1}
+  %rows: int32 = const {int = {rows}}
+  %columns: int32 = const {int = {columns}}
+  launch_grid %c1
+  %gx: global<{t}, {shape}> = global_view %x, %rows, %columns, %columns, %c1 {rank = 2}
+  %gy: global<{t}, {shape}> = global_view %y, %rows, %columns, %columns, %c1 {rank = 2}
+  %s: shared<uint32, [4], [4: 4a1; bits 32]> = shared_alloc {dtype = uint32, shape = [4], offset = 0}
+  %t: tmem<{t}, {shape}, {memory}> = tcgen05_alloc {dtype = {t}, shape = {shape}, offset = 0}
+  %a: register<{t}, {shape}, {from}> = load_global %gx, %c0, %c0 {shape = {shape}, dims = [0, 1]}
+  tcgen05_store %t, %a
+  tcgen05_wait_store
+  tcgen05_fence_before_thread_sync
+  sync
+  tcgen05_fence_after_thread_sync
+  %b: register<{t}, {shape}, {to}> = tcgen05_load %t
+  tcgen05_wait_load
+  store_global %gy, %b, %c0, %c0 {dims = [0, 1]}
+  tcgen05_fence_before_thread_sync
+  sync
+  tcgen05_fence_after_thread_sync
+  tcgen05_dealloc %t
+})",
+           {{"t", std::string(type.name())},
+            {"w", std::to_string(warps)},
+            {"rows", std::to_string(rows)},
+            {"columns", std::to_string(columns)},
+            {"shape", "[" + std::to_string(rows) + ", " + std::to_string(columns) + "]"},
+            {"memory", memory.to_string()},
+            {"from", from.to_string()},
+            {"to", to.to_string()}});
+  std::mt19937 random(4);
+  Buffer x(type, rows * columns), y(type, rows * columns);
+  fill_random(x, random);
+  const CompiledKernel kernel = compile_as_is(text);
+  run(kernel, {&x, &y});
+  for (int64_t i = 0; i < x.size(); ++i)
+    if (x.get(i) != y.get(i)) {
+      ADD_FAILURE() << "element " << i << " is " << y.get(i) << ", not " << x.get(i) << "\n" << kernel.ptx;
+      break;
+    }
+  return kernel;
+}
+
+TEST(Tcgen05, EveryShapeOfTransfer) {
+  using layout::TensorMemoryShape;
+  const std::vector<std::pair<TensorMemoryShape, std::string>> shapes = {
+      {TensorMemoryShape::k32x32b, "32x32b"},
+      {TensorMemoryShape::k16x64b, "16x64b"},
+      {TensorMemoryShape::k16x128b, "16x128b"},
+      {TensorMemoryShape::k16x256b, "16x256b"}};
+  for (int64_t n : {16, 96})
+    for (const auto& [shape, name] : shapes) {
+      const layout::Layout words = layout::Layout::parse("[128: 128l1, " + std::to_string(n) + ": " +
+                                                         std::to_string(n) + "c1; bits 32]");
+      const layout::Layout plain = layout::tensor_memory_registers(TensorMemoryShape::k32x32b, 4, n);
+      const layout::Layout other = layout::tensor_memory_registers(shape, 4, n);
+      EXPECT_THAT(check_transfer(float32, words, plain, other, 4).ptx,
+                  HasSubstr("tcgen05.ld.sync.aligned." + name));
+      EXPECT_THAT(check_transfer(int32, words, other, plain, 4).ptx,
+                  HasSubstr("tcgen05.st.sync.aligned." + name));
+      // Two 16-bit elements in a column, and one in each.
+      const layout::Layout pairs = layout::Layout::parse("[128: 128l1, " + std::to_string(n) + ": " +
+                                                         std::to_string(n) + "c1; bits 16]");
+      const layout::Layout singles = layout::Layout::parse("[128: 128l1, " + std::to_string(n) + ": " +
+                                                           std::to_string(n) + "c2; bits 16]");
+      const layout::Layout packed = layout::tensor_memory_registers(shape, 4, n, 2);
+      check_transfer(float16, pairs, packed, packed, 4);
+      EXPECT_THAT(check_transfer(bfloat16, singles, packed, packed, 4).ptx, HasSubstr("pack::16b"));
+    }
+}
+
+TEST(Tcgen05, TwoWarpGroupsShareTheColumns) {
+  const layout::Layout words = layout::Layout::parse("[128: 128l1, 64: 64c1; bits 32]");
+  const layout::Layout halves = layout::Layout::parse("[128: 128t1, 64: 2t128 32r1]");
+  check_transfer(float32, words, halves, halves, 8);
+}
+
+TEST(Tcgen05, OtherRegisterLayoutsAreRefused) {
+  const layout::Layout words = layout::Layout::parse("[128: 128l1, 64: 64c1; bits 32]");
+  const layout::Layout registers = layout::coalesced({128, 64}, 128, 32);
+  EXPECT_THROW(
+      try { check_transfer(float32, words, registers, registers, 4); } catch (const CompileError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("no shape of tcgen05.ld and .st moves between these layouts"));
+        throw;
+      },
+      CompileError);
 }
 
 TEST(Tcgen05, NeedsItsTarget) {
