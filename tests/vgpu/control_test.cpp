@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+// Divergence and reconvergence, calls, barriers, deadlocks, spinning, determinism.
+#include <fmt/format.h>
+
+#include <numeric>
+#include <set>
+
+#include "imbrex/error.h"
+#include "vgpu_testing.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+/// A kernel `k(out)` with the thread's number in %t and the address of out[%t] in %out.
+std::string kernel(const std::string& body, const std::string& before = "") {
+  return fmt::format(R"(.version 8.6
+.target sm_90a
+.address_size 64
+{}
+.visible .entry k(.param .u64 out)
+{{
+  .reg .pred %p, %q, %r;
+  .reg .b32 %t, %x, %y, %z, %lane, %cta, %size;
+  .reg .b64 %base, %out, %A, %B;
+  ld.param.u64 %base, [out];
+  mov.u32 %t, %tid.x;
+  mov.u32 %cta, %ctaid.x;
+  mov.u32 %size, %ntid.x;
+  mad.lo.u32 %t, %cta, %size, %t;
+  mov.u32 %lane, %laneid;
+  mul.wide.u32 %A, %t, 4;
+  add.u64 %out, %base, %A;
+{}
+}}
+)",
+                     before, body);
+}
+
+struct Run {
+  Report report;
+  std::vector<uint32_t> out;
+};
+
+Run run(const std::string& text, int64_t grid, int64_t block, Options options = {}, size_t words = 0) {
+  options.target = "sm_90a";
+  VirtualGpu gpu(options);
+  const Function k = gpu.load_module(text, "test.ptx").function("k");
+  if (words == 0) words = static_cast<size_t>(grid * block);
+  DeviceAddress out = to_device(gpu, std::vector<uint32_t>(words));
+  void* arguments[] = {&out};
+  Run r;
+  r.report = gpu.launch(k, {.grid = {grid}, .block = {block}, .arguments = arguments});
+  r.out = from_device<uint32_t>(gpu, out, words);
+  return r;
+}
+
+TEST(Divergence, IfElseReconverges) {
+  // After the branch all lanes vote together, which needs them at the same place.
+  const Run r = run(kernel(R"(
+  and.b32 %x, %lane, 3;
+  setp.eq.u32 %p, %x, 0;
+  @%p bra THEN;
+  mul.lo.u32 %y, %lane, 10;
+  bra JOIN;
+THEN:
+  add.u32 %y, %lane, 1000;
+JOIN:
+  activemask.b32 %z;
+  setp.eq.u32 %q, %z, 0xffffffff;
+  @!%q mov.u32 %y, 0;
+  st.global.u32 [%out], %y;
+  ret;)"),
+                    2, 64);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  for (uint32_t i = 0; i < 128; ++i) EXPECT_EQ(r.out[i], i % 4 == 0 ? i % 32 + 1000 : i % 32 * 10) << i;
+}
+
+TEST(Divergence, NestedBranchesInLoopsOfDifferentLength) {
+  // Lane i runs i rounds; in each round odd and even ones take different sides.
+  const Run r = run(kernel(R"(
+  mov.u32 %x, 0;
+  mov.u32 %y, 0;
+LOOP:
+  setp.ge.u32 %p, %x, %lane;
+  @%p bra DONE;
+  xor.b32 %z, %x, %lane;
+  and.b32 %z, %z, 1;
+  setp.eq.u32 %q, %z, 0;
+  @%q bra EVEN;
+  add.u32 %y, %y, 100;
+  bra NEXT;
+EVEN:
+  add.u32 %y, %y, 1;
+NEXT:
+  add.u32 %x, %x, 1;
+  bra LOOP;
+DONE:
+  activemask.b32 %z;
+  setp.ne.u32 %q, %z, 0xffffffff;
+  @%q mov.u32 %y, 77777;
+  st.global.u32 [%out], %y;
+  ret;)"),
+                    1, 32);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  for (uint32_t i = 0; i < 32; ++i) {
+    uint32_t want = 0;
+    for (uint32_t x = 0; x < i; ++x) want += ((x ^ i) & 1) != 0 ? 100 : 1;
+    EXPECT_EQ(r.out[i], want) << i;
+  }
+}
+
+TEST(Divergence, EarlyReturnInsideABranch) {
+  const Run r = run(kernel(R"(
+  setp.gt.u32 %p, %lane, 20;
+  @%p bra HIGH;
+  setp.eq.u32 %q, %lane, 7;
+  @%q exit;
+  mov.u32 %y, 1;
+  bra JOIN;
+HIGH:
+  mov.u32 %y, 2;
+JOIN:
+  activemask.b32 %z;
+  mad.lo.u32 %y, %y, 1, %z;
+  st.global.u32 [%out], %y;
+  ret;)"),
+                    1, 32);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  const uint32_t everybody_else = ~(1u << 7);
+  for (uint32_t i = 0; i < 32; ++i)
+    EXPECT_EQ(r.out[i], i == 7 ? 0 : everybody_else + (i > 20 ? 2 : 1)) << i;
+}
+
+TEST(Divergence, IndexedBranch) {
+  const Run r = run(kernel(R"(
+  and.b32 %x, %lane, 3;
+targets: .branchtargets ZERO, ONE, TWO, ZERO;
+  brx.idx %x, targets;
+ZERO:
+  mov.u32 %y, 5;
+  bra JOIN;
+ONE:
+  mov.u32 %y, 6;
+  bra JOIN;
+TWO:
+  mov.u32 %y, 7;
+JOIN:
+  activemask.b32 %z;
+  setp.ne.u32 %q, %z, 0xffffffff;
+  @%q mov.u32 %y, 0;
+  st.global.u32 [%out], %y;
+  ret;)"),
+                    1, 32);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  const uint32_t want[] = {5, 6, 7, 5};
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(r.out[i], want[i % 4]) << i;
+}
+
+TEST(Divergence, SpinLockBetweenLanesOfAWarp) {
+  // Deadlocks on a machine that waits for reconvergence at any price.
+  const std::string text = kernel(R"(
+LOOP:
+  atom.shared.cas.b32 %x, [lock], 0, 1;
+  setp.ne.u32 %p, %x, 0;
+  @%p bra LOOP;
+  ld.shared.u32 %y, [counter];
+  add.u32 %y, %y, 1;
+  st.shared.u32 [counter], %y;
+  membar.cta;
+  atom.shared.exch.b32 %x, [lock], 0;
+  bar.sync 0;
+  ld.shared.u32 %y, [counter];
+  st.global.u32 [%out], %y;
+  ret;)",
+                                  ".shared .align 4 .u32 lock;\n.shared .align 4 .u32 counter;");
+  // The two words start out undefined, so one thread clears them first.
+  const std::string cleared = std::string(text).replace(text.find("LOOP:"), 5,
+                                                        "setp.eq.u32 %q, %t, 0;\n"
+                                                        "  @%q st.shared.u32 [lock], 0;\n"
+                                                        "  @%q st.shared.u32 [counter], 0;\n"
+                                                        "  bar.sync 0;\nLOOP:");
+  for (const uint64_t seed : {0, 1, 2}) {
+    Options options;
+    options.seed = seed;
+    const Run r = run(cleared, 1, 64, options);
+    ASSERT_TRUE(r.report.clean()) << r.report.format();
+    for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(r.out[i], 64u);
+  }
+}
+
+TEST(Calls, ReturnFromDifferentPlacesAndMeetAgain) {
+  const Run r = run(kernel(R"(
+  {
+  .param .b32 argument;
+  .param .b32 value;
+  st.param.b32 [argument], %lane;
+  call.uni (value), pick, (argument);
+  ld.param.b32 %y, [value];
+  }
+  activemask.b32 %z;
+  setp.ne.u32 %q, %z, 0xffffffff;
+  @%q mov.u32 %y, 0;
+  st.global.u32 [%out], %y;
+  ret;)",
+                           R"(.func (.param .b32 value) pick(.param .b32 argument)
+{
+  .reg .pred %p;
+  .reg .b32 %x;
+  ld.param.b32 %x, [argument];
+  setp.lt.u32 %p, %x, 9;
+  @%p bra SMALL;
+  mul.lo.u32 %x, %x, 3;
+  st.param.b32 [value], %x;
+  ret;
+SMALL:
+  add.u32 %x, %x, 500;
+  st.param.b32 [value], %x;
+  ret;
+})"),
+                    1, 32);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(r.out[i], i < 9 ? i + 500 : i * 3) << i;
+}
+
+TEST(Calls, RecursionIsRefusedByName) {
+  VirtualGpu gpu({.target = "sm_90a"});
+  try {
+    gpu.load_module(kernel("  call.uni loop;\n  ret;", ".func loop()\n{\n  call.uni loop;\n  ret;\n}"), "r.ptx");
+    FAIL();
+  } catch (const CompileError& e) {
+    EXPECT_NE(std::string(e.what()).find("loop: recursive calls are not modelled"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Barriers, NamedBarriersOfHalfTheBlock) {
+  // Warps 0 and 1 meet at barrier 3, warps 2 and 3 at barrier 4; each pair exchanges values through shared memory.
+  const Run r = run(kernel(R"(
+  mul.lo.u32 %x, %t, 4;
+  mov.u32 %y, buffer;
+  add.u32 %y, %y, %x;
+  st.shared.u32 [%y], %t;
+  shr.u32 %z, %t, 6;
+  add.u32 %z, %z, 3;
+  barrier.sync %z, 64;
+  xor.b32 %x, %x, 128;
+  mov.u32 %y, buffer;
+  add.u32 %y, %y, %x;
+  ld.shared.u32 %z, [%y];
+  st.global.u32 [%out], %z;
+  ret;)",
+                           ".shared .align 4 .b8 buffer[512];"),
+                    1, 128);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  for (uint32_t i = 0; i < 128; ++i) EXPECT_EQ(r.out[i], i ^ 32) << i;
+}
+
+TEST(Barriers, Reductions) {
+  const Run r = run(kernel(R"(
+  setp.lt.u32 %p, %t, 37;
+  bar.red.popc.u32 %x, 0, %p;
+  bar.red.and.pred %q, 1, %p;
+  bar.red.or.pred %r, 2, %p;
+  selp.u32 %y, 1000, 0, %q;
+  selp.u32 %z, 100000, 0, %r;
+  add.u32 %x, %x, %y;
+  add.u32 %x, %x, %z;
+  st.global.u32 [%out], %x;
+  ret;)"),
+                    1, 96);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(r.out[i], 100037u) << i;
+}
+
+TEST(Barriers, ThreadsThatHaveExitedNeedNotCome) {
+  const Run r = run(kernel(R"(
+  setp.lt.u32 %p, %t, 32;
+  @%p exit;
+  bar.sync 0;
+  st.global.u32 [%out], %t;
+  ret;)"),
+                    1, 96);
+  EXPECT_TRUE(r.report.clean()) << r.report.format();
+  EXPECT_EQ(r.out[95], 95u);
+}
+
+// ---- what goes wrong -------------------------------------------------------------------------------------------
+
+const char* const kHalfTheWarpsWait = R"(
+  .loc 1 10 0
+  setp.ge.u32 %p, %t, 32;
+  @%p bra SKIP;
+  .loc 1 12 0
+  bar.sync 0, 64;
+SKIP:
+  .loc 1 14 0
+  bar.sync 1, 64;
+  ret;)";
+
+TEST(Deadlock, TellsWhoWaitsForWhat) {
+  const Run r = run(kernel(kHalfTheWarpsWait, ".file 1 \"wait.cu\""), 1, 64);
+  EXPECT_FALSE(r.report.completed);
+  ASSERT_EQ(r.report.findings.size(), 1u) << r.report.format();
+  const Finding& f = r.report.findings[0];
+  EXPECT_EQ(f.kind, FindingKind::kDeadlock);
+  EXPECT_EQ(f.place.file, "wait.cu");
+  EXPECT_EQ(f.place.line, 12);
+  ASSERT_EQ(f.facts.size(), 2u);
+  EXPECT_EQ(f.facts[0],
+            "warp 0 lanes 0xffffffff at wait.cu:12 (PTX line 22: bar.sync 0, 64;) waits at barrier 0: 32 of 64 "
+            "threads have arrived");
+  EXPECT_EQ(f.facts[1],
+            "warp 1 lanes 0xffffffff at wait.cu:14 (PTX line 25: bar.sync 1, 64;) waits at barrier 1: 32 of 64 "
+            "threads have arrived");
+}
+
+TEST(Deadlock, HalfAWarpAtAnAlignedBarrier) {
+  const Run r = run(kernel(R"(
+  setp.ge.u32 %p, %lane, 16;
+  @%p bra OTHER;
+  bar.sync 0;
+  ret;
+OTHER:
+  bar.sync 1;
+  ret;)"),
+                    1, 32);
+  ASSERT_EQ(r.report.findings.size(), 1u) << r.report.format();
+  EXPECT_EQ(r.report.findings[0].kind, FindingKind::kDeadlock);
+  EXPECT_NE(r.report.format().find("waits for lanes 0xffff0000 of its warp to execute the same instruction"),
+            std::string::npos)
+      << r.report.format();
+}
+
+TEST(Endless, ALoopThatWaitsForNobody) {
+  Options options;
+  options.stall_budget = 100000;
+  const Run r = run(kernel(R"(
+LOOP:
+  ld.volatile.global.u32 %x, [%out];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra LOOP;
+  ret;)"),
+                    1, 32, options);
+  EXPECT_FALSE(r.report.completed);
+  ASSERT_EQ(r.report.findings.size(), 1u);
+  EXPECT_EQ(r.report.findings[0].kind, FindingKind::kEndlessRun);
+  EXPECT_NE(r.report.findings[0].message.find("100000 instructions without a store"), std::string::npos);
+}
+
+TEST(Budget, StopsALongRun) {
+  Options options;
+  options.instruction_budget = 5000;
+  const Run r = run(kernel("LOOP:\n  st.global.u32 [%out], %t;\n  bra LOOP;"), 1, 32, options);
+  ASSERT_EQ(r.report.findings.size(), 1u);
+  EXPECT_EQ(r.report.findings[0].kind, FindingKind::kEndlessRun);
+  EXPECT_EQ(r.report.findings[0].hint, "raise Options::instruction_budget if the kernel really runs this long");
+}
+
+TEST(Barriers, MisuseIsReported) {
+  const Run r = run(kernel(R"(
+  bar.sync 17;
+  bar.sync 0, 48;
+  ret;)"),
+                    1, 32);
+  ASSERT_EQ(r.report.findings.size(), 2u) << r.report.format();
+  EXPECT_EQ(r.report.findings[0].message, "there is no barrier 17, only 0 to 15");
+  EXPECT_EQ(r.report.findings[1].message, "48 threads are expected, which is not a multiple of 32");
+}
+
+TEST(Trap, StopsTheLaunch) {
+  const Run r = run(kernel("  setp.eq.u32 %p, %t, 40;\n  @%p trap;\n  ret;"), 1, 64);
+  EXPECT_FALSE(r.report.completed);
+  ASSERT_EQ(r.report.findings.size(), 1u);
+  EXPECT_EQ(r.report.findings[0].kind, FindingKind::kTrap);
+  EXPECT_EQ(r.report.findings[0].actor.warp, 1);
+  EXPECT_EQ(r.report.findings[0].actor.lane, 8);
+}
+
+// ---- several CTAs ----------------------------------------------------------------------------------------------
+
+/// Every CTA draws a ticket and writes its number at the ticket's place: the order of the atomic operations.
+const char* const kTickets = R"(
+  setp.ne.u32 %p, %lane, 0;
+  @%p exit;
+  mov.u32 %x, 0;
+LOOP:
+  atom.global.add.u32 %y, [%base], 1;
+  mul.wide.u32 %A, %y, 4;
+  add.u64 %A, %base, %A;
+  st.global.u32 [%A+4], %cta;
+  add.u32 %x, %x, 1;
+  setp.lt.u32 %p, %x, 5;
+  @%p bra LOOP;
+  ret;)";
+
+TEST(Determinism, AtomicsHappenInTheSameOrderOnAnyNumberOfThreads) {
+  std::set<std::vector<uint32_t>> orders;
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    std::vector<uint32_t> first;
+    for (const int threads : {1, 2, 5}) {
+      Options options;
+      options.seed = seed;
+      options.host_threads = threads;
+      options.num_sms = 6;
+      const Run r = run(kernel(kTickets), 40, 32, options, 256);
+      ASSERT_TRUE(r.report.clean()) << r.report.format();
+      EXPECT_EQ(r.out[0], 200u);
+      std::vector<int> count(40);
+      for (size_t i = 1; i <= 200; ++i) ++count[r.out[i]];
+      for (int c : count) EXPECT_EQ(c, 5);
+      if (first.empty()) first = r.out;
+      EXPECT_EQ(r.out, first) << "seed " << seed << ", " << threads << " threads";
+    }
+    orders.insert(first);
+  }
+  EXPECT_GT(orders.size(), 1u) << "the seed changes nothing";
+}
+
+TEST(Determinism, SpinningOnAnotherCtaMakesProgress) {
+  // CTA i waits until CTA i+1 has passed its flag on, so the last one must run although the first ones spin.
+  const std::string text = kernel(R"(
+  setp.ne.u32 %p, %lane, 0;
+  @%p exit;
+  mul.wide.u32 %A, %cta, 4;
+  add.u64 %A, %base, %A;
+  setp.eq.u32 %p, %cta, 15;
+  @%p bra PASS;
+SPIN:
+  ld.acquire.gpu.global.u32 %x, [%A+4];
+  setp.eq.u32 %q, %x, 0;
+  @%q bra SPIN;
+PASS:
+  add.u32 %y, %x, 1;
+  @%p mov.u32 %y, 1;
+  st.release.gpu.global.u32 [%A], %y;
+  ret;)");
+  for (const int threads : {1, 3}) {
+    Options options;
+    options.host_threads = threads;
+    options.checks.uninitialized = false;  // %x is not written by the last CTA, nor used
+    const Run r = run(text, 16, 32, options, 17);
+    ASSERT_TRUE(r.report.clean()) << r.report.format();
+    for (uint32_t i = 0; i < 16; ++i) EXPECT_EQ(r.out[i], 16 - i);
+  }
+}
+
+TEST(Determinism, FindingsDoNotDependOnTheNumberOfThreads) {
+  std::string first;
+  for (const int threads : {1, 2, 4}) {
+    Options options;
+    options.host_threads = threads;
+    const Run r = run(kernel("  setp.gt.u32 %p, %cta, 4;\n  @%p ld.global.u32 %x, [%out];\n  ret;"), 20, 32, options, 64);
+    ASSERT_EQ(r.report.findings.size(), 1u);
+    EXPECT_EQ(r.report.findings[0].count, 15 * 32);
+    if (first.empty()) first = r.report.format();
+    EXPECT_EQ(r.report.format(), first);
+  }
+}
+
+}  // namespace
+}  // namespace imbrex::vgpu
