@@ -69,26 +69,25 @@ Step Cluster::run_warp(Warp& warp) {
   while (clock_ - begin < static_cast<uint64_t>(quantum_left_)) {
     const Instruction& insn = code[pc];
     const Mask active = mask & (warp.predicate(insn.guard) ^ insn.guard_flip);
-    ++clock_;
     if (active == 0) {
+      ++clock_;
       ++pc;
       continue;
     }
-    lanes += count_lanes(active);
     split->pc = pc;
     Checks::before(warp, insn, active);
     step = insn.exec[Checks::kIndex](warp, insn, active);
+    if (step == Step::kTurn) {
+      // Not executed: how often the attempt is made depends on the host, so the clock must not count it.
+      resuming_ = true;
+      break;
+    }
+    ++clock_;
+    lanes += count_lanes(active);
     if (step == Step::kNext) {
       Checks::after(warp, insn, active);
       ++pc;
       continue;
-    }
-    if (step == Step::kTurn) {
-      // Not executed: the clock must not count the attempt, for how often one is made depends on the host.
-      --clock_;
-      lanes -= count_lanes(active);
-      resuming_ = true;
-      break;
     }
     if (step != Step::kBlock) Checks::after(warp, insn, active);
     if (step == Step::kYield) {

@@ -34,7 +34,7 @@ bool GridSlot::has_turn(uint64_t clock) {
   return epoch < until;
 }
 
-bool GridSlot::should_return() const { return grid_->idle_threads_.load(std::memory_order_relaxed) > 0; }
+bool GridSlot::should_return() const { return grid_->impatient_threads_.load(std::memory_order_relaxed) > 0; }
 
 Grid::Grid(const LaunchContext& launch, int slots) : launch_(launch) {
   const int64_t clusters = launch.clusters().count();
@@ -93,25 +93,35 @@ void Grid::finish_cluster(GridSlot& slot, bool stopped) {
   slot.cluster_.reset();
 }
 
-GridSlot* Grid::choose() {
-  const bool in_turns = std::any_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<GridSlot>& s) {
+bool Grid::some_need_turn() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<GridSlot>& s) {
     return s->state_ == GridSlot::State::kNeedsTurn;
   });
+}
+
+void Grid::retire_slots() {
+  for (const std::unique_ptr<GridSlot>& slot : slots_) {
+    if (slot->state_ == GridSlot::State::kRunning || slot->state_ == GridSlot::State::kDone) continue;
+    const uint64_t at = epoch(slot->clock_.load(std::memory_order_relaxed));
+    const bool beyond_stop = at > stop_epoch_ || (at == stop_epoch_ && slot->index_ > stop_slot_);
+    const bool empty = slot->cluster_ == nullptr && slot->next_ >= slot->queue_.size();
+    if (!beyond_stop && !empty) continue;
+    if (slot->cluster_ != nullptr) finish_cluster(*slot, false);
+    slot->state_ = GridSlot::State::kDone;
+    slot->publish(kNever);
+  }
+}
+
+GridSlot* Grid::choose() {
+  // First, because a slot that is done lets others have their turn.
+  retire_slots();
+  const bool in_turns = some_need_turn();
   GridSlot* best = nullptr;
   std::pair<uint64_t, int> best_key;
   for (const std::unique_ptr<GridSlot>& slot : slots_) {
     using State = GridSlot::State;
     if (slot->state_ == State::kRunning || slot->state_ == State::kDone) continue;
     const uint64_t clock = slot->clock_.load(std::memory_order_relaxed);
-    const bool beyond_stop =
-        epoch(clock) > stop_epoch_ || (epoch(clock) == stop_epoch_ && slot->index_ > stop_slot_);
-    const bool empty = slot->cluster_ == nullptr && slot->next_ >= slot->queue_.size();
-    if (beyond_stop || empty) {
-      if (slot->cluster_ != nullptr) finish_cluster(*slot, false);
-      slot->state_ = State::kDone;
-      slot->publish(kNever);
-      continue;
-    }
     if (slot->state_ == State::kNeedsTurn && !slot->has_turn(clock)) continue;
     // In turns the one furthest behind is wanted by all others; else finish what has been begun.
     std::pair<uint64_t, int> key{epoch(clock), slot->index_};
@@ -136,14 +146,16 @@ void Grid::worker() {
     GridSlot* slot = choose();
     if (slot == nullptr) {
       if (all_done()) break;
+      // Those who run have to come back soon only if somebody waits for them to get on.
+      const int impatient = some_need_turn() ? 1 : 0;
+      impatient_threads_ += impatient;
       ++idle_threads_;
       changed_.wait(lock);
       --idle_threads_;
+      impatient_threads_ -= impatient;
       continue;
     }
-    const bool in_turns = std::any_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<GridSlot>& s) {
-      return s->state_ == GridSlot::State::kNeedsTurn;
-    });
+    const bool in_turns = some_need_turn();
     slot->state_ = GridSlot::State::kRunning;
     lock.unlock();
     ClusterState state = ClusterState::kStopped;

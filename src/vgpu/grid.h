@@ -34,7 +34,8 @@ class GridSlot {
   bool has_turn(uint64_t clock);
   /// Tells the others how far this slot has come.
   void publish(uint64_t clock) { clock_.store(clock, std::memory_order_release); }
-  /// True when the slot should soon return to the host threads' queue, because a thread is idle.
+  /// True when the slot should soon return to the host threads' queue, because a thread waits for others to
+  /// get on.
   bool should_return() const;
   int index() const { return index_; }
 
@@ -77,6 +78,8 @@ class Grid {
 
   void worker();
   GridSlot* choose();
+  void retire_slots();
+  bool some_need_turn() const;
   bool all_done() const;
   void start_cluster(GridSlot& slot);
   void finish_cluster(GridSlot& slot, bool stopped);
@@ -86,8 +89,8 @@ class Grid {
   std::vector<std::unique_ptr<GridSlot>> slots_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::atomic<int> idle_threads_{0};
-  int running_ = 0;
+  int idle_threads_ = 0;
+  std::atomic<int> impatient_threads_{0};
   // Where a cluster stopped the launch: nothing that comes later in (epoch, slot) order counts.
   uint64_t stop_epoch_ = kNever;
   int stop_slot_ = 0;

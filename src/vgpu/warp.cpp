@@ -13,7 +13,8 @@ namespace {
 
 /// How many instructions a warp may execute while lanes are parked before those go on alone. Long enough for
 /// the loops that one elected lane runs, short enough for spin locks.
-constexpr int64_t kPatience = 20000;
+/// It shrinks every time it runs out.
+constexpr int64_t kMostPatience = 20000, kLeastPatience = 64;
 
 bool gathered(Warp& warp, const Wait& wait) { return (wait.a & warp.live() & ~wait.b) == 0; }
 
@@ -29,6 +30,7 @@ Warp::Warp(Cta& cta, int index, Mask lanes, const Program& program, bool track_d
       index_(index),
       live_(lanes),
       program_(&program),
+      patience_(kMostPatience),
       registers_(new std::byte[program.register_bytes]),
       local_(size_t{kWarpSize} * program.local_bytes, std::byte{0xFF}) {
   std::memcpy(registers_.get(), program.register_image.data(), program.register_bytes);
@@ -290,7 +292,8 @@ bool Warp::release_joins(bool force) {
   bool released = false;
   for (size_t i = 0; i < joins_.size(); ++i) {
     Join& join = joins_[i];
-    if (join.arrived == 0 || (!force && executed - join.since < kPatience)) continue;
+    if (join.arrived == 0 || (!force && executed - join.since < patience_)) continue;
+    if (!force) patience_ = std::max(kLeastPatience, patience_ / 2);
     add_split(join.pc, join.arrived, join.parent);
     join.expected &= ~join.arrived;
     join.arrived = 0;

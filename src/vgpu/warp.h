@@ -148,6 +148,7 @@ class Warp {
   int index_;
   Mask live_;
   const Program* program_;
+  int64_t patience_;  // of parked lanes, in instructions of the warp
   std::unique_ptr<std::byte[]> registers_;
   std::vector<std::byte> local_;
   WrittenBits local_written_;

@@ -36,19 +36,19 @@ std::string kernel(const std::string& body, const std::string& before = "") {
                      before, body);
 }
 
-struct Run {
+struct Outcome {
   Report report;
   std::vector<uint32_t> out;
 };
 
-Run run(const std::string& text, int64_t grid, int64_t block, Options options = {}, size_t words = 0) {
+Outcome run(const std::string& text, int64_t grid, int64_t block, Options options = {}, size_t words = 0) {
   options.target = "sm_90a";
   VirtualGpu gpu(options);
   const Function k = gpu.load_module(text, "test.ptx").function("k");
   if (words == 0) words = static_cast<size_t>(grid * block);
   DeviceAddress out = to_device(gpu, std::vector<uint32_t>(words));
   void* arguments[] = {&out};
-  Run r;
+  Outcome r;
   r.report = gpu.launch(k, {.grid = {grid}, .block = {block}, .arguments = arguments});
   r.out = from_device<uint32_t>(gpu, out, words);
   return r;
@@ -56,7 +56,7 @@ Run run(const std::string& text, int64_t grid, int64_t block, Options options = 
 
 TEST(Divergence, IfElseReconverges) {
   // After the branch all lanes vote together, which needs them at the same place.
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
   and.b32 %x, %lane, 3;
   setp.eq.u32 %p, %x, 0;
   @%p bra THEN;
@@ -70,14 +70,14 @@ JOIN:
   @!%q mov.u32 %y, 0;
   st.global.u32 [%out], %y;
   ret;)"),
-                    2, 64);
+                        2, 64);
   ASSERT_TRUE(r.report.clean()) << r.report.format();
   for (uint32_t i = 0; i < 128; ++i) EXPECT_EQ(r.out[i], i % 4 == 0 ? i % 32 + 1000 : i % 32 * 10) << i;
 }
 
 TEST(Divergence, NestedBranchesInLoopsOfDifferentLength) {
   // Lane i runs i rounds; in each round odd and even ones take different sides.
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
   mov.u32 %x, 0;
   mov.u32 %y, 0;
 LOOP:
@@ -100,7 +100,7 @@ DONE:
   @%q mov.u32 %y, 77777;
   st.global.u32 [%out], %y;
   ret;)"),
-                    1, 32);
+                        1, 32);
   ASSERT_TRUE(r.report.clean()) << r.report.format();
   for (uint32_t i = 0; i < 32; ++i) {
     uint32_t want = 0;
@@ -110,7 +110,7 @@ DONE:
 }
 
 TEST(Divergence, EarlyReturnInsideABranch) {
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
   setp.gt.u32 %p, %lane, 20;
   @%p bra HIGH;
   setp.eq.u32 %q, %lane, 7;
@@ -124,15 +124,14 @@ JOIN:
   mad.lo.u32 %y, %y, 1, %z;
   st.global.u32 [%out], %y;
   ret;)"),
-                    1, 32);
+                        1, 32);
   ASSERT_TRUE(r.report.clean()) << r.report.format();
   const uint32_t everybody_else = ~(1u << 7);
-  for (uint32_t i = 0; i < 32; ++i)
-    EXPECT_EQ(r.out[i], i == 7 ? 0 : everybody_else + (i > 20 ? 2 : 1)) << i;
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(r.out[i], i == 7 ? 0 : everybody_else + (i > 20 ? 2 : 1)) << i;
 }
 
 TEST(Divergence, IndexedBranch) {
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
   and.b32 %x, %lane, 3;
 targets: .branchtargets ZERO, ONE, TWO, ZERO;
   brx.idx %x, targets;
@@ -150,7 +149,7 @@ JOIN:
   @%q mov.u32 %y, 0;
   st.global.u32 [%out], %y;
   ret;)"),
-                    1, 32);
+                        1, 32);
   ASSERT_TRUE(r.report.clean()) << r.report.format();
   const uint32_t want[] = {5, 6, 7, 5};
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(r.out[i], want[i % 4]) << i;
@@ -182,14 +181,14 @@ LOOP:
   for (const uint64_t seed : {0, 1, 2}) {
     Options options;
     options.seed = seed;
-    const Run r = run(cleared, 1, 64, options);
+    const Outcome r = run(cleared, 1, 64, options);
     ASSERT_TRUE(r.report.clean()) << r.report.format();
     for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(r.out[i], 64u);
   }
 }
 
 TEST(Calls, ReturnFromDifferentPlacesAndMeetAgain) {
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
   {
   .param .b32 argument;
   .param .b32 value;
@@ -202,7 +201,7 @@ TEST(Calls, ReturnFromDifferentPlacesAndMeetAgain) {
   @%q mov.u32 %y, 0;
   st.global.u32 [%out], %y;
   ret;)",
-                           R"(.func (.param .b32 value) pick(.param .b32 argument)
+                               R"(.func (.param .b32 value) pick(.param .b32 argument)
 {
   .reg .pred %p;
   .reg .b32 %x;
@@ -217,7 +216,7 @@ SMALL:
   st.param.b32 [value], %x;
   ret;
 })"),
-                    1, 32);
+                        1, 32);
   ASSERT_TRUE(r.report.clean()) << r.report.format();
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(r.out[i], i < 9 ? i + 500 : i * 3) << i;
 }
@@ -225,16 +224,19 @@ SMALL:
 TEST(Calls, RecursionIsRefusedByName) {
   VirtualGpu gpu({.target = "sm_90a"});
   try {
-    gpu.load_module(kernel("  call.uni loop;\n  ret;", ".func loop()\n{\n  call.uni loop;\n  ret;\n}"), "r.ptx");
+    gpu.load_module(kernel("  call.uni loop;\n  ret;", ".func loop()\n{\n  call.uni loop;\n  ret;\n}"),
+                    "r.ptx");
     FAIL();
   } catch (const CompileError& e) {
-    EXPECT_NE(std::string(e.what()).find("loop: recursive calls are not modelled"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("loop: recursive calls are not modelled"), std::string::npos)
+        << e.what();
   }
 }
 
 TEST(Barriers, NamedBarriersOfHalfTheBlock) {
-  // Warps 0 and 1 meet at barrier 3, warps 2 and 3 at barrier 4; each pair exchanges values through shared memory.
-  const Run r = run(kernel(R"(
+  // Warps 0 and 1 meet at barrier 3, warps 2 and 3 at barrier 4; each pair exchanges values through shared
+  // memory.
+  const Outcome r = run(kernel(R"(
   mul.lo.u32 %x, %t, 4;
   mov.u32 %y, buffer;
   add.u32 %y, %y, %x;
@@ -248,14 +250,14 @@ TEST(Barriers, NamedBarriersOfHalfTheBlock) {
   ld.shared.u32 %z, [%y];
   st.global.u32 [%out], %z;
   ret;)",
-                           ".shared .align 4 .b8 buffer[512];"),
-                    1, 128);
+                               ".shared .align 4 .b8 buffer[512];"),
+                        1, 128);
   ASSERT_TRUE(r.report.clean()) << r.report.format();
   for (uint32_t i = 0; i < 128; ++i) EXPECT_EQ(r.out[i], i ^ 32) << i;
 }
 
 TEST(Barriers, Reductions) {
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
   setp.lt.u32 %p, %t, 37;
   bar.red.popc.u32 %x, 0, %p;
   bar.red.and.pred %q, 1, %p;
@@ -266,24 +268,25 @@ TEST(Barriers, Reductions) {
   add.u32 %x, %x, %z;
   st.global.u32 [%out], %x;
   ret;)"),
-                    1, 96);
+                        1, 96);
   ASSERT_TRUE(r.report.clean()) << r.report.format();
   for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(r.out[i], 100037u) << i;
 }
 
 TEST(Barriers, ThreadsThatHaveExitedNeedNotCome) {
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
   setp.lt.u32 %p, %t, 32;
   @%p exit;
   bar.sync 0;
   st.global.u32 [%out], %t;
   ret;)"),
-                    1, 96);
+                        1, 96);
   EXPECT_TRUE(r.report.clean()) << r.report.format();
   EXPECT_EQ(r.out[95], 95u);
 }
 
-// ---- what goes wrong -------------------------------------------------------------------------------------------
+// ---- what goes wrong
+// -------------------------------------------------------------------------------------------
 
 const char* const kHalfTheWarpsWait = R"(
   .loc 1 10 0
@@ -297,7 +300,7 @@ SKIP:
   ret;)";
 
 TEST(Deadlock, TellsWhoWaitsForWhat) {
-  const Run r = run(kernel(kHalfTheWarpsWait, ".file 1 \"wait.cu\""), 1, 64);
+  const Outcome r = run(kernel(kHalfTheWarpsWait, ".file 1 \"wait.cu\""), 1, 64);
   EXPECT_FALSE(r.report.completed);
   ASSERT_EQ(r.report.findings.size(), 1u) << r.report.format();
   const Finding& f = r.report.findings[0];
@@ -305,16 +308,18 @@ TEST(Deadlock, TellsWhoWaitsForWhat) {
   EXPECT_EQ(f.place.file, "wait.cu");
   EXPECT_EQ(f.place.line, 12);
   ASSERT_EQ(f.facts.size(), 2u);
-  EXPECT_EQ(f.facts[0],
-            "warp 0 lanes 0xffffffff at wait.cu:12 (PTX line 22: bar.sync 0, 64;) waits at barrier 0: 32 of 64 "
-            "threads have arrived");
-  EXPECT_EQ(f.facts[1],
-            "warp 1 lanes 0xffffffff at wait.cu:14 (PTX line 25: bar.sync 1, 64;) waits at barrier 1: 32 of 64 "
-            "threads have arrived");
+  EXPECT_EQ(
+      f.facts[0],
+      "warp 0 lanes 0xffffffff at wait.cu:12 (PTX line 23: bar.sync 0, 64;) waits at barrier 0: 32 of 64 "
+      "threads have arrived");
+  EXPECT_EQ(
+      f.facts[1],
+      "warp 1 lanes 0xffffffff at wait.cu:14 (PTX line 26: bar.sync 1, 64;) waits at barrier 1: 32 of 64 "
+      "threads have arrived");
 }
 
 TEST(Deadlock, HalfAWarpAtAnAlignedBarrier) {
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
   setp.ge.u32 %p, %lane, 16;
   @%p bra OTHER;
   bar.sync 0;
@@ -322,7 +327,7 @@ TEST(Deadlock, HalfAWarpAtAnAlignedBarrier) {
 OTHER:
   bar.sync 1;
   ret;)"),
-                    1, 32);
+                        1, 32);
   ASSERT_EQ(r.report.findings.size(), 1u) << r.report.format();
   EXPECT_EQ(r.report.findings[0].kind, FindingKind::kDeadlock);
   EXPECT_NE(r.report.format().find("waits for lanes 0xffff0000 of its warp to execute the same instruction"),
@@ -333,13 +338,13 @@ OTHER:
 TEST(Endless, ALoopThatWaitsForNobody) {
   Options options;
   options.stall_budget = 100000;
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
 LOOP:
   ld.volatile.global.u32 %x, [%out];
   setp.eq.u32 %p, %x, 0;
   @%p bra LOOP;
   ret;)"),
-                    1, 32, options);
+                        1, 32, options);
   EXPECT_FALSE(r.report.completed);
   ASSERT_EQ(r.report.findings.size(), 1u);
   EXPECT_EQ(r.report.findings[0].kind, FindingKind::kEndlessRun);
@@ -349,25 +354,26 @@ LOOP:
 TEST(Budget, StopsALongRun) {
   Options options;
   options.instruction_budget = 5000;
-  const Run r = run(kernel("LOOP:\n  st.global.u32 [%out], %t;\n  bra LOOP;"), 1, 32, options);
+  const Outcome r = run(kernel("LOOP:\n  st.global.u32 [%out], %t;\n  bra LOOP;"), 1, 32, options);
   ASSERT_EQ(r.report.findings.size(), 1u);
   EXPECT_EQ(r.report.findings[0].kind, FindingKind::kEndlessRun);
-  EXPECT_EQ(r.report.findings[0].hint, "raise Options::instruction_budget if the kernel really runs this long");
+  EXPECT_EQ(r.report.findings[0].hint,
+            "raise Options::instruction_budget if the kernel really runs this long");
 }
 
 TEST(Barriers, MisuseIsReported) {
-  const Run r = run(kernel(R"(
+  const Outcome r = run(kernel(R"(
   bar.sync 17;
   bar.sync 0, 48;
   ret;)"),
-                    1, 32);
+                        1, 32);
   ASSERT_EQ(r.report.findings.size(), 2u) << r.report.format();
   EXPECT_EQ(r.report.findings[0].message, "there is no barrier 17, only 0 to 15");
   EXPECT_EQ(r.report.findings[1].message, "48 threads are expected, which is not a multiple of 32");
 }
 
 TEST(Trap, StopsTheLaunch) {
-  const Run r = run(kernel("  setp.eq.u32 %p, %t, 40;\n  @%p trap;\n  ret;"), 1, 64);
+  const Outcome r = run(kernel("  setp.eq.u32 %p, %t, 40;\n  @%p trap;\n  ret;"), 1, 64);
   EXPECT_FALSE(r.report.completed);
   ASSERT_EQ(r.report.findings.size(), 1u);
   EXPECT_EQ(r.report.findings[0].kind, FindingKind::kTrap);
@@ -375,7 +381,8 @@ TEST(Trap, StopsTheLaunch) {
   EXPECT_EQ(r.report.findings[0].actor.lane, 8);
 }
 
-// ---- several CTAs ----------------------------------------------------------------------------------------------
+// ---- several CTAs
+// ----------------------------------------------------------------------------------------------
 
 /// Every CTA draws a ticket and writes its number at the ticket's place: the order of the atomic operations.
 const char* const kTickets = R"(
@@ -401,7 +408,7 @@ TEST(Determinism, AtomicsHappenInTheSameOrderOnAnyNumberOfThreads) {
       options.seed = seed;
       options.host_threads = threads;
       options.num_sms = 6;
-      const Run r = run(kernel(kTickets), 40, 32, options, 256);
+      const Outcome r = run(kernel(kTickets), 40, 32, options, 256);
       ASSERT_TRUE(r.report.clean()) << r.report.format();
       EXPECT_EQ(r.out[0], 200u);
       std::vector<int> count(40);
@@ -437,7 +444,7 @@ PASS:
     Options options;
     options.host_threads = threads;
     options.checks.uninitialized = false;  // %x is not written by the last CTA, nor used
-    const Run r = run(text, 16, 32, options, 17);
+    const Outcome r = run(text, 16, 32, options, 17);
     ASSERT_TRUE(r.report.clean()) << r.report.format();
     for (uint32_t i = 0; i < 16; ++i) EXPECT_EQ(r.out[i], 16 - i);
   }
@@ -448,7 +455,8 @@ TEST(Determinism, FindingsDoNotDependOnTheNumberOfThreads) {
   for (const int threads : {1, 2, 4}) {
     Options options;
     options.host_threads = threads;
-    const Run r = run(kernel("  setp.gt.u32 %p, %cta, 4;\n  @%p ld.global.u32 %x, [%out];\n  ret;"), 20, 32, options, 64);
+    const Outcome r = run(kernel("  setp.gt.u32 %p, %cta, 4;\n  @%p ld.global.u32 %x, [%out];\n  ret;"), 20,
+                          32, options, 64);
     ASSERT_EQ(r.report.findings.size(), 1u);
     EXPECT_EQ(r.report.findings[0].count, 15 * 32);
     if (first.empty()) first = r.report.format();
