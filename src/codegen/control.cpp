@@ -180,7 +180,7 @@ void emit_ThreadGroup(Generator& g, const ir::Op& op) {
   if (is_narrower && !inner.is_whole_warps()) {
     const bool any_thread_will_do = inner.threads == 1 && inner.begin % 32 == 0 && outer.is_whole_warps();
     if (any_thread_will_do && g.arch() >= 90) {
-      g.enter_group({inner.begin, 32, e.depth()});
+      g.enter_group({inner.begin, 32, outer.is_warp() ? outer.depth : e.depth()});
       only(g.elected());
       g.leave_group();
     } else {

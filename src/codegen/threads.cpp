@@ -33,7 +33,7 @@ Integer Generator::warp_index() {
 }
 
 Reg Generator::elected() {
-  const int64_t key = integers_.name(kElected, static_cast<int64_t>(groups_.size()));
+  const int64_t key = integers_.name(kElected, group().begin);
   return emitter_
       .hoisted(key, group().depth,
                [&] {

@@ -116,7 +116,8 @@ CompiledKernel check_matmul(const Matmul& p) {
 
 TEST(Tcgen05, EveryTileOfTheFirstStep) {
   for (int block_n : {64, 128, 256})
-    for (int block_k : {16, 32, 64}) check_matmul({.block_n = block_n, .block_k = block_k, .n = 256});
+    for (int block_k : {16, 32, 64})
+      check_matmul({.block_n = block_n, .block_k = block_k, .n = block_n, .k = 2 * block_k});
 }
 
 TEST(Tcgen05, RaggedMatricesAndOddTiles) {
