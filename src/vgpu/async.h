@@ -25,6 +25,8 @@ class AsyncOp {
   virtual bool ready(Cluster&) { return true; }
   /// Carries it out, completely or the next part of it. True when nothing is left.
   virtual bool run(Cluster& cluster) = 0;
+  /// True when the CTA that started it may exit now without harm.
+  virtual bool may_outlive_cta() const { return false; }
   /// "load of 128x64 tile at {0, 64}", for deadlock pictures and findings about work in flight.
   virtual std::string describe() const = 0;
 

@@ -14,6 +14,8 @@ class BulkStore : public AsyncOp {
  public:
   BulkStore(Who who, Warp& warp);
   bool run(Cluster& cluster) final;
+  /// Its source has been read; what is left is global memory's business.
+  bool may_outlive_cta() const final { return has_read_; }
 
  protected:
   virtual void read(Cluster& cluster) = 0;

@@ -7,8 +7,16 @@ namespace imbrex::vgpu {
 
 namespace {
 
-void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes) {
+void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes, uint32_t reg) {
   const Who who{&warp.cta(), warp.index(), first_lane(lanes), &insn, ""};
+  if (const PendingResult pending = pending_result(warp, reg); pending.instruction != nullptr) {
+    Finding* finding = warp.cta().cluster().log().open(FindingKind::kAsyncInFlight, who);
+    if (finding == nullptr) return;
+    finding->message =
+        fmt::format("reads a register of a {} that has not been waited for", pending.instruction);
+    finding->hint = fmt::format("{} before it", pending.wait);
+    return;
+  }
   Finding* finding = warp.cta().cluster().log().open(FindingKind::kUninitializedRead, who);
   if (finding == nullptr) return;
   finding->message = fmt::format("reads a register that was never written in lanes 0x{:08x}", lanes);
@@ -61,7 +69,7 @@ void Checked::before(Warp& warp, const Instruction& insn, Mask active) {
   for (uint32_t reg : warp.program().info[insn.index].reads) {
     const Mask undefined = active & ~defined[reg];
     if (undefined == 0) continue;
-    report_undefined_register(warp, insn, undefined);
+    report_undefined_register(warp, insn, undefined, reg);
     defined[reg] |= undefined;  // one report is enough; what follows from it is not news
   }
 }

@@ -56,7 +56,7 @@ std::string describe_peer(Warp& warp, const Wait&) {
 
 void give(Cluster& cluster, const Who& who, Cta& cta, uint32_t column, const PairRequest& request) {
   TensorUnit& unit = tensor_unit(cta);
-  unit.allocator.take(TensorUnit::kOwner, column, request.columns);
+  unit.allocator.take(TensorUnit::kOwner, column, request.columns, request.insn);
   unit.permit.last_columns = request.columns;
   unit.memory.undefine_columns(column, request.columns);
   const uint32_t address = TensorAddress{0, column}.bits();

@@ -15,6 +15,8 @@
 
 namespace imbrex::vgpu {
 
+struct Instruction;
+
 /// A tensor-memory address: lane in the upper half, column in the lower.
 struct TensorAddress {
   uint32_t lane = 0;
@@ -59,6 +61,7 @@ class TensorAllocator {
     int64_t owner;
     uint32_t column;
     uint32_t columns;
+    const Instruction* allocated_by = nullptr;
   };
 
   /// Columns come in powers of two from 32 to 512.
@@ -68,7 +71,9 @@ class TensorAllocator {
   /// Columns at which a block of this size may begin now. Empty: an alloc has to wait.
   std::vector<uint32_t> free_places(uint32_t columns) const;
   /// Takes the place, which must be one of free_places().
-  void take(int64_t owner, uint32_t column, uint32_t columns) { blocks_.push_back({owner, column, columns}); }
+  void take(int64_t owner, uint32_t column, uint32_t columns, const Instruction* by = nullptr) {
+    blocks_.push_back({owner, column, columns, by});
+  }
   /// False when the owner has no block of exactly this place and size.
   bool release(int64_t owner, uint32_t column, uint32_t columns);
   /// The owner's block that holds columns [column, column + columns), or null.

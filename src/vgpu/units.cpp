@@ -3,20 +3,57 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "vgpu/cluster.h"
 
 namespace imbrex::vgpu {
 
-void check_cta_exit(Cta& cta) {
-  Cluster& cluster = cta.cluster();
-  if (!cluster.launch().options.checks.async_lifetime) return;
-  cluster.async().for_each([&](const AsyncOp& op) {
-    if (op.who.cta != &cta) return;
-    if (Finding* f = cluster.log().open(FindingKind::kAsyncInFlight, op.who)) {
+PendingResult pending_result(Warp& warp, uint32_t number) {
+  CtaUnits& units = warp.cta().units();
+  const auto group = static_cast<size_t>(warp.index() / kWarpgroupWarps);
+  if (group < units.warpgroups.size() && units.warpgroups[group] != nullptr &&
+      wgmma_warp(*units.warpgroups[group], warp.index()).is_in_flight(number))
+    return {"wgmma", "wgmma.wait_group"};
+  if (units.tensor != nullptr) {
+    const std::vector<uint32_t>& unwaited = units.tensor->transfers_of(warp.index()).unwaited;
+    if (std::find(unwaited.begin(), unwaited.end(), number) != unwaited.end())
+      return {"tcgen05.ld", "tcgen05.wait::ld"};
+  }
+  return {};
+}
+
+namespace {
+
+void report_in_flight(Cta& cta) {
+  cta.cluster().async().for_each([&](const AsyncOp& op) {
+    if (op.who.cta != &cta || op.may_outlive_cta()) return;
+    if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, op.who)) {
       f->message = fmt::format("the CTA exits while {} is in flight", op.describe());
       f->hint = "wait for it before the kernel ends";
     }
   });
+}
+
+void report_tensor_memory(Cta& cta) {
+  const CtaUnits& units = cta.units();
+  if (units.tensor == nullptr) return;
+  for (const TensorAllocator::Block& block : units.tensor->allocator.blocks_of(TensorUnit::kOwner)) {
+    const Who who{&cta, -1, -1, block.allocated_by, ""};
+    if (Finding* f = cta.cluster().log().open(FindingKind::kResourceLeak, who, block.column)) {
+      f->message = fmt::format("the CTA exits with {} columns of tensor memory at column {} not deallocated",
+                               block.columns, block.column);
+      f->hint = "tcgen05.dealloc before the kernel ends";
+    }
+  }
+}
+
+}  // namespace
+
+void check_cta_exit(Cta& cta) {
+  const CheckSet& checks = cta.cluster().launch().options.checks;
+  if (checks.async_lifetime) report_in_flight(cta);
+  if (checks.leaks) report_tensor_memory(cta);
 }
 
 }  // namespace imbrex::vgpu

@@ -15,6 +15,7 @@ namespace imbrex::vgpu {
 
 class Cta;
 class Cluster;
+class Warp;
 
 /// Per CTA: mbarrier objects, cp.async and bulk groups, tensor memory, ...
 struct CtaUnits {
@@ -42,6 +43,14 @@ struct CtaUnits {
 struct ClusterUnits {
   ClusterBarrier barrier;
 };
+
+/// The asynchronous instruction that a register belongs to until it has been waited for, and that wait; null
+/// when it belongs to none.
+struct PendingResult {
+  const char* instruction = nullptr;
+  const char* wait = "";
+};
+PendingResult pending_result(Warp& warp, uint32_t register_number);
 
 /// Called when the last thread of a CTA has exited: reports what is still in flight or was not given back.
 void check_cta_exit(Cta& cta);

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// wgmma on the virtual Hopper: every element of A and B at the address its descriptor formula says, every
+// element of D in the register its fragment formula says; small integers, so that sums are exact in every
+// type.
+#include <bit>
+
+#include "core/float_formats.h"
+#include "register_kernel.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+enum class Mode { kNone, k32B, k64B, k128B };
+
+struct Case {
+  std::string types;  // d.a.b as written
+  std::string a, d;
+  int bits, n, k;
+  bool a_in_registers = false;
+  bool a_mn = false, b_mn = false;  // MN-major
+  Mode mode = Mode::k128B;
+  bool negate_a = false, negate_b = false;
+  bool accumulate = true;
+  int base_shift = 0;  // start of the tiles off the pattern's period, in 128-byte lines
+};
+
+int span_of(Mode mode) {
+  return mode == Mode::k128B ? 128 : mode == Mode::k64B ? 64 : mode == Mode::k32B ? 32 : 16;
+}
+uint64_t code_of(Mode mode) {
+  return mode == Mode::k128B ? 1 : mode == Mode::k64B ? 2 : mode == Mode::k32B ? 3 : 0;
+}
+
+uint32_t swizzled(Mode mode, uint32_t address) {
+  const uint32_t mask = mode == Mode::k128B ? 7 : mode == Mode::k64B ? 3 : mode == Mode::k32B ? 1 : 0;
+  return address ^ (address >> 7 & mask) << 4;
+}
+
+// Dense tiles: byte offsets and the descriptor's strides for an operand of `extent` x K.
+struct Layout {
+  Mode mode;
+  bool mn_major;
+  int extent, es;  // rows, element bytes
+
+  int w() const { return span_of(mode); }
+  int lbo() const {
+    if (mode == Mode::kNone) return mn_major ? extent * es / 16 * 128 : extent / 8 * 128;
+    return mn_major ? 8 * w() * 2 : 16;  // two groups of 8 k lie between two groups of W bytes
+  }
+  int sbo() const {
+    if (mode == Mode::kNone) return 128;
+    return 8 * w();
+  }
+  int offset(int mn, int k) const {
+    if (mode == Mode::kNone)
+      return mn_major ? mn * es / 16 * sbo() + mn * es % 16 + k % 8 * 16 + k / 8 * lbo()
+                      : mn / 8 * sbo() + mn % 8 * 16 + k * es / 16 * lbo() + k * es % 16;
+    return mn_major ? mn * es / w() * lbo() + mn * es % w() + k % 8 * w() + k / 8 * sbo()
+                    : mn / 8 * sbo() + mn % 8 * w() + k * es;
+  }
+  uint64_t descriptor() const {
+    return static_cast<uint64_t>(lbo() / 16) << 16 | static_cast<uint64_t>(sbo() / 16) << 32 |
+           code_of(mode) << 62;
+  }
+};
+
+uint32_t encode(const std::string& type, int value) {
+  if (type == "f16") return arith::f32_to_f16(static_cast<float>(value));
+  if (type == "bf16") return arith::f32_to_bf16(static_cast<float>(value));
+  if (type == "tf32" || type == "f32") return std::bit_cast<uint32_t>(static_cast<float>(value));
+  if (type == "e4m3") return static_cast<uint32_t>(arith::encode(arith::kE4M3, value));
+  if (type == "e5m2") return static_cast<uint32_t>(arith::encode(arith::kE5M2, value));
+  return static_cast<uint32_t>(value);
+}
+
+std::string text_of(const Case& c) {
+  return fmt::format("{} n{} {}{}{} mode {} shift {}", c.types, c.n,
+                     c.a_in_registers ? "A in registers " : "", c.a_mn ? "A mn " : "", c.b_mn ? "B mn " : "",
+                     span_of(c.mode), c.base_shift);
+}
+
+void check(const Case& c, uint64_t seed = 0) {
+  SCOPED_TRACE(text_of(c));
+  constexpr int kM = 64, kThreads = 128;
+  const int es = c.bits / 8;
+  const Layout a_layout{c.mode, c.a_mn, kM, es}, b_layout{c.mode, c.b_mn, c.n, es};
+  constexpr uint32_t kTileBytes = 32768;  // each; generous
+  const uint32_t a_at = static_cast<uint32_t>(128 * c.base_shift), b_at = kTileBytes + a_at;
+  TestRandom random(static_cast<uint32_t>(c.n + c.k));
+  const bool is_unsigned = c.a == "u8";
+  std::vector<int> a(static_cast<size_t>(kM * c.k)), b(static_cast<size_t>(c.n * c.k)),
+      d(static_cast<size_t>(kM * c.n));
+  for (int& v : a) v = random.below(7) - (is_unsigned ? 0 : 3);
+  for (int& v : b) v = random.below(7) - (is_unsigned ? 0 : 3);
+  for (int& v : d) v = random.below(41) - 20;
+
+  std::vector<uint8_t> tile(2 * kTileBytes, 0xEE);
+  // The tile begins at shared 0x400 or later, a multiple of 1024: offsets in it swizzle like addresses.
+  const auto store = [&](uint32_t start, const Layout& layout, int mn, int k, uint32_t bits) {
+    const uint32_t at = swizzled(layout.mode, start + static_cast<uint32_t>(layout.offset(mn, k)));
+    for (int byte = 0; byte < es; ++byte)
+      tile[at + static_cast<uint32_t>(byte)] = static_cast<uint8_t>(bits >> 8 * byte);
+  };
+  for (int k = 0; k < c.k; ++k) {
+    for (int m = 0; m < kM; ++m)
+      store(a_at, a_layout, m, k, encode(c.a, a[static_cast<size_t>(m * c.k + k)]));
+    for (int n = 0; n < c.n; ++n)
+      store(b_at, b_layout, n, k, encode(c.a, b[static_cast<size_t>(n * c.k + k)]));
+  }
+
+  const bool half = c.d == "f16";
+  const int d_regs = half ? c.n / 4 : c.n / 2, a_regs = c.a_in_registers ? 4 : 0;
+  std::vector<uint32_t> registers(static_cast<size_t>((a_regs + d_regs) * kThreads));
+  const auto word = [&](int reg, int thread) -> uint32_t& {
+    return registers[static_cast<size_t>(reg * kThreads + thread)];
+  };
+  const auto d_row = [](int t, int i) { return 16 * (t / 32) + t % 32 / 4 + 8 * (i >> 1 & 1); };
+  const auto d_column = [](int t, int i) { return 8 * (i >> 2) + 2 * (t % 4) + (i & 1); };
+  for (int t = 0; t < kThreads; ++t) {
+    const int per = 32 / c.bits;
+    for (int i = 0; c.a_in_registers && i < 4 * per; ++i) {
+      const int g = 16 * (t / 32) + t % 32 / 4, q = t % 4;
+      int row = 0, k = 0;
+      if (c.bits == 16) row = g + 8 * (i >> 1 & 1), k = 2 * q + (i & 1) + 8 * (i >> 2);
+      if (c.bits == 32) row = g + 8 * (i & 1), k = q + 4 * (i >> 1);
+      if (c.bits == 8) row = g + 8 * (i >> 2 & 1), k = 4 * q + (i & 3) + 16 * (i >> 3);
+      const uint32_t mask = c.bits == 32 ? ~0u : (1u << c.bits) - 1;
+      word(i / per, t) |= (encode(c.a, a[static_cast<size_t>(row * c.k + k)]) & mask) << i % per * c.bits;
+    }
+    for (int i = 0; i < c.n / 2; ++i) {
+      const uint32_t bits = encode(c.d, d[static_cast<size_t>(d_row(t, i) * c.n + d_column(t, i))]);
+      if (half)
+        word(a_regs + i / 2, t) |= bits << 16 * (i % 2);
+      else
+        word(a_regs + i, t) = bits;
+    }
+  }
+
+  RegisterKernel kernel;
+  kernel.threads = kThreads;
+  kernel.inputs = a_regs;
+  kernel.outputs = d_regs;
+  kernel.start_outputs = true;
+  kernel.shared_bytes = static_cast<int>(tile.size());
+  kernel.seed = seed;
+  const bool integer = c.d == "s32";
+  kernel.body = "  fence.proxy.async;\n  bar.sync 0;\n  mov.u32 %r2, tile;\n";
+  const auto descriptor = [&](const char* reg, uint32_t at, const Layout& layout) {
+    return fmt::format(
+        "  add.u32 %r3, %r2, {};\n  and.b32 %r3, %r3, 0x3FFFF;\n  shr.u32 %r3, %r3, 4;\n  cvt.u64.u32 {}, "
+        "%r3;\n"
+        "  or.b64 {}, {}, {};\n",
+        at, reg, reg, reg, layout.descriptor());
+  };
+  kernel.body += descriptor("%rd10", a_at, a_layout) + descriptor("%rd11", b_at, b_layout);
+  kernel.body +=
+      fmt::format("  setp.ne.u32 %p1, {}, 0;\n  wgmma.fence.sync.aligned;\n", c.accumulate ? 1 : 0);
+  std::string tail = ", %p1";
+  if (!integer) tail += fmt::format(", {}, {}", c.negate_a ? -1 : 1, c.negate_b ? -1 : 1);
+  if (c.bits == 16)
+    tail += fmt::format("{}, {}", c.a_in_registers ? "" : fmt::format(", {}", int{c.a_mn}), int{c.b_mn});
+  kernel.body += fmt::format("  wgmma.mma_async.sync.aligned.m64n{}k{}.{} {}, {}, %rd11{};\n", c.n, c.k,
+                             c.types, register_list("out", 0, d_regs),
+                             c.a_in_registers ? register_list("in", 0, 4) : "%rd10", tail);
+  kernel.body += "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n";
+  const RegisterKernel::Result result = kernel.run(registers, tile);
+  ASSERT_TRUE(result.report.clean()) << result.report.format();
+  for (int t = 0; t < kThreads; ++t)
+    for (int i = 0; i < c.n / 2; ++i) {
+      const int row = d_row(t, i), column = d_column(t, i);
+      int expected = c.accumulate ? d[static_cast<size_t>(row * c.n + column)] : 0;
+      const int sign = c.negate_a != c.negate_b ? -1 : 1;
+      for (int k = 0; k < c.k; ++k)
+        expected += sign * a[static_cast<size_t>(row * c.k + k)] * b[static_cast<size_t>(column * c.k + k)];
+      const uint32_t bits = result.registers[static_cast<size_t>((half ? i / 2 : i) * kThreads + t)];
+      const int value = half
+                            ? static_cast<int>(arith::f16_to_f32(static_cast<uint16_t>(bits >> 16 * (i % 2))))
+                        : integer ? static_cast<int>(bits)
+                                  : static_cast<int>(std::bit_cast<float>(bits));
+      ASSERT_EQ(value, expected) << "row " << row << " column " << column;
+    }
+}
+
+TEST(Wgmma, TypesAndWidths) {
+  for (int n : {8, 24, 64, 96, 256}) {
+    check({"f32.f16.f16", "f16", "f32", 16, n, 16});
+    check({"f32.bf16.bf16", "bf16", "f32", 16, n, 16});
+    check({"f16.f16.f16", "f16", "f16", 16, n, 16});
+    check({"f32.tf32.tf32", "tf32", "f32", 32, n, 8});
+    check({"f32.e4m3.e4m3", "e4m3", "f32", 8, n, 32});
+    check({"f16.e5m2.e5m2", "e5m2", "f16", 8, n, 32});
+    check({"s32.s8.s8", "s8", "s32", 8, n, 32});
+    check({"s32.u8.u8.satfinite", "u8", "s32", 8, n, 32});
+  }
+}
+
+TEST(Wgmma, AFromRegisters) {
+  for (int n : {8, 64}) {
+    check({"f32.f16.f16", "f16", "f32", 16, n, 16, true});
+    check({"f16.f16.f16", "f16", "f16", 16, n, 16, true});
+    check({"f32.tf32.tf32", "tf32", "f32", 32, n, 8, true});
+    check({"f32.e4m3.e4m3", "e4m3", "f32", 8, n, 32, true});
+    check({"s32.u8.u8", "u8", "s32", 8, n, 32, true});
+  }
+}
+
+TEST(Wgmma, EveryModeAndMajor) {
+  for (Mode mode : {Mode::kNone, Mode::k32B, Mode::k64B, Mode::k128B})
+    for (bool a_mn : {false, true})
+      for (bool b_mn : {false, true})
+        for (int shift : {0, 3})
+          check({"f32.bf16.bf16", "bf16", "f32", 16, 64, 16, false, a_mn, b_mn, mode, false, false, true,
+                 shift});
+}
+
+TEST(Wgmma, NegationAndScaleD) {
+  for (bool negate_a : {false, true})
+    for (bool negate_b : {false, true})
+      for (bool accumulate : {false, true})
+        check({"f32.f16.f16", "f16", "f32", 16, 32, 16, false, false, false, Mode::k64B, negate_a, negate_b,
+               accumulate});
+}
+
+TEST(Wgmma, SeedsChangeNothing) {
+  for (uint64_t seed : {1, 2, 3, 4}) check({"f32.f16.f16", "f16", "f32", 16, 64, 16}, seed);
+}
+
+// ---- misuse
+// -----------------------------------------------------------------------------------------------------
+
+RegisterKernel small_kernel(const std::string& middle) {
+  RegisterKernel kernel;
+  kernel.threads = 128;
+  kernel.outputs = 4;
+  kernel.start_outputs = true;
+  kernel.shared_bytes = 4096;
+  kernel.body =
+      "  fence.proxy.async;\n  bar.sync 0;\n  mov.u32 %r2, tile;\n  shr.u32 %r2, %r2, 4;\n  cvt.u64.u32 "
+      "%rd10, %r2;\n"
+      "  or.b64 %rd10, %rd10, 0x4000001000010000;\n" +
+      middle;
+  return kernel;
+}
+constexpr const char* kProduct =
+    "  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%out0, %out1, %out2, %out3}, %rd10, %rd10, 1, 1, "
+    "1, 0, 0;\n";
+
+Report run_small(const std::string& middle) {
+  return small_kernel(middle).run(std::vector<uint32_t>(4 * 128), std::vector<uint8_t>(4096)).report;
+}
+
+TEST(Wgmma, UseOfAResultBeforeTheWaitIsFound) {
+  const Report report = run_small(std::string("  wgmma.fence.sync.aligned;\n") + kProduct +
+                                  "  wgmma.commit_group.sync.aligned;\n  add.f32 %out0, %out0, %out0;\n"
+                                  "  wgmma.wait_group.sync.aligned 0;\n");
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].kind, FindingKind::kAsyncInFlight) << report.format();
+  EXPECT_EQ(report.findings[0].message, "reads a register of a wgmma that has not been waited for");
+}
+
+TEST(Wgmma, MissingFenceIsFound) {
+  const Report report = run_small(std::string(kProduct) +
+                                  "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n");
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_NE(report.findings[0].message.find("without a wgmma.fence"), std::string::npos) << report.format();
+}
+
+TEST(Wgmma, AMissingWarpIsADeadlockThatNamesTheProduct) {
+  const Report report =
+      run_small(std::string("  setp.lt.u32 %p2, %r1, 32;\n  @%p2 bra skip;\n  wgmma.fence.sync.aligned;\n") +
+                kProduct + "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\nskip:\n");
+  ASSERT_EQ(report.findings.size(), 1u) << report.format();
+  EXPECT_EQ(report.findings[0].kind, FindingKind::kDeadlock);
+  EXPECT_NE(report.format().find("wgmma m64n8k16 (issued by 3 of 4 warps)"), std::string::npos)
+      << report.format();
+}
+
+TEST(Wgmma, OperandsOutsideSharedMemoryAreFound) {
+  RegisterKernel kernel =
+      small_kernel(std::string("  add.u64 %rd10, %rd10, 0x3000;\n  wgmma.fence.sync.aligned;\n") + kProduct +
+                   "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n");
+  const Report report = kernel.run(std::vector<uint32_t>(4 * 128), std::vector<uint8_t>(4096)).report;
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].kind, FindingKind::kOutOfBounds) << report.format();
+}
+
+}  // namespace
+}  // namespace imbrex::vgpu
