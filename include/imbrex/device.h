@@ -24,6 +24,10 @@ struct LaunchReport {
   vgpu::Report virtual_report;  // findings, statistics, printf output
 
   bool clean() const { return !is_virtual || virtual_report.clean(); }
+  /// Throws DeviceError with the virtual GPU's findings unless clean().
+  void expect_clean() const {
+    if (is_virtual) virtual_report.expect_clean();
+  }
 };
 
 /// A device. A handle: cheap to copy; its memory lives until the last handle and tensor are gone.
