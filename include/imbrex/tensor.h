@@ -278,6 +278,10 @@ inline RegisterValue max(const ScalarArg& a, const TileArg& b) {
 
 /// a where the condition (a bool tensor) holds, else b, element by element.
 RegisterValue select(const TileArg& condition, const NumArg& a, const NumArg& b);
+/// select() under the name array languages give it.
+inline RegisterValue where(const TileArg& condition, const NumArg& a, const NumArg& b) {
+  return select(condition, a, b);
+}
 
 /// The functions of scalar.h, element by element.
 inline RegisterValue abs(const TileArg& a) { return detail::tile_unary(detail::Unary::kAbs, a); }

@@ -197,13 +197,15 @@ class ScalarOperation {
     }
     using enum ScalarType;
     if (ir::is_comparison(code)) return compare(code, in[0], in[1]);
+    // add, sub and mul say .rn: without it ptxas may join a product and a sum into one fma, and results would
+    // differ from the virtual GPU's and between versions. Authors who want the join write fma().
     switch (code) {
       case Opcode::kAdd:
-        return make(Op::add, {f32}, {in[0], in[1]});
+        return make(Op::add, {Mod::rn, f32}, {in[0], in[1]});
       case Opcode::kSub:
-        return make(Op::sub, {f32}, {in[0], in[1]});
+        return make(Op::sub, {Mod::rn, f32}, {in[0], in[1]});
       case Opcode::kMul:
-        return make(Op::mul, {f32}, {in[0], in[1]});
+        return make(Op::mul, {Mod::rn, f32}, {in[0], in[1]});
       case Opcode::kDiv:
         return make(Op::div, {Mod::rn, f32}, {in[0], in[1]});
       case Opcode::kMin:
@@ -217,11 +219,11 @@ class ScalarOperation {
       case Opcode::kAbs:
         return make(Op::abs, {f32}, {in[0]});
       case Opcode::kExp:
-        return make(Op::ex2, {Mod::approx, Mod::ftz, f32}, {make(Op::mul, {f32}, {in[0], kLog2E})});
+        return make(Op::ex2, {Mod::approx, Mod::ftz, f32}, {make(Op::mul, {Mod::rn, f32}, {in[0], kLog2E})});
       case Opcode::kExp2:
         return make(Op::ex2, {Mod::approx, Mod::ftz, f32}, {in[0]});
       case Opcode::kLog:
-        return make(Op::mul, {f32}, {make(Op::lg2, {Mod::approx, f32}, {in[0]}), kLn2});
+        return make(Op::mul, {Mod::rn, f32}, {make(Op::lg2, {Mod::approx, f32}, {in[0]}), kLn2});
       case Opcode::kSqrt:
         return make(Op::sqrt, {Mod::rn, f32}, {in[0]});
       case Opcode::kRsqrt:
@@ -240,11 +242,11 @@ class ScalarOperation {
     if (ir::is_comparison(code)) return compare(code, in[0], in[1]);
     switch (code) {
       case Opcode::kAdd:
-        return make(Op::add, {f64}, {in[0], in[1]});
+        return make(Op::add, {Mod::rn, f64}, {in[0], in[1]});
       case Opcode::kSub:
-        return make(Op::sub, {f64}, {in[0], in[1]});
+        return make(Op::sub, {Mod::rn, f64}, {in[0], in[1]});
       case Opcode::kMul:
-        return make(Op::mul, {f64}, {in[0], in[1]});
+        return make(Op::mul, {Mod::rn, f64}, {in[0], in[1]});
       case Opcode::kDiv:
         return make(Op::div, {Mod::rn, f64}, {in[0], in[1]});
       case Opcode::kMin:
@@ -329,13 +331,13 @@ std::optional<Operand> half_arithmetic(Generator& g, Opcode code, DataType dtype
   switch (code) {
     case Opcode::kAdd:
       if (only_fma) return make(Op::fma, {Mod::rn, type}, {in[0], constant(0x3f80), in[1]});
-      return make(Op::add, {type}, {in[0], in[1]});
+      return make(Op::add, {Mod::rn, type}, {in[0], in[1]});
     case Opcode::kSub:
       if (only_fma) return make(Op::fma, {Mod::rn, type}, {in[1], constant(0xbf80), in[0]});
-      return make(Op::sub, {type}, {in[0], in[1]});
+      return make(Op::sub, {Mod::rn, type}, {in[0], in[1]});
     case Opcode::kMul:
       if (only_fma) return make(Op::fma, {Mod::rn, type}, {in[0], in[1], constant(0x8000)});
-      return make(Op::mul, {type}, {in[0], in[1]});
+      return make(Op::mul, {Mod::rn, type}, {in[0], in[1]});
     case Opcode::kFma:
       return make(Op::fma, {Mod::rn, type}, {in[0], in[1], in[2]});
     case Opcode::kMin:
