@@ -66,7 +66,10 @@ void emit_For(Generator& g, const ir::Op& op) {
 
   const ptx::LabelId exit = e.label("for_end");
   const bool runs_at_least_once = c.is_down ? begin.lo > end.hi : begin.hi < end.lo;
-  if (!runs_at_least_once) leave_when_done(g, c, exit);
+  if (!runs_at_least_once) {
+    leave_when_done(g, c, exit);
+    e.enter_scope();  // what moves in front of the loop runs only when the loop does
+  }
   e.enter_scope(true);
   const ptx::LabelId top = e.label("for");
   e.bind(top);
@@ -88,6 +91,7 @@ void emit_For(Generator& g, const ir::Op& op) {
   e.branch_if(again, top);
   g.loops().pop_back();
   e.leave_scope();
+  if (!runs_at_least_once) e.leave_scope();
   e.bind(exit);
 }
 
