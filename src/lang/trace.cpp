@@ -283,6 +283,8 @@ std::string kernel_name(std::string_view type_name) {
       name += '_';
     }
   }
+  constexpr size_t kLongest = 64;  // types of lambdas and of many arguments can be spelled over several lines
+  if (name.size() > kLongest) name.resize(kLongest);
   while (!name.empty() && name.back() == '_') name.pop_back();
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "kernel_" + name;
   return name;
