@@ -142,6 +142,9 @@ Guard warp_group(int64_t first_warp, int64_t warps, SourceLocation where = Sourc
 
 /// Barrier over the enclosing thread group: the CTA, several whole warps of it, or one warp.
 void sync(SourceLocation where = SourceLocation::current());
+/// sync() under a name that does not meet POSIX's: with `using namespace imbrex` at global scope, sync() is
+/// ambiguous as soon as some header includes <unistd.h>.
+inline void sync_threads(SourceLocation where = SourceLocation::current()) { sync(where); }
 
 /// Promises that the condition holds wherever control passes here. The compiler may use it; where it does not
 /// hold behaviour is undefined, and the virtual GPU says so.

@@ -151,9 +151,11 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
   if (device.is_virtual()) fmt::print(", tensor math {}, checks {}", options.math, options.checks);
   fmt::print("\n");
   int failures = 0;
+  bool has_findings = false;
   double ms = 0;
   for (const Outcome& outcome : outcomes) {
     ms += outcome.report.milliseconds;
+    has_findings = has_findings || !outcome.report.virtual_report.findings.empty();
     if (passed(outcome)) continue;
     if (++failures > 3) continue;
     if (outcomes.size() > 1)
@@ -170,7 +172,7 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
     fmt::print("  FAILED    {} of {} runs\n", failures, outcomes.size());
   }
   if (device.is_virtual())
-    fmt::print("  findings  {}{}\n", failures == 0 ? "none" : "see above",
+    fmt::print("  findings  {}{}\n", has_findings ? "see above" : "none",
                outcomes.size() > 1 ? fmt::format(" in {} schedules", outcomes.size()) : "");
   fmt::print("  time      {:.3f} ms{}\n", ms / static_cast<double>(outcomes.size()),
              device.is_virtual() ? " on the CPU" : "");
