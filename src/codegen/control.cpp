@@ -36,14 +36,14 @@ void unroll_completely(Generator& g, const ir::Op& op) {
            "give the number of copies, or constant bounds");
   if (*step == 0) g.fail(op, "the step is 0");
   const ptx::LabelId exit = g.e().label("for_end");
-  g.loops().push_back({exit});
+  g.loop_exits().push_back(exit);
   for (int64_t i = *begin; *step > 0 ? i < *end : i > *end; i += *step) {
     g.e().enter_scope();
     g.bind(op.body().args[0], Operand(i));
     g.emit_block(op.body());
     g.e().leave_scope();
   }
-  g.loops().pop_back();
+  g.loop_exits().pop_back();
   g.e().bind(exit);
 }
 
@@ -73,7 +73,7 @@ void emit_For(Generator& g, const ir::Op& op) {
   e.enter_scope(true);
   const ptx::LabelId top = e.label("for");
   e.bind(top);
-  g.loops().push_back({exit});
+  g.loop_exits().push_back(exit);
   // A trip count that the copies divide needs one test for all of them.
   const bool divides = begin.is_constant() && end.is_constant() && step.is_constant() && step.lo > 0 &&
                        (end.lo - begin.lo) % (step.lo * copies) == 0;
@@ -89,7 +89,7 @@ void emit_For(Generator& g, const ir::Op& op) {
   const Reg again = e.reg(ScalarType::pred);
   e.emit(Op::setp, {c.is_down ? Mod::gt : Mod::lt, c.type}, {again, c.value, c.end});
   e.branch_if(again, top);
-  g.loops().pop_back();
+  g.loop_exits().pop_back();
   e.leave_scope();
   if (!runs_at_least_once) e.leave_scope();
   e.bind(exit);
@@ -101,19 +101,20 @@ void emit_Loop(Generator& g, const ir::Op& op) {
   e.enter_scope(true);
   const ptx::LabelId top = e.label("loop");
   e.bind(top);
-  g.loops().push_back({exit});
+  g.loop_exits().push_back(exit);
   g.emit_block(op.body());
   e.set_location(op.where);
   e.branch(top);
-  g.loops().pop_back();
+  g.loop_exits().pop_back();
   e.leave_scope();
   e.bind(exit);
 }
 
 void emit_Break(Generator& g, const ir::Op& op) {
   const size_t depth = static_cast<size_t>(op.int_attr("depth", 0));
-  if (depth >= g.loops().size()) g.fail(op, "stands in no loop");
-  g.e().branch(g.loops()[g.loops().size() - 1 - depth].label);
+  const std::vector<ptx::LabelId>& exits = g.loop_exits();
+  if (depth >= exits.size()) throw InternalError("codegen: " + ir::print(op) + " stands in no loop");
+  g.e().branch(exits[exits.size() - 1 - depth]);
 }
 
 void emit_If(Generator& g, const ir::Op& op) {

@@ -100,10 +100,9 @@ struct Scalar {
   size_t number = 0;  ///< tells bindings apart, also of one value bound again (an unrolled body)
 };
 
-/// What `break` needs of a loop.
-struct LoopExit {
-  ptx::LabelId label;
-};
+/// What device pointers are taken to be aligned to; kernels that rely on less say so in their arguments, and
+/// the launch checks.
+inline constexpr int64_t kPointerAlignment = 16;
 
 /// Kinds of leaves among the integer expressions.
 enum LeafKind : int64_t {
@@ -188,7 +187,8 @@ class Generator {
   // Structure.
   void emit_block(const ir::Block& block);
   void emit_op(const ir::Op& op);
-  std::vector<LoopExit>& loops() { return loops_; }
+  /// Where a break from each enclosing loop goes, innermost last.
+  std::vector<ptx::LabelId>& loop_exits() { return loop_exits_; }
   /// What the region's yield gave.
   Operand yielded;
 
@@ -213,7 +213,7 @@ class Generator {
   size_t next_number_ = 0;
   std::unordered_map<const ir::Value*, Operand> magics_;  // of fast_divmod's divisors
   std::vector<Group> groups_;
-  std::vector<LoopExit> loops_;
+  std::vector<ptx::LabelId> loop_exits_;
   std::map<Group, int64_t> scratch_;                     // offset of each group's scratch space
   std::map<std::pair<int64_t, int64_t>, int> barriers_;  // named barrier of each group
   int64_t scratch_end_ = 0;                              // bytes of shared memory in all

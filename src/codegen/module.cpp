@@ -18,7 +18,6 @@ using ir::Opcode;
 namespace {
 
 constexpr int64_t kSharedAlignment = 1024;  // the longest swizzle period: offsets can rely on it
-constexpr int kPointerAlignment = 16;       // what pointers are taken to be aligned to, checked at launch
 
 const Target& target_of(const ir::Function& function) {
   const Target* target = find_target(function.target);

@@ -14,8 +14,6 @@ using layout::Layout;
 
 namespace {
 
-constexpr int64_t kPointerAlignment = 16;
-
 /// Layout errors come without a line; they get the op's.
 template <class F>
 auto at_op(const ir::Op& op, F&& f) {
