@@ -262,6 +262,13 @@ TEST(Tcgen05, OtherRegisterLayoutsAreRefused) {
       CompileError);
 }
 
+TEST(Tcgen05, TheSameKernelGivesTheSameBytes) {
+  const CompiledKernel first = compile(matmul_kernel({}), {.comments = true});
+  EXPECT_EQ(first.ptx, compile(matmul_kernel({}), {.comments = true}).ptx);
+  EXPECT_THAT(first.ptx, HasSubstr("// copy_async %ga, "));
+  EXPECT_THAT(first.ptx, HasSubstr(".loc 1 23 0"));
+}
+
 TEST(Tcgen05, NeedsItsTarget) {
   std::string text = matmul_kernel({});
   text.replace(text.find("sm_100a"), 7, "sm_90a");
