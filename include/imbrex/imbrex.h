@@ -15,4 +15,5 @@
 #include "imbrex/scalar.h"
 #include "imbrex/tcgen05.h"
 #include "imbrex/tensor.h"
+#include "imbrex/tma.h"
 #include "imbrex/tuning.h"

@@ -115,6 +115,7 @@ enum LeafKind : int64_t {
   kConstantLeaf,
   kSourceBytes,
   kInstructionLeaf,
+  kCachePolicy,
   kPrintIndex
 };
 
@@ -197,6 +198,9 @@ class Generator {
   void declare_shared();
   void plan_scratch();
   void load_param(const ir::Value* value, std::string name);
+  void declare_tensor_map(const ir::Value* map);
+  /// Lets one thread bring all tensor maps near.
+  void prefetch_tensor_maps();
 
   const ir::Function& function_;
   Options options_;
@@ -212,6 +216,7 @@ class Generator {
   std::unordered_map<const ir::Value*, Binding> bindings_;
   size_t next_number_ = 0;
   std::unordered_map<const ir::Value*, Operand> magics_;  // of fast_divmod's divisors
+  std::vector<const ir::Value*> tensor_maps_;
   std::vector<Group> groups_;
   std::vector<ptx::LabelId> loop_exits_;
   std::map<Group, int64_t> scratch_;                     // offset of each group's scratch space

@@ -117,6 +117,7 @@ CompiledKernel Generator::run() {
   } else {
     warp_index_ = 0;
   }
+  prefetch_tensor_maps();
   emit_block(function_.body);
   emitter_.emit(Op::ret, {}, {});
   emitter_.builder().finish();
@@ -183,6 +184,10 @@ void Generator::declare_params() {
       if (!v->def || v->def->parent != &function_.host || v->def->code == Opcode::kConst ||
           !seen.insert(v).second)
         continue;
+      if (v->type.kind == ir::TypeKind::kTensorMap) {
+        declare_tensor_map(v);
+        continue;
+      }
       const std::optional<int32_t> slot = host_.slot(v);
       if (!slot) throw InternalError("codegen: " + ir::print(*v->def) + " cannot be computed on the host");
       kernel_.params.push_back({ParamPlan::Kind::kHost, *slot, 0, v->type.dtype.bytes()});

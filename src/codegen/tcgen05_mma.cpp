@@ -72,14 +72,14 @@ uint64_t swizzle_code(Swizzle swizzle) {
   }
 }
 
-/// The descriptor of the operand's first block: constant fields and the start address.
+/// The constant fields of a descriptor and its start, less the constant part of the view's offset: stages of
+/// one tensor share it.
 Integer base_descriptor(Generator& g, const SharedView& view, const layout::MatrixOperand& fields) {
   Integers& ints = g.ints();
   const uint64_t constant = static_cast<uint64_t>(fields.leading_bytes >> 4 & 0x3fff) << 16 |
                             static_cast<uint64_t>(fields.stride_bytes >> 4 & 0x3fff) << 32 |
                             uint64_t{1} << 46 | swizzle_code(fields.swizzle) << 61;
-  const Integer start = ints.add(g.shared_base(), Integers::constant(view.offset));
-  const Integer field = ints.widen(ints.and_mask(ints.shift_right(start, 4), 0x3fff));
+  const Integer field = ints.widen(ints.and_mask(ints.shift_right(g.shared_base(), 4), 0x3fff));
   Integer descriptor = ints.add(field, Integers::constant(static_cast<int64_t>(constant)));
   for (const ScaledInteger& t : view.terms) {
     if (t.scale % 16 != 0) throw InternalError("codegen: an operand does not start at 16 bytes");
@@ -122,8 +122,8 @@ class Mma {
     e.branch_unless(g_.elected(), end);
     for (size_t k = 0; k < a.k_offsets.size(); ++k)
       e.emit(Op::tcgen05_mma, {cta_group_ == 2 ? Mod::cta_group_2 : Mod::cta_group_1, kind_.word},
-             {d, descriptor_at(g_, a_base, a.mn_offsets[0] + a.k_offsets[k]),
-              descriptor_at(g_, b_base, b.mn_offsets[0] + b.k_offsets[k]), instruction,
+             {d, descriptor_at(g_, a_base, a_.offset + a.mn_offsets[0] + a.k_offsets[k]),
+              descriptor_at(g_, b_base, b_.offset + b.mn_offsets[0] + b.k_offsets[k]), instruction,
               k == 0 ? enable : Operand(1)});
     e.bind(end);
   }

@@ -28,6 +28,14 @@ class Findings {
 /// The line that introduces a value in a message: "a    shared<float16, [128, 64]>  made at gemm.cpp:31".
 std::string value_fact(std::string_view role, const Value& value);
 
+/// A tile of `tile` dimensions laid over a tensor of type `global` along the op's `dims`, starting at
+/// `offsets` numbers. True when it fits.
+bool verify_tile(const Op& op, const Type& global, const std::vector<int64_t>& tile, size_t offsets,
+                 Findings& out);
+/// Both hold elements of one type.
+void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, const Type& b,
+                       std::string_view b_role, Findings& out);
+
 // The rules of one op whose operand kinds, attribute kinds and regions are known to be right.
 void verify_arithmetic(const Op& op, Findings& out);
 void verify_scalars(const Op& op, Findings& out);  // constants, variables, indices of the launch
@@ -36,6 +44,7 @@ void verify_views(const Op& op, Findings& out);
 void verify_registers(const Op& op, Findings& out);  // ops on register tensors
 void verify_memory(const Op& op, Findings& out);     // global and shared memory
 void verify_mbarrier(const Op& op, Findings& out);
+void verify_tma(const Op& op, Findings& out);
 void verify_tcgen05(const Op& op, Findings& out);
 
 }  // namespace imbrex::ir

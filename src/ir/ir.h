@@ -103,6 +103,7 @@ enum class Scope : uint8_t {
   kAny,         // any thread group
   kOneThread,   // exactly one thread
   kOneWarp,     // exactly one warp
+  kOneIssuer,   // one warp, whose elected thread acts, or one thread
   kWarps,       // a multiple of 32 threads, warp-aligned
   kWarpGroups,  // a multiple of 128 threads, aligned to 128
   kCta,         // every thread of the CTA

@@ -33,6 +33,7 @@ constexpr KindWord kKindWords[] = {
     {"num", bit(TypeKind::kScalar) | bit(TypeKind::kRegister)},
     {"tensor", bit(TypeKind::kRegister) | kViewBits},
     {"view", kViewBits},
+    {"tiles", bit(TypeKind::kGlobal) | bit(TypeKind::kTensorMap)},
     {"any", ~0u},
 };
 

@@ -96,6 +96,8 @@ std::string_view scope_word(Scope scope) {
       return "one thread";
     case Scope::kOneWarp:
       return "one warp";
+    case Scope::kOneIssuer:
+      return "one warp or one thread";
     case Scope::kWarps:
       return "whole warps";
     case Scope::kWarpGroups:

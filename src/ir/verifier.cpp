@@ -136,6 +136,12 @@ void verify_rules(const Op& op, Findings& out) {
     case Opcode::kMbarrierWait:
       return verify_mbarrier(op, out);
 
+    case Opcode::kTensorMap:
+    case Opcode::kTmaGlobalToShared:
+    case Opcode::kTmaSharedToGlobal:
+    case Opcode::kTmaWaitGroup:
+      return verify_tma(op, out);
+
     case Opcode::kTcgen05Alloc:
     case Opcode::kTcgen05Dealloc:
     case Opcode::kTcgen05RelinquishAllocPermit:
@@ -149,6 +155,7 @@ void verify_rules(const Op& op, Findings& out) {
     case Opcode::kCopyAsyncCommit:
     case Opcode::kCopyAsyncWaitAll:
     case Opcode::kSync:
+    case Opcode::kTmaCommitGroup:
     case Opcode::kTcgen05WaitLoad:
     case Opcode::kTcgen05WaitStore:
     case Opcode::kTcgen05FenceBefore:

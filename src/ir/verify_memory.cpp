@@ -12,7 +12,27 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-/// A tile of `tile` dimensions laid over `global` along `dims`, starting at `offsets` numbers.
+void expect_same(const Op& op, const Type& a, std::string_view a_role, const Type& b, std::string_view b_role,
+                 Findings& out) {
+  if (a.dtype != b.dtype)
+    out.add(op,
+            fmt::format("element types differ, {} holds {} and {} {}", a_role, a.dtype.name(), b_role,
+                        b.dtype.name()),
+            "cast first");
+  else if (a.shape != b.shape)
+    out.add(op, fmt::format("shapes differ, {} is {} and {} {}", a_role, shape_text(a.shape), b_role,
+                            shape_text(b.shape)));
+}
+
+}  // namespace
+
+void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, const Type& b,
+                       std::string_view b_role, Findings& out) {
+  Type same_shape = b;
+  same_shape.shape = a.shape;
+  expect_same(op, a, a_role, same_shape, b_role, out);
+}
+
 bool verify_tile(const Op& op, const Type& global, const Shape& tile, size_t offsets, Findings& out) {
   const Shape& dims = op.ints_attr("dims");
   if (offsets != global.shape.size()) {
@@ -33,27 +53,6 @@ bool verify_tile(const Op& op, const Type& global, const Shape& tile, size_t off
     }
   return true;
 }
-
-void expect_same(const Op& op, const Type& a, std::string_view a_role, const Type& b, std::string_view b_role,
-                 Findings& out) {
-  if (a.dtype != b.dtype)
-    out.add(op,
-            fmt::format("element types differ, {} holds {} and {} {}", a_role, a.dtype.name(), b_role,
-                        b.dtype.name()),
-            "cast first");
-  else if (a.shape != b.shape)
-    out.add(op, fmt::format("shapes differ, {} is {} and {} {}", a_role, shape_text(a.shape), b_role,
-                            shape_text(b.shape)));
-}
-
-void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, const Type& b,
-                       std::string_view b_role, Findings& out) {
-  Type same_shape = b;
-  same_shape.shape = a.shape;
-  expect_same(op, a, a_role, same_shape, b_role, out);
-}
-
-}  // namespace
 
 void verify_memory(const Op& op, Findings& out) {
   const auto type = [&](size_t i) -> const Type& { return op.operands[i]->type; };

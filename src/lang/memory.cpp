@@ -61,15 +61,6 @@ GlobalTensor view(const PtrArg& pointer, DataType dtype, const Scalars& shape, c
   return GlobalTensor(at.handle(result));
 }
 
-/// Which tensor dimension each tile dimension runs along.
-Shape tile_dims(const ir::Value* tensor, size_t tile_rank, const Shape& dims) {
-  if (!dims.empty()) return dims;
-  Shape result;
-  for (size_t i = 0; i < tile_rank; ++i)
-    result.push_back(tensor->type.rank() - static_cast<int64_t>(tile_rank - i));
-  return result;
-}
-
 }  // namespace
 
 GlobalTensor global_view(const PtrArg& pointer, const Scalars& shape, SourceLocation where) {
@@ -102,7 +93,7 @@ RegisterValue load_global(const GlobalTensor& src, const Scalars& offsets, const
   const Instruction at("load_global", where);
   ir::Value* tensor = at.use(src.handle());
   lang::check_shape(at, shape);
-  Shape dims = tile_dims(tensor, shape.size(), options.dims);
+  Shape dims = lang::tile_dims(tensor, shape.size(), options.dims);
   std::vector<ir::Value*> operands = lang::index_values(at, offsets);
   operands.insert(operands.begin(), tensor);
   std::vector<ir::Attr> attrs = {{"shape", shape}, {"dims", std::move(dims)}};
@@ -116,7 +107,7 @@ void store_global(const GlobalTensor& dst, const TileArg& value, const Scalars& 
   const Instruction at("store_global", where);
   ir::Value* tensor = at.use(dst.handle());
   ir::Value* tile = lang::tile(at, value);
-  Shape dims = tile_dims(tensor, tile->type.shape.size(), options.dims);
+  Shape dims = lang::tile_dims(tensor, tile->type.shape.size(), options.dims);
   std::vector<ir::Value*> operands = lang::index_values(at, offsets);
   operands.insert(operands.begin(), {tensor, tile});
   at.emit(ir::Opcode::kStoreGlobal, std::move(operands), {}, {{"dims", std::move(dims)}});
@@ -141,7 +132,7 @@ void copy_async(const GlobalTensor& src, const SharedTensor& dst, const Scalars&
   const Instruction at("copy_async", where);
   ir::Value* from = at.use(src.handle());
   ir::Value* to = at.use(dst.handle());
-  Shape dims = tile_dims(from, to->type.shape.size(), options.dims);
+  Shape dims = lang::tile_dims(from, to->type.shape.size(), options.dims);
   std::vector<ir::Value*> operands = lang::index_values(at, offsets);
   operands.insert(operands.begin(), {from, to});
   at.emit(ir::Opcode::kCopyAsync, std::move(operands), {}, {{"dims", std::move(dims)}});

@@ -33,6 +33,14 @@ std::vector<ir::Value*> index_values(const Instruction& at, const Scalars& offse
   return values;
 }
 
+Shape tile_dims(const ir::Value* tensor, size_t tile_rank, const Shape& dims) {
+  if (!dims.empty()) return dims;
+  Shape result;
+  for (size_t i = 0; i < tile_rank; ++i)
+    result.push_back(tensor->type.rank() - static_cast<int64_t>(tile_rank - i));
+  return result;
+}
+
 ir::Type register_type(DataType dtype, Shape shape) {
   return ir::Type::tensor(ir::TypeKind::kRegister, dtype, std::move(shape));
 }

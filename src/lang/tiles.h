@@ -14,6 +14,10 @@ void check_shape(const Instruction& at, const Shape& shape);
 /// Offsets or extents as index values.
 std::vector<ir::Value*> index_values(const Instruction& at, const Scalars& offsets);
 
+/// Which dimension of `tensor` each dimension of a tile runs along: `dims`, or where that is empty the last
+/// ones.
+Shape tile_dims(const ir::Value* tensor, size_t tile_rank, const Shape& dims);
+
 ir::Type register_type(DataType dtype, Shape shape);
 
 /// A register-tensor operand; of a variable, its present value.

@@ -30,6 +30,9 @@ std::string_view missing(Scope scope, const ThreadGroup& group, int64_t cta_thre
       return group.threads == 1 ? "" : "exactly one thread";
     case Scope::kOneWarp:
       return group.threads == kWarp && is_whole(kWarp) ? "" : "exactly one warp";
+    case Scope::kOneIssuer:
+      return group.threads == 1 || (group.threads == kWarp && is_whole(kWarp)) ? ""
+                                                                               : "one warp or one thread";
     case Scope::kWarps:
       return is_whole(kWarp) ? "" : "whole warps";
     case Scope::kWarpGroups:
@@ -45,6 +48,7 @@ std::string_view remedy(Scope scope, const ThreadGroup& group) {
     case Scope::kOneThread:
       return "put it under single_thread()";
     case Scope::kOneWarp:
+    case Scope::kOneIssuer:
       return group.threads > kWarp ? "put it under single_warp()" : "move it out of the thread group";
     case Scope::kCta:
       return "move it out of the thread group";

@@ -110,6 +110,18 @@ MemoryDemand copy_async_demand(const Use& use) {
   return {use.op, op.operands[1], "dst in runs of at least 4 bytes", refusal};
 }
 
+/// TMA copies boxes that are dense in shared memory, in rows along what is contiguous in global memory.
+MemoryDemand tma_demand(const Use& use, size_t global) {
+  const ir::Op& op = *use.op;
+  const int tile_dim = contiguous_tile_dim(*op.operands[global], op.ints_attr("dims"));
+  auto refusal = [tile_dim](const Layout& found) -> std::string {
+    const auto boxes = layout::describe_tma_boxes(found, tile_dim);
+    return boxes ? "" : boxes.error;
+  };
+  const std::string role(op.info().operands[use.operand].name);
+  return {use.op, op.operands[use.operand], role + " as boxes of a tensor map", refusal, true};
+}
+
 }  // namespace
 
 std::vector<MemoryDemand> memory_demands(const Use& use) {
@@ -124,6 +136,12 @@ std::vector<MemoryDemand> memory_demands(const Use& use) {
       return {tcgen05_mma_demand(use)};
     case Opcode::kCopyAsync:
       if (use.operand == 1) return {copy_async_demand(use)};
+      return {};
+    case Opcode::kTmaGlobalToShared:
+      if (use.operand == 1) return {tma_demand(use, 0)};
+      return {};
+    case Opcode::kTmaSharedToGlobal:
+      if (use.operand == 0) return {tma_demand(use, 1)};
       return {};
     default:
       return {};

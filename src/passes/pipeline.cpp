@@ -17,6 +17,7 @@
 #include "passes/infer_layouts.h"
 #include "passes/insert_fences.h"
 #include "passes/lift_grid_constants.h"
+#include "passes/make_tensor_maps.h"
 #include "passes/promote_variables.h"
 #include "passes/propagate_constants.h"
 #include "passes/unroll.h"
@@ -40,6 +41,7 @@ constexpr Pass kPasses[] = {
     {"dead_code", dead_code, "what was lifted goes from the kernel"},
     {"insert_fences", insert_fences, "waits and fences that the memory model asks for"},
     {"infer_layouts", infer_layouts, "every tensor gets its layout"},
+    {"make_tensor_maps", make_tensor_maps, "what TMA copies is described on the host"},
     {"allocate_memory", allocate_memory, "places in shared memory, columns of tensor memory"},
 };
 

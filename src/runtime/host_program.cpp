@@ -8,6 +8,7 @@
 #include "codegen/fast_divmod.h"
 #include "imbrex/error.h"
 #include "ir/ir.h"
+#include "runtime/check_tensor_map.h"
 
 namespace imbrex::runtime {
 namespace {
@@ -148,6 +149,7 @@ void pack_params(const codegen::CompiledKernel& kernel, std::span<const int64_t>
                  std::span<const int64_t> slots, DeviceBackend& device, std::byte* out) {
   for (const codegen::ParamPlan& param : kernel.params) {
     if (param.kind == codegen::ParamPlan::Kind::kTensorMap) {
+      check_tensor_map(kernel.tensor_maps[param.index], slots);
       device.encode_tensor_map(kernel.tensor_maps[param.index], slots, out + param.offset);
     } else {
       int64_t value =

@@ -87,6 +87,10 @@ struct EveryOp {
     if (auto warp = single_warp()) {
       tcgen05::mma(s[0], s[1].transpose(), t, {.enable_input_d = true});
       tcgen05::commit(barriers[0]);
+      tma::global_to_shared(g, s[0], {x, 0}, barriers[0]);
+      tma::shared_to_global(s[0], g, {x, 0});
+      tma::commit_group();
+      tma::wait_group(0);
     }
     tcgen05::fence_before_thread_sync();
     tcgen05::fence_after_thread_sync();
@@ -113,6 +117,7 @@ TEST(EveryOp, HasAFunctionOfTheLanguage) {
   ir::walk(function->body, [&](const ir::Op& op) { seen.insert(op.code); });
   for (int code = 0; code < static_cast<int>(ir::Opcode::kCount); ++code) {
     const auto opcode = static_cast<ir::Opcode>(code);
+    if (opcode == ir::Opcode::kTensorMap) continue;  // a pass makes it, on the host
     EXPECT_TRUE(seen.contains(opcode)) << ir::info(opcode).mnemonic;
   }
 }

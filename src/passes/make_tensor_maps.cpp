@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/make_tensor_maps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "imbrex/error.h"
+#include "layout/descriptors.h"
+#include "passes/layout_inference.h"
+#include "passes/rewrite.h"
+
+namespace imbrex::passes {
+namespace {
+
+using ir::Block;
+using ir::Op;
+using ir::Opcode;
+using ir::Value;
+
+constexpr int64_t kUnit = 16;   // bytes that addresses, strides and inner coordinates are multiples of
+constexpr size_t kMaxRank = 5;  // of a tensor map
+constexpr int64_t kNoDim = -1;  // a dimension of extent 1 that reshape() made
+
+/// A view of global memory, down to the global_view it is taken of.
+struct GlobalSource {
+  Op* root = nullptr;
+  std::vector<std::vector<Value*>> offsets;  // of each dimension of the root; they add up
+  std::vector<int64_t> dims;                 // which of those each dimension of the view is
+
+  int64_t rank() const { return root->int_attr("rank"); }
+  Value* extent(int64_t d) const { return root->operands[static_cast<size_t>(1 + d)]; }
+  Value* stride(int64_t d) const { return root->operands[static_cast<size_t>(1 + rank() + d)]; }
+};
+
+[[noreturn]] void fail(const Op& op, std::string message, std::vector<std::string> facts = {},
+                       std::string help = "") {
+  throw CompileError(Diagnostic{op.where, fmt::format("{}: {}", op.info().mnemonic, message),
+                                std::move(facts), std::move(help)});
+}
+
+GlobalSource source_of(Value* value) {
+  Op& op = *value->def;
+  if (op.code == Opcode::kGlobalView) {
+    GlobalSource source{&op, {}, {}};
+    source.offsets.resize(static_cast<size_t>(source.rank()));
+    for (int64_t d = 0; d < source.rank(); ++d) source.dims.push_back(d);
+    return source;
+  }
+  GlobalSource source = source_of(op.operands[0]);
+  const auto move = [&](size_t d, Value* by) {
+    if (source.dims[d] != kNoDim) source.offsets[static_cast<size_t>(source.dims[d])].push_back(by);
+  };
+  switch (op.code) {
+    case Opcode::kIndex:
+      move(0, op.operands[1]);
+      source.dims.erase(source.dims.begin());
+      return source;
+    case Opcode::kSlice:
+      for (size_t d = 0; d + 1 < op.operands.size(); ++d) move(d, op.operands[1 + d]);
+      return source;
+    case Opcode::kPermute: {
+      const std::vector<int64_t> dims = source.dims;
+      for (size_t d = 0; d < dims.size(); ++d)
+        source.dims[d] = dims[static_cast<size_t>(op.ints_attr("dims")[d])];
+      return source;
+    }
+    case Opcode::kReshape: {  // extents of 1 come and go
+      std::vector<int64_t> kept;
+      for (size_t d = 0; d < source.dims.size(); ++d)
+        if (op.operands[0]->type.shape[d] != 1) kept.push_back(source.dims[d]);
+      source.dims.clear();
+      size_t next = 0;
+      for (int64_t extent : op.ints_attr("shape"))
+        source.dims.push_back(extent == 1 || next == kept.size() ? kNoDim : kept[next++]);
+      return source;
+    }
+    default:
+      throw InternalError(fmt::format("make_tensor_maps: {} is no view", op.info().mnemonic));
+  }
+}
+
+/// A copy's operands by their roles.
+struct Copy {
+  explicit Copy(Op& op) : op(op), is_load(op.code == Opcode::kTmaGlobalToShared) {}
+  Value*& global() { return op.operands[is_load ? 0 : 1]; }
+  const Value* tile() const { return op.operands[is_load ? 1 : 0]; }
+  size_t first_offset() const { return is_load ? 3 : 2; }
+  Op& op;
+  bool is_load;
+};
+
+class MapMaker {
+ public:
+  explicit MapMaker(ir::Function& function) : function_(function), builder_(function) {}
+
+  void run() { block(function_.body); }
+
+ private:
+  void block(Block& block) {
+    rebuild(block, [&](Op& op, Block& to) {
+      if (op.code == Opcode::kTmaGlobalToShared || op.code == Opcode::kTmaSharedToGlobal) {
+        Copy copy(op);
+        rewrite(copy, to);
+      }
+      append(to, op);
+      for (auto& region : op.regions) this->block(*region);
+    });
+  }
+
+  void rewrite(Copy& copy, Block& to) {
+    const Op& op = copy.op;
+    const GlobalSource source = source_of(copy.global());
+    const std::vector<int64_t> dims = op.ints_attr("dims");
+    const int64_t inner = inner_dim(op, source);
+    int inner_tile_dim = -1;
+    for (size_t t = 0; t < dims.size(); ++t)
+      if (source.dims[static_cast<size_t>(dims[t])] == inner) inner_tile_dim = static_cast<int>(t);
+    if (inner_tile_dim < 0)
+      fail(op,
+           fmt::format("no dimension of the tile runs along dimension {} of {}, the contiguous one", inner,
+                       ir::print(*source.root->result())),
+           {tensor_text(*source.root->result()), tensor_text(*copy.tile())},
+           "a copy moves whole rows of at least 16 bytes");
+
+    const auto boxes = layout::describe_tma_boxes(*copy.tile()->type.layout, inner_tile_dim);
+    if (!boxes) throw InternalError("make_tensor_maps: " + boxes.error);
+    // Dimensions of the map: those of the tile as they are nested in shared memory, then the others.
+    std::vector<int64_t> order;  // dimension of the root for each of the map
+    std::vector<int64_t> box = boxes->box, map_dims(dims.size());
+    for (size_t j = 0; j < boxes->dims.size(); ++j) {
+      const auto tile_dim = static_cast<size_t>(boxes->dims[j]);
+      order.push_back(source.dims[static_cast<size_t>(dims[tile_dim])]);
+      map_dims[tile_dim] = static_cast<int64_t>(j);
+      if (order.back() == kNoDim)
+        fail(op,
+             fmt::format("dimension {} of the tile runs along an extent of 1 that reshape() made", tile_dim),
+             {tensor_text(*copy.tile())}, "make another global_view with this dimension");
+    }
+    for (int64_t d = source.rank(); d-- > 0;)
+      if (std::find(order.begin(), order.end(), d) == order.end()) order.push_back(d);
+    if (order.size() > kMaxRank)
+      fail(
+          op,
+          fmt::format("the global tensor has {} dimensions, a tensor map at most {}", order.size(), kMaxRank),
+          {tensor_text(*source.root->result())});
+    box.resize(order.size(), 1);
+
+    builder_.set_location(op.where);
+    builder_.set_insertion_point(to);
+    std::vector<Value*> coordinates;
+    for (int64_t d : order) coordinates.push_back(coordinate(copy, source, d));
+    check_inner_coordinate(op, source, *coordinates.front());
+    copy.global() = map(op, source, order, box, boxes->swizzle);
+    copy.op.operands.resize(copy.first_offset());
+    copy.op.operands.insert(copy.op.operands.end(), coordinates.begin(), coordinates.end());
+    copy.op.set_attr("dims", map_dims);
+  }
+
+  /// The dimension of the root with stride 1.
+  static int64_t inner_dim(const Op& op, const GlobalSource& source) {
+    for (int64_t d = source.rank(); d-- > 0;)
+      if (ir::constant_int(source.stride(d)) == 1) return d;
+    fail(op, fmt::format("no dimension of {} is known to be contiguous", ir::print(*source.root->result())),
+         {tensor_text(*source.root->result())}, "give one of the strides as the C++ number 1");
+  }
+
+  /// The sum of the offsets along a dimension of the root, as 32 bits.
+  Value* coordinate(Copy& copy, const GlobalSource& source, int64_t root_dim) {
+    std::vector<Value*> parts = source.offsets[static_cast<size_t>(root_dim)];
+    for (size_t d = 0; d < source.dims.size(); ++d)
+      if (source.dims[d] == root_dim) parts.push_back(copy.op.operands[copy.first_offset() + d]);
+    Value* sum = nullptr;
+    int64_t constant = 0;
+    for (Value* part : parts) {
+      if (const auto known = ir::constant_int(part)) {
+        constant += *known;
+        continue;
+      }
+      if (part->type.dtype != int32)
+        part =
+            builder_.create(Opcode::kCast, {part}, {ir::Type::scalar(int32)}, {{"dtype", int32}})->result();
+      sum = sum ? builder_.binary(Opcode::kAdd, sum, part) : part;
+    }
+    if (!sum) return builder_.constant(int32, constant);
+    return constant == 0 ? sum : builder_.binary(Opcode::kAdd, sum, builder_.constant(int32, constant));
+  }
+
+  static void check_inner_coordinate(const Op& op, const GlobalSource& source, const Value& coordinate) {
+    const auto known = ir::constant_int(&coordinate);
+    const int64_t bytes = source.root->result()->type.dtype.bytes();
+    if (!known || *known * bytes % kUnit == 0) return;
+    fail(op,
+         fmt::format("the offset {} along the contiguous dimension is {} bytes, not a multiple of {}", *known,
+                     *known * bytes, kUnit),
+         {tensor_text(*source.root->result())}, "start copies at multiples of 16 bytes");
+  }
+
+  // ----------------------------------------------------------------------------------------------- the map
+
+  Value* map(const Op& op, const GlobalSource& source, const std::vector<int64_t>& order,
+             const std::vector<int64_t>& box, layout::Swizzle swizzle) {
+    Value*& made = maps_[{source.root, order, box, swizzle.mode}];
+    if (made) return made;
+    const Value& tensor = *source.root->result();
+    Value* base = source.root->operands[0];
+    if (base->def) fail(op, "the tensor's base is no parameter of the kernel", {tensor_text(tensor)});
+    std::vector<Value*> operands{base};
+    for (int64_t d : order)
+      operands.push_back(on_host(op, source, source.extent(d), fmt::format("extent {}", d)));
+    for (size_t j = 1; j < order.size(); ++j) {
+      Value* stride = source.stride(order[j]);
+      if (const auto known = ir::constant_int(stride);
+          known && *known * tensor.type.dtype.bytes() % kUnit != 0)
+        fail(op,
+             fmt::format("stride {} of {} is {} bytes, not a multiple of {}", order[j], ir::print(tensor),
+                         *known * tensor.type.dtype.bytes(), kUnit),
+             {tensor_text(tensor)}, "pad the rows of the tensor in memory, or use load_global or copy_async");
+      operands.push_back(on_host(op, source, stride, fmt::format("stride {}", order[j])));
+    }
+    builder_.set_insertion_point(function_.host);
+    made = builder_
+               .create(Opcode::kTensorMap, std::move(operands), {{ir::TypeKind::kTensorMap, uint8, {}, {}}},
+                       {{"dtype", tensor.type.dtype}, {"box", box}, {"swizzle", std::string(swizzle.name())}})
+               ->result();
+    if (!tensor.name.empty()) function_.set_name(*made, tensor.name + "_map");
+    return made;
+  }
+
+  /// The value as the host block may use it.
+  Value* on_host(const Op& op, const GlobalSource& source, Value* value, const std::string& role) {
+    if (const auto known = ir::constant_int(value)) {
+      Value*& number = numbers_[{value->type.dtype.code, *known}];
+      if (!number) {
+        builder_.set_insertion_point(function_.host);
+        number = builder_.constant(value->type.dtype, *known);
+      }
+      return number;
+    }
+    const bool is_param =
+        std::find(function_.params.begin(), function_.params.end(), value) != function_.params.end();
+    if (is_param || (value->def && value->def->parent == &function_.host)) return value;
+    std::string fact = fmt::format("it is {}", ir::print(*value));
+    if (value->def) fact += fmt::format(", made by {}", op_text(*value->def));
+    fail(op, fmt::format("{} of {} is not known at launch", role, ir::print(*source.root->result())),
+         {tensor_text(*source.root->result()), fact},
+         "compute extents and strides of views that TMA copies from the kernel's parameters");
+  }
+
+  ir::Function& function_;
+  ir::Builder builder_;
+  std::map<std::tuple<Op*, std::vector<int64_t>, std::vector<int64_t>, int>, Value*> maps_;
+  std::map<std::pair<int, int64_t>, Value*> numbers_;
+};
+
+}  // namespace
+
+void make_tensor_maps(ir::Function& function) { MapMaker(function).run(); }
+
+}  // namespace imbrex::passes
