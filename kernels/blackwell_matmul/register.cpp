@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "blackwell_matmul/matmul_v0.h"
+#include "blackwell_matmul/matmul_v1.h"
+#include "blackwell_matmul/matmul_v2.h"
+#include "blackwell_matmul/matmul_v3.h"
+#include "blackwell_matmul/matmul_v4.h"
 #include "imbrex/registry.h"
 
 namespace imbrex::kernels {
@@ -20,6 +24,20 @@ const std::vector<SizeOption> kSizes{
 const KernelRegistration<BlackwellMatmulV0> v0{
     {"blackwell_matmul_v0", "C = A B^T: cp.async loads, tcgen05 into tensor memory, one mbarrier", kSizes},
     run_matmul<BlackwellMatmulV0>};
+
+const KernelRegistration<BlackwellMatmulV1> v1{
+    {"blackwell_matmul_v1", "TMA loads and stores, one stage", kSizes}, run_matmul<BlackwellMatmulV1>};
+
+const KernelRegistration<BlackwellMatmulV2> v2{
+    {"blackwell_matmul_v2", "a ring of stages: loads overlap products", kSizes},
+    run_matmul<BlackwellMatmulV2>};
+
+const KernelRegistration<BlackwellMatmulV3> v3{
+    {"blackwell_matmul_v3", "one warp loads, one multiplies", kSizes}, run_matmul<BlackwellMatmulV3>};
+
+const KernelRegistration<BlackwellMatmulV4> v4{
+    {"blackwell_matmul_v4", "tiles in an order kind to the L2 cache; Pipeline", kSizes},
+    run_matmul<BlackwellMatmulV4>};
 
 }  // namespace
 }  // namespace imbrex::kernels

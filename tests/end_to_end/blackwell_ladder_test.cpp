@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Blackwell ladder, candidate by candidate: verified on the virtual GPU under several schedules with
+// every checker on, at sizes that the tiles divide and at ragged ones, and assembled by ptxas without a
+// warning. Built twice: with a few candidates of each step, and (`full`) with all.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "codegen/codegen.h"
+#include "imbrex/registry.h"
+#include "ir/ir.h"
+#include "passes/pipeline.h"
+
+namespace imbrex {
+namespace {
+
+#ifdef IMBREX_ALL_CANDIDATES
+constexpr bool kAllCandidates = true;
+constexpr uint64_t kSeeds = 3;
+#else
+constexpr bool kAllCandidates = false;
+constexpr uint64_t kSeeds = 2;
+#endif
+
+using Sizes = std::map<std::string, int64_t>;
+const Sizes kWhole{{"m", 256}, {"n", 512}, {"k", 256}};
+const Sizes kRagged{{"m", 200}, {"n", 328}, {"k", 72}};
+
+struct Candidate {
+  const RegisteredKernel* kernel;
+  Configuration configuration;
+};
+
+std::vector<Candidate> candidates() {
+  std::vector<Candidate> result;
+  for (const auto& [name, kernel] : registered_kernels()) {
+    if (!name.starts_with("blackwell_matmul_v")) continue;
+    const std::vector<Configuration> all = kernel.space.configurations();
+    // The first and the last are the extremes of every choice.
+    const size_t step = kAllCandidates ? 1 : std::max<size_t>(1, (all.size() - 1) / 2);
+    for (size_t i = 0; i < all.size(); i += step) result.push_back({&kernel, all[i]});
+  }
+  return result;
+}
+
+std::string test_name(const testing::TestParamInfo<Candidate>& info) {
+  const Candidate& candidate = info.param;
+  std::string name =
+      candidate.kernel->description.name + "_" + candidate.kernel->space.to_string(candidate.configuration);
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+}
+
+class Ladder : public testing::TestWithParam<Candidate> {
+ protected:
+  void expect_verified(const Sizes& sizes) {
+    const auto& [kernel, configuration] = GetParam();
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      const Device device = Device::virtual_gpu(
+          {.target = kernel->target, .host_threads = 1, .seed = seed, .checks = vgpu::CheckSet::all()});
+      Case c(Case::Mode::kRun, device, sizes, seed);
+      kernel->run(c, device, configuration);
+      EXPECT_TRUE(c.verified()) << "seed " << seed << ": "
+                                << (c.comparisons.empty() ? "" : c.comparisons.front().format());
+      EXPECT_TRUE(c.report.clean()) << "seed " << seed << "\n" << c.report.virtual_report.format();
+    }
+  }
+};
+
+TEST_P(Ladder, IsRightAtWholeTiles) { expect_verified(kWhole); }
+TEST_P(Ladder, IsRightAtRaggedSizes) { expect_verified(kRagged); }
+
+std::string find_ptxas() {
+  for (const char* path : {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"})
+    if (std::filesystem::exists(path)) return path;
+  return std::system("ptxas --version > /dev/null 2>&1") == 0 ? "ptxas" : "";
+}
+
+TEST_P(Ladder, AssemblesWithoutWarnings) {
+  if (find_ptxas().empty()) GTEST_SKIP() << "NO PTXAS FOUND: nothing checks that the kernels assemble";
+  const auto& [kernel, configuration] = GetParam();
+  Case c(Case::Mode::kTrace, std::nullopt, kRagged, 0);
+  kernel->run(c, std::nullopt, configuration);
+  passes::run_pipeline(*c.function, {});
+  const codegen::CompiledKernel compiled = codegen::generate(*c.function, {});
+  const auto base = std::filesystem::path(testing::TempDir()) /
+                    ("imbrex_" + test_name(testing::TestParamInfo<Candidate>(GetParam(), 0)));
+  const std::string ptx = base.string() + ".ptx", log = base.string() + ".log";
+  std::ofstream(ptx) << compiled.ptx;
+  const std::string command =
+      find_ptxas() + " -arch=" + compiled.target + " -o /dev/null '" + ptx + "' > '" + log + "' 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  std::stringstream said;
+  said << std::ifstream(log).rdbuf();
+  EXPECT_EQ(said.str(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Candidates, Ladder, testing::ValuesIn(candidates()), test_name);
+
+}  // namespace
+}  // namespace imbrex
