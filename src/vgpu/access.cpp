@@ -10,8 +10,10 @@ namespace {
 const char* verb(AccessKind kind) {
   switch (kind) {
     case AccessKind::kRead:
+    case AccessKind::kStrongRead:
       return "reads";
     case AccessKind::kWrite:
+    case AccessKind::kStrongWrite:
       return "writes";
     case AccessKind::kAtomic:
       return "updates";
@@ -85,7 +87,7 @@ bool locate_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t 
       }
       return false;
     }
-    if (allocation->read_only && kind != AccessKind::kRead) {
+    if (allocation->read_only && is_write(kind)) {
       if (Finding* f = open(cluster, who, FindingKind::kIllegalInstruction, address)) {
         f->message = fmt::format("{} {} bytes at 0x{:x} in {}, which is read-only", verb(kind), bytes,
                                  address, allocation->name);

@@ -75,6 +75,7 @@ void operands(Warp& w, const Instruction& n, Mask active, int& id, int& count) {
 
 void open_phase(Cta& cta, NamedBarrier& barrier, const Instruction& n, int count) {
   barrier.arrived.assign(cta.warps().size(), 0);
+  barrier.waiting.assign(cta.warps().size(), 0);
   barrier.expected_threads = count;
   barrier.opened_by = n.index;
 }
@@ -112,6 +113,9 @@ Step exec_barrier(Warp& w, const Instruction& n, Mask active) {
     report(w, n, active, fmt::format("threads arrive at barrier {} a second time in the same phase", id));
   }
   arrived |= arrival(n, active, count);
+  if ((n.small[0] & kWaits) != 0) barrier.waiting[static_cast<size_t>(w.index())] |= active;
+  cta.cluster().released({&cta, w.index(), -1, &n, ""},
+                         sync_key(SyncKind::kNamedBarrier, cta.rank(), static_cast<uint64_t>(id)));
   if ((n.small[0] & kReduces) != 0) take_votes(w, n, active, barrier);
   const int64_t phase = barrier.phase;
   cta.cluster().note_progress();

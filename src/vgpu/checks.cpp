@@ -7,6 +7,10 @@ namespace imbrex::vgpu {
 
 namespace {
 
+/// Addresses in global memory through which warps are ordered share this many keys, so that counting in a
+/// large array does not take memory without end. Sharing orders too much, never too little.
+constexpr uint64_t kGlobalSyncKeys = 4096;
+
 void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes, uint32_t reg) {
   const Who who{&warp.cta(), warp.index(), first_lane(lanes), &insn, ""};
   if (const PendingResult pending = pending_result(warp, reg); pending.instruction != nullptr) {
@@ -81,9 +85,19 @@ void Checked::after(Warp& warp, const Instruction& insn, Mask active) {
 }
 
 void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind) {
-  if (cluster.launch().options.checks.uninitialized && kind != AccessKind::kWrite)
+  if (cluster.launch().options.checks.uninitialized && is_read(kind))
     check_written(cluster, who, place, bytes);
-  if (kind != AccessKind::kRead) mark_written(cluster, who, place, bytes);
+  if (is_write(kind)) mark_written(cluster, who, place, bytes);
+  RaceChecker* races = cluster.races();
+  if (races == nullptr || place.space == Space::kLocal || who.unit[0] != 0) return;
+  if (is_strong(kind)) {
+    const SyncKey key = place.space == Space::kSharedCta
+                            ? sync_key(SyncKind::kShared, place.cta->rank(), place.address)
+                            : sync_key(SyncKind::kGlobal, 0, place.address / 4 % kGlobalSyncKeys);
+    if (is_read(kind)) races->acquire(who, key);
+    if (is_write(kind)) races->release(who, key);
+  }
+  if (place.space == Space::kSharedCta) races->access(who, place, bytes, kind);
 }
 
 }  // namespace imbrex::vgpu

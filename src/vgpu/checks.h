@@ -10,7 +10,12 @@
 
 namespace imbrex::vgpu {
 
-enum class AccessKind : uint8_t { kRead, kWrite, kAtomic };
+/// What an access does; the strong ones (volatile, relaxed, acquire, release, atomic) may meet others
+/// unordered.
+enum class AccessKind : uint8_t { kRead, kWrite, kAtomic, kStrongRead, kStrongWrite };
+constexpr bool is_write(AccessKind k) { return k != AccessKind::kRead && k != AccessKind::kStrongRead; }
+constexpr bool is_read(AccessKind k) { return k != AccessKind::kWrite && k != AccessKind::kStrongWrite; }
+constexpr bool is_strong(AccessKind k) { return k != AccessKind::kRead && k != AccessKind::kWrite; }
 
 /// A checked address: where the bytes are on the host, and what they are to the kernel.
 struct Place {

@@ -12,6 +12,7 @@
 #include "vgpu/findings.h"
 #include "vgpu/grid.h"
 #include "vgpu/launch.h"
+#include "vgpu/race.h"
 #include "vgpu/random.h"
 #include "vgpu/units.h"
 
@@ -49,6 +50,15 @@ class Cluster {
   Statistics& statistics() { return statistics_; }
   std::string& printed() { return printed_; }
   Random& random() { return random_; }
+  /// Null when races are not looked for.
+  RaceChecker* races() { return races_.get(); }
+  /// The thread of `who` arrives at, or has waited for, something that orders threads.
+  void released(const Who& who, SyncKey key) {
+    if (races_ != nullptr) races_->release(who, key);
+  }
+  void acquired(const Who& who, SyncKey key) {
+    if (races_ != nullptr) races_->acquire(who, key);
+  }
   ClusterUnits& units() { return units_; }
 
   CachedRange& cached_range(const Instruction* insn) { return cached_ranges_[insn->index]; }
@@ -99,6 +109,7 @@ class Cluster {
   Statistics statistics_;
   std::string printed_;
   std::vector<CachedRange> cached_ranges_;
+  std::unique_ptr<RaceChecker> races_;
   std::vector<std::unique_ptr<Cta>> ctas_;
   std::vector<Warp*> warps_;  // of all CTAs, those that have not finished
   size_t next_warp_ = 0;

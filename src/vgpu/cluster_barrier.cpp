@@ -70,6 +70,8 @@ namespace {
 using ptx::Mod;
 using ptx::Op;
 
+constexpr SyncKey kOrder = sync_key(SyncKind::kClusterBarrier, 0, 0);
+
 ClusterBarrier& barrier_of(Warp& warp) { return warp.cta().cluster().units().barrier; }
 
 template <bool kAligned>
@@ -78,6 +80,7 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
     if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   Cluster& cluster = warp.cta().cluster();
   cluster.note_progress();
+  cluster.released(thread_of(warp, insn, first_lane(active)), kOrder);
   if (const Mask twice = barrier_of(warp).arrive(warp, active); twice != 0)
     report_fatal(cluster, FindingKind::kInvalidBarrier, thread_of(warp, insn, first_lane(twice)), 0,
                  "arrives at the cluster barrier twice in one phase",
@@ -109,6 +112,7 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.a = active;
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
   barrier.pass(warp, active);
+  warp.cta().cluster().acquired(thread_of(warp, insn, first_lane(active)), kOrder);
   return Step::kNext;
 }
 

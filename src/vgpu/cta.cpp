@@ -38,6 +38,10 @@ void Cta::try_complete(NamedBarrier& barrier) {
       if ((warps_[w]->live() & ~barrier.arrived[w]) != 0) return;
   }
   ++barrier.phase;
+  const SyncKey key =
+      sync_key(SyncKind::kNamedBarrier, rank_, static_cast<uint64_t>(&barrier - barriers_.data()));
+  for (size_t w = 0; w < warps_.size(); ++w)
+    if (barrier.waiting[w] != 0) cluster_->acquired({this, static_cast<int>(w), -1, nullptr, ""}, key);
   barrier.arrived.clear();
   barrier.last_count = barrier.reduction_count;
   barrier.last_lanes = barrier.reduction_lanes;

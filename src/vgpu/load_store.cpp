@@ -15,7 +15,14 @@ using ptx::ScalarType;
 
 /// `small` of both instructions.
 enum Small : int { kSpace = 0, kElementBytes = 1, kCount = 2, kFlags = 3 };
-enum Flag : uint8_t { kBase64 = 1, kSignExtend = 2, kWideLanes = 4, kOrdered = 8, kQuadLanes = 16 };
+enum Flag : uint8_t {
+  kBase64 = 1,
+  kSignExtend = 2,
+  kWideLanes = 4,
+  kOrdered = 8,
+  kQuadLanes = 16,
+  kStrong = 32
+};
 
 template <class T>
 void take_addresses(Warp& w, const Instruction& n, uint64_t* out) {
@@ -192,6 +199,7 @@ Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, Ac
   return space;
 }
 
+bool is_strong_access(const Instruction& n) { return (n.small[kFlags] & kStrong) != 0; }
 bool visible_to_others(const Instruction& n) { return (n.small[kFlags] & kOrdered) != 0; }
 
 template <class Checks>
@@ -201,7 +209,8 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
   std::byte* host[kWarpSize];
   Mask good = active;
-  const Space space = find_lanes<Checks>(w, n, good, bytes * count, AccessKind::kRead, host);
+  const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongRead : AccessKind::kRead;
+  const Space space = find_lanes<Checks>(w, n, good, bytes * count, kind, host);
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(good), false);
   static constexpr std::byte kZeros[32] = {};
   if (good != active)  // what may not be read reads as zero
@@ -216,7 +225,8 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   if (visible_to_others(n) && !cluster.has_turn()) return Step::kTurn;
   const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
   std::byte* host[kWarpSize];
-  const Space space = find_lanes<Checks>(w, n, active, bytes * count, AccessKind::kWrite, host);
+  const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongWrite : AccessKind::kWrite;
+  const Space space = find_lanes<Checks>(w, n, active, bytes * count, kind, host);
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(active), true);
   for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
   cluster.note_progress();
@@ -243,6 +253,7 @@ bool decode_load_store(Decoder& d, Instruction& out) {
   const Mod scope = insn.one_of({Mod::cta, Mod::cluster, Mod::gpu, Mod::sys}, Mod::sys);
   const bool global = address.space == Space::kGlobal || address.space == Space::kGeneric;
   if (order != Mod::weak && global && scope != Mod::cta && scope != Mod::cluster) flags |= kOrdered;
+  if (order != Mod::weak) flags |= kStrong;
   const ptx::Operand& value = d.operand(value_at);
   const auto take = [&](const ptx::Operand& o) {
     const int lane_bytes = d.lane_bytes(o, type);

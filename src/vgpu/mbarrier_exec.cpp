@@ -162,6 +162,7 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
              fmt::format("mbarrier at shared {:#x}: {}", ref.offset,
                          explain(MbarrierFault::kStaleState, *ref.object)));
     if (is_done(*ref.object, form.parity, operand)) {
+      if (done == 0) cluster.acquired(who, sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset));
       done |= lane_bit(lane);
     } else if (wait.ready == nullptr) {
       wait.ready = wait_is_over;

@@ -43,6 +43,7 @@ MbarrierRef find_mbarrier(Cluster& cluster, const Who& who, Space space, uint64_
 
 bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOutcome outcome) {
   cluster.note_progress();
+  cluster.released(who, sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset));
   if (outcome.fault == MbarrierFault::kNone) return true;
   std::string message = fmt::format("mbarrier at {}: {}", shared_text(who, *ref.cta, ref.offset),
                                     explain(outcome.fault, *ref.object));
