@@ -19,6 +19,7 @@ bool decode_tcgen05_mma(Decoder&, Instruction&);
 bool decode_tcgen05_transfer(Decoder&, Instruction&);
 bool decode_matrix_moves(Decoder&, Instruction&);
 bool decode_mma_sync(Decoder&, Instruction&);
+bool decode_tensormap(Decoder&, Instruction&);
 bool decode_wgmma(Decoder&, Instruction&);
 
 std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
@@ -41,6 +42,7 @@ std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
   static constexpr std::initializer_list<DecodeFunction> kWgmma = {decode_wgmma};
   static constexpr std::initializer_list<DecodeFunction> kMatrixMoves = {decode_matrix_moves};
   static constexpr std::initializer_list<DecodeFunction> kMmaSync = {decode_mma_sync};
+  static constexpr std::initializer_list<DecodeFunction> kTensormap = {decode_tensormap};
   switch (op) {
     case Op::mbarrier_init:
     case Op::mbarrier_inval:
@@ -99,6 +101,9 @@ std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
     case Op::tcgen05_wait_ld:
     case Op::tcgen05_wait_st:
       return kTcgen05Transfer;
+    case Op::tensormap_replace:
+    case Op::tensormap_cp_fenceproxy:
+      return kTensormap;
     case Op::ldmatrix:
     case Op::stmatrix:
     case Op::movmatrix:
