@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps changed on the device: tensormap.replace rewrites a field, tensormap.cp_fenceproxy copies a map out of
-// shared memory and makes it known to the units.
+// Tensor maps changed on the device: tensormap.replace rewrites a field, tensormap.cp_fenceproxy copies a map
+// out of shared memory and makes it known to the units.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -41,11 +41,21 @@ bool replace(TensorMapFields& map, Field field, uint32_t index, uint64_t value) 
   if (index >= static_cast<uint32_t>(kMaxTensorRank)) return false;
   const auto word = static_cast<uint32_t>(value);
   switch (field) {
-    case Field::kAddress: map.address = value; return true;
-    case Field::kRank: map.rank = static_cast<int>(word) + 1; return word < kMaxTensorRank;
-    case Field::kBox: map.box[index] = word; return true;
-    case Field::kDim: map.dims[index] = word; return true;
-    case Field::kElementStride: map.element_strides[index] = word; return true;
+    case Field::kAddress:
+      map.address = value;
+      return true;
+    case Field::kRank:
+      map.rank = static_cast<int>(word) + 1;
+      return word < kMaxTensorRank;
+    case Field::kBox:
+      map.box[index] = word;
+      return true;
+    case Field::kDim:
+      map.dims[index] = word;
+      return true;
+    case Field::kElementStride:
+      map.element_strides[index] = word;
+      return true;
     // Strides are those of dimensions 1 ...
     case Field::kStride:
       if (index + 1 >= static_cast<uint32_t>(kMaxTensorRank)) return false;
@@ -58,7 +68,9 @@ bool replace(TensorMapFields& map, Field field, uint32_t index, uint64_t value) 
           return true;
         }
       return false;
-    case Field::kInterleave: map.interleave = static_cast<TensorMapInterleave>(word); return word <= 2;
+    case Field::kInterleave:
+      map.interleave = static_cast<TensorMapInterleave>(word);
+      return word <= 2;
     case Field::kSwizzle: {
       constexpr Swizzle kModes[] = {Swizzle::kNone, Swizzle::k32B, Swizzle::k64B, Swizzle::k128B};
       if (word > 3) return false;
@@ -72,7 +84,9 @@ bool replace(TensorMapFields& map, Field field, uint32_t index, uint64_t value) 
       if (facts(map.swizzle).span == 128) map.swizzle = kAtoms[word];
       return true;
     }
-    case Field::kFill: map.fill_with_nan = word != 0; return word <= 1;
+    case Field::kFill:
+      map.fill_with_nan = word != 0;
+      return word <= 1;
   }
   return false;
 }
@@ -83,7 +97,8 @@ Step exec_replace(Warp& warp, const Instruction& insn, Mask active) {
   for_each_lane(active, [&](int lane) {
     const Who who = thread_of(warp, insn, lane);
     Place place;
-    if (!locate(cluster, who, form.at.space, address_of(warp, form.at, lane), kTensorMapBytes, 128, AccessKind::kAtomic, place))
+    if (!locate(cluster, who, form.at.space, address_of(warp, form.at, lane), kTensorMapBytes, 128,
+                AccessKind::kAtomic, place))
       return;
     touch(cluster, who, place, kTensorMapBytes, AccessKind::kRead);
     TensorMap map;
@@ -93,8 +108,9 @@ Step exec_replace(Warp& warp, const Instruction& insn, Mask active) {
     const uint32_t index = form.has_index ? warp.reg<uint32_t>(insn.b)[lane] : 0;
     if (!decoded.problem.empty() || !replace(decoded.fields, form.field, index, value)) {
       report_fatal(cluster, FindingKind::kIllegalInstruction, who, place.address,
-                   decoded.problem.empty() ? fmt::format("tensormap.replace: the field does not take {:#x}", value)
-                                           : "tensormap.replace: " + decoded.problem);
+                   decoded.problem.empty()
+                       ? fmt::format("tensormap.replace: the field does not take {:#x}", value)
+                       : "tensormap.replace: " + decoded.problem);
       return;
     }
     map = encode(decoded.fields);
@@ -117,8 +133,10 @@ Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
   const int lane = first_lane(active);
   const Who who = thread_of(warp, insn, lane);
   Place to, from;
-  if (!locate(cluster, who, form.from.space, address_of(warp, form.from, lane), kTensorMapBytes, 128, AccessKind::kRead, from) ||
-      !locate(cluster, who, form.to.space, address_of(warp, form.to, lane), kTensorMapBytes, 128, AccessKind::kWrite, to))
+  if (!locate(cluster, who, form.from.space, address_of(warp, form.from, lane), kTensorMapBytes, 128,
+              AccessKind::kRead, from) ||
+      !locate(cluster, who, form.to.space, address_of(warp, form.to, lane), kTensorMapBytes, 128,
+              AccessKind::kWrite, to))
     return Step::kNext;
   touch(cluster, who, from, kTensorMapBytes, AccessKind::kRead);
   std::memcpy(to.host, from.host, kTensorMapBytes);
@@ -129,11 +147,16 @@ Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
 
 Field field_of(const Decoder& decoder) {
   constexpr std::pair<Mod, Field> kFields[] = {
-      {Mod::global_address, Field::kAddress},     {Mod::rank, Field::kRank},
-      {Mod::box_dim, Field::kBox},                {Mod::global_dim, Field::kDim},
-      {Mod::global_stride, Field::kStride},       {Mod::element_stride, Field::kElementStride},
-      {Mod::elemtype, Field::kType},              {Mod::interleave_layout, Field::kInterleave},
-      {Mod::swizzle_mode, Field::kSwizzle},       {Mod::swizzle_atomicity, Field::kAtomicity},
+      {Mod::global_address, Field::kAddress},
+      {Mod::rank, Field::kRank},
+      {Mod::box_dim, Field::kBox},
+      {Mod::global_dim, Field::kDim},
+      {Mod::global_stride, Field::kStride},
+      {Mod::element_stride, Field::kElementStride},
+      {Mod::elemtype, Field::kType},
+      {Mod::interleave_layout, Field::kInterleave},
+      {Mod::swizzle_mode, Field::kSwizzle},
+      {Mod::swizzle_atomicity, Field::kAtomicity},
       {Mod::fill_mode, Field::kFill},
   };
   for (const auto& [word, field] : kFields)
@@ -162,7 +185,8 @@ bool decode_tensormap(Decoder& decoder, Instruction& out) {
                                         address_in(decoder, decoder.operand(1), Space::kSharedCta)});
       set_body(out, exec_copy);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
