@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor memory as kernels see it: ld and st in every shape, allocation, and what goes wrong with them.
+#include "tcgen05_kernel.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+using Image = Tcgen05Kernel::TensorImage;
+
+struct ShapeCase {
+  std::string word;
+  int registers_per_repeat;
+  int lanes;  // 32 or 16
+};
+
+struct Cell {
+  int lane, column;
+};
+
+// Thread t, register r of shape.xN, relative to the address.
+Cell cell_of(const std::string& shape, int t, int r, int half) {
+  if (shape == "32x32b") return {t, r};
+  if (shape == "16x64b") return {8 * (t & 1) + (t >> 2), ((t >> 1) & 1) + 2 * r};
+  if (shape == "16x128b") return {(t >> 2) + 8 * (r & 1), (t & 3) + 4 * (r >> 1)};
+  if (shape == "16x256b") return {(t >> 2) + 8 * ((r >> 1) & 1), 2 * (t & 3) + (r & 1) + 8 * (r >> 2)};
+  return {t % 16, t < 16 ? r : r + half};  // 16x32bx2
+}
+
+const ShapeCase kShapes[] = {
+    {"32x32b", 1, 32}, {"16x64b", 1, 16}, {"16x128b", 2, 16}, {"16x256b", 4, 16}, {"16x32bx2", 1, 16}};
+constexpr int kColumn = 8, kHalf = 24;
+
+// A store of thread- and register-dependent values, then the dump that the kernel makes of all of tensor
+// memory.
+TEST(Tcgen05Memory, StoresGoWhereTheirShapeSays) {
+  for (const ShapeCase& s : kShapes)
+    for (int repeat : {1, 2, 8})
+      for (bool unpack : {false, true})
+        for (int lane : {0, 16}) {
+          if (lane == 16 && s.lanes == 32) continue;
+          if (s.word == "16x256b" && repeat == 8 && unpack) continue;  // wider than the image
+          SCOPED_TRACE(fmt::format("{}.x{} unpack {} lane {}", s.word, repeat, unpack, lane));
+          const int registers = s.registers_per_repeat * repeat;
+          const bool split = s.word == "16x32bx2";
+          Tcgen05Kernel kernel;
+          kernel.warps = "  mul.lo.u32 %r30, %r1, 100;\n";
+          std::string list;
+          for (int r = 0; r < registers; ++r) {
+            kernel.warps +=
+                fmt::format("  .reg .b32 %v{0};\n  add.u32 %v{0}, %r30, {1};\n", r, r + (r + 1) * 65536 * 3);
+            list += fmt::format("{}%v{}", r == 0 ? "" : ", ", r);
+          }
+          kernel.warps += fmt::format(
+              "  add.u32 %r31, %r12, {};\n  tcgen05.st.sync.aligned.{}.x{}{}.b32 [%r31]{}, {{{}}};\n"
+              "  tcgen05.wait::st.sync.aligned;\n",
+              kColumn + (lane << 16), s.word, repeat, unpack ? ".unpack::16b" : "",
+              split ? fmt::format(", {}", kHalf) : "", list);
+          const Image image;
+          Tcgen05Kernel::Result result = kernel.run({{}}, {image});
+          ASSERT_TRUE(result.report.clean()) << result.report.format();
+          Image expected = image;
+          for (int thread = 0; thread < 128; ++thread)
+            for (int r = 0; r < registers; ++r) {
+              const Cell c = cell_of(s.word, thread % 32, r, kHalf);
+              const auto value = static_cast<uint32_t>(thread * 100 + r + (r + 1) * 65536 * 3);
+              const int at = thread / 32 * 32 + lane + c.lane;
+              if (!unpack) {
+                expected.at(at, kColumn + c.column) = value;
+              } else {
+                expected.at(at, kColumn + 2 * c.column) = value & 0xFFFF;
+                expected.at(at, kColumn + 2 * c.column + 1) = value >> 16;
+              }
+            }
+          ASSERT_EQ(result.tensor[0].cells, expected.cells);
+        }
+}
+
+// A load of a shape, written back with 32x32b stores to other columns, so that the dump shows the registers.
+TEST(Tcgen05Memory, LoadsComeFromWhereTheirShapeSays) {
+  constexpr int kBack = 100;
+  for (const ShapeCase& s : kShapes)
+    for (int repeat : {1, 2, 4})
+      for (bool pack : {false, true}) {
+        SCOPED_TRACE(fmt::format("{}.x{} pack {}", s.word, repeat, pack));
+        const int registers = s.registers_per_repeat * repeat;
+        const bool split = s.word == "16x32bx2";
+        Tcgen05Kernel kernel;
+        std::string list;
+        for (int r = 0; r < registers; ++r) {
+          kernel.warps += fmt::format("  .reg .b32 %v{};\n", r);
+          list += fmt::format("{}%v{}", r == 0 ? "" : ", ", r);
+        }
+        kernel.warps += fmt::format(
+            "  add.u32 %r31, %r12, {};\n  tcgen05.ld.sync.aligned.{}.x{}{}.b32 {{{}}}, [%r31]{};\n"
+            "  tcgen05.wait::ld.sync.aligned;\n",
+            kColumn, s.word, repeat, pack ? ".pack::16b" : "", list, split ? fmt::format(", {}", kHalf) : "");
+        for (int r = 0; r < registers; ++r)
+          kernel.warps += fmt::format(
+              "  add.u32 %r31, %r12, {};\n  tcgen05.st.sync.aligned.32x32b.x1.b32 [%r31], {{%v{}}};\n",
+              kBack + r, r);
+        kernel.warps += "  tcgen05.wait::st.sync.aligned;\n";
+        Image image;
+        for (int lane = 0; lane < 128; ++lane)
+          for (int column = 0; column < 128; ++column)
+            image.at(lane, column) = static_cast<uint32_t>(lane << 16 | column) * 3;
+        Tcgen05Kernel::Result result = kernel.run({{}}, {image});
+        ASSERT_TRUE(result.report.clean()) << result.report.format();
+        for (int thread = 0; thread < 128; ++thread)
+          for (int r = 0; r < registers; ++r) {
+            const Cell c = cell_of(s.word, thread % 32, r, kHalf);
+            const int lane = thread / 32 * 32 + c.lane;
+            const uint32_t expected = pack ? (image.at(lane, kColumn + 2 * c.column) & 0xFFFF) |
+                                                 image.at(lane, kColumn + 2 * c.column + 1) << 16
+                                           : image.at(lane, kColumn + c.column);
+            ASSERT_EQ(result.tensor[0].at(thread, kBack + r), expected)
+                << "thread " << thread << " register " << r;
+          }
+      }
+}
+
+// ---- misuse
+// -------------------------------------------------------------------------------------------------------
+
+Report run(const std::string& body, const std::string& warps = "") {
+  Tcgen05Kernel kernel;
+  kernel.body = body;
+  kernel.warps = warps;
+  return kernel.run({{}}, {Image{}}).report;
+}
+
+// The first finding's kind and message, "clean" when there is none.
+std::string first(const Report& report) {
+  return report.findings.empty()
+             ? "clean"
+             : std::string(name(report.findings[0].kind)) + ": " + report.findings[0].message;
+}
+
+TEST(Tcgen05Memory, WarpsReachTheirOwnQuarterOnly) {
+  EXPECT_EQ(first(run("",
+                      "  .reg .b32 %v;\n  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v}, [%r11];\n  "
+                      "tcgen05.wait::ld.sync.aligned;\n")),
+            "tensor-memory: lane 0 of the address: warp 1 reaches lanes 32 to 63 and must start at 32");
+}
+
+TEST(Tcgen05Memory, RegistersAreReadAfterTheWaitOnly) {
+  const Report report =
+      run("",
+          "  .reg .b32 %v;\n  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v}, [%r12];\n  add.u32 %v, %v, 1;\n"
+          "  tcgen05.wait::ld.sync.aligned;\n");
+  EXPECT_EQ(first(report), "async-in-flight: reads a register of a tcgen05.ld that has not been waited for");
+}
+
+TEST(Tcgen05Memory, OtherColumnsAreNotTheCtas) {
+  EXPECT_NE(
+      first(run("",
+                "  .reg .b32 %v;\n  add.u32 %r31, %r12, 512;\n  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v}, "
+                "[%r31];\n"
+                "  tcgen05.wait::ld.sync.aligned;\n"))
+          .find("tensor memory columns 512 to 512 are not inside an allocation of the CTA (it has [0, 512))"),
+      std::string::npos);
+}
+
+TEST(Tcgen05Memory, AccumulatingIntoUnwrittenColumnsIsFound) {
+  const std::string mma =
+      "  add.u32 %r22, %r11, 256;\n  mov.u64 %rd10, 0x4000404000010000;\n  cvt.u64.u32 %rd11, %r10;\n  "
+      "or.b64 %rd10, %rd10, %rd11;\n"
+      "  tcgen05.mma.cta_group::1.kind::f16 [%r22], %rd10, %rd10, 0x8100010, 1;\n";
+  EXPECT_EQ(first(run(mma)),
+            "uninitialized-read: accumulator: tensor memory lane 0, column 256 has not been written");
+}
+
+TEST(Tcgen05Memory, DescriptorsAreChecked) {
+  const std::string begin =
+      "  mov.u64 %rd10, 0x4000404000010000;\n  cvt.u64.u32 %rd11, %r10;\n  or.b64 %rd10, %rd10, %rd11;\n";
+  EXPECT_NE(first(run(begin + "  tcgen05.mma.cta_group::1.kind::f16 [%r11], %rd10, %rd10, 0x8100050, 0;\n"))
+                .find("bit 6 must be 0"),
+            std::string::npos);
+  EXPECT_NE(first(run(begin + "  tcgen05.mma.cta_group::1.kind::f16 [%r11], %rd10, %rd10, 0x6100010, 0;\n"))
+                .find("shape 96x64 does not exist for this kind with cta_group::1"),
+            std::string::npos);
+  EXPECT_NE(first(run("  mov.u64 %rd10, 0;\n  tcgen05.mma.cta_group::1.kind::f16 [%r11], %rd10, %rd10, "
+                      "0x8100010, 0;\n"))
+                .find("bits 48:46 must be 0b001"),
+            std::string::npos);
+  EXPECT_NE(first(run(begin + "  add.u64 %rd10, %rd10, 0x1000;\n  tcgen05.mma.cta_group::1.kind::f16 [%r11], "
+                              "%rd10, %rd10, 0x8100010, 0;\n"))
+                .find("out-of-bounds: operand A: line"),
+            std::string::npos);
+}
+
+// ---- allocation
+// -----------------------------------------------------------------------------------------------------
+
+Report run_alloc(const std::string& body, uint64_t seed = 0) {
+  const std::string text = R"(
+.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry k()
+{
+  .reg .b32 %r<16>;
+  .shared .align 4 .b32 where;
+  mov.u32 %r1, where;
+)" + body + "  ret;\n}\n";
+  VirtualGpu gpu({.target = "sm_100a", .seed = seed});
+  return gpu.launch(gpu.load_module(text).function("k"), {.block = {32}});
+}
+const std::string kAlloc = "  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], {};\n";
+std::string alloc(int columns) { return fmt::format(fmt::runtime(kAlloc), columns); }
+std::string dealloc(const char* reg, int columns) {
+  return fmt::format("  tcgen05.dealloc.cta_group::1.sync.aligned.b32 {}, {};\n", reg, columns);
+}
+
+TEST(Tcgen05Alloc, LegalUseIsClean) {
+  for (uint64_t seed : {0, 1, 2})
+    EXPECT_EQ(first(run_alloc(alloc(128) + "  bar.warp.sync 0xFFFFFFFF;\n  ld.shared.u32 %r2, [%r1];\n" +
+                                  alloc(64) +
+                                  "  ld.shared.u32 %r3, [%r1];\n  "
+                                  "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" +
+                                  dealloc("%r2", 128) + dealloc("%r3", 64),
+                              seed)),
+              "clean");
+}
+
+TEST(Tcgen05Alloc, MisuseIsNamed) {
+  EXPECT_EQ(first(run_alloc(alloc(64) + "  ld.shared.u32 %r2, [%r1];\n" + alloc(128))),
+            "tensor-memory: tcgen05.alloc: 128 columns asked for after an alloc of 64: later allocs may not "
+            "ask for more");
+  EXPECT_EQ(first(run_alloc(alloc(48))),
+            "tensor-memory: tcgen05.alloc: 48 columns asked for, must be a power of two from 32 to 512");
+  EXPECT_EQ(
+      first(run_alloc("  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" + alloc(32))),
+      "tensor-memory: tcgen05.alloc: the CTA has given up its right to allocate (relinquish_alloc_permit)");
+  EXPECT_EQ(first(run_alloc(alloc(64) + "  ld.shared.u32 %r2, [%r1];\n" + dealloc("%r2", 32))),
+            "tensor-memory: tcgen05.dealloc of 32 columns at column 0: no allocation of this place and size");
+  EXPECT_EQ(first(run_alloc(alloc(64))),
+            "resource-leak: the CTA exits with 64 columns of tensor memory at column 0 not deallocated");
+}
+
+TEST(Tcgen05Alloc, AskingForMoreThanThereIsNeverReturns) {
+  const Report report = run_alloc(alloc(512) + alloc(32));
+  ASSERT_EQ(report.findings.size(), 1u) << report.format();
+  EXPECT_EQ(report.findings[0].kind, FindingKind::kDeadlock);
+  EXPECT_NE(report.format().find("for 32 free columns of tensor memory (taken: [0, 512))"), std::string::npos)
+      << report.format();
+}
+
+}  // namespace
+}  // namespace imbrex::vgpu
