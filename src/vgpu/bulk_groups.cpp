@@ -36,7 +36,9 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.describe = describe_wait<kReads>;
   wait.a = static_cast<uint64_t>(insn.immediate);
   wait.b = active;
-  return is_wait_over<kReads>(warp, wait) ? Step::kNext : warp.wait_and_retry(active, wait);
+  if (!is_wait_over<kReads>(warp, wait)) return warp.wait_and_retry(active, wait);
+  warp.cta().cluster().waited_for_units(warp, warp.index());
+  return Step::kNext;
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint
     check_written(cluster, who, place, bytes);
   if (is_write(kind)) mark_written(cluster, who, place, bytes);
   RaceChecker* races = cluster.races();
-  if (races == nullptr || place.space == Space::kLocal || who.unit[0] != 0) return;
+  if (races == nullptr || place.space == Space::kLocal) return;
   if (is_strong(kind)) {
     const SyncKey key = place.space == Space::kSharedCta
                             ? sync_key(SyncKind::kShared, place.cta->rank(), place.address)

@@ -46,7 +46,8 @@ Cluster::Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, ui
     for (const std::unique_ptr<Warp>& warp : ctas_.back()->warps()) warps_.push_back(warp.get());
   }
   statistics_.ctas = extent.count();
-  if (launch.options.checks.races) races_ = std::make_unique<RaceChecker>(*this);
+  if (launch.options.checks.races || launch.options.checks.proxy_fences)
+    races_ = std::make_unique<RaceChecker>(*this);
   if (!random_.is_plain()) async_laziness_ = uint64_t{1} << (2 * random_.below(4));
 }
 

@@ -59,6 +59,10 @@ class Cluster {
   void acquired(const Who& who, SyncKey key) {
     if (races_ != nullptr) races_->acquire(who, key);
   }
+  /// A warp has waited for asynchronous work started by warp `starter` of its CTA.
+  void waited_for_units(Warp& warp, int starter) {
+    if (races_ != nullptr) races_->wait_for_units({&warp.cta(), warp.index(), -1, nullptr, ""}, starter);
+  }
   ClusterUnits& units() { return units_; }
 
   CachedRange& cached_range(const Instruction* insn) { return cached_ranges_[insn->index]; }

@@ -8,16 +8,25 @@ namespace imbrex::vgpu {
 
 namespace {
 
+using ptx::Mod;
 using ptx::Op;
 
 Step exec_fence(Warp&, const Instruction&, Mask) { return Step::kNext; }
+
+Step exec_proxy_fence(Warp& w, const Instruction& n, Mask active) {
+  if (RaceChecker* races = w.cta().cluster().races())
+    races->proxy_fence({&w.cta(), w.index(), first_lane(active), &n, ""});
+  return Step::kNext;
+}
 
 }  // namespace
 
 bool decode_fences(Decoder& d, Instruction& out) {
   for (size_t i = 0; i < d.operand_count(); ++i)
     if (d.operand(i).kind == ptx::OperandKind::address) out.a = d.address(i).base;
-  set_body(out, exec_fence);
+  const bool joins_proxies = (d.op() == Op::fence_proxy || d.op() == Op::membar_proxy) &&
+                             (d.has(Mod::async) || d.has(Mod::async_generic));
+  set_body(out, joins_proxies ? exec_proxy_fence : exec_fence);
   return true;
 }
 

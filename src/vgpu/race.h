@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races between the warps of a cluster on shared memory, by happens-before.
+// Races on shared memory between the warps of a cluster and the asynchronous units, by happens-before.
 //
-// Every warp carries a vector clock. Releasing operations (arriving at a barrier, an mbarrier, the cluster
-// barrier; any atomic or other strong access) leave it at the object, acquiring ones take it from there. For
-// every word of shared memory the last write and the reads since are kept; two accesses of which one writes,
-// by different warps, must be ordered.
+// Every warp carries a vector clock, and so does the asynchronous work that a warp has started. Releasing
+// operations (arriving at a barrier, an mbarrier, the cluster barrier; deliveries of units; any atomic or
+// other strong access) leave the clock at the object, acquiring ones (waits, strong accesses) take it from
+// there. For every word of shared memory the last write and the reads since are kept; two accesses of which
+// one writes must be ordered. A second vector tells which accesses a proxy fence has passed on the way: what
+// a unit of the async proxy reads and a thread (or cp.async) wrote must be in it.
 //
 // Where this model is coarser than PTX it errs on the side of silence: lanes of one warp count as ordered,
-// strong accesses as both acquire and release, an arrival on behalf of a thread by a unit as that thread's.
-// What units read and write is not in here.
+// and so does the asynchronous work started by one warp among itself; strong accesses count as both acquire
+// and release; work is taken to start when it is carried out.
 #pragma once
 
 #include <cstdint>
@@ -36,24 +38,35 @@ class RaceChecker {
  public:
   explicit RaceChecker(Cluster& cluster);
 
-  /// The warp of `who` has done everything before what now happens at `key`.
+  /// The warp (or unit) of `who` has done everything before what now happens at `key`.
   void release(const Who& who, SyncKey key);
   /// The warp goes on only after what has happened at `key`.
   void acquire(const Who& who, SyncKey key);
-  /// A thread touches bytes of shared memory.
+  /// The warp of `waiter` has waited for asynchronous work that warp `starter` of its CTA started.
+  void wait_for_units(const Who& waiter, int starter);
+  /// What the warp knows to have happened is ordered across the proxies from now on.
+  void proxy_fence(const Who& who);
+  /// A thread or a unit touches bytes of shared memory.
   void access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind);
 
  private:
   using Clock = uint32_t;
   using VectorClock = std::vector<Clock>;
+  /// What an agent knows: whose accesses happened before, and which of them a proxy fence has passed.
+  struct Knowledge {
+    VectorClock seen, fenced;
+    void learn(const Knowledge& other);
+  };
   /// One access to a word of shared memory.
   struct Access {
-    Clock clock = 0;  // of the warp; 0: none
-    uint16_t agent = 0;
-    uint8_t bytes = 0;  // of the word, a bit each
+    Clock clock = 0;  // of the agent; 0: none
+    uint32_t insn = 0;
+    uint16_t agent = 0;  // warps first, then the units working for each warp
+    uint8_t bytes = 0;   // of the word, a bit each
     uint8_t lane = 0;
     bool strong = false;
-    uint32_t insn = 0;
+    bool async_proxy = false;
+    const char* unit = "";
   };
   static constexpr int kReaders = 4;
   struct Word {
@@ -61,16 +74,21 @@ class RaceChecker {
     Access reads[kReaders];
   };
 
-  size_t agent_of(const Who& who) const;
-  bool ordered(const Access& earlier, size_t agent) const;
+  /// The agent of `who`; a unit starts from what its warp knows.
+  size_t agent_of(const Who& who);
+  bool ordered(const Access& earlier, size_t agent) const {
+    return earlier.clock == 0 || earlier.agent == agent ||
+           agents_[agent].seen[earlier.agent] >= earlier.clock;
+  }
   void check(const Who& who, const Place& place, const Access& now, const Access& earlier, bool writes,
              bool wrote);
-  static void join(VectorClock& into, const VectorClock& from);
+  void check_proxies(const Who& who, const Place& place, const Access& now, const Access& write);
+  Who who_did(const Access& access) const;
 
   Cluster* cluster_;
-  size_t warps_per_cta_;
-  std::vector<VectorClock> clocks_;  // by agent
-  std::unordered_map<SyncKey, VectorClock> at_objects_;
+  size_t warps_per_cta_, warps_;
+  std::vector<Knowledge> agents_;
+  std::unordered_map<SyncKey, Knowledge> at_objects_;
   std::vector<std::vector<Word>> words_;  // by CTA rank
 };
 

@@ -155,6 +155,9 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.describe = describe_wait;
   wait.a = static_cast<uint64_t>(insn.immediate);
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
+  // A product belongs to the warp that came to it first.
+  const int first = warp.index() / kWarpgroupWarps * kWarpgroupWarps;
+  for (int w = first; w < first + kWarpgroupWarps; ++w) warp.cta().cluster().waited_for_units(warp, w);
   WgmmaWarp& state = state_of(warp);
   while (state.groups.size() > wait.a) {
     const std::vector<uint32_t> registers = std::move(state.groups.front().registers);

@@ -15,6 +15,7 @@ Report run(const std::string& body, uint64_t seed = 0) {
 .file 1 "race.cu"
 .shared .align 16 .b8 tile[256];
 .shared .align 8 .b64 bar;
+.global .align 16 .b8 buffer[256];
 .visible .entry k()
 {{
   .reg .pred %p, %q;
@@ -142,6 +143,87 @@ TEST(Race, AtomicsDoNotRaceWithEachOtherButWithPlainWrites) {
       run(clear + "  @%p atom.shared.add.u32 %y, [%bar], 1;\n  @!%p st.shared.u32 [%bar], %t;");
   ASSERT_GE(report.findings.size(), 1u);
   EXPECT_EQ(report.findings[0].kind, FindingKind::kRace);
+}
+
+// ---- units
+// ---------------------------------------------------------------------------------------------------
+
+/// Warp 0 writes the tile, then one of its threads has the bulk copy unit read it.
+std::string store_by_unit(const std::string& between) {
+  return R"(
+  .loc 1 20 0
+  st.shared.u32 [%own], %t;
+)" + between +
+         R"(
+  @!%q bra END;
+  mov.u32 %x, tile;
+  mov.u64 %s, buffer;
+  .loc 1 30 0
+  cp.async.bulk.global.shared::cta.bulk_group [%s], [%x], 256;
+  cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group.read 0;
+END:
+  bar.sync 0;
+)";
+}
+
+TEST(Proxy, AFenceIsMissedBetweenAWriteAndTheCopyUnit) {
+  const Report good = run(store_by_unit("  fence.proxy.async.shared::cta;\n  bar.sync 0;"));
+  EXPECT_TRUE(good.clean()) << good.format();
+  const Report bad = run(store_by_unit("  bar.sync 0;"));
+  ASSERT_EQ(bad.findings.size(), 1u) << bad.format();
+  const Finding& f = bad.findings[0];
+  EXPECT_EQ(f.kind, FindingKind::kMissingProxyFence);
+  EXPECT_EQ(f.place.line, 30);
+  EXPECT_EQ(f.other_place.line, 20);
+  EXPECT_EQ(f.actor.warp, 0);
+  EXPECT_NE(f.actor.unit, "");
+}
+
+TEST(Proxy, AFenceDoesNotReplaceTheBarrier) {
+  const Report report = run(store_by_unit("  fence.proxy.async.shared::cta;"));
+  bool found = false;
+  for (const Finding& f : report.findings) found |= f.kind == FindingKind::kRace;
+  EXPECT_TRUE(found) << report.format();
+}
+
+TEST(Proxy, TheBufferMayBeReusedOnlyAfterTheWait) {
+  const std::string reuse = "  st.shared.u32 [%own], 7;\n";
+  const std::string start = store_by_unit("  fence.proxy.async.shared::cta;\n  bar.sync 0;");
+  EXPECT_TRUE(run(start + reuse).clean()) << run(start + reuse).format();
+  std::string no_wait = start;
+  no_wait.erase(no_wait.find("  cp.async.bulk.wait_group.read 0;\n"), 35);
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    const Report report = run(no_wait + reuse, seed);
+    bool found = false;
+    for (const Finding& f : report.findings) found |= f.kind == FindingKind::kRace;
+    EXPECT_TRUE(found) << seed << report.format();
+  }
+}
+
+TEST(Proxy, WhatAUnitLoadsIsReadAfterItsBarrier) {
+  const std::string load = R"(
+  @%q mbarrier.init.shared.b64 [%bar], 1;
+  bar.sync 0;
+  @!%q bra LOADED;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 256;
+  mov.u32 %x, tile;
+  mov.u64 %s, buffer;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%x], [%s], 256, [%bar];
+LOADED:
+)";
+  const std::string wait = "WAIT:\n  mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0;\n  @!%p bra WAIT;\n";
+  const std::string read = "  ld.shared.u32 %y, [%own];\n";
+  const std::string end =
+      "  bar.sync 1;\n" + std::string(wait).replace(0, 4, "LAST").replace(wait.rfind("WAIT"), 4, "LAST");
+  EXPECT_TRUE(run(load + wait + read).clean()) << run(load + wait + read).format();
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    const Report report = run(load + read + end, seed);
+    bool found = false;
+    for (const Finding& f : report.findings)
+      found |= f.kind == FindingKind::kRace || f.kind == FindingKind::kUninitializedRead;
+    EXPECT_TRUE(found) << seed << report.format();
+  }
 }
 
 TEST(Race, NeighbouringBytesDoNotMeet) {
