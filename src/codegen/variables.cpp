@@ -18,19 +18,56 @@ int64_t position_in(const Uses& uses, const ir::Block* block, const ir::Op* op) 
   return op ? uses.position(op) : -1;
 }
 
+/// True for ops whose result may consist of an operand's registers, or compute with them only when it is used
+/// itself, as addresses of views do.
+bool passes_registers_on(Opcode code) {
+  switch (code) {
+    case Opcode::kAbs:
+    case Opcode::kSelect:
+    case Opcode::kCast:
+    case Opcode::kGlobalView:
+    case Opcode::kIndex:
+    case Opcode::kSlice:
+    case Opcode::kPermute:
+    case Opcode::kReshape:
+    case Opcode::kTabulate:
+    case Opcode::kBroadcast:
+    case Opcode::kReduce:
+    case Opcode::kRelayout:
+    case Opcode::kMbarrierAt:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Calls body(op) for every op that may use the registers of `value`.
+template <class Body>
+void for_each_use(const Uses& uses, const ir::Value* value, const Body& body) {
+  for (const ir::Op* use : uses.of(value)) {
+    body(use);
+    // What a region yields becomes part of its op's result.
+    const ir::Op* maker = use->code == Opcode::kYield ? use->parent->parent : use;
+    if (passes_registers_on(maker->code))
+      for (const ir::Value* result : maker->results) for_each_use(uses, result, body);
+  }
+}
+
 /// True when no assignment can come between the read and any use of what it read.
 bool is_used_before_change(const Uses& uses, const ir::Op& read) {
   const int64_t begin = uses.position(&read);
   int64_t end = begin;
   const ir::Op* last = nullptr;
-  for (const ir::Op* use : uses.of(read.result())) {
+  bool is_local = true;
+  for_each_use(uses, read.result(), [&](const ir::Op* use) {
     const int64_t p = position_in(uses, read.parent, use);
-    if (p < 0) return false;
+    is_local = is_local && p >= 0;
     if (p >= end) {
       end = p;
       last = use;
     }
-  }
+  });
+  if (!is_local) return false;
   for (const ir::Op* change : uses.of(read.operands[0])) {
     if (change->code != Opcode::kAssign || change->operands[0] != read.operands[0]) continue;
     const int64_t p = position_in(uses, read.parent, change);
