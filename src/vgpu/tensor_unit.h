@@ -22,7 +22,8 @@ struct PairRequest {
 };
 
 struct TensorUnit {
-  /// This machine keeps one CTA on an SM, so all columns are the CTA's; it is owner kOwner of its blocks.
+  /// Every CTA has a tensor memory of its own here, as if it were alone on its SM: it is owner kOwner of its
+  /// blocks.
   static constexpr int64_t kOwner = 0;
 
   TensorMemory memory;
