@@ -233,13 +233,23 @@ constexpr uint32_t fns(uint32_t mask, uint32_t base, int32_t offset) {
   return ~0u;
 }
 
-/// bfe: `length` bits from `position` (both mod 256), zero- or sign-extended; bits beyond the top read as the
-/// sign for signed types, else 0.
+namespace detail {
+/// A position or length of bfe and bfi: 32-bit forms look at 8 bits of it, 64-bit forms at all (measured on
+/// H200), and anything beyond the width means the width.
+template <typename T>
+constexpr uint32_t field_count(uint32_t count) {
+  constexpr uint32_t kWidth = 8 * sizeof(T);
+  return min(kWidth == 32 ? count & 0xFF : count, kWidth);
+}
+}  // namespace detail
+
+/// bfe: `length` bits from `position`, zero- or sign-extended; bits beyond the top read as the sign for
+/// signed types, else 0.
 template <PtxInteger T>
 constexpr T bfe(T a, uint32_t position, uint32_t length) {
   constexpr uint32_t kWidth = 8 * sizeof(T);
-  position &= 0xFF;
-  length &= 0xFF;
+  position = detail::field_count<T>(position);
+  length = detail::field_count<T>(length);
   if (length == 0) return 0;
   const uint32_t top = min(position + length - 1, kWidth - 1);
   const bool sign = std::is_signed_v<T> && (static_cast<detail::Unsigned<T>>(a) >> top & 1);
@@ -249,13 +259,13 @@ constexpr T bfe(T a, uint32_t position, uint32_t length) {
   const auto mask = static_cast<detail::Unsigned<T>>((detail::Unsigned<T>{1} << kept) - 1);
   return static_cast<T>(sign ? field | static_cast<detail::Unsigned<T>>(~mask) : field & mask);
 }
-/// bfi: the low `length` bits of a put into b at `position` (both mod 256).
+/// bfi: the low `length` bits of a put into b at `position`.
 template <PtxInteger T>
 constexpr T bfi(T a, T b, uint32_t position, uint32_t length) {
   constexpr uint32_t kWidth = 8 * sizeof(T);
   using U = detail::Unsigned<T>;
-  position &= 0xFF;
-  length &= 0xFF;
+  position = detail::field_count<T>(position);
+  length = detail::field_count<T>(length);
   if (length == 0 || position >= kWidth) return b;
   const U field = length >= kWidth ? static_cast<U>(~U{0}) : static_cast<U>((U{1} << length) - 1);
   const U mask = static_cast<U>(field << position);

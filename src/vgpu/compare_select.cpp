@@ -137,8 +137,13 @@ template <class T>
 }
 ExecFunction selp_body(bool wide) { return wide ? exec_selp<uint64_t> : exec_selp<uint32_t>; }
 
-ExecFunction slct_body(bool wide, bool by_float) {
-  // A NaN chooses b.
+ExecFunction slct_body(bool wide, bool by_float, bool ftz) {
+  // A NaN chooses b; -0, which .ftz makes of a negative subnormal, a.
+  if (by_float && ftz)
+    return wide ? ternary<uint64_t, uint64_t, uint64_t, float>(
+                      [](uint64_t a, uint64_t b, float c) { return arith::flush(c) >= 0.0f ? a : b; })
+                : ternary<uint32_t, uint32_t, uint32_t, float>(
+                      [](uint32_t a, uint32_t b, float c) { return arith::flush(c) >= 0.0f ? a : b; });
   if (by_float)
     return wide ? ternary<uint64_t, uint64_t, uint64_t, float>(
                       [](uint64_t a, uint64_t b, float c) { return c >= 0.0f ? a : b; })
@@ -383,7 +388,8 @@ bool decode_compare_select(Decoder& d, Instruction& out) {
     }
     case Op::slct:
       take_operands(d, out, type, {type, type, d.type(1)});
-      set_body(out, HWY_DYNAMIC_DISPATCH(slct_body)(ptx::bits(type) == 64, d.type(1) == ScalarType::f32));
+      set_body(out, HWY_DYNAMIC_DISPATCH(slct_body)(ptx::bits(type) == 64, d.type(1) == ScalarType::f32,
+                                                    d.insn().has(Mod::ftz)));
       return true;
     default:
       return false;

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host time of a warm launch on the CUDA GPU: argument checks, host program, parameters, driver call; the GPU
+// is not waited for. Prints why where there is none.
+#include <benchmark/benchmark.h>
+
+#include "imbrex/runtime.h"
+#include "vector_add.h"
+
+namespace imbrex {
+namespace {
+
+void warm_launch(benchmark::State& state) {
+  std::string why_not;
+  if (!Device::has_cuda(&why_not)) {
+    state.SkipWithError(why_not.c_str());
+    return;
+  }
+  Device device = Device::cuda();
+  const int64_t n = 1024;
+  DeviceTensor x = DeviceTensor::random(device, float32, {n}, 1),
+               y = DeviceTensor::random(device, float32, {n}, 2);
+  DeviceTensor z = DeviceTensor::empty(device, float32, {n});
+  Kernel<kernels::VectorAdd> kernel({}, device);
+  kernel(n, x, y, z);
+  int64_t launches = 0;
+  for (auto _ : state) {
+    kernel(n, x, y, z);
+    if (++launches % 512 == 0) {  // the driver blocks once its queue is full, which is not the host's time
+      state.PauseTiming();
+      device.synchronize();
+      state.ResumeTiming();
+    }
+  }
+  device.synchronize();
+}
+BENCHMARK(warm_launch)->Name("warm_launch/vector_add")->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace imbrex
