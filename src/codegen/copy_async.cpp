@@ -48,6 +48,9 @@ class CopyAsync {
   void run() {
     const layout::Shape& shape = to_.layout.shape();
     const int64_t bits = from_.dtype.bits();
+    if (bits < 8)
+      g_.fail(op_, fmt::format("elements of {} share bytes in global memory", from_.dtype.name()), {},
+              "view the memory as uint8");
     for (int bytes : {16, 8, 4}) {
       const int64_t vector = bytes * 8 / bits;
       if (vector == 0) continue;
@@ -100,19 +103,24 @@ class CopyAsync {
     const Condition inside = global.in_bounds(reg, !cut);
     Operand size = bytes;
     size_t depth = inside.depth;
+    // Copies of other widths may have the same conditions.
+    const int64_t kind = kSourceBytes + (int64_t{bytes} << 32);
     if (cut) {
-      const Integer left =
-          ints.mul(global.remaining_along_unit_dim(reg), Integers::constant(from_.dtype.bytes()));
+      const Integer left = global.remaining_along_unit_dim(reg);
       depth = std::max(depth, left.depth);
-      const int64_t key = ints.name(kSourceBytes, left.id);
+      const int64_t vector = bytes / from_.dtype.bytes();
+      const int64_t key = ints.name(kind + (int64_t{from_.dtype.bytes()} << 40), left.id);
       size = e.hoisted(key, left.depth, [&] {
         const Reg low = e.make(ScalarType::b32, Op::max, {ScalarType::s32}, {narrow(left), 0});
-        return Operand(e.make(ScalarType::b32, Op::min, {ScalarType::s32}, {low, bytes}));
+        const Reg elements = e.make(ScalarType::b32, Op::min, {ScalarType::s32}, {low, vector});
+        if (from_.dtype.bytes() == 1) return Operand(elements);
+        return Operand(
+            e.make(ScalarType::b32, Op::mul, {Mod::lo, ScalarType::s32}, {elements, from_.dtype.bytes()}));
       });
     }
     if (inside.value.is_immediate()) return inside.value.value ? size : Operand(0);
     const int64_t key = ints.name(
-        kSourceBytes, (int64_t{1} << 40) + (int64_t{inside.value.id} << 20) + (size.is_reg() ? size.id : 0));
+        kind, (int64_t{1} << 40) + (int64_t{inside.value.id} << 20) + (size.is_reg() ? size.id : 0));
     return e.hoisted(key, depth, [&] {
       return Operand(e.make(ScalarType::b32, Op::selp, {ScalarType::b32}, {size, 0, inside.value}));
     });

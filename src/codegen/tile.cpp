@@ -132,8 +132,8 @@ void WordFiller::load(Mod space, const RegisterRun& run, const Operand& address,
   }
   const Access access = access_of(dtype_, run.count);
   const int per_word = elements_per_word(dtype_);
-  uint64_t pattern = other;
-  for (int bits = dtype_.bits(); bits < 32 && run.count * dtype_.bits() >= 32; bits *= 2)
+  uint64_t pattern = other;  // of a whole register
+  for (int64_t bits = dtype_.bits(); bits < std::min<int64_t>(32, run.count * dtype_.bits()); bits *= 2)
     pattern |= pattern << bits;
   const bool in_order = run.step == 1 && run.first % per_word == 0 && run.count % per_word == 0;
   std::vector<Operand> registers;

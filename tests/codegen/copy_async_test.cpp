@@ -80,6 +80,7 @@ TEST(CopyAsync, EdgesInsideAVector) {
     check_copy(float16, 32, 64, 40, n, 128, false, 0, 8);
     check_copy(int8, 32, 64, 40, n, 128, false, 0, 8);
   }
+  check_copy(float32, 32, 64, 40, 1 << 30, 128, false, 0, 0);  // 4 GiB to the end of the row
 }
 
 TEST(CopyAsync, TilesOfOtherShapes) {
