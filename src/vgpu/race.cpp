@@ -28,6 +28,12 @@ void join(std::vector<uint32_t>& into, const std::vector<uint32_t>& from) {
 void RaceChecker::Knowledge::learn(const Knowledge& other) {
   join(seen, other.seen);
   join(fenced, other.fenced);
+  ++version;
+}
+
+void RaceChecker::advance(size_t agent) {
+  ++agents_[agent].seen[agent];
+  ++agents_[agent].version;
 }
 
 RaceChecker::RaceChecker(Cluster& cluster)
@@ -41,21 +47,25 @@ RaceChecker::RaceChecker(Cluster& cluster)
 size_t RaceChecker::agent_of(const Who& who) {
   const size_t warp = static_cast<size_t>(who.cta->rank()) * warps_per_cta_ + static_cast<size_t>(who.warp);
   if (!is_unit(who)) return warp;
-  agents_[warps_ + warp].learn(agents_[warp]);
+  Knowledge& unit = agents_[warps_ + warp];
+  if (unit.learned != agents_[warp].version) {
+    unit.learn(agents_[warp]);
+    unit.learned = agents_[warp].version;
+  }
   return warps_ + warp;
 }
 
 Who RaceChecker::who_did(const Access& access) const {
   const size_t warp = access.agent % warps_;
   return {cluster_->ctas()[warp / warps_per_cta_].get(), static_cast<int>(warp % warps_per_cta_), access.lane,
-          &cluster_->program().code[access.insn], access.unit};
+          &cluster_->program().code[access.insn], unit_names_[access.unit]};
 }
 
 void RaceChecker::release(const Who& who, SyncKey key) {
   if (who.cta == nullptr || who.warp < 0) return;
   const size_t agent = agent_of(who);
   at_objects_[key].learn(agents_[agent]);
-  ++agents_[agent].seen[agent];
+  advance(agent);
 }
 
 void RaceChecker::acquire(const Who& who, SyncKey key) {
@@ -70,19 +80,24 @@ void RaceChecker::wait_for_units(const Who& waiter, int starter) {
       agents_[warps_ + first + static_cast<size_t>(starter)]);
   // What those units do from now on has not been waited for.
   const size_t unit = warps_ + first + static_cast<size_t>(starter);
-  ++agents_[unit].seen[unit];
+  advance(unit);
 }
 
 void RaceChecker::proxy_fence(const Who& who) {
   const size_t agent = agent_of(who);
   join(agents_[agent].fenced, agents_[agent].seen);
-  ++agents_[agent].seen[agent];
+  advance(agent);
 }
 
-void RaceChecker::check(const Who& who, const Place& place, const Access& now, const Access& earlier,
-                        bool writes, bool wrote) {
-  if (ordered(earlier, now.agent) || (earlier.bytes & now.bytes) == 0 || (earlier.strong && now.strong))
-    return;
+uint8_t RaceChecker::unit_index(const char* unit) {
+  for (size_t i = 0; i < unit_names_.size(); ++i)
+    if (std::string_view(unit_names_[i]) == unit) return static_cast<uint8_t>(i);
+  unit_names_.push_back(unit);
+  return static_cast<uint8_t>(unit_names_.size() - 1);
+}
+
+void RaceChecker::report_race(const Who& who, const Place& place, const Access& earlier, bool writes,
+                              bool wrote) {
   if (!cluster_->launch().options.checks.races) return;
   const Who other = who_did(earlier);
   Finding* finding = cluster_->log().open(FindingKind::kRace, who, place.address, &other);
@@ -100,9 +115,7 @@ void RaceChecker::check(const Who& who, const Place& place, const Access& now, c
           : "a barrier between them, waited for by the later one";
 }
 
-void RaceChecker::check_proxies(const Who& who, const Place& place, const Access& now, const Access& write) {
-  if (write.clock == 0 || write.async_proxy || (write.bytes & now.bytes) == 0) return;
-  if (!ordered(write, now.agent) || agents_[now.agent].fenced[write.agent] >= write.clock) return;
+void RaceChecker::report_missing_fence(const Who& who, const Place& place, const Access& write) {
   if (!cluster_->launch().options.checks.proxy_fences) return;
   const Who other = who_did(write);
   Finding* finding = cluster_->log().open(FindingKind::kMissingProxyFence, who, place.address, &other);
@@ -127,18 +140,19 @@ void RaceChecker::access(const Who& who, const Place& place, uint32_t bytes, Acc
   now.lane = static_cast<uint8_t>(std::max(who.lane, 0));
   now.strong = is_strong(kind);
   now.async_proxy = uses_async_proxy(who);
-  now.unit = who.unit;
+  now.unit = unit_index(who.unit);
   const uint32_t begin = static_cast<uint32_t>(place.address), end = begin + bytes;
   for (uint32_t at = begin; at < end;) {
     const uint32_t in_word = at % kWordBytes, count = std::min(kWordBytes - in_word, end - at);
-    now.bytes = static_cast<uint8_t>(((1u << count) - 1) << in_word);
+    now.bytes = ((1u << count) - 1) << in_word & 0xF;
     Word& word = words[at / kWordBytes];
     at += count;
-    check(who, place, now, word.write, writes, true);
-    if (now.async_proxy && is_read(kind)) check_proxies(who, place, now, word.write);
+    if (conflicts(word.write, now)) report_race(who, place, word.write, writes, true);
+    if (now.async_proxy && is_read(kind) && lacks_fence(word.write, now))
+      report_missing_fence(who, place, word.write);
     if (writes) {
       for (Access& read : word.reads) {
-        check(who, place, now, read, true, false);
+        if (conflicts(read, now)) report_race(who, place, read, true, false);
         read.clock = 0;
       }
       word.write = now;

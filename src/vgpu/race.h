@@ -55,38 +55,51 @@ class RaceChecker {
   /// What an agent knows: whose accesses happened before, and which of them a proxy fence has passed.
   struct Knowledge {
     VectorClock seen, fenced;
+    uint64_t version = 1;  // changes with every change
+    uint64_t learned = 0;  // units: the version of their warp they have learned
     void learn(const Knowledge& other);
   };
-  /// One access to a word of shared memory.
+  /// One access to a word of shared memory. Small, for there is a line of them for every word.
   struct Access {
     Clock clock = 0;  // of the agent; 0: none
     uint32_t insn = 0;
-    uint16_t agent = 0;  // warps first, then the units working for each warp
-    uint8_t bytes = 0;   // of the word, a bit each
+    uint16_t agent = 0;     // warps first, then the units working for each warp
+    uint8_t bytes : 4 = 0;  // of the word, a bit each
+    uint8_t strong : 1 = 0;
+    uint8_t async_proxy : 1 = 0;
     uint8_t lane = 0;
-    bool strong = false;
-    bool async_proxy = false;
-    const char* unit = "";
+    uint8_t unit = 0;  // index of unit_names_
   };
-  static constexpr int kReaders = 4;
-  struct Word {
+  static constexpr int kReaders = 3;
+  struct alignas(64) Word {
     Access write;
     Access reads[kReaders];
   };
 
   /// The agent of `who`; a unit starts from what its warp knows.
   size_t agent_of(const Who& who);
+  /// What the agent does from now on is told apart from what it has done.
+  void advance(size_t agent);
   bool ordered(const Access& earlier, size_t agent) const {
     return earlier.clock == 0 || earlier.agent == agent ||
            agents_[agent].seen[earlier.agent] >= earlier.clock;
   }
-  void check(const Who& who, const Place& place, const Access& now, const Access& earlier, bool writes,
-             bool wrote);
-  void check_proxies(const Who& who, const Place& place, const Access& now, const Access& write);
+  bool conflicts(const Access& earlier, const Access& now) const {
+    return !ordered(earlier, now.agent) && (earlier.bytes & now.bytes) != 0 &&
+           !(earlier.strong && now.strong);
+  }
+  bool lacks_fence(const Access& write, const Access& now) const {
+    return write.clock != 0 && !write.async_proxy && (write.bytes & now.bytes) != 0 &&
+           ordered(write, now.agent) && agents_[now.agent].fenced[write.agent] < write.clock;
+  }
+  void report_race(const Who& who, const Place& place, const Access& earlier, bool writes, bool wrote);
+  void report_missing_fence(const Who& who, const Place& place, const Access& write);
+  uint8_t unit_index(const char* unit);
   Who who_did(const Access& access) const;
 
   Cluster* cluster_;
   size_t warps_per_cta_, warps_;
+  std::vector<const char*> unit_names_{""};
   std::vector<Knowledge> agents_;
   std::unordered_map<SyncKey, Knowledge> at_objects_;
   std::vector<std::vector<Word>> words_;  // by CTA rank
