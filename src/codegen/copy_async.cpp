@@ -63,7 +63,7 @@ class CopyAsync {
         const GlobalTile global(tile, from_, dims_, offsets_);
         const SharedTile shared(tile, to_);
         if (global.unit_dim() != dim || global.aligned_vector(bytes) < vector ||
-            !same_digit(global, shared) || shared.vector(bytes) < vector)
+            (vector > 1 && !same_digit(global, shared)) || shared.vector(bytes) < vector)
           continue;
         return copy(tile, global, shared, vector, bytes);
       }
