@@ -12,6 +12,27 @@ namespace {
 bool is_f32(DataType type) { return type == float32 || type == tfloat32; }
 bool is_fp8(DataType type) { return type == float8_e4m3 || type == float8_e5m2; }
 
+/// A float64 or integer x as an f32 whose last bit is set when anything of x was cut off. Unlike a rounded
+/// f32 it can be rounded again, to a narrower type, and gives what rounding x at once would give.
+Reg to_odd_float32(Generator& g, const Operand& x, DataType from) {
+  Emitter& e = g.e();
+  using enum ScalarType;
+  const ScalarType source = arithmetic_type(from);
+  const Reg in = e.to_register(register_type(from), x);
+  const Reg cut = e.make(f32, Op::cvt, {Mod::rz, f32, source}, {in});
+  const Reg back = from == float64 ? e.make(f64, Op::cvt, {f64, f32}, {cut})
+                                   : e.make(register_type(from), Op::cvt, {Mod::rzi, source, f32}, {cut});
+  const Reg differs = e.make(pred, Op::setp, {Mod::ne, source}, {back, in});
+  const Reg sticky = e.make(b32, Op::selp, {b32}, {1, 0, differs});
+  return e.make(f32, Op::or_, {b32}, {cut, sticky});
+}
+
+/// The value as an f32 that may be rounded again.
+Operand before_rounding(Generator& g, const ir::Op& op, const Operand& value, DataType from) {
+  const bool is_exact = from.bits() < 32 || is_f32(from);
+  return is_exact ? convert(g, op, value, from, float32) : Operand(to_odd_float32(g, value, from));
+}
+
 /// Integers and bool, as a value of arithmetic type `arithmetic_type(from)`.
 Operand from_integer(Generator& g, const ir::Op& op, Operand value, DataType from, DataType to) {
   Emitter& e = g.e();
@@ -20,12 +41,12 @@ Operand from_integer(Generator& g, const ir::Op& op, Operand value, DataType fro
     return e.make(ScalarType::pred, Op::setp, {Mod::ne, source},
                   {e.to_register(register_type(from), value), 0});
   if (to.is_float()) {
-    if (to == float64 || is_f32(to) || to == float16) {
+    if (to == float64 || to == float32 || to == float16) {
       const ScalarType target = arithmetic_type(to);
       const Operand in = e.to_register(register_type(from), value);
       return e.make(register_type(to), Op::cvt, {Mod::rn, target, source}, {in});
     }
-    return convert(g, op, from_integer(g, op, value, from, float32), float32, to);
+    return convert(g, op, before_rounding(g, op, value, from), float32, to);
   }
   // Integers: cut or extend.
   if (to.bits() == 64) {
@@ -102,9 +123,11 @@ Operand from_float32(Generator& g, const ir::Op& op, const Operand& value, DataT
       return e.make(b16, Op::cvt, {Mod::rn, bf16, f32}, {value});
     case DataType::kFloat64:
       return e.make(f64, Op::cvt, {f64, f32}, {value});
-    case DataType::kTFloat32:
-      // sm_80 rounds ties away from zero; nearest even came with sm_90.
-      return e.make(f32, Op::cvt, {g.arch() >= 90 ? Mod::rn : Mod::rna, tf32, f32}, {value});
+    case DataType::kTFloat32: {
+      // sm_80 rounds ties away from zero; nearest even came with sm_90. The result counts as bits.
+      const Reg bits = e.make(b32, Op::cvt, {g.arch() >= 90 ? Mod::rn : Mod::rna, tf32, f32}, {value});
+      return e.make(f32, Op::mov, {b32}, {bits});
+    }
     case DataType::kFloat8E4M3:
     case DataType::kFloat8E5M2: {
       const Reg pair = fp8_pair(g, op, value, 0.0f, to);
@@ -145,6 +168,8 @@ Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, Da
     return e.make(ScalarType::b16, Op::cvt, {Mod::rn, ScalarType::f16, ScalarType::f64}, {value});
   if (from == float64 && to == bfloat16 && g.arch() >= 90)
     return e.make(ScalarType::b16, Op::cvt, {Mod::rn, ScalarType::bf16, ScalarType::f64}, {value});
+  if (from == float64 && to != float32)
+    return convert(g, op, before_rounding(g, op, value, from), float32, to);
   if (!is_f32(from)) return convert(g, op, to_float32(g, op, value, from), float32, to);
   return from_float32(g, op, value, to);
 }
@@ -157,7 +182,7 @@ std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<con
   using enum ScalarType;
   if (to == float16 || to == bfloat16 || is_fp8(to)) {
     // Pairs of f32 are converted together.
-    for (Operand& x : elements) x = convert(g, op, x, from, float32);
+    for (Operand& x : elements) x = before_rounding(g, op, x, from);
     const int64_t padded =
         (count + elements_per_word(to) - 1) / elements_per_word(to) * elements_per_word(to);
     elements.resize(padded, Operand(0.0f));
