@@ -148,6 +148,9 @@ ir::Value* convert(const Instruction& at, ir::Value* value, DataType to, bool is
             {Instruction::describe("it", value)}, "compare it, as in x != 0");
   ir::Type type = ir::Type::tensor(value->type.kind, to, value->type.shape);
   if (to.is_bool()) {
+    const bool compares = !from.is_float() || from == float16 || from == bfloat16 || from == float32 ||
+                          from == float64;  // formats of tensor cores do not
+    if (!compares) return convert(at, convert(at, value, float32, true), to, true);
     ir::Value* zero = from.is_float() ? float_constant(at, from, 0.0) : at.constant(from, 0);
     return at.emit(ir::Opcode::kNe, {value, zero}, {std::move(type)})->result();
   }
