@@ -47,8 +47,15 @@ Step exec_join(Warp& w, const Instruction&, Mask) { return w.arrive_at_join(); }
 
 Step exec_trap(Warp& w, const Instruction& n, Mask active) {
   Cluster& cluster = w.cta().cluster();
-  if (Finding* f = cluster.log().open(FindingKind::kTrap, {&w.cta(), w.index(), first_lane(active), &n, ""}))
+  if (Finding* f =
+          cluster.log().open(FindingKind::kTrap, {&w.cta(), w.index(), first_lane(active), &n, ""})) {
     f->message = "the kernel executed trap";
+    // Whoever traps on purpose has usually said why.
+    std::string_view printed = cluster.printed();
+    if (printed.ends_with('\n')) printed.remove_suffix(1);
+    printed.remove_prefix(printed.rfind('\n') + 1);
+    if (!printed.empty()) f->facts.push_back(fmt::format("it last printed: {}", printed));
+  }
   cluster.stop();
   return w.exit(active);
 }
