@@ -8,7 +8,8 @@
 namespace imbrex::codegen {
 
 struct Options {
-  bool comments = false;     ///< the IR op in a comment above its PTX
+  bool comments = false;           ///< the IR op in a comment above its PTX
+  bool check_assumptions = false;  ///< trap where an assume() does not hold, as check() does
   bool source_lines = true;  ///< .loc: profilers, sanitizers and the virtual GPU show the kernel's C++ lines
 };
 

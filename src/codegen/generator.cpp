@@ -102,7 +102,6 @@ RegisterTensor Generator::new_tensor(DataType dtype, const layout::Layout& layou
 void emit_Const(Generator&, const ir::Op&) {}  // made where it is used
 
 // Nothing is emitted for promises and demands: ranges.cpp reads the one, layout inference the other.
-void emit_Assume(Generator&, const ir::Op&) {}
 void emit_AnnotateLayout(Generator&, const ir::Op&) {}
 
 }  // namespace imbrex::codegen

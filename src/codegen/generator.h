@@ -122,6 +122,7 @@ enum LeafKind : int64_t {
 class Generator {
  public:
   Generator(const ir::Function& function, const Options& options);
+  const Options& options() const { return options_; }
   CompiledKernel run();
 
   const ir::Function& function() const { return function_; }

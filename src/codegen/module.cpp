@@ -60,8 +60,8 @@ ScalarType parameter_type(const ir::Type& type) {
 }
 
 /// The module with everything that must stand before the kernel.
-ptx::Module& prepared(ptx::Module& module, const ir::Function& function) {
-  declare_print(module, function);
+ptx::Module& prepared(ptx::Module& module, const ir::Function& function, const Options& options) {
+  declare_print(module, function, options);
   return module;
 }
 
@@ -75,7 +75,8 @@ Generator::Generator(const ir::Function& function, const Options& options)
     : function_(function),
       options_(options),
       module_{.version = ptx_version(target_of(function).sm), .target = function.target},
-      emitter_(prepared(module_, function), ptx_name(function.name), options.comments, options.source_lines),
+      emitter_(prepared(module_, function, options), ptx_name(function.name), options.comments,
+               options.source_lines),
       integers_(emitter_),
       ranges_(function),
       host_(function, kernel_),

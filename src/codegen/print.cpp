@@ -19,7 +19,8 @@ namespace {
 constexpr std::string_view kPrint = "vprintf";
 constexpr int64_t kArgumentBytes = 8;
 
-bool prints(const ir::Op& op) {
+bool prints(const ir::Op& op, const Options& options) {
+  if (op.code == Opcode::kAssume) return options.check_assumptions;
   return op.code == Opcode::kPrintf || op.code == Opcode::kPrintTensor || op.code == Opcode::kCheck;
 }
 
@@ -220,11 +221,23 @@ void print_rows(Generator& g, const ir::Op& op, ElementReader& reader, std::span
   loop(loop, 0);
 }
 
+/// Where the op's condition fails, prints the op's place and `what`, and traps.
+void trap_unless_holds(Generator& g, const ir::Op& op, const std::string& what) {
+  Emitter& e = g.e();
+  const Reg holds = g.scalar_register(op.operands[0]);
+  const ptx::LabelId end = e.label("check_end");
+  e.branch_if(holds, end);
+  const std::string place = op.where.is_known() ? fmt::format("{}:{}: ", op.where.file, op.where.line) : "";
+  print_text(g, escaped(place + what + "\n"));
+  e.emit(Op::trap, {}, {});
+  e.bind(end);
+}
+
 }  // namespace
 
-void declare_print(ptx::Module& module, const ir::Function& function) {
+void declare_print(ptx::Module& module, const ir::Function& function, const Options& options) {
   bool needed = false;
-  ir::walk(function.body, [&](const ir::Op& op) { needed |= prints(op); });
+  ir::walk(function.body, [&](const ir::Op& op) { needed |= prints(op, options); });
   if (!needed) return;
   ptx::Function f;
   f.name = kPrint;
@@ -254,14 +267,11 @@ void emit_Printf(Generator& g, const ir::Op& op) {
 }
 
 void emit_Check(Generator& g, const ir::Op& op) {
-  Emitter& e = g.e();
-  const Reg holds = g.scalar_register(op.operands[0]);
-  const ptx::LabelId end = e.label("check_end");
-  e.branch_if(holds, end);
-  const std::string place = op.where.is_known() ? fmt::format("{}:{}: ", op.where.file, op.where.line) : "";
-  print_text(g, escaped(fmt::format("{}check failed: {}\n", place, op.string_attr("message"))));
-  e.emit(Op::trap, {}, {});
-  e.bind(end);
+  trap_unless_holds(g, op, "check failed: " + op.string_attr("message"));
+}
+
+void emit_Assume(Generator& g, const ir::Op& op) {
+  if (g.options().check_assumptions) trap_unless_holds(g, op, "what assume() promises does not hold");
 }
 
 void emit_PrintTensor(Generator& g, const ir::Op& op) {

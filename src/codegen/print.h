@@ -7,6 +7,6 @@
 namespace imbrex::codegen {
 
 /// Declares vprintf, as function 0, when an op of the kernel prints. Must come before the kernel itself.
-void declare_print(ptx::Module& module, const ir::Function& function);
+void declare_print(ptx::Module& module, const ir::Function& function, const Options& options);
 
 }  // namespace imbrex::codegen

@@ -4,20 +4,24 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "codegen/codegen.h"
 #include "imbrex/error.h"
 #include "passes/pipeline.h"
 #include "runtime/host_program.h"
 
 namespace imbrex::runtime {
 
-codegen::CompiledKernel compile(ir::Function& function) {
+codegen::CompiledKernel compile(ir::Function& function, const codegen::Options& options) {
   passes::run_pipeline(function);
-  return codegen::generate(function);
+  return codegen::generate(function, options);
 }
 
-JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function) : device_(std::move(device)) {
-  compiled_ = compile(*function);
+JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
+                     std::span<const ParameterInfo> parameters)
+    : device_(std::move(device)) {
+  compiled_ = compile(*function, {.check_assumptions = device_.is_virtual()});
+  size_t argument = 0;
+  for (const ParameterInfo& parameter : parameters)
+    if (parameter.kind != ParameterKind::kConstant) compiled_.arguments[argument++].dtype = parameter.dtype;
   loaded_ = device_.backend().load(compiled_);
   slots_.resize(compiled_.host.size());
   values_.resize(compiled_.arguments.size());
@@ -83,7 +87,7 @@ void JitKernel::check(std::span<const LaunchArgument> arguments) const {
     }
     if (tensor->is_null()) fail(i, "is a null tensor", "make it with DeviceTensor::empty or from_host");
     if (tensor->address() == 0) fail(i, "has been released", "launch before release()");
-    if (tensor->dtype() != info.dtype)
+    if (info.dtype != any_type && tensor->dtype() != info.dtype)
       fail(i,
            fmt::format("is a tensor of {}, the kernel takes {}", tensor->dtype().name(), info.dtype.name()),
            "convert the tensor or use another kernel");

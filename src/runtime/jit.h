@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/compiled_kernel.h"
+#include "codegen/codegen.h"
 #include "imbrex/device_tensor.h"
 #include "imbrex/runtime.h"
 #include "ir/ir.h"
@@ -18,12 +18,13 @@
 namespace imbrex::runtime {
 
 /// Runs all passes and generates code. Throws CompileError.
-codegen::CompiledKernel compile(ir::Function& function);
+codegen::CompiledKernel compile(ir::Function& function, const codegen::Options& options = {});
 
 /// A kernel compiled for one set of constants and loaded on one device.
 class JitKernel {
  public:
-  JitKernel(Device device, std::shared_ptr<ir::Function> function);
+  /// `parameters` are the kernel's, constants included: pointers without a type take any tensor.
+  JitKernel(Device device, std::shared_ptr<ir::Function> function, std::span<const ParameterInfo> parameters);
 
   const codegen::CompiledKernel& compiled() const { return compiled_; }
   /// Checks the arguments and launches. LaunchError names the argument and the kernel's line.

@@ -66,7 +66,8 @@ LaunchReport KernelBase::launch_arguments(std::span<const LaunchArgument> argume
         !std::equal(constants, constants + constant_count, state_->last_constants.begin())) {
       std::vector<int64_t> key(constants, constants + constant_count);
       std::unique_ptr<runtime::JitKernel>& entry = state_->compiled[key];
-      if (!entry) entry = std::make_unique<runtime::JitKernel>(*state_->device, trace_arguments(arguments));
+      if (!entry)
+        entry = std::make_unique<runtime::JitKernel>(*state_->device, trace_arguments(arguments), parameters);
       state_->last = entry.get();
       state_->last_constants = std::move(key);
     }
