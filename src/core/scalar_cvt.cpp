@@ -205,6 +205,9 @@ uint64_t float_to_float(const CvtOp& op, uint64_t bits) {
     if (op.integral) value = round_to_integral(value, op.rounding);
     return float_result(op, value);
   }
+  if (op.from == float16 && op.to == float64 &&
+      (bits & 0x7FFF) > 0x7C00)  // sign and payload kept (measured on H200)
+    return (bits & 0x8000) << 48 | 0x7FF8000000000000 | (bits & 0x3FF) << 42;
   float value = source_as_f32(op.from, bits, op.ftz);
   if (op.to == tfloat32 && op.rounding == Rounding::kNearestAway) {
     if (op.relu && !is_nan(value) && std::signbit(value)) return 0;

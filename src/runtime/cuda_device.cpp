@@ -68,13 +68,15 @@ class CudaDevice : public DeviceBackend {
   }
   void copy_to_device(uint64_t to, const void* from, int64_t bytes) override {
     make_current();
-    synchronize();  // our stream does not wait for the default stream
-    driver_->check(driver_->cuMemcpyHtoD(to, from, bytes), "copy to device");
+    // On our stream: the plain copy would return with its last part still on the way, unordered with our
+    // kernels.
+    driver_->check(driver_->cuMemcpyHtoDAsync(to, from, bytes, stream_), "copy to device");
+    synchronize();
   }
   void copy_from_device(void* to, uint64_t from, int64_t bytes) override {
     make_current();
+    driver_->check(driver_->cuMemcpyDtoHAsync(to, from, bytes, stream_), "copy from device");
     synchronize();
-    driver_->check(driver_->cuMemcpyDtoH(to, from, bytes), "copy from device");
   }
   void fill(uint64_t to, uint8_t value, int64_t bytes) override {
     make_current();
