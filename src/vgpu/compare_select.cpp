@@ -7,6 +7,7 @@
 
 #include "core/float_formats.h"
 #include "core/scalar_float.h"
+#include "core/scalar_half.h"
 #include "vgpu/decode_arith.h"
 #include "vgpu/lane_loops-inl.h"
 
@@ -37,6 +38,10 @@ struct Half {
   static float read(uint16_t x) {
     return format == HalfFormat::kF16 ? arith::f16_to_f32(x) : arith::bf16_to_f32(x);
   }
+};
+struct FlushedF16 {
+  using Register = uint16_t;
+  static float read(uint16_t x) { return arith::f16_to_f32(arith::flush_f16(x)); }
 };
 
 /// Lanes in which the comparison holds.
@@ -118,7 +123,7 @@ CompareFunction compare_function(ScalarType type, Compare op, bool ftz) {
     case ScalarType::f64:
       return compare_as<Plain<double>>(op);
     case ScalarType::f16:
-      return compare_as<Half<HalfFormat::kF16>>(op);
+      return ftz ? compare_as<FlushedF16>(op) : compare_as<Half<HalfFormat::kF16>>(op);
     case ScalarType::bf16:
       return compare_as<Half<HalfFormat::kBF16>>(op);
     default:
@@ -218,14 +223,15 @@ Step exec_setp_combined(Warp& w, const Instruction& n, Mask active) {
   return Step::kNext;
 }
 
-/// Packed halves: p is the low half's comparison, q the high half's.
+/// Packed halves: p is the low half's comparison, q the high half's. small[2]: flush f16 subnormals.
 template <bool bf16>
 Mask compare_half(Warp& w, const Instruction& n, Mask active, int shift) {
   Mask out = 0;
   for_each_lane(active, [&](int i) {
     const auto read = [&](Slot s) {
       const uint16_t bits = static_cast<uint16_t>(w.reg<uint32_t>(s)[i] >> shift);
-      return bf16 ? arith::bf16_to_f32(bits) : arith::f16_to_f32(bits);
+      if (bf16) return arith::bf16_to_f32(bits);
+      return arith::f16_to_f32(n.small[2] != 0 ? arith::flush_f16(bits) : bits);
     };
     if (arith::compare(static_cast<Compare>(n.small[1]), read(n.a), read(n.b))) out |= lane_bit(i);
   });
@@ -274,6 +280,7 @@ bool make_comparison(Decoder& d, Instruction& out, ScalarType type, Comparison& 
   const ptx::Instruction& insn = d.insn();
   const Compare op = comparison_of(insn);
   out.small[1] = static_cast<uint8_t>(op);
+  out.small[2] = insn.has(Mod::ftz) ? 1 : 0;
   if (type == ScalarType::f16x2 || type == ScalarType::bf16x2) {
     const bool bf16 = type == ScalarType::bf16x2;
     c.lanes = bf16 ? compare_half_at<true, 0> : compare_half_at<false, 0>;

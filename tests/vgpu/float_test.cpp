@@ -35,6 +35,25 @@ TEST(Float32, BasicArithmetic) {
                  [](uint64_t a, uint64_t, uint64_t) { return once(1.0 / static_cast<double>(f(a))); });
 }
 
+TEST(Comparison, FlushedSubnormalsAreZeros) {
+  const auto f16_zero = [](uint64_t x) { return (x & 0x7C00) == 0; };
+  const std::vector<Row> halves = combinations({0, 0x8000, 1, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x8400}, 2);
+  for (const char* code : {"setp.eq.ftz.f16 %p, %ha, %hb;", "setp.eq.ftz.f16x2 %p, %a, %b;"})
+    expect_snippet(code, "%p", halves, [&](uint64_t a, uint64_t b, uint64_t) {
+      return uint64_t{a == b || (f16_zero(a) && f16_zero(b))};
+    });
+  expect_snippet("setp.eq.f16 %p, %ha, %hb;", "%p", halves, [](uint64_t a, uint64_t b, uint64_t) {
+    return uint64_t{a == b || ((a | b) & 0x7FFF) == 0};
+  });
+  const std::vector<Row> choices{
+      {1, 2, 0x80000001}, {1, 2, 0x80800000}, {1, 2, 0x80000000}, {1, 2, 0x7FC00000}};
+  expect_snippet("slct.ftz.u32.f32 %d, %a, %b, %c;", "%d", choices, [](uint64_t, uint64_t, uint64_t c) {
+    return uint64_t{c == 0x80000001 || c == 0x80000000 ? 1u : 2u};
+  });
+  expect_snippet("slct.u32.f32 %d, %a, %b, %c;", "%d", choices,
+                 [](uint64_t, uint64_t, uint64_t c) { return uint64_t{c == 0x80000000 ? 1u : 2u}; });
+}
+
 TEST(Float32, FusedMultiplyAdd) {
   const auto rows = combinations(edge_floats(), 3);
   expect_snippet("fma.rn.f32 %d, %a, %b, %c;", "%d", rows,
