@@ -65,8 +65,8 @@ std::string_view name(FindingKind kind);
 struct CheckSet {
   bool uninitialized = true;          // registers, shared and local memory
   bool uninitialized_global = false;  // also global bytes never written since allocation
-  bool races = true;
-  bool proxy_fences = true;
+  bool races = true;                  // on shared memory, between warps and asynchronous units
+  bool proxy_fences = true;           // what units read of shared memory that threads wrote
   bool barriers = true;
   bool collectives = true;
   bool async_lifetime = true;

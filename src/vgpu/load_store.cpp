@@ -69,7 +69,8 @@ bool locate_all(Warp& w, const Instruction& n, Mask active, const uint64_t* addr
     const uint64_t offset = address[i] - begin;
     const bool good = offset <= last && (address[i] & (bytes - 1)) == 0;
     bad |= uint64_t{!good} << i;
-    host[i] = base + offset;
+    // As a number: inactive lanes may lead anywhere.
+    host[i] = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(base) + offset);
   }
   return (bad & active) == 0;
 }
