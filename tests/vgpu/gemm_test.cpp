@@ -57,9 +57,9 @@ Report run_gemm(VirtualGpu& gpu, const std::string& ptx, const Problem& p, const
   return report;
 }
 
-class CpAsyncGemm : public testing::TestWithParam<std::tuple<int, int, TensorMath, uint64_t>> {};
+class CpAsyncGemmTiles : public testing::TestWithParam<std::tuple<int, int, TensorMath, uint64_t>> {};
 
-TEST_P(CpAsyncGemm, EqualsThePlainLoop) {
+TEST_P(CpAsyncGemmTiles, EqualsThePlainLoop) {
   const auto [n, k, math, seed] = GetParam();
   const GemmTile tile{n, k};
   const Problem p{256, 2 * n, 128};
@@ -72,10 +72,31 @@ TEST_P(CpAsyncGemm, EqualsThePlainLoop) {
   EXPECT_EQ(report.statistics.cp_async_bytes, (p.m * 2 + p.n * 2) * p.k * 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiles, CpAsyncGemm,
+INSTANTIATE_TEST_SUITE_P(Each, CpAsyncGemmTiles,
                          testing::Combine(testing::Values(64, 128, 256), testing::Values(16, 32, 64),
                                           testing::Values(TensorMath::kExact, TensorMath::kFast),
                                           testing::Values(0, 7)));
+
+TEST(CpAsyncGemm, WithoutTheWaitTheTilesAreReadTooEarly) {
+  const GemmTile tile{128, 64};
+  const Problem p{128, 128, 128};
+  for (uint64_t seed : {0, 1, 2}) {
+    VirtualGpu gpu({.target = "sm_100a", .seed = seed});
+    std::vector<float> c;
+    const Report report = run_gemm(gpu, cp_async_gemm(tile, false), p, tile, c);
+    ASSERT_FALSE(report.findings.empty());
+  }
+}
+
+TEST(CpAsyncGemm, WithoutTheProxyFenceTheTensorCoreMayNotSeeTheTiles) {
+  const GemmTile tile{128, 64};
+  const Problem p{128, 128, 128};
+  VirtualGpu gpu({.target = "sm_100a"});
+  std::vector<float> c;
+  const Report report = run_gemm(gpu, cp_async_gemm(tile, true, false), p, tile, c);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].kind, FindingKind::kMissingProxyFence) << report.format();
+}
 
 // ---- TMA, pairs, stolen tiles
 // -----------------------------------------------------------------------------------
