@@ -161,7 +161,7 @@ TEST(Float32, PackedPairsInOneRegister) {
 
 TEST(Float64, Arithmetic) {
   const auto rows = combinations(edge_doubles(), 3);
-  // NaN operands: the last one, quieted; an invalid operation: the negative default NaN.
+  // NaN operands: the last one listed, quieted; an invalid operation: the negative default NaN.
   const auto result = [](double x, std::initializer_list<uint64_t> operands) {
     uint64_t nan = 0;
     for (uint64_t o : operands)
@@ -176,10 +176,10 @@ TEST(Float64, Arithmetic) {
     return result(d(a) * d(b), {a, b});
   });
   expect_snippet("div.rn.f64 %D, %A, %B;", "%D", rows, [&](uint64_t a, uint64_t b, uint64_t) {
-    return result(d(a) / d(b), {a, b});
+    return result(d(a) / d(b), {b, a});
   });
   expect_snippet("fma.rn.f64 %D, %A, %B, %C;", "%D", rows, [&](uint64_t a, uint64_t b, uint64_t c) {
-    return result(std::fma(d(a), d(b), d(c)), {a, b, c});
+    return result(std::fma(d(a), d(b), d(c)), {a, c, b});
   });
 }
 

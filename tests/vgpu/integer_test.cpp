@@ -177,8 +177,8 @@ TEST(Bits, ExtractAndInsert) {
     const std::string d = result_of(t.bits), a = t.bits == 32 ? "%a" : "%A", b = t.bits == 32 ? "%b" : "%B";
     expect_snippet(std::string("bfe.") + t.name + " " + d + ", " + a + ", %b, %c;", d,
                    combinations(edge_integers(32), 3), [&](uint64_t x, uint64_t pos, uint64_t len) {
-                     pos &= 0xFF;
-                     len &= 0xFF;
+                     if (t.bits == 32) pos &= 0xFF, len &= 0xFF;  // the 64-bit forms look at all bits
+                     pos = std::min<uint64_t>(pos, 64), len = std::min<uint64_t>(len, 64);
                      const uint64_t last = static_cast<uint64_t>(t.bits - 1);
                      const uint64_t raw = t.raw(t.value(x));
                      const uint64_t top = std::min(pos + len - 1, last);
