@@ -133,6 +133,22 @@ vgpu::Report report_of(uint64_t seed, const F& wait) {
       .virtual_report;
 }
 
+TEST(CopyAsync, AMissingWaitIsFound) {
+  for (uint64_t seed : {0, 1, 2}) {
+    const vgpu::Report report = report_of(seed, [] { sync(); });
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_EQ(report.findings[0].kind, vgpu::FindingKind::kRace) << report.format();
+  }
+}
+
+TEST(CopyAsync, AMissingSyncIsFound) {
+  for (uint64_t seed : {0, 1, 2}) {
+    const vgpu::Report report = report_of(seed, [] { copy_async_wait_all(); });
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_EQ(report.findings[0].kind, vgpu::FindingKind::kRace) << report.format();
+  }
+}
+
 TEST(CopyAsync, WaitAndSyncAreEnough) {
   for (uint64_t seed : {0, 1, 2}) {
     const vgpu::Report report = report_of(seed, [] {
