@@ -2,6 +2,8 @@
 // Everything a kernel is written with.
 #pragma once
 
+#include "imbrex/clc.h"
+#include "imbrex/cluster.h"
 #include "imbrex/control.h"
 #include "imbrex/debug.h"
 #include "imbrex/dtype.h"

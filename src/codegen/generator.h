@@ -75,7 +75,9 @@ struct TensorMemoryView {
 struct BarrierView {
   int64_t offset = 0;
   std::vector<ScaledInteger> terms;  ///< as in SharedView
+  std::optional<Reg> remote;         ///< of another CTA: its address in the cluster's window, instead
 };
+
 
 /// One dimension of a tensor in global memory.
 struct GlobalDim {
@@ -116,6 +118,7 @@ enum LeafKind : int64_t {
   kSourceBytes,
   kInstructionLeaf,
   kCachePolicy,
+  kRemoteBarrier,
   kPrintIndex
 };
 
@@ -171,6 +174,10 @@ class Generator {
   Integer warp_index();
   /// True in exactly one thread of a warp that runs together (the current group is that warp).
   Reg elected();
+  /// For ops of one warp or one thread: the thread that acts; nothing when it is the only one.
+  std::optional<Reg> issuer() {
+    return group().threads > 1 ? std::optional(elected()) : std::nullopt;
+  }
   /// The multiplier and shift of fast division by a grid constant, in 64 bits.
   Operand divmod_magic(const ir::Value* divisor);
   /// Waits for every thread of the group.
@@ -237,6 +244,9 @@ int64_t print_scratch(const ir::Op& op);
 #undef IR_OP
 
 // Shared between files.
+
+/// The address of one barrier.
+Operand barrier_operand(Generator& g, const BarrierView& barrier);
 
 /// The sum of `digit * stride` over thread digits, hoisted: `strides[i]` belongs to `digits[i]`.
 Integer thread_sum(Generator& g, const Group& group, std::span<const Digit> digits,

@@ -11,9 +11,12 @@ namespace {
 
 constexpr int64_t kBarrierBytes = 8;
 
-Operand address_of(Generator& g, const ir::Value* value) {
-  const BarrierView& view = g.get<BarrierView>(value);
-  return g.shared_operand(view.terms, view.offset);
+/// The barrier of an op that only the CTA that holds it may execute.
+Operand own_barrier(Generator& g, const ir::Op& op) {
+  const BarrierView& view = g.get<BarrierView>(op.operands[0]);
+  if (view.remote)
+    g.fail(op, "the barrier is another CTA's", {}, "only the CTA that holds a barrier waits for it");
+  return barrier_operand(g, view);
 }
 
 /// The words of sem and scope, which PTX wants both or not at all, followed by `tail`.
@@ -36,7 +39,22 @@ std::vector<Suffix> ordered_words(Generator& g, const ir::Op& op, std::initializ
   return words;
 }
 
+/// The window of the barrier, and for one of another CTA the order that reaches it.
+std::vector<Suffix> arrival_words(Generator& g, const ir::Op& op, std::initializer_list<Suffix> head) {
+  if (!g.get<BarrierView>(op.operands[0]).remote)
+    return ordered_words(g, op, head, Mod::release, {Mod::shared_cta, ScalarType::b64});
+  std::vector<Suffix> words(head);
+  const bool is_relaxed = op.attr("sem") && op.string_attr("sem") == "relaxed";
+  words.insert(words.end(), {is_relaxed ? Mod::relaxed : Mod::release, Mod::cluster, Mod::shared_cluster,
+                             ScalarType::b64});
+  return words;
+}
+
 }  // namespace
+
+Operand barrier_operand(Generator& g, const BarrierView& barrier) {
+  return barrier.remote ? ptx::address(*barrier.remote) : g.shared_operand(barrier.terms, barrier.offset);
+}
 
 void emit_MbarrierAlloc(Generator& g, const ir::Op& op) {
   if (!op.attr("offset")) throw InternalError("codegen: mbarrier_alloc without an offset");
@@ -70,9 +88,8 @@ void emit_MbarrierAt(Generator& g, const ir::Op& op) {
 
 void emit_MbarrierArrive(Generator& g, const ir::Op& op) {
   const int64_t count = op.int_attr("count", 1);
-  const std::vector<Suffix> words =
-      ordered_words(g, op, {}, Mod::release, {Mod::shared_cta, ScalarType::b64});
-  const Operand barrier = address_of(g, op.operands[0]);
+  const std::vector<Suffix> words = arrival_words(g, op, {});
+  const Operand barrier = barrier_operand(g, g.get<BarrierView>(op.operands[0]));
   if (g.arch() >= 90) {
     if (count == 1)
       g.e().emit(Op::mbarrier_arrive, words, std::array<Operand, 2>{ptx::sink(), barrier});
@@ -87,21 +104,24 @@ void emit_MbarrierArrive(Generator& g, const ir::Op& op) {
 
 void emit_MbarrierArriveExpectTx(Generator& g, const ir::Op& op) {
   g.require_arch(op, 90, "announcing bytes");
-  g.e().emit(Op::mbarrier_arrive,
-             ordered_words(g, op, {Mod::expect_tx}, Mod::release, {Mod::shared_cta, ScalarType::b64}),
-             std::array<Operand, 3>{ptx::sink(), address_of(g, op.operands[0]), g.scalar(op.operands[1])});
+  const Operand barrier = barrier_operand(g, g.get<BarrierView>(op.operands[0]));
+  g.e().emit(Op::mbarrier_arrive, arrival_words(g, op, {Mod::expect_tx}),
+             std::array<Operand, 3>{ptx::sink(), barrier, g.scalar(op.operands[1])});
 }
 
 void emit_MbarrierExpectTx(Generator& g, const ir::Op& op) {
   g.require_arch(op, 90, "announcing bytes");
-  g.e().emit(Op::mbarrier_expect_tx, {Mod::relaxed, Mod::cta, Mod::shared_cta, ScalarType::b64},
-             {address_of(g, op.operands[0]), g.scalar(op.operands[1])});
+  const BarrierView& view = g.get<BarrierView>(op.operands[0]);
+  g.e().emit(Op::mbarrier_expect_tx,
+             {Mod::relaxed, view.remote ? Mod::cluster : Mod::cta,
+              view.remote ? Mod::shared_cluster : Mod::shared_cta, ScalarType::b64},
+             {barrier_operand(g, view), g.scalar(op.operands[1])});
 }
 
 void emit_MbarrierWait(Generator& g, const ir::Op& op) {
   Emitter& e = g.e();
   // The address and the parity are made before the loop.
-  const Operand barrier = address_of(g, op.operands[0]);
+  const Operand barrier = own_barrier(g, op);
   const Operand parity = g.scalar(op.operands[1]);
   const std::vector<Suffix> words =
       ordered_words(g, op, {Mod::parity}, Mod::acquire, {Mod::shared_cta, ScalarType::b64});

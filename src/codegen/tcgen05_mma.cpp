@@ -200,7 +200,7 @@ void emit_Tcgen05Commit(Generator& g, const ir::Op& op) {
   Emitter& e = g.e();
   const BarrierView& barrier = g.get<BarrierView>(op.operands[0]);
   const Mod group = op.int_attr("cta_group", 1) == 2 ? Mod::cta_group_2 : Mod::cta_group_1;
-  const Operand address = g.shared_operand(barrier.terms, barrier.offset);
+  const Operand address = barrier_operand(g, barrier);
   const Reg elected = g.elected();
   if (op.attr("multicast_mask")) {
     const Operand mask = e.to_register(ScalarType::b16, op.int_attr("multicast_mask"));

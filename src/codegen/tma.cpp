@@ -43,16 +43,10 @@ int driver_type(DataType type) {
   }
 }
 
-/// The issuing thread's predicate; nothing when one thread is all there is.
-struct Issuer {
-  explicit Issuer(Generator& g) {
-    if (g.group().threads > 1) predicate = g.elected();
-  }
-  void guard(ptx::Instruction& instruction) const {
-    if (predicate) instruction.when(*predicate);
-  }
-  std::optional<Reg> predicate;
-};
+/// Lets only the issuing thread execute an instruction.
+void guard(ptx::Instruction& instruction, const std::optional<Reg>& issuer) {
+  if (issuer) instruction.when(*issuer);
+}
 
 class TmaCopy {
  public:
@@ -181,24 +175,26 @@ void emit_TmaGlobalToShared(Generator& g, const ir::Op& op) {
   const BarrierView& barrier = g.get<BarrierView>(op.operands[2]);
   const bool is_pair = op.int_attr("cta_group", 1) == 2;
   if (is_pair) g.require_arch(op, 100, "cta_group 2");
-  const Issuer issuer(g);
+  if (barrier.remote && !is_pair)
+    g.fail(op, "the barrier is another CTA's", {}, "a pair of CTAs may share one: set cta_group = 2");
+  const std::optional<Reg> issuer = g.issuer();
   copy.for_each_box([&](const Operand& tensor, const Operand& shared) {
     std::vector<Suffix> words{copy.rank(), Mod::shared_cluster, Mod::global, Mod::tile,
                               Mod::mbarrier_complete_tx_bytes};
-    std::vector<Operand> operands{shared, tensor, g.shared_operand(barrier.terms, barrier.offset)};
+    std::vector<Operand> operands{shared, tensor, barrier_operand(g, barrier)};
     if (op.attr("multicast_mask")) {
       words.push_back(Mod::multicast_cluster);
       operands.push_back(g.e().to_register(ScalarType::b16, op.int_attr("multicast_mask")));
     }
     if (is_pair) words.push_back(Mod::cta_group_2);
     copy.add_policy(words, operands);
-    issuer.guard(g.e().emit(Op::cp_async_bulk_tensor, words, operands));
+    guard(g.e().emit(Op::cp_async_bulk_tensor, words, operands), issuer);
   });
 }
 
 void emit_TmaSharedToGlobal(Generator& g, const ir::Op& op) {
   TmaCopy copy(g, op, op.operands[1], op.operands[0], 2);
-  const Issuer issuer(g);
+  const std::optional<Reg> issuer = g.issuer();
   copy.for_each_box([&](const Operand& tensor, const Operand& shared) {
     std::vector<Suffix> words{copy.rank(), Mod::global, Mod::shared_cta};
     std::vector<Operand> operands{tensor, shared};
@@ -215,13 +211,14 @@ void emit_TmaSharedToGlobal(Generator& g, const ir::Op& op) {
     }
     words.insert(words.end(), {Mod::tile, Mod::bulk_group});
     copy.add_policy(words, operands);
-    issuer.guard(g.e().emit(instruction, words, operands));
+    guard(g.e().emit(instruction, words, operands), issuer);
   });
 }
 
 void emit_TmaCommitGroup(Generator& g, const ir::Op& op) {
   g.require_arch(op, 90, "TMA");
-  Issuer(g).guard(g.e().emit(Op::cp_async_bulk_commit_group, {}, {}));
+  const std::optional<Reg> issuer = g.issuer();
+  guard(g.e().emit(Op::cp_async_bulk_commit_group, {}, {}), issuer);
 }
 
 void emit_TmaWaitGroup(Generator& g, const ir::Op& op) {

@@ -44,6 +44,7 @@ void verify_views(const Op& op, Findings& out);
 void verify_registers(const Op& op, Findings& out);  // ops on register tensors
 void verify_memory(const Op& op, Findings& out);     // global and shared memory
 void verify_mbarrier(const Op& op, Findings& out);
+void verify_cluster(const Op& op, Findings& out);
 void verify_tma(const Op& op, Findings& out);
 void verify_tcgen05(const Op& op, Findings& out);
 

@@ -136,6 +136,11 @@ void verify_rules(const Op& op, Findings& out) {
     case Opcode::kMbarrierWait:
       return verify_mbarrier(op, out);
 
+    case Opcode::kMbarrierRemote:
+    case Opcode::kClcTryCancel:
+    case Opcode::kClcQuery:
+      return verify_cluster(op, out);
+
     case Opcode::kTensorMap:
     case Opcode::kTmaGlobalToShared:
     case Opcode::kTmaSharedToGlobal:
@@ -155,6 +160,7 @@ void verify_rules(const Op& op, Findings& out) {
     case Opcode::kCopyAsyncCommit:
     case Opcode::kCopyAsyncWaitAll:
     case Opcode::kSync:
+    case Opcode::kClusterSync:
     case Opcode::kTmaCommitGroup:
     case Opcode::kTcgen05WaitLoad:
     case Opcode::kTcgen05WaitStore:

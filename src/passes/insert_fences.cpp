@@ -23,11 +23,13 @@ using ir::Value;
 
 /// What the thread did before is visible to whoever synchronises with it here.
 bool releases(const Op& op) {
-  return op.code == Opcode::kSync || op.code == Opcode::kMbarrierArrive ||
+  return op.code == Opcode::kSync || op.code == Opcode::kClusterSync || op.code == Opcode::kMbarrierArrive ||
          op.code == Opcode::kMbarrierArriveExpectTx;
 }
 /// What others did before they synchronised is visible to the thread from here on.
-bool acquires(const Op& op) { return op.code == Opcode::kSync || op.code == Opcode::kMbarrierWait; }
+bool acquires(const Op& op) {
+  return op.code == Opcode::kSync || op.code == Opcode::kClusterSync || op.code == Opcode::kMbarrierWait;
+}
 
 /// Touches tensor memory, in an order that synchronisation alone does not settle.
 bool uses_tensor_memory(const Op& op) {

@@ -137,6 +137,12 @@ std::vector<MemoryDemand> memory_demands(const Use& use) {
     case Opcode::kCopyAsync:
       if (use.operand == 1) return {copy_async_demand(use)};
       return {};
+    case Opcode::kClcTryCancel:
+    case Opcode::kClcQuery:
+      if (use.operand > 0) return {};
+      return {
+          exact(use, "16 bytes in order",
+                layout::row_major(use.op->operands[0]->type.shape, use.op->operands[0]->type.dtype.bits()))};
     case Opcode::kTmaGlobalToShared:
       if (use.operand == 1) return {tma_demand(use, 0)};
       return {};

@@ -90,8 +90,13 @@ struct EveryOp {
       tma::global_to_shared(g, s[0], {x, 0}, barriers[0]);
       tma::shared_to_global(s[0], g, {x, 0});
       tma::commit_group();
+      auto response = shared_tensor(int32, clc::kResponseShape);
+      clc::try_cancel(response, barriers[0]);
+      mbarrier::arrive(remote_barrier(barriers[0], 1));
+      x += clc::query(response).x;
       tma::wait_group(0);
     }
+    cluster_sync();
     tcgen05::fence_before_thread_sync();
     tcgen05::fence_after_thread_sync();
     auto acc = tcgen05::load(t);

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// CTAs of a cluster working together (sm_90).
+#pragma once
+
+#include "imbrex/launch.h"
+#include "imbrex/mbarrier.h"
+
+namespace imbrex {
+
+/// Barrier over all threads of the cluster; every CTA executes it whole. Orders memory accesses as sync()
+/// does. A CTA must not end while others may touch its shared memory, so kernels of clusters usually end with
+/// one. [PTX: barrier.cluster]
+void cluster_sync(SourceLocation where = SourceLocation::current());
+
+/// The same barrier in the CTA of that rank of the cluster: for arrive(), arrive_and_expect_tx(), expect_tx()
+/// and tma::global_to_shared() of a pair. Only the CTA that holds a barrier waits for it. [PTX: mapa]
+Barrier remote_barrier(const Barrier& barrier, const ScalarArg& rank,
+                       SourceLocation where = SourceLocation::current());
+
+}  // namespace imbrex

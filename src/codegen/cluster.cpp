@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clusters: their barrier, barriers of other CTAs, and cluster launch control.
+#include <algorithm>
+
+#include "codegen/generator.h"
+#include "imbrex/error.h"
+
+namespace imbrex::codegen {
+
+void emit_ClusterSync(Generator& g, const ir::Op& op) {
+  g.require_arch(op, 90, "a cluster barrier");
+  g.e().emit(Op::barrier_cluster_arrive, {Mod::aligned}, {});
+  g.e().emit(Op::barrier_cluster_wait, {Mod::aligned}, {});
+}
+
+void emit_MbarrierRemote(Generator& g, const ir::Op& op) {
+  g.require_arch(op, 90, "a barrier of another CTA");
+  BarrierView view = g.get<BarrierView>(op.operands[0]);
+  if (view.remote) g.fail(op, "the barrier is another CTA's already");
+  Integers& ints = g.ints();
+  const Integer local = ints.add(g.shared_address(view.terms), Integers::constant(view.offset));
+  const Integer rank = g.integer(op.operands[1]);
+  // Expressions are numbered from 0, far fewer than this.
+  constexpr int64_t kExpressions = int64_t{1} << 24;
+  const int64_t cta = rank.is_constant() ? rank.constant() : kExpressions / 2 + rank.id;
+  const Operand mapped = g.e().hoisted(
+      ints.name(kRemoteBarrier, local.id * kExpressions + cta), std::max(local.depth, rank.depth), [&] {
+        return Operand(g.e().make(ScalarType::b32, Op::mapa, {Mod::shared_cluster, ScalarType::u32},
+                                  {local.value, rank.value}));
+      });
+  g.bind(op.result(), BarrierView{0, {}, mapped.reg()});
+}
+
+void emit_ClcTryCancel(Generator& g, const ir::Op& op) {
+  g.require_arch(op, 100, "cluster launch control");
+  const SharedView& response = g.get<SharedView>(op.operands[0]);
+  const BarrierView& barrier = g.get<BarrierView>(op.operands[1]);
+  if (barrier.remote) g.fail(op, "the response arrives at a barrier of this CTA");
+  std::vector<Suffix> words{Mod::async, Mod::shared_cta, Mod::mbarrier_complete_tx_bytes};
+  if (op.bool_attr("multicast", false)) words.push_back(Mod::multicast_cluster_all);
+  words.push_back(ScalarType::b128);
+  const Operand operands[] = {g.shared_operand(response.terms, response.offset), barrier_operand(g, barrier)};
+  const std::optional<Reg> issuer = g.issuer();
+  ptx::Instruction& request = g.e().emit(Op::clusterlaunchcontrol_try_cancel, words, operands);
+  if (issuer) request.when(*issuer);
+}
+
+void emit_ClcQuery(Generator& g, const ir::Op& op) {
+  g.require_arch(op, 100, "cluster launch control");
+  Emitter& e = g.e();
+  const SharedView& view = g.get<SharedView>(op.operands[0]);
+  const Reg response = e.make(ScalarType::b128, Op::ld, {Mod::shared, ScalarType::b128},
+                              {g.shared_operand(view.terms, view.offset)});
+  const Reg is_canceled = e.make(ScalarType::pred, Op::clusterlaunchcontrol_query_cancel,
+                                 {Mod::is_canceled, ScalarType::pred, ScalarType::b128}, {response});
+  // Of a response that says no, the indices must not be asked for.
+  Operand index[3];
+  for (Operand& i : index) i = e.make(ScalarType::b32, Op::mov, {ScalarType::b32}, {0});
+  e.emit(Op::clusterlaunchcontrol_query_cancel,
+         {Mod::get_first_ctaid, Mod::v4, ScalarType::b32, ScalarType::b128},
+         {e.builder().vec({index[0], index[1], index[2], ptx::sink()}), response})
+      .when(is_canceled);
+  g.bind(op.results[0], is_canceled);
+  for (size_t i = 0; i < 3; ++i) g.bind(op.results[i + 1], index[i]);
+}
+
+}  // namespace imbrex::codegen
