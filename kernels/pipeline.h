@@ -18,37 +18,47 @@ namespace imbrex::kernels {
 /// on the group's own copy of the variables.
 struct Pipeline {
   /// Arrivals are those that complete a stage: of the producer's to make it full, of the consumer's to make
-  /// it empty. The whole CTA executes it; the barriers may be used after the next sync().
-  explicit Pipeline(int num_stages, int64_t producer_arrivals = 1, int64_t consumer_arrivals = 1)
+  /// it empty. Scope::kCluster where threads of other CTAs arrive. The whole CTA executes it; the barriers
+  /// may be used after the next sync().
+  explicit Pipeline(int num_stages, int64_t producer_arrivals = 1, int64_t consumer_arrivals = 1,
+                    Scope scope = Scope::kDefault)
       : num_stages(num_stages),
+        scope(scope),
         full_barriers(
             mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(num_stages), producer_arrivals))),
         empty_barriers(
             mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(num_stages), consumer_arrivals))) {}
 
   /// Waits until the consumer has done with the producer's stage.
-  void producer_acquire() { mbarrier::wait(empty_barriers[producer_stage], producer_phase); }
+  void producer_acquire() {
+    mbarrier::wait(empty_barriers[producer_stage], producer_phase, {.scope = scope});
+  }
   /// What to signal when the stage is full.
   Barrier producer_barrier() { return full_barriers[producer_stage]; }
   void producer_advance() {
-    producer_stage = (producer_stage + 1) % num_stages;
+    producer_stage = next(producer_stage);
     producer_phase ^= producer_stage == 0;
   }
 
   /// Waits until the producer has filled the consumer's stage.
-  void consumer_acquire() { mbarrier::wait(full_barriers[consumer_stage], consumer_phase); }
+  void consumer_acquire() { mbarrier::wait(full_barriers[consumer_stage], consumer_phase, {.scope = scope}); }
   /// What to signal when the stage may be filled again.
   Barrier consumer_barrier() { return empty_barriers[consumer_stage]; }
   void consumer_advance() {
-    consumer_stage = (consumer_stage + 1) % num_stages;
+    consumer_stage = next(consumer_stage);
     consumer_phase ^= consumer_stage == 0;
   }
 
   int num_stages;
+  Scope scope;
   BarrierArray full_barriers, empty_barriers;
   Int32 producer_stage = 0, consumer_stage = 0;
   UInt32 producer_phase = mbarrier::producer_initial_phase;  // every stage is empty at first
   UInt32 consumer_phase = mbarrier::consumer_initial_phase;
+
+ private:
+  /// The stage after this one, round the ring; without the division of a remainder.
+  Expr next(const ScalarArg& stage) const { return select(stage == num_stages - 1, 0, stage + 1); }
 };
 
 }  // namespace imbrex::kernels

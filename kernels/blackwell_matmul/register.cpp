@@ -4,6 +4,8 @@
 #include "blackwell_matmul/matmul_v2.h"
 #include "blackwell_matmul/matmul_v3.h"
 #include "blackwell_matmul/matmul_v4.h"
+#include "blackwell_matmul/matmul_v5.h"
+#include "blackwell_matmul/matmul_v6.h"
 #include "imbrex/registry.h"
 
 namespace imbrex::kernels {
@@ -38,6 +40,13 @@ const KernelRegistration<BlackwellMatmulV3> v3{
 const KernelRegistration<BlackwellMatmulV4> v4{
     {"blackwell_matmul_v4", "tiles in an order kind to the L2 cache; Pipeline", kSizes},
     run_matmul<BlackwellMatmulV4>};
+
+const KernelRegistration<BlackwellMatmulV5> v5{
+    {"blackwell_matmul_v5", "persistent CTAs by cluster launch control, overlapped epilogues", kSizes},
+    run_matmul<BlackwellMatmulV5>};
+
+const KernelRegistration<BlackwellMatmulV6> v6{
+    {"blackwell_matmul_v6", "pairs of CTAs multiply together", kSizes}, run_matmul<BlackwellMatmulV6>};
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -61,8 +61,12 @@ class Ladder : public testing::TestWithParam<Candidate> {
   void expect_verified(const Sizes& sizes) {
     const auto& [kernel, configuration] = GetParam();
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-      const Device device = Device::virtual_gpu(
-          {.target = kernel->target, .host_threads = 1, .seed = seed, .checks = vgpu::CheckSet::all()});
+      // On two multiprocessors CTAs wait to be launched, for persistent kernels to take over.
+      const Device device = Device::virtual_gpu({.target = kernel->target,
+                                                 .num_sms = seed % 2 == 0 ? 2 : 0,
+                                                 .host_threads = 1,
+                                                 .seed = seed,
+                                                 .checks = vgpu::CheckSet::all()});
       Case c(Case::Mode::kRun, device, sizes, seed);
       kernel->run(c, device, configuration);
       EXPECT_TRUE(c.verified()) << "seed " << seed << ": "

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blackwell matmul, step 6: clusters of two CTAs on one tile. Each CTA loads half the rows of A and half the
+// columns of B; the tensor cores of the pair read both halves and keep half the rows of C each. CTA 0 leads:
+// all loads are told to its barriers, it issues every MMA and asks for the pair's next tile.
+#pragma once
+
+#include "imbrex/imbrex.h"
+#include "pipeline.h"
+#include "tile_order.h"
+
+namespace imbrex::kernels {
+
+struct BlackwellMatmulV6 {
+  static constexpr const char* target = "sm_100a";
+  int block_m = 256, block_n = 256, e_block_n = 16, block_k = 64;
+  int tma_stages = 5, mma_stages = 2, swizzle_size = 4;
+
+  static auto space() {
+    return Space<BlackwellMatmulV6>()
+        .choose<&BlackwellMatmulV6::block_m, &BlackwellMatmulV6::block_n, &BlackwellMatmulV6::e_block_n>(
+            {{256, 256, 16}, {256, 256, 32}})
+        .choose<&BlackwellMatmulV6::block_k>({64})
+        .choose<&BlackwellMatmulV6::tma_stages>({5, 6})
+        .choose<&BlackwellMatmulV6::mma_stages>({2})
+        .choose<&BlackwellMatmulV6::swizzle_size>({4, 8, 16});
+  }
+
+  void operator()(Int32 m_size, int n_size, int k_size, Ptr<float16> a_ptr, Ptr<float16> b_ptr,
+                  Ptr<float16> c_ptr) const {
+    constexpr int kCtas = 2;
+    constexpr int kBothCtas = 0b11;
+    const int cta_m = block_m / kCtas, cta_n = block_n / kCtas;
+    Int32 num_m_blocks = cdiv(m_size, block_m);
+    const int num_n_blocks = cdiv(n_size, block_n);
+    grid(num_m_blocks * num_n_blocks * kCtas);
+    cluster(kCtas);
+    warps(8);
+    Int32 rank = cluster_rank();
+
+    auto g_a = global_view(a_ptr, float16, {m_size, k_size});
+    auto g_b = global_view(b_ptr, float16, {n_size, k_size});
+    auto g_c = global_view(c_ptr, float16, {m_size, n_size});
+    auto s_a = shared_tensor(float16, {tma_stages, cta_m, block_k});
+    auto s_b = shared_tensor(float16, {tma_stages, cta_n, block_k});
+    auto s_c = shared_tensor(float16, {cta_m, e_block_n});
+    auto s_response = shared_tensor(int32, clc::kResponseShape);
+    auto t_acc = tcgen05::alloc(float32, {mma_stages, cta_m, block_n}, {.cta_group = 2});
+
+    // Loads are waited for in CTA 0 alone, their stages given back to each CTA. The epilogues of both CTAs
+    // give accumulators back to CTA 0, all 7 warps of both the response.
+    Pipeline tma_pipe(tma_stages, 1, 1, Scope::kCluster);
+    Pipeline mma_pipe(mma_stages, 1, kCtas * 4 * 32, Scope::kCluster);
+    Pipeline clc_pipe(1, 1, kCtas * 7 * 32, Scope::kCluster);
+    cluster_sync();
+
+    const auto block_coord = [&](const ScalarArg& tile) {
+      return compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+    };
+    // Waits for the scheduler's response; false when no tile is left.
+    const auto next_tile = [&](Int32& tile) {
+      clc_pipe.consumer_acquire();
+      auto response = clc::query(s_response);
+      fence::proxy_async();  // the response has been read before the next one is written
+      mbarrier::arrive(remote_barrier(clc_pipe.consumer_barrier(), 0));
+      clc_pipe.consumer_advance();
+      tile = response.x / kCtas;
+      return response.is_canceled;
+    };
+
+    if (auto tma_warp = single_warp(0)) {
+      Int32 tile = block_idx.x / kCtas;
+      for (Loop tiles : forever()) {
+        auto [m_block, n_block] = block_coord(tile);
+        Int32 offset_m = m_block * block_m + rank * cta_m;
+        Int32 offset_n = n_block * block_n + rank * cta_n;
+        for (Int32 offset_k : range(0, k_size, block_k, {.unroll = tma_stages})) {
+          tma_pipe.producer_acquire();
+          auto s_a_stage = s_a[tma_pipe.producer_stage];
+          auto s_b_stage = s_b[tma_pipe.producer_stage];
+          // CTA 0 expects the bytes of both
+          if (auto leader = when(rank == 0))
+            if (auto thread = single_thread())
+              mbarrier::arrive_and_expect_tx(tma_pipe.producer_barrier(),
+                                             kCtas * (s_a_stage.nbytes() + s_b_stage.nbytes()));
+          auto full = remote_barrier(tma_pipe.producer_barrier(), 0);
+          tma::global_to_shared(g_a, s_a_stage, {offset_m, offset_k}, full, {.cta_group = 2});
+          tma::global_to_shared(g_b, s_b_stage, {offset_n, offset_k}, full, {.cta_group = 2});
+          tma_pipe.producer_advance();
+        }
+        tiles.break_if(!next_tile(tile));
+      }
+    }
+
+    if (auto mma_warp = single_warp(1)) {
+      Int32 tile = 0;
+      for (Loop tiles : forever()) {
+        if (auto leader = when(rank == 0)) {
+          mma_pipe.producer_acquire();
+          for (Int32 offset_k : range(0, k_size, block_k, {.unroll = tma_stages})) {
+            tma_pipe.consumer_acquire();
+            tcgen05::mma(s_a[tma_pipe.consumer_stage], s_b[tma_pipe.consumer_stage].transpose(),
+                         t_acc[mma_pipe.producer_stage], {.enable_input_d = offset_k != 0, .cta_group = 2});
+            tcgen05::commit(tma_pipe.consumer_barrier(), {.cta_group = 2, .multicast_mask = kBothCtas});
+            tma_pipe.consumer_advance();
+          }
+          tcgen05::commit(mma_pipe.producer_barrier(), {.cta_group = 2, .multicast_mask = kBothCtas});
+          mma_pipe.producer_advance();
+        }
+        tiles.break_if(!next_tile(tile));
+      }
+    }
+
+    if (auto scheduler_warp = single_warp(2)) {
+      Int32 tile = 0;
+      for (Loop tiles : forever()) {
+        // Each CTA expects its copy of the response; CTA 0 asks when both have read the last one.
+        if (auto thread = single_thread())
+          mbarrier::arrive_and_expect_tx(clc_pipe.producer_barrier(), clc::kResponseBytes);
+        if (auto leader = when(rank == 0)) {
+          clc_pipe.producer_acquire();
+          clc::try_cancel(s_response, clc_pipe.producer_barrier(), {.multicast = true});
+        }
+        clc_pipe.producer_advance();
+        // after a response that says no, there must be no further request
+        tiles.break_if(!next_tile(tile));
+      }
+    }
+
+    if (auto epilogue = warp_group(4, 4)) {
+      Int32 tile = block_idx.x / kCtas;
+      for (Loop tiles : forever()) {
+        auto [m_block, n_block] = block_coord(tile);
+        Int32 offset_m = m_block * block_m + rank * cta_m;
+        Int32 offset_n = n_block * block_n;
+        mma_pipe.consumer_acquire();
+        for (Int32 e_offset_n : range(0, block_n, e_block_n)) {
+          auto r_acc =
+              tcgen05::load(t_acc[mma_pipe.consumer_stage].slice({0, e_offset_n}, {cta_m, e_block_n}));
+          tcgen05::wait_load();
+          store_shared(s_c, r_acc.to(float16));
+          fence::proxy_async();  // what was written becomes visible to TMA
+          sync();
+          if (auto warp = single_warp()) {
+            tma::shared_to_global(s_c, g_c, {offset_m, offset_n + e_offset_n});
+            tma::commit_group();
+            tma::wait_group(0, {.read = true});  // s_c may be written again
+          }
+          sync();
+        }
+        mbarrier::arrive(remote_barrier(mma_pipe.consumer_barrier(), 0));
+        mma_pipe.consumer_advance();
+        tiles.break_if(!next_tile(tile));
+      }
+    }
+
+    // no CTA ends, or frees tensor memory, while the other may still use what it has
+    cluster_sync();
+    tcgen05::dealloc(t_acc);
+  }
+};
+
+}  // namespace imbrex::kernels
