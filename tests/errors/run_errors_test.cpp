@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the virtual GPU says of kernels that go wrong while they run, and of PTX that is none.
+#include "message.h"
+
+namespace imbrex {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+template <class K>
+std::string findings(const char* target, int64_t budget = 0) {
+  vgpu::Options options;
+  options.target = target;
+  options.instruction_budget = budget;
+  Device device = Device::virtual_gpu(options);
+  DeviceTensor x = DeviceTensor::random(device, float32, {128}, 1);
+  return Kernel<K>({}, device)(x).virtual_report.format();
+}
+
+struct WaitsForever {
+  static constexpr const char* target = "sm_90a";
+  void operator()(Ptr<float32>) const {
+    grid(1);
+    auto barriers = mbarrier::alloc({1});
+    sync();
+    mbarrier::wait(barriers[0], 0);
+  }
+};
+TEST(RunErrors, ADeadlockTellsWhoWaitsForWhat) {
+  EXPECT_THAT(findings<WaitsForever>("sm_90a"),
+              AllOf(ContainsRegex("run_errors_test.cpp:[0-9]+: deadlock"),
+                    HasSubstr("waits for parity 0 of the barrier"), HasSubstr("pending 1 of 1 arrivals"),
+                    HasSubstr("mbarrier::wait(barriers[0], 0);")));
+}
+
+struct Overruns {
+  void operator()(Ptr<float32> x_ptr) const {
+    grid(1);
+    auto g = global_view(x_ptr, {4096}, {1000000});  // a stride that leaves the buffer
+    store_global(g, zeros(float32, {128}), {0});
+  }
+};
+TEST(RunErrors, AnOverrunNamesTheLineAndTheNearestAllocation) {
+  vgpu::Options options;
+  options.target = "sm_80";
+  Device device = Device::virtual_gpu(options);
+  DeviceTensor x = DeviceTensor::random(device, float32, {128}, 1);
+  // By raw address: the launch cannot know the buffer's size, so the machine has to see the access.
+  const std::string text = Kernel<Overruns>({}, device)(x.address()).virtual_report.format();
+  EXPECT_THAT(text,
+              AllOf(ContainsRegex("run_errors_test.cpp:[0-9]+: out-of-bounds"), HasSubstr("store_global")));
+}
+
+struct RunsForever {
+  void operator()(Ptr<float32> x_ptr) const {
+    grid(1);
+    auto g = global_view(x_ptr, {128});
+    for (Loop loop : forever()) {
+      store_global(g, load_global(g, {0}, {128}) + 1.0f, {0});
+      loop.break_if(block_idx.x > 1);
+    }
+  }
+};
+TEST(RunErrors, AnEndlessLoopEndsWithTheBudget) {
+  EXPECT_THAT(findings<RunsForever>("sm_80", 100000), AllOf(HasSubstr("endless"), HasSubstr("100000")));
+}
+
+struct ReadsUnwritten {
+  void operator()(Ptr<float32> x_ptr) const {
+    grid(1);
+    auto s = shared_tensor(float32, {128});
+    store_global(global_view(x_ptr, {128}), load_shared(s), {0});
+  }
+};
+TEST(RunErrors, ReadingSharedMemoryNobodyWrote) {
+  EXPECT_THAT(findings<ReadsUnwritten>("sm_80"), ContainsRegex("run_errors_test.cpp:[0-9]+: uninitialized"));
+}
+
+TEST(RunErrors, PtxThatDoesNotParseNamesLineAndColumn) {
+  vgpu::VirtualGpu gpu;
+  const char* text =
+      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n  add.s32 %r1 %r2;\n}\n";
+  EXPECT_THAT(message_of<ParseError>([&] { gpu.load_module(text, "bad.ptx"); }), ContainsRegex("bad.ptx:6"));
+}
+TEST(RunErrors, AnUnknownInstructionIsNamedWithTheNearest) {
+  vgpu::VirtualGpu gpu;
+  const char* text =
+      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n  .reg .b32 %r<3>;\n  addd.s32 "
+      "%r0, %r1, %r2;\n}\n";
+  EXPECT_THAT(message_of<ParseError>([&] { gpu.load_module(text, "bad.ptx"); }),
+              AllOf(ContainsRegex("bad.ptx:7"), HasSubstr("addd"), HasSubstr("add")));
+}
+
+}  // namespace
+}  // namespace imbrex
