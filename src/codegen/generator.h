@@ -78,7 +78,6 @@ struct BarrierView {
   std::optional<Reg> remote;         ///< of another CTA: its address in the cluster's window, instead
 };
 
-
 /// One dimension of a tensor in global memory.
 struct GlobalDim {
   Integer extent, stride, offset;  ///< in elements; offset is where the view starts
@@ -175,9 +174,7 @@ class Generator {
   /// True in exactly one thread of a warp that runs together (the current group is that warp).
   Reg elected();
   /// For ops of one warp or one thread: the thread that acts; nothing when it is the only one.
-  std::optional<Reg> issuer() {
-    return group().threads > 1 ? std::optional(elected()) : std::nullopt;
-  }
+  std::optional<Reg> issuer() { return group().threads > 1 ? std::optional(elected()) : std::nullopt; }
   /// The multiplier and shift of fast division by a grid constant, in 64 bits.
   Operand divmod_magic(const ir::Value* divisor);
   /// Waits for every thread of the group.

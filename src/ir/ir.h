@@ -309,8 +309,8 @@ std::string print(const Value& value);
 std::unique_ptr<Function> parse(std::string_view text, std::string_view file_name = "<ir>");
 /// Checks structure, types, scopes, targets; throws CompileError with every finding.
 void verify(const Function& function);
-/// Checks one op that fits its row of the table by its own rules: types, shapes, attribute values. For the front
-/// end, which can then blame the line it is tracing.
+/// Checks one op that fits its row of the table by its own rules: types, shapes, attribute values. For the
+/// front end, which can then blame the line it is tracing.
 void verify(const Op& op);
 
 }  // namespace imbrex::ir

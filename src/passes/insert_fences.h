@@ -16,8 +16,8 @@ namespace imbrex::passes {
 ///                          between a thread's tcgen05 operations and the synchronisation that orders them
 ///                          with those of others
 ///
-/// What the author has placed counts, so nothing is there twice. The fence behind the initialisation of barriers
-/// is part of mbarrier_alloc's own code.
+/// What the author has placed counts, so nothing is there twice. The fence behind the initialisation of
+/// barriers is part of mbarrier_alloc's own code.
 void insert_fences(ir::Function& function);
 
 }  // namespace imbrex::passes
