@@ -76,52 +76,6 @@ std::optional<T> signed_sensitive(Opcode code, T a, T b, int bits) {
   }
 }
 
-std::optional<Constant> integer_binary(Opcode code, const Constant& a, const Constant& b) {
-  const DataType dtype = a.dtype;
-  const uint64_t x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
-  const auto result = [&](uint64_t value) { return Constant::integer(dtype, static_cast<int64_t>(value)); };
-  if (ir::is_comparison(code))
-    return Constant::boolean(dtype.is_signed() ? compare(code, a.i, b.i) : compare(code, x, y));
-  switch (code) {
-    case Opcode::kAdd:
-      return result(x + y);
-    case Opcode::kSub:
-      return result(x - y);
-    case Opcode::kMul:
-      return result(x * y);
-    case Opcode::kAnd:
-      return result(x & y);
-    case Opcode::kOr:
-      return result(x | y);
-    case Opcode::kXor:
-      return result(x ^ y);
-    case Opcode::kShl:
-      return result(y < static_cast<uint64_t>(dtype.bits()) ? x << y : 0);
-    default:
-      break;
-  }
-  if (dtype.is_signed()) {
-    if (auto value = signed_sensitive<int64_t>(code, a.i, b.i, dtype.bits()))
-      return Constant::integer(dtype, *value);
-  } else if (auto value = signed_sensitive<uint64_t>(code, x, y, dtype.bits())) {
-    return result(*value);
-  }
-  return std::nullopt;
-}
-
-std::optional<Constant> integer_unary(Opcode code, const Constant& a) {
-  switch (code) {
-    case Opcode::kNeg:
-      return Constant::integer(a.dtype, static_cast<int64_t>(0 - static_cast<uint64_t>(a.i)));
-    case Opcode::kNot:
-      return Constant::integer(a.dtype, ~a.i);
-    case Opcode::kAbs:
-      return a.i < 0 && a.dtype.is_signed() ? integer_unary(Opcode::kNeg, a) : std::optional(a);
-    default:
-      return std::nullopt;
-  }
-}
-
 // ------------------------------------------------------------------------------------------- floating point
 
 /// T is float or double: the functions of core/scalar_float.h.
@@ -264,14 +218,60 @@ ir::Value* materialize(ir::Builder& builder, const Constant& constant) {
                                    : builder.constant(constant.dtype, constant.i);
 }
 
+std::optional<Constant> evaluate_integer(Opcode code, const Constant& a) {
+  switch (code) {
+    case Opcode::kNeg:
+      return Constant::integer(a.dtype, static_cast<int64_t>(0 - static_cast<uint64_t>(a.i)));
+    case Opcode::kNot:
+      return Constant::integer(a.dtype, ~a.i);
+    case Opcode::kAbs:
+      return a.i < 0 && a.dtype.is_signed() ? evaluate_integer(Opcode::kNeg, a) : std::optional(a);
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Constant> evaluate_integer(Opcode code, const Constant& a, const Constant& b) {
+  const DataType dtype = a.dtype;
+  const uint64_t x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
+  const auto result = [&](uint64_t value) { return Constant::integer(dtype, static_cast<int64_t>(value)); };
+  if (ir::is_comparison(code))
+    return Constant::boolean(dtype.is_signed() ? compare(code, a.i, b.i) : compare(code, x, y));
+  switch (code) {
+    case Opcode::kAdd:
+      return result(x + y);
+    case Opcode::kSub:
+      return result(x - y);
+    case Opcode::kMul:
+      return result(x * y);
+    case Opcode::kAnd:
+      return result(x & y);
+    case Opcode::kOr:
+      return result(x | y);
+    case Opcode::kXor:
+      return result(x ^ y);
+    case Opcode::kShl:
+      return result(y < static_cast<uint64_t>(dtype.bits()) ? x << y : 0);
+    default:
+      break;
+  }
+  if (dtype.is_signed()) {
+    if (auto value = signed_sensitive<int64_t>(code, a.i, b.i, dtype.bits()))
+      return Constant::integer(dtype, *value);
+  } else if (auto value = signed_sensitive<uint64_t>(code, x, y, dtype.bits())) {
+    return result(*value);
+  }
+  return std::nullopt;
+}
+
 std::optional<Constant> evaluate(const ir::Op& op, std::span<const Constant> x) {
   if (op.results.size() != 1 || !op.result()->type.is_scalar() || x.empty()) return std::nullopt;
   if (op.code == Opcode::kCast) return cast(x[0], op.dtype_attr("dtype"));
   if (op.code == Opcode::kSelect) return x[0].i ? x[1] : x[2];
   if (op.code < Opcode::kAdd || op.code > Opcode::kFma) return std::nullopt;
   if (x[0].dtype.is_float()) return float_arithmetic(op.code, x);
-  if (x.size() == 1) return integer_unary(op.code, x[0]);
-  if (x.size() == 2) return integer_binary(op.code, x[0], x[1]);
+  if (x.size() == 1) return evaluate_integer(op.code, x[0]);
+  if (x.size() == 2) return evaluate_integer(op.code, x[0], x[1]);
   return std::nullopt;
 }
 

@@ -30,5 +30,8 @@ ir::Value* materialize(ir::Builder& builder, const Constant& constant);
 /// What a scalar op of one result gives for these operands; nothing when that is not known at compile time
 /// (division by zero, approximations, conversions out of range, ops that are not arithmetic).
 std::optional<Constant> evaluate(const ir::Op& op, std::span<const Constant> operands);
+/// The same for an op on integers or bools, by its code. The host part of a launch computes with these too.
+std::optional<Constant> evaluate_integer(ir::Opcode code, const Constant& a);
+std::optional<Constant> evaluate_integer(ir::Opcode code, const Constant& a, const Constant& b);
 
 }  // namespace imbrex::passes

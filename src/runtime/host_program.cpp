@@ -8,6 +8,7 @@
 #include "codegen/fast_divmod.h"
 #include "imbrex/error.h"
 #include "ir/ir.h"
+#include "passes/evaluate.h"
 #include "runtime/check_tensor_map.h"
 
 namespace imbrex::runtime {
@@ -15,27 +16,11 @@ namespace {
 
 using codegen::HostStep;
 using ir::Opcode;
+using passes::Constant;
 
 /// A 64-bit result cut to its type and extended again, so that host and device integers agree.
 int64_t wrap(DataType dtype, int64_t value) {
-  switch (dtype.code) {
-    case DataType::kBool:
-      return value != 0;
-    case DataType::kInt8:
-      return static_cast<int8_t>(value);
-    case DataType::kInt16:
-      return static_cast<int16_t>(value);
-    case DataType::kInt32:
-      return static_cast<int32_t>(value);
-    case DataType::kUInt8:
-      return static_cast<uint8_t>(value);
-    case DataType::kUInt16:
-      return static_cast<uint16_t>(value);
-    case DataType::kUInt32:
-      return static_cast<uint32_t>(value);
-    default:
-      return value;
-  }
+  return dtype.is_bool() ? value != 0 : Constant::integer(dtype, value).i;
 }
 
 [[noreturn]] void fail(const HostStep& step, std::string message, std::string help = "") {
@@ -43,70 +28,31 @@ int64_t wrap(DataType dtype, int64_t value) {
 }
 
 int64_t binary(const HostStep& step, int64_t a, int64_t b) {
-  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
-  const bool is_unsigned = !step.dtype.is_signed();
-  const auto op = static_cast<Opcode>(step.op);
-  if ((op == Opcode::kDiv || op == Opcode::kRem || op == Opcode::kCeilDiv) && b == 0)
-    fail(step, fmt::format("{}: division of {} by zero while computing the launch", ir::info(op).mnemonic, a),
+  const auto code = static_cast<Opcode>(step.op);
+  // Operands are extended by their own type, so a signed comparison orders every type below 64 bits.
+  const DataType dtype = ir::is_comparison(code) ? int64 : step.dtype;
+  if (const auto result = passes::evaluate_integer(code, {dtype, a}, {dtype, b})) return result->i;
+  if (b == 0)
+    fail(step,
+         fmt::format("{}: division of {} by zero while computing the launch", ir::info(code).mnemonic, a),
          "check the sizes passed to the kernel");
-  switch (op) {
-    case Opcode::kAdd:
-      return static_cast<int64_t>(x + y);
-    case Opcode::kSub:
-      return static_cast<int64_t>(x - y);
-    case Opcode::kMul:
-      return static_cast<int64_t>(x * y);
-    case Opcode::kDiv:
-      return is_unsigned ? static_cast<int64_t>(x / y) : b == -1 ? static_cast<int64_t>(-x) : a / b;
+  switch (code) {
+    case Opcode::kDiv:  // by -1, and the quotient wraps
+      return a;
     case Opcode::kRem:
-      return is_unsigned ? static_cast<int64_t>(x % y) : b == -1 ? 0 : a % b;
-    case Opcode::kCeilDiv:
-      return is_unsigned ? static_cast<int64_t>((x + y - 1) / y) : (a + b - 1) / b;
-    case Opcode::kMin:
-      return is_unsigned ? static_cast<int64_t>(std::min(x, y)) : std::min(a, b);
-    case Opcode::kMax:
-      return is_unsigned ? static_cast<int64_t>(std::max(x, y)) : std::max(a, b);
-    case Opcode::kAnd:
-      return a & b;
-    case Opcode::kOr:
-      return a | b;
-    case Opcode::kXor:
-      return a ^ b;
-    case Opcode::kShl:
-      return y > 63 ? 0 : static_cast<int64_t>(x << y);
-    case Opcode::kShr:
-      return is_unsigned ? (y > 63 ? 0 : static_cast<int64_t>(x >> y)) : a >> std::min<uint64_t>(y, 63);
-    case Opcode::kEq:
-      return a == b;
-    case Opcode::kNe:
-      return a != b;
-    // Operands are extended by their own type, so a signed comparison orders every type below 64 bits.
-    case Opcode::kLt:
-      return a < b;
-    case Opcode::kLe:
-      return a <= b;
-    case Opcode::kGt:
-      return a > b;
-    case Opcode::kGe:
-      return a >= b;
+      return 0;
+    case Opcode::kCeilDiv:  // of a negative number
+      return (a + b - 1) / b;
     default:
-      throw InternalError(fmt::format("host step '{}'", ir::info(op).mnemonic));
+      throw InternalError(fmt::format("host step '{}'", ir::info(code).mnemonic));
   }
 }
 
 int64_t unary(const HostStep& step, int64_t a) {
-  switch (static_cast<Opcode>(step.op)) {
-    case Opcode::kNeg:
-      return static_cast<int64_t>(-static_cast<uint64_t>(a));
-    case Opcode::kNot:
-      return step.dtype.is_bool() ? !a : ~a;
-    case Opcode::kAbs:
-      return a < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(a)) : a;
-    case Opcode::kCast:
-      return step.dtype.is_bool() ? a != 0 : a;
-    default:
-      throw InternalError(fmt::format("host step '{}'", ir::info(static_cast<Opcode>(step.op)).mnemonic));
-  }
+  const auto code = static_cast<Opcode>(step.op);
+  if (code == Opcode::kCast) return a;
+  if (const auto result = passes::evaluate_integer(code, {step.dtype, a})) return result->i;
+  throw InternalError(fmt::format("host step '{}'", ir::info(code).mnemonic));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 #include "codegen/fast_divmod.h"
@@ -39,6 +40,14 @@ TEST(HostProgram, ArithmeticWrapsAsTheDeviceDoes) {
   EXPECT_EQ(binary(Opcode::kShr, int32, -8, 1), -4);
   EXPECT_EQ(binary(Opcode::kShr, uint32, 0xFFFFFFF8LL, 1), 0x7FFFFFFC);
   EXPECT_EQ(binary(Opcode::kMin, int32, -1, 1), -1);
+  // At the edges of what the ops are defined for.
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ(binary(Opcode::kDiv, int64, kLeast, -1), kLeast);
+  EXPECT_EQ(binary(Opcode::kRem, int64, kLeast, -1), 0);
+  EXPECT_EQ(binary(Opcode::kCeilDiv, int32, -5, 128), 0);
+  EXPECT_EQ(binary(Opcode::kCeilDiv, uint64, -1, 2), kLeast);
+  EXPECT_EQ(binary(Opcode::kShl, int32, 1, 40), 0);
+  EXPECT_EQ(binary(Opcode::kShr, int32, -1, 40), -1);
 }
 
 TEST(HostProgram, DivisionByZeroNamesTheLine) {
