@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel as a whole: entry, parameters, directives, shared memory, the launch plan.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -22,8 +23,10 @@ constexpr int64_t kSharedAlignment = 1024;  // the longest swizzle period: offse
 const Target& target_of(const ir::Function& function) {
   const Target* target = find_target(function.target);
   if (!target)
-    throw CompileError(
-        Diagnostic{function.where, fmt::format("{}: unknown target '{}'", function.name, function.target)});
+    throw CompileError(Diagnostic{function.where,
+                                  fmt::format("{}: unknown target '{}'", function.name, function.target),
+                                  {},
+                                  fmt::format("targets: {}", fmt::join(target_names(), ", "))});
   return *target;
 }
 

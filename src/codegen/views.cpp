@@ -54,8 +54,13 @@ TensorMemoryView moved(Generator& g, TensorMemoryView view, std::span<const Inte
   auto columns = [&](const Integer& elements) {
     if (per_column == 1) return elements;
     if (!elements.known.is_multiple_of(per_column))
-      throw CompileError(
-          Diagnostic{{}, fmt::format("the offset along columns must be a multiple of {}", per_column)});
+      throw CompileError(Diagnostic{
+          {},
+          fmt::format("the offset along columns is not known to be a multiple of {}, the elements of "
+                      "{} in a 32-bit column",
+                      per_column, view.dtype.name()),
+          {},
+          "compute it as a product with that number"});
     return ints.div(elements, per_column);
   };
   const Integer c = columns(column);

@@ -32,7 +32,7 @@ std::string source_line(const char* file, int line) {
     for (int up = 0; up < 5; ++up) {
       in.open(path);
       if (in || path.starts_with('/')) break;
-      path = "../" + path;
+      path.insert(0, "../");
     }
     for (std::string text; std::getline(in, text);) entry->second.push_back(text);
   }

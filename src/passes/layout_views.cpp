@@ -87,7 +87,7 @@ Layout tensor_memory_registers(const Layout& memory, int64_t threads) {
         Diagnostic{{},
                    fmt::format("{} threads; tensor memory is accessed by whole warp groups of 128", threads),
                    {},
-                   ""});
+                   "open a warp_group() of four warps, or of a multiple of four"});
   int64_t groups = threads / 128;
   // Accumulators of 64 rows take 16 of each warp's 32 lanes, which the 16-lane shapes read alone.
   const Modes half_lanes = {{4, 32, Axis::kLane}, {16, 1, Axis::kLane}};
@@ -117,7 +117,7 @@ Layout tensor_memory_registers(const Layout& memory, int64_t threads) {
         {},
         fmt::format("{} threads cannot share the columns of {} evenly", threads, memory.to_string()),
         {},
-        ""});
+        "use fewer warp groups, or a tile of more columns"});
   columns.clear();
   for (Modes& list : modes)
     for (Mode& mode : list)

@@ -163,7 +163,10 @@ class Lifter {
       map_.apply(op);
       builder_.set_location(op.where);
       if (op.code == Opcode::kLaunchGrid)
-        throw CompileError(Diagnostic{op.where, "launch_grid: belongs at the kernel's top level", {}, ""});
+        throw CompileError(Diagnostic{op.where,
+                                      "launch_grid: belongs at the kernel's top level",
+                                      {},
+                                      "move it out of loops, conditions and thread groups"});
       if (op.code == Opcode::kFastDivmod) divisor(op, runs_always);
       if (op.code == Opcode::kGlobalView)
         for (size_t i = 1; i < op.operands.size(); ++i) lift_operand(op, i, runs_always);

@@ -58,8 +58,10 @@ Layout accumulator_of_cta(int64_t rows, int64_t n, int bits, int64_t cta_group) 
   if (rows == 128) return layout::accumulator(AccumulatorLayout::kD, n, bits);
   if (rows == 64)  // of a pair: two halves of the columns above one another, as E has them in one CTA
     return layout::accumulator(cta_group == 2 ? AccumulatorLayout::kE : AccumulatorLayout::kF, n, bits);
-  throw CompileError(
-      Diagnostic{{}, fmt::format("{} rows; an accumulator has 64 or 128 in each CTA", rows), {}, ""});
+  throw CompileError(Diagnostic{{},
+                                fmt::format("{} rows; an accumulator has 64 or 128 in each CTA", rows),
+                                {},
+                                "change m, or split the product"});
 }
 
 Layout operand_a_of_cta(int64_t rows, int64_t k, int bits, int64_t cta_group) {

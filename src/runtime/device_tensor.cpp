@@ -29,8 +29,11 @@ DeviceTensor DeviceTensor::empty(const Device& device, DataType dtype, std::vect
   int64_t bits = dtype.bits();
   for (int64_t extent : shape) {
     if (extent < 0)
-      throw LaunchError(Diagnostic{
-          {}, fmt::format("tensor of shape [{}]: negative extent", fmt::join(shape, ", ")), {}, ""});
+      throw LaunchError(
+          Diagnostic{{},
+                     fmt::format("tensor of shape [{}]: negative extent", fmt::join(shape, ", ")),
+                     {},
+                     "extents are 0 or more"});
     bits *= extent;
   }
   tensor.dtype_ = dtype;
@@ -61,7 +64,11 @@ int64_t DeviceTensor::bytes() const { return memory_ ? memory_->bytes : 0; }
 uint64_t DeviceTensor::address() const { return memory_ ? memory_->address : 0; }
 
 const Device& DeviceTensor::device() const {
-  if (!memory_) throw LaunchError(Diagnostic{{}, "a null tensor has no device", {}, ""});
+  if (!memory_)
+    throw LaunchError(Diagnostic{{},
+                                 "a null tensor has no device and no memory",
+                                 {},
+                                 "make it with DeviceTensor::empty, from_host or random"});
   return memory_->device;
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -67,10 +69,18 @@ const std::vector<float>& normal_quantiles() {
 
 HostTensor::HostTensor(DataType dtype, std::vector<int64_t> shape) : dtype_(dtype), shape_(std::move(shape)) {
   for (int64_t extent : shape_)
-    if (extent < 0) throw LaunchError(Diagnostic{{}, "tensor with a negative extent", {}, ""});
+    if (extent < 0)
+      throw LaunchError(
+          Diagnostic{{},
+                     fmt::format("tensor of shape [{}]: negative extent", fmt::join(shape_, ", ")),
+                     {},
+                     "extents are 0 or more"});
   if (dtype.bits() % 8 != 0)
     throw LaunchError(
-        Diagnostic{{}, "host tensors of " + std::string(dtype.name()) + " are kept packed in uint8", {}, ""});
+        Diagnostic{{},
+                   fmt::format("host tensor of {}: its elements are no whole bytes", dtype.name()),
+                   {},
+                   "pack them in a uint8 tensor"});
   bytes_.resize(static_cast<size_t>(elements() * dtype.bytes()));
 }
 

@@ -73,7 +73,7 @@ void JitKernel::check(std::span<const LaunchArgument> arguments) const {
                                  fmt::format("{}: {} run-time arguments given, {} expected", compiled_.name,
                                              arguments.size(), compiled_.arguments.size()),
                                  {},
-                                 ""});
+                                 "give one for each run-time parameter of operator(), in order"});
   for (size_t i = 0; i < arguments.size(); ++i) {
     const codegen::ArgumentInfo& info = compiled_.arguments[i];
     if (!info.is_pointer) continue;
