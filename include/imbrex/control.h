@@ -133,14 +133,14 @@ Guard otherwise_when(const ScalarArg& condition, SourceLocation where = SourceLo
 
 /// Only threads begin ... begin + threads - 1 of the enclosing group (at first, the CTA) run the block.
 Guard thread_group(int64_t begin, int64_t threads, SourceLocation where = SourceLocation::current());
-/// Warp `warp` of the enclosing group.
+/// Warp `warp` of the enclosing group, counted from its first.
 Guard single_warp(int64_t warp = 0, SourceLocation where = SourceLocation::current());
-/// Thread `thread` of the enclosing group.
+/// Thread `thread` of the enclosing group, counted from its first.
 Guard single_thread(int64_t thread = 0, SourceLocation where = SourceLocation::current());
 /// `warps` warps from `first_warp` of the enclosing group.
 Guard warp_group(int64_t first_warp, int64_t warps, SourceLocation where = SourceLocation::current());
 
-/// Barrier over the enclosing thread group: the CTA, several whole warps of it, or one warp.
+/// Barrier over the enclosing thread group: the CTA, whole warps of it or one. [PTX: bar.sync, bar.warp.sync]
 void sync(SourceLocation where = SourceLocation::current());
 /// sync() under a name that does not meet POSIX's: with `using namespace imbrex` at global scope, sync() is
 /// ambiguous as soon as some header includes <unistd.h>.
@@ -149,7 +149,7 @@ inline void sync_threads(SourceLocation where = SourceLocation::current()) { syn
 /// Promises that the condition holds wherever control passes here. The compiler may use it; where it does not
 /// hold behaviour is undefined, and the virtual GPU says so.
 void assume(const ScalarArg& condition, SourceLocation where = SourceLocation::current());
-/// Traps with the message where the condition fails at run time.
+/// Traps with the message where the condition fails at run time. [PTX: trap]
 void check(const ScalarArg& condition, const char* message = "check failed",
            SourceLocation where = SourceLocation::current());
 

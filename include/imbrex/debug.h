@@ -23,7 +23,7 @@ struct FirstPrintArg {
 };
 }  // namespace detail
 
-/// printf from every executing thread, with C's conversions %d %u %x %lld %llu %llx %f %e %g %%; one to eight
+/// printf from every executing thread, with C's %d %u %x %c %f %e %g %% and %lld %llu %llx; one to eight
 /// arguments, the first a run-time scalar. Their number and kinds are checked here.
 void printf(const char* format, detail::FirstPrintArg a1, detail::PrintArg a2 = {}, detail::PrintArg a3 = {},
             detail::PrintArg a4 = {}, detail::PrintArg a5 = {}, detail::PrintArg a6 = {},

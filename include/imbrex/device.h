@@ -51,7 +51,7 @@ class Device {
   /// True when the device runs PTX built for `target`: its own, or a plain target (without "a") up to its
   /// own.
   bool can_run(const std::string& target) const;
-  int multiprocessors() const;
+  int multiprocessors() const;  ///< how many the device has (or models)
   /// Blocks until everything launched has finished; reports asynchronous failures as DeviceError.
   void synchronize() const;
 

@@ -24,7 +24,7 @@ class HostTensor {
 
   DataType dtype() const { return dtype_; }
   const std::vector<int64_t>& shape() const { return shape_; }
-  int64_t elements() const;
+  int64_t elements() const;  ///< the product of the extents
   std::span<std::byte> bytes() { return bytes_; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
@@ -63,12 +63,12 @@ class DeviceTensor {
   bool is_null() const { return !memory_; }
   DataType dtype() const { return dtype_; }
   const std::vector<int64_t>& shape() const { return shape_; }
-  int64_t bytes() const;
-  uint64_t address() const;
-  const Device& device() const;
+  int64_t bytes() const;         ///< of the whole tensor
+  uint64_t address() const;      ///< as kernels see it
+  const Device& device() const;  ///< LaunchError for a null tensor
 
-  HostTensor to_host() const;
-  void copy_from(const HostTensor& host);
+  HostTensor to_host() const;              ///< waits for the device, and copies
+  void copy_from(const HostTensor& host);  ///< LaunchError unless type and shape are equal
   /// Fills the memory with 0xFF bytes: NaN in every float type, so that an element never written is noticed.
   void poison();
   /// Frees the memory now; later use of any handle is an error.

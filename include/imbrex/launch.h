@@ -9,17 +9,17 @@ namespace imbrex {
 /// CTAs along each axis, computed from the kernel's parameters alone. Every kernel says it once.
 void grid(const ScalarArg& x, const ScalarArg& y = 1, const ScalarArg& z = 1,
           SourceLocation where = SourceLocation::current());
-/// Warps per CTA, 1 to 32; 4 when a kernel does not say. Must come before the first thread group.
+/// Warps per CTA, 1 to 32; 4 when a kernel does not say. Before the first thread group. [PTX: .maxntid]
 void warps(int64_t count, SourceLocation where = SourceLocation::current());
-/// CTAs per cluster along each axis; sm_90 and later.
+/// CTAs per cluster along each axis; sm_90 and later. [PTX: .reqnctapercluster]
 void cluster(int64_t x, int64_t y = 1, int64_t z = 1, SourceLocation where = SourceLocation::current());
-/// The most registers a thread may use (8 to 255, a multiple of 8); the assembler decides when unset.
+/// The most registers a thread may use (8 to 255); the assembler decides when unset. [PTX: .maxnreg]
 void max_registers(int64_t count, SourceLocation where = SourceLocation::current());
 
-/// The CTA's rank in its cluster; sm_90 and later.
+/// The CTA's rank in its cluster; sm_90 and later. [PTX: %cluster_ctarank]
 Expr cluster_rank(SourceLocation where = SourceLocation::current());
 
-/// x, y and z of the CTA's place in the grid, and of the grid's extents.
+/// x, y and z of the CTA's place in the grid, and of the grid's extents. [PTX: %ctaid, %nctaid]
 struct LaunchIndices {
   LaunchIndex x, y, z;
 };

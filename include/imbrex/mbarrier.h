@@ -11,7 +11,7 @@
 
 namespace imbrex {
 
-/// Memory ordering and the threads it concerns, of mbarrier operations. kDefault: acquire or release, cta.
+/// Memory ordering of an mbarrier operation, and the threads it concerns. kDefault: acquire or release; CTA.
 enum class Sem : uint8_t { kDefault, kRelaxed, kAcquire, kRelease };
 enum class Scope : uint8_t { kDefault, kCta, kCluster };
 
@@ -45,10 +45,10 @@ inline constexpr uint32_t consumer_initial_phase = 0;
 inline constexpr uint32_t producer_initial_phase = 1;
 
 /// Barriers that expect counts[i] arrivals a phase: `alloc({1, 1})`, `alloc(std::vector<int64_t>(stages,
-/// 1))`. The whole CTA must execute it; the barriers may be used after the next sync().
+/// 1))`. The whole CTA must execute it; usable after the next sync(). [PTX: mbarrier.init]
 BarrierArray alloc(const std::vector<int64_t>& counts, SourceLocation where = SourceLocation::current());
 BarrierArray alloc(std::initializer_list<int64_t> counts, SourceLocation where = SourceLocation::current());
-/// A single barrier: `alloc(1)`.
+/// A single barrier that expects `count` arrivals a phase: `alloc(1)`.
 Barrier alloc(int64_t count, SourceLocation where = SourceLocation::current());
 
 struct Options {
@@ -61,16 +61,16 @@ struct ArriveOptions {
   Scope scope = Scope::kDefault;
 };
 
-/// Every executing thread arrives.
+/// Every executing thread arrives, `count` times. [PTX: mbarrier.arrive]
 void arrive(const Barrier& barrier, const ArriveOptions& options = {},
             SourceLocation where = SourceLocation::current());
-/// Announces bytes for the current phase and arrives, in one step. One thread must execute it; sm_90.
+/// Announces bytes for the current phase and arrives. One thread; sm_90. [PTX: mbarrier.arrive.expect_tx]
 void arrive_and_expect_tx(const Barrier& barrier, const ScalarArg& bytes, const Options& options = {},
                           SourceLocation where = SourceLocation::current());
-/// Announces bytes without arriving. One thread must execute it; sm_90.
+/// Announces bytes without arriving. One thread must execute it; sm_90. [PTX: mbarrier.expect_tx]
 void expect_tx(const Barrier& barrier, const ScalarArg& bytes,
                SourceLocation where = SourceLocation::current());
-/// Waits until the phase of this parity (0 or 1) has completed.
+/// Every executing thread waits until the phase of this parity (0 or 1) is over. [PTX: mbarrier.try_wait]
 void wait(const Barrier& barrier, const ScalarArg& phase, const Options& options = {},
           SourceLocation where = SourceLocation::current());
 

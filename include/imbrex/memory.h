@@ -34,16 +34,16 @@ struct StoreOptions {
   Shape dims = {};  ///< see the head of this file
 };
 
-/// The tile of this shape at the offsets, in registers. Elements outside the tensor are `other`.
+/// The tile of this shape at the offsets, in registers; outside the tensor, `other`. [PTX: ld.global]
 RegisterValue load_global(const GlobalTensor& src, const Scalars& offsets, const Shape& shape,
                           const LoadOptions& options = {}, SourceLocation where = SourceLocation::current());
-/// Stores the tile at the offsets; elements outside the tensor are not written. The types must be equal.
+/// Stores the tile at the offsets; nothing outside the tensor. The types must be equal. [PTX: st.global]
 void store_global(const GlobalTensor& dst, const TileArg& value, const Scalars& offsets,
                   const StoreOptions& options = {}, SourceLocation where = SourceLocation::current());
 
-/// The whole tensor or view, in registers.
+/// The whole tensor or view, in registers. [PTX: ld.shared]
 RegisterValue load_shared(const SharedTensor& src, SourceLocation where = SourceLocation::current());
-/// Registers into the whole tensor or view; shapes and types must be equal.
+/// Registers into the whole tensor or view; shapes and types must be equal. [PTX: st.shared]
 void store_shared(const SharedTensor& dst, const TileArg& value,
                   SourceLocation where = SourceLocation::current());
 

@@ -48,7 +48,7 @@ struct Cell {
   friend Cell operator+(const Cell& a, const Cell& b) { return {a.lane + b.lane, a.column + b.column}; }
 };
 
-/// A shape of tcgen05.ld and .st (tcgen05.md, section 11): thread t holds cell thread(t) + registers[j] in
+/// A shape of tcgen05.ld and .st: thread t holds cell thread(t) + registers[j] in
 /// register j, and each repetition goes on `columns` columns further.
 struct TransferShape {
   Mod word;
