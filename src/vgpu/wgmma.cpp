@@ -3,21 +3,9 @@
 // each in its own time; a product begins when the last of them has issued it.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "vgpu/wgmma_product.h"
 
 namespace imbrex::vgpu {
-
-bool WgmmaWarp::is_in_flight(uint32_t number) const {
-  const auto has = [&](const std::vector<uint32_t>& list) {
-    return std::find(list.begin(), list.end(), number) != list.end();
-  };
-  if (has(open_registers)) return true;
-  for (const Group& group : groups)
-    if (has(group.registers)) return true;
-  return false;
-}
 
 Warpgroup& warpgroup_of(Warp& warp) {
   std::vector<std::unique_ptr<Warpgroup>>& groups = warp.cta().units().warpgroups;
@@ -43,6 +31,7 @@ WgmmaWarp& state_of(Warp& warp) { return wgmma_warp(warpgroup_of(warp), warp.ind
 void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const WgmmaForm& form, bool add) {
   std::vector<Mask>& defined = warp.defined();
   if (defined.empty()) return;
+  state.uses.resize(defined.size());
   const auto take = [&](const std::vector<uint32_t>& numbers, bool reads) {
     for (uint32_t number : numbers) {
       const bool in_flight = state.is_in_flight(number);
@@ -51,6 +40,7 @@ void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const
                thread_of(warp, insn, first_lane(~defined[number])), 0,
                "wgmma reads a register that was never written");
       defined[number] = 0;
+      ++state.uses[number];
       state.open_registers.push_back(number);
     }
   };
@@ -62,7 +52,7 @@ void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
                        const std::vector<uint32_t>& numbers) {
   std::vector<Mask>& defined = warp.defined();
   for (uint32_t number : numbers) {
-    if (state.is_in_flight(number)) continue;  // a younger product has it
+    if (--state.uses[number] > 0) continue;  // another product has it
     if (defined[number] != 0)
       report(warp.cta().cluster(), FindingKind::kAsyncInFlight, thread_of(warp, insn, -1), 0,
              "a register of a wgmma under way was written before this wait");

@@ -101,11 +101,11 @@ void WarpgroupProduct::scatter(const uint32_t* tile) {
 
 bool WarpgroupProduct::multiply(Cluster& cluster) {
   thread_local std::vector<uint8_t> a, b;
-  thread_local std::vector<uint32_t> tile;
+  std::vector<uint32_t>& tile = group_->tile;
   const arith::MatrixShape& shape = form_->spec.shape;
   if (!read_a(cluster, a) || !read_b(cluster, b)) return false;
   tile.resize(static_cast<size_t>(kRows * shape.n));
-  if (operands_.add) gather(tile.data());
+  if (operands_.add && !group_->tile_has_results) gather(tile.data());
   if (form_->is_bits) {
     multiply_bits(a.data(), b.data(), tile.data());
   } else {
@@ -118,7 +118,10 @@ bool WarpgroupProduct::multiply(Cluster& cluster) {
     product.load_b(b.data(), form_->b_major);
     product.multiply(0, kRows, 0, shape.n, tile.data(), shape.n, operands_.add);
   }
-  scatter(tile.data());
+  // Products into the same registers come in chains. Nobody may look at the registers before the last one is
+  // done, so what is between them stays here.
+  group_->tile_has_results = group_->pending.size() > 1 && group_->pending[1]->form_->d == form_->d;
+  if (!group_->tile_has_results) scatter(tile.data());
   cluster.statistics().tensor_flops += 2 * shape.m * shape.n * shape.k;
   return true;
 }

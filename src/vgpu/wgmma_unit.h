@@ -21,15 +21,19 @@ inline constexpr int kWarpgroupWarps = 4;
 struct WgmmaWarp {
   int64_t issued = 0;
   bool has_fenced = false;
-  /// Registers of products since the last commit; dense numbers.
+  /// Registers of products since the last commit, once for every product that has them; dense numbers.
   std::vector<uint32_t> open_registers;
   struct Group {
     int64_t end;  // products below this number belong to it or to earlier groups
     std::vector<uint32_t> registers;
   };
   std::deque<Group> groups;  // not yet waited for
+  /// By dense number: how many products not yet waited for have the register.
+  std::vector<uint32_t> uses;
 
-  bool is_in_flight(uint32_t register_number) const;
+  bool is_in_flight(uint32_t register_number) const {
+    return register_number < uses.size() && uses[register_number] > 0;
+  }
 };
 
 struct Warpgroup {
@@ -38,6 +42,8 @@ struct Warpgroup {
   int64_t first = 0;                      // number of pending.front()
   std::deque<WarpgroupProduct*> pending;  // issued by at least one warp, not carried out
   WgmmaWarp warps[kWarpgroupWarps];
+  std::vector<uint32_t> tile;     // D of the product being carried out, row by row
+  bool tile_has_results = false;  // of the product before, which are not in the registers
 };
 
 /// The state of the warpgroup a warp belongs to.

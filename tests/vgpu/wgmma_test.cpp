@@ -225,6 +225,41 @@ TEST(Wgmma, SeedsChangeNothing) {
   for (uint64_t seed : {1, 2, 3, 4}) check({"f32.f16.f16", "f16", "f32", 16, 64, 16}, seed);
 }
 
+// Chains of products into the same registers, and two accumulators in turns.
+TEST(Wgmma, ChainsAccumulate) {
+  for (uint64_t seed : {0, 1, 2, 3}) {
+    RegisterKernel kernel;
+    kernel.threads = 128;
+    kernel.outputs = 8;
+    kernel.start_outputs = true;
+    kernel.shared_bytes = 65536 / 2;
+    kernel.seed = seed;
+    const auto product = [](int first, const char* b, int add) {
+      return fmt::format(
+          "  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {}, %rd10, {}, {}, 1, 1, 0, 0;\n",
+          register_list("out", first, 4), b, add);
+    };
+    kernel.body =
+        "  fence.proxy.async;\n  bar.sync 0;\n  mov.u32 %r2, tile;\n  shr.u32 %r2, %r2, 4;\n  cvt.u64.u32 "
+        "%rd10, %r2;\n"
+        "  or.b64 %rd10, %rd10, 0x4000004000010000;\n  add.u64 %rd11, %rd10, 1024;\n  "
+        "wgmma.fence.sync.aligned;\n";
+    // Accumulator 0: 1 + 3 products by B; accumulator 1: its start is dropped, then 2 products by B', then
+    // one by B.
+    kernel.body += product(0, "%rd11", 1) + product(0, "%rd11", 1) + product(4, "%rd10", 0) +
+                   product(0, "%rd11", 1) + product(4, "%rd10", 1) + product(4, "%rd11", 1);
+    kernel.body += "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n";
+    // A and B' are all ones, B is all twos.
+    std::vector<uint8_t> tile(32768);
+    for (size_t i = 0; i < tile.size(); i += 2) tile[i + 1] = i < 16384 ? 0x3C : 0x40;
+    std::vector<uint32_t> start(8 * 128, std::bit_cast<uint32_t>(1.0f));
+    const RegisterKernel::Result r = kernel.run(start, tile);
+    ASSERT_TRUE(r.report.clean()) << r.report.format();
+    for (size_t i = 0; i < 8 * 128; ++i)
+      ASSERT_EQ(std::bit_cast<float>(r.registers[i]), i < 4 * 128 ? 1 + 3 * 32 : 16 + 16 + 32) << i;
+  }
+}
+
 // ---- misuse
 // -----------------------------------------------------------------------------------------------------
 
