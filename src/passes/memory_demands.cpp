@@ -117,6 +117,9 @@ MemoryDemand tma_demand(const Use& use, size_t global) {
   const ir::Op& op = *use.op;
   const int tile_dim = contiguous_tile_dim(*op.operands[global], op.ints_attr("dims"));
   auto refusal = [tile_dim](const Layout& found) -> std::string {
+    const int64_t row = found.shape()[static_cast<size_t>(tile_dim)];
+    if (row * found.element_bits() % 128 != 0)
+      return fmt::format("rows of {} elements along dimension {} are no multiple of 16 bytes", row, tile_dim);
     const auto boxes = layout::describe_tma_boxes(found, tile_dim);
     return boxes ? "" : boxes.error;
   };
