@@ -32,8 +32,11 @@ function(imbrex_layer name)
 endfunction()
 
 # imbrex_test(ptx_reader SOURCES reader_test.cpp LAYERS ptx [LABELS slow]): one GoogleTest program, test_ptx_reader.
-# Without LABELS a test is `quick`: it is also built and run under the sanitizers. `full` leaves it to scripts/test --full.
+# Without LABELS a test is `quick`; `full` leaves it to scripts/test --full. Quick tests of the folders below, where text
+# is parsed and indices computed, are also built and run under the sanitizers.
 add_custom_target(quick_tests)
+add_custom_target(sanitized_tests)
+set(IMBREX_SANITIZED_TESTS core layout ir lang passes ptx)
 function(imbrex_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LAYERS;LINKS;LABELS" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
@@ -47,6 +50,11 @@ function(imbrex_test name)
   endif()
   if("quick" IN_LIST arg_LABELS)
     add_dependencies(quick_tests test_${name})
+    cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
+    if(folder IN_LIST IMBREX_SANITIZED_TESTS)
+      add_dependencies(sanitized_tests test_${name})
+      set(arg_LABELS quick_sanitized)  # one word: gtest_discover_tests takes no lists; label patterns find both parts
+    endif()
   endif()
   # Where the compiler ran: source paths may be relative to it, and error messages quote the source.
   gtest_discover_tests(test_${name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
