@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kit.h"
 
+#include <unistd.h>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+
 #include <filesystem>
 #include <fstream>
 
@@ -128,7 +130,8 @@ void expect_assembles(const CompiledKernel& kernel) {
   }();
   if (ptxas.empty()) return;
   const std::string stem =
-      (std::filesystem::temp_directory_path() / ("imbrex_codegen_" + std::to_string(std::rand()))).string();
+      (std::filesystem::temp_directory_path() / ("imbrex_codegen_" + std::to_string(getpid())))
+          .string();  // tests run in parallel
   std::ofstream(stem + ".ptx") << kernel.ptx;
   const std::string command =
       ptxas + " -arch=" + kernel.target + " " + stem + ".ptx -o " + stem + ".cubin > " + stem + ".log 2>&1";
