@@ -72,6 +72,8 @@ class KernelBase {
 
 namespace detail {
 
+[[noreturn]] void constant_does_not_fit(int64_t value, int bits, bool is_signed);
+
 template <class T, class A>
 LaunchArgument launch_argument(const A& argument) {
   constexpr ParameterInfo info = Parameter<T>::kInfo;
@@ -94,6 +96,12 @@ LaunchArgument launch_argument(const A& argument) {
       return {static_cast<int64_t>(argument), nullptr};
     }
   } else {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool> && std::is_integral_v<A>) {
+      const T value = static_cast<T>(argument);
+      const bool is_same = static_cast<int64_t>(value) == static_cast<int64_t>(argument);
+      if (!is_same || (value < T{}) != (argument < A{}))
+        constant_does_not_fit(static_cast<int64_t>(argument), 8 * sizeof(T), std::is_signed_v<T>);
+    }
     return {constant_bits(static_cast<T>(argument)), nullptr};
   }
 }

@@ -346,7 +346,7 @@ class Verifier {
       throw InternalError("verify: wrong number of regions:\n" + print(op));
     if (target_ && !target_has(*target_, info.arch))
       out_.add(op, fmt::format("needs target {}, the kernel is for {}", info.arch, function_.target),
-               fmt::format("set the kernel's target to {}", info.arch));
+               fmt::format("say it in the kernel: static constexpr const char* target = \"{}\";", info.arch));
     if (sound) verify_rules(op, out_);
     for (const auto& region : op.regions) block(*region, &op);
     for (const Value* result : op.results) define(*result, &op);

@@ -52,6 +52,10 @@ std::string_view remedy(Scope scope, const ThreadGroup& group) {
       return group.threads > kWarp ? "put it under single_warp()" : "move it out of the thread group";
     case Scope::kCta:
       return "move it out of the thread group";
+    case Scope::kWarps:
+      return "make its thread group whole warps";
+    case Scope::kWarpGroups:
+      return "run it in a CTA of warps(4), or under warp_group(0, 4), warp_group(4, 4), ...";
     default:
       return "";
   }

@@ -34,7 +34,9 @@ class CudaDevice : public DeviceBackend {
   explicit CudaDevice(int ordinal) {
     std::string why_not;
     const CudaDriver* found = CudaDriver::find(&why_not);
-    if (found == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, "use --device virtual"});
+    if (found == nullptr)
+      throw DeviceError(
+          Diagnostic{{}, why_not, {}, "use the virtual GPU: Device::virtual_gpu(), --device virtual"});
     driver_ = found;
     driver_->check(driver_->cuDeviceGet(&device_, ordinal), fmt::format("CUDA device {}", ordinal));
     driver_->check(driver_->cuDevicePrimaryCtxRetain(&context_, device_), "primary context");

@@ -72,13 +72,30 @@ const Device& DeviceTensor::device() const {
   return memory_->device;
 }
 
+namespace {
+
+/// Throws unless the tensor has memory to read or write.
+void require_memory(const DeviceTensor& tensor, const char* what) {
+  if (tensor.is_null()) throw LaunchError(Diagnostic{{}, fmt::format("{} of a null tensor", what), {}, ""});
+  if (tensor.address() == 0)
+    throw LaunchError(Diagnostic{{},
+                                 fmt::format("{} of a tensor that has been released: {}[{}]", what,
+                                             tensor.dtype().name(), fmt::join(tensor.shape(), ", ")),
+                                 {},
+                                 "use it before release()"});
+}
+
+}  // namespace
+
 HostTensor DeviceTensor::to_host() const {
+  require_memory(*this, "to_host");
   HostTensor host(dtype_, shape_);
   device().backend().copy_from_device(host.bytes().data(), address(), bytes());
   return host;
 }
 
 void DeviceTensor::copy_from(const HostTensor& host) {
+  require_memory(*this, "copy_from");
   if (host.dtype() != dtype_ || host.shape() != shape_)
     throw LaunchError(
         Diagnostic{{},
@@ -89,7 +106,10 @@ void DeviceTensor::copy_from(const HostTensor& host) {
   device().backend().copy_to_device(address(), host.bytes().data(), bytes());
 }
 
-void DeviceTensor::poison() { device().backend().fill(address(), 0xFF, bytes()); }
+void DeviceTensor::poison() {
+  require_memory(*this, "poison");
+  device().backend().fill(address(), 0xFF, bytes());
+}
 
 void DeviceTensor::release() {
   if (memory_) memory_->release();

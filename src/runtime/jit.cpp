@@ -19,9 +19,11 @@ JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
                      std::span<const ParameterInfo> parameters)
     : device_(std::move(device)) {
   compiled_ = compile(*function, {.check_assumptions = device_.is_virtual()});
-  size_t argument = 0;
-  for (const ParameterInfo& parameter : parameters)
-    if (parameter.kind != ParameterKind::kConstant) compiled_.arguments[argument++].dtype = parameter.dtype;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].kind == ParameterKind::kConstant) continue;
+    compiled_.arguments[positions_.size()].dtype = parameters[i].dtype;
+    positions_.push_back(i + 1);
+  }
   loaded_ = device_.backend().load(compiled_);
   slots_.resize(compiled_.host.size());
   values_.resize(compiled_.arguments.size());
@@ -60,13 +62,29 @@ LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool t
   return device_.backend().launch(*loaded_, plan);
 }
 
+namespace {
+
+/// "-128 to 127", where `value` is not what an integer type holds; "" where it is.
+std::string range_without(DataType type, int64_t value) {
+  if (type.is_bool()) return value == 0 || value == 1 ? "" : "0 to 1";
+  if (!type.is_integer() || type.bits() == 64) return "";
+  const int64_t count = int64_t{1} << type.bits();
+  const int64_t low = type.is_signed() ? -count / 2 : 0, high = low + count - 1;
+  return value >= low && value <= high ? "" : fmt::format("{} to {}", low, high);
+}
+
+}  // namespace
+
+std::string JitKernel::argument_text(size_t i) const {
+  const std::string& name = compiled_.arguments[i].name;
+  const std::string text = fmt::format("{}: argument {}", compiled_.name, positions_[i]);
+  const bool is_invented = name == fmt::format("arg{}", i);  // by the trace, which did not find the source
+  return is_invented ? text : fmt::format("{} ({})", text, name);
+}
+
 void JitKernel::check(std::span<const LaunchArgument> arguments) const {
   auto fail = [&](size_t i, const std::string& what, const std::string& help) {
-    throw LaunchError(Diagnostic{
-        compiled_.where,
-        fmt::format("{}: argument {} ({}) {}", compiled_.name, i + 1, compiled_.arguments[i].name, what),
-        {},
-        help});
+    throw LaunchError(Diagnostic{compiled_.where, argument_text(i) + " " + what, {}, help});
   };
   if (arguments.size() != compiled_.arguments.size())
     throw LaunchError(Diagnostic{compiled_.where,
@@ -76,7 +94,12 @@ void JitKernel::check(std::span<const LaunchArgument> arguments) const {
                                  "give one for each run-time parameter of operator(), in order"});
   for (size_t i = 0; i < arguments.size(); ++i) {
     const codegen::ArgumentInfo& info = compiled_.arguments[i];
-    if (!info.is_pointer) continue;
+    if (!info.is_pointer) {
+      if (const std::string range = range_without(info.dtype, arguments[i].value); !range.empty())
+        fail(i, fmt::format("is {}, {} holds {}", arguments[i].value, info.dtype.name(), range),
+             "declare a wider parameter or pass a smaller number");
+      continue;
+    }
     const DeviceTensor* tensor = arguments[i].tensor;
     if (tensor == nullptr) {
       if (arguments[i].value == 0) fail(i, "is a null pointer", "pass an allocated tensor");
@@ -104,13 +127,12 @@ void JitKernel::check_buffers(std::span<const LaunchArgument> arguments) const {
   for (const codegen::BufferNeed& need : compiled_.buffers) {
     const DeviceTensor* tensor = arguments[need.argument].tensor;
     if (tensor == nullptr || slots_[need.bytes_slot] <= tensor->bytes()) continue;
-    throw LaunchError(Diagnostic{
-        need.where,
-        fmt::format("{}: argument {} ({}) is too small: the kernel views {} bytes, the tensor has {}",
-                    compiled_.name, need.argument + 1, compiled_.arguments[need.argument].name,
-                    slots_[need.bytes_slot], tensor->bytes()),
-        {fmt::format("tensor  {}[{}]", tensor->dtype().name(), fmt::join(tensor->shape(), ", "))},
-        "pass a larger tensor or smaller sizes"});
+    throw LaunchError(
+        Diagnostic{need.where,
+                   fmt::format("{} is too small: the kernel views {} bytes, the tensor has {}",
+                               argument_text(need.argument), slots_[need.bytes_slot], tensor->bytes()),
+                   {fmt::format("tensor  {}[{}]", tensor->dtype().name(), fmt::join(tensor->shape(), ", "))},
+                   "pass a larger tensor or smaller sizes"});
   }
 }
 

@@ -33,10 +33,13 @@ class JitKernel {
  private:
   void check(std::span<const LaunchArgument> arguments) const;
   void check_buffers(std::span<const LaunchArgument> arguments) const;
+  /// "kernel: argument 4 (a_ptr)", counted as the caller does.
+  std::string argument_text(size_t i) const;
 
   Device device_;
   codegen::CompiledKernel compiled_;
   std::shared_ptr<LoadedKernel> loaded_;
+  std::vector<size_t> positions_;  // of the run-time arguments among all, from 1
   // Scratch of a launch, kept so that a warm launch allocates nothing. Guarded by mutex_.
   std::mutex mutex_;
   std::vector<int64_t> values_, slots_;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <map>
 #include <mutex>
 #include <vector>
@@ -9,6 +11,15 @@
 #include "runtime/jit.h"
 
 namespace imbrex {
+
+void detail::constant_does_not_fit(int64_t value, int bits, bool is_signed) {
+  throw LaunchError(
+      Diagnostic{{},
+                 fmt::format("a compile-time argument is {}, the kernel's parameter has {} bits{}", value,
+                             bits, is_signed ? "" : " and no sign"),
+                 {},
+                 "declare a wider parameter or pass a smaller number"});
+}
 
 struct KernelBase::State {
   const KernelEntry* entry;
