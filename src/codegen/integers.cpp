@@ -50,6 +50,15 @@ Integer Integers::widen(const Integer& a) {
   });
 }
 
+Integer Integers::narrow(const Integer& a) {
+  if (a.is_constant() || !a.is_wide) return a;
+  const Range limits = Range::of_type(int32);
+  const Range known{std::max(a.known.lo, limits.lo), std::min(a.known.hi, limits.hi), a.known.multiple};
+  return expression(kNarrow, a, constant(0), false, known, [&](Reg r) {
+    e_.emit(Op::cvt, {ScalarType::u32, ScalarType::u64}, {r, a.value});
+  });
+}
+
 Integer Integers::add(const Integer& a, const Integer& b) {
   if (a.is_constant() && b.is_constant()) return constant(a.constant() + b.constant());
   if (a.is_constant()) return add(b, a);

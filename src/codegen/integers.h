@@ -42,6 +42,8 @@ class Integers {
   /// a * b in 64 bits.
   Integer wide_mul(const Integer& a, const Integer& b);
   Integer widen(const Integer& a);
+  /// `a` in 32 bits, which its values must fit: indices into a CTA's memory, coordinates.
+  Integer narrow(const Integer& a);
   // The rest for 32-bit non-negative values.
   Integer div(const Integer& a, int64_t divisor);
   Integer rem(const Integer& a, int64_t divisor);
@@ -64,6 +66,7 @@ class Integers {
     kMul,
     kWideMul,
     kWiden,
+    kNarrow,
     kDiv,
     kRem,
     kAnd,

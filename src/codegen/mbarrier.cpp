@@ -78,7 +78,7 @@ void emit_MbarrierAlloc(Generator& g, const ir::Op& op) {
 
 void emit_MbarrierAt(Generator& g, const ir::Op& op) {
   BarrierView view = g.get<BarrierView>(op.operands[0]);
-  const Integer i = g.integer(op.operands[1]);
+  const Integer i = g.ints().narrow(g.integer(op.operands[1]));
   if (i.is_constant())
     view.offset += i.constant() * kBarrierBytes;
   else

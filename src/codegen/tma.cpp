@@ -64,7 +64,7 @@ class TmaCopy {
     if (boxes_.swizzle.mode > layout::Swizzle::k128B) g.require_arch(op, 100, "a swizzle of wider atoms");
     check_alignment(tile);
     for (size_t i = first_offset; i < op.operands.size(); ++i)
-      coordinates_.push_back(g.integer(op.operands[i]));
+      coordinates_.push_back(g.ints().narrow(g.integer(op.operands[i])));
   }
 
   template <class Emit>

@@ -86,7 +86,7 @@ std::vector<Integer> leading(const Integer& i, int rank) {
 template <class View>
 void index_view(Generator& g, const ir::Op& op) {
   const View view = g.get<View>(op.operands[0]);
-  const Integer i = g.integer(op.operands[1]);
+  const Integer i = g.ints().narrow(g.integer(op.operands[1]));
   g.bind(op.result(), at_op(op, [&] {
            Layout rest =
                i.is_constant() ? view.layout.at(i.constant()).layout : view.layout.without_leading();
@@ -101,7 +101,7 @@ void slice_view(Generator& g, const ir::Op& op) {
   std::vector<Integer> starts;
   std::vector<int64_t> alignment, constants;
   for (size_t d = 0; d < extents.size(); ++d) {
-    starts.push_back(g.integer(op.operands[1 + d]));
+    starts.push_back(g.ints().narrow(g.integer(op.operands[1 + d])));
     const Range& known = starts.back().known;
     alignment.push_back(known.multiple == 0 ? view.layout.shape()[d] : known.multiple);
     if (starts.back().is_constant()) constants.push_back(starts.back().constant());

@@ -49,5 +49,44 @@ TEST(Memory, CopiesOfSeveralWidthsShareTheirConditions) {
   expect_elements(d, [&](int64_t i, int64_t j) { return in_b[i * 10 + j]; });
 }
 
+/// A ring of swizzled tiles filled by TMA, indexed and offset by integers of type I.
+template <class I>
+void expect_ring_copies() {
+  Machine machine(Arch::kSm90a);
+  DeviceTensor in = machine.random(float16, {64, 256}), out = machine.output(float16, {64, 256});
+  machine.run(
+      [](I n, Ptr<float16> in_ptr, Ptr<float16> out_ptr) {
+        grid(1);
+        warps(4);
+        auto g_in = global_view(in_ptr, {64, 256});
+        auto g_out = global_view(out_ptr, {64, 256});
+        auto ring = shared_tensor(float16, {3, 64, 64});
+        auto barriers = mbarrier::alloc({1, 1, 1});
+        sync();
+        I stage = 0, offset = 0;
+        for (I i : range(n)) {
+          if (auto warp = single_warp()) {
+            if (auto thread = single_thread())
+              mbarrier::arrive_and_expect_tx(barriers[stage], ring[stage].nbytes());
+            tma::global_to_shared(g_in, ring[stage], {0, offset}, barriers[stage]);
+          }
+          mbarrier::wait(barriers[stage], cast(i / 3 % 2, uint32));
+          store_global(g_out, load_shared(ring[stage]), {0, offset});
+          sync();
+          offset += 64;
+          stage += 1;
+          stage = select(stage == 3, 0, stage);
+        }
+      },
+      4, in, out);
+  EXPECT_EQ(values<uint16_t>(in), values<uint16_t>(out));
+}
+
+TEST(Memory, IntegersOfAnyTypeAreIndicesAndCoordinates) {
+  expect_ring_copies<Int32>();
+  expect_ring_copies<UInt32>();
+  expect_ring_copies<Int64>();
+}
+
 }  // namespace
 }  // namespace imbrex::testing
