@@ -4,6 +4,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 build=${IMBREX_BUILD_DIR:-build}
+export CCACHE_SLOPPINESS=pch_defines,time_macros  # what ccache needs to work with precompiled headers
 
 packages=(g++ cmake ninja-build ccache libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libgtest-dev libgmock-dev
           libbenchmark-dev)
