@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precompiled for src/: the standard headers that most of its files include, and fmt. A build convenience only: every
-// file still includes what it uses, which the build with IMBREX_PCH=OFF (scripts/test-sanitizers) checks.
+// Precompiled for src/: the standard headers that most of its files include, and fmt. A build convenience
+// only: every file still includes what it uses, which the build with IMBREX_PCH=OFF (scripts/test-sanitizers)
+// checks.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -24,6 +24,11 @@ std::string suggestion(const CLI::App& app, int argc, char** argv) {
     if (sub->get_name() == argv[1]) chosen = sub;
   if (chosen == nullptr) return nearest_word(argv[1], words);
   words.clear();
+  for (const CLI::App* sub : chosen->get_subcommands({})) words.push_back(sub->get_name());
+  if (!words.empty() && argc > 2 && argv[2][0] != '-' &&
+      std::find(words.begin(), words.end(), argv[2]) == words.end())
+    return nearest_word(argv[2], words);
+  words.clear();
   for (const CLI::Option* option : chosen->get_options()) words.push_back("--" + option->get_single_name());
   for (int i = 2; i < argc; ++i) {
     std::string word = argv[i];
@@ -50,6 +55,7 @@ int command_main(int argc, char** argv) {
   command::add_emit(app, chosen);
   command::add_exec(app, chosen);
   command::add_demo(app, chosen);
+  command::add_cache(app, chosen);
   try {
     app.parse(argc, argv);
     return chosen();

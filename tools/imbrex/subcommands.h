@@ -15,6 +15,7 @@ namespace imbrex::command {
 
 using Action = std::function<int()>;
 
+void add_cache(CLI::App& app, Action& chosen);
 void add_list(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);
 void add_emit(CLI::App& app, Action& chosen);

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/cache.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "imbrex/error.h"
+#include "imbrex/nearest.h"
+#include "subcommands.h"
+
+namespace imbrex::command {
+namespace {
+
+/// 1234567 -> "1.2 MiB".
+std::string size_text(int64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes) / 1024;
+  const char* unit = "KiB";
+  if (value >= 1024) value /= 1024, unit = "MiB";
+  return fmt::format("{:.1f} {}", value, unit);
+}
+
+void check_kind(const std::string& kind) {
+  const std::vector<std::string> kinds = Cache::shared().kinds();
+  if (kind.empty() || std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) return;
+  const std::string near = nearest_word(kind, kinds);
+  throw LaunchError(
+      Diagnostic{{},
+                 fmt::format("the cache holds no '{}'", kind),
+                 {},
+                 near.empty() ? "see: imbrex cache list" : fmt::format("did you mean '{}'?", near)});
+}
+
+int list(const std::string& kind, bool json) {
+  check_kind(kind);
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const std::string& each : Cache::shared().kinds()) {
+    if (!kind.empty() && each != kind) continue;
+    for (const CacheEntry& entry : Cache::shared().list(each)) {
+      nlohmann::ordered_json parts;
+      std::string line;
+      for (const auto& [name, value] : entry.key.parts) {
+        parts[name] = value;
+        line += fmt::format(" {}={}", name, value.size() > 32 ? value.substr(0, 12) + "..." : value);
+      }
+      if (json)
+        out.push_back({{"kind", each}, {"bytes", entry.bytes}, {"used", entry.used}, {"key", parts}});
+      else
+        fmt::print("{:%Y-%m-%d %H:%M}  {:>10}  {:<8}{}\n",
+                   fmt::localtime(static_cast<std::time_t>(entry.used)), size_text(entry.bytes), each, line);
+    }
+  }
+  if (json) fmt::print("{}\n", out.dump(2));
+  return 0;
+}
+
+int size() {
+  int64_t total = 0;
+  for (const std::string& kind : Cache::shared().kinds()) {
+    int64_t bytes = 0;
+    const std::vector<CacheEntry> entries = Cache::shared().list(kind);
+    for (const CacheEntry& entry : entries) bytes += entry.bytes;
+    if (!entries.empty()) fmt::print("{:<10} {:>6} entries {:>12}\n", kind, entries.size(), size_text(bytes));
+    total += bytes;
+  }
+  fmt::print("{:<10} {:>27}, of at most {}\n", "all", size_text(total),
+             size_text(Cache::shared().max_bytes()));
+  return 0;
+}
+
+}  // namespace
+
+void add_cache(CLI::App& app, Action& chosen) {
+  CLI::App* command = app.add_subcommand("cache", "Look at and clean what is kept between runs");
+  command->require_subcommand(1);
+  command->footer(
+      "The folder is $IMBREX_CACHE_DIR, else $XDG_CACHE_HOME/imbrex, else ~/.cache/imbrex; set but empty, "
+      "nothing is "
+      "kept.\nIt holds at most $IMBREX_CACHE_MB MiB (1024); the least recently used go first.");
+  auto kind = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+
+  command->add_subcommand("path", "print the folder")->callback([&chosen] {
+    chosen = [] {
+      fmt::print("{}\n", Cache::shared().directory());
+      return 0;
+    };
+  });
+  CLI::App* lister = command->add_subcommand("list", "list the entries, the most recently used first");
+  lister->add_option("KIND", *kind, "only entries of this kind");
+  lister->add_flag("--json", *json, "print JSON");
+  lister->callback([&chosen, kind, json] { chosen = [=] { return list(*kind, *json); }; });
+  command->add_subcommand("size", "how much is kept")->callback([&chosen] { chosen = size; });
+  CLI::App* cleaner = command->add_subcommand("clear", "remove the entries");
+  cleaner->add_option("KIND", *kind, "only entries of this kind");
+  cleaner->callback([&chosen, kind] {
+    chosen = [kind] {
+      check_kind(*kind);
+      fmt::print("freed {}\n", size_text(Cache::shared().clear(*kind)));
+      return 0;
+    };
+  });
+}
+
+}  // namespace imbrex::command
