@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "codegen/matrix_moves.h"
 #include "imbrex/error.h"
 
 namespace imbrex::codegen {
@@ -95,15 +96,15 @@ Integer swizzle_address(Generator& g, Swizzle swizzle, const Integer& address) {
 
 SharedTile::SharedTile(const Tile& tile, const SharedView& view)
     : tile_(tile), view_(view), terms_(memory_terms(tile.digits(), view.layout)) {
+  const layout::Swizzle swizzle = view.layout.swizzle();
   base_multiple_ = power_of_two_divisor(tile.g().shared_base().known.multiple);
-  for (const ScaledInteger& t : view.terms)
-    base_multiple_ =
-        std::min(base_multiple_, power_of_two_divisor((t.value.known * Range::constant(t.scale)).multiple));
-  if (view.layout.swizzle()) {
-    const int64_t period = view.layout.swizzle().period_bytes();
-    const uint64_t unknown = base_multiple_ >= period ? 0 : static_cast<uint64_t>(period - base_multiple_);
-    thread_bits_ = sum_bits(unknown, static_cast<uint64_t>(view.offset % period));
+  for (const ScaledInteger& t : view.terms) {
+    const int64_t multiple = power_of_two_divisor((t.value.known * Range::constant(t.scale)).multiple);
+    base_multiple_ = std::min(base_multiple_, multiple);
+    (swizzle && multiple % swizzle.period_bytes() == 0 ? late_terms_ : early_terms_).push_back(t);
   }
+  if (swizzle && base_multiple_ < swizzle.period_bytes())
+    thread_bits_ = static_cast<uint64_t>(swizzle.period_bytes() - base_multiple_);
   if (!terms_) return;
   for (const MemoryTerm& t : *terms_) {
     if (t.axis != Axis::kAddress) throw InternalError("codegen: a shared layout that leaves shared memory");
@@ -112,6 +113,11 @@ SharedTile::SharedTile(const Tile& tile, const SharedView& view)
     else if (t.stride == 1)
       unit_ = t.digit;
   }
+  if (!swizzle) return;
+  const auto low = static_cast<uint64_t>(view.offset % swizzle.period_bytes());
+  if ((low & thread_bits_) == 0) return;
+  early_offset_ = static_cast<int64_t>(low);
+  thread_bits_ = sum_bits(thread_bits_, low);
 }
 
 int64_t SharedTile::vector(int max_bytes) const {
@@ -148,7 +154,7 @@ Integer SharedTile::thread_address() const {
     }
   // What exists earlier is added first, so that it is computed before loops.
   const Integer thread = g.ints().add(thread_sum(g, tile_.group(), digits, strides), g.shared_base());
-  return g.ints().add(thread, sum_of(g, view_.terms));
+  return g.ints().add(thread, sum_of(g, early_terms_));
 }
 
 Operand SharedTile::address(int64_t reg) const {
@@ -162,20 +168,20 @@ Operand SharedTile::swizzled(int64_t reg) const {
   Integers& ints = g.ints();
   const Swizzle swizzle = view_.layout.swizzle();
   const int64_t period = swizzle.period_bytes();
-  const int64_t low_offset = view_.offset % period;
-  const Integer linear = ints.add(thread_address(), Integers::constant(low_offset));
-  const int64_t part = register_bytes(reg);
+  const Integer linear = ints.add(thread_address(), Integers::constant(early_offset_));
+  const int64_t part = view_.offset - early_offset_ + register_bytes(reg);
   const int64_t low = part % period;
-  const int64_t rest = view_.offset - low_offset + part - low;  // whole periods
+  const int64_t rest = part - low;  // whole periods
+  const Integer late = sum_of(g, late_terms_);
   if ((static_cast<uint64_t>(low) & thread_bits_) != 0) {
     const Integer whole = swizzle_address(g, swizzle, ints.add(linear, Integers::constant(low)));
-    return ptx::address(whole.value.reg(), rest);
+    return ptx::address(ints.add(whole, late).value.reg(), rest);
   }
   const uint64_t taken = swizzled_bits(swizzle, thread_bits_);
   const uint64_t moved = static_cast<uint64_t>(swizzle.apply(low));
   const Integer base = ints.xor_with(swizzle_address(g, swizzle, linear),
                                      Integers::constant(static_cast<int64_t>(moved & taken)));
-  return ptx::address(base.value.reg(), rest + static_cast<int64_t>(moved & ~taken));
+  return ptx::address(ints.add(base, late).value.reg(), rest + static_cast<int64_t>(moved & ~taken));
 }
 
 Operand SharedTile::address_by_index(int64_t reg) const {
@@ -200,22 +206,31 @@ void check_bits(Generator& g, const ir::Op& op, DataType dtype, const SharedTile
          "choose register layouts that hold neighbouring elements in one thread");
 }
 
-}  // namespace
-
-RegisterTensor load_shared_tile(Generator& g, const ir::Op& op, const SharedView& view,
+std::vector<Operand> load_words(Generator& g, const ir::Op& op, const SharedView& view,
                                 const layout::Layout& layout) {
   const Tile tile(g, op, layout, g.group());
-  SharedView memory = view;
-  memory.dtype = memory_type(view.dtype);
-  const SharedTile shared(tile, memory);
-  check_bits(g, op, memory.dtype, shared);
+  const SharedTile shared(tile, view);
+  check_bits(g, op, view.dtype, shared);
   const Operand holds = holds_elements(g, g.group(), tile.digits(), false);
-  WordFiller filler(g, memory.dtype, layout.registers());
+  WordFiller filler(g, view.dtype, layout.registers());
   for (const RegisterRun& run : tile.runs(shared.vector_digit(), shared.vector(16))) {
     const Operand predicate = g.ints().both(holds, tile.in_shape(run.first), 0);
     filler.load(Mod::shared, run, shared.address(run.first), predicate, 0);
   }
-  RegisterTensor result{memory.dtype, layout, g.group(), filler.finish()};
+  return filler.finish();
+}
+
+}  // namespace
+
+RegisterTensor load_shared_tile(Generator& g, const ir::Op& op, const SharedView& view,
+                                const layout::Layout& layout) {
+  SharedView memory = view;
+  memory.dtype = memory_type(view.dtype);
+  RegisterTensor result{memory.dtype, layout, g.group(), {}};
+  if (std::optional<std::vector<Operand>> words = load_matrices(g, op, memory, layout))
+    result.words = *std::move(words);
+  else
+    result.words = load_words(g, op, memory, layout);
   if (view.dtype.is_bool()) {
     result.words = convert_words(g, op, result.words, layout.registers(), uint8, boolean);
     result.dtype = boolean;
@@ -231,6 +246,7 @@ void store_shared_tile(Generator& g, const ir::Op& op, const SharedView& view, c
   }
   SharedView memory = view;
   memory.dtype = memory_type(view.dtype);
+  if (store_matrices(g, op, memory, stored)) return;
   const Tile tile(g, op, stored.layout, stored.group);
   const SharedTile shared(tile, memory);
   check_bits(g, op, memory.dtype, shared);

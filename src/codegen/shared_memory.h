@@ -29,7 +29,10 @@ class SharedTile {
   int64_t base_multiple_;  // what the view's start is known to be a multiple of, its constant part aside
   std::optional<std::vector<MemoryTerm>> terms_;
   std::optional<Digit> unit_;
-  uint64_t thread_bits_ = 0;  // address bits that the thread part may set
+  // Of a swizzled view: what is added before swizzling, and whole periods added after it.
+  std::vector<ScaledInteger> early_terms_, late_terms_;
+  int64_t early_offset_ = 0;
+  uint64_t thread_bits_ = 0;  // address bits that what is added before may set
 };
 
 /// The whole view in a register layout; `group` numbers its threads.

@@ -20,6 +20,21 @@ MmaFragments mma_fragments(int64_t m, int64_t n, int64_t k, int input_bits);
 /// in rows 8j...8j+7. With `transposed` (.trans), each matrix is read transposed.
 Layout ldmatrix(int matrices, bool transposed);
 
+/// How ldmatrix and stmatrix move a register tensor whose warps hold 8 x 8 matrices of 16-bit units as they
+/// do: lane l of a warp has the 32 bits at (row l / 4, bytes 4 (l % 4)) of each, or transposed.
+struct MatrixMove {
+  /// The same tensor as the instructions address it: thread l holds in vectors of 16 bytes, one for each
+  /// instruction, the rows whose addresses lane l gives (lanes that give none repeat other lanes' rows).
+  Layout rows;
+  int matrices = 4;         ///< of one instruction: 1, 2 or 4
+  bool transposed = false;  ///< .trans; 16-bit elements only
+};
+/// The ways to move a register layout of elements of 8, 16 or 32 bits so; none for most layouts. A way is
+/// open where the rows' vectors are 16 aligned neighbouring bytes of memory. The 32-bit register of the
+/// tensor that matrix j of instruction i fills is the one that holds rows.element(8 * j, first register of
+/// i).
+std::vector<MatrixMove> matrix_moves(const Layout& registers, int element_bits);
+
 /// The accumulator of wgmma m64nNk: [64, n], n a multiple of 8 up to 256, 128 threads.
 Layout wgmma_accumulator(int64_t n);
 /// The A operand of wgmma from registers, one k step: [64, 256 / element_bits], element_bits 1, 8, 16 or 32.

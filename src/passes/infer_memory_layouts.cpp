@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/target.h"
 #include "imbrex/error.h"
 #include "passes/layout_inference.h"
 
@@ -29,8 +30,11 @@ struct Access {
 
 class AllocationLayout {
  public:
-  AllocationLayout(ir::Value& root, const Uses& uses, const ThreadCounts& threads)
+  AllocationLayout(ir::Value& root, const ir::Function& function, const Uses& uses,
+                   const ThreadCounts& threads)
       : root_(root), uses_(uses), threads_(threads) {
+    const Target* target = find_target(function.target);
+    has_stmatrix_ = target && target->sm >= 90;
     views_.push_back(&root);
     for (size_t i = 0; i < views_.size(); ++i) visit(*views_[i]);
   }
@@ -133,7 +137,9 @@ class AllocationLayout {
     for (const Access& access : accesses_) {
       const Layout& memory = placement.layouts.at(access.memory);
       if (access.registers && access.registers->type.layout) {
-        cost += shared_access_cost(*access.registers->type.layout, memory);
+        const bool by_matrices = access.op->code == Opcode::kLoadShared || has_stmatrix_;
+        cost +=
+            (by_matrices ? matrix_access_cost : shared_access_cost)(*access.registers->type.layout, memory);
       } else {
         const VectorDim along = vector_dim(memory);
         const Layout registers = coalesced_along(memory.shape(), along.dim, threads_.at(access.op),
@@ -193,6 +199,7 @@ class AllocationLayout {
   ir::Value& root_;
   const Uses& uses_;
   const ThreadCounts& threads_;
+  bool has_stmatrix_;
   std::vector<ir::Value*> views_;  // the root and all views of it
   std::vector<MemoryDemand> demands_;
   std::vector<Access> accesses_;
@@ -204,7 +211,7 @@ void infer_memory_layouts(ir::Function& function, TypeKind kind, const Uses& use
                           const ThreadCounts& threads) {
   ir::walk(function.body, [&](ir::Op& op) {
     if (op.code == Opcode::kSharedAlloc && kind == TypeKind::kShared)
-      AllocationLayout(*op.result(), uses, threads).choose();
+      AllocationLayout(*op.result(), function, uses, threads).choose();
     if (op.code == Opcode::kTcgen05Alloc && kind == TypeKind::kTensorMemory) {
       const std::vector<int64_t>& shape = op.ints_attr("shape");
       if (shape[shape.size() - 2] > 128)
@@ -213,7 +220,7 @@ void infer_memory_layouts(ir::Function& function, TypeKind kind, const Uses& use
                                                   ir::print(*op.result()), shape[shape.size() - 2]),
                                       {tensor_text(*op.result())},
                                       "split the rows over two tensors, or a pair of CTAs"});
-      AllocationLayout(*op.result(), uses, threads).choose();
+      AllocationLayout(*op.result(), function, uses, threads).choose();
     }
   });
 }

@@ -64,6 +64,9 @@ int contiguous_tile_dim(const ir::Value& global, const std::vector<int64_t>& dim
 /// Shared-memory wavefronts of one warp that moves its registers to or from memory: lower is better.
 int64_t shared_access_cost(const layout::Layout& registers, const layout::Layout& memory);
 
+/// The same where ldmatrix or stmatrix may move what they can.
+int64_t matrix_access_cost(const layout::Layout& registers, const layout::Layout& memory);
+
 /// A number that surely divides an integer value (0 for the constant 0).
 int64_t known_multiple(const ir::Value* value, int depth = 8);
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "layout/queries.h"
+#include "layout/registers.h"
 #include "passes/layout_inference.h"
 
 namespace imbrex::passes {
@@ -42,6 +43,13 @@ int64_t shared_access_cost(const layout::Layout& registers, const layout::Layout
       wavefronts += static_cast<int64_t>(deepest);
     }
   return sampled == 0 ? 0 : wavefronts * accesses / sampled;
+}
+
+int64_t matrix_access_cost(const layout::Layout& registers, const layout::Layout& memory) {
+  const int bits = memory.element_bits();
+  for (const layout::MatrixMove& move : layout::matrix_moves(registers, bits))
+    if (layout::vector_length(move.rows, memory) * bits == 128) return shared_access_cost(move.rows, memory);
+  return shared_access_cost(registers, memory);
 }
 
 }  // namespace imbrex::passes

@@ -12,6 +12,7 @@ namespace {
 using layout::Layout;
 using layout::Swizzle;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string shape_text(const layout::Shape& shape) {
   std::string out;
@@ -131,6 +132,104 @@ TEST(SharedMemory, OneRegisterServesManyRowsOfASwizzledTile) {
   EXPECT_EQ(xors, 1u) << kernel.ptx;
   EXPECT_THAT(kernel.ptx, HasSubstr("st.shared.v4.b32"));
   EXPECT_THAT(kernel.ptx, HasSubstr("ld.shared.v4.b32"));
+}
+
+size_t count_of(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+/// Fragments of `warps` warps above one another, of 8-, 16- or 32-bit elements.
+struct Fragment {
+  const char* name;
+  DataType type;
+  Layout layout;
+  bool transposed;  ///< rows of 16 bytes run down a column: the tile is stored column by column
+};
+std::vector<Fragment> fragments(int warps) {
+  const auto f16 = layout::mma_fragments(16, 8, 16, 16), tf32 = layout::mma_fragments(16, 8, 8, 32),
+             f8 = layout::mma_fragments(16, 8, 32, 8);
+  const auto stacked = [&](const Layout& one, layout::Shape repeat) {
+    return layout::spatial({warps, 1}) * layout::local(repeat) * one;
+  };
+  return {{"A", float16, stacked(f16.a, {2, 4}), false},
+          {"A of bfloat16, three blocks of k", bfloat16, stacked(f16.a, {1, 3}), false},
+          {"A stored column by column", float16, stacked(f16.a, {1, 2}), true},
+          {"B stored by columns", float16, stacked(f16.b, {1, 4}), true},
+          {"B stored by rows", float16, stacked(f16.b, {1, 8}), false},
+          {"B, three blocks of n", float16, stacked(f16.b, {2, 3}), false},
+          {"C in 16 bits", bfloat16, stacked(f16.c, {1, 8}), false},
+          {"C, one matrix a warp wide", float16, stacked(layout::ldmatrix(1, false), {1, 1}), false},
+          {"A of tfloat32", tfloat32, stacked(tf32.a, {2, 4}), false},
+          {"A of float32 as bits", float32, stacked(tf32.a, {1, 4}), false},
+          {"A of bytes", int8, stacked(f8.a, {1, 2}), false},
+          {"A of float8", float8_e4m3, stacked(f8.a, {2, 1}), false}};
+}
+
+TEST(MatrixMoves, FragmentsGoThroughLdmatrixAndStmatrix) {
+  for (int warps : {1, 4})
+    for (const Fragment& f : fragments(warps))
+      for (Swizzle::Mode mode : {Swizzle::kNone, Swizzle::k32B, Swizzle::k64B, Swizzle::k128B}) {
+        SCOPED_TRACE(f.name);
+        const int bits = f.type.bits();
+        layout::Shape shape = f.layout.shape();
+        if (f.transposed) std::swap(shape[0], shape[1]);
+        if (shape[1] * bits % (Swizzle{mode}.span_bytes() * 8) != 0) continue;
+        Layout shared = mode == Swizzle::kNone ? layout::row_major(shape, bits)
+                                               : layout::operand_tile(shape, bits, Swizzle{mode});
+        if (f.transposed) shared = shared.transpose();
+        const Layout plain = layout::coalesced(f.layout.shape(), 32 * warps, bits);
+        const CompiledKernel load = check_through(f.type, plain, shared, f.layout, warps, 1024);
+        EXPECT_THAT(load.ptx, HasSubstr("ldmatrix.sync.aligned.m8n8.x")) << load.ptx;
+        EXPECT_THAT(load.ptx, Not(HasSubstr("ld.shared"))) << load.ptx;
+        EXPECT_THAT(load.ptx, Not(HasSubstr("stmatrix"))) << load.ptx;
+        const CompiledKernel store = check_through(f.type, f.layout, shared, plain, warps, 1024);
+        EXPECT_THAT(store.ptx, HasSubstr("stmatrix.sync.aligned.m8n8.x")) << store.ptx;
+        EXPECT_THAT(store.ptx, Not(HasSubstr("st.shared"))) << store.ptx;
+        if (mode == Swizzle::kNone) expect_assembles(load), expect_assembles(store);
+      }
+}
+
+TEST(MatrixMoves, TransposedOnesSaySo) {
+  const Layout b = layout::local({2, 4}) * layout::mma_fragments(16, 8, 16, 16).b;  // [k, n] = [32, 32]
+  const Layout plain = layout::coalesced({32, 32}, 32, 16);
+  const CompiledKernel rows = check_through(float16, plain, layout::row_major({32, 32}, 16), b, 1);
+  EXPECT_EQ(count_of(rows.ptx, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"), 4u) << rows.ptx;
+  const CompiledKernel columns =
+      check_through(float16, plain, layout::row_major({32, 32}, 16).transpose(), b, 1);
+  EXPECT_EQ(count_of(columns.ptx, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"), 4u) << columns.ptx;
+}
+
+TEST(MatrixMoves, AWarpGroupsAccumulatorIsStoredInSixteenBits) {
+  // 64 x 128 by 128 threads: 64 elements each, two a register, four registers an instruction.
+  const Layout accumulator = layout::wgmma_accumulator(128), plain = layout::coalesced({64, 128}, 128, 16);
+  const Layout shared = layout::operand_tile({64, 128}, 16, Swizzle{Swizzle::k128B});
+  const CompiledKernel kernel = check_through(bfloat16, accumulator, shared, plain, 4, 1024);
+  EXPECT_EQ(count_of(kernel.ptx, "stmatrix.sync.aligned.m8n8.x4.shared.b16"), 8u) << kernel.ptx;
+  // Swizzling the thread's part once, and three of four k16 steps within the 128 bytes of a row.
+  EXPECT_LE(count_of(kernel.ptx, "xor.b32"), 8u) << kernel.ptx;
+}
+
+TEST(MatrixMoves, WhatMatricesCannotReachGoesElementByElement) {
+  const Layout b = layout::mma_fragments(16, 8, 32, 8).b, plain = layout::coalesced({32, 8}, 32, 8, 4);
+  // Bytes are not transposed, rows of 12 bytes are not aligned, and a replicated tile has no one owner.
+  EXPECT_THAT(check_through(int8, plain, layout::row_major({32, 8}, 8), b, 1).ptx,
+              Not(HasSubstr("ldmatrix")));
+  const Layout a = layout::mma_fragments(16, 8, 16, 16).a;
+  EXPECT_THAT(check_through(float16, layout::coalesced({16, 16}, 32, 16),
+                            layout::padded_row_major({16, 16}, 16, 4), a, 1)
+                  .ptx,
+              Not(HasSubstr("ldmatrix")));
+  EXPECT_THAT(
+      check_through(float16, layout::coalesced({16, 16}, 32, 16), layout::row_major({16, 16}, 16), a, 1, 8)
+          .ptx,
+      Not(HasSubstr("ldmatrix")))
+      << "from an address that is a multiple of 8 bytes only";
+  EXPECT_THAT(check_through(float16, a.replicate_to(64), layout::row_major({16, 16}, 16),
+                            layout::coalesced({16, 16}, 64, 16), 2)
+                  .ptx,
+              Not(HasSubstr("stmatrix")));
 }
 
 TEST(SharedMemory, StagesAreIndexedAtRunTime) {

@@ -246,5 +246,64 @@ TEST(Coalesced, Examples) {
   EXPECT_EQ(coalesced({16, 8}, 128, 32, 4).to_string(), "[16: 16t8, 8: 8t1]");
 }
 
+// What the instructions do, by their definition: register j of lane l is row l / 4, 32 bits l % 4 of matrix j
+// (transposed: rows 2 (l % 4) and the next, element l / 4), and lane 8j + r addresses row r of matrix j.
+void expect_move(const Layout& registers, const MatrixMove& move, int bits) {
+  const int64_t per_register = 32 / bits, per_row = 128 / bits;
+  for (int64_t warp = 0; warp < registers.threads() / 32; ++warp)
+    for (int64_t reg = 0; reg < move.rows.registers(); reg += per_row)
+      for (int64_t j = 0; j < move.matrices; ++j) {
+        const auto corner = move.rows.element(32 * warp + 8 * j, reg);
+        ASSERT_TRUE(corner);
+        const int64_t first = registers.map(*corner)[Axis::kRegister];
+        EXPECT_EQ(first % per_register, 0);
+        for (int64_t l = 0; l < 32; ++l)
+          for (int64_t i = 0; i < per_register; ++i) {
+            const int64_t row = move.transposed ? 2 * (l % 4) + i : l / 4;
+            const int64_t at = move.transposed ? l / 4 : l % 4 * per_register + i;
+            EXPECT_EQ(registers.element(32 * warp + l, first + i),
+                      move.rows.element(32 * warp + 8 * j + row, reg + at))
+                << registers.to_string() << " as " << move.rows.to_string() << ", lane " << l;
+          }
+      }
+}
+
+// One way, or with 16 bits also the transposed one; `matrices` at a time.
+void expect_moves(const Layout& registers, int bits, int matrices) {
+  const std::vector<MatrixMove> moves = matrix_moves(registers, bits);
+  ASSERT_EQ(moves.size(), bits == 16 ? 2u : 1u) << registers.to_string();
+  for (size_t i = 0; i < moves.size(); ++i) {
+    EXPECT_EQ(moves[i].transposed, i == 1);
+    EXPECT_EQ(moves[i].matrices, matrices);
+    expect_move(registers, moves[i], bits);
+  }
+}
+
+TEST(MatrixMoves, OfEveryFragment) {
+  for (int bits : {8, 16, 32}) {
+    const MmaFragments f = mma_fragments(16, 8, 256 / bits, bits);
+    expect_moves(f.a, bits, 4);
+    expect_moves(local({3, 1}) * f.a, bits, 4);
+    expect_moves((spatial({2, 1}) * local({2, 2}) * f.a).replicate_to(128), bits, 4);
+    expect_moves(f.b, bits, 2);
+    expect_moves(spatial({1, 4}) * local({1, 3}) * f.b, bits, 2);
+    expect_moves(local({1, 6}) * f.b, bits, 4);
+  }
+  expect_moves(mma_fragments(16, 8, 16, 16).c.transpose(), 16, 2);
+  expect_moves(ldmatrix(1, true), 16, 1);
+  for (int64_t n : {8, 24, 256}) expect_moves(wgmma_accumulator(n), 16, n % 16 == 8 ? 2 : 4);
+  expect_moves(wgmma_a(16), 16, 4);
+  expect_moves(wgmma_a(8), 8, 4);
+}
+
+TEST(MatrixMoves, NotOfOtherLayouts) {
+  EXPECT_TRUE(matrix_moves(coalesced({64, 64}, 128, 16), 16).empty());
+  EXPECT_TRUE(matrix_moves(mma_fragments(16, 8, 16, 16).c, 32).empty()) << "two neighbours in one thread";
+  EXPECT_TRUE(matrix_moves(mma_fragments(8, 8, 4, 64).a, 64).empty());
+  EXPECT_TRUE(matrix_moves(local({8, 8}), 16).empty());
+  EXPECT_TRUE(matrix_moves(spatial({8, 4}), 16).empty()) << "registers half full";
+  EXPECT_TRUE(matrix_moves(mma_fragments(16, 8, 16, 16).a.reduce(0, true), 16).empty()) << "copies";
+}
+
 }  // namespace
 }  // namespace imbrex::layout

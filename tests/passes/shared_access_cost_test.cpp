@@ -43,5 +43,16 @@ TEST(SharedAccessCost, OneWordForAllLanesIsABroadcast) {
   EXPECT_EQ(shared_access_cost(local({1}).replicate_to(32), row_major({1}, 32)), 1);
 }
 
+TEST(SharedAccessCost, MatricesTakeOneWavefrontEachWithoutConflicts) {
+  // 128 x 64 float16 as A fragments of four warps: eight ldmatrix.x4 a warp.
+  const Layout a = spatial({4, 1}) * local({2, 4}) * layout::mma_fragments(16, 8, 16, 16).a;
+  EXPECT_EQ(matrix_access_cost(a, operand_tile({128, 64}, 16, {Swizzle::k128B})), 8 * 4);
+  EXPECT_EQ(matrix_access_cost(a, row_major({128, 64}, 16)), 8 * 4 * 8);
+  EXPECT_EQ(matrix_access_cost(a, layout::padded_row_major({128, 64}, 16, 8)), 8 * 4);
+  // Rows that no instruction can take whole: 32 bits at a time.
+  const Layout odd = layout::padded_row_major({128, 64}, 16, 2);
+  EXPECT_EQ(matrix_access_cost(a, odd), shared_access_cost(a, odd));
+}
+
 }  // namespace
 }  // namespace imbrex::passes
