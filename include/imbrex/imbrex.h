@@ -19,3 +19,4 @@
 #include "imbrex/tensor.h"
 #include "imbrex/tma.h"
 #include "imbrex/tuning.h"
+#include "imbrex/wgmma.h"

@@ -16,6 +16,22 @@ void cluster(int64_t x, int64_t y = 1, int64_t z = 1, SourceLocation where = Sou
 /// The most registers a thread may use (8 to 255); the assembler decides when unset. [PTX: .maxnreg]
 void max_registers(int64_t count, SourceLocation where = SourceLocation::current());
 
+/// Every thread of the group, whole warp groups, has this many registers from here on: a multiple of 8, 24 to
+/// 256. A CTA starts with equal shares (with warps(12), 168); warp groups that need few give some back, and
+/// those that need more wait until there are enough. At the start of a warp group's scope; sm_90a, sm_100a.
+/// [PTX: setmaxnreg]
+void setmaxnreg(int64_t registers, SourceLocation where = SourceLocation::current());
+
+/// Overlap of a grid with the one before it in the stream, where the launch asks for it; else no effect.
+namespace griddepcontrol {
+/// Waits until the grids this one depends on have ended and what they wrote is visible. sm_90.
+/// [PTX: griddepcontrol.wait]
+void wait(SourceLocation where = SourceLocation::current());
+/// Lets dependent grids be launched once every CTA has executed it or ended. sm_90.
+/// [PTX: griddepcontrol.launch_dependents]
+void launch_dependents(SourceLocation where = SourceLocation::current());
+}  // namespace griddepcontrol
+
 /// The CTA's rank in its cluster; sm_90 and later. [PTX: %cluster_ctarank]
 Expr cluster_rank(SourceLocation where = SourceLocation::current());
 

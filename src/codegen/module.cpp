@@ -110,7 +110,8 @@ CompiledKernel Generator::run() {
   bool needs_warp_index = false;
   ir::walk(function_.body, [&](const ir::Op& op) {
     needs_warp_index |= op.code == Opcode::kThreadGroup || op.code == Opcode::kTcgen05Alloc ||
-                        op.code == Opcode::kTcgen05Load || op.code == Opcode::kTcgen05Store;
+                        op.code == Opcode::kTcgen05Load || op.code == Opcode::kTcgen05Store ||
+                        op.code == Opcode::kWgmmaMma;
   });
   if (needs_warp_index && function_.warps > 1) {
     // Through a shuffle, so that the assembler knows it is the same in the whole warp.

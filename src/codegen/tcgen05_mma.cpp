@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // tcgen05.mma and its completion.
-//
-// The operand's descriptor is a 64-bit base, made once, plus constants: the address field counts 16 bytes in
-// 14 bits and all of shared memory fits, so adding to the whole word never carries out of the field.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "codegen/shared_memory.h"
+#include "codegen/matrix_descriptor.h"
 #include "imbrex/error.h"
-#include "layout/descriptors.h"
 #include "layout/memory.h"
 
 namespace imbrex::codegen {
@@ -72,21 +68,8 @@ uint64_t swizzle_code(Swizzle swizzle) {
   }
 }
 
-/// The constant fields of a descriptor and its start, less the constant part of the view's offset: stages of
-/// one tensor share it.
-Integer base_descriptor(Generator& g, const SharedView& view, const layout::MatrixOperand& fields) {
-  Integers& ints = g.ints();
-  const uint64_t constant = static_cast<uint64_t>(fields.leading_bytes >> 4 & 0x3fff) << 16 |
-                            static_cast<uint64_t>(fields.stride_bytes >> 4 & 0x3fff) << 32 |
-                            uint64_t{1} << 46 | swizzle_code(fields.swizzle) << 61;
-  const Integer field = ints.widen(ints.and_mask(ints.shift_right(g.shared_base(), 4), 0x3fff));
-  Integer descriptor = ints.add(field, Integers::constant(static_cast<int64_t>(constant)));
-  for (const ScaledInteger& t : view.terms) {
-    if (t.scale % 16 != 0) throw InternalError("codegen: an operand does not start at 16 bytes");
-    descriptor = ints.add(descriptor, ints.wide_mul(t.value, Integers::constant(t.scale / 16)));
-  }
-  return descriptor;
-}
+/// What every descriptor of this generation holds, and the swizzle.
+uint64_t constant_bits(Swizzle swizzle) { return uint64_t{1} << 46 | swizzle_code(swizzle) << 61; }
 
 Operand descriptor_at(Generator& g, const Integer& base, int64_t bytes) {
   return g.ints().add(base, Integers::constant(bytes >> 4)).value;
@@ -108,12 +91,13 @@ class Mma {
   void run() {
     g_.require_arch(op_, 100, "tcgen05");
     check_extents();
-    const layout::MatrixOperand a = describe(a_, a_.layout, "a", m_, op_.operands[0]);
+    const layout::MatrixOperand a = describe_operand(g_, op_, "a", op_.operands[0], a_.layout, m_, kind_.k);
     const layout::MatrixOperand b =
-        describe(b_, b_.layout.transpose(), "b", n_ / cta_group_, op_.operands[1]);
+        describe_operand(g_, op_, "b", op_.operands[1], b_.layout.transpose(), n_ / cta_group_, kind_.k);
     check_accumulator();
     Emitter& e = g_.e();
-    const Integer a_base = base_descriptor(g_, a_, a), b_base = base_descriptor(g_, b_, b);
+    const Integer a_base = descriptor_base(g_, a_, a, constant_bits(a.swizzle)),
+                  b_base = descriptor_base(g_, b_, b, constant_bits(b.swizzle));
     const Operand instruction = instruction_descriptor(a.major, b.major);
     const Operand enable = g_.scalar(op_.operands[3]);
     const Operand d = ptx::address(d_.base.value.reg(), d_.lane << 16 | d_.column);
@@ -134,23 +118,6 @@ class Mma {
     const bool is_narrow = n_ == 8 || n_ == 24;
     if (kind_.word == Mod::kind_i8 && n_ % 16 != 0 && !(is_narrow && cta_group_ == 1))
       g_.fail(op_, fmt::format("n is {}, 8-bit integers take 8, 24 and multiples of 16", n_));
-  }
-
-  layout::MatrixOperand describe(const SharedView& view, const layout::Layout& layout, std::string_view name,
-                                 int64_t rows, const ir::Value* value) {
-    const layout::Described<layout::MatrixOperand> described =
-        layout::describe_matrix_operand(layout, rows, kind_.k);
-    if (!described)
-      g_.fail(op_, fmt::format("no matrix descriptor reads {}: {}", name, described.error),
-              {fmt::format("{}  {}", name, value->type.to_string())},
-              "let the layout be inferred, or annotate an operand_tile");
-    // Swizzles act on absolute addresses, so that the start need not be a multiple of their period.
-    bool is_aligned = view.offset % 16 == 0;
-    for (const ScaledInteger& t : view.terms)
-      is_aligned &= (t.value.known * Range::constant(t.scale)).is_multiple_of(16);
-    if (!is_aligned)
-      g_.fail(op_, fmt::format("{} does not start at a multiple of 16 bytes of shared memory", name));
-    return *described;
   }
 
   void check_accumulator() {

@@ -69,7 +69,7 @@ bool is_used_before_change(const Uses& uses, const ir::Op& read) {
   });
   if (!is_local) return false;
   for (const ir::Op* change : uses.of(read.operands[0])) {
-    if (change->code != Opcode::kAssign || change->operands[0] != read.operands[0]) continue;
+    if (ir::written_variable(*change) != read.operands[0]) continue;
     const int64_t p = position_in(uses, read.parent, change);
     if (p > begin && p < end) return false;
     // The last use may be the assignment itself; inside a loop or branch it is too hard to tell.
@@ -110,11 +110,18 @@ void emit_Var(Generator& g, const ir::Op& op) {
   }
   const RegisterTensor& from = g.get<RegisterTensor>(init);
   const layout::Layout& layout = op.result()->type.layout ? *op.result()->type.layout : from.layout;
-  const std::vector<Operand> words = words_in_layout(g, op, from, layout);
   RegisterTensor tensor = g.new_tensor(dtype, layout);
+  if (ir::defined_by(init, Opcode::kUninitialized)) {
+    g.bind(op.result(), std::move(tensor));
+    return;
+  }
+  const std::vector<Operand> words = words_in_layout(g, op, from, layout);
   for (size_t i = 0; i < words.size(); ++i) g.e().move(word_type(dtype), tensor.words[i].reg(), words[i]);
   g.bind(op.result(), std::move(tensor));
 }
+
+/// Registers that are never written: whoever reads them is told so by the virtual GPU.
+void emit_Uninitialized(Generator& g, const ir::Op& op) { g.bind(op.result(), g.new_tensor(op.result())); }
 
 void emit_Read(Generator& g, const ir::Op& op) {
   const ir::Value* variable = op.operands[0];

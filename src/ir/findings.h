@@ -47,5 +47,6 @@ void verify_mbarrier(const Op& op, Findings& out);
 void verify_cluster(const Op& op, Findings& out);
 void verify_tma(const Op& op, Findings& out);
 void verify_tcgen05(const Op& op, Findings& out);
+void verify_wgmma(const Op& op, Findings& out);  // and setmaxnreg
 
 }  // namespace imbrex::ir

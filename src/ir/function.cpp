@@ -143,6 +143,12 @@ std::optional<double> constant_float(const Value* value) {
   return std::get<double>(*attr);
 }
 
+const Value* written_variable(const Op& op) {
+  if (op.code == Opcode::kAssign) return op.operands[0];
+  if (op.code == Opcode::kWgmmaMma) return op.operands[2];
+  return nullptr;
+}
+
 Value* view_root(Value* value) {
   while (value->def) {
     switch (value->def->code) {

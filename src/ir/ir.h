@@ -295,6 +295,8 @@ std::optional<double> constant_float(const Value* value);
 
 /// The allocation (or global_view) that a chain of view ops starts from.
 Value* view_root(Value* value);
+/// The variable that the op sets or changes; null when it does not. (A var op makes one.)
+const Value* written_variable(const Op& op);
 
 // ----------------------------------------------------------------------------------------------- text and
 // verification

@@ -24,6 +24,8 @@ constexpr Section kSections[] = {
     {Opcode::kLoadGlobal, "Global and shared memory"},
     {Opcode::kSync, "Synchronisation"},
     {Opcode::kMbarrierAlloc, "mbarrier"},
+    {Opcode::kWgmmaFence, "wgmma"},
+    {Opcode::kSetmaxnreg, "Registers and dependent launches"},
     {Opcode::kTcgen05Alloc, "tcgen05 and tensor memory"},
     {Opcode::kPrintf, "Debugging"},
 };

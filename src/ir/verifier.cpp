@@ -113,6 +113,7 @@ void verify_rules(const Op& op, Findings& out) {
 
     case Opcode::kTabulate:
     case Opcode::kBroadcast:
+    case Opcode::kUninitialized:
     case Opcode::kReduce:
     case Opcode::kRelayout:
     case Opcode::kAnnotateLayout:
@@ -156,7 +157,16 @@ void verify_rules(const Op& op, Findings& out) {
     case Opcode::kTcgen05Store:
       return verify_tcgen05(op, out);
 
+    case Opcode::kWgmmaMma:
+    case Opcode::kWgmmaWaitGroup:
+    case Opcode::kSetmaxnreg:
+      return verify_wgmma(op, out);
+
     // The table says it all.
+    case Opcode::kWgmmaFence:
+    case Opcode::kWgmmaCommitGroup:
+    case Opcode::kGriddepcontrolWait:
+    case Opcode::kGriddepcontrolLaunchDependents:
     case Opcode::kCopyAsyncCommit:
     case Opcode::kCopyAsyncWaitAll:
     case Opcode::kSync:

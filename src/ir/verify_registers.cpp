@@ -96,6 +96,10 @@ void verify_registers(const Op& op, Findings& out) {
                        fmt::format("{} does not broadcast to {}", shape_text(from.shape), shape_text(shape)));
       return expect_result(op, from.dtype, shape, out);
     }
+    case Opcode::kUninitialized:
+      if (const Shape& shape = op.ints_attr("shape"); !is_positive(shape))
+        return out.add(op, "shape " + shape_text(shape) + " has an extent below 1");
+      return expect_result(op, op.dtype_attr("dtype"), op.ints_attr("shape"), out);
     case Opcode::kAnnotateLayout: {
       const layout::Layout& layout = std::get<layout::Layout>(*op.attr("layout"));
       if (layout.shape() != op.operands[0]->type.shape)

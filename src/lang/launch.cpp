@@ -40,6 +40,19 @@ void cluster(int64_t x, int64_t y, int64_t z, SourceLocation where) {
   at.trace().function().cluster = {x, y, z};
 }
 
+void setmaxnreg(int64_t registers, SourceLocation where) {
+  Instruction("setmaxnreg", where).emit(ir::Opcode::kSetmaxnreg, {}, {}, {{"registers", registers}});
+}
+
+void griddepcontrol::wait(SourceLocation where) {
+  Instruction("griddepcontrol::wait", where).emit(ir::Opcode::kGriddepcontrolWait, {});
+}
+
+void griddepcontrol::launch_dependents(SourceLocation where) {
+  Instruction("griddepcontrol::launch_dependents", where)
+      .emit(ir::Opcode::kGriddepcontrolLaunchDependents, {});
+}
+
 Expr cluster_rank(SourceLocation where) {
   const Instruction at("cluster_rank", where);
   return Expr(at.handle(at.emit(ir::Opcode::kClusterRank, {}, {ir::Type::scalar(int32)})->result()), int32);

@@ -30,7 +30,7 @@ void promote_constant_variables(ir::Function& function) {
   std::unordered_set<const ir::Value*> assigned;
   bool has_variables = false;
   ir::walk(function.body, [&](ir::Op& op) {
-    if (op.code == ir::Opcode::kAssign) assigned.insert(op.operands[0]);
+    if (const ir::Value* variable = ir::written_variable(op)) assigned.insert(variable);
     has_variables |= op.code == ir::Opcode::kVar;
   });
   if (!has_variables) return;

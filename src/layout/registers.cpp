@@ -76,6 +76,39 @@ Layout wgmma_a(int element_bits) {
                 {{thread(4, 32), reg(2, e), thread(8, 4)}, {reg(2, 2 * e), thread(4, 1), reg(e, 1)}});
 }
 
+int64_t wgmma_columns(int64_t n, bool is_integer) {
+  const auto exists = [&](int64_t columns) {
+    return columns % 8 == 0 && (!is_integer || columns % 16 == 0 || columns == 8 || columns == 24);
+  };
+  for (int64_t columns = std::min<int64_t>(n, 256); columns >= 8; --columns)
+    if (n % columns == 0 && exists(columns)) return columns;
+  fail(fmt::format("wgmma has no instructions for n = {}", n),
+       {is_integer ? "n is 8, 24 or a multiple of 16" : "n is a multiple of 8"});
+}
+
+namespace {
+int64_t blocks_of_64(int64_t m, int64_t warp_groups) {
+  if (m % (64 * warp_groups) != 0)
+    fail(fmt::format("wgmma of {} rows by {} warp groups; m is a multiple of 64 for each", m, warp_groups));
+  return m / (64 * warp_groups);
+}
+}  // namespace
+
+Layout wgmma_accumulator_tile(int64_t m, int64_t n, int64_t columns, int64_t warp_groups) {
+  const int64_t blocks = blocks_of_64(m, warp_groups), registers = columns / 2, instructions = n / columns;
+  return Layout({m, n}, {{thread(warp_groups, 128), reg(blocks, instructions * registers), thread(4, 32),
+                          reg(2, 2), thread(8, 4)},
+                         {reg(instructions, registers), reg(columns / 8, 4), thread(4, 1), reg(2, 1)}});
+}
+
+Layout wgmma_a_tile(int64_t m, int64_t k, int element_bits, int64_t warp_groups) {
+  const int64_t e = packed_in_register(element_bits), steps = k / (8 * e);
+  const int64_t blocks = blocks_of_64(m, warp_groups);
+  return Layout(
+      {m, k}, {{thread(warp_groups, 128), reg(blocks, steps * 4 * e), thread(4, 32), reg(2, e), thread(8, 4)},
+               {reg(steps, 4 * e), reg(2, 2 * e), thread(4, 1), reg(e, 1)}});
+}
+
 std::string_view tensor_memory_shape_name(TensorMemoryShape shape) {
   constexpr std::string_view kNames[] = {"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"};
   return kNames[static_cast<size_t>(shape)];

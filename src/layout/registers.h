@@ -40,6 +40,16 @@ Layout wgmma_accumulator(int64_t n);
 /// The A operand of wgmma from registers, one k step: [64, 256 / element_bits], element_bits 1, 8, 16 or 32.
 Layout wgmma_a(int element_bits);
 
+/// Columns of the instructions that compute n columns: the widest that divide n, for int32 sums 8, 24 or a
+/// multiple of 16.
+int64_t wgmma_columns(int64_t n, bool is_integer);
+/// The accumulator of m x n columns, `columns` an instruction, whose rows `warp_groups` warp groups share:
+/// each has an equal part, blocks of 64 rows. Registers go through the columns of one instruction, then
+/// through the instructions of one block, then through the blocks.
+Layout wgmma_accumulator_tile(int64_t m, int64_t n, int64_t columns, int64_t warp_groups);
+/// The A operand [m, k] that goes with it: registers go through one k step, then through k, then the blocks.
+Layout wgmma_a_tile(int64_t m, int64_t k, int element_bits, int64_t warp_groups);
+
 /// The shapes of tcgen05.ld and tcgen05.st.
 enum class TensorMemoryShape : uint8_t { k32x32b, k16x64b, k16x128b, k16x256b, k16x32bx2 };
 std::string_view tensor_memory_shape_name(TensorMemoryShape shape);

@@ -5,6 +5,7 @@
 
 #include "imbrex/error.h"
 #include "layout/queries.h"
+#include "layout/registers.h"
 #include "passes/layout_inference.h"
 
 namespace imbrex::passes {
@@ -142,11 +143,32 @@ void RegisterInference::propagate_demands() {
                      ""});
     }
   });
+  ir::walk(function_.body, [&](ir::Op& op) {
+    if (op.code == Opcode::kWgmmaMma) demand_fragments(op);
+  });
   for (ir::Value* value : values_)
     if (value->type.layout) demand(value, *value->type.layout, *value->def, "the layout it was made with");
   // First every demand at its own place, so that a clash shows between the places and not at one of them.
   for (const Demand& demand : demands_) known_.emplace(demand.value, demand.known);
   for (const Demand& demand : demands_) spread(demand.value);
+}
+
+void RegisterInference::demand_fragments(ir::Op& op) {
+  ir::Value* a = op.operands[0];
+  ir::Value* d = op.operands[2];
+  const int64_t m = d->type.shape[0], n = d->type.shape[1], groups = threads_.at(&op) / 128;
+  if (m % (64 * groups) != 0)
+    throw CompileError(
+        Diagnostic{op.where,
+                   fmt::format("{}: {} rows for {} warp groups, of which each computes a multiple of 64",
+                               op.info().mnemonic, m, groups),
+                   {tensor_text(*d)},
+                   "change m, or the number of warp groups"});
+  const int64_t columns = layout::wgmma_columns(n, a->type.dtype.is_integer());
+  demand(d, layout::wgmma_accumulator_tile(m, n, columns, groups), op, "accumulator d of wgmma");
+  if (holds_registers(a))
+    demand(a, layout::wgmma_a_tile(m, a->type.shape[1], a->type.dtype.bits(), groups), op,
+           "operand a of wgmma");
 }
 
 void RegisterInference::prefer(ir::Value* value, const ir::Op& op, int contiguous, int max_vector_bytes,

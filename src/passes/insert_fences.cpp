@@ -38,7 +38,9 @@ bool uses_tensor_memory(const Op& op) {
 }
 
 /// Reads shared memory through the async proxy, and was written by the author as one instruction.
-bool reads_by_async_proxy(const Op& op) { return op.code == Opcode::kTcgen05Mma; }
+bool reads_by_async_proxy(const Op& op) {
+  return op.code == Opcode::kTcgen05Mma || op.code == Opcode::kWgmmaMma;
+}
 
 /// True when the op, or one inside it, is one that `test` accepts.
 template <class Test>

@@ -110,6 +110,8 @@ class RegisterInference {
   void collect(ir::Op& op);
   void relate(RelationKind kind, const ir::Op& op, ir::Value* from, ir::Value* to);
   void demand(ir::Value* value, layout::Layout layout, const ir::Op& origin, std::string what);
+  /// What wgmma demands of its accumulator, and of A in registers.
+  void demand_fragments(ir::Op& op);
   /// Sets a value's layout, and those that follow from it.
   void set(ir::Value* value, Known known);
   /// Sets the layouts that follow from that of a value.

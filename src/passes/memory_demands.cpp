@@ -9,6 +9,7 @@
 #include "layout/descriptors.h"
 #include "layout/memory.h"
 #include "layout/queries.h"
+#include "layout/registers.h"
 #include "passes/layout_inference.h"
 
 namespace imbrex::passes {
@@ -96,6 +97,24 @@ MemoryDemand tcgen05_mma_demand(const Use& use) {
   }
 }
 
+/// As tcgen05's, but MN-major for 16-bit elements only, and A in blocks of 64 rows.
+MemoryDemand wgmma_demand(const Use& use) {
+  const ir::Type& type = use.op->operands[use.operand]->type;
+  const bool is_b = use.operand == 1;
+  const int64_t rows = is_b ? layout::wgmma_columns(type.shape[1], type.dtype.is_integer()) : 64;
+  MemoryDemand demand = matrix_operand(use, is_b ? "b" : "a", is_b, rows);
+  const int bits = type.dtype.bits();
+  demand.refusal = [general = demand.refusal, is_b, rows, bits](const Layout& found) -> std::string {
+    if (std::string refusal = general(found); !refusal.empty()) return refusal;
+    const auto description =
+        layout::describe_matrix_operand(is_b ? found.transpose() : found, rows, 256 / bits);
+    if (description->major == layout::Major::kMN && bits != 16)
+      return fmt::format("it is MN-major, which wgmma reads for 16-bit elements only, not {}-bit ones", bits);
+    return "";
+  };
+  return demand;
+}
+
 /// cp.async moves 4, 8 or 16 bytes that are neighbours in global and in shared memory.
 MemoryDemand copy_async_demand(const Use& use) {
   const ir::Op& op = *use.op;
@@ -139,6 +158,9 @@ std::vector<MemoryDemand> memory_demands(const Use& use) {
     }
     case Opcode::kTcgen05Mma:
       return {tcgen05_mma_demand(use)};
+    case Opcode::kWgmmaMma:
+      if (use.operand < 2) return {wgmma_demand(use)};
+      return {};
     case Opcode::kCopyAsync:
       if (use.operand == 1) return {copy_async_demand(use)};
       return {};

@@ -17,12 +17,18 @@ using Variables = std::unordered_set<const Value*>;
 /// What each variable is known to hold. Values are visible wherever the entry is: regions work on a copy.
 using State = std::unordered_map<const Value*, Value*>;
 
-/// The variables that ops of `code` (read or assign) inside the op's regions name.
-Variables named_inside(const Op& op, Opcode code) {
+/// The variable whose value the op needs. An op that changes a variable in place reads it too.
+const Value* read_variable(const Op& op) {
+  if (op.code == Opcode::kRead) return op.operands[0];
+  return op.code == Opcode::kAssign ? nullptr : ir::written_variable(op);
+}
+
+/// The variables that ops inside the op's regions name, as `variable_of` says.
+Variables named_inside(const Op& op, const Value* (*variable_of)(const Op&)) {
   Variables out;
   for (const auto& region : op.regions)
     ir::walk(static_cast<const Block&>(*region), [&](const Op& inner) {
-      if (inner.code == code) out.insert(inner.operands[0]);
+      if (const Value* variable = variable_of(inner)) out.insert(variable);
     });
   return out;
 }
@@ -53,11 +59,12 @@ class Promoter {
           break;
         }
         default:
+          if (const Value* variable = ir::written_variable(op)) state.erase(variable);
           break;
       }
       append(to, op);
       if (op.regions.empty()) return;
-      const Variables assigned = named_inside(op, Opcode::kAssign);
+      const Variables assigned = named_inside(op, ir::written_variable);
       // A loop's body is also entered from its own end; what follows any region may have skipped it.
       if (is_loop(op)) forget(state, assigned);
       for (auto& region : op.regions) {
@@ -78,14 +85,12 @@ class Promoter {
         case Opcode::kAssign:
           if (!overwritten.insert(op.operands[0]).second) block.ops[i] = nullptr;
           break;
-        case Opcode::kRead:
-          overwritten.erase(op.operands[0]);
-          break;
         case Opcode::kBreak:
           overwritten.clear();
           break;  // reads outside the loop follow
         default:
-          for (const Value* variable : named_inside(op, Opcode::kRead)) overwritten.erase(variable);
+          if (const Value* variable = read_variable(op)) overwritten.erase(variable);
+          for (const Value* variable : named_inside(op, read_variable)) overwritten.erase(variable);
           if (leaves(op)) overwritten.clear();
       }
     }

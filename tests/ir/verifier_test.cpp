@@ -164,6 +164,8 @@ TEST(Verifier, TargetsHaveWhatTheyHave) {
       "%t: tmem<float32, [128, 64]> = tcgen05_alloc {dtype = float32, shape = [128, 64]}";
   EXPECT_EQ(findings(tmem, "sm_100a"), "valid");
   EXPECT_THAT(findings(tmem, "sm_90a"), testing::HasSubstr("needs target sm_100a, the kernel is for sm_90a"));
+  EXPECT_EQ(findings("wgmma_fence", "sm_90a"), "valid");
+  EXPECT_THAT(findings("wgmma_fence", "sm_100a"), testing::HasSubstr("needs target sm_90a"));
   EXPECT_EQ(findings("fence_proxy_async {space = \"all\"}", "sm_100a"), "valid");
   EXPECT_THAT(findings("fence_proxy_async {space = \"all\"}", "sm_80"),
               testing::HasSubstr("needs target sm_90"));

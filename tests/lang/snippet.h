@@ -23,8 +23,8 @@ struct Snippet {
 };
 
 template <class F>
-std::unique_ptr<ir::Function> trace_snippet(const F& body) {
-  return lang::trace(Snippet<F>{body}, {}, "sm_100a");
+std::unique_ptr<ir::Function> trace_snippet(const F& body, std::string_view target = "sm_100a") {
+  return lang::trace(Snippet<F>{body}, {}, target);
 }
 
 /// Unnamed values renumbered in order of appearance.
@@ -45,8 +45,8 @@ inline std::string renumber(const std::string& text) {
 /// variables come from the source text, so write the lambda outside the arguments of a test macro (which is
 /// one line to the compiler) where they matter; so do the lines that errors quote.
 template <class F>
-std::string traced(const F& body) {
-  const std::unique_ptr<ir::Function> function = trace_snippet(body);
+std::string traced(const F& body, std::string_view target = "sm_100a") {
+  const std::unique_ptr<ir::Function> function = trace_snippet(body, target);
   ir::verify(*function);
   const std::string text = ir::print(*function);
   std::string out;
@@ -68,9 +68,9 @@ std::string traced(const F& body) {
 
 /// What CompileError says of the lambda; "" when it traces.
 template <class F>
-std::string error_of(const F& body) {
+std::string error_of(const F& body, std::string_view target = "sm_100a") {
   try {
-    trace_snippet(body);
+    trace_snippet(body, target);
   } catch (const CompileError& error) {
     return error.what();
   }

@@ -497,5 +497,93 @@ TEST(Tcgen05Errors, Others) {
               HasSubstr("tcgen05::commit: multicast_mask is 65536"));
 }
 
+// ---------------------------------------------------------------------------------------------------------
+// wgmma
+
+std::string wgmma_error(int64_t m, int64_t n, int64_t k, DataType a, DataType b, DataType d) {
+  return error_of(
+      [=](Int32&, Int32&, Pointer&) {
+        auto s_a = shared_tensor(a, {m, k});
+        auto s_b = shared_tensor(b, {n, k});
+        auto acc = wgmma::accumulator(d, {m, n});
+        wgmma::mma(s_a, s_b.transpose(), acc, {.scale_d = false});
+      },
+      "sm_90a");
+}
+
+TEST(Wgmma, EveryFunction) {
+  const auto body = [](Int32& m, Int32&, Pointer&) {
+    auto a = shared_tensor(float16, {128, 64});
+    auto b = shared_tensor(float16, {96, 64});
+    auto acc = wgmma::accumulator(float32, {128, 96});
+    auto left = load_shared(a);
+    setmaxnreg(232);
+    griddepcontrol::wait();
+    wgmma::fence();
+    wgmma::mma(a, b.transpose(), acc, {.scale_d = m != 0});
+    wgmma::mma(left, b.transpose(), acc, {.scale_d = true, .negate_a = true, .negate_b = true});
+    wgmma::commit_group();
+    wgmma::wait_group(1);
+    griddepcontrol::launch_dependents();
+  };
+  const std::string text = traced(body, "sm_90a");
+  for (const char* op :
+       {"uninitialized {dtype = float32, shape = [128, 96]}", "%acc: var<float32, [128, 96]> = var ",
+        "setmaxnreg {registers = 232}", "griddepcontrol_wait", "wgmma_fence", "wgmma_mma %a, ",
+        "wgmma_mma %left, ", "{negate_a = true, negate_b = true}", "wgmma_commit_group",
+        "wgmma_wait_group {pending = 1}", "griddepcontrol_launch_dependents"})
+    EXPECT_THAT(text, HasSubstr(op));
+}
+
+TEST(WgmmaErrors, ShapesAndTypes) {
+  const auto error = [](int64_t m, int64_t n, int64_t k) {
+    return wgmma_error(m, n, k, float16, float16, float32);
+  };
+  EXPECT_EQ(error(64, 320, 48), "");
+  EXPECT_THAT(error(96, 64, 64), HasSubstr("wgmma_mma: m is 96, it must be a multiple of 64"));
+  EXPECT_THAT(error(64, 100, 64), HasSubstr("wgmma_mma: n is 100, it must be a multiple of 8"));
+  EXPECT_THAT(error(64, 64, 40), HasSubstr("wgmma_mma: k is 40, it must be a multiple of 16 for float16"));
+  EXPECT_THAT(wgmma_error(64, 40, 64, int8, int8, int32),
+              HasSubstr("n is 40, for integers it must be 8, 24 or a multiple of 16"));
+  EXPECT_THAT(wgmma_error(64, 64, 64, bfloat16, bfloat16, float16),
+              HasSubstr("bfloat16 inputs do not accumulate in float16"));
+  EXPECT_THAT(wgmma_error(64, 64, 64, bfloat16, float16, float32),
+              HasSubstr("does not multiply bfloat16 and float16"));
+  EXPECT_THAT(wgmma_error(64, 64, 64, float64, float64, float64), HasSubstr("does not multiply float64"));
+}
+
+TEST(WgmmaErrors, Others) {
+  const auto fails = [](const auto& body) { return error_of(body, "sm_90a"); };
+  EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) {
+                auto a = shared_tensor(float16, {64, 64});
+                auto b = shared_tensor(float16, {32, 64});
+                auto acc = wgmma::accumulator(float32, {64, 32});
+                wgmma::mma(a, b, acc, {.scale_d = false});
+              }),
+              HasSubstr("wgmma_mma: inner sizes differ, a has k = 64 and b has k = 32"));
+  EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) {
+                auto a = shared_tensor(float16, {64, 64});
+                auto acc = wgmma::accumulator(float32, {64, 32});
+                wgmma::mma(a, a.transpose(), acc, {.scale_d = false});
+              }),
+              HasSubstr("wgmma_mma: d is [64, 32], a x b gives [64, 64]"));
+  EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) {
+                auto a = shared_tensor(int8, {64, 64});
+                auto acc = wgmma::accumulator(int32, {64, 64});
+                wgmma::mma(a, a.transpose(), acc, {.scale_d = false, .negate_a = true});
+              }),
+              HasSubstr("wgmma_mma: integer operands cannot be negated"));
+  EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) {
+                auto a = shared_tensor(float16, {64, 64});
+                auto acc = wgmma::accumulator(float32, {64, 64});
+                wgmma::mma(a, a.transpose(), acc, {.scale_d = false, .saturate = true});
+              }),
+              HasSubstr("wgmma_mma: saturate is for int32 sums"));
+  EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) { wgmma::wait_group(8); }),
+              HasSubstr("wgmma_wait_group: pending is 8, it is 0 to 7"));
+  EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) { setmaxnreg(100); }),
+              HasSubstr("setmaxnreg: 100 registers a thread; it takes multiples of 8 from 24 to 256"));
+}
+
 }  // namespace
 }  // namespace imbrex

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Blackwell ladder, candidate by candidate: verified on the virtual GPU under several schedules with
-// every checker on, at sizes that the tiles divide and at ragged ones, and assembled by ptxas without a
-// warning. Built twice: with a few candidates of each step, and (`full`) with all.
+// A ladder of matmuls (IMBREX_LADDER: how its kernels' names begin), candidate by candidate: verified on the
+// virtual GPU under several schedules with every checker on, at sizes that the tiles divide and at ragged
+// ones, and assembled by ptxas without a warning. Built with a few candidates of each step, and (`full`) with
+// all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,6 +31,13 @@ using Sizes = std::map<std::string, int64_t>;
 const Sizes kWhole{{"m", 256}, {"n", 512}, {"k", 256}};
 const Sizes kRagged{{"m", 200}, {"n", 328}, {"k", 72}};
 
+/// The sizes, and both choices of whatever else the kernel is given, in turn.
+Sizes with_options(const RegisteredKernel& kernel, Sizes sizes, uint64_t seed) {
+  for (const SizeOption& option : kernel.description.sizes)
+    if (!sizes.count(option.name)) sizes[option.name] = static_cast<int64_t>(seed % 2);
+  return sizes;
+}
+
 struct Candidate {
   const RegisteredKernel* kernel;
   Configuration configuration;
@@ -38,7 +46,7 @@ struct Candidate {
 std::vector<Candidate> candidates() {
   std::vector<Candidate> result;
   for (const auto& [name, kernel] : registered_kernels()) {
-    if (!name.starts_with("blackwell_matmul_v")) continue;
+    if (!name.starts_with(IMBREX_LADDER)) continue;
     const std::vector<Configuration> all = kernel.space.configurations();
     // The first and the last are the extremes of every choice.
     const size_t step = kAllCandidates ? 1 : std::max<size_t>(1, (all.size() - 1) / 2);
@@ -67,7 +75,7 @@ class Ladder : public testing::TestWithParam<Candidate> {
                                                  .host_threads = 1,
                                                  .seed = seed,
                                                  .checks = vgpu::CheckSet::all()});
-      Case c(Case::Mode::kRun, device, sizes, seed);
+      Case c(Case::Mode::kRun, device, with_options(*kernel, sizes, seed), seed);
       kernel->run(c, device, configuration);
       EXPECT_TRUE(c.verified()) << "seed " << seed << ": "
                                 << (c.comparisons.empty() ? "" : c.comparisons.front().format());
@@ -88,7 +96,7 @@ std::string find_ptxas() {
 TEST_P(Ladder, AssemblesWithoutWarnings) {
   if (find_ptxas().empty()) GTEST_SKIP() << "NO PTXAS FOUND: nothing checks that the kernels assemble";
   const auto& [kernel, configuration] = GetParam();
-  Case c(Case::Mode::kTrace, std::nullopt, kRagged, 0);
+  Case c(Case::Mode::kTrace, std::nullopt, with_options(*kernel, kRagged, 0), 0);
   kernel->run(c, std::nullopt, configuration);
   passes::run_pipeline(*c.function, {});
   const codegen::CompiledKernel compiled = codegen::generate(*c.function, {});

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hopper_matmul/matmul_h0.h"
+#include "hopper_matmul/matmul_h1.h"
+#include "hopper_matmul/matmul_h2.h"
+#include "hopper_matmul/matmul_h3.h"
+#include "imbrex/registry.h"
+
+namespace imbrex::kernels {
+namespace {
+
+/// C[m, n] = A[m, k] * B[n, k]^T in float16, or bfloat16.
+template <class K>
+void run_matmul(Case& c, Kernel<K>& kernel) {
+  const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k");
+  const DataType dtype = c.size("bf16") ? bfloat16 : float16;
+  DeviceTensor a = c.input(dtype, {m, k}), b = c.input(dtype, {n, k}), out = c.output(dtype, {m, n});
+  c.launch(kernel, m, n, k, dtype, a, b, out);
+  c.expect_matmul(out, a, b);
+}
+
+const std::vector<SizeOption> kSizes{{"m", 256, "rows of A and C"},
+                                     {"n", 256, "columns of C"},
+                                     {"k", 256, "columns of A"},
+                                     {"bf16", 0, "1: bfloat16, 0: float16"}};
+
+const KernelRegistration<HopperMatmulH0> h0{
+    {"hopper_matmul_h0", "C = A B^T: TMA loads, wgmma, one stage", kSizes}, run_matmul<HopperMatmulH0>};
+
+const KernelRegistration<HopperMatmulH1> h1{{"hopper_matmul_h1", "a larger tile", kSizes},
+                                            run_matmul<HopperMatmulH1>};
+
+const KernelRegistration<HopperMatmulH2> h2{
+    {"hopper_matmul_h2", "a ring of stages that a warp of its own fills", kSizes},
+    run_matmul<HopperMatmulH2>};
+
+const KernelRegistration<HopperMatmulH3> h3{{"hopper_matmul_h3", "two warp groups multiply", kSizes},
+                                            run_matmul<HopperMatmulH3>};
+
+}  // namespace
+}  // namespace imbrex::kernels
