@@ -3,6 +3,8 @@
 #include "hopper_matmul/matmul_h1.h"
 #include "hopper_matmul/matmul_h2.h"
 #include "hopper_matmul/matmul_h3.h"
+#include "hopper_matmul/matmul_h4.h"
+#include "hopper_matmul/matmul_h5.h"
 #include "imbrex/registry.h"
 
 namespace imbrex::kernels {
@@ -35,6 +37,15 @@ const KernelRegistration<HopperMatmulH2> h2{
 
 const KernelRegistration<HopperMatmulH3> h3{{"hopper_matmul_h3", "two warp groups multiply", kSizes},
                                             run_matmul<HopperMatmulH3>};
+
+const KernelRegistration<HopperMatmulH4> h4{
+    {"hopper_matmul_h4", "persistent CTAs, one arrival a warp group, tiles in an order kind to the L2 cache",
+     kSizes},
+    run_matmul<HopperMatmulH4>};
+
+const KernelRegistration<HopperMatmulH5> h5{
+    {"hopper_matmul_h5", "pairs of CTAs share their loads, a product is always under way", kSizes},
+    run_matmul<HopperMatmulH5>};
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -17,18 +17,15 @@ void emit_MbarrierRemote(Generator& g, const ir::Op& op) {
   g.require_arch(op, 90, "a barrier of another CTA");
   BarrierView view = g.get<BarrierView>(op.operands[0]);
   if (view.remote) g.fail(op, "the barrier is another CTA's already");
-  Integers& ints = g.ints();
-  const Integer local = ints.add(g.shared_address(view.terms), Integers::constant(view.offset));
+  // The window is linear: what is mapped, once, is where the CTA's shared memory begins.
   const Integer rank = g.integer(op.operands[1]);
-  // Expressions are numbered from 0, far fewer than this.
-  constexpr int64_t kExpressions = int64_t{1} << 24;
-  const int64_t cta = rank.is_constant() ? rank.constant() : kExpressions / 2 + rank.id;
-  const Operand mapped = g.e().hoisted(
-      ints.name(kRemoteBarrier, local.id * kExpressions + cta), std::max(local.depth, rank.depth), [&] {
-        return Operand(g.e().make(ScalarType::b32, Op::mapa, {Mod::shared_cluster, ScalarType::u32},
-                                  {local.value, rank.value}));
-      });
-  g.bind(op.result(), BarrierView{0, {}, mapped.reg()});
+  const int64_t cta = rank.is_constant() ? -1 - rank.constant() : rank.id;
+  const Operand base = g.e().hoisted(g.ints().name(kRemoteBarrier, cta), rank.depth, [&] {
+    return Operand(g.e().make(ScalarType::b32, Op::mapa, {Mod::shared_cluster, ScalarType::u32},
+                              {g.shared_base().value, rank.value}));
+  });
+  view.remote = g.ints().leaf(kRemoteBarrier, cta, base, false, Range{}, rank.depth);
+  g.bind(op.result(), std::move(view));
 }
 
 void emit_ClcTryCancel(Generator& g, const ir::Op& op) {

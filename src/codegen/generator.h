@@ -75,7 +75,7 @@ struct TensorMemoryView {
 struct BarrierView {
   int64_t offset = 0;
   std::vector<ScaledInteger> terms;  ///< as in SharedView
-  std::optional<Reg> remote;         ///< of another CTA: its address in the cluster's window, instead
+  std::optional<Integer> remote;     ///< of another CTA: where its shared memory lies in the cluster's window
 };
 
 /// One dimension of a tensor in global memory.

@@ -2,7 +2,9 @@
 // mbarrier objects: 8 bytes each in shared memory.
 #include <fmt/format.h>
 
-#include "codegen/generator.h"
+#include <algorithm>
+
+#include "codegen/shared_memory.h"
 #include "imbrex/error.h"
 
 namespace imbrex::codegen {
@@ -50,10 +52,18 @@ std::vector<Suffix> arrival_words(Generator& g, const ir::Op& op, std::initializ
   return words;
 }
 
+/// Relaxed arrivals came later than the rest.
+void raise_version(Generator& g, const ir::Op& op) {
+  if (op.attr("sem") && op.string_attr("sem") == "relaxed")
+    g.e().module().version = std::max(g.e().module().version, 86);
+}
+
 }  // namespace
 
 Operand barrier_operand(Generator& g, const BarrierView& barrier) {
-  return barrier.remote ? ptx::address(*barrier.remote) : g.shared_operand(barrier.terms, barrier.offset);
+  if (!barrier.remote) return g.shared_operand(barrier.terms, barrier.offset);
+  const Integer address = g.ints().add(*barrier.remote, sum_of(g, barrier.terms));
+  return ptx::address(address.value.reg(), barrier.offset);
 }
 
 void emit_MbarrierAlloc(Generator& g, const ir::Op& op) {
@@ -87,6 +97,7 @@ void emit_MbarrierAt(Generator& g, const ir::Op& op) {
 }
 
 void emit_MbarrierArrive(Generator& g, const ir::Op& op) {
+  raise_version(g, op);
   const int64_t count = op.int_attr("count", 1);
   const std::vector<Suffix> words = arrival_words(g, op, {});
   const Operand barrier = barrier_operand(g, g.get<BarrierView>(op.operands[0]));
@@ -104,6 +115,7 @@ void emit_MbarrierArrive(Generator& g, const ir::Op& op) {
 
 void emit_MbarrierArriveExpectTx(Generator& g, const ir::Op& op) {
   g.require_arch(op, 90, "announcing bytes");
+  raise_version(g, op);
   const Operand barrier = barrier_operand(g, g.get<BarrierView>(op.operands[0]));
   g.e().emit(Op::mbarrier_arrive, arrival_words(g, op, {Mod::expect_tx}),
              std::array<Operand, 3>{ptx::sink(), barrier, g.scalar(op.operands[1])});
