@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "imbrex/occupancy.h"
+#include "imbrex/source_location.h"
+
 namespace imbrex {
 
 namespace ir {
@@ -24,5 +27,16 @@ std::string ir_after(ir::Function& function, const std::string& last);
 
 /// Runs every pass and gives the PTX text.
 std::string emit_ptx(ir::Function& function);
+
+/// What a compiled kernel asks of an SM, known before anything is assembled.
+struct KernelResources {
+  std::string target;
+  CtaResources cta;  ///< registers_per_thread is an estimate: the most that are live at once in the PTX, 255
+                     ///< where those are more and the assembler must do with fewer
+  SourceLocation pressure;  ///< where that is
+  std::string ptx;
+};
+/// Runs every pass. Throws CompileError.
+KernelResources kernel_resources(ir::Function& function);
 
 }  // namespace imbrex

@@ -94,6 +94,10 @@ class Case {
   std::vector<Comparison> comparisons;
   std::shared_ptr<ir::Function> function;  // kTrace: the traced kernel
 
+  /// Bytes of every tensor made so far, inputs and outputs: what any launch must read and write at least
+  /// once.
+  int64_t tensor_bytes() const { return tensor_bytes_; }
+
   bool verified() const;
   double max_rel_err() const;
 
@@ -103,6 +107,7 @@ class Case {
   std::map<std::string, int64_t> sizes_;
   uint64_t seed_;
   uint64_t next_stream_ = 0;
+  int64_t tensor_bytes_ = 0;
   bool is_launched_ = false;
   std::vector<std::pair<uint64_t, HostTensor>> inputs_;  // by device address
 };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bank conflicts of plain shared-memory accesses, to choose between layouts that instructions like equally.
 #include <algorithm>
-#include <array>
-#include <set>
 
+#include "imbrex/banks.h"
 #include "layout/queries.h"
 #include "layout/registers.h"
 #include "passes/layout_inference.h"
@@ -11,9 +10,7 @@
 namespace imbrex::passes {
 namespace {
 
-constexpr int64_t kBanks = 32;
-constexpr int64_t kBankBytes = 4;
-constexpr int64_t kWarp = 32;
+constexpr int kWarp = 32;
 constexpr int kSampledAccesses = 4;  // accesses of one tile hardly differ
 
 }  // namespace
@@ -22,26 +19,17 @@ int64_t shared_access_cost(const layout::Layout& registers, const layout::Layout
   using layout::Axis;
   const int64_t bits = memory.element_bits();
   const int64_t vector = layout::vector_length(registers, memory);
-  const int64_t bytes = std::max<int64_t>(1, vector * bits / 8);
-  // The hardware serves 128 bytes at a time: 32 lanes of 4 bytes, 16 of 8, 8 of 16.
-  const int64_t lanes_per_phase = std::clamp<int64_t>(kBanks * kBankBytes / bytes, 1, kWarp);
   const int64_t accesses = std::max<int64_t>(1, registers.registers() / vector);
 
   int64_t wavefronts = 0, sampled = 0;
-  for (int64_t access = 0; access < accesses && sampled < kSampledAccesses; ++access, ++sampled)
-    for (int64_t first = 0; first < kWarp; first += lanes_per_phase) {
-      std::array<std::set<int64_t>, kBanks> words;
-      for (int64_t lane = first; lane < first + lanes_per_phase; ++lane) {
-        const std::optional<layout::Index> element = registers.element(lane, access * vector);
-        if (!element) continue;
-        const int64_t address = memory.map(*element)[Axis::kAddress] * bits / 8;
-        for (int64_t word = address / kBankBytes; word <= (address + bytes - 1) / kBankBytes; ++word)
-          words[static_cast<size_t>(word % kBanks)].insert(word);
-      }
-      size_t deepest = 0;
-      for (const std::set<int64_t>& bank : words) deepest = std::max(deepest, bank.size());
-      wavefronts += static_cast<int64_t>(deepest);
+  for (int64_t access = 0; access < accesses && sampled < kSampledAccesses; ++access, ++sampled) {
+    WarpAccess warp{.addresses = {}, .bytes = static_cast<int>(std::max<int64_t>(1, vector * bits / 8))};
+    for (int lane = 0; lane < kWarp; ++lane) {
+      const std::optional<layout::Index> element = registers.element(lane, access * vector);
+      warp.addresses.push_back(element ? memory.map(*element)[Axis::kAddress] * bits / 8 : -1);
     }
+    wavefronts += bank_report(warp).wavefronts;
+  }
   return sampled == 0 ? 0 : wavefronts * accesses / sampled;
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "analysis/register_pressure.h"
+#include "core/target.h"
 #include "core/text.h"
 #include "imbrex/error.h"
 #include "ir/ir.h"
@@ -40,5 +42,19 @@ std::string ir_after(ir::Function& function, const std::string& last) {
 }
 
 std::string emit_ptx(ir::Function& function) { return runtime::compile(function).ptx; }
+
+KernelResources kernel_resources(ir::Function& function) {
+  codegen::CompiledKernel kernel = runtime::compile(function);
+  const analysis::RegisterPressure pressure = analysis::register_pressure(kernel.ptx, kernel.name);
+  KernelResources result{.target = kernel.target, .cta = {}, .pressure = {}, .ptx = std::move(kernel.ptx)};
+  result.cta = {
+      .threads = kernel.threads,
+      .registers_per_thread = std::min(pressure.live, find_target(kernel.target)->max_registers_per_thread),
+      .shared_bytes = kernel.shared_bytes,
+      .tensor_memory_columns = kernel.tensor_memory_columns,
+      .cluster_ctas = int64_t{kernel.cluster[0]} * kernel.cluster[1] * kernel.cluster[2]};
+  result.pressure = SourceLocation(kernel.where.file, pressure.line);
+  return result;
+}
 
 }  // namespace imbrex

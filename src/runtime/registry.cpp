@@ -58,6 +58,7 @@ DeviceTensor Case::input(const HostTensor& host) {
   if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(host.dtype(), host.shape());
   DeviceTensor tensor = DeviceTensor::from_host(*device_, host);
   inputs_.emplace_back(tensor.address(), host);
+  tensor_bytes_ += tensor.bytes();
   return tensor;
 }
 
@@ -65,6 +66,7 @@ DeviceTensor Case::output(DataType dtype, std::vector<int64_t> shape) {
   if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(dtype, std::move(shape));
   DeviceTensor tensor = DeviceTensor::empty(*device_, dtype, std::move(shape));
   tensor.poison();
+  tensor_bytes_ += tensor.bytes();
   return tensor;
 }
 

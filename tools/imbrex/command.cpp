@@ -56,6 +56,9 @@ int command_main(int argc, char** argv) {
   command::add_exec(app, chosen);
   command::add_demo(app, chosen);
   command::add_cache(app, chosen);
+  command::add_tile(app, chosen);
+  command::add_roofline(app, chosen);
+  command::add_banks(app, chosen);
   try {
     app.parse(argc, argv);
     return chosen();

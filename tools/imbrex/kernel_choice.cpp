@@ -11,8 +11,8 @@
 
 namespace imbrex::command {
 
-void KernelChoice::add_to(CLI::App& command) {
-  command.add_option("KERNEL", name_, "a kernel of `imbrex list`")->required();
+void KernelChoice::add_to(CLI::App& command, Need need) {
+  command.add_option("KERNEL", name_, "a kernel of `imbrex list`")->required(need == Need::kRequired);
   command.add_option("--config", config_,
                      "tuned members, as name=value,name=value; the rest keep their defaults");
   std::map<std::string, std::vector<std::string>> users;  // size -> the kernels that have it
@@ -47,6 +47,11 @@ std::map<std::string, int64_t> KernelChoice::sizes() const {
     sizes[name] = value;
   }
   return sizes;
+}
+
+int64_t KernelChoice::given(const std::string& size, int64_t otherwise) const {
+  const auto found = given_.find(size);
+  return found == given_.end() ? otherwise : found->second;
 }
 
 Configuration KernelChoice::configuration() const {

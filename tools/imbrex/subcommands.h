@@ -21,17 +21,25 @@ void add_run(CLI::App& app, Action& chosen);
 void add_emit(CLI::App& app, Action& chosen);
 void add_exec(CLI::App& app, Action& chosen);
 void add_demo(CLI::App& app, Action& chosen);
+void add_tile(CLI::App& app, Action& chosen);
+void add_roofline(CLI::App& app, Action& chosen);
+void add_banks(CLI::App& app, Action& chosen);
 
 /// KERNEL, its sizes as --NAME, and --config, shared by the subcommands that take a kernel.
 class KernelChoice {
  public:
-  void add_to(CLI::App& command);
+  enum class Need { kRequired, kOptional };
+  void add_to(CLI::App& command, Need need = Need::kRequired);
 
+  /// Whether a kernel was named, where that is optional.
+  bool is_given() const { return !name_.empty(); }
   /// The kernel; LaunchError with the nearest name when unknown. Call after parsing.
   const RegisteredKernel& kernel() const;
   /// Sizes given on the command line over the kernel's defaults; LaunchError for a size the kernel does not
   /// have.
   std::map<std::string, int64_t> sizes() const;
+  /// A size given on the command line, whether or not the kernel has it, or `otherwise`.
+  int64_t given(const std::string& size, int64_t otherwise) const;
   /// The configuration of --config over the default; LaunchError for an unknown name.
   Configuration configuration() const;
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of the tiling article, each from our own tools (docs/tiling.md walks through them).
+#include <gtest/gtest.h>
+
+#include "imbrex/banks.h"
+#include "imbrex/error.h"
+#include "imbrex/tiling.h"
+
+namespace imbrex {
+namespace {
+
+/// The article rounds the A100: 312 TFLOPS and 2 TB/s.
+GpuModel article_a100() {
+  GpuModel gpu = gpu_model("a100");
+  gpu.hbm_bytes_per_second = 2e12;
+  return gpu;
+}
+
+TEST(Article, RidgeOfTheA100) {
+  const Roofline r = roofline(article_a100(), float16, 1e12, {.hbm = 1e9});
+  EXPECT_NEAR(r.peak, 312e12, 0.2e12);
+  EXPECT_NEAR(r.levels[0].ridge, 156, 0.1);
+}
+
+TEST(Article, IntensityOfA128By128Tile) { EXPECT_DOUBLE_EQ(MatmulTile{}.intensity(), 64); }
+
+TEST(Article, SharedMemoryOfTheTwoTiles) {
+  EXPECT_EQ(MatmulTile{}.shared_bytes(), 32768);
+  const MatmulTile large{.block_m = 256, .block_n = 256, .block_k = 64, .stages = 3};
+  EXPECT_EQ(large.shared_bytes(), 196608);
+  EXPECT_FALSE(occupancy("sm_80", large.resources()).is_feasible());  // 164 KB an SM
+  EXPECT_TRUE(occupancy("sm_90a", {.threads = 512, .shared_bytes = large.shared_bytes()}).is_feasible());
+}
+
+// The article divides 164 KB by 32 KB and finds 5 CTAs. Every CTA also takes a kilobyte of the system's: 4.
+TEST(Article, FourCtasOfThe32KilobyteTileNotFive) {
+  EXPECT_EQ(
+      occupancy("sm_80", {.threads = 128, .registers_per_thread = 32, .shared_bytes = 32768}).ctas_per_sm, 4);
+}
+
+// The calculator shows 48 registers, for 1024 threads a CTA.
+TEST(Article, RegistersOfTheCalculator) {
+  EXPECT_EQ((MatmulTile{.threads = 1024}.registers_per_thread()), 48);
+  // With the 256 threads that mma.sync kernels of this tile have it is 96.
+  EXPECT_EQ((MatmulTile{.threads = 256}.registers_per_thread()), 96);
+}
+
+// Its calculator also shows an occupancy of 100 %: 2 CTAs of 1024 threads take 2 * 1024 * 48 = 98304
+// registers of 65536.
+TEST(Article, TheCalculatorsFullOccupancyDoesNotFitTheRegisterFile) {
+  const Occupancy o = occupancy("sm_80", MatmulTile{.threads = 1024}.resources());
+  EXPECT_EQ(o.ctas_per_sm, 1);
+  EXPECT_DOUBLE_EQ(o.fraction, 0.5);
+}
+
+TEST(Article, BankConflictTable) {
+  auto degree = [](int64_t stride) {
+    WarpAccess access;
+    for (int lane = 0; lane < 32; ++lane) access.addresses.push_back(lane * stride * 4);
+    return bank_report(access).degree;
+  };
+  EXPECT_EQ(degree(1), 1);
+  EXPECT_EQ(degree(2), 2);
+  EXPECT_EQ(degree(32), 32);
+  // The article's swizzle, bank = (row ^ col) mod 32, on a column of 32 rows of 32 words.
+  WarpAccess column;
+  for (int row = 0; row < 32; ++row) column.addresses.push_back((row * 32 + (row ^ 5)) * 4);
+  EXPECT_EQ(bank_report(column).degree, 1);
+}
+
+// "2K / element size" is the limit of its formula only when M and N are much larger than K; and it counts
+// every matrix once, which is what a perfect cache would do. Without reuse it is half an operation a byte, as
+// its step 1 says.
+TEST(Article, NaiveIntensity) {
+  const MatmulShape shape;
+  EXPECT_DOUBLE_EQ(shape.flops() / static_cast<double>(shape.m * shape.n * 2 * shape.k * 2), 0.5);
+  const MatmulShape wide{.m = 1 << 20, .n = 1 << 20, .k = 64};
+  const Traffic once = matmul_traffic(wide, {});
+  // A and B are a small part of C's bytes then: 2 K / element size of C.
+  EXPECT_NEAR(wide.flops() / once.hbm, 2.0 * 64 / 2, 0.1);
+}
+
+TEST(Article, TileTrafficIsTheFormulas) {
+  const MatmulShape shape;
+  const MatmulTile tile{.block_m = 128, .block_n = 128, .block_k = 32, .result = float16};
+  const Traffic traffic = matmul_traffic(shape, tile);
+  const double result = 4096.0 * 4096 * 2;
+  EXPECT_DOUBLE_EQ(shape.flops() / (traffic.l2 - result), 64);
+  // Multicast to pairs along n halves A's share.
+  MatmulTile pair = tile;
+  pair.cluster_n = 2;
+  EXPECT_DOUBLE_EQ((matmul_traffic(shape, pair).l2 - result) / (traffic.l2 - result), 0.75);
+}
+
+TEST(Article, BadInput) {
+  EXPECT_THROW((MatmulTile{.block_m = -128}.intensity()), LaunchError);
+  EXPECT_THROW(matmul_traffic({.m = 0}, {}), LaunchError);
+  EXPECT_THROW(gpu_model("a101"), LaunchError);
+  EXPECT_THROW(roofline(gpu_model("a100"), float8_e4m3, 1, {.hbm = 1}), LaunchError);
+  EXPECT_THROW(roofline(gpu_model("a100"), float16, 1, {.hbm = -1}), LaunchError);
+}
+
+}  // namespace
+}  // namespace imbrex

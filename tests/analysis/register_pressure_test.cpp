@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/register_pressure.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "ptx/reader.h"
+
+namespace imbrex::analysis {
+namespace {
+
+int64_t live(const std::string& body) {
+  const ptx::Module module = ptx::read(
+      ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n"
+      ".reg .b32 %r<100>; .reg .b64 %rd<20>; .reg .f32 %f<100>; .reg .pred %p<10>;\n" +
+      body + "\nret;\n}\n");
+  return register_pressure(module.functions.at(0)).live;
+}
+
+TEST(RegisterPressure, CountsWhatIsLiveAtOnce) {
+  EXPECT_EQ(live("mov.u32 %r1, 1; mov.u32 %r2, 2; add.s32 %r3, %r1, %r2; st.shared.u32 [0], %r3;"), 2);
+  EXPECT_EQ(live("ld.param.u64 %rd1, [x]; mov.u32 %r1, 1; st.global.u32 [%rd1], %r1;"),
+            3);                                                             // 64 bits are two
+  EXPECT_EQ(live("setp.eq.u32 %p1, 1, 2; @%p1 st.shared.u32 [0], 1;"), 0);  // predicates are free
+}
+
+TEST(RegisterPressure, CarriesValuesAroundLoops) {
+  // %r1 is the counter, %r2 a bound used in every round, %r3 the sum.
+  EXPECT_EQ(live("mov.u32 %r1, 0; mov.u32 %r2, 10; mov.u32 %r3, 0;\n"
+                 "L: add.s32 %r3, %r3, %r1; add.s32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, %r2; @%p1 bra L;\n"
+                 "st.shared.u32 [0], %r3;"),
+            3);
+}
+
+TEST(RegisterPressure, AGuardedWriteKeepsTheOldValue) {
+  // %r1 must survive until the guarded move, which may not happen.
+  EXPECT_EQ(live("mov.u32 %r1, 7; mov.u32 %r2, 1; setp.eq.u32 %p1, %r2, 3; @%p1 mov.u32 %r1, 8;\n"
+                 "st.shared.u32 [0], %r1;"),
+            2);
+}
+
+TEST(RegisterPressure, WgmmaAccumulatorsLiveAcrossTheLoop) {
+  std::string accumulators = "{%f0, %f1, %f2, %f3}", zero;
+  for (int i = 0; i < 4; ++i) zero += "mov.f32 %f" + std::to_string(i) + ", 0f00000000;";
+  EXPECT_EQ(live(zero +
+                 "mov.u32 %r1, 0; ld.param.u64 %rd1, [x];\n"
+                 "L: wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 " +
+                 accumulators +
+                 ", %rd1, %rd1, 1, 1, 1, 0, 0;\n"
+                 "add.s32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 4; @%p1 bra L;\n"
+                 "st.shared.v4.f32 [0], " +
+                 accumulators + ";"),
+            4 + 2 + 1);
+}
+
+}  // namespace
+}  // namespace imbrex::analysis

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A matrix product and its tile on the command line, shared by `imbrex tile` and `imbrex roofline`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "imbrex/tiling.h"
+
+namespace imbrex::command {
+
+/// Adds --block-m ... and --dtype; `tile` must outlive the command.
+void add_tile_options(CLI::App& command, MatmulTile& tile, std::string& dtype);
+}  // namespace imbrex::command
