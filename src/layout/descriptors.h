@@ -40,6 +40,22 @@ Described<MatrixOperand> describe_matrix_operand(const Layout& operand, Major ma
 /// The same, whichever major fits (K first).
 Described<MatrixOperand> describe_matrix_operand(const Layout& operand, int64_t mn_step, int64_t k_step);
 
+/// The address that a matrix descriptor gives element (mn, k) of an operand, before swizzling and relative to
+/// the descriptor's start. Everything counts bits, so that 4-bit elements need no special case.
+struct DescriptorFormula {
+  Major major;
+  Swizzle swizzle;
+  int64_t bits;         ///< of an element
+  int64_t leading = 0;  ///< LBO
+  int64_t stride = 0;   ///< SBO
+
+  int64_t row() const { return swizzle.span_bytes() * 8; }  ///< of a swizzle row, or of a core matrix row
+  /// Rows that share the swizzle pattern.
+  int64_t group() const { return swizzle.mode == Swizzle::k128BAtom32B ? 4 : 8; }
+  int64_t mn_offset(int64_t mn) const;
+  int64_t k_offset(int64_t k) const;
+};
+
 /// One TMA copy: where its box starts.
 struct TmaBox {
   Index start;               ///< index in the shared tensor, added to the global coordinates

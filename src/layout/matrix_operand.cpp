@@ -6,27 +6,18 @@
 #include "layout/layout_data.h"
 
 namespace imbrex::layout {
+
+int64_t DescriptorFormula::mn_offset(int64_t mn) const {
+  if (major == Major::kK) return mn / 8 * stride + mn % 8 * row();
+  return mn * bits / row() * (swizzle ? leading : stride) + mn * bits % row();
+}
+
+int64_t DescriptorFormula::k_offset(int64_t k) const {
+  if (major == Major::kMN) return k % group() * row() + k / group() * (swizzle ? stride : leading);
+  return swizzle ? k * bits : k * bits / row() * leading + k * bits % row();
+}
+
 namespace {
-
-// Everything here counts bits, so that 4-bit elements need no special case.
-struct Formula {
-  Major major;
-  Swizzle swizzle;
-  int64_t bits;         // of an element
-  int64_t row;          // of a swizzle row, or of a core matrix row
-  int64_t group;        // rows that share the swizzle pattern
-  int64_t leading = 0;  // LBO
-  int64_t stride = 0;   // SBO
-
-  int64_t mn_offset(int64_t mn) const {
-    if (major == Major::kK) return mn / 8 * stride + mn % 8 * row;
-    return mn * bits / row * (swizzle ? leading : stride) + mn * bits % row;
-  }
-  int64_t k_offset(int64_t k) const {
-    if (major == Major::kMN) return k % group * row + k / group * (swizzle ? stride : leading);
-    return swizzle ? k * bits : k * bits / row * leading + k * bits % row;
-  }
-};
 
 using Result = Described<MatrixOperand>;
 Result no(std::string why) { return {std::nullopt, std::move(why)}; }
@@ -55,14 +46,13 @@ Described<MatrixOperand> describe_matrix_operand(const Layout& operand, Major ma
     return no(fmt::format("{}x{} does not divide into instructions of {}x{}", mn_extent, k_extent, mn_step,
                           k_step));
 
-  Formula formula{major, swizzle, operand.element_bits(), swizzle.span_bytes() * 8,
-                  swizzle.mode == Swizzle::k128BAtom32B ? 4 : 8};
+  DescriptorFormula formula{major, swizzle, operand.element_bits()};
   auto f = [&](int64_t mn) { return operand.linear({mn, 0})[Axis::kAddress] * formula.bits; };
   auto g = [&](int64_t k) { return operand.linear({0, k})[Axis::kAddress] * formula.bits; };
 
   // The offsets that the layout suggests; ones that no element of an instruction needs keep a value that
   // encodes.
-  int64_t row_elements = formula.row / formula.bits;
+  int64_t row_elements = formula.row() / formula.bits;
   formula.leading = formula.stride = 16 * 8;
   if (major == Major::kK) {
     if (mn_step > 8) formula.stride = f(8);
@@ -71,7 +61,7 @@ Described<MatrixOperand> describe_matrix_operand(const Layout& operand, Major ma
     int64_t& across_mn = swizzle ? formula.leading : formula.stride;
     int64_t& across_k = swizzle ? formula.stride : formula.leading;
     if (mn_step > row_elements) across_mn = f(row_elements);
-    if (k_step > formula.group) across_k = g(formula.group);
+    if (k_step > formula.group()) across_k = g(formula.group());
   }
   for (int64_t offset : {formula.leading, formula.stride})
     if (offset < 0 || offset % 128 != 0 || offset / 8 >= 1 << 18)
