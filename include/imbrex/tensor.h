@@ -102,6 +102,10 @@ class RegisterBase : public Tensor {
  public:
   /// Converts every element; see cast().
   RegisterValue to(DataType dtype, SourceLocation where = SourceLocation::current()) const;
+  /// The box of this shape at the offsets, where each thread holds its part of it: of accumulators, columns
+  /// by eights.
+  RegisterValue slice(const Shape& offsets, const Shape& shape,
+                      SourceLocation where = SourceLocation::current()) const;
   /// Dimension i of the result is dimension dims[i].
   RegisterValue permute(const Shape& dims, SourceLocation where = SourceLocation::current()) const;
   /// Swaps the last two dimensions.

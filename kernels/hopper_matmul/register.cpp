@@ -5,6 +5,8 @@
 #include "hopper_matmul/matmul_h3.h"
 #include "hopper_matmul/matmul_h4.h"
 #include "hopper_matmul/matmul_h5.h"
+#include "hopper_matmul/matmul_h6.h"
+#include "hopper_matmul/matmul_h7.h"
 #include "imbrex/registry.h"
 
 namespace imbrex::kernels {
@@ -46,6 +48,13 @@ const KernelRegistration<HopperMatmulH4> h4{
 const KernelRegistration<HopperMatmulH5> h5{
     {"hopper_matmul_h5", "pairs of CTAs share their loads, a product is always under way", kSizes},
     run_matmul<HopperMatmulH5>};
+
+const KernelRegistration<HopperMatmulH6> h6{
+    {"hopper_matmul_h6", "the result leaves through shared memory while the next tile is computed", kSizes},
+    run_matmul<HopperMatmulH6>};
+
+const KernelRegistration<HopperMatmulH7> h7{{"hopper_matmul_h7", "unrolled by the ring's stages", kSizes},
+                                            run_matmul<HopperMatmulH7>};
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -160,15 +160,19 @@ void emit_ThreadGroup(Generator& g, const ir::Op& op) {
     if (!predicate.is_immediate()) e.branch_unless(predicate.reg(), end);
   };
   const bool is_narrower = inner.threads < outer.threads;
+  // Where any thread of a warp will do, one predicate, made in front of the loops, picks it.
+  const bool picks_one =
+      is_narrower && inner.threads == 1 && inner.begin % 32 == 0 && outer.is_whole_warps() && g.arch() >= 90;
   int scopes = 0;
-  if (is_narrower && outer.threads > 32 && outer.is_whole_warps()) {
+  if (picks_one) {
+    const Operand elected = g.elected();
+    only(outer.is_warp() ? elected : ints.both(elected, g.is_warp(inner.begin / 32), outer.depth));
+  } else if (is_narrower && outer.threads > 32 && outer.is_whole_warps()) {
     // Which warps: decided on the uniform warp number.
     const int64_t first = inner.begin / 32, last = (inner.begin + inner.threads - 1) / 32;
     const Integer relative = ints.sub(g.warp_index(), Integers::constant(first));
     if (first == last) {
-      const Reg is_it = e.make(ScalarType::pred, Op::setp, {Mod::eq, ScalarType::u32},
-                               {e.to_register(ScalarType::b32, g.warp_index().value), first});
-      only(is_it);
+      only(g.is_warp(first));
     } else if (first == outer.begin / 32) {
       only(ints.less(g.warp_index(), Integers::constant(last + 1)));
     } else if (last == (outer.begin + outer.threads - 1) / 32) {
@@ -182,19 +186,11 @@ void emit_ThreadGroup(Generator& g, const ir::Op& op) {
     ++scopes;
   }
   // Which threads of the warps that are left.
-  if (is_narrower && !inner.is_whole_warps()) {
-    const bool any_thread_will_do = inner.threads == 1 && inner.begin % 32 == 0 && outer.is_whole_warps();
-    if (any_thread_will_do && g.arch() >= 90) {
-      g.enter_group({inner.begin, 32, outer.is_warp() ? outer.depth : e.depth()});
-      only(g.elected());
-      g.leave_group();
-    } else {
-      const Reg tid = e.make(ScalarType::b32, Op::mov, {ScalarType::u32}, {ptx::SpecialReg::tid_x});
-      Reg relative = tid;
-      if (inner.begin != 0)
-        relative = e.make(ScalarType::b32, Op::sub, {ScalarType::u32}, {tid, inner.begin});
-      only(e.make(ScalarType::pred, Op::setp, {Mod::lo, ScalarType::u32}, {relative, inner.threads}));
-    }
+  if (is_narrower && !inner.is_whole_warps() && !picks_one) {
+    const Reg tid = e.make(ScalarType::b32, Op::mov, {ScalarType::u32}, {ptx::SpecialReg::tid_x});
+    Reg relative = tid;
+    if (inner.begin != 0) relative = e.make(ScalarType::b32, Op::sub, {ScalarType::u32}, {tid, inner.begin});
+    only(e.make(ScalarType::pred, Op::setp, {Mod::lo, ScalarType::u32}, {relative, inner.threads}));
   }
   e.enter_scope();
   ++scopes;

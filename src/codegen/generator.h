@@ -118,6 +118,7 @@ enum LeafKind : int64_t {
   kInstructionLeaf,
   kCachePolicy,
   kRemoteBarrier,
+  kIsWarp,
   kPrintIndex
 };
 
@@ -171,8 +172,10 @@ class Generator {
   Integer thread_index(const Group& group);
   /// Warp number in the CTA, uniform across the warp.
   Integer warp_index();
-  /// True in exactly one thread of a warp that runs together (the current group is that warp).
+  /// True in exactly one thread of each warp of the current group, whose warps run together.
   Reg elected();
+  /// True in the warp of that number.
+  Operand is_warp(int64_t number);
   /// For ops of one warp or one thread: the thread that acts; nothing when it is the only one.
   std::optional<Reg> issuer() { return group().threads > 1 ? std::optional(elected()) : std::nullopt; }
   /// The multiplier and shift of fast division by a grid constant, in 64 bits.

@@ -32,6 +32,13 @@ Integer Generator::warp_index() {
   return integers_.leaf(kThreadId, 1, warp_index_, false, Range::between(0, function_.warps - 1), 0);
 }
 
+Operand Generator::is_warp(int64_t number) {
+  return emitter_.hoisted(integers_.name(kIsWarp, number), 0, [&] {
+    const Reg warp = emitter_.to_register(ScalarType::b32, warp_index().value);
+    return Operand(emitter_.make(ScalarType::pred, Op::setp, {Mod::eq, ScalarType::u32}, {warp, number}));
+  });
+}
+
 Reg Generator::elected() {
   const int64_t key = integers_.name(kElected, group().begin);
   return emitter_

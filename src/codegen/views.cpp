@@ -178,8 +178,28 @@ void emit_Index(Generator& g, const ir::Op& op) {
   }
 }
 
+namespace {
+
+/// The registers of a part: those of the whole from the part's first on, in the same distances.
+void slice_registers(Generator& g, const ir::Op& op) {
+  const RegisterTensor& whole = g.get<RegisterTensor>(op.operands[0]);
+  std::vector<int64_t> starts;
+  for (size_t i = 1; i < op.operands.size(); ++i) starts.push_back(g.integer(op.operands[i]).constant());
+  const layout::Slice slice = whole.layout.slice(starts, op.ints_attr("shape"));
+  std::vector<int64_t> map;
+  for (int64_t i = 0; i < slice.layout.registers(); ++i) map.push_back(slice.offset[Axis::kRegister] + i);
+  RegisterTensor part{whole.dtype, slice.layout, whole.group, gather_words(g, whole, map)};
+  part.words = words_in_layout(g, op, part, g.layout_of(op.result()));
+  part.layout = g.layout_of(op.result());
+  g.bind(op.result(), std::move(part));
+}
+
+}  // namespace
+
 void emit_Slice(Generator& g, const ir::Op& op) {
   switch (op.operands[0]->type.kind) {
+    case ir::TypeKind::kRegister:
+      return slice_registers(g, op);
     case ir::TypeKind::kShared:
       return slice_view<SharedView>(g, op);
     case ir::TypeKind::kTensorMemory:

@@ -76,6 +76,12 @@ void verify_views(const Op& op, Findings& out) {
     case Opcode::kGlobalView:
       return verify_global_view(op, out);
     case Opcode::kSlice:
+      if (from.kind == TypeKind::kRegister)
+        for (size_t i = 1; i < op.operands.size(); ++i)
+          if (!constant_int(op.operands[i]))
+            return out.add(
+                op, fmt::format("offset {} is known only at run time, and registers have no address", i - 1),
+                "slice at C++ numbers, in a C++ loop");
       return verify_slice(op, out);
     case Opcode::kPermute:
       return verify_permute(op, out);

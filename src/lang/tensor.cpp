@@ -126,7 +126,7 @@ Handle reshape(const Tensor& t, const Shape& shape, SourceLocation where) {
 
 Handle slice(const Tensor& t, const Scalars& offsets, const Shape& shape, SourceLocation where) {
   const Instruction at("slice", where);
-  ir::Value* value = at.use(t.handle());
+  ir::Value* value = at.read(t.handle());
   std::vector<ir::Value*> operands = lang::index_values(at, offsets);
   operands.insert(operands.begin(), value);
   ir::Type type = ir::Type::tensor(value->type.kind, value->type.dtype, shape);
@@ -181,6 +181,9 @@ RegisterValue Tabulation::element(const ScalarArg& value) {
 
 }  // namespace detail
 
+RegisterValue RegisterBase::slice(const Shape& offsets, const Shape& shape, SourceLocation where) const {
+  return RegisterValue(detail::slice(*this, Scalars(offsets.begin(), offsets.end()), shape, where));
+}
 RegisterValue RegisterBase::permute(const Shape& dims, SourceLocation where) const {
   return RegisterValue(detail::permute(*this, dims, where));
 }

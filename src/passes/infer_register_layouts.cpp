@@ -49,6 +49,8 @@ void RegisterInference::collect(ir::Op& op) {
       return relate(RelationKind::kReduce, op, op.operands[0], op.result());
     case Opcode::kPermute:
       return relate(RelationKind::kPermute, op, op.operands[0], op.result());
+    case Opcode::kSlice:
+      return relate(RelationKind::kSlice, op, op.operands[0], op.result());
     case Opcode::kReshape:
       return relate(RelationKind::kReshape, op, op.operands[0], op.result());
     case Opcode::kRelayout:
@@ -86,6 +88,15 @@ std::optional<Layout> RegisterInference::derive(const Relation& relation, bool f
         std::vector<int> order(dims.begin(), dims.end()), back(dims.size());
         for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int>(i);
         return known.permute(forward ? order : back);
+      }
+      case RelationKind::kSlice: {
+        if (!forward) return std::nullopt;
+        layout::Index starts;
+        for (size_t i = 1; i < relation.op->operands.size(); ++i)
+          starts.push_back(*ir::constant_int(relation.op->operands[i]));
+        layout::Slice slice = known.slice(starts, target.type.shape);
+        if (slice.offset[layout::Axis::kThread] != 0) return std::nullopt;  // other threads hold it
+        return std::move(slice.layout);
       }
       case RelationKind::kReshape:
         return known.reshape(target.type.shape);
@@ -217,11 +228,12 @@ void RegisterInference::check() const {
     Known carried = from;
     if (relation.kind != RelationKind::kBroadcast) {
       const std::optional<Layout> derived = derive(relation, true);
-      if (!derived)  // only a reshape may fail
+      if (!derived)  // only a reshape or a slice may fail
         throw CompileError(Diagnostic{
             relation.op->where,
-            fmt::format("{}: {} cannot be regrouped without moving data between threads",
-                        relation.op->info().mnemonic, ir::print(*relation.from)),
+            fmt::format("{}: {} cannot be {} without moving data between threads",
+                        relation.op->info().mnemonic, ir::print(*relation.from),
+                        relation.kind == RelationKind::kSlice ? "cut here" : "regrouped"),
             {tensor_text(*relation.from), fmt::format("its layout {} is {}, by {}", from.layout.to_string(),
                                                       from.what, op_text(*from.origin))},
             "relayout it first"});

@@ -95,7 +95,7 @@ class RegisterInference {
     const ir::Op* origin;
     std::string what;
   };
-  enum class RelationKind : uint8_t { kSame, kBroadcast, kReduce, kPermute, kReshape };
+  enum class RelationKind : uint8_t { kSame, kBroadcast, kReduce, kPermute, kSlice, kReshape };
   struct Relation {
     RelationKind kind;
     const ir::Op* op;

@@ -16,7 +16,7 @@ namespace {
 class CudaKernel : public LoadedKernel {
  public:
   CudaKernel(const CudaDriver& cuda, const codegen::CompiledKernel& compiled)
-      : driver(cuda), kernel(compiled) {}
+      : driver(cuda), kernel(compiled), params(compiled.params.size()) {}
   ~CudaKernel() override {
     if (module != nullptr) driver.cuModuleUnload(module);
   }
@@ -27,6 +27,7 @@ class CudaKernel : public LoadedKernel {
   CUfunction function = nullptr;
   CUlaunchAttribute cluster;
   CUlaunchConfig config = {};
+  std::vector<void*> params;  // of the launch being made
 };
 
 class CudaDevice : public DeviceBackend {
@@ -123,11 +124,12 @@ class CudaDevice : public DeviceBackend {
     auto& kernel = static_cast<CudaKernel&>(loaded);
     make_current();
     for (int i = 0; i < 3; ++i) kernel.config.grid[i] = static_cast<unsigned>(plan.grid[i]);
-    size_t bytes = plan.params.size();
-    void* extra[] = {kLaunchParamBufferPointer, const_cast<std::byte*>(plan.params.data()),
-                     kLaunchParamBufferSize, &bytes, kLaunchParamEnd};
+    // One by one: only the assembler knows where the device has parameters that are aligned to 64 bytes,
+    // as tensor maps are, because the bank they lie in does not begin at such an address.
+    for (size_t i = 0; i < kernel.params.size(); ++i)
+      kernel.params[i] = const_cast<std::byte*>(plan.params.data()) + kernel.kernel.params[i].offset;
     if (plan.timed) driver_->check(driver_->cuEventRecord(events_[0], stream_), "event");
-    driver_->check(driver_->cuLaunchKernelEx(&kernel.config, kernel.function, nullptr, extra),
+    driver_->check(driver_->cuLaunchKernelEx(&kernel.config, kernel.function, kernel.params.data(), nullptr),
                    "launch of " + kernel.kernel.name);
     LaunchReport report;
     if (plan.timed) {

@@ -27,9 +27,6 @@ inline constexpr int kJitInfoLogBuffer = 3, kJitInfoLogBytes = 4, kJitErrorLogBu
                      kJitErrorLogBytes = 6;
 inline constexpr int kJitGenerateLineInfo = 13;
 inline constexpr int kLaunchAttributeClusterDimension = 4;
-inline void* const kLaunchParamBufferPointer = reinterpret_cast<void*>(1);
-inline void* const kLaunchParamBufferSize = reinterpret_cast<void*>(2);
-inline void* const kLaunchParamEnd = nullptr;
 
 struct CUlaunchAttribute {
   int id = 0;

@@ -19,6 +19,7 @@ namespace imbrex::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Product {
   DataType a = float16, b = float16, d = float32;
@@ -299,6 +300,62 @@ TEST(Wgmma, OneGroupStaysUnderWay) {
     for (int64_t x = 0; x < 64; ++x) sum += a[i * 64 + x] * b[j * 64 + x];
     return which == 0 ? sum : -sum;
   });
+}
+
+TEST(Wgmma, AccumulatorsAreCutIntoColumns) {
+  Machine machine(Arch::kSm90a);
+  const std::vector<double> a = small_integers(float16, 64 * 64, 7), b = small_integers(float16, 32 * 64, 8);
+  DeviceTensor d = machine.output(float16, {64, 32});
+  machine.run(
+      [](Ptr<float16> a, Ptr<float16> b, Ptr<float16> d) {
+        grid(1);
+        auto s_a = shared_tensor(float16, {64, 64});
+        auto s_b = shared_tensor(float16, {32, 64});
+        store_operands(s_a, s_b, a, b);
+        auto acc = wgmma::accumulator(float32, {64, 32});
+        wgmma::fence();
+        wgmma::mma(s_a, s_b.transpose(), acc, {.scale_d = false});
+        wgmma::commit_group();
+        wgmma::wait_group(0);
+        auto out = global_view(d, {64, 32});
+        for (int64_t width : {8, 16})  // columns 0 to 7, then 8 to 31 by 16 and 8
+          store_global(out, acc.slice({0, width == 8 ? 0 : 16}, {64, width}).to(float16),
+                       {0, width == 8 ? 0 : 16});
+        store_global(out, (acc.slice({0, 8}, {64, 8}) + 1).to(float16), {0, 8});
+      },
+      machine.tensor(float16, a), machine.tensor(float16, b), d);
+  expect_elements(d, [&](int64_t i, int64_t j) {
+    double sum = 0;
+    for (int64_t x = 0; x < 64; ++x) sum += a[i * 64 + x] * b[j * 64 + x];
+    return j >= 8 && j < 16 ? sum + 1 : sum;
+  });
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// registers of warp groups
+
+TEST(Setmaxnreg, WarpGroupsTakeAndGiveRegisters) {
+  const auto kernel = [](Ptr<int32> d) {
+    grid(1);
+    warps(12);
+    auto out = global_view(d, {3});
+    for (int64_t i = 0; i < 3; ++i)
+      if (auto group = warp_group(4 * i, 4)) {
+        setmaxnreg(i == 0 ? 24 : i == 1 ? 240 : 168);  // 168 is what each has
+        if (auto thread = single_thread()) store_global(out, full(int32, {1}, i), {i});
+      }
+  };
+  Machine machine(Arch::kSm90a);
+  DeviceTensor d = machine.output(int32, {3});
+  machine.run(kernel, d);
+  expect_elements(d, [](int64_t i) { return i; });
+  using K = LambdaKernel<decltype(kernel), Arch::kSm90a>;
+  const std::shared_ptr<ir::Function> function = Kernel<K>(K(kernel)).trace(int64_t{0});
+  passes::run_pipeline(*function, {});
+  const std::string ptx = codegen::generate(*function, {}).ptx;
+  EXPECT_THAT(ptx, HasSubstr("setmaxnreg.dec.sync.aligned.u32 24;"));
+  EXPECT_THAT(ptx, HasSubstr("setmaxnreg.inc.sync.aligned.u32 240;"));
+  EXPECT_THAT(ptx, Not(HasSubstr("u32 168;")));
 }
 
 // ---------------------------------------------------------------------------------------------------------

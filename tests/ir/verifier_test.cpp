@@ -153,6 +153,14 @@ TEST(Verifier, MmaExtentsAreThoseOfTheInstruction) {
   EXPECT_THAT(mma(128, 64, 8, "float16"), HasSubstr("k is 8, it must be a multiple of 16 for float16"));
 }
 
+TEST(Verifier, RegistersAreCutAtConstants) {
+  const std::string tile =
+      "%t: register<float32, [16, 16]> = uninitialized {dtype = float32, shape = [16, 16]}\n";
+  EXPECT_THAT(findings(tile + "%c: int32 = const {int = 8}\n"
+                              "%s: register<float32, [8, 16]> = slice %t, %c, %n {shape = [8, 16]}"),
+              testing::HasSubstr("slice: offset 1 is known only at run time, and registers have no address"));
+}
+
 TEST(Verifier, ReportsEveryFinding) {
   const std::string text = findings("break @3\n%0: int32 = add %n, %u @4");
   EXPECT_THAT(text, testing::HasSubstr("f.cpp:3: error: break"));

@@ -309,6 +309,18 @@ TEST(TileErrors, Shapes) {
       HasSubstr("annotate_layout: the tensor is [8], the layout [4]"));
 }
 
+TEST(TileErrors, Slices) {
+  const auto fails = [](const auto& body) { return error_of(body); };
+  EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) {
+                zeros(float32, {16, 16}).slice({0, 8}, {16, 16});
+              }),
+              HasSubstr("slice: dimension 1: 8 ... 23 is outside 0 ... 15"));
+  EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) {
+                zeros(float32, {16, 16}).slice({0}, {16, 8});
+              }),
+              HasSubstr("slice: [16, 16] takes 2 offsets"));
+}
+
 TEST(TileErrors, Types) {
   EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { zeros(float16, {8}) + zeros(bfloat16, {8}); }),
               HasSubstr("+: float16 and bfloat16 have no common type"));

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Hopper ladder against cuBLAS on a CUDA GPU: verified first, then timed in turns, so that both meet the
+// same clock.
+//
+//   bench_hopper [--sizes 8192,4096x4096x14336] [--dtype bf16] [--rounds 7] [--ms 20] h0 h7 h7:ctas=128 ...
+//
+// A size is m, or mxnxk. Every turn launches each kernel back to back for about --ms milliseconds; the figure
+// is the median turn's, the ratio that of the medians.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "hopper_matmul/matmul_h0.h"
+#include "hopper_matmul/matmul_h1.h"
+#include "hopper_matmul/matmul_h2.h"
+#include "hopper_matmul/matmul_h3.h"
+#include "hopper_matmul/matmul_h4.h"
+#include "hopper_matmul/matmul_h5.h"
+#include "hopper_matmul/matmul_h6.h"
+#include "hopper_matmul/matmul_h7.h"
+#include "imbrex/error.h"
+#include "imbrex/runtime.h"
+
+namespace imbrex {
+namespace {
+
+struct Problem {
+  int64_t m, n, k;
+  double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
+};
+
+/// C = A B^T by cublasGemmEx, with float32 accumulation.
+class Cublas {
+ public:
+  Cublas() {
+    for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so"})
+      if ((library_ = dlopen(name, RTLD_NOW))) break;
+    if (!library_) throw std::runtime_error("no cuBLAS: " + std::string(dlerror()));
+    const auto create = reinterpret_cast<int (*)(void**)>(dlsym(library_, "cublasCreate_v2"));
+    gemm_ = reinterpret_cast<Gemm>(dlsym(library_, "cublasGemmEx"));
+    if (!create || !gemm_ || create(&handle_) != 0) throw std::runtime_error("cuBLAS cannot be used");
+  }
+
+  void operator()(const Problem& p, DataType dtype, const DeviceTensor& a, const DeviceTensor& b,
+                  const DeviceTensor& c) const {
+    const int type = dtype == bfloat16 ? 14 : 2;  // CUDA_R_16BF, CUDA_R_16F
+    const float one = 1, zero = 0;
+    const auto m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
+    constexpr int kTransposed = 1, kPlain = 0, kCompute32F = 68, kDefault = -1;
+    // Column-major, it computes the transpose.
+    const int status =
+        gemm_(handle_, kTransposed, kPlain, n, m, k, &one, reinterpret_cast<void*>(b.address()), type, k,
+              reinterpret_cast<void*>(a.address()), type, k, &zero, reinterpret_cast<void*>(c.address()),
+              type, n, kCompute32F, kDefault);
+    if (status != 0) throw std::runtime_error(fmt::format("cublasGemmEx: error {}", status));
+  }
+
+ private:
+  using Gemm = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int,
+                       int, const void*, void*, int, int, int, int);
+  void* library_ = nullptr;
+  void* handle_ = nullptr;
+  Gemm gemm_ = nullptr;
+};
+
+struct Entry {
+  std::string name;
+  std::function<void(const Problem&, DataType, const DeviceTensor&, const DeviceTensor&, const DeviceTensor&)>
+      launch;
+  std::vector<double> tflops = {};  // of each turn
+  double median() {
+    std::sort(tflops.begin(), tflops.end());
+    return tflops.empty() ? 0 : tflops[tflops.size() / 2];
+  }
+};
+
+template <class K>
+Entry ladder_entry(const std::string& spec, const std::string& configuration, const Device& device) {
+  K instance;
+  if (!configuration.empty()) {
+    std::string text = configuration;
+    std::replace(text.begin(), text.end(), ',', ' ');
+    tuning_space<K>().apply(&instance, tuning_space<K>().parse(text));
+  }
+  auto kernel = std::make_shared<Kernel<K>>(instance, device);
+  return {spec, [kernel](const Problem& p, DataType dtype, const DeviceTensor& a, const DeviceTensor& b,
+                         const DeviceTensor& c) { (*kernel)(p.m, p.n, p.k, dtype, a, b, c); }};
+}
+
+Entry entry(const std::string& spec, const Device& device) {
+  using namespace kernels;
+  const size_t colon = spec.find(':');
+  const std::string step = spec.substr(0, colon);
+  const std::string configuration = colon == std::string::npos ? "" : spec.substr(colon + 1);
+  if (step == "h0") return ladder_entry<HopperMatmulH0>(spec, configuration, device);
+  if (step == "h1") return ladder_entry<HopperMatmulH1>(spec, configuration, device);
+  if (step == "h2") return ladder_entry<HopperMatmulH2>(spec, configuration, device);
+  if (step == "h3") return ladder_entry<HopperMatmulH3>(spec, configuration, device);
+  if (step == "h4") return ladder_entry<HopperMatmulH4>(spec, configuration, device);
+  if (step == "h5") return ladder_entry<HopperMatmulH5>(spec, configuration, device);
+  if (step == "h6") return ladder_entry<HopperMatmulH6>(spec, configuration, device);
+  if (step == "h7") return ladder_entry<HopperMatmulH7>(spec, configuration, device);
+  throw std::runtime_error("no step '" + step + "'; steps are h0 ... h7");
+}
+
+/// Waits for everything on the device: cuBLAS works in another stream than our kernels.
+void wait_for_all() {
+  static const auto wait =
+      reinterpret_cast<int (*)()>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxSynchronize"));
+  if (const int status = wait())
+    throw std::runtime_error(fmt::format("the device fails: CUDA error {}", status));
+}
+
+double seconds_of(const std::function<void()>& work) {
+  wait_for_all();
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  wait_for_all();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Elements farther from cuBLAS's than rounding explains: two units in the last place, of values that are
+/// sums of k products of size one.
+int64_t wrong_elements(const DeviceTensor& c, const std::vector<double>& reference, DataType dtype,
+                       int64_t k) {
+  const std::vector<double> got = c.to_host().to_doubles();
+  const double unit = dtype == bfloat16 ? 1.0 / 128 : 1.0 / 1024,
+               floor = std::sqrt(static_cast<double>(k)) / 64;
+  int64_t wrong = 0;
+  for (size_t i = 0; i < reference.size(); ++i)
+    wrong += !(std::abs(got[i] - reference[i]) <= 2 * unit * std::max(std::abs(reference[i]), floor));
+  return wrong;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> out;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) out.push_back(part);
+  return out;
+}
+
+int run(int argc, char** argv) {
+  std::vector<Problem> problems;
+  std::vector<std::string> specs;
+  std::string sizes = "8192";
+  DataType dtype = bfloat16;
+  int rounds = 7;
+  double milliseconds = 20;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
+    if (word == "--sizes")
+      sizes = value();
+    else if (word == "--dtype")
+      dtype = value() == "fp16" ? float16 : bfloat16;
+    else if (word == "--rounds")
+      rounds = std::stoi(value());
+    else if (word == "--ms")
+      milliseconds = std::stod(value());
+    else
+      specs.push_back(word);
+  }
+  for (const std::string& size : split(sizes, ',')) {
+    const std::vector<std::string> extents = split(size, 'x');
+    const int64_t m = std::stoll(extents[0]);
+    problems.push_back(extents.size() == 3 ? Problem{m, std::stoll(extents[1]), std::stoll(extents[2])}
+                                           : Problem{m, m, m});
+  }
+
+  const Device device = Device::cuda();
+  const Cublas cublas;
+  for (const Problem& p : problems) {
+    DeviceTensor a = DeviceTensor::random(device, dtype, {p.m, p.k}, 1),
+                 b = DeviceTensor::random(device, dtype, {p.n, p.k}, 2),
+                 c = DeviceTensor::empty(device, dtype, {p.m, p.n});
+    fmt::print("{} {}x{}x{} {}\n", device.name(), p.m, p.n, p.k, dtype.name());
+    std::vector<Entry> entries{{"cublas", std::cref(cublas)}};
+    c.poison();
+    device.synchronize();
+    entries[0].launch(p, dtype, a, b, c);
+    wait_for_all();
+    const std::vector<double> reference = c.to_host().to_doubles();
+    for (const std::string& spec : specs) try {
+        Entry candidate = entry(spec, device);
+        c.poison();
+        candidate.launch(p, dtype, a, b, c);
+        wait_for_all();
+        if (const int64_t wrong = wrong_elements(c, reference, dtype, p.k))
+          fmt::print("  {:40} WRONG: {} elements\n", spec, wrong);
+        else
+          entries.push_back(std::move(candidate));
+      } catch (const std::exception& error) {
+        fmt::print("  {:40} {}\n", spec, error.what());
+      }
+    for (int round = 0; round < rounds; ++round)
+      for (Entry& e : entries) {
+        const auto launch = [&] { e.launch(p, dtype, a, b, c); };
+        launch();
+        const double once = seconds_of(launch);
+        const auto count = static_cast<int>(std::clamp(milliseconds * 1e-3 / once, 3.0, 2000.0));
+        const double time = seconds_of([&] {
+          for (int i = 0; i < count; ++i) launch();
+        });
+        e.tflops.push_back(1e-12 * p.flops() * count / time);
+      }
+    const double rival = entries[0].median();
+    for (Entry& e : entries) {
+      const double median = e.median();  // sorted now
+      fmt::print("  {:40} {:7.1f} TFLOPS  {:.3f}  ({:.1f} ... {:.1f})\n", e.name, median, median / rival,
+                 e.tflops.front(), e.tflops.back());
+    }
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace imbrex
+
+int main(int argc, char** argv) {
+  try {
+    return imbrex::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_hopper: {}\n", error.what());
+    return 1;
+  }
+}
