@@ -12,8 +12,26 @@
 //   gpu.copy_to_device(a, host_a.data(), n * 4);
 //   ...
 //   void* arguments[] = {&a, &b, &c, &n};
-//   vgpu::Report report = gpu.launch(add, {.grid = {(n + 255) / 256}, .block = {256}, .arguments =
-//   arguments}); if (!report.clean()) std::puts(report.format().c_str());
+//   vgpu::Report report =
+//       gpu.launch(add, {.grid = {(n + 255) / 256}, .block = {256}, .arguments = arguments});
+//   if (!report.clean()) std::puts(report.format().c_str());
+//
+// examples/host_foreign_kernel.cpp is a whole program, with a tensor map, clusters and a raw parameter
+// buffer; tests/foreign runs some thirty kernels of nvcc and Triton.
+//
+// What a kernel of a CUDA or Triton program needs besides its PTX:
+//   - its entry's name: C++ kernels have mangled ones unless extern "C"; Module::function_names() lists them;
+//   - the threads of a block: Triton's are 32 * num_warps of its metadata (or .reqntid of the PTX);
+//   - dynamic shared memory (`extern __shared__`, Triton's metadata.shared): Launch::dynamic_shared_bytes,
+//   and
+//     Function::set_max_dynamic_shared() above 48 KiB;
+//   - tensor maps (CUtensorMap): encode_tensor_map(), then by value as a `__grid_constant__` parameter, or in
+//     device memory;
+//   - Triton passes two pointers to scratch memory after the kernel's own arguments (0 where its metadata
+//   asks
+//     for no scratch), and for a tensor descriptor a tensor map, the sizes (int32) and the strides (int64).
+// Not there: textures and surfaces, launches from kernels, indirect calls, 32-bit generic addresses, and
+// linking: a module stands for itself, with printf, malloc-free code and __assertfail the only externals.
 //
 // Calls that cannot be carried out (freed buffer, unknown function, impossible launch) throw
 // imbrex::LaunchError; PTX that does not parse throws ParseError, PTX that the machine does not model throws
@@ -238,12 +256,16 @@ class Module {
 };
 
 /// One launch. Give either `arguments` (one pointer to each argument's value, as cuLaunchKernel's
-/// kernelParams) or `parameter_buffer` (laid out as Function::parameters says).
+/// kernelParams; read as many bytes as the parameter has, during the call) or `parameter_buffer` (laid out as
+/// Function::parameters says, at least FunctionAttributes::parameter_bytes long).
 struct Launch {
-  Dim3 grid = {};
+  Dim3 grid = {};     // in CTAs
   Dim3 cluster = {};  // in CTAs; must divide the grid. {1,1,1} takes the kernel's .reqnctapercluster
-  Dim3 block = {};
-  int64_t dynamic_shared_bytes = 0;
+  Dim3 block = {};    // in threads, at most 1024; .reqntid and .maxntid are checked
+  int64_t dynamic_shared_bytes = 0;  // behind the static variables: what `.extern .shared` arrays name
+  /// All CTAs are resident at once, so that they may wait for one another (cooperative groups' grid.sync());
+  /// LaunchError where they do not fit. Without it CTAs must not wait for later ones.
+  bool cooperative = false;
   std::span<void* const> arguments = {};
   std::span<const std::byte> parameter_buffer = {};
 };
@@ -282,18 +304,19 @@ enum class TensorMapSwizzle : uint8_t {
 };
 
 /// The 128-byte object that TMA instructions take, encoded as the driver encodes it. Pass it by value as a
-/// kernel parameter or copy it to device memory.
+/// kernel parameter, or copy it to device memory, aligned to 64 bytes (PTX ISA, "Tensors").
 struct alignas(64) TensorMap {
   std::array<uint64_t, 16> words{};
 };
 
-/// The arguments of cuTensorMapEncodeTiled, with the same meaning.
+/// The arguments of cuTensorMapEncodeTiled, with the same meaning: a tensor in global memory, and the box of
+/// it that one copy moves. Coordinates in the kernel count elements, innermost first, and may lie outside.
 struct TensorMapArguments {
   TensorMapType type = TensorMapType::kFloat16;
   DeviceAddress address = 0;
   std::span<const uint64_t> dims = {};             // elements, innermost first; 1 to 5 of them
   std::span<const uint64_t> strides_bytes = {};    // of dimensions 1.. : one fewer than dims
-  std::span<const uint32_t> box = {};              // elements per dimension
+  std::span<const uint32_t> box = {};              // elements per dimension, at most 256
   std::span<const uint32_t> element_strides = {};  // empty: all 1
   TensorMapInterleave interleave = TensorMapInterleave::kNone;
   TensorMapSwizzle swizzle = TensorMapSwizzle::kNone;
@@ -330,10 +353,13 @@ class VirtualGpu {
   void fill16(DeviceAddress to, uint16_t value, int64_t count);
   void fill32(DeviceAddress to, uint32_t value, int64_t count);
 
-  /// Loads PTX text. `name` stands for the text in messages.
+  /// Loads PTX text for this device's target or an earlier one (for 'a' targets exactly this one); all
+  /// entries are decoded, `.global` variables get memory and their initial values. `name` stands for the text
+  /// in messages.
   Module load_module(std::string_view ptx, std::string_view name = "module.ptx");
 
-  /// Runs a kernel to its end and tells what happened.
+  /// Runs a kernel to its end, or to where it cannot go on, and tells what happened. Memory keeps what the
+  /// kernel wrote, findings or not. LaunchError where the driver would refuse the launch.
   Report launch(const Function& function, const Launch& launch);
 
  private:

@@ -13,6 +13,7 @@ const char* verb(AccessKind kind) {
     case AccessKind::kStrongRead:
       return "reads";
     case AccessKind::kWrite:
+    case AccessKind::kSameWrite:
     case AccessKind::kStrongWrite:
       return "writes";
     case AccessKind::kAtomic:

@@ -73,6 +73,12 @@ void operands(Warp& w, const Instruction& n, Mask active, int& id, int& count) {
   }
 }
 
+/// Without a count all threads are expected; to say so in numbers is the same.
+bool same_count(const Cta& cta, int a, int b) {
+  const int everybody = static_cast<int>(cta.warps().size()) * kWarpSize;
+  return a == b || (a == 0 && b == everybody) || (b == 0 && a == everybody);
+}
+
 void open_phase(Cta& cta, NamedBarrier& barrier, const Instruction& n, int count) {
   barrier.arrived.assign(cta.warps().size(), 0);
   barrier.waiting.assign(cta.warps().size(), 0);
@@ -103,7 +109,7 @@ Step exec_barrier(Warp& w, const Instruction& n, Mask active) {
   NamedBarrier& barrier = cta.barrier(id);
   if (barrier.arrived.empty()) {
     open_phase(cta, barrier, n, count);
-  } else if (barrier.expected_threads != count) {
+  } else if (!same_count(cta, barrier.expected_threads, count)) {
     report(w, n, active,
            fmt::format("barrier {} is in use with a count of {} (by {}), here it is {}", id,
                        barrier.expected_threads, w.program().place_text(barrier.opened_by), count));

@@ -11,21 +11,6 @@ namespace {
 /// large array does not take memory without end. Sharing orders too much, never too little.
 constexpr uint64_t kGlobalSyncKeys = 4096;
 
-void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes, uint32_t reg) {
-  const Who who{&warp.cta(), warp.index(), first_lane(lanes), &insn, ""};
-  if (const PendingResult pending = pending_result(warp, reg); pending.instruction != nullptr) {
-    Finding* finding = warp.cta().cluster().log().open(FindingKind::kAsyncInFlight, who);
-    if (finding == nullptr) return;
-    finding->message =
-        fmt::format("reads a register of a {} that has not been waited for", pending.instruction);
-    finding->hint = fmt::format("{} before it", pending.wait);
-    return;
-  }
-  Finding* finding = warp.cta().cluster().log().open(FindingKind::kUninitializedRead, who);
-  if (finding == nullptr) return;
-  finding->message = fmt::format("reads a register that was never written in lanes 0x{:08x}", lanes);
-}
-
 void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes) {
   const CheckSet& checks = cluster.launch().options.checks;
   const char* memory = nullptr;
@@ -66,23 +51,6 @@ void mark_written(Cluster& cluster, const Who& who, const Place& place, uint32_t
 }
 
 }  // namespace
-
-void Checked::before(Warp& warp, const Instruction& insn, Mask active) {
-  std::vector<Mask>& defined = warp.defined();
-  if (defined.empty()) return;
-  for (uint32_t reg : warp.program().info[insn.index].reads) {
-    const Mask undefined = active & ~defined[reg];
-    if (undefined == 0) continue;
-    report_undefined_register(warp, insn, undefined, reg);
-    defined[reg] |= undefined;  // one report is enough; what follows from it is not news
-  }
-}
-
-void Checked::after(Warp& warp, const Instruction& insn, Mask active) {
-  std::vector<Mask>& defined = warp.defined();
-  if (defined.empty()) return;
-  for (uint32_t reg : warp.program().info[insn.index].writes) defined[reg] |= active;
-}
 
 void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind) {
   if (cluster.launch().options.checks.uninitialized && is_read(kind))

@@ -12,10 +12,14 @@ namespace imbrex::vgpu {
 
 /// What an access does; the strong ones (volatile, relaxed, acquire, release, atomic) may meet others
 /// unordered.
-enum class AccessKind : uint8_t { kRead, kWrite, kAtomic, kStrongRead, kStrongWrite };
+/// A kSameWrite writes the bytes that are there already: when all threads store the same value by one
+/// instruction, as compilers let them, it does not matter who comes last.
+enum class AccessKind : uint8_t { kRead, kWrite, kSameWrite, kAtomic, kStrongRead, kStrongWrite };
 constexpr bool is_write(AccessKind k) { return k != AccessKind::kRead && k != AccessKind::kStrongRead; }
-constexpr bool is_read(AccessKind k) { return k != AccessKind::kWrite && k != AccessKind::kStrongWrite; }
-constexpr bool is_strong(AccessKind k) { return k != AccessKind::kRead && k != AccessKind::kWrite; }
+constexpr bool is_read(AccessKind k) {
+  return k == AccessKind::kRead || k == AccessKind::kAtomic || k == AccessKind::kStrongRead;
+}
+constexpr bool is_strong(AccessKind k) { return k > AccessKind::kSameWrite; }
 
 /// A checked address: where the bytes are on the host, and what they are to the kernel.
 struct Place {
@@ -35,9 +39,9 @@ struct Unchecked {
 
 struct Checked {
   static constexpr int kIndex = 1;
-  /// Registers read must have been written in all active lanes.
+  /// Undefined lanes of the registers read: reported or passed on, as InstructionInfo::flow says.
   static void before(Warp& warp, const Instruction& insn, Mask active);
-  /// Registers written are defined from now on.
+  /// Registers written are defined from now on, where before() or the body has not settled it.
   static void after(Warp& warp, const Instruction& insn, Mask active);
   /// Every byte that a thread or a unit reads or writes passes here once, after its address was found good.
   static void touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind);

@@ -82,6 +82,8 @@ class Cluster {
   int64_t take_unlaunched() { return slot_->take_next(); }
   /// Something happened that others may wait for (store, arrival, exit): the cluster is not stalled.
   void note_progress() { last_progress_ = clock_; }
+  /// A look at what another cluster may change: time-outs in between are no sign of a deadlock.
+  void note_poll() { stalls_ = 0; }
   /// Ends the launch after the current instruction, a finding having been reported.
   void stop() { stopped_ = true; }
 

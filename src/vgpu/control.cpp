@@ -164,7 +164,7 @@ bool decode_call(Decoder& d, Instruction& out) {
     }
     const FunctionLayout& layout = d.builder().layout_of(callee_name.id);
     callees_side(layout, callee.params[i], layout.params[i], true, p);
-    if (p.to_register) d.note_register_write(layout.register_numbers[callee.params[i].reg.id]);
+    if (p.to_register) d.note_write(layout, callee.params[i].reg.id);
     info.arguments.push_back(p);
   }
   for (size_t i = 0; i < results.size(); ++i) {

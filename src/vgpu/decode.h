@@ -75,7 +75,8 @@ class Decoder {
   /// Marks a register operand as read although it is a destination, or the reverse (e.g. accumulators).
   void note_read(const ptx::Operand& operand);
   void note_write(const ptx::Operand& operand);
-  void note_register_write(uint32_t number);
+  /// The same for a register of a function that is called.
+  void note_write(const FunctionLayout& callee, uint32_t reg);
 
   /// Makes the slots reachable as Instruction::list.
   const Slot* keep_list(std::vector<Slot> slots);

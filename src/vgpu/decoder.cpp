@@ -44,15 +44,15 @@ std::span<const Operand> Decoder::elements(const Operand& operand) const {
 }
 
 void Decoder::note_read(const Operand& o) {
-  if (o.is_reg()) builder_.program().info.back().reads.push_back(layout_.register_numbers[o.id]);
+  if (o.is_reg()) layout_.add_numbers(o.id, builder_.program().info.back().reads);
 }
 
 void Decoder::note_write(const Operand& o) {
-  if (o.is_reg()) builder_.program().info.back().writes.push_back(layout_.register_numbers[o.id]);
+  if (o.is_reg()) layout_.add_numbers(o.id, builder_.program().info.back().writes);
 }
 
-void Decoder::note_register_write(uint32_t number) {
-  builder_.program().info.back().writes.push_back(number);
+void Decoder::note_write(const FunctionLayout& callee, uint32_t reg) {
+  callee.add_numbers(reg, builder_.program().info.back().writes);
 }
 
 int Decoder::lane_bytes(const Operand& o, ScalarType type) const {
@@ -114,7 +114,7 @@ AddressSource Decoder::address(const Operand& o) {
     return out;
   }
   if (o.ref == ptx::Ref::reg) {
-    builder_.program().info.back().reads.push_back(layout_.register_numbers[o.id]);
+    layout_.add_numbers(o.id, builder_.program().info.back().reads);
     out.base = layout_.registers[o.id];
     out.base_is_64 = ptx::bits(layout_.function->type_of(ptx::Reg{o.id})) == 64;
     out.offset = o.value;

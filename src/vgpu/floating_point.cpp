@@ -277,6 +277,9 @@ ExecFunction floating_point_body(const ptx::Instruction& insn, size_t operands) 
   const bool approximate = insn.has(Mod::approx) || insn.has(Mod::full);
   const ScalarType type = insn.type();
   if (type == ScalarType::f64) {
+    // Its error bound is a few ulp; of the .ftz forms only 20 bits are good, and which is not documented.
+    if (op == Op::rsqrt && !insn.has(Mod::ftz))
+      return unary<double>([](double a) { return arith::rcp(arith::sqrt(a)); });
     if (approximate || (op != Op::min && op != Op::max && insn.has(Mod::sat))) return nullptr;
     return nearest ? plain_f64(op) : rounded_f64(op);
   }

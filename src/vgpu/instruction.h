@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "vgpu/lanes.h"
@@ -53,10 +54,29 @@ struct Instruction {
   const void* extra = nullptr;
 };
 
+/// What comes of lanes of an operand register that were never written. Compilers compute with such lanes
+/// freely and throw the results away, so only what leaves the registers is an error.
+enum class UndefinedFlow : uint8_t {
+  kReported,  // the value gets out: into memory, control flow, an address, another unit
+  kPassed,    // the result is undefined where any operand is
+  kSelected,  // selp: where the chosen operand or the predicate is
+  kAnd,       // of predicates: ... unless the other one is false
+  kOr,        // ... unless the other one is true
+  kShuffled,  // shfl: where the lane it comes from is; the body knows
+  kByParts,   // register by register, as `parts` says
+};
+
 /// The cold half of an instruction.
 struct InstructionInfo {
-  /// Registers read and written, as dense register numbers (for tracking what is defined).
+  /// Registers read and written, as dense register numbers (for tracking what is defined), halves of 64 bits
+  /// each.
   std::vector<uint32_t> reads, writes;
+  UndefinedFlow flow = UndefinedFlow::kReported;
+  /// kSelected: numbers of a, b, p; kAnd, kOr: of a, b; kShuffled: of the value and the result. 0: not a
+  /// register.
+  uint32_t numbers[3] = {};
+  /// kByParts: {operand, result}, as numbers; the halves of 64-bit registers have their own.
+  std::vector<std::pair<uint32_t, uint32_t>> parts;
   const char* file = "";      // interned kernel source file by .loc, or ""
   int line = 0;               // its line
   int ptx_line = 0;           // line of the PTX text

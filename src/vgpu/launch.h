@@ -31,6 +31,7 @@ struct LaunchContext {
   uint32_t dynamic_shared_bytes = 0;
   int num_sms = 1;
   uint64_t grid_id = 0;
+  uint64_t cooperative_workspace = 0;  // address; 0 where the launch is not cooperative
 
   int threads() const { return static_cast<int>(block.count()); }
   int warps() const { return (threads() + kWarpSize - 1) / kWarpSize; }

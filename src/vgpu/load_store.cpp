@@ -125,11 +125,19 @@ void load_element(Warp& w, const Instruction& n, Slot slot, Mask active, std::by
   }
 }
 
+/// Bytes of a lane in the registers that are stored.
+size_t lane_stride(const Instruction& n) {
+  const uint8_t flags = n.small[kFlags];
+  return (flags & kQuadLanes) != 0 ? 16 : (flags & kWideLanes) != 0 ? 8 : 4;
+}
+const std::byte* lane_bytes(Warp& w, const Instruction& n, Slot slot, int lane) {
+  return w.reg<std::byte>(slot) + lane_stride(n) * static_cast<size_t>(lane);
+}
+
 void store_element(Warp& w, const Instruction& n, Slot slot, Mask active, std::byte* const* host,
                    uint32_t element, uint32_t bytes) {
   const size_t offset = size_t{element} * bytes;
-  const uint8_t flags = n.small[kFlags];
-  const size_t stride = (flags & kQuadLanes) != 0 ? 16 : (flags & kWideLanes) != 0 ? 8 : 4;
+  const size_t stride = lane_stride(n);
   const std::byte* from = w.reg<std::byte>(slot);
   if (bytes == 4 && stride == 4)
     for_each_lane(active, [&](int i) { std::memcpy(host[i] + offset, from + 4 * i, 4); });
@@ -164,6 +172,14 @@ void count_bytes(Cluster& cluster, const Instruction& n, Space space, int64_t by
   }
 }
 
+/// Does the lane store what is there already?
+bool stores_the_same(Warp& w, const Instruction& n, int lane, const std::byte* at) {
+  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
+  for (uint32_t e = 0; e < count; ++e)
+    if (std::memcmp(at + e * bytes, lane_bytes(w, n, element_slot(n, e), lane), bytes) != 0) return false;
+  return true;
+}
+
 /// Finds the bytes of every active lane; lanes that may not touch theirs are taken out of `active`.
 template <class Checks>
 Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, AccessKind kind,
@@ -181,7 +197,9 @@ Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, Ac
         place.host = host[i];
         place.address =
             space == Space::kSharedCta ? shared_offset(static_cast<uint32_t>(address[i])) : address[i];
-        Checks::touched(cluster, {&w.cta(), w.index(), i, &n, ""}, place, bytes, kind);
+        const bool same = kind == AccessKind::kWrite && stores_the_same(w, n, i, host[i]);
+        Checks::touched(cluster, {&w.cta(), w.index(), i, &n, ""}, place, bytes,
+                        same ? AccessKind::kSameWrite : kind);
       });
     }
     return space;
@@ -206,7 +224,10 @@ bool visible_to_others(const Instruction& n) { return (n.small[kFlags] & kOrdere
 template <class Checks>
 Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   Cluster& cluster = w.cta().cluster();
-  if (visible_to_others(n) && !cluster.has_turn()) return Step::kTurn;
+  if (visible_to_others(n)) {
+    if (!cluster.has_turn()) return Step::kTurn;
+    cluster.note_poll();
+  }
   const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
   std::byte* host[kWarpSize];
   Mask good = active;

@@ -12,20 +12,21 @@ namespace {
 constexpr uint32_t kMaxChunks = 64;  // 256 elements of 32 bits
 
 // Tells the checkers about one line. Its chunks mostly fill one stretch, in some order.
-void touch_line(Cluster& cluster, const Who& who, Cta& cta, const uint32_t* chunks, uint32_t count) {
+void touch_line(Cluster& cluster, const Who& who, Cta& cta, const uint32_t* chunks, uint32_t count,
+                uint32_t used_bytes) {
   const auto [low, high] = std::minmax_element(chunks, chunks + count);
-  if (*high - *low + 16 == count * 16) {
+  if (used_bytes == 16 && *high - *low + 16 == count * 16) {
     touch(cluster, who, shared_place(cta, *low), count * 16, AccessKind::kRead);
     return;
   }
   for (uint32_t c = 0; c < count; ++c)
-    touch(cluster, who, shared_place(cta, chunks[c]), 16, AccessKind::kRead);
+    touch(cluster, who, shared_place(cta, chunks[c]), used_bytes, AccessKind::kRead);
 }
 
 }  // namespace
 
 bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddresses& addresses,
-                  uint32_t lines, uint32_t chunks, const char* what, uint8_t* out) {
+                  uint32_t lines, uint32_t chunks, const char* what, uint8_t* out, uint32_t used_bytes) {
   uint32_t chunk_offsets[kMaxChunks];
   uint32_t last_chunk = 0;
   for (uint32_t c = 0; c < chunks; ++c) {
@@ -60,7 +61,7 @@ bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddre
       out += 16;
       at[c] = from;
     }
-    if (checked) touch_line(cluster, who, cta, at, chunks);
+    if (checked) touch_line(cluster, who, cta, at, chunks, used_bytes);
   }
   return true;
 }

@@ -108,7 +108,10 @@ void ProgramBuilder::place_registers(FunctionLayout& layout) {
   const ptx::Function& f = *layout.function;
   layout.registers.resize(f.registers.size());
   layout.register_numbers.resize(f.registers.size());
-  for (size_t i = 0; i < f.registers.size(); ++i) layout.register_numbers[i] = program_->register_count++;
+  for (uint32_t i = 0; i < f.registers.size(); ++i) {
+    layout.register_numbers[i] = program_->register_count;
+    program_->register_count += layout.has_halves(i) ? 2 : 1;
+  }
   // Predicates first, so that they share cache lines.
   for (const bool predicates : {true, false})
     for (size_t i = 0; i < f.registers.size(); ++i) {
@@ -290,6 +293,65 @@ void ProgramBuilder::decode_function(FunctionLayout& layout) {
   }
 }
 
+static bool only_computes(DecodeFunction family) {
+  for (const DecodeFunction computing :
+       {decode_integer, decode_bits, decode_floating_point, decode_half, decode_compare_select,
+        decode_logic_shift, decode_convert, decode_move})
+    if (family == computing) return true;
+  return false;
+}
+
+/// {operand, result} of instructions on the halves of 64-bit registers: packed pairs of floats, moves.
+static std::vector<std::pair<uint32_t, uint32_t>> parts_of(const FunctionLayout& layout,
+                                                           const ptx::Instruction& source) {
+  std::vector<std::pair<uint32_t, uint32_t>> parts;
+  const ptx::Function& f = *layout.function;
+  const std::span<const ptx::Operand> operands = f.operands_of(source);
+  const bool moves = source.op == ptx::Op::mov && ptx::bits(source.type()) == 64;
+  if (!moves && source.type() != ptx::ScalarType::f32x2) return parts;
+  const auto half = [&](const ptx::Operand& o, uint32_t h) -> uint32_t {
+    if (o.kind == ptx::OperandKind::vector) {
+      const ptx::Operand& element = f.elements_of(o)[h];
+      return element.is_reg() ? layout.register_numbers[element.id] : 0;
+    }
+    return o.is_reg() ? layout.register_numbers[o.id] + h : 0;
+  };
+  for (const ptx::Operand& o : operands)
+    if (o.kind == ptx::OperandKind::vector ? f.elements_of(o).size() != 2
+                                           : o.is_reg() && !layout.has_halves(o.id))
+      return parts;
+  for (const ptx::Operand& from : operands.subspan(1))
+    for (const uint32_t h : {0u, 1u})
+      if (const uint32_t to = half(operands[0], h); to != 0) parts.emplace_back(half(from, h), to);
+  return parts;
+}
+
+/// Notes in the latest instruction what comes of undefined operands.
+void ProgramBuilder::describe_undefined_flow(const FunctionLayout& layout, const ptx::Instruction& source,
+                                             bool computes) {
+  InstructionInfo& info = program_->info.back();
+  const std::span<const ptx::Operand> operands = layout.function->operands_of(source);
+  const auto number = [&](const ptx::Operand& o) { return o.is_reg() ? layout.register_numbers[o.id] : 0; };
+  const bool of_predicates = source.type(0) == ptx::ScalarType::pred;
+  if (source.op == ptx::Op::shfl_sync) {
+    const ptx::Operand& result = operands[0];
+    const bool pair = result.kind == ptx::OperandKind::pair;
+    info.flow = UndefinedFlow::kShuffled;
+    info.numbers[0] = number(operands[1]);
+    info.numbers[1] = number(pair ? layout.function->elements_of(result)[0] : result);
+  } else if (source.op == ptx::Op::selp ||
+             (of_predicates && (source.op == ptx::Op::and_ || source.op == ptx::Op::or_))) {
+    info.flow = source.op == ptx::Op::selp   ? UndefinedFlow::kSelected
+                : source.op == ptx::Op::and_ ? UndefinedFlow::kAnd
+                                             : UndefinedFlow::kOr;
+    for (size_t i = 1; i < operands.size(); ++i) info.numbers[i - 1] = number(operands[i]);
+  } else if (info.parts = parts_of(layout, source); !info.parts.empty()) {
+    info.flow = UndefinedFlow::kByParts;
+  } else if (computes) {
+    info.flow = UndefinedFlow::kPassed;
+  }
+}
+
 void ProgramBuilder::decode_instruction(FunctionLayout& layout, uint32_t index) {
   const ptx::Instruction& source = layout.function->body[index];
   program_->info.emplace_back();  // where the decoder notes what is read and written
@@ -298,11 +360,12 @@ void ProgramBuilder::decode_instruction(FunctionLayout& layout, uint32_t index) 
   if (source.guard.is_valid()) {
     insn.guard = layout.registers[source.guard.id];
     insn.guard_flip = source.guard_negated ? kAllLanes : 0;
-    program_->info.back().reads.push_back(layout.register_numbers[source.guard.id]);
+    layout.add_numbers(source.guard.id, program_->info.back().reads);
   }
   for (DecodeFunction family : families_of(source.op)) {
     if (!family(decoder, insn)) continue;
     append(insn, layout, index);
+    describe_undefined_flow(layout, source, only_computes(family));
     if (machine_instructions(source) == 2) {
       append(source.op == ptx::Op::call ? call_result_instruction(insn) : barrier_result_instruction(insn),
              layout, index);

@@ -18,9 +18,15 @@ namespace imbrex::vgpu {
 class FunctionLayout {
  public:
   const ptx::Function* function = nullptr;
-  std::vector<Slot> registers;             // by ptx::Reg::id
-  std::vector<uint32_t> register_numbers;  // dense numbers, same index
-  std::vector<int64_t> variables;          // Function::variables: offset in local or shared memory
+  std::vector<Slot> registers;  // by ptx::Reg::id
+  std::vector<uint32_t>
+      register_numbers;  // dense numbers, same index; 64-bit registers have two, for their halves
+  bool has_halves(uint32_t reg) const { return ptx::bits(function->registers[reg].type) == 64; }
+  void add_numbers(uint32_t reg, std::vector<uint32_t>& to) const {
+    to.push_back(register_numbers[reg]);
+    if (has_halves(reg)) to.push_back(register_numbers[reg] + 1);
+  }
+  std::vector<int64_t> variables;      // Function::variables: offset in local or shared memory
   std::vector<int64_t> params;         // Function::params: offset in the parameter buffer, or in local memory
   std::vector<int64_t> return_params;  // offset in local memory
   std::vector<uint32_t> pcs;           // of every instruction of the body, and of its end
@@ -70,6 +76,7 @@ class ProgramBuilder {
   void lay_out_code(FunctionLayout& layout, uint32_t& pc);
   void decode_function(FunctionLayout& layout);
   void decode_instruction(FunctionLayout& layout, uint32_t index);
+  void describe_undefined_flow(const FunctionLayout& layout, const ptx::Instruction& source, bool computes);
   void append(Instruction insn, const FunctionLayout& layout, uint32_t index);
   void finish_image();
   void describe_entry();

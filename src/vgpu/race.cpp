@@ -147,7 +147,8 @@ void RaceChecker::access(const Who& who, const Place& place, uint32_t bytes, Acc
     now.bytes = ((1u << count) - 1) << in_word & 0xF;
     Word& word = words[at / kWordBytes];
     at += count;
-    if (conflicts(word.write, now)) report_race(who, place, word.write, writes, true);
+    const bool repeats = kind == AccessKind::kSameWrite && word.write.insn == now.insn;
+    if (!repeats && conflicts(word.write, now)) report_race(who, place, word.write, writes, true);
     if (now.async_proxy && is_read(kind) && lacks_fence(word.write, now))
       report_missing_fence(who, place, word.write);
     if (writes) {

@@ -93,6 +93,10 @@ uint64_t value_of(const Warp& w, SpecialReg special, int lane) {
     case SpecialReg::reserved_smem_offset_end:
     case SpecialReg::reserved_smem_offset_cap:
       return launch.target.shared_user_base;
+    case SpecialReg::envreg1:
+      return launch.cooperative_workspace >> 32;
+    case SpecialReg::envreg2:
+      return launch.cooperative_workspace & 0xFFFF'FFFF;
     default:
       return 0;  // performance counters, graph ids: this machine has none
   }

@@ -23,12 +23,18 @@ struct CommitForm {
 
 class Commit : public AsyncOp {
  public:
-  Commit(Who who, uint32_t ranks, uint32_t offset) : AsyncOp(who), ranks_(ranks), offset_(offset) {}
+  /// The barrier of the CTA of rank `checked` was good when the instruction was executed.
+  Commit(Who who, uint32_t ranks, uint32_t checked, uint32_t offset)
+      : AsyncOp(who), ranks_(ranks), checked_(checked), offset_(offset) {}
 
   bool run(Cluster& cluster) override {
     for (uint32_t rank = 0; rank < 16; ++rank) {
       if ((ranks_ >> rank & 1) == 0) continue;
-      if (Cta* cta = cluster.cta(rank)) deliver_arrival(cluster, who, *cta, offset_);
+      Cta* cta = cluster.cta(rank);
+      if (cta == nullptr) continue;
+      // Invalidated meanwhile: nobody waits for this arrival, and that is how Triton ends its pipelines.
+      if (rank == checked_ && !cta->finished() && cta->units().mbarriers.find(offset_) == nullptr) continue;
+      deliver_arrival(cluster, who, *cta, offset_);
     }
     return true;
   }
@@ -37,18 +43,25 @@ class Commit : public AsyncOp {
   }
 
  private:
-  uint32_t ranks_;
+  uint32_t ranks_, checked_;
   uint32_t offset_;
 };
+
+/// Without a state space the address is generic. Triton gives a shared address, widened, and the chip takes
+/// it: of a generic address of shared memory only the low half matters to it.
+Space space_of(Space written, uint64_t address) {
+  return written == Space::kGeneric && address < kWindowBytes ? Space::kSharedCluster : written;
+}
 
 Step exec_commit(Warp& warp, const Instruction& insn, Mask active) {
   const CommitForm& form = form_of<CommitForm>(insn);
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
     const Who who = unit_for(thread_of(warp, insn, lane), "tensor core");
+    const uint64_t address = address_of(warp, form.barrier, lane);
     const MbarrierRef ref =
-        find_mbarrier(cluster, who, form.barrier.space, address_of(warp, form.barrier, lane), false);
-    if (ref.cta == nullptr) return;
+        find_mbarrier(cluster, who, space_of(form.barrier.space, address), address, false);
+    if (ref.object == nullptr) return;
     uint32_t ranks = 1u << ref.cta->rank();
     if (form.multicast) {
       ranks = warp.reg<uint32_t>(form.mask)[lane] & 0xFFFF;
@@ -59,7 +72,8 @@ Step exec_commit(Warp& warp, const Instruction& insn, Mask active) {
         return;
       }
     }
-    submit_to_tensor_core(warp.cta(), std::make_unique<Commit>(who, ranks, ref.offset));
+    submit_to_tensor_core(
+        warp.cta(), std::make_unique<Commit>(who, ranks, static_cast<uint32_t>(ref.cta->rank()), ref.offset));
   });
   return Step::kNext;
 }

@@ -48,7 +48,8 @@ bool read_chunks(Cluster& cluster, const Who& who, Cta& cta, const OperandAddres
                  uint32_t lines, uint32_t chunks, Packing packing, const char* what, uint8_t* out) {
   if (packing == Packing::kPlain) return read_operand(cluster, who, cta, addresses, lines, chunks, what, out);
   std::vector<uint8_t> raw(size_t{lines} * chunks * 16);
-  if (!read_operand(cluster, who, cta, addresses, lines, chunks, what, raw.data())) return false;
+  const uint32_t used = packing == Packing::kPadded4 ? 8 : packing == Packing::kPadded6 ? 12 : 16;
+  if (!read_operand(cluster, who, cta, addresses, lines, chunks, what, raw.data(), used)) return false;
   unpack_chunks(packing, raw.data(), size_t{lines} * chunks, out);
   return true;
 }

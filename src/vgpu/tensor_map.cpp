@@ -80,6 +80,10 @@ uint32_t TensorMapFields::row_bytes() const {
   return bytes == 0 ? box[0] / 2 : box[0] * bytes;
 }
 
+uint32_t TensorMapFields::transaction_bytes() const {
+  return rows() * box[0] * facts(type).eighths_in_global / 8;
+}
+
 uint32_t TensorMapFields::row_pitch() const {
   const uint32_t span = vgpu::facts(swizzle).span;
   return row_bytes() < span ? span : row_bytes();

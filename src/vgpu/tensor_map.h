@@ -50,8 +50,9 @@ struct TensorMapFields {
   uint32_t row_pitch() const;
   /// Rows of a box.
   uint32_t rows() const;
-  /// Bytes that a barrier is told, and bytes from the first to the last of a box in shared memory.
-  uint32_t transaction_bytes() const { return rows() * row_bytes(); }
+  /// Bytes that a barrier is told (padding is not counted: so DeepGEMM and Triton announce them), and bytes
+  /// from the first to the last of a box in shared memory.
+  uint32_t transaction_bytes() const;
   uint32_t footprint() const { return (rows() - 1) * row_pitch() + row_bytes(); }
 };
 

@@ -32,6 +32,10 @@ struct TensorBox {
   std::array<int32_t, kMaxTensorRank> coordinates{};
 
   uint32_t bytes() const { return map.transaction_bytes() * (mode == TileMode::kFourRows ? 4 : 1); }
+  /// The same with the padding of shared memory.
+  uint32_t shared_bytes() const {
+    return map.rows() * map.row_bytes() * (mode == TileMode::kFourRows ? 4 : 1);
+  }
   uint32_t footprint() const {
     return mode == TileMode::kFourRows ? 3 * map.row_pitch() + map.row_bytes() : map.footprint();
   }

@@ -66,7 +66,7 @@ class BoxStore : public BulkStore {
   void read(Cluster& cluster) override {
     const TensorMapFields& map = box_.map;
     const uint32_t bytes = map.row_bytes(), piece = swizzle_piece(map.swizzle);
-    data_.resize(box_.bytes());
+    data_.resize(box_.shared_bytes());
     std::byte* to = data_.data();
     box_.for_each_row(from_, [&](const BoxRow& row) {
       // Rows outside the tensor are not read either.

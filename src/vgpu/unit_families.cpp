@@ -21,6 +21,7 @@ bool decode_matrix_moves(Decoder&, Instruction&);
 bool decode_mma_sync(Decoder&, Instruction&);
 bool decode_tensormap(Decoder&, Instruction&);
 bool decode_wgmma(Decoder&, Instruction&);
+bool decode_wmma(Decoder&, Instruction&);
 
 std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
   using ptx::Op;
@@ -42,6 +43,7 @@ std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
   static constexpr std::initializer_list<DecodeFunction> kWgmma = {decode_wgmma};
   static constexpr std::initializer_list<DecodeFunction> kMatrixMoves = {decode_matrix_moves};
   static constexpr std::initializer_list<DecodeFunction> kMmaSync = {decode_mma_sync};
+  static constexpr std::initializer_list<DecodeFunction> kWmma = {decode_wmma};
   static constexpr std::initializer_list<DecodeFunction> kTensormap = {decode_tensormap};
   switch (op) {
     case Op::mbarrier_init:
@@ -110,6 +112,12 @@ std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op) {
       return kMatrixMoves;
     case Op::mma_sync:
       return kMmaSync;
+    case Op::wmma_load_a:
+    case Op::wmma_load_b:
+    case Op::wmma_load_c:
+    case Op::wmma_store_d:
+    case Op::wmma_mma:
+      return kWmma;
     case Op::wgmma_mma_async:
     case Op::wgmma_fence:
     case Op::wgmma_commit_group:

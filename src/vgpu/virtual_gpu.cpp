@@ -24,6 +24,7 @@ struct GpuData {
   TargetFacts target;
   std::shared_ptr<GlobalMemory> memory;
   uint64_t launches = 0;
+  DeviceAddress cooperative_workspace = 0;  // allocated by the first cooperative launch
 };
 struct ModuleData {
   std::shared_ptr<ModuleImage> image;
@@ -279,6 +280,9 @@ int64_t occupancy(const Launch& launch, const Program& program, const TargetFact
 
 }  // namespace
 
+/// The driver's: cooperative groups keep the grid's barrier in its second word.
+constexpr int64_t kCooperativeWorkspace = 32;
+
 Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   if (function.data_ == nullptr) fail("launch: the function is empty");
   const Program& program = *function.data_->program;
@@ -306,6 +310,14 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   context.grid_id = ++data_->launches;
   const int64_t resident_ctas = num_sms * occupancy(launch, program, target);
   const int64_t slots = std::max<int64_t>(1, resident_ctas / cluster.count());
+  if (launch.cooperative) {
+    if (launch.grid.count() > slots * cluster.count())
+      fail(fmt::format("{}: a cooperative launch of {} CTAs, {} fit on the device at once", program.name,
+                       launch.grid.count(), slots * cluster.count()));
+    if (data_->cooperative_workspace == 0) data_->cooperative_workspace = allocate(kCooperativeWorkspace);
+    fill(data_->cooperative_workspace, 0, kCooperativeWorkspace);
+    context.cooperative_workspace = data_->cooperative_workspace;
+  }
   int threads = data_->options.host_threads;
   if (threads <= 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   Grid grid(context, static_cast<int>(std::min<int64_t>(slots, INT32_MAX)));

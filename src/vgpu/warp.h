@@ -75,6 +75,10 @@ class Warp {
   Mask& predicate(Slot slot) { return *reg<Mask>(slot); }
   /// Per dense register number: lanes in which it has been written. Empty unless tracked.
   std::vector<Mask>& defined() { return defined_; }
+  /// Per dense register number: where its undefined lanes come from, as the index of the instruction that
+  /// read a register nobody wrote, plus 1; 0 where the register itself was never written. Empty until there
+  /// is one.
+  std::vector<uint32_t>& undefined_origin() { return undefined_origin_; }
   /// The thread-private memory of a lane (.local variables, call parameters); Program::local_bytes of it.
   std::byte* local(int lane) { return local_.data() + static_cast<size_t>(lane) * program_->local_bytes; }
   /// One bit per byte of local memory, lane after lane; empty unless tracked.
@@ -153,6 +157,7 @@ class Warp {
   std::vector<std::byte> local_;
   WrittenBits local_written_;
   std::vector<Mask> defined_;
+  std::vector<uint32_t> undefined_origin_;
   std::vector<Split> splits_;
   size_t current_ = kNone;
   std::vector<Join> joins_;

@@ -9,6 +9,7 @@
 #include "core/scalar_float.h"
 #include "vgpu/cluster.h"
 #include "vgpu/decode.h"
+#include "vgpu/undefined.h"
 
 namespace imbrex::vgpu {
 
@@ -66,6 +67,7 @@ Step exec_shfl(Warp& w, const Instruction& n, Mask active) {
     const uint32_t* value = w.reg<uint32_t>(n.a);
     const uint32_t *amount = w.reg<uint32_t>(n.b), *control = w.reg<uint32_t>(n.c);
     uint32_t result[kWarpSize] = {};
+    int source[kWarpSize] = {};
     Mask in_range = 0, bad = 0;
     for_each_lane(members, [&](int lane) {
       const int b = static_cast<int>(amount[lane] & 31);
@@ -95,6 +97,7 @@ Step exec_shfl(Warp& w, const Instruction& n, Mask active) {
       if (!inside) from = lane;
       if (inside) in_range |= lane_bit(lane);
       if ((members & lane_bit(from)) == 0) bad |= lane_bit(lane);
+      source[lane] = from;
       result[lane] = value[from];
     });
     if (bad != 0 && w.cta().cluster().launch().options.checks.collectives) {
@@ -106,6 +109,7 @@ Step exec_shfl(Warp& w, const Instruction& n, Mask active) {
     }
     for_each_lane(members, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = result[lane]; });
     write_predicate(w, n.list[1], members, in_range);
+    pass_shuffled(w, n, members, source);
   });
 }
 

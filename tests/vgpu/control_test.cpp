@@ -273,6 +273,22 @@ TEST(Barriers, Reductions) {
   for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(r.out[i], 100037u) << i;
 }
 
+TEST(Barriers, AllThreadsMayBeCountedOrNot) {
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    const Outcome r = run(kernel(R"(
+  setp.lt.u32 %p, %t, 32;
+  @%p bar.sync 0;
+  @!%p bar.sync 0, 64;
+  st.global.u32 [%out], %t;
+  ret;)"),
+                          1, 64, {.seed = seed});
+    EXPECT_TRUE(r.report.clean()) << r.report.format();
+  }
+  const Outcome other =
+      run(kernel("  setp.lt.u32 %p, %t, 32;\n  @%p bar.sync 0;\n  @!%p bar.arrive 0, 96;\n  ret;"), 1, 64);
+  EXPECT_FALSE(other.report.clean());
+}
+
 TEST(Barriers, ThreadsThatHaveExitedNeedNotCome) {
   const Outcome r = run(kernel(R"(
   setp.lt.u32 %p, %t, 32;
@@ -316,6 +332,36 @@ TEST(Deadlock, TellsWhoWaitsForWhat) {
       f.facts[1],
       "warp 1 lanes 0xffffffff at wait.cu:14 (PTX line 26: bar.sync 1, 64;) waits at barrier 1: 32 of 64 "
       "threads have arrived");
+}
+
+// The barrier never completes: only its time-outs let the thread look at the flag that another CTA sets.
+TEST(Deadlock, PollingBetweenTimeOutsIsNone) {
+  for (const int host_threads : {1, 2}) {
+    const Outcome r = run(kernel(R"(
+  setp.ne.u32 %p, %cta, 0;
+  @%p bra work;
+  mov.u32 %x, bar;
+  mbarrier.init.shared::cta.b64 [%x], 1;
+poll:
+  mbarrier.try_wait.parity.shared::cta.b64 %q, [%x], 0;
+  ld.acquire.gpu.global.u32 %z, [flag];
+  setp.eq.u32 %r, %z, 0;
+  @%r bra poll;
+  bra done;
+work:
+  mov.u32 %y, 0;
+count:
+  add.u32 %y, %y, 1;
+  setp.lt.u32 %q, %y, 50000;
+  @%q bra count;
+  st.release.gpu.global.u32 [flag], 1;
+done:
+  st.global.u32 [%out], %t;
+  ret;)",
+                                 ".shared .align 8 .b64 bar;\n.global .align 4 .u32 flag;"),
+                          2, 1, {.host_threads = host_threads});
+    EXPECT_TRUE(r.report.clean()) << r.report.format();
+  }
 }
 
 TEST(Deadlock, HalfAWarpAtAnAlignedBarrier) {

@@ -211,11 +211,59 @@ TEST(Findings, Misaligned) {
   EXPECT_NE(f.message.find("which is not a multiple of 4"), std::string::npos);
 }
 
-TEST(Findings, UninitializedRegister) {
+// %x is written in lanes 0 to 4 only, %z in all.
+constexpr const char* kHalfWritten = R"(
+  mov.u32 %z, 7;
+  setp.lt.u32 %p, %t, 5;
+  @%p mov.u32 %x, 1;
+)";
+
+TEST(Findings, UninitializedRegisterStandsWhereItIsRead) {
   const Finding f =
-      only_finding(run(kernel("  setp.lt.u32 %p, %t, 5;\n  @%p mov.u32 %x, 1;\n  add.u32 %y, %x, %x;"), {0}));
+      only_finding(run(kernel(std::string(kHalfWritten) +
+                              "  add.u32 %y, %x, %x;\n  neg.s32 %y, %y;\n  st.global.u32 [%out], %y;"),
+                       {0}));
   EXPECT_EQ(f.kind, FindingKind::kUninitializedRead);
   EXPECT_EQ(f.message, "reads a register that was never written in lanes 0xffffffe0");
+  EXPECT_EQ(f.place.ptx, "add.u32 %y, %x, %x;");
+  ASSERT_EQ(f.facts.size(), 1u);
+  EXPECT_NE(f.facts[0].find("what is computed from it is used at memory.cu:50"), std::string::npos)
+      << f.facts[0];
+  EXPECT_NE(f.facts[0].find("st.global.u32 [%out], %y;"), std::string::npos) << f.facts[0];
+}
+
+TEST(Findings, UninitializedRegistersMayBeComputedWithInVain) {
+  for (const std::string body : {
+           "  add.u32 %y, %x, %x;",                                                // never used
+           "  add.u32 %y, %x, 1;\n  @%p st.global.u32 [%out], %y;",                // used where it is good
+           "  selp.b32 %y, %x, %z, %p;\n  st.global.u32 [%out], %y;",              // chosen where it is good
+           "  shfl.sync.idx.b32 %y, %x, 3, 31, -1;\n  st.global.u32 [%out], %y;",  // taken from a good lane
+           "  setp.eq.u32 %q, %x, 1;\n  and.pred %q, %q, %p;\n  @%q st.global.u32 [%out], %z;",  // decided by
+                                                                                                 // %p
+           "  mov.b64 %A, {%z, %x};\n  mov.b64 {%y, _}, %A;\n  st.global.u32 [%out], %y;",  // the good half
+       }) {
+    const Report report = run(kernel(kHalfWritten + body), {0}).report;
+    EXPECT_TRUE(report.clean()) << body << report.format();
+  }
+}
+
+TEST(Findings, UninitializedRegistersAreFoundWhereverTheyGetOut) {
+  for (const std::string body : {
+           "  selp.b32 %y, %z, %x, %p;\n  st.global.u32 [%out], %y;",
+           "  shfl.sync.idx.b32 %y, %x, 5, 31, -1;\n  st.global.u32 [%out], %y;",
+           "  setp.eq.u32 %q, %x, 1;\n  or.pred %q, %q, %p;\n  @%q st.global.u32 [%out], %z;\n  selp.u32 %y, "
+           "1, 0, %q;\n"
+           "  st.global.u32 [%out+4], %y;",
+           "  mov.b64 %A, {%z, %x};\n  mov.b64 {_, %y}, %A;\n  st.global.u32 [%out], %y;",
+           "  setp.eq.u32 %q, %x, 1;\n  vote.sync.ballot.b32 %y, %q, -1;",
+           "  mul.wide.u32 %A, %x, 4;\n  add.u64 %A, %A, %in;\n  and.b64 %A, %A, -4;\n  prefetch.global.L1 "
+           "[%A];\n"
+           "  red.shared.add.u32 [sink], %x;",
+       }) {
+    const Report report = run(kernel(kHalfWritten + body, ".shared .align 4 .b32 sink;"), {0}).report;
+    ASSERT_FALSE(report.findings.empty()) << body;
+    EXPECT_EQ(report.findings[0].kind, FindingKind::kUninitializedRead) << report.format();
+  }
 }
 
 TEST(Findings, UninitializedSharedMemory) {

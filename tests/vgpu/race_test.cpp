@@ -226,6 +226,20 @@ LOADED:
   }
 }
 
+TEST(Race, AllMayStoreTheSameValueByOneInstruction) {
+  const std::string everybody = "  mov.u32 %own, tile;\n  mov.u32 %x, 9;\n";
+  const Report same =
+      run(everybody + "  st.shared.u32 [%own], %x;\n  bar.sync 0;\n  ld.shared.u32 %y, [%own];");
+  EXPECT_TRUE(same.clean()) << same.format();
+  const Report differing = run(everybody + "  st.shared.u32 [%own], %t;");
+  ASSERT_EQ(differing.findings.size(), 1u);
+  EXPECT_EQ(differing.findings[0].kind, FindingKind::kRace);
+  const Report elsewhere =
+      run(everybody + "  @%p st.shared.u32 [%own], %x;\n  @!%p st.shared.u32 [%own], %x;");
+  ASSERT_EQ(elsewhere.findings.size(), 1u);
+  EXPECT_EQ(elsewhere.findings[0].kind, FindingKind::kRace);
+}
+
 TEST(Race, NeighbouringBytesDoNotMeet) {
   const Report report = run(R"(
   mov.u32 %x, tile;
