@@ -2,10 +2,13 @@
 // The Hopper ladder against cuBLAS on a CUDA GPU: verified first, then timed in turns, so that both meet the
 // same clock.
 //
-//   bench_hopper [--sizes 8192,4096x4096x14336] [--dtype bf16] [--rounds 7] [--ms 20] h0 h7 h7:ctas=128 ...
+//   bench_hopper [--sizes 8192,4096x4096x14336] [--dtype bf16] [--rounds 7] [--ms 20] [--idle 0] [--weights
+//   1]
+//                h0 h7 h7:ctas=128 ...
 //
-// A size is m, or mxnxk. Every turn launches each kernel back to back for about --ms milliseconds; the figure
-// is the median turn's, the ratio that of the medians.
+// A size is m, or mxnxk. Every turn launches each kernel back to back for about --ms milliseconds, after
+// --idle seconds; the figure is the median turn's, the ratio that of the medians. --weights: launches go
+// round so many copies of B, so that it comes from memory.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -15,6 +18,7 @@
 #include <functional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "hopper_matmul/matmul_h0.h"
@@ -25,6 +29,7 @@
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h6.h"
 #include "hopper_matmul/matmul_h7.h"
+#include "hopper_matmul/matmul_skinny.h"
 #include "imbrex/error.h"
 #include "imbrex/runtime.h"
 
@@ -109,7 +114,8 @@ Entry entry(const std::string& spec, const Device& device) {
   if (step == "h5") return ladder_entry<HopperMatmulH5>(spec, configuration, device);
   if (step == "h6") return ladder_entry<HopperMatmulH6>(spec, configuration, device);
   if (step == "h7") return ladder_entry<HopperMatmulH7>(spec, configuration, device);
-  throw std::runtime_error("no step '" + step + "'; steps are h0 ... h7");
+  if (step == "skinny") return ladder_entry<HopperMatmulSkinny>(spec, configuration, device);
+  throw std::runtime_error("no step '" + step + "'; steps are h0 ... h7 and skinny");
 }
 
 /// Waits for everything on the device: cuBLAS works in another stream than our kernels.
@@ -154,7 +160,8 @@ int run(int argc, char** argv) {
   std::string sizes = "8192";
   DataType dtype = bfloat16;
   int rounds = 7;
-  double milliseconds = 20;
+  double milliseconds = 20, idle = 0;
+  int weights = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
@@ -164,6 +171,10 @@ int run(int argc, char** argv) {
       dtype = value() == "fp16" ? float16 : bfloat16;
     else if (word == "--rounds")
       rounds = std::stoi(value());
+    else if (word == "--idle")
+      idle = std::stod(value());
+    else if (word == "--weights")
+      weights = std::stoi(value());
     else if (word == "--ms")
       milliseconds = std::stod(value());
     else
@@ -180,8 +191,11 @@ int run(int argc, char** argv) {
   const Cublas cublas;
   for (const Problem& p : problems) {
     DeviceTensor a = DeviceTensor::random(device, dtype, {p.m, p.k}, 1),
-                 b = DeviceTensor::random(device, dtype, {p.n, p.k}, 2),
                  c = DeviceTensor::empty(device, dtype, {p.m, p.n});
+    const HostTensor host_b = HostTensor::random(dtype, {p.n, p.k}, 2);
+    std::vector<DeviceTensor> all_b;  // more than one: what the L2 cache holds is of another
+    for (int i = 0; i < weights; ++i) all_b.push_back(DeviceTensor::from_host(device, host_b));
+    const DeviceTensor& b = all_b[0];
     fmt::print("{} {}x{}x{} {}\n", device.name(), p.m, p.n, p.k, dtype.name());
     std::vector<Entry> entries{{"cublas", std::cref(cublas)}};
     c.poison();
@@ -203,7 +217,9 @@ int run(int argc, char** argv) {
       }
     for (int round = 0; round < rounds; ++round)
       for (Entry& e : entries) {
-        const auto launch = [&] { e.launch(p, dtype, a, b, c); };
+        size_t turn = 0;
+        const auto launch = [&] { e.launch(p, dtype, a, all_b[turn++ % all_b.size()], c); };
+        std::this_thread::sleep_for(std::chrono::duration<double>(idle));
         launch();
         const double once = seconds_of(launch);
         const auto count = static_cast<int>(std::clamp(milliseconds * 1e-3 / once, 3.0, 2000.0));
@@ -215,8 +231,8 @@ int run(int argc, char** argv) {
     const double rival = entries[0].median();
     for (Entry& e : entries) {
       const double median = e.median();  // sorted now
-      fmt::print("  {:40} {:7.1f} TFLOPS  {:.3f}  ({:.1f} ... {:.1f})\n", e.name, median, median / rival,
-                 e.tflops.front(), e.tflops.back());
+      fmt::print("  {:40} {:8.2f} us {:7.1f} TFLOPS  {:.3f}  ({:.1f} ... {:.1f})\n", e.name,
+                 1e-6 * p.flops() / median, median, median / rival, e.tflops.front(), e.tflops.back());
     }
     std::fflush(stdout);
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hopper matmul, step 2: loads overlap products. A warp of its own loads, as many blocks ahead as the ring of
 // stages has room for; the warp group that multiplies only waits for a stage to be full, and says when it is
-// empty again.
+// empty again. Three stages of this size let two CTAs share a multiprocessor: while one waits, the other
+// multiplies.
 #pragma once
 
 #include "imbrex/imbrex.h"
@@ -11,12 +12,12 @@ namespace imbrex::kernels {
 
 struct HopperMatmulH2 {
   static constexpr const char* target = "sm_90a";
-  int block_m = 128, block_n = 128, block_k = 64, stages = 5;
+  int block_m = 128, block_n = 128, block_k = 64, stages = 3;
 
   static auto space() {
     return Space<HopperMatmulH2>()
         .choose<&HopperMatmulH2::block_m, &HopperMatmulH2::block_n>({{128, 128}, {64, 256}, {128, 96}})
-        .choose<&HopperMatmulH2::stages>({5, 4, 3});
+        .choose<&HopperMatmulH2::stages>({3, 4, 5});
   }
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,

@@ -19,7 +19,7 @@ struct HopperMatmulH5 {
   static auto space() {
     return Space<HopperMatmulH5>()
         .choose<&HopperMatmulH5::block_m, &HopperMatmulH5::block_n, &HopperMatmulH5::stages>(
-            {{128, 256, 4}, {256, 128, 4}, {128, 192, 5}, {256, 192, 3}})
+            {{128, 256, 4}, {256, 128, 4}, {128, 192, 5}, {256, 192, 3}, {128, 128, 5}, {128, 64, 8}})
         .choose<&HopperMatmulH5::swizzle_size>({8, 16, 4})
         .choose<&HopperMatmulH5::ctas>({132, 128});
   }

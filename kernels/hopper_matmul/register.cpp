@@ -7,6 +7,7 @@
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h6.h"
 #include "hopper_matmul/matmul_h7.h"
+#include "hopper_matmul/matmul_skinny.h"
 #include "imbrex/registry.h"
 
 namespace imbrex::kernels {
@@ -55,6 +56,15 @@ const KernelRegistration<HopperMatmulH6> h6{
 
 const KernelRegistration<HopperMatmulH7> h7{{"hopper_matmul_h7", "unrolled by the ring's stages", kSizes},
                                             run_matmul<HopperMatmulH7>};
+
+const KernelRegistration<HopperMatmulSkinny> skinny{
+    {"hopper_matmul_skinny",
+     "few rows of A: B streams through the tensor cores' rows",
+     {{"m", 16, "rows of A and C"},
+      {"n", 256, "columns of C"},
+      {"k", 256, "columns of A"},
+      {"bf16", 0, "1: bfloat16, 0: float16"}}},
+    run_matmul<HopperMatmulSkinny>};
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -7,6 +7,7 @@
 
 #include "imbrex/error.h"
 #include "runtime/backend.h"
+#include "vgpu/launch.h"
 
 namespace imbrex::runtime {
 namespace {
@@ -24,7 +25,10 @@ class VirtualDevice : public DeviceBackend {
   bool is_virtual() const override { return true; }
   std::string name() const override { return fmt::format("virtual GPU ({})", gpu_.options().target); }
   std::string target() const override { return gpu_.options().target; }
-  int multiprocessors() const override { return gpu_.options().num_sms; }
+  int multiprocessors() const override {
+    const vgpu::Options& options = gpu_.options();
+    return options.num_sms > 0 ? options.num_sms : vgpu::target_facts(options.target).num_sms;
+  }
   void synchronize() override {}
 
   uint64_t allocate(int64_t bytes) override { return gpu_.allocate(bytes); }

@@ -49,7 +49,7 @@ std::vector<Candidate> candidates() {
     if (!name.starts_with(IMBREX_LADDER)) continue;
     const std::vector<Configuration> all = kernel.space.configurations();
     // The first and the last are the extremes of every choice.
-    const size_t step = kAllCandidates ? 1 : std::max<size_t>(1, (all.size() - 1) / 2);
+    const size_t step = kAllCandidates ? 1 : std::max<size_t>(1, (all.size() - 1) / (IMBREX_CANDIDATES - 1));
     for (size_t i = 0; i < all.size(); i += step) result.push_back({&kernel, all[i]});
   }
   return result;
