@@ -142,9 +142,12 @@ void RegisterInference::propagate_demands() {
   ir::walk(function_.body, [&](ir::Op& op) {
     const bool load = op.code == Opcode::kTcgen05Load, store = op.code == Opcode::kTcgen05Store;
     if (!load && !store) return;
+    ir::Value* value = load ? op.result() : op.operands[1];
+    // Other shapes of the instruction are for the author to ask for.
+    for (const Demand& given : demands_)
+      if (given.value == value && given.known.origin->code == Opcode::kAnnotateLayout) return;
     try {
-      demand(load ? op.result() : op.operands[1],
-             tensor_memory_registers(*op.operands[0]->type.layout, threads_.at(&op)), op,
+      demand(value, tensor_memory_registers(*op.operands[0]->type.layout, threads_.at(&op)), op,
              "one tensor-memory lane for each thread");
     } catch (const CompileError& error) {
       throw CompileError(
