@@ -32,13 +32,6 @@ std::vector<Suffix> copy_words(layout::TensorCopyShape shape) {
 /// The lane that a copy of this many rows starts at: four go to the last of every 32.
 int64_t first_lane(const TensorMemoryView& to) { return to.layout.shape()[0] == 4 ? 31 : 0; }
 
-bool starts_at_16_bytes(const SharedView& view) {
-  bool is_aligned = view.offset % 16 == 0;
-  for (const ScaledInteger& t : view.terms)
-    is_aligned &= (t.value.known * Range::constant(t.scale)).is_multiple_of(16);
-  return is_aligned;
-}
-
 }  // namespace
 
 void emit_Tcgen05Copy(Generator& g, const ir::Op& op) {
@@ -54,7 +47,7 @@ void emit_Tcgen05Copy(Generator& g, const ir::Op& op) {
   if (to.lane != first_lane(to))
     refuse(fmt::format("dst starts at lane {}, {} rows are copied to lanes from {} on", to.lane,
                        to.layout.shape()[0], first_lane(to)));
-  if (!starts_at_16_bytes(from)) refuse("src does not start at a multiple of 16 bytes of shared memory");
+  if (!starts_at_multiple(from, 16)) refuse("src does not start at a multiple of 16 bytes of shared memory");
 
   std::vector<Suffix> words{cta_group_word(op)};
   for (const Suffix& word : copy_words(copies->shape)) words.push_back(word);

@@ -109,10 +109,7 @@ class TmaCopy {
 
  private:
   void check_alignment(const ir::Value* tile) const {
-    bool is_aligned = view_.offset % kSharedUnit == 0;
-    for (const ScaledInteger& t : view_.terms)
-      is_aligned &= (t.value.known * Range::constant(t.scale)).is_multiple_of(kSharedUnit);
-    if (!is_aligned)
+    if (!starts_at_multiple(view_, kSharedUnit))
       g_.fail(op_,
               fmt::format("the tile is not known to start at a multiple of {} bytes of shared memory",
                           kSharedUnit),
