@@ -114,6 +114,9 @@ class Transfer {
       refuse(fmt::format("threads {} ... {} are not whole warp groups", g.group().begin,
                          g.group().begin + g.group().threads - 1));
     place_words();
+    if (tile_.layout().copies() != view.layout.copies())
+      refuse(fmt::format("each element is in {} lanes and {} threads", view.layout.copies(),
+                         tile_.layout().copies()));
     for (const layout::Mode& mode : view.layout.replicas()) {
       const std::vector<int64_t> before = copies_;
       for (int64_t i = 1; i < mode.extent; ++i)

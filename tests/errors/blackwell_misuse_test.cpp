@@ -184,7 +184,7 @@ TEST(ClusterMisuse, TheWholeCtaMeetsTheCluster) {
           cluster_sync();
         });
       },
-      {"cluster_sync", "every thread of the CTA", "32"});
+      {"cluster_sync", "every thread of the CTA", "warp 0"});
 }
 
 TEST(ClusterMisuse, Pairs) {
@@ -418,14 +418,14 @@ TEST(ProductMisuse, OperandsStartAtSixteenBytes) {
         auto d = tcgen05::alloc(int32, {128, 64});
         sync();
         in_warp([&] {
-          line = __LINE__ + 1;
           auto part = a.slice({0, block_idx.x * 8}, {128, 32});
+          line = __LINE__ + 1;
           tcgen05::mma(part, b.slice({0, 0}, {64, 32}).transpose(), d, {.enable_input_d = false});
         });
         sync();
         tcgen05::dealloc(d);
       },
-      {"slice"});
+      {"a does not start at a multiple of 16 bytes"});
 }
 
 struct Scales {
