@@ -61,7 +61,7 @@ bool verify_scaled_types(const Op& op, Findings& out) {
                             shape_text(scale_b.shape)));
     return false;
   }
-  if (!mma_kind(op)) {
+  if (!op.attr("kind") && !mma_kind(op)) {
     out.add(
         op,
         fmt::format("no kind multiplies {} and {} with {} blocks of {} in k = {}", a.dtype.name(),
