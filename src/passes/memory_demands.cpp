@@ -169,7 +169,8 @@ std::string narrow_tma_refusal(const layout::TmaBoxes& boxes, const Layout& foun
   if (!is_load && (is_padded || dtype.bits() == 6))
     return fmt::format("stores take {}",
                        dtype.bits() == 6 ? "no 6-bit elements" : "4-bit elements without gaps");
-  if (!is_padded) return dtype.bits() == 4 ? "" : "6-bit elements are loaded 16 to 16 bytes only, in rows of 128";
+  if (!is_padded)
+    return dtype.bits() == 4 ? "" : "6-bit elements are loaded 16 to 16 bytes only, in rows of 128";
   if (boxes.box.front() != 128)
     return fmt::format("elements that lie 16 to 16 bytes are loaded in rows of 128, not of {}",
                        boxes.box.front());
