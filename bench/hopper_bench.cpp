@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -31,6 +32,7 @@
 #include "hopper_matmul/matmul_h7.h"
 #include "hopper_matmul/matmul_skinny.h"
 #include "imbrex/error.h"
+#include "imbrex/matmul.h"
 #include "imbrex/runtime.h"
 
 namespace imbrex {
@@ -103,6 +105,9 @@ Entry ladder_entry(const std::string& spec, const std::string& configuration, co
 
 Entry entry(const std::string& spec, const Device& device) {
   using namespace kernels;
+  if (spec == "auto")
+    return {spec, [](const Problem&, DataType, const DeviceTensor& a, const DeviceTensor& b,
+                     const DeviceTensor& c) { matmul(a, b, c); }};
   const size_t colon = spec.find(':');
   const std::string step = spec.substr(0, colon);
   const std::string configuration = colon == std::string::npos ? "" : spec.substr(colon + 1);
@@ -115,7 +120,7 @@ Entry entry(const std::string& spec, const Device& device) {
   if (step == "h6") return ladder_entry<HopperMatmulH6>(spec, configuration, device);
   if (step == "h7") return ladder_entry<HopperMatmulH7>(spec, configuration, device);
   if (step == "skinny") return ladder_entry<HopperMatmulSkinny>(spec, configuration, device);
-  throw std::runtime_error("no step '" + step + "'; steps are h0 ... h7 and skinny");
+  throw std::runtime_error("no step '" + step + "'; steps are h0 ... h7 and skinny, or auto");
 }
 
 /// Waits for everything on the device: cuBLAS works in another stream than our kernels.
@@ -188,6 +193,7 @@ int run(int argc, char** argv) {
   }
 
   const Device device = Device::cuda();
+  std::map<std::string, std::pair<double, int>> logarithms;  // of ratios, by kernel: sum and count
   const Cublas cublas;
   for (const Problem& p : problems) {
     DeviceTensor a = DeviceTensor::random(device, dtype, {p.m, p.k}, 1),
@@ -231,11 +237,17 @@ int run(int argc, char** argv) {
     const double rival = entries[0].median();
     for (Entry& e : entries) {
       const double median = e.median();  // sorted now
+      logarithms[e.name].first += std::log(median / rival);
+      logarithms[e.name].second += 1;
       fmt::print("  {:40} {:8.2f} us {:7.1f} TFLOPS  {:.3f}  ({:.1f} ... {:.1f})\n", e.name,
                  1e-6 * p.flops() / median, median, median / rival, e.tflops.front(), e.tflops.back());
     }
     std::fflush(stdout);
   }
+  for (const auto& [name, sum] : logarithms)
+    if (sum.second > 1)
+      fmt::print("geometric mean of {} ratios: {:40} {:.3f}\n", sum.second, name,
+                 std::exp(sum.first / sum.second));
   return 0;
 }
 

@@ -37,7 +37,8 @@ enum class Method {
 
 struct Choice {
   Method method;
-  int block_m, block_n, stages, store_stages, ctas;
+  int block_m, block_n, block_k, stages, store_stages;
+  int ctas;  ///< of a cluster, kSkinny; else of the grid
   friend auto operator<=>(const Choice&, const Choice&) = default;
 };
 
@@ -47,10 +48,11 @@ struct Tiles {
   int block_m, block_n, stages, store_stages;
   double rate;
 };
-constexpr Tiles kTiles[] = {{128, 256, 4, 2, 1.0}, {128, 128, 5, 2, 0.95}, {128, 64, 8, 1, 0.62}};
+constexpr Tiles kTiles[] = {
+    {128, 256, 4, 2, 1.0}, {128, 192, 5, 1, 0.97}, {128, 128, 5, 2, 0.95}, {128, 64, 8, 1, 0.62}};
 
 /// Clocks: what a block of k takes, what a tile's start and end add.
-constexpr double kTileClocks = 1500;
+constexpr double kTileClocks = 4000;
 double clocks_of(const Tiles& tiles, int64_t k, int64_t waves) {
   const double block = tiles.block_m * tiles.block_n / 32.0 / tiles.rate;
   return static_cast<double>(waves) * (static_cast<double>(divide_up(k, 64)) * block + kTileClocks);
@@ -58,10 +60,16 @@ double clocks_of(const Tiles& tiles, int64_t k, int64_t waves) {
 
 Choice choose(int64_t m, int64_t n, int64_t k, int multiprocessors) {
   if (m <= kSkinnyRows) {
-    // As many columns as there are rows of A; of stages, as many as fit.
-    constexpr std::pair<int, int> kStages[] = {{8, 10}, {16, 9}, {32, 8}, {64, 6}, {128, 4}};
-    for (const auto& [columns, stages] : kStages)
-      if (m <= columns) return {Method::kSkinny, columns, 64, stages, 0, 0};
+    // As many columns as there are rows of A; of stages, as many as fit. Where the CTAs are more than one
+    // wave, they find less of A in the L2 cache, and share it between more.
+    const bool one_wave = divide_up(n, 64) <= multiprocessors;
+    const Choice choices[] = {{Method::kSkinny, 8, 64, 128, 10, 0, 1},
+                              {Method::kSkinny, 16, 64, 128, 9, 0, 1},
+                              {Method::kSkinny, 32, 64, 128, 8, 0, 2},
+                              {Method::kSkinny, 64, 64, 128, 6, 0, 2},
+                              {Method::kSkinny, 128, 64, 64, 8, 0, one_wave ? 2 : 4}};
+    for (const Choice& choice : choices)
+      if (m <= choice.block_m) return choice;
   }
   constexpr int kPair = 2;  // CTAs of a cluster
   const int64_t pairs = std::max(multiprocessors / kPair, 1);
@@ -80,6 +88,7 @@ Choice choose(int64_t m, int64_t n, int64_t k, int multiprocessors) {
   return {n % kUnit == 0 ? Method::kStaged : Method::kDirect,
           best->block_m,
           best->block_n,
+          64,
           best->stages,
           best->store_stages,
           ctas};
@@ -103,7 +112,9 @@ Launch make(const Choice& choice, const Device& device) {
     case Method::kSkinny: {
       HopperMatmulSkinny kernel;
       kernel.block_m = choice.block_m;
+      kernel.block_k = choice.block_k;
       kernel.stages = choice.stages;
+      kernel.ctas = choice.ctas;
       return launcher(kernel, device);
     }
     case Method::kDirect: {
@@ -176,7 +187,8 @@ void check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c) 
 std::string matmul_choice(int64_t m, int64_t n, int64_t k, int multiprocessors) {
   const Choice c = choose(m, n, k, multiprocessors);
   if (c.method == Method::kSkinny)
-    return fmt::format("hopper_matmul_skinny block_m={} stages={}", c.block_m, c.stages);
+    return fmt::format("hopper_matmul_skinny block_m={} block_k={} stages={} ctas={}", c.block_m, c.block_k,
+                       c.stages, c.ctas);
   if (c.method == Method::kDirect)
     return fmt::format("hopper_matmul_h5 block_m={} block_n={} stages={} ctas={}", c.block_m, c.block_n,
                        c.stages, c.ctas);

@@ -2,7 +2,7 @@
 // Hopper matmul for few rows of A, as in decoding: C[m, n] = A[m, k] * B[n, k]^T is bound by reading B once.
 // B takes the part of wgmma's 64 rows and A that of its columns, of which there may be as few as 8: the tile
 // of C is computed transposed. A CTA keeps many bytes of B under way and goes through all of k, so that
-// nothing is to be reduced.
+// nothing is to be reduced. All CTAs read the same rows of A; those of a cluster load a share each, for all.
 #pragma once
 
 #include "imbrex/imbrex.h"
@@ -12,26 +12,32 @@ namespace imbrex::kernels {
 
 struct HopperMatmulSkinny {
   static constexpr const char* target = "sm_90a";
-  int block_m = 16, block_n = 64, block_k = 128, stages = 9;
+  int block_m = 16, block_n = 64, block_k = 128, stages = 9, ctas = 2;  // of a cluster
 
   static auto space() {
     return Space<HopperMatmulSkinny>()
-        .choose<&HopperMatmulSkinny::block_m, &HopperMatmulSkinny::block_n, &HopperMatmulSkinny::block_k,
-                &HopperMatmulSkinny::stages>({{16, 64, 128, 9},
-                                              {8, 64, 128, 10},
-                                              {32, 64, 128, 8},
-                                              {64, 64, 128, 6},
-                                              {128, 64, 128, 4},
-                                              {16, 64, 128, 5},
-                                              {32, 64, 128, 4},
-                                              {64, 64, 128, 3},
-                                              {128, 128, 64, 6}});
+        .choose<&HopperMatmulSkinny::block_m, &HopperMatmulSkinny::block_k, &HopperMatmulSkinny::stages,
+                &HopperMatmulSkinny::ctas>({{16, 128, 9, 2},
+                                            {16, 128, 9, 1},
+                                            {8, 128, 10, 1},
+                                            {32, 128, 8, 2},
+                                            {64, 128, 6, 2},
+                                            {64, 128, 6, 4},
+                                            {128, 128, 4, 2},
+                                            {128, 64, 8, 2},
+                                            {128, 64, 8, 4},
+                                            {256, 64, 5, 2}});
   }
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
                   Ptr<> c_ptr) const {
-    grid(cdiv(n_size, block_n), cdiv(m_size, block_m));
+    const int share_m = block_m / ctas;
+    require(block_m % (8 * ctas) == 0, "{} rows in shares of {} CTAs, of which each is a multiple of 8",
+            block_m, ctas);
+    grid(cdiv(n_size, block_n * ctas) * ctas, cdiv(m_size, block_m));
+    cluster(ctas);
     warps(5);
+    Int32 rank = cluster_rank();
     Int32 offset_n = block_n * block_idx.x;
     Int32 offset_m = block_m * block_idx.y;
 
@@ -40,39 +46,51 @@ struct HopperMatmulSkinny {
     auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
     auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
     auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
-    Pipeline pipe(stages);
-    sync();
+    Pipeline pipe(stages, 1, ctas);
+    cluster_sync();
 
     if (auto producer = single_warp(4)) {
       for (Int32 offset_k : range(0, k_size, block_k)) {
-        pipe.producer_acquire();
+        pipe.producer_acquire();  // empty in all CTAs
         auto s_a_stage = s_a[pipe.producer_stage];
         auto s_b_stage = s_b[pipe.producer_stage];
+        auto s_a_share = s_a_stage.slice({rank * share_m, 0}, {share_m, block_k});
         if (auto thread = single_thread())
           mbarrier::arrive_and_expect_tx(pipe.producer_barrier(), s_a_stage.nbytes() + s_b_stage.nbytes());
         // B is read once and need not stay in the L2 cache; every CTA reads A.
         tma::global_to_shared(g_b, s_b_stage, {offset_n, offset_k}, pipe.producer_barrier(),
                               {.cache_policy = tma::CachePolicy::kEvictFirst});
-        tma::global_to_shared(g_a, s_a_stage, {offset_m, offset_k}, pipe.producer_barrier(),
-                              {.cache_policy = tma::CachePolicy::kEvictLast});
+        tma::global_to_shared(g_a, s_a_share, {offset_m + rank * share_m, offset_k}, pipe.producer_barrier(),
+                              {.multicast_mask = ctas == 1 ? 0 : (1 << ctas) - 1,
+                               .cache_policy = tma::CachePolicy::kEvictLast});
         pipe.producer_advance();
       }
     }
 
+    const auto release = [&](const Int32& stage) {
+      if (auto thread = single_thread())
+        for (int cta = 0; cta < ctas; ++cta)
+          mbarrier::arrive(remote_barrier(pipe.empty_barriers[stage], cta), {.sem = Sem::kRelaxed});
+    };
     if (auto consumer = warp_group(0, 4)) {
       auto acc = wgmma::accumulator(float32, {block_n, block_m});
+      Int32 last_stage = 0;
       for (Int32 offset_k : range(0, k_size, block_k)) {
         pipe.consumer_acquire();
         wgmma::fence();
         wgmma::mma(s_b[pipe.consumer_stage], s_a[pipe.consumer_stage].transpose(), acc,
                    {.scale_d = offset_k != 0});
         wgmma::commit_group();
-        wgmma::wait_group(0);
-        if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
+        wgmma::wait_group(1);
+        if (auto later = when(offset_k != 0)) release(last_stage);
+        last_stage = pipe.consumer_stage;
         pipe.consumer_advance();
       }
+      wgmma::wait_group(0);
+      release(last_stage);
       store_global(g_c, acc.to(dtype), {offset_m, offset_n}, {.dims = {1, 0}});
     }
+    cluster_sync();  // no CTA ends while another may still send it something
   }
 };
 
