@@ -16,7 +16,9 @@
 
 namespace imbrex {
 
-/// A row-major tensor in host memory, in any element type of at least 8 bits.
+/// A row-major tensor in host memory. Elements of less than a byte follow one another from the lowest bit on,
+/// across rows too: a float4_e2m1 of even index is in the low half of its byte, four 6-bit elements take
+/// three bytes.
 class HostTensor {
  public:
   HostTensor() = default;
@@ -37,8 +39,9 @@ class HostTensor {
   /// A copy of one row-major run of elements as doubles: elements first ... first + count - 1.
   void to_doubles(int64_t first, int64_t count, double* out) const;
 
-  /// Normal numbers of mean 0, rounded to the element type; integers get uniform values in [-8, 8] (unsigned
-  /// [0, 16]). The same seed gives the same tensor on every machine.
+  /// Normal numbers of mean 0, rounded to the element type; magnitudes of them where the type has no sign
+  /// (powers of two for float8_e8m0); integers get uniform values in [-8, 8] (unsigned [0, 16]). The same
+  /// seed gives the same tensor on every machine.
   static HostTensor random(DataType dtype, std::vector<int64_t> shape, uint64_t seed, double deviation = 1.0);
   /// 0, 1, 2, ... modulo 256: for looking at data movement.
   static HostTensor iota(DataType dtype, std::vector<int64_t> shape);

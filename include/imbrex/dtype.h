@@ -31,7 +31,8 @@ struct DataType {
     kFloat6E2M3,
     kFloat6E3M2,
     kFloat4E2M1,
-    kFloat8E8M0,
+    kFloat8E8M0,   ///< powers of two without a sign: scale factors (ue8m0)
+    kFloat8UE4M3,  ///< e4m3 without a sign: scale factors
     kCount,
   };
   Code code = kInt32;
@@ -57,10 +58,11 @@ struct DataTypeFacts {
   int bits;
 };
 inline constexpr DataTypeFacts kDataTypeFacts[DataType::kCount] = {
-    {"bool", 8},        {"int8", 8},        {"int16", 16},      {"int32", 32},      {"int64", 64},
-    {"uint8", 8},       {"uint16", 16},     {"uint32", 32},     {"uint64", 64},     {"float16", 16},
-    {"bfloat16", 16},   {"tfloat32", 32},   {"float32", 32},    {"float64", 64},    {"float8_e4m3", 8},
-    {"float8_e5m2", 8}, {"float6_e2m3", 6}, {"float6_e3m2", 6}, {"float4_e2m1", 4}, {"float8_e8m0", 8},
+    {"bool", 8},         {"int8", 8},        {"int16", 16},      {"int32", 32},      {"int64", 64},
+    {"uint8", 8},        {"uint16", 16},     {"uint32", 32},     {"uint64", 64},     {"float16", 16},
+    {"bfloat16", 16},    {"tfloat32", 32},   {"float32", 32},    {"float64", 64},    {"float8_e4m3", 8},
+    {"float8_e5m2", 8},  {"float6_e2m3", 6}, {"float6_e3m2", 6}, {"float4_e2m1", 4}, {"float8_e8m0", 8},
+    {"float8_ue4m3", 8},
 };
 }  // namespace detail
 
@@ -92,5 +94,6 @@ inline constexpr DataType float6_e2m3{DataType::kFloat6E2M3};
 inline constexpr DataType float6_e3m2{DataType::kFloat6E3M2};
 inline constexpr DataType float4_e2m1{DataType::kFloat4E2M1};
 inline constexpr DataType float8_e8m0{DataType::kFloat8E8M0};
+inline constexpr DataType float8_ue4m3{DataType::kFloat8UE4M3};
 
 }  // namespace imbrex

@@ -56,6 +56,8 @@ class Case {
 
   /// A tensor of fresh random numbers (HostTensor::random), different for every call and every seed.
   DeviceTensor input(DataType dtype, std::vector<int64_t> shape, double deviation = 1.0);
+  /// The numbers such a tensor gets, on the host: to derive several inputs from.
+  HostTensor random(DataType dtype, std::vector<int64_t> shape, double deviation = 1.0);
   /// A tensor with the given contents.
   DeviceTensor input(const HostTensor& host);
   /// A tensor whose memory is poisoned with NaN bytes.
@@ -87,6 +89,9 @@ class Case {
   /// States C[m, n] = A[m, k] * B[n, k]^T of two inputs. Small products are checked whole; of large ones
   /// sampled elements, and all elements together by a random projection.
   void expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const DeviceTensor& b,
+                     double tolerance = -1);
+  /// The same for A[m, k] and B[n, k] given as float64, row-major.
+  void expect_matmul(const DeviceTensor& c, std::span<const double> a, std::span<const double> b,
                      double tolerance = -1);
 
   // Results.

@@ -27,17 +27,69 @@ void relinquish_alloc_permit(const AllocOptions& options = {},
                              SourceLocation where = SourceLocation::current());
 
 struct MmaOptions {
-  ScalarArg enable_input_d;  ///< false: d = a x b; true: d = a x b + d. Must be said.
-  int cta_group = 1;         ///< 2: the CTA pair computes one product; CTA 0 issues
-  bool negate_a = false, negate_b = false;
+  ScalarArg enable_input_d;                 ///< false: d = a x b; true: d = a x b + d. Must be said.
+  int cta_group = 1;                        ///< 2: the CTA pair computes one product; CTA 0 issues
+  bool negate_a = false, negate_b = false;  ///< not of integers
+  /// Where the types fit several kinds: "mxf8f6f4", "mxf4" or "mxf4nvf4" for float4_e2m1.
+  std::string_view kind = {};
 };
-/// Starts d = a x b (+ d): a [m, k], b [k, n], d [m, n]; a in shared or tensor memory, b in shared memory.
-/// float16 or bfloat16 (float32 or float16 d), tfloat32 and 8-bit floats (float32 d), int8 (int32 d). One
-/// warp must execute it. [PTX: tcgen05.mma]
+/// Starts d = a x b (+ d): a [m, k], b [k, n], d [m, n]; a in shared or tensor memory, b in shared memory. m
+/// is 64 or a multiple of 128, n a multiple of 8 (of 16, up to 256, for a pair); larger tiles than one
+/// instruction multiplies are several. With cta_group 2, each CTA holds its half of the rows of a and d, and
+/// its half of the columns of b. One warp must execute it. Of types, for d:
+///   float16, bfloat16                      float32, and float16 for float16
+///   tfloat32 (float32 counts as such)      float32
+///   floats of 8, 6 and 4 bits, mixed       float32, float16. Those below a byte lie in shared memory 16 to
+///   16
+///                                          bytes, which TMA loads and this read, and no other instruction.
+///   int8, uint8, mixed                     int32
+/// [PTX: tcgen05.mma]
 void mma(const SharedTensor& a, const SharedTensor& b, const TMemoryTensor& d, const MmaOptions& options,
          SourceLocation where = SourceLocation::current());
 void mma(const TMemoryTensor& a, const SharedTensor& b, const TMemoryTensor& d, const MmaOptions& options,
          SourceLocation where = SourceLocation::current());
+
+/// Starts the same with blocks of k scaled: d = sum of (a * scale_a) * (b * scale_b) (+ d). scale_a [m, k /
+/// block] and scale_b [n or more, k / block] are in tensor memory, put there by copy(): rows in multiples of
+/// 32, blocks of 4. m is a multiple of 128; with cta_group 2, each CTA holds the factors of its rows of a and
+/// of all columns of b.
+///   floats of 8, 6 and 4 bits, mixed    float8_e8m0 for 32 elements
+///   float4_e2m1 alone                   the same, and float8_ue4m3 or float8_e8m0 for 16; shared memory is
+///   full
+/// [PTX: tcgen05.mma.block_scale]
+void scaled_mma(const SharedTensor& a, const SharedTensor& b, const TMemoryTensor& d,
+                const TMemoryTensor& scale_a, const TMemoryTensor& scale_b, const MmaOptions& options,
+                SourceLocation where = SourceLocation::current());
+void scaled_mma(const TMemoryTensor& a, const SharedTensor& b, const TMemoryTensor& d,
+                const TMemoryTensor& scale_a, const TMemoryTensor& scale_b, const MmaOptions& options,
+                SourceLocation where = SourceLocation::current());
+
+struct CopyOptions {
+  int cta_group = 1;  ///< 2: both CTAs of the pair copy from their own shared to their own tensor memory
+};
+/// Starts a copy from shared to tensor memory, of the same shape and type. It is in order with the mma that
+/// follow; others see it after a commit. What the layouts ask for is found among the shapes of the
+/// instruction: 128 lanes, 64 lanes twice (02_13 and 01_23), 32 lanes four times (scale factors), every 32nd
+/// lane. Elements of less than a byte that lie 16 to 16 bytes get a byte each. One warp must execute it.
+/// [PTX: tcgen05.cp]
+void copy(const SharedTensor& src, const TMemoryTensor& dst, const CopyOptions& options = {},
+          SourceLocation where = SourceLocation::current());
+
+/// Tiles of scale factors as global memory holds them (scale_factors.h), [row tiles, block tiles, 2, 256], as
+/// the matrix of the factors, [128 * row tiles, 4 * block tiles]: what copy() takes. A view.
+inline SharedTensor scale_factor_matrix(const SharedTensor& tiles,
+                                        SourceLocation where = SourceLocation::current()) {
+  const int64_t rows = tiles.shape(0), blocks = tiles.shape(1);
+  // Byte (r % 32) * 16 + (r / 32) * 4 + f of a tile is factor f of row r.
+  return tiles.reshape({rows, blocks, 32, 4, 4}, where)
+      .permute({0, 3, 2, 1, 4}, where)
+      .reshape({128 * rows, 4 * blocks}, where);
+}
+
+/// Starts moving the cells of 128 lanes to the lanes below: lane i takes those of lane i + 1, the last of
+/// each 32 keeps its own. In order with the mma around it. One warp must execute it. [PTX: tcgen05.shift]
+void shift(const TMemoryTensor& t, const CopyOptions& options = {},
+           SourceLocation where = SourceLocation::current());
 
 struct CommitOptions {
   int cta_group = 1;

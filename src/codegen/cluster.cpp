@@ -7,6 +7,19 @@
 
 namespace imbrex::codegen {
 
+namespace {
+
+/// A response is read and written as one 16-byte word.
+const SharedView& response_view(Generator& g, const ir::Op& op) {
+  const SharedView& view = g.get<SharedView>(op.operands[0]);
+  if (!starts_at_multiple(view, 16))
+    g.fail(op, "the response is not known to start at a multiple of 16 bytes of shared memory", {},
+           "give it a shared_tensor(int32, clc::kResponseShape) of its own, or stages of that");
+  return view;
+}
+
+}  // namespace
+
 void emit_ClusterSync(Generator& g, const ir::Op& op) {
   g.require_arch(op, 90, "a cluster barrier");
   g.e().emit(Op::barrier_cluster_arrive, {Mod::aligned}, {});
@@ -30,7 +43,7 @@ void emit_MbarrierRemote(Generator& g, const ir::Op& op) {
 
 void emit_ClcTryCancel(Generator& g, const ir::Op& op) {
   g.require_arch(op, 100, "cluster launch control");
-  const SharedView& response = g.get<SharedView>(op.operands[0]);
+  const SharedView& response = response_view(g, op);
   const BarrierView& barrier = g.get<BarrierView>(op.operands[1]);
   if (barrier.remote) g.fail(op, "the response arrives at a barrier of this CTA");
   std::vector<Suffix> words{Mod::async, Mod::shared_cta, Mod::mbarrier_complete_tx_bytes};
@@ -45,7 +58,7 @@ void emit_ClcTryCancel(Generator& g, const ir::Op& op) {
 void emit_ClcQuery(Generator& g, const ir::Op& op) {
   g.require_arch(op, 100, "cluster launch control");
   Emitter& e = g.e();
-  const SharedView& view = g.get<SharedView>(op.operands[0]);
+  const SharedView& view = response_view(g, op);
   const Reg response = e.make(ScalarType::b128, Op::ld, {Mod::shared, ScalarType::b128},
                               {g.shared_operand(view.terms, view.offset)});
   const Reg is_canceled = e.make(ScalarType::pred, Op::clusterlaunchcontrol_query_cancel,

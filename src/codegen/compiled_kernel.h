@@ -35,12 +35,13 @@ struct HostStep {
 /// A TMA descriptor the runtime encodes at launch. Dimensions run innermost first, as the driver counts them.
 struct TensorMapPlan {
   DataType dtype;
-  int driver_type = 0;  // CUtensorMapDataType
+  int driver_type = 0;     // CUtensorMapDataType
+  bool is_padded = false;  // 16 elements of less than a byte take 16 bytes of shared memory
   int rank = 0;
-  int32_t base_slot = 0;                                            // host slot of the pointer
-  std::vector<int32_t> dim_slots;                                   // extents in elements
-  std::vector<int32_t> stride_slots;                                // byte strides of dimensions 1 ... rank-1
-  std::vector<int32_t> box;                                         // elements
+  int32_t base_slot = 0;              // host slot of the pointer
+  std::vector<int32_t> dim_slots;     // extents in elements
+  std::vector<int32_t> stride_slots;  // strides of dimensions 1 ... rank-1, in bits
+  std::vector<int32_t> box;           // elements
   int swizzle = 0, interleave = 0, l2_promotion = 0, oob_fill = 0;  // CUtensorMap enumerators
   SourceLocation where;
 };

@@ -10,7 +10,27 @@ namespace imbrex::codegen {
 namespace {
 
 bool is_f32(DataType type) { return type == float32 || type == tfloat32; }
-bool is_fp8(DataType type) { return type == float8_e4m3 || type == float8_e5m2; }
+
+/// A float of at most 8 bits, which conversions take in pairs.
+struct NarrowFloat {
+  DataType dtype;
+  ScalarType pair;
+  int arch;          // first target that converts it
+  ScalarType word;   // the register of a pair
+  ScalarType wider;  // what a pair widens to: pairs of these
+};
+const NarrowFloat* narrow_float(DataType type) {
+  using enum ScalarType;
+  static constexpr NarrowFloat kFloats[] = {
+      {float8_e4m3, e4m3x2, 90, b16, f16x2},  {float8_e5m2, e5m2x2, 90, b16, f16x2},
+      {float6_e2m3, e2m3x2, 100, b16, f16x2}, {float6_e3m2, e3m2x2, 100, b16, f16x2},
+      {float4_e2m1, e2m1x2, 100, b8, f16x2},  {float8_e8m0, ue8m0x2, 100, b16, bf16x2},
+      {float8_ue4m3, e4m3x2, 90, b16, f16x2},  // an e4m3 whose sign is clear
+  };
+  for (const NarrowFloat& f : kFloats)
+    if (f.dtype == type) return &f;
+  return nullptr;
+}
 
 /// A float64 or integer x as an f32 whose last bit is set when anything of x was cut off. Unlike a rounded
 /// f32 it can be rounded again, to a narrower type, and gives what rounding x at once would give.
@@ -83,11 +103,36 @@ ScalarType integer_word(DataType type) {
   }
 }
 
-/// A pair of 8-bit floats out of a pair of f32 (low, high), as 16 bits.
-Reg fp8_pair(Generator& g, const ir::Op& op, const Operand& low, const Operand& high, DataType to) {
-  g.require_arch(op, 90, fmt::format("conversion to {}", to.name()));
-  const ScalarType pair = to == float8_e4m3 ? ScalarType::e4m3x2 : ScalarType::e5m2x2;
-  return g.e().make(ScalarType::b16, Op::cvt, {Mod::rn, Mod::satfinite, pair, ScalarType::f32}, {high, low});
+/// A pair of narrow floats out of a pair of f32 (low, high). Powers of two are cut to the one below, what is
+/// negative becomes +0 where there is no sign.
+Reg narrow_pair(Generator& g, const ir::Op& op, Operand low, Operand high, const NarrowFloat& to) {
+  Emitter& e = g.e();
+  g.require_arch(op, to.arch, fmt::format("conversion to {}", to.dtype.name()));
+  using enum ScalarType;
+  if (to.dtype == float8_ue4m3)
+    for (Operand* x : {&low, &high})
+      *x = e.make(f32, Op::max, {Mod::NaN, f32}, {e.to_register(f32, *x), 0.0f});
+  const Mod rounding = to.dtype == float8_e8m0 ? Mod::rz : Mod::rn;
+  return e.make(to.word, Op::cvt, {rounding, Mod::satfinite, to.pair, f32}, {high, low});
+}
+
+/// The first element of a 32-bit register of narrow floats, and what is behind it, as f32.
+Operand narrow_to_float32(Generator& g, const ir::Op& op, const Operand& value, const NarrowFloat& from) {
+  Emitter& e = g.e();
+  using enum ScalarType;
+  g.require_arch(op, from.arch, fmt::format("conversion from {}", from.dtype.name()));
+  const Reg word = e.to_register(b32, value);
+  Reg low = e.reg(from.word);
+  if (from.word == b8) {
+    e.emit(Op::mov, {b32}, {e.builder().vec({low, e.reg(b8), e.reg(b8), e.reg(b8)}), word});
+  } else {
+    low = e.make(b16, Op::cvt, {u16, u32}, {word});
+  }
+  const Reg pair = e.make(b32, Op::cvt, {Mod::rn, from.wider, from.pair}, {low});
+  if (from.wider == bf16x2) return e.make(f32, Op::shl, {b32}, {pair, 16});  // a bf16 is the upper half
+  const Reg half = e.reg(b16), unused = e.reg(b16);
+  e.emit(Op::mov, {b32}, {e.builder().vec({half, unused}), pair});
+  return e.make(f32, Op::cvt, {f32, f16}, {half});
 }
 
 Operand to_float32(Generator& g, const ir::Op& op, const Operand& value, DataType from) {
@@ -102,14 +147,7 @@ Operand to_float32(Generator& g, const ir::Op& op, const Operand& value, DataTyp
     return wide;
   }
   if (from == float64) return e.make(f32, Op::cvt, {Mod::rn, f32, f64}, {value});
-  if (is_fp8(from)) {
-    g.require_arch(op, 90, fmt::format("conversion from {}", from.name()));
-    const Reg low = e.make(b16, Op::cvt, {u16, u32}, {e.to_register(b32, value)});
-    const Reg pair = e.make(b32, Op::cvt, {Mod::rn, f16x2, from == float8_e4m3 ? e4m3x2 : e5m2x2}, {low});
-    const Reg half = e.reg(b16), unused = e.reg(b16);
-    e.emit(Op::mov, {b32}, {e.builder().vec({half, unused}), pair});
-    return e.make(f32, Op::cvt, {f32, f16}, {half});
-  }
+  if (const NarrowFloat* narrow = narrow_float(from)) return narrow_to_float32(g, op, value, *narrow);
   g.fail(op, fmt::format("no conversion from {}", from.name()));
 }
 
@@ -128,12 +166,17 @@ Operand from_float32(Generator& g, const ir::Op& op, const Operand& value, DataT
       const Reg bits = e.make(b32, Op::cvt, {g.arch() >= 90 ? Mod::rn : Mod::rna, tf32, f32}, {value});
       return e.make(f32, Op::mov, {b32}, {bits});
     }
-    case DataType::kFloat8E4M3:
-    case DataType::kFloat8E5M2: {
-      const Reg pair = fp8_pair(g, op, value, 0.0f, to);
-      return e.make(b32, Op::cvt, {u32, u16}, {pair});
-    }
     default:
+      if (const NarrowFloat* narrow = narrow_float(to)) {
+        // The other half of the pair is cleared: one is the smallest e8m0.
+        const Reg pair = narrow_pair(g, op, value, 0.0f, *narrow);
+        if (narrow->word == b16) return e.make(b32, Op::cvt, {u32, u16}, {pair});
+        const Reg none = e.reg(b8), word = e.reg(b32);
+        const Reg zero = e.to_register(b16, Operand(0));
+        e.emit(Op::mov, {b16}, {e.builder().vec({none, e.reg(b8)}), zero});
+        e.emit(Op::mov, {b32}, {word, e.builder().vec({pair, none, none, none})});
+        return word;
+      }
       g.fail(op, fmt::format("no conversion to {}", to.name()));
   }
 }
@@ -180,18 +223,20 @@ std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<con
   std::vector<Operand> elements = unpack(g, from, words, count);
   std::vector<Operand> out;
   using enum ScalarType;
-  if (to == float16 || to == bfloat16 || is_fp8(to)) {
+  const NarrowFloat* narrow = narrow_float(to);
+  if (to == float16 || to == bfloat16 || narrow) {
     // Pairs of f32 are converted together.
     for (Operand& x : elements) x = before_rounding(g, op, x, from);
     const int64_t padded =
         (count + elements_per_word(to) - 1) / elements_per_word(to) * elements_per_word(to);
     elements.resize(padded, Operand(0.0f));
     for (int64_t i = 0; i < padded; i += elements_per_word(to)) {
-      if (is_fp8(to)) {
-        const Reg low = fp8_pair(g, op, elements[i], elements[i + 1], to);
-        const Reg high = fp8_pair(g, op, elements[i + 2], elements[i + 3], to);
+      if (narrow) {
+        std::vector<Operand> pairs;
+        for (int64_t j = i; j < i + elements_per_word(to); j += 2)
+          pairs.push_back(narrow_pair(g, op, elements[j], elements[j + 1], *narrow));
         const Reg word = e.reg(b32);
-        e.emit(Op::mov, {b32}, {word, e.builder().vec({low, high})});
+        e.emit(Op::mov, {b32}, {word, e.builder().vec(pairs)});
         out.push_back(word);
       } else {
         out.push_back(e.make(b32, Op::cvt, {Mod::rn, to == float16 ? f16x2 : bf16x2, f32},

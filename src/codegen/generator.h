@@ -60,6 +60,14 @@ struct SharedView {
   std::vector<ScaledInteger> terms;  ///< what is known at run time: bytes, e.g. of the stage
 };
 
+/// True when the view is known to start at a multiple of `bytes` of the CTA's shared memory.
+inline bool starts_at_multiple(const SharedView& view, int64_t bytes) {
+  bool is_aligned = view.offset % bytes == 0;
+  for (const ScaledInteger& t : view.terms)
+    is_aligned &= (t.value.known * Range::constant(t.scale)).is_multiple_of(bytes);
+  return is_aligned;
+}
+
 /// A tensor in tensor memory or a view of one; addresses as the hardware counts them.
 struct TensorMemoryView {
   DataType dtype;

@@ -17,11 +17,7 @@ layout::MatrixOperand describe_operand(Generator& g, const ir::Op& op, std::stri
            {fmt::format("{}  {}", name, value->type.to_string())},
            "let the layout be inferred, or annotate an operand_tile");
   // Swizzles act on absolute addresses, so that the start need not be a multiple of their period.
-  const SharedView& view = g.get<SharedView>(value);
-  bool is_aligned = view.offset % 16 == 0;
-  for (const ScaledInteger& t : view.terms)
-    is_aligned &= (t.value.known * Range::constant(t.scale)).is_multiple_of(16);
-  if (!is_aligned)
+  if (!starts_at_multiple(g.get<SharedView>(value), 16))
     g.fail(op, fmt::format("{} does not start at a multiple of 16 bytes of shared memory", name));
   return *described;
 }

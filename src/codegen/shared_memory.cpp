@@ -191,8 +191,10 @@ Operand SharedTile::address_by_index(int64_t reg) const {
   for (int d = 0; d < tile_.layout().rank(); ++d)
     index.push_back(ints.add(tile_.thread_index(d), Integers::constant((*tile_.register_index(reg))[d])));
   const Integer elements = sum_of(g, linear_terms(g, view_.layout, index, Axis::kAddress));
-  Integer address =
-      ints.add(g.shared_address(view_.terms), ints.mul(elements, Integers::constant(view_.dtype.bytes())));
+  const int bits = view_.dtype.bits();  // below a byte, accesses start at whole ones
+  const Integer bytes =
+      bits < 8 ? ints.div(elements, 8 / bits) : ints.mul(elements, Integers::constant(bits / 8));
+  Integer address = ints.add(g.shared_address(view_.terms), bytes);
   if (!view_.layout.swizzle()) return ptx::address(address.value.reg(), view_.offset);
   address = swizzle_address(g, view_.layout.swizzle(), ints.add(address, Integers::constant(view_.offset)));
   return ptx::address(address.value.reg());

@@ -48,12 +48,12 @@ struct Cell {
   friend Cell operator+(const Cell& a, const Cell& b) { return {a.lane + b.lane, a.column + b.column}; }
 };
 
-/// A shape of tcgen05.ld and .st: thread t holds cell thread(t) + registers[j] in
-/// register j, and each repetition goes on `columns` columns further.
+/// A shape of tcgen05.ld and .st: thread t holds cell thread(t, split) + registers[j] in register j, and each
+/// repetition goes on `columns` columns further. `split` is the distance of the two halves of 16x32bx2.
 struct TransferShape {
   Mod word;
   int64_t columns;
-  Cell (*thread)(int64_t t);
+  Cell (*thread)(int64_t t, int64_t split);
   std::vector<Cell> registers;
 };
 
@@ -61,26 +61,32 @@ const std::vector<TransferShape>& transfer_shapes() {
   static const std::vector<TransferShape> shapes = {
       {Mod::_32x32b,
        1,
-       [](int64_t t) {
+       [](int64_t t, int64_t) {
          return Cell{t, 0};
        },
        {{0, 0}}},
       {Mod::_16x256b,
        8,
-       [](int64_t t) {
+       [](int64_t t, int64_t) {
          return Cell{t / 4, 2 * (t % 4)};
        },
        {{0, 0}, {0, 1}, {8, 0}, {8, 1}}},
       {Mod::_16x128b,
        4,
-       [](int64_t t) {
+       [](int64_t t, int64_t) {
          return Cell{t / 4, t % 4};
        },
        {{0, 0}, {8, 0}}},
       {Mod::_16x64b,
        2,
-       [](int64_t t) {
+       [](int64_t t, int64_t) {
          return Cell{8 * (t % 2) + t / 4, t / 2 % 2};
+       },
+       {{0, 0}}},
+      {Mod::_16x32bx2,
+       1,
+       [](int64_t t, int64_t split) {
+         return Cell{t % 16, t / 16 * split};
        },
        {{0, 0}}},
   };
@@ -108,6 +114,15 @@ class Transfer {
       refuse(fmt::format("threads {} ... {} are not whole warp groups", g.group().begin,
                          g.group().begin + g.group().threads - 1));
     place_words();
+    if (tile_.layout().copies() != view.layout.copies())
+      refuse(fmt::format("each element is in {} lanes and {} threads", view.layout.copies(),
+                         tile_.layout().copies()));
+    for (const layout::Mode& mode : view.layout.replicas()) {
+      const std::vector<int64_t> before = copies_;
+      for (int64_t i = 1; i < mode.extent; ++i)
+        for (int64_t lane : before) copies_.push_back(lane + i * mode.stride);
+    }
+    split_ = cell(Axis::kThread, 16).column;
     for (const TransferShape& shape : transfer_shapes())
       if (runs_.empty() && threads_fit(shape)) fill_runs(shape);
     if (runs_.empty()) refuse("threads and registers are arranged otherwise");
@@ -139,8 +154,12 @@ class Transfer {
     words.push_back(ScalarType::b32);
     return words;
   }
-  Operand operand(const Integer& address, const TransferRun& run) const {
-    return ptx::address(address.value.reg(), run.start.lane << 16 | run.start.column * (packs_ ? 2 : 1));
+  /// The address in tensor memory, and where the shape has two halves, their distance.
+  std::vector<Operand> place(const Integer& address, const TransferRun& run) const {
+    std::vector<Operand> operands{
+        ptx::address(address.value.reg(), run.start.lane << 16 | run.start.column * (packs_ ? 2 : 1))};
+    if (shape_ == Mod::_16x32bx2) operands.emplace_back(split_);
+    return operands;
   }
 
  private:
@@ -195,9 +214,12 @@ class Transfer {
 
   bool threads_fit(const TransferShape& shape) const {
     for (int64_t thread = 0; thread < g_.group().threads; ++thread) {
-      const Cell expected = Cell{thread / 32 % 4 * 32, 0} + shape.thread(thread % 32);
+      const Cell expected = Cell{thread / 32 % 4 * 32, 0} + shape.thread(thread % 32, split_);
       const Cell actual = cell(Axis::kThread, thread);
-      if (actual.lane != expected.lane || actual.column != expected.column) return false;
+      // Every thread moves a copy of its elements that is in its own lane.
+      const bool has_copy =
+          std::find(copies_.begin(), copies_.end(), expected.lane - actual.lane) != copies_.end();
+      if (!has_copy || actual.column != expected.column) return false;
     }
     return true;
   }
@@ -238,9 +260,11 @@ class Transfer {
   const TensorMemoryView& view_;
   Tile tile_;
   std::vector<MemoryTerm> terms_;
-  std::map<Cell, int64_t> words_;  // in table columns: two of memory where packs_
+  std::vector<int64_t> copies_{0};  // lanes of an element's copies, from that of the first
+  std::map<Cell, int64_t> words_;   // in table columns: two of memory where packs_
   std::vector<TransferRun> runs_;
   Mod shape_ = Mod::_32x32b;
+  int64_t split_ = 0;  // of the two halves of 16x32bx2
   bool packs_ = false;
 };
 
@@ -297,8 +321,9 @@ void emit_Tcgen05Load(Generator& g, const ir::Op& op) {
   for (const TransferRun& run : transfer.runs()) {
     std::vector<Operand> registers;
     for (int64_t word : run.words) registers.push_back(result.words[word]);
-    g.e().emit(Op::tcgen05_ld, transfer.suffixes(run, Mod::pack_16b),
-               std::array<Operand, 2>{g.e().builder().vec(registers), transfer.operand(address, run)});
+    std::vector<Operand> operands = transfer.place(address, run);
+    operands.insert(operands.begin(), g.e().builder().vec(registers));
+    g.e().emit(Op::tcgen05_ld, transfer.suffixes(run, Mod::pack_16b), operands);
   }
   g.bind(op.result(), std::move(result));
 }
@@ -311,8 +336,9 @@ void emit_Tcgen05Store(Generator& g, const ir::Op& op) {
     std::vector<Operand> registers;
     for (int64_t word : run.words)
       registers.push_back(g.e().to_register(word_type(value.dtype), value.words[word]));
-    g.e().emit(Op::tcgen05_st, transfer.suffixes(run, Mod::unpack_16b),
-               std::array<Operand, 2>{transfer.operand(address, run), g.e().builder().vec(registers)});
+    std::vector<Operand> operands = transfer.place(address, run);
+    operands.push_back(g.e().builder().vec(registers));
+    g.e().emit(Op::tcgen05_st, transfer.suffixes(run, Mod::unpack_16b), operands);
   }
 }
 

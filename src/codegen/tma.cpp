@@ -11,13 +11,19 @@ namespace imbrex::codegen {
 namespace {
 
 constexpr int64_t kMapBytes = 128, kMapAlignment = 64;
-constexpr int64_t kSharedUnit = 128;  // bytes that boxes in shared memory start at multiples of
-constexpr int64_t kPointerUnit = 16;  // and tensors in global memory
-constexpr int kPromotion128B = 2;     // CU_TENSOR_MAP_L2_PROMOTION_L2_128B: rows are read in such pieces
+constexpr int64_t kSharedUnit = 128;        // bytes that boxes in shared memory start at multiples of
+constexpr int64_t kPointerUnit = 16;        // and tensors in global memory,
+constexpr int64_t kPaddedPointerUnit = 32;  // of elements that are spread to 16 bytes for 16
+constexpr int kPromotion128B = 2;  // CU_TENSOR_MAP_L2_PROMOTION_L2_128B: rows are read in such pieces
 
 /// CUtensorMapDataType.
-int driver_type(DataType type) {
+int driver_type(DataType type, bool is_padded) {
   switch (type.code) {
+    case DataType::kFloat4E2M1:
+      return is_padded ? 14 : 13;
+    case DataType::kFloat6E2M3:
+    case DataType::kFloat6E3M2:
+      return 15;
     case DataType::kUInt16:
     case DataType::kInt16:
       return 1;
@@ -62,6 +68,7 @@ class TmaCopy {
       g.fail(op, "no box of a tensor map is the tile: " + described.error, {tile->type.to_string()});
     boxes_ = *described;
     if (boxes_.swizzle.mode > layout::Swizzle::k128B) g.require_arch(op, 100, "a swizzle of wider atoms");
+    if (view_.dtype.bits() < 8) g.require_arch(op, 100, "TMA of elements below a byte");
     check_alignment(tile);
     for (size_t i = first_offset; i < op.operands.size(); ++i)
       coordinates_.push_back(g.ints().narrow(g.integer(op.operands[i])));
@@ -102,10 +109,7 @@ class TmaCopy {
 
  private:
   void check_alignment(const ir::Value* tile) const {
-    bool is_aligned = view_.offset % kSharedUnit == 0;
-    for (const ScaledInteger& t : view_.terms)
-      is_aligned &= (t.value.known * Range::constant(t.scale)).is_multiple_of(kSharedUnit);
-    if (!is_aligned)
+    if (!starts_at_multiple(view_, kSharedUnit))
       g_.fail(op_,
               fmt::format("the tile is not known to start at a multiple of {} bytes of shared memory",
                           kSharedUnit),
@@ -126,7 +130,8 @@ void Generator::declare_tensor_map(const ir::Value* map) {
   const ir::Op& op = *map->def;
   TensorMapPlan plan;
   plan.dtype = op.dtype_attr("dtype");
-  plan.driver_type = driver_type(plan.dtype);
+  plan.is_padded = op.bool_attr("padded", false);
+  plan.driver_type = driver_type(plan.dtype, plan.is_padded);
   for (int64_t extent : op.ints_attr("box")) plan.box.push_back(static_cast<int32_t>(extent));
   plan.rank = static_cast<int>(plan.box.size());
   const auto slot = [&](const ir::Value* value) {
@@ -139,14 +144,15 @@ void Generator::declare_tensor_map(const ir::Value* map) {
   for (size_t d = 0; d < rank; ++d) plan.dim_slots.push_back(slot(op.operands[1 + d]));
   for (size_t d = 1; d < rank; ++d)
     plan.stride_slots.push_back(host_.binary(ir::Opcode::kMul, slot(op.operands[rank + d]),
-                                             host_.constant(plan.dtype.bytes()), op.where));
+                                             host_.constant(plan.dtype.bits()), op.where));
   plan.swizzle = layout::Swizzle::from_name(op.string_attr("swizzle"))->mode;
   plan.l2_promotion = kPromotion128B;
   plan.where = op.where;
   for (size_t i = 0; i < function_.params.size(); ++i)
     if (function_.params[i] == op.operands[0])
       kernel_.arguments[i].alignment =
-          std::max<int32_t>(kernel_.arguments[i].alignment, static_cast<int32_t>(kPointerUnit));
+          std::max<int32_t>(kernel_.arguments[i].alignment,
+                            static_cast<int32_t>(plan.is_padded ? kPaddedPointerUnit : kPointerUnit));
 
   const auto index = static_cast<int32_t>(kernel_.tensor_maps.size());
   kernel_.tensor_maps.push_back(std::move(plan));

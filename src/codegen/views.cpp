@@ -29,18 +29,28 @@ auto at_op(const ir::Op& op, F&& f) {
   }
 }
 
-int64_t bytes_of(int64_t elements, DataType dtype) {
-  if (elements * dtype.bits() % 8 != 0) throw InternalError("codegen: an offset inside a byte");
-  return elements * dtype.bits() / 8;
+/// A distance along the layout in bytes; elements may lie further apart than they are wide.
+ScaledInteger in_bytes(Generator& g, ScaledInteger term, const Layout& layout) {
+  int64_t bits = term.scale * layout.element_bits();
+  for (; bits % 8 != 0; bits *= 2) {  // elements of less than a byte
+    if (!term.value.known.is_multiple_of(2))
+      throw CompileError(Diagnostic{{},
+                                    "the offset is not known to be at a whole byte",
+                                    {"layout  " + layout.to_string()},
+                                    "compute it as a product with the elements in a byte"});
+    term.value = g.ints().div(term.value, 2);
+  }
+  return {term.value, bits / 8};
 }
 
 /// The same memory from `index` on, under another layout.
 SharedView moved(Generator& g, SharedView view, std::span<const Integer> index, Layout layout) {
-  for (const ScaledInteger& t : linear_terms(g, view.layout, index, Axis::kAddress)) {
+  for (const ScaledInteger& elements : linear_terms(g, view.layout, index, Axis::kAddress)) {
+    const ScaledInteger t = in_bytes(g, elements, view.layout);
     if (t.value.is_constant())
-      view.offset += bytes_of(t.value.constant() * t.scale, view.dtype);
+      view.offset += t.value.constant() * t.scale;
     else
-      view.terms.push_back({t.value, bytes_of(t.scale, view.dtype)});
+      view.terms.push_back(t);
   }
   view.layout = std::move(layout);
   return view;
@@ -50,7 +60,7 @@ TensorMemoryView moved(Generator& g, TensorMemoryView view, std::span<const Inte
   Integers& ints = g.ints();
   const Integer lane = sum_of(g, linear_terms(g, view.layout, index, Axis::kLane));
   const Integer column = sum_of(g, linear_terms(g, view.layout, index, Axis::kColumn));
-  const int per_column = std::max(1, 32 / view.dtype.bits());
+  const int per_column = std::max(1, 32 / view.layout.element_bits());
   auto columns = [&](const Integer& elements) {
     if (per_column == 1) return elements;
     if (!elements.known.is_multiple_of(per_column))

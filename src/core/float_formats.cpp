@@ -36,6 +36,8 @@ const FloatFormat& float_format(DataType type) {
       return kE2M1;
     case DataType::kFloat8E8M0:
       return kUE8M0;
+    case DataType::kFloat8UE4M3:
+      return kUE4M3;
     default:
       throw InternalError(std::string(type.name()) + " is not a floating-point type");
   }

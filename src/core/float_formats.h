@@ -130,6 +130,25 @@ inline uint16_t f32_to_bf16(float x) {
   return static_cast<uint16_t>(result);
 }
 
+// ---- elements of less than a byte ------------------------------------------------------------------------
+
+/// Element `index` of an array of elements of `bits` bits, one after the other from the lowest bit on: how
+/// tensors in global memory hold them.
+inline uint8_t packed_element(const void* array, int bits, int64_t index) {
+  const auto* bytes = static_cast<const uint8_t*>(array) + index * bits / 8;
+  const auto shift = static_cast<int>(index * bits % 8);
+  uint32_t pair = bytes[0];
+  if (shift + bits > 8) pair |= static_cast<uint32_t>(bytes[1]) << 8;
+  return static_cast<uint8_t>(pair >> shift & ((1u << bits) - 1));
+}
+inline void set_packed_element(void* array, int bits, int64_t index, uint8_t pattern) {
+  auto* bytes = static_cast<uint8_t*>(array) + index * bits / 8;
+  const auto shift = static_cast<int>(index * bits % 8);
+  const uint32_t mask = ((1u << bits) - 1) << shift, value = static_cast<uint32_t>(pattern) << shift & mask;
+  bytes[0] = static_cast<uint8_t>((bytes[0] & ~mask) | value);
+  if (shift + bits > 8) bytes[1] = static_cast<uint8_t>((bytes[1] & ~(mask >> 8)) | value >> 8);
+}
+
 // ---- whole arrays ----------------------------------------------------------------------------------------
 
 /// `count` patterns of a format to f32. Elements are as in memory: one, two or four bytes each; 6-bit formats

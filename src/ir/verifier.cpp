@@ -152,6 +152,9 @@ void verify_rules(const Op& op, Findings& out) {
     case Opcode::kTcgen05Dealloc:
     case Opcode::kTcgen05RelinquishAllocPermit:
     case Opcode::kTcgen05Mma:
+    case Opcode::kTcgen05ScaledMma:
+    case Opcode::kTcgen05Copy:
+    case Opcode::kTcgen05Shift:
     case Opcode::kTcgen05Commit:
     case Opcode::kTcgen05Load:
     case Opcode::kTcgen05Store:

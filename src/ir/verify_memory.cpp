@@ -24,6 +24,16 @@ void expect_same(const Op& op, const Type& a, std::string_view a_role, const Typ
                             shape_text(b.shape)));
 }
 
+/// Elements of less than a byte that threads do not move.
+bool is_moved_by_threads(const Op& op, DataType dtype, int least_bits, Findings& out) {
+  if (dtype.bits() >= least_bits) return true;
+  out.add(op,
+          fmt::format("elements of {} share bytes, and threads do not move them {}", dtype.name(),
+                      least_bits == 8 ? "here" : "at all"),
+          "load them by TMA");
+  return false;
+}
+
 }  // namespace
 
 void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, const Type& b,
@@ -67,6 +77,7 @@ void verify_memory(const Op& op, Findings& out) {
       if (!verify_tile(op, type(0), type(1).shape, op.operands.size() - 2, out)) return;
       return expect_same_dtype(op, type(0), "dst", type(1), "value", out);
     case Opcode::kCopyAsync:
+      if (!is_moved_by_threads(op, type(1).dtype, 8, out)) return;
       if (!verify_tile(op, type(0), type(1).shape, op.operands.size() - 2, out)) return;
       return expect_same_dtype(op, type(0), "src", type(1), "dst", out);
     case Opcode::kSharedAlloc: {
@@ -78,8 +89,10 @@ void verify_memory(const Op& op, Findings& out) {
                          out);
     }
     case Opcode::kLoadShared:
+      if (type(0).dtype.bits() == 6) return void(is_moved_by_threads(op, type(0).dtype, 7, out));
       return expect_same(op, type(0), "src", op.result()->type, "the result", out);
     case Opcode::kStoreShared:
+      if (type(0).dtype.bits() == 6) return void(is_moved_by_threads(op, type(0).dtype, 7, out));
       return expect_same(op, type(0), "dst", type(1), "value", out);
     case Opcode::kCopyAsyncWait:
       if (op.int_attr("pending") < 0)

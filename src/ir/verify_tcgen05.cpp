@@ -4,45 +4,73 @@
 #include <algorithm>
 
 #include "ir/findings.h"
+#include "ir/tcgen05_kinds.h"
 
 namespace imbrex::ir {
 namespace {
 
-/// Element types of A and B that one kind takes, and the accumulators it fills.
-struct MmaKind {
-  std::string_view name;
-  std::vector<DataType> inputs;
-  std::vector<DataType> accumulators;
-};
-
-const std::vector<MmaKind>& mma_kinds() {
-  static const std::vector<MmaKind> kinds = {
-      {"f16", {float16, bfloat16}, {float32, float16}},
-      {"tf32", {tfloat32, float32}, {float32}},
-      {"f8f6f4", {float8_e4m3, float8_e5m2, float6_e2m3, float6_e3m2, float4_e2m1}, {float32, float16}},
-      {"i8", {int8, uint8}, {int32}},
-  };
-  return kinds;
-}
-
-bool contains(const std::vector<DataType>& list, DataType type) {
-  return std::find(list.begin(), list.end(), type) != list.end();
-}
-
-/// Extents that the tensor core has instructions for (k in steps, which are repeated).
-void verify_mma_extents(const Op& op, std::string_view kind, int64_t group, Findings& out) {
+/// Extents that the tensor core has instructions for; larger tiles are several instructions.
+void verify_mma_extents(const Op& op, const MmaKindFacts& kind, Findings& out) {
   const Type& a = op.operands[0]->type;
   const Type& d = op.operands[2]->type;
+  const int64_t group = op.int_attr("cta_group", 1);
   const int64_t m = a.shape[0], k = a.shape[1], n = d.shape[1];
-  const int64_t n_step = group == 1 ? 8 : kind == "i8" ? 32 : 16;
-  const int64_t k_step = 256 / std::max(a.dtype.bits(), 8);
-  if (m != 64 && m != 128)
+  const MmaTile tile = mma_tile(op, kind);
+  if (tile.m == 0)
     out.add(op,
-            fmt::format("m is {}, an instruction has 64 or 128 rows{}", m, group == 2 ? " in each CTA" : ""));
-  if (n < n_step || n > 256 || n % n_step != 0)
-    out.add(op, fmt::format("n is {}, it must be a multiple of {} up to 256", n, n_step));
-  if (k % k_step != 0)
-    return out.add(op, fmt::format("k is {}, it must be a multiple of {} for {}", k, k_step, a.dtype.name()));
+            fmt::format("m is {}, kind {} has instructions of {}128 rows{}", m, kind.name,
+                        kind.is_block_scaled() ? "" : "64 or ", group == 2 ? " in each CTA" : ""),
+            "make it 64 or a multiple of 128");
+  if (tile.n == 0) {
+    const int64_t step = mma_n_step(op, kind);
+    const std::string limit = group == 2 ? " up to 256" : "";
+    out.add(op, fmt::format("n is {}, it must be a multiple of {}{}", n, step, limit));
+  }
+  if (k % kind.k != 0)
+    out.add(op, fmt::format("k is {}, it must be a multiple of {} for kind {}", k, kind.k, kind.name));
+}
+
+/// The factors of one operand: `rows` of it and k / block of each row.
+void verify_scales(const Op& op, size_t operand, int64_t rows, bool may_have_more, Findings& out) {
+  const Type& scale = op.operands[operand]->type;
+  const std::string_view role = op.info().operands[operand].name;
+  const bool fits = scale.shape[0] == rows || (may_have_more && scale.shape[0] > rows);
+  if (!fits)
+    out.add(op, fmt::format("{} is {}, it must have a row for each of {}{}", role, shape_text(scale.shape),
+                            rows, may_have_more ? " columns of d, or more rows" : " rows of a"));
+  if (scale.shape[0] % 32 != 0 || scale.shape[1] % 4 != 0)
+    out.add(op,
+            fmt::format("{} is {}, tensor memory keeps factors of 32 rows and 4 blocks together", role,
+                        shape_text(scale.shape)),
+            "use tiles of at least 4 blocks of k, and rows in multiples of 32");
+}
+
+/// What differs when a and b are scaled by blocks of k.
+bool verify_scaled_types(const Op& op, Findings& out) {
+  const Type& a = op.operands[0]->type;
+  const Type& scale_a = op.operands[4]->type;
+  const Type& scale_b = op.operands[5]->type;
+  if (scale_a.rank() != 2 || scale_b.rank() != 2) {
+    out.add(op, fmt::format("scale factors are matrices, not {} and {}", shape_text(scale_a.shape),
+                            shape_text(scale_b.shape)));
+    return false;
+  }
+  if (scale_a.dtype != scale_b.dtype || scale_a.shape[1] != scale_b.shape[1]) {
+    out.add(op, fmt::format("scale_a is {} {} and scale_b {} {}; types and blocks must be the same",
+                            scale_a.dtype.name(), shape_text(scale_a.shape), scale_b.dtype.name(),
+                            shape_text(scale_b.shape)));
+    return false;
+  }
+  if (!op.attr("kind") && !mma_kind(op)) {
+    out.add(
+        op,
+        fmt::format("no kind multiplies {} and {} with {} blocks of {} in k = {}", a.dtype.name(),
+                    op.operands[1]->type.dtype.name(), scale_a.shape[1], scale_a.dtype.name(), a.shape[1]),
+        "floats of 8, 6 and 4 bits take a float8_e8m0 for 32 elements; float4_e2m1 also a float8_ue4m3 "
+        "or float8_e8m0 for 16");
+    return false;
+  }
+  return true;
 }
 
 void verify_mma(const Op& op, Findings& out) {
@@ -64,23 +92,52 @@ void verify_mma(const Op& op, Findings& out) {
   if (a.shape[0] != d.shape[0] || n != d.shape[1])
     return out.add(op,
                    fmt::format("d is {}, a x b gives {}", shape_text(d.shape), shape_text({a.shape[0], n})));
-  const MmaKind* kind = nullptr;
-  for (const MmaKind& candidate : mma_kinds())
-    if (op.attr("kind") ? candidate.name == op.string_attr("kind") : contains(candidate.inputs, a.dtype))
-      kind = &candidate;
-  if (!kind)
-    return out.add(op,
-                   op.attr("kind") ? "unknown kind '" + op.string_attr("kind") + "'"
-                                   : fmt::format("does not multiply {}", a.dtype.name()),
+  const bool is_scaled = op.code == Opcode::kTcgen05ScaledMma;
+  if (is_scaled && !verify_scaled_types(op, out)) return;
+  const MmaKindFacts* kind = mma_kind(op);
+  const auto takes = [](const std::vector<DataType>& types, DataType type) {
+    return std::find(types.begin(), types.end(), type) != types.end();
+  };
+  if (!kind) {
+    if (op.attr("kind"))
+      return out.add(
+          op, "unknown kind '" + op.string_attr("kind") + "'",
+          is_scaled ? "kinds are mxf8f6f4, mxf4 and mxf4nvf4" : "kinds are f16, tf32, f8f6f4 and i8");
+    return out.add(op, fmt::format("does not multiply {} and {}", a.dtype.name(), b.dtype.name()),
                    "kinds are f16, tf32, f8f6f4 and i8");
-  if (!contains(kind->inputs, a.dtype) || !contains(kind->inputs, b.dtype))
+  }
+  if (!takes(kind->inputs, a.dtype) || !takes(kind->inputs, b.dtype))
     return out.add(
         op, fmt::format("kind {} does not multiply {} and {}", kind->name, a.dtype.name(), b.dtype.name()));
-  if (kind->name == "f16" && a.dtype != b.dtype)
+  if (kind->kind == MmaKind::kF16 && a.dtype != b.dtype)
     return out.add(op, fmt::format("a holds {}, b holds {}", a.dtype.name(), b.dtype.name()));
-  if (!contains(kind->accumulators, d.dtype))
+  if (!takes(kind->accumulators, d.dtype) || (a.dtype == bfloat16 && d.dtype == float16))
     return out.add(op, fmt::format("{} inputs do not accumulate in {}", a.dtype.name(), d.dtype.name()));
-  verify_mma_extents(op, kind->name, group, out);
+  if (kind->kind == MmaKind::kI8 && (op.bool_attr("negate_a", false) || op.bool_attr("negate_b", false)))
+    return out.add(op, "8-bit integers are not negated", "negate the result");
+  verify_mma_extents(op, *kind, out);
+  if (is_scaled) {
+    if (!takes_scales(op, *kind))
+      out.add(op, fmt::format("kind {} takes no {} for {} elements", kind->name,
+                              op.operands[4]->type.dtype.name(), a.shape[1] / op.operands[4]->type.shape[1]));
+    verify_scales(op, 4, a.shape[0], false, out);
+    verify_scales(op, 5, d.shape[1], true, out);
+  }
+}
+
+void verify_copy(const Op& op, Findings& out) {
+  const Type& src = op.operands[0]->type;
+  const Type& dst = op.operands[1]->type;
+  if (src.dtype != dst.dtype || src.shape != dst.shape || src.rank() != 2)
+    out.add(op, fmt::format("copies a matrix as it is, not {} {} to {} {}", src.dtype.name(),
+                            shape_text(src.shape), dst.dtype.name(), shape_text(dst.shape)));
+}
+
+void verify_shift(const Op& op, Findings& out) {
+  const Type& t = op.operands[0]->type;
+  if (t.rank() != 2 || t.shape[0] != 128 || t.shape[1] * t.dtype.bits() % 256 != 0)
+    out.add(op, fmt::format("shifts 128 lanes of whole 32-byte groups of columns, not {} {}", t.dtype.name(),
+                            shape_text(t.shape)));
 }
 
 }  // namespace
@@ -106,7 +163,12 @@ void verify_tcgen05(const Op& op, Findings& out) {
         out.add(op, "frees a whole allocation, not a view of one", "pass what tcgen05_alloc returned");
       return;
     case Opcode::kTcgen05Mma:
+    case Opcode::kTcgen05ScaledMma:
       return verify_mma(op, out);
+    case Opcode::kTcgen05Copy:
+      return verify_copy(op, out);
+    case Opcode::kTcgen05Shift:
+      return verify_shift(op, out);
     case Opcode::kTcgen05Commit:
       if (op.operands[0]->type.rank() != 0)
         out.add(op, fmt::format("works on one barrier, not an array of {}", op.operands[0]->type.shape[0]),

@@ -25,7 +25,7 @@ void verify_map(const Op& op, Findings& out) {
     return out.add(op, fmt::format("box {}; extents lie in 1 ... {}", shape_text(box), kMaxBox));
   const auto swizzle = layout::Swizzle::from_name(op.string_attr("swizzle"));
   if (!swizzle) return out.add(op, "unknown swizzle '" + op.string_attr("swizzle") + "'");
-  const int64_t row = box[0] * op.dtype_attr("dtype").bits();
+  const int64_t row = box[0] * (op.bool_attr("padded", false) ? 8 : op.dtype_attr("dtype").bits());
   if (row % 128 != 0 || (*swizzle && row > swizzle->span_bytes() * 8))
     out.add(op,
             fmt::format("rows of {} bits must be multiples of 16 bytes{}", row,
@@ -50,10 +50,6 @@ bool verify_copy(const Op& op, size_t global, size_t shared, size_t first_offset
   }
   if (!verify_tile(op, memory, tile.shape, op.operands.size() - first_offset, out)) return false;
   expect_same_dtype(op, memory, op.info().operands[global].name, tile, op.info().operands[shared].name, out);
-  if (tile.dtype.bits() < 8) {
-    out.add(op, "elements of less than a byte are not copied", "use a view of their bytes");
-    return false;
-  }
   return true;
 }
 

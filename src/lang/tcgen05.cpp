@@ -15,9 +15,10 @@ void add_cta_group(std::vector<ir::Attr>& attrs, int cta_group) {
   if (cta_group != 1) attrs.push_back({"cta_group", int64_t{cta_group}});
 }
 
-void emit_mma(const Tensor& a_tensor, const SharedTensor& b_tensor, const TMemoryTensor& d_tensor,
-              const MmaOptions& options, SourceLocation where) {
-  const Instruction at("tcgen05::mma", where);
+/// Both forms; `scales` are the two sets of factors, or nothing.
+void emit_mma(const Instruction& at, const Tensor& a_tensor, const SharedTensor& b_tensor,
+              const TMemoryTensor& d_tensor, const std::vector<TMemoryTensor>& scales,
+              const MmaOptions& options) {
   ir::Value* a = at.use(a_tensor.handle());
   ir::Value* b = at.use(b_tensor.handle());
   ir::Value* d = at.use(d_tensor.handle());
@@ -26,7 +27,11 @@ void emit_mma(const Tensor& a_tensor, const SharedTensor& b_tensor, const TMemor
   add_cta_group(attrs, options.cta_group);
   if (options.negate_a) attrs.push_back({"negate_a", true});
   if (options.negate_b) attrs.push_back({"negate_b", true});
-  at.emit(ir::Opcode::kTcgen05Mma, {a, b, d, enable}, {}, std::move(attrs));
+  if (!options.kind.empty()) attrs.push_back({"kind", std::string(options.kind)});
+  std::vector<ir::Value*> operands{a, b, d, enable};
+  for (const TMemoryTensor& scale : scales) operands.push_back(at.use(scale.handle()));
+  at.emit(scales.empty() ? ir::Opcode::kTcgen05Mma : ir::Opcode::kTcgen05ScaledMma, std::move(operands), {},
+          std::move(attrs));
 }
 
 }  // namespace
@@ -56,12 +61,39 @@ void relinquish_alloc_permit(const AllocOptions& options, SourceLocation where) 
 
 void mma(const SharedTensor& a, const SharedTensor& b, const TMemoryTensor& d, const MmaOptions& options,
          SourceLocation where) {
-  emit_mma(a, b, d, options, where);
+  emit_mma(Instruction("tcgen05::mma", where), a, b, d, {}, options);
 }
 
 void mma(const TMemoryTensor& a, const SharedTensor& b, const TMemoryTensor& d, const MmaOptions& options,
          SourceLocation where) {
-  emit_mma(a, b, d, options, where);
+  emit_mma(Instruction("tcgen05::mma", where), a, b, d, {}, options);
+}
+
+void scaled_mma(const SharedTensor& a, const SharedTensor& b, const TMemoryTensor& d,
+                const TMemoryTensor& scale_a, const TMemoryTensor& scale_b, const MmaOptions& options,
+                SourceLocation where) {
+  emit_mma(Instruction("tcgen05::scaled_mma", where), a, b, d, {scale_a, scale_b}, options);
+}
+
+void scaled_mma(const TMemoryTensor& a, const SharedTensor& b, const TMemoryTensor& d,
+                const TMemoryTensor& scale_a, const TMemoryTensor& scale_b, const MmaOptions& options,
+                SourceLocation where) {
+  emit_mma(Instruction("tcgen05::scaled_mma", where), a, b, d, {scale_a, scale_b}, options);
+}
+
+void copy(const SharedTensor& src, const TMemoryTensor& dst, const CopyOptions& options,
+          SourceLocation where) {
+  const Instruction at("tcgen05::copy", where);
+  std::vector<ir::Attr> attrs;
+  add_cta_group(attrs, options.cta_group);
+  at.emit(ir::Opcode::kTcgen05Copy, {at.use(src.handle()), at.use(dst.handle())}, {}, std::move(attrs));
+}
+
+void shift(const TMemoryTensor& t, const CopyOptions& options, SourceLocation where) {
+  const Instruction at("tcgen05::shift", where);
+  std::vector<ir::Attr> attrs;
+  add_cta_group(attrs, options.cta_group);
+  at.emit(ir::Opcode::kTcgen05Shift, {at.use(t.handle())}, {}, std::move(attrs));
 }
 
 void commit(const Barrier& barrier, const CommitOptions& options, SourceLocation where) {

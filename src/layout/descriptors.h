@@ -56,6 +56,38 @@ struct DescriptorFormula {
   int64_t k_offset(int64_t k) const;
 };
 
+/// The same for a K-major matrix read whole, whose element (i, j) lies at bit rows[i] + columns[j].
+Described<MatrixOperand> describe_matrix_rows(std::span<const int64_t> rows, std::span<const int64_t> columns,
+                                              int element_bits, Swizzle swizzle);
+
+/// The shapes of tcgen05.cp, as lanes written (and read columns): all 128 once, 64 twice, 32 four times, or
+/// the last of every 32.
+enum class TensorCopyShape : uint8_t {
+  k128x256b,
+  k128x128b,
+  k64x128b02_13,
+  k64x128b01_23,
+  k32x128b,
+  k4x256b
+};
+std::string_view tensor_copy_shape_name(TensorCopyShape shape);
+/// One tcgen05.cp.
+struct TensorCopyStep {
+  int64_t column = 0;        ///< first 32-bit column written, from that of the destination
+  int64_t offset_bytes = 0;  ///< where its source starts, linear, from the start of the source
+  MatrixOperand source;
+};
+struct TensorCopies {
+  TensorCopyShape shape;
+  std::vector<TensorCopyStep> steps;
+};
+/// Why no shape writes a matrix of this layout, from whatever source; empty when one does.
+std::string tensor_copy_refusal(const Layout& tensor_memory, int64_t first_lane = 0);
+/// How a matrix in shared memory is copied to the same matrix in tensor memory, which starts at lane
+/// `first_lane`. Proven as above, for every element and every copy of it.
+Described<TensorCopies> describe_tensor_copies(const Layout& shared, const Layout& tensor_memory,
+                                               int64_t first_lane = 0);
+
 /// One TMA copy: where its box starts.
 struct TmaBox {
   Index start;               ///< index in the shared tensor, added to the global coordinates

@@ -24,7 +24,66 @@ Result no(std::string why) { return {std::nullopt, std::move(why)}; }
 
 std::string_view major_name(Major major) { return major == Major::kK ? "K-major" : "MN-major"; }
 
+/// The operand whose element (mn, k) lies at bit f[mn] + g[k].
+Result describe(DescriptorFormula formula, std::span<const int64_t> f, std::span<const int64_t> g,
+                int64_t mn_step, int64_t k_step) {
+  const Major major = formula.major;
+  const Swizzle swizzle = formula.swizzle;
+  const auto at = [](std::span<const int64_t> bits, int64_t i) { return bits[static_cast<size_t>(i)]; };
+  // The offsets that the layout suggests; ones that no element of an instruction needs keep a value that
+  // encodes.
+  int64_t row_elements = formula.row() / formula.bits;
+  formula.leading = formula.stride = 16 * 8;
+  if (major == Major::kK) {
+    if (mn_step > 8) formula.stride = at(f, 8) - f[0];
+    if (!swizzle && k_step > row_elements) formula.leading = at(g, row_elements) - g[0];
+  } else {
+    int64_t& across_mn = swizzle ? formula.leading : formula.stride;
+    int64_t& across_k = swizzle ? formula.stride : formula.leading;
+    if (mn_step > row_elements) across_mn = at(f, row_elements) - f[0];
+    if (k_step > formula.group()) across_k = at(g, formula.group()) - g[0];
+  }
+  for (int64_t offset : {formula.leading, formula.stride})
+    if (offset < 0 || offset % 128 != 0 || offset / 8 >= 1 << 18)
+      return no(fmt::format("as {} operand its groups are {} bits apart, which no descriptor encodes",
+                            major_name(major), offset));
+
+  MatrixOperand result{major, swizzle, formula.leading / 8, formula.stride / 8, {}, {}};
+  auto disagree = [&](int64_t mn, int64_t k, int64_t layout_bits, int64_t descriptor_bits) {
+    return no(
+        fmt::format("as {} operand with swizzle {}, element ({}, {}) lies at byte {}, but a descriptor reads "
+                    "it at byte {}",
+                    major_name(major), swizzle.name(), mn, k, layout_bits / 8, descriptor_bits / 8));
+  };
+  for (int64_t block = 0; block < std::ssize(f); block += mn_step) {
+    int64_t start = at(f, block);
+    if (start % 128 != 0)
+      return no(fmt::format("row block {} starts at bit {}, not on 16 bytes", block / mn_step, start));
+    for (int64_t i = 0; i < mn_step; ++i)
+      if (at(f, block + i) - start != formula.mn_offset(i))
+        return disagree(block + i, 0, at(f, block + i), start + formula.mn_offset(i));
+    result.mn_offsets.push_back(start / 8);
+  }
+  for (int64_t step = 0; step < std::ssize(g); step += k_step) {
+    int64_t start = at(g, step);
+    if (start % 128 != 0)
+      return no(fmt::format("k step {} starts at bit {}, not on 16 bytes", step / k_step, start));
+    for (int64_t i = 0; i < k_step; ++i)
+      if (at(g, step + i) - start != formula.k_offset(i))
+        return disagree(0, step + i, at(g, step + i), start + formula.k_offset(i));
+    result.k_offsets.push_back(start / 8);
+  }
+  return {std::move(result), ""};
+}
+
 }  // namespace
+
+Result describe_matrix_rows(std::span<const int64_t> rows, std::span<const int64_t> columns, int element_bits,
+                            Swizzle swizzle) {
+  if (swizzle.mode > Swizzle::k128B)
+    return no(fmt::format("a copy does not read swizzle {}", swizzle.name()));
+  return describe({Major::kK, swizzle, element_bits}, rows, columns, std::ssize(rows), std::ssize(columns));
+}
 
 Described<MatrixOperand> describe_matrix_operand(const Layout& operand, Major major, int64_t mn_step,
                                                  int64_t k_step) {
@@ -46,54 +105,12 @@ Described<MatrixOperand> describe_matrix_operand(const Layout& operand, Major ma
     return no(fmt::format("{}x{} does not divide into instructions of {}x{}", mn_extent, k_extent, mn_step,
                           k_step));
 
-  DescriptorFormula formula{major, swizzle, operand.element_bits()};
-  auto f = [&](int64_t mn) { return operand.linear({mn, 0})[Axis::kAddress] * formula.bits; };
-  auto g = [&](int64_t k) { return operand.linear({0, k})[Axis::kAddress] * formula.bits; };
-
-  // The offsets that the layout suggests; ones that no element of an instruction needs keep a value that
-  // encodes.
-  int64_t row_elements = formula.row() / formula.bits;
-  formula.leading = formula.stride = 16 * 8;
-  if (major == Major::kK) {
-    if (mn_step > 8) formula.stride = f(8);
-    if (!swizzle && k_step > row_elements) formula.leading = g(row_elements);
-  } else {
-    int64_t& across_mn = swizzle ? formula.leading : formula.stride;
-    int64_t& across_k = swizzle ? formula.stride : formula.leading;
-    if (mn_step > row_elements) across_mn = f(row_elements);
-    if (k_step > formula.group()) across_k = g(formula.group());
-  }
-  for (int64_t offset : {formula.leading, formula.stride})
-    if (offset < 0 || offset % 128 != 0 || offset / 8 >= 1 << 18)
-      return no(fmt::format("as {} operand its groups are {} bits apart, which no descriptor encodes",
-                            major_name(major), offset));
-
-  MatrixOperand result{major, swizzle, formula.leading / 8, formula.stride / 8, {}, {}};
-  auto disagree = [&](int64_t mn, int64_t k, int64_t layout_bits, int64_t descriptor_bits) {
-    return no(
-        fmt::format("as {} operand with swizzle {}, element ({}, {}) lies at byte {}, but a descriptor reads "
-                    "it at byte {}",
-                    major_name(major), swizzle.name(), mn, k, layout_bits / 8, descriptor_bits / 8));
-  };
-  for (int64_t block = 0; block < mn_extent; block += mn_step) {
-    int64_t start = f(block);
-    if (start % 128 != 0)
-      return no(fmt::format("row block {} starts at bit {}, not on 16 bytes", block / mn_step, start));
-    for (int64_t i = 0; i < mn_step; ++i)
-      if (f(block + i) - start != formula.mn_offset(i))
-        return disagree(block + i, 0, f(block + i), start + formula.mn_offset(i));
-    result.mn_offsets.push_back(start / 8);
-  }
-  for (int64_t step = 0; step < k_extent; step += k_step) {
-    int64_t start = g(step);
-    if (start % 128 != 0)
-      return no(fmt::format("k step {} starts at bit {}, not on 16 bytes", step / k_step, start));
-    for (int64_t i = 0; i < k_step; ++i)
-      if (g(step + i) - start != formula.k_offset(i))
-        return disagree(0, step + i, g(step + i), start + formula.k_offset(i));
-    result.k_offsets.push_back(start / 8);
-  }
-  return {std::move(result), ""};
+  std::vector<int64_t> f, g;
+  for (int64_t mn = 0; mn < mn_extent; ++mn)
+    f.push_back(operand.linear({mn, 0})[Axis::kAddress] * operand.element_bits());
+  for (int64_t k = 0; k < k_extent; ++k)
+    g.push_back(operand.linear({0, k})[Axis::kAddress] * operand.element_bits());
+  return describe({major, swizzle, operand.element_bits()}, f, g, mn_step, k_step);
 }
 
 Described<MatrixOperand> describe_matrix_operand(const Layout& operand, int64_t mn_step, int64_t k_step) {

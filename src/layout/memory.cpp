@@ -97,6 +97,35 @@ Layout tensor_memory_a(int64_t m, int64_t k, int element_bits, bool pair) {
   fail(fmt::format("A in tensor memory with m = {} {}", m, pair ? "of a pair" : "of one CTA"));
 }
 
+namespace {
+
+/// `block` repeated for more rows, side by side.
+Layout row_blocks(int64_t rows, const Layout& block) {
+  const int64_t per_column = 32 / block.element_bits();
+  const int64_t stride = ceil_div(block.extent(Axis::kColumn), per_column) * per_column;
+  Modes modes = block.modes(0);
+  modes.insert(modes.begin(), column(rows / block.shape()[0], stride));
+  return Layout({rows, block.shape()[1]}, {modes, block.modes(1)}, block.replicas(), block.element_bits());
+}
+
+}  // namespace
+
+Layout accumulator_of_cta(int64_t rows, int64_t n, int element_bits, int64_t cta_group) {
+  if (rows % 128 == 0) return row_blocks(rows, accumulator(AccumulatorLayout::kD, n, element_bits));
+  // Of a pair with 64 rows each, two halves of the columns lie above one another, as E has them in one CTA.
+  if (rows == 64)
+    return accumulator(cta_group == 2 ? AccumulatorLayout::kE : AccumulatorLayout::kF, n, element_bits);
+  fail(fmt::format("{} rows; an accumulator has 64 or a multiple of 128 in each CTA", rows), {},
+       "change m, or split the product");
+}
+
+Layout operand_a_of_cta(int64_t rows, int64_t k, int element_bits, int64_t cta_group) {
+  if (rows % 128 == 0) return row_blocks(rows, tensor_memory_a(128, k, element_bits));
+  if (rows == 64 && cta_group == 2)  // both halves of the lanes hold the rows
+    return Layout({64, k}, {{lane(64, 1)}, {column(k, 1)}}, {lane(2, 64)}, element_bits);
+  return tensor_memory_a(rows, k, element_bits);
+}
+
 Layout scale_factors(int64_t rows, int64_t factors, bool pair_halves) {
   int64_t halves = pair_halves ? 2 : 1;
   if (rows < 1 || factors < 1 || (pair_halves && rows % 64 != 0))

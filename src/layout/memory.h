@@ -31,6 +31,11 @@ Layout accumulator(AccumulatorLayout kind, int64_t n, int element_bits = 32);
 /// A tcgen05 operand A [m, k] in tensor memory, packed into 32-bit columns; m = 64 or 128 (m = 128 of a pair,
 /// whose 64 rows per CTA are present twice, is [128, k] with `pair`), or 256 of a pair.
 Layout tensor_memory_a(int64_t m, int64_t k, int element_bits, bool pair = false);
+/// What one CTA holds of an accumulator: `rows` is m, or m / 2 of a pair. Rows beyond 128 lie in further
+/// columns, blocks of 128 side by side.
+Layout accumulator_of_cta(int64_t rows, int64_t n, int element_bits, int64_t cta_group);
+/// The same of operand A.
+Layout operand_a_of_cta(int64_t rows, int64_t k, int element_bits, int64_t cta_group);
 /// Scale factors of block scaling [rows, factors]: bytes in tensor memory, four copies over the lanes. Four
 /// factors of a row share a column; further ones are in the next rows / 32 columns. `pair_halves`: the B
 /// factors of m = 128 by a pair, whose halves of the rows are in two halves of the lanes (two copies).

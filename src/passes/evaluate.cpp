@@ -22,7 +22,11 @@ int64_t wrap(DataType dtype, int64_t value) {
 
 double round_to(DataType dtype, double value) {
   const arith::FloatFormat& format = arith::float_format(dtype);
-  return arith::decode(format, arith::encode(format, value));
+  // As cvt does: narrow formats saturate, powers of two are cut to the one below.
+  const arith::EncodeOptions options{
+      .rounding = format.mantissa_bits == 0 ? arith::Rounding::kTowardZero : arith::Rounding::kNearestEven,
+      .satfinite = format.bits <= 8};
+  return arith::decode(format, arith::encode(format, value, options));
 }
 
 template <class T>

@@ -214,12 +214,12 @@ void infer_memory_layouts(ir::Function& function, TypeKind kind, const Uses& use
       AllocationLayout(*op.result(), function, uses, threads).choose();
     if (op.code == Opcode::kTcgen05Alloc && kind == TypeKind::kTensorMemory) {
       const std::vector<int64_t>& shape = op.ints_attr("shape");
-      if (shape[shape.size() - 2] > 128)
+      if (memory_candidates(*op.result(), true).empty())
         throw CompileError(Diagnostic{op.where,
                                       fmt::format("tcgen05_alloc: {} has {} rows, tensor memory 128 lanes",
                                                   ir::print(*op.result()), shape[shape.size() - 2]),
                                       {tensor_text(*op.result())},
-                                      "split the rows over two tensors, or a pair of CTAs"});
+                                      "make the rows a multiple of 128, or split them over a pair of CTAs"});
       AllocationLayout(*op.result(), function, uses, threads).choose();
     }
   });

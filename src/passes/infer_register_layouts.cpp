@@ -131,6 +131,22 @@ void RegisterInference::spread(ir::Value* value) {
   }
 }
 
+/// What one of the shapes of tcgen05.ld and .st moves between a warp group's registers and tensor memory.
+static bool is_transfer_layout(const Layout& registers) {
+  using enum layout::TensorMemoryShape;
+  if (registers.rank() != 2) return false;
+  const int64_t rows = registers.shape()[0], columns = registers.shape()[1];
+  for (auto shape : {k32x32b, k16x64b, k16x128b, k16x256b, k16x32bx2})
+    for (int per_register : {1, 2, 4}) try {
+        if (rows == 128 && registers == layout::tensor_memory_registers(shape, 4, columns, per_register))
+          return true;
+        if (rows == 64 && registers == layout::tensor_memory_half_registers(shape, 4, columns, per_register))
+          return true;
+      } catch (const CompileError&) {  // not with so many columns
+      }
+  return false;
+}
+
 void RegisterInference::propagate_demands() {
   // What is given is taken first: annotations, explicit layouts, then instructions.
   ir::walk(function_.body, [&](ir::Op& op) {
@@ -142,9 +158,12 @@ void RegisterInference::propagate_demands() {
   ir::walk(function_.body, [&](ir::Op& op) {
     const bool load = op.code == Opcode::kTcgen05Load, store = op.code == Opcode::kTcgen05Store;
     if (!load && !store) return;
+    ir::Value* value = load ? op.result() : op.operands[1];
+    // Other shapes of the instruction are for the author to ask for.
+    for (const Demand& given : demands_)
+      if (given.value == value && is_transfer_layout(given.known.layout)) return;
     try {
-      demand(load ? op.result() : op.operands[1],
-             tensor_memory_registers(*op.operands[0]->type.layout, threads_.at(&op)), op,
+      demand(value, tensor_memory_registers(*op.operands[0]->type.layout, threads_.at(&op)), op,
              "one tensor-memory lane for each thread");
     } catch (const CompileError& error) {
       throw CompileError(

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "core/target.h"
+#include "ir/tcgen05_kinds.h"
 #include "passes/rewrite.h"
 
 namespace imbrex::passes {
@@ -31,15 +32,20 @@ bool acquires(const Op& op) {
   return op.code == Opcode::kSync || op.code == Opcode::kClusterSync || op.code == Opcode::kMbarrierWait;
 }
 
+/// Given to the tensor core, which works apart.
+bool is_tensor_core_work(const Op& op) {
+  return ir::is_tcgen05_mma(op) || op.code == Opcode::kTcgen05Copy || op.code == Opcode::kTcgen05Shift;
+}
+
 /// Touches tensor memory, in an order that synchronisation alone does not settle.
 bool uses_tensor_memory(const Op& op) {
-  return op.code == Opcode::kTcgen05Mma || op.code == Opcode::kTcgen05Load ||
-         op.code == Opcode::kTcgen05Store || op.code == Opcode::kTcgen05Dealloc;
+  return is_tensor_core_work(op) || op.code == Opcode::kTcgen05Load || op.code == Opcode::kTcgen05Store ||
+         op.code == Opcode::kTcgen05Dealloc;
 }
 
 /// Reads shared memory through the async proxy, and was written by the author as one instruction.
 bool reads_by_async_proxy(const Op& op) {
-  return op.code == Opcode::kTcgen05Mma || op.code == Opcode::kWgmmaMma;
+  return ir::is_tcgen05_mma(op) || op.code == Opcode::kTcgen05Copy || op.code == Opcode::kWgmmaMma;
 }
 
 /// True when the op, or one inside it, is one that `test` accepts.
@@ -64,7 +70,7 @@ Op* make(ir::Function& function, Opcode code, const SourceLocation& where) {
 bool must_wait(const Op& transfer, const Op& op) {
   const bool is_load = transfer.code == Opcode::kTcgen05Load;
   return any_inside(op, [&](const Op& inner) {
-    if (releases(inner) || inner.code == Opcode::kTcgen05Mma || inner.code == Opcode::kTcgen05Commit ||
+    if (releases(inner) || is_tensor_core_work(inner) || inner.code == Opcode::kTcgen05Commit ||
         inner.code == Opcode::kTcgen05Dealloc)
       return true;
     if (!is_load) return inner.code == Opcode::kTcgen05Load;

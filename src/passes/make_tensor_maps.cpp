@@ -20,9 +20,11 @@ using ir::Op;
 using ir::Opcode;
 using ir::Value;
 
-constexpr int64_t kUnit = 16;   // bytes that addresses, strides and inner coordinates are multiples of
-constexpr size_t kMaxRank = 5;  // of a tensor map
-constexpr int64_t kNoDim = -1;  // a dimension of extent 1 that reshape() made
+constexpr int64_t kUnit = 16;        // bytes that addresses, strides and inner coordinates are multiples of
+constexpr int64_t kPaddedUnit = 32;  // of elements that lie 16 to 16 bytes in shared memory,
+constexpr int64_t kPaddedExtent = 128;  // whose coordinates and extents are such multiples
+constexpr size_t kMaxRank = 5;          // of a tensor map
+constexpr int64_t kNoDim = -1;          // a dimension of extent 1 that reshape() made
 
 /// A view of global memory, down to the global_view it is taken of.
 struct GlobalSource {
@@ -152,8 +154,9 @@ class MapMaker {
     builder_.set_insertion_point(to);
     std::vector<Value*> coordinates;
     for (int64_t d : order) coordinates.push_back(coordinate(copy, source, d));
-    check_inner_coordinate(op, source, *coordinates.front());
-    copy.global() = map(op, source, order, box, boxes->swizzle);
+    const bool is_padded = copy.tile()->type.dtype.bits() < copy.tile()->type.layout->element_bits();
+    check_inner_coordinate(op, source, *coordinates.front(), is_padded);
+    copy.global() = map(op, source, order, box, boxes->swizzle, is_padded);
     copy.op.operands.resize(copy.first_offset());
     copy.op.operands.insert(copy.op.operands.end(), coordinates.begin(), coordinates.end());
     copy.op.set_attr("dims", map_dims);
@@ -188,21 +191,28 @@ class MapMaker {
     return constant == 0 ? sum : builder_.binary(Opcode::kAdd, sum, builder_.constant(int32, constant));
   }
 
-  static void check_inner_coordinate(const Op& op, const GlobalSource& source, const Value& coordinate) {
+  static void check_inner_coordinate(const Op& op, const GlobalSource& source, const Value& coordinate,
+                                     bool is_padded) {
     const auto known = ir::constant_int(&coordinate);
-    const int64_t bytes = source.root->result()->type.dtype.bytes();
-    if (!known || *known * bytes % kUnit == 0) return;
+    const int64_t bits = source.root->result()->type.dtype.bits();
+    if (!known) return;
+    if (is_padded && *known % kPaddedExtent != 0)
+      fail(op,
+           fmt::format("the offset {} along the contiguous dimension is no multiple of {}", *known,
+                       kPaddedExtent),
+           {tensor_text(*source.root->result())}, "copy such elements in rows of 128");
+    if (is_padded || *known * bits % (8 * kUnit) == 0) return;
     fail(op,
          fmt::format("the offset {} along the contiguous dimension is {} bytes, not a multiple of {}", *known,
-                     *known * bytes, kUnit),
+                     static_cast<double>(*known * bits) / 8, kUnit),
          {tensor_text(*source.root->result())}, "start copies at multiples of 16 bytes");
   }
 
   // ----------------------------------------------------------------------------------------------- the map
 
   Value* map(const Op& op, const GlobalSource& source, const std::vector<int64_t>& order,
-             const std::vector<int64_t>& box, layout::Swizzle swizzle) {
-    Value*& made = maps_[{source.root, order, box, swizzle.mode}];
+             const std::vector<int64_t>& box, layout::Swizzle swizzle, bool is_padded) {
+    Value*& made = maps_[{source.root, order, box, swizzle.mode, is_padded}];
     if (made) return made;
     const Value& tensor = *source.root->result();
     Value* base = source.root->operands[0];
@@ -210,13 +220,20 @@ class MapMaker {
     std::vector<Value*> operands{base};
     for (int64_t d : order)
       operands.push_back(on_host(op, source, source.extent(d), fmt::format("extent {}", d)));
+    if (const auto known = ir::constant_int(source.extent(order.front()));
+        known && is_padded && *known % kPaddedExtent != 0)
+      fail(op,
+           fmt::format("extent {} of {} is {}, no multiple of {}", order.front(), ir::print(tensor), *known,
+                       kPaddedExtent),
+           {tensor_text(tensor)},
+           "elements that lie 16 to 16 bytes in shared memory need such rows: pad them");
+    const int64_t unit = is_padded ? kPaddedUnit : kUnit, bits = tensor.type.dtype.bits();
     for (size_t j = 1; j < order.size(); ++j) {
       Value* stride = source.stride(order[j]);
-      if (const auto known = ir::constant_int(stride);
-          known && *known * tensor.type.dtype.bytes() % kUnit != 0)
+      if (const auto known = ir::constant_int(stride); known && *known * bits % (8 * unit) != 0)
         fail(op,
              fmt::format("stride {} of {} is {} bytes, not a multiple of {}", order[j], ir::print(tensor),
-                         *known * tensor.type.dtype.bytes(), kUnit),
+                         static_cast<double>(*known * bits) / 8, unit),
              {tensor_text(tensor)}, "pad the rows of the tensor in memory, or use load_global or copy_async");
       operands.push_back(on_host(op, source, stride, fmt::format("stride {}", order[j])));
     }
@@ -225,6 +242,7 @@ class MapMaker {
                .create(Opcode::kTensorMap, std::move(operands), {{ir::TypeKind::kTensorMap, uint8, {}, {}}},
                        {{"dtype", tensor.type.dtype}, {"box", box}, {"swizzle", std::string(swizzle.name())}})
                ->result();
+    if (is_padded) made->def->set_attr("padded", true);
     if (!tensor.name.empty()) function_.set_name(*made, tensor.name + "_map");
     return made;
   }
@@ -251,7 +269,7 @@ class MapMaker {
 
   ir::Function& function_;
   ir::Builder builder_;
-  std::map<std::tuple<Op*, std::vector<int64_t>, std::vector<int64_t>, int>, Value*> maps_;
+  std::map<std::tuple<Op*, std::vector<int64_t>, std::vector<int64_t>, int, bool>, Value*> maps_;
   std::map<std::pair<int, int64_t>, Value*> numbers_;
 };
 

@@ -11,6 +11,8 @@
 #include "core/text.h"
 #include "imbrex/error.h"
 #include "passes/allocate_memory.h"
+#include "passes/check_clusters.h"
+#include "passes/check_tensor_memory.h"
 #include "passes/check_thread_groups.h"
 #include "passes/dead_code.h"
 #include "passes/fold.h"
@@ -30,6 +32,8 @@ void verify(ir::Function& function) { ir::verify(function); }
 constexpr Pass kPasses[] = {
     {"verify", verify, "structure, types, targets and limits"},
     {"check_thread_groups", check_thread_groups, "every op runs in a thread group it can run in"},
+    {"check_clusters", check_clusters, "ranks, masks and pairs fit the cluster"},
+    {"check_tensor_memory", check_tensor_memory, "tensor memory is freed, once, after its last use"},
     {"promote_variables", promote_variables, "reads of variables become the values assigned to them"},
     {"fold", fold, "compile-time arithmetic, algebra, merging of equal ops"},
     {"unroll", unroll, "loops are copied as their authors asked"},

@@ -175,7 +175,8 @@ class Unroller {
     return builder_.binary(Opcode::kMul, step, builder_.constant(type, factor));
   }
 
-  /// groups = trips / factor, then what remains. A step known only at run time is positive.
+  /// groups = trips / factor, then what remains, `factor` trips at most. A step known only at run time is
+  /// positive.
   void run_time_trips(const Op& loop, Block& to, int64_t factor, int break_shift) {
     builder_.set_insertion_point(to);
     Value* begin = loop.operands[0];
@@ -184,7 +185,8 @@ class Unroller {
     Value* low = down ? end : begin;
     Value* high = builder_.binary(Opcode::kMax, down ? begin : end, low);
     Value* length = down ? multiple(loop.operands[2], -1) : loop.operands[2];
-    Value* trips = builder_.binary(Opcode::kCeilDiv, builder_.binary(Opcode::kSub, high, low), length);
+    // Rounded down, since rounding up would overflow near 2^31: the last trip is the second loop's then.
+    Value* trips = builder_.binary(Opcode::kDiv, builder_.binary(Opcode::kSub, high, low), length);
     Value* groups = builder_.binary(Opcode::kDiv, trips, number(loop, factor));
     Value* whole = builder_.binary(Opcode::kMul, groups, multiple(loop.operands[2], factor));
     Value* middle = builder_.binary(Opcode::kAdd, begin, whole);

@@ -16,13 +16,14 @@ struct RegisterClass {
 
 // In the order of Builder::ranges_.
 constexpr RegisterClass kClasses[] = {
-    {"%p", ScalarType::pred},  {"%rs", ScalarType::b16}, {"%r", ScalarType::b32}, {"%rd", ScalarType::b64},
-    {"%rq", ScalarType::b128}, {"%f", ScalarType::f32},  {"%fd", ScalarType::f64}};
+    {"%p", ScalarType::pred},  {"%rs", ScalarType::b16}, {"%r", ScalarType::b32},  {"%rd", ScalarType::b64},
+    {"%rq", ScalarType::b128}, {"%f", ScalarType::f32},  {"%fd", ScalarType::f64}, {"%rb", ScalarType::b8}};
 
 size_t class_of(ScalarType type) {
   if (type == ScalarType::pred) return 0;
   if (type == ScalarType::f32) return 5;
   if (type == ScalarType::f64) return 6;
+  if (type == ScalarType::b8) return 7;  // pairs of 4-bit floats; other bytes live in 16 bits
   int size = bits(type);
   if (size > 128) throw InternalError(fmt::format("no register holds a .{}", name(type)));
   return size <= 16 ? 1 : size <= 32 ? 2 : size <= 64 ? 3 : 4;

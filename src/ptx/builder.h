@@ -95,7 +95,7 @@ class Builder {
   size_t index_;
   uint32_t loc_ = Instruction::kNone;
   uint32_t pending_comment_ = Instruction::kNone;
-  std::array<uint32_t, 7> ranges_;  // register declaration of each class, made when first used
+  std::array<uint32_t, 8> ranges_;  // register declaration of each class, made when first used
   std::unordered_map<std::string, int> names_;
 };
 

@@ -26,6 +26,12 @@ double default_tolerance(DataType dtype) {
       return 0.125;  // 2^-4
     case DataType::kFloat8E5M2:
       return 0.25;  // 2^-3
+    case DataType::kFloat6E2M3:
+      return 0.125;
+    case DataType::kFloat6E3M2:
+      return 0.25;
+    case DataType::kFloat4E2M1:
+      return 0.5;  // 2^-2
     default:
       return 0;  // integers are exact
   }

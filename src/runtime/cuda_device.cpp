@@ -150,7 +150,7 @@ class CudaDevice : public DeviceBackend {
       dims[i] = slots[plan.dim_slots[i]];
       box[i] = plan.box[i];
       element_strides[i] = 1;
-      if (i + 1 < plan.rank) strides[i] = slots[plan.stride_slots[i]];
+      if (i + 1 < plan.rank) strides[i] = static_cast<uint64_t>(slots[plan.stride_slots[i]]) / 8;
     }
     CUresult result = driver_->cuTensorMapEncodeTiled(
         out, plan.driver_type, plan.rank, reinterpret_cast<void*>(slots[plan.base_slot]), dims, strides, box,
@@ -168,7 +168,7 @@ class CudaDevice : public DeviceBackend {
     for (int i = 0; i < plan.rank; ++i)
       facts.push_back(
           fmt::format("dimension {}: extent {}, box {}{}", i, slots[plan.dim_slots[i]], plan.box[i],
-                      i == 0 ? "" : fmt::format(", stride {} bytes", slots[plan.stride_slots[i - 1]])));
+                      i == 0 ? "" : fmt::format(", stride {} bytes", slots[plan.stride_slots[i - 1]] / 8)));
     return facts;
   }
 

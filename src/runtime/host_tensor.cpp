@@ -75,13 +75,7 @@ HostTensor::HostTensor(DataType dtype, std::vector<int64_t> shape) : dtype_(dtyp
                      fmt::format("tensor of shape [{}]: negative extent", fmt::join(shape_, ", ")),
                      {},
                      "extents are 0 or more"});
-  if (dtype.bits() % 8 != 0)
-    throw LaunchError(
-        Diagnostic{{},
-                   fmt::format("host tensor of {}: its elements are no whole bytes", dtype.name()),
-                   {},
-                   "pack them in a uint8 tensor"});
-  bytes_.resize(static_cast<size_t>(elements() * dtype.bytes()));
+  bytes_.resize(static_cast<size_t>((elements() * dtype.bits() + 7) / 8));
 }
 
 int64_t HostTensor::elements() const { return product(shape_); }
@@ -117,8 +111,11 @@ void HostTensor::set(int64_t index, double value) {
     default:
       break;
   }
-  uint64_t bits = arith::encode(arith::float_format(dtype_), value, {.satfinite = dtype_.bits() == 8});
-  std::memcpy(at, &bits, dtype_.bytes());
+  uint64_t bits = arith::encode(arith::float_format(dtype_), value, {.satfinite = dtype_.bits() <= 8});
+  if (dtype_.bits() < 8)
+    arith::set_packed_element(bytes_.data(), dtype_.bits(), index, static_cast<uint8_t>(bits));
+  else
+    std::memcpy(at, &bits, dtype_.bytes());
 }
 
 void HostTensor::to_doubles(int64_t first, int64_t count, double* out) const {
@@ -152,6 +149,11 @@ void HostTensor::to_doubles(int64_t first, int64_t count, double* out) const {
       break;
   }
   const arith::FloatFormat& format = arith::float_format(dtype_);
+  if (dtype_.bits() < 8) {
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = arith::decode(format, arith::packed_element(bytes_.data(), dtype_.bits(), first + i));
+    return;
+  }
   float chunk[256];
   for (int64_t done = 0; done < count; done += 256) {
     int64_t n = std::min<int64_t>(256, count - done);
@@ -188,7 +190,10 @@ HostTensor HostTensor::random(DataType dtype, std::vector<int64_t> shape, uint64
       for (int64_t j = i; j < std::min(i + 4, count); ++j, bits >>= 16)
         chunk[j] = scale * quantiles[bits & 0xFFFF];
     }
-    if (dtype == float64) {
+    // Formats without a sign get magnitudes.
+    if (!arith::float_format(dtype).has_sign)
+      for (int64_t i = 0; i < count; ++i) chunk[i] = std::abs(chunk[i]);
+    if (dtype == float64 || dtype.bits() < 8) {
       for (int64_t i = 0; i < count; ++i) tensor.set(done + i, chunk[i]);
     } else {
       arith::encode_array(arith::float_format(dtype), chunk, tensor.bytes_.data() + done * dtype.bytes(),

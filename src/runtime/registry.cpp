@@ -49,9 +49,13 @@ int64_t Case::size(const std::string& name) const {
 }
 
 DeviceTensor Case::input(DataType dtype, std::vector<int64_t> shape, double deviation) {
-  const uint64_t stream = seed_ * 1000003 + next_stream_++;
   if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(dtype, std::move(shape));
-  return input(HostTensor::random(dtype, std::move(shape), stream, deviation));
+  return input(random(dtype, std::move(shape), deviation));
+}
+
+HostTensor Case::random(DataType dtype, std::vector<int64_t> shape, double deviation) {
+  const uint64_t stream = seed_ * 1000003 + next_stream_++;
+  return HostTensor::random(dtype, std::move(shape), stream, deviation);
 }
 
 DeviceTensor Case::input(const HostTensor& host) {

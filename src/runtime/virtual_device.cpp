@@ -77,7 +77,7 @@ class VirtualDevice : public DeviceBackend {
                          void* out) override {
     std::vector<uint64_t> dims, strides;
     for (int32_t slot : plan.dim_slots) dims.push_back(slots[slot]);
-    for (int32_t slot : plan.stride_slots) strides.push_back(slots[slot]);
+    for (int32_t slot : plan.stride_slots) strides.push_back(static_cast<uint64_t>(slots[slot]) / 8);
     std::vector<uint32_t> box(plan.box.begin(), plan.box.end());
     vgpu::TensorMapArguments arguments;
     arguments.type = static_cast<vgpu::TensorMapType>(plan.driver_type);

@@ -89,7 +89,8 @@ INSTANTIATE_TEST_SUITE_P(All, Ranges,
                          ::testing::Values(Steps{0, 10, 1}, Steps{0, 1, 1}, Steps{0, 0, 1}, Steps{3, 2, 1},
                                            Steps{-5, 6, 1}, Steps{0, 10, 3}, Steps{0, 12, 4}, Steps{2, 30, 7},
                                            Steps{0, 5, 100}, Steps{10, 0, -1}, Steps{10, -1, -3},
-                                           Steps{0, 10, -1}, Steps{-1, -20, -6}));
+                                           Steps{0, 10, -1}, Steps{-1, -20, -6},
+                                           Steps{-1073741824, 1073741823, 536870912}));
 
 TEST(Control, TheLoopVariableMayBeChangedInTheBody) {
   // A C++ for over a range: the body's own copy changes, the loop goes on as before.

@@ -28,8 +28,6 @@ constexpr uint64_t kSeeds = 2;
 #endif
 
 using Sizes = std::map<std::string, int64_t>;
-const Sizes kWhole{{"m", 256}, {"n", 512}, {"k", 256}};
-const Sizes kRagged{{"m", 200}, {"n", 328}, {"k", 72}};
 
 /// The sizes, and both choices of whatever else the kernel is given, in turn.
 Sizes with_options(const RegisteredKernel& kernel, Sizes sizes, uint64_t seed) {
@@ -41,7 +39,25 @@ Sizes with_options(const RegisteredKernel& kernel, Sizes sizes, uint64_t seed) {
 struct Candidate {
   const RegisteredKernel* kernel;
   Configuration configuration;
+  int64_t bits = 0;  // of an element of the block-scaled matmul
+
+  Sizes whole() const {
+    if (bits == 0) return {{"m", 256}, {"n", 512}, {"k", 256}};
+    return {{"m", 256}, {"n", 512}, {"k", 512}, {"bits", bits}};
+  }
+  Sizes ragged() const {
+    if (bits == 0) return {{"m", 200}, {"n", 328}, {"k", 72}};
+    return {{"m", 300}, {"n", 328}, {"k", 608}, {"bits", bits}};
+  }
+  // Where the format is new, and its factors take another way, the schedules are many.
+  uint64_t seeds() const { return kAllCandidates && bits != 0 ? 20 : kSeeds; }
 };
+
+/// Of kernels that take elements of several widths.
+bool has_bits(const RegisteredKernel& kernel) {
+  const std::vector<SizeOption>& sizes = kernel.description.sizes;
+  return std::any_of(sizes.begin(), sizes.end(), [](const SizeOption& size) { return size.name == "bits"; });
+}
 
 std::vector<Candidate> candidates() {
   std::vector<Candidate> result;
@@ -50,7 +66,9 @@ std::vector<Candidate> candidates() {
     const std::vector<Configuration> all = kernel.space.configurations();
     // The first and the last are the extremes of every choice.
     const size_t step = kAllCandidates ? 1 : std::max<size_t>(1, (all.size() - 1) / (IMBREX_CANDIDATES - 1));
-    for (size_t i = 0; i < all.size(); i += step) result.push_back({&kernel, all[i]});
+    for (size_t i = 0; i < all.size(); i += step)
+      for (int64_t bits : has_bits(kernel) ? std::vector<int64_t>{8, 4} : std::vector<int64_t>{0})
+        result.push_back({&kernel, all[i], bits});
   }
   return result;
 }
@@ -59,6 +77,7 @@ std::string test_name(const testing::TestParamInfo<Candidate>& info) {
   const Candidate& candidate = info.param;
   std::string name =
       candidate.kernel->description.name + "_" + candidate.kernel->space.to_string(candidate.configuration);
+  if (candidate.bits != 0) name += "_bits_" + std::to_string(candidate.bits);
   std::replace_if(
       name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
@@ -67,8 +86,8 @@ std::string test_name(const testing::TestParamInfo<Candidate>& info) {
 class Ladder : public testing::TestWithParam<Candidate> {
  protected:
   void expect_verified(const Sizes& sizes) {
-    const auto& [kernel, configuration] = GetParam();
-    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const auto& [kernel, configuration, bits] = GetParam();
+    for (uint64_t seed = 0; seed < GetParam().seeds(); ++seed) {
       // On two multiprocessors CTAs wait to be launched, for persistent kernels to take over.
       const Device device = Device::virtual_gpu({.target = kernel->target,
                                                  .num_sms = seed % 2 == 0 ? 2 : 0,
@@ -84,8 +103,8 @@ class Ladder : public testing::TestWithParam<Candidate> {
   }
 };
 
-TEST_P(Ladder, IsRightAtWholeTiles) { expect_verified(kWhole); }
-TEST_P(Ladder, IsRightAtRaggedSizes) { expect_verified(kRagged); }
+TEST_P(Ladder, IsRightAtWholeTiles) { expect_verified(GetParam().whole()); }
+TEST_P(Ladder, IsRightAtRaggedSizes) { expect_verified(GetParam().ragged()); }
 
 std::string find_ptxas() {
   for (const char* path : {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"})
@@ -95,8 +114,8 @@ std::string find_ptxas() {
 
 TEST_P(Ladder, AssemblesWithoutWarnings) {
   if (find_ptxas().empty()) GTEST_SKIP() << "NO PTXAS FOUND: nothing checks that the kernels assemble";
-  const auto& [kernel, configuration] = GetParam();
-  Case c(Case::Mode::kTrace, std::nullopt, with_options(*kernel, kRagged, 0), 0);
+  const auto& [kernel, configuration, bits] = GetParam();
+  Case c(Case::Mode::kTrace, std::nullopt, with_options(*kernel, GetParam().ragged(), 0), 0);
   kernel->run(c, std::nullopt, configuration);
   passes::run_pipeline(*c.function, {});
   const codegen::CompiledKernel compiled = codegen::generate(*c.function, {});

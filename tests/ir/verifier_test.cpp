@@ -148,9 +148,9 @@ TEST(Verifier, MmaExtentsAreThoseOfTheInstruction) {
   using testing::HasSubstr;
   EXPECT_EQ(mma(128, 96, 16, "float16"), "valid");
   EXPECT_EQ(mma(64, 224, 32, "float8_e4m3"), "valid");
-  EXPECT_THAT(mma(32, 64, 16, "float16"), HasSubstr("m is 32, an instruction has 64 or 128 rows"));
-  EXPECT_THAT(mma(128, 264, 16, "float16"), HasSubstr("n is 264, it must be a multiple of 8 up to 256"));
-  EXPECT_THAT(mma(128, 64, 8, "float16"), HasSubstr("k is 8, it must be a multiple of 16 for float16"));
+  EXPECT_THAT(mma(32, 64, 16, "float16"), HasSubstr("m is 32, kind f16 has instructions of 64 or 128 rows"));
+  EXPECT_THAT(mma(128, 260, 16, "float16"), HasSubstr("n is 260, it must be a multiple of 8"));
+  EXPECT_THAT(mma(128, 64, 8, "float16"), HasSubstr("k is 8, it must be a multiple of 16 for kind f16"));
 }
 
 TEST(Verifier, RegistersAreCutAtConstants) {

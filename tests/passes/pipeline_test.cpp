@@ -19,8 +19,9 @@ TEST(Pipeline, DumpsStopsAndSkipsByName) {
   options.dump = [&](std::string_view pass, const ir::Function&) { dumped.emplace_back(pass); };
   const auto f = kernel("sync");
   const auto times = run_pipeline(*f, options);
-  EXPECT_THAT(dumped, testing::ElementsAre("verify", "check_thread_groups", "promote_variables", "unroll"));
-  ASSERT_EQ(times.size(), 4u);
+  EXPECT_THAT(dumped, testing::ElementsAre("verify", "check_thread_groups", "check_clusters",
+                                           "check_tensor_memory", "promote_variables", "unroll"));
+  ASSERT_EQ(times.size(), 6u);
   EXPECT_EQ(times.back().name, "unroll");
 }
 

@@ -5,6 +5,7 @@
 
 #include "imbrex/device_tensor.h"
 #include "imbrex/error.h"
+#include "imbrex/scale_factors.h"
 
 namespace imbrex {
 namespace {
@@ -53,11 +54,53 @@ TEST(HostTensor, SetRoundsAndSaturates) {
 TEST(HostTensor, EveryTypeReadsBackWhatItHolds) {
   for (int code = 0; code < DataType::kCount; ++code) {
     DataType dtype{static_cast<DataType::Code>(code)};
-    if (dtype.bits() % 8 != 0 || dtype == float8_e8m0) continue;
+    if (dtype == float8_e8m0) continue;
     HostTensor t(dtype, {2});
     t.set(0, 1), t.set(1, dtype.is_bool() ? 0 : 2);
     EXPECT_EQ(t.to_doubles(), (std::vector<double>{1, dtype.is_bool() ? 0.0 : 2.0})) << dtype.name();
   }
+}
+
+TEST(HostTensor, ElementsOfLessThanAByteArePacked) {
+  HostTensor four(float4_e2m1, {5}), six(float6_e3m2, {4});
+  const double values[] = {0.5, -6, 1.5, 3, -1};
+  for (int i = 0; i < 5; ++i) four.set(i, values[i]);
+  EXPECT_EQ(four.bytes().size(), 3u);
+  EXPECT_EQ(four.bytes()[0], std::byte{0xF1});  // the even one below
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(four.get(i), values[i]);
+  for (int i = 0; i < 4; ++i) six.set(i, values[i]);
+  EXPECT_EQ(six.bytes().size(), 3u);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(six.get(i), values[i]);
+  six.set(1, 28);  // leaves its neighbours
+  EXPECT_EQ(six.to_doubles(), (std::vector<double>{0.5, 28, 1.5, 3}));
+}
+
+TEST(HostTensor, ScaleFactorsAreMagnitudes) {
+  const HostTensor powers = HostTensor::random(float8_e8m0, {1000}, 1),
+                   fractions = HostTensor::random(float8_ue4m3, {1000}, 2);
+  int large = 0;
+  for (double x : powers.to_doubles()) {
+    EXPECT_EQ(std::exp2(std::round(std::log2(x))), x);
+    large += x >= 1;
+  }
+  EXPECT_GT(large, 100);
+  for (double x : fractions.to_doubles()) EXPECT_GE(x, 0);
+}
+
+TEST(ScaleFactors, TilesOf128RowsAnd4Blocks) {
+  const int64_t rows = 300, blocks = 9;
+  const HostTensor factors = HostTensor::random(float8_e8m0, {rows, blocks}, 3);
+  const HostTensor tiled = tile_scale_factors(factors);
+  EXPECT_EQ(tiled.shape(), (std::vector<int64_t>{3, 3, 2, 256}));
+  std::vector<std::byte> left(tiled.bytes().begin(), tiled.bytes().end());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t f = 0; f < blocks; ++f) {
+      const int64_t at = (r / 128 * 3 + f / 4) * 512 + r % 32 * 16 + r / 32 % 4 * 4 + f % 4;
+      EXPECT_EQ(left[at], factors.bytes()[r * blocks + f]);
+      left[at] = std::byte{0};
+    }
+  for (std::byte b : left) EXPECT_EQ(b, std::byte{0});  // what fills up the last tiles
+  EXPECT_THROW(tile_scale_factors(HostTensor(float32, {4, 4})), LaunchError);
 }
 
 TEST(HostTensor, NegativeExtentsAreRefused) { EXPECT_THROW(HostTensor(float32, {4, -1}), LaunchError); }
