@@ -48,6 +48,8 @@
 #include <string_view>
 #include <vector>
 
+#include "imbrex/timeline.h"
+
 namespace imbrex::vgpu {
 
 /// An address in the virtual device's global memory, as kernels see it. Never a host pointer.
@@ -116,6 +118,7 @@ struct Options {
                                              // between: a loop that waits for what never comes
   int64_t memory_bytes = int64_t{64} << 30;  // size of global memory; host pages are taken when touched
   int max_findings = 32;                     // a launch stops after so many distinct ones
+  TimelineOptions timeline = {};             // predict the time on the real chip
 };
 
 /// A place in a kernel: the author's line by .loc where the PTX has one, and the line of the PTX text.
@@ -173,8 +176,9 @@ struct Statistics {
 struct Report {
   std::vector<Finding> findings;  // in order of first occurrence
   Statistics statistics;
-  std::string printf_output;  // in CTA order; within a CTA as it was printed
-  bool completed = false;     // every thread ran to its end (findings or not)
+  std::string printf_output;                 // in CTA order; within a CTA as it was printed
+  bool completed = false;                    // every thread ran to its end (findings or not)
+  std::shared_ptr<const Timeline> timeline;  // when Options::timeline asked for it and the launch completed
 
   /// Ran to its end with nothing found.
   bool clean() const { return completed && findings.empty(); }

@@ -2,6 +2,7 @@
 #include "vgpu/async.h"
 
 #include "vgpu/cluster.h"
+#include "vgpu/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -12,6 +13,7 @@ QueueId AsyncAgents::make_queue() {
 
 void AsyncAgents::submit(std::unique_ptr<AsyncOp> op, QueueId queue) {
   ++pending_;
+  if (recorder_ != nullptr) recorder_->submitted(*op, queue);
   (queue == kUnordered ? unordered_ : *queues_[static_cast<size_t>(queue)]).push_back(std::move(op));
 }
 
@@ -28,7 +30,10 @@ bool AsyncAgents::run_one(Cluster& cluster, uint64_t choice) {
   Queue& queue = *chosen.queue;
   // Running may submit further operations, which moves the queue's elements: hold the operation itself.
   AsyncOp& op = *queue[chosen.index];
-  if (op.run(cluster)) {
+  if (recorder_ != nullptr) recorder_->carries_out(&op);
+  const bool done = op.run(cluster);
+  if (recorder_ != nullptr) recorder_->carries_out(nullptr);
+  if (done) {
     for (size_t i = chosen.index; i < queue.size(); ++i) {
       if (queue[i].get() != &op) continue;
       queue.erase(queue.begin() + static_cast<ptrdiff_t>(i));

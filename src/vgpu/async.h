@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "vgpu/findings.h"
+#include "vgpu/recording.h"
 
 namespace imbrex::vgpu {
 
 class Cluster;
+class TimelineRecorder;
 
 /// One asynchronous operation. `who` names the thread that started it and the unit that carries it out.
 class AsyncOp {
@@ -29,8 +31,13 @@ class AsyncOp {
   virtual bool may_outlive_cta() const { return false; }
   /// "load of 128x64 tile at {0, 64}", for deadlock pictures and findings about work in flight.
   virtual std::string describe() const = 0;
+  /// What carrying it out asks of the chip, for predicted times.
+  virtual WorkDemand demand() const { return {}; }
+  /// The 128-byte lines of global memory it reads, where demand() names no block.
+  virtual std::vector<uint64_t> lines() const { return {}; }
 
   Who who;
+  int32_t recorded_as = -1;  // its number in the cluster's Recording
 };
 
 /// Operations in one queue run in the order of submission; different queues are independent of each other.
@@ -40,6 +47,8 @@ inline constexpr QueueId kUnordered = -1;  // every operation on its own
 /// The asynchronous operations of one cluster that are not done yet.
 class AsyncAgents {
  public:
+  /// Tells `recorder` (may be null) of everything from now on.
+  void record(TimelineRecorder* recorder) { recorder_ = recorder; }
   /// A new in-order queue.
   QueueId make_queue();
   void submit(std::unique_ptr<AsyncOp> op, QueueId queue = kUnordered);
@@ -62,6 +71,7 @@ class AsyncAgents {
   Queue unordered_;
   std::vector<std::unique_ptr<Queue>> queues_;
   int64_t pending_ = 0;
+  TimelineRecorder* recorder_ = nullptr;
   struct Candidate {
     Queue* queue;
     size_t index;

@@ -5,6 +5,7 @@
 #include "vgpu/cluster.h"
 #include "vgpu/control.h"
 #include "vgpu/decode.h"
+#include "vgpu/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -120,8 +121,10 @@ Step exec_barrier(Warp& w, const Instruction& n, Mask active) {
   }
   arrived |= arrival(n, active, count);
   if ((n.small[0] & kWaits) != 0) barrier.waiting[static_cast<size_t>(w.index())] |= active;
-  cta.cluster().released({&cta, w.index(), -1, &n, ""},
-                         sync_key(SyncKind::kNamedBarrier, cta.rank(), static_cast<uint64_t>(id)));
+  const Who who{&cta, w.index(), -1, &n, ""};
+  const SyncKey key = sync_key(SyncKind::kNamedBarrier, cta.rank(), static_cast<uint64_t>(id));
+  cta.cluster().released(who, key);
+  if (cta.cluster().timeline() != nullptr) cta.cluster().timeline()->arrived(who, key, barrier.phase);
   if ((n.small[0] & kReduces) != 0) take_votes(w, n, active, barrier);
   const int64_t phase = barrier.phase;
   cta.cluster().note_progress();

@@ -61,6 +61,12 @@ class CopyToShared : public AsyncOp {
     return fmt::format("bulk copy of {} bytes to shared {:#x} of the CTA of rank {}", bytes_, offset_,
                        to_->rank());
   }
+  WorkDemand demand() const override {
+    const bool is_global = from_.space == Space::kGlobal;
+    return {.kind = is_global ? WorkDemand::Kind::kTmaLoad : WorkDemand::Kind::kRemote,
+            .bytes = bytes_,
+            .block = is_global ? from_.address * 0x9E3779B97F4A7C15u + bytes_ : 0};
+  }
 
  private:
   const BulkForm* form_;
@@ -80,6 +86,11 @@ class CopyToGlobal : public BulkStore {
   std::string describe() const override {
     return fmt::format("bulk {} of {} bytes from shared {:#x}",
                        form_->reduce != ReduceOp::kNone ? "reduction" : "store", bytes_, from_);
+  }
+  WorkDemand demand() const override {
+    return {.kind = WorkDemand::Kind::kTmaStore,
+            .bytes = bytes_,
+            .block = to_.address * 0x9E3779B97F4A7C15u + bytes_};
   }
 
  protected:

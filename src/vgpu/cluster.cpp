@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "vgpu/checks.h"
+#include "vgpu/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -16,6 +17,20 @@ constexpr int64_t kDefaultBudget = int64_t{1} << 40;
 constexpr size_t kMaxPictureLines = 64;
 /// In run_warp: the split's own pc is up to date already.
 constexpr uint32_t kPcIsKept = ~0u;
+
+/// Either policy, with what is executed told to the recorder.
+template <class Checks>
+struct Recorded : Checks {
+  static void executed(Warp& warp, const Instruction& insn, Step step) {
+    warp.cta().cluster().timeline()->executed(warp, insn, step);
+  }
+};
+
+template <class Checks>
+void tell_executed(Warp&, const Instruction&, Step) {}
+template <class Checks>
+requires requires { &Checks::executed; }
+void tell_executed(Warp& warp, const Instruction& insn, Step step) { Checks::executed(warp, insn, step); }
 
 std::array<uint32_t, 3> split_index(int64_t index, const Dim3& extent) {
   return {static_cast<uint32_t>(index % extent.x), static_cast<uint32_t>(index / extent.x % extent.y),
@@ -48,6 +63,12 @@ Cluster::Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, ui
   statistics_.ctas = extent.count();
   if (launch.options.checks.races || launch.options.checks.proxy_fences)
     races_ = std::make_unique<RaceChecker>(*this);
+  if (const TimelineOptions& timeline = launch.options.timeline; timeline.record) {
+    bool is_drawn = false;
+    for (const std::unique_ptr<Cta>& cta : ctas_) is_drawn |= cta->linear_id() == timeline.cta;
+    timeline_ = std::make_unique<TimelineRecorder>(*this, is_drawn);
+    async_.record(timeline_.get());
+  }
   if (!random_.is_plain()) async_laziness_ = uint64_t{1} << (2 * random_.below(4));
 }
 
@@ -84,6 +105,7 @@ Step Cluster::run_warp(Warp& warp) {
       resuming_ = true;
       break;
     }
+    tell_executed<Checks>(warp, insn, step);
     ++clock_;
     lanes += count_lanes(active);
     if (step == Step::kNext) {
@@ -172,7 +194,10 @@ ClusterState Cluster::advance_with(int64_t slice) {
 }
 
 ClusterState Cluster::advance(int64_t slice) {
-  return launch_->options.checks.any() ? advance_with<Checked>(slice) : advance_with<Unchecked>(slice);
+  const bool checked = launch_->options.checks.any();
+  if (timeline_ != nullptr)
+    return checked ? advance_with<Recorded<Checked>>(slice) : advance_with<Recorded<Unchecked>>(slice);
+  return checked ? advance_with<Checked>(slice) : advance_with<Unchecked>(slice);
 }
 
 // ---- nobody can run

@@ -18,6 +18,8 @@
 
 namespace imbrex::vgpu {
 
+class TimelineRecorder;
+
 /// Why Cluster::advance came back.
 enum class ClusterState : uint8_t {
   kRunning,    // the slice is used up
@@ -52,6 +54,8 @@ class Cluster {
   Random& random() { return random_; }
   /// Null when races are not looked for.
   RaceChecker* races() { return races_.get(); }
+  /// Null when no timeline is asked for.
+  TimelineRecorder* timeline() { return timeline_.get(); }
   /// The thread of `who` arrives at, or has waited for, something that orders threads.
   void released(const Who& who, SyncKey key) {
     if (races_ != nullptr) races_->release(who, key);
@@ -116,6 +120,7 @@ class Cluster {
   std::string printed_;
   std::vector<CachedRange> cached_ranges_;
   std::unique_ptr<RaceChecker> races_;
+  std::unique_ptr<TimelineRecorder> timeline_;
   std::vector<std::unique_ptr<Cta>> ctas_;
   std::vector<Warp*> warps_;  // of all CTAs, those that have not finished
   size_t next_warp_ = 0;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "vgpu/timeline_recorder.h"
 #include "vgpu/unit_support.h"
 
 namespace imbrex::vgpu {
@@ -81,6 +82,8 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
   Cluster& cluster = warp.cta().cluster();
   cluster.note_progress();
   cluster.released(thread_of(warp, insn, first_lane(active)), kOrder);
+  if (cluster.timeline() != nullptr)
+    cluster.timeline()->arrived(thread_of(warp, insn, -1), kOrder, barrier_of(warp).phase());
   if (const Mask twice = barrier_of(warp).arrive(warp, active); twice != 0)
     report_fatal(cluster, FindingKind::kInvalidBarrier, thread_of(warp, insn, first_lane(twice)), 0,
                  "arrives at the cluster barrier twice in one phase",
@@ -112,7 +115,10 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.a = active;
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
   barrier.pass(warp, active);
-  warp.cta().cluster().acquired(thread_of(warp, insn, first_lane(active)), kOrder);
+  Cluster& cluster = warp.cta().cluster();
+  cluster.acquired(thread_of(warp, insn, first_lane(active)), kOrder);
+  if (cluster.timeline() != nullptr)
+    cluster.timeline()->waited(thread_of(warp, insn, -1), kOrder, barrier.phase() - 1);
   return Step::kNext;
 }
 

@@ -3,6 +3,7 @@
 // order among them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -67,6 +68,21 @@ class WarpCopy : public AsyncOp {
     const LaneCopy& first = copies_[static_cast<size_t>(first_lane(lanes))];
     return fmt::format("cp.async of {} bytes in each of {} lanes, the first to shared {:#x}", bytes_,
                        count_lanes(lanes), first.to);
+  }
+  WorkDemand demand() const override {
+    int64_t bytes = 0;
+    for_each_lane(lanes, [&](int lane) { bytes += copies_[static_cast<size_t>(lane)].source_bytes; });
+    return {.kind = WorkDemand::Kind::kThreadLoad, .bytes = bytes};
+  }
+  std::vector<uint64_t> lines() const override {
+    std::vector<uint64_t> lines;
+    for_each_lane(lanes, [&](int lane) {
+      const LaneCopy& copy = copies_[static_cast<size_t>(lane)];
+      if (copy.source_bytes > 0) lines.push_back(copy.from >> 7);
+    });
+    std::sort(lines.begin(), lines.end());
+    lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+    return lines;
   }
 
   Mask lanes = 0;
@@ -164,6 +180,7 @@ class CopyArrival : public AsyncOp {
   std::string describe() const override {
     return fmt::format("arrival of cp.async.mbarrier.arrive at the barrier at shared {:#x}", offset_);
   }
+  WorkDemand demand() const override { return {.after_copies = true}; }
 
  private:
   Warp* warp_;

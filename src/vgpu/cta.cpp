@@ -2,6 +2,7 @@
 #include "vgpu/cta.h"
 
 #include "vgpu/cluster.h"
+#include "vgpu/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -41,7 +42,11 @@ void Cta::try_complete(NamedBarrier& barrier) {
   const SyncKey key =
       sync_key(SyncKind::kNamedBarrier, rank_, static_cast<uint64_t>(&barrier - barriers_.data()));
   for (size_t w = 0; w < warps_.size(); ++w)
-    if (barrier.waiting[w] != 0) cluster_->acquired({this, static_cast<int>(w), -1, nullptr, ""}, key);
+    if (barrier.waiting[w] != 0) {
+      const Who who{this, static_cast<int>(w), -1, nullptr, ""};
+      cluster_->acquired(who, key);
+      if (cluster_->timeline() != nullptr) cluster_->timeline()->waited(who, key, barrier.phase - 1);
+    }
   barrier.arrived.clear();
   barrier.last_count = barrier.reduction_count;
   barrier.last_lanes = barrier.reduction_lanes;

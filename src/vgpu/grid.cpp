@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "vgpu/cluster.h"
+#include "vgpu/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -90,7 +91,14 @@ void Grid::finish_cluster(GridSlot& slot, bool stopped) {
     stop_epoch_ = end;
     stop_slot_ = slot.index_;
   }
+  if (cluster.timeline() != nullptr) recordings_.push_back(cluster.timeline()->take());
   slot.cluster_.reset();
+}
+
+std::vector<Recording> Grid::take_recordings() {
+  std::sort(recordings_.begin(), recordings_.end(),
+            [](const Recording& a, const Recording& b) { return a.cluster < b.cluster; });
+  return std::move(recordings_);
 }
 
 bool Grid::some_need_turn() const {

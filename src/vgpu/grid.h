@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "vgpu/launch.h"
+#include "vgpu/recording.h"
 
 namespace imbrex::vgpu {
 
@@ -61,6 +62,8 @@ class Grid {
   ~Grid();
   /// Runs everything on `host_threads` threads, this one included.
   Report run(int host_threads);
+  /// Of the clusters that ran, in the order of their numbers, when the launch asked for a timeline.
+  std::vector<Recording> take_recordings();
 
  private:
   friend class GridSlot;
@@ -97,6 +100,7 @@ class Grid {
   std::vector<NumberedFinding> findings_;
   std::vector<std::pair<int64_t, std::string>> printed_;
   Statistics statistics_;
+  std::vector<Recording> recordings_;
   std::exception_ptr failure_;
 };
 

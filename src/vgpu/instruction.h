@@ -81,6 +81,10 @@ struct InstructionInfo {
   int line = 0;               // its line
   int ptx_line = 0;           // line of the PTX text
   const char* function = "";  // interned name of the PTX function
+  // For predicted times:
+  uint8_t cost = 0;       // CostClass
+  bool tests = false;     // asks whether an mbarrier's phase is over
+  float matrix_work = 0;  // mma_sync_work
 };
 
 }  // namespace imbrex::vgpu

@@ -70,6 +70,7 @@ class Request : public AsyncOp {
     return true;
   }
   std::string describe() const override { return "request of try_cancel"; }
+  WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kCancel}; }
 
  private:
   Cta* from_;

@@ -4,6 +4,7 @@
 
 #include "vgpu/access.h"
 #include "vgpu/decode.h"
+#include "vgpu/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -234,6 +235,7 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongRead : AccessKind::kRead;
   const Space space = find_lanes<Checks>(w, n, good, bytes * count, kind, host);
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(good), false);
+  if (cluster.timeline() != nullptr) cluster.timeline()->accessed(w, space, host, good, bytes * count, false);
   static constexpr std::byte kZeros[32] = {};
   if (good != active)  // what may not be read reads as zero
     for_each_lane(active & ~good, [&](int i) { host[i] = const_cast<std::byte*>(kZeros); });
@@ -250,6 +252,8 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongWrite : AccessKind::kWrite;
   const Space space = find_lanes<Checks>(w, n, active, bytes * count, kind, host);
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(active), true);
+  if (cluster.timeline() != nullptr)
+    cluster.timeline()->accessed(w, space, host, active, bytes * count, true);
   for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
   cluster.note_progress();
   return Step::kNext;

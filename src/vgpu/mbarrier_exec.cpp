@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "vgpu/mbarrier_ops.h"
+#include "vgpu/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -75,6 +76,8 @@ Step exec_init(Warp& warp, const Instruction& insn, Mask active) {
     const uint32_t count = warp.reg<uint32_t>(insn.a)[lane];
     const MbarrierFault fault = warp.cta().units().mbarriers.init(offset, count);
     place.cta->shared().mark_written(offset, 8);
+    if (cluster.timeline() != nullptr)
+      cluster.timeline()->initialised(who, sync_key(SyncKind::kMbarrier, place.cta->rank(), offset));
     if (fault == MbarrierFault::kNone ||
         (fault == MbarrierFault::kAlreadyLive && !checks_of(cluster).barriers))
       return;
@@ -162,7 +165,10 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
              fmt::format("mbarrier at shared {:#x}: {}", ref.offset,
                          explain(MbarrierFault::kStaleState, *ref.object)));
     if (is_done(*ref.object, form.parity, operand)) {
-      if (done == 0) cluster.acquired(who, sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset));
+      const SyncKey key = sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset);
+      if (done == 0) cluster.acquired(who, key);
+      if (done == 0 && cluster.timeline() != nullptr)
+        cluster.timeline()->waited(who, key, ref.object->phase() - 1);
       done |= lane_bit(lane);
     } else if (wait.ready == nullptr) {
       wait.ready = wait_is_over;

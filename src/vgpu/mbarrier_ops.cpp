@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "vgpu/timeline_recorder.h"
+
 namespace imbrex::vgpu {
 
 MbarrierRef find_mbarrier_at(Cluster& cluster, const Who& who, Cta& owner, uint32_t offset) {
@@ -43,7 +45,10 @@ MbarrierRef find_mbarrier(Cluster& cluster, const Who& who, Space space, uint64_
 
 bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOutcome outcome) {
   cluster.note_progress();
-  cluster.released(who, sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset));
+  const SyncKey key = sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset);
+  cluster.released(who, key);
+  if (cluster.timeline() != nullptr)
+    cluster.timeline()->arrived(who, key, ref.object->phase() - (outcome.completed ? 1 : 0));
   if (outcome.fault == MbarrierFault::kNone) return true;
   std::string message = fmt::format("mbarrier at {}: {}", shared_text(who, *ref.cta, ref.offset),
                                     explain(outcome.fault, *ref.object));

@@ -10,6 +10,7 @@
 #include "imbrex/error.h"
 #include "vgpu/control.h"
 #include "vgpu/control_flow.h"
+#include "vgpu/cost_model.h"
 #include "vgpu/decode.h"
 #include "vgpu/warp.h"
 
@@ -272,6 +273,9 @@ void ProgramBuilder::append(Instruction insn, const FunctionLayout& layout, uint
   if (index < f.body.size()) {
     const ptx::Instruction& source = f.body[index];
     info.ptx_line = static_cast<int>(source.pos.line);
+    info.cost = static_cast<uint8_t>(cost_class(source));
+    info.tests = source.op == ptx::Op::mbarrier_test_wait || source.op == ptx::Op::mbarrier_try_wait;
+    info.matrix_work = static_cast<float>(mma_sync_work(source));
     if (source.loc != ptx::Instruction::kNone) {
       const ptx::Loc& loc = f.locs[source.loc];
       for (const ptx::File& file : module().files)

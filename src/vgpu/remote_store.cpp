@@ -55,6 +55,7 @@ class RemoteStore : public AsyncOp {
                        form_->reduce != ReduceOp::kNone ? "red.async" : "st.async", form_->bytes(), offset_,
                        to_->rank());
   }
+  WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kRemote, .bytes = form_->bytes()}; }
 
  private:
   const RemoteForm* form_;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "vgpu/tensor_unit.h"
+#include "vgpu/timeline_recorder.h"
 #include "vgpu/unit_support.h"
 
 namespace imbrex::vgpu {
@@ -59,6 +60,8 @@ void give(Cluster& cluster, const Who& who, Cta& cta, uint32_t column, const Pai
   unit.allocator.take(TensorUnit::kOwner, column, request.columns, request.insn);
   unit.permit.last_columns = request.columns;
   unit.memory.undefine_columns(column, request.columns);
+  if (cluster.timeline() != nullptr)
+    cluster.timeline()->allocated(who, cta, static_cast<int>(request.columns));
   const uint32_t address = TensorAddress{0, column}.bits();
   const Place place = shared_place(cta, request.result_offset);
   std::memcpy(place.host, &address, sizeof address);
@@ -71,6 +74,8 @@ bool take_back(Cluster& cluster, const Who& who, Cta& cta, const PairRequest& re
   TensorUnit& unit = tensor_unit(cta);
   if (unit.allocator.release(TensorUnit::kOwner, request.column, request.columns)) {
     unit.memory.undefine_columns(request.column, request.columns);
+    if (cluster.timeline() != nullptr)
+      cluster.timeline()->allocated(who, cta, -static_cast<int>(request.columns));
     return true;
   }
   report_fatal(cluster, FindingKind::kTensorMemory, who, request.column,
@@ -124,6 +129,7 @@ Step serve(Warp& warp, const Instruction& insn, Mask active, const AllocForm& fo
         break;
       default:
         unit.permit.relinquished = true;
+        if (cluster.timeline() != nullptr) cluster.timeline()->relinquished(who, *cta);
     }
     unit.request = {};
   }

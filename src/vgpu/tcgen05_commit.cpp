@@ -41,6 +41,7 @@ class Commit : public AsyncOp {
   std::string describe() const override {
     return fmt::format("tcgen05.commit to the barrier at shared {:#x}", offset_);
   }
+  WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kCommit}; }
 
  private:
   uint32_t ranks_, checked_;

@@ -84,6 +84,10 @@ class Copy : public AsyncOp {
     return fmt::format("tcgen05.cp of {} rows to tensor memory column {}", facts(form_->shape).rows,
                        to_.column);
   }
+  WorkDemand demand() const override {
+    const CopyShapeFacts shape = facts(form_->shape);
+    return {.kind = WorkDemand::Kind::kTensorCopy, .bytes = int64_t{shape.rows} * shape.columns * 4};
+  }
 
  private:
   void copy(Cluster& cluster, Cta& cta) {
@@ -144,6 +148,9 @@ class Shift : public AsyncOp {
   }
   std::string describe() const override {
     return fmt::format("tcgen05.shift of tensor memory column {}", at_.column);
+  }
+  WorkDemand demand() const override {
+    return {.kind = WorkDemand::Kind::kTensorCopy, .bytes = int64_t{TensorMemory::kLanes} * kColumns * 4};
   }
 
  private:

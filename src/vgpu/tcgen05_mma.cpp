@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "vgpu/cost_model.h"
 #include "vgpu/tcgen05_operands.h"
 #include "vgpu/tensor_core.h"
 #include "vgpu/zero_column_mask.h"
@@ -69,6 +70,13 @@ class Mma : public AsyncOp {
     const MmaShape shape = decode_instruction_descriptor(form_, instruction_descriptor_).shape;
     return fmt::format("tcgen05.mma {}x{}x{} into tensor memory column {}", shape.m, shape.n, shape.k,
                        d_.column);
+  }
+  WorkDemand demand() const override {
+    const MmaShape shape = decode_instruction_descriptor(form_, instruction_descriptor_).shape;
+    const bool pair = form_.cta_group == 2;
+    return {.kind = WorkDemand::Kind::kMatrix,
+            .clocks = tcgen05_clocks(shape.n, pair, operands_->a_in_tensor),
+            .pair = pair};
   }
 
  private:

@@ -41,6 +41,7 @@ class Transfer : public AsyncOp {
     return fmt::format("tcgen05.{} of lanes {} on, columns {} to {}", verb, at_.lane, at_.column,
                        at_.column + form_->columns() - 1);
   }
+  int64_t bytes() const { return static_cast<int64_t>(form_->registers.size()) * kWarpSize * 4; }
   TensorUnit& unit() const { return tensor_unit(warp_->cta()); }
   TensorUnit::Transfers& transfers() const { return unit().transfers_of(warp_->index()); }
 
@@ -70,6 +71,7 @@ class Load : public Transfer {
     return true;
   }
   std::string describe() const override { return text("ld"); }
+  WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kTensorLoad, .bytes = bytes()}; }
 
  private:
   void check_defined(Cluster& cluster, const TensorMemory& memory) {
@@ -112,6 +114,7 @@ class Store : public Transfer {
     return true;
   }
   std::string describe() const override { return text("st"); }
+  WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kTensorStore, .bytes = bytes()}; }
 
  private:
   std::vector<uint32_t> values_;  // the registers at the time of issue

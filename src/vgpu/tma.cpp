@@ -42,6 +42,14 @@ std::string TensorBox::text() const {
   return fmt::format("box of {} elements at {{{}}}", extents, place);
 }
 
+uint64_t TensorBox::identity() const {
+  uint64_t hash = map.address;
+  const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29; };
+  for (size_t d = 0; d < coordinates.size(); ++d) mix(static_cast<uint32_t>(coordinates[d]));
+  for (int d = 0; d < map.rank; ++d) mix(map.box[static_cast<size_t>(d)]);
+  return hash | 1;
+}
+
 bool read_box(Cluster& cluster, const Who& who, Warp& warp, const TensorOperand& operand, int rank,
               TileMode mode, int lane, TensorBox& box) {
   const uint64_t address = address_of(warp, operand.map, lane);

@@ -39,6 +39,8 @@ struct TensorBox {
   uint32_t footprint() const {
     return mode == TileMode::kFourRows ? 3 * map.row_pitch() + map.row_bytes() : map.footprint();
   }
+  /// Equal for boxes of equal elements, for the prediction of what hits L2.
+  uint64_t identity() const;
   /// "box of 64x128 elements at {0, 64}".
   std::string text() const;
 

@@ -47,8 +47,15 @@ void spread_groups(const std::byte* from, uint32_t data_bytes, uint32_t groups, 
 
 class BoxLoad : public AsyncOp {
  public:
-  BoxLoad(Who who, const TensorBox& box, Cta& to, uint32_t offset, Cta& barrier_cta, uint32_t barrier)
-      : AsyncOp(who), box_(box), to_(&to), offset_(offset), barrier_cta_(&barrier_cta), barrier_(barrier) {}
+  BoxLoad(Who who, const TensorBox& box, Cta& to, uint32_t offset, Cta& barrier_cta, uint32_t barrier,
+          bool is_first)
+      : AsyncOp(who),
+        box_(box),
+        to_(&to),
+        offset_(offset),
+        barrier_cta_(&barrier_cta),
+        barrier_(barrier),
+        is_first_(is_first) {}
 
   bool run(Cluster& cluster) override {
     box_.for_each_row(offset_, [&](const BoxRow& row) { load_row(cluster, row); });
@@ -60,6 +67,12 @@ class BoxLoad : public AsyncOp {
   std::string describe() const override {
     return fmt::format("load of a {} to shared {:#x}", box_.text(), offset_);
   }
+  WorkDemand demand() const override {
+    return {.kind = WorkDemand::Kind::kTmaLoad,
+            .bytes = box_.bytes(),
+            .repeated = !is_first_,
+            .block = box_.identity()};
+  }
 
  private:
   void load_row(Cluster& cluster, const BoxRow& row);
@@ -69,6 +82,7 @@ class BoxLoad : public AsyncOp {
   uint32_t offset_;
   Cta* barrier_cta_;
   uint32_t barrier_;
+  bool is_first_;  // of a multicast's destinations
 };
 
 void BoxLoad::load_row(Cluster& cluster, const BoxRow& row) {
@@ -177,8 +191,9 @@ void load(Cluster& cluster, Warp& warp, const Instruction& insn, const LoadForm&
                        check))
       return;
     Cta* owner = barrier_owner(cluster, form, *target, *barrier.cta);
-    cluster.async().submit(
-        std::make_unique<BoxLoad>(who, box, *target, offset, *owner, static_cast<uint32_t>(barrier.address)));
+    const bool is_first = (ranks & ((1u << rank) - 1)) == 0;
+    cluster.async().submit(std::make_unique<BoxLoad>(who, box, *target, offset, *owner,
+                                                     static_cast<uint32_t>(barrier.address), is_first));
   }
 }
 

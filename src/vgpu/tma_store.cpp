@@ -61,6 +61,9 @@ class BoxStore : public BulkStore {
     return fmt::format("{} of a {} from shared {:#x}", reduce_ != ReduceOp::kNone ? "reduction" : "store",
                        box_.text(), from_);
   }
+  WorkDemand demand() const override {
+    return {.kind = WorkDemand::Kind::kTmaStore, .bytes = box_.bytes(), .block = box_.identity()};
+  }
 
  protected:
   void read(Cluster& cluster) override {

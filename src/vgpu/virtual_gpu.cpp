@@ -14,6 +14,8 @@
 #include "vgpu/memory.h"
 #include "vgpu/module_image.h"
 #include "vgpu/program_builder.h"
+#include "vgpu/tensor_memory.h"
+#include "vgpu/timeline_replay.h"
 
 namespace imbrex::vgpu {
 
@@ -321,7 +323,19 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   int threads = data_->options.host_threads;
   if (threads <= 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   Grid grid(context, static_cast<int>(std::min<int64_t>(slots, INT32_MAX)));
-  return grid.run(threads);
+  Report report = grid.run(threads);
+  if (const TimelineOptions& wanted = data_->options.timeline; wanted.record && report.completed) {
+    const ReplayContext replayed{program,
+                                 cost_model(target.sm, wanted.clock_ghz),
+                                 num_sms,
+                                 occupancy(launch, program, target),
+                                 TensorMemory::kColumns,
+                                 wanted.cta};
+    Timeline timeline = replay(replayed, grid.take_recordings());
+    timeline.target = data_->options.target;
+    report.timeline = std::make_shared<const Timeline>(std::move(timeline));
+  }
+  return report;
 }
 
 }  // namespace imbrex::vgpu

@@ -3,6 +3,7 @@
 // each in its own time; a product begins when the last of them has issued it.
 #include <fmt/format.h>
 
+#include "vgpu/timeline_recorder.h"
 #include "vgpu/wgmma_product.h"
 
 namespace imbrex::vgpu {
@@ -106,6 +107,7 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
         "the warps of a warpgroup execute different wgmma instructions, or with different descriptors");
     return Step::kNext;
   }
+  if (cluster.timeline() != nullptr) cluster.timeline()->joined(warp, *group.pending[position]);
   ++state.issued;
   take_registers(warp, insn, state, form, operands.add);
   return Step::kNext;

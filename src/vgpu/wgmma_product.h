@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "vgpu/cost_model.h"
 #include "vgpu/tensor_core.h"
 #include "vgpu/unit_support.h"
 #include "vgpu/wgmma_unit.h"
@@ -43,6 +44,10 @@ class WarpgroupProduct : public AsyncOp {
   bool ready(Cluster&) override { return joined_ == kWarpgroupWarps; }
   bool run(Cluster& cluster) override;
   std::string describe() const override;
+  WorkDemand demand() const override {
+    return {.kind = WorkDemand::Kind::kMatrix,
+            .clocks = wgmma_clocks(static_cast<double>(form_->spec.shape.n), !form_->a.empty())};
+  }
 
  private:
   bool multiply(Cluster& cluster);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// A predicted timeline of a launch on the virtual GPU: who would be busy, in flight or waiting when, on the
+// real chip. Asked for by Options::timeline, found in Report::timeline. The cost model and its limits:
+// docs/timeline.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace imbrex::vgpu {
+
+/// What a lane of the picture belongs to.
+enum class LaneKind : uint8_t {
+  kWarp,           // one warp of a CTA
+  kCopies,         // loads by threads: cp.async and ld.global
+  kTma,            // the TMA engine: bulk and tensor copies
+  kTensorCore,     // matrix products: mma, wgmma, tcgen05.mma
+  kTensorMemory,   // tcgen05.ld, st and cp
+  kLaunchControl,  // requests of cluster launch control
+  kBarrier,        // one mbarrier
+};
+
+/// What happens during a span.
+enum class SpanKind : uint8_t {
+  kRun,      // a warp executes instructions
+  kWait,     // a warp waits
+  kLoad,     // a load is in flight: issued, landed
+  kStore,    // a store is in flight: issued, written
+  kMatrix,   // the tensor core multiplies
+  kMove,     // data moves between tensor memory and registers or shared memory
+  kControl,  // launch control
+  kPhase,    // a barrier's phase, from its first arrival to its completion
+};
+/// "run", "wait", "load", ...
+const char* name(SpanKind kind);
+
+/// One box of the picture, in cycles from the start of the launch.
+struct TimelineSpan {
+  int64_t begin = 0, end = 0;
+  SpanKind kind = SpanKind::kRun;
+  int32_t place = -1;  // the instruction it belongs to: index into Timeline::places, or -1
+  int32_t text = -1;   // what it does: index into Timeline::texts, or -1
+};
+
+/// Where an instruction was written.
+struct TimelinePlace {
+  std::string file;  // kernel source by .loc, or ""
+  int line = 0, ptx_line = 0;
+  std::string ptx;  // the instruction as written
+};
+
+/// One lane: a warp, a unit or a barrier of one CTA.
+struct TimelineLane {
+  LaneKind kind = LaneKind::kWarp;
+  int64_t cta = 0;     // linear number in the grid
+  int rank = 0;        // of that CTA in its cluster
+  int index = 0;       // of the warp; of a barrier its offset in shared memory
+  std::string name;    // "warp 3", "TMA", "tensor core", "mbarrier 0x400"
+  int32_t place = -1;  // barriers: their mbarrier.init
+  std::vector<int> arrivals,
+      waits;                        // barriers: warps that signal it (themselves or through units), that wait
+  std::vector<TimelineSpan> spans;  // by begin; those of units may overlap
+};
+
+/// Shares of the launch's time, 0 to 1.
+struct Utilisation {
+  double tensor_core = 0;  // multiplying, mean over all SMs
+  double tma = 0;          // TMA engines moving bytes, mean over all SMs
+  double l2 = 0;           // bytes through L2 against its bandwidth
+  double hbm = 0;          // bytes from and to memory against its bandwidth
+  double issue = 0;        // issue slots used, mean over all SMs
+  double waiting = 0;      // of the warps' time, what they spend waiting
+};
+
+/// What the cost model says of one launch.
+struct Timeline {
+  std::string target;
+  std::string chip;      // whose rates were taken: "B200"
+  double clock_ghz = 1;  // cycles per nanosecond
+  int sms = 1;           // modelled; bandwidths of the chip are shared in proportion
+  int active_sms = 0;    // of those, the ones that had work
+  int64_t ctas = 0;
+  int64_t ctas_per_sm = 1;  // resident at once
+  int64_t cycles = 0;       // from the first CTA's start to the last one's end
+  /// The time in microseconds at clock_ghz, without the launch itself.
+  double microseconds() const { return static_cast<double>(cycles) / (clock_ghz * 1e3); }
+  Utilisation use;
+  /// Per CTA the time in which loads are in flight and the time in which the tensor core works for it: of the
+  /// shorter, the part that the other covers. 0: one after the other; 1: wholly hidden. -1 when there is no
+  /// tensor-core work or no load.
+  double overlap = -1;
+  int64_t hbm_bytes = 0, l2_bytes = 0;
+  /// False when the simulation got stuck and nothing above is to be believed.
+  bool complete = true;
+  std::vector<TimelineLane> lanes;  // of the cluster asked for
+  std::vector<TimelinePlace> places;
+  std::vector<std::string> texts;
+};
+
+/// What to predict and to draw.
+struct TimelineOptions {
+  bool record = false;   // predict at all; off, it costs nothing
+  int64_t cta = -1;      // keep the lanes of the cluster that holds this CTA; -1: none
+  double clock_ghz = 0;  // of the SMs, where power or a lock holds it down; 0: the GPU model's
+};
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cost model: what an instruction and a byte cost on each chip. One table of rates a target, one class an
+// instruction. docs/timeline.md tells where the numbers come from and what is left out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ptx/ptx.h"
+
+namespace imbrex::vgpu {
+
+/// Everything is in clocks of an SM and bytes. What concerns the whole chip is the GPU model's (gpu_model.h).
+struct CostModel {
+  std::string chip;
+  int sms = 1;
+  double clock_ghz = 1;
+
+  // Of the chip, per SM clock. Fewer SMs get their share.
+  double l2_bytes = 1, hbm_bytes = 1;
+  int64_t l2_capacity = 0;
+  double l2_latency = 0, hbm_latency = 0;         // of a load by threads; TMA's comes on top
+  double shared_bytes = 128, shared_latency = 0;  // of an SM
+
+  // Warps: four sub-partitions, each issues one warp instruction a clock.
+  double alu_latency;  // until a dependent instruction may issue
+  double mufu_issue;   // clocks of the sub-partition a warp's special function takes
+  double l1_latency;   // ld.local, ld.const
+  double cta_launch;   // from a free place to a CTA's first instruction
+
+  double l2_port_bytes;  // of one SM's way to L2
+
+  // TMA.
+  double tma_latency;    // beyond a thread's load
+  double tma_issue;      // engine clocks an instruction takes at least
+  double tma_bytes;      // per SM and clock
+  double store_latency;  // until a bulk store is written and counts as done
+  double store_read;     // until its source has been read
+
+  // Synchronisation.
+  double mbarrier_wake;    // from the completing arrival to the waiter's next instruction
+  double mbarrier_issue;   // an arrival, a successful wait
+  double barrier_latency;  // bar.sync: from the last arrival to everybody's next instruction
+  double cluster_latency;  // barrier.cluster, remote arrivals
+  double fence_latency;    // fences that wait for stores
+  double cancel_latency;   // clusterlaunchcontrol.try_cancel, request to response
+
+  // Tensor core.
+  double tensor_latency;  // from the last clock of a product to its result being there
+  double mma_sync_flops;  // of an SM's mma.sync with 16-bit operands, per clock; 8 bits run twice as fast
+  double mma_sync_latency;
+  double tensor_memory_bytes;  // tcgen05.ld and st, per sub-partition
+  double tensor_memory_latency;
+};
+
+/// The model of sm_80, sm_90 or sm_100 (80, 90, 100) with SMs at `clock_ghz`; 0: at the GPU model's clock.
+CostModel cost_model(int sm, double clock_ghz = 0);
+
+/// What the recorder must know about an instruction.
+enum class CostClass : uint8_t {
+  kFree,  // vanishes in the machine code: register moves, labels
+  kAlu,
+  kWide,    // two instructions on 32-bit data paths
+  kDouble,  // 64-bit floating point
+  kMufu,
+  kSharedAccess,
+  kGlobalAccess,
+  kLocalAccess,
+  kMatrixAccess,  // ldmatrix, stmatrix: four rows of banks
+  kAtomic,
+  kShuffle,
+  kMmaSync,
+  kMbarrier,
+  kFence,
+  kAsync,  // hands work to a unit
+  // The waits and groups of asynchronous work.
+  kCopyCommit,
+  kCopyWait,
+  kBulkCommit,
+  kBulkWait,
+  kBulkWaitRead,
+  kWgmmaCommit,
+  kWgmmaWait,
+  kTensorLoadWait,
+  kTensorStoreWait,
+};
+CostClass cost_class(const ptx::Instruction& insn);
+
+/// FLOP of a warp's mma.sync, counted as if its operands had 16 bits: wider and narrower ones are scaled to
+/// the time they take. 0 for other instructions.
+double mma_sync_work(const ptx::Instruction& insn);
+
+/// Clocks of an SM's tensor core for one wgmma m64nN: mathematics and the reading of shared memory run side
+/// by side (measured on an H200; the same for all types, whose K makes up for their width).
+constexpr double wgmma_clocks(double n, bool a_in_registers) {
+  const double shared = 16 + n / 4;
+  return a_in_registers ? n / 2 + 4 : n / 2 > shared ? n / 2 : shared;
+}
+/// Clocks of one tcgen05.mma of N columns, in each of its CTAs: A from shared memory is 128 rows of 32 bytes,
+/// B is N rows, shared by a pair.
+constexpr double tcgen05_clocks(double n, bool pair, bool a_in_tensor_memory) {
+  const double shared = (a_in_tensor_memory ? 0 : 32) + (pair ? n / 8 : n / 4);
+  return n / 2 > shared ? n / 2 : shared;
+}
+
+/// What one warp instruction of a class costs: clocks of the sub-partition, clocks until its result is there.
+struct InstructionCost {
+  double issue, latency;
+};
+InstructionCost instruction_cost(const CostModel& model, CostClass cost);
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chip that a replay runs on: servers that take requests one after the other, the L2 cache, and the busy
+// time of everything.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+namespace imbrex::vgpu {
+
+/// Serves one request after the other.
+class Server {
+ public:
+  /// Takes `clocks` of it from `now` on, or from when it is free; when that is done.
+  double take(double now, double clocks) {
+    free_ = std::max(now, free_) + clocks;
+    busy_ += clocks;
+    return free_;
+  }
+  double free() const { return free_; }
+  double busy() const { return busy_; }
+
+ private:
+  double free_ = 0, busy_ = 0;
+};
+
+/// Which blocks of global memory are in L2: those used last, as many as it holds. Cold at first.
+class CacheModel {
+ public:
+  explicit CacheModel(int64_t capacity) : capacity_(capacity) {}
+  /// Uses a block; true when it was there.
+  bool use(uint64_t block, int64_t bytes) {
+    const uint64_t now = ++uses_;
+    const auto [at, is_new] = last_use_.try_emplace(block, now);
+    at->second = now;
+    order_.push_back({block, now, bytes});
+    if (is_new) held_ += bytes;
+    while (held_ > capacity_ && !order_.empty()) {
+      const Use oldest = order_.front();
+      order_.pop_front();
+      const auto entry = last_use_.find(oldest.block);
+      if (entry == last_use_.end() || entry->second != oldest.at) continue;  // used again since
+      last_use_.erase(entry);
+      held_ -= oldest.bytes;
+    }
+    return !is_new;
+  }
+
+ private:
+  struct Use {
+    uint64_t block, at;
+    int64_t bytes;
+  };
+  int64_t capacity_, held_ = 0;
+  uint64_t uses_ = 0;
+  std::unordered_map<uint64_t, uint64_t> last_use_;
+  std::deque<Use> order_;
+};
+
+/// Stretches of time, added by begin.
+class Intervals {
+ public:
+  void add(double begin, double end) {
+    if (!parts_.empty() && begin <= parts_.back().second)
+      parts_.back().second = std::max(parts_.back().second, end);
+    else if (end > begin)
+      parts_.emplace_back(begin, end);
+  }
+  double length() const {
+    double sum = 0;
+    for (const auto& [begin, end] : parts_) sum += end - begin;
+    return sum;
+  }
+  /// Time that lies in both.
+  double common(const Intervals& other) const {
+    double sum = 0;
+    for (size_t i = 0, j = 0; i < parts_.size() && j < other.parts_.size();) {
+      const auto &a = parts_[i], &b = other.parts_[j];
+      sum += std::max(0.0, std::min(a.second, b.second) - std::max(a.first, b.first));
+      (a.second < b.second ? i : j) += 1;
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<std::pair<double, double>> parts_;
+};
+
+struct SmModel {
+  static constexpr size_t kParts = 4;
+  std::array<Server, kParts> issue, mma_sync, tensor_memory;
+  Server shared, tma, l2_port, tensor;
+  int64_t resident = 0;
+  int64_t columns_free = 0;
+  int32_t permit_of =
+      -1;  // cluster whose CTA may allocate tensor memory; others wait until it relinquishes or ends
+  bool was_used = false;
+};
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predicted times of small PTX kernels: what waits for what, what is shared, what does not depend on the
+// schedule.
+#include <fmt/format.h>
+
+#include "vgpu/cost_model.h"
+#include "vgpu/replay_machine.h"
+#include "vgpu_testing.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+std::string module_of(const std::string& body) {
+  return fmt::format(R"(.version 8.6
+.target sm_90a
+.address_size 64
+.shared .align 16 .b8 tile[4096];
+.shared .align 8 .b64 bar;
+.visible .entry k(.param .u64 p)
+{{
+  .reg .pred %p, %q;
+  .reg .b32 %t, %x, %y, %i, %bar, %tile;
+  .reg .b64 %a, %b, %s;
+  .reg .f32 %f<8>;
+  mov.u32 %t, %tid.x;
+  mov.u32 %bar, bar;
+  mov.u32 %tile, tile;
+  ld.param.u64 %a, [p];
+  setp.eq.u32 %q, %t, 0;
+{}
+  ret;
+}}
+)",
+                     body);
+}
+
+struct Asked {
+  int64_t ctas = 1, threads = 32;
+  uint64_t seed = 0;
+  int sms = 0, host_threads = 1;
+  int64_t cta = -1;
+  double clock_ghz = 0;
+};
+
+Report launch(const std::string& body, const Asked& asked = {}) {
+  Options options{
+      .target = "sm_90a", .num_sms = asked.sms, .host_threads = asked.host_threads, .seed = asked.seed};
+  options.timeline = {.record = true, .cta = asked.cta, .clock_ghz = asked.clock_ghz};
+  VirtualGpu gpu(options);
+  const Module module = gpu.load_module(module_of(body), "timeline.ptx");
+  DeviceAddress memory = to_device(gpu, std::vector<uint32_t>(1 << 20, 1u));
+  void* arguments[] = {&memory};
+  return gpu.launch(module.function("k"),
+                    {.grid = {asked.ctas}, .block = {asked.threads}, .arguments = arguments});
+}
+
+Timeline predict(const std::string& body, const Asked& asked = {}) {
+  const Report report = launch(body, asked);
+  EXPECT_TRUE(report.clean()) << report.format();
+  EXPECT_NE(report.timeline, nullptr);
+  EXPECT_TRUE(report.timeline->complete);
+  return *report.timeline;
+}
+
+/// Each thread loads its word `count` times over, every address depending on the word before.
+std::string chase(int count, int step_bytes) {
+  std::string body = "  mad.wide.u32 %b, %t, 4, %a;\n";
+  for (int i = 0; i < count; ++i)
+    body += fmt::format("  ld.global.u32 %x, [%b];\n  mad.wide.u32 %b, %x, {}, %b;\n", step_bytes);
+  return body + "  st.global.u32 [%b], %x;\n";
+}
+
+TEST(Timeline, IsThereOnlyWhenAskedFor) {
+  VirtualGpu gpu({.target = "sm_90a"});
+  DeviceAddress memory = to_device(gpu, std::vector<uint32_t>(64, 1u));
+  void* arguments[] = {&memory};
+  const Module module = gpu.load_module(module_of(""), "timeline.ptx");
+  EXPECT_EQ(gpu.launch(module.function("k"), {.block = {32}, .arguments = arguments}).timeline, nullptr);
+}
+
+TEST(Timeline, DependentLoadsTakeTheirLatencyEach) {
+  const CostModel model = cost_model(90);
+  const int64_t one = predict(chase(1, 4096)).cycles, nine = predict(chase(9, 4096)).cycles;
+  EXPECT_NEAR(static_cast<double>(nine - one), 8 * model.hbm_latency, 8 * 0.1 * model.hbm_latency);
+  // The same line again is in L2.
+  const int64_t near = predict(chase(9, 0)).cycles;
+  EXPECT_NEAR(static_cast<double>(near - one), 8 * model.l2_latency, 8 * 0.1 * model.l2_latency);
+}
+
+TEST(Timeline, IndependentLoadsOverlap) {
+  std::string body = "  mad.wide.u32 %b, %t, 4, %a;\n";
+  for (int i = 0; i < 8; ++i) body += fmt::format("  ld.global.f32 %f{}, [%b+{}];\n", i, 4096 * i);
+  for (int i = 0; i < 8; ++i) body += fmt::format("  st.global.f32 [%b+{}], %f{};\n", 65536 + 4096 * i, i);
+  EXPECT_LT(predict(body).cycles, predict(chase(1, 4096)).cycles + 200);
+}
+
+TEST(Timeline, MemoryBandwidthIsShared) {
+  // 512 CTAs of 256 threads, 16 bytes a thread: 2 MiB in, and nothing else to do.
+  const std::string body = R"(
+  mov.u32 %x, %ctaid.x;
+  mad.lo.u32 %x, %x, 256, %t;
+  mad.wide.u32 %b, %x, 16, %a;
+  ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%b];
+  st.global.f32 [%b], %f0;)";
+  const Timeline whole = predict(body, {.ctas = 512, .threads = 256});
+  const Timeline part = predict(body, {.ctas = 512, .threads = 256, .sms = 33});
+  EXPECT_GE(whole.hbm_bytes, 2 << 20);
+  EXPECT_LE(whole.hbm_bytes, 3 << 20);
+  EXPECT_EQ(whole.hbm_bytes, part.hbm_bytes);
+  // A quarter of the SMs has a quarter of the bandwidth.
+  EXPECT_GT(part.use.hbm, 0.7);
+  EXPECT_GT(static_cast<double>(part.cycles), 1.9 * static_cast<double>(whole.cycles));
+  EXPECT_EQ(whole.active_sms, 132);
+  EXPECT_EQ(part.active_sms, 33);
+  // A slower clock makes memory relatively faster.
+  EXPECT_LT(predict(body, {.ctas = 512, .threads = 256, .sms = 33, .clock_ghz = 0.9}).cycles, part.cycles);
+}
+
+constexpr const char* kHandOver = R"(
+  @%q mbarrier.init.shared.b64 [%bar], 32;
+  bar.sync 0;
+  setp.lt.u32 %p, %t, 32;
+  @!%p bra WAIT;
+  mov.u32 %i, 0;
+WORK:
+  mad.lo.u32 %i, %i, 1, 1;
+  setp.lt.u32 %p, %i, 1000;
+  @%p bra WORK;
+  mbarrier.arrive.shared.b64 %s, [%bar];
+  bra DONE;
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0;
+  @!%p bra WAIT;
+DONE:)";
+
+TEST(Timeline, AWaiterGoesOnWhenTheLastHasArrived) {
+  const Timeline t = predict(kHandOver, {.threads = 64, .cta = 0});
+  const TimelineLane *works = nullptr, *waits = nullptr, *barrier = nullptr;
+  for (const TimelineLane& lane : t.lanes) {
+    if (lane.kind == LaneKind::kWarp) (lane.index == 0 ? works : waits) = &lane;
+    if (lane.kind == LaneKind::kBarrier) barrier = &lane;
+  }
+  ASSERT_NE(works, nullptr);
+  ASSERT_NE(waits, nullptr);
+  ASSERT_NE(barrier, nullptr);
+  ASSERT_EQ(barrier->spans.size(), 1u);
+  EXPECT_EQ(barrier->arrivals, std::vector<int>{0});
+  EXPECT_EQ(barrier->waits, std::vector<int>{1});
+  const TimelineSpan* longest = nullptr;
+  for (const TimelineSpan& span : waits->spans)
+    if (span.kind == SpanKind::kWait &&
+        (longest == nullptr || span.end - span.begin > longest->end - longest->begin))
+      longest = &span;
+  ASSERT_NE(longest, nullptr);
+  EXPECT_GT(longest->end - longest->begin, 4000);  // 1000 rounds of dependent instructions
+  EXPECT_NEAR(static_cast<double>(longest->end - barrier->spans[0].end), cost_model(90).mbarrier_wake, 1.0);
+  EXPECT_NE(t.places[static_cast<size_t>(longest->place)].ptx.find("try_wait"), std::string::npos);
+}
+
+TEST(Timeline, DoesNotDependOnTheSchedule) {
+  const int64_t plain = predict(kHandOver, {.ctas = 5, .threads = 64, .sms = 2}).cycles;
+  for (uint64_t seed = 1; seed < 8; ++seed)
+    EXPECT_NEAR(
+        static_cast<double>(
+            predict(kHandOver, {.ctas = 5, .threads = 64, .seed = seed, .sms = 2, .host_threads = 2}).cycles),
+        static_cast<double>(plain), 20.0)
+        << seed;
+}
+
+TEST(Timeline, WarpsOfALaneNeverDoTwoThings) {
+  const Timeline t = predict(kHandOver, {.ctas = 2, .threads = 64, .cta = 1});
+  ASSERT_FALSE(t.lanes.empty());
+  for (const TimelineLane& lane : t.lanes) {
+    EXPECT_EQ(lane.cta, 1);
+    int64_t end = 0;
+    for (const TimelineSpan& span : lane.spans) {
+      if (lane.kind == LaneKind::kWarp) {
+        EXPECT_GE(span.begin, end) << lane.name;
+      }
+      EXPECT_LE(span.begin, span.end);
+      EXPECT_LE(span.end, t.cycles);
+      end = span.end;
+    }
+  }
+}
+
+TEST(Timeline, BankConflictsCost) {
+  const auto body = [](int stride) {
+    std::string text = fmt::format("  mad.lo.u32 %x, %t, {}, %tile;\n", stride);
+    for (int i = 0; i < 64; ++i) text += "  st.shared.u32 [%x], %t;\n";
+    return text;
+  };
+  const int64_t free_of = predict(body(4)).cycles, conflicting = predict(body(128)).cycles;
+  EXPECT_NEAR(static_cast<double>(conflicting - free_of), 64 * 31, 64 * 4);
+}
+
+TEST(Timeline, NothingIsPredictedOfALaunchThatDoesNotEnd) {
+  EXPECT_EQ(launch(R"(
+  @%q mbarrier.init.shared.b64 [%bar], 2;
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0;
+  @!%p bra WAIT;)")
+                .timeline,
+            nullptr);
+}
+
+TEST(CostModel, ProductsTakeWhatTheSheetsSay) {
+  EXPECT_EQ(wgmma_clocks(256, false), 128);
+  EXPECT_EQ(wgmma_clocks(64, false), 32);
+  EXPECT_EQ(wgmma_clocks(32, false), 24);
+  EXPECT_EQ(wgmma_clocks(8, false), 18);
+  EXPECT_EQ(wgmma_clocks(64, true), 36);
+  EXPECT_EQ(tcgen05_clocks(256, false, false), 128);
+  EXPECT_EQ(tcgen05_clocks(64, false, false), 48);  // bound by reading A and B
+  EXPECT_EQ(tcgen05_clocks(64, false, true), 32);
+  EXPECT_EQ(tcgen05_clocks(256, true, false), 128);
+}
+
+TEST(CacheModel, KeepsWhatWasUsedLast) {
+  CacheModel cache(300);
+  EXPECT_FALSE(cache.use(1, 100));
+  EXPECT_FALSE(cache.use(2, 100));
+  EXPECT_FALSE(cache.use(3, 100));
+  EXPECT_TRUE(cache.use(1, 100));
+  EXPECT_FALSE(cache.use(4, 100));  // 2 has to go
+  EXPECT_TRUE(cache.use(1, 100));
+  EXPECT_TRUE(cache.use(3, 100));
+  EXPECT_FALSE(cache.use(2, 100));
+}
+
+TEST(Intervals, CommonTime) {
+  Intervals a, b;
+  a.add(0, 10);
+  a.add(5, 20);
+  a.add(30, 40);
+  b.add(15, 35);
+  EXPECT_EQ(a.length(), 30);
+  EXPECT_EQ(a.common(b), 10);
+  EXPECT_EQ(b.common(a), 10);
+}
+
+}  // namespace
+}  // namespace imbrex::vgpu
