@@ -39,4 +39,12 @@ struct KernelResources {
 /// Runs every pass. Throws CompileError.
 KernelResources kernel_resources(ir::Function& function);
 
+/// Threads of the CTA that a kernel gives a part of its own: the outermost thread_group, single_warp,
+/// warp_group or single_thread of a freshly traced kernel.
+struct ThreadGroup {
+  int64_t first_thread = 0, threads = 0;
+  SourceLocation where;
+};
+std::vector<ThreadGroup> thread_groups(const ir::Function& function);
+
 }  // namespace imbrex

@@ -26,9 +26,15 @@ std::string source_line(const char* file, int line) {
   std::lock_guard lock(mutex);
   auto [entry, is_new] = files.try_emplace(file);
   if (is_new) {
-    // A compiler may record paths relative to its own directory (ccache makes it): look from here upwards.
+    // A compiler may record paths relative to its own directory (ccache makes it): look from here upwards,
+    // below the build folder's parents too.
     std::ifstream in;
     std::string path = file;
+    while (path.starts_with("../")) {
+      in.open(path);
+      if (in) break;
+      path.erase(0, 3);
+    }
     for (int up = 0; up < 5; ++up) {
       in.open(path);
       if (in || path.starts_with('/')) break;

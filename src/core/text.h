@@ -6,14 +6,11 @@
 #include <string_view>
 
 #include "imbrex/nearest.h"
+#include "imbrex/source_text.h"
 
 namespace imbrex {
 
 /// A copy of `text` that lives as long as the program; equal texts give equal pointers. Thread-safe.
 const char* intern(std::string_view text);
-
-/// Line `line` (from 1) of a file, without its newline; empty when the file or the line cannot be read.
-/// Cached.
-std::string source_line(const char* file, int line);
 
 }  // namespace imbrex

@@ -57,4 +57,24 @@ KernelResources kernel_resources(ir::Function& function) {
   return result;
 }
 
+namespace {
+
+void find_thread_groups(const ir::Block& block, std::vector<ThreadGroup>& found) {
+  for (const ir::Op* op : block.ops) {
+    if (op->code == ir::Opcode::kThreadGroup) {
+      found.push_back({op->int_attr("begin"), op->int_attr("threads"), op->where});
+      continue;
+    }
+    for (const std::unique_ptr<ir::Block>& region : op->regions) find_thread_groups(*region, found);
+  }
+}
+
+}  // namespace
+
+std::vector<ThreadGroup> thread_groups(const ir::Function& function) {
+  std::vector<ThreadGroup> found;
+  find_thread_groups(function.body, found);
+  return found;
+}
+
 }  // namespace imbrex

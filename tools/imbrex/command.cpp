@@ -52,6 +52,7 @@ int command_main(int argc, char** argv) {
   command::Action chosen;
   command::add_list(app, chosen);
   command::add_run(app, chosen);
+  command::add_trace(app, chosen);
   command::add_emit(app, chosen);
   command::add_exec(app, chosen);
   command::add_demo(app, chosen);

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// `imbrex demo`: every registered kernel once, as a table.
+// `imbrex demo`: the ladders step by step, then every other kernel, as tables.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <regex>
+
 #include "imbrex/error.h"
 #include "subcommands.h"
+#include "timeline_text.h"
 
 namespace imbrex::command {
 namespace {
+
+/// What a ladder is shown at: deep enough for a pipeline to fill, small enough to be quick.
+const std::map<std::string, int64_t> kLadderSizes{{"m", 1024}, {"n", 1024}, {"k", 1024}};
+/// A part of the chip that this keeps busy with several tiles an SM.
+constexpr int kLadderSms = 8;
+constexpr int kBar = 10;
 
 /// 1234567 -> "1.23 M".
 std::string short_number(double value, const char* unit = "") {
@@ -24,67 +34,193 @@ std::string short_number(double value, const char* unit = "") {
 }
 
 struct Palette {
-  const char *good = "", *bad = "", *dim = "", *off = "";
+  const char *good = "", *bad = "", *dim = "", *bold = "", *bar = "", *off = "";
 };
 
-/// Runs one kernel on one device and prints its row. Returns whether it verified with nothing found.
-bool show(const RegisteredKernel& kernel, const Device& device, const Palette& palette) {
+/// A share as a bar of kBar characters, in eighths.
+std::string bar(double share) {
+  static constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const int eighths = static_cast<int>(std::clamp(share, 0.0, 1.0) * kBar * 8 + 0.5);
+  std::string out;
+  for (int i = 0; i < eighths / 8; ++i) out += "█";
+  out += kEighths[eighths % 8];
+  for (int i = (eighths + 7) / 8; i < kBar; ++i) out += "·";
+  return out;
+}
+
+/// One run of one kernel.
+struct Outcome {
+  bool verified = false, good = false;
+  double max_rel_err = 0;
+  LaunchReport report;
+  std::string shape;
+  const vgpu::Statistics& statistics() const { return report.virtual_report.statistics; }
+  /// Null when there is no prediction.
+  const vgpu::Timeline* timeline() const {
+    const vgpu::Timeline* t = report.virtual_report.timeline.get();
+    return t != nullptr && t->complete ? t : nullptr;
+  }
+};
+
+Device virtual_device(const RegisteredKernel& kernel, int sms = 0) {
+  vgpu::Options options;
+  options.target = kernel.target;
+  options.num_sms = sms;
+  options.timeline.record = true;
+  return Device::virtual_gpu(options);
+}
+
+Outcome run(const RegisteredKernel& kernel, const Device& device, const Configuration& configuration,
+            const std::map<std::string, int64_t>& wanted) {
   std::map<std::string, int64_t> sizes;
   std::vector<std::string> shape;
   for (const SizeOption& size : kernel.description.sizes) {
-    sizes[size.name] = size.otherwise;
-    shape.push_back(std::to_string(size.otherwise));
+    sizes[size.name] = wanted.contains(size.name) ? wanted.at(size.name) : size.otherwise;
+    shape.push_back(std::to_string(sizes[size.name]));
   }
   Case c(Case::Mode::kRun, device, sizes, 1);
-  kernel.run(c, device, kernel.space.configuration(0));
-  const vgpu::Statistics& s = c.report.virtual_report.statistics;
-  const bool good = c.verified() && c.report.clean();
-  const size_t findings = c.report.virtual_report.findings.size();
-  fmt::print("{:<22} {:<14} {}{:<9}{} {:>9.1e} ", kernel.description.name,
-             fmt::format("{}", fmt::join(shape, "×")), good ? palette.good : palette.bad,
-             c.verified() ? "verified" : "WRONG", palette.off, c.max_rel_err());
-  if (device.is_virtual()) {
-    fmt::print("{}{:>8}{} {:>9} {:>9} {:>9} {:>9} {:>9}", findings == 0 ? "" : palette.bad, findings,
-               palette.off, short_number(static_cast<double>(s.instructions)),
-               short_number(static_cast<double>(s.global_bytes_read + s.global_bytes_written), "B"),
-               short_number(static_cast<double>(s.cp_async_bytes), "B"),
-               short_number(static_cast<double>(s.tma_bytes_loaded + s.tma_bytes_stored), "B"),
-               short_number(static_cast<double>(s.tensor_flops)));
-  }
-  fmt::print(" {:>8.2f} ms\n", c.report.milliseconds);
-  if (findings > 0) fmt::print("{}\n", c.report.virtual_report.format());
-  return good;
+  kernel.run(c, device, configuration);
+  return {c.verified(), c.verified() && c.report.clean(), c.max_rel_err(), c.report,
+          fmt::format("{}", fmt::join(shape, "×"))};
 }
 
-int demo() {
-  Palette palette;
-  if (isatty(STDOUT_FILENO) != 0) palette = {"\033[32m", "\033[31m", "\033[2m", "\033[0m"};
-  bool all_good = true;
-  auto header = [&](const std::string& device, bool is_virtual) {
-    fmt::print("\n{}\n{}{:<22} {:<14} {:<9} {:>9} {}{:>11}{}\n", device, palette.dim, "kernel", "size",
-               "result", "rel. err.",
-               is_virtual ? fmt::format("{:>8} {:>9} {:>9} {:>9} {:>9} {:>9}", "findings", "instr.", "ld/st",
-                                        "cp.async", "TMA", "MMA FLOP")
-                          : "",
-               "time", palette.off);
-  };
-  header("Virtual GPU (PTX on this CPU, every access checked)", true);
+std::string verdict(const Outcome& outcome, const Palette& palette) {
+  return fmt::format("{}{:<8}{}", outcome.good ? palette.good : palette.bad,
+                     outcome.verified ? "verified" : "WRONG", palette.off);
+}
+
+// ---- ladders
+// ------------------------------------------------------------------------------------------------
+
+/// Kernels NAME_x0, NAME_x1, ... of one name and letter, in order.
+struct Ladder {
+  std::string name;
+  std::vector<const RegisteredKernel*> steps;
+};
+
+std::vector<Ladder> ladders() {
+  static const std::regex kStep(R"((.+_[a-z])\d+)");
+  std::map<std::string, Ladder> found;
   for (const auto& [name, kernel] : registered_kernels()) {
-    vgpu::Options options;
-    options.target = kernel.target;
-    all_good = show(kernel, Device::virtual_gpu(options), palette) && all_good;
+    std::smatch match;
+    if (!std::regex_match(name, match, kStep)) continue;
+    found[match[1]].name = match[1];
+    found[match[1]].steps.push_back(&kernel);
   }
+  std::vector<Ladder> out;
+  for (auto& [name, ladder] : found)
+    if (ladder.steps.size() > 1) out.push_back(std::move(ladder));
+  return out;
+}
+
+bool show_ladder(const Ladder& ladder, const Palette& palette) {
+  std::string title = ladder.name.substr(0, ladder.name.size() - 2);
+  std::replace(title.begin(), title.end(), '_', ' ');
+  bool all_good = true;
+  double first = 0;
+  for (const RegisteredKernel* kernel : ladder.steps) {
+    // The last candidate of a tuning space has its largest tiles and deepest ring.
+    const auto last = kernel->space.size() - 1;
+    const Outcome outcome =
+        run(*kernel, virtual_device(*kernel, kLadderSms), kernel->space.configuration(last), kLadderSizes);
+    all_good = all_good && outcome.good;
+    const vgpu::Statistics& s = outcome.statistics();
+    const vgpu::Timeline* t = outcome.timeline();
+    if (kernel == ladder.steps.front()) {
+      if (t != nullptr) first = t->microseconds();
+      fmt::print("\n{}{} ladder{}  {} · {} · times predicted for {} SMs of a {}\n", palette.bold, title,
+                 palette.off, outcome.shape, kernel->target, kLadderSms, t != nullptr ? t->chip : "chip");
+      fmt::print("{}{:<5}{:<10}{:>8}{:>10}{:>11}   {:<16}  {:<15} {:>10} {:>7}  {}{}\n", palette.dim, "step",
+                 "result", "findings", "instr.", "TMA bytes", "loads hidden", "tensor core", "predicted",
+                 "speed", "what it adds", palette.off);
+    }
+    const size_t findings = outcome.report.virtual_report.findings.size();
+    fmt::print("{}{:<5}{}{}  {}{:>8}{}{:>10}{:>11}", palette.bold,
+               kernel->description.name.substr(ladder.name.size() - 1), palette.off,
+               verdict(outcome, palette), findings == 0 ? "" : palette.bad, findings, palette.off,
+               short_number(static_cast<double>(s.instructions)),
+               short_number(static_cast<double>(s.tma_bytes_loaded + s.tma_bytes_stored), "B"));
+    if (t != nullptr) {
+      const double busy = t->use.tensor_core * t->sms / std::max(1, t->active_sms);
+      fmt::print("   {}{}{} {:>5}  {}{}{} {:>4} {:>10} {:>6.1f}×", palette.bar, bar(t->overlap), palette.off,
+                 t->overlap < 0 ? "-" : percent(t->overlap), palette.bar, bar(busy), palette.off,
+                 percent(busy), duration(t->microseconds()), first / t->microseconds());
+    }
+    fmt::print("  {}{}{}\n", palette.dim, kernel->description.summary, palette.off);
+    if (findings > 0) fmt::print("{}\n", outcome.report.virtual_report.format());
+    std::fflush(stdout);
+  }
+  return all_good;
+}
+
+// ---- other kernels
+// ------------------------------------------------------------------------------------------
+
+bool show(const RegisteredKernel& kernel, const Device& device, const Palette& palette) {
+  const Outcome outcome = run(kernel, device, kernel.space.configuration(0), {});
+  const vgpu::Statistics& s = outcome.statistics();
+  const vgpu::Timeline* t = outcome.timeline();
+  const size_t findings = outcome.report.virtual_report.findings.size();
+  fmt::print("{:<22} {:<14} {}  {:>8.1e} ", kernel.description.name, outcome.shape, verdict(outcome, palette),
+             outcome.max_rel_err);
+  if (device.is_virtual()) {
+    fmt::print("{}{:>8}{} {:>9} {:>9} {:>10} {:>8} ", findings == 0 ? "" : palette.bad, findings, palette.off,
+               short_number(static_cast<double>(s.instructions)),
+               short_number(static_cast<double>(s.global_bytes_read + s.global_bytes_written +
+                                                s.cp_async_bytes + s.tma_bytes_loaded + s.tma_bytes_stored),
+                            "B"),
+               t != nullptr ? duration(t->microseconds()) : "-", t != nullptr ? percent(t->use.hbm) : "-");
+  } else {
+    fmt::print("{:>10}", duration(outcome.report.milliseconds * 1e3));
+  }
+  fmt::print("\n");
+  if (findings > 0) fmt::print("{}\n", outcome.report.virtual_report.format());
+  return outcome.good;
+}
+
+bool show_others(const std::vector<Ladder>& shown, const Palette& palette) {
+  bool all_good = true;
+  fmt::print("\n{}Other kernels{}\n{}{:<22} {:<14} {:<9} {:>8} {:>9} {:>9} {:>9} {:>10} {:>8}{}\n",
+             palette.bold, palette.off, palette.dim, "kernel", "size", "result", "rel. err", "findings",
+             "instr.", "bytes", "predicted", "memory", palette.off);
+  for (const auto& [name, kernel] : registered_kernels()) {
+    bool is_step = false;
+    for (const Ladder& ladder : shown)
+      for (const RegisteredKernel* step : ladder.steps) is_step = is_step || step == &kernel;
+    if (!is_step) all_good = show(kernel, virtual_device(kernel), palette) && all_good;
+  }
+  return all_good;
+}
+
+bool show_cuda(const Palette& palette) {
   std::string why_not;
   if (!Device::has_cuda(&why_not)) {
     fmt::print("\n{}No CUDA GPU: {}.{}\n", palette.dim, why_not, palette.off);
-    return all_good ? 0 : 1;
+    return true;
   }
+  bool all_good = true;
   Device gpu = Device::cuda();
-  header(gpu.name(), false);
-  for (const auto& [name, kernel] : registered_kernels()) {
-    if (!gpu.can_run(kernel.target)) continue;
-    all_good = show(kernel, gpu, palette) && all_good;
-  }
+  fmt::print("\n{}{}{}\n{}{:<22} {:<14} {:<9} {:>8} {:>10}{}\n", palette.bold, gpu.name(), palette.off,
+             palette.dim, "kernel", "size", "result", "rel. err", "time", palette.off);
+  for (const auto& [name, kernel] : registered_kernels())
+    if (gpu.can_run(kernel.target)) all_good = show(kernel, gpu, palette) && all_good;
+  return all_good;
+}
+
+int demo() {
+  using Clock = std::chrono::steady_clock;
+  Palette palette;
+  if (isatty(STDOUT_FILENO) != 0)
+    palette = {"\033[32m", "\033[31m", "\033[2m", "\033[1m", "\033[36m", "\033[0m"};
+  const Clock::time_point start = Clock::now();
+  fmt::print("PTX on a virtual GPU: every access checked, every result compared with a float64 reference\n");
+  const std::vector<Ladder> found = ladders();
+  bool all_good = true;
+  for (const Ladder& ladder : found) all_good = show_ladder(ladder, palette) && all_good;
+  all_good = show_others(found, palette) && all_good;
+  all_good = show_cuda(palette) && all_good;
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  fmt::print("{}{:.0f} s on this machine{}\n", palette.dim, seconds, palette.off);
   return all_good ? 0 : 1;
 }
 

@@ -7,6 +7,7 @@
 
 #include "imbrex/error.h"
 #include "subcommands.h"
+#include "timeline_text.h"
 
 namespace imbrex::command {
 namespace {
@@ -18,7 +19,7 @@ struct Options {
   int seeds = 1;
   int sms = 0, threads = 0;
   int64_t budget = 0;
-  bool json = false, stats = false;
+  bool json = false, stats = false, no_prediction = false;
 };
 
 struct Outcome {
@@ -46,6 +47,8 @@ Outcome run_once(const RegisteredKernel& kernel, const Device& device, const Opt
   if (device.is_virtual()) {
     vgpu::Options virtual_gpu = virtual_options(options, seed);
     virtual_gpu.target = kernel.target;
+    // The schedule does not change the prediction: once is enough.
+    virtual_gpu.timeline.record = !options.no_prediction && seed == options.seed;
     device.virtual_machine().set_options(virtual_gpu);
   }
   Case c(Case::Mode::kRun, device, options.choice.sizes(), seed);
@@ -98,6 +101,23 @@ nlohmann::ordered_json finding_json(const vgpu::Finding& finding) {
           {"text", finding.format()}};
 }
 
+void add_prediction(nlohmann::ordered_json& out, const vgpu::Timeline& timeline) {
+  if (!timeline.complete) return;
+  out["predicted_us"] = timeline.microseconds();
+  out["predicted_cycles"] = timeline.cycles;
+  out["predicted_for"] = {{"chip", timeline.chip},
+                          {"clock_ghz", timeline.clock_ghz},
+                          {"multiprocessors", timeline.sms},
+                          {"at_work", timeline.active_sms}};
+  out["overlap"] = timeline.overlap < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(timeline.overlap);
+  out["utilisation"] = {{"tensor_core", timeline.use.tensor_core},
+                        {"tma", timeline.use.tma},
+                        {"l2", timeline.use.l2},
+                        {"memory", timeline.use.hbm},
+                        {"issue", timeline.use.issue},
+                        {"waiting", timeline.use.waiting}};
+}
+
 void print_json(const RegisteredKernel& kernel, const Device& device, const Options& options,
                 const Configuration& configuration, const std::vector<Outcome>& outcomes) {
   nlohmann::ordered_json findings = nlohmann::ordered_json::array(),
@@ -138,13 +158,16 @@ void print_json(const RegisteredKernel& kernel, const Device& device, const Opti
                          {"tma_bytes_stored", s.tma_bytes_stored},
                          {"cp_async_bytes", s.cp_async_bytes}};
   }
+  if (const auto& timeline = outcomes.front().report.virtual_report.timeline; timeline != nullptr)
+    add_prediction(out, *timeline);
   fmt::print("{}\n", out.dump(2));
 }
 
 void print_text(const RegisteredKernel& kernel, const Device& device, const Options& options,
                 const Configuration& configuration, const std::vector<Outcome>& outcomes) {
   std::vector<std::string> sizes;
-  for (const auto& [name, value] : options.choice.sizes()) sizes.push_back(fmt::format("{}={}", name, value));
+  for (const SizeOption& size : kernel.description.sizes)
+    sizes.push_back(fmt::format("{}={}", size.name, options.choice.sizes().at(size.name)));
   fmt::print("{}  {}\n", kernel.description.name, fmt::join(sizes, " "));
   if (!configuration.empty()) fmt::print("  config    {}\n", kernel.space.to_string(configuration));
   fmt::print("  device    {}", device.name());
@@ -176,6 +199,8 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
                outcomes.size() > 1 ? fmt::format(" in {} schedules", outcomes.size()) : "");
   fmt::print("  time      {:.3f} ms{}\n", ms / static_cast<double>(outcomes.size()),
              device.is_virtual() ? " on the CPU" : "");
+  if (const auto& timeline = outcomes.front().report.virtual_report.timeline; timeline != nullptr)
+    fmt::print("{}", prediction_text(*timeline));
   if (!last.report.virtual_report.printf_output.empty())
     fmt::print("  printf output:\n{}", last.report.virtual_report.printf_output);
   if (options.stats && device.is_virtual()) print_statistics(last.report.virtual_report.statistics);
@@ -230,6 +255,8 @@ void add_run(CLI::App& app, Action& chosen) {
   command->add_option("--sms", options->sms, "multiprocessors of the virtual GPU (0: as the real chip)");
   command->add_option("--threads", options->threads, "host threads of the virtual GPU (0: one a core)");
   command->add_option("--budget", options->budget, "warp instructions before a launch counts as endless");
+  command->add_flag("--no-prediction", options->no_prediction,
+                    "do not predict the time on the chip (saves the time of recording)");
   command->add_flag("--stats", options->stats, "print what the launch cost");
   command->add_flag("--json", options->json, "print JSON");
   command->callback([&chosen, options] { chosen = [options] { return run(*options); }; });

@@ -25,6 +25,7 @@ void add_tile(CLI::App& app, Action& chosen);
 void add_roofline(CLI::App& app, Action& chosen);
 void add_layout(CLI::App& app, Action& chosen);
 void add_banks(CLI::App& app, Action& chosen);
+void add_trace(CLI::App& app, Action& chosen);
 
 /// KERNEL, its sizes as --NAME, and --config, shared by the subcommands that take a kernel.
 class KernelChoice {

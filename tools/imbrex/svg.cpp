@@ -8,9 +8,8 @@
 #include "imbrex/error.h"
 
 namespace imbrex::command {
-namespace {
 
-std::string escaped(const std::string& text) {
+std::string svg_escaped(const std::string& text) {
   std::string out;
   for (char c : text) {
     if (c == '<') {
@@ -28,8 +27,10 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
+namespace {
+
 std::string title_element(const std::string& title) {
-  return title.empty() ? "" : fmt::format("<title>{}</title>", escaped(title));
+  return title.empty() ? "" : fmt::format("<title>{}</title>", svg_escaped(title));
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ void Svg::polyline(const std::string& points, const std::string& style) {
 void Svg::text(double x, double y, const std::string& words, const std::string& anchor,
                const std::string& style) {
   body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" style=\"{}\">{}</text>\n", x, y,
-                       anchor, style, escaped(words));
+                       anchor, style, svg_escaped(words));
 }
 
 std::string Svg::str() const {

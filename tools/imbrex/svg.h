@@ -27,6 +27,9 @@ class Svg {
   std::string body_;
 };
 
+/// Text as it stands in an SVG.
+std::string svg_escaped(const std::string& text);
+
 /// Writes a file whole; LaunchError when that fails.
 void write_file(const std::string& path, const std::string& text);
 

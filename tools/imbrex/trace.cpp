@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// `imbrex trace`: runs a kernel on the virtual GPU and draws where its time would go on the chip.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "imbrex/error.h"
+#include "subcommands.h"
+#include "svg.h"
+#include "timeline_text.h"
+#include "timeline_view.h"
+
+namespace imbrex::command {
+
+namespace {
+
+struct Options {
+  KernelChoice choice;
+  std::string output, svg;
+  int64_t cta = 0;
+  int sms = 0;
+  double clock = 0;
+  SvgOptions picture;
+  bool no_barriers = false;
+};
+
+int trace(const Options& options) {
+  const RegisteredKernel& kernel = options.choice.kernel();
+  const Configuration configuration = options.choice.configuration();
+  vgpu::Options machine;
+  machine.target = kernel.target;
+  machine.num_sms = options.sms;
+  machine.checks = vgpu::CheckSet::none();
+  machine.tensor_math = vgpu::TensorMath::kFast;
+  machine.timeline = {.record = true, .cta = options.cta, .clock_ghz = options.clock};
+  const Device device = Device::virtual_gpu(machine);
+  Case c(Case::Mode::kRun, device, options.choice.sizes(), 0);
+  kernel.run(c, device, configuration);
+  const vgpu::Report& report = c.report.virtual_report;
+  if (report.timeline == nullptr) {
+    fmt::print(stderr, "{}\n", report.format());
+    return 1;
+  }
+  const vgpu::Timeline& timeline = *report.timeline;
+  if (timeline.lanes.empty())
+    throw LaunchError(Diagnostic{{},
+                                 fmt::format("CTA {} was not launched", options.cta),
+                                 {fmt::format("the launch ran {} CTAs", timeline.ctas)},
+                                 "with cluster launch control, CTAs that run take over those that do not"});
+  Case traced(Case::Mode::kTrace, std::nullopt, options.choice.sizes(), 0);
+  kernel.run(traced, std::nullopt, configuration);
+
+  TimelineView view = view_of(timeline, thread_groups(*traced.function));
+  std::vector<std::string> sizes;
+  for (const SizeOption& size : kernel.description.sizes)
+    sizes.push_back(fmt::format("{}={}", size.name, options.choice.sizes().at(size.name)));
+  view.title = kernel.description.name;
+  view.subtitle = fmt::format("{}   {}", fmt::join(sizes, " "), kernel.space.to_string(configuration));
+  if (!options.output.empty()) write_file(options.output, timeline_json(view));
+  SvgOptions picture = options.picture;
+  picture.with_barriers = !options.no_barriers;
+  if (!options.svg.empty()) write_file(options.svg, timeline_svg(view, picture));
+  fmt::print("{}  {}\n{}", view.title, fmt::join(sizes, " "), prediction_text(timeline));
+  return c.verified() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_trace(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "trace", "Predict a kernel's timeline on the chip: warps, TMA, tensor core, barriers");
+  options->choice.add_to(*command);
+  command->add_option("-o,--output", options->output, "write the trace for Perfetto (ui.perfetto.dev) here");
+  command->add_option("--svg", options->svg, "write a picture here");
+  command->add_option("--cta", options->cta, "draw this CTA and those of its cluster")->capture_default_str();
+  command->add_option("--sms", options->sms,
+                      "model so many multiprocessors, with their share of the bandwidths (0: the chip's)");
+  command->add_option("--clock", options->clock, "clock of the multiprocessors in GHz (0: the chip's)");
+  command->add_option("--from", options->picture.begin, "first cycle of the picture");
+  command->add_option("--to", options->picture.end, "last cycle of the picture (0: the end)");
+  command->add_flag("--no-barriers", options->no_barriers, "leave the barriers out of the picture");
+  command->callback([&chosen, options] { chosen = [options] { return trace(*options); }; });
+}
+
+}  // namespace imbrex::command
