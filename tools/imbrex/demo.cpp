@@ -76,7 +76,7 @@ Outcome run(const RegisteredKernel& kernel, const Device& device, const Configur
   std::vector<std::string> shape;
   for (const SizeOption& size : kernel.description.sizes) {
     sizes[size.name] = wanted.contains(size.name) ? wanted.at(size.name) : size.otherwise;
-    shape.push_back(std::to_string(sizes[size.name]));
+    if (size.otherwise > 1) shape.push_back(std::to_string(sizes[size.name]));  // else it is a switch
   }
   Case c(Case::Mode::kRun, device, sizes, 1);
   kernel.run(c, device, configuration);
@@ -113,22 +113,38 @@ std::vector<Ladder> ladders() {
   return out;
 }
 
+/// Elements of a candidate's tiles, all dimensions together.
+int64_t tile_size(const Configuration& configuration) {
+  int64_t size = 1;
+  for (const Setting& setting : configuration)
+    if (setting.name.starts_with("block_")) size *= setting.bits;
+  return size;
+}
+
+/// The first or the last candidate of the tuning space, whichever has the larger tiles; a grid of a CTA an SM
+/// has the SMs that are modelled.
+Configuration candidate(const TuningSpace& space) {
+  const Configuration first = space.configuration(0), last = space.configuration(space.size() - 1);
+  Configuration chosen = tile_size(first) < tile_size(last) ? last : first;
+  for (Setting& setting : chosen)
+    if (setting.name == "ctas") setting.bits = kLadderSms;
+  return chosen;
+}
+
 bool show_ladder(const Ladder& ladder, const Palette& palette) {
   std::string title = ladder.name.substr(0, ladder.name.size() - 2);
   std::replace(title.begin(), title.end(), '_', ' ');
   bool all_good = true;
   double first = 0;
   for (const RegisteredKernel* kernel : ladder.steps) {
-    // The last candidate of a tuning space has its largest tiles and deepest ring.
-    const auto last = kernel->space.size() - 1;
     const Outcome outcome =
-        run(*kernel, virtual_device(*kernel, kLadderSms), kernel->space.configuration(last), kLadderSizes);
+        run(*kernel, virtual_device(*kernel, kLadderSms), candidate(kernel->space), kLadderSizes);
     all_good = all_good && outcome.good;
     const vgpu::Statistics& s = outcome.statistics();
     const vgpu::Timeline* t = outcome.timeline();
     if (kernel == ladder.steps.front()) {
       if (t != nullptr) first = t->microseconds();
-      fmt::print("\n{}{} ladder{}  {} · {} · times predicted for {} SMs of a {}\n", palette.bold, title,
+      fmt::print("\n{}{} ladder{}  {} · {} · times predicted for {} SMs of the {}\n", palette.bold, title,
                  palette.off, outcome.shape, kernel->target, kLadderSms, t != nullptr ? t->chip : "chip");
       fmt::print("{}{:<5}{:<10}{:>8}{:>10}{:>11}   {:<16}  {:<15} {:>10} {:>7}  {}{}\n", palette.dim, "step",
                  "result", "findings", "instr.", "TMA bytes", "loads hidden", "tensor core", "predicted",
