@@ -13,6 +13,7 @@
 #include "imbrex/launch.h"
 #include "imbrex/mbarrier.h"
 #include "imbrex/memory.h"
+#include "imbrex/mma.h"
 #include "imbrex/pointer.h"
 #include "imbrex/scalar.h"
 #include "imbrex/tcgen05.h"

@@ -43,6 +43,7 @@ void verify_control(const Op& op, Findings& out);  // control flow and scopes
 void verify_views(const Op& op, Findings& out);
 void verify_registers(const Op& op, Findings& out);  // ops on register tensors
 void verify_memory(const Op& op, Findings& out);     // global and shared memory
+void verify_mma_sync(const Op& op, Findings& out);
 void verify_mbarrier(const Op& op, Findings& out);
 void verify_cluster(const Op& op, Findings& out);
 void verify_tma(const Op& op, Findings& out);

@@ -119,6 +119,9 @@ void verify_rules(const Op& op, Findings& out) {
     case Opcode::kAnnotateLayout:
       return verify_registers(op, out);
 
+    case Opcode::kMma:
+      return verify_mma_sync(op, out);
+
     case Opcode::kLoadGlobal:
     case Opcode::kStoreGlobal:
     case Opcode::kSharedAlloc:

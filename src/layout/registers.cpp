@@ -54,6 +54,19 @@ MmaFragments mma_fragments(int64_t m, int64_t n, int64_t k, int input_bits) {
   };
 }
 
+MmaFragments mma_tile(int64_t m, int64_t n, int64_t k, int input_bits, int64_t warps_m, int64_t warps_n) {
+  const int64_t k_step = 256 / input_bits;
+  const MmaFragments one = mma_fragments(16, 8, k_step, input_bits);
+  if (warps_m < 1 || warps_n < 1 || m % (16 * warps_m) != 0 || n % (8 * warps_n) != 0 || k % k_step != 0)
+    fail(fmt::format("{} x {} warps share a product of {} x {} x {} in blocks of 16 x 8 x {}", warps_m,
+                     warps_n, m, n, k, k_step));
+  const int64_t rows = m / (16 * warps_m), columns = n / (8 * warps_n), steps = k / k_step;
+  const Layout a_warps({warps_m, 1}, {{thread(warps_m, warps_n)}, {}}, {thread(warps_n, 1)});
+  const Layout b_warps({1, warps_n}, {{}, {thread(warps_n, 1)}}, {thread(warps_m, warps_n)});
+  return {a_warps * local({rows, steps}) * one.a, b_warps * local({steps, columns}) * one.b,
+          spatial({warps_m, warps_n}) * local({rows, columns}) * one.c};
+}
+
 Layout ldmatrix(int matrices, bool transposed) {
   if (matrices != 1 && matrices != 2 && matrices != 4) fail(fmt::format("ldmatrix of {} matrices", matrices));
   Shape shape{8 * matrices, 8};

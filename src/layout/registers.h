@@ -16,6 +16,11 @@ struct MmaFragments {
 /// a shape that mma.sync does not have.
 MmaFragments mma_fragments(int64_t m, int64_t n, int64_t k, int input_bits);
 
+/// A product of m x n x k shared by warps_m x warps_n warps: warp i * warps_n + j computes box (i, j) of c,
+/// out of m16n8k(256 / input_bits) fragments in row-major order, and holds what it needs of a and b. An error
+/// where the boxes are not made of whole fragments.
+MmaFragments mma_tile(int64_t m, int64_t n, int64_t k, int input_bits, int64_t warps_m, int64_t warps_n);
+
 /// The registers of ldmatrix/stmatrix .x`matrices` (1, 2, 4) of 16-bit elements: [8 * matrices, 8], matrix j
 /// in rows 8j...8j+7. With `transposed` (.trans), each matrix is read transposed.
 Layout ldmatrix(int matrices, bool transposed);

@@ -3,6 +3,8 @@
 // relations, then loads and stores choose for what is left, in program order.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "imbrex/error.h"
 #include "layout/queries.h"
 #include "layout/registers.h"
@@ -55,6 +57,8 @@ void RegisterInference::collect(ir::Op& op) {
       return relate(RelationKind::kReshape, op, op.operands[0], op.result());
     case Opcode::kRelayout:
       return;
+    case Opcode::kMma:
+      return relate(RelationKind::kSame, op, op.operands[2], op.result());
     default:
       // Element-wise: whatever registers go in come out at the same place.
       if (op.results.size() != 1 || !holds_registers(op.result())) return;
@@ -156,6 +160,14 @@ void RegisterInference::propagate_demands() {
       demand(op.result(), std::get<Layout>(*op.attr("layout")), op, "the layout asked for");
   });
   ir::walk(function_.body, [&](ir::Op& op) {
+    if (op.code == Opcode::kMma) {
+      const layout::MmaFragments layouts = mma_layouts(op, threads_.at(&op));
+      demand(op.operands[0], layouts.a, op, "a fragments of mma.sync");
+      demand(op.operands[1], layouts.b, op, "b fragments of mma.sync");
+      demand(op.operands[2], layouts.c, op, "accumulators of mma.sync");
+      demand(op.result(), layouts.c, op, "accumulators of mma.sync");
+      return;
+    }
     const bool load = op.code == Opcode::kTcgen05Load, store = op.code == Opcode::kTcgen05Store;
     if (!load && !store) return;
     ir::Value* value = load ? op.result() : op.operands[1];
@@ -204,9 +216,12 @@ void RegisterInference::demand_fragments(ir::Op& op) {
 void RegisterInference::prefer(ir::Value* value, const ir::Op& op, int contiguous, int max_vector_bytes,
                                std::string what) {
   if (known_.count(value)) return;
-  set(value,
-      {coalesced_along(value->type.shape, contiguous, threads_.at(&op), value->type.dtype, max_vector_bytes),
-       &op, std::move(what)});
+  // Small tiles: shorter vectors, so that every thread has something to do.
+  const int64_t threads = threads_.at(&op), bits = value->type.dtype.bits();
+  const int64_t bytes_each = std::max<int64_t>({1, bits / 8, value->type.elements() * bits / 8 / threads});
+  const int bytes = static_cast<int>(std::min<int64_t>(max_vector_bytes, bytes_each));
+  set(value, {coalesced_along(value->type.shape, contiguous, threads, value->type.dtype, bytes), &op,
+              std::move(what)});
 }
 
 void RegisterInference::choose_for(const ir::Op& op) {
@@ -229,7 +244,16 @@ void RegisterInference::choose_for(const ir::Op& op) {
 }
 
 void RegisterInference::complete() {
-  ir::walk(function_.body, [&](ir::Op& op) { choose_for(op); });
+  // The largest tiles choose first: a row or column that is broadcast against one adapts without harm.
+  std::vector<std::pair<int64_t, const ir::Op*>> transfers;
+  ir::walk(function_.body, [&](ir::Op& op) {
+    const bool is_load = op.code == Opcode::kLoadGlobal || op.code == Opcode::kLoadShared;
+    if (!is_load && op.code != Opcode::kStoreGlobal && op.code != Opcode::kStoreShared) return;
+    transfers.push_back({(is_load ? op.result() : op.operands[1])->type.elements(), &op});
+  });
+  std::stable_sort(transfers.begin(), transfers.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (const auto& [elements, op] : transfers) choose_for(*op);
   for (ir::Value* value : values_)
     prefer(value, *value->def, std::max(0, value->type.rank() - 1), 16, "even work for the threads");
   check();

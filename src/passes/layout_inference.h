@@ -9,6 +9,7 @@
 
 #include "ir/ir.h"
 #include "layout/layout.h"
+#include "layout/registers.h"
 
 namespace imbrex::passes {
 
@@ -45,6 +46,10 @@ layout::Layout view_layout(const ir::Op& view, const layout::Layout& of);
 /// than 128 threads, the columns are split between the warp groups. Throws CompileError when that does not
 /// go.
 layout::Layout tensor_memory_registers(const layout::Layout& memory, int64_t threads);
+
+/// The layouts of an mma op's operands for this many threads. Chooses the grid of warps where the op does not
+/// say, and notes it there.
+layout::MmaFragments mma_layouts(ir::Op& op, int64_t threads);
 
 /// `coalesced` with dimension `contiguous` in the role of the last one.
 layout::Layout coalesced_along(const layout::Shape& shape, int contiguous, int64_t threads, DataType dtype,

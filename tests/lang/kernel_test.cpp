@@ -101,7 +101,7 @@ struct EveryOp {
     tcgen05::fence_after_thread_sync();
     auto acc = tcgen05::load(t);
     tcgen05::wait_load();
-    tcgen05::store(t, acc * y);
+    tcgen05::store(t, mma(load_shared(s[0]), load_shared(s[1].transpose()), acc) * y);
     tcgen05::wait_store();
     tcgen05::dealloc(t);
     RegisterTensor tile = load_global(g, {x, 0}, {128, 64});

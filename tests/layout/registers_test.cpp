@@ -99,6 +99,36 @@ TEST(MmaFragments, UnknownShapesAreNamed) {
   }
 }
 
+TEST(MmaTiles, GiveEachWarpItsBox) {
+  // 2 x 3 warps on 64 x 48: boxes of 32 x 16, that is 2 x 2 fragments, k of 3 steps.
+  const MmaFragments tile = mma_tile(64, 48, 48, 16, 2, 3), one = mma_fragments(16, 8, 16, 16);
+  EXPECT_EQ(tile.a.threads(), 192);
+  EXPECT_EQ(tile.b.threads(), 192);
+  EXPECT_EQ(tile.c.threads(), 192);
+  for (int64_t warp = 0; warp < 6; ++warp)
+    for (int64_t lane = 0; lane < 32; ++lane) {
+      const int64_t m = warp / 3 * 32, n = warp % 3 * 16, t = 32 * warp + lane;
+      for (int64_t i = 0; i < 2; ++i)
+        for (int64_t j = 0; j < 2; ++j)
+          for (int64_t r = 0; r < 4; ++r) {
+            const Index c = *one.c.element(lane, r);
+            ASSERT_EQ(tile.c.element(t, (2 * i + j) * 4 + r), (Index{m + 16 * i + c[0], n + 8 * j + c[1]}));
+          }
+      for (int64_t s = 0; s < 3; ++s)
+        for (int64_t i = 0; i < 2; ++i) {
+          for (int64_t r = 0; r < 8; ++r) {
+            const Index a = *one.a.element(lane, r);
+            ASSERT_EQ(tile.a.element(t, (3 * i + s) * 8 + r), (Index{m + 16 * i + a[0], 16 * s + a[1]}));
+          }
+          for (int64_t r = 0; r < 4; ++r) {
+            const Index b = *one.b.element(lane, r);
+            ASSERT_EQ(tile.b.element(t, (2 * s + i) * 4 + r), (Index{16 * s + b[0], n + 8 * i + b[1]}));
+          }
+        }
+    }
+  EXPECT_THROW(mma_tile(64, 48, 48, 16, 3, 2), CompileError);
+}
+
 TEST(Ldmatrix, PlainAndTransposed) {
   for (int matrices : {1, 2, 4}) {
     expect_holds(ldmatrix(matrices, false), 32, 2 * matrices, [](int64_t l, int64_t i) {

@@ -426,5 +426,64 @@ TEST(Clashes, SlicesThatCutThroughTiles) {
   EXPECT_THAT(text, testing::HasSubstr("slice at f.cpp:12"));
 }
 
+// ---- mma.sync
+
+constexpr const char* kMma = R"(
+  %sa: shared<float16, [128, 64]> = shared_alloc {dtype = float16, shape = [128, 64]} @10
+  %sb: shared<float16, [256, 64]> = shared_alloc {dtype = float16, shape = [256, 64]} @11
+  %sbt: shared<float16, [64, 256]> = permute %sb {dims = [1, 0]} @12
+  %zeros: register<float32, [128, 256]> = broadcast %x {shape = [128, 256]} @13
+  %acc: var<float32, [128, 256]> = var %zeros @13
+  %a: register<float16, [128, 64]> = load_shared %sa @14
+  %b0: register<float16, [64, 256]> = load_shared %sbt @15
+  %c: register<float32, [128, 256]> = read %acc @16
+  %d: register<float32, [128, 256]> = mma %a, %b0, %c @16
+  assign %acc, %d @16
+)";
+
+TEST(MmaLayouts, AreFragmentsAndMemoryIsSwizzledForThem) {
+  const Inferred layouts(kMma, 8);
+  // Boxes of 64 x 64 load least: 2 x 4 warps.
+  const layout::MmaFragments wanted = layout::mma_tile(128, 256, 64, 16, 2, 4);
+  EXPECT_EQ(layouts["a"], wanted.a);
+  EXPECT_EQ(layouts["b0"], wanted.b);
+  for (const char* name : {"zeros", "acc", "c", "d"}) EXPECT_EQ(layouts[name], wanted.c) << name;
+  EXPECT_EQ(layouts["sa"].swizzle(), Swizzle{Swizzle::k128B});
+  EXPECT_EQ(layouts["sb"].swizzle(), Swizzle{Swizzle::k128B});
+}
+
+TEST(MmaLayouts, WarpsMustBeAbleToShareTheProduct) {
+  const char* tiny = R"(
+  %a: register<float16, [16, 16]> = broadcast %h {shape = [16, 16]} @10
+  %c: register<float32, [16, 16]> = broadcast %x {shape = [16, 16]} @11
+  %d: register<float32, [16, 16]> = mma %a, %a, %c @12
+)";
+  EXPECT_EQ(complaint(tiny),
+            "12: mma: 4 warps cannot share a 16 x 16 product\n"
+            "  each takes a box of whole 16 x 8 blocks, of which there are 1 x 2\n"
+            "  help: change the number of warps, or the product's extents");
+  const char* few = R"(
+  %a: register<float16, [16, 16]> = broadcast %h {shape = [16, 16]} @10
+  %c: register<float32, [16, 16]> = broadcast %x {shape = [16, 16]} @11
+  %d: register<float32, [16, 16]> = mma %a, %a, %c {warps_m = 1, warps_n = 2} @12
+)";
+  EXPECT_EQ(complaint(few),
+            "12: mma: a grid of 1 x 2 warps, executed by 4\n"
+            "  help: make warps_m * warps_n the number of warps in the thread group");
+}
+
+TEST(MmaLayouts, TwoGridsOverOneTileClash) {
+  const char* clash = R"(
+  %a: register<float16, [64, 16]> = broadcast %h {shape = [64, 16]} @10
+  %b0: register<float16, [16, 64]> = broadcast %h {shape = [16, 64]} @11
+  %c: register<float32, [64, 64]> = broadcast %x {shape = [64, 64]} @12
+  %d: register<float32, [64, 64]> = mma %a, %b0, %c {warps_m = 4, warps_n = 1} @13
+  %e: register<float32, [64, 64]> = mma %a, %b0, %d {warps_m = 2, warps_n = 2} @14
+)";
+  const std::string text = complaint(clash);
+  EXPECT_NE(text.find("14: mma: register layouts demanded of %a differ"), std::string::npos) << text;
+  EXPECT_NE(text.find("help: relayout one of them"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace imbrex::passes

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// TFLOPS of the Ampere ladder on the CUDA GPU, beside the peak of mma.sync measured in the same run by a
+// kernel that only multiplies registers. Every result is compared with the first tensor-core step's, bit for
+// bit (all sum in the same order), and that one with float64 at sampled elements.
+//
+//   bench_ampere [--tune] [SIZE ...]      sizes of the cubes, 4096 and 8192 unless given; --tune: all
+//   candidates
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "ampere_matmul/matmul_v0.h"
+#include "ampere_matmul/matmul_v1.h"
+#include "ampere_matmul/matmul_v2.h"
+#include "ampere_matmul/matmul_v3.h"
+#include "ampere_matmul/matmul_v4.h"
+#include "imbrex/runtime.h"
+
+namespace imbrex {
+namespace {
+
+/// Eight warps that multiply registers, each a box of 64 x 64 x 16, again and again.
+struct MmaPeak {
+  static constexpr const char* target = "sm_80";
+  void operator()(Int32 blocks, Int32 rounds, Ptr<float32> out_ptr) const {
+    grid(blocks);
+    warps(8);
+    auto a = register_tensor(float16, {128, 16}, [](auto i, auto j) { return i * 3 + j; });
+    auto b = register_tensor(float16, {16, 256}, [](auto i, auto j) { return i - j; });
+    RegisterTensor acc = zeros(float32, {128, 256});
+    for ([[maybe_unused]] Int32 i : range(0, rounds, 1, {.unroll = 4})) acc = mma(a, b, acc);
+    if (auto never = when(rounds < 0)) store_global(global_view(out_ptr, {128, 256}), acc, {0, 0});
+  }
+};
+
+/// Milliseconds, the median of several launches after two to warm up.
+template <class Launch>
+double median_of(int count, const Launch& launch) {
+  std::vector<double> times;
+  for (int i = 0; i < 2; ++i) launch();
+  for (int i = 0; i < count; ++i) times.push_back(launch());
+  std::nth_element(times.begin(), times.begin() + count / 2, times.end());
+  return times[static_cast<size_t>(count / 2)];
+}
+
+class Bench {
+ public:
+  Bench(const Device& device, int64_t size, bool tune)
+      : device_(device),
+        size_(size),
+        tune_(tune),
+        a_(DeviceTensor::random(device, float16, {size, size}, 1)),
+        b_(DeviceTensor::random(device, float16, {size, size}, 2)),
+        c_(DeviceTensor::empty(device, float16, {size, size})) {}
+
+  void run() {
+    ladder();
+    fmt::print("\n");
+  }
+
+ private:
+  void ladder() {
+    step<kernels::AmpereMatmulV2>("v2");  // the reference of the others
+    step<kernels::AmpereMatmulV3>("v3");
+    step<kernels::AmpereMatmulV4>("v4");
+    if (tune_) return;
+    step<kernels::AmpereMatmulV1>("v1");
+    step<kernels::AmpereMatmulV0>("v0");
+  }
+
+  double peak() {
+    Kernel<MmaPeak> kernel({}, device_);
+    DeviceTensor out = DeviceTensor::empty(device_, float32, {128, 256});
+    const int64_t rounds = 8192, blocks = device_.multiprocessors();
+    const double ms = median_of(5, [&] { return kernel.launch_timed(blocks, rounds, out).milliseconds; });
+    return 2.0 * 128 * 256 * 16 * static_cast<double>(rounds * blocks) / ms * 1e-9;
+  }
+
+  template <class K>
+  void step(const char* name) {
+    const TuningSpace space = K::space();
+    const size_t count = tune_ ? space.size() : 1;
+    for (size_t i = 0; i < count; ++i) {
+      K instance{};
+      space.apply(&instance, space.configuration(i));
+      try {
+        Kernel<K> kernel(instance, device_);
+        c_.poison();
+        const auto launch = [&] {
+          return kernel.launch_timed(size_, size_, size_, float16, a_, b_, c_).milliseconds;
+        };
+        const double ms = median_of(size_ > 4096 ? 7 : 15, launch);
+        const double tflops =
+            2.0 * static_cast<double>(size_ * size_) * static_cast<double>(size_) / ms * 1e-9;
+        const double of = peak();
+        fmt::print("{:>6}^3 {} {:<80} {:8.3f} ms {:7.1f} TFLOPS {:5.1f} % of {:.0f}  {}\n", size_, name,
+                   space.to_string(space.configuration(i)), ms, tflops, 100 * tflops / of, of, verdict(name));
+      } catch (const std::exception& error) {
+        fmt::print("{} {}: {}\n", name, space.to_string(space.configuration(i)), error.what());
+      }
+      std::fflush(stdout);
+    }
+  }
+
+  std::string verdict(std::string_view name) {
+    const HostTensor c = c_.to_host();
+    if (name == "v0" || name == "v1" || reference_.elements() == 0) {
+      if (!is_near(c)) return "WRONG";
+      if (name == "v2") reference_ = c;
+      return "right at samples";
+    }
+    return std::ranges::equal(c.bytes(), reference_.bytes()) ? "equal" : "WRONG";
+  }
+
+  bool is_near(const HostTensor& c) const {
+    const HostTensor a = a_.to_host(), b = b_.to_host();
+    std::mt19937_64 random(3);
+    for (int s = 0; s < 200; ++s) {
+      const auto i = static_cast<int64_t>(random() % static_cast<uint64_t>(size_)),
+                 j = static_cast<int64_t>(random() % static_cast<uint64_t>(size_));
+      double sum = 0;
+      for (int64_t k = 0; k < size_; ++k) sum += a.get(i * size_ + k) * b.get(j * size_ + k);
+      // Sums of `size` products of normal numbers are about sqrt(size).
+      if (!(std::abs(c.get(i * size_ + j) - sum) < 2e-3 * std::sqrt(static_cast<double>(size_))))
+        return false;
+    }
+    return true;
+  }
+
+  Device device_;
+  int64_t size_;
+  bool tune_;
+  DeviceTensor a_, b_, c_;
+  HostTensor reference_;
+};
+
+}  // namespace
+}  // namespace imbrex
+
+int main(int argc, char** argv) {
+  using namespace imbrex;
+  std::string why_not;
+  if (!Device::has_cuda(&why_not)) {
+    fmt::print("no CUDA GPU: {}\n", why_not);
+    return 0;
+  }
+  const Device device = Device::cuda();
+  bool tune = false;
+  std::vector<int64_t> sizes;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--tune") == 0)
+      tune = true;
+    else
+      sizes.push_back(std::atoll(argv[i]));
+  }
+  if (sizes.empty()) sizes = {4096, 8192};
+  for (int64_t size : sizes) Bench(device, size, tune).run();
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ampere matmul, step 1: tiles in shared memory. The CTA fetches each number once and multiplies it block_m
+// or block_n times; every thread keeps many sums in registers, so that a number read from shared memory
+// serves several products too.
+#pragma once
+
+#include "imbrex/imbrex.h"
+
+namespace imbrex::kernels {
+
+/// C[m, n] = A[m, k] * B[n, k]^T, all of `dtype` (float16 or bfloat16), summed in float32.
+struct AmpereMatmulV1 {
+  static constexpr const char* target = "sm_80";
+  int block_m = 128, block_n = 128, block_k = 32, num_warps = 8;
+
+  static auto space() {
+    return Space<AmpereMatmulV1>()
+        .choose<&AmpereMatmulV1::block_m, &AmpereMatmulV1::block_n, &AmpereMatmulV1::num_warps>(
+            {{128, 128, 8}, {64, 64, 4}, {64, 128, 8}})
+        .choose<&AmpereMatmulV1::block_k>({32, 16});
+  }
+
+  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
+                  Ptr<> c_ptr) const {
+    grid(cdiv(n_size, block_n), cdiv(m_size, block_m));
+    warps(num_warps);
+
+    Int32 offset_m = block_m * block_idx.y;
+    Int32 offset_n = block_n * block_idx.x;
+
+    auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
+    auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
+    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    auto s_a = shared_tensor(dtype, {block_m, block_k});
+    auto s_b = shared_tensor(dtype, {block_k, block_n});  // transposed: a row of it is read at once
+
+    RegisterTensor acc = zeros(float32, {block_m, block_n});
+    for (Int32 offset_k : range(0, k_size, block_k)) {
+      store_shared(s_a, load_global(g_a, {offset_m, offset_k}, {block_m, block_k}));
+      store_shared(s_b.transpose(), load_global(g_b, {offset_n, offset_k}, {block_n, block_k}));
+      sync();
+      for (Int32 k : range(0, block_k, 1, {.unroll = 0})) {
+        auto a = load_shared(s_a.slice({0, k}, {block_m, 1}));
+        auto b = load_shared(s_b.slice({k, 0}, {1, block_n}));
+        acc = fma(a.to(float32), b.to(float32), acc);  // a column times a row
+      }
+      sync();  // the tiles may be overwritten
+    }
+    store_global(g_c, acc.to(dtype), {offset_m, offset_n});
+  }
+};
+
+}  // namespace imbrex::kernels

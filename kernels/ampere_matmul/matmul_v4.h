@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ampere matmul, step 4: nothing waits. The fragments of the next sixteen columns of k are loaded while the
+// tensor cores multiply the present ones, across the border of the stages too; CTAs take tiles in an order
+// that keeps what they share in the L2 cache; the result goes through shared memory, to be stored in whole
+// lines; and tiles and stages are tuned.
+#pragma once
+
+#include "imbrex/imbrex.h"
+#include "tile_order.h"
+
+namespace imbrex::kernels {
+
+/// C[m, n] = A[m, k] * B[n, k]^T, all of `dtype` (float16 or bfloat16), summed in float32.
+struct AmpereMatmulV4 {
+  static constexpr const char* target = "sm_80";
+  int block_m = 128, block_n = 256, warps_m = 2, warps_n = 4, block_k = 64, stages = 3, group = 8;
+
+  static auto space() {
+    return Space<AmpereMatmulV4>()
+        .choose<&AmpereMatmulV4::block_m, &AmpereMatmulV4::block_n, &AmpereMatmulV4::warps_m,
+                &AmpereMatmulV4::warps_n>(
+            {{128, 256, 2, 4}, {256, 128, 4, 2}, {128, 128, 2, 2}, {64, 64, 2, 2}})
+        .choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>({{64, 3}, {32, 4}, {32, 3}})
+        .choose<&AmpereMatmulV4::group>({8, 4});
+  }
+
+  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
+                  Ptr<> c_ptr) const {
+    const int num_n_blocks = cdiv(n_size, block_n);
+    grid(cdiv(m_size, block_m) * num_n_blocks);
+    warps(warps_m * warps_n);
+
+    BlockCoord block = compute_block_coord(block_idx.x, cdiv(m_size, block_m), num_n_blocks, group);
+    Int32 offset_m = block_m * block.m_block;
+    Int32 offset_n = block_n * block.n_block;
+
+    auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
+    auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
+    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    auto ring = shared_tensor(dtype, {stages, block_m + block_n, block_k});  // rows of A above rows of B
+    const auto s_a = [&](const ScalarArg& stage) { return ring[stage].slice({0, 0}, {block_m, block_k}); };
+    const auto s_b = [&](const ScalarArg& stage) {
+      return ring[stage].slice({block_m, 0}, {block_n, block_k});
+    };
+
+    const auto start_stage = [&](const ScalarArg& stage, const ScalarArg& offset_k) {
+      copy_async(g_a, s_a(stage), {offset_m, offset_k});
+      copy_async(g_b, s_b(stage), {offset_n, offset_k});
+      copy_async_commit_group();
+    };
+    for (int i = 0; i < stages - 1; ++i) start_stage(i, i * block_k);
+
+    const auto load_a = [&](const ScalarArg& stage, int k) {
+      return load_shared(s_a(stage).slice({0, k}, {block_m, 16}));
+    };
+    const auto load_b = [&](const ScalarArg& stage, int k) {
+      return load_shared(s_b(stage).slice({0, k}, {block_n, 16})).transpose();
+    };
+    copy_async_wait_group(stages - 2);
+    sync();
+    RegisterTensor a = load_a(0, 0);
+    RegisterTensor b = load_b(0, 0);
+    RegisterTensor acc = zeros(float32, {block_m, block_n});
+
+    Int32 stage = 0;
+    // unrolled by stages, stage numbers become constants
+    for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
+      Int32 next_stage = (stage + 1) % stages;
+      for (int k = 0; k < block_k; k += 16) {
+        const bool is_last = k + 16 == block_k;
+        if (is_last) {
+          copy_async_wait_group(stages - 2);
+          sync();  // the next stage is here
+        }
+        auto next_a = is_last ? load_a(next_stage, 0) : load_a(stage, k + 16);
+        auto next_b = is_last ? load_b(next_stage, 0) : load_b(stage, k + 16);
+        // The stage before this one is free since the last sync.
+        if (k == 0) start_stage((stage + stages - 1) % stages, offset_k + (stages - 1) * block_k);
+        acc = mma(a, b, acc, {.warps_m = warps_m, .warps_n = warps_n});
+        a = next_a;
+        b = next_b;
+      }
+      stage = next_stage;
+    }
+    copy_async_wait_all();
+    sync();
+
+    // registers -> shared memory, in panels of block_k columns one above the other -> global memory
+    const int panels = block_n / block_k;
+    auto rows = ring.reshape({stages * (block_m + block_n), block_k});
+    store_shared(rows.slice({0, 0}, {panels * block_m, block_k}), acc.to(dtype)
+                                                                      .reshape({block_m, panels, block_k})
+                                                                      .permute({1, 0, 2})
+                                                                      .reshape({panels * block_m, block_k}));
+    sync();
+    for (int i = 0; i < panels; ++i)
+      store_global(g_c, load_shared(rows.slice({i * block_m, 0}, {block_m, block_k})),
+                   {offset_m, offset_n + i * block_k});
+  }
+};
+
+}  // namespace imbrex::kernels

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// mma: each warp multiplies its box fragment by fragment. The accumulator is updated in place wherever nobody
+// needs its old value, so that sums stay in the same registers all through a loop.
+#include <algorithm>
+
+#include "codegen/generator.h"
+#include "layout/registers.h"
+
+namespace imbrex::codegen {
+
+using ir::Opcode;
+
+namespace {
+
+ScalarType input_type(DataType type) {
+  switch (type.code) {
+    case DataType::kFloat16:
+      return ScalarType::f16;
+    case DataType::kBFloat16:
+      return ScalarType::bf16;
+    case DataType::kFloat32:
+    case DataType::kTFloat32:
+      return ScalarType::tf32;
+    case DataType::kFloat8E4M3:
+      return ScalarType::e4m3;
+    case DataType::kFloat8E5M2:
+      return ScalarType::e5m2;
+    case DataType::kInt8:
+      return ScalarType::s8;
+    default:
+      return ScalarType::u8;
+  }
+}
+
+ScalarType accumulator_type(DataType type) {
+  return type == float32 ? ScalarType::f32 : type == float16 ? ScalarType::f16 : ScalarType::s32;
+}
+
+/// The only op that uses the value, if it stands in the block.
+const ir::Op* only_use(const Uses& uses, const ir::Value* value, const ir::Block* block) {
+  const std::vector<const ir::Op*>& of = uses.of(value);
+  return of.size() == 1 && of[0]->parent == block ? of[0] : nullptr;
+}
+
+bool is_accumulation(const ir::Op* op, const ir::Value* value) {
+  return op && op->code == Opcode::kMma && op->operands[2] == value && op->operands[0] != value &&
+         op->operands[1] != value;
+}
+
+/// True when `op`, whose c is a variable's value, begins a chain of products that ends by assigning the last
+/// sum to that variable, which nobody looks at in between.
+bool updates_its_variable(const Uses& uses, const ir::Op& op) {
+  const ir::Op* read = op.operands[2]->def;
+  if (!read || read->code != Opcode::kRead || read->parent != op.parent) return false;
+  if (!is_accumulation(only_use(uses, read->result(), op.parent), read->result())) return false;
+  const ir::Value* variable = read->operands[0];
+  const ir::Op* end = &op;
+  while (end && end->code == Opcode::kMma) {
+    const ir::Op* next = only_use(uses, end->result(), op.parent);
+    const bool is_end = next && next->code == Opcode::kAssign && next->operands[0] == variable;
+    if (!is_end && !is_accumulation(next, end->result())) return false;
+    end = next;
+  }
+  // Whatever else touches the variable, in this block or inside of one of its ops, comes before or after.
+  for (const ir::Op* other : uses.of(variable)) {
+    if (other == end || other == read) continue;
+    const ir::Op* at = other;
+    while (at && at->parent != op.parent) at = at->parent ? at->parent->parent : nullptr;
+    if (!at) continue;
+    const int64_t position = uses.position(at);
+    if (position > uses.position(&op) && position < uses.position(end)) return false;
+    // An earlier read may share the variable's registers for as long as it is used.
+    if (other->code == Opcode::kRead && position < uses.position(end)) return false;
+  }
+  return true;
+}
+
+/// The registers of the sum: those of c when c is not needed any more.
+std::vector<Operand> sum_registers(Generator& g, const ir::Op& op, const RegisterTensor& c,
+                                   const layout::Layout& layout) {
+  const ir::Op* maker = op.operands[2]->def;
+  const bool is_last_use =
+      maker && maker->code == Opcode::kMma && only_use(g.uses(), op.operands[2], maker->parent) == &op;
+  if (c.layout == layout && (is_last_use || updates_its_variable(g.uses(), op))) return c.words;
+  return g.new_tensor(c.dtype, layout).words;
+}
+
+/// Words of one tensor, fragment by fragment.
+class Fragments {
+ public:
+  /// The tensor has `columns` fragments side by side.
+  Fragments(std::vector<Operand> words, const layout::Layout& fragment, DataType dtype, int64_t columns)
+      : words_(std::move(words)),
+        size_(static_cast<size_t>(fragment.registers() * dtype.bits() / 32)),
+        columns_(columns) {}
+  std::span<const Operand> at(int64_t i, int64_t j) const {
+    return std::span(words_).subspan(static_cast<size_t>(i * columns_ + j) * size_, size_);
+  }
+
+ private:
+  std::vector<Operand> words_;
+  size_t size_;
+  int64_t columns_;
+};
+
+std::vector<Operand> as_bits(Generator& g, DataType dtype, std::vector<Operand> words) {
+  for (Operand& word : words)
+    word = word_type(dtype) == ScalarType::b32
+               ? g.e().to_register(ScalarType::b32, word)
+               : Operand(g.e().make(ScalarType::b32, Op::mov, {ScalarType::b32},
+                                    {g.e().to_register(word_type(dtype), word)}));
+  return words;
+}
+
+}  // namespace
+
+void emit_Mma(Generator& g, const ir::Op& op) {
+  const RegisterTensor& a = g.get<RegisterTensor>(op.operands[0]);
+  const RegisterTensor& b = g.get<RegisterTensor>(op.operands[1]);
+  const RegisterTensor& c = g.get<RegisterTensor>(op.operands[2]);
+  if (a.dtype.is_float() && a.dtype.bits() == 8) {
+    g.require_arch(op, 90, "mma of 8-bit floats");
+    g.e().module().version = std::max(g.e().module().version, 84);  // the first PTX that has it
+  }
+  const int64_t m = a.layout.shape()[0], k = a.layout.shape()[1], n = b.layout.shape()[1];
+  const int bits = a.dtype.bits(), k_step = 256 / bits;
+  const int64_t warps_m = op.int_attr("warps_m"), warps_n = op.int_attr("warps_n");
+  const layout::MmaFragments one = layout::mma_fragments(16, 8, k_step, bits);
+  const layout::MmaFragments all = layout::mma_tile(m, n, k, bits, warps_m, warps_n);
+  const int64_t rows = m / (16 * warps_m), columns = n / (8 * warps_n), steps = k / k_step;
+
+  Emitter& e = g.e();
+  const auto words = [&](const RegisterTensor& t, const layout::Layout& layout) {
+    return words_in_layout(g, op, t, layout);
+  };
+  const Fragments a_words(as_bits(g, a.dtype, words(a, all.a)), one.a, a.dtype, steps);
+  const Fragments b_words(as_bits(g, b.dtype, words(b, all.b)), one.b, b.dtype, columns);
+  const Fragments c_words(words(c, all.c), one.c, c.dtype, columns);
+  RegisterTensor sum{c.dtype, all.c, g.group(), sum_registers(g, op, c, all.c)};
+  const Fragments d_words(sum.words, one.c, c.dtype, columns);
+
+  const Suffix shape = Suffix::shape(16, 8, k_step);
+  const ScalarType d_type = accumulator_type(c.dtype);
+  const std::array<Suffix, 8> suffixes{
+      Mod::aligned, shape, Mod::row, Mod::col, d_type, input_type(a.dtype), input_type(b.dtype), d_type};
+  for (int64_t step = 0; step < steps; ++step)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) {
+        const std::span<const Operand> d = d_words.at(i, j);
+        std::vector<Operand> addend;
+        for (const Operand& word : step == 0 ? c_words.at(i, j) : d)
+          addend.push_back(e.to_register(word_type(c.dtype), word));
+        const std::array<Operand, 4> operands{e.builder().vec(d), e.builder().vec(a_words.at(i, step)),
+                                              e.builder().vec(b_words.at(step, j)), e.builder().vec(addend)};
+        e.emit(Op::mma_sync, suffixes, operands);
+      }
+  const layout::Layout& wanted = g.layout_of(op.result());
+  if (wanted != all.c) {
+    sum.words = words_in_layout(g, op, sum, wanted);
+    sum.layout = wanted;
+  }
+  g.bind(op.result(), std::move(sum));
+}
+
+}  // namespace imbrex::codegen
