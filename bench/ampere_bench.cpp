@@ -80,7 +80,7 @@ class Bench {
 
   template <class K>
   void step(const char* name) {
-    const TuningSpace space = K::space();
+    const TuningSpace space = tuning_space<K>();
     const size_t count = tune_ ? space.size() : 1;
     for (size_t i = 0; i < count; ++i) {
       K instance{};

@@ -12,11 +12,6 @@ struct AmpereMatmulV0 {
   static constexpr const char* target = "sm_80";
   int block_m = 8, block_n = 32;  // one element for each of 256 threads
 
-  static auto space() {
-    return Space<AmpereMatmulV0>().choose<&AmpereMatmulV0::block_m, &AmpereMatmulV0::block_n>(
-        {{8, 32}, {16, 16}, {2, 128}});
-  }
-
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
                   Ptr<> c_ptr) const {
     grid(cdiv(n_size, block_n), cdiv(m_size, block_m));
