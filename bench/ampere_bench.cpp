@@ -56,22 +56,19 @@ class Bench {
         c_(DeviceTensor::empty(device, float16, {size, size})) {}
 
   void run() {
-    ladder();
+    step<kernels::AmpereMatmulV2>("v2", false);  // the reference of the others
+    step<kernels::AmpereMatmulV4>("v4", tune_);
+    step<kernels::AmpereMatmulV3>("v3", tune_);
+    if (!tune_) {
+      step<kernels::AmpereMatmulV1>("v1", false);
+      step<kernels::AmpereMatmulV0>("v0", false);
+    }
     fmt::print("\n");
   }
 
  private:
-  void ladder() {
-    step<kernels::AmpereMatmulV2>("v2");  // the reference of the others
-    step<kernels::AmpereMatmulV3>("v3");
-    step<kernels::AmpereMatmulV4>("v4");
-    if (tune_) return;
-    step<kernels::AmpereMatmulV1>("v1");
-    step<kernels::AmpereMatmulV0>("v0");
-  }
-
   double peak() {
-    Kernel<MmaPeak> kernel({}, device_);
+    static Kernel<MmaPeak> kernel({}, device_);
     DeviceTensor out = DeviceTensor::empty(device_, float32, {128, 256});
     const int64_t rounds = 8192, blocks = device_.multiprocessors();
     const double ms = median_of(5, [&] { return kernel.launch_timed(blocks, rounds, out).milliseconds; });
@@ -79,9 +76,9 @@ class Bench {
   }
 
   template <class K>
-  void step(const char* name) {
+  void step(const char* name, bool all) {
     const TuningSpace space = tuning_space<K>();
-    const size_t count = tune_ ? space.size() : 1;
+    const size_t count = all ? space.size() : 1;
     for (size_t i = 0; i < count; ++i) {
       K instance{};
       space.apply(&instance, space.configuration(i));
