@@ -14,9 +14,9 @@ struct AmpereMatmulV3 {
 
   static auto space() {
     return Space<AmpereMatmulV3>()
-        .choose<&AmpereMatmulV3::block_m, &AmpereMatmulV3::block_n, &AmpereMatmulV3::num_warps>(
-            {{128, 128, 4}, {128, 256, 8}, {192, 256, 8}, {64, 64, 4}})
-        .choose<&AmpereMatmulV3::block_k, &AmpereMatmulV3::stages>({{32, 4}, {32, 2}, {64, 2}});
+        .choose<&AmpereMatmulV3::block_m, &AmpereMatmulV3::block_n, &AmpereMatmulV3::num_warps,
+                &AmpereMatmulV3::block_k, &AmpereMatmulV3::stages>(
+            {{128, 128, 4, 32, 4}, {128, 128, 4, 32, 2}, {128, 256, 8, 32, 4}, {64, 64, 4, 64, 2}});
   }
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
