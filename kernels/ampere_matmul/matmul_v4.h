@@ -20,7 +20,7 @@ struct AmpereMatmulV4 {
         .choose<&AmpereMatmulV4::block_m, &AmpereMatmulV4::block_n, &AmpereMatmulV4::warps_m,
                 &AmpereMatmulV4::warps_n>(
             {{128, 256, 2, 4}, {256, 128, 4, 2}, {128, 128, 2, 2}, {64, 64, 2, 2}})
-        .choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>({{64, 3}, {32, 6}, {32, 4}})
+        .choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>({{64, 3}, {32, 4}, {32, 3}})
         .choose<&AmpereMatmulV4::group>({8, 4});
   }
 
@@ -43,17 +43,12 @@ struct AmpereMatmulV4 {
       return ring[stage].slice({block_m, 0}, {block_n, block_k});
     };
 
-    // A stage is copied in parts, between products, so that no crowd of copies delays the fragments. Beyond
-    // the end of A and B the copies write zeros; one group of them a stage, always.
-    const int steps = block_k / 16, parts = steps / 2, rows_a = block_m / parts, rows_b = block_n / parts;
-    const auto copy_part = [&](int part, const ScalarArg& stage, const ScalarArg& offset_k) {
-      const int a = part * rows_a, b = part * rows_b;
-      copy_async(g_a, s_a(stage).slice({a, 0}, {rows_a, block_k}), {offset_m + a, offset_k});
-      copy_async(g_b, s_b(stage).slice({b, 0}, {rows_b, block_k}), {offset_n + b, offset_k});
-      if (part == parts - 1) copy_async_commit_group();
+    const auto start_stage = [&](const ScalarArg& stage, const ScalarArg& offset_k) {
+      copy_async(g_a, s_a(stage), {offset_m, offset_k});
+      copy_async(g_b, s_b(stage), {offset_n, offset_k});
+      copy_async_commit_group();
     };
-    for (int i = 0; i < stages - 1; ++i)
-      for (int part = 0; part < parts; ++part) copy_part(part, i, i * block_k);
+    for (int i = 0; i < stages - 1; ++i) start_stage(i, i * block_k);
 
     const auto load_a = [&](const ScalarArg& stage, int k) {
       return load_shared(s_a(stage).slice({0, k}, {block_m, 16}));
@@ -80,8 +75,7 @@ struct AmpereMatmulV4 {
         auto next_a = is_last ? load_a(next_stage, 0) : load_a(stage, k + 16);
         auto next_b = is_last ? load_b(next_stage, 0) : load_b(stage, k + 16);
         // The stage before this one is free since the last sync.
-        if (k / 16 < parts)
-          copy_part(k / 16, (stage + stages - 1) % stages, offset_k + (stages - 1) * block_k);
+        if (k == 0) start_stage((stage + stages - 1) % stages, offset_k + (stages - 1) * block_k);
         acc = mma(a, b, acc, {.warps_m = warps_m, .warps_n = warps_n});
         a = next_a;
         b = next_b;
