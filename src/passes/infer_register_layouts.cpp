@@ -216,10 +216,12 @@ void RegisterInference::demand_fragments(ir::Op& op) {
 void RegisterInference::prefer(ir::Value* value, const ir::Op& op, int contiguous, int max_vector_bytes,
                                std::string what) {
   if (known_.count(value)) return;
-  // Small tiles: shorter vectors, so that every thread has something to do.
+  // Small tiles: shorter vectors, so that every thread has something to do. (Not of elements that share
+  // bytes.)
   const int64_t threads = threads_.at(&op), bits = value->type.dtype.bits();
-  const int64_t bytes_each = std::max<int64_t>({1, bits / 8, value->type.elements() * bits / 8 / threads});
-  const int bytes = static_cast<int>(std::min<int64_t>(max_vector_bytes, bytes_each));
+  const int64_t bytes_each = std::max(bits / 8, value->type.elements() * bits / 8 / threads);
+  const int bytes =
+      bits < 8 ? max_vector_bytes : static_cast<int>(std::min<int64_t>(max_vector_bytes, bytes_each));
   set(value, {coalesced_along(value->type.shape, contiguous, threads, value->type.dtype, bytes), &op,
               std::move(what)});
 }
