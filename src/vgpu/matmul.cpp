@@ -118,13 +118,15 @@ void transpose_32(const uint32_t* from, int64_t from_pitch, uint32_t* to, int64_
 }
 
 void decode_f16(const uint16_t* from, float* to, int64_t count) {
+  int64_t i = 0;
+#if HWY_TARGET <= HWY_AVX2  // without an instruction for it Highway makes numbers of infinities
   const hn::ScalableTag<float> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> half;
   const hn::Rebind<uint16_t, decltype(d)> bits;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
     hn::StoreU(hn::PromoteTo(d, hn::BitCast(half, hn::LoadU(bits, from + i))), d, to + i);
+#endif
   for (; i < count; ++i) to[i] = arith::f16_to_f32(from[i]);
 }
 

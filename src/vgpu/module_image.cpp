@@ -61,7 +61,8 @@ void ModuleImage::initialise(uint32_t index) {
   const ptx::Variable& v = tree_.variables[index];
   std::byte* host = memory_->host(addresses_[index]);
   std::memset(host, 0, static_cast<size_t>(v.size()));
-  std::memcpy(host, v.initialiser.data(), std::min(v.initialiser.size(), static_cast<size_t>(v.size())));
+  const size_t given = std::min(v.initialiser.size(), static_cast<size_t>(v.size()));
+  if (given != 0) std::memcpy(host, v.initialiser.data(), given);
   for (const ptx::Relocation& r : v.relocations) {
     if (r.symbol.ref != ptx::Ref::global || addresses_[r.symbol.index] == 0)
       throw CompileError(

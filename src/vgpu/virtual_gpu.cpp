@@ -255,7 +255,7 @@ std::vector<std::byte> parameter_bytes(const Launch& launch, const Program& prog
     if (launch.parameter_buffer.size() < bytes.size())
       fail(fmt::format("{}: a parameter buffer of {} bytes, the kernel has {} bytes of parameters",
                        program.name, launch.parameter_buffer.size(), bytes.size()));
-    std::memcpy(bytes.data(), launch.parameter_buffer.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(bytes.data(), launch.parameter_buffer.data(), bytes.size());
     return bytes;
   }
   if (launch.arguments.size() != program.parameters.size())
@@ -302,7 +302,7 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   GlobalMemory& memory = *data_->memory;
   memory.remove(kParamBase);
   memory.place(kParamBase, parameters.size(), fmt::format("parameters of {}", program.name));
-  std::memcpy(memory.host(kParamBase), parameters.data(), parameters.size());
+  if (!parameters.empty()) std::memcpy(memory.host(kParamBase), parameters.data(), parameters.size());
 
   const int num_sms = data_->options.num_sms > 0 ? data_->options.num_sms : target.num_sms;
   LaunchContext context{program, memory, data_->options, target, launch.grid, cluster, launch.block};
