@@ -93,32 +93,58 @@ int64_t GlobalTile::register_part(const Dim& dim, int64_t reg) const {
   return dim.tile_dim < 0 ? 0 : (*tile_.register_index(reg))[dim.tile_dim];
 }
 
+/// Bytes to element `index` of a dimension: whole ones, where whole_bytes() holds.
+Integer GlobalTile::bytes_to(const Integer& index, const Integer& stride) const {
+  Integers& ints = tile_.g().ints();
+  const int64_t bits = view_.dtype.bits();
+  if (bits >= 8) {
+    if (stride.is_constant()) return ints.wide_mul(index, Integers::constant(stride.constant() * bits / 8));
+    return ints.mul(ints.wide_mul(index, stride), Integers::constant(bits / 8));
+  }
+  const int64_t in_byte = 8 / bits;
+  if (stride.known.is_multiple_of(in_byte)) return ints.wide_mul(index, ints.div(stride, in_byte));
+  return ints.wide_mul(ints.div(index, in_byte), stride);
+}
+
+std::string GlobalTile::not_whole_bytes() const {
+  const int64_t bits = view_.dtype.bits();
+  if (8 % bits != 0) return "elements of 6 bits do not";
+  const int64_t in_byte = 8 / bits;
+  if (masked_vector(aligned_vector(16)) < in_byte)
+    return "the tile, its edges or what a thread holds of it do not";
+  for (size_t i = 0; i < dims_.size(); ++i) {
+    const Dim& d = dims_[i];
+    const bool is_rows = d.stride.known.is_multiple_of(in_byte) && !d.stride.is_wide;
+    const bool is_unit = d.start.known.is_multiple_of(in_byte) && d.start.known.lo >= 0 && !d.start.is_wide;
+    if (static_cast<int>(i) == unit_root_ ? !is_unit : !is_rows)
+      return fmt::format("offsets along dimension {} are not known to", i);
+  }
+  return "";
+}
+
 /// Where the thread's register 0 would be. Terms that exist earlier are added first, so that as much as
 /// possible is computed before loops.
 Integer GlobalTile::base_address() const {
   Generator& g = tile_.g();
   Integers& ints = g.ints();
-  const int64_t bytes = view_.dtype.bytes();
+  const int64_t bits = view_.dtype.bits();
   std::vector<Integer> terms;
   std::vector<Digit> digits;
   std::vector<int64_t> strides;
   int64_t reach = 0;
   for (const Dim& d : dims_) {
     if (d.stride.is_constant()) {
-      terms.push_back(ints.wide_mul(d.start, Integers::constant(d.stride.constant() * bytes)));
+      terms.push_back(bytes_to(d.start, d.stride));
       if (d.tile_dim < 0) continue;
       for (const Digit& digit : tile_.digits().threads)
         if (digit.dim == d.tile_dim) {
           digits.push_back(digit);
-          strides.push_back(digit.weight * d.stride.constant() * bytes);
+          strides.push_back(digit.weight * d.stride.constant() * bits / 8);
           reach += (digit.extent - 1) * strides.back();
         }
     } else {
-      auto bytes_along = [&](const Integer& index) {
-        terms.push_back(ints.mul(ints.wide_mul(index, d.stride), Integers::constant(bytes)));
-      };
-      bytes_along(d.start);
-      if (d.tile_dim >= 0) bytes_along(tile_.thread_index(d.tile_dim));
+      terms.push_back(bytes_to(d.start, d.stride));
+      if (d.tile_dim >= 0) terms.push_back(bytes_to(tile_.thread_index(d.tile_dim), d.stride));
     }
   }
   if (reach > Range::of_type(int32).hi) g.fail(tile_.op(), "the tile spans more than 2 GiB of global memory");
@@ -138,9 +164,9 @@ Operand GlobalTile::address(int64_t reg) const {
     const int64_t part = register_part(d, reg);
     if (part == 0) continue;
     if (d.stride.is_constant())
-      constant += part * d.stride.constant() * view_.dtype.bytes();
+      constant += part * d.stride.constant() * view_.dtype.bits() / 8;
     else
-      base = ints.add(base, ints.wide_mul(d.stride, Integers::constant(part * view_.dtype.bytes())));
+      base = ints.add(base, bytes_to(Integers::constant(part), d.stride));
   }
   if (constant != static_cast<int32_t>(constant)) {
     base = ints.add(base, Integers::constant(constant));
@@ -230,21 +256,23 @@ uint64_t bits_of(DataType dtype, double value) {
   return static_cast<uint64_t>(static_cast<int64_t>(value)) & mask;
 }
 
-void check_bits(Generator& g, const ir::Op& op, DataType dtype) {
-  if (dtype.bits() < 8)
-    g.fail(op, fmt::format("elements of {} share bytes in global memory", dtype.name()), {},
-           "view the memory as uint8");
+/// Elements of less than a byte are moved in whole bytes.
+void check_bytes(Generator& g, const ir::Op& op, const GlobalTile& global, DataType dtype) {
+  if (dtype.bits() >= 8) return;
+  if (const std::string why = global.not_whole_bytes(); !why.empty())
+    g.fail(op, fmt::format("elements of {} share bytes, and {} fall on whole ones", dtype.name(), why), {},
+           "use even offsets and extents along the contiguous dimension, or copy tiles by TMA");
 }
 
 }  // namespace
 
 void emit_LoadGlobal(Generator& g, const ir::Op& op) {
   const GlobalView& view = g.get<GlobalView>(op.operands[0]);
-  check_bits(g, op, view.dtype);
   const layout::Layout& layout = g.layout_of(op.result());
   const Tile tile(g, op, layout, g.group());
   const std::vector<Integer> offsets = offsets_of(g, op, 1);
   const GlobalTile global(tile, view, op.ints_attr("dims"), offsets);
+  check_bytes(g, op, global, view.dtype);
   const DataType stored = memory_type(view.dtype);
   const uint64_t other = bits_of(stored, op.attr("other") ? op.float_attr("other") : 0.0);
   const Operand holds = holds_elements(g, g.group(), tile.digits(), false);
@@ -255,7 +283,7 @@ void emit_LoadGlobal(Generator& g, const ir::Op& op) {
   RegisterTensor result{stored, layout, g.group(), {}};
   if (has_two_paths) result = g.new_tensor(stored, layout);
   with_vectors(g, global, [&](int64_t vector, bool test_along) {
-    global.rely_on_alignment(vector * stored.bytes());
+    global.rely_on_alignment(vector * stored.bits() / 8);
     WordFiller filler(g, stored, layout.registers(),
                       has_two_paths ? std::span(result.words) : std::span<Operand>());
     for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
@@ -274,7 +302,6 @@ void emit_LoadGlobal(Generator& g, const ir::Op& op) {
 
 void emit_StoreGlobal(Generator& g, const ir::Op& op) {
   const GlobalView& view = g.get<GlobalView>(op.operands[0]);
-  check_bits(g, op, view.dtype);
   RegisterTensor value = g.get<RegisterTensor>(op.operands[1]);
   if (value.dtype.is_bool()) {
     value.words = convert_words(g, op, value.words, value.layout.registers(), boolean, uint8);
@@ -283,9 +310,10 @@ void emit_StoreGlobal(Generator& g, const ir::Op& op) {
   const Tile tile(g, op, value.layout, value.group);
   const std::vector<Integer> offsets = offsets_of(g, op, 2);
   const GlobalTile global(tile, view, op.ints_attr("dims"), offsets);
+  check_bytes(g, op, global, view.dtype);
   const Operand holds = holds_elements(g, value.group, tile.digits(), true);
   with_vectors(g, global, [&](int64_t vector, bool test_along) {
-    global.rely_on_alignment(vector * value.dtype.bytes());
+    global.rely_on_alignment(vector * value.dtype.bits() / 8);
     for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
       const Condition inside = global.in_bounds(run.first, test_along);
       const Operand predicate = g.ints().both(holds, inside.value, inside.depth);

@@ -41,6 +41,8 @@ class GlobalTile {
   /// Elements from the one in `reg` to the end of the tensor along unit_dim(); may be negative.
   Integer remaining_along_unit_dim(int64_t reg) const;
   bool needs_test_along_unit_dim() const;
+  /// Of elements of less than a byte: what keeps accesses from falling on whole bytes, "" when nothing does.
+  std::string not_whole_bytes() const;
 
  private:
   struct Dim {
@@ -52,6 +54,7 @@ class GlobalTile {
   Integer position(const Dim& dim) const;
   int64_t register_part(const Dim& dim, int64_t reg) const;
   Integer base_address() const;
+  Integer bytes_to(const Integer& index, const Integer& stride) const;
   Condition inside(const Dim& dim, int64_t reg) const;
 
   const Tile& tile_;

@@ -275,6 +275,8 @@ void emit_Assume(Generator& g, const ir::Op& op) {
 }
 
 void emit_PrintTensor(Generator& g, const ir::Op& op) {
+  if (op.operands[0]->type.dtype.bits() < 8)
+    g.fail(op, "elements of less than a byte are not printed", {}, "print load_shared(tile).to(float32)");
   const ir::Value* value = op.operands[0];
   if (value->type.kind == ir::TypeKind::kTensorMemory)
     g.fail(op, "cannot print tensor memory", {}, "load it into registers with tcgen05_load first");

@@ -116,6 +116,29 @@ TEST(NarrowTypes, FourBitTilesByTmaAndInRegisters) {
   }
 }
 
+TEST(NarrowTypes, FourBitElementsInGlobalMemory) {
+  for (int64_t n : {320, 62}) {
+    constexpr int64_t kM = 37;
+    Machine machine(Arch::kSm100a);
+    DeviceTensor x = machine.random(float4_e2m1, {kM, n}), y = machine.output(float4_e2m1, {kM, n}),
+                 z = machine.output(float32, {kM, n});
+    machine.run(
+        [n](Int32 m, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<float32> z_ptr) {
+          grid(cdiv(m, 16), cdiv(n, 64));
+          Int32 i = 16 * block_idx.x, j = 64 * block_idx.y;
+          auto in = load_global(global_view(x_ptr, float4_e2m1, {m, n}), {i, j}, {16, 64});
+          auto numbers = in.to(float32);
+          store_global(global_view(z_ptr, {m, n}), numbers, {i, j});
+          store_global(global_view(y_ptr, float4_e2m1, {m, n}), (0.5f * numbers).to(float4_e2m1), {i, j});
+        },
+        kM, x, y, z);
+    const std::vector<double> in = x.to_host().to_doubles();
+    const std::vector<float> out = values<float>(z);
+    for (size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], in[i]) << i;
+    expect_elements(y, [&](int64_t i, int64_t j) { return rounded(float4_e2m1, 0.5 * in[i * n + j]); });
+  }
+}
+
 /// What compiling says of a copy of a narrow tile.
 template <class F>
 std::string complaint(const F& kernel, DataType type, std::vector<int64_t> shape) {
@@ -162,6 +185,13 @@ TEST(NarrowTypes, WhatIsNotMovedIsRefused) {
     store_global(global_view(x_ptr, float6_e2m3, {8, 128}), load_shared(tile), {0, 0});
   };
   EXPECT_THAT(complaint(read_six, float6_e2m3, {8, 128}), HasSubstr("share bytes"));
+  const auto odd_rows = [](Ptr<> x_ptr) {
+    grid(1);
+    auto in = load_global(global_view(x_ptr, float4_e2m1, {8, 33}), {0, 0}, {8, 32});
+    store_global(global_view(x_ptr, float4_e2m1, {8, 33}), in, {0, 0});
+  };
+  EXPECT_THAT(complaint(odd_rows, float4_e2m1, {8, 33}),
+              AllOf(HasSubstr("load_global"), HasSubstr("share bytes")));
 }
 
 }  // namespace

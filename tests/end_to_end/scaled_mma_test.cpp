@@ -13,6 +13,7 @@ struct Scaled {
   int64_t n = 128, k = 256;
   std::string_view kind = {};
   bool negate_b = false;
+  bool a_in_tensor_memory = false;
   int ctas = 1;
 
   int64_t m() const { return 128 * ctas; }
@@ -36,6 +37,8 @@ void multiply(const Scaled& p, const Ptr<>& a_ptr, const Ptr<>& b_ptr, const Ptr
   auto s_scale_a = shared_tensor(p.scale, {1, p.k_tiles(), 2, 256}),
        s_scale_b = shared_tensor(p.scale, {p.n_tiles(), p.k_tiles(), 2, 256});
   auto t_d = tcgen05::alloc(float32, {128, p.n}, {.cta_group = p.ctas});
+  std::optional<TMemoryTensor> t_a;
+  if (p.a_in_tensor_memory) t_a = tcgen05::alloc(p.a, {128, p.k}, {.cta_group = p.ctas});
   auto t_scale_b = tcgen05::alloc(p.scale, {128 * p.n_tiles(), 4 * p.k_tiles()}, {.cta_group = p.ctas});
   auto t_scale_a = tcgen05::alloc(p.scale, {128, 4 * p.k_tiles()}, {.cta_group = p.ctas});
   auto loaded = mbarrier::alloc(1), done = mbarrier::alloc(1);
@@ -60,10 +63,15 @@ void multiply(const Scaled& p, const Ptr<>& a_ptr, const Ptr<>& b_ptr, const Ptr
     if (auto leader = when(rank == 0)) {
       tcgen05::copy(tcgen05::scale_factor_matrix(s_scale_a), t_scale_a, {.cta_group = p.ctas});
       tcgen05::copy(tcgen05::scale_factor_matrix(s_scale_b), t_scale_b, {.cta_group = p.ctas});
-      for (bool again : {false, true})
-        tcgen05::scaled_mma(
-            s_a, s_b.transpose(), t_d, t_scale_a, t_scale_b,
-            {.enable_input_d = again, .cta_group = p.ctas, .negate_b = p.negate_b, .kind = p.kind});
+      if (t_a) tcgen05::copy(s_a, *t_a, {.cta_group = p.ctas});
+      for (bool again : {false, true}) {
+        const tcgen05::MmaOptions options{
+            .enable_input_d = again, .cta_group = p.ctas, .negate_b = p.negate_b, .kind = p.kind};
+        if (t_a)
+          tcgen05::scaled_mma(*t_a, s_b.transpose(), t_d, t_scale_a, t_scale_b, options);
+        else
+          tcgen05::scaled_mma(s_a, s_b.transpose(), t_d, t_scale_a, t_scale_b, options);
+      }
       if (p.ctas > 1)
         tcgen05::commit(done, {.cta_group = 2, .multicast_mask = 0b11});
       else
@@ -78,6 +86,7 @@ void multiply(const Scaled& p, const Ptr<>& a_ptr, const Ptr<>& b_ptr, const Ptr
     sync();
   tcgen05::dealloc(t_scale_a);
   tcgen05::dealloc(t_scale_b);
+  if (t_a) tcgen05::dealloc(*t_a);
   tcgen05::dealloc(t_d);
 }
 
@@ -144,6 +153,18 @@ TEST(ScaledMma, FourBits) {
 TEST(ScaledMma, WidthsAndDepths) {
   for (int64_t n : {8, 40, 96, 192, 256}) check({.n = n});
   check({.k = 512, .negate_b = true});
+}
+
+TEST(ScaledMma, AInTensorMemory) {
+  check({.a_in_tensor_memory = true});
+  check({.a = float6_e2m3, .b = float4_e2m1, .a_in_tensor_memory = true});  // a byte each
+  check({.a = float4_e2m1, .b = float4_e2m1, .a_in_tensor_memory = true});  // packed
+  check({.a = float4_e2m1,
+         .b = float4_e2m1,
+         .scale = float8_ue4m3,
+         .block = 16,
+         .a_in_tensor_memory = true,
+         .ctas = 2});
 }
 
 TEST(ScaledMma, Pairs) {
