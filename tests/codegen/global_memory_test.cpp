@@ -169,9 +169,8 @@ TEST(GlobalMemory, ViewsOfViews) {
       ASSERT_EQ(b.get(i * 8 + j), a.get(m * n + (4 + j) * n + 2 + i)) << i << ", " << j;
 }
 
-TEST(GlobalMemory, PackedElementsSmallerThanAByteAreRefused) {
-  EXPECT_THAT(compile_error(copy_kernel(float4_e2m1, 16, 64, "128", "128")),
-              HasSubstr("share bytes in global memory"));
+TEST(GlobalMemory, ElementsThatCrossBytesAreRefused) {
+  EXPECT_THAT(compile_error(copy_kernel(float6_e2m3, 16, 64, "128", "128")), HasSubstr("share bytes"));
 }
 
 }  // namespace
