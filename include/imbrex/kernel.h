@@ -24,7 +24,9 @@ enum class ParameterKind : uint8_t { kScalar, kPointer, kConstant };
 
 struct ParameterInfo {
   ParameterKind kind;
-  DataType dtype;  ///< kScalar: its type; kPointer: of what it points to, any_type for Ptr<>
+  /// kScalar: its type; kPointer: of what it points to, any_type for Ptr<>; kConstant: int64 for integers,
+  /// else any_type.
+  DataType dtype;
 };
 
 namespace detail {
@@ -49,7 +51,8 @@ struct Parameter {
   static_assert(kIsConstant<T>,
                 "a kernel parameter must be a run-time scalar (Int32, ...), a Ptr<type>, or a compile-time "
                 "bool, integer, enumeration, float, double or DataType, passed by value");
-  static constexpr ParameterInfo kInfo{ParameterKind::kConstant, any_type};
+  static constexpr ParameterInfo kInfo{ParameterKind::kConstant,
+                                       std::is_integral_v<T> && !std::is_same_v<T, bool> ? int64 : any_type};
   static T get(const Arguments& arguments, size_t i) {
     const int64_t bits = arguments.constant(i);
     if constexpr (std::is_floating_point_v<T>)

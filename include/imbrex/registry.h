@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "imbrex/device_tensor.h"
@@ -40,17 +41,44 @@ struct KernelDescription {
   std::vector<SizeOption> sizes;
 };
 
+/// Tensors and references that several runs of one problem share, in the order the runs ask for them: made by
+/// the first run, used again by the others. All with the same sizes, seed and device.
+struct CaseData {
+  std::vector<DeviceTensor> inputs, outputs;
+  std::vector<HostTensor> hosts;                // of the inputs
+  std::vector<std::vector<double>> references;  // of each expect()
+
+  /// Writes the inputs again, in case a kernel wrote over them.
+  void restore_inputs();
+};
+
+/// A matrix product C[m, n] = A[m, k] * B[n, k]^T that a case stated: what a library can be compared on.
+struct StatedMatmul {
+  DeviceTensor a, b, c;
+};
+
 /// One run of a registered kernel: its sizes, tensors, launch and verdict.
 class Case {
  public:
   enum class Mode {
-    kRun,    // launch and verify
-    kTrace,  // no device: only trace, for `imbrex emit`
+    kRun,      // launch and verify
+    kTrace,    // no device: only trace, for `imbrex emit`
+    kMeasure,  // hand the launch to `measure`; nothing is verified
   };
+  /// Launches once, on a CUDA device without waiting unless `timed`.
+  using Launcher = std::function<LaunchReport(bool timed)>;
 
   Case(Mode mode, std::optional<Device> device, std::map<std::string, int64_t> sizes, uint64_t seed);
 
   Mode mode() const { return mode_; }
+  /// Takes tensors and references from `data`, and leaves there what it lacks.
+  void share(std::shared_ptr<CaseData> data) { data_ = std::move(data); }
+  /// kTrace: compiles for this target instead of the kernel's own, "" for that.
+  std::string target;
+  /// kMeasure: called by launch().
+  std::function<void(const Launcher&)> measure;
+  /// kRun: called right before the launch, and after it has ended.
+  std::function<void()> launching, launched;
   /// The value of a declared size.
   int64_t size(const std::string& name) const;
 
@@ -67,12 +95,17 @@ class Case {
 
   /// Launches the kernel (or only traces it) with these arguments.
   template <class K, class... Args>
-  void launch(Kernel<K>& kernel, Args&&... arguments) {
+  void launch(Kernel<K>& kernel, const Args&... arguments) {
     if (mode_ == Mode::kTrace) {
-      function = kernel.trace(std::forward<Args>(arguments)...);
+      function = kernel.trace_for(target, arguments...);
+      shape = kernel.shape(arguments...);
+    } else if (mode_ == Mode::kMeasure) {
+      measure([&](bool timed) { return timed ? kernel.launch_timed(arguments...) : kernel(arguments...); });
     } else {
-      report = kernel.launch_timed(std::forward<Args>(arguments)...);
+      if (launching) launching();
+      report = kernel.launch_timed(arguments...);
       is_launched_ = true;
+      if (launched) launched();
     }
   }
 
@@ -98,6 +131,8 @@ class Case {
   LaunchReport report;
   std::vector<Comparison> comparisons;
   std::shared_ptr<ir::Function> function;  // kTrace: the traced kernel
+  std::vector<int64_t> shape;              // kTrace: see KernelBase
+  std::optional<StatedMatmul> matmul;      // what expect_matmul() stated
 
   /// Bytes of every tensor made so far, inputs and outputs: what any launch must read and write at least
   /// once.
@@ -107,6 +142,14 @@ class Case {
   double max_rel_err() const;
 
  private:
+  DeviceTensor shared_input();
+  /// Both factors of a product, row by row.
+  using MatmulOperands = std::pair<std::span<const double>, std::span<const double>>;
+  void expect_product(const DeviceTensor& c, int64_t k, const std::function<MatmulOperands()>& operands,
+                      double tolerance);
+  /// The reference of the next expectation: shared, or made by `make`.
+  std::vector<double> reference(const std::function<std::vector<double>()>& make);
+
   Mode mode_;
   std::optional<Device> device_;
   std::map<std::string, int64_t> sizes_;
@@ -115,11 +158,14 @@ class Case {
   int64_t tensor_bytes_ = 0;
   bool is_launched_ = false;
   std::vector<std::pair<uint64_t, HostTensor>> inputs_;  // by device address
+  std::shared_ptr<CaseData> data_;
+  size_t next_input_ = 0, next_output_ = 0, next_reference_ = 0;  // in data_
 };
 
 /// A kernel the command knows, with its type erased.
 struct RegisteredKernel {
   KernelDescription description;
+  const KernelEntry* entry = nullptr;
   std::string target;  // what it is compiled for, "sm_100a"
   TuningSpace space;   // its first configuration is the default
   SourceLocation where;
@@ -144,6 +190,7 @@ class KernelRegistration {
                      SourceLocation where = SourceLocation::current()) {
     RegisteredKernel entry;
     entry.description = std::move(description);
+    entry.entry = &kernel_entry<K>();
     entry.target = kernel_target<K>();
     entry.space = tuning_space<K>();
     entry.where = where;

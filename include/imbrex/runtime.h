@@ -8,12 +8,14 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "imbrex/device.h"
 #include "imbrex/device_tensor.h"
@@ -52,8 +54,16 @@ auto tuning_space() {
 }
 
 /// Kernel<K> without its type: compiles once per set of compile-time arguments, and launches.
+///
+/// The *shape* of a call, by which tuning results are found: the values of its integer parameters and the
+/// bits of its other compile-time ones, in order; no pointers, no run-time floating-point numbers.
 class KernelBase {
  public:
+  /// What choosing among configurations takes: the space, and the kernel with one of them.
+  struct Family {
+    TuningSpace space;
+    std::function<std::shared_ptr<const void>(const Configuration&)> make;
+  };
   KernelBase(const KernelEntry& entry, std::shared_ptr<const void> kernel, std::string target,
              std::optional<Device> device);
   ~KernelBase();
@@ -63,7 +73,11 @@ class KernelBase {
  protected:
   /// `arguments` has one entry a parameter, compile-time ones included.
   LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed);
-  std::shared_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments) const;
+  std::shared_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments,
+                                                const std::string& target = "") const;
+  std::vector<int64_t> shape_of(std::span<const LaunchArgument> arguments) const;
+  /// From now on each launch takes the configuration tuned for the nearest shape.
+  void use_tuned(Family family);
 
  private:
   struct State;
@@ -132,6 +146,18 @@ class Kernel : public KernelBase {
       : KernelBase(kernel_entry<K>(), std::make_shared<const K>(std::move(kernel)), kernel_target<K>(),
                    std::move(device)) {}
 
+  /// A kernel whose launches take the configuration tuned for the nearest shape of call on this device (see
+  /// tuner.h), and the default one where none was tuned or the tuned one does not compile for the shape.
+  static Kernel tuned(Device device) {
+    Kernel kernel(K{}, std::move(device));
+    kernel.use_tuned({tuning_space<K>(), [](const Configuration& configuration) {
+                        auto instance = std::make_shared<K>();
+                        tuning_space<K>().apply(instance.get(), configuration);
+                        return std::shared_ptr<const void>(std::move(instance));
+                      }});
+    return kernel;
+  }
+
   /// Launches; on a CUDA device without waiting for the end.
   template <class... Args>
   LaunchReport operator()(const Args&... arguments) {
@@ -146,6 +172,16 @@ class Kernel : public KernelBase {
   template <class... Args>
   std::shared_ptr<ir::Function> trace(const Args&... arguments) const {
     return trace_arguments(Make::make(arguments...));
+  }
+  /// The same for another target than the kernel's own ("" for that one).
+  template <class... Args>
+  std::shared_ptr<ir::Function> trace_for(const std::string& target, const Args&... arguments) const {
+    return trace_arguments(Make::make(arguments...), target);
+  }
+  /// The shape of such a call (see KernelBase).
+  template <class... Args>
+  std::vector<int64_t> shape(const Args&... arguments) const {
+    return shape_of(Make::make(arguments...));
   }
 
  private:

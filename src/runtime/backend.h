@@ -13,6 +13,8 @@
 
 namespace imbrex::runtime {
 
+struct CUstream_st;  // a stream of the CUDA driver
+
 /// A kernel loaded on one device.
 class LoadedKernel {
  public:
@@ -44,6 +46,14 @@ class DeviceBackend {
 
   virtual std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) = 0;
   virtual LaunchReport launch(LoadedKernel& kernel, const LaunchPlan& plan) = 0;
+  // Timing on the device's stream, for CUDA devices. Marks are numbered by the caller, from 0.
+  virtual void mark(size_t number);
+  /// Waits for both marks.
+  virtual double milliseconds_between(size_t first, size_t last);
+  virtual void copy_on_device(uint64_t to, uint64_t from, int64_t bytes);
+  virtual int64_t l2_bytes() const { return 0; }
+  virtual CUstream_st* stream() const { return nullptr; }
+
   /// Writes the 128-byte descriptor of `plan` with the slots' values filled in.
   virtual void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
                                  void* out) = 0;

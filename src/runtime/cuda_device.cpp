@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA GPU through its driver. PTX is assembled by the driver; its log is mapped back to the kernel's
-// lines.
+// A CUDA GPU through its driver.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "imbrex/error.h"
+#include "runtime/assembler.h"
 #include "runtime/backend.h"
 #include "runtime/cuda_driver.h"
-#include "runtime/ptx_lines.h"
+#include "runtime/device_facts.h"
 
 namespace imbrex::runtime {
 namespace {
@@ -53,9 +54,7 @@ class CudaDevice : public DeviceBackend {
 
   bool is_virtual() const override { return false; }
   std::string name() const override { return name_; }
-  std::string target() const override {
-    return fmt::format("sm_{}{}{}", major_, minor_, major_ >= 9 ? "a" : "");
-  }
+  std::string target() const override { return target_of(major_, minor_); }
   int multiprocessors() const override { return attribute(kDeviceAttributeMultiprocessorCount); }
   void synchronize() override { driver_->check(driver_->cuStreamSynchronize(stream_), "kernel execution"); }
 
@@ -89,13 +88,7 @@ class CudaDevice : public DeviceBackend {
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
     make_current();
     auto loaded = std::make_shared<CudaKernel>(*driver_, kernel);
-    std::vector<char> log(64 << 10), errors(64 << 10);
-    int options[] = {kJitInfoLogBuffer, kJitInfoLogBytes, kJitErrorLogBuffer, kJitErrorLogBytes,
-                     kJitGenerateLineInfo};
-    void* values[] = {log.data(), reinterpret_cast<void*>(log.size()), errors.data(),
-                      reinterpret_cast<void*>(errors.size()), reinterpret_cast<void*>(1)};
-    CUresult result = driver_->cuModuleLoadDataEx(&loaded->module, kernel.ptx.c_str(), 5, options, values);
-    if (result != 0) throw assembly_error(kernel, errors.data(), driver_->describe(result));
+    load_module(kernel, loaded->module);
     driver_->check(driver_->cuModuleGetFunction(&loaded->function, loaded->module, kernel.name.c_str()),
                    "kernel " + kernel.name);
     if (kernel.shared_bytes > 48 * 1024)
@@ -142,6 +135,28 @@ class CudaDevice : public DeviceBackend {
     return report;
   }
 
+  void mark(size_t number) override {
+    make_current();
+    while (marks_.size() <= number) {
+      marks_.emplace_back();
+      driver_->check(driver_->cuEventCreate(&marks_.back(), 0), "event");
+    }
+    driver_->check(driver_->cuEventRecord(marks_[number], stream_), "event");
+  }
+  double milliseconds_between(size_t first, size_t last) override {
+    make_current();
+    float milliseconds = 0;
+    driver_->check(driver_->cuEventSynchronize(marks_[last]), "kernel execution");
+    driver_->check(driver_->cuEventElapsedTime(&milliseconds, marks_[first], marks_[last]), "elapsed time");
+    return milliseconds;
+  }
+  void copy_on_device(uint64_t to, uint64_t from, int64_t bytes) override {
+    make_current();
+    driver_->check(driver_->cuMemcpyDtoDAsync(to, from, bytes, stream_), "copy on the device");
+  }
+  int64_t l2_bytes() const override { return attribute(kDeviceAttributeL2CacheSize); }
+  CUstream stream() const override { return stream_; }
+
   void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
                          void* out) override {
     uint64_t dims[5], strides[5];
@@ -172,6 +187,33 @@ class CudaDevice : public DeviceBackend {
     return facts;
   }
 
+  /// Assembles, or takes the machine code from the cache, and loads it.
+  void load_module(const codegen::CompiledKernel& kernel, CUmodule& module) {
+    const AssemblerTolerance tolerance = AssemblerTolerance::from_environment();
+    const Assembler* ptxas = usable_ptxas();
+    if (ptxas != nullptr) {
+      const Cubin cubin = assemble_cached(*ptxas, kernel, target(), Cache::shared(), tolerance);
+      if (driver_->cuModuleLoadDataEx(&module, cubin.bytes.c_str(), 0, nullptr, nullptr) == 0) return;
+      // A driver of the same CUDA version loads what its ptxas makes; should it not, its own assembler is
+      // left.
+    }
+    if (!driver_assembler_) driver_assembler_ = driver_assembler(*driver_);
+    const Cubin cubin = assemble_cached(*driver_assembler_, kernel, target(), Cache::shared(), tolerance);
+    driver_->check(driver_->cuModuleLoadDataEx(&module, cubin.bytes.c_str(), 0, nullptr, nullptr),
+                   "loading " + kernel.name);
+  }
+
+  /// ptxas, unless it is newer than the driver or IMBREX_ASSEMBLER asks for the driver's own assembler.
+  const Assembler* usable_ptxas() const {
+    if (const char* told = std::getenv("IMBREX_ASSEMBLER");
+        told != nullptr && std::string_view(told) == "driver")
+      return nullptr;
+    const Assembler* ptxas = find_ptxas();
+    int version = 0;
+    driver_->check(driver_->cuDriverGetVersion(&version), "driver version");
+    return ptxas != nullptr && ptxas->cuda_version() / 1000 <= version / 1000 ? ptxas : nullptr;
+  }
+
   int attribute(int which) const {
     int value = 0;
     driver_->check(driver_->cuDeviceGetAttribute(&value, which, device_), "device attribute");
@@ -185,6 +227,8 @@ class CudaDevice : public DeviceBackend {
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   CUevent events_[2] = {};
+  std::vector<CUevent> marks_;
+  std::unique_ptr<Assembler> driver_assembler_;
   std::string name_;
   int major_ = 0, minor_ = 0;
 };

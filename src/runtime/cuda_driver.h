@@ -16,16 +16,19 @@ using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
+using CUlinkState = struct CUlinkState_st*;
 
 // Enumerators, by the numbers of the driver's ABI.
 inline constexpr int kDeviceAttributeMultiprocessorCount = 16;
+inline constexpr int kDeviceAttributeL2CacheSize = 38;
 inline constexpr int kDeviceAttributeComputeCapabilityMajor = 75;
 inline constexpr int kDeviceAttributeComputeCapabilityMinor = 76;
 inline constexpr int kFunctionAttributeMaxDynamicShared = 8;
 inline constexpr int kFunctionAttributeNonPortableCluster = 14;
 inline constexpr int kJitInfoLogBuffer = 3, kJitInfoLogBytes = 4, kJitErrorLogBuffer = 5,
                      kJitErrorLogBytes = 6;
-inline constexpr int kJitGenerateLineInfo = 13;
+inline constexpr int kJitLogVerbose = 12, kJitGenerateLineInfo = 13;
+inline constexpr int kJitInputPtx = 1;
 inline constexpr int kLaunchAttributeClusterDimension = 4;
 
 struct CUlaunchAttribute {

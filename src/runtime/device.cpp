@@ -6,8 +6,17 @@
 #include "imbrex/error.h"
 #include "runtime/backend.h"
 #include "runtime/cuda_driver.h"
+#include "runtime/device_facts.h"
 
 namespace imbrex {
+
+void runtime::DeviceBackend::mark(size_t) { throw InternalError("events on a device without them"); }
+double runtime::DeviceBackend::milliseconds_between(size_t, size_t) {
+  throw InternalError("events on a device without them");
+}
+void runtime::DeviceBackend::copy_on_device(uint64_t, uint64_t, int64_t) {
+  throw InternalError("a copy on a device without it");
+}
 
 Device Device::virtual_gpu(vgpu::Options options) {
   return Device(runtime::make_virtual_device(std::move(options)));
@@ -33,12 +42,7 @@ Device Device::open(std::string_view kind, const std::string& target, vgpu::Opti
 bool Device::is_virtual() const { return backend_->is_virtual(); }
 std::string Device::name() const { return backend_->name(); }
 std::string Device::target() const { return backend_->target(); }
-bool Device::can_run(const std::string& wanted) const {
-  const std::string own = target();
-  if (own == wanted) return true;
-  auto number = [](const std::string& name) { return std::atoi(name.c_str() + 3); };
-  return wanted.back() != 'a' && wanted.back() != 'f' && number(wanted) <= number(own);
-}
+bool Device::can_run(const std::string& wanted) const { return runtime::target_runs(target(), wanted); }
 int Device::multiprocessors() const { return backend_->multiprocessors(); }
 void Device::synchronize() const { backend_->synchronize(); }
 vgpu::VirtualGpu& Device::virtual_machine() const { return runtime::virtual_machine(*backend_); }

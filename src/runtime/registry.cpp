@@ -48,8 +48,19 @@ int64_t Case::size(const std::string& name) const {
   return found->second;
 }
 
+void CaseData::restore_inputs() {
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i].copy_from(hosts[i]);
+}
+
+DeviceTensor Case::shared_input() {
+  const DeviceTensor& tensor = data_->inputs[next_input_++];
+  tensor_bytes_ += tensor.bytes();
+  return tensor;
+}
+
 DeviceTensor Case::input(DataType dtype, std::vector<int64_t> shape, double deviation) {
   if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(dtype, std::move(shape));
+  if (data_ && next_input_ < data_->inputs.size()) return shared_input();
   return input(random(dtype, std::move(shape), deviation));
 }
 
@@ -60,16 +71,33 @@ HostTensor Case::random(DataType dtype, std::vector<int64_t> shape, double devia
 
 DeviceTensor Case::input(const HostTensor& host) {
   if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(host.dtype(), host.shape());
+  if (data_ && next_input_ < data_->inputs.size()) return shared_input();
   DeviceTensor tensor = DeviceTensor::from_host(*device_, host);
-  inputs_.emplace_back(tensor.address(), host);
+  if (data_) {
+    data_->inputs.push_back(tensor);
+    data_->hosts.push_back(host);
+    ++next_input_;
+  } else {
+    inputs_.emplace_back(tensor.address(), host);
+  }
   tensor_bytes_ += tensor.bytes();
   return tensor;
 }
 
 DeviceTensor Case::output(DataType dtype, std::vector<int64_t> shape) {
   if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(dtype, std::move(shape));
+  if (data_ && next_output_ < data_->outputs.size()) {
+    DeviceTensor tensor = data_->outputs[next_output_++];
+    if (mode_ == Mode::kRun) tensor.poison();
+    tensor_bytes_ += tensor.bytes();
+    return tensor;
+  }
   DeviceTensor tensor = DeviceTensor::empty(*device_, dtype, std::move(shape));
   tensor.poison();
+  if (data_) {
+    data_->outputs.push_back(tensor);
+    ++next_output_;
+  }
   tensor_bytes_ += tensor.bytes();
   return tensor;
 }
@@ -77,15 +105,27 @@ DeviceTensor Case::output(DataType dtype, std::vector<int64_t> shape) {
 std::vector<double> Case::values(const DeviceTensor& input) const {
   for (const auto& [address, host] : inputs_)
     if (address == input.address()) return host.to_doubles();
+  if (data_)
+    for (size_t i = 0; i < data_->inputs.size(); ++i)
+      if (data_->inputs[i].address() == input.address()) return data_->hosts[i].to_doubles();
   return {};
+}
+
+std::vector<double> Case::reference(const std::function<std::vector<double>()>& make) {
+  if (!data_) return make();
+  if (next_reference_ == data_->references.size()) data_->references.push_back(make());
+  return data_->references[next_reference_++];
 }
 
 void Case::expect(const DeviceTensor& output, const std::function<void(std::span<double>)>& fill,
                   double tolerance) {
   if (!is_launched_) return;
   HostTensor got = output.to_host();
-  std::vector<double> expected(static_cast<size_t>(got.elements()));
-  fill(expected);
+  const std::vector<double> expected = reference([&] {
+    std::vector<double> values(static_cast<size_t>(got.elements()));
+    fill(values);
+    return values;
+  });
   comparisons.push_back(compare(got, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
 }
 
@@ -108,8 +148,11 @@ void Case::expect_samples(const DeviceTensor& output, const std::function<double
     std::sort(indices.begin(), indices.end());
     indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   }
-  std::vector<double> expected;
-  for (int64_t index : indices) expected.push_back(element(index));
+  const std::vector<double> expected = reference([&] {
+    std::vector<double> values;
+    for (int64_t index : indices) values.push_back(element(index));
+    return values;
+  });
   comparisons.push_back(
       compare_at(got, indices, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
 }

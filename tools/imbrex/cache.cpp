@@ -9,6 +9,7 @@
 
 #include "imbrex/error.h"
 #include "imbrex/nearest.h"
+#include "imbrex/tuner.h"
 #include "subcommands.h"
 
 namespace imbrex::command {
@@ -94,6 +95,16 @@ void add_cache(CLI::App& app, Action& chosen) {
   lister->add_flag("--json", *json, "print JSON");
   lister->callback([&chosen, kind, json] { chosen = [=] { return list(*kind, *json); }; });
   command->add_subcommand("size", "how much is kept")->callback([&chosen] { chosen = size; });
+  auto choice = std::make_shared<KernelChoice>();
+  CLI::App* explainer =
+      command->add_subcommand("explain", "why a kernel's tuning and machine code are found, or not");
+  choice->add_to(*explainer);
+  explainer->callback([&chosen, choice] {
+    chosen = [choice] {
+      fmt::print("{}\n", explain_cache(choice->kernel(), choice->sizes(), choice->configuration()));
+      return 0;
+    };
+  });
   CLI::App* cleaner = command->add_subcommand("clear", "remove the entries");
   cleaner->add_option("KIND", *kind, "only entries of this kind");
   cleaner->callback([&chosen, kind] {

@@ -9,6 +9,7 @@
 
 #include "imbrex/error.h"
 #include "imbrex/nearest.h"
+#include "imbrex/version.h"
 #include "subcommands.h"
 
 namespace imbrex {
@@ -17,7 +18,8 @@ namespace {
 /// CLI11 names an unknown word; we add the nearest known one.
 std::string suggestion(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> words;
-  for (const CLI::App* sub : app.get_subcommands({})) words.push_back(sub->get_name());
+  for (const CLI::App* sub : app.get_subcommands({}))
+    if (!sub->get_group().empty()) words.push_back(sub->get_name());
   if (argc < 2) return "";
   const CLI::App* chosen = nullptr;
   for (const CLI::App* sub : app.get_subcommands({}))
@@ -45,7 +47,7 @@ int command_main(int argc, char** argv) {
   CLI::App app{"Imbrex: write, run and inspect tile-level GPU kernels"};
   app.name("imbrex");
   app.require_subcommand(1);
-  app.set_version_flag("--version", IMBREX_VERSION);
+  app.set_version_flag("--version", version());
   app.footer(
       "Exit code: 0 verified; 1 a kernel failed or is wrong; 2 the command line or the kernel cannot be "
       "used.");
@@ -56,6 +58,8 @@ int command_main(int argc, char** argv) {
   command::add_emit(app, chosen);
   command::add_exec(app, chosen);
   command::add_demo(app, chosen);
+  command::add_tune(app, chosen);
+  command::add_worker(app, chosen);
   command::add_cache(app, chosen);
   command::add_tile(app, chosen);
   command::add_roofline(app, chosen);

@@ -14,7 +14,7 @@ namespace imbrex::command {
 void KernelChoice::add_to(CLI::App& command, Need need) {
   command.add_option("KERNEL", name_, "a kernel of `imbrex list`")->required(need == Need::kRequired);
   command.add_option("--config", config_,
-                     "tuned members, as name=value,name=value; the rest keep their defaults");
+                     "tuned members, as name=value,name=value, the rest keep their defaults; or: default");
   std::map<std::string, std::vector<std::string>> users;  // size -> the kernels that have it
   for (const auto& [name, kernel] : registered_kernels())
     for (const SizeOption& size : kernel.description.sizes)
@@ -54,9 +54,10 @@ int64_t KernelChoice::given(const std::string& size, int64_t otherwise) const {
   return found == given_.end() ? otherwise : found->second;
 }
 
-Configuration KernelChoice::configuration() const {
+Configuration KernelChoice::configuration(const std::optional<Configuration>& otherwise) const {
   const TuningSpace& space = kernel().space;
-  Configuration result = space.configuration(0);
+  Configuration result = otherwise.value_or(space.configuration(0));
+  if (config_ == "default") return result;
   std::string words = config_;  // the space's text form separates by blanks
   std::replace(words.begin(), words.end(), ',', ' ');
   for (const Setting& given : space.parse(words))

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "imbrex/error.h"
+#include "imbrex/tuner.h"
 #include "subcommands.h"
 #include "timeline_text.h"
 
@@ -119,7 +120,8 @@ void add_prediction(nlohmann::ordered_json& out, const vgpu::Timeline& timeline)
 }
 
 void print_json(const RegisteredKernel& kernel, const Device& device, const Options& options,
-                const Configuration& configuration, const std::vector<Outcome>& outcomes) {
+                const Configuration& configuration, const std::string& origin,
+                const std::vector<Outcome>& outcomes) {
   nlohmann::ordered_json findings = nlohmann::ordered_json::array(),
                          failing = nlohmann::ordered_json::array();
   bool verified = true;
@@ -140,6 +142,7 @@ void print_json(const RegisteredKernel& kernel, const Device& device, const Opti
                                 {"device", device.name()},
                                 {"target", kernel.target},
                                 {"config", kernel.space.to_string(configuration)},
+                                {"tuned", !origin.empty()},
                                 {"sizes", sizes},
                                 {"seeds", outcomes.size()},
                                 {"failing_seeds", failing},
@@ -164,12 +167,15 @@ void print_json(const RegisteredKernel& kernel, const Device& device, const Opti
 }
 
 void print_text(const RegisteredKernel& kernel, const Device& device, const Options& options,
-                const Configuration& configuration, const std::vector<Outcome>& outcomes) {
+                const Configuration& configuration, const std::string& origin,
+                const std::vector<Outcome>& outcomes) {
   std::vector<std::string> sizes;
   for (const SizeOption& size : kernel.description.sizes)
     sizes.push_back(fmt::format("{}={}", size.name, options.choice.sizes().at(size.name)));
   fmt::print("{}  {}\n", kernel.description.name, fmt::join(sizes, " "));
-  if (!configuration.empty()) fmt::print("  config    {}\n", kernel.space.to_string(configuration));
+  if (!configuration.empty())
+    fmt::print("  config    {}{}\n", kernel.space.to_string(configuration),
+               origin.empty() ? "" : fmt::format("  ({})", origin));
   fmt::print("  device    {}", device.name());
   if (device.is_virtual()) fmt::print(", tensor math {}, checks {}", options.math, options.checks);
   fmt::print("\n");
@@ -208,8 +214,16 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
 
 int run(const Options& options) {
   const RegisteredKernel& kernel = options.choice.kernel();
-  const Configuration configuration = options.choice.configuration();
   Device device = Device::open(options.device, kernel.target, virtual_options(options, options.seed));
+  Configuration configuration = options.choice.configuration();
+  std::string origin;  // of the configuration, where it is not plain
+  if (!options.choice.has_configuration() && kernel.space.size() > 1) {
+    if (const auto tuned = find_tuned(kernel, options.choice.sizes(), device)) {
+      configuration = tuned->configuration;
+      origin = tuned->is_exact ? "tuned"
+                               : fmt::format("tuned for {}, the nearest shape", fmt::join(tuned->shape, ","));
+    }
+  }
   const int runs = device.is_virtual() ? options.seeds : 1;
   const bool is_terminal = isatty(STDERR_FILENO) != 0;
   std::vector<Outcome> outcomes;
@@ -221,9 +235,9 @@ int run(const Options& options) {
   }
   if (runs > 1 && is_terminal) fmt::print(stderr, "\r\033[K");
   if (options.json) {
-    print_json(kernel, device, options, configuration, outcomes);
+    print_json(kernel, device, options, configuration, origin, outcomes);
   } else {
-    print_text(kernel, device, options, configuration, outcomes);
+    print_text(kernel, device, options, configuration, origin, outcomes);
   }
   return all_passed ? 0 : 1;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace imbrex::command {
 
 using Action = std::function<int()>;
 
+void add_tune(CLI::App& app, Action& chosen);
+void add_worker(CLI::App& app, Action& chosen);
 void add_cache(CLI::App& app, Action& chosen);
 void add_list(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);
@@ -42,8 +45,10 @@ class KernelChoice {
   std::map<std::string, int64_t> sizes() const;
   /// A size given on the command line, whether or not the kernel has it, or `otherwise`.
   int64_t given(const std::string& size, int64_t otherwise) const;
-  /// The configuration of --config over the default; LaunchError for an unknown name.
-  Configuration configuration() const;
+  /// The configuration of --config over `otherwise`, the default unless given; LaunchError for an unknown
+  /// name.
+  Configuration configuration(const std::optional<Configuration>& otherwise = std::nullopt) const;
+  bool has_configuration() const { return !config_.empty(); }
 
  private:
   std::string name_;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be known of a device before anything runs on it.
+#pragma once
+
+#include <string>
+
+namespace imbrex::runtime {
+
+struct DeviceFacts {
+  std::string name, target;  ///< as Device::name() and target()
+  bool is_virtual = false;
+};
+
+/// The device that Device::open(kind, target) gives. On a CUDA GPU no context is made, which would take a
+/// tenth of a second and some hundred MiB of its memory. Throws as Device::open does, and for a kernel that
+/// the CUDA GPU asked for cannot run.
+DeviceFacts device_facts(const std::string& kind, const std::string& target);
+
+/// True when a device for `own` runs what is built for `wanted`: its own target, or a plain one up to it.
+bool target_runs(const std::string& own, const std::string& wanted);
+/// "sm_90a" for 9 and 0.
+std::string target_of(int major, int minor);
+
+}  // namespace imbrex::runtime

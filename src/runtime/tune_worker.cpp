@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker of the tuner: runs candidates where they may hang, trap, or take the process with them.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "imbrex/error.h"
+#include "imbrex/tuner.h"
+#include "runtime/gpu_timer.h"
+#include "runtime/tune_protocol.h"
+
+namespace imbrex {
+namespace {
+
+using nlohmann::json;
+
+/// The first diagnostic in one line.
+std::string brief(const Error& error) {
+  if (error.diagnostics().empty()) return error.what();
+  const Diagnostic& first = error.diagnostics().front();
+  return first.help.empty() ? first.message : first.message + "; " + first.help;
+}
+
+class Worker {
+ public:
+  explicit Worker(FILE* out) : out_(out) {}
+
+  /// Returns false when the device is lost.
+  bool answer(const json& request) {
+    const std::string what = request.value("do", "");
+    json reply;
+    try {
+      if (what == "open")
+        reply = open(request);
+      else if (what == "try" || what == "assemble")
+        reply = attempt(request, what == "assemble");
+      else
+        reply = {{"error", "unknown request " + what}};
+    } catch (const CompileError& error) {
+      reply = {{"status", "slow"}, {"reason", brief(error)}, {"error", brief(error)}};
+    } catch (const LaunchError& error) {
+      reply = {{"status", "failed"}, {"reason", brief(error)}, {"error", brief(error)}};
+    } catch (const DeviceError& error) {
+      reply = {{"status", "trapped"}, {"reason", brief(error)}, {"error", brief(error)}};
+    }
+    say(reply);
+    return reply.value("status", "") != "trapped";
+  }
+
+ private:
+  json open(const json& request) {
+    kernel_ = &registered_kernel(request.at("kernel"));
+    sizes_ = request.at("sizes").get<std::map<std::string, int64_t>>();
+    seed_ = request.at("seed");
+    device_ = Device::open(request.at("device").get<std::string>(), kernel_->target);
+    data_ = std::make_shared<CaseData>();
+    return {{"device", device_->name()}, {"multiprocessors", device_->multiprocessors()}};
+  }
+
+  json attempt(const json& request, bool only_assemble) {
+    const Configuration configuration = kernel_->space.parse(request.at("config").get<std::string>());
+    LaunchReport report;
+    if (only_assemble) {
+      Case c(Case::Mode::kMeasure, device_, sizes_, seed_);
+      c.share(data_);
+      c.measure = [](const Case::Launcher&) {};
+      kernel_->run(c, device_, configuration);
+      return {{"status", "right"}};
+    }
+    if (request.value("verify", true)) {
+      Case c(Case::Mode::kRun, device_, sizes_, seed_);
+      c.share(data_);
+      c.launching = [&] { say({{"stage", "launching"}}); };
+      c.launched = [&] { say({{"stage", "checking"}}); };
+      if (request.value("restore", false)) data_->restore_inputs();
+      kernel_->run(c, device_, configuration);
+      report = c.report;
+      if (const std::string wrong = what_is_wrong(c); !wrong.empty()) {
+        data_->restore_inputs();  // whatever it wrote over
+        return {{"status", "wrong"}, {"reason", wrong}};
+      }
+    }
+    if (device_->is_virtual())
+      return {{"status", "right"},
+              {"times", {runtime::modelled_microseconds(report, device_->multiprocessors())}}};
+    if (!timer_) timer_ = std::make_unique<runtime::GpuTimer>(*device_);
+    std::vector<double> times;
+    Case c(Case::Mode::kMeasure, device_, sizes_, seed_);
+    c.share(data_);
+    c.measure = [&](const Case::Launcher& launch) {
+      say({{"stage", "measuring"}});
+      times = timer_->measure({[&] { launch(false); }}, request.value("launches", 5), true,
+                              request.value("limit_us", 0.0))[0];
+    };
+    kernel_->run(c, device_, configuration);
+    return {{"status", "right"}, {"times", times}};
+  }
+
+  static std::string what_is_wrong(const Case& c) {
+    if (c.report.is_virtual && !c.report.clean()) {
+      const vgpu::Report& report = c.report.virtual_report;
+      return report.findings.empty()
+                 ? "did not run to its end"
+                 : fmt::format("{}: {}", vgpu::name(report.findings[0].kind), report.findings[0].message);
+    }
+    for (const Comparison& comparison : c.comparisons)
+      if (!comparison.passed) return comparison.format();
+    return c.verified() ? "" : "nothing was compared with a reference";
+  }
+
+  void say(const json& line) {
+    const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    std::fputs(text.c_str(), out_);
+    std::fflush(out_);
+  }
+
+  FILE* out_;
+  const RegisteredKernel* kernel_ = nullptr;
+  std::map<std::string, int64_t> sizes_;
+  uint64_t seed_ = 0;
+  std::optional<Device> device_;
+  std::shared_ptr<CaseData> data_;
+  std::unique_ptr<runtime::GpuTimer> timer_;
+};
+
+}  // namespace
+
+double runtime::modelled_microseconds(const LaunchReport& report, int multiprocessors) {
+  const vgpu::Statistics& s = report.virtual_report.statistics;
+  // An H200's rates for each multiprocessor and clock, and its clock; other chips differ, their order rarely.
+  constexpr double kClocksPerMicrosecond = 1700, kInstructions = 2.0, kSharedBytes = 128, kTensorFlops = 8192;
+  constexpr double kGlobalBytes = 4.3e12 / 132 / 1.7e9, kStart = 1500;  // clocks for a CTA to begin and end
+  const double ctas = static_cast<double>(std::max<int64_t>(s.ctas, 1));
+  const double busy = std::min<double>(ctas, multiprocessors);
+  const double global = static_cast<double>(s.global_bytes_read + s.global_bytes_written + s.cp_async_bytes +
+                                            s.tma_bytes_loaded + s.tma_bytes_stored);
+  const double shared = static_cast<double>(s.shared_bytes_read + s.shared_bytes_written + s.cp_async_bytes +
+                                            s.tma_bytes_loaded + s.tma_bytes_stored);
+  const double clocks =
+      std::max({static_cast<double>(s.instructions) / kInstructions, global / kGlobalBytes,
+                shared / kSharedBytes, static_cast<double>(s.tensor_flops) / kTensorFlops}) /
+      busy;
+  const double waves = std::ceil(ctas / multiprocessors);
+  return (clocks + kStart * waves) / kClocksPerMicrosecond;
+}
+
+int tune_worker_main() {
+  // What kernels print belongs to nobody's answer.
+  FILE* out = fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3), "w");
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  if (out == nullptr) return 2;
+  Worker worker(out);
+  for (std::string line; std::getline(std::cin, line);) {
+    const json request = json::parse(line, nullptr, false);
+    if (!request.is_object()) return 2;
+    if (!worker.answer(request)) break;
+  }
+  // No destructors: those of a lost device would fail, and nobody needs the others.
+  std::fflush(out);
+  _exit(0);
+}
+
+}  // namespace imbrex

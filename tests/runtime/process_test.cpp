@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "runtime/cache_file.h"
+
+namespace imbrex::runtime {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Process, OutputAndExitCode) {
+  const ProcessResult ran = run_process({"sh", "-c", "echo out; echo err >&2; exit 3"}, 10);
+  EXPECT_EQ(ran.exit_code, 3);
+  EXPECT_EQ(ran.output, "out\nerr\n");
+  EXPECT_FALSE(ran.timed_out);
+  EXPECT_EQ(run_process({"sh", "-c", "kill -SEGV $$"}, 10).exit_code, 128 + 11);
+  const ProcessResult missing = run_process({"/no/such/program"}, 10);
+  EXPECT_EQ(missing.exit_code, 127);
+  EXPECT_THAT(missing.output, HasSubstr("No such file"));
+}
+
+TEST(Process, IsKilledAfterItsTime) {
+  const auto begin = std::chrono::steady_clock::now();
+  const ProcessResult ran = run_process({"sleep", "100"}, 0.1);
+  EXPECT_TRUE(ran.timed_out);
+  EXPECT_EQ(ran.exit_code, 128 + 9);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(Process, ProgramsAreFound) {
+  EXPECT_THAT(find_program("sh"), testing::EndsWith("/sh"));
+  EXPECT_EQ(find_program("no-such-program"), "");
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/no-such-program";
+  ASSERT_EQ(write_file_whole(file, "#!/bin/sh\n"), 0);
+  EXPECT_EQ(find_program("no-such-program", {folder.path()}), "") << "it may not be executed";
+  ASSERT_EQ(chmod(file.c_str(), 0700), 0);
+  EXPECT_EQ(find_program("no-such-program", {folder.path()}), file);
+}
+
+TEST(WorkerProcess, AnswersHangsAndDies) {
+  using Outcome = WorkerProcess::Outcome;
+  const std::string script =
+      "while read line; do case $line in hang) sleep 100;; die) kill -ABRT $$;; *) echo $GREETING $line;; "
+      "esac; "
+      "done";
+  std::string answer;
+  auto ask = [&](WorkerProcess& worker, const std::string& line, double timeout_s) {
+    worker.send(line);
+    return worker.receive(timeout_s, answer);
+  };
+  WorkerProcess worker({"/bin/sh", "-c", script}, {{"GREETING", "hello"}});
+  ASSERT_EQ(ask(worker, "one", 10), Outcome::kAnswered);
+  EXPECT_EQ(answer, "hello one");
+  ASSERT_EQ(ask(worker, "two\nthree", 10), Outcome::kAnswered);
+  EXPECT_EQ(answer, "hello two");
+  ASSERT_EQ(worker.receive(10, answer), Outcome::kAnswered);
+  EXPECT_EQ(answer, "hello three");
+  EXPECT_EQ(ask(worker, "hang", 0.1), Outcome::kTimedOut);
+  EXPECT_FALSE(worker.is_alive());
+  EXPECT_EQ(ask(worker, "four", 10), Outcome::kDied);
+  EXPECT_THAT(worker.obituary(), HasSubstr("signal 9"));
+  WorkerProcess other({"/bin/sh", "-c", script}, {});
+  EXPECT_EQ(ask(other, "die", 10), Outcome::kDied);
+  EXPECT_THAT(other.obituary(), HasSubstr("signal 6"));
+  WorkerProcess absent({"/no/such/program"}, {});
+  EXPECT_EQ(ask(absent, "x", 10), Outcome::kDied);
+  EXPECT_THAT(absent.obituary(), HasSubstr("exit code 127"));
+}
+
+TEST(ParallelFor, EveryJobOnceAndTheFirstFailureAtTheEnd) {
+  std::vector<std::atomic<int>> seen(100);
+  parallel_for(100, 4, [&](size_t i) { ++seen[i]; });
+  for (const std::atomic<int>& count : seen) EXPECT_EQ(count, 1);
+  std::atomic<int> done = 0;
+  EXPECT_THROW(parallel_for(10, 3,
+                            [&](size_t i) {
+                              ++done;
+                              if (i == 2) throw std::runtime_error("two");
+                            }),
+               std::runtime_error);
+  EXPECT_EQ(done, 10);
+}
+
+}  // namespace
+}  // namespace imbrex::runtime

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "imbrex/error.h"
+#include "imbrex/tuner.h"
+#include "subcommands.h"
+
+namespace imbrex::command {
+namespace {
+
+std::atomic<bool> interrupted = false;
+
+struct Options {
+  KernelChoice choice;
+  TuneOptions tune;
+  bool json = false, all = false;
+};
+
+void show_progress(const std::string& phase, size_t done, size_t total) {
+  constexpr size_t kWidth = 30;
+  const size_t filled = total == 0 ? 0 : kWidth * done / total;
+  fmt::print(stderr, "\r  {:<12} [{:#<{}}{:.<{}}] {}/{} \033[K", phase, "", filled, "", kWidth - filled, done,
+             total);
+  std::fflush(stderr);
+}
+
+std::string sizes_text(const TuneResult& result) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : result.sizes) words.push_back(fmt::format("{}={}", name, value));
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+void print_text(const TuneResult& result, bool all) {
+  fmt::print("{}  {}\n  device    {}\n", result.kernel, sizes_text(result), result.device);
+  if (result.is_modelled)
+    fmt::print("  times     modelled from counted instructions and bytes on the virtual GPU; not measured\n");
+  const Candidate* winner = result.winner();
+  if (result.is_remembered) {
+    fmt::print("  best      {}  {:.2f} µs  (tuned before; --again measures anew)\n", winner->text,
+               winner->microseconds);
+    fmt::print("  took      {:.1f} ms\n", 1e3 * result.seconds);
+    return;
+  }
+  std::map<std::string, int> counts;
+  for (const Candidate& candidate : result.candidates) ++counts[name(candidate.status)];
+  std::vector<std::string> words;
+  for (const auto& [status, count] : counts) words.push_back(fmt::format("{} {}", count, status));
+  fmt::print("  tried     {}: {}\n", result.candidates.size(), fmt::join(words, ", "));
+  constexpr size_t kShown = 5;
+  size_t shown = 0;
+  for (const Candidate& candidate : result.candidates) {
+    if (!candidate.is_right()) {
+      fmt::print("  {:<9} {}: {}\n", name(candidate.status), candidate.text, candidate.reason);
+    } else if (all || ++shown <= kShown) {
+      fmt::print("  {:<9} {}  {:.2f} µs ±{:.1f}%  {} launches{}\n", name(candidate.status), candidate.text,
+                 candidate.microseconds, 100 * candidate.spread, candidate.launches,
+                 candidate.registers > 0 ? fmt::format(", {} registers", candidate.registers) : "");
+    }
+  }
+  fmt::print("  took      {:.2f} s, {:.2f} s of assembling in parallel\n", result.seconds,
+             result.assembling_seconds);
+  if (result.is_interrupted)
+    fmt::print("  stopped   what was measured is kept; the same command goes on from here\n");
+  if (winner == nullptr) fmt::print("  FAILED    no candidate is right\n");
+}
+
+void print_json(const TuneResult& result) {
+  nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
+  for (const Candidate& candidate : result.candidates)
+    candidates.push_back({{"config", candidate.text},
+                          {"status", name(candidate.status)},
+                          {"reason", candidate.reason},
+                          {"microseconds", candidate.microseconds},
+                          {"spread", candidate.spread},
+                          {"launches", candidate.launches},
+                          {"registers", candidate.registers},
+                          {"assembling_ms", candidate.assembling_ms},
+                          {"remembered", candidate.is_remembered}});
+  const Candidate* winner = result.winner();
+  const nlohmann::ordered_json out = {{"kernel", result.kernel},
+                                      {"sizes", result.sizes},
+                                      {"device", result.device},
+                                      {"target", result.target},
+                                      {"modelled", result.is_modelled},
+                                      {"remembered", result.is_remembered},
+                                      {"interrupted", result.is_interrupted},
+                                      {"best", winner == nullptr ? "" : winner->text},
+                                      {"microseconds", winner == nullptr ? 0 : winner->microseconds},
+                                      {"seconds", result.seconds},
+                                      {"assembling_seconds", result.assembling_seconds},
+                                      {"candidates", candidates}};
+  fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+int run(Options options) {
+  if (options.choice.has_configuration())
+    throw LaunchError(Diagnostic{{}, "tune tries every configuration", {}, "leave --config out"});
+  const bool shows_progress = isatty(STDERR_FILENO) != 0 && !options.json;
+  if (shows_progress) options.tune.progress = show_progress;
+  options.tune.stop = &interrupted;
+  std::signal(SIGINT, [](int) { interrupted = true; });
+  std::signal(SIGTERM, [](int) { interrupted = true; });
+  const TuneResult result = tune(options.choice.kernel(), options.choice.sizes(), options.tune);
+  if (shows_progress) fmt::print(stderr, "\r\033[K");
+  if (options.json)
+    print_json(result);
+  else
+    print_text(result, options.all);
+  return result.winner() != nullptr ? 0 : 1;
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("tune", "Find a kernel's fastest configuration for its sizes");
+  options->choice.add_to(*command);
+  command->add_option("--device", options->tune.device, "auto: a CUDA GPU that fits, else the virtual GPU")
+      ->check(CLI::IsMember({"auto", "virtual", "cuda"}))
+      ->capture_default_str();
+  command->add_option("--seed", options->tune.seed, "seed of the inputs");
+  command->add_option("--timeout", options->tune.timeout_s, "seconds after which a candidate counts as hung")
+      ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
+  command->add_option("--jobs", options->tune.jobs, "assemblers at once (0: one a core)")
+      ->check(CLI::Range(0, 1024));
+  command->add_flag("--again", options->tune.again, "measure anew what was measured before");
+  command->add_flag("--all", options->all, "print every candidate");
+  command->add_flag("--json", options->json, "print JSON");
+  command->footer(
+      "The winner is kept in the cache; `imbrex run` and Kernel<K>::tuned() use it for this and for near "
+      "shapes.\n"
+      "Ctrl-C stops without loss: the same command goes on where it stopped.");
+  command->callback([&chosen, options] { chosen = [options] { return run(*options); }; });
+}
+
+void add_worker(CLI::App& app, Action& chosen) {
+  app.add_subcommand("worker", "Runs candidates for `imbrex tune`; not for people")
+      ->group("")  // not in --help
+      ->callback([&chosen] { chosen = tune_worker_main; });
+}
+
+}  // namespace imbrex::command
