@@ -136,6 +136,7 @@ double runtime::modelled_microseconds(const LaunchReport& report, int multiproce
   // An H200's rates for each multiprocessor and clock, and its clock; other chips differ, their order rarely.
   constexpr double kClocksPerMicrosecond = 1700, kInstructions = 2.0, kSharedBytes = 128, kTensorFlops = 8192;
   constexpr double kGlobalBytes = 4.3e12 / 132 / 1.7e9, kStart = 1500;  // clocks for a CTA to begin and end
+  if (multiprocessors <= 0) multiprocessors = 132;  // the virtual GPU has as many as the launch needs
   const double ctas = static_cast<double>(std::max<int64_t>(s.ctas, 1));
   const double busy = std::min<double>(ctas, multiprocessors);
   const double global = static_cast<double>(s.global_bytes_read + s.global_bytes_written + s.cp_async_bytes +

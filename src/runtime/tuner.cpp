@@ -272,7 +272,9 @@ class Tuning {
       }
       const std::string status = reply.value("status", "");
       if (status == "right") {
-        times = reply.value("times", std::vector<double>());
+        for (const json& time : reply.value("times", json::array()))
+          if (time.is_number()) times.push_back(time);
+        if (times.empty()) verdict(i, Status::kFailed, "its worker gave no times");
         return !times.empty();
       }
       if (status == "trapped") worker_->kill();  // its device is lost

@@ -59,6 +59,9 @@ int command_main(int argc, char** argv) {
   command::add_exec(app, chosen);
   command::add_demo(app, chosen);
   command::add_tune(app, chosen);
+  command::add_bench(app, chosen);
+  command::add_profile(app, chosen);
+  command::add_build(app, chosen);
   command::add_worker(app, chosen);
   command::add_cache(app, chosen);
   command::add_tile(app, chosen);

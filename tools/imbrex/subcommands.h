@@ -16,6 +16,9 @@ namespace imbrex::command {
 
 using Action = std::function<int()>;
 
+void add_bench(CLI::App& app, Action& chosen);
+void add_build(CLI::App& app, Action& chosen);
+void add_profile(CLI::App& app, Action& chosen);
 void add_tune(CLI::App& app, Action& chosen);
 void add_worker(CLI::App& app, Action& chosen);
 void add_cache(CLI::App& app, Action& chosen);
@@ -49,6 +52,7 @@ class KernelChoice {
   /// name.
   Configuration configuration(const std::optional<Configuration>& otherwise = std::nullopt) const;
   bool has_configuration() const { return !config_.empty(); }
+  const std::string& configuration_text() const { return config_; }
 
  private:
   std::string name_;

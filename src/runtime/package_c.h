@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C text of a packaged kernel.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/compiled_kernel.h"
+
+namespace imbrex::runtime {
+
+struct PackagedVariant {
+  std::string target;
+  codegen::CompiledKernel kernel;
+  std::string cubin;
+};
+
+/// NAME.h; `about` is a line on sizes and configuration for its comment.
+std::string package_header(const codegen::CompiledKernel& kernel, const std::string& about);
+/// NAME.c, with the machine code of every variant.
+std::string package_loader(const std::vector<PackagedVariant>& variants, const std::string& about);
+
+}  // namespace imbrex::runtime

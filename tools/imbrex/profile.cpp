@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// `imbrex profile`: `imbrex run` under NVIDIA's profiler.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "imbrex/error.h"
+#include "subcommands.h"
+
+namespace imbrex::command {
+namespace {
+
+[[noreturn]] void fail(const std::string& message, const std::string& help) {
+  throw DeviceError(Diagnostic{{}, message, {}, help});
+}
+
+/// ncu in PATH or where the toolkit puts it; "" when it is nowhere.
+std::string find_ncu() {
+  if (const char* told = std::getenv("IMBREX_NCU")) return told;
+  std::string path = std::getenv("PATH") == nullptr ? "" : std::getenv("PATH");
+  path += ":/usr/local/cuda/bin:/opt/nvidia/nsight-compute";
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    const std::string file = path.substr(begin, end - begin) + "/ncu";
+    if (access(file.c_str(), X_OK) == 0) return file;
+    begin = end + 1;
+  }
+  return "";
+}
+
+int run(const KernelChoice& choice, const std::string& output, const std::string& set,
+        const std::vector<std::string>& run_arguments) {
+  std::string why_not;
+  if (!Device::has_cuda(&why_not))
+    fail("there is nothing to profile on: " + why_not,
+         "the virtual GPU counts what a launch does: imbrex run KERNEL --device virtual --stats");
+  const std::string ncu = find_ncu();
+  if (ncu.empty())
+    fail("ncu (Nsight Compute) is not installed (looked in PATH and /usr/local/cuda/bin)",
+         "install it, or name it by IMBREX_NCU");
+  std::vector<std::string> words = {ncu,       "--set", set, "--import-source", "yes", "--kernel-name-base",
+                                    "function"};
+  if (!output.empty()) words.insert(words.end(), {"-o", output, "-f"});
+  words.insert(words.end(), {"/proc/self/exe", "run", choice.kernel().description.name, "--device", "cuda"});
+  words[words.size() - 5] = [] {  // ncu starts it, so /proc/self would be ncu
+    char own[4096];
+    const ssize_t length = readlink("/proc/self/exe", own, sizeof own);
+    return std::string(own, length > 0 ? static_cast<size_t>(length) : 0);
+  }();
+  for (const auto& [name, value] : choice.sizes()) words.push_back(fmt::format("--{}={}", name, value));
+  words.insert(words.end(), run_arguments.begin(), run_arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::fflush(nullptr);
+  execv(argv[0], argv.data());
+  fail(fmt::format("{}: {}", ncu, std::strerror(errno)), "");
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, Action& chosen) {
+  struct Options {
+    KernelChoice choice;
+    std::string output, set = "detailed";
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("profile", "Run a kernel under ncu, NVIDIA's profiler");
+  options->choice.add_to(*command);
+  command->add_option("-o,--output", options->output,
+                      "write ncu's report to this file instead of printing it");
+  command->add_option("--set", options->set, "ncu's set of sections: basic, detailed, full")
+      ->check(CLI::IsMember({"basic", "detailed", "full"}))
+      ->capture_default_str();
+  command->footer(
+      "The report points at the kernel's C++ lines. ncu locks the clock: compare its ratios, not its times.");
+  command->callback([&chosen, options] {
+    chosen = [options] {
+      std::vector<std::string> more;
+      if (options->choice.has_configuration()) more = {"--config", options->choice.configuration_text()};
+      return run(options->choice, options->output, options->set, more);
+    };
+  });
+}
+
+}  // namespace imbrex::command
