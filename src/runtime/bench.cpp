@@ -109,7 +109,7 @@ BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, in
     for (DeviceTensor& tensor : copied) tensor = DeviceTensor::empty(device, uint8, {half});
     device.backend().fill(copied[0].address(), 0x5A, half);
     result.rival = "device copy";
-    rival = [&] { device.backend().copy_on_device(copied[1].address(), copied[0].address(), half); };
+    rival = [&, half] { device.backend().copy_on_device(copied[1].address(), copied[0].address(), half); };
   }
 
   Case timed(Case::Mode::kMeasure, device, sizes, options.seed);

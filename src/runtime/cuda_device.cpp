@@ -122,8 +122,16 @@ class CudaDevice : public DeviceBackend {
     for (size_t i = 0; i < kernel.params.size(); ++i)
       kernel.params[i] = const_cast<std::byte*>(plan.params.data()) + kernel.kernel.params[i].offset;
     if (plan.timed) driver_->check(driver_->cuEventRecord(events_[0], stream_), "event");
-    driver_->check(driver_->cuLaunchKernelEx(&kernel.config, kernel.function, kernel.params.data(), nullptr),
-                   "launch of " + kernel.kernel.name);
+    const CUresult result =
+        driver_->cuLaunchKernelEx(&kernel.config, kernel.function, kernel.params.data(), nullptr);
+    if (result == kErrorInvalidValue || result == kErrorOutOfResources)  // the device lives on
+      throw LaunchError(
+          Diagnostic{kernel.kernel.where,
+                     fmt::format("launch of {}: {}", kernel.kernel.name, driver_->describe(result)),
+                     {fmt::format("{} threads, {} bytes of shared memory a CTA", kernel.kernel.threads,
+                                  kernel.kernel.shared_bytes)},
+                     "the GPU has not the resources for one CTA: use smaller tiles or fewer warps"});
+    driver_->check(result, "launch of " + kernel.kernel.name);
     LaunchReport report;
     if (plan.timed) {
       driver_->check(driver_->cuEventRecord(events_[1], stream_), "event");

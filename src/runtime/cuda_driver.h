@@ -19,6 +19,7 @@ using CUevent = struct CUevent_st*;
 using CUlinkState = struct CUlinkState_st*;
 
 // Enumerators, by the numbers of the driver's ABI.
+inline constexpr int kErrorInvalidValue = 1, kErrorOutOfResources = 701;
 inline constexpr int kDeviceAttributeMultiprocessorCount = 16;
 inline constexpr int kDeviceAttributeL2CacheSize = 38;
 inline constexpr int kDeviceAttributeComputeCapabilityMajor = 75;

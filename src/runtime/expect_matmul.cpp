@@ -56,7 +56,12 @@ void Case::expect_matmul(const DeviceTensor& c, std::span<const double> left, st
                          double tolerance) {
   if (!is_launched_) return;
   const int64_t k = static_cast<int64_t>(left.size()) / c.shape().at(0);
-  expect_product(c, k, [&]() -> MatmulOperands { return {left, right}; }, tolerance);
+  expect_product(
+      c, k,
+      [&]() -> MatmulOperands {
+        return {left, right};
+      },
+      tolerance);
 }
 
 void Case::expect_product(const DeviceTensor& c, int64_t k, const std::function<MatmulOperands()>& operands,

@@ -78,12 +78,17 @@ constexpr const char* kStamp = R"(.version 7.0
 }
 )";
 
-codegen::CompiledKernel own_kernel(const char* name, const char* ptx) {
+/// A kernel of `parameters` 64-bit parameters.
+codegen::CompiledKernel own_kernel(const char* name, const char* ptx, int parameters) {
   codegen::CompiledKernel kernel;
   kernel.name = name;
   kernel.target = "sm_80";
   kernel.ptx = ptx;
   kernel.threads = kThreads;
+  for (int i = 0; i < parameters; ++i)
+    kernel.params.push_back(
+        {.kind = codegen::ParamPlan::Kind::kUser, .index = i, .offset = 8 * i, .bytes = 8});
+  kernel.param_bytes = 8 * parameters;
   return kernel;
 }
 
@@ -99,8 +104,8 @@ void launch_own(DeviceBackend& backend, LoadedKernel& kernel, int64_t ctas, cons
 
 GpuTimer::GpuTimer(Device device) : device_(std::move(device)) {
   DeviceBackend& backend = device_.backend();
-  flush_kernel_ = backend.load(own_kernel("imbrex_flush_l2", kFlush));
-  stamp_kernel_ = backend.load(own_kernel("imbrex_stamp", kStamp));
+  flush_kernel_ = backend.load(own_kernel("imbrex_flush_l2", kFlush, 3));
+  stamp_kernel_ = backend.load(own_kernel("imbrex_stamp", kStamp, 1));
   vectors_ = std::max<int64_t>(2 * backend.l2_bytes(), 32 << 20) / 16;
   flushed_ = DeviceTensor::empty(device_, uint8, {16 * vectors_});
   backend.fill(flushed_.address(), 0x5A, flushed_.bytes());

@@ -177,7 +177,12 @@ std::string plan_function(const PackagedVariant& variant) {
                           param.kind == ParamPlan::Kind::kUser ? "a" : "s", param.index, param.bytes);
     }
   }
-  return text + "  return 0;\n}\n\n";
+  text += "  return 0;\n}\n\n";
+  std::vector<int32_t> offsets;
+  for (const ParamPlan& param : kernel.params) offsets.push_back(param.offset);
+  if (offsets.empty()) offsets.push_back(0);
+  return text + fmt::format("static const unsigned offsets_{}[] = {{{}}};\n\n", variant.target,
+                            fmt::join(offsets, ", "));
 }
 
 std::string byte_array(const std::string& name, const std::string& bytes) {
@@ -316,8 +321,8 @@ int NAME_launch(PARAMETERS) {
   int64_t a[ARGUMENTS];
   int64_t aligned[PARAM_WORDS];
   unsigned char* params = (unsigned char*)aligned;
-  size_t bytes;
-  void* extra[5];
+  void* each[PARAM_COUNT];
+  unsigned i;
   Attribute cluster;
   Config config;
   int result = NAME_load();
@@ -326,8 +331,8 @@ int NAME_launch(PARAMETERS) {
 FILL
   memset(&config, 0, sizeof config);
   if ((result = variant->plan(a, params, config.grid)) != 0) return result;
-  bytes = variant->param_bytes;
-  extra[0] = (void*)1, extra[1] = params, extra[2] = (void*)2, extra[3] = &bytes, extra[4] = 0;
+  /* One by one: the driver knows where the device has those that are aligned to 64 bytes. */
+  for (i = 0; i < variant->param_count; ++i) each[i] = params + variant->offsets[i];
   config.block[0] = variant->threads, config.block[1] = config.block[2] = 1;
   config.shared_bytes = variant->shared_bytes;
   config.stream = stream;
@@ -338,7 +343,7 @@ FILL
     config.attributes = &cluster;
     config.attribute_count = 1;
   }
-  result = cuda.cuLaunchKernelEx(&config, function, 0, extra);
+  result = cuda.cuLaunchKernelEx(&config, function, each, 0);
   return result != 0 ? fail("launch", result) : 0;
 }
 )C";
@@ -402,13 +407,14 @@ std::string package_loader(const std::vector<PackagedVariant>& variants, const s
                                  first.name, comment(about), version());
   text += kDriver;
   bool has_maps = false, has_magic = false;
-  size_t param_bytes = 8;
+  size_t param_bytes = 8, param_count = 1;
   std::vector<std::string> targets;
   for (const PackagedVariant& variant : variants) {
     has_maps = has_maps || !variant.kernel.tensor_maps.empty();
     for (const HostStep& step : variant.kernel.host)
       has_magic = has_magic || step.kind == HostStep::Kind::kDivmodMagic;
     param_bytes = std::max<size_t>(param_bytes, static_cast<size_t>(variant.kernel.param_bytes));
+    param_count = std::max(param_count, variant.kernel.params.size());
     targets.push_back(variant.target);
   }
   if (has_magic) text += kMagic;
@@ -419,14 +425,14 @@ std::string package_loader(const std::vector<PackagedVariant>& variants, const s
   text +=
       "typedef struct {\n  int sm, is_specific;\n  const unsigned char* cubin;\n"
       "  int (*plan)(const int64_t*, unsigned char*, unsigned[3]);\n"
-      "  unsigned threads, cluster[3], shared_bytes;\n  size_t param_bytes;\n} Variant;\n\n"
+      "  unsigned threads, cluster[3], shared_bytes, param_count;\n  const unsigned* offsets;\n} Variant;\n\n"
       "static const Variant variants[] = {\n";
   for (const PackagedVariant& variant : variants) {
     const CompiledKernel& kernel = variant.kernel;
-    text += fmt::format("  {{{}, {}, cubin_{}, plan_{}, {}, {{{}, {}, {}}}, {}, {}}},\n",
+    text += fmt::format("  {{{}, {}, cubin_{}, plan_{}, {}, {{{}, {}, {}}}, {}, {}, offsets_{}}},\n",
                         std::atoi(variant.target.c_str() + 3), variant.target.back() == 'a' ? 1 : 0,
                         variant.target, variant.target, kernel.threads, kernel.cluster[0], kernel.cluster[1],
-                        kernel.cluster[2], kernel.shared_bytes, kernel.param_bytes);
+                        kernel.cluster[2], kernel.shared_bytes, kernel.params.size(), variant.target);
   }
   text += "};\n";
   std::string fill;
@@ -444,6 +450,7 @@ std::string package_loader(const std::vector<PackagedVariant>& variants, const s
   std::string api = replaced(kApi, "PARAMETERS", c_parameters(first));
   api = replaced(api, "ARGUMENTS", std::to_string(std::max<size_t>(first.arguments.size(), 1)));
   api = replaced(api, "PARAM_WORDS", std::to_string((param_bytes + 7) / 8));
+  api = replaced(api, "PARAM_COUNT", std::to_string(param_count));
   api = replaced(api, "TARGETS", fmt::format("{}", fmt::join(targets, ", ")));
   api = replaced(api, "FILL\n", fill);
   return replaced(text + api, "NAME", first.name);

@@ -22,7 +22,7 @@ constexpr const char* kSpills =
     "ptxas info    : Used 24 registers, used 0 barriers, 232 bytes cumulative stack size\n"
     "ptxas info    : Compile time = 36.617 ms\n";
 constexpr const char* kSerialized =
-    "ptxas info    : (C7519) warpgroup.arrive is injected in around line 6 by compiler to allow use of "
+    "ptxas info    : (C7519) warpgroup.arrive is injected in around line 8 by compiler to allow use of "
     "registers in "
     "GMMA in function 'k'\n"
     "ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
@@ -64,7 +64,7 @@ TEST(AssemblerLog, SerializedProductsStandAtTheKernelsLines) {
   const AssemblerLog log = read_assembler_log(kSerialized);
   ASSERT_EQ(log.remarks.size(), 2u);
   EXPECT_EQ(log.remarks[0].code, 7519);
-  EXPECT_EQ(log.remarks[0].ptx_line, 6);
+  EXPECT_EQ(log.remarks[0].ptx_line, 8);
   EXPECT_EQ(log.remarks[1].ptx_line, 0) << "'pipeline stage' is no line";
   codegen::CompiledKernel kernel = kernel_of(
       "{ .loc 1 30 0\n wgmma.fence.sync.aligned;\n .loc 1 31 0\n wgmma.mma_async.sync.aligned;\n }\n");
