@@ -35,7 +35,7 @@ std::string source_line(const char* file, int line) {
       if (in) break;
       path.erase(0, 3);
     }
-    for (int up = 0; up < 5; ++up) {
+    for (int up = 0; !in.is_open() && up < 5; ++up) {
       in.open(path);
       if (in || path.starts_with('/')) break;
       path.insert(0, "../");
