@@ -69,6 +69,8 @@ enum class FindingKind : uint8_t {
   kUseAfterFree,         // freed global memory
   kRace,                 // conflicting accesses with no happens-before between them
   kMissingProxyFence,    // ordered, but the generic and the async proxy were not joined by a fence
+  kMissingTensorFence,   // ordered, but without tcgen05.fence::before_thread_sync or after_thread_sync
+  kOperandLayout,        // a matrix descriptor disagrees with how a tensor copy wrote the data
   kInvalidBarrier,       // barrier misuse: wrong count, re-initialised while in use, not initialised
   kDivergentCollective,  // .aligned or .sync executed by fewer lanes than it names
   kAsyncInFlight,        // the CTA exits, or the buffer is reused, while asynchronous work is under way
@@ -85,18 +87,20 @@ std::string_view name(FindingKind kind);
 struct CheckSet {
   bool uninitialized = true;          // registers, shared and local memory
   bool uninitialized_global = false;  // also global bytes never written since allocation
-  bool races = true;                  // on shared memory, between warps and asynchronous units
-  bool proxy_fences = true;           // what units read of shared memory that threads wrote
+  bool races = true;         // on shared and tensor memory, between lanes, warps and asynchronous units
+  bool global_races = true;  // with `races`: on global memory too, within and between clusters
+  bool proxy_fences = true;  // what units read of shared memory that threads wrote; tcgen05 fences
+  bool layouts = true;       // matrix descriptors against how tensor copies wrote the data
   bool barriers = true;
   bool collectives = true;
   bool async_lifetime = true;
   bool leaks = true;
 
-  static CheckSet none() { return {false, false, false, false, false, false, false, false}; }
-  static CheckSet all() { return {true, true, true, true, true, true, true, true}; }
+  static CheckSet none() { return {false, false, false, false, false, false, false, false, false, false}; }
+  static CheckSet all() { return {true, true, true, true, true, true, true, true, true, true}; }
   bool any() const {
-    return uninitialized || uninitialized_global || races || proxy_fences || barriers || collectives ||
-           async_lifetime || leaks;
+    return uninitialized || uninitialized_global || races || global_races || proxy_fences || layouts ||
+           barriers || collectives || async_lifetime || leaks;
   }
 };
 

@@ -14,6 +14,8 @@ QueueId AsyncAgents::make_queue() {
 void AsyncAgents::submit(std::unique_ptr<AsyncOp> op, QueueId queue) {
   ++pending_;
   if (recorder_ != nullptr) recorder_->submitted(*op, queue);
+  if (op->who.cta != nullptr)
+    if (RaceChecker* races = op->who.cta->cluster().races()) races->issue(*op);
   (queue == kUnordered ? unordered_ : *queues_[static_cast<size_t>(queue)]).push_back(std::move(op));
 }
 

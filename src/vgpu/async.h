@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "vgpu/findings.h"
+#include "vgpu/happens_before.h"
 #include "vgpu/recording.h"
 
 namespace imbrex::vgpu {
@@ -29,6 +30,8 @@ class AsyncOp {
   virtual bool run(Cluster& cluster) = 0;
   /// True when the CTA that started it may exit now without harm.
   virtual bool may_outlive_cta() const { return false; }
+  /// How others learn that it is done.
+  virtual Completion completion() const = 0;
   /// "load of 128x64 tile at {0, 64}", for deadlock pictures and findings about work in flight.
   virtual std::string describe() const = 0;
   /// What carrying it out asks of the chip, for predicted times.
@@ -38,6 +41,7 @@ class AsyncOp {
 
   Who who;
   int32_t recorded_as = -1;  // its number in the cluster's Recording
+  AsyncOrigin origin;        // filled in when it is issued
 };
 
 /// Operations in one queue run in the order of submission; different queues are independent of each other.

@@ -143,6 +143,7 @@ struct Atomic {
   int lane_bytes = 4;
   bool compares = false;
   bool takes_turn = false;
+  uint8_t order = kRelaxed;
   std::vector<Slot> d, b;  // per element; d empty for red
   Slot c = 0;
 };
@@ -192,7 +193,8 @@ Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
     const uint64_t base =
         a.address.base_is_64 ? w.reg<uint64_t>(a.address.base)[lane] : w.reg<uint32_t>(a.address.base)[lane];
     Place place;
-    const Who who{&w.cta(), w.index(), lane, &n, ""};
+    Who who{&w.cta(), w.index(), lane, &n, ""};
+    who.order = a.order;
     if (!access<Checks>(cluster, who, a.address.space, base + static_cast<uint64_t>(a.address.offset), bytes,
                         bytes, AccessKind::kAtomic, place))
       return;
@@ -227,6 +229,9 @@ bool decode_atomics(Decoder& d, Instruction& out) {
   const Mod scope = insn.one_of({Mod::cta, Mod::cluster, Mod::gpu, Mod::sys}, Mod::gpu);
   const bool global = a.address.space == Space::kGlobal || a.address.space == Space::kGeneric;
   a.takes_turn = global && scope != Mod::cta && scope != Mod::cluster;
+  if (d.has(Mod::acquire) || d.has(Mod::acq_rel)) a.order |= kAcquires;
+  if (d.has(Mod::release) || d.has(Mod::acq_rel)) a.order |= kReleases;
+  if (scope != Mod::cta && scope != Mod::cluster) a.order |= kGpuScope;
   a.lane_bytes = d.lane_bytes(d.operand(first + 1), type);
   const auto take = [&](const ptx::Operand& o, std::vector<Slot>& slots, bool is_source) {
     const auto one = [&](const ptx::Operand& e) {

@@ -121,7 +121,7 @@ Step exec_barrier(Warp& w, const Instruction& n, Mask active) {
   }
   arrived |= arrival(n, active, count);
   if ((n.small[0] & kWaits) != 0) barrier.waiting[static_cast<size_t>(w.index())] |= active;
-  const Who who{&cta, w.index(), -1, &n, ""};
+  const Who who{&cta, w.index(), -1, &n, "", active};
   const SyncKey key = sync_key(SyncKind::kNamedBarrier, cta.rank(), static_cast<uint64_t>(id));
   cta.cluster().released(who, key);
   if (cta.cluster().timeline() != nullptr) cta.cluster().timeline()->arrived(who, key, barrier.phase);

@@ -67,6 +67,9 @@ class CopyToShared : public AsyncOp {
             .bytes = bytes_,
             .block = is_global ? from_.address * 0x9E3779B97F4A7C15u + bytes_ : 0};
   }
+  Completion completion() const override {
+    return {CompletedBy::kMbarrier, sync_key(SyncKind::kMbarrier, to_->rank(), barrier_)};
+  }
 
  private:
   const BulkForm* form_;

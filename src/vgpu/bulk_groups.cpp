@@ -37,7 +37,15 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.a = static_cast<uint64_t>(insn.immediate);
   wait.b = active;
   if (!is_wait_over<kReads>(warp, wait)) return warp.wait_and_retry(active, wait);
-  warp.cta().cluster().waited_for_units(warp, warp.index());
+  if (RaceChecker* races = warp.cta().cluster().races()) {
+    const BulkGroups& groups = bulk_groups_of(warp);
+    const uint64_t end = groups.reads.end_of_groups(active, static_cast<uint32_t>(wait.a));
+    const Who who = threads_of(warp, insn, active);
+    if (kReads)
+      races->waited_for_reads(who, end);
+    else
+      races->waited(who, CompletedBy::kBulkGroup, warp.index(), end);
+  }
   return Step::kNext;
 }
 

@@ -16,6 +16,7 @@ class BulkStore : public AsyncOp {
   bool run(Cluster& cluster) final;
   /// Its source has been read; what is left is global memory's business.
   bool may_outlive_cta() const final { return has_read_; }
+  Completion completion() const final { return {CompletedBy::kBulkGroup, 0, number_}; }
 
  protected:
   virtual void read(Cluster& cluster) = 0;

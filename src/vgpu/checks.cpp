@@ -11,7 +11,7 @@ namespace {
 /// large array does not take memory without end. Sharing orders too much, never too little.
 constexpr uint64_t kGlobalSyncKeys = 4096;
 
-void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes) {
+void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, int lane_shift) {
   const CheckSet& checks = cluster.launch().options.checks;
   const char* memory = nullptr;
   switch (place.space) {
@@ -29,6 +29,16 @@ void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_
       break;
   }
   if (memory == nullptr) return;
+  if (lane_shift < 7) {
+    // Each lane by itself, to name the one that reads too much.
+    Who lane = who;
+    Place part = place;
+    for (uint32_t at = 0; at < bytes; at += 1u << lane_shift, ++lane.lane) {
+      part.address = place.address + at;
+      check_written(cluster, lane, part, 1u << lane_shift, 7);
+    }
+    return;
+  }
   Finding* finding = cluster.log().open(FindingKind::kUninitializedRead, who, place.address);
   if (finding == nullptr) return;
   finding->message = fmt::format("reads {} bytes of {} memory at 0x{:x} of which not all have been written",
@@ -52,20 +62,30 @@ void mark_written(Cluster& cluster, const Who& who, const Place& place, uint32_t
 
 }  // namespace
 
-void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind) {
+void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
+                      int lane_shift) {
   if (cluster.launch().options.checks.uninitialized && is_read(kind))
-    check_written(cluster, who, place, bytes);
+    check_written(cluster, who, place, bytes, lane_shift);
   if (is_write(kind)) mark_written(cluster, who, place, bytes);
+  if (place.space == Space::kSharedCta && is_write(kind))
+    place.cta->units().chunk_origins.clear(static_cast<uint32_t>(place.address), bytes);
   RaceChecker* races = cluster.races();
   if (races == nullptr || place.space == Space::kLocal) return;
-  if (is_strong(kind)) {
+  if (is_strong(kind) && who.origin == nullptr) {
     const SyncKey key = place.space == Space::kSharedCta
                             ? sync_key(SyncKind::kShared, place.cta->rank(), place.address)
                             : sync_key(SyncKind::kGlobal, 0, place.address / 4 % kGlobalSyncKeys);
-    if (is_read(kind)) races->acquire(who, key);
-    if (is_write(kind)) races->release(who, key);
+    // Inside a cluster all strong accesses order.
+    Who both = who;
+    both.order = kAcquires | kReleases;
+    if (is_read(kind)) races->acquire(both, key);
+    if (is_write(kind)) races->release(both, key);
+    if (place.space == Space::kGlobal) races->strong_access(who, place.address, kind);
   }
-  if (place.space == Space::kSharedCta) races->access(who, place, bytes, kind);
+  if (place.space == Space::kSharedCta)
+    races->access(who, place, bytes, kind, lane_shift);
+  else
+    races->global_access(who, place, bytes, kind, lane_shift);
 }
 
 }  // namespace imbrex::vgpu

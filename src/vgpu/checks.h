@@ -34,7 +34,7 @@ struct Unchecked {
   static constexpr int kIndex = 0;
   static void before(Warp&, const Instruction&, Mask) {}
   static void after(Warp&, const Instruction&, Mask) {}
-  static void touched(Cluster&, const Who&, const Place&, uint32_t /*bytes*/, AccessKind) {}
+  static void touched(Cluster&, const Who&, const Place&, uint32_t /*bytes*/, AccessKind, int = 7) {}
 };
 
 struct Checked {
@@ -44,7 +44,9 @@ struct Checked {
   /// Registers written are defined from now on, where before() or the body has not settled it.
   static void after(Warp& warp, const Instruction& insn, Mask active);
   /// Every byte that a thread or a unit reads or writes passes here once, after its address was found good.
-  static void touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind);
+  /// `lane_shift`: the lanes from who.lane on touch 1 << lane_shift bytes each; 7: one does it all.
+  static void touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
+                      int lane_shift = 7);
 };
 
 }  // namespace imbrex::vgpu

@@ -56,16 +56,12 @@ class Cluster {
   RaceChecker* races() { return races_.get(); }
   /// Null when no timeline is asked for.
   TimelineRecorder* timeline() { return timeline_.get(); }
-  /// The thread of `who` arrives at, or has waited for, something that orders threads.
+  /// The threads of `who` arrive at, or have waited for, something that orders threads.
   void released(const Who& who, SyncKey key) {
     if (races_ != nullptr) races_->release(who, key);
   }
   void acquired(const Who& who, SyncKey key) {
     if (races_ != nullptr) races_->acquire(who, key);
-  }
-  /// A warp has waited for asynchronous work started by warp `starter` of its CTA.
-  void waited_for_units(Warp& warp, int starter) {
-    if (races_ != nullptr) races_->wait_for_units({&warp.cta(), warp.index(), -1, nullptr, ""}, starter);
   }
   ClusterUnits& units() { return units_; }
 

@@ -75,13 +75,15 @@ constexpr SyncKey kOrder = sync_key(SyncKind::kClusterBarrier, 0, 0);
 
 ClusterBarrier& barrier_of(Warp& warp) { return warp.cta().cluster().units().barrier; }
 
-template <bool kAligned>
+template <bool kAligned, bool kRelaxedOrder>
 Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
   if (kAligned)
     if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   Cluster& cluster = warp.cta().cluster();
   cluster.note_progress();
-  cluster.released(thread_of(warp, insn, first_lane(active)), kOrder);
+  Who who = threads_of(warp, insn, active);
+  if (kRelaxedOrder) who.order = kRelaxed;
+  cluster.released(who, kOrder);
   if (cluster.timeline() != nullptr)
     cluster.timeline()->arrived(thread_of(warp, insn, -1), kOrder, barrier_of(warp).phase());
   if (const Mask twice = barrier_of(warp).arrive(warp, active); twice != 0)
@@ -128,7 +130,10 @@ bool decode_cluster_barrier(Decoder& decoder, Instruction& out) {
   const bool aligned = decoder.has(Mod::aligned);
   switch (decoder.op()) {
     case Op::barrier_cluster_arrive:
-      set_body(out, aligned ? exec_arrive<true> : exec_arrive<false>);
+      if (decoder.has(Mod::relaxed))
+        set_body(out, aligned ? exec_arrive<true, true> : exec_arrive<false, true>);
+      else
+        set_body(out, aligned ? exec_arrive<true, false> : exec_arrive<false, false>);
       return true;
     case Op::barrier_cluster_wait:
       set_body(out, aligned ? exec_wait<true> : exec_wait<false>);

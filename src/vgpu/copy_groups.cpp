@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/copy_groups.h"
 
+#include <algorithm>
+
 namespace imbrex::vgpu {
+
+namespace {
+
+/// More than any wait leaves pending.
+constexpr size_t kGroupsKept = 64;
+
+}  // namespace
 
 void CopyGroups::finish(Number copy) {
   for (size_t i = 0; i < under_way_.size(); ++i) {
@@ -21,9 +30,10 @@ bool CopyGroups::is_done_before(int lane, Number end) const {
 void CopyGroups::commit(Mask lanes) {
   for_each_lane(lanes, [&](int lane) {
     std::vector<Number>& ends = groups_[static_cast<size_t>(lane)];
-    // Finished groups at the old end cannot hold up any wait again.
+    // Finished groups at the old end cannot hold up any wait again; waits that leave some pending are told
+    // which groups they cover all the same.
     size_t done = 0;
-    while (done < ends.size() && is_done_before(lane, ends[done])) ++done;
+    while (ends.size() - done >= kGroupsKept && is_done_before(lane, ends[done])) ++done;
     ends.erase(ends.begin(), ends.begin() + static_cast<int64_t>(done));
     ends.push_back(next_);
   });
@@ -37,6 +47,15 @@ bool CopyGroups::is_group_done(Mask lanes, uint32_t pending) const {
     if (ends.size() > pending) done = done && is_done_before(lane, ends[ends.size() - 1 - pending]);
   });
   return done;
+}
+
+CopyGroups::Number CopyGroups::end_of_groups(Mask lanes, uint32_t pending) const {
+  Number end = 0;
+  for_each_lane(lanes, [&](int lane) {
+    const std::vector<Number>& ends = groups_[static_cast<size_t>(lane)];
+    if (ends.size() > pending) end = std::max(end, ends[ends.size() - 1 - pending]);
+  });
+  return end;
 }
 
 bool CopyGroups::is_all_done(Mask lanes) const {

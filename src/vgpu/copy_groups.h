@@ -33,6 +33,8 @@ class CopyGroups {
   bool is_done_before(int lane, Number end) const;
   /// True when at most the `pending` youngest groups of each lane may still be under way.
   bool is_group_done(Mask lanes, uint32_t pending) const;
+  /// Copies of the lanes numbered below this one are in groups older than the `pending` youngest.
+  Number end_of_groups(Mask lanes, uint32_t pending) const;
   /// True when no copy of the lanes is under way, committed or not.
   bool is_all_done(Mask lanes) const;
   size_t copies_under_way() const { return under_way_.size(); }

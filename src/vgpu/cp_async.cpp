@@ -85,6 +85,8 @@ class WarpCopy : public AsyncOp {
     return lines;
   }
 
+  Completion completion() const override { return {CompletedBy::kCopyGroup, 0, number}; }
+
   Mask lanes = 0;
   CopyGroups::Number number = 0;
 
@@ -97,8 +99,7 @@ class WarpCopy : public AsyncOp {
 Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
   const CopyForm& form = form_of<CopyForm>(insn);
   Cluster& cluster = warp.cta().cluster();
-  auto op = std::make_unique<WarpCopy>(unit_for(thread_of(warp, insn, first_lane(active)), kUnit), warp,
-                                       form.bytes);
+  auto op = std::make_unique<WarpCopy>(unit_for(threads_of(warp, insn, active), kUnit), warp, form.bytes);
   const Mask ignored = form.has_ignore ? lanes_where(warp, form.ignore) : 0;
   for_each_lane(active, [&](int lane) {
     const Who who = unit_for(thread_of(warp, insn, lane), kUnit);
@@ -159,7 +160,12 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.a = static_cast<uint64_t>(insn.immediate);
   wait.b = active;
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
-  warp.cta().cluster().waited_for_units(warp, warp.index());
+  if (RaceChecker* races = warp.cta().cluster().races()) {
+    const CopyGroups& tracker = tracker_of(warp);
+    races->waited(
+        threads_of(warp, insn, active), CompletedBy::kCopyGroup, warp.index(),
+        wait.a == kAll ? tracker.issued() : tracker.end_of_groups(active, static_cast<uint32_t>(wait.a)));
+  }
   return Step::kNext;
 }
 
@@ -181,6 +187,7 @@ class CopyArrival : public AsyncOp {
     return fmt::format("arrival of cp.async.mbarrier.arrive at the barrier at shared {:#x}", offset_);
   }
   WorkDemand demand() const override { return {.after_copies = true}; }
+  Completion completion() const override { return {CompletedBy::kCopyGroup, 0, after_}; }
 
  private:
   Warp* warp_;

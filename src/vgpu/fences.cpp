@@ -11,11 +11,18 @@ namespace {
 using ptx::Mod;
 using ptx::Op;
 
-Step exec_fence(Warp&, const Instruction&, Mask) { return Step::kNext; }
+Step exec_nothing(Warp&, const Instruction&, Mask) { return Step::kNext; }
+
+template <bool kGpuWide>
+Step exec_fence(Warp& w, const Instruction& n, Mask active) {
+  if (RaceChecker* races = w.cta().cluster().races())
+    races->fence({&w.cta(), w.index(), first_lane(active), &n, "", active}, kGpuWide);
+  return Step::kNext;
+}
 
 Step exec_proxy_fence(Warp& w, const Instruction& n, Mask active) {
   if (RaceChecker* races = w.cta().cluster().races())
-    races->proxy_fence({&w.cta(), w.index(), first_lane(active), &n, ""});
+    races->proxy_fence({&w.cta(), w.index(), first_lane(active), &n, "", active});
   return Step::kNext;
 }
 
@@ -26,7 +33,12 @@ bool decode_fences(Decoder& d, Instruction& out) {
     if (d.operand(i).kind == ptx::OperandKind::address) out.a = d.address(i).base;
   const bool joins_proxies = (d.op() == Op::fence_proxy || d.op() == Op::membar_proxy) &&
                              (d.has(Mod::async) || d.has(Mod::async_generic));
-  set_body(out, joins_proxies ? exec_proxy_fence : exec_fence);
+  const bool is_thread_fence =
+      d.op() == Op::fence || d.op() == Op::membar || d.op() == Op::fence_mbarrier_init;
+  const bool is_narrow = d.has(Mod::cta) || d.has(Mod::cluster) || d.op() == Op::fence_mbarrier_init;
+  set_body(out, joins_proxies     ? exec_proxy_fence
+                : is_thread_fence ? (is_narrow ? exec_fence<false> : exec_fence<true>)
+                                  : exec_nothing);
   return true;
 }
 

@@ -31,6 +31,10 @@ std::string_view name(FindingKind kind) {
       return "race";
     case FindingKind::kMissingProxyFence:
       return "missing-proxy-fence";
+    case FindingKind::kMissingTensorFence:
+      return "missing-tcgen05-fence";
+    case FindingKind::kOperandLayout:
+      return "operand-layout";
     case FindingKind::kInvalidBarrier:
       return "invalid-barrier";
     case FindingKind::kDivergentCollective:

@@ -8,6 +8,8 @@
 
 namespace imbrex::vgpu {
 
+class GlobalRaces;
+
 /// Facts of a target that the machine depends on.
 struct TargetFacts {
   int sm = 100;  // 80, 90, 100
@@ -31,7 +33,8 @@ struct LaunchContext {
   uint32_t dynamic_shared_bytes = 0;
   int num_sms = 1;
   uint64_t grid_id = 0;
-  uint64_t cooperative_workspace = 0;  // address; 0 where the launch is not cooperative
+  uint64_t cooperative_workspace = 0;   // address; 0 where the launch is not cooperative
+  GlobalRaces* global_races = nullptr;  // null: races on global memory are not looked for
 
   int threads() const { return static_cast<int>(block.count()); }
   int warps() const { return (threads() + kWarpSize - 1) / kWarpSize; }

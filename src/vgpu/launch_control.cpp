@@ -42,6 +42,9 @@ class Delivery : public AsyncOp {
   std::string describe() const override {
     return fmt::format("response of try_cancel to shared {:#x}", offset_);
   }
+  Completion completion() const override {
+    return {CompletedBy::kMbarrier, sync_key(SyncKind::kMbarrier, to_->rank(), barrier_)};
+  }
 
  private:
   Cta* to_;
@@ -71,6 +74,7 @@ class Request : public AsyncOp {
   }
   std::string describe() const override { return "request of try_cancel"; }
   WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kCancel}; }
+  Completion completion() const override { return {}; }
 
  private:
   Cta* from_;

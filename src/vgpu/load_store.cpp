@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ld, ldu, st: every state space, scalars and vectors.
+#include <fmt/format.h>
+
+#include <bit>
 #include <cstring>
 
 #include "vgpu/access.h"
@@ -22,7 +25,8 @@ enum Flag : uint8_t {
   kWideLanes = 4,
   kOrdered = 8,
   kQuadLanes = 16,
-  kStrong = 32
+  kStrong = 32,
+  kSynchronises = 64  // .acquire, .release
 };
 
 template <class T>
@@ -181,6 +185,52 @@ bool stores_the_same(Warp& w, const Instruction& n, int lane, const std::byte* a
   return true;
 }
 
+/// The order bits of a strong access.
+uint8_t order_of(const Instruction& n) {
+  const uint8_t flags = n.small[kFlags];
+  return static_cast<uint8_t>(((flags & kSynchronises) != 0 ? kAcquires | kReleases : kRelaxed) |
+                              ((flags & kOrdered) != 0 ? kGpuScope : 0));
+}
+
+/// Tells the checkers what the lanes touch, neighbouring lanes with neighbouring bytes at once.
+void touch_lanes(Warp& w, const Instruction& n, Mask active, Space space, const uint64_t* address,
+                 uint32_t bytes, AccessKind kind, std::byte* const* host) {
+  Cluster& cluster = w.cta().cluster();
+  Place place;
+  place.space = space;
+  place.cta = &w.cta();
+  const int shift = std::countr_zero(bytes);
+  for (int i = 0; i < kWarpSize;) {
+    if ((active & lane_bit(i)) == 0) {
+      ++i;
+      continue;
+    }
+    int end = i + 1;
+    if (!is_strong(kind)) {
+      while (end < kWarpSize && (active & lane_bit(end)) != 0 && address[end] == address[end - 1] + bytes)
+        ++end;
+      // All reading the same: the first and the last speak for them.
+      if (end == i + 1 && !is_write(kind))
+        while (end + 1 < kWarpSize && (active >> end & 3) == 3 && address[end] == address[i] &&
+               address[end + 1] == address[i])
+          ++end;
+    }
+    const bool is_run = end > i + 1 && address[i + 1] != address[i];
+    Who who{&w.cta(), w.index(), i, &n, ""};
+    who.order = order_of(n);
+    if (is_run) who.lanes = static_cast<Mask>(((uint64_t{1} << end) - 1) & ~((uint64_t{1} << i) - 1));
+    // Of a run: what all its lanes do.
+    bool same = kind == AccessKind::kWrite;
+    for (int lane = i; same && lane < end; ++lane) same = stores_the_same(w, n, lane, host[lane]);
+    place.host = host[i];
+    place.address =
+        space == Space::kSharedCta ? shared_offset(static_cast<uint32_t>(address[i])) : address[i];
+    Checked::touched(cluster, who, place, is_run ? bytes * static_cast<uint32_t>(end - i) : bytes,
+                     same ? AccessKind::kSameWrite : kind, is_run ? shift : 7);
+    i = end;
+  }
+}
+
 /// Finds the bytes of every active lane; lanes that may not touch theirs are taken out of `active`.
 template <class Checks>
 Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, AccessKind kind,
@@ -190,24 +240,13 @@ Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, Ac
   Cluster& cluster = w.cta().cluster();
   Space space = Space::kGlobal;
   if (locate_all(w, n, active, address, bytes, host, space)) {
-    if constexpr (Checks::kIndex != 0) {
-      Place place;
-      place.space = space;
-      place.cta = &w.cta();
-      for_each_lane(active, [&](int i) {
-        place.host = host[i];
-        place.address =
-            space == Space::kSharedCta ? shared_offset(static_cast<uint32_t>(address[i])) : address[i];
-        const bool same = kind == AccessKind::kWrite && stores_the_same(w, n, i, host[i]);
-        Checks::touched(cluster, {&w.cta(), w.index(), i, &n, ""}, place, bytes,
-                        same ? AccessKind::kSameWrite : kind);
-      });
-    }
+    if constexpr (Checks::kIndex != 0) touch_lanes(w, n, active, space, address, bytes, kind, host);
     return space;
   }
   for_each_lane(active, [&](int i) {
     Place place;
-    const Who who{&w.cta(), w.index(), i, &n, ""};
+    Who who{&w.cta(), w.index(), i, &n, ""};
+    who.order = order_of(n);
     if (access<Checks>(cluster, who, static_cast<Space>(n.small[kSpace]), address[i], bytes, bytes, kind,
                        place)) {
       host[i] = place.host;
@@ -221,6 +260,38 @@ Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, Ac
 
 bool is_strong_access(const Instruction& n) { return (n.small[kFlags] & kStrong) != 0; }
 bool visible_to_others(const Instruction& n) { return (n.small[kFlags] & kOrdered) != 0; }
+
+/// Lanes that write different values to the same place: which of them stays is not specified.
+void check_lanes_agree(Warp& w, const Instruction& n, Mask active, Space space, std::byte* const* host) {
+  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
+  bool apart = true;
+  const std::byte* last = nullptr;
+  for_each_lane(active, [&](int i) {
+    apart = apart && (last == nullptr || host[i] >= last + bytes * count);
+    last = host[i];
+  });
+  if (apart || w.cta().cluster().races() == nullptr) return;
+  const uint8_t flags = n.small[kFlags];
+  const size_t stride = (flags & kQuadLanes) != 0 ? 16 : (flags & kWideLanes) != 0 ? 8 : 4;
+  for (uint32_t e = 0; e < count; ++e) {
+    const std::byte* values = w.reg<std::byte>(element_slot(n, e));
+    for_each_lane(active, [&](int i) {
+      if (std::memcmp(host[i] + e * bytes, values + stride * static_cast<size_t>(i), bytes) == 0) return;
+      Who winner{&w.cta(), w.index(), i, &n, ""};
+      for_each_lane(active, [&](int other) {
+        if (other != i && host[other] < host[i] + bytes * count && host[i] < host[other] + bytes * count)
+          winner.lane = other;
+      });
+      const Who loser{&w.cta(), w.index(), i, &n, ""};
+      Finding* finding = w.cta().cluster().log().open(FindingKind::kRace, loser, 0, &winner);
+      if (finding == nullptr) return;
+      finding->message =
+          fmt::format("lanes {} and {} of warp {} write different values to the same {} memory", i,
+                      winner.lane, w.index(), space == Space::kGlobal ? "global" : "shared");
+      finding->hint = "which value stays is not specified: let one lane write, or use an atomic";
+    });
+  }
+}
 
 template <class Checks>
 Step exec_ld(Warp& w, const Instruction& n, Mask active) {
@@ -255,6 +326,8 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   if (cluster.timeline() != nullptr)
     cluster.timeline()->accessed(w, space, host, active, bytes * count, true);
   for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
+  if constexpr (Checks::kIndex != 0)
+    if (kind == AccessKind::kWrite && space != Space::kLocal) check_lanes_agree(w, n, active, space, host);
   cluster.note_progress();
   return Step::kNext;
 }
@@ -280,6 +353,7 @@ bool decode_load_store(Decoder& d, Instruction& out) {
   const bool global = address.space == Space::kGlobal || address.space == Space::kGeneric;
   if (order != Mod::weak && global && scope != Mod::cta && scope != Mod::cluster) flags |= kOrdered;
   if (order != Mod::weak) flags |= kStrong;
+  if (order == Mod::acquire || order == Mod::release) flags |= kSynchronises;
   const ptx::Operand& value = d.operand(value_at);
   const auto take = [&](const ptx::Operand& o) {
     const int lane_bytes = d.lane_bytes(o, type);

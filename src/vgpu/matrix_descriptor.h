@@ -45,6 +45,7 @@ class OperandAddresses {
   uint32_t byte(uint32_t line, uint32_t inner) const { return chunk(line, inner / 16) + inner % 16; }
 
   uint32_t start() const { return d_.start; }
+  Swizzle swizzle() const { return d_.swizzle; }
   uint32_t line_offset(uint32_t line) const;
   uint32_t chunk_offset(uint32_t chunk) const;
   uint32_t swizzled(uint32_t linear) const {

@@ -19,16 +19,24 @@ struct ArriveForm {
   ArriveKind kind;
   bool drop;
   bool own_only;
+  bool relaxed = false;
 };
 
 struct WaitForm {
   AddressSource at;
   bool parity;
+  bool relaxed;
 };
 
 struct PlainForm {
   AddressSource at;
 };
+
+// An object is used as if by a strong access: it must have been initialised before.
+void use_mbarrier(Cluster& cluster, const Who& who, const MbarrierRef& ref) {
+  if (RaceChecker* races = cluster.races())
+    races->access(who, shared_place(*ref.cta, ref.offset), 8, AccessKind::kStrongRead);
+}
 
 MbarrierOutcome arrive(Mbarrier& object, const ArriveForm& form, uint32_t operand) {
   const int64_t count = form.kind == ArriveKind::kExpectTx ? 1 : operand;
@@ -48,11 +56,14 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
   const ArriveForm& form = form_of<ArriveForm>(insn);
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = thread_of(warp, insn, lane);
+    Who who = thread_of(warp, insn, lane);
     const MbarrierRef ref =
         find_mbarrier(cluster, who, form.at.space, address_of(warp, form.at, lane), form.own_only);
     if (ref.object == nullptr) return;
     warp.reg<uint64_t>(insn.d)[lane] = ref.object->state();
+    who.lanes = active;
+    if (form.relaxed) who.order = kRelaxed;
+    if (lane == first_lane(active)) use_mbarrier(cluster, who, ref);
     apply(cluster, who, ref, [&](Mbarrier& o) { return arrive(o, form, warp.reg<uint32_t>(insn.a)[lane]); });
   });
   return Step::kNext;
@@ -78,6 +89,7 @@ Step exec_init(Warp& warp, const Instruction& insn, Mask active) {
     place.cta->shared().mark_written(offset, 8);
     if (cluster.timeline() != nullptr)
       cluster.timeline()->initialised(who, sync_key(SyncKind::kMbarrier, place.cta->rank(), offset));
+    if (RaceChecker* races = cluster.races()) races->access(who, place, 8, AccessKind::kWrite);
     if (fault == MbarrierFault::kNone ||
         (fault == MbarrierFault::kAlreadyLive && !checks_of(cluster).barriers))
       return;
@@ -97,7 +109,9 @@ Step exec_inval(Warp& warp, const Instruction& insn, Mask active) {
   for_each_lane(active, [&](int lane) {
     const Who who = thread_of(warp, insn, lane);
     const MbarrierRef ref = find_mbarrier(cluster, who, form.at.space, address_of(warp, form.at, lane), true);
-    if (ref.object != nullptr) ref.cta->units().mbarriers.invalidate(ref.offset);
+    if (ref.object == nullptr) return;
+    use_mbarrier(cluster, who, ref);
+    ref.cta->units().mbarriers.invalidate(ref.offset);
   });
   return Step::kNext;
 }
@@ -166,7 +180,12 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
                          explain(MbarrierFault::kStaleState, *ref.object)));
     if (is_done(*ref.object, form.parity, operand)) {
       const SyncKey key = sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset);
-      if (done == 0) cluster.acquired(who, key);
+      if (RaceChecker* races = cluster.races(); races != nullptr && done == 0) {
+        Who waiter = threads_of(warp, insn, active);
+        if (form.relaxed) waiter.order = kRelaxed;
+        use_mbarrier(cluster, waiter, ref);
+        races->acquire_phases(waiter, key);
+      }
       if (done == 0 && cluster.timeline() != nullptr)
         cluster.timeline()->waited(who, key, ref.object->phase() - 1);
       done |= lane_bit(lane);
@@ -195,6 +214,7 @@ bool decode_arrive(Decoder& decoder, Instruction& out) {
   // A state can be returned, and .noComplete used, for the own CTA's objects only.
   const bool has_state = decoder.operand(0).kind != ptx::OperandKind::sink;
   form.own_only = has_state || form.kind == ArriveKind::kNoComplete;
+  form.relaxed = decoder.has(Mod::relaxed);
   out.d = decoder.destination(0, ScalarType::b64);
   out.a = decoder.operand_count() > 2 ? decoder.source(2, ScalarType::u32) : decoder.constant32(1);
   out.extra = decoder.keep(form);
@@ -203,7 +223,7 @@ bool decode_arrive(Decoder& decoder, Instruction& out) {
 }
 
 bool decode_wait(Decoder& decoder, Instruction& out) {
-  const WaitForm form{decoder.address(1), decoder.has(Mod::parity)};
+  const WaitForm form{decoder.address(1), decoder.has(Mod::parity), decoder.has(Mod::relaxed)};
   out.d = decoder.predicate_destination(decoder.operand(0));
   out.a = decoder.source(2, form.parity ? ScalarType::u32 : ScalarType::b64);
   out.extra = decoder.keep(form);

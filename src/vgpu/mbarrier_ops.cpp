@@ -46,7 +46,10 @@ MbarrierRef find_mbarrier(Cluster& cluster, const Who& who, Space space, uint64_
 bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOutcome outcome) {
   cluster.note_progress();
   const SyncKey key = sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset);
-  cluster.released(who, key);
+  if (RaceChecker* races = cluster.races()) {
+    races->release(who, key);
+    if (outcome.completed) races->complete_phase(key);
+  }
   if (cluster.timeline() != nullptr)
     cluster.timeline()->arrived(who, key, ref.object->phase() - (outcome.completed ? 1 : 0));
   if (outcome.fault == MbarrierFault::kNone) return true;

@@ -74,6 +74,8 @@ class GlobalMemory {
 
   /// Host memory behind an address of the arena; the caller has checked it.
   std::byte* host(uint64_t address) const { return base_ + (address - kGlobalBase); }
+  /// Bytes of the arena, from kGlobalBase on.
+  uint64_t size() const { return size_; }
   bool in_arena(uint64_t address, uint64_t bytes) const {
     return address - kGlobalBase <= size_ && bytes <= size_ - (address - kGlobalBase);
   }

@@ -6,22 +6,49 @@
 #include <algorithm>
 #include <cstring>
 
+#include "vgpu/operand_layout.h"
+
 namespace imbrex::vgpu {
 namespace {
 
 constexpr uint32_t kMaxChunks = 64;  // 256 elements of 32 bits
 
-// Tells the checkers about one line. Its chunks mostly fill one stretch, in some order.
-void touch_line(Cluster& cluster, const Who& who, Cta& cta, const uint32_t* chunks, uint32_t count,
-                uint32_t used_bytes) {
-  const auto [low, high] = std::minmax_element(chunks, chunks + count);
-  if (used_bytes == 16 && *high - *low + 16 == count * 16) {
-    touch(cluster, who, shared_place(cta, *low), count * 16, AccessKind::kRead);
-    return;
+// Tells the checkers what is read, whole stretches at once: the chunks of a line mostly fill one, in some
+// order, and the next line goes on where it ends.
+class Toucher {
+ public:
+  Toucher(Cluster& cluster, const Who& who, Cta& cta) : cluster_(&cluster), who_(who), cta_(&cta) {}
+  ~Toucher() { flush(); }
+  Toucher(const Toucher&) = delete;
+  Toucher& operator=(const Toucher&) = delete;
+
+  /// `used_bytes`: of every chunk.
+  void line(const uint32_t* chunks, uint32_t count, uint32_t used_bytes) {
+    const auto [low, high] = std::minmax_element(chunks, chunks + count);
+    if (used_bytes == 16 && *high - *low + 16 == count * 16)
+      add(*low, count * 16);
+    else
+      for (uint32_t c = 0; c < count; ++c) add(chunks[c], used_bytes);
   }
-  for (uint32_t c = 0; c < count; ++c)
-    touch(cluster, who, shared_place(cta, chunks[c]), used_bytes, AccessKind::kRead);
-}
+
+ private:
+  void add(uint32_t begin, uint32_t bytes) {
+    if (begin != end_) {
+      flush();
+      begin_ = begin;
+    }
+    end_ = begin + bytes;
+  }
+  void flush() {
+    if (end_ > begin_) touch(*cluster_, who_, shared_place(*cta_, begin_), end_ - begin_, AccessKind::kRead);
+    begin_ = end_;
+  }
+
+  Cluster* cluster_;
+  const Who& who_;
+  Cta* cta_;
+  uint32_t begin_ = 0, end_ = 0;
+};
 
 }  // namespace
 
@@ -43,6 +70,9 @@ bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddre
   const bool all_inside = memory.contains(begin, end - begin);
   const bool checked = checks_of(cluster).any();
 
+  Toucher toucher(cluster, who, cta);
+  OperandLayout layout(cluster, who, cta, addresses.swizzle(), what);
+  const bool check_layout = checks_of(cluster).layouts;
   uint32_t at[kMaxChunks];
   for (uint32_t line = 0; line < lines; ++line) {
     const uint32_t base = addresses.start() + addresses.line_offset(line);
@@ -61,7 +91,8 @@ bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddre
       out += 16;
       at[c] = from;
     }
-    if (checked) touch_line(cluster, who, cta, at, chunks, used_bytes);
+    if (checked) toucher.line(at, chunks, used_bytes);
+    if (check_layout) layout.line(at, chunks);
   }
   return true;
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/race.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <string_view>
 
 #include "vgpu/checks.h"
@@ -12,162 +9,364 @@ namespace imbrex::vgpu {
 
 namespace {
 
-constexpr uint32_t kWordBytes = 4;
-
-bool is_unit(const Who& who) { return who.unit[0] != 0; }
 /// cp.async goes through the generic proxy, as threads do.
-bool uses_async_proxy(const Who& who) { return is_unit(who) && std::string_view(who.unit) != "cp.async"; }
-
-void join(std::vector<uint32_t>& into, const std::vector<uint32_t>& from) {
-  if (into.size() < from.size()) into.resize(from.size(), 0);
-  for (size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
-}
+bool is_async_proxy(CompletedBy by) { return by != CompletedBy::kCopyGroup; }
 
 }  // namespace
 
-void RaceChecker::Knowledge::learn(const Knowledge& other) {
-  join(seen, other.seen);
-  join(fenced, other.fenced);
-  ++version;
-}
-
-void RaceChecker::advance(size_t agent) {
-  ++agents_[agent].seen[agent];
-  ++agents_[agent].version;
-}
-
 RaceChecker::RaceChecker(Cluster& cluster)
-    : cluster_(&cluster), warps_per_cta_(static_cast<size_t>(cluster.launch().warps())) {
-  warps_ = cluster.ctas().size() * warps_per_cta_;
-  agents_.assign(2 * warps_, {VectorClock(2 * warps_, 0), VectorClock(2 * warps_, 0)});
-  for (size_t a = 0; a < agents_.size(); ++a) agents_[a].seen[a] = 1;
-  words_.resize(cluster.ctas().size());
-}
-
-size_t RaceChecker::agent_of(const Who& who) {
-  const size_t warp = static_cast<size_t>(who.cta->rank()) * warps_per_cta_ + static_cast<size_t>(who.warp);
-  if (!is_unit(who)) return warp;
-  Knowledge& unit = agents_[warps_ + warp];
-  if (unit.learned != agents_[warp].version) {
-    unit.learn(agents_[warp]);
-    unit.learned = agents_[warp].version;
+    : cluster_(&cluster),
+      global_(cluster.launch().global_races),
+      cluster_number_(static_cast<uint32_t>(cluster.number())),
+      warps_per_cta_(static_cast<size_t>(cluster.launch().warps())) {
+  const size_t ctas = cluster.ctas().size();
+  warps_.resize(ctas * warps_per_cta_);
+  for (uint32_t w = 0; w < warps_.size(); ++w) {
+    warps_[w].flows.fill(kNoAgent);
+    add_agent("", w, -1);
   }
-  return warps_ + warp;
+  shared_.resize(ctas);
+  tensor_.resize(ctas);
 }
 
-Who RaceChecker::who_did(const Access& access) const {
-  const size_t warp = access.agent % warps_;
-  return {cluster_->ctas()[warp / warps_per_cta_].get(), static_cast<int>(warp % warps_per_cta_), access.lane,
-          &cluster_->program().code[access.insn], unit_names_[access.unit]};
+// ---- agents
+// ------------------------------------------------------------------------------------------------
+
+uint32_t RaceChecker::warp_index(const Who& who) const {
+  return static_cast<uint32_t>(static_cast<size_t>(who.cta->rank()) * warps_per_cta_ +
+                               static_cast<size_t>(who.warp));
 }
+
+AgentId RaceChecker::add_agent(const char* unit, uint32_t warp, int flow) {
+  agents_.push_back({unit, warp, flow});
+  return static_cast<AgentId>(agents_.size() - 1);
+}
+
+AgentId RaceChecker::flow_agent(uint32_t warp, Flow flow) {
+  static constexpr const char* kUnits[kFlows] = {"cp.async",    "TMA",         "TMA",        "tensor core",
+                                                 "tensor core", "tensor core", "tcgen05.ld", "tcgen05.st"};
+  AgentId& agent = warps_[warp].flows[static_cast<size_t>(flow)];
+  if (agent == kNoAgent) agent = add_agent(kUnits[static_cast<size_t>(flow)], warp, static_cast<int>(flow));
+  return agent;
+}
+
+AgentId RaceChecker::barrier_agent(SyncObject& object, uint32_t warp, const char* unit) {
+  for (const AgentId agent : object.agents)
+    if (agents_[agent].warp == warp && std::string_view(agents_[agent].unit) == unit) return agent;
+  object.agents.push_back(add_agent(unit, warp, -1));
+  return object.agents.back();
+}
+
+Mask RaceChecker::lanes_of(const Who& who) {
+  return who.lanes != 0 ? who.lanes : who.lane < 0 ? kAllLanes : lane_bit(who.lane);
+}
+
+Known RaceChecker::publish(WarpState& warp, Mask lanes) {
+  if ((warp.dirty & ~lanes) != 0) return {warp.clock, warp.dirty & lanes};
+  if (warp.dirty != 0) ++warp.clock;
+  warp.dirty = 0;
+  return {warp.clock, 0};
+}
+
+const std::shared_ptr<const Knowledge>& RaceChecker::snapshot(WarpState& warp) {
+  if (warp.snapshot_version != warp.version) {
+    warp.snapshot = std::make_shared<const Knowledge>(warp.knowledge);
+    warp.snapshot_version = warp.version;
+  }
+  return warp.snapshot;
+}
+
+// ---- synchronisation
+// ---------------------------------------------------------------------------------------
 
 void RaceChecker::release(const Who& who, SyncKey key) {
   if (who.cta == nullptr || who.warp < 0) return;
-  const size_t agent = agent_of(who);
-  at_objects_[key].learn(agents_[agent]);
-  advance(agent);
+  SyncObject& object = objects_[key];
+  if (who.origin != nullptr) {
+    const AsyncOrigin& origin = *who.origin;
+    // A delivery of bytes says nothing about its thread; complete_phase() knows whose work it was.
+    if (origin.completion.by == CompletedBy::kMbarrier) return;
+    object.pending.learn(*origin.knowledge);
+    object.pending.seen.join(origin.issuer, origin.own);
+    if (origin.completion.by == CompletedBy::kCopyGroup)
+      object.pending.seen.join(origin.agent, {static_cast<Clock>(origin.completion.number) + 1, 0});
+    if (origin.completion.by == CompletedBy::kCommit) {
+      object.pending.synced.join(origin.knowledge->ready);
+      object.pending.seen.join(origin.agent, {origin.clock, 0});
+      object.pending.synced.join(origin.agent, {origin.clock, 0});
+    }
+    object.last_agent = kNoAgent;
+    return;
+  }
+  const uint32_t warp = warp_index(who);
+  WarpState& s = warps_[warp];
+  if ((who.order & kReleases) == 0) {
+    // What units have completed is over; tcgen05.fence::before_thread_sync does without a release, too.
+    object.pending.seen.join_from(static_cast<AgentId>(warps_.size()), s.knowledge.seen);
+    object.pending.synced.join(s.knowledge.synced);
+    object.last_agent = kNoAgent;
+    if (s.at_fence == nullptr) return;
+    object.pending.learn(*s.at_fence);
+    object.pending.seen.join(warp, s.own_at_fence);
+    object.last_agent = kNoAgent;
+    return;
+  }
+  object.pending.seen.join(warp, publish(s, lanes_of(who)));
+  if (const AgentId issue = s.flows[static_cast<size_t>(Flow::kTensorIssue)]; issue != kNoAgent)
+    object.pending.seen.join(issue, {s.tensor_clock[0], 0});
+  if (object.last_agent == warp && object.last_version == s.version) return;
+  object.pending.learn(s.knowledge);
+  object.last_agent = warp;
+  object.last_version = s.version;
+}
+
+void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what) {
+  ++warp.version;
+  if ((who.order & kAcquires) != 0) {
+    warp.knowledge.learn(what);
+    return;
+  }
+  warp.knowledge.synced.join(what.synced);
+  if (warp.stashed == nullptr) warp.stashed = std::make_shared<Knowledge>();
+  warp.stashed->learn(what);
 }
 
 void RaceChecker::acquire(const Who& who, SyncKey key) {
   if (who.cta == nullptr || who.warp < 0) return;
-  const auto at = at_objects_.find(key);
-  if (at != at_objects_.end()) agents_[agent_of(who)].learn(at->second);
+  const auto at = objects_.find(key);
+  if (at == objects_.end()) return;
+  learn(state(who), who, at->second.pending);
 }
 
-void RaceChecker::wait_for_units(const Who& waiter, int starter) {
-  const size_t first = static_cast<size_t>(waiter.cta->rank()) * warps_per_cta_;
-  agents_[first + static_cast<size_t>(waiter.warp)].learn(
-      agents_[warps_ + first + static_cast<size_t>(starter)]);
-  // What those units do from now on has not been waited for.
-  const size_t unit = warps_ + first + static_cast<size_t>(starter);
-  advance(unit);
+void RaceChecker::complete_phase(SyncKey key) {
+  SyncObject& object = objects_[key];
+  object.done.learn(object.pending);
+  ++object.phase;
+  for (const AgentId agent : object.agents) object.done.seen.join(agent, {object.phase, 0});
+}
+
+void RaceChecker::acquire_phases(const Who& who, SyncKey key) {
+  const auto at = objects_.find(key);
+  if (at == objects_.end()) return;
+  learn(state(who), who, at->second.done);
+}
+
+void RaceChecker::warp_sync(const Who& who) {
+  WarpState& s = state(who);
+  const Mask lanes = lanes_of(who);
+  if ((s.dirty & ~lanes) == 0) {
+    if (s.dirty != 0) ++s.clock;
+    s.dirty = 0;
+    s.synced_before = s.clock;
+  } else {
+    s.knowledge.seen.join(warp_index(who), {s.clock, s.dirty & lanes});
+    ++s.version;
+  }
 }
 
 void RaceChecker::proxy_fence(const Who& who) {
-  const size_t agent = agent_of(who);
-  join(agents_[agent].fenced, agents_[agent].seen);
-  advance(agent);
+  WarpState& s = state(who);
+  s.knowledge.fenced.join(s.knowledge.seen);
+  s.knowledge.fenced.join(warp_index(who), publish(s, lanes_of(who)));
+  ++s.version;
 }
 
-uint8_t RaceChecker::unit_index(const char* unit) {
-  for (size_t i = 0; i < unit_names_.size(); ++i)
-    if (std::string_view(unit_names_[i]) == unit) return static_cast<uint8_t>(i);
-  unit_names_.push_back(unit);
-  return static_cast<uint8_t>(unit_names_.size() - 1);
+void RaceChecker::tensor_fence_before(const Who& who) {
+  WarpState& s = state(who);
+  s.knowledge.synced.join(s.knowledge.ready);
+  ++s.version;
 }
 
-void RaceChecker::report_race(const Who& who, const Place& place, const Access& earlier, bool writes,
-                              bool wrote) {
-  if (!cluster_->launch().options.checks.races) return;
-  const Who other = who_did(earlier);
-  Finding* finding = cluster_->log().open(FindingKind::kRace, who, place.address, &other);
-  if (finding == nullptr) return;
-  const auto name = [](const Who& w) {
-    return is_unit(w) ? fmt::format("{} for warp {}", w.unit, w.warp) : fmt::format("warp {}", w.warp);
-  };
-  finding->message =
-      fmt::format("{} {} shared memory at 0x{:x}, which {} {} with nothing that orders the two", name(who),
-                  writes ? "writes" : "reads", place.address, name(other), wrote ? "wrote" : "read");
-  finding->hint =
-      is_unit(other)
-          ? "wait for the asynchronous operation, by its mbarrier or its group, and let the waiting "
-            "thread synchronise with this one"
-          : "a barrier between them, waited for by the later one";
+void RaceChecker::tensor_fence_after(const Who& who) {
+  WarpState& s = state(who);
+  s.knowledge.ready.join(s.knowledge.synced);
+  ++s.version;
 }
 
-void RaceChecker::report_missing_fence(const Who& who, const Place& place, const Access& write) {
-  if (!cluster_->launch().options.checks.proxy_fences) return;
-  const Who other = who_did(write);
-  Finding* finding = cluster_->log().open(FindingKind::kMissingProxyFence, who, place.address, &other);
-  if (finding == nullptr) return;
-  finding->message = fmt::format(
-      "{} reads shared memory at 0x{:x} through the async proxy, which warp {} wrote through the "
-      "generic proxy, with no proxy fence in between",
-      who.unit, place.address, other.warp);
-  finding->hint = "fence.proxy.async by the writing threads, between the write and the barrier";
-}
+// ---- asynchronous work
+// -------------------------------------------------------------------------------------
 
-void RaceChecker::access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind) {
-  if (who.cta == nullptr || who.warp < 0) return;
-  std::vector<Word>& words = words_[static_cast<size_t>(place.cta->rank())];
-  if (words.empty()) words.resize((place.cta->shared().end() + kWordBytes - 1) / kWordBytes);
-  const size_t agent = agent_of(who);
-  const bool writes = is_write(kind);
-  Access now;
-  now.clock = agents_[agent].seen[agent];
-  now.insn = who.insn->index;
-  now.agent = static_cast<uint16_t>(agent);
-  now.lane = static_cast<uint8_t>(std::max(who.lane, 0));
-  now.strong = is_strong(kind);
-  now.async_proxy = uses_async_proxy(who);
-  now.unit = unit_index(who.unit);
-  const uint32_t begin = static_cast<uint32_t>(place.address), end = begin + bytes;
-  for (uint32_t at = begin; at < end;) {
-    const uint32_t in_word = at % kWordBytes, count = std::min(kWordBytes - in_word, end - at);
-    now.bytes = ((1u << count) - 1) << in_word & 0xF;
-    Word& word = words[at / kWordBytes];
-    at += count;
-    const bool repeats = kind == AccessKind::kSameWrite && word.write.insn == now.insn;
-    if (!repeats && conflicts(word.write, now)) report_race(who, place, word.write, writes, true);
-    if (now.async_proxy && is_read(kind) && lacks_fence(word.write, now))
-      report_missing_fence(who, place, word.write);
-    if (writes) {
-      for (Access& read : word.reads) {
-        if (conflicts(read, now)) report_race(who, place, read, true, false);
-        read.clock = 0;
-      }
-      word.write = now;
-      continue;
-    }
-    // Keep a read of every agent, as far as there is room; those ordered before this one need not be kept.
-    Access* slot = &word.reads[agent % kReaders];
-    for (Access& read : word.reads)
-      if (ordered(read, agent)) {
-        slot = &read;
-        break;
-      }
-    *slot = now;
+void RaceChecker::issue(AsyncOp& op) {
+  AsyncOrigin& origin = op.origin;
+  if (memo_origin_ == &origin) memo_origin_ = nullptr;  // of an operation that was there before
+  if (op.who.cta == nullptr || op.who.warp < 0) return;
+  const uint32_t warp = warp_index(op.who);
+  WarpState& s = warps_[warp];
+  if (op.who.origin != nullptr) {  // goes on for an operation that was issued
+    origin = *op.who.origin;
+  } else {
+    origin.knowledge = snapshot(s);
+    origin.issuer = warp;
+    origin.own = publish(s, lanes_of(op.who));
   }
+  origin.completion = op.completion();
+  origin.agent = kNoAgent;
+  switch (origin.completion.by) {
+    case CompletedBy::kNothing:
+    case CompletedBy::kMbarrier:
+    case CompletedBy::kBulkGroup:
+      break;  // view() finds the agent
+    case CompletedBy::kCopyGroup:
+      origin.agent = flow_agent(warp, Flow::kCopyGroup);
+      origin.clock = static_cast<Clock>(origin.completion.number) + 1;
+      break;
+    case CompletedBy::kWgmmaGroup:
+      origin.agent = flow_agent(warp, Flow::kWgmma);
+      origin.clock = static_cast<Clock>(origin.completion.number) + 1;
+      break;
+    case CompletedBy::kCommit:
+      origin.agent = flow_agent(warp, Flow::kTensorCore);
+      flow_agent(warp, Flow::kTensorIssue);
+      origin.clock = s.tensor_clock[0]++;
+      break;
+    case CompletedBy::kWaitLoad:
+      origin.agent = flow_agent(warp, Flow::kLoad);
+      origin.clock = s.tensor_clock[1];
+      break;
+    case CompletedBy::kWaitStore:
+      origin.agent = flow_agent(warp, Flow::kStore);
+      origin.clock = s.tensor_clock[2];
+      break;
+  }
+  op.who.origin = &origin;
+}
+
+void RaceChecker::issue_also(AsyncOp& op, const Who& who) {
+  WarpState& s = state(who);
+  auto joined = std::make_shared<Knowledge>(*op.origin.knowledge);
+  joined->learn(s.knowledge);
+  joined->seen.join(warp_index(who), publish(s, lanes_of(who)));
+  op.origin.knowledge = std::move(joined);
+}
+
+void RaceChecker::waited(const Who& waiter, CompletedBy by, int starter, uint64_t end) {
+  const uint32_t warp = warp_index({waiter.cta, starter});
+  WarpState& s = state(waiter);
+  const Known known{static_cast<Clock>(end) + 1, 0};
+  const auto learn = [&](Flow flow) { s.knowledge.seen.join(flow_agent(warp, flow), known); };
+  if (by == CompletedBy::kCopyGroup) learn(Flow::kCopyGroup);
+  if (by == CompletedBy::kWgmmaGroup) learn(Flow::kWgmma);
+  if (by == CompletedBy::kBulkGroup) {
+    learn(Flow::kBulkRead);
+    learn(Flow::kBulkWrite);
+  }
+  ++s.version;
+}
+
+void RaceChecker::waited_for_reads(const Who& waiter, uint64_t end) {
+  WarpState& s = state(waiter);
+  s.knowledge.seen.join(flow_agent(warp_index(waiter), Flow::kBulkRead), {static_cast<Clock>(end) + 1, 0});
+  ++s.version;
+}
+
+void RaceChecker::waited_for_transfers(const Who& waiter, CompletedBy by) {
+  const uint32_t warp = warp_index(waiter);
+  WarpState& s = warps_[warp];
+  const bool loads = by == CompletedBy::kWaitLoad;
+  const AgentId agent = s.flows[static_cast<size_t>(loads ? Flow::kLoad : Flow::kStore)];
+  if (agent == kNoAgent) return;  // none issued yet
+  const Known known{++s.tensor_clock[loads ? 1 : 2], 0};
+  s.knowledge.seen.join(agent, known);
+  s.knowledge.ready.join(agent, known);
+  ++s.version;
+}
+
+RaceChecker::View RaceChecker::view(const Who& who, bool space_is_shared) {
+  const uint32_t warp = warp_index(who);
+  if (who.origin == nullptr) {
+    WarpState& s = warps_[warp];
+    s.dirty |= lanes_of(who);
+    return {&s.knowledge, warp, warp, {}, s.clock, s.synced_before, false};
+  }
+  AsyncOrigin& origin = *who.origin;
+  if (origin.completion.by == CompletedBy::kMbarrier && origin.agent == kNoAgent) {
+    // It delivers to the phase in which it is carried out.
+    SyncObject& object = objects_[origin.completion.barrier];
+    origin.agent = barrier_agent(object, warp, who.unit);
+    origin.clock = object.phase;
+  }
+  View v{origin.knowledge.get(), origin.agent, origin.issuer, origin.own, origin.clock, 0, true};
+  if (origin.completion.by == CompletedBy::kBulkGroup) {
+    v.agent = flow_agent(warp, space_is_shared ? Flow::kBulkRead : Flow::kBulkWrite);
+    v.clock = static_cast<Clock>(origin.completion.number) + 1;
+  }
+  return v;
+}
+
+// ---- shared memory
+// -----------------------------------------------------------------------------------------
+
+Access RaceChecker::access_of(const Who& who, const View& v, bool writes) const {
+  Access now;
+  now.clock = v.clock;
+  now.insn = who.insn->index;
+  now.agent = v.agent;
+  now.lane = static_cast<int8_t>(std::max(who.lane, 0));
+  now.write = writes;
+  now.async_proxy = v.is_unit && is_async_proxy(who.origin->completion.by);
+  return now;
+}
+
+bool RaceChecker::in_program_order(const View& view, const Access& earlier, const Access& now, int byte) {
+  if (earlier.agent != view.agent) return false;
+  if (view.is_unit) return earlier.clock == now.clock;
+  // Values that the lanes of one instruction write to the same place are compared when they are stored.
+  return earlier.clock < view.synced_before || earlier.lane_of(byte) == now.lane_of(byte) ||
+         (earlier.insn == now.insn && earlier.clock == now.clock);
+}
+
+void RaceChecker::begin_memo(const Who& who, const View& v, AccessKind kind) {
+  const uint64_t memo_kind = uint64_t{v.clock} << 32 | uint64_t{v.agent} << 8 | static_cast<uint64_t>(kind);
+  if (who.origin == nullptr || memo_origin_ != who.origin || memo_kind_ != memo_kind) memo_.reset();
+  memo_origin_ = who.origin;
+  memo_kind_ = memo_kind;
+}
+
+struct SharedJudge {
+  RaceChecker& checker;
+  const RaceChecker::View& view;
+  const Who& who;
+  const Place& place;
+  bool reads;
+  bool repeats;  // kSameWrite
+  bool silent = true;
+
+  bool ordered(const Access& earlier, const Access& now, int byte) const {
+    return RaceChecker::in_program_order(view, earlier, now, byte) ||
+           view.knows(view.knowledge->seen, earlier, byte);
+  }
+  bool may_meet(const Access& earlier, const Access& now) const {
+    return (earlier.strong && now.strong) || (repeats && earlier.write && earlier.insn == now.insn);
+  }
+  void race(const Access& earlier, const Access& now) {
+    silent = false;
+    checker.report_race(who, place, earlier, now.write);
+  }
+  void in_order(const Access& earlier, const Access& now) {
+    if (!now.async_proxy || earlier.async_proxy) return;
+    // Reads of what threads wrote; and responses of cluster launch control over what threads read.
+    if (!(reads && earlier.write) && std::string_view(who.unit) != "cluster launch control") return;
+    const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
+    if (view.knowledge->fenced.covers(earlier.agent, earlier.clock, earlier.lane_of(byte) & 31)) return;
+    silent = false;
+    checker.report_missing_fence(who, place, earlier, now.write);
+  }
+};
+
+void RaceChecker::access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
+                         int lane_shift) {
+  if (who.cta == nullptr || who.warp < 0) return;
+  std::vector<ShadowCell>& cells = shared_[static_cast<size_t>(place.cta->rank())];
+  constexpr uint32_t kCell = ShadowCell::kBytes;
+  if (cells.empty()) cells.resize((place.cta->shared().end() + kCell - 1) / kCell);
+  const View v = view(who, true);
+  Access now = access_of(who, v, is_write(kind));
+  now.strong = is_strong(kind);
+  now.lane_shift = static_cast<uint8_t>(lane_shift);
+  begin_memo(who, v, kind);
+  SharedJudge judge{*this, v, who, place, is_read(kind), kind == AccessKind::kSameWrite};
+  record_cells(v.is_unit, now, place.address, place.address, place.address + bytes, judge,
+               [&](uint64_t at) -> ShadowCell& { return cells[at / kCell]; });
 }
 
 }  // namespace imbrex::vgpu

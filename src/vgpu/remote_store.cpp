@@ -56,6 +56,9 @@ class RemoteStore : public AsyncOp {
                        to_->rank());
   }
   WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kRemote, .bytes = form_->bytes()}; }
+  Completion completion() const override {
+    return {CompletedBy::kMbarrier, sync_key(SyncKind::kMbarrier, to_->rank(), barrier_)};
+  }
 
  private:
   const RemoteForm* form_;

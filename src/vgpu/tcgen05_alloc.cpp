@@ -67,7 +67,10 @@ void give(Cluster& cluster, const Who& who, Cta& cta, uint32_t column, const Pai
   std::memcpy(place.host, &address, sizeof address);
   Who writer = who;
   writer.cta = &cta;
+  // The lanes of the warp that executes it are together before and after.
+  if (RaceChecker* races = cluster.races()) races->warp_sync(writer);
   touch(cluster, writer, place, sizeof address, AccessKind::kWrite);
+  if (RaceChecker* races = cluster.races()) races->warp_sync(writer);
 }
 
 bool take_back(Cluster& cluster, const Who& who, Cta& cta, const PairRequest& request) {
@@ -160,6 +163,9 @@ Step exec_collective(Warp& warp, const Instruction& insn, Mask active) {
     request.result_offset = static_cast<uint32_t>(place.address);
   } else if (form.op == Op::tcgen05_dealloc) {
     request.column = TensorAddress::from_bits(warp.reg<uint32_t>(insn.b)[lane]).column;
+    if (RaceChecker* races = cluster.races())
+      if (unit.allocator.find(TensorUnit::kOwner, request.column, request.columns) != nullptr)
+        races->tensor_release(who, warp.cta(), request.column, request.columns);
   }
 
   if (form.cta_group == 1) return serve(warp, insn, active, form, {&warp.cta(), nullptr}, request);

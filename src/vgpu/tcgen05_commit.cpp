@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tcgen05.commit: an arrival at an mbarrier once the thread's earlier tensor-core work is done. And the two
 // tcgen05 fences, which order nothing in a machine that executes a thread's instructions one after the other;
-// the checkers see them as instructions.
+// the race checker wants them.
 #include <fmt/format.h>
 
 #include "vgpu/mbarrier_ops.h"
@@ -42,6 +42,7 @@ class Commit : public AsyncOp {
     return fmt::format("tcgen05.commit to the barrier at shared {:#x}", offset_);
   }
   WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kCommit}; }
+  Completion completion() const override { return {CompletedBy::kCommit}; }
 
  private:
   uint32_t ranks_, checked_;
@@ -79,7 +80,14 @@ Step exec_commit(Warp& warp, const Instruction& insn, Mask active) {
   return Step::kNext;
 }
 
-Step exec_fence(Warp&, const Instruction&, Mask) { return Step::kNext; }
+template <bool kBefore>
+Step exec_fence(Warp& warp, const Instruction& insn, Mask active) {
+  if (RaceChecker* races = warp.cta().cluster().races()) {
+    const Who who = threads_of(warp, insn, active);
+    kBefore ? races->tensor_fence_before(who) : races->tensor_fence_after(who);
+  }
+  return Step::kNext;
+}
 
 }  // namespace
 
@@ -97,8 +105,10 @@ bool decode_tcgen05_commit(Decoder& decoder, Instruction& out) {
       return true;
     }
     case Op::tcgen05_fence_before_thread_sync:
+      set_body(out, exec_fence<true>);
+      return true;
     case Op::tcgen05_fence_after_thread_sync:
-      set_body(out, exec_fence);
+      set_body(out, exec_fence<false>);
       return true;
     default:
       return false;

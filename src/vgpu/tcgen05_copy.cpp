@@ -88,6 +88,7 @@ class Copy : public AsyncOp {
     const CopyShapeFacts shape = facts(form_->shape);
     return {.kind = WorkDemand::Kind::kTensorCopy, .bytes = int64_t{shape.rows} * shape.columns * 4};
   }
+  Completion completion() const override { return {CompletedBy::kCommit}; }
 
  private:
   void copy(Cluster& cluster, Cta& cta) {
@@ -117,6 +118,11 @@ class Copy : public AsyncOp {
         std::memcpy(memory.row(lane) + to_.column, rows.data() + size_t{row} * chunks * 16, chunks * 16);
         memory.define(lane, to_.column, shape.columns);
       }
+    if (RaceChecker* races = cluster.races()) {
+      const uint32_t lanes =
+          form_->shape == CopyShape::k4x256b ? TensorMemory::kLanes : shape.rows * shape.copies;
+      races->tensor_access(who, cta, 0, lanes, to_.column, shape.columns, TensorAccess::kWrite);
+    }
     cluster.statistics().tensor_memory_bytes += static_cast<int64_t>(rows.size());
   }
 
@@ -152,6 +158,7 @@ class Shift : public AsyncOp {
   WorkDemand demand() const override {
     return {.kind = WorkDemand::Kind::kTensorCopy, .bytes = int64_t{TensorMemory::kLanes} * kColumns * 4};
   }
+  Completion completion() const override { return {CompletedBy::kCommit}; }
 
  private:
   static constexpr uint32_t kColumns = 8;
@@ -167,6 +174,9 @@ class Shift : public AsyncOp {
     for (uint32_t lane = at_.lane; lane < TensorMemory::kLanes; ++lane)
       if (lane % 32 != 31)
         std::memcpy(memory.row(lane) + at_.column, memory.row(lane + 1) + at_.column, kColumns * 4);
+    if (RaceChecker* races = cluster.races())
+      races->tensor_access(who, cta, at_.lane, TensorMemory::kLanes - at_.lane, at_.column, kColumns,
+                           TensorAccess::kWrite);
   }
 
   Cta* cta_;

@@ -78,6 +78,7 @@ class Mma : public AsyncOp {
             .clocks = tcgen05_clocks(shape.n, pair, operands_->a_in_tensor),
             .pair = pair};
   }
+  Completion completion() const override { return {CompletedBy::kCommit}; }
 
  private:
   static TensorAddress tensor_address(Warp& warp, const AddressSource& source, int lane) {
@@ -184,6 +185,8 @@ void Mma::write_segment(Cluster& cluster, const CtaPair& ctas, const TensorSegme
     if (add_ && track &&
         !check_defined(cluster, who, memory, lane, end - begin, column, s.columns, "accumulator"))
       for (uint32_t l = lane; l < s.lane + end; ++l) memory.define(l, column, s.columns);  // once is enough
+    if (RaceChecker* races = cluster.races())
+      races->tensor_access(who, cta, lane, end - begin, column, s.columns, TensorAccess::kAccumulate);
     product.multiply(s.row + begin, end - begin, s.column, s.columns, memory.row(lane) + column,
                      TensorMemory::kPitch, add_);
     if (track)
@@ -192,8 +195,27 @@ void Mma::write_segment(Cluster& cluster, const CtaPair& ctas, const TensorSegme
   }
 }
 
+/// Products that different threads issue run in any order, so they must not share an accumulator.
+void check_one_issuer(Warp& warp, const Instruction& insn, const MmaOperands& operands, Mask active) {
+  const int first = first_lane(active);
+  const auto d_of = [&](int lane) { return static_cast<uint32_t>(address_of(warp, operands.d, lane)); };
+  int other = first;
+  for_each_lane(active, [&](int lane) {
+    if (lane != first && d_of(lane) == d_of(first)) other = lane;
+  });
+  if (other == first) return;
+  report(
+      warp.cta().cluster(), FindingKind::kRace, thread_of(warp, insn, other), d_of(first),
+      fmt::format("{} lanes of warp {} each issue a tcgen05.mma into tensor memory column {}: nothing orders "
+                  "what different threads issue",
+                  count_lanes(active), warp.index(), TensorAddress::from_bits(d_of(first)).column),
+      "let one elected lane issue it");
+}
+
 Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   const MmaOperands& operands = form_of<MmaOperands>(insn);
+  if (checks_of(warp.cta().cluster()).races && count_lanes(active) > 1)
+    check_one_issuer(warp, insn, operands, active);
   for_each_lane(active, [&](int lane) {
     submit_to_tensor_core(warp.cta(), std::make_unique<Mma>(unit_for(thread_of(warp, insn, lane), kUnit),
                                                             warp, operands, lane));

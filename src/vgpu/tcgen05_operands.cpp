@@ -59,6 +59,7 @@ bool read_chunks(Cluster& cluster, const Who& who, Cta& cta, const OperandAddres
 bool check_defined(Cluster& cluster, const Who& who, const TensorMemory& memory, uint32_t lane,
                    uint32_t lanes, uint32_t column, uint32_t columns, const char* what) {
   for (uint32_t l = lane; l < lane + lanes; ++l) {
+    if (memory.is_defined(l, column, columns)) continue;
     for (uint32_t c = column; c < column + columns; ++c) {
       if (memory.is_defined(l, c)) continue;
       report(cluster, FindingKind::kUninitializedRead, who, TensorAddress{l, c}.bits(),
@@ -142,6 +143,8 @@ bool fetch_tensor_operand(Cluster& cluster, const Who& who, const CtaPair& ctas,
     TensorMemory& memory = tensor_unit(cta).memory;
     if (checks_of(cluster).uninitialized)
       check_defined(cluster, who, memory, s.lane, s.rows, address.column, kColumns, "operand A");
+    if (RaceChecker* races = cluster.races())
+      races->tensor_access(who, cta, s.lane, s.rows, address.column, kColumns, TensorAccess::kOperand);
     for (uint32_t r = 0; r < s.rows; ++r) {
       uint32_t lane = s.lane + r;
       if (shift && lane % 32 != 31) ++lane;  // the last lane of a quarter has no next one
@@ -181,6 +184,8 @@ bool fetch_scales(Cluster& cluster, const Who& who, const CtaPair& ctas, TensorA
     if (!check_allocated(cluster, who, cta, at.column, columns)) return false;
     if (checks_of(cluster).uninitialized)
       check_defined(cluster, who, tensor_unit(cta).memory, 0, 32, at.column, columns, what);
+    if (RaceChecker* races = cluster.races())
+      races->tensor_access(who, cta, 0, TensorMemory::kLanes, at.column, columns, TensorAccess::kOperand);
     return true;
   };
   for (uint32_t h = 0; h < halves; ++h) {

@@ -42,6 +42,18 @@ class Transfer : public AsyncOp {
                        at_.column + form_->columns() - 1);
   }
   int64_t bytes() const { return static_cast<int64_t>(form_->registers.size()) * kWarpSize * 4; }
+  void touch_cells(RaceChecker& races, TensorAccess kind) const {
+    const uint32_t lanes = form_->shape == TensorShape::k32x32b ? 32 : 16;
+    const uint32_t width = form_->packed ? 2 : 1;
+    if (form_->shape == TensorShape::k16x32bx2 && form_->half_split > form_->repeat) {
+      // Two blocks of columns with others in between.
+      for (const uint32_t block : {uint32_t{0}, form_->half_split})
+        races.tensor_access(who, warp_->cta(), at_.lane, lanes, at_.column + block * width,
+                            form_->repeat * width, kind);
+      return;
+    }
+    races.tensor_access(who, warp_->cta(), at_.lane, lanes, at_.column, form_->columns(), kind);
+  }
   TensorUnit& unit() const { return tensor_unit(warp_->cta()); }
   TensorUnit::Transfers& transfers() const { return unit().transfers_of(warp_->index()); }
 
@@ -66,12 +78,14 @@ class Load : public Transfer {
                               : memory.at(c.lane, c.column);
       }
     }
+    if (RaceChecker* races = cluster.races()) touch_cells(*races, TensorAccess::kRead);
     --transfers().loads;
     cluster.note_progress();
     return true;
   }
   std::string describe() const override { return text("ld"); }
   WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kTensorLoad, .bytes = bytes()}; }
+  Completion completion() const override { return {CompletedBy::kWaitLoad}; }
 
  private:
   void check_defined(Cluster& cluster, const TensorMemory& memory) {
@@ -109,12 +123,14 @@ class Store : public Transfer {
         if (form_->packed) memory.at(c.lane, c.column + 1) = value >> 16;
         memory.define(c.lane, c.column, width);
       }
+    if (RaceChecker* races = cluster.races()) touch_cells(*races, TensorAccess::kWrite);
     --transfers().stores;
     cluster.note_progress();
     return true;
   }
   std::string describe() const override { return text("st"); }
   WorkDemand demand() const override { return {.kind = WorkDemand::Kind::kTensorStore, .bytes = bytes()}; }
+  Completion completion() const override { return {CompletedBy::kWaitStore}; }
 
  private:
   std::vector<uint32_t> values_;  // the registers at the time of issue
@@ -160,7 +176,8 @@ Step exec_transfer(Warp& warp, const Instruction& insn, Mask active) {
     }
   }
   cluster.statistics().tensor_memory_bytes += static_cast<int64_t>(form.registers.size()) * kWarpSize * 4;
-  cluster.async().submit(std::make_unique<Operation>(thread_of(warp, insn, -1), warp, form, at));
+  cluster.async().submit(std::make_unique<Operation>(
+      unit_for(thread_of(warp, insn, -1), kIsLoad ? "tcgen05.ld" : "tcgen05.st"), warp, form, at));
   return Step::kNext;
 }
 
@@ -176,12 +193,15 @@ std::string describe_drain(Warp&, const Wait&) {
 }
 
 template <bool kLoads>
-Step exec_wait(Warp& warp, const Instruction&, Mask active) {
+Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   Wait wait;
   wait.ready = is_drained<kLoads>;
   wait.describe = describe_drain<kLoads>;
   if (!is_drained<kLoads>(warp, wait)) return warp.wait_and_retry(active, wait);
+  if (RaceChecker* races = warp.cta().cluster().races())
+    races->waited_for_transfers(threads_of(warp, insn, active),
+                                kLoads ? CompletedBy::kWaitLoad : CompletedBy::kWaitStore);
   if (kLoads) {
     std::vector<uint32_t>& unwaited = tensor_unit(warp.cta()).transfers_of(warp.index()).unwaited;
     for (uint32_t number : unwaited) warp.defined()[number] = kAllLanes;

@@ -6,8 +6,8 @@
 namespace imbrex::vgpu {
 
 void TensorMemory::undefine_columns(uint32_t column, uint32_t count) {
-  for (std::bitset<kColumns>& lane : defined_)
-    for (uint32_t c = column; c < column + count; ++c) lane.reset(c);
+  for (auto& lane : defined_)
+    for_words(column, count, [&](uint32_t word, uint64_t bits) { lane[word] &= ~bits; });
 }
 
 bool TensorAllocator::is_taken(uint32_t column) const {

@@ -3,8 +3,8 @@
 // load and store it.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,19 +39,29 @@ class TensorMemory {
   uint32_t& at(uint32_t lane, uint32_t column) { return row(lane)[column]; }
 
   void define(uint32_t lane, uint32_t column, uint32_t count = 1) {
-    for (uint32_t c = column; c < column + count; ++c) defined_[lane].set(c);
+    for_words(column, count, [&](uint32_t word, uint64_t bits) { defined_[lane][word] |= bits; });
   }
   bool is_defined(uint32_t lane, uint32_t column, uint32_t count = 1) const {
-    for (uint32_t c = column; c < column + count; ++c)
-      if (!defined_[lane].test(c)) return false;
-    return true;
+    bool all = true;
+    for_words(column, count,
+              [&](uint32_t word, uint64_t bits) { all = all && (~defined_[lane][word] & bits) == 0; });
+    return all;
   }
   /// Forgets what `count` columns hold.
   void undefine_columns(uint32_t column, uint32_t count);
 
  private:
   std::unique_ptr<uint32_t[]> cells_;
-  std::array<std::bitset<kColumns>, kLanes> defined_;
+  /// Calls body(word, bits) for the words of a lane's bits that hold `count` columns from `column` on.
+  template <class Body>
+  static void for_words(uint32_t column, uint32_t count, Body&& body) {
+    for (const uint32_t end = column + count; column < end;) {
+      const uint32_t in_word = column % 64, bits = std::min(64 - in_word, end - column);
+      body(column / 64, (bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1) << in_word);
+      column += bits;
+    }
+  }
+  std::array<std::array<uint64_t, kColumns / 64>, kLanes> defined_{};
 };
 
 /// Who owns which columns of one SM's tensor memory. Owners are CTAs, named by any number of the caller's.

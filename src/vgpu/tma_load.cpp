@@ -59,6 +59,9 @@ class BoxLoad : public AsyncOp {
 
   bool run(Cluster& cluster) override {
     box_.for_each_row(offset_, [&](const BoxRow& row) { load_row(cluster, row); });
+    if (is_one_stretch())
+      touch(cluster, who, shared_place(*to_, offset_), box_.footprint(), AccessKind::kWrite);
+    if (checks_of(cluster).layouts) note_origins();
     cluster.statistics().tma_bytes_loaded += box_.bytes();
     deliver_bytes(cluster, who, *barrier_cta_, barrier_, box_.bytes());
     return true;
@@ -73,9 +76,18 @@ class BoxLoad : public AsyncOp {
             .repeated = !is_first_,
             .block = box_.identity()};
   }
+  Completion completion() const override {
+    return {CompletedBy::kMbarrier, sync_key(SyncKind::kMbarrier, barrier_cta_->rank(), barrier_)};
+  }
 
  private:
   void load_row(Cluster& cluster, const BoxRow& row);
+  void note_origins();
+  /// Its rows fill the destination without gaps, so that the checkers can be told of all at once.
+  bool is_one_stretch() const {
+    const uint32_t span = facts(box_.map.swizzle).span, bytes = box_.map.row_bytes();
+    return bytes == box_.map.row_pitch() && (span == 0 || bytes == span);
+  }
 
   TensorBox box_;
   Cta* to_;
@@ -142,7 +154,23 @@ void BoxLoad::load_row(Cluster& cluster, const BoxRow& row) {
     for (uint32_t at = 0; at < bytes; at += 8)
       std::memcpy(shared.at(swizzle_address(map.swizzle, row.shared + at)), source + at, 8);
   }
-  touch_row(cluster, who, *to_, map, row.shared, AccessKind::kWrite);
+  if (!is_one_stretch()) touch_row(cluster, who, *to_, map, row.shared, AccessKind::kWrite);
+}
+
+void BoxLoad::note_origins() {
+  const TensorMapFields& map = box_.map;
+  if (swizzle_piece(map.swizzle) != 16) return;
+  ChunkOrigins& origins = to_->units().chunk_origins;
+  const uint32_t rows = box_.mode == TileMode::kFourRows ? 4 : map.rows(), chunks = map.row_bytes() / 16;
+  const int64_t eighths = facts(map.type).eighths_in_global;
+  const uint32_t box = origins.add_box({who.insn, who.warp, map.swizzle, rows, chunks, map.address,
+                                        int64_t{box_.coordinates[0]} * eighths / 8});
+  uint32_t index = 0;
+  box_.for_each_row(offset_, [&](const BoxRow& row) {
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk)
+      origins.set(swizzle_address(map.swizzle, row.shared + chunk * 16), {box, index, chunk});
+    ++index;
+  });
 }
 
 // Whose barrier a copy into CTA `to` signals.

@@ -46,6 +46,10 @@ const T& form_of(const Instruction& insn) {
 inline Who thread_of(Warp& warp, const Instruction& insn, int lane) {
   return {&warp.cta(), warp.index(), lane, &insn, ""};
 }
+/// Threads of a warp that do something together.
+inline Who threads_of(Warp& warp, const Instruction& insn, Mask active) {
+  return {&warp.cta(), warp.index(), first_lane(active), &insn, "", active};
+}
 /// The same thread, a unit acting for it.
 inline Who unit_for(Who thread, const char* unit) {
   thread.unit = unit;

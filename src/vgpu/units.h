@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "vgpu/chunk_origins.h"
 #include "vgpu/cluster_barrier.h"
 #include "vgpu/copy_groups.h"
 #include "vgpu/mbarrier.h"
@@ -20,6 +21,7 @@ class Warp;
 /// Per CTA: mbarrier objects, cp.async and bulk groups, tensor memory, ...
 struct CtaUnits {
   MbarrierTable mbarriers;
+  ChunkOrigins chunk_origins;
   /// Made when first used: few kernels use every unit.
   std::unique_ptr<TensorUnit> tensor;
   std::vector<std::unique_ptr<Warpgroup>> warpgroups;

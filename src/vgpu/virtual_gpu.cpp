@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "core/text.h"
 #include "imbrex/error.h"
 #include "ptx/insns.h"
+#include "vgpu/global_races.h"
 #include "vgpu/grid.h"
 #include "vgpu/memory.h"
 #include "vgpu/module_image.h"
@@ -322,6 +324,10 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   }
   int threads = data_->options.host_threads;
   if (threads <= 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  std::optional<GlobalRaces> races;
+  if (data_->options.checks.races && data_->options.checks.global_races &&
+      context.clusters().count() <= kMaxTrackedClusters)
+    context.global_races = &races.emplace(memory.size());
   Grid grid(context, static_cast<int>(std::min<int64_t>(slots, INT32_MAX)));
   Report report = grid.run(threads);
   if (const TimelineOptions& wanted = data_->options.timeline; wanted.record && report.completed) {

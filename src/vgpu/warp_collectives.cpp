@@ -293,7 +293,10 @@ Step exec_activemask(Warp& w, const Instruction& n, Mask active) {
 }
 
 Step exec_warp_barrier(Warp& w, const Instruction& n, Mask active) {
-  return for_each_group(w, n, n.a, active, [](Mask) {});
+  return for_each_group(w, n, n.a, active, [&](Mask members) {
+    if (RaceChecker* races = w.cta().cluster().races())
+      races->warp_sync({&w.cta(), w.index(), first_lane(members), &n, "", members});
+  });
 }
 
 bool decode_elect(Decoder& d, Instruction& out) {

@@ -96,8 +96,9 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
            "wgmma.fence orders the registers' earlier accesses before the first product");
 
   const auto position = static_cast<size_t>(state.issued - group.first);
-  if (position == group.pending.size()) {
-    auto product = std::make_unique<WarpgroupProduct>(who, group, form);
+  const bool is_first = position == group.pending.size();
+  if (is_first) {
+    auto product = std::make_unique<WarpgroupProduct>(who, group, form, state.issued);
     group.pending.push_back(product.get());
     cluster.async().submit(std::move(product), group.queue);
   }
@@ -108,6 +109,8 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
     return Step::kNext;
   }
   if (cluster.timeline() != nullptr) cluster.timeline()->joined(warp, *group.pending[position]);
+  if (RaceChecker* races = cluster.races(); races != nullptr && !is_first)
+    races->issue_also(*group.pending[position], who);
   ++state.issued;
   take_registers(warp, insn, state, form, operands.add);
   return Step::kNext;
@@ -149,8 +152,11 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
   // A product belongs to the warp that came to it first.
   const int first = warp.index() / kWarpgroupWarps * kWarpgroupWarps;
-  for (int w = first; w < first + kWarpgroupWarps; ++w) warp.cta().cluster().waited_for_units(warp, w);
   WgmmaWarp& state = state_of(warp);
+  if (RaceChecker* races = warp.cta().cluster().races(); races != nullptr && state.groups.size() > wait.a)
+    for (int w = first; w < first + kWarpgroupWarps; ++w)
+      races->waited(threads_of(warp, insn, active), CompletedBy::kWgmmaGroup, w,
+                    static_cast<uint64_t>(state.groups[state.groups.size() - 1 - wait.a].end));
   while (state.groups.size() > wait.a) {
     const std::vector<uint32_t> registers = std::move(state.groups.front().registers);
     state.groups.pop_front();

@@ -28,8 +28,9 @@ struct WgmmaForm {
 
 class WarpgroupProduct : public AsyncOp {
  public:
-  WarpgroupProduct(Who who, Warpgroup& group, const WgmmaForm& form)
-      : AsyncOp(who), group_(&group), form_(&form) {}
+  /// `number`: of the warp's products.
+  WarpgroupProduct(Who who, Warpgroup& group, const WgmmaForm& form, int64_t number)
+      : AsyncOp(who), group_(&group), form_(&form), number_(number) {}
 
   /// What every warp must give alike.
   struct Operands {
@@ -48,6 +49,9 @@ class WarpgroupProduct : public AsyncOp {
     return {.kind = WorkDemand::Kind::kMatrix,
             .clocks = wgmma_clocks(static_cast<double>(form_->spec.shape.n), !form_->a.empty())};
   }
+  Completion completion() const override {
+    return {CompletedBy::kWgmmaGroup, 0, static_cast<uint64_t>(number_)};
+  }
 
  private:
   bool multiply(Cluster& cluster);
@@ -59,6 +63,7 @@ class WarpgroupProduct : public AsyncOp {
 
   Warpgroup* group_;
   const WgmmaForm* form_;
+  int64_t number_;
   Operands operands_{};
   int joined_ = 0;
   std::array<Warp*, kWarpgroupWarps> warps_{};

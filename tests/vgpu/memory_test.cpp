@@ -213,6 +213,7 @@ TEST(Findings, Misaligned) {
 
 // %x is written in lanes 0 to 4 only, %z in all.
 constexpr const char* kHalfWritten = R"(
+  mad.wide.u32 %out, %t, 4, %out;
   mov.u32 %z, 7;
   setp.lt.u32 %p, %t, 5;
   @%p mov.u32 %x, 1;

@@ -57,7 +57,7 @@ TEST(Race, AMissingBarrierIsFoundWhateverTheOrder) {
     EXPECT_EQ(f.kind, FindingKind::kRace);
     EXPECT_EQ(f.place.line + f.other_place.line, 19) << f.format();
     EXPECT_EQ(f.actor.warp + f.other_actor.warp, 1);
-    EXPECT_EQ(f.count, 32);
+    EXPECT_EQ(f.count, 8) << "once for every 16 bytes";
   }
 }
 
@@ -145,6 +145,115 @@ TEST(Race, AtomicsDoNotRaceWithEachOtherButWithPlainWrites) {
   EXPECT_EQ(report.findings[0].kind, FindingKind::kRace);
 }
 
+// ---- lanes
+// ---------------------------------------------------------------------------------------------------
+
+bool has(const Report& report, FindingKind kind, int line, int other, const std::string& words = "") {
+  for (const Finding& f : report.findings)
+    if (f.kind == kind && f.place.line == line && f.other_place.line == other &&
+        (f.message + f.hint).find(words) != std::string::npos)
+      return true;
+  return false;
+}
+
+TEST(Lanes, TalkThroughSharedMemoryWithABarrierOfTheWarp) {
+  const auto kernel = [](const std::string& sync) {
+    return "  xor.b32 %x, %t, 1;\n  mov.u32 %other, tile;\n  mad.lo.u32 %other, %x, 4, %other;\n"
+           "  .loc 1 5 0\n  st.shared.u32 [%own], %t;\n" +
+           sync + "  .loc 1 7 0\n  ld.shared.u32 %y, [%other];";
+  };
+  const Report good = run(kernel("  bar.warp.sync -1;\n"));
+  EXPECT_TRUE(good.clean()) << good.format();
+  const Report bad = run(kernel(""));
+  EXPECT_TRUE(has(bad, FindingKind::kRace, 7, 5, "bar.warp.sync")) << bad.format();
+  EXPECT_NE(bad.findings[0].message.find("lane 0 of warp"), std::string::npos) << bad.format();
+}
+
+TEST(Lanes, WriteDifferentValuesToOnePlace) {
+  const std::string tile = "  mov.u32 %x, tile;\n  @!%p bra END;\n  .loc 1 5 0\n";
+  EXPECT_TRUE(run(tile + "  st.shared.u32 [%x], 7;\nEND:").clean());
+  const Report bad = run(tile + "  st.shared.u32 [%x], %t;\nEND:");
+  ASSERT_EQ(bad.findings.size(), 1u) << bad.format();
+  EXPECT_EQ(bad.findings[0].kind, FindingKind::kRace);
+  EXPECT_NE(bad.findings[0].message.find("write different values to the same shared memory"),
+            std::string::npos)
+      << bad.format();
+  EXPECT_EQ(bad.findings[0].place.line, 5);
+}
+
+TEST(Lanes, OneArrivalSpeaksForTheOthersAfterABarrierOfTheWarp) {
+  const auto kernel = [](const std::string& sync, const std::string& who, int count) {
+    return fmt::format(R"(
+  @%q mbarrier.init.shared.b64 [%bar], {};
+  bar.sync 0;
+  @!%p bra CONSUMER;
+  .loc 1 10 0
+  st.shared.u32 [%own], %t;
+{}
+  {} mbarrier.arrive.shared.b64 _, [%bar];
+  ret;
+CONSUMER:
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %q, [%bar], 0;
+  @!%q bra WAIT;
+  .loc 1 20 0
+  ld.shared.u32 %y, [%other];
+)",
+                       count, sync, who);
+  };
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    EXPECT_TRUE(run(kernel("", "", 32), seed).clean());
+    const Report good = run(kernel("  bar.warp.sync -1;", "@%q", 1), seed);
+    EXPECT_TRUE(good.clean()) << good.format();
+    const Report bad = run(kernel("", "@%q", 1), seed);
+    EXPECT_TRUE(has(bad, FindingKind::kRace, 20, 10, "bar.warp.sync before it")) << bad.format();
+  }
+}
+
+TEST(Race, RelaxedArrivalsOrderNothingWithoutAFence) {
+  const auto kernel = [](const std::string& before, const std::string& arrive, const std::string& wait,
+                         const std::string& after) {
+    return fmt::format(R"(
+  @%q mbarrier.init.shared.b64 [%bar], 32;
+  bar.sync 0;
+  @!%p bra CONSUMER;
+  .loc 1 10 0
+  st.shared.u32 [%own], %t;
+{}  mbarrier.arrive{}.shared::cta.b64 _, [%bar];
+  ret;
+CONSUMER:
+WAIT:
+  mbarrier.try_wait.parity{}.shared::cta.b64 %q, [%bar], 0;
+  @!%q bra WAIT;
+{}  .loc 1 20 0
+  ld.shared.u32 %y, [%other];
+)",
+                       before, arrive, wait, after);
+  };
+  const std::string relaxed = ".relaxed.cta", fence = "  fence.acq_rel.cta;\n";
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    EXPECT_TRUE(run(kernel("", "", "", ""), seed).clean());
+    const Report fenced = run(kernel(fence, relaxed, relaxed, fence), seed);
+    EXPECT_TRUE(fenced.clean()) << fenced.format();
+    EXPECT_TRUE(has(run(kernel("", relaxed, "", ""), seed), FindingKind::kRace, 20, 10));
+    EXPECT_TRUE(has(run(kernel("", "", relaxed, ""), seed), FindingKind::kRace, 20, 10));
+  }
+}
+
+TEST(Race, AnMbarrierIsInitialisedBeforeItIsUsed) {
+  const Report late = run(R"(
+  bar.sync 0;
+  .loc 1 10 0
+  @%q mbarrier.init.shared.b64 [%bar], 32;
+  bar.warp.sync -1;
+  @%p bra END;
+  nanosleep.u32 1000;
+  .loc 1 20 0
+  mbarrier.arrive.shared.b64 _, [%bar];
+END:)");
+  EXPECT_TRUE(has(late, FindingKind::kRace, 20, 10, "uses the mbarrier")) << late.format();
+}
+
 // ---- units
 // ---------------------------------------------------------------------------------------------------
 
@@ -178,6 +287,15 @@ TEST(Proxy, AFenceIsMissedBetweenAWriteAndTheCopyUnit) {
   EXPECT_EQ(f.other_place.line, 20);
   EXPECT_EQ(f.actor.warp, 0);
   EXPECT_NE(f.actor.unit, "");
+}
+
+TEST(Proxy, OneLanesFenceDoesNotCoverTheOthers) {
+  const Report bad = run(store_by_unit("  @%q fence.proxy.async.shared::cta;\n  bar.sync 0;"));
+  ASSERT_EQ(bad.findings.size(), 1u) << bad.format();
+  EXPECT_EQ(bad.findings[0].kind, FindingKind::kMissingProxyFence);
+  // Behind the barrier one fence, of the thread that starts the copy, is enough.
+  const Report good = run(store_by_unit("  bar.sync 0;\n  @%q fence.proxy.async.shared::cta;"));
+  EXPECT_TRUE(good.clean()) << good.format();
 }
 
 TEST(Proxy, AFenceDoesNotReplaceTheBarrier) {

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the 16-byte chunks of shared memory come from: which tensor copy wrote them, and which part of its
+// box they are. What a matrix descriptor makes of them is compared with it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "vgpu/swizzle.h"
+
+namespace imbrex::vgpu {
+
+struct Instruction;
+
+class ChunkOrigins {
+ public:
+  static constexpr uint32_t kChunkBytes = 16;
+  /// A copy that has been carried out.
+  struct Box {
+    const Instruction* insn;
+    int warp;
+    Swizzle swizzle;
+    uint32_t rows, row_chunks;
+    uint64_t tensor;  // where it begins
+    int64_t inner;    // bytes of the box's first coordinate
+  };
+  struct Chunk {
+    uint32_t box = 0;  // 0: not written by a tensor copy
+    uint32_t row = 0;
+    uint32_t column = 0;  // in chunks
+  };
+
+  uint32_t add_box(const Box& box) {
+    boxes_.push_back(box);
+    return static_cast<uint32_t>(boxes_.size());
+  }
+  const Box& box(const Chunk& chunk) const { return boxes_[chunk.box - 1]; }
+  void set(uint32_t offset, Chunk chunk) {
+    const size_t i = offset / kChunkBytes;
+    if (i >= chunks_.size()) chunks_.resize(i + 1);
+    chunks_[i] = chunk;
+  }
+  Chunk at(uint32_t offset) const {
+    const size_t i = offset / kChunkBytes;
+    return i < chunks_.size() ? chunks_[i] : Chunk{};
+  }
+  /// Something else is written there.
+  void clear(uint32_t offset, uint32_t bytes) {
+    const size_t end =
+        std::min<size_t>(chunks_.size(), (size_t{offset} + bytes + kChunkBytes - 1) / kChunkBytes);
+    for (size_t i = offset / kChunkBytes; i < end; ++i) chunks_[i].box = 0;
+  }
+  bool empty() const { return boxes_.empty(); }
+
+ private:
+  std::vector<Box> boxes_;
+  std::vector<Chunk> chunks_;
+};
+
+}  // namespace imbrex::vgpu

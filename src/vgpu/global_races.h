@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all clusters of a launch share to find races on global memory: the last accesses to every 16 bytes
+// that the launch touches, and what releasing atomics have left at addresses.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "imbrex/virtual_gpu.h"
+#include "vgpu/shadow.h"
+
+namespace imbrex::vgpu {
+
+/// An agent of any cluster in one number: the cluster's above, its own in the cluster below.
+inline constexpr int kLocalAgentBits = 13;
+inline constexpr AgentId kLocalAgents = AgentId{1} << kLocalAgentBits;
+inline constexpr int64_t kMaxTrackedClusters = int64_t{1} << (32 - kLocalAgentBits);
+constexpr uint32_t cluster_of(AgentId agent) { return agent >> kLocalAgentBits; }
+constexpr AgentId local_agent(AgentId agent) { return agent & (kLocalAgents - 1); }
+
+class GlobalRaces {
+ public:
+  /// `bytes` of global memory from kGlobalBase on.
+  explicit GlobalRaces(uint64_t bytes);
+  ~GlobalRaces();
+  GlobalRaces(const GlobalRaces&) = delete;
+  GlobalRaces& operator=(const GlobalRaces&) = delete;
+
+  static constexpr uint64_t kPageBytes = 4096;
+  /// The cell of an address; to be used while the lock of its page is held.
+  ShadowCell& cell(uint64_t address) const;
+  /// Held for a page while its cells are looked at.
+  class PageLock {
+   public:
+    PageLock(GlobalRaces& races, uint64_t address);
+    ~PageLock() { flag_.clear(std::memory_order_release); }
+    PageLock(const PageLock&) = delete;
+    PageLock& operator=(const PageLock&) = delete;
+
+   private:
+    std::atomic_flag& flag_;
+  };
+
+  /// Who an agent is, for messages: its cluster may be gone by then.
+  void name_agent(AgentId agent, const Actor& actor);
+  Actor actor(AgentId agent);
+
+  /// What has been released at an address, for other clusters.
+  std::shared_ptr<const Foreign> released_at(uint64_t address);
+  void release_at(uint64_t address, const std::shared_ptr<const Foreign>& what);
+
+ private:
+  static constexpr size_t kLocks = 1024;
+  uint64_t shadow_bytes_;
+  ShadowCell* cells_;
+  std::array<std::atomic_flag, kLocks> locks_{};
+  std::mutex mutex_;
+  std::unordered_map<AgentId, Actor> actors_;
+  std::unordered_map<uint64_t, std::shared_ptr<const Foreign>> objects_;
+};
+
+}  // namespace imbrex::vgpu

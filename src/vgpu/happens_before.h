@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vector clocks: who knows how much of what the others did.
+//
+// Agents are warps and the asynchronous work that others wait for by one means: what one warp's bulk groups
+// cover, what one mbarrier completes, ... An agent's accesses carry its clock. A warp's clock counts its
+// synchronisations: between two of them its lanes are told apart by a mask, so that one lane's arrival does
+// not speak for what another lane wrote.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "vgpu/lanes.h"
+
+namespace imbrex::vgpu {
+
+using Clock = uint32_t;
+using AgentId = uint32_t;
+inline constexpr AgentId kNoAgent = ~AgentId{0};
+
+/// An object through which agents are ordered: a barrier of a CTA, an address, ...
+using SyncKey = uint64_t;
+enum class SyncKind : uint8_t { kNamedBarrier = 1, kMbarrier, kClusterBarrier, kShared, kGlobal };
+constexpr SyncKey sync_key(SyncKind kind, int cta_rank, uint64_t which) {
+  return static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(cta_rank) << 48 |
+         (which & 0xFFFF'FFFF'FFFFu);
+}
+
+/// How much is known of one agent: everything before `clock`, and of `clock` itself what `lanes` did.
+class Known {
+ public:
+  constexpr Known() = default;
+  constexpr Known(Clock clock, Mask lanes) : bits_(uint64_t{clock} << 32 | lanes) {}
+  constexpr bool covers(Clock clock, int lane) const {
+    const auto mine = static_cast<Clock>(bits_ >> 32);
+    return mine > clock || (mine == clock && (bits_ >> lane & 1) != 0);
+  }
+  constexpr void join(Known other) {
+    bits_ = (bits_ ^ other.bits_) >> 32 == 0 ? bits_ | other.bits_ : std::max(bits_, other.bits_);
+  }
+
+ private:
+  uint64_t bits_ = 0;
+};
+
+/// Known, of every agent. Agents it has not heard of have an entry that covers nothing.
+class VectorClock {
+ public:
+  bool covers(AgentId agent, Clock clock, int lane) const {
+    return agent < known_.size() && known_[agent].covers(clock, lane);
+  }
+  void join(AgentId agent, Known known) {
+    if (agent >= known_.size()) known_.resize(agent + 1);
+    known_[agent].join(known);
+  }
+  void join(const VectorClock& other) {
+    if (known_.size() < other.known_.size()) known_.resize(other.known_.size());
+    for (size_t i = 0; i < other.known_.size(); ++i) known_[i].join(other.known_[i]);
+  }
+
+  /// Of the agents from `first` on.
+  void join_from(AgentId first, const VectorClock& other) {
+    if (known_.size() < other.known_.size()) known_.resize(other.known_.size());
+    for (size_t i = first; i < other.known_.size(); ++i) known_[i].join(other.known_[i]);
+  }
+  bool empty() const { return known_.empty(); }
+
+ private:
+  std::vector<Known> known_;
+};
+
+/// What is known of the agents of other clusters, by the clusters' numbers. Shared by all who know the same.
+using Foreign = std::map<uint32_t, std::shared_ptr<const VectorClock>>;
+std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
+                                    const std::shared_ptr<const Foreign>& b);
+
+/// What a strong access or an arrival says about order, as bits.
+enum Order : uint8_t { kRelaxed = 0, kAcquires = 1, kReleases = 2, kGpuScope = 4 };
+
+/// What an agent knows: whose accesses happened before, and what of it has passed a fence.
+struct Knowledge {
+  VectorClock seen;
+  VectorClock fenced;  // of those seen: a proxy fence came in between
+  /// tcgen05 operations known to be complete: `synced` before synchronisation that follows
+  /// (fence::before_thread_sync), `ready` before tcgen05 operations that follow (fence::after_thread_sync).
+  VectorClock synced, ready;
+  std::shared_ptr<const Foreign> foreign;  // null: of no other cluster
+  VectorClock published;                   // of those seen: a fence of gpu scope came in between
+
+  /// What comes through an object that both synchronised on. `ready` does not travel: every thread needs its
+  /// own fence::after_thread_sync.
+  void learn(const Knowledge& other) {
+    seen.join(other.seen);
+    fenced.join(other.fenced);
+    synced.join(other.synced);
+    published.join(other.published);
+    foreign = join(foreign, other.foreign);
+  }
+};
+
+/// How those who wait learn that an asynchronous operation is done.
+enum class CompletedBy : uint8_t {
+  kNothing,    // it touches no memory itself
+  kMbarrier,   // bytes delivered to an mbarrier
+  kCopyGroup,  // cp.async.wait_group
+  kBulkGroup,  // cp.async.bulk.wait_group
+  kWgmmaGroup,
+  kCommit,  // tcgen05.commit
+  kWaitLoad,
+  kWaitStore,  // tcgen05.wait::ld, wait::st
+};
+struct Completion {
+  CompletedBy by = CompletedBy::kNothing;
+  SyncKey barrier = 0;  // kMbarrier
+  uint64_t number = 0;  // groups: of the copy or product; a wait covers all numbers below some end
+};
+
+/// As whom an asynchronous operation acts, and what its thread knew when it issued it.
+struct AsyncOrigin {
+  std::shared_ptr<const Knowledge> knowledge;  // null: races are not looked for
+  AgentId issuer = kNoAgent;                   // the warp
+  Known own;                                   // how much of the issuer's own work comes before
+  AgentId agent = kNoAgent;
+  Clock clock = 0;
+  Completion completion;
+};
+
+}  // namespace imbrex::vgpu

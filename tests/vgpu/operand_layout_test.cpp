@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix descriptors that disagree with how tensor copies wrote the data.
+#include <fmt/format.h>
+
+#include "vgpu_testing.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+constexpr uint64_t kStride = 64, kVersion = uint64_t{1} << 46;
+constexpr uint64_t descriptor(uint64_t start, uint64_t stride, uint64_t swizzle, uint64_t base_offset = 0) {
+  return start >> 4 | uint64_t{1} << 16 | stride << 32 | kVersion | base_offset << 49 | swizzle << 61;
+}
+constexpr uint64_t k128B = 2, k64B = 4;
+
+struct Case {
+  TensorMapSwizzle map = TensorMapSwizzle::k128B;
+  uint64_t a = descriptor(0, kStride, k128B);  // from the start of the tile
+  uint64_t b = descriptor(16384, kStride, k128B);
+  int next_column = 0, next_row = 128;  // of the second box
+  uint32_t transposed = 0;
+};
+
+/// 128x64 halves twice: a box of A at the start of the tile, one of B behind it, then one product 128x16x16.
+Report run(const Case& c) {
+  const std::string text = R"(.version 9.0
+.target sm_100a
+.address_size 64
+.file 1 "layout.cu"
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 a, .param .u64 b, .param .u32 column, .param .u32 row,
+                  .param .u32 idesc)
+.reqntid 32
+{
+  .reg .pred %p, %first;
+  .reg .b32 %t, %tile, %bar, %slot, %tmem, %idesc, %column, %row, %next;
+  .reg .b64 %a, %b, %map, %start;
+  .shared .align 1024 .b8 tile[32768];
+  .shared .align 8 .b64 barrier[2];
+  .shared .align 4 .b32 slot;
+  mov.b64 %map, map;
+  cvta.param.u64 %map, %map;
+  ld.param.u64 %a, [a];
+  ld.param.u64 %b, [b];
+  ld.param.u32 %column, [column];
+  ld.param.u32 %row, [row];
+  ld.param.u32 %idesc, [idesc];
+  mov.u32 %tile, tile;
+  mov.u32 %bar, barrier;
+  mov.u32 %slot, slot;
+  mov.u32 %t, %tid.x;
+  setp.ne.u32 %first, %t, 0;
+  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%slot], 32;
+  bar.sync 0;
+  ld.shared.b32 %tmem, [%slot];
+  @%first bra DONE;
+  mbarrier.init.shared::cta.b64 [%bar], 1;
+  mbarrier.init.shared::cta.b64 [%bar + 8], 1;
+  fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 32768;
+  .loc 1 5 0
+  cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%tile], [%map, {0, 0}], [%bar];
+  add.u32 %next, %tile, 16384;
+  .loc 1 6 0
+  cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%next], [%map, {%column, %row}], [%bar];
+LOADED:
+  mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], 0;
+  @!%p bra LOADED;
+  and.b32 %next, %tile, 0x3FFFF;
+  shr.u32 %next, %next, 4;
+  cvt.u64.u32 %start, %next;
+  add.u64 %a, %a, %start;
+  add.u64 %b, %b, %start;
+  .loc 1 9 0
+  tcgen05.mma.cta_group::1.kind::f16 [%tmem], %a, %b, %idesc, 0;
+  tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%bar + 8];
+MULTIPLIED:
+  mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar + 8], 0;
+  @!%p bra MULTIPLIED;
+  tcgen05.fence::after_thread_sync;
+DONE:
+  bar.warp.sync -1;
+  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tmem, 32;
+  ret;
+}
+)";
+  VirtualGpu gpu({.target = "sm_100a"});
+  DeviceAddress data = gpu.allocate(256 * 256 * 2);
+  gpu.fill16(data, 0x3C00, 256 * 256);
+  const uint64_t dims[] = {256, 256}, strides[] = {512};
+  const uint32_t box[] = {64, 128};
+  TensorMap map = encode_tensor_map({.type = TensorMapType::kFloat16,
+                                     .address = data,
+                                     .dims = dims,
+                                     .strides_bytes = strides,
+                                     .box = box,
+                                     .swizzle = c.map});
+  uint64_t a = c.a, b = c.b;
+  uint32_t column = static_cast<uint32_t>(c.next_column), row = static_cast<uint32_t>(c.next_row);
+  uint32_t idesc = 0x08040010 | c.transposed;
+  void* arguments[] = {&map, &a, &b, &column, &row, &idesc};
+  return gpu.launch(gpu.load_module(text, "layout.ptx").function("k"),
+                    {.block = {32}, .arguments = arguments});
+}
+
+::testing::AssertionResult disagrees(const Report& report, const std::string& words, int load = 5) {
+  for (const Finding& f : report.findings)
+    if (f.kind == FindingKind::kOperandLayout && f.place.line == 9 && f.other_place.line == load &&
+        f.message.find(words) != std::string::npos)
+      return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << report.format();
+}
+
+TEST(OperandLayout, DescriptorsThatFitAreSilent) {
+  for (const uint64_t step : {0, 32, 64, 96}) {
+    const Report report =
+        run({.a = descriptor(step, kStride, k128B), .b = descriptor(16384 + step, kStride, k128B)});
+    EXPECT_TRUE(report.clean()) << report.format();
+  }
+  // Rows 64 to 127 of one box and 0 to 63 of the next, the tensor's following ones.
+  const Report across = run({.a = descriptor(8192, kStride, k128B)});
+  EXPECT_TRUE(across.clean()) << across.format();
+}
+
+TEST(OperandLayout, AnotherSwizzle) {
+  const Report report = run({.a = descriptor(0, kStride, k64B)});
+  EXPECT_TRUE(disagrees(report, "operand A"));
+  EXPECT_NE(report.findings[0].facts[0].find("the descriptor's swizzle is 64B, the tensor map's 128B"),
+            std::string::npos)
+      << report.format();
+  EXPECT_TRUE(disagrees(run({.b = descriptor(16384, kStride, k64B)}), "operand B", 6));
+  EXPECT_TRUE(disagrees(run({.map = TensorMapSwizzle::kNone}), "operand A"));
+}
+
+TEST(OperandLayout, WrongStrideAndBaseOffset) {
+  EXPECT_TRUE(disagrees(run({.a = descriptor(0, 32, k128B)}), "so row 8 was expected"));
+  EXPECT_TRUE(disagrees(run({.a = descriptor(0, kStride, k128B, 1)}), "operand A"));
+}
+
+TEST(OperandLayout, ShiftedByALine) {
+  // The last line is of the next box: of another column of the tensor.
+  EXPECT_TRUE(disagrees(run({.a = descriptor(128, kStride, k128B), .next_column = 64}), "of another box", 6));
+}
+
+TEST(OperandLayout, TheOtherMajorness) {
+  EXPECT_TRUE(disagrees(run({.transposed = 1u << 15}), "was expected"));
+}
+
+}  // namespace
+}  // namespace imbrex::vgpu
