@@ -69,7 +69,8 @@ Cluster::Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, ui
     timeline_ = std::make_unique<TimelineRecorder>(*this, is_drawn);
     async_.record(timeline_.get());
   }
-  if (!random_.is_plain()) async_laziness_ = uint64_t{1} << (2 * random_.below(4));
+  // From at once to hardly ever: then mostly when no warp can go on.
+  if (!random_.is_plain()) async_laziness_ = uint64_t{1} << (2 * random_.below(6));
 }
 
 Cluster::~Cluster() = default;

@@ -31,8 +31,9 @@ Step exec_proxy_fence(Warp& w, const Instruction& n, Mask active) {
 bool decode_fences(Decoder& d, Instruction& out) {
   for (size_t i = 0; i < d.operand_count(); ++i)
     if (d.operand(i).kind == ptx::OperandKind::address) out.a = d.address(i).base;
+  // Of the accesses to shared memory, which are what is checked: .global fences say nothing about them.
   const bool joins_proxies = (d.op() == Op::fence_proxy || d.op() == Op::membar_proxy) &&
-                             (d.has(Mod::async) || d.has(Mod::async_generic));
+                             (d.has(Mod::async) || d.has(Mod::async_generic)) && !d.has(Mod::global);
   const bool is_thread_fence =
       d.op() == Op::fence || d.op() == Op::membar || d.op() == Op::fence_mbarrier_init;
   const bool is_narrow = d.has(Mod::cta) || d.has(Mod::cluster) || d.op() == Op::fence_mbarrier_init;

@@ -20,6 +20,9 @@ bool Mbarrier::try_complete() {
   if (pending_ != 0 || tx_ != 0) return false;
   ++phase_;
   pending_ = expected_;
+  is_end_seen_ = false;
+  unseen_bytes_ += bytes_in_phase_;
+  bytes_in_phase_ = 0;
   return true;
 }
 
@@ -31,13 +34,17 @@ MbarrierOutcome Mbarrier::change_tx(int64_t delta) {
 }
 
 MbarrierOutcome Mbarrier::expect_tx(int64_t bytes) { return change_tx(bytes); }
-MbarrierOutcome Mbarrier::complete_tx(int64_t bytes) { return change_tx(-bytes); }
+MbarrierOutcome Mbarrier::complete_tx(int64_t bytes) {
+  bytes_in_phase_ += bytes;
+  return change_tx(-bytes);
+}
 
 MbarrierOutcome Mbarrier::arrive(int64_t count) {
   if (!is_count(count)) return {MbarrierFault::kCountRange};
   if (count > pending_) return {MbarrierFault::kTooManyArrivals};
   pending_ -= count;
-  return {MbarrierFault::kNone, try_complete()};
+  const bool overtook = !is_end_seen_;
+  return {MbarrierFault::kNone, try_complete(), overtook};
 }
 
 MbarrierOutcome Mbarrier::arrive_expect_tx(int64_t bytes) {

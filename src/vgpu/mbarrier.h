@@ -25,7 +25,10 @@ enum class MbarrierFault : uint8_t {
 struct MbarrierOutcome {
   MbarrierFault fault = MbarrierFault::kNone;
   bool completed = false;
+  bool overtook = false;  // an arrival for a phase before any wait has seen the end of the one before
 };
+
+struct Instruction;
 
 class Mbarrier {
  public:
@@ -61,6 +64,15 @@ class Mbarrier {
   /// A state says something only about the running phase and the one before.
   bool is_stale_state(uint64_t state) const;
 
+  /// A wait has been satisfied: the phase before the running one is known to be over.
+  void note_wait() {
+    is_end_seen_ = true;
+    unseen_bytes_ = 0;
+  }
+  /// Bytes delivered in phases that no wait has seen the end of, and by which instruction last.
+  int64_t unseen_bytes() const { return unseen_bytes_ + bytes_in_phase_; }
+  const Instruction* last_copy = nullptr;
+
   int64_t phase() const { return phase_; }
   int64_t expected() const { return expected_; }
   int64_t pending() const { return pending_; }
@@ -77,6 +89,9 @@ class Mbarrier {
   int64_t expected_ = 0;
   int64_t pending_ = 0;
   int64_t tx_ = 0;
+  bool is_end_seen_ = true;     // of the phase before; that before the first counts as seen
+  int64_t bytes_in_phase_ = 0;  // delivered in the running phase
+  int64_t unseen_bytes_ = 0;    // delivered in phases that are over
 };
 
 /// One sentence for a report, with the object's counts.

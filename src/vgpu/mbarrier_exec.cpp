@@ -19,13 +19,13 @@ struct ArriveForm {
   ArriveKind kind;
   bool drop;
   bool own_only;
-  bool relaxed = false;
+  uint8_t order = kAcquires | kReleases;
 };
 
 struct WaitForm {
   AddressSource at;
   bool parity;
-  bool relaxed;
+  uint8_t order;
 };
 
 struct PlainForm {
@@ -62,7 +62,7 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
     if (ref.object == nullptr) return;
     warp.reg<uint64_t>(insn.d)[lane] = ref.object->state();
     who.lanes = active;
-    if (form.relaxed) who.order = kRelaxed;
+    who.order = form.order;
     if (lane == first_lane(active)) use_mbarrier(cluster, who, ref);
     apply(cluster, who, ref, [&](Mbarrier& o) { return arrive(o, form, warp.reg<uint32_t>(insn.a)[lane]); });
   });
@@ -182,12 +182,13 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
       const SyncKey key = sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset);
       if (RaceChecker* races = cluster.races(); races != nullptr && done == 0) {
         Who waiter = threads_of(warp, insn, active);
-        if (form.relaxed) waiter.order = kRelaxed;
+        waiter.order = form.order;
         use_mbarrier(cluster, waiter, ref);
         races->acquire_phases(waiter, key);
       }
       if (done == 0 && cluster.timeline() != nullptr)
         cluster.timeline()->waited(who, key, ref.object->phase() - 1);
+      ref.object->note_wait();
       done |= lane_bit(lane);
     } else if (wait.ready == nullptr) {
       wait.ready = wait_is_over;
@@ -204,6 +205,12 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   return Step::kNext;
 }
 
+// Without words: .acquire or .release at the scope of the CTA.
+uint8_t order_of(const Decoder& decoder) {
+  if (decoder.has(Mod::relaxed)) return kRelaxed;
+  return kAcquires | kReleases | (decoder.has(Mod::cluster) ? 0 : kCtaScope);
+}
+
 bool decode_arrive(Decoder& decoder, Instruction& out) {
   ArriveForm form;
   form.at = decoder.address(1);
@@ -214,7 +221,7 @@ bool decode_arrive(Decoder& decoder, Instruction& out) {
   // A state can be returned, and .noComplete used, for the own CTA's objects only.
   const bool has_state = decoder.operand(0).kind != ptx::OperandKind::sink;
   form.own_only = has_state || form.kind == ArriveKind::kNoComplete;
-  form.relaxed = decoder.has(Mod::relaxed);
+  form.order = order_of(decoder);
   out.d = decoder.destination(0, ScalarType::b64);
   out.a = decoder.operand_count() > 2 ? decoder.source(2, ScalarType::u32) : decoder.constant32(1);
   out.extra = decoder.keep(form);
@@ -223,7 +230,7 @@ bool decode_arrive(Decoder& decoder, Instruction& out) {
 }
 
 bool decode_wait(Decoder& decoder, Instruction& out) {
-  const WaitForm form{decoder.address(1), decoder.has(Mod::parity), decoder.has(Mod::relaxed)};
+  const WaitForm form{decoder.address(1), decoder.has(Mod::parity), order_of(decoder)};
   out.d = decoder.predicate_destination(decoder.operand(0));
   out.a = decoder.source(2, form.parity ? ScalarType::u32 : ScalarType::b64);
   out.extra = decoder.keep(form);

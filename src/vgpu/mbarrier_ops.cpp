@@ -52,6 +52,14 @@ bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOu
   }
   if (cluster.timeline() != nullptr)
     cluster.timeline()->arrived(who, key, ref.object->phase() - (outcome.completed ? 1 : 0));
+  if (outcome.overtook && checks_of(cluster).barriers)
+    report(
+        cluster, FindingKind::kInvalidBarrier, who, ref.offset,
+        fmt::format("arrives at the mbarrier at {} for phase {} before any wait has seen the end of phase {}",
+                    shared_text(who, *ref.cta, ref.offset), ref.object->phase() - outcome.completed,
+                    ref.object->phase() - outcome.completed - 1),
+        "of every phase, at least one wait must have returned before anybody arrives for the next one: "
+        "look for an arrival too many, a count too small or a wait left out");
   if (outcome.fault == MbarrierFault::kNone) return true;
   std::string message = fmt::format("mbarrier at {}: {}", shared_text(who, *ref.cta, ref.offset),
                                     explain(outcome.fault, *ref.object));
@@ -64,8 +72,10 @@ bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOu
 }
 
 bool deliver_bytes(Cluster& cluster, const Who& who, Cta& owner, uint32_t offset, int64_t bytes) {
-  return apply(cluster, who, find_mbarrier_at(cluster, who, owner, offset),
-               [&](Mbarrier& object) { return object.complete_tx(bytes); });
+  return apply(cluster, who, find_mbarrier_at(cluster, who, owner, offset), [&](Mbarrier& object) {
+    object.last_copy = who.insn;
+    return object.complete_tx(bytes);
+  });
 }
 
 bool deliver_arrival(Cluster& cluster, const Who& who, Cta& owner, uint32_t offset) {

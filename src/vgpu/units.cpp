@@ -35,6 +35,22 @@ void report_in_flight(Cta& cta) {
   });
 }
 
+/// What arrived in time under this schedule may be late under another.
+void report_unseen_copies(Cta& cta) {
+  for (const MbarrierTable::Entry& entry : cta.units().mbarriers.entries()) {
+    if (entry.object.unseen_bytes() == 0) continue;
+    const Who who{&cta, -1, -1, entry.object.last_copy, ""};
+    if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, who, entry.offset)) {
+      f->message = fmt::format(
+          "the CTA exits without having waited for {} bytes that were copied to it under the mbarrier at "
+          "shared "
+          "{:#x}: they may still be under way",
+          entry.object.unseen_bytes(), entry.offset);
+      f->hint = "wait for the phase they belong to, or do not start copies that nobody waits for";
+    }
+  }
+}
+
 void report_tensor_memory(Cta& cta) {
   const CtaUnits& units = cta.units();
   if (units.tensor == nullptr) return;
@@ -52,7 +68,10 @@ void report_tensor_memory(Cta& cta) {
 
 void check_cta_exit(Cta& cta) {
   const CheckSet& checks = cta.cluster().launch().options.checks;
-  if (checks.async_lifetime) report_in_flight(cta);
+  if (checks.async_lifetime) {
+    report_in_flight(cta);
+    report_unseen_copies(cta);
+  }
   if (checks.leaks) report_tensor_memory(cta);
 }
 

@@ -127,6 +127,29 @@ TEST(Mbarrier, MisuseIsNamed) {
             "more arrivals than the phase has left: pending 0 of 1 arrivals, 8 bytes missing, phase 0");
 }
 
+// "For any phase, at least one wait must return true before an arrive-on operation of the next one."
+TEST(Mbarrier, AnArrivalBeforeAnyWaitHasSeenThePhaseEndOvertakes) {
+  Mbarrier b(1);
+  EXPECT_FALSE(b.arrive(1).overtook);  // the first phase has none before it
+  EXPECT_TRUE(b.arrive(1).overtook);
+  b.note_wait();
+  EXPECT_FALSE(b.arrive_expect_tx(16).overtook);
+  b.complete_tx(16);
+  EXPECT_TRUE(b.arrive_expect_tx(16).overtook);
+}
+
+TEST(Mbarrier, BytesAreUnseenUntilAWaitHasSeenTheirPhaseEnd) {
+  Mbarrier b(1);
+  b.complete_tx(16);
+  EXPECT_EQ(b.unseen_bytes(), 16);
+  b.arrive_expect_tx(16);
+  EXPECT_EQ(b.unseen_bytes(), 16);
+  b.note_wait();
+  EXPECT_EQ(b.unseen_bytes(), 0);
+  b.complete_tx(32);
+  EXPECT_EQ(b.unseen_bytes(), 32);
+}
+
 TEST(MbarrierTable, ObjectsLiveFromInitToInval) {
   MbarrierTable table;
   EXPECT_EQ(table.find(0x400), nullptr);

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mutation suite: every single-fault mutant that is a bug is reported by a checker, at a line of the
+// kernel; what is recorded as equivalent is neither reported nor wrong; the kernels themselves are clean.
+//
+// IMBREX_MUTANTS=FILE writes every verdict, IMBREX_MUTANTS_ONLY=TEXT tries only mutants whose name contains
+// it, IMBREX_BLESS=1 rewrites docs/checkers.md.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <sstream>
+
+#include "mutants/verdict.h"
+
+namespace imbrex::mutants {
+namespace {
+
+constexpr uint64_t kSeeds = 16;
+
+struct Suite {
+  std::vector<Mutant> mutants;
+  std::vector<Verdict> verdicts;
+};
+
+const char* filter() { return std::getenv("IMBREX_MUTANTS_ONLY"); }
+
+const Suite& suite() {
+  static const Suite all = [] {
+    Suite s;
+    for (const Subject& subject : subjects())
+      for (Mutant& mutant : mutants_of(subject))
+        if (filter() == nullptr || mutant.name().find(filter()) != std::string::npos)
+          s.mutants.push_back(std::move(mutant));
+    s.verdicts = try_mutants(s.mutants, kSeeds);
+    if (const char* file = std::getenv("IMBREX_MUTANTS")) {
+      std::ofstream list(file);
+      for (const Verdict& v : s.verdicts)
+        list << fmt::format("{:<18} {:<20} seed {:<2} {:<10} {} [{}] {}\n", name(v.status), v.kind, v.seed,
+                            v.equivalent ? "equivalent"
+                            : v.gap      ? "gap"
+                                         : "",
+                            v.mutant->name(), v.mutant->place, v.message);
+    }
+    return s;
+  }();
+  return all;
+}
+
+TEST(Mutants, EveryBugIsReported) {
+  for (const Verdict& v : suite().verdicts) {
+    if (v.equivalent != nullptr || v.gap != nullptr) continue;
+    EXPECT_EQ(v.status, Status::kCaught)
+        << v.mutant->name() << " (" << v.mutant->place << "): " << name(v.status) << " " << v.message;
+  }
+}
+
+TEST(Mutants, EquivalentsAreNotReported) {
+  std::set<const Known*> used;
+  for (const Verdict& v : suite().verdicts) {
+    if (v.equivalent == nullptr) continue;
+    used.insert(v.equivalent);
+    EXPECT_EQ(v.status, Status::kSurvived)
+        << v.mutant->name() << " (" << v.mutant->place << ") under seed " << v.seed << ": " << name(v.status)
+        << " " << v.message << "\nrecorded as equivalent: " << v.equivalent->reason;
+  }
+  if (filter() != nullptr) return;
+  for (const Known& known : equivalents())
+    EXPECT_TRUE(used.contains(&known)) << "no mutant is " << known.rule << " at '" << known.at << "' of "
+                                       << known.subjects << ": take it out of the table";
+}
+
+TEST(Mutants, GapsAreGaps) {
+  std::map<const Known*, int> caught, missed;
+  for (const Verdict& v : suite().verdicts)
+    if (v.gap != nullptr) ++(v.status == Status::kCaught ? caught : missed)[v.gap];
+  for (const Known& gap : known_gaps())
+    if (filter() == nullptr && missed[&gap] == 0)
+      std::cout << fmt::format(
+          "all {} mutants of {} {} '{}' are reported now: take the row out of gaps.cpp\n", caught[&gap],
+          gap.subjects, gap.rule, gap.at);
+}
+
+TEST(Mutants, NamesAreUnique) {
+  std::set<std::string> names;
+  for (const Mutant& mutant : suite().mutants)
+    EXPECT_TRUE(names.insert(mutant.name()).second) << mutant.name();
+}
+
+TEST(Mutants, TableIsUpToDate) {
+  if (filter() != nullptr) GTEST_SKIP() << "only some mutants were tried";
+  const std::string path = IMBREX_SOURCE_DIR "/docs/checkers.md", fresh = report(suite().verdicts);
+  if (std::getenv("IMBREX_BLESS") != nullptr) std::ofstream(path) << fresh;
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_TRUE(text.str() == fresh)
+      << "docs/checkers.md is stale; rewrite it: IMBREX_BLESS=1 build/test_mutants";
+}
+
+}  // namespace
+}  // namespace imbrex::mutants

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/checkers.md: what the checkers are, and how many mutants they report.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mutants/verdict.h"
+
+namespace imbrex::mutants {
+namespace {
+
+constexpr const char* kIntroduction =
+    R"(<!-- Written by the mutation suite: IMBREX_BLESS=1 build/test_mutants. Do not edit. -->
+# The checkers, and how we know that they work
+
+The virtual GPU judges the PTX that ships. Every finding names what happened, the kernel's source line (of both sides,
+where there are two), the CTA and the warp, and what to do about it. All checkers are on unless switched off
+(`vgpu::CheckSet`, `imbrex run --checks`).
+
+| finding | what was found |
+|---|---|
+| `out-of-bounds`, `misaligned` | an access outside every allocation, variable or window, or off its alignment |
+| `deadlock` | nobody can run: who waits for what, with the counts of every barrier, and what is in flight |
+| `endless-run` | the instruction budget was used up, or a loop waits without anything happening |
+| `illegal-instruction` | operands or a state that the hardware answers with an error or leaves undefined: descriptors, masks, cluster ranks, the protocol of cluster launch control |
+| `uninitialized-read` | registers, shared, local or tensor memory that nobody wrote, also as operands of TMA and of the tensor core |
+| `use-after-free` | freed global memory |
+| `race` | two accesses of which one writes, by threads or asynchronous units, with nothing that orders them (happens-before under the PTX memory model) |
+| `missing-proxy-fence` | ordered, but the generic and the asynchronous proxy were not joined by a fence |
+| `missing-tensor-fence` | ordered, but without the `tcgen05.fence` that tensor memory needs |
+| `invalid-barrier` | an mbarrier not initialised, initialised over a live one, arrived at too often, or for a phase before any wait has seen the end of the one before; counts and bytes out of range |
+| `divergent-collective` | an `.aligned` or `.sync` instruction executed by fewer lanes than it names |
+| `async-in-flight` | a CTA exits, or a register is read, while asynchronous work is under way, or copies that nobody has waited for |
+| `resource-leak`, `tensor-memory` | tensor memory not given back, given back twice, used outside an allocation or by the wrong warp's lanes |
+
+Schedules are adversarial and seeded: warps run in any order, asynchronous work is early, late and out of order. A finding
+prints the seed that replays it.
+
+## The mutation suite
+
+`tests/mutants` derives single-fault mutants *by rule* from the PTX that the compiler emits for the ladder's kernels (and
+from their launch plans), at every place where a rule applies. Each is run under seeds 0 to 15 until something is found.
+A mutant that is a bug must be **reported by a checker, at a line of the kernel**; a wrong number does not count. Mutants
+that are no bugs are listed below with the argument, and must be neither reported nor wrong. Faults that change only which
+numbers are computed (a wrong coordinate, one product too few in a kernel without roles) are not made: nothing but the
+result can tell those.
+
+    ctest --test-dir build -L mutants                        # the suite
+    IMBREX_MUTANTS=verdicts.txt build/test_mutants           # every mutant, what was said and where
+    IMBREX_MUTANTS_ONLY='V5 drop-wait' build/test_mutants    # those whose name contains this
+
+The kernels themselves, and lawful patterns that naive checkers flag (two copies completing one barrier, a phase waited for
+twice, barriers used again by persistent CTAs, bytes that arrive before they are announced), must be clean: 16 seeds each
+in the suite, 200 in `ctest -L full -R mutants`.
+)";
+
+struct Count {
+  int all = 0, caught = 0, equivalent = 0, missed = 0;
+  void add(const Verdict& v) {
+    ++all;
+    const bool is_caught = v.status == Status::kCaught;
+    if (v.equivalent != nullptr)
+      ++equivalent;
+    else
+      ++(is_caught ? caught : missed);
+  }
+  std::string text() const {
+    if (all == 0) return "";
+    std::string text = caught == 0 && missed == 0 ? "" : std::to_string(caught);
+    if (missed > 0) text += fmt::format(" of {}", caught + missed);
+    if (equivalent > 0) text += fmt::format("{}={}", text.empty() ? "" : " ", equivalent);
+    return text;
+  }
+};
+
+}  // namespace
+
+std::string report(const std::vector<Verdict>& verdicts) {
+  std::map<std::string, std::map<std::string, Count>> by_rule;
+  std::map<std::string, Count> by_subject;
+  std::map<std::string, int> by_kind;
+  Count total;
+  for (const Verdict& v : verdicts) {
+    by_rule[v.mutant->rule][v.mutant->subject->name].add(v);
+    by_rule[v.mutant->rule][""].add(v);
+    by_subject[v.mutant->subject->name].add(v);
+    total.add(v);
+    if (v.equivalent == nullptr && v.status == Status::kCaught) ++by_kind[v.kind];
+  }
+  std::string text = kIntroduction;
+  text += fmt::format(
+      "\n**{} mutants: {} bugs, {} of them reported ({:.1f}%); {} equivalent; 0 findings on lawful "
+      "code.**\n\n",
+      total.all, total.caught + total.missed, total.caught,
+      100.0 * total.caught / std::max(1, total.caught + total.missed), total.equivalent);
+  text +=
+      "In the table, `3` means three bugs, all reported; `2 of 3` that one is not; `=1` one equivalent "
+      "mutant.\n\n";
+  text += "| rule | the fault |";
+  std::string line = "|---|---|";
+  for (const Subject& subject : subjects()) {
+    text += fmt::format(" {} |", subject.name);
+    line += "---|";
+  }
+  text += " all |\n" + line + "---|\n";
+  for (const Rule& rule : all_rules()) {
+    if (!by_rule.contains(rule.name)) continue;
+    text += fmt::format("| `{}` | {} |", rule.name, rule.says);
+    for (const Subject& subject : subjects())
+      text += fmt::format(" {} |", by_rule[rule.name][subject.name].text());
+    text += fmt::format(" {} |\n", by_rule[rule.name][""].text());
+  }
+  text += "| **all** | |";
+  for (const Subject& subject : subjects()) text += fmt::format(" {} |", by_subject[subject.name].text());
+  text += fmt::format(" {} |\n", total.text());
+
+  text += "\n### What reported them\n\n| finding | mutants |\n|---|---|\n";
+  for (const auto& [kind, count] : by_kind) text += fmt::format("| `{}` | {} |\n", kind, count);
+
+  text += "\n### Equivalent mutants\n\n| kernels | rule | where | why it is no bug |\n|---|---|---|---|\n";
+  for (const Known& known : equivalents())
+    text +=
+        fmt::format("| {} | `{}` | {} | {} |\n", known.subjects == std::string("*") ? "all" : known.subjects,
+                    known.rule, *known.at == 0 ? "everywhere" : fmt::format("`{}`", known.at), known.reason);
+
+  if (total.missed > 0) {
+    text +=
+        "\n### Bugs that no checker reports\n\n| kernels | rule | mutants | why not |\n|---|---|---|---|\n";
+    for (const Known& known : known_gaps()) {
+      const auto missed = std::count_if(verdicts.begin(), verdicts.end(), [&](const Verdict& v) {
+        return v.gap == &known && v.status != Status::kCaught;
+      });
+      if (missed > 0)
+        text += fmt::format("| {} | `{}` | {} | {} |\n",
+                            known.subjects == std::string("*") ? "all" : known.subjects, known.rule, missed,
+                            known.reason);
+    }
+  }
+  return text;
+}
+
+}  // namespace imbrex::mutants

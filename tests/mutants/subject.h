@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel that mutants are derived from: compiled for one small problem, and run on the virtual GPU.
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "codegen/compiled_kernel.h"
+#include "imbrex/runtime.h"
+#include "imbrex/virtual_gpu.h"
+#include "ptx/ptx.h"
+
+namespace imbrex::mutants {
+
+/// A tensor that the kernel is given: random numbers, or poisoned memory for results.
+struct TensorArgument {
+  DataType dtype;
+  std::vector<int64_t> shape;
+  bool is_output = false;
+};
+inline TensorArgument in(DataType dtype, std::vector<int64_t> shape) { return {dtype, std::move(shape)}; }
+inline TensorArgument out(DataType dtype, std::vector<int64_t> shape) {
+  return {dtype, std::move(shape), true};
+}
+
+struct Subject {
+  std::string name;  ///< "V3"
+  codegen::CompiledKernel kernel;
+  ptx::Module module;  ///< kernel.ptx as a tree
+  int num_sms = 1;
+
+  struct Value {
+    int64_t number = 0;
+    int tensor = -1;  ///< index into tensors, or -1: a number
+  };
+  std::vector<Value> arguments;  ///< of the launch, constants left out
+  std::vector<TensorArgument> tensors;
+};
+
+/// What came of running a kernel once.
+struct Outcome {
+  std::vector<vgpu::Finding> findings;
+  std::string refused;  ///< the message, where the kernel could not even be loaded or launched
+  std::vector<std::byte> results;
+  bool is_clean() const { return findings.empty() && refused.empty(); }
+};
+
+/// Runs the subject's problem with `kernel`, which is its own or a mutant of it.
+Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed);
+
+namespace detail {
+Subject make_subject(std::string name, std::shared_ptr<ir::Function> function);
+
+template <class T>
+decltype(auto) for_tracing(const T& argument) {
+  if constexpr (std::is_same_v<T, TensorArgument>)
+    return DeviceTensor::shape_only(argument.dtype, argument.shape);
+  else
+    return argument;
+}
+template <class P, class T>
+void add_argument(Subject& subject, const T& argument) {
+  if (imbrex::detail::Parameter<P>::kInfo.kind == ParameterKind::kConstant) return;
+  if constexpr (std::is_same_v<T, TensorArgument>) {
+    subject.arguments.push_back({0, static_cast<int>(subject.tensors.size())});
+    subject.tensors.push_back(argument);
+  } else {
+    subject.arguments.push_back({static_cast<int64_t>(argument), -1});
+  }
+}
+template <class K, class... Params, class... Args>
+void add_arguments(Subject& subject, void (K::*)(Params...) const, const Args&... arguments) {
+  (add_argument<Params>(subject, arguments), ...);
+}
+}  // namespace detail
+
+/// Compiles `kernel` for these arguments: numbers, and in(...) and out(...) tensors.
+template <class K, class... Args>
+Subject make_subject(std::string name, int num_sms, const K& kernel, const Args&... arguments) {
+  Kernel<K> ready(kernel, std::nullopt);
+  Subject subject = detail::make_subject(std::move(name), ready.trace(detail::for_tracing(arguments)...));
+  subject.num_sms = num_sms;
+  detail::add_arguments(subject, &K::operator(), arguments...);
+  return subject;
+}
+
+/// The subjects of the suite: small problems of every kernel that synchronises, in which every ring goes
+/// round, every stage is used again, and persistent CTAs take over several tiles.
+const std::vector<Subject>& subjects();
+
+}  // namespace imbrex::mutants

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernels, at which sizes. On one multiprocessor as many CTAs are resident as fit it; the persistent
+// kernels get several times as many tiles.
+#include "blackwell_matmul/matmul_v0.h"
+#include "blackwell_matmul/matmul_v1.h"
+#include "blackwell_matmul/matmul_v2.h"
+#include "blackwell_matmul/matmul_v3.h"
+#include "blackwell_matmul/matmul_v4.h"
+#include "blackwell_matmul/matmul_v5.h"
+#include "blackwell_matmul/matmul_v6.h"
+#include "mutants/subject.h"
+
+namespace imbrex::mutants {
+
+namespace {
+
+template <class K>
+Subject matmul(std::string name, const K& kernel, int m, int n, int k) {
+  return make_subject(std::move(name), 1, kernel, m, n, k, in(float16, {m, k}), in(float16, {n, k}),
+                      out(float16, {m, n}));
+}
+
+std::vector<Subject> make_subjects() {
+  using namespace kernels;
+  std::vector<Subject> all;
+  all.push_back(matmul("V0", BlackwellMatmulV0{.block_n = 32}, 128, 64, 64));
+  all.push_back(matmul("V1", BlackwellMatmulV1{.block_n = 32}, 128, 64, 64));
+  all.push_back(matmul("V2", BlackwellMatmulV2{.block_n = 32}, 128, 64, 96));
+  all.push_back(matmul("V3", BlackwellMatmulV3{.block_n = 32}, 128, 64, 96));
+  all.push_back(matmul("V4", BlackwellMatmulV4{.block_n = 32}, 256, 64, 96));
+  all.push_back(matmul("V5", BlackwellMatmulV5{.block_n = 32}, 1024, 128, 96));
+  all.push_back(matmul("V6",
+                       BlackwellMatmulV6{.block_n = 32, .block_k = 16, .tma_stages = 2, .swizzle_size = 1},
+                       1024, 128, 48));
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Subject>& subjects() {
+  static const std::vector<Subject> all = make_subjects();
+  return all;
+}
+
+}  // namespace imbrex::mutants

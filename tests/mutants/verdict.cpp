@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mutants/verdict.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+namespace imbrex::mutants {
+
+bool Known::matches(const Mutant& mutant) const {
+  if (mutant.rule != rule || mutant.at.find(at) == std::string::npos) return false;
+  if (occurrence != 0 && occurrence != mutant.occurrence) return false;
+  if (std::string_view(subjects) == "*") return true;
+  std::istringstream words{std::string(subjects)};
+  for (std::string word; words >> word;)
+    if (word == mutant.subject->name) return true;
+  return false;
+}
+
+const char* name(Status status) {
+  constexpr const char* kNames[] = {"caught", "unplaced", "wrong number only", "survived"};
+  return kNames[static_cast<int>(status)];
+}
+
+void in_parallel(size_t count, const std::function<void(size_t)>& body) {
+  std::atomic<size_t> next = 0;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+    threads.emplace_back([&] {
+      for (size_t i; (i = next++) < count;) body(i);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t seeds) {
+  std::map<const Subject*, std::vector<std::byte>> right;
+  for (const Mutant& mutant : mutants)
+    if (auto [at, is_new] = right.try_emplace(mutant.subject); is_new)
+      at->second = run(*mutant.subject, mutant.subject->kernel, 0).results;
+
+  std::vector<Verdict> verdicts(mutants.size());
+  in_parallel(mutants.size(), [&](size_t i) {
+    const Mutant& mutant = mutants[i];
+    Verdict& verdict = verdicts[i];
+    verdict.mutant = &mutant;
+    for (const Known& known : equivalents())
+      if (known.matches(mutant)) verdict.equivalent = &known;
+    for (const Known& known : known_gaps())
+      if (verdict.equivalent == nullptr && known.matches(mutant)) verdict.gap = &known;
+    for (uint64_t seed = 0; seed < seeds; ++seed) {
+      const Outcome outcome = run(*mutant.subject, mutant.kernel, seed);
+      if (outcome.is_clean()) {
+        if (outcome.results != right.at(mutant.subject)) verdict.status = Status::kWrong;
+        continue;
+      }
+      verdict.seed = seed;
+      verdict.status = Status::kCaught;
+      if (!outcome.refused.empty()) {
+        verdict.kind = "refused";
+        verdict.message = outcome.refused;
+        return;
+      }
+      const vgpu::Finding& first = outcome.findings.front();
+      verdict.kind = vgpu::name(first.kind);
+      verdict.message = fmt::format("{}:{}: {}", first.place.file, first.place.line, first.message);
+      if (first.place.line == 0) verdict.status = Status::kUnplaced;
+      return;
+    }
+  });
+  return verdicts;
+}
+
+}  // namespace imbrex::mutants
