@@ -52,7 +52,7 @@ std::vector<Rule> all_rules() {
   std::vector<Rule> all;
   for (const std::span<const Rule> part :
        {wait_rules(), arrival_rules(), commit_rules(), order_rules(), copy_rules(), tensor_memory_rules(),
-        descriptor_rules(), role_rules(), cluster_rules()})
+        descriptor_rules(), role_rules(), cluster_rules(), wgmma_rules()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

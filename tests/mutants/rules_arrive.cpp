@@ -87,13 +87,13 @@ int64_t offset_of(const Places& places, size_t i) {
   return offset;
 }
 
-/// How many warps come to instruction i: four in an epilogue, which is where more than one warp is let in.
+/// How many warps come to instruction i: four where a comparison other than for one warp lets them in.
 int64_t warps_at(const Places& places, size_t i) {
   for (size_t b = i; b-- > 0;) {
     const ptx::Instruction& insn = places.f.body[b];
     if (!is_branch(insn) || !insn.guard.is_valid() || target_of(places.f, insn) <= i) continue;
     const auto test = definition_before(places.f, b, insn.guard);
-    if (test && places.f.body[*test].op == Op::setp && places.f.body[*test].has(Mod::gt)) return 4;
+    if (test && places.f.body[*test].op == Op::setp && !places.f.body[*test].has(Mod::eq)) return 4;
   }
   return 1;
 }

@@ -34,20 +34,10 @@ Subject detail::make_subject(std::string name, std::shared_ptr<ir::Function> fun
   return subject;
 }
 
-Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed) {
-  vgpu::Options options;
-  options.target = kernel.target;
-  options.num_sms = subject.num_sms;
-  options.host_threads = 1;
-  options.seed = seed;
-  options.checks = vgpu::CheckSet::all();
-  options.tensor_math = vgpu::TensorMath::kFast;
-  options.instruction_budget = kInstructions;
-  options.stall_budget = kStall;
-  options.memory_bytes = kDeviceMemory;
-  options.max_findings = kFindings;
-  const std::shared_ptr<runtime::DeviceBackend> device = runtime::make_virtual_device(options);
+namespace {
 
+Outcome run_on(const std::shared_ptr<runtime::DeviceBackend>& device, const Subject& subject,
+               const codegen::CompiledKernel& kernel) {
   std::vector<uint64_t> addresses;
   for (size_t i = 0; i < subject.tensors.size(); ++i) {
     const TensorArgument& tensor = subject.tensors[i];
@@ -75,17 +65,39 @@ Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint6
     plan.params = params;
     const std::shared_ptr<runtime::LoadedKernel> loaded = device->load(kernel);
     outcome.findings = device->launch(*loaded, plan).virtual_report.findings;
+    device->synchronize();
+    for (size_t i = 0; i < subject.tensors.size(); ++i) {
+      const TensorArgument& tensor = subject.tensors[i];
+      if (!tensor.is_output) continue;
+      HostTensor host(tensor.dtype, tensor.shape);
+      device->copy_from_device(host.bytes().data(), addresses[i], static_cast<int64_t>(host.bytes().size()));
+      outcome.results.insert(outcome.results.end(), host.bytes().begin(), host.bytes().end());
+    }
   } catch (const Error& error) {
     outcome.refused = error.what();
   }
-  for (size_t i = 0; i < subject.tensors.size(); ++i) {
-    const TensorArgument& tensor = subject.tensors[i];
-    if (!tensor.is_output) continue;
-    HostTensor host(tensor.dtype, tensor.shape);
-    device->copy_from_device(host.bytes().data(), addresses[i], static_cast<int64_t>(host.bytes().size()));
-    outcome.results.insert(outcome.results.end(), host.bytes().begin(), host.bytes().end());
-  }
   return outcome;
+}
+
+}  // namespace
+
+Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed) {
+  vgpu::Options options;
+  options.target = kernel.target;
+  options.num_sms = subject.num_sms;
+  options.host_threads = 1;
+  options.seed = seed;
+  options.checks = vgpu::CheckSet::all();
+  options.tensor_math = vgpu::TensorMath::kFast;
+  options.instruction_budget = kInstructions;
+  options.stall_budget = kStall;
+  options.memory_bytes = kDeviceMemory;
+  options.max_findings = kFindings;
+  return run_on(runtime::make_virtual_device(options), subject, kernel);
+}
+
+Outcome run_on_cuda(const Subject& subject, const codegen::CompiledKernel& kernel) {
+  return run_on(runtime::make_cuda_device(0), subject, kernel);
 }
 
 }  // namespace imbrex::mutants

@@ -49,6 +49,9 @@ struct Outcome {
 /// Runs the subject's problem with `kernel`, which is its own or a mutant of it.
 Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed);
 
+/// The same on the first CUDA GPU, where nothing is found but the driver's error.
+Outcome run_on_cuda(const Subject& subject, const codegen::CompiledKernel& kernel);
+
 namespace detail {
 Subject make_subject(std::string name, std::shared_ptr<ir::Function> function);
 
@@ -61,8 +64,9 @@ decltype(auto) for_tracing(const T& argument) {
 }
 template <class P, class T>
 void add_argument(Subject& subject, const T& argument) {
-  if (imbrex::detail::Parameter<P>::kInfo.kind == ParameterKind::kConstant) return;
-  if constexpr (std::is_same_v<T, TensorArgument>) {
+  if constexpr (imbrex::detail::Parameter<P>::kInfo.kind == ParameterKind::kConstant) {
+    return;
+  } else if constexpr (std::is_same_v<T, TensorArgument>) {
     subject.arguments.push_back({0, static_cast<int>(subject.tensors.size())});
     subject.tensors.push_back(argument);
   } else {

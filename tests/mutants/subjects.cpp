@@ -8,6 +8,8 @@
 #include "blackwell_matmul/matmul_v4.h"
 #include "blackwell_matmul/matmul_v5.h"
 #include "blackwell_matmul/matmul_v6.h"
+#include "hopper_matmul/matmul_h2.h"
+#include "hopper_matmul/matmul_h5.h"
 #include "mutants/subject.h"
 
 namespace imbrex::mutants {
@@ -17,6 +19,12 @@ namespace {
 template <class K>
 Subject matmul(std::string name, const K& kernel, int m, int n, int k) {
   return make_subject(std::move(name), 1, kernel, m, n, k, in(float16, {m, k}), in(float16, {n, k}),
+                      out(float16, {m, n}));
+}
+
+template <class K>
+Subject hopper(std::string name, const K& kernel, int m, int n, int k) {
+  return make_subject(std::move(name), 1, kernel, m, n, k, float16, in(float16, {m, k}), in(float16, {n, k}),
                       out(float16, {m, n}));
 }
 
@@ -32,6 +40,11 @@ std::vector<Subject> make_subjects() {
   all.push_back(matmul("V6",
                        BlackwellMatmulV6{.block_n = 32, .block_k = 16, .tma_stages = 2, .swizzle_size = 1},
                        1024, 128, 48));
+  all.push_back(
+      hopper("H2", HopperMatmulH2{.block_m = 64, .block_n = 32, .block_k = 16, .stages = 2}, 64, 64, 96));
+  all.push_back(
+      hopper("H5", HopperMatmulH5{.block_n = 32, .block_k = 16, .stages = 2, .swizzle_size = 1, .ctas = 2},
+             512, 64, 80));
   return all;
 }
 

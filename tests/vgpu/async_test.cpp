@@ -129,6 +129,39 @@ TEST(MbarrierInstructions, MisuseIsNamed) {
       "clean");
 }
 
+TEST(MbarrierInstructions, EveryPhaseMustBeSeenToEndBeforeAnArrivalForTheNext) {
+  const std::string arrive = "  @!%p1 mbarrier.arrive.shared::cta.b64 _, [%r10];\n";
+  const std::string wait = "  mbarrier.test_wait.parity.shared::cta.b64 %q0, [%r10], 0;\n";
+  EXPECT_NE(first(barrier_kernel(init(1) + arrive + arrive).run({}).report)
+                .find("for phase 1 before any wait has seen the end of phase 0"),
+            std::string::npos);
+  EXPECT_EQ(first(barrier_kernel(init(1) + arrive + wait + arrive).run({}).report), "clean");
+}
+
+TEST(MbarrierInstructions, BytesThatNobodyWaitedForAreFoundAtExit) {
+  // The copy has long landed when the CTA exits, in this schedule.
+  const std::string copy =
+      "  @!%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r10], 128;\n  mov.u32 %r11, landing;\n"
+      "  @!%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r11], [%rd3], 128, "
+      "[%r10];\n"
+      "  mov.u32 %r12, 0;\nloop:\n  add.u32 %r12, %r12, 1;\n  setp.lt.u32 %p2, %r12, 1000;\n  @%p2 bra "
+      "loop;\n";
+  for (bool waits : {false, true}) {
+    RegisterKernel kernel = barrier_kernel(
+        init(1) + "  bar.sync 0;\n  fence.proxy.async;\n  bar.sync 0;\n" + copy +
+        (waits ? "wait:\n  mbarrier.try_wait.parity.shared::cta.b64 %q0, [%r10], 0;\n  @!%q0 bra wait;\n"
+               : ""));
+    kernel.declarations += "  .shared .align 128 .b8 landing[128];\n";
+    kernel.shared_bytes = 128;
+    const RegisterKernel::Result r = kernel.run({}, std::vector<uint8_t>(128, 1));
+    if (waits)
+      EXPECT_EQ(first(r.report), "clean") << r.report.format();
+    else
+      EXPECT_NE(first(r.report).find("without having waited for 128 bytes"), std::string::npos)
+          << r.report.format();
+  }
+}
+
 TEST(MbarrierInstructions, AWaitThatNeverEndsIsADeadlockWithItsCounts) {
   const Report report =
       barrier_kernel(init(2) +
