@@ -60,7 +60,6 @@ class VectorClock {
     if (known_.size() < other.known_.size()) known_.resize(other.known_.size());
     for (size_t i = 0; i < other.known_.size(); ++i) known_[i].join(other.known_[i]);
   }
-
   /// Of the agents from `first` on.
   void join_from(AgentId first, const VectorClock& other) {
     if (known_.size() < other.known_.size()) known_.resize(other.known_.size());
@@ -78,7 +77,13 @@ std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
                                     const std::shared_ptr<const Foreign>& b);
 
 /// What a strong access or an arrival says about order, as bits.
-enum Order : uint8_t { kRelaxed = 0, kAcquires = 1, kReleases = 2, kGpuScope = 4 };
+enum Order : uint8_t {
+  kRelaxed = 0,
+  kAcquires = 1,
+  kReleases = 2,
+  kGpuScope = 4,
+  kCtaScope = 8  // mbarriers: orders nothing with threads of other CTAs
+};
 
 /// What an agent knows: whose accesses happened before, and what of it has passed a fence.
 struct Knowledge {

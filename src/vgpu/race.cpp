@@ -12,6 +12,12 @@ namespace {
 /// cp.async goes through the generic proxy, as threads do.
 bool is_async_proxy(CompletedBy by) { return by != CompletedBy::kCopyGroup; }
 
+/// An mbarrier of another CTA.
+bool is_remote(SyncKey key, const Who& who) {
+  return static_cast<SyncKind>(key >> 56) == SyncKind::kMbarrier &&
+         static_cast<int>(key >> 48 & 0xFF) != who.cta->rank();
+}
+
 }  // namespace
 
 RaceChecker::RaceChecker(Cluster& cluster)
@@ -100,22 +106,28 @@ void RaceChecker::release(const Who& who, SyncKey key) {
   }
   const uint32_t warp = warp_index(who);
   WarpState& s = warps_[warp];
-  if ((who.order & kReleases) == 0) {
-    // What units have completed is over; tcgen05.fence::before_thread_sync does without a release, too.
-    object.pending.seen.join_from(static_cast<AgentId>(warps_.size()), s.knowledge.seen);
+  const bool remote = is_remote(key, who);
+  const bool releases = (who.order & kReleases) != 0 && !(remote && (who.order & kCtaScope) != 0);
+  if (!releases || remote) {
+    // tcgen05.fence::before_thread_sync does without a release, and so does asynchronous work that has been
+    // waited for: what a product has read may be overwritten.
     object.pending.synced.join(s.knowledge.synced);
+    object.pending.seen.join_from(static_cast<AgentId>(warps_.size()), s.knowledge.seen);
+  }
+  if (!releases) {
     object.last_agent = kNoAgent;
     if (s.at_fence == nullptr) return;
     object.pending.learn(*s.at_fence);
     object.pending.seen.join(warp, s.own_at_fence);
-    object.last_agent = kNoAgent;
     return;
   }
-  object.pending.seen.join(warp, publish(s, lanes_of(who)));
+  // Told apart, for those who wait at the scope of their CTA.
+  Knowledge& pending = remote ? object.remote_pending : object.pending;
+  pending.seen.join(warp, publish(s, lanes_of(who)));
   if (const AgentId issue = s.flows[static_cast<size_t>(Flow::kTensorIssue)]; issue != kNoAgent)
-    object.pending.seen.join(issue, {s.tensor_clock[0], 0});
+    pending.seen.join(issue, {s.tensor_clock[0], 0});
   if (object.last_agent == warp && object.last_version == s.version) return;
-  object.pending.learn(s.knowledge);
+  pending.learn(s.knowledge);
   object.last_agent = warp;
   object.last_version = s.version;
 }
@@ -141,6 +153,7 @@ void RaceChecker::acquire(const Who& who, SyncKey key) {
 void RaceChecker::complete_phase(SyncKey key) {
   SyncObject& object = objects_[key];
   object.done.learn(object.pending);
+  object.remote_done.learn(object.remote_pending);
   ++object.phase;
   for (const AgentId agent : object.agents) object.done.seen.join(agent, {object.phase, 0});
 }
@@ -149,6 +162,7 @@ void RaceChecker::acquire_phases(const Who& who, SyncKey key) {
   const auto at = objects_.find(key);
   if (at == objects_.end()) return;
   learn(state(who), who, at->second.done);
+  if ((who.order & kCtaScope) == 0) learn(state(who), who, at->second.remote_done);
 }
 
 void RaceChecker::warp_sync(const Who& who) {

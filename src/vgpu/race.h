@@ -129,8 +129,9 @@ class RaceChecker {
     std::array<Clock, 3> tensor_clock{1, 1, 1};
   };
   struct SyncObject {
-    Knowledge pending;  // released; of an mbarrier: since ever
-    Knowledge done;     // mbarriers: of completed phases
+    Knowledge pending;                      // released; of an mbarrier: since ever
+    Knowledge done;                         // mbarriers: of completed phases
+    Knowledge remote_pending, remote_done;  // mbarriers: the same, by threads of other CTAs
     Clock phase = 1;
     std::vector<AgentId> agents;  // whose work the barrier completes
     AgentId last_agent = kNoAgent;

@@ -4,6 +4,7 @@
 //   mutants_on_cuda                 lists the mutants of the kernels that run there, numbered
 //   mutants_on_cuda N               runs the N-th: "right", "wrong", or the driver's error
 //   mutants_on_cuda 0               the first kernel without a fault
+//   mutants_on_cuda N ptx           prints its PTX
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -22,11 +23,16 @@ std::vector<Mutant> hopper_mutants() {
   return all;
 }
 
-int run_one(size_t number) {
+int run_one(size_t number, bool only_print) {
   const std::vector<Mutant> all = hopper_mutants();
   if (number > all.size()) return 2;
   const Subject& subject = *all[number == 0 ? 0 : number - 1].subject;
-  const Outcome outcome = run_on_cuda(subject, number == 0 ? subject.kernel : all[number - 1].kernel);
+  const codegen::CompiledKernel& kernel = number == 0 ? subject.kernel : all[number - 1].kernel;
+  if (only_print) {
+    fmt::print("{}// {} threads, {} bytes of shared memory\n", kernel.ptx, kernel.threads, kernel.shared_bytes);
+    return 0;
+  }
+  const Outcome outcome = run_on_cuda(subject, kernel);
   if (!outcome.refused.empty()) {
     fmt::print("error {}\n", outcome.refused);
     return 1;
@@ -39,7 +45,7 @@ int run_one(size_t number) {
 }  // namespace imbrex::mutants
 
 int main(int argc, char** argv) {
-  if (argc > 1) return imbrex::mutants::run_one(std::strtoull(argv[1], nullptr, 10));
+  if (argc > 1) return imbrex::mutants::run_one(std::strtoull(argv[1], nullptr, 10), argc > 2);
   size_t number = 0;
   for (const auto& mutant : imbrex::mutants::hopper_mutants()) fmt::print("{} {}\n", ++number, mutant.name());
 }

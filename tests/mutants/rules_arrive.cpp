@@ -37,6 +37,7 @@ void other_barrier(Places& places) {
 }
 void relaxed(Places& places) {
   each_plain_arrive(places, [&](size_t i) {
+    if (places.f.body[i].has(Mod::relaxed)) return;
     places.add(i, [&](Edit& e) {
       if (e.at(i).has(Mod::release))
         e.replace(i, Mod::release, Mod::relaxed);
@@ -201,7 +202,7 @@ void late_expect(Places& places) {
     if (!branch) return;
     const ptx::Reg chosen = places.f.body[*branch].guard;
     size_t to = i;
-    for (size_t k = i; k < places.f.body.size() && !is_wait(places.f, k); ++k)
+    for (size_t k = i; k < places.f.body.size() && !is_wait(places.f, k) && !is_branch(places.f.body[k]); ++k)
       if (places.f.body[k].op == Op::cp_async_bulk_tensor ||
           places.f.body[k].op == Op::clusterlaunchcontrol_try_cancel)
         to = k + 1;
