@@ -20,9 +20,11 @@ Step exec_fence(Warp& w, const Instruction& n, Mask active) {
   return Step::kNext;
 }
 
+/// Without a space, for all of them.
+template <bool kShared, bool kGlobal>
 Step exec_proxy_fence(Warp& w, const Instruction& n, Mask active) {
   if (RaceChecker* races = w.cta().cluster().races())
-    races->proxy_fence({&w.cta(), w.index(), first_lane(active), &n, "", active});
+    races->proxy_fence({&w.cta(), w.index(), first_lane(active), &n, "", active}, kShared, kGlobal);
   return Step::kNext;
 }
 
@@ -31,13 +33,16 @@ Step exec_proxy_fence(Warp& w, const Instruction& n, Mask active) {
 bool decode_fences(Decoder& d, Instruction& out) {
   for (size_t i = 0; i < d.operand_count(); ++i)
     if (d.operand(i).kind == ptx::OperandKind::address) out.a = d.address(i).base;
-  // Of the accesses to shared memory, which are what is checked: .global fences say nothing about them.
   const bool joins_proxies = (d.op() == Op::fence_proxy || d.op() == Op::membar_proxy) &&
-                             (d.has(Mod::async) || d.has(Mod::async_generic)) && !d.has(Mod::global);
+                             (d.has(Mod::async) || d.has(Mod::async_generic));
   const bool is_thread_fence =
       d.op() == Op::fence || d.op() == Op::membar || d.op() == Op::fence_mbarrier_init;
   const bool is_narrow = d.has(Mod::cta) || d.has(Mod::cluster) || d.op() == Op::fence_mbarrier_init;
-  set_body(out, joins_proxies     ? exec_proxy_fence
+  const bool is_shared = d.has(Mod::shared_cta) || d.has(Mod::shared_cluster);
+  const ExecFunction proxy_fence = is_shared            ? exec_proxy_fence<true, false>
+                                   : d.has(Mod::global) ? exec_proxy_fence<false, true>
+                                                        : exec_proxy_fence<true, true>;
+  set_body(out, joins_proxies     ? proxy_fence
                 : is_thread_fence ? (is_narrow ? exec_fence<false> : exec_fence<true>)
                                   : exec_nothing);
   return true;

@@ -88,7 +88,8 @@ enum Order : uint8_t {
 /// What an agent knows: whose accesses happened before, and what of it has passed a fence.
 struct Knowledge {
   VectorClock seen;
-  VectorClock fenced;  // of those seen: a proxy fence came in between
+  // Of those seen: a proxy fence came in between, that joins the proxies for shared, for global memory.
+  VectorClock fenced, fenced_global;
   /// tcgen05 operations known to be complete: `synced` before synchronisation that follows
   /// (fence::before_thread_sync), `ready` before tcgen05 operations that follow (fence::after_thread_sync).
   VectorClock synced, ready;
@@ -100,6 +101,7 @@ struct Knowledge {
   void learn(const Knowledge& other) {
     seen.join(other.seen);
     fenced.join(other.fenced);
+    fenced_global.join(other.fenced_global);
     synced.join(other.synced);
     published.join(other.published);
     foreign = join(foreign, other.foreign);

@@ -178,10 +178,15 @@ void RaceChecker::warp_sync(const Who& who) {
   }
 }
 
-void RaceChecker::proxy_fence(const Who& who) {
+void RaceChecker::proxy_fence(const Who& who, bool shared, bool global) {
   WarpState& s = state(who);
-  s.knowledge.fenced.join(s.knowledge.seen);
-  s.knowledge.fenced.join(warp_index(who), publish(s, lanes_of(who)));
+  const Known own = publish(s, lanes_of(who));
+  const auto join = [&](VectorClock& fenced) {
+    fenced.join(s.knowledge.seen);
+    fenced.join(warp_index(who), own);
+  };
+  if (shared) join(s.knowledge.fenced);
+  if (global) join(s.knowledge.fenced_global);
   ++s.version;
 }
 

@@ -60,7 +60,7 @@ class RaceChecker {
   /// bar.warp.sync.
   void warp_sync(const Who& who);
   /// What the warp knows to have happened is ordered across the proxies from now on.
-  void proxy_fence(const Who& who);
+  void proxy_fence(const Who& who, bool shared = true, bool global = true);
   /// tcgen05.fence::before_thread_sync and after_thread_sync.
   void tensor_fence_before(const Who& who);
   void tensor_fence_after(const Who& who);
