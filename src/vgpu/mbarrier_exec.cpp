@@ -63,7 +63,11 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
     warp.reg<uint64_t>(insn.d)[lane] = ref.object->state();
     who.lanes = active;
     who.order = form.order;
-    if (lane == first_lane(active)) use_mbarrier(cluster, who, ref);
+    if (lane == first_lane(active)) {
+      use_mbarrier(cluster, who, ref);
+      if (RaceChecker* races = cluster.races(); races != nullptr && ref.cta != &warp.cta())
+        races->remote_use(who, *ref.cta);
+    }
     apply(cluster, who, ref, [&](Mbarrier& o) { return arrive(o, form, warp.reg<uint32_t>(insn.a)[lane]); });
   });
   return Step::kNext;

@@ -31,6 +31,7 @@ RaceChecker::RaceChecker(Cluster& cluster)
     warps_[w].flows.fill(kNoAgent);
     add_agent("", w, -1);
   }
+  remote_uses_.resize(ctas);
   shared_.resize(ctas);
   tensor_.resize(ctas);
 }
@@ -163,6 +164,26 @@ void RaceChecker::acquire_phases(const Who& who, SyncKey key) {
   if (at == objects_.end()) return;
   learn(state(who), who, at->second.done);
   if ((who.order & kCtaScope) == 0) learn(state(who), who, at->second.remote_done);
+}
+
+void RaceChecker::remote_use(const Who& who, const Cta& owner) {
+  const RemoteUse use{warp_index(who), state(who).clock, who.lane, who.insn->index};
+  for (RemoteUse& earlier : remote_uses_[static_cast<size_t>(owner.rank())])
+    if (earlier.warp == use.warp && earlier.insn == use.insn) {
+      earlier = use;
+      return;
+    }
+  remote_uses_[static_cast<size_t>(owner.rank())].push_back(use);
+}
+
+void RaceChecker::cta_exit(const Cta& cta) {
+  const size_t first = static_cast<size_t>(cta.rank()) * warps_per_cta_;
+  for (const RemoteUse& use : remote_uses_[static_cast<size_t>(cta.rank())]) {
+    bool is_known = false;
+    for (size_t w = first; w < first + warps_per_cta_; ++w)
+      is_known |= warps_[w].knowledge.seen.covers(use.warp, use.clock, use.lane);
+    if (!is_known) report_unordered_exit(cta, use);
+  }
 }
 
 void RaceChecker::warp_sync(const Who& who) {

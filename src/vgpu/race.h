@@ -65,6 +65,13 @@ class RaceChecker {
   void tensor_fence_before(const Who& who);
   void tensor_fence_after(const Who& who);
 
+  // ---- the life of a CTA
+
+  /// A thread uses an mbarrier of another CTA, which must not have exited by then.
+  void remote_use(const Who& who, const Cta& owner);
+  /// The last thread of a CTA has exited: what others did there must have happened before.
+  void cta_exit(const Cta& cta);
+
   // ---- asynchronous work
 
   /// An operation is issued: it starts from what its thread knows now.
@@ -137,6 +144,12 @@ class RaceChecker {
     AgentId last_agent = kNoAgent;
     uint64_t last_version = 0;
   };
+  struct RemoteUse {
+    AgentId warp;
+    Clock clock;
+    int lane;
+    uint32_t insn;
+  };
   /// From where accesses are judged.
   struct View {
     const Knowledge* knowledge;
@@ -181,6 +194,7 @@ class RaceChecker {
                      const View& view, bool writes);
   void report_tensor_release(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
                              const Knowledge& knowledge);
+  void report_unordered_exit(const Cta& cta, const RemoteUse& use);
   Who who_did(const Access& access) const;
 
   Cluster* cluster_;
@@ -190,8 +204,9 @@ class RaceChecker {
   std::vector<WarpState> warps_;
   std::vector<Agent> agents_;  // the warps first
   std::unordered_map<SyncKey, SyncObject> objects_;
-  std::vector<std::vector<ShadowCell>> shared_;  // by CTA rank
-  std::vector<std::vector<ShadowCell>> tensor_;  // by CTA rank: 8 groups of 16 lanes, 32 of 16 columns
+  std::vector<std::vector<RemoteUse>> remote_uses_;  // by CTA rank: the last of each warp and instruction
+  std::vector<std::vector<ShadowCell>> shared_;      // by CTA rank
+  std::vector<std::vector<ShadowCell>> tensor_;      // by CTA rank: 8 groups of 16 lanes, 32 of 16 columns
   CellMemo memo_;
   const AsyncOrigin* memo_origin_ = nullptr;
   uint64_t memo_kind_ = 0;

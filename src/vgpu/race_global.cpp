@@ -104,7 +104,8 @@ struct GlobalJudge {
   void in_order(const Access& earlier, const Access& now) {
     if (!is_own(earlier) || !now.async_proxy || !reads || !earlier.write || earlier.async_proxy) return;
     const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
-    if (view.knowledge->fenced_global.covers(local_agent(earlier.agent), earlier.clock, earlier.lane_of(byte) & 31))
+    if (view.knowledge->fenced_global.covers(local_agent(earlier.agent), earlier.clock,
+                                             earlier.lane_of(byte) & 31))
       return;
     silent = false;
     Access here = earlier;

@@ -28,6 +28,19 @@ Who RaceChecker::who_did(const Access& access) const {
           access.lane_of(byte & 15), &cluster_->program().code[access.insn], agent.unit};
 }
 
+void RaceChecker::report_unordered_exit(const Cta& cta, const RemoteUse& use) {
+  if (!cluster_->launch().options.checks.async_lifetime) return;
+  const Cta& other = *cluster_->ctas()[use.warp / warps_per_cta_];
+  const Who who{&other, static_cast<int>(use.warp % warps_per_cta_), use.lane,
+                &cluster_->program().code[use.insn], ""};
+  Finding* finding = cluster_->log().open(FindingKind::kAsyncInFlight, who);
+  if (finding == nullptr) return;
+  finding->message = fmt::format(
+      "warp {} of the CTA of rank {} uses an mbarrier of the CTA of rank {}, which may have exited by then",
+      who.warp, other.rank(), cta.rank());
+  finding->hint = "keep a CTA alive while others may use its shared memory: a cluster barrier at the end";
+}
+
 void RaceChecker::report_race(const Who& who, const Place& place, const Access& earlier, bool writes) {
   if (!cluster_->launch().options.checks.races) return;
   const Who other = who_did(earlier);

@@ -71,6 +71,7 @@ void check_cta_exit(Cta& cta) {
   if (checks.async_lifetime) {
     report_in_flight(cta);
     report_unseen_copies(cta);
+    if (RaceChecker* races = cta.cluster().races()) races->cta_exit(cta);
   }
   if (checks.leaks) report_tensor_memory(cta);
 }

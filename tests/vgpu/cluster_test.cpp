@@ -121,6 +121,25 @@ TEST(Cluster, RemoteArrivesReleaseAWaiter) {
   }
 }
 
+TEST(Cluster, WhatACtaWroteIsKnownOnlyAtTheScopeOfTheCluster) {
+  const auto run = [](const std::string& arrive, const std::string& wait) {
+    ClusterKernel kernel;
+    kernel.body = fmt::format(
+        "  xor.b32 %r20, %r2, 1;\n  mapa.shared::cluster.u32 %r21, %r10, %r20;\n"
+        "  mapa.shared::cluster.u32 %r22, %r11, %r20;\n  @!%p1 st.shared::cluster.u32 [%r21], %r2;\n"
+        "  @!%p1 mbarrier.arrive{}.shared::cluster.b64 _, [%r22];\n"
+        "wait:\n  mbarrier.try_wait.parity{}.shared::cta.b64 %p2, [%r11], 0;\n  @!%p2 bra wait;\n"
+        "  ld.shared.b32 %r23, [%r10];\n",
+        arrive, wait);
+    return first(kernel.run().report);
+  };
+  EXPECT_EQ(run(".release.cluster", ".acquire.cluster"), "clean");
+  EXPECT_NE(run(".release.cluster", "").find("race"), std::string::npos);
+  EXPECT_NE(run("", ".acquire.cluster").find("race"), std::string::npos);
+  EXPECT_NE(run(".relaxed.cluster", ".acquire.cluster").find("race"), std::string::npos);
+  EXPECT_NE(run(".release.cluster", ".relaxed.cluster").find("race"), std::string::npos);
+}
+
 TEST(Cluster, AsyncStoresSignalTheirDestination) {
   ClusterKernel kernel;
   kernel.body =
@@ -288,6 +307,45 @@ spin:
   const Report report = gpu.launch(gpu.load_module(text).function("k"), {.grid = {2}, .block = {1}});
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].kind, FindingKind::kAsyncInFlight) << report.format();
+}
+
+TEST(Cluster, AnExitThatNothingMakesWaitForAPeerIsFound) {
+  // CTA 0 arrives at CTA 1's barrier early, and CTA 1 happens to leave late.
+  const auto run = [](const char* end) {
+    const std::string text = fmt::format(R"(
+.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k()
+.reqnctapercluster 2, 1, 1
+{{
+  .reg .pred %p<4>;
+  .reg .b32 %r<8>;
+  .shared .align 8 .b64 barrier;
+  mov.u32 %r1, barrier;
+  mbarrier.init.shared::cta.b64 [%r1], 2;
+  fence.mbarrier_init.release.cluster;
+  barrier.cluster.arrive;
+  barrier.cluster.wait;
+  mov.u32 %r2, %cluster_ctarank;
+  setp.ne.u32 %p1, %r2, 0;
+  mapa.shared::cluster.u32 %r4, %r1, 1;
+  @!%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];
+  mov.u32 %r3, 0;
+spin:
+  add.u32 %r3, %r3, 1;
+  setp.lt.u32 %p2, %r3, 1000;
+  @%p2 bra spin;
+{}
+  ret;
+}}
+)",
+                                         end);
+    VirtualGpu gpu({.target = "sm_90a"});
+    return first(gpu.launch(gpu.load_module(text).function("k"), {.grid = {2}, .block = {1}}));
+  };
+  EXPECT_NE(run("").find("which may have exited by then"), std::string::npos);
+  EXPECT_EQ(run("  barrier.cluster.arrive;\n  barrier.cluster.wait;\n"), "clean");
 }
 
 TEST(ClusterBarrier, MisuseIsNamed) {
