@@ -44,7 +44,9 @@ constexpr Known kEquivalents[] = {
      "Any warp of the epilogue may store what their barrier has ordered."},
     {"V5 V6", "sync-other-id", "sync();", 0,
      "The four warps agree on the other number, which nobody else uses."},
-    {"V6", "relaxed-cluster-sync", "cluster_sync();", 1,
+    {"H2", "two-warps", "", 0, "The other warp would be warp 5, which the CTA has not."},
+    {"H5", "next-warp", "auto warp = single_warp()", 0, "Any warp of the producers' group may load."},
+    {"V6 H5", "relaxed-cluster-sync", "cluster_sync();", 1,
      "What the barrier publishes are the initialised mbarriers, and fence.mbarrier_init.release.cluster "
      "releases those."},
 };

@@ -29,7 +29,8 @@ int run_one(size_t number, bool only_print) {
   const Subject& subject = *all[number == 0 ? 0 : number - 1].subject;
   const codegen::CompiledKernel& kernel = number == 0 ? subject.kernel : all[number - 1].kernel;
   if (only_print) {
-    fmt::print("{}// {} threads, {} bytes of shared memory\n", kernel.ptx, kernel.threads, kernel.shared_bytes);
+    fmt::print("{}// {} threads, {} bytes of shared memory\n", kernel.ptx, kernel.threads,
+               kernel.shared_bytes);
     return 0;
   }
   const Outcome outcome = run_on_cuda(subject, kernel);
