@@ -206,7 +206,10 @@ void late_expect(Places& places) {
       if (places.f.body[k].op == Op::cp_async_bulk_tensor ||
           places.f.body[k].op == Op::clusterlaunchcontrol_try_cancel)
         to = k + 1;
-    if (to == i || !is_elected(places.f, chosen)) return;
+    // Not past the end of the role: then it goes between the copies.
+    for (const ptx::Label& label : places.f.labels)
+      if (label.position == to) --to;
+    if (to <= i + 1 || !is_elected(places.f, chosen)) return;
     places.add(i, [&](Edit& e) {
       e.at(i).when(chosen);
       e.move(i, 1, to);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults in descriptors: of tensors for TMA, of matrices in shared memory, of tensor-core instructions.
+#include <algorithm>
+
 #include "mutants/rules.h"
 
 namespace imbrex::mutants {
@@ -7,9 +9,13 @@ namespace {
 
 using ptx::Op;
 
-/// A mutant of each tensor map of the launch plan, at the first copy of the kernel.
-void each_map(Places& places, const std::function<bool(codegen::TensorMapPlan&)>& change) {
-  for (size_t m = 0; m < places.subject().kernel.tensor_maps.size(); ++m) {
+/// A matmul's first two maps are those of its operands. A smaller box of its result changes only what is
+/// stored, which the numbers alone can tell.
+constexpr size_t kLoads = 2, kAll = ~size_t{0};
+
+/// A mutant of each of the first `count` tensor maps of the launch plan, at the first copy of the kernel.
+void each_map(Places& places, size_t count, const std::function<bool(codegen::TensorMapPlan&)>& change) {
+  for (size_t m = 0; m < std::min(count, places.subject().kernel.tensor_maps.size()); ++m) {
     codegen::TensorMapPlan map = places.subject().kernel.tensor_maps[m];
     if (!change(map)) continue;
     size_t site = 0;
@@ -19,27 +25,27 @@ void each_map(Places& places, const std::function<bool(codegen::TensorMapPlan&)>
 }
 
 void map_swizzle(Places& places) {
-  each_map(places, [](codegen::TensorMapPlan& map) {
+  each_map(places, kAll, [](codegen::TensorMapPlan& map) {
     map.swizzle = map.swizzle == 0 ? 1 : map.swizzle - 1;
     return true;
   });
 }
 void map_box_rows(Places& places) {
-  each_map(places, [](codegen::TensorMapPlan& map) {
+  each_map(places, kLoads, [](codegen::TensorMapPlan& map) {
     if (map.box.size() < 2 || map.box[1] < 2) return false;
     map.box[1] /= 2;
     return true;
   });
 }
 void map_box_wide(Places& places) {
-  each_map(places, [](codegen::TensorMapPlan& map) {
+  each_map(places, kAll, [](codegen::TensorMapPlan& map) {
     if (map.box.size() < 2 || map.box[1] + 8 > 256) return false;
     map.box[1] += 8;
     return true;
   });
 }
 void map_box_columns(Places& places) {
-  each_map(places, [](codegen::TensorMapPlan& map) {
+  each_map(places, kLoads, [](codegen::TensorMapPlan& map) {
     if (map.box[0] < 16) return false;
     map.box[0] /= 2;
     return true;
