@@ -175,7 +175,9 @@ TEST(Atomics, OldValuesAndFinalValue) {
       // In global memory the word is where the 32nd row's third operand was.
       const std::string prepare = space == "shared" ? ".shared .align 8 .b64 word; mov.u64 %C, word; "
                                                     : "ld.param.u64 %C, [in]; add.u64 %C, %C, 760; ";
-      const std::string code = "{ " + prepare + ".reg .pred %s; setp.eq.u32 %s, %lane, 0; @%s st." + space +
+      // (All lanes have read their rows before lane 0 overwrites that word.)
+      const std::string code = "{ " + prepare +
+                               ".reg .pred %s; bar.warp.sync -1; setp.eq.u32 %s, %lane, 0; @%s st." + space +
                                ".u32 [%C], " + std::to_string(c.start) + "; bar.warp.sync -1; atom." + space +
                                "." + c.op + "." + c.type + " %d, [%C], %a; }";
       expect_lanes(run_snippet(code, "%d", rows), [&](int i) { return want[static_cast<size_t>(i)]; });
