@@ -16,7 +16,7 @@ struct AmpereMatmulV2 {
   static auto space() {
     return Space<AmpereMatmulV2>()
         .choose<&AmpereMatmulV2::block_m, &AmpereMatmulV2::block_n, &AmpereMatmulV2::num_warps>(
-            {{128, 128, 4}, {128, 128, 8}, {64, 64, 4}, {128, 256, 8}})
+            {{128, 128, 4}, {128, 128, 8}, {64, 64, 4}})
         .choose<&AmpereMatmulV2::block_k>({32, 64});
   }
 

@@ -230,10 +230,10 @@ TEST(WholeMessages, AnOverrun) {
   const LaunchReport report = Kernel<Overrun>({}, device)(128, x.address());
   EXPECT_EQ(
       from_here(report.virtual_report.format(), kOverrun),
-      "here:+4: out-of-bounds: writes 16 bytes of global memory at 0x#, outside every allocation  (8 times)\n"
+      "here:+4: out-of-bounds: writes 4 bytes of global memory at 0x#, outside every allocation  (32 times)\n"
       "+4 | store_global(global_view(x_ptr, {n}), zeros(float32, {128}), {0});\n"
       "  at    here:+4, PTX #  (in overrun)\n"
-      "  by    CTA (0, 0, 0) warp 0 lane 24\n"
+      "  by    CTA (0, 0, 0) warp 3 lane 0\n"
       "  0 bytes past the end of allocation 0 [0x#, 0x#), 384 bytes");
 }
 

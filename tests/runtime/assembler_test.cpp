@@ -67,7 +67,7 @@ TEST(AssemblerLog, SerializedProductsStandAtTheKernelsLines) {
   EXPECT_EQ(log.remarks[0].ptx_line, 8);
   EXPECT_EQ(log.remarks[1].ptx_line, 0) << "'pipeline stage' is no line";
   codegen::CompiledKernel kernel = kernel_of(
-      "{ .loc 1 30 0\n wgmma.fence.sync.aligned;\n .loc 1 31 0\n wgmma.mma_async.sync.aligned;\n }\n");
+      "{\n.loc 1 30 0\n wgmma.fence.sync.aligned;\n .loc 1 31 0\n wgmma.mma_async.sync.aligned;\n }\n");
   const std::vector<Diagnostic> errors = performance_errors(kernel, log, {});
   ASSERT_EQ(errors.size(), 2u);
   EXPECT_EQ(errors[0].where.line, 30u);
