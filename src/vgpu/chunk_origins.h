@@ -31,14 +31,23 @@ class ChunkOrigins {
     uint32_t column = 0;  // in chunks
   };
 
+  /// Of the copies carried out so far only those are kept of which something is still there.
   uint32_t add_box(const Box& box) {
-    boxes_.push_back(box);
-    return static_cast<uint32_t>(boxes_.size());
+    if (free_.empty()) {
+      boxes_.push_back({box, 0});
+      return static_cast<uint32_t>(boxes_.size());
+    }
+    const uint32_t index = free_.back();
+    free_.pop_back();
+    boxes_[index - 1] = {box, 0};
+    return index;
   }
-  const Box& box(const Chunk& chunk) const { return boxes_[chunk.box - 1]; }
+  const Box& box(const Chunk& chunk) const { return boxes_[chunk.box - 1].box; }
   void set(uint32_t offset, Chunk chunk) {
     const size_t i = offset / kChunkBytes;
     if (i >= chunks_.size()) chunks_.resize(i + 1);
+    ++boxes_[chunk.box - 1].chunks;
+    forget(chunks_[i]);
     chunks_[i] = chunk;
   }
   Chunk at(uint32_t offset) const {
@@ -49,12 +58,22 @@ class ChunkOrigins {
   void clear(uint32_t offset, uint32_t bytes) {
     const size_t end =
         std::min<size_t>(chunks_.size(), (size_t{offset} + bytes + kChunkBytes - 1) / kChunkBytes);
-    for (size_t i = offset / kChunkBytes; i < end; ++i) chunks_[i].box = 0;
+    for (size_t i = offset / kChunkBytes; i < end; ++i) forget(chunks_[i]);
   }
   bool empty() const { return boxes_.empty(); }
 
  private:
-  std::vector<Box> boxes_;
+  struct Kept {
+    Box box;
+    uint32_t chunks;  // in shared memory
+  };
+  void forget(Chunk& chunk) {
+    if (chunk.box != 0 && --boxes_[chunk.box - 1].chunks == 0) free_.push_back(chunk.box);
+    chunk.box = 0;
+  }
+
+  std::vector<Kept> boxes_;
+  std::vector<uint32_t> free_;
   std::vector<Chunk> chunks_;
 };
 
