@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace imbrex {
@@ -45,5 +46,9 @@ struct Occupancy {
 /// of 256 and per sub-partition, shared memory in units of 128 bytes plus what the system reserves for each
 /// CTA. LaunchError for an unknown target or negative resources.
 Occupancy occupancy(std::string_view target, const CtaResources& resources);
+
+/// The limits of a target that occupancy() goes by, by name: {"max_threads", 1024}, {"registers_per_sm",
+/// 65536}, ... LaunchError for an unknown target.
+std::vector<std::pair<std::string, int64_t>> occupancy_limits(std::string_view target);
 
 }  // namespace imbrex

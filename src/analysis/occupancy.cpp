@@ -68,6 +68,13 @@ ResourceUse tensor_memory_use(const Target& target, const CtaResources& r) {
   return tensor;
 }
 
+const Target& known_target(std::string_view name) {
+  const Target* target = find_target(name);
+  if (target == nullptr)
+    throw LaunchError(Diagnostic{{}, fmt::format("no target is called '{}'", name), {}, ""});
+  return *target;
+}
+
 }  // namespace
 
 std::string Occupancy::complaints() const {
@@ -78,9 +85,7 @@ std::string Occupancy::complaints() const {
 }
 
 Occupancy occupancy(std::string_view target_name, const CtaResources& r) {
-  const Target* target = find_target(target_name);
-  if (target == nullptr)
-    throw LaunchError(Diagnostic{{}, fmt::format("no target is called '{}'", target_name), {}, ""});
+  const Target* target = &known_target(target_name);
   if (r.threads < 1 || r.registers_per_thread < 0 || r.shared_bytes < 0 || r.tensor_memory_columns < 0 ||
       r.cluster_ctas < 1)
     throw LaunchError(Diagnostic{
@@ -104,6 +109,19 @@ Occupancy occupancy(std::string_view target_name, const CtaResources& r) {
   result.fraction =
       static_cast<double>(result.warps_per_sm * kWarp) / static_cast<double>(target->max_threads_per_sm);
   return result;
+}
+
+std::vector<std::pair<std::string, int64_t>> occupancy_limits(std::string_view target_name) {
+  const Target& t = known_target(target_name);
+  return {{"max_threads", t.max_threads},
+          {"max_threads_per_sm", t.max_threads_per_sm},
+          {"registers_per_sm", t.registers_per_sm},
+          {"max_registers_per_thread", t.max_registers_per_thread},
+          {"max_shared_bytes", t.max_shared_bytes},
+          {"shared_bytes_per_sm", t.shared_bytes_per_sm},
+          {"reserved_shared_bytes", t.reserved_shared_bytes},
+          {"tensor_memory_columns", t.tensor_memory_columns},
+          {"max_ctas_per_sm", t.max_ctas_per_sm}};
 }
 
 }  // namespace imbrex

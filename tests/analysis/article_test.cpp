@@ -92,6 +92,24 @@ TEST(Article, TileTrafficIsTheFormulas) {
   EXPECT_DOUBLE_EQ((matmul_traffic(shape, pair).l2 - result) / (traffic.l2 - result), 0.75);
 }
 
+// "About 10 times faster and 1000 times smaller at each level."
+TEST(Article, StepsBetweenTheLevels) {
+  const GpuModel a100 = gpu_model("a100");
+  const double shared = 164.0 * 1024 * a100.sms, registers = 256.0 * 1024 * a100.sms;
+  EXPECT_NEAR(a100.l2_bytes_per_second / a100.hbm_bytes_per_second, 2.5, 0.1);
+  EXPECT_NEAR(a100.shared_bytes_per_second() / a100.l2_bytes_per_second, 3.9, 0.1);
+  EXPECT_NEAR(a100.register_bytes_per_second() / a100.shared_bytes_per_second(), 12, 0.1);
+  EXPECT_NEAR(static_cast<double>(a100.hbm_bytes) / static_cast<double>(a100.l2_bytes), 1907, 10);
+  EXPECT_NEAR(static_cast<double>(a100.l2_bytes) / shared, 2.3, 0.1);
+  EXPECT_GT(registers, shared);
+}
+
+// "30 % of the peak" with tiles and no tensor cores.
+TEST(Article, CudaCoresAreSixPercentOfTheTensorCores) {
+  const GpuModel a100 = gpu_model("a100");
+  EXPECT_NEAR(a100.peak(float32) / a100.peak(float16), 0.0625, 1e-3);
+}
+
 TEST(Article, BadInput) {
   EXPECT_THROW((MatmulTile{.block_m = -128}.intensity()), LaunchError);
   EXPECT_THROW(matmul_traffic({.m = 0}, {}), LaunchError);

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page of `imbrex explore` computes what the C++ computes: a headless browser runs it over a grid of
+// settings.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "imbrex/banks.h"
+#include "imbrex/tiling.h"
+
+namespace imbrex {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return text;
+  char buffer[65536];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  pclose(pipe);
+  return text;
+}
+
+/// What the page prints with #check; null without a browser.
+Json computed_by_the_page() {
+  std::string browser =
+      output_of("command -v chromium || command -v chromium-browser || command -v google-chrome");
+  if (browser.empty()) return nullptr;
+  browser.pop_back();
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("imbrex-explore-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string page = (folder / "explore.html").string();
+  EXPECT_EQ(std::system((std::string(IMBREX_TOOL) + " explore -o " + page + " >/dev/null").c_str()), 0);
+  std::string dom =
+      output_of(browser + " --headless --no-sandbox --disable-gpu --user-data-dir=" + folder.string() +
+                "/profile --dump-dom 'file://" + page + "#check' 2>/dev/null");
+  std::filesystem::remove_all(folder);
+  const size_t start = dom.find("<pre id=\"check\">");
+  if (start == std::string::npos) {
+    ADD_FAILURE() << "the page printed nothing: " << dom.substr(0, 500);
+    return Json::object();
+  }
+  const size_t json = dom.find('>', start) + 1;
+  return Json::parse(dom.substr(json, dom.find("</pre>", json) - json));
+}
+
+TEST(ExplorePage, ComputesWhatTheLibraryComputes) {
+  const Json page = computed_by_the_page();
+  if (page.is_null()) GTEST_SKIP() << "SKIPPED: no chromium on PATH, so the page was not run";
+  ASSERT_GT(page["tiles"].size(), 2000u);
+  for (const Json& row : page["tiles"]) {
+    const GpuModel& gpu = gpu_model(row[0].get<std::string>());
+    MatmulTile tile{
+        .block_m = row[1], .block_n = row[2], .block_k = row[3], .stages = row[4], .threads = row[5]};
+    tile.use_instructions_of(gpu.target);
+    const CtaResources resources = tile.resources();
+    const Occupancy o = occupancy(gpu.target, resources);
+    std::string bound;
+    for (const std::string& name : o.bound) bound += (bound.empty() ? "" : ",") + name;
+    ASSERT_EQ(row[6], resources.shared_bytes) << row;
+    ASSERT_EQ(row[7], resources.registers_per_thread) << row;
+    ASSERT_EQ(row[8], resources.tensor_memory_columns) << row;
+    ASSERT_DOUBLE_EQ(row[9].get<double>(), tile.intensity()) << row;
+    ASSERT_EQ(row[10], o.ctas_per_sm) << row;
+    ASSERT_DOUBLE_EQ(row[11].get<double>(), o.fraction) << row;
+    ASSERT_EQ(row[12], bound) << row;
+  }
+  ASSERT_GE(page["banks"].size(), 5 * 10 * (swizzle_names().size() - 1));  // one swizzle splits 16 bytes
+  for (const Json& row : page["banks"]) {
+    WarpAccess access{.addresses = {}, .bytes = row[0]};
+    for (int64_t lane = 0; lane < 32; ++lane)
+      access.addresses.push_back(swizzled_address(row[2].get<std::string>(), lane * row[1].get<int64_t>()));
+    const BankReport r = bank_report(access);
+    ASSERT_EQ(row[3], r.phases) << row;
+    ASSERT_EQ(row[4], r.wavefronts) << row;
+    ASSERT_EQ(row[5], r.degree) << row;
+    ASSERT_EQ(row[6].get<std::vector<int>>(), r.bank) << row;
+    ASSERT_EQ(row[7].get<std::vector<int>>(), r.cycle) << row;
+  }
+}
+
+}  // namespace
+}  // namespace imbrex
