@@ -115,22 +115,53 @@ struct EveryOp {
   }
 };
 
-const std::set<ir::Opcode> kElsewhere = {
-    ir::Opcode::kUninitialized,      ir::Opcode::kSetmaxnreg,
-    ir::Opcode::kGriddepcontrolWait, ir::Opcode::kGriddepcontrolLaunchDependents,
-    ir::Opcode::kTcgen05ScaledMma,   ir::Opcode::kTcgen05Copy,
-    ir::Opcode::kTcgen05Shift};
+/// The ops that only Hopper has, and those of launches that neither of the others uses.
+struct EveryHopperOp {
+  void operator()(Ptr<float16> p) const {
+    grid(1);
+    warps(8);
+    griddepcontrol::wait();
+    auto s = shared_tensor(float16, {128, 64});
+    tma::global_to_shared(global_view(p, {128, 64}), s, {0, 0}, mbarrier::alloc(1));
+    if (auto group = warp_group(0, 4)) {
+      setmaxnreg(240);
+      auto d = wgmma::accumulator(float32, {64, 128});
+      wgmma::fence();
+      wgmma::mma(s.slice({0, 0}, {64, 64}), s.transpose(), d, {.scale_d = false});
+      wgmma::commit_group();
+      wgmma::wait_group(0);
+    }
+    griddepcontrol::launch_dependents();
+  }
+};
+
+/// The ops of block-scaled products.
+struct EveryScaledOp {
+  void operator()(Int32 m) const {
+    grid(m);
+    auto s = shared_tensor(float8_e4m3, {128, 128});
+    auto s_scale = shared_tensor(float8_e8m0, {1, 1, 2, 256});
+    auto d = tcgen05::alloc(float32, {128, 128});
+    auto scale = tcgen05::alloc(float8_e8m0, {128, 4});
+    if (auto warp = single_warp()) {
+      tcgen05::copy(tcgen05::scale_factor_matrix(s_scale), scale);
+      tcgen05::scaled_mma(s, s.transpose(), d, scale, scale, {.enable_input_d = false});
+      tcgen05::shift(d);
+    }
+  }
+};
 
 TEST(EveryOp, HasAFunctionOfTheLanguage) {
-  const auto function = lang::trace(EveryOp{}, {}, "sm_100a");
-  ir::verify(*function);
   std::set<ir::Opcode> seen;
-  ir::walk(function->body, [&](const ir::Op& op) { seen.insert(op.code); });
+  for (const auto& function :
+       {lang::trace(EveryOp{}, {}, "sm_100a"), lang::trace(EveryHopperOp{}, {}, "sm_90a"),
+        lang::trace(EveryScaledOp{}, {}, "sm_100a")}) {
+    ir::verify(*function);
+    ir::walk(function->body, [&](const ir::Op& op) { seen.insert(op.code); });
+  }
   for (int code = 0; code < static_cast<int>(ir::Opcode::kCount); ++code) {
     const auto opcode = static_cast<ir::Opcode>(code);
     if (opcode == ir::Opcode::kTensorMap) continue;  // a pass makes it, on the host
-    // No kernel has these beside the others: test_wgmma and test_tcgen05 run them end to end.
-    if (ir::info(opcode).arch == "sm_90a" || kElsewhere.contains(opcode)) continue;
     EXPECT_TRUE(seen.contains(opcode)) << ir::info(opcode).mnemonic;
   }
 }
