@@ -57,6 +57,32 @@ ScalarType arithmetic_type(DataType type) {
   }
 }
 
+ScalarType matrix_type(DataType type) {
+  switch (type.code) {
+    case DataType::kFloat16:
+      return ScalarType::f16;
+    case DataType::kBFloat16:
+      return ScalarType::bf16;
+    case DataType::kFloat32:
+    case DataType::kTFloat32:
+      return ScalarType::tf32;
+    case DataType::kFloat8E4M3:
+      return ScalarType::e4m3;
+    case DataType::kFloat8E5M2:
+      return ScalarType::e5m2;
+    case DataType::kInt8:
+      return ScalarType::s8;
+    case DataType::kUInt8:
+      return ScalarType::u8;
+    default:
+      throw InternalError("codegen: no matrix instruction multiplies " + std::string(type.name()));
+  }
+}
+
+ScalarType matrix_sum_type(DataType type) {
+  return type == float32 ? ScalarType::f32 : type == float16 ? ScalarType::f16 : ScalarType::s32;
+}
+
 Emitter::Emitter(ptx::Module& module, std::string_view entry, bool comments, bool source_lines)
     : module_(module), builder_(module, entry), comments_(comments), source_lines_(source_lines) {
   scopes_.emplace_back();

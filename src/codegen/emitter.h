@@ -29,6 +29,9 @@ using Op = ptx::Op;
 ScalarType register_type(DataType type);
 /// The type word of arithmetic on it: s32, u32, s64, f16, ...
 ScalarType arithmetic_type(DataType type);
+/// How instructions of the tensor cores name the elements of their operands, and of their sums.
+ScalarType matrix_type(DataType type);
+ScalarType matrix_sum_type(DataType type);
 
 class Emitter {
  public:

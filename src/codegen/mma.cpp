@@ -12,30 +12,6 @@ using ir::Opcode;
 
 namespace {
 
-ScalarType input_type(DataType type) {
-  switch (type.code) {
-    case DataType::kFloat16:
-      return ScalarType::f16;
-    case DataType::kBFloat16:
-      return ScalarType::bf16;
-    case DataType::kFloat32:
-    case DataType::kTFloat32:
-      return ScalarType::tf32;
-    case DataType::kFloat8E4M3:
-      return ScalarType::e4m3;
-    case DataType::kFloat8E5M2:
-      return ScalarType::e5m2;
-    case DataType::kInt8:
-      return ScalarType::s8;
-    default:
-      return ScalarType::u8;
-  }
-}
-
-ScalarType accumulator_type(DataType type) {
-  return type == float32 ? ScalarType::f32 : type == float16 ? ScalarType::f16 : ScalarType::s32;
-}
-
 /// The only op that uses the value, if it stands in the block.
 const ir::Op* only_use(const Uses& uses, const ir::Value* value, const ir::Block* block) {
   const std::vector<const ir::Op*>& of = uses.of(value);
@@ -140,9 +116,9 @@ void emit_Mma(Generator& g, const ir::Op& op) {
   const Fragments d_words(sum.words, one.c, c.dtype, columns);
 
   const Suffix shape = Suffix::shape(16, 8, k_step);
-  const ScalarType d_type = accumulator_type(c.dtype);
+  const ScalarType d_type = matrix_sum_type(c.dtype);
   const std::array<Suffix, 8> suffixes{
-      Mod::aligned, shape, Mod::row, Mod::col, d_type, input_type(a.dtype), input_type(b.dtype), d_type};
+      Mod::aligned, shape, Mod::row, Mod::col, d_type, matrix_type(a.dtype), matrix_type(b.dtype), d_type};
   for (int64_t step = 0; step < steps; ++step)
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; ++j) {

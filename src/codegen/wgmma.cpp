@@ -20,32 +20,6 @@ namespace {
 
 constexpr int64_t kRows = 64, kThreads = 128, kStepBits = 256;  // of one instruction: m, warp group, k
 
-ScalarType operand_type(DataType type) {
-  switch (type.code) {
-    case DataType::kFloat16:
-      return ScalarType::f16;
-    case DataType::kBFloat16:
-      return ScalarType::bf16;
-    case DataType::kFloat8E4M3:
-      return ScalarType::e4m3;
-    case DataType::kFloat8E5M2:
-      return ScalarType::e5m2;
-    case DataType::kInt8:
-      return ScalarType::s8;
-    case DataType::kUInt8:
-      return ScalarType::u8;
-    case DataType::kTFloat32:
-    case DataType::kFloat32:
-      return ScalarType::tf32;
-    default:
-      throw InternalError("codegen: wgmma does not multiply " + std::string(type.name()));
-  }
-}
-
-ScalarType accumulator_type(DataType type) {
-  return type == float16 ? ScalarType::f16 : type == float32 ? ScalarType::f32 : ScalarType::s32;
-}
-
 /// Bits 63:62.
 uint64_t swizzle_bits(Swizzle swizzle) {
   switch (swizzle.mode) {
@@ -168,7 +142,7 @@ class WgmmaMma {
         ptx::Suffix::shape(static_cast<int>(kRows), static_cast<int>(n_), static_cast<int>(k_));
     std::vector<Suffix> words{Mod::sync, Mod::aligned, shape};
     if (op_.bool_attr("saturate", false)) words.push_back(Mod::satfinite);
-    words.insert(words.end(), {accumulator_type(d_.dtype), operand_type(a_type_), operand_type(b_type_)});
+    words.insert(words.end(), {matrix_sum_type(d_.dtype), matrix_type(a_type_), matrix_type(b_type_)});
     const int64_t registers = n_ / 2 / elements_per_word(d_.dtype);
     const int64_t first = (block * instructions_ + column) * registers;
     std::vector<Operand> operands{
