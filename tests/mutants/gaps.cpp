@@ -25,8 +25,6 @@ constexpr Known kGaps[] = {
     {"V0", "matrix-a-next-line", "", 0, kNoOrigin},
     {"V0", "transpose-a", "", 0, kNoOrigin},
     {"V0 V6", "transpose-b", "", 0, kNoOrigin},
-    {"V6", "cta-for-cluster-sync", "", 2, "tcgen05.dealloc of a pair waits for the peer in this machine"},
-    {"V6 H5", "relaxed-cluster-sync", "", 2, "what the barrier orders is the life of the CTAs alone"},
     {"H5", "next-warp", "warp_group(0, 4)", 0, "setmaxnreg by a part of a warp group is not noticed"},
     {"H5", "previous-warp", "warp_group(0, 4)", 0, "setmaxnreg by a part of a warp group is not noticed"},
 };

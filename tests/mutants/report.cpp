@@ -17,22 +17,9 @@ The virtual GPU judges the PTX that ships. Every finding names what happened, th
 where there are two), the CTA and the warp, and what to do about it. All checkers are on unless switched off
 (`vgpu::CheckSet`, `imbrex run --checks`).
 
-| finding | what was found |
-|---|---|
-| `out-of-bounds`, `misaligned` | an access outside every allocation, variable or window, or off its alignment |
-| `deadlock` | nobody can run: who waits for what, with the counts of every barrier, and what is in flight |
-| `endless-run` | the instruction budget was used up, or a loop waits without anything happening |
-| `illegal-instruction` | operands or a state that the hardware answers with an error or leaves undefined: descriptors, masks, cluster ranks, the protocol of cluster launch control |
-| `uninitialized-read` | registers, shared, local or tensor memory that nobody wrote, also as operands of TMA and of the tensor core |
-| `use-after-free` | freed global memory |
-| `race` | two accesses of which one writes, by threads or asynchronous units, with nothing that orders them (happens-before under the PTX memory model) |
-| `missing-proxy-fence` | ordered, but the generic and the asynchronous proxy were not joined by a fence |
-| `missing-tensor-fence` | ordered, but without the `tcgen05.fence` that tensor memory needs |
-| `invalid-barrier` | an mbarrier not initialised, initialised over a live one, arrived at too often, or for a phase before any wait has seen the end of the one before; counts and bytes out of range |
-| `divergent-collective` | an `.aligned` or `.sync` instruction executed by fewer lanes than it names |
-| `async-in-flight` | a CTA exits, or a register is read, while asynchronous work is under way, or copies that nobody has waited for |
-| `resource-leak`, `tensor-memory` | tensor memory not given back, given back twice, used outside an allocation or by the wrong warp's lanes |
+)";
 
+constexpr const char* kSuite = R"(
 Schedules are adversarial and seeded: warps run in any order, asynchronous work is early, late and out of order. A finding
 prints the seed that replays it.
 
@@ -53,6 +40,51 @@ The kernels themselves, and lawful patterns that naive checkers flag (two copies
 twice, barriers used again by persistent CTAs, bytes that arrive before they are announced), must be clean: 16 seeds each
 in the suite, 200 in `ctest -L full -R mutants`.
 )";
+
+struct Row {
+  std::vector<vgpu::FindingKind> kinds;
+  const char* says;
+};
+/// Every kind of finding; a test counts them.
+const std::vector<Row>& rows() {
+  using enum vgpu::FindingKind;
+  static const std::vector<Row> all = {
+      {{kOutOfBounds, kMisaligned},
+       "an access outside every allocation, variable or window, or off its alignment"},
+      {{kDeadlock},
+       "nobody can run: who waits for what, with the counts of every barrier, and what is in flight"},
+      {{kEndlessRun}, "the instruction budget was used up, or a loop waits without anything happening"},
+      {{kTrap}, "`trap`, or an assertion of the kernel that failed"},
+      {{kIllegalInstruction},
+       "operands or a state that the hardware answers with an error or leaves undefined: descriptors, masks, "
+       "cluster ranks, the protocol of cluster launch control"},
+      {{kUninitializedRead},
+       "registers, shared, local or tensor memory that nobody wrote, also as operands of TMA and of the "
+       "tensor core"},
+      {{kUseAfterFree}, "freed global memory"},
+      {{kRace},
+       "two accesses of which one writes, by threads or asynchronous units, with nothing that orders them "
+       "(happens-before under the PTX memory model)"},
+      {{kMissingProxyFence},
+       "ordered, but the generic and the asynchronous proxy were not joined by a fence"},
+      {{kMissingTensorFence}, "ordered, but without the `tcgen05.fence` that tensor memory needs"},
+      {{kOperandLayout},
+       "a matrix descriptor or a tensor map disagrees with how the data were written: swizzle, strides, "
+       "start, major-ness"},
+      {{kInvalidBarrier},
+       "an mbarrier not initialised, initialised over a live one, arrived at too often, or for a phase "
+       "before "
+       "any wait has seen the end of the one before; counts and bytes out of range"},
+      {{kDivergentCollective}, "an `.aligned` or `.sync` instruction executed by fewer lanes than it names"},
+      {{kAsyncInFlight},
+       "a CTA exits, or a register is read, while asynchronous work is under way, or copies that nobody has "
+       "waited for"},
+      {{kResourceLeak, kTensorMemory},
+       "tensor memory not given back, given back twice, used outside an allocation or by the wrong warp's "
+       "lanes"},
+  };
+  return all;
+}
 
 struct Count {
   int all = 0, caught = 0, equivalent = 0, missed = 0;
@@ -75,6 +107,12 @@ struct Count {
 
 }  // namespace
 
+std::vector<vgpu::FindingKind> described_kinds() {
+  std::vector<vgpu::FindingKind> all;
+  for (const Row& row : rows()) all.insert(all.end(), row.kinds.begin(), row.kinds.end());
+  return all;
+}
+
 std::string report(const std::vector<Verdict>& verdicts) {
   std::map<std::string, std::map<std::string, Count>> by_rule;
   std::map<std::string, Count> by_subject;
@@ -88,6 +126,14 @@ std::string report(const std::vector<Verdict>& verdicts) {
     if (v.equivalent == nullptr && v.status == Status::kCaught) ++by_kind[v.kind];
   }
   std::string text = kIntroduction;
+  text += "| finding | what was found |\n|---|---|\n";
+  for (const Row& row : rows()) {
+    std::string names;
+    for (const vgpu::FindingKind kind : row.kinds)
+      names += fmt::format("{}`{}`", names.empty() ? "" : ", ", vgpu::name(kind));
+    text += fmt::format("| {} | {} |\n", names, row.says);
+  }
+  text += kSuite;
   text += fmt::format(
       "\n**{} mutants: {} bugs, {} of them reported ({:.1f}%); {} equivalent; 0 findings on lawful "
       "code.**\n\n",

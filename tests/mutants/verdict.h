@@ -48,6 +48,8 @@ const char* name(Status status);
 /// cores.
 std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t seeds);
 
+/// The kinds of findings that docs/checkers.md describes.
+std::vector<vgpu::FindingKind> described_kinds();
 /// docs/checkers.md.
 std::string report(const std::vector<Verdict>& verdicts);
 
