@@ -57,7 +57,7 @@ class Bench {
 
   void run() {
     step<kernels::AmpereMatmulV2>("v2", false);  // the reference of the others
-    step<kernels::AmpereMatmulV4>("v4", tune_);
+    step<kernels::AmpereMatmulV4<>>("v4", tune_);
     step<kernels::AmpereMatmulV3>("v3", tune_);
     if (!tune_) {
       step<kernels::AmpereMatmulV1>("v1", false);

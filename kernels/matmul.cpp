@@ -110,7 +110,7 @@ Launch launcher(K kernel, const Device& device) {
 Launch make(const Choice& choice, const Device& device) {
   switch (choice.method) {
     case Method::kSkinny: {
-      HopperMatmulSkinny kernel;
+      HopperMatmulSkinny<> kernel;
       kernel.block_m = choice.block_m;
       kernel.block_k = choice.block_k;
       kernel.stages = choice.stages;
@@ -118,7 +118,7 @@ Launch make(const Choice& choice, const Device& device) {
       return launcher(kernel, device);
     }
     case Method::kDirect: {
-      HopperMatmulH5 kernel;
+      HopperMatmulH5<> kernel;
       kernel.block_m = choice.block_m;
       kernel.block_n = choice.block_n;
       kernel.stages = choice.stages;
@@ -126,7 +126,7 @@ Launch make(const Choice& choice, const Device& device) {
       return launcher(kernel, device);
     }
     default: {
-      HopperMatmulH7 kernel;
+      HopperMatmulH7<> kernel;
       kernel.block_m = choice.block_m;
       kernel.block_n = choice.block_n;
       kernel.stages = choice.stages;

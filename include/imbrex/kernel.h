@@ -9,8 +9,18 @@
 //
 // Parameters of a Var type are run-time scalars, Ptr<T> device pointers; bool, integers, enumerations, float,
 // double and DataType are compile-time constants and belong to the key of a compiled kernel.
+//
+// A struct of such parameters is one too, if it lists the types of its members, in order:
+//
+//   struct Scale {
+//     using Parameters = ParameterList<Float32>;
+//     Float32 factor;
+//   };
+//
+// Its members are arguments of their own at launch, in its place; none, where it lists none.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <span>
 #include <string_view>
@@ -27,7 +37,12 @@ struct ParameterInfo {
   /// kScalar: its type; kPointer: of what it points to, any_type for Ptr<>; kConstant: int64 for integers,
   /// else any_type.
   DataType dtype;
+  uint8_t position = 0;  ///< of the parameter of operator() that it is, or is a member of
 };
+
+/// The types of the members of a struct that is a kernel parameter.
+template <class... T>
+struct ParameterList {};
 
 namespace detail {
 
@@ -74,6 +89,55 @@ struct Parameter<Ptr<D>> {
   static Ptr<D> get(const Arguments& arguments, size_t i) { return Ptr<D>(arguments.handle(i)); }
 };
 
+template <class T>
+concept ParameterStruct = requires {
+  typename T::Parameters;
+};
+
+template <class... Lists>
+struct Concat {
+  using List = ParameterList<>;
+};
+template <class... A>
+struct Concat<ParameterList<A...>> {
+  using List = ParameterList<A...>;
+};
+template <class... A, class... B, class... Rest>
+struct Concat<ParameterList<A...>, ParameterList<B...>, Rest...>
+    : Concat<ParameterList<A..., B...>, Rest...> {};
+
+/// A parameter, or several, with structs resolved into their members.
+template <class T>
+struct Flat {
+  using List = ParameterList<T>;
+};
+template <class... T>
+struct Flat<ParameterList<T...>> : Concat<typename Flat<T>::List...> {};
+template <ParameterStruct T>
+struct Flat<T> : Flat<typename T::Parameters> {};
+
+template <class T>
+constexpr size_t kFlatCount = 1;
+template <class... T>
+constexpr size_t kFlatCount<ParameterList<T...>> = (0 + ... + kFlatCount<T>);
+template <ParameterStruct T>
+constexpr size_t kFlatCount<T> = kFlatCount<typename T::Parameters>;
+
+/// The parameter whose first argument is the one at `next`, which moves past it.
+template <class T>
+T take_parameter(const Arguments& arguments, size_t& next);
+template <class T, class... Members>
+T take_members(const Arguments& arguments, [[maybe_unused]] size_t& next, ParameterList<Members...>) {
+  return T{take_parameter<Members>(arguments, next)...};  // from left to right, in braces
+}
+template <class T>
+T take_parameter(const Arguments& arguments, size_t& next) {
+  if constexpr (ParameterStruct<T>)
+    return take_members<T>(arguments, next, typename T::Parameters());
+  else
+    return Parameter<T>::get(arguments, next++);
+}
+
 /// "T" as the compiler spells it; used for the kernel's name.
 template <class T>
 constexpr std::string_view type_name() {
@@ -88,17 +152,39 @@ struct SignatureOf {
 };
 template <class K, class... Args>
 struct SignatureOf<void (K::*)(Args...) const> {
-  static constexpr size_t kCount = sizeof...(Args);
-  static constexpr ParameterInfo kParameters[kCount + 1] = {Parameter<Args>::kInfo...};
+  static constexpr size_t kWritten = sizeof...(Args);  // parameters in the source text
+  static constexpr size_t kCount = kFlatCount<ParameterList<Args...>>;
+  static constexpr auto kParameters = [] {
+    std::array<ParameterInfo, kCount + 1> all{};
+    size_t next = 0;
+    uint8_t position = 0;
+    const auto add = [&]<class... T>(ParameterList<T...>) {
+      ((all[next] = Parameter<T>::kInfo, all[next++].position = position), ...);
+      ++position;
+    };
+    (add(typename Flat<Args>::List()), ...);
+    return all;
+  }();
   static void run(const void* kernel, const Arguments& arguments) {
     run(kernel, arguments, std::index_sequence_for<Args...>());
   }
 
  private:
+  /// Where each parameter's arguments begin.
+  static constexpr auto kStarts = [] {
+    std::array<size_t, kWritten + 1> starts{};
+    size_t next = 0, i = 0;
+    ((starts[i++] = next, next += kFlatCount<Args>), ...);
+    return starts;
+  }();
+  template <class T>
+  static T at(const Arguments& arguments, size_t start) {
+    return take_parameter<T>(arguments, start);
+  }
   template <size_t... I>
   static void run(const void* kernel, [[maybe_unused]] const Arguments& arguments,
                   std::index_sequence<I...>) {
-    (*static_cast<const K*>(kernel))(Parameter<Args>::get(arguments, I)...);
+    (*static_cast<const K*>(kernel))(at<Args>(arguments, kStarts[I])...);
   }
 };
 
@@ -116,13 +202,13 @@ constexpr int64_t constant_bits(T value) {
     return static_cast<int64_t>(value);
 }
 
-/// The parameters of K::operator(), in order.
+/// The parameters of K::operator(), in order, with structs resolved into their members.
 template <class K>
 struct KernelSignature {
   using Call = detail::SignatureOf<decltype(&K::operator())>;
   static constexpr size_t kCount = Call::kCount;
   static constexpr std::span<const ParameterInfo> parameters() {
-    return std::span(Call::kParameters, kCount);
+    return std::span(Call::kParameters.data(), kCount);
   }
 };
 
@@ -130,13 +216,14 @@ struct KernelSignature {
 struct KernelEntry {
   std::string_view type_name;  ///< "ns::MatmulV0"
   std::span<const ParameterInfo> parameters;
+  size_t written_parameters;  ///< how many operator() has: a struct counts once
   void (*run)(const void* kernel, const detail::Arguments& arguments);
 };
 
 template <class K>
 const KernelEntry& kernel_entry() {
   static const KernelEntry entry{detail::type_name<K>(), KernelSignature<K>::parameters(),
-                                 &KernelSignature<K>::Call::run};
+                                 KernelSignature<K>::Call::kWritten, &KernelSignature<K>::Call::run};
   return entry;
 }
 

@@ -120,10 +120,10 @@ LaunchArgument launch_argument(const A& argument) {
   }
 }
 
-template <class Call>
+template <class List>
 struct LaunchArguments;
-template <class K, class... Params>
-struct LaunchArguments<void (K::*)(Params...) const> {
+template <class... Params>
+struct LaunchArguments<ParameterList<Params...>> {
   template <class... Args>
   static std::array<LaunchArgument, sizeof...(Params)> make(const Args&... arguments) {
     static_assert(sizeof...(Args) == sizeof...(Params),
@@ -131,6 +131,9 @@ struct LaunchArguments<void (K::*)(Params...) const> {
     return {launch_argument<Params>(arguments)...};
   }
 };
+template <class K, class... Params>
+struct LaunchArguments<void (K::*)(Params...) const>
+    : LaunchArguments<typename Flat<ParameterList<Params...>>::List> {};
 
 }  // namespace detail
 

@@ -5,27 +5,30 @@
 // lines; and tiles and stages are tuned.
 #pragma once
 
+#include "epilogue.h"
 #include "imbrex/imbrex.h"
 #include "tile_order.h"
 
 namespace imbrex::kernels {
 
-/// C[m, n] = A[m, k] * B[n, k]^T, all of `dtype` (float16 or bfloat16), summed in float32.
+/// C[m, n] = steps(A[m, k] * B[n, k]^T), see epilogue.h; A and B of `dtype` (float16 or bfloat16), summed in
+/// float32.
+template <class... Steps>
 struct AmpereMatmulV4 {
   static constexpr const char* target = "sm_80";
   int block_m = 128, block_n = 256, warps_m = 2, warps_n = 4, block_k = 64, stages = 3, group = 8;
 
   static auto space() {
     return Space<AmpereMatmulV4>()
-        .choose<&AmpereMatmulV4::block_m, &AmpereMatmulV4::block_n, &AmpereMatmulV4::warps_m,
-                &AmpereMatmulV4::warps_n>(
+        .template choose<&AmpereMatmulV4::block_m, &AmpereMatmulV4::block_n, &AmpereMatmulV4::warps_m,
+                         &AmpereMatmulV4::warps_n>(
             {{128, 256, 2, 4}, {256, 128, 4, 2}, {128, 128, 2, 2}, {64, 64, 2, 2}})
-        .choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>({{64, 3}, {32, 4}, {32, 3}})
-        .choose<&AmpereMatmulV4::group>({8, 4});
+        .template choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>({{64, 3}, {32, 4}, {32, 3}})
+        .template choose<&AmpereMatmulV4::group>({8, 4});
   }
 
-  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
-                  Ptr<> c_ptr) const {
+  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
+                  Epilogue<Steps...> finish) const {
     const int num_n_blocks = cdiv(n_size, block_n);
     grid(cdiv(m_size, block_m) * num_n_blocks);
     warps(warps_m * warps_n);
@@ -36,7 +39,8 @@ struct AmpereMatmulV4 {
 
     auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
     auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
-    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    const DataType c_type = finish.output_type(dtype);
+    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
     auto ring = shared_tensor(dtype, {stages, block_m + block_n, block_k});  // rows of A above rows of B
     const auto s_a = [&](const ScalarArg& stage) { return ring[stage].slice({0, 0}, {block_m, block_k}); };
     const auto s_b = [&](const ScalarArg& stage) {
@@ -85,13 +89,17 @@ struct AmpereMatmulV4 {
     copy_async_wait_all();
     sync();
 
+    auto tile = finish(acc, {m_size, n_size, c_type, offset_m, offset_n});
+    if (c_type != dtype) {  // the ring has no place for it
+      store_global(g_c, tile, {offset_m, offset_n});
+      return;
+    }
     // registers -> shared memory, in panels of block_k columns one above the other -> global memory
     const int panels = block_n / block_k;
     auto rows = ring.reshape({stages * (block_m + block_n), block_k});
-    store_shared(rows.slice({0, 0}, {panels * block_m, block_k}), acc.to(dtype)
-                                                                      .reshape({block_m, panels, block_k})
-                                                                      .permute({1, 0, 2})
-                                                                      .reshape({panels * block_m, block_k}));
+    store_shared(
+        rows.slice({0, 0}, {panels * block_m, block_k}),
+        tile.reshape({block_m, panels, block_k}).permute({1, 0, 2}).reshape({panels * block_m, block_k}));
     sync();
     for (int i = 0; i < panels; ++i)
       store_global(g_c, load_shared(rows.slice({i * block_m, 0}, {block_m, block_k})),

@@ -37,7 +37,8 @@ const Registration<AmpereMatmulV0> v0("ampere_matmul_v0", "C = A B^T: one thread
 const Registration<AmpereMatmulV1> v1("ampere_matmul_v1", "tiles in shared memory, sums in registers");
 const Registration<AmpereMatmulV2> v2("ampere_matmul_v2", "tensor cores: ldmatrix and mma.sync");
 const Registration<AmpereMatmulV3> v3("ampere_matmul_v3", "a ring of stages filled by cp.async");
-const Registration<AmpereMatmulV4> v4("ampere_matmul_v4", "fragments loaded ahead, tile order, tuned tiles");
+const Registration<AmpereMatmulV4<>> v4("ampere_matmul_v4",
+                                        "fragments loaded ahead, tile order, tuned tiles");
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -4,12 +4,15 @@
 // all loads are told to its barriers, it issues every MMA and asks for the pair's next tile.
 #pragma once
 
+#include "epilogue.h"
 #include "imbrex/imbrex.h"
 #include "pipeline.h"
 #include "tile_order.h"
 
 namespace imbrex::kernels {
 
+/// C = steps(A B^T), see epilogue.h.
+template <class... Steps>
 struct BlackwellMatmulV6 {
   static constexpr const char* target = "sm_100a";
   int block_m = 256, block_n = 256, e_block_n = 16, block_k = 64;
@@ -17,16 +20,16 @@ struct BlackwellMatmulV6 {
 
   static auto space() {
     return Space<BlackwellMatmulV6>()
-        .choose<&BlackwellMatmulV6::block_m, &BlackwellMatmulV6::block_n, &BlackwellMatmulV6::e_block_n>(
-            {{256, 256, 16}, {256, 256, 32}})
-        .choose<&BlackwellMatmulV6::block_k>({64})
-        .choose<&BlackwellMatmulV6::tma_stages>({5, 6})
-        .choose<&BlackwellMatmulV6::mma_stages>({2})
-        .choose<&BlackwellMatmulV6::swizzle_size>({4, 8, 16});
+        .template choose<&BlackwellMatmulV6::block_m, &BlackwellMatmulV6::block_n,
+                         &BlackwellMatmulV6::e_block_n>({{256, 256, 16}, {256, 256, 32}})
+        .template choose<&BlackwellMatmulV6::block_k>({64})
+        .template choose<&BlackwellMatmulV6::tma_stages>({5, 6})
+        .template choose<&BlackwellMatmulV6::mma_stages>({2})
+        .template choose<&BlackwellMatmulV6::swizzle_size>({4, 8, 16});
   }
 
-  void operator()(Int32 m_size, int n_size, int k_size, Ptr<float16> a_ptr, Ptr<float16> b_ptr,
-                  Ptr<float16> c_ptr) const {
+  void operator()(Int32 m_size, int n_size, int k_size, Ptr<float16> a_ptr, Ptr<float16> b_ptr, Ptr<> c_ptr,
+                  Epilogue<Steps...> finish) const {
     constexpr int kCtas = 2;
     constexpr int kBothCtas = 0b11;
     const int cta_m = block_m / kCtas, cta_n = block_n / kCtas;
@@ -39,10 +42,11 @@ struct BlackwellMatmulV6 {
 
     auto g_a = global_view(a_ptr, float16, {m_size, k_size});
     auto g_b = global_view(b_ptr, float16, {n_size, k_size});
-    auto g_c = global_view(c_ptr, float16, {m_size, n_size});
+    const DataType c_type = finish.output_type(float16);
+    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
     auto s_a = shared_tensor(float16, {tma_stages, cta_m, block_k});
     auto s_b = shared_tensor(float16, {tma_stages, cta_n, block_k});
-    auto s_c = shared_tensor(float16, {cta_m, e_block_n});
+    auto s_c = shared_tensor(c_type, {cta_m, e_block_n});
     auto s_response = shared_tensor(int32, clc::kResponseShape);
     auto t_acc = tcgen05::alloc(float32, {mma_stages, cta_m, block_n}, {.cta_group = 2});
 
@@ -137,7 +141,7 @@ struct BlackwellMatmulV6 {
           auto r_acc =
               tcgen05::load(t_acc[mma_pipe.consumer_stage].slice({0, e_offset_n}, {cta_m, e_block_n}));
           tcgen05::wait_load();
-          store_shared(s_c, r_acc.to(float16));
+          store_shared(s_c, finish(r_acc, {m_size, n_size, c_type, offset_m, offset_n + e_offset_n}));
           fence::proxy_async();  // what was written becomes visible to TMA
           sync();
           if (auto warp = single_warp()) {

@@ -30,23 +30,23 @@ const KernelRegistration<BlackwellMatmulV0> v0{
 const KernelRegistration<BlackwellMatmulV1> v1{
     {"blackwell_matmul_v1", "TMA loads and stores, one stage", kSizes}, run_matmul<BlackwellMatmulV1>};
 
-const KernelRegistration<BlackwellMatmulV2> v2{
+const KernelRegistration<BlackwellMatmulV2<>> v2{
     {"blackwell_matmul_v2", "a ring of stages: loads overlap products", kSizes},
-    run_matmul<BlackwellMatmulV2>};
+    run_matmul<BlackwellMatmulV2<>>};
 
-const KernelRegistration<BlackwellMatmulV3> v3{
-    {"blackwell_matmul_v3", "one warp loads, one multiplies", kSizes}, run_matmul<BlackwellMatmulV3>};
+const KernelRegistration<BlackwellMatmulV3<>> v3{
+    {"blackwell_matmul_v3", "one warp loads, one multiplies", kSizes}, run_matmul<BlackwellMatmulV3<>>};
 
-const KernelRegistration<BlackwellMatmulV4> v4{
+const KernelRegistration<BlackwellMatmulV4<>> v4{
     {"blackwell_matmul_v4", "tiles in an order kind to the L2 cache; Pipeline", kSizes},
-    run_matmul<BlackwellMatmulV4>};
+    run_matmul<BlackwellMatmulV4<>>};
 
-const KernelRegistration<BlackwellMatmulV5> v5{
+const KernelRegistration<BlackwellMatmulV5<>> v5{
     {"blackwell_matmul_v5", "persistent CTAs by cluster launch control, overlapped epilogues", kSizes},
-    run_matmul<BlackwellMatmulV5>};
+    run_matmul<BlackwellMatmulV5<>>};
 
-const KernelRegistration<BlackwellMatmulV6> v6{
-    {"blackwell_matmul_v6", "pairs of CTAs multiply together", kSizes}, run_matmul<BlackwellMatmulV6>};
+const KernelRegistration<BlackwellMatmulV6<>> v6{
+    {"blackwell_matmul_v6", "pairs of CTAs multiply together", kSizes}, run_matmul<BlackwellMatmulV6<>>};
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -4,12 +4,15 @@
 // tensor cores never run dry; a stage is given back one trip later.
 #pragma once
 
+#include "epilogue.h"
 #include "imbrex/imbrex.h"
 #include "pipeline.h"
 #include "tile_order.h"
 
 namespace imbrex::kernels {
 
+/// C = steps(A B^T), see epilogue.h.
+template <class... Steps>
 struct HopperMatmulH5 {
   static constexpr const char* target = "sm_90a";
   static constexpr int kConsumers = 2, kCtas = 2, kBothCtas = 0b11;  // CTAs of a cluster
@@ -18,15 +21,17 @@ struct HopperMatmulH5 {
 
   static auto space() {
     return Space<HopperMatmulH5>()
-        .choose<&HopperMatmulH5::block_m, &HopperMatmulH5::block_n, &HopperMatmulH5::stages>(
+        .template choose<&HopperMatmulH5::block_m, &HopperMatmulH5::block_n, &HopperMatmulH5::stages>(
             {{128, 256, 4}, {256, 128, 4}, {128, 192, 5}, {256, 192, 3}, {128, 128, 5}, {128, 64, 8}})
-        .choose<&HopperMatmulH5::swizzle_size>({8, 16, 4})
-        .choose<&HopperMatmulH5::ctas>({132, 128});
+        .template choose<&HopperMatmulH5::swizzle_size>({8, 16, 4})
+        .template choose<&HopperMatmulH5::ctas>({132, 128});
   }
 
-  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
-                  Ptr<> c_ptr) const {
+  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
+                  Epilogue<Steps...> finish) const {
     const int consumer_m = block_m / kConsumers, share_n = block_n / kCtas;
+    // Steps take the tile in slices, for want of registers.
+    const int store_n = finish.kEmpty ? block_n : min(block_n, 64);
     Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
     const int num_n_blocks = cdiv(n_size, block_n);
     Int32 num_tiles = num_m_blocks * num_n_blocks;
@@ -38,7 +43,8 @@ struct HopperMatmulH5 {
 
     auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
     auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
-    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    const DataType c_type = finish.output_type(dtype);
+    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
     auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
     auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
     Pipeline pipe(stages, 1, kCtas * kConsumers);
@@ -95,8 +101,14 @@ struct HopperMatmulH5 {
           }
           wgmma::wait_group(0);
           release(last_stage);
-          store_global(g_c, acc.to(dtype),
-                       {(m_block * kCtas + rank) * block_m + i * consumer_m, n_block * block_n});
+          Int32 offset_m = (m_block * kCtas + rank) * block_m + i * consumer_m;
+          for (int j = 0; j < block_n; j += store_n) {
+            Int32 offset_n = n_block * block_n + j;
+            store_global(g_c,
+                         finish(acc.slice({0, j}, {consumer_m, store_n}),
+                                {m_size, n_size, c_type, offset_m, offset_n}),
+                         {offset_m, offset_n});
+          }
         }
       }
     }

@@ -3,12 +3,15 @@
 // so that stages, and with them all descriptors, are numbers; what is left is tuning.
 #pragma once
 
+#include "epilogue.h"
 #include "imbrex/imbrex.h"
 #include "pipeline.h"
 #include "tile_order.h"
 
 namespace imbrex::kernels {
 
+/// C = steps(A B^T), see epilogue.h.
+template <class... Steps>
 struct HopperMatmulH7 {
   static constexpr const char* target = "sm_90a";
   static constexpr int kConsumers = 2, kCtas = 2, kBothCtas = 0b11;  // CTAs of a cluster
@@ -18,19 +21,19 @@ struct HopperMatmulH7 {
 
   static auto space() {
     return Space<HopperMatmulH7>()
-        .choose<&HopperMatmulH7::block_m, &HopperMatmulH7::block_n, &HopperMatmulH7::stages,
-                &HopperMatmulH7::store_stages>({{128, 256, 4, 2},
-                                                {256, 128, 4, 1},
-                                                {128, 192, 5, 1},
-                                                {256, 192, 3, 1},
-                                                {128, 128, 5, 2},
-                                                {128, 64, 8, 1}})
-        .choose<&HopperMatmulH7::swizzle_size>({8, 16, 4})
-        .choose<&HopperMatmulH7::ctas>({132, 128});
+        .template choose<&HopperMatmulH7::block_m, &HopperMatmulH7::block_n, &HopperMatmulH7::stages,
+                         &HopperMatmulH7::store_stages>({{128, 256, 4, 2},
+                                                         {256, 128, 4, 1},
+                                                         {128, 192, 5, 1},
+                                                         {256, 192, 3, 1},
+                                                         {128, 128, 5, 2},
+                                                         {128, 64, 8, 1}})
+        .template choose<&HopperMatmulH7::swizzle_size>({8, 16, 4})
+        .template choose<&HopperMatmulH7::ctas>({132, 128});
   }
 
-  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
-                  Ptr<> c_ptr) const {
+  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
+                  Epilogue<Steps...> finish) const {
     const int consumer_m = block_m / kConsumers, share_n = block_n / kCtas, slices = block_n / store_n;
     require(slices % store_stages == 0, "{} slices go round {} places", slices, store_stages);
     Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
@@ -44,10 +47,11 @@ struct HopperMatmulH7 {
 
     auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
     auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
-    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    const DataType c_type = finish.output_type(dtype);
+    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
     auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
     auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
-    auto s_c = shared_tensor(dtype, {kConsumers, store_stages, consumer_m, store_n});
+    auto s_c = shared_tensor(c_type, {kConsumers, store_stages, consumer_m, store_n});
     Pipeline pipe(stages, 1, kCtas * kConsumers);
     cluster_sync();
 
@@ -108,7 +112,9 @@ struct HopperMatmulH7 {
             auto s_slice = s_c[i][j % store_stages];
             if (auto warp = single_warp()) tma::wait_group(store_stages - 1, {.read = true});
             sync();  // what was here before has left
-            store_shared(s_slice, acc.slice({0, j * store_n}, {consumer_m, store_n}).to(dtype));
+            store_shared(s_slice,
+                         finish(acc.slice({0, j * store_n}, {consumer_m, store_n}),
+                                {m_size, n_size, c_type, offset_m, n_block * block_n + j * store_n}));
             fence::proxy_async();  // what was written becomes visible to TMA
             sync();
             if (auto warp = single_warp()) {

@@ -5,32 +5,35 @@
 // nothing is to be reduced. All CTAs read the same rows of A; those of a cluster load a share each, for all.
 #pragma once
 
+#include "epilogue.h"
 #include "imbrex/imbrex.h"
 #include "pipeline.h"
 
 namespace imbrex::kernels {
 
+/// C = steps(A B^T), see epilogue.h.
+template <class... Steps>
 struct HopperMatmulSkinny {
   static constexpr const char* target = "sm_90a";
   int block_m = 16, block_n = 64, block_k = 128, stages = 9, ctas = 2;  // of a cluster
 
   static auto space() {
     return Space<HopperMatmulSkinny>()
-        .choose<&HopperMatmulSkinny::block_m, &HopperMatmulSkinny::block_k, &HopperMatmulSkinny::stages,
-                &HopperMatmulSkinny::ctas>({{16, 128, 9, 2},
-                                            {16, 128, 9, 1},
-                                            {8, 128, 10, 1},
-                                            {32, 128, 8, 2},
-                                            {64, 128, 6, 2},
-                                            {64, 128, 6, 4},
-                                            {128, 128, 4, 2},
-                                            {128, 64, 8, 2},
-                                            {128, 64, 8, 4},
-                                            {256, 64, 5, 2}});
+        .template choose<&HopperMatmulSkinny::block_m, &HopperMatmulSkinny::block_k,
+                         &HopperMatmulSkinny::stages, &HopperMatmulSkinny::ctas>({{16, 128, 9, 2},
+                                                                                  {16, 128, 9, 1},
+                                                                                  {8, 128, 10, 1},
+                                                                                  {32, 128, 8, 2},
+                                                                                  {64, 128, 6, 2},
+                                                                                  {64, 128, 6, 4},
+                                                                                  {128, 128, 4, 2},
+                                                                                  {128, 64, 8, 2},
+                                                                                  {128, 64, 8, 4},
+                                                                                  {256, 64, 5, 2}});
   }
 
-  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
-                  Ptr<> c_ptr) const {
+  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
+                  Epilogue<Steps...> finish) const {
     const int share_m = block_m / ctas;
     require(block_m % (8 * ctas) == 0, "{} rows in shares of {} CTAs, of which each is a multiple of 8",
             block_m, ctas);
@@ -43,7 +46,8 @@ struct HopperMatmulSkinny {
 
     auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
     auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
-    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    const DataType c_type = finish.output_type(dtype);
+    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
     auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
     auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
     Pipeline pipe(stages, 1, ctas);
@@ -88,7 +92,8 @@ struct HopperMatmulSkinny {
       }
       wgmma::wait_group(0);
       release(last_stage);
-      store_global(g_c, acc.to(dtype), {offset_m, offset_n}, {.dims = {1, 0}});
+      store_global(g_c, finish(acc.transpose(), {m_size, n_size, c_type, offset_m, offset_n}),
+                   {offset_m, offset_n});
     }
     cluster_sync();  // no CTA ends while another may still send it something
   }

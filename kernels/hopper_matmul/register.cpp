@@ -46,25 +46,25 @@ const KernelRegistration<HopperMatmulH4> h4{
      kSizes},
     run_matmul<HopperMatmulH4>};
 
-const KernelRegistration<HopperMatmulH5> h5{
+const KernelRegistration<HopperMatmulH5<>> h5{
     {"hopper_matmul_h5", "pairs of CTAs share their loads, a product is always under way", kSizes},
-    run_matmul<HopperMatmulH5>};
+    run_matmul<HopperMatmulH5<>>};
 
 const KernelRegistration<HopperMatmulH6> h6{
     {"hopper_matmul_h6", "the result leaves through shared memory while the next tile is computed", kSizes},
     run_matmul<HopperMatmulH6>};
 
-const KernelRegistration<HopperMatmulH7> h7{{"hopper_matmul_h7", "unrolled by the ring's stages", kSizes},
-                                            run_matmul<HopperMatmulH7>};
+const KernelRegistration<HopperMatmulH7<>> h7{{"hopper_matmul_h7", "unrolled by the ring's stages", kSizes},
+                                              run_matmul<HopperMatmulH7<>>};
 
-const KernelRegistration<HopperMatmulSkinny> skinny{
+const KernelRegistration<HopperMatmulSkinny<>> skinny{
     {"hopper_matmul_skinny",
      "few rows of A: B streams through the tensor cores' rows",
      {{"m", 16, "rows of A and C"},
       {"n", 256, "columns of C"},
       {"k", 256, "columns of A"},
       {"bf16", 0, "1: bfloat16, 0: float16"}}},
-    run_matmul<HopperMatmulSkinny>};
+    run_matmul<HopperMatmulSkinny<>>};
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -100,11 +100,12 @@ class TracedArguments final : public detail::Arguments {
 // ---------------------------------------------------------------------------------------------------------
 // the state of a trace
 
-Trace::Trace(std::string name, std::string_view target, std::span<const ParameterInfo> parameters)
+Trace::Trace(std::string name, std::string_view target, const KernelEntry& entry)
     : function_(std::make_unique<ir::Function>()),
       builder_(*function_),
       serial_(next_serial()),
-      parameters_(parameters),
+      parameters_(entry.parameters),
+      written_parameters_(entry.written_parameters),
       outer_(std::exchange(active_trace, this)) {
   function_->name = std::move(name);
   function_->target = target;
@@ -159,12 +160,12 @@ void Trace::locate_kernel(SourceLocation where) {
   function_->where = where;
   for (ir::Op* op : function_->body.ops) op->where = where;  // the parameters' variables
   const std::optional<ParameterNames> found = parameter_names(where);
-  if (!found || found->names.size() != parameters_.size()) return;
+  if (!found || found->names.size() != written_parameters_) return;
   function_->where = found->where;
   size_t next = 0;
   for (size_t i = 0; i < parameters_.size(); ++i)
     if (parameters_[i].kind != ParameterKind::kConstant)
-      function_->set_name(*function_->params[next++], found->names[i]);
+      function_->set_name(*function_->params[next++], found->names[parameters_[i].position]);
 }
 
 std::unique_ptr<ir::Function> Trace::finish() {
@@ -265,11 +266,12 @@ std::string Instruction::describe(std::string_view operand, const ir::Value* val
 // entry points
 
 std::string kernel_name(std::string_view type_name) {
-  // Without namespaces (those before template arguments), and in snake case.
+  // Without namespaces, and in snake case.
   const size_t arguments = std::min(type_name.find('<'), type_name.size());
   const size_t colon = type_name.substr(0, arguments).rfind("::");
   if (colon != std::string_view::npos) type_name.remove_prefix(colon + 2);
   std::string name;
+  size_t word = 0;  // where in `name` the present word begins
   for (size_t i = 0; i < type_name.size(); ++i) {
     const unsigned char c = type_name[i];
     if (std::isupper(c)) {
@@ -279,8 +281,12 @@ std::string kernel_name(std::string_view type_name) {
       name += static_cast<char>(std::tolower(c));
     } else if (std::isalnum(c) || c == '_') {
       name += static_cast<char>(c);
-    } else if (!name.empty() && name.back() != '_') {
-      name += '_';
+    } else if (type_name.substr(i, 2) == "::") {
+      name.resize(word);  // it was a namespace
+      ++i;
+    } else {
+      if (!name.empty() && name.back() != '_') name += '_';
+      word = name.size();
     }
   }
   constexpr size_t kLongest = 64;  // types of lambdas and of many arguments can be spelled over several lines
@@ -300,7 +306,7 @@ std::unique_ptr<ir::Function> trace(const KernelEntry& entry, const void* kernel
                                               entry.type_name, constants.size(), wanted),
                                   {},
                                   ""});
-  Trace trace(kernel_name(entry.type_name), target, entry.parameters);
+  Trace trace(kernel_name(entry.type_name), target, entry);
   TracedArguments arguments(trace, entry.parameters, constants);
   entry.run(kernel, arguments);
   return trace.finish();

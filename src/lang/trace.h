@@ -47,7 +47,7 @@ struct OpenScope {
 
 class Trace {
  public:
-  Trace(std::string name, std::string_view target, std::span<const ParameterInfo> parameters);
+  Trace(std::string name, std::string_view target, const KernelEntry& entry);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
@@ -93,6 +93,7 @@ class Trace {
   ir::Builder builder_;
   uint64_t serial_;
   std::span<const ParameterInfo> parameters_;
+  size_t written_parameters_;
   std::vector<OpenScope> scopes_;
   std::vector<Diagnostic> pending_;
   SourceLocation last_location_;

@@ -17,8 +17,8 @@ namespace {
 
 /// One folder of the cache for the results of one kernel on one device.
 std::string group_of(const std::string& type_name, const std::string& target, const std::string& device) {
-  std::string name =
-      type_name.substr(type_name.rfind(':') == std::string::npos ? 0 : type_name.rfind(':') + 1);
+  const size_t colon = type_name.rfind(':', type_name.find('<'));  // before template arguments
+  std::string name = type_name.substr(colon == std::string::npos ? 0 : colon + 1);
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return fmt::format(

@@ -169,7 +169,7 @@ TEST(EveryOp, HasAFunctionOfTheLanguage) {
 TEST(KernelName, IsSnakeCase) {
   EXPECT_EQ(lang::kernel_name("imbrex::kernels::MatmulV0"), "matmul_v0");
   EXPECT_EQ(lang::kernel_name("VectorAdd"), "vector_add");
-  EXPECT_EQ(lang::kernel_name("a::Reduce<b::Max, 128>"), "reduce_b_max_128");
+  EXPECT_EQ(lang::kernel_name("a::Reduce<b::Max, 128>"), "reduce_max_128");
   EXPECT_EQ(lang::kernel_name("main()::<lambda(int)>"), "lambda_int");
   EXPECT_EQ(kernel_entry<kernels::BlackwellMatmulV0>().type_name, "imbrex::kernels::BlackwellMatmulV0");
 }
@@ -209,6 +209,45 @@ TEST(Signature, KindsAndConstants) {
   EXPECT_EQ(function->params[2]->name, "p");
   EXPECT_EQ(function->params[3]->name, "arg3");  // it has no name
   EXPECT_TRUE(std::string_view(function->where.file).ends_with("kernel_test.cpp"));
+}
+
+struct Factor {
+  using Parameters = ParameterList<Float32>;
+  Float32 value;
+};
+struct Nothing {
+  using Parameters = ParameterList<>;
+};
+struct Combined {
+  using Parameters = ParameterList<Factor, int, Nothing, Ptr<float16>>;
+  Factor factor;
+  int number;
+  Nothing nothing;
+  Ptr<float16> pointer;
+};
+struct Structs {
+  int64_t* seen;
+  void operator()(Nothing, Combined combined, Int32 n, bool flag, Nothing) const {
+    grid(n);
+    *seen = combined.number * 10 + flag;
+    check(combined.factor.value > 0.0f);
+  }
+};
+
+TEST(Signature, StructsAreTheirMembers) {
+  using Kind = ParameterKind;
+  const auto parameters = KernelSignature<Structs>::parameters();
+  std::vector<Kind> kinds;
+  for (const ParameterInfo& p : parameters) kinds.push_back(p.kind);
+  EXPECT_THAT(kinds, ::testing::ElementsAre(Kind::kScalar, Kind::kConstant, Kind::kPointer, Kind::kScalar,
+                                            Kind::kConstant));
+  int64_t seen = 0;
+  auto function = lang::trace(Structs{&seen}, {7, 1});
+  EXPECT_EQ(seen, 71);
+  ASSERT_EQ(function->params.size(), 3u);
+  EXPECT_EQ(function->params[0]->name, "combined");
+  EXPECT_EQ(function->params[1]->name, "combined_1");
+  EXPECT_EQ(function->params[2]->name, "n");
 }
 
 TEST(Signature, TheNumberOfConstantsIsChecked) {

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of kernels/epilogue.h on every ladder: against float64, with odd sizes, all checkers on; and that
+// kernels without steps are as if there were none.
+#include "epilogue.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "ampere_matmul/matmul_v4.h"
+#include "blackwell_matmul/matmul_v2.h"
+#include "blackwell_matmul/matmul_v3.h"
+#include "blackwell_matmul/matmul_v4.h"
+#include "blackwell_matmul/matmul_v5.h"
+#include "blackwell_matmul/matmul_v6.h"
+#include "codegen/codegen.h"
+#include "hopper_matmul/matmul_h5.h"
+#include "hopper_matmul/matmul_h7.h"
+#include "hopper_matmul/matmul_skinny.h"
+#include "ir/ir.h"
+#include "kit.h"
+#include "passes/pipeline.h"
+
+namespace imbrex::testing {
+namespace {
+
+using namespace kernels;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+double activation(Activation function, double x) {
+  switch (function) {
+    case Activation::kRelu:
+      return std::max(x, 0.0);
+    case Activation::kGelu:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::kGeluErf:
+      return x / 2 * std::erfc(-x / std::numbers::sqrt2);
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x));
+    default:
+      return x;
+  }
+}
+
+/// A product, its operands and the float64 sums.
+struct Problem {
+  Device device;
+  int64_t m, n, k;
+  DataType dtype;
+  DeviceTensor a, b;
+  std::vector<double> sums;
+
+  Problem(const char* target, DataType dtype, int64_t m, int64_t n, int64_t k)
+      : device(Device::virtual_gpu({.target = target, .seed = 5, .checks = vgpu::CheckSet::all()})),
+        m(m),
+        n(n),
+        k(k),
+        dtype(dtype),
+        a(random(dtype, {m, k})),
+        b(random(dtype, {n, k})),
+        sums(static_cast<size_t>(m * n)) {
+    const std::vector<double> x = a.to_host().to_doubles(), y = b.to_host().to_doubles();
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t l = 0; l < k; ++l) sums[i * n + j] += x[i * k + l] * y[j * k + l];
+  }
+  DeviceTensor random(DataType type, std::vector<int64_t> shape) {
+    return DeviceTensor::random(device, type, std::move(shape), ++streams);
+  }
+  DeviceTensor output(DataType type) const {
+    DeviceTensor c = DeviceTensor::empty(device, type, {m, n});
+    c.poison();
+    return c;
+  }
+  /// Launches with the operands, c and what the steps take; Blackwell's kernels have one type.
+  template <class K, class... Args>
+  void run(const K& kernel, const DeviceTensor& c, const Args&... steps) const {
+    Kernel<K> ready(kernel, device);
+    LaunchReport report;
+    if constexpr (std::string_view(K::target) == "sm_100a")
+      report = ready(m, n, k, a, b, c, steps...);
+    else
+      report = ready(m, n, k, dtype, a, b, c, steps...);
+    EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+  }
+  /// c[i, j] = f(sum, i, j).
+  void expect(const DeviceTensor& c, const std::function<double(double, int64_t, int64_t)>& f) const {
+    std::vector<double> expected(sums.size());
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) expected[i * n + j] = f(sums[i * n + j], i, j);
+    const Comparison comparison = compare(c.to_host(), expected, default_tolerance(c.dtype()));
+    EXPECT_TRUE(comparison.passed) << comparison.format();
+  }
+
+  uint64_t streams = 0;
+};
+
+constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kGelu,
+                                       Activation::kGeluErf, Activation::kSilu};
+
+/// Every step at once, of kernel template K, whose default tiles are those of `tiles`.
+#define IMBREX_ALL_STEPS(K) K<Scale, ScaleBy, ColumnBias, RowBias, Activate, Residual, Convert>
+template <class K>
+void expect_all_steps(const K& kernel, DataType dtype, int64_t m, int64_t n, int64_t k,
+                      std::initializer_list<DataType> results) {
+  Problem p(K::target, dtype, m, n, k);
+  const DeviceTensor factor = p.random(float32, {1}), columns = p.random(dtype, {n}),
+                     rows = p.random(float32, {m});
+  const std::vector<double> column = columns.to_host().to_doubles(), row = rows.to_host().to_doubles();
+  const double f = factor.to_host().get(0);
+  size_t next = 0;
+  for (DataType result : results) {
+    const Activation function = kActivations[(next++ + static_cast<size_t>(m)) % std::size(kActivations)];
+    const DeviceTensor before = p.random(result, {m, n}), c = p.output(result);
+    const std::vector<double> old = before.to_host().to_doubles();
+    p.run(kernel, c, 0.25f, factor, dtype, columns, float32, rows, function, -1.5f, before, result);
+    p.expect(c, [&](double x, int64_t i, int64_t j) {
+      return activation(function, 0.25 * x * f + column[j] + row[i]) - 1.5 * old[i * n + j];
+    });
+  }
+}
+
+TEST(Epilogue, OfHopper) {
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH7){}, bfloat16, 200, 328, 72, {bfloat16, float16});
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH7){.block_n = 64, .store_n = 32}, float16, 130, 72, 40,
+                   {float32});
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH5){}, float16, 131, 65, 72, {float16, float32});
+}
+
+TEST(Epilogue, OfSkinnyHopper) {
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulSkinny){}, bfloat16, 13, 131, 72, {bfloat16, float32});
+}
+
+TEST(Epilogue, OfAmpere) {
+  expect_all_steps(IMBREX_ALL_STEPS(AmpereMatmulV4){}, float16, 131, 264, 72, {float16});
+  expect_all_steps(IMBREX_ALL_STEPS(AmpereMatmulV4){.block_m = 64, .block_n = 64, .warps_m = 2, .warps_n = 2},
+                   bfloat16, 70, 65, 40, {bfloat16, float32});
+}
+
+TEST(Epilogue, OfBlackwell) {
+  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV2){}, float16, 131, 72, 40, {float16});
+  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV3){}, float16, 133, 72, 40, {bfloat16});
+  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV4){}, float16, 132, 72, 40, {float16, float32});
+  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV5){}, float16, 134, 72, 40, {float16});
+  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV6){}, float16, 262, 264, 72, {float16, float32});
+}
+
+TEST(Epilogue, StepsInAnyOrderAndNumber) {
+  Problem p("sm_90a", float16, 77, 136, 40);
+  const DeviceTensor c = p.random(float16, {p.m, p.n});
+  const std::vector<double> old = c.to_host().to_doubles();
+  p.run(HopperMatmulH7<Silu, Residual>{}, c, 2.0f, c);  // in place
+  p.expect(c, [&](double x, int64_t i, int64_t j) {
+    return activation(Activation::kSilu, x) + 2 * old[i * p.n + j];
+  });
+}
+
+TEST(Epilogue, OptionalSteps) {
+  Problem p("sm_90a", bfloat16, 77, 33, 40);
+  const DeviceTensor bias = p.random(bfloat16, {p.n});
+  const std::vector<double> column = bias.to_host().to_doubles();
+  using K = HopperMatmulH5<Optional<Scale>, Optional<ColumnBias>, Activate>;
+  const DeviceTensor c = p.output(bfloat16);
+  p.run(K{}, c, false, 2.0f, true, bfloat16, bias, Activation::kNone);
+  p.expect(c, [&](double x, int64_t, int64_t j) { return x + column[j]; });
+  p.run(K{}, c, true, 2.0f, false, bfloat16, c, Activation::kNone);
+  p.expect(c, [&](double x, int64_t, int64_t) { return 2 * x; });
+  p.run(K{}, c, false, 2.0f, false, bfloat16, c, Activation::kNone);
+  p.expect(c, [&](double x, int64_t, int64_t) { return x; });
+}
+
+/// Large and special values: what approximations make of them.
+TEST(Epilogue, ActivationsOfExtremes) {
+  const std::vector<double> xs{0,   -0.0, 1e-6, -1e-6, 3,   -3,   6,    -6,   20,
+                               -20, 44,   -44,  90,    -90, 1000, -1e4, 3e38, -3e38};
+  Machine machine;
+  const auto n = static_cast<int64_t>(xs.size());
+  const DeviceTensor x = machine.tensor(float32, xs), y = machine.output(float32, {n});
+  for (Activation function : kActivations) {
+    machine.run(
+        [=](int n, Ptr<float32> x, Ptr<float32> y) {
+          grid(1);
+          warps(1);
+          auto in = load_global(global_view(x, {1, n}), {0, 0}, {1, 32});
+          auto out = Activate{function}(in, {1, n, float32, 0, 0});
+          store_global(global_view(y, {1, n}), out, {0, 0});
+        },
+        n, x, y);
+    expect_elements(
+        y, [&](int64_t i) { return activation(function, values<float>(x)[i]); }, 1e-6, 1);
+  }
+}
+
+/// A step that does nothing.
+struct Pass {
+  using Parameters = ParameterList<>;
+  RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
+    return RegisterValue(x.handle());
+  }
+};
+
+template <class K>
+std::string ptx_of(const K& kernel) {
+  Kernel<K> ready(kernel);
+  const DeviceTensor a = DeviceTensor::shape_only(float16, {512, 256}),
+                     c = DeviceTensor::shape_only(float16, {512, 512});
+  std::shared_ptr<ir::Function> function;
+  if constexpr (std::string_view(K::target) == "sm_100a")
+    function = ready.trace(512, 512, 256, a, a, c);
+  else
+    function = ready.trace(512, 512, 256, float16, a, a, c);
+  function->name = "kernel";
+  passes::run_pipeline(*function, {});
+  return codegen::generate(*function, {}).ptx;
+}
+
+TEST(Epilogue, OfNoStepsCostsNothing) {
+  const auto check = [](const std::string& plain, const std::string& pass) {
+    EXPECT_THAT(plain, Not(HasSubstr("ld.global")));
+    EXPECT_THAT(plain, Not(HasSubstr("mul.f32")));
+    EXPECT_TRUE(plain == pass) << "the PTX of kernels without steps, and with one that does nothing, differs";
+  };
+  check(ptx_of(HopperMatmulH7<>{}), ptx_of(HopperMatmulH7<Pass>{}));
+  check(ptx_of(HopperMatmulH5<>{.block_n = 64}), ptx_of(HopperMatmulH5<Pass>{.block_n = 64}));
+  check(ptx_of(HopperMatmulSkinny<>{}), ptx_of(HopperMatmulSkinny<Pass>{}));
+  check(ptx_of(BlackwellMatmulV4<>{}), ptx_of(BlackwellMatmulV4<Pass>{}));
+  check(ptx_of(BlackwellMatmulV6<>{}), ptx_of(BlackwellMatmulV6<Pass>{}));
+  check(ptx_of(AmpereMatmulV4<>{}), ptx_of(AmpereMatmulV4<Pass>{}));
+}
+
+}  // namespace
+}  // namespace imbrex::testing
