@@ -123,6 +123,7 @@ struct Options {
   int64_t memory_bytes = int64_t{64} << 30;  // size of global memory; host pages are taken when touched
   int max_findings = 32;                     // a launch stops after so many distinct ones
   TimelineOptions timeline = {};             // predict the time on the real chip
+  bool count_banks = false;                  // count bank conflicts of shared memory; off, it costs nothing
 };
 
 /// A place in a kernel: the author's line by .loc where the PTX has one, and the line of the PTX text.
@@ -169,11 +170,26 @@ struct Statistics {
   int64_t local_bytes_read = 0, local_bytes_written = 0;
   int64_t cp_async_bytes = 0;       // non-bulk asynchronous copies
   int64_t tma_bytes_loaded = 0;     // bulk and tensor copies into shared memory
+  int64_t tma_bytes_repeated = 0;   // of those loaded: by multicast to a further CTA, so not from L2 again
   int64_t tma_bytes_stored = 0;     // and out of it, reductions included
   int64_t tensor_memory_bytes = 0;  // tcgen05.ld/st/cp
+  int64_t operand_bytes = 0;        // of shared memory that wgmma and tcgen05.mma read as A and B
   int64_t tensor_flops = 0;         // multiplications and additions of mma, wgmma, tcgen05.mma
   int64_t async_operations = 0;
   int64_t barrier_waits = 0;  // times a warp had to wait
+};
+
+/// What one instruction's accesses took of shared memory's 32 banks over a launch: ld, st, ldmatrix and
+/// stmatrix on the CTA's own shared memory (atomics, asynchronous copies and tensor cores are not counted).
+/// How lanes share a wavefront: imbrex/banks.h.
+struct BankUse {
+  CodePlace place;
+  bool writes = false;
+  int bytes = 0;           // of a lane; 16 for the rows of ldmatrix and stmatrix
+  int64_t accesses = 0;    // times a warp executed it, with at least one lane
+  int64_t wavefronts = 0;  // cycles of shared memory those took
+  int64_t ideal = 0;       // cycles they would take without conflicts
+  int degree = 1;          // the most different words that one bank served in one phase
 };
 
 /// The result of a launch.
@@ -183,6 +199,7 @@ struct Report {
   std::string printf_output;                 // in CTA order; within a CTA as it was printed
   bool completed = false;                    // every thread ran to its end (findings or not)
   std::shared_ptr<const Timeline> timeline;  // when Options::timeline asked for it and the launch completed
+  std::vector<BankUse> banks;                // when Options::count_banks asked for it, by PTX line
 
   /// Ran to its end with nothing found.
   bool clean() const { return completed && findings.empty(); }

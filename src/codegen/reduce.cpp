@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "codegen/reduce.h"
 #include "codegen/tile.h"
 #include "imbrex/error.h"
 #include "layout/queries.h"
@@ -195,6 +196,8 @@ class Reduction {
     if (holds.is_reg())
       partner =
           e.make(ScalarType::b32, Op::selp, {ScalarType::b32}, {partner, g_.shared_base().value, holds});
+    const std::vector<int64_t> offsets =
+        ReductionAcrossWarps{.word_bytes = bytes, .across = digits}.partner_offsets();
     for (size_t begin = 0; begin < sums.size(); begin += round) {
       const size_t end = std::min(sums.size(), begin + round);
       g_.synchronize(group, op_);  // whoever used the scratch space before is done
@@ -205,13 +208,6 @@ class Reduction {
              e.to_register(register_type(type_), sums[i])});
       g_.synchronize(group, op_);
       for (size_t i = begin; i < end; ++i) {
-        std::vector<int64_t> offsets = {0};
-        for (const Digit& d : digits) {
-          std::vector<int64_t> more;
-          for (int64_t o : offsets)
-            for (int64_t j = 0; j < d.extent; ++j) more.push_back(o + j * d.divisor * bytes);
-          offsets = std::move(more);
-        }
         std::optional<Operand> total;
         for (int64_t o : offsets) {
           const Reg part = e.make(
@@ -250,17 +246,37 @@ class Reduction {
 };
 
 int64_t reduce_scratch(const ir::Op& op, const Group& group) {
-  const ir::Type& from = op.operands[0]->type;
-  if (!from.layout) return 0;
-  const std::optional<IndexDigits> digits = index_digits(*from.layout);
-  const int axis = static_cast<int>(op.int_attr("axis"));
-  if (!digits || axis_digits(*digits, axis, group).across.empty()) return 0;
-  const int64_t bytes = working_type(from.dtype).bits() == 64 ? 8 : 4;
-  const int64_t round = std::max<int64_t>(1, kScratchBytes / (group.threads * bytes));
-  return std::min(round, from.layout->reduce(axis, true).registers()) * group.threads * bytes;
+  const std::optional<ReductionAcrossWarps> r = reduction_across_warps(op, group);
+  return r ? std::min(r->round, r->values) * group.threads * r->word_bytes : 0;
 }
 
 }  // namespace
+
+std::vector<int64_t> ReductionAcrossWarps::partner_offsets() const {
+  std::vector<int64_t> offsets = {0};
+  for (const Digit& d : across) {
+    std::vector<int64_t> more;
+    for (int64_t o : offsets)
+      for (int64_t j = 0; j < d.extent; ++j) more.push_back(o + j * d.divisor * word_bytes);
+    offsets = std::move(more);
+  }
+  return offsets;
+}
+
+std::optional<ReductionAcrossWarps> reduction_across_warps(const ir::Op& op, const Group& group) {
+  const ir::Type& from = op.operands[0]->type;
+  if (!from.layout) return std::nullopt;
+  const std::optional<IndexDigits> digits = index_digits(*from.layout);
+  if (!digits) return std::nullopt;
+  const int axis = static_cast<int>(op.int_attr("axis"));
+  ReductionAcrossWarps r;
+  r.across = axis_digits(*digits, axis, group).across;
+  if (r.across.empty()) return std::nullopt;
+  r.values = from.layout->reduce(axis, true).registers();
+  r.word_bytes = working_type(from.dtype).bits() == 64 ? 8 : 4;
+  r.round = std::max<int64_t>(1, kScratchBytes / (group.threads * r.word_bytes));
+  return r;
+}
 
 void emit_Reduce(Generator& g, const ir::Op& op) { Reduction(g, op).run(); }
 

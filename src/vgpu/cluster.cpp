@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "vgpu/bank_counter.h"
 #include "vgpu/checks.h"
 #include "vgpu/timeline_recorder.h"
 
@@ -69,6 +70,7 @@ Cluster::Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, ui
     timeline_ = std::make_unique<TimelineRecorder>(*this, is_drawn);
     async_.record(timeline_.get());
   }
+  if (launch.options.count_banks) banks_ = std::make_unique<BankCounter>(launch.program.code.size());
   // From at once to hardly ever: then mostly when no warp can go on.
   if (!random_.is_plain()) async_laziness_ = uint64_t{1} << (2 * random_.below(6));
 }

@@ -18,6 +18,7 @@
 
 namespace imbrex::vgpu {
 
+class BankCounter;
 class TimelineRecorder;
 
 /// Why Cluster::advance came back.
@@ -56,6 +57,8 @@ class Cluster {
   RaceChecker* races() { return races_.get(); }
   /// Null when no timeline is asked for.
   TimelineRecorder* timeline() { return timeline_.get(); }
+  /// Null when bank conflicts are not counted.
+  BankCounter* banks() { return banks_.get(); }
   /// The threads of `who` arrive at, or have waited for, something that orders threads.
   void released(const Who& who, SyncKey key) {
     if (races_ != nullptr) races_->release(who, key);
@@ -117,6 +120,7 @@ class Cluster {
   std::vector<CachedRange> cached_ranges_;
   std::unique_ptr<RaceChecker> races_;
   std::unique_ptr<TimelineRecorder> timeline_;
+  std::unique_ptr<BankCounter> banks_;
   std::vector<std::unique_ptr<Cta>> ctas_;
   std::vector<Warp*> warps_;  // of all CTAs, those that have not finished
   size_t next_warp_ = 0;

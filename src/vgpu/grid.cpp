@@ -5,6 +5,7 @@
 #include <numeric>
 #include <thread>
 
+#include "vgpu/bank_counter.h"
 #include "vgpu/cluster.h"
 #include "vgpu/timeline_recorder.h"
 
@@ -82,14 +83,20 @@ void Grid::finish_cluster(GridSlot& slot, bool stopped) {
   statistics_.local_bytes_written += s.local_bytes_written;
   statistics_.cp_async_bytes += s.cp_async_bytes;
   statistics_.tma_bytes_loaded += s.tma_bytes_loaded;
+  statistics_.tma_bytes_repeated += s.tma_bytes_repeated;
   statistics_.tma_bytes_stored += s.tma_bytes_stored;
   statistics_.tensor_memory_bytes += s.tensor_memory_bytes;
+  statistics_.operand_bytes += s.operand_bytes;
   statistics_.tensor_flops += s.tensor_flops;
   statistics_.async_operations += s.async_operations;
   statistics_.barrier_waits += s.barrier_waits;
   if (stopped && (end < stop_epoch_ || (end == stop_epoch_ && slot.index_ < stop_slot_))) {
     stop_epoch_ = end;
     stop_slot_ = slot.index_;
+  }
+  if (cluster.banks() != nullptr) {
+    if (banks_ == nullptr) banks_ = std::make_unique<BankCounter>(launch_.program.code.size());
+    banks_->add(*cluster.banks());
   }
   if (cluster.timeline() != nullptr) recordings_.push_back(cluster.timeline()->take());
   slot.cluster_.reset();
@@ -190,6 +197,7 @@ Report Grid::collect() {
   Report report;
   report.completed = stop_epoch_ == kNever;
   report.statistics = statistics_;
+  if (banks_ != nullptr) report.banks = banks_->report(launch_.program);
   std::sort(printed_.begin(), printed_.end());
   for (const auto& [number, text] : printed_) report.printf_output += text;
   std::stable_sort(findings_.begin(), findings_.end(),

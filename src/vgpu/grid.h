@@ -23,6 +23,7 @@
 
 namespace imbrex::vgpu {
 
+class BankCounter;
 class Cluster;
 class Grid;
 
@@ -101,6 +102,7 @@ class Grid {
   std::vector<std::pair<int64_t, std::string>> printed_;
   Statistics statistics_;
   std::vector<Recording> recordings_;
+  std::unique_ptr<BankCounter> banks_;  // of the clusters that ended
   std::exception_ptr failure_;
 };
 

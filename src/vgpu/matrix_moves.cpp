@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "vgpu/bank_counter.h"
 #include "vgpu/chunk_expansion.h"
 #include "vgpu/unit_support.h"
 
@@ -41,21 +42,33 @@ bool row_place(Warp& warp, const Instruction& insn, const MatrixForm& form, int 
                         address_of(warp, form.at, lane), kRowBytes, kRowBytes, kind, place);
 }
 
+/// The rows that the first `count` lanes gave have been moved.
+void count_rows(Warp& warp, const Instruction& insn, const std::byte* const* host, int count, bool writes) {
+  Cluster& cluster = warp.cta().cluster();
+  Statistics& s = cluster.statistics();
+  (writes ? s.shared_bytes_written : s.shared_bytes_read) += count * kRowBytes;
+  const Mask lanes = kAllLanes >> (kWarpSize - count);
+  if (cluster.banks() != nullptr)
+    cluster.banks()->accessed(insn, Space::kSharedCta, host, lanes, kRowBytes, writes);
+}
+
 template <class Checks>
 Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   const MatrixForm& form = form_of<MatrixForm>(insn);
   Row rows[32];
+  const std::byte* host[kWarpSize] = {};
   const int count = static_cast<int>(form.registers.size()) * 8;
   for (int lane = 0; lane < count; ++lane) {
     Place place;
     if (!row_place<Checks>(warp, insn, form, lane, AccessKind::kRead, place)) return Step::kNext;
+    host[lane] = place.host;
     if (form.padding == ChunkPadding::kNone)
       std::memcpy(rows[lane], place.host, kRowBytes);
     else
       expand_chunk(form.padding, reinterpret_cast<const uint8_t*>(place.host), rows[lane]);
   }
-  warp.cta().cluster().statistics().shared_bytes_read += count * kRowBytes;
+  count_rows(warp, insn, host, count, false);
   for (size_t j = 0; j < form.registers.size(); ++j) {
     uint32_t* to = warp.reg<uint32_t>(form.registers[j]);
     for (int l = 0; l < kWarpSize; ++l) {
@@ -86,13 +99,15 @@ Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
         std::memcpy(rows[8 * j + static_cast<size_t>(e.row)] + 2 * e.column, &value, 2);
       }
   }
+  const std::byte* host[kWarpSize] = {};
   const int count = static_cast<int>(form.registers.size()) * 8;
   for (int lane = 0; lane < count; ++lane) {
     Place place;
     if (!row_place<Checks>(warp, insn, form, lane, AccessKind::kWrite, place)) return Step::kNext;
     std::memcpy(place.host, rows[lane], kRowBytes);
+    host[lane] = place.host;
   }
-  warp.cta().cluster().statistics().shared_bytes_written += count * kRowBytes;
+  count_rows(warp, insn, host, count, true);
   warp.cta().cluster().note_progress();
   return Step::kNext;
 }

@@ -135,6 +135,9 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
     return;
   }
   if (!fetch_operands(cluster, ctas, shape, product)) return;
+  const int64_t a_bits = operands_->a_in_tensor ? 0 : int64_t{shape.m} * shape.k * shape.a.bits();
+  const int64_t b_bits = int64_t{shape.n} * shape.k * shape.b.bits();
+  cluster.statistics().operand_bytes += (a_bits + b_bits) / 8;
   cluster.statistics().tensor_flops += int64_t{2} * shape.m * shape.n * shape.k;
   for (const TensorSegment& segment : accumulator_segments(form_, shape.m, shape.n, d_.lane))
     write_segment(cluster, ctas, segment, product);

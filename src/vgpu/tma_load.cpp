@@ -63,6 +63,7 @@ class BoxLoad : public AsyncOp {
       touch(cluster, who, shared_place(*to_, offset_), box_.footprint(), AccessKind::kWrite);
     if (checks_of(cluster).layouts) note_origins();
     cluster.statistics().tma_bytes_loaded += box_.bytes();
+    if (!is_first_) cluster.statistics().tma_bytes_repeated += box_.bytes();
     deliver_bytes(cluster, who, *barrier_cta_, barrier_, box_.bytes());
     return true;
   }

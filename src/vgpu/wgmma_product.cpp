@@ -122,6 +122,7 @@ bool WarpgroupProduct::multiply(Cluster& cluster) {
   // done, so what is between them stays here.
   group_->tile_has_results = group_->pending.size() > 1 && group_->pending[1]->form_->d == form_->d;
   if (!group_->tile_has_results) scatter(tile.data());
+  cluster.statistics().operand_bytes += static_cast<int64_t>(b.size() + (form_->a.empty() ? a.size() : 0));
   cluster.statistics().tensor_flops += 2 * shape.m * shape.n * shape.k;
   return true;
 }

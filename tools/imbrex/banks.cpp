@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // `imbrex banks`: which lane meets which bank of shared memory in which cycle, for a stride or a tile access
-// typed in, with and without a swizzle.
+// typed in, with and without a swizzle; and where in a kernel's source conflicts cost how much.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "imbrex/banks.h"
 #include "imbrex/error.h"
+#include "kernel_study.h"
 #include "subcommands.h"
+#include "timeline_view.h"
 
 namespace imbrex::command {
 namespace {
 
 struct BanksOptions {
+  KernelChoice choice;
+  bool no_run = false, instructions = false;
   int64_t stride = 0;  // in elements of `bytes`
   int64_t row_bytes = 0;
   int bytes = 4;
@@ -78,12 +82,125 @@ int banks(const BanksOptions& o) {
   return 0;
 }
 
+// ---- of a kernel
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const LineBanks& b) {
+  return {{"file", b.file},   {"line", b.line},         {"access", b.writes ? "write" : "read"},
+          {"bytes", b.bytes}, {"accesses", b.accesses}, {"wavefronts", b.wavefronts},
+          {"ideal", b.ideal}, {"degree", b.degree}};
+}
+
+Json to_json(const std::vector<LineBanks>& lines) {
+  Json out = Json::array();
+  for (const LineBanks& line : lines) out.push_back(to_json(line));
+  return out;
+}
+
+Json to_json(const vgpu::BankUse& use) {
+  return {{"ptx_line", use.place.ptx_line},
+          {"ptx", use.place.ptx},
+          {"line", use.place.line},
+          {"access", use.writes ? "write" : "read"},
+          {"bytes", use.bytes},
+          {"accesses", use.accesses},
+          {"wavefronts", use.wavefronts},
+          {"ideal", use.ideal},
+          {"degree", use.degree}};
+}
+
+std::string degree_text(int degree) { return degree == 1 ? "none" : fmt::format("{}-way", degree); }
+
+void print_lines(const std::vector<LineBanks>& lines) {
+  size_t width = 6;
+  for (const LineBanks& b : lines) width = std::max(width, place_text(b.file, b.line).size());
+  fmt::print("  {:{}} {:6} {:>5} {:>12} {:>12} {:>12} {:>8}\n", "line", width, "access", "bytes",
+             "instructions", "cycles", "ideal", "conflict");
+  LineBanks sum;
+  for (const LineBanks& b : lines) {
+    fmt::print("  {:{}} {:6} {:>5} {:>12} {:>12} {:>12} {:>8}  {}\n", place_text(b.file, b.line), width,
+               b.writes ? "write" : "read", b.bytes, b.accesses, b.wavefronts, b.ideal, degree_text(b.degree),
+               trimmed_line(b.file, b.line));
+    sum.accesses += b.accesses;
+    sum.wavefronts += b.wavefronts;
+    sum.ideal += b.ideal;
+  }
+  fmt::print("  {:{}} {:6} {:>5} {:>12} {:>12} {:>12}\n\n", "all", width, "", "", sum.accesses,
+             sum.wavefronts, sum.ideal);
+  if (sum.wavefronts == sum.ideal)
+    fmt::print("no conflicts\n");
+  else
+    fmt::print("conflicts cost {} of {} cycles of shared memory, {:.1f} %\n", sum.wavefronts - sum.ideal,
+               sum.wavefronts,
+               100.0 * static_cast<double>(sum.wavefronts - sum.ideal) / static_cast<double>(sum.wavefronts));
+}
+
+int kernel_banks(const BanksOptions& o) {
+  if (o.stride > 0 || o.row_bytes > 0)
+    throw LaunchError(Diagnostic{
+        {}, "a KERNEL and a typed pattern at once", {}, "give either KERNEL or --stride or --row-bytes"});
+  const KernelTraffic counted = counted_traffic(o.choice);
+  const std::vector<LineBanks> predicted = banks_by_line(counted.banks);
+  std::vector<vgpu::BankUse> instructions;
+  std::vector<LineBanks> lines = predicted;
+  if (!o.no_run) {
+    instructions = study_run(o.choice, false).report.banks;
+    lines = banks_by_line(instructions);
+  }
+  const bool agree = lines == predicted;
+  if (o.json) {
+    Json out = {{"kernel", o.choice.kernel().description.name},
+                {"sizes", o.choice.sizes()},
+                {"config", o.choice.kernel().space.to_string(o.choice.configuration())},
+                {"predicted", to_json(predicted)}};
+    if (!o.no_run) {
+      out["counted"] = to_json(lines);
+      out["agree"] = agree;
+      out["instructions"] = Json::array();
+      for (const vgpu::BankUse& use : instructions) out["instructions"].push_back(to_json(use));
+    }
+    fmt::print("{}\n", out.dump(2));
+    return agree ? 0 : 1;
+  }
+  fmt::print("{} {}  {}\n\n", o.choice.kernel().description.name, sizes_text(o.choice),
+             o.choice.kernel().space.to_string(o.choice.configuration()));
+  if (lines.empty()) {
+    fmt::print("no thread reads or writes shared memory\n");
+    return agree ? 0 : 1;
+  }
+  print_lines(lines);
+  if (o.instructions) {
+    fmt::print("\n  {:>8} {:>12} {:>12} {:>12} {:>8}\n", "PTX line", "times", "cycles", "ideal", "conflict");
+    for (const vgpu::BankUse& use : instructions)
+      fmt::print("  {:>8} {:>12} {:>12} {:>12} {:>8}  {}\n", use.place.ptx_line, use.accesses, use.wavefronts,
+                 use.ideal, degree_text(use.degree), use.place.ptx);
+  }
+  if (o.no_run)
+    fmt::print("predicted from the layouts{}\n",
+               counted.is_exact() ? "" : ", a lower bound: " + counted.unknown);
+  else if (agree)
+    fmt::print("counted by the virtual GPU; predicted from the layouts: the same\n");
+  else {
+    fmt::print("counted by the virtual GPU; the prediction from the layouts differs{}:\n\n",
+               counted.is_exact() ? "" : " (" + counted.unknown + ")");
+    print_lines(predicted);
+  }
+  return agree ? 0 : 1;
+}
+
 }  // namespace
 
 void add_banks(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<BanksOptions>();
   CLI::App* command =
-      app.add_subcommand("banks", "Bank conflicts of a shared-memory access, before and after a swizzle");
+      app.add_subcommand("banks",
+                         "Bank conflicts of a kernel by source line, or of a shared-memory access typed in, "
+                         "before and after a swizzle");
+  options->choice.add_to(*command, KernelChoice::Need::kOptional);
+  command->add_flag("--no-run", options->no_run,
+                    "with KERNEL: predict from the layouts alone, for sizes that take too long to run");
+  command->add_flag("--instructions", options->instructions, "with KERNEL: every PTX instruction too");
   CLI::Option* stride =
       command->add_option("--stride", options->stride, "lane i accesses element i * STRIDE");
   CLI::Option* row = command->add_option("--row-bytes", options->row_bytes,
@@ -97,7 +214,9 @@ void add_banks(CLI::App& app, Action& chosen) {
       ->check(CLI::IsMember(swizzle_names()))
       ->capture_default_str();
   command->add_flag("--json", options->json, "print JSON");
-  command->callback([&chosen, options] { chosen = [options] { return banks(*options); }; });
+  command->callback([&chosen, options] {
+    chosen = [options] { return options->choice.is_given() ? kernel_banks(*options) : banks(*options); };
+  });
 }
 
 }  // namespace imbrex::command

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // `imbrex roofline`: the roofs of a GPU, and where a matrix product or a kernel stands under them at every
-// level of the memory hierarchy. A kernel's traffic is what the virtual GPU sees move.
+// level of the memory hierarchy. A kernel's traffic is counted from its IR, and compared with what the
+// virtual GPU sees move.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "gpu_choice.h"
 #include "imbrex/error.h"
 #include "imbrex/tiling.h"
+#include "kernel_study.h"
 #include "matmul_options.h"
+#include "roofline_view.h"
 #include "subcommands.h"
 #include "svg.h"
 
@@ -23,135 +26,74 @@ struct RooflineOptions {
   MatmulTile tile;
   std::string dtype = "float16";
   std::string svg;
-  bool json = false;
+  bool json = false, no_run = false;
 };
 
-/// "1.23 T" of a number of units.
-std::string scaled(double value) {
-  static constexpr std::pair<double, const char*> kPrefixes[] = {
-      {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
-  for (const auto& [factor, prefix] : kPrefixes)
-    if (value >= factor) return fmt::format("{:.4g} {}", value / factor, prefix);
-  return fmt::format("{:.4g} ", value);
-}
+/// A kernel under the roofs: its traffic counted from the IR, and compared with what a run moves.
+struct KernelRoofline {
+  Roofline roofline;
+  KernelTraffic counted;
+  std::optional<TrafficCounts> run;  // what the virtual GPU saw
+};
 
-std::string as_svg(const GpuModel& gpu, const Roofline& r, const std::string& title) {
-  constexpr double kWidth = 820, kHeight = 480, kLeft = 80, kRight = 30, kTop = 60, kBottom = 60;
-  constexpr double kMinX = 0.25, kMaxX = 16384;  // operations a byte
-  const double max_y = r.peak * 2, min_y = r.peak / 5000;
-  auto x = [&](double v) {
-    return kLeft + (kWidth - kLeft - kRight) * std::log(v / kMinX) / std::log(kMaxX / kMinX);
-  };
-  auto y = [&](double v) {
-    return kHeight - kBottom - (kHeight - kTop - kBottom) * std::log(v / min_y) / std::log(max_y / min_y);
-  };
-  static constexpr const char* kColours[] = {"#c0392b", "#d68910", "#2471a3", "#1e8449"};
-
-  Svg svg(kWidth, kHeight);
-  svg.text(kLeft, 26, title, "start", "font-size:17px; font-weight:bold");
-  svg.text(kLeft, 45, fmt::format("{}, {}: peak {}op/s", gpu.title, r.operands.name(), scaled(r.peak)),
-           "start", "fill:#555");
-  for (double v = 1; v <= kMaxX; v *= 4) {
-    svg.line(x(v), kTop, x(v), kHeight - kBottom, "stroke:#eee");
-    svg.text(x(v), kHeight - kBottom + 18, fmt::format("{:.0f}", v), "middle", "fill:#555; font-size:11px");
+KernelRoofline kernel_roofline(const RooflineOptions& options, const GpuModel& gpu) {
+  KernelRoofline result;
+  result.counted = counted_traffic(options.choice);
+  double flops = static_cast<double>(result.counted.counts.tensor_flops);
+  const bool has_tensor_work = flops > 0;
+  if (!options.no_run) {
+    const vgpu::Statistics s = study_run(options.choice, false).report.statistics;
+    result.run = counts_of(s);
+    if (!has_tensor_work) flops = static_cast<double>(s.lane_instructions);
+  } else if (!has_tensor_work) {
+    throw LaunchError(
+        Diagnostic{{},
+                   fmt::format("{} has no tensor-core work whose operations are known without a run",
+                               options.choice.kernel().description.name),
+                   {},
+                   "leave out --no-run"});
   }
-  for (double v = std::pow(10, std::ceil(std::log10(min_y))); v <= max_y; v *= 10) {
-    svg.line(kLeft, y(v), kWidth - kRight, y(v), "stroke:#eee");
-    svg.text(kLeft - 8, y(v) + 4, scaled(v), "end", "fill:#555; font-size:11px");
-  }
-  svg.text((kLeft + kWidth - kRight) / 2, kHeight - 18, "operations per byte moved at that level", "middle",
-           "fill:#333");
-  svg.line(x(kMinX), y(r.peak), x(kMaxX), y(r.peak), "stroke:#222; stroke-width:2");
-  for (size_t i = 0; i < r.levels.size(); ++i) {
-    const RoofLevel& level = r.levels[i];
-    const char* colour = kColours[i % std::size(kColours)];
-    const double start = std::max(kMinX, min_y / level.bytes_per_second);
-    svg.line(x(start), y(start * level.bytes_per_second), x(level.ridge), y(r.peak),
-             fmt::format("stroke:{}; stroke-width:2", colour));
-    const double at = std::clamp(level.intensity, kMinX, kMaxX);
-    svg.line(x(at), y(level.attainable), x(at), kHeight - kBottom,
-             fmt::format("stroke:{}; stroke-dasharray:3 3", colour));
-    svg.circle(x(at), y(level.attainable), 6, fmt::format("fill:{}", colour),
-               fmt::format("{}: {:.1f} operations a byte, ridge {:.1f}, attainable {}op/s", level.name,
-                           level.intensity, level.ridge, scaled(level.attainable)));
-    svg.text(kWidth - kRight, kHeight - kBottom - 12 - 18.0 * static_cast<double>(r.levels.size() - 1 - i),
-             fmt::format("{}: {}B/s, intensity {:.1f}, ridge {:.1f}", level.name,
-                         scaled(level.bytes_per_second), level.intensity, level.ridge),
-             "end", fmt::format("fill:{}", colour));
-  }
-  return svg.str();
+  result.roofline = roofline(gpu, result.counted.operands, flops, result.counted.levels());
+  return result;
 }
 
-void print_roofline(const GpuModel& gpu, const Roofline& r, const std::string& title) {
-  fmt::print("{}\non {}: peak {}op/s for {}; {}op\n\n", title, gpu.title, scaled(r.peak), r.operands.name(),
-             scaled(r.flops));
-  fmt::print("  {:14} {:>12} {:>12} {:>11} {:>8} {:>14}  {}\n", "level", "moved", "bandwidth", "op/byte",
-             "ridge", "attainable", "");
-  for (const RoofLevel& level : r.levels)
-    fmt::print("  {:14} {:>12} {:>12} {:>11.1f} {:>8.1f} {:>14}  {}\n", level.name, scaled(level.bytes) + "B",
-               scaled(level.bytes_per_second) + "B/s", level.intensity, level.ridge,
-               scaled(level.attainable) + "op/s",
-               level.is_compute_bound() ? "the peak can be reached" : "limits");
-  const RoofLevel& bound = r.bound();
-  fmt::print("\n{}: at least {:.3g} us, at most {:.0f} % of the peak\n",
-             bound.is_compute_bound() ? "bound by computing" : "bound by " + bound.name, r.seconds() * 1e6,
-             100 * bound.attainable / r.peak);
+/// How the two counts compare, in words.
+std::string comparison(const KernelRoofline& k) {
+  std::string text = "\nbytes counted from the IR";
+  if (!k.counted.is_exact()) text += fmt::format(" (a lower bound: {})", k.counted.unknown);
+  if (!k.run) return text + "\n";
+  const std::vector<std::string> different = differences(k.counted.counts, *k.run);
+  if (different.empty()) return text + "; the virtual GPU moved exactly these\n";
+  return text + fmt::format("; the virtual GPU moved others:\n  {}\n", fmt::join(different, "\n  "));
 }
 
-nlohmann::ordered_json to_json(const Roofline& r) {
-  nlohmann::ordered_json levels = nlohmann::ordered_json::array();
-  for (const RoofLevel& level : r.levels)
-    levels.push_back({{"level", level.name},
-                      {"bytes", level.bytes},
-                      {"bytes_per_second", level.bytes_per_second},
-                      {"intensity", level.intensity},
-                      {"ridge", level.ridge},
-                      {"attainable", level.attainable},
-                      {"compute_bound", level.is_compute_bound()}});
-  return {{"gpu", r.gpu},
-          {"dtype", r.operands.name()},
-          {"peak", r.peak},
-          {"operations", r.flops},
-          {"bound_by", r.bound().is_compute_bound() ? "compute" : r.bound().name},
-          {"seconds", r.seconds()},
-          {"levels", levels}};
-}
-
-/// Operations and bytes of a kernel: what the virtual GPU counts while it runs it.
-Roofline kernel_roofline(const RegisteredKernel& kernel, const RooflineOptions& options,
-                         const GpuModel& gpu) {
-  vgpu::Options machine;
-  machine.target = kernel.target;
-  machine.checks = vgpu::CheckSet::none();
-  machine.tensor_math = vgpu::TensorMath::kFast;
-  const Device device = Device::open("virtual", kernel.target, machine);
-  Case c(Case::Mode::kRun, device, options.choice.sizes(), 0);
-  kernel.run(c, device, options.choice.configuration());
-  const vgpu::Statistics& s = c.report.virtual_report.statistics;
-  Traffic traffic;
-  traffic.l2 = static_cast<double>(s.global_bytes_read + s.global_bytes_written + s.cp_async_bytes +
-                                   s.tma_bytes_loaded + s.tma_bytes_stored);
-  traffic.shared = static_cast<double>(s.shared_bytes_read + s.shared_bytes_written + s.cp_async_bytes +
-                                       s.tma_bytes_loaded + s.tma_bytes_stored);
-  traffic.hbm = static_cast<double>(c.tensor_bytes());
-  const bool has_tensor_work = s.tensor_flops > 0;
-  const double flops = static_cast<double>(has_tensor_work ? s.tensor_flops : s.lane_instructions);
-  return roofline(gpu, has_tensor_work ? dtype_named(options.dtype) : float32, flops, traffic);
+nlohmann::ordered_json counts_json(const TrafficCounts& c) {
+  return {{"global_bytes_read", c.global_bytes_read},
+          {"global_bytes_written", c.global_bytes_written},
+          {"shared_bytes_read", c.shared_bytes_read},
+          {"shared_bytes_written", c.shared_bytes_written},
+          {"cp_async_bytes", c.cp_async_bytes},
+          {"tma_bytes_loaded", c.tma_bytes_loaded},
+          {"tma_bytes_repeated", c.tma_bytes_repeated},
+          {"tma_bytes_stored", c.tma_bytes_stored},
+          {"tensor_memory_bytes", c.tensor_memory_bytes},
+          {"operand_bytes", c.operand_bytes},
+          {"tensor_flops", c.tensor_flops}};
 }
 
 int roofline_command(const RooflineOptions& options) {
   const bool is_kernel = options.choice.is_given();
-  const GpuModel gpu = options.gpu.gpu(!is_kernel                                             ? "h200"
-                                       : options.choice.kernel().target.starts_with("sm_100") ? "b200"
-                                       : options.choice.kernel().target.starts_with("sm_90")  ? "h200"
-                                                                                              : "a100");
+  if (options.no_run && !is_kernel) throw LaunchError(Diagnostic{{}, "--no-run goes with a KERNEL", {}, ""});
+  const GpuModel gpu = options.gpu.gpu(is_kernel ? natural_gpu(options.choice.kernel()) : "h200");
   Roofline r;
+  std::optional<KernelRoofline> of_kernel;
   std::string title;
   if (is_kernel) {
     const RegisteredKernel& kernel = options.choice.kernel();
-    r = kernel_roofline(kernel, options, gpu);
-    title =
-        fmt::format("{} {}", kernel.description.name, kernel.space.to_string(options.choice.configuration()));
+    of_kernel = kernel_roofline(options, gpu);
+    r = of_kernel->roofline;
+    title = fmt::format("{} {}  {}", kernel.description.name, sizes_text(options.choice),
+                        kernel.space.to_string(options.choice.configuration()));
   } else {
     MatmulTile tile = options.tile;
     tile.operands = dtype_named(options.dtype);
@@ -164,11 +106,17 @@ int roofline_command(const RooflineOptions& options) {
     title = fmt::format("matrix product {} x {} x {}, tile {} x {} x {}", shape.m, shape.n, shape.k,
                         tile.block_m, tile.block_n, tile.block_k);
   }
-  if (!options.svg.empty()) write_file(options.svg, as_svg(gpu, r, title));
+  if (!options.svg.empty()) write_file(options.svg, roofline_svg(gpu, r, title));
   if (options.json) {
-    fmt::print("{}\n", to_json(r).dump(2));
+    nlohmann::ordered_json out = roofline_json(r);
+    if (of_kernel) {
+      out["exact"] = of_kernel->counted.is_exact();
+      out["counted"] = counts_json(of_kernel->counted.counts);
+      if (of_kernel->run) out["run"] = counts_json(*of_kernel->run);
+    }
+    fmt::print("{}\n", out.dump(2));
   } else {
-    print_roofline(gpu, r, title);
+    fmt::print("{}{}", roofline_text(gpu, r, title), of_kernel ? comparison(*of_kernel) : "");
   }
   return 0;
 }
@@ -184,6 +132,8 @@ void add_roofline(CLI::App& app, Action& chosen) {
   options->gpu.add_to(*command);
   add_tile_options(*command, options->tile, options->dtype);
   command->add_option("--svg", options->svg, "draw it into this file");
+  command->add_flag("--no-run", options->no_run,
+                    "with KERNEL: count from the IR alone, for sizes that take too long to run");
   command->add_flag("--json", options->json, "print JSON");
   command->callback([&chosen, options] { chosen = [options] { return roofline_command(*options); }; });
 }
