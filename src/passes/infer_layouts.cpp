@@ -45,6 +45,7 @@ void infer_layouts(ir::Function& function) {
   infer_memory_layouts(function, ir::TypeKind::kTensorMemory, uses, threads);
   RegisterInference registers(function, threads);
   registers.propagate_demands();
+  registers.choose_for_global();
   infer_memory_layouts(function, ir::TypeKind::kShared, uses, threads);
   registers.complete();
 }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "imbrex/error.h"
 #include "layout/queries.h"
@@ -23,6 +25,9 @@ bool holds_registers(const ir::Value* value) {
   return value->type.kind == TypeKind::kVariable && value->def &&
          value->def->operands[0]->type.kind == TypeKind::kRegister;
 }
+
+bool is_load(const ir::Op& op) { return op.code == Opcode::kLoadGlobal || op.code == Opcode::kLoadShared; }
+bool is_shared(const ir::Op& op) { return op.code == Opcode::kLoadShared || op.code == Opcode::kStoreShared; }
 
 }  // namespace
 
@@ -245,17 +250,31 @@ void RegisterInference::choose_for(const ir::Op& op) {
   }
 }
 
-void RegisterInference::complete() {
-  // The largest tiles choose first: a row or column that is broadcast against one adapts without harm.
-  std::vector<std::pair<int64_t, const ir::Op*>> transfers;
+/// In the order in which they choose. The largest first: a row or column that is broadcast against one adapts
+/// without harm. Of tiles as large, those of global memory first: shared memory is laid out for its accesses.
+std::vector<const ir::Op*> RegisterInference::transfers() const {
+  std::vector<const ir::Op*> result;
   ir::walk(function_.body, [&](ir::Op& op) {
-    const bool is_load = op.code == Opcode::kLoadGlobal || op.code == Opcode::kLoadShared;
-    if (!is_load && op.code != Opcode::kStoreGlobal && op.code != Opcode::kStoreShared) return;
-    transfers.push_back({(is_load ? op.result() : op.operands[1])->type.elements(), &op});
+    if (is_load(op) || op.code == Opcode::kStoreGlobal || op.code == Opcode::kStoreShared)
+      result.push_back(&op);
   });
-  std::stable_sort(transfers.begin(), transfers.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (const auto& [elements, op] : transfers) choose_for(*op);
+  std::ranges::stable_sort(result, std::less(), [](const ir::Op* op) {
+    return std::pair(-(is_load(*op) ? op->result() : op->operands[1])->type.elements(), is_shared(*op));
+  });
+  return result;
+}
+
+void RegisterInference::choose_for_global() {
+  for (const ir::Op* op : transfers()) {
+    const ir::Value* registers = is_load(*op) ? op->result() : op->operands[1];
+    if (known_.count(registers)) continue;
+    if (is_shared(*op)) return;
+    choose_for(*op);
+  }
+}
+
+void RegisterInference::complete() {
+  for (const ir::Op* op : transfers()) choose_for(*op);
   for (ir::Value* value : values_)
     prefer(value, *value->def, std::max(0, value->type.rank() - 1), 16, "even work for the threads");
   check();

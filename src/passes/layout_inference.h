@@ -91,6 +91,9 @@ class RegisterInference {
   RegisterInference(ir::Function& function, const ThreadCounts& threads);
   /// Sets the layouts that follow from demands. Tensor memory must have its layouts.
   void propagate_demands();
+  /// Chooses for the transfers of global memory that no larger one of shared memory has a say in, so that
+  /// shared memory can be laid out for them.
+  void choose_for_global();
   /// Chooses the rest, and throws when demands clash. Shared memory must have its layouts.
   void complete();
 
@@ -123,6 +126,7 @@ class RegisterInference {
   void spread(ir::Value* value);
   std::optional<layout::Layout> derive(const Relation& relation, bool forward) const;
   void prefer(ir::Value* value, const ir::Op& op, int contiguous, int max_vector_bytes, std::string what);
+  std::vector<const ir::Op*> transfers() const;
   void choose_for(const ir::Op& op);
   void check() const;
   [[noreturn]] void clash(const ir::Op& op, const ir::Value& a, const Known& first, const ir::Value& b,

@@ -51,6 +51,10 @@ std::vector<Layout> shared_candidates(const Shape& shape, int bits, bool for_mat
   std::vector<Layout> result = tiles(shape, bits, for_matrices);
   const Layout plain = layout::row_major(shape, bits);
   result.insert(for_matrices ? result.end() : result.begin(), plain);
+  // Rows further apart by one element, or by one vector, start at other banks.
+  if (!for_matrices && shape.size() > 1 && bits >= 8)
+    for (int64_t padding : {128 / bits, 32 / bits})
+      if (padding > 0) result.push_back(layout::padded_row_major(shape, bits, padding));
   // Elements of less than a byte may also lie 16 to 16 bytes, for TMA and the tensor core.
   if (bits < 8 && for_matrices)
     for (Layout& padded : tiles(shape, 8, true)) result.push_back(std::move(padded));

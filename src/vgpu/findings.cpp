@@ -61,21 +61,38 @@ Actor FindingLog::actor(const Who& who) {
   return actor;
 }
 
+/// The first of the instructions around it that come from the same source line. What moves a tile is many
+/// instructions, which would be reported in all their pairs.
+uint32_t FindingLog::first_of_line(uint32_t place) const {
+  const std::vector<InstructionInfo>& info = program_->info;
+  if (place >= info.size() || info[place].line == 0) return place;
+  while (place > 0 && info[place - 1].line == info[place].line && info[place - 1].file == info[place].file)
+    --place;
+  return place;
+}
+
 Finding* FindingLog::open(FindingKind kind, const Who& who, uint64_t address, const Who* other) {
   constexpr uint32_t kNowhere = ~0u;
   const uint32_t place = who.insn != nullptr ? who.insn->index : kNowhere;
   const uint32_t other_place = other != nullptr && other->insn != nullptr ? other->insn->index : kNowhere;
-  const auto [at, is_new] = seen_.try_emplace({kind, place, other_place}, findings_.size());
-  if (!is_new) {
-    if (at->second < findings_.size()) ++findings_[at->second].count;
+  if (const auto seen = seen_.find({kind, place, other_place}); seen != seen_.end()) {
+    if (seen->second != kNotKept) ++findings_[seen->second].count;
     return nullptr;
   }
-  if (full()) {
-    at->second = findings_.size() + 1;  // seen, but not kept
+  const std::pair lines = other_place == kNowhere
+                              ? std::pair(place, other_place)
+                              : std::pair(first_of_line(place), first_of_line(other_place));
+  const auto [of_lines, is_new] =
+      seen_of_lines_.try_emplace({kind, lines.first, lines.second}, full() ? kNotKept : findings_.size());
+  const size_t number = of_lines->second;
+  seen_.emplace(std::tuple(kind, place, other_place), number);
+  if (number == kNotKept) return nullptr;
+  if (!is_new) {
+    ++findings_[number].count;
     return nullptr;
   }
   Finding& finding = findings_.emplace_back();
-  places_.emplace_back(place, other_place);
+  places_.push_back(lines);
   finding.kind = kind;
   finding.address = address;
   if (place != kNowhere) finding.place = program_->place(place);

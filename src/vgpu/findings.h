@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collecting findings: one per kind and pair of places, counted, limited.
+// Collecting findings: one per kind and instruction, or pair of source lines (of instructions, where PTX
+// names no lines), counted, limited.
 #pragma once
 
 #include <map>
@@ -43,9 +44,14 @@ class FindingLog {
   std::pair<uint32_t, uint32_t> places(size_t i) const { return places_[i]; }
 
  private:
+  static constexpr size_t kNotKept = ~size_t{0};  // the log was full
+
+  uint32_t first_of_line(uint32_t place) const;
+
   const Program* program_;
   int limit_;
-  std::map<std::tuple<FindingKind, uint32_t, uint32_t>, size_t> seen_;
+  using Places = std::map<std::tuple<FindingKind, uint32_t, uint32_t>, size_t>;
+  Places seen_, seen_of_lines_;  // to the index in findings_
   std::vector<Finding> findings_;
   std::vector<std::pair<uint32_t, uint32_t>> places_;
 };

@@ -65,7 +65,9 @@ void RaceChecker::report_race(const Who& who, const Place& place, const Access& 
                   of_lanes ? fmt::format("lane {} of the same warp", other.lane) : name_of(other),
                   earlier.write ? "wrote" : "read");
   if (of_lanes)
-    finding->hint = "the lanes of a warp run on their own: bar.warp.sync (__syncwarp) between the two";
+    finding->hint =
+        "the lanes of a warp run on their own: a barrier between the two, sync() in Imbrex, bar.warp.sync "
+        "(__syncwarp) if no other warp is concerned";
   else if (other.unit[0] != 0 || (who.unit[0] != 0 && !same_warp))
     finding->hint =
         "wait for the asynchronous operation, by its mbarrier or its group, and let the waiting "

@@ -46,7 +46,7 @@ struct HugeTile {
   }
 };
 TEST(CompileErrors, TooMuchSharedMemoryNamesTheTensorsThatTakeIt) {
-  EXPECT_THAT(complaint<HugeTile>(), AllOf(HasSubstr("shared memory"), HasSubstr("525312"),
+  EXPECT_THAT(complaint<HugeTile>(), AllOf(HasSubstr("shared memory"), HasSubstr("526336"),
                                            HasSubstr("166912"), HasSubstr("big"), HasSubstr("small")));
 }
 

@@ -219,6 +219,21 @@ TEST(Kernels, TransposedViewsAreCoalescedAlongMemory) {
   EXPECT_EQ(f["s"], f["r"]);
 }
 
+TEST(Kernels, TransposesAreCoalescedOnBothSides) {
+  Inferred f(R"(
+    %g: global<float32, [?, ?]> = global_view %q, %n, %n, %n, %one {rank = 2}
+    %s: shared<float32, [64, 64]> = shared_alloc {dtype = float32, shape = [64, 64]}
+    %in: register<float32, [64, 64]> = load_global %g, %zero, %zero {shape = [64, 64], dims = [0, 1]}
+    store_shared %s, %in
+    %t: shared<float32, [64, 64]> = permute %s {dims = [1, 0]}
+    %out: register<float32, [64, 64]> = load_shared %t
+    store_global %g, %out, %zero, %zero {dims = [0, 1]}
+  )");
+  EXPECT_EQ(f["in"], layout::coalesced({64, 64}, 128, 32));
+  EXPECT_EQ(f["out"], f["in"]);
+  EXPECT_EQ(f["s"], layout::padded_row_major({64, 64}, 32, 1)) << "columns are spread over the banks";
+}
+
 TEST(Kernels, RowSoftmaxReducesAndBroadcasts) {
   Inferred f(R"(
     %g: global<float32, [?, 96]> = global_view %q, %n, %n, %n, %one {rank = 2}
