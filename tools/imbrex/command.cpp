@@ -74,8 +74,17 @@ int command_main(int argc, char** argv) {
     return chosen();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
+    if (argc < 2) {
+      fmt::print(stderr, "{}", app.help());
+      return 2;
+    }
     std::string near = suggestion(app, argc, argv);
-    fmt::print(stderr, "imbrex: {}\n", error.what());
+    const bool is_known =
+        argv[1][0] == '-' || std::ranges::any_of(app.get_subcommands({}), [&](const CLI::App* sub) {
+          return sub->get_name() == argv[1];
+        });
+    fmt::print(stderr, "imbrex: {}\n",
+               is_known ? error.what() : fmt::format("there is no command '{}'", argv[1]));
     if (!near.empty()) fmt::print(stderr, "  did you mean '{}'?\n", near);
     fmt::print(stderr, "  see: imbrex --help\n");
     return 2;
