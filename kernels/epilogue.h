@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "imbrex/activation.h"
 #include "imbrex/imbrex.h"
 
 namespace imbrex::kernels {
@@ -123,8 +124,6 @@ struct GeluErf {
     return max(x, 0.0f) - 0.5f * size * tail;
   }
 };
-
-enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluErf, kSilu };
 
 /// One of the above, or none, by a number.
 struct Activate {

@@ -5,6 +5,7 @@
 
 #include "epilogue.h"
 #include "imbrex/imbrex.h"
+#include "operand.h"
 #include "pipeline.h"
 #include "tile_order.h"
 
@@ -18,6 +19,7 @@ struct HopperMatmulH7 {
   int block_m = 128, block_n = 256, block_k = 64, stages = 4;        // of a CTA
   int store_n = 64, store_stages = 2;                                // slices of a consumer
   int swizzle_size = 8, ctas = 132;
+  bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
 
   static auto space() {
     return Space<HopperMatmulH7>()
@@ -34,7 +36,7 @@ struct HopperMatmulH7 {
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
-    const int consumer_m = block_m / kConsumers, share_n = block_n / kCtas, slices = block_n / store_n;
+    const int consumer_m = block_m / kConsumers, slices = block_n / store_n;
     require(slices % store_stages == 0, "{} slices go round {} places", slices, store_stages);
     Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
     const int num_n_blocks = cdiv(n_size, block_n);
@@ -43,14 +45,18 @@ struct HopperMatmulH7 {
     cluster(kCtas);
     warps(4 + 4 * kConsumers);
     Int32 rank = cluster_rank();
+    // A CTA's share of the loads of B, in whole lines of memory.
+    const int share_n = b_is_kn ? block_n : block_n / kCtas, share_k = b_is_kn ? block_k / kCtas : block_k;
+    const ScalarArg first_n = b_is_kn ? ScalarArg(0) : ScalarArg(rank * share_n);
+    const ScalarArg first_k = b_is_kn ? ScalarArg(rank * share_k) : ScalarArg(0);
     Int32 first_tile = block_idx.x / kCtas, num_pairs = grid_dim.x / kCtas;
 
-    auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
-    auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
+    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
+    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn);
     const DataType c_type = finish.output_type(dtype);
     auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
-    auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
-    auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
+    auto s_a = operand_stages(dtype, stages, block_m, block_k, a_is_km);
+    auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
     auto s_c = shared_tensor(c_type, {kConsumers, store_stages, consumer_m, store_n});
     Pipeline pipe(stages, 1, kCtas * kConsumers);
     cluster_sync();
@@ -61,17 +67,17 @@ struct HopperMatmulH7 {
         for (Int32 tile : range(first_tile, num_tiles, num_pairs)) {
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_m = (m_block * kCtas + rank) * block_m;
-          Int32 offset_n = n_block * block_n + rank * share_n;
+          Int32 offset_n = n_block * block_n + first_n;
           for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
             pipe.producer_acquire();  // empty in both CTAs
             auto s_a_stage = s_a[pipe.producer_stage];
             auto s_b_stage = s_b[pipe.producer_stage];
-            auto s_b_share = s_b_stage.slice({rank * share_n, 0}, {share_n, block_k});
+            auto s_b_share = s_b_stage.slice({first_n, first_k}, {share_n, share_k});
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
                                              s_a_stage.nbytes() + s_b_stage.nbytes());
             tma::global_to_shared(g_a, s_a_stage, {offset_m, offset_k}, pipe.producer_barrier());
-            tma::global_to_shared(g_b, s_b_share, {offset_n, offset_k}, pipe.producer_barrier(),
+            tma::global_to_shared(g_b, s_b_share, {offset_n, offset_k + first_k}, pipe.producer_barrier(),
                                   {.multicast_mask = kBothCtas});
             pipe.producer_advance();
           }

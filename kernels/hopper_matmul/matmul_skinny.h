@@ -7,6 +7,7 @@
 
 #include "epilogue.h"
 #include "imbrex/imbrex.h"
+#include "operand.h"
 #include "pipeline.h"
 
 namespace imbrex::kernels {
@@ -16,6 +17,7 @@ template <class... Steps>
 struct HopperMatmulSkinny {
   static constexpr const char* target = "sm_90a";
   int block_m = 16, block_n = 64, block_k = 128, stages = 9, ctas = 2;  // of a cluster
+  bool a_is_km = false, b_is_kn = false;                                // A is [k, m], B is [k, n] in memory
 
   static auto space() {
     return Space<HopperMatmulSkinny>()
@@ -34,22 +36,25 @@ struct HopperMatmulSkinny {
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
-    const int share_m = block_m / ctas;
-    require(block_m % (8 * ctas) == 0, "{} rows in shares of {} CTAs, of which each is a multiple of 8",
-            block_m, ctas);
+    // A CTA's share of the loads of A, in whole lines of memory.
+    const int share_m = a_is_km ? block_m : block_m / ctas, share_k = a_is_km ? block_k / ctas : block_k;
+    require(share_m % 8 == 0 && share_k % 8 == 0,
+            "{} rows of {} in shares of {} CTAs, of which each is a multiple of 8", block_m, block_k, ctas);
     grid(cdiv(n_size, block_n * ctas) * ctas, cdiv(m_size, block_m));
     cluster(ctas);
     warps(5);
     Int32 rank = cluster_rank();
+    const ScalarArg first_m = a_is_km ? ScalarArg(0) : ScalarArg(rank * share_m);
+    const ScalarArg first_k = a_is_km ? ScalarArg(rank * share_k) : ScalarArg(0);
     Int32 offset_n = block_n * block_idx.x;
     Int32 offset_m = block_m * block_idx.y;
 
-    auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
-    auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
+    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
+    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn);
     const DataType c_type = finish.output_type(dtype);
     auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
-    auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
-    auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
+    auto s_a = operand_stages(dtype, stages, block_m, block_k, a_is_km);
+    auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
     Pipeline pipe(stages, 1, ctas);
     cluster_sync();
 
@@ -58,13 +63,14 @@ struct HopperMatmulSkinny {
         pipe.producer_acquire();  // empty in all CTAs
         auto s_a_stage = s_a[pipe.producer_stage];
         auto s_b_stage = s_b[pipe.producer_stage];
-        auto s_a_share = s_a_stage.slice({rank * share_m, 0}, {share_m, block_k});
+        auto s_a_share = s_a_stage.slice({first_m, first_k}, {share_m, share_k});
         if (auto thread = single_thread())
           mbarrier::arrive_and_expect_tx(pipe.producer_barrier(), s_a_stage.nbytes() + s_b_stage.nbytes());
         // B is read once and need not stay in the L2 cache; every CTA reads A.
         tma::global_to_shared(g_b, s_b_stage, {offset_n, offset_k}, pipe.producer_barrier(),
                               {.cache_policy = tma::CachePolicy::kEvictFirst});
-        tma::global_to_shared(g_a, s_a_share, {offset_m + rank * share_m, offset_k}, pipe.producer_barrier(),
+        tma::global_to_shared(g_a, s_a_share, {offset_m + first_m, offset_k + first_k},
+                              pipe.producer_barrier(),
                               {.multicast_mask = ctas == 1 ? 0 : (1 << ctas) - 1,
                                .cache_policy = tma::CachePolicy::kEvictLast});
         pipe.producer_advance();

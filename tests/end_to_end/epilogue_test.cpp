@@ -5,10 +5,9 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <functional>
-#include <numbers>
 
+#include "activations.h"
 #include "ampere_matmul/matmul_v4.h"
 #include "blackwell_matmul/matmul_v2.h"
 #include "blackwell_matmul/matmul_v3.h"
@@ -29,21 +28,6 @@ namespace {
 using namespace kernels;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-double activation(Activation function, double x) {
-  switch (function) {
-    case Activation::kRelu:
-      return std::max(x, 0.0);
-    case Activation::kGelu:
-      return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-    case Activation::kGeluErf:
-      return x / 2 * std::erfc(-x / std::numbers::sqrt2);
-    case Activation::kSilu:
-      return x / (1 + std::exp(-x));
-    default:
-      return x;
-  }
-}
 
 /// A product, its operands and the float64 sums.
 struct Problem {
@@ -229,6 +213,37 @@ TEST(Epilogue, OfNoStepsCostsNothing) {
   check(ptx_of(BlackwellMatmulV4<>{}), ptx_of(BlackwellMatmulV4<Pass>{}));
   check(ptx_of(BlackwellMatmulV6<>{}), ptx_of(BlackwellMatmulV6<Pass>{}));
   check(ptx_of(AmpereMatmulV4<>{}), ptx_of(AmpereMatmulV4<Pass>{}));
+}
+
+/// Operands in each order of memory, [m, k] or [k, m], [n, k] or [k, n].
+template <class K>
+void expect_orders(K kernel, DataType dtype, int64_t m, int64_t n, int64_t k) {
+  for (int orders = 0; orders < 4; ++orders) {
+    Problem p(K::target, dtype, m, n, k);
+    kernel.a_is_km = orders & 1, kernel.b_is_kn = orders & 2;
+    const auto turned = [&](const DeviceTensor& t) {
+      const HostTensor host = t.to_host();
+      const int64_t rows = t.shape()[0], columns = t.shape()[1];
+      HostTensor other(dtype, {columns, rows});
+      for (int64_t i = 0; i < rows * columns; ++i) other.set(i % columns * rows + i / columns, host.get(i));
+      return DeviceTensor::from_host(p.device, other);
+    };
+    if (kernel.a_is_km) p.a = turned(p.a);
+    if (kernel.b_is_kn) p.b = turned(p.b);
+    const DeviceTensor c = p.output(dtype);
+    p.run(kernel, c);
+    p.expect(c, [](double x, int64_t, int64_t) { return x; });
+  }
+}
+
+TEST(Orders, OfHopper) {
+  expect_orders(HopperMatmulH7<>{}, bfloat16, 200, 328, 72);
+  expect_orders(HopperMatmulH7<>{.block_n = 192, .stages = 5, .store_stages = 1}, bfloat16, 264, 200, 136);
+  expect_orders(HopperMatmulH7<>{.block_n = 64, .stages = 8, .store_stages = 1}, float16, 136, 72, 40);
+  expect_orders(HopperMatmulH5<>{.block_n = 128, .stages = 5}, float16, 136, 72, 40);
+  expect_orders(HopperMatmulSkinny<>{}, bfloat16, 16, 136, 72);
+  expect_orders(HopperMatmulSkinny<>{.block_m = 128, .block_k = 64, .stages = 8, .ctas = 4}, bfloat16, 104,
+                136, 72);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "activations.h"
 #include "kit.h"
 
 namespace imbrex::testing {
@@ -78,9 +79,10 @@ TEST(MatmulErrors, SayWhatIsNotMet) {
   EXPECT_THAT(fails(a, tensor(float16, {16, 72}), c),
               HasSubstr("matmul: inner sizes differ, a has k = 64 and b has k = 72"));
   EXPECT_THAT(fails(a, b, tensor(float16, {16, 32})), HasSubstr("c is [16, 32], the product is [32, 16]"));
-  EXPECT_THAT(fails(a, b, tensor(float32, {32, 16})), HasSubstr("not all float16 or all bfloat16"));
+  EXPECT_THAT(fails(a, tensor(bfloat16, {16, 64}), c), HasSubstr("a and b are not both float16, both"));
+  EXPECT_THAT(fails(a, b, tensor(float64, {32, 16})), HasSubstr("c is not float16, bfloat16 or float32"));
   EXPECT_THAT(fails(tensor(float16, {32, 60}), tensor(float16, {16, 60}), c),
-              AllOf(HasSubstr("k is 60, rows of it do not begin at multiples of 16 bytes"),
+              AllOf(HasSubstr("k is 60, rows of it in a do not begin at multiples of 16 bytes"),
                     HasSubstr("a  float16 [32, 60]"), HasSubstr("pad k to 64 with zeros")));
   EXPECT_THAT(fails(a, b, tensor(float16, {32})), HasSubstr("operands are matrices"));
   const Device other = Device::virtual_gpu({.target = "sm_100a"});
@@ -89,6 +91,104 @@ TEST(MatmulErrors, SayWhatIsNotMet) {
       fails(DeviceTensor::empty(other, float16, {32, 64}), DeviceTensor::empty(other, float16, {16, 64}),
             DeviceTensor::empty(other, float16, {32, 16})),
       HasSubstr("no kernel for virtual GPU (sm_100a)"));
+}
+
+TEST(MatmulErrors, OfOptions) {
+  const Device device = Device::virtual_gpu({.target = "sm_90a"}),
+               other = Device::virtual_gpu({.target = "sm_90a"});
+  const auto tensor = [&](DataType type, std::vector<int64_t> shape) {
+    return DeviceTensor::empty(device, type, std::move(shape));
+  };
+  const DeviceTensor a = tensor(float16, {32, 64}), b = tensor(float16, {20, 64}),
+                     c = tensor(float16, {32, 20});
+  const auto fails = [&](const MatmulOptions& options) {
+    return error_of<LaunchError>([&] { matmul(a, b, c, options); });
+  };
+  EXPECT_THAT(fails({.a_is_km = true}), AllOf(HasSubstr("a has k = 32 and b has k = 64"),
+                                              HasSubstr("a is [k, m], b is [n, k] (a_is_km, b_is_kn)")));
+  EXPECT_THAT(
+      fails({.bias = tensor(float16, {32})}),
+      AllOf(HasSubstr("bias does not fit c"), HasSubstr("[20], one a column, or [32, 1], one a row")));
+  EXPECT_THAT(fails({.bias = tensor(bfloat16, {20})}), HasSubstr("neither of c's type nor float32"));
+  EXPECT_THAT(fails({.bias = DeviceTensor::empty(other, float16, {20})}),
+              HasSubstr("bias is on another device than a"));
+  EXPECT_THAT(fails({.beta = 1, .residual = tensor(float32, {32, 20})}),
+              AllOf(HasSubstr("residual is not like c"), HasSubstr("residual  float32 [32, 20]")));
+  EXPECT_THAT(fails({.scale_b = tensor(float32, {2})}), HasSubstr("scale_b is not one float32"));
+  EXPECT_THAT(error_of<LaunchError>([&] {
+                matmul(a, tensor(float16, {64, 20}), c, {.b_is_kn = true});
+              }),
+              AllOf(HasSubstr("n is 20, rows of it in b do not begin"), HasSubstr("pad n to 24 with zeros")));
+  const DeviceTensor e = tensor(float8_e4m3, {32, 64});
+  EXPECT_THAT(error_of<LaunchError>([&] {
+                matmul(e, tensor(float8_e4m3, {64, 16}), tensor(float16, {32, 16}), {.b_is_kn = true});
+              }),
+              HasSubstr("float8_e4m3 operands have k contiguous"));
+}
+
+/// Operands in every order, all options, all types of results.
+TEST(MatmulOptions, AgreeWithTheReference) {
+  struct Setting {
+    int64_t m, n, k;
+    DataType operands, result, bias;
+    bool a_is_km, b_is_kn, is_row_bias, own_residual;
+    Activation activation;
+  };
+  const DataType e4m3 = float8_e4m3;
+  const Setting settings[] = {
+      {24, 72, 72, float16, float16, float16, true, true, false, false, Activation::kGelu},
+      {200, 136, 40, bfloat16, bfloat16, float32, true, false, false, true, Activation::kSilu},
+      {264, 328, 136, float16, float32, float32, true, true, true, false, Activation::kRelu},
+      {131, 264, 72, bfloat16, float16, float16, false, true, true, false, Activation::kGeluErf},
+      {131, 33, 72, bfloat16, bfloat16, bfloat16, false, false, false, true, Activation::kNone},
+      {5, 33, 144, e4m3, bfloat16, float32, false, false, false, true, Activation::kNone},
+      {100, 136, 144, e4m3, float16, float16, false, false, true, false, Activation::kRelu},
+      {131, 200, 272, e4m3, bfloat16, bfloat16, false, false, false, false, Activation::kGelu},
+      {131, 65, 48, e4m3, float16, float16, false, false, false, true, Activation::kSilu},
+  };
+  for (const Setting& s : settings) {
+    SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k));
+    const Device device =
+        Device::virtual_gpu({.target = "sm_90a", .seed = 4, .checks = vgpu::CheckSet::all()});
+    auto random = [&, seed = uint64_t{0}](DataType type, std::vector<int64_t> shape) mutable {
+      return DeviceTensor::random(device, type, std::move(shape), ++seed);
+    };
+    const bool a_km = s.a_is_km, b_kn = s.b_is_kn;
+    const DeviceTensor a = random(s.operands, a_km ? std::vector{s.k, s.m} : std::vector{s.m, s.k}),
+                       b = random(s.operands, b_kn ? std::vector{s.k, s.n} : std::vector{s.n, s.k}),
+                       before = random(s.result, {s.m, s.n});
+    MatmulOptions options{
+        .a_is_km = a_km,
+        .b_is_kn = b_kn,
+        .alpha = 0.375f,
+        .scale_a = random(float32, {1}),
+        .scale_b = random(float32, {1}),
+        .bias = random(s.bias, s.is_row_bias ? std::vector{s.m, int64_t{1}} : std::vector{s.n}),
+        .beta = -2,
+        .activation = s.activation};
+    DeviceTensor c = DeviceTensor::empty(device, s.result, {s.m, s.n});
+    c.poison();
+    if (s.own_residual)
+      c.copy_from(before.to_host());
+    else
+      options.residual = before;
+    const LaunchReport report = matmul(a, b, c, options);
+    EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+    const std::vector<double> x = a.to_host().to_doubles(), y = b.to_host().to_doubles(),
+                              old = before.to_host().to_doubles(), bias = options.bias.to_host().to_doubles();
+    const double scale = 0.375 * options.scale_a.to_host().get(0) * options.scale_b.to_host().get(0);
+    std::vector<double> expected(static_cast<size_t>(s.m * s.n));
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t j = 0; j < s.n; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < s.k; ++l)
+          sum += x[a_km ? l * s.m + i : i * s.k + l] * y[b_kn ? l * s.n + j : j * s.k + l];
+        const int64_t at = i * s.n + j;
+        expected[at] = activation(s.activation, scale * sum + bias[s.is_row_bias ? i : j] - 2 * old[at]);
+      }
+    const Comparison comparison = compare(c.to_host(), expected, default_tolerance(s.result));
+    EXPECT_TRUE(comparison.passed) << comparison.format();
+  }
 }
 
 }  // namespace
