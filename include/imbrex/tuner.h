@@ -36,7 +36,7 @@ struct Candidate {
   std::string text;  ///< "block_m=128 block_n=64"
   Status status = Status::kWaiting;
   std::string reason;        ///< for all that were not measured
-  double microseconds = 0;   ///< median of the last round; on the virtual GPU a modelled time
+  double microseconds = 0;   ///< median of the last round; on the virtual GPU the timeline's prediction
   double spread = 0;         ///< half the interquartile range, over the median
   int launches = 0;          ///< measured
   double assembling_ms = 0;  ///< 0 when the machine code was in the cache
@@ -51,7 +51,7 @@ const char* name(Candidate::Status status);
 struct TuneResult {
   std::string kernel, device, target;
   std::map<std::string, int64_t> sizes;
-  bool is_modelled = false;    ///< by the virtual GPU's counts, not measured
+  bool is_modelled = false;    ///< predicted by the virtual GPU's timeline, not measured
   bool is_remembered = false;  ///< nothing was run: an earlier result, `candidates` has its winner only
   bool is_interrupted = false;
   std::vector<Candidate> candidates;           ///< the right ones first, fastest first

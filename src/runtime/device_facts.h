@@ -2,6 +2,7 @@
 // What can be known of a device before anything runs on it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace imbrex::runtime {
@@ -15,6 +16,12 @@ struct DeviceFacts {
 /// tenth of a second and some hundred MiB of its memory. Throws as Device::open does, and for a kernel that
 /// the CUDA GPU asked for cannot run.
 DeviceFacts device_facts(const std::string& kind, const std::string& target);
+
+/// What device_facts() found for a CUDA GPU in an earlier process, if the kernel driver tells of the same
+/// GPUs and the same ones are visible; without starting the driver, which takes a tenth of a second. Nothing
+/// for kind "virtual", where the kernel driver says nothing, and for a GPU that cannot run `target`. Enough
+/// to find again what was kept, not to launch: whether the driver starts is not known.
+std::optional<DeviceFacts> remembered_facts(const std::string& kind, const std::string& target);
 
 /// True when a device for `own` runs what is built for `wanted`: its own target, or a plain one up to it.
 bool target_runs(const std::string& own, const std::string& wanted);

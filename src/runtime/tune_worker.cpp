@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker of the tuner: runs candidates where they may hang, trap, or take the process with them.
+//
+// What the tuner and it say to each other, one JSON object a line:
+//
+//   {"do": "open", "kernel", "device", "sizes", "seed"}   -> {"device", "multiprocessors"} or {"error"}
+//   {"do": "try", "config", "verify", "launches", "limit_us"}
+//        -> {"stage": "launching"}, {"stage": "checking"}, {"stage": "measuring"}: what is going on now
+//        -> {"status": "right", "times": [us, ...]}, or {"status": "wrong" | "failed" | "trapped" | "slow",
+//        "reason"}
+//   {"do": "assemble", "config"}                          -> {"status": "right"}, or as above
+//
+// A worker whose device is lost ("trapped") ends after its answer.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -13,7 +23,6 @@
 #include "imbrex/error.h"
 #include "imbrex/tuner.h"
 #include "runtime/gpu_timer.h"
-#include "runtime/tune_protocol.h"
 
 namespace imbrex {
 namespace {
@@ -58,7 +67,9 @@ class Worker {
     kernel_ = &registered_kernel(request.at("kernel"));
     sizes_ = request.at("sizes").get<std::map<std::string, int64_t>>();
     seed_ = request.at("seed");
-    device_ = Device::open(request.at("device").get<std::string>(), kernel_->target);
+    vgpu::Options machine;
+    machine.timeline.record = true;
+    device_ = Device::open(request.at("device").get<std::string>(), kernel_->target, machine);
     data_ = std::make_shared<CaseData>();
     return {{"device", device_->name()}, {"multiprocessors", device_->multiprocessors()}};
   }
@@ -86,9 +97,12 @@ class Worker {
         return {{"status", "wrong"}, {"reason", wrong}};
       }
     }
-    if (device_->is_virtual())
-      return {{"status", "right"},
-              {"times", {runtime::modelled_microseconds(report, device_->multiprocessors())}}};
+    if (device_->is_virtual()) {  // nothing to measure: what the cost model predicts for the chip
+      const std::shared_ptr<const vgpu::Timeline>& timeline = report.virtual_report.timeline;
+      if (timeline == nullptr || !timeline->complete)
+        return {{"status", "failed"}, {"reason", "its time cannot be predicted: the timeline got stuck"}};
+      return {{"status", "right"}, {"times", {timeline->microseconds()}}};
+    }
     if (!timer_) timer_ = std::make_unique<runtime::GpuTimer>(*device_);
     std::vector<double> times;
     Case c(Case::Mode::kMeasure, device_, sizes_, seed_);
@@ -131,26 +145,6 @@ class Worker {
 };
 
 }  // namespace
-
-double runtime::modelled_microseconds(const LaunchReport& report, int multiprocessors) {
-  const vgpu::Statistics& s = report.virtual_report.statistics;
-  // An H200's rates for each multiprocessor and clock, and its clock; other chips differ, their order rarely.
-  constexpr double kClocksPerMicrosecond = 1700, kInstructions = 2.0, kSharedBytes = 128, kTensorFlops = 8192;
-  constexpr double kGlobalBytes = 4.3e12 / 132 / 1.7e9, kStart = 1500;  // clocks for a CTA to begin and end
-  if (multiprocessors <= 0) multiprocessors = 132;  // the virtual GPU has as many as the launch needs
-  const double ctas = static_cast<double>(std::max<int64_t>(s.ctas, 1));
-  const double busy = std::min<double>(ctas, multiprocessors);
-  const double global = static_cast<double>(s.global_bytes_read + s.global_bytes_written + s.cp_async_bytes +
-                                            s.tma_bytes_loaded + s.tma_bytes_stored);
-  const double shared = static_cast<double>(s.shared_bytes_read + s.shared_bytes_written + s.cp_async_bytes +
-                                            s.tma_bytes_loaded + s.tma_bytes_stored);
-  const double clocks =
-      std::max({static_cast<double>(s.instructions) / kInstructions, global / kGlobalBytes,
-                shared / kSharedBytes, static_cast<double>(s.tensor_flops) / kTensorFlops}) /
-      busy;
-  const double waves = std::ceil(ctas / multiprocessors);
-  return (clocks + kStart * waves) / kClocksPerMicrosecond;
-}
 
 int tune_worker_main() {
   // What kernels print belongs to nobody's answer.

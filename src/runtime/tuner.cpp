@@ -52,17 +52,19 @@ class Tuning {
       : kernel_(kernel), sizes_(sizes), options_(options), begin_(Clock::now()) {}
 
   TuneResult run() {
-    device_ = runtime::device_facts(options_.device, kernel_.target);
     Case traced = trace(kernel_.space.configuration(0));
     shape_ = traced.shape;
     code_ = runtime::code_digest(*traced.function);
-    key_ = runtime::tuned_key(std::string(kernel_.entry->type_name), kernel_.target, device_.name, shape_,
-                              code_);
     result_.kernel = kernel_.description.name;
-    result_.device = device_.name;
     result_.target = kernel_.target;
     result_.sizes = sizes_;
-    result_.is_modelled = device_.is_virtual;
+    // Starting the CUDA driver takes a tenth of a second; what was tuned before is found without it.
+    const auto known = runtime::remembered_facts(options_.device, kernel_.target);
+    if (known && !options_.again) {
+      set_device(*known);
+      if (recall()) return std::move(result_);
+    }
+    set_device(runtime::device_facts(options_.device, kernel_.target));
     if (!options_.again && recall()) return std::move(result_);
     use_private_cache_if_none();
     for (const Configuration& configuration : kernel_.space.configurations()) {
@@ -82,6 +84,14 @@ class Tuning {
     Case c(Case::Mode::kTrace, std::nullopt, sizes_, options_.seed);
     kernel_.run(c, std::nullopt, configuration);
     return c;
+  }
+
+  void set_device(const runtime::DeviceFacts& device) {
+    device_ = device;
+    key_ = runtime::tuned_key(std::string(kernel_.entry->type_name), kernel_.target, device_.name, shape_,
+                              code_);
+    result_.device = device_.name;
+    result_.is_modelled = device_.is_virtual;
   }
 
   /// The result of an earlier tuning, if there is one.

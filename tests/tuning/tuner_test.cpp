@@ -3,8 +3,10 @@
 // worker.
 #include "imbrex/tuner.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "imbrex/cache.h"
 #include "imbrex/imbrex.h"
@@ -212,51 +215,132 @@ TEST_F(Tuner, InterruptedItGoesOnWhereItStopped) {
   EXPECT_FALSE(of(tune(kernel, {{"n", 2000}}, again), "mode=0 block=128").is_remembered);
 }
 
-TEST_F(Tuner, KilledItLosesNothing) {
-  // A child of fork() cannot use the CUDA driver that this process began to use.
-  if (device_kind() != "virtual") GTEST_SKIP() << "on the virtual GPU only";
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    TuneOptions options = quick();
-    options.jobs = 1;
-    options.progress = [&](const std::string&, size_t done, size_t) {
-      if (done >= 2 && write(ends[1], "x", 1) == 1) pause();  // here the parent kills us
-    };
-    tune(kernel, {{"n", 2500}}, options);
-    _exit(0);
+/// This program again, as `tuner_test tune N PAUSE`: it tunes for N elements, and after PAUSE candidates says
+/// so on its standard output and waits to be killed. A process of its own, since a child of fork() alone
+/// cannot use a CUDA driver that its parent began to use.
+class TuningProcess {
+ public:
+  explicit TuningProcess(int64_t n, size_t pause_after = 1000, rlim_t file_bytes = RLIM_INFINITY) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("pipe");
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(ends[1], STDOUT_FILENO);
+      close(ends[0]);
+      close(ends[1]);
+      const rlimit limit{file_bytes, file_bytes};
+      setrlimit(RLIMIT_FSIZE, &limit);
+      signal(SIGXFSZ, SIG_IGN);  // writing fails with EFBIG, as on a full disk with ENOSPC
+      execl("/proc/self/exe", "tuner_test", "tune", std::to_string(n).c_str(),
+            std::to_string(pause_after).c_str(), nullptr);
+      _exit(127);
+    }
+    close(ends[1]);
+    output_ = ends[0];
   }
-  char byte;
-  ASSERT_EQ(read(ends[0], &byte, 1), 1);
-  kill(child, SIGKILL);
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  close(ends[0]);
-  close(ends[1]);
+  ~TuningProcess() { close(output_); }
+  void await_pause() const {
+    char byte;
+    EXPECT_EQ(read(output_, &byte, 1), 1) << "it ended before";
+  }
+  void kill() const { ::kill(pid_, SIGKILL); }
+  /// The exit code; -1 when a signal ended it.
+  int wait() const {
+    int status = -1;
+    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int output_ = -1;
+};
+
+bool has_right_winner(const TuneResult& result) {
+  return result.winner() != nullptr && result.winner()->text.starts_with("mode=0");
+}
+
+int tuning_process_main(int64_t n, size_t pause_after) {
+  TuneOptions options = quick();
+  options.jobs = 1;
+  options.progress = [&](const std::string&, size_t done, size_t) {
+    if (done >= pause_after && write(STDOUT_FILENO, "x", 1) == 1) pause();
+  };
+  return has_right_winner(tune(registered_kernel("twice"), {{"n", n}}, options)) ? 0 : 1;
+}
+
+TEST_F(Tuner, KilledItLosesNothing) {
+  const TuningProcess first(2500, 2);
+  first.await_pause();
+  first.kill();
+  EXPECT_EQ(first.wait(), -1);
   const TuneResult result = tune(kernel, {{"n", 2500}}, quick());
   EXPECT_TRUE(of(result, "mode=0 block=128").is_remembered);
   EXPECT_TRUE(of(result, "mode=1 block=128").is_remembered);
   EXPECT_EQ(of(result, "mode=1 block=128").status, Status::kWrong);
-  ASSERT_NE(result.winner(), nullptr);
+  EXPECT_TRUE(has_right_winner(result));
 }
 
 TEST_F(Tuner, TwoProcessesTuneOneKeyAndAgree) {
-  // A child of fork() cannot use the CUDA driver that this process began to use.
-  if (device_kind() != "virtual") GTEST_SKIP() << "on the virtual GPU only";
-  std::vector<pid_t> children;
-  for (int c = 0; c < 2; ++c) {
-    children.push_back(fork());
-    if (children.back() != 0) continue;
-    const TuneResult result = tune(kernel, {{"n", 2700}}, quick());
-    _exit(result.winner() != nullptr && result.winner()->text.starts_with("mode=0") ? 0 : 1);
+  const TuningProcess first(2700), second(2700);
+  EXPECT_EQ(first.wait(), 0);
+  EXPECT_EQ(second.wait(), 0);
+  const TuneResult result = tune(kernel, {{"n", 2700}}, quick());
+  EXPECT_TRUE(result.is_remembered);
+  EXPECT_TRUE(has_right_winner(result));
+}
+
+TEST_F(Tuner, AFullDiskCostsOnlyWhatIsKept) {
+  if (device_kind() != "virtual") GTEST_SKIP() << "ptxas needs a file for its result";
+  EXPECT_EQ(TuningProcess(2600, 1000, 64).wait(), 0);
+  EXPECT_FALSE(tune(kernel, {{"n", 2600}}, quick()).is_remembered) << "64 bytes are no entry";
+}
+
+TEST_F(Tuner, DamagedEntriesAreMeasuredAnew) {
+  const TuneResult first = tune(kernel, {{"n", 2650}}, quick());
+  EXPECT_TRUE(tune(kernel, {{"n", 2650}}, quick()).is_remembered);
+  size_t damaged = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(Cache::shared().directory())) {
+    if (!entry.is_regular_file() || entry.file_size() == 0) continue;
+    if (++damaged % 2 == 0) {
+      std::filesystem::resize_file(entry.path(), entry.file_size() * 2 / 3);
+    } else {
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekg(static_cast<std::streamoff>(entry.file_size() / 2));
+      const char byte = static_cast<char>(file.peek() ^ 4);
+      file.seekp(static_cast<std::streamoff>(entry.file_size() / 2));
+      file.put(byte);
+    }
   }
-  for (pid_t child : children) {
-    int status = -1;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
+  EXPECT_GE(damaged, 7u);  // of every candidate that got so far, and of the winner
+  const TuneResult again = tune(kernel, {{"n", 2650}}, quick());
+  EXPECT_FALSE(again.is_remembered);
+  for (const Candidate& candidate : again.candidates) EXPECT_FALSE(candidate.is_remembered) << candidate.text;
+  EXPECT_TRUE(has_right_winner(again));
+  EXPECT_EQ(again.candidates.size(), first.candidates.size());
+}
+
+TEST_F(Tuner, OnTheVirtualGpuTheTimelinePredicts) {
+  const TuneResult result = tune(kernel, {{"n", 2550}}, [] {
+    TuneOptions options = quick();
+    options.device = "virtual";
+    options.timeout_s = 0.05;
+    return options;
+  }());
+  vgpu::Options machine;
+  machine.timeline.record = true;
+  const Device device = Device::open("virtual", kernel.target, machine);
+  for (int block : {128, 256, 512}) {
+    Twice instance;
+    instance.block = block;
+    Kernel<Twice> twice(instance, device);
+    DeviceTensor x = DeviceTensor::random(device, float32, {2550}, 1),
+                 y = DeviceTensor::empty(device, float32, {2550});
+    const LaunchReport report = twice(2550, x, y);
+    ASSERT_NE(report.virtual_report.timeline, nullptr);
+    EXPECT_DOUBLE_EQ(of(result, fmt::format("mode=0 block={}", block)).microseconds,
+                     report.virtual_report.timeline->microseconds());
   }
-  EXPECT_TRUE(tune(kernel, {{"n", 2700}}, quick()).is_remembered);
 }
 
 TEST_F(Tuner, AWorkerThatCannotStartIsSaid) {
@@ -296,6 +380,8 @@ int main(int argc, char** argv) {
     imbrex::is_worker = true;
     return imbrex::tune_worker_main();
   }
+  if (argc == 4 && std::strcmp(argv[1], "tune") == 0)
+    return imbrex::tuning_process_main(std::atoll(argv[2]), static_cast<size_t>(std::atoll(argv[3])));
   char folder[] = "/tmp/imbrex-tuner-test-XXXXXX";
   if (mkdtemp(folder) == nullptr) return 2;
   setenv("IMBREX_CACHE_DIR", folder, 1);

@@ -35,10 +35,24 @@ std::string sizes_text(const TuneResult& result) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
+/// ", 7.95 s of assembling in parallel: 36 kernels, 221 ms each, 260 ms the longest".
+std::string assembling_text(const TuneResult& result) {
+  double longest = 0;
+  int count = 0;
+  for (const Candidate& candidate : result.candidates) {
+    longest = std::max(longest, candidate.assembling_ms);
+    count += candidate.assembling_ms > 0;
+  }
+  if (count == 0) return "";
+  return fmt::format(
+      ", {:.2f} s of assembling in parallel: {} kernels, {:.0f} ms each, {:.0f} ms the longest",
+      result.assembling_seconds, count, 1e3 * result.assembling_seconds / count, longest);
+}
+
 void print_text(const TuneResult& result, bool all) {
   fmt::print("{}  {}\n  device    {}\n", result.kernel, sizes_text(result), result.device);
   if (result.is_modelled)
-    fmt::print("  times     modelled from counted instructions and bytes on the virtual GPU; not measured\n");
+    fmt::print("  times     predicted by the timeline of the virtual GPU; not measured\n");
   const Candidate* winner = result.winner();
   if (result.is_remembered) {
     fmt::print("  best      {}  {:.2f} µs  (tuned before; --again measures anew)\n", winner->text,
@@ -62,8 +76,7 @@ void print_text(const TuneResult& result, bool all) {
                  candidate.registers > 0 ? fmt::format(", {} registers", candidate.registers) : "");
     }
   }
-  fmt::print("  took      {:.2f} s, {:.2f} s of assembling in parallel\n", result.seconds,
-             result.assembling_seconds);
+  fmt::print("  took      {:.2f} s{}\n", result.seconds, assembling_text(result));
   if (result.is_interrupted)
     fmt::print("  stopped   what was measured is kept; the same command goes on from here\n");
   if (winner == nullptr) fmt::print("  FAILED    no candidate is right\n");
