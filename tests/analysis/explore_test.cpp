@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page of `imbrex explore` computes what the C++ computes: a headless browser runs it over a grid of
 // settings.
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <string>
-
+#include "browser.h"
 #include "imbrex/banks.h"
 #include "imbrex/tiling.h"
 
@@ -17,43 +10,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string output_of(const std::string& command) {
-  std::string text;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return text;
-  char buffer[65536];
-  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
-  pclose(pipe);
-  return text;
-}
-
-/// What the page prints with #check; null without a browser.
-Json computed_by_the_page() {
-  std::string browser =
-      output_of("command -v chromium || command -v chromium-browser || command -v google-chrome");
-  if (browser.empty()) return nullptr;
-  browser.pop_back();
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("imbrex-explore-" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
-  const std::string page = (folder / "explore.html").string();
-  EXPECT_EQ(std::system((std::string(IMBREX_TOOL) + " explore -o " + page + " >/dev/null").c_str()), 0);
-  std::string dom =
-      output_of(browser + " --headless --no-sandbox --disable-gpu --user-data-dir=" + folder.string() +
-                "/profile --dump-dom 'file://" + page + "#check' 2>/dev/null");
-  std::filesystem::remove_all(folder);
-  const size_t start = dom.find("<pre id=\"check\">");
-  if (start == std::string::npos) {
-    ADD_FAILURE() << "the page printed nothing: " << dom.substr(0, 500);
-    return Json::object();
-  }
-  const size_t json = dom.find('>', start) + 1;
-  return Json::parse(dom.substr(json, dom.find("</pre>", json) - json));
-}
-
 TEST(ExplorePage, ComputesWhatTheLibraryComputes) {
-  const Json page = computed_by_the_page();
-  if (page.is_null()) GTEST_SKIP() << "SKIPPED: no chromium on PATH, so the page was not run";
+  const std::optional<Json> checked = testing::Page("explore").check("check");
+  if (!checked) GTEST_SKIP() << "SKIPPED: no chromium on PATH, so the page was not run";
+  const Json& page = *checked;
   ASSERT_GT(page["tiles"].size(), 2000u);
   for (const Json& row : page["tiles"]) {
     const GpuModel& gpu = gpu_model(row[0].get<std::string>());

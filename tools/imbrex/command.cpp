@@ -66,6 +66,7 @@ int command_main(int argc, char** argv) {
   command::add_cache(app, chosen);
   command::add_tile(app, chosen);
   command::add_roofline(app, chosen);
+  command::add_explain(app, chosen);
   command::add_explore(app, chosen);
   command::add_layout(app, chosen);
   command::add_banks(app, chosen);

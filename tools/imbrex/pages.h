@@ -7,7 +7,8 @@
 
 namespace imbrex::command {
 
-extern const std::string_view kExplorePage;
+extern const std::string_view kExplorePage;  // /*FACTS*/null
+extern const std::string_view kExplainPage;  // /*TITLE*/, /*BODY*/
 
 /// The page with `json` where it says /*FACTS*/null.
 std::string page(std::string_view html, const std::string& json);

@@ -29,6 +29,7 @@ void add_exec(CLI::App& app, Action& chosen);
 void add_demo(CLI::App& app, Action& chosen);
 void add_tile(CLI::App& app, Action& chosen);
 void add_roofline(CLI::App& app, Action& chosen);
+void add_explain(CLI::App& app, Action& chosen);
 void add_explore(CLI::App& app, Action& chosen);
 void add_layout(CLI::App& app, Action& chosen);
 void add_banks(CLI::App& app, Action& chosen);
