@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the 16-byte chunks of shared memory come from: which tensor copy wrote them, and which part of its
-// box they are. What a matrix descriptor makes of them is compared with it.
+// box they are. What a matrix descriptor makes of them is compared with it. What cp.async copied counts as a
+// box as well, where its chunks are all of a rectangle of some allocation: rows of equal length at equal
+// distances, laid out one after the other.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "vgpu/swizzle.h"
@@ -22,8 +26,9 @@ class ChunkOrigins {
     int warp;
     Swizzle swizzle;
     uint32_t rows, row_chunks;
-    uint64_t tensor;  // where it begins
-    int64_t inner;    // bytes of the box's first coordinate
+    uint64_t tensor;         // where it begins
+    int64_t inner;           // bytes of the box's first coordinate
+    bool is_copied = false;  // by cp.async
   };
   struct Chunk {
     uint32_t box = 0;  // 0: not written by a tensor copy
@@ -59,14 +64,46 @@ class ChunkOrigins {
     const size_t end =
         std::min<size_t>(chunks_.size(), (size_t{offset} + bytes + kChunkBytes - 1) / kChunkBytes);
     for (size_t i = offset / kChunkBytes; i < end; ++i) forget(chunks_[i]);
+    if (copied_.empty()) return;
+    for (size_t i = offset / kChunkBytes; i * kChunkBytes < size_t{offset} + bytes && i < copied_.size();
+         ++i) {
+      copies_changed_ |= copied_[i].from != 0;
+      copied_[i].from = 0;
+    }
   }
   bool empty() const { return boxes_.empty(); }
+
+  /// cp.async has copied a chunk from this address of global memory.
+  void note_copy(uint32_t offset, uint64_t from, const Instruction* insn, int warp) {
+    const size_t i = offset / kChunkBytes;
+    if (i >= copied_.size()) copied_.resize(i + 1);
+    copied_[i] = {from, insn, warp};
+    copies_changed_ = true;
+  }
+  /// Makes boxes of what cp.async has copied so far. `allocation(address)`: where the allocation begins.
+  template <class Allocation>
+  void find_copied_boxes(Allocation&& allocation) {
+    if (!std::exchange(copies_changed_, false)) return;
+    std::map<uint64_t, std::vector<uint32_t>> by_allocation;
+    for (uint32_t i = 0; i < copied_.size(); ++i) {
+      if (copied_[i].from == 0) continue;
+      if (i < chunks_.size()) forget(chunks_[i]);
+      by_allocation[allocation(copied_[i].from)].push_back(i);
+    }
+    for (auto& [begin, chunks] : by_allocation) find_rectangle(begin, chunks);
+  }
 
  private:
   struct Kept {
     Box box;
     uint32_t chunks;  // in shared memory
   };
+  struct Copied {
+    uint64_t from = 0;
+    const Instruction* insn = nullptr;
+    int warp = -1;
+  };
+  void find_rectangle(uint64_t allocation, std::vector<uint32_t>& chunks);
   void forget(Chunk& chunk) {
     if (chunk.box != 0 && --boxes_[chunk.box - 1].chunks == 0) free_.push_back(chunk.box);
     chunk.box = 0;
@@ -75,6 +112,8 @@ class ChunkOrigins {
   std::vector<Kept> boxes_;
   std::vector<uint32_t> free_;
   std::vector<Chunk> chunks_;
+  std::vector<Copied> copied_;
+  bool copies_changed_ = false;
 };
 
 }  // namespace imbrex::vgpu

@@ -118,7 +118,7 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
   barrier.pass(warp, active);
   Cluster& cluster = warp.cta().cluster();
-  cluster.acquired(thread_of(warp, insn, first_lane(active)), kOrder);
+  cluster.acquired(threads_of(warp, insn, active), kOrder);
   if (cluster.timeline() != nullptr)
     cluster.timeline()->waited(thread_of(warp, insn, -1), kOrder, barrier.phase() - 1);
   return Step::kNext;

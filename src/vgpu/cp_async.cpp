@@ -58,6 +58,8 @@ class WarpCopy : public AsyncOp {
       }
       std::memset(to + copy.source_bytes, 0, bytes_ - copy.source_bytes);
       touch(cluster, who, shared_place(cta, copy.to), bytes_, AccessKind::kWrite);
+      if (copy.source_bytes == ChunkOrigins::kChunkBytes && checks_of(cluster).layouts)
+        cta.units().chunk_origins.note_copy(copy.to, copy.from, who.insn, who.warp);
     });
     tracker_of(*warp_).finish(number);
     cluster.note_progress();

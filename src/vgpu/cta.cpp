@@ -43,7 +43,7 @@ void Cta::try_complete(NamedBarrier& barrier) {
       sync_key(SyncKind::kNamedBarrier, rank_, static_cast<uint64_t>(&barrier - barriers_.data()));
   for (size_t w = 0; w < warps_.size(); ++w)
     if (barrier.waiting[w] != 0) {
-      const Who who{this, static_cast<int>(w), -1, nullptr, ""};
+      const Who who{this, static_cast<int>(w), -1, nullptr, "", barrier.waiting[w]};
       cluster_->acquired(who, key);
       if (cluster_->timeline() != nullptr) cluster_->timeline()->waited(who, key, barrier.phase - 1);
     }

@@ -3,8 +3,8 @@
 //
 // Agents are warps and the asynchronous work that others wait for by one means: what one warp's bulk groups
 // cover, what one mbarrier completes, ... An agent's accesses carry its clock. A warp's clock counts its
-// synchronisations: between two of them its lanes are told apart by a mask, so that one lane's arrival does
-// not speak for what another lane wrote.
+// synchronisations; its lanes are told apart by a mask, so that one lane's arrival does not speak for what
+// another lane wrote, nor one lane's wait for what another lane reads.
 #pragma once
 
 #include <algorithm>
@@ -29,21 +29,25 @@ constexpr SyncKey sync_key(SyncKind kind, int cta_rank, uint64_t which) {
          (which & 0xFFFF'FFFF'FFFFu);
 }
 
-/// How much is known of one agent: everything before `clock`, and of `clock` itself what `lanes` did.
+/// How much is known of one agent: everything before clock `all`, and of some lanes what they did up to and
+/// with clock `some`. Joining what is known of different lanes takes the later clock for both.
 class Known {
  public:
   constexpr Known() = default;
-  constexpr Known(Clock clock, Mask lanes) : bits_(uint64_t{clock} << 32 | lanes) {}
+  constexpr explicit Known(Clock all) : all_(all) {}
+  constexpr Known(Clock all, Clock some, Mask lanes) : all_(all), some_(some), lanes_(lanes) {}
   constexpr bool covers(Clock clock, int lane) const {
-    const auto mine = static_cast<Clock>(bits_ >> 32);
-    return mine > clock || (mine == clock && (bits_ >> lane & 1) != 0);
+    return clock < all_ || (clock <= some_ && (lanes_ >> lane & 1) != 0);
   }
   constexpr void join(Known other) {
-    bits_ = (bits_ ^ other.bits_) >> 32 == 0 ? bits_ | other.bits_ : std::max(bits_, other.bits_);
+    all_ = std::max(all_, other.all_);
+    some_ = std::max(some_, other.some_);
+    lanes_ = some_ < all_ ? 0 : lanes_ | other.lanes_;
   }
 
  private:
-  uint64_t bits_ = 0;
+  Clock all_ = 0, some_ = 0;
+  Mask lanes_ = 0;
 };
 
 /// Known, of every agent. Agents it has not heard of have an entry that covers nothing.
@@ -59,6 +63,12 @@ class VectorClock {
   void join(const VectorClock& other) {
     if (known_.size() < other.known_.size()) known_.resize(other.known_.size());
     for (size_t i = 0; i < other.known_.size(); ++i) known_[i].join(other.known_[i]);
+  }
+  /// Of all agents but one.
+  void join_except(AgentId one, const VectorClock& other) {
+    if (known_.size() < other.known_.size()) known_.resize(other.known_.size());
+    for (size_t i = 0; i < other.known_.size(); ++i)
+      if (i != one) known_[i].join(other.known_[i]);
   }
   /// Of the agents from `first` on.
   void join_from(AgentId first, const VectorClock& other) {
@@ -105,6 +115,11 @@ struct Knowledge {
     synced.join(other.synced);
     published.join(other.published);
     foreign = join(foreign, other.foreign);
+  }
+  /// All that another part of the same warp knows.
+  void absorb(const Knowledge& other) {
+    learn(other);
+    ready.join(other.ready);
   }
 };
 

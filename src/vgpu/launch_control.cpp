@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cluster launch control: a running cluster takes over the work of one that has not been launched. Also the
 // two instructions about grids and registers that this machine has nothing to do for: griddepcontrol
-// (launches are carried out one after the other) and setmaxnreg (registers are not scarce here).
+// (launches are carried out one after the other) and setmaxnreg (registers are not scarce here; which warps
+// execute it is looked at when the CTA exits).
 #include <fmt/format.h>
 
 #include <cstring>
@@ -178,6 +179,13 @@ bool decode_query(Decoder& decoder, Instruction& out) {
 
 Step exec_nothing(Warp&, const Instruction&, Mask) { return Step::kNext; }
 
+Step exec_setmaxnreg(Warp& warp, const Instruction& insn, Mask) {
+  std::vector<std::vector<const Instruction*>>& budgets = warp.cta().units().register_budgets;
+  budgets.resize(warp.cta().warps().size());
+  budgets[static_cast<size_t>(warp.index())].push_back(&insn);
+  return Step::kNext;
+}
+
 }  // namespace
 
 bool decode_launch_control(Decoder& decoder, Instruction& out) {
@@ -197,7 +205,8 @@ bool decode_launch_control(Decoder& decoder, Instruction& out) {
       const int64_t count = decoder.immediate(0, "number of registers");
       if (count < 24 || count > 256 || count % 8 != 0)
         decoder.refuse(fmt::format("{} registers: must be a multiple of 8 in 24 ... 256", count));
-      set_body(out, exec_nothing);
+      out.immediate = count;
+      set_body(out, exec_setmaxnreg);
       return true;
     }
     default:

@@ -2,6 +2,8 @@
 // The mbarrier instructions of threads. cp.async.mbarrier.arrive is with cp.async.
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "vgpu/mbarrier_ops.h"
 #include "vgpu/timeline_recorder.h"
 
@@ -32,10 +34,16 @@ struct PlainForm {
   AddressSource at;
 };
 
-// An object is used as if by a strong access: it must have been initialised before.
-void use_mbarrier(Cluster& cluster, const Who& who, const MbarrierRef& ref) {
-  if (RaceChecker* races = cluster.races())
+// An object is used as if by a strong access: it must have been initialised before. The first and the last
+// lane speak for those between.
+void use_mbarrier(Cluster& cluster, Who who, const MbarrierRef& ref) {
+  RaceChecker* races = cluster.races();
+  if (races == nullptr) return;
+  races->access(who, shared_place(*ref.cta, ref.offset), 8, AccessKind::kStrongRead);
+  if (const int last = kWarpSize - 1 - std::countl_zero(who.lanes); last > who.lane) {
+    who.lane = last;
     races->access(who, shared_place(*ref.cta, ref.offset), 8, AccessKind::kStrongRead);
+  }
 }
 
 MbarrierOutcome arrive(Mbarrier& object, const ArriveForm& form, uint32_t operand) {

@@ -5,21 +5,30 @@
 
 namespace imbrex::vgpu {
 
+OperandLayout::OperandLayout(Cluster& cluster, const Who& who, Cta& cta, Swizzle swizzle, const char* what)
+    : cluster_(&cluster), who_(who), cta_(&cta), swizzle_(swizzle), what_(what) {
+  cta.units().chunk_origins.find_copied_boxes([&](uint64_t address) {
+    const Allocation* allocation = cluster.launch().memory.find(address);
+    return allocation == nullptr ? 0 : allocation->address;
+  });
+}
+
 void OperandLayout::report(const Chunk& now, uint32_t chunk, uint32_t offset, const std::string& expected) {
   reported_ = true;
   const ChunkOrigins::Box& box = cta_->units().chunk_origins.box(now);
-  const Who loader = unit_for({cta_, box.warp, -1, box.insn}, "TMA");
+  const Who loader = unit_for({cta_, box.warp, -1, box.insn}, box.is_copied ? "cp.async" : "TMA");
   Finding* finding = cluster_->log().open(FindingKind::kOperandLayout, who_, offset, &loader);
   if (finding == nullptr) return;
-  finding->message = fmt::format(
-      "operand {}: line {}, bytes {} to {} (shared {:#x}) are row {}, bytes {} to {} of a loaded box; {}",
-      what_, line_, chunk * 16, chunk * 16 + 15, offset, now.row, now.column * 16, now.column * 16 + 15,
-      expected);
-  finding->facts.push_back(
-      fmt::format("the descriptor's swizzle is {}, the tensor map's {}; the box has {} rows "
-                  "of {} bytes",
-                  facts(swizzle_).name, facts(box.swizzle).name, box.rows, box.row_chunks * 16));
-  finding->hint = "make the descriptor's swizzle, start, base offset and strides those of the loaded box";
+  finding->message =
+      fmt::format("operand {}: line {}, bytes {} to {} (shared {:#x}) are row {}, bytes {} to {} of a {}; {}",
+                  what_, line_, chunk * 16, chunk * 16 + 15, offset, now.row, now.column * 16,
+                  now.column * 16 + 15, box.is_copied ? "tile that cp.async copied" : "loaded box", expected);
+  const std::string map = box.is_copied ? "" : fmt::format(", the tensor map's {}", facts(box.swizzle).name);
+  finding->facts.push_back(fmt::format("the descriptor's swizzle is {}{}; the {} has {} rows of {} bytes",
+                                       facts(swizzle_).name, map, box.is_copied ? "tile" : "box", box.rows,
+                                       box.row_chunks * 16));
+  finding->hint = fmt::format("make the descriptor's swizzle, start, base offset and strides those {}",
+                              box.is_copied ? "with which the threads copied" : "of the loaded box");
 }
 
 void OperandLayout::check_neighbours(const Chunk& before, const Chunk& now, uint32_t chunk, uint32_t offset) {
@@ -27,7 +36,7 @@ void OperandLayout::check_neighbours(const Chunk& before, const Chunk& now, uint
   const ChunkOrigins::Box& box = cta_->units().chunk_origins.box(now);
   if (box.swizzle == Swizzle::kNone && swizzle_ == Swizzle::kNone) return;
   const bool next_in_row = now.row == before.row && now.column == before.column + 1;
-  const bool next_part = now.column == 0 && before.column + 1 == box.row_chunks;
+  const bool next_part = now.column == 0 && before.column + 1 == box.row_chunks && now.row > before.row;
   if (next_in_row || next_part) return;
   report(now, chunk, offset,
          fmt::format("behind row {}, byte {} the same row's byte {} was expected", before.row,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does a matrix descriptor read the data as tensor copies wrote it? Looked at where one of the two swizzles:
-// along a line the chunks of a box follow each other, and from line to line its rows; lines of different
-// boxes begin at the same place of the contiguous dimension.
+// Does a matrix descriptor read the data as tensor copies (or cp.async) wrote it? Looked at where one of the
+// two swizzles: along a line the chunks of a box follow each other, and from line to line its rows; lines of
+// different boxes begin at the same place of the contiguous dimension.
 #pragma once
 
 #include "vgpu/matrix_descriptor.h"
@@ -11,8 +11,7 @@ namespace imbrex::vgpu {
 
 class OperandLayout {
  public:
-  OperandLayout(Cluster& cluster, const Who& who, Cta& cta, Swizzle swizzle, const char* what)
-      : cluster_(&cluster), who_(who), cta_(&cta), swizzle_(swizzle), what_(what) {}
+  OperandLayout(Cluster& cluster, const Who& who, Cta& cta, Swizzle swizzle, const char* what);
   /// The next line: shared offsets of its chunks.
   void line(const uint32_t* chunks, uint32_t count);
 

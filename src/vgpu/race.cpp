@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "vgpu/checks.h"
+#include "vgpu/warp.h"
 
 namespace imbrex::vgpu {
 
@@ -68,17 +69,45 @@ Mask RaceChecker::lanes_of(const Who& who) {
   return who.lanes != 0 ? who.lanes : who.lane < 0 ? kAllLanes : lane_bit(who.lane);
 }
 
-Known RaceChecker::publish(WarpState& warp, Mask lanes) {
-  if ((warp.dirty & ~lanes) != 0) return {warp.clock, warp.dirty & lanes};
-  if (warp.dirty != 0) ++warp.clock;
-  warp.dirty = 0;
-  return {warp.clock, 0};
+bool RaceChecker::is_whole(const Who& who, Mask lanes) {
+  return lanes == kAllLanes || (who.cta->warps()[static_cast<size_t>(who.warp)]->live() & ~lanes) == 0;
 }
 
-const std::shared_ptr<const Knowledge>& RaceChecker::snapshot(WarpState& warp) {
-  if (warp.snapshot_version != warp.version) {
-    warp.snapshot = std::make_shared<const Knowledge>(warp.knowledge);
+Known RaceChecker::publish(WarpState& warp, const Who& who) {
+  const Mask lanes = lanes_of(who);
+  const bool has_more = (warp.dirty & lanes) != 0;
+  const Clock last = has_more ? warp.clock++ : warp.clock - 1;
+  if (has_more) warp.dirty = 0;
+  if (!is_whole(who, lanes)) return {warp.synced_before, last, lanes};
+  warp.unfenced_copies = 0;
+  return Known(last + 1);
+}
+
+Knowledge& RaceChecker::known_to(WarpState& warp, const Who& who) {
+  const Mask lanes = lanes_of(who);
+  if (is_whole(who, lanes)) return warp.knowledge;
+  for (Part& part : warp.parts)
+    if (part.lanes == lanes) return part.more;
+  if (warp.parts.size() == kParts) return warp.knowledge;
+  return warp.parts.emplace_back(Part{lanes, {}}).more;
+}
+
+void RaceChecker::unite(WarpState& warp) {
+  for (const Part& part : warp.parts) warp.knowledge.absorb(part.more);
+  warp.parts.clear();
+}
+
+const std::shared_ptr<const Knowledge>& RaceChecker::snapshot(WarpState& warp, Mask lanes) {
+  bool has_parts = false;
+  for (const Part& part : warp.parts) has_parts |= (part.lanes & lanes) != 0;
+  if (!has_parts) lanes = 0;
+  if (warp.snapshot_version != warp.version || warp.snapshot_lanes != lanes) {
+    auto now = std::make_shared<Knowledge>(warp.knowledge);
+    for (const Part& part : warp.parts)
+      if ((part.lanes & lanes) != 0) now->absorb(part.more);
+    warp.snapshot = std::move(now);
     warp.snapshot_version = warp.version;
+    warp.snapshot_lanes = lanes;
   }
   return warp.snapshot;
 }
@@ -96,11 +125,11 @@ void RaceChecker::release(const Who& who, SyncKey key) {
     object.pending.learn(*origin.knowledge);
     object.pending.seen.join(origin.issuer, origin.own);
     if (origin.completion.by == CompletedBy::kCopyGroup)
-      object.pending.seen.join(origin.agent, {static_cast<Clock>(origin.completion.number) + 1, 0});
+      object.pending.seen.join(origin.agent, Known(static_cast<Clock>(origin.completion.number) + 1));
     if (origin.completion.by == CompletedBy::kCommit) {
       object.pending.synced.join(origin.knowledge->ready);
-      object.pending.seen.join(origin.agent, {origin.clock, 0});
-      object.pending.synced.join(origin.agent, {origin.clock, 0});
+      object.pending.seen.join(origin.agent, Known(origin.clock));
+      object.pending.synced.join(origin.agent, Known(origin.clock));
     }
     object.last_agent = kNoAgent;
     return;
@@ -109,11 +138,14 @@ void RaceChecker::release(const Who& who, SyncKey key) {
   WarpState& s = warps_[warp];
   const bool remote = is_remote(key, who);
   const bool releases = (who.order & kReleases) != 0 && !(remote && (who.order & kCtaScope) != 0);
+  const Mask lanes = lanes_of(who);
   if (!releases || remote) {
     // tcgen05.fence::before_thread_sync does without a release, and so does asynchronous work that has been
     // waited for: what a product has read may be overwritten.
-    object.pending.synced.join(s.knowledge.synced);
-    object.pending.seen.join_from(static_cast<AgentId>(warps_.size()), s.knowledge.seen);
+    each_known(s, lanes, [&](const Knowledge& known) {
+      object.pending.synced.join(known.synced);
+      object.pending.seen.join_from(static_cast<AgentId>(warps_.size()), known.seen);
+    });
   }
   if (!releases) {
     object.last_agent = kNoAgent;
@@ -124,22 +156,28 @@ void RaceChecker::release(const Who& who, SyncKey key) {
   }
   // Told apart, for those who wait at the scope of their CTA.
   Knowledge& pending = remote ? object.remote_pending : object.pending;
-  pending.seen.join(warp, publish(s, lanes_of(who)));
+  pending.seen.join(warp, publish(s, who));
   if (const AgentId issue = s.flows[static_cast<size_t>(Flow::kTensorIssue)]; issue != kNoAgent)
-    pending.seen.join(issue, {s.tensor_clock[0], 0});
-  if (object.last_agent == warp && object.last_version == s.version) return;
-  pending.learn(s.knowledge);
+    pending.seen.join(issue, Known(s.tensor_clock[0]));
+  if (object.last_agent == warp && object.last_version == s.version && object.last_lanes == lanes) return;
+  each_known(s, lanes, [&](const Knowledge& known) { pending.learn(known); });
   object.last_agent = warp;
   object.last_version = s.version;
+  object.last_lanes = lanes;
 }
 
 void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what) {
   ++warp.version;
+  Knowledge& known = known_to(warp, who);
   if ((who.order & kAcquires) != 0) {
-    warp.knowledge.learn(what);
+    known.learn(what);
+    if (&known == &warp.knowledge) return;
+    // Other clusters are no matter of lanes.
+    warp.knowledge.published.join(what.published);
+    warp.knowledge.foreign = join(warp.knowledge.foreign, what.foreign);
     return;
   }
-  warp.knowledge.synced.join(what.synced);
+  known.synced.join(what.synced);
   if (warp.stashed == nullptr) warp.stashed = std::make_shared<Knowledge>();
   warp.stashed->learn(what);
 }
@@ -148,7 +186,10 @@ void RaceChecker::acquire(const Who& who, SyncKey key) {
   if (who.cta == nullptr || who.warp < 0) return;
   const auto at = objects_.find(key);
   if (at == objects_.end()) return;
-  learn(state(who), who, at->second.pending);
+  WarpState& s = state(who);
+  learn(s, who, at->second.pending);
+  // The lanes of a warp that all come to a barrier of the CTA have brought what each of them knew.
+  if (static_cast<SyncKind>(key >> 56) == SyncKind::kNamedBarrier && is_whole(who, lanes_of(who))) unite(s);
 }
 
 void RaceChecker::complete_phase(SyncKey key) {
@@ -156,7 +197,7 @@ void RaceChecker::complete_phase(SyncKey key) {
   object.done.learn(object.pending);
   object.remote_done.learn(object.remote_pending);
   ++object.phase;
-  for (const AgentId agent : object.agents) object.done.seen.join(agent, {object.phase, 0});
+  for (const AgentId agent : object.agents) object.done.seen.join(agent, Known(object.phase));
 }
 
 void RaceChecker::acquire_phases(const Who& who, SyncKey key) {
@@ -181,45 +222,57 @@ void RaceChecker::cta_exit(const Cta& cta) {
   for (const RemoteUse& use : remote_uses_[static_cast<size_t>(cta.rank())]) {
     bool is_known = false;
     for (size_t w = first; w < first + warps_per_cta_; ++w)
-      is_known |= warps_[w].knowledge.seen.covers(use.warp, use.clock, use.lane);
+      each_known(warps_[w], kAllLanes, [&](const Knowledge& known) {
+        is_known |= known.seen.covers(use.warp, use.clock, use.lane);
+      });
     if (!is_known) report_unordered_exit(cta, use);
   }
 }
 
 void RaceChecker::warp_sync(const Who& who) {
   WarpState& s = state(who);
-  const Mask lanes = lanes_of(who);
-  if ((s.dirty & ~lanes) == 0) {
-    if (s.dirty != 0) ++s.clock;
-    s.dirty = 0;
+  const Known own = publish(s, who);
+  ++s.version;
+  if (is_whole(who, lanes_of(who))) {
     s.synced_before = s.clock;
-  } else {
-    s.knowledge.seen.join(warp_index(who), {s.clock, s.dirty & lanes});
-    ++s.version;
+    unite(s);
+    return;
   }
+  Knowledge shared;
+  for (const Part& part : s.parts)
+    if ((part.lanes & lanes_of(who)) != 0) shared.absorb(part.more);
+  shared.seen.join(warp_index(who), own);
+  known_to(s, who).absorb(shared);
 }
 
 void RaceChecker::proxy_fence(const Who& who, bool shared, bool global) {
   WarpState& s = state(who);
-  const Known own = publish(s, lanes_of(who));
+  const Known own = publish(s, who);
+  const Mask lanes = lanes_of(who);
+  // A lane's fence is for its own copies, and for those of others that it has synchronised with.
+  s.unfenced_copies &= ~lanes;
+  const AgentId copies = s.unfenced_copies != 0 ? s.flows[static_cast<size_t>(Flow::kCopyGroup)] : kNoAgent;
+  Knowledge& known = known_to(s, who);
   const auto join = [&](VectorClock& fenced) {
-    fenced.join(s.knowledge.seen);
+    each_known(s, lanes, [&](const Knowledge& k) { fenced.join_except(copies, k.seen); });
     fenced.join(warp_index(who), own);
   };
-  if (shared) join(s.knowledge.fenced);
-  if (global) join(s.knowledge.fenced_global);
+  if (shared) join(known.fenced);
+  if (global) join(known.fenced_global);
   ++s.version;
 }
 
 void RaceChecker::tensor_fence_before(const Who& who) {
   WarpState& s = state(who);
-  s.knowledge.synced.join(s.knowledge.ready);
+  Knowledge& known = known_to(s, who);
+  each_known(s, lanes_of(who), [&](const Knowledge& k) { known.synced.join(k.ready); });
   ++s.version;
 }
 
 void RaceChecker::tensor_fence_after(const Who& who) {
   WarpState& s = state(who);
-  s.knowledge.ready.join(s.knowledge.synced);
+  Knowledge& known = known_to(s, who);
+  each_known(s, lanes_of(who), [&](const Knowledge& k) { known.ready.join(k.synced); });
   ++s.version;
 }
 
@@ -235,9 +288,9 @@ void RaceChecker::issue(AsyncOp& op) {
   if (op.who.origin != nullptr) {  // goes on for an operation that was issued
     origin = *op.who.origin;
   } else {
-    origin.knowledge = snapshot(s);
+    origin.knowledge = snapshot(s, lanes_of(op.who));
     origin.issuer = warp;
-    origin.own = publish(s, lanes_of(op.who));
+    origin.own = publish(s, op.who);
   }
   origin.completion = op.completion();
   origin.agent = kNoAgent;
@@ -248,6 +301,7 @@ void RaceChecker::issue(AsyncOp& op) {
       break;  // view() finds the agent
     case CompletedBy::kCopyGroup:
       origin.agent = flow_agent(warp, Flow::kCopyGroup);
+      s.unfenced_copies |= lanes_of(op.who);
       origin.clock = static_cast<Clock>(origin.completion.number) + 1;
       break;
     case CompletedBy::kWgmmaGroup:
@@ -274,16 +328,16 @@ void RaceChecker::issue(AsyncOp& op) {
 void RaceChecker::issue_also(AsyncOp& op, const Who& who) {
   WarpState& s = state(who);
   auto joined = std::make_shared<Knowledge>(*op.origin.knowledge);
-  joined->learn(s.knowledge);
-  joined->seen.join(warp_index(who), publish(s, lanes_of(who)));
+  joined->learn(*snapshot(s, lanes_of(who)));
+  joined->seen.join(warp_index(who), publish(s, who));
   op.origin.knowledge = std::move(joined);
 }
 
 void RaceChecker::waited(const Who& waiter, CompletedBy by, int starter, uint64_t end) {
   const uint32_t warp = warp_index({waiter.cta, starter});
   WarpState& s = state(waiter);
-  const Known known{static_cast<Clock>(end) + 1, 0};
-  const auto learn = [&](Flow flow) { s.knowledge.seen.join(flow_agent(warp, flow), known); };
+  const Known known(static_cast<Clock>(end) + 1);
+  const auto learn = [&](Flow flow) { known_to(s, waiter).seen.join(flow_agent(warp, flow), known); };
   if (by == CompletedBy::kCopyGroup) learn(Flow::kCopyGroup);
   if (by == CompletedBy::kWgmmaGroup) learn(Flow::kWgmma);
   if (by == CompletedBy::kBulkGroup) {
@@ -295,7 +349,8 @@ void RaceChecker::waited(const Who& waiter, CompletedBy by, int starter, uint64_
 
 void RaceChecker::waited_for_reads(const Who& waiter, uint64_t end) {
   WarpState& s = state(waiter);
-  s.knowledge.seen.join(flow_agent(warp_index(waiter), Flow::kBulkRead), {static_cast<Clock>(end) + 1, 0});
+  known_to(s, waiter).seen.join(flow_agent(warp_index(waiter), Flow::kBulkRead),
+                                Known(static_cast<Clock>(end) + 1));
   ++s.version;
 }
 
@@ -305,7 +360,7 @@ void RaceChecker::waited_for_transfers(const Who& waiter, CompletedBy by) {
   const bool loads = by == CompletedBy::kWaitLoad;
   const AgentId agent = s.flows[static_cast<size_t>(loads ? Flow::kLoad : Flow::kStore)];
   if (agent == kNoAgent) return;  // none issued yet
-  const Known known{++s.tensor_clock[loads ? 1 : 2], 0};
+  const Known known(++s.tensor_clock[loads ? 1 : 2]);
   s.knowledge.seen.join(agent, known);
   s.knowledge.ready.join(agent, known);
   ++s.version;
@@ -316,7 +371,7 @@ RaceChecker::View RaceChecker::view(const Who& who, bool space_is_shared) {
   if (who.origin == nullptr) {
     WarpState& s = warps_[warp];
     s.dirty |= lanes_of(who);
-    return {&s.knowledge, warp, warp, {}, s.clock, s.synced_before, false};
+    return {&s.knowledge, &s.parts, warp, warp, {}, s.clock, s.synced_before, false};
   }
   AsyncOrigin& origin = *who.origin;
   if (origin.completion.by == CompletedBy::kMbarrier && origin.agent == kNoAgent) {
@@ -325,7 +380,7 @@ RaceChecker::View RaceChecker::view(const Who& who, bool space_is_shared) {
     origin.agent = barrier_agent(object, warp, who.unit);
     origin.clock = object.phase;
   }
-  View v{origin.knowledge.get(), origin.agent, origin.issuer, origin.own, origin.clock, 0, true};
+  View v{origin.knowledge.get(), nullptr, origin.agent, origin.issuer, origin.own, origin.clock, 0, true};
   if (origin.completion.by == CompletedBy::kBulkGroup) {
     v.agent = flow_agent(warp, space_is_shared ? Flow::kBulkRead : Flow::kBulkWrite);
     v.clock = static_cast<Clock>(origin.completion.number) + 1;
@@ -373,7 +428,7 @@ struct SharedJudge {
 
   bool ordered(const Access& earlier, const Access& now, int byte) const {
     return RaceChecker::in_program_order(view, earlier, now, byte) ||
-           view.knows(view.knowledge->seen, earlier, byte);
+           view.has_seen(earlier, byte, now.lane_of(byte));
   }
   bool may_meet(const Access& earlier, const Access& now) const {
     return (earlier.strong && now.strong) || (repeats && earlier.write && earlier.insn == now.insn);

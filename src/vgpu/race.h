@@ -9,9 +9,10 @@
 // tcgen05.wait. Two accesses of which one writes must be ordered. Other clocks tell what a proxy fence or the
 // tcgen05 fences have passed on the way.
 //
-// Where this model is coarser than PTX it errs on the side of silence: what one lane has waited for, its
-// whole warp knows; strong accesses count as both acquire and release; the tensor core's own queue counts as
-// ordered but for results read as operands.
+// What a lane has waited for it alone knows until bar.warp.sync or a barrier of the CTA; to have converged
+// orders nothing. Where this model is coarser than PTX it errs on the side of silence: strong accesses count
+// as both acquire and release, and of the whole warp; the tensor core's own queue counts as ordered but for
+// results read as operands.
 #pragma once
 
 #include <array>
@@ -120,9 +121,17 @@ class RaceChecker {
     int flow = -1;          // a Flow, or -1: the warp itself or a completion by mbarrier
     bool is_named = false;  // known to GlobalRaces
   };
+  /// What some lanes know besides.
+  struct Part {
+    Mask lanes;
+    Knowledge more;
+  };
+  /// More groups of lanes that wait for themselves than these count as the warp.
+  static constexpr size_t kParts = 4;
   struct WarpState {
-    Knowledge knowledge;
-    uint64_t version = 1;  // changes with knowledge
+    Knowledge knowledge;  // of every lane
+    std::vector<Part> parts;
+    uint64_t version = 1;  // changes with knowledge and parts
     Clock clock = 1;
     Clock synced_before = 0;  // bar.warp.sync has ordered the lanes' accesses before this clock
     Mask dirty = 0;           // lanes that have accessed memory at `clock`
@@ -131,6 +140,8 @@ class RaceChecker {
     std::shared_ptr<Knowledge> stashed;  // what relaxed waits have seen, to be learned at a fence
     std::shared_ptr<const Knowledge> snapshot;
     uint64_t snapshot_version = 0;
+    Mask snapshot_lanes = 0;   // 0: no part is in it
+    Mask unfenced_copies = 0;  // lanes whose cp.async copies no other lane has waited for or fenced
     std::array<AgentId, kFlows> flows;
     /// Next number of a tcgen05 operation: of the core, loads, stores.
     std::array<Clock, 3> tensor_clock{1, 1, 1};
@@ -143,6 +154,7 @@ class RaceChecker {
     std::vector<AgentId> agents;  // whose work the barrier completes
     AgentId last_agent = kNoAgent;
     uint64_t last_version = 0;
+    Mask last_lanes = 0;
   };
   struct RemoteUse {
     AgentId warp;
@@ -153,27 +165,49 @@ class RaceChecker {
   /// From where accesses are judged.
   struct View {
     const Knowledge* knowledge;
+    const std::vector<Part>* parts;  // null: units
     AgentId agent;
     AgentId warp;
     Known own;  // units: of the warp
     Clock clock;
     Clock synced_before;
     bool is_unit;
-    bool knows(const VectorClock& what, const Access& access, int byte) const {
-      if (is_unit && access.agent == warp && own.covers(access.clock, access.lane_of(byte) & 31)) return true;
-      return what.covers(access.agent, access.clock, access.lane_of(byte) & 31);
+    /// Has the lane (of a thread's access) seen the earlier access?
+    bool has_seen(const Access& earlier, int byte, int lane) const {
+      const int its_lane = earlier.lane_of(byte) & 31;
+      if (is_unit && earlier.agent == warp && own.covers(earlier.clock, its_lane)) return true;
+      if (knowledge->seen.covers(earlier.agent, earlier.clock, its_lane)) return true;
+      if (parts != nullptr)
+        for (const Part& part : *parts)
+          if ((part.lanes >> (lane & 31) & 1) != 0 &&
+              part.more.seen.covers(earlier.agent, earlier.clock, its_lane))
+            return true;
+      return false;
     }
   };
 
   uint32_t warp_index(const Who& who) const;  // in the cluster
   WarpState& state(const Who& who) { return warps_[warp_index(who)]; }
   static Mask lanes_of(const Who& who);
+  /// All lanes of the warp that still run.
+  static bool is_whole(const Who& who, Mask lanes);
   /// How much of the warp's own work is ordered before something these lanes do now.
-  static Known publish(WarpState& warp, Mask lanes);
+  static Known publish(WarpState& warp, const Who& who);
+  /// Where what only the lanes of `who` learn is kept.
+  static Knowledge& known_to(WarpState& warp, const Who& who);
+  /// Calls body(knowledge) with everything that one of the lanes knows.
+  template <class Body>
+  static void each_known(const WarpState& warp, Mask lanes, Body&& body) {
+    body(warp.knowledge);
+    for (const Part& part : warp.parts)
+      if ((part.lanes & lanes) != 0) body(part.more);
+  }
+  /// What every part knows, all lanes know.
+  static void unite(WarpState& warp);
   AgentId flow_agent(uint32_t warp, Flow flow);
   AgentId add_agent(const char* unit, uint32_t warp, int flow);
   AgentId barrier_agent(SyncObject& object, uint32_t warp, const char* unit);
-  const std::shared_ptr<const Knowledge>& snapshot(WarpState& warp);
+  const std::shared_ptr<const Knowledge>& snapshot(WarpState& warp, Mask lanes);
   /// `space_is_shared`: bulk stores read as one agent and write as another.
   View view(const Who& who, bool space_is_shared);
   Access access_of(const Who& who, const View& view, bool writes) const;

@@ -29,16 +29,16 @@ std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
 void RaceChecker::fence(const Who& who, bool gpu_scope) {
   WarpState& s = state(who);
   if (s.stashed != nullptr) {
-    s.knowledge.learn(*s.stashed);
+    known_to(s, who).learn(*s.stashed);
     s.stashed.reset();
   }
-  s.own_at_fence = publish(s, lanes_of(who));
+  s.own_at_fence = publish(s, who);
   if (gpu_scope && global_ != nullptr) {
-    s.knowledge.published.join(s.knowledge.seen);
+    each_known(s, lanes_of(who), [&](const Knowledge& k) { s.knowledge.published.join(k.seen); });
     s.knowledge.published.join(warp_index(who), s.own_at_fence);
   }
   ++s.version;
-  s.at_fence = snapshot(s);
+  s.at_fence = snapshot(s, lanes_of(who));
 }
 
 std::shared_ptr<const Foreign> RaceChecker::foreign_of(VectorClock what, const Knowledge& knowledge) const {
@@ -60,8 +60,8 @@ void RaceChecker::strong_access(const Who& who, uint64_t address, AccessKind kin
   if (!is_write(kind)) return;
   VectorClock what;
   if ((who.order & kReleases) != 0) {
-    what = s.knowledge.seen;
-    what.join(warp_index(who), publish(s, lanes_of(who)));
+    each_known(s, lanes_of(who), [&](const Knowledge& k) { what.join(k.seen); });
+    what.join(warp_index(who), publish(s, who));
   } else if (!s.knowledge.published.empty()) {
     what = s.knowledge.published;
   } else {
@@ -85,7 +85,7 @@ struct GlobalJudge {
       Access here = earlier;
       here.agent = local_agent(earlier.agent);
       return RaceChecker::in_program_order(view, here, now, byte) ||
-             view.knows(view.knowledge->seen, here, byte);
+             view.has_seen(here, byte, now.lane_of(byte));
     }
     const Foreign* foreign = view.knowledge->foreign.get();
     if (foreign == nullptr) return false;

@@ -78,14 +78,14 @@ void RaceChecker::tensor_access(const Who& who, const Cta& owner, uint32_t lane,
 void RaceChecker::tensor_release(const Who& who, const Cta& owner, uint32_t column, uint32_t columns) {
   std::vector<ShadowCell>& cells = tensor_[static_cast<size_t>(owner.rank())];
   if (cells.empty()) return;
-  const View v = view(who, false);
+  const Knowledge& known = *snapshot(state(who), lanes_of(who));
   for (uint32_t group = 0; group < kGroups; ++group)
     for (uint32_t c = column; c < column + columns; c += kCellColumns) {
       ShadowCell& cell = cells[group * kCellsInGroup + c / kCellColumns];
       for (Access& slot : cell.slots) {
-        if (slot.clock != 0 && !v.knowledge->ready.covers(slot.agent, slot.clock, 0) &&
-            !v.knowledge->synced.covers(slot.agent, slot.clock, 0))
-          report_tensor_release(who, {group * kGroupLanes, column}, columns, slot, *v.knowledge);
+        if (slot.clock != 0 && !known.ready.covers(slot.agent, slot.clock, 0) &&
+            !known.synced.covers(slot.agent, slot.clock, 0))
+          report_tensor_release(who, {group * kGroupLanes, column}, columns, slot, known);
         slot.clock = 0;
       }
     }

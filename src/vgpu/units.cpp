@@ -64,6 +64,28 @@ void report_tensor_memory(Cta& cta) {
   }
 }
 
+/// The warps of a warpgroup ask for the same numbers of registers. (PTX asks for the same instruction;
+/// Triton's roles of fewer than four warps execute each their own.)
+void report_register_budgets(Cta& cta) {
+  const std::vector<std::vector<const Instruction*>>& budgets = cta.units().register_budgets;
+  for (size_t w = 0; w < budgets.size(); ++w) {
+    const size_t first = w / kWarpgroupWarps * kWarpgroupWarps;
+    const auto same = [](const Instruction* a, const Instruction* b) { return a->immediate == b->immediate; };
+    if (std::equal(budgets[w].begin(), budgets[w].end(), budgets[first].begin(), budgets[first].end(), same))
+      continue;
+    const size_t more = budgets[w].size() > budgets[first].size() ? w : first, less = more == w ? first : w;
+    const size_t at = static_cast<size_t>(
+        std::mismatch(budgets[less].begin(), budgets[less].end(), budgets[more].begin(), same).first -
+        budgets[less].begin());
+    const Who who{&cta, static_cast<int>(more), -1, budgets[more][at], ""};
+    if (Finding* f = cta.cluster().log().open(FindingKind::kDivergentCollective, who)) {
+      f->message = fmt::format("warp {} executes a setmaxnreg that warp {} of the same warpgroup does not",
+                               more, less);
+      f->hint = "all four warps of a warpgroup execute the same setmaxnreg";
+    }
+  }
+}
+
 }  // namespace
 
 void check_cta_exit(Cta& cta) {
@@ -74,6 +96,7 @@ void check_cta_exit(Cta& cta) {
     if (RaceChecker* races = cta.cluster().races()) races->cta_exit(cta);
   }
   if (checks.leaks) report_tensor_memory(cta);
+  if (checks.collectives) report_register_budgets(cta);
 }
 
 }  // namespace imbrex::vgpu

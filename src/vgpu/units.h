@@ -25,6 +25,8 @@ struct CtaUnits {
   /// Made when first used: few kernels use every unit.
   std::unique_ptr<TensorUnit> tensor;
   std::vector<std::unique_ptr<Warpgroup>> warpgroups;
+  /// By warp: the setmaxnreg instructions it has executed, which carry their number of registers.
+  std::vector<std::vector<const Instruction*>> register_budgets;
   /// A thread of the CTA has seen that cluster launch control had nothing left.
   bool saw_failed_cancel = false;
 

@@ -9,6 +9,7 @@
 #include "core/scalar_float.h"
 #include "vgpu/cluster.h"
 #include "vgpu/decode.h"
+#include "vgpu/random.h"
 #include "vgpu/undefined.h"
 
 namespace imbrex::vgpu {
@@ -278,10 +279,19 @@ bool decode_redux(Decoder& d, Instruction& out) {
 // ---- elect, activemask, bar.warp.sync
 // ------------------------------------------------------------------------
 
-/// The lowest lane of the mask, as measured on an H200. d: lane, b: predicate, a: member mask.
+/// The lowest lane of the mask, as measured on an H200; under a seed another, for PTX says only that it is
+/// the same for the same mask. d: lane, b: predicate, a: member mask.
 Step exec_elect(Warp& w, const Instruction& n, Mask active) {
+  const uint64_t seed = w.cta().cluster().launch().options.seed;
   return for_each_group(w, n, n.a, active, [&](Mask members) {
-    const int chosen = first_lane(members);
+    int chosen = first_lane(members);
+    if (seed != 0) {
+      Mask rest = members;
+      for (uint64_t skip = Random(seed, members).below(static_cast<uint64_t>(count_lanes(members))); skip > 0;
+           --skip)
+        rest &= rest - 1;
+      chosen = first_lane(rest);
+    }
     for_each_lane(members, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = static_cast<uint32_t>(chosen); });
     write_predicate(w, n.b, members, lane_bit(chosen));
   });

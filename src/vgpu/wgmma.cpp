@@ -3,6 +3,8 @@
 // each in its own time; a product begins when the last of them has issued it.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "vgpu/timeline_recorder.h"
 #include "vgpu/wgmma_product.h"
 
@@ -152,9 +154,10 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
   // A product belongs to the warp that came to it first.
   const int first = warp.index() / kWarpgroupWarps * kWarpgroupWarps;
+  const int end = std::min(first + kWarpgroupWarps, static_cast<int>(warp.cta().warps().size()));
   WgmmaWarp& state = state_of(warp);
   if (RaceChecker* races = warp.cta().cluster().races(); races != nullptr && state.groups.size() > wait.a)
-    for (int w = first; w < first + kWarpgroupWarps; ++w)
+    for (int w = first; w < end; ++w)
       races->waited(threads_of(warp, insn, active), CompletedBy::kWgmmaGroup, w,
                     static_cast<uint64_t>(state.groups[state.groups.size() - 1 - wait.a].end));
   while (state.groups.size() > wait.a) {

@@ -38,8 +38,8 @@ std::vector<Subject> make_subjects() {
   all.push_back(matmul("V4", BlackwellMatmulV4<>{.block_n = 32}, 256, 64, 96));
   all.push_back(matmul("V5", BlackwellMatmulV5<>{.block_n = 32}, 1024, 128, 96));
   all.push_back(matmul("V6",
-                       BlackwellMatmulV6<>{.block_n = 32, .block_k = 16, .tma_stages = 2, .swizzle_size = 1},
-                       1024, 128, 48));
+                       BlackwellMatmulV6<>{.block_n = 64, .block_k = 16, .tma_stages = 2, .swizzle_size = 1},
+                       1024, 256, 48));
   all.push_back(
       hopper("H2", HopperMatmulH2{.block_m = 64, .block_n = 32, .block_k = 16, .stages = 2}, 64, 64, 96));
   all.push_back(

@@ -51,7 +51,14 @@ std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t se
     for (const Known& known : known_gaps())
       if (verdict.equivalent == nullptr && known.matches(mutant)) verdict.gap = &known;
     for (uint64_t seed = 0; seed < seeds; ++seed) {
-      const Outcome outcome = run(*mutant.subject, mutant.kernel, seed);
+      Outcome outcome;
+      try {
+        outcome = run(*mutant.subject, mutant.kernel, seed);
+      } catch (const std::bad_alloc&) {
+        verdict.status = Status::kUnplaced;
+        verdict.message = "takes all memory";
+        return;
+      }
       if (outcome.is_clean()) {
         if (outcome.results != right.at(mutant.subject)) verdict.status = Status::kWrong;
         continue;

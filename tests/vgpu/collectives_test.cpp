@@ -2,6 +2,7 @@
 // shfl, vote, match, redux, elect, activemask, and atomics, against loops over the lanes.
 #include <bit>
 #include <cmath>
+#include <set>
 
 #include "snippet.h"
 
@@ -123,6 +124,45 @@ TEST(Elect, TheLowestLaneOfTheMask) {
                     "@%s elect.sync %d|%p, 0xffffffc0;",
                     "%d", [](int) { return 0; }),
                [](int i) { return i < 6 ? 99u : 6u; });
+}
+
+TEST(Elect, UnderASeedSomeLaneAlwaysTheSame) {
+  constexpr const char* kText = R"(.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+  .reg .pred %p;
+  .reg .b32 %a, %b;
+  .reg .b64 %out;
+  ld.param.u64 %out, [out];
+  elect.sync %a|%p, 0x00ff0f00;
+  elect.sync %b|%p, 0x00ff0f00;
+  @%p st.global.v2.u32 [%out], {%a, %b};
+  ret;
+}
+)";
+  std::set<uint32_t> chosen;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    VirtualGpu gpu({.target = "sm_90a", .seed = seed});
+    DeviceAddress out = gpu.allocate(8);
+    void* arguments[] = {&out};
+    std::string text = kText;
+    // The lanes that are not named do not take part.
+    text.insert(text.find("  elect.sync"),
+                "  .reg .pred %in;\n  .reg .b32 %lane;\n  mov.u32 %lane, %laneid;\n"
+                "  shr.u32 %a, 0x00ff0f00, %lane;\n  and.b32 %a, %a, 1;\n"
+                "  setp.eq.u32 %in, %a, 0;\n  @%in ret;\n");
+    const Report report =
+        gpu.launch(gpu.load_module(text, "elect.ptx").function("k"), {.block = {32}, .arguments = arguments});
+    EXPECT_TRUE(report.clean()) << report.format();
+    const std::vector<uint32_t> lanes = from_device<uint32_t>(gpu, out, 2);
+    EXPECT_EQ(lanes[0], lanes[1]);
+    EXPECT_NE(0x00ff0f00u >> lanes[0] & 1, 0u) << lanes[0];
+    EXPECT_TRUE(seed != 0 || lanes[0] == 8) << lanes[0];
+    chosen.insert(lanes[0]);
+  }
+  EXPECT_GT(chosen.size(), 4u);
 }
 
 // ---- atomics: all lanes of a warp on one word, in lane order

@@ -145,5 +145,113 @@ TEST(OperandLayout, TheOtherMajorness) {
   EXPECT_TRUE(disagrees(run({.transposed = 1u << 15}), "was expected"));
 }
 
+// ---- cp.async
+
+/// One warp copies a 128x16 tile of A and a 32x16 tile of B behind it, chunk by chunk with the swizzle of 32
+/// bytes, from matrices of `pitch` bytes a row; then one product 128x32x16. `gather`: rows of A in an order
+/// that no tensor has.
+Report run_copied(uint64_t a, uint64_t b, uint32_t idesc = 0x08080010, bool gather = false) {
+  const std::string text = R"(.version 9.0
+.target sm_100a
+.address_size 64
+.file 1 "layout.cu"
+.visible .entry k(.param .u64 data_a, .param .u64 data_b, .param .u64 a, .param .u64 b, .param .u32 idesc,
+                  .param .u32 scramble)
+.reqntid 32
+{
+  .reg .pred %p, %first;
+  .reg .b32 %t, %tile, %bar, %slot, %tmem, %idesc, %i, %row, %chunk, %to, %x, %scramble;
+  .reg .b64 %a, %b, %start, %data_a, %data_b, %from, %wide;
+  .shared .align 1024 .b8 tile[5120];
+  .shared .align 8 .b64 barrier;
+  .shared .align 4 .b32 slot;
+  ld.param.u64 %data_a, [data_a];
+  ld.param.u64 %data_b, [data_b];
+  ld.param.u64 %a, [a];
+  ld.param.u64 %b, [b];
+  ld.param.u32 %idesc, [idesc];
+  ld.param.u32 %scramble, [scramble];
+  mov.u32 %tile, tile;
+  mov.u32 %bar, barrier;
+  mov.u32 %slot, slot;
+  mov.u32 %t, %tid.x;
+  setp.ne.u32 %first, %t, 0;
+  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%slot], 32;
+  @!%first mbarrier.init.shared::cta.b64 [%bar], 1;
+  mov.u32 %i, %t;
+COPY:
+  shr.u32 %row, %i, 1;
+  and.b32 %chunk, %i, 1;
+  shr.u32 %x, %row, 2;
+  xor.b32 %x, %x, %chunk;
+  and.b32 %x, %x, 1;
+  mad.lo.u32 %to, %row, 32, %tile;
+  mad.lo.u32 %to, %x, 16, %to;
+  setp.ge.u32 %p, %row, 128;
+  @%p sub.u32 %row, %row, 128;
+  @!%p xor.b32 %row, %row, %scramble;
+  mov.u64 %from, %data_a;
+  @%p mov.u64 %from, %data_b;
+  mul.wide.u32 %wide, %row, 512;
+  add.u64 %from, %from, %wide;
+  mul.wide.u32 %wide, %chunk, 16;
+  add.u64 %from, %from, %wide;
+  .loc 1 5 0
+  cp.async.cg.shared.global [%to], [%from], 16;
+  add.u32 %i, %i, 32;
+  setp.lt.u32 %p, %i, 320;
+  @%p bra COPY;
+  cp.async.wait_all;
+  fence.proxy.async;
+  bar.sync 0;
+  ld.shared.b32 %tmem, [%slot];
+  @%first bra DONE;
+  and.b32 %x, %tile, 0x3FFFF;
+  shr.u32 %x, %x, 4;
+  cvt.u64.u32 %start, %x;
+  add.u64 %a, %a, %start;
+  add.u64 %b, %b, %start;
+  .loc 1 9 0
+  tcgen05.mma.cta_group::1.kind::f16 [%tmem], %a, %b, %idesc, 0;
+  tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%bar];
+MULTIPLIED:
+  mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], 0;
+  @!%p bra MULTIPLIED;
+  tcgen05.fence::after_thread_sync;
+DONE:
+  bar.warp.sync -1;
+  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tmem, 32;
+  ret;
+}
+)";
+  VirtualGpu gpu({.target = "sm_100a"});
+  DeviceAddress data_a = gpu.allocate(256 * 512), data_b = gpu.allocate(256 * 512);
+  gpu.fill16(data_a, 0x3C00, 256 * 256);
+  gpu.fill16(data_b, 0x3C00, 256 * 256);
+  uint32_t scramble = gather ? 5 : 0;
+  void* arguments[] = {&data_a, &data_b, &a, &b, &idesc, &scramble};
+  return gpu.launch(gpu.load_module(text, "layout.ptx").function("k"),
+                    {.block = {32}, .arguments = arguments});
+}
+
+TEST(CopiedOperand, DescriptorsThatFitAreSilent) {
+  constexpr uint64_t k32B = 6, kRows = 16;
+  for (const bool gather : {false, true}) {
+    const Report report =
+        run_copied(descriptor(0, kRows, k32B), descriptor(4096, kRows, k32B), 0x08080010, gather);
+    EXPECT_TRUE(report.clean()) << report.format();
+  }
+}
+
+TEST(CopiedOperand, DescriptorsThatDoNot) {
+  constexpr uint64_t k32B = 6, kRows = 16;
+  const uint64_t a = descriptor(0, kRows, k32B), b = descriptor(4096, kRows, k32B);
+  EXPECT_TRUE(disagrees(run_copied(descriptor(0, kRows, k32B, 1), b), "a tile that cp.async copied"));
+  EXPECT_TRUE(disagrees(run_copied(descriptor(0, 8, k32B), b), "operand A"));
+  EXPECT_TRUE(disagrees(run_copied(descriptor(128, kRows, k32B), b), "operand A"));
+  EXPECT_TRUE(disagrees(run_copied(a, descriptor(4096, 8, k32B)), "operand B"));
+  EXPECT_TRUE(disagrees(run_copied(a, b, 0x08080010 | 1u << 15), "operand A"));
+}
+
 }  // namespace
 }  // namespace imbrex::vgpu

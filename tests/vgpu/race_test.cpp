@@ -20,7 +20,7 @@ Report run(const std::string& body, uint64_t seed = 0) {
 {{
   .reg .pred %p, %q;
   .reg .b32 %t, %x, %y, %own, %other, %bar, %lane;
-  .reg .b64 %s;
+  .reg .b64 %s, %d;
   mov.u32 %t, %tid.x;
   mov.u32 %lane, %laneid;
   mov.u32 %own, tile;
@@ -210,6 +210,75 @@ WAIT:
   }
 }
 
+TEST(Lanes, WhatOneLaneWaitedForTheOthersDoNotKnow) {
+  const auto kernel = [](const std::string& who, const std::string& sync) {
+    return fmt::format(R"(
+  @%q mbarrier.init.shared.b64 [%bar], 32;
+  bar.sync 0;
+  @%p bra CONSUMER;
+  .loc 1 10 0
+  st.shared.u32 [%own], %t;
+  mbarrier.arrive.shared.b64 _, [%bar];
+  ret;
+CONSUMER:
+  {} bra READ;
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0;
+  @!%p bra WAIT;
+READ:
+{}
+  .loc 1 20 0
+  ld.shared.u32 %y, [%other];
+)",
+                       who, sync);
+  };
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    // Every lane waits; one waits and a barrier of the warp, or of the CTA's first warp, tells the others.
+    EXPECT_TRUE(run(kernel("@!%p", ""), seed).clean());
+    for (const char* sync : {"  bar.warp.sync -1;", "  bar.sync 1, 32;"}) {
+      const Report good = run(kernel("@!%q", sync), seed);
+      EXPECT_TRUE(good.clean()) << good.format();
+    }
+    const Report bad = run(kernel("@!%q", ""), seed);
+    bool found = false;
+    for (const Finding& f : bad.findings)
+      found |= f.kind == FindingKind::kRace && f.place.line + f.other_place.line == 30;
+    EXPECT_TRUE(found) << bad.format();
+  }
+}
+
+TEST(Lanes, AFenceOfAllIsNotAnArrivalOfAll) {
+  // Warp 0 reads the same word with every lane; then one lane says that it may be overwritten.
+  const auto kernel = [](const std::string& sync, const std::string& who, int count) {
+    return fmt::format(R"(
+  @%q mbarrier.init.shared.b64 [%bar], {};
+  st.shared.u32 [%own], %t;
+  bar.sync 0;
+  @!%p bra WRITER;
+  mov.u32 %x, tile;
+  .loc 1 10 0
+  ld.shared.u32 %y, [%x];
+  fence.proxy.async.shared::cta;
+{}
+  {} mbarrier.arrive.shared.b64 _, [%bar];
+  ret;
+WRITER:
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %q, [%bar], 0;
+  @!%q bra WAIT;
+  .loc 1 20 0
+  st.shared.u32 [%other], %t;
+)",
+                       count, sync, who);
+  };
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    EXPECT_TRUE(run(kernel("", "", 32), seed).clean());
+    const Report good = run(kernel("  bar.warp.sync -1;", "@%q", 1), seed);
+    EXPECT_TRUE(good.clean()) << good.format();
+    EXPECT_TRUE(has(run(kernel("", "@%q", 1), seed), FindingKind::kRace, 20, 10));
+  }
+}
+
 TEST(Race, RelaxedArrivalsOrderNothingWithoutAFence) {
   const auto kernel = [](const std::string& before, const std::string& arrive, const std::string& wait,
                          const std::string& after) {
@@ -296,6 +365,23 @@ TEST(Proxy, OneLanesFenceDoesNotCoverTheOthers) {
   // Behind the barrier one fence, of the thread that starts the copy, is enough.
   const Report good = run(store_by_unit("  bar.sync 0;\n  @%q fence.proxy.async.shared::cta;"));
   EXPECT_TRUE(good.clean()) << good.format();
+}
+
+TEST(Proxy, OneLanesFenceDoesNotCoverTheOthersCopies) {
+  // The same, the tile being written by cp.async of both warps.
+  const auto kernel = [](const std::string& between) {
+    std::string text = store_by_unit("  cp.async.wait_all;\n" + between);
+    const std::string write = "  st.shared.u32 [%own], %t;\n";
+    return text.replace(text.find(write), write.size(),
+                        "  mov.u64 %s, buffer;\n  cvt.u64.u32 %d, %t;\n  mad.lo.u64 %s, %d, 4, %s;\n"
+                        "  cp.async.ca.shared.global [%own], [%s], 4;\n");
+  };
+  const Report good = run(kernel("  fence.proxy.async;\n  bar.sync 0;"));
+  EXPECT_TRUE(good.clean()) << good.format();
+  const Report behind = run(kernel("  bar.sync 0;\n  @%q fence.proxy.async;"));
+  EXPECT_TRUE(behind.clean()) << behind.format();
+  const Report bad = run(kernel("  @%q fence.proxy.async;\n  bar.sync 0;"));
+  EXPECT_TRUE(has(bad, FindingKind::kMissingProxyFence, 30, 20)) << bad.format();
 }
 
 TEST(Proxy, AFenceDoesNotReplaceTheBarrier) {

@@ -2,6 +2,8 @@
 // wgmma on the virtual Hopper: every element of A and B at the address its descriptor formula says, every
 // element of D in the register its fragment formula says; small integers, so that sums are exact in every
 // type.
+#include <fmt/format.h>
+
 #include <bit>
 
 #include "core/float_formats.h"
@@ -317,6 +319,70 @@ TEST(Wgmma, OperandsOutsideSharedMemoryAreFound) {
   const Report report = kernel.run(std::vector<uint32_t>(4 * 128), std::vector<uint8_t>(4096)).report;
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].kind, FindingKind::kOutOfBounds) << report.format();
+}
+
+TEST(Wgmma, TheLastWarpgroupMayNotBeWhole) {
+  constexpr const char* kText = R"(.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k()
+{
+  .reg .pred %whole;
+  .reg .b32 %d<4>, %t;
+  .reg .b64 %desc;
+  mov.u32 %t, %tid.x;
+  setp.lt.u32 %whole, %t, 128;
+  @%whole ret;
+  mov.b64 %desc, 0;
+  wgmma.fence.sync.aligned;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, %desc, %desc, 0, 1, 1, 0, 0;
+  wgmma.commit_group.sync.aligned;
+  wgmma.wait_group.sync.aligned 0;
+  ret;
+}
+)";
+  VirtualGpu gpu({.target = "sm_90a"});
+  const Report report = gpu.launch(gpu.load_module(kText, "five.ptx").function("k"), {.block = {160}});
+  bool found = false;
+  for (const Finding& f : report.findings) found |= f.message.find("needs four warps") != std::string::npos;
+  EXPECT_TRUE(found) << report.format();
+}
+
+TEST(Setmaxnreg, IsExecutedByWholeWarpgroups) {
+  const auto run = [](int first) {
+    const std::string text = fmt::format(R"(.version 8.0
+.target sm_90a
+.address_size 64
+.file 1 "budget.cu"
+.visible .entry k()
+.maxntid 256, 1, 1
+{{
+  .reg .pred %p;
+  .reg .b32 %t;
+  mov.u32 %t, %tid.x;
+  sub.u32 %t, %t, {};
+  setp.lt.u32 %p, %t, 128;
+  @%p bra PRODUCER;
+  .loc 1 8 0
+  setmaxnreg.inc.sync.aligned.u32 240;
+  ret;
+PRODUCER:
+  .loc 1 9 0
+  setmaxnreg.dec.sync.aligned.u32 24;
+  ret;
+}}
+)",
+                                         first);
+    VirtualGpu gpu({.target = "sm_90a"});
+    return gpu.launch(gpu.load_module(text, "budget.ptx").function("k"), {.block = {256}});
+  };
+  EXPECT_TRUE(run(0).clean()) << run(0).format();
+  EXPECT_TRUE(run(128).clean());
+  const Report bad = run(32);
+  ASSERT_FALSE(bad.clean());
+  EXPECT_EQ(bad.findings[0].kind, FindingKind::kDivergentCollective) << bad.format();
+  EXPECT_NE(bad.findings[0].message.find("of the same warpgroup"), std::string::npos);
+  EXPECT_GE(bad.findings[0].place.line, 8);
 }
 
 }  // namespace
