@@ -73,10 +73,13 @@ void add_argument(Subject& subject, const T& argument) {
     subject.arguments.push_back({static_cast<int64_t>(argument), -1});
   }
 }
-template <class K, class... Params, class... Args>
-void add_arguments(Subject& subject, void (K::*)(Params...) const, const Args&... arguments) {
+template <class... Params, class... Args>
+void add_arguments(Subject& subject, ParameterList<Params...>, const Args&... arguments) {
   (add_argument<Params>(subject, arguments), ...);
 }
+/// What a launch of a kernel takes, structs resolved into their members.
+template <class K, class... Params>
+auto parameters_of(void (K::*)(Params...) const) -> imbrex::detail::Flat<ParameterList<Params...>>::List;
 }  // namespace detail
 
 /// Compiles `kernel` for these arguments: numbers, and in(...) and out(...) tensors.
@@ -85,7 +88,7 @@ Subject make_subject(std::string name, int num_sms, const K& kernel, const Args&
   Kernel<K> ready(kernel, std::nullopt);
   Subject subject = detail::make_subject(std::move(name), ready.trace(detail::for_tracing(arguments)...));
   subject.num_sms = num_sms;
-  detail::add_arguments(subject, &K::operator(), arguments...);
+  detail::add_arguments(subject, decltype(detail::parameters_of(&K::operator()))(), arguments...);
   return subject;
 }
 
