@@ -6,7 +6,8 @@
 //   layer(m, n, k, bfloat16, a, b, c, 0.5f, float32, bias);   // c = gelu(0.5 a b^T + bias)
 //
 // A step is a struct whose parameters (kernel.h) stand in the launch in its place, in order, and whose
-// operator() takes a tile and gives a tile. Kernels without steps are what they would be without this file.
+// operator() takes a tile and gives a tile. One step of a kernel may reduce rows, where a tile is as wide as
+// the matrix. Kernels without steps are what they would be without this file.
 #pragma once
 
 #include <limits>
@@ -166,6 +167,75 @@ struct Optional {
 };
 
 // ---------------------------------------------------------------------------------------------------------
+// steps that reduce rows: they look at every part of a tile before they change the first
+
+template <class Step>
+concept RowStep = requires {
+  typename Step::Statistics;  // of each row of a tile, [rows, 1]
+};
+
+/// x in the columns of the matrix, `other` beyond.
+inline RegisterValue within_matrix(const RegisterBase& x, const OutputTile& at, float other) {
+  return select(register_tensor(boolean, {x.shape(1)}, [&](auto j) { return at.column + j < at.columns; }), x,
+                other);
+}
+
+/// exp(x) divided by its sum along the row; the row's maximum is subtracted first.
+struct Softmax {
+  using Parameters = ParameterList<>;
+  struct Statistics {
+    RegisterTensor maximum, sum;  // of what has been seen
+  };
+
+  Statistics begin(int64_t rows) const {
+    return {full(float32, {rows, 1}, std::numeric_limits<float>::lowest()), zeros(float32, {rows, 1})};
+  }
+  void look(Statistics& row, const RegisterBase& x, const OutputTile& at) const {
+    auto seen = within_matrix(x, at, -std::numeric_limits<float>::infinity());
+    auto maximum = max(row.maximum, max(seen, {.axis = 1, .keep = true}));
+    auto sum_here = sum(exp(seen - maximum), {.axis = 1, .keep = true});
+    row.sum = row.sum * exp(row.maximum - maximum) + sum_here;
+    row.maximum = maximum;
+  }
+  RegisterValue operator()(const Statistics& row, const RegisterBase& x, const OutputTile&) const {
+    return exp(x - row.maximum) * (1.0f / row.sum);
+  }
+};
+
+/// x / sqrt(mean of x^2 along the row + epsilon) * weight[j] in column j; the weight is of any floating type.
+struct RmsNorm {
+  using Parameters = ParameterList<Float32, DataType, Ptr<>>;
+  Float32 epsilon;
+  DataType dtype;
+  Ptr<> weight;
+  struct Statistics {
+    RegisterTensor squares;  // summed
+  };
+
+  Statistics begin(int64_t rows) const { return {zeros(float32, {rows, 1})}; }
+  void look(Statistics& row, const RegisterBase& x, const OutputTile& at) const {
+    auto seen = within_matrix(x, at, 0);
+    row.squares += sum(seen * seen, {.axis = 1, .keep = true});
+  }
+  RegisterValue operator()(const Statistics& row, const RegisterBase& x, const OutputTile& at) const {
+    auto weights = load_global(global_view(weight, dtype, {at.columns}), {at.column}, {x.shape(1)});
+    return x * rsqrt(row.squares / at.columns + epsilon) * weights.to(float32);
+  }
+};
+
+namespace detail {
+struct NoStatistics {};
+template <class Step>
+struct StatisticsOf {
+  using Type = NoStatistics;
+};
+template <RowStep Step>
+struct StatisticsOf<Step> {
+  using Type = typename Step::Statistics;
+};
+}  // namespace detail
+
+// ---------------------------------------------------------------------------------------------------------
 // all together
 
 /// The steps of a kernel, a parameter of it.
@@ -174,6 +244,8 @@ class Epilogue {
  public:
   using Parameters = ParameterList<Steps...>;
   static constexpr bool kEmpty = sizeof...(Steps) == 0;
+  static constexpr bool kReducesRows = (RowStep<Steps> || ...);
+  static_assert((0 + ... + RowStep<Steps>) <= 1, "one step of a kernel may reduce rows");
 
   explicit Epilogue(Steps... steps) : steps_(std::move(steps)...) {}
 
@@ -184,20 +256,77 @@ class Epilogue {
     return dtype;
   }
 
-  /// A tile of sums as it is to be stored.
-  RegisterValue operator()(const RegisterBase& sums, const OutputTile& at) const { return run<0>(sums, at); }
+  /// CompileError where rows of the matrix do not fit the tile that the steps see of them.
+  void check(int64_t n_size, int64_t block_n) const {
+    require(!kReducesRows || n_size <= block_n,
+            "rows of {} columns are reduced, tiles have {}: take a tile as wide as the matrix", n_size,
+            block_n);
+  }
+
+  /// The rows of one tile, which the steps get in parts.
+  class Rows {
+   public:
+    Rows(const Epilogue& epilogue, int64_t rows)
+        : epilogue_(epilogue),
+          statistics_(std::apply([&](const auto&... step) { return Statistics{begin(step, rows)...}; },
+                                 epilogue.steps_)) {}
+
+    /// Takes note of a part. With kReducesRows, before the first part is finished, each is to be looked at.
+    void look(const RegisterBase& sums, const OutputTile& at) { look_from<0>(sums, at); }
+    /// The part as it is to be stored.
+    RegisterValue operator()(const RegisterBase& sums, const OutputTile& at) const {
+      return run<0>(sums, at);
+    }
+
+   private:
+    using Statistics = std::tuple<typename detail::StatisticsOf<Steps>::Type...>;
+    template <class Step>
+    static auto begin(const Step& step, int64_t rows) {
+      if constexpr (RowStep<Step>)
+        return step.begin(rows);
+      else
+        return detail::NoStatistics();
+    }
+    template <size_t I>
+    RegisterValue step(const RegisterBase& x, const OutputTile& at) const {
+      if constexpr (RowStep<std::tuple_element_t<I, std::tuple<Steps...>>>)
+        return std::get<I>(epilogue_.steps_)(std::get<I>(statistics_), x, at);
+      else
+        return std::get<I>(epilogue_.steps_)(x, at);
+    }
+    template <size_t I>
+    void look_from([[maybe_unused]] const RegisterBase& x, [[maybe_unused]] const OutputTile& at) {
+      if constexpr (I < sizeof...(Steps)) {
+        if constexpr (RowStep<std::tuple_element_t<I, std::tuple<Steps...>>>)
+          std::get<I>(epilogue_.steps_).look(std::get<I>(statistics_), x, at);
+        else
+          look_from<I + 1>(step<I>(x, at), at);
+      }
+    }
+    template <size_t I>
+    RegisterValue run(const RegisterBase& x, const OutputTile& at) const {
+      if constexpr (I == sizeof...(Steps))
+        return x.to(at.dtype);
+      else
+        return run<I + 1>(step<I>(x, at), at);
+    }
+
+    const Epilogue& epilogue_;
+    Statistics statistics_;
+  };
+  Rows rows(int64_t rows) const { return Rows(*this, rows); }
+
+  /// A tile of sums, with all columns that it will have, as it is to be stored.
+  RegisterValue operator()(const RegisterBase& sums, const OutputTile& at) const {
+    Rows rows(*this, sums.shape(0));
+    if constexpr (kReducesRows) rows.look(sums, at);
+    return rows(sums, at);
+  }
 
  private:
   template <class Step>
   static void take_type(const Step& step, DataType& dtype) {
     if constexpr (requires { step.output_type(dtype); }) dtype = step.output_type(dtype);
-  }
-  template <size_t I>
-  RegisterValue run(const RegisterBase& x, const OutputTile& at) const {
-    if constexpr (I == sizeof...(Steps))
-      return x.to(at.dtype);
-    else
-      return run<I + 1>(std::get<I>(steps_)(x, at), at);
   }
 
   std::tuple<Steps...> steps_;

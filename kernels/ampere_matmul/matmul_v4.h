@@ -29,6 +29,7 @@ struct AmpereMatmulV4 {
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
+    finish.check(n_size, block_n);
     const int num_n_blocks = cdiv(n_size, block_n);
     grid(cdiv(m_size, block_m) * num_n_blocks);
     warps(warps_m * warps_n);

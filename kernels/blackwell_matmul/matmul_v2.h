@@ -24,6 +24,7 @@ struct BlackwellMatmulV2 {
 
   void operator()(Int32 m_size, int n_size, int k_size, Ptr<float16> a_ptr, Ptr<float16> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
+    finish.check(n_size, block_n);
     grid(cdiv(m_size, block_m), cdiv(n_size, block_n));
     warps(4);
 
@@ -82,10 +83,21 @@ struct BlackwellMatmulV2 {
 
     // tensor memory -> registers -> shared memory -> global memory, e_block_n columns at a time
     auto s_c = shared_tensor(c_type, {block_m, e_block_n});
-    for (Int32 e_offset_n : range(0, block_n, e_block_n)) {
+    auto rows = finish.rows(block_m);
+    const auto load_part = [&](const ScalarArg& e_offset_n) {
       auto r_acc = tcgen05::load(t_acc.slice({0, e_offset_n}, {block_m, e_block_n}));
       tcgen05::wait_load();
-      store_shared(s_c, finish(r_acc, {m_size, n_size, c_type, offset_m, offset_n + e_offset_n}));
+      return r_acc;
+    };
+    const auto place = [&](const ScalarArg& e_offset_n) {
+      return OutputTile{m_size, n_size, c_type, offset_m, offset_n + e_offset_n};
+    };
+    if (finish.kReducesRows)
+      for (Int32 e_offset_n : range(0, block_n, e_block_n))
+        rows.look(load_part(e_offset_n), place(e_offset_n));
+    for (Int32 e_offset_n : range(0, block_n, e_block_n)) {
+      auto r_acc = load_part(e_offset_n);
+      store_shared(s_c, rows(r_acc, place(e_offset_n)));
       fence::proxy_async();  // what was written becomes visible to TMA
       sync();
       if (auto warp = single_warp()) {

@@ -34,6 +34,7 @@ struct HopperMatmulH5 {
     const int consumer_m = block_m / kConsumers;
     // Steps take the tile in slices, for want of registers.
     const int store_n = finish.kEmpty ? block_n : min(block_n, 64);
+    finish.check(n_size, block_n);
     Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
     const int num_n_blocks = cdiv(n_size, block_n);
     Int32 num_tiles = num_m_blocks * num_n_blocks;
@@ -108,13 +109,14 @@ struct HopperMatmulH5 {
           wgmma::wait_group(0);
           release(last_stage);
           Int32 offset_m = (m_block * kCtas + rank) * block_m + i * consumer_m;
-          for (int j = 0; j < block_n; j += store_n) {
-            Int32 offset_n = n_block * block_n + j;
-            store_global(g_c,
-                         finish(acc.slice({0, j}, {consumer_m, store_n}),
-                                {m_size, n_size, c_type, offset_m, offset_n}),
-                         {offset_m, offset_n});
-          }
+          auto rows = finish.rows(consumer_m);
+          const auto slice = [&](int j) { return acc.slice({0, j}, {consumer_m, store_n}); };
+          const auto place = [&](int j) {
+            return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + j};
+          };
+          for (int j = 0; finish.kReducesRows && j < block_n; j += store_n) rows.look(slice(j), place(j));
+          for (int j = 0; j < block_n; j += store_n)
+            store_global(g_c, rows(slice(j), place(j)), {offset_m, n_block * block_n + j});
         }
       }
     }

@@ -38,6 +38,7 @@ struct HopperMatmulH7 {
                   Epilogue<Steps...> finish) const {
     const int consumer_m = block_m / kConsumers, slices = block_n / store_n;
     require(slices % store_stages == 0, "{} slices go round {} places", slices, store_stages);
+    finish.check(n_size, block_n);
     Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
     const int num_n_blocks = cdiv(n_size, block_n);
     Int32 num_tiles = num_m_blocks * num_n_blocks;
@@ -114,13 +115,17 @@ struct HopperMatmulH7 {
           release(last_stage);
 
           Int32 offset_m = (m_block * kCtas + rank) * block_m + i * consumer_m;
+          auto rows = finish.rows(consumer_m);
+          const auto slice = [&](int j) { return acc.slice({0, j * store_n}, {consumer_m, store_n}); };
+          const auto place = [&](int j) {
+            return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + j * store_n};
+          };
+          for (int j = 0; finish.kReducesRows && j < slices; ++j) rows.look(slice(j), place(j));
           for (int j = 0; j < slices; ++j) {
             auto s_slice = s_c[i][j % store_stages];
             if (auto warp = single_warp()) tma::wait_group(store_stages - 1, {.read = true});
             sync();  // what was here before has left
-            store_shared(s_slice,
-                         finish(acc.slice({0, j * store_n}, {consumer_m, store_n}),
-                                {m_size, n_size, c_type, offset_m, n_block * block_n + j * store_n}));
+            store_shared(s_slice, rows(slice(j), place(j)));
             fence::proxy_async();  // what was written becomes visible to TMA
             sync();
             if (auto warp = single_warp()) {

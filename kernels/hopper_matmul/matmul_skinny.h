@@ -40,6 +40,7 @@ struct HopperMatmulSkinny {
     const int share_m = a_is_km ? block_m : block_m / ctas, share_k = a_is_km ? block_k / ctas : block_k;
     require(share_m % 8 == 0 && share_k % 8 == 0,
             "{} rows of {} in shares of {} CTAs, of which each is a multiple of 8", block_m, block_k, ctas);
+    finish.check(n_size, block_n);
     grid(cdiv(n_size, block_n * ctas) * ctas, cdiv(m_size, block_m));
     cluster(ctas);
     warps(5);

@@ -156,6 +156,60 @@ TEST(Epilogue, OptionalSteps) {
   p.expect(c, [&](double x, int64_t, int64_t) { return x; });
 }
 
+/// Rows reduced behind the product, after and before another step.
+template <template <class...> class K>
+void expect_rows(const K<Scale, ColumnBias, Softmax>& softmax, const K<RmsNorm, Convert>& norm,
+                 DataType dtype, int64_t m, int64_t n, int64_t k) {
+  Problem p(K<>::target, dtype, m, n, k);
+  const DeviceTensor bias = p.random(dtype, {n}), c = p.output(dtype);
+  const std::vector<double> column = bias.to_host().to_doubles();
+  p.run(softmax, c, 0.5f, dtype, bias);
+  const auto rows = [&](const auto& element) {
+    std::vector<double> sums(static_cast<size_t>(m));
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) sums[i] += element(p.sums[i * n + j], j);
+    return sums;
+  };
+  const auto exponential = [&](double x, int64_t j) { return std::exp(0.5 * x + column[j]); };
+  const std::vector<double> sums = rows(exponential), squares = rows([](double x, int64_t) { return x * x; });
+  p.expect(c, [&](double x, int64_t i, int64_t j) { return exponential(x, j) / sums[i]; });
+
+  const DeviceTensor normed = p.output(float32);
+  p.run(norm, normed, 0.125f, dtype, bias, float32);
+  p.expect(normed, [&](double x, int64_t i, int64_t j) {
+    return x / std::sqrt(squares[i] / static_cast<double>(n) + 0.125) * column[j];
+  });
+}
+
+TEST(Epilogue, ReducesRowsOfHopper) {
+  expect_rows<HopperMatmulH7>({}, {.store_n = 32}, bfloat16, 200, 248, 72);
+  expect_rows<HopperMatmulH7>({}, {.store_n = 32}, float16, 130, 40, 40);  // most parts are beyond the row
+  expect_rows<HopperMatmulH5>({}, {}, float16, 131, 65, 72);
+  expect_rows<HopperMatmulSkinny>({}, {}, float16, 13, 61, 72);
+}
+
+TEST(Epilogue, ReducesRowsOfAmpere) {
+  expect_rows<AmpereMatmulV4>({}, {}, float16, 131, 256, 72);
+  expect_rows<AmpereMatmulV4>({.block_n = 128, .warps_n = 2}, {.block_n = 128, .warps_n = 2}, bfloat16, 70,
+                              65, 40);
+}
+
+TEST(Epilogue, ReducesRowsOfBlackwell) {
+  expect_rows<BlackwellMatmulV2>({}, {}, float16, 131, 64, 40);
+  expect_rows<BlackwellMatmulV3>({}, {}, float16, 133, 40, 40);
+  expect_rows<BlackwellMatmulV4>({.block_n = 128}, {.block_n = 128}, float16, 131, 72, 40);
+  expect_rows<BlackwellMatmulV5>({}, {}, float16, 134, 56, 40);
+  expect_rows<BlackwellMatmulV6>({}, {}, float16, 262, 248, 72);
+}
+
+TEST(Epilogue, RowsMustFitTheTile) {
+  Problem p("sm_90a", float16, 64, 264, 64);
+  const DeviceTensor c = p.output(float16);
+  EXPECT_THAT(
+      error_of<CompileError>([&] { p.run(HopperMatmulH7<Softmax>{}, c); }),
+      HasSubstr("rows of 264 columns are reduced, tiles have 256: take a tile as wide as the matrix"));
+}
+
 /// Large and special values: what approximations make of them.
 TEST(Epilogue, ActivationsOfExtremes) {
   const std::vector<double> xs{0,   -0.0, 1e-6, -1e-6, 3,   -3,   6,    -6,   20,
