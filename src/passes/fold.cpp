@@ -157,7 +157,8 @@ class Folder {
 
   /// A value that takes another's place takes its name, if it has none and was just made.
   void keep_names(Value& value, Value& old) {
-    if (value.name.empty() && !value.def->parent->ops.empty() && value.def == value.def->parent->ops.back())
+    if (value.name.empty() && value.def && !value.def->parent->ops.empty() &&
+        value.def == value.def->parent->ops.back())
       value.name.swap(old.name);
   }
 

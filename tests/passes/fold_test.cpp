@@ -119,5 +119,19 @@ TEST(FoldBlocks, TakesTheBranchThatIsKnown) {
       "loop {\n break\n}", fold, dead_code);
 }
 
+// Values are without names where the kernel's source cannot be read.
+TEST(FoldBlocks, ToAValueThatNoOpMade) {
+  const auto f = kernel("%i0: int32 = const {int = 0}\n%x: int32 = add %n, %i0\nprintf %x {format = \"\"}");
+  for (ir::Value* param : f->params) param->name.clear();
+  fold(*f);
+  dead_code(*f);
+  ASSERT_NO_THROW(ir::verify(*f));
+  bool is_used = false;
+  ir::walk(f->body, [&](ir::Op& op) {
+    for (const ir::Value* operand : op.operands) is_used |= operand->def == nullptr;
+  });
+  EXPECT_TRUE(is_used);
+}
+
 }  // namespace
 }  // namespace imbrex::passes
