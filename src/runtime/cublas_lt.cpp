@@ -20,7 +20,7 @@ using Handle = void*;
 // Enumerators, by the numbers of the library's ABI (cublasLt.h, library_types.h).
 constexpr int kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, kCompute32FFastTf32 = 77;
 constexpr int kR32F = 0, kR64F = 1, kR16F = 2, kR8I = 3, kR32I = 10, kR16BF = 14, kR8E4M3 = 28, kR8E5M2 = 29;
-constexpr int kDescTransposeA = 3, kOpTranspose = 1, kPreferenceMaxWorkspace = 1;
+constexpr int kDescTransposeA = 3, kDescFastAccumulation = 25, kOpTranspose = 1, kPreferenceMaxWorkspace = 1;
 constexpr size_t kWorkspace = 64 << 20;  // what a Hopper GPU deserves, says its manual: 32 MiB
 constexpr int kSuggestions = 8;
 
@@ -138,6 +138,11 @@ class Matmul : public CublasLtMatmul {
         lt.cublasLtMatmulPreferenceSetAttribute(preference_, kPreferenceMaxWorkspace, &workspace,
                                                 sizeof workspace) != 0)
       return "cuBLASLt cannot be set up";
+    // Of 8-bit floats, sums as the tensor cores keep them: faster, and what our kernels do.
+    const signed char fast = 1;
+    if (a_.dtype().is_float() && a_.dtype().bits() == 8 &&
+        lt.cublasLtMatmulDescSetAttribute(operation_, kDescFastAccumulation, &fast, sizeof fast) != 0)
+      return "cuBLASLt has no fast accumulation";
     workspace_ = DeviceTensor::empty(a_.device(), uint8, {static_cast<int64_t>(kWorkspace)});
     suggestions_.resize(kSuggestions);
     int found = 0;

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// What fusing saves on a CUDA GPU: matmuls with steps behind them (kernels/epilogue.h) against the same
+// matmul followed by the steps as a kernel of their own; and imbrex::matmul with float8 operands against
+// cuBLASLt, with operands in each order, and with options.
+//
+//   bench_fused [--rounds 20] [fused] [fp8] [orders]
+//
+// Contenders take turns, each launch with a cold L2 cache; figures are medians. A fused result must agree
+// with the unfused one before it is timed.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ampere_matmul/matmul_v4.h"
+#include "apply_steps.h"
+#include "hopper_matmul/matmul_h7.h"
+#include "imbrex/error.h"
+#include "imbrex/matmul.h"
+#include "imbrex/runtime.h"
+#include "runtime/cublas_lt.h"
+#include "runtime/gpu_timer.h"
+
+namespace imbrex {
+namespace {
+
+using namespace kernels;
+using Launch = runtime::GpuTimer::Launch;
+
+int rounds = 20;
+
+struct Contender {
+  std::string name;
+  Launch launch;
+};
+
+double median_of(const std::vector<double>& values) { return runtime::quartiles(values).median; }
+
+/// Times of each, in microseconds, and a line about each beside the first.
+std::vector<double> measure(runtime::GpuTimer& timer, const std::vector<Contender>& contenders,
+                            double flops) {
+  std::vector<Launch> launches;
+  for (const Contender& c : contenders) launches.push_back(c.launch);
+  timer.measure(launches, 3);
+  std::vector<double> medians;
+  for (const auto& times : timer.measure(launches, rounds)) medians.push_back(median_of(times));
+  for (size_t i = 0; i < contenders.size(); ++i)
+    fmt::print("  {:52} {:9.2f} us {:7.1f} TFLOPS  {:.3f}\n", contenders[i].name, medians[i],
+               flops / medians[i] * 1e-6, medians[0] / medians[i]);
+  std::fflush(stdout);
+  return medians;
+}
+
+/// The largest difference, relative to the root mean square of `reference`.
+double difference(const DeviceTensor& c, const DeviceTensor& reference) {
+  const std::vector<double> x = c.to_host().to_doubles(), y = reference.to_host().to_doubles();
+  double worst = 0, squares = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double d = std::abs(x[i] - y[i]);
+    worst = d <= worst ? worst : d;  // a NaN stays
+    squares += y[i] * y[i];
+  }
+  return worst / std::sqrt(squares / static_cast<double>(x.size()));
+}
+
+/// A matmul with steps against the two kernels.
+template <template <class...> class K, class... Steps, class... Args>
+void fused(const Device& device, runtime::GpuTimer& timer, const std::string& name, int64_t m, int64_t n,
+           int64_t k, K<Steps...> tiles, K<> plain_tiles, const Args&... steps) {
+  const DataType dtype = bfloat16;
+  fmt::print("{} {}x{}x{}\n", name, m, n, k);
+  Kernel<K<Steps...>> whole(tiles, device);
+  Kernel<K<>> product(plain_tiles, device);
+  ApplySteps<Steps...> own;
+  if (n <= 256) own.block_m = 16, own.block_n = 256;
+  Kernel<ApplySteps<Steps...>> apply(own, device);
+  const DeviceTensor a = DeviceTensor::random(device, dtype, {m, k}, 1),
+                     b = DeviceTensor::random(device, dtype, {n, k}, 2),
+                     c = DeviceTensor::empty(device, dtype, {m, n}),
+                     x = DeviceTensor::empty(device, dtype, {m, n}),
+                     d = DeviceTensor::empty(device, dtype, {m, n});
+  const Launch run_whole = [&] { whole(m, n, k, dtype, a, b, c, steps...); };
+  const Launch run_product = [&] { product(m, n, k, dtype, a, b, x); };
+  const Launch run_apply = [&] { apply(m, n, dtype, x, d, steps...); };
+  run_whole(), run_product(), run_apply();
+  // The unfused result is rounded twice.
+  const double off = difference(c, d);
+  fmt::print("  greatest difference from the unfused result: {:.4f} of its root mean square\n", off);
+  if (!(off < 0.25)) {
+    fmt::print("  WRONG\n");
+    return;
+  }
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const std::vector<double> us = measure(timer,
+                                         {{"fused", run_whole},
+                                          {"matmul, then the steps", [&] { run_product(), run_apply(); }},
+                                          {"the matmul alone", run_product},
+                                          {"the steps alone", run_apply}},
+                                         flops);
+  fmt::print("  saved {:.2f} us of {:.2f} ({:.1f}%); the steps cost {:.2f} us in the matmul\n", us[1] - us[0],
+             us[1], 100 * (us[1] - us[0]) / us[1], us[0] - us[2]);
+}
+
+void run_fused(const Device& device, runtime::GpuTimer& timer) {
+  const DataType bf16 = bfloat16;
+  const DeviceTensor bias = DeviceTensor::random(device, bf16, {16384}, 3);
+  using Wide = HopperMatmulH7<Scale, ColumnBias, Gelu>;
+  for (auto [m, n, k] :
+       std::vector<std::array<int64_t, 3>>{{8192, 8192, 8192}, {4096, 4096, 4096}, {16384, 4096, 1024}})
+    fused<HopperMatmulH7>(device, timer, "gelu(alpha A B^T + bias), H7", m, n, k, Wide{}, {}, 0.125f, bf16,
+                          bias);
+  const DeviceTensor residual = DeviceTensor::random(device, bf16, {16384, 4096}, 4);
+  fused<HopperMatmulH7>(device, timer, "A B^T + bias + residual, H7", 16384, 4096, 1024,
+                        HopperMatmulH7<ColumnBias, Residual>{}, {}, bf16, bias, 1.0f, residual);
+  fused<HopperMatmulH7>(device, timer, "A B^T + bias + residual, H7", 16384, 4096, 4096,
+                        HopperMatmulH7<ColumnBias, Residual>{}, {}, bf16, bias, 1.0f, residual);
+  fused<HopperMatmulH7>(device, timer, "softmax(alpha A B^T), H7", 131072, 256, 128,
+                        HopperMatmulH7<Scale, Softmax>{}, {}, 0.125f);
+  fused<HopperMatmulH7>(device, timer, "softmax(alpha A B^T), H7", 131072, 256, 1024,
+                        HopperMatmulH7<Scale, Softmax>{}, {}, 0.125f);
+  fused<HopperMatmulH7>(device, timer, "rms_norm(A B^T), H7", 131072, 256, 1024, HopperMatmulH7<RmsNorm>{},
+                        {}, 1e-5f, bf16, bias);
+  fused<AmpereMatmulV4>(device, timer, "gelu(alpha A B^T + bias), V4", 4096, 4096, 4096,
+                        AmpereMatmulV4<Scale, ColumnBias, Gelu>{}, {}, 0.125f, bf16, bias);
+  fused<AmpereMatmulV4>(device, timer, "softmax(alpha A B^T), V4", 131072, 256, 1024,
+                        AmpereMatmulV4<Scale, Softmax>{}, {}, 0.125f);
+}
+
+void run_fp8(const Device& device, runtime::GpuTimer& timer) {
+  for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
+           {8192, 8192, 8192}, {4096, 4096, 4096}, {4096, 4096, 14336}, {2048, 2048, 2048}}) {
+    fmt::print("float8_e4m3 to bfloat16 {}x{}x{}\n", m, n, k);
+    const DeviceTensor a = DeviceTensor::random(device, float8_e4m3, {m, k}, 1),
+                       b = DeviceTensor::random(device, float8_e4m3, {n, k}, 2),
+                       c = DeviceTensor::empty(device, bfloat16, {m, n}),
+                       d = DeviceTensor::empty(device, bfloat16, {m, n});
+    std::string why_not;
+    const auto rival = runtime::CublasLtMatmul::make(a, b, d, timer, &why_not);
+    std::vector<Contender> contenders;
+    if (rival) {
+      contenders.push_back({rival->name(), [&] { rival->launch(); }});
+      rival->launch();
+      device.synchronize();
+    } else {
+      fmt::print("  {}\n", why_not);
+    }
+    contenders.push_back({"imbrex::matmul", [&] { matmul(a, b, c); }});
+    std::vector<std::shared_ptr<Kernel<HopperMatmulH7<Convert>>>> kernels;
+    for (HopperMatmulH7<Convert> tiles :
+         {HopperMatmulH7<Convert>{.block_n = 256, .block_k = 128, .ctas = 128},
+          HopperMatmulH7<Convert>{.block_n = 256, .block_k = 128},
+          HopperMatmulH7<Convert>{.block_n = 256, .block_k = 128, .swizzle_size = 16},
+          HopperMatmulH7<Convert>{.block_n = 256, .block_k = 64, .stages = 8},
+          HopperMatmulH7<Convert>{.block_n = 192, .block_k = 128, .stages = 5, .store_stages = 1},
+          HopperMatmulH7<Convert>{.block_n = 128, .block_k = 128, .stages = 6},
+          HopperMatmulH7<Convert>{.block_m = 256, .block_n = 128, .block_k = 128, .store_stages = 1}}) {
+      const auto kernel =
+          kernels.emplace_back(std::make_shared<Kernel<HopperMatmulH7<Convert>>>(tiles, device));
+      contenders.push_back(
+          {fmt::format("h7 {}x{}x{} stages={} swizzle={} ctas={}", tiles.block_m, tiles.block_n,
+                       tiles.block_k, tiles.stages, tiles.swizzle_size, tiles.ctas),
+           [=] { (*kernel)(m, n, k, float8_e4m3, a, b, c, bfloat16); }});
+    }
+    std::vector<Contender> good;
+    for (Contender& each : contenders) try {
+        c.to_host();
+        DeviceTensor(c).poison();
+        each.launch();
+        device.synchronize();
+        const bool is_rival = rival && good.empty();
+        const double off = is_rival ? 0 : difference(c, d);
+        if (rival && !is_rival)
+          fmt::print("  {:52} differs by {:.4f} of the root mean square\n", each.name, off);
+        if (!rival || off < 0.05) good.push_back(std::move(each));
+      } catch (const std::exception& error) {
+        fmt::print("  {:52} {}\n", each.name, error.what());
+      }
+    measure(timer, good, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
+  }
+}
+
+void run_orders(const Device& device, runtime::GpuTimer& timer) {
+  for (int64_t size : {8192, 4096}) {
+    fmt::print("orders of operands and options, bfloat16, {}^3\n", size);
+    const DeviceTensor a = DeviceTensor::random(device, bfloat16, {size, size}, 1),
+                       b = DeviceTensor::random(device, bfloat16, {size, size}, 2),
+                       c = DeviceTensor::empty(device, bfloat16, {size, size}),
+                       residual = DeviceTensor::random(device, bfloat16, {size, size}, 3),
+                       bias = DeviceTensor::random(device, bfloat16, {size}, 4),
+                       single = DeviceTensor::empty(device, float32, {size, size});
+    std::string why_not;
+    const auto rival = runtime::CublasLtMatmul::make(a, b, c, timer, &why_not);
+    std::vector<Contender> contenders;
+    if (rival) contenders.push_back({rival->name() + ", a [m, k], b [n, k]", [&] { rival->launch(); }});
+    const auto add = [&](const std::string& name, const MatmulOptions& options, const DeviceTensor& out) {
+      contenders.push_back({name, [=] { matmul(a, b, out, options); }});
+    };
+    add("a [m, k], b [n, k]", {}, c);
+    add("a [m, k], b [k, n]", {.b_is_kn = true}, c);
+    add("a [k, m], b [n, k]", {.a_is_km = true}, c);
+    add("a [k, m], b [k, n]", {.a_is_km = true, .b_is_kn = true}, c);
+    add("alpha", {.alpha = 0.5f}, c);
+    add("bias", {.bias = bias}, c);
+    add("bias, gelu", {.bias = bias, .activation = Activation::kGelu}, c);
+    add("bias, gelu_erf", {.bias = bias, .activation = Activation::kGeluErf}, c);
+    add("bias, silu", {.bias = bias, .activation = Activation::kSilu}, c);
+    add("residual", {.beta = 1, .residual = residual}, c);
+    add("float32 result", {}, single);
+    measure(timer, contenders, 2.0 * std::pow(static_cast<double>(size), 3));
+  }
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::string> parts;
+  for (int i = 1; i < argc; ++i)
+    if (const std::string word = argv[i]; word == "--rounds" && i + 1 < argc)
+      rounds = std::stoi(argv[++i]);
+    else
+      parts.push_back(word);
+  if (parts.empty()) parts = {"fused", "fp8", "orders"};
+  const Device device = Device::cuda();
+  runtime::GpuTimer timer(device);
+  fmt::print("{}\n", device.name());
+  for (const std::string& part : parts)
+    if (part == "fused")
+      run_fused(device, timer);
+    else if (part == "fp8")
+      run_fp8(device, timer);
+    else if (part == "orders")
+      run_orders(device, timer);
+    else
+      throw std::runtime_error("no part '" + part + "'; parts are fused, fp8 and orders");
+  return 0;
+}
+
+}  // namespace
+}  // namespace imbrex
+
+int main(int argc, char** argv) {
+  try {
+    return imbrex::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_fused: {}\n", error.what());
+    return 1;
+  }
+}
