@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // TFLOPS of the Ampere ladder on the CUDA GPU, beside the peak of mma.sync measured in the same run by a
-// kernel that only multiplies registers. Every result is compared with the first tensor-core step's, bit for
-// bit (all sum in the same order), and that one with float64 at sampled elements.
+// kernel that only multiplies registers; and FLOP a clock of a multiprocessor, since the chip lowers its
+// clock for the kernels that keep it busiest. Every result is compared with the first tensor-core step's, bit
+// for bit (all sum in the same order), and that one with float64 at sampled elements.
 //
-//   bench_ampere [--tune] [SIZE ...]      sizes of the cubes, 4096 and 8192 unless given; --tune: all
-//   candidates
+//   bench_ampere [--tune] [--only STEP] [SIZE ...]
+//
+// sizes of the cubes, 4096 and 8192 unless given; --tune: all candidates of v3 and v4; --only v4: that step
+// alone, besides v2, the reference
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +20,7 @@
 #include "ampere_matmul/matmul_v3.h"
 #include "ampere_matmul/matmul_v4.h"
 #include "imbrex/runtime.h"
+#include "runtime/gpu_timer.h"
 
 namespace imbrex {
 namespace {
@@ -47,10 +51,12 @@ double median_of(int count, const Launch& launch) {
 
 class Bench {
  public:
-  Bench(const Device& device, int64_t size, bool tune)
+  Bench(const Device& device, int64_t size, bool tune, std::string only)
       : device_(device),
+        timer_(device),
         size_(size),
         tune_(tune),
+        only_(std::move(only)),
         a_(DeviceTensor::random(device, float16, {size, size}, 1)),
         b_(DeviceTensor::random(device, float16, {size, size}, 2)),
         c_(DeviceTensor::empty(device, float16, {size, size})) {}
@@ -59,7 +65,7 @@ class Bench {
     step<kernels::AmpereMatmulV2>("v2", false);  // the reference of the others
     step<kernels::AmpereMatmulV4<>>("v4", tune_);
     step<kernels::AmpereMatmulV3>("v3", tune_);
-    if (!tune_) {
+    if (!tune_ || !only_.empty()) {
       step<kernels::AmpereMatmulV1>("v1", false);
       step<kernels::AmpereMatmulV0>("v0", false);
     }
@@ -67,16 +73,33 @@ class Bench {
   }
 
  private:
-  double peak() {
+  /// Milliseconds of a launch, the median, and the mean clock in MHz meanwhile.
+  template <class Launch>
+  std::pair<double, double> measure(int count, const Launch& launch) {
+    launch();  // compiles
+    timer_.stamp_begin();
+    const double ms = median_of(count, launch);
+    timer_.stamp_end();
+    return {ms, timer_.mean_clock_mhz()};
+  }
+  /// FLOP a clock of a multiprocessor.
+  double per_clock(double tflops, double mhz) const {
+    return mhz > 0 ? 1e6 * tflops / mhz / device_.multiprocessors() : 0;
+  }
+
+  /// TFLOPS, and FLOP a clock of a multiprocessor.
+  std::pair<double, double> peak() {
     static Kernel<MmaPeak> kernel({}, device_);
     DeviceTensor out = DeviceTensor::empty(device_, float32, {128, 256});
     const int64_t rounds = 8192, blocks = device_.multiprocessors();
-    const double ms = median_of(5, [&] { return kernel.launch_timed(blocks, rounds, out).milliseconds; });
-    return 2.0 * 128 * 256 * 16 * static_cast<double>(rounds * blocks) / ms * 1e-9;
+    const auto [ms, mhz] = measure(5, [&] { return kernel.launch_timed(blocks, rounds, out).milliseconds; });
+    const double tflops = 2.0 * 128 * 256 * 16 * static_cast<double>(rounds * blocks) / ms * 1e-9;
+    return {tflops, per_clock(tflops, mhz)};
   }
 
   template <class K>
   void step(const char* name, bool all) {
+    if (!only_.empty() && only_ != name && std::string_view("v2") != name) return;
     const TuningSpace space = tuning_space<K>();
     const size_t count = all ? space.size() : 1;
     for (size_t i = 0; i < count; ++i) {
@@ -88,12 +111,17 @@ class Bench {
         const auto launch = [&] {
           return kernel.launch_timed(size_, size_, size_, float16, a_, b_, c_).milliseconds;
         };
-        const double ms = median_of(size_ > 4096 ? 7 : 15, launch);
+        const auto [ms, mhz] = measure(size_ > 4096 ? 7 : 15, launch);
         const double tflops =
             2.0 * static_cast<double>(size_ * size_) * static_cast<double>(size_) / ms * 1e-9;
-        const double of = peak();
-        fmt::print("{:>6}^3 {} {:<80} {:8.3f} ms {:7.1f} TFLOPS {:5.1f} % of {:.0f}  {}\n", size_, name,
-                   space.to_string(space.configuration(i)), ms, tflops, 100 * tflops / of, of, verdict(name));
+        const auto [of, clocked_of] = peak();
+        const double clocked = per_clock(tflops, mhz);
+        fmt::print(
+            "{:>6}^3 {} {:<80} {:8.3f} ms {:7.1f} TFLOPS {:5.1f} % of {:.0f}, at {:.0f} MHz {:.0f} FLOP a "
+            "clock, "
+            "{:.1f} % of {:.0f}  {}\n",
+            size_, name, space.to_string(space.configuration(i)), ms, tflops, 100 * tflops / of, of, mhz,
+            clocked, 100 * clocked / clocked_of, clocked_of, verdict(name));
       } catch (const std::exception& error) {
         fmt::print("{} {}: {}\n", name, space.to_string(space.configuration(i)), error.what());
       }
@@ -127,8 +155,10 @@ class Bench {
   }
 
   Device device_;
+  runtime::GpuTimer timer_;
   int64_t size_;
   bool tune_;
+  std::string only_;
   DeviceTensor a_, b_, c_;
   HostTensor reference_;
 };
@@ -145,13 +175,16 @@ int main(int argc, char** argv) {
   }
   const Device device = Device::cuda();
   bool tune = false;
+  std::string only;
   std::vector<int64_t> sizes;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--tune") == 0)
       tune = true;
+    else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+      only = argv[++i];
     else
       sizes.push_back(std::atoll(argv[i]));
   }
   if (sizes.empty()) sizes = {4096, 8192};
-  for (int64_t size : sizes) Bench(device, size, tune).run();
+  for (int64_t size : sizes) Bench(device, size, tune, only).run();
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ampere matmul, step 4: nothing waits. The fragments of the next sixteen columns of k are loaded while the
-// tensor cores multiply the present ones, across the border of the stages too; CTAs take tiles in an order
-// that keeps what they share in the L2 cache; the result goes through shared memory, to be stored in whole
-// lines; and tiles and stages are tuned.
+// tensor cores multiply the present ones, across the border of the stages too; every such step copies an
+// equal part of a later stage, so that shared memory is never crowded; CTAs take tiles in an order that keeps
+// what they share in the L2 cache; the result goes through shared memory, to be stored in whole lines; and
+// tiles and stages are tuned.
 #pragma once
 
 #include "epilogue.h"
@@ -21,10 +22,14 @@ struct AmpereMatmulV4 {
   static auto space() {
     return Space<AmpereMatmulV4>()
         .template choose<&AmpereMatmulV4::block_m, &AmpereMatmulV4::block_n, &AmpereMatmulV4::warps_m,
-                         &AmpereMatmulV4::warps_n>(
-            {{128, 256, 2, 4}, {256, 128, 4, 2}, {128, 128, 2, 2}, {64, 64, 2, 2}})
-        .template choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>({{64, 3}, {32, 4}, {32, 3}})
-        .template choose<&AmpereMatmulV4::group>({8, 4});
+                         &AmpereMatmulV4::warps_n>({{128, 256, 2, 4},
+                                                    {256, 128, 4, 2},
+                                                    {128, 128, 2, 2},
+                                                    {64, 64, 2, 2},
+                                                    {128, 64, 2, 2},
+                                                    {64, 128, 2, 2}})
+        .template choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>({{64, 3}, {32, 4}, {32, 6}})
+        .template choose<&AmpereMatmulV4::group>({8, 4, 16});
   }
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
@@ -48,12 +53,19 @@ struct AmpereMatmulV4 {
       return ring[stage].slice({block_m, 0}, {block_n, block_k});
     };
 
-    const auto start_stage = [&](const ScalarArg& stage, const ScalarArg& offset_k) {
-      copy_async(g_a, s_a(stage), {offset_m, offset_k});
-      copy_async(g_b, s_b(stage), {offset_n, offset_k});
-      copy_async_commit_group();
+    const int steps = block_k / 16;
+    const auto copy_part = [&](int part, const ScalarArg& stage, const ScalarArg& offset_k) {
+      const int rows_a = block_m / steps, rows_b = block_n / steps;
+      copy_async(g_a, s_a(stage).slice({part * rows_a, 0}, {rows_a, block_k}),
+                 {offset_m + part * rows_a, offset_k});
+      copy_async(g_b, s_b(stage).slice({part * rows_b, 0}, {rows_b, block_k}),
+                 {offset_n + part * rows_b, offset_k});
     };
-    for (int i = 0; i < stages - 1; ++i) start_stage(i, i * block_k);
+    for (int i = 0; i < stages - 1; ++i) {
+      for (int part = 0; part < steps; ++part) copy_part(part, i, i * block_k);
+      copy_async_commit_group();
+    }
+    copy_part(0, stages - 1, (stages - 1) * block_k);
 
     const auto load_a = [&](const ScalarArg& stage, int k) {
       return load_shared(s_a(stage).slice({0, k}, {block_m, 16}));
@@ -71,16 +83,19 @@ struct AmpereMatmulV4 {
     // unrolled by stages, stage numbers become constants
     for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
       Int32 next_stage = (stage + 1) % stages;
-      for (int k = 0; k < block_k; k += 16) {
-        const bool is_last = k + 16 == block_k;
+      for (int step = 0; step < steps; ++step) {
+        const bool is_last = step + 1 == steps;
         if (is_last) {
+          copy_async_commit_group();
           copy_async_wait_group(stages - 2);
-          sync();  // the next stage is here
+          sync();  // the next stage is here, and nobody reads this one any more
         }
-        auto next_a = is_last ? load_a(next_stage, 0) : load_a(stage, k + 16);
-        auto next_b = is_last ? load_b(next_stage, 0) : load_b(stage, k + 16);
-        // The stage before this one is free since the last sync.
-        if (k == 0) start_stage((stage + stages - 1) % stages, offset_k + (stages - 1) * block_k);
+        auto next_a = is_last ? load_a(next_stage, 0) : load_a(stage, 16 * (step + 1));
+        auto next_b = is_last ? load_b(next_stage, 0) : load_b(stage, 16 * (step + 1));
+        if (is_last)
+          copy_part(0, stage, offset_k + stages * block_k);
+        else
+          copy_part(step + 1, (stage + stages - 1) % stages, offset_k + (stages - 1) * block_k);
         acc = mma(a, b, acc, {.warps_m = warps_m, .warps_n = warps_n});
         a = next_a;
         b = next_b;

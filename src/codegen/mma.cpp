@@ -119,9 +119,11 @@ void emit_Mma(Generator& g, const ir::Op& op) {
   const ScalarType d_type = matrix_sum_type(c.dtype);
   const std::array<Suffix, 8> suffixes{
       Mod::aligned, shape, Mod::row, Mod::col, d_type, matrix_type(a.dtype), matrix_type(b.dtype), d_type};
+  // Column by column, up and down: neighbours share the registers of b, or at the turn those of a.
   for (int64_t step = 0; step < steps; ++step)
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j) {
+    for (int64_t j = 0; j < columns; ++j)
+      for (int64_t row = 0; row < rows; ++row) {
+        const int64_t i = j % 2 == 0 ? row : rows - 1 - row;
         const std::span<const Operand> d = d_words.at(i, j);
         std::vector<Operand> addend;
         for (const Operand& word : step == 0 ? c_words.at(i, j) : d)

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "codegen/generator.h"
+#include "codegen/interleave.h"
 #include "codegen/print.h"
 #include "core/target.h"
 #include "imbrex/error.h"
@@ -126,6 +127,7 @@ CompiledKernel Generator::run() {
   emit_block(function_.body);
   emitter_.emit(Op::ret, {}, {});
   emitter_.builder().finish();
+  interleave_loads(entry);
 
   for (size_t i = 0; i < function_.grid.size() && i < 3; ++i) {
     if (!function_.grid[i]) continue;

@@ -127,9 +127,10 @@ bool divides(const HostStep& step) {
   return code == ir::Opcode::kDiv || code == ir::Opcode::kRem || code == ir::Opcode::kCeilDiv;
 }
 
-std::string slot_list(const std::vector<int32_t>& slots) {
+/// The slots' values in C, each followed by `suffix`.
+std::string slot_list(const std::vector<int32_t>& slots, const char* suffix = "") {
   std::vector<std::string> words;
-  for (int32_t slot : slots) words.push_back(fmt::format("(uint64_t)s[{}]", slot));
+  for (int32_t slot : slots) words.push_back(fmt::format("(uint64_t)s[{}]{}", slot, suffix));
   return words.empty() ? "0" : fmt::format("{}", fmt::join(words, ", "));
 }
 
@@ -163,15 +164,16 @@ std::string plan_function(const PackagedVariant& variant) {
   for (const ParamPlan& param : kernel.params) {
     if (param.kind == ParamPlan::Kind::kTensorMap) {
       const codegen::TensorMapPlan& map = kernel.tensor_maps[param.index];
+      // Strides are counted in bits here, in bytes by the driver.
       text += fmt::format(
           "  {{\n    const uint64_t dims[] = {{{}}}, strides[] = {{{}}};\n    const uint32_t box[] = "
           "{{{}}};\n"
           "    const int failure = encode_map(params + {}, {}, {}, (uint64_t)s[{}], dims, strides, box, {}, "
           "{}, {}, {});\n"
           "    if (failure != 0) return failure;\n  }}\n",
-          slot_list(map.dim_slots), slot_list(map.stride_slots), fmt::join(map.box, ", "), param.offset,
-          map.driver_type, map.rank, map.base_slot, map.interleave, map.swizzle, map.l2_promotion,
-          map.oob_fill);
+          slot_list(map.dim_slots), slot_list(map.stride_slots, " / 8"), fmt::join(map.box, ", "),
+          param.offset, map.driver_type, map.rank, map.base_slot, map.interleave, map.swizzle,
+          map.l2_promotion, map.oob_fill);
     } else {
       text += fmt::format("  memcpy(params + {}, &{}[{}], {});\n", param.offset,
                           param.kind == ParamPlan::Kind::kUser ? "a" : "s", param.index, param.bytes);

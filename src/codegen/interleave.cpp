@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/interleave.h"
+
+#include <algorithm>
+#include <set>
+
+namespace imbrex::codegen {
+
+using ptx::Instruction;
+using ptx::Op;
+using ptx::Operand;
+using ptx::OperandKind;
+
+namespace {
+
+// Measured on an H200: one and two are alike, four are as slow as all loads at once.
+constexpr size_t kProductsPerLoad = 2;
+
+bool is_load(const Instruction& i) { return i.op == Op::ldmatrix; }
+bool is_copy(const Instruction& i) { return i.op == Op::cp_async || i.op == Op::cp_async_commit_group; }
+
+/// Arithmetic on registers: what addresses and predicates are made of.
+bool is_arithmetic(const Instruction& i) {
+  switch (i.op) {
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::mad:
+    case Op::mov:
+    case Op::cvt:
+    case Op::setp:
+    case Op::selp:
+    case Op::and_:
+    case Op::or_:
+    case Op::xor_:
+    case Op::shl:
+    case Op::shr:
+    case Op::min:
+    case Op::max:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class Interleaver {
+ public:
+  explicit Interleaver(ptx::Function& function) : f_(function) {
+    for (const ptx::Label& label : f_.labels) targets_.insert(label.position);
+    for (const ptx::Pragma& pragma : f_.body_pragmas) targets_.insert(pragma.position);
+  }
+
+  void run() {
+    std::vector<Instruction>& body = f_.body;
+    for (size_t i = 0; i < body.size();) {
+      if (body[i].op != Op::mma_sync) {
+        ++i;
+        continue;
+      }
+      size_t end = i + 1;
+      while (end < body.size() && body[end].op == Op::mma_sync && !is_target(end)) ++end;
+      deal_out(crowd_before(i), i, end);
+      i = end;
+    }
+  }
+
+ private:
+  bool is_target(size_t position) const { return targets_.count(static_cast<uint32_t>(position)) != 0; }
+
+  /// Where the loads and their addresses begin that stand right before `position`.
+  size_t crowd_before(size_t position) const {
+    size_t begin = position;
+    while (begin > 0 && !is_target(begin)) {
+      const Instruction& i = f_.body[begin - 1];
+      if (!is_load(i) && !is_copy(i) && !is_arithmetic(i)) break;
+      --begin;
+    }
+    return begin;
+  }
+
+  template <class Visit>
+  void each_register(const Operand& operand, const Visit& visit) const {
+    if (operand.kind == OperandKind::reg ||
+        (operand.kind == OperandKind::address && operand.ref == ptx::Ref::reg))
+      visit(operand.id);
+    if (operand.has_elements())
+      for (const Operand& element : f_.elements_of(operand)) each_register(element, visit);
+  }
+
+  /// Products begin ... end - 1 take up what may be late of crowd ... begin - 1.
+  void deal_out(size_t crowd, size_t begin, size_t end) {
+    std::set<uint32_t> used;  // by the products and by what stays where it is
+    const auto note = [&](uint32_t id) { used.insert(id); };
+    for (size_t i = crowd; i < end; ++i)
+      if (!is_load(f_.body[i]))
+        for (const Operand& operand : f_.operands_of(f_.body[i])) each_register(operand, note);
+    std::vector<Instruction> early, loads, copies;
+    std::set<uint32_t> wanted_late;  // by what waits
+    for (size_t i = crowd; i < begin; ++i) {
+      const Instruction& it = f_.body[i];
+      bool may_wait = is_load(it) || is_copy(it);
+      if (is_load(it))
+        each_register(f_.operands_of(it)[0], [&](uint32_t id) { may_wait &= !used.count(id); });
+      if (may_wait) {
+        for (const Operand& operand : f_.operands_of(it))
+          each_register(operand, [&](uint32_t id) { wanted_late.insert(id); });
+        if (it.guard.is_valid()) wanted_late.insert(it.guard.id);
+      } else if (is_arithmetic(it)) {  // an address that goes on: then nothing may wait
+        bool is_changed = false;
+        each_register(f_.operands_of(it)[0], [&](uint32_t id) { is_changed |= wanted_late.count(id) != 0; });
+        if (is_changed) return;
+      }
+      (!may_wait ? early : is_load(it) ? loads : copies).push_back(it);
+    }
+    if (loads.empty() && copies.empty()) return;
+    // The loads early, so that they come back before the next run wants them; the copies evenly among the
+    // rest.
+    const size_t products = end - begin;
+    const size_t first = std::min(products, loads.size() * kProductsPerLoad);
+    std::vector<Instruction> dealt = std::move(early);
+    size_t load = 0, copy = 0;
+    for (size_t p = 0; p < products; ++p) {
+      while (load < loads.size() && load * kProductsPerLoad <= p) dealt.push_back(loads[load++]);
+      while (copy < copies.size() && p >= first + (2 * copy + 1) * (products - first) / (2 * copies.size()))
+        dealt.push_back(copies[copy++]);
+      dealt.push_back(f_.body[begin + p]);
+    }
+    dealt.insert(dealt.end(), loads.begin() + static_cast<ptrdiff_t>(load), loads.end());
+    dealt.insert(dealt.end(), copies.begin() + static_cast<ptrdiff_t>(copy), copies.end());
+    std::copy(dealt.begin(), dealt.end(), f_.body.begin() + static_cast<ptrdiff_t>(crowd));
+  }
+
+  ptx::Function& f_;
+  std::set<uint32_t> targets_;  // positions that are jumped to
+};
+
+}  // namespace
+
+void interleave_loads(ptx::Function& function) { Interleaver(function).run(); }
+
+}  // namespace imbrex::codegen
