@@ -174,8 +174,10 @@ concept RowStep = requires {
   typename Step::Statistics;  // of each row of a tile, [rows, 1]
 };
 
-/// x in the columns of the matrix, `other` beyond.
+/// x in the columns of the matrix, `other` beyond. Where both are numbers, parts that are whole cost nothing.
 inline RegisterValue within_matrix(const RegisterBase& x, const OutputTile& at, float other) {
+  if (at.column.is_number() && at.columns.is_number() && at.column.integer + x.shape(1) <= at.columns.integer)
+    return RegisterValue(x.handle());
   return select(register_tensor(boolean, {x.shape(1)}, [&](auto j) { return at.column + j < at.columns; }), x,
                 other);
 }

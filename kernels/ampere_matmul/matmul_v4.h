@@ -17,7 +17,9 @@ namespace imbrex::kernels {
 template <class... Steps>
 struct AmpereMatmulV4 {
   static constexpr const char* target = "sm_80";
-  int block_m = 128, block_n = 256, warps_m = 2, warps_n = 4, block_k = 64, stages = 3, group = 8;
+  static constexpr bool kPlain = sizeof...(Steps) == 0;  // steps need registers: shorter stages leave some
+  int block_m = 128, block_n = 256, warps_m = 2, warps_n = 4;
+  int block_k = kPlain ? 64 : 32, stages = kPlain ? 3 : 4, group = 8;
 
   static auto space() {
     return Space<AmpereMatmulV4>()
@@ -28,7 +30,8 @@ struct AmpereMatmulV4 {
                                                     {64, 64, 2, 2},
                                                     {128, 64, 2, 2},
                                                     {64, 128, 2, 2}})
-        .template choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>({{64, 3}, {32, 4}, {32, 6}})
+        .template choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>(
+            {{kPlain ? 64 : 32, kPlain ? 3 : 4}, {kPlain ? 32 : 64, kPlain ? 4 : 3}, {32, 6}})
         .template choose<&AmpereMatmulV4::group>({8, 4, 16});
   }
 
@@ -105,7 +108,8 @@ struct AmpereMatmulV4 {
     copy_async_wait_all();
     sync();
 
-    auto tile = finish(acc, {m_size, n_size, c_type, offset_m, offset_n});
+    const ScalarArg first_column = num_n_blocks == 1 ? ScalarArg(0) : ScalarArg(offset_n);
+    auto tile = finish(acc, {m_size, n_size, c_type, offset_m, first_column});
     if (c_type != dtype) {  // the ring has no place for it
       store_global(g_c, tile, {offset_m, offset_n});
       return;

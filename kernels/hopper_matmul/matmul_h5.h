@@ -33,7 +33,7 @@ struct HopperMatmulH5 {
                   Epilogue<Steps...> finish) const {
     const int consumer_m = block_m / kConsumers;
     // Steps take the tile in slices, for want of registers.
-    const int store_n = finish.kEmpty ? block_n : min(block_n, 64);
+    const int store_n = finish.kEmpty ? block_n : min(block_n, 32);
     finish.check(n_size, block_n);
     Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
     const int num_n_blocks = cdiv(n_size, block_n);
@@ -112,6 +112,7 @@ struct HopperMatmulH5 {
           auto rows = finish.rows(consumer_m);
           const auto slice = [&](int j) { return acc.slice({0, j}, {consumer_m, store_n}); };
           const auto place = [&](int j) {
+            if (num_n_blocks == 1) return OutputTile{m_size, n_size, c_type, offset_m, j};
             return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + j};
           };
           for (int j = 0; finish.kReducesRows && j < block_n; j += store_n) rows.look(slice(j), place(j));

@@ -118,6 +118,7 @@ struct HopperMatmulH7 {
           auto rows = finish.rows(consumer_m);
           const auto slice = [&](int j) { return acc.slice({0, j * store_n}, {consumer_m, store_n}); };
           const auto place = [&](int j) {
+            if (num_n_blocks == 1) return OutputTile{m_size, n_size, c_type, offset_m, j * store_n};
             return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + j * store_n};
           };
           for (int j = 0; finish.kReducesRows && j < slices; ++j) rows.look(slice(j), place(j));

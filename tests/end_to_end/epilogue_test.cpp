@@ -5,7 +5,10 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <sstream>
 
 #include "activations.h"
 #include "ampere_matmul/matmul_v4.h"
@@ -240,19 +243,52 @@ struct Pass {
   }
 };
 
-template <class K>
-std::string ptx_of(const K& kernel) {
+/// The PTX of a launch with these arguments for the steps.
+template <class K, class... Args>
+std::string ptx_of(const K& kernel, int64_t m, int64_t n, int64_t k, const Args&... steps) {
   Kernel<K> ready(kernel);
-  const DeviceTensor a = DeviceTensor::shape_only(float16, {512, 256}),
-                     c = DeviceTensor::shape_only(float16, {512, 512});
+  const DeviceTensor a = DeviceTensor::shape_only(float16, {m, k}),
+                     b = DeviceTensor::shape_only(float16, {n, k}),
+                     c = DeviceTensor::shape_only(float16, {m, n});
   std::shared_ptr<ir::Function> function;
   if constexpr (std::string_view(K::target) == "sm_100a")
-    function = ready.trace(512, 512, 256, a, a, c);
+    function = ready.trace(m, n, k, a, b, c, steps...);
   else
-    function = ready.trace(512, 512, 256, float16, a, a, c);
+    function = ready.trace(m, n, k, float16, a, b, c, steps...);
   function->name = "kernel";
   passes::run_pipeline(*function, {});
   return codegen::generate(*function, {}).ptx;
+}
+
+/// What ptxas says of the kernel: nothing, when all is well.
+std::string complaints_of(const std::string& ptx, const std::string& target) {
+  const std::string stem = ::testing::TempDir() + "imbrex_epilogue";
+  std::ofstream(stem + ".ptx") << ptx;
+  const int rc = std::system(("/usr/local/cuda/bin/ptxas --warn-on-spills -arch=" + target +
+                              " -o /dev/null " + stem + ".ptx > " + stem + ".log 2>&1")
+                                 .c_str());
+  std::stringstream said;
+  said << std::ifstream(stem + ".log").rdbuf();
+  return rc == 0 ? said.str() : "failed: " + said.str();
+}
+
+// On the GPU a kernel that spills is an error.
+TEST(Epilogue, AssemblesWithoutSpills) {
+  if (!std::filesystem::exists("/usr/local/cuda/bin/ptxas"))
+    GTEST_SKIP() << "NO PTXAS FOUND: nothing checks that fused kernels keep to their registers";
+  const DeviceTensor any = DeviceTensor::shape_only(float32, {1});
+  const auto check = [&](const auto& kernel, int64_t n, const auto&... steps) {
+    using K = std::decay_t<decltype(kernel)>;
+    EXPECT_EQ(complaints_of(ptx_of(kernel, 1000, n, 584, steps...), K::target), "")
+        << kernel_entry<K>().type_name << " n = " << n;
+  };
+  const auto all = [&](const auto& kernel, int64_t n, DataType result) {
+    check(kernel, n, 0.25f, any, float16, any, float32, any, Activation::kGeluErf, -1.5f, any, result);
+  };
+  all(IMBREX_ALL_STEPS(HopperMatmulH7){}, 1160, bfloat16);
+  check(AmpereMatmulV4<Scale, ColumnBias, Gelu>{}, 1160, 0.25f, float16, any);
+  check(AmpereMatmulV4<Scale, Softmax>{.block_m = 64}, 256, 0.25f);
+  check(HopperMatmulH7<Scale, Softmax>{}, 256, 0.25f);
 }
 
 TEST(Epilogue, OfNoStepsCostsNothing) {
@@ -261,12 +297,14 @@ TEST(Epilogue, OfNoStepsCostsNothing) {
     EXPECT_THAT(plain, Not(HasSubstr("mul.f32")));
     EXPECT_TRUE(plain == pass) << "the PTX of kernels without steps, and with one that does nothing, differs";
   };
-  check(ptx_of(HopperMatmulH7<>{}), ptx_of(HopperMatmulH7<Pass>{}));
-  check(ptx_of(HopperMatmulH5<>{.block_n = 64}), ptx_of(HopperMatmulH5<Pass>{.block_n = 64}));
-  check(ptx_of(HopperMatmulSkinny<>{}), ptx_of(HopperMatmulSkinny<Pass>{}));
-  check(ptx_of(BlackwellMatmulV4<>{}), ptx_of(BlackwellMatmulV4<Pass>{}));
-  check(ptx_of(BlackwellMatmulV6<>{}), ptx_of(BlackwellMatmulV6<Pass>{}));
-  check(ptx_of(AmpereMatmulV4<>{}), ptx_of(AmpereMatmulV4<Pass>{}));
+  check(ptx_of(HopperMatmulH7<>{}, 512, 512, 256), ptx_of(HopperMatmulH7<Pass>{}, 512, 512, 256));
+  check(ptx_of(HopperMatmulH5<>{.block_n = 32}, 512, 512, 256),
+        ptx_of(HopperMatmulH5<Pass>{.block_n = 32}, 512, 512, 256));
+  check(ptx_of(HopperMatmulSkinny<>{}, 512, 512, 256), ptx_of(HopperMatmulSkinny<Pass>{}, 512, 512, 256));
+  check(ptx_of(BlackwellMatmulV4<>{}, 512, 512, 256), ptx_of(BlackwellMatmulV4<Pass>{}, 512, 512, 256));
+  check(ptx_of(BlackwellMatmulV6<>{}, 512, 512, 256), ptx_of(BlackwellMatmulV6<Pass>{}, 512, 512, 256));
+  check(ptx_of(AmpereMatmulV4<>{}, 512, 512, 256),
+        ptx_of(AmpereMatmulV4<Pass>{.block_k = 64, .stages = 3}, 512, 512, 256));
 }
 
 /// Operands in each order of memory, [m, k] or [k, m], [n, k] or [k, n].
