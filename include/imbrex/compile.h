@@ -31,9 +31,9 @@ std::string emit_ptx(ir::Function& function);
 /// What a compiled kernel asks of an SM, known before anything is assembled.
 struct KernelResources {
   std::string target;
-  CtaResources cta;  ///< registers_per_thread is an estimate: the most that are live at once in the PTX, 255
-                     ///< where those are more and the assembler must do with fewer
-  SourceLocation pressure;  ///< where that is
+  CtaResources cta;  ///< registers_per_thread is an estimate of what ptxas gives, from what is live in the
+                     ///< PTX; 255 where that is more and the assembler must do with fewer
+  SourceLocation pressure;  ///< where the most is live
   std::string ptx;
 };
 /// Runs every pass. Throws CompileError.

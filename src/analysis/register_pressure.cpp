@@ -2,10 +2,14 @@
 #include "analysis/register_pressure.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "analysis/ptx_operands.h"
+#include "analysis/uniform_registers.h"
 #include "ptx/insns.h"
 #include "ptx/reader.h"
 
@@ -18,25 +22,6 @@ using ptx::Operand;
 using ptx::OperandKind;
 
 using Set = std::vector<bool>;
-
-/// Calls back for every register an operand names; what is behind brackets is read whatever the slot says.
-template <class Visit>
-void each_register(const Function& f, const Operand& o, Visit&& visit, bool in_address = false) {
-  if (o.kind == OperandKind::reg) visit(o.id, in_address);
-  if (o.kind == OperandKind::address && o.ref == ptx::Ref::reg) visit(o.id, true);
-  if (o.has_elements())
-    for (const Operand& element : f.elements_of(o))
-      each_register(f, element, visit, in_address || o.kind == OperandKind::tensor);
-}
-
-/// The slot letters of an instruction's operands, in order.
-std::string slot_kinds(std::string_view slots) {
-  std::string kinds;
-  for (size_t i = 0; i < slots.size();
-       i = slots.find(' ', i) == std::string_view::npos ? slots.size() : slots.find(' ', i) + 1)
-    kinds += slots[i];
-  return kinds;
-}
 
 /// The accumulator of wgmma is read as well as written, in one operand.
 bool reads_its_result(const Instruction& i) { return ptx::name(i.op).starts_with("wgmma.mma_async"); }
@@ -67,33 +52,121 @@ struct Liveness {
 
   /// What is live before the instruction when `live` is live after it.
   void step(const Instruction& insn, Set& live) const {
-    const std::string kinds = slot_kinds(ptx::insn_facts(insn.op).operands);
+    const std::string kinds = slot_kinds(insn);
     const auto operands = f.operands_of(insn);
     const bool kills = !insn.guard.is_valid() && !reads_its_result(insn);
-    auto writes = [&](size_t slot) {
-      return slot < kinds.size() && std::string_view("dDwqQP").find(kinds[slot]) != std::string_view::npos;
-    };
     for (size_t slot = 0; slot < operands.size(); ++slot)
-      if (writes(slot))
+      if (is_written(kinds, slot))
         each_register(f, operands[slot], [&](uint32_t id, bool in_address) {
           if (!in_address) live[id] = !kills && live[id];
         });
     for (size_t slot = 0; slot < operands.size(); ++slot)
       each_register(f, operands[slot], [&](uint32_t id, bool in_address) {
-        if (in_address || !writes(slot) || reads_its_result(insn)) live[id] = true;
+        if (in_address || !is_written(kinds, slot) || reads_its_result(insn)) live[id] = true;
       });
     if (insn.guard.is_valid()) live[insn.guard.id] = true;
   }
 };
 
+bool is_shared_load(const Instruction& i) {
+  return i.op == ptx::Op::ldmatrix || (i.op == ptx::Op::ld && i.has(ptx::Mod::shared));
+}
+
+/// What loads of shared memory are not moved across.
+bool orders_shared_memory(const Instruction& i) {
+  static constexpr std::string_view kNames[] = {"bar",  "fence", "membar",   "mbarrier", "cp.async",
+                                                "atom", "red",   "stmatrix", "wgmma",    "call"};
+  if (i.op == ptx::Op::st) return i.has(ptx::Mod::shared);
+  const std::string_view name = ptx::name(i.op);
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](std::string_view word) { return name.starts_with(word); });
+}
+
+/// So many instructions before its place the assembler issues a load of shared memory, where its address, the
+/// barriers and the start of the run allow it. Found by comparing with ptxas 13.0 over the kernel library.
+constexpr size_t kLookAhead = 16;
+/// Registers that ptxas takes on sm_100 beside what is live (the same comparison).
+constexpr int64_t kSystemRegisters = 3;
+
+/// For the loads of [first, end) that move up: the instruction they then stand before.
+std::map<size_t, size_t> earliest_loads(const Function& f, size_t first, size_t end) {
+  std::map<size_t, size_t> earliest;
+  std::vector<size_t> defined(f.registers.size(), first);
+  size_t ordered = first;
+  for (size_t i = first; i < end; ++i) {
+    const Instruction& insn = f.body[i];
+    if (is_shared_load(insn)) {
+      size_t at = std::max(ordered, i > kLookAhead ? i - kLookAhead : 0);
+      for (const Operand& o : f.operands_of(insn))
+        each_register(f, o, [&](uint32_t id, bool) { at = std::max(at, defined[id]); });
+      if (insn.guard.is_valid()) at = std::max(at, defined[insn.guard.id]);
+      if (at < i) earliest[i] = at;
+    }
+    if (orders_shared_memory(insn)) ordered = i + 1;
+    each_result(f, insn, [&](uint32_t id) { defined[id] = i + 1; });
+  }
+  return earliest;
+}
+
+/// Sums over the instructions of a kernel, run by run.
+class Measure {
+ public:
+  Measure(const Function& function, std::string_view target) : f_(function) {
+    for (const ptx::Register& r : f_.registers)
+      weight_.push_back(r.type == ptx::ScalarType::pred ? 0 : std::max(1, ptx::bits(r.type) / 32));
+    thread_weight_ = weight_;
+    const std::optional<ptx::Target> parsed = ptx::Target::parse(target);
+    has_warp_registers_ = parsed && parsed->sm >= 100;
+    if (!has_warp_registers_) return;
+    const Set uniform = uniform_registers(f_);
+    for (size_t r = 0; r < uniform.size(); ++r)
+      if (uniform[r]) thread_weight_[r] = 0;
+  }
+
+  /// before[end - 1 - i]: what is live before instruction i of the run [first, end).
+  void add_run(size_t first, size_t end, std::vector<Set>& before) {
+    for (size_t i = first; i < end; ++i) {
+      const int64_t live = sum(before[end - 1 - i], weight_);
+      if (live <= result_.live) continue;
+      result_.live = live;
+      if (const uint32_t loc = f_.body[i].loc; loc != Instruction::kNone) result_.line = f_.locs[loc].line;
+    }
+    for (const auto& [load, at] : earliest_loads(f_, first, end))
+      for (size_t i = at + 1; i <= load; ++i)
+        each_result(f_, f_.body[load], [&](uint32_t id) { before[end - 1 - i][id] = true; });
+    for (const Set& set : before) result_.estimate = std::max(result_.estimate, sum(set, thread_weight_));
+  }
+
+  RegisterPressure result() const {
+    RegisterPressure result = result_;
+    if (has_warp_registers_) result.estimate += kSystemRegisters;
+    const bool takes_shares = std::any_of(f_.body.begin(), f_.body.end(),
+                                          [](const Instruction& i) { return i.op == ptx::Op::setmaxnreg; });
+    const std::array<int, 3>& block = f_.reqntid[0] > 0 ? f_.reqntid : f_.maxntid;
+    const int64_t threads = int64_t{block[0]} * block[1] * block[2];
+    constexpr int64_t kRegistersOfAnSm = 65536, kUnit = 8;
+    if (takes_shares && threads > 0) result.estimate = kRegistersOfAnSm / threads / kUnit * kUnit;
+    if (f_.maxnreg > 0) result.estimate = std::min<int64_t>(result.estimate, f_.maxnreg);
+    return result;
+  }
+
+ private:
+  static int64_t sum(const Set& set, const std::vector<int64_t>& weight) {
+    int64_t sum = 0;
+    for (size_t r = 0; r < set.size(); ++r) sum += set[r] ? weight[r] : 0;
+    return sum;
+  }
+  const Function& f_;
+  std::vector<int64_t> weight_, thread_weight_;
+  bool has_warp_registers_ = false;
+  RegisterPressure result_;
+};
+
 }  // namespace
 
-RegisterPressure register_pressure(const Function& function) {
+RegisterPressure register_pressure(const Function& function, std::string_view target) {
   const size_t n = function.body.size();
   const Liveness liveness(function);
-  std::vector<int64_t> weight;
-  for (const ptx::Register& r : function.registers)
-    weight.push_back(r.type == ptx::ScalarType::pred ? 0 : std::max(1, ptx::bits(r.type) / 32));
 
   // Straight runs of instructions share one set: `live` holds what is live before each run's first
   // instruction.
@@ -110,24 +183,20 @@ RegisterPressure register_pressure(const Function& function) {
   std::map<size_t, Set> live;
   for (size_t first : blocks) live[first] = Set(function.registers.size());
 
-  RegisterPressure result;
-  auto sweep = [&](size_t block, bool measure) {
+  Measure measure(function, target);
+  auto sweep = [&](size_t block, bool measured) {
     const size_t first = blocks[block], end = block + 1 < blocks.size() ? blocks[block + 1] : n;
     Set now(function.registers.size());
     for (size_t to : liveness.successors[end - 1]) {
       const Set& other = live[to];
       for (size_t r = 0; r < now.size(); ++r) now[r] = now[r] || other[r];
     }
+    std::vector<Set> before;
     for (size_t i = end; i-- > first;) {
       liveness.step(function.body[i], now);
-      if (!measure) continue;
-      int64_t sum = 0;
-      for (size_t r = 0; r < now.size(); ++r) sum += now[r] ? weight[r] : 0;
-      if (sum <= result.live) continue;
-      result.live = sum;
-      if (const uint32_t loc = function.body[i].loc; loc != Instruction::kNone)
-        result.line = function.locs[loc].line;
+      if (measured) before.push_back(now);
     }
+    if (measured) measure.add_run(first, end, before);
     return now;
   };
   for (bool changed = true; changed;) {
@@ -140,12 +209,12 @@ RegisterPressure register_pressure(const Function& function) {
     }
   }
   for (size_t block = 0; block < blocks.size(); ++block) sweep(block, true);
-  return result;
+  return measure.result();
 }
 
 RegisterPressure register_pressure(std::string_view ptx, std::string_view kernel) {
   const ptx::Module module = ptx::read(ptx, kernel);
-  return register_pressure(*module.find_function(kernel));
+  return register_pressure(*module.find_function(kernel), module.target);
 }
 
 }  // namespace imbrex::analysis

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many registers a kernel needs, from the PTX alone: the most 32-bit registers that are live at once.
+// How many registers a kernel needs, from the PTX alone.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,13 @@ namespace imbrex::analysis {
 struct RegisterPressure {
   int64_t live = 0;   ///< 32-bit registers live at the worst instruction; predicates are not among them
   uint32_t line = 0;  ///< the kernel's source line there, 0 when unknown
+  /// What the assembler will give a thread, not bounded by what there is: `live` with loads of shared memory
+  /// some instructions earlier, as it schedules them; from sm_100 on without what a warp's own registers
+  /// hold; with setmaxnreg the equal shares that a CTA of `.maxntid` threads starts with.
+  int64_t estimate = 0;
 };
-RegisterPressure register_pressure(const ptx::Function& function);
+/// `target` as PTX names it: "sm_90a".
+RegisterPressure register_pressure(const ptx::Function& function, std::string_view target);
 /// Of a kernel in PTX text.
 RegisterPressure register_pressure(std::string_view ptx, std::string_view kernel);
 

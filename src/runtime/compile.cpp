@@ -49,7 +49,7 @@ KernelResources kernel_resources(ir::Function& function) {
   KernelResources result{.target = kernel.target, .cta = {}, .pressure = {}, .ptx = std::move(kernel.ptx)};
   result.cta = {
       .threads = kernel.threads,
-      .registers_per_thread = std::min(pressure.live, find_target(kernel.target)->max_registers_per_thread),
+      .registers_per_thread = std::min(pressure.estimate, find_target(kernel.target)->max_registers_per_thread),
       .shared_bytes = kernel.shared_bytes,
       .tensor_memory_columns = kernel.tensor_memory_columns,
       .cluster_ctas = int64_t{kernel.cluster[0]} * kernel.cluster[1] * kernel.cluster[2]};

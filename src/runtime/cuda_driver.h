@@ -24,6 +24,8 @@ inline constexpr int kDeviceAttributeMultiprocessorCount = 16;
 inline constexpr int kDeviceAttributeL2CacheSize = 38;
 inline constexpr int kDeviceAttributeComputeCapabilityMajor = 75;
 inline constexpr int kDeviceAttributeComputeCapabilityMinor = 76;
+inline constexpr int kFunctionAttributeMaxThreads = 0, kFunctionAttributeStaticShared = 1,
+                     kFunctionAttributeRegisters = 4;
 inline constexpr int kFunctionAttributeMaxDynamicShared = 8;
 inline constexpr int kFunctionAttributeNonPortableCluster = 14;
 inline constexpr int kJitInfoLogBuffer = 3, kJitInfoLogBytes = 4, kJitErrorLogBuffer = 5,

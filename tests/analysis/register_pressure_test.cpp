@@ -15,7 +15,7 @@ int64_t live(const std::string& body) {
       ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n"
       ".reg .b32 %r<100>; .reg .b64 %rd<20>; .reg .f32 %f<100>; .reg .pred %p<10>;\n" +
       body + "\nret;\n}\n");
-  return register_pressure(module.functions.at(0)).live;
+  return register_pressure(module.functions.at(0), module.target).live;
 }
 
 TEST(RegisterPressure, CountsWhatIsLiveAtOnce) {
@@ -52,6 +52,42 @@ TEST(RegisterPressure, WgmmaAccumulatorsLiveAcrossTheLoop) {
                  "st.shared.v4.f32 [0], " +
                  accumulators + ";"),
             4 + 2 + 1);
+}
+
+int64_t estimate(const std::string& target, const std::string& body, const std::string& directives = "") {
+  const ptx::Module module = ptx::read(
+      ".version 8.7\n.target " + target + "\n.address_size 64\n.visible .entry k(.param .u64 x)\n" +
+      directives + "\n{\n.reg .b32 %r<100>; .reg .b64 %rd<20>; .reg .f32 %f<100>; .reg .pred %p<10>;\n" +
+      body + "\nret;\n}\n");
+  return register_pressure(module.functions.at(0), module.target).estimate;
+}
+
+TEST(RegisterEstimate, LoadsOfSharedMemoryMoveUpToTheBarrier) {
+  // Each value is used at once, but the four loads can all be under way together.
+  std::string body = "mov.u32 %r0, 0; mov.u32 %r9, 0;\n";
+  for (int i = 1; i <= 4; ++i)
+    body += "ld.shared.b32 %r" + std::to_string(i) + ", [%r0+" + std::to_string(4 * i) +
+            "]; add.s32 %r9, %r9, %r" + std::to_string(i) + ";\n";
+  body += "st.global.b32 [0], %r9;";
+  EXPECT_EQ(estimate("sm_80", body), 2 + 4);
+  std::string barriers = body;
+  for (size_t at = 0; (at = barriers.find("ld.shared", at)) != std::string::npos; at += 25)
+    barriers.insert(at, "bar.sync 0; ");
+  EXPECT_EQ(estimate("sm_80", barriers), 2 + 1);
+}
+
+TEST(RegisterEstimate, WhatAWarpHoldsOnceIsNotAThreadsFromSm100On) {
+  const std::string body =
+      "mov.u32 %r0, %ctaid.x; shl.b32 %r1, %r0, 3; add.s32 %r2, %r1, 7; mov.u32 %r3, %tid.x;\n"
+      "add.s32 %r4, %r2, %r3; st.shared.v2.b32 [%r4], {%r1, %r2};";
+  EXPECT_EQ(estimate("sm_80", body), 3);        // ctaid * 8, + 7, the thread's sum
+  EXPECT_EQ(estimate("sm_100a", body), 1 + 3);  // the sum, and what the system takes
+}
+
+TEST(RegisterEstimate, SetmaxnregStartsWithEqualShares) {
+  const std::string body = "setmaxnreg.inc.sync.aligned.u32 232; mov.u32 %r1, 0; st.shared.b32 [0], %r1;";
+  EXPECT_EQ(estimate("sm_90a", body, ".maxntid 384, 1, 1"), 168);
+  EXPECT_EQ(estimate("sm_90a", body, ".maxntid 256, 1, 1"), 256);
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/uniform_registers.h"
+
+#include <algorithm>
+
+#include "analysis/ptx_operands.h"
+
+namespace imbrex::analysis {
+
+using ptx::Instruction;
+using ptx::Op;
+using ptx::Operand;
+
+namespace {
+
+/// Scalar arithmetic that a warp can do once for all its threads.
+bool is_arithmetic(const Instruction& i) {
+  static constexpr std::string_view kNames[] = {"mov", "add",  "sub",  "mul",  "mad",  "shl",      "shr",
+                                                "and", "or",   "xor",  "not",  "selp", "cvt",      "min",
+                                                "max", "cvta", "setp", "prmt", "mapa", "shfl.sync"};
+  if (i.op == Op::ld) return i.has(ptx::Mod::param);
+  return std::find(std::begin(kNames), std::end(kNames), ptx::name(i.op)) != std::end(kNames);
+}
+
+bool differs_within_a_warp(ptx::SpecialReg special) {
+  static constexpr std::string_view kNames[] = {"tid", "laneid", "lanemask", "clock", "globaltimer"};
+  const std::string_view name = ptx::name(special);
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](std::string_view word) { return name.starts_with(word); });
+}
+
+bool is_uniform(const ptx::Function& f, const Instruction& i, const std::vector<bool>& uniform) {
+  if (!is_arithmetic(i) || (i.guard.is_valid() && !uniform[i.guard.id])) return false;
+  if (i.op == Op::shfl_sync) return i.has(ptx::Mod::idx);  // one lane's word, given to all
+  const std::string kinds = slot_kinds(i);
+  const auto operands = f.operands_of(i);
+  bool result = true;
+  for (size_t slot = 0; slot < operands.size(); ++slot) {
+    const Operand& o = operands[slot];
+    if (o.kind == ptx::OperandKind::special && differs_within_a_warp(static_cast<ptx::SpecialReg>(o.id)))
+      return false;
+    if (!is_written(kinds, slot))
+      each_register(f, o, [&](uint32_t id, bool) { result = result && uniform[id]; });
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<bool> uniform_registers(const ptx::Function& f) {
+  std::vector<bool> uniform;
+  for (const ptx::Register& r : f.registers) uniform.push_back(!ptx::is_float(r.type));
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Instruction& i : f.body) {
+      if (is_uniform(f, i, uniform)) continue;
+      each_result(f, i, [&](uint32_t id) {
+        changed = changed || uniform[id];
+        uniform[id] = false;
+      });
+    }
+  }
+  return uniform;
+}
+
+}  // namespace imbrex::analysis
