@@ -39,6 +39,16 @@ struct KernelResources {
 /// Runs every pass. Throws CompileError.
 KernelResources kernel_resources(ir::Function& function);
 
+/// What ptxas makes of a kernel.
+struct AssembledResources {
+  std::string assembler;  ///< "ptxas 13.0.88"
+  int64_t registers_per_thread = 0;
+  int64_t spill_bytes = 0;  ///< stored a thread
+};
+/// Runs every pass and ptxas, or takes what the cache has of that. Throws CompileError, and LaunchError where
+/// there is no ptxas.
+AssembledResources assembled_resources(ir::Function& function);
+
 /// Threads of the CTA that a kernel gives a part of its own: the outermost thread_group, single_warp,
 /// warp_group or single_thread of a freshly traced kernel.
 struct ThreadGroup {

@@ -11,6 +11,7 @@
 #include "imbrex/error.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"
+#include "runtime/assembler.h"
 #include "runtime/jit.h"
 
 namespace imbrex {
@@ -47,14 +48,25 @@ KernelResources kernel_resources(ir::Function& function) {
   codegen::CompiledKernel kernel = runtime::compile(function);
   const analysis::RegisterPressure pressure = analysis::register_pressure(kernel.ptx, kernel.name);
   KernelResources result{.target = kernel.target, .cta = {}, .pressure = {}, .ptx = std::move(kernel.ptx)};
-  result.cta = {
-      .threads = kernel.threads,
-      .registers_per_thread = std::min(pressure.estimate, find_target(kernel.target)->max_registers_per_thread),
-      .shared_bytes = kernel.shared_bytes,
-      .tensor_memory_columns = kernel.tensor_memory_columns,
-      .cluster_ctas = int64_t{kernel.cluster[0]} * kernel.cluster[1] * kernel.cluster[2]};
+  result.cta = {.threads = kernel.threads,
+                .registers_per_thread =
+                    std::min(pressure.estimate, find_target(kernel.target)->max_registers_per_thread),
+                .shared_bytes = kernel.shared_bytes,
+                .tensor_memory_columns = kernel.tensor_memory_columns,
+                .cluster_ctas = int64_t{kernel.cluster[0]} * kernel.cluster[1] * kernel.cluster[2]};
   result.pressure = SourceLocation(kernel.where.file, pressure.line);
   return result;
+}
+
+AssembledResources assembled_resources(ir::Function& function) {
+  std::string why_not;
+  const runtime::Assembler* ptxas = runtime::find_ptxas(&why_not);
+  if (ptxas == nullptr) throw LaunchError(Diagnostic{{}, why_not, {}, "install the CUDA toolkit's ptxas"});
+  const codegen::CompiledKernel kernel = runtime::compile(function);
+  const runtime::Cubin cubin = runtime::assemble_cached(*ptxas, kernel, kernel.target, Cache::shared(),
+                                                        {.spills = true, .serialization = true});
+  const runtime::AssemblerLog log = cubin.log();
+  return {cubin.assembler, log.registers, log.spill_store_bytes};
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "gpu_choice.h"
@@ -12,6 +13,8 @@
 #include "imbrex/tiling.h"
 #include "matmul_options.h"
 #include "subcommands.h"
+#include "svg.h"
+#include "tile_view.h"
 
 namespace imbrex::command {
 namespace {
@@ -23,7 +26,8 @@ struct TileOptions {
   GpuChoice gpu;
   MatmulTile tile;
   std::string dtype = "float16";
-  bool all = false, json = false;
+  std::string svg;
+  bool all = false, json = false, ptxas = false;
 };
 
 Json to_json(const Occupancy& occupancy) {
@@ -87,6 +91,8 @@ int typed_tile(const TileOptions& options) {
   const GpuModel gpu = options.gpu.gpu("a100");
   tile.use_instructions_of(gpu.target);
   const Occupancy occupancy = imbrex::occupancy(gpu.target, tile.resources());
+  if (options.ptxas) throw LaunchError(Diagnostic{{}, "--ptxas goes with a KERNEL", {}, ""});
+  if (!options.svg.empty()) write_file(options.svg, tile_region_svg(gpu, tile));
   if (options.json) {
     Json near = Json::array();
     for (const auto& [change, other] : neighbours(tile)) {
@@ -123,23 +129,24 @@ int typed_tile(const TileOptions& options) {
   return 0;
 }
 
-/// The configurations asked for, each compiled.
-struct Candidate {
-  std::string config;
-  KernelResources resources;
-  Occupancy occupancy;
-  std::string error;  // it does not compile
-};
+Case traced_kernel(const RegisteredKernel& kernel, const TileOptions& options,
+                   const Configuration& configuration) {
+  Case traced(Case::Mode::kTrace, std::nullopt, options.choice.sizes(), 0);
+  kernel.run(traced, std::nullopt, configuration);
+  return traced;
+}
 
-Candidate compile_candidate(const RegisteredKernel& kernel, const TileOptions& options,
-                            const Configuration& configuration) {
-  Candidate candidate{
-      .config = kernel.space.to_string(configuration), .resources = {}, .occupancy = {}, .error = ""};
+TileCandidate compile_candidate(const RegisteredKernel& kernel, const TileOptions& options,
+                                const Configuration& configuration) {
+  TileCandidate candidate;
+  candidate.config = kernel.space.to_string(configuration);
   try {
-    Case traced(Case::Mode::kTrace, std::nullopt, options.choice.sizes(), 0);
-    kernel.run(traced, std::nullopt, configuration);
-    candidate.resources = kernel_resources(*traced.function);
-    candidate.occupancy = imbrex::occupancy(candidate.resources.target, candidate.resources.cta);
+    candidate.resources = kernel_resources(*traced_kernel(kernel, options, configuration).function);
+    if (options.ptxas)
+      candidate.assembled = assembled_resources(*traced_kernel(kernel, options, configuration).function);
+    CtaResources cta = candidate.resources.cta;
+    if (candidate.assembled) cta.registers_per_thread = candidate.assembled->registers_per_thread;
+    candidate.occupancy = imbrex::occupancy(candidate.resources.target, cta);
   } catch (const CompileError& error) {
     candidate.error = error.what();
   }
@@ -149,13 +156,15 @@ Candidate compile_candidate(const RegisteredKernel& kernel, const TileOptions& o
 int kernel_tiles(const TileOptions& options) {
   const RegisteredKernel& kernel = options.choice.kernel();
   std::vector<Configuration> configurations = {options.choice.configuration()};
-  if (options.all) configurations = kernel.space.configurations();
-  std::vector<Candidate> candidates;
+  if (options.all || !options.svg.empty()) configurations = kernel.space.configurations();
+  std::vector<TileCandidate> candidates;
   for (const Configuration& configuration : configurations)
     candidates.push_back(compile_candidate(kernel, options, configuration));
+  if (!options.svg.empty())
+    write_file(options.svg, tile_space_svg(kernel.description.name, kernel.target, candidates));
   if (options.json) {
     Json out = Json::array();
-    for (const Candidate& c : candidates) {
+    for (const TileCandidate& c : candidates) {
       Json entry = {{"kernel", kernel.description.name}, {"config", c.config}};
       if (!c.error.empty()) {
         entry.update({{"feasible", false}, {"error", c.error}});
@@ -165,6 +174,9 @@ int kernel_tiles(const TileOptions& options) {
                       {"registers_per_thread", c.resources.cta.registers_per_thread},
                       {"shared_bytes", c.resources.cta.shared_bytes},
                       {"tensor_memory_columns", c.resources.cta.tensor_memory_columns}});
+        if (c.assembled)
+          entry.update({{"assembled_registers", c.assembled->registers_per_thread},
+                        {"spill_bytes", c.assembled->spill_bytes}});
         entry.update(to_json(c.occupancy));
       }
       out.push_back(entry);
@@ -172,31 +184,47 @@ int kernel_tiles(const TileOptions& options) {
     fmt::print("{}\n", out.dump(2));
     return 0;
   }
-  if (!options.all) {
-    const Candidate& c = candidates.front();
+  if (configurations.size() == 1) {
+    const TileCandidate& c = candidates.front();
     if (!c.error.empty()) {
       fmt::print("{}\n", c.error);
       return 1;
     }
     fmt::print("{} {}, for {}\n\n", kernel.description.name, c.config, c.resources.target);
     print_occupancy(c.occupancy);
-    fmt::print("registers are an estimate: {} live at {}:{}\n", c.resources.cta.registers_per_thread,
+    fmt::print("registers are {}: the most are live at {}:{}\n",
+               c.assembled ? fmt::format("{}'s, {} were estimated", c.assembled->assembler,
+                                         c.resources.cta.registers_per_thread)
+                           : "an estimate",
                c.resources.pressure.file, c.resources.pressure.line);
     return 0;
   }
   size_t width = 6;
-  for (const Candidate& c : candidates) width = std::max(width, c.config.size());
-  fmt::print("{:{}} {:>7} {:>9} {:>7} {:>7}  \n", "config", width, "threads", "registers", "shared",
-             "columns");
-  for (const Candidate& c : candidates) {
+  for (const TileCandidate& c : candidates) width = std::max(width, c.config.size());
+  fmt::print("{:{}} {:>7} {:>9} {}{:>7} {:>7}  \n", "config", width, "threads", "registers",
+             options.ptxas ? "  ptxas " : "", "shared", "columns");
+  size_t assembled = 0, close = 0;
+  for (const TileCandidate& c : candidates) {
     if (!c.error.empty()) {
       fmt::print("{:{}} {}\n", c.config, width, c.error.substr(0, c.error.find('\n')));
       continue;
     }
     const CtaResources& r = c.resources.cta;
-    fmt::print("{:{}} {:>7} {:>9} {:>7} {:>7}  {}\n", c.config, width, r.threads, r.registers_per_thread,
-               r.shared_bytes, r.tensor_memory_columns, verdict(c.occupancy));
+    std::string real;
+    if (c.assembled) {
+      const int64_t registers = c.assembled->registers_per_thread;
+      real = fmt::format("{:>7} ", registers);
+      ++assembled;
+      close += std::abs(r.registers_per_thread - registers) <= std::max<int64_t>(16, registers / 10);
+    }
+    fmt::print("{:{}} {:>7} {:>9} {}{:>7} {:>7}  {}{}\n", c.config, width, r.threads, r.registers_per_thread,
+               real, r.shared_bytes, r.tensor_memory_columns, verdict(c.occupancy),
+               c.assembled && c.assembled->spill_bytes > 0 ? ", spills" : "");
   }
+  if (assembled > 0)
+    fmt::print("\nregisters within 16 or 10 % of what {} gives: {} of {}\n",
+               candidates.front().assembled ? candidates.front().assembled->assembler : "ptxas", close,
+               assembled);
   return 0;
 }
 
@@ -209,6 +237,11 @@ void add_tile(CLI::App& app, Action& chosen) {
                                          "in, take of an SM, and the occupancy");
   options->choice.add_to(*command, KernelChoice::Need::kOptional);
   command->add_flag("--all", options->all, "with KERNEL: its whole tuning space");
+  command->add_flag("--ptxas", options->ptxas,
+                    "with KERNEL: assemble too, and take the registers it really gets");
+  command->add_option(
+      "--svg", options->svg,
+      "draw what fits into this file: KERNEL's tuning space, or the tiles around the one typed in");
   options->gpu.add_to(*command);
   add_tile_options(*command, options->tile, options->dtype);
   command->add_flag("--json", options->json, "print JSON");

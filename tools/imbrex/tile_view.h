@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures of which tiles fit.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "imbrex/compile.h"
+#include "imbrex/tiling.h"
+
+namespace imbrex::command {
+
+/// One configuration of a kernel, compiled.
+struct TileCandidate {
+  std::string config;
+  KernelResources resources;
+  std::optional<AssembledResources> assembled;  // by ptxas, where that was asked for
+  Occupancy occupancy;
+  std::string error;  // it does not compile
+};
+
+/// Every configuration by the shared memory and the registers a CTA takes, over the regions in which so many
+/// CTAs fit on an SM.
+std::string tile_space_svg(const std::string& kernel, const std::string& target,
+                           const std::vector<TileCandidate>& candidates);
+/// Block m and n around a typed tile: what fits with its k, stages and threads, and the operations a byte.
+std::string tile_region_svg(const GpuModel& gpu, const MatmulTile& tile);
+
+}  // namespace imbrex::command
