@@ -118,6 +118,7 @@ class Copy : public AsyncOp {
         std::memcpy(memory.row(lane) + to_.column, rows.data() + size_t{row} * chunks * 16, chunks * 16);
         memory.define(lane, to_.column, shape.columns);
       }
+    memory.set_result(to_.column, shape.columns, {});
     if (RaceChecker* races = cluster.races()) {
       const uint32_t lanes =
           form_->shape == CopyShape::k4x256b ? TensorMemory::kLanes : shape.rows * shape.copies;

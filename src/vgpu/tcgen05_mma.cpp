@@ -2,6 +2,7 @@
 // tcgen05.mma: issued by one thread, carried out later by the tensor core of its CTA (or of the pair).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -86,6 +87,7 @@ class Mma : public AsyncOp {
   }
 
   void multiply(Cluster& cluster, const CtaPair& ctas);
+  void note_result_form(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape);
   bool fetch_operands(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape, TensorProduct& product);
   void write_segment(Cluster& cluster, const CtaPair& ctas, const TensorSegment& segment,
                      TensorProduct& product);
@@ -135,12 +137,37 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
     return;
   }
   if (!fetch_operands(cluster, ctas, shape, product)) return;
+  if (checks_of(cluster).layouts) note_result_form(cluster, ctas, shape);
   const int64_t a_bits = operands_->a_in_tensor ? 0 : int64_t{shape.m} * shape.k * shape.a.bits();
   const int64_t b_bits = int64_t{shape.n} * shape.k * shape.b.bits();
   cluster.statistics().operand_bytes += (a_bits + b_bits) / 8;
   cluster.statistics().tensor_flops += int64_t{2} * shape.m * shape.n * shape.k;
   for (const TensorSegment& segment : accumulator_segments(form_, shape.m, shape.n, d_.lane))
     write_segment(cluster, ctas, segment, product);
+}
+
+/// A product that adds to another one's result must spread it over the lanes alike.
+void Mma::note_result_form(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape) {
+  if (d_.column >= TensorMemory::kColumns) return;  // reported when it is written
+  TensorMemory& memory = tensor_unit(ctas.at(0)).memory;
+  const TensorMemory::ResultForm now{who.insn, shape.m, form_.cta_group == 2, form_.weight_stationary};
+  const TensorMemory::ResultForm& before = memory.result_in(d_.column);
+  if (add_ && before.insn != nullptr && !before.is_spread_like(now)) {
+    const Who other = unit_for({who.cta, who.warp, -1, before.insn}, "tensor core");
+    if (Finding* finding = cluster.log().open(FindingKind::kOperandLayout, who, d_.bits(), &other)) {
+      finding->message = fmt::format(
+          "accumulates a product of {} rows onto one of {} rows in tensor memory column {}: their results "
+          "are "
+          "spread over the lanes differently",
+          shape.m, before.rows, d_.column);
+      finding->hint =
+          "make M (bits 28:24 or 28:27 of the instruction descriptor), the CTA group and .ws agree";
+    }
+  }
+  uint32_t columns = 0;
+  for (const TensorSegment& s : accumulator_segments(form_, shape.m, shape.n, d_.lane))
+    columns = std::max(columns, s.tensor_column + s.columns);
+  memory.set_result(d_.column, std::min(columns, TensorMemory::kColumns - d_.column), now);
 }
 
 bool Mma::fetch_operands(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape,

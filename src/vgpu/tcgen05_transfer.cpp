@@ -122,6 +122,7 @@ class Store : public Transfer {
         memory.at(c.lane, c.column) = form_->packed ? value & 0xFFFF : value;
         if (form_->packed) memory.at(c.lane, c.column + 1) = value >> 16;
         memory.define(c.lane, c.column, width);
+        memory.set_result(c.column, width, {});
       }
     if (RaceChecker* races = cluster.races()) touch_cells(*races, TensorAccess::kWrite);
     --transfers().stores;

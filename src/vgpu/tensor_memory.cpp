@@ -8,6 +8,7 @@ namespace imbrex::vgpu {
 void TensorMemory::undefine_columns(uint32_t column, uint32_t count) {
   for (auto& lane : defined_)
     for_words(column, count, [&](uint32_t word, uint64_t bits) { lane[word] &= ~bits; });
+  set_result(column, count, {});
 }
 
 bool TensorAllocator::is_taken(uint32_t column) const {

@@ -50,6 +50,21 @@ class TensorMemory {
   /// Forgets what `count` columns hold.
   void undefine_columns(uint32_t column, uint32_t count);
 
+  /// How the result of a product that a column holds is spread over the lanes.
+  struct ResultForm {
+    const Instruction* insn = nullptr;  // that wrote it; null: the column holds something else
+    uint32_t rows = 0;                  // M
+    bool is_pair = false, is_weight_stationary = false;
+    bool is_spread_like(const ResultForm& other) const {
+      return rows == other.rows && is_pair == other.is_pair &&
+             is_weight_stationary == other.is_weight_stationary;
+    }
+  };
+  const ResultForm& result_in(uint32_t column) const { return results_[column]; }
+  void set_result(uint32_t column, uint32_t count, const ResultForm& form) {
+    std::fill_n(results_.begin() + column, count, form);
+  }
+
  private:
   std::unique_ptr<uint32_t[]> cells_;
   /// Calls body(word, bits) for the words of a lane's bits that hold `count` columns from `column` on.
@@ -62,6 +77,7 @@ class TensorMemory {
     }
   }
   std::array<std::array<uint64_t, kColumns / 64>, kLanes> defined_{};
+  std::array<ResultForm, kColumns> results_{};
 };
 
 /// Who owns which columns of one SM's tensor memory. Owners are CTAs, named by any number of the caller's.

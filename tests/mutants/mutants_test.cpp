@@ -110,6 +110,13 @@ TEST(Mutants, EveryKindOfFindingIsDescribed) {
   EXPECT_EQ(described, all);
 }
 
+TEST(Mutants, EveryFaultThatShippedIsMade) {
+  if (filter() != nullptr) GTEST_SKIP() << "only some mutants were tried";
+  std::set<std::string> made;
+  for (const Mutant& mutant : suite().mutants) made.insert(mutant.rule);
+  for (const std::string& rule : rules_of_shipped_faults()) EXPECT_TRUE(made.contains(rule)) << rule;
+}
+
 TEST(Mutants, TableIsUpToDate) {
   if (filter() != nullptr) GTEST_SKIP() << "only some mutants were tried";
   const std::string path = IMBREX_SOURCE_DIR "/docs/checkers.md", fresh = report(suite().verdicts);

@@ -26,7 +26,8 @@ prints the seed that replays it.
 ## The mutation suite
 
 `tests/mutants` derives single-fault mutants *by rule* from the PTX that the compiler emits for the ladder's kernels (and
-from their launch plans), at every place where a rule applies. Each is run under seeds 0 to 15 until something is found.
+from their launch plans), at every place where a rule applies. Each is run under seeds 0 to 15 until something is found
+(those listed as equivalent under a third of them).
 A mutant that is a bug must be **reported by a checker, at a line of the kernel**; a wrong number does not count. Mutants
 that are no bugs are listed below with the argument, and must be neither reported nor wrong. Faults that change only which
 numbers are computed (a wrong coordinate, one product too few in a kernel without roles) are not made: nothing but the
@@ -70,7 +71,7 @@ const std::vector<Row>& rows() {
       {{kMissingTensorFence}, "ordered, but without the `tcgen05.fence` that tensor memory needs"},
       {{kOperandLayout},
        "a matrix descriptor or a tensor map disagrees with how the data were written: swizzle, strides, "
-       "start, major-ness"},
+       "start, major-ness; a product is added to one whose rows lie in other lanes"},
       {{kInvalidBarrier},
        "an mbarrier not initialised, initialised over a live one, arrived at too often, or for a phase "
        "before "
@@ -82,6 +83,34 @@ const std::vector<Row>& rows() {
       {{kResourceLeak, kTensorMemory},
        "tensor memory not given back, given back twice, used outside an allocation or by the wrong warp's "
        "lanes"},
+  };
+  return all;
+}
+
+/// Faults that real projects shipped, and the rules that make them here.
+struct Shipped {
+  const char* fault;
+  std::vector<const char*> rules;
+};
+const std::vector<Shipped>& shipped() {
+  static const std::vector<Shipped> all = {
+      {"one elected lane arrives (or fences) for the accesses of 32",
+       {"one-lane-arrive", "one-lane-proxy-fence"}},
+      {"no barrier between a store and a load of warps with different roles",
+       {"drop-sync", "early-sync", "late-sync"}},
+      {"shared memory stored to by a TMA store without a proxy fence",
+       {"drop-proxy-fence", "early-proxy-fence"}},
+      {"a staging buffer written again while a bulk store still reads it",
+       {"drop-group-wait", "loose-group-wait", "late-group-wait", "group-wait-of-other"}},
+      {"a CTA of a cluster exits before its peer's multicast or arrival has landed",
+       {"drop-cluster-sync", "drop-cluster-wait", "relaxed-cluster-sync", "cta-for-cluster-sync"}},
+      {"roles disagree on whether a cancel request was granted",
+       {"unchecked-grant", "misread-grant", "grant-always", "grant-never"}},
+      {"a wait that comes after the first use", {"late-wait", "mma-before-wait", "late-wait-load"}},
+      {"a phase variable that starts, or goes on, with the wrong parity", {"initial-phase", "wrong-parity"}},
+      {"lawful, but flagged by naive checkers: a phase waited for twice, bytes that arrive before they are "
+       "announced",
+       {"double-wait", "late-expect"}},
   };
   return all;
 }
@@ -106,6 +135,12 @@ struct Count {
 };
 
 }  // namespace
+
+std::vector<std::string> rules_of_shipped_faults() {
+  std::vector<std::string> all;
+  for (const Shipped& row : shipped()) all.insert(all.end(), row.rules.begin(), row.rules.end());
+  return all;
+}
 
 std::vector<vgpu::FindingKind> described_kinds() {
   std::vector<vgpu::FindingKind> all;
@@ -159,6 +194,28 @@ std::string report(const std::vector<Verdict>& verdicts) {
   text += "| **all** | |";
   for (const Subject& subject : subjects()) text += fmt::format(" {} |", by_subject[subject.name].text());
   text += fmt::format(" {} |\n", total.text());
+
+  text +=
+      "\n### Faults that shipped\n\nWhat real projects got wrong, as the rules make it here.\n\n"
+      "| fault | rules | kernels | bugs reported | equivalent, silent |\n|---|---|---|---|---|\n";
+  for (const Shipped& row : shipped()) {
+    std::string rules, kernels;
+    int bugs = 0, caught = 0, equivalent = 0;
+    for (const char* rule : row.rules) {
+      rules += fmt::format("{}`{}`", rules.empty() ? "" : ", ", rule);
+      const Count& all = by_rule[rule][""];
+      bugs += all.caught + all.missed;
+      caught += all.caught;
+      equivalent += all.equivalent;
+    }
+    for (const Subject& subject : subjects()) {
+      int here = 0;
+      for (const char* rule : row.rules) here += by_rule[rule][subject.name].all;
+      if (here > 0) kernels += (kernels.empty() ? "" : " ") + subject.name;
+    }
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", row.fault, rules, kernels,
+                        bugs == 0 ? "" : fmt::format("{} of {}", caught, bugs), equivalent);
+  }
 
   text += "\n### What reported them\n\n| finding | mutants |\n|---|---|\n";
   for (const auto& [kind, count] : by_kind) text += fmt::format("| `{}` | {} |\n", kind, count);

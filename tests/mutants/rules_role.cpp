@@ -68,7 +68,7 @@ void trips(Places& places) {
       const Op op = places.f.body[k].op;
       waits |= is_wait(places.f, k);
       copies |= op == Op::cp_async_bulk_tensor || op == Op::cp_async;
-      multiplies |= op == Op::tcgen05_mma;
+      multiplies |= op == Op::tcgen05_mma || op == Op::wgmma_mma_async;
     }
     // A loop that both loads and multiplies is wrong in its numbers alone: no other role disagrees with it.
     if (!waits || (copies && multiplies)) return;

@@ -8,8 +8,15 @@
 #include "blackwell_matmul/matmul_v4.h"
 #include "blackwell_matmul/matmul_v5.h"
 #include "blackwell_matmul/matmul_v6.h"
+#include "block_scaled_matmul/block_scaled_matmul.h"
+#include "hopper_matmul/matmul_h0.h"
+#include "hopper_matmul/matmul_h1.h"
 #include "hopper_matmul/matmul_h2.h"
+#include "hopper_matmul/matmul_h3.h"
+#include "hopper_matmul/matmul_h4.h"
 #include "hopper_matmul/matmul_h5.h"
+#include "hopper_matmul/matmul_h6.h"
+#include "hopper_matmul/matmul_h7.h"
 #include "mutants/subject.h"
 
 namespace imbrex::mutants {
@@ -28,6 +35,16 @@ Subject hopper(std::string name, const K& kernel, int m, int n, int k) {
                       out(float16, {m, n}));
 }
 
+/// Factors of blocks of 128 rows by four, see scale_factors.h.
+Subject block_scaled(std::string name, DataType element, int scaled, int k) {
+  const DataType scale = scaled == 16 ? float8_ue4m3 : float8_e8m0;
+  const int m = 1024, n = 128, k_tiles = k / (4 * scaled);
+  return make_subject(
+      std::move(name), 1, kernels::BlockScaledMatmul{.block_n = 128, .tma_stages = 2, .swizzle_size = 1}, m,
+      n, k, element, in(element, {m, k}), in(element, {n, k}), in(scale, {m / 128, k_tiles, 2, 256}),
+      in(scale, {n / 128, k_tiles, 2, 256}), out(bfloat16, {m, n}));
+}
+
 std::vector<Subject> make_subjects() {
   using namespace kernels;
   std::vector<Subject> all;
@@ -40,11 +57,28 @@ std::vector<Subject> make_subjects() {
   all.push_back(matmul("V6",
                        BlackwellMatmulV6<>{.block_n = 64, .block_k = 16, .tma_stages = 2, .swizzle_size = 1},
                        1024, 256, 48));
+  all.push_back(block_scaled("mxf8", float8_e4m3, 32, 256));
+  all.push_back(block_scaled("nvf4", float4_e2m1, 16, 512));
+  all.push_back(hopper("H0", HopperMatmulH0{.block_n = 32, .block_k = 16}, 64, 64, 48));
+  all.push_back(hopper("H1", HopperMatmulH1{.block_n = 32, .block_k = 16}, 128, 64, 48));
   all.push_back(
       hopper("H2", HopperMatmulH2{.block_m = 64, .block_n = 32, .block_k = 16, .stages = 2}, 64, 64, 96));
+  all.push_back(hopper("H3", HopperMatmulH3{.block_n = 32, .block_k = 16, .stages = 2}, 128, 64, 96));
+  all.push_back(
+      hopper("H4", HopperMatmulH4{.block_n = 32, .block_k = 16, .stages = 2, .swizzle_size = 1, .ctas = 1},
+             256, 64, 80));
   all.push_back(
       hopper("H5", HopperMatmulH5<>{.block_n = 32, .block_k = 16, .stages = 2, .swizzle_size = 1, .ctas = 2},
              512, 64, 80));
+  all.push_back(hopper(
+      "H6",
+      HopperMatmulH6{.block_n = 64, .block_k = 16, .stages = 2, .store_n = 32, .swizzle_size = 1, .ctas = 2},
+      512, 128, 80));
+  all.push_back(
+      hopper("H7",
+             HopperMatmulH7<>{
+                 .block_n = 64, .block_k = 16, .stages = 2, .store_n = 32, .swizzle_size = 1, .ctas = 2},
+             512, 128, 80));
   return all;
 }
 

@@ -44,12 +44,14 @@ struct Verdict {
 
 const char* name(Status status);
 
-/// Runs every mutant under seeds 0 ... seeds-1 until something is found, on as many threads as there are
-/// cores.
+/// Runs every mutant under seeds 0 ... seeds-1 (equivalent ones under a third of them) until something is
+/// found, on as many threads as there are cores.
 std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t seeds);
 
 /// The kinds of findings that docs/checkers.md describes.
 std::vector<vgpu::FindingKind> described_kinds();
+/// The rules by which docs/checkers.md accounts for faults that real projects shipped.
+std::vector<std::string> rules_of_shipped_faults();
 /// docs/checkers.md.
 std::string report(const std::vector<Verdict>& verdicts);
 

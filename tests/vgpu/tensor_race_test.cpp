@@ -182,6 +182,22 @@ TEST(TensorRace, MissingFences) {
   }
 }
 
+TEST(TensorRace, AProductAddedToOneOfOtherRows) {
+  const auto kernel = [](const std::string& between) {
+    std::string second = TensorKernel::mma(12);
+    second.replace(second.find(", 0;"), 4, ", 1;");
+    return TensorKernel::around(TensorKernel::mma(10) + between + second + TensorKernel{}.first_commit +
+                                    TensorKernel{}.wait + "  tcgen05.fence::after_thread_sync;\n" +
+                                    TensorKernel::load(15) + "  tcgen05.wait::ld.sync.aligned;\n",
+                                "  tcgen05.fence::before_thread_sync;\n  bar.sync 0;\n"
+                                "  tcgen05.fence::after_thread_sync;\n");
+  };
+  const Report good = TensorKernel::run_text(kernel(""));
+  EXPECT_TRUE(good.clean()) << good.format();
+  const Report bad = TensorKernel::run_text(kernel("  xor.b32 %idesc, %idesc, 0x0c000000;\n"));
+  EXPECT_TRUE(finds(bad, FindingKind::kOperandLayout, 12, 10, "64 rows onto one of 128 rows"));
+}
+
 TEST(TensorRace, ColumnsGivenBackInUse) {
   const std::string no_sync = TensorKernel::around(
       TensorKernel::mma(10) +
