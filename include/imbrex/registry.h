@@ -17,6 +17,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,11 +43,13 @@ struct KernelDescription {
 };
 
 /// Tensors and references that several runs of one problem share, in the order the runs ask for them: made by
-/// the first run, used again by the others. All with the same sizes, seed and device.
+/// the first run, used again by the others. All with the same sizes, seed and device. And the kernels they
+/// launched, compiled and loaded.
 struct CaseData {
   std::vector<DeviceTensor> inputs, outputs;
-  std::vector<HostTensor> hosts;                // of the inputs
-  std::vector<std::vector<double>> references;  // of each expect()
+  std::vector<HostTensor> hosts;                         // of the inputs
+  std::vector<std::vector<double>> references;           // of each expect()
+  std::map<std::string, std::shared_ptr<void>> kernels;  // Kernel<K>, by K and its configuration
 
   /// Writes the inputs again, in case a kernel wrote over them.
   void restore_inputs();
@@ -73,6 +76,15 @@ class Case {
   Mode mode() const { return mode_; }
   /// Takes tensors and references from `data`, and leaves there what it lacks.
   void share(std::shared_ptr<CaseData> data) { data_ = std::move(data); }
+  /// The kernel known by `key` among the shared data, made by `make` when there is none; anew when tracing or
+  /// sharing nothing.
+  template <class Kernel, class Make>
+  std::shared_ptr<Kernel> kernel(const std::string& key, const Make& make) {
+    if (!data_ || mode_ == Mode::kTrace) return make();
+    std::shared_ptr<void>& known = data_->kernels[key];
+    if (!known) known = make();
+    return std::static_pointer_cast<Kernel>(known);
+  }
   /// kTrace: compiles for this target instead of the kernel's own, "" for that.
   std::string target;
   /// kMeasure: called by launch().
@@ -195,10 +207,14 @@ class KernelRegistration {
     entry.space = tuning_space<K>();
     entry.where = where;
     entry.run = [run](Case& c, const std::optional<Device>& device, const Configuration& configuration) {
-      K instance{};
-      tuning_space<K>().apply(&instance, configuration);
-      Kernel<K> kernel(instance, device);
-      run(c, kernel);
+      const TuningSpace space = tuning_space<K>();
+      const auto make = [&] {
+        K instance{};
+        space.apply(&instance, configuration);
+        return std::make_shared<Kernel<K>>(instance, device);
+      };
+      const std::string key = std::string(kernel_entry<K>().type_name) + " " + space.to_string(configuration);
+      run(c, *c.kernel<Kernel<K>>(key, make));
     };
     detail::add_registered_kernel(std::move(entry));
   }

@@ -72,6 +72,12 @@ class AllocationLayout {
   }
 
  private:
+  struct KnownCost {
+    Layout registers, memory;
+    bool by_matrices;
+    int64_t cost;
+  };
+
   /// A candidate carried to every view, as far as it goes.
   struct Placement {
     std::unordered_map<const ir::Value*, Layout> layouts;
@@ -138,15 +144,24 @@ class AllocationLayout {
       const Layout& memory = placement.layouts.at(access.memory);
       if (access.registers && access.registers->type.layout) {
         const bool by_matrices = access.op->code == Opcode::kLoadShared || has_stmatrix_;
-        cost +=
-            (by_matrices ? matrix_access_cost : shared_access_cost)(*access.registers->type.layout, memory);
+        cost += access_cost(*access.registers->type.layout, memory, by_matrices);
       } else {
         const VectorDim along = vector_dim(memory);
         const Layout registers = coalesced_along(memory.shape(), along.dim, threads_.at(access.op),
                                                  access.memory->type.dtype, along.max_bytes);
-        cost += shared_access_cost(registers, memory);
+        cost += access_cost(registers, memory, false);
       }
     }
+    return cost;
+  }
+
+  /// Wavefronts; of equal accesses, as an unrolled loop has them, counted once.
+  int64_t access_cost(const Layout& registers, const Layout& memory, bool by_matrices) const {
+    for (const KnownCost& known : known_costs_)
+      if (known.by_matrices == by_matrices && known.registers == registers && known.memory == memory)
+        return known.cost;
+    const int64_t cost = (by_matrices ? matrix_access_cost : shared_access_cost)(registers, memory);
+    known_costs_.push_back({registers, memory, by_matrices, cost});
     return cost;
   }
 
@@ -200,6 +215,7 @@ class AllocationLayout {
   const Uses& uses_;
   const ThreadCounts& threads_;
   bool has_stmatrix_;
+  mutable std::vector<KnownCost> known_costs_;
   std::vector<ir::Value*> views_;  // the root and all views of it
   std::vector<MemoryDemand> demands_;
   std::vector<Access> accesses_;

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -28,7 +29,8 @@ using testing::HasSubstr;
 using Status = Candidate::Status;
 
 bool is_worker = false;
-int revision = 0;  // of the kernel's text, for those who look at it in this process
+std::atomic<int> traces = 0;  // of the kernel in this process, by any thread
+int revision = 0;             // of the kernel's text, for those who look at it in this process
 
 enum Mode : int { kRight, kWrong, kHangs, kDies, kTooLarge, kOutOfBounds };
 
@@ -49,6 +51,7 @@ struct Twice {
   }
 
   void operator()(Int32 n, Ptr<float32> x_ptr, Ptr<float32> y_ptr) const {
+    ++traces;
     if (mode == kDies && is_worker) raise(SIGKILL);
     grid(cdiv(n, block));
     warps(mode == kTooLarge ? 33 : 4);
@@ -323,6 +326,23 @@ TEST_F(Tuner, DamagedEntriesAreMeasuredAnew) {
   for (const Candidate& candidate : again.candidates) EXPECT_FALSE(candidate.is_remembered) << candidate.text;
   EXPECT_TRUE(has_right_winner(again));
   EXPECT_EQ(again.candidates.size(), first.candidates.size());
+}
+
+TEST_F(Tuner, RunsThatShareTheirDataCompileAKernelOnce) {
+  const Device device = Device::open("virtual", kernel.target);
+  const auto data = std::make_shared<CaseData>();
+  auto traces_of_run = [&](const std::string& configuration) {
+    const int before = traces;
+    Case c(Case::Mode::kRun, device, {{"n", 700}}, 1);
+    c.share(data);
+    kernel.run(c, device, kernel.space.parse(configuration));
+    EXPECT_EQ(c.verified(), configuration.starts_with("mode=0")) << configuration;
+    return traces - before;
+  };
+  EXPECT_GE(traces_of_run("mode=0 block=128"), 1);
+  EXPECT_EQ(traces_of_run("mode=0 block=128"), 0);
+  EXPECT_GE(traces_of_run("mode=1 block=128"), 1) << "another configuration, another kernel";
+  EXPECT_EQ(traces_of_run("mode=0 block=128"), 0);
 }
 
 TEST_F(Tuner, OnTheVirtualGpuTheTimelinePredicts) {
