@@ -32,6 +32,13 @@ class GlobalRaces {
   static constexpr uint64_t kPageBytes = 4096;
   /// The cell of an address; to be used while the lock of its page is held.
   ShadowCell& cell(uint64_t address) const;
+  /// Whether four clusters are known to have read all of [begin, end), nobody to have written it since, and
+  /// no cluster has told another anything: then a write here is a race whoever else reads. Asked without a
+  /// lock.
+  bool is_read_by_many(uint64_t begin, uint64_t end) const;
+  /// Brings that up to date, for cells of one page, after they have been read (or, `by_write`, before they
+  /// are written); to be called while the page's lock is held.
+  void note_reads(uint64_t begin, uint64_t end, bool by_write);
   /// Held for a page while its cells are looked at.
   class PageLock {
    public:
@@ -54,9 +61,11 @@ class GlobalRaces {
 
  private:
   static constexpr size_t kLocks = 1024;
-  uint64_t shadow_bytes_;
+  uint64_t shadow_bytes_, read_bytes_;
   ShadowCell* cells_;
+  std::atomic<uint64_t>* read_by_many_;  // a bit for every cell
   std::array<std::atomic_flag, kLocks> locks_{};
+  std::atomic<bool> has_released_ = false;
   std::mutex mutex_;
   std::unordered_map<AgentId, Actor> actors_;
   std::unordered_map<uint64_t, std::shared_ptr<const Foreign>> objects_;

@@ -118,6 +118,7 @@ void RaceChecker::global_access(const Who& who, const Place& place, uint32_t byt
                                 int lane_shift) {
   // Constants and parameters are nobody's to write.
   if (global_ == nullptr || who.cta == nullptr || who.warp < 0 || place.address < kHeapBase) return;
+  if (kind == AccessKind::kRead && global_->is_read_by_many(place.address, place.address + bytes)) return;
   const View v = view(who, false);
   if (v.agent >= kLocalAgents) return;
   Access now = access_of(who, v, is_write(kind));
@@ -139,8 +140,10 @@ void RaceChecker::global_access(const Who& who, const Place& place, uint32_t byt
   for (uint64_t page = begin; page < end;) {
     const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
     const GlobalRaces::PageLock lock(*global_, page);
+    if (now.write) global_->note_reads(page, page_end, true);
     record_cells(v.is_unit, now, begin, page, page_end, judge,
                  [&](uint64_t at) -> ShadowCell& { return global_->cell(at); });
+    if (kind == AccessKind::kRead) global_->note_reads(page, page_end, false);
     page = page_end;
   }
 }

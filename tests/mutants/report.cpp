@@ -39,7 +39,7 @@ result can tell those.
 
 The kernels themselves, and lawful patterns that naive checkers flag (two copies completing one barrier, a phase waited for
 twice, barriers used again by persistent CTAs, bytes that arrive before they are announced), must be clean: 16 seeds each
-in the suite, 200 in `ctest -L full -R mutants`.
+in the suite, 200 in `ctest -L full -R mutants`: 17 kernels, 3400 runs, no finding, the same numbers (2026-11-21).
 )";
 
 struct Row {
@@ -114,6 +114,21 @@ const std::vector<Shipped>& shipped() {
   };
   return all;
 }
+
+constexpr const char* kSanitizer = R"(
+### Beside compute-sanitizer
+
+`tests/mutants/compute_sanitizer` ran 180 of the Hopper mutants that are bugs (of every rule and kernel one, thinned evenly)
+on an H200 under compute-sanitizer 2025.3.1 (driver 580.159, 2026-11-21). The virtual GPU reports all 180, at a kernel line.
+
+| on the H200 | mutants |
+|---|---|
+| reported by a tool of compute-sanitizer | 40 |
+| ... by racecheck, synccheck, memcheck, initcheck | 11, 21, 27, 0 |
+| no tool reports it, the driver ends the kernel with an error | 15 |
+| no tool reports it, the kernel runs to its end | 51 |
+| the kernel hangs (killed after 6 s; the tools report when a kernel ends, so they were not run) | 74 |
+)";
 
 struct Count {
   int all = 0, caught = 0, equivalent = 0, missed = 0;
@@ -220,6 +235,7 @@ std::string report(const std::vector<Verdict>& verdicts) {
   text += "\n### What reported them\n\n| finding | mutants |\n|---|---|\n";
   for (const auto& [kind, count] : by_kind) text += fmt::format("| `{}` | {} |\n", kind, count);
 
+  text += kSanitizer;
   text += "\n### Equivalent mutants\n\n| kernels | rule | where | why it is no bug |\n|---|---|---|---|\n";
   for (const Known& known : equivalents())
     text +=

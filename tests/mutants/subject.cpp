@@ -81,14 +81,15 @@ Outcome run_on(const std::shared_ptr<runtime::DeviceBackend>& device, const Subj
 
 }  // namespace
 
-Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed) {
+Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed,
+            vgpu::TensorMath math) {
   vgpu::Options options;
   options.target = kernel.target;
   options.num_sms = subject.num_sms;
   options.host_threads = 1;
   options.seed = seed;
   options.checks = vgpu::CheckSet::all();
-  options.tensor_math = vgpu::TensorMath::kFast;
+  options.tensor_math = math;
   options.instruction_budget = kInstructions;
   options.stall_budget = kStall;
   options.memory_bytes = kDeviceMemory;

@@ -47,7 +47,8 @@ struct Outcome {
 };
 
 /// Runs the subject's problem with `kernel`, which is its own or a mutant of it.
-Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed);
+Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed,
+            vgpu::TensorMath math = vgpu::TensorMath::kFast);
 
 /// The same on the first CUDA GPU, where nothing is found but the driver's error.
 Outcome run_on_cuda(const Subject& subject, const codegen::CompiledKernel& kernel);
