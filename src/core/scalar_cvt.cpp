@@ -202,6 +202,11 @@ uint64_t float_to_float(const CvtOp& op, uint64_t bits) {
   if (op.from == float64) {
     double value = f64_from_bits(bits);
     if (is_nan(value)) value = detail::quiet(value);
+    // Sign and top payload bits kept (measured on H200).
+    if (is_nan(value) && !op.sat && op.to == float16)
+      return (f64_bits(value) >> 48 & 0x8000) | 0x7C00 | (f64_bits(value) >> 42 & 0x3FF);
+    if (is_nan(value) && !op.sat && op.to == bfloat16)
+      return (f64_bits(value) >> 48 & 0x8000) | 0x7F80 | (f64_bits(value) >> 45 & 0x7F);
     if (op.integral) value = round_to_integral(value, op.rounding);
     return float_result(op, value);
   }
@@ -216,6 +221,7 @@ uint64_t float_to_float(const CvtOp& op, uint64_t bits) {
   if (op.integral) value = round_to_integral(value, op.rounding);
   if (op.to == float32)
     return f32_result(op, op.from == bfloat16 ? value : canonical(value));  // bf16 is a shift
+  if (op.ftz) value = canonical(value);  // to f64, which otherwise keeps the payload (measured on H200)
   return float_result(op, value);
 }
 

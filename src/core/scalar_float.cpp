@@ -14,7 +14,7 @@ namespace {
 /// The whole treatment of an f32 instruction around its exact-or-odd double result.
 float finish(double result, FloatMode mode) {
   float x = canonical(narrow(result, mode.rounding));
-  if (mode.ftz) x = flush(x);
+  if (mode.ftz) x = flush_result(x, result, mode.rounding);
   if (mode.sat) x = saturate(x);
   return x;
 }

@@ -35,6 +35,18 @@ inline float flush(float x) {
   const uint32_t bits = f32_bits(x);
   return f32_from_bits((bits & 0x7F800000) == 0 ? bits & 0x80000000 : bits);
 }
+/// .ftz on a result: `exact` is the number before it was rounded to `x`, as a double, exact or rounded to
+/// odd. What counts is the result rounded to 24 bits as if exponents went on downwards, not the one rounded
+/// to f32's subnormals: 2^-126 - 2^-150 is flushed although it rounds to 2^-126 (measured on H200, every
+/// rounding).
+inline float flush_result(float x, double exact, Rounding rounding = Rounding::kNearestEven) {
+  const bool is_away = rounding == Rounding::kUp ? exact > 0 : rounding == Rounding::kDown && exact < 0;
+  const double magnitude = exact < 0 ? -exact : exact;
+  const bool is_below = rounding == Rounding::kNearestEven ? magnitude < 0x1p-126 - 0x1p-151
+                                                           : is_away && magnitude <= 0x1p-126 - 0x1p-150;
+  const uint32_t bits = f32_bits(x), exponent = bits & 0x7F800000;
+  return f32_from_bits(exponent == 0 || (is_below && exponent == 0x00800000) ? bits & 0x80000000 : bits);
+}
 /// .sat: clamped to [0, 1]; NaN and -0 give +0.
 inline float saturate(float x) {
   const float low = x > 0.0f ? x : 0.0f;
@@ -136,6 +148,16 @@ inline double propagate(double result, double a, double b) {
 
 inline double add(double a, double b) { return detail::propagate(a + b, a, b); }
 inline double sub(double a, double b) { return detail::propagate(a - b, a, b); }
+/// old + value as atomics do it (measured on H200). In global memory, bulk reductions included, a NaN comes
+/// out as it is, not quieted, and of two the value's; in shared memory it is quieted, and of two the old
+/// one's is kept.
+inline uint64_t add_in_global_memory(uint64_t old, uint64_t value) {
+  if (is_nan(f64_from_bits(value))) return value;
+  return is_nan(f64_from_bits(old)) ? old : f64_bits(add(f64_from_bits(old), f64_from_bits(value)));
+}
+inline uint64_t add_in_shared_memory(uint64_t old, uint64_t value) {
+  return f64_bits(add(f64_from_bits(value), f64_from_bits(old)));
+}
 inline double mul(double a, double b) { return detail::propagate(a * b, a, b); }
 /// Of two NaN operands the first one's payload is kept, unlike add and mul (measured on H200).
 inline double div(double a, double b) {

@@ -134,12 +134,12 @@ void multiply_accumulate_bits(MatrixShape shape, const uint32_t* a, const uint32
     }
 }
 
-void multiply_accumulate_f64(MatrixShape shape, const double* a, const double* b, const double* c,
-                             double* d) {
+void multiply_accumulate_f64(MatrixShape shape, const double* a, const double* b, const double* c, double* d,
+                             Rounding rounding) {
   for (int64_t m = 0; m < shape.m; ++m)
     for (int64_t n = 0; n < shape.n; ++n) {
       double sum = c != nullptr ? c[m * shape.n + n] : 0.0;
-      for (int64_t k = 0; k < shape.k; ++k) sum = fma(a[m * shape.k + k], b[n * shape.k + k], sum);
+      for (int64_t k = 0; k < shape.k; ++k) sum = fma(a[m * shape.k + k], b[n * shape.k + k], sum, rounding);
       d[m * shape.n + n] = sum;
     }
 }

@@ -99,6 +99,7 @@ void multiply_accumulate_bits(MatrixShape shape, const uint32_t* a, const uint32
                               int32_t* d, bool exclusive_or);
 
 /// f64: a chain of fused multiply-adds over k ascending, starting from c.
-void multiply_accumulate_f64(MatrixShape shape, const double* a, const double* b, const double* c, double* d);
+void multiply_accumulate_f64(MatrixShape shape, const double* a, const double* b, const double* c, double* d,
+                             Rounding rounding = Rounding::kNearestEven);
 
 }  // namespace imbrex::arith

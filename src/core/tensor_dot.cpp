@@ -123,8 +123,8 @@ uint32_t dot_accumulate(const TensorArith& arith, int64_t k, const uint32_t* a, 
   std::vector<TensorOperand> x(static_cast<size_t>(k)), y(static_cast<size_t>(k));
   for (int64_t position = 0; position < k; ++position) {
     const int64_t index = product_index(arith, k, position);
-    TensorOperand& left = x[static_cast<size_t>(position)] = unpack(arith.a_format, a[index]);
-    TensorOperand& right = y[static_cast<size_t>(position)] = unpack(arith.b_format, b[index]);
+    TensorOperand& left = x[static_cast<size_t>(position)] = unpack_operand(arith, arith.a_format, a[index]);
+    TensorOperand& right = y[static_cast<size_t>(position)] = unpack_operand(arith, arith.b_format, b[index]);
     if (modifiers.negate_a) left.significand = -left.significand;
     if (modifiers.negate_b) right.significand = -right.significand;
   }

@@ -23,6 +23,14 @@ struct TensorOperand {
   bool is_zero() const { return significand == 0 && kind == OperandKind::kFinite; }
 };
 
+/// Brings a subnormal (significand * 2^(exponent - fraction)) as near to a leading one as f16 has exponents.
+inline void normalise(int32_t& significand, int32_t& exponent, int fraction) {
+  constexpr int32_t kSmallestF16Exponent = -14;
+  while (significand != 0 && exponent > kSmallestF16Exponent &&
+         (significand < 0 ? -significand : significand) >> fraction == 0)
+    significand *= 2, --exponent;
+}
+
 /// Takes one pattern apart.
 inline TensorOperand unpack(const FloatFormat& format, uint32_t bits) {
   bits >>= format.unused_low_bits;
@@ -44,6 +52,15 @@ inline TensorOperand unpack(const FloatFormat& format, uint32_t bits) {
       static_cast<int32_t>(biased != 0 ? mantissa | 1u << format.mantissa_bits : mantissa);
   const int exponent = (biased != 0 ? biased : 1) - format.bias;
   return {negative ? -significand : significand, exponent, OperandKind::kFinite};
+}
+
+/// An operand of a product. The fp8 emulation widens operands to f16 first, in which e4m3's subnormals are
+/// normal numbers; that moves the exponent of their products.
+inline TensorOperand unpack_operand(const TensorArith& arith, const FloatFormat& format, uint32_t bits) {
+  TensorOperand x = unpack(format, bits);
+  if (arith.split_pairs && x.kind == OperandKind::kFinite)
+    normalise(x.significand, x.exponent, format.mantissa_bits);
+  return x;
 }
 
 /// The format of c and d.

@@ -150,6 +150,9 @@ class Product {
     else
       take_apart(format, w_.patterns.data(), size, fraction, negate, side.significand.data(),
                  side.exponent.data(), w_.special.data());
+    if (arith_.split_pairs)
+      for (size_t i = 0; i < static_cast<size_t>(size); ++i)
+        normalise(side.significand[i], side.exponent[i], fraction);
     side.special.assign(static_cast<size_t>(count * blocks_), 0);
     for (int64_t block = 0; block < count * blocks_; ++block)
       for (int i = 0; i < length_; ++i)
@@ -278,7 +281,8 @@ class Product {
     for (int64_t position = block * length_; position < (block + 1) * length_; ++position) {
       const int64_t k = product_index(arith_, shape_.k, position);
       for (const auto& [side, i, operands] : {std::tuple(rows_, row, &x), std::tuple(lanes_, lane, &y)}) {
-        TensorOperand operand = unpack(side->format, pattern_at(side->format, side->data, i * shape_.k + k));
+        TensorOperand operand =
+            unpack_operand(arith_, side->format, pattern_at(side->format, side->data, i * shape_.k + k));
         if (side->negate) operand.significand = -operand.significand;
         operands->push_back(operand);
       }

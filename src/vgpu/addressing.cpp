@@ -31,7 +31,6 @@ Step exec_cvta(Warp& w, const Instruction& n, Mask active) {
 }
 
 bool is_in_space(const Warp& w, Space space, uint64_t address) {
-  const GlobalMemory& memory = w.cta().cluster().launch().memory;
   const bool in_const = address - kGlobalBase < kConstBytes;
   const bool in_param = address - kParamBase < kParamBytes;
   switch (space) {
@@ -48,7 +47,9 @@ bool is_in_space(const Warp& w, Space space, uint64_t address) {
     case Space::kParam:
       return in_param;
     case Space::kGlobal:
-      return memory.in_arena(address, 1) && !in_const && !in_param;
+      // Whatever no window covers, allocated or not; null too (measured on H200).
+      return !in_const && !in_param && !in_window(address, kSharedWindow) &&
+             !in_window(address, kLocalWindow);
     case Space::kGeneric:
       break;
   }

@@ -128,8 +128,8 @@ Update update_of(ScalarType type, Mod op, bool global) {
       return f32_update(op, global);
     case ScalarType::f64:
       if (op != Mod::add) return nullptr;
-      return
-          [](uint64_t o, uint64_t b, uint64_t) { return bits_of(arith::add(as<double>(o), as<double>(b))); };
+      if (global) return [](uint64_t o, uint64_t b, uint64_t) { return arith::add_in_global_memory(o, b); };
+      return [](uint64_t o, uint64_t b, uint64_t) { return arith::add_in_shared_memory(o, b); };
     default:
       return half_update(type, op);
   }

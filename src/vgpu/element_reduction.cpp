@@ -71,11 +71,6 @@ uint32_t add_f32(uint32_t old, uint32_t value, bool ftz) {
   return ftz ? flushed(sum) : sum;
 }
 
-// Of two NaNs the memory operand's payload stays, which arith::add keeps of its second argument.
-uint64_t add_f64(uint64_t old, uint64_t value) {
-  return std::bit_cast<uint64_t>(arith::add(std::bit_cast<double>(value), std::bit_cast<double>(old)));
-}
-
 template <class T, class Update>
 void update_all(std::byte* memory, const std::byte* values, int64_t count, Update&& update) {
   for (int64_t i = 0; i < count; ++i) {
@@ -150,7 +145,7 @@ void reduce_elements(ReduceOp op, ReduceType type, std::byte* memory, const std:
                                   [](uint32_t a, uint32_t b) { return add_f32(a, b, true); });
     case ReduceType::kF64:
       return update_all<uint64_t>(memory, values, count,
-                                  [](uint64_t a, uint64_t b) { return add_f64(a, b); });
+                                  [](uint64_t a, uint64_t b) { return arith::add_in_global_memory(a, b); });
   }
 }
 

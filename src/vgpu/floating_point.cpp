@@ -82,10 +82,17 @@ ExecFunction flushing_f32(Op op) {
     case Op::sub:
       return binary<T>([](T a, T b) { return flush(arith::sub(flush(a), flush(b))); });
     case Op::mul:
-      return binary<T>([](T a, T b) { return flush(arith::mul(flush(a), flush(b))); });
+      return binary<T>([](T a, T b) {
+        const T x = flush(a), y = flush(b);
+        return arith::flush_result(arith::mul(x, y), static_cast<double>(x) * static_cast<double>(y));
+      });
     case Op::fma:
     case Op::mad:
-      return ternary<T>([](T a, T b, T c) { return flush(fused(flush(a), flush(b), flush(c))); });
+      return ternary<T>([](T a, T b, T c) {
+        const T x = flush(a), y = flush(b), z = flush(c);
+        const double product = static_cast<double>(x) * static_cast<double>(y);
+        return arith::flush_result(fused(x, y, z), arith::detail::sum_to_odd(product, z));
+      });
     case Op::abs:
       return unary<T>([](T a) { return arith::abs(flush(a)); });
     case Op::neg:

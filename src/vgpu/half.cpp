@@ -38,8 +38,12 @@ struct F16 {
   }
   static H add(H a, H b) { return arith::add_f16(a, b); }
   static H sub(H a, H b) { return arith::sub_f16(a, b); }
-  static H mul(H a, H b) { return arith::mul_f16(a, b); }
-  static H fma(H a, H b, H c) { return arith::fma_f16(a, b, c); }
+  static H mul(H a, H b, uint8_t m = 0) {
+    return (m & kFtz) != 0 ? arith::mul_ftz_f16(a, b) : arith::mul_f16(a, b);
+  }
+  static H fma(H a, H b, H c, uint8_t m = 0) {
+    return (m & kFtz) != 0 ? arith::fma_ftz_f16(a, b, c) : arith::fma_f16(a, b, c);
+  }
   static H fma_oob(H a, H b, H c) { return arith::fma_oob_f16(a, b, c); }
   static H neg(H a) { return arith::neg_f16(a); }
   static H abs(H a) { return arith::abs_f16(a); }
@@ -54,8 +58,8 @@ struct BF16 {
   static H out(H x, uint8_t m) { return (m & kRelu) != 0 ? arith::relu_bf16(x) : x; }
   static H add(H a, H b) { return arith::add_bf16(a, b); }
   static H sub(H a, H b) { return arith::sub_bf16(a, b); }
-  static H mul(H a, H b) { return arith::mul_bf16(a, b); }
-  static H fma(H a, H b, H c) { return arith::fma_bf16(a, b, c); }
+  static H mul(H a, H b, uint8_t = 0) { return arith::mul_bf16(a, b); }
+  static H fma(H a, H b, H c, uint8_t = 0) { return arith::fma_bf16(a, b, c); }
   static H fma_oob(H a, H b, H c) { return arith::fma_oob_bf16(a, b, c); }
   static H neg(H a) { return arith::neg_bf16(a); }
   static H abs(H a) { return arith::abs_bf16(a); }
@@ -145,7 +149,7 @@ ExecFunction general_half(Op op, bool three) {
     case Op::mul:
       return binary<T>([](N n, T a, T b) {
         const uint8_t m = n.small[0];
-        return P::map([m](H x, H y) { return F::out(F::mul(F::in(x, m), F::in(y, m)), m); }, a, b);
+        return P::map([m](H x, H y) { return F::out(F::mul(x, y, m), m); }, a, b);
       });
     case Op::fma:
       return ternary<T>([](N n, T a, T b, T c) {
@@ -153,7 +157,7 @@ ExecFunction general_half(Op op, bool three) {
         return P::map(
             [m](H x, H y, H z) {
               const H p = F::in(x, m), q = F::in(y, m), r = F::in(z, m);
-              return F::out((m & kOob) != 0 ? F::fma_oob(p, q, r) : F::fma(p, q, r), m);
+              return F::out((m & kOob) != 0 ? F::fma_oob(p, q, r) : F::fma(p, q, r, m), m);
             },
             a, b, c);
       });

@@ -85,8 +85,10 @@ uint64_t value_of(const Warp& w, SpecialReg special, int lane) {
       return ~(lane_bit(lane) - 1);
     case SpecialReg::lanemask_gt:
       return ~(lane_bit(lane) | (lane_bit(lane) - 1));
+    case SpecialReg::aggr_smem_size:  // with what the system keeps for itself
+      return launch.program.static_shared_bytes + launch.dynamic_shared_bytes +
+             launch.target.shared_user_base;
     case SpecialReg::total_smem_size:
-    case SpecialReg::aggr_smem_size:
       return launch.program.static_shared_bytes + launch.dynamic_shared_bytes;
     case SpecialReg::dynamic_smem_size:
       return launch.dynamic_shared_bytes;

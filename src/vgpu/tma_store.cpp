@@ -3,6 +3,7 @@
 // groups.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -80,6 +81,14 @@ class BoxStore : public BulkStore {
     });
   }
 
+  // Dimension 0 ends at the next multiple of 16 bytes: a row's last 16 bytes are written whole, and what the
+  // box has beyond the tensor lands behind it (measured on H200; loads do stop at the last element).
+  uint32_t written_end(const BoxRow& row, int64_t eighths) const {
+    const int64_t end = (box_.coordinates[0] + int64_t{row.end}) * eighths;
+    const int64_t rounded = (end + 127) / 128 * 128 / eighths - box_.coordinates[0];
+    return static_cast<uint32_t>(std::min<int64_t>(rounded, box_.map.box[0]));
+  }
+
   void write(Cluster& cluster) override {
     const TensorMapFields& map = box_.map;
     const auto eighths = static_cast<int64_t>(facts(map.type).eighths_in_global);
@@ -90,7 +99,7 @@ class BoxStore : public BulkStore {
       if (row.begin >= row.end) return;
       const uint64_t to =
           row.global + static_cast<uint64_t>((box_.coordinates[0] + int64_t{row.begin}) * eighths / 8);
-      const auto bytes = static_cast<uint32_t>((row.end - row.begin) * eighths / 8);
+      const auto bytes = static_cast<uint32_t>((written_end(row, eighths) - row.begin) * eighths / 8);
       Place place;
       const AccessKind kind = reduce_ != ReduceOp::kNone ? AccessKind::kAtomic : AccessKind::kWrite;
       if (!locate(cluster, who, Space::kGlobal, to, bytes, 1, kind, place)) return;

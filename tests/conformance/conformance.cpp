@@ -1,270 +1,235 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs each instruction form on the virtual GPU and on the CUDA GPU of this machine, on edge values and
-// random ones, and compares every bit. Prints a Markdown report.
+// Runs every micro-kernel on the virtual GPU and on the CUDA GPU of this machine and compares every byte they
+// write. Prints a Markdown report.
 //
-//   imbrex_conformance [--filter TEXT] [--values N]
+//   imbrex_conformance [--family NAME] [--filter TEXT] [--values N] [--list] [--ptx] [--inputs] [--uncovered]
+//                      [--record FILE [--bytes N]]   the chip's outputs, with their first N bytes
+//                      [--against FILE]              compare with such records instead of a chip
+//                      [--isolate]                   each family in a process of its own, which is started
+//                                                    again behind a form that kills or hangs the GPU
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
+#include <fstream>
 #include <map>
+#include <optional>
 #include <string>
-#include <vector>
 
-#include "forms.h"
-#include "imbrex/device_tensor.h"
+#include "coverage.h"
+#include "families.h"
 #include "imbrex/error.h"
-#include "runtime/backend.h"
+#include "records.h"
+#include "run.h"
 
 namespace imbrex::conformance {
 namespace {
 
-struct Random {
-  uint64_t state = 12345;
-  uint64_t operator()() {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return state * 0x2545F4914F6CDD1Du;
-  }
+struct Settings {
+  std::string family, filter, record, against;
+  int64_t values = 8192, bytes = 32;
+  bool isolates = false, lists = false, prints_ptx = false, prints_inputs = false, lists_uncovered = false;
 };
-
-uint64_t float_bits(double value, const std::string& kind) {
-  HostTensor one(kind == "f64" ? float64 : kind == "f32" ? float32 : kind == "f16" ? float16 : bfloat16, {1});
-  one.set(0, value);
-  uint64_t bits = 0;
-  std::memcpy(&bits, one.bytes().data(), one.bytes().size());
-  return bits;
-}
-
-int width(const std::string& kind) { return kind.ends_with("64") ? 64 : kind.ends_with("32") ? 32 : 16; }
-
-/// Values where things go wrong.
-std::vector<uint64_t> edges(const std::string& kind) {
-  std::vector<uint64_t> values;
-  if (kind[0] == 'b' && kind != "bf16") {
-    for (uint64_t v : {0ull,
-                       1ull,
-                       2ull,
-                       3ull,
-                       7ull,
-                       8ull,
-                       15ull,
-                       16ull,
-                       17ull,
-                       31ull,
-                       32ull,
-                       33ull,
-                       63ull,
-                       64ull,
-                       65ull,
-                       127ull,
-                       128ull,
-                       255ull,
-                       256ull,
-                       0x7FFFull,
-                       0x8000ull,
-                       0xFFFFull,
-                       0x10000ull,
-                       0x7FFFFFFFull,
-                       0x80000000ull,
-                       0xFFFFFFFFull,
-                       0x100000000ull,
-                       0x7FFFFFFFFFFFFFFFull,
-                       0x8000000000000000ull}) {
-      values.push_back(v);
-      values.push_back(~v);
-    }
-    return values;
-  }
-  const int mantissa = kind == "f64" ? 52 : kind == "f32" ? 23 : kind == "f16" ? 10 : 7;
-  const int exponent = kind == "f64" ? 11 : kind == "f16" ? 5 : 8;
-  const uint64_t infinity = ((uint64_t{1} << exponent) - 1) << mantissa,
-                 sign = uint64_t{1} << (width(kind) - 1);
-  for (uint64_t v :
-       {uint64_t{0}, uint64_t{1}, uint64_t{2}, (uint64_t{1} << mantissa) - 1, uint64_t{1} << mantissa,
-        (uint64_t{1} << mantissa) + 1, infinity - 1, infinity, infinity + 1,
-        infinity | uint64_t{1} << (mantissa - 1), infinity | ((uint64_t{1} << mantissa) - 1)})
-    values.insert(values.end(), {v, v | sign});
-  for (double v : {1.0,
-                   0.5,
-                   1.5,
-                   2.5,
-                   3.5,
-                   0.49999997,
-                   0.1,
-                   3.0,
-                   127.5,
-                   128.5,
-                   255.5,
-                   32767.5,
-                   65535.5,
-                   2147483647.0,
-                   2147483648.0,
-                   4294967296.0,
-                   9.2233720368547758e18,
-                   1.8446744073709552e19,
-                   1e-30,
-                   1e30,
-                   0.70710678})
-    values.insert(values.end(), {float_bits(v, kind), float_bits(-v, kind)});
-  return values;
-}
-
-uint64_t random_value(const std::string& kind, Random& random) {
-  const uint64_t bits = random();
-  if (kind[0] == 'b' && kind != "bf16") return bits >> (random() % 64);
-  // Half of them of every exponent, half near one, where operands meet.
-  if (random() & 1) return bits;
-  const double near = static_cast<double>(static_cast<int64_t>(bits)) * 0x1p-60;
-  return float_bits(near, kind);
-}
-
-/// `count` operands of one position; registers of 32 bits holding two halves get two draws.
-std::vector<uint64_t> operands(const Form& form, size_t position, int64_t count, Random& random) {
-  const std::string& type = form.operands[position];
-  std::string kind = type;
-  bool is_pair = false;
-  if (type[0] == 'b' && !form.values.empty() && form.values[0] != 'e' && width(type) <= 32) {
-    kind = form.values;
-    is_pair = width(type) == 32;
-  }
-  const std::vector<uint64_t> special = edges(kind);
-  std::vector<uint64_t> values(count);
-  const auto n = static_cast<int64_t>(special.size());
-  for (int64_t i = 0; i < count; ++i) {
-    auto draw = [&](int64_t at) {
-      if (position == 0 && at < n * n) return special[at % n];
-      if (position == 1 && at < n * n) return special[at / n];
-      return at % 8 == 0 ? special[random() % n] : random_value(kind, random);
-    };
-    values[i] = draw(i);
-    if (is_pair) values[i] = (values[i] & 0xFFFF) | (random_value(kind, random) & 0xFFFF) << 16;
-  }
-  return values;
-}
-
-std::string ptx_of(const Form& form) {
-  std::string body, registers = "  .reg .b64 %in, %out, %at;\n  .reg .b32 %i, %t, %flag;\n";
-  auto replace = [](std::string text, const std::string& from, const std::string& to) {
-    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-      text.replace(at, from.size(), to);
-    return text;
-  };
-  std::string text = form.text;
-  for (size_t p = 0; p < form.operands.size(); ++p) {
-    const std::string name = fmt::format("%op{}", p);
-    registers += fmt::format("  .reg .{} {};\n", form.operands[p], name);
-    body += fmt::format("  ld.global.{} {}, [%at+{}];\n", form.operands[p], name, 8 * p);
-    text = replace(text, std::string("%") + static_cast<char>('a' + p), name);
-  }
-  registers += fmt::format("  .reg .{} %res;\n", form.result);
-  text = replace(text, "%d", "%res");
-  body += "  " + text + ";\n";
-  body += "  mad.wide.u32 %at, %i, 8, %out;\n";
-  if (form.result == "pred")
-    body += "  selp.b32 %flag, 1, 0, %res;\n  st.global.b32 [%at], %flag;\n";
-  else
-    body += fmt::format("  st.global.{} [%at], %res;\n", form.result);
-  return fmt::format(
-      ".version 8.3\n.target sm_90a\n.address_size 64\n"
-      ".visible .entry form(.param .u64 in, .param .u64 out) {{\n{}"
-      "  ld.param.u64 %in, [in];\n  ld.param.u64 %out, [out];\n"
-      "  mov.u32 %i, %ctaid.x;\n  mov.u32 %t, %tid.x;\n  mad.lo.u32 %i, %i, 256, %t;\n"
-      "  mad.wide.u32 %at, %i, 24, %in;\n{}  ret;\n}}\n",
-      registers, body);
-}
-
-std::vector<uint64_t> run(const Device& device, const Form& form, const std::vector<uint64_t>& inputs,
-                          int64_t count) {
-  codegen::CompiledKernel kernel;
-  kernel.name = "form";
-  kernel.target = "sm_90a";
-  kernel.ptx = ptx_of(form);
-  kernel.threads = 256;
-  runtime::DeviceBackend& backend = device.backend();
-  auto loaded = backend.load(kernel);
-  const auto in_bytes = static_cast<int64_t>(inputs.size() * 8);
-  uint64_t addresses[2] = {backend.allocate(in_bytes), backend.allocate(count * 8)};
-  backend.copy_to_device(addresses[0], inputs.data(), in_bytes);
-  backend.fill(addresses[1], 0, count * 8);
-  runtime::LaunchPlan plan;
-  plan.grid[0] = count / 256;
-  plan.params = std::as_bytes(std::span(addresses));
-  LaunchReport report = backend.launch(*loaded, plan);
-  report.expect_clean();
-  std::vector<uint64_t> result(count);
-  backend.copy_from_device(result.data(), addresses[1], count * 8);
-  for (uint64_t address : addresses) backend.free(address);
-  return result;
-}
 
 struct Tally {
-  int64_t forms = 0, values = 0, differing_forms = 0, refused = 0;
+  int64_t forms = 0, bytes = 0, differing = 0, refused = 0;
 };
 
+constexpr unsigned kSecondsPerForm = 60;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+bool is_wanted(const Settings& settings, const MicroKernel& kernel) {
+  return (settings.family.empty() || kernel.family == settings.family) &&
+         kernel.name.find(settings.filter) != std::string::npos;
+}
+
+/// Runs kernels of one list on both devices and keeps account.
+class Session {
+ public:
+  Session(const Settings& settings, const Records& records)
+      : settings_(settings), records_(records), virtual_gpu_(Device::virtual_gpu({.target = "sm_90a"})) {
+    if (settings.against.empty() && Device::has_cuda(nullptr)) chip_ = Device::cuda();
+    if (!settings.record.empty()) record_.open(settings.record, std::ios::app);
+  }
+
+  /// False when the chip must be set up anew, which takes a new process.
+  bool try_kernel(const MicroKernel& kernel) {
+    Tally& tally = tallies[kernel.family];
+    std::vector<uint8_t> got;
+    bool ran = false, chip_lives = true;
+    try {
+      got = run(virtual_gpu_, kernel);
+      ran = true;
+    } catch (const Error& error) {
+      ++tally.refused;
+      note(kernel, fmt::format("the virtual GPU: {}", error.what()));
+    }
+    std::optional<Record> expected;
+    if (chip_) {
+      try {
+        const std::vector<uint8_t> answer = run(*chip_, kernel);
+        expected = record_of(answer, static_cast<int64_t>(answer.size()));
+        keep(kernel, record_of(answer, settings_.bytes));
+      } catch (const Error& error) {
+        ++tally.refused;
+        note(kernel, "the chip: " + first_line(error.what()));
+        Record fault;
+        fault.fault = first_line(error.what());
+        keep(kernel, fault);
+        chip_lives = false;
+        ran = false;
+      }
+    } else if (!settings_.against.empty()) {
+      if (const Record* record = find_record(records_, kernel))
+        expected = *record;
+      else
+        note(kernel, "there is no record of it");
+    }
+    if (!ran) return chip_lives;
+    ++tally.forms;
+    tally.bytes += kernel.output_bytes;
+    if (!expected) return chip_lives;
+    if (const std::string wrong = difference(got, *expected); !wrong.empty()) {
+      ++tally.differing;
+      note(kernel, wrong);
+    }
+    return chip_lives;
+  }
+
+  std::map<std::string, Tally> tallies;
+  std::vector<std::string> notes;
+
+ private:
+  void note(const MicroKernel& kernel, const std::string& text) {
+    notes.push_back(fmt::format("{}: `{}`: {}", kernel.family, kernel.name, text));
+  }
+  void keep(const MicroKernel& kernel, const Record& record) {
+    if (record_.is_open()) record_ << line_of(kernel, record) << std::endl;
+  }
+
+  const Settings& settings_;
+  const Records& records_;
+  Device virtual_gpu_;
+  std::optional<Device> chip_;
+  std::ofstream record_;
+};
+
+void print(const Session& session) {
+  for (const auto& [family, tally] : session.tallies)
+    fmt::print("| {} | {} | {} | {} | {} |\n", family, tally.forms, tally.bytes, tally.differing,
+               tally.refused);
+  for (const std::string& text : session.notes) fmt::print("- {}\n", text);
+  std::fflush(stdout);
+}
+
+/// Tries `kernels` from `begin` on in a child process; returns where to go on.
+size_t try_in_child(const Settings& settings, const Records& records,
+                    const std::vector<const MicroKernel*>& kernels, size_t begin, bool& failed) {
+  int progress[2];
+  if (pipe(progress) != 0) throw Error(Diagnostic{{}, "no pipe", {}, ""});
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    Session session(settings, records);
+    size_t at = begin;
+    for (; at < kernels.size(); ++at) {
+      alarm(kSecondsPerForm);
+      if (write(progress[1], &at, sizeof at) != sizeof at) _exit(3);
+      if (!session.try_kernel(*kernels[at])) break;
+    }
+    print(session);
+    _exit(session.notes.empty() ? 0 : 1);
+  }
+  close(progress[1]);
+  size_t at = begin;
+  while (read(progress[0], &at, sizeof at) == sizeof at) {
+  }
+  close(progress[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status))
+    fmt::print("- {}: `{}`: killed by signal {}\n", kernels[at]->family, kernels[at]->name, WTERMSIG(status));
+  failed = failed || status != 0;
+  return at + 1;
+}
+
 int main(int argc, char** argv) {
-  std::string filter;
-  int64_t count = 8192;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::string(argv[i]) == "--filter") filter = argv[i + 1];
-    if (std::string(argv[i]) == "--values")
-      count = std::max<int64_t>(256, std::atoll(argv[i + 1]) / 256 * 256);
+  Settings settings;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
+    if (word == "--family")
+      settings.family = value();
+    else if (word == "--filter")
+      settings.filter = value();
+    else if (word == "--values")
+      settings.values = std::max<int64_t>(256, std::atoll(value().c_str()) / 256 * 256);
+    else if (word == "--record")
+      settings.record = value();
+    else if (word == "--bytes")
+      settings.bytes = std::atoll(value().c_str());
+    else if (word == "--against")
+      settings.against = value();
+    else if (word == "--isolate")
+      settings.isolates = true;
+    else if (word == "--list")
+      settings.lists = true;
+    else if (word == "--uncovered")
+      settings.lists_uncovered = true;
+    else if (word == "--inputs")
+      settings.prints_inputs = true;
+    else if (word == "--ptx")
+      settings.prints_ptx = true;
+    else {
+      fmt::print(stderr, "unknown option {}\n", word);
+      return 2;
+    }
+  }
+  const Kernels kernels = all_kernels(settings.values);
+  std::map<std::string, std::vector<const MicroKernel*>> families;
+  for (const MicroKernel& kernel : kernels)
+    if (is_wanted(settings, kernel)) families[kernel.family].push_back(&kernel);
+  if (settings.lists || settings.prints_ptx || settings.prints_inputs) {
+    for (const auto& [family, members] : families)
+      for (const MicroKernel* kernel : members)
+        if (settings.prints_inputs)
+          fmt::print("{}\t{}\t{}\n", family, kernel->name, hexadecimal(kernel->input));
+        else
+          fmt::print("{}{}: {}\n{}", settings.prints_ptx ? "// " : "", family, kernel->name,
+                     settings.prints_ptx ? kernel->ptx : "");
+    return 0;
+  }
+  if (settings.lists_uncovered) {
+    const Features used = features_used(kernels);
+    for (const std::string& feature : features_of_target())
+      if (!used.contains(feature)) fmt::print("{}\n", feature);
+    return 0;
+  }
+  Records records;
+  if (!settings.against.empty()) read_records(settings.against, records);
+  fmt::print("| family | forms | bytes | forms that differ | forms refused |\n|---|---|---|---|---|\n");
+  bool failed = false;
+  if (settings.isolates) {
+    for (const auto& [family, members] : families)
+      for (size_t at = 0; at < members.size();) at = try_in_child(settings, records, members, at, failed);
+    return failed ? 1 : 0;
   }
   std::string why_not;
-  const bool has_gpu = Device::has_cuda(&why_not);
-  if (!has_gpu) fmt::print("No CUDA GPU ({}): the forms only run on the virtual GPU.\n\n", why_not);
-  vgpu::Options options;
-  options.target = "sm_90a";
-  Device virtual_gpu = Device::virtual_gpu(options);
-  std::optional<Device> chip;
-  if (has_gpu) chip = Device::cuda();
-  std::map<std::string, Tally> tallies;
-  std::vector<std::string> differences;
-  for (const Form& form : forms()) {
-    if (form.text.find(filter) == std::string::npos) continue;
-    Random random;
-    std::vector<uint64_t> inputs(count * 3);
-    for (size_t p = 0; p < form.operands.size(); ++p) {
-      const std::vector<uint64_t> values = operands(form, p, count, random);
-      for (int64_t i = 0; i < count; ++i) inputs[i * 3 + p] = values[i];
-    }
-    Tally& tally = tallies[form.family];
-    std::vector<uint64_t> got, expected;
-    try {
-      got = run(virtual_gpu, form, inputs, count);
-    } catch (const Error& error) {
-      ++tally.refused;
-      differences.push_back(fmt::format("`{}`: the virtual GPU: {}", form.text, error.what()));
-      continue;
-    }
-    try {
-      if (chip) expected = run(*chip, form, inputs, count);
-    } catch (const Error& error) {
-      ++tally.refused;
-      differences.push_back(fmt::format("`{}`: the chip: {}", form.text, error.what()));
-      continue;
-    }
-    ++tally.forms;
-    tally.values += count;
-    int64_t wrong = 0, first = -1;
-    for (int64_t i = 0; chip && i < count; ++i)
-      if (got[i] != expected[i]) {
-        ++wrong;
-        if (first < 0) first = i;
+  if (settings.against.empty() && !Device::has_cuda(&why_not))
+    fmt::print(stderr, "No CUDA GPU ({}): the forms only run on the virtual GPU.\n", why_not);
+  Session session(settings, records);
+  for (const auto& [family, members] : families)
+    for (const MicroKernel* kernel : members)
+      if (!session.try_kernel(*kernel)) {
+        fmt::print("- the chip must be set up anew after a fault: use --isolate\n");
+        print(session);
+        return 1;
       }
-    if (wrong == 0) continue;
-    ++tally.differing_forms;
-    differences.push_back(
-        fmt::format("`{}`: {} of {} differ; first at a={:#x} b={:#x} c={:#x}: virtual {:#x}, chip {:#x}",
-                    form.text, wrong, count, inputs[first * 3], inputs[first * 3 + 1], inputs[first * 3 + 2],
-                    got[first], expected[first]));
-  }
-  fmt::print("| family | forms | values | forms that differ | forms refused |\n|---|---|---|---|---|\n");
-  for (const auto& [family, tally] : tallies)
-    fmt::print("| {} | {} | {} | {} | {} |\n", family, tally.forms, tally.values, tally.differing_forms,
-               tally.refused);
-  fmt::print("\n");
-  for (const std::string& difference : differences) fmt::print("- {}\n", difference);
-  return differences.empty() ? 0 : 1;
+  print(session);
+  return session.notes.empty() ? 0 : 1;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instruction forms that the conformance program tries: one PTX line each, on operands read from memory.
+// The scalar instruction forms: one PTX line each, on operands read from memory.
 #pragma once
 
 #include <string>
@@ -14,8 +14,9 @@ struct Form {
   std::string text;
   std::string result;
   std::vector<std::string> operands;
-  std::string values;  // what the operands are drawn from where their type does not say: "f16", "bf16",
-                       // "f32", "e4m3", ...
+  std::string
+      values;  // what the operands are drawn from where their type does not say: "f16", "bf16",
+               // "f32", "e4m3", ...; "f16 edge" and "f32 edge": products at the smallest normal number
 };
 
 /// Every form, in a fixed order.

@@ -1,37 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "forms.h"
+#include "scalar_forms.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
 
+#include "scalar_form_list.h"
+
 namespace imbrex::conformance {
 namespace {
-
-using Strings = std::vector<std::string>;
-
-class List {
- public:
-  std::vector<Form> forms;
-
-  void family(std::string name) { family_ = std::move(name); }
-  void add(std::string text, std::string result, Strings operands, std::string values = "") {
-    forms.push_back({family_, std::move(text), std::move(result), std::move(operands), std::move(values)});
-  }
-  /// `text` with {} replaced by each word.
-  void each(const Strings& words, const std::string& text, const std::string& result, const Strings& operands,
-            const std::string& values = "") {
-    for (const std::string& word : words)
-      add(fmt::format(fmt::runtime(text), word), result, operands, values);
-  }
-
- private:
-  std::string family_;
-};
-
-std::string bits_of(const std::string& type) {
-  return type.ends_with("64") ? "b64" : type.ends_with("16") ? "b16" : type.ends_with("8") ? "b16" : "b32";
-}
 
 void integers(List& list) {
   list.family("integer");
@@ -100,6 +77,11 @@ void floats(List& list) {
       list.add(fmt::format("fma.{}{}.f32 %d, %a, %b, %c", r, tail), "f32", {"f32", "f32", "f32"});
     }
   for (const std::string& r : roundings)
+    for (const char* tail : {"", ".ftz"}) {
+      list.add(fmt::format("mul.{}{}.f32 %d, %a, %b", r, tail), "f32", {"f32", "f32"}, "f32 edge");
+      list.add(fmt::format("fma.{}{}.f32 %d, %a, %b, %c", r, tail), "f32", {"f32", "f32", "f32"}, "f32 edge");
+    }
+  for (const std::string& r : roundings)
     for (const char* ftz : {"", ".ftz"}) {
       list.add(fmt::format("div.{}{}.f32 %d, %a, %b", r, ftz), "f32", {"f32", "f32"});
       list.add(fmt::format("rcp.{}{}.f32 %d, %a", r, ftz), "f32", {"f32"});
@@ -152,6 +134,12 @@ void halves(List& list) {
     if (is_f16) {
       list.add(fmt::format("fma.rn.ftz.{} %d, %a, %b, %c", t), b, {b, b, b}, values);
       list.add(fmt::format("fma.rn.sat.{} %d, %a, %b, %c", t), b, {b, b, b}, values);
+    }
+    if (is_f16) {
+      list.add(fmt::format("mul.rn.ftz.{} %d, %a, %b", t), b, {b, b}, "f16 edge");
+      list.add(fmt::format("fma.rn.ftz.{} %d, %a, %b, %c", t), b, {b, b, b}, "f16 edge");
+      list.add(fmt::format("fma.rn.ftz.sat.{} %d, %a, %b, %c", t), b, {b, b, b}, "f16 edge");
+      list.add(fmt::format("fma.rn.ftz.relu.{} %d, %a, %b, %c", t), b, {b, b, b}, "f16 edge");
     }
     for (const char* op : {"min", "max"})
       for (const char* tail : {"", ".NaN", ".xorsign.abs"})
@@ -239,6 +227,7 @@ std::vector<Form> forms() {
   halves(list);
   comparisons(list);
   conversions(list);
+  add_rarer_forms(list);
   return list.forms;
 }
 
