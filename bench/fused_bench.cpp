@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fusing saves on a CUDA GPU: matmuls with steps behind them (kernels/epilogue.h) against the same
-// matmul followed by the steps as a kernel of their own; and imbrex::matmul with float8 operands against
-// cuBLASLt, with operands in each order, and with options.
+// matmul followed by the steps as a kernel of their own (fused_a: steps on A, then the matmul); and
+// imbrex::matmul with float8 operands against cuBLASLt, with operands in each order, and with options.
 //
-//   bench_fused [--rounds 20] [fused] [fp8] [orders]
+//   bench_fused [--rounds 20] [fused] [fused_a] [fp8] [orders]
 //
 // Contenders take turns, each launch with a cold L2 cache; figures are medians. A fused result must agree
 // with the unfused one before it is timed.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
 #include "apply_steps.h"
+#include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h7.h"
 #include "imbrex/error.h"
 #include "imbrex/matmul.h"
@@ -54,16 +57,18 @@ std::vector<double> measure(runtime::GpuTimer& timer, const std::vector<Contende
   return medians;
 }
 
-/// The largest difference, relative to the root mean square of `reference`.
+/// The largest difference, relative to the element of `reference` or, if that is more, to their root mean
+/// square.
 double difference(const DeviceTensor& c, const DeviceTensor& reference) {
   const std::vector<double> x = c.to_host().to_doubles(), y = reference.to_host().to_doubles();
   double worst = 0, squares = 0;
+  for (const double value : y) squares += value * value;
+  const double size = std::sqrt(squares / static_cast<double>(y.size()));
   for (size_t i = 0; i < x.size(); ++i) {
-    const double d = std::abs(x[i] - y[i]);
-    worst = d <= worst ? worst : d;  // a NaN stays
-    squares += y[i] * y[i];
+    const double off = std::abs(x[i] - y[i]) / std::max(std::abs(y[i]), size);
+    worst = off <= worst ? worst : off;  // a NaN stays
   }
-  return worst / std::sqrt(squares / static_cast<double>(x.size()));
+  return worst;
 }
 
 /// A matmul with steps against the two kernels.
@@ -88,7 +93,7 @@ void fused(const Device& device, runtime::GpuTimer& timer, const std::string& na
   run_whole(), run_product(), run_apply();
   // The unfused result is rounded twice.
   const double off = difference(c, d);
-  fmt::print("  greatest difference from the unfused result: {:.4f} of its root mean square\n", off);
+  fmt::print("  greatest difference from the unfused result: {:.4f} of it\n", off);
   if (!(off < 0.25)) {
     fmt::print("  WRONG\n");
     return;
@@ -104,6 +109,56 @@ void fused(const Device& device, runtime::GpuTimer& timer, const std::string& na
              us[1], 100 * (us[1] - us[0]) / us[1], us[0] - us[2]);
 }
 
+/// A product whose A is changed while it is loaded, against a kernel that changes it and the matmul `plain`.
+template <template <class...> class K, class... Steps, class Plain, class... Args>
+void fused_a(const Device& device, runtime::GpuTimer& timer, const std::string& name, int64_t m, int64_t n,
+             int64_t k, K<Steps...> tiles, Plain plain, const Args&... steps) {
+  const DataType dtype = bfloat16;
+  fmt::print("{} {}x{}x{}\n", name, m, n, k);
+  Kernel<K<Steps...>> whole(tiles, device);
+  Kernel<K<>> unchanged(K<>{}, device);
+  Kernel<ApplySteps<Steps...>> apply(ApplySteps<Steps...>{}, device);
+  Kernel<Plain> product(plain, device);
+  const DeviceTensor a = DeviceTensor::random(device, dtype, {m, k}, 1),
+                     b = DeviceTensor::random(device, dtype, {n, k}, 2),
+                     changed = DeviceTensor::empty(device, dtype, {m, k}),
+                     c = DeviceTensor::empty(device, dtype, {m, n}),
+                     d = DeviceTensor::empty(device, dtype, {m, n});
+  const Launch run_whole = [&] { whole(m, n, k, dtype, dtype, a, b, c, steps...); };
+  const Launch run_apply = [&] { apply(m, k, dtype, a, changed, steps...); };
+  const Launch run_product = [&] { product(m, n, k, dtype, changed, b, d); };
+  run_whole(), run_apply(), run_product();
+  const double off = difference(c, d);
+  fmt::print("  greatest difference from the unfused result: {:.4f} of it\n", off);
+  if (!(off < 0.05)) {
+    fmt::print("  WRONG\n");
+    return;
+  }
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const std::vector<double> us =
+      measure(timer,
+              {{"fused", run_whole},
+               {"the steps, then the matmul", [&] { run_apply(), run_product(); }},
+               {"the matmul alone", run_product},
+               {"the steps alone", run_apply},
+               {"the fused kernel without steps", [&] { unchanged(m, n, k, dtype, dtype, a, b, c); }}},
+              flops);
+  fmt::print("  saved {:.2f} us of {:.2f} ({:.1f}%)\n", us[1] - us[0], us[1], 100 * (us[1] - us[0]) / us[1]);
+}
+
+void run_fused_a(const Device& device, runtime::GpuTimer& timer) {
+  const DeviceTensor scale = DeviceTensor::random(device, float32, {65536}, 3),
+                     weight = DeviceTensor::random(device, bfloat16, {8192}, 4);
+  fused_a<HopperMatmulFusedA>(device, timer, "(A scaled by rows and columns) B^T, Hopper", 65536, 256, 2048,
+                              HopperMatmulFusedA<RowScale, ColumnScale>{}, HopperMatmulH7<>{}, float32, scale,
+                              bfloat16, weight);
+  fused_a<HopperMatmulFusedA>(device, timer, "silu(A scaled by columns) B^T, Hopper", 16384, 1024, 4096,
+                              HopperMatmulFusedA<ColumnScale, Silu>{}, HopperMatmulH7<>{}, bfloat16, weight);
+  fused_a<AmpereMatmulFusedA>(device, timer, "(A scaled by rows and columns) B^T, Ampere", 65536, 256, 2048,
+                              AmpereMatmulFusedA<RowScale, ColumnScale>{}, AmpereMatmulV4<>{}, float32, scale,
+                              bfloat16, weight);
+}
+
 void run_fused(const Device& device, runtime::GpuTimer& timer) {
   const DataType bf16 = bfloat16;
   const DeviceTensor bias = DeviceTensor::random(device, bf16, {16384}, 3);
@@ -112,6 +167,10 @@ void run_fused(const Device& device, runtime::GpuTimer& timer) {
        std::vector<std::array<int64_t, 3>>{{8192, 8192, 8192}, {4096, 4096, 4096}, {16384, 4096, 1024}})
     fused<HopperMatmulH7>(device, timer, "gelu(alpha A B^T + bias), H7", m, n, k, Wide{}, {}, 0.125f, bf16,
                           bias);
+  fused<HopperMatmulH7>(device, timer, "gelu_fast(alpha A B^T + bias), H7", 8192, 8192, 8192,
+                        HopperMatmulH7<Scale, ColumnBias, GeluFast>{}, {}, 0.125f, bf16, bias);
+  fused<HopperMatmulH7>(device, timer, "gelu_fast(alpha A B^T + bias), H7", 16384, 4096, 1024,
+                        HopperMatmulH7<Scale, ColumnBias, GeluFast>{}, {}, 0.125f, bf16, bias);
   const DeviceTensor residual = DeviceTensor::random(device, bf16, {16384, 4096}, 4);
   fused<HopperMatmulH7>(device, timer, "A B^T + bias + residual, H7", 16384, 4096, 1024,
                         HopperMatmulH7<ColumnBias, Residual>{}, {}, bf16, bias, 1.0f, residual);
@@ -172,8 +231,7 @@ void run_fp8(const Device& device, runtime::GpuTimer& timer) {
         device.synchronize();
         const bool is_rival = rival && good.empty();
         const double off = is_rival ? 0 : difference(c, d);
-        if (rival && !is_rival)
-          fmt::print("  {:52} differs by {:.4f} of the root mean square\n", each.name, off);
+        if (rival && !is_rival) fmt::print("  {:52} differs by {:.4f}\n", each.name, off);
         if (!rival || off < 0.05) good.push_back(std::move(each));
       } catch (const std::exception& error) {
         fmt::print("  {:52} {}\n", each.name, error.what());
@@ -220,19 +278,21 @@ int run(int argc, char** argv) {
       rounds = std::stoi(argv[++i]);
     else
       parts.push_back(word);
-  if (parts.empty()) parts = {"fused", "fp8", "orders"};
+  if (parts.empty()) parts = {"fused", "fused_a", "fp8", "orders"};
   const Device device = Device::cuda();
   runtime::GpuTimer timer(device);
   fmt::print("{}\n", device.name());
   for (const std::string& part : parts)
     if (part == "fused")
       run_fused(device, timer);
+    else if (part == "fused_a")
+      run_fused_a(device, timer);
     else if (part == "fp8")
       run_fp8(device, timer);
     else if (part == "orders")
       run_orders(device, timer);
     else
-      throw std::runtime_error("no part '" + part + "'; parts are fused, fp8 and orders");
+      throw std::runtime_error("no part '" + part + "'; parts are fused, fused_a, fp8 and orders");
   return 0;
 }
 

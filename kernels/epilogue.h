@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a matmul does to its product before it is stored: steps, one after the other, on the tile of sums in
-// registers, so that nothing between product and result goes through memory.
+// What a matmul does to its product before it is stored (or to A when it is loaded): steps, one after the
+// other, on the tile of sums in registers, so that nothing between product and result goes through memory.
 //
 //   Kernel<HopperMatmulH7<Scale, ColumnBias, Gelu>> layer({}, device);
 //   layer(m, n, k, bfloat16, a, b, c, 0.5f, float32, bias);   // c = gelu(0.5 a b^T + bias)
@@ -70,6 +70,29 @@ struct RowBias {
   }
 };
 
+/// x * scale[j] in column j; the scales are of any floating type.
+struct ColumnScale {
+  using Parameters = ParameterList<DataType, Ptr<>>;
+  DataType dtype;
+  Ptr<> scale;
+
+  RegisterValue operator()(const RegisterBase& x, const OutputTile& at) const {
+    return x * load_global(global_view(scale, dtype, {at.columns}), {at.column}, {x.shape(1)}).to(float32);
+  }
+};
+
+/// x * scale[i] in row i; the scales are of any floating type.
+struct RowScale {
+  using Parameters = ParameterList<DataType, Ptr<>>;
+  DataType dtype;
+  Ptr<> scale;
+
+  RegisterValue operator()(const RegisterBase& x, const OutputTile& at) const {
+    auto rows = load_global(global_view(scale, dtype, {at.rows}), {at.row}, {x.shape(0)}).to(float32);
+    return x * rows.reshape({x.shape(0), 1});
+  }
+};
+
 /// x + factor * c, c a row-major matrix of the result's shape and type. It may be the result itself.
 struct Residual {
   using Parameters = ParameterList<Float32, Ptr<>>;
@@ -111,6 +134,16 @@ struct Gelu {
   }
 };
 
+/// The tanh form of GELU by the approximate tanh instruction, a third of the work: within 3e-4 |x|.
+struct GeluFast {
+  using Parameters = ParameterList<>;
+  RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
+    constexpr float kSlope = 0.7978845608f;
+    auto half = x * 0.5f;
+    return fma(half, tanh(x * fma(x * x, 0.044715f * kSlope, kSlope)), half);
+  }
+};
+
 /// GELU itself, x / 2 * (1 + erf(x / sqrt(2))), erf by formula 7.1.26 of Abramowitz and Stegun:
 /// within 1.5e-7.
 struct GeluErf {
@@ -134,6 +167,7 @@ struct Activate {
   RegisterValue operator()(const RegisterBase& x, const OutputTile& at) const {
     if (function == Activation::kRelu) return Relu()(x, at);
     if (function == Activation::kGelu) return Gelu()(x, at);
+    if (function == Activation::kGeluFast) return GeluFast()(x, at);
     if (function == Activation::kGeluErf) return GeluErf()(x, at);
     if (function == Activation::kSilu) return Silu()(x, at);
     return RegisterValue(x.handle());

@@ -15,6 +15,7 @@ inline double activation(Activation function, double x) {
     case Activation::kRelu:
       return std::max(x, 0.0);
     case Activation::kGelu:
+    case Activation::kGeluFast:
       return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
     case Activation::kGeluErf:
       return x / 2 * std::erfc(-x / std::numbers::sqrt2);

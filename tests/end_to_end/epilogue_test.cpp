@@ -11,13 +11,16 @@
 #include <sstream>
 
 #include "activations.h"
+#include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
+#include "apply_steps.h"
 #include "blackwell_matmul/matmul_v2.h"
 #include "blackwell_matmul/matmul_v3.h"
 #include "blackwell_matmul/matmul_v4.h"
 #include "blackwell_matmul/matmul_v5.h"
 #include "blackwell_matmul/matmul_v6.h"
 #include "codegen/codegen.h"
+#include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h7.h"
 #include "hopper_matmul/matmul_skinny.h"
@@ -85,8 +88,8 @@ struct Problem {
   uint64_t streams = 0;
 };
 
-constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kGelu,
-                                       Activation::kGeluErf, Activation::kSilu};
+constexpr Activation kActivations[] = {Activation::kNone,    Activation::kRelu, Activation::kGelu,
+                                       Activation::kGeluErf, Activation::kSilu, Activation::kGeluFast};
 
 /// Every step at once, of kernel template K, whose default tiles are those of `tiles`.
 #define IMBREX_ALL_STEPS(K) K<Scale, ScaleBy, ColumnBias, RowBias, Activate, Residual, Convert>
@@ -205,6 +208,35 @@ TEST(Epilogue, ReducesRowsOfBlackwell) {
   expect_rows<BlackwellMatmulV6>({}, {}, float16, 262, 248, 72);
 }
 
+/// Bytes of launches between the multiprocessors and memory, as the virtual GPU counts them.
+struct Moved {
+  int64_t written = 0, read = 0;
+  void add(const LaunchReport& report) {
+    const vgpu::Statistics& s = report.virtual_report.statistics;
+    written += s.global_bytes_written + s.tma_bytes_stored;
+    read += s.global_bytes_read + s.cp_async_bytes + s.tma_bytes_loaded;
+  }
+};
+
+// The product is neither written nor read again.
+TEST(Epilogue, SavesTheTrafficOfTheProduct) {
+  constexpr int64_t m = 256, n = 256, k = 64, bytes = m * n * 2;
+  Problem p("sm_90a", bfloat16, m, n, k);
+  const DeviceTensor c = p.output(bfloat16), x = p.output(bfloat16);
+  const auto check = [&]<class... Steps>(HopperMatmulH7<Steps...> kernel, const auto&... steps) {
+    Moved fused, unfused;
+    fused.add(Kernel(kernel, p.device)(m, n, k, bfloat16, p.a, p.b, c, steps...));
+    unfused.add(Kernel(HopperMatmulH7<>{}, p.device)(m, n, k, bfloat16, p.a, p.b, x));
+    ApplySteps<Steps...> apply{.block_m = 16, .block_n = 256};
+    unfused.add(Kernel(apply, p.device)(m, n, bfloat16, x, c, steps...));
+    EXPECT_EQ(unfused.written - fused.written, bytes);
+    EXPECT_EQ(unfused.read - fused.read, bytes);
+  };
+  check(HopperMatmulH7<Scale, Gelu>{}, 0.125f);
+  check(HopperMatmulH7<Scale, Softmax>{}, 0.125f);
+  check(HopperMatmulH7<Residual>{}, 1.0f, p.random(bfloat16, {m, n}));
+}
+
 TEST(Epilogue, RowsMustFitTheTile) {
   Problem p("sm_90a", float16, 64, 264, 64);
   const DeviceTensor c = p.output(float16);
@@ -230,6 +262,12 @@ TEST(Epilogue, ActivationsOfExtremes) {
           store_global(global_view(y, {1, n}), out, {0, 0});
         },
         n, x, y);
+    if (function == Activation::kGeluFast) {
+      const std::vector<float> in = values<float>(x), got = values<float>(y);
+      for (size_t j = 0; j < in.size(); ++j)
+        EXPECT_LE(std::abs(got[j] - activation(function, in[j])), 3e-4 * std::abs(in[j])) << in[j];
+      continue;
+    }
     expect_elements(
         y, [&](int64_t i) { return activation(function, values<float>(x)[i]); }, 1e-6, 1);
   }
@@ -256,6 +294,16 @@ std::string ptx_of(const K& kernel, int64_t m, int64_t n, int64_t k, const Args&
   else
     function = ready.trace(m, n, k, float16, a, b, c, steps...);
   function->name = "kernel";
+  passes::run_pipeline(*function, {});
+  return codegen::generate(*function, {}).ptx;
+}
+
+/// The same of a kernel that changes A by scales and an activation.
+template <class K>
+std::string ptx_of_fused_a(const K& kernel) {
+  const DeviceTensor any = DeviceTensor::shape_only(float16, {1});
+  std::shared_ptr<ir::Function> function =
+      Kernel<K>(kernel).trace(1000, 1160, 584, float16, float16, any, any, any, float16, any, float16, any);
   passes::run_pipeline(*function, {});
   return codegen::generate(*function, {}).ptx;
 }
@@ -287,6 +335,8 @@ TEST(Epilogue, AssemblesWithoutSpills) {
   };
   all(IMBREX_ALL_STEPS(HopperMatmulH7){}, 1160, bfloat16);
   check(AmpereMatmulV4<Scale, ColumnBias, Gelu>{}, 1160, 0.25f, float16, any);
+  EXPECT_EQ(complaints_of(ptx_of_fused_a(HopperMatmulFusedA<RowScale, ColumnScale, Silu>{}), "sm_90a"), "");
+  EXPECT_EQ(complaints_of(ptx_of_fused_a(AmpereMatmulFusedA<RowScale, ColumnScale, Silu>{}), "sm_80"), "");
   check(AmpereMatmulV4<Scale, Softmax>{.block_m = 64}, 256, 0.25f);
   check(HopperMatmulH7<Scale, Softmax>{}, 256, 0.25f);
 }
@@ -306,6 +356,43 @@ TEST(Epilogue, OfNoStepsCostsNothing) {
   check(ptx_of(AmpereMatmulV4<>{}, 512, 512, 256),
         ptx_of(AmpereMatmulV4<Pass>{.block_k = 64, .stages = 3}, 512, 512, 256));
 }
+
+/// A changed while it is loaded: normalised rows with weights and an activation, and integers with a scale a
+/// row.
+template <template <class...> class K>
+void expect_fused_loads(DataType dtype, int64_t m, int64_t n, int64_t k) {
+  Problem p(K<>::target, dtype, m, n, k);
+  const DeviceTensor scale = p.random(float32, {m}), weight = p.random(dtype, {k});
+  const std::vector<double> y = p.b.to_host().to_doubles(), s = scale.to_host().to_doubles(),
+                            w = weight.to_host().to_doubles();
+  const auto check = [&](const auto& kernel, const DeviceTensor& a, const auto& change,
+                         const auto&... steps) {
+    Kernel ready(kernel, p.device);
+    const DeviceTensor c = p.output(dtype);
+    const LaunchReport report = ready(m, n, k, a.dtype(), dtype, a, p.b, c, steps...);
+    EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+    const std::vector<double> x = a.to_host().to_doubles();
+    HostTensor rounded(dtype, {m, k});  // as the tensor cores get them
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t l = 0; l < k; ++l) rounded.set(i * k + l, change(x[i * k + l], i, l));
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        p.sums[i * n + j] = 0;
+        for (int64_t l = 0; l < k; ++l) p.sums[i * n + j] += rounded.get(i * k + l) * y[j * k + l];
+      }
+    p.expect(c, [](double sum, int64_t, int64_t) { return sum; });
+  };
+  check(
+      K<RowScale, ColumnScale, Silu>{}, p.a,
+      [&](double x, int64_t i, int64_t l) { return activation(Activation::kSilu, x * s[i] * w[l]); }, float32,
+      scale, dtype, weight);
+  check(
+      K<RowScale>{}, p.random(int8, {m, k}), [&](double x, int64_t i, int64_t) { return x * s[i]; }, float32,
+      scale);
+}
+
+TEST(FusedLoads, OfHopper) { expect_fused_loads<HopperMatmulFusedA>(bfloat16, 200, 136, 144); }
+TEST(FusedLoads, OfAmpere) { expect_fused_loads<AmpereMatmulFusedA>(float16, 131, 136, 80); }
 
 /// Operands in each order of memory, [m, k] or [k, m], [n, k] or [k, n].
 template <class K>
