@@ -24,10 +24,11 @@ int64_t largest_power_of_two_in(int64_t x) { return x == 0 ? int64_t{1} << 40 : 
 /// Adds one instruction for every warp of the group; address(thread) is negative for threads that take no
 /// part. Threads count from the group's first.
 template <class Address>
-void add_instruction(SharedAccesses& to, const codegen::Group& group, const Address& address) {
+void add_instruction(SharedAccesses& to, const codegen::Group& group, BankAccess kind,
+                     const Address& address) {
   const int64_t first_warp = group.begin / kWarp, last_warp = (group.begin + group.threads - 1) / kWarp;
   for (int64_t warp = first_warp; warp <= last_warp; ++warp) {
-    WarpAccess access{.addresses = std::vector<int64_t>(kWarp, -1), .bytes = to.bytes};
+    WarpAccess access{.addresses = std::vector<int64_t>(kWarp, -1), .bytes = to.bytes, .access = kind};
     int64_t lanes = 0;
     for (int64_t lane = 0; lane < kWarp; ++lane) {
       const int64_t thread = warp * kWarp + lane - group.begin;
@@ -59,7 +60,7 @@ SharedAccesses matrix_accesses(const layout::MatrixMove& move, const Layout& mem
   SharedAccesses result{.bytes = kRowBytes};
   const int64_t per_row = kRowBytes * 8 / memory.element_bits();
   for (int64_t reg = 0; reg < move.rows.registers(); reg += per_row)
-    add_instruction(result, group, [&](int64_t thread) {
+    add_instruction(result, group, BankAccess::kMatrix, [&](int64_t thread) {
       if (thread % kWarp >= 8 * move.matrices) return int64_t{-1};
       const std::optional<layout::Index> element = move.rows.element(thread, reg);
       return element ? address_of(memory, offset, *element) : int64_t{-1};
@@ -96,7 +97,7 @@ SharedAccesses tile_accesses(const Layout& registers, const Layout& memory, int6
     // Vectors start at the same registers in all threads.
     const std::optional<layout::Index> first = registers.element(0, reg);
     if (first && memory.linear(*first)[Axis::kAddress] % vector != 0) continue;
-    add_instruction(result, group, [&](int64_t thread) {
+    add_instruction(result, group, writes ? BankAccess::kStore : BankAccess::kLoad, [&](int64_t thread) {
       const std::optional<layout::Index> element = registers.element(thread, reg);
       if (!element) return int64_t{-1};
       if (writes) {
@@ -111,7 +112,7 @@ SharedAccesses tile_accesses(const Layout& registers, const Layout& memory, int6
 
 SharedAccesses broadcast_accesses(int bytes, const codegen::Group& group) {
   SharedAccesses result{.bytes = bytes};
-  add_instruction(result, group, [](int64_t) { return int64_t{0}; });
+  add_instruction(result, group, BankAccess::kLoad, [](int64_t) { return int64_t{0}; });
   return result;
 }
 
@@ -124,9 +125,10 @@ ReductionAccesses reduction_accesses(const ir::Op& reduce, const codegen::Group&
   result.written.bytes = result.read.bytes = bytes;
   const std::vector<int64_t> offsets = r->partner_offsets();
   for (int64_t value = 0; value < r->values; ++value) {
-    add_instruction(result.written, group, [&](int64_t thread) { return thread * bytes; });
+    add_instruction(result.written, group, BankAccess::kStore,
+                    [&](int64_t thread) { return thread * bytes; });
     for (int64_t offset : offsets)
-      add_instruction(result.read, group, [&](int64_t thread) {
+      add_instruction(result.read, group, BankAccess::kLoad, [&](int64_t thread) {
         if (!from.element(thread, 0)) return offset;  // holds nothing: reads from the start
         int64_t first = thread;
         for (const codegen::Digit& d : r->across) first -= d.of(thread) * d.divisor;

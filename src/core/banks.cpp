@@ -34,6 +34,17 @@ class Phase {
   int deepest_ = 0;
 };
 
+/// Lanes [first, first + count) take part in pairs that want the same bytes.
+bool in_pairs(const WarpAccess& access, int first, int count) {
+  for (int lane = first; lane < first + count; lane += 2) {
+    const auto at = static_cast<size_t>(lane);
+    if (at + 1 >= access.addresses.size() || access.addresses[at] < 0 ||
+        access.addresses[at] != access.addresses[at + 1])
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 BankReport bank_report(const WarpAccess& access) {
@@ -47,8 +58,10 @@ BankReport bank_report(const WarpAccess& access) {
   BankReport report;
   report.cycle.assign(access.addresses.size(), -1);
   report.bank.assign(access.addresses.size(), -1);
-  const int lanes_per_phase = std::min(kWarp, kBanks * kBankBytes / std::max(bytes, kBankBytes));
-  for (int first = 0; first < lanes; first += lanes_per_phase) {
+  const int usual = std::min(kWarp, kBanks * kBankBytes / std::max(bytes, kBankBytes));
+  for (int first = 0, lanes_per_phase = usual; first < lanes; first += lanes_per_phase) {
+    const bool can_join = access.access == BankAccess::kLoad && usual < kWarp && first % (2 * usual) == 0;
+    lanes_per_phase = can_join && in_pairs(access, first, 2 * usual) ? 2 * usual : usual;
     Phase phase;
     for (int lane = first; lane < std::min(lanes, first + lanes_per_phase); ++lane) {
       const int64_t address = access.addresses[static_cast<size_t>(lane)];

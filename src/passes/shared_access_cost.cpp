@@ -23,7 +23,9 @@ int64_t shared_access_cost(const layout::Layout& registers, const layout::Layout
 
   int64_t wavefronts = 0, sampled = 0;
   for (int64_t access = 0; access < accesses && sampled < kSampledAccesses; ++access, ++sampled) {
-    WarpAccess warp{.addresses = {}, .bytes = static_cast<int>(std::max<int64_t>(1, vector * bits / 8))};
+    WarpAccess warp{.addresses = {},
+                    .bytes = static_cast<int>(std::max<int64_t>(1, vector * bits / 8)),
+                    .access = BankAccess::kStore};  // the same layouts are stored through
     for (int lane = 0; lane < kWarp; ++lane) {
       const std::optional<layout::Index> element = registers.element(lane, access * vector);
       warp.addresses.push_back(element ? memory.map(*element)[Axis::kAddress] * bits / 8 : -1);

@@ -6,11 +6,12 @@
 namespace imbrex::vgpu {
 
 void BankCounter::accessed(const Instruction& insn, Space space, const std::byte* const* host, Mask lanes,
-                           uint32_t bytes, bool writes) {
+                           uint32_t bytes, bool writes, BankAccess access) {
   if (space != Space::kSharedCta || lanes == 0) return;
   // Host addresses differ from shared ones by a constant: banks are renamed, conflicts stay.
   access_.addresses.assign(kWarpSize, -1);
   access_.bytes = static_cast<int>(bytes);
+  access_.access = access;
   const auto base = reinterpret_cast<uintptr_t>(host[first_lane(lanes)]) & ~uintptr_t{0xFFFF'FFFF};
   for_each_lane(lanes, [&](int lane) {
     access_.addresses[static_cast<size_t>(lane)] =

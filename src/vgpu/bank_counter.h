@@ -17,7 +17,7 @@ class BankCounter {
 
   /// The instruction accesses `bytes` at each lane's host address.
   void accessed(const Instruction& insn, Space space, const std::byte* const* host, Mask lanes,
-                uint32_t bytes, bool writes);
+                uint32_t bytes, bool writes, BankAccess access);
   /// Adds what another cluster counted.
   void add(const BankCounter& other);
   /// Instructions that accessed shared memory, in the order of the PTX.

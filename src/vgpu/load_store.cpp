@@ -308,7 +308,8 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   const Space space = find_lanes<Checks>(w, n, good, bytes * count, kind, host);
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(good), false);
   if (cluster.timeline() != nullptr) cluster.timeline()->accessed(w, space, host, good, bytes * count, false);
-  if (cluster.banks() != nullptr) cluster.banks()->accessed(n, space, host, good, bytes * count, false);
+  if (cluster.banks() != nullptr)
+    cluster.banks()->accessed(n, space, host, good, bytes * count, false, BankAccess::kLoad);
   static constexpr std::byte kZeros[32] = {};
   if (good != active)  // what may not be read reads as zero
     for_each_lane(active & ~good, [&](int i) { host[i] = const_cast<std::byte*>(kZeros); });
@@ -327,7 +328,8 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(active), true);
   if (cluster.timeline() != nullptr)
     cluster.timeline()->accessed(w, space, host, active, bytes * count, true);
-  if (cluster.banks() != nullptr) cluster.banks()->accessed(n, space, host, active, bytes * count, true);
+  if (cluster.banks() != nullptr)
+    cluster.banks()->accessed(n, space, host, active, bytes * count, true, BankAccess::kStore);
   for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
   if constexpr (Checks::kIndex != 0)
     if (kind == AccessKind::kWrite && space != Space::kLocal) check_lanes_agree(w, n, active, space, host);

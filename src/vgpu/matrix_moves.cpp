@@ -49,7 +49,7 @@ void count_rows(Warp& warp, const Instruction& insn, const std::byte* const* hos
   (writes ? s.shared_bytes_written : s.shared_bytes_read) += count * kRowBytes;
   const Mask lanes = kAllLanes >> (kWarpSize - count);
   if (cluster.banks() != nullptr)
-    cluster.banks()->accessed(insn, Space::kSharedCta, host, lanes, kRowBytes, writes);
+    cluster.banks()->accessed(insn, Space::kSharedCta, host, lanes, kRowBytes, writes, BankAccess::kMatrix);
 }
 
 template <class Checks>

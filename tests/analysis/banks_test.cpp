@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "imbrex/error.h"
 
@@ -78,6 +80,46 @@ TEST(Banks, AgreesWithTheDefinitionOnRandomAccesses) {
     ASSERT_EQ(r.wavefronts, expected) << "round " << round;
     ASSERT_EQ(r.phases, phases) << "round " << round;
   }
+}
+
+TEST(Banks, LoadsThatPairsOfLanesShareTakeHalfThePhases) {
+  WarpAccess pairs{.addresses = {}, .bytes = 8};
+  for (int lane = 0; lane < 32; ++lane) pairs.addresses.push_back(lane / 2 * 8);
+  EXPECT_EQ(bank_report(pairs).phases, 1);
+  pairs.access = BankAccess::kStore;
+  EXPECT_EQ(bank_report(pairs).phases, 2);
+  WarpAccess one_pair_differs = pairs;
+  one_pair_differs.access = BankAccess::kLoad;
+  one_pair_differs.addresses[7] = 128;
+  EXPECT_EQ(bank_report(one_pair_differs).phases, 2);
+}
+
+/// Every access of the recorded ones takes as many cycles as the chip's counters said.
+TEST(Banks, AreThoseOfAnH200) {
+  std::ifstream file(std::string(IMBREX_SOURCE_DIR) + "/tests/analysis/data/banks_h200.txt");
+  ASSERT_TRUE(file.good());
+  const std::map<std::string, std::pair<int, BankAccess>> forms = {
+      {"ld1", {1, BankAccess::kLoad}},    {"ld2", {2, BankAccess::kLoad}},
+      {"ld4", {4, BankAccess::kLoad}},    {"ld8", {8, BankAccess::kLoad}},
+      {"ld16", {16, BankAccess::kLoad}},  {"st1", {1, BankAccess::kStore}},
+      {"st2", {2, BankAccess::kStore}},   {"st4", {4, BankAccess::kStore}},
+      {"st8", {8, BankAccess::kStore}},   {"st16", {16, BankAccess::kStore}},
+      {"lm4", {16, BankAccess::kMatrix}}, {"sm4", {16, BankAccess::kMatrix}}};
+  int compared = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("#")) continue;
+    std::istringstream words(line);
+    std::string form;
+    int wavefronts = 0;
+    words >> form >> wavefronts;
+    const auto [bytes, access] = forms.at(form);
+    WarpAccess warp{.addresses = {}, .bytes = bytes, .access = access};
+    for (int64_t address = 0; words >> address;) warp.addresses.push_back(address);
+    ASSERT_EQ(warp.addresses.size(), 32u);
+    EXPECT_EQ(bank_report(warp).wavefronts, wavefronts) << line;
+    ++compared;
+  }
+  EXPECT_GE(compared, 280);
 }
 
 TEST(Banks, RefusesWhatNoInstructionDoes) {
