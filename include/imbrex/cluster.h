@@ -4,6 +4,7 @@
 
 #include "imbrex/launch.h"
 #include "imbrex/mbarrier.h"
+#include "imbrex/tensor.h"
 
 namespace imbrex {
 
@@ -16,5 +17,15 @@ void cluster_sync(SourceLocation where = SourceLocation::current());
 /// and tma::global_to_shared() of a pair. Only the CTA that holds a barrier waits for it. [PTX: mapa]
 Barrier remote_barrier(const Barrier& barrier, const ScalarArg& rank,
                        SourceLocation where = SourceLocation::current());
+
+/// load_shared() and store_shared() of the same tensor or view in the CTA of that rank of the cluster, which
+/// may be this one. That CTA must have started, which a cluster_sync() tells, and must not end before. To
+/// hand over what was stored, every storing thread arrives at a remote_barrier() that those who read wait for
+/// with Scope::kCluster, or the cluster meets in a cluster_sync(). [PTX: ld.shared::cluster,
+/// st.shared::cluster]
+RegisterValue load_remote_shared(const SharedTensor& src, const ScalarArg& rank,
+                                 SourceLocation where = SourceLocation::current());
+void store_remote_shared(const SharedTensor& dst, const TileArg& value, const ScalarArg& rank,
+                         SourceLocation where = SourceLocation::current());
 
 }  // namespace imbrex

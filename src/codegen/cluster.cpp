@@ -2,7 +2,7 @@
 // Clusters: their barrier, barriers of other CTAs, and cluster launch control.
 #include <algorithm>
 
-#include "codegen/generator.h"
+#include "codegen/shared_memory.h"
 #include "imbrex/error.h"
 
 namespace imbrex::codegen {
@@ -20,6 +20,19 @@ const SharedView& response_view(Generator& g, const ir::Op& op) {
 
 }  // namespace
 
+Integer remote_base(Generator& g, ir::Value* rank_value) {
+  // The window is linear: what is mapped, once, is where the CTA's shared memory begins.
+  const Integer rank = g.integer(rank_value);
+  const int64_t cta = rank.is_constant() ? -1 - rank.constant() : rank.id;
+  const Operand base = g.e().hoisted(g.ints().name(kRemoteBase, cta), rank.depth, [&] {
+    return Operand(g.e().make(ScalarType::b32, Op::mapa, {Mod::shared_cluster, ScalarType::u32},
+                              {g.shared_base().value, rank.value}));
+  });
+  // Sixteen windows of 2^24 bytes; the place in each is the same.
+  return g.ints().leaf(kRemoteBase, cta, base, false, {0, int64_t{1} << 28, g.shared_base().known.multiple},
+                       rank.depth);
+}
+
 void emit_ClusterSync(Generator& g, const ir::Op& op) {
   g.require_arch(op, 90, "a cluster barrier");
   g.e().emit(Op::barrier_cluster_arrive, {Mod::aligned}, {});
@@ -30,14 +43,7 @@ void emit_MbarrierRemote(Generator& g, const ir::Op& op) {
   g.require_arch(op, 90, "a barrier of another CTA");
   BarrierView view = g.get<BarrierView>(op.operands[0]);
   if (view.remote) g.fail(op, "the barrier is another CTA's already");
-  // The window is linear: what is mapped, once, is where the CTA's shared memory begins.
-  const Integer rank = g.integer(op.operands[1]);
-  const int64_t cta = rank.is_constant() ? -1 - rank.constant() : rank.id;
-  const Operand base = g.e().hoisted(g.ints().name(kRemoteBarrier, cta), rank.depth, [&] {
-    return Operand(g.e().make(ScalarType::b32, Op::mapa, {Mod::shared_cluster, ScalarType::u32},
-                              {g.shared_base().value, rank.value}));
-  });
-  view.remote = g.ints().leaf(kRemoteBarrier, cta, base, false, Range{}, rank.depth);
+  view.remote = remote_base(g, op.operands[1]);
   g.bind(op.result(), std::move(view));
 }
 

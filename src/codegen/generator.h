@@ -58,6 +58,7 @@ struct SharedView {
   layout::Layout layout;
   int64_t offset = 0;
   std::vector<ScaledInteger> terms;  ///< what is known at run time: bytes, e.g. of the stage
+  std::optional<Integer> remote;     ///< where that memory of another CTA begins, else this CTA's
 };
 
 /// True when the view is known to start at a multiple of `bytes` of the CTA's shared memory.
@@ -125,7 +126,7 @@ enum LeafKind : int64_t {
   kSourceBytes,
   kInstructionLeaf,
   kCachePolicy,
-  kRemoteBarrier,
+  kRemoteBase,
   kIsWarp,
   kPrintIndex
 };

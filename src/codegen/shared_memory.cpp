@@ -97,7 +97,7 @@ Integer swizzle_address(Generator& g, Swizzle swizzle, const Integer& address) {
 SharedTile::SharedTile(const Tile& tile, const SharedView& view)
     : tile_(tile), view_(view), terms_(memory_terms(tile.digits(), view.layout)) {
   const layout::Swizzle swizzle = view.layout.swizzle();
-  base_multiple_ = power_of_two_divisor(tile.g().shared_base().known.multiple);
+  base_multiple_ = power_of_two_divisor(base().known.multiple);
   for (const ScaledInteger& t : view.terms) {
     const int64_t multiple = power_of_two_divisor((t.value.known * Range::constant(t.scale)).multiple);
     base_multiple_ = std::min(base_multiple_, multiple);
@@ -136,6 +136,8 @@ int64_t SharedTile::vector(int max_bytes) const {
   return std::max<int64_t>(v, 1);
 }
 
+Integer SharedTile::base() const { return view_.remote ? *view_.remote : tile_.g().shared_base(); }
+
 int64_t SharedTile::register_bytes(int64_t reg) const {
   int64_t elements = 0;
   for (const MemoryTerm& t : *terms_)
@@ -153,7 +155,7 @@ Integer SharedTile::thread_address() const {
       strides.push_back(bytes_of(t.stride, view_.dtype));
     }
   // What exists earlier is added first, so that it is computed before loops.
-  const Integer thread = g.ints().add(thread_sum(g, tile_.group(), digits, strides), g.shared_base());
+  const Integer thread = g.ints().add(thread_sum(g, tile_.group(), digits, strides), base());
   return g.ints().add(thread, sum_of(g, early_terms_));
 }
 
@@ -194,7 +196,7 @@ Operand SharedTile::address_by_index(int64_t reg) const {
   const int bits = view_.dtype.bits();  // below a byte, accesses start at whole ones
   const Integer bytes =
       bits < 8 ? ints.div(elements, 8 / bits) : ints.mul(elements, Integers::constant(bits / 8));
-  Integer address = ints.add(g.shared_address(view_.terms), bytes);
+  Integer address = ints.add(ints.add(base(), sum_of(g, view_.terms)), bytes);
   if (!view_.layout.swizzle()) return ptx::address(address.value.reg(), view_.offset);
   address = swizzle_address(g, view_.layout.swizzle(), ints.add(address, Integers::constant(view_.offset)));
   return ptx::address(address.value.reg());
@@ -208,6 +210,9 @@ void check_bits(Generator& g, const ir::Op& op, DataType dtype, const SharedTile
          "choose register layouts that hold neighbouring elements in one thread");
 }
 
+/// Matrices are moved within a CTA, words also to and from others of the cluster.
+Mod window(const SharedView& view) { return view.remote ? Mod::shared_cluster : Mod::shared; }
+
 std::vector<Operand> load_words(Generator& g, const ir::Op& op, const SharedView& view,
                                 const layout::Layout& layout) {
   const Tile tile(g, op, layout, g.group());
@@ -217,7 +222,7 @@ std::vector<Operand> load_words(Generator& g, const ir::Op& op, const SharedView
   WordFiller filler(g, view.dtype, layout.registers());
   for (const RegisterRun& run : tile.runs(shared.vector_digit(), shared.vector(16))) {
     const Operand predicate = g.ints().both(holds, tile.in_shape(run.first), 0);
-    filler.load(Mod::shared, run, shared.address(run.first), predicate, 0);
+    filler.load(window(view), run, shared.address(run.first), predicate, 0);
   }
   return filler.finish();
 }
@@ -229,10 +234,9 @@ RegisterTensor load_shared_tile(Generator& g, const ir::Op& op, const SharedView
   SharedView memory = view;
   memory.dtype = memory_type(view.dtype);
   RegisterTensor result{memory.dtype, layout, g.group(), {}};
-  if (std::optional<std::vector<Operand>> words = load_matrices(g, op, memory, layout))
-    result.words = *std::move(words);
-  else
-    result.words = load_words(g, op, memory, layout);
+  std::optional<std::vector<Operand>> words;
+  if (!view.remote) words = load_matrices(g, op, memory, layout);
+  result.words = words ? *std::move(words) : load_words(g, op, memory, layout);
   if (view.dtype.is_bool()) {
     result.words = convert_words(g, op, result.words, layout.registers(), uint8, boolean);
     result.dtype = boolean;
@@ -248,23 +252,36 @@ void store_shared_tile(Generator& g, const ir::Op& op, const SharedView& view, c
   }
   SharedView memory = view;
   memory.dtype = memory_type(view.dtype);
-  if (store_matrices(g, op, memory, stored)) return;
+  if (!view.remote && store_matrices(g, op, memory, stored)) return;
   const Tile tile(g, op, stored.layout, stored.group);
   const SharedTile shared(tile, memory);
   check_bits(g, op, memory.dtype, shared);
   const Operand holds = holds_elements(g, stored.group, tile.digits(), true);
   for (const RegisterRun& run : tile.runs(shared.vector_digit(), shared.vector(16))) {
     const Operand predicate = g.ints().both(holds, tile.in_shape(run.first), 0);
-    store_run(g, Mod::shared, stored, run, shared.address(run.first), predicate);
+    store_run(g, window(memory), stored, run, shared.address(run.first), predicate);
   }
 }
 
+namespace {
+
+/// The view of a transfer, whose operand `rank`, where it has it, says in which CTA's memory.
+SharedView view_in_cluster(Generator& g, const ir::Op& op, size_t rank) {
+  SharedView view = g.get<SharedView>(op.operands[0]);
+  if (op.operands.size() <= rank) return view;
+  g.require_arch(op, 90, "shared memory of another CTA");
+  view.remote = remote_base(g, op.operands[rank]);
+  return view;
+}
+
+}  // namespace
+
 void emit_LoadShared(Generator& g, const ir::Op& op) {
-  g.bind(op.result(), load_shared_tile(g, op, g.get<SharedView>(op.operands[0]), g.layout_of(op.result())));
+  g.bind(op.result(), load_shared_tile(g, op, view_in_cluster(g, op, 1), g.layout_of(op.result())));
 }
 
 void emit_StoreShared(Generator& g, const ir::Op& op) {
-  store_shared_tile(g, op, g.get<SharedView>(op.operands[0]), g.get<RegisterTensor>(op.operands[1]));
+  store_shared_tile(g, op, view_in_cluster(g, op, 2), g.get<RegisterTensor>(op.operands[1]));
 }
 
 }  // namespace imbrex::codegen

@@ -18,6 +18,8 @@ class SharedTile {
   Operand address(int64_t reg) const;
 
  private:
+  /// Where the shared memory begins that the view is in.
+  Integer base() const;
   int64_t register_bytes(int64_t reg) const;
   Integer thread_address() const;
   /// The address as index arithmetic, for layouts whose digits do not nest.
@@ -39,6 +41,9 @@ class SharedTile {
 RegisterTensor load_shared_tile(Generator& g, const ir::Op& op, const SharedView& view,
                                 const layout::Layout& layout);
 void store_shared_tile(Generator& g, const ir::Op& op, const SharedView& view, const RegisterTensor& value);
+
+/// Where the shared memory of the CTA of that rank of the cluster begins. [PTX: mapa]
+Integer remote_base(Generator& g, ir::Value* rank);
 
 /// Coordinate on `axis` of an index known at run time, in elements before swizzling: a sum of digits.
 std::vector<ScaledInteger> linear_terms(Generator& g, const layout::Layout& layout,

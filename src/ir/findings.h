@@ -46,6 +46,8 @@ void verify_memory(const Op& op, Findings& out);     // global and shared memory
 void verify_mma_sync(const Op& op, Findings& out);
 void verify_mbarrier(const Op& op, Findings& out);
 void verify_cluster(const Op& op, Findings& out);
+/// Operand `at`, where the op has it: the rank of a CTA.
+void verify_rank(const Op& op, size_t at, Findings& out);
 void verify_tma(const Op& op, Findings& out);
 void verify_tcgen05(const Op& op, Findings& out);
 void verify_wgmma(const Op& op, Findings& out);  // and setmaxnreg

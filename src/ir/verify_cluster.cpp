@@ -28,6 +28,12 @@ void verify_one_barrier(const Op& op, const Type& barrier, Findings& out) {
 
 }  // namespace
 
+void verify_rank(const Op& op, size_t at, Findings& out) {
+  if (op.operands.size() <= at) return;
+  if (const auto rank = constant_int(op.operands[at]); rank && (*rank < 0 || *rank >= kMaxCluster))
+    out.add(op, fmt::format("rank {} is outside 0 ... {}", *rank, kMaxCluster - 1));
+}
+
 void verify_cluster(const Op& op, Findings& out) {
   switch (op.code) {
     case Opcode::kClcTryCancel:
@@ -38,9 +44,7 @@ void verify_cluster(const Op& op, Findings& out) {
       return;
     case Opcode::kMbarrierRemote:
       verify_one_barrier(op, op.operands[0]->type, out);
-      if (const auto rank = constant_int(op.operands[1]); rank && (*rank < 0 || *rank >= kMaxCluster))
-        out.add(op, fmt::format("rank {} is outside 0 ... {}", *rank, kMaxCluster - 1));
-      return;
+      return verify_rank(op, 1, out);
     default:
       return;
   }

@@ -89,9 +89,11 @@ void verify_memory(const Op& op, Findings& out) {
                          out);
     }
     case Opcode::kLoadShared:
+      verify_rank(op, 1, out);
       if (type(0).dtype.bits() == 6) return void(is_moved_by_threads(op, type(0).dtype, 7, out));
       return expect_same(op, type(0), "src", op.result()->type, "the result", out);
     case Opcode::kStoreShared:
+      verify_rank(op, 2, out);
       if (type(0).dtype.bits() == 6) return void(is_moved_by_threads(op, type(0).dtype, 7, out));
       return expect_same(op, type(0), "dst", type(1), "value", out);
     case Opcode::kCopyAsyncWait:

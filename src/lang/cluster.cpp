@@ -18,4 +18,19 @@ Barrier remote_barrier(const Barrier& barrier, const ScalarArg& rank, SourceLoca
   return Barrier(at.handle(at.emit(ir::Opcode::kMbarrierRemote, {local, cta}, {local->type})->result()));
 }
 
+RegisterValue load_remote_shared(const SharedTensor& src, const ScalarArg& rank, SourceLocation where) {
+  const Instruction at("load_remote_shared", where);
+  ir::Value* tensor = at.use(src.handle());
+  return lang::result(at, at.emit(ir::Opcode::kLoadShared, {tensor, lang::index_value(at, rank)},
+                                  {lang::register_type(tensor->type.dtype, tensor->type.shape)}));
+}
+
+void store_remote_shared(const SharedTensor& dst, const TileArg& value, const ScalarArg& rank,
+                         SourceLocation where) {
+  const Instruction at("store_remote_shared", where);
+  ir::Value* tensor = at.use(dst.handle());
+  ir::Value* tile = lang::tile(at, value);
+  at.emit(ir::Opcode::kStoreShared, {tensor, tile, lang::index_value(at, rank)});
+}
+
 }  // namespace imbrex

@@ -38,9 +38,10 @@ class Checker {
     if (op.code == Opcode::kTmaGlobalToShared && op.int_attr("cta_group", 1) == 2) check_pair(op);
     switch (op.code) {
       case Opcode::kMbarrierRemote:
-        if (const auto rank = ir::constant_int(op.operands[1]); rank && *rank >= ctas_)
-          find(op, fmt::format("there is no CTA of rank {} in a cluster of {}", *rank, ctas_));
-        return;
+      case Opcode::kLoadShared:
+        return check_rank(op, 1);
+      case Opcode::kStoreShared:
+        return check_rank(op, 2);
       case Opcode::kMbarrierWait:
         if (ir::defined_by(op.operands[0], Opcode::kMbarrierRemote))
           find(op, "waits for a barrier of another CTA",
@@ -71,6 +72,12 @@ class Checker {
       default:
         return ir::is_tcgen05_mma(op);
     }
+  }
+
+  void check_rank(const Op& op, size_t operand) {
+    if (op.operands.size() <= operand) return;
+    if (const auto rank = ir::constant_int(op.operands[operand]); rank && *rank >= ctas_)
+      find(op, fmt::format("there is no CTA of rank {} in a cluster of {}", *rank, ctas_));
   }
 
   void check_mask(const Op& op) {

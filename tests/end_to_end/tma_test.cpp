@@ -250,6 +250,68 @@ TEST(Cluster, BarriersOfOtherCtasAreArrivedAt) {
   }
 }
 
+TEST(Cluster, CtasStoreInEachOthersSharedMemory) {
+  // CTA r gives CTA d its row d, and everyone stores what it was given: a transpose of blocks.
+  constexpr int kCtas = 4, kRows = 32, kColumns = 48;
+  for (DataType dtype : {float32, float16, int8})
+    for (uint64_t seed : {0, 1, 2}) {
+      Machine machine(Arch::kSm90a, seed);
+      constexpr int64_t kTile = kRows * kColumns, kElements = kCtas * kCtas * kTile;
+      DeviceTensor x = machine.random(dtype, {kElements}), y = machine.output(dtype, {kElements});
+      machine.run(
+          [=](Ptr<> x_ptr, Ptr<> y_ptr) {
+            grid(kCtas);
+            cluster(kCtas);
+            auto g_x = global_view(x_ptr, dtype, {kCtas, kCtas, kRows, kColumns});
+            auto g_y = global_view(y_ptr, dtype, {kCtas, kCtas, kRows, kColumns});
+            auto given = shared_tensor(dtype, {kCtas, kRows, kColumns});
+            auto arrived = mbarrier::alloc(kCtas * 128);
+            Int32 rank = cluster_rank();
+            cluster_sync();
+            for (Int32 to : range(0, kCtas)) {
+              store_remote_shared(given[rank], load_global(g_x, {rank, to, 0, 0}, {kRows, kColumns}), to);
+              mbarrier::arrive(remote_barrier(arrived, to));
+            }
+            mbarrier::wait(arrived, 0, {.scope = Scope::kCluster});
+            for (Int32 from : range(0, kCtas))
+              store_global(g_y, load_shared(given[from]), {rank, from, 0, 0});
+            cluster_sync();
+          },
+          x, y);
+      const std::vector<double> in = x.to_host().to_doubles();
+      expect_elements(y, [&](int64_t i) {
+        return in[static_cast<size_t>((i / kTile % kCtas * kCtas + i / kTile / kCtas) * kTile + i % kTile)];
+      });
+    }
+}
+
+TEST(Cluster, CtasLoadFromEachOthersSharedMemory) {
+  // Of a tile that TMA wrote, and so in the layout that a swizzle gives it.
+  for (uint64_t seed : {0, 1, 2}) {
+    Machine machine(Arch::kSm90a, seed);
+    DeviceTensor x = machine.random(float16, {128 * 64}), y = machine.output(float16, {128 * 64});
+    machine.run(
+        [](Ptr<float16> x_ptr, Ptr<float16> y_ptr) {
+          grid(2);
+          cluster(2);
+          auto tile = shared_tensor(float16, {64, 64});
+          auto loaded = mbarrier::alloc(1);
+          Int32 rank = cluster_rank();
+          cluster_sync();
+          if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(loaded, tile.nbytes());
+          if (auto warp = single_warp())
+            tma::global_to_shared(global_view(x_ptr, {128, 64}), tile, {rank * 64, 0}, loaded);
+          mbarrier::wait(loaded, 0);
+          cluster_sync();
+          store_global(global_view(y_ptr, {128, 64}), load_remote_shared(tile, 1 - rank), {rank * 64, 0});
+          cluster_sync();
+        },
+        x, y);
+    const std::vector<double> in = x.to_host().to_doubles();
+    expect_elements(y, [&](int64_t i) { return in[static_cast<size_t>((i + 64 * 64) % (128 * 64))]; });
+  }
+}
+
 // ------------------------------------------------------------------------------------------------ refusals
 
 /// What the compiler or the launch says of loading a [16, 64] tile of a [32, n] float16 tensor.

@@ -118,6 +118,16 @@ TEST(ClusterMisuse, RanksAndMasksLieInTheCluster) {
   expect_refused(
       [](auto, int& line) {
         cluster(2);
+        auto tile = shared_tensor(float32, {128});
+        cluster_sync();
+        line = __LINE__ + 1;
+        store_remote_shared(tile, full(float32, {128}, 0), 2);
+        cluster_sync();
+      },
+      {"store_shared", "rank 2", "cluster of 2"});
+  expect_refused(
+      [](auto, int& line) {
+        cluster(2);
         auto t = tcgen05::alloc(float32, {128, 32}, {.cta_group = 2});
         auto barrier = mbarrier::alloc(1);
         cluster_sync();
