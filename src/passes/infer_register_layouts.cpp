@@ -234,11 +234,11 @@ void RegisterInference::prefer(ir::Value* value, const ir::Op& op, int contiguou
 void RegisterInference::choose_for(const ir::Op& op) {
   switch (op.code) {
     case Opcode::kLoadGlobal:
-      return prefer(op.result(), op, contiguous_tile_dim(*op.operands[0], op.ints_attr("dims")), 16,
-                    "coalesced access to global memory");
+      return prefer(op.result(), op, contiguous_tile_dim(*op.operands[0], op.ints_attr("dims")),
+                    global_access_bytes(*op.operands[0]), "coalesced access to global memory");
     case Opcode::kStoreGlobal:
-      return prefer(op.operands[1], op, contiguous_tile_dim(*op.operands[0], op.ints_attr("dims")), 16,
-                    "coalesced access to global memory");
+      return prefer(op.operands[1], op, contiguous_tile_dim(*op.operands[0], op.ints_attr("dims")),
+                    global_access_bytes(*op.operands[0]), "coalesced access to global memory");
     case Opcode::kLoadShared:
     case Opcode::kStoreShared: {
       const VectorDim along = vector_dim(*op.operands[0]->type.layout);

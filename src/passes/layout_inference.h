@@ -66,6 +66,10 @@ int contiguous_dim(const ir::Value& global);
 /// none does.
 int contiguous_tile_dim(const ir::Value& global, const std::vector<int64_t>& dims);
 
+/// The most bytes, up to 16, that one access along the contiguous dimension may move wherever it starts on a
+/// multiple of them: no more than rows of a constant stride are apart by a multiple of.
+int global_access_bytes(const ir::Value& global);
+
 /// Shared-memory wavefronts of one warp that moves its registers to or from memory: lower is better.
 int64_t shared_access_cost(const layout::Layout& registers, const layout::Layout& memory);
 

@@ -179,6 +179,20 @@ int contiguous_dim(const ir::Value& global) {
   }
 }
 
+int global_access_bytes(const ir::Value& global) {
+  const ir::Value* root = &global;
+  while (root->def && root->def->code != Opcode::kGlobalView && !root->def->operands.empty())
+    root = root->def->operands[0];
+  int64_t bits = 16 * 8;
+  if (!root->def || root->def->code != Opcode::kGlobalView) return 16;
+  const int64_t rank = root->def->int_attr("rank"), each = root->type.dtype.bits();
+  for (int64_t d = 0; d < rank; ++d)
+    if (const auto stride = ir::constant_int(root->def->operands[static_cast<size_t>(1 + rank + d)]);
+        stride && *stride != 1)
+      bits = std::gcd(bits, *stride * each);
+  return static_cast<int>(std::max<int64_t>({bits, each, 8}) / 8);
+}
+
 int contiguous_tile_dim(const ir::Value& global, const std::vector<int64_t>& dims) {
   const auto at = std::find(dims.begin(), dims.end(), contiguous_dim(global));
   return static_cast<int>(at == dims.end() ? dims.size() - 1 : static_cast<size_t>(at - dims.begin()));
