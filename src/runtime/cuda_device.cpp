@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <vector>
 
 #include "imbrex/error.h"
@@ -205,7 +206,7 @@ class CudaDevice : public DeviceBackend {
       // A driver of the same CUDA version loads what its ptxas makes; should it not, its own assembler is
       // left.
     }
-    if (!driver_assembler_) driver_assembler_ = driver_assembler(*driver_);
+    std::call_once(driver_assembler_once_, [&] { driver_assembler_ = driver_assembler(*driver_); });
     const Cubin cubin = assemble_cached(*driver_assembler_, kernel, target(), Cache::shared(), tolerance);
     driver_->check(driver_->cuModuleLoadDataEx(&module, cubin.bytes.c_str(), 0, nullptr, nullptr),
                    "loading " + kernel.name);
@@ -236,6 +237,7 @@ class CudaDevice : public DeviceBackend {
   CUstream stream_ = nullptr;
   CUevent events_[2] = {};
   std::vector<CUevent> marks_;
+  std::once_flag driver_assembler_once_;  // threads may load kernels at once
   std::unique_ptr<Assembler> driver_assembler_;
   std::string name_;
   int major_ = 0, minor_ = 0;

@@ -3,11 +3,12 @@
 // of all.
 #include <algorithm>
 #include <cmath>
-#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "imbrex/registry.h"
+#include "runtime/parallel_rows.h"
+#include "runtime/projections.h"
 
 namespace imbrex {
 namespace {
@@ -24,16 +25,6 @@ double dot(const double* a, const double* b, int64_t k) {
   double rest = 0;
   for (; i < k; ++i) rest += a[i] * b[i];
   return rest + ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
-}
-
-/// Calls body(first, last) over disjoint parts of [0, count) on all cores.
-template <class Body>
-void parallel(int64_t count, Body body) {
-  const int64_t workers = std::max<int64_t>(1, std::min<int64_t>(std::thread::hardware_concurrency(), count));
-  std::vector<std::thread> threads;
-  for (int64_t w = 0; w < workers; ++w)
-    threads.emplace_back(body, count * w / workers, count * (w + 1) / workers);
-  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
@@ -78,7 +69,7 @@ void Case::expect_product(const DeviceTensor& c, int64_t k, const std::function<
         c,
         [&](std::span<double> out) {
           read_inputs();
-          parallel(m, [&](int64_t first, int64_t last) {
+          parallel_rows(m, [&](int64_t first, int64_t last) {
             constexpr int64_t tile = 64;  // columns whose rows of B stay in the cache
             for (int64_t j0 = 0; j0 < n; j0 += tile)
               for (int64_t i = first; i < last; ++i)
@@ -91,33 +82,22 @@ void Case::expect_product(const DeviceTensor& c, int64_t k, const std::function<
   expect_samples(
       c, [&](int64_t index) { return element(index / n, index % n); }, kSamples, tolerance);
 
-  // Every element once more, through C v = A (B^T v) for random signs v: one wrong element shows as a wrong
-  // row.
-  HostTensor got = c.to_host();
-  std::vector<double> sign(n), sums(m);
-  for (int64_t j = 0; j < n; ++j)
-    sign[j] = (seed_ * 0x9E3779B97F4A7C15u + j * 0xBF58476D1CE4E5B9u) >> 63 ? 1.0 : -1.0;
+  // Every element once more, through the projections of its row.
+  const std::vector<double> signs = projection_signs(seed_, n);
   const std::vector<double> expected = reference([&] {
     read_inputs();
-    std::vector<double> folded(k), rows(m);
-    for (int64_t j = 0; j < n; ++j)
-      for (int64_t i = 0; i < k; ++i) folded[i] += sign[j] * right[j * k + i];
-    parallel(m, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) rows[i] = dot(left.data() + i * k, folded.data(), k);
-    });
-    return rows;
-  });
-  parallel(m, [&](int64_t first, int64_t last) {
-    std::vector<double> row(n);
-    for (int64_t i = first; i < last; ++i) {
-      got.to_doubles(i * n, n, row.data());
-      sums[i] = dot(row.data(), sign.data(), n);
+    std::vector<double> sums(static_cast<size_t>(kProjections * m));
+    for (int p = 0; p < kProjections; ++p) {
+      std::vector<double> folded(static_cast<size_t>(k));
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t i = 0; i < k; ++i) folded[i] += signs[p * n + j] * right[j * k + i];
+      parallel_rows(m, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) sums[p * m + i] = dot(left.data() + i * k, folded.data(), k);
+      });
     }
+    return sums;
   });
-  HostTensor projection(float64, {m});
-  for (int64_t i = 0; i < m; ++i) projection.set(i, sums[i]);
-  comparisons.push_back(
-      compare(projection, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
+  comparisons.push_back(compare_projections(c.to_host(), expected, signs, k));
 }
 
 }  // namespace imbrex
