@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// imbrex::matmul: a choice of kernel and tiles by a model of the time each takes, checked against
-// measurements of the shapes in docs/performance.md.
+// imbrex::matmul: what it takes, and the kernels made for it. Which one a product gets is chosen in
+// matmul_choice.cpp.
 #include "imbrex/matmul.h"
 
 #include <fmt/format.h>
@@ -11,11 +11,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 
-#include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h7.h"
+#include "hopper_matmul/matmul_h8.h"
 #include "hopper_matmul/matmul_skinny.h"
 #include "imbrex/error.h"
+#include "matmul_choice.h"
 
 namespace imbrex {
 namespace {
@@ -27,81 +29,20 @@ template <template <class...> class K>
 using Fused = K<Optional<kernels::ScaleBy>, Optional<kernels::ScaleBy>, Optional<kernels::Scale>,
                 Optional<kernels::ColumnBias>, Optional<kernels::RowBias>, Optional<kernels::Residual>,
                 kernels::Activate, kernels::Convert>;
-using HopperMatmulH5 = Fused<kernels::HopperMatmulH5>;
 using HopperMatmulH7 = Fused<kernels::HopperMatmulH7>;
+using HopperMatmulH8 = Fused<kernels::HopperMatmulH8>;
 using HopperMatmulSkinny = Fused<kernels::HopperMatmulSkinny>;
 
-constexpr int64_t kUnit = 8;          // elements of 16 bytes, of 16-bit types
-constexpr int64_t kSkinnyRows = 128;  // the most rows of A that go through the columns of wgmma
+constexpr int64_t kUnit = 8;  // elements of 16 bytes, of 16-bit types
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-enum class Method {
-  kSkinny,  ///< few rows of A
-  kStaged,  ///< the result leaves by TMA, whose rows begin at multiples of 16 bytes
-  kDirect,  ///< it is stored element by element
-};
-
-struct Choice {
-  Method method;
-  int block_m, block_n, block_k, stages, store_stages;
-  int ctas;  ///< of a cluster, kSkinny; else of the grid
-  int store_n = 64;
+/// A choice, and the orders of the operands.
+struct Variant {
+  MatmulChoice choice;
   bool a_is_km = false, b_is_kn = false;
-  friend auto operator<=>(const Choice&, const Choice&) = default;
+  friend auto operator<=>(const Variant&, const Variant&) = default;
 };
-
-/// Tiles of a CTA of the big kernels, and the part of the tensor cores' rate that a main loop of them
-/// reaches.
-struct Tiles {
-  int block_m, block_n, stages, store_stages;
-  double rate;
-};
-constexpr Tiles kTiles[] = {
-    {128, 256, 4, 2, 1.0}, {128, 192, 5, 1, 0.97}, {128, 128, 5, 2, 0.95}, {128, 64, 8, 1, 0.62}};
-
-/// Clocks: what a block of k takes, what a tile's start and end add.
-constexpr double kTileClocks = 4000;
-double clocks_of(const Tiles& tiles, int64_t k, int64_t waves) {
-  const double block = tiles.block_m * tiles.block_n / 32.0 / tiles.rate;
-  return static_cast<double>(waves) * (static_cast<double>(divide_up(k, 64)) * block + kTileClocks);
-}
-
-Choice choose(int64_t m, int64_t n, int64_t k, int multiprocessors) {
-  if (m <= kSkinnyRows) {
-    // As many columns as there are rows of A; of stages, as many as fit. Where the CTAs are more than one
-    // wave, they find less of A in the L2 cache, and share it between more.
-    const bool one_wave = divide_up(n, 64) <= multiprocessors;
-    const Choice choices[] = {{Method::kSkinny, 8, 64, 128, 10, 0, 1},
-                              {Method::kSkinny, 16, 64, 128, 9, 0, 1},
-                              {Method::kSkinny, 32, 64, 128, 8, 0, 2},
-                              {Method::kSkinny, 64, 64, 128, 6, 0, 2},
-                              {Method::kSkinny, 128, 64, 64, 8, 0, one_wave ? 2 : 4}};
-    for (const Choice& choice : choices)
-      if (m <= choice.block_m) return choice;
-  }
-  constexpr int kPair = 2;  // CTAs of a cluster
-  const int64_t pairs = std::max(multiprocessors / kPair, 1);
-  const Tiles* best = nullptr;
-  int64_t best_waves = 0, best_tiles = 0;
-  for (const Tiles& tiles : kTiles) {
-    const int64_t count = divide_up(m, kPair * tiles.block_m) * divide_up(n, tiles.block_n);
-    const int64_t waves = divide_up(count, pairs);
-    if (best && clocks_of(tiles, k, waves) >= clocks_of(*best, k, best_waves)) continue;
-    best = &tiles;
-    best_waves = waves;
-    best_tiles = count;
-  }
-  // No more CTAs than the waves need: those left dark leave their power to the others.
-  const auto ctas = static_cast<int>(kPair * divide_up(best_tiles, best_waves));
-  return {n % kUnit == 0 ? Method::kStaged : Method::kDirect,
-          best->block_m,
-          best->block_n,
-          64,
-          best->stages,
-          best->store_stages,
-          ctas};
-}
 
 /// Whether a bias is one a column, [n] or [1, n]; else it is [m, 1].
 bool is_column_bias(const DeviceTensor& bias, int64_t n) {
@@ -114,9 +55,13 @@ using Launch =
                                const DeviceTensor& c, const MatmulOptions& options)>;
 
 template <class K>
-Launch launcher(K kernel, const Choice& choice, const Device& device) {
-  kernel.a_is_km = choice.a_is_km;
-  kernel.b_is_kn = choice.b_is_kn;
+Launch launcher(K kernel, const Variant& variant, const Device& device) {
+  kernel.block_m = variant.choice.block_m;
+  kernel.block_n = variant.choice.block_n;
+  kernel.block_k = variant.choice.block_k;
+  kernel.stages = variant.choice.stages;
+  kernel.a_is_km = variant.a_is_km;
+  kernel.b_is_kn = variant.b_is_kn;
   auto ready = std::make_shared<Kernel<K>>(kernel, device);
   auto turn = std::make_shared<std::mutex>();
   return [ready, turn](int64_t m, int64_t n, int64_t k, const DeviceTensor& a, const DeviceTensor& b,
@@ -133,47 +78,40 @@ Launch launcher(K kernel, const Choice& choice, const Device& device) {
   };
 }
 
-Launch make(const Choice& choice, const Device& device) {
+Launch make(const Variant& variant, int c_bits, const Device& device) {
+  const MatmulChoice& choice = variant.choice;
   switch (choice.method) {
-    case Method::kSkinny: {
+    case MatmulChoice::Method::kSkinny: {
       HopperMatmulSkinny kernel;
-      kernel.block_m = choice.block_m;
-      kernel.block_k = choice.block_k;
-      kernel.stages = choice.stages;
-      kernel.ctas = choice.ctas;
-      return launcher(kernel, choice, device);
+      kernel.ctas = choice.pair;
+      return launcher(kernel, variant, device);
     }
-    case Method::kDirect: {
-      HopperMatmulH5 kernel;
-      kernel.block_m = choice.block_m;
-      kernel.block_n = choice.block_n;
-      kernel.block_k = choice.block_k;
-      kernel.stages = choice.stages;
-      kernel.ctas = choice.ctas;
-      return launcher(kernel, choice, device);
-    }
-    default: {
+    case MatmulChoice::Method::kLarge: {
       HopperMatmulH7 kernel;
-      kernel.block_m = choice.block_m;
-      kernel.block_n = choice.block_n;
-      kernel.block_k = choice.block_k;
-      kernel.stages = choice.stages;
-      kernel.store_n = choice.store_n;
+      kernel.store_n = 1024 / c_bits;  // slices of C whose rows are as long as the widest swizzle
       kernel.store_stages = choice.store_stages;
       kernel.ctas = choice.ctas;
-      return launcher(kernel, choice, device);
+      return launcher(kernel, variant, device);
+    }
+    default: {
+      HopperMatmulH8 kernel;
+      kernel.consumers = choice.consumers;
+      kernel.pair = choice.pair;
+      kernel.splits = choice.splits;
+      kernel.ctas = choice.ctas;
+      return launcher(kernel, variant, device);
     }
   }
 }
 
 /// The kernel for a choice on a device, made when first asked for and kept, and with it the device.
-Launch find(const Choice& choice, const Device& device) {
-  using Kernels = std::map<std::pair<const void*, Choice>, Launch>;
+Launch find(const Variant& variant, int c_bits, const Device& device) {
+  using Kernels = std::map<std::tuple<const void*, Variant, int>, Launch>;
   static std::mutex turn;
   static Kernels& kernels = *new Kernels;  // never freed: at exit the driver may be gone before them
   const std::lock_guard lock(turn);
-  Launch& launch = kernels[{&device.backend(), choice}];
-  if (!launch) launch = make(choice, device);
+  Launch& launch = kernels[{&device.backend(), variant, c_bits}];
+  if (!launch) launch = make(variant, c_bits, device);
   return launch;
 }
 
@@ -262,38 +200,31 @@ void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& 
   }
 }
 
-/// choose() for these operands and options: what depends on the bytes of an element, and on orders.
-Choice choose(const Problem& p, const DeviceTensor& a, const DeviceTensor& c, const MatmulOptions& o) {
+/// The choice for these operands and options: it depends on the bytes of an element too.
+Variant choose(const Problem& p, const DeviceTensor& a, const DeviceTensor& c, const MatmulOptions& o) {
   const int halves = 16 / a.dtype().bits();  // elements in 16 bits: rows of as many bytes take as long
-  Choice choice = choose(p.m, p.n, divide_up(p.k, halves), a.device().multiprocessors());
-  choice.block_k *= halves;
-  choice.a_is_km = o.a_is_km;
-  choice.b_is_kn = o.b_is_kn;
-  if (choice.method == Method::kSkinny) return choice;
-  choice.method = p.n * c.dtype().bits() % 128 == 0 ? Method::kStaged : Method::kDirect;
-  choice.store_n = 1024 / c.dtype().bits();  // slices of C whose rows are as long as the widest swizzle
-  return choice;
+  const bool has_tma_rows = p.n * c.dtype().bits() % 128 == 0;
+  const bool is_plain = c.dtype().bits() == 16 && o.alpha == 1 && o.beta == 0 && o.scale_a.is_null() &&
+                        o.scale_b.is_null() && o.bias.is_null() && o.activation == Activation::kNone;
+  Variant variant{
+      choose_matmul(p.m, p.n, divide_up(p.k, halves), has_tma_rows, is_plain, a.device().multiprocessors()),
+      o.a_is_km, o.b_is_kn};
+  variant.choice.block_k *= halves;
+  return variant;
 }
 
 }  // namespace
 
 std::string matmul_choice(int64_t m, int64_t n, int64_t k, int multiprocessors) {
-  const Choice c = choose(m, n, k, multiprocessors);
-  if (c.method == Method::kSkinny)
-    return fmt::format("hopper_matmul_skinny block_m={} block_k={} stages={} ctas={}", c.block_m, c.block_k,
-                       c.stages, c.ctas);
-  if (c.method == Method::kDirect)
-    return fmt::format("hopper_matmul_h5 block_m={} block_n={} stages={} ctas={}", c.block_m, c.block_n,
-                       c.stages, c.ctas);
-  return fmt::format("hopper_matmul_h7 block_m={} block_n={} stages={} store_stages={} ctas={}", c.block_m,
-                     c.block_n, c.stages, c.store_stages, c.ctas);
+  return choose_matmul(m, n, k, n % kUnit == 0, true, multiprocessors).text();
 }
 
 LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                     const MatmulOptions& options) {
   const Problem p = check(a, b, c, options);
   check_options(p, a, c, options);
-  return find(choose(p, a, c, options), a.device())(p.m, p.n, p.k, a, b, c, options);
+  const Variant variant = choose(p, a, c, options);
+  return find(variant, c.dtype().bits(), a.device())(p.m, p.n, p.k, a, b, c, options);
 }
 
 }  // namespace imbrex

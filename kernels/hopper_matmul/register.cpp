@@ -7,6 +7,7 @@
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h6.h"
 #include "hopper_matmul/matmul_h7.h"
+#include "hopper_matmul/matmul_h8.h"
 #include "hopper_matmul/matmul_skinny.h"
 #include "imbrex/registry.h"
 
@@ -56,6 +57,10 @@ const KernelRegistration<HopperMatmulH6> h6{
 
 const KernelRegistration<HopperMatmulH7<>> h7{{"hopper_matmul_h7", "unrolled by the ring's stages", kSizes},
                                               run_matmul<HopperMatmulH7<>>};
+
+const KernelRegistration<HopperMatmulH8<>> h8{
+    {"hopper_matmul_h8", "any shape: the CTAs of a cluster divide k, rows of C begin anywhere", kSizes},
+    run_matmul<HopperMatmulH8<>>};
 
 const KernelRegistration<HopperMatmulSkinny<>> skinny{
     {"hopper_matmul_skinny",

@@ -23,6 +23,7 @@
 #include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h7.h"
+#include "hopper_matmul/matmul_h8.h"
 #include "hopper_matmul/matmul_skinny.h"
 #include "ir/ir.h"
 #include "kit.h"
@@ -118,6 +119,8 @@ TEST(Epilogue, OfHopper) {
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH7){.block_n = 64, .store_n = 32}, float16, 130, 72, 40,
                    {float32});
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH5){}, float16, 131, 65, 72, {float16, float32});
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH8){.stages = 4, .splits = 2}, bfloat16, 200, 331, 200,
+                   {bfloat16, float32});
 }
 
 TEST(Epilogue, OfSkinnyHopper) {
