@@ -156,6 +156,48 @@ TEST(GlobalRace, TheLastBlockReadsWhatAllHaveWritten) {
   }
 }
 
+TEST(GlobalRace, AWriteAmongManyReaders) {
+  // Whether the writer comes first, last or in between; it is one of the readers, or none.
+  for (const int writer : {0, 7, 15})
+    for (const std::string before : {"", "  ld.global.u32 %x, [%own];\n"})
+      for (const uint64_t seed : {0, 1, 2, 3}) {
+        const Report report = run(fmt::format(R"(
+  setp.eq.u32 %p, %c, {};
+  @%p bra WRITE;
+  .loc 1 5 0
+  ld.global.u32 %x, [%own];
+  ret;
+WRITE:
+{}  .loc 1 6 0
+  st.global.u32 [%own], 1;)",
+                                              writer, before),
+                                  seed, 16);
+        EXPECT_TRUE(races(report, 5, 6)) << writer << seed;
+      }
+}
+
+TEST(GlobalRace, TheLastBlockOverwritesWhatAllHaveRead) {
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    const auto kernel = [](const std::string& fence) {
+      return "  .loc 1 4 0\n  ld.global.u32 %x, [%own];\n" + fence + R"(
+  bar.sync 0;
+  @!%first bra COUNTED;
+  atom.relaxed.gpu.global.add.u32 %y, [%flag], 1;
+)" + fence + R"(
+  st.shared.u32 [%s], %y;
+COUNTED:
+  bar.sync 0;
+  ld.shared.u32 %y, [%s];
+  setp.eq.u32 %p, %y, 15;
+  .loc 1 9 0
+  @%p st.global.u32 [%own], 5;)";
+    };
+    const Report good = run(kernel("  fence.acq_rel.gpu;\n"), seed, 16);
+    EXPECT_TRUE(good.clean()) << good.format();
+    EXPECT_TRUE(races(run(kernel(""), seed, 16), 4, 9));
+  }
+}
+
 TEST(GlobalRace, InsideACta) {
   const std::string write = "  @!%zero ret;\n  .loc 1 10 0\n  st.global.u32 [%own], %t;\n";
   const std::string read = R"(
