@@ -29,7 +29,7 @@ TEST(ExplainPage, ReadsWithoutAScript) {
   EXPECT_THAT(html, HasSubstr("s_b float16 [32, 128]"));              // in the nest
   EXPECT_THAT(html, HasSubstr("kernel ampere_matmul_v1("));           // the IR
   EXPECT_THAT(html, HasSubstr(".visible .entry ampere_matmul_v1("));  // the PTX
-  EXPECT_EQ(count(html, "<svg "), 2u);                                // roofline and timeline
+  EXPECT_EQ(count(html, "<svg "), 3u);                                // roofline, tuning space, timeline
   // Self-contained: nothing is fetched.
   for (const char* outside : {"src=", "@import", "url(http", "<link", "href=\"http"})
     EXPECT_THAT(html, Not(HasSubstr(outside)));

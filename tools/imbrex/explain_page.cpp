@@ -27,6 +27,10 @@ KernelExplanation explain_kernel(const KernelChoice& choice, const GpuChoice& gp
   e.resources = kernel_resources(*traced.function);
   e.code = kernel_code(ir_after(*again.function, ""), e.resources.ptx);
   e.occupancy = occupancy(e.resources.target, e.resources.cta);
+  constexpr size_t kMostConfigurations = 100;
+  if (e.kernel->space.size() > 1 && e.kernel->space.size() <= kMostConfigurations)
+    for (const Configuration& configuration : e.kernel->space.configurations())
+      e.space.push_back(compile_candidate(choice, configuration, false));
   e.run = study_run(choice, true);
   if (e.run.report.timeline == nullptr)
     throw LaunchError(Diagnostic{{}, "the kernel does not run to its end", {e.run.report.format()}, ""});
@@ -209,6 +213,9 @@ void ExplanationPage::fit() {
   html_.add(
       " <span class=\"soft\">Registers are estimated from the PTX: the most are alive at {}.</span></p>\n",
       place(e_.resources.pressure.file, e_.resources.pressure.line));
+  if (!e_.space.empty())
+    html_.add("<figure class=\"chart scroll\">{}</figure>\n",
+              tile_space_svg(e_.kernel->description.name, e_.resources.target, e_.space));
   close();
 }
 

@@ -13,6 +13,7 @@
 #include "kernel_code.h"
 #include "kernel_study.h"
 #include "subcommands.h"
+#include "tile_view.h"
 
 namespace imbrex::command {
 
@@ -26,6 +27,7 @@ struct KernelExplanation {
   Occupancy occupancy;
   Roofline roofline;
   std::vector<ThreadGroup> groups;
+  std::vector<TileCandidate> space;  // every configuration; empty where there is one, or very many
   KernelCode code;
 };
 

@@ -129,37 +129,13 @@ int typed_tile(const TileOptions& options) {
   return 0;
 }
 
-Case traced_kernel(const RegisteredKernel& kernel, const TileOptions& options,
-                   const Configuration& configuration) {
-  Case traced(Case::Mode::kTrace, std::nullopt, options.choice.sizes(), 0);
-  kernel.run(traced, std::nullopt, configuration);
-  return traced;
-}
-
-TileCandidate compile_candidate(const RegisteredKernel& kernel, const TileOptions& options,
-                                const Configuration& configuration) {
-  TileCandidate candidate;
-  candidate.config = kernel.space.to_string(configuration);
-  try {
-    candidate.resources = kernel_resources(*traced_kernel(kernel, options, configuration).function);
-    if (options.ptxas)
-      candidate.assembled = assembled_resources(*traced_kernel(kernel, options, configuration).function);
-    CtaResources cta = candidate.resources.cta;
-    if (candidate.assembled) cta.registers_per_thread = candidate.assembled->registers_per_thread;
-    candidate.occupancy = imbrex::occupancy(candidate.resources.target, cta);
-  } catch (const CompileError& error) {
-    candidate.error = error.what();
-  }
-  return candidate;
-}
-
 int kernel_tiles(const TileOptions& options) {
   const RegisteredKernel& kernel = options.choice.kernel();
   std::vector<Configuration> configurations = {options.choice.configuration()};
   if (options.all || !options.svg.empty()) configurations = kernel.space.configurations();
   std::vector<TileCandidate> candidates;
   for (const Configuration& configuration : configurations)
-    candidates.push_back(compile_candidate(kernel, options, configuration));
+    candidates.push_back(compile_candidate(options.choice, configuration, options.ptxas));
   if (!options.svg.empty())
     write_file(options.svg, tile_space_svg(kernel.description.name, kernel.target, candidates));
   if (options.json) {

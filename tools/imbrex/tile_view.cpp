@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 
+#include "imbrex/error.h"
 #include "svg.h"
 
 namespace imbrex::command {
@@ -44,20 +45,45 @@ struct Axes {
 
 }  // namespace
 
+TileCandidate compile_candidate(const KernelChoice& choice, const Configuration& configuration,
+                                bool with_ptxas) {
+  const RegisteredKernel& kernel = choice.kernel();
+  const auto traced = [&] {
+    Case traced(Case::Mode::kTrace, std::nullopt, choice.sizes(), 0);
+    kernel.run(traced, std::nullopt, configuration);
+    return traced;
+  };
+  TileCandidate candidate;
+  candidate.config = kernel.space.to_string(configuration);
+  try {
+    candidate.resources = kernel_resources(*traced().function);
+    if (with_ptxas) candidate.assembled = assembled_resources(*traced().function);
+    CtaResources cta = candidate.resources.cta;
+    if (candidate.assembled) cta.registers_per_thread = candidate.assembled->registers_per_thread;
+    candidate.occupancy = occupancy(candidate.resources.target, cta);
+  } catch (const CompileError& error) {
+    candidate.error = error.what();
+  }
+  return candidate;
+}
+
 std::string tile_space_svg(const std::string& kernel, const std::string& target,
                            const std::vector<TileCandidate>& candidates) {
   std::map<std::string, int64_t> limits;
   for (const auto& [name, limit] : occupancy_limits(target)) limits[name] = limit;
-  const Axes axes{static_cast<double>(limits["max_shared_bytes"]) * 1.12,
-                  static_cast<double>(limits["registers_per_sm"]) * 1.12};
   size_t compiled = 0, fit = 0;
-  int64_t threads = 128;  // that the regions are drawn for: the most of any
+  int64_t threads = 128;    // that the regions are drawn for: the most of any
+  bool by_columns = false;  // of tensor memory, upwards
   for (const TileCandidate& c : candidates) {
     if (!c.error.empty()) continue;
     ++compiled;
     fit += c.occupancy.is_feasible();
     threads = std::max(threads, c.resources.cta.threads);
+    by_columns = by_columns || c.resources.cta.tensor_memory_columns > 0;
   }
+  const Axes axes{
+      static_cast<double>(limits["max_shared_bytes"]) * 1.12,
+      static_cast<double>(limits[by_columns ? "tensor_memory_columns" : "registers_per_sm"]) * 1.12};
 
   Svg svg(kWidth, kHeight);
   svg.text(kLeft, 26, fmt::format("{}: what its {} configurations take", kernel, candidates.size()), "start",
@@ -75,10 +101,11 @@ std::string tile_space_svg(const std::string& kernel, const std::string& target,
   for (int column = 0; column < kColumns; ++column)
     for (int row = 0; row < kRows;) {
       const auto region = [&](int r) {
-        const auto registers = static_cast<int64_t>((r + 0.5) * cell_y) / threads;
+        const auto up = static_cast<int64_t>((r + 0.5) * cell_y);
         return class_of(occupancy(target, {.threads = threads,
-                                           .registers_per_thread = registers,
-                                           .shared_bytes = static_cast<int64_t>((column + 0.5) * cell_x)})
+                                           .registers_per_thread = by_columns ? 32 : up / threads,
+                                           .shared_bytes = static_cast<int64_t>((column + 0.5) * cell_x),
+                                           .tensor_memory_columns = by_columns ? up : 0})
                             .ctas_per_sm);
       };
       const size_t here = region(row);
@@ -95,13 +122,16 @@ std::string tile_space_svg(const std::string& kernel, const std::string& target,
     svg.text(axes.x(kib * 1024.0), kHeight - kBottom + 18, std::to_string(kib), "middle",
              "fill:#555; font-size:11px");
   }
-  for (int k = 0; k * 1024.0 <= axes.most_y; k += 8) {
-    svg.line(kLeft - 4, axes.y(k * 1024.0), kLeft, axes.y(k * 1024.0), "stroke:#888");
-    svg.text(kLeft - 8, axes.y(k * 1024.0) + 4, fmt::format("{} Ki", k), "end", "fill:#555; font-size:11px");
+  for (int tick = 0; tick <= axes.most_y; tick += by_columns ? 64 : 8192) {
+    svg.line(kLeft - 4, axes.y(tick), kLeft, axes.y(tick), "stroke:#888");
+    svg.text(kLeft - 8, axes.y(tick) + 4,
+             by_columns ? std::to_string(tick) : fmt::format("{} Ki", tick / 1024), "end",
+             "fill:#555; font-size:11px");
   }
   svg.text((kLeft + kWidth - kRight) / 2, kHeight - kBottom + 36, "KiB of shared memory a CTA", "middle",
            "fill:#333");
-  svg.text(8, kTop - 3, "registers a CTA", "start", "fill:#333; font-size:11px");
+  svg.text(8, kTop - 3, by_columns ? "columns of tensor memory a CTA" : "registers a CTA", "start",
+           "fill:#333; font-size:11px");
   // Points; those on one place lie side by side.
   std::map<std::pair<int, int>, int> taken;
   for (const TileCandidate& c : candidates) {
@@ -109,7 +139,8 @@ std::string tile_space_svg(const std::string& kernel, const std::string& target,
     const CtaResources& cta = c.resources.cta;
     const int64_t registers = c.assembled ? c.assembled->registers_per_thread : cta.registers_per_thread;
     const double x = axes.x(std::min(static_cast<double>(cta.shared_bytes), axes.most_x));
-    const double y = axes.y(std::min(static_cast<double>(registers * cta.threads), axes.most_y));
+    const int64_t up = by_columns ? cta.tensor_memory_columns : registers * cta.threads;
+    const double y = axes.y(std::min(static_cast<double>(up), axes.most_y));
     const int before = taken[{static_cast<int>(x / 3), static_cast<int>(y / 3)}]++;
     svg.circle(x + 3.2 * (before % 4), y - 3.2 * (before / 4 % 4), 4.5,
                fmt::format("fill:{}; fill-opacity:0.85; stroke:#fff; stroke-width:0.8",

@@ -8,6 +8,7 @@
 
 #include "imbrex/compile.h"
 #include "imbrex/tiling.h"
+#include "subcommands.h"
 
 namespace imbrex::command {
 
@@ -20,8 +21,12 @@ struct TileCandidate {
   std::string error;  // it does not compile
 };
 
-/// Every configuration by the shared memory and the registers a CTA takes, over the regions in which so many
-/// CTAs fit on an SM.
+/// Compiles the chosen kernel with a configuration; `with_ptxas` assembles it too.
+TileCandidate compile_candidate(const KernelChoice& choice, const Configuration& configuration,
+                                bool with_ptxas);
+
+/// Every configuration by the shared memory and the registers a CTA takes (where there is tensor memory, its
+/// columns), over the regions in which so many CTAs fit on an SM.
 std::string tile_space_svg(const std::string& kernel, const std::string& target,
                            const std::vector<TileCandidate>& candidates);
 /// Block m and n around a typed tile: what fits with its k, stages and threads, and the operations a byte.
