@@ -222,6 +222,7 @@ Kernels all_kernels(int64_t scalar_values) {
   add_matrix_moves(out);
   add_mma(out);
   add_tensor_copies(out);
+  add_tensor_maps(out);
   add_wgmma(out);
   add_wmma(out);
   add_cp_async(out);

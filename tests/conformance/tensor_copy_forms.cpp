@@ -1,108 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor copies between global and shared memory: boxes of one to five dimensions, swizzles, elements
-// outside, element types and strides, multicast, reductions, prefetches, and tensor maps changed by the
-// kernel.
-#include <fmt/format.h>
-
+// outside, element types and strides, reductions, prefetches.
 #include <algorithm>
-#include <numeric>
 
 #include "families.h"
+#include "tensor_box.h"
 
 namespace imbrex::conformance {
 namespace {
-
-constexpr const char* kFamily = "tensor copies";
-constexpr const char* kTypeNames[] = {"u8",  "u16", "u32",  "s32",     "u64",  "s64",     "f16",
-                                      "f32", "f64", "bf16", "f32.ftz", "tf32", "tf32.ftz"};
-constexpr int kBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
-constexpr const char* kValues[] = {"", "", "", "", "", "", "f16", "f32", "f64", "bf16", "f32", "f32", "f32"};
-constexpr int kSpans[] = {16, 32, 64, 128};
-
-struct Box {
-  int type = 1;
-  std::vector<uint64_t> dims;
-  std::vector<uint32_t> box;
-  std::vector<int> at;
-  std::vector<uint32_t> element_strides = {};
-  int swizzle = 0;
-  bool nan = false;
-  int tile_offset = 0;
-  int padding = 0;                           // bytes between rows beyond their elements
-  std::vector<uint64_t> strides_bytes = {};  // instead of the dense ones
-};
-
-std::string list(const auto& values) { return fmt::format("{}", fmt::join(values, ",")); }
-
-std::string describe(const Box& b) {
-  std::string text =
-      fmt::format("{} [{}] box [{}] at [{}]", kTypeNames[b.type], list(b.dims), list(b.box), list(b.at));
-  if (b.swizzle != 0) text += fmt::format(" swizzle {}B", kSpans[b.swizzle]);
-  if (!b.element_strides.empty()) text += fmt::format(" element strides [{}]", list(b.element_strides));
-  if (!b.strides_bytes.empty()) text += fmt::format(" strides [{}]", list(b.strides_bytes));
-  if (b.nan) text += " NaN fill";
-  if (b.tile_offset != 0) text += fmt::format(" shared +{}", b.tile_offset);
-  return text;
-}
-
-struct Sizes {
-  int64_t tensor = 0;  // bytes of global memory
-  int transaction = 0, footprint = 0;
-};
-
-MapSpec map_of(const Box& b, Sizes& sizes) {
-  MapSpec map;
-  map.type = b.type, map.dims = b.dims, map.box = b.box, map.element_strides = b.element_strides;
-  map.swizzle = b.swizzle, map.fills_with_nan = b.nan;
-  auto pitch = b.dims[0] * static_cast<uint64_t>(kBytes[b.type]);
-  int rows = 1;
-  for (size_t d = 1; d < b.dims.size(); ++d) {
-    pitch = (pitch + 15) / 16 * 16 + static_cast<uint64_t>(b.padding);
-    if (!b.strides_bytes.empty()) pitch = b.strides_bytes[d - 1];
-    map.strides_bytes.push_back(pitch);
-    pitch *= b.dims[d];
-    const uint32_t step = b.element_strides.empty() ? 1 : b.element_strides[d];
-    rows *= static_cast<int>((b.box[d] + step - 1) / step);
-  }
-  sizes.tensor = static_cast<int64_t>((std::max<uint64_t>(pitch, 16) + 15) / 16 * 16);
-  if (!b.strides_bytes.empty()) sizes.tensor = 8192;
-  const int row = static_cast<int>(b.box[0]) * kBytes[b.type];
-  sizes.transaction = rows * row;
-  const int row_pitch = b.swizzle == 0 ? row : std::max(row, kSpans[b.swizzle]);
-  sizes.footprint = b.tile_offset + ((rows - 1) * row_pitch + row + 127) / 128 * 128;
-  return map;
-}
-
-// The tensor: special floating-point values where the type has some.
-std::vector<uint8_t> tensor_bytes(const Box& b, int64_t bytes, Random& random) {
-  const std::string type = kValues[b.type];
-  if (type.empty()) return random_bytes(bytes, random);
-  std::vector<uint8_t> values;
-  for (int64_t i = 0; i < bytes / kBytes[b.type]; ++i)
-    append_values(values, type, static_cast<Profile>(i % kProfiles), 1, random);
-  values.resize(static_cast<size_t>(bytes));
-  return values;
-}
-
-constexpr const char* kInitBarrier =
-    "  setp.ne.u32 %p0, %thread, 0;\n"
-    "  @%p0 bra ready;\n"
-    "  mbarrier.init.shared::cta.b64 [%bar], 1;\n"
-    "  fence.mbarrier_init.release.cluster;\n"
-    "ready:\n"
-    "  fence.proxy.async;\n"
-    "  bar.sync 0;\n";
 
 /// `insn` has {0} for the shared address, {1} for the tensor operand and {2} for the barrier.
 void add_load(Kernels& out, const Box& b, const std::string& insn, const std::string& before = "") {
   const std::string plain = fmt::format(fmt::runtime(insn), "[d]", "[map]", "[bar]");
   const std::string name = plain + " " + describe(b);
-  Sizes sizes;
+  BoxSizes sizes;
   MapSpec map = map_of(b, sizes);
   Frame frame{.threads = 64, .tile_bytes = sizes.footprint, .maps = 1};
   map.offset = sizes.footprint;
   frame.body =
-      fill_tile(frame, sizes.footprint) + kInitBarrier + "  @%p0 bra issued;\n" + before +
+      fill_tile(frame, sizes.footprint) + kInitCopyBarrier + "  @%p0 bra issued;\n" + before +
       fmt::format("  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], {};\n", sizes.transaction) +
       fmt::format("  add.u32 %r0, %tile, {};\n  ", b.tile_offset) +
       fmt::format(fmt::runtime(insn), "[%r0]", fmt::format("[%map0, {{{}}}]", list(b.at)), "[%bar]") +
@@ -111,7 +27,7 @@ void add_load(Kernels& out, const Box& b, const std::string& insn, const std::st
   std::vector<uint8_t> input = random_bytes(sizes.footprint, random);
   const std::vector<uint8_t> tensor = tensor_bytes(b, sizes.tensor, random);
   input.insert(input.end(), tensor.begin(), tensor.end());
-  MicroKernel kernel = make_kernel(kFamily, name, frame, std::move(input), sizes.footprint);
+  MicroKernel kernel = make_kernel(kTensorCopies, name, frame, std::move(input), sizes.footprint);
   kernel.maps.push_back(std::move(map));
   out.push_back(std::move(kernel));
 }
@@ -128,7 +44,7 @@ std::string load_insn(size_t rank, const std::string& extra = "", const std::str
 void add_store(Kernels& out, const Box& b, const std::string& insn, const std::string& before = "") {
   const std::string plain = fmt::format(fmt::runtime(insn), "[map]", "[s]");
   const std::string name = plain + " " + describe(b);
-  Sizes sizes;
+  BoxSizes sizes;
   MapSpec map = map_of(b, sizes);
   map.is_on_output = true;
   Frame frame{.threads = 64, .tile_bytes = sizes.footprint, .maps = 1};
@@ -157,7 +73,7 @@ old:
   const std::vector<uint8_t> tensor = tensor_bytes(b, std::max<int64_t>(sizes.tensor, 256), random);
   input.insert(input.end(), tensor.begin(), tensor.end());
   input.resize(input.size() + 256);
-  MicroKernel kernel = make_kernel(kFamily, name, frame, std::move(input),
+  MicroKernel kernel = make_kernel(kTensorCopies, name, frame, std::move(input),
                                    std::max<int64_t>((sizes.tensor + 255) / 256 * 256, 256));
   kernel.maps.push_back(std::move(map));
   out.push_back(std::move(kernel));
@@ -186,7 +102,7 @@ std::vector<Box> common_boxes() {
   };
   for (uint32_t row : {16u, 32u, 48u, 64u, 96u, 128u})
     for (int swizzle = 0; swizzle <= 3; ++swizzle) {
-      if (swizzle != 0 && static_cast<int>(row) > kSpans[swizzle]) continue;
+      if (swizzle != 0 && static_cast<int>(row) > kSwizzleSpans[swizzle]) continue;
       for (int offset : {0, 128, 640})
         boxes.push_back({.dims = {128, 40},
                          .box = {row / 2, 20},
@@ -195,7 +111,7 @@ std::vector<Box> common_boxes() {
                          .tile_offset = offset});
     }
   for (int type = 0; type <= 12; ++type) {
-    const auto row = static_cast<uint32_t>(64 / kBytes[type]);
+    const auto row = static_cast<uint32_t>(64 / kTensorElementBytes[type]);
     boxes.push_back({.type = type,
                      .dims = {2 * row, 9},
                      .box = {row, 4},
@@ -215,7 +131,7 @@ std::vector<Box> ragged_boxes() {
   std::vector<Box> boxes;
   for (int type : {0, 1, 2, 4, 6, 7, 8, 9})
     for (int missing : {1, 2, 3}) {
-      const int per_chunk = 16 / kBytes[type];
+      const int per_chunk = 16 / kTensorElementBytes[type];
       if (missing >= per_chunk) continue;
       const auto width = static_cast<uint64_t>(3 * per_chunk - missing);
       const auto box = static_cast<uint32_t>(4 * per_chunk);
@@ -325,7 +241,7 @@ void add_reductions(Kernels& out) {
   };
   for (const Row& row : rows)
     for (const char* op : row.ops) {
-      const int elements = 64 / kBytes[row.type];
+      const int elements = 64 / kTensorElementBytes[row.type];
       const Box b{.type = row.type,
                   .dims = {static_cast<uint64_t>(2 * elements), 20},
                   .box = {static_cast<uint32_t>(elements), 8},
@@ -349,136 +265,12 @@ void add_reductions(Kernels& out) {
             "  createpolicy.fractional.L2::evict_first.b64 %rd0, 1.0;\n");
 }
 
-// Every CTA of a cluster gets the box that CTA `from` loads, where the mask says so.
-void add_multicast(Kernels& out, int cluster, uint32_t mask, bool hinted) {
-  const Box b{.dims = {64, 20}, .box = {32, 8}, .at = {8, 5}, .swizzle = 2};
-  Sizes sizes;
-  MapSpec map = map_of(b, sizes);
-  Frame frame{.threads = 64, .ctas = cluster, .cluster = cluster, .tile_bytes = sizes.footprint, .maps = 1};
-  const std::string name = fmt::format(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster{} "
-      "cluster {} mask {:#x}",
-      hinted ? ".L2::cache_hint" : "", cluster, mask);
-  map.offset = int64_t{sizes.footprint} * cluster;
-  frame.body =
-      fill_tile(frame, sizes.footprint) + kInitBarrier +
-      fmt::format(R"(  barrier.cluster.arrive.release.aligned;
-  barrier.cluster.wait.acquire.aligned;
-  mov.u32 %r1, %cluster_ctarank;
-  mov.u32 %r2, {0};
-  shr.u32 %r2, %r2, %r1;
-  and.b32 %r2, %r2, 1;
-  setp.eq.u32 %p1, %r2, 1;
-  @%p0 bra issued;
-  @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], {1};
-  setp.ne.u32 %p2, %r1, 1;
-  @%p2 bra issued;
-  mov.u16 %h0, {0};
-  createpolicy.fractional.L2::evict_last.b64 %rd0, 1.0;
-  cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster{2} [%tile], [%map0, {{8,5}}], [%bar], %h0{3};
-issued:
-  bar.sync 0;
-  @!%p1 bra waited;
-)",
-                  mask, sizes.transaction, hinted ? ".L2::cache_hint" : "", hinted ? ", %rd0" : "") +
-      wait_parity("%bar", 0, "wait") +
-      "waited:\n  barrier.cluster.arrive.release.aligned;\n  barrier.cluster.wait.acquire.aligned;\n" +
-      dump_tile(frame, sizes.footprint);
-  Random random(name);
-  std::vector<uint8_t> input = random_bytes(map.offset + sizes.tensor, random);
-  MicroKernel kernel = make_kernel(kFamily, name, frame, std::move(input), map.offset);
-  kernel.maps.push_back(std::move(map));
-  out.push_back(std::move(kernel));
-}
-
-// A map is copied to shared memory, a field replaced, published, and used by a load.
-void add_replace(Kernels& out, const std::string& field, const std::string& type, const std::string& value,
-                 const Box& before, const Box& after, const std::string& scope = "gpu") {
-  const std::string insn = fmt::format("tensormap.replace.tile.{}.shared::cta.b1024.{} [map], {}{}", field,
-                                       type, value, scope == "gpu" ? "" : " scope " + scope);
-  Sizes sizes, sizes_before;
-  MapSpec map = map_of(before, sizes_before);
-  map_of(after, sizes);
-  const int tile = std::max(sizes.footprint, sizes_before.footprint);
-  Frame frame{.threads = 64, .tile_bytes = tile + 128, .maps = 1};
-  map.offset = tile;
-  frame.body =
-      fill_tile(frame, tile) + kInitBarrier +
-      fmt::format(R"(  setp.ge.u32 %p1, %thread, 32;
-  @%p1 bra copied;
-  mad.wide.u32 %rd0, %lane, 4, %map0;
-  ld.b32 %r0, [%rd0];
-  mad.lo.u32 %r1, %lane, 4, %tile;
-  st.shared.b32 [%r1+{0}], %r0;
-  bar.warp.sync 0xffffffff;
-  add.u32 %r2, %tile, {0};
-  add.u64 %rd1, %goutput, {0};
-  add.u64 %rd2, %ginput, {0};
-  add.u64 %rd2, %rd2, 64;
-  @%p0 bra replaced;
-  tensormap.replace.tile.{1}.shared::cta.b1024.{2} [%r2], {3};
-replaced:
-  bar.warp.sync 0xffffffff;
-  tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{7}.sync.aligned [%rd1], [%r2], 128;
-copied:
-  bar.sync 0;
-  add.u64 %rd1, %goutput, {0};
-  @%p0 bra issued;
-  fence.proxy.tensormap::generic.acquire.{7} [%rd1], 128;
-  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], {4};
-  cp.async.bulk.tensor.{5}d.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%rd1, {{{6}}}], [%bar];
-issued:
-)",
-                  tile, field, type, value, sizes.transaction, after.dims.size(), list(after.at), scope) +
-      wait_parity("%bar", 0, "wait") + dump_tile(frame, tile) +
-      // What the map's bytes are is the driver's affair, and they hold an address.
-      fmt::format(
-          "  bar.sync 0;\n  add.u64 %rd1, %goutput, {};\n  setp.lt.u32 %p1, %thread, 32;\n"
-          "  mad.wide.u32 %rd0, %lane, 4, %rd1;\n  @%p1 st.global.b32 [%rd0], 0;\n",
-          tile);
-  Random random(insn);
-  std::vector<uint8_t> input = random_bytes(tile, random);
-  const std::vector<uint8_t> tensor = tensor_bytes(after, 16384, random);
-  input.insert(input.end(), tensor.begin(), tensor.end());
-  MicroKernel kernel = make_kernel(kFamily, insn, frame, std::move(input), tile + 128);
-  kernel.maps.push_back(std::move(map));
-  out.push_back(std::move(kernel));
-}
-
-void add_replacements(Kernels& out) {
-  const Box box{.type = 6, .dims = {64, 20}, .box = {32, 8}, .at = {48, 5}};
-  const auto changed = [&](auto&& change) {
-    Box after = box;
-    change(after);
-    return after;
-  };
-  add_replace(out, "global_address", "b64", "%rd2", box, box);
-  for (const char* scope : {"cta", "cluster", "sys"})
-    add_replace(out, "global_stride", "b64", "0, 256", box, box, scope);
-  add_replace(out, "rank", "b32", "0", box,
-              changed([](Box& b) { b.dims = {64}, b.box = {32}, b.at = {48}; }));
-  add_replace(out, "box_dim", "b32", "1, 3", box, changed([](Box& b) { b.box = {32, 3}; }));
-  add_replace(out, "global_dim", "b32", "0, 56", box, changed([](Box& b) { b.dims = {56, 20}; }));
-  add_replace(out, "global_dim", "b32", "1, 7", box, changed([](Box& b) { b.dims = {64, 7}; }));
-  add_replace(out, "global_stride", "b64", "0, 256", box, box);
-  add_replace(out, "element_stride", "b32", "1, 3", box, changed([](Box& b) { b.element_strides = {1, 3}; }));
-  add_replace(out, "swizzle_mode", "b32", "2", box, changed([](Box& b) { b.swizzle = 2; }));
-  add_replace(out, "fill_mode", "b32", "1", box, box);
-  add_replace(out, "elemtype", "b32", "10", box, box);
-  add_replace(out, "interleave_layout", "b32", "0", box, box);
-}
-
 }  // namespace
 
 void add_tensor_copies(Kernels& out) {
   add_loads(out);
   add_stores(out);
   add_reductions(out);
-  add_multicast(out, 2, 0x3, false);
-  add_multicast(out, 2, 0x1, false);
-  add_multicast(out, 4, 0xB, false);
-  add_multicast(out, 8, 0xA5, true);
-  add_replacements(out);
 }
 
 }  // namespace imbrex::conformance

@@ -158,6 +158,10 @@ TEST(ScalarCvtFacts, NanPayloads) {
   EXPECT_EQ(cvt({float32, float64}, 0xFFF8000000001234), 0xFFC00000u);
   EXPECT_EQ(cvt({float32, float16}, 0x7E01), 0x7FFFFFFFu);
   EXPECT_EQ(cvt({float32, bfloat16}, 0x7F81), 0x7F810000u);
+  EXPECT_EQ(cvt({float16, float64}, 0xFFF0000000000001), 0xFE00u);
+  EXPECT_EQ(cvt({float16, float64}, 0x7FF8FC0000000000), 0x7E3Fu);
+  EXPECT_EQ(cvt({bfloat16, float64}, 0xFFF7FFFFFFFFFFFF), 0xFFFFu);
+  EXPECT_EQ(cvt({.to = float64, .from = float32, .ftz = true}, 0xFFC12345), 0x7FFFFFFFE0000000u);
   EXPECT_EQ(cvt_rna_tf32(f32_from_bits(0x7F800001)), 0x7F800000u);
   EXPECT_EQ(cvt_rna_tf32(f32_from_bits(0x7FC12345), true), 0x7FC10000u);
 }

@@ -174,6 +174,15 @@ TEST(ScalarFloat, FlushAndSaturate) {
   EXPECT_EQ(f32_bits(mul(-smallest, 0.5f, ftz)), 0x80000000u) << "the sign stays";
   EXPECT_EQ(f32_bits(fma(subnormal, 1.0f, -subnormal, ftz)), 0u);
   EXPECT_EQ(mul(smallest, 0.5f), 0x1p-127f);
+  // Just below the smallest normal number: rounded to subnormals it would reach it (measured on an H200).
+  const float below_one = f32_from_bits(0x3F7FFFFF);
+  EXPECT_EQ(mul(smallest, below_one), smallest);
+  for (Rounding r : {Rounding::kNearestEven, Rounding::kUp, Rounding::kTowardZero})
+    EXPECT_EQ(f32_bits(mul(smallest, below_one, {.rounding = r, .ftz = true})), 0u);
+  EXPECT_EQ(f32_bits(mul(-smallest, below_one, {.rounding = Rounding::kDown, .ftz = true})), 0x80000000u);
+  EXPECT_EQ(f32_bits(fma(smallest, below_one, 0.0f, ftz)), 0u);
+  // 2^-126 less a quarter of a place of 24 bits does round up to it.
+  EXPECT_EQ(mul(f32_from_bits(0x00C26506), f32_from_bits(0x3F289078), ftz), smallest);
   EXPECT_EQ(add(0.75f, 0.75f, sat), 1.0f);
   EXPECT_EQ(f32_bits(sub(0.5f, 1.0f, sat)), 0u);
   EXPECT_EQ(f32_bits(add(f32_from_bits(0x7FC00000), 1.0f, sat)), 0u) << "NaN saturates to zero";

@@ -94,6 +94,12 @@ TEST(ScalarHalf, Modifiers) {
   EXPECT_EQ(relu_bf16(0x7FFF), 0x7FFF);
   EXPECT_EQ(flush_f16(0x83FF), 0x8000);
   EXPECT_EQ(flush_f16(0x0400), 0x0400);
+  // Recorded on an H200: below the smallest normal number before rounding to subnormals.
+  EXPECT_EQ(mul_f16(0xA06A, 0x1F3F), 0x8400);
+  EXPECT_EQ(mul_ftz_f16(0xA06A, 0x1F3F), 0x8000);
+  EXPECT_EQ(fma_ftz_f16(0xA06A, 0x1F3F, 0), 0x8000);
+  EXPECT_EQ(mul_ftz_f16(0x0400, 0x3C00), 0x0400);
+  EXPECT_EQ(mul_ftz_f16(0x03FF, 0x4400), 0) << "operands are flushed";
   EXPECT_EQ(saturate_f16(0x4000), 0x3C00);
   EXPECT_EQ(saturate_f16(0xC000), 0);
   EXPECT_EQ(saturate_f16(0x7E00), 0);
@@ -103,6 +109,8 @@ TEST(ScalarHalf, Modifiers) {
   EXPECT_EQ(min_f16(0x7E00, 0x3C00, MinMaxMode{.nan = true}), 0x7FFF);
   EXPECT_EQ(max_bf16(0xC000, 0x3F80, MinMaxMode{.xorsign_abs = true}), 0xC000);
   EXPECT_EQ(fma_oob_f16(kOutOfBoundsNan, 0x3C00, 0x3C00), 0);
+  EXPECT_EQ(fma_oob_f16(0x3C00, 0xFFF7, 0x3C00), 0);
+  EXPECT_EQ(fma_oob_f16(0x3C00, 0x7FFF, 0x3C00), 0x7FFF);
   EXPECT_EQ(fma_oob_bf16(0x3F80, 0x3F80, 0x3F80), 0x4000);
 }
 

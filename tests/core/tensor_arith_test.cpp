@@ -49,6 +49,7 @@ const std::vector<Case>& cases() {
       {90, kMma, tfloat32, tfloat32, float32, 4},
       {90, kMma, float8_e4m3, float8_e4m3, float32, 32},
       {90, kMma, float8_e5m2, float8_e4m3, float16, 16},
+      {90, kMma, float8_e4m3, float8_e5m2, float32, 32},
       {90, kWgmma, float16, float16, float32, 16},
       {90, kWgmma, float16, float16, float16, 16},
       {90, kWgmma, bfloat16, bfloat16, float32, 16},
@@ -250,6 +251,12 @@ TEST(TensorFacts, HopperFp8MmaIsEmulatedAndKeepsTheAddend) {
   EXPECT_EQ(dot(emulated, {}, {}, 1.0f + 0x1p-23f), f32_bits(1.0f + 0x1p-23f));
   EXPECT_EQ(dot(emulated, {1.0}, {1.0}, 0x1p-24f), f32_bits(1.0f)) << "the addition rounds to nearest even";
   EXPECT_EQ(dot(emulated, {1.0}, {1.0}, 1.5f * 0x1p-24f), f32_bits(1.0f + 0x1p-23f));
+}
+
+TEST(TensorFacts, HopperFp8MmaWidensSubnormalsToF16) {
+  const Case emulated{90, kMma, float8_e4m3, float8_e5m2, float32, 32};
+  // 2^-9 is subnormal in e4m3, normal in f16: its product has exponent 6, not 9, and the grid is 2^-19.
+  EXPECT_EQ(dot(emulated, {0x1p-9, 0x1p-6}, {0x1p15, 0x1p-11}, 0.0f), f32_bits(0x1p6f + 0x1p-17f));
 }
 
 TEST(TensorFacts, ExponentFloorsOfHopper) {
