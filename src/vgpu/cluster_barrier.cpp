@@ -61,6 +61,14 @@ bool ClusterBarrier::is_over(Warp& warp, Mask lanes) const {
   return over || missing(warp) == 0;
 }
 
+Mask ClusterBarrier::in_odd_phase(Warp& warp, Mask lanes) {
+  Mask odd = 0;
+  for_each_lane(lanes, [&](int lane) {
+    if (state(warp).phase[static_cast<size_t>(lane)] % 2 != 0) odd |= Mask{1} << lane;
+  });
+  return odd;
+}
+
 void ClusterBarrier::pass(Warp& warp, Mask lanes) {
   complete_if_all_came(warp);
   state(warp).waiting &= ~lanes;
@@ -71,9 +79,18 @@ namespace {
 using ptx::Mod;
 using ptx::Op;
 
-constexpr SyncKey kOrder = sync_key(SyncKind::kClusterBarrier, 0, 0);
+constexpr SyncKey kBarrier = sync_key(SyncKind::kClusterBarrier, 0, 0);
 
 ClusterBarrier& barrier_of(Warp& warp) { return warp.cta().cluster().units().barrier; }
+
+/// order(lanes, key) for the lanes that arrived in each phase. Phases have keys of their own, two in turn:
+/// who passes one late has not waited for those who arrived in the next already.
+template <class Order>
+void for_each_phase(Warp& warp, Mask lanes, const Order& order) {
+  const Mask odd = barrier_of(warp).in_odd_phase(warp, lanes);
+  if (lanes & ~odd) order(lanes & ~odd, sync_key(SyncKind::kClusterBarrier, 0, 0));
+  if (odd) order(odd, sync_key(SyncKind::kClusterBarrier, 0, 1));
+}
 
 template <bool kAligned, bool kRelaxedOrder>
 Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
@@ -81,12 +98,15 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
     if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   Cluster& cluster = warp.cta().cluster();
   cluster.note_progress();
-  Who who = threads_of(warp, insn, active);
-  if (kRelaxedOrder) who.order = kRelaxed;
-  cluster.released(who, kOrder);
   if (cluster.timeline() != nullptr)
-    cluster.timeline()->arrived(thread_of(warp, insn, -1), kOrder, barrier_of(warp).phase());
-  if (const Mask twice = barrier_of(warp).arrive(warp, active); twice != 0)
+    cluster.timeline()->arrived(thread_of(warp, insn, -1), kBarrier, barrier_of(warp).phase());
+  const Mask twice = barrier_of(warp).arrive(warp, active);
+  for_each_phase(warp, active, [&](Mask lanes, SyncKey key) {
+    Who who = threads_of(warp, insn, lanes);
+    if (kRelaxedOrder) who.order = kRelaxed;
+    cluster.released(who, key);
+  });
+  if (twice != 0)
     report_fatal(cluster, FindingKind::kInvalidBarrier, thread_of(warp, insn, first_lane(twice)), 0,
                  "arrives at the cluster barrier twice in one phase",
                  "barrier.cluster.wait between two arrives");
@@ -118,9 +138,10 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
   barrier.pass(warp, active);
   Cluster& cluster = warp.cta().cluster();
-  cluster.acquired(threads_of(warp, insn, active), kOrder);
+  for_each_phase(warp, active,
+                 [&](Mask lanes, SyncKey key) { cluster.acquired(threads_of(warp, insn, lanes), key); });
   if (cluster.timeline() != nullptr)
-    cluster.timeline()->waited(thread_of(warp, insn, -1), kOrder, barrier.phase() - 1);
+    cluster.timeline()->waited(thread_of(warp, insn, -1), kBarrier, barrier.phase() - 1);
   return Step::kNext;
 }
 

@@ -24,6 +24,8 @@ class ClusterBarrier {
   void pass(Warp& warp, Mask lanes);
 
   int64_t phase() const { return phase_; }
+  /// Those of the lanes that arrived last in an odd phase.
+  Mask in_odd_phase(Warp& warp, Mask lanes);
   /// Threads of the cluster that the running phase still needs.
   int missing(Warp& any_warp) const;
 

@@ -312,6 +312,35 @@ TEST(Cluster, CtasLoadFromEachOthersSharedMemory) {
   }
 }
 
+TEST(Cluster, SharedMemoryReadBeforeItIsHandedOverIsReported) {
+  enum HandOver { kNothing, kRelaxed, kOwnSync, kRelease };
+  for (HandOver how : {kNothing, kRelaxed, kOwnSync, kRelease}) {
+    Machine machine(Arch::kSm90a);
+    DeviceTensor y = machine.output(float32, {2 * 128});
+    const LaunchReport report = machine.launch(
+        [=](Ptr<float32> y_ptr) {
+          grid(2);
+          cluster(2);
+          auto given = shared_tensor(float32, {128});
+          auto arrived = mbarrier::alloc(128);
+          Int32 rank = cluster_rank();
+          store_shared(given, full(float32, {128}, 0));
+          cluster_sync();
+          store_remote_shared(given, full(float32, {128}, 1), 1 - rank);
+          if (how == kOwnSync) sync();
+          if (how == kRelaxed || how == kRelease) {
+            mbarrier::arrive(remote_barrier(arrived, 1 - rank),
+                             {.sem = how == kRelaxed ? Sem::kRelaxed : Sem::kDefault});
+            mbarrier::wait(arrived, 0, {.scope = Scope::kCluster});
+          }
+          store_global(global_view(y_ptr, {2 * 128}), load_shared(given), {rank * 128});
+          cluster_sync();
+        },
+        y);
+    EXPECT_EQ(report.clean(), how == kRelease) << how << "\n" << report.virtual_report.format();
+  }
+}
+
 // ------------------------------------------------------------------------------------------------ refusals
 
 /// What the compiler or the launch says of loading a [16, 64] tile of a [32, n] float16 tensor.
