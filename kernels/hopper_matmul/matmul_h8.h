@@ -127,7 +127,13 @@ struct HopperMatmulH8 {
         if (has_tma_rows)
           if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
         sync();  // what was here before has left
-        store_shared(s_slice, rows(part(s), place(s)));
+        // Steps take fewer columns at a time, for want of registers.
+        const int step_n =
+            finish.kEmpty ? s.columns : min(s.columns, (consumers > 2 ? 512 : 2048) / consumer_m);
+        for (int j = 0; j < s.columns; j += step_n) {
+          const Slice step{s.first + j, min(step_n, s.columns - j), s.s_c};
+          store_shared(s_slice.slice({0, j}, {consumer_m, step.columns}), rows(part(step), place(step)));
+        }
         if (has_tma_rows) fence::proxy_async();  // what was written becomes visible to TMA
         sync();
         if (!has_tma_rows) {
