@@ -3,10 +3,11 @@
 //
 // A tile of rank t is copied from or to a global tensor of rank r >= t, at most 5, at one offset a tensor
 // dimension; tile dimension i runs along tensor dimension dims[i], by default the last t dimensions, in
-// order. Loads fill elements outside the tensor with zeros, stores leave them out, but rows end at multiples
-// of 16 bytes there (docs/conformance.md). The compiler makes the tensor maps: views that are copied need a
-// base, extents and strides known at launch, the base and all strides but one multiples of 16 bytes and the
-// remaining stride 1. Along that dimension offsets are multiples of 16 bytes; in stores none is negative.
+// order. Loads fill elements outside the tensor with zeros, stores leave them out. The compiler makes the
+// tensor maps: views that are copied need a base, extents and strides known at launch, the base and all
+// strides but one multiples of 16 bytes and the remaining stride 1. Along that dimension offsets are
+// multiples of 16 bytes, and the extent of what is stored to too: the unit writes 16 bytes at a time, and
+// would overwrite what is behind (docs/conformance.md). In stores no offset is negative.
 //
 // One warp executes a copy, of which one elected thread issues it, or a single thread. Copies are
 // asynchronous: a load makes `barrier` complete once the bytes announced to it (arrive_and_expect_tx() with

@@ -37,6 +37,7 @@ struct TensorMapPlan {
   DataType dtype;
   int driver_type = 0;     // CUtensorMapDataType
   bool is_padded = false;  // 16 elements of less than a byte take 16 bytes of shared memory
+  bool is_stored = false;  // copies go to the tensor, too
   int rank = 0;
   int32_t base_slot = 0;              // host slot of the pointer
   std::vector<int32_t> dim_slots;     // extents in elements

@@ -131,6 +131,7 @@ void Generator::declare_tensor_map(const ir::Value* map) {
   TensorMapPlan plan;
   plan.dtype = op.dtype_attr("dtype");
   plan.is_padded = op.bool_attr("padded", false);
+  plan.is_stored = op.bool_attr("stored", false);
   plan.driver_type = driver_type(plan.dtype, plan.is_padded);
   for (int64_t extent : op.ints_attr("box")) plan.box.push_back(static_cast<int32_t>(extent));
   plan.rank = static_cast<int>(plan.box.size());

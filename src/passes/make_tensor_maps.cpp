@@ -210,11 +210,28 @@ class MapMaker {
 
   // ----------------------------------------------------------------------------------------------- the map
 
+  /// Stores write whole units of 16 bytes: what lies behind a shorter row would be overwritten.
+  static void check_stored_rows(const Op& op, const Value& tensor, const Value* extent) {
+    const auto known = ir::constant_int(extent);
+    const int64_t bits = tensor.type.dtype.bits();
+    if (!known || *known * bits % (8 * kUnit) == 0) return;
+    fail(op,
+         fmt::format(
+             "rows of {} are {} bytes; TMA stores multiples of {}, and would overwrite what is behind them",
+             ir::print(tensor), static_cast<double>(*known * bits) / 8, kUnit),
+         {tensor_text(tensor)}, "use store_global, or give the tensor longer rows");
+  }
+
   Value* map(const Op& op, const GlobalSource& source, const std::vector<int64_t>& order,
              const std::vector<int64_t>& box, layout::Swizzle swizzle, bool is_padded) {
-    Value*& made = maps_[{source.root, order, box, swizzle.mode, is_padded}];
-    if (made) return made;
     const Value& tensor = *source.root->result();
+    const bool is_store = op.code == Opcode::kTmaSharedToGlobal;
+    if (is_store) check_stored_rows(op, tensor, source.extent(order.front()));
+    Value*& made = maps_[{source.root, order, box, swizzle.mode, is_padded}];
+    if (made) {
+      if (is_store) made->def->set_attr("stored", true);
+      return made;
+    }
     Value* base = source.root->operands[0];
     if (base->def) fail(op, "the tensor's base is no parameter of the kernel", {tensor_text(tensor)});
     std::vector<Value*> operands{base};
@@ -243,6 +260,7 @@ class MapMaker {
                        {{"dtype", tensor.type.dtype}, {"box", box}, {"swizzle", std::string(swizzle.name())}})
                ->result();
     if (is_padded) made->def->set_attr("padded", true);
+    if (is_store) made->def->set_attr("stored", true);
     if (!tensor.name.empty()) function_.set_name(*made, tensor.name + "_map");
     return made;
   }

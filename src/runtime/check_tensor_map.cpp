@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kMaxExtent = int64_t{1} << 32;
 constexpr int64_t kStrideLimit = int64_t{1} << 40;
+constexpr int64_t kStoreUnit = 16;
 constexpr int64_t kPaddedExtent = 128;  // what the driver asks of elements that are spread to 16 bytes for 16
 
 }  // namespace
@@ -41,6 +42,11 @@ void check_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_
   if (plan.dtype.bits() == 4 && inner % 2 != 0)
     fail(fmt::format("rows of {} elements of {}; they must be even", inner, plan.dtype.name()),
          "pad the rows in memory");
+  if (plan.is_stored && inner * plan.dtype.bits() % (8 * kStoreUnit) != 0)
+    fail(
+        fmt::format("rows of {} bytes; stores write multiples of {}, and would overwrite what is behind them",
+                    bytes(inner * plan.dtype.bits()), kStoreUnit),
+        "use store_global, or give the tensor longer rows");
   for (int32_t stride : plan.stride_slots) {
     if (slot(stride) % (8 * stride_unit) != 0)
       fail(fmt::format("a stride of {} bytes is not a multiple of {}", bytes(slot(stride)), stride_unit),

@@ -164,6 +164,11 @@ std::string plan_function(const PackagedVariant& variant) {
   for (const ParamPlan& param : kernel.params) {
     if (param.kind == ParamPlan::Kind::kTensorMap) {
       const codegen::TensorMapPlan& map = kernel.tensor_maps[param.index];
+      if (map.is_stored)
+        text += fmt::format(
+            "  if (s[{}] * {} % 128 != 0) return fail(\"a tensor that TMA stores to has rows that are no \"\n"
+            "                                     \"multiple of 16 bytes\", 0);\n",
+            map.dim_slots.front(), map.dtype.bits());
       // Strides are counted in bits here, in bytes by the driver.
       text += fmt::format(
           "  {{\n    const uint64_t dims[] = {{{}}}, strides[] = {{{}}};\n    const uint32_t box[] = "

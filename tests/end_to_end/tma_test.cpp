@@ -412,6 +412,40 @@ TEST(TmaRefusals, RowsOfLessThan16Bytes) {
               HasSubstr("are no multiple of 16 bytes"));
 }
 
+// The unit writes 16 bytes at a time: the last of a row of 60 would be followed by 4 that are not the view's.
+template <class Error, class Kernel, class... Args>
+std::string error_of_store(const Kernel& kernel, const Args&... args) {
+  Machine machine(Arch::kSm90a);
+  DeviceTensor y = machine.output(float16, {16, 64});
+  return error_of<Error>([&] { machine.launch(kernel, y, args...); });
+}
+void store_tile(const GlobalTensor& y) {
+  auto tile = shared_tensor(float16, {16, 64});
+  store_shared(tile, zeros(float16, {16, 64}));
+  fence::proxy_async();
+  sync();
+  if (auto warp = single_warp()) {
+    tma::shared_to_global(tile, y, {0, 0});
+    tma::commit_group();
+    tma::wait_group(0);
+  }
+}
+
+TEST(TmaRefusals, StoresThatWouldOverwriteWhatIsBehindARow) {
+  const auto compiled = error_of_store<CompileError>([](Ptr<float16> y_ptr) {
+    grid(1);
+    store_tile(global_view(y_ptr, {16, 60}, {64, 1}));
+  });
+  EXPECT_THAT(compiled, HasSubstr("are 120 bytes; TMA stores multiples of 16"));
+  const auto launched = error_of_store<LaunchError>(
+      [](Ptr<float16> y_ptr, Int32 n) {
+        grid(1);
+        store_tile(global_view(y_ptr, {16, n}, {64, 1}));
+      },
+      60);
+  EXPECT_THAT(launched, HasSubstr("rows of 120 bytes; stores write multiples of 16"));
+}
+
 // ----------------------------------------------------------------------------------------------- forgotten
 
 /// Findings of a kernel that copies x to y by way of a tile; the flags leave something out.
