@@ -16,6 +16,8 @@ namespace {
 
 /// What a ladder is shown at: deep enough for a pipeline to fill, small enough to be quick.
 const std::map<std::string, int64_t> kLadderSizes{{"m", 1024}, {"n", 1024}, {"k", 1024}};
+/// Of a ladder whose first steps compute with threads, element by element.
+const std::map<std::string, int64_t> kThreadLadderSizes{{"m", 512}, {"n", 512}, {"k", 128}};
 /// A part of the chip that this keeps busy with several tiles an SM.
 constexpr int kLadderSms = 8;
 constexpr int kBar = 10;
@@ -136,9 +138,10 @@ bool show_ladder(const Ladder& ladder, const Palette& palette) {
   std::replace(title.begin(), title.end(), '_', ' ');
   bool all_good = true;
   double first = 0;
+  const auto& sizes = ladder.steps.front()->target == "sm_80" ? kThreadLadderSizes : kLadderSizes;
   for (const RegisteredKernel* kernel : ladder.steps) {
     const Outcome outcome =
-        run(*kernel, virtual_device(*kernel, kLadderSms), candidate(kernel->space), kLadderSizes);
+        run(*kernel, virtual_device(*kernel, kLadderSms), candidate(kernel->space), sizes);
     all_good = all_good && outcome.good;
     const vgpu::Statistics& s = outcome.statistics();
     const vgpu::Timeline* t = outcome.timeline();
