@@ -292,11 +292,13 @@ class Epilogue {
     return dtype;
   }
 
-  /// CompileError where rows of the matrix do not fit the tile that the steps see of them.
-  void check(int64_t n_size, int64_t block_n) const {
-    require(!kReducesRows || n_size <= block_n,
-            "rows of {} columns are reduced, tiles have {}: take a tile as wide as the matrix", n_size,
-            block_n);
+  /// CompileError, of the kernel's line, where rows of the matrix do not fit the tile that the steps see of
+  /// them.
+  void check(int64_t n_size, int64_t block_n, SourceLocation where = SourceLocation::current()) const {
+    require({!kReducesRows || n_size <= block_n, where},
+            "rows of {} columns are reduced, tiles have {}: take a tile as wide as the matrix, or make the "
+            "steps from the one that reduces on a kernel of their own, ApplySteps (kernels/apply_steps.h)",
+            n_size, block_n);
   }
 
   /// The rows of one tile, which the steps get in parts.

@@ -14,6 +14,7 @@
 #include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
 #include "apply_steps.h"
+#include "blackwell_matmul/matmul_fused_a.h"
 #include "blackwell_matmul/matmul_v2.h"
 #include "blackwell_matmul/matmul_v3.h"
 #include "blackwell_matmul/matmul_v4.h"
@@ -33,6 +34,7 @@ namespace imbrex::testing {
 namespace {
 
 using namespace kernels;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -241,11 +243,25 @@ TEST(Epilogue, SavesTheTrafficOfTheProduct) {
 }
 
 TEST(Epilogue, RowsMustFitTheTile) {
-  Problem p("sm_90a", float16, 64, 264, 64);
-  const DeviceTensor c = p.output(float16);
-  EXPECT_THAT(
-      error_of<CompileError>([&] { p.run(HopperMatmulH7<Softmax>{}, c); }),
-      HasSubstr("rows of 264 columns are reduced, tiles have 256: take a tile as wide as the matrix"));
+  const auto error = [&](const auto& kernel, int64_t n, const auto&... steps) {
+    using K = std::decay_t<decltype(kernel)>;
+    Problem p(K::target, float16, 16, n, 16);
+    return error_of<CompileError>([&] { p.run(kernel, p.output(float16), steps...); });
+  };
+  // The kernel's line, what was asked, what is allowed and what to do.
+  const auto says = [](const char* file, int64_t columns, int64_t tile) {
+    return AllOf(HasSubstr(file), HasSubstr("finish.check(n_size, block_n);"),
+                 HasSubstr("rows of " + std::to_string(columns) + " columns are reduced, tiles have " +
+                           std::to_string(tile) +
+                           ": take a tile as wide as the matrix, or make the steps from the "
+                           "one that reduces on a kernel of their own, ApplySteps (kernels/apply_steps.h)"));
+  };
+  EXPECT_THAT(error(AmpereMatmulV4<Softmax>{}, 264), says("ampere_matmul/matmul_v4.h:40", 264, 256));
+  EXPECT_THAT(error(HopperMatmulH5<Softmax>{}, 264), says("hopper_matmul/matmul_h5.h:37", 264, 256));
+  EXPECT_THAT(error(HopperMatmulH7<Scale, Softmax>{}, 264, 2.0f),
+              says("hopper_matmul/matmul_h7.h:41", 264, 256));
+  EXPECT_THAT(error(BlackwellMatmulV2<Softmax>{}, 72), says("blackwell_matmul/matmul_v2.h:27", 72, 64));
+  EXPECT_THAT(error(BlackwellMatmulV6<Softmax>{}, 264), says("blackwell_matmul/matmul_v6.h:37", 264, 256));
 }
 
 /// Large and special values: what approximations make of them.
@@ -340,6 +356,8 @@ TEST(Epilogue, AssemblesWithoutSpills) {
   check(AmpereMatmulV4<Scale, ColumnBias, Gelu>{}, 1160, 0.25f, float16, any);
   EXPECT_EQ(complaints_of(ptx_of_fused_a(HopperMatmulFusedA<RowScale, ColumnScale, Silu>{}), "sm_90a"), "");
   EXPECT_EQ(complaints_of(ptx_of_fused_a(AmpereMatmulFusedA<RowScale, ColumnScale, Silu>{}), "sm_80"), "");
+  EXPECT_EQ(complaints_of(ptx_of_fused_a(BlackwellMatmulFusedA<RowScale, ColumnScale, Silu>{}), "sm_100a"),
+            "");
   check(AmpereMatmulV4<Scale, Softmax>{.block_m = 64}, 256, 0.25f);
   check(HopperMatmulH7<Scale, Softmax>{}, 256, 0.25f);
 }
@@ -396,6 +414,10 @@ void expect_fused_loads(DataType dtype, int64_t m, int64_t n, int64_t k) {
 
 TEST(FusedLoads, OfHopper) { expect_fused_loads<HopperMatmulFusedA>(bfloat16, 200, 136, 144); }
 TEST(FusedLoads, OfAmpere) { expect_fused_loads<AmpereMatmulFusedA>(float16, 131, 136, 80); }
+TEST(FusedLoads, OfBlackwell) {
+  expect_fused_loads<BlackwellMatmulFusedA>(bfloat16, 200, 136, 336);  // twice round the ring
+  expect_fused_loads<BlackwellMatmulFusedA>(float16, 77, 40, 16);
+}
 
 /// Operands in each order of memory, [m, k] or [k, m], [n, k] or [k, n].
 template <class K>
