@@ -5,9 +5,7 @@
 
 namespace imbrex::vgpu {
 
-void BankCounter::accessed(const Instruction& insn, Space space, const std::byte* const* host, Mask lanes,
-                           uint32_t bytes, bool writes, BankAccess access) {
-  if (space != Space::kSharedCta || lanes == 0) return;
+BankReport BankMeter::measure(const std::byte* const* host, Mask lanes, uint32_t bytes, BankAccess access) {
   // Host addresses differ from shared ones by a constant: banks are renamed, conflicts stay.
   access_.addresses.assign(kWarpSize, -1);
   access_.bytes = static_cast<int>(bytes);
@@ -17,7 +15,13 @@ void BankCounter::accessed(const Instruction& insn, Space space, const std::byte
     access_.addresses[static_cast<size_t>(lane)] =
         static_cast<int64_t>(reinterpret_cast<uintptr_t>(host[lane]) - base + (uintptr_t{1} << 32));
   });
-  const BankReport report = bank_report(access_);
+  return bank_report(access_);
+}
+
+void BankCounter::accessed(const Instruction& insn, Space space, const std::byte* const* host, Mask lanes,
+                           uint32_t bytes, bool writes, BankAccess access) {
+  if (space != Space::kSharedCta || lanes == 0) return;
+  const BankReport report = meter_.measure(host, lanes, bytes, access);
   Count& count = counts_[insn.index];
   ++count.accesses;
   count.wavefronts += report.wavefronts;

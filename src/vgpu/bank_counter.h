@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts, by instruction, what the accesses of threads take of shared memory's banks. A cluster that does not
-// count has none.
+// What the accesses of threads take of shared memory's banks, and a count of it by instruction. A cluster
+// that does not count has no counter.
 #pragma once
 
 #include <vector>
@@ -10,6 +10,16 @@
 #include "vgpu/program.h"
 
 namespace imbrex::vgpu {
+
+/// How one instruction of a warp meets the banks.
+class BankMeter {
+ public:
+  /// `bytes` at each lane's host address; some lane takes part.
+  BankReport measure(const std::byte* const* host, Mask lanes, uint32_t bytes, BankAccess access);
+
+ private:
+  WarpAccess access_;
+};
 
 class BankCounter {
  public:
@@ -31,7 +41,7 @@ class BankCounter {
     bool writes = false;
   };
   std::vector<Count> counts_;  // by instruction
-  WarpAccess access_;
+  BankMeter meter_;
 };
 
 }  // namespace imbrex::vgpu

@@ -66,7 +66,7 @@ enum class CostClass : uint8_t {
   kSharedAccess,
   kGlobalAccess,
   kLocalAccess,
-  kMatrixAccess,  // ldmatrix, stmatrix: four rows of banks
+  kMatrixAccess,  // ldmatrix, stmatrix
   kAtomic,
   kShuffle,
   kMmaSync,

@@ -307,7 +307,8 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongRead : AccessKind::kRead;
   const Space space = find_lanes<Checks>(w, n, good, bytes * count, kind, host);
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(good), false);
-  if (cluster.timeline() != nullptr) cluster.timeline()->accessed(w, space, host, good, bytes * count, false);
+  if (cluster.timeline() != nullptr)
+    cluster.timeline()->accessed(w, space, host, good, bytes * count, BankAccess::kLoad);
   if (cluster.banks() != nullptr)
     cluster.banks()->accessed(n, space, host, good, bytes * count, false, BankAccess::kLoad);
   static constexpr std::byte kZeros[32] = {};
@@ -327,7 +328,7 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   const Space space = find_lanes<Checks>(w, n, active, bytes * count, kind, host);
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(active), true);
   if (cluster.timeline() != nullptr)
-    cluster.timeline()->accessed(w, space, host, active, bytes * count, true);
+    cluster.timeline()->accessed(w, space, host, active, bytes * count, BankAccess::kStore);
   if (cluster.banks() != nullptr)
     cluster.banks()->accessed(n, space, host, active, bytes * count, true, BankAccess::kStore);
   for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);

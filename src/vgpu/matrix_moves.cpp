@@ -7,6 +7,7 @@
 
 #include "vgpu/bank_counter.h"
 #include "vgpu/chunk_expansion.h"
+#include "vgpu/timeline_recorder.h"
 #include "vgpu/unit_support.h"
 
 namespace imbrex::vgpu {
@@ -48,6 +49,8 @@ void count_rows(Warp& warp, const Instruction& insn, const std::byte* const* hos
   Statistics& s = cluster.statistics();
   (writes ? s.shared_bytes_written : s.shared_bytes_read) += count * kRowBytes;
   const Mask lanes = kAllLanes >> (kWarpSize - count);
+  if (cluster.timeline() != nullptr)
+    cluster.timeline()->accessed(warp, Space::kSharedCta, host, lanes, kRowBytes, BankAccess::kMatrix);
   if (cluster.banks() != nullptr)
     cluster.banks()->accessed(insn, Space::kSharedCta, host, lanes, kRowBytes, writes, BankAccess::kMatrix);
 }

@@ -2,7 +2,6 @@
 #include "vgpu/timeline_recorder.h"
 
 #include <algorithm>
-#include <array>
 
 #include "vgpu/cluster.h"
 
@@ -12,7 +11,6 @@ namespace {
 
 constexpr int kSubPartitions = 4;
 constexpr int kLineShift = 7;  // 128 bytes
-constexpr uint32_t kBanks = 32;
 
 }  // namespace
 
@@ -92,9 +90,8 @@ void TimelineRecorder::issue(Warp& warp, size_t index, const Instruction& insn, 
     state.matrix_free = begin + clocks;
     state.matrix += clocks;
   }
-  if (cost == CostClass::kMatrixAccess) state.conflicts = 4;
-  state.shared += state.conflicts;
-  latency += state.conflicts;
+  state.shared += state.wavefronts;
+  latency += state.wavefronts;
   state.clock = begin + price.issue;
   state.issue += price.issue;
   for (uint32_t r : info.writes) {
@@ -102,7 +99,7 @@ void TimelineRecorder::issue(Warp& warp, size_t index, const Instruction& insn, 
     state.loads[r] = state.load;
   }
   state.load = -1;
-  state.conflicts = 0;
+  state.wavefronts = 0;
 }
 
 void TimelineRecorder::executed(Warp& warp, const Instruction& insn, Step step) {
@@ -128,17 +125,18 @@ void TimelineRecorder::executed(Warp& warp, const Instruction& insn, Step step) 
 }
 
 void TimelineRecorder::accessed(Warp& warp, Space space, const std::byte* const* host, Mask lanes,
-                                uint32_t bytes, bool writes) {
+                                uint32_t bytes, BankAccess access) {
   if (lanes == 0) return;
   const size_t index = static_cast<size_t>(warp.cta().rank() * recording_.warps_per_cta + warp.index());
   WarpState& state = states_[index];
   if (space == Space::kSharedCta) {
-    state.conflicts = bank_conflicts(host, lanes, bytes);
+    state.wavefronts = banks_.measure(host, lanes, bytes, access).wavefronts;
     return;
   }
   const Instruction& insn = warp.program().code[warp.split().pc];
   if (static_cast<CostClass>(warp.program().info[insn.index].cost) != CostClass::kGlobalAccess) return;
   flush(index, insn.index);
+  const bool writes = access == BankAccess::kStore;
   RecordedWork work;
   work.demand.kind = writes ? WorkDemand::Kind::kThreadStore : WorkDemand::Kind::kThreadLoad;
   work.demand.bytes = int64_t{bytes} * count_lanes(lanes);
@@ -150,30 +148,6 @@ void TimelineRecorder::accessed(Warp& warp, Space space, const std::byte* const*
   recording_.works.push_back(work);
   push(index, {.kind = Kind::kSubmit, .insn = insn.index, .id = id});
   if (!writes) state.load = id;
-}
-
-double TimelineRecorder::bank_conflicts(const std::byte* const* host, Mask lanes, uint32_t bytes) const {
-  // A wavefront is 128 bytes of lanes; lanes that want the same word share it.
-  const uint32_t words = std::max(1u, bytes / 4), together = kBanks / std::min(words, 4u);
-  double wavefronts = 0;
-  for (uint32_t first = 0; first < kWarpSize; first += together) {
-    std::array<std::array<uintptr_t, kBanks>, kBanks> wanted;
-    std::array<uint32_t, kBanks> count{};
-    uint32_t most = 0;
-    for (uint32_t lane = first; lane < first + together; ++lane) {
-      if ((lanes >> lane & 1) == 0) continue;
-      for (uint32_t w = 0; w < words; ++w) {
-        const uintptr_t word = reinterpret_cast<uintptr_t>(host[lane]) / 4 + w;
-        const size_t bank = word % kBanks;
-        const auto end = wanted[bank].begin() + std::min(count[bank], kBanks);
-        if (count[bank] == kBanks || std::find(wanted[bank].begin(), end, word) != end) continue;
-        wanted[bank][count[bank]++] = word;
-        most = std::max(most, count[bank]);
-      }
-    }
-    wavefronts += most;
-  }
-  return wavefronts;
 }
 
 void TimelineRecorder::add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes,

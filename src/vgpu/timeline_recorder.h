@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "vgpu/async.h"
+#include "vgpu/bank_counter.h"
 #include "vgpu/cost_model.h"
 #include "vgpu/memory.h"
 #include "vgpu/race.h"
@@ -26,7 +27,7 @@ class TimelineRecorder {
   void executed(Warp& warp, const Instruction& insn, Step step);
   /// The instruction being executed reads or writes `bytes` at each lane's host address.
   void accessed(Warp& warp, Space space, const std::byte* const* host, Mask lanes, uint32_t bytes,
-                bool writes);
+                BankAccess access);
 
   /// mbarrier.init: a new object from now on.
   void initialised(const Who& who, SyncKey key);
@@ -67,7 +68,7 @@ class TimelineRecorder {
     std::vector<double> ready;   // by register: when it may be used
     std::vector<int32_t> loads;  // by register: the load that fills it, or -1
     int32_t load = -1;           // by the instruction being executed
-    double conflicts = 0;        // clocks its access takes of shared memory
+    double wavefronts = 0;       // clocks its access takes of shared memory
     Groups copies, bulk_reads, bulk_writes, products;
     std::vector<int32_t> tensor_loads, tensor_stores;
     std::vector<int32_t> copies_for_barrier;  // since the last arrival that waits for copies
@@ -86,10 +87,10 @@ class TimelineRecorder {
   void wait_for_groups(size_t warp, const Instruction& insn, Kind kind, Groups& groups);
   void wait_for_group_of(size_t warp, const Instruction& insn, CostClass cost);
   void issue(Warp& warp, size_t index, const Instruction& insn, const InstructionInfo& info);
-  double bank_conflicts(const std::byte* const* host, Mask lanes, uint32_t bytes) const;
   void add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes, uint32_t bytes);
 
   Cluster* cluster_;
+  BankMeter banks_;
   CostModel model_;
   bool with_texts_;
   Recording recording_;

@@ -194,6 +194,38 @@ TEST(Timeline, BankConflictsCost) {
   EXPECT_NEAR(static_cast<double>(conflicting - free_of), 64 * 31, 64 * 4);
 }
 
+/// Clocks of 64 loads by each of 32 warps, which keep shared memory busy and nothing else; `address` makes
+/// %x.
+int64_t clocks_of_loads(const std::string& address, const std::string& load) {
+  std::string text =
+      "  mad.lo.u32 %x, %t, 4, %tile;\n  st.shared.u32 [%x], %t;\n  bar.sync 0;\n  and.b32 %t, %t, 31;\n" +
+      address;
+  for (int i = 0; i < 64; ++i) text += load;
+  return predict(text, {.threads = 1024}).cycles;
+}
+
+// The rule of pairs: lanes 2i and 2i + 1 that load the same 8 bytes are served like one.
+TEST(Timeline, PairsOfLanesShareAWideLoad) {
+  const std::string load = "  ld.shared.v2.f32 {%f0, %f1}, [%x];\n",
+                    each = "  mad.lo.u32 %x, %t, 8, %tile;\n",
+                    pairs = "  shr.u32 %t, %t, 1;\n  mad.lo.u32 %x, %t, 8, %tile;\n",
+                    others = "  and.b32 %t, %t, 15;\n  mad.lo.u32 %x, %t, 8, %tile;\n";
+  const int64_t two = clocks_of_loads(each, load);
+  EXPECT_NEAR(static_cast<double>(two - clocks_of_loads(pairs, load)), 32 * 64 * 1, 64);
+  EXPECT_NEAR(static_cast<double>(two - clocks_of_loads(others, load)), 0, 64);  // lanes i and i + 16
+}
+
+TEST(Timeline, MatricesMeetBankConflicts) {
+  const auto rows = [](int pitch, int matrices) {
+    const std::string registers[] = {"", "{%i}", "{%i, %y}", "", "{%i, %y, %t, %bar}"};
+    return clocks_of_loads(fmt::format("  mad.lo.u32 %x, %t, {}, %tile;\n", pitch),
+                           fmt::format("  ldmatrix.sync.aligned.m8n8.x{}.shared.b16 {}, [%x];\n", matrices,
+                                       registers[matrices]));
+  };
+  EXPECT_NEAR(static_cast<double>(rows(128, 4) - rows(16, 4)), 32 * 64 * (32 - 4), 64);
+  EXPECT_NEAR(static_cast<double>(rows(16, 4) - rows(16, 2)), 32 * 64 * (4 - 2), 64);
+}
+
 TEST(Timeline, NothingIsPredictedOfALaunchThatDoesNotEnd) {
   EXPECT_EQ(launch(R"(
   @%q mbarrier.init.shared.b64 [%bar], 2;
