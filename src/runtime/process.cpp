@@ -142,6 +142,7 @@ WorkerProcess::WorkerProcess(const std::vector<std::string>& argv,
   close(up[1]);
   to_ = down[1], from_ = up[0];
   if (pid_ < 0) throw DeviceError(Diagnostic{{}, "worker process: fork failed", {}, ""});
+  setpgid(pid_, pid_);  // so that its group is there whoever of the two is first
 }
 
 WorkerProcess::~WorkerProcess() {
@@ -152,7 +153,7 @@ WorkerProcess::~WorkerProcess() {
 
 void WorkerProcess::kill() {
   if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
+  ::kill(-pid_, SIGKILL);  // with what it has started
   bury(wait_for(pid_));
 }
 

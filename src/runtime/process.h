@@ -26,8 +26,8 @@ ProcessResult run_process(const std::vector<std::string>& argv, double timeout_s
 std::string find_program(const std::string& name, const std::vector<std::string>& folders = {});
 
 /// A child asked by lines on its stdin that answers by lines on its stdout. Its stderr is ours. It is in a
-/// process group of its own, so that a Ctrl-C is ours alone; killed with this object, and by the system when
-/// the thread that made it ends.
+/// process group of its own, so that a Ctrl-C is ours alone; killed with this object, and what it has
+/// started with it, and by the system when the thread that made it ends.
 class WorkerProcess {
  public:
   /// `environment`: variables set for the child, besides ours.

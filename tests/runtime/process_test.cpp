@@ -48,7 +48,7 @@ TEST(Process, ProgramsAreFound) {
 TEST(WorkerProcess, AnswersHangsAndDies) {
   using Outcome = WorkerProcess::Outcome;
   const std::string script =
-      "while read line; do case $line in hang) exec sleep 100;; die) kill -ABRT $$;; *) echo $GREETING "
+      "while read line; do case $line in hang) sleep 100;; die) kill -ABRT $$;; *) echo $GREETING "
       "$line;; "
       "esac; "
       "done";
