@@ -29,11 +29,21 @@ bool holds_registers(const ir::Value* value) {
 bool is_load(const ir::Op& op) { return op.code == Opcode::kLoadGlobal || op.code == Opcode::kLoadShared; }
 bool is_shared(const ir::Op& op) { return op.code == Opcode::kLoadShared || op.code == Opcode::kStoreShared; }
 
+/// The registers that a load or store moves.
+ir::Value* transferred(const ir::Op& op) { return is_load(op) ? op.result() : op.operands[1]; }
+
 }  // namespace
 
 RegisterInference::RegisterInference(ir::Function& function, const ThreadCounts& threads)
     : function_(function), threads_(threads) {
-  ir::walk(function.body, [&](ir::Op& op) { collect(op); });
+  ir::walk(function.body, [&](ir::Op& op) {
+    collect(op);
+    if (is_load(op) || op.code == Opcode::kStoreGlobal || op.code == Opcode::kStoreShared)
+      transfers_.push_back(&op);
+  });
+  std::ranges::stable_sort(transfers_, std::less(), [](const ir::Op* op) {
+    return std::pair(-transferred(*op)->type.elements(), is_shared(*op));
+  });
 }
 
 void RegisterInference::relate(RelationKind kind, const ir::Op& op, ir::Value* from, ir::Value* to) {
@@ -232,49 +242,24 @@ void RegisterInference::prefer(ir::Value* value, const ir::Op& op, int contiguou
 }
 
 void RegisterInference::choose_for(const ir::Op& op) {
-  switch (op.code) {
-    case Opcode::kLoadGlobal:
-      return prefer(op.result(), op, contiguous_tile_dim(*op.operands[0], op.ints_attr("dims")),
-                    global_access_bytes(*op.operands[0]), "coalesced access to global memory");
-    case Opcode::kStoreGlobal:
-      return prefer(op.operands[1], op, contiguous_tile_dim(*op.operands[0], op.ints_attr("dims")),
-                    global_access_bytes(*op.operands[0]), "coalesced access to global memory");
-    case Opcode::kLoadShared:
-    case Opcode::kStoreShared: {
-      const VectorDim along = vector_dim(*op.operands[0]->type.layout);
-      return prefer(op.code == Opcode::kLoadShared ? op.result() : op.operands[1], op, along.dim,
-                    along.max_bytes, "vectorised access to shared memory");
-    }
-    default:
-      return;
+  if (is_shared(op)) {
+    const VectorDim along = vector_dim(*op.operands[0]->type.layout);
+    return prefer(transferred(op), op, along.dim, along.max_bytes, "vectorised access to shared memory");
   }
-}
-
-/// In the order in which they choose. The largest first: a row or column that is broadcast against one adapts
-/// without harm. Of tiles as large, those of global memory first: shared memory is laid out for its accesses.
-std::vector<const ir::Op*> RegisterInference::transfers() const {
-  std::vector<const ir::Op*> result;
-  ir::walk(function_.body, [&](ir::Op& op) {
-    if (is_load(op) || op.code == Opcode::kStoreGlobal || op.code == Opcode::kStoreShared)
-      result.push_back(&op);
-  });
-  std::ranges::stable_sort(result, std::less(), [](const ir::Op* op) {
-    return std::pair(-(is_load(*op) ? op->result() : op->operands[1])->type.elements(), is_shared(*op));
-  });
-  return result;
+  prefer(transferred(op), op, contiguous_tile_dim(*op.operands[0], op.ints_attr("dims")),
+         global_access_bytes(*op.operands[0]), "coalesced access to global memory");
 }
 
 void RegisterInference::choose_for_global() {
-  for (const ir::Op* op : transfers()) {
-    const ir::Value* registers = is_load(*op) ? op->result() : op->operands[1];
-    if (known_.count(registers)) continue;
+  for (const ir::Op* op : transfers_) {
+    if (known_.count(transferred(*op))) continue;
     if (is_shared(*op)) return;
     choose_for(*op);
   }
 }
 
 void RegisterInference::complete() {
-  for (const ir::Op* op : transfers()) choose_for(*op);
+  for (const ir::Op* op : transfers_) choose_for(*op);
   for (ir::Value* value : values_)
     prefer(value, *value->def, std::max(0, value->type.rank() - 1), 16, "even work for the threads");
   check();

@@ -130,7 +130,6 @@ class RegisterInference {
   void spread(ir::Value* value);
   std::optional<layout::Layout> derive(const Relation& relation, bool forward) const;
   void prefer(ir::Value* value, const ir::Op& op, int contiguous, int max_vector_bytes, std::string what);
-  std::vector<const ir::Op*> transfers() const;
   void choose_for(const ir::Op& op);
   void check() const;
   [[noreturn]] void clash(const ir::Op& op, const ir::Value& a, const Known& first, const ir::Value& b,
@@ -139,6 +138,10 @@ class RegisterInference {
   ir::Function& function_;
   const ThreadCounts& threads_;
   std::vector<ir::Value*> values_;  // register tensors and variables of them, in program order
+  /// Loads and stores in the order in which they choose. The largest first: a row or column that is broadcast
+  /// against one adapts without harm. Of tiles as large, those of global memory first: shared memory is laid
+  /// out for its accesses.
+  std::vector<const ir::Op*> transfers_;
   std::vector<Relation> relations_;
   std::unordered_map<const ir::Value*, std::vector<size_t>> relations_of_;
   std::vector<Demand> demands_;
