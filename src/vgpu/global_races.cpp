@@ -1,33 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/global_races.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <iterator>
 #include <thread>
 
-#include "imbrex/error.h"
 #include "vgpu/memory.h"
 
 namespace imbrex::vgpu {
 
 namespace {
 
-/// Address space that costs nothing until it is touched, all zeros.
-void* reserve(uint64_t bytes) {
-  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED)
-    throw LaunchError(
-        {{},
-         fmt::format("virtual gpu: cannot reserve {} bytes of address space to look for races on "
-                     "global memory",
-                     bytes),
-         {},
-         "lower Options::memory_bytes, or switch CheckSet::global_races off"});
-  return at;
-}
-
+constexpr const char* kPurpose = "to look for races on global memory";
+constexpr const char* kHelp = "lower Options::memory_bytes, or switch CheckSet::global_races off";
 constexpr int kSpins = 64;
 
 constexpr uint64_t cell_index(uint64_t address) { return (address - kGlobalBase) / ShadowCell::kBytes; }
@@ -50,8 +36,8 @@ bool is_read_by_four(const ShadowCell& cell) {
 GlobalRaces::GlobalRaces(uint64_t bytes)
     : shadow_bytes_((bytes + ShadowCell::kBytes) / ShadowCell::kBytes * sizeof(ShadowCell)),
       read_bytes_((bytes / ShadowCell::kBytes / 64 + 1) * sizeof(uint64_t)),
-      cells_(static_cast<ShadowCell*>(reserve(shadow_bytes_))),
-      read_by_many_(static_cast<std::atomic<uint64_t>*>(reserve(read_bytes_))) {}
+      cells_(static_cast<ShadowCell*>(reserve(shadow_bytes_, kPurpose, kHelp))),
+      read_by_many_(static_cast<std::atomic<uint64_t>*>(reserve(read_bytes_, kPurpose, kHelp))) {}
 
 GlobalRaces::~GlobalRaces() {
   munmap(cells_, shadow_bytes_);

@@ -13,17 +13,8 @@ namespace imbrex::vgpu {
 
 namespace {
 
-/// Address space that costs nothing until it is touched.
-void* reserve(uint64_t bytes) {
-  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED)
-    throw LaunchError(
-        {{},
-         fmt::format("virtual gpu: cannot reserve {} bytes of address space for device memory", bytes),
-         {},
-         "lower Options::memory_bytes"});
-  return at;
-}
+constexpr const char* kPurpose = "for device memory";
+constexpr const char* kHelp = "lower Options::memory_bytes";
 
 constexpr uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
@@ -32,10 +23,21 @@ constexpr uint64_t kReturnedBytes = 1 << 20;
 
 }  // namespace
 
+void* reserve(uint64_t bytes, const char* purpose, const char* help) {
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED)
+    throw LaunchError(
+        {{},
+         fmt::format("virtual gpu: cannot reserve {} bytes of address space {}", bytes, purpose),
+         {},
+         help});
+  return at;
+}
+
 GlobalMemory::GlobalMemory(int64_t bytes, bool track_writes)
     : size_(round_up(static_cast<uint64_t>(bytes), 4096) + (kHeapBase - kGlobalBase)) {
-  base_ = static_cast<std::byte*>(reserve(size_));
-  if (track_writes) written_ = static_cast<uint8_t*>(reserve(size_));
+  base_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
+  if (track_writes) written_ = static_cast<uint8_t*>(reserve(size_, kPurpose, kHelp));
 }
 
 GlobalMemory::~GlobalMemory() {

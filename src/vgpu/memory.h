@@ -2,8 +2,8 @@
 // The memories of the machine and the generic address space that joins them.
 //
 //   0x10_0000_0000 ...            global arena: constants and parameters first, then allocations
-//   0x7F00_RROO_OOOO              shared window: 32-bit shared address below (rank of the CTA in its cluster,
-//   offset) 0x7F01_OOOO_OOOO              local window: offset in the thread's own memory
+//   0x7F00_RROO_OOOO              shared window: below, the 32-bit shared address (CTA rank, offset)
+//   0x7F01_OOOO_OOOO              local window: offset in the thread's own memory
 //
 // Constants and kernel parameters live in the arena too, so cvta of those spaces is the identity.
 #pragma once
@@ -46,6 +46,10 @@ struct Allocation {
     return at - address <= bytes && size <= bytes - (at - address);
   }
 };
+
+/// Address space that costs nothing until it is touched, all zeros; for munmap. Throws LaunchError, which
+/// says what it was for and what helps.
+void* reserve(uint64_t bytes, const char* purpose, const char* help);
 
 /// Global memory of one virtual device: a reserved stretch of host memory of which pages are taken when
 /// touched.
