@@ -35,12 +35,23 @@ inline float fused(float a, float b, float c) {
 #endif
 }
 
-// ---- f32
-// ------------------------------------------------------------------------------------------------------
+inline double fused(double a, double b, double c) { return arith::fma(a, b, c); }
+
+/// How the instruction rounds; in f64 nothing is flushed or clamped.
+template <class T>
+auto how(const Instruction& n) {
+  if constexpr (std::is_same_v<T, double>)
+    return mode_of(n).rounding;
+  else
+    return mode_of(n);
+}
+
+// ---- f32 and f64
+// ----------------------------------------------------------------------------------------------
 
 /// Round to nearest, no modifiers: loops that vectorise.
-ExecFunction plain_f32(Op op) {
-  using T = float;
+template <class T>
+ExecFunction plain(Op op) {
   switch (op) {
     case Op::add:
       return binary<T>([](T a, T b) { return arith::add(a, b); });
@@ -72,6 +83,33 @@ ExecFunction plain_f32(Op op) {
   }
 }
 
+/// What the other roundings and .ftz and .sat ask for.
+template <class T>
+ExecFunction rounded(Op op) {
+  switch (op) {
+    case Op::add:
+      return binary<T>([](const Instruction& n, T a, T b) { return arith::add(a, b, how<T>(n)); });
+    case Op::sub:
+      return binary<T>([](const Instruction& n, T a, T b) { return arith::sub(a, b, how<T>(n)); });
+    case Op::mul:
+      return binary<T>([](const Instruction& n, T a, T b) { return arith::mul(a, b, how<T>(n)); });
+    case Op::fma:
+    case Op::mad:
+      return ternary<T>([](const Instruction& n, T a, T b, T c) { return arith::fma(a, b, c, how<T>(n)); });
+    case Op::div:
+      return binary<T>([](const Instruction& n, T a, T b) { return arith::div(a, b, how<T>(n)); });
+    case Op::rcp:
+      return unary<T>([](const Instruction& n, T a) { return arith::rcp(a, how<T>(n)); });
+    case Op::sqrt:
+      return unary<T>([](const Instruction& n, T a) { return arith::sqrt(a, how<T>(n)); });
+    default:
+      return nullptr;
+  }
+}
+
+// ---- f32
+// ------------------------------------------------------------------------------------------------------
+
 /// Round to nearest with .ftz, which most compilers emit under fast math.
 ExecFunction flushing_f32(Op op) {
   using T = float;
@@ -101,29 +139,6 @@ ExecFunction flushing_f32(Op op) {
       return binary<T>([](T a, T b) { return arith::min(flush(a), flush(b)); });
     case Op::max:
       return binary<T>([](T a, T b) { return arith::max(flush(a), flush(b)); });
-    default:
-      return nullptr;
-  }
-}
-
-ExecFunction general_f32(Op op) {
-  using T = float;
-  switch (op) {
-    case Op::add:
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::add(a, b, mode_of(n)); });
-    case Op::sub:
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::sub(a, b, mode_of(n)); });
-    case Op::mul:
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::mul(a, b, mode_of(n)); });
-    case Op::fma:
-    case Op::mad:
-      return ternary<T>([](const Instruction& n, T a, T b, T c) { return arith::fma(a, b, c, mode_of(n)); });
-    case Op::div:
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::div(a, b, mode_of(n)); });
-    case Op::rcp:
-      return unary<T>([](const Instruction& n, T a) { return arith::rcp(a, mode_of(n)); });
-    case Op::sqrt:
-      return unary<T>([](const Instruction& n, T a) { return arith::sqrt(a, mode_of(n)); });
     default:
       return nullptr;
   }
@@ -215,66 +230,6 @@ ExecFunction packed_f32(Op op) {
   }
 }
 
-// ---- f64
-// ------------------------------------------------------------------------------------------------------
-
-ExecFunction plain_f64(Op op) {
-  using T = double;
-  switch (op) {
-    case Op::add:
-      return binary<T>([](T a, T b) { return arith::add(a, b); });
-    case Op::sub:
-      return binary<T>([](T a, T b) { return arith::sub(a, b); });
-    case Op::mul:
-      return binary<T>([](T a, T b) { return arith::mul(a, b); });
-    case Op::fma:
-    case Op::mad:
-      return ternary<T>([](T a, T b, T c) { return arith::fma(a, b, c); });
-    case Op::div:
-      return binary<T>([](T a, T b) { return arith::div(a, b); });
-    case Op::rcp:
-      return unary<T>([](T a) { return arith::rcp(a); });
-    case Op::sqrt:
-      return unary<T>([](T a) { return arith::sqrt(a); });
-    case Op::abs:
-      return unary<T>([](T a) { return arith::abs(a); });
-    case Op::neg:
-      return unary<T>([](T a) { return arith::neg(a); });
-    case Op::min:
-      return binary<T>([](T a, T b) { return arith::min(a, b); });
-    case Op::max:
-      return binary<T>([](T a, T b) { return arith::max(a, b); });
-    case Op::copysign:
-      return binary<T>([](T a, T b) { return arith::copysign(a, b); });
-    default:
-      return nullptr;
-  }
-}
-
-ExecFunction rounded_f64(Op op) {
-  using T = double;
-  switch (op) {
-    case Op::add:
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::add(a, b, mode_of(n).rounding); });
-    case Op::sub:
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::sub(a, b, mode_of(n).rounding); });
-    case Op::mul:
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::mul(a, b, mode_of(n).rounding); });
-    case Op::fma:
-    case Op::mad:
-      return ternary<T>(
-          [](const Instruction& n, T a, T b, T c) { return arith::fma(a, b, c, mode_of(n).rounding); });
-    case Op::div:
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::div(a, b, mode_of(n).rounding); });
-    case Op::rcp:
-      return unary<T>([](const Instruction& n, T a) { return arith::rcp(a, mode_of(n).rounding); });
-    case Op::sqrt:
-      return unary<T>([](const Instruction& n, T a) { return arith::sqrt(a, mode_of(n).rounding); });
-    default:
-      return nullptr;
-  }
-}
-
 // ---- choice
 // ---------------------------------------------------------------------------------------------------
 
@@ -288,20 +243,20 @@ ExecFunction floating_point_body(const ptx::Instruction& insn, size_t operands) 
     if (op == Op::rsqrt && !insn.has(Mod::ftz))
       return unary<double>([](double a) { return arith::rcp(arith::sqrt(a)); });
     if (approximate || (op != Op::min && op != Op::max && insn.has(Mod::sat))) return nullptr;
-    return nearest ? plain_f64(op) : rounded_f64(op);
+    return nearest ? plain<double>(op) : rounded<double>(op);
   }
   if (type == ScalarType::f32x2) return packed_f32(op);
   if (type != ScalarType::f32) return nullptr;
   if (approximate) return approximate_f32(op, insn.has(Mod::full));
   if (op == Op::min || op == Op::max) {
-    const bool plain = operands == 3 && !insn.has(Mod::NaN) && !insn.has(Mod::xorsign);
-    if (!plain) return min_max_f32(op, operands == 4);
+    const bool is_plain = operands == 3 && !insn.has(Mod::NaN) && !insn.has(Mod::xorsign);
+    if (!is_plain) return min_max_f32(op, operands == 4);
   } else if (!nearest || insn.has(Mod::sat)) {
-    return general_f32(op);
+    return rounded<float>(op);
   }
-  if (!insn.has(Mod::ftz)) return plain_f32(op);
+  if (!insn.has(Mod::ftz)) return plain<float>(op);
   const ExecFunction flushing = flushing_f32(op);
-  return flushing != nullptr ? flushing : general_f32(op);
+  return flushing != nullptr ? flushing : rounded<float>(op);
 }
 
 }  // namespace imbrex::vgpu::HWY_NAMESPACE

@@ -162,21 +162,8 @@ Step exec_mma_f64(Warp& warp, const Instruction& insn, Mask active) {
 // Decoding --------------------------------------------------------------------------------------------------
 
 DataType operand_type(const Decoder& decoder, ScalarType type) {
+  if (const std::optional<DataType> known = product_type(type)) return *known;
   switch (type) {
-    case ScalarType::f16:
-      return float16;
-    case ScalarType::bf16:
-      return bfloat16;
-    case ScalarType::tf32:
-      return tfloat32;
-    case ScalarType::e4m3:
-      return float8_e4m3;
-    case ScalarType::e5m2:
-      return float8_e5m2;
-    case ScalarType::s8:
-      return int8;
-    case ScalarType::u8:
-      return uint8;
     case ScalarType::s4:
     case ScalarType::u4:
     case ScalarType::b1:

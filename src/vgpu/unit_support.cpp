@@ -26,6 +26,28 @@ Slot late_destination(Decoder& decoder, const ptx::Operand& operand, std::vector
   return layout.registers[operand.id];
 }
 
+std::optional<DataType> product_type(ptx::ScalarType type) {
+  using ptx::ScalarType;
+  switch (type) {
+    case ScalarType::f16:
+      return float16;
+    case ScalarType::bf16:
+      return bfloat16;
+    case ScalarType::tf32:
+      return tfloat32;
+    case ScalarType::e4m3:
+      return float8_e4m3;
+    case ScalarType::e5m2:
+      return float8_e5m2;
+    case ScalarType::s8:
+      return int8;
+    case ScalarType::u8:
+      return uint8;
+    default:
+      return std::nullopt;
+  }
+}
+
 std::string shared_text(const Who& who, const Cta& owner, uint32_t offset) {
   if (who.cta == &owner) return fmt::format("shared {:#x}", offset);
   return fmt::format("shared {:#x} of the CTA of rank {}", offset, owner.rank());

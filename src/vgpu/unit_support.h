@@ -3,9 +3,11 @@
 // of units on behalf of a thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "imbrex/dtype.h"
 #include "vgpu/access.h"
 #include "vgpu/decode.h"
 
@@ -86,6 +88,9 @@ inline Place shared_place(Cta& cta, uint32_t offset) {
 inline Place global_place(Cluster& cluster, uint64_t address) {
   return {cluster.launch().memory.host(address), Space::kGlobal, nullptr, nullptr, address};
 }
+
+/// The type that mma.sync and wgmma multiply under this name, where it fills whole bytes.
+std::optional<DataType> product_type(ptx::ScalarType type);
 
 /// How findings print a shared address: "shared 0x408", "shared 0x408 of CTA rank 1".
 std::string shared_text(const Who& who, const Cta& owner, uint32_t offset);

@@ -171,26 +171,9 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
 // Decoding --------------------------------------------------------------------------------------------------
 
 DataType operand_type(const Decoder& decoder, ScalarType type) {
-  switch (type) {
-    case ScalarType::f16:
-      return float16;
-    case ScalarType::bf16:
-      return bfloat16;
-    case ScalarType::tf32:
-      return tfloat32;
-    case ScalarType::e4m3:
-      return float8_e4m3;
-    case ScalarType::e5m2:
-      return float8_e5m2;
-    case ScalarType::s8:
-      return int8;
-    case ScalarType::u8:
-      return uint8;
-    case ScalarType::b1:
-      return uint32;  // words of bits
-    default:
-      decoder.refuse("no wgmma multiplies this type");
-  }
+  if (const std::optional<DataType> known = product_type(type)) return *known;
+  if (type == ScalarType::b1) return uint32;  // words of bits
+  decoder.refuse("no wgmma multiplies this type");
 }
 
 std::span<const ptx::Operand> elements_of(Decoder& decoder, const ptx::Operand& operand) {
