@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/ptx_operands.h"
 #include "analysis/uniform_registers.h"
 #include "ptx/insns.h"
+#include "ptx/operands.h"
 #include "ptx/reader.h"
 
 namespace imbrex::analysis {
@@ -52,17 +52,17 @@ struct Liveness {
 
   /// What is live before the instruction when `live` is live after it.
   void step(const Instruction& insn, Set& live) const {
-    const std::string kinds = slot_kinds(insn);
+    const std::string kinds = ptx::slot_kinds(insn);
     const auto operands = f.operands_of(insn);
     const bool kills = !insn.guard.is_valid() && !reads_its_result(insn);
     for (size_t slot = 0; slot < operands.size(); ++slot)
-      if (is_written(kinds, slot))
-        each_register(f, operands[slot], [&](uint32_t id, bool in_address) {
+      if (ptx::is_written(kinds, slot))
+        ptx::each_register(f, operands[slot], [&](uint32_t id, bool in_address) {
           if (!in_address) live[id] = !kills && live[id];
         });
     for (size_t slot = 0; slot < operands.size(); ++slot)
-      each_register(f, operands[slot], [&](uint32_t id, bool in_address) {
-        if (in_address || !is_written(kinds, slot) || reads_its_result(insn)) live[id] = true;
+      ptx::each_register(f, operands[slot], [&](uint32_t id, bool in_address) {
+        if (in_address || !ptx::is_written(kinds, slot) || reads_its_result(insn)) live[id] = true;
       });
     if (insn.guard.is_valid()) live[insn.guard.id] = true;
   }
@@ -98,12 +98,12 @@ std::map<size_t, size_t> earliest_loads(const Function& f, size_t first, size_t 
     if (is_shared_load(insn)) {
       size_t at = std::max(ordered, i > kLookAhead ? i - kLookAhead : 0);
       for (const Operand& o : f.operands_of(insn))
-        each_register(f, o, [&](uint32_t id, bool) { at = std::max(at, defined[id]); });
+        ptx::each_register(f, o, [&](uint32_t id, bool) { at = std::max(at, defined[id]); });
       if (insn.guard.is_valid()) at = std::max(at, defined[insn.guard.id]);
       if (at < i) earliest[i] = at;
     }
     if (orders_shared_memory(insn)) ordered = i + 1;
-    each_result(f, insn, [&](uint32_t id) { defined[id] = i + 1; });
+    ptx::each_result(f, insn, [&](uint32_t id) { defined[id] = i + 1; });
   }
   return earliest;
 }
@@ -133,7 +133,7 @@ class Measure {
     }
     for (const auto& [load, at] : earliest_loads(f_, first, end))
       for (size_t i = at + 1; i <= load; ++i)
-        each_result(f_, f_.body[load], [&](uint32_t id) { before[end - 1 - i][id] = true; });
+        ptx::each_result(f_, f_.body[load], [&](uint32_t id) { before[end - 1 - i][id] = true; });
     for (const Set& set : before) result_.estimate = std::max(result_.estimate, sum(set, thread_weight_));
   }
 

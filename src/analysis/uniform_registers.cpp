@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/uniform_registers.h"
+#include "ptx/operands.h"
 
 #include <algorithm>
-
-#include "analysis/ptx_operands.h"
 
 namespace imbrex::analysis {
 
@@ -32,15 +31,15 @@ bool differs_within_a_warp(ptx::SpecialReg special) {
 bool is_uniform(const ptx::Function& f, const Instruction& i, const std::vector<bool>& uniform) {
   if (!is_arithmetic(i) || (i.guard.is_valid() && !uniform[i.guard.id])) return false;
   if (i.op == Op::shfl_sync) return i.has(ptx::Mod::idx);  // one lane's word, given to all
-  const std::string kinds = slot_kinds(i);
+  const std::string kinds = ptx::slot_kinds(i);
   const auto operands = f.operands_of(i);
   bool result = true;
   for (size_t slot = 0; slot < operands.size(); ++slot) {
     const Operand& o = operands[slot];
     if (o.kind == ptx::OperandKind::special && differs_within_a_warp(static_cast<ptx::SpecialReg>(o.id)))
       return false;
-    if (!is_written(kinds, slot))
-      each_register(f, o, [&](uint32_t id, bool) { result = result && uniform[id]; });
+    if (!ptx::is_written(kinds, slot))
+      ptx::each_register(f, o, [&](uint32_t id, bool) { result = result && uniform[id]; });
   }
   return result;
 }
@@ -54,7 +53,7 @@ std::vector<bool> uniform_registers(const ptx::Function& f) {
     changed = false;
     for (const Instruction& i : f.body) {
       if (is_uniform(f, i, uniform)) continue;
-      each_result(f, i, [&](uint32_t id) {
+      ptx::each_result(f, i, [&](uint32_t id) {
         changed = changed || uniform[id];
         uniform[id] = false;
       });

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "ptx/operands.h"
+
 namespace imbrex::codegen {
 
 using ptx::Instruction;
@@ -78,36 +80,29 @@ class Interleaver {
     return begin;
   }
 
-  template <class Visit>
-  void each_register(const Operand& operand, const Visit& visit) const {
-    if (operand.kind == OperandKind::reg ||
-        (operand.kind == OperandKind::address && operand.ref == ptx::Ref::reg))
-      visit(operand.id);
-    if (operand.has_elements())
-      for (const Operand& element : f_.elements_of(operand)) each_register(element, visit);
-  }
-
   /// Products begin ... end - 1 take up what may be late of crowd ... begin - 1.
   void deal_out(size_t crowd, size_t begin, size_t end) {
     std::set<uint32_t> used;  // by the products and by what stays where it is
-    const auto note = [&](uint32_t id) { used.insert(id); };
+    const auto note = [&](uint32_t id, bool) { used.insert(id); };
     for (size_t i = crowd; i < end; ++i)
       if (!is_load(f_.body[i]))
-        for (const Operand& operand : f_.operands_of(f_.body[i])) each_register(operand, note);
+        for (const Operand& operand : f_.operands_of(f_.body[i])) ptx::each_register(f_, operand, note);
     std::vector<Instruction> early, loads, copies;
     std::set<uint32_t> wanted_late;  // by what waits
     for (size_t i = crowd; i < begin; ++i) {
       const Instruction& it = f_.body[i];
       bool may_wait = is_load(it) || is_copy(it);
       if (is_load(it))
-        each_register(f_.operands_of(it)[0], [&](uint32_t id) { may_wait &= !used.count(id); });
+        ptx::each_register(f_, f_.operands_of(it)[0],
+                           [&](uint32_t id, bool) { may_wait &= !used.count(id); });
       if (may_wait) {
         for (const Operand& operand : f_.operands_of(it))
-          each_register(operand, [&](uint32_t id) { wanted_late.insert(id); });
+          ptx::each_register(f_, operand, [&](uint32_t id, bool) { wanted_late.insert(id); });
         if (it.guard.is_valid()) wanted_late.insert(it.guard.id);
       } else if (is_arithmetic(it)) {  // an address that goes on: then nothing may wait
         bool is_changed = false;
-        each_register(f_.operands_of(it)[0], [&](uint32_t id) { is_changed |= wanted_late.count(id) != 0; });
+        ptx::each_register(f_, f_.operands_of(it)[0],
+                           [&](uint32_t id, bool) { is_changed |= wanted_late.count(id) != 0; });
         if (is_changed) return;
       }
       (!may_wait ? early : is_load(it) ? loads : copies).push_back(it);

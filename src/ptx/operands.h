@@ -7,22 +7,22 @@
 
 #include "ptx/insns.h"
 
-namespace imbrex::analysis {
+namespace imbrex::ptx {
 
 /// Calls visit(register id, in_address) for every register an operand names; what is behind brackets is read
 /// whatever the slot says.
 template <class Visit>
-void each_register(const ptx::Function& f, const ptx::Operand& o, Visit&& visit, bool in_address = false) {
-  if (o.kind == ptx::OperandKind::reg) visit(o.id, in_address);
-  if (o.kind == ptx::OperandKind::address && o.ref == ptx::Ref::reg) visit(o.id, true);
+void each_register(const Function& f, const Operand& o, Visit&& visit, bool in_address = false) {
+  if (o.kind == OperandKind::reg) visit(o.id, in_address);
+  if (o.kind == OperandKind::address && o.ref == Ref::reg) visit(o.id, true);
   if (o.has_elements())
-    for (const ptx::Operand& element : f.elements_of(o))
-      each_register(f, element, visit, in_address || o.kind == ptx::OperandKind::tensor);
+    for (const Operand& element : f.elements_of(o))
+      each_register(f, element, visit, in_address || o.kind == OperandKind::tensor);
 }
 
 /// The slot letters of an instruction's operands, in order.
-inline std::string slot_kinds(const ptx::Instruction& i) {
-  const std::string_view slots = ptx::insn_facts(i.op).operands;
+inline std::string slot_kinds(const Instruction& i) {
+  const std::string_view slots = insn_facts(i.op).operands;
   std::string kinds;
   for (size_t at = 0; at < slots.size();
        at = slots.find(' ', at) == std::string_view::npos ? slots.size() : slots.find(' ', at) + 1)
@@ -35,7 +35,7 @@ inline bool is_written(const std::string& kinds, size_t slot) {
 }
 /// Calls visit(register id) for every register the instruction writes.
 template <class Visit>
-void each_result(const ptx::Function& f, const ptx::Instruction& i, Visit&& visit) {
+void each_result(const Function& f, const Instruction& i, Visit&& visit) {
   const std::string kinds = slot_kinds(i);
   const auto operands = f.operands_of(i);
   for (size_t slot = 0; slot < operands.size(); ++slot)
@@ -45,4 +45,4 @@ void each_result(const ptx::Function& f, const ptx::Instruction& i, Visit&& visi
       });
 }
 
-}  // namespace imbrex::analysis
+}  // namespace imbrex::ptx
