@@ -5,11 +5,9 @@
 
 #include <gmock/gmock.h>
 
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <sstream>
 
+#include "../ptxas.h"
 #include "activations.h"
 #include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
@@ -329,20 +327,12 @@ std::string ptx_of_fused_a(const K& kernel) {
 
 /// What ptxas says of the kernel: nothing, when all is well.
 std::string complaints_of(const std::string& ptx, const std::string& target) {
-  const std::string stem = ::testing::TempDir() + "imbrex_epilogue";
-  std::ofstream(stem + ".ptx") << ptx;
-  const int rc = std::system(("/usr/local/cuda/bin/ptxas --warn-on-spills -arch=" + target +
-                              " -o /dev/null " + stem + ".ptx > " + stem + ".log 2>&1")
-                                 .c_str());
-  std::stringstream said;
-  said << std::ifstream(stem + ".log").rdbuf();
-  return rc == 0 ? said.str() : "failed: " + said.str();
+  return ptxas_says(ptx, "--warn-on-spills -arch=" + target);
 }
 
 // On the GPU a kernel that spills is an error.
 TEST(Epilogue, AssemblesWithoutSpills) {
-  if (!std::filesystem::exists("/usr/local/cuda/bin/ptxas"))
-    GTEST_SKIP() << "NO PTXAS FOUND: nothing checks that fused kernels keep to their registers";
+  IMBREX_NEEDS_PTXAS();
   const DeviceTensor any = DeviceTensor::shape_only(float32, {1});
   const auto check = [&](const auto& kernel, int64_t n, const auto&... steps) {
     using K = std::decay_t<decltype(kernel)>;

@@ -6,13 +6,11 @@
 
 #include <array>
 #include <cctype>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <vector>
 
+#include "../ptxas.h"
 #include "codegen/codegen.h"
 #include "imbrex/registry.h"
 #include "ir/ir.h"
@@ -20,14 +18,6 @@
 
 namespace imbrex {
 namespace {
-
-std::string find_tool(const std::string& name) {
-  for (const char* folder : {"/usr/local/cuda/bin/", "/usr/bin/"})
-    if (std::filesystem::exists(folder + name)) return folder + name;
-  const char* path = std::getenv("IMBREX_CUDA_TOOLS");  // a folder that has them
-  return path && std::filesystem::exists(std::string(path) + "/" + name) ? std::string(path) + "/" + name
-                                                                         : "";
-}
 
 /// The output of a command; a failure when it fails.
 std::string output_of(const std::string& command) {
@@ -140,16 +130,15 @@ TEST_P(Loop, IsShort) {
   };
   check(listing_of(ptx), "wgmma.mma_async", GetParam().ptx_instructions);
 
-  const std::string ptxas = find_tool("ptxas"), disassembler = find_tool("nvdisasm");
-  if (ptxas.empty() || disassembler.empty())
+  IMBREX_NEEDS_PTXAS();
+  const std::string disassembler = find_cuda_tool("nvdisasm");
+  if (disassembler.empty())
     GTEST_SKIP() << "NO NVDISASM FOUND (set IMBREX_CUDA_TOOLS): only the PTX has been counted, not what the "
                     "machine executes";
-  const std::string stem = testing::TempDir() + "imbrex_loop_" + GetParam().kernel;
-  std::ofstream(stem + ".ptx") << ptx;
-  const std::string said = output_of(ptxas + " -v -arch=sm_90a -o " + stem + ".cubin " + stem + ".ptx");
+  const std::string cubin = testing::TempDir() + "imbrex_loop_" + GetParam().kernel + ".cubin";
+  const std::string said = ptxas_says(ptx, "-v -arch=sm_90a", cubin);
   EXPECT_NE(said.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << said;
-  check(listing_of(output_of(disassembler + " -c " + stem + ".cubin")), "HGMMA",
-        GetParam().machine_instructions);
+  check(listing_of(output_of(disassembler + " -c " + cubin)), "HGMMA", GetParam().machine_instructions);
 }
 
 INSTANTIATE_TEST_SUITE_P(Hopper, Loop,

@@ -6,11 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "../ptxas.h"
 #include "codegen/codegen.h"
 #include "imbrex/registry.h"
 #include "ir/ir.h"
@@ -107,29 +104,14 @@ class Ladder : public testing::TestWithParam<Candidate> {
 TEST_P(Ladder, IsRightAtWholeTiles) { expect_verified(GetParam().whole()); }
 TEST_P(Ladder, IsRightAtRaggedSizes) { expect_verified(GetParam().ragged()); }
 
-std::string find_ptxas() {
-  for (const char* path : {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"})
-    if (std::filesystem::exists(path)) return path;
-  return std::system("ptxas --version > /dev/null 2>&1") == 0 ? "ptxas" : "";
-}
-
 TEST_P(Ladder, AssemblesWithoutWarnings) {
-  if (find_ptxas().empty()) GTEST_SKIP() << "NO PTXAS FOUND: nothing checks that the kernels assemble";
+  IMBREX_NEEDS_PTXAS();
   const auto& [kernel, configuration, bits] = GetParam();
   Case c(Case::Mode::kTrace, std::nullopt, with_options(*kernel, GetParam().ragged(), 0), 0);
   kernel->run(c, std::nullopt, configuration);
   passes::run_pipeline(*c.function, {});
   const codegen::CompiledKernel compiled = codegen::generate(*c.function, {});
-  const auto base = std::filesystem::path(testing::TempDir()) /
-                    ("imbrex_" + test_name(testing::TestParamInfo<Candidate>(GetParam(), 0)));
-  const std::string ptx = base.string() + ".ptx", log = base.string() + ".log";
-  std::ofstream(ptx) << compiled.ptx;
-  const std::string command = find_ptxas() + " --warn-on-spills -arch=" + compiled.target +
-                              " -o /dev/null '" + ptx + "' > '" + log + "' 2>&1";
-  EXPECT_EQ(std::system(command.c_str()), 0);
-  std::stringstream said;
-  said << std::ifstream(log).rdbuf();
-  EXPECT_EQ(said.str(), "");
+  EXPECT_EQ(ptxas_says(compiled.ptx, "--warn-on-spills -arch=" + compiled.target), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Candidates, Ladder, testing::ValuesIn(candidates()), test_name);

@@ -4,12 +4,9 @@
 // virtual GPU says of a fence or wait that is missing. The PTX of each type is assembled.
 #include <gmock/gmock.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 
+#include "../ptxas.h"
 #include "codegen/codegen.h"
 #include "ir/ir.h"
 #include "kit.h"
@@ -95,12 +92,6 @@ void expect_product(const Product& p) {
   });
 }
 
-std::string find_ptxas() {
-  for (const char* path : {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"})
-    if (std::filesystem::exists(path)) return path;
-  return "";
-}
-
 /// ptxas takes the kernel and has nothing to say: no spills announced, no serialised products.
 void expect_assembles(const Product& p) {
   SCOPED_TRACE(::testing::PrintToString(p));
@@ -109,14 +100,7 @@ void expect_assembles(const Product& p) {
   const std::shared_ptr<ir::Function> function =
       Kernel<K>(K(lambda)).trace(int64_t{0}, int64_t{0}, int64_t{0});
   passes::run_pipeline(*function, {});
-  const std::string stem = ::testing::TempDir() + "imbrex_wgmma";
-  std::ofstream(stem + ".ptx") << codegen::generate(*function, {}).ptx;
-  const std::string command =
-      find_ptxas() + " -arch=sm_90a -o /dev/null " + stem + ".ptx > " + stem + ".log 2>&1";
-  EXPECT_EQ(std::system(command.c_str()), 0);
-  std::stringstream said;
-  said << std::ifstream(stem + ".log").rdbuf();
-  EXPECT_EQ(said.str(), "");
+  EXPECT_EQ(ptxas_says(codegen::generate(*function, {}).ptx, "-arch=sm_90a"), "");
 }
 
 // ---------------------------------------------------------------------------------------------------------
@@ -194,7 +178,7 @@ TEST(Wgmma, Signs) {
 }
 
 TEST(Wgmma, Assembles) {
-  if (find_ptxas().empty()) GTEST_SKIP() << "NO PTXAS FOUND: nothing checks that the kernels assemble";
+  IMBREX_NEEDS_PTXAS();
   for (Product p : kTypes) {
     expect_assembles(p);
     p.a_in_registers = true;

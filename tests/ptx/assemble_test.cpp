@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the writer prints must be PTX to ptxas too. Needs ptxas 13; skipped where there is none.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
-#include <cstdlib>
-
+#include "../ptxas.h"
 #include "ptx/builder.h"
 #include "ptx/reader.h"
 #include "ptx/writer.h"
@@ -12,29 +11,12 @@
 namespace imbrex::ptx {
 namespace {
 
-std::string find_ptxas() {
-  for (const char* path : {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"})
-    if (std::filesystem::exists(path)) return path;
-  return std::system("ptxas --version > /dev/null 2>&1") == 0 ? "ptxas" : "";
-}
-
-void expect_assembles(const std::string& text, const std::string& target, const std::string& name) {
-  std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "imbrex_ptx_assemble";
-  std::filesystem::create_directories(folder);
-  std::filesystem::path file = folder / (name + ".ptx");
-  std::filesystem::path log = folder / (name + ".log");
-  std::ofstream(file) << text;
-  std::string command = find_ptxas() + " -O0 -arch=" + target + " -o /dev/null '" + file.string() + "' > '" +
-                        log.string() + "' 2>&1";
-  EXPECT_EQ(std::system(command.c_str()), 0) << name << ":\n" << file_text(log);
-}
-
 class Assemble : public testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(Assemble, Printed) {
-  if (find_ptxas().empty()) GTEST_SKIP() << "NO PTXAS FOUND: nothing checks that what we print assembles";
+  IMBREX_NEEDS_PTXAS();
   Module m = read(file_text(GetParam()), GetParam().string());
-  expect_assembles(write(m), m.target, GetParam().stem().string());
+  EXPECT_THAT(ptxas_says(write(m), "-O0 -arch=" + m.target), testing::Not(testing::StartsWith("failed")));
 }
 
 std::string test_name(const testing::TestParamInfo<std::filesystem::path>& info) {
