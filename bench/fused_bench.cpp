@@ -3,10 +3,12 @@
 // matmul followed by the steps as a kernel of their own (fused_a: steps on A, then the matmul); and
 // imbrex::matmul with float8 operands against cuBLASLt, with operands in each order, and with options.
 //
-//   bench_fused [--rounds 20] [fused] [fused_a] [fp8] [orders]
+//   bench_fused [--rounds 20] [--once] [fused] [fused_a] [fp8] [orders]
 //
 // Contenders take turns, each launch with a cold L2 cache; figures are medians. A fused result must agree
-// with the unfused one before it is timed.
+// with the unfused one before it is timed. With --once fused and fused_a run each of their kernels once and
+// time nothing: `ncu --metrics dram__bytes_read.sum,dram__bytes_write.sum bench_fused --once fused` counts
+// what they move.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +21,7 @@
 #include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
 #include "apply_steps.h"
+#include "contenders.h"
 #include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h7.h"
 #include "imbrex/error.h"
@@ -31,44 +34,18 @@ namespace imbrex {
 namespace {
 
 using namespace kernels;
+using bench::Contender;
 using Launch = runtime::GpuTimer::Launch;
 
 int rounds = 20;
+bool once = false;  // nothing is timed: each kernel runs once, for a profiler to count what it moves
 
-struct Contender {
-  std::string name;
-  Launch launch;
-};
-
-double median_of(const std::vector<double>& values) { return runtime::quartiles(values).median; }
-
-/// Times of each, in microseconds, and a line about each beside the first.
+double difference(const DeviceTensor& c, const DeviceTensor& reference) {
+  return bench::difference(c, reference);
+}
 std::vector<double> measure(runtime::GpuTimer& timer, const std::vector<Contender>& contenders,
                             double flops) {
-  std::vector<Launch> launches;
-  for (const Contender& c : contenders) launches.push_back(c.launch);
-  timer.measure(launches, 3);
-  std::vector<double> medians;
-  for (const auto& times : timer.measure(launches, rounds)) medians.push_back(median_of(times));
-  for (size_t i = 0; i < contenders.size(); ++i)
-    fmt::print("  {:52} {:9.2f} us {:7.1f} TFLOPS  {:.3f}\n", contenders[i].name, medians[i],
-               flops / medians[i] * 1e-6, medians[0] / medians[i]);
-  std::fflush(stdout);
-  return medians;
-}
-
-/// The largest difference, relative to the element of `reference` or, if that is more, to their root mean
-/// square.
-double difference(const DeviceTensor& c, const DeviceTensor& reference) {
-  const std::vector<double> x = c.to_host().to_doubles(), y = reference.to_host().to_doubles();
-  double worst = 0, squares = 0;
-  for (const double value : y) squares += value * value;
-  const double size = std::sqrt(squares / static_cast<double>(y.size()));
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double off = std::abs(x[i] - y[i]) / std::max(std::abs(y[i]), size);
-    worst = off <= worst ? worst : off;  // a NaN stays
-  }
-  return worst;
+  return bench::measure(timer, contenders, flops, rounds);
 }
 
 /// A matmul with steps against the two kernels.
@@ -91,6 +68,7 @@ void fused(const Device& device, runtime::GpuTimer& timer, const std::string& na
   const Launch run_product = [&] { product(m, n, k, dtype, a, b, x); };
   const Launch run_apply = [&] { apply(m, n, dtype, x, d, steps...); };
   run_whole(), run_product(), run_apply();
+  if (once) return;
   // The unfused result is rounded twice.
   const double off = difference(c, d);
   fmt::print("  greatest difference from the unfused result: {:.4f} of it\n", off);
@@ -128,6 +106,7 @@ void fused_a(const Device& device, runtime::GpuTimer& timer, const std::string& 
   const Launch run_apply = [&] { apply(m, k, dtype, a, changed, steps...); };
   const Launch run_product = [&] { product(m, n, k, dtype, changed, b, d); };
   run_whole(), run_apply(), run_product();
+  if (once) return;
   const double off = difference(c, d);
   fmt::print("  greatest difference from the unfused result: {:.4f} of it\n", off);
   if (!(off < 0.05)) {
@@ -276,6 +255,8 @@ int run(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
     if (const std::string word = argv[i]; word == "--rounds" && i + 1 < argc)
       rounds = std::stoi(argv[++i]);
+    else if (word == "--once")
+      once = true;
     else
       parts.push_back(word);
   if (parts.empty()) parts = {"fused", "fused_a", "fp8", "orders"};

@@ -112,6 +112,8 @@ struct Relu {
   RegisterValue operator()(const RegisterBase& x, const OutputTile&) const { return max(x, 0.0f); }
 };
 
+inline constexpr float kLog2E = 1.4426950409f;
+
 /// 1 / x for x >= 1, by the approximate reciprocal root: beyond 2^64, zero.
 inline RegisterValue reciprocal_above_one(const RegisterBase& x) { return rsqrt(x * x); }
 
@@ -128,9 +130,9 @@ struct Silu {
 struct Gelu {
   using Parameters = ParameterList<>;
   RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
-    constexpr float kSlope = -2 * 0.7978845608f;
+    constexpr float kSlope = -2 * 0.7978845608f * kLog2E;
     auto power = x * fma(x * x, 0.044715f * kSlope, kSlope);
-    return x * reciprocal_above_one(exp(power) + 1.0f);
+    return x * reciprocal_above_one(exp2(power) + 1.0f);
   }
 };
 
@@ -151,11 +153,12 @@ struct GeluErf {
   RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
     auto size = abs(x);
     auto t = reciprocal_above_one(fma(size, 0.3275911f * 0.7071067812f, 1.0f));
-    auto series = fma(t, 1.061405429f, -1.453152027f);
-    auto tail = t * fma(t, fma(t, fma(t, series, 1.421413741f), -0.284496736f), 0.254829592f) *
-                exp(x * x * -0.5f);  // 1 - erf(size / sqrt(2))
+    // Half of the series, so that nothing is halved later.
+    auto series = fma(t, fma(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f), 0.5f * 1.421413741f);
+    auto sum = fma(t, fma(t, series, 0.5f * -0.284496736f), 0.5f * 0.254829592f);
+    auto half_tail = t * sum * exp2(x * x * (-0.5f * kLog2E));  // (1 - erf(size / sqrt(2))) / 2
     // Of a negative x what is left is the tail alone.
-    return max(x, 0.0f) - 0.5f * size * tail;
+    return fma(-size, half_tail, max(x, 0.0f));
   }
 };
 

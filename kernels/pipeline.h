@@ -48,6 +48,15 @@ struct Pipeline {
     consumer_stage = next(consumer_stage);
     consumer_phase ^= consumer_stage == 0;
   }
+  /// Passes over `count` stages that another consumer takes.
+  void consumer_skip(int64_t count) {
+    if (count / num_stages % 2 == 1) consumer_phase ^= 1;
+    if (const int64_t rest = count % num_stages; rest > 0) {
+      consumer_stage += rest;
+      consumer_phase ^= consumer_stage >= num_stages;
+      consumer_stage = select(consumer_stage >= num_stages, consumer_stage - num_stages, consumer_stage);
+    }
+  }
 
   int num_stages;
   Scope scope;

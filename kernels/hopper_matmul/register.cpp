@@ -8,6 +8,7 @@
 #include "hopper_matmul/matmul_h6.h"
 #include "hopper_matmul/matmul_h7.h"
 #include "hopper_matmul/matmul_h8.h"
+#include "hopper_matmul/matmul_h9.h"
 #include "hopper_matmul/matmul_skinny.h"
 #include "imbrex/registry.h"
 
@@ -61,6 +62,11 @@ const KernelRegistration<HopperMatmulH7<>> h7{{"hopper_matmul_h7", "unrolled by 
 const KernelRegistration<HopperMatmulH8<>> h8{
     {"hopper_matmul_h8", "any shape: the CTAs of a cluster divide k, rows of C begin anywhere", kSizes},
     run_matmul<HopperMatmulH8<>>};
+
+const KernelRegistration<HopperMatmulH9<>> h9{
+    {"hopper_matmul_h9", "two warp groups take turns: the steps of one run under the products of the other",
+     kSizes},
+    run_matmul<HopperMatmulH9<>>};
 
 const KernelRegistration<HopperMatmulSkinny<>> skinny{
     {"hopper_matmul_skinny",

@@ -227,7 +227,9 @@ class ScalarOperation {
       case Opcode::kSqrt:
         return make(Op::sqrt, {Mod::rn, f32}, {in[0]});
       case Opcode::kRsqrt:
-        return make(Op::rsqrt, {Mod::approx, f32}, {in[0]});
+        // .ftz as for exp: three instructions less, and only subnormal arguments give another result,
+        // infinity.
+        return make(Op::rsqrt, {Mod::approx, Mod::ftz, f32}, {in[0]});
       case Opcode::kTanh:
         return make(Op::tanh, {Mod::approx, f32}, {in[0]});
       case Opcode::kSelect:

@@ -21,6 +21,8 @@ using Handle = void*;
 constexpr int kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, kCompute32FFastTf32 = 77;
 constexpr int kR32F = 0, kR64F = 1, kR16F = 2, kR8I = 3, kR32I = 10, kR16BF = 14, kR8E4M3 = 28, kR8E5M2 = 29;
 constexpr int kDescTransposeA = 3, kDescFastAccumulation = 25, kOpTranspose = 1, kPreferenceMaxWorkspace = 1;
+constexpr int kDescEpilogue = 7, kDescBiasPointer = 8;
+constexpr int kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32;  // Relu | Bias ...
 constexpr size_t kWorkspace = 64 << 20;  // what a Hopper GPU deserves, says its manual: 32 MiB
 constexpr int kSuggestions = 8;
 
@@ -103,7 +105,9 @@ std::optional<int> data_type(DataType dtype) {
 
 class Matmul : public CublasLtMatmul {
  public:
-  Matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c) : a_(a), b_(b), c_(c) {}
+  Matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+         const CublasLtEpilogue& epilogue)
+      : a_(a), b_(b), c_(c), epilogue_(epilogue) {}
   ~Matmul() override {
     const Library& lt = library();
     for (Handle layout : {layout_a_, layout_b_, layout_c_})
@@ -143,6 +147,7 @@ class Matmul : public CublasLtMatmul {
     if (a_.dtype().is_float() && a_.dtype().bits() == 8 &&
         lt.cublasLtMatmulDescSetAttribute(operation_, kDescFastAccumulation, &fast, sizeof fast) != 0)
       return "cuBLASLt has no fast accumulation";
+    if (const std::string why_not = set_epilogue(); !why_not.empty()) return why_not;
     workspace_ = DeviceTensor::empty(a_.device(), uint8, {static_cast<int64_t>(kWorkspace)});
     suggestions_.resize(kSuggestions);
     int found = 0;
@@ -177,19 +182,20 @@ class Matmul : public CublasLtMatmul {
   }
 
   void launch() override {
-    const float one = 1, zero = 0;
     const double one64 = 1, zero64 = 0;
     const int one32 = 1, zero32 = 0;
     const void* alpha = is_double_    ? static_cast<const void*>(&one64)
                         : is_integer_ ? static_cast<const void*>(&one32)
-                                      : &one;
+                                      : &epilogue_.alpha;
     const void* beta = is_double_    ? static_cast<const void*>(&zero64)
                        : is_integer_ ? static_cast<const void*>(&zero32)
-                                     : &zero;
+                                     : &epilogue_.beta;
     void* c = reinterpret_cast<void*>(c_.address());
+    const void* before =
+        epilogue_.residual.is_null() ? c : reinterpret_cast<void*>(epilogue_.residual.address());
     const Status status = library().cublasLtMatmul(
         handle_, operation_, alpha, reinterpret_cast<void*>(b_.address()), layout_b_,
-        reinterpret_cast<void*>(a_.address()), layout_a_, beta, c, layout_c_, c, layout_c_,
+        reinterpret_cast<void*>(a_.address()), layout_a_, beta, before, layout_c_, c, layout_c_,
         suggestions_[chosen_].algorithm, reinterpret_cast<void*>(workspace_.address()), kWorkspace,
         a_.device().backend().stream());
     if (status != 0)
@@ -197,7 +203,27 @@ class Matmul : public CublasLtMatmul {
   }
 
  private:
+  /// "" or why it cannot be.
+  std::string set_epilogue() {
+    using Activation = CublasLtEpilogue::Activation;
+    if ((epilogue_.alpha != 1 || epilogue_.beta != 0) && (is_integer_ || is_double_))
+      return "factors of integers and of float64 are not passed on to cuBLASLt";
+    const bool has_bias = !epilogue_.bias.is_null();
+    int code = has_bias ? kEpilogueBias : 0;
+    if (epilogue_.activation == Activation::kRelu) code |= kEpilogueRelu;
+    if (epilogue_.activation == Activation::kGelu) code |= kEpilogueGelu;
+    if (code == 0) code = kEpilogueNone;
+    const uint64_t bias = has_bias ? epilogue_.bias.address() : 0;
+    const Library& lt = library();
+    if (lt.cublasLtMatmulDescSetAttribute(operation_, kDescEpilogue, &code, sizeof code) != 0 ||
+        (has_bias &&
+         lt.cublasLtMatmulDescSetAttribute(operation_, kDescBiasPointer, &bias, sizeof bias) != 0))
+      return "cuBLASLt does not take the epilogue";
+    return "";
+  }
+
   DeviceTensor a_, b_, c_, workspace_;
+  CublasLtEpilogue epilogue_;
   Handle handle_ = nullptr, operation_ = nullptr, preference_ = nullptr;
   Handle layout_a_ = nullptr, layout_b_ = nullptr, layout_c_ = nullptr;
   std::vector<Heuristic> suggestions_;
@@ -209,10 +235,10 @@ class Matmul : public CublasLtMatmul {
 
 std::unique_ptr<CublasLtMatmul> CublasLtMatmul::make(const DeviceTensor& a, const DeviceTensor& b,
                                                      const DeviceTensor& c, GpuTimer& timer,
-                                                     std::string* why_not) {
+                                                     std::string* why_not, const CublasLtEpilogue& epilogue) {
   *why_not = library().why_not;
   if (!why_not->empty()) return nullptr;
-  auto matmul = std::make_unique<Matmul>(a, b, c);
+  auto matmul = std::make_unique<Matmul>(a, b, c, epilogue);
   *why_not = matmul->prepare();
   if (!why_not->empty()) return nullptr;
   matmul->take_fastest(timer);

@@ -11,6 +11,17 @@
 
 namespace imbrex::runtime {
 
+/// What cuBLASLt does to its product before it stores it, of 16-bit types:
+/// activation(alpha A B^T + beta residual + bias).
+struct CublasLtEpilogue {
+  enum class Activation { kNone, kRelu, kGelu };  ///< kGelu: the tanh form
+  float alpha = 1;
+  float beta = 0;
+  DeviceTensor residual = {};  ///< [m, n], of C's type; read where beta is not 0
+  DeviceTensor bias = {};      ///< [n], of C's type; null: none
+  Activation activation = Activation::kNone;
+};
+
 /// C[m, n] = A[m, k] * B[n, k]^T by cuBLASLt, row-major, accumulated in fp32 (or the type that cuBLASLt has
 /// for the inputs).
 class CublasLtMatmul {
@@ -19,7 +30,8 @@ class CublasLtMatmul {
   /// `a`, `b`, `c`: tensors on a CUDA device. Of the algorithms that cuBLASLt suggests, the one is taken that
   /// `timer` finds fastest.
   static std::unique_ptr<CublasLtMatmul> make(const DeviceTensor& a, const DeviceTensor& b,
-                                              const DeviceTensor& c, GpuTimer& timer, std::string* why_not);
+                                              const DeviceTensor& c, GpuTimer& timer, std::string* why_not,
+                                              const CublasLtEpilogue& epilogue = {});
   virtual ~CublasLtMatmul() = default;
   /// "cuBLASLt 13.0.2".
   virtual std::string name() const = 0;

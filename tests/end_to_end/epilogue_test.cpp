@@ -23,6 +23,7 @@
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h7.h"
 #include "hopper_matmul/matmul_h8.h"
+#include "hopper_matmul/matmul_h9.h"
 #include "hopper_matmul/matmul_skinny.h"
 #include "ir/ir.h"
 #include "kit.h"
@@ -119,6 +120,11 @@ TEST(Epilogue, OfHopper) {
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH7){.block_n = 64, .store_n = 32}, float16, 130, 72, 40,
                    {float32});
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH5){}, float16, 131, 65, 72, {float16, float32});
+  // A pair of CTAs has six tiles, of five blocks of k: its consumers take turns, the ring does not come
+  // round.
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH9){.ctas = 2}, bfloat16, 200, 584, 264, {bfloat16, float16});
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH9){.block_m = 128, .block_n = 64, .store_n = 32, .ctas = 2},
+                   float16, 300, 328, 256, {float32});
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH8){.stages = 4, .splits = 2}, bfloat16, 200, 331, 200,
                    {bfloat16, float32});
 }
@@ -193,6 +199,7 @@ void expect_rows(const K<Scale, ColumnBias, Softmax>& softmax, const K<RmsNorm, 
 TEST(Epilogue, ReducesRowsOfHopper) {
   expect_rows<HopperMatmulH7>({}, {.store_n = 32}, bfloat16, 200, 248, 72);
   expect_rows<HopperMatmulH7>({}, {.store_n = 32}, float16, 130, 40, 40);  // most parts are beyond the row
+  expect_rows<HopperMatmulH9>({.ctas = 2}, {.store_n = 32, .ctas = 2}, bfloat16, 456, 248, 200);
   expect_rows<HopperMatmulH5>({}, {}, float16, 131, 65, 72);
   expect_rows<HopperMatmulSkinny>({}, {}, float16, 13, 61, 72);
 }
@@ -350,6 +357,10 @@ TEST(Epilogue, AssemblesWithoutSpills) {
             "");
   check(AmpereMatmulV4<Scale, Softmax>{.block_m = 64}, 256, 0.25f);
   check(HopperMatmulH7<Scale, Softmax>{}, 256, 0.25f);
+  all(IMBREX_ALL_STEPS(HopperMatmulH9){}, 1160, bfloat16);
+  all(IMBREX_ALL_STEPS(HopperMatmulH9){.block_m = 128, .block_n = 128, .stages = 6, .store_stages = 1}, 1160,
+      bfloat16);
+  check(HopperMatmulH9<Scale, Softmax>{}, 256, 0.25f);
 }
 
 TEST(Epilogue, OfNoStepsCostsNothing) {
@@ -359,6 +370,7 @@ TEST(Epilogue, OfNoStepsCostsNothing) {
     EXPECT_TRUE(plain == pass) << "the PTX of kernels without steps, and with one that does nothing, differs";
   };
   check(ptx_of(HopperMatmulH7<>{}, 512, 512, 256), ptx_of(HopperMatmulH7<Pass>{}, 512, 512, 256));
+  check(ptx_of(HopperMatmulH9<>{}, 512, 512, 256), ptx_of(HopperMatmulH9<Pass>{}, 512, 512, 256));
   check(ptx_of(HopperMatmulH5<>{.block_n = 32}, 512, 512, 256),
         ptx_of(HopperMatmulH5<Pass>{.block_n = 32}, 512, 512, 256));
   check(ptx_of(HopperMatmulSkinny<>{}, 512, 512, 256), ptx_of(HopperMatmulSkinny<Pass>{}, 512, 512, 256));
@@ -435,6 +447,8 @@ TEST(Orders, OfHopper) {
   expect_orders(HopperMatmulH7<>{.block_n = 192, .stages = 5, .store_stages = 1}, bfloat16, 264, 200, 136);
   expect_orders(HopperMatmulH7<>{.block_n = 64, .stages = 8, .store_stages = 1}, float16, 136, 72, 40);
   expect_orders(HopperMatmulH5<>{.block_n = 128, .stages = 5}, float16, 136, 72, 40);
+  expect_orders(HopperMatmulH9<>{.block_n = 64, .stages = 3, .store_stages = 1, .ctas = 2}, bfloat16, 264,
+                200, 264);
   expect_orders(HopperMatmulSkinny<>{}, bfloat16, 16, 136, 72);
   expect_orders(HopperMatmulSkinny<>{.block_m = 128, .block_k = 64, .stages = 8, .ctas = 4}, bfloat16, 104,
                 136, 72);

@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Hopper, Loop,
                          testing::Values(Step{"hopper_matmul_h3", 35, 40}, Step{"hopper_matmul_h4", 35, 40},
                                          Step{"hopper_matmul_h6", 40, 45}, Step{"hopper_matmul_h7", 35, 32},
                                          Step{"hopper_matmul_h7_bias_gelu", 35, 32},
-                                         Step{"hopper_matmul_h8", 35, 40}),
+                                         Step{"hopper_matmul_h8", 35, 40}, Step{"hopper_matmul_h9", 35, 32}),
                          [](const auto& info) { return std::string(info.param.kernel); });
 
 }  // namespace

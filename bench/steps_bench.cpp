@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matmuls with steps behind them on a CUDA GPU: imbrex::matmul and steps of the Hopper ladder against
+// cuBLASLt with its own epilogue of the same kind, where it has one, and against its plain product.
+//
+//   bench_steps [--rounds 15] [--sizes 4096x4096x4096,...] [--steps
+//   plain,bias,gelu,gelu_fast,gelu_erf,silu,residual]
+//               auto h7 h9 h9:block_m=128,block_n=128,stages=6,store_stages=1 ...
+//
+// Contenders take turns, each launch with a cold L2 cache; figures are medians, ratios those to the first.
+// Each result must agree with the first kernel's before it is timed. Kernels are compiled by all cores.
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "contenders.h"
+#include "epilogue.h"
+#include "hopper_matmul/matmul_h7.h"
+#include "hopper_matmul/matmul_h9.h"
+#include "imbrex/matmul.h"
+#include "imbrex/runtime.h"
+#include "imbrex/tuner.h"
+#include "runtime/cublas_lt.h"
+#include "runtime/gpu_timer.h"
+
+namespace imbrex {
+namespace {
+
+using bench::Contender;
+using Rival = runtime::CublasLtMatmul;
+using RivalEpilogue = runtime::CublasLtEpilogue;
+
+struct Problem {
+  int64_t m, n, k;
+  DeviceTensor a, b, bias, residual;
+};
+
+/// What follows the product.
+struct Steps {
+  std::string name;
+  bool bias, residual;
+  Activation activation;
+  std::string rival;  // cuBLASLt's nearest, if it has any
+  RivalEpilogue::Activation rival_activation = RivalEpilogue::Activation::kNone;
+};
+const std::vector<Steps> kSteps{
+    {"plain", false, false, Activation::kNone, ""},
+    {"bias", true, false, Activation::kNone, "bias"},
+    {"gelu", true, false, Activation::kGelu, "bias, GELU", RivalEpilogue::Activation::kGelu},
+    {"gelu_fast", true, false, Activation::kGeluFast, "bias, GELU", RivalEpilogue::Activation::kGelu},
+    {"gelu_erf", true, false, Activation::kGeluErf, "bias, GELU (its tanh form)",
+     RivalEpilogue::Activation::kGelu},
+    {"silu", true, false, Activation::kSilu, ""},
+    {"residual", false, true, Activation::kNone, "beta"}};
+
+using Launcher = std::function<void(const Problem&, const Steps&, const DeviceTensor& c)>;
+
+/// A kernel of the ladder, with the steps that are asked for; what is not used leaves no trace in it.
+template <template <class...> class Tiles>
+Launcher ladder_kernel(const std::string& configuration, const Device& device) {
+  using namespace kernels;
+  using K = Tiles<Optional<ColumnBias>, Optional<Residual>, Activate>;
+  K instance;
+  if (!configuration.empty()) {
+    std::string text = configuration;
+    std::replace(text.begin(), text.end(), ',', ' ');
+    tuning_space<K>().apply(&instance, tuning_space<K>().parse(text));
+  }
+  auto kernel = std::make_shared<Kernel<K>>(instance, device);
+  return [kernel](const Problem& p, const Steps& steps, const DeviceTensor& c) {
+    (*kernel)(p.m, p.n, p.k, bfloat16, p.a, p.b, c, steps.bias, bfloat16, p.bias, steps.residual, 1.0f,
+              p.residual, steps.activation);
+  };
+}
+
+Launcher launcher(const std::string& spec, const Device& device) {
+  if (spec == "auto")
+    return [](const Problem& p, const Steps& steps, const DeviceTensor& c) {
+      MatmulOptions options{.activation = steps.activation};
+      if (steps.bias) options.bias = p.bias;
+      if (steps.residual) options.beta = 1, options.residual = p.residual;
+      matmul(p.a, p.b, c, options);
+    };
+  const size_t colon = spec.find(':');
+  const std::string step = spec.substr(0, colon);
+  const std::string configuration = colon == std::string::npos ? "" : spec.substr(colon + 1);
+  if (step == "h7") return ladder_kernel<kernels::HopperMatmulH7>(configuration, device);
+  if (step == "h9") return ladder_kernel<kernels::HopperMatmulH9>(configuration, device);
+  throw std::runtime_error("no kernel '" + step + "'; there are auto, h7 and h9");
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> out;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) out.push_back(part);
+  return out;
+}
+
+/// body(i) for i < count, each by one of the host's cores.
+template <class Body>
+void on_all_cores(size_t count, const Body& body) {
+  std::atomic<size_t> next = 0;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1U, std::thread::hardware_concurrency()); ++t)
+    threads.emplace_back([&] {
+      for (size_t i; (i = next++) < count;) body(i);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// Every kernel with every set of steps, of one problem.
+void run_problem(const Device& device, runtime::GpuTimer& timer, int64_t m, int64_t n, int64_t k,
+                 const std::vector<Steps>& all_steps, const std::vector<std::string>& specs, int rounds) {
+  const Problem p{m,
+                  n,
+                  k,
+                  DeviceTensor::random(device, bfloat16, {m, k}, 1),
+                  DeviceTensor::random(device, bfloat16, {n, k}, 2),
+                  DeviceTensor::random(device, bfloat16, {n}, 3),
+                  DeviceTensor::random(device, bfloat16, {m, n}, 4)};
+  const DeviceTensor c = DeviceTensor::empty(device, bfloat16, {m, n}),
+                     reference = DeviceTensor::empty(device, bfloat16, {m, n});
+  std::vector<Launcher> launchers;
+  for (const std::string& spec : specs) launchers.push_back(launcher(spec, device));
+  std::vector<std::string> errors(launchers.size() * all_steps.size());
+  on_all_cores(errors.size(), [&](size_t i) {
+    try {
+      launchers[i % launchers.size()](p, all_steps[i / launchers.size()], c);
+    } catch (const std::exception& error) {
+      errors[i] = error.what();
+    }
+  });
+  device.synchronize();
+
+  std::string why_not;
+  const auto plain = Rival::make(p.a, p.b, c, timer, &why_not);
+  if (!plain) fmt::print("  {}\n", why_not);
+  for (size_t s = 0; s < all_steps.size(); ++s) {
+    const Steps& steps = all_steps[s];
+    fmt::print("{} {}x{}x{}\n", steps.name, m, n, k);
+    std::vector<Contender> contenders;
+    std::unique_ptr<Rival> rival;
+    if (!steps.rival.empty()) {
+      RivalEpilogue epilogue{.activation = steps.rival_activation};
+      if (steps.bias) epilogue.bias = p.bias;
+      if (steps.residual) epilogue.beta = 1, epilogue.residual = p.residual;
+      rival = Rival::make(p.a, p.b, c, timer, &why_not, epilogue);
+      if (rival)
+        contenders.push_back({rival->name() + ", " + steps.rival, [&] { rival->launch(); }});
+      else
+        fmt::print("  {}: {}\n", steps.rival, why_not);
+    }
+    if (plain) contenders.push_back({plain->name() + ", plain", [&] { plain->launch(); }});
+    const size_t rivals = contenders.size();
+    for (size_t i = 0; i < specs.size(); ++i)
+      if (const std::string& error = errors[s * specs.size() + i]; error.empty())
+        contenders.push_back({specs[i], [&, i] { launchers[i](p, steps, c); }});
+      else
+        fmt::print("  {:52} {}\n", specs[i], error);
+    if (contenders.size() == rivals) continue;
+
+    // Rows apart by a number that tiles have no factor in common with: some of each tile.
+    constexpr int64_t kStride = 61;
+    launchers[0](p, steps, reference);
+    std::vector<Contender> good;
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      DeviceTensor(c).poison();
+      contenders[i].launch();
+      device.synchronize();
+      const bool other_steps = i < rivals && i + 1 == rivals && !steps.rival.empty();
+      const double off = other_steps || (i < rivals && steps.name != "plain" && !rival)
+                             ? 0
+                             : bench::difference(c, reference, kStride);
+      if (off < 0.03)
+        good.push_back(std::move(contenders[i]));
+      else
+        fmt::print("  {:52} WRONG: differs by {:.4f}\n", contenders[i].name, off);
+    }
+    bench::measure(timer, good,
+                   2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), rounds);
+  }
+}
+
+int run(int argc, char** argv) {
+  int rounds = 15;
+  std::string sizes = "8192x8192x8192,4096x4096x4096,16384x4096x1024,8192x8192x512", names;
+  std::vector<std::string> specs;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
+    if (word == "--rounds")
+      rounds = std::stoi(value());
+    else if (word == "--sizes")
+      sizes = value();
+    else if (word == "--steps")
+      names = value();
+    else
+      specs.push_back(word);
+  }
+  if (specs.empty()) specs = {"auto", "h7", "h9"};
+  std::vector<Steps> all_steps;
+  for (const Steps& steps : kSteps)
+    if (const auto wanted = split(names, ',');
+        wanted.empty() || std::find(wanted.begin(), wanted.end(), steps.name) != wanted.end())
+      all_steps.push_back(steps);
+  const Device device = Device::cuda();
+  runtime::GpuTimer timer(device);
+  fmt::print("{}\n", device.name());
+  for (const std::string& size : split(sizes, ',')) {
+    const auto numbers = split(size, 'x');
+    if (numbers.size() != 3) throw std::runtime_error("a size is MxNxK, not '" + size + "'");
+    run_problem(device, timer, std::stoll(numbers[0]), std::stoll(numbers[1]), std::stoll(numbers[2]),
+                all_steps, specs, rounds);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace imbrex
+
+int main(int argc, char** argv) {
+  try {
+    return imbrex::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_steps: {}\n", error.what());
+    return 1;
+  }
+}
