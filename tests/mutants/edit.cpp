@@ -146,6 +146,22 @@ std::optional<size_t> definition_before(const Function& f, size_t i, ptx::Reg re
   return std::nullopt;
 }
 
+bool varies_by_lane(const Function& f, size_t i, ptx::Reg reg) {
+  const std::optional<size_t> definition = definition_before(f, i, reg);
+  if (!definition) return false;
+  const Instruction& insn = f.body[*definition];
+  if (insn.op == Op::shfl_sync) return false;  // the number of the warp
+  for (size_t k = 1; k < insn.operand_count; ++k) {
+    const Operand& source = f.operands[insn.first_operand + k];
+    if (source.kind == OperandKind::special) {
+      const auto special = static_cast<ptx::SpecialReg>(source.id);
+      if (special == ptx::SpecialReg::tid_x || special == ptx::SpecialReg::laneid) return true;
+    }
+    if (source.is_reg() && varies_by_lane(f, *definition, source.reg())) return true;
+  }
+  return false;
+}
+
 bool is_elected(const Function& f, ptx::Reg predicate) {
   for (const Instruction& insn : f.body) {
     if (insn.op != Op::elect_sync) continue;

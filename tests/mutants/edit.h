@@ -71,6 +71,8 @@ size_t target_of(const ptx::Function& f, const ptx::Instruction& branch);
 std::optional<size_t> skipping_branch(const ptx::Function& f, size_t i, size_t reach = 12);
 /// The last instruction before `i` that writes the register; nothing when there is none.
 std::optional<size_t> definition_before(const ptx::Function& f, size_t i, ptx::Reg reg);
+/// Whether the lanes of a warp see different numbers in the register, as far as its last definitions say.
+bool varies_by_lane(const ptx::Function& f, size_t i, ptx::Reg reg);
 /// Whether a predicate comes from elect.sync.
 bool is_elected(const ptx::Function& f, ptx::Reg predicate);
 

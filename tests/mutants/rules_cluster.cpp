@@ -48,21 +48,25 @@ void own_barrier(Places& places) {
     });
   });
 }
-/// `rank == 0`: CTA 1 takes itself for the leader, or both do.
+/// `rank == k` or `rank != k`: one CTA of two takes itself for the other, or both do.
 template <bool kBoth>
 void leader(Places& places) {
   places.each(Op::setp, [&](size_t i) {
     if (!places.operand(i, 1).is_reg() || !places.operand(i, 2).is_immediate()) return;
+    if (!places.f.body[i].has(Mod::eq) && !places.f.body[i].has(Mod::ne)) return;
     const auto rank = definition_before(places.f, i, places.operand(i, 1).reg());
     if (!rank || places.f.body[*rank].op != Op::mov ||
         places.operand(*rank, 1).kind != ptx::OperandKind::special ||
         static_cast<ptx::SpecialReg>(places.operand(*rank, 1).id) != ptx::SpecialReg::cluster_ctarank)
       return;
     places.add(i, [&](Edit& e) {
-      if (kBoth)
-        e.replace(i, Mod::eq, Mod::ge);
-      else
-        e.operand(i, 2).value = 1;
+      if (!kBoth) {
+        e.operand(i, 2).value ^= 1;
+        return;
+      }
+      e.operand(i, 2).value = 0;
+      e.replace(i, Mod::eq, Mod::ge);
+      e.replace(i, Mod::ne, Mod::ge);
     });
   });
 }
@@ -128,8 +132,8 @@ constexpr Rule kRules[] = {
     {"rank-1", "a remote barrier of CTA 1 in place of CTA 0", rank<1>},
     {"rank-2", "a remote barrier of a CTA that the cluster has not", rank<2>},
     {"own-barrier", "the CTA's own barrier in place of the leader's", own_barrier},
-    {"other-leader", "CTA 1 does what CTA 0 should", leader<false>},
-    {"two-leaders", "both CTAs do what CTA 0 should", leader<true>},
+    {"other-leader", "one CTA of two does what the other should", leader<false>},
+    {"two-leaders", "both CTAs do what one should", leader<true>},
     {"load-without-pair", "a TMA load to the peer's barrier without .cta_group::2", pair_form},
     {"drop-request", "a try_cancel is left out", drop_request},
     {"double-request", "a try_cancel is made twice", request_twice},

@@ -17,6 +17,7 @@
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h6.h"
 #include "hopper_matmul/matmul_h7.h"
+#include "hopper_matmul/matmul_h8.h"
 #include "mutants/subject.h"
 
 namespace imbrex::mutants {
@@ -79,6 +80,16 @@ std::vector<Subject> make_subjects() {
              HopperMatmulH7<>{
                  .block_n = 64, .block_k = 16, .stages = 2, .store_n = 32, .swizzle_size = 1, .ctas = 2},
              512, 128, 80));
+  all.push_back(hopper("H8",
+                       HopperMatmulH8<>{.block_m = 64,
+                                        .block_n = 64,
+                                        .block_k = 16,
+                                        .stages = 2,
+                                        .consumers = 1,
+                                        .splits = 2,
+                                        .swizzle_size = 1,
+                                        .ctas = 2},
+                       128, 128, 80));
   return all;
 }
 
