@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "vgpu/operand_boxes.h"
+
 namespace imbrex::vgpu {
 
 namespace {
@@ -67,8 +69,12 @@ void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint
   if (cluster.launch().options.checks.uninitialized && is_read(kind))
     check_written(cluster, who, place, bytes, lane_shift);
   if (is_write(kind)) mark_written(cluster, who, place, bytes);
-  if (place.space == Space::kSharedCta && is_write(kind))
-    place.cta->units().chunk_origins.clear(static_cast<uint32_t>(place.address), bytes);
+  if (place.space == Space::kSharedCta) {
+    ChunkOrigins& origins = place.cta->units().chunk_origins;
+    if (is_read(kind)) origins.note_read(static_cast<uint32_t>(place.address), bytes);
+    if (is_write(kind)) origins.clear(static_cast<uint32_t>(place.address), bytes);
+    if (origins.has_suspects()) report_unread_boxes(cluster, *place.cta);
+  }
   RaceChecker* races = cluster.races();
   if (races == nullptr || place.space == Space::kLocal) return;
   if (is_strong(kind) && who.origin == nullptr) {

@@ -29,6 +29,15 @@ bool is_laid_out(const std::vector<uint32_t>& chunks, size_t row_chunks) {
 
 }  // namespace
 
+ChunkOrigins::Kept* ChunkOrigins::find_unread(uint64_t barrier, int64_t phase, const Box& like) {
+  for (Kept& kept : boxes_)
+    if (kept.chunks > 0 && kept.read == 0 && kept.box.barrier == barrier && kept.box.phase == phase &&
+        kept.box.tensor == like.tensor && kept.box.rows == like.rows &&
+        kept.box.row_chunks == like.row_chunks)
+      return &kept;
+  return nullptr;
+}
+
 void ChunkOrigins::find_rectangle(uint64_t allocation, std::vector<uint32_t>& chunks) {
   std::sort(chunks.begin(), chunks.end(),
             [&](uint32_t a, uint32_t b) { return copied_[a].from < copied_[b].from; });

@@ -66,6 +66,13 @@ enum class UndefinedFlow : uint8_t {
   kByParts,   // register by register, as `parts` says
 };
 
+/// Columns from `column` on of those that one tcgen05.ld.32x32b loads; `load` is 0 for none.
+struct LoadedColumns {
+  uint32_t load = 0;
+  uint32_t column = 0;
+  friend bool operator==(const LoadedColumns&, const LoadedColumns&) = default;
+};
+
 /// The cold half of an instruction.
 struct InstructionInfo {
   /// Registers read and written, as dense register numbers (for tracking what is defined), halves of 64 bits
@@ -81,6 +88,7 @@ struct InstructionInfo {
   int line = 0;               // its line
   int ptx_line = 0;           // line of the PTX text
   const char* function = "";  // interned name of the PTX function
+  LoadedColumns stages = {};  // 16-byte stores: what they store
   // For predicted times:
   uint8_t cost = 0;       // CostClass
   bool tests = false;     // asks whether an mbarrier's phase is over

@@ -318,6 +318,17 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   return Step::kNext;
 }
 
+/// What was loaded from tensor memory is put where a tensor store may take it from.
+void note_staged(Warp& w, const Instruction& n, Mask active, std::byte* const* host) {
+  SharedMemory& shared = w.cta().shared();
+  for_each_lane(active, [&](int i) {
+    const auto offset = static_cast<uint64_t>(host[i] - shared.at(shared.user_base())) + shared.user_base();
+    if (offset >= shared.user_base() && offset < shared.end())
+      w.cta().units().chunk_origins.note_staged(static_cast<uint32_t>(offset), n.index,
+                                                static_cast<uint32_t>(w.index() * kWarpSize + i));
+  });
+}
+
 template <class Checks>
 Step exec_st(Warp& w, const Instruction& n, Mask active) {
   Cluster& cluster = w.cta().cluster();
@@ -334,6 +345,9 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
   if constexpr (Checks::kIndex != 0)
     if (kind == AccessKind::kWrite && space != Space::kLocal) check_lanes_agree(w, n, active, space, host);
+  if constexpr (Checks::kIndex != 0)
+    if (space == Space::kSharedCta && w.program().info[n.index].stages.load != 0)
+      note_staged(w, n, active, host);
   cluster.note_progress();
   return Step::kNext;
 }

@@ -5,8 +5,9 @@
 
 namespace imbrex::vgpu {
 
-OperandLayout::OperandLayout(Cluster& cluster, const Who& who, Cta& cta, Swizzle swizzle, const char* what)
-    : cluster_(&cluster), who_(who), cta_(&cta), swizzle_(swizzle), what_(what) {
+OperandLayout::OperandLayout(Cluster& cluster, const Who& who, Cta& cta, Swizzle swizzle, const char* what,
+                             OperandBoxes* boxes)
+    : cluster_(&cluster), who_(who), cta_(&cta), swizzle_(swizzle), what_(what), boxes_(boxes) {
   cta.units().chunk_origins.find_copied_boxes([&](uint64_t address) {
     const Allocation* allocation = cluster.launch().memory.find(address);
     return allocation == nullptr ? 0 : allocation->address;
@@ -36,7 +37,10 @@ void OperandLayout::check_neighbours(const Chunk& before, const Chunk& now, uint
   const ChunkOrigins::Box& box = cta_->units().chunk_origins.box(now);
   if (box.swizzle == Swizzle::kNone && swizzle_ == Swizzle::kNone) return;
   const bool next_in_row = now.row == before.row && now.column == before.column + 1;
-  const bool next_part = now.column == 0 && before.column + 1 == box.row_chunks && now.row > before.row;
+  // A line goes on in another part of the box only where that lies whole repetitions of the swizzle further.
+  const bool next_part =
+      now.column == 0 && before.column + 1 == box.row_chunks && now.row > before.row &&
+      (now.row - before.row) * box.row_chunks * ChunkOrigins::kChunkBytes % facts(box.swizzle).period == 0;
   if (next_in_row || next_part) return;
   report(now, chunk, offset,
          fmt::format("behind row {}, byte {} the same row's byte {} was expected", before.row,
@@ -72,6 +76,7 @@ void OperandLayout::line(const uint32_t* chunks, uint32_t count) {
   const ChunkOrigins& origins = cta_->units().chunk_origins;
   if (reported_ || origins.empty()) return;
   Chunk before = origins.at(chunks[0]);
+  if (boxes_ != nullptr) boxes_->add(*cta_, before.box);
   if (line_ == 0)
     first_ = before;
   else

@@ -5,13 +5,15 @@
 #pragma once
 
 #include "vgpu/matrix_descriptor.h"
-#include "vgpu/unit_support.h"
+#include "vgpu/operand_boxes.h"
 
 namespace imbrex::vgpu {
 
 class OperandLayout {
  public:
-  OperandLayout(Cluster& cluster, const Who& who, Cta& cta, Swizzle swizzle, const char* what);
+  /// The boxes it reads are added to `boxes` (may be null).
+  OperandLayout(Cluster& cluster, const Who& who, Cta& cta, Swizzle swizzle, const char* what,
+                OperandBoxes* boxes = nullptr);
   /// The next line: shared offsets of its chunks.
   void line(const uint32_t* chunks, uint32_t count);
 
@@ -26,6 +28,7 @@ class OperandLayout {
   Cta* cta_;
   Swizzle swizzle_;
   const char* what_;
+  OperandBoxes* boxes_;
   uint32_t line_ = 0;
   Chunk first_;  // of the first line
   Chunk last_;   // the first chunk of the line before

@@ -53,7 +53,8 @@ class Toucher {
 }  // namespace
 
 bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddresses& addresses,
-                  uint32_t lines, uint32_t chunks, const char* what, uint8_t* out, uint32_t used_bytes) {
+                  uint32_t lines, uint32_t chunks, const char* what, uint8_t* out, uint32_t used_bytes,
+                  OperandBoxes* boxes) {
   uint32_t chunk_offsets[kMaxChunks];
   uint32_t last_chunk = 0;
   for (uint32_t c = 0; c < chunks; ++c) {
@@ -71,7 +72,7 @@ bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddre
   const bool checked = checks_of(cluster).any();
 
   Toucher toucher(cluster, who, cta);
-  OperandLayout layout(cluster, who, cta, addresses.swizzle(), what);
+  OperandLayout layout(cluster, who, cta, addresses.swizzle(), what, boxes);
   const bool check_layout = checks_of(cluster).layouts;
   uint32_t at[kMaxChunks];
   for (uint32_t line = 0; line < lines; ++line) {

@@ -12,6 +12,7 @@
 #include "vgpu/control_flow.h"
 #include "vgpu/cost_model.h"
 #include "vgpu/decode.h"
+#include "vgpu/tensor_origins.h"
 #include "vgpu/warp.h"
 
 namespace imbrex::vgpu {
@@ -295,6 +296,11 @@ void ProgramBuilder::decode_function(FunctionLayout& layout) {
     else
       append(return_instruction(), layout, i);
   }
+  // The 16-byte stores of what was loaded from tensor memory.
+  TensorOrigins origins(f);
+  for (uint32_t i = 0; i < f.body.size(); ++i)
+    if (f.body[i].op == ptx::Op::st)
+      program_->info[layout.pcs[i] + (layout.is_meeting[i] ? 1 : 0)].stages = origins.stored_by(f.body[i]);
 }
 
 static bool only_computes(DecodeFunction family) {

@@ -87,8 +87,9 @@ class Mma : public AsyncOp {
   }
 
   void multiply(Cluster& cluster, const CtaPair& ctas);
-  void note_result_form(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape);
-  bool fetch_operands(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape, TensorProduct& product);
+  uint64_t note_result_form(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape);
+  bool fetch_operands(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape, TensorProduct& product,
+                      OperandBoxes& a_boxes, OperandBoxes& b_boxes);
   void write_segment(Cluster& cluster, const CtaPair& ctas, const TensorSegment& segment,
                      TensorProduct& product);
   bool is_disabled(uint32_t cta, uint32_t lane) const {
@@ -136,8 +137,9 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
     report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0, product.problem());
     return;
   }
-  if (!fetch_operands(cluster, ctas, shape, product)) return;
-  if (checks_of(cluster).layouts) note_result_form(cluster, ctas, shape);
+  thread_local OperandBoxes a_boxes, b_boxes;
+  if (!fetch_operands(cluster, ctas, shape, product, a_boxes, b_boxes)) return;
+  if (checks_of(cluster).layouts) note_product(who, a_boxes, b_boxes, note_result_form(cluster, ctas, shape));
   const int64_t a_bits = operands_->a_in_tensor ? 0 : int64_t{shape.m} * shape.k * shape.a.bits();
   const int64_t b_bits = int64_t{shape.n} * shape.k * shape.b.bits();
   cluster.statistics().operand_bytes += (a_bits + b_bits) / 8;
@@ -146,12 +148,14 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
     write_segment(cluster, ctas, segment, product);
 }
 
-/// A product that adds to another one's result must spread it over the lanes alike.
-void Mma::note_result_form(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape) {
-  if (d_.column >= TensorMemory::kColumns) return;  // reported when it is written
+/// A product that adds to another one's result must spread it over the lanes alike. Returns a number that
+/// those added up have in common.
+uint64_t Mma::note_result_form(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape) {
+  if (d_.column >= TensorMemory::kColumns) return 0;  // reported when it is written
   TensorMemory& memory = tensor_unit(ctas.at(0)).memory;
-  const TensorMemory::ResultForm now{who.insn, shape.m, form_.cta_group == 2, form_.weight_stationary};
-  const TensorMemory::ResultForm& before = memory.result_in(d_.column);
+  const TensorMemory::ResultForm before = memory.result_in(d_.column);
+  const TensorMemory::ResultForm now{who.insn, shape.m, form_.cta_group == 2, form_.weight_stationary,
+                                     add_ && before.insn != nullptr ? before.sum : memory.new_sum()};
   if (add_ && before.insn != nullptr && !before.is_spread_like(now)) {
     const Who other = unit_for({who.cta, who.warp, -1, before.insn}, "tensor core");
     if (Finding* finding = cluster.log().open(FindingKind::kOperandLayout, who, d_.bits(), &other)) {
@@ -168,10 +172,11 @@ void Mma::note_result_form(Cluster& cluster, const CtaPair& ctas, const MmaShape
   for (const TensorSegment& s : accumulator_segments(form_, shape.m, shape.n, d_.lane))
     columns = std::max(columns, s.tensor_column + s.columns);
   memory.set_result(d_.column, std::min(columns, TensorMemory::kColumns - d_.column), now);
+  return now.sum;
 }
 
-bool Mma::fetch_operands(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape,
-                         TensorProduct& product) {
+bool Mma::fetch_operands(Cluster& cluster, const CtaPair& ctas, const MmaShape& shape, TensorProduct& product,
+                         OperandBoxes& a_boxes, OperandBoxes& b_boxes) {
   // One buffer a host thread: an MMA is too short to allocate memory.
   thread_local OperandPatterns patterns;
   thread_local ScaleFactors scales;
@@ -183,12 +188,14 @@ bool Mma::fetch_operands(Cluster& cluster, const CtaPair& ctas, const MmaShape& 
     return false;
   }
   product.load_a(patterns.bytes.data(), patterns.major);
+  std::swap(a_boxes, patterns.boxes);
   if (!fetch_shared_operand(cluster, who, ctas, b_descriptor_, form_.kind, shape.b, shape.b_major, shape.n,
                             shape.k, "B", patterns))
     return false;
   if (operands_->has_zero_mask)
     clear_masked_columns(zero_mask_, shape.m, shape.n, shape.k, patterns.major, patterns.bytes);
   product.load_b(patterns.bytes.data(), patterns.major);
+  std::swap(b_boxes, patterns.boxes);
   if (!is_block_scaled(form_.kind)) return true;
   if (!fetch_scales(cluster, who, ctas, scale_a_, scale_b_, shape, operands_->scales_per_row, scales))
     return false;

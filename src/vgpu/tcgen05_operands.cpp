@@ -45,11 +45,14 @@ void unpack_chunks(Packing packing, const uint8_t* chunks, size_t count, uint8_t
 }
 
 bool read_chunks(Cluster& cluster, const Who& who, Cta& cta, const OperandAddresses& addresses,
-                 uint32_t lines, uint32_t chunks, Packing packing, const char* what, uint8_t* out) {
-  if (packing == Packing::kPlain) return read_operand(cluster, who, cta, addresses, lines, chunks, what, out);
+                 uint32_t lines, uint32_t chunks, Packing packing, const char* what, uint8_t* out,
+                 OperandBoxes& boxes) {
+  if (packing == Packing::kPlain)
+    return read_operand(cluster, who, cta, addresses, lines, chunks, what, out, 16, &boxes);
   std::vector<uint8_t> raw(size_t{lines} * chunks * 16);
   const uint32_t used = packing == Packing::kPadded4 ? 8 : packing == Packing::kPadded6 ? 12 : 16;
-  if (!read_operand(cluster, who, cta, addresses, lines, chunks, what, raw.data(), used)) return false;
+  if (!read_operand(cluster, who, cta, addresses, lines, chunks, what, raw.data(), used, &boxes))
+    return false;
   unpack_chunks(packing, raw.data(), size_t{lines} * chunks, out);
   return true;
 }
@@ -102,18 +105,21 @@ bool fetch_shared_operand(Cluster& cluster, const Who& who, const CtaPair& ctas,
   const size_t pattern = type.bits() <= 8 ? 1 : static_cast<size_t>(type.bytes());
   const size_t line_bytes = inner * pattern;
   out.major = major;
+  out.boxes.k_major = major == Major::kK;
+  out.boxes.boxes.clear();
   out.bytes.resize(size_t{lines} * line_bytes * halves);
   if (major == Major::kK || halves == 1) {
     for (uint32_t h = 0; h < halves; ++h)
       if (!read_chunks(cluster, who, ctas.at(h), addresses, lines, chunks, packing, what,
-                       out.bytes.data() + h * lines * line_bytes))
+                       out.bytes.data() + h * lines * line_bytes, out.boxes))
         return false;
     return true;
   }
   // MN-major from two CTAs: every line is one half from each.
   std::vector<uint8_t> part(lines * line_bytes);
   for (uint32_t h = 0; h < halves; ++h) {
-    if (!read_chunks(cluster, who, ctas.at(h), addresses, lines, chunks, packing, what, part.data()))
+    if (!read_chunks(cluster, who, ctas.at(h), addresses, lines, chunks, packing, what, part.data(),
+                     out.boxes))
       return false;
     for (uint32_t line = 0; line < lines; ++line)
       std::memcpy(out.bytes.data() + (line * halves + h) * line_bytes, part.data() + line * line_bytes,
@@ -152,6 +158,7 @@ bool fetch_tensor_operand(Cluster& cluster, const Who& who, const CtaPair& ctas,
     }
   }
   out.major = Major::kK;
+  out.boxes.boxes.clear();
   if (packed_4bit) {
     out.bytes.resize(raw.size() * 2);
     unpack_chunks(Packing::kPacked4, raw.data(), raw.size() / 16, out.bytes.data());

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "vgpu/operand_boxes.h"
 #include "vgpu/tcgen05_descriptor.h"
 #include "vgpu/tensor_unit.h"
 #include "vgpu/unit_support.h"
@@ -15,6 +16,7 @@ namespace imbrex::vgpu {
 struct OperandPatterns {
   std::vector<uint8_t> bytes;
   Major major = Major::kK;
+  OperandBoxes boxes;
 };
 
 /// A or B from shared memory: `extent` is M or N, half of which comes from each CTA of a pair. False after a

@@ -55,12 +55,14 @@ class TensorMemory {
     const Instruction* insn = nullptr;  // that wrote it; null: the column holds something else
     uint32_t rows = 0;                  // M
     bool is_pair = false, is_weight_stationary = false;
+    uint64_t sum = 0;  // the same for results that are added up
     bool is_spread_like(const ResultForm& other) const {
       return rows == other.rows && is_pair == other.is_pair &&
              is_weight_stationary == other.is_weight_stationary;
     }
   };
   const ResultForm& result_in(uint32_t column) const { return results_[column]; }
+  uint64_t new_sum() { return ++sums_; }
   void set_result(uint32_t column, uint32_t count, const ResultForm& form) {
     std::fill_n(results_.begin() + column, count, form);
   }
@@ -78,6 +80,7 @@ class TensorMemory {
   }
   std::array<std::array<uint64_t, kColumns / 64>, kLanes> defined_{};
   std::array<ResultForm, kColumns> results_{};
+  uint64_t sums_ = 0;
 };
 
 /// Who owns which columns of one SM's tensor memory. Owners are CTAs, named by any number of the caller's.

@@ -164,8 +164,11 @@ void BoxLoad::note_origins() {
   ChunkOrigins& origins = to_->units().chunk_origins;
   const uint32_t rows = box_.mode == TileMode::kFourRows ? 4 : map.rows(), chunks = map.row_bytes() / 16;
   const int64_t eighths = facts(map.type).eighths_in_global;
+  const Mbarrier* barrier = barrier_cta_->units().mbarriers.find(barrier_);
   const uint32_t box = origins.add_box({who.insn, who.warp, map.swizzle, rows, chunks, map.address,
-                                        int64_t{box_.coordinates[0]} * eighths / 8});
+                                        int64_t{box_.coordinates[0]} * eighths / 8, false, offset_,
+                                        sync_key(SyncKind::kMbarrier, barrier_cta_->rank(), barrier_),
+                                        barrier == nullptr ? 0 : barrier->phase()});
   uint32_t index = 0;
   box_.for_each_row(offset_, [&](const BoxRow& row) {
     for (uint32_t chunk = 0; chunk < chunks; ++chunk)

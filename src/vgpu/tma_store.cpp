@@ -10,6 +10,7 @@
 #include "vgpu/bulk_groups.h"
 #include "vgpu/element_reduction.h"
 #include "vgpu/reduce_words.h"
+#include "vgpu/staged_tile.h"
 #include "vgpu/tma.h"
 
 namespace imbrex::vgpu {
@@ -70,6 +71,7 @@ class BoxStore : public BulkStore {
   void read(Cluster& cluster) override {
     const TensorMapFields& map = box_.map;
     const uint32_t bytes = map.row_bytes(), piece = swizzle_piece(map.swizzle);
+    if (checks_of(cluster).layouts) check_staged_tile(cluster, who, source(), box_, from_);
     data_.resize(box_.shared_bytes());
     std::byte* to = data_.data();
     box_.for_each_row(from_, [&](const BoxRow& row) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "vgpu/cluster.h"
+#include "vgpu/operand_boxes.h"
 
 namespace imbrex::vgpu {
 
@@ -94,6 +95,10 @@ void check_cta_exit(Cta& cta) {
     report_in_flight(cta);
     report_unseen_copies(cta);
     if (RaceChecker* races = cta.cluster().races()) races->cta_exit(cta);
+  }
+  if (checks.layouts) {
+    cta.units().chunk_origins.finish();
+    report_unread_boxes(cta.cluster(), cta);
   }
   if (checks.leaks) report_tensor_memory(cta);
   if (checks.collectives) report_register_budgets(cta);

@@ -42,8 +42,10 @@ bool WarpgroupProduct::run(Cluster& cluster) {
   return true;
 }
 
-bool WarpgroupProduct::read_a(Cluster& cluster, std::vector<uint8_t>& out) {
+bool WarpgroupProduct::read_a(Cluster& cluster, std::vector<uint8_t>& out, OperandBoxes& boxes) {
   out.resize(kRows * kRowBytes);
+  boxes.boxes.clear();
+  boxes.k_major = form_->a_major == Major::kK;
   if (!form_->a.empty()) {
     for (size_t w = 0; w < warps_.size(); ++w) {
       const uint32_t* registers[4];
@@ -57,18 +59,20 @@ bool WarpgroupProduct::read_a(Cluster& cluster, std::vector<uint8_t>& out) {
   const bool k_major = form_->a_major == Major::kK;
   const auto lines = static_cast<uint32_t>(k_major ? kRows : form_->spec.shape.k);
   const auto chunks = static_cast<uint32_t>(k_major ? kRowBytes / 16 : kRows * 2 / 16);  // MN-major: 16 bits
-  return read_operand(cluster, who, warps_[0]->cta(), addresses, lines, chunks, "A", out.data());
+  return read_operand(cluster, who, warps_[0]->cta(), addresses, lines, chunks, "A", out.data(), 16, &boxes);
 }
 
-bool WarpgroupProduct::read_b(Cluster& cluster, std::vector<uint8_t>& out) {
+bool WarpgroupProduct::read_b(Cluster& cluster, std::vector<uint8_t>& out, OperandBoxes& boxes) {
   const int64_t n = form_->spec.shape.n;
   out.resize(static_cast<size_t>(n * kRowBytes));
+  boxes.boxes.clear();
+  boxes.k_major = form_->b_major == Major::kK;
   const OperandAddresses addresses(decode_wgmma_descriptor(operands_.b_descriptor).descriptor,
                                    form_->b_major);
   const bool k_major = form_->b_major == Major::kK;
   const auto lines = static_cast<uint32_t>(k_major ? n : form_->spec.shape.k);
   const auto chunks = static_cast<uint32_t>(k_major ? kRowBytes / 16 : n * 2 / 16);
-  return read_operand(cluster, who, warps_[0]->cta(), addresses, lines, chunks, "B", out.data());
+  return read_operand(cluster, who, warps_[0]->cta(), addresses, lines, chunks, "B", out.data(), 16, &boxes);
 }
 
 void WarpgroupProduct::gather(uint32_t* tile) {
@@ -99,11 +103,21 @@ void WarpgroupProduct::scatter(const uint32_t* tile) {
     }
 }
 
+/// Where registers were set to zero in place of a product that does not add, nothing is known.
+uint64_t WarpgroupProduct::accumulator() {
+  const uint32_t d = form_->d_numbers.front();
+  if (!operands_.add)
+    group_->sums[d] = static_cast<uint64_t>(warps_[0]->index()) << 48 | static_cast<uint64_t>(number_ + 1);
+  return group_->sums[d];
+}
+
 bool WarpgroupProduct::multiply(Cluster& cluster) {
   thread_local std::vector<uint8_t> a, b;
   std::vector<uint32_t>& tile = group_->tile;
   const arith::MatrixShape& shape = form_->spec.shape;
-  if (!read_a(cluster, a) || !read_b(cluster, b)) return false;
+  thread_local OperandBoxes a_boxes, b_boxes;
+  if (!read_a(cluster, a, a_boxes) || !read_b(cluster, b, b_boxes)) return false;
+  if (checks_of(cluster).layouts) note_product(who, a_boxes, b_boxes, accumulator());
   tile.resize(static_cast<size_t>(kRows * shape.n));
   if (operands_.add && !group_->tile_has_results) gather(tile.data());
   if (form_->is_bits) {

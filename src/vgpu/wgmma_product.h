@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "vgpu/cost_model.h"
+#include "vgpu/operand_boxes.h"
 #include "vgpu/tensor_core.h"
 #include "vgpu/unit_support.h"
 #include "vgpu/wgmma_unit.h"
@@ -56,8 +57,9 @@ class WarpgroupProduct : public AsyncOp {
  private:
   bool multiply(Cluster& cluster);
   void multiply_bits(const uint8_t* a, const uint8_t* b, uint32_t* tile);
-  bool read_a(Cluster& cluster, std::vector<uint8_t>& out);
-  bool read_b(Cluster& cluster, std::vector<uint8_t>& out);
+  bool read_a(Cluster& cluster, std::vector<uint8_t>& out, OperandBoxes& boxes);
+  bool read_b(Cluster& cluster, std::vector<uint8_t>& out, OperandBoxes& boxes);
+  uint64_t accumulator();
   void gather(uint32_t* tile);
   void scatter(const uint32_t* tile);
 

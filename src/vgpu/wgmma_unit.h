@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -44,6 +45,8 @@ struct Warpgroup {
   WgmmaWarp warps[kWarpgroupWarps];
   std::vector<uint32_t> tile;     // D of the product being carried out, row by row
   bool tile_has_results = false;  // of the product before, which are not in the registers
+  /// By D's first register: a number for the products that are added up in it, since one did not add.
+  std::map<uint32_t, uint64_t> sums;
 };
 
 /// The state of the warpgroup a warp belongs to.
