@@ -48,8 +48,6 @@ std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t se
     verdict.mutant = &mutant;
     for (const Known& known : equivalents())
       if (known.matches(mutant)) verdict.equivalent = &known;
-    for (const Known& known : known_gaps())
-      if (verdict.equivalent == nullptr && known.matches(mutant)) verdict.gap = &known;
     // What is known as equivalent survives them all: there a sample is tried, of each another one.
     const uint64_t step = verdict.equivalent != nullptr ? 3 : 1;
     for (uint64_t seed = verdict.equivalent != nullptr ? i % step : 0; seed < seeds; seed += step) {

@@ -22,8 +22,6 @@ struct Known {
 };
 /// Mutants that are no bugs, and why.
 std::span<const Known> equivalents();
-/// Bugs that no checker reports, and why not.
-std::span<const Known> known_gaps();
 
 enum class Status : uint8_t {
   kCaught,    ///< a checker reported it, naming a line of the kernel
@@ -35,7 +33,6 @@ enum class Status : uint8_t {
 struct Verdict {
   const Mutant* mutant;
   const Known* equivalent = nullptr;
-  const Known* gap = nullptr;
   Status status = Status::kSurvived;
   std::string kind;     ///< of the first finding: "race", "deadlock", "refused", ...
   std::string message;  ///< of the first finding
