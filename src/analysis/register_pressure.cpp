@@ -85,6 +85,8 @@ bool orders_shared_memory(const Instruction& i) {
 /// So many instructions before its place the assembler issues a load of shared memory, where its address, the
 /// barriers and the start of the run allow it. Found by comparing with ptxas 13.0 over the kernel library.
 constexpr size_t kLookAhead = 16;
+/// The most that instructions can name.
+constexpr int64_t kRegistersOfAThread = 255;
 /// Registers that ptxas takes on sm_100 beside what is live (the same comparison).
 constexpr int64_t kSystemRegisters = 3;
 
@@ -108,6 +110,27 @@ std::map<size_t, size_t> earliest_loads(const Function& f, size_t first, size_t 
   return earliest;
 }
 
+/// Choices between two constants that only say how many bytes cp.async reads: in machine code the copy takes
+/// the condition itself.
+Set copied_sizes(const Function& f) {
+  Set sizes(f.registers.size());
+  for (const Instruction& i : f.body) {
+    const auto operands = f.operands_of(i);
+    if (i.op == ptx::Op::selp && operands[1].is_immediate() && operands[2].is_immediate())
+      ptx::each_result(f, i, [&](uint32_t id) { sizes[id] = true; });
+  }
+  constexpr size_t kSourceBytes = 3;
+  for (const Instruction& i : f.body) {
+    const std::string kinds = ptx::slot_kinds(i);
+    const auto operands = f.operands_of(i);
+    for (size_t slot = 0; slot < operands.size(); ++slot)
+      if (!(i.op == ptx::Op::cp_async && slot == kSourceBytes) &&
+          !(i.op == ptx::Op::selp && ptx::is_written(kinds, slot)))
+        ptx::each_register(f, operands[slot], [&](uint32_t id, bool) { sizes[id] = false; });
+  }
+  return sizes;
+}
+
 /// Sums over the instructions of a kernel, run by run.
 class Measure {
  public:
@@ -115,6 +138,9 @@ class Measure {
     for (const ptx::Register& r : f_.registers)
       weight_.push_back(r.type == ptx::ScalarType::pred ? 0 : std::max(1, ptx::bits(r.type) / 32));
     thread_weight_ = weight_;
+    const Set sizes = copied_sizes(f_);
+    for (size_t r = 0; r < sizes.size(); ++r)
+      if (sizes[r]) thread_weight_[r] = 0;
     const std::optional<ptx::Target> parsed = ptx::Target::parse(target);
     has_warp_registers_ = parsed && parsed->sm >= 100;
     if (!has_warp_registers_) return;
@@ -134,7 +160,8 @@ class Measure {
     for (const auto& [load, at] : earliest_loads(f_, first, end))
       for (size_t i = at + 1; i <= load; ++i)
         ptx::each_result(f_, f_.body[load], [&](uint32_t id) { before[end - 1 - i][id] = true; });
-    for (const Set& set : before) result_.estimate = std::max(result_.estimate, sum(set, thread_weight_));
+    if (most(before) > kRegistersOfAThread) postpone_tensor_loads(first, end, before);
+    result_.estimate = std::max(result_.estimate, most(before));
   }
 
   RegisterPressure result() const {
@@ -151,6 +178,28 @@ class Measure {
   }
 
  private:
+  int64_t most(const std::vector<Set>& sets) const {
+    int64_t most = 0;
+    for (const Set& set : sets) most = std::max(most, sum(set, thread_weight_));
+    return most;
+  }
+  /// What does not fit is loaded from tensor memory later, whatever the PTX waits for together: the assembler
+  /// moves a load behind the uses of the one before, where its registers become free.
+  void postpone_tensor_loads(size_t first, size_t end, std::vector<Set>& before) const {
+    std::vector<size_t> first_use(f_.registers.size(), end);
+    for (size_t i = end; i-- > first;) {
+      const Instruction& insn = f_.body[i];
+      if (ptx::name(insn.op).starts_with("tcgen05.ld")) {
+        size_t use = end;
+        ptx::each_result(f_, insn, [&](uint32_t id) { use = std::min(use, first_use[id]); });
+        for (size_t j = i + 1; use < end && j < use; ++j)
+          ptx::each_result(f_, insn, [&](uint32_t id) { before[end - 1 - j][id] = false; });
+        continue;
+      }
+      for (const Operand& o : f_.operands_of(insn))
+        ptx::each_register(f_, o, [&](uint32_t id, bool) { first_use[id] = i; });
+    }
+  }
   static int64_t sum(const Set& set, const std::vector<int64_t>& weight) {
     int64_t sum = 0;
     for (size_t r = 0; r < set.size(); ++r) sum += set[r] ? weight[r] : 0;

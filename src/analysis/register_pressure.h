@@ -13,8 +13,9 @@ struct RegisterPressure {
   int64_t live = 0;   ///< 32-bit registers live at the worst instruction; predicates are not among them
   uint32_t line = 0;  ///< the kernel's source line there, 0 when unknown
   /// What the assembler will give a thread, not bounded by what there is: `live` with loads of shared memory
-  /// some instructions earlier, as it schedules them; from sm_100 on without what a warp's own registers
-  /// hold; with setmaxnreg the equal shares that a CTA of `.maxntid` threads starts with.
+  /// some instructions earlier, as it schedules them, and loads of tensor memory later where a thread's
+  /// registers do not suffice; from sm_100 on without what a warp's own registers hold; with setmaxnreg the
+  /// equal shares that a CTA of `.maxntid` threads starts with.
   int64_t estimate = 0;
 };
 /// `target` as PTX names it: "sm_90a".

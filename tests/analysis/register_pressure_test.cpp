@@ -84,6 +84,40 @@ TEST(RegisterEstimate, WhatAWarpHoldsOnceIsNotAThreadsFromSm100On) {
   EXPECT_EQ(estimate("sm_100a", body), 1 + 3);  // the sum, and what the system takes
 }
 
+TEST(RegisterEstimate, TheSizeOfACopyIsItsCondition) {
+  const std::string address = "mov.u32 %r0, %tid.x; mov.u64 %rd0, 0; setp.lt.s32 %p1, %r0, 7;\n",
+                    size = "selp.b32 %r1, 16, 0, %p1;\n",
+                    copy = "cp.async.cg.shared.global [%r0], [%rd0], 16, %r1;\n";
+  EXPECT_EQ(estimate("sm_80", address + size + copy), 1 + 2);
+  EXPECT_EQ(estimate("sm_80", address + size + copy + "st.shared.b32 [%r0], %r1;"), 1 + 2 + 1);
+  EXPECT_EQ(estimate("sm_80", address + "mov.b32 %r2, %tid.y; selp.b32 %r1, %r2, 0, %p1;" + copy), 1 + 2 + 1);
+}
+
+TEST(RegisterEstimate, LoadsOfTensorMemoryThatDoNotFitComeLater) {
+  // Both halves are loaded, then packed two and two, then stored.
+  const auto halves = [](int columns) {
+    const auto names = [&](const char* kind, int first, int count) {
+      std::string list;
+      for (int i = first; i < first + count; ++i)
+        list += (i == first ? "" : ", ") + (kind + std::to_string(i));
+      return list;
+    };
+    std::string body = ".reg .b32 %x<256>; .reg .b32 %y<128>;\nmov.u32 %r0, %tid.x;\n";
+    for (int half = 0; half < 2; ++half)
+      body += "tcgen05.ld.sync.aligned.32x32b.x" + std::to_string(columns) + ".b32 {" +
+              names("%x", half * columns, columns) + "}, [%r0];\n";
+    body += "tcgen05.wait::ld.sync.aligned;\n";
+    for (int i = 0; i < columns; ++i)
+      body += "prmt.b32 %y" + std::to_string(i) + ", %x" + std::to_string(2 * i) + ", %x" +
+              std::to_string(2 * i + 1) + ", 0x5410;\n";
+    for (int i = 0; i < columns; i += 4)
+      body += "st.shared.v4.b32 [%r0+" + std::to_string(4 * i) + "], {" + names("%y", i, 4) + "};\n";
+    return body;
+  };
+  EXPECT_EQ(estimate("sm_100a", halves(64)), 3 + 1 + 2 * 64);          // all at once
+  EXPECT_EQ(estimate("sm_100a", halves(128)), 3 + 1 + 128 / 2 + 128);  // the first half is packed by then
+}
+
 TEST(RegisterEstimate, SetmaxnregStartsWithEqualShares) {
   const std::string body = "setmaxnreg.inc.sync.aligned.u32 232; mov.u32 %r1, 0; st.shared.b32 [0], %r1;";
   EXPECT_EQ(estimate("sm_90a", body, ".maxntid 384, 1, 1"), 168);

@@ -421,6 +421,27 @@ TEST(FusedLoads, OfBlackwell) {
   expect_fused_loads<BlackwellMatmulFusedA>(float16, 77, 40, 16);
 }
 
+// A thread reads its row of A, which the swizzle spreads over the banks, whatever the type.
+TEST(FusedLoads, OfBlackwellMeetNoBankConflicts) {
+  const Device device =
+      Device::virtual_gpu({.target = "sm_100a", .checks = vgpu::CheckSet::none(), .count_banks = true});
+  const int64_t m = 128, n = 128, k = 192;
+  for (DataType type : {float16, int8}) {
+    const DeviceTensor a = DeviceTensor::random(device, type, {m, k}, 1),
+                       b = DeviceTensor::random(device, float16, {n, k}, 2),
+                       c = DeviceTensor::empty(device, float16, {m, n});
+    const LaunchReport report =
+        Kernel(BlackwellMatmulFusedA<Silu>{}, device)(m, n, k, type, float16, a, b, c);
+    int64_t read = 0;
+    for (const vgpu::BankUse& use : report.virtual_report.banks)
+      if (!use.writes && use.bytes == 16) {
+        read += 32 * use.bytes * use.accesses;
+        EXPECT_EQ(use.wavefronts, use.ideal) << use.place.ptx;
+      }
+    EXPECT_EQ(read, m * k * type.bytes());
+  }
+}
+
 /// Operands in each order of memory, [m, k] or [k, m], [n, k] or [k, n].
 template <class K>
 void expect_orders(K kernel, DataType dtype, int64_t m, int64_t n, int64_t k) {
