@@ -16,6 +16,8 @@ namespace imbrex::kernels {
 ///
 /// and the same with consumer. A side that several groups of threads take part in advances in each of them,
 /// on the group's own copy of the variables.
+///
+/// What a checker or a trace says of its waits names the line of the kernel that waits.
 struct Pipeline {
   /// Arrivals are those that complete a stage: of the producer's to make it full, of the consumer's to make
   /// it empty. Scope::kCluster where threads of other CTAs arrive. The whole CTA executes it; the barriers
@@ -30,8 +32,8 @@ struct Pipeline {
             mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(num_stages), consumer_arrivals))) {}
 
   /// Waits until the consumer has done with the producer's stage.
-  void producer_acquire() {
-    mbarrier::wait(empty_barriers[producer_stage], producer_phase, {.scope = scope});
+  void producer_acquire(SourceLocation where = SourceLocation::current()) {
+    mbarrier::wait(empty_barriers[producer_stage], producer_phase, {.scope = scope}, where);
   }
   /// What to signal when the stage is full.
   Barrier producer_barrier() { return full_barriers[producer_stage]; }
@@ -41,7 +43,9 @@ struct Pipeline {
   }
 
   /// Waits until the producer has filled the consumer's stage.
-  void consumer_acquire() { mbarrier::wait(full_barriers[consumer_stage], consumer_phase, {.scope = scope}); }
+  void consumer_acquire(SourceLocation where = SourceLocation::current()) {
+    mbarrier::wait(full_barriers[consumer_stage], consumer_phase, {.scope = scope}, where);
+  }
   /// What to signal when the stage may be filled again.
   Barrier consumer_barrier() { return empty_barriers[consumer_stage]; }
   void consumer_advance() {
