@@ -74,4 +74,13 @@ struct Pipeline {
   Expr next(const ScalarArg& stage) const { return select(stage == num_stages - 1, 0, stage + 1); }
 };
 
+/// One thread of each of the group's `warps` warps arrives, as many times in all. For a barrier that must not
+/// complete before every warp is here: where one thread arrives for all, a warp that is late for its own
+/// wait can miss a phase.
+inline void arrive_each_warp(const Barrier& barrier, int warps) {
+  for (int i = 0; i < warps; ++i)
+    if (auto warp = single_warp(i))
+      if (auto thread = single_thread()) mbarrier::arrive(barrier);
+}
+
 }  // namespace imbrex::kernels

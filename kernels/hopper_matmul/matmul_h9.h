@@ -61,7 +61,7 @@ struct HopperMatmulH9 {
     auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
     auto s_c = shared_tensor(c_type, {kConsumers, store_stages, block_m, store_n});
     Pipeline pipe(stages, 1, kCtas);  // the one consumer whose stage it is, in both CTAs
-    auto turns = mbarrier::alloc(std::vector<int64_t>(kConsumers, 1));  // a consumer's turn to multiply
+    auto turns = mbarrier::alloc(std::vector<int64_t>(kConsumers, 4));  // a consumer's turn to multiply
     cluster_sync();
     // Where the ring comes round with a tile, stages are numbers.
     const int unroll = k_blocks % stages == 0 ? stages : 1;
@@ -120,7 +120,7 @@ struct HopperMatmulH9 {
             pipe.consumer_advance();
           }
           // The last stage has been full: from here on the other's phases are those of its own tile.
-          if (auto thread = single_thread()) mbarrier::arrive(turns[(i + 1) % kConsumers]);
+          arrive_each_warp(turns[(i + 1) % kConsumers], 4);
           wgmma::wait_group(0);
           release(last_stage);
           pipe.consumer_skip((kConsumers - 1) * k_blocks);
