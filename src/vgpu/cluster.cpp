@@ -250,12 +250,28 @@ void Cluster::report_deadlock() {
       finding->facts.push_back(std::move(lines[i]));
     }
   }
+  // Operations of a kind that one source line started are one fact.
+  struct InFlight {
+    std::string what, line, place;
+    int count;
+  };
+  std::vector<InFlight> in_flight;
   async_.for_each([&](const AsyncOp& op) {
-    if (finding->facts.size() < 2 * kMaxPictureLines)
-      finding->facts.push_back(
-          fmt::format("{}: {} is in flight, started at {}", op.who.unit, op.describe(),
-                      op.who.insn != nullptr ? program().place_text(op.who.insn->index) : "?"));
+    const std::string what = fmt::format("{}: {}", op.who.unit, op.describe());
+    const CodePlace at = op.who.insn != nullptr ? program().place(op.who.insn->index) : CodePlace{};
+    const std::string line = fmt::format("{}:{}", at.file, at.file.empty() ? at.ptx_line : at.line);
+    if (!in_flight.empty() && in_flight.back().what == what && in_flight.back().line == line)
+      ++in_flight.back().count;
+    else
+      in_flight.push_back(
+          {what, line, op.who.insn != nullptr ? program().place_text(op.who.insn->index) : "?", 1});
   });
+  for (const InFlight& op : in_flight)
+    if (finding->facts.size() < 2 * kMaxPictureLines)
+      finding->facts.push_back(op.count == 1
+                                   ? fmt::format("{} is in flight, started at {}", op.what, op.place)
+                                   : fmt::format("{} is in flight {} times, the first started at {}", op.what,
+                                                 op.count, op.place));
 }
 
 void Cluster::report_endless(const Warp& warp, int64_t budget, bool stalled) {
