@@ -38,7 +38,7 @@ std::map<std::string, int64_t> with_shape(const RegisteredKernel& kernel,
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));
     int64_t value = 0;
     const auto [end, error] = std::from_chars(word.begin(), word.end(), value);
-    if (error != std::errc() || end != word.end() || value < 1)
+    if (error != std::errc() || end != word.end() || value < 0)
       fail(fmt::format("--shape {}: '{}' is not a size", shape, word), "write --shape 4096x4096x1024");
     if (next == kernel.description.sizes.size())
       fail(fmt::format("--shape {}: {} has {} sizes", shape, kernel.description.name, next));

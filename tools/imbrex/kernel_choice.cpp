@@ -15,16 +15,15 @@ void KernelChoice::add_to(CLI::App& command, Need need) {
   command.add_option("KERNEL", name_, "a kernel of `imbrex list`")->required(need == Need::kRequired);
   command.add_option("--config", config_,
                      "tuned members, as name=value,name=value, the rest keep their defaults; or: default");
-  std::map<std::string, std::vector<std::string>> users;  // size -> the kernels that have it
+  std::map<std::string, std::set<std::string>> meanings;  // of a size, in the kernels that have it
   for (const auto& [name, kernel] : registered_kernels())
-    for (const SizeOption& size : kernel.description.sizes)
-      users[size.name].push_back(
-          fmt::format("{} ({}{})", name, size.help.empty() ? "" : size.help + ", ", size.otherwise));
-  for (const auto& [size, kernels] : users) {
-    command.add_option_function<int64_t>(
-        "--" + size, [this, size = size](const int64_t& value) { given_[size] = value; },
-        fmt::format("a size of {}", fmt::join(kernels, "; ")));
-  }
+    for (const SizeOption& size : kernel.description.sizes) meanings[size.name].insert(size.help);
+  for (const auto& [size, meaning] : meanings)
+    command
+        .add_option_function<int64_t>(
+            "--" + size, [this, size = size](const int64_t& value) { given_[size] = value; },
+            fmt::format("{}", fmt::join(meaning, "; or ")))
+        ->group("Sizes (`imbrex list` says which a kernel has, and what it takes for those not given)");
 }
 
 const RegisteredKernel& KernelChoice::kernel() const { return registered_kernel(name_); }
