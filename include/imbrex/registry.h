@@ -145,6 +145,7 @@ class Case {
   std::shared_ptr<ir::Function> function;  // kTrace: the traced kernel
   std::vector<int64_t> shape;              // kTrace: see KernelBase
   std::optional<StatedMatmul> matmul;      // what expect_matmul() stated
+  double flop = 0;  // operations the problem takes, for `imbrex bench`; of a matmul set by expect_matmul()
 
   /// Bytes of every tensor made so far, inputs and outputs: what any launch must read and write at least
   /// once.

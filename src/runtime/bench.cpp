@@ -75,6 +75,7 @@ BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, in
   checked.share(data);
   kernel.run(checked, device, configuration);
   result.max_rel_err = checked.max_rel_err();
+  result.flop = checked.flop;
   result.bytes = checked.tensor_bytes();
   for (const Comparison& comparison : checked.comparisons)
     if (!comparison.passed && result.wrong.empty()) result.wrong = comparison.format();
@@ -88,8 +89,6 @@ BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, in
   GpuTimer::Launch rival;
   if (checked.matmul) {
     const StatedMatmul& matmul = *checked.matmul;
-    result.flop = 2.0 * static_cast<double>(matmul.c.shape().at(0)) *
-                  static_cast<double>(matmul.c.shape().at(1)) * static_cast<double>(matmul.a.shape().at(1));
     rival_out = DeviceTensor::empty(device, matmul.c.dtype(), matmul.c.shape());
     rival_out.poison();
     library = runtime::CublasLtMatmul::make(matmul.a, matmul.b, rival_out, timer, &result.rival_missing);

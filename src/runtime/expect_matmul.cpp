@@ -32,6 +32,7 @@ double dot(const double* a, const double* b, int64_t k) {
 void Case::expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const DeviceTensor& b,
                          double tolerance) {
   matmul = StatedMatmul{a, b, c};
+  flop = 2.0 * static_cast<double>(c.shape().at(0) * c.shape().at(1)) * static_cast<double>(a.shape().at(1));
   if (!is_launched_) return;
   std::vector<double> left, right;  // read when a reference has to be made
   expect_product(
