@@ -421,6 +421,27 @@ TEST(FusedLoads, OfBlackwell) {
   expect_fused_loads<BlackwellMatmulFusedA>(float16, 77, 40, 16);
 }
 
+/// The changed A is neither written nor read again.
+template <template <class...> class K>
+void expect_saved_loads(const auto& plain) {
+  constexpr int64_t m = 256, n = 128, k = 192, bytes = m * k * 2;  // one column of tiles: A is loaded once
+  Problem p(K<>::target, float16, m, n, k);
+  const DeviceTensor c = p.output(float16), changed = DeviceTensor::empty(p.device, float16, {m, k});
+  Moved fused, unfused;
+  fused.add(Kernel(K<Scale, Silu>{}, p.device)(m, n, k, float16, float16, p.a, p.b, c, 0.5f));
+  unfused.add(Kernel(ApplySteps<Scale, Silu>{.block_m = 16, .block_n = 256}, p.device)(m, k, float16, p.a,
+                                                                                       changed, 0.5f));
+  unfused.add(Kernel(plain, p.device)(m, n, k, float16, float16, changed, p.b, c));
+  EXPECT_EQ(unfused.written - fused.written, bytes);
+  EXPECT_EQ(unfused.read - fused.read, bytes);
+}
+
+TEST(FusedLoads, SaveTheTrafficOfTheChangedOperand) {
+  expect_saved_loads<AmpereMatmulFusedA>(AmpereMatmulFusedA<>{});
+  expect_saved_loads<HopperMatmulFusedA>(HopperMatmulFusedA<>{});
+  expect_saved_loads<BlackwellMatmulFusedA>(BlackwellMatmulFusedA<>{});
+}
+
 // A thread reads its row of A, which the swizzle spreads over the banks, whatever the type.
 TEST(FusedLoads, OfBlackwellMeetNoBankConflicts) {
   const Device device =
