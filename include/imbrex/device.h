@@ -30,7 +30,9 @@ struct LaunchReport {
   }
 };
 
-/// A device. A handle: cheap to copy; its memory lives until the last handle and tensor are gone.
+/// A device. A handle: cheap to copy; its memory lives until the last handle and tensor are gone. Any thread
+/// may use it, and the kernels and tensors on it, several at once; but timed launches on a CUDA GPU must come
+/// from one at a time, and on the virtual GPU one launch at a time runs.
 class Device {
  public:
   /// The virtual GPU on this machine's CPU.

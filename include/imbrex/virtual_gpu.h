@@ -113,7 +113,7 @@ enum class TensorMath : uint8_t {
 struct Options {
   std::string target = "sm_100a";  // sm_80, sm_90, sm_90a, sm_100, sm_100a
   int num_sms = 0;       // bounds how many CTAs are resident at once; 0: as many as the real chip has
-  int host_threads = 0;  // 0: one per core. Results do not depend on it
+  int host_threads = 0;  // 0: one per core. Results do not depend on it; IMBREX_HOST_THREADS=N overrides it
   uint64_t seed = 0;     // interleaving and completion order; 0 is a plain fair order
   CheckSet checks = {};
   TensorMath tensor_math = TensorMath::kExact;

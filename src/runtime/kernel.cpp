@@ -88,6 +88,7 @@ KernelBase* KernelBase::State::pick(std::span<const LaunchArgument> arguments,
       const auto traced = lang::trace(*entry, kernel.get(), constants_of(*entry, then), target);
       if (runtime::code_digest(*traced) != record.code) continue;
       KernelBase* candidate = with(record.config);
+      const std::lock_guard lock(candidate->state_->mutex);  // a thread with another shape may be using it
       candidate->state_->prepare(arguments);
       return candidate;
     } catch (const CompileError&) {
@@ -163,9 +164,10 @@ LaunchReport KernelBase::launch_arguments(std::span<const LaunchArgument> argume
       for (size_t i = 0; i < arguments.size() && is_same; ++i)
         if (runtime::is_in_shape(parameters[i])) is_same = arguments[i].value == state_->last_shape[place++];
       if (!is_same) {
-        state_->last_shape = shape_of(arguments);
-        KernelBase*& known = state_->tuned->by_shape[state_->last_shape];
-        if (known == nullptr) known = state_->pick(arguments, state_->last_shape);
+        std::vector<int64_t> shape = shape_of(arguments);
+        KernelBase*& known = state_->tuned->by_shape[shape];
+        if (known == nullptr) known = state_->pick(arguments, shape);
+        state_->last_shape = std::move(shape);
         state_->last_tuned = known;
       }
       chosen = state_->last_tuned;

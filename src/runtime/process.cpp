@@ -52,6 +52,29 @@ int wait_for(pid_t pid) {
   return status;
 }
 
+/// While it lives, a write() of this thread to a worker that died fails with EPIPE; the signal would end us.
+/// By the thread's mask, because what a signal does is set for the whole process and others write to workers
+/// of their own.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutSigpipe() {
+    const timespec at_once = {};
+    while (sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
+
 int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 }  // namespace
@@ -168,16 +191,12 @@ void WorkerProcess::bury(int status) {
 void WorkerProcess::send(const std::string& line) {
   if (!is_alive()) return;
   const std::string text = line + "\n";
-  // A worker that died lets write() fail with EPIPE; the signal would end us.
-  struct sigaction ignore = {}, before = {};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignore, &before);
+  const WithoutSigpipe guard;
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t written = write(to_, text.data() + sent, text.size() - sent);
     if (written < 0 && errno != EINTR) break;
     if (written > 0) sent += static_cast<size_t>(written);
   }
-  sigaction(SIGPIPE, &before, nullptr);
 }
 
 WorkerProcess::Outcome WorkerProcess::receive(double timeout_s, std::string& line) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The virtual GPU as a device.
+// The virtual GPU as a device. Unlike the machine itself it may be used from several threads, as a CUDA
+// device may: one call at a time.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <mutex>
 
 #include "imbrex/error.h"
 #include "runtime/backend.h"
@@ -14,8 +17,16 @@ namespace {
 
 class VirtualKernel : public LoadedKernel {
  public:
+  explicit VirtualKernel(std::shared_ptr<std::mutex> turn) : turn_(std::move(turn)) {}
+  ~VirtualKernel() override {
+    const std::lock_guard lock(*turn_);
+    function = {};  // which gives its module's memory back
+  }
   vgpu::Function function;
   codegen::CompiledKernel kernel;
+
+ private:
+  std::shared_ptr<std::mutex> turn_;
 };
 
 class VirtualDevice : public DeviceBackend {
@@ -31,24 +42,34 @@ class VirtualDevice : public DeviceBackend {
   }
   void synchronize() override {}
 
-  uint64_t allocate(int64_t bytes) override { return gpu_.allocate(bytes); }
+  uint64_t allocate(int64_t bytes) override {
+    const std::lock_guard lock(*turn_);
+    return gpu_.allocate(bytes);
+  }
   void free(uint64_t address) noexcept override {
     try {
+      const std::lock_guard lock(*turn_);
       gpu_.free(address);
     } catch (const Error&) {
       // The memory was released by hand; a destructor has nobody to tell.
     }
   }
   void copy_to_device(uint64_t to, const void* from, int64_t bytes) override {
+    const std::lock_guard lock(*turn_);
     gpu_.copy_to_device(to, from, bytes);
   }
   void copy_from_device(void* to, uint64_t from, int64_t bytes) override {
+    const std::lock_guard lock(*turn_);
     gpu_.copy_from_device(to, from, bytes);
   }
-  void fill(uint64_t to, uint8_t value, int64_t bytes) override { gpu_.fill(to, value, bytes); }
+  void fill(uint64_t to, uint8_t value, int64_t bytes) override {
+    const std::lock_guard lock(*turn_);
+    gpu_.fill(to, value, bytes);
+  }
 
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
-    auto loaded = std::make_shared<VirtualKernel>();
+    auto loaded = std::make_shared<VirtualKernel>(turn_);
+    const std::lock_guard lock(*turn_);
     loaded->function = gpu_.load_module(kernel.ptx, kernel.name + ".ptx").function(kernel.name);
     if (kernel.shared_bytes > 0) loaded->function.set_max_dynamic_shared(kernel.shared_bytes);
     loaded->kernel = kernel;
@@ -66,6 +87,7 @@ class VirtualDevice : public DeviceBackend {
     launch.parameter_buffer = plan.params;
     LaunchReport report;
     report.is_virtual = true;
+    const std::lock_guard lock(*turn_);
     auto begin = std::chrono::steady_clock::now();
     report.virtual_report = gpu_.launch(virtual_kernel.function, launch);
     report.milliseconds =
@@ -94,6 +116,9 @@ class VirtualDevice : public DeviceBackend {
   }
 
   vgpu::VirtualGpu gpu_;
+
+ private:
+  const std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
 };
 
 }  // namespace

@@ -28,6 +28,9 @@ class AsyncOp {
   virtual bool ready(Cluster&) { return true; }
   /// Carries it out, completely or the next part of it. True when nothing is left.
   virtual bool run(Cluster& cluster) = 0;
+  /// True when the next part updates what other clusters may be updating (a reduction in global memory): it
+  /// happens in the cluster's turn, as the threads' atomics do.
+  virtual bool takes_turn() const { return false; }
   /// True when the CTA that started it may exit now without harm.
   virtual bool may_outlive_cta() const { return false; }
   /// How others learn that it is done.
@@ -42,6 +45,13 @@ class AsyncOp {
   Who who;
   int32_t recorded_as = -1;  // its number in the cluster's Recording
   AsyncOrigin origin;        // filled in when it is issued
+};
+
+/// What came of running one operation.
+enum class AsyncStep : uint8_t {
+  kNone,  // none is ready
+  kRan,
+  kTurn,  // nothing was done: the chosen one has to wait for the cluster's turn
 };
 
 /// Operations in one queue run in the order of submission; different queues are independent of each other.
@@ -59,9 +69,8 @@ class AsyncAgents {
   bool empty() const { return pending_ == 0; }
   int64_t pending() const { return pending_; }
 
-  /// Runs (a part of) one ready operation, the choice-th of those (modulo their number). False when none is
-  /// ready.
-  bool run_one(Cluster& cluster, uint64_t choice);
+  /// Runs (a part of) one ready operation, the choice-th of those (modulo their number).
+  AsyncStep run_one(Cluster& cluster, uint64_t choice);
   /// Calls body(const AsyncOp&) for everything in flight.
   template <class Body>
   void for_each(Body&& body) const {

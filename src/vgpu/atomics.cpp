@@ -7,6 +7,7 @@
 #include "core/scalar_half.h"
 #include "vgpu/access.h"
 #include "vgpu/decode.h"
+#include "vgpu/raced_bytes.h"
 
 namespace imbrex::vgpu {
 
@@ -155,12 +156,12 @@ struct Word128 {
 /// exch and cas on 16 bytes.
 void update_128(Warp& w, const Atomic& a, std::byte* host, int lane) {
   Word128 old, b, c{};
-  std::memcpy(&old, host, 16);
+  read_bytes(&old, host, 16);
   std::memcpy(&b, w.reg<std::byte>(a.b[0]) + 16 * lane, 16);
   if (a.compares) std::memcpy(&c, w.reg<std::byte>(a.c) + 16 * lane, 16);
   const bool equal = old.low == b.low && old.high == b.high;
   const Word128 next = !a.compares ? b : equal ? c : old;
-  std::memcpy(host, &next, 16);
+  write_bytes(host, &next, 16);
   if (!a.d.empty()) std::memcpy(w.reg<std::byte>(a.d[0]) + 16 * lane, &old, 16);
 }
 
@@ -171,10 +172,10 @@ uint64_t read_slot(Warp& w, Slot slot, int lane_bytes, int lane) {
 void update_elements(Warp& w, const Atomic& a, Update update, std::byte* host, int lane) {
   for (size_t e = 0; e < a.b.size(); ++e) {
     uint64_t old = 0;
-    std::memcpy(&old, host + e * a.bytes, a.bytes);
+    read_bytes(&old, host + e * a.bytes, a.bytes);
     const uint64_t c = a.compares ? read_slot(w, a.c, a.lane_bytes, lane) : 0;
     const uint64_t next = update(old, read_slot(w, a.b[e], a.lane_bytes, lane), c);
-    std::memcpy(host + e * a.bytes, &next, a.bytes);
+    write_bytes(host + e * a.bytes, &next, a.bytes);
     if (a.d.empty()) continue;
     if (a.lane_bytes == 8)
       w.reg<uint64_t>(a.d[e])[lane] = old;

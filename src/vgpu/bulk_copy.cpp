@@ -3,10 +3,9 @@
 // cluster.
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "vgpu/bulk_groups.h"
 #include "vgpu/mbarrier_ops.h"
+#include "vgpu/raced_bytes.h"
 #include "vgpu/reduce_words.h"
 
 namespace imbrex::vgpu {
@@ -50,7 +49,7 @@ class CopyToShared : public AsyncOp {
     if (form_->reduce != ReduceOp::kNone)
       reduce_elements(form_->reduce, form_->type, to, from_.host, bytes_ / bytes_of(form_->type));
     else
-      std::memcpy(to, from_.host, bytes_);
+      read_bytes(to, from_.host, bytes_);
     touch(cluster, who, shared_place(*to_, offset_), bytes_,
           form_->reduce != ReduceOp::kNone ? AccessKind::kAtomic : AccessKind::kWrite);
     cluster.statistics().tma_bytes_loaded += bytes_;
@@ -87,8 +86,8 @@ class CopyToGlobal : public BulkStore {
       : BulkStore(who, warp), form_(&form), from_(from), bytes_(bytes), to_(to), kept_(kept) {}
 
   std::string describe() const override {
-    return fmt::format("bulk {} of {} bytes from shared {:#x}",
-                       form_->reduce != ReduceOp::kNone ? "reduction" : "store", bytes_, from_);
+    return fmt::format("bulk {} of {} bytes from shared {:#x}", reduces() ? "reduction" : "store", bytes_,
+                       from_);
   }
   WorkDemand demand() const override {
     return {.kind = WorkDemand::Kind::kTmaStore,
@@ -97,22 +96,23 @@ class CopyToGlobal : public BulkStore {
   }
 
  protected:
+  bool reduces() const override { return form_->reduce != ReduceOp::kNone; }
   void read(Cluster& cluster) override {
     touch(cluster, who, shared_place(source(), from_), bytes_, AccessKind::kRead);
     const std::byte* from = source().shared().at(from_);
     data_.assign(from, from + bytes_);
   }
   void write(Cluster& cluster) override {
-    if (form_->reduce != ReduceOp::kNone) {
+    if (reduces()) {
       reduce_elements(form_->reduce, form_->type, to_.host, data_.data(), bytes_ / bytes_of(form_->type));
       touch(cluster, who, to_, bytes_, AccessKind::kAtomic);
     } else if (kept_ == 0xFFFF) {
-      std::memcpy(to_.host, data_.data(), bytes_);
+      write_bytes(to_.host, data_.data(), bytes_);
       touch(cluster, who, to_, bytes_, AccessKind::kWrite);
     } else {
       for (uint32_t i = 0; i < bytes_; ++i) {
         if ((kept_ >> i % 16 & 1) == 0) continue;
-        to_.host[i] = data_[i];
+        write_bytes(to_.host + i, &data_[i], 1);
         touch(cluster, who, global_place(cluster, to_.address + i), 1, AccessKind::kWrite);
       }
     }

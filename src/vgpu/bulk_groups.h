@@ -14,11 +14,14 @@ class BulkStore : public AsyncOp {
  public:
   BulkStore(Who who, Warp& warp);
   bool run(Cluster& cluster) final;
+  bool takes_turn() const final { return has_read_ && reduces(); }
   /// Its source has been read; what is left is global memory's business.
   bool may_outlive_cta() const final { return has_read_; }
   Completion completion() const final { return {CompletedBy::kBulkGroup, 0, number_}; }
 
  protected:
+  /// True when write() joins its values with what is there.
+  virtual bool reduces() const = 0;
   virtual void read(Cluster& cluster) = 0;
   virtual void write(Cluster& cluster) = 0;
   /// The CTA whose shared memory is the source.

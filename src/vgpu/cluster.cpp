@@ -140,12 +140,43 @@ Step Cluster::run_warp(Warp& warp) {
   return step;
 }
 
-bool Cluster::run_async(bool pressing) {
-  if (async_.empty()) return false;
-  if (!pressing && async_laziness_ > 1 && !random_.once_in(async_laziness_)) return false;
-  if (!async_.run_one(*this, random_.is_plain() ? 0 : random_.next())) return false;
-  ++clock_;
-  return true;
+AsyncStep Cluster::run_async(bool pressing) {
+  if (async_.empty()) return AsyncStep::kNone;
+  if (!async_choice_) {
+    if (!pressing && async_laziness_ > 1 && !random_.once_in(async_laziness_)) return AsyncStep::kNone;
+    async_choice_ = random_.is_plain() ? 0 : random_.next();
+  }
+  const AsyncStep step = async_.run_one(*this, *async_choice_);
+  if (step == AsyncStep::kTurn) {
+    slot_->publish(clock_);  // a turn is given by the clocks that others see
+    return step;
+  }
+  async_choice_.reset();
+  if (step == AsyncStep::kRan) ++clock_;
+  return step;
+}
+
+template <class Checks>
+Step Cluster::run_next_warp() {
+  Warp& warp = *warps_[next_warp_];
+  ran_last_ = &warp;
+  const uint64_t before = clock_;
+  if (quantum_left_ <= 0) quantum_left_ = new_quantum();
+  const Step step = run_warp<Checks>(warp);
+  slot_->publish(clock_);
+  if (step == Step::kTurn) return step;
+  quantum_left_ = 0;
+  idle_warps_ = clock_ == before ? idle_warps_ + 1 : 0;
+  if (warp.finished()) {
+    warps_.erase(warps_.begin() + static_cast<ptrdiff_t>(next_warp_));
+    if (warp.cta().finished()) check_cta_exit(warp.cta());
+  } else if (idle_warps_ == 0 && !random_.is_plain() && random_.once_in(4)) {
+    next_warp_ = random_.below(warps_.size());
+  } else {
+    ++next_warp_;
+  }
+  if (next_warp_ >= warps_.size()) next_warp_ = 0;
+  return step;
 }
 
 template <class Checks>
@@ -154,43 +185,35 @@ ClusterState Cluster::advance_with(int64_t slice) {
   const int64_t budget =
       launch_->options.instruction_budget > 0 ? launch_->options.instruction_budget : kDefaultBudget;
   const int64_t stall_budget = launch_->options.stall_budget;
-  while (!warps_.empty()) {
-    if (stopped_) return ClusterState::kStopped;
-    Warp& warp = *warps_[next_warp_];
-    const uint64_t before = clock_;
-    if (quantum_left_ <= 0) quantum_left_ = new_quantum();
-    const Step step = run_warp<Checks>(warp);
-    slot_->publish(clock_);
-    if (step == Step::kTurn) return ClusterState::kNeedsTurn;
-    quantum_left_ = 0;
-    idle_warps_ = clock_ == before ? idle_warps_ + 1 : 0;
-    if (warp.finished()) {
-      warps_.erase(warps_.begin() + static_cast<ptrdiff_t>(next_warp_));
-      if (warp.cta().finished()) check_cta_exit(warp.cta());
-    } else if (idle_warps_ == 0 && !random_.is_plain() && random_.once_in(4)) {
-      next_warp_ = random_.below(warps_.size());
-    } else {
-      ++next_warp_;
+  while (!warps_.empty() || !async_.empty()) {
+    const bool draining = warps_.empty();
+    // Where an operation waits for its turn, this round's warp has run already.
+    if (!draining && !async_choice_) {
+      if (stopped_) return ClusterState::kStopped;
+      if (run_next_warp<Checks>() == Step::kTurn) return ClusterState::kNeedsTurn;
     }
-    if (next_warp_ >= warps_.size()) next_warp_ = 0;
     // What an operation did may be what a warp looked at before was waiting for.
-    if (run_async(false)) idle_warps_ = 0;
-    if (!warps_.empty() && idle_warps_ >= warps_.size()) {
-      idle_warps_ = 0;
-      if (!run_async(true) && !resolve_stall()) {
-        report_deadlock();
-        return ClusterState::kStopped;
+    AsyncStep step = run_async(draining);
+    if (step == AsyncStep::kNone) {
+      if (draining) break;
+      if (!warps_.empty() && idle_warps_ >= warps_.size()) {
+        idle_warps_ = 0;
+        step = run_async(true);
+        if (step == AsyncStep::kNone && !resolve_stall()) {
+          report_deadlock();
+          return ClusterState::kStopped;
+        }
       }
     }
+    if (step == AsyncStep::kTurn) return ClusterState::kNeedsTurn;
+    if (step == AsyncStep::kRan) idle_warps_ = 0;
     const int64_t run = static_cast<int64_t>(clock_ - clock_at_start_);
     const int64_t stalled = static_cast<int64_t>(clock_ - last_progress_);
-    if (run > budget || stalled > stall_budget) {
-      report_endless(warp, run > budget ? budget : stall_budget, run <= budget);
+    if (!warps_.empty() && (run > budget || stalled > stall_budget)) {
+      report_endless(*ran_last_, run > budget ? budget : stall_budget, run <= budget);
       return ClusterState::kStopped;
     }
     if (clock_ >= end || slot_->should_return()) return ClusterState::kRunning;
-  }
-  while (run_async(true)) {
   }
   slot_->publish(clock_);
   return stopped_ ? ClusterState::kStopped : ClusterState::kFinished;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "vgpu/async.h"
@@ -24,7 +25,7 @@ class TimelineRecorder;
 /// Why Cluster::advance came back.
 enum class ClusterState : uint8_t {
   kRunning,    // the slice is used up
-  kNeedsTurn,  // the next instruction is globally visible and it is somebody else's turn
+  kNeedsTurn,  // the next instruction or operation is globally visible and it is somebody else's turn
   kFinished,
   kStopped,  // deadlock, budget or too many findings
 };
@@ -96,10 +97,13 @@ class Cluster {
  private:
   template <class Checks>
   ClusterState advance_with(int64_t slice);
+  /// Lets the warp whose turn it is within the cluster run for a while.
+  template <class Checks>
+  Step run_next_warp();
   template <class Checks>
   Step run_warp(Warp& warp);
-  /// Lets asynchronous operations happen; `pressing` when no warp can run. True if any was carried out.
-  bool run_async(bool pressing);
+  /// Lets an asynchronous operation happen; `pressing` when no warp can run.
+  AsyncStep run_async(bool pressing);
   /// No warp can run and no operation is ready: lets go of parked lanes, times out a try_wait. False:
   /// deadlock.
   bool resolve_stall();
@@ -132,7 +136,9 @@ class Cluster {
   bool resuming_ = false;  // its current split goes on where it stopped
   int stalls_ = 0;         // in a row, without progress in between
   uint64_t progress_at_stall_ = 0;
-  uint64_t async_laziness_ = 1;  // one operation is carried out in so many quanta
+  uint64_t async_laziness_ = 1;           // one operation is carried out in so many quanta
+  std::optional<uint64_t> async_choice_;  // of an operation that waits for its turn
+  Warp* ran_last_ = nullptr;
   bool stopped_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "vgpu/mbarrier_ops.h"
+#include "vgpu/raced_bytes.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -54,7 +55,7 @@ class WarpCopy : public AsyncOp {
       if (copy.source_bytes > 0) {
         const Place from = global_place(cluster, copy.from);
         touch(cluster, who, from, copy.source_bytes, AccessKind::kRead);
-        std::memcpy(to, from.host, copy.source_bytes);
+        read_bytes(to, from.host, copy.source_bytes);
       }
       std::memset(to + copy.source_bytes, 0, bytes_ - copy.source_bytes);
       touch(cluster, who, shared_place(cta, copy.to), bytes_, AccessKind::kWrite);

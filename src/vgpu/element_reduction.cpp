@@ -2,13 +2,13 @@
 #include "vgpu/element_reduction.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstring>
 
 #include "core/scalar_float.h"
 #include "core/scalar_half.h"
 #include "imbrex/error.h"
+#include "vgpu/raced_bytes.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -76,10 +76,8 @@ void update_all(std::byte* memory, const std::byte* values, int64_t count, Updat
   for (int64_t i = 0; i < count; ++i) {
     T value;
     std::memcpy(&value, values + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    std::atomic_ref<T> element(reinterpret_cast<T*>(memory)[i]);
-    T old = element.load(std::memory_order_relaxed);
-    while (!element.compare_exchange_weak(old, update(old, value), std::memory_order_relaxed)) {
-    }
+    std::byte* element = memory + i * static_cast<int64_t>(sizeof(T));
+    write_word<T>(element, update(read_word<T>(element), value));
   }
 }
 

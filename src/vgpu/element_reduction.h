@@ -16,8 +16,8 @@ int64_t bytes_of(ReduceType type);
 /// Whether `op` exists for `type` (bit operations take the unsigned types of their width).
 bool is_reduction(ReduceOp op, ReduceType type);
 
-/// memory[i] = memory[i] op values[i] for `count` elements, each update atomic. f32 keeps subnormals unless
-/// the type is kF32Ftz.
+/// memory[i] = memory[i] op values[i] for `count` elements; in global memory, the cluster has its turn. f32
+/// keeps subnormals unless the type is kF32Ftz.
 void reduce_elements(ReduceOp op, ReduceType type, std::byte* memory, const std::byte* values, int64_t count);
 
 }  // namespace imbrex::vgpu

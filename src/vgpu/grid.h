@@ -5,11 +5,11 @@
 // clusters one after the other, so who runs where depends on nothing but the grid, the number of slots and
 // the seed; a cluster that cancels another (cluster launch control) takes the next of its own slot's list.
 //
-// Operations that other clusters can observe (atomics, volatile, relaxed, acquire and release accesses to
-// global memory) happen in the order of (epoch, slot), an epoch being 1024 instructions of the slot's logical
-// clock: a cluster may do them only while it is the least of all slots. Whoever is not waits (Step::kTurn)
-// while others catch up. Hence a run depends on the seed alone, whatever the number of host threads, and a
-// loop that spins on another cluster's flag lets that cluster get on.
+// Operations that other clusters can observe (atomics, asynchronous reductions, volatile, relaxed, acquire
+// and release accesses to global memory) happen in the order of (epoch, slot), an epoch being 1024
+// instructions of the slot's logical clock: a cluster may do them only while it is the least of all slots.
+// Whoever is not waits (Step::kTurn) while others catch up. Hence a run depends on the seed alone, whatever
+// the number of host threads, and a loop that spins on another cluster's flag lets that cluster get on.
 #pragma once
 
 #include <atomic>

@@ -8,6 +8,7 @@
 #include "vgpu/access.h"
 #include "vgpu/bank_counter.h"
 #include "vgpu/decode.h"
+#include "vgpu/raced_bytes.h"
 #include "vgpu/timeline_recorder.h"
 
 namespace imbrex::vgpu {
@@ -84,7 +85,7 @@ bool locate_all(Warp& w, const Instruction& n, Mask active, const uint64_t* addr
 void store_register(Warp& w, const Instruction& n, Slot slot, int lane, const std::byte* from,
                     uint32_t bytes) {
   uint64_t value = 0;
-  std::memcpy(&value, from, bytes);
+  read_bytes(&value, from, bytes);
   const uint8_t flags = n.small[kFlags];
   if ((flags & kSignExtend) != 0) {
     const int shift = 64 - 8 * static_cast<int>(bytes);
@@ -100,18 +101,10 @@ void store_register(Warp& w, const Instruction& n, Slot slot, int lane, const st
 template <class T, class Lane>
 void load_lanes(Lane* out, Mask active, std::byte* const* host, size_t offset) {
   if (active == kAllLanes) {
-    for (int i = 0; i < kWarpSize; ++i) {
-      T value;
-      std::memcpy(&value, host[i] + offset, sizeof(T));
-      out[i] = static_cast<Lane>(value);
-    }
+    for (int i = 0; i < kWarpSize; ++i) out[i] = static_cast<Lane>(read_word<T>(host[i] + offset));
     return;
   }
-  for_each_lane(active, [&](int i) {
-    T value;
-    std::memcpy(&value, host[i] + offset, sizeof(T));
-    out[i] = static_cast<Lane>(value);
-  });
+  for_each_lane(active, [&](int i) { out[i] = static_cast<Lane>(read_word<T>(host[i] + offset)); });
 }
 
 void load_element(Warp& w, const Instruction& n, Slot slot, Mask active, std::byte* const* host,
@@ -125,7 +118,7 @@ void load_element(Warp& w, const Instruction& n, Slot slot, Mask active, std::by
   } else if (bytes == 2 && (flags & (kWideLanes | kSignExtend)) == 0) {
     load_lanes<uint16_t>(w.reg<uint32_t>(slot), active, host, offset);
   } else if (bytes == 16) {
-    for_each_lane(active, [&](int i) { std::memcpy(w.reg<std::byte>(slot) + 16 * i, host[i] + offset, 16); });
+    for_each_lane(active, [&](int i) { read_bytes(w.reg<std::byte>(slot) + 16 * i, host[i] + offset, 16); });
   } else {
     for_each_lane(active, [&](int i) { store_register(w, n, slot, i, host[i] + offset, bytes); });
   }
@@ -145,16 +138,33 @@ void store_element(Warp& w, const Instruction& n, Slot slot, Mask active, std::b
   const size_t offset = size_t{element} * bytes;
   const size_t stride = lane_stride(n);
   const std::byte* from = w.reg<std::byte>(slot);
-  if (bytes == 4 && stride == 4)
-    for_each_lane(active, [&](int i) { std::memcpy(host[i] + offset, from + 4 * i, 4); });
-  else if (bytes == 8)
-    for_each_lane(active, [&](int i) { std::memcpy(host[i] + offset, from + 8 * i, 8); });
-  else if (bytes == 2)
-    for_each_lane(active,
-                  [&](int i) { std::memcpy(host[i] + offset, from + stride * static_cast<size_t>(i), 2); });
-  else
-    for_each_lane(
-        active, [&](int i) { std::memcpy(host[i] + offset, from + stride * static_cast<size_t>(i), bytes); });
+  const auto store = [&]<class T>(T value) {
+    for_each_lane(active, [&](int i) {
+      std::memcpy(&value, from + stride * static_cast<size_t>(i), sizeof value);
+      write_word(host[i] + offset, value);
+    });
+  };
+  switch (bytes) {
+    case 1:
+      return store(uint8_t{});
+    case 2:
+      return store(uint16_t{});
+    case 4:
+      return store(uint32_t{});
+    case 8:
+      return store(uint64_t{});
+    default:
+      for_each_lane(active, [&](int i) {
+        write_bytes(host[i] + offset, from + stride * static_cast<size_t>(i), bytes);
+      });
+  }
+}
+
+/// Does memory hold what a lane's register does?
+bool is_at(const std::byte* host, const std::byte* value, uint32_t bytes) {
+  std::byte there[16];
+  read_bytes(there, host, bytes);
+  return std::memcmp(there, value, bytes) == 0;
 }
 
 /// The slot of element e: d for scalars, else the list.
@@ -182,7 +192,7 @@ void count_bytes(Cluster& cluster, const Instruction& n, Space space, int64_t by
 bool stores_the_same(Warp& w, const Instruction& n, int lane, const std::byte* at) {
   const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
   for (uint32_t e = 0; e < count; ++e)
-    if (std::memcmp(at + e * bytes, lane_bytes(w, n, element_slot(n, e), lane), bytes) != 0) return false;
+    if (!is_at(at + e * bytes, lane_bytes(w, n, element_slot(n, e), lane), bytes)) return false;
   return true;
 }
 
@@ -277,7 +287,7 @@ void check_lanes_agree(Warp& w, const Instruction& n, Mask active, Space space, 
   for (uint32_t e = 0; e < count; ++e) {
     const std::byte* values = w.reg<std::byte>(element_slot(n, e));
     for_each_lane(active, [&](int i) {
-      if (std::memcmp(host[i] + e * bytes, values + stride * static_cast<size_t>(i), bytes) == 0) return;
+      if (is_at(host[i] + e * bytes, values + stride * static_cast<size_t>(i), bytes)) return;
       Who winner{&w.cta(), w.index(), i, &n, ""};
       for_each_lane(active, [&](int other) {
         if (other != i && host[other] < host[i] + bytes * count && host[i] < host[other] + bytes * count)
@@ -311,7 +321,7 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
     cluster.timeline()->accessed(w, space, host, good, bytes * count, BankAccess::kLoad);
   if (cluster.banks() != nullptr)
     cluster.banks()->accessed(n, space, host, good, bytes * count, false, BankAccess::kLoad);
-  static constexpr std::byte kZeros[32] = {};
+  alignas(16) static constexpr std::byte kZeros[32] = {};
   if (good != active)  // what may not be read reads as zero
     for_each_lane(active & ~good, [&](int i) { host[i] = const_cast<std::byte*>(kZeros); });
   for (uint32_t e = 0; e < count; ++e) load_element(w, n, element_slot(n, e), active, host, e, bytes);

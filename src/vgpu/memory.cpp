@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "imbrex/error.h"
+#include "vgpu/raced_bytes.h"
 
 namespace imbrex::vgpu {
 
@@ -20,6 +21,9 @@ constexpr uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 
 
 /// Freed stretches at least this large give their host pages back.
 constexpr uint64_t kReturnedBytes = 1 << 20;
+
+/// Eight bytes of GlobalMemory::written_ when all have been written.
+constexpr uint64_t kAllWritten = 0x0101'0101'0101'0101;
 
 }  // namespace
 
@@ -37,7 +41,7 @@ void* reserve(uint64_t bytes, const char* purpose, const char* help) {
 GlobalMemory::GlobalMemory(int64_t bytes, bool track_writes)
     : size_(round_up(static_cast<uint64_t>(bytes), 4096) + (kHeapBase - kGlobalBase)) {
   base_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
-  if (track_writes) written_ = static_cast<uint8_t*>(reserve(size_, kPurpose, kHelp));
+  if (track_writes) written_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
 }
 
 GlobalMemory::~GlobalMemory() {
@@ -144,13 +148,18 @@ const Allocation* GlobalMemory::nearest(uint64_t address) const {
 }
 
 void GlobalMemory::mark_written(uint64_t address, uint64_t bytes) {
-  if (written_ != nullptr) std::memset(written_ + (address - kGlobalBase), 1, bytes);
+  if (written_ == nullptr) return;
+  std::byte* to = written_ + (address - kGlobalBase);
+  for_each_word(to, bytes, [&]<class T>(size_t i, T) { write_word<T>(to + i, static_cast<T>(kAllWritten)); });
 }
 
 bool GlobalMemory::is_written(uint64_t address, uint64_t bytes) const {
   if (written_ == nullptr) return true;
-  const uint8_t* at = written_ + (address - kGlobalBase);
-  return std::all_of(at, at + bytes, [](uint8_t w) { return w != 0; });
+  const std::byte* at = written_ + (address - kGlobalBase);
+  bool all = true;
+  for_each_word(at, bytes,
+                [&]<class T>(size_t i, T) { all &= read_word<T>(at + i) == static_cast<T>(kAllWritten); });
+  return all;
 }
 
 }  // namespace imbrex::vgpu

@@ -92,7 +92,7 @@ class GlobalMemory {
   void insert(Allocation allocation);
   uint64_t size_ = 0;
   std::byte* base_ = nullptr;
-  uint8_t* written_ = nullptr;
+  std::byte* written_ = nullptr;  // bytes, 1 once written
   uint64_t next_ = kHeapBase;
   uint64_t next_constant_ = kGlobalBase;
   int64_t count_ = 0;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "vgpu/raced_bytes.h"
 #include "vgpu/tensor_map.h"
 #include "vgpu/unit_support.h"
 
@@ -102,7 +103,7 @@ Step exec_replace(Warp& warp, const Instruction& insn, Mask active) {
       return;
     touch(cluster, who, place, kTensorMapBytes, AccessKind::kRead);
     TensorMap map;
-    std::memcpy(map.words.data(), place.host, kTensorMapBytes);
+    read_bytes(map.words.data(), place.host, kTensorMapBytes);
     DecodedTensorMap decoded = decode(map);
     const uint64_t value = form.is_64 ? warp.reg<uint64_t>(insn.a)[lane] : warp.reg<uint32_t>(insn.a)[lane];
     const uint32_t index = form.has_index ? warp.reg<uint32_t>(insn.b)[lane] : 0;
@@ -114,7 +115,7 @@ Step exec_replace(Warp& warp, const Instruction& insn, Mask active) {
       return;
     }
     map = encode(decoded.fields);
-    std::memcpy(place.host, map.words.data(), kTensorMapBytes);
+    write_bytes(place.host, map.words.data(), kTensorMapBytes);
     touch(cluster, who, place, kTensorMapBytes, AccessKind::kWrite);
     cluster.note_progress();
   });
@@ -139,7 +140,9 @@ Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
               AccessKind::kWrite, to))
     return Step::kNext;
   touch(cluster, who, from, kTensorMapBytes, AccessKind::kRead);
-  std::memcpy(to.host, from.host, kTensorMapBytes);
+  TensorMap map;
+  read_bytes(map.words.data(), from.host, kTensorMapBytes);
+  write_bytes(to.host, map.words.data(), kTensorMapBytes);
   touch(cluster, who, to, kTensorMapBytes, AccessKind::kWrite);
   cluster.note_progress();
   return Step::kNext;

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include "vgpu/raced_bytes.h"
 
 namespace imbrex::vgpu {
 
@@ -57,7 +57,7 @@ bool read_box(Cluster& cluster, const Who& who, Warp& warp, const TensorOperand&
   if (!locate(cluster, who, Space::kGeneric, address, kTensorMapBytes, 64, AccessKind::kRead, place))
     return false;
   TensorMap map;
-  std::memcpy(map.words.data(), place.host, kTensorMapBytes);
+  read_bytes(map.words.data(), place.host, kTensorMapBytes);
   DecodedTensorMap decoded = decode(map);
   box.map = decoded.fields;
   box.mode = mode;

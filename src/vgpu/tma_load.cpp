@@ -9,6 +9,7 @@
 
 #include "core/float_formats.h"
 #include "vgpu/mbarrier_ops.h"
+#include "vgpu/raced_bytes.h"
 #include "vgpu/tma.h"
 
 namespace imbrex::vgpu {
@@ -40,7 +41,7 @@ uint32_t rounded_tf32(uint32_t bits) {
 // 16 elements of 4 or 6 bits, spread to 16 bytes each group: data first, padding undefined (here zero).
 void spread_groups(const std::byte* from, uint32_t data_bytes, uint32_t groups, std::byte* to) {
   for (uint32_t g = 0; g < groups; ++g) {
-    std::memcpy(to + g * 16, from + g * data_bytes, data_bytes);
+    read_bytes(to + g * 16, from + g * data_bytes, data_bytes);
     std::memset(to + g * 16 + data_bytes, 0, 16 - data_bytes);
   }
 }
@@ -104,11 +105,9 @@ void BoxLoad::load_row(Cluster& cluster, const BoxRow& row) {
   const uint32_t bytes = map.row_bytes();
   const auto global_bytes = [&](int64_t elements) { return elements * type.eighths_in_global / 8; };
   std::byte buffer[kMaxRowBytes];
-  const std::byte* source = buffer;
   const bool is_whole = row.begin == 0 && row.end == map.box[0];
   const bool is_padded =
       map.type == TensorMapType::kPacked16U4Padded || map.type == TensorMapType::kPacked16U6Padded;
-  const bool is_tf32 = map.type == TensorMapType::kTFloat32 || map.type == TensorMapType::kTFloat32Ftz;
 
   if (row.begin < row.end) {
     const uint64_t from =
@@ -117,13 +116,11 @@ void BoxLoad::load_row(Cluster& cluster, const BoxRow& row) {
     Place place;
     if (!locate(cluster, who, Space::kGlobal, from, count, 1, AccessKind::kRead, place)) return;
     touch(cluster, who, place, count, AccessKind::kRead);
-    if (is_whole && !is_padded && !is_tf32)
-      source = place.host;
-    else if (is_padded)
+    if (is_padded)
       spread_groups(place.host, type.eighths_in_global * 2u, (row.end - row.begin) / 16, buffer + row.begin);
     else
-      std::memcpy(buffer + global_bytes(row.begin), place.host, count);
-    if (is_tf32) {
+      read_bytes(buffer + global_bytes(row.begin), place.host, count);
+    if (map.type == TensorMapType::kTFloat32 || map.type == TensorMapType::kTFloat32Ftz) {
       for (uint32_t i = row.begin; i < row.end; ++i) {
         uint32_t word;
         std::memcpy(&word, buffer + i * 4, 4);
@@ -147,13 +144,13 @@ void BoxLoad::load_row(Cluster& cluster, const BoxRow& row) {
 
   SharedMemory& shared = to_->shared();
   if (map.swizzle == Swizzle::kNone) {
-    std::memcpy(shared.at(row.shared), source, bytes);
+    std::memcpy(shared.at(row.shared), buffer, bytes);
   } else if (swizzle_piece(map.swizzle) == 16) {
     for (uint32_t at = 0; at < bytes; at += 16)
-      std::memcpy(shared.at(swizzle_address(map.swizzle, row.shared + at)), source + at, 16);
+      std::memcpy(shared.at(swizzle_address(map.swizzle, row.shared + at)), buffer + at, 16);
   } else {
     for (uint32_t at = 0; at < bytes; at += 8)
-      std::memcpy(shared.at(swizzle_address(map.swizzle, row.shared + at)), source + at, 8);
+      std::memcpy(shared.at(swizzle_address(map.swizzle, row.shared + at)), buffer + at, 8);
   }
   if (!is_one_stretch()) touch_row(cluster, who, *to_, map, row.shared, AccessKind::kWrite);
 }

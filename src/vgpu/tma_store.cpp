@@ -9,6 +9,7 @@
 
 #include "vgpu/bulk_groups.h"
 #include "vgpu/element_reduction.h"
+#include "vgpu/raced_bytes.h"
 #include "vgpu/reduce_words.h"
 #include "vgpu/staged_tile.h"
 #include "vgpu/tma.h"
@@ -60,14 +61,14 @@ class BoxStore : public BulkStore {
       : BulkStore(who, warp), box_(box), from_(from), reduce_(reduce) {}
 
   std::string describe() const override {
-    return fmt::format("{} of a {} from shared {:#x}", reduce_ != ReduceOp::kNone ? "reduction" : "store",
-                       box_.text(), from_);
+    return fmt::format("{} of a {} from shared {:#x}", reduces() ? "reduction" : "store", box_.text(), from_);
   }
   WorkDemand demand() const override {
     return {.kind = WorkDemand::Kind::kTmaStore, .bytes = box_.bytes(), .block = box_.identity()};
   }
 
  protected:
+  bool reduces() const override { return reduce_ != ReduceOp::kNone; }
   void read(Cluster& cluster) override {
     const TensorMapFields& map = box_.map;
     const uint32_t bytes = map.row_bytes(), piece = swizzle_piece(map.swizzle);
@@ -103,14 +104,14 @@ class BoxStore : public BulkStore {
           row.global + static_cast<uint64_t>((box_.coordinates[0] + int64_t{row.begin}) * eighths / 8);
       const auto bytes = static_cast<uint32_t>((written_end(row, eighths) - row.begin) * eighths / 8);
       Place place;
-      const AccessKind kind = reduce_ != ReduceOp::kNone ? AccessKind::kAtomic : AccessKind::kWrite;
+      const AccessKind kind = reduces() ? AccessKind::kAtomic : AccessKind::kWrite;
       if (!locate(cluster, who, Space::kGlobal, to, bytes, 1, kind, place)) return;
       values += row.begin * eighths / 8;
-      if (reduce_ != ReduceOp::kNone) {
+      if (reduces()) {
         const ReduceType type = *reduce_type(map.type);
         reduce_elements(reduce_, type, place.host, values, bytes / bytes_of(type));
       } else {
-        std::memcpy(place.host, values, bytes);
+        write_bytes(place.host, values, bytes);
       }
       touch(cluster, who, place, bytes, kind);
       cluster.statistics().tma_bytes_stored += bytes;

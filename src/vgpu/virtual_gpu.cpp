@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -251,6 +252,14 @@ void check_extents(const Launch& launch, const Program& program, const TargetFac
                      text_of(grid)));
 }
 
+/// IMBREX_HOST_THREADS=N lets any program's launches run on N threads, which is how the sanitizers get to see
+/// them.
+int host_threads(const Options& options) {
+  const char* told = std::getenv("IMBREX_HOST_THREADS");
+  const int asked = told != nullptr ? std::atoi(told) : options.host_threads;
+  return asked > 0 ? asked : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 std::vector<std::byte> parameter_bytes(const Launch& launch, const Program& program) {
   std::vector<std::byte> bytes(static_cast<size_t>(program.attributes.parameter_bytes), std::byte{0});
   if (launch.arguments.empty() && !launch.parameter_buffer.empty()) {
@@ -322,8 +331,7 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
     fill(data_->cooperative_workspace, 0, kCooperativeWorkspace);
     context.cooperative_workspace = data_->cooperative_workspace;
   }
-  int threads = data_->options.host_threads;
-  if (threads <= 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = host_threads(data_->options);
   std::optional<GlobalRaces> races;
   if (data_->options.checks.races && data_->options.checks.global_races &&
       context.clusters().count() <= kMaxTrackedClusters)

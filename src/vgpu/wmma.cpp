@@ -9,6 +9,7 @@
 
 #include "core/float_formats.h"
 #include "vgpu/access.h"
+#include "vgpu/raced_bytes.h"
 #include "vgpu/tensor_core.h"
 #include "vgpu/unit_support.h"
 
@@ -105,8 +106,8 @@ Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
   const int64_t length = form.column_major ? f.rows : f.columns;
   std::byte matrix[kMostElements * 8] = {};
   for_each_line<Checks>(warp, insn, form, AccessKind::kRead, [&](const std::byte* host, int64_t line) {
-    std::memcpy(matrix + static_cast<size_t>(line * length) * bytes, host,
-                static_cast<size_t>(length) * bytes);
+    read_bytes(matrix + static_cast<size_t>(line * length) * bytes, host,
+               static_cast<size_t>(length) * bytes);
   });
   for_each_element(f, [&](int lane, int64_t i, int64_t row, int64_t column) {
     const int64_t at = form.column_major ? column * f.rows + row : row * f.columns + column;
@@ -131,7 +132,7 @@ Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
     std::memcpy(matrix + static_cast<size_t>(at) * bytes, &value, bytes);
   });
   for_each_line<Checks>(warp, insn, form, AccessKind::kWrite, [&](std::byte* host, int64_t line) {
-    std::memcpy(host, matrix + static_cast<size_t>(line * length) * bytes,
+    write_bytes(host, matrix + static_cast<size_t>(line * length) * bytes,
                 static_cast<size_t>(length) * bytes);
   });
   warp.cta().cluster().note_progress();

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "runtime/cache_file.h"
 
@@ -74,6 +75,19 @@ TEST(WorkerProcess, AnswersHangsAndDies) {
   WorkerProcess absent({"/no/such/program"}, {});
   EXPECT_EQ(ask(absent, "x", 10), Outcome::kDied);
   EXPECT_THAT(absent.obituary(), HasSubstr("exit code 127"));
+}
+
+TEST(WorkerProcess, ThatDoesNotReadEndsNobodyWhoeverElseIsWriting) {
+  // Several threads with a worker each, which closes its end: SIGPIPE must reach none of them at any moment.
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([] {
+      WorkerProcess worker({"/bin/sh", "-c", "exec 0<&-; echo closed; exec sleep 100"}, {});
+      std::string answer;
+      EXPECT_EQ(worker.receive(10, answer), WorkerProcess::Outcome::kAnswered);
+      for (int i = 0; i < 3000; ++i) worker.send("x");
+    });
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(ParallelFor, EveryJobOnceAndTheFirstFailureAtTheEnd) {
