@@ -55,9 +55,14 @@ nlohmann::ordered_json to_json(const BankReport& report) {
           {"cycle", report.cycle}};
 }
 
+constexpr int64_t kMostStride = 1 << 20;
+
 int banks(const BanksOptions& o) {
   if (o.stride < 0 || o.row_bytes < 0)
     throw LaunchError(Diagnostic{{}, "strides and rows are not negative", {}, ""});
+  if (o.stride > kMostStride || o.row_bytes > kMostStride)
+    throw LaunchError(Diagnostic{
+        {}, fmt::format("strides and rows are at most {}: shared memory is small", kMostStride), {}, ""});
   const BankReport plain = bank_report(pattern(o, "none"));
   const BankReport after = bank_report(pattern(o, o.swizzle));
   const bool is_swizzled = o.swizzle != "none";
@@ -214,8 +219,18 @@ void add_banks(CLI::App& app, Action& chosen) {
       ->check(CLI::IsMember(swizzle_names()))
       ->capture_default_str();
   command->add_flag("--json", options->json, "print JSON");
-  command->callback([&chosen, options] {
-    chosen = [options] { return options->choice.is_given() ? kernel_banks(*options) : banks(*options); };
+  command->callback([&chosen, command, options] {
+    chosen = [command, options] {
+      if (options->choice.is_given()) {
+        refuse_given(*command, {"--bytes", "--swizzle"}, "goes with --stride or --row-bytes");
+        return kernel_banks(*options);
+      }
+      refuse_given(*command, {"--no-run", "--instructions"}, "goes with a KERNEL");
+      options->choice.expect_nothing_given();
+      if (command->count("--stride") + command->count("--row-bytes") == 0)
+        throw LaunchError(Diagnostic{{}, "nothing to look at", {}, "give a KERNEL, --stride or --row-bytes"});
+      return banks(*options);
+    };
   });
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "imbrex/error.h"
 #include "imbrex/package.h"
@@ -44,9 +43,10 @@ void add_build(CLI::App& app, Action& chosen) {
           configuration = tuned->configuration;
           origin = " (tuned)";
         }
-      if (mkdir(options->folder.c_str(), 0777) != 0 && errno != EEXIST)
-        throw LaunchError(
-            Diagnostic{{}, fmt::format("{}: {}", options->folder, std::strerror(errno)), {}, ""});
+      std::error_code error;
+      std::filesystem::create_directories(options->folder, error);
+      if (error)
+        throw LaunchError(Diagnostic{{}, fmt::format("{}: {}", options->folder, error.message()), {}, ""});
       for (const PackageFile& file : make_package(kernel, sizes, configuration, options->targets)) {
         const std::string path = options->folder + "/" + file.name;
         write_file(path, file.content);

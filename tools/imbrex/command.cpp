@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <set>
+#include <stdexcept>
 
 #include "imbrex/error.h"
 #include "imbrex/nearest.h"
@@ -96,6 +98,16 @@ int command_main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;
   } catch (const InternalError& error) {
+    fmt::print(stderr, "{}\nThis is a bug in Imbrex. Please report it with the command line.\n",
+               error.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "error: this machine has not enough memory for that\n  help: choose smaller sizes\n");
+    return 2;
+  } catch (const std::length_error&) {
+    fmt::print(stderr, "error: no machine has enough memory for that\n  help: choose smaller sizes\n");
+    return 2;
+  } catch (const std::exception& error) {
     fmt::print(stderr, "{}\nThis is a bug in Imbrex. Please report it with the command line.\n",
                error.what());
     return 2;

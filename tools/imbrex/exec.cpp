@@ -62,9 +62,18 @@ Argument parse_argument(const std::string& text, uint64_t seed) {
   if (text[split] == ':') {
     HostTensor one(*dtype, {1});
     if (dtype->is_float()) {
-      one.set(0, std::strtod(text.c_str() + split + 1, nullptr));
+      char* end = nullptr;
+      const double value = std::strtod(text.c_str() + split + 1, &end);
+      if (split + 1 == text.size() || *end != 0)
+        refuse(fmt::format("'{}' in argument '{}' is no number", text.substr(split + 1), text),
+               kArgumentHelp);
+      one.set(0, value);
     } else {
-      int64_t value = to_integer(text.substr(split + 1), "argument '" + text + "'");
+      const int64_t value = to_integer(text.substr(split + 1), "argument '" + text + "'");
+      const int bits = dtype->bits();
+      const int64_t low = dtype->is_signed() && bits < 64 ? -(int64_t{1} << (bits - 1)) : 0;
+      if (bits < 64 && (value < low || value >= low + (int64_t{1} << bits)))
+        refuse(fmt::format("{} in argument '{}' does not fit {}", value, text, dtype->name()), kArgumentHelp);
       std::memcpy(one.bytes().data(), &value, one.bytes().size());
     }
     argument.bytes.assign(one.bytes().begin(), one.bytes().end());
@@ -75,6 +84,8 @@ Argument parse_argument(const std::string& text, uint64_t seed) {
   const int64_t count = to_integer(text.substr(split + 1, close - split - 1), "argument '" + text + "'");
   if (count < 1) refuse("argument '" + text + "': a buffer has at least one element", kArgumentHelp);
   argument.is_buffer = true;
+  if (close + 1 < text.size() && text[close + 1] != '=')
+    refuse("argument '" + text + "': '=' and the contents follow ']'", kArgumentHelp);
   const std::string fill = close + 1 < text.size() ? text.substr(close + 2) : "poison";
   if (fill == "random") {
     argument.contents = HostTensor::random(*dtype, {count}, seed);
@@ -226,8 +237,10 @@ void add_exec(CLI::App& app, Action& chosen) {
   command->add_option("--seeds", options->seeds, "run this many seeds")->check(CLI::Range(1, 1000000));
   command->add_option("--checks", options->checks, "checkers: on, off or all")
       ->check(CLI::IsMember({"on", "off", "all"}));
-  command->add_option("--budget", options->budget, "warp instructions before the launch counts as endless");
+  command->add_option("--budget", options->budget, "warp instructions before the launch counts as endless")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--show", options->show, "elements of each buffer to print afterwards")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_flag("--json", options->json, "print JSON");
   command->callback([&chosen, options] { chosen = [options] { return exec(*options); }; });

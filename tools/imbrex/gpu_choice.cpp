@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cctype>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "imbrex/error.h"
 #include "imbrex/nearest.h"
+#include "imbrex/occupancy.h"
 
 namespace imbrex::command {
 namespace {
@@ -25,9 +28,10 @@ using Json = nlohmann::json;
       "clock_ghz, hbm_bytes, hbm_bytes_per_second, l2_bytes, l2_bytes_per_second, float16_tflops"});
 }
 
-double positive(const std::string& file, const Json& value, const std::string& key) {
+double positive(const std::string& file, const Json& value, const std::string& key, double most = 1e18) {
   if (!value.is_number() || value.get<double>() <= 0)
     refuse(file, fmt::format("\"{}\" must be a positive number", key));
+  if (value.get<double>() > most) refuse(file, fmt::format("\"{}\" must be at most {}", key, most));
   return value.get<double>();
 }
 
@@ -47,7 +51,8 @@ GpuModel read_gpu(const std::string& file) {
       if (!value.is_string()) refuse(file, fmt::format("\"{}\" must be text", key));
       (key == "name" ? gpu.name : key == "title" ? gpu.title : gpu.target) = value.get<std::string>();
     } else if (key == "sms") {
-      gpu.sms = static_cast<int>(positive(file, value, key));
+      if (!value.is_number_integer()) refuse(file, "\"sms\" must be a whole number");
+      gpu.sms = static_cast<int>(positive(file, value, key, 100000));
     } else if (key == "clock_ghz") {
       gpu.clock_ghz = positive(file, value, key);
     } else if (key == "hbm_bytes") {
@@ -62,6 +67,7 @@ GpuModel read_gpu(const std::string& file) {
       refuse(file, fmt::format("\"{}\" is unknown", key));
     }
   }
+  (void)occupancy_limits(gpu.target);  // refuses targets that there are not
   // Last, because a rate per clock and SM follows from the clock and the SMs.
   if (json.contains("float16_tflops")) {
     const double scale = positive(file, json["float16_tflops"], "float16_tflops") * 1e12 / gpu.peak(float16);
@@ -77,6 +83,21 @@ void GpuChoice::add_to(CLI::App& command) {
   for (const GpuModel& model : gpu_models()) names.push_back(model.name);
   command.add_option("--gpu", name_,
                      fmt::format("{}, or a JSON file that describes one", fmt::join(names, ", ")));
+}
+
+GpuModel GpuChoice::gpu_for(const std::string& target) const {
+  const GpuModel model = gpu("");
+  const auto number = [](const std::string& t) {
+    return std::strtol(t.c_str() + t.find('_') + 1, nullptr, 10);
+  };
+  const bool is_plain = !target.empty() && std::isdigit(static_cast<unsigned char>(target.back()));
+  if (model.target != target && !(is_plain && number(model.target) >= number(target)))
+    throw LaunchError(Diagnostic{
+        {},
+        fmt::format("{} does not run what is built for {}, but for {}", model.title, target, model.target),
+        {},
+        ""});
+  return model;
 }
 
 GpuModel GpuChoice::gpu(const std::string& otherwise) const {

@@ -16,6 +16,9 @@ class GpuChoice {
   /// The GPU; LaunchError when it is unknown or its file does not describe one. Call after parsing.
   /// `otherwise` names the one to take when none was given.
   GpuModel gpu(const std::string& otherwise) const;
+  bool is_given() const { return !name_.empty(); }
+  /// The GPU that was given; LaunchError too when it does not run what is built for `target`.
+  GpuModel gpu_for(const std::string& target) const;
 
  private:
   std::string name_;

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <set>
 
 #include "imbrex/error.h"
@@ -10,6 +12,25 @@
 #include "subcommands.h"
 
 namespace imbrex::command {
+
+void refuse_given(const CLI::App& command, std::initializer_list<const char*> options,
+                  const std::string& belongs) {
+  for (const char* option : options)
+    if (command.count(option) > 0)
+      throw LaunchError(Diagnostic{{}, fmt::format("{} {}", option, belongs), {}, ""});
+}
+
+CLI::Validator at_most(int64_t most) {
+  return CLI::Validator(
+      [most](std::string& text) {
+        int64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool is_too_large =
+            error == std::errc::result_out_of_range || (error == std::errc() && value > most);
+        return is_too_large ? fmt::format("{} is more than {}", text, most) : std::string();
+      },
+      "");
+}
 
 void KernelChoice::add_to(CLI::App& command, Need need) {
   command.add_option("KERNEL", name_, "a kernel of `imbrex list`")->required(need == Need::kRequired);
@@ -23,6 +44,7 @@ void KernelChoice::add_to(CLI::App& command, Need need) {
         .add_option_function<int64_t>(
             "--" + size, [this, size = size](const int64_t& value) { given_[size] = value; },
             fmt::format("{}", fmt::join(meaning, "; or ")))
+        ->check(at_most(INT32_MAX))
         ->group("Sizes (`imbrex list` says which a kernel has, and what it takes for those not given)");
 }
 
@@ -41,11 +63,21 @@ std::map<std::string, int64_t> KernelChoice::sizes() const {
                                    fmt::format("{} has no size --{}", name_, name),
                                    {},
                                    fmt::format("its sizes are {}", fmt::join(names, ", "))});
-    if (value < 1)
-      throw LaunchError(Diagnostic{{}, fmt::format("--{} is {}, sizes are 1 or more", name, value), {}, ""});
+    const bool may_be_0 = sizes[name] == 0;  // a choice rather than an extent
+    if (value < (may_be_0 ? 0 : 1))
+      throw LaunchError(Diagnostic{
+          {}, fmt::format("--{} is {}, sizes are {} or more", name, value, may_be_0 ? "0" : "1"), {}, ""});
     sizes[name] = value;
   }
   return sizes;
+}
+
+void KernelChoice::expect_nothing_given(std::initializer_list<std::string_view> understood) const {
+  std::string extra = config_.empty() ? "" : "--config";
+  for (const auto& [size, value] : given_)
+    if (std::find(understood.begin(), understood.end(), size) == understood.end()) extra = "--" + size;
+  if (!extra.empty())
+    throw LaunchError(Diagnostic{{}, extra + " goes with a KERNEL", {}, "name one of `imbrex list`"});
 }
 
 int64_t KernelChoice::given(const std::string& size, int64_t otherwise) const {

@@ -109,6 +109,9 @@ int show_table(const LayoutOptions& o) {
 }
 
 int show_kernel(const LayoutOptions& o) {
+  if (!o.svg.empty())
+    throw LaunchError(
+        Diagnostic{{}, "--svg draws one layout, not a kernel's", {}, "give the text of one of them"});
   const RegisteredKernel& kernel = registered_kernel(o.what);
   std::map<std::string, int64_t> sizes;
   for (const SizeOption& size : kernel.description.sizes) sizes[size.name] = size.otherwise;
@@ -142,6 +145,12 @@ int check(LayoutOptions o) {
   DescriptorQuestion& q = o.question;
   q.dtype = dtype_named(o.dtype);
   q.is_mn_major = o.major == "mn";
+  for (const auto& [name, value] : {std::pair{"--lbo", q.leading_bytes}, std::pair{"--sbo", q.stride_bytes}})
+    if (value < 0 || value % 16 != 0 || value >= int64_t{1} << 18)
+      throw LaunchError(Diagnostic{{},
+                                   fmt::format("{} is {}, which no descriptor holds", name, value),
+                                   {"a descriptor has 14 bits for an offset, in units of 16 bytes"},
+                                   "give a multiple of 16 from 0 to 262128"});
   const DescriptorAnswer answer = check_descriptor(q);
   if (o.json) {
     Json out = {{"agrees", answer.agrees}, {"explanation", answer.explanation}};
@@ -208,7 +217,18 @@ void add_layout(CLI::App& app, Action& chosen) {
   add("--base", q.base, "byte address of the tile");
   add("--k-advance", q.k_advance,
       "bytes added to the start for each k step; negative: where the tile has it");
-  command->callback([&chosen, options] { chosen = [options] { return layout(*options); }; });
+  command->callback([&chosen, command, options] {
+    chosen = [command, options] {
+      if (options->descriptor)
+        refuse_given(*command, {"WHAT", "--svg", "--list"}, "does not go with --descriptor");
+      else
+        refuse_given(*command,
+                     {"--dtype", "--rows", "--columns", "--tma-swizzle", "--swizzle", "--major", "--lbo",
+                      "--sbo", "--instruction-mn", "--base", "--k-advance"},
+                     "goes with --descriptor");
+      return layout(*options);
+    };
+  });
 }
 
 }  // namespace imbrex::command

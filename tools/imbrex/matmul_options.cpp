@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "matmul_options.h"
 
+#include "subcommands.h"
+
 namespace imbrex::command {
 
 void add_tile_options(CLI::App& command, MatmulTile& tile, std::string& dtype) {
   auto add = [&](const char* name, int64_t& value, const char* help) {
-    command.add_option(name, value, help)->capture_default_str();
+    command.add_option(name, value, help)->check(at_most(1 << 16))->capture_default_str();
   };
   add("--block-m", tile.block_m, "rows of the CTA tile");
   add("--block-n", tile.block_n, "columns of the CTA tile");

@@ -3,12 +3,18 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <initializer_list>
 #include <string>
 
 #include "imbrex/tiling.h"
 
 namespace imbrex::command {
 
+/// What add_tile_options() adds, for those who take none of them.
+inline constexpr std::initializer_list<const char*> kTileOptions = {
+    "--block-m", "--block-n", "--block-k", "--stages", "--threads", "--cluster-m", "--cluster-n", "--dtype"};
+
 /// Adds --block-m ... and --dtype; `tile` must outlive the command.
 void add_tile_options(CLI::App& command, MatmulTile& tile, std::string& dtype);
+
 }  // namespace imbrex::command

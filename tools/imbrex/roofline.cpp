@@ -83,7 +83,6 @@ nlohmann::ordered_json counts_json(const TrafficCounts& c) {
 
 int roofline_command(const RooflineOptions& options) {
   const bool is_kernel = options.choice.is_given();
-  if (options.no_run && !is_kernel) throw LaunchError(Diagnostic{{}, "--no-run goes with a KERNEL", {}, ""});
   const GpuModel gpu = options.gpu.gpu(is_kernel ? natural_gpu(options.choice.kernel()) : "h200");
   Roofline r;
   std::optional<KernelRoofline> of_kernel;
@@ -135,7 +134,17 @@ void add_roofline(CLI::App& app, Action& chosen) {
   command->add_flag("--no-run", options->no_run,
                     "with KERNEL: count from the IR alone, for sizes that take too long to run");
   command->add_flag("--json", options->json, "print JSON");
-  command->callback([&chosen, options] { chosen = [options] { return roofline_command(*options); }; });
+  command->callback([&chosen, command, options] {
+    chosen = [command, options] {
+      if (options->choice.is_given()) {
+        refuse_given(*command, kTileOptions, "is of a tile typed in, KERNEL has its own");
+      } else {
+        refuse_given(*command, {"--no-run"}, "goes with a KERNEL");
+        options->choice.expect_nothing_given({"m", "n", "k"});
+      }
+      return roofline_command(*options);
+    };
+  });
 }
 
 }  // namespace imbrex::command

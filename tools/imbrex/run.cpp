@@ -266,9 +266,12 @@ void add_run(CLI::App& app, Action& chosen) {
                    "virtual tensor cores: exact (the hardware's bits) or fast (fp32 SIMD)")
       ->check(CLI::IsMember({"exact", "fast"}))
       ->capture_default_str();
-  command->add_option("--sms", options->sms, "multiprocessors of the virtual GPU (0: as the real chip)");
-  command->add_option("--threads", options->threads, "host threads of the virtual GPU (0: one a core)");
-  command->add_option("--budget", options->budget, "warp instructions before a launch counts as endless");
+  command->add_option("--sms", options->sms, "multiprocessors of the virtual GPU (0: as the real chip)")
+      ->check(CLI::Range(0, 100000));
+  command->add_option("--threads", options->threads, "host threads of the virtual GPU (0: one a core)")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--budget", options->budget, "warp instructions before a launch counts as endless")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--no-prediction", options->no_prediction,
                     "do not predict the time on the chip (saves the time of recording)");
   command->add_flag("--stats", options->stats, "print what the launch cost");

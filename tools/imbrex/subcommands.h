@@ -35,6 +35,13 @@ void add_layout(CLI::App& app, Action& chosen);
 void add_banks(CLI::App& app, Action& chosen);
 void add_trace(CLI::App& app, Action& chosen);
 
+/// LaunchError when one of `options` was given, because it `belongs` elsewhere: "goes with --svg". To be
+/// called while the command line is alive, as actions are.
+void refuse_given(const CLI::App& command, std::initializer_list<const char*> options,
+                  const std::string& belongs);
+/// For options: numbers up to `most`; what is too small is for others to say.
+CLI::Validator at_most(int64_t most);
+
 /// KERNEL, its sizes as --NAME, and --config, shared by the subcommands that take a kernel.
 class KernelChoice {
  public:
@@ -53,6 +60,8 @@ class KernelChoice {
   /// The configuration of --config over `otherwise`, the default unless given; LaunchError for an unknown
   /// name.
   Configuration configuration(const std::optional<Configuration>& otherwise = std::nullopt) const;
+  /// LaunchError for what only a kernel has where none was named: --config, and sizes but for `understood`.
+  void expect_nothing_given(std::initializer_list<std::string_view> understood = {}) const;
   bool has_configuration() const { return !config_.empty(); }
   const std::string& configuration_text() const { return config_; }
 

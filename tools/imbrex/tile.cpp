@@ -91,7 +91,6 @@ int typed_tile(const TileOptions& options) {
   const GpuModel gpu = options.gpu.gpu("a100");
   tile.use_instructions_of(gpu.target);
   const Occupancy occupancy = imbrex::occupancy(gpu.target, tile.resources());
-  if (options.ptxas) throw LaunchError(Diagnostic{{}, "--ptxas goes with a KERNEL", {}, ""});
   if (!options.svg.empty()) write_file(options.svg, tile_region_svg(gpu, tile));
   if (options.json) {
     Json near = Json::array();
@@ -131,13 +130,15 @@ int typed_tile(const TileOptions& options) {
 
 int kernel_tiles(const TileOptions& options) {
   const RegisteredKernel& kernel = options.choice.kernel();
+  const std::string target =
+      options.gpu.is_given() ? options.gpu.gpu_for(kernel.target).target : kernel.target;
   std::vector<Configuration> configurations = {options.choice.configuration()};
   if (options.all || !options.svg.empty()) configurations = kernel.space.configurations();
   std::vector<TileCandidate> candidates;
   for (const Configuration& configuration : configurations)
-    candidates.push_back(compile_candidate(options.choice, configuration, options.ptxas));
+    candidates.push_back(compile_candidate(options.choice, configuration, options.ptxas, target));
   if (!options.svg.empty())
-    write_file(options.svg, tile_space_svg(kernel.description.name, kernel.target, candidates));
+    write_file(options.svg, tile_space_svg(kernel.description.name, target, candidates));
   if (options.json) {
     Json out = Json::array();
     for (const TileCandidate& c : candidates) {
@@ -221,8 +222,16 @@ void add_tile(CLI::App& app, Action& chosen) {
   options->gpu.add_to(*command);
   add_tile_options(*command, options->tile, options->dtype);
   command->add_flag("--json", options->json, "print JSON");
-  command->callback([&chosen, options] {
-    chosen = [options] { return options->choice.is_given() ? kernel_tiles(*options) : typed_tile(*options); };
+  command->callback([&chosen, command, options] {
+    chosen = [command, options] {
+      if (options->choice.is_given()) {
+        refuse_given(*command, kTileOptions, "is of a tile typed in, KERNEL has its own");
+        return kernel_tiles(*options);
+      }
+      refuse_given(*command, {"--ptxas", "--all"}, "goes with a KERNEL");
+      options->choice.expect_nothing_given();
+      return typed_tile(*options);
+    };
   });
 }
 

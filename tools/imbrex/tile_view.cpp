@@ -46,7 +46,7 @@ struct Axes {
 }  // namespace
 
 TileCandidate compile_candidate(const KernelChoice& choice, const Configuration& configuration,
-                                bool with_ptxas) {
+                                bool with_ptxas, const std::string& target) {
   const RegisteredKernel& kernel = choice.kernel();
   const auto traced = [&] {
     Case traced(Case::Mode::kTrace, std::nullopt, choice.sizes(), 0);
@@ -60,6 +60,7 @@ TileCandidate compile_candidate(const KernelChoice& choice, const Configuration&
     if (with_ptxas) candidate.assembled = assembled_resources(*traced().function);
     CtaResources cta = candidate.resources.cta;
     if (candidate.assembled) cta.registers_per_thread = candidate.assembled->registers_per_thread;
+    if (!target.empty()) candidate.resources.target = target;
     candidate.occupancy = occupancy(candidate.resources.target, cta);
   } catch (const CompileError& error) {
     candidate.error = error.what();

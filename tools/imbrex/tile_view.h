@@ -21,9 +21,10 @@ struct TileCandidate {
   std::string error;  // it does not compile
 };
 
-/// Compiles the chosen kernel with a configuration; `with_ptxas` assembles it too.
+/// Compiles the chosen kernel with a configuration; `with_ptxas` assembles it too. What fits is that of GPUs
+/// of `target`, the kernel's own if empty.
 TileCandidate compile_candidate(const KernelChoice& choice, const Configuration& configuration,
-                                bool with_ptxas);
+                                bool with_ptxas, const std::string& target = "");
 
 /// Every configuration by the shared memory and the registers a CTA takes (where there is tensor memory, its
 /// columns), over the regions in which so many CTAs fit on an SM.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "imbrex/error.h"
 #include "subcommands.h"
 #include "svg.h"
@@ -46,6 +48,12 @@ int trace(const Options& options) {
                                  fmt::format("CTA {} was not launched", options.cta),
                                  {fmt::format("the launch ran {} CTAs", timeline.ctas)},
                                  "with cluster launch control, CTAs that run take over those that do not"});
+  const int64_t from = options.picture.begin, to = options.picture.end;
+  if (from >= static_cast<int64_t>(timeline.cycles) || (to != 0 && to <= from))
+    throw LaunchError(Diagnostic{{},
+                                 fmt::format("there is no picture from cycle {} to {}", from, to),
+                                 {fmt::format("the launch took {} cycles", timeline.cycles)},
+                                 ""});
   Case traced(Case::Mode::kTrace, std::nullopt, options.choice.sizes(), 0);
   kernel.run(traced, std::nullopt, configuration);
 
@@ -73,13 +81,25 @@ void add_trace(CLI::App& app, Action& chosen) {
   command->add_option("-o,--output", options->output, "write the trace for Perfetto (ui.perfetto.dev) here");
   command->add_option("--svg", options->svg, "write a picture here");
   command->add_option("--cta", options->cta, "draw this CTA and those of its cluster")->capture_default_str();
-  command->add_option("--sms", options->sms,
-                      "model so many multiprocessors, with their share of the bandwidths (0: the chip's)");
-  command->add_option("--clock", options->clock, "clock of the multiprocessors in GHz (0: the chip's)");
-  command->add_option("--from", options->picture.begin, "first cycle of the picture");
-  command->add_option("--to", options->picture.end, "last cycle of the picture (0: the end)");
+  command
+      ->add_option("--sms", options->sms,
+                   "model so many multiprocessors, with their share of the bandwidths (0: the chip's)")
+      ->check(CLI::Range(0, 100000));
+  command->add_option("--clock", options->clock, "clock of the multiprocessors in GHz (0: the chip's)")
+      ->check(CLI::Range(0.0, 100.0));
+  command->add_option("--from", options->picture.begin, "first cycle of the picture")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--to", options->picture.end, "last cycle of the picture (0: the end)")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--no-barriers", options->no_barriers, "leave the barriers out of the picture");
-  command->callback([&chosen, options] { chosen = [options] { return trace(*options); }; });
+  command->callback([&chosen, command, options] {
+    chosen = [command, options] {
+      if (options->svg.empty())
+        refuse_given(*command, {"--from", "--to", "--no-barriers"}, "goes with --svg");
+      if (std::isnan(options->clock)) throw LaunchError(Diagnostic{{}, "--clock is no number", {}, ""});
+      return trace(*options);
+    };
+  });
 }
 
 }  // namespace imbrex::command
