@@ -31,6 +31,7 @@ struct HopperMatmulWideRows {
     require(share_m % 8 == 0 && share_m * ctas == block_m,
             "{} rows of A, loaded by {} CTAs: each loads a multiple of 8", block_m, ctas);
     finish.check(n_size, ctas * block_n);
+    static_assert(Epilogue<Steps...>::kReducesRows, "for other steps there are faster kernels");
     grid(cdiv(m_size, block_m) * ctas);
     cluster(ctas);
     warps(4 + 4 * kConsumers);
@@ -94,7 +95,7 @@ struct HopperMatmulWideRows {
         auto rows = finish.rows(consumer_m);
         const auto slice = [&](int j) { return acc.slice({0, j}, {consumer_m, store_n}); };
         const auto place = [&](int j) { return OutputTile{m_size, n_size, c_type, first_row, offset_n + j}; };
-        for (int j = 0; finish.kReducesRows && j < block_n; j += store_n) rows.look(slice(j), place(j));
+        for (int j = 0; j < block_n; j += store_n) rows.look(slice(j), place(j));
         rows.gather(cluster_rows.group(i));
         for (int j = 0; j < block_n; j += store_n)
           store_global(g_c, rows(slice(j), place(j)), {first_row, offset_n + j});
