@@ -37,6 +37,7 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.a = static_cast<uint64_t>(insn.immediate);
   wait.b = active;
   if (!is_wait_over<kReads>(warp, wait)) return warp.wait_and_retry(active, wait);
+  bulk_groups_of(warp).note_wait(active, static_cast<uint32_t>(wait.a));
   if (RaceChecker* races = warp.cta().cluster().races()) {
     const BulkGroups& groups = bulk_groups_of(warp);
     const uint64_t end = groups.reads.end_of_groups(active, static_cast<uint32_t>(wait.a));
@@ -57,6 +58,8 @@ BulkStore::BulkStore(Who who, Warp& warp) : AsyncOp(who), warp_(&warp) {
   BulkGroups& groups = bulk_groups_of(warp);
   number_ = groups.reads.issue(lane_bit(who.lane));
   groups.writes.issue(lane_bit(who.lane));
+  if (checks_of(warp.cta().cluster()).async_lifetime)
+    groups.unwaited.push_back({number_, who.lane, who.insn});
 }
 
 bool BulkStore::run(Cluster& cluster) {

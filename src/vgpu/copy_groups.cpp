@@ -64,4 +64,11 @@ bool CopyGroups::is_all_done(Mask lanes) const {
   return true;
 }
 
+void BulkGroups::note_wait(Mask lanes, uint32_t pending) {
+  std::erase_if(unwaited, [&](const Unwaited& copy) {
+    const Mask lane = lanes & lane_bit(copy.lane);
+    return lane != 0 && copy.number < reads.end_of_groups(lane, pending);
+  });
+}
+
 }  // namespace imbrex::vgpu

@@ -50,9 +50,21 @@ class CopyGroups {
   Number next_ = 0;
 };
 
+struct Instruction;
+
 /// Bulk groups: each copy passes two points, its source has been read and its result written.
 struct BulkGroups {
   CopyGroups reads, writes;  // the same copies under the same numbers
+
+  /// Copies whose lane has not waited for either point, however early they passed it.
+  struct Unwaited {
+    CopyGroups::Number number;
+    int lane;
+    const Instruction* insn;
+  };
+  std::vector<Unwaited> unwaited;
+  /// The lanes have waited for all but their `pending` youngest groups.
+  void note_wait(Mask lanes, uint32_t pending);
 };
 
 }  // namespace imbrex::vgpu

@@ -52,6 +52,20 @@ void report_unseen_copies(Cta& cta) {
   }
 }
 
+/// As before: what has been read in time under this schedule may be late under another.
+void report_unwaited_stores(Cta& cta) {
+  for (size_t w = 0; w < cta.warps().size(); ++w)
+    for (const BulkGroups::Unwaited& store : cta.units().bulk_groups_of(static_cast<int>(w)).unwaited) {
+      const Who who{&cta, static_cast<int>(w), store.lane, store.insn, ""};
+      if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, who)) {
+        f->message =
+            "the CTA exits, and the thread that started this store has not waited until its source was read: "
+            "shared memory may be gone before";
+        f->hint = "cp.async.bulk.commit_group, and cp.async.bulk.wait_group.read 0 before the kernel ends";
+      }
+    }
+}
+
 void report_tensor_memory(Cta& cta) {
   const CtaUnits& units = cta.units();
   if (units.tensor == nullptr) return;
@@ -94,6 +108,7 @@ void check_cta_exit(Cta& cta) {
   if (checks.async_lifetime) {
     report_in_flight(cta);
     report_unseen_copies(cta);
+    report_unwaited_stores(cta);
     if (RaceChecker* races = cta.cluster().races()) races->cta_exit(cta);
   }
   if (checks.layouts) {

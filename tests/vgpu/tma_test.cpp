@@ -439,10 +439,13 @@ TEST(TmaStore, NegativeCoordinatesEndTheKernel) {
   EXPECT_EQ(outcome.report.findings[0].kind, FindingKind::kIllegalInstruction);
 }
 
-TEST(TmaStore, ExitBeforeTheSourceIsReadIsFound) {
+/// A tensor store, `rest`, and the end of the kernel.
+Report end_after_store(const std::string& rest, uint64_t seed = 0) {
   const BoxCase c{.dims = {60, 20}, .box = {32, 8}, .at = {0, 0}};
   const Tensor t = make_tensor(c);
-  VirtualGpu gpu({.target = "sm_90a"});
+  CheckSet checks = CheckSet::none();
+  checks.async_lifetime = true;
+  VirtualGpu gpu({.target = "sm_90a", .seed = seed, .checks = checks});
   DeviceAddress address = to_device(gpu, t.bytes);
   TensorMap map = map_of(c, t, address);
   const std::string text = R"(
@@ -451,6 +454,7 @@ TEST(TmaStore, ExitBeforeTheSourceIsReadIsFound) {
 .address_size 64
 .visible .entry k(.param .align 64 .b8 map[128])
 {
+  .reg .pred %p;
   .reg .b64 %rd<4>;
   .reg .b32 %r<4>;
   .shared .align 128 .b8 tile[512];
@@ -458,22 +462,42 @@ TEST(TmaStore, ExitBeforeTheSourceIsReadIsFound) {
   cvta.param.u64 %rd1, %rd1;
   mov.u32 %r1, tile;
   cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {0, 0}], [%r1];
-  cp.async.bulk.commit_group;
-  ret;
-}
-)";
+)" + rest + "  ret;\n}\n";
   void* arguments[] = {&map};
-  CheckSet checks = CheckSet::none();
-  checks.async_lifetime = true;
-  Options options = gpu.options();
-  options.checks = checks;
-  gpu.set_options(options);
-  const Report report =
-      gpu.launch(gpu.load_module(text).function("k"), {.block = {1}, .arguments = arguments});
+  return gpu.launch(gpu.load_module(text).function("k"), {.block = {1}, .arguments = arguments});
+}
+
+TEST(TmaStore, ExitBeforeTheSourceIsReadIsFound) {
+  const Report report = end_after_store("  cp.async.bulk.commit_group;\n");
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].kind, FindingKind::kAsyncInFlight);
   EXPECT_NE(report.findings[0].message.find("store of a box of 32x8 elements at {0, 0}"), std::string::npos)
       << report.findings[0].message;
+}
+
+TEST(TmaStore, ExitWithoutAWaitIsFoundHoweverEarlyTheSourceIsRead) {
+  const std::string time = R"(
+  mov.u32 %r2, 0;
+AGAIN:
+  add.u32 %r2, %r2, 1;
+  setp.lt.u32 %p, %r2, 5000;
+  @%p bra AGAIN;
+)",
+                    commit = "  cp.async.bulk.commit_group;\n", wait = "  cp.async.bulk.wait_group.read 0;\n",
+                    loose = "  cp.async.bulk.wait_group.read 1;\n";
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    for (const std::string& rest :
+         {commit + time, commit + time + loose, wait + commit + time, time + wait}) {
+      const Report report = end_after_store(rest, seed);
+      ASSERT_EQ(report.findings.size(), 1u) << report.format();
+      EXPECT_EQ(report.findings[0].kind, FindingKind::kAsyncInFlight);
+    }
+    for (const std::string& rest :
+         {commit + wait, commit + time + wait, commit + loose + wait, commit + commit + loose}) {
+      const Report report = end_after_store(rest, seed);
+      EXPECT_TRUE(report.clean()) << report.format();
+    }
+  }
 }
 
 TEST(TmaReduce, IntegersAndFloats) {
