@@ -74,7 +74,7 @@ constexpr Known kEquivalents[] = {
      "Only tensor memory changes hands: for the tcgen05 fences a relaxed arrival suffices."},
     {"H8", "narrow-arrive", "pipe.empty_barriers[stage]", 0,
      "The arrivals are relaxed; whose they are makes no difference to their order."},
-    {"H5 H6 H7", "narrow-arrive", "", 0,
+    {"H5 H6 H7 H9", "narrow-arrive", "", 0,
      "The arrivals are relaxed; whose they are makes no difference to their order."},
     {"V5 V6 mxf8 nvf4", "one-lane-arrive", "mma_pipe", 0,
      "A barrier of the epilogue's warps stands between their loads and the arrival."},
@@ -85,8 +85,12 @@ constexpr Known kEquivalents[] = {
      "for "
      "only after the epilogue has arrived for the response before."},
     {"H2 H3", "two-warps", "", 0, "The other warp would be the one behind the last, which the CTA has not."},
-    {"H4 H5 H6 H7 H8", "next-warp", "auto warp = single_warp()", 0,
+    {"H4 H5 H6 H7 H8 H9", "next-warp", "auto warp = single_warp()", 0,
      "Any warp of the producers' group may load."},
+    {"H9", "relaxed-wait", "turns[i]", 0,
+     "A turn says when to multiply: stages have barriers of their own, accumulators are each consumer's "
+     "own."},
+    {"H9", "relaxed-arrive", "turns[", 0, "As for the wait: a turn hands no memory over."},
     {"H8", "next-warp", "auto producer = warp_group(0, 4)", 0,
      "Warp 0 of the group loads; the warp that comes with it has nothing to do there."},
     {"H8", "previous-warp", "auto producer = warp_group(0, 4)", 0,
@@ -95,7 +99,7 @@ constexpr Known kEquivalents[] = {
      "No two CTAs share loads here: the barrier that a CTA names by its own rank is its own."},
     {"H8", "sync-other-id", "sync();", 0,
      "The consumer's four warps agree on the other number, which nobody else uses."},
-    {"V6 mxf8 nvf4 H5 H6 H7 H8", "relaxed-cluster-sync", "cluster_sync();", 1,
+    {"V6 mxf8 nvf4 H5 H6 H7 H8 H9", "relaxed-cluster-sync", "cluster_sync();", 1,
      "What the barrier publishes are the initialised mbarriers, and fence.mbarrier_init.release.cluster "
      "releases those."},
     {"mxf8 nvf4", "drop-after-fence", "tcgen05::copy", 2,
@@ -111,11 +115,11 @@ constexpr Known kEquivalents[] = {
     {"H7", "drop-wgmma-fence", "wgmma::fence();", 3, "As before: the same accumulator, the same shape."},
     {"H7", "drop-wgmma-fence", "wgmma::fence();", 5, "As before: the same accumulator, the same shape."},
     {"H7", "drop-wgmma-fence", "wgmma::fence();", 6, "As before: the same accumulator, the same shape."},
-    {"H6 H7", "sync-other-id", "sync();", 5,
+    {"H6 H7 H9", "sync-other-id", "sync();", 5,
      "The second consumer's warps agree on the other number, which nobody else uses."},
-    {"H6 H7", "sync-other-id", "sync();", 6, "As before."},
-    {"H6 H7", "sync-other-id", "sync();", 7, "As before."},
-    {"H6 H7", "sync-other-id", "sync();", 8, "As before."},
+    {"H6 H7 H9", "sync-other-id", "sync();", 6, "As before."},
+    {"H6 H7 H9", "sync-other-id", "sync();", 7, "As before."},
+    {"H6 H7 H9", "sync-other-id", "sync();", 8, "As before."},
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "hopper_matmul/matmul_h6.h"
 #include "hopper_matmul/matmul_h7.h"
 #include "hopper_matmul/matmul_h8.h"
+#include "hopper_matmul/matmul_h9.h"
 #include "mutants/subject.h"
 
 namespace imbrex::mutants {
@@ -90,6 +91,15 @@ std::vector<Subject> make_subjects() {
                                         .swizzle_size = 1,
                                         .ctas = 2},
                        128, 128, 80));
+  all.push_back(hopper("H9",
+                       HopperMatmulH9<>{.block_n = 64,
+                                        .block_k = 16,
+                                        .stages = 2,
+                                        .store_n = 32,
+                                        .store_stages = 1,
+                                        .swizzle_size = 1,
+                                        .ctas = 2},
+                       512, 128, 48));
   return all;
 }
 
