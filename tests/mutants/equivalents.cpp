@@ -90,7 +90,8 @@ constexpr Known kEquivalents[] = {
     {"H9", "relaxed-wait", "turns[i]", 0,
      "A turn says when to multiply: stages have barriers of their own, accumulators are each consumer's "
      "own."},
-    {"H9", "relaxed-arrive", "turns[", 0, "As for the wait: a turn hands no memory over."},
+    {"H9", "relaxed-arrive", "mbarrier::arrive(barrier);", 0,
+     "As for the wait: a turn hands no memory over."},
     {"H8", "next-warp", "auto producer = warp_group(0, 4)", 0,
      "Warp 0 of the group loads; the warp that comes with it has nothing to do there."},
     {"H8", "previous-warp", "auto producer = warp_group(0, 4)", 0,

@@ -52,9 +52,32 @@ void map_box_columns(Places& places) {
   });
 }
 
-/// The constant part of a matrix descriptor: the immediate added to an address, version bit 46 set.
+constexpr uint64_t kSwizzleBit = uint64_t{1} << 62, kVersion = uint64_t{1} << 46,
+                   kStrideBit = uint64_t{1} << 36, kBaseOffset = uint64_t{1} << 49;
+
+/// Products whose operand 1 (A) or 2 (B) is a descriptor; A may be in registers.
+template <class Body>
+void each_described(Places& places, Op op, int operand, Body&& body) {
+  places.each(op, [&](size_t i) {
+    if (places.operand(i, static_cast<size_t>(operand)).is_reg()) body(i);
+  });
+}
+
+/// The constant part of a matrix descriptor: the immediate added to an address, version bit 46 set. wgmma's
+/// have no version, there it is done where they are used.
 template <uint64_t kFlip>
 void matrix_bits(Places& places) {
+  for (const int operand : {1, 2})
+    if (kFlip != kVersion)
+      each_described(places, Op::wgmma_mma_async, operand, [&](size_t i) {
+        places.add(i, [&](Edit& e) {
+          const ptx::Reg changed = e.fresh(ptx::ScalarType::b64);
+          const auto k = static_cast<size_t>(operand);
+          e.insert(i, Op::xor_, {ptx::ScalarType::b64},
+                   {changed, e.operand(i, k), static_cast<int64_t>(kFlip)});
+          e.operand(i + 1, k) = changed;
+        });
+      });
   places.each(Op::add, [&](size_t i) {
     if (!places.f.body[i].type_count() || ptx::bits(places.f.body[i].type()) != 64) return;
     const ptx::Operand& constant = places.operand(i, 2);
@@ -64,19 +87,22 @@ void matrix_bits(Places& places) {
     });
   });
 }
-constexpr uint64_t kSwizzleBit = uint64_t{1} << 62, kVersion = uint64_t{1} << 46,
-                   kStrideBit = uint64_t{1} << 36, kBaseOffset = uint64_t{1} << 49;
 
-/// One operand's descriptor points further: to the next K step, or to the next lines.
+/// One operand's descriptor points further: to the next K step, or to the next lines. Not A's of wgmma, where
+/// a consumer's is a part of a tile: the next lines are of the tile as well, and nothing but numbers is
+/// wrong.
 template <int kBytes, int kOperand>
 void matrix_shift(Places& places) {
-  places.each(Op::tcgen05_mma, [&](size_t i) {
-    places.add(i, [&](Edit& e) {
-      const ptx::Reg moved = e.fresh(ptx::ScalarType::b64);
-      e.insert(i, Op::add, {ptx::ScalarType::s64}, {moved, e.operand(i, kOperand), kBytes / 16});
-      e.operand(i + 1, kOperand) = moved;
+  for (const Op op : {Op::tcgen05_mma, Op::wgmma_mma_async}) {
+    if (op == Op::wgmma_mma_async && kOperand == 1) continue;
+    each_described(places, op, kOperand, [&](size_t i) {
+      places.add(i, [&](Edit& e) {
+        const ptx::Reg moved = e.fresh(ptx::ScalarType::b64);
+        e.insert(i, Op::add, {ptx::ScalarType::s64}, {moved, e.operand(i, kOperand), kBytes / 16});
+        e.operand(i + 1, kOperand) = moved;
+      });
     });
-  });
+  }
 }
 
 template <uint32_t kFlip>
@@ -94,8 +120,17 @@ void instruction_bits(Places& places) {
     });
   });
 }
-constexpr uint32_t kTransposeA = 1u << 15, kTransposeB = 1u << 16, kType = 1u << 7, kOutput = 1u << 4,
-                   kHalfOfN32 = 6u << 17, kDoubleOfN32 = 12u << 17, kDoubleM = 0x18u << 24;
+/// wgmma's last two immediates.
+template <int kOperand>
+void transposed(Places& places) {
+  instruction_bits<kOperand == 1 ? 1u << 15 : 1u << 16>(places);
+  each_described(places, Op::wgmma_mma_async, kOperand, [&](size_t i) {
+    const size_t at = places.f.body[i].operand_count - 3 + kOperand;
+    if (places.operand(i, at).is_immediate()) places.add(i, [&](Edit& e) { e.operand(i, at).value ^= 1; });
+  });
+}
+constexpr uint32_t kType = 1u << 7, kOutput = 1u << 4, kHalfOfN32 = 6u << 17, kDoubleOfN32 = 12u << 17,
+                   kDoubleM = 0x18u << 24;
 
 constexpr Rule kRules[] = {
     {"map-swizzle", "a tensor map has another swizzle", map_swizzle},
@@ -109,8 +144,8 @@ constexpr Rule kRules[] = {
     {"matrix-a-next-line", "the descriptor of A starts 128 bytes further", matrix_shift<128, 1>},
     {"matrix-a-next-stage", "the descriptor of A starts a stage further", matrix_shift<4096, 1>},
     {"matrix-b-next-line", "the descriptor of B starts 128 bytes further", matrix_shift<128, 2>},
-    {"transpose-a", "the instruction descriptor has A the other way round", instruction_bits<kTransposeA>},
-    {"transpose-b", "the instruction descriptor has B the other way round", instruction_bits<kTransposeB>},
+    {"transpose-a", "the instruction (descriptor) has A the other way round", transposed<1>},
+    {"transpose-b", "the instruction (descriptor) has B the other way round", transposed<2>},
     {"half-n", "the instruction descriptor has half the columns", instruction_bits<kHalfOfN32>},
     {"double-n", "the instruction descriptor has twice the columns", instruction_bits<kDoubleOfN32>},
     {"other-m", "the instruction descriptor has another number of rows", instruction_bits<kDoubleM>},
