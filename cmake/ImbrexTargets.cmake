@@ -80,5 +80,16 @@ function(imbrex_test name)
     endif()
   endif()
   # Where the compiler ran: source paths may be relative to it, and error messages quote the source.
-  gtest_discover_tests(test_${name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
+  gtest_discover_tests(test_${name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR} DISCOVERY_TIMEOUT 60 TEST_FILTER "-*AtLength*" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
+endfunction()
+
+# imbrex_full_run(ptx_reader 4): test_ptx_reader again for scripts/test --full, told by IMBREX_FULL (tests/full.h), as 4
+# tests of a quarter each.
+function(imbrex_full_run name shards)
+  math(EXPR last "${shards} - 1")
+  foreach(shard RANGE ${last})
+    add_test(NAME ${name}_full.${shard} COMMAND test_${name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+    set_tests_properties(${name}_full.${shard} PROPERTIES LABELS full TIMEOUT 3600
+      ENVIRONMENT "IMBREX_FULL=1;GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
 endfunction()

@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "../full.h"
 #include "imbrex/registry.h"
 #include "imbrex/traffic.h"
 
@@ -80,8 +81,6 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
   EXPECT_EQ(predicted, real);
 }
 
-#ifndef IMBREX_FULL
-
 class Library : public testing::TestWithParam<std::string> {};
 
 TEST_P(Library, CountsFromTheIrAreThoseOfTheRun) {
@@ -102,16 +101,13 @@ std::vector<std::string> names() {
 INSTANTIATE_TEST_SUITE_P(Kernels, Library, testing::ValuesIn(names()),
                          [](const auto& info) { return info.param; });
 
-#else
-
 /// Every configuration of every space.
 TEST(LibraryAtLength, EveryConfiguration) {
+  IMBREX_AT_LENGTH();
   for (const auto& [name, kernel] : registered_kernels())
     for (const Configuration& configuration : kernel.space.configurations())
       expect_agreement(kernel, {{"m", 300}}, configuration);
 }
-
-#endif
 
 }  // namespace
 }  // namespace imbrex

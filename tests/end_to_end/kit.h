@@ -36,6 +36,12 @@ struct LambdaKernel : F {
   static constexpr const char* target = target_name(kArch);
   explicit LambdaKernel(F f) : F(std::move(f)) {}
 };
+/// A lambda as a kernel for the target set last: compiling each for every target takes three times as long.
+template <class F>
+struct RetargetedLambda : F {
+  static inline const char* target = "";
+  explicit RetargetedLambda(F f) : F(std::move(f)) {}
+};
 
 /// A virtual GPU with every checker on.
 class Machine {
@@ -73,14 +79,10 @@ class Machine {
   /// Launches, whatever comes of it.
   template <class F, class... Args>
   LaunchReport launch(const F& kernel, const Args&... arguments) {
-    switch (arch_) {
-      case Arch::kSm80:
-        return launch_for<Arch::kSm80>(kernel, arguments...);
-      case Arch::kSm90a:
-        return launch_for<Arch::kSm90a>(kernel, arguments...);
-      default:
-        return launch_for<Arch::kSm100a>(kernel, arguments...);
-    }
+    using K = RetargetedLambda<F>;
+    K::target = target_name(arch_);
+    Kernel<K> ready(K(kernel), device_);
+    return ready(arguments...);
   }
   /// Launches and expects that nothing is found.
   template <class F, class... Args>
@@ -91,12 +93,6 @@ class Machine {
   }
 
  private:
-  template <Arch kArch, class F, class... Args>
-  LaunchReport launch_for(const F& kernel, const Args&... arguments) {
-    Kernel<LambdaKernel<F, kArch>> ready(LambdaKernel<F, kArch>(kernel), device_);
-    return ready(arguments...);
-  }
-
   Arch arch_;
   Device device_;
   uint64_t streams_ = 0;

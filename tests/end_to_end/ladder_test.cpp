@@ -1,28 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ladder of matmuls (IMBREX_LADDER: how its kernels' names begin), candidate by candidate: verified on the
-// virtual GPU under several schedules with every checker on, at sizes that the tiles divide and at ragged
-// ones, and assembled by ptxas without a warning. Built with a few candidates of each step, and (`full`) with
-// all.
+// A ladder of matmuls, candidate by candidate: verified on the virtual GPU under several schedules with every
+// checker on, at sizes that the tiles divide and at ragged ones, and assembled by ptxas without a warning. A
+// few candidates of each step, or all (scripts/test --full).
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "../full.h"
 #include "../ptxas.h"
 #include "codegen/codegen.h"
 #include "imbrex/registry.h"
 #include "ir/ir.h"
+#include "ladder.h"
 #include "passes/pipeline.h"
 
 namespace imbrex {
 namespace {
 
-#ifdef IMBREX_ALL_CANDIDATES
-constexpr bool kAllCandidates = true;
-constexpr uint64_t kSeeds = 3;
-#else
-constexpr bool kAllCandidates = false;
-constexpr uint64_t kSeeds = 2;
-#endif
+uint64_t seeds_of_each() { return is_full() ? 3 : 2; }
 
 using Sizes = std::map<std::string, int64_t>;
 
@@ -47,7 +42,7 @@ struct Candidate {
     return {{"m", 300}, {"n", 328}, {"k", 608}, {"bits", bits}};
   }
   // Where the format is new, and its factors take another way, the schedules are many.
-  uint64_t seeds() const { return kAllCandidates && bits != 0 ? 20 : kSeeds; }
+  uint64_t seeds() const { return is_full() && bits != 0 ? 20 : seeds_of_each(); }
 };
 
 /// Of kernels that take elements of several widths.
@@ -59,11 +54,11 @@ bool has_bits(const RegisteredKernel& kernel) {
 std::vector<Candidate> candidates() {
   std::vector<Candidate> result;
   for (const auto& [name, kernel] : registered_kernels()) {
-    if (!name.starts_with(IMBREX_LADDER)) continue;
+    if (!name.starts_with(kLadderPart.prefix)) continue;
     const std::vector<Configuration> all = kernel.space.configurations();
     // The first and the last are the extremes of every choice. Another element type changes little.
-    const size_t few = name.ends_with("_bf16") ? all.size() : (all.size() - 1) / (IMBREX_CANDIDATES - 1);
-    const size_t step = kAllCandidates ? 1 : std::max<size_t>(1, few);
+    const size_t few = name.ends_with("_bf16") ? all.size() : (all.size() - 1) / (kLadderPart.candidates - 1);
+    const size_t step = is_full() ? 1 : std::max<size_t>(1, few);
     for (size_t i = 0; i < all.size(); i += step)
       for (int64_t bits : has_bits(kernel) ? std::vector<int64_t>{8, 4} : std::vector<int64_t>{0})
         result.push_back({&kernel, all[i], bits});

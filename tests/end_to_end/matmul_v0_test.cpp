@@ -4,6 +4,7 @@
 // and
 // (`full`) many schedules and the size of the tutorials.
 #include "blackwell_matmul/matmul_v0.h"
+#include "../full.h"
 #include "imbrex/registry.h"
 #include "kit.h"
 
@@ -38,8 +39,6 @@ Device blackwell(uint64_t seed = 0) {
   return Device::virtual_gpu(
       {.target = "sm_100a", .host_threads = 1, .seed = seed, .checks = vgpu::CheckSet::all()});
 }
-
-#ifndef IMBREX_FULL
 
 TEST(MatmulV0, SmallestSizesOfEveryCandidate) {
   for (const Configuration& configuration : BlackwellMatmulV0::space().configurations()) {
@@ -94,9 +93,8 @@ TEST(MatmulV0, FiveSchedules) {
   }
 }
 
-#else
-
-TEST(MatmulV0, FiftySchedulesOfEveryCandidate) {
+TEST(MatmulV0AtLength, FiftySchedulesOfEveryCandidate) {
+  IMBREX_AT_LENGTH();
   for (const Configuration& configuration : BlackwellMatmulV0::space().configurations()) {
     BlackwellMatmulV0 instance;
     BlackwellMatmulV0::space().apply(&instance, configuration);
@@ -108,7 +106,8 @@ TEST(MatmulV0, FiftySchedulesOfEveryCandidate) {
   }
 }
 
-TEST(MatmulV0, AThousandCubedOfEveryCandidate) {
+TEST(MatmulV0AtLength, AThousandCubedOfEveryCandidate) {
+  IMBREX_AT_LENGTH();
   const RegisteredKernel& kernel = registered_kernel("blackwell_matmul_v0");
   for (const Configuration& configuration : kernel.space.configurations()) {
     const Device device = Device::virtual_gpu({.target = "sm_100a"});
@@ -119,8 +118,6 @@ TEST(MatmulV0, AThousandCubedOfEveryCandidate) {
                                   << c.report.virtual_report.format();
   }
 }
-
-#endif
 
 }  // namespace
 }  // namespace imbrex::testing

@@ -4,22 +4,18 @@
 
 #include <mutex>
 
+#include "../full.h"
 #include "mutants/verdict.h"
 
 namespace imbrex::mutants {
 namespace {
 
-#ifdef IMBREX_FULL
-constexpr uint64_t kSeeds = 200;
-#else
-constexpr uint64_t kSeeds = 16;
-#endif
-
 TEST(Lawful, KernelsAreCleanUnderEverySeed) {
+  const size_t seeds = is_full() ? 200 : 16;
   for (const Subject& subject : subjects()) {
     const std::vector<std::byte> right = run(subject, subject.kernel, 0).results;
     std::mutex mutex;
-    in_parallel(kSeeds, [&](size_t seed) {
+    in_parallel(seeds, [&](size_t seed) {
       const Outcome outcome = run(subject, subject.kernel, seed);
       std::lock_guard lock(mutex);
       EXPECT_EQ(outcome.refused, "");
