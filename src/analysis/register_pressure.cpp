@@ -155,7 +155,10 @@ class Measure {
       const int64_t live = sum(before[end - 1 - i], weight_);
       if (live <= result_.live) continue;
       result_.live = live;
-      if (const uint32_t loc = f_.body[i].loc; loc != Instruction::kNone) result_.line = f_.locs[loc].line;
+      if (const uint32_t loc = f_.body[i].loc; loc != Instruction::kNone) {
+        result_.line = f_.locs[loc].line;
+        result_.file = f_.locs[loc].file;
+      }
     }
     for (const auto& [load, at] : earliest_loads(f_, first, end))
       for (size_t i = at + 1; i <= load; ++i)
@@ -263,7 +266,10 @@ RegisterPressure register_pressure(const Function& function, std::string_view ta
 
 RegisterPressure register_pressure(std::string_view ptx, std::string_view kernel) {
   const ptx::Module module = ptx::read(ptx, kernel);
-  return register_pressure(*module.find_function(kernel), module.target);
+  RegisterPressure result = register_pressure(*module.find_function(kernel), module.target);
+  for (const ptx::File& file : module.files)
+    if (file.index == result.file) result.file_name = file.path;
+  return result;
 }
 
 }  // namespace imbrex::analysis

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "ptx/ptx.h"
@@ -10,8 +11,10 @@
 namespace imbrex::analysis {
 
 struct RegisterPressure {
-  int64_t live = 0;   ///< 32-bit registers live at the worst instruction; predicates are not among them
-  uint32_t line = 0;  ///< the kernel's source line there, 0 when unknown
+  int64_t live = 0;       ///< 32-bit registers live at the worst instruction; predicates are not among them
+  uint32_t line = 0;      ///< the source line there, 0 when unknown
+  uint32_t file = 0;      ///< its file's number in the module
+  std::string file_name;  ///< and name, of a kernel in PTX text
   /// What the assembler will give a thread, not bounded by what there is: `live` with loads of shared memory
   /// some instructions earlier, as it schedules them, and loads of tensor memory later where a thread's
   /// registers do not suffice; from sm_100 on without what a warp's own registers hold; with setmaxnreg the

@@ -25,6 +25,17 @@ TEST(RegisterPressure, CountsWhatIsLiveAtOnce) {
   EXPECT_EQ(live("setp.eq.u32 %p1, 1, 2; @%p1 st.shared.u32 [0], 1;"), 0);  // predicates are free
 }
 
+TEST(RegisterPressure, SaysWhere) {
+  const RegisterPressure worst = register_pressure(
+      ".version 8.0\n.target sm_90a\n.address_size 64\n.file 1 \"kernel.h\"\n.file 2 \"step.h\"\n"
+      ".visible .entry k()\n{\n.reg .b32 %r<9>;\n.loc 1 7 0\nmov.u32 %r1, 1;\n.loc 2 5 0\n"
+      "mov.u32 %r2, 2; add.s32 %r3, %r1, %r2;\n.loc 1 9 0\nst.shared.u32 [0], %r3;\nret;\n}\n",
+      "k");
+  EXPECT_EQ(worst.live, 2);
+  EXPECT_EQ(worst.file_name, "step.h");
+  EXPECT_EQ(worst.line, 5u);
+}
+
 TEST(RegisterPressure, CarriesValuesAroundLoops) {
   // %r1 is the counter, %r2 a bound used in every round, %r3 the sum.
   EXPECT_EQ(live("mov.u32 %r1, 0; mov.u32 %r2, 10; mov.u32 %r3, 0;\n"
