@@ -10,8 +10,7 @@
 namespace imbrex::kernels {
 
 /// Each CTA gives all of them, itself included, a few numbers a row, [rows, 1] float32. Everybody then reads
-/// them in the same order, so that all come to the same result. Turns alternate between two places: who gives
-/// for the next but one has had the next of everybody, who therefore has read what was there before.
+/// them in the same order, so that all come to the same result. Once a launch.
 class ClusterRows {
  public:
   /// In each of `ctas` CTAs, this one of rank `rank`, `groups` warp groups have `rows` rows with `parts`
@@ -19,44 +18,32 @@ class ClusterRows {
   /// all are done.
   ClusterRows(int ctas, const Int32& rank, int groups, int rows, int parts)
       : ctas_(ctas),
-        groups_(groups),
         rank_(rank),
-        s_given_(shared_tensor(float32, {2, groups, ctas, parts, rows, 1})),
-        given_(mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(2 * groups), int64_t{128} * ctas))) {}
+        s_given_(shared_tensor(float32, {groups, ctas, parts, rows, 1})),
+        given_(mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(groups), int64_t{128} * ctas))) {}
 
-  /// The side of one warp group, whose threads make and execute it.
+  /// The side of one warp group, whose threads execute it.
   struct Group {
     ClusterRows& all;
     int group;
-    Int32 turn = 0;
-    UInt32 phase = 0;
 
     int ctas() const { return all.ctas_; }
     /// Gives the numbers to every CTA, and waits for those of all.
     void give(const std::vector<RegisterTensor*>& parts) {
       for (int cta = 0; cta < all.ctas_; ++cta) {
         for (size_t part = 0; part < parts.size(); ++part)
-          store_remote_shared(place(all.rank_, static_cast<int>(part)), *parts[part], cta);
-        mbarrier::arrive(remote_barrier(barrier(), cta));
+          store_remote_shared(all.s_given_[group][all.rank_][static_cast<int64_t>(part)], *parts[part], cta);
+        mbarrier::arrive(remote_barrier(all.given_[group], cta));
       }
-      mbarrier::wait(barrier(), phase, {.scope = Scope::kCluster});
+      mbarrier::wait(all.given_[group], 0, {.scope = Scope::kCluster});
     }
     /// What that CTA gave.
-    RegisterValue taken(int cta, int part) const { return load_shared(place(cta, part)); }
-    /// On to the next rows.
-    void advance() {
-      turn = 1 - turn;
-      phase ^= turn == 0;
-    }
-
-   private:
-    Barrier barrier() const { return all.given_[turn * all.groups_ + group]; }
-    SharedTensor place(const ScalarArg& cta, int part) const { return all.s_given_[turn][group][cta][part]; }
+    RegisterValue taken(int cta, int part) const { return load_shared(all.s_given_[group][cta][part]); }
   };
-  Group group(int number) { return {*this, number}; }
+  Group group(int group) { return {*this, group}; }
 
  private:
-  int ctas_, groups_;
+  int ctas_;
   Int32 rank_;
   SharedTensor s_given_;
   BarrierArray given_;

@@ -2,7 +2,7 @@
 // Hopper matmul whose steps reduce rows wider than a tile: the CTAs of a cluster have one row of tiles, each
 // its own columns, and tell each other what they found in their part of a row (cluster_rows.h). The product
 // never leaves the registers before it is finished. All need the same rows of A: each loads a part of them,
-// for all. While a tile is finished, the next one's operands are loaded.
+// for all.
 #pragma once
 
 #include "cluster_rows.h"
@@ -20,7 +20,6 @@ struct HopperMatmulWideRows {
   static constexpr int kConsumers = 2;
   int block_m = 128, block_n = 256, block_k = 64, stages = 4;  // of a CTA
   int ctas = 4;                                                // of a cluster
-  int gpu_ctas = 132;                                          // of the whole GPU
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
@@ -33,12 +32,11 @@ struct HopperMatmulWideRows {
             "{} rows of A, loaded by {} CTAs: each loads a multiple of 8", block_m, ctas);
     finish.check(n_size, ctas * block_n);
     static_assert(Epilogue<Steps...>::kReducesRows, "for other steps there are faster kernels");
-    Int32 num_m_blocks = cdiv(m_size, block_m);
-    grid(min(num_m_blocks, gpu_ctas / ctas) * ctas);
+    grid(cdiv(m_size, block_m) * ctas);
     cluster(ctas);
     warps(4 + 4 * kConsumers);
     Int32 rank = cluster_rank();
-    Int32 first_block = block_idx.x / ctas, num_clusters = grid_dim.x / ctas, offset_n = rank * block_n;
+    Int32 offset_m = block_idx.x / ctas * block_m, offset_n = rank * block_n;
 
     auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
     auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
@@ -53,21 +51,17 @@ struct HopperMatmulWideRows {
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(40);
       if (auto warp = single_warp()) {
-        for (Int32 m_block : range(first_block, num_m_blocks, num_clusters)) {
-          Int32 share = rank * share_m;
-          for (Int32 offset_k : range(0, k_size, block_k)) {
-            pipe.producer_acquire();  // empty in all CTAs
-            auto s_a_stage = s_a[pipe.producer_stage];
-            auto s_b_stage = s_b[pipe.producer_stage];
-            if (auto thread = single_thread())
-              mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
-                                             s_a_stage.nbytes() + s_b_stage.nbytes());
-            tma::global_to_shared(g_a, s_a_stage.slice({share, 0}, {share_m, block_k}),
-                                  {m_block * block_m + share, offset_k}, pipe.producer_barrier(),
-                                  {.multicast_mask = all_ctas});
-            tma::global_to_shared(g_b, s_b_stage, {offset_n, offset_k}, pipe.producer_barrier());
-            pipe.producer_advance();
-          }
+        for (Int32 offset_k : range(0, k_size, block_k)) {
+          pipe.producer_acquire();  // empty in all CTAs
+          auto s_a_stage = s_a[pipe.producer_stage];
+          auto s_b_stage = s_b[pipe.producer_stage];
+          if (auto thread = single_thread())
+            mbarrier::arrive_and_expect_tx(pipe.producer_barrier(), s_a_stage.nbytes() + s_b_stage.nbytes());
+          tma::global_to_shared(g_a, s_a_stage.slice({rank * share_m, 0}, {share_m, block_k}),
+                                {offset_m + rank * share_m, offset_k}, pipe.producer_barrier(),
+                                {.multicast_mask = all_ctas});
+          tma::global_to_shared(g_b, s_b_stage, {offset_n, offset_k}, pipe.producer_barrier());
+          pipe.producer_advance();
         }
       }
     }
@@ -82,35 +76,29 @@ struct HopperMatmulWideRows {
     for (int i = 0; i < kConsumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         setmaxnreg(232);
-        auto exchange = cluster_rows.group(i);
-        for (Int32 m_block : range(first_block, num_m_blocks, num_clusters)) {
-          auto acc = wgmma::accumulator(float32, {consumer_m, block_n});
-          Int32 last_stage = 0;
-          for (Int32 offset_k : range(0, k_size, block_k)) {
-            pipe.consumer_acquire();
-            wgmma::fence();
-            wgmma::mma(s_a[pipe.consumer_stage].slice({i * consumer_m, 0}, {consumer_m, block_k}),
-                       s_b[pipe.consumer_stage].transpose(), acc, {.scale_d = offset_k != 0});
-            wgmma::commit_group();
-            wgmma::wait_group(1);
-            if (auto later = when(offset_k != 0)) release(last_stage);
-            last_stage = pipe.consumer_stage;
-            pipe.consumer_advance();
-          }
-          wgmma::wait_group(0);
-          release(last_stage);
-          Int32 first_row = m_block * block_m + i * consumer_m;
-          auto rows = finish.rows(consumer_m);
-          const auto slice = [&](int j) { return acc.slice({0, j}, {consumer_m, store_n}); };
-          const auto place = [&](int j) {
-            return OutputTile{m_size, n_size, c_type, first_row, offset_n + j};
-          };
-          for (int j = 0; j < block_n; j += store_n) rows.look(slice(j), place(j));
-          rows.gather(exchange);
-          exchange.advance();
-          for (int j = 0; j < block_n; j += store_n)
-            store_global(g_c, rows(slice(j), place(j)), {first_row, offset_n + j});
+        auto acc = wgmma::accumulator(float32, {consumer_m, block_n});
+        Int32 last_stage = 0;
+        for (Int32 offset_k : range(0, k_size, block_k)) {
+          pipe.consumer_acquire();
+          wgmma::fence();
+          wgmma::mma(s_a[pipe.consumer_stage].slice({i * consumer_m, 0}, {consumer_m, block_k}),
+                     s_b[pipe.consumer_stage].transpose(), acc, {.scale_d = offset_k != 0});
+          wgmma::commit_group();
+          wgmma::wait_group(1);
+          if (auto later = when(offset_k != 0)) release(last_stage);
+          last_stage = pipe.consumer_stage;
+          pipe.consumer_advance();
         }
+        wgmma::wait_group(0);
+        release(last_stage);
+        Int32 first_row = offset_m + i * consumer_m;
+        auto rows = finish.rows(consumer_m);
+        const auto slice = [&](int j) { return acc.slice({0, j}, {consumer_m, store_n}); };
+        const auto place = [&](int j) { return OutputTile{m_size, n_size, c_type, first_row, offset_n + j}; };
+        for (int j = 0; j < block_n; j += store_n) rows.look(slice(j), place(j));
+        rows.gather(cluster_rows.group(i));
+        for (int j = 0; j < block_n; j += store_n)
+          store_global(g_c, rows(slice(j), place(j)), {first_row, offset_n + j});
       }
     }
     cluster_sync();  // no CTA ends while another may still send it something
