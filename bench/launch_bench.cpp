@@ -3,6 +3,7 @@
 // is not waited for. Prints why where there is none.
 #include <benchmark/benchmark.h>
 
+#include "imbrex/matmul.h"
 #include "imbrex/runtime.h"
 #include "vector_add.h"
 
@@ -33,6 +34,32 @@ void warm_launch(benchmark::State& state) {
   }
   device.synchronize();
 }
+/// The kernel library's entry: which kernel it is, is found by shape and types.
+void warm_matmul(benchmark::State& state) {
+  std::string why_not;
+  if (!Device::has_cuda(&why_not)) {
+    state.SkipWithError(why_not.c_str());
+    return;
+  }
+  Device device = Device::cuda();
+  const int64_t n = 64;
+  DeviceTensor a = DeviceTensor::random(device, bfloat16, {n, n}, 1),
+               b = DeviceTensor::random(device, bfloat16, {n, n}, 2);
+  DeviceTensor c = DeviceTensor::empty(device, bfloat16, {n, n});
+  matmul(a, b, c);
+  int64_t launches = 0;
+  for (auto _ : state) {
+    matmul(a, b, c);
+    if (++launches % 128 == 0) {
+      state.PauseTiming();
+      device.synchronize();
+      state.ResumeTiming();
+    }
+  }
+  device.synchronize();
+}
+BENCHMARK(warm_matmul)->Name("warm_launch/matmul")->Unit(benchmark::kMicrosecond);
+
 BENCHMARK(warm_launch)->Name("warm_launch/vector_add")->Unit(benchmark::kMicrosecond);
 
 }  // namespace

@@ -78,6 +78,7 @@ struct CompiledKernel {
   std::array<int, 3> cluster = {1, 1, 1};
   int64_t shared_bytes = 0;  // dynamic shared memory
   int tensor_memory_columns = 0;
+  bool waits_for_grids = false;  // by griddepcontrol.wait: launched before the grid ahead of it has ended
   std::vector<ArgumentInfo> arguments;
   std::vector<HostStep> host;                        // slot i is the result of step i
   std::array<int32_t, 3> grid_slots = {-1, -1, -1};  // -1: extent 1

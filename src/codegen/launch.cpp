@@ -32,7 +32,10 @@ void emit_Setmaxnreg(Generator& g, const ir::Op& op) {
              {wanted});
 }
 
-void emit_GriddepcontrolWait(Generator& g, const ir::Op&) { g.e().emit(Op::griddepcontrol, {Mod::wait}, {}); }
+void emit_GriddepcontrolWait(Generator& g, const ir::Op&) {
+  g.kernel().waits_for_grids = true;
+  g.e().emit(Op::griddepcontrol, {Mod::wait}, {});
+}
 
 void emit_GriddepcontrolLaunchDependents(Generator& g, const ir::Op&) {
   g.e().emit(Op::griddepcontrol, {Mod::launch_dependents}, {});

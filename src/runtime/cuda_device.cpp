@@ -27,7 +27,7 @@ class CudaKernel : public LoadedKernel {
   codegen::CompiledKernel kernel;
   CUmodule module = nullptr;
   CUfunction function = nullptr;
-  CUlaunchAttribute cluster;
+  CUlaunchAttribute attributes[2];
   CUlaunchConfig config = {};
   std::vector<void*> params;  // of the launch being made
 };
@@ -106,11 +106,16 @@ class CudaDevice : public DeviceBackend {
     config.shared_bytes = static_cast<unsigned>(kernel.shared_bytes);
     config.stream = stream_;
     if (cluster_size > 1) {
-      loaded->cluster.id = kLaunchAttributeClusterDimension;
-      for (int i = 0; i < 3; ++i) loaded->cluster.value.cluster[i] = kernel.cluster[i];
-      config.attributes = &loaded->cluster;
-      config.attribute_count = 1;
+      CUlaunchAttribute& cluster = loaded->attributes[config.attribute_count++];
+      cluster.id = kLaunchAttributeClusterDimension;
+      for (int i = 0; i < 3; ++i) cluster.value.cluster[i] = kernel.cluster[i];
     }
+    if (kernel.waits_for_grids) {
+      CUlaunchAttribute& early = loaded->attributes[config.attribute_count++];
+      early.id = kLaunchAttributeProgrammaticStreamSerialization;
+      early.value.programmatic_stream_serialization = 1;
+    }
+    config.attributes = loaded->attributes;
     return loaded;
   }
 

@@ -33,12 +33,14 @@ inline constexpr int kJitInfoLogBuffer = 3, kJitInfoLogBytes = 4, kJitErrorLogBu
 inline constexpr int kJitLogVerbose = 12, kJitGenerateLineInfo = 13;
 inline constexpr int kJitInputPtx = 1;
 inline constexpr int kLaunchAttributeClusterDimension = 4;
+inline constexpr int kLaunchAttributeProgrammaticStreamSerialization = 6;
 
 struct CUlaunchAttribute {
   int id = 0;
   char pad[4] = {};
   union {
     unsigned cluster[3];
+    int programmatic_stream_serialization;
     char bytes[64];
   } value = {};
 };

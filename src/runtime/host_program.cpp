@@ -2,6 +2,7 @@
 #include "runtime/host_program.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <cstring>
 
@@ -55,6 +56,14 @@ int64_t unary(const HostStep& step, int64_t a) {
   throw InternalError(fmt::format("host step '{}'", ir::info(code).mnemonic));
 }
 
+/// Whether a tensor map is of the same tensor by both results of the host program.
+bool is_same_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
+                 std::span<const int64_t> others) {
+  const auto is_same = [&](int32_t slot) { return slots[slot] == others[slot]; };
+  return is_same(plan.base_slot) && std::ranges::all_of(plan.dim_slots, is_same) &&
+         std::ranges::all_of(plan.stride_slots, is_same);
+}
+
 }  // namespace
 
 void evaluate_host(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
@@ -92,9 +101,11 @@ void evaluate_host(const codegen::CompiledKernel& kernel, std::span<const int64_
 }
 
 void pack_params(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
-                 std::span<const int64_t> slots, DeviceBackend& device, std::byte* out) {
+                 std::span<const int64_t> slots, std::span<const int64_t> packed, DeviceBackend& device,
+                 std::byte* out) {
   for (const codegen::ParamPlan& param : kernel.params) {
     if (param.kind == codegen::ParamPlan::Kind::kTensorMap) {
+      if (!packed.empty() && is_same_map(kernel.tensor_maps[param.index], slots, packed)) continue;
       check_tensor_map(kernel.tensor_maps[param.index], slots);
       device.encode_tensor_map(kernel.tensor_maps[param.index], slots, out + param.offset);
     } else {

@@ -17,8 +17,11 @@ namespace imbrex::runtime {
 void evaluate_host(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
                    std::span<int64_t> slots);
 
-/// Fills the parameter buffer (kernel.param_bytes bytes) from arguments and slots.
+/// Fills the parameter buffer (kernel.param_bytes bytes) from arguments and slots. Where the buffer was
+/// filled before, from the slots `packed`, tensor maps that did not change stay: making one takes a third of
+/// a microsecond.
 void pack_params(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
-                 std::span<const int64_t> slots, DeviceBackend& device, std::byte* out);
+                 std::span<const int64_t> slots, std::span<const int64_t> packed, DeviceBackend& device,
+                 std::byte* out);
 
 }  // namespace imbrex::runtime

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "imbrex/error.h"
 #include "passes/pipeline.h"
 #include "runtime/host_program.h"
@@ -26,6 +28,7 @@ JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
   }
   loaded_ = device_.backend().load(compiled_);
   slots_.resize(compiled_.host.size());
+  packed_.resize(slots_.size());
   values_.resize(compiled_.arguments.size());
   params_.resize(compiled_.param_bytes);
 }
@@ -36,6 +39,8 @@ LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool t
   for (size_t i = 0; i < arguments.size(); ++i)
     values_[i] = arguments[i].tensor != nullptr ? static_cast<int64_t>(arguments[i].tensor->address())
                                                 : arguments[i].value;
+  const bool is_packed = std::exchange(is_packed_, false);
+  slots_.swap(packed_);
   evaluate_host(compiled_, values_, slots_);
   check_buffers(arguments);
   LaunchPlan plan;
@@ -56,7 +61,9 @@ LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool t
                                    {},
                                    "round the grid up to whole clusters"});
   }
-  pack_params(compiled_, values_, slots_, device_.backend(), params_.data());
+  pack_params(compiled_, values_, slots_, is_packed ? packed_ : std::span<const int64_t>(), device_.backend(),
+              params_.data());
+  is_packed_ = true;
   plan.params = params_;
   plan.timed = timed;
   return device_.backend().launch(*loaded_, plan);

@@ -43,6 +43,8 @@ class JitKernel {
   // Scratch of a launch, kept so that a warm launch allocates nothing. Guarded by mutex_.
   std::mutex mutex_;
   std::vector<int64_t> values_, slots_;
+  std::vector<int64_t> packed_;  // the slots that params_ was made of, if is_packed_
+  bool is_packed_ = false;
   std::vector<std::byte> params_;
 };
 
