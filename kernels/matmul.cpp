@@ -35,8 +35,6 @@ using HopperMatmulSkinny = Fused<kernels::HopperMatmulSkinny>;
 
 constexpr int64_t kUnit = 8;  // elements of 16 bytes, of 16-bit types
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// A choice, and the orders of the operands.
 struct Variant {
   MatmulChoice choice;
@@ -97,7 +95,9 @@ Launch make(const Variant& variant, int c_bits, const Device& device) {
       HopperMatmulH8 kernel;
       kernel.consumers = choice.consumers;
       kernel.pair = choice.pair;
+      kernel.across = choice.across;
       kernel.splits = choice.splits;
+      kernel.is_transposed = choice.is_transposed;
       kernel.ctas = choice.ctas;
       return launcher(kernel, variant, device);
     }
@@ -105,11 +105,9 @@ Launch make(const Variant& variant, int c_bits, const Device& device) {
 }
 
 /// The kernel for a choice on a device, made when first asked for and kept, and with it the device.
-Launch find(const Variant& variant, int c_bits, const Device& device) {
+const Launch& find(const Variant& variant, int c_bits, const Device& device) {
   using Kernels = std::map<std::tuple<const void*, Variant, int>, Launch>;
-  static std::mutex turn;
   static Kernels& kernels = *new Kernels;  // never freed: at exit the driver may be gone before them
-  const std::lock_guard lock(turn);
   Launch& launch = kernels[{&device.backend(), variant, c_bits}];
   if (!launch) launch = make(variant, c_bits, device);
   return launch;
@@ -137,39 +135,39 @@ void check_device(std::string_view name, const DeviceTensor& t, const DeviceTens
 Problem check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c, const MatmulOptions& o) {
   for (const DeviceTensor* t : {&a, &b, &c})
     if (t->is_null()) refuse("a tensor is null or released", {}, "make it before the call");
-  const std::vector<std::string> facts{text_of("a", a), text_of("b", b), text_of("c", c)};
+  const auto facts = [&] { return std::vector{text_of("a", a), text_of("b", b), text_of("c", c)}; };
   for (const DeviceTensor* t : {&a, &b, &c})
-    if (t->shape().size() != 2) refuse("operands are matrices", facts, "give them two dimensions");
+    if (t->shape().size() != 2) refuse("operands are matrices", facts(), "give them two dimensions");
   const Problem p{a.shape()[o.a_is_km ? 1 : 0], b.shape()[o.b_is_kn ? 1 : 0], a.shape()[o.a_is_km ? 0 : 1]};
   const int64_t b_k = b.shape()[o.b_is_kn ? 0 : 1];
   if (p.k != b_k)
-    refuse(fmt::format("inner sizes differ, a has k = {} and b has k = {}", p.k, b_k), facts,
+    refuse(fmt::format("inner sizes differ, a has k = {} and b has k = {}", p.k, b_k), facts(),
            fmt::format("a is {}, b is {} (a_is_km, b_is_kn)", o.a_is_km ? "[k, m]" : "[m, k]",
                        o.b_is_kn ? "[k, n]" : "[n, k]"));
   if (c.shape()[0] != p.m || c.shape()[1] != p.n)
-    refuse(fmt::format("c is [{}, {}], the product is [{}, {}]", c.shape()[0], c.shape()[1], p.m, p.n), facts,
-           "c is [m, n]");
+    refuse(fmt::format("c is [{}, {}], the product is [{}, {}]", c.shape()[0], c.shape()[1], p.m, p.n),
+           facts(), "c is [m, n]");
   const bool is_half = a.dtype() == float16 || a.dtype() == bfloat16;
   if (a.dtype() != b.dtype() || !(is_half || a.dtype() == float8_e4m3))
-    refuse("a and b are not both float16, both bfloat16 or both float8_e4m3", facts, "convert them");
+    refuse("a and b are not both float16, both bfloat16 or both float8_e4m3", facts(), "convert them");
   if (c.dtype() != float16 && c.dtype() != bfloat16 && c.dtype() != float32)
-    refuse("c is not float16, bfloat16 or float32", facts, "give it one of these types");
+    refuse("c is not float16, bfloat16 or float32", facts(), "give it one of these types");
   if (!is_half && (o.a_is_km || o.b_is_kn))
-    refuse("float8_e4m3 operands have k contiguous", facts, "transpose them: a is [m, k], b is [n, k]");
+    refuse("float8_e4m3 operands have k contiguous", facts(), "transpose them: a is [m, k], b is [n, k]");
   const auto check_rows = [&](std::string_view operand, std::string_view name, int64_t size) {
     const int64_t unit = 128 / a.dtype().bits();
     if (size % unit != 0)
       refuse(fmt::format("{} is {}, rows of it in {} do not begin at multiples of 16 bytes", name, size,
                          operand),
-             facts, fmt::format("pad {} to {} with zeros", name, divide_up(size, unit) * unit));
+             facts(), fmt::format("pad {} to {} with zeros", name, cdiv(size, unit) * unit));
   };
   check_rows("a", o.a_is_km ? "m" : "k", o.a_is_km ? p.m : p.k);
   check_rows("b", o.b_is_kn ? "n" : "k", o.b_is_kn ? p.n : p.k);
   for (const DeviceTensor* t : {&b, &c})
     if (&t->device().backend() != &a.device().backend())
-      refuse("tensors are on different devices", facts, "copy them to one");
+      refuse("tensors are on different devices", facts(), "copy them to one");
   if (!a.device().can_run("sm_90a"))
-    refuse(fmt::format("no kernel for {} ({})", a.device().name(), a.device().target()), facts,
+    refuse(fmt::format("no kernel for {} ({})", a.device().name(), a.device().target()), facts(),
            "products run on devices of target sm_90a");
   return p;
 }
@@ -185,12 +183,12 @@ void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& 
   check_scale("scale_b", o.scale_b);
   if (!o.bias.is_null()) {
     check_device("bias", o.bias, a);
-    const std::vector<std::string> facts{text_of("bias", o.bias), text_of("c", c)};
+    const auto facts = [&] { return std::vector{text_of("bias", o.bias), text_of("c", c)}; };
     if (!is_column_bias(o.bias, p.n) && o.bias.shape() != std::vector<int64_t>{p.m, 1})
-      refuse("bias does not fit c", facts,
+      refuse("bias does not fit c", facts(),
              fmt::format("make it [{}], one a column, or [{}, 1], one a row", p.n, p.m));
     if (o.bias.dtype() != c.dtype() && o.bias.dtype() != float32)
-      refuse("bias is neither of c's type nor float32", facts, "convert it");
+      refuse("bias is neither of c's type nor float32", facts(), "convert it");
   }
   if (!o.residual.is_null()) {
     check_device("residual", o.residual, a);
@@ -200,17 +198,36 @@ void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& 
   }
 }
 
-/// The choice for these operands and options: it depends on the bytes of an element too.
-Variant choose(const Problem& p, const DeviceTensor& a, const DeviceTensor& c, const MatmulOptions& o) {
-  const int halves = 16 / a.dtype().bits();  // elements in 16 bits: rows of as many bytes take as long
-  const bool has_tma_rows = p.n * c.dtype().bits() % 128 == 0;
-  const bool is_plain = c.dtype().bits() == 16 && o.alpha == 1 && o.beta == 0 && o.scale_a.is_null() &&
-                        o.scale_b.is_null() && o.bias.is_null() && o.activation == Activation::kNone;
+/// What a product's kernel depends on.
+struct Call {
+  const void* device;
+  int64_t m, n, k;
+  int bits, c_bits;  // of an element
+  bool a_is_km, b_is_kn, is_plain;
+  friend auto operator<=>(const Call&, const Call&) = default;
+};
+
+/// The choice for a call: it depends on the bytes of an element too.
+Variant choose(const Call& call, int multiprocessors) {
+  const int halves = 16 / call.bits;  // elements in 16 bits: rows of as many bytes take as long
+  const bool has_tma_rows = call.n * call.c_bits % 128 == 0;
   Variant variant{
-      choose_matmul(p.m, p.n, divide_up(p.k, halves), has_tma_rows, is_plain, a.device().multiprocessors()),
-      o.a_is_km, o.b_is_kn};
+      choose_matmul(call.m, call.n, cdiv(call.k, halves), has_tma_rows, call.is_plain, multiprocessors),
+      call.a_is_km, call.b_is_kn};
   variant.choice.block_k *= halves;
   return variant;
+}
+
+/// The kernel for a call. Choosing takes longer than a launch should, so that what was chosen is kept.
+const Launch& find(const Call& call, const Device& device) {
+  constexpr size_t kMost = 4096;
+  static std::mutex turn;
+  static auto& known = *new std::map<Call, const Launch*>;
+  const std::lock_guard lock(turn);
+  if (known.size() > kMost) known.clear();
+  const Launch*& launch = known[call];
+  if (launch == nullptr) launch = &find(choose(call, device.multiprocessors()), call.c_bits, device);
+  return *launch;
 }
 
 }  // namespace
@@ -223,8 +240,13 @@ LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTe
                     const MatmulOptions& options) {
   const Problem p = check(a, b, c, options);
   check_options(p, a, c, options);
-  const Variant variant = choose(p, a, c, options);
-  return find(variant, c.dtype().bits(), a.device())(p.m, p.n, p.k, a, b, c, options);
+  const bool is_plain = c.dtype().bits() == 16 && options.alpha == 1 && options.beta == 0 &&
+                        options.scale_a.is_null() && options.scale_b.is_null() && options.bias.is_null() &&
+                        options.activation == Activation::kNone;
+  const Call call{
+      &a.device().backend(), p.m,     p.n, p.k, a.dtype().bits(), c.dtype().bits(), options.a_is_km,
+      options.b_is_kn,       is_plain};
+  return find(call, a.device())(p.m, p.n, p.k, a, b, c, options);
 }
 
 }  // namespace imbrex

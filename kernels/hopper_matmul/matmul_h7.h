@@ -61,6 +61,8 @@ struct HopperMatmulH7 {
     auto s_c = shared_tensor(c_type, {kConsumers, store_stages, consumer_m, store_n});
     Pipeline pipe(stages, 1, kCtas * kConsumers);
     cluster_sync();
+    griddepcontrol::wait();  // what came before may have written A and B, and may read C
+    griddepcontrol::launch_dependents();
 
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(40);

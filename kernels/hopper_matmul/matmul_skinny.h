@@ -58,6 +58,8 @@ struct HopperMatmulSkinny {
     auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
     Pipeline pipe(stages, 1, ctas);
     cluster_sync();
+    griddepcontrol::wait();  // what came before may have written A and B, and may read C
+    griddepcontrol::launch_dependents();
 
     if (auto producer = single_warp(4)) {
       for (Int32 offset_k : range(0, k_size, block_k)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // imbrex::matmul on the virtual GPU: the kernels it chooses for small products, odd sizes, both types; the
-// choices for shapes that have been measured; what it refuses. (H7 with steps: epilogue_test.cpp.)
+// choices for shapes that have been measured; what it refuses.
 #include "imbrex/matmul.h"
 
 #include <gmock/gmock.h>
@@ -17,15 +17,16 @@ using ::testing::StartsWith;
 struct Product {
   int64_t m, n, k;
   const char* kernel;
+  int multiprocessors = 0;  // 0: the real chip's
 };
 
 class Matmul : public ::testing::TestWithParam<Product> {};
 
 TEST_P(Matmul, AgreesWithTheReference) {
-  const auto [m, n, k, kernel] = GetParam();
+  const auto [m, n, k, kernel, multiprocessors] = GetParam();
   for (DataType dtype : {float16, bfloat16}) {
-    const Device device =
-        Device::virtual_gpu({.target = "sm_90a", .seed = 3, .checks = vgpu::CheckSet::all()});
+    const Device device = Device::virtual_gpu(
+        {.target = "sm_90a", .num_sms = multiprocessors, .seed = 3, .checks = vgpu::CheckSet::all()});
     EXPECT_THAT(matmul_choice(m, n, k, device.multiprocessors()), StartsWith(kernel));
     const DeviceTensor a = DeviceTensor::random(device, dtype, {m, k}, 1),
                        b = DeviceTensor::random(device, dtype, {n, k}, 2);
@@ -47,11 +48,14 @@ INSTANTIATE_TEST_SUITE_P(
     Sizes, Matmul,
     ::testing::Values(Product{1, 72, 64, "hopper_matmul_skinny block_m=8 "},
                       Product{5, 200, 72, "hopper_matmul_skinny block_m=8 "},
+                      Product{30, 200, 1000, "hopper_matmul_h8 block_m=64 block_n=64 "},
                       Product{17, 65, 328, "hopper_matmul_skinny block_m=32 "},
-                      Product{128, 64, 8, "hopper_matmul_"},
-                      Product{129, 72, 136, "hopper_matmul_h8 block_m=64 "},
-                      Product{300, 33, 72, "hopper_matmul_h8 "}, Product{257, 1001, 40, "hopper_matmul_h8 "},
-                      Product{140, 73, 1104, "hopper_matmul_h8 block_m=64 block_n=128 stages=6 "}));
+                      Product{128, 64, 8, "hopper_matmul_"}, Product{300, 33, 72, "hopper_matmul_h8 "},
+                      Product{129, 72, 136, "hopper_matmul_h8 block_m=96 block_n=64 "},
+                      Product{257, 1001, 40, "hopper_matmul_h8 "},
+                      Product{140, 73, 1104, "hopper_matmul_h8 block_m=64 block_n=64 stages=8 "},
+                      Product{500, 384, 776, "hopper_matmul_h7 block_m=128 block_n=192 ", 4},
+                      Product{700, 400, 200, "hopper_matmul_h8 block_m=128 block_n=224 ", 8}));
 
 TEST(MatmulChoice, IsTheFastestMeasured) {
   constexpr int kH200 = 132;
@@ -60,12 +64,49 @@ TEST(MatmulChoice, IsTheFastestMeasured) {
   EXPECT_THAT(matmul_choice(4096, 4096, 14336, kH200),
               StartsWith("hopper_matmul_h7 block_m=128 block_n=256"));
   EXPECT_THAT(matmul_choice(1024, 1024, 1024, kH200), StartsWith("hopper_matmul_h8 block_m=64 block_n=128"));
-  EXPECT_THAT(matmul_choice(1536, 1536, 1536, kH200), StartsWith("hopper_matmul_h8 block_m=128 block_n=144"));
-  EXPECT_THAT(matmul_choice(777, 4104, 2048, kH200), StartsWith("hopper_matmul_h8 block_m=192 block_n=160"));
+  EXPECT_THAT(matmul_choice(777, 4104, 2048, kH200), StartsWith("hopper_matmul_h8 block_m=200 block_n=128"));
+  EXPECT_THAT(matmul_choice(150, 9000, 3072, kH200), HasSubstr("pair=2 across=2 is_transposed=1"));
+  EXPECT_THAT(matmul_choice(6000, 200, 6000, kH200), HasSubstr("pair=2 across=2 is_transposed=0"));
+  EXPECT_THAT(matmul_choice(256, 28672, 8192, kH200), StartsWith("hopper_matmul_h8 block_m=128 block_n=224"));
   EXPECT_THAT(matmul_choice(109, 729, 6024, kH200), HasSubstr("splits=4"));
   EXPECT_THAT(matmul_choice(64, 8192, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=64"));
   EXPECT_THAT(matmul_choice(16, 28672, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=16"));
-  EXPECT_THAT(matmul_choice(128, 8192, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=128"));
+}
+
+TEST(MatmulChoice, HasNoClusterThatTheDeviceCannotHold) {
+  for (int multiprocessors : {1, 2, 3})
+    for (int64_t m : {100, 1000}) {
+      const std::string choice = matmul_choice(m, 1000, 1000, multiprocessors);
+      const auto number = [&](const std::string& name) {
+        const size_t at = choice.find(" " + name + "=");
+        return at == std::string::npos ? 1 : std::stoi(choice.substr(at + name.size() + 2));
+      };
+      EXPECT_LE(number("splits") * number("pair") * number("across"), multiprocessors) << choice;
+    }
+}
+
+TEST(MatmulLaunches, OfOtherTensorsAndSizesDoNotUseTheLastOnes) {
+  const Device device = Device::virtual_gpu({.target = "sm_90a"});
+  constexpr int64_t kN = 40, kK = 72;
+  std::vector<DeviceTensor> as, bs;
+  for (uint64_t i = 0; i < 2; ++i) {
+    as.push_back(DeviceTensor::random(device, float16, {33, kK}, 1 + i));
+    bs.push_back(DeviceTensor::random(device, float16, {kN, kK}, 3 + i));
+  }
+  as.push_back(DeviceTensor::random(device, float16, {31, kK}, 5));
+  const DeviceTensor c = DeviceTensor::empty(device, float16, {33, kN}),
+                     shorter = DeviceTensor::empty(device, float16, {31, kN});
+  for (size_t a : {0, 0, 1, 2, 0})
+    for (size_t b : {0, 1}) {
+      const DeviceTensor& out = a == 2 ? shorter : c;
+      DeviceTensor(out).poison();
+      matmul(as[a], bs[b], out);
+      const std::vector<double> x = as[a].to_host().to_doubles(), y = bs[b].to_host().to_doubles();
+      std::vector<double> expected(static_cast<size_t>(out.shape()[0] * kN));
+      for (size_t i = 0; i < expected.size(); ++i)
+        for (size_t l = 0; l < kK; ++l) expected[i] += x[i / kN * kK + l] * y[i % kN * kK + l];
+      EXPECT_TRUE(compare(out.to_host(), expected, default_tolerance(float16)).passed) << a << " " << b;
+    }
 }
 
 TEST(MatmulErrors, SayWhatIsNotMet) {
