@@ -101,7 +101,8 @@ constexpr MatmulChoice kCandidates[] = {skinny(8, 10, 1),
 // ------------------------------------------------------------------------------------------------ the model
 //
 // Fitted to 45 shapes times up to 70 candidates, 2643 measurements: what is chosen takes 2 to 3 % longer than
-// best of all on average. Large products run at the clock that power allows, which the model does not know.
+// the best of all on average. Large products run at the clock that power allows, which the model does not
+// know.
 
 constexpr double kClock = 1860;                // MHz
 constexpr double kL2BytesPerClock = 85;        // what a multiprocessor gets from the L2 cache, when all ask

@@ -22,10 +22,10 @@ void max_registers(int64_t count, SourceLocation where = SourceLocation::current
 /// [PTX: setmaxnreg]
 void setmaxnreg(int64_t registers, SourceLocation where = SourceLocation::current());
 
-/// Overlap of a grid with the one before it in the stream. A kernel that executes wait() is launched, on a CUDA
-/// GPU, as soon as every CTA before it has executed launch_dependents() or ended: its CTAs start where there is
-/// room. What it reads and writes in global memory comes after wait(), in all threads. On the virtual GPU, and
-/// launched by the loader that `imbrex build` writes, grids run one after the other.
+/// Overlap of a grid with the one before it in the stream. A kernel that executes wait() is launched, on a
+/// CUDA GPU, as soon as every CTA before it has executed launch_dependents() or ended: its CTAs start where
+/// there is room. What it reads and writes in global memory comes after wait(), in all threads. On the
+/// virtual GPU, and launched by the loader that `imbrex build` writes, grids run one after the other.
 namespace griddepcontrol {
 /// Waits until the grids this one depends on have ended and what they wrote is visible. sm_90.
 /// [PTX: griddepcontrol.wait]
