@@ -160,6 +160,9 @@ class Case {
   using MatmulOperands = std::pair<std::span<const double>, std::span<const double>>;
   void expect_product(const DeviceTensor& c, int64_t k, const std::function<MatmulOperands()>& operands,
                       double tolerance);
+  /// Compares some elements of `got` with the references that `make` gives for their row-major indices.
+  void compare_samples(const HostTensor& got, int64_t samples, double tolerance,
+                       const std::function<std::vector<double>(std::span<const int64_t>)>& make);
   /// The reference of the next expectation: shared, or made by `make`.
   std::vector<double> reference(const std::function<std::vector<double>()>& make);
 

@@ -7,6 +7,7 @@
 
 #include "core/text.h"
 #include "imbrex/error.h"
+#include "runtime/parallel_rows.h"
 
 namespace imbrex {
 namespace {
@@ -102,12 +103,25 @@ DeviceTensor Case::output(DataType dtype, std::vector<int64_t> shape) {
   return tensor;
 }
 
+namespace {
+
+/// All elements, read by all cores.
+std::vector<double> doubles_of(const HostTensor& host) {
+  std::vector<double> values(static_cast<size_t>(host.elements()));
+  parallel_rows(host.elements(), [&](int64_t first, int64_t last) {
+    host.to_doubles(first, last - first, values.data() + first);
+  });
+  return values;
+}
+
+}  // namespace
+
 std::vector<double> Case::values(const DeviceTensor& input) const {
   for (const auto& [address, host] : inputs_)
-    if (address == input.address()) return host.to_doubles();
+    if (address == input.address()) return doubles_of(host);
   if (data_)
     for (size_t i = 0; i < data_->inputs.size(); ++i)
-      if (data_->inputs[i].address() == input.address()) return data_->hosts[i].to_doubles();
+      if (data_->inputs[i].address() == input.address()) return doubles_of(data_->hosts[i]);
   return {};
 }
 
@@ -132,7 +146,15 @@ void Case::expect(const DeviceTensor& output, const std::function<void(std::span
 void Case::expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element,
                           int64_t samples, double tolerance) {
   if (!is_launched_) return;
-  HostTensor got = output.to_host();
+  compare_samples(output.to_host(), samples, tolerance, [&](std::span<const int64_t> indices) {
+    std::vector<double> values;
+    for (int64_t index : indices) values.push_back(element(index));
+    return values;
+  });
+}
+
+void Case::compare_samples(const HostTensor& got, int64_t samples, double tolerance,
+                           const std::function<std::vector<double>(std::span<const int64_t>)>& make) {
   const int64_t n = got.elements();
   std::vector<int64_t> indices;
   if (n <= samples) {
@@ -148,11 +170,7 @@ void Case::expect_samples(const DeviceTensor& output, const std::function<double
     std::sort(indices.begin(), indices.end());
     indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   }
-  const std::vector<double> expected = reference([&] {
-    std::vector<double> values;
-    for (int64_t index : indices) values.push_back(element(index));
-    return values;
-  });
+  const std::vector<double> expected = reference([&] { return make(indices); });
   comparisons.push_back(
       compare_at(got, indices, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));
 }

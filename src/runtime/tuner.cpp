@@ -310,6 +310,9 @@ class Tuning {
 
   /// The first round: each candidate once it is assembled, verified and then measured briefly.
   void measure_as_they_come(size_t count) {
+    // The device is opened while the first is assembled. A failure shows when the worker is needed.
+    std::string ignored;
+    if (count > 0 && !worker_) worker_ = open_worker(ignored);
     size_t done = 0;
     while (done < count) {
       size_t i;
