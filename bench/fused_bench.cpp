@@ -25,6 +25,7 @@
 #include "contenders.h"
 #include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h7.h"
+#include "hopper_matmul/matmul_h9.h"
 #include "hopper_matmul/matmul_wide_rows.h"
 #include "imbrex/error.h"
 #include "imbrex/matmul.h"
@@ -184,6 +185,16 @@ void run_fused(const Device& device, runtime::GpuTimer& timer) {
                         HopperMatmulH7<Scale, Softmax>{}, {}, 0.125f);
   fused<HopperMatmulH7>(device, timer, "rms_norm(A B^T), H7", 131072, 256, 1024, HopperMatmulH7<RmsNorm>{},
                         {}, 1e-5f, bf16, bias);
+  const auto turns = []<class... Steps>(HopperMatmulH9<Steps...> tiles) {
+    tiles.block_m = 64, tiles.block_n = 256, tiles.stages = 5;
+    return tiles;
+  };
+  for (int64_t k : {128, 1024}) {
+    fused<HopperMatmulH9>(device, timer, "softmax(alpha A B^T), H9", 131072, 256, k,
+                          turns(HopperMatmulH9<Scale, Softmax>{}), turns(HopperMatmulH9<>{}), 0.125f);
+    fused<HopperMatmulH9>(device, timer, "rms_norm(A B^T), H9", 131072, 256, k,
+                          turns(HopperMatmulH9<RmsNorm>{}), turns(HopperMatmulH9<>{}), 1e-5f, bf16, bias);
+  }
   fused<AmpereMatmulV4>(device, timer, "gelu(alpha A B^T + bias), V4", 4096, 4096, 4096,
                         AmpereMatmulV4<Scale, ColumnBias, Gelu>{}, {}, 0.125f, bf16, bias);
   fused<AmpereMatmulV4>(device, timer, "softmax(alpha A B^T), V4", 131072, 256, 1024,

@@ -2,8 +2,8 @@
 // Hopper matmul, step 9: consumers that take turns. Each of the two warp groups has tiles of its own, every
 // other one of the CTA's; while one multiplies, the other does what comes after its products: steps and
 // stores cost time only where they take longer than the products of a tile. What it costs: a stage serves
-// one warp group instead of two, so shared memory is written more often, and with 64 rows of A a product
-// does not run at the tensor cores' full rate.
+// one warp group instead of two, so that shared memory, which fills stages and feeds the products, is what
+// limits them: to 92 % of the tensor cores' rate with tiles of 128 x 192, to 80 % with 64 x 256.
 #pragma once
 
 #include <vector>
@@ -21,8 +21,8 @@ template <class... Steps>
 struct HopperMatmulH9 {
   static constexpr const char* target = "sm_90a";
   static constexpr int kConsumers = 2, kCtas = 2, kBothCtas = 0b11;  // CTAs of a cluster
-  int block_m = 64, block_n = 256, block_k = 64, stages = 4;         // of a consumer
-  int store_n = 64, store_stages = 2;                                // slices of a tile
+  int block_m = 128, block_n = 128, block_k = 64, stages = 6;        // of a consumer
+  int store_n = 64, store_stages = 1;                                // slices on their way
   int swizzle_size = 8, ctas = 132;
   bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
 
@@ -30,15 +30,14 @@ struct HopperMatmulH9 {
     return Space<HopperMatmulH9>()
         .template choose<&HopperMatmulH9::block_m, &HopperMatmulH9::block_n, &HopperMatmulH9::stages,
                          &HopperMatmulH9::store_stages>(
-            {{64, 256, 4, 2}, {64, 256, 5, 1}, {128, 128, 6, 1}, {128, 192, 4, 1}, {64, 192, 6, 1}})
+            {{128, 128, 6, 1}, {128, 192, 4, 1}, {128, 176, 4, 1}, {64, 256, 5, 1}, {64, 256, 4, 2}})
         .template choose<&HopperMatmulH9::swizzle_size>({8, 4})
         .template choose<&HopperMatmulH9::ctas>({132, 128});
   }
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
-    const int slices = block_n / store_n, k_blocks = cdiv(k_size, block_k);
-    require(slices % store_stages == 0, "{} slices go round {} places", slices, store_stages);
+    const int k_blocks = cdiv(k_size, block_k);
     finish.check(n_size, block_n);
     Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
     const int num_n_blocks = cdiv(n_size, block_n);
@@ -59,7 +58,7 @@ struct HopperMatmulH9 {
     auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
     auto s_a = operand_stages(dtype, stages, block_m, block_k, a_is_km);
     auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
-    auto s_c = shared_tensor(c_type, {kConsumers, store_stages, block_m, store_n});
+    const std::vector<Slice> slices = slices_of(c_type);
     Pipeline pipe(stages, 1, kCtas);  // the one consumer whose stage it is, in both CTAs
     auto turns = mbarrier::alloc(std::vector<int64_t>(kConsumers, 4));  // a consumer's turn to multiply
     cluster_sync();
@@ -67,7 +66,7 @@ struct HopperMatmulH9 {
     const int unroll = k_blocks % stages == 0 ? stages : 1;
 
     if (auto producer = warp_group(0, 4)) {
-      setmaxnreg(40);
+      setmaxnreg(24);
       if (auto warp = single_warp()) {
         for (Int32 tile : range(first_tile, num_tiles, num_pairs)) {  // for one consumer and the other
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
@@ -99,7 +98,7 @@ struct HopperMatmulH9 {
     };
     for (int i = 0; i < kConsumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
-        setmaxnreg(232);
+        setmaxnreg(240);
         pipe.consumer_skip(i * k_blocks);  // the first consumer's
         UInt32 turn_phase = i == 0 ? mbarrier::producer_initial_phase : mbarrier::consumer_initial_phase;
         for (Int32 tile : range(first_tile + i * num_pairs, num_tiles, kConsumers * num_pairs)) {
@@ -132,21 +131,24 @@ struct HopperMatmulH9 {
             if (num_n_blocks == 1) return OutputTile{m_size, n_size, c_type, offset_m, n};
             return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + n};
           };
-          // Steps take fewer columns at a time of a tall tile, for want of registers.
-          const int step_n = finish.kEmpty ? store_n : min(store_n, 4096 / block_m);
-          for (int n = 0; finish.kReducesRows && n < block_n; n += step_n)
-            rows.look(part(n, step_n), place(n));
-          for (int j = 0; j < slices; ++j) {
-            auto s_slice = s_c[i][j % store_stages];
+          // Columns that steps take at a time: few where sums leave few registers.
+          const int most = (finish.kEmpty || block_m * block_n <= 16384 ? 4096 : 1024) / block_m;
+          for (const Slice& slice : slices)
+            for (int n = 0; finish.kReducesRows && n < slice.columns; n += most)
+              rows.look(part(slice.first + n, min(most, slice.columns - n)), place(slice.first + n));
+          for (const Slice& slice : slices) {
+            auto s_slice = slice.s_c[i];
             if (auto warp = single_warp()) tma::wait_group(store_stages - 1, {.read = true});
             sync();  // what was here before has left
-            for (int n = 0; n < store_n; n += step_n)
-              store_shared(s_slice.slice({0, n}, {block_m, step_n}),
-                           rows(part(j * store_n + n, step_n), place(j * store_n + n)));
+            for (int n = 0; n < slice.columns; n += most) {
+              const int columns = min(most, slice.columns - n);
+              store_shared(s_slice.slice({0, n}, {block_m, columns}),
+                           rows(part(slice.first + n, columns), place(slice.first + n)));
+            }
             fence::proxy_async();  // what was written becomes visible to TMA
             sync();
             if (auto warp = single_warp()) {
-              tma::shared_to_global(s_slice, g_c, {offset_m, n_block * block_n + j * store_n});
+              tma::shared_to_global(s_slice, g_c, {offset_m, n_block * block_n + slice.first});
               tma::commit_group();
             }
           }
@@ -155,6 +157,29 @@ struct HopperMatmulH9 {
       }
     }
     cluster_sync();  // no CTA ends while the other may still send it something
+  }
+
+ private:
+  /// Columns of a tile that are stored together.
+  struct Slice {
+    int first, columns;
+    SharedTensor s_c;  // of each consumer
+  };
+  /// `store_n` columns, 128 bytes as the widest swizzle, as far as they go, then half as many, and half
+  /// again.
+  std::vector<Slice> slices_of(DataType c_type) const {
+    std::vector<Slice> slices;
+    int columns = store_n;
+    for (int first = 0; first < block_n; first += columns) {
+      while (columns > block_n - first) columns /= 2;
+      const auto turn = static_cast<size_t>(store_stages);
+      const bool is_new = slices.size() < turn || slices[slices.size() - turn].columns != columns;
+      slices.push_back({first, columns,
+                        is_new ? shared_tensor(c_type, {kConsumers, block_m, columns})
+                               : slices[slices.size() - turn].s_c});
+    }
+    require(slices.size() % store_stages == 0, "{} slices go round {} places", slices.size(), store_stages);
+    return slices;
   }
 };
 

@@ -124,8 +124,8 @@ TEST(Epilogue, OfHopper) {
   // A pair of CTAs has six tiles, of five blocks of k: its consumers take turns, the ring does not come
   // round.
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH9){.ctas = 2}, bfloat16, 200, 584, 264, {bfloat16, float16});
-  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH9){.block_m = 128, .block_n = 64, .store_n = 32, .ctas = 2},
-                   float16, 300, 328, 256, {float32});
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH9){.block_n = 176, .stages = 4, .store_n = 32, .ctas = 2},
+                   float16, 300, 328, 256, {float32, float16});
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH8){.stages = 4, .splits = 2}, bfloat16, 200, 331, 200,
                    {bfloat16, float32});
 }
@@ -200,7 +200,9 @@ void expect_rows(const K<Scale, ColumnBias, Softmax>& softmax, const K<RmsNorm, 
 TEST(Epilogue, ReducesRowsOfHopper) {
   expect_rows<HopperMatmulH7>({}, {.store_n = 32}, bfloat16, 200, 248, 72);
   expect_rows<HopperMatmulH7>({}, {.store_n = 32}, float16, 130, 40, 40);  // most parts are beyond the row
-  expect_rows<HopperMatmulH9>({.ctas = 2}, {.store_n = 32, .ctas = 2}, bfloat16, 456, 248, 200);
+  expect_rows<HopperMatmulH9>({.block_m = 64, .block_n = 256, .stages = 4, .ctas = 2},
+                              {.block_n = 176, .stages = 4, .store_n = 32, .ctas = 2}, bfloat16, 856, 168,
+                              200);
   expect_rows<HopperMatmulH5>({}, {}, float16, 131, 65, 72);
   expect_rows<HopperMatmulSkinny>({}, {}, float16, 13, 61, 72);
 }
@@ -372,9 +374,15 @@ TEST(Epilogue, AssemblesWithoutSpills) {
   check(HopperMatmulH7<Scale, Softmax>{}, 256, 0.25f);
   check(HopperMatmulWideRows<Scale, Softmax>{.ctas = 8}, 2048, 0.25f);
   all(IMBREX_ALL_STEPS(HopperMatmulH9){}, 1160, bfloat16);
-  all(IMBREX_ALL_STEPS(HopperMatmulH9){.block_m = 128, .block_n = 128, .stages = 6, .store_stages = 1}, 1160,
-      bfloat16);
-  check(HopperMatmulH9<Scale, Softmax>{}, 256, 0.25f);
+  // The most that matmul() asks of it.
+  using Most = HopperMatmulH9<ScaleBy, ScaleBy, Scale, Optional<ColumnBias>, Optional<RowBias>, Residual,
+                              Activate, Convert>;
+  for (bool by_row : {false, true})
+    for (const Most& tiles :
+         {Most{.store_n = by_row ? 32 : 64}, Most{.block_n = 176, .stages = 4, .store_n = by_row ? 32 : 64}})
+      check(tiles, 1160, any, any, 0.25f, !by_row, float16, any, by_row, float32, any, -1.5f, any,
+            Activation::kGeluErf, by_row ? float32 : bfloat16);
+  check(HopperMatmulH9<Scale, Softmax>{.block_m = 64, .block_n = 256, .stages = 4}, 256, 0.25f);
 }
 
 TEST(Epilogue, OfNoStepsCostsNothing) {
@@ -384,7 +392,8 @@ TEST(Epilogue, OfNoStepsCostsNothing) {
     EXPECT_TRUE(plain == pass) << "the PTX of kernels without steps, and with one that does nothing, differs";
   };
   check(ptx_of(HopperMatmulH7<>{}, 512, 512, 256), ptx_of(HopperMatmulH7<Pass>{}, 512, 512, 256));
-  check(ptx_of(HopperMatmulH9<>{}, 512, 512, 256), ptx_of(HopperMatmulH9<Pass>{}, 512, 512, 256));
+  check(ptx_of(HopperMatmulH9<>{.block_n = 128}, 512, 512, 256),
+        ptx_of(HopperMatmulH9<Pass>{.block_n = 128}, 512, 512, 256));
   check(ptx_of(HopperMatmulH5<>{.block_n = 32}, 512, 512, 256),
         ptx_of(HopperMatmulH5<Pass>{.block_n = 32}, 512, 512, 256));
   check(ptx_of(HopperMatmulSkinny<>{}, 512, 512, 256), ptx_of(HopperMatmulSkinny<Pass>{}, 512, 512, 256));

@@ -92,7 +92,8 @@ std::vector<Subject> make_subjects() {
                                         .ctas = 2},
                        128, 128, 80));
   all.push_back(hopper("H9",
-                       HopperMatmulH9<>{.block_n = 64,
+                       HopperMatmulH9<>{.block_m = 64,
+                                        .block_n = 64,
                                         .block_k = 16,
                                         .stages = 2,
                                         .store_n = 32,
