@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fusing saves on a CUDA GPU: matmuls with steps behind them (kernels/epilogue.h) against the same
-// matmul followed by the steps as a kernel of their own (fused_a: steps on A, then the matmul; wide_rows:
-// rows wider than a tile, against H7); and imbrex::matmul with float8 operands against cuBLASLt, with
-// operands in each order, and with options.
+// matmul followed by the steps as a kernel of their own (fused_a: steps on A, then the matmul); and
+// imbrex::matmul with float8 operands against cuBLASLt, with operands in each order, and with options.
 //
-//   bench_fused [--rounds 20] [--once] [fused] [fused_a] [wide_rows] [fp8] [orders]
+//   bench_fused [--rounds 20] [--once] [fused] [fused_a] [fp8] [orders]
 //
 // Contenders take turns, each launch with a cold L2 cache; figures are medians. A fused result must agree
 // with the unfused one before it is timed. With --once fused and fused_a run each of their kernels once and
@@ -26,7 +25,6 @@
 #include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h7.h"
 #include "hopper_matmul/matmul_h9.h"
-#include "hopper_matmul/matmul_wide_rows.h"
 #include "imbrex/error.h"
 #include "imbrex/matmul.h"
 #include "imbrex/runtime.h"
@@ -51,17 +49,16 @@ std::vector<double> measure(runtime::GpuTimer& timer, const std::vector<Contende
   return bench::measure(timer, contenders, flops, rounds);
 }
 
-/// A matmul with steps against two kernels, the matmul `plain` and the steps.
-template <template <class...> class K, class... Steps, class Plain, class... Args>
-void fused_against(const Device& device, runtime::GpuTimer& timer, const std::string& name, int64_t m,
-                   int64_t n, int64_t k, K<Steps...> tiles, Plain plain, const Args&... steps) {
+/// A matmul with steps against the two kernels.
+template <template <class...> class K, class... Steps, class... Args>
+void fused(const Device& device, runtime::GpuTimer& timer, const std::string& name, int64_t m, int64_t n,
+           int64_t k, K<Steps...> tiles, K<> plain_tiles, const Args&... steps) {
   const DataType dtype = bfloat16;
   fmt::print("{} {}x{}x{}\n", name, m, n, k);
   Kernel<K<Steps...>> whole(tiles, device);
-  Kernel<Plain> product(plain, device);
+  Kernel<K<>> product(plain_tiles, device);
   ApplySteps<Steps...> own;
   if (n <= 256) own.block_m = 16, own.block_n = 256;
-  if (n > 1024) own.block_m = 2, own.block_n = 2048;
   Kernel<ApplySteps<Steps...>> apply(own, device);
   const DeviceTensor a = DeviceTensor::random(device, dtype, {m, k}, 1),
                      b = DeviceTensor::random(device, dtype, {n, k}, 2),
@@ -89,13 +86,6 @@ void fused_against(const Device& device, runtime::GpuTimer& timer, const std::st
                                          flops);
   fmt::print("  saved {:.2f} us of {:.2f} ({:.1f}%); the steps cost {:.2f} us in the matmul\n", us[1] - us[0],
              us[1], 100 * (us[1] - us[0]) / us[1], us[0] - us[2]);
-}
-
-/// The same with the kernel's own product.
-template <template <class...> class K, class... Steps, class... Args>
-void fused(const Device& device, runtime::GpuTimer& timer, const std::string& name, int64_t m, int64_t n,
-           int64_t k, K<Steps...> tiles, K<> plain, const Args&... steps) {
-  fused_against(device, timer, name, m, n, k, tiles, plain, steps...);
 }
 
 /// A product whose A is changed while it is loaded, against a kernel that changes it and the matmul `plain`.
@@ -147,19 +137,6 @@ void run_fused_a(const Device& device, runtime::GpuTimer& timer) {
   fused_a<AmpereMatmulFusedA>(device, timer, "(A scaled by rows and columns) B^T, Ampere", 65536, 256, 2048,
                               AmpereMatmulFusedA<RowScale, ColumnScale>{}, AmpereMatmulV4<>{}, float32, scale,
                               bfloat16, weight);
-}
-
-void run_wide_rows(const Device& device, runtime::GpuTimer& timer) {
-  const DeviceTensor weight = DeviceTensor::random(device, bfloat16, {2048}, 3);
-  const HopperMatmulWideRows<RmsNorm> four{.ctas = 4}, eight{.ctas = 8};
-  fused_against(device, timer, "rms_norm(A B^T), clusters of 4", 16384, 1024, 1024, four, HopperMatmulH7<>{},
-                1e-5f, bfloat16, weight);
-  fused_against(device, timer, "rms_norm(A B^T), clusters of 8", 16384, 2048, 512, eight, HopperMatmulH7<>{},
-                1e-5f, bfloat16, weight);
-  fused_against(device, timer, "rms_norm(A B^T), clusters of 8", 16384, 2048, 2048, eight, HopperMatmulH7<>{},
-                1e-5f, bfloat16, weight);
-  fused_against(device, timer, "softmax(alpha A B^T), clusters of 8", 65536, 2048, 128,
-                HopperMatmulWideRows<Scale, Softmax>{.ctas = 8}, HopperMatmulH7<>{}, 0.125f);
 }
 
 void run_fused(const Device& device, runtime::GpuTimer& timer) {
@@ -293,7 +270,7 @@ int run(int argc, char** argv) {
       once = true;
     else
       parts.push_back(word);
-  if (parts.empty()) parts = {"fused", "fused_a", "wide_rows", "fp8", "orders"};
+  if (parts.empty()) parts = {"fused", "fused_a", "fp8", "orders"};
   const Device device = Device::cuda();
   runtime::GpuTimer timer(device);
   fmt::print("{}\n", device.name());
@@ -302,14 +279,12 @@ int run(int argc, char** argv) {
       run_fused(device, timer);
     else if (part == "fused_a")
       run_fused_a(device, timer);
-    else if (part == "wide_rows")
-      run_wide_rows(device, timer);
     else if (part == "fp8")
       run_fp8(device, timer);
     else if (part == "orders")
       run_orders(device, timer);
     else
-      throw std::runtime_error("no part '" + part + "'; parts are fused, fused_a, wide_rows, fp8 and orders");
+      throw std::runtime_error("no part '" + part + "'; parts are fused, fused_a, fp8 and orders");
   return 0;
 }
 

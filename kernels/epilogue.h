@@ -13,7 +13,6 @@
 #include <limits>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "imbrex/activation.h"
 #include "imbrex/imbrex.h"
@@ -207,11 +206,9 @@ struct Optional {
 // ---------------------------------------------------------------------------------------------------------
 // steps that reduce rows: they look at every part of a tile before they change the first
 
-/// `Statistics` are what is known of each row of a tile, tensors [rows, 1] that its parts() lists, kParts of
-/// them. look() takes note of some columns, merge() of what others saw in theirs.
 template <class Step>
 concept RowStep = requires {
-  typename Step::Statistics;
+  typename Step::Statistics;  // of each row of a tile, [rows, 1]
 };
 
 /// x in the columns of the matrix, `other` beyond. Where both are numbers, parts that are whole cost nothing.
@@ -226,9 +223,7 @@ inline RegisterValue within_matrix(const RegisterBase& x, const OutputTile& at, 
 struct Softmax {
   using Parameters = ParameterList<>;
   struct Statistics {
-    static constexpr int kParts = 2;
     RegisterTensor maximum, sum;  // of what has been seen
-    std::vector<RegisterTensor*> parts() { return {&maximum, &sum}; }
   };
 
   Statistics begin(int64_t rows) const {
@@ -239,11 +234,6 @@ struct Softmax {
     auto maximum = max(row.maximum, max(seen, {.axis = 1, .keep = true}));
     auto sum_here = sum(exp(seen - maximum), {.axis = 1, .keep = true});
     row.sum = row.sum * exp(row.maximum - maximum) + sum_here;
-    row.maximum = maximum;
-  }
-  void merge(Statistics& row, const Statistics& other) const {
-    auto maximum = max(row.maximum, other.maximum);
-    row.sum = row.sum * exp(row.maximum - maximum) + other.sum * exp(other.maximum - maximum);
     row.maximum = maximum;
   }
   RegisterValue operator()(const Statistics& row, const RegisterBase& x, const OutputTile&) const {
@@ -258,9 +248,7 @@ struct RmsNorm {
   DataType dtype;
   Ptr<> weight;
   struct Statistics {
-    static constexpr int kParts = 1;
     RegisterTensor squares;  // summed
-    std::vector<RegisterTensor*> parts() { return {&squares}; }
   };
 
   Statistics begin(int64_t rows) const { return {zeros(float32, {rows, 1})}; }
@@ -268,7 +256,6 @@ struct RmsNorm {
     auto seen = within_matrix(x, at, 0);
     row.squares += sum(seen * seen, {.axis = 1, .keep = true});
   }
-  void merge(Statistics& row, const Statistics& other) const { row.squares += other.squares; }
   RegisterValue operator()(const Statistics& row, const RegisterBase& x, const OutputTile& at) const {
     auto weights = load_global(global_view(weight, dtype, {at.columns}), {at.column}, {x.shape(1)});
     return x * rsqrt(row.squares / at.columns + epsilon) * weights.to(float32);
@@ -276,9 +263,7 @@ struct RmsNorm {
 };
 
 namespace detail {
-struct NoStatistics {
-  static constexpr int kParts = 0;
-};
+struct NoStatistics {};
 template <class Step>
 struct StatisticsOf {
   using Type = NoStatistics;
@@ -300,8 +285,6 @@ class Epilogue {
   static constexpr bool kEmpty = sizeof...(Steps) == 0;
   static constexpr bool kReducesRows = (RowStep<Steps> || ...);
   static_assert((0 + ... + RowStep<Steps>) <= 1, "one step of a kernel may reduce rows");
-  /// Numbers a row that are known of it when its columns have been looked at.
-  static constexpr int kRowParts = (0 + ... + detail::StatisticsOf<Steps>::Type::kParts);
 
   explicit Epilogue(Steps... steps) : steps_(std::move(steps)...) {}
 
@@ -331,12 +314,6 @@ class Epilogue {
 
     /// Takes note of a part. With kReducesRows, before the first part is finished, each is to be looked at.
     void look(const RegisterBase& sums, const OutputTile& at) { look_from<0>(sums, at); }
-    /// Makes of what this thread group knows of the rows what all know who share them, each with columns of
-    /// its own: give(tensors) gives them to all ctas(), taken(i, part) is what the one of number i gave.
-    template <class Exchange>
-    void gather(Exchange&& exchange) {
-      gather_of(exchange, std::index_sequence_for<Steps...>());
-    }
     /// The part as it is to be stored.
     RegisterValue operator()(const RegisterBase& sums, const OutputTile& at) const {
       return run<0>(sums, at);
@@ -350,24 +327,6 @@ class Epilogue {
         return step.begin(rows);
       else
         return detail::NoStatistics();
-    }
-    template <class Exchange, size_t... I>
-    void gather_of(Exchange& exchange, std::index_sequence<I...>) {
-      (gather_step(exchange, std::get<I>(epilogue_.steps_), std::get<I>(statistics_)), ...);
-    }
-    template <class Exchange, class Step, class Statistics>
-    static void gather_step(Exchange& exchange, const Step& step, Statistics& row) {
-      if constexpr (RowStep<Step>) {
-        exchange.give(row.parts());
-        const std::vector<RegisterTensor*> parts = row.parts();
-        for (size_t i = 0; i < parts.size(); ++i) *parts[i] = exchange.taken(0, static_cast<int>(i));
-        for (int cta = 1; cta < exchange.ctas(); ++cta) {
-          Statistics other = row;
-          const std::vector<RegisterTensor*> theirs = other.parts();
-          for (size_t i = 0; i < theirs.size(); ++i) *theirs[i] = exchange.taken(cta, static_cast<int>(i));
-          step.merge(row, other);
-        }
-      }
     }
     template <size_t I>
     RegisterValue step(const RegisterBase& x, const OutputTile& at) const {

@@ -10,7 +10,6 @@
 #include "blackwell_matmul/matmul_v6.h"
 #include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h7.h"
-#include "hopper_matmul/matmul_wide_rows.h"
 #include "imbrex/registry.h"
 
 namespace imbrex::kernels {
@@ -69,25 +68,6 @@ void run_scaled_a(Case& c, Kernel<K>& kernel) {
   c.expect_samples(out, element, 4096);
 }
 
-/// C[m, n] = rms_norm(A[m, k] * B[n, k]^T) * weight[n] in float16, rows wider than a tile.
-template <class K>
-void run_rms_norm(Case& c, Kernel<K>& kernel) {
-  const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k");
-  DeviceTensor a = c.input(float16, {m, k}), b = c.input(float16, {n, k}), weight = c.input(float16, {n}),
-               out = c.output(float16, {m, n});
-  c.launch(kernel, m, n, k, float16, a, b, out, 1e-3f, float16, weight);
-  const std::vector<double> x = c.values(a), y = c.values(b), w = c.values(weight);
-  c.expect_samples(
-      out,
-      [&](int64_t index) {
-        const int64_t i = index / n;
-        double squares = 0;
-        for (int64_t j = 0; j < n; ++j) squares += std::pow(dot(x, y, i, j, k), 2);
-        return dot(x, y, i, index % n, k) / std::sqrt(squares / static_cast<double>(n) + 1e-3) * w[index % n];
-      },
-      256);
-}
-
 const std::vector<SizeOption> kSizes{
     {"m", 256, "rows of A and C"}, {"n", 256, "columns of C"}, {"k", 256, "columns of A"}};
 
@@ -116,12 +96,6 @@ struct ScaledA {
 const ScaledA<AmpereMatmulFusedA> ampere_a("ampere_matmul");
 const ScaledA<HopperMatmulFusedA> hopper_a("hopper_matmul");
 const ScaledA<BlackwellMatmulFusedA> blackwell_a("blackwell_matmul");
-
-const KernelRegistration<HopperMatmulWideRows<RmsNorm>> hopper_rows{
-    {"hopper_matmul_rms_norm",
-     "C = rms_norm(A B^T), rows of up to 1024 columns",
-     {{"m", 256, "rows of A and C"}, {"n", 1000, "columns of C"}, {"k", 256, "columns of A"}}},
-    run_rms_norm<HopperMatmulWideRows<RmsNorm>>};
 
 }  // namespace
 }  // namespace imbrex::kernels
