@@ -38,6 +38,8 @@ struct Candidate {
   std::string reason;        ///< for all that were not measured
   double microseconds = 0;   ///< median of the last round; on the virtual GPU the timeline's prediction
   double spread = 0;         ///< half the interquartile range, over the median
+  int round = 0;             ///< the last in which it was measured, from 1. A chip under load slows down:
+  double behind = 0;         ///< compare times of one round only; this is over the fastest of that round's
   int launches = 0;          ///< measured
   double assembling_ms = 0;  ///< 0 when the machine code was in the cache
   int registers = 0;

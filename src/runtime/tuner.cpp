@@ -332,6 +332,24 @@ class Tuning {
       }
     }
     tell("first round", done, count);
+    std::vector<size_t> right;
+    for (size_t i = 0; i < result_.candidates.size(); ++i)
+      if (result_.candidates[i].status == Status::kDropped) right.push_back(i);
+    compare(right);
+  }
+
+  /// A round is over, in which these were measured.
+  void compare(const std::vector<size_t>& measured) {
+    double fastest = 0;
+    for (size_t i : measured) {
+      const double now = result_.candidates[i].microseconds;
+      fastest = fastest == 0 ? now : std::min(fastest, now);
+    }
+    for (size_t i : measured) {
+      Candidate& candidate = result_.candidates[i];
+      ++candidate.round;
+      candidate.behind = fastest > 0 ? candidate.microseconds / fastest : 1;
+    }
   }
 
   /// The slower half goes, the rest is measured twice as long, until one is left.
@@ -358,6 +376,7 @@ class Tuning {
         still.push_back(i);
       }
       alive = std::move(still);
+      compare(alive);
       std::sort(alive.begin(), alive.end(), faster);
       if (launches == kLastLaunches) break;
     }
@@ -373,12 +392,13 @@ class Tuning {
 
   void finish() {
     result_.is_interrupted = is_stopped();
-    std::stable_sort(
-        result_.candidates.begin(), result_.candidates.end(), [](const Candidate& a, const Candidate& b) {
-          const int order_a = a.status == Status::kBest ? 0 : a.is_right() ? 1 : 2;
-          const int order_b = b.status == Status::kBest ? 0 : b.is_right() ? 1 : 2;
-          return order_a != order_b ? order_a < order_b : order_a == 1 && a.microseconds < b.microseconds;
-        });
+    std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
+                     [](const Candidate& a, const Candidate& b) {
+                       const int order_a = a.status == Status::kBest ? 0 : a.is_right() ? 1 : 2;
+                       const int order_b = b.status == Status::kBest ? 0 : b.is_right() ? 1 : 2;
+                       if (order_a != order_b || order_a != 1) return order_a < order_b;
+                       return a.round != b.round ? a.round > b.round : a.microseconds < b.microseconds;
+                     });
     for (const Candidate& candidate : result_.candidates)
       result_.assembling_seconds += candidate.assembling_ms / 1e3;
     if (const Candidate* winner = result_.winner(); winner != nullptr && winner->status == Status::kBest)

@@ -71,8 +71,12 @@ void print_text(const TuneResult& result, bool all) {
     if (!candidate.is_right()) {
       fmt::print("  {:<9} {}: {}\n", name(candidate.status), candidate.text, candidate.reason);
     } else if (all || ++shown <= kShown) {
-      fmt::print("  {:<9} {}  {:.2f} µs ±{:.1f}%  {} launches{}\n", name(candidate.status), candidate.text,
-                 candidate.microseconds, 100 * candidate.spread, candidate.launches,
+      const std::string behind =
+          candidate.behind > 1
+              ? fmt::format(", {:.1f} % behind in round {}", 100 * (candidate.behind - 1), candidate.round)
+              : "";
+      fmt::print("  {:<9} {}  {:.2f} µs ±{:.1f}%{}  {} launches{}\n", name(candidate.status), candidate.text,
+                 candidate.microseconds, 100 * candidate.spread, behind, candidate.launches,
                  candidate.registers > 0 ? fmt::format(", {} registers", candidate.registers) : "");
     }
   }
@@ -90,6 +94,8 @@ void print_json(const TuneResult& result) {
                           {"reason", candidate.reason},
                           {"microseconds", candidate.microseconds},
                           {"spread", candidate.spread},
+                          {"round", candidate.round},
+                          {"behind", candidate.behind},
                           {"launches", candidate.launches},
                           {"registers", candidate.registers},
                           {"assembling_ms", candidate.assembling_ms},
