@@ -180,7 +180,7 @@ bool show(const RegisteredKernel& kernel, const Device& device, const Palette& p
   const vgpu::Statistics& s = outcome.statistics();
   const vgpu::Timeline* t = outcome.timeline();
   const size_t findings = outcome.report.virtual_report.findings.size();
-  fmt::print("{:<22} {:<14} {}  {:>8.1e} ", kernel.description.name, outcome.shape, verdict(outcome, palette),
+  fmt::print("{:<29} {:<14} {}  {:>8.1e} ", kernel.description.name, outcome.shape, verdict(outcome, palette),
              outcome.max_rel_err);
   if (device.is_virtual()) {
     fmt::print("{}{:>8}{} {:>9} {:>9} {:>10} {:>8} ", findings == 0 ? "" : palette.bad, findings, palette.off,
@@ -199,7 +199,7 @@ bool show(const RegisteredKernel& kernel, const Device& device, const Palette& p
 
 bool show_others(const std::vector<Ladder>& shown, const Palette& palette) {
   bool all_good = true;
-  fmt::print("\n{}Other kernels{}\n{}{:<22} {:<14} {:<9} {:>8} {:>9} {:>9} {:>9} {:>10} {:>8}{}\n",
+  fmt::print("\n{}Other kernels{}\n{}{:<29} {:<14} {:<9} {:>8} {:>9} {:>9} {:>9} {:>10} {:>8}{}\n",
              palette.bold, palette.off, palette.dim, "kernel", "size", "result", "rel. err", "findings",
              "instr.", "bytes", "predicted", "memory", palette.off);
   for (const auto& [name, kernel] : registered_kernels()) {
@@ -219,7 +219,7 @@ bool show_cuda(const Palette& palette) {
   }
   bool all_good = true;
   Device gpu = Device::cuda();
-  fmt::print("\n{}{}{}\n{}{:<22} {:<14} {:<9} {:>8} {:>10}{}\n", palette.bold, gpu.name(), palette.off,
+  fmt::print("\n{}{}{}\n{}{:<29} {:<14} {:<9} {:>8} {:>10}{}\n", palette.bold, gpu.name(), palette.off,
              palette.dim, "kernel", "size", "result", "rel. err", "time", palette.off);
   for (const auto& [name, kernel] : registered_kernels())
     if (gpu.can_run(kernel.target)) all_good = show(kernel, gpu, palette) && all_good;
