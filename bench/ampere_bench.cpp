@@ -19,8 +19,8 @@
 #include "ampere_matmul/matmul_v2.h"
 #include "ampere_matmul/matmul_v3.h"
 #include "ampere_matmul/matmul_v4.h"
-#include "imbrex/runtime.h"
-#include "runtime/gpu_timer.h"
+#include "imbrex/runtime/kernel.h"
+#include "runtime/measure/gpu_timer.h"
 
 namespace imbrex {
 namespace {

@@ -3,8 +3,8 @@
 #include <benchmark/benchmark.h>
 
 #include "blackwell_matmul/matmul_v0.h"
-#include "imbrex/compile.h"
-#include "imbrex/runtime.h"
+#include "imbrex/runtime/compile.h"
+#include "imbrex/runtime/kernel.h"
 #include "softmax.h"
 
 namespace imbrex {

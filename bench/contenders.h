@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "imbrex/device_tensor.h"
-#include "runtime/gpu_timer.h"
+#include "imbrex/runtime/device_tensor.h"
+#include "runtime/measure/gpu_timer.h"
 
 namespace imbrex::bench {
 

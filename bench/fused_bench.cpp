@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fusing saves on a CUDA GPU: matmuls with steps behind them (kernels/epilogue.h) against the same
+// What fusing saves on a CUDA GPU: matmuls with steps behind them (kernels/parts/epilogue.h) against the same
 // matmul followed by the steps as a kernel of their own (fused_a: steps on A, then the matmul); and
 // imbrex::matmul with float8 operands against cuBLASLt, with operands in each order, and with options.
 //
@@ -20,16 +20,16 @@
 
 #include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
-#include "apply_steps.h"
 #include "contenders.h"
 #include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h7.h"
-#include "hopper_matmul/matmul_h9.h"
-#include "imbrex/error.h"
-#include "imbrex/matmul.h"
-#include "imbrex/runtime.h"
-#include "runtime/cublas_lt.h"
-#include "runtime/gpu_timer.h"
+#include "imbrex/core/error.h"
+#include "imbrex/kernels/matmul.h"
+#include "imbrex/runtime/kernel.h"
+#include "matmul/matmul_h9.h"
+#include "parts/apply_steps.h"
+#include "runtime/measure/cublas_lt.h"
+#include "runtime/measure/gpu_timer.h"
 
 namespace imbrex {
 namespace {

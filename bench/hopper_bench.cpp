@@ -33,11 +33,11 @@
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h6.h"
 #include "hopper_matmul/matmul_h7.h"
-#include "hopper_matmul/matmul_h8.h"
-#include "hopper_matmul/matmul_skinny.h"
-#include "imbrex/error.h"
-#include "imbrex/matmul.h"
-#include "imbrex/runtime.h"
+#include "imbrex/core/error.h"
+#include "imbrex/kernels/matmul.h"
+#include "imbrex/runtime/kernel.h"
+#include "matmul/matmul_h8.h"
+#include "matmul/matmul_skinny.h"
 
 namespace imbrex {
 namespace {

@@ -3,8 +3,8 @@
 // is not waited for. Prints why where there is none.
 #include <benchmark/benchmark.h>
 
-#include "imbrex/matmul.h"
-#include "imbrex/runtime.h"
+#include "imbrex/kernels/matmul.h"
+#include "imbrex/runtime/kernel.h"
 #include "vector_add.h"
 
 namespace imbrex {

@@ -3,7 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "blackwell_matmul/matmul_v0.h"
-#include "imbrex/runtime.h"
+#include "imbrex/runtime/kernel.h"
 
 namespace imbrex {
 namespace {

@@ -18,14 +18,14 @@
 #include <vector>
 
 #include "contenders.h"
-#include "epilogue.h"
 #include "hopper_matmul/matmul_h7.h"
-#include "hopper_matmul/matmul_h9.h"
-#include "imbrex/matmul.h"
-#include "imbrex/runtime.h"
-#include "imbrex/tuner.h"
-#include "runtime/cublas_lt.h"
-#include "runtime/gpu_timer.h"
+#include "imbrex/kernels/matmul.h"
+#include "imbrex/runtime/kernel.h"
+#include "imbrex/runtime/tuner.h"
+#include "matmul/matmul_h9.h"
+#include "parts/epilogue.h"
+#include "runtime/measure/cublas_lt.h"
+#include "runtime/measure/gpu_timer.h"
 
 namespace imbrex {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "imbrex/virtual_gpu.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 
 namespace imbrex::vgpu {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "imbrex/imbrex.h"
-#include "imbrex/runtime.h"
-#include "pipeline.h"
+#include "imbrex/lang.h"
+#include "imbrex/runtime/kernel.h"
+#include "parts/pipeline.h"
 
 using namespace imbrex;
 

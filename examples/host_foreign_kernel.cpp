@@ -8,7 +8,7 @@
 #include <iterator>
 #include <vector>
 
-#include "imbrex/virtual_gpu.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 
 using namespace imbrex;
 

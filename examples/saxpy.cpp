@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "imbrex/imbrex.h"
-#include "imbrex/runtime.h"
+#include "imbrex/lang.h"
+#include "imbrex/runtime/kernel.h"
 
 using namespace imbrex;
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "imbrex/error.h"
-#include "imbrex/registry.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <limits>
 
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
+#include "imbrex/lang.h"
+#include "parts/pipeline.h"
 
 namespace imbrex::kernels {
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
 

@@ -3,7 +3,7 @@
 // registers. The variance is that of the centred values, not a difference of squares, which would cancel.
 #pragma once
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
 

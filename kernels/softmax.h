@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 

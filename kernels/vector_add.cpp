@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vector_add.h"
 
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
 

@@ -3,7 +3,7 @@
 // handled by the views' extents.
 #pragma once
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 

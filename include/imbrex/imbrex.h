@@ -1,23 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a kernel is written with.
+// What most programs need: the language that kernels are written in, and the runtime that launches them. For less, include
+// imbrex/lang.h or imbrex/runtime.h; for more, imbrex/inspect.h, imbrex/vgpu.h and the headers of imbrex/kernels/.
 #pragma once
 
-#include "imbrex/clc.h"
-#include "imbrex/cluster.h"
-#include "imbrex/control.h"
-#include "imbrex/debug.h"
-#include "imbrex/dtype.h"
-#include "imbrex/error.h"
-#include "imbrex/fence.h"
-#include "imbrex/kernel.h"
-#include "imbrex/launch.h"
-#include "imbrex/mbarrier.h"
-#include "imbrex/memory.h"
-#include "imbrex/mma.h"
-#include "imbrex/pointer.h"
-#include "imbrex/scalar.h"
-#include "imbrex/tcgen05.h"
-#include "imbrex/tensor.h"
-#include "imbrex/tma.h"
-#include "imbrex/tuning.h"
-#include "imbrex/wgmma.h"
+#include "imbrex/lang.h"
+#include "imbrex/runtime.h"

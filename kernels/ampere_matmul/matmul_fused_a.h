@@ -5,8 +5,8 @@
 // fewer bits than it is multiplied in.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
 
 namespace imbrex::kernels {
 

@@ -3,7 +3,7 @@
 // from global memory; only the caches stand between it and the bandwidth of the memory.
 #pragma once
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 

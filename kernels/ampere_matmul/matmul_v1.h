@@ -4,7 +4,7 @@
 // serves several products too.
 #pragma once
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 

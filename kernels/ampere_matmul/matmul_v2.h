@@ -4,7 +4,7 @@
 // conflict); each warp multiplies its box of the tile.
 #pragma once
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 

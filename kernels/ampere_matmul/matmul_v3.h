@@ -3,7 +3,7 @@
 // While the tensor cores work on one stage, the others are on their way. Two stages are double buffering.
 #pragma once
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 

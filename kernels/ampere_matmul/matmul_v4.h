@@ -6,9 +6,9 @@
 // tiles and stages are tuned.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

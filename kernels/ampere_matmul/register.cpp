@@ -4,7 +4,7 @@
 #include "ampere_matmul/matmul_v2.h"
 #include "ampere_matmul/matmul_v3.h"
 #include "ampere_matmul/matmul_v4.h"
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
 namespace {

@@ -7,10 +7,10 @@
 // than it is multiplied in. While the steps work on one stage, the products of the one before run.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

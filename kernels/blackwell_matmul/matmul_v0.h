@@ -4,7 +4,7 @@
 // mbarrier tells when each product is done. Nothing overlaps yet.
 #pragma once
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 

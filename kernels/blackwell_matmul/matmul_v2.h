@@ -3,8 +3,8 @@
 // fills the others, so that loading and multiplying overlap.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
 
 namespace imbrex::kernels {
 

@@ -4,8 +4,8 @@
 // when the tensor core has read them.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
 
 namespace imbrex::kernels {
 

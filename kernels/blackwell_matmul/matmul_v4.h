@@ -3,10 +3,10 @@
 // cache serves more of their loads; and the ring's bookkeeping becomes a Pipeline.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

@@ -4,10 +4,10 @@
 // memory, the epilogue of one tile overlaps the main loop of the next.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

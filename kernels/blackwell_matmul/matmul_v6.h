@@ -4,10 +4,10 @@
 // all loads are told to its barriers, it issues every MMA and asks for the pair's next tile.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

@@ -6,7 +6,7 @@
 #include "blackwell_matmul/matmul_v4.h"
 #include "blackwell_matmul/matmul_v5.h"
 #include "blackwell_matmul/matmul_v6.h"
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
 namespace {

@@ -5,9 +5,9 @@
 // copies them on into tensor memory, stage by stage, where the tensor core reads them.
 #pragma once
 
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

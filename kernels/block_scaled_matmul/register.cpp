@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "block_scaled_matmul/block_scaled_matmul.h"
-#include "imbrex/error.h"
-#include "imbrex/registry.h"
-#include "imbrex/scale_factors.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/registry.h"
+#include "imbrex/runtime/scale_factors.h"
 
 namespace imbrex::kernels {
 namespace {

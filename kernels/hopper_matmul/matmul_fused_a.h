@@ -5,10 +5,10 @@
 // in fewer bits than it is multiplied in. While one consumer changes its rows, the other's products run.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

@@ -4,7 +4,7 @@
 // Nothing overlaps.
 #pragma once
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 

@@ -5,8 +5,8 @@
 // multiplies.
 #pragma once
 
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
+#include "imbrex/lang.h"
+#include "parts/pipeline.h"
 
 namespace imbrex::kernels {
 

@@ -4,8 +4,8 @@
 // shared memory delivers what the tensor cores take in.
 #pragma once
 
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
+#include "imbrex/lang.h"
+#include "parts/pipeline.h"
 
 namespace imbrex::kernels {
 

@@ -5,9 +5,9 @@
 // registers that the consumers need.
 #pragma once
 
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

@@ -4,11 +4,11 @@
 // tensor cores never run dry; a stage is given back one trip later.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
-#include "operand.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
+#include "parts/operand.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

@@ -4,9 +4,9 @@
 // TMA stores them while the next slice is written and the next tile's products run.
 #pragma once
 
-#include "imbrex/imbrex.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

@@ -3,11 +3,11 @@
 // so that stages, and with them all descriptors, are numbers; what is left is tuning.
 #pragma once
 
-#include "epilogue.h"
-#include "imbrex/imbrex.h"
-#include "operand.h"
-#include "pipeline.h"
-#include "tile_order.h"
+#include "imbrex/lang.h"
+#include "parts/epilogue.h"
+#include "parts/operand.h"
+#include "parts/pipeline.h"
+#include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 

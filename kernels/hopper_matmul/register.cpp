@@ -7,10 +7,10 @@
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h6.h"
 #include "hopper_matmul/matmul_h7.h"
-#include "hopper_matmul/matmul_h8.h"
-#include "hopper_matmul/matmul_h9.h"
-#include "hopper_matmul/matmul_skinny.h"
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
+#include "matmul/matmul_h8.h"
+#include "matmul/matmul_h9.h"
+#include "matmul/matmul_skinny.h"
 
 namespace imbrex::kernels {
 namespace {

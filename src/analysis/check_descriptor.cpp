@@ -2,8 +2,8 @@
 // Does a matrix descriptor read what TMA wrote? Both address formulas, element by element.
 #include <fmt/format.h>
 
-#include "imbrex/error.h"
-#include "imbrex/layout_tools.h"
+#include "imbrex/core/error.h"
+#include "imbrex/inspect/layout_tools.h"
 #include "layout/descriptors.h"
 #include "layout/memory.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/layout_tools.h"
+#include "imbrex/inspect/layout_tools.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <map>
 
 #include "core/text.h"
-#include "imbrex/banks.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
+#include "imbrex/inspect/banks.h"
 #include "ir/ir.h"
 #include "layout/registers.h"
 #include "passes/pipeline.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/occupancy.h"
+#include "imbrex/inspect/occupancy.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <bit>
 
 #include "core/target.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex {
 namespace {

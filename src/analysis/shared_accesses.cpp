@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "codegen/reduce.h"
-#include "imbrex/banks.h"
+#include "codegen/values/reduce.h"
+#include "imbrex/inspect/banks.h"
 #include "layout/queries.h"
 #include "layout/registers.h"
 

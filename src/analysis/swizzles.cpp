@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "imbrex/banks.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
+#include "imbrex/inspect/banks.h"
 #include "layout/swizzle.h"
 
 namespace imbrex {

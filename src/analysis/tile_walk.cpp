@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::analysis {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/tiling.h"
+#include "imbrex/inspect/tiling.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/traffic.h"
+#include "imbrex/inspect/traffic.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "analysis/shared_accesses.h"
 #include "analysis/tile_walk.h"
 #include "core/target.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ir/tcgen05_kinds.h"
 #include "layout/memory.h"
 #include "layout/queries.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "imbrex/dtype.h"
-#include "imbrex/source_location.h"
+#include "imbrex/core/dtype.h"
+#include "imbrex/core/source_location.h"
 
 namespace imbrex::codegen {
 
@@ -22,7 +22,7 @@ struct HostStep {
     kBinary,  // slot = op(slot a, slot b), wrapped to `dtype`
     kUnary,
     kSelect,       // slot = slot a ? slot b : slot c
-    kDivmodMagic,  // slot = multiplier | shift << 32 for division by slot a (see codegen/fast_divmod.h)
+    kDivmodMagic,  // slot = multiplier | shift << 32 for division by slot a (see codegen/values/fast_divmod.h)
   };
   Kind kind;
   uint16_t op = 0;  // ir::Opcode of kBinary and kUnary

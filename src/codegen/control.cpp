@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/generator.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::codegen {
 

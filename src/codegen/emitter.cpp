@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::codegen {
 

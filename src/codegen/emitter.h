@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "imbrex/dtype.h"
-#include "imbrex/source_location.h"
+#include "imbrex/core/dtype.h"
+#include "imbrex/core/source_location.h"
 #include "ptx/builder.h"
 
 namespace imbrex::codegen {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/float_formats.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::codegen {
 

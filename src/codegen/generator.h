@@ -15,7 +15,7 @@
 #include "codegen/host.h"
 #include "codegen/integers.h"
 #include "codegen/uses.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::codegen {
 

@@ -10,7 +10,7 @@
 #include "codegen/interleave.h"
 #include "codegen/print.h"
 #include "core/target.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ptx/writer.h"
 
 namespace imbrex::codegen {

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "codegen/shared_memory.h"
+#include "codegen/memory/shared_memory.h"
 #include "codegen/tile.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "layout/memory.h"
 
 namespace imbrex::codegen {

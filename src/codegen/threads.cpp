@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "codegen/generator.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::codegen {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::codegen {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/banks.h"
+#include "imbrex/inspect/banks.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex {
 namespace {

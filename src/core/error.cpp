@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::arith {
 

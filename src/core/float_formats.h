@@ -12,7 +12,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "imbrex/dtype.h"
+#include "imbrex/core/dtype.h"
 
 namespace imbrex::arith {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/gpu_model.h"
+#include "imbrex/inspect/gpu_model.h"
 
 #include <fmt/format.h>
 
-#include "imbrex/error.h"
-#include "imbrex/nearest.h"
+#include "imbrex/core/error.h"
+#include "imbrex/core/nearest.h"
 
 namespace imbrex {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::arith {
 

@@ -10,7 +10,7 @@
 
 #include "core/float_formats.h"
 #include "core/scalar_float.h"
-#include "imbrex/dtype.h"
+#include "imbrex/core/dtype.h"
 
 namespace imbrex::arith {
 

@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "core/float_formats.h"
-#include "imbrex/dtype.h"
+#include "imbrex/core/dtype.h"
 
 namespace imbrex::arith {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "imbrex/nearest.h"
-#include "imbrex/source_text.h"
+#include "imbrex/core/nearest.h"
+#include "imbrex/core/source_text.h"
 
 namespace imbrex {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ir/ir.h"
 
 namespace imbrex::ir {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ir/ir.h"
 
 namespace imbrex::ir {

@@ -27,8 +27,8 @@
 #include <variant>
 #include <vector>
 
-#include "imbrex/dtype.h"
-#include "imbrex/source_location.h"
+#include "imbrex/core/dtype.h"
+#include "imbrex/core/source_location.h"
 #include "layout/layout.h"
 
 namespace imbrex::ir {

@@ -7,7 +7,7 @@
 #include <cctype>
 
 #include "core/text.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::ir {
 namespace {

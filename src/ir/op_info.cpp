@@ -3,7 +3,7 @@
 #include <array>
 #include <unordered_map>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ir/ir.h"
 
 namespace imbrex::ir {

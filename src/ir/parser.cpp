@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ir/ir.h"
 #include "ir/lexer.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar operators: C++'s conversions, with the differences that the head of imbrex/scalar.h states.
+// Scalar operators: C++'s conversions, with the differences that the head of imbrex/lang/scalar.h states.
 #include "lang/arithmetic.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 // Scalar arguments and the conversions between element types.
 #pragma once
 
-#include "imbrex/scalar.h"
+#include "imbrex/lang/scalar.h"
 #include "lang/trace.h"
 
 namespace imbrex::lang {

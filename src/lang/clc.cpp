@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/clc.h"
+#include "imbrex/lang/clc.h"
 
 #include "lang/tiles.h"
 

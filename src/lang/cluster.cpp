@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/cluster.h"
+#include "imbrex/lang/cluster.h"
 
 #include "lang/tiles.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control flow: the C++ objects whose lifetimes are the traced scopes.
-#include "imbrex/control.h"
+#include "imbrex/lang/control.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/debug.h"
+#include "imbrex/lang/debug.h"
 
 #include <fmt/format.h>
 

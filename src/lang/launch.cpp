@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/launch.h"
+#include "imbrex/lang/launch.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/mbarrier.h"
+#include "imbrex/lang/mbarrier.h"
 
 #include <fmt/format.h>
 
-#include "imbrex/fence.h"
+#include "imbrex/lang/fence.h"
 #include "lang/arithmetic.h"
 
 namespace imbrex {

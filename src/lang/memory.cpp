@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/memory.h"
+#include "imbrex/lang/memory.h"
 
 #include <fmt/format.h>
 

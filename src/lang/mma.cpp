@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/mma.h"
+#include "imbrex/lang/mma.h"
 
 #include <fmt/format.h>
 

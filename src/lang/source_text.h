@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "imbrex/source_location.h"
+#include "imbrex/core/source_location.h"
 
 namespace imbrex::lang {
 

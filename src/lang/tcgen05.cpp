@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/tcgen05.h"
+#include "imbrex/lang/tcgen05.h"
 
 #include <fmt/format.h>
 

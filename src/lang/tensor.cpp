@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor handles: what they say about themselves, and views.
-#include "imbrex/tensor.h"
+#include "imbrex/lang/tensor.h"
 
 #include <fmt/format.h>
 

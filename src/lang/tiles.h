@@ -2,7 +2,7 @@
 // Shapes and operands of tensors, as the language's functions check them.
 #pragma once
 
-#include "imbrex/tensor.h"
+#include "imbrex/lang/tensor.h"
 #include "lang/arithmetic.h"
 
 namespace imbrex::lang {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/tma.h"
+#include "imbrex/lang/tma.h"
 
 #include <fmt/format.h>
 

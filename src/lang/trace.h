@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "imbrex/error.h"
-#include "imbrex/kernel.h"
+#include "imbrex/core/error.h"
+#include "imbrex/lang/kernel_parameters.h"
 #include "ir/ir.h"
 
 namespace imbrex::lang {

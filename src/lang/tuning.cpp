@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/tuning.h"
+#include "imbrex/lang/tuning_space.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 
 #include "core/text.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/wgmma.h"
+#include "imbrex/lang/wgmma.h"
 
 #include <fmt/format.h>
 

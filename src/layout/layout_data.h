@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "layout/layout.h"
 
 namespace imbrex::layout {

@@ -7,7 +7,7 @@
 #include <bit>
 
 #include "core/target.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::passes {
 namespace {

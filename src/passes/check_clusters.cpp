@@ -6,9 +6,9 @@
 
 #include <unordered_set>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ir/tcgen05_kinds.h"
-#include "passes/layout_inference.h"
+#include "passes/layouts/layout_inference.h"
 
 namespace imbrex::passes {
 namespace {

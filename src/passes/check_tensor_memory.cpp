@@ -8,8 +8,8 @@
 #include <set>
 #include <unordered_map>
 
-#include "imbrex/error.h"
-#include "passes/layout_inference.h"
+#include "imbrex/core/error.h"
+#include "passes/layouts/layout_inference.h"
 
 namespace imbrex::passes {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/target.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "passes/thread_group.h"
 
 namespace imbrex::passes {

@@ -7,9 +7,9 @@
 #include <map>
 #include <tuple>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "layout/descriptors.h"
-#include "passes/layout_inference.h"
+#include "passes/layouts/layout_inference.h"
 #include "passes/rewrite.h"
 
 namespace imbrex::passes {

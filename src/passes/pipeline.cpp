@@ -9,15 +9,15 @@
 #include <cstdlib>
 
 #include "core/text.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "passes/allocate_memory.h"
 #include "passes/check_clusters.h"
 #include "passes/check_tensor_memory.h"
 #include "passes/check_thread_groups.h"
 #include "passes/dead_code.h"
 #include "passes/fold.h"
-#include "passes/infer_layouts.h"
 #include "passes/insert_fences.h"
+#include "passes/layouts/infer_layouts.h"
 #include "passes/lift_grid_constants.h"
 #include "passes/make_tensor_maps.h"
 #include "passes/promote_variables.h"

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "passes/rewrite.h"
 #include "passes/trip_count.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/text.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ptx/insns.h"
 #include "ptx/writer.h"
 

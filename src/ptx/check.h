@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ptx/ptx.h"
 
 namespace imbrex::ptx {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ptx/lexer.h"
 #include "ptx/ptx.h"
 #include "ptx/string_table.h"

@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::ptx {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/virtual_gpu.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 
 #include <fmt/format.h>
 
@@ -10,15 +10,15 @@
 #include <thread>
 
 #include "core/text.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ptx/insns.h"
-#include "vgpu/global_races.h"
-#include "vgpu/grid.h"
-#include "vgpu/memory.h"
-#include "vgpu/module_image.h"
-#include "vgpu/program_builder.h"
-#include "vgpu/tensor_memory.h"
-#include "vgpu/timeline_replay.h"
+#include "vgpu/checks/global_races.h"
+#include "vgpu/machine/grid.h"
+#include "vgpu/memory/memory.h"
+#include "vgpu/memory/tensor_memory.h"
+#include "vgpu/program/module_image.h"
+#include "vgpu/program/program_builder.h"
+#include "vgpu/timeline/timeline_replay.h"
 
 namespace imbrex::vgpu {
 

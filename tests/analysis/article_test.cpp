@@ -2,9 +2,9 @@
 // The figures of the tiling article, each from our own tools (docs/tiling.md walks through them).
 #include <gtest/gtest.h>
 
-#include "imbrex/banks.h"
-#include "imbrex/error.h"
-#include "imbrex/tiling.h"
+#include "imbrex/core/error.h"
+#include "imbrex/inspect/banks.h"
+#include "imbrex/inspect/tiling.h"
 
 namespace imbrex {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/banks.h"
+#include "imbrex/inspect/banks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex {
 namespace {

@@ -2,8 +2,8 @@
 // The page of `imbrex explore` computes what the C++ computes: a headless browser runs it over a grid of
 // settings.
 #include "browser.h"
-#include "imbrex/banks.h"
-#include "imbrex/tiling.h"
+#include "imbrex/inspect/banks.h"
+#include "imbrex/inspect/tiling.h"
 
 namespace imbrex {
 namespace {

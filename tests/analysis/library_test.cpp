@@ -7,8 +7,8 @@
 #include <map>
 
 #include "../full.h"
-#include "imbrex/registry.h"
-#include "imbrex/traffic.h"
+#include "imbrex/inspect/traffic.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex {
 namespace {

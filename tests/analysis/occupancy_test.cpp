@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/occupancy.h"
+#include "imbrex/inspect/occupancy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex {
 namespace {

@@ -2,7 +2,7 @@
 // Loops, branches, variables, thread groups, tabulate, fast_divmod: run and compared with plain C++.
 #include <gmock/gmock.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "kit.h"
 
 namespace imbrex::codegen::testing {

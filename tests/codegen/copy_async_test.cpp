@@ -2,7 +2,7 @@
 // copy_async: every element of the tile, zeros outside the tensor, the widest copies alignment allows.
 #include <gmock/gmock.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "kit.h"
 
 namespace imbrex::codegen::testing {

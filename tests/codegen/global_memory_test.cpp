@@ -2,7 +2,7 @@
 // load_global and store_global: widths, masks, and every element where it belongs.
 #include <gmock/gmock.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "kit.h"
 
 namespace imbrex::codegen::testing {

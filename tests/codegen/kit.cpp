@@ -6,10 +6,10 @@
 
 #include "../ptxas.h"
 #include "core/float_formats.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"
-#include "runtime/host_program.h"
+#include "runtime/launch/host_program.h"
 
 namespace imbrex::codegen::testing {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "codegen/codegen.h"
-#include "imbrex/virtual_gpu.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 
 namespace imbrex::codegen::testing {
 

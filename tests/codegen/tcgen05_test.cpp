@@ -2,7 +2,7 @@
 // Tensor memory and matrix products: whole small matmuls, run with every checker on.
 #include <gmock/gmock.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "kit.h"
 #include "layout/registers.h"
 

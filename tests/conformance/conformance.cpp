@@ -20,7 +20,7 @@
 
 #include "coverage.h"
 #include "families.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "records.h"
 #include "run.h"
 

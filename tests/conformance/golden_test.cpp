@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "coverage.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "records.h"
 #include "run.h"
 

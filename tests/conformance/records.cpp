@@ -7,7 +7,7 @@
 #include <charconv>
 #include <fstream>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::conformance {
 namespace {

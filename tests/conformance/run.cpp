@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "imbrex/error.h"
-#include "runtime/backend.h"
-#include "runtime/cuda_driver.h"
+#include "imbrex/core/error.h"
+#include "runtime/device/backend.h"
+#include "runtime/driver/cuda_driver.h"
 
 namespace imbrex::conformance {
 namespace {

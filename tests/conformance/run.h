@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "imbrex/device.h"
+#include "imbrex/runtime/device.h"
 #include "kernel.h"
 
 namespace imbrex::conformance {

@@ -14,9 +14,8 @@ struct Form {
   std::string text;
   std::string result;
   std::vector<std::string> operands;
-  std::string
-      values;  // what the operands are drawn from where their type does not say: "f16", "bf16",
-               // "f32", "e4m3", ...; "f16 edge" and "f32 edge": products at the smallest normal number
+  std::string values;  // what the operands are drawn from where their type does not say: "f16", "bf16",
+      // "f32", "e4m3", ...; "f16 edge" and "f32 edge": products at the smallest normal number
 };
 
 /// Every form, in a fixed order.

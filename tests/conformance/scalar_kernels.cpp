@@ -8,7 +8,7 @@
 #include <set>
 
 #include "families.h"
-#include "imbrex/device_tensor.h"
+#include "imbrex/runtime/device_tensor.h"
 #include "scalar_forms.h"
 
 namespace imbrex::conformance {

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::arith {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "imbrex/dtype.h"
-#include "imbrex/error.h"
+#include "imbrex/core/dtype.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "imbrex/activation.h"
+#include "imbrex/kernels/activation.h"
 
 namespace imbrex::testing {
 

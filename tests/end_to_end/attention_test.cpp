@@ -5,8 +5,8 @@
 #include "../ptxas.h"
 #include "attention.h"
 #include "codegen/codegen.h"
-#include "imbrex/error.h"
-#include "imbrex/registry.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/registry.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of kernels/epilogue.h on every ladder: against float64, with odd sizes, all checkers on; and that
+// The steps of kernels/parts/epilogue.h on every ladder: against float64, with odd sizes, all checkers on; and that
 // kernels without steps are as if there were none.
-#include "epilogue.h"
+#include "parts/epilogue.h"
 
 #include <gmock/gmock.h>
 
@@ -11,7 +11,6 @@
 #include "activations.h"
 #include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
-#include "apply_steps.h"
 #include "blackwell_matmul/matmul_fused_a.h"
 #include "blackwell_matmul/matmul_v2.h"
 #include "blackwell_matmul/matmul_v3.h"
@@ -22,11 +21,12 @@
 #include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h7.h"
-#include "hopper_matmul/matmul_h8.h"
-#include "hopper_matmul/matmul_h9.h"
-#include "hopper_matmul/matmul_skinny.h"
 #include "ir/ir.h"
 #include "kit.h"
+#include "matmul/matmul_h8.h"
+#include "matmul/matmul_h9.h"
+#include "matmul/matmul_skinny.h"
+#include "parts/apply_steps.h"
 #include "passes/pipeline.h"
 
 namespace imbrex::testing {
@@ -257,11 +257,12 @@ TEST(Epilogue, RowsMustFitTheTile) {
   };
   // The kernel's line, what was asked, what is allowed and what to do.
   const auto says = [](const char* file, int64_t columns, int64_t tile) {
-    return AllOf(HasSubstr(file), HasSubstr("finish.check(n_size, block_n);"),
-                 HasSubstr("rows of " + std::to_string(columns) + " columns are reduced, tiles have " +
-                           std::to_string(tile) +
-                           ": take a tile as wide as the matrix, or make the steps from the "
-                           "one that reduces on a kernel of their own, ApplySteps (kernels/apply_steps.h)"));
+    return AllOf(
+        HasSubstr(file), HasSubstr("finish.check(n_size, block_n);"),
+        HasSubstr("rows of " + std::to_string(columns) + " columns are reduced, tiles have " +
+                  std::to_string(tile) +
+                  ": take a tile as wide as the matrix, or make the steps from the "
+                  "one that reduces on a kernel of their own, ApplySteps (kernels/parts/apply_steps.h)"));
   };
   EXPECT_THAT(error(AmpereMatmulV4<Softmax>{}, 264), says("ampere_matmul/matmul_v4.h:40", 264, 256));
   EXPECT_THAT(error(HopperMatmulH5<Softmax>{}, 264), says("hopper_matmul/matmul_h5.h:37", 264, 256));

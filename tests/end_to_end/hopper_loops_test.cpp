@@ -12,7 +12,7 @@
 
 #include "../ptxas.h"
 #include "codegen/codegen.h"
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"
 

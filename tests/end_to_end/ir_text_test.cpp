@@ -2,7 +2,7 @@
 // The text of the IR is exact: every registered kernel, as traced and after each pass, reads back as itself.
 #include <gtest/gtest.h>
 
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"
 

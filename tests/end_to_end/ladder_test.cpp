@@ -9,7 +9,7 @@
 #include "../full.h"
 #include "../ptxas.h"
 #include "codegen/codegen.h"
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 #include "ir/ir.h"
 #include "ladder.h"
 #include "passes/pipeline.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // imbrex::matmul on the virtual GPU: the kernels it chooses for small products, odd sizes, both types; the
 // choices for shapes that have been measured; what it refuses.
-#include "imbrex/matmul.h"
+#include "imbrex/kernels/matmul.h"
 
 #include <gmock/gmock.h>
 

@@ -5,7 +5,7 @@
 // (`full`) many schedules and the size of the tutorials.
 #include "blackwell_matmul/matmul_v0.h"
 #include "../full.h"
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 #include "kit.h"
 
 namespace imbrex::testing {

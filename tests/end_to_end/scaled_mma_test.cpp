@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block-scaled products of every kind, format and block size against float64, on one CTA and on pairs.
-#include "imbrex/scale_factors.h"
+#include "imbrex/runtime/scale_factors.h"
 #include "kit.h"
 
 namespace imbrex::testing {

@@ -3,7 +3,7 @@
 // themselves keeps warps in step, and persistent CTAs go from tile to tile as fast as they ever do.
 #include <gtest/gtest.h>
 
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex {
 namespace {

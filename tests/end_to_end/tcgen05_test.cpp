@@ -3,7 +3,7 @@
 // transfers in every shape, shifts.
 #include <gmock/gmock.h>
 
-#include "imbrex/compile.h"
+#include "imbrex/runtime/compile.h"
 #include "kit.h"
 #include "layout/memory.h"
 #include "layout/registers.h"

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "imbrex/compile.h"
-#include "imbrex/registry.h"
+#include "imbrex/runtime/compile.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Misuse of cluster launch control, clusters, tensor memory and matrix descriptors that is known before a
 // kernel runs: a compile error at the line at fault.
-#include "imbrex/compile.h"
+#include "imbrex/runtime/compile.h"
 #include "layout/memory.h"
 #include "message.h"
 

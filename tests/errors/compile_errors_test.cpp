@@ -2,7 +2,7 @@
 // Kernels that cannot be compiled: each message names the kernel's line, what was asked, what is allowed.
 #include <optional>
 
-#include "imbrex/compile.h"
+#include "imbrex/runtime/compile.h"
 #include "message.h"
 
 namespace imbrex {

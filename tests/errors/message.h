@@ -7,9 +7,9 @@
 
 #include <string>
 
-#include "imbrex/error.h"
-#include "imbrex/imbrex.h"
-#include "imbrex/runtime.h"
+#include "imbrex/core/error.h"
+#include "imbrex/lang.h"
+#include "imbrex/runtime/kernel.h"
 
 namespace imbrex {
 

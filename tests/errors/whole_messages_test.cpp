@@ -4,7 +4,7 @@
 #include <optional>
 #include <regex>
 
-#include "imbrex/compile.h"
+#include "imbrex/runtime/compile.h"
 #include "message.h"
 
 namespace imbrex {

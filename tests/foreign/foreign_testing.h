@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/float_formats.h"
-#include "imbrex/virtual_gpu.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 
 namespace imbrex::vgpu {
 

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::ir {
 namespace {

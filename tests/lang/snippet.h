@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 #include "lang/trace.h"
 
 namespace imbrex::testing {

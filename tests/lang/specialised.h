@@ -3,7 +3,7 @@
 // fast_divmod.
 #pragma once
 
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 
 namespace imbrex::testing {
 

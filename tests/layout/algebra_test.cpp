@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "layout_testing.h"
 
 namespace imbrex::layout {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <set>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "layout_testing.h"
 
 namespace imbrex::layout {

@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "layout/memory.h"
 #include "layout/registers.h"
 #include "layout_testing.h"

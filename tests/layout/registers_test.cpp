@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "layout_testing.h"
 
 namespace imbrex::layout {

@@ -9,7 +9,7 @@
 
 #include <cstdlib>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "mutants/rules.h"
 
 namespace imbrex::mutants {

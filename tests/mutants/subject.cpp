@@ -6,12 +6,12 @@
 #include <cstring>
 
 #include "codegen/codegen.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"
 #include "ptx/reader.h"
-#include "runtime/backend.h"
-#include "runtime/host_program.h"
+#include "runtime/device/backend.h"
+#include "runtime/launch/host_program.h"
 
 namespace imbrex::mutants {
 

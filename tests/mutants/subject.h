@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "codegen/compiled_kernel.h"
-#include "imbrex/runtime.h"
-#include "imbrex/virtual_gpu.h"
+#include "imbrex/runtime/kernel.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "ptx/ptx.h"
 
 namespace imbrex::mutants {

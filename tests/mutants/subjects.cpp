@@ -17,8 +17,8 @@
 #include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h6.h"
 #include "hopper_matmul/matmul_h7.h"
-#include "hopper_matmul/matmul_h8.h"
-#include "hopper_matmul/matmul_h9.h"
+#include "matmul/matmul_h8.h"
+#include "matmul/matmul_h9.h"
 #include "mutants/subject.h"
 
 namespace imbrex::mutants {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "../ir/random_ir.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "interpreter.h"
 #include "passes/pipeline.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layout inference on whole kernels: what tensors get, and what the author is told when demands clash.
-#include "passes/infer_layouts.h"
+#include "passes/layouts/infer_layouts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "layout/memory.h"
 #include "layout/queries.h"
 #include "layout/registers.h"

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ir/ir.h"
 
 namespace imbrex::passes {

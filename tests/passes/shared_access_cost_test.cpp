@@ -4,7 +4,7 @@
 
 #include "layout/memory.h"
 #include "layout/registers.h"
-#include "passes/layout_inference.h"
+#include "passes/layouts/layout_inference.h"
 
 namespace imbrex::passes {
 namespace {

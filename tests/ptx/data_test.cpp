@@ -3,7 +3,7 @@
 // checker and survive printing.
 #include <gtest/gtest.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ptx/check.h"
 #include "ptx/reader.h"
 #include "ptx/writer.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ptx/check.h"
 #include "ptx/reader.h"
 #include "ptx/writer.h"

@@ -6,7 +6,7 @@
 
 #include <bit>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ptx/writer.h"
 #include "ptx_text.h"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "ptx/builder.h"
 #include "ptx/check.h"
 #include "ptx/reader.h"

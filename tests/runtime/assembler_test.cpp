@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs of ptxas are read from recorded text; assembling itself is tested where ptxas is installed.
-#include "runtime/assembler.h"
+#include "runtime/assemble/assembler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "runtime/process.h"
+#include "runtime/assemble/process.h"
 
 namespace imbrex::runtime {
 namespace {

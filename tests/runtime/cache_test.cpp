@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cache against everything that happens to files: damage, full and read-only disks, many processes, kill
 // -9.
-#include "imbrex/cache.h"
+#include "imbrex/runtime/cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include <filesystem>
 #include <random>
 
-#include "runtime/cache_file.h"
+#include "runtime/cache/cache_file.h"
 
 namespace imbrex {
 namespace {

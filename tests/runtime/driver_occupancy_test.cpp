@@ -8,13 +8,13 @@
 #include <set>
 #include <string>
 
-#include "imbrex/compile.h"
-#include "imbrex/device.h"
-#include "imbrex/occupancy.h"
-#include "imbrex/registry.h"
-#include "runtime/assembler.h"
-#include "runtime/cuda_driver.h"
-#include "runtime/jit.h"
+#include "imbrex/inspect/occupancy.h"
+#include "imbrex/runtime/compile.h"
+#include "imbrex/runtime/device.h"
+#include "imbrex/runtime/registry.h"
+#include "runtime/assemble/assembler.h"
+#include "runtime/driver/cuda_driver.h"
+#include "runtime/launch/jit.h"
 
 namespace imbrex::runtime {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/host_program.h"
+#include "runtime/launch/host_program.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <random>
 
-#include "codegen/fast_divmod.h"
-#include "imbrex/error.h"
+#include "codegen/values/fast_divmod.h"
+#include "imbrex/core/error.h"
 #include "ir/ir.h"
 
 namespace imbrex::runtime {

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "imbrex/device_tensor.h"
-#include "imbrex/error.h"
-#include "imbrex/scale_factors.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/scale_factors.h"
 
 namespace imbrex {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/process.h"
+#include "runtime/assemble/process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <chrono>
 #include <thread>
 
-#include "runtime/cache_file.h"
+#include "runtime/cache/cache_file.h"
 
 namespace imbrex::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/projections.h"
+#include "runtime/verify/projections.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ptx_lines.h"
+#include "runtime/assemble/ptx_lines.h"
 
 #include <gtest/gtest.h>
 

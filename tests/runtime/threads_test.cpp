@@ -6,8 +6,8 @@
 #include <cmath>
 #include <thread>
 
-#include "imbrex/imbrex.h"
-#include "imbrex/runtime.h"
+#include "imbrex/lang.h"
+#include "imbrex/runtime/kernel.h"
 
 namespace imbrex {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner on the virtual GPU, with candidates that do everything a candidate must not. The test is its own
 // worker.
-#include "imbrex/tuner.h"
+#include "imbrex/runtime/tuner.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -18,9 +18,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "imbrex/cache.h"
-#include "imbrex/imbrex.h"
-#include "runtime/tuned.h"
+#include "imbrex/lang.h"
+#include "imbrex/runtime/cache.h"
+#include "runtime/cache/tuned.h"
 
 namespace imbrex {
 namespace {

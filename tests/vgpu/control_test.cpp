@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "vgpu_testing.h"
 
 namespace imbrex::vgpu {

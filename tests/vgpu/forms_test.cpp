@@ -3,7 +3,7 @@
 // it, or it says that it is not modelled. Which are which is written down here.
 #include <gmock/gmock.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "vgpu_testing.h"
 
 namespace imbrex::vgpu {

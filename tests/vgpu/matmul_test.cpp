@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/matmul.h"
+#include "vgpu/tensor_cores/matmul.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/matrix_descriptor.h"
+#include "vgpu/memory/matrix_descriptor.h"
 
 #include <gtest/gtest.h>
 

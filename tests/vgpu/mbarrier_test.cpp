@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/mbarrier.h"
+#include "vgpu/memory/mbarrier.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // Memory: every space and width, generic addressing, and what is found wrong with accesses.
 #include <fmt/format.h>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "vgpu_testing.h"
 
 namespace imbrex::vgpu {

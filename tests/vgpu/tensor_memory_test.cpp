@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/tensor_memory.h"
+#include "vgpu/memory/tensor_memory.h"
 
 #include <gtest/gtest.h>
 

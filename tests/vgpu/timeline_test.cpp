@@ -3,8 +3,8 @@
 // schedule.
 #include <fmt/format.h>
 
-#include "vgpu/cost_model.h"
-#include "vgpu/replay_machine.h"
+#include "vgpu/timeline/cost_model.h"
+#include "vgpu/timeline/replay_machine.h"
 #include "vgpu_testing.h"
 
 namespace imbrex::vgpu {

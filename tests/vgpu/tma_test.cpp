@@ -5,7 +5,7 @@
 
 #include "core/float_formats.h"
 #include "register_kernel.h"
-#include "vgpu/tensor_map.h"
+#include "vgpu/memory/tensor_map.h"
 
 namespace imbrex::vgpu {
 namespace {

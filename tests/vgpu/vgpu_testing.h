@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "imbrex/virtual_gpu.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 
 namespace imbrex::vgpu {
 

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "imbrex/banks.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
+#include "imbrex/inspect/banks.h"
 #include "kernel_study.h"
 #include "subcommands.h"
 #include "timeline_view.h"

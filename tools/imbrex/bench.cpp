@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/bench.h"
+#include "imbrex/runtime/bench.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,8 +8,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "imbrex/error.h"
-#include "imbrex/tuner.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
 #include "svg.h"
 

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "imbrex/error.h"
-#include "imbrex/package.h"
-#include "imbrex/tuner.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/package.h"
+#include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
 #include "svg.h"
 

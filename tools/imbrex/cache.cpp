@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "imbrex/cache.h"
+#include "imbrex/runtime/cache.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -7,9 +7,9 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "imbrex/error.h"
-#include "imbrex/nearest.h"
-#include "imbrex/tuner.h"
+#include "imbrex/core/error.h"
+#include "imbrex/core/nearest.h"
+#include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
 
 namespace imbrex::command {

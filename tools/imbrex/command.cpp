@@ -9,9 +9,9 @@
 #include <set>
 #include <stdexcept>
 
-#include "imbrex/error.h"
-#include "imbrex/nearest.h"
-#include "imbrex/version.h"
+#include "imbrex/core/error.h"
+#include "imbrex/core/nearest.h"
+#include "imbrex/core/version.h"
 #include "subcommands.h"
 
 namespace imbrex {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <regex>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "subcommands.h"
 #include "timeline_text.h"
 

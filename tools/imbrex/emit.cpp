@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "imbrex/compile.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/compile.h"
 #include "subcommands.h"
 
 namespace imbrex::command {

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "imbrex/device_tensor.h"
-#include "imbrex/error.h"
-#include "imbrex/virtual_gpu.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "subcommands.h"
 
 namespace imbrex::command {

@@ -5,7 +5,7 @@
 
 #include "explain_page.h"
 #include "gpu_choice.h"
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "pages.h"
 #include "subcommands.h"
 #include "svg.h"

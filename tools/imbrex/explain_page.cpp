@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "pages.h"
 #include "roofline_view.h"
 #include "svg.h"

@@ -8,8 +8,8 @@
 
 #include "gpu_choice.h"
 #include "html.h"
-#include "imbrex/compile.h"
-#include "imbrex/tiling.h"
+#include "imbrex/inspect/tiling.h"
+#include "imbrex/runtime/compile.h"
 #include "kernel_code.h"
 #include "kernel_study.h"
 #include "subcommands.h"

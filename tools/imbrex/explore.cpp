@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "imbrex/banks.h"
-#include "imbrex/gpu_model.h"
-#include "imbrex/occupancy.h"
+#include "imbrex/inspect/banks.h"
+#include "imbrex/inspect/gpu_model.h"
+#include "imbrex/inspect/occupancy.h"
 #include "pages.h"
 #include "subcommands.h"
 #include "svg.h"

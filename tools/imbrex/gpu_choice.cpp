@@ -9,9 +9,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "imbrex/error.h"
-#include "imbrex/nearest.h"
-#include "imbrex/occupancy.h"
+#include "imbrex/core/error.h"
+#include "imbrex/core/nearest.h"
+#include "imbrex/inspect/occupancy.h"
 
 namespace imbrex::command {
 namespace {

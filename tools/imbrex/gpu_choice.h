@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "imbrex/gpu_model.h"
+#include "imbrex/inspect/gpu_model.h"
 
 namespace imbrex::command {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <set>
 
-#include "imbrex/error.h"
-#include "imbrex/nearest.h"
+#include "imbrex/core/error.h"
+#include "imbrex/core/nearest.h"
 #include "subcommands.h"
 
 namespace imbrex::command {

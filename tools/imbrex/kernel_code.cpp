@@ -7,7 +7,7 @@
 #include <charconv>
 #include <sstream>
 
-#include "imbrex/source_text.h"
+#include "imbrex/core/source_text.h"
 
 namespace imbrex::command {
 

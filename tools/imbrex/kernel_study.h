@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "imbrex/compile.h"
-#include "imbrex/tiling.h"
-#include "imbrex/traffic.h"
+#include "imbrex/inspect/tiling.h"
+#include "imbrex/inspect/traffic.h"
+#include "imbrex/runtime/compile.h"
 #include "subcommands.h"
 
 namespace imbrex::command {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "gpu_choice.h"
-#include "imbrex/error.h"
-#include "imbrex/layout_tools.h"
+#include "imbrex/core/error.h"
+#include "imbrex/inspect/layout_tools.h"
 #include "subcommands.h"
 #include "svg.h"
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "imbrex/tiling.h"
+#include "imbrex/inspect/tiling.h"
 
 namespace imbrex::command {
 

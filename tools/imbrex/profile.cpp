@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "subcommands.h"
 
 namespace imbrex::command {

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "gpu_choice.h"
-#include "imbrex/error.h"
-#include "imbrex/tiling.h"
+#include "imbrex/core/error.h"
+#include "imbrex/inspect/tiling.h"
 #include "kernel_study.h"
 #include "matmul_options.h"
 #include "roofline_view.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "imbrex/tiling.h"
+#include "imbrex/inspect/tiling.h"
 
 namespace imbrex::command {
 

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "imbrex/error.h"
-#include "imbrex/tuner.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
 #include "timeline_text.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "imbrex/registry.h"
+#include "imbrex/runtime/registry.h"
 
 namespace imbrex::command {
 

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 
 namespace imbrex::command {
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "gpu_choice.h"
-#include "imbrex/compile.h"
-#include "imbrex/error.h"
-#include "imbrex/tiling.h"
+#include "imbrex/core/error.h"
+#include "imbrex/inspect/tiling.h"
+#include "imbrex/runtime/compile.h"
 #include "matmul_options.h"
 #include "subcommands.h"
 #include "svg.h"

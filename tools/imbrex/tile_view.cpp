@@ -7,7 +7,7 @@
 #include <array>
 #include <map>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "svg.h"
 
 namespace imbrex::command {

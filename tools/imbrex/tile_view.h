@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "imbrex/compile.h"
-#include "imbrex/tiling.h"
+#include "imbrex/inspect/tiling.h"
+#include "imbrex/runtime/compile.h"
 #include "subcommands.h"
 
 namespace imbrex::command {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "imbrex/timeline.h"
+#include "imbrex/vgpu/timeline.h"
 
 namespace imbrex::command {
 

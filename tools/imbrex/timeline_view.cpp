@@ -8,7 +8,7 @@
 #include <regex>
 #include <set>
 
-#include "imbrex/source_text.h"
+#include "imbrex/core/source_text.h"
 
 namespace imbrex::command {
 

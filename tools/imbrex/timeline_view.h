@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "imbrex/compile.h"
-#include "imbrex/timeline.h"
+#include "imbrex/runtime/compile.h"
+#include "imbrex/vgpu/timeline.h"
 
 namespace imbrex::command {
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "imbrex/error.h"
+#include "imbrex/core/error.h"
 #include "subcommands.h"
 #include "svg.h"
 #include "timeline_text.h"

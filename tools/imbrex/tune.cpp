@@ -6,8 +6,8 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "imbrex/error.h"
-#include "imbrex/tuner.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
 
 namespace imbrex::command {

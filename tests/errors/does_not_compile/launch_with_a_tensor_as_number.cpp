@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: a run-time scalar parameter takes a C.. number
-#include "imbrex/imbrex.h"
-#include "imbrex/runtime.h"
+#include "imbrex/lang.h"
+#include "imbrex/runtime/kernel.h"
 
 struct Scale {
   void operator()(imbrex::Int32, imbrex::Ptr<imbrex::float32>) const {}

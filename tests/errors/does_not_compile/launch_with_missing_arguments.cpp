@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: the kernel's operator.. takes another number of arguments
-#include "imbrex/imbrex.h"
-#include "imbrex/runtime.h"
+#include "imbrex/lang.h"
+#include "imbrex/runtime/kernel.h"
 
 struct Scale {
   void operator()(imbrex::Int32, imbrex::Ptr<imbrex::float32>) const {}

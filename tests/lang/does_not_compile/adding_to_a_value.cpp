@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: is a value and cannot be assigned
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 using namespace imbrex;
 
 void kernel(Int32 m) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: none
 // The same constructs, written right: shows that the others fail for the reason they state.
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 using namespace imbrex;
 
 struct Kernel {

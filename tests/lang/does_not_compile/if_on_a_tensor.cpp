@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: a register tensor has no truth value
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 using namespace imbrex;
 
 void kernel() {

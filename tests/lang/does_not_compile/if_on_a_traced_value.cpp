@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: instead of a C\+\+ if, while or \?: write
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 using namespace imbrex;
 
 void kernel(Int32 m) {

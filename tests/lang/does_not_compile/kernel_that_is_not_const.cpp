@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: a kernel's operator\(\) must be
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 using namespace imbrex;
 
 struct Kernel {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: a kernel parameter must be a run-time scalar
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 using namespace imbrex;
 
 struct Kernel {

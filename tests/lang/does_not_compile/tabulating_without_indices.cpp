@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: the function must take one index for each dimension
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 using namespace imbrex;
 
 void kernel() {

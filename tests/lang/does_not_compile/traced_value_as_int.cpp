@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: convert|conversion
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 using namespace imbrex;
 
 int kernel(Int32 m) { return m; }

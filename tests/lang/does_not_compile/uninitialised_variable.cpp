@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: no (matching function|default constructor|matching constructor)
-#include "imbrex/imbrex.h"
+#include "imbrex/lang.h"
 using namespace imbrex;
 
 void kernel() { Int32 x; }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a GPU can do per second and per SM: the numbers that rooflines, occupancy and time estimates start
+// from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "imbrex/core/dtype.h"
+
+namespace imbrex {
+
+/// One GPU. Limits per CTA and per thread are its target's; here stands what differs between GPUs of one
+/// target.
+struct GpuModel {
+  std::string name;    ///< as the command line spells it: "a100"
+  std::string title;   ///< "NVIDIA A100 SXM 80 GB"
+  std::string target;  ///< the newest PTX target it runs: "sm_80"
+  int sms = 0;
+  double clock_ghz = 0;  ///< the SM clock that the quoted tensor peaks are at; real clocks vary with power
+
+  int64_t hbm_bytes = 0;
+  double hbm_bytes_per_second = 0;  ///< as quoted; copies reach about nine tenths
+  int64_t l2_bytes = 0;
+  double l2_bytes_per_second = 0;       ///< an estimate: no vendor quotes it
+  double shared_bytes_per_clock = 128;  ///< per SM, reads and writes together
+  /// Per SM: three operands of 32 lanes in each of four sub-partitions. A bound, never quoted.
+  double register_bytes_per_clock = 1536;
+
+  double hbm_latency_cycles = 0, l2_latency_cycles = 0, shared_latency_cycles = 0;
+
+  /// Dense tensor-core operations per clock and SM (a multiply-add is two) by operand type.
+  struct Rate {
+    DataType dtype;
+    double ops_per_clock;
+  };
+  std::vector<Rate> tensor_rates;
+  double float32_ops_per_clock = 0;  ///< CUDA cores, per SM
+
+  /// Dense operations per second for operands of this type: tensor cores where they take it, CUDA cores for
+  /// float32. 0 when the GPU has no such unit.
+  double peak(DataType operands) const;
+  double shared_bytes_per_second() const { return shared_bytes_per_clock * sms * clock_ghz * 1e9; }
+  double register_bytes_per_second() const { return register_bytes_per_clock * sms * clock_ghz * 1e9; }
+};
+
+/// A100 (80 GB), H100, H200 and B200.
+const std::vector<GpuModel>& gpu_models();
+/// The model of this name. LaunchError with the nearest name when there is none.
+const GpuModel& gpu_model(std::string_view name);
+
+}  // namespace imbrex

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products by the kernel library: which kernel and which tiles is its business. Programs that call it
+// link imbrex_kernels.
+#pragma once
+
+#include <string>
+
+#include "imbrex/kernels/activation.h"
+#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/kernel.h"
+
+namespace imbrex {
+
+/// What is done to the product before it is stored, in registers:
+///
+///   c = activation(alpha * scale_a * scale_b * A B^T + bias + beta * residual)
+///
+/// A null tensor, and a number that changes nothing, costs nothing.
+struct MatmulOptions {
+  bool a_is_km = false;  ///< a is [k, m] in memory, not [m, k]; 16-bit types, m a multiple of 8
+  bool b_is_kn = false;  ///< b is [k, n] in memory, not [n, k]; 16-bit types, n a multiple of 8
+  float alpha = 1;
+  DeviceTensor scale_a, scale_b;  ///< float32, one element each: those of quantised operands
+  DeviceTensor bias;              ///< [n], one a column, or [m, 1], one a row; of c's type or float32
+  float beta = 0;                 ///< 0: what is in `residual` is not read
+  DeviceTensor residual;          ///< [m, n], of c's type; null: what is in c
+  Activation activation = Activation::kNone;
+};
+
+/// C = A B^T with options: a [m, k], b [n, k], c [m, n], row-major, sums in float32. a and b are both
+/// float16, both bfloat16 or both float8_e4m3; c is float16, bfloat16 or float32, whatever they are. Any m
+/// and n; k (of operands that have it first: m, n) a multiple of 16 bytes, where TMA's rows begin. For now on
+/// devices that run sm_90a. The tensor cores' own sums of float8 products keep about 14 bits.
+///
+/// On a CUDA GPU it returns without waiting. The first product of each n, k, types and set of options
+/// compiles its kernel, which takes up to seconds; later ones, of any m for which the same tiles are best and
+/// of any alpha and beta other than 1 and 0, find it ready. Threads may call it at once. LaunchError says
+/// which of these a call does not meet.
+LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+                    const MatmulOptions& options = {});
+
+/// What matmul() runs for a product of this size of 16-bit types: "hopper_matmul_h7 block_m=128 ...".
+/// `multiprocessors` is the device's number of them.
+std::string matmul_choice(int64_t m, int64_t n, int64_t k, int multiprocessors);
+
+}  // namespace imbrex

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// mbarrier: barriers in shared memory that count arrivals and bytes.
+//
+// A barrier is in a phase until its expected arrivals and bytes are in; then the next begins. wait(barrier,
+// p) returns once the phase of parity p has completed, so a consumer starts with parity 0 and flips it after
+// each wait, and a producer that waits for empty slots starts with 1: the phase "before the first" counts as
+// completed. [PTX: Parallel Synchronization and Communication Instructions: mbarrier]
+#pragma once
+
+#include "imbrex/lang/tensor.h"
+
+namespace imbrex {
+
+/// Memory ordering of an mbarrier operation, and the threads it concerns. kDefault: acquire or release; CTA.
+enum class Sem : uint8_t { kDefault, kRelaxed, kAcquire, kRelease };
+enum class Scope : uint8_t { kDefault, kCta, kCluster };
+
+/// One barrier.
+class Barrier {
+ public:
+  explicit Barrier(detail::Handle handle) : handle_(handle) {}
+  detail::Handle handle() const { return handle_; }
+
+ private:
+  detail::Handle handle_;
+};
+
+/// The barriers of one mbarrier::alloc().
+class BarrierArray {
+ public:
+  BarrierArray(detail::Handle handle, int64_t size) : handle_(handle), size_(size) {}
+  Barrier operator[](const ScalarArg& i) const;
+  int64_t size() const { return size_; }
+  detail::Handle handle() const { return handle_; }
+
+ private:
+  detail::Handle handle_;
+  int64_t size_;
+};
+
+namespace mbarrier {
+
+/// First parities to wait for: see the head of this file.
+inline constexpr uint32_t consumer_initial_phase = 0;
+inline constexpr uint32_t producer_initial_phase = 1;
+
+/// Barriers that expect counts[i] arrivals a phase: `alloc({1, 1})`, `alloc(std::vector<int64_t>(stages,
+/// 1))`. The whole CTA must execute it; usable after the next sync(). [PTX: mbarrier.init]
+BarrierArray alloc(const std::vector<int64_t>& counts, SourceLocation where = SourceLocation::current());
+BarrierArray alloc(std::initializer_list<int64_t> counts, SourceLocation where = SourceLocation::current());
+/// A single barrier that expects `count` arrivals a phase: `alloc(1)`.
+Barrier alloc(int64_t count, SourceLocation where = SourceLocation::current());
+
+struct Options {
+  Sem sem = Sem::kDefault;
+  Scope scope = Scope::kDefault;
+};
+struct ArriveOptions {
+  int64_t count = 1;  ///< arrivals per executing thread
+  Sem sem = Sem::kDefault;
+  Scope scope = Scope::kDefault;
+};
+
+/// Every executing thread arrives, `count` times. [PTX: mbarrier.arrive]
+void arrive(const Barrier& barrier, const ArriveOptions& options = {},
+            SourceLocation where = SourceLocation::current());
+/// Announces bytes for the current phase and arrives. One thread; sm_90. [PTX: mbarrier.arrive.expect_tx]
+void arrive_and_expect_tx(const Barrier& barrier, const ScalarArg& bytes, const Options& options = {},
+                          SourceLocation where = SourceLocation::current());
+/// Announces bytes without arriving. One thread must execute it; sm_90. [PTX: mbarrier.expect_tx]
+void expect_tx(const Barrier& barrier, const ScalarArg& bytes,
+               SourceLocation where = SourceLocation::current());
+/// Every executing thread waits until the phase of this parity (0 or 1) is over. [PTX: mbarrier.try_wait]
+void wait(const Barrier& barrier, const ScalarArg& phase, const Options& options = {},
+          SourceLocation where = SourceLocation::current());
+
+}  // namespace mbarrier
+}  // namespace imbrex

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run-time scalars of a kernel being traced.
+//
+//   Int32 stage = 0;                  a variable: stage = ..., stage += 1, ++stage
+//   auto next = (stage + 1) % 4;      a value: computed once, here; cannot be assigned
+//
+// C++ numbers mix freely with both and are compile-time constants of the kernel. Conversions are those of
+// C++ (integral promotion, then the wider type, unsigned winning at equal width) with three differences, all
+// because a C++ number's value is known here:
+//   - a 64-bit C++ integer whose value fits does not widen a 32-bit operand (sizes are int64_t);
+//   - a C++ floating-point number takes the floating type it meets (2.0 * x is float32 when x is);
+//   - a floating value becomes an integer only by cast().
+// && and || evaluate both sides: a traced program has no short circuit.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include "imbrex/core/dtype.h"
+#include "imbrex/core/source_location.h"
+
+namespace imbrex {
+
+namespace ir {
+struct Value;
+}
+
+namespace detail {
+
+template <class>
+inline constexpr bool kNever = false;
+
+/// A value of the kernel being traced; the serial number tells one trace's values from another's.
+struct Handle {
+  ir::Value* value = nullptr;
+  uint64_t trace = 0;
+};
+
+enum class Arith : uint8_t {
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kRem,
+  kCeilDiv,
+  kMin,
+  kMax,
+  kAnd,
+  kOr,
+  kXor,
+  kShl,
+  kShr,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kLogicalAnd,
+  kLogicalOr,
+};
+enum class Unary : uint8_t { kNeg, kNot, kLogicalNot, kAbs, kExp, kExp2, kLog, kSqrt, kRsqrt, kTanh };
+
+}  // namespace detail
+
+class Expr;
+
+/// What run-time scalars have in common: Expr (a value) and Var (a variable).
+class Scalar {
+ public:
+  DataType dtype() const { return dtype_; }
+  /// Converts; see cast().
+  Expr to(DataType dtype, SourceLocation where = SourceLocation::current()) const;
+
+  template <class T>
+  requires std::same_as<T, bool>
+  explicit operator T() const {
+    static_assert(detail::kNever<T>,
+                  "a traced value is not known while the kernel is being traced: instead of a C++ "
+                  "if, while or ?: write `if (auto arm = when(condition))`, `loop.break_if(condition)` "
+                  "or `select(condition, a, b)`");
+    return false;
+  }
+
+  detail::Handle handle() const { return handle_; }
+
+ protected:
+  Scalar(detail::Handle handle, DataType dtype) : handle_(handle), dtype_(dtype) {}
+
+  detail::Handle handle_;
+  DataType dtype_;
+};
+
+/// A run-time value: the result of an operator. It can be copied and used, not assigned.
+class Expr : public Scalar {
+ public:
+  Expr(detail::Handle handle, DataType dtype) : Scalar(handle, dtype) {}
+  Expr(const Expr&) = default;
+  Expr& operator=(const Expr&) = delete;
+
+#define IMBREX_NOT_ASSIGNABLE(symbol)                                                                      \
+  template <class T>                                                                                       \
+  void operator symbol(T&&) {                                                                              \
+    static_assert(detail::kNever<T>,                                                                       \
+                  "`auto x = a + b` is a value and cannot be assigned: declare a variable with its type, " \
+                  "such as `Int32 x = a + b`");                                                            \
+  }
+  IMBREX_NOT_ASSIGNABLE(=)
+  IMBREX_NOT_ASSIGNABLE(+=)
+  IMBREX_NOT_ASSIGNABLE(-=)
+  IMBREX_NOT_ASSIGNABLE(*=)
+  IMBREX_NOT_ASSIGNABLE(/=)
+  IMBREX_NOT_ASSIGNABLE(%=)
+  IMBREX_NOT_ASSIGNABLE(&=)
+  IMBREX_NOT_ASSIGNABLE(|=)
+  IMBREX_NOT_ASSIGNABLE(^=)
+#undef IMBREX_NOT_ASSIGNABLE
+};
+
+/// block_idx.x and its kin: a number every CTA reads from the launch.
+struct LaunchIndex {
+  enum class Kind : uint8_t { kBlockIdx, kGridDim };
+  Kind kind;
+  uint8_t axis;
+};
+
+/// A scalar argument: a run-time scalar or a C++ number, and the line it was written on. Implicit, so that
+/// functions and operators take either.
+class ScalarArg {
+ public:
+  enum class Kind : uint8_t { kScalar, kInteger, kFloat, kLaunch };
+
+  ScalarArg(const Scalar& scalar, SourceLocation where = SourceLocation::current())
+      : where(where), kind(Kind::kScalar), dtype(scalar.dtype()), handle(scalar.handle()) {}
+  ScalarArg(LaunchIndex index, SourceLocation where = SourceLocation::current())
+      : where(where), kind(Kind::kLaunch), dtype(int32), launch(index) {}
+  template <class T>
+  requires std::is_arithmetic_v<T> ScalarArg(T number, SourceLocation where = SourceLocation::current())
+      : where(where) {
+    if constexpr (std::is_floating_point_v<T>) {
+      kind = Kind::kFloat;
+      dtype = float32;
+      real = static_cast<double>(number);
+    } else {
+      kind = Kind::kInteger;
+      dtype = std::is_same_v<T, bool> ? boolean
+              : sizeof(T) == 8        ? (std::is_signed_v<T> ? int64 : uint64)
+              : sizeof(T) == 4        ? (std::is_signed_v<T> ? int32 : uint32)
+                                      : int32;
+      integer = static_cast<int64_t>(number);
+    }
+  }
+
+  bool is_number() const { return kind == Kind::kInteger || kind == Kind::kFloat; }
+
+  SourceLocation where;
+  Kind kind;
+  DataType dtype;         ///< of the scalar; of a C++ number, what C++ says
+  detail::Handle handle;  ///< kScalar
+  union {
+    int64_t integer = 0;
+    double real;
+    LaunchIndex launch;
+  };
+};
+
+template <class T>
+concept ScalarLike = std::is_constructible_v<ScalarArg, const T&, SourceLocation>;
+
+namespace detail {
+
+Expr binary(Arith op, const ScalarArg& a, const ScalarArg& b);
+Expr unary(Unary op, const ScalarArg& a);
+Expr logical(Arith op, const ScalarArg& a, const ScalarArg& b);
+Handle new_variable(DataType dtype, const ScalarArg& init, SourceLocation where);
+void assign(Handle& variable, DataType dtype, const ScalarArg& value);
+Expr read(const Scalar& variable, SourceLocation where);
+/// The line most recently traced, for the few operators that cannot capture their own.
+SourceLocation last_location();
+
+/// A variable with the line of the operator applied to it.
+template <class V>
+struct Place {
+  Place(V& variable, SourceLocation where = SourceLocation::current()) : variable(variable), where(where) {}
+  V& variable;
+  SourceLocation where;
+};
+
+}  // namespace detail
+
+/// A run-time variable: `Int32 x = a + b;`. Copying one makes a new variable with its present value, as with
+/// a C++ int; so does passing it by value.
+template <DataType D>
+class Var : public Scalar {
+ public:
+  static constexpr DataType kType = D;
+
+  /// Sets the variable each time control passes here. A floating `init` of an integer variable is an error.
+  template <ScalarLike T>
+  Var(const T& init, SourceLocation where = SourceLocation::current())
+      : Scalar(detail::new_variable(D, ScalarArg(init, where), where), D) {}
+  Var(const Var& other, SourceLocation where = SourceLocation::current())
+      : Scalar(detail::new_variable(D, ScalarArg(other, where), where), D) {}
+  /// Takes the variable over, so that functions can return one; `other` must be assigned before it is used.
+  Var(Var&& other) noexcept : Scalar(other.handle_, D) { other.handle_ = {}; }
+  /// A variable that exists already: a kernel parameter.
+  explicit Var(detail::Handle handle) : Scalar(handle, D) {}
+
+  // Assigning a Var goes through ScalarArg too, which captures the line: this declaration only keeps the
+  // implicit one away.
+  Var& operator=(const Var&) requires detail::kNever<Var>;
+  Var& operator=(const ScalarArg& value) {
+    detail::assign(handle_, D, value);
+    return *this;
+  }
+
+#define IMBREX_COMPOUND(symbol, op)                                                              \
+  Var& operator symbol(const ScalarArg& value) {                                                 \
+    const Expr result = detail::binary(detail::Arith::op, ScalarArg(*this, value.where), value); \
+    detail::assign(handle_, D, ScalarArg(result, value.where));                                  \
+    return *this;                                                                                \
+  }
+  IMBREX_COMPOUND(+=, kAdd)
+  IMBREX_COMPOUND(-=, kSub)
+  IMBREX_COMPOUND(*=, kMul)
+  IMBREX_COMPOUND(/=, kDiv)
+  IMBREX_COMPOUND(%=, kRem)
+  IMBREX_COMPOUND(&=, kAnd)
+  IMBREX_COMPOUND(|=, kOr)
+  IMBREX_COMPOUND(^=, kXor)
+  IMBREX_COMPOUND(<<=, kShl)
+  IMBREX_COMPOUND(>>=, kShr)
+#undef IMBREX_COMPOUND
+
+  friend Var& operator++(detail::Place<Var> x) {
+    x.variable += ScalarArg(1, x.where);
+    return x.variable;
+  }
+  friend Var& operator--(detail::Place<Var> x) {
+    x.variable -= ScalarArg(1, x.where);
+    return x.variable;
+  }
+  friend Expr operator++(detail::Place<Var> x, int) {
+    Expr before = detail::read(x.variable, x.where);
+    x.variable += ScalarArg(1, x.where);
+    return before;
+  }
+  friend Expr operator--(detail::Place<Var> x, int) {
+    Expr before = detail::read(x.variable, x.where);
+    x.variable -= ScalarArg(1, x.where);
+    return before;
+  }
+};
+
+using Bool = Var<boolean>;
+using Int8 = Var<int8>;
+using Int16 = Var<int16>;
+using Int32 = Var<int32>;
+using Int64 = Var<int64>;
+using UInt8 = Var<uint8>;
+using UInt16 = Var<uint16>;
+using UInt32 = Var<uint32>;
+using UInt64 = Var<uint64>;
+using Float16 = Var<float16>;
+using BFloat16 = Var<bfloat16>;
+using Float32 = Var<float32>;
+using Float64 = Var<float64>;
+
+#define IMBREX_BINARY(symbol, op)                                       \
+  inline Expr operator symbol(const ScalarArg& a, const ScalarArg& b) { \
+    return detail::binary(detail::Arith::op, a, b);                     \
+  }
+IMBREX_BINARY(+, kAdd)
+IMBREX_BINARY(-, kSub)
+IMBREX_BINARY(*, kMul)
+IMBREX_BINARY(/, kDiv)
+IMBREX_BINARY(%, kRem)
+IMBREX_BINARY(&, kAnd)
+IMBREX_BINARY(|, kOr)
+IMBREX_BINARY(^, kXor)
+IMBREX_BINARY(<<, kShl)
+IMBREX_BINARY(>>, kShr)
+IMBREX_BINARY(==, kEq)
+IMBREX_BINARY(!=, kNe)
+IMBREX_BINARY(<, kLt)
+IMBREX_BINARY(<=, kLe)
+IMBREX_BINARY(>, kGt)
+IMBREX_BINARY(>=, kGe)
+#undef IMBREX_BINARY
+
+inline Expr operator-(const ScalarArg& a) { return detail::unary(detail::Unary::kNeg, a); }
+inline Expr operator~(const ScalarArg& a) { return detail::unary(detail::Unary::kNot, a); }
+
+// Exact matches: with a converting parameter these would tie with the built-in operators, to which a scalar
+// also converts (by the conversion to bool that exists only to explain itself).
+template <ScalarLike A, ScalarLike B>
+requires std::derived_from<A, Scalar> || std::derived_from<B, Scalar> Expr operator&&(const A& a,
+                                                                                      const B& b) {
+  return detail::logical(detail::Arith::kLogicalAnd, ScalarArg(a, detail::last_location()),
+                         ScalarArg(b, detail::last_location()));
+}
+template <ScalarLike A, ScalarLike B>
+requires std::derived_from<A, Scalar> || std::derived_from<B, Scalar> Expr operator||(const A& a,
+                                                                                      const B& b) {
+  return detail::logical(detail::Arith::kLogicalOr, ScalarArg(a, detail::last_location()),
+                         ScalarArg(b, detail::last_location()));
+}
+template <std::derived_from<Scalar> A>
+Expr operator!(const A& a) {
+  return detail::unary(detail::Unary::kLogicalNot, ScalarArg(a, detail::last_location()));
+}
+
+/// (a + b - 1) / b, for a >= 0 and b > 0: how many tiles of b cover a.
+inline Expr cdiv(const ScalarArg& a, const ScalarArg& b) {
+  return detail::binary(detail::Arith::kCeilDiv, a, b);
+}
+template <std::integral A, std::integral B>
+constexpr std::common_type_t<A, B> cdiv(A a, B b) {
+  return static_cast<std::common_type_t<A, B>>((a + b - 1) / b);
+}
+
+/// The smaller and the larger; of a number and a NaN, the number.
+inline Expr min(const ScalarArg& a, const ScalarArg& b) { return detail::binary(detail::Arith::kMin, a, b); }
+inline Expr max(const ScalarArg& a, const ScalarArg& b) { return detail::binary(detail::Arith::kMax, a, b); }
+template <class A, class B>
+requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B>
+constexpr std::common_type_t<A, B> min(A a, B b) {
+  using T = std::common_type_t<A, B>;
+  return static_cast<T>(b) < static_cast<T>(a) ? static_cast<T>(b) : static_cast<T>(a);
+}
+template <class A, class B>
+requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B>
+constexpr std::common_type_t<A, B> max(A a, B b) {
+  using T = std::common_type_t<A, B>;
+  return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
+}
+
+/// a where the condition holds, else b; both are computed.
+Expr select(const ScalarArg& condition, const ScalarArg& a, const ScalarArg& b);
+
+/// Converts: to nearest even between floating types, toward zero to integers, != 0 to bool.
+Expr cast(const ScalarArg& a, DataType dtype);
+template <DataType D>
+Expr cast(const ScalarArg& a) {
+  return cast(a, D);
+}
+
+/// |a|.
+inline Expr abs(const ScalarArg& a) { return detail::unary(detail::Unary::kAbs, a); }
+/// e^a, 2^a and the natural logarithm, by the approximate instructions; floating types.
+inline Expr exp(const ScalarArg& a) { return detail::unary(detail::Unary::kExp, a); }
+inline Expr exp2(const ScalarArg& a) { return detail::unary(detail::Unary::kExp2, a); }
+inline Expr log(const ScalarArg& a) { return detail::unary(detail::Unary::kLog, a); }
+/// Square root rounded to nearest; 1 / sqrt(a) and tanh(a) by the approximate instructions; floating types.
+inline Expr sqrt(const ScalarArg& a) { return detail::unary(detail::Unary::kSqrt, a); }
+inline Expr rsqrt(const ScalarArg& a) { return detail::unary(detail::Unary::kRsqrt, a); }
+inline Expr tanh(const ScalarArg& a) { return detail::unary(detail::Unary::kTanh, a); }
+/// a * b + c rounded once; floating types.
+Expr fma(const ScalarArg& a, const ScalarArg& b, const ScalarArg& c);
+
+/// Quotient and remainder of fast_divmod: `auto [group, in_group] = fast_divmod(i, width);`.
+struct Divmod {
+  Expr quotient, remainder;
+};
+/// a / b and a % b for 0 <= a < 2^31 and b > 0, where b is computed from parameters alone: the division
+/// becomes a multiplication by a number the host computes at launch.
+Divmod fast_divmod(const ScalarArg& a, const ScalarArg& b);
+
+}  // namespace imbrex

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors of a kernel being traced, in four places:
+//
+//   GlobalTensor    a view of global memory, made by global_view()            (memory.h)
+//   SharedTensor    in the CTA's shared memory, made by shared_tensor()       (memory.h)
+//   TMemoryTensor   in tensor memory, made by tcgen05::alloc()                (tcgen05.h)
+//   RegisterValue   spread over the registers of a thread group; what loads and arithmetic give
+//   RegisterTensor  a variable holding one: `RegisterTensor acc = zeros(float32, {m, n}); acc += x;`
+//
+// A handle is cheap to copy and names the same tensor. Shapes are C++ numbers, except the extents of global
+// tensors. transpose(), permute(), reshape(), slice() and [] are views: no data moves.
+//
+// Arithmetic on register tensors is element by element. Shapes broadcast as numpy's do: aligned at the last
+// dimension, where an extent of 1 or a missing dimension repeats. A scalar takes the tensor's element type;
+// two tensors of different types meet as scalars of those types would.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "imbrex/lang/scalar.h"
+
+namespace imbrex {
+
+namespace layout {
+class Layout;
+}
+
+/// Extents known at compile time.
+using Shape = std::vector<int64_t>;
+/// Extents or offsets that may be run-time scalars.
+using Scalars = std::vector<ScalarArg>;
+
+/// What all tensors have in common.
+class Tensor {
+ public:
+  DataType dtype() const;
+  int rank() const;
+  /// Extent of dimension `i`; negative `i` counts from the end. An error where it is known only at run time.
+  int64_t shape(int i) const;
+  Shape shape() const;
+  /// Bytes of all elements together.
+  int64_t nbytes() const;
+
+  detail::Handle handle() const { return handle_; }
+
+ protected:
+  explicit Tensor(detail::Handle handle) : handle_(handle) {}
+  detail::Handle handle_;
+};
+
+namespace detail {
+
+Handle permute(const Tensor& t, const Shape& dims, SourceLocation where);
+Handle transpose(const Tensor& t, SourceLocation where);
+Handle reshape(const Tensor& t, const Shape& shape, SourceLocation where);
+Handle slice(const Tensor& t, const Scalars& offsets, const Shape& shape, SourceLocation where);
+Handle index(const Tensor& t, const ScalarArg& i);
+
+/// The views that tensors in memory share.
+template <class Derived>
+class MemoryTensor : public Tensor {
+ public:
+  explicit MemoryTensor(Handle handle) : Tensor(handle) {}
+  /// t[i]: element `i` of the leading dimension, which is dropped.
+  Derived operator[](const ScalarArg& i) const { return Derived(detail::index(*this, i)); }
+  /// The box of this shape at the offsets, one a dimension.
+  Derived slice(const Scalars& offsets, const Shape& shape,
+                SourceLocation where = SourceLocation::current()) const {
+    return Derived(detail::slice(*this, offsets, shape, where));
+  }
+  /// Dimension i of the result is dimension dims[i].
+  Derived permute(const Shape& dims, SourceLocation where = SourceLocation::current()) const {
+    return Derived(detail::permute(*this, dims, where));
+  }
+  /// Swaps the last two dimensions.
+  Derived transpose(SourceLocation where = SourceLocation::current()) const {
+    return Derived(detail::transpose(*this, where));
+  }
+  /// The same elements in row-major order under another shape.
+  Derived reshape(const Shape& shape, SourceLocation where = SourceLocation::current()) const {
+    return Derived(detail::reshape(*this, shape, where));
+  }
+};
+
+}  // namespace detail
+
+class GlobalTensor : public detail::MemoryTensor<GlobalTensor> {
+  using MemoryTensor::MemoryTensor;
+};
+class SharedTensor : public detail::MemoryTensor<SharedTensor> {
+  using MemoryTensor::MemoryTensor;
+};
+class TMemoryTensor : public detail::MemoryTensor<TMemoryTensor> {
+  using MemoryTensor::MemoryTensor;
+};
+
+class RegisterValue;
+
+/// What RegisterValue and RegisterTensor have in common.
+class RegisterBase : public Tensor {
+ public:
+  /// Converts every element; see cast().
+  RegisterValue to(DataType dtype, SourceLocation where = SourceLocation::current()) const;
+  /// The box of this shape at the offsets, where each thread holds its part of it: of accumulators, columns
+  /// by eights.
+  RegisterValue slice(const Shape& offsets, const Shape& shape,
+                      SourceLocation where = SourceLocation::current()) const;
+  /// Dimension i of the result is dimension dims[i].
+  RegisterValue permute(const Shape& dims, SourceLocation where = SourceLocation::current()) const;
+  /// Swaps the last two dimensions.
+  RegisterValue transpose(SourceLocation where = SourceLocation::current()) const;
+  /// The same elements in row-major order under another shape.
+  RegisterValue reshape(const Shape& shape, SourceLocation where = SourceLocation::current()) const;
+
+  template <class T>
+  requires std::same_as<T, bool>
+  explicit operator T() const {
+    static_assert(detail::kNever<T>,
+                  "a register tensor has no truth value: reduce it with any() or all() and use "
+                  "`if (auto arm = when(...))`, or pick elements with select()");
+    return false;
+  }
+
+ protected:
+  using Tensor::Tensor;
+};
+
+/// A register tensor that was computed: it can be used, not assigned.
+class RegisterValue : public RegisterBase {
+ public:
+  explicit RegisterValue(detail::Handle handle) : RegisterBase(handle) {}
+  RegisterValue(const RegisterValue&) = default;
+  RegisterValue& operator=(const RegisterValue&) = delete;
+
+#define IMBREX_NOT_ASSIGNABLE(symbol)                                                            \
+  template <class T>                                                                             \
+  void operator symbol(T&&) {                                                                    \
+    static_assert(detail::kNever<T>,                                                             \
+                  "this register tensor is a value and cannot be assigned: declare a variable, " \
+                  "`RegisterTensor x = ...`");                                                   \
+  }
+  IMBREX_NOT_ASSIGNABLE(=)
+  IMBREX_NOT_ASSIGNABLE(+=)
+  IMBREX_NOT_ASSIGNABLE(-=)
+  IMBREX_NOT_ASSIGNABLE(*=)
+  IMBREX_NOT_ASSIGNABLE(/=)
+#undef IMBREX_NOT_ASSIGNABLE
+};
+
+/// A register-tensor argument, and the line it was written on.
+class TileArg {
+ public:
+  TileArg(const RegisterBase& tensor, SourceLocation where = SourceLocation::current())
+      : where(where), handle(tensor.handle()) {}
+  SourceLocation where;
+  detail::Handle handle;
+};
+
+/// A register tensor or a scalar.
+class NumArg {
+ public:
+  NumArg(const RegisterBase& tensor, SourceLocation where = SourceLocation::current())
+      : where(where), scalar(0, where), handle(tensor.handle()), is_tile(true) {}
+  NumArg(const TileArg& tile)
+      : where(tile.where), scalar(0, tile.where), handle(tile.handle), is_tile(true) {}
+  template <ScalarLike T>
+  NumArg(const T& number, SourceLocation where = SourceLocation::current())
+      : where(where), scalar(number, where) {}
+  NumArg(const ScalarArg& number) : where(number.where), scalar(number) {}
+
+  SourceLocation where;
+  ScalarArg scalar;
+  detail::Handle handle;
+  bool is_tile = false;
+};
+
+namespace detail {
+RegisterValue tile_binary(Arith op, const NumArg& a, const NumArg& b);
+RegisterValue tile_unary(Unary op, const TileArg& a);
+Handle new_tile_variable(const TileArg& init, SourceLocation where);
+void assign_tile(const RegisterBase& variable, const NumArg& value);
+}  // namespace detail
+
+/// A variable that holds a register tensor. Shape and element type are those of its first value; assigning
+/// converts the type and broadcasts to the shape.
+class RegisterTensor : public RegisterBase {
+ public:
+  template <std::derived_from<RegisterBase> T>
+  RegisterTensor(const T& init, SourceLocation where = SourceLocation::current())
+      : RegisterBase(detail::new_tile_variable(TileArg(init, where), where)) {}
+  RegisterTensor(const RegisterTensor& other, SourceLocation where = SourceLocation::current())
+      : RegisterBase(detail::new_tile_variable(TileArg(other, where), where)) {}
+  /// Takes the variable over; `other` must not be used any more.
+  RegisterTensor(RegisterTensor&& other) noexcept : RegisterBase(other.handle_) { other.handle_ = {}; }
+
+  RegisterTensor& operator=(const RegisterTensor& value) {
+    detail::assign_tile(*this, NumArg(value, detail::last_location()));
+    return *this;
+  }
+  RegisterTensor& operator=(const RegisterValue& value) {
+    detail::assign_tile(*this, NumArg(value, detail::last_location()));
+    return *this;
+  }
+  RegisterTensor& operator=(const NumArg& value) {
+    detail::assign_tile(*this, value);
+    return *this;
+  }
+
+#define IMBREX_COMPOUND(symbol, op)                                                                         \
+  RegisterTensor& operator symbol(const NumArg& value) {                                                    \
+    const RegisterValue result = detail::tile_binary(detail::Arith::op, NumArg(*this, value.where), value); \
+    detail::assign_tile(*this, NumArg(result, value.where));                                                \
+    return *this;                                                                                           \
+  }
+  IMBREX_COMPOUND(+=, kAdd)
+  IMBREX_COMPOUND(-=, kSub)
+  IMBREX_COMPOUND(*=, kMul)
+  IMBREX_COMPOUND(/=, kDiv)
+  IMBREX_COMPOUND(&=, kAnd)
+  IMBREX_COMPOUND(|=, kOr)
+  IMBREX_COMPOUND(^=, kXor)
+#undef IMBREX_COMPOUND
+};
+
+#define IMBREX_BINARY(symbol, op)                                              \
+  inline RegisterValue operator symbol(const TileArg& a, const NumArg& b) {    \
+    return detail::tile_binary(detail::Arith::op, a, b);                       \
+  }                                                                            \
+  inline RegisterValue operator symbol(const ScalarArg& a, const TileArg& b) { \
+    return detail::tile_binary(detail::Arith::op, a, b);                       \
+  }
+IMBREX_BINARY(+, kAdd)
+IMBREX_BINARY(-, kSub)
+IMBREX_BINARY(*, kMul)
+IMBREX_BINARY(/, kDiv)
+IMBREX_BINARY(%, kRem)
+IMBREX_BINARY(&, kAnd)
+IMBREX_BINARY(|, kOr)
+IMBREX_BINARY(^, kXor)
+IMBREX_BINARY(<<, kShl)
+IMBREX_BINARY(>>, kShr)
+IMBREX_BINARY(==, kEq)
+IMBREX_BINARY(!=, kNe)
+IMBREX_BINARY(<, kLt)
+IMBREX_BINARY(<=, kLe)
+IMBREX_BINARY(>, kGt)
+IMBREX_BINARY(>=, kGe)
+#undef IMBREX_BINARY
+
+/// Logical and, or and not of bool tensors. (Templates for the reason given in scalar.h.)
+template <std::derived_from<RegisterBase> A, std::derived_from<RegisterBase> B>
+RegisterValue operator&&(const A& a, const B& b) {
+  return detail::tile_binary(detail::Arith::kLogicalAnd, NumArg(a, detail::last_location()),
+                             NumArg(b, detail::last_location()));
+}
+template <std::derived_from<RegisterBase> A, std::derived_from<RegisterBase> B>
+RegisterValue operator||(const A& a, const B& b) {
+  return detail::tile_binary(detail::Arith::kLogicalOr, NumArg(a, detail::last_location()),
+                             NumArg(b, detail::last_location()));
+}
+template <std::derived_from<RegisterBase> A>
+RegisterValue operator!(const A& a) {
+  return detail::tile_unary(detail::Unary::kLogicalNot, TileArg(a, detail::last_location()));
+}
+inline RegisterValue operator-(const TileArg& a) { return detail::tile_unary(detail::Unary::kNeg, a); }
+inline RegisterValue operator~(const TileArg& a) { return detail::tile_unary(detail::Unary::kNot, a); }
+
+/// The smaller and the larger, element by element. (The reductions take options: `max(x, {.axis = 1})`.)
+inline RegisterValue min(const TileArg& a, const NumArg& b) {
+  return detail::tile_binary(detail::Arith::kMin, a, b);
+}
+inline RegisterValue min(const ScalarArg& a, const TileArg& b) {
+  return detail::tile_binary(detail::Arith::kMin, a, b);
+}
+inline RegisterValue max(const TileArg& a, const NumArg& b) {
+  return detail::tile_binary(detail::Arith::kMax, a, b);
+}
+inline RegisterValue max(const ScalarArg& a, const TileArg& b) {
+  return detail::tile_binary(detail::Arith::kMax, a, b);
+}
+
+/// a where the condition (a bool tensor) holds, else b, element by element.
+RegisterValue select(const TileArg& condition, const NumArg& a, const NumArg& b);
+/// select() under the name array languages give it.
+inline RegisterValue where(const TileArg& condition, const NumArg& a, const NumArg& b) {
+  return select(condition, a, b);
+}
+
+/// The functions of scalar.h, element by element.
+inline RegisterValue abs(const TileArg& a) { return detail::tile_unary(detail::Unary::kAbs, a); }
+inline RegisterValue exp(const TileArg& a) { return detail::tile_unary(detail::Unary::kExp, a); }
+inline RegisterValue exp2(const TileArg& a) { return detail::tile_unary(detail::Unary::kExp2, a); }
+inline RegisterValue log(const TileArg& a) { return detail::tile_unary(detail::Unary::kLog, a); }
+inline RegisterValue sqrt(const TileArg& a) { return detail::tile_unary(detail::Unary::kSqrt, a); }
+inline RegisterValue rsqrt(const TileArg& a) { return detail::tile_unary(detail::Unary::kRsqrt, a); }
+inline RegisterValue tanh(const TileArg& a) { return detail::tile_unary(detail::Unary::kTanh, a); }
+RegisterValue fma(const TileArg& a, const NumArg& b, const NumArg& c);
+RegisterValue cast(const TileArg& a, DataType dtype);
+
+struct ReduceOptions {
+  int axis = -1;      ///< the dimension to reduce; negative counts from the end
+  bool keep = false;  ///< leave it with extent 1, so that the result broadcasts against the operand
+};
+/// Reductions along one dimension: `sum(x, {.axis = 1, .keep = true})`. Whole warps must execute them; every
+/// thread that held a part gets the result. any and all take bool tensors; min and max ignore NaN.
+RegisterValue sum(const TileArg& a, ReduceOptions options);
+RegisterValue min(const TileArg& a, ReduceOptions options);
+RegisterValue max(const TileArg& a, ReduceOptions options);
+RegisterValue any(const TileArg& a, ReduceOptions options);
+RegisterValue all(const TileArg& a, ReduceOptions options);
+
+/// A register tensor of one value.
+RegisterValue full(DataType dtype, const Shape& shape, const ScalarArg& value,
+                   SourceLocation where = SourceLocation::current());
+RegisterValue zeros(DataType dtype, const Shape& shape, SourceLocation where = SourceLocation::current());
+
+namespace detail {
+
+/// Opens the region of a tabulate op; element() closes it with what the user's function returned.
+class Tabulation {
+ public:
+  Tabulation(DataType dtype, const Shape& shape, int arity, SourceLocation where);
+  ~Tabulation();
+  Expr index(int i) const;
+  RegisterValue element(const ScalarArg& value);
+
+ private:
+  DataType dtype_;
+  SourceLocation where_;
+  uint64_t serial_;
+  int exceptions_;
+};
+
+template <class F, int N>
+RegisterValue tabulate(DataType dtype, const Shape& shape, const F& f, SourceLocation where) {
+  Tabulation t(dtype, shape, N, where);
+  if constexpr (N == 1) return t.element(f(t.index(0)));
+  if constexpr (N == 2) return t.element(f(t.index(0), t.index(1)));
+  if constexpr (N == 3) return t.element(f(t.index(0), t.index(1), t.index(2)));
+  if constexpr (N == 4) return t.element(f(t.index(0), t.index(1), t.index(2), t.index(3)));
+}
+
+}  // namespace detail
+
+/// A register tensor whose element at (i, j, ...) is f(i, j, ...), converted to dtype:
+/// `register_tensor(boolean, {m, n}, [&](auto i, auto j) { return j <= i + diagonal; })`. The function takes
+/// one index a dimension (one to four) and computes a scalar; it is traced once.
+template <class F>
+RegisterValue register_tensor(DataType dtype, const Shape& shape, const F& f,
+                              SourceLocation where = SourceLocation::current()) {
+  if constexpr (std::is_invocable_v<F, Expr>)
+    return detail::tabulate<F, 1>(dtype, shape, f, where);
+  else if constexpr (std::is_invocable_v<F, Expr, Expr>)
+    return detail::tabulate<F, 2>(dtype, shape, f, where);
+  else if constexpr (std::is_invocable_v<F, Expr, Expr, Expr>)
+    return detail::tabulate<F, 3>(dtype, shape, f, where);
+  else {
+    static_assert(std::is_invocable_v<F, Expr, Expr, Expr, Expr>,
+                  "register_tensor: the function must take one index for each dimension (one to four)");
+    return detail::tabulate<F, 4>(dtype, shape, f, where);
+  }
+}
+
+/// Demands this layout of the tensor.
+void annotate_layout(const Tensor& t, const layout::Layout& layout,
+                     SourceLocation where = SourceLocation::current());
+/// The same elements in another register layout (inferred from the uses when left out), moved through shared
+/// memory. Whole warps must execute it.
+RegisterValue relayout(const TileArg& a, SourceLocation where = SourceLocation::current());
+RegisterValue relayout(const TileArg& a, const layout::Layout& layout,
+                       SourceLocation where = SourceLocation::current());
+
+}  // namespace imbrex

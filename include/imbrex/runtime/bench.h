@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Timing a registered kernel on a CUDA device beside what NVIDIA ships: cuBLASLt for matrix products, a copy
+// of as many bytes for everything else. Both are verified first, then launched in turn (A, B, A, B, ...) in
+// one process, so that heat and clocks are the same for both.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "imbrex/runtime/registry.h"
+
+namespace imbrex {
+
+/// Device times of many launches, in microseconds.
+struct Timing {
+  double median = 0, low = 0, high = 0;  ///< the median and the quartiles
+  int launches = 0;
+  /// Half the interquartile range over the median.
+  double spread() const { return median > 0 ? (high - low) / 2 / median : 0; }
+};
+
+struct BenchMode {
+  std::string name;  ///< "burst": a few launches after a pause; "sustained": after seconds of load
+  Timing kernel, rival;
+  double clock_mhz = 0;  ///< mean over the measured launches of both, from the chip's own counters
+  /// Above 1: the kernel is faster than its rival.
+  double ratio() const { return kernel.median > 0 ? rival.median / kernel.median : 0; }
+};
+
+struct BenchResult {
+  std::string kernel, device, config, rival;  ///< rival: "cuBLASLt 13.0", "device copy", "" without one
+  std::string rival_missing;                  ///< why cuBLASLt is not the rival of a matrix product
+  std::map<std::string, int64_t> sizes;
+  bool verified = false;
+  std::string wrong;  ///< what is wrong, where not verified; then nothing is timed
+  double max_rel_err = 0;
+  double flop = 0;    ///< of a matrix product; 0 for other kernels
+  int64_t bytes = 0;  ///< of all tensors, read or written once
+  int multiprocessors = 0;
+  std::vector<BenchMode> modes;
+};
+
+struct BenchOptions {
+  uint64_t seed = 1;
+  bool burst = true, sustained = false;
+  double pause_s = 3;       ///< before a burst
+  int burst_launches = 10;  ///< of each
+  double warm_up_s = 3;     ///< before sustained launches are timed
+  int sustained_launches = 100;
+  bool cold_l2 = true;  ///< each launch begins with a cold L2 that holds no dirty lines
+};
+
+/// Benches one configuration. Throws DeviceError without a CUDA device that runs the kernel, CompileError and
+/// LaunchError as launching does.
+BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
+                  const Configuration& configuration, const BenchOptions& options = {});
+
+}  // namespace imbrex

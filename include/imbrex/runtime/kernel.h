@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running kernels from C++: a Kernel<K> is called like a function.
+//
+//   Device device = Device::open("auto", "sm_80");
+//   Kernel<VectorAdd> add({}, device);
+//   auto x = DeviceTensor::random(device, float32, {n}, 1), y = ..., z = DeviceTensor::empty(device, float32,
+//   {n}); add(n, x, y, z).expect_clean();
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "imbrex/lang/kernel_parameters.h"
+#include "imbrex/lang/tuning_space.h"
+#include "imbrex/runtime/device.h"
+#include "imbrex/runtime/device_tensor.h"
+
+namespace imbrex {
+
+namespace ir {
+struct Function;
+}
+
+/// One argument of a launch: a number's bits, a tensor, or a raw device address.
+struct LaunchArgument {
+  int64_t value = 0;
+  const DeviceTensor* tensor = nullptr;
+};
+
+/// What kernel K is compiled for: K::target where it says so ("static constexpr const char* target =
+/// "sm_100a""), else "sm_80", which every supported GPU runs.
+template <class K>
+std::string kernel_target() {
+  if constexpr (requires { K::target; })
+    return K::target;
+  else
+    return "sm_80";
+}
+
+/// The tuning space K declares, or one without choices.
+template <class K>
+auto tuning_space() {
+  if constexpr (requires { K::space(); })
+    return K::space();
+  else
+    return Space<K>();
+}
+
+/// Kernel<K> without its type: compiles once per set of compile-time arguments, and launches.
+///
+/// The *shape* of a call, by which tuning results are found: the values of its integer parameters and the
+/// bits of its other compile-time ones, in order; no pointers, no run-time floating-point numbers.
+class KernelBase {
+ public:
+  /// What choosing among configurations takes: the space, and the kernel with one of them.
+  struct Family {
+    TuningSpace space;
+    std::function<std::shared_ptr<const void>(const Configuration&)> make;
+  };
+  KernelBase(const KernelEntry& entry, std::shared_ptr<const void> kernel, std::string target,
+             std::optional<Device> device);
+  ~KernelBase();
+  KernelBase(KernelBase&&) noexcept;
+  KernelBase& operator=(KernelBase&&) noexcept;
+
+ protected:
+  /// `arguments` has one entry a parameter, compile-time ones included.
+  LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed);
+  std::shared_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments,
+                                                const std::string& target = "") const;
+  std::vector<int64_t> shape_of(std::span<const LaunchArgument> arguments) const;
+  /// From now on each launch takes the configuration tuned for the nearest shape.
+  void use_tuned(Family family);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+namespace detail {
+
+[[noreturn]] void constant_does_not_fit(int64_t value, int bits, bool is_signed);
+
+template <class T, class A>
+LaunchArgument launch_argument(const A& argument) {
+  constexpr ParameterInfo info = Parameter<T>::kInfo;
+  if constexpr (info.kind == ParameterKind::kPointer) {
+    static_assert(std::is_same_v<A, DeviceTensor> || std::is_integral_v<A>,
+                  "a Ptr parameter takes a DeviceTensor or a device address");
+    if constexpr (std::is_same_v<A, DeviceTensor>)
+      return {0, &argument};
+    else
+      return {static_cast<int64_t>(argument), nullptr};
+  } else if constexpr (info.kind == ParameterKind::kScalar) {
+    static_assert(std::is_arithmetic_v<A>, "a run-time scalar parameter takes a C++ number");
+    if constexpr (info.dtype == float32)
+      return {std::bit_cast<int32_t>(static_cast<float>(argument)), nullptr};
+    else if constexpr (info.dtype == float64)
+      return {std::bit_cast<int64_t>(static_cast<double>(argument)), nullptr};
+    else {
+      static_assert(!info.dtype.is_float(),
+                    "pass 16-bit and smaller floating-point numbers as float32 parameters");
+      return {static_cast<int64_t>(argument), nullptr};
+    }
+  } else {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool> && std::is_integral_v<A>) {
+      const T value = static_cast<T>(argument);
+      const bool is_same = static_cast<int64_t>(value) == static_cast<int64_t>(argument);
+      if (!is_same || (value < T{}) != (argument < A{}))
+        constant_does_not_fit(static_cast<int64_t>(argument), 8 * sizeof(T), std::is_signed_v<T>);
+    }
+    return {constant_bits(static_cast<T>(argument)), nullptr};
+  }
+}
+
+template <class List>
+struct LaunchArguments;
+template <class... Params>
+struct LaunchArguments<ParameterList<Params...>> {
+  template <class... Args>
+  static std::array<LaunchArgument, sizeof...(Params)> make(const Args&... arguments) {
+    static_assert(sizeof...(Args) == sizeof...(Params),
+                  "the kernel's operator() takes another number of arguments");
+    return {launch_argument<Params>(arguments)...};
+  }
+};
+template <class K, class... Params>
+struct LaunchArguments<void (K::*)(Params...) const>
+    : LaunchArguments<typename Flat<ParameterList<Params...>>::List> {};
+
+}  // namespace detail
+
+/// A kernel ready to be called. Compilation happens at the first call with each set of compile-time
+/// arguments; the results are kept. Calls throw CompileError for a kernel that cannot be compiled,
+/// LaunchError for arguments that do not fit, DeviceError for a device that fails. What the virtual GPU finds
+/// wrong is in the LaunchReport.
+template <class K>
+class Kernel : public KernelBase {
+ public:
+  /// Without a device the kernel can only be traced.
+  explicit Kernel(K kernel = {}, std::optional<Device> device = std::nullopt)
+      : KernelBase(kernel_entry<K>(), std::make_shared<const K>(std::move(kernel)), kernel_target<K>(),
+                   std::move(device)) {}
+
+  /// A kernel whose launches take the configuration tuned for the nearest shape of call on this device (see
+  /// tuner.h), and the default one where none was tuned or the tuned one does not compile for the shape.
+  static Kernel tuned(Device device) {
+    Kernel kernel(K{}, std::move(device));
+    kernel.use_tuned({tuning_space<K>(), [](const Configuration& configuration) {
+                        auto instance = std::make_shared<K>();
+                        tuning_space<K>().apply(instance.get(), configuration);
+                        return std::shared_ptr<const void>(std::move(instance));
+                      }});
+    return kernel;
+  }
+
+  /// Launches; on a CUDA device without waiting for the end.
+  template <class... Args>
+  LaunchReport operator()(const Args&... arguments) {
+    return launch_arguments(Make::make(arguments...), false);
+  }
+  /// Launches, waits, and reports the time.
+  template <class... Args>
+  LaunchReport launch_timed(const Args&... arguments) {
+    return launch_arguments(Make::make(arguments...), true);
+  }
+  /// Only traces: the IR as the front end made it.
+  template <class... Args>
+  std::shared_ptr<ir::Function> trace(const Args&... arguments) const {
+    return trace_arguments(Make::make(arguments...));
+  }
+  /// The same for another target than the kernel's own ("" for that one).
+  template <class... Args>
+  std::shared_ptr<ir::Function> trace_for(const std::string& target, const Args&... arguments) const {
+    return trace_arguments(Make::make(arguments...), target);
+  }
+  /// The shape of such a call (see KernelBase).
+  template <class... Args>
+  std::vector<int64_t> shape(const Args&... arguments) const {
+    return shape_of(Make::make(arguments...));
+  }
+
+ private:
+  using Make = detail::LaunchArguments<decltype(&K::operator())>;
+};
+
+}  // namespace imbrex

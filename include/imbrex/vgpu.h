@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// The virtual GPU: hosting PTX of any compiler, its findings and timelines.
+#pragma once
+
+#include "imbrex/vgpu/timeline.h"
+#include "imbrex/vgpu/virtual_gpu.h"

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+// The virtual GPU: a PTX machine on the CPU, shaped like the CUDA driver API.
+//
+// It takes PTX text from any compiler and runs it as an sm_80, sm_90a or sm_100a device would, asynchronous
+// units and tensor cores included, while watching for races, deadlocks, missing fences, uninitialised reads,
+// out-of-bounds accesses and leaked resources. Hosting a kernel takes a few lines:
+//
+//   vgpu::VirtualGpu gpu({.target = "sm_90a"});
+//   vgpu::Module module = gpu.load_module(ptx_text);
+//   vgpu::Function add = module.function("vector_add");
+//   vgpu::DeviceAddress a = gpu.allocate(n * 4);
+//   gpu.copy_to_device(a, host_a.data(), n * 4);
+//   ...
+//   void* arguments[] = {&a, &b, &c, &n};
+//   vgpu::Report report =
+//       gpu.launch(add, {.grid = {(n + 255) / 256}, .block = {256}, .arguments = arguments});
+//   if (!report.clean()) std::puts(report.format().c_str());
+//
+// examples/host_foreign_kernel.cpp is a whole program, with a tensor map, clusters and a raw parameter
+// buffer; tests/foreign runs some thirty kernels of nvcc and Triton.
+//
+// What a kernel of a CUDA or Triton program needs besides its PTX:
+//   - its entry's name: C++ kernels have mangled ones unless extern "C"; Module::function_names() lists them;
+//   - the threads of a block: Triton's are 32 * num_warps of its metadata (or .reqntid of the PTX);
+//   - dynamic shared memory (`extern __shared__`, Triton's metadata.shared): Launch::dynamic_shared_bytes,
+//   and
+//     Function::set_max_dynamic_shared() above 48 KiB;
+//   - tensor maps (CUtensorMap): encode_tensor_map(), then by value as a `__grid_constant__` parameter, or in
+//     device memory;
+//   - Triton passes two pointers to scratch memory after the kernel's own arguments (0 where its metadata
+//   asks
+//     for no scratch), and for a tensor descriptor a tensor map, the sizes (int32) and the strides (int64).
+// Not there: textures and surfaces, launches from kernels, indirect calls, 32-bit generic addresses, and
+// linking: a module stands for itself, with printf, malloc-free code and __assertfail the only externals.
+//
+// Calls that cannot be carried out (freed buffer, unknown function, impossible launch) throw
+// imbrex::LaunchError; PTX that does not parse throws ParseError, PTX that the machine does not model throws
+// CompileError naming the instruction and its line. What a kernel does wrong never throws: it is in the
+// Report.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "imbrex/vgpu/timeline.h"
+
+namespace imbrex::vgpu {
+
+/// An address in the virtual device's global memory, as kernels see it. Never a host pointer.
+using DeviceAddress = uint64_t;
+
+/// What can be found wrong with a kernel. Every kind but the first group can be switched off in CheckSet.
+enum class FindingKind : uint8_t {
+  // Always reported: the kernel cannot go on, or the host would be harmed.
+  kOutOfBounds,         // access outside every allocation, variable or window
+  kMisaligned,          // address not a multiple of the access size
+  kDeadlock,            // nobody can run; the message tells who waits for what
+  kEndlessRun,          // the instruction budget was used up
+  kTrap,                // trap, failed assertion
+  kIllegalInstruction,  // operands or state the hardware answers with an error or leaves undefined
+  // Checkers.
+  kUninitializedRead,    // register, shared, local (and, if asked, global) bytes nobody wrote
+  kUseAfterFree,         // freed global memory
+  kRace,                 // conflicting accesses with no happens-before between them
+  kMissingProxyFence,    // ordered, but the generic and the async proxy were not joined by a fence
+  kMissingTensorFence,   // ordered, but without tcgen05.fence::before_thread_sync or after_thread_sync
+  kOperandLayout,        // a matrix descriptor disagrees with how a tensor copy wrote the data
+  kInvalidBarrier,       // barrier misuse: wrong count, re-initialised while in use, not initialised
+  kDivergentCollective,  // .aligned or .sync executed by fewer lanes than it names
+  kAsyncInFlight,        // the CTA exits, or the buffer is reused, while asynchronous work is under way
+  kResourceLeak,         // tensor memory not freed, barrier not invalidated before reuse
+  kTensorMemory,         // tensor memory outside an allocation, or by the wrong warp
+  kCount,
+};
+
+/// The name findings are printed under: "out-of-bounds", "deadlock", ...
+std::string_view name(FindingKind kind);
+
+/// Which checkers run. With everything off, kernels run the unchecked bodies: memory safety of the host,
+/// deadlocks and the budget are still watched.
+struct CheckSet {
+  bool uninitialized = true;          // registers, shared and local memory
+  bool uninitialized_global = false;  // also global bytes never written since allocation
+  bool races = true;         // on shared and tensor memory, between lanes, warps and asynchronous units
+  bool global_races = true;  // with `races`: on global memory too, within and between clusters
+  bool proxy_fences = true;  // what units read of shared memory that threads wrote; tcgen05 fences
+  bool layouts = true;       // matrix descriptors against how tensor copies wrote the data
+  bool barriers = true;
+  bool collectives = true;
+  bool async_lifetime = true;
+  bool leaks = true;
+
+  static CheckSet none() { return {false, false, false, false, false, false, false, false, false, false}; }
+  static CheckSet all() { return {true, true, true, true, true, true, true, true, true, true}; }
+  bool any() const {
+    return uninitialized || uninitialized_global || races || global_races || proxy_fences || layouts ||
+           barriers || collectives || async_lifetime || leaks;
+  }
+};
+
+/// How tensor-core sums are computed.
+enum class TensorMath : uint8_t {
+  kExact,  // bit for bit the recorded hardware's: products exact, aligned, truncated
+  kFast,   // fp32 SIMD; differs from the hardware in the last bits
+};
+
+struct Options {
+  std::string target = "sm_100a";  // sm_80, sm_90, sm_90a, sm_100, sm_100a
+  int num_sms = 0;       // bounds how many CTAs are resident at once; 0: as many as the real chip has
+  int host_threads = 0;  // 0: one per core. Results do not depend on it; IMBREX_HOST_THREADS=N overrides it
+  uint64_t seed = 0;     // interleaving and completion order; 0 is a plain fair order
+  CheckSet checks = {};
+  TensorMath tensor_math = TensorMath::kExact;
+  int64_t instruction_budget = 0;  // warp instructions of one cluster before it counts as endless; 0: 2^40
+  int64_t stall_budget = int64_t{1} << 26;   // the same without any store, arrival, barrier or exit in
+                                             // between: a loop that waits for what never comes
+  int64_t memory_bytes = int64_t{64} << 30;  // size of global memory; host pages are taken when touched
+  int max_findings = 32;                     // a launch stops after so many distinct ones
+  TimelineOptions timeline = {};             // predict the time on the real chip
+  bool count_banks = false;                  // count bank conflicts of shared memory; off, it costs nothing
+};
+
+/// A place in a kernel: the author's line by .loc where the PTX has one, and the line of the PTX text.
+struct CodePlace {
+  std::string file;      // kernel source; empty when the PTX has no .loc for it
+  int line = 0;          // line of `file`, from 1
+  int ptx_line = 0;      // line of the PTX text, from 1
+  std::string ptx;       // the instruction, as written
+  std::string function;  // entry or device function it stands in
+};
+
+/// Who did it: coordinates of one thread, or of the asynchronous unit working for it.
+struct Actor {
+  std::array<int, 3> cta{-1, -1, -1};  // %ctaid
+  int warp = -1;                       // warp of the CTA, -1 where no single one is meant
+  int lane = -1;                       // lane of the warp, -1 where the whole warp is meant
+  std::string unit;                    // "" for a thread; else "TMA", "tensor core", "cp.async", ...
+};
+
+/// One thing that is wrong. Equal findings (same kind, same pair of places) are reported once, with a count.
+struct Finding {
+  FindingKind kind = FindingKind::kTrap;
+  std::string message;    // one line: what happened, with the numbers
+  CodePlace place;        // where
+  Actor actor;            // who
+  CodePlace other_place;  // races: the other access; ptx_line is 0 where there is none
+  Actor other_actor;
+  uint64_t address = 0;            // as the kernel wrote it; 0 where no memory is involved
+  std::vector<std::string> facts;  // nearest allocation, who waits for what, ...
+  std::string hint;                // the remedy, where there is one
+  int64_t count = 1;               // how many times it happened
+
+  /// The finding as text, quoting the kernel's source line where the file can be read.
+  std::string format() const;
+};
+
+/// What a launch cost, counted exactly and independent of host threads.
+struct Statistics {
+  int64_t ctas = 0;
+  int64_t instructions = 0;                                 // warp instructions executed
+  int64_t lane_instructions = 0;                            // the same, times active lanes
+  int64_t global_bytes_read = 0, global_bytes_written = 0;  // ld/st/atom by threads
+  int64_t shared_bytes_read = 0, shared_bytes_written = 0;
+  int64_t local_bytes_read = 0, local_bytes_written = 0;
+  int64_t cp_async_bytes = 0;       // non-bulk asynchronous copies
+  int64_t tma_bytes_loaded = 0;     // bulk and tensor copies into shared memory
+  int64_t tma_bytes_repeated = 0;   // of those loaded: by multicast to a further CTA, so not from L2 again
+  int64_t tma_bytes_stored = 0;     // and out of it, reductions included
+  int64_t tensor_memory_bytes = 0;  // tcgen05.ld/st/cp
+  int64_t operand_bytes = 0;        // of shared memory that wgmma and tcgen05.mma read as A and B
+  int64_t tensor_flops = 0;         // multiplications and additions of mma, wgmma, tcgen05.mma
+  int64_t async_operations = 0;
+  int64_t barrier_waits = 0;  // times a warp had to wait
+};
+
+/// What one instruction's accesses took of shared memory's 32 banks over a launch: ld, st, ldmatrix and
+/// stmatrix on the CTA's own shared memory (atomics, asynchronous copies and tensor cores are not counted).
+/// How lanes share a wavefront: imbrex/inspect/banks.h.
+struct BankUse {
+  CodePlace place;
+  bool writes = false;
+  int bytes = 0;           // of a lane; 16 for the rows of ldmatrix and stmatrix
+  int64_t accesses = 0;    // times a warp executed it, with at least one lane
+  int64_t wavefronts = 0;  // cycles of shared memory those took
+  int64_t ideal = 0;       // cycles they would take without conflicts
+  int degree = 1;          // the most different words that one bank served in one phase
+};
+
+/// The result of a launch.
+struct Report {
+  std::vector<Finding> findings;  // in order of first occurrence
+  Statistics statistics;
+  std::string printf_output;                 // in CTA order; within a CTA as it was printed
+  bool completed = false;                    // every thread ran to its end (findings or not)
+  std::shared_ptr<const Timeline> timeline;  // when Options::timeline asked for it and the launch completed
+  std::vector<BankUse> banks;                // when Options::count_banks asked for it, by PTX line
+
+  /// Ran to its end with nothing found.
+  bool clean() const { return completed && findings.empty(); }
+  /// All findings as text, "" when there are none.
+  std::string format() const;
+  /// Throws imbrex::DeviceError with the findings unless clean().
+  void expect_clean() const;
+};
+
+/// Extents in x, y, z. `{256}` is 256×1×1.
+struct Dim3 {
+  int64_t x = 1, y = 1, z = 1;
+  constexpr int64_t count() const { return x * y * z; }
+  friend constexpr bool operator==(const Dim3&, const Dim3&) = default;
+};
+
+/// What the driver would tell about a kernel.
+struct FunctionAttributes {
+  int64_t static_shared_bytes = 0;
+  int64_t local_bytes = 0;  // per thread
+  int64_t parameter_bytes = 0;
+  int64_t max_dynamic_shared_bytes = 0;  // see Function::set_max_dynamic_shared
+  int max_threads = 1024;                // .maxntid, else 1024
+  Dim3 required_block{0, 0, 0};          // .reqntid, else zeros
+  Dim3 required_cluster{0, 0, 0};        // .reqnctapercluster, else zeros
+  int registers_declared = 0;            // 32-bit PTX registers; virtual, so no occupancy follows from it
+};
+
+/// One kernel parameter in the parameter buffer.
+struct Parameter {
+  std::string name;
+  int64_t offset = 0, bytes = 0, alignment = 1;
+};
+
+namespace detail {
+struct ModuleData;
+struct FunctionData;
+struct GpuData;
+}  // namespace detail
+
+/// A kernel of a loaded module. A handle: cheap to copy, keeps its module alive.
+class Function {
+ public:
+  Function() = default;
+  const std::string& name() const;
+  FunctionAttributes attributes() const;
+  /// The parameters in order, with the offsets of the raw buffer.
+  const std::vector<Parameter>& parameters() const;
+  /// Allows launches with up to `bytes` of dynamic shared memory (48 KiB minus static without it).
+  /// Throws LaunchError where the target has less.
+  void set_max_dynamic_shared(int64_t bytes);
+
+ private:
+  friend class VirtualGpu;
+  friend class Module;
+  std::shared_ptr<detail::FunctionData> data_;
+};
+
+/// Where a module's `.global` or `.const` variable lives.
+struct GlobalVariable {
+  DeviceAddress address = 0;
+  int64_t bytes = 0;
+};
+
+/// Loaded PTX. A handle: cheap to copy.
+class Module {
+ public:
+  Module() = default;
+  /// The entry of that name; LaunchError with the nearest name when there is none.
+  Function function(std::string_view name) const;
+  /// Names of all entries, in the text's order.
+  std::vector<std::string> function_names() const;
+  /// The module-scope variable of that name; LaunchError when there is none.
+  GlobalVariable global(std::string_view name) const;
+
+ private:
+  friend class VirtualGpu;
+  std::shared_ptr<detail::ModuleData> data_;
+};
+
+/// One launch. Give either `arguments` (one pointer to each argument's value, as cuLaunchKernel's
+/// kernelParams; read as many bytes as the parameter has, during the call) or `parameter_buffer` (laid out as
+/// Function::parameters says, at least FunctionAttributes::parameter_bytes long).
+struct Launch {
+  Dim3 grid = {};     // in CTAs
+  Dim3 cluster = {};  // in CTAs; must divide the grid. {1,1,1} takes the kernel's .reqnctapercluster
+  Dim3 block = {};    // in threads, at most 1024; .reqntid and .maxntid are checked
+  int64_t dynamic_shared_bytes = 0;  // behind the static variables: what `.extern .shared` arrays name
+  /// All CTAs are resident at once, so that they may wait for one another (cooperative groups' grid.sync());
+  /// LaunchError where they do not fit. Without it CTAs must not wait for later ones.
+  bool cooperative = false;
+  std::span<void* const> arguments = {};
+  std::span<const std::byte> parameter_buffer = {};
+};
+
+/// Element types of tensor maps, numbered as the driver's CUtensorMapDataType.
+enum class TensorMapType : uint8_t {
+  kUInt8 = 0,
+  kUInt16 = 1,
+  kUInt32 = 2,
+  kInt32 = 3,
+  kUInt64 = 4,
+  kInt64 = 5,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kFloat64 = 8,
+  kBFloat16 = 9,
+  kFloat32Ftz = 10,
+  kTFloat32 = 11,
+  kTFloat32Ftz = 12,
+  kPacked16U4 = 13,        // 16 four-bit elements in 8 bytes
+  kPacked16U4Padded = 14,  // the same, 16 bytes apart in shared memory
+  kPacked16U6Padded = 15,  // 16 six-bit elements, 16 bytes apart in shared memory
+};
+
+/// Numbered as CUtensorMapInterleave.
+enum class TensorMapInterleave : uint8_t { kNone = 0, k16B = 1, k32B = 2 };
+/// Numbered as CUtensorMapSwizzle.
+enum class TensorMapSwizzle : uint8_t {
+  kNone = 0,
+  k32B = 1,
+  k64B = 2,
+  k128B = 3,
+  k128BAtom32B = 4,
+  k128BAtom32BFlip8B = 5,
+  k128BAtom64B = 6,
+};
+
+/// The 128-byte object that TMA instructions take, encoded as the driver encodes it. Pass it by value as a
+/// kernel parameter, or copy it to device memory, aligned to 64 bytes (PTX ISA, "Tensors").
+struct alignas(64) TensorMap {
+  std::array<uint64_t, 16> words{};
+};
+
+/// The arguments of cuTensorMapEncodeTiled, with the same meaning: a tensor in global memory, and the box of
+/// it that one copy moves. Coordinates in the kernel count elements, innermost first, and may lie outside.
+struct TensorMapArguments {
+  TensorMapType type = TensorMapType::kFloat16;
+  DeviceAddress address = 0;
+  std::span<const uint64_t> dims = {};             // elements, innermost first; 1 to 5 of them
+  std::span<const uint64_t> strides_bytes = {};    // of dimensions 1.. : one fewer than dims
+  std::span<const uint32_t> box = {};              // elements per dimension, at most 256
+  std::span<const uint32_t> element_strides = {};  // empty: all 1
+  TensorMapInterleave interleave = TensorMapInterleave::kNone;
+  TensorMapSwizzle swizzle = TensorMapSwizzle::kNone;
+  int l2_promotion = 0;        // a hint; kept, not used
+  bool fill_with_nan = false;  // out-of-bounds elements of floating-point types are NaN, not zero
+};
+
+/// Encodes a tiled tensor map. Throws LaunchError naming the rule where the driver would refuse.
+TensorMap encode_tensor_map(const TensorMapArguments& arguments);
+
+/// A device with its memory. Calls on one device are not to be made from several threads at once; launches
+/// are synchronous.
+class VirtualGpu {
+ public:
+  explicit VirtualGpu(Options options = {});
+  ~VirtualGpu();
+  VirtualGpu(VirtualGpu&&) noexcept;
+  VirtualGpu& operator=(VirtualGpu&&) noexcept;
+
+  const Options& options() const;
+  /// Changes seed, checkers, budget, tensor arithmetic or host threads for later launches. Target and memory
+  /// size stay as they were made: LaunchError when they differ.
+  void set_options(const Options& options);
+
+  /// Memory for the kernels, aligned to 256 bytes, with guard gaps on both sides. Contents are undefined.
+  DeviceAddress allocate(int64_t bytes);
+  /// Gives memory back; later accesses are use after free. LaunchError unless `address` came from allocate.
+  void free(DeviceAddress address);
+  void copy_to_device(DeviceAddress to, const void* from, int64_t bytes);
+  void copy_from_device(void* to, DeviceAddress from, int64_t bytes) const;
+  void copy_on_device(DeviceAddress to, DeviceAddress from, int64_t bytes);
+  void fill(DeviceAddress to, uint8_t value, int64_t bytes);
+  /// fill() with a 16- or 32-bit pattern, as the driver's memset D16 and D32.
+  void fill16(DeviceAddress to, uint16_t value, int64_t count);
+  void fill32(DeviceAddress to, uint32_t value, int64_t count);
+
+  /// Loads PTX text for this device's target or an earlier one (for 'a' targets exactly this one); all
+  /// entries are decoded, `.global` variables get memory and their initial values. `name` stands for the text
+  /// in messages.
+  Module load_module(std::string_view ptx, std::string_view name = "module.ptx");
+
+  /// Runs a kernel to its end, or to where it cannot go on, and tells what happened. Memory keeps what the
+  /// kernel wrote, findings or not. LaunchError where the driver would refuse the launch.
+  Report launch(const Function& function, const Launch& launch);
+
+ private:
+  std::unique_ptr<detail::GpuData> data_;
+};
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A ring of stages between a producer and a consumer that run apart.
+#pragma once
+
+#include <vector>
+
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// Barriers, stages and phases of the ring. Each side acquires its stage, works on it, has its barrier
+/// signalled (by bytes, a commit or arrivals), and advances:
+///
+///   pipe.producer_acquire();  ... fill stage pipe.producer_stage, signalling pipe.producer_barrier() ...
+///   pipe.producer_advance();
+///
+/// and the same with consumer. A side that several groups of threads take part in advances in each of them,
+/// on the group's own copy of the variables.
+///
+/// What a checker or a trace says of its waits names the line of the kernel that waits.
+struct Pipeline {
+  /// Arrivals are those that complete a stage: of the producer's to make it full, of the consumer's to make
+  /// it empty. Scope::kCluster where threads of other CTAs arrive. The whole CTA executes it; the barriers
+  /// may be used after the next sync().
+  explicit Pipeline(int num_stages, int64_t producer_arrivals = 1, int64_t consumer_arrivals = 1,
+                    Scope scope = Scope::kDefault)
+      : num_stages(num_stages),
+        scope(scope),
+        full_barriers(
+            mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(num_stages), producer_arrivals))),
+        empty_barriers(
+            mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(num_stages), consumer_arrivals))) {}
+
+  /// Waits until the consumer has done with the producer's stage.
+  void producer_acquire(SourceLocation where = SourceLocation::current()) {
+    mbarrier::wait(empty_barriers[producer_stage], producer_phase, {.scope = scope}, where);
+  }
+  /// What to signal when the stage is full.
+  Barrier producer_barrier() { return full_barriers[producer_stage]; }
+  void producer_advance() {
+    producer_stage = next(producer_stage);
+    producer_phase ^= producer_stage == 0;
+  }
+
+  /// Waits until the producer has filled the consumer's stage.
+  void consumer_acquire(SourceLocation where = SourceLocation::current()) {
+    mbarrier::wait(full_barriers[consumer_stage], consumer_phase, {.scope = scope}, where);
+  }
+  /// What to signal when the stage may be filled again.
+  Barrier consumer_barrier() { return empty_barriers[consumer_stage]; }
+  void consumer_advance() {
+    consumer_stage = next(consumer_stage);
+    consumer_phase ^= consumer_stage == 0;
+  }
+  /// Passes over `count` stages that another consumer takes.
+  void consumer_skip(int64_t count) {
+    if (count / num_stages % 2 == 1) consumer_phase ^= 1;
+    if (const int64_t rest = count % num_stages; rest > 0) {
+      consumer_stage += rest;
+      consumer_phase ^= consumer_stage >= num_stages;
+      consumer_stage = select(consumer_stage >= num_stages, consumer_stage - num_stages, consumer_stage);
+    }
+  }
+
+  int num_stages;
+  Scope scope;
+  BarrierArray full_barriers, empty_barriers;
+  Int32 producer_stage = 0, consumer_stage = 0;
+  UInt32 producer_phase = mbarrier::producer_initial_phase;  // every stage is empty at first
+  UInt32 consumer_phase = mbarrier::consumer_initial_phase;
+
+ private:
+  /// The stage after this one, round the ring; without the division of a remainder.
+  Expr next(const ScalarArg& stage) const { return select(stage == num_stages - 1, 0, stage + 1); }
+};
+
+/// One thread of each of the group's `warps` warps arrives, as many times in all. For a barrier that must not
+/// complete before every warp is here: where one thread arrives for all, a warp that is late for its own
+/// wait can miss a phase.
+inline void arrive_each_warp(const Barrier& barrier, int warps) {
+  for (int i = 0; i < warps; ++i)
+    if (auto warp = single_warp(i))
+      if (auto thread = single_thread()) mbarrier::arrive(barrier);
+}
+
+}  // namespace imbrex::kernels

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which CTAs take the tiles of a matrix.
+#pragma once
+
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// A tile's place among the tiles of a matrix.
+struct BlockCoord {
+  Int32 m_block, n_block;
+};
+
+/// Tile `linear_idx` in an order that keeps the rows of A and the columns of B in use few: groups of
+/// `swizzle_size` columns of tiles, one group after the other, each row by row. The last group may be
+/// narrower.
+inline BlockCoord compute_block_coord(const ScalarArg& linear_idx, const ScalarArg& num_m_blocks,
+                                      int num_n_blocks, int swizzle_size) {
+  const auto [group, in_group] = fast_divmod(linear_idx, num_m_blocks * swizzle_size);
+  Int32 first_n = group * swizzle_size;
+  BlockCoord coord{0, 0};
+  if (auto full = when(first_n + swizzle_size <= num_n_blocks)) {
+    const auto [row, column] = fast_divmod(in_group, swizzle_size);
+    coord.m_block = row;
+    coord.n_block = first_n + column;
+  }
+  if (const int last_width = num_n_blocks % swizzle_size; last_width > 0)
+    if (auto last = otherwise()) {
+      const auto [row, column] = fast_divmod(in_group, last_width);
+      coord.m_block = row;
+      coord.n_block = first_n + column;
+    }
+  return coord;
+}
+
+}  // namespace imbrex::kernels

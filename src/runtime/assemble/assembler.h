@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// From PTX to the machine code of one target: by ptxas processes where it is installed (several at once),
+// else by the driver, which does one at a time. The results are kept in the cache.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "codegen/compiled_kernel.h"
+#include "imbrex/runtime/cache.h"
+#include "runtime/assemble/ptxas_log.h"
+#include "runtime/driver/cuda_driver.h"
+
+namespace imbrex::runtime {
+
+struct Cubin {
+  std::string bytes;
+  std::string log_text;     ///< the assembler's, unread
+  std::string assembler;    ///< "ptxas 13.0.88"
+  double milliseconds = 0;  ///< what assembling took, when it was done
+  bool from_cache = false;
+
+  AssemblerLog log() const { return read_assembler_log(log_text); }
+};
+
+class Assembler {
+ public:
+  virtual ~Assembler() = default;
+  /// With its version, as it stands in the cache's keys: "ptxas 13.0.88".
+  virtual std::string name() const = 0;
+  /// The CUDA version whose drivers load its machine code: 13000 for 13.0.
+  virtual int cuda_version() const = 0;
+  /// Throws CompileError with the assembler's messages at the kernel's lines, and for one that hangs.
+  virtual Cubin assemble(const codegen::CompiledKernel& kernel, const std::string& target) const = 0;
+};
+
+/// ptxas of $IMBREX_PTXAS, PATH, $CUDA_HOME or /usr/local/cuda; null, with the reason, where there is none.
+/// Thread-safe: each assemble() is a process of its own.
+const Assembler* find_ptxas(std::string* why_not = nullptr);
+/// The driver, for the device of the current context.
+std::unique_ptr<Assembler> driver_assembler(const CudaDriver& driver);
+
+/// What a cubin depends on.
+CacheKey cubin_key(const codegen::CompiledKernel& kernel, const std::string& target,
+                   const std::string& assembler);
+
+/// From the cache, else assembled and stored there. Throws CompileError as assemble() does, and for spills
+/// and serialization that are not tolerated.
+Cubin assemble_cached(const Assembler& assembler, const codegen::CompiledKernel& kernel,
+                      const std::string& target, Cache& cache, const AssemblerTolerance& tolerance);
+
+}  // namespace imbrex::runtime

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results of tuning in the cache: one entry for each kernel, device and shape.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "imbrex/lang/kernel_parameters.h"
+#include "imbrex/runtime/cache.h"
+#include "ir/ir.h"
+
+namespace imbrex::runtime {
+
+struct TunedRecord {
+  std::vector<int64_t> shape;
+  std::map<std::string, int64_t> sizes;  ///< the same, as a registered kernel names it
+  std::string code;    ///< code_digest() of the kernel's default configuration, traced for that shape
+  std::string config;  ///< TuningSpace::to_string
+  double microseconds = 0;
+  bool is_modelled = false;
+};
+
+/// What the results of a kernel are kept under; the shape and the code are parts of the key.
+CacheKey tuned_key(const std::string& type_name, const std::string& target, const std::string& device,
+                   std::span<const int64_t> shape, const std::string& code);
+void store_tuned(Cache& cache, const CacheKey& key, const TunedRecord& record);
+std::optional<TunedRecord> load_tuned(Cache& cache, const CacheKey& key);
+/// Every result of a kernel on a device.
+std::vector<TunedRecord> all_tuned(const Cache& cache, const std::string& type_name,
+                                   const std::string& target, const std::string& device);
+
+/// The records from nearest to farthest: by the sum of |log2| of the ratios of their integers, where all
+/// other compile-time arguments are equal. `parameters` are the kernel's.
+std::vector<TunedRecord> by_distance(std::vector<TunedRecord> records, std::span<const int64_t> shape,
+                                     std::span<const ParameterInfo> parameters);
+
+/// A digest of what a traced kernel does, whatever lines it stands on.
+std::string code_digest(const ir::Function& traced);
+
+/// Which parameters belong to the shape of a call (see KernelBase).
+bool is_in_shape(const ParameterInfo& parameter);
+
+std::string shape_text(std::span<const int64_t> shape);
+
+}  // namespace imbrex::runtime

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/runtime/device.h"
+
+#include <fmt/format.h>
+
+#include "imbrex/core/error.h"
+#include "runtime/device/backend.h"
+#include "runtime/device/device_facts.h"
+#include "runtime/driver/cuda_driver.h"
+
+namespace imbrex {
+
+void runtime::DeviceBackend::mark(size_t) { throw InternalError("events on a device without them"); }
+double runtime::DeviceBackend::milliseconds_between(size_t, size_t) {
+  throw InternalError("events on a device without them");
+}
+void runtime::DeviceBackend::copy_on_device(uint64_t, uint64_t, int64_t) {
+  throw InternalError("a copy on a device without it");
+}
+
+Device Device::virtual_gpu(vgpu::Options options) {
+  return Device(runtime::make_virtual_device(std::move(options)));
+}
+Device Device::cuda(int ordinal) { return Device(runtime::make_cuda_device(ordinal)); }
+bool Device::has_cuda(std::string* why_not) { return runtime::CudaDriver::find(why_not) != nullptr; }
+
+Device Device::open(std::string_view kind, const std::string& target, vgpu::Options options) {
+  options.target = target;
+  if (kind == "virtual") return virtual_gpu(std::move(options));
+  if (kind == "cuda") return cuda();
+  if (kind == "auto") {
+    if (has_cuda()) {
+      Device device = cuda();
+      if (device.can_run(target)) return device;
+    }
+    return virtual_gpu(std::move(options));
+  }
+  throw LaunchError(
+      Diagnostic{{}, fmt::format("unknown device '{}'", kind), {}, "use auto, virtual or cuda"});
+}
+
+bool Device::is_virtual() const { return backend_->is_virtual(); }
+std::string Device::name() const { return backend_->name(); }
+std::string Device::target() const { return backend_->target(); }
+bool Device::can_run(const std::string& wanted) const { return runtime::target_runs(target(), wanted); }
+int Device::multiprocessors() const { return backend_->multiprocessors(); }
+void Device::synchronize() const { backend_->synchronize(); }
+vgpu::VirtualGpu& Device::virtual_machine() const { return runtime::virtual_machine(*backend_); }
+
+}  // namespace imbrex

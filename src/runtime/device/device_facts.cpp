@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/device/device_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "imbrex/core/error.h"
+#include "imbrex/core/version.h"
+#include "imbrex/runtime/cache.h"
+#include "imbrex/runtime/device.h"
+#include "runtime/cache/cache_file.h"
+#include "runtime/driver/cuda_driver.h"
+
+namespace imbrex::runtime {
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// Everything that decides which GPU is CUDA's device 0 and what it is, as the kernel driver tells it;
+/// nothing where it does not.
+std::optional<CacheKey> device_key() {
+  const std::string root = "/proc/driver/nvidia";
+  CacheKey key{"tool", "device", {{"imbrex", version()}, {"driver", text_of(root + "/version")}}};
+  std::vector<std::string> gpus = names_in(root + "/gpus");
+  if (key.parts.back().second.empty() || gpus.empty()) return std::nullopt;
+  std::sort(gpus.begin(), gpus.end());
+  for (const std::string& gpu : gpus)
+    key.parts.emplace_back(gpu, text_of(root + "/gpus/" + gpu + "/information"));
+  // Slices of a GPU (MIG) appear as capabilities; a container may see fewer device files than there are GPUs.
+  for (const std::string& folder : {root + "/capabilities", std::string("/dev")}) {
+    std::string names;
+    std::vector<std::string> all = names_in(folder);
+    std::sort(all.begin(), all.end());
+    for (const std::string& name : all)
+      if (folder != "/dev" || name.starts_with("nvidia")) names += name + " ";
+    key.parts.emplace_back(folder, names);
+  }
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) {
+    const char* value = std::getenv(name);
+    key.parts.emplace_back(name, value == nullptr ? "unset" : fmt::format("'{}'", value));
+  }
+  return key;
+}
+
+/// For remembered_facts() of later processes.
+void remember(const DeviceFacts& facts) {
+  const std::optional<CacheKey> key = device_key();
+  const std::string payload = facts.name + "\n" + facts.target;
+  if (key && Cache::shared().load(*key) != payload) Cache::shared().store(*key, payload);
+}
+
+/// CUDA device 0; nothing where there is none.
+std::optional<DeviceFacts> cuda_facts(std::string& why_not) {
+  const CudaDriver* driver = CudaDriver::find(&why_not);
+  if (driver == nullptr) return std::nullopt;
+  CUdevice device = 0;
+  char name[256] = {};
+  int major = 0, minor = 0;
+  driver->check(driver->cuDeviceGet(&device, 0), "CUDA device 0");
+  driver->check(driver->cuDeviceGetName(name, sizeof name, device), "device name");
+  driver->check(driver->cuDeviceGetAttribute(&major, kDeviceAttributeComputeCapabilityMajor, device),
+                "device attribute");
+  driver->check(driver->cuDeviceGetAttribute(&minor, kDeviceAttributeComputeCapabilityMinor, device),
+                "device attribute");
+  DeviceFacts facts{name, target_of(major, minor), false};
+  remember(facts);
+  return facts;
+}
+
+}  // namespace
+
+DeviceFacts device_facts(const std::string& kind, const std::string& target) {
+  if (kind != "virtual") {
+    std::string why_not;
+    std::optional<DeviceFacts> facts = cuda_facts(why_not);
+    if (facts && target_runs(facts->target, target)) return *facts;
+    if (facts) why_not = fmt::format("the kernel is for {}, {} runs {}", target, facts->name, facts->target);
+    if (kind == "cuda")
+      throw DeviceError(Diagnostic{{}, why_not, {}, "use the virtual GPU: --device virtual"});
+  }
+  vgpu::Options options;
+  options.target = target;
+  return {Device::open("virtual", target, options).name(), target, true};
+}
+
+std::optional<DeviceFacts> remembered_facts(const std::string& kind, const std::string& target) {
+  if (kind == "virtual") return std::nullopt;
+  const std::optional<CacheKey> key = device_key();
+  const std::optional<std::string> payload = key ? Cache::shared().load(*key) : std::nullopt;
+  if (!payload) return std::nullopt;
+  const size_t end = payload->find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  DeviceFacts facts{payload->substr(0, end), payload->substr(end + 1), false};
+  if (!target_runs(facts.target, target)) return std::nullopt;
+  return facts;
+}
+
+bool target_runs(const std::string& own, const std::string& wanted) {
+  if (own == wanted) return true;
+  auto number = [](const std::string& name) { return std::atoi(name.c_str() + 3); };
+  return wanted.back() != 'a' && wanted.back() != 'f' && number(wanted) <= number(own);
+}
+
+std::string target_of(int major, int minor) {
+  return fmt::format("sm_{}{}{}", major, minor, major >= 9 ? "a" : "");
+}
+
+}  // namespace imbrex::runtime

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA driver through dlopen, with prototypes of our own: no toolkit is needed to build or to run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace imbrex::runtime {
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using CUcontext = struct CUctx_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
+using CUlinkState = struct CUlinkState_st*;
+
+// Enumerators, by the numbers of the driver's ABI.
+inline constexpr int kErrorInvalidValue = 1, kErrorOutOfResources = 701;
+inline constexpr int kDeviceAttributeMultiprocessorCount = 16;
+inline constexpr int kDeviceAttributeL2CacheSize = 38;
+inline constexpr int kDeviceAttributeComputeCapabilityMajor = 75;
+inline constexpr int kDeviceAttributeComputeCapabilityMinor = 76;
+inline constexpr int kFunctionAttributeMaxThreads = 0, kFunctionAttributeStaticShared = 1,
+                     kFunctionAttributeRegisters = 4;
+inline constexpr int kFunctionAttributeMaxDynamicShared = 8;
+inline constexpr int kFunctionAttributeNonPortableCluster = 14;
+inline constexpr int kJitInfoLogBuffer = 3, kJitInfoLogBytes = 4, kJitErrorLogBuffer = 5,
+                     kJitErrorLogBytes = 6;
+inline constexpr int kJitLogVerbose = 12, kJitGenerateLineInfo = 13;
+inline constexpr int kJitInputPtx = 1;
+inline constexpr int kLaunchAttributeClusterDimension = 4;
+inline constexpr int kLaunchAttributeProgrammaticStreamSerialization = 6;
+
+struct CUlaunchAttribute {
+  int id = 0;
+  char pad[4] = {};
+  union {
+    unsigned cluster[3];
+    int programmatic_stream_serialization;
+    char bytes[64];
+  } value = {};
+};
+
+struct CUlaunchConfig {
+  unsigned grid[3], block[3];
+  unsigned shared_bytes;
+  CUstream stream;
+  CUlaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+
+/// The driver's functions. One instance a process, never unloaded.
+struct CudaDriver {
+#define DRIVER_FN(name, symbol, parameters) CUresult(*name) parameters = nullptr;
+#include "runtime/driver/driver.def"
+#undef DRIVER_FN
+
+  /// The driver, or null with the reason in `why_not`.
+  static const CudaDriver* find(std::string* why_not);
+  /// Throws DeviceError "<what>: NAME (text)" unless `result` is 0.
+  void check(CUresult result, const std::string& what) const;
+  /// "CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)".
+  std::string describe(CUresult result) const;
+};
+
+}  // namespace imbrex::runtime

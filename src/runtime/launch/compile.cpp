@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/runtime/compile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/register_pressure.h"
+#include "core/target.h"
+#include "core/text.h"
+#include "imbrex/core/error.h"
+#include "ir/ir.h"
+#include "passes/pipeline.h"
+#include "runtime/assemble/assembler.h"
+#include "runtime/launch/jit.h"
+
+namespace imbrex {
+
+std::string print_ir(const ir::Function& function) { return ir::print(function); }
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const passes::Pass& pass : passes::pipeline())
+    if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.emplace_back(pass.name);
+  return names;
+}
+
+std::string ir_after(ir::Function& function, const std::string& last) {
+  if (last == "trace") return ir::print(function);
+  const std::vector<std::string> names = pass_names();
+  if (!last.empty() && std::find(names.begin(), names.end(), last) == names.end()) {
+    std::string near = nearest_word(last, names);
+    throw LaunchError(
+        Diagnostic{{},
+                   fmt::format("no pass is called '{}'", last),
+                   {},
+                   near.empty() ? "see imbrex emit --help" : fmt::format("did you mean '{}'?", near)});
+  }
+  passes::PipelineOptions options = passes::PipelineOptions::from_environment();
+  options.stop_after = last;
+  passes::run_pipeline(function, options);
+  return ir::print(function);
+}
+
+std::string emit_ptx(ir::Function& function) { return runtime::compile(function).ptx; }
+
+KernelResources kernel_resources(ir::Function& function) {
+  codegen::CompiledKernel kernel = runtime::compile(function);
+  const analysis::RegisterPressure pressure = analysis::register_pressure(kernel.ptx, kernel.name);
+  KernelResources result{.target = kernel.target, .cta = {}, .pressure = {}, .ptx = std::move(kernel.ptx)};
+  result.cta = {.threads = kernel.threads,
+                .registers_per_thread =
+                    std::min(pressure.estimate, find_target(kernel.target)->max_registers_per_thread),
+                .shared_bytes = kernel.shared_bytes,
+                .tensor_memory_columns = kernel.tensor_memory_columns,
+                .cluster_ctas = int64_t{kernel.cluster[0]} * kernel.cluster[1] * kernel.cluster[2]};
+  result.pressure = SourceLocation(kernel.where.file, pressure.line);
+  ir::walk(function.body, [&](const ir::Op& op) {  // whose names of files last
+    if (op.where.file == pressure.file_name) result.pressure.file = op.where.file;
+  });
+  return result;
+}
+
+AssembledResources assembled_resources(ir::Function& function) {
+  std::string why_not;
+  const runtime::Assembler* ptxas = runtime::find_ptxas(&why_not);
+  if (ptxas == nullptr) throw LaunchError(Diagnostic{{}, why_not, {}, "install the CUDA toolkit's ptxas"});
+  const codegen::CompiledKernel kernel = runtime::compile(function);
+  const runtime::Cubin cubin = runtime::assemble_cached(*ptxas, kernel, kernel.target, Cache::shared(),
+                                                        {.spills = true, .serialization = true});
+  const runtime::AssemblerLog log = cubin.log();
+  return {cubin.assembler, log.registers, log.spill_store_bytes};
+}
+
+namespace {
+
+void find_thread_groups(const ir::Block& block, std::vector<ThreadGroup>& found) {
+  for (const ir::Op* op : block.ops) {
+    if (op->code == ir::Opcode::kThreadGroup) {
+      found.push_back({op->int_attr("begin"), op->int_attr("threads"), op->where});
+      continue;
+    }
+    for (const std::unique_ptr<ir::Block>& region : op->regions) find_thread_groups(*region, found);
+  }
+}
+
+}  // namespace
+
+std::vector<ThreadGroup> thread_groups(const ir::Function& function) {
+  std::vector<ThreadGroup> found;
+  find_thread_groups(function.body, found);
+  return found;
+}
+
+}  // namespace imbrex

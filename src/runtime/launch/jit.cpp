@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/launch/jit.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "imbrex/core/error.h"
+#include "passes/pipeline.h"
+#include "runtime/launch/host_program.h"
+
+namespace imbrex::runtime {
+
+codegen::CompiledKernel compile(ir::Function& function, const codegen::Options& options) {
+  passes::run_pipeline(function);
+  return codegen::generate(function, options);
+}
+
+JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
+                     std::span<const ParameterInfo> parameters)
+    : device_(std::move(device)) {
+  compiled_ = compile(*function, {.check_assumptions = device_.is_virtual()});
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].kind == ParameterKind::kConstant) continue;
+    compiled_.arguments[positions_.size()].dtype = parameters[i].dtype;
+    positions_.push_back(i + 1);
+  }
+  loaded_ = device_.backend().load(compiled_);
+  slots_.resize(compiled_.host.size());
+  packed_.resize(slots_.size());
+  values_.resize(compiled_.arguments.size());
+  params_.resize(compiled_.param_bytes);
+}
+
+LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool timed) {
+  std::lock_guard lock(mutex_);
+  check(arguments);
+  for (size_t i = 0; i < arguments.size(); ++i)
+    values_[i] = arguments[i].tensor != nullptr ? static_cast<int64_t>(arguments[i].tensor->address())
+                                                : arguments[i].value;
+  const bool is_packed = std::exchange(is_packed_, false);
+  slots_.swap(packed_);
+  evaluate_host(compiled_, values_, slots_);
+  check_buffers(arguments);
+  LaunchPlan plan;
+  for (int i = 0; i < 3; ++i) {
+    if (compiled_.grid_slots[i] < 0) continue;
+    plan.grid[i] = slots_[compiled_.grid_slots[i]];
+    const int64_t limit = i == 0 ? (int64_t{1} << 31) - 1 : 65535;
+    if (plan.grid[i] < 1 || plan.grid[i] > limit)
+      throw LaunchError(Diagnostic{compiled_.where,
+                                   fmt::format("{}: grid extent {} is {}, allowed are 1 to {}",
+                                               compiled_.name, i, plan.grid[i], limit),
+                                   {},
+                                   "check the sizes passed to the kernel"});
+    if (plan.grid[i] % compiled_.cluster[i] != 0)
+      throw LaunchError(Diagnostic{compiled_.where,
+                                   fmt::format("{}: grid extent {} is {}, not a multiple of the cluster's {}",
+                                               compiled_.name, i, plan.grid[i], compiled_.cluster[i]),
+                                   {},
+                                   "round the grid up to whole clusters"});
+  }
+  pack_params(compiled_, values_, slots_, is_packed ? packed_ : std::span<const int64_t>(), device_.backend(),
+              params_.data());
+  is_packed_ = true;
+  plan.params = params_;
+  plan.timed = timed;
+  return device_.backend().launch(*loaded_, plan);
+}
+
+namespace {
+
+/// "-128 to 127", where `value` is not what an integer type holds; "" where it is.
+std::string range_without(DataType type, int64_t value) {
+  if (type.is_bool()) return value == 0 || value == 1 ? "" : "0 to 1";
+  if (!type.is_integer() || type.bits() == 64) return "";
+  const int64_t count = int64_t{1} << type.bits();
+  const int64_t low = type.is_signed() ? -count / 2 : 0, high = low + count - 1;
+  return value >= low && value <= high ? "" : fmt::format("{} to {}", low, high);
+}
+
+}  // namespace
+
+std::string JitKernel::argument_text(size_t i) const {
+  const std::string& name = compiled_.arguments[i].name;
+  const std::string text = fmt::format("{}: argument {}", compiled_.name, positions_[i]);
+  const bool is_invented = name == fmt::format("arg{}", i);  // by the trace, which did not find the source
+  return is_invented ? text : fmt::format("{} ({})", text, name);
+}
+
+void JitKernel::check(std::span<const LaunchArgument> arguments) const {
+  auto fail = [&](size_t i, const std::string& what, const std::string& help) {
+    throw LaunchError(Diagnostic{compiled_.where, argument_text(i) + " " + what, {}, help});
+  };
+  if (arguments.size() != compiled_.arguments.size())
+    throw LaunchError(Diagnostic{compiled_.where,
+                                 fmt::format("{}: {} run-time arguments given, {} expected", compiled_.name,
+                                             arguments.size(), compiled_.arguments.size()),
+                                 {},
+                                 "give one for each run-time parameter of operator(), in order"});
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const codegen::ArgumentInfo& info = compiled_.arguments[i];
+    if (!info.is_pointer) {
+      if (const std::string range = range_without(info.dtype, arguments[i].value); !range.empty())
+        fail(i, fmt::format("is {}, {} holds {}", arguments[i].value, info.dtype.name(), range),
+             "declare a wider parameter or pass a smaller number");
+      continue;
+    }
+    const DeviceTensor* tensor = arguments[i].tensor;
+    if (tensor == nullptr) {
+      if (arguments[i].value == 0) fail(i, "is a null pointer", "pass an allocated tensor");
+      if (arguments[i].value % info.alignment != 0)
+        fail(i, fmt::format("is at address 0x{:x}, not a multiple of {}", arguments[i].value, info.alignment),
+             "align the buffer");
+      continue;
+    }
+    if (tensor->is_null()) fail(i, "is a null tensor", "make it with DeviceTensor::empty or from_host");
+    if (tensor->address() == 0) fail(i, "has been released", "launch before release()");
+    if (info.dtype != any_type && tensor->dtype() != info.dtype)
+      fail(i,
+           fmt::format("is a tensor of {}, the kernel takes {}", tensor->dtype().name(), info.dtype.name()),
+           "convert the tensor or use another kernel");
+    if (tensor->device().shared_backend() != device_.shared_backend())
+      fail(i, fmt::format("lives on '{}', the kernel runs on '{}'", tensor->device().name(), device_.name()),
+           "copy the tensor to the kernel's device");
+    if (tensor->address() % info.alignment != 0)
+      fail(i, fmt::format("is at address 0x{:x}, not a multiple of {}", tensor->address(), info.alignment),
+           "align the buffer");
+  }
+}
+
+void JitKernel::check_buffers(std::span<const LaunchArgument> arguments) const {
+  for (const codegen::BufferNeed& need : compiled_.buffers) {
+    const DeviceTensor* tensor = arguments[need.argument].tensor;
+    if (tensor == nullptr || slots_[need.bytes_slot] <= tensor->bytes()) continue;
+    throw LaunchError(
+        Diagnostic{need.where,
+                   fmt::format("{} is too small: the kernel views {} bytes, the tensor has {}",
+                               argument_text(need.argument), slots_[need.bytes_slot], tensor->bytes()),
+                   {fmt::format("tensor  {}[{}]", tensor->dtype().name(), fmt::join(tensor->shape(), ", "))},
+                   "pass a larger tensor or smaller sizes"});
+  }
+}
+
+}  // namespace imbrex::runtime

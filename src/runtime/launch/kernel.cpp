@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/kernel.h"
+#include "lang/trace.h"
+#include "runtime/cache/tuned.h"
+#include "runtime/launch/jit.h"
+
+namespace imbrex {
+
+void detail::constant_does_not_fit(int64_t value, int bits, bool is_signed) {
+  throw LaunchError(
+      Diagnostic{{},
+                 fmt::format("a compile-time argument is {}, the kernel's parameter has {} bits{}", value,
+                             bits, is_signed ? "" : " and no sign"),
+                 {},
+                 "declare a wider parameter or pass a smaller number"});
+}
+
+namespace {
+
+/// What a kernel picks its configuration by, and what it picked so far.
+struct Tuned {
+  KernelBase::Family family;
+  std::map<std::vector<int64_t>, KernelBase*> by_shape;
+  std::map<std::string, std::unique_ptr<KernelBase>> by_config;  // "": the default
+};
+
+std::vector<int64_t> constants_of(const KernelEntry& entry, std::span<const LaunchArgument> arguments) {
+  std::vector<int64_t> constants;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (entry.parameters[i].kind == ParameterKind::kConstant) constants.push_back(arguments[i].value);
+  return constants;
+}
+
+}  // namespace
+
+struct KernelBase::State {
+  const KernelEntry* entry;
+  std::shared_ptr<const void> kernel;
+  std::string target;
+  std::optional<Device> device;
+
+  std::mutex mutex;
+  std::map<std::vector<int64_t>, std::unique_ptr<runtime::JitKernel>> compiled;
+  // The last kernel used, so that a warm launch with the same constants neither allocates nor searches.
+  std::vector<int64_t> last_constants;
+  runtime::JitKernel* last = nullptr;
+
+  std::unique_ptr<Tuned> tuned;
+  std::vector<int64_t> last_shape;
+  KernelBase* last_tuned = nullptr;
+
+  /// The kernel with the configuration of the nearest shape that still is what was tuned and that compiles
+  /// for these arguments.
+  KernelBase* pick(std::span<const LaunchArgument> arguments, const std::vector<int64_t>& shape);
+  runtime::JitKernel* prepare(std::span<const LaunchArgument> arguments);
+  /// The kernel with the configuration of this text.
+  KernelBase* with(const std::string& config);
+};
+
+KernelBase* KernelBase::State::with(const std::string& config) {
+  std::unique_ptr<KernelBase>& made = tuned->by_config[config];
+  if (!made)
+    made = std::make_unique<KernelBase>(*entry, tuned->family.make(tuned->family.space.parse(config)), target,
+                                        device);
+  return made.get();
+}
+
+KernelBase* KernelBase::State::pick(std::span<const LaunchArgument> arguments,
+                                    const std::vector<int64_t>& shape) {
+  const std::vector<runtime::TunedRecord> records = runtime::by_distance(
+      runtime::all_tuned(Cache::shared(), std::string(entry->type_name), target, device->name()), shape,
+      entry->parameters);
+  for (const runtime::TunedRecord& record : records) {
+    try {
+      // The arguments that the record was tuned with, to see whether the kernel still is the same.
+      std::vector<LaunchArgument> then(arguments.begin(), arguments.end());
+      size_t next = 0;
+      for (size_t i = 0; i < then.size(); ++i)
+        if (runtime::is_in_shape(entry->parameters[i])) then[i].value = record.shape[next++];
+      const auto traced = lang::trace(*entry, kernel.get(), constants_of(*entry, then), target);
+      if (runtime::code_digest(*traced) != record.code) continue;
+      KernelBase* candidate = with(record.config);
+      const std::lock_guard lock(candidate->state_->mutex);  // a thread with another shape may be using it
+      candidate->state_->prepare(arguments);
+      return candidate;
+    } catch (const CompileError&) {
+      // Not for these sizes; the next nearest may be.
+    }
+  }
+  return with("");
+}
+
+KernelBase::KernelBase(const KernelEntry& entry, std::shared_ptr<const void> kernel, std::string target,
+                       std::optional<Device> device)
+    : state_(std::make_unique<State>()) {
+  state_->entry = &entry;
+  state_->kernel = std::move(kernel);
+  state_->target = std::move(target);
+  state_->device = std::move(device);
+}
+KernelBase::~KernelBase() = default;
+KernelBase::KernelBase(KernelBase&&) noexcept = default;
+KernelBase& KernelBase::operator=(KernelBase&&) noexcept = default;
+
+std::shared_ptr<ir::Function> KernelBase::trace_arguments(std::span<const LaunchArgument> arguments,
+                                                          const std::string& target) const {
+  return lang::trace(*state_->entry, state_->kernel.get(), constants_of(*state_->entry, arguments),
+                     target.empty() ? state_->target : target);
+}
+
+std::vector<int64_t> KernelBase::shape_of(std::span<const LaunchArgument> arguments) const {
+  std::vector<int64_t> shape;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (runtime::is_in_shape(state_->entry->parameters[i])) shape.push_back(arguments[i].value);
+  return shape;
+}
+
+void KernelBase::use_tuned(Family family) {
+  state_->tuned = std::make_unique<Tuned>();
+  state_->tuned->family = std::move(family);
+}
+
+/// Compiled for these constants, or as it was the last time. Call with the mutex held.
+runtime::JitKernel* KernelBase::State::prepare(std::span<const LaunchArgument> arguments) {
+  constexpr size_t kOnStack = 64;
+  int64_t constants[kOnStack];
+  size_t count = 0;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (entry->parameters[i].kind == ParameterKind::kConstant) constants[count++] = arguments[i].value;
+  if (last == nullptr || last_constants.size() != count ||
+      !std::equal(constants, constants + count, last_constants.begin())) {
+    std::vector<int64_t> key(constants, constants + count);
+    std::unique_ptr<runtime::JitKernel>& made = compiled[key];
+    if (!made)
+      made = std::make_unique<runtime::JitKernel>(*device, lang::trace(*entry, kernel.get(), key, target),
+                                                  entry->parameters);
+    last = made.get();
+    last_constants = std::move(key);
+  }
+  return last;
+}
+
+LaunchReport KernelBase::launch_arguments(std::span<const LaunchArgument> arguments, bool timed) {
+  if (!state_->device)
+    throw LaunchError(
+        Diagnostic{{}, "this kernel was made without a device", {}, "pass a Device to its constructor"});
+  const std::span<const ParameterInfo> parameters = state_->entry->parameters;
+  constexpr size_t kOnStack = 64;
+  if (arguments.size() > kOnStack) throw InternalError("a kernel of more than 64 parameters");
+  if (state_->tuned) {
+    KernelBase* chosen = nullptr;
+    {
+      std::lock_guard lock(state_->mutex);
+      size_t place = 0;
+      bool is_same = state_->last_tuned != nullptr;
+      for (size_t i = 0; i < arguments.size() && is_same; ++i)
+        if (runtime::is_in_shape(parameters[i])) is_same = arguments[i].value == state_->last_shape[place++];
+      if (!is_same) {
+        std::vector<int64_t> shape = shape_of(arguments);
+        KernelBase*& known = state_->tuned->by_shape[shape];
+        if (known == nullptr) known = state_->pick(arguments, shape);
+        state_->last_shape = std::move(shape);
+        state_->last_tuned = known;
+      }
+      chosen = state_->last_tuned;
+    }
+    return chosen->launch_arguments(arguments, timed);
+  }
+  LaunchArgument run_time[kOnStack];
+  size_t run_time_count = 0;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (parameters[i].kind != ParameterKind::kConstant) run_time[run_time_count++] = arguments[i];
+  runtime::JitKernel* kernel = nullptr;
+  {
+    std::lock_guard lock(state_->mutex);
+    kernel = state_->prepare(arguments);
+  }
+  return kernel->launch({run_time, run_time_count}, timed);
+}
+
+}  // namespace imbrex

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/measure/gpu_timer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace imbrex::runtime {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int64_t kMaxMultiprocessors = 1024;
+
+// Reads `count` vectors of 16 bytes; stores only when their exclusive or is one particular number, so that
+// the loads are not dead and (almost surely) no line becomes dirty.
+constexpr const char* kFlush = R"(.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry imbrex_flush_l2(.param .u64 from, .param .u64 count, .param .u64 sink)
+.maxntid 512
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<12>;
+  .reg .b64 %rd<8>;
+  ld.param.u64 %rd0, [from];
+  ld.param.u64 %rd1, [count];
+  mov.u32 %r0, %ctaid.x;
+  mov.u32 %r1, %ntid.x;
+  mov.u32 %r2, %tid.x;
+  mov.u32 %r3, %nctaid.x;
+  mad.lo.u32 %r4, %r0, %r1, %r2;
+  mul.lo.u32 %r5, %r3, %r1;
+  cvt.u64.u32 %rd2, %r4;
+  cvt.u64.u32 %rd3, %r5;
+  mov.u32 %r6, 0;
+LOOP:
+  setp.ge.u64 %p0, %rd2, %rd1;
+  @%p0 bra DONE;
+  shl.b64 %rd4, %rd2, 4;
+  add.u64 %rd4, %rd0, %rd4;
+  ld.global.v4.u32 {%r7, %r8, %r9, %r10}, [%rd4];
+  xor.b32 %r7, %r7, %r8;
+  xor.b32 %r9, %r9, %r10;
+  xor.b32 %r7, %r7, %r9;
+  xor.b32 %r6, %r6, %r7;
+  add.u64 %rd2, %rd2, %rd3;
+  bra LOOP;
+DONE:
+  setp.ne.u32 %p1, %r6, 0x5eed1234;
+  @%p1 ret;
+  ld.param.u64 %rd5, [sink];
+  st.global.u32 [%rd5], %r6;
+  ret;
+}
+)";
+
+// out[smid] = {clock, nanoseconds}, by the first thread of each CTA.
+constexpr const char* kStamp = R"(.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry imbrex_stamp(.param .u64 out)
+.maxntid 512
+{
+  .reg .pred %p<1>;
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<5>;
+  mov.u32 %r0, %tid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 ret;
+  mov.u32 %r1, %smid;
+  ld.param.u64 %rd0, [out];
+  mul.wide.u32 %rd1, %r1, 16;
+  add.u64 %rd1, %rd0, %rd1;
+  mov.u64 %rd2, %clock64;
+  mov.u64 %rd3, %globaltimer;
+  st.global.v2.u64 [%rd1], {%rd2, %rd3};
+  ret;
+}
+)";
+
+/// A kernel of `parameters` 64-bit parameters.
+codegen::CompiledKernel own_kernel(const char* name, const char* ptx, int parameters) {
+  codegen::CompiledKernel kernel;
+  kernel.name = name;
+  kernel.target = "sm_80";
+  kernel.ptx = ptx;
+  kernel.threads = kThreads;
+  for (int i = 0; i < parameters; ++i)
+    kernel.params.push_back(
+        {.kind = codegen::ParamPlan::Kind::kUser, .index = i, .offset = 8 * i, .bytes = 8});
+  kernel.param_bytes = 8 * parameters;
+  return kernel;
+}
+
+template <size_t N>
+void launch_own(DeviceBackend& backend, LoadedKernel& kernel, int64_t ctas, const uint64_t (&arguments)[N]) {
+  LaunchPlan plan;
+  plan.grid[0] = ctas;
+  plan.params = std::as_bytes(std::span(arguments));
+  backend.launch(kernel, plan);
+}
+
+}  // namespace
+
+GpuTimer::GpuTimer(Device device) : device_(std::move(device)) {
+  DeviceBackend& backend = device_.backend();
+  flush_kernel_ = backend.load(own_kernel("imbrex_flush_l2", kFlush, 3));
+  stamp_kernel_ = backend.load(own_kernel("imbrex_stamp", kStamp, 1));
+  vectors_ = std::max<int64_t>(2 * backend.l2_bytes(), 32 << 20) / 16;
+  flushed_ = DeviceTensor::empty(device_, uint8, {16 * vectors_});
+  backend.fill(flushed_.address(), 0x5A, flushed_.bytes());
+  sink_ = DeviceTensor::empty(device_, uint8, {16});
+  for (DeviceTensor& stamps : stamps_) stamps = DeviceTensor::empty(device_, int64, {kMaxMultiprocessors, 2});
+}
+
+void GpuTimer::flush() {
+  launch_own(device_.backend(), *flush_kernel_, 4 * int64_t{device_.multiprocessors()},
+             {flushed_.address(), static_cast<uint64_t>(vectors_), sink_.address()});
+}
+
+void GpuTimer::stamp(int which) {
+  DeviceBackend& backend = device_.backend();
+  backend.fill(stamps_[which].address(), 0, stamps_[which].bytes());
+  launch_own(backend, *stamp_kernel_, 4 * int64_t{device_.multiprocessors()}, {stamps_[which].address()});
+}
+
+double GpuTimer::mean_clock_mhz() {
+  const HostTensor begin = stamps_[0].to_host(), end = stamps_[1].to_host();
+  std::vector<double> clocks;
+  for (int64_t sm = 0; sm < kMaxMultiprocessors; ++sm) {
+    int64_t first[2], last[2];
+    std::memcpy(first, begin.bytes().data() + 16 * sm, 16);
+    std::memcpy(last, end.bytes().data() + 16 * sm, 16);
+    if (first[1] == 0 || last[1] == 0 || last[1] - first[1] < 20000) continue;
+    clocks.push_back(1e3 * static_cast<double>(last[0] - first[0]) / static_cast<double>(last[1] - first[1]));
+  }
+  return quartiles(clocks).median;
+}
+
+std::vector<std::vector<double>> GpuTimer::measure(const std::vector<Launch>& contenders, int count,
+                                                   bool cold, double limit_us) {
+  DeviceBackend& backend = device_.backend();
+  std::vector<std::vector<double>> times(contenders.size());
+  constexpr int kAhead = 64;  // launches in the queue before their times are read
+  for (int done = 0; done < count;) {
+    const int rounds = done == 0 && limit_us > 0 ? 1 : std::min(kAhead, count - done);
+    size_t mark = 0;
+    for (int i = 0; i < rounds; ++i)
+      for (const Launch& launch : contenders) {
+        if (cold) flush();
+        backend.mark(mark++);
+        launch();
+        backend.mark(mark++);
+      }
+    mark = 0;
+    for (int i = 0; i < rounds; ++i)
+      for (std::vector<double>& each : times) {
+        each.push_back(1e3 * backend.milliseconds_between(mark, mark + 1));
+        mark += 2;
+      }
+    if (done == 0 && limit_us > 0 && times[0][0] > limit_us) break;
+    done += rounds;
+  }
+  return times;
+}
+
+Quartiles quartiles(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  auto at = [&](double share) {
+    const double place = share * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, values.size() - 1);
+    return values[below] + (place - std::floor(place)) * (values[above] - values[below]);
+  };
+  return {at(0.25), at(0.5), at(0.75)};
+}
+
+}  // namespace imbrex::runtime

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/runtime/tuner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/sha256.h"
+#include "core/target.h"
+#include "imbrex/core/error.h"
+#include "runtime/assemble/assembler.h"
+#include "runtime/assemble/process.h"
+#include "runtime/cache/tuned.h"
+#include "runtime/device/device_facts.h"
+#include "runtime/launch/jit.h"
+#include "runtime/measure/gpu_timer.h"
+
+namespace imbrex {
+namespace {
+
+using nlohmann::json;
+using runtime::WorkerProcess;
+using Clock = std::chrono::steady_clock;
+using Status = Candidate::Status;
+
+constexpr double kPreparing = 300;      // seconds for inputs, references and comparisons, which cannot hang
+constexpr int kFirstLaunches = 5;       // of the first round
+constexpr int kLastLaunches = 80;       // of the last
+constexpr double kHopeless = 3;         // times the best: dropped after its first launch
+constexpr size_t kVirtualTimeout = 20;  // times longer on the virtual GPU
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::string brief(const Error& error) {
+  const Diagnostic& first = error.diagnostics().front();
+  std::string text = first.where.is_known() ? fmt::format("{}:{}: ", first.where.file, first.where.line) : "";
+  return text.substr(text.rfind('/') == std::string::npos ? 0 : text.rfind('/') + 1) + first.message;
+}
+
+/// One tuning from beginning to end.
+class Tuning {
+ public:
+  Tuning(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
+         const TuneOptions& options)
+      : kernel_(kernel), sizes_(sizes), options_(options), begin_(Clock::now()) {}
+
+  TuneResult run() {
+    Case traced = trace(kernel_.space.configuration(0));
+    shape_ = traced.shape;
+    code_ = runtime::code_digest(*traced.function);
+    result_.kernel = kernel_.description.name;
+    result_.target = kernel_.target;
+    result_.sizes = sizes_;
+    // Starting the CUDA driver takes a tenth of a second; what was tuned before is found without it.
+    const auto known = runtime::remembered_facts(options_.device, kernel_.target);
+    if (known && !options_.again) {
+      set_device(*known);
+      if (recall()) return std::move(result_);
+    }
+    set_device(runtime::device_facts(options_.device, kernel_.target));
+    if (!options_.again && recall()) return std::move(result_);
+    use_private_cache_if_none();
+    for (const Configuration& configuration : kernel_.space.configurations()) {
+      result_.candidates.push_back({});
+      result_.candidates.back().configuration = configuration;
+      result_.candidates.back().text = kernel_.space.to_string(configuration);
+    }
+    digests_.resize(result_.candidates.size());
+    assemble_and_measure_once();
+    halve();
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  Case trace(const Configuration& configuration) const {
+    Case c(Case::Mode::kTrace, std::nullopt, sizes_, options_.seed);
+    kernel_.run(c, std::nullopt, configuration);
+    return c;
+  }
+
+  void set_device(const runtime::DeviceFacts& device) {
+    device_ = device;
+    key_ = runtime::tuned_key(std::string(kernel_.entry->type_name), kernel_.target, device_.name, shape_,
+                              code_);
+    result_.device = device_.name;
+    result_.is_modelled = device_.is_virtual;
+  }
+
+  /// The result of an earlier tuning, if there is one.
+  bool recall() {
+    const std::optional<runtime::TunedRecord> record = runtime::load_tuned(Cache::shared(), key_);
+    if (!record) return false;
+    Candidate winner;
+    winner.configuration = kernel_.space.parse(record->config);
+    winner.text = record->config;
+    winner.status = Status::kBest;
+    winner.microseconds = record->microseconds;
+    winner.is_remembered = true;
+    result_.candidates.push_back(std::move(winner));
+    result_.is_remembered = true;
+    result_.seconds = seconds_since(begin_);
+    return true;
+  }
+
+  /// Assemblers and workers exchange machine code through the cache; without one, through a folder of our
+  /// own.
+  void use_private_cache_if_none() {
+    if (!Cache::shared().directory().empty()) {
+      cache_ = &Cache::shared();
+      return;
+    }
+    folder_ = std::make_unique<runtime::TemporaryFolder>();
+    own_cache_ = std::make_unique<Cache>(folder_->path(), int64_t{1} << 40);
+    cache_ = own_cache_.get();
+  }
+
+  bool is_stopped() const { return options_.stop != nullptr && *options_.stop; }
+  void tell(const std::string& phase, size_t done, size_t total) const {
+    if (options_.progress) options_.progress(phase, done, total);
+  }
+  double timeout() const { return options_.timeout_s * (device_.is_virtual ? kVirtualTimeout : 1); }
+
+  // ---- compiling and assembling, on several threads
+
+  void assemble_and_measure_once() {
+    const size_t count = result_.candidates.size();
+    const runtime::Assembler* ptxas = device_.is_virtual ? nullptr : runtime::find_ptxas();
+    size_t jobs = options_.jobs > 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency());
+    // Without ptxas each assembler is a worker with a CUDA context of its own, some hundred MiB each.
+    if (ptxas == nullptr && !device_.is_virtual) jobs = std::min<size_t>(jobs, 8);
+    std::exception_ptr failure;
+    std::thread assembling([&] {
+      std::atomic<size_t> next = 0;
+      auto job = [&] {
+        std::unique_ptr<WorkerProcess> worker;
+        for (size_t i; (i = next++) < count && !is_stopped();) {
+          compile(i, ptxas, worker);
+          std::lock_guard lock(mutex_);
+          ready_.push_back(i);
+          is_ready_.notify_one();
+        }
+      };
+      try {
+        runtime::parallel_for(std::min(jobs, count), jobs, [&](size_t) { job(); });
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      std::lock_guard lock(mutex_);
+      all_assembled_ = true;
+      is_ready_.notify_one();
+    });
+    try {
+      measure_as_they_come(count);
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+    assembling.join();
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  void compile(size_t i, const runtime::Assembler* ptxas, std::unique_ptr<WorkerProcess>& worker) {
+    Candidate& candidate = result_.candidates[i];
+    codegen::CompiledKernel compiled;
+    try {
+      Case traced = trace(candidate.configuration);
+      compiled = runtime::compile(*traced.function, {.check_assumptions = device_.is_virtual});
+    } catch (const CompileError& error) {
+      return verdict(i, Status::kRejected, brief(error));
+    }
+    const Target* target = find_target(kernel_.target);
+    if (target != nullptr && compiled.shared_bytes > target->max_shared_bytes)
+      return verdict(i, Status::kRejected,
+                     fmt::format("needs {} bytes of shared memory, {} has {}", compiled.shared_bytes,
+                                 target->name, target->max_shared_bytes));
+    if (target != nullptr && compiled.threads > target->max_threads)
+      return verdict(
+          i, Status::kRejected,
+          fmt::format("needs {} threads, a CTA has at most {}", compiled.threads, target->max_threads));
+    digests_[i] = sha256(compiled.ptx);
+    if (remember(i)) return;
+    if (device_.is_virtual) return;
+    if (ptxas == nullptr) return assemble_in(worker, i);
+    try {
+      const runtime::Cubin cubin = runtime::assemble_cached(*ptxas, compiled, device_.target, *cache_,
+                                                            runtime::AssemblerTolerance::from_environment());
+      candidate.registers = cubin.log().registers;
+      if (!cubin.from_cache) candidate.assembling_ms = cubin.milliseconds;
+    } catch (const CompileError& error) {
+      const std::string text = brief(error);
+      const bool is_slow =
+          text.find("spilled") != std::string::npos || text.find("serialized") != std::string::npos ||
+          text.find("injected") != std::string::npos || text.find("ignored") != std::string::npos;
+      verdict(i, is_slow ? Status::kSlow : Status::kFailed, text);
+    }
+  }
+
+  /// Lets a worker's driver assemble; the machine code arrives in the cache.
+  void assemble_in(std::unique_ptr<WorkerProcess>& worker, size_t i) {
+    const auto begin = Clock::now();
+    json reply;
+    if (!worker || !worker->is_alive()) {
+      std::string error;
+      worker = open_worker(error);
+      if (!worker) return verdict(i, Status::kFailed, error);
+    }
+    worker->send(json{{"do", "assemble"}, {"config", result_.candidates[i].text}}.dump());
+    std::string line;
+    const WorkerProcess::Outcome outcome = worker->receive(kPreparing, line);
+    if (outcome != WorkerProcess::Outcome::kAnswered)
+      return verdict(i, Status::kFailed, "its assembler " + worker->obituary());
+    reply = json::parse(line, nullptr, false);
+    result_.candidates[i].assembling_ms = 1e3 * seconds_since(begin);
+    if (reply.value("status", "") != "right")
+      verdict(i, reply.value("status", "") == "slow" ? Status::kSlow : Status::kFailed,
+              reply.value("reason", ""));
+  }
+
+  // ---- measuring, by one worker
+
+  std::unique_ptr<WorkerProcess> open_worker(std::string& error) {
+    std::vector<std::string> argv = options_.worker;
+    if (argv.empty()) argv = {"/proc/self/exe", "worker"};
+    auto worker = std::make_unique<WorkerProcess>(
+        argv, std::vector<std::pair<std::string, std::string>>{{"IMBREX_CACHE_DIR", cache_->directory()}});
+    worker->send(json{{"do", "open"},
+                      {"kernel", kernel_.description.name},
+                      {"device", device_.is_virtual ? "virtual" : "cuda"},
+                      {"sizes", sizes_},
+                      {"seed", options_.seed}}
+                     .dump());
+    std::string line;
+    if (worker->receive(kPreparing, line) != WorkerProcess::Outcome::kAnswered) {
+      error = "the worker " + worker->obituary();
+      return nullptr;
+    }
+    const json reply = json::parse(line, nullptr, false);
+    if (!reply.is_object() || reply.contains("error")) {
+      error = reply.is_object() ? reply.value("error", "") : "the worker answered: " + line;
+      return nullptr;
+    }
+    return worker;
+  }
+
+  /// Asks the worker for `request` about candidate i; false when that settled the candidate for the worse.
+  bool ask(size_t i, json request, std::vector<double>& times) {
+    if (!worker_ || !worker_->is_alive()) {
+      std::string error;
+      worker_ = open_worker(error);
+      if (!worker_) throw DeviceError(Diagnostic{{}, "tuning: " + error, {}, ""});
+    }
+    request["do"] = "try";
+    request["config"] = result_.candidates[i].text;
+    worker_->send(request.dump());
+    std::string stage;
+    for (;;) {
+      std::string line;
+      const bool may_hang = stage == "launching" || stage == "measuring";
+      const WorkerProcess::Outcome outcome = worker_->receive(may_hang ? timeout() : kPreparing, line);
+      if (outcome == WorkerProcess::Outcome::kTimedOut) {
+        verdict(i, Status::kHung,
+                fmt::format("still {} after {:g} s, and killed", stage.empty() ? "preparing" : stage,
+                            may_hang ? timeout() : kPreparing));
+        return false;
+      }
+      if (outcome == WorkerProcess::Outcome::kDied) {
+        verdict(i, Status::kTrapped, "its process " + worker_->obituary());
+        return false;
+      }
+      const json reply = json::parse(line, nullptr, false);
+      if (!reply.is_object()) continue;
+      if (reply.contains("stage")) {
+        stage = reply.value("stage", "");
+        continue;
+      }
+      const std::string status = reply.value("status", "");
+      if (status == "right") {
+        for (const json& time : reply.value("times", json::array()))
+          if (time.is_number()) times.push_back(time);
+        if (times.empty()) verdict(i, Status::kFailed, "its worker gave no times");
+        return !times.empty();
+      }
+      if (status == "trapped") worker_->kill();  // its device is lost
+      verdict(i,
+              status == "wrong"     ? Status::kWrong
+              : status == "trapped" ? Status::kTrapped
+              : status == "slow"    ? Status::kSlow
+                                    : Status::kFailed,
+              reply.value("reason", ""));
+      return false;
+    }
+  }
+
+  void measured(size_t i, const std::vector<double>& times) {
+    Candidate& candidate = result_.candidates[i];
+    const runtime::Quartiles q = runtime::quartiles(times);
+    candidate.status = Status::kDropped;
+    candidate.microseconds = q.median;
+    candidate.spread = q.spread();
+    candidate.launches += static_cast<int>(times.size());
+    best_ = best_ == 0 ? q.median : std::min(best_, q.median);
+  }
+
+  /// The first round: each candidate once it is assembled, verified and then measured briefly.
+  void measure_as_they_come(size_t count) {
+    // The device is opened while the first is assembled. A failure shows when the worker is needed.
+    std::string ignored;
+    if (count > 0 && !worker_) worker_ = open_worker(ignored);
+    size_t done = 0;
+    while (done < count) {
+      size_t i;
+      {
+        std::unique_lock lock(mutex_);
+        is_ready_.wait(lock, [&] { return !ready_.empty() || all_assembled_; });
+        if (ready_.empty()) break;
+        i = ready_.front();
+        ready_.pop_front();
+      }
+      tell("first round", done++, count);
+      if (result_.candidates[i].status != Status::kWaiting || is_stopped()) continue;
+      std::vector<double> times;
+      if (ask(i, {{"verify", true}, {"launches", kFirstLaunches}, {"limit_us", kHopeless * best_}}, times)) {
+        measured(i, times);
+        keep_measurement(i);
+      }
+    }
+    tell("first round", done, count);
+    std::vector<size_t> right;
+    for (size_t i = 0; i < result_.candidates.size(); ++i)
+      if (result_.candidates[i].status == Status::kDropped) right.push_back(i);
+    compare(right);
+  }
+
+  /// A round is over, in which these were measured.
+  void compare(const std::vector<size_t>& measured) {
+    double fastest = 0;
+    for (size_t i : measured) {
+      const double now = result_.candidates[i].microseconds;
+      fastest = fastest == 0 ? now : std::min(fastest, now);
+    }
+    for (size_t i : measured) {
+      Candidate& candidate = result_.candidates[i];
+      ++candidate.round;
+      candidate.behind = fastest > 0 ? candidate.microseconds / fastest : 1;
+    }
+  }
+
+  /// The slower half goes, the rest is measured twice as long, until one is left.
+  void halve() {
+    std::vector<size_t> alive;
+    for (size_t i = 0; i < result_.candidates.size(); ++i)
+      if (result_.candidates[i].status == Status::kDropped) alive.push_back(i);
+    auto faster = [&](size_t a, size_t b) {
+      return result_.candidates[a].microseconds < result_.candidates[b].microseconds;
+    };
+    std::sort(alive.begin(), alive.end(), faster);
+    for (int launches = 2 * kFirstLaunches; alive.size() > 1 && !is_stopped() && !device_.is_virtual;
+         launches = std::min(2 * launches, kLastLaunches)) {
+      alive.resize((alive.size() + 1) / 2);
+      // The last two are measured to the end, so that the choice between them is not one round's luck.
+      if (alive.size() <= 2) launches = kLastLaunches;
+      std::vector<size_t> still;
+      for (size_t i : alive) {
+        if (is_stopped()) return;
+        tell(fmt::format("{} left", alive.size()), still.size(), alive.size());
+        std::vector<double> times;
+        if (!ask(i, {{"verify", false}, {"launches", launches}}, times)) continue;
+        measured(i, times);
+        still.push_back(i);
+      }
+      alive = std::move(still);
+      compare(alive);
+      std::sort(alive.begin(), alive.end(), faster);
+      if (launches == kLastLaunches) break;
+    }
+    // The winner once more from the beginning, with inputs written anew; if it fails, the next.
+    for (size_t i : alive) {
+      if (is_stopped()) return;
+      std::vector<double> times;
+      if (!ask(i, {{"verify", true}, {"restore", true}, {"launches", 1}}, times)) continue;
+      result_.candidates[i].status = Status::kBest;
+      break;
+    }
+  }
+
+  void finish() {
+    result_.is_interrupted = is_stopped();
+    std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
+                     [](const Candidate& a, const Candidate& b) {
+                       const int order_a = a.status == Status::kBest ? 0 : a.is_right() ? 1 : 2;
+                       const int order_b = b.status == Status::kBest ? 0 : b.is_right() ? 1 : 2;
+                       if (order_a != order_b || order_a != 1) return order_a < order_b;
+                       return a.round != b.round ? a.round > b.round : a.microseconds < b.microseconds;
+                     });
+    for (const Candidate& candidate : result_.candidates)
+      result_.assembling_seconds += candidate.assembling_ms / 1e3;
+    if (const Candidate* winner = result_.winner(); winner != nullptr && winner->status == Status::kBest)
+      runtime::store_tuned(Cache::shared(), key_,
+                           {shape_, sizes_, code_, winner->text, winner->microseconds, result_.is_modelled});
+    result_.seconds = seconds_since(begin_);
+  }
+
+  // ---- what is kept of single candidates, so that nothing is lost
+
+  CacheKey measurement_key(size_t i) const {
+    CacheKey key = key_;
+    key.kind = "measured";
+    key.parts.emplace_back("config", result_.candidates[i].text);
+    key.parts.emplace_back("ptx", digests_[i]);
+    key.parts.emplace_back("seed", std::to_string(options_.seed));
+    return key;
+  }
+
+  void verdict(size_t i, Status status, const std::string& reason) {
+    result_.candidates[i].status = status;
+    result_.candidates[i].reason = reason;
+    // Rejections are quicker found again than read; a hang may have been the machine's.
+    if (status != Status::kRejected && status != Status::kHung) keep_measurement(i);
+  }
+
+  void keep_measurement(size_t i) {
+    const Candidate& candidate = result_.candidates[i];
+    if (digests_[i].empty()) return;
+    Cache::shared().store(measurement_key(i), json{{"status", static_cast<int>(candidate.status)},
+                                                   {"reason", candidate.reason},
+                                                   {"microseconds", candidate.microseconds},
+                                                   {"launches", candidate.launches}}
+                                                  .dump(-1, ' ', false, json::error_handler_t::replace));
+  }
+
+  /// Takes the first round's result from an earlier tuning that did not end.
+  bool remember(size_t i) {
+    if (options_.again) return false;
+    const std::optional<std::string> payload = Cache::shared().load(measurement_key(i));
+    if (!payload) return false;
+    const json kept = json::parse(*payload, nullptr, false);
+    if (!kept.is_object()) return false;
+    Candidate& candidate = result_.candidates[i];
+    candidate.status = static_cast<Status>(kept.value("status", 0));
+    candidate.reason = kept.value("reason", "");
+    candidate.microseconds = kept.value("microseconds", 0.0);
+    candidate.launches = kept.value("launches", 0);
+    candidate.is_remembered = true;
+    return true;
+  }
+
+  const RegisteredKernel& kernel_;
+  const std::map<std::string, int64_t> sizes_;
+  const TuneOptions& options_;
+  const Clock::time_point begin_;
+  runtime::DeviceFacts device_;
+  std::vector<int64_t> shape_;
+  std::string code_;
+  CacheKey key_;
+  TuneResult result_;
+  std::vector<std::string> digests_;  // of the candidates' PTX
+  std::unique_ptr<runtime::TemporaryFolder> folder_;
+  std::unique_ptr<Cache> own_cache_;
+  Cache* cache_ = nullptr;
+  std::unique_ptr<WorkerProcess> worker_;
+  double best_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable is_ready_;
+  std::deque<size_t> ready_;
+  bool all_assembled_ = false;
+};
+
+}  // namespace
+
+const char* name(Candidate::Status status) {
+  switch (status) {
+    case Status::kWaiting:
+      return "not reached";
+    case Status::kRejected:
+      return "rejected";
+    case Status::kSlow:
+      return "spills";
+    case Status::kFailed:
+      return "failed";
+    case Status::kHung:
+      return "hung";
+    case Status::kTrapped:
+      return "trapped";
+    case Status::kWrong:
+      return "wrong";
+    case Status::kDropped:
+      return "slower";
+    case Status::kBest:
+      return "best";
+  }
+  return "";
+}
+
+TuneResult tune(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
+                const TuneOptions& options) {
+  return Tuning(kernel, sizes, options).run();
+}
+
+}  // namespace imbrex

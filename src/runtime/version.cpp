@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "imbrex/version.h"
-
-namespace imbrex {
-
-const char* version() { return IMBREX_VERSION; }
-
-}  // namespace imbrex

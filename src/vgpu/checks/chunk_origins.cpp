@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/checks/chunk_origins.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+/// Do the chunks, row by row, lie as descriptors can describe: under one of the swizzles, rows one after the
+/// other in groups of eight? Rows gathered in an order of their own do not.
+bool is_laid_out(const std::vector<uint32_t>& chunks, size_t row_chunks) {
+  constexpr size_t kGroup = 8;
+  const size_t rows = chunks.size() / row_chunks;
+  for (const Swizzle swizzle : {Swizzle::kNone, Swizzle::k32B, Swizzle::k64B, Swizzle::k128B}) {
+    const auto at = [&](size_t row, size_t column) -> int64_t {
+      return swizzle_address(swizzle, chunks[row * row_chunks + column] * ChunkOrigins::kChunkBytes);
+    };
+    const int64_t next = at(1, 0) - at(0, 0), group = rows > kGroup ? at(kGroup, 0) - at(0, 0) : 0;
+    if (next <= 0 || group < 0) continue;
+    bool fits = true;
+    for (size_t row = 0; row < rows && fits; ++row) {
+      const auto r = static_cast<int64_t>(row % kGroup), g = static_cast<int64_t>(row / kGroup);
+      for (size_t column = 0; column < row_chunks && fits; ++column)
+        fits = at(row, column) == at(0, column) + r * next + g * group;
+    }
+    if (fits) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ChunkOrigins::Kept* ChunkOrigins::find_unread(uint64_t barrier, int64_t phase, const Box& like) {
+  for (Kept& kept : boxes_)
+    if (kept.chunks > 0 && kept.read == 0 && kept.box.barrier == barrier && kept.box.phase == phase &&
+        kept.box.tensor == like.tensor && kept.box.rows == like.rows &&
+        kept.box.row_chunks == like.row_chunks)
+      return &kept;
+  return nullptr;
+}
+
+void ChunkOrigins::find_rectangle(uint64_t allocation, std::vector<uint32_t>& chunks) {
+  std::sort(chunks.begin(), chunks.end(),
+            [&](uint32_t a, uint32_t b) { return copied_[a].from < copied_[b].from; });
+  const auto from = [&](size_t i) { return copied_[chunks[i]].from; };
+  size_t row_chunks = 1;
+  while (row_chunks < chunks.size() && from(row_chunks) == from(row_chunks - 1) + kChunkBytes) ++row_chunks;
+  const size_t rows = chunks.size() / row_chunks;
+  if (rows < 2 || rows * row_chunks != chunks.size()) return;
+  const uint64_t pitch = from(row_chunks) - from(0);
+  for (size_t i = 0; i < chunks.size(); ++i)
+    if (from(i) != from(0) + i / row_chunks * pitch + i % row_chunks * kChunkBytes) return;
+
+  if (!is_laid_out(chunks, row_chunks)) return;
+
+  const Copied& first = copied_[chunks[0]];
+  const uint32_t box = add_box({first.insn, first.warp, Swizzle::kNone, static_cast<uint32_t>(rows),
+                                static_cast<uint32_t>(row_chunks), allocation,
+                                static_cast<int64_t>((first.from - allocation) % pitch), true});
+  for (size_t i = 0; i < chunks.size(); ++i)
+    set(chunks[i] * kChunkBytes,
+        {box, static_cast<uint32_t>(i / row_chunks), static_cast<uint32_t>(i % row_chunks)});
+}
+
+}  // namespace imbrex::vgpu

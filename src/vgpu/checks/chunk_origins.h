@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the 16-byte chunks of shared memory come from: which tensor copy wrote them, and which part of its
+// box they are. What a matrix descriptor makes of them is compared with it. What cp.async copied counts as a
+// box as well, where its chunks are all of a rectangle of some allocation: rows of equal length at equal
+// distances, laid out one after the other.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "vgpu/memory/swizzle.h"
+
+namespace imbrex::vgpu {
+
+struct Instruction;
+
+class ChunkOrigins {
+ public:
+  static constexpr uint32_t kChunkBytes = 16;
+  /// A copy that has been carried out.
+  struct Box {
+    const Instruction* insn;
+    int warp;
+    Swizzle swizzle;
+    uint32_t rows, row_chunks;
+    uint64_t tensor;         // where it begins
+    int64_t inner;           // bytes of the box's first coordinate
+    bool is_copied = false;  // by cp.async
+    uint32_t offset = 0;     // where it begins in shared memory
+    uint64_t barrier = 0;    // the mbarrier that it was announced to, and in which phase; 0: none
+    int64_t phase = 0;
+  };
+  struct Chunk {
+    uint32_t box = 0;  // 0: not written by a tensor copy
+    uint32_t row = 0;
+    uint32_t column = 0;  // in chunks
+    bool is_read = false;
+  };
+  /// A product of the tensor core that a box is an operand of.
+  struct Use {
+    const Instruction* insn = nullptr;
+    int warp = -1;
+    int operand = 0;  // A, B
+    bool k_major = true;
+    uint64_t accumulator = 0;
+  };
+  struct Kept {
+    Box box;
+    uint32_t chunks = 0;   // in shared memory
+    uint32_t size = 0;     // chunks in all
+    uint32_t read = 0;     // of which somebody has read
+    Use first[2] = {};     // the first product into its accumulator, as A and as B
+    Use turned = {};       // one after it that took its rows for its columns
+    Use passed_over = {};  // a product that read an older box where this one was to be expected
+    bool is_passed_over() const { return read == 0 && passed_over.insn != nullptr; }
+    bool is_suspect() const { return is_passed_over() || (read < size && turned.insn != nullptr); }
+  };
+
+  /// Of the copies carried out so far only those are kept of which something is still there.
+  uint32_t add_box(const Box& box) {
+    if (free_.empty()) {
+      boxes_.push_back({box});
+      return static_cast<uint32_t>(boxes_.size());
+    }
+    const uint32_t index = free_.back();
+    free_.pop_back();
+    boxes_[index - 1] = {box};
+    return index;
+  }
+  const Box& box(const Chunk& chunk) const { return boxes_[chunk.box - 1].box; }
+  Kept& kept(uint32_t index) { return boxes_[index - 1]; }
+  /// A box announced to that phase of a barrier, of the tensor and the form of `like`, that nobody has read;
+  /// or null.
+  Kept* find_unread(uint64_t barrier, int64_t phase, const Box& like);
+  void set(uint32_t offset, Chunk chunk) {
+    const size_t i = offset / kChunkBytes;
+    if (i >= chunks_.size()) chunks_.resize(i + 1);
+    ++boxes_[chunk.box - 1].chunks;
+    ++boxes_[chunk.box - 1].size;
+    forget(chunks_[i]);
+    chunks_[i] = chunk;
+  }
+  Chunk at(uint32_t offset) const {
+    const size_t i = offset / kChunkBytes;
+    return i < chunks_.size() ? chunks_[i] : Chunk{};
+  }
+  /// Something else is written there.
+  void clear(uint32_t offset, uint32_t bytes) {
+    const size_t end =
+        std::min<size_t>(chunks_.size(), (size_t{offset} + bytes + kChunkBytes - 1) / kChunkBytes);
+    for (size_t i = offset / kChunkBytes; i < end; ++i) forget(chunks_[i]);
+    for (size_t i = offset / kChunkBytes; i * kChunkBytes < size_t{offset} + bytes && i < staged_.size(); ++i)
+      staged_[i].is_known = false;
+    if (copied_.empty()) return;
+    for (size_t i = offset / kChunkBytes; i * kChunkBytes < size_t{offset} + bytes && i < copied_.size();
+         ++i) {
+      copies_changed_ |= copied_[i].from != 0;
+      copied_[i].from = 0;
+    }
+  }
+  bool empty() const { return boxes_.empty(); }
+
+  /// A thread's 16-byte store of what was loaded from tensor memory, see InstructionInfo::stages.
+  struct Staged {
+    bool is_known = false;
+    uint32_t store = 0;   // the instruction's index
+    uint32_t thread = 0;  // of the CTA
+  };
+  void note_staged(uint32_t offset, uint32_t store, uint32_t thread) {
+    const size_t i = offset / kChunkBytes;
+    if (i >= staged_.size()) staged_.resize(i + 1);
+    staged_[i] = {true, store, thread};
+  }
+  Staged staged_at(uint32_t offset) const {
+    const size_t i = offset / kChunkBytes;
+    return i < staged_.size() ? staged_[i] : Staged{};
+  }
+  bool has_staged() const { return !staged_.empty(); }
+
+  /// Somebody reads there.
+  void note_read(uint32_t offset, uint32_t bytes) {
+    const size_t end =
+        std::min<size_t>(chunks_.size(), (size_t{offset} + bytes + kChunkBytes - 1) / kChunkBytes);
+    for (size_t i = offset / kChunkBytes; i < end; ++i)
+      if (chunks_[i].box != 0 && !std::exchange(chunks_[i].is_read, true)) ++boxes_[chunks_[i].box - 1].read;
+  }
+  bool has_suspects() const { return !suspects_.empty(); }
+  /// Boxes that are there no more and are suspect.
+  std::vector<Kept> take_suspects() { return std::exchange(suspects_, {}); }
+  /// Nobody will read any more.
+  void finish() {
+    for (Chunk& chunk : chunks_) forget(chunk);
+  }
+
+  /// cp.async has copied a chunk from this address of global memory.
+  void note_copy(uint32_t offset, uint64_t from, const Instruction* insn, int warp) {
+    const size_t i = offset / kChunkBytes;
+    if (i >= copied_.size()) copied_.resize(i + 1);
+    copied_[i] = {from, insn, warp};
+    copies_changed_ = true;
+  }
+  /// Makes boxes of what cp.async has copied so far. `allocation(address)`: where the allocation begins.
+  template <class Allocation>
+  void find_copied_boxes(Allocation&& allocation) {
+    if (!std::exchange(copies_changed_, false)) return;
+    std::map<uint64_t, std::vector<uint32_t>> by_allocation;
+    for (uint32_t i = 0; i < copied_.size(); ++i) {
+      if (copied_[i].from == 0) continue;
+      if (i < chunks_.size()) forget(chunks_[i]);
+      by_allocation[allocation(copied_[i].from)].push_back(i);
+    }
+    for (auto& [begin, chunks] : by_allocation) find_rectangle(begin, chunks);
+  }
+
+ private:
+  struct Copied {
+    uint64_t from = 0;
+    const Instruction* insn = nullptr;
+    int warp = -1;
+  };
+  void find_rectangle(uint64_t allocation, std::vector<uint32_t>& chunks);
+  void forget(Chunk& chunk) {
+    if (chunk.box != 0 && --boxes_[chunk.box - 1].chunks == 0) {
+      if (kept(chunk.box).is_suspect()) suspects_.push_back(kept(chunk.box));
+      free_.push_back(chunk.box);
+    }
+    chunk.box = 0;
+  }
+
+  std::vector<Kept> boxes_;
+  std::vector<uint32_t> free_;
+  std::vector<Kept> suspects_;
+  std::vector<Chunk> chunks_;
+  std::vector<Copied> copied_;
+  std::vector<Staged> staged_;
+  bool copies_changed_ = false;
+};
+
+}  // namespace imbrex::vgpu

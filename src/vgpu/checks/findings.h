@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collecting findings: one per kind and instruction, or pair of source lines (of instructions, where PTX
+// names no lines), counted, limited.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "imbrex/vgpu/virtual_gpu.h"
+#include "vgpu/lanes.h"
+#include "vgpu/program/program.h"
+
+namespace imbrex::vgpu {
+
+class Cta;
+struct AsyncOrigin;
+
+/// Who does something: a thread (warp and lane), a whole warp (lane -1), or a unit working for one.
+struct Who {
+  const Cta* cta = nullptr;
+  int warp = -1;
+  int lane = -1;
+  const Instruction* insn = nullptr;  // the instruction executed, or the one that started the unit's work
+  const char* unit = "";              // "TMA", "tensor core", ...; "" for a thread
+  Mask lanes = 0;                     // threads: that do it together; 0: `lane` alone, or all where it is -1
+  uint8_t order = 3;                  // bits of Order, of arrivals and strong accesses
+  AsyncOrigin* origin = nullptr;      // asynchronous work: what it may count on
+};
+
+/// The findings of one cluster. Cheap when nothing is wrong, and when the same thing is wrong again.
+class FindingLog {
+ public:
+  FindingLog(const Program& program, int limit) : program_(&program), limit_(limit) {}
+  /// `who` as the public Actor.
+  static Actor actor(const Who& who);
+
+  /// Opens a finding; null when an equal one exists (its count is raised) or the log is full. The place and
+  /// the actor are filled in; the caller writes message, facts and hint.
+  Finding* open(FindingKind kind, const Who& who, uint64_t address = 0, const Who* other = nullptr);
+  bool full() const { return static_cast<int>(findings_.size()) >= limit_; }
+  std::vector<Finding>& findings() { return findings_; }
+  /// The instruction indices by which findings()[i] was told apart.
+  std::pair<uint32_t, uint32_t> places(size_t i) const { return places_[i]; }
+
+ private:
+  static constexpr size_t kNotKept = ~size_t{0};  // the log was full
+
+  uint32_t first_of_line(uint32_t place) const;
+
+  const Program* program_;
+  int limit_;
+  using Places = std::map<std::tuple<FindingKind, uint32_t, uint32_t>, size_t>;
+  Places seen_, seen_of_lines_;  // to the index in findings_
+  std::vector<Finding> findings_;
+  std::vector<std::pair<uint32_t, uint32_t>> places_;
+};
+
+}  // namespace imbrex::vgpu

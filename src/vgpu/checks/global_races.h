@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all clusters of a launch share to find races on global memory: the last accesses to every 16 bytes
+// that the launch touches, and what releasing atomics have left at addresses.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "imbrex/vgpu/virtual_gpu.h"
+#include "vgpu/checks/shadow.h"
+
+namespace imbrex::vgpu {
+
+/// An agent of any cluster in one number: the cluster's above, its own in the cluster below.
+inline constexpr int kLocalAgentBits = 13;
+inline constexpr AgentId kLocalAgents = AgentId{1} << kLocalAgentBits;
+inline constexpr int64_t kMaxTrackedClusters = int64_t{1} << (32 - kLocalAgentBits);
+constexpr uint32_t cluster_of(AgentId agent) { return agent >> kLocalAgentBits; }
+constexpr AgentId local_agent(AgentId agent) { return agent & (kLocalAgents - 1); }
+
+class GlobalRaces {
+ public:
+  /// `bytes` of global memory from kGlobalBase on.
+  explicit GlobalRaces(uint64_t bytes);
+  ~GlobalRaces();
+  GlobalRaces(const GlobalRaces&) = delete;
+  GlobalRaces& operator=(const GlobalRaces&) = delete;
+
+  static constexpr uint64_t kPageBytes = 4096;
+  /// The cell of an address; to be used while the lock of its page is held.
+  ShadowCell& cell(uint64_t address) const;
+  /// Whether four clusters are known to have read all of [begin, end), nobody to have written it since, and
+  /// no cluster has told another anything: then a write here is a race whoever else reads. Asked without a
+  /// lock.
+  bool is_read_by_many(uint64_t begin, uint64_t end) const;
+  /// Brings that up to date, for cells of one page, after they have been read (or, `by_write`, before they
+  /// are written); to be called while the page's lock is held.
+  void note_reads(uint64_t begin, uint64_t end, bool by_write);
+  /// Held for a page while its cells are looked at.
+  class PageLock {
+   public:
+    PageLock(GlobalRaces& races, uint64_t address);
+    ~PageLock() { flag_.clear(std::memory_order_release); }
+    PageLock(const PageLock&) = delete;
+    PageLock& operator=(const PageLock&) = delete;
+
+   private:
+    std::atomic_flag& flag_;
+  };
+
+  /// Who an agent is, for messages: its cluster may be gone by then.
+  void name_agent(AgentId agent, const Actor& actor);
+  Actor actor(AgentId agent);
+
+  /// What has been released at an address, for other clusters.
+  std::shared_ptr<const Foreign> released_at(uint64_t address);
+  void release_at(uint64_t address, const std::shared_ptr<const Foreign>& what);
+
+ private:
+  static constexpr size_t kLocks = 1024;
+  uint64_t shadow_bytes_, read_bytes_;
+  ShadowCell* cells_;
+  std::atomic<uint64_t>* read_by_many_;  // a bit for every cell
+  std::array<std::atomic_flag, kLocks> locks_{};
+  std::atomic<bool> has_released_ = false;
+  std::mutex mutex_;
+  std::unordered_map<AgentId, Actor> actors_;
+  std::unordered_map<uint64_t, std::shared_ptr<const Foreign>> objects_;
+};
+
+}  // namespace imbrex::vgpu

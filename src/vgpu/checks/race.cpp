@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/checks/race.h"
+
+#include <string_view>
+
+#include "vgpu/machine/checks.h"
+#include "vgpu/machine/warp.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+/// cp.async goes through the generic proxy, as threads do.
+bool is_async_proxy(CompletedBy by) { return by != CompletedBy::kCopyGroup; }
+
+/// An mbarrier of another CTA.
+bool is_remote(SyncKey key, const Who& who) {
+  return static_cast<SyncKind>(key >> 56) == SyncKind::kMbarrier &&
+         static_cast<int>(key >> 48 & 0xFF) != who.cta->rank();
+}
+
+}  // namespace
+
+RaceChecker::RaceChecker(Cluster& cluster)
+    : cluster_(&cluster),
+      global_(cluster.launch().global_races),
+      cluster_number_(static_cast<uint32_t>(cluster.number())),
+      warps_per_cta_(static_cast<size_t>(cluster.launch().warps())) {
+  const size_t ctas = cluster.ctas().size();
+  warps_.resize(ctas * warps_per_cta_);
+  for (uint32_t w = 0; w < warps_.size(); ++w) {
+    warps_[w].flows.fill(kNoAgent);
+    add_agent("", w, -1);
+  }
+  remote_uses_.resize(ctas);
+  shared_.resize(ctas);
+  tensor_.resize(ctas);
+}
+
+// ---- agents
+// ------------------------------------------------------------------------------------------------
+
+uint32_t RaceChecker::warp_index(const Who& who) const {
+  return static_cast<uint32_t>(static_cast<size_t>(who.cta->rank()) * warps_per_cta_ +
+                               static_cast<size_t>(who.warp));
+}
+
+AgentId RaceChecker::add_agent(const char* unit, uint32_t warp, int flow) {
+  agents_.push_back({unit, warp, flow});
+  return static_cast<AgentId>(agents_.size() - 1);
+}
+
+AgentId RaceChecker::flow_agent(uint32_t warp, Flow flow) {
+  static constexpr const char* kUnits[kFlows] = {"cp.async",    "TMA",         "TMA",        "tensor core",
+                                                 "tensor core", "tensor core", "tcgen05.ld", "tcgen05.st"};
+  AgentId& agent = warps_[warp].flows[static_cast<size_t>(flow)];
+  if (agent == kNoAgent) agent = add_agent(kUnits[static_cast<size_t>(flow)], warp, static_cast<int>(flow));
+  return agent;
+}
+
+AgentId RaceChecker::barrier_agent(SyncObject& object, uint32_t warp, const char* unit) {
+  for (const AgentId agent : object.agents)
+    if (agents_[agent].warp == warp && std::string_view(agents_[agent].unit) == unit) return agent;
+  object.agents.push_back(add_agent(unit, warp, -1));
+  return object.agents.back();
+}
+
+Mask RaceChecker::lanes_of(const Who& who) {
+  return who.lanes != 0 ? who.lanes : who.lane < 0 ? kAllLanes : lane_bit(who.lane);
+}
+
+bool RaceChecker::is_whole(const Who& who, Mask lanes) {
+  return lanes == kAllLanes || (who.cta->warps()[static_cast<size_t>(who.warp)]->live() & ~lanes) == 0;
+}
+
+Known RaceChecker::publish(WarpState& warp, const Who& who) {
+  const Mask lanes = lanes_of(who);
+  const bool has_more = (warp.dirty & lanes) != 0;
+  const Clock last = has_more ? warp.clock++ : warp.clock - 1;
+  if (has_more) warp.dirty = 0;
+  if (!is_whole(who, lanes)) return {warp.synced_before, last, lanes};
+  warp.unfenced_copies = 0;
+  return Known(last + 1);
+}
+
+Knowledge& RaceChecker::known_to(WarpState& warp, const Who& who) {
+  const Mask lanes = lanes_of(who);
+  if (is_whole(who, lanes)) return warp.knowledge;
+  for (Part& part : warp.parts)
+    if (part.lanes == lanes) return part.more;
+  if (warp.parts.size() == kParts) return warp.knowledge;
+  return warp.parts.emplace_back(Part{lanes, {}}).more;
+}
+
+void RaceChecker::unite(WarpState& warp) {
+  for (const Part& part : warp.parts) warp.knowledge.absorb(part.more);
+  warp.parts.clear();
+}
+
+const std::shared_ptr<const Knowledge>& RaceChecker::snapshot(WarpState& warp, Mask lanes) {
+  bool has_parts = false;
+  for (const Part& part : warp.parts) has_parts |= (part.lanes & lanes) != 0;
+  if (!has_parts) lanes = 0;
+  if (warp.snapshot_version != warp.version || warp.snapshot_lanes != lanes) {
+    auto now = std::make_shared<Knowledge>(warp.knowledge);
+    for (const Part& part : warp.parts)
+      if ((part.lanes & lanes) != 0) now->absorb(part.more);
+    warp.snapshot = std::move(now);
+    warp.snapshot_version = warp.version;
+    warp.snapshot_lanes = lanes;
+  }
+  return warp.snapshot;
+}
+
+// ---- synchronisation
+// ---------------------------------------------------------------------------------------
+
+void RaceChecker::release(const Who& who, SyncKey key) {
+  if (who.cta == nullptr || who.warp < 0) return;
+  SyncObject& object = objects_[key];
+  if (who.origin != nullptr) {
+    const AsyncOrigin& origin = *who.origin;
+    // A delivery of bytes says nothing about its thread; complete_phase() knows whose work it was.
+    if (origin.completion.by == CompletedBy::kMbarrier) return;
+    object.pending.learn(*origin.knowledge);
+    object.pending.seen.join(origin.issuer, origin.own);
+    if (origin.completion.by == CompletedBy::kCopyGroup)
+      object.pending.seen.join(origin.agent, Known(static_cast<Clock>(origin.completion.number) + 1));
+    if (origin.completion.by == CompletedBy::kCommit) {
+      object.pending.synced.join(origin.knowledge->ready);
+      object.pending.seen.join(origin.agent, Known(origin.clock));
+      object.pending.synced.join(origin.agent, Known(origin.clock));
+    }
+    object.last_agent = kNoAgent;
+    return;
+  }
+  const uint32_t warp = warp_index(who);
+  WarpState& s = warps_[warp];
+  const bool remote = is_remote(key, who);
+  const bool releases = (who.order & kReleases) != 0 && !(remote && (who.order & kCtaScope) != 0);
+  const Mask lanes = lanes_of(who);
+  if (!releases || remote) {
+    // tcgen05.fence::before_thread_sync does without a release, and so does asynchronous work that has been
+    // waited for: what a product has read may be overwritten.
+    each_known(s, lanes, [&](const Knowledge& known) {
+      object.pending.synced.join(known.synced);
+      object.pending.seen.join_from(static_cast<AgentId>(warps_.size()), known.seen);
+    });
+  }
+  if (!releases) {
+    object.last_agent = kNoAgent;
+    if (s.at_fence == nullptr) return;
+    object.pending.learn(*s.at_fence);
+    object.pending.seen.join(warp, s.own_at_fence);
+    return;
+  }
+  // Told apart, for those who wait at the scope of their CTA.
+  Knowledge& pending = remote ? object.remote_pending : object.pending;
+  pending.seen.join(warp, publish(s, who));
+  if (const AgentId issue = s.flows[static_cast<size_t>(Flow::kTensorIssue)]; issue != kNoAgent)
+    pending.seen.join(issue, Known(s.tensor_clock[0]));
+  if (object.last_agent == warp && object.last_version == s.version && object.last_lanes == lanes) return;
+  each_known(s, lanes, [&](const Knowledge& known) { pending.learn(known); });
+  object.last_agent = warp;
+  object.last_version = s.version;
+  object.last_lanes = lanes;
+}
+
+void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what) {
+  ++warp.version;
+  Knowledge& known = known_to(warp, who);
+  if ((who.order & kAcquires) != 0) {
+    known.learn(what);
+    if (&known == &warp.knowledge) return;
+    // Other clusters are no matter of lanes.
+    warp.knowledge.published.join(what.published);
+    warp.knowledge.foreign = join(warp.knowledge.foreign, what.foreign);
+    return;
+  }
+  known.synced.join(what.synced);
+  if (warp.stashed == nullptr) warp.stashed = std::make_shared<Knowledge>();
+  warp.stashed->learn(what);
+}
+
+void RaceChecker::acquire(const Who& who, SyncKey key) {
+  if (who.cta == nullptr || who.warp < 0) return;
+  const auto at = objects_.find(key);
+  if (at == objects_.end()) return;
+  WarpState& s = state(who);
+  learn(s, who, at->second.pending);
+  // The lanes of a warp that all come to a barrier of the CTA have brought what each of them knew.
+  if (static_cast<SyncKind>(key >> 56) == SyncKind::kNamedBarrier && is_whole(who, lanes_of(who))) unite(s);
+}
+
+void RaceChecker::complete_phase(SyncKey key) {
+  SyncObject& object = objects_[key];
+  object.done.learn(object.pending);
+  object.remote_done.learn(object.remote_pending);
+  ++object.phase;
+  for (const AgentId agent : object.agents) object.done.seen.join(agent, Known(object.phase));
+}
+
+void RaceChecker::acquire_phases(const Who& who, SyncKey key) {
+  const auto at = objects_.find(key);
+  if (at == objects_.end()) return;
+  learn(state(who), who, at->second.done);
+  if ((who.order & kCtaScope) == 0) learn(state(who), who, at->second.remote_done);
+}
+
+void RaceChecker::remote_use(const Who& who, const Cta& owner) {
+  const RemoteUse use{warp_index(who), state(who).clock, who.lane, who.insn->index};
+  for (RemoteUse& earlier : remote_uses_[static_cast<size_t>(owner.rank())])
+    if (earlier.warp == use.warp && earlier.insn == use.insn) {
+      earlier = use;
+      return;
+    }
+  remote_uses_[static_cast<size_t>(owner.rank())].push_back(use);
+}
+
+void RaceChecker::cta_exit(const Cta& cta) {
+  const size_t first = static_cast<size_t>(cta.rank()) * warps_per_cta_;
+  for (const RemoteUse& use : remote_uses_[static_cast<size_t>(cta.rank())]) {
+    bool is_known = false;
+    for (size_t w = first; w < first + warps_per_cta_; ++w)
+      each_known(warps_[w], kAllLanes, [&](const Knowledge& known) {
+        is_known |= known.seen.covers(use.warp, use.clock, use.lane);
+      });
+    if (!is_known) report_unordered_exit(cta, use);
+  }
+}
+
+void RaceChecker::warp_sync(const Who& who) {
+  WarpState& s = state(who);
+  const Known own = publish(s, who);
+  ++s.version;
+  if (is_whole(who, lanes_of(who))) {
+    s.synced_before = s.clock;
+    unite(s);
+    return;
+  }
+  Knowledge shared;
+  for (const Part& part : s.parts)
+    if ((part.lanes & lanes_of(who)) != 0) shared.absorb(part.more);
+  shared.seen.join(warp_index(who), own);
+  known_to(s, who).absorb(shared);
+}
+
+void RaceChecker::proxy_fence(const Who& who, bool shared, bool global) {
+  WarpState& s = state(who);
+  const Known own = publish(s, who);
+  const Mask lanes = lanes_of(who);
+  // A lane's fence is for its own copies, and for those of others that it has synchronised with.
+  s.unfenced_copies &= ~lanes;
+  const AgentId copies = s.unfenced_copies != 0 ? s.flows[static_cast<size_t>(Flow::kCopyGroup)] : kNoAgent;
+  Knowledge& known = known_to(s, who);
+  const auto join = [&](VectorClock& fenced) {
+    each_known(s, lanes, [&](const Knowledge& k) { fenced.join_except(copies, k.seen); });
+    fenced.join(warp_index(who), own);
+  };
+  if (shared) join(known.fenced);
+  if (global) join(known.fenced_global);
+  ++s.version;
+}
+
+void RaceChecker::tensor_fence_before(const Who& who) {
+  WarpState& s = state(who);
+  Knowledge& known = known_to(s, who);
+  each_known(s, lanes_of(who), [&](const Knowledge& k) { known.synced.join(k.ready); });
+  ++s.version;
+}
+
+void RaceChecker::tensor_fence_after(const Who& who) {
+  WarpState& s = state(who);
+  Knowledge& known = known_to(s, who);
+  each_known(s, lanes_of(who), [&](const Knowledge& k) { known.ready.join(k.synced); });
+  ++s.version;
+}
+
+// ---- asynchronous work
+// -------------------------------------------------------------------------------------
+
+void RaceChecker::issue(AsyncOp& op) {
+  AsyncOrigin& origin = op.origin;
+  if (memo_origin_ == &origin) memo_origin_ = nullptr;  // of an operation that was there before
+  if (op.who.cta == nullptr || op.who.warp < 0) return;
+  const uint32_t warp = warp_index(op.who);
+  WarpState& s = warps_[warp];
+  if (op.who.origin != nullptr) {  // goes on for an operation that was issued
+    origin = *op.who.origin;
+  } else {
+    origin.knowledge = snapshot(s, lanes_of(op.who));
+    origin.issuer = warp;
+    origin.own = publish(s, op.who);
+  }
+  origin.completion = op.completion();
+  origin.agent = kNoAgent;
+  switch (origin.completion.by) {
+    case CompletedBy::kNothing:
+    case CompletedBy::kMbarrier:
+    case CompletedBy::kBulkGroup:
+      break;  // view() finds the agent
+    case CompletedBy::kCopyGroup:
+      origin.agent = flow_agent(warp, Flow::kCopyGroup);
+      s.unfenced_copies |= lanes_of(op.who);
+      origin.clock = static_cast<Clock>(origin.completion.number) + 1;
+      break;
+    case CompletedBy::kWgmmaGroup:
+      origin.agent = flow_agent(warp, Flow::kWgmma);
+      origin.clock = static_cast<Clock>(origin.completion.number) + 1;
+      break;
+    case CompletedBy::kCommit:
+      origin.agent = flow_agent(warp, Flow::kTensorCore);
+      flow_agent(warp, Flow::kTensorIssue);
+      origin.clock = s.tensor_clock[0]++;
+      break;
+    case CompletedBy::kWaitLoad:
+      origin.agent = flow_agent(warp, Flow::kLoad);
+      origin.clock = s.tensor_clock[1];
+      break;
+    case CompletedBy::kWaitStore:
+      origin.agent = flow_agent(warp, Flow::kStore);
+      origin.clock = s.tensor_clock[2];
+      break;
+  }
+  op.who.origin = &origin;
+}
+
+void RaceChecker::issue_also(AsyncOp& op, const Who& who) {
+  WarpState& s = state(who);
+  auto joined = std::make_shared<Knowledge>(*op.origin.knowledge);
+  joined->learn(*snapshot(s, lanes_of(who)));
+  joined->seen.join(warp_index(who), publish(s, who));
+  op.origin.knowledge = std::move(joined);
+}
+
+void RaceChecker::waited(const Who& waiter, CompletedBy by, int starter, uint64_t end) {
+  const uint32_t warp = warp_index({waiter.cta, starter});
+  WarpState& s = state(waiter);
+  const Known known(static_cast<Clock>(end) + 1);
+  const auto learn = [&](Flow flow) { known_to(s, waiter).seen.join(flow_agent(warp, flow), known); };
+  if (by == CompletedBy::kCopyGroup) learn(Flow::kCopyGroup);
+  if (by == CompletedBy::kWgmmaGroup) learn(Flow::kWgmma);
+  if (by == CompletedBy::kBulkGroup) {
+    learn(Flow::kBulkRead);
+    learn(Flow::kBulkWrite);
+  }
+  ++s.version;
+}
+
+void RaceChecker::waited_for_reads(const Who& waiter, uint64_t end) {
+  WarpState& s = state(waiter);
+  known_to(s, waiter).seen.join(flow_agent(warp_index(waiter), Flow::kBulkRead),
+                                Known(static_cast<Clock>(end) + 1));
+  ++s.version;
+}
+
+void RaceChecker::waited_for_transfers(const Who& waiter, CompletedBy by) {
+  const uint32_t warp = warp_index(waiter);
+  WarpState& s = warps_[warp];
+  const bool loads = by == CompletedBy::kWaitLoad;
+  const AgentId agent = s.flows[static_cast<size_t>(loads ? Flow::kLoad : Flow::kStore)];
+  if (agent == kNoAgent) return;  // none issued yet
+  const Known known(++s.tensor_clock[loads ? 1 : 2]);
+  s.knowledge.seen.join(agent, known);
+  s.knowledge.ready.join(agent, known);
+  ++s.version;
+}
+
+RaceChecker::View RaceChecker::view(const Who& who, bool space_is_shared) {
+  const uint32_t warp = warp_index(who);
+  if (who.origin == nullptr) {
+    WarpState& s = warps_[warp];
+    s.dirty |= lanes_of(who);
+    return {&s.knowledge, &s.parts, warp, warp, {}, s.clock, s.synced_before, false};
+  }
+  AsyncOrigin& origin = *who.origin;
+  if (origin.completion.by == CompletedBy::kMbarrier && origin.agent == kNoAgent) {
+    // It delivers to the phase in which it is carried out.
+    SyncObject& object = objects_[origin.completion.barrier];
+    origin.agent = barrier_agent(object, warp, who.unit);
+    origin.clock = object.phase;
+  }
+  View v{origin.knowledge.get(), nullptr, origin.agent, origin.issuer, origin.own, origin.clock, 0, true};
+  if (origin.completion.by == CompletedBy::kBulkGroup) {
+    v.agent = flow_agent(warp, space_is_shared ? Flow::kBulkRead : Flow::kBulkWrite);
+    v.clock = static_cast<Clock>(origin.completion.number) + 1;
+  }
+  return v;
+}
+
+// ---- shared memory
+// -----------------------------------------------------------------------------------------
+
+Access RaceChecker::access_of(const Who& who, const View& v, bool writes) const {
+  Access now;
+  now.clock = v.clock;
+  now.insn = who.insn->index;
+  now.agent = v.agent;
+  now.lane = static_cast<int8_t>(std::max(who.lane, 0));
+  now.write = writes;
+  now.async_proxy = v.is_unit && is_async_proxy(who.origin->completion.by);
+  return now;
+}
+
+bool RaceChecker::in_program_order(const View& view, const Access& earlier, const Access& now, int byte) {
+  if (earlier.agent != view.agent) return false;
+  if (view.is_unit) return earlier.clock == now.clock;
+  // Values that the lanes of one instruction write to the same place are compared when they are stored.
+  return earlier.clock < view.synced_before || earlier.lane_of(byte) == now.lane_of(byte) ||
+         (earlier.insn == now.insn && earlier.clock == now.clock);
+}
+
+void RaceChecker::begin_memo(const Who& who, const View& v, AccessKind kind) {
+  const uint64_t memo_kind = uint64_t{v.clock} << 32 | uint64_t{v.agent} << 8 | static_cast<uint64_t>(kind);
+  if (who.origin == nullptr || memo_origin_ != who.origin || memo_kind_ != memo_kind) memo_.reset();
+  memo_origin_ = who.origin;
+  memo_kind_ = memo_kind;
+}
+
+struct SharedJudge {
+  RaceChecker& checker;
+  const RaceChecker::View& view;
+  const Who& who;
+  const Place& place;
+  bool reads;
+  bool repeats;  // kSameWrite
+  bool silent = true;
+
+  bool ordered(const Access& earlier, const Access& now, int byte) const {
+    return RaceChecker::in_program_order(view, earlier, now, byte) ||
+           view.has_seen(earlier, byte, now.lane_of(byte));
+  }
+  bool may_meet(const Access& earlier, const Access& now) const {
+    return (earlier.strong && now.strong) || (repeats && earlier.write && earlier.insn == now.insn);
+  }
+  void race(const Access& earlier, const Access& now) {
+    silent = false;
+    checker.report_race(who, place, earlier, now.write);
+  }
+  void in_order(const Access& earlier, const Access& now) {
+    if (!now.async_proxy || earlier.async_proxy) return;
+    // Reads of what threads wrote; and responses of cluster launch control over what threads read.
+    if (!(reads && earlier.write) && std::string_view(who.unit) != "cluster launch control") return;
+    const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
+    if (view.knowledge->fenced.covers(earlier.agent, earlier.clock, earlier.lane_of(byte) & 31)) return;
+    silent = false;
+    checker.report_missing_fence(who, place, earlier, now.write);
+  }
+};
+
+void RaceChecker::access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
+                         int lane_shift) {
+  if (who.cta == nullptr || who.warp < 0) return;
+  std::vector<ShadowCell>& cells = shared_[static_cast<size_t>(place.cta->rank())];
+  constexpr uint32_t kCell = ShadowCell::kBytes;
+  if (cells.empty()) cells.resize((place.cta->shared().end() + kCell - 1) / kCell);
+  const View v = view(who, true);
+  Access now = access_of(who, v, is_write(kind));
+  now.strong = is_strong(kind);
+  now.lane_shift = static_cast<uint8_t>(lane_shift);
+  begin_memo(who, v, kind);
+  SharedJudge judge{*this, v, who, place, is_read(kind), kind == AccessKind::kSameWrite};
+  record_cells(v.is_unit, now, place.address, place.address, place.address + bytes, judge,
+               [&](uint64_t at) -> ShadowCell& { return cells[at / kCell]; });
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Races by happens-before: on shared memory and tensor memory between the warps of a cluster, their lanes and
+// the asynchronous units.
+//
+// Releasing operations (arriving at a barrier, an mbarrier, the cluster barrier; any atomic or other strong
+// access) leave what the warp knows at the object, acquiring ones (waits, strong accesses) take it from
+// there. Asynchronous work starts from what its thread knew when it issued it, and is known to be done by
+// those who waited for it the way it completes: the phase of its mbarrier, its group, a tcgen05.commit, a
+// tcgen05.wait. Two accesses of which one writes must be ordered. Other clocks tell what a proxy fence or the
+// tcgen05 fences have passed on the way.
+//
+// What a lane has waited for it alone knows until bar.warp.sync or a barrier of the CTA; to have converged
+// orders nothing. Where this model is coarser than PTX it errs on the side of silence: strong accesses count
+// as both acquire and release, and of the whole warp; the tensor core's own queue counts as ordered but for
+// results read as operands.
+#pragma once
+
+#include <array>
+#include <unordered_map>
+
+#include "vgpu/checks/findings.h"
+#include "vgpu/checks/shadow.h"
+#include "vgpu/memory/tensor_memory.h"
+
+namespace imbrex::vgpu {
+
+class AsyncOp;
+class Cluster;
+class GlobalRaces;
+class Warp;
+struct Place;
+enum class AccessKind : uint8_t;
+
+/// What an operation of the tensor core or a tcgen05.ld/st does to tensor memory.
+enum class TensorAccess : uint8_t {
+  kRead,
+  kWrite,
+  kAccumulate,  // the result of an mma, whether it adds or overwrites
+  kOperand      // a or the scale factors of an mma
+};
+
+class RaceChecker {
+ public:
+  explicit RaceChecker(Cluster& cluster);
+
+  // ---- synchronisation
+
+  /// The lanes (or the unit) of `who` have done everything before what now happens at `key`.
+  void release(const Who& who, SyncKey key);
+  /// The warp goes on only after what has happened at `key`.
+  void acquire(const Who& who, SyncKey key);
+  /// What has been released at an mbarrier so far makes up a phase, which is complete.
+  void complete_phase(SyncKey key);
+  /// The warp goes on only after the completed phases of an mbarrier.
+  void acquire_phases(const Who& who, SyncKey key);
+  /// fence and membar: relaxed arrivals and writes release what is known now, relaxed waits and reads before
+  /// it have acquired.
+  void fence(const Who& who, bool gpu_scope);
+  /// An atomic or other strong access to global memory: orders clusters.
+  void strong_access(const Who& who, uint64_t address, AccessKind kind);
+  /// bar.warp.sync.
+  void warp_sync(const Who& who);
+  /// What the warp knows to have happened is ordered across the proxies from now on.
+  void proxy_fence(const Who& who, bool shared = true, bool global = true);
+  /// tcgen05.fence::before_thread_sync and after_thread_sync.
+  void tensor_fence_before(const Who& who);
+  void tensor_fence_after(const Who& who);
+
+  // ---- the life of a CTA
+
+  /// A thread uses an mbarrier of another CTA, which must not have exited by then.
+  void remote_use(const Who& who, const Cta& owner);
+  /// The last thread of a CTA has exited: what others did there must have happened before.
+  void cta_exit(const Cta& cta);
+
+  // ---- asynchronous work
+
+  /// An operation is issued: it starts from what its thread knows now.
+  void issue(AsyncOp& op);
+  /// A further warp has issued the same operation (wgmma).
+  void issue_also(AsyncOp& op, const Who& who);
+  /// `waiter` has waited for all copies or products of warp `starter` of its CTA numbered below `end`.
+  void waited(const Who& waiter, CompletedBy by, int starter, uint64_t end);
+  /// `waiter` has waited for the reading of the sources of its bulk copies below `end`, not more.
+  void waited_for_reads(const Who& waiter, uint64_t end);
+  /// `waiter` has executed tcgen05.wait::ld or wait::st.
+  void waited_for_transfers(const Who& waiter, CompletedBy by);
+
+  // ---- accesses
+
+  /// A thread or a unit touches bytes of shared memory. `lane_shift`: every lane from who.lane on touches
+  /// 1 << lane_shift of them; 7: one lane or unit touches all.
+  void access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift = 7);
+  /// The same in global memory.
+  void global_access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift = 7);
+  /// An operation touches lanes and columns of a CTA's tensor memory.
+  void tensor_access(const Who& who, const Cta& owner, uint32_t lane, uint32_t lanes, uint32_t column,
+                     uint32_t columns, TensorAccess kind);
+  /// A warp gives columns back: nobody may be using them.
+  void tensor_release(const Who& who, const Cta& owner, uint32_t column, uint32_t columns);
+
+ private:
+  friend struct SharedJudge;
+  friend struct GlobalJudge;
+  friend struct TensorJudge;
+
+  enum class Flow : uint8_t {
+    kCopyGroup,
+    kBulkRead,
+    kBulkWrite,
+    kWgmma,
+    kTensorCore,
+    kTensorIssue,
+    kLoad,
+    kStore
+  };
+  static constexpr size_t kFlows = 8;
+  struct Agent {
+    const char* unit = "";
+    uint32_t warp = 0;      // of the cluster
+    int flow = -1;          // a Flow, or -1: the warp itself or a completion by mbarrier
+    bool is_named = false;  // known to GlobalRaces
+  };
+  /// What some lanes know besides.
+  struct Part {
+    Mask lanes;
+    Knowledge more;
+  };
+  /// More groups of lanes that wait for themselves than these count as the warp.
+  static constexpr size_t kParts = 4;
+  struct WarpState {
+    Knowledge knowledge;  // of every lane
+    std::vector<Part> parts;
+    uint64_t version = 1;  // changes with knowledge and parts
+    Clock clock = 1;
+    Clock synced_before = 0;  // bar.warp.sync has ordered the lanes' accesses before this clock
+    Mask dirty = 0;           // lanes that have accessed memory at `clock`
+    std::shared_ptr<const Knowledge> at_fence;  // what relaxed arrivals release; null: nothing
+    Known own_at_fence;
+    std::shared_ptr<Knowledge> stashed;  // what relaxed waits have seen, to be learned at a fence
+    std::shared_ptr<const Knowledge> snapshot;
+    uint64_t snapshot_version = 0;
+    Mask snapshot_lanes = 0;   // 0: no part is in it
+    Mask unfenced_copies = 0;  // lanes whose cp.async copies no other lane has waited for or fenced
+    std::array<AgentId, kFlows> flows;
+    /// Next number of a tcgen05 operation: of the core, loads, stores.
+    std::array<Clock, 3> tensor_clock{1, 1, 1};
+  };
+  struct SyncObject {
+    Knowledge pending;                      // released; of an mbarrier: since ever
+    Knowledge done;                         // mbarriers: of completed phases
+    Knowledge remote_pending, remote_done;  // mbarriers: the same, by threads of other CTAs
+    Clock phase = 1;
+    std::vector<AgentId> agents;  // whose work the barrier completes
+    AgentId last_agent = kNoAgent;
+    uint64_t last_version = 0;
+    Mask last_lanes = 0;
+  };
+  struct RemoteUse {
+    AgentId warp;
+    Clock clock;
+    int lane;
+    uint32_t insn;
+  };
+  /// From where accesses are judged.
+  struct View {
+    const Knowledge* knowledge;
+    const std::vector<Part>* parts;  // null: units
+    AgentId agent;
+    AgentId warp;
+    Known own;  // units: of the warp
+    Clock clock;
+    Clock synced_before;
+    bool is_unit;
+    /// Has the lane (of a thread's access) seen the earlier access?
+    bool has_seen(const Access& earlier, int byte, int lane) const {
+      const int its_lane = earlier.lane_of(byte) & 31;
+      if (is_unit && earlier.agent == warp && own.covers(earlier.clock, its_lane)) return true;
+      if (knowledge->seen.covers(earlier.agent, earlier.clock, its_lane)) return true;
+      if (parts != nullptr)
+        for (const Part& part : *parts)
+          if ((part.lanes >> (lane & 31) & 1) != 0 &&
+              part.more.seen.covers(earlier.agent, earlier.clock, its_lane))
+            return true;
+      return false;
+    }
+  };
+
+  uint32_t warp_index(const Who& who) const;  // in the cluster
+  WarpState& state(const Who& who) { return warps_[warp_index(who)]; }
+  static Mask lanes_of(const Who& who);
+  /// All lanes of the warp that still run.
+  static bool is_whole(const Who& who, Mask lanes);
+  /// How much of the warp's own work is ordered before something these lanes do now.
+  static Known publish(WarpState& warp, const Who& who);
+  /// Where what only the lanes of `who` learn is kept.
+  static Knowledge& known_to(WarpState& warp, const Who& who);
+  /// Calls body(knowledge) with everything that one of the lanes knows.
+  template <class Body>
+  static void each_known(const WarpState& warp, Mask lanes, Body&& body) {
+    body(warp.knowledge);
+    for (const Part& part : warp.parts)
+      if ((part.lanes & lanes) != 0) body(part.more);
+  }
+  /// What every part knows, all lanes know.
+  static void unite(WarpState& warp);
+  AgentId flow_agent(uint32_t warp, Flow flow);
+  AgentId add_agent(const char* unit, uint32_t warp, int flow);
+  AgentId barrier_agent(SyncObject& object, uint32_t warp, const char* unit);
+  const std::shared_ptr<const Knowledge>& snapshot(WarpState& warp, Mask lanes);
+  /// `space_is_shared`: bulk stores read as one agent and write as another.
+  View view(const Who& who, bool space_is_shared);
+  Access access_of(const Who& who, const View& view, bool writes) const;
+  static bool in_program_order(const View& view, const Access& earlier, const Access& now, int byte);
+  /// What this cluster, and through it others, may tell other clusters.
+  std::shared_ptr<const Foreign> foreign_of(VectorClock what, const Knowledge& knowledge) const;
+  void learn(WarpState& warp, const Who& who, const Knowledge& what);
+  void begin_memo(const Who& who, const View& view, AccessKind kind);
+  /// Records `now` in the cells of [from, end) of an access that began at `begin`.
+  template <class Judge, class Cells>
+  void record_cells(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end, Judge& judge,
+                    Cells&& cell_at);
+
+  void report_race(const Who& who, const Place& place, const Access& earlier, bool writes);
+  void report_global_race(const Who& who, const Place& place, const Access& earlier, const Access& now);
+  void report_missing_fence(const Who& who, const Place& place, const Access& earlier, bool writes);
+  void report_tensor(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
+                     const View& view, bool writes);
+  void report_tensor_release(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
+                             const Knowledge& knowledge);
+  void report_unordered_exit(const Cta& cta, const RemoteUse& use);
+  Who who_did(const Access& access) const;
+
+  Cluster* cluster_;
+  GlobalRaces* global_;  // null: races on global memory are not looked for
+  uint32_t cluster_number_;
+  size_t warps_per_cta_;
+  std::vector<WarpState> warps_;
+  std::vector<Agent> agents_;  // the warps first
+  std::unordered_map<SyncKey, SyncObject> objects_;
+  std::vector<std::vector<RemoteUse>> remote_uses_;  // by CTA rank: the last of each warp and instruction
+  std::vector<std::vector<ShadowCell>> shared_;      // by CTA rank
+  std::vector<std::vector<ShadowCell>> tensor_;      // by CTA rank: 8 groups of 16 lanes, 32 of 16 columns
+  CellMemo memo_;
+  const AsyncOrigin* memo_origin_ = nullptr;
+  uint64_t memo_kind_ = 0;
+};
+
+template <class Judge, class Cells>
+void RaceChecker::record_cells(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end,
+                               Judge& judge, Cells&& cell_at) {
+  constexpr uint64_t kCell = ShadowCell::kBytes;
+  const int first_lane = now.lane;
+  for (uint64_t at = from; at < end;) {
+    const uint64_t in_cell = at % kCell, count = std::min(kCell - in_cell, end - at);
+    now.bytes = static_cast<uint16_t>(((1u << count) - 1) << in_cell);
+    if (now.lane_shift < 7)
+      now.lane = static_cast<int8_t>(first_lane + static_cast<int>((at - begin) >> now.lane_shift) -
+                                     static_cast<int>(in_cell >> now.lane_shift));
+    ShadowCell& cell = cell_at(at);
+    at += count;
+    if (count != kCell || !is_unit) {
+      record(cell, now, judge);
+    } else if (!memo_.apply(cell)) {
+      memo_.begin(cell);
+      judge.silent = true;
+      record(cell, now, judge);
+      memo_.end(cell, judge.silent);
+    }
+  }
+}
+
+}  // namespace imbrex::vgpu

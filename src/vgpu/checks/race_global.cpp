@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Races on global memory, between the warps and units of all clusters. Inside a cluster the rules are those
+// of shared memory. Clusters are ordered by what PTX calls release and acquire patterns of gpu or sys scope:
+// a releasing write (or a fence before a relaxed one) that an acquiring read (or a relaxed one before a
+// fence) observes.
+#include "vgpu/checks/global_races.h"
+#include "vgpu/machine/checks.h"
+
+namespace imbrex::vgpu {
+
+std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
+                                    const std::shared_ptr<const Foreign>& b) {
+  if (b == nullptr || a == b) return a;
+  if (a == nullptr) return b;
+  auto joined = std::make_shared<Foreign>(*a);
+  for (const auto& [cluster, theirs] : *b) {
+    std::shared_ptr<const VectorClock>& ours = (*joined)[cluster];
+    if (ours == nullptr || ours == theirs) {
+      ours = theirs;
+      continue;
+    }
+    auto both = std::make_shared<VectorClock>(*ours);
+    both->join(*theirs);
+    ours = std::move(both);
+  }
+  return joined;
+}
+
+void RaceChecker::fence(const Who& who, bool gpu_scope) {
+  WarpState& s = state(who);
+  if (s.stashed != nullptr) {
+    known_to(s, who).learn(*s.stashed);
+    s.stashed.reset();
+  }
+  s.own_at_fence = publish(s, who);
+  if (gpu_scope && global_ != nullptr) {
+    each_known(s, lanes_of(who), [&](const Knowledge& k) { s.knowledge.published.join(k.seen); });
+    s.knowledge.published.join(warp_index(who), s.own_at_fence);
+  }
+  ++s.version;
+  s.at_fence = snapshot(s, lanes_of(who));
+}
+
+std::shared_ptr<const Foreign> RaceChecker::foreign_of(VectorClock what, const Knowledge& knowledge) const {
+  auto mine = std::make_shared<Foreign>();
+  (*mine)[cluster_number_] = std::make_shared<VectorClock>(std::move(what));
+  return join(mine, knowledge.foreign);
+}
+
+void RaceChecker::strong_access(const Who& who, uint64_t address, AccessKind kind) {
+  if (global_ == nullptr || who.origin != nullptr || (who.order & kGpuScope) == 0) return;
+  WarpState& s = state(who);
+  if (is_read(kind)) {
+    // Relaxed reads count as acquiring: where the fence behind them stands differs between good kernels.
+    if (std::shared_ptr<const Foreign> there = global_->released_at(address)) {
+      s.knowledge.foreign = join(s.knowledge.foreign, there);
+      ++s.version;
+    }
+  }
+  if (!is_write(kind)) return;
+  VectorClock what;
+  if ((who.order & kReleases) != 0) {
+    each_known(s, lanes_of(who), [&](const Knowledge& k) { what.join(k.seen); });
+    what.join(warp_index(who), publish(s, who));
+  } else if (!s.knowledge.published.empty()) {
+    what = s.knowledge.published;
+  } else {
+    return;
+  }
+  global_->release_at(address, foreign_of(std::move(what), s.knowledge));
+}
+
+struct GlobalJudge {
+  RaceChecker& checker;
+  const RaceChecker::View& view;
+  const Who& who;
+  const Place& place;
+  bool reads;
+  bool repeats;  // kSameWrite
+  bool silent = true;
+
+  bool is_own(const Access& earlier) const { return cluster_of(earlier.agent) == checker.cluster_number_; }
+  bool ordered(const Access& earlier, const Access& now, int byte) const {
+    if (is_own(earlier)) {
+      Access here = earlier;
+      here.agent = local_agent(earlier.agent);
+      return RaceChecker::in_program_order(view, here, now, byte) ||
+             view.has_seen(here, byte, now.lane_of(byte));
+    }
+    const Foreign* foreign = view.knowledge->foreign.get();
+    if (foreign == nullptr) return false;
+    const auto at = foreign->find(cluster_of(earlier.agent));
+    return at != foreign->end() &&
+           at->second->covers(local_agent(earlier.agent), earlier.clock, earlier.lane_of(byte) & 31);
+  }
+  bool may_meet(const Access& earlier, const Access& now) const {
+    if (repeats && earlier.write && earlier.insn == now.insn) return true;
+    return earlier.strong && now.strong && (is_own(earlier) || (!earlier.special && !now.special));
+  }
+  void race(const Access& earlier, const Access& now) {
+    silent = false;
+    checker.report_global_race(who, place, earlier, now);
+  }
+  void in_order(const Access& earlier, const Access& now) {
+    if (!is_own(earlier) || !now.async_proxy || !reads || !earlier.write || earlier.async_proxy) return;
+    const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
+    if (view.knowledge->fenced_global.covers(local_agent(earlier.agent), earlier.clock,
+                                             earlier.lane_of(byte) & 31))
+      return;
+    silent = false;
+    Access here = earlier;
+    here.agent = local_agent(earlier.agent);
+    checker.report_missing_fence(who, place, here, false);
+  }
+};
+
+void RaceChecker::global_access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
+                                int lane_shift) {
+  // Constants and parameters are nobody's to write.
+  if (global_ == nullptr || who.cta == nullptr || who.warp < 0 || place.address < kHeapBase) return;
+  if (kind == AccessKind::kRead && global_->is_read_by_many(place.address, place.address + bytes)) return;
+  const View v = view(who, false);
+  if (v.agent >= kLocalAgents) return;
+  Access now = access_of(who, v, is_write(kind));
+  now.strong = is_strong(kind);
+  now.special = now.strong && (who.order & kGpuScope) == 0 && who.origin == nullptr;
+  now.lane_shift = static_cast<uint8_t>(lane_shift);
+  Agent& agent = agents_[v.agent];
+  const AgentId everywhere = cluster_number_ << kLocalAgentBits | v.agent;
+  if (!agent.is_named) {
+    agent.is_named = true;
+    Who named = who_did(now);
+    named.lane = -1;
+    global_->name_agent(everywhere, FindingLog::actor(named));
+  }
+  now.agent = everywhere;
+  begin_memo(who, v, kind);
+  GlobalJudge judge{*this, v, who, place, is_read(kind), kind == AccessKind::kSameWrite};
+  const uint64_t begin = place.address, end = begin + bytes;
+  for (uint64_t page = begin; page < end;) {
+    const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
+    const GlobalRaces::PageLock lock(*global_, page);
+    if (now.write) global_->note_reads(page, page_end, true);
+    record_cells(v.is_unit, now, begin, page, page_end, judge,
+                 [&](uint64_t at) -> ShadowCell& { return global_->cell(at); });
+    if (kind == AccessKind::kRead) global_->note_reads(page, page_end, false);
+    page = page_end;
+  }
+}
+
+}  // namespace imbrex::vgpu

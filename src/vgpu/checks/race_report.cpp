@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the race checker says.
+#include <fmt/format.h>
+
+#include "vgpu/checks/global_races.h"
+#include "vgpu/machine/checks.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+std::string name_of(const Who& who) {
+  if (who.unit[0] == 0) return fmt::format("warp {}", who.warp);
+  return fmt::format("{} for warp {}", who.unit, who.warp);
+}
+
+std::string columns_text(TensorAddress at, uint32_t columns) {
+  return fmt::format("tensor memory lane {} on, columns {} to {}", at.lane, at.column,
+                     at.column + columns - 1);
+}
+
+}  // namespace
+
+Who RaceChecker::who_did(const Access& access) const {
+  const Agent& agent = agents_[access.agent];
+  const int byte = std::countr_zero(access.bytes);
+  return {cluster_->ctas()[agent.warp / warps_per_cta_].get(), static_cast<int>(agent.warp % warps_per_cta_),
+          access.lane_of(byte & 15), &cluster_->program().code[access.insn], agent.unit};
+}
+
+void RaceChecker::report_unordered_exit(const Cta& cta, const RemoteUse& use) {
+  if (!cluster_->launch().options.checks.async_lifetime) return;
+  const Cta& other = *cluster_->ctas()[use.warp / warps_per_cta_];
+  const Who who{&other, static_cast<int>(use.warp % warps_per_cta_), use.lane,
+                &cluster_->program().code[use.insn], ""};
+  Finding* finding = cluster_->log().open(FindingKind::kAsyncInFlight, who);
+  if (finding == nullptr) return;
+  finding->message = fmt::format(
+      "warp {} of the CTA of rank {} uses an mbarrier of the CTA of rank {}, which may have exited by then",
+      who.warp, other.rank(), cta.rank());
+  finding->hint = "keep a CTA alive while others may use its shared memory: a cluster barrier at the end";
+}
+
+void RaceChecker::report_race(const Who& who, const Place& place, const Access& earlier, bool writes) {
+  if (!cluster_->launch().options.checks.races) return;
+  const Who other = who_did(earlier);
+  Finding* finding = cluster_->log().open(FindingKind::kRace, who, place.address, &other);
+  if (finding == nullptr) return;
+  if (finding->other_place.ptx.find("mbarrier.init") != std::string::npos) {
+    finding->message = fmt::format(
+        "{} uses the mbarrier at shared 0x{:x}, which {} initialises with nothing that orders the two",
+        name_of(who), place.address, name_of(other));
+    finding->hint =
+        "a barrier of the CTA between mbarrier.init and the first use; for other CTAs fence.mbarrier_init "
+        "and a "
+        "cluster barrier";
+    return;
+  }
+  const bool same_warp = other.cta == who.cta && other.warp == who.warp;
+  const bool of_lanes = same_warp && other.unit[0] == 0 && who.unit[0] == 0;
+  finding->message =
+      fmt::format("{} {} shared memory at 0x{:x}, which {} {} with nothing that orders the two",
+                  of_lanes ? fmt::format("lane {} of warp {}", who.lane, who.warp) : name_of(who),
+                  writes ? "writes" : "reads", place.address,
+                  of_lanes ? fmt::format("lane {} of the same warp", other.lane) : name_of(other),
+                  earlier.write ? "wrote" : "read");
+  if (of_lanes)
+    finding->hint =
+        "the lanes of a warp run on their own: a barrier between the two, sync() in Imbrex, bar.warp.sync "
+        "(__syncwarp) if no other warp is concerned";
+  else if (other.unit[0] != 0 || (who.unit[0] != 0 && !same_warp))
+    finding->hint =
+        "wait for the asynchronous operation, by its mbarrier or its group, and let the waiting "
+        "thread synchronise with this one";
+  else if (same_warp)
+    finding->hint =
+        "bar.warp.sync between the lanes' accesses and the lane that starts the asynchronous operation";
+  else
+    finding->hint =
+        "a barrier between them, waited for by the later one; where one lane arrives for its warp, "
+        "bar.warp.sync before it";
+}
+
+void RaceChecker::report_global_race(const Who& who, const Place& place, const Access& earlier,
+                                     const Access& now) {
+  if (!cluster_->launch().options.checks.races) return;
+  const bool own = cluster_of(earlier.agent) == cluster_number_;
+  Access here = earlier;
+  here.agent = local_agent(earlier.agent);
+  const Who other = own ? who_did(here) : Who{nullptr, -1, -1, &cluster_->program().code[earlier.insn], ""};
+  Finding* finding = cluster_->log().open(FindingKind::kRace, who, place.address, &other);
+  if (finding == nullptr) return;
+  if (!own) {
+    finding->other_actor = global_->actor(earlier.agent);
+    finding->other_actor.lane = earlier.lane_of(std::countr_zero(earlier.bytes) & 15);
+  }
+  const Actor& a = finding->other_actor;
+  const std::string whose = own && other.cta == who.cta ? name_of(other)
+                                                        : fmt::format("{}{}warp {} of CTA ({}, {}, {})",
+                                                                      a.unit, a.unit.empty() ? "" : " for ",
+                                                                      a.warp, a.cta[0], a.cta[1], a.cta[2]);
+  finding->message =
+      fmt::format("{} {} global memory at 0x{:x}, which {} {} with nothing that orders the two", name_of(who),
+                  now.write ? "writes" : "reads", place.address, whose, earlier.write ? "wrote" : "read");
+  if (earlier.strong && now.strong)
+    finding->hint = "both are atomic, but of a scope that does not reach the other's CTA: use .gpu";
+  else if (own && (other.unit[0] != 0 || who.unit[0] != 0))
+    finding->hint =
+        "wait for the asynchronous operation (cp.async.bulk.wait_group without .read, its mbarrier) "
+        "and let the waiting thread synchronise with this one";
+  else
+    finding->hint =
+        own ? "a barrier between them, waited for by the later one"
+            : "a release (fence and atomic of .gpu scope) by the earlier and an acquire by the later, "
+              "or atomics for both accesses";
+}
+
+void RaceChecker::report_missing_fence(const Who& who, const Place& place, const Access& earlier,
+                                       bool writes) {
+  if (!cluster_->launch().options.checks.proxy_fences) return;
+  const Who other = who_did(earlier);
+  Finding* finding = cluster_->log().open(FindingKind::kMissingProxyFence, who, place.address, &other);
+  if (finding == nullptr) return;
+  finding->message = fmt::format(
+      "{} {} {} memory at 0x{:x} through the async proxy, which warp {} {} through the "
+      "generic proxy, with no proxy fence in between",
+      who.unit, writes ? "writes" : "reads", place.space == Space::kGlobal ? "global" : "shared",
+      place.address, other.warp, earlier.write ? "wrote" : "read");
+  finding->hint = earlier.write
+                      ? "fence.proxy.async by the writing threads, between the write and the barrier"
+                      : "fence.proxy.async by the reading threads, between the read and the barrier";
+}
+
+void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
+                                const View& view, bool writes) {
+  const CheckSet& checks = cluster_->launch().options.checks;
+  const VectorClock& seen = view.knowledge->seen;
+  const VectorClock& synced = view.knowledge->synced;
+  const bool is_complete = seen.covers(earlier.agent, earlier.clock, 0);
+  if (!(is_complete ? checks.proxy_fences : checks.races)) return;
+  const Who other = who_did(earlier);
+  Finding* finding = cluster_->log().open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace,
+                                          who, at.bits(), &other);
+  if (finding == nullptr) return;
+  const char* verb = writes ? "writes" : "reads";
+  const char* earlier_verb = earlier.write ? "wrote" : "read";
+  if (is_complete) {
+    const bool no_after = synced.covers(earlier.agent, earlier.clock, 0);
+    finding->message =
+        fmt::format("{} {} {}, which {} {} before a synchronisation with no tcgen05.fence::{} at it",
+                    name_of(who), verb, columns_text(at, columns), name_of(other), earlier_verb,
+                    no_after ? "after_thread_sync" : "before_thread_sync");
+    finding->hint = no_after ? "tcgen05.fence::after_thread_sync between the wait and this instruction"
+                             : "tcgen05.fence::before_thread_sync by the other side, before it arrives";
+    return;
+  }
+  finding->message = fmt::format("{} {} {}, which {} {} with nothing that orders the two", name_of(who), verb,
+                                 columns_text(at, columns), name_of(other), earlier_verb);
+  finding->hint =
+      "an mma or cp is done when the mbarrier of a later tcgen05.commit has completed its phase, a "
+      "tcgen05.ld after "
+      "tcgen05.wait::ld, a tcgen05.st after tcgen05.wait::st: the later of the two has to wait for that, "
+      "through a "
+      "barrier if it is another thread";
+}
+
+void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32_t columns,
+                                        const Access& earlier, const Knowledge& knowledge) {
+  const CheckSet& checks = cluster_->launch().options.checks;
+  const bool is_complete = knowledge.seen.covers(earlier.agent, earlier.clock, 0);
+  if (!(is_complete ? checks.proxy_fences : checks.races)) return;
+  const Who other = who_did(earlier);
+  Finding* finding = cluster_->log().open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace,
+                                          who, at.bits(), &other);
+  if (finding == nullptr) return;
+  finding->message =
+      fmt::format("warp {} gives back {}, which {} {} {}", who.warp, columns_text(at, columns),
+                  name_of(other), earlier.write ? "writes" : "reads",
+                  is_complete ? "before a synchronisation with no tcgen05.fence::before_thread_sync at it"
+                              : "with nothing that orders the two");
+  finding->hint =
+      "tcgen05.commit or tcgen05.wait, tcgen05.fence::before_thread_sync, a barrier, then "
+      "tcgen05.dealloc";
+}
+
+}  // namespace imbrex::vgpu

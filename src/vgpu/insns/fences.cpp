@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fences: membar, fence, fence.proxy, fence.mbarrier_init. The machine's memory is always coherent, so a
+// fence only orders; what happens without one is for the checkers to find.
+#include "vgpu/machine/cluster.h"
+#include "vgpu/program/decode.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+using ptx::Mod;
+using ptx::Op;
+
+Step exec_nothing(Warp&, const Instruction&, Mask) { return Step::kNext; }
+
+template <bool kGpuWide>
+Step exec_fence(Warp& w, const Instruction& n, Mask active) {
+  if (RaceChecker* races = w.cta().cluster().races())
+    races->fence({&w.cta(), w.index(), first_lane(active), &n, "", active}, kGpuWide);
+  return Step::kNext;
+}
+
+/// Without a space, for all of them.
+template <bool kShared, bool kGlobal>
+Step exec_proxy_fence(Warp& w, const Instruction& n, Mask active) {
+  if (RaceChecker* races = w.cta().cluster().races())
+    races->proxy_fence({&w.cta(), w.index(), first_lane(active), &n, "", active}, kShared, kGlobal);
+  return Step::kNext;
+}
+
+}  // namespace
+
+bool decode_fences(Decoder& d, Instruction& out) {
+  for (size_t i = 0; i < d.operand_count(); ++i)
+    if (d.operand(i).kind == ptx::OperandKind::address) out.a = d.address(i).base;
+  const bool joins_proxies = (d.op() == Op::fence_proxy || d.op() == Op::membar_proxy) &&
+                             (d.has(Mod::async) || d.has(Mod::async_generic));
+  const bool is_thread_fence =
+      d.op() == Op::fence || d.op() == Op::membar || d.op() == Op::fence_mbarrier_init;
+  const bool is_narrow = d.has(Mod::cta) || d.has(Mod::cluster) || d.op() == Op::fence_mbarrier_init;
+  const bool is_shared = d.has(Mod::shared_cta) || d.has(Mod::shared_cluster);
+  const ExecFunction proxy_fence = is_shared            ? exec_proxy_fence<true, false>
+                                   : d.has(Mod::global) ? exec_proxy_fence<false, true>
+                                                        : exec_proxy_fence<true, true>;
+  set_body(out, joins_proxies     ? proxy_fence
+                : is_thread_fence ? (is_narrow ? exec_fence<false> : exec_fence<true>)
+                                  : exec_nothing);
+  return true;
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+// ld, ldu, st: every state space, scalars and vectors.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+#include "vgpu/checks/bank_counter.h"
+#include "vgpu/machine/access.h"
+#include "vgpu/memory/raced_bytes.h"
+#include "vgpu/program/decode.h"
+#include "vgpu/timeline/timeline_recorder.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+using ptx::Mod;
+using ptx::Op;
+using ptx::ScalarType;
+
+/// `small` of both instructions.
+enum Small : int { kSpace = 0, kElementBytes = 1, kCount = 2, kFlags = 3 };
+enum Flag : uint8_t {
+  kBase64 = 1,
+  kSignExtend = 2,
+  kWideLanes = 4,
+  kOrdered = 8,
+  kQuadLanes = 16,
+  kStrong = 32,
+  kSynchronises = 64  // .acquire, .release
+};
+
+template <class T>
+void take_addresses(Warp& w, const Instruction& n, uint64_t* out) {
+  const T* base = w.reg<T>(n.a);
+  const uint64_t offset = static_cast<uint64_t>(n.immediate);
+  for (int i = 0; i < kWarpSize; ++i) out[i] = base[i] + offset;
+}
+
+void addresses(Warp& w, const Instruction& n, uint64_t* out) {
+  if ((n.small[kFlags] & kBase64) != 0)
+    take_addresses<uint64_t>(w, n, out);
+  else
+    take_addresses<uint32_t>(w, n, out);
+}
+
+/// Host addresses of all lanes at once when all are good, which is the usual case: within the allocation that
+/// the instruction touched last, or within the own shared memory, and aligned.
+bool locate_all(Warp& w, const Instruction& n, Mask active, const uint64_t* address, uint32_t bytes,
+                std::byte** host, Space& space) {
+  Cluster& cluster = w.cta().cluster();
+  space = static_cast<Space>(n.small[kSpace]);
+  uint64_t begin = 0, size = 0;
+  std::byte* base = nullptr;
+  if (space == Space::kSharedCta || space == Space::kSharedCluster) {
+    SharedMemory& shared = w.cta().shared();
+    begin = (static_cast<uint64_t>(w.cta().rank()) << 24) + shared.user_base();
+    size = shared.end() - shared.user_base();
+    base = shared.at(shared.user_base());
+    space = Space::kSharedCta;
+  } else if (space != Space::kLocal) {
+    const CachedRange& cached = cluster.cached_range(&n);
+    begin = cached.begin;
+    size = cached.bytes;
+    if (size == 0) return false;
+    base = cluster.launch().memory.host(begin);
+    space = Space::kGlobal;
+  } else {
+    return false;
+  }
+  if (size < bytes) return false;
+  const uint64_t last = size - bytes;
+  uint64_t bad = 0;
+  for (int i = 0; i < kWarpSize; ++i) {
+    const uint64_t offset = address[i] - begin;
+    const bool good = offset <= last && (address[i] & (bytes - 1)) == 0;
+    bad |= uint64_t{!good} << i;
+    // As a number: inactive lanes may lead anywhere.
+    host[i] = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(base) + offset);
+  }
+  return (bad & active) == 0;
+}
+
+void store_register(Warp& w, const Instruction& n, Slot slot, int lane, const std::byte* from,
+                    uint32_t bytes) {
+  uint64_t value = 0;
+  read_bytes(&value, from, bytes);
+  const uint8_t flags = n.small[kFlags];
+  if ((flags & kSignExtend) != 0) {
+    const int shift = 64 - 8 * static_cast<int>(bytes);
+    value = static_cast<uint64_t>(static_cast<int64_t>(value << shift) >> shift);
+  }
+  if ((flags & kWideLanes) != 0)
+    w.reg<uint64_t>(slot)[lane] = value;
+  else
+    w.reg<uint32_t>(slot)[lane] = static_cast<uint32_t>(value);
+}
+
+/// The common case without conversions: T is as wide as the register's lanes or narrower and zero-extended.
+template <class T, class Lane>
+void load_lanes(Lane* out, Mask active, std::byte* const* host, size_t offset) {
+  if (active == kAllLanes) {
+    for (int i = 0; i < kWarpSize; ++i) out[i] = static_cast<Lane>(read_word<T>(host[i] + offset));
+    return;
+  }
+  for_each_lane(active, [&](int i) { out[i] = static_cast<Lane>(read_word<T>(host[i] + offset)); });
+}
+
+void load_element(Warp& w, const Instruction& n, Slot slot, Mask active, std::byte* const* host,
+                  uint32_t element, uint32_t bytes) {
+  const size_t offset = size_t{element} * bytes;
+  const uint8_t flags = n.small[kFlags];
+  if (bytes == 4 && (flags & kWideLanes) == 0) {
+    load_lanes<uint32_t>(w.reg<uint32_t>(slot), active, host, offset);
+  } else if (bytes == 8) {
+    load_lanes<uint64_t>(w.reg<uint64_t>(slot), active, host, offset);
+  } else if (bytes == 2 && (flags & (kWideLanes | kSignExtend)) == 0) {
+    load_lanes<uint16_t>(w.reg<uint32_t>(slot), active, host, offset);
+  } else if (bytes == 16) {
+    for_each_lane(active, [&](int i) { read_bytes(w.reg<std::byte>(slot) + 16 * i, host[i] + offset, 16); });
+  } else {
+    for_each_lane(active, [&](int i) { store_register(w, n, slot, i, host[i] + offset, bytes); });
+  }
+}
+
+/// Bytes of a lane in the registers that are stored.
+size_t lane_stride(const Instruction& n) {
+  const uint8_t flags = n.small[kFlags];
+  return (flags & kQuadLanes) != 0 ? 16 : (flags & kWideLanes) != 0 ? 8 : 4;
+}
+const std::byte* lane_bytes(Warp& w, const Instruction& n, Slot slot, int lane) {
+  return w.reg<std::byte>(slot) + lane_stride(n) * static_cast<size_t>(lane);
+}
+
+void store_element(Warp& w, const Instruction& n, Slot slot, Mask active, std::byte* const* host,
+                   uint32_t element, uint32_t bytes) {
+  const size_t offset = size_t{element} * bytes;
+  const size_t stride = lane_stride(n);
+  const std::byte* from = w.reg<std::byte>(slot);
+  const auto store = [&]<class T>(T value) {
+    for_each_lane(active, [&](int i) {
+      std::memcpy(&value, from + stride * static_cast<size_t>(i), sizeof value);
+      write_word(host[i] + offset, value);
+    });
+  };
+  switch (bytes) {
+    case 1:
+      return store(uint8_t{});
+    case 2:
+      return store(uint16_t{});
+    case 4:
+      return store(uint32_t{});
+    case 8:
+      return store(uint64_t{});
+    default:
+      for_each_lane(active, [&](int i) {
+        write_bytes(host[i] + offset, from + stride * static_cast<size_t>(i), bytes);
+      });
+  }
+}
+
+/// Does memory hold what a lane's register does?
+bool is_at(const std::byte* host, const std::byte* value, uint32_t bytes) {
+  std::byte there[16];
+  read_bytes(there, host, bytes);
+  return std::memcmp(there, value, bytes) == 0;
+}
+
+/// The slot of element e: d for scalars, else the list.
+Slot element_slot(const Instruction& n, uint32_t e) { return n.small[kCount] == 1 ? n.d : n.list[e]; }
+
+/// Parameters and constants count as no traffic.
+void count_bytes(Cluster& cluster, const Instruction& n, Space space, int64_t bytes, bool writes) {
+  const Space named = static_cast<Space>(n.small[kSpace]);
+  if (named == Space::kParam || named == Space::kConst) return;
+  Statistics& s = cluster.statistics();
+  switch (space) {
+    case Space::kSharedCta:
+      (writes ? s.shared_bytes_written : s.shared_bytes_read) += bytes;
+      break;
+    case Space::kLocal:
+      (writes ? s.local_bytes_written : s.local_bytes_read) += bytes;
+      break;
+    default:
+      (writes ? s.global_bytes_written : s.global_bytes_read) += bytes;
+      break;
+  }
+}
+
+/// Does the lane store what is there already?
+bool stores_the_same(Warp& w, const Instruction& n, int lane, const std::byte* at) {
+  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
+  for (uint32_t e = 0; e < count; ++e)
+    if (!is_at(at + e * bytes, lane_bytes(w, n, element_slot(n, e), lane), bytes)) return false;
+  return true;
+}
+
+/// The order bits of a strong access.
+uint8_t order_of(const Instruction& n) {
+  const uint8_t flags = n.small[kFlags];
+  return static_cast<uint8_t>(((flags & kSynchronises) != 0 ? kAcquires | kReleases : kRelaxed) |
+                              ((flags & kOrdered) != 0 ? kGpuScope : 0));
+}
+
+/// Tells the checkers what the lanes touch, neighbouring lanes with neighbouring bytes at once.
+void touch_lanes(Warp& w, const Instruction& n, Mask active, Space space, const uint64_t* address,
+                 uint32_t bytes, AccessKind kind, std::byte* const* host) {
+  Cluster& cluster = w.cta().cluster();
+  Place place;
+  place.space = space;
+  place.cta = &w.cta();
+  const int shift = std::countr_zero(bytes);
+  for (int i = 0; i < kWarpSize;) {
+    if ((active & lane_bit(i)) == 0) {
+      ++i;
+      continue;
+    }
+    int end = i + 1;
+    if (!is_strong(kind)) {
+      while (end < kWarpSize && (active & lane_bit(end)) != 0 && address[end] == address[end - 1] + bytes)
+        ++end;
+      // All reading the same: the first and the last speak for them.
+      if (end == i + 1 && !is_write(kind))
+        while (end + 1 < kWarpSize && (active >> end & 3) == 3 && address[end] == address[i] &&
+               address[end + 1] == address[i])
+          ++end;
+    }
+    const bool is_run = end > i + 1 && address[i + 1] != address[i];
+    Who who{&w.cta(), w.index(), i, &n, ""};
+    who.order = order_of(n);
+    if (is_run) who.lanes = static_cast<Mask>(((uint64_t{1} << end) - 1) & ~((uint64_t{1} << i) - 1));
+    // Of a run: what all its lanes do.
+    bool same = kind == AccessKind::kWrite;
+    for (int lane = i; same && lane < end; ++lane) same = stores_the_same(w, n, lane, host[lane]);
+    place.host = host[i];
+    place.address =
+        space == Space::kSharedCta ? shared_offset(static_cast<uint32_t>(address[i])) : address[i];
+    Checked::touched(cluster, who, place, is_run ? bytes * static_cast<uint32_t>(end - i) : bytes,
+                     same ? AccessKind::kSameWrite : kind, is_run ? shift : 7);
+    i = end;
+  }
+}
+
+/// Finds the bytes of every active lane; lanes that may not touch theirs are taken out of `active`.
+template <class Checks>
+Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, AccessKind kind,
+                 std::byte** host) {
+  uint64_t address[kWarpSize];
+  addresses(w, n, address);
+  Cluster& cluster = w.cta().cluster();
+  Space space = Space::kGlobal;
+  if (locate_all(w, n, active, address, bytes, host, space)) {
+    if constexpr (Checks::kIndex != 0) touch_lanes(w, n, active, space, address, bytes, kind, host);
+    return space;
+  }
+  for_each_lane(active, [&](int i) {
+    Place place;
+    Who who{&w.cta(), w.index(), i, &n, ""};
+    who.order = order_of(n);
+    if (access<Checks>(cluster, who, static_cast<Space>(n.small[kSpace]), address[i], bytes, bytes, kind,
+                       place)) {
+      host[i] = place.host;
+      space = place.space;
+    } else {
+      active &= ~lane_bit(i);
+    }
+  });
+  return space;
+}
+
+bool is_strong_access(const Instruction& n) { return (n.small[kFlags] & kStrong) != 0; }
+bool visible_to_others(const Instruction& n) { return (n.small[kFlags] & kOrdered) != 0; }
+
+/// Lanes that write different values to the same place: which of them stays is not specified.
+void check_lanes_agree(Warp& w, const Instruction& n, Mask active, Space space, std::byte* const* host) {
+  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
+  bool apart = true;
+  const std::byte* last = nullptr;
+  for_each_lane(active, [&](int i) {
+    apart = apart && (last == nullptr || host[i] >= last + bytes * count);
+    last = host[i];
+  });
+  if (apart || w.cta().cluster().races() == nullptr) return;
+  const uint8_t flags = n.small[kFlags];
+  const size_t stride = (flags & kQuadLanes) != 0 ? 16 : (flags & kWideLanes) != 0 ? 8 : 4;
+  for (uint32_t e = 0; e < count; ++e) {
+    const std::byte* values = w.reg<std::byte>(element_slot(n, e));
+    for_each_lane(active, [&](int i) {
+      if (is_at(host[i] + e * bytes, values + stride * static_cast<size_t>(i), bytes)) return;
+      Who winner{&w.cta(), w.index(), i, &n, ""};
+      for_each_lane(active, [&](int other) {
+        if (other != i && host[other] < host[i] + bytes * count && host[i] < host[other] + bytes * count)
+          winner.lane = other;
+      });
+      const Who loser{&w.cta(), w.index(), i, &n, ""};
+      Finding* finding = w.cta().cluster().log().open(FindingKind::kRace, loser, 0, &winner);
+      if (finding == nullptr) return;
+      finding->message =
+          fmt::format("lanes {} and {} of warp {} write different values to the same {} memory", i,
+                      winner.lane, w.index(), space == Space::kGlobal ? "global" : "shared");
+      finding->hint = "which value stays is not specified: let one lane write, or use an atomic";
+    });
+  }
+}
+
+template <class Checks>
+Step exec_ld(Warp& w, const Instruction& n, Mask active) {
+  Cluster& cluster = w.cta().cluster();
+  if (visible_to_others(n)) {
+    if (!cluster.has_turn()) return Step::kTurn;
+    cluster.note_poll();
+  }
+  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
+  std::byte* host[kWarpSize];
+  Mask good = active;
+  const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongRead : AccessKind::kRead;
+  const Space space = find_lanes<Checks>(w, n, good, bytes * count, kind, host);
+  count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(good), false);
+  if (cluster.timeline() != nullptr)
+    cluster.timeline()->accessed(w, space, host, good, bytes * count, BankAccess::kLoad);
+  if (cluster.banks() != nullptr)
+    cluster.banks()->accessed(n, space, host, good, bytes * count, false, BankAccess::kLoad);
+  alignas(16) static constexpr std::byte kZeros[32] = {};
+  if (good != active)  // what may not be read reads as zero
+    for_each_lane(active & ~good, [&](int i) { host[i] = const_cast<std::byte*>(kZeros); });
+  for (uint32_t e = 0; e < count; ++e) load_element(w, n, element_slot(n, e), active, host, e, bytes);
+  return Step::kNext;
+}
+
+/// What was loaded from tensor memory is put where a tensor store may take it from.
+void note_staged(Warp& w, const Instruction& n, Mask active, std::byte* const* host) {
+  SharedMemory& shared = w.cta().shared();
+  for_each_lane(active, [&](int i) {
+    const auto offset = static_cast<uint64_t>(host[i] - shared.at(shared.user_base())) + shared.user_base();
+    if (offset >= shared.user_base() && offset < shared.end())
+      w.cta().units().chunk_origins.note_staged(static_cast<uint32_t>(offset), n.index,
+                                                static_cast<uint32_t>(w.index() * kWarpSize + i));
+  });
+}
+
+template <class Checks>
+Step exec_st(Warp& w, const Instruction& n, Mask active) {
+  Cluster& cluster = w.cta().cluster();
+  if (visible_to_others(n) && !cluster.has_turn()) return Step::kTurn;
+  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
+  std::byte* host[kWarpSize];
+  const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongWrite : AccessKind::kWrite;
+  const Space space = find_lanes<Checks>(w, n, active, bytes * count, kind, host);
+  count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(active), true);
+  if (cluster.timeline() != nullptr)
+    cluster.timeline()->accessed(w, space, host, active, bytes * count, BankAccess::kStore);
+  if (cluster.banks() != nullptr)
+    cluster.banks()->accessed(n, space, host, active, bytes * count, true, BankAccess::kStore);
+  for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
+  if constexpr (Checks::kIndex != 0)
+    if (kind == AccessKind::kWrite && space != Space::kLocal) check_lanes_agree(w, n, active, space, host);
+  if constexpr (Checks::kIndex != 0)
+    if (space == Space::kSharedCta && w.program().info[n.index].stages.load != 0)
+      note_staged(w, n, active, host);
+  cluster.note_progress();
+  return Step::kNext;
+}
+
+}  // namespace
+
+bool decode_load_store(Decoder& d, Instruction& out) {
+  const ptx::Instruction& insn = d.insn();
+  const bool is_load = insn.op != Op::st;
+  const ScalarType type = insn.type();
+  const size_t address_at = is_load ? 1 : 0, value_at = is_load ? 0 : 1;
+  const AddressSource address = d.address(address_at);
+  out.a = address.base;
+  out.immediate = address.offset;
+  out.small[kSpace] = static_cast<uint8_t>(address.space);
+  out.small[kElementBytes] = static_cast<uint8_t>(ptx::bytes(type));
+  uint8_t flags = address.base_is_64 ? kBase64 : 0;
+  if (is_load && ptx::is_signed(type) && !ptx::is_float(type)) flags |= kSignExtend;
+  // Accesses to global memory that other clusters may be watching take their turn.
+  const Mod order =
+      insn.one_of({Mod::volatile_, Mod::relaxed, Mod::acquire, Mod::release, Mod::mmio}, Mod::weak);
+  const Mod scope = insn.one_of({Mod::cta, Mod::cluster, Mod::gpu, Mod::sys}, Mod::sys);
+  const bool global = address.space == Space::kGlobal || address.space == Space::kGeneric;
+  if (order != Mod::weak && global && scope != Mod::cta && scope != Mod::cluster) flags |= kOrdered;
+  if (order != Mod::weak) flags |= kStrong;
+  if (order == Mod::acquire || order == Mod::release) flags |= kSynchronises;
+  const ptx::Operand& value = d.operand(value_at);
+  const auto take = [&](const ptx::Operand& o) {
+    const int lane_bytes = d.lane_bytes(o, type);
+    if (lane_bytes == 8) flags |= kWideLanes;
+    if (lane_bytes == 16) flags |= kQuadLanes;
+    return is_load ? d.destination(o, type) : d.source(o, type);
+  };
+  if (value.kind == ptx::OperandKind::vector) {
+    std::vector<Slot> slots;
+    for (const ptx::Operand& o : d.elements(value)) slots.push_back(take(o));
+    out.small[kCount] = static_cast<uint8_t>(slots.size());
+    out.list = d.keep_list(std::move(slots));
+    if (out.small[kCount] == 1) out.d = out.list[0];
+  } else {
+    out.small[kCount] = 1;
+    out.d = take(value);
+  }
+  out.small[kFlags] = flags;
+  if (is_load)
+    set_bodies(out, exec_ld<Unchecked>, exec_ld<Checked>);
+  else
+    set_bodies(out, exec_st<Unchecked>, exec_st<Checked>);
+  return true;
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// mov: registers, special registers and symbols; packing and unpacking of vectors; running counters.
+#include <algorithm>
+#include <cstring>
+
+#include "vgpu/machine/cluster.h"
+#include "vgpu/program/decode.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+using ptx::Op;
+using ptx::OperandKind;
+using ptx::ScalarType;
+using ptx::SpecialReg;
+
+template <int lane_bytes>
+Step exec_mov(Warp& w, const Instruction& n, Mask active) {
+  const std::byte* from = w.reg<std::byte>(n.a);
+  std::byte* to = w.reg<std::byte>(n.d);
+  if (active == kAllLanes)
+    std::memmove(to, from, static_cast<size_t>(kWarpSize) * lane_bytes);
+  else
+    for_each_lane(active,
+                  [&](int i) { std::memmove(to + i * lane_bytes, from + i * lane_bytes, lane_bytes); });
+  return Step::kNext;
+}
+
+/// small[0]: invert the source.
+Step exec_mov_predicate(Warp& w, const Instruction& n, Mask active) {
+  const Mask value = w.predicate(n.a) ^ (n.small[0] != 0 ? kAllLanes : 0);
+  Mask& out = w.predicate(n.d);
+  out = (out & ~active) | (value & active);
+  return Step::kNext;
+}
+
+/// Parts in list, small[0] of them, of small[1] bits; the whole has lanes of small[2] bytes.
+Step exec_pack(Warp& w, const Instruction& n, Mask active) {
+  const size_t part_bytes = n.small[1] / 8u, whole = n.small[2];
+  for_each_lane(active, [&](int i) {
+    std::byte value[16] = {};
+    const size_t lane = static_cast<size_t>(i);
+    for (size_t p = 0; p < n.small[0]; ++p) {
+      const size_t stride = std::max<size_t>(part_bytes, 4);
+      std::memcpy(value + p * part_bytes, w.reg<std::byte>(n.list[p]) + lane * stride, part_bytes);
+    }
+    std::memcpy(w.reg<std::byte>(n.d) + lane * whole, value, whole);
+  });
+  return Step::kNext;
+}
+
+Step exec_unpack(Warp& w, const Instruction& n, Mask active) {
+  const size_t part_bytes = n.small[1] / 8u, whole = n.small[2];
+  for_each_lane(active, [&](int i) {
+    std::byte value[16] = {};
+    const size_t lane = static_cast<size_t>(i);
+    std::memcpy(value, w.reg<std::byte>(n.a) + lane * whole, whole);
+    for (size_t p = 0; p < n.small[0]; ++p) {
+      const size_t stride = std::max<size_t>(part_bytes, 4);
+      std::byte* to = w.reg<std::byte>(n.list[p]) + lane * stride;
+      std::memset(to, 0, stride);
+      std::memcpy(to, value + p * part_bytes, part_bytes);
+    }
+  });
+  return Step::kNext;
+}
+
+/// The cluster's logical clock stands for cycles, and at one per nanosecond for time.
+Step exec_mov_counter(Warp& w, const Instruction& n, Mask active) {
+  const uint64_t now = w.cta().cluster().clock();
+  const auto special = static_cast<SpecialReg>(n.small[0]);
+  const bool wide = special == SpecialReg::clock64 || special == SpecialReg::globaltimer;
+  const bool high = special == SpecialReg::clock_hi || special == SpecialReg::globaltimer_hi;
+  for_each_lane(active, [&](int i) {
+    if (wide)
+      w.reg<uint64_t>(n.d)[i] = now;
+    else
+      w.reg<uint32_t>(n.d)[i] = static_cast<uint32_t>(high ? now >> 32 : now);
+  });
+  return Step::kNext;
+}
+
+bool decode_vector(Decoder& d, Instruction& out, const ptx::Operand& parts, const ptx::Operand& whole,
+                   bool packs) {
+  const ScalarType type = d.type();
+  const std::span<const ptx::Operand> elements = d.elements(parts);
+  const int part_bits = ptx::bits(type) / static_cast<int>(elements.size());
+  if (part_bits < 8) d.refuse("parts of fewer than 8 bits are not modelled");
+  const ScalarType part_type = part_bits == 64   ? ScalarType::b64
+                               : part_bits == 32 ? ScalarType::b32
+                               : part_bits == 16 ? ScalarType::b16
+                                                 : ScalarType::b8;
+  std::vector<Slot> slots;
+  for (const ptx::Operand& o : elements)
+    slots.push_back(packs ? d.source(o, part_type) : d.destination(o, part_type));
+  out.small[0] = static_cast<uint8_t>(slots.size());
+  out.small[1] = static_cast<uint8_t>(part_bits);
+  out.small[2] = static_cast<uint8_t>(d.lane_bytes(whole, type));
+  out.list = d.keep_list(std::move(slots));
+  if (packs)
+    out.d = d.destination(whole, type);
+  else
+    out.a = d.source(whole, type);
+  set_body(out, packs ? exec_pack : exec_unpack);
+  return true;
+}
+
+}  // namespace
+
+bool decode_move(Decoder& d, Instruction& out) {
+  const ScalarType type = d.type();
+  const ptx::Operand& to = d.operand(0);
+  const ptx::Operand& from = d.operand(1);
+  if (type == ScalarType::pred) {
+    const PredicateSource source = d.predicate(from);
+    out.a = source.slot;
+    out.small[0] = source.flip != 0 ? 1 : 0;
+    out.d = d.predicate_destination(to);
+    set_body(out, exec_mov_predicate);
+    return true;
+  }
+  if (from.kind == OperandKind::vector) return decode_vector(d, out, from, to, true);
+  if (to.kind == OperandKind::vector) return decode_vector(d, out, to, from, false);
+  out.d = d.destination(to, type);
+  if (from.kind == OperandKind::special && is_running_counter(static_cast<SpecialReg>(from.id))) {
+    out.small[0] = static_cast<uint8_t>(from.id);
+    set_body(out, exec_mov_counter);
+    return true;
+  }
+  out.a = d.source(from, type);
+  switch (d.lane_bytes(to, type)) {
+    case 4:
+      set_body(out, exec_mov<4>);
+      break;
+    case 8:
+      set_body(out, exec_mov<8>);
+      break;
+    default:
+      set_body(out, exec_mov<16>);
+      break;
+  }
+  if (d.lane_bytes(from, type) != d.lane_bytes(to, type)) d.refuse("source and destination differ in size");
+  return true;
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the lanes of a warp do together: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync, activemask,
+// bar.warp.sync.
+#include <bit>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/scalar_float.h"
+#include "vgpu/checks/undefined.h"
+#include "vgpu/machine/cluster.h"
+#include "vgpu/machine/random.h"
+#include "vgpu/program/decode.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+using ptx::Mod;
+using ptx::Op;
+using ptx::ScalarType;
+
+void write_predicate(Warp& w, Slot d, Mask active, Mask value) {
+  Mask& out = w.predicate(d);
+  out = (out & ~active) | (value & active);
+}
+
+/// Lanes bring their own member mask; those that bring the same one act together. Calls group(members) for
+/// each, `members` being the lanes that take part. Waits first until all that are named have come.
+template <class Group>
+Step for_each_group(Warp& w, const Instruction& n, Slot member_mask, Mask active, Group&& group) {
+  const uint32_t* masks = w.reg<uint32_t>(member_mask);
+  Mask needed = 0, outside = 0;
+  for_each_lane(active, [&](int lane) {
+    needed |= masks[lane];
+    if ((masks[lane] & lane_bit(lane)) == 0) outside |= lane_bit(lane);
+  });
+  if (outside != 0) {
+    Cluster& cluster = w.cta().cluster();
+    const int lane = first_lane(outside);
+    if (cluster.launch().options.checks.collectives)
+      if (Finding* f =
+              cluster.log().open(FindingKind::kDivergentCollective, {&w.cta(), w.index(), lane, &n, ""}))
+        f->message =
+            fmt::format("lane {} executes it but is not in its member mask 0x{:08x}", lane, masks[lane]);
+  }
+  const Step step = w.gather(active, needed);
+  if (step != Step::kNext) return step;
+  Mask left = active;
+  while (left != 0) {
+    const uint32_t mask = masks[first_lane(left)];
+    Mask members = 0;
+    for_each_lane(left, [&](int lane) { members |= masks[lane] == mask ? lane_bit(lane) : 0; });
+    left &= ~members;
+    group(members);
+  }
+  return Step::kNext;
+}
+
+// ---- shfl
+// ----------------------------------------------------------------------------------------------------
+
+enum ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
+
+/// d, a: value; b: lane or distance; c: clamp and segment mask; list: member mask, predicate; small[0]: mode.
+Step exec_shfl(Warp& w, const Instruction& n, Mask active) {
+  return for_each_group(w, n, n.list[0], active, [&](Mask members) {
+    const uint32_t* value = w.reg<uint32_t>(n.a);
+    const uint32_t *amount = w.reg<uint32_t>(n.b), *control = w.reg<uint32_t>(n.c);
+    uint32_t result[kWarpSize] = {};
+    int source[kWarpSize] = {};
+    Mask in_range = 0, bad = 0;
+    for_each_lane(members, [&](int lane) {
+      const int b = static_cast<int>(amount[lane] & 31);
+      const int clamp = static_cast<int>(control[lane] & 31),
+                segment = static_cast<int>(control[lane] >> 8 & 31);
+      const int highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
+      int from = lane;
+      bool inside = false;
+      switch (n.small[0]) {
+        case kUp:
+          from = lane - b;
+          inside = from >= highest;  // for .up the clamp is the lower bound
+          break;
+        case kDown:
+          from = lane + b;
+          inside = from <= highest;
+          break;
+        case kButterfly:
+          from = lane ^ b;
+          inside = from <= highest;
+          break;
+        default:
+          from = lowest | (b & ~segment);
+          inside = from <= highest;
+          break;
+      }
+      if (!inside) from = lane;
+      if (inside) in_range |= lane_bit(lane);
+      if ((members & lane_bit(from)) == 0) bad |= lane_bit(lane);
+      source[lane] = from;
+      result[lane] = value[from];
+    });
+    if (bad != 0 && w.cta().cluster().launch().options.checks.collectives) {
+      const int lane = first_lane(bad);
+      if (Finding* f = w.cta().cluster().log().open(FindingKind::kDivergentCollective,
+                                                    {&w.cta(), w.index(), lane, &n, ""}))
+        f->message = fmt::format(
+            "lane {} reads the value of a lane that does not take part (lanes 0x{:08x} do)", lane, members);
+    }
+    for_each_lane(members, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = result[lane]; });
+    write_predicate(w, n.list[1], members, in_range);
+    pass_shuffled(w, n, members, source);
+  });
+}
+
+bool decode_shfl(Decoder& d, Instruction& out) {
+  const ptx::Operand& result = d.operand(0);
+  Slot predicate;
+  if (result.kind == ptx::OperandKind::pair) {
+    out.d = d.destination(d.elements(result)[0], ScalarType::b32);
+    predicate = d.predicate_destination(d.elements(result)[1]);
+  } else {
+    out.d = d.destination(result, ScalarType::b32);
+    predicate = d.predicate_destination(ptx::sink());
+  }
+  out.a = d.source(1, ScalarType::b32);
+  out.b = d.source(2, ScalarType::u32);
+  out.c = d.source(3, ScalarType::u32);
+  out.list = d.keep_list({d.source(4, ScalarType::b32), predicate});
+  out.small[0] = d.has(Mod::up) ? kUp : d.has(Mod::down) ? kDown : d.has(Mod::bfly) ? kButterfly : kIndex;
+  set_body(out, exec_shfl);
+  return true;
+}
+
+// ---- vote
+// ----------------------------------------------------------------------------------------------------
+
+enum VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };
+
+/// a: predicate, inverted if small[1]; b: member mask; small[0]: mode.
+Step exec_vote(Warp& w, const Instruction& n, Mask active) {
+  return for_each_group(w, n, n.b, active, [&](Mask members) {
+    const Mask p = (w.predicate(n.a) ^ (n.small[1] != 0 ? kAllLanes : 0)) & members;
+    switch (n.small[0]) {
+      case kAll:
+        write_predicate(w, n.d, members, p == members ? kAllLanes : 0);
+        break;
+      case kAny:
+        write_predicate(w, n.d, members, p != 0 ? kAllLanes : 0);
+        break;
+      case kUniform:
+        write_predicate(w, n.d, members, p == members || p == 0 ? kAllLanes : 0);
+        break;
+      default:
+        for_each_lane(members, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = p; });
+        break;
+    }
+  });
+}
+
+bool decode_vote(Decoder& d, Instruction& out) {
+  const bool ballot = d.has(Mod::ballot);
+  out.d = ballot ? d.destination(0, ScalarType::b32) : d.predicate_destination(d.operand(0));
+  const PredicateSource p = d.predicate(1);
+  out.a = p.slot;
+  out.small[1] = p.flip != 0 ? 1 : 0;
+  out.b = d.source(2, ScalarType::b32);
+  out.small[0] = ballot ? kBallot : d.has(Mod::all) ? kAll : d.has(Mod::any) ? kAny : kUniform;
+  set_body(out, exec_vote);
+  return true;
+}
+
+// ---- match
+// ---------------------------------------------------------------------------------------------------
+
+template <class T>
+Step exec_match_any(Warp& w, const Instruction& n, Mask active) {
+  return for_each_group(w, n, n.b, active, [&](Mask members) {
+    const T* value = w.reg<T>(n.a);
+    uint32_t result[kWarpSize] = {};
+    for_each_lane(members, [&](int lane) {
+      for_each_lane(members,
+                    [&](int other) { result[lane] |= value[lane] == value[other] ? lane_bit(other) : 0; });
+    });
+    for_each_lane(members, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = result[lane]; });
+  });
+}
+
+/// list[0]: predicate.
+template <class T>
+Step exec_match_all(Warp& w, const Instruction& n, Mask active) {
+  return for_each_group(w, n, n.b, active, [&](Mask members) {
+    const T* value = w.reg<T>(n.a);
+    bool same = true;
+    for_each_lane(members, [&](int lane) { same &= value[lane] == value[first_lane(members)]; });
+    for_each_lane(members, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = same ? members : 0; });
+    write_predicate(w, n.list[0], members, same ? kAllLanes : 0);
+  });
+}
+
+bool decode_match(Decoder& d, Instruction& out) {
+  const bool wide = ptx::bits(d.type()) == 64;
+  const ptx::Operand& result = d.operand(0);
+  if (d.op() == Op::match_all_sync) {
+    const bool pair = result.kind == ptx::OperandKind::pair;
+    out.d = d.destination(pair ? d.elements(result)[0] : result, ScalarType::b32);
+    out.list = d.keep_list({d.predicate_destination(pair ? d.elements(result)[1] : ptx::sink())});
+    set_body(out, wide ? exec_match_all<uint64_t> : exec_match_all<uint32_t>);
+  } else {
+    out.d = d.destination(result, ScalarType::b32);
+    set_body(out, wide ? exec_match_any<uint64_t> : exec_match_any<uint32_t>);
+  }
+  out.a = d.source(1, d.type());
+  out.b = d.source(2, ScalarType::b32);
+  return true;
+}
+
+// ---- redux
+// ---------------------------------------------------------------------------------------------------
+
+using Combine = uint32_t (*)(uint32_t, uint32_t);
+float as_float(uint32_t x) { return std::bit_cast<float>(x); }
+uint32_t as_bits(float x) { return std::bit_cast<uint32_t>(x); }
+
+struct Reduction {
+  Combine combine = nullptr;
+  bool magnitudes = false;  // .abs
+  bool is_float = false;
+};
+
+Step exec_redux(Warp& w, const Instruction& n, Mask active) {
+  const Reduction& r = *static_cast<const Reduction*>(n.extra);
+  return for_each_group(w, n, n.b, active, [&](Mask members) {
+    const uint32_t* value = w.reg<uint32_t>(n.a);
+    const auto read = [&](int lane) { return r.magnitudes ? value[lane] & 0x7FFF'FFFFu : value[lane]; };
+    uint32_t result = read(first_lane(members));
+    // Even a NaN that is alone becomes the canonical one.
+    if (r.is_float) result = r.combine(result, result);
+    for_each_lane(members & (members - 1), [&](int lane) { result = r.combine(result, read(lane)); });
+    for_each_lane(members, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = result; });
+  });
+}
+
+Combine combine_of(const ptx::Instruction& insn) {
+  using U = uint32_t;
+  using S = int32_t;
+  const bool is_min = insn.has(Mod::min);
+  if (insn.type() == ScalarType::f32) {
+    if (insn.has(Mod::NaN)) {
+      return is_min ? [](U a,
+                         U b) { return as_bits(arith::min(as_float(a), as_float(b), {false, true, false})); }
+                    : [](U a, U b) {
+                        return as_bits(arith::max(as_float(a), as_float(b), {false, true, false}));
+                      };
+    }
+    return is_min ? [](U a, U b) { return as_bits(arith::min(as_float(a), as_float(b))); }
+                  : [](U a, U b) { return as_bits(arith::max(as_float(a), as_float(b))); };
+  }
+  if (insn.has(Mod::add)) return [](U a, U b) { return a + b; };
+  if (insn.has(Mod::and_)) return [](U a, U b) { return a & b; };
+  if (insn.has(Mod::or_)) return [](U a, U b) { return a | b; };
+  if (insn.has(Mod::xor_)) return [](U a, U b) { return a ^ b; };
+  if (insn.type() == ScalarType::s32)
+    return is_min ? [](U a, U b) { return static_cast<S>(a) < static_cast<S>(b) ? a : b; }
+                  : [](U a, U b) { return static_cast<S>(a) > static_cast<S>(b) ? a : b; };
+  return is_min ? [](U a, U b) { return a < b ? a : b; } : [](U a, U b) { return a > b ? a : b; };
+}
+
+bool decode_redux(Decoder& d, Instruction& out) {
+  out.d = d.destination(0, d.type());
+  out.a = d.source(1, d.type());
+  out.b = d.source(2, ScalarType::b32);
+  out.extra = d.keep(Reduction{combine_of(d.insn()), d.has(Mod::abs), d.type() == ScalarType::f32});
+  set_body(out, exec_redux);
+  return true;
+}
+
+// ---- elect, activemask, bar.warp.sync
+// ------------------------------------------------------------------------
+
+/// The lowest lane of the mask, as measured on an H200; under a seed another, for PTX says only that it is
+/// the same for the same mask. d: lane, b: predicate, a: member mask.
+Step exec_elect(Warp& w, const Instruction& n, Mask active) {
+  const uint64_t seed = w.cta().cluster().launch().options.seed;
+  return for_each_group(w, n, n.a, active, [&](Mask members) {
+    int chosen = first_lane(members);
+    if (seed != 0) {
+      Mask rest = members;
+      for (uint64_t skip = Random(seed, members).below(static_cast<uint64_t>(count_lanes(members))); skip > 0;
+           --skip)
+        rest &= rest - 1;
+      chosen = first_lane(rest);
+    }
+    for_each_lane(members, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = static_cast<uint32_t>(chosen); });
+    write_predicate(w, n.b, members, lane_bit(chosen));
+  });
+}
+
+Step exec_activemask(Warp& w, const Instruction& n, Mask active) {
+  for_each_lane(active, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = active; });
+  return Step::kNext;
+}
+
+Step exec_warp_barrier(Warp& w, const Instruction& n, Mask active) {
+  return for_each_group(w, n, n.a, active, [&](Mask members) {
+    if (RaceChecker* races = w.cta().cluster().races())
+      races->warp_sync({&w.cta(), w.index(), first_lane(members), &n, "", members});
+  });
+}
+
+bool decode_elect(Decoder& d, Instruction& out) {
+  const ptx::Operand& result = d.operand(0);
+  if (result.kind == ptx::OperandKind::pair) {
+    out.d = d.destination(d.elements(result)[0], ScalarType::b32);
+    out.b = d.predicate_destination(d.elements(result)[1]);
+  } else {
+    out.d = d.scratch(4);
+    out.b = d.predicate_destination(result);
+  }
+  out.a = d.source(1, ScalarType::b32);
+  set_body(out, exec_elect);
+  return true;
+}
+
+}  // namespace
+
+bool decode_warp_collectives(Decoder& d, Instruction& out) {
+  switch (d.op()) {
+    case Op::shfl_sync:
+      return decode_shfl(d, out);
+    case Op::vote_sync:
+      return decode_vote(d, out);
+    case Op::match_any_sync:
+    case Op::match_all_sync:
+      return decode_match(d, out);
+    case Op::redux_sync:
+      return decode_redux(d, out);
+    case Op::elect_sync:
+      return decode_elect(d, out);
+    case Op::activemask:
+      out.d = d.destination(0, ScalarType::b32);
+      set_body(out, exec_activemask);
+      return true;
+    case Op::bar_warp_sync:
+      out.a = d.source(0, ScalarType::b32);
+      set_body(out, exec_warp_barrier);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace imbrex::vgpu

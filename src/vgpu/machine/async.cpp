@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/machine/async.h"
+
+#include "vgpu/machine/cluster.h"
+#include "vgpu/timeline/timeline_recorder.h"
+
+namespace imbrex::vgpu {
+
+QueueId AsyncAgents::make_queue() {
+  queues_.push_back(std::make_unique<Queue>());
+  return static_cast<QueueId>(queues_.size() - 1);
+}
+
+void AsyncAgents::submit(std::unique_ptr<AsyncOp> op, QueueId queue) {
+  ++pending_;
+  if (recorder_ != nullptr) recorder_->submitted(*op, queue);
+  if (op->who.cta != nullptr)
+    if (RaceChecker* races = op->who.cta->cluster().races()) races->issue(*op);
+  (queue == kUnordered ? unordered_ : *queues_[static_cast<size_t>(queue)]).push_back(std::move(op));
+}
+
+AsyncStep AsyncAgents::run_one(Cluster& cluster, uint64_t choice) {
+  if (pending_ == 0) return AsyncStep::kNone;
+  // Candidates: every unordered operation and the head of every queue.
+  ready_.clear();
+  for (size_t i = 0; i < unordered_.size(); ++i)
+    if (unordered_[i]->ready(cluster)) ready_.push_back({&unordered_, i});
+  for (const std::unique_ptr<Queue>& queue : queues_)
+    if (!queue->empty() && queue->front()->ready(cluster)) ready_.push_back({queue.get(), 0});
+  if (ready_.empty()) return AsyncStep::kNone;
+  const Candidate chosen = ready_[choice % ready_.size()];
+  Queue& queue = *chosen.queue;
+  // Running may submit further operations, which moves the queue's elements: hold the operation itself.
+  AsyncOp& op = *queue[chosen.index];
+  if (op.takes_turn() && !cluster.has_turn()) return AsyncStep::kTurn;
+  if (recorder_ != nullptr) recorder_->carries_out(&op);
+  const bool done = op.run(cluster);
+  if (recorder_ != nullptr) recorder_->carries_out(nullptr);
+  if (done) {
+    for (size_t i = chosen.index; i < queue.size(); ++i) {
+      if (queue[i].get() != &op) continue;
+      queue.erase(queue.begin() + static_cast<ptrdiff_t>(i));
+      break;
+    }
+    --pending_;
+    ++cluster.statistics().async_operations;
+  }
+  cluster.note_progress();
+  return AsyncStep::kRan;
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/machine/checks.h"
+
+#include <fmt/format.h>
+
+#include "vgpu/checks/operand_boxes.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+/// Addresses in global memory through which warps are ordered share this many keys, so that counting in a
+/// large array does not take memory without end. Sharing orders too much, never too little.
+constexpr uint64_t kGlobalSyncKeys = 4096;
+
+void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, int lane_shift) {
+  const CheckSet& checks = cluster.launch().options.checks;
+  const char* memory = nullptr;
+  switch (place.space) {
+    case Space::kSharedCta:
+      if (!place.cta->shared().is_written(static_cast<uint32_t>(place.address), bytes)) memory = "shared";
+      break;
+    case Space::kLocal: {
+      const size_t at = static_cast<size_t>(who.lane) * cluster.program().local_bytes + place.address;
+      if (!place.warp->local_written().all(at, bytes)) memory = "local";
+      break;
+    }
+    default:
+      if (checks.uninitialized_global && !cluster.launch().memory.is_written(place.address, bytes))
+        memory = "global";
+      break;
+  }
+  if (memory == nullptr) return;
+  if (lane_shift < 7) {
+    // Each lane by itself, to name the one that reads too much.
+    Who lane = who;
+    Place part = place;
+    for (uint32_t at = 0; at < bytes; at += 1u << lane_shift, ++lane.lane) {
+      part.address = place.address + at;
+      check_written(cluster, lane, part, 1u << lane_shift, 7);
+    }
+    return;
+  }
+  Finding* finding = cluster.log().open(FindingKind::kUninitializedRead, who, place.address);
+  if (finding == nullptr) return;
+  finding->message = fmt::format("reads {} bytes of {} memory at 0x{:x} of which not all have been written",
+                                 bytes, memory, place.address);
+}
+
+void mark_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes) {
+  switch (place.space) {
+    case Space::kSharedCta:
+      place.cta->shared().mark_written(static_cast<uint32_t>(place.address), bytes);
+      break;
+    case Space::kLocal:
+      place.warp->local_written().mark(
+          static_cast<size_t>(who.lane) * cluster.program().local_bytes + place.address, bytes);
+      break;
+    default:
+      cluster.launch().memory.mark_written(place.address, bytes);
+      break;
+  }
+}
+
+}  // namespace
+
+void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
+                      int lane_shift) {
+  if (cluster.launch().options.checks.uninitialized && is_read(kind))
+    check_written(cluster, who, place, bytes, lane_shift);
+  if (is_write(kind)) mark_written(cluster, who, place, bytes);
+  if (place.space == Space::kSharedCta) {
+    ChunkOrigins& origins = place.cta->units().chunk_origins;
+    if (is_read(kind)) origins.note_read(static_cast<uint32_t>(place.address), bytes);
+    if (is_write(kind)) origins.clear(static_cast<uint32_t>(place.address), bytes);
+    if (origins.has_suspects()) report_unread_boxes(cluster, *place.cta);
+  }
+  RaceChecker* races = cluster.races();
+  if (races == nullptr || place.space == Space::kLocal) return;
+  if (is_strong(kind) && who.origin == nullptr) {
+    const SyncKey key = place.space == Space::kSharedCta
+                            ? sync_key(SyncKind::kShared, place.cta->rank(), place.address)
+                            : sync_key(SyncKind::kGlobal, 0, place.address / 4 % kGlobalSyncKeys);
+    // Inside a cluster all strong accesses order.
+    Who both = who;
+    both.order = kAcquires | kReleases;
+    if (is_read(kind)) races->acquire(both, key);
+    if (is_write(kind)) races->release(both, key);
+    if (place.space == Space::kGlobal) races->strong_access(who, place.address, kind);
+  }
+  if (place.space == Space::kSharedCta)
+    races->access(who, place, bytes, kind, lane_shift);
+  else
+    races->global_access(who, place, bytes, kind, lane_shift);
+}
+
+}  // namespace imbrex::vgpu

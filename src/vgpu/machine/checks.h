@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checking policy. Bodies that touch memory are templates over it and are compiled twice; what Unchecked
+// leaves empty costs nothing. Bodies that only compute are compiled once: the run loop asks the policy around
+// them.
+//
+// Addresses are checked under both policies (the host's memory depends on it); see access.h.
+#pragma once
+
+#include "vgpu/machine/cluster.h"
+
+namespace imbrex::vgpu {
+
+/// What an access does; the strong ones (volatile, relaxed, acquire, release, atomic) may meet others
+/// unordered.
+/// A kSameWrite writes the bytes that are there already: when all threads store the same value by one
+/// instruction, as compilers let them, it does not matter who comes last.
+enum class AccessKind : uint8_t { kRead, kWrite, kSameWrite, kAtomic, kStrongRead, kStrongWrite };
+constexpr bool is_write(AccessKind k) { return k != AccessKind::kRead && k != AccessKind::kStrongRead; }
+constexpr bool is_read(AccessKind k) {
+  return k == AccessKind::kRead || k == AccessKind::kAtomic || k == AccessKind::kStrongRead;
+}
+constexpr bool is_strong(AccessKind k) { return k > AccessKind::kSameWrite; }
+
+/// A checked address: where the bytes are on the host, and what they are to the kernel.
+struct Place {
+  std::byte* host = nullptr;
+  Space space = Space::kGlobal;  // kGlobal, kSharedCta or kLocal
+  Cta* cta = nullptr;            // whose shared memory
+  Warp* warp = nullptr;          // whose local memory
+  uint64_t address = 0;          // in global memory; offset bits in shared; offset in local memory
+};
+
+struct Unchecked {
+  static constexpr int kIndex = 0;
+  static void before(Warp&, const Instruction&, Mask) {}
+  static void after(Warp&, const Instruction&, Mask) {}
+  static void touched(Cluster&, const Who&, const Place&, uint32_t /*bytes*/, AccessKind, int = 7) {}
+};
+
+struct Checked {
+  static constexpr int kIndex = 1;
+  /// Undefined lanes of the registers read: reported or passed on, as InstructionInfo::flow says.
+  static void before(Warp& warp, const Instruction& insn, Mask active);
+  /// Registers written are defined from now on, where before() or the body has not settled it.
+  static void after(Warp& warp, const Instruction& insn, Mask active);
+  /// Every byte that a thread or a unit reads or writes passes here once, after its address was found good.
+  /// `lane_shift`: the lanes from who.lane on touch 1 << lane_shift bytes each; 7: one does it all.
+  static void touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
+                      int lane_shift = 7);
+};
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/machine/cluster.h"
+
+#include <fmt/format.h>
+
+#include "vgpu/checks/bank_counter.h"
+#include "vgpu/machine/checks.h"
+#include "vgpu/timeline/timeline_recorder.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+constexpr int64_t kPlainQuantum = 128;
+/// Stalls in a row, resolved by nothing but time-outs of try_wait, after which nothing will ever happen.
+constexpr int kHopelessStalls = 4;
+constexpr int64_t kDefaultBudget = int64_t{1} << 40;
+constexpr size_t kMaxPictureLines = 64;
+/// In run_warp: the split's own pc is up to date already.
+constexpr uint32_t kPcIsKept = ~0u;
+
+/// Either policy, with what is executed told to the recorder.
+template <class Checks>
+struct Recorded : Checks {
+  static void executed(Warp& warp, const Instruction& insn, Step step) {
+    warp.cta().cluster().timeline()->executed(warp, insn, step);
+  }
+};
+
+template <class Checks>
+void tell_executed(Warp&, const Instruction&, Step) {}
+template <class Checks>
+requires requires { &Checks::executed; }
+void tell_executed(Warp& warp, const Instruction& insn, Step step) { Checks::executed(warp, insn, step); }
+
+std::array<uint32_t, 3> split_index(int64_t index, const Dim3& extent) {
+  return {static_cast<uint32_t>(index % extent.x), static_cast<uint32_t>(index / extent.x % extent.y),
+          static_cast<uint32_t>(index / extent.x / extent.y)};
+}
+
+}  // namespace
+
+Cluster::Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, uint64_t clock)
+    : launch_(&launch),
+      slot_(&slot),
+      number_(number),
+      id_(split_index(number, launch.clusters())),
+      random_(launch.options.seed, static_cast<uint64_t>(number)),
+      log_(launch.program, launch.options.max_findings),
+      cached_ranges_(launch.program.code.size()),
+      clock_(clock),
+      clock_at_start_(clock),
+      last_progress_(clock) {
+  const Dim3& extent = launch.cluster;
+  for (int rank = 0; rank < extent.count(); ++rank) {
+    const std::array<uint32_t, 3> inside = split_index(rank, extent);
+    ctas_.push_back(
+        std::make_unique<Cta>(*this, rank,
+                              std::array<uint32_t, 3>{static_cast<uint32_t>(id_[0] * extent.x + inside[0]),
+                                                      static_cast<uint32_t>(id_[1] * extent.y + inside[1]),
+                                                      static_cast<uint32_t>(id_[2] * extent.z + inside[2])}));
+    for (const std::unique_ptr<Warp>& warp : ctas_.back()->warps()) warps_.push_back(warp.get());
+  }
+  statistics_.ctas = extent.count();
+  if (launch.options.checks.races || launch.options.checks.proxy_fences)
+    races_ = std::make_unique<RaceChecker>(*this);
+  if (const TimelineOptions& timeline = launch.options.timeline; timeline.record) {
+    bool is_drawn = false;
+    for (const std::unique_ptr<Cta>& cta : ctas_) is_drawn |= cta->linear_id() == timeline.cta;
+    timeline_ = std::make_unique<TimelineRecorder>(*this, is_drawn);
+    async_.record(timeline_.get());
+  }
+  if (launch.options.count_banks) banks_ = std::make_unique<BankCounter>(launch.program.code.size());
+  // From at once to hardly ever: then mostly when no warp can go on.
+  if (!random_.is_plain()) async_laziness_ = uint64_t{1} << (2 * random_.below(6));
+}
+
+Cluster::~Cluster() = default;
+
+int64_t Cluster::new_quantum() {
+  return random_.is_plain() ? kPlainQuantum : static_cast<int64_t>(1 + random_.below(kPlainQuantum));
+}
+
+template <class Checks>
+Step Cluster::run_warp(Warp& warp) {
+  if (!resuming_ && !warp.pick()) return Step::kBlock;
+  resuming_ = false;
+  const Instruction* const code = program().code.data();
+  Split* split = &warp.split();
+  uint32_t pc = split->pc;
+  Mask mask = split->mask;
+  int64_t lanes = 0;
+  const uint64_t begin = clock_;
+  Step step = Step::kNext;
+  while (clock_ - begin < static_cast<uint64_t>(quantum_left_)) {
+    const Instruction& insn = code[pc];
+    const Mask active = mask & (warp.predicate(insn.guard) ^ insn.guard_flip);
+    if (active == 0) {
+      ++clock_;
+      ++pc;
+      continue;
+    }
+    split->pc = pc;
+    Checks::before(warp, insn, active);
+    step = insn.exec[Checks::kIndex](warp, insn, active);
+    if (step == Step::kTurn) {
+      // Not executed: how often the attempt is made depends on the host, so the clock must not count it.
+      resuming_ = true;
+      break;
+    }
+    tell_executed<Checks>(warp, insn, step);
+    ++clock_;
+    lanes += count_lanes(active);
+    if (step == Step::kNext) {
+      Checks::after(warp, insn, active);
+      ++pc;
+      continue;
+    }
+    if (step != Step::kBlock) Checks::after(warp, insn, active);
+    if (step == Step::kYield) {
+      ++pc;
+      break;
+    }
+    if (step == Step::kBlock || !warp.has_current()) {
+      if (warp.finished() || !warp.pick()) {
+        pc = kPcIsKept;
+        break;
+      }
+    }
+    split = &warp.split();
+    pc = split->pc;
+    mask = split->mask;
+  }
+  if (pc != kPcIsKept) split->pc = pc;
+  const int64_t executed = static_cast<int64_t>(clock_ - begin);
+  quantum_left_ -= executed;
+  warp.executed += executed;
+  statistics_.instructions += executed;
+  statistics_.lane_instructions += lanes;
+  return step;
+}
+
+AsyncStep Cluster::run_async(bool pressing) {
+  if (async_.empty()) return AsyncStep::kNone;
+  if (!async_choice_) {
+    if (!pressing && async_laziness_ > 1 && !random_.once_in(async_laziness_)) return AsyncStep::kNone;
+    async_choice_ = random_.is_plain() ? 0 : random_.next();
+  }
+  const AsyncStep step = async_.run_one(*this, *async_choice_);
+  if (step == AsyncStep::kTurn) {
+    slot_->publish(clock_);  // a turn is given by the clocks that others see
+    return step;
+  }
+  async_choice_.reset();
+  if (step == AsyncStep::kRan) ++clock_;
+  return step;
+}
+
+template <class Checks>
+Step Cluster::run_next_warp() {
+  Warp& warp = *warps_[next_warp_];
+  ran_last_ = &warp;
+  const uint64_t before = clock_;
+  if (quantum_left_ <= 0) quantum_left_ = new_quantum();
+  const Step step = run_warp<Checks>(warp);
+  slot_->publish(clock_);
+  if (step == Step::kTurn) return step;
+  quantum_left_ = 0;
+  idle_warps_ = clock_ == before ? idle_warps_ + 1 : 0;
+  if (warp.finished()) {
+    warps_.erase(warps_.begin() + static_cast<ptrdiff_t>(next_warp_));
+    if (warp.cta().finished()) check_cta_exit(warp.cta());
+  } else if (idle_warps_ == 0 && !random_.is_plain() && random_.once_in(4)) {
+    next_warp_ = random_.below(warps_.size());
+  } else {
+    ++next_warp_;
+  }
+  if (next_warp_ >= warps_.size()) next_warp_ = 0;
+  return step;
+}
+
+template <class Checks>
+ClusterState Cluster::advance_with(int64_t slice) {
+  const uint64_t end = clock_ + static_cast<uint64_t>(slice);
+  const int64_t budget =
+      launch_->options.instruction_budget > 0 ? launch_->options.instruction_budget : kDefaultBudget;
+  const int64_t stall_budget = launch_->options.stall_budget;
+  while (!warps_.empty() || !async_.empty()) {
+    const bool draining = warps_.empty();
+    // Where an operation waits for its turn, this round's warp has run already.
+    if (!draining && !async_choice_) {
+      if (stopped_) return ClusterState::kStopped;
+      if (run_next_warp<Checks>() == Step::kTurn) return ClusterState::kNeedsTurn;
+    }
+    // What an operation did may be what a warp looked at before was waiting for.
+    AsyncStep step = run_async(draining);
+    if (step == AsyncStep::kNone) {
+      if (draining) break;
+      if (!warps_.empty() && idle_warps_ >= warps_.size()) {
+        idle_warps_ = 0;
+        step = run_async(true);
+        if (step == AsyncStep::kNone && !resolve_stall()) {
+          report_deadlock();
+          return ClusterState::kStopped;
+        }
+      }
+    }
+    if (step == AsyncStep::kTurn) return ClusterState::kNeedsTurn;
+    if (step == AsyncStep::kRan) idle_warps_ = 0;
+    const int64_t run = static_cast<int64_t>(clock_ - clock_at_start_);
+    const int64_t stalled = static_cast<int64_t>(clock_ - last_progress_);
+    if (!warps_.empty() && (run > budget || stalled > stall_budget)) {
+      report_endless(*ran_last_, run > budget ? budget : stall_budget, run <= budget);
+      return ClusterState::kStopped;
+    }
+    if (clock_ >= end || slot_->should_return()) return ClusterState::kRunning;
+  }
+  slot_->publish(clock_);
+  return stopped_ ? ClusterState::kStopped : ClusterState::kFinished;
+}
+
+ClusterState Cluster::advance(int64_t slice) {
+  const bool checked = launch_->options.checks.any();
+  if (timeline_ != nullptr)
+    return checked ? advance_with<Recorded<Checked>>(slice) : advance_with<Recorded<Unchecked>>(slice);
+  return checked ? advance_with<Checked>(slice) : advance_with<Unchecked>(slice);
+}
+
+// ---- nobody can run
+// ------------------------------------------------------------------------------------------
+
+bool Cluster::resolve_stall() {
+  bool resolved = false;
+  for (Warp* warp : warps_) resolved |= warp->release_joins(true);
+  if (resolved) return true;
+  stalls_ = progress_at_stall_ == last_progress_ ? stalls_ + 1 : 0;
+  progress_at_stall_ = last_progress_;
+  if (stalls_ >= kHopelessStalls) return false;
+  for (Warp* warp : warps_) resolved |= warp->time_out_one();
+  return resolved;
+}
+
+void Cluster::report_deadlock() {
+  stop();
+  Warp& first = *warps_.front();
+  Who who{&first.cta(), first.index(), -1, nullptr, ""};
+  for (const Split& split : first.splits())
+    if (split.blocked) {
+      who.insn = &program().code[split.waits_at];
+      who.lane = count_lanes(split.mask) == 1 ? first_lane(split.mask) : -1;
+      break;
+    }
+  Finding* finding = log_.open(FindingKind::kDeadlock, who);
+  if (finding == nullptr) return;
+  finding->message = fmt::format("no thread of the {} can run and no asynchronous operation is pending",
+                                 ctas_.size() == 1 ? "CTA" : "cluster");
+  if (!async_.empty())
+    finding->message =
+        fmt::format("no thread of the {} can run, and {} asynchronous operations cannot complete",
+                    ctas_.size() == 1 ? "CTA" : "cluster", async_.pending());
+  for (const std::unique_ptr<Cta>& cta : ctas_) {
+    std::vector<std::string> lines;
+    for (const std::unique_ptr<Warp>& warp : cta->warps()) {
+      warp->describe_waits(lines);
+      if (warp->finished()) lines.push_back(fmt::format("warp {} has exited", warp->index()));
+    }
+    if (ctas_.size() > 1) finding->facts.push_back(fmt::format("CTA rank {}:", cta->rank()));
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (i == kMaxPictureLines) {
+        finding->facts.push_back(fmt::format("... and {} more", lines.size() - i));
+        break;
+      }
+      finding->facts.push_back(std::move(lines[i]));
+    }
+  }
+  // Operations of a kind that one source line started are one fact.
+  struct InFlight {
+    std::string what, line, place;
+    int count;
+  };
+  std::vector<InFlight> in_flight;
+  async_.for_each([&](const AsyncOp& op) {
+    const std::string what = fmt::format("{}: {}", op.who.unit, op.describe());
+    const CodePlace at = op.who.insn != nullptr ? program().place(op.who.insn->index) : CodePlace{};
+    const std::string line = fmt::format("{}:{}", at.file, at.file.empty() ? at.ptx_line : at.line);
+    if (!in_flight.empty() && in_flight.back().what == what && in_flight.back().line == line)
+      ++in_flight.back().count;
+    else
+      in_flight.push_back(
+          {what, line, op.who.insn != nullptr ? program().place_text(op.who.insn->index) : "?", 1});
+  });
+  for (const InFlight& op : in_flight)
+    if (finding->facts.size() < 2 * kMaxPictureLines)
+      finding->facts.push_back(op.count == 1
+                                   ? fmt::format("{} is in flight, started at {}", op.what, op.place)
+                                   : fmt::format("{} is in flight {} times, the first started at {}", op.what,
+                                                 op.count, op.place));
+}
+
+void Cluster::report_endless(const Warp& warp, int64_t budget, bool stalled) {
+  stop();
+  Who who{&warp.cta(), warp.index(), -1, nullptr, ""};
+  if (!warp.splits().empty()) who.insn = &program().code[warp.splits().front().pc];
+  Finding* finding = log_.open(FindingKind::kEndlessRun, who);
+  if (finding == nullptr) return;
+  finding->message =
+      stalled
+          ? fmt::format("the cluster executed {} instructions without a store, an arrival or an exit", budget)
+          : fmt::format("the cluster executed {} instructions and has not finished", budget);
+  for (const std::unique_ptr<Cta>& cta : ctas_)
+    for (const std::unique_ptr<Warp>& w : cta->warps()) {
+      if (finding->facts.size() >= kMaxPictureLines) break;
+      for (const Split& split : w->splits())
+        if (!split.blocked)
+          finding->facts.push_back(fmt::format("CTA rank {} warp {} lanes 0x{:08x} runs at {}", cta->rank(),
+                                               w->index(), split.mask, program().place_text(split.pc)));
+      w->describe_waits(finding->facts);
+    }
+  finding->hint =
+      stalled ? "a loop waits for something that never comes; if the kernel really computes this long, "
+                "raise Options::stall_budget"
+              : "raise Options::instruction_budget if the kernel really runs this long";
+}
+
+}  // namespace imbrex::vgpu

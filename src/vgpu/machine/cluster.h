@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster: CTAs that run together on one host thread, their asynchronous operations, and the scheduler that
+// interleaves all of it. What happens inside depends on the seed and the cluster's number alone.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "vgpu/checks/findings.h"
+#include "vgpu/checks/race.h"
+#include "vgpu/machine/async.h"
+#include "vgpu/machine/cta.h"
+#include "vgpu/machine/grid.h"
+#include "vgpu/machine/random.h"
+#include "vgpu/machine/units.h"
+#include "vgpu/program/launch.h"
+
+namespace imbrex::vgpu {
+
+class BankCounter;
+class TimelineRecorder;
+
+/// Why Cluster::advance came back.
+enum class ClusterState : uint8_t {
+  kRunning,    // the slice is used up
+  kNeedsTurn,  // the next instruction or operation is globally visible and it is somebody else's turn
+  kFinished,
+  kStopped,  // deadlock, budget or too many findings
+};
+
+/// The allocation that an instruction touched last: most touch one only.
+struct CachedRange {
+  uint64_t begin = 0;
+  uint64_t bytes = 0;
+};
+
+class Cluster {
+ public:
+  /// `number` counts clusters in x, y, z order; `clock` is where its logical clock starts.
+  Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, uint64_t clock);
+  ~Cluster();
+
+  const LaunchContext& launch() const { return *launch_; }
+  const Program& program() const { return launch_->program; }
+  int64_t number() const { return number_; }
+  std::vector<std::unique_ptr<Cta>>& ctas() { return ctas_; }
+  /// The CTA of that rank, or null.
+  Cta* cta(uint32_t rank) { return rank < ctas_.size() ? ctas_[rank].get() : nullptr; }
+
+  AsyncAgents& async() { return async_; }
+  FindingLog& log() { return log_; }
+  Statistics& statistics() { return statistics_; }
+  std::string& printed() { return printed_; }
+  Random& random() { return random_; }
+  /// Null when races are not looked for.
+  RaceChecker* races() { return races_.get(); }
+  /// Null when no timeline is asked for.
+  TimelineRecorder* timeline() { return timeline_.get(); }
+  /// Null when bank conflicts are not counted.
+  BankCounter* banks() { return banks_.get(); }
+  /// The threads of `who` arrive at, or have waited for, something that orders threads.
+  void released(const Who& who, SyncKey key) {
+    if (races_ != nullptr) races_->release(who, key);
+  }
+  void acquired(const Who& who, SyncKey key) {
+    if (races_ != nullptr) races_->acquire(who, key);
+  }
+  ClusterUnits& units() { return units_; }
+
+  CachedRange& cached_range(const Instruction* insn) { return cached_ranges_[insn->index]; }
+  /// Takes a cluster of the grid that has not started: its number, or -1 when none is left to this one.
+  int64_t cancel_one() { return slot_->take_next(); }
+  /// %clusterid.
+  const std::array<uint32_t, 3>& id() const { return id_; }
+  /// Where the cluster runs; stands in for %smid.
+  const GridSlot& slot() const { return *slot_; }
+
+  /// Logical time: warp instructions and asynchronous steps executed.
+  uint64_t clock() const { return clock_; }
+  /// True when an operation visible to other clusters may be done now. A body that may not returns
+  /// Step::kTurn.
+  bool has_turn() { return slot_->has_turn(clock_); }
+  /// Takes the next cluster of the grid that has not been launched out of the queue: its number, or -1.
+  int64_t take_unlaunched() { return slot_->take_next(); }
+  /// Something happened that others may wait for (store, arrival, exit): the cluster is not stalled.
+  void note_progress() { last_progress_ = clock_; }
+  /// A look at what another cluster may change: time-outs in between are no sign of a deadlock.
+  void note_poll() { stalls_ = 0; }
+  /// Ends the launch after the current instruction, a finding having been reported.
+  void stop() { stopped_ = true; }
+
+  /// Runs for about `slice` warp instructions.
+  ClusterState advance(int64_t slice);
+
+ private:
+  template <class Checks>
+  ClusterState advance_with(int64_t slice);
+  /// Lets the warp whose turn it is within the cluster run for a while.
+  template <class Checks>
+  Step run_next_warp();
+  template <class Checks>
+  Step run_warp(Warp& warp);
+  /// Lets an asynchronous operation happen; `pressing` when no warp can run.
+  AsyncStep run_async(bool pressing);
+  /// No warp can run and no operation is ready: lets go of parked lanes, times out a try_wait. False:
+  /// deadlock.
+  bool resolve_stall();
+  void report_deadlock();
+  void report_endless(const Warp& warp, int64_t budget, bool stalled);
+  int64_t new_quantum();
+
+  const LaunchContext* launch_;
+  GridSlot* slot_;
+  int64_t number_;
+  std::array<uint32_t, 3> id_;
+  Random random_;
+  ClusterUnits units_;
+  AsyncAgents async_;
+  FindingLog log_;
+  Statistics statistics_;
+  std::string printed_;
+  std::vector<CachedRange> cached_ranges_;
+  std::unique_ptr<RaceChecker> races_;
+  std::unique_ptr<TimelineRecorder> timeline_;
+  std::unique_ptr<BankCounter> banks_;
+  std::vector<std::unique_ptr<Cta>> ctas_;
+  std::vector<Warp*> warps_;  // of all CTAs, those that have not finished
+  size_t next_warp_ = 0;
+  int64_t quantum_left_ = 0;  // of warps_[next_warp_], when it was stopped for a turn
+  size_t idle_warps_ = 0;     // in a row that could not run
+  uint64_t clock_;
+  uint64_t clock_at_start_;
+  uint64_t last_progress_;
+  bool resuming_ = false;  // its current split goes on where it stopped
+  int stalls_ = 0;         // in a row, without progress in between
+  uint64_t progress_at_stall_ = 0;
+  uint64_t async_laziness_ = 1;           // one operation is carried out in so many quanta
+  std::optional<uint64_t> async_choice_;  // of an operation that waits for its turn
+  Warp* ran_last_ = nullptr;
+  bool stopped_ = false;
+};
+
+}  // namespace imbrex::vgpu

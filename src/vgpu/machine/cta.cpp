@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/machine/cta.h"
+
+#include "vgpu/machine/cluster.h"
+#include "vgpu/timeline/timeline_recorder.h"
+
+namespace imbrex::vgpu {
+
+Cta::Cta(Cluster& cluster, int rank, std::array<uint32_t, 3> id) : cluster_(&cluster), rank_(rank), id_(id) {
+  const LaunchContext& launch = cluster.launch();
+  const bool track = launch.options.checks.uninitialized;
+  shared_.reset(launch.target.shared_user_base,
+                launch.program.static_shared_bytes + launch.dynamic_shared_bytes, track);
+  const int threads = launch.threads();
+  for (int w = 0; w < launch.warps(); ++w) {
+    const int lanes = std::min(kWarpSize, threads - w * kWarpSize);
+    const Mask mask = lanes == kWarpSize ? kAllLanes : lane_bit(lanes) - 1;
+    warps_.push_back(std::make_unique<Warp>(*this, w, mask, launch.program, track));
+    fill_special_registers(*warps_.back());
+  }
+  live_warps_ = launch.warps();
+}
+
+Cta::~Cta() = default;
+
+int64_t Cta::linear_id() const {
+  const Dim3& grid = cluster_->launch().grid;
+  return id_[0] + grid.x * (id_[1] + grid.y * int64_t{id_[2]});
+}
+
+void Cta::try_complete(NamedBarrier& barrier) {
+  if (barrier.arrived.empty()) return;
+  if (barrier.expected_threads > 0) {
+    int64_t threads = 0;
+    for (size_t w = 0; w < warps_.size(); ++w) threads += count_lanes(barrier.arrived[w]);
+    if (threads < barrier.expected_threads) return;
+  } else {
+    for (size_t w = 0; w < warps_.size(); ++w)
+      if ((warps_[w]->live() & ~barrier.arrived[w]) != 0) return;
+  }
+  ++barrier.phase;
+  const SyncKey key =
+      sync_key(SyncKind::kNamedBarrier, rank_, static_cast<uint64_t>(&barrier - barriers_.data()));
+  for (size_t w = 0; w < warps_.size(); ++w)
+    if (barrier.waiting[w] != 0) {
+      const Who who{this, static_cast<int>(w), -1, nullptr, "", barrier.waiting[w]};
+      cluster_->acquired(who, key);
+      if (cluster_->timeline() != nullptr) cluster_->timeline()->waited(who, key, barrier.phase - 1);
+    }
+  barrier.arrived.clear();
+  barrier.last_count = barrier.reduction_count;
+  barrier.last_lanes = barrier.reduction_lanes;
+  barrier.reduction_count = barrier.reduction_lanes = 0;
+  cluster_->note_progress();
+}
+
+void Cta::reconsider_barriers() {
+  for (NamedBarrier& barrier : barriers_)
+    if (!barrier.arrived.empty() && barrier.expected_threads == 0) try_complete(barrier);
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/machine/grid.h"
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+#include "vgpu/checks/bank_counter.h"
+#include "vgpu/machine/cluster.h"
+#include "vgpu/timeline/timeline_recorder.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+/// How long a cluster may run before others are looked at: short while some wait for their turn.
+constexpr int64_t kSlice = int64_t{1} << 22;
+constexpr int64_t kSliceInTurns = int64_t{1} << 16;
+/// Slots are run to the end of their cluster, one after the other, unless that takes longer than this.
+constexpr int kFairnessShift = 22;
+
+}  // namespace
+
+GridSlot::~GridSlot() = default;
+
+bool GridSlot::has_turn(uint64_t clock) {
+  const uint64_t epoch = Grid::epoch(clock);
+  if (epoch < turn_until_) return true;
+  uint64_t until = Grid::kNever;
+  for (const std::unique_ptr<GridSlot>& other : grid_->slots_) {
+    if (other.get() == this) continue;
+    const uint64_t theirs = Grid::epoch(other->clock_.load(std::memory_order_acquire));
+    until = std::min(until, theirs + (other->index_ > index_ ? 1 : 0));
+  }
+  turn_until_ = until;
+  return epoch < until;
+}
+
+bool GridSlot::should_return() const { return grid_->impatient_threads_.load(std::memory_order_relaxed) > 0; }
+
+Grid::Grid(const LaunchContext& launch, int slots) : launch_(launch) {
+  const int64_t clusters = launch.clusters().count();
+  slots = static_cast<int>(std::min<int64_t>(slots, clusters));
+  std::vector<int64_t> order(static_cast<size_t>(clusters));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  Random random(launch.options.seed, ~uint64_t{0});
+  if (!random.is_plain())
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  for (int i = 0; i < slots; ++i) {
+    auto slot = std::make_unique<GridSlot>();
+    slot->grid_ = this;
+    slot->index_ = i;
+    for (size_t c = static_cast<size_t>(i); c < order.size(); c += static_cast<size_t>(slots))
+      slot->queue_.push_back(order[c]);
+    slots_.push_back(std::move(slot));
+  }
+}
+
+Grid::~Grid() = default;
+
+void Grid::start_cluster(GridSlot& slot) {
+  const int64_t number = slot.take_next();
+  slot.cluster_ =
+      std::make_unique<Cluster>(launch_, slot, number, slot.clock_.load(std::memory_order_relaxed));
+}
+
+void Grid::finish_cluster(GridSlot& slot, bool stopped) {
+  Cluster& cluster = *slot.cluster_;
+  const uint64_t end = epoch(cluster.clock());
+  for (size_t i = 0; i < cluster.log().findings().size(); ++i)
+    findings_.push_back({cluster.number(), end, slot.index_, cluster.log().places(i),
+                         std::move(cluster.log().findings()[i])});
+  if (!cluster.printed().empty()) printed_.emplace_back(cluster.number(), std::move(cluster.printed()));
+  const Statistics& s = cluster.statistics();
+  statistics_.ctas += s.ctas;
+  statistics_.instructions += s.instructions;
+  statistics_.lane_instructions += s.lane_instructions;
+  statistics_.global_bytes_read += s.global_bytes_read;
+  statistics_.global_bytes_written += s.global_bytes_written;
+  statistics_.shared_bytes_read += s.shared_bytes_read;
+  statistics_.shared_bytes_written += s.shared_bytes_written;
+  statistics_.local_bytes_read += s.local_bytes_read;
+  statistics_.local_bytes_written += s.local_bytes_written;
+  statistics_.cp_async_bytes += s.cp_async_bytes;
+  statistics_.tma_bytes_loaded += s.tma_bytes_loaded;
+  statistics_.tma_bytes_repeated += s.tma_bytes_repeated;
+  statistics_.tma_bytes_stored += s.tma_bytes_stored;
+  statistics_.tensor_memory_bytes += s.tensor_memory_bytes;
+  statistics_.operand_bytes += s.operand_bytes;
+  statistics_.tensor_flops += s.tensor_flops;
+  statistics_.async_operations += s.async_operations;
+  statistics_.barrier_waits += s.barrier_waits;
+  if (stopped && (end < stop_epoch_ || (end == stop_epoch_ && slot.index_ < stop_slot_))) {
+    stop_epoch_ = end;
+    stop_slot_ = slot.index_;
+  }
+  if (cluster.banks() != nullptr) {
+    if (banks_ == nullptr) banks_ = std::make_unique<BankCounter>(launch_.program.code.size());
+    banks_->add(*cluster.banks());
+  }
+  if (cluster.timeline() != nullptr) recordings_.push_back(cluster.timeline()->take());
+  slot.cluster_.reset();
+}
+
+std::vector<Recording> Grid::take_recordings() {
+  std::sort(recordings_.begin(), recordings_.end(),
+            [](const Recording& a, const Recording& b) { return a.cluster < b.cluster; });
+  return std::move(recordings_);
+}
+
+bool Grid::some_need_turn() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<GridSlot>& s) {
+    return s->state_ == GridSlot::State::kNeedsTurn;
+  });
+}
+
+void Grid::retire_slots() {
+  for (const std::unique_ptr<GridSlot>& slot : slots_) {
+    if (slot->state_ == GridSlot::State::kRunning || slot->state_ == GridSlot::State::kDone) continue;
+    const uint64_t at = epoch(slot->clock_.load(std::memory_order_relaxed));
+    const bool beyond_stop = at > stop_epoch_ || (at == stop_epoch_ && slot->index_ > stop_slot_);
+    const bool empty = slot->cluster_ == nullptr && slot->next_ >= slot->queue_.size();
+    if (!beyond_stop && !empty) continue;
+    if (slot->cluster_ != nullptr) finish_cluster(*slot, false);
+    slot->state_ = GridSlot::State::kDone;
+    slot->publish(kNever);
+  }
+}
+
+GridSlot* Grid::choose() {
+  // First, because a slot that is done lets others have their turn.
+  retire_slots();
+  const bool in_turns = some_need_turn();
+  GridSlot* best = nullptr;
+  std::pair<uint64_t, int> best_key;
+  for (const std::unique_ptr<GridSlot>& slot : slots_) {
+    using State = GridSlot::State;
+    if (slot->state_ == State::kRunning || slot->state_ == State::kDone) continue;
+    const uint64_t clock = slot->clock_.load(std::memory_order_relaxed);
+    if (slot->state_ == State::kNeedsTurn && !slot->has_turn(clock)) continue;
+    // In turns the one furthest behind is wanted by all others; else finish what has been begun.
+    std::pair<uint64_t, int> key{epoch(clock), slot->index_};
+    if (!in_turns)
+      key = {clock >> kFairnessShift, slot->state_ == State::kIdle ? slot->index_ + (1 << 24) : slot->index_};
+    if (best == nullptr || key < best_key) {
+      best = slot.get();
+      best_key = key;
+    }
+  }
+  return best;
+}
+
+bool Grid::all_done() const {
+  return std::all_of(slots_.begin(), slots_.end(),
+                     [](const std::unique_ptr<GridSlot>& s) { return s->state_ == GridSlot::State::kDone; });
+}
+
+void Grid::worker() {
+  std::unique_lock lock(mutex_);
+  while (failure_ == nullptr) {
+    GridSlot* slot = choose();
+    if (slot == nullptr) {
+      if (all_done()) break;
+      // Those who run have to come back soon only if somebody waits for them to get on.
+      const int impatient = some_need_turn() ? 1 : 0;
+      impatient_threads_ += impatient;
+      ++idle_threads_;
+      changed_.wait(lock);
+      --idle_threads_;
+      impatient_threads_ -= impatient;
+      continue;
+    }
+    const bool in_turns = some_need_turn();
+    slot->state_ = GridSlot::State::kRunning;
+    lock.unlock();
+    ClusterState state = ClusterState::kStopped;
+    std::exception_ptr failure;
+    try {
+      if (slot->cluster_ == nullptr) start_cluster(*slot);
+      state = slot->cluster_->advance(in_turns ? kSliceInTurns : kSlice);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    if (failure != nullptr) failure_ = failure;
+    slot->state_ = state == ClusterState::kNeedsTurn ? GridSlot::State::kNeedsTurn : GridSlot::State::kReady;
+    if (failure == nullptr && (state == ClusterState::kFinished || state == ClusterState::kStopped)) {
+      finish_cluster(*slot, state == ClusterState::kStopped);
+      slot->state_ = GridSlot::State::kIdle;
+    }
+    if (idle_threads_ > 0) changed_.notify_all();
+  }
+  changed_.notify_all();
+}
+
+Report Grid::collect() {
+  Report report;
+  report.completed = stop_epoch_ == kNever;
+  report.statistics = statistics_;
+  if (banks_ != nullptr) report.banks = banks_->report(launch_.program);
+  std::sort(printed_.begin(), printed_.end());
+  for (const auto& [number, text] : printed_) report.printf_output += text;
+  std::stable_sort(findings_.begin(), findings_.end(),
+                   [](const NumberedFinding& a, const NumberedFinding& b) { return a.cluster < b.cluster; });
+  std::map<std::tuple<FindingKind, uint32_t, uint32_t>, size_t> seen;
+  for (NumberedFinding& f : findings_) {
+    if (f.epoch > stop_epoch_ || (f.epoch == stop_epoch_ && f.slot > stop_slot_)) continue;
+    const auto [at, is_new] =
+        seen.try_emplace({f.finding.kind, f.places.first, f.places.second}, report.findings.size());
+    if (!is_new)
+      report.findings[at->second].count += f.finding.count;
+    else
+      report.findings.push_back(std::move(f.finding));
+  }
+  const size_t limit = static_cast<size_t>(std::max(1, launch_.options.max_findings));
+  if (report.findings.size() > limit) report.findings.resize(limit);
+  return report;
+}
+
+Report Grid::run(int host_threads) {
+  const int extra = std::min(host_threads, static_cast<int>(slots_.size())) - 1;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < extra; ++i) threads.emplace_back([this] { worker(); });
+  worker();
+  for (std::thread& thread : threads) thread.join();
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+  return collect();
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running a grid: slots, host threads, and the order of what clusters can see of each other.
+//
+// A slot stands for a place on the chip where one cluster is resident. Each slot runs its own list of
+// clusters one after the other, so who runs where depends on nothing but the grid, the number of slots and
+// the seed; a cluster that cancels another (cluster launch control) takes the next of its own slot's list.
+//
+// Operations that other clusters can observe (atomics, asynchronous reductions, volatile, relaxed, acquire
+// and release accesses to global memory) happen in the order of (epoch, slot), an epoch being 1024
+// instructions of the slot's logical clock: a cluster may do them only while it is the least of all slots.
+// Whoever is not waits (Step::kTurn) while others catch up. Hence a run depends on the seed alone, whatever
+// the number of host threads, and a loop that spins on another cluster's flag lets that cluster get on.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "vgpu/program/launch.h"
+#include "vgpu/timeline/recording.h"
+
+namespace imbrex::vgpu {
+
+class BankCounter;
+class Cluster;
+class Grid;
+
+/// One place where clusters run.
+class GridSlot {
+ public:
+  /// The slot's next cluster, or -1.
+  int64_t take_next() { return next_ < queue_.size() ? queue_[next_++] : -1; }
+  /// True when (epoch of `clock`, slot) is the least of all slots.
+  bool has_turn(uint64_t clock);
+  /// Tells the others how far this slot has come.
+  void publish(uint64_t clock) { clock_.store(clock, std::memory_order_release); }
+  /// True when the slot should soon return to the host threads' queue, because a thread waits for others to
+  /// get on.
+  bool should_return() const;
+  int index() const { return index_; }
+
+  ~GridSlot();
+
+ private:
+  friend class Grid;
+  enum class State : uint8_t { kIdle, kReady, kRunning, kNeedsTurn, kDone };
+  Grid* grid_ = nullptr;
+  int index_ = 0;
+  std::vector<int64_t> queue_;
+  size_t next_ = 0;
+  std::atomic<uint64_t> clock_{0};
+  uint64_t turn_until_ = 0;  // epochs below this one are known to be this slot's turn
+  State state_ = State::kIdle;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+/// A launch being run.
+class Grid {
+ public:
+  explicit Grid(const LaunchContext& launch, int slots);
+  ~Grid();
+  /// Runs everything on `host_threads` threads, this one included.
+  Report run(int host_threads);
+  /// Of the clusters that ran, in the order of their numbers, when the launch asked for a timeline.
+  std::vector<Recording> take_recordings();
+
+ private:
+  friend class GridSlot;
+  static constexpr int kEpochShift = 10;
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  static uint64_t epoch(uint64_t clock) { return clock >> kEpochShift; }
+
+  struct NumberedFinding {
+    int64_t cluster;
+    uint64_t epoch;
+    int slot;
+    std::pair<uint32_t, uint32_t> places;
+    Finding finding;
+  };
+
+  void worker();
+  GridSlot* choose();
+  void retire_slots();
+  bool some_need_turn() const;
+  bool all_done() const;
+  void start_cluster(GridSlot& slot);
+  void finish_cluster(GridSlot& slot, bool stopped);
+  Report collect();
+
+  const LaunchContext& launch_;
+  std::vector<std::unique_ptr<GridSlot>> slots_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int idle_threads_ = 0;
+  std::atomic<int> impatient_threads_{0};
+  // Where a cluster stopped the launch: nothing that comes later in (epoch, slot) order counts.
+  uint64_t stop_epoch_ = kNever;
+  int stop_slot_ = 0;
+  std::vector<NumberedFinding> findings_;
+  std::vector<std::pair<int64_t, std::string>> printed_;
+  Statistics statistics_;
+  std::vector<Recording> recordings_;
+  std::unique_ptr<BankCounter> banks_;  // of the clusters that ended
+  std::exception_ptr failure_;
+};
+
+}  // namespace imbrex::vgpu

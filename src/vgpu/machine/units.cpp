@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/machine/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "vgpu/checks/operand_boxes.h"
+#include "vgpu/machine/cluster.h"
+
+namespace imbrex::vgpu {
+
+PendingResult pending_result(Warp& warp, uint32_t number) {
+  CtaUnits& units = warp.cta().units();
+  const auto group = static_cast<size_t>(warp.index() / kWarpgroupWarps);
+  if (group < units.warpgroups.size() && units.warpgroups[group] != nullptr &&
+      wgmma_warp(*units.warpgroups[group], warp.index()).is_in_flight(number))
+    return {"wgmma", "wgmma.wait_group"};
+  if (units.tensor != nullptr) {
+    const std::vector<uint32_t>& unwaited = units.tensor->transfers_of(warp.index()).unwaited;
+    if (std::find(unwaited.begin(), unwaited.end(), number) != unwaited.end())
+      return {"tcgen05.ld", "tcgen05.wait::ld"};
+  }
+  return {};
+}
+
+namespace {
+
+void report_in_flight(Cta& cta) {
+  cta.cluster().async().for_each([&](const AsyncOp& op) {
+    if (op.who.cta != &cta || op.may_outlive_cta()) return;
+    if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, op.who)) {
+      f->message = fmt::format("the CTA exits while {} is in flight", op.describe());
+      f->hint = "wait for it before the kernel ends";
+    }
+  });
+}
+
+/// What arrived in time under this schedule may be late under another.
+void report_unseen_copies(Cta& cta) {
+  for (const MbarrierTable::Entry& entry : cta.units().mbarriers.entries()) {
+    if (entry.object.unseen_bytes() == 0) continue;
+    const Who who{&cta, -1, -1, entry.object.last_copy, ""};
+    if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, who, entry.offset)) {
+      f->message = fmt::format(
+          "the CTA exits without having waited for {} bytes that were copied to it under the mbarrier at "
+          "shared "
+          "{:#x}: they may still be under way",
+          entry.object.unseen_bytes(), entry.offset);
+      f->hint = "wait for the phase they belong to, or do not start copies that nobody waits for";
+    }
+  }
+}
+
+/// As before: what has been read in time under this schedule may be late under another.
+void report_unwaited_stores(Cta& cta) {
+  for (size_t w = 0; w < cta.warps().size(); ++w)
+    for (const BulkGroups::Unwaited& store : cta.units().bulk_groups_of(static_cast<int>(w)).unwaited) {
+      const Who who{&cta, static_cast<int>(w), store.lane, store.insn, ""};
+      if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, who)) {
+        f->message =
+            "the CTA exits, and the thread that started this store has not waited until its source was read: "
+            "shared memory may be gone before";
+        f->hint = "cp.async.bulk.commit_group, and cp.async.bulk.wait_group.read 0 before the kernel ends";
+      }
+    }
+}
+
+void report_tensor_memory(Cta& cta) {
+  const CtaUnits& units = cta.units();
+  if (units.tensor == nullptr) return;
+  for (const TensorAllocator::Block& block : units.tensor->allocator.blocks_of(TensorUnit::kOwner)) {
+    const Who who{&cta, -1, -1, block.allocated_by, ""};
+    if (Finding* f = cta.cluster().log().open(FindingKind::kResourceLeak, who, block.column)) {
+      f->message = fmt::format("the CTA exits with {} columns of tensor memory at column {} not deallocated",
+                               block.columns, block.column);
+      f->hint = "tcgen05.dealloc before the kernel ends";
+    }
+  }
+}
+
+/// The warps of a warpgroup ask for the same numbers of registers. (PTX asks for the same instruction;
+/// Triton's roles of fewer than four warps execute each their own.)
+void report_register_budgets(Cta& cta) {
+  const std::vector<std::vector<const Instruction*>>& budgets = cta.units().register_budgets;
+  for (size_t w = 0; w < budgets.size(); ++w) {
+    const size_t first = w / kWarpgroupWarps * kWarpgroupWarps;
+    const auto same = [](const Instruction* a, const Instruction* b) { return a->immediate == b->immediate; };
+    if (std::equal(budgets[w].begin(), budgets[w].end(), budgets[first].begin(), budgets[first].end(), same))
+      continue;
+    const size_t more = budgets[w].size() > budgets[first].size() ? w : first, less = more == w ? first : w;
+    const size_t at = static_cast<size_t>(
+        std::mismatch(budgets[less].begin(), budgets[less].end(), budgets[more].begin(), same).first -
+        budgets[less].begin());
+    const Who who{&cta, static_cast<int>(more), -1, budgets[more][at], ""};
+    if (Finding* f = cta.cluster().log().open(FindingKind::kDivergentCollective, who)) {
+      f->message = fmt::format("warp {} executes a setmaxnreg that warp {} of the same warpgroup does not",
+                               more, less);
+      f->hint = "all four warps of a warpgroup execute the same setmaxnreg";
+    }
+  }
+}
+
+}  // namespace
+
+void check_cta_exit(Cta& cta) {
+  const CheckSet& checks = cta.cluster().launch().options.checks;
+  if (checks.async_lifetime) {
+    report_in_flight(cta);
+    report_unseen_copies(cta);
+    report_unwaited_stores(cta);
+    if (RaceChecker* races = cta.cluster().races()) races->cta_exit(cta);
+  }
+  if (checks.layouts) {
+    cta.units().chunk_origins.finish();
+    report_unread_boxes(cta.cluster(), cta);
+  }
+  if (checks.leaks) report_tensor_memory(cta);
+  if (checks.collectives) report_register_budgets(cta);
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/memory/memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "imbrex/core/error.h"
+#include "vgpu/memory/raced_bytes.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+constexpr const char* kPurpose = "for device memory";
+constexpr const char* kHelp = "lower Options::memory_bytes";
+
+constexpr uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
+/// Freed stretches at least this large give their host pages back.
+constexpr uint64_t kReturnedBytes = 1 << 20;
+
+/// Eight bytes of GlobalMemory::written_ when all have been written.
+constexpr uint64_t kAllWritten = 0x0101'0101'0101'0101;
+
+}  // namespace
+
+void* reserve(uint64_t bytes, const char* purpose, const char* help) {
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED)
+    throw LaunchError(
+        {{},
+         fmt::format("virtual gpu: cannot reserve {} bytes of address space {}", bytes, purpose),
+         {},
+         help});
+  return at;
+}
+
+GlobalMemory::GlobalMemory(int64_t bytes, bool track_writes)
+    : size_(round_up(static_cast<uint64_t>(bytes), 4096) + (kHeapBase - kGlobalBase)) {
+  base_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
+  if (track_writes) written_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
+}
+
+GlobalMemory::~GlobalMemory() {
+  munmap(base_, size_);
+  if (written_ != nullptr) munmap(written_, size_);
+}
+
+uint64_t GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t alignment) {
+  alignment = std::max<uint64_t>(alignment, 256);
+  const auto take = [&](uint64_t address) {
+    insert({address, bytes, false, false,
+            name.empty() ? fmt::format("allocation {}", count_++) : std::move(name)});
+    return address;
+  };
+  const uint64_t address = round_up(next_ + kGuardBytes, alignment);
+  if (bytes <= size_ && address - kGlobalBase <= size_ - bytes) {
+    next_ = address + bytes;
+    return take(address);
+  }
+  // Fresh space has run out: reuse what was freed longest ago and is large enough. Until now freed memory
+  // stayed untouched, so that late accesses to it are recognised.
+  for (size_t i = 0; i < allocations_.size(); ++i) {
+    const Allocation& old = allocations_[i];
+    if (!old.freed || old.bytes < bytes || old.address % alignment != 0) continue;
+    const uint64_t reused = old.address;
+    allocations_.erase(allocations_.begin() + static_cast<ptrdiff_t>(i));
+    return take(reused);
+  }
+  throw LaunchError(
+      {{},
+       fmt::format("virtual gpu: out of device memory, {} bytes asked for and {} in all", bytes, size_),
+       {},
+       "raise Options::memory_bytes"});
+}
+
+void GlobalMemory::insert(Allocation allocation) {
+  auto at = std::upper_bound(allocations_.begin(), allocations_.end(), allocation.address,
+                             [](uint64_t a, const Allocation& b) { return a < b.address; });
+  allocations_.insert(at, std::move(allocation));
+}
+
+uint64_t GlobalMemory::allocate_constant(uint64_t bytes, std::string name, uint64_t alignment) {
+  const uint64_t address = round_up(next_constant_, std::max<uint64_t>(alignment, 4));
+  if (address + bytes > kGlobalBase + kConstBytes)
+    throw CompileError({{},
+                        fmt::format("{}: constant memory is full, {} bytes are wanted and {} of {} are left",
+                                    name, bytes, kGlobalBase + kConstBytes - next_constant_, kConstBytes),
+                        {},
+                        ""});
+  next_constant_ = address + bytes;
+  insert({address, bytes, false, true, std::move(name)});
+  return address;
+}
+
+void GlobalMemory::place(uint64_t address, uint64_t bytes, std::string name) {
+  insert({address, bytes, false, true, std::move(name)});
+  mark_written(address, bytes);
+}
+
+void GlobalMemory::remove(uint64_t address) {
+  // The constant bank is given back from its end, which is how modules come and go.
+  const Allocation* gone = find(address);
+  if (gone != nullptr && gone->address + gone->bytes == next_constant_) next_constant_ = gone->address;
+  std::erase_if(allocations_, [&](const Allocation& a) { return a.address == address; });
+}
+
+bool GlobalMemory::free(uint64_t address) {
+  for (Allocation& a : allocations_) {
+    if (a.address != address || a.freed || a.read_only) continue;
+    a.freed = true;
+    if (a.bytes >= kReturnedBytes) {
+      // Whole pages only: the ends may share theirs with neighbours.
+      const uint64_t from = round_up(address - kGlobalBase, 4096);
+      const uint64_t to = (address - kGlobalBase + a.bytes) / 4096 * 4096;
+      if (to > from) madvise(base_ + from, to - from, MADV_DONTNEED);
+    }
+    if (written_ != nullptr) std::memset(written_ + (address - kGlobalBase), 0, a.bytes);
+    return true;
+  }
+  return false;
+}
+
+const Allocation* GlobalMemory::find(uint64_t address) const {
+  auto after = std::upper_bound(allocations_.begin(), allocations_.end(), address,
+                                [](uint64_t a, const Allocation& b) { return a < b.address; });
+  if (after == allocations_.begin()) return nullptr;
+  const Allocation& candidate = *(after - 1);
+  return address - candidate.address < std::max<uint64_t>(candidate.bytes, 1) ? &candidate : nullptr;
+}
+
+const Allocation* GlobalMemory::nearest(uint64_t address) const {
+  const Allocation* best = nullptr;
+  uint64_t best_distance = ~uint64_t{0};
+  for (const Allocation& a : allocations_) {
+    uint64_t distance = 0;
+    if (address < a.address) distance = a.address - address;
+    if (address >= a.address + a.bytes) distance = address - (a.address + a.bytes) + 1;
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = &a;
+    }
+  }
+  return best;
+}
+
+void GlobalMemory::mark_written(uint64_t address, uint64_t bytes) {
+  if (written_ == nullptr) return;
+  std::byte* to = written_ + (address - kGlobalBase);
+  for_each_word(to, bytes, [&]<class T>(size_t i, T) { write_word<T>(to + i, static_cast<T>(kAllWritten)); });
+}
+
+bool GlobalMemory::is_written(uint64_t address, uint64_t bytes) const {
+  if (written_ == nullptr) return true;
+  const std::byte* at = written_ + (address - kGlobalBase);
+  bool all = true;
+  for_each_word(at, bytes,
+                [&]<class T>(size_t i, T) { all &= read_word<T>(at + i) == static_cast<T>(kAllWritten); });
+  return all;
+}
+
+}  // namespace imbrex::vgpu

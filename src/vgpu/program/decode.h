@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoding: from the PTX tree to Program. Every instruction family has one function that recognises its
+// instructions, takes their operands through the Decoder and chooses bodies.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ptx/ptx.h"
+#include "vgpu/memory/memory.h"
+#include "vgpu/program/program.h"
+
+namespace imbrex::vgpu {
+
+class FunctionLayout;
+class ProgramBuilder;
+class ModuleImage;
+
+/// A predicate operand: lanes are those of (slot ^ flip).
+struct PredicateSource {
+  Slot slot = 0;
+  Mask flip = 0;
+};
+
+/// An address operand: value of `base` (a 64-bit slot if `base_is_64`, else 32-bit) plus `offset`.
+struct AddressSource {
+  Slot base = 0;
+  bool base_is_64 = true;
+  int64_t offset = 0;
+  Space space = Space::kGeneric;  // as the instruction says, or as the symbol implies
+};
+
+/// What a family's decode function works with: one PTX instruction and the program under construction.
+class Decoder {
+ public:
+  Decoder(ProgramBuilder& builder, FunctionLayout& layout, const ptx::Instruction& insn);
+
+  const ptx::Instruction& insn() const { return insn_; }
+  ptx::Op op() const { return insn_.op; }
+  bool has(ptx::Mod mod) const { return insn_.has(mod); }
+  ptx::ScalarType type(int index = 0) const { return insn_.type(index); }
+  size_t operand_count() const { return operands_.size(); }
+  const ptx::Operand& operand(size_t index) const { return operands_[index]; }
+  std::span<const ptx::Operand> elements(const ptx::Operand& operand) const;
+
+  // Operands. Each notes what is read or written, for the checker of undefined registers. -----------------
+  /// A value: register, special register, immediate or symbol's address. `bits` is the width the body reads
+  /// (32 for everything up to 32); an immediate is made as `type` says, where a float may be meant.
+  Slot source(const ptx::Operand& operand, ptx::ScalarType type);
+  Slot source(size_t index, ptx::ScalarType type) { return source(operand(index), type); }
+  /// A register to be written, or a slot nobody reads for `_`.
+  Slot destination(const ptx::Operand& operand, ptx::ScalarType type);
+  Slot destination(size_t index, ptx::ScalarType type) { return destination(operand(index), type); }
+  PredicateSource predicate(const ptx::Operand& operand);
+  PredicateSource predicate(size_t index) { return predicate(operand(index)); }
+  /// A predicate register to be written, or a slot nobody reads.
+  Slot predicate_destination(const ptx::Operand& operand);
+  /// Width of the lanes of a register operand's slot in bytes: 4, 8 or 16 (as `type` says for others).
+  int lane_bytes(const ptx::Operand& operand, ptx::ScalarType type) const;
+  AddressSource address(const ptx::Operand& operand);
+  AddressSource address(size_t index) { return address(operand(index)); }
+  /// An integer immediate that must be known before the launch. Refuses registers by name of `what`.
+  int64_t immediate(size_t index, const char* what);
+  /// A slot holding this 32- or 64-bit value in all lanes.
+  Slot constant32(uint32_t value);
+  Slot constant64(uint64_t value);
+  /// A slot of scratch registers private to the instruction.
+  Slot scratch(int lane_bytes);
+  /// The predicate that holds the carry of add.cc and its kin.
+  Slot carry();
+  /// Marks a register operand as read although it is a destination, or the reverse (e.g. accumulators).
+  void note_read(const ptx::Operand& operand);
+  void note_write(const ptx::Operand& operand);
+  /// The same for a register of a function that is called.
+  void note_write(const FunctionLayout& callee, uint32_t reg);
+
+  /// Makes the slots reachable as Instruction::list.
+  const Slot* keep_list(std::vector<Slot> slots);
+  /// Keeps a structure of the family alive with the program; for Instruction::extra.
+  template <class T>
+  const T* keep(T value) {
+    auto kept = std::make_shared<const T>(std::move(value));
+    const T* raw = kept.get();
+    keep_alive(std::move(kept));
+    return raw;
+  }
+
+  /// The state space written on the instruction; kGeneric when none is.
+  Space space() const;
+  /// The pc of a label, known once the function is laid out; bodies read it from `immediate`.
+  int64_t label(const ptx::Operand& operand) const;
+  /// The pc where lanes that part at this instruction meet again, or Warp::kNowhere.
+  int64_t meeting() const;
+
+  /// "this form of mul is not modelled: ..." with the PTX line; throws CompileError.
+  [[noreturn]] void refuse(const std::string& why) const;
+
+  ProgramBuilder& builder() { return builder_; }
+  FunctionLayout& layout() { return layout_; }
+
+ private:
+  void keep_alive(std::shared_ptr<const void> object);
+  ProgramBuilder& builder_;
+  FunctionLayout& layout_;
+  const ptx::Instruction& insn_;
+  std::span<const ptx::Operand> operands_;
+};
+
+/// Recognises an instruction and fills `out` (bodies, slots, payload). False: not of this family.
+using DecodeFunction = bool (*)(Decoder& decoder, Instruction& out);
+
+/// Sets one body for both policies.
+inline void set_body(Instruction& out, ExecFunction body) { out.exec[0] = out.exec[1] = body; }
+/// Sets a body that is a template over the policy: set_bodies(out, exec_ld<Unchecked>, exec_ld<Checked>).
+inline void set_bodies(Instruction& out, ExecFunction unchecked, ExecFunction checked) {
+  out.exec[0] = unchecked;
+  out.exec[1] = checked;
+}
+
+/// The families that may recognise an instruction, in the order they are asked. Empty: not modelled.
+std::initializer_list<DecodeFunction> families_of(ptx::Op op);
+/// The same for the asynchronous and matrix units.
+std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op);
+
+/// Special registers that change while a warp runs (%clock and the like) have no slot: mov reads them.
+bool is_running_counter(ptx::SpecialReg special);
+
+// The families, one file each.
+bool decode_integer(Decoder&, Instruction&);
+bool decode_bits(Decoder&, Instruction&);
+bool decode_floating_point(Decoder&, Instruction&);
+bool decode_half(Decoder&, Instruction&);
+bool decode_compare_select(Decoder&, Instruction&);
+bool decode_logic_shift(Decoder&, Instruction&);
+bool decode_convert(Decoder&, Instruction&);
+bool decode_move(Decoder&, Instruction&);
+bool decode_load_store(Decoder&, Instruction&);
+bool decode_addressing(Decoder&, Instruction&);
+bool decode_atomics(Decoder&, Instruction&);
+bool decode_warp_collectives(Decoder&, Instruction&);
+bool decode_control(Decoder&, Instruction&);
+bool decode_barriers(Decoder&, Instruction&);
+bool decode_fences(Decoder&, Instruction&);
+bool decode_misc(Decoder&, Instruction&);
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/program/module_image.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "core/text.h"
+#include "imbrex/core/error.h"
+#include "ptx/check.h"
+#include "ptx/reader.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+std::shared_ptr<const std::vector<std::string>> split_lines(std::string_view text) {
+  auto lines = std::make_shared<std::vector<std::string>>();
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    lines->emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+}  // namespace
+
+ModuleImage::ModuleImage(std::string_view text, std::string_view name, std::shared_ptr<GlobalMemory> memory,
+                         const TargetFacts& target)
+    : name_(name), memory_(std::move(memory)), target_(target), lines_(split_lines(text)) {
+  tree_ = ptx::read(text, name);
+  std::vector<Diagnostic> wrong = ptx::check(tree_, name);
+  if (!wrong.empty()) throw CompileError(std::move(wrong));
+  place_variables();
+}
+
+ModuleImage::~ModuleImage() {
+  for (size_t i = 0; i < addresses_.size(); ++i)
+    if (addresses_[i] != 0) memory_->remove(addresses_[i]);
+}
+
+void ModuleImage::place_variables() {
+  addresses_.assign(tree_.variables.size(), 0);
+  for (uint32_t i = 0; i < tree_.variables.size(); ++i) {
+    const ptx::Variable& v = tree_.variables[i];
+    const uint64_t bytes = static_cast<uint64_t>(v.size());
+    const uint64_t alignment = static_cast<uint64_t>(v.alignment());
+    if (v.space == ptx::Space::global) {
+      addresses_[i] = memory_->allocate(bytes, "global variable " + v.name, alignment);
+    } else if (v.space == ptx::Space::constant) {
+      addresses_[i] = memory_->allocate_constant(bytes, "constant variable " + v.name, alignment);
+    }
+  }
+  for (uint32_t i = 0; i < tree_.variables.size(); ++i)
+    if (addresses_[i] != 0) initialise(i);
+}
+
+void ModuleImage::initialise(uint32_t index) {
+  const ptx::Variable& v = tree_.variables[index];
+  std::byte* host = memory_->host(addresses_[index]);
+  std::memset(host, 0, static_cast<size_t>(v.size()));
+  const size_t given = std::min(v.initialiser.size(), static_cast<size_t>(v.size()));
+  if (given != 0) std::memcpy(host, v.initialiser.data(), given);
+  for (const ptx::Relocation& r : v.relocations) {
+    if (r.symbol.ref != ptx::Ref::global || addresses_[r.symbol.index] == 0)
+      throw CompileError(
+          {{intern(name_), v.pos.line, ""},
+           fmt::format("{}: an initialiser holds an address that the virtual GPU does not have", v.name),
+           {"only addresses of .global and .const variables are modelled"},
+           ""});
+    const uint64_t address = addresses_[r.symbol.index] + static_cast<uint64_t>(r.addend);
+    std::memcpy(host + r.offset, &address, r.size);
+  }
+  memory_->mark_written(addresses_[index], static_cast<uint64_t>(v.size()));
+}
+
+}  // namespace imbrex::vgpu

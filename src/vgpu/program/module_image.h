@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loaded module: the PTX tree, and its .global and .const variables in device memory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ptx/ptx.h"
+#include "vgpu/memory/memory.h"
+#include "vgpu/program/launch.h"
+
+namespace imbrex::vgpu {
+
+class ModuleImage {
+ public:
+  /// Reads and checks the text and places its variables. `name` stands for the text in messages.
+  ModuleImage(std::string_view text, std::string_view name, std::shared_ptr<GlobalMemory> memory,
+              const TargetFacts& target);
+  ~ModuleImage();
+
+  const ptx::Module& tree() const { return tree_; }
+  const std::string& name() const { return name_; }
+  const TargetFacts& target() const { return target_; }
+  const std::shared_ptr<const std::vector<std::string>>& lines() const { return lines_; }
+  /// Where a .global or .const variable is.
+  uint64_t variable_address(uint32_t index) const { return addresses_[index]; }
+
+ private:
+  void place_variables();
+  void initialise(uint32_t index);
+
+  std::string name_;
+  ptx::Module tree_;
+  std::shared_ptr<GlobalMemory> memory_;
+  TargetFacts target_;
+  std::shared_ptr<const std::vector<std::string>> lines_;
+  std::vector<uint64_t> addresses_;
+};
+
+}  // namespace imbrex::vgpu

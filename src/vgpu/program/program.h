@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel ready to run: decoded code of the entry and of every function it calls, and the layout of its
+// registers, shared and local memory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "imbrex/vgpu/virtual_gpu.h"
+#include "vgpu/program/instruction.h"
+
+namespace imbrex::vgpu {
+
+/// A special register the program reads: `slot` is filled when a warp starts.
+struct SpecialSlot {
+  int special = 0;  // ptx::Special
+  Slot slot = 0;
+};
+
+struct Program {
+  std::string name;
+  std::shared_ptr<const std::vector<std::string>> text;  // lines of the PTX
+  std::vector<Instruction> code;                         // entry first, execution starts at index 0
+  std::vector<InstructionInfo> info;
+
+  uint32_t register_bytes = 0;  // register file of one warp, immediates included
+  uint32_t register_count = 0;  // dense numbers for defined-tracking; number 0 is always defined
+  /// What a warp's register file holds at the start: immediates in their slots, elsewhere a pattern that is
+  /// nobody's lucky zero.
+  std::vector<std::byte> register_image;
+  /// Slots of shared addresses (`wide`: 64-bit lanes): the CTA's rank is put into bits 31:24 when a warp
+  /// starts.
+  std::vector<std::pair<Slot, bool>> shared_addresses;
+  std::vector<SpecialSlot> specials;
+
+  uint32_t static_shared_bytes = 0;  // from the start of user data to the start of dynamic shared memory
+  uint32_t local_bytes = 0;          // per thread: .local variables and call parameters of every function
+
+  FunctionAttributes attributes;
+  std::vector<Parameter> parameters;
+
+  /// Keeps `list` and `extra` of instructions alive.
+  std::vector<std::shared_ptr<const void>> kept;
+
+  /// Where instruction `index` was written, for findings.
+  CodePlace place(uint32_t index) const;
+  /// kernel.cpp:42 (PTX line 17), for the middle of a sentence.
+  std::string place_text(uint32_t index) const;
+};
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/program/program_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/text.h"
+#include "imbrex/core/error.h"
+#include "vgpu/machine/warp.h"
+#include "vgpu/program/control.h"
+#include "vgpu/program/control_flow.h"
+#include "vgpu/program/decode.h"
+#include "vgpu/program/tensor_origins.h"
+#include "vgpu/timeline/cost_model.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+constexpr int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+/// What registers hold before they are written.
+constexpr int kPoison = 0xCB;
+constexpr uint32_t kSlotAlignment = 64;
+
+[[noreturn]] void refuse(const ProgramBuilder& builder, const ptx::Function& f, uint32_t line,
+                         std::string message) {
+  throw CompileError({{intern(builder.text_name()), line, intern(f.name)}, std::move(message), {}, ""});
+}
+
+uint32_t slot_bytes(ptx::ScalarType type) {
+  if (type == ptx::ScalarType::pred) return sizeof(Mask);
+  const int bits = ptx::bits(type);
+  return static_cast<uint32_t>(kWarpSize * (bits <= 32 ? 4 : bits / 8));
+}
+
+}  // namespace
+
+namespace {
+bool is_barrier_reduction(ptx::Op op) { return op == ptx::Op::bar_red || op == ptx::Op::barrier_red; }
+}  // namespace
+
+uint32_t machine_instructions(const ptx::Instruction& insn) {
+  return insn.op == ptx::Op::call || is_barrier_reduction(insn.op) ? 2 : 1;
+}
+
+ProgramBuilder::ProgramBuilder(const ModuleImage& image, const ptx::Function& entry)
+    : image_(image), entry_(entry), program_(std::make_shared<Program>()) {}
+
+std::shared_ptr<const Program> ProgramBuilder::build() {
+  const ptx::Module& module = image_.tree();
+  program_->name = entry_.name;
+  program_->text = image_.lines();
+  program_->register_count = 1;
+  next_slot_ = 0;
+  constant(kAllLanes, 1);  // slot 0: the guard of instructions without one
+
+  std::vector<uint32_t> path;
+  find_functions(static_cast<uint32_t>(&entry_ - module.functions.data()), path);
+  module_shared_.assign(module.variables.size(), -1);
+  for (uint32_t f : order_) {
+    place_registers(layouts_[f]);
+    place_variables(layouts_[f]);
+  }
+  // Dynamic shared memory (extern .shared x[]) comes after everything static.
+  const int64_t base = image_.target().shared_user_base;
+  const int64_t shared = round_up(base + program_->static_shared_bytes, dynamic_alignment_) - base;
+  program_->static_shared_bytes = static_cast<uint32_t>(shared);
+  program_->local_bytes = static_cast<uint32_t>(round_up(local_bytes_, 16));
+
+  uint32_t pc = 0;
+  for (uint32_t f : order_) lay_out_code(layouts_[f], pc);
+  for (uint32_t f : order_) decode_function(layouts_[f]);
+  finish_image();
+  describe_entry();
+  return program_;
+}
+
+void ProgramBuilder::find_functions(uint32_t index, std::vector<uint32_t>& path) {
+  const ptx::Function& f = module().functions[index];
+  if (std::find(path.begin(), path.end(), index) != path.end())
+    refuse(*this, f, f.pos.line, fmt::format("{}: recursive calls are not modelled", f.name));
+  if (layouts_.contains(index)) return;
+  layouts_[index].function = &f;
+  order_.push_back(index);
+  path.push_back(index);
+  for (const ptx::Instruction& insn : f.body) {
+    if (insn.op != ptx::Op::call) continue;
+    for (const ptx::Operand& o : f.operands_of(insn))
+      if (o.kind == ptx::OperandKind::symbol && o.ref == ptx::Ref::function &&
+          module().functions[o.id].has_body)
+        find_functions(o.id, path);
+  }
+  path.pop_back();
+}
+
+// ---- registers and immediates
+// --------------------------------------------------------------------------------
+
+Slot ProgramBuilder::allocate(uint32_t bytes) {
+  const uint32_t alignment = bytes <= sizeof(Mask) ? sizeof(Mask) : kSlotAlignment;
+  next_slot_ = static_cast<uint32_t>(round_up(next_slot_, alignment));
+  const Slot slot = next_slot_;
+  next_slot_ += bytes;
+  return slot;
+}
+
+void ProgramBuilder::place_registers(FunctionLayout& layout) {
+  const ptx::Function& f = *layout.function;
+  layout.registers.resize(f.registers.size());
+  layout.register_numbers.resize(f.registers.size());
+  for (uint32_t i = 0; i < f.registers.size(); ++i) {
+    layout.register_numbers[i] = program_->register_count;
+    program_->register_count += layout.has_halves(i) ? 2 : 1;
+  }
+  // Predicates first, so that they share cache lines.
+  for (const bool predicates : {true, false})
+    for (size_t i = 0; i < f.registers.size(); ++i) {
+      const ptx::ScalarType type = f.registers[i].type;
+      if ((type == ptx::ScalarType::pred) == predicates) layout.registers[i] = allocate(slot_bytes(type));
+    }
+}
+
+Slot ProgramBuilder::constant(uint64_t value, int lane_bytes, bool shared_address) {
+  const auto [at, is_new] = constant_slots_.try_emplace({value, lane_bytes, shared_address}, Slot{0});
+  if (!is_new) return at->second;
+  at->second = allocate(lane_bytes == 1 ? sizeof(Mask) : static_cast<uint32_t>(kWarpSize * lane_bytes));
+  constants_.push_back({at->second, value, lane_bytes});
+  if (shared_address) program_->shared_addresses.emplace_back(at->second, lane_bytes == 8);
+  return at->second;
+}
+
+Slot ProgramBuilder::special(ptx::SpecialReg special) {
+  const auto [at, is_new] = special_slots_.try_emplace(special, Slot{0});
+  if (is_new) {
+    at->second = allocate(slot_bytes(ptx::type_of(special)));
+    program_->specials.push_back({static_cast<int>(special), at->second});
+  }
+  return at->second;
+}
+
+Slot ProgramBuilder::carry() {
+  if (carry_ == 0) carry_ = allocate(sizeof(Mask));
+  return carry_;
+}
+
+void ProgramBuilder::finish_image() {
+  Program& p = *program_;
+  p.register_bytes = static_cast<uint32_t>(round_up(next_slot_, kSlotAlignment));
+  p.register_image.assign(p.register_bytes, std::byte{kPoison});
+  for (const Constant& c : constants_) {
+    std::byte* at = p.register_image.data() + c.slot;
+    if (c.lane_bytes == 1) {
+      const Mask mask = static_cast<Mask>(c.value);
+      std::memcpy(at, &mask, sizeof mask);
+      continue;
+    }
+    for (int lane = 0; lane < kWarpSize; ++lane) {
+      std::byte* to = at + static_cast<ptrdiff_t>(lane) * c.lane_bytes;
+      std::memset(to, 0, static_cast<size_t>(c.lane_bytes));
+      std::memcpy(to, &c.value, static_cast<size_t>(std::min(c.lane_bytes, 8)));
+    }
+  }
+}
+
+// ---- variables
+// -----------------------------------------------------------------------------------------------
+
+void ProgramBuilder::place_shared(const ptx::Variable& v, int64_t& offset) {
+  const int64_t base = image_.target().shared_user_base;
+  if (v.size() == 0) {
+    dynamic_alignment_ = std::max(dynamic_alignment_, v.alignment());
+    offset = FunctionLayout::kDynamicShared;
+    return;
+  }
+  offset = round_up(base + program_->static_shared_bytes, v.alignment()) - base;
+  program_->static_shared_bytes = static_cast<uint32_t>(offset + v.size());
+}
+
+void ProgramBuilder::place_variables(FunctionLayout& layout) {
+  const ptx::Function& f = *layout.function;
+  const auto place_local = [&](const ptx::Variable& v) {
+    const int64_t offset = round_up(local_bytes_, v.alignment());
+    local_bytes_ = static_cast<uint32_t>(offset + std::max<int64_t>(v.size(), 1));
+    return offset;
+  };
+  layout.variables.resize(f.variables.size());
+  for (size_t i = 0; i < f.variables.size(); ++i) {
+    const ptx::Variable& v = f.variables[i];
+    if (v.space == ptx::Space::shared)
+      place_shared(v, layout.variables[i]);
+    else if (v.space == ptx::Space::local || v.space == ptx::Space::param)
+      layout.variables[i] = place_local(v);
+    else
+      refuse(*this, f, v.pos.line,
+             fmt::format("{}: a variable of this state space in a function is not modelled", v.name));
+  }
+  if (f.is_entry) {
+    layout.params = ptx::param_offsets(f);
+  } else {
+    for (const ptx::Variable& v : f.params)
+      layout.params.push_back(v.space == ptx::Space::reg ? -1 : place_local(v));
+    for (const ptx::Variable& v : f.return_params)
+      layout.return_params.push_back(v.space == ptx::Space::reg ? -1 : place_local(v));
+  }
+  // Module-scope shared variables count only where they are used, as the driver does it.
+  for (const ptx::Operand& o : f.operands) {
+    if (o.ref != ptx::Ref::global || module_shared_[o.id] != -1) continue;
+    const ptx::Variable& v = module().variables[o.id];
+    if (v.space == ptx::Space::shared) place_shared(v, module_shared_[o.id]);
+  }
+}
+
+SymbolAddress ProgramBuilder::address_of(const FunctionLayout& layout, const ptx::Operand& symbol) const {
+  const uint64_t addend = static_cast<uint64_t>(symbol.value);
+  const auto shared = [&](int64_t offset) {
+    if (offset == FunctionLayout::kDynamicShared) offset = program_->static_shared_bytes;
+    return SymbolAddress{Space::kSharedCta,
+                         image_.target().shared_user_base + static_cast<uint64_t>(offset) + addend};
+  };
+  const auto local = [&](int64_t offset) {
+    return SymbolAddress{Space::kLocal, static_cast<uint64_t>(offset) + addend};
+  };
+  switch (symbol.ref) {
+    case ptx::Ref::global: {
+      const ptx::Variable& v = module().variables[symbol.id];
+      if (v.space == ptx::Space::shared) return shared(module_shared_[symbol.id]);
+      return {v.space == ptx::Space::constant ? Space::kConst : Space::kGlobal,
+              image_.variable_address(symbol.id) + addend};
+    }
+    case ptx::Ref::param:
+      if (layout.function->is_entry)
+        return {Space::kParam, kParamBase + static_cast<uint64_t>(layout.params[symbol.id]) + addend};
+      return local(layout.params[symbol.id]);
+    case ptx::Ref::return_param:
+      return local(layout.return_params[symbol.id]);
+    case ptx::Ref::local: {
+      const ptx::Variable& v = layout.function->variables[symbol.id];
+      const int64_t offset = layout.variables[symbol.id];
+      return v.space == ptx::Space::shared ? shared(offset) : local(offset);
+    }
+    default:
+      throw InternalError("a symbol without an address reached the virtual GPU's decoder");
+  }
+}
+
+const FunctionLayout& ProgramBuilder::layout_of(uint32_t function) const { return layouts_.at(function); }
+
+// ---- code
+// ----------------------------------------------------------------------------------------------------
+
+void ProgramBuilder::lay_out_code(FunctionLayout& layout, uint32_t& pc) {
+  const ptx::Function& f = *layout.function;
+  const std::vector<uint32_t> meetings = meeting_points(f);
+  layout.is_meeting.assign(f.body.size() + 1, false);
+  for (uint32_t m : meetings)
+    if (m != kNoMeeting) layout.is_meeting[m] = true;
+  for (size_t i = 0; i <= f.body.size(); ++i) {
+    layout.pcs.push_back(pc);
+    pc += layout.is_meeting[i] ? 1 : 0;
+    pc += i < f.body.size() ? machine_instructions(f.body[i]) : 1;
+  }
+  for (uint32_t m : meetings) layout.meetings.push_back(m == kNoMeeting ? Warp::kNowhere : layout.pcs[m]);
+}
+
+void ProgramBuilder::append(Instruction insn, const FunctionLayout& layout, uint32_t index) {
+  const ptx::Function& f = *layout.function;
+  Program& p = *program_;
+  insn.index = static_cast<uint32_t>(p.code.size());
+  if (p.info.size() <= insn.index) p.info.emplace_back();
+  InstructionInfo& info = p.info.back();
+  info.function = intern(f.name);
+  if (index < f.body.size()) {
+    const ptx::Instruction& source = f.body[index];
+    info.ptx_line = static_cast<int>(source.pos.line);
+    info.cost = static_cast<uint8_t>(cost_class(source));
+    info.tests = source.op == ptx::Op::mbarrier_test_wait || source.op == ptx::Op::mbarrier_try_wait;
+    info.matrix_work = static_cast<float>(mma_sync_work(source));
+    if (source.loc != ptx::Instruction::kNone) {
+      const ptx::Loc& loc = f.locs[source.loc];
+      for (const ptx::File& file : module().files)
+        if (file.index == loc.file) info.file = intern(file.path);
+      info.line = static_cast<int>(loc.line);
+    }
+  }
+  p.code.push_back(insn);
+}
+
+void ProgramBuilder::decode_function(FunctionLayout& layout) {
+  const ptx::Function& f = *layout.function;
+  for (uint32_t i = 0; i <= f.body.size(); ++i) {
+    if (layout.is_meeting[i]) append(join_instruction(), layout, i);
+    if (i < f.body.size())
+      decode_instruction(layout, i);
+    else
+      append(return_instruction(), layout, i);
+  }
+  // The 16-byte stores of what was loaded from tensor memory.
+  TensorOrigins origins(f);
+  for (uint32_t i = 0; i < f.body.size(); ++i)
+    if (f.body[i].op == ptx::Op::st)
+      program_->info[layout.pcs[i] + (layout.is_meeting[i] ? 1 : 0)].stages = origins.stored_by(f.body[i]);
+}
+
+static bool only_computes(DecodeFunction family) {
+  for (const DecodeFunction computing :
+       {decode_integer, decode_bits, decode_floating_point, decode_half, decode_compare_select,
+        decode_logic_shift, decode_convert, decode_move})
+    if (family == computing) return true;
+  return false;
+}
+
+/// {operand, result} of instructions on the halves of 64-bit registers: packed pairs of floats, moves.
+static std::vector<std::pair<uint32_t, uint32_t>> parts_of(const FunctionLayout& layout,
+                                                           const ptx::Instruction& source) {
+  std::vector<std::pair<uint32_t, uint32_t>> parts;
+  const ptx::Function& f = *layout.function;
+  const std::span<const ptx::Operand> operands = f.operands_of(source);
+  const bool moves = source.op == ptx::Op::mov && ptx::bits(source.type()) == 64;
+  if (!moves && source.type() != ptx::ScalarType::f32x2) return parts;
+  const auto half = [&](const ptx::Operand& o, uint32_t h) -> uint32_t {
+    if (o.kind == ptx::OperandKind::vector) {
+      const ptx::Operand& element = f.elements_of(o)[h];
+      return element.is_reg() ? layout.register_numbers[element.id] : 0;
+    }
+    return o.is_reg() ? layout.register_numbers[o.id] + h : 0;
+  };
+  for (const ptx::Operand& o : operands)
+    if (o.kind == ptx::OperandKind::vector ? f.elements_of(o).size() != 2
+                                           : o.is_reg() && !layout.has_halves(o.id))
+      return parts;
+  for (const ptx::Operand& from : operands.subspan(1))
+    for (const uint32_t h : {0u, 1u})
+      if (const uint32_t to = half(operands[0], h); to != 0) parts.emplace_back(half(from, h), to);
+  return parts;
+}
+
+/// Notes in the latest instruction what comes of undefined operands.
+void ProgramBuilder::describe_undefined_flow(const FunctionLayout& layout, const ptx::Instruction& source,
+                                             bool computes) {
+  InstructionInfo& info = program_->info.back();
+  const std::span<const ptx::Operand> operands = layout.function->operands_of(source);
+  const auto number = [&](const ptx::Operand& o) { return o.is_reg() ? layout.register_numbers[o.id] : 0; };
+  const bool of_predicates = source.type(0) == ptx::ScalarType::pred;
+  if (source.op == ptx::Op::shfl_sync) {
+    const ptx::Operand& result = operands[0];
+    const bool pair = result.kind == ptx::OperandKind::pair;
+    info.flow = UndefinedFlow::kShuffled;
+    info.numbers[0] = number(operands[1]);
+    info.numbers[1] = number(pair ? layout.function->elements_of(result)[0] : result);
+  } else if (source.op == ptx::Op::selp ||
+             (of_predicates && (source.op == ptx::Op::and_ || source.op == ptx::Op::or_))) {
+    info.flow = source.op == ptx::Op::selp   ? UndefinedFlow::kSelected
+                : source.op == ptx::Op::and_ ? UndefinedFlow::kAnd
+                                             : UndefinedFlow::kOr;
+    for (size_t i = 1; i < operands.size(); ++i) info.numbers[i - 1] = number(operands[i]);
+  } else if (info.parts = parts_of(layout, source); !info.parts.empty()) {
+    info.flow = UndefinedFlow::kByParts;
+  } else if (computes) {
+    info.flow = UndefinedFlow::kPassed;
+  }
+}
+
+void ProgramBuilder::decode_instruction(FunctionLayout& layout, uint32_t index) {
+  const ptx::Instruction& source = layout.function->body[index];
+  program_->info.emplace_back();  // where the decoder notes what is read and written
+  Decoder decoder(*this, layout, source);
+  Instruction insn;
+  if (source.guard.is_valid()) {
+    insn.guard = layout.registers[source.guard.id];
+    insn.guard_flip = source.guard_negated ? kAllLanes : 0;
+    layout.add_numbers(source.guard.id, program_->info.back().reads);
+  }
+  for (DecodeFunction family : families_of(source.op)) {
+    if (!family(decoder, insn)) continue;
+    append(insn, layout, index);
+    describe_undefined_flow(layout, source, only_computes(family));
+    if (machine_instructions(source) == 2) {
+      append(source.op == ptx::Op::call ? call_result_instruction(insn) : barrier_result_instruction(insn),
+             layout, index);
+      std::vector<InstructionInfo>& info = program_->info;
+      info.back().writes = info[info.size() - 2].writes;
+    }
+    return;
+  }
+  decoder.refuse("the virtual GPU does not model this instruction");
+}
+
+void ProgramBuilder::describe_entry() {
+  Program& p = *program_;
+  FunctionAttributes& a = p.attributes;
+  a.static_shared_bytes = p.static_shared_bytes;
+  a.local_bytes = p.local_bytes;
+  a.parameter_bytes = ptx::param_bytes(entry_);
+  a.max_dynamic_shared_bytes = std::max<int64_t>(0, (48 << 10) - a.static_shared_bytes);
+  const auto extent = [](const std::array<int, 3>& d) {
+    return d[0] == 0 ? Dim3{0, 0, 0} : Dim3{d[0], std::max(d[1], 1), std::max(d[2], 1)};
+  };
+  a.required_block = extent(entry_.reqntid);
+  a.required_cluster = extent(entry_.reqnctapercluster);
+  const Dim3 most = extent(entry_.maxntid);
+  if (most.x > 0) a.max_threads = static_cast<int>(most.count());
+  if (a.required_block.x > 0) a.max_threads = static_cast<int>(a.required_block.count());
+  for (const ptx::Register& r : entry_.registers)
+    if (r.type != ptx::ScalarType::pred) a.registers_declared += std::max(1, ptx::bits(r.type) / 32);
+  const std::vector<int64_t> offsets = ptx::param_offsets(entry_);
+  for (size_t i = 0; i < entry_.params.size(); ++i)
+    p.parameters.push_back(
+        {entry_.params[i].name, offsets[i], entry_.params[i].size(), entry_.params[i].alignment()});
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/tensor_cores/operand_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "vgpu/checks/operand_layout.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+constexpr uint32_t kMaxChunks = 64;  // 256 elements of 32 bits
+
+// Tells the checkers what is read, whole stretches at once: the chunks of a line mostly fill one, in some
+// order, and the next line goes on where it ends.
+class Toucher {
+ public:
+  Toucher(Cluster& cluster, const Who& who, Cta& cta) : cluster_(&cluster), who_(who), cta_(&cta) {}
+  ~Toucher() { flush(); }
+  Toucher(const Toucher&) = delete;
+  Toucher& operator=(const Toucher&) = delete;
+
+  /// `used_bytes`: of every chunk.
+  void line(const uint32_t* chunks, uint32_t count, uint32_t used_bytes) {
+    const auto [low, high] = std::minmax_element(chunks, chunks + count);
+    if (used_bytes == 16 && *high - *low + 16 == count * 16)
+      add(*low, count * 16);
+    else
+      for (uint32_t c = 0; c < count; ++c) add(chunks[c], used_bytes);
+  }
+
+ private:
+  void add(uint32_t begin, uint32_t bytes) {
+    if (begin != end_) {
+      flush();
+      begin_ = begin;
+    }
+    end_ = begin + bytes;
+  }
+  void flush() {
+    if (end_ > begin_) touch(*cluster_, who_, shared_place(*cta_, begin_), end_ - begin_, AccessKind::kRead);
+    begin_ = end_;
+  }
+
+  Cluster* cluster_;
+  const Who& who_;
+  Cta* cta_;
+  uint32_t begin_ = 0, end_ = 0;
+};
+
+}  // namespace
+
+bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddresses& addresses,
+                  uint32_t lines, uint32_t chunks, const char* what, uint8_t* out, uint32_t used_bytes,
+                  OperandBoxes* boxes) {
+  uint32_t chunk_offsets[kMaxChunks];
+  uint32_t last_chunk = 0;
+  for (uint32_t c = 0; c < chunks; ++c) {
+    chunk_offsets[c] = addresses.chunk_offset(c);
+    last_chunk = std::max(last_chunk, chunk_offsets[c]);
+  }
+  uint32_t last_line = 0;
+  for (uint32_t line = 0; line < lines; ++line) last_line = std::max(last_line, addresses.line_offset(line));
+
+  // Swizzles move bytes inside 128-byte lines only, so whole lines inside the memory need no closer look.
+  SharedMemory& memory = cta.shared();
+  const uint32_t begin = addresses.start() & ~127u;
+  const uint32_t end = (addresses.start() + last_line + last_chunk + 16 + 127) & ~127u;
+  const bool all_inside = memory.contains(begin, end - begin);
+  const bool checked = checks_of(cluster).any();
+
+  Toucher toucher(cluster, who, cta);
+  OperandLayout layout(cluster, who, cta, addresses.swizzle(), what, boxes);
+  const bool check_layout = checks_of(cluster).layouts;
+  uint32_t at[kMaxChunks];
+  for (uint32_t line = 0; line < lines; ++line) {
+    const uint32_t base = addresses.start() + addresses.line_offset(line);
+    for (uint32_t c = 0; c < chunks; ++c) {
+      const uint32_t from = addresses.swizzled(base + chunk_offsets[c]);
+      if (!all_inside && !memory.contains(from, 16)) {
+        report_fatal(
+            cluster, FindingKind::kOutOfBounds, who, from,
+            fmt::format("operand {}: line {}, bytes {} to {} at shared {:#x} lie outside the CTA's shared "
+                        "memory [{:#x}, {:#x})",
+                        what, line, c * 16, c * 16 + 15, from, memory.user_base(), memory.end()),
+            "compare the descriptor's start and strides with the tile");
+        return false;
+      }
+      std::memcpy(out, memory.at(from), 16);
+      out += 16;
+      at[c] = from;
+    }
+    if (checked) toucher.line(at, chunks, used_bytes);
+    if (check_layout) layout.line(at, chunks);
+  }
+  return true;
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wgmma instructions of warps. The four warps of a warpgroup execute the same ones in the same order,
+// each in its own time; a product begins when the last of them has issued it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "vgpu/tensor_cores/wgmma_product.h"
+#include "vgpu/timeline/timeline_recorder.h"
+
+namespace imbrex::vgpu {
+
+Warpgroup& warpgroup_of(Warp& warp) {
+  std::vector<std::unique_ptr<Warpgroup>>& groups = warp.cta().units().warpgroups;
+  const auto index = static_cast<size_t>(warp.index() / kWarpgroupWarps);
+  if (groups.size() <= index) groups.resize(index + 1);
+  if (groups[index] == nullptr) {
+    groups[index] = std::make_unique<Warpgroup>();
+    groups[index]->queue = warp.cta().cluster().async().make_queue();
+  }
+  return *groups[index];
+}
+
+namespace {
+
+using ptx::Mod;
+using ptx::Op;
+using ptx::ScalarType;
+
+WgmmaWarp& state_of(Warp& warp) { return wgmma_warp(warpgroup_of(warp), warp.index()); }
+
+// Registers that a product uses are its own until the warp has waited for it: meanwhile they count as never
+// written, so that any use is found.
+void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const WgmmaForm& form, bool add) {
+  std::vector<Mask>& defined = warp.defined();
+  if (defined.empty()) return;
+  state.uses.resize(defined.size());
+  const auto take = [&](const std::vector<uint32_t>& numbers, bool reads) {
+    for (uint32_t number : numbers) {
+      const bool in_flight = state.is_in_flight(number);
+      if (reads && !in_flight && defined[number] != kAllLanes)
+        report(warp.cta().cluster(), FindingKind::kUninitializedRead,
+               thread_of(warp, insn, first_lane(~defined[number])), 0,
+               "wgmma reads a register that was never written");
+      defined[number] = 0;
+      ++state.uses[number];
+      state.open_registers.push_back(number);
+    }
+  };
+  take(form.d_numbers, add);
+  take(form.a_numbers, true);
+}
+
+void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
+                       const std::vector<uint32_t>& numbers) {
+  std::vector<Mask>& defined = warp.defined();
+  for (uint32_t number : numbers) {
+    if (--state.uses[number] > 0) continue;  // another product has it
+    if (defined[number] != 0)
+      report(warp.cta().cluster(), FindingKind::kAsyncInFlight, thread_of(warp, insn, -1), 0,
+             "a register of a wgmma under way was written before this wait");
+    defined[number] = kAllLanes;
+  }
+}
+
+// Bodies ----------------------------------------------------------------------------------------------------
+
+Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
+  if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
+  const WgmmaForm& form = form_of<WgmmaForm>(insn);
+  Cta& cta = warp.cta();
+  Cluster& cluster = cta.cluster();
+  const Who who = unit_for(thread_of(warp, insn, -1), "tensor core");
+  const int lane = first_lane(active);
+  if (warp.index() / kWarpgroupWarps * kWarpgroupWarps + kWarpgroupWarps >
+      static_cast<int>(cta.warps().size())) {
+    report_fatal(
+        cluster, FindingKind::kIllegalInstruction, who, 0,
+        fmt::format("wgmma needs four warps; the last warpgroup of the CTA has {}", cta.warps().size() % 4),
+        "launch a multiple of 128 threads");
+    return Step::kNext;
+  }
+  Warpgroup& group = warpgroup_of(warp);
+  WgmmaWarp& state = wgmma_warp(group, warp.index());
+  WarpgroupProduct::Operands operands{&form, 0, warp.reg<uint64_t>(form.b_descriptor)[lane], form.always_add};
+  if (form.a.empty()) operands.a_descriptor = warp.reg<uint64_t>(form.a_descriptor)[lane];
+  if (form.has_scale_d) operands.add = (lanes_where(warp, form.scale_d) & lane_bit(lane)) != 0;
+  for (const uint64_t bits : {operands.a_descriptor, operands.b_descriptor}) {
+    if (const std::string why = decode_wgmma_descriptor(bits).problem; !why.empty()) {
+      report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
+                   fmt::format("matrix descriptor {:#x}: {}", bits, why));
+      return Step::kNext;
+    }
+  }
+  if (!state.has_fenced)
+    report(cluster, FindingKind::kIllegalInstruction, who, 0,
+           "wgmma.mma_async without a wgmma.fence before it",
+           "wgmma.fence orders the registers' earlier accesses before the first product");
+
+  const auto position = static_cast<size_t>(state.issued - group.first);
+  const bool is_first = position == group.pending.size();
+  if (is_first) {
+    auto product = std::make_unique<WarpgroupProduct>(who, group, form, state.issued);
+    group.pending.push_back(product.get());
+    cluster.async().submit(std::move(product), group.queue);
+  }
+  if (!group.pending[position]->join(warp, operands)) {
+    report_fatal(
+        cluster, FindingKind::kDivergentCollective, who, 0,
+        "the warps of a warpgroup execute different wgmma instructions, or with different descriptors");
+    return Step::kNext;
+  }
+  if (cluster.timeline() != nullptr) cluster.timeline()->joined(warp, *group.pending[position]);
+  if (RaceChecker* races = cluster.races(); races != nullptr && !is_first)
+    races->issue_also(*group.pending[position], who);
+  ++state.issued;
+  take_registers(warp, insn, state, form, operands.add);
+  return Step::kNext;
+}
+
+Step exec_fence(Warp& warp, const Instruction&, Mask active) {
+  if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
+  state_of(warp).has_fenced = true;
+  return Step::kNext;
+}
+
+Step exec_commit(Warp& warp, const Instruction&, Mask active) {
+  if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
+  WgmmaWarp& state = state_of(warp);
+  state.groups.push_back({state.issued, std::move(state.open_registers)});
+  state.open_registers.clear();
+  return Step::kNext;
+}
+
+// Wait::a: groups that may stay pending.
+bool is_wait_over(Warp& warp, const Wait& wait) {
+  const Warpgroup& group = warpgroup_of(warp);
+  const WgmmaWarp& state = state_of(warp);
+  if (state.groups.size() <= wait.a) return true;
+  return state.groups[state.groups.size() - 1 - wait.a].end <= group.done;
+}
+std::string describe_wait(Warp& warp, const Wait& wait) {
+  const Warpgroup& group = warpgroup_of(warp);
+  return fmt::format("for all but {} of its wgmma groups ({} products done, {} issued by this warp)", wait.a,
+                     group.done, state_of(warp).issued);
+}
+
+Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
+  if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
+  Wait wait;
+  wait.ready = is_wait_over;
+  wait.describe = describe_wait;
+  wait.a = static_cast<uint64_t>(insn.immediate);
+  if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
+  // A product belongs to the warp that came to it first.
+  const int first = warp.index() / kWarpgroupWarps * kWarpgroupWarps;
+  const int end = std::min(first + kWarpgroupWarps, static_cast<int>(warp.cta().warps().size()));
+  WgmmaWarp& state = state_of(warp);
+  if (RaceChecker* races = warp.cta().cluster().races(); races != nullptr && state.groups.size() > wait.a)
+    for (int w = first; w < end; ++w)
+      races->waited(threads_of(warp, insn, active), CompletedBy::kWgmmaGroup, w,
+                    static_cast<uint64_t>(state.groups[state.groups.size() - 1 - wait.a].end));
+  while (state.groups.size() > wait.a) {
+    const std::vector<uint32_t> registers = std::move(state.groups.front().registers);
+    state.groups.pop_front();
+    if (!warp.defined().empty()) release_registers(warp, insn, state, registers);
+  }
+  return Step::kNext;
+}
+
+// Decoding --------------------------------------------------------------------------------------------------
+
+DataType operand_type(const Decoder& decoder, ScalarType type) {
+  if (const std::optional<DataType> known = product_type(type)) return *known;
+  if (type == ScalarType::b1) return uint32;  // words of bits
+  decoder.refuse("no wgmma multiplies this type");
+}
+
+std::span<const ptx::Operand> elements_of(Decoder& decoder, const ptx::Operand& operand) {
+  return operand.kind == ptx::OperandKind::vector ? decoder.elements(operand) : std::span(&operand, 1);
+}
+
+void decode_registers(Decoder& decoder, const ptx::Operand& operand, std::vector<Slot>& slots,
+                      std::vector<uint32_t>& numbers) {
+  for (const ptx::Operand& element : elements_of(decoder, operand))
+    slots.push_back(late_destination(decoder, element, numbers));
+}
+
+void check_shape(const Decoder& decoder, const WgmmaForm& form) {
+  const auto [m, n, k] = form.spec.shape;
+  const bool integer = form.spec.d == int32;
+  const int64_t bits = form.is_bits ? 1 : form.spec.a.bits();
+  const bool n_ok = n >= 8 && n <= 256 && n % 8 == 0 && (!integer || n <= 32 || n % 16 == 0);
+  if (m != 64 || !n_ok || k * bits != 256)
+    decoder.refuse(fmt::format("shape m{}n{}k{} does not exist for these types", m, n, k));
+  const size_t registers = static_cast<size_t>(form.spec.d == float16 ? n / 4 : n / 2);
+  if (form.d.size() != registers || (!form.a.empty() && form.a.size() != 4))
+    decoder.refuse(fmt::format("D has {} registers, this shape takes {}; A in registers takes 4",
+                               form.d.size(), registers));
+}
+
+bool decode_mma(Decoder& decoder, Instruction& out) {
+  WgmmaForm form;
+  const ScalarType d_type = decoder.type(0), a_type = decoder.type(1), b_type = decoder.type(2);
+  const ptx::Shape shape = decoder.insn().shape();
+  form.is_bits = a_type == ScalarType::b1;
+  form.spec.instruction = arith::TensorInstruction::kWgmma;
+  form.spec.sm = 90;
+  form.spec.a = operand_type(decoder, a_type);
+  form.spec.b = operand_type(decoder, b_type);
+  form.spec.d = d_type == ScalarType::f16 ? float16 : d_type == ScalarType::s32 ? int32 : float32;
+  form.spec.shape = {shape.m, shape.n, shape.k};
+  form.spec.saturate = decoder.has(Mod::satfinite);
+
+  decode_registers(decoder, decoder.operand(0), form.d, form.d_numbers);
+  const bool a_in_registers = decoder.operand(1).kind == ptx::OperandKind::vector;
+  if (a_in_registers)
+    decode_registers(decoder, decoder.operand(1), form.a, form.a_numbers);
+  else
+    form.a_descriptor = decoder.source(1, ScalarType::b64);
+  form.b_descriptor = decoder.source(2, ScalarType::b64);
+  size_t next = 3;
+  if (decoder.operand(next).is_immediate()) {
+    form.always_add = decoder.immediate(next++, "scale-d") != 0;
+  } else {
+    form.has_scale_d = true;
+    form.scale_d = decoder.predicate(next++);
+  }
+  if (form.spec.d != int32) {
+    form.spec.negate_a = decoder.immediate(next++, "imm-scale-a") < 0;
+    form.spec.negate_b = decoder.immediate(next++, "imm-scale-b") < 0;
+  }
+  if (form.spec.a.bits() == 16) {
+    if (!a_in_registers && decoder.immediate(next++, "imm-trans-a") != 0) form.a_major = Major::kMn;
+    if (decoder.immediate(next++, "imm-trans-b") != 0) form.b_major = Major::kMn;
+  }
+  if (next != decoder.operand_count()) decoder.refuse("too many operands for these types");
+  check_shape(decoder, form);
+  out.extra = decoder.keep(std::move(form));
+  set_body(out, exec_mma);
+  return true;
+}
+
+}  // namespace
+
+bool decode_wgmma(Decoder& decoder, Instruction& out) {
+  switch (decoder.op()) {
+    case Op::wgmma_mma_async:
+      return decode_mma(decoder, out);
+    case Op::wgmma_fence:
+      set_body(out, exec_fence);
+      return true;
+    case Op::wgmma_commit_group:
+      set_body(out, exec_commit);
+      return true;
+    case Op::wgmma_wait_group:
+      out.immediate = decoder.immediate(0, "number of groups");
+      set_body(out, exec_wait);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace imbrex::vgpu

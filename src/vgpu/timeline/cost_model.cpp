@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/timeline/cost_model.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "imbrex/inspect/gpu_model.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+/// One generation's own numbers. M: measured on an H200; P: published measurements; D: documented; A:
+/// assumed, near its neighbours.
+CostModel ampere() {
+  CostModel m;
+  m.alu_latency = 4;     // P
+  m.mufu_issue = 8;      // D: 16 a clock and SM
+  m.l1_latency = 33;     // P
+  m.cta_launch = 300;    // A
+  m.l2_port_bytes = 64;  // D
+  m.tma_latency = 0;     // there is none
+  m.tma_issue = 0;
+  m.tma_bytes = 64;
+  m.store_latency = 400;   // A
+  m.store_read = 50;       // A
+  m.mbarrier_wake = 60;    // A
+  m.mbarrier_issue = 8;    // A
+  m.barrier_latency = 20;  // A
+  m.cluster_latency = 0;
+  m.fence_latency = 20;  // A
+  m.cancel_latency = 0;
+  m.tensor_latency = 25;
+  m.mma_sync_flops = 2048;  // D
+  m.mma_sync_latency = 33;  // P
+  m.tensor_memory_bytes = 128;
+  m.tensor_memory_latency = 0;
+  return m;
+}
+
+CostModel hopper() {
+  CostModel m = ampere();
+  m.l1_latency = 35;        // P
+  m.tma_latency = 180;      // P
+  m.tma_issue = 16;         // A
+  m.tma_bytes = 128;        // A: the shared memory's width
+  m.store_latency = 600;    // A
+  m.store_read = 100;       // A
+  m.mbarrier_wake = 95;     // M
+  m.barrier_latency = 25;   // A
+  m.cluster_latency = 190;  // P
+  m.fence_latency = 25;     // A
+  m.tensor_latency = 63;    // M
+  m.mma_sync_flops = 2670;  // M
+  m.mma_sync_latency = 24;  // M
+  return m;
+}
+
+CostModel blackwell() {
+  CostModel m = hopper();
+  m.l1_latency = 38;             // A
+  m.l2_port_bytes = 128;         // A: the ladder's published rates need more than 64
+  m.store_latency = 700;         // A
+  m.cancel_latency = 1000;       // A
+  m.tensor_latency = 100;        // A
+  m.mma_sync_flops = 2048;       // A
+  m.tensor_memory_latency = 40;  // A
+  return m;
+}
+
+/// The part of the quoted bandwidth of memory that copies reach (M: 4.27 of 4.8 TB/s).
+constexpr double kMemoryEfficiency = 0.89;
+
+bool is_64_bit(const ptx::Instruction& insn) { return ptx::bits(insn.type()) == 64; }
+
+CostClass arithmetic(const ptx::Instruction& insn) {
+  if (insn.type() == ptx::ScalarType::f64) return CostClass::kDouble;
+  return is_64_bit(insn) || insn.has(ptx::Mod::wide) ? CostClass::kWide : CostClass::kAlu;
+}
+
+CostClass access(const ptx::Instruction& insn) {
+  using ptx::Mod;
+  if (insn.has(Mod::shared) || insn.has(Mod::shared_cta) || insn.has(Mod::shared_cluster))
+    return CostClass::kSharedAccess;
+  for (Mod near : {Mod::local, Mod::const_, Mod::param, Mod::param_entry, Mod::param_func})
+    if (insn.has(near)) return CostClass::kLocalAccess;
+  return CostClass::kGlobalAccess;
+}
+
+}  // namespace
+
+CostModel cost_model(int sm, double clock_ghz) {
+  CostModel m = sm >= 100 ? blackwell() : sm >= 90 ? hopper() : ampere();
+  const GpuModel& gpu = gpu_model(sm >= 100 ? "b200" : sm >= 90 ? "h200" : "a100");
+  m.chip = gpu.name;
+  std::transform(m.chip.begin(), m.chip.end(), m.chip.begin(),
+                 [](unsigned char c) { return std::toupper(c); });
+  m.sms = gpu.sms;
+  m.clock_ghz = clock_ghz > 0 ? clock_ghz : gpu.clock_ghz;
+  const double per_clock = 1 / (m.clock_ghz * 1e9);
+  m.l2_bytes = gpu.l2_bytes_per_second * per_clock;
+  m.hbm_bytes = gpu.hbm_bytes_per_second * kMemoryEfficiency * per_clock;
+  m.l2_capacity = gpu.l2_bytes;
+  m.l2_latency = gpu.l2_latency_cycles;
+  m.hbm_latency = gpu.hbm_latency_cycles;
+  m.shared_bytes = gpu.shared_bytes_per_clock;
+  m.shared_latency = gpu.shared_latency_cycles;
+  return m;
+}
+
+CostClass cost_class(const ptx::Instruction& insn) {
+  using ptx::Op;
+  switch (insn.op) {
+    case Op::mov:
+    case Op::cvta:
+      return CostClass::kFree;
+    case Op::rcp:
+    case Op::sqrt:
+    case Op::rsqrt:
+    case Op::sin:
+    case Op::cos:
+    case Op::lg2:
+    case Op::ex2:
+    case Op::tanh:
+    case Op::div:
+    case Op::rem:
+      return insn.type() == ptx::ScalarType::f64 ? CostClass::kDouble : CostClass::kMufu;
+    case Op::ld:
+    case Op::ldu:
+    case Op::st:
+      return access(insn);
+    case Op::ldmatrix:
+    case Op::stmatrix:
+      return CostClass::kMatrixAccess;
+    case Op::atom:
+    case Op::red:
+      return CostClass::kAtomic;
+    case Op::shfl_sync:
+    case Op::vote_sync:
+    case Op::match_any_sync:
+    case Op::match_all_sync:
+    case Op::redux_sync:
+      return CostClass::kShuffle;
+    case Op::mma_sync:
+    case Op::mma_sp_sync:
+    case Op::mma_sp_ordered_sync:
+    case Op::wmma_mma:
+      return CostClass::kMmaSync;
+    case Op::mbarrier_init:
+    case Op::mbarrier_inval:
+    case Op::mbarrier_expect_tx:
+    case Op::mbarrier_complete_tx:
+    case Op::mbarrier_arrive:
+    case Op::mbarrier_arrive_drop:
+    case Op::mbarrier_test_wait:
+    case Op::mbarrier_try_wait:
+      return CostClass::kMbarrier;
+    case Op::membar:
+    case Op::fence:
+    case Op::fence_mbarrier_init:
+    case Op::fence_proxy:
+      return CostClass::kFence;
+    case Op::cp_async:
+    case Op::cp_async_bulk:
+    case Op::cp_reduce_async_bulk:
+    case Op::cp_async_bulk_tensor:
+    case Op::cp_reduce_async_bulk_tensor:
+    case Op::tcgen05_mma:
+    case Op::tcgen05_ld:
+    case Op::tcgen05_st:
+    case Op::wgmma_mma_async:
+      return CostClass::kAsync;
+    case Op::cp_async_commit_group:
+      return CostClass::kCopyCommit;
+    case Op::cp_async_wait_group:
+    case Op::cp_async_wait_all:
+      return CostClass::kCopyWait;
+    case Op::cp_async_bulk_commit_group:
+      return CostClass::kBulkCommit;
+    case Op::cp_async_bulk_wait_group:
+      return insn.has(ptx::Mod::read) ? CostClass::kBulkWaitRead : CostClass::kBulkWait;
+    case Op::wgmma_commit_group:
+      return CostClass::kWgmmaCommit;
+    case Op::wgmma_wait_group:
+      return CostClass::kWgmmaWait;
+    case Op::tcgen05_wait_ld:
+      return CostClass::kTensorLoadWait;
+    case Op::tcgen05_wait_st:
+      return CostClass::kTensorStoreWait;
+    default:
+      return arithmetic(insn);
+  }
+}
+
+double mma_sync_work(const ptx::Instruction& insn) {
+  if (cost_class(insn) != CostClass::kMmaSync) return 0;
+  const ptx::Shape shape = insn.shape();
+  const int bits = std::max(1, ptx::bits(insn.type(1)));
+  const double rate = insn.type(1) == ptx::ScalarType::f64 ? 1.0 / 16 : 16.0 / bits;
+  return 2.0 * shape.m * shape.n * shape.k / std::max(rate, 1.0 / 16);
+}
+
+InstructionCost instruction_cost(const CostModel& m, CostClass cost) {
+  switch (cost) {
+    case CostClass::kFree:
+      return {0, 0};
+    case CostClass::kWide:
+      return {2, m.alu_latency + 1};
+    case CostClass::kDouble:
+      return {2, 2 * m.alu_latency};
+    case CostClass::kMufu:
+      return {m.mufu_issue, m.mufu_issue + 14};
+    case CostClass::kSharedAccess:
+      return {1, m.shared_latency};
+    case CostClass::kMatrixAccess:
+      return {1, m.shared_latency + 4};
+    case CostClass::kGlobalAccess:
+      return {1, m.l2_latency};  // a load's own work tells its latency
+    case CostClass::kLocalAccess:
+      return {1, m.l1_latency};
+    case CostClass::kAtomic:
+      return {2, m.l2_latency};
+    case CostClass::kShuffle:
+      return {2, m.shared_latency};
+    case CostClass::kMmaSync:
+      return {1, m.mma_sync_latency};
+    case CostClass::kMbarrier:
+      return {m.mbarrier_issue, m.mbarrier_issue};
+    case CostClass::kFence:
+      return {m.fence_latency, m.fence_latency};
+    default:
+      return {1, m.alu_latency};
+  }
+}
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is written down of a cluster's run so that its time can be simulated afterwards: for every warp the
+// instructions between two events, the events, and the work it hands to units. There is no time in it:
+// whatever order the scheduler took, the same program leaves the same recording.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "imbrex/vgpu/timeline.h"
+
+namespace imbrex::vgpu {
+
+/// What a warp does next.
+struct RecordedStep {
+  enum class Kind : uint8_t {
+    kRun,       // instructions: `alone`, `issue`, `shared`, `matrix`
+    kSubmit,    // hands over work `id`
+    kArrive,    // at phase `phase` of object `id`
+    kWait,      // for the end of that phase
+    kWaitWork,  // for work `id` to be done
+    kWaitRead,  // for its source to have been read
+    kAllocate,  // tensor memory: `id` columns in the CTA of rank `phase`
+    kFree,
+    kRelinquish,  // the permit to allocate
+  };
+  Kind kind = Kind::kRun;
+  uint32_t insn = 0;  // index into Program::code
+  int32_t id = 0;
+  int32_t phase = 0;
+  // kRun, in clocks: of the warp alone; of its sub-partition's issue port; of the SM's shared memory; of the
+  // sub-partition's tensor core (mma.sync).
+  float alone = 0, issue = 0, shared = 0, matrix = 0;
+};
+
+/// What work a unit is given, as the operation itself describes it.
+struct WorkDemand {
+  enum class Kind : uint8_t {
+    kNone,         // takes no time: its effects happen when it is submitted
+    kThreadLoad,   // ld.global, cp.async
+    kThreadStore,  // st.global
+    kTmaLoad,
+    kTmaStore,
+    kMatrix,      // wgmma, tcgen05.mma
+    kCommit,      // after everything before it in its queue
+    kTensorLoad,  // tcgen05.ld
+    kTensorStore,
+    kTensorCopy,  // tcgen05.cp, shift
+    kCancel,      // a request of cluster launch control
+    kRemote,      // st.async, shared to shared
+  };
+  Kind kind = Kind::kNone;
+  int64_t bytes = 0;
+  double clocks = 0;          // of kMatrix: how long the tensor core works on it
+  bool pair = false;          // of kMatrix: on the tensor cores of both CTAs
+  bool repeated = false;      // a multicast's further destination: the bytes have been fetched already
+  bool after_copies = false;  // comes after the warp's earlier cp.async (cp.async.mbarrier.arrive)
+  uint64_t block = 0;         // which bytes of global memory: equal numbers mean equal bytes; 0: none
+};
+
+struct RecordedWork {
+  WorkDemand demand;
+  uint32_t insn = 0;
+  int16_t rank = 0, warp = 0;
+  int32_t queue = -1;                 // works of one queue follow each other
+  int32_t parent = -1;                // starts when that work is done, without being submitted by a warp
+  int32_t after = -1;                 // first of the works it waits for ...
+  int32_t after_count = 0;            // ... in Recording::lists
+  int32_t text = -1;                  // Recording::texts
+  int32_t lines = 0, line_count = 0;  // 128-byte lines of global memory, in Recording::lines
+};
+
+struct RecordedArrival {
+  int32_t work = -1, object = -1, phase = 0;
+};
+
+/// Something that is waited for by phases: an mbarrier, a named barrier, the cluster barrier.
+struct RecordedObject {
+  enum class Kind : uint8_t { kMbarrier, kNamed, kCluster };
+  Kind kind = Kind::kMbarrier;
+  int rank = 0;
+  uint32_t which = 0;  // offset or number
+  int64_t init = -1;   // instruction of mbarrier.init
+};
+
+struct Recording {
+  int64_t cluster = 0;        // number in the grid
+  std::vector<int64_t> ctas;  // linear numbers, by rank
+  int warps_per_cta = 1;
+  std::vector<std::vector<RecordedStep>> warps;  // rank * warps_per_cta + warp
+  std::vector<RecordedWork> works;
+  std::vector<RecordedArrival> arrivals;  // of works
+  std::vector<RecordedObject> objects;
+  std::vector<int32_t> lists;
+  std::vector<uint64_t> lines;
+  std::vector<std::string> texts;
+};
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/timeline/timeline_recorder.h"
+
+#include <algorithm>
+
+#include "vgpu/machine/cluster.h"
+
+namespace imbrex::vgpu {
+
+namespace {
+
+constexpr int kSubPartitions = 4;
+constexpr int kLineShift = 7;  // 128 bytes
+
+}  // namespace
+
+TimelineRecorder::TimelineRecorder(Cluster& cluster, bool with_texts)
+    : cluster_(&cluster), model_(cost_model(cluster.launch().target.sm)), with_texts_(with_texts) {
+  recording_.cluster = cluster.number();
+  recording_.warps_per_cta = cluster.launch().warps();
+  for (const std::unique_ptr<Cta>& cta : cluster.ctas()) recording_.ctas.push_back(cta->linear_id());
+  const size_t warps = cluster.ctas().size() * static_cast<size_t>(recording_.warps_per_cta);
+  recording_.warps.resize(warps);
+  states_.resize(warps);
+  for (WarpState& state : states_) {
+    state.ready.assign(cluster.program().register_count, 0.0);
+    state.loads.assign(cluster.program().register_count, -1);
+  }
+}
+
+size_t TimelineRecorder::index_of(const Who& who) const {
+  return static_cast<size_t>(who.cta->rank() * recording_.warps_per_cta + std::max(who.warp, 0));
+}
+
+// ---- instructions
+// ------------------------------------------------------------------------------------------
+
+void TimelineRecorder::flush(size_t warp, uint32_t insn) {
+  WarpState& state = states_[warp];
+  const double alone = state.clock - state.run_begin;
+  if (alone > 0 || state.issue > 0) {
+    RecordedStep step;
+    step.insn = state.run_insn;
+    step.alone = static_cast<float>(alone);
+    step.issue = static_cast<float>(state.issue);
+    step.shared = static_cast<float>(state.shared);
+    step.matrix = static_cast<float>(state.matrix);
+    push(warp, step);
+  }
+  state.run_begin = state.clock;
+  state.issue = state.shared = state.matrix = 0;
+  state.run_insn = insn;
+}
+
+void TimelineRecorder::issue(Warp& warp, size_t index, const Instruction& insn, const InstructionInfo& info) {
+  WarpState& state = states_[index];
+  const auto cost = static_cast<CostClass>(info.cost);
+  if (cost == CostClass::kFree) {
+    // The machine code uses the source itself.
+    double ready = 0;
+    int32_t load = -1;
+    for (uint32_t r : info.reads) {
+      ready = std::max(ready, state.ready[r]);
+      load = std::max(load, state.loads[r]);
+    }
+    for (uint32_t r : info.writes) {
+      state.ready[r] = ready;
+      state.loads[r] = load;
+    }
+    return;
+  }
+  if (state.issue == 0) state.run_insn = insn.index;
+  double begin = state.clock;
+  for (uint32_t r : info.reads) {
+    if (state.loads[r] >= 0) {
+      // The load's other registers need no wait of their own.
+      const int32_t load = state.loads[r];
+      flush(index, insn.index);
+      push(index, {.kind = Kind::kWaitWork, .insn = insn.index, .id = load});
+      for (uint32_t other : warp.program().info[recording_.works[static_cast<size_t>(load)].insn].writes)
+        if (state.loads[other] == load) state.loads[other] = -1;
+    }
+    begin = std::max(begin, state.ready[r]);
+  }
+  const InstructionCost price = instruction_cost(model_, cost);
+  double latency = price.latency;
+  if (info.matrix_work > 0) {
+    const double clocks = info.matrix_work / (model_.mma_sync_flops / kSubPartitions);
+    begin = std::max(begin, state.matrix_free);
+    state.matrix_free = begin + clocks;
+    state.matrix += clocks;
+  }
+  state.shared += state.wavefronts;
+  latency += state.wavefronts;
+  state.clock = begin + price.issue;
+  state.issue += price.issue;
+  for (uint32_t r : info.writes) {
+    state.ready[r] = state.load >= 0 ? 0 : begin + latency;
+    state.loads[r] = state.load;
+  }
+  state.load = -1;
+  state.wavefronts = 0;
+}
+
+void TimelineRecorder::executed(Warp& warp, const Instruction& insn, Step step) {
+  if (step == Step::kBlock || step == Step::kTurn) return;
+  const size_t index = static_cast<size_t>(warp.cta().rank() * recording_.warps_per_cta + warp.index());
+  const InstructionInfo& info = warp.program().info[insn.index];
+  const auto cost = static_cast<CostClass>(info.cost);
+  WarpState& state = states_[index];
+  if (cost == CostClass::kMbarrier && info.tests) {
+    // The same test, nothing recorded since: it has failed, and the instructions around it were spinning.
+    const size_t steps = recording_.warps[index].size();
+    if (state.spin_insn == insn.index && state.spin_steps == steps) {
+      state.clock = state.spin_clock;
+      state.issue = state.spin_issue;
+    }
+    state.spin_insn = insn.index;
+    state.spin_steps = steps;
+    state.spin_clock = state.clock;
+    state.spin_issue = state.issue;
+  }
+  issue(warp, index, insn, info);
+  if (cost >= CostClass::kCopyCommit) wait_for_group_of(index, insn, cost);
+}
+
+void TimelineRecorder::accessed(Warp& warp, Space space, const std::byte* const* host, Mask lanes,
+                                uint32_t bytes, BankAccess access) {
+  if (lanes == 0) return;
+  const size_t index = static_cast<size_t>(warp.cta().rank() * recording_.warps_per_cta + warp.index());
+  WarpState& state = states_[index];
+  if (space == Space::kSharedCta) {
+    state.wavefronts = banks_.measure(host, lanes, bytes, access).wavefronts;
+    return;
+  }
+  const Instruction& insn = warp.program().code[warp.split().pc];
+  if (static_cast<CostClass>(warp.program().info[insn.index].cost) != CostClass::kGlobalAccess) return;
+  flush(index, insn.index);
+  const bool writes = access == BankAccess::kStore;
+  RecordedWork work;
+  work.demand.kind = writes ? WorkDemand::Kind::kThreadStore : WorkDemand::Kind::kThreadLoad;
+  work.demand.bytes = int64_t{bytes} * count_lanes(lanes);
+  work.insn = insn.index;
+  work.rank = static_cast<int16_t>(warp.cta().rank());
+  work.warp = static_cast<int16_t>(warp.index());
+  add_lines(work, host, lanes, bytes);
+  const auto id = static_cast<int32_t>(recording_.works.size());
+  recording_.works.push_back(work);
+  push(index, {.kind = Kind::kSubmit, .insn = insn.index, .id = id});
+  if (!writes) state.load = id;
+}
+
+void TimelineRecorder::add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes,
+                                 uint32_t bytes) {
+  std::vector<uint64_t>& lines = recording_.lines;
+  const size_t begin = lines.size();
+  for_each_lane(lanes, [&](int lane) {
+    const auto at = reinterpret_cast<uintptr_t>(host[lane]);
+    for (uint64_t line = at >> kLineShift; line <= (at + bytes - 1) >> kLineShift; ++line)
+      if (std::find(lines.begin() + static_cast<int64_t>(begin), lines.end(), line) == lines.end())
+        lines.push_back(line);
+  });
+  work.lines = static_cast<int32_t>(begin);
+  work.line_count = static_cast<int32_t>(lines.size() - begin);
+}
+
+// ---- groups of asynchronous work
+// ---------------------------------------------------------------------------
+
+void TimelineRecorder::wait_for(size_t warp, uint32_t insn, Kind kind, const std::vector<int32_t>& works) {
+  if (works.empty()) return;
+  flush(warp, insn);
+  for (int32_t work : works) push(warp, {.kind = kind, .insn = insn, .id = work});
+}
+
+void TimelineRecorder::wait_for_groups(size_t warp, const Instruction& insn, Kind kind, Groups& groups) {
+  const auto pending = static_cast<uint64_t>(insn.immediate);
+  while (groups.closed.size() > pending) {
+    wait_for(warp, insn.index, kind, groups.closed.front());
+    groups.closed.pop_front();
+  }
+}
+
+void TimelineRecorder::wait_for_group_of(size_t warp, const Instruction& insn, CostClass cost) {
+  WarpState& state = states_[warp];
+  switch (cost) {
+    case CostClass::kCopyCommit:
+      return state.copies.commit();
+    case CostClass::kCopyWait:
+      state.copies_for_barrier.clear();
+      if (insn.immediate < 0) {  // wait_all
+        state.copies.commit();
+        Instruction all = insn;
+        all.immediate = 0;
+        return wait_for_groups(warp, all, Kind::kWaitWork, state.copies);
+      }
+      return wait_for_groups(warp, insn, Kind::kWaitWork, state.copies);
+    case CostClass::kBulkCommit:
+      state.bulk_reads.commit();
+      return state.bulk_writes.commit();
+    case CostClass::kBulkWaitRead:
+      return wait_for_groups(warp, insn, Kind::kWaitRead, state.bulk_reads);
+    case CostClass::kBulkWait:
+      return wait_for_groups(warp, insn, Kind::kWaitWork, state.bulk_writes);
+    case CostClass::kWgmmaCommit:
+      return state.products.commit();
+    case CostClass::kWgmmaWait:
+      return wait_for_groups(warp, insn, Kind::kWaitWork, state.products);
+    case CostClass::kTensorLoadWait:
+      wait_for(warp, insn.index, Kind::kWaitWork, state.tensor_loads);
+      return state.tensor_loads.clear();
+    case CostClass::kTensorStoreWait:
+      wait_for(warp, insn.index, Kind::kWaitWork, state.tensor_stores);
+      return state.tensor_stores.clear();
+    default:
+      return;
+  }
+}
+
+// ---- objects
+// -----------------------------------------------------------------------------------------------
+
+int32_t TimelineRecorder::object_of(const Who& who, SyncKey key) {
+  const auto [at, is_new] = objects_.try_emplace(key, static_cast<int32_t>(recording_.objects.size()));
+  if (is_new) {
+    RecordedObject object;
+    const auto kind = static_cast<SyncKind>(key >> 56);
+    object.kind = kind == SyncKind::kMbarrier       ? RecordedObject::Kind::kMbarrier
+                  : kind == SyncKind::kNamedBarrier ? RecordedObject::Kind::kNamed
+                                                    : RecordedObject::Kind::kCluster;
+    object.rank = kind == SyncKind::kClusterBarrier ? who.cta->rank() : static_cast<int>(key >> 48 & 0xFF);
+    object.which = static_cast<uint32_t>(key);
+    recording_.objects.push_back(object);
+  }
+  return at->second;
+}
+
+void TimelineRecorder::initialised(const Who& who, SyncKey key) {
+  objects_.erase(key);
+  recording_.objects[static_cast<size_t>(object_of(who, key))].init = who.insn->index;
+}
+
+void TimelineRecorder::arrived(const Who& who, SyncKey key, int64_t phase) {
+  const int32_t object = object_of(who, key);
+  if (acting_ >= 0) {
+    recording_.arrivals.push_back({acting_, object, static_cast<int32_t>(phase)});
+    return;
+  }
+  const size_t warp = index_of(who);
+  const std::vector<RecordedStep>& steps = recording_.warps[warp];
+  // The lanes of one instruction arrive together.
+  const bool is_same = !steps.empty() && steps.back().kind == Kind::kArrive && steps.back().id == object &&
+                       steps.back().phase == phase && steps.back().insn == who.insn->index;
+  if (is_same) return;
+  flush(warp, who.insn->index);
+  push(warp,
+       {.kind = Kind::kArrive, .insn = who.insn->index, .id = object, .phase = static_cast<int32_t>(phase)});
+}
+
+void TimelineRecorder::waited(const Who& who, SyncKey key, int64_t phase) {
+  if (phase < 0) return;
+  const size_t warp = index_of(who);
+  const uint32_t insn = who.insn != nullptr ? who.insn->index : states_[warp].run_insn;
+  flush(warp, insn);
+  push(warp,
+       {.kind = Kind::kWait, .insn = insn, .id = object_of(who, key), .phase = static_cast<int32_t>(phase)});
+}
+
+void TimelineRecorder::allocated(const Who& who, const Cta& cta, int columns) {
+  const size_t warp = index_of(who);
+  flush(warp, who.insn->index);
+  push(warp, {.kind = columns > 0 ? Kind::kAllocate : Kind::kFree,
+              .insn = who.insn->index,
+              .id = std::abs(columns),
+              .phase = cta.rank()});
+}
+
+void TimelineRecorder::relinquished(const Who& who, const Cta& cta) {
+  const size_t warp = index_of(who);
+  flush(warp, who.insn->index);
+  push(warp, {.kind = Kind::kRelinquish, .insn = who.insn->index, .phase = cta.rank()});
+}
+
+// ---- work
+// --------------------------------------------------------------------------------------------------
+
+void TimelineRecorder::submitted(AsyncOp& op, QueueId queue) {
+  const auto id = static_cast<int32_t>(recording_.works.size());
+  op.recorded_as = id;
+  RecordedWork work;
+  work.demand = op.demand();
+  work.insn = op.who.insn->index;
+  work.rank = static_cast<int16_t>(op.who.cta->rank());
+  work.warp = static_cast<int16_t>(op.who.warp);
+  work.queue = queue;
+  work.parent = acting_;
+  if (with_texts_) {
+    work.text = static_cast<int32_t>(recording_.texts.size());
+    recording_.texts.push_back(op.describe());
+  }
+  const size_t warp = index_of(op.who);
+  WarpState& state = states_[warp];
+  if (const std::vector<uint64_t> lines = op.lines(); !lines.empty()) {
+    work.lines = static_cast<int32_t>(recording_.lines.size());
+    work.line_count = static_cast<int32_t>(lines.size());
+    recording_.lines.insert(recording_.lines.end(), lines.begin(), lines.end());
+  }
+  if (work.demand.after_copies) {
+    // Each of the lanes submits one; all come after the same copies.
+    std::vector<int32_t>& copies = state.copies_for_barrier;
+    if (!copies.empty()) {
+      state.after = static_cast<int32_t>(recording_.lists.size());
+      state.after_count = static_cast<int32_t>(copies.size());
+      recording_.lists.insert(recording_.lists.end(), copies.begin(), copies.end());
+      copies.clear();
+    }
+    work.after = state.after;
+    work.after_count = state.after_count;
+  }
+  recording_.works.push_back(work);
+  if (acting_ >= 0) return;
+  flush(warp, work.insn);
+  push(warp, {.kind = Kind::kSubmit, .insn = work.insn, .id = id});
+  switch (work.demand.kind) {
+    case WorkDemand::Kind::kThreadLoad:
+      state.copies.open.push_back(id);
+      state.copies_for_barrier.push_back(id);
+      break;
+    case WorkDemand::Kind::kTmaStore:
+      state.bulk_reads.open.push_back(id);
+      state.bulk_writes.open.push_back(id);
+      break;
+    case WorkDemand::Kind::kTensorLoad:
+      state.tensor_loads.push_back(id);
+      break;
+    case WorkDemand::Kind::kTensorStore:
+      state.tensor_stores.push_back(id);
+      break;
+    default:
+      break;
+  }
+}
+
+void TimelineRecorder::joined(Warp& warp, const AsyncOp& product) {
+  const size_t index = static_cast<size_t>(warp.cta().rank() * recording_.warps_per_cta + warp.index());
+  states_[index].products.open.push_back(product.recorded_as);
+  if (product.who.warp == warp.index()) return;  // has submitted it
+  flush(index, product.who.insn->index);
+  push(index, {.kind = Kind::kSubmit, .insn = product.who.insn->index, .id = product.recorded_as});
+}
+
+Recording TimelineRecorder::take() {
+  for (size_t warp = 0; warp < states_.size(); ++warp) flush(warp, 0);
+  return std::move(recording_);
+}
+
+}  // namespace imbrex::vgpu

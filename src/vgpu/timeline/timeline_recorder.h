@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes down what a cluster does, for the simulation of its time. The scheduler and the units tell it; it
+// asks nothing of them and changes nothing. A cluster that is not recorded has none.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "vgpu/checks/bank_counter.h"
+#include "vgpu/checks/race.h"
+#include "vgpu/machine/async.h"
+#include "vgpu/machine/warp.h"
+#include "vgpu/memory/memory.h"
+#include "vgpu/timeline/cost_model.h"
+#include "vgpu/timeline/recording.h"
+
+namespace imbrex::vgpu {
+
+class TimelineRecorder {
+ public:
+  /// `with_texts`: also what each operation does, for the picture.
+  TimelineRecorder(Cluster& cluster, bool with_texts);
+
+  /// A warp has executed an instruction (Step::kBlock: it will come again).
+  void executed(Warp& warp, const Instruction& insn, Step step);
+  /// The instruction being executed reads or writes `bytes` at each lane's host address.
+  void accessed(Warp& warp, Space space, const std::byte* const* host, Mask lanes, uint32_t bytes,
+                BankAccess access);
+
+  /// mbarrier.init: a new object from now on.
+  void initialised(const Who& who, SyncKey key);
+  /// An arrival, announced or delivered bytes, in a phase of an object; by whoever acts now.
+  void arrived(const Who& who, SyncKey key, int64_t phase);
+  /// The warp of `who` goes on because that phase is over. Negative phases were never waited for.
+  void waited(const Who& who, SyncKey key, int64_t phase);
+  /// Columns of tensor memory taken (or given back, when negative) in a CTA.
+  void allocated(const Who& who, const Cta& cta, int columns);
+  /// tcgen05.relinquish_alloc_permit in a CTA.
+  void relinquished(const Who& who, const Cta& cta);
+
+  /// An operation is submitted, by a warp or by the operation that is being carried out.
+  void submitted(AsyncOp& op, QueueId queue);
+  /// A warp takes part in a product of its warpgroup.
+  void joined(Warp& warp, const AsyncOp& product);
+  /// An operation is carried out from here on, until nullptr is.
+  void carries_out(const AsyncOp* op) { acting_ = op == nullptr ? -1 : op->recorded_as; }
+
+  Recording take();
+
+ private:
+  using Kind = RecordedStep::Kind;
+  /// Commit groups of one sort of asynchronous work of a warp.
+  struct Groups {
+    std::vector<int32_t> open;
+    std::deque<std::vector<int32_t>> closed;
+    void commit() {
+      closed.push_back(std::move(open));
+      open.clear();
+    }
+  };
+  struct WarpState {
+    double clock = 0;                                         // of the warp alone, without its waits
+    double run_begin = 0, issue = 0, shared = 0, matrix = 0;  // since the last event
+    uint32_t run_insn = 0;
+    double matrix_free = 0;
+    std::vector<double> ready;   // by register: when it may be used
+    std::vector<int32_t> loads;  // by register: the load that fills it, or -1
+    int32_t load = -1;           // by the instruction being executed
+    double wavefronts = 0;       // clocks its access takes of shared memory
+    Groups copies, bulk_reads, bulk_writes, products;
+    std::vector<int32_t> tensor_loads, tensor_stores;
+    std::vector<int32_t> copies_for_barrier;  // since the last arrival that waits for copies
+    int32_t after = -1, after_count = 0;      // what that one waits for
+    // A test that fails again costs nothing: how often depends on the schedule.
+    uint32_t spin_insn = ~0u;
+    size_t spin_steps = 0;
+    double spin_clock = 0, spin_issue = 0;
+  };
+
+  size_t index_of(const Who& who) const;
+  int32_t object_of(const Who& who, SyncKey key);
+  void flush(size_t warp, uint32_t insn);
+  void push(size_t warp, RecordedStep step) { recording_.warps[warp].push_back(step); }
+  void wait_for(size_t warp, uint32_t insn, Kind kind, const std::vector<int32_t>& works);
+  void wait_for_groups(size_t warp, const Instruction& insn, Kind kind, Groups& groups);
+  void wait_for_group_of(size_t warp, const Instruction& insn, CostClass cost);
+  void issue(Warp& warp, size_t index, const Instruction& insn, const InstructionInfo& info);
+  void add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes, uint32_t bytes);
+
+  Cluster* cluster_;
+  BankMeter banks_;
+  CostModel model_;
+  bool with_texts_;
+  Recording recording_;
+  std::vector<WarpState> states_;
+  std::unordered_map<SyncKey, int32_t> objects_;
+  int32_t acting_ = -1;
+};
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Simulates the time of a recorded launch: a discrete-event simulation of warps, units and memory at the
+// rates of the cost model. It knows the recordings only, so the order in which the launch was carried out is
+// of no account.
+#pragma once
+
+#include <vector>
+
+#include "imbrex/vgpu/timeline.h"
+#include "vgpu/program/program.h"
+#include "vgpu/timeline/cost_model.h"
+#include "vgpu/timeline/recording.h"
+
+namespace imbrex::vgpu {
+
+struct ReplayContext {
+  const Program& program;
+  CostModel model;
+  int sms = 1;
+  int64_t ctas_per_sm = 1;
+  int64_t tensor_columns = 512;  // of an SM
+  int64_t drawn_cta = -1;
+};
+
+/// `recordings` in the order of launch.
+Timeline replay(const ReplayContext& context, const std::vector<Recording>& recordings);
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/units/tma.h"
+
+#include <fmt/format.h>
+
+#include "vgpu/memory/raced_bytes.h"
+
+namespace imbrex::vgpu {
+
+using ptx::Mod;
+
+TensorOperand tensor_operand(Decoder& decoder, const ptx::Operand& operand) {
+  const std::span<const ptx::Operand> parts = decoder.elements(operand);
+  TensorOperand out;
+  out.map = address_in(decoder, parts[0], Space::kGeneric);
+  for (const ptx::Operand& coordinate : decoder.elements(parts[1]))
+    out.coordinates.push_back(decoder.source(coordinate, ptx::ScalarType::s32));
+  return out;
+}
+
+int rank_of(const Decoder& decoder) {
+  constexpr Mod kRanks[] = {Mod::_1d, Mod::_2d, Mod::_3d, Mod::_4d, Mod::_5d};
+  for (int i = 0; i < 5; ++i)
+    if (decoder.has(kRanks[i])) return i + 1;
+  return 0;
+}
+
+TileMode tile_mode_of(const Decoder& decoder) {
+  for (Mod mod : {Mod::im2col, Mod::im2col_no_offs, Mod::im2col_w, Mod::im2col_w_128})
+    if (decoder.has(mod)) decoder.refuse("the im2col modes are not modelled");
+  return decoder.has(Mod::tile_gather4) || decoder.has(Mod::tile_scatter4) ? TileMode::kFourRows
+                                                                           : TileMode::kTile;
+}
+
+std::string TensorBox::text() const {
+  std::string extents, place;
+  const int count = mode == TileMode::kFourRows ? 5 : map.rank;
+  for (int d = 0; d < map.rank; ++d)
+    extents += fmt::format("{}{}", d == 0 ? "" : "x", map.box[static_cast<size_t>(d)]);
+  for (int d = 0; d < count; ++d)
+    place += fmt::format("{}{}", d == 0 ? "" : ", ", coordinates[static_cast<size_t>(d)]);
+  return fmt::format("box of {} elements at {{{}}}", extents, place);
+}
+
+uint64_t TensorBox::identity() const {
+  uint64_t hash = map.address;
+  const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29; };
+  for (size_t d = 0; d < coordinates.size(); ++d) mix(static_cast<uint32_t>(coordinates[d]));
+  for (int d = 0; d < map.rank; ++d) mix(map.box[static_cast<size_t>(d)]);
+  return hash | 1;
+}
+
+bool read_box(Cluster& cluster, const Who& who, Warp& warp, const TensorOperand& operand, int rank,
+              TileMode mode, int lane, TensorBox& box) {
+  const uint64_t address = address_of(warp, operand.map, lane);
+  Place place;
+  if (!locate(cluster, who, Space::kGeneric, address, kTensorMapBytes, 64, AccessKind::kRead, place))
+    return false;
+  TensorMap map;
+  read_bytes(map.words.data(), place.host, kTensorMapBytes);
+  DecodedTensorMap decoded = decode(map);
+  box.map = decoded.fields;
+  box.mode = mode;
+  std::string problem = decoded.problem;
+  if (problem.empty() && box.map.rank != rank)
+    problem =
+        fmt::format("the instruction is {}-dimensional, the tensor map {}-dimensional", rank, box.map.rank);
+  if (problem.empty() && mode == TileMode::kFourRows && box.map.box[1] != 1)
+    problem =
+        fmt::format("gather4 and scatter4 take a box of one row, the tensor map has {}", box.map.box[1]);
+  const bool is_atom_mode = facts(box.map.swizzle).atom > 16;
+  if (problem.empty() && is_atom_mode && cluster.launch().target.sm < 100)
+    problem = fmt::format("swizzle {} needs sm_100", facts(box.map.swizzle).name);
+  if (!problem.empty()) {
+    report_fatal(cluster, FindingKind::kIllegalInstruction, who, address, "tensor copy: " + problem);
+    return false;
+  }
+  for (size_t d = 0; d < operand.coordinates.size() && d < box.coordinates.size(); ++d)
+    box.coordinates[d] = static_cast<int32_t>(warp.reg<uint32_t>(operand.coordinates[d])[lane]);
+  // The innermost coordinate counts in 16-byte units, wherever the box lies.
+  const int64_t eighths = facts(box.map.type).eighths_in_global;
+  if (int64_t{box.coordinates[0]} * eighths % 128 != 0) {
+    report_fatal(
+        cluster, FindingKind::kIllegalInstruction, who, address,
+        fmt::format("tensor copy: coordinate {} of dimension 0 is {} bytes from the start, which is no "
+                    "multiple of 16",
+                    box.coordinates[0], int64_t{box.coordinates[0]} * eighths / 8),
+        "the hardware ends the kernel with an illegal instruction");
+    return false;
+  }
+  return true;
+}
+
+void touch_row(Cluster& cluster, const Who& who, Cta& cta, const TensorMapFields& map, uint32_t shared,
+               AccessKind kind) {
+  const uint32_t bytes = map.row_bytes(), span = facts(map.swizzle).span;
+  // A swizzle permutes inside its span, so full rows stay in place.
+  if (span == 0 || bytes == span) {
+    touch(cluster, who, shared_place(cta, shared), bytes, kind);
+    return;
+  }
+  for (uint32_t at = 0; at < bytes; at += 16)
+    touch(cluster, who, shared_place(cta, swizzle_address(map.swizzle, shared + at) & ~15u), 16, kind);
+}
+
+}  // namespace imbrex::vgpu
