@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/uniform_registers.h"
+#include "core/target.h"
 #include "ptx/insns.h"
 #include "ptx/operands.h"
 #include "ptx/reader.h"
@@ -85,8 +86,6 @@ bool orders_shared_memory(const Instruction& i) {
 /// So many instructions before its place the assembler issues a load of shared memory, where its address, the
 /// barriers and the start of the run allow it. Found by comparing with ptxas 13.0 over the kernel library.
 constexpr size_t kLookAhead = 16;
-/// The most that instructions can name.
-constexpr int64_t kRegistersOfAThread = 255;
 /// Registers that ptxas takes on sm_100 beside what is live (the same comparison).
 constexpr int64_t kSystemRegisters = 3;
 
@@ -131,10 +130,17 @@ Set copied_sizes(const Function& f) {
   return sizes;
 }
 
+/// The limits of the PTX's target. PTX of another compiler may name one that Imbrex does not compile for; what is
+/// read here, the register file, is the same for every target so far.
+const Target& limits_of(std::string_view target) {
+  const Target* known = find_target(target);
+  return known != nullptr ? *known : *find_target("sm_80");
+}
+
 /// Sums over the instructions of a kernel, run by run.
 class Measure {
  public:
-  Measure(const Function& function, std::string_view target) : f_(function) {
+  Measure(const Function& function, std::string_view target) : f_(function), limits_(limits_of(target)) {
     for (const ptx::Register& r : f_.registers)
       weight_.push_back(r.type == ptx::ScalarType::pred ? 0 : std::max(1, ptx::bits(r.type) / 32));
     thread_weight_ = weight_;
@@ -163,7 +169,7 @@ class Measure {
     for (const auto& [load, at] : earliest_loads(f_, first, end))
       for (size_t i = at + 1; i <= load; ++i)
         ptx::each_result(f_, f_.body[load], [&](uint32_t id) { before[end - 1 - i][id] = true; });
-    if (most(before) > kRegistersOfAThread) postpone_tensor_loads(first, end, before);
+    if (most(before) > limits_.max_registers_per_thread) postpone_tensor_loads(first, end, before);
     result_.estimate = std::max(result_.estimate, most(before));
   }
 
@@ -174,8 +180,8 @@ class Measure {
                                           [](const Instruction& i) { return i.op == ptx::Op::setmaxnreg; });
     const std::array<int, 3>& block = f_.reqntid[0] > 0 ? f_.reqntid : f_.maxntid;
     const int64_t threads = int64_t{block[0]} * block[1] * block[2];
-    constexpr int64_t kRegistersOfAnSm = 65536, kUnit = 8;
-    if (takes_shares && threads > 0) result.estimate = kRegistersOfAnSm / threads / kUnit * kUnit;
+    constexpr int64_t kUnit = 8;
+    if (takes_shares && threads > 0) result.estimate = limits_.registers_per_sm / threads / kUnit * kUnit;
     if (f_.maxnreg > 0) result.estimate = std::min<int64_t>(result.estimate, f_.maxnreg);
     return result;
   }
@@ -209,6 +215,7 @@ class Measure {
     return sum;
   }
   const Function& f_;
+  const Target& limits_;
   std::vector<int64_t> weight_, thread_weight_;
   bool has_warp_registers_ = false;
   RegisterPressure result_;

@@ -11,12 +11,14 @@ constexpr Target sm80{.name = "sm_80",
                       .is_specific = false,
                       .max_shared_bytes = 163 * kKiB,
                       .reserved_shared_bytes = 1 * kKiB,
+                      .shared_base = 0,
                       .shared_bytes_per_sm = 164 * kKiB,
                       .registers_per_sm = 65536,
                       .max_registers_per_thread = 255,
                       .max_threads = 1024,
                       .max_threads_per_sm = 2048,
                       .max_ctas_per_sm = 32,
+                      .max_portable_cluster = 1,
                       .max_cluster = 1,
                       .tensor_memory_columns = 0,
                       .named_barriers = 16,
@@ -29,7 +31,9 @@ constexpr Target sm90(std::string_view name, bool is_specific) {
   target.is_specific = is_specific;
   target.max_shared_bytes = 227 * kKiB;
   target.shared_bytes_per_sm = 228 * kKiB;
-  target.max_cluster = 8;
+  target.shared_base = 1 * kKiB;
+  target.max_portable_cluster = 8;
+  target.max_cluster = 16;
   return target;
 }
 

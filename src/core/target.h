@@ -16,13 +16,15 @@ struct Target {
 
   int64_t max_shared_bytes;       // per CTA, after opting in
   int64_t reserved_shared_bytes;  // taken by the system from every CTA's share of the SM
+  int64_t shared_base;            // shared-window address of a kernel's first byte; the system's lie below it
   int64_t shared_bytes_per_sm;
   int64_t registers_per_sm;  // 32-bit; also the most one CTA can have
   int64_t max_registers_per_thread;
   int64_t max_threads;  // per CTA
   int64_t max_threads_per_sm;
   int64_t max_ctas_per_sm;
-  int64_t max_cluster;            // CTAs, portable size; 1 where there are no clusters
+  int64_t max_portable_cluster;   // CTAs per cluster that every GPU of the target grants; 1 without clusters
+  int64_t max_cluster;            // CTAs per cluster of a kernel that opts into non-portable sizes
   int64_t tensor_memory_columns;  // 32-bit columns of 128 lanes; 0 where there is none
   int64_t named_barriers;         // per CTA
   int64_t max_parameter_bytes;    // of one kernel

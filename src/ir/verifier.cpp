@@ -293,9 +293,9 @@ class Verifier {
       function_finding(fmt::format("{} warps are {} threads, {} allows {}", function_.warps, threads,
                                    function_.target, target_->max_threads),
                        fmt::format("use at most {} warps", target_->max_threads / 32));
-    if (ctas > target_->max_cluster)
-      function_finding(
-          fmt::format("a cluster of {} CTAs, {} allows {}", ctas, function_.target, target_->max_cluster));
+    if (ctas > target_->max_portable_cluster)
+      function_finding(fmt::format("a cluster of {} CTAs, {} allows {}", ctas, function_.target,
+                                   target_->max_portable_cluster));
     if (!function_.max_registers) return;
     const int64_t registers = *function_.max_registers;
     if (registers < 1 || registers > target_->max_registers_per_thread)

@@ -13,8 +13,8 @@ namespace imbrex {
 /// What a launch asks of an SM for every CTA.
 struct CtaResources {
   int64_t threads = 128;
-  int64_t registers_per_thread = 32;
-  int64_t shared_bytes = 0;  ///< static and dynamic together
+  int64_t registers_per_thread = 32;  ///< 0 where they are not known: they then bound nothing
+  int64_t shared_bytes = 0;           ///< static and dynamic together
   int64_t tensor_memory_columns = 0;
   int64_t cluster_ctas = 1;
 };
@@ -38,7 +38,7 @@ struct Occupancy {
   std::vector<std::string> bound;  ///< the resources that allow no further CTA
 
   bool is_feasible() const { return ctas_per_sm > 0; }
-  /// Every complaint, one a line; empty when feasible.
+  /// Every complaint, one per line; empty when feasible.
   std::string complaints() const;
 };
 

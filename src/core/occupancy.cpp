@@ -39,10 +39,10 @@ ResourceUse register_use(const Target& target, const CtaResources& r, int64_t wa
   if (r.registers_per_thread > target.max_registers_per_thread)
     registers.complaint = fmt::format("registers: {} a thread, at most {} are allowed",
                                       r.registers_per_thread, target.max_registers_per_thread);
-  registers.ctas =
-      registers.complaint.empty() && per_warp > 0
-          ? target.registers_per_sm / kSubPartitions / per_warp * kSubPartitions / std::max<int64_t>(1, warps)
-          : 0;
+  if (registers.complaint.empty() && per_warp > 0)
+    registers.ctas = target.registers_per_sm / kSubPartitions / per_warp * kSubPartitions / warps;
+  else if (!registers.complaint.empty())
+    registers.ctas = 0;
   return registers;
 }
 
@@ -96,10 +96,9 @@ Occupancy occupancy(std::string_view target_name, const CtaResources& r) {
   result.uses = {use("threads", "threads", warps * kWarp, target->max_threads, target->max_threads_per_sm),
                  register_use(*target, r, warps), shared_use(*target, r), tensor_memory_use(*target, r),
                  use("CTA slots", "CTAs", 1, 1, target->max_ctas_per_sm)};
-  if (r.cluster_ctas > target->max_cluster) {
-    ResourceUse cluster = use("cluster", "CTAs", r.cluster_ctas, target->max_cluster, target->max_cluster);
-    result.uses.push_back(cluster);
-  }
+  if (r.cluster_ctas > target->max_portable_cluster)
+    result.uses.push_back(
+        use("cluster", "CTAs", r.cluster_ctas, target->max_portable_cluster, target->max_portable_cluster));
   int64_t ctas = kUnbounded;
   for (const ResourceUse& use : result.uses) ctas = std::min(ctas, use.complaint.empty() ? use.ctas : 0);
   for (const ResourceUse& use : result.uses)

@@ -60,6 +60,12 @@ TEST(Occupancy, SaysEverythingThatDoesNotFit) {
     EXPECT_THAT(o.complaints(), HasSubstr(part));
 }
 
+TEST(Occupancy, UnknownRegistersBoundNothing) {
+  const Occupancy o = occupancy("sm_90a", {.threads = 64, .registers_per_thread = 0});
+  EXPECT_EQ(o.ctas_per_sm, 32);
+  EXPECT_THAT(o.bound, ElementsAre("threads", "CTA slots"));
+}
+
 TEST(Occupancy, RefusesNonsense) {
   EXPECT_THROW(occupancy("sm_81", {}), LaunchError);
   EXPECT_THROW(occupancy("sm_80", {.threads = 0}), LaunchError);
