@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants that are no bugs, each with the argument. A mutant that stands here must neither be reported nor
+// Mutants that are not bugs, each with the argument. A mutant that stands here must neither be reported nor
 // change a number; one that does not must be reported.
 #include "mutants/verdict.h"
 
@@ -84,7 +84,8 @@ constexpr Known kEquivalents[] = {
      "The accumulator is written again two tiles later, and the response that hands that tile out is asked "
      "for "
      "only after the epilogue has arrived for the response before."},
-    {"H2 H3", "two-warps", "", 0, "The other warp would be the one behind the last, which the CTA has not."},
+    {"H2 H3", "two-warps", "", 0,
+     "The other warp would be the one behind the last, which the CTA does not have."},
     {"H4 H5 H6 H7 H8 H9", "next-warp", "auto warp = single_warp()", 0,
      "Any warp of the producers' group may load."},
     {"H9", "relaxed-wait", "turns[i]", 0,

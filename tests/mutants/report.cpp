@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/checkers.md: what the checkers are, and how many mutants they report.
+// docs/checkers-mutants.md: how many mutants of each rule and kernel the checkers report.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,83 +11,25 @@ namespace {
 
 constexpr const char* kIntroduction =
     R"(<!-- Written by the mutation suite: IMBREX_BLESS=1 build/test_mutants. Do not edit. -->
-# The checkers, and how we know that they work
+# Every mutant
 
-The virtual GPU judges the PTX that ships. Every finding names what happened, the kernel's source line (of both sides,
-where there are two), the CTA and the warp, and what to do about it. All checkers are on unless switched off
-(`vgpu::CheckSet`, `imbrex run --checks`).
+The appendix to [the checkers](checkers.md): what the mutation suite made of each kernel, one fault at a time, and what
+became of it. `tests/mutants` derives single-fault mutants *by rule* from the PTX that the compiler emits for a kernel
+(and from its launch plan), at every place where the rule applies. Each mutant runs under the seeds 0 to 15 until
+something is found; those listed as equivalent run under a third of them.
 
-)";
-
-constexpr const char* kSuite = R"(
-Schedules are adversarial and seeded: warps run in any order, asynchronous work is early, late and out of order. A finding
-prints the seed that replays it.
-
-## The mutation suite
-
-`tests/mutants` derives single-fault mutants *by rule* from the PTX that the compiler emits for the ladder's kernels (and
-from their launch plans), at every place where a rule applies. Each is run under seeds 0 to 15 until something is found
-(those listed as equivalent under a third of them).
-A mutant that is a bug must be **reported by a checker, at a line of the kernel**; a wrong number does not count. Mutants
-that are no bugs are listed below with the argument, and must be neither reported nor wrong. Faults that change only which
-numbers are computed (a wrong coordinate, another element of a tile that was written and is in order, one product too few
-in a kernel without roles) are not made: nothing but the result can tell those.
+A mutant that is a bug must be **reported by a checker, at a line of the kernel**; a wrong result alone does not count.
+Mutants that are not bugs are listed below with the argument, and must neither be reported nor change the result.
+Faults that only change which numbers are computed (a wrong coordinate, another element of a tile that was written and
+is properly ordered, a missing product in a kernel without roles) are not made: only the result can reveal those.
 
     ctest --test-dir build -L mutants                        # the suite
-    IMBREX_MUTANTS=verdicts.txt build/test_mutants           # every mutant, what was said and where
-    IMBREX_MUTANTS_ONLY='V5 drop-wait' build/test_mutants    # those whose name contains this
+    IMBREX_MUTANTS=verdicts.txt build/test_mutants           # every mutant: the verdict, the message, the place
+    IMBREX_MUTANTS_ONLY='V5 drop-wait' build/test_mutants    # only mutants whose name contains this text
 
-The kernels themselves, and lawful patterns that naive checkers flag (two copies completing one barrier, a phase waited for
-twice, barriers used again by persistent CTAs, bytes that arrive before they are announced), must be clean: 16 seeds each
-in the suite, 200 in `ctest -L full -R mutants`: 19 kernels, 3800 runs, no finding, the same numbers (2026-11-22).
+V0 to V6 are the steps of the Blackwell ladder, mxf8 and nvf4 the block-scaled product in two of its types, H0 to H9 the
+steps of the Hopper ladder.
 )";
-
-struct Row {
-  std::vector<vgpu::FindingKind> kinds;
-  const char* says;
-};
-/// Every kind of finding; a test counts them.
-const std::vector<Row>& rows() {
-  using enum vgpu::FindingKind;
-  static const std::vector<Row> all = {
-      {{kOutOfBounds, kMisaligned},
-       "an access outside every allocation, variable or window, or off its alignment"},
-      {{kDeadlock},
-       "nobody can run: who waits for what, with the counts of every barrier, and what is in flight"},
-      {{kEndlessRun}, "the instruction budget was used up, or a loop waits without anything happening"},
-      {{kTrap}, "`trap`, or an assertion of the kernel that failed"},
-      {{kIllegalInstruction},
-       "operands or a state that the hardware answers with an error or leaves undefined: descriptors, masks, "
-       "cluster ranks, the protocol of cluster launch control"},
-      {{kUninitializedRead},
-       "registers, shared, local or tensor memory that nobody wrote, also as operands of TMA and of the "
-       "tensor core"},
-      {{kUseAfterFree}, "freed global memory"},
-      {{kRace},
-       "two accesses of which one writes, by threads or asynchronous units, with nothing that orders them "
-       "(happens-before under the PTX memory model)"},
-      {{kMissingProxyFence},
-       "ordered, but the generic and the asynchronous proxy were not joined by a fence"},
-      {{kMissingTensorFence}, "ordered, but without the `tcgen05.fence` that tensor memory needs"},
-      {{kOperandLayout},
-       "a matrix descriptor or a tensor map disagrees with how the data were written: swizzle, strides, "
-       "start, major-ness; a tile of the trip before is read in place of the one that was loaded; a product "
-       "is "
-       "added to one whose rows lie in other lanes, or that took the same tile the other way round"},
-      {{kInvalidBarrier},
-       "an mbarrier not initialised, initialised over a live one, arrived at too often, or for a phase "
-       "before "
-       "any wait has seen the end of the one before; counts and bytes out of range"},
-      {{kDivergentCollective}, "an `.aligned` or `.sync` instruction executed by fewer lanes than it names"},
-      {{kAsyncInFlight},
-       "a CTA exits, or a register is read, while asynchronous work is under way, or copies that nobody has "
-       "waited for"},
-      {{kResourceLeak, kTensorMemory},
-       "tensor memory not given back, given back twice, used outside an allocation or by the wrong warp's "
-       "lanes"},
-  };
-  return all;
-}
 
 /// Faults that real projects shipped, and the rules that make them here.
 struct Shipped {
@@ -117,21 +59,6 @@ const std::vector<Shipped>& shipped() {
   return all;
 }
 
-constexpr const char* kSanitizer = R"(
-### Beside compute-sanitizer
-
-`tests/mutants/compute_sanitizer` ran 180 of the Hopper mutants that are bugs (of every rule and kernel one, thinned evenly)
-on an H200 under compute-sanitizer 2025.3.1 (driver 580.159, 2026-11-21). The virtual GPU reports all 180, at a kernel line.
-
-| on the H200 | mutants |
-|---|---|
-| reported by a tool of compute-sanitizer | 40 |
-| ... by racecheck, synccheck, memcheck, initcheck | 11, 21, 27, 0 |
-| no tool reports it, the driver ends the kernel with an error | 15 |
-| no tool reports it, the kernel runs to its end | 51 |
-| the kernel hangs (killed after 6 s; the tools report when a kernel ends, so they were not run) | 74 |
-)";
-
 struct Count {
   int all = 0, caught = 0, equivalent = 0, missed = 0;
   void add(const Verdict& v) {
@@ -159,12 +86,6 @@ std::vector<std::string> rules_of_shipped_faults() {
   return all;
 }
 
-std::vector<vgpu::FindingKind> described_kinds() {
-  std::vector<vgpu::FindingKind> all;
-  for (const Row& row : rows()) all.insert(all.end(), row.kinds.begin(), row.kinds.end());
-  return all;
-}
-
 std::string report(const std::vector<Verdict>& verdicts) {
   std::map<std::string, std::map<std::string, Count>> by_rule;
   std::map<std::string, Count> by_subject;
@@ -178,22 +99,15 @@ std::string report(const std::vector<Verdict>& verdicts) {
     if (v.equivalent == nullptr && v.status == Status::kCaught) ++by_kind[v.kind];
   }
   std::string text = kIntroduction;
-  text += "| finding | what was found |\n|---|---|\n";
-  for (const Row& row : rows()) {
-    std::string names;
-    for (const vgpu::FindingKind kind : row.kinds)
-      names += fmt::format("{}`{}`", names.empty() ? "" : ", ", vgpu::name(kind));
-    text += fmt::format("| {} | {} |\n", names, row.says);
-  }
-  text += kSuite;
   text += fmt::format(
       "\n**{} mutants: {} bugs, {} of them reported ({:.1f}%); {} equivalent; 0 findings on lawful "
       "code.**\n\n",
       total.all, total.caught + total.missed, total.caught,
       100.0 * total.caught / std::max(1, total.caught + total.missed), total.equivalent);
   text +=
-      "In the table, `3` means three bugs, all reported; `2 of 3` that one is not; `=1` one equivalent "
-      "mutant.\n\n";
+      "## By rule and kernel\n\nA cell with `3` means three bugs, all of them reported; `2 of 3`, that one "
+      "is not; `=1`, one "
+      "equivalent mutant.\n\n";
   text += "| rule | the fault |";
   std::string line = "|---|---|";
   for (const Subject& subject : subjects()) {
@@ -213,7 +127,8 @@ std::string report(const std::vector<Verdict>& verdicts) {
   text += fmt::format(" {} |\n", total.text());
 
   text +=
-      "\n### Faults that shipped\n\nWhat real projects got wrong, as the rules make it here.\n\n"
+      "\n## Faults that shipped\n\nMistakes that real projects have shipped, and the rules that make them "
+      "here.\n\n"
       "| fault | rules | kernels | bugs reported | equivalent, silent |\n|---|---|---|---|---|\n";
   for (const Shipped& row : shipped()) {
     std::string rules, kernels;
@@ -234,11 +149,10 @@ std::string report(const std::vector<Verdict>& verdicts) {
                         bugs == 0 ? "" : fmt::format("{} of {}", caught, bugs), equivalent);
   }
 
-  text += "\n### What reported them\n\n| finding | mutants |\n|---|---|\n";
+  text += "\n## Which finding reported them\n\n| finding | mutants |\n|---|---|\n";
   for (const auto& [kind, count] : by_kind) text += fmt::format("| `{}` | {} |\n", kind, count);
 
-  text += kSanitizer;
-  text += "\n### Equivalent mutants\n\n| kernels | rule | where | why it is no bug |\n|---|---|---|---|\n";
+  text += "\n## Equivalent mutants\n\n| kernels | rule | where | why it is not a bug |\n|---|---|---|---|\n";
   for (const Known& known : equivalents())
     text +=
         fmt::format("| {} | `{}` | {} | {} |\n", known.subjects == std::string("*") ? "all" : known.subjects,

@@ -130,7 +130,7 @@ constexpr Rule kRules[] = {
     {"relaxed-cluster-sync", "a cluster barrier that does not release", relaxed_sync},
     {"cta-for-cluster-sync", "a barrier of the CTA in place of the cluster's", cta_sync},
     {"rank-1", "a remote barrier of CTA 1 in place of CTA 0", rank<1>},
-    {"rank-2", "a remote barrier of a CTA that the cluster has not", rank<2>},
+    {"rank-2", "a remote barrier of a CTA that the cluster does not have", rank<2>},
     {"own-barrier", "the CTA's own barrier in place of the leader's", own_barrier},
     {"other-leader", "one CTA of two does what the other should", leader<false>},
     {"two-leaders", "both CTAs do what one should", leader<true>},

@@ -80,7 +80,7 @@ constexpr Rule kRules[] = {
     {"early-commit", "a commit comes before the products it should cover", early},
     {"commit-to-rank-0", "a multicast commit reaches CTA 0 alone", mask<1>},
     {"commit-to-rank-1", "a multicast commit reaches CTA 1 alone", mask<2>},
-    {"commit-to-rank-2", "a multicast commit names a CTA that the cluster has not", mask<7>},
+    {"commit-to-rank-2", "a multicast commit names a CTA that the cluster does not have", mask<7>},
     {"mma-all-lanes", "all 32 lanes start the products", mma_by_all_lanes},
     {"mma-shift", "products go 32 columns further in tensor memory", mma_shift},
     {"mma-before-wait", "products start before the wait for their operands", mma_before_wait},

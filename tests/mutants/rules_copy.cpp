@@ -108,7 +108,7 @@ constexpr Rule kRules[] = {
     {"drop-group", "a bulk commit_group is left out", drop_group},
     {"early-group", "a bulk commit_group comes before the store", early_group},
     {"drop-group-wait", "a bulk wait_group is left out", drop_group_wait},
-    {"loose-group-wait", "a bulk wait_group lets one group more be pending", loose_group_wait},
+    {"loose-group-wait", "a bulk wait_group leaves one more group pending", loose_group_wait},
     {"early-group-wait", "a bulk wait_group comes before the store", early_group_wait},
     {"late-group-wait", "a bulk wait_group comes after the barrier", late_group_wait},
     {"group-wait-of-other", "a bulk wait_group is executed by warps that stored nothing",

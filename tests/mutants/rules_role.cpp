@@ -84,8 +84,8 @@ constexpr Rule kRules[] = {
     {"previous-warp", "a role is taken by the warp before", other_warp<-1>},
     {"two-warps", "a role of one warp is taken by two", two_warps},
     {"no-election", "elect.sync chooses every lane", no_election},
-    {"one-trip-more", "a role's loop makes a trip more", trips<1>},
-    {"one-trip-less", "a role's loop makes a trip less", trips<-1>},
+    {"one-trip-more", "a role's loop runs once too often", trips<1>},
+    {"one-trip-less", "a role's loop runs once too rarely", trips<-1>},
 };
 
 }  // namespace

@@ -64,11 +64,11 @@ constexpr Rule kRules[] = {
     {"drop-wgmma-commit", "a wgmma.commit_group is left out", drop<Op::wgmma_commit_group>},
     {"early-wgmma-commit", "a wgmma.commit_group comes before its products", early_commit},
     {"drop-wgmma-wait", "a wgmma.wait_group is left out", drop<Op::wgmma_wait_group>},
-    {"loose-wgmma-wait", "a wgmma.wait_group lets one group more be pending", loose_wait},
+    {"loose-wgmma-wait", "a wgmma.wait_group leaves one more group pending", loose_wait},
     {"late-wgmma-wait", "a wgmma.wait_group comes after the operands were given back", late_wait},
     {"load-to-rank-0", "a multicast load reaches CTA 0 alone", load_mask<1>},
     {"load-to-rank-1", "a multicast load reaches CTA 1 alone", load_mask<2>},
-    {"load-to-rank-2", "a multicast load names a CTA that the cluster has not", load_mask<7>},
+    {"load-to-rank-2", "a multicast load names a CTA that the cluster does not have", load_mask<7>},
     {"load-alone", "a load for both CTAs is not multicast", load_alone},
 };
 

@@ -20,7 +20,7 @@ struct Known {
   const char* reason;
   bool matches(const Mutant& mutant) const;
 };
-/// Mutants that are no bugs, and why.
+/// Mutants that are not bugs, and why.
 std::span<const Known> equivalents();
 
 enum class Status : uint8_t {
@@ -45,11 +45,9 @@ const char* name(Status status);
 /// found, on as many threads as there are cores.
 std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t seeds);
 
-/// The kinds of findings that docs/checkers.md describes.
-std::vector<vgpu::FindingKind> described_kinds();
-/// The rules by which docs/checkers.md accounts for faults that real projects shipped.
+/// The rules by which docs/checkers-mutants.md accounts for faults that real projects shipped.
 std::vector<std::string> rules_of_shipped_faults();
-/// docs/checkers.md.
+/// docs/checkers-mutants.md.
 std::string report(const std::vector<Verdict>& verdicts);
 
 /// body(i) for i in [0, count), on all cores.
