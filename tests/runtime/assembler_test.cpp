@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "runtime/assemble/process.h"
+#include "runtime/host/files.h"
 
 namespace imbrex::runtime {
 namespace {

@@ -17,6 +17,7 @@
 #include <random>
 
 #include "runtime/cache/cache_file.h"
+#include "runtime/host/files.h"
 
 namespace imbrex {
 namespace {

@@ -13,8 +13,8 @@
 #include "imbrex/runtime/device.h"
 #include "imbrex/runtime/registry.h"
 #include "runtime/assemble/assembler.h"
+#include "runtime/compile/compile.h"
 #include "runtime/driver/cuda_driver.h"
-#include "runtime/launch/jit.h"
 
 namespace imbrex::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/assemble/process.h"
+#include "runtime/host/process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,8 @@
 #include <chrono>
 #include <thread>
 
-#include "runtime/cache/cache_file.h"
+#include "runtime/host/files.h"
+#include "runtime/host/parallel.h"
 
 namespace imbrex::runtime {
 namespace {
@@ -68,13 +69,13 @@ TEST(WorkerProcess, AnswersHangsAndDies) {
   EXPECT_EQ(ask(worker, "hang", 0.1), Outcome::kTimedOut);
   EXPECT_FALSE(worker.is_alive());
   EXPECT_EQ(ask(worker, "four", 10), Outcome::kDied);
-  EXPECT_THAT(worker.obituary(), HasSubstr("signal 9"));
+  EXPECT_THAT(worker.how_it_ended(), HasSubstr("signal 9"));
   WorkerProcess other({"/bin/sh", "-c", script}, {});
   EXPECT_EQ(ask(other, "die", 10), Outcome::kDied);
-  EXPECT_THAT(other.obituary(), HasSubstr("signal 6"));
+  EXPECT_THAT(other.how_it_ended(), HasSubstr("signal 6"));
   WorkerProcess absent({"/no/such/program"}, {});
   EXPECT_EQ(ask(absent, "x", 10), Outcome::kDied);
-  EXPECT_THAT(absent.obituary(), HasSubstr("exit code 127"));
+  EXPECT_THAT(absent.how_it_ended(), HasSubstr("exit code 127"));
 }
 
 TEST(WorkerProcess, ThatDoesNotReadEndsNobodyWhoeverElseIsWriting) {

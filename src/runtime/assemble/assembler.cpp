@@ -11,9 +11,9 @@
 #include "core/sha256.h"
 #include "imbrex/core/error.h"
 #include "imbrex/core/version.h"
-#include "runtime/assemble/process.h"
 #include "runtime/assemble/ptx_lines.h"
-#include "runtime/cache/cache_file.h"
+#include "runtime/host/files.h"
+#include "runtime/host/process.h"
 
 namespace imbrex::runtime {
 namespace {

@@ -8,7 +8,7 @@
 #include "imbrex/core/error.h"
 #include "runtime/assemble/assembler.h"
 #include "runtime/assemble/ptx_lines.h"
-#include "runtime/cache/cache_file.h"
+#include "runtime/host/files.h"
 
 namespace imbrex::runtime {
 namespace {

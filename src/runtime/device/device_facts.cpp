@@ -3,45 +3,34 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "imbrex/core/error.h"
 #include "imbrex/core/version.h"
 #include "imbrex/runtime/cache.h"
 #include "imbrex/runtime/device.h"
-#include "runtime/cache/cache_file.h"
 #include "runtime/driver/cuda_driver.h"
+#include "runtime/host/files.h"
 
 namespace imbrex::runtime {
 namespace {
 
-std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
+std::string contents(const std::string& path) { return read_file(path).value_or(""); }
 
 /// Everything that decides which GPU is CUDA's device 0 and what it is, as the kernel driver tells it;
 /// nothing where it does not.
 std::optional<CacheKey> device_key() {
   const std::string root = "/proc/driver/nvidia";
-  CacheKey key{"tool", "device", {{"imbrex", version()}, {"driver", text_of(root + "/version")}}};
-  std::vector<std::string> gpus = names_in(root + "/gpus");
+  CacheKey key{"tool", "device", {{"imbrex", version()}, {"driver", contents(root + "/version")}}};
+  const std::vector<std::string> gpus = names_in(root + "/gpus");
   if (key.parts.back().second.empty() || gpus.empty()) return std::nullopt;
-  std::sort(gpus.begin(), gpus.end());
   for (const std::string& gpu : gpus)
-    key.parts.emplace_back(gpu, text_of(root + "/gpus/" + gpu + "/information"));
+    key.parts.emplace_back(gpu, contents(root + "/gpus/" + gpu + "/information"));
   // Slices of a GPU (MIG) appear as capabilities; a container may see fewer device files than there are GPUs.
   for (const std::string& folder : {root + "/capabilities", std::string("/dev")}) {
     std::string names;
-    std::vector<std::string> all = names_in(folder);
-    std::sort(all.begin(), all.end());
-    for (const std::string& name : all)
+    for (const std::string& name : names_in(folder))
       if (folder != "/dev" || name.starts_with("nvidia")) names += name + " ";
     key.parts.emplace_back(folder, names);
   }

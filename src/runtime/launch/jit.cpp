@@ -7,15 +7,10 @@
 #include <utility>
 
 #include "imbrex/core/error.h"
-#include "passes/pipeline.h"
+#include "runtime/compile/compile.h"
 #include "runtime/launch/host_program.h"
 
 namespace imbrex::runtime {
-
-codegen::CompiledKernel compile(ir::Function& function, const codegen::Options& options) {
-  passes::run_pipeline(function);
-  return codegen::generate(function, options);
-}
 
 JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
                      std::span<const ParameterInfo> parameters)

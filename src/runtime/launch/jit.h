@@ -9,16 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "codegen/codegen.h"
+#include "codegen/compiled_kernel.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/kernel.h"
 #include "ir/ir.h"
 #include "runtime/device/backend.h"
 
 namespace imbrex::runtime {
-
-/// Runs all passes and generates code. Throws CompileError.
-codegen::CompiledKernel compile(ir::Function& function, const codegen::Options& options = {});
 
 /// A kernel compiled for one set of constants and loaded on one device.
 class JitKernel {

@@ -10,7 +10,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
 #include "runtime/assemble/assembler.h"
-#include "runtime/launch/jit.h"
+#include "runtime/compile/compile.h"
 #include "runtime/package/package_c.h"
 
 namespace imbrex {

@@ -7,8 +7,8 @@
 #include "imbrex/runtime/tuner.h"
 #include "runtime/assemble/assembler.h"
 #include "runtime/cache/tuned.h"
+#include "runtime/compile/compile.h"
 #include "runtime/device/device_facts.h"
-#include "runtime/launch/jit.h"
 
 namespace imbrex {
 

@@ -14,10 +14,12 @@
 #include "core/target.h"
 #include "imbrex/core/error.h"
 #include "runtime/assemble/assembler.h"
-#include "runtime/assemble/process.h"
 #include "runtime/cache/tuned.h"
+#include "runtime/compile/compile.h"
 #include "runtime/device/device_facts.h"
-#include "runtime/launch/jit.h"
+#include "runtime/host/files.h"
+#include "runtime/host/parallel.h"
+#include "runtime/host/process.h"
 #include "runtime/measure/gpu_timer.h"
 
 namespace imbrex {
@@ -215,7 +217,7 @@ class Tuning {
     std::string line;
     const WorkerProcess::Outcome outcome = worker->receive(kPreparing, line);
     if (outcome != WorkerProcess::Outcome::kAnswered)
-      return verdict(i, Status::kFailed, "its assembler " + worker->obituary());
+      return verdict(i, Status::kFailed, "its assembler " + worker->how_it_ended());
     reply = json::parse(line, nullptr, false);
     result_.candidates[i].assembling_ms = 1e3 * seconds_since(begin);
     if (reply.value("status", "") != "right")
@@ -238,7 +240,7 @@ class Tuning {
                      .dump());
     std::string line;
     if (worker->receive(kPreparing, line) != WorkerProcess::Outcome::kAnswered) {
-      error = "the worker " + worker->obituary();
+      error = "the worker " + worker->how_it_ended();
       return nullptr;
     }
     const json reply = json::parse(line, nullptr, false);
@@ -271,7 +273,7 @@ class Tuning {
         return false;
       }
       if (outcome == WorkerProcess::Outcome::kDied) {
-        verdict(i, Status::kTrapped, "its process " + worker_->obituary());
+        verdict(i, Status::kTrapped, "its process " + worker_->how_it_ended());
         return false;
       }
       const json reply = json::parse(line, nullptr, false);

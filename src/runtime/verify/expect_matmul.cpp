@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "imbrex/runtime/registry.h"
-#include "runtime/verify/parallel_rows.h"
+#include "runtime/host/parallel.h"
 #include "runtime/verify/projections.h"
 
 namespace imbrex {
@@ -70,7 +70,7 @@ void Case::expect_product(const DeviceTensor& c, int64_t k, const std::function<
         c,
         [&](std::span<double> out) {
           read_inputs();
-          parallel_rows(m, [&](int64_t first, int64_t last) {
+          runtime::parallel_rows(m, [&](int64_t first, int64_t last) {
             constexpr int64_t tile = 64;  // columns whose rows of B stay in the cache
             for (int64_t j0 = 0; j0 < n; j0 += tile)
               for (int64_t i = first; i < last; ++i)
@@ -84,7 +84,7 @@ void Case::expect_product(const DeviceTensor& c, int64_t k, const std::function<
   compare_samples(got, kSamples, tolerance, [&](std::span<const int64_t> indices) {
     read_inputs();
     std::vector<double> values(indices.size());
-    parallel_rows(static_cast<int64_t>(indices.size()), [&](int64_t first, int64_t last) {
+    runtime::parallel_rows(static_cast<int64_t>(indices.size()), [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) values[i] = element(indices[i] / n, indices[i] % n);
     });
     return values;
@@ -96,12 +96,12 @@ void Case::expect_product(const DeviceTensor& c, int64_t k, const std::function<
     read_inputs();
     std::vector<double> folded(static_cast<size_t>(kProjections * k)),
         sums(static_cast<size_t>(kProjections * m));
-    parallel_rows(k, [&](int64_t first, int64_t last) {
+    runtime::parallel_rows(k, [&](int64_t first, int64_t last) {
       for (int64_t j = 0; j < n; ++j)
         for (int p = 0; p < kProjections; ++p)
           for (int64_t i = first; i < last; ++i) folded[p * k + i] += signs[p * n + j] * right[j * k + i];
     });
-    parallel_rows(m, [&](int64_t first, int64_t last) {
+    runtime::parallel_rows(m, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i)
         for (int p = 0; p < kProjections; ++p)
           sums[p * m + i] = dot(left.data() + i * k, folded.data() + p * k, k);

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "core/float_formats.h"
-#include "runtime/verify/parallel_rows.h"
+#include "runtime/host/parallel.h"
 
 namespace imbrex {
 namespace {
@@ -38,7 +38,7 @@ Comparison compare_projections(const HostTensor& c, std::span<const double> expe
   const double smallest = std::ldexp(1.0, format.min_exponent()),
                last_place = std::ldexp(1.0, -format.mantissa_bits);
   std::vector<double> distances(static_cast<size_t>(m)), sums(distances.size());
-  parallel_rows(m, [&](int64_t first, int64_t last) {
+  runtime::parallel_rows(m, [&](int64_t first, int64_t last) {
     std::vector<double> row(static_cast<size_t>(n));
     for (int64_t i = first; i < last; ++i) {
       c.to_doubles(i * n, n, row.data());

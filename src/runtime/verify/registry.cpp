@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 #include "imbrex/core/error.h"
-#include "runtime/verify/parallel_rows.h"
+#include "runtime/host/parallel.h"
 
 namespace imbrex {
 namespace {
@@ -108,7 +108,7 @@ namespace {
 /// All elements, read by all cores.
 std::vector<double> doubles_of(const HostTensor& host) {
   std::vector<double> values(static_cast<size_t>(host.elements()));
-  parallel_rows(host.elements(), [&](int64_t first, int64_t last) {
+  runtime::parallel_rows(host.elements(), [&](int64_t first, int64_t last) {
     host.to_doubles(first, last - first, values.data() + first);
   });
   return values;

@@ -4,10 +4,8 @@
 
 #include <sys/types.h>
 
-#include <functional>
-#include <mutex>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace imbrex::runtime {
@@ -39,38 +37,22 @@ class WorkerProcess {
 
   enum class Outcome { kAnswered, kTimedOut, kDied };
   void send(const std::string& line);
-  /// Waits for the next line. After a time-out or death the child is gone; see obituary().
+  /// Waits for the next line. After a time-out or death the child is gone; see how_it_ended().
   Outcome receive(double timeout_s, std::string& line);
   /// How the child ended: "killed by signal 11 (Segmentation fault)".
-  const std::string& obituary() const { return obituary_; }
+  const std::string& how_it_ended() const { return how_it_ended_; }
   bool is_alive() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }
   void kill();
 
  private:
-  void bury(int status);
+  /// The child is gone; `status` is what waitpid() said.
+  void note_end(int status);
 
   pid_t pid_ = -1;
   int to_ = -1, from_ = -1;
   std::string pending_;  // read, and not yet a whole line
-  std::string obituary_;
+  std::string how_it_ended_;
 };
-
-/// A fresh folder for temporary files, removed with what is in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-/// Calls job(0) ... job(count - 1) on up to `workers` threads. The first exception is thrown again at the
-/// end.
-void parallel_for(size_t count, size_t workers, const std::function<void(size_t)>& job);
 
 }  // namespace imbrex::runtime

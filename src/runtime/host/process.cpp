@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/assemble/process.h"
+#include "runtime/host/process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,13 +11,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <thread>
 
 #include "imbrex/core/error.h"
 
@@ -177,15 +174,15 @@ WorkerProcess::~WorkerProcess() {
 void WorkerProcess::kill() {
   if (pid_ <= 0) return;
   ::kill(-pid_, SIGKILL);  // with what it has started
-  bury(wait_for(pid_));
+  note_end(wait_for(pid_));
 }
 
-void WorkerProcess::bury(int status) {
+void WorkerProcess::note_end(int status) {
   pid_ = -1;
   if (WIFEXITED(status))
-    obituary_ = fmt::format("ended with exit code {}", WEXITSTATUS(status));
+    how_it_ended_ = fmt::format("ended with exit code {}", WEXITSTATUS(status));
   else
-    obituary_ = fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    how_it_ended_ = fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
 void WorkerProcess::send(const std::string& line) {
@@ -219,47 +216,11 @@ WorkerProcess::Outcome WorkerProcess::receive(double timeout_s, std::string& lin
     const ssize_t got = read(from_, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
-      bury(wait_for(pid_));
+      note_end(wait_for(pid_));
       return Outcome::kDied;
     }
     pending_.append(buffer, static_cast<size_t>(got));
   }
-}
-
-TemporaryFolder::TemporaryFolder() {
-  const char* parent = std::getenv("TMPDIR");
-  path_ = fmt::format("{}/imbrex-XXXXXX", parent != nullptr && *parent != '\0' ? parent : "/tmp");
-  if (mkdtemp(path_.data()) == nullptr)
-    throw DeviceError(Diagnostic{{},
-                                 fmt::format("temporary folder {}: {}", path_, std::strerror(errno)),
-                                 {},
-                                 "set TMPDIR to a folder that can be written"});
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-void parallel_for(size_t count, size_t workers, const std::function<void(size_t)>& job) {
-  std::atomic<size_t> next = 0;
-  std::exception_ptr failure;
-  std::mutex mutex;
-  auto work = [&] {
-    for (size_t i; (i = next++) < count;) {
-      try {
-        job(i);
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> threads;
-  for (size_t w = 1; w < std::min(count, std::max<size_t>(workers, 1)); ++w) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace imbrex::runtime

@@ -12,7 +12,7 @@
 #include "ir/ir.h"
 #include "passes/pipeline.h"
 #include "runtime/assemble/assembler.h"
-#include "runtime/launch/jit.h"
+#include "runtime/compile/compile.h"
 
 namespace imbrex {
 
