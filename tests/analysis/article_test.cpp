@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of the tiling article, each from our own tools (docs/tiling.md walks through them).
+// The figures of the tiling article, each from our own tools (docs/tiling.md states them, docs/notes/tiling-article.md compares).
 #include <gtest/gtest.h>
 
 #include "imbrex/core/error.h"
@@ -74,6 +74,8 @@ TEST(Article, BankConflictTable) {
 TEST(Article, NaiveIntensity) {
   const MatmulShape shape;
   EXPECT_DOUBLE_EQ(shape.flops() / static_cast<double>(shape.m * shape.n * 2 * shape.k * 2), 0.5);
+  const Traffic best = matmul_traffic(shape, {});
+  EXPECT_NEAR(shape.flops() / best.hbm, 1365.3, 0.1);
   const MatmulShape wide{.m = 1 << 20, .n = 1 << 20, .k = 64};
   const Traffic once = matmul_traffic(wide, {});
   // A and B are a small part of C's bytes then: 2 K / element size of C.
@@ -102,6 +104,45 @@ TEST(Article, StepsBetweenTheLevels) {
   EXPECT_NEAR(static_cast<double>(a100.hbm_bytes) / static_cast<double>(a100.l2_bytes), 1907, 10);
   EXPECT_NEAR(static_cast<double>(a100.l2_bytes) / shared, 2.3, 0.1);
   EXPECT_GT(registers, shared);
+}
+
+TEST(Article, LevelsOfThreeChips) {
+  struct Row {
+    const char* gpu;
+    double hbm_gb, hbm, l2_mib, l2, latency_hbm, latency_l2, latency_shared;
+  };
+  for (const Row& row :
+       {Row{"a100", 80, 2.0e12, 40, 5e12, 400, 200, 30}, Row{"h200", 141, 4.8e12, 60, 9e12, 800, 270, 30},
+        Row{"b200", 180, 7.7e12, 126, 18e12, 800, 300, 30}}) {
+    const GpuModel gpu = gpu_model(row.gpu);
+    EXPECT_NEAR(static_cast<double>(gpu.hbm_bytes), row.hbm_gb * 1e9, 1e9) << row.gpu;
+    EXPECT_NEAR(gpu.hbm_bytes_per_second, row.hbm, 0.05e12) << row.gpu;
+    EXPECT_DOUBLE_EQ(static_cast<double>(gpu.l2_bytes), row.l2_mib * 1048576) << row.gpu;
+    EXPECT_DOUBLE_EQ(gpu.l2_bytes_per_second, row.l2) << row.gpu;
+    EXPECT_EQ(gpu.hbm_latency_cycles, row.latency_hbm) << row.gpu;
+    EXPECT_EQ(gpu.l2_latency_cycles, row.latency_l2) << row.gpu;
+    EXPECT_EQ(gpu.shared_latency_cycles, row.latency_shared) << row.gpu;
+    EXPECT_EQ(gpu.shared_bytes_per_clock, 128) << row.gpu;
+  }
+}
+
+// Bandwidth times latency: what an SM must have in flight for HBM to deliver at its full rate.
+TEST(Article, BytesInFlight) {
+  auto kilobytes = [](const char* name) {
+    const GpuModel gpu = gpu_model(name);
+    return gpu.hbm_bytes_per_second / (gpu.sms * gpu.clock_ghz * 1e9) * gpu.hbm_latency_cycles / 1e3;
+  };
+  EXPECT_NEAR(kilobytes("a100"), 5.4, 0.05);
+  EXPECT_NEAR(kilobytes("h200"), 15.9, 0.05);
+  EXPECT_NEAR(kilobytes("b200"), 22.4, 0.05);
+}
+
+// How long a stage keeps the tensor cores of an H200's SM busy.
+TEST(Article, ClocksOfAStage) {
+  const GpuModel gpu = gpu_model("h200");
+  const double flop_per_clock = gpu.peak(float16) / (gpu.sms * gpu.clock_ghz * 1e9);
+  EXPECT_NEAR(2 * 128 * 256 * 64 / flop_per_clock, 1024, 1e-6);
+  EXPECT_NEAR(2 * 128 * 128 * 64 / flop_per_clock, 512, 1e-6);
 }
 
 // "30 % of the peak" with tiles and no tensor cores.
