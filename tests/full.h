@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+#include "skip.h"
+
 namespace imbrex {
 
 inline bool is_full() { return std::getenv("IMBREX_FULL") != nullptr; }
@@ -14,4 +16,4 @@ inline bool is_full() { return std::getenv("IMBREX_FULL") != nullptr; }
 
 /// First in a test of an AtLength suite: ctest leaves them out, who runs the program by hand need not.
 #define IMBREX_AT_LENGTH() \
-  if (!is_full()) GTEST_SKIP() << "long: set IMBREX_FULL=1"
+  if (!is_full()) IMBREX_SKIP(full_run)

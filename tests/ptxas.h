@@ -11,16 +11,10 @@
 #include <sstream>
 #include <string>
 
-namespace imbrex {
+#include "core/find_tool.h"
+#include "skip.h"
 
-/// Path of a CUDA tool, in IMBREX_CUDA_TOOLS or where CUDA is installed; "" where there is none.
-inline std::string find_cuda_tool(const std::string& name) {
-  const char* chosen = std::getenv("IMBREX_CUDA_TOOLS");
-  for (const char* folder : {chosen ? chosen : "", "/usr/local/cuda/bin", "/usr/bin"})
-    if (const auto path = std::filesystem::path(folder) / name; *folder && std::filesystem::exists(path))
-      return path.string();
-  return "";
-}
+namespace imbrex {
 
 /// What ptxas says of PTX, given options that name the target: "" when it takes it and has nothing to add,
 /// text that begins with "failed" when it refuses. The cubin goes where `cubin` says. A test calls it once it
@@ -32,7 +26,7 @@ inline std::string ptxas_says(const std::string& ptx, const std::string& options
                             ("imbrex_ptxas_" + std::to_string(getpid()) + "_" + std::to_string(++count)))
                                .string();
   std::ofstream(stem + ".ptx") << ptx;
-  const std::string command = find_cuda_tool("ptxas") + " " + options + " -o '" + cubin + "' '" + stem +
+  const std::string command = find_cuda_tool("ptxas").path + " " + options + " -o '" + cubin + "' '" + stem +
                               ".ptx' > '" + stem + ".log' 2>&1";
   const int result = std::system(command.c_str());
   std::stringstream said;
@@ -44,6 +38,5 @@ inline std::string ptxas_says(const std::string& ptx, const std::string& options
 }  // namespace imbrex
 
 /// Leaves the test where there is no ptxas.
-#define IMBREX_NEEDS_PTXAS()                     \
-  if (::imbrex::find_cuda_tool("ptxas").empty()) \
-  GTEST_SKIP() << "NO PTXAS FOUND (set IMBREX_CUDA_TOOLS): nothing checks that this assembles"
+#define IMBREX_NEEDS_PTXAS() \
+  if (::imbrex::find_cuda_tool("ptxas").path.empty()) IMBREX_SKIP(ptxas)

@@ -2,6 +2,7 @@
 // The pages of `imbrex explain`: what they tell without a script, and what their script does in a browser.
 #include <gmock/gmock.h>
 
+#include "../skip.h"
 #include "browser.h"
 
 namespace imbrex {
@@ -44,7 +45,7 @@ TEST(ExplainPage, MarksWhatBelongsTogetherAndFitsAPhone) {
   const size_t at = html.rfind("data-k=\"", op) + 8;
   const std::string key = html.substr(at, html.find('"', at) - at);
   const auto checked = page.check("line=" + key + "&check", 500);
-  if (!checked) GTEST_SKIP() << "SKIPPED: no chromium on PATH, so the page was not run";
+  if (!checked) IMBREX_SKIP(browser);
   const nlohmann::json& c = *checked;
   ASSERT_EQ(c["lines"].size(), 3u) << c;
   for (int listing = 0; listing < 3; ++listing) EXPECT_GT(c["lines"][listing], 50) << c;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page of `imbrex explore` computes what the C++ computes: a headless browser runs it over a grid of
 // settings.
+#include "../skip.h"
 #include "browser.h"
 #include "imbrex/inspect/banks.h"
 #include "imbrex/inspect/tiling.h"
@@ -12,7 +13,7 @@ using Json = nlohmann::json;
 
 TEST(ExplorePage, ComputesWhatTheLibraryComputes) {
   const std::optional<Json> checked = testing::Page("explore").check("check");
-  if (!checked) GTEST_SKIP() << "SKIPPED: no chromium on PATH, so the page was not run";
+  if (!checked) IMBREX_SKIP(browser);
   const Json& page = *checked;
   ASSERT_GT(page["tiles"].size(), 2000u);
   for (const Json& row : page["tiles"]) {

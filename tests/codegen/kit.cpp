@@ -2,7 +2,6 @@
 #include "kit.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "../ptxas.h"
 #include "core/float_formats.h"
@@ -119,9 +118,8 @@ vgpu::Report run(const CompiledKernel& kernel, const std::vector<Argument>& argu
 
 void expect_assembles(const CompiledKernel& kernel) {
   static const bool has_ptxas = [] {
-    const bool found = !find_cuda_tool("ptxas").empty();
-    if (!found)
-      std::fprintf(stderr, "[  SKIPPED ] no ptxas on this machine: generated PTX is not assembled\n");
+    const bool found = !find_cuda_tool("ptxas").path.empty();
+    if (!found) needs::say_partly(needs::ptxas);
     return found;
   }();
   if (!has_ptxas) return;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the tests of the command: runs it and looks at its output and exit code.
 failures=0
+needs=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/needs.def
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export IMBREX_CACHE_DIR="$scratch/cache"
@@ -17,6 +18,12 @@ expect() {
   for pattern in "${patterns[@]}"; do
     grep -qE -- "$pattern" <<<"$output" || { echo "FAILED $name: no '$pattern' in:"; echo "$output" | head -20; failures=$((failures + 1)); }
   done
+}
+
+# skip NEED ...: ends the test as skipped, by a row of tests/needs.def.
+skip() {
+  echo "SKIPPED: needs $(sed -nE "s/^NEED\($1, \"(.*)\", \"(.*)\"\)\$/\1: \2/p" "$needs")"
+  exit 77
 }
 
 finish() {

@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "../skip.h"
 #include "blackwell_matmul/matmul_v0.h"
 #include "layer_norm.h"
 #include "layout/layout.h"
@@ -310,7 +311,7 @@ TEST(Trace, NestsAndSurvivesErrors) {
 // The bar of the design: the largest kernel's text in 10 ms, of which tracing must be a small part.
 TEST(Trace, TakesMicroseconds) {
 #ifndef NDEBUG
-  GTEST_SKIP() << "a bar for optimised builds";
+  IMBREX_SKIP(optimisation);
 #endif
   lang::trace(kernels::BlackwellMatmulV0{}, {512, 256}, "sm_100a");  // reads the source file
   double best = 1;

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "../skip.h"
 #include "runtime/host/files.h"
 
 namespace imbrex::runtime {
@@ -95,9 +96,8 @@ TEST(AssemblerLog, ToleranceFromTheEnvironment) {
 class Ptxas : public testing::Test {
  protected:
   void SetUp() override {
-    std::string why_not;
-    ptxas = find_ptxas(&why_not);
-    if (ptxas == nullptr) GTEST_SKIP() << why_not;
+    ptxas = find_ptxas();
+    if (ptxas == nullptr) IMBREX_SKIP(ptxas);
   }
   const Assembler* ptxas = nullptr;
   TemporaryFolder folder;

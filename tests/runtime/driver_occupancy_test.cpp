@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "../skip.h"
 #include "imbrex/inspect/occupancy.h"
 #include "imbrex/runtime/compile.h"
 #include "imbrex/runtime/device.h"
@@ -67,7 +68,7 @@ struct Gpu {
 
 TEST(DriverOccupancy, OfSyntheticKernels) {
   const Gpu gpu;
-  if (gpu.driver == nullptr) GTEST_SKIP() << "SKIPPED: no CUDA GPU";
+  if (gpu.driver == nullptr) IMBREX_SKIP(gpu);
   std::map<std::string, int64_t> limits;
   for (const auto& [name, limit] : occupancy_limits(gpu.target)) limits[name] = limit;
   const int64_t most_shared = limits.at("max_shared_bytes");
@@ -99,9 +100,9 @@ TEST(DriverOccupancy, OfSyntheticKernels) {
 
 TEST(DriverOccupancy, OfTheLibrary) {
   const Gpu gpu;
-  if (gpu.driver == nullptr) GTEST_SKIP() << "SKIPPED: no CUDA GPU";
+  if (gpu.driver == nullptr) IMBREX_SKIP(gpu);
   const Assembler* ptxas = find_ptxas();
-  if (ptxas == nullptr) GTEST_SKIP() << "SKIPPED: no ptxas";
+  if (ptxas == nullptr) IMBREX_SKIP(ptxas);
   fmt::print("{:28} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>9}\n", "kernel", "estimated", "registers",
              "shared", "ours", "driver", "clusters", "driver");
   for (const auto& [name, kernel] : registered_kernels()) {

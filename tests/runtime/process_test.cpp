@@ -3,13 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 
-#include "runtime/host/files.h"
 #include "runtime/host/parallel.h"
 
 namespace imbrex::runtime {
@@ -34,17 +32,6 @@ TEST(Process, IsKilledAfterItsTime) {
   EXPECT_TRUE(ran.timed_out);
   EXPECT_EQ(ran.exit_code, 128 + 9);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
-}
-
-TEST(Process, ProgramsAreFound) {
-  EXPECT_THAT(find_program("sh"), testing::EndsWith("/sh"));
-  EXPECT_EQ(find_program("no-such-program"), "");
-  const TemporaryFolder folder;
-  const std::string file = folder.path() + "/no-such-program";
-  ASSERT_EQ(write_file_whole(file, "#!/bin/sh\n"), 0);
-  EXPECT_EQ(find_program("no-such-program", {folder.path()}), "") << "it may not be executed";
-  ASSERT_EQ(chmod(file.c_str(), 0700), 0);
-  EXPECT_EQ(find_program("no-such-program", {folder.path()}), file);
 }
 
 TEST(WorkerProcess, AnswersHangsAndDies) {

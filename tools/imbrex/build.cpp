@@ -29,8 +29,9 @@ void add_build(CLI::App& app, Action& chosen) {
   command->footer(
       "Writes NAME.h and NAME.c, a loader in one file that needs nothing but a CUDA driver at run time, and "
       "for each\n"
-      "target the PTX and, by ptxas, the cubin. Without --config the configuration tuned for these sizes is "
-      "taken.");
+      "target the PTX and, by ptxas, the cubin. Without ptxas the loader holds the PTX, and the driver "
+      "assembles it.\n"
+      "Without --config the configuration tuned for these sizes is taken.");
   command->callback([&chosen, options] {
     chosen = [options] {
       const RegisteredKernel& kernel = options->choice.kernel();
@@ -47,13 +48,15 @@ void add_build(CLI::App& app, Action& chosen) {
       std::filesystem::create_directories(options->folder, error);
       if (error)
         throw LaunchError(Diagnostic{{}, fmt::format("{}: {}", options->folder, error.message()), {}, ""});
-      for (const PackageFile& file : make_package(kernel, sizes, configuration, options->targets)) {
+      const Package package = make_package(kernel, sizes, configuration, options->targets);
+      for (const PackageFile& file : package.files) {
         const std::string path = options->folder + "/" + file.name;
         write_file(path, file.content);
         fmt::print("{}  {} bytes\n", path, file.content.size());
       }
       if (!configuration.empty())
         fmt::print("configuration {}{}\n", kernel.space.to_string(configuration), origin);
+      if (!package.note.empty()) fmt::print("note: {}\n", package.note);
       return 0;
     };
   });

@@ -16,13 +16,21 @@ struct PackageFile {
   std::string content;
 };
 
+struct Package {
+  std::vector<PackageFile> files;
+  std::string note;  ///< what the user should know: why the package holds PTX alone; else ""
+};
+
 /// NAME.h, NAME.c, and NAME.ARCH.ptx and NAME.ARCH.cubin for each of `targets`. The kernel is compiled for
 /// each target anew; its compile-time arguments and the configuration are fixed, its run-time arguments are
-/// those of NAME_launch(). Throws CompileError where the kernel cannot be compiled for a target, spills, or
-/// is serialized by ptxas, LaunchError for an unknown target, and DeviceError where ptxas is not installed.
-std::vector<PackageFile> make_package(const RegisteredKernel& kernel,
-                                      const std::map<std::string, int64_t>& sizes,
-                                      const Configuration& configuration,
-                                      const std::vector<std::string>& targets);
+/// those of NAME_launch().
+///
+/// Machine code is made by ptxas. Where it is not installed, or IMBREX_PTXAS is "none", NAME.c holds the PTX,
+/// which the driver assembles when the program loads the kernel; there are no .cubin files, and a note says so.
+///
+/// Throws CompileError where the kernel cannot be compiled for a target, spills, or is serialized by ptxas,
+/// LaunchError for an unknown target, and DeviceError where IMBREX_PTXAS names no ptxas.
+Package make_package(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
+                     const Configuration& configuration, const std::vector<std::string>& targets);
 
 }  // namespace imbrex

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "core/find_tool.h"
 #include "core/sha256.h"
 #include "imbrex/core/error.h"
 #include "imbrex/core/version.h"
@@ -83,32 +83,19 @@ std::string ptxas_version(const std::string& path) {
   return version;
 }
 
-std::string ptxas_path() {
-  if (const char* told = std::getenv("IMBREX_PTXAS")) return told;
-  std::vector<std::string> folders;
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = std::getenv(variable)) folders.push_back(std::string(home) + "/bin");
-  folders.push_back("/usr/local/cuda/bin");
-  return find_program("ptxas", folders);
-}
-
 struct FoundPtxas {
   std::unique_ptr<Ptxas> ptxas;
   std::string why_not;
 
   FoundPtxas() {
-    const std::string path = ptxas_path();
-    if (path.empty()) {
-      why_not =
-          "ptxas is not installed (looked in PATH, $CUDA_HOME/bin, /usr/local/cuda/bin; IMBREX_PTXAS names "
-          "it)";
-      return;
-    }
-    const std::string version = ptxas_version(path);
+    const CudaTool tool = find_cuda_tool("ptxas");
+    why_not = tool.why_not;
+    if (tool.path.empty()) return;
+    const std::string version = ptxas_version(tool.path);
     if (version.empty())
-      why_not = path + " does not answer --version as ptxas does";
+      why_not = tool.path + " does not answer --version as ptxas does";
     else
-      ptxas = std::make_unique<Ptxas>(path, version);
+      ptxas = std::make_unique<Ptxas>(tool.path, version);
   }
 };
 

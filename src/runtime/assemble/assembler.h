@@ -34,7 +34,7 @@ class Assembler {
   virtual Cubin assemble(const codegen::CompiledKernel& kernel, const std::string& target) const = 0;
 };
 
-/// ptxas of $IMBREX_PTXAS, PATH, $CUDA_HOME or /usr/local/cuda; null, with the reason, where there is none.
+/// The ptxas that find_cuda_tool() finds (core/find_tool.h); null, with the reason, where there is none.
 /// Thread-safe: each assemble() is a process of its own.
 const Assembler* find_ptxas(std::string* why_not = nullptr);
 /// The driver, for the device of the current context.

@@ -114,24 +114,6 @@ ProcessResult run_process(const std::vector<std::string>& argv, double timeout_s
   return result;
 }
 
-std::string find_program(const std::string& name, const std::vector<std::string>& folders) {
-  std::vector<std::string> all;
-  if (const char* path = std::getenv("PATH")) {
-    std::string_view rest = path;
-    while (!rest.empty()) {
-      const std::string_view folder = rest.substr(0, rest.find(':'));
-      rest.remove_prefix(std::min(rest.size(), folder.size() + 1));
-      if (!folder.empty()) all.emplace_back(folder);
-    }
-  }
-  all.insert(all.end(), folders.begin(), folders.end());
-  for (const std::string& folder : all) {
-    std::string file = folder + "/" + name;
-    if (access(file.c_str(), X_OK) == 0) return file;
-  }
-  return "";
-}
-
 WorkerProcess::WorkerProcess(const std::vector<std::string>& argv,
                              const std::vector<std::pair<std::string, std::string>>& environment) {
   int down[2], up[2];

@@ -20,9 +20,6 @@ struct ProcessResult {
 /// program that cannot be started gives exit code 127 and the reason as output.
 ProcessResult run_process(const std::vector<std::string>& argv, double timeout_s);
 
-/// The path of a program: `name` in PATH, then in `folders`; "" when it is in none.
-std::string find_program(const std::string& name, const std::vector<std::string>& folders = {});
-
 /// A child asked by lines on its stdin that answers by lines on its stdout. Its stderr is ours. It is in a
 /// process group of its own, so that a Ctrl-C is ours alone; killed with this object, and what it has
 /// started with it, and by the system when the thread that made it ends.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/find_tool.h"
 #include "core/target.h"
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
@@ -15,17 +16,15 @@
 
 namespace imbrex {
 
-std::vector<PackageFile> make_package(const RegisteredKernel& kernel,
-                                      const std::map<std::string, int64_t>& sizes,
-                                      const Configuration& configuration,
-                                      const std::vector<std::string>& targets) {
+Package make_package(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
+                     const Configuration& configuration, const std::vector<std::string>& targets) {
   std::string why_not;
   const runtime::Assembler* ptxas = runtime::find_ptxas(&why_not);
-  if (ptxas == nullptr)
+  if (ptxas == nullptr && find_cuda_tool("ptxas").is_named)
     throw DeviceError(Diagnostic{{},
                                  "machine code cannot be built: " + why_not,
                                  {},
-                                 "install the CUDA toolkit, or ship PTX: imbrex emit"});
+                                 "correct IMBREX_PTXAS, or set it to none to ship PTX"});
   std::vector<runtime::PackagedVariant> variants;
   for (const std::string& target : targets) {
     const std::vector<std::string> known = target_names();
@@ -41,9 +40,10 @@ std::vector<PackageFile> make_package(const RegisteredKernel& kernel,
     traced.target = target;
     kernel.run(traced, std::nullopt, configuration);
     runtime::PackagedVariant variant{target, runtime::compile(*traced.function), ""};
-    variant.cubin = runtime::assemble_cached(*ptxas, variant.kernel, target, Cache::shared(),
-                                             runtime::AssemblerTolerance::from_environment())
-                        .bytes;
+    if (ptxas != nullptr)
+      variant.cubin = runtime::assemble_cached(*ptxas, variant.kernel, target, Cache::shared(),
+                                               runtime::AssemblerTolerance::from_environment())
+                          .bytes;
     variants.push_back(std::move(variant));
   }
   if (variants.empty()) throw LaunchError(Diagnostic{{}, "no target to build for", {}, "name one by --arch"});
@@ -53,13 +53,20 @@ std::vector<PackageFile> make_package(const RegisteredKernel& kernel,
   const std::string about = fmt::format("{}; traced with {}{}{}", kernel.description.summary,
                                         fmt::join(words, " "), text.empty() ? "" : ", configuration ", text);
   const std::string& name = variants[0].kernel.name;
-  std::vector<PackageFile> files{{name + ".h", runtime::package_header(variants[0].kernel, about)},
-                                 {name + ".c", runtime::package_loader(variants, about)}};
+  Package package{{{name + ".h", runtime::package_header(variants[0].kernel, about)},
+                   {name + ".c", runtime::package_loader(variants, about)}},
+                  ""};
   for (runtime::PackagedVariant& variant : variants) {
-    files.push_back({fmt::format("{}.{}.ptx", name, variant.target), variant.kernel.ptx});
-    files.push_back({fmt::format("{}.{}.cubin", name, variant.target), std::move(variant.cubin)});
+    package.files.push_back({fmt::format("{}.{}.ptx", name, variant.target), variant.kernel.ptx});
+    if (ptxas != nullptr)
+      package.files.push_back({fmt::format("{}.{}.cubin", name, variant.target), std::move(variant.cubin)});
   }
-  return files;
+  if (ptxas == nullptr)
+    package.note = fmt::format(
+        "{}.c holds PTX and no machine code: {}. The driver assembles it when the program loads the kernel; "
+        "spilled registers go unnoticed",
+        name, why_not);
+  return package;
 }
 
 }  // namespace imbrex

@@ -192,6 +192,11 @@ std::string plan_function(const PackagedVariant& variant) {
                             fmt::join(offsets, ", "));
 }
 
+/// What the driver loads: machine code, or PTX as text that ends with a zero.
+std::string loadable(const PackagedVariant& variant) {
+  return variant.cubin.empty() ? variant.kernel.ptx + '\0' : variant.cubin;
+}
+
 std::string byte_array(const std::string& name, const std::string& bytes) {
   std::string text = fmt::format("static const unsigned char {}[{}] = {{", name, bytes.size());
   for (size_t i = 0; i < bytes.size(); ++i)
@@ -310,7 +315,7 @@ int NAME_load(void) {
     if (runs && (!variant || v->sm > variant->sm || v->is_specific)) variant = v;
   }
   if (!variant) return fail("not built for this GPU; it is built for TARGETS", 0);
-  if ((result = cuda.cuModuleLoadData(&module, variant->cubin)) != 0) return fail("loading", result);
+  if ((result = cuda.cuModuleLoadData(&module, variant->code)) != 0) return fail("loading", result);
   if ((result = cuda.cuModuleGetFunction(&function, module, "NAME")) != 0) return fail("loading", result);
   if (variant->shared_bytes > 48 * 1024 &&
       (result = cuda.cuFuncSetAttribute(function, 8, (int)variant->shared_bytes)) != 0)
@@ -428,15 +433,15 @@ std::string package_loader(const std::vector<PackagedVariant>& variants, const s
   if (has_maps) text += kEncode;
   text += "\n";
   for (const PackagedVariant& variant : variants)
-    text += plan_function(variant) + byte_array("cubin_" + variant.target, variant.cubin);
+    text += plan_function(variant) + byte_array("code_" + variant.target, loadable(variant));
   text +=
-      "typedef struct {\n  int sm, is_specific;\n  const unsigned char* cubin;\n"
+      "typedef struct {\n  int sm, is_specific;\n  const unsigned char* code;\n"
       "  int (*plan)(const int64_t*, unsigned char*, unsigned[3]);\n"
       "  unsigned threads, cluster[3], shared_bytes, param_count;\n  const unsigned* offsets;\n} Variant;\n\n"
       "static const Variant variants[] = {\n";
   for (const PackagedVariant& variant : variants) {
     const CompiledKernel& kernel = variant.kernel;
-    text += fmt::format("  {{{}, {}, cubin_{}, plan_{}, {}, {{{}, {}, {}}}, {}, {}, offsets_{}}},\n",
+    text += fmt::format("  {{{}, {}, code_{}, plan_{}, {}, {{{}, {}, {}}}, {}, {}, offsets_{}}},\n",
                         std::atoi(variant.target.c_str() + 3), variant.target.back() == 'a' ? 1 : 0,
                         variant.target, variant.target, kernel.threads, kernel.cluster[0], kernel.cluster[1],
                         kernel.cluster[2], kernel.shared_bytes, kernel.params.size(), variant.target);

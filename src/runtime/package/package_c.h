@@ -12,12 +12,12 @@ namespace imbrex::runtime {
 struct PackagedVariant {
   std::string target;
   codegen::CompiledKernel kernel;
-  std::string cubin;
+  std::string cubin;  ///< "" where there is no ptxas: the loader then holds the PTX
 };
 
 /// NAME.h; `about` is a line on sizes and configuration for its comment.
 std::string package_header(const codegen::CompiledKernel& kernel, const std::string& about);
-/// NAME.c, with the machine code of every variant.
+/// NAME.c, with the machine code (or the PTX) of every variant.
 std::string package_loader(const std::vector<PackagedVariant>& variants, const std::string& about);
 
 }  // namespace imbrex::runtime
