@@ -18,14 +18,14 @@
 #include <string>
 #include <vector>
 
-#include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
 #include "contenders.h"
-#include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h7.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/runtime/kernel.h"
+#include "matmul/ampere_fused_a.h"
+#include "matmul/hopper_fused_a.h"
 #include "matmul/matmul_h9.h"
 #include "parts/apply_steps.h"
 #include "runtime/measure/cublas_lt.h"

@@ -122,7 +122,7 @@ Entry entry(const std::string& spec, const Device& device) {
   if (step == "h2") return ladder_entry<HopperMatmulH2>(spec, configuration, device);
   if (step == "h3") return ladder_entry<HopperMatmulH3>(spec, configuration, device);
   if (step == "h4") return ladder_entry<HopperMatmulH4>(spec, configuration, device);
-  if (step == "h5") return ladder_entry<HopperMatmulH5<>>(spec, configuration, device);
+  if (step == "h5") return ladder_entry<HopperMatmulH5>(spec, configuration, device);
   if (step == "h6") return ladder_entry<HopperMatmulH6>(spec, configuration, device);
   if (step == "h7") return ladder_entry<HopperMatmulH7<>>(spec, configuration, device);
   if (step == "h8") return ladder_entry<HopperMatmulH8<>>(spec, configuration, device);

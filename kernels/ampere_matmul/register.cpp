@@ -4,32 +4,22 @@
 #include "ampere_matmul/matmul_v2.h"
 #include "ampere_matmul/matmul_v3.h"
 #include "ampere_matmul/matmul_v4.h"
-#include "imbrex/runtime/registry.h"
+#include "parts/matmul_case.h"
 
 namespace imbrex::kernels {
 namespace {
 
-/// C[m, n] = A[m, k] * B[n, k]^T in `dtype`.
 template <class K>
-auto run_matmul(DataType dtype) {
-  return [dtype](Case& c, Kernel<K>& kernel) {
-    const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k");
-    DeviceTensor a = c.input(dtype, {m, k}), b = c.input(dtype, {n, k}), out = c.output(dtype, {m, n});
-    c.launch(kernel, m, n, k, dtype, a, b, out);
-    c.expect_matmul(out, a, b);
-  };
-}
-
-std::vector<SizeOption> sizes(int64_t k) {
-  return {{"m", 256, "rows of A and C"}, {"n", 256, "columns of C"}, {"k", k, "columns of A"}};
+auto run_in(DataType dtype) {
+  return [dtype](Case& c, Kernel<K>& kernel) { run_matmul(c, kernel, dtype); };
 }
 
 /// Registers a step in both types.
 template <class K>
 struct Registration {
   Registration(const std::string& name, const std::string& summary, int64_t k = 256)
-      : half({name, summary, sizes(k)}, run_matmul<K>(float16)),
-        brain({name + "_bf16", summary + " (bfloat16)", sizes(k)}, run_matmul<K>(bfloat16)) {}
+      : half({name, summary, matmul_sizes(256, k)}, run_in<K>(float16)),
+        brain({name + "_bf16", summary + " (bfloat16)", matmul_sizes(256, k)}, run_in<K>(bfloat16)) {}
 
   KernelRegistration<K> half, brain;
 };

@@ -4,27 +4,23 @@
 #pragma once
 
 #include "imbrex/lang.h"
-#include "parts/epilogue.h"
 
 namespace imbrex::kernels {
 
-/// C = steps(A B^T), see epilogue.h.
-template <class... Steps>
 struct BlackwellMatmulV2 {
   static constexpr const char* target = "sm_100a";
   int block_m = 128, block_n = 64, e_block_n = 16, block_k = 16, stages = 2;
 
   static auto space() {
     return Space<BlackwellMatmulV2>()
-        .template choose<&BlackwellMatmulV2::block_m, &BlackwellMatmulV2::block_n,
-                         &BlackwellMatmulV2::e_block_n>({{128, 64, 16}, {128, 128, 16}, {128, 256, 16}})
-        .template choose<&BlackwellMatmulV2::block_k>({16, 32, 64})
-        .template choose<&BlackwellMatmulV2::stages>({2, 3, 4});
+        .choose<&BlackwellMatmulV2::block_m, &BlackwellMatmulV2::block_n, &BlackwellMatmulV2::e_block_n>(
+            {{128, 64, 16}, {128, 128, 16}, {128, 256, 16}})
+        .choose<&BlackwellMatmulV2::block_k>({16, 32, 64})
+        .choose<&BlackwellMatmulV2::stages>({2, 3, 4});
   }
 
-  void operator()(Int32 m_size, int n_size, int k_size, Ptr<float16> a_ptr, Ptr<float16> b_ptr, Ptr<> c_ptr,
-                  Epilogue<Steps...> finish) const {
-    finish.check(n_size, block_n);
+  void operator()(Int32 m_size, int n_size, int k_size, Ptr<float16> a_ptr, Ptr<float16> b_ptr,
+                  Ptr<float16> c_ptr) const {
     grid(cdiv(m_size, block_m), cdiv(n_size, block_n));
     warps(4);
 
@@ -33,8 +29,7 @@ struct BlackwellMatmulV2 {
 
     auto g_a = global_view(a_ptr, float16, {m_size, k_size});
     auto g_b = global_view(b_ptr, float16, {n_size, k_size});
-    const DataType c_type = finish.output_type(float16);
-    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
+    auto g_c = global_view(c_ptr, float16, {m_size, n_size});
     auto s_a = shared_tensor(float16, {stages, block_m, block_k});
     auto s_b = shared_tensor(float16, {stages, block_n, block_k});
     auto t_acc = tcgen05::alloc(float32, {block_m, block_n});
@@ -82,22 +77,11 @@ struct BlackwellMatmulV2 {
     }
 
     // tensor memory -> registers -> shared memory -> global memory, e_block_n columns at a time
-    auto s_c = shared_tensor(c_type, {block_m, e_block_n});
-    auto rows = finish.rows(block_m);
-    const auto load_part = [&](const ScalarArg& e_offset_n) {
+    auto s_c = shared_tensor(float16, {block_m, e_block_n});
+    for (Int32 e_offset_n : range(0, block_n, e_block_n)) {
       auto r_acc = tcgen05::load(t_acc.slice({0, e_offset_n}, {block_m, e_block_n}));
       tcgen05::wait_load();
-      return r_acc;
-    };
-    const auto place = [&](const ScalarArg& e_offset_n) {
-      return OutputTile{m_size, n_size, c_type, offset_m, offset_n + e_offset_n};
-    };
-    if (finish.kReducesRows)
-      for (Int32 e_offset_n : range(0, block_n, e_block_n))
-        rows.look(load_part(e_offset_n), place(e_offset_n));
-    for (Int32 e_offset_n : range(0, block_n, e_block_n)) {
-      auto r_acc = load_part(e_offset_n);
-      store_shared(s_c, rows(r_acc, place(e_offset_n)));
+      store_shared(s_c, r_acc.to(float16));
       fence::proxy_async();  // what was written becomes visible to TMA
       sync();
       if (auto warp = single_warp()) {

@@ -8,6 +8,7 @@
 #include "imbrex/lang.h"
 #include "parts/pipeline.h"
 #include "parts/tile_order.h"
+#include "parts/tile_scheduler.h"
 
 namespace imbrex::kernels {
 
@@ -55,35 +56,24 @@ struct BlockScaledMatmul {
     auto s_scale_a = shared_tensor(scale, {tma_stages, m_tiles, k_tiles, 2, 256});
     auto s_scale_b = shared_tensor(scale, {tma_stages, n_tiles, k_tiles, 2, 256});
     auto s_c = shared_tensor(bfloat16, {cta_m, e_block_n});
-    auto s_response = shared_tensor(int32, clc::kResponseShape);
     auto t_acc = tcgen05::alloc(float32, {mma_stages, cta_m, block_n}, {.cta_group = 2});
     // A set of factors for every stage: the one before may still be in use.
     auto t_scale_b = tcgen05::alloc(scale, {tma_stages, block_n, 4 * k_tiles}, {.cta_group = 2});
     auto t_scale_a = tcgen05::alloc(scale, {tma_stages, cta_m, 4 * k_tiles}, {.cta_group = 2});
 
     // Loads are waited for in CTA 0 alone, their stages given back to each CTA. The epilogues of both CTAs
-    // give accumulators back to CTA 0, all 7 warps of both the response.
+    // give accumulators back to CTA 0.
     Pipeline tma_pipe(tma_stages, 1, 1, Scope::kCluster);
     Pipeline mma_pipe(mma_stages, 1, kCtas * 4 * 32, Scope::kCluster);
-    Pipeline clc_pipe(1, 1, kCtas * 7 * 32, Scope::kCluster);
+    TileScheduler scheduler(kCtas, 7, rank);  // for the 7 warps of each CTA that have a role
     cluster_sync();
 
     const auto block_coord = [&](const ScalarArg& tile) {
       return compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
     };
-    // Waits for the scheduler's response; false when no tile is left.
-    const auto next_tile = [&](Int32& tile) {
-      clc_pipe.consumer_acquire();
-      auto response = clc::query(s_response);
-      fence::proxy_async();  // the response has been read before the next one is written
-      mbarrier::arrive(remote_barrier(clc_pipe.consumer_barrier(), 0));
-      clc_pipe.consumer_advance();
-      tile = response.x / kCtas;
-      return response.is_canceled;
-    };
 
     if (auto tma_warp = single_warp(0)) {
-      Int32 tile = block_idx.x / kCtas;
+      Int32 tile = scheduler.first_tile();
       for (Loop tiles : forever()) {
         auto [m_block, n_block] = block_coord(tile);
         Int32 offset_m = m_block * block_m + rank * cta_m;
@@ -111,7 +101,7 @@ struct BlockScaledMatmul {
           k_tile += k_tiles;
           tma_pipe.producer_advance();
         }
-        tiles.break_if(!next_tile(tile));
+        tiles.break_if(!scheduler.next(tile));
       }
     }
 
@@ -137,28 +127,14 @@ struct BlockScaledMatmul {
           tcgen05::commit(mma_pipe.producer_barrier(), {.cta_group = 2, .multicast_mask = kBothCtas});
           mma_pipe.producer_advance();
         }
-        tiles.break_if(!next_tile(tile));
+        tiles.break_if(!scheduler.next(tile));
       }
     }
 
-    if (auto scheduler_warp = single_warp(2)) {
-      Int32 tile = 0;
-      for (Loop tiles : forever()) {
-        // Each CTA expects its copy of the response; CTA 0 asks when both have read the last one.
-        if (auto thread = single_thread())
-          mbarrier::arrive_and_expect_tx(clc_pipe.producer_barrier(), clc::kResponseBytes);
-        if (auto leader = when(rank == 0)) {
-          clc_pipe.producer_acquire();
-          clc::try_cancel(s_response, clc_pipe.producer_barrier(), {.multicast = true});
-        }
-        clc_pipe.producer_advance();
-        // after a response that says no, there must be no further request
-        tiles.break_if(!next_tile(tile));
-      }
-    }
+    if (auto scheduler_warp = single_warp(2)) scheduler.run();
 
     if (auto epilogue = warp_group(4, 4)) {
-      Int32 tile = block_idx.x / kCtas;
+      Int32 tile = scheduler.first_tile();
       for (Loop tiles : forever()) {
         auto [m_block, n_block] = block_coord(tile);
         Int32 offset_m = m_block * block_m + rank * cta_m;
@@ -180,7 +156,7 @@ struct BlockScaledMatmul {
         }
         mbarrier::arrive(remote_barrier(mma_pipe.consumer_barrier(), 0));
         mma_pipe.consumer_advance();
-        tiles.break_if(!next_tile(tile));
+        tiles.break_if(!scheduler.next(tile));
       }
     }
 

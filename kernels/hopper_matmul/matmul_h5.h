@@ -5,36 +5,28 @@
 #pragma once
 
 #include "imbrex/lang.h"
-#include "parts/epilogue.h"
-#include "parts/operand.h"
 #include "parts/pipeline.h"
 #include "parts/tile_order.h"
 
 namespace imbrex::kernels {
 
-/// C = steps(A B^T), see epilogue.h.
-template <class... Steps>
 struct HopperMatmulH5 {
   static constexpr const char* target = "sm_90a";
   static constexpr int kConsumers = 2, kCtas = 2, kBothCtas = 0b11;  // CTAs of a cluster
   int block_m = 128, block_n = 256, block_k = 64, stages = 4;        // of a CTA
   int swizzle_size = 8, ctas = 132;
-  bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
 
   static auto space() {
     return Space<HopperMatmulH5>()
-        .template choose<&HopperMatmulH5::block_m, &HopperMatmulH5::block_n, &HopperMatmulH5::stages>(
+        .choose<&HopperMatmulH5::block_m, &HopperMatmulH5::block_n, &HopperMatmulH5::stages>(
             {{128, 256, 4}, {256, 128, 4}, {128, 192, 5}, {256, 192, 3}, {128, 128, 5}, {128, 64, 8}})
-        .template choose<&HopperMatmulH5::swizzle_size>({8, 16, 4})
-        .template choose<&HopperMatmulH5::ctas>({132, 128});
+        .choose<&HopperMatmulH5::swizzle_size>({8, 16, 4})
+        .choose<&HopperMatmulH5::ctas>({132, 128});
   }
 
-  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
-                  Epilogue<Steps...> finish) const {
-    const int consumer_m = block_m / kConsumers;
-    // Steps take the tile in slices, for want of registers.
-    const int store_n = finish.kEmpty ? block_n : min(block_n, 32);
-    finish.check(n_size, block_n);
+  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
+                  Ptr<> c_ptr) const {
+    const int consumer_m = block_m / kConsumers, share_n = block_n / kCtas;
     Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
     const int num_n_blocks = cdiv(n_size, block_n);
     Int32 num_tiles = num_m_blocks * num_n_blocks;
@@ -42,18 +34,13 @@ struct HopperMatmulH5 {
     cluster(kCtas);
     warps(4 + 4 * kConsumers);
     Int32 rank = cluster_rank();
-    // A CTA's share of the loads of B, in whole lines of memory.
-    const int share_n = b_is_kn ? block_n : block_n / kCtas, share_k = b_is_kn ? block_k / kCtas : block_k;
-    const ScalarArg first_n = b_is_kn ? ScalarArg(0) : ScalarArg(rank * share_n);
-    const ScalarArg first_k = b_is_kn ? ScalarArg(rank * share_k) : ScalarArg(0);
     Int32 first_tile = block_idx.x / kCtas, num_pairs = grid_dim.x / kCtas;
 
-    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
-    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn);
-    const DataType c_type = finish.output_type(dtype);
-    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
-    auto s_a = operand_stages(dtype, stages, block_m, block_k, a_is_km);
-    auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
+    auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
+    auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
+    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
+    auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
     Pipeline pipe(stages, 1, kCtas * kConsumers);
     cluster_sync();
 
@@ -63,17 +50,17 @@ struct HopperMatmulH5 {
         for (Int32 tile : range(first_tile, num_tiles, num_pairs)) {
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_m = (m_block * kCtas + rank) * block_m;
-          Int32 offset_n = n_block * block_n + first_n;
+          Int32 offset_n = n_block * block_n + rank * share_n;
           for (Int32 offset_k : range(0, k_size, block_k)) {
             pipe.producer_acquire();  // empty in both CTAs
             auto s_a_stage = s_a[pipe.producer_stage];
             auto s_b_stage = s_b[pipe.producer_stage];
-            auto s_b_share = s_b_stage.slice({first_n, first_k}, {share_n, share_k});
+            auto s_b_share = s_b_stage.slice({rank * share_n, 0}, {share_n, block_k});
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
                                              s_a_stage.nbytes() + s_b_stage.nbytes());
             tma::global_to_shared(g_a, s_a_stage, {offset_m, offset_k}, pipe.producer_barrier());
-            tma::global_to_shared(g_b, s_b_share, {offset_n, offset_k + first_k}, pipe.producer_barrier(),
+            tma::global_to_shared(g_b, s_b_share, {offset_n, offset_k}, pipe.producer_barrier(),
                                   {.multicast_mask = kBothCtas});
             pipe.producer_advance();
           }
@@ -109,15 +96,7 @@ struct HopperMatmulH5 {
           wgmma::wait_group(0);
           release(last_stage);
           Int32 offset_m = (m_block * kCtas + rank) * block_m + i * consumer_m;
-          auto rows = finish.rows(consumer_m);
-          const auto slice = [&](int j) { return acc.slice({0, j}, {consumer_m, store_n}); };
-          const auto place = [&](int j) {
-            if (num_n_blocks == 1) return OutputTile{m_size, n_size, c_type, offset_m, j};
-            return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + j};
-          };
-          for (int j = 0; finish.kReducesRows && j < block_n; j += store_n) rows.look(slice(j), place(j));
-          for (int j = 0; j < block_n; j += store_n)
-            store_global(g_c, rows(slice(j), place(j)), {offset_m, n_block * block_n + j});
+          store_global(g_c, acc.to(dtype), {offset_m, n_block * block_n});
         }
       }
     }

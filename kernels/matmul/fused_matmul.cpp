@@ -3,14 +3,13 @@
 #include <cmath>
 #include <numbers>
 
-#include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
-#include "blackwell_matmul/matmul_fused_a.h"
-#include "blackwell_matmul/matmul_v4.h"
 #include "blackwell_matmul/matmul_v6.h"
-#include "hopper_matmul/matmul_fused_a.h"
 #include "hopper_matmul/matmul_h7.h"
-#include "imbrex/runtime/registry.h"
+#include "matmul/ampere_fused_a.h"
+#include "matmul/blackwell_fused_a.h"
+#include "matmul/hopper_fused_a.h"
+#include "parts/matmul_case.h"
 
 namespace imbrex::kernels {
 namespace {
@@ -68,27 +67,24 @@ void run_scaled_a(Case& c, Kernel<K>& kernel) {
   c.expect_samples(out, element, 4096);
 }
 
-const std::vector<SizeOption> kSizes{
-    {"m", 256, "rows of A and C"}, {"n", 256, "columns of C"}, {"k", 256, "columns of A"}};
-
 template <template <class...> class K>
 struct BiasGelu {
   using Fused = K<Scale, ColumnBias, Gelu>;
   explicit BiasGelu(const std::string& ladder)
-      : registration({ladder + "_bias_gelu", "C = gelu(A B^T / 8 + bias)", kSizes}, run_bias_gelu<Fused>) {}
+      : registration({ladder + "_bias_gelu", "C = gelu(A B^T / 8 + bias)", matmul_sizes()},
+                     run_bias_gelu<Fused>) {}
   KernelRegistration<Fused> registration;
 };
 
 const BiasGelu<AmpereMatmulV4> ampere("ampere_matmul_v4");
 const BiasGelu<HopperMatmulH7> hopper("hopper_matmul_h7");
-const BiasGelu<BlackwellMatmulV4> blackwell_v4("blackwell_matmul_v4");
-const BiasGelu<BlackwellMatmulV6> blackwell_v6("blackwell_matmul_v6");
+const BiasGelu<BlackwellMatmulV6> blackwell("blackwell_matmul_v6");
 
 template <template <class...> class K>
 struct ScaledA {
   using Fused = K<RowScale, ColumnScale>;
   explicit ScaledA(const std::string& ladder)
-      : registration({ladder + "_fused_a", "C = (A scaled by rows and columns) B^T", kSizes},
+      : registration({ladder + "_fused_a", "C = (A scaled by rows and columns) B^T", matmul_sizes()},
                      run_scaled_a<Fused>) {}
   KernelRegistration<Fused> registration;
 };

@@ -9,20 +9,15 @@
 
 #include "../ptxas.h"
 #include "activations.h"
-#include "ampere_matmul/matmul_fused_a.h"
 #include "ampere_matmul/matmul_v4.h"
-#include "blackwell_matmul/matmul_fused_a.h"
-#include "blackwell_matmul/matmul_v2.h"
-#include "blackwell_matmul/matmul_v3.h"
-#include "blackwell_matmul/matmul_v4.h"
-#include "blackwell_matmul/matmul_v5.h"
 #include "blackwell_matmul/matmul_v6.h"
 #include "codegen/codegen.h"
-#include "hopper_matmul/matmul_fused_a.h"
-#include "hopper_matmul/matmul_h5.h"
 #include "hopper_matmul/matmul_h7.h"
 #include "ir/ir.h"
 #include "kit.h"
+#include "matmul/ampere_fused_a.h"
+#include "matmul/blackwell_fused_a.h"
+#include "matmul/hopper_fused_a.h"
 #include "matmul/matmul_h8.h"
 #include "matmul/matmul_h9.h"
 #include "matmul/matmul_skinny.h"
@@ -119,7 +114,6 @@ TEST(Epilogue, OfHopper) {
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH7){}, bfloat16, 200, 328, 72, {bfloat16, float16});
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH7){.block_n = 64, .store_n = 32}, float16, 130, 72, 40,
                    {float32});
-  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH5){}, float16, 131, 65, 72, {float16, float32});
   // A pair of CTAs has six tiles, of five blocks of k: its consumers take turns, the ring does not come
   // round.
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH9){.ctas = 2}, bfloat16, 200, 584, 264, {bfloat16, float16});
@@ -140,11 +134,8 @@ TEST(Epilogue, OfAmpere) {
 }
 
 TEST(Epilogue, OfBlackwell) {
-  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV2){}, float16, 131, 72, 40, {float16});
-  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV3){}, float16, 133, 72, 40, {bfloat16});
-  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV4){}, float16, 132, 72, 40, {float16, float32});
-  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV5){}, float16, 134, 72, 40, {float16});
-  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV6){}, float16, 262, 264, 72, {float16, float32});
+  expect_all_steps(IMBREX_ALL_STEPS(BlackwellMatmulV6){}, float16, 262, 264, 72,
+                   {float16, bfloat16, float32});
 }
 
 TEST(Epilogue, StepsInAnyOrderAndNumber) {
@@ -161,7 +152,7 @@ TEST(Epilogue, OptionalSteps) {
   Problem p("sm_90a", bfloat16, 77, 33, 40);
   const DeviceTensor bias = p.random(bfloat16, {p.n});
   const std::vector<double> column = bias.to_host().to_doubles();
-  using K = HopperMatmulH5<Optional<Scale>, Optional<ColumnBias>, Activate>;
+  using K = HopperMatmulH8<Optional<Scale>, Optional<ColumnBias>, Activate>;
   const DeviceTensor c = p.output(bfloat16);
   p.run(K{}, c, false, 2.0f, true, bfloat16, bias, Activation::kNone);
   p.expect(c, [&](double x, int64_t, int64_t j) { return x + column[j]; });
@@ -202,7 +193,7 @@ TEST(Epilogue, ReducesRowsOfHopper) {
   expect_rows<HopperMatmulH9>({.block_m = 64, .block_n = 256, .stages = 4, .ctas = 2},
                               {.block_n = 176, .stages = 4, .store_n = 32, .ctas = 2}, bfloat16, 856, 168,
                               200);
-  expect_rows<HopperMatmulH5>({}, {}, float16, 131, 65, 72);
+  expect_rows<HopperMatmulH8>({}, {}, float16, 131, 65, 72);  // rows that begin anywhere
   expect_rows<HopperMatmulSkinny>({}, {}, float16, 13, 61, 72);
 }
 
@@ -212,13 +203,7 @@ TEST(Epilogue, ReducesRowsOfAmpere) {
                               65, 40);
 }
 
-TEST(Epilogue, ReducesRowsOfBlackwell) {
-  expect_rows<BlackwellMatmulV2>({}, {}, float16, 131, 64, 40);
-  expect_rows<BlackwellMatmulV3>({}, {}, float16, 133, 40, 40);
-  expect_rows<BlackwellMatmulV4>({.block_n = 128}, {.block_n = 128}, float16, 131, 72, 40);
-  expect_rows<BlackwellMatmulV5>({}, {}, float16, 134, 56, 40);
-  expect_rows<BlackwellMatmulV6>({}, {}, float16, 262, 248, 72);
-}
+TEST(Epilogue, ReducesRowsOfBlackwell) { expect_rows<BlackwellMatmulV6>({}, {}, float16, 262, 248, 72); }
 
 /// Bytes of launches between the multiprocessors and memory, as the virtual GPU counts them.
 struct Moved {
@@ -264,12 +249,10 @@ TEST(Epilogue, RowsMustFitTheTile) {
                   ": take a tile as wide as the matrix, or make the steps from the "
                   "one that reduces on a kernel of their own, ApplySteps (kernels/parts/apply_steps.h)"));
   };
-  EXPECT_THAT(error(AmpereMatmulV4<Softmax>{}, 264), says("ampere_matmul/matmul_v4.h:40", 264, 256));
-  EXPECT_THAT(error(HopperMatmulH5<Softmax>{}, 264), says("hopper_matmul/matmul_h5.h:37", 264, 256));
+  EXPECT_THAT(error(AmpereMatmulV4<Softmax>{}, 264), says("ampere_matmul/matmul_v4.h:", 264, 256));
   EXPECT_THAT(error(HopperMatmulH7<Scale, Softmax>{}, 264, 2.0f),
-              says("hopper_matmul/matmul_h7.h:41", 264, 256));
-  EXPECT_THAT(error(BlackwellMatmulV2<Softmax>{}, 72), says("blackwell_matmul/matmul_v2.h:27", 72, 64));
-  EXPECT_THAT(error(BlackwellMatmulV6<Softmax>{}, 264), says("blackwell_matmul/matmul_v6.h:37", 264, 256));
+              says("hopper_matmul/matmul_h7.h:", 264, 256));
+  EXPECT_THAT(error(BlackwellMatmulV6<Softmax>{}, 264), says("blackwell_matmul/matmul_v6.h:", 264, 256));
 }
 
 /// Large and special values: what approximations make of them.
@@ -381,10 +364,7 @@ TEST(Epilogue, OfNoStepsCostsNothing) {
   check(ptx_of(HopperMatmulH7<>{}, 512, 512, 256), ptx_of(HopperMatmulH7<Pass>{}, 512, 512, 256));
   check(ptx_of(HopperMatmulH9<>{.block_n = 128}, 512, 512, 256),
         ptx_of(HopperMatmulH9<Pass>{.block_n = 128}, 512, 512, 256));
-  check(ptx_of(HopperMatmulH5<>{.block_n = 32}, 512, 512, 256),
-        ptx_of(HopperMatmulH5<Pass>{.block_n = 32}, 512, 512, 256));
   check(ptx_of(HopperMatmulSkinny<>{}, 512, 512, 256), ptx_of(HopperMatmulSkinny<Pass>{}, 512, 512, 256));
-  check(ptx_of(BlackwellMatmulV4<>{}, 512, 512, 256), ptx_of(BlackwellMatmulV4<Pass>{}, 512, 512, 256));
   check(ptx_of(BlackwellMatmulV6<>{}, 512, 512, 256), ptx_of(BlackwellMatmulV6<Pass>{}, 512, 512, 256));
   check(ptx_of(AmpereMatmulV4<>{}, 512, 512, 256),
         ptx_of(AmpereMatmulV4<Pass>{.block_k = 64, .stages = 3}, 512, 512, 256));
@@ -498,7 +478,6 @@ TEST(Orders, OfHopper) {
   expect_orders(HopperMatmulH7<>{}, bfloat16, 200, 328, 72);
   expect_orders(HopperMatmulH7<>{.block_n = 192, .stages = 5, .store_stages = 1}, bfloat16, 264, 200, 136);
   expect_orders(HopperMatmulH7<>{.block_n = 64, .stages = 8, .store_stages = 1}, float16, 136, 72, 40);
-  expect_orders(HopperMatmulH5<>{.block_n = 128, .stages = 5}, float16, 136, 72, 40);
   expect_orders(HopperMatmulH9<>{.block_n = 64, .stages = 3, .store_stages = 1, .ctas = 2}, bfloat16, 264,
                 200, 264);
   expect_orders(HopperMatmulSkinny<>{}, bfloat16, 16, 136, 72);

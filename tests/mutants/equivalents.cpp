@@ -61,6 +61,8 @@ constexpr Known kEquivalents[] = {
      "Only tensor memory changes hands: for the tcgen05 fences a relaxed wait suffices."},
     {"V6 mxf8 nvf4", "narrow-wait", ".consumer_acquire();", 0,
      "What is waited for are copies, products and responses, which complete at the scope of the cluster."},
+    {"V6 mxf8 nvf4", "narrow-wait", "next(tile)", 0,
+     "What is waited for is a response, which completes at the scope of the cluster."},
     {"V6 mxf8 nvf4", "narrow-wait", "tma_pipe.producer_acquire();", 0,
      "What is waited for are products, which complete at the scope of the cluster."},
     {"V6 mxf8 nvf4", "narrow-wait", "mma_pipe.producer_acquire();", 0,

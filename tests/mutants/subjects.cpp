@@ -52,10 +52,10 @@ std::vector<Subject> make_subjects() {
   std::vector<Subject> all;
   all.push_back(matmul("V0", BlackwellMatmulV0{.block_n = 32}, 128, 64, 64));
   all.push_back(matmul("V1", BlackwellMatmulV1{.block_n = 32}, 128, 64, 64));
-  all.push_back(matmul("V2", BlackwellMatmulV2<>{.block_n = 32}, 128, 64, 96));
-  all.push_back(matmul("V3", BlackwellMatmulV3<>{.block_n = 32}, 128, 64, 96));
-  all.push_back(matmul("V4", BlackwellMatmulV4<>{.block_n = 32}, 256, 64, 96));
-  all.push_back(matmul("V5", BlackwellMatmulV5<>{.block_n = 32}, 1024, 128, 96));
+  all.push_back(matmul("V2", BlackwellMatmulV2{.block_n = 32}, 128, 64, 96));
+  all.push_back(matmul("V3", BlackwellMatmulV3{.block_n = 32}, 128, 64, 96));
+  all.push_back(matmul("V4", BlackwellMatmulV4{.block_n = 32}, 256, 64, 96));
+  all.push_back(matmul("V5", BlackwellMatmulV5{.block_n = 32}, 1024, 128, 96));
   all.push_back(matmul("V6",
                        BlackwellMatmulV6<>{.block_n = 64, .block_k = 16, .tma_stages = 2, .swizzle_size = 1},
                        1024, 256, 48));
@@ -70,7 +70,7 @@ std::vector<Subject> make_subjects() {
       hopper("H4", HopperMatmulH4{.block_n = 32, .block_k = 16, .stages = 2, .swizzle_size = 1, .ctas = 1},
              256, 64, 80));
   all.push_back(
-      hopper("H5", HopperMatmulH5<>{.block_n = 32, .block_k = 16, .stages = 2, .swizzle_size = 1, .ctas = 2},
+      hopper("H5", HopperMatmulH5{.block_n = 32, .block_k = 16, .stages = 2, .swizzle_size = 1, .ctas = 2},
              512, 64, 80));
   all.push_back(hopper(
       "H6",
