@@ -2,6 +2,7 @@
 // Run-time control flow against the same flow in C++.
 #include <numeric>
 
+#include "../param_name.h"
 #include "kit.h"
 
 namespace imbrex::testing {
@@ -43,6 +44,10 @@ std::vector<int32_t> logged(const Body& body, int32_t a = 0, int32_t b = 0, int3
 
 struct Steps {
   int32_t begin, end, step;
+
+  friend std::ostream& operator<<(std::ostream& out, const Steps& s) {
+    return out << "from " << s.begin << " to " << s.end << " by " << s.step;
+  }
 };
 
 std::vector<int32_t> steps_in_cpp(const Steps& s) {
@@ -90,7 +95,8 @@ INSTANTIATE_TEST_SUITE_P(All, Ranges,
                                            Steps{-5, 6, 1}, Steps{0, 10, 3}, Steps{0, 12, 4}, Steps{2, 30, 7},
                                            Steps{0, 5, 100}, Steps{10, 0, -1}, Steps{10, -1, -3},
                                            Steps{0, 10, -1}, Steps{-1, -20, -6},
-                                           Steps{-1073741824, 1073741823, 536870912}));
+                                           Steps{-1073741824, 1073741823, 536870912}),
+                         ParamName());
 
 TEST(Control, TheLoopVariableMayBeChangedInTheBody) {
   // A C++ for over a range: the body's own copy changes, the loop goes on as before.

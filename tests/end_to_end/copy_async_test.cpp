@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cp.async copies: every width, edges inside and between vectors, groups in flight, and what the virtual GPU
 // says of a wait that is missing.
+#include "../param_name.h"
 #include "kit.h"
 
 namespace imbrex::testing {
@@ -10,6 +11,10 @@ struct Problem {
   DataType type;
   int64_t m, n;           // of the tensor
   int64_t rows, columns;  // of the tile
+
+  friend std::ostream& operator<<(std::ostream& out, const Problem& p) {
+    return out << p.type.name() << " " << p.m << "x" << p.n << " by " << p.rows << "x" << p.columns;
+  }
 };
 
 class Copies : public ::testing::TestWithParam<Problem> {};
@@ -48,7 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Copies,
                                            Problem{int8, 20, 48, 16, 32},     //
                                            Problem{int8, 20, 52, 16, 32},     // 4 bytes
                                            Problem{int64, 9, 13, 4, 8},       // 8 bytes
-                                           Problem{bfloat16, 130, 136, 128, 64}));
+                                           Problem{bfloat16, 130, 136, 128, 64}),
+                         ParamName());
 
 TEST(CopyAsync, RingOfGroupsInFlight) {
   for (uint64_t seed = 0; seed < 8; ++seed)

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <vector>
 
+#include "../param_name.h"
 #include "../ptxas.h"
 #include "codegen/codegen.h"
 #include "imbrex/runtime/registry.h"
@@ -105,6 +106,8 @@ struct Step {
   const char* kernel;
   double machine_instructions;  // of one block of k, at most
   double ptx_instructions;
+
+  friend std::ostream& operator<<(std::ostream& out, const Step& s) { return out << s.kernel; }
 };
 
 class Loop : public testing::TestWithParam<Step> {};
@@ -144,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Hopper, Loop,
                                          Step{"hopper_matmul_h6", 40, 45}, Step{"hopper_matmul_h7", 35, 32},
                                          Step{"hopper_matmul_h7_bias_gelu", 35, 32},
                                          Step{"hopper_matmul_h8", 35, 40}, Step{"hopper_matmul_h9", 35, 32}),
-                         [](const auto& info) { return std::string(info.param.kernel); });
+                         ParamName());
 
 }  // namespace
 }  // namespace imbrex

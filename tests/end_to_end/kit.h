@@ -28,6 +28,7 @@ constexpr const char* target_name(Arch arch) {
   constexpr const char* kNames[] = {"sm_80", "sm_90a", "sm_100a"};
   return kNames[static_cast<int>(arch)];
 }
+inline void PrintTo(Arch arch, std::ostream* out) { *out << target_name(arch); }
 inline constexpr Arch kAllArchs[] = {Arch::kSm80, Arch::kSm90a, Arch::kSm100a};
 
 /// A lambda as a kernel for one target.

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "../full.h"
+#include "../param_name.h"
 #include "../ptxas.h"
 #include "codegen/codegen.h"
 #include "imbrex/runtime/registry.h"
@@ -48,6 +49,11 @@ struct Candidate {
   }
   // Where the format is new, and its factors take another way, the schedules are many.
   uint64_t seeds() const { return is_full() && bits != 0 ? 20 : seeds_of_each(); }
+
+  friend std::ostream& operator<<(std::ostream& out, const Candidate& c) {
+    out << c.kernel->description.name << " " << c.kernel->space.to_string(c.configuration);
+    return c.bits == 0 ? out : out << " bits=" << c.bits;
+  }
 };
 
 /// Of kernels that take elements of several widths.
@@ -69,16 +75,6 @@ std::vector<Candidate> candidates() {
         result.push_back({&kernel, all[i], bits});
   }
   return result;
-}
-
-std::string test_name(const testing::TestParamInfo<Candidate>& info) {
-  const Candidate& candidate = info.param;
-  std::string name =
-      candidate.kernel->description.name + "_" + candidate.kernel->space.to_string(candidate.configuration);
-  if (candidate.bits != 0) name += "_bits_" + std::to_string(candidate.bits);
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  return name;
 }
 
 class Ladder : public testing::TestWithParam<Candidate> {
@@ -114,7 +110,7 @@ TEST_P(Ladder, AssemblesWithoutWarnings) {
   EXPECT_EQ(ptxas_says(compiled.ptx, "--warn-on-spills -arch=" + compiled.target), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Candidates, Ladder, testing::ValuesIn(candidates()), test_name);
+INSTANTIATE_TEST_SUITE_P(Candidates, Ladder, testing::ValuesIn(candidates()), ParamName());
 
 }  // namespace
 }  // namespace imbrex

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "../param_name.h"
 #include "kit.h"
 
 namespace imbrex::testing {
@@ -16,6 +17,8 @@ struct Function {
   double (*reference)(double);
   double low, high;     // where it is tested
   double error, floor;  // of float32: relative to the larger of the result and `floor`
+
+  friend std::ostream& operator<<(std::ostream& out, const Function& f) { return out << f.name; }
 };
 
 double reciprocal_root(double x) { return 1 / std::sqrt(x); }
@@ -107,12 +110,7 @@ TEST_P(Functions, OfScalars) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Functions, ::testing::ValuesIn(kFunctions), [](const auto& info) {
-  std::string name = info.param.name;
-  for (char& c : name)
-    if (c == ' ') c = '_';
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, Functions, ::testing::ValuesIn(kFunctions), ParamName());
 
 TEST(Functions, AtTheEdgesOfTheirDomains) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();

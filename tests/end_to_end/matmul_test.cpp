@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "../param_name.h"
 #include "activations.h"
 #include "kit.h"
 
@@ -18,6 +19,10 @@ struct Product {
   int64_t m, n, k;
   const char* kernel;
   int multiprocessors = 0;  // 0: the real chip's
+
+  friend std::ostream& operator<<(std::ostream& out, const Product& p) {
+    return out << p.m << "x" << p.n << "x" << p.k << " " << p.kernel;
+  }
 };
 
 class Matmul : public ::testing::TestWithParam<Product> {};
@@ -55,7 +60,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Product{257, 1001, 40, "hopper_matmul_h8 "},
                       Product{140, 73, 1104, "hopper_matmul_h8 block_m=64 block_n=64 stages=8 "},
                       Product{500, 384, 776, "hopper_matmul_h7 block_m=128 block_n=192 ", 4},
-                      Product{700, 400, 200, "hopper_matmul_h8 block_m=128 block_n=224 ", 8}));
+                      Product{700, 400, 200, "hopper_matmul_h8 block_m=128 block_n=224 ", 8}),
+    ParamName());
 
 TEST(MatmulChoice, IsTheFastestMeasured) {
   constexpr int kH200 = 132;

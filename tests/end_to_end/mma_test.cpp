@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "../param_name.h"
 #include "kit.h"
 
 namespace imbrex::testing {
@@ -42,6 +43,10 @@ struct Reference {
 struct Types {
   DataType a, b, c;
   Arch arch = Arch::kSm80;
+
+  friend std::ostream& operator<<(std::ostream& out, const Types& t) {
+    return out << fmt::format("{}_{}_{}_{}", t.a.name(), t.b.name(), t.c.name(), target_name(t.arch));
+  }
 };
 struct Tile {
   int64_t m, n, k;  // in blocks of 16 x 8 x (256 bits)
@@ -125,10 +130,7 @@ TEST_P(Products, OfTilesInSharedMemory) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Products, ::testing::ValuesIn(kTypes), [](const auto& info) {
-  return fmt::format("{}_{}_{}_{}", info.param.a.name(), info.param.b.name(), info.param.c.name(),
-                     target_name(info.param.arch));
-});
+INSTANTIATE_TEST_SUITE_P(Types, Products, ::testing::ValuesIn(kTypes), ParamName());
 
 TEST(Mma, SumsThatAreLookedAtWhileTheyGrow) {
   // old[i] is what the sum was before round i; the sum is updated in place where that is nobody's business.

@@ -2,6 +2,7 @@
 // Reductions along every axis of tiles of every shape.
 #include <algorithm>
 
+#include "../param_name.h"
 #include "kit.h"
 
 namespace imbrex::testing {
@@ -92,7 +93,8 @@ TEST_P(Reductions, AlongEveryAxis) {
 INSTANTIATE_TEST_SUITE_P(Shapes, Reductions,
                          ::testing::Values(Extents{1}, Extents{31}, Extents{1000}, Extents{1, 1},
                                            Extents{4, 128}, Extents{128, 4}, Extents{33, 65}, Extents{7, 3},
-                                           Extents{64, 64}, Extents{3, 5, 7}, Extents{2, 16, 32}));
+                                           Extents{64, 64}, Extents{3, 5, 7}, Extents{2, 16, 32}),
+                         ParamName());
 
 TEST(Reductions, OfFloatsBroadcastBackAndChain) {
   for (Arch arch : kAllArchs)

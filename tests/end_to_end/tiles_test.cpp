@@ -2,6 +2,7 @@
 // Tiles between global memory, registers and shared memory: edges, strides, views, broadcasting.
 #include <array>
 
+#include "../param_name.h"
 #include "kit.h"
 
 namespace imbrex::testing {
@@ -251,7 +252,8 @@ TEST_P(SharedShapes, StoreAndLoadWholeAndTransposed) {
 INSTANTIATE_TEST_SUITE_P(All, SharedShapes,
                          ::testing::Values(Extents{1, 1}, Extents{16, 16}, Extents{64, 64}, Extents{3, 20},
                                            Extents{96, 24}, Extents{33, 65}, Extents{128, 8},
-                                           Extents{1, 200}));
+                                           Extents{1, 200}),
+                         ParamName());
 
 TEST(SharedViews, StagesSlicesPermutationsReshapes) {
   for (uint64_t seed : {0, 1, 2}) {

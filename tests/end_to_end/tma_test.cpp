@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "../param_name.h"
 #include "kit.h"
 
 namespace imbrex::testing {
@@ -42,6 +43,10 @@ struct Problem {
   DataType type;
   int64_t m, n;           // of the tensor
   int64_t rows, columns;  // of the tile
+
+  friend std::ostream& operator<<(std::ostream& out, const Problem& p) {
+    return out << p.type.name() << " " << p.m << "x" << p.n << " by " << p.rows << "x" << p.columns;
+  }
 };
 
 class Tiles : public ::testing::TestWithParam<Problem> {};
@@ -95,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Tiles,
                                            Problem{float32, 20, 12, 8, 24},     // rows no power of two
                                            Problem{int8, 20, 48, 16, 64},       //
                                            Problem{int64, 9, 14, 4, 8},         //
-                                           Problem{bfloat16, 130, 136, 96, 64}));
+                                           Problem{bfloat16, 130, 136, 96, 64}),
+                         ParamName());
 
 TEST(Tma, TilesOfTensorsOfHigherRank) {
   // A tensor [b, m, h, n]: tiles of m by n at one b and h.

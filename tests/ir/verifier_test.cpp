@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "../param_name.h"
 #include "imbrex/core/error.h"
 #include "ir/ir.h"
 
@@ -24,6 +25,8 @@ std::string findings(const std::string& body, const std::string& target = "sm_10
 struct Case {
   const char* body;
   const char* message;
+
+  friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.message; }
 };
 
 class Rules : public testing::TestWithParam<Case> {};
@@ -38,7 +41,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"%0: int32 = neg %p", "operand 'a' must be a scalar or a register tensor, not a ptr<float16>"},
         Case{"block_idx", "attribute 'axis' is missing"},
         Case{"loop { %0: int32 = neg %n\n break }\n %1: int32 = neg %0", "uses %0 where it is not defined"},
-        Case{"loop { break\n sync }", "sync: can never run: it follows a break"}));
+        Case{"loop { break\n sync }", "sync: can never run: it follows a break"}),
+    NumberedParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Arithmetic, Rules,
@@ -58,7 +62,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"%a: register<float16, [8, 3]> = broadcast %h {shape = [8, 3]}\n"
              "%b2: register<float16, [4]> = broadcast %h {shape = [4]}\n"
              "%c: register<float16, [8, 4]> = add %a, %b2",
-             "add: shapes [8, 3] and [4] do not broadcast"}));
+             "add: shapes [8, 3] and [4] do not broadcast"}),
+    NumberedParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Control, Rules,
@@ -69,7 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"yield %n", "yield: belongs at the end of a tabulate region"},
                     Case{"thread_group {begin = 0, threads = 0} { }", "the group needs at least one thread"},
                     Case{"%v: var<int32> = var %n\nassign %v, %u",
-                         "assign: a var<int32> cannot be set to a uint32"}));
+                         "assign: a var<int32> cannot be set to a uint32"}),
+    NumberedParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Views, Rules,
@@ -88,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
                          "dims [1, 1] is not an order of 2 dimensions"},
                     Case{"%s: shared<float16, [4, 8]> = shared_alloc {dtype = float16, shape = [4, 8]}\n"
                          "%t: shared<float16, [16]> = reshape %s {shape = [16]}",
-                         "[4, 8] has 32 elements, [16] has 16"}));
+                         "[4, 8] has 32 elements, [16] has 16"}),
+    NumberedParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Memory, Rules,
@@ -105,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"fence_proxy_async {space = \"smem\"}", "unknown space 'smem'"},
         Case{"%r: register<float16, [4]> = broadcast %h {shape = [4]}\n"
              "%m: register<float16, []> = reduce %r {axis = 0, kind = \"summ\"}",
-             "did you mean 'sum'?"}));
+             "did you mean 'sum'?"}),
+    NumberedParamName());
 
 INSTANTIATE_TEST_SUITE_P(
     Async, Rules,
@@ -116,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
              "sem and scope are given together or not at all"},
         Case{"%m: barrier = mbarrier_alloc {counts = [1]}\nmbarrier_wait %m, %u {sem = \"release\", scope = "
              "\"cta\"}",
-             "use acquire or relaxed"}));
+             "use acquire or relaxed"}),
+    NumberedParamName());
 
 TEST(Verifier, MmaNamesBothSidesAndWhereTheyWereMade) {
   EXPECT_EQ(

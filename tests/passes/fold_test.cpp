@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/fold.h"
 
+#include "../param_name.h"
 #include "pass_test.h"
 #include "passes/dead_code.h"
 
@@ -12,6 +13,8 @@ struct Rewrite {
   const char* before;
   const char* after;
   const char* x = "%x";
+
+  friend std::ostream& operator<<(std::ostream& out, const Rewrite& r) { return out << r.before; }
 };
 
 const char* const kNumbers =
@@ -36,17 +39,18 @@ TEST_P(Fold, Simplifies) {
 
 INSTANTIATE_TEST_SUITE_P(
     Numbers, Fold,
-    testing::Values(
-        Rewrite{"%x: int32 = add %i1, %i2", "", "%i3"},
-        Rewrite{"%a: int32 = mul %i8, %i3\n%x: int32 = sub %a, %i1", "%x: int32 = const {int = 23}"},
-        Rewrite{"%big: int32 = const {int = 2147483647}\n%x: int32 = add %big, %i1",
-                "%x: int32 = const {int = -2147483648}"},
-        Rewrite{"%x: bool = lt %i1, %i2", "", "%yes"},
-        Rewrite{"%h: float16 = const {float = 0.1}\n%x: float16 = add %h, %h",
-                "%x: float16 = const {float = 0.199951171875}"},
-        Rewrite{"%x: float32 = cast %i3 {dtype = float32}", "%x: float32 = const {float = 3.0}"},
-        Rewrite{"%x: int32 = cast %f2 {dtype = int32}", "", "%i2"},
-        Rewrite{"%x: int32 = div %i1, %i0", "%x: int32 = div %i1, %i0"}));  // undefined: left as it is
+    testing::Values(Rewrite{"%x: int32 = add %i1, %i2", "", "%i3"},
+                    Rewrite{"%a: int32 = mul %i8, %i3\n%x: int32 = sub %a, %i1",
+                            "%x: int32 = const {int = 23}"},
+                    Rewrite{"%big: int32 = const {int = 2147483647}\n%x: int32 = add %big, %i1",
+                            "%x: int32 = const {int = -2147483648}"},
+                    Rewrite{"%x: bool = lt %i1, %i2", "", "%yes"},
+                    Rewrite{"%h: float16 = const {float = 0.1}\n%x: float16 = add %h, %h",
+                            "%x: float16 = const {float = 0.199951171875}"},
+                    Rewrite{"%x: float32 = cast %i3 {dtype = float32}", "%x: float32 = const {float = 3.0}"},
+                    Rewrite{"%x: int32 = cast %f2 {dtype = int32}", "", "%i2"},
+                    Rewrite{"%x: int32 = div %i1, %i0", "%x: int32 = div %i1, %i0"}),
+    NumberedParamName());  // undefined: left as it is
 
 INSTANTIATE_TEST_SUITE_P(
     Algebra, Fold,
@@ -68,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Rewrite{"%a: float32 = cast %n {dtype = float32}\n%x: float32 = mul %a, %f1",
                             "%x: float32 = cast %n {dtype = float32}"},
                     Rewrite{"%x: int32, %r: int32 = fast_divmod %n, %i8", "%x: int32 = shr %n, %i3"},
-                    Rewrite{"%x: int32, %r: int32 = fast_divmod %n, %i3", "%x: int32 = div %n, %i3"}));
+                    Rewrite{"%x: int32, %r: int32 = fast_divmod %n, %i3", "%x: int32 = div %n, %i3"}),
+    NumberedParamName());
 
 // Bounds: block_idx.y is at most 65534, loops stay between their ends.
 INSTANTIATE_TEST_SUITE_P(
@@ -79,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
         Rewrite{"%a: int32 = mul %n, %i8\n%x: int32 = div %a, %i8",  // may wrap
                 "%a: int32 = mul %n, %i8\n%x: int32 = div %a, %i8"},
         Rewrite{"%a: int32 = mul %n, %i8\n%x: int32 = rem %a, %i2", "", "%i0"},
-        Rewrite{"%b: int32 = block_idx {axis = 1}\n%x: bool = ge %b, %i0", "", "%yes"}));
+        Rewrite{"%b: int32 = block_idx {axis = 1}\n%x: bool = ge %b, %i0", "", "%yes"}),
+    NumberedParamName());
 
 TEST(FoldBlocks, OnlyTheFirstCopyOfALoopMayStartAtZero) {
   const std::string head =

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole kernels on the virtual Blackwell, against a plain loop over exact sums.
+#include <fmt/format.h>
+
+#include "../param_name.h"
 #include "core/float_formats.h"
 #include "gemm_ptx.h"
 #include "vgpu_testing.h"
 
 namespace imbrex::vgpu {
+void PrintTo(TensorMath math, std::ostream* out) { *out << (math == TensorMath::kFast ? "fast" : "exact"); }
 namespace {
 
 // Values of few significant bits whose sums stay exact, so that one wrong element shows.
@@ -75,7 +79,8 @@ TEST_P(CpAsyncGemmTiles, EqualsThePlainLoop) {
 INSTANTIATE_TEST_SUITE_P(Each, CpAsyncGemmTiles,
                          testing::Combine(testing::Values(64, 128, 256), testing::Values(16, 32, 64),
                                           testing::Values(TensorMath::kExact, TensorMath::kFast),
-                                          testing::Values(0, 7)));
+                                          testing::Values(0, 7)),
+                         ParamName());
 
 TEST(CpAsyncGemm, WithoutTheWaitTheTilesAreReadTooEarly) {
   const GemmTile tile{128, 64};
@@ -148,9 +153,15 @@ TEST_P(TmaGemm, EqualsThePlainLoop) {
   }
 }
 
+std::string tma_gemm_name(const testing::TestParamInfo<TmaGemm::ParamType>& info) {
+  const auto [n, pair, steal, seed] = info.param;
+  return fmt::format("{}{}{}_seed_{}", n, pair ? "_pair" : "", steal ? "_steal" : "", seed);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, TmaGemm,
                          testing::Combine(testing::Values(64, 256), testing::Bool(), testing::Bool(),
-                                          testing::Values(0, 1, 5)));
+                                          testing::Values(0, 1, 5)),
+                         tma_gemm_name);
 
 }  // namespace
 }  // namespace imbrex::vgpu
