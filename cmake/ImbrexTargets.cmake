@@ -49,8 +49,36 @@ function(imbrex_layer name)
   set_property(GLOBAL APPEND PROPERTY IMBREX_LAYERS imbrex_${name})
 endfunction()
 
-# imbrex_test(ptx_reader SOURCES reader_test.cpp LAYERS ptx [LABELS slow]): one GoogleTest program, test_ptx_reader.
-# Without LABELS a test is `quick`; `full` leaves it to scripts/test --full. Quick tests of the folders below, where text
+# imbrex_looks_for_ptxas(RESULT TARGET ...): whether a source of one of these targets, or an object library that is in one,
+# calls what looks for ptxas. Of the product's libraries the answer is no: it is the tests that are asked.
+function(imbrex_looks_for_ptxas result)
+  set(found FALSE)
+  foreach(target IN LISTS ARGN)
+    set(sources "")
+    if(TARGET ${target} AND NOT target MATCHES "^imbrex_")
+      get_target_property(folder ${target} SOURCE_DIR)
+      get_target_property(sources ${target} SOURCES)
+    endif()
+    foreach(source IN LISTS sources)
+      if(source MATCHES "TARGET_OBJECTS:([a-z_]+)")
+        imbrex_looks_for_ptxas(found ${CMAKE_MATCH_1})
+      elseif(EXISTS ${folder}/${source})
+        file(STRINGS ${folder}/${source} lines REGEX "ptxas_says|find_ptxas|IMBREX_NEEDS_PTXAS|make_package" LIMIT_COUNT 1)
+        if(lines)
+          set(found TRUE)
+        endif()
+      endif()
+      if(found)
+        set(${result} TRUE PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
+  endforeach()
+  set(${result} FALSE PARENT_SCOPE)
+endfunction()
+
+# imbrex_test(ptx_reader SOURCES reader_test.cpp LAYERS ptx [LABELS quick_foreign]): one GoogleTest program, test_ptx_reader.
+# Without LABELS a test is `quick`; `full` leaves it to scripts/test --long. Quick tests of the folders below, where text
 # is parsed and indices computed, are also built and run under the sanitizers.
 add_custom_target(quick_tests)
 add_custom_target(sanitized_tests)
@@ -72,18 +100,22 @@ function(imbrex_test name)
     add_custom_target(tests_${folder})
   endif()
   add_dependencies(tests_${folder} test_${name})
-  if("quick" IN_LIST arg_LABELS)
+  if(arg_LABELS MATCHES "quick")
     add_dependencies(quick_tests test_${name})
     if(folder IN_LIST IMBREX_SANITIZED_TESTS)
       add_dependencies(sanitized_tests test_${name})
-      set(arg_LABELS quick_sanitized)  # one word: gtest_discover_tests takes no lists; label patterns find both parts
+      string(APPEND arg_LABELS _sanitized)  # one word: gtest_discover_tests takes no lists; label patterns find both parts
     endif()
   endif()
+  imbrex_looks_for_ptxas(looks test_${name} ${arg_LINKS})
+  if(looks)
+    string(APPEND arg_LABELS _ptxas)  # scripts/test runs it once more with ptxas hidden
+  endif()
   # Where the compiler ran: source paths may be relative to it, and error messages quote the source.
-  gtest_discover_tests(test_${name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR} DISCOVERY_TIMEOUT 60 TEST_FILTER "-*AtLength*" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
+  gtest_discover_tests(test_${name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 TEST_FILTER "-*AtLength*" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
 endfunction()
 
-# imbrex_full_run(ptx_reader 4): test_ptx_reader again for scripts/test --full, told by IMBREX_FULL (tests/full.h), as 4
+# imbrex_full_run(ptx_reader 4): test_ptx_reader again for scripts/test --long, told by IMBREX_FULL (tests/full.h), as 4
 # tests of a quarter each.
 function(imbrex_full_run name shards)
   math(EXPR last "${shards} - 1")

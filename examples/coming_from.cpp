@@ -149,7 +149,8 @@ int main(int argc, char** argv) {
     }
     return 1;  // nothing was found
   }
-  const double scaled = error_of_scaled_tiles(false), norm = error_of_rms_norm(), product = error_of_tile_product();
+  const double scaled = error_of_scaled_tiles(false), norm = error_of_rms_norm(),
+               product = error_of_tile_product();
   std::printf("largest errors: %.2g, %.2g, %.2g\n", scaled, norm, product);
   return scaled == 0 && norm < 4e-3 && product < 1e-4 ? 0 : 1;
 }

@@ -4,10 +4,20 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 build=${IMBREX_BUILD_DIR:-build}
+results=$root/$build/results
 export CCACHE_SLOPPINESS=pch_defines,time_macros  # what ccache needs to work with precompiled headers
 
 packages=(g++ cmake ninja-build ccache libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libgtest-dev libgmock-dev
           libbenchmark-dev)
+test_packages=("${packages[@]}" clang-format python3 chromium)  # the pages are tested in a browser
+
+# Ends a part of scripts/test that this machine cannot run: skip_part "what it needs" "what provides it".
+skip_part() {
+  echo "SKIPPED: needs $1: $2"
+  mkdir -p "$results"
+  echo "needs $1: $2" >"$results/$(basename "$0").skip"
+  exit 77
+}
 
 install_packages() {
   local missing=()
@@ -39,4 +49,24 @@ configure_and_build() {
   else
     ninja -C "$dir" "$@" >>"$log" 2>&1 || { grep -E "error|FAILED" "$log" | head -40; tail -20 "$log"; exit 1; }
   fi
+}
+
+# run_ctest STEP BUILD_DIR [CTEST ARGUMENT ...]: runs tests, shows what fails and ctest's closing lines. All output goes to
+# $results/STEP.log, the results to $results/STEP.xml, from which scripts/report makes its tables.
+run_ctest() {
+  local step=$1 dir=$2 status=0
+  shift 2
+  mkdir -p "$results"
+  rm -f "$results/$step".*
+  echo "$dir" >"$results/$step.dir"
+  ctest --test-dir "$dir" -j"$(nproc)" --no-tests=error --output-on-failure --test-output-size-passed 100000 \
+    --output-junit "$results/$step.xml" "$@" 2>&1 | tee "$results/$step.log" |
+    awk -v live="$([ -t 1 ] && echo 1)" '
+      /^ *[0-9]+\/[0-9]+ Test +#/ { if (live) printf "\r%s tests\033[K", $1 }
+      /^[0-9]+% tests passed/ { if (live) printf "\r\033[K"; closing = 1 }
+      /^The following tests did not run|^Label Time Summary/ { closing = 0 }
+      /^Total Test time|^The following tests FAILED|^No tests were found/ { closing = 1 }
+      closing && NF { print; fflush() }' || status=1
+  scripts/report failures "$step" || status=1
+  return $status
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The long runs of scripts/test --full: the same programs as the quick ones, told by IMBREX_FULL in their
+// The long runs of scripts/test --long: the same programs as the quick ones, told by IMBREX_FULL in their
 // environment (imbrex_full_run() in cmake/ImbrexTargets.cmake). Suites whose names end in AtLength run there
 // only.
 #pragma once
