@@ -5,8 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "imbrex/lang.h"
-#include "imbrex/runtime/kernel.h"
+#include "imbrex/imbrex.h"
 #include "parts/pipeline.h"
 
 using namespace imbrex;

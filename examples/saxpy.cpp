@@ -3,8 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "imbrex/lang.h"
-#include "imbrex/runtime/kernel.h"
+#include "imbrex/imbrex.h"
 
 using namespace imbrex;
 
