@@ -3,8 +3,8 @@
 import sys
 from html import escape
 
-WIDTH = 640  # units: a phone shows about 360 pixels of them, so no text is smaller than 17
-SMALL, TEXT, TITLE = 17, 19, 22
+WIDTH = 640  # units: a phone shows about 360 pixels of them, so no text is smaller than 19
+SMALL, TEXT, TITLE = 19, 20, 23
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#57606a", "#d0d7de", "#ffffff"
 LOAD, MATRIX, STORE, MOVE, RUN, CONTROL = "#3d7fc4", "#e07b28", "#2a9d74", "#8a63c9", "#64748b", "#c2487f"
