@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ampere matmul, step 0: one thread per element of C. For every product it fetches a number of A and one of B
-// from global memory; only the caches stand between it and the bandwidth of the memory.
+// Ampere matmul, step 0: one thread per element of C. For every product it loads an element of A and one of B
+// from global memory; only the caches reduce the traffic.
 #pragma once
 
 #include "imbrex/lang.h"

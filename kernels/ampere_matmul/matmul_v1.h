@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ampere matmul, step 1: tiles in shared memory. The CTA fetches each number once and multiplies it block_m
-// or block_n times; every thread keeps many sums in registers, so that a number read from shared memory
-// serves several products too.
+// Ampere matmul, step 1: tiles in shared memory. The CTA loads each element once and uses it block_m or
+// block_n times; every thread keeps many sums in registers, so that an element read from shared memory serves
+// several products too.
 #pragma once
 
 #include "imbrex/lang.h"

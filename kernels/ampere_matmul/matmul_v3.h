@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ampere matmul, step 3: a ring of `stages` tiles filled by cp.async, 16 bytes a copy and past the registers.
+// Ampere matmul, step 3: a ring of `stages` tiles filled by cp.async, 16 bytes per copy, bypassing the registers.
 // While the tensor cores work on one stage, the others are on their way. Two stages are double buffering.
 #pragma once
 
@@ -33,8 +33,8 @@ struct AmpereMatmulV3 {
     auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
     auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
 
-    // One group of copies a stage. Beyond the end of A and B they write zeros, so that every iteration may
-    // start a stage, and the number of groups in flight is always the same.
+    // One group of copies per stage. Beyond the end of A and B they write zeros, so that every iteration can
+    // start a stage and the number of groups in flight is always the same.
     const auto start_stage = [&](const ScalarArg& stage, const ScalarArg& offset_k) {
       copy_async(g_a, s_a[stage], {offset_m, offset_k});
       copy_async(g_b, s_b[stage], {offset_n, offset_k});
@@ -46,7 +46,7 @@ struct AmpereMatmulV3 {
     Int32 stage = 0;
     for (Int32 offset_k : range(0, k_size, block_k)) {
       copy_async_wait_group(stages - 2);
-      sync();  // the stage is here, and everybody has done with the one before it
+      sync();  // the stage has arrived, and all warps have finished with the one before it
       start_stage((stage + stages - 1) % stages, offset_k + (stages - 1) * block_k);
       for (int k = 0; k < block_k; k += 16) {
         auto a = load_shared(s_a[stage].slice({0, k}, {block_m, 16}));

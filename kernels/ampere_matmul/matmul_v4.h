@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ampere matmul, step 4: nothing waits. The fragments of the next sixteen columns of k are loaded while the
-// tensor cores multiply the present ones, across the border of the stages too; every such step copies an
-// equal part of a later stage, so that shared memory is never crowded; CTAs take tiles in an order that keeps
-// what they share in the L2 cache; the result goes through shared memory, to be stored in whole lines; and
-// tiles and stages are tuned.
+// Ampere matmul, step 4: nothing waits. The fragments of the next 16 columns of k are loaded while the tensor
+// cores multiply the current ones, across stage boundaries too; every such step copies an equal part of a
+// later stage, so that traffic to shared memory is even; CTAs take tiles in an order that keeps what they
+// share in the L2 cache; the result goes through shared memory and is stored in whole lines; and tiles and
+// stages are tuned.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -19,7 +19,7 @@ struct AmpereMatmulV4 {
   static constexpr const char* target = "sm_80";
   static constexpr bool kPlain = sizeof...(Steps) == 0;  // steps need registers: shorter stages leave some
   int block_m = 128, block_n = 256, warps_m = 2, warps_n = 4;
-  int block_k = kPlain ? 64 : 32, stages = kPlain ? 3 : 4, group = 8;
+  int block_k = kPlain ? 64 : 32, stages = kPlain ? 3 : 4, swizzle_size = 8;
 
   static auto space() {
     return Space<AmpereMatmulV4>()
@@ -32,7 +32,7 @@ struct AmpereMatmulV4 {
                                                     {64, 128, 2, 2}})
         .template choose<&AmpereMatmulV4::block_k, &AmpereMatmulV4::stages>(
             {{kPlain ? 64 : 32, kPlain ? 3 : 4}, {kPlain ? 32 : 64, kPlain ? 4 : 3}, {32, 6}})
-        .template choose<&AmpereMatmulV4::group>({8, 4, 16});
+        .template choose<&AmpereMatmulV4::swizzle_size>({8, 4, 16});
   }
 
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
@@ -42,7 +42,7 @@ struct AmpereMatmulV4 {
     grid(cdiv(m_size, block_m) * num_n_blocks);
     warps(warps_m * warps_n);
 
-    BlockCoord block = compute_block_coord(block_idx.x, cdiv(m_size, block_m), num_n_blocks, group);
+    BlockCoord block = compute_block_coord(block_idx.x, cdiv(m_size, block_m), num_n_blocks, swizzle_size);
     Int32 offset_m = block_m * block.m_block;
     Int32 offset_n = block_n * block.n_block;
 
@@ -83,7 +83,7 @@ struct AmpereMatmulV4 {
     RegisterTensor acc = zeros(float32, {block_m, block_n});
 
     Int32 stage = 0;
-    // unrolled by stages, stage numbers become constants
+    // unrolled by stages, so that stage numbers become constants
     for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
       Int32 next_stage = (stage + 1) % stages;
       for (int step = 0; step < steps; ++step) {
@@ -91,7 +91,7 @@ struct AmpereMatmulV4 {
         if (is_last) {
           copy_async_commit_group();
           copy_async_wait_group(stages - 2);
-          sync();  // the next stage is here, and nobody reads this one any more
+          sync();  // the next stage has arrived, and no warp reads this one any more
         }
         auto next_a = is_last ? load_a(next_stage, 0) : load_a(stage, 16 * (step + 1));
         auto next_b = is_last ? load_b(next_stage, 0) : load_b(stage, 16 * (step + 1));
@@ -110,7 +110,7 @@ struct AmpereMatmulV4 {
 
     const ScalarArg first_column = num_n_blocks == 1 ? ScalarArg(0) : ScalarArg(offset_n);
     auto tile = finish(acc, {m_size, n_size, c_type, offset_m, first_column});
-    if (c_type != dtype) {  // the ring has no place for it
+    if (c_type != dtype) {  // does not fit the ring
       store_global(g_c, tile, {offset_m, offset_n});
       return;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blackwell matmul, step 0: C[m, n] = A[m, k] x B[n, k]^T in float16, accumulated in float32. The ladder's
-// foundation: cp.async brings tiles to shared memory, tcgen05 multiplies them into tensor memory, and an
-// mbarrier tells when each product is done. Nothing overlaps yet.
+// Blackwell matmul, step 0: C[m, n] = A[m, k] x B[n, k]^T in float16, accumulated in float32. The base of the
+// ladder: cp.async copies tiles to shared memory, tcgen05 multiplies them into tensor memory, and an mbarrier
+// signals when each product is complete. Nothing overlaps yet.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -33,7 +33,7 @@ struct BlackwellMatmulV0 {
     auto s_a = shared_tensor(float16, {block_m, block_k});
     auto s_b = shared_tensor(float16, {block_n, block_k});
 
-    // the accumulator in tensor memory, and the barrier that says when a product is done
+    // the accumulator in tensor memory, and the barrier that completes with each product
     auto t_acc = tcgen05::alloc(float32, {block_m, block_n});
     auto barriers = mbarrier::alloc({1});
     UInt32 phase = 0;
@@ -59,7 +59,7 @@ struct BlackwellMatmulV0 {
     auto g_c = global_view(c_ptr, float16, {m_size, n_size});
     store_global(g_c, r_acc.to(float16), {offset_m, offset_n});
 
-    // every warp's loads must be done before the tensor memory goes
+    // every warp's loads must be done before the tensor memory is freed
     sync();
     tcgen05::dealloc(t_acc);
   }

@@ -34,7 +34,7 @@ struct BlackwellMatmulV2 {
     auto s_b = shared_tensor(float16, {stages, block_n, block_k});
     auto t_acc = tcgen05::alloc(float32, {block_m, block_n});
 
-    // one barrier a stage for its loads
+    // one barrier per stage for its loads
     auto tma_barriers = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(stages), 1));
     auto mma_barrier = mbarrier::alloc(1);
     UInt32 tma_phase = 0;
@@ -48,15 +48,15 @@ struct BlackwellMatmulV2 {
       tma::global_to_shared(g_b, s_b[stage], {offset_n, offset_k}, tma_barriers[stage]);
     };
 
-    // Fill all stages but one. A load that no iteration waits for must not be started: it could still be
-    // writing when the CTA has ended.
+    // Prefill all stages but one. A load that no iteration waits for must not be started: it could still be
+    // writing when the CTA has exited.
     if (auto warp = single_warp())
       for (int i = 0; i < stages - 1 && i * block_k < k_size; ++i) load_stage(i, i * block_k);
 
     Int32 current_stage = 0;
     Int32 preload_stage = stages - 1;
 
-    // unrolled by stages, stage numbers become constants
+    // unrolled by stages, so that stage numbers become constants
     for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
       if (auto warp = single_warp()) {
         Int32 preload_k = offset_k + (stages - 1) * block_k;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blackwell matmul, step 4: the CTAs that run at a time work on tiles close to each other, so that the L2
+// Blackwell matmul, step 4: CTAs that run at the same time work on tiles close to each other, so that the L2
 // cache serves more of their loads; and the ring's bookkeeping becomes a Pipeline.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blackwell matmul, step 5: persistent CTAs. A scheduler warp takes over tiles of CTAs that have not been
-// launched, through cluster launch control, and all roles go on to them; with two accumulators in tensor
-// memory, the epilogue of one tile overlaps the main loop of the next.
+// Blackwell matmul, step 5: persistent CTAs. Through cluster launch control a scheduler warp cancels CTAs that
+// have not been launched, and all roles go on to their tiles; with two accumulators in tensor memory, the
+// epilogue of one tile overlaps the main loop of the next.
 #pragma once
 
 #include "imbrex/lang.h"

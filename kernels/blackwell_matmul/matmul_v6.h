@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blackwell matmul, step 6: clusters of two CTAs on one tile. Each CTA loads half the rows of A and half the
 // columns of B; the tensor cores of the pair read both halves and keep half the rows of C each. CTA 0 leads:
-// all loads are told to its barriers, it issues every MMA and asks for the pair's next tile.
+// all loads signal its barriers, it issues every MMA and requests the pair's next tile (TileScheduler). As the
+// last step of the ladder it takes steps behind the product.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -51,8 +52,8 @@ struct BlackwellMatmulV6 {
     auto s_c = shared_tensor(c_type, {cta_m, e_block_n});
     auto t_acc = tcgen05::alloc(float32, {mma_stages, cta_m, block_n}, {.cta_group = 2});
 
-    // Loads are waited for in CTA 0 alone, their stages given back to each CTA. The epilogues of both CTAs
-    // give accumulators back to CTA 0.
+    // Only CTA 0 waits for loads; stages are released in both CTAs. The epilogues of both CTAs release
+    // accumulators in CTA 0.
     Pipeline tma_pipe(tma_stages, 1, 1, Scope::kCluster);
     Pipeline mma_pipe(mma_stages, 1, kCtas * 4 * 32, Scope::kCluster);
     TileScheduler scheduler(kCtas, 7, rank);  // for the 7 warps of each CTA that have a role
@@ -145,7 +146,7 @@ struct BlackwellMatmulV6 {
       }
     }
 
-    // no CTA ends, or frees tensor memory, while the other may still use what it has
+    // no CTA exits or frees tensor memory while the other may still use its memory
     cluster_sync();
     tcgen05::dealloc(t_acc);
   }

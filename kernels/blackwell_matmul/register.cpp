@@ -29,11 +29,11 @@ const KernelRegistration<BlackwellMatmulV2> v2{
     run<BlackwellMatmulV2>};
 
 const KernelRegistration<BlackwellMatmulV3> v3{
-    {"blackwell_matmul_v3", "one warp loads, one multiplies", matmul_sizes()}, run<BlackwellMatmulV3>};
+    {"blackwell_matmul_v3", "warp specialisation: one warp loads, one multiplies", matmul_sizes()},
+    run<BlackwellMatmulV3>};
 
 const KernelRegistration<BlackwellMatmulV4> v4{
-    {"blackwell_matmul_v4", "tiles in an order kind to the L2 cache; Pipeline", matmul_sizes()},
-    run<BlackwellMatmulV4>};
+    {"blackwell_matmul_v4", "tile order for the L2 cache; Pipeline", matmul_sizes()}, run<BlackwellMatmulV4>};
 
 const KernelRegistration<BlackwellMatmulV5> v5{
     {"blackwell_matmul_v5", "persistent CTAs by cluster launch control, overlapped epilogues",
@@ -41,7 +41,8 @@ const KernelRegistration<BlackwellMatmulV5> v5{
     run<BlackwellMatmulV5>};
 
 const KernelRegistration<BlackwellMatmulV6<>> v6{
-    {"blackwell_matmul_v6", "pairs of CTAs multiply together", matmul_sizes()}, run<BlackwellMatmulV6<>>};
+    {"blackwell_matmul_v6", "clusters of two CTAs multiply one tile together", matmul_sizes()},
+    run<BlackwellMatmulV6<>>};
 
 }  // namespace
 }  // namespace imbrex::kernels

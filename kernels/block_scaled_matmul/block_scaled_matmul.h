@@ -61,8 +61,8 @@ struct BlockScaledMatmul {
     auto t_scale_b = tcgen05::alloc(scale, {tma_stages, block_n, 4 * k_tiles}, {.cta_group = 2});
     auto t_scale_a = tcgen05::alloc(scale, {tma_stages, cta_m, 4 * k_tiles}, {.cta_group = 2});
 
-    // Loads are waited for in CTA 0 alone, their stages given back to each CTA. The epilogues of both CTAs
-    // give accumulators back to CTA 0.
+    // Only CTA 0 waits for loads; stages are released in both CTAs. The epilogues of both CTAs release
+    // accumulators in CTA 0.
     Pipeline tma_pipe(tma_stages, 1, 1, Scope::kCluster);
     Pipeline mma_pipe(mma_stages, 1, kCtas * 4 * 32, Scope::kCluster);
     TileScheduler scheduler(kCtas, 7, rank);  // for the 7 warps of each CTA that have a role
@@ -160,7 +160,7 @@ struct BlockScaledMatmul {
       }
     }
 
-    // no CTA ends, or frees tensor memory, while the other may still use what it has
+    // no CTA exits or frees tensor memory while the other may still use its memory
     cluster_sync();
     tcgen05::dealloc(t_scale_a);
     tcgen05::dealloc(t_scale_b);

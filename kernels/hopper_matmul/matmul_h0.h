@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hopper matmul, step 0: C[m, n] = A[m, k] * B[n, k]^T in float16 or bfloat16. TMA brings a block of A and
-// one of B into shared memory, a warp group multiplies them into its registers, and the next blocks come.
-// Nothing overlaps.
+// one of B into shared memory, a warp group multiplies them into its registers, and so on with the next
+// blocks. Nothing overlaps.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -49,7 +49,7 @@ struct HopperMatmulH0 {
       wgmma::mma(s_a, s_b.transpose(), acc, {.scale_d = offset_k != 0});
       wgmma::commit_group();
       wgmma::wait_group(0);
-      sync();  // everybody has done with the stage
+      sync();  // all warps have finished with the stage
     }
     store_global(g_c, acc.to(dtype), {offset_m, offset_n});
   }

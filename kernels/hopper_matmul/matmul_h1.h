@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper matmul, step 1: a larger tile. Each element of A that was loaded meets twice as many of B, and the
-// other way round, so that a product costs half the loads; and two products of 64 rows share their columns of
-// B.
+// Hopper matmul, step 1: a larger tile. Each loaded element of A is multiplied with twice as many of B and
+// vice versa, so that a product costs half the loads; and two products of 64 rows share their columns of B.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -49,7 +48,7 @@ struct HopperMatmulH1 {
       wgmma::mma(s_a, s_b.transpose(), acc, {.scale_d = offset_k != 0});
       wgmma::commit_group();
       wgmma::wait_group(0);
-      sync();  // everybody has done with the stage
+      sync();  // all warps have finished with the stage
     }
     store_global(g_c, acc.to(dtype), {offset_m, offset_n});
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper matmul, step 2: loads overlap products. A warp of its own loads, as many blocks ahead as the ring of
-// stages has room for; the warp group that multiplies only waits for a stage to be full, and says when it is
-// empty again. Three stages of this size let two CTAs share a multiprocessor: while one waits, the other
+// Hopper matmul, step 2: loads overlap products. A dedicated warp loads as many blocks ahead as the ring of
+// stages has room for; the warp group that multiplies waits only for a stage to be full, and signals when it
+// is empty again. With three stages of this size two CTAs fit a multiprocessor: while one waits, the other
 // multiplies.
 #pragma once
 

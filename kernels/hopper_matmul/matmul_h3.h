@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper matmul, step 3: two warp groups multiply, each half of the rows against the same 256 columns of B.
-// While one waits, the other has products queued; and the tile is as large as their registers allow, so that
-// shared memory delivers what the tensor cores take in.
+// Hopper matmul, step 3: two warp groups multiply, each half of the rows by the same 256 columns of B. While
+// one waits, the other has products queued; and the tile is as large as their registers allow, so that shared
+// memory can feed the tensor cores at their full rate.
 #pragma once
 
 #include "imbrex/lang.h"

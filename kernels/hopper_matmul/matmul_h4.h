@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper matmul, step 4: what costs time between products goes. One thread of each consumer says that a stage
-// is empty, instead of all; CTAs stay and take tile after tile, in an order kind to the L2 cache, so that the
-// producer fills the ring for the next tile while this one is stored; and the producer's warp group gives up
-// registers that the consumers need.
+// Hopper matmul, step 4: less overhead between products. One thread per consumer signals that a stage is
+// empty, instead of all 128; CTAs are persistent and take tile after tile, in an order that reuses the L2
+// cache, so that the producer fills the ring for the next tile while this one is stored; and the producer's
+// warp group gives up registers that the consumers need.
 #pragma once
 
 #include "imbrex/lang.h"

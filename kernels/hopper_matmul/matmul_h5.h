@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper matmul, step 5: pairs of CTAs with the same columns of B load half of them each, for both: a third
-// less to fetch from the L2 cache. And a product stays under way while the next one is started, so that the
-// tensor cores never run dry; a stage is given back one trip later.
+// Hopper matmul, step 5: two CTAs of a cluster need the same columns of B and load half of them each, for
+// both (multicast): a third less traffic from the L2 cache. And a product is still running when the next one
+// starts, so that the tensor cores never idle; a stage is released one iteration later.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -27,7 +27,7 @@ struct HopperMatmulH5 {
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
                   Ptr<> c_ptr) const {
     const int consumer_m = block_m / kConsumers, share_n = block_n / kCtas;
-    Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
+    Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // of a cluster
     const int num_n_blocks = cdiv(n_size, block_n);
     Int32 num_tiles = num_m_blocks * num_n_blocks;
     grid(min(kCtas * num_tiles, ctas));
@@ -68,8 +68,8 @@ struct HopperMatmulH5 {
       }
     }
 
-    // One thread of a consumer tells both CTAs, as both write to the stage. Its products have read it, and
-    // nothing else is to be ordered.
+    // One thread of a consumer signals both CTAs, as both write to the stage. Relaxed: only its products have
+    // read the stage, and they are complete.
     const auto release = [&](const Int32& stage) {
       if (auto thread = single_thread())
         for (int cta = 0; cta < kCtas; ++cta)
@@ -100,7 +100,7 @@ struct HopperMatmulH5 {
         }
       }
     }
-    cluster_sync();  // no CTA ends while the other may still send it something
+    cluster_sync();  // no CTA exits while the other may still write to it or signal it
   }
 };
 

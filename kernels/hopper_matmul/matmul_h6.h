@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper matmul, step 6: the result leaves through shared memory. Slices of a consumer's tile are written
-// there by stmatrix, in the swizzled form that neither these writes nor TMA's reads find conflicts in, and
-// TMA stores them while the next slice is written and the next tile's products run.
+// Hopper matmul, step 6: the result leaves through shared memory. stmatrix writes slices of a consumer's tile
+// there, swizzled so that neither these writes nor TMA's reads meet bank conflicts, and TMA stores them while
+// the next slice is written and the next tile's products run.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -33,8 +33,9 @@ struct HopperMatmulH6 {
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr,
                   Ptr<> c_ptr) const {
     const int consumer_m = block_m / kConsumers, share_n = block_n / kCtas, slices = block_n / store_n;
-    require(slices % store_stages == 0, "{} slices go round {} places", slices, store_stages);
-    Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
+    require(slices % store_stages == 0, "{} slices of a tile are not a multiple of store_stages = {}", slices,
+            store_stages);
+    Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // of a cluster
     const int num_n_blocks = cdiv(n_size, block_n);
     Int32 num_tiles = num_m_blocks * num_n_blocks;
     grid(min(kCtas * num_tiles, ctas));
@@ -76,8 +77,8 @@ struct HopperMatmulH6 {
       }
     }
 
-    // One thread of a consumer tells both CTAs, as both write to the stage. Its products have read it, and
-    // nothing else is to be ordered.
+    // One thread of a consumer signals both CTAs, as both write to the stage. Relaxed: only its products have
+    // read the stage, and they are complete.
     const auto release = [&](const Int32& stage) {
       if (auto thread = single_thread())
         for (int cta = 0; cta < kCtas; ++cta)
@@ -108,7 +109,7 @@ struct HopperMatmulH6 {
           for (int j = 0; j < slices; ++j) {
             auto s_slice = s_c[i][j % store_stages];
             if (auto warp = single_warp()) tma::wait_group(store_stages - 1, {.read = true});
-            sync();  // what was here before has left
+            sync();  // the slice that was here has been stored
             store_shared(s_slice, acc.slice({0, j * store_n}, {consumer_m, store_n}).to(dtype));
             fence::proxy_async();  // what was written becomes visible to TMA
             sync();
@@ -121,7 +122,7 @@ struct HopperMatmulH6 {
         if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
     }
-    cluster_sync();  // no CTA ends while the other may still send it something
+    cluster_sync();  // no CTA exits while the other may still write to it or signal it
   }
 };
 

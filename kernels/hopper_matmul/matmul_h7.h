@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper matmul, step 7: the last instructions. The loops over k are written out for every stage of the ring,
-// so that stages, and with them all descriptors, are numbers; what is left is tuning.
+// Hopper matmul, step 7: the last instructions. The loops over k are unrolled by the stages of the ring, so
+// that stage numbers, and with them all descriptors, are constants; what is left is tuning. As the last step
+// of the ladder it takes operands in either order of memory, and steps behind the product.
 #pragma once
 
 #include "imbrex/lang.h"
 #include "parts/epilogue.h"
+#include "parts/multicast_share.h"
 #include "parts/operand.h"
 #include "parts/pipeline.h"
 #include "parts/tile_order.h"
@@ -15,9 +17,9 @@ namespace imbrex::kernels {
 template <class... Steps>
 struct HopperMatmulH7 {
   static constexpr const char* target = "sm_90a";
-  static constexpr int kConsumers = 2, kCtas = 2, kBothCtas = 0b11;  // CTAs of a cluster
-  int block_m = 128, block_n = 256, block_k = 64, stages = 4;        // of a CTA
-  int store_n = 64, store_stages = 2;                                // slices of a consumer
+  static constexpr int kConsumers = 2, kCtas = 2;              // CTAs of a cluster
+  int block_m = 128, block_n = 256, block_k = 64, stages = 4;  // of a CTA
+  int store_n = 64, store_stages = 2;                          // slices of a consumer
   int swizzle_size = 8, ctas = 132;
   bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
 
@@ -37,19 +39,17 @@ struct HopperMatmulH7 {
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
     const int consumer_m = block_m / kConsumers, slices = block_n / store_n;
-    require(slices % store_stages == 0, "{} slices go round {} places", slices, store_stages);
+    require(slices % store_stages == 0, "{} slices of a tile are not a multiple of store_stages = {}", slices,
+            store_stages);
     finish.check(n_size, block_n);
-    Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
+    Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // of a cluster
     const int num_n_blocks = cdiv(n_size, block_n);
     Int32 num_tiles = num_m_blocks * num_n_blocks;
     grid(min(kCtas * num_tiles, ctas));
     cluster(kCtas);
     warps(4 + 4 * kConsumers);
     Int32 rank = cluster_rank();
-    // A CTA's share of the loads of B, in whole lines of memory.
-    const int share_n = b_is_kn ? block_n : block_n / kCtas, share_k = b_is_kn ? block_k / kCtas : block_k;
-    const ScalarArg first_n = b_is_kn ? ScalarArg(0) : ScalarArg(rank * share_n);
-    const ScalarArg first_k = b_is_kn ? ScalarArg(rank * share_k) : ScalarArg(0);
+    const MulticastShare share_b(b_is_kn, block_n, block_k, {kCtas}, rank, rank);
     Int32 first_tile = block_idx.x / kCtas, num_pairs = grid_dim.x / kCtas;
 
     auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
@@ -61,7 +61,7 @@ struct HopperMatmulH7 {
     auto s_c = shared_tensor(c_type, {kConsumers, store_stages, consumer_m, store_n});
     Pipeline pipe(stages, 1, kCtas * kConsumers);
     cluster_sync();
-    griddepcontrol::wait();  // what came before may have written A and B, and may read C
+    griddepcontrol::wait();  // the grid before may still write A and B, or read C
     griddepcontrol::launch_dependents();
 
     if (auto producer = warp_group(0, 4)) {
@@ -70,26 +70,24 @@ struct HopperMatmulH7 {
         for (Int32 tile : range(first_tile, num_tiles, num_pairs)) {
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_m = (m_block * kCtas + rank) * block_m;
-          Int32 offset_n = n_block * block_n + first_n;
+          Int32 offset_n = n_block * block_n;
           for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
             pipe.producer_acquire();  // empty in both CTAs
             auto s_a_stage = s_a[pipe.producer_stage];
             auto s_b_stage = s_b[pipe.producer_stage];
-            auto s_b_share = s_b_stage.slice({first_n, first_k}, {share_n, share_k});
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
                                              s_a_stage.nbytes() + s_b_stage.nbytes());
             tma::global_to_shared(g_a, s_a_stage, {offset_m, offset_k}, pipe.producer_barrier());
-            tma::global_to_shared(g_b, s_b_share, {offset_n, offset_k + first_k}, pipe.producer_barrier(),
-                                  {.multicast_mask = kBothCtas});
+            share_b.load(g_b, s_b_stage, offset_n, offset_k, pipe.producer_barrier());  // for both CTAs
             pipe.producer_advance();
           }
         }
       }
     }
 
-    // One thread of a consumer tells both CTAs, as both write to the stage. Its products have read it, and
-    // nothing else is to be ordered.
+    // One thread of a consumer signals both CTAs, as both write to the stage. Relaxed: only its products have
+    // read the stage, and they are complete.
     const auto release = [&](const Int32& stage) {
       if (auto thread = single_thread())
         for (int cta = 0; cta < kCtas; ++cta)
@@ -127,7 +125,7 @@ struct HopperMatmulH7 {
           for (int j = 0; j < slices; ++j) {
             auto s_slice = s_c[i][j % store_stages];
             if (auto warp = single_warp()) tma::wait_group(store_stages - 1, {.read = true});
-            sync();  // what was here before has left
+            sync();  // the slice that was here has been stored
             store_shared(s_slice, rows(slice(j), place(j)));
             fence::proxy_async();  // what was written becomes visible to TMA
             sync();
@@ -140,7 +138,7 @@ struct HopperMatmulH7 {
         if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
     }
-    cluster_sync();  // no CTA ends while the other may still send it something
+    cluster_sync();  // no CTA exits while the other may still write to it or signal it
   }
 };
 

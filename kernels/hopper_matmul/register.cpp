@@ -20,24 +20,24 @@ const KernelRegistration<HopperMatmulH1> h1{{"hopper_matmul_h1", "a larger tile"
                                             run_half_matmul<HopperMatmulH1>};
 
 const KernelRegistration<HopperMatmulH2> h2{
-    {"hopper_matmul_h2", "a ring of stages that a warp of its own fills", half_matmul_sizes()},
+    {"hopper_matmul_h2", "a ring of stages, filled by a dedicated warp", half_matmul_sizes()},
     run_half_matmul<HopperMatmulH2>};
 
 const KernelRegistration<HopperMatmulH3> h3{
     {"hopper_matmul_h3", "two warp groups multiply", half_matmul_sizes()}, run_half_matmul<HopperMatmulH3>};
 
 const KernelRegistration<HopperMatmulH4> h4{
-    {"hopper_matmul_h4", "persistent CTAs, one arrival a warp group, tiles in an order kind to the L2 cache",
+    {"hopper_matmul_h4", "persistent CTAs, one arrival per warp group, tile order for the L2 cache",
      half_matmul_sizes()},
     run_half_matmul<HopperMatmulH4>};
 
 const KernelRegistration<HopperMatmulH5> h5{
-    {"hopper_matmul_h5", "pairs of CTAs share their loads, a product is always under way",
+    {"hopper_matmul_h5", "clusters of two CTAs share loads of B (multicast), products overlap",
      half_matmul_sizes()},
     run_half_matmul<HopperMatmulH5>};
 
 const KernelRegistration<HopperMatmulH6> h6{
-    {"hopper_matmul_h6", "the result leaves through shared memory while the next tile is computed",
+    {"hopper_matmul_h6", "TMA stores the result from shared memory while the next tile is computed",
      half_matmul_sizes()},
     run_half_matmul<HopperMatmulH6>};
 

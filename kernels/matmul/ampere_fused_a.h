@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ampere matmul that changes A while it is loaded: C[m, n] = steps(A[m, k]) * B[n, k]^T. The fragments of A
-// that come from shared memory pass through the steps of epilogue.h on their way to the tensor cores. What a
-// kernel of its own would write and this one read again never goes through memory; and A may be stored in
-// fewer bits than it is multiplied in.
+// that come from shared memory pass through the steps of epilogue.h on their way to the tensor cores. The
+// changed A never goes through global memory, as it would between two kernels; and A may be stored in fewer
+// bits than it is multiplied in.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -42,7 +42,7 @@ struct AmpereMatmulFusedA {
     Int32 stage = 0;
     for (Int32 offset_k : range(0, k_size, block_k)) {
       copy_async_wait_group(stages - 2);
-      sync();  // the stage is here, and everybody has done with the one before it
+      sync();  // the stage has arrived, and all warps have finished with the one before it
       start_stage((stage + stages - 1) % stages, offset_k + (stages - 1) * block_k);
       for (int k = 0; k < block_k; k += 16) {
         auto loaded = load_shared(s_a[stage].slice({0, k}, {block_m, 16}));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blackwell matmul that changes A while it is loaded: C[m, n] = steps(A[m, k]) * B[n, k]^T. A stage of A goes
-// from shared memory into registers, where the steps of epilogue.h work on it, a row a thread, and from there
-// into tensor memory, where the tensor core takes its left operand as gladly as from shared memory: the way
-// back to shared memory would cost it a proxy fence, a swizzle and the bandwidth that B needs. What a kernel
-// of its own would write and this one read again never goes through memory; and A may be stored in fewer bits
-// than it is multiplied in. While the steps work on one stage, the products of the one before run.
+// from shared memory into registers, where the steps of epilogue.h work on it, one row per thread, and from
+// there into tensor memory, from which the tensor core can read its left operand as well: writing it back to
+// shared memory would cost a proxy fence, a swizzle and bandwidth that B needs. The changed A never goes
+// through global memory, as it would between two kernels; and A may be stored in fewer bits than it is
+// multiplied in. While the steps work on one stage, the products of the previous one run.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -39,12 +39,12 @@ struct BlackwellMatmulFusedA {
     auto s_a = shared_tensor(a_type, {stages, block_m, block_k});
     auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
     auto s_c = shared_tensor(dtype, {block_m, e_block_n});
-    // The smaller allocation first: whatever CTAs of the multiprocessor hold it, one finds room for its sums.
+    // The smaller allocation first: whichever CTAs of the multiprocessor hold it, one has room for its sums.
     auto t_a = tcgen05::alloc(dtype, {stages, block_m, block_k});
     auto t_acc = tcgen05::alloc(float32, {block_m, block_n});
 
     // A stage is loaded, then changed, then multiplied. It is empty, in shared and in tensor memory, when its
-    // products are done: they come after everything else.
+    // products, the last of these, are complete.
     Pipeline pipe(stages);
     auto changed_barriers = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(stages), 4 * 32));
     auto flush_barrier = mbarrier::alloc(1);

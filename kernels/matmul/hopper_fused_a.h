@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hopper matmul that changes A while it is loaded: C[m, n] = steps(A[m, k]) * B[n, k]^T. A stage of A goes
-// from shared memory into registers, where the steps of epilogue.h work on it, and from there into wgmma.
-// What a kernel of its own would write and this one read again never goes through memory; and A may be stored
-// in fewer bits than it is multiplied in. While one consumer changes its rows, the other's products run.
+// from shared memory into registers, where the steps of epilogue.h work on it, and from there into wgmma. The
+// changed A never goes through global memory, as it would between two kernels; and A may be stored in fewer
+// bits than it is multiplied in. While one consumer changes its rows, the other's products run.
 #pragma once
 
 #include "imbrex/lang.h"

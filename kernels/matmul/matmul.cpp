@@ -24,7 +24,7 @@ namespace {
 
 using kernels::Optional;
 
-/// Every step that the options name, in order: one kernel type, of which what is not used leaves no trace.
+/// All the steps that the options can ask for, in order: one kernel type; unused steps add no instructions.
 template <template <class...> class K>
 using Fused = K<Optional<kernels::ScaleBy>, Optional<kernels::ScaleBy>, Optional<kernels::Scale>,
                 Optional<kernels::ColumnBias>, Optional<kernels::RowBias>, Optional<kernels::Residual>,
@@ -42,7 +42,7 @@ struct Variant {
   friend auto operator<=>(const Variant&, const Variant&) = default;
 };
 
-/// Whether a bias is one a column, [n] or [1, n]; else it is [m, 1].
+/// Whether a bias is per column, [n] or [1, n]; else it is per row, [m, 1].
 bool is_column_bias(const DeviceTensor& bias, int64_t n) {
   const std::vector<int64_t>& shape = bias.shape();
   return (shape.size() == 1 || (shape.size() == 2 && shape[0] == 1)) && shape.back() == n;
@@ -64,7 +64,7 @@ Launch launcher(K kernel, const Variant& variant, const Device& device) {
   auto turn = std::make_shared<std::mutex>();
   return [ready, turn](int64_t m, int64_t n, int64_t k, const DeviceTensor& a, const DeviceTensor& b,
                        const DeviceTensor& c, const MatmulOptions& o) {
-    // The address of what is not used is not read.
+    // The address of an unused tensor is not read.
     const auto or_c = [&](const DeviceTensor& t) -> const DeviceTensor& { return t.is_null() ? c : t; };
     const DataType bias_type = or_c(o.bias).dtype();
     const bool has_bias = !o.bias.is_null(), is_column = has_bias && is_column_bias(o.bias, n);
@@ -81,12 +81,12 @@ Launch make(const Variant& variant, int c_bits, const Device& device) {
   switch (choice.method) {
     case MatmulChoice::Method::kSkinny: {
       HopperMatmulSkinny kernel;
-      kernel.ctas = choice.pair;
+      kernel.cluster_n = choice.cluster_n;
       return launcher(kernel, variant, device);
     }
     case MatmulChoice::Method::kLarge: {
       HopperMatmulH7 kernel;
-      kernel.store_n = 1024 / c_bits;  // slices of C whose rows are as long as the widest swizzle
+      kernel.store_n = 1024 / c_bits;  // a slice's row is 128 bytes, the widest swizzle
       kernel.store_stages = choice.store_stages;
       kernel.ctas = choice.ctas;
       return launcher(kernel, variant, device);
@@ -94,20 +94,20 @@ Launch make(const Variant& variant, int c_bits, const Device& device) {
     default: {
       HopperMatmulH8 kernel;
       kernel.consumers = choice.consumers;
-      kernel.pair = choice.pair;
-      kernel.across = choice.across;
-      kernel.splits = choice.splits;
-      kernel.is_transposed = choice.is_transposed;
+      kernel.cluster_m = choice.cluster_m;
+      kernel.cluster_n = choice.cluster_n;
+      kernel.split_k = choice.split_k;
+      kernel.swap_ab = choice.swap_ab;
       kernel.ctas = choice.ctas;
       return launcher(kernel, variant, device);
     }
   }
 }
 
-/// The kernel for a choice on a device, made when first asked for and kept, and with it the device.
+/// The kernel for a choice on a device: made on the first request and kept, and with it the device.
 const Launch& find(const Variant& variant, int c_bits, const Device& device) {
   using Kernels = std::map<std::tuple<const void*, Variant, int>, Launch>;
-  static Kernels& kernels = *new Kernels;  // never freed: at exit the driver may be gone before them
+  static Kernels& kernels = *new Kernels;  // never freed: at exit the driver may be unloaded first
   Launch& launch = kernels[{&device.backend(), variant, c_bits}];
   if (!launch) launch = make(variant, c_bits, device);
   return launch;
@@ -186,7 +186,7 @@ void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& 
     const auto facts = [&] { return std::vector{text_of("bias", o.bias), text_of("c", c)}; };
     if (!is_column_bias(o.bias, p.n) && o.bias.shape() != std::vector<int64_t>{p.m, 1})
       refuse("bias does not fit c", facts(),
-             fmt::format("make it [{}], one a column, or [{}, 1], one a row", p.n, p.m));
+             fmt::format("make it [{}], one per column, or [{}, 1], one per row", p.n, p.m));
     if (o.bias.dtype() != c.dtype() && o.bias.dtype() != float32)
       refuse("bias is neither of c's type nor float32", facts(), "convert it");
   }
@@ -207,9 +207,9 @@ struct Call {
   friend auto operator<=>(const Call&, const Call&) = default;
 };
 
-/// The choice for a call: it depends on the bytes of an element too.
+/// The choice for a call; it depends on the size of an element too.
 Variant choose(const Call& call, int multiprocessors) {
-  const int halves = 16 / call.bits;  // elements in 16 bits: rows of as many bytes take as long
+  const int halves = 16 / call.bits;  // elements per 16 bits: rows of equally many bytes take equally long
   const bool has_tma_rows = call.n * call.c_bits % 128 == 0;
   Variant variant{
       choose_matmul(call.m, call.n, cdiv(call.k, halves), has_tma_rows, call.is_plain, multiprocessors),
@@ -218,7 +218,7 @@ Variant choose(const Call& call, int multiprocessors) {
   return variant;
 }
 
-/// The kernel for a call. Choosing takes longer than a launch should, so that what was chosen is kept.
+/// The kernel for a call. Choosing takes longer than a launch should, so choices are kept.
 const Launch& find(const Call& call, const Device& device) {
   constexpr size_t kMost = 4096;
   static std::mutex turn;

@@ -16,23 +16,23 @@ namespace {
 
 using Method = MatmulChoice::Method;
 
-/// Kernels and tiles among which to choose: each is a candidate of its kernel's space(), where tests see to
-/// it that it is right and assembles without spills.
-constexpr MatmulChoice general(int block_m, int block_n, int stages, int consumers, int splits, int pair = 1,
-                               int across = 1) {
+/// Kernels and tiles among which to choose: each is a candidate of its kernel's space(), so that the tests
+/// have verified it and assembled it without spills.
+constexpr MatmulChoice general(int block_m, int block_n, int stages, int consumers, int split_k,
+                               int cluster_m = 1, int cluster_n = 1) {
   return {.method = Method::kGeneral,
           .block_m = block_m,
           .block_n = block_n,
           .stages = stages,
           .consumers = consumers,
-          .pair = pair,
-          .across = across,
-          .splits = splits};
+          .cluster_m = cluster_m,
+          .cluster_n = cluster_n,
+          .split_k = split_k};
 }
-constexpr MatmulChoice transposed(int block_m, int block_n, int stages, int consumers, int splits,
-                                  int pair = 1, int across = 1) {
-  MatmulChoice choice = general(block_m, block_n, stages, consumers, splits, pair, across);
-  choice.is_transposed = true;
+constexpr MatmulChoice swapped(int block_m, int block_n, int stages, int consumers, int split_k,
+                               int cluster_m = 1, int cluster_n = 1) {
+  MatmulChoice choice = general(block_m, block_n, stages, consumers, split_k, cluster_m, cluster_n);
+  choice.swap_ab = true;
   return choice;
 }
 constexpr MatmulChoice tight(MatmulChoice choice) {
@@ -45,18 +45,18 @@ constexpr MatmulChoice large(int block_m, int block_n, int stages, int store_sta
           .block_n = block_n,
           .stages = stages,
           .store_stages = store_stages,
-          .pair = 2};
+          .cluster_m = 2};
 }
 /// As many columns of wgmma as there are rows of A.
-constexpr MatmulChoice skinny(int block_m, int stages, int pair) {
+constexpr MatmulChoice skinny(int block_m, int stages, int cluster_n) {
   return {.method = Method::kSkinny,
           .block_m = block_m,
           .block_n = 64,
           .block_k = 128,
           .stages = stages,
           .consumers = 1,
-          .pair = pair,
-          .is_transposed = true};
+          .cluster_n = cluster_n,
+          .swap_ab = true};
 }
 constexpr MatmulChoice kCandidates[] = {skinny(8, 10, 1),
                                         skinny(16, 9, 1),
@@ -73,70 +73,71 @@ constexpr MatmulChoice kCandidates[] = {skinny(8, 10, 1),
                                         general(128, 256, 4, 2, 1),
                                         general(192, 128, 5, 3, 1),
                                         tight(general(192, 160, 4, 3, 1)),
-                                        transposed(96, 64, 10, 1, 1),
-                                        transposed(128, 64, 8, 1, 1),
-                                        transposed(200, 64, 6, 1, 1),
-                                        transposed(80, 128, 8, 2, 1),
-                                        transposed(104, 128, 7, 2, 1),
-                                        transposed(232, 128, 4, 2, 1),
-                                        transposed(104, 192, 5, 3, 1),
+                                        swapped(96, 64, 10, 1, 1),
+                                        swapped(128, 64, 8, 1, 1),
+                                        swapped(200, 64, 6, 1, 1),
+                                        swapped(80, 128, 8, 2, 1),
+                                        swapped(104, 128, 7, 2, 1),
+                                        swapped(232, 128, 4, 2, 1),
+                                        swapped(104, 192, 5, 3, 1),
                                         general(128, 128, 6, 2, 1, 2),
                                         general(128, 224, 4, 2, 1, 2),
                                         general(128, 112, 6, 2, 1, 2, 2),
                                         general(128, 176, 5, 2, 1, 2, 2),
-                                        transposed(64, 128, 8, 2, 1, 1, 2),
-                                        transposed(128, 128, 6, 2, 1, 1, 2),
-                                        transposed(200, 128, 5, 2, 1, 1, 2),
-                                        transposed(128, 256, 4, 2, 1, 2),
-                                        transposed(208, 128, 4, 2, 1, 2, 2),
-                                        transposed(112, 192, 5, 3, 1, 2, 2),
-                                        tight(transposed(80, 192, 6, 3, 1, 2, 2)),
-                                        transposed(96, 192, 5, 3, 1, 4, 2),
+                                        swapped(64, 128, 8, 2, 1, 2),
+                                        swapped(128, 128, 6, 2, 1, 2),
+                                        swapped(200, 128, 5, 2, 1, 2),
+                                        swapped(128, 256, 4, 2, 1, 1, 2),
+                                        swapped(208, 128, 4, 2, 1, 2, 2),
+                                        swapped(112, 192, 5, 3, 1, 2, 2),
+                                        tight(swapped(80, 192, 6, 3, 1, 2, 2)),
+                                        swapped(96, 192, 5, 3, 1, 2, 4),
                                         general(64, 128, 6, 1, 2),
-                                        transposed(64, 64, 8, 1, 2),
-                                        transposed(128, 128, 5, 2, 2),
+                                        swapped(64, 64, 8, 1, 2),
+                                        swapped(128, 128, 5, 2, 2),
                                         general(128, 96, 6, 2, 3),
                                         general(64, 128, 6, 1, 4)};
 
 // ------------------------------------------------------------------------------------------------ the model
 //
-// Fitted to 45 shapes times up to 70 candidates, 2643 measurements: what is chosen takes 2 to 3 % longer than
-// the best of all on average. Large products run at the clock that power allows, which the model does not
+// Fitted to 45 shapes times up to 70 candidates, 2643 measurements: on average the choice takes 2 to 3 %
+// longer than the best of all. Large products run at the clock that power allows, which the model does not
 // know.
 
-constexpr double kClock = 1860;                // MHz
-constexpr double kL2BytesPerClock = 85;        // what a multiprocessor gets from the L2 cache, when all ask
-constexpr double kSparseBytes = 45;            // of operands that do not fit and are read but a few times
-constexpr double kFits = 40e6, kFewTimes = 6;  // bytes; times
-// More of it where rows of 128 bytes lie in two lines of memory, and where they begin within a sector of 32.
-constexpr double kCrookedRows = 1.57, kCrookedSectors = 3.2;
-constexpr double kLoadClocks = 1760;              // from asking for a stage until it is there
-constexpr double kSharedUse = 0.9;                // of shared memory's clocks, that nothing hides
-constexpr double kMemory = 4.35e6;                // bytes a microsecond
+constexpr double kClock = 1860;          // MHz
+constexpr double kL2BytesPerClock = 85;  // a multiprocessor's share of the L2 cache's bandwidth, under load
+constexpr double kStreamBytesPerClock =
+    45;                            // the same for operands that do not fit and are read a few times only
+constexpr double kL2Bytes = 40e6;  // operands that fit the L2 cache
+constexpr double kFewReads = 6;
+// Factors on loads whose 128-byte rows straddle two lines of memory, and whose rows begin within a sector of 32.
+constexpr double kStraddledLines = 1.57, kUnalignedSectors = 3.2;
+constexpr double kLoadClocks = 1760;              // from the request of a stage until its arrival
+constexpr double kSharedUse = 0.9;                // of shared memory's clocks, those that nothing hides
+constexpr double kMemory = 4.35e6;                // bytes per microsecond
 constexpr double kLaunch = 1.85;                  // microseconds
-constexpr double kTile = 0.62, kTileArea = 0.26;  // microseconds: a tile's start and end, and of 128 x 256
-constexpr double kSumArea = 4.7;                  // microseconds: adding up the parts of such a tile
-constexpr double kCluster = 0.9;                  // microseconds: CTAs that start together
+constexpr double kTile = 0.62, kTileArea = 0.26;  // microseconds: per tile, and per 128 x 256 elements of it
+constexpr double kSumArea = 4.7;                  // microseconds: adding up split_k's parts of such a tile
+constexpr double kCluster = 0.9;                  // microseconds: starting the CTAs of a cluster together
 constexpr double kBlockNorm = 6.8, kMemoryNorm = 2.8;
 
-/// What takes as long as all of these together, which overlap but for what they disturb each other: a norm.
+/// The time of activities that overlap but slow each other down: a norm of their times.
 double overlapped(std::initializer_list<double> parts, double norm) {
   double sum = 0;
   for (double part : parts) sum += std::pow(part, norm);
   return std::pow(sum, 1 / norm);
 }
 
-/// The tensor cores' clocks over what their rate gives: what is loaded more often costs power, and with it
-/// clock.
-double slowness(const MatmulChoice& c) {
+/// Tensor-core clocks as a multiple of those at full rate: loads cost power, and power costs clock.
+double power_factor(const MatmulChoice& c) {
   const int area = c.block_m * c.block_n;
   return (c.method == Method::kSkinny || area >= 30'000 ? 1
           : area >= 22'000                              ? 1.02
                                                         : 1.03) *
-         (c.pair * c.across == 1 ? 1.06 : 1);
+         (c.cluster_m * c.cluster_n == 1 ? 1.06 : 1);
 }
 
-/// Clusters that run at once: where they are of more than two, not every multiprocessor finds a place.
+/// Clusters that run at once: larger ones than pairs leave some multiprocessors without a place in one.
 int64_t clusters_at_once(int ctas, int multiprocessors) {
   const int64_t all = std::max(multiprocessors / ctas, 1);
   return ctas <= 2 ? all : std::max<int64_t>(all * 15 / 16, 1);
@@ -146,35 +147,39 @@ struct Shape {
   int64_t m, n, k;
 };
 
-/// In clusters' tiles, as all that follows.
+int cluster_ctas(const MatmulChoice& c) { return c.cluster_m * c.cluster_n * c.split_k; }
+
+/// Tiles of clusters, not of CTAs, as in all that follows.
 int64_t tiles_of(const MatmulChoice& c, const Shape& p) {
-  return cdiv(p.m, c.block_m * (c.is_transposed ? c.across : c.pair)) *
-         cdiv(p.n, c.block_n * (c.is_transposed ? c.pair : c.across));
+  return cdiv(p.m, c.block_m * c.cluster_m) * cdiv(p.n, c.block_n * c.cluster_n);
 }
 
 double microseconds(const MatmulChoice& c, const Shape& p, int multiprocessors) {
-  const int cluster = c.pair * c.across * c.splits;
+  const int cluster = cluster_ctas(c);
   const int64_t tiles = tiles_of(c, p), waves = cdiv(tiles, clusters_at_once(cluster, multiprocessors));
-  const auto k_blocks = static_cast<double>(cdiv(cdiv(p.k, 64), c.splits));
-  // Of 64 of k, X giving wgmma's rows and Y its columns. Clocks of the tensor cores, of shared memory, 128
-  // bytes each, where 64 rows of X meet all of Y, and of the L2 cache.
-  const double x = c.is_transposed ? c.block_n : c.block_m, y = c.is_transposed ? c.block_m : c.block_n;
-  const double share = x * y / (128 * 256);
-  const double tensor = x * y / 32 * slowness(c), shared = (2 * x + y * (1 + x / 64)) * kSharedUse;
-  const double block_bytes = (x / c.across + y / c.pair) * 128,
+  const auto k_blocks = static_cast<double>(cdiv(cdiv(p.k, 64), c.split_k));
+  // Per 64 of k: the clocks of the tensor cores, of shared memory (128 bytes per clock; every 64 of wgmma's
+  // rows read all its columns), and of the L2 cache.
+  const double rows = c.swap_ab ? c.block_n : c.block_m, columns = c.swap_ab ? c.block_m : c.block_n;
+  const double area = rows * columns / (128 * 256);
+  const double tensor = rows * columns / 32 * power_factor(c),
+               shared = (2 * rows + columns * (1 + rows / 64)) * kSharedUse;
+  const double block_bytes = (static_cast<double>(c.block_m) / c.cluster_n +
+                              static_cast<double>(c.block_n) / c.cluster_m) *
+                             128,
                operands = 2.0 * static_cast<double>((p.m + p.n) * p.k);
-  const bool is_sparse = operands > kFits &&
-                         static_cast<double>(tiles * cluster) * k_blocks * block_bytes < kFewTimes * operands;
-  const double loads = block_bytes / (is_sparse ? kSparseBytes : kL2BytesPerClock) *
+  const bool is_streamed =
+      operands > kL2Bytes &&
+      static_cast<double>(tiles * cluster) * k_blocks * block_bytes < kFewReads * operands;
+  const double loads = block_bytes / (is_streamed ? kStreamBytesPerClock : kL2BytesPerClock) *
                        (p.k % 64 == 0   ? 1
-                        : p.k % 16 == 0 ? kCrookedRows
-                                        : kCrookedSectors);
+                        : p.k % 16 == 0 ? kStraddledLines
+                                        : kUnalignedSectors);
   const double busy = overlapped({tensor, shared, loads}, kBlockNorm);
-  // A stage is asked for when the one that has its place has been used.
+  // A stage is requested when the one before it in its place of the ring has been used.
   const double block = overlapped({busy, (kLoadClocks + busy) / (c.stages * c.block_k / 64)}, kBlockNorm);
-  double time =
-      kLaunch + static_cast<double>(waves) * (k_blocks * block / kClock + kTile + kTileArea * share);
-  if (c.splits > 1) time += kSumArea * share * (c.splits - 1) / c.splits;
+  double time = kLaunch + static_cast<double>(waves) * (k_blocks * block / kClock + kTile + kTileArea * area);
+  if (c.split_k > 1) time += kSumArea * area * (c.split_k - 1) / c.split_k;
   if (cluster > 1) time += kCluster * (cluster > 2 ? 1.5 : 1);
   const double memory = kLaunch + (operands + 2.0 * static_cast<double>(p.m * p.n)) / kMemory;
   return c.method == Method::kSkinny ? std::max(time, memory) : overlapped({time, memory}, kMemoryNorm);
@@ -182,11 +187,11 @@ double microseconds(const MatmulChoice& c, const Shape& p, int multiprocessors) 
 
 bool is_possible(const MatmulChoice& c, const Shape& p, bool has_tma_rows, bool is_plain,
                  int multiprocessors) {
-  if (c.pair * c.across * c.splits > multiprocessors) return false;
+  if (cluster_ctas(c) > multiprocessors) return false;
   if (c.is_tight && !is_plain) return false;
   if (c.method == Method::kSkinny) return p.m <= c.block_m;
   if (c.method == Method::kLarge) return has_tma_rows;
-  return c.splits <= cdiv(p.k, 64);
+  return c.split_k <= cdiv(p.k, 64);
 }
 
 }  // namespace
@@ -203,9 +208,9 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool has_tma_rows, b
     best = candidate;
     least = time;
   }
-  // No more CTAs than the waves need: those left dark leave their power to the others. (The kernel sees to it
-  // where a single wave is not full, so that any such m finds it compiled.)
-  const int cluster = best.pair * best.across * best.splits;
+  // No more CTAs than the waves need: idle multiprocessors leave their power to the others. (Where a single
+  // wave is not full the kernel itself launches fewer, so that all such m share a compiled kernel.)
+  const int cluster = cluster_ctas(best);
   const int64_t at_once = clusters_at_once(cluster, multiprocessors),
                 tiles = std::max(tiles_of(best, p), at_once);
   if (best.method != Method::kSkinny)
@@ -216,16 +221,16 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool has_tma_rows, b
 std::string MatmulChoice::text() const {
   switch (method) {
     case Method::kSkinny:
-      return fmt::format("hopper_matmul_skinny block_m={} block_k={} stages={} ctas={}", block_m, block_k,
-                         stages, pair);
+      return fmt::format("hopper_matmul_skinny block_m={} block_k={} stages={} cluster_n={}", block_m,
+                         block_k, stages, cluster_n);
     case Method::kLarge:
       return fmt::format("hopper_matmul_h7 block_m={} block_n={} stages={} store_stages={} ctas={}", block_m,
                          block_n, stages, store_stages, ctas);
     default:
       return fmt::format(
-          "hopper_matmul_h8 block_m={} block_n={} stages={} consumers={} splits={} pair={} across={} "
-          "is_transposed={} ctas={}",
-          block_m, block_n, stages, consumers, splits, pair, across, int{is_transposed}, ctas);
+          "hopper_matmul_h8 block_m={} block_n={} stages={} consumers={} split_k={} cluster_m={} "
+          "cluster_n={} swap_ab={} ctas={}",
+          block_m, block_n, stages, consumers, split_k, cluster_m, cluster_n, int{swap_ab}, ctas);
   }
 }
 

@@ -16,14 +16,13 @@ struct MatmulChoice {
   };
   Method method = Method::kGeneral;
   int block_m = 0, block_n = 0, block_k = 64, stages = 0;
-  int consumers = 2;           ///< kGeneral
-  int store_stages = 1;        ///< kLarge
-  int pair = 1;                ///< CTAs of a cluster, of tiles along wgmma's rows, that load for each other
-  int across = 1;              ///< kGeneral: those of tiles along its columns
-  int splits = 1;              ///< CTAs of a cluster that divide k
-  bool is_transposed = false;  ///< wgmma's rows are those of B
-  int ctas = 0;                ///< of the grid, but for kSkinny
-  bool is_tight = false;       ///< neither registers nor shared memory are left for an epilogue's steps
+  int consumers = 2;                 ///< kGeneral: warp groups that multiply
+  int store_stages = 1;              ///< kLarge
+  int cluster_m = 1, cluster_n = 1;  ///< CTAs of a cluster that load B, and A, for each other
+  int split_k = 1;                   ///< CTAs of a cluster that divide k
+  bool swap_ab = false;              ///< B gives wgmma its rows, A its columns
+  int ctas = 0;                      ///< of the grid; not of kSkinny
+  bool is_tight = false;             ///< neither registers nor shared memory are left for an epilogue's steps
   friend auto operator<=>(const MatmulChoice&, const MatmulChoice&) = default;
 
   /// "hopper_matmul_h8 block_m=128 ...".

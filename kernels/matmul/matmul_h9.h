@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper matmul, step 9: consumers that take turns. Each of the two warp groups has tiles of its own, every
-// other one of the CTA's; while one multiplies, the other does what comes after its products: steps and
-// stores cost time only where they take longer than the products of a tile. What it costs: a stage serves
-// one warp group instead of two, so that shared memory, which fills stages and feeds the products, is what
-// limits them: to 92 % of the tensor cores' rate with tiles of 128 x 192, to 80 % with 64 x 256.
+// Hopper matmul, step 9: consumers take turns ("ping-pong"). Each of the two warp groups computes every other
+// tile of the CTA; while one multiplies, the other runs its epilogue, so that steps and stores cost time only
+// where they take longer than the products of a tile. The price: a stage serves one warp group instead of two,
+// so that shared memory, which receives the stages and feeds the products, becomes the limit: 92 % of the
+// tensor cores' rate with tiles of 128 x 192, 80 % with 64 x 256.
 #pragma once
 
 #include <vector>
 
 #include "imbrex/lang.h"
 #include "parts/epilogue.h"
+#include "parts/multicast_share.h"
 #include "parts/operand.h"
 #include "parts/pipeline.h"
 #include "parts/tile_order.h"
@@ -20,9 +21,9 @@ namespace imbrex::kernels {
 template <class... Steps>
 struct HopperMatmulH9 {
   static constexpr const char* target = "sm_90a";
-  static constexpr int kConsumers = 2, kCtas = 2, kBothCtas = 0b11;  // CTAs of a cluster
-  int block_m = 128, block_n = 128, block_k = 64, stages = 6;        // of a consumer
-  int store_n = 64, store_stages = 1;                                // slices on their way
+  static constexpr int kConsumers = 2, kCtas = 2;              // CTAs of a cluster
+  int block_m = 128, block_n = 128, block_k = 64, stages = 6;  // of a consumer
+  int store_n = 64, store_stages = 1;                          // slices being stored
   int swizzle_size = 8, ctas = 132;
   bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
 
@@ -39,17 +40,14 @@ struct HopperMatmulH9 {
                   Epilogue<Steps...> finish) const {
     const int k_blocks = cdiv(k_size, block_k);
     finish.check(n_size, block_n);
-    Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // blocks of a pair
+    Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // of a cluster
     const int num_n_blocks = cdiv(n_size, block_n);
     Int32 num_tiles = num_m_blocks * num_n_blocks;
     grid(min(kCtas * num_tiles, ctas));
     cluster(kCtas);
     warps(4 + 4 * kConsumers);
     Int32 rank = cluster_rank();
-    // A CTA's share of the loads of B, in whole lines of memory.
-    const int share_n = b_is_kn ? block_n : block_n / kCtas, share_k = b_is_kn ? block_k / kCtas : block_k;
-    const ScalarArg first_n = b_is_kn ? ScalarArg(0) : ScalarArg(rank * share_n);
-    const ScalarArg first_k = b_is_kn ? ScalarArg(rank * share_k) : ScalarArg(0);
+    const MulticastShare share_b(b_is_kn, block_n, block_k, {kCtas}, rank, rank);
     Int32 first_tile = block_idx.x / kCtas, num_pairs = grid_dim.x / kCtas;
 
     auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
@@ -59,38 +57,36 @@ struct HopperMatmulH9 {
     auto s_a = operand_stages(dtype, stages, block_m, block_k, a_is_km);
     auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
     const std::vector<Slice> slices = slices_of(c_type);
-    Pipeline pipe(stages, 1, kCtas);  // the one consumer whose stage it is, in both CTAs
+    Pipeline pipe(stages, 1, kCtas);  // a stage is released by the one consumer that uses it, in each CTA
     auto turns = mbarrier::alloc(std::vector<int64_t>(kConsumers, 4));  // a consumer's turn to multiply
     cluster_sync();
-    // Where the ring comes round with a tile, stages are numbers.
+    // Where a tile has a multiple of the ring's stages, stage numbers are constants.
     const int unroll = k_blocks % stages == 0 ? stages : 1;
 
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(24);
       if (auto warp = single_warp()) {
-        for (Int32 tile : range(first_tile, num_tiles, num_pairs)) {  // for one consumer and the other
+        for (Int32 tile : range(first_tile, num_tiles, num_pairs)) {  // for the two consumers in turn
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_m = (m_block * kCtas + rank) * block_m;
-          Int32 offset_n = n_block * block_n + first_n;
+          Int32 offset_n = n_block * block_n;
           for (Int32 offset_k : range(0, k_size, block_k, {.unroll = unroll})) {
             pipe.producer_acquire();  // empty in both CTAs
             auto s_a_stage = s_a[pipe.producer_stage];
             auto s_b_stage = s_b[pipe.producer_stage];
-            auto s_b_share = s_b_stage.slice({first_n, first_k}, {share_n, share_k});
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
                                              s_a_stage.nbytes() + s_b_stage.nbytes());
             tma::global_to_shared(g_a, s_a_stage, {offset_m, offset_k}, pipe.producer_barrier());
-            tma::global_to_shared(g_b, s_b_share, {offset_n, offset_k + first_k}, pipe.producer_barrier(),
-                                  {.multicast_mask = kBothCtas});
+            share_b.load(g_b, s_b_stage, offset_n, offset_k, pipe.producer_barrier());  // for both CTAs
             pipe.producer_advance();
           }
         }
       }
     }
 
-    // One thread of a consumer tells both CTAs, as both write to the stage. Its products have read it, and
-    // nothing else is to be ordered.
+    // One thread of a consumer signals both CTAs, as both write to the stage. Relaxed: only its products have
+    // read the stage, and they are complete.
     const auto release = [&](const Int32& stage) {
       if (auto thread = single_thread())
         for (int cta = 0; cta < kCtas; ++cta)
@@ -99,7 +95,7 @@ struct HopperMatmulH9 {
     for (int i = 0; i < kConsumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         setmaxnreg(240);
-        pipe.consumer_skip(i * k_blocks);  // the first consumer's
+        pipe.consumer_skip(i * k_blocks);  // those of the first consumer
         UInt32 turn_phase = i == 0 ? mbarrier::producer_initial_phase : mbarrier::consumer_initial_phase;
         for (Int32 tile : range(first_tile + i * num_pairs, num_tiles, kConsumers * num_pairs)) {
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
@@ -118,7 +114,7 @@ struct HopperMatmulH9 {
             last_stage = pipe.consumer_stage;
             pipe.consumer_advance();
           }
-          // The last stage has been full: from here on the other's phases are those of its own tile.
+          // The last stage has been filled: the phases that the other consumer waits for now are its tile's.
           arrive_each_warp(turns[(i + 1) % kConsumers], 4);
           wgmma::wait_group(0);
           release(last_stage);
@@ -131,7 +127,7 @@ struct HopperMatmulH9 {
             if (num_n_blocks == 1) return OutputTile{m_size, n_size, c_type, offset_m, n};
             return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + n};
           };
-          // Columns that steps take at a time: few where sums leave few registers.
+          // Columns that the steps take at a time: few where the sums leave few registers.
           const int most = (finish.kEmpty || block_m * block_n <= 16384 ? 4096 : 1024) / block_m;
           for (const Slice& slice : slices)
             for (int n = 0; finish.kReducesRows && n < slice.columns; n += most)
@@ -139,7 +135,7 @@ struct HopperMatmulH9 {
           for (const Slice& slice : slices) {
             auto s_slice = slice.s_c[i];
             if (auto warp = single_warp()) tma::wait_group(store_stages - 1, {.read = true});
-            sync();  // what was here before has left
+            sync();  // the slice that was here has been stored
             for (int n = 0; n < slice.columns; n += most) {
               const int columns = min(most, slice.columns - n);
               store_shared(s_slice.slice({0, n}, {block_m, columns}),
@@ -156,7 +152,7 @@ struct HopperMatmulH9 {
         if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
     }
-    cluster_sync();  // no CTA ends while the other may still send it something
+    cluster_sync();  // no CTA exits while the other may still write to it or signal it
   }
 
  private:
@@ -165,8 +161,8 @@ struct HopperMatmulH9 {
     int first, columns;
     SharedTensor s_c;  // of each consumer
   };
-  /// `store_n` columns, 128 bytes as the widest swizzle, as far as they go, then half as many, and half
-  /// again.
+  /// Slices of `store_n` columns (128 bytes, the widest swizzle) as far as they go; then of half as many, and
+  /// so on.
   std::vector<Slice> slices_of(DataType c_type) const {
     std::vector<Slice> slices;
     int columns = store_n;
@@ -178,7 +174,8 @@ struct HopperMatmulH9 {
                         is_new ? shared_tensor(c_type, {kConsumers, block_m, columns})
                                : slices[slices.size() - turn].s_c});
     }
-    require(slices.size() % store_stages == 0, "{} slices go round {} places", slices.size(), store_stages);
+    require(slices.size() % store_stages == 0, "{} slices of a tile are not a multiple of store_stages = {}",
+            slices.size(), store_stages);
     return slices;
   }
 };

@@ -9,18 +9,17 @@ namespace imbrex::kernels {
 namespace {
 
 const KernelRegistration<HopperMatmulH8<>> h8{
-    {"hopper_matmul_h8", "any shape: the CTAs of a cluster divide k, rows of C begin anywhere",
+    {"hopper_matmul_h8", "any shape: the CTAs of a cluster divide k, rows of C begin at any address",
      half_matmul_sizes()},
     run_half_matmul<HopperMatmulH8<>>};
 
 const KernelRegistration<HopperMatmulH9<>> h9{
-    {"hopper_matmul_h9", "two warp groups take turns: the steps of one run under the products of the other",
+    {"hopper_matmul_h9", "two warp groups take turns: the epilogue of one overlaps the products of the other",
      half_matmul_sizes()},
     run_half_matmul<HopperMatmulH9<>>};
 
 const KernelRegistration<HopperMatmulSkinny<>> skinny{
-    {"hopper_matmul_skinny", "few rows of A: B streams through the tensor cores' rows",
-     half_matmul_sizes(16)},
+    {"hopper_matmul_skinny", "few rows of A: B gives wgmma its rows", half_matmul_sizes(16)},
     run_half_matmul<HopperMatmulSkinny<>>};
 
 }  // namespace

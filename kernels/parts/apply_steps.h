@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of an epilogue as a kernel of its own, C = steps(X): what fusing them into a matmul saves is the
-// time and the traffic of this.
+// The steps of an epilogue as a separate kernel, C = steps(X): fusing them into a matmul saves its time and
+// its traffic.
 #pragma once
 
 #include "imbrex/lang.h"

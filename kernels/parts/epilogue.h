@@ -34,15 +34,14 @@ class Epilogue {
 
   explicit Epilogue(Steps... steps) : steps_(std::move(steps)...) {}
 
-  /// Of the result, where the operands are of this type.
+  /// The result's type, where the operands are of type `operands`.
   DataType output_type(DataType operands) const {
     DataType dtype = operands;
     std::apply([&](const auto&... step) { (take_type(step, dtype), ...); }, steps_);
     return dtype;
   }
 
-  /// CompileError, of the kernel's line, where rows of the matrix do not fit the tile that the steps see of
-  /// them.
+  /// CompileError at the kernel's line if a step reduces rows that are wider than the tile.
   void check(int64_t n_size, int64_t block_n, SourceLocation where = SourceLocation::current()) const {
     require(
         {!kReducesRows || n_size <= block_n, where},
@@ -51,7 +50,7 @@ class Epilogue {
         n_size, block_n);
   }
 
-  /// The rows of one tile, which the steps get in parts.
+  /// The rows of one tile, which the kernel passes to the steps in parts.
   class Rows {
    public:
     Rows(const Epilogue& epilogue, int64_t rows)
@@ -59,7 +58,7 @@ class Epilogue {
           statistics_(std::apply([&](const auto&... step) { return Statistics{begin(step, rows)...}; },
                                  epilogue.steps_)) {}
 
-    /// Takes note of a part. With kReducesRows, before the first part is finished, each is to be looked at.
+    /// Takes note of a part for the reductions. With kReducesRows, of every part before the first is finished.
     void look(const RegisterBase& sums, const OutputTile& at) { look_from<0>(sums, at); }
     /// The part as it is to be stored.
     RegisterValue operator()(const RegisterBase& sums, const OutputTile& at) const {
@@ -104,7 +103,7 @@ class Epilogue {
   };
   Rows rows(int64_t rows) const { return Rows(*this, rows); }
 
-  /// A tile of sums, with all columns that it will have, as it is to be stored.
+  /// A whole tile of sums as it is to be stored.
   RegisterValue operator()(const RegisterBase& sums, const OutputTile& at) const {
     Rows rows(*this, sums.shape(0));
     if constexpr (kReducesRows) rows.look(sums, at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of a matmul, [rows, k], in either order of memory: k contiguous, or the rows. What reads and
-// writes them through these views need not know which.
+// Operands of a matmul, [rows, k], in either order of memory: k contiguous, or the rows. Code that uses them
+// through these views is the same for both.
 #pragma once
 
 #include "imbrex/lang.h"

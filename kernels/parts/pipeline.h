@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ring of stages between a producer and a consumer that run apart.
+// A ring of stages between a producer and a consumer that run asynchronously.
 #pragma once
 
 #include <vector>
@@ -14,14 +14,13 @@ namespace imbrex::kernels {
 ///   pipe.producer_acquire();  ... fill stage pipe.producer_stage, signalling pipe.producer_barrier() ...
 ///   pipe.producer_advance();
 ///
-/// and the same with consumer. A side that several groups of threads take part in advances in each of them,
-/// on the group's own copy of the variables.
+/// and the same with consumer. Where several groups of threads take part in a side, each of them advances, on
+/// its own copy of the variables.
 ///
-/// What a checker or a trace says of its waits names the line of the kernel that waits.
+/// Checkers and traces report its waits at the line of the kernel that calls acquire.
 struct Pipeline {
-  /// Arrivals are those that complete a stage: of the producer's to make it full, of the consumer's to make
-  /// it empty. Scope::kCluster where threads of other CTAs arrive. The whole CTA executes it; the barriers
-  /// may be used after the next sync().
+  /// The arrivals that make a stage full (the producer's) and empty (the consumer's). Scope::kCluster where
+  /// threads of other CTAs arrive. The whole CTA executes it; the barriers may be used after the next sync().
   explicit Pipeline(int num_stages, int64_t producer_arrivals = 1, int64_t consumer_arrivals = 1,
                     Scope scope = Scope::kDefault)
       : num_stages(num_stages),
@@ -31,7 +30,7 @@ struct Pipeline {
         empty_barriers(
             mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(num_stages), consumer_arrivals))) {}
 
-  /// Waits until the consumer has done with the producer's stage.
+  /// Waits until the consumer has released the producer's stage.
   void producer_acquire(SourceLocation where = SourceLocation::current()) {
     mbarrier::wait(empty_barriers[producer_stage], producer_phase, {.scope = scope}, where);
   }
@@ -52,7 +51,7 @@ struct Pipeline {
     consumer_stage = next(consumer_stage);
     consumer_phase ^= consumer_stage == 0;
   }
-  /// Passes over `count` stages that another consumer takes.
+  /// Skips `count` stages that another consumer takes.
   void consumer_skip(int64_t count) {
     if (count / num_stages % 2 == 1) consumer_phase ^= 1;
     if (const int64_t rest = count % num_stages; rest > 0) {
@@ -70,12 +69,12 @@ struct Pipeline {
   UInt32 consumer_phase = mbarrier::consumer_initial_phase;
 
  private:
-  /// The stage after this one, round the ring; without the division of a remainder.
+  /// The next stage of the ring, without the division of a remainder.
   Expr next(const ScalarArg& stage) const { return select(stage == num_stages - 1, 0, stage + 1); }
 };
 
-/// One thread of each of the group's `warps` warps arrives, as many times in all. For a barrier that must not
-/// complete before every warp is here: where one thread arrives for all, a warp that is late for its own
+/// One thread of each of the group's `warps` warps arrives: `warps` arrivals. For a barrier that must not
+/// complete before every warp has got here: where one thread arrives for all, a warp that is late for its own
 /// wait can miss a phase.
 inline void arrive_each_warp(const Barrier& barrier, int warps) {
   for (int i = 0; i < warps; ++i)

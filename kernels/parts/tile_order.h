@@ -11,7 +11,7 @@ struct BlockCoord {
   Int32 m_block, n_block;
 };
 
-/// Tile `linear_idx` in an order that keeps the rows of A and the columns of B in use few: groups of
+/// Tile `linear_idx` in an order that keeps few rows of A and columns of B in use at a time: groups of
 /// `swizzle_size` columns of tiles, one group after the other, each row by row. The last group may be
 /// narrower.
 inline BlockCoord compute_block_coord(const ScalarArg& linear_idx, const ScalarArg& num_m_blocks,

@@ -119,7 +119,7 @@ TEST(Epilogue, OfHopper) {
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH9){.ctas = 2}, bfloat16, 200, 584, 264, {bfloat16, float16});
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH9){.block_n = 176, .stages = 4, .store_n = 32, .ctas = 2},
                    float16, 300, 328, 256, {float32, float16});
-  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH8){.stages = 4, .splits = 2}, bfloat16, 200, 331, 200,
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH8){.stages = 4, .split_k = 2}, bfloat16, 200, 331, 200,
                    {bfloat16, float32});
 }
 
@@ -481,8 +481,8 @@ TEST(Orders, OfHopper) {
   expect_orders(HopperMatmulH9<>{.block_n = 64, .stages = 3, .store_stages = 1, .ctas = 2}, bfloat16, 264,
                 200, 264);
   expect_orders(HopperMatmulSkinny<>{}, bfloat16, 16, 136, 72);
-  expect_orders(HopperMatmulSkinny<>{.block_m = 128, .block_k = 64, .stages = 8, .ctas = 4}, bfloat16, 104,
-                136, 72);
+  expect_orders(HopperMatmulSkinny<>{.block_m = 128, .block_k = 64, .stages = 8, .cluster_n = 4}, bfloat16,
+                104, 136, 72);
 }
 
 }  // namespace

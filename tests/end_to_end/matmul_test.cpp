@@ -71,10 +71,10 @@ TEST(MatmulChoice, IsTheFastestMeasured) {
               StartsWith("hopper_matmul_h7 block_m=128 block_n=256"));
   EXPECT_THAT(matmul_choice(1024, 1024, 1024, kH200), StartsWith("hopper_matmul_h8 block_m=64 block_n=128"));
   EXPECT_THAT(matmul_choice(777, 4104, 2048, kH200), StartsWith("hopper_matmul_h8 block_m=200 block_n=128"));
-  EXPECT_THAT(matmul_choice(150, 9000, 3072, kH200), HasSubstr("pair=2 across=2 is_transposed=1"));
-  EXPECT_THAT(matmul_choice(6000, 200, 6000, kH200), HasSubstr("pair=2 across=2 is_transposed=0"));
+  EXPECT_THAT(matmul_choice(150, 9000, 3072, kH200), HasSubstr("cluster_m=2 cluster_n=2 swap_ab=1"));
+  EXPECT_THAT(matmul_choice(6000, 200, 6000, kH200), HasSubstr("cluster_m=2 cluster_n=2 swap_ab=0"));
   EXPECT_THAT(matmul_choice(256, 28672, 8192, kH200), StartsWith("hopper_matmul_h8 block_m=128 block_n=224"));
-  EXPECT_THAT(matmul_choice(109, 729, 6024, kH200), HasSubstr("splits=4"));
+  EXPECT_THAT(matmul_choice(109, 729, 6024, kH200), HasSubstr("split_k=4"));
   EXPECT_THAT(matmul_choice(64, 8192, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=64"));
   EXPECT_THAT(matmul_choice(16, 28672, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=16"));
 }
@@ -87,7 +87,7 @@ TEST(MatmulChoice, HasNoClusterThatTheDeviceCannotHold) {
         const size_t at = choice.find(" " + name + "=");
         return at == std::string::npos ? 1 : std::stoi(choice.substr(at + name.size() + 2));
       };
-      EXPECT_LE(number("splits") * number("pair") * number("across"), multiprocessors) << choice;
+      EXPECT_LE(number("split_k") * number("cluster_m") * number("cluster_n"), multiprocessors) << choice;
     }
 }
 
@@ -158,7 +158,7 @@ TEST(MatmulErrors, OfOptions) {
                                               HasSubstr("a is [k, m], b is [n, k] (a_is_km, b_is_kn)")));
   EXPECT_THAT(
       fails({.bias = tensor(float16, {32})}),
-      AllOf(HasSubstr("bias does not fit c"), HasSubstr("[20], one a column, or [32, 1], one a row")));
+      AllOf(HasSubstr("bias does not fit c"), HasSubstr("[20], one per column, or [32, 1], one per row")));
   EXPECT_THAT(fails({.bias = tensor(bfloat16, {20})}), HasSubstr("neither of c's type nor float32"));
   EXPECT_THAT(fails({.bias = DeviceTensor::empty(other, float16, {20})}),
               HasSubstr("bias is on another device than a"));

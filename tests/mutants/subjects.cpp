@@ -87,7 +87,7 @@ std::vector<Subject> make_subjects() {
                                         .block_k = 16,
                                         .stages = 2,
                                         .consumers = 1,
-                                        .splits = 2,
+                                        .split_k = 2,
                                         .swizzle_size = 1,
                                         .ctas = 2},
                        128, 128, 80));
@@ -100,7 +100,7 @@ std::vector<Subject> make_subjects() {
                                         .store_stages = 1,
                                         .swizzle_size = 1,
                                         .ctas = 2},
-                       512, 128, 48));
+                       1024, 128, 48));
   return all;
 }
 

@@ -200,6 +200,22 @@ TEST_F(Tuner, TunedKernelsTakeTheConfigurationOfTheNearestShape) {
   EXPECT_EQ(plain(1000, x, y).virtual_report.statistics.ctas, 8) << "nothing tuned: the default, 128";
 }
 
+TEST_F(Tuner, ResultsThatNameOtherMembersAreStale) {
+  const Device device = Device::open(device_kind(), kernel.target);
+  Case c(Case::Mode::kTrace, std::nullopt, {{"n", 3000}}, 0);
+  kernel.run(c, std::nullopt, kernel.space.configuration(0));
+  const std::string code = runtime::code_digest(*c.function);
+  runtime::store_tuned(
+      Cache::shared(),
+      runtime::tuned_key(std::string(kernel.entry->type_name), kernel.target, device.name(), c.shape, code),
+      {c.shape, {{"n", 3000}}, code, "mode=0 tile=256", 1.0, true});  // block was called tile
+  std::string why_not;
+  EXPECT_FALSE(find_tuned(kernel, {{"n", 3000}}, device, &why_not));
+  EXPECT_THAT(why_not, HasSubstr("changed"));
+  EXPECT_FALSE(tune(kernel, {{"n", 3000}}, quick()).is_remembered);
+  EXPECT_TRUE(find_tuned(kernel, {{"n", 3000}}, device));
+}
+
 TEST_F(Tuner, InterruptedItGoesOnWhereItStopped) {
   std::atomic<bool> stop = false;
   TuneOptions options = quick();

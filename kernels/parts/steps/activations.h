@@ -27,8 +27,8 @@ struct Silu {
   }
 };
 
-/// The tanh form of GELU, x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))): as x * sigmoid(2 ...), in
-/// which nothing cancels where x is negative.
+/// The tanh form of GELU, x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), computed as
+/// x * sigmoid(2 ...), which has no cancellation for negative x.
 struct Gelu {
   using Parameters = ParameterList<>;
   RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
@@ -55,16 +55,16 @@ struct GeluErf {
   RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
     auto size = abs(x);
     auto t = reciprocal_above_one(fma(size, 0.3275911f * 0.7071067812f, 1.0f));
-    // Half of the series, so that nothing is halved later.
+    // Half of the series, so that the result need not be halved.
     auto series = fma(t, fma(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f), 0.5f * 1.421413741f);
     auto sum = fma(t, fma(t, series, 0.5f * -0.284496736f), 0.5f * 0.254829592f);
     auto half_tail = t * sum * exp2(x * x * (-0.5f * kLog2E));  // (1 - erf(size / sqrt(2))) / 2
-    // Of a negative x what is left is the tail alone.
+    // For negative x only the tail remains.
     return fma(-size, half_tail, max(x, 0.0f));
   }
 };
 
-/// One of the above, or none, by a number.
+/// The activation that the enumeration names.
 struct Activate {
   using Parameters = ParameterList<Activation>;
   Activation function;

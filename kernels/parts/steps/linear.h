@@ -15,7 +15,7 @@ struct Scale {
   RegisterValue operator()(const RegisterBase& x, const OutputTile&) const { return x * factor; }
 };
 
-/// x * factor[0]: the factor is in device memory, as of a quantised tensor.
+/// x * factor[0]: the factor is in device memory, as that of a quantised tensor is.
 struct ScaleBy {
   using Parameters = ParameterList<Ptr<float32>>;
   Ptr<float32> factor;

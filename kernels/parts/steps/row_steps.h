@@ -29,7 +29,7 @@ struct StatisticsOf<Step> {
 };
 }  // namespace detail
 
-/// x in the columns of the matrix, `other` beyond. Where both are numbers, parts that are whole cost nothing.
+/// x inside the matrix, `other` in columns beyond it. No instruction where the part is known to lie inside.
 inline RegisterValue within_matrix(const RegisterBase& x, const OutputTile& at, float other) {
   if (at.column.is_number() && at.columns.is_number() && at.column.integer + x.shape(1) <= at.columns.integer)
     return RegisterValue(x.handle());
@@ -41,7 +41,7 @@ inline RegisterValue within_matrix(const RegisterBase& x, const OutputTile& at, 
 struct Softmax {
   using Parameters = ParameterList<>;
   struct Statistics {
-    RegisterTensor maximum, sum;  // of what has been seen
+    RegisterTensor maximum, sum;  // of the parts seen so far
   };
 
   Statistics begin(int64_t rows) const {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/sha256.h"
+#include "imbrex/core/error.h"
 #include "imbrex/core/version.h"
 
 namespace imbrex::runtime {
@@ -109,6 +110,14 @@ std::vector<TunedRecord> all_tuned(const Cache& cache, const std::string& type_n
   for (const CacheEntry& entry : cache.list("tuning", group_of(type_name, target, device)))
     if (std::optional<TunedRecord> record = read_record(entry.payload)) records.push_back(std::move(*record));
   return records;
+}
+
+std::optional<Configuration> configuration_of(const TunedRecord& record, const TuningSpace& space) {
+  try {
+    return space.parse(record.config);
+  } catch (const CompileError&) {
+    return std::nullopt;
+  }
 }
 
 std::vector<TunedRecord> by_distance(std::vector<TunedRecord> records, std::span<const int64_t> shape,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "imbrex/lang/kernel_parameters.h"
+#include "imbrex/lang/tuning_space.h"
 #include "imbrex/runtime/cache.h"
 #include "ir/ir.h"
 
@@ -32,6 +33,9 @@ std::optional<TunedRecord> load_tuned(Cache& cache, const CacheKey& key);
 /// Every result of a kernel on a device.
 std::vector<TunedRecord> all_tuned(const Cache& cache, const std::string& type_name,
                                    const std::string& target, const std::string& device);
+
+/// The record's configuration; nothing where the kernel's tuned members are no longer those that it names.
+std::optional<Configuration> configuration_of(const TunedRecord& record, const TuningSpace& space);
 
 /// The records from nearest to farthest: by the sum of |log2| of the ratios of their integers, where all
 /// other compile-time arguments are equal. `parameters` are the kernel's.

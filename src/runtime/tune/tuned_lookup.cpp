@@ -28,16 +28,13 @@ std::optional<TunedConfiguration> find_tuned(const RegisteredKernel& kernel,
       shape, kernel.entry->parameters);
   bool has_changed = false;
   for (const runtime::TunedRecord& record : records) {
-    if (digest(record.sizes, nullptr) != record.code) {
+    std::optional<Configuration> configuration = runtime::configuration_of(record, kernel.space);
+    if (!configuration || digest(record.sizes, nullptr) != record.code) {
       has_changed = true;
       continue;
     }
-    return TunedConfiguration{kernel.space.parse(record.config),
-                              record.config,
-                              record.shape,
-                              record.microseconds,
-                              record.is_modelled,
-                              record.shape == shape};
+    return TunedConfiguration{std::move(*configuration), record.config,      record.shape,
+                              record.microseconds,       record.is_modelled, record.shape == shape};
   }
   if (why_not != nullptr)
     *why_not = has_changed ? "the kernel has changed since it was tuned"

@@ -100,8 +100,10 @@ class Tuning {
   bool recall() {
     const std::optional<runtime::TunedRecord> record = runtime::load_tuned(Cache::shared(), key_);
     if (!record) return false;
+    const std::optional<Configuration> configuration = runtime::configuration_of(*record, kernel_.space);
+    if (!configuration) return false;
     Candidate winner;
-    winner.configuration = kernel_.space.parse(record->config);
+    winner.configuration = *configuration;
     winner.text = record->config;
     winner.status = Status::kBest;
     winner.microseconds = record->microseconds;
