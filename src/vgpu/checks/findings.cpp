@@ -5,7 +5,6 @@
 
 #include "core/text.h"
 #include "imbrex/core/error.h"
-#include "vgpu/machine/cta.h"
 
 namespace imbrex::vgpu {
 

@@ -8,25 +8,10 @@
 #include <vector>
 
 #include "imbrex/vgpu/virtual_gpu.h"
-#include "vgpu/lanes.h"
+#include "vgpu/checks/who.h"
 #include "vgpu/program/program.h"
 
 namespace imbrex::vgpu {
-
-class Cta;
-struct AsyncOrigin;
-
-/// Who does something: a thread (warp and lane), a whole warp (lane -1), or a unit working for one.
-struct Who {
-  const Cta* cta = nullptr;
-  int warp = -1;
-  int lane = -1;
-  const Instruction* insn = nullptr;  // the instruction executed, or the one that started the unit's work
-  const char* unit = "";              // "TMA", "tensor core", ...; "" for a thread
-  Mask lanes = 0;                     // threads: that do it together; 0: `lane` alone, or all where it is -1
-  uint8_t order = 3;                  // bits of Order, of arrivals and strong accesses
-  AsyncOrigin* origin = nullptr;      // asynchronous work: what it may count on
-};
 
 /// The findings of one cluster. Cheap when nothing is wrong, and when the same thing is wrong again.
 class FindingLog {

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "vgpu/machine/cluster.h"
-
 namespace imbrex::vgpu {
 
 namespace {
@@ -28,11 +26,11 @@ void note_older(ChunkOrigins& origins, const ChunkOrigins::Box& read, const Chun
     if (unread->passed_over.insn == nullptr) unread->passed_over = now;
 }
 
-void report_passed_over(Cluster& cluster, Cta& cta, const ChunkOrigins::Kept& kept) {
+void report_passed_over(const TileContext& tiles, const ChunkOrigins::Kept& kept) {
   const ChunkOrigins::Use& use = kept.passed_over;
-  const Who who{&cta, use.warp, -1, use.insn, "tensor core"};
-  const Who loader = unit_for({&cta, kept.box.warp, -1, kept.box.insn}, "TMA");
-  Finding* finding = cluster.log().open(FindingKind::kOperandLayout, who, kept.box.offset, &loader);
+  const Who who{&tiles.cta, use.warp, -1, use.insn, "tensor core"};
+  const Who loader = Who{&tiles.cta, kept.box.warp, -1, kept.box.insn}.as_unit("TMA");
+  Finding* finding = tiles.log.open(FindingKind::kOperandLayout, who, kept.box.offset, &loader);
   if (finding == nullptr) return;
   finding->message = fmt::format(
       "operand {}: reads a box that came with an earlier phase of the mbarrier than the other operand did; "
@@ -42,11 +40,11 @@ void report_passed_over(Cluster& cluster, Cta& cta, const ChunkOrigins::Kept& ke
   finding->hint = "load the box to where the product reads it";
 }
 
-void report_turned(Cluster& cluster, Cta& cta, const ChunkOrigins::Kept& kept) {
+void report_turned(const TileContext& tiles, const ChunkOrigins::Kept& kept) {
   const ChunkOrigins::Use& use = kept.turned;
-  const Who who{&cta, use.warp, -1, use.insn, "tensor core"};
-  const Who loader = unit_for({&cta, kept.box.warp, -1, kept.box.insn}, "TMA");
-  Finding* finding = cluster.log().open(FindingKind::kOperandLayout, who, kept.box.offset, &loader);
+  const Who who{&tiles.cta, use.warp, -1, use.insn, "tensor core"};
+  const Who loader = Who{&tiles.cta, kept.box.warp, -1, kept.box.insn}.as_unit("TMA");
+  Finding* finding = tiles.log.open(FindingKind::kOperandLayout, who, kept.box.offset, &loader);
   if (finding == nullptr) return;
   const char* extent = use.operand == 0 ? "m" : "n";
   finding->message = fmt::format(
@@ -64,18 +62,18 @@ void note_product(const Who& who, const OperandBoxes& a, const OperandBoxes& b, 
   const OperandBoxes* const operands[] = {&a, &b};
   for (int operand = 0; operand < 2; ++operand) {
     const ChunkOrigins::Use now{who.insn, who.warp, operand, operands[operand]->k_major, accumulator};
-    for (const auto& [cta, box] : operands[operand]->boxes) {
-      ChunkOrigins& origins = cta->units().chunk_origins;
-      if (accumulator != 0) note_direction(origins.kept(box), operand, now);
-      for (const auto& [other_cta, other] : operands[1 - operand]->boxes)
-        if (other_cta == cta) note_older(origins, origins.kept(box).box, origins.kept(other).box, now);
+    for (const auto& [origins, box] : operands[operand]->boxes) {
+      if (accumulator != 0) note_direction(origins->kept(box), operand, now);
+      for (const auto& [other_origins, other] : operands[1 - operand]->boxes)
+        if (other_origins == origins)
+          note_older(*origins, origins->kept(box).box, origins->kept(other).box, now);
     }
   }
 }
 
-void report_unread_boxes(Cluster& cluster, Cta& cta) {
-  for (const ChunkOrigins::Kept& kept : cta.units().chunk_origins.take_suspects())
-    kept.is_passed_over() ? report_passed_over(cluster, cta, kept) : report_turned(cluster, cta, kept);
+void report_unread_boxes(const TileContext& tiles) {
+  for (const ChunkOrigins::Kept& kept : tiles.origins.take_suspects())
+    kept.is_passed_over() ? report_passed_over(tiles, kept) : report_turned(tiles, kept);
 }
 
 }  // namespace imbrex::vgpu

@@ -9,17 +9,18 @@
 #include <utility>
 #include <vector>
 
-#include "vgpu/units/unit_support.h"
+#include "vgpu/checks/tile_context.h"
 
 namespace imbrex::vgpu {
 
-/// The boxes of one operand, in both CTAs of a pair.
+/// The boxes of one operand, in the shared memory of both CTAs of a pair.
 struct OperandBoxes {
   bool k_major = true;
-  std::vector<std::pair<Cta*, uint32_t>> boxes;
+  std::vector<std::pair<ChunkOrigins*, uint32_t>> boxes;
 
-  void add(Cta& cta, uint32_t box) {
-    if (box != 0 && (boxes.empty() || boxes.back() != std::pair(&cta, box))) boxes.emplace_back(&cta, box);
+  void add(ChunkOrigins& origins, uint32_t box) {
+    if (box != 0 && (boxes.empty() || boxes.back() != std::pair(&origins, box)))
+      boxes.emplace_back(&origins, box);
   }
 };
 
@@ -28,6 +29,6 @@ struct OperandBoxes {
 void note_product(const Who& who, const OperandBoxes& a, const OperandBoxes& b, uint64_t accumulator);
 
 /// Reports boxes that are gone from the CTA's shared memory and prove one of the faults.
-void report_unread_boxes(Cluster& cluster, Cta& cta);
+void report_unread_boxes(const TileContext& tiles);
 
 }  // namespace imbrex::vgpu

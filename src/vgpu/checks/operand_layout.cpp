@@ -5,20 +5,20 @@
 
 namespace imbrex::vgpu {
 
-OperandLayout::OperandLayout(Cluster& cluster, const Who& who, Cta& cta, Swizzle swizzle, const char* what,
+OperandLayout::OperandLayout(const TileContext& tiles, const Who& who, Swizzle swizzle, const char* what,
                              OperandBoxes* boxes)
-    : cluster_(&cluster), who_(who), cta_(&cta), swizzle_(swizzle), what_(what), boxes_(boxes) {
-  cta.units().chunk_origins.find_copied_boxes([&](uint64_t address) {
-    const Allocation* allocation = cluster.launch().memory.find(address);
+    : tiles_(tiles), who_(who), swizzle_(swizzle), what_(what), boxes_(boxes) {
+  tiles.origins.find_copied_boxes([&](uint64_t address) {
+    const Allocation* allocation = tiles.global.find(address);
     return allocation == nullptr ? 0 : allocation->address;
   });
 }
 
 void OperandLayout::report(const Chunk& now, uint32_t chunk, uint32_t offset, const std::string& expected) {
   reported_ = true;
-  const ChunkOrigins::Box& box = cta_->units().chunk_origins.box(now);
-  const Who loader = unit_for({cta_, box.warp, -1, box.insn}, box.is_copied ? "cp.async" : "TMA");
-  Finding* finding = cluster_->log().open(FindingKind::kOperandLayout, who_, offset, &loader);
+  const ChunkOrigins::Box& box = tiles_.origins.box(now);
+  const Who loader = Who{&tiles_.cta, box.warp, -1, box.insn}.as_unit(box.is_copied ? "cp.async" : "TMA");
+  Finding* finding = tiles_.log.open(FindingKind::kOperandLayout, who_, offset, &loader);
   if (finding == nullptr) return;
   finding->message =
       fmt::format("operand {}: line {}, bytes {} to {} (shared {:#x}) are row {}, bytes {} to {} of a {}; {}",
@@ -34,7 +34,7 @@ void OperandLayout::report(const Chunk& now, uint32_t chunk, uint32_t offset, co
 
 void OperandLayout::check_neighbours(const Chunk& before, const Chunk& now, uint32_t chunk, uint32_t offset) {
   if (before.box == 0 || before.box != now.box) return;
-  const ChunkOrigins::Box& box = cta_->units().chunk_origins.box(now);
+  const ChunkOrigins::Box& box = tiles_.origins.box(now);
   if (box.swizzle == Swizzle::kNone && swizzle_ == Swizzle::kNone) return;
   const bool next_in_row = now.row == before.row && now.column == before.column + 1;
   // A line goes on in another part of the box only where that lies whole repetitions of the swizzle further.
@@ -49,7 +49,7 @@ void OperandLayout::check_neighbours(const Chunk& before, const Chunk& now, uint
 
 void OperandLayout::check_lines(const Chunk& before, const Chunk& now, uint32_t offset) {
   if (before.box == 0 || now.box == 0) return;
-  const ChunkOrigins& origins = cta_->units().chunk_origins;
+  const ChunkOrigins& origins = tiles_.origins;
   const ChunkOrigins::Box &box = origins.box(now), &last = origins.box(before);
   if ((box.swizzle == Swizzle::kNone || last.swizzle == Swizzle::kNone) && swizzle_ == Swizzle::kNone) return;
   if (now.box == before.box) {
@@ -73,10 +73,10 @@ void OperandLayout::check_lines(const Chunk& before, const Chunk& now, uint32_t 
 }
 
 void OperandLayout::line(const uint32_t* chunks, uint32_t count) {
-  const ChunkOrigins& origins = cta_->units().chunk_origins;
+  const ChunkOrigins& origins = tiles_.origins;
   if (reported_ || origins.empty()) return;
   Chunk before = origins.at(chunks[0]);
-  if (boxes_ != nullptr) boxes_->add(*cta_, before.box);
+  if (boxes_ != nullptr) boxes_->add(tiles_.origins, before.box);
   if (line_ == 0)
     first_ = before;
   else

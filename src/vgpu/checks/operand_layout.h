@@ -12,7 +12,7 @@ namespace imbrex::vgpu {
 class OperandLayout {
  public:
   /// The boxes it reads are added to `boxes` (may be null).
-  OperandLayout(Cluster& cluster, const Who& who, Cta& cta, Swizzle swizzle, const char* what,
+  OperandLayout(const TileContext& tiles, const Who& who, Swizzle swizzle, const char* what,
                 OperandBoxes* boxes = nullptr);
   /// The next line: shared offsets of its chunks.
   void line(const uint32_t* chunks, uint32_t count);
@@ -23,9 +23,8 @@ class OperandLayout {
   void check_lines(const Chunk& before, const Chunk& now, uint32_t offset);
   void report(const Chunk& now, uint32_t chunk, uint32_t offset, const std::string& expected);
 
-  Cluster* cluster_;
+  TileContext tiles_;
   Who who_;
-  Cta* cta_;
   Swizzle swizzle_;
   const char* what_;
   OperandBoxes* boxes_;

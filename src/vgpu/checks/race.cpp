@@ -3,9 +3,6 @@
 
 #include <string_view>
 
-#include "vgpu/machine/checks.h"
-#include "vgpu/machine/warp.h"
-
 namespace imbrex::vgpu {
 
 namespace {
@@ -21,20 +18,22 @@ bool is_remote(SyncKey key, const Who& who) {
 
 }  // namespace
 
-RaceChecker::RaceChecker(Cluster& cluster)
-    : cluster_(&cluster),
-      global_(cluster.launch().global_races),
-      cluster_number_(static_cast<uint32_t>(cluster.number())),
-      warps_per_cta_(static_cast<size_t>(cluster.launch().warps())) {
-  const size_t ctas = cluster.ctas().size();
-  warps_.resize(ctas * warps_per_cta_);
+RaceChecker::RaceChecker(const LaunchContext& launch, int64_t number, std::vector<const CtaIdentity*> ctas,
+                         FindingLog& log)
+    : launch_(&launch),
+      ctas_(std::move(ctas)),
+      log_(&log),
+      global_(launch.global_races),
+      cluster_number_(static_cast<uint32_t>(number)),
+      warps_per_cta_(static_cast<size_t>(launch.warps())) {
+  warps_.resize(ctas_.size() * warps_per_cta_);
   for (uint32_t w = 0; w < warps_.size(); ++w) {
     warps_[w].flows.fill(kNoAgent);
     add_agent("", w, -1);
   }
-  remote_uses_.resize(ctas);
-  shared_.resize(ctas);
-  tensor_.resize(ctas);
+  remote_uses_.resize(ctas_.size());
+  shared_.resize(ctas_.size());
+  tensor_.resize(ctas_.size());
 }
 
 // ---- agents
@@ -70,7 +69,7 @@ Mask RaceChecker::lanes_of(const Who& who) {
 }
 
 bool RaceChecker::is_whole(const Who& who, Mask lanes) {
-  return lanes == kAllLanes || (who.cta->warps()[static_cast<size_t>(who.warp)]->live() & ~lanes) == 0;
+  return lanes == kAllLanes || (who.cta->live(who.warp) & ~lanes) == 0;
 }
 
 Known RaceChecker::publish(WarpState& warp, const Who& who) {
@@ -207,7 +206,7 @@ void RaceChecker::acquire_phases(const Who& who, SyncKey key) {
   if ((who.order & kCtaScope) == 0) learn(state(who), who, at->second.remote_done);
 }
 
-void RaceChecker::remote_use(const Who& who, const Cta& owner) {
+void RaceChecker::remote_use(const Who& who, const CtaIdentity& owner) {
   const RemoteUse use{warp_index(who), state(who).clock, who.lane, who.insn->index};
   for (RemoteUse& earlier : remote_uses_[static_cast<size_t>(owner.rank())])
     if (earlier.warp == use.warp && earlier.insn == use.insn) {
@@ -217,7 +216,7 @@ void RaceChecker::remote_use(const Who& who, const Cta& owner) {
   remote_uses_[static_cast<size_t>(owner.rank())].push_back(use);
 }
 
-void RaceChecker::cta_exit(const Cta& cta) {
+void RaceChecker::cta_exit(const CtaIdentity& cta) {
   const size_t first = static_cast<size_t>(cta.rank()) * warps_per_cta_;
   for (const RemoteUse& use : remote_uses_[static_cast<size_t>(cta.rank())]) {
     bool is_known = false;
@@ -279,20 +278,19 @@ void RaceChecker::tensor_fence_after(const Who& who) {
 // ---- asynchronous work
 // -------------------------------------------------------------------------------------
 
-void RaceChecker::issue(AsyncOp& op) {
-  AsyncOrigin& origin = op.origin;
+void RaceChecker::issue(Who& who, const Completion& completion, AsyncOrigin& origin) {
   if (memo_origin_ == &origin) memo_origin_ = nullptr;  // of an operation that was there before
-  if (op.who.cta == nullptr || op.who.warp < 0) return;
-  const uint32_t warp = warp_index(op.who);
+  if (who.cta == nullptr || who.warp < 0) return;
+  const uint32_t warp = warp_index(who);
   WarpState& s = warps_[warp];
-  if (op.who.origin != nullptr) {  // goes on for an operation that was issued
-    origin = *op.who.origin;
+  if (who.origin != nullptr) {  // goes on for an operation that was issued
+    origin = *who.origin;
   } else {
-    origin.knowledge = snapshot(s, lanes_of(op.who));
+    origin.knowledge = snapshot(s, lanes_of(who));
     origin.issuer = warp;
-    origin.own = publish(s, op.who);
+    origin.own = publish(s, who);
   }
-  origin.completion = op.completion();
+  origin.completion = completion;
   origin.agent = kNoAgent;
   switch (origin.completion.by) {
     case CompletedBy::kNothing:
@@ -301,7 +299,7 @@ void RaceChecker::issue(AsyncOp& op) {
       break;  // view() finds the agent
     case CompletedBy::kCopyGroup:
       origin.agent = flow_agent(warp, Flow::kCopyGroup);
-      s.unfenced_copies |= lanes_of(op.who);
+      s.unfenced_copies |= lanes_of(who);
       origin.clock = static_cast<Clock>(origin.completion.number) + 1;
       break;
     case CompletedBy::kWgmmaGroup:
@@ -322,15 +320,15 @@ void RaceChecker::issue(AsyncOp& op) {
       origin.clock = s.tensor_clock[2];
       break;
   }
-  op.who.origin = &origin;
+  who.origin = &origin;
 }
 
-void RaceChecker::issue_also(AsyncOp& op, const Who& who) {
+void RaceChecker::issue_also(AsyncOrigin& origin, const Who& who) {
   WarpState& s = state(who);
-  auto joined = std::make_shared<Knowledge>(*op.origin.knowledge);
+  auto joined = std::make_shared<Knowledge>(*origin.knowledge);
   joined->learn(*snapshot(s, lanes_of(who)));
   joined->seen.join(warp_index(who), publish(s, who));
-  op.origin.knowledge = std::move(joined);
+  origin.knowledge = std::move(joined);
 }
 
 void RaceChecker::waited(const Who& waiter, CompletedBy by, int starter, uint64_t end) {
@@ -421,7 +419,7 @@ struct SharedJudge {
   RaceChecker& checker;
   const RaceChecker::View& view;
   const Who& who;
-  const Place& place;
+  uint32_t offset;
   bool reads;
   bool repeats;  // kSameWrite
   bool silent = true;
@@ -435,7 +433,7 @@ struct SharedJudge {
   }
   void race(const Access& earlier, const Access& now) {
     silent = false;
-    checker.report_race(who, place, earlier, now.write);
+    checker.report_race(who, offset, earlier, now.write);
   }
   void in_order(const Access& earlier, const Access& now) {
     if (!now.async_proxy || earlier.async_proxy) return;
@@ -444,23 +442,23 @@ struct SharedJudge {
     const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
     if (view.knowledge->fenced.covers(earlier.agent, earlier.clock, earlier.lane_of(byte) & 31)) return;
     silent = false;
-    checker.report_missing_fence(who, place, earlier, now.write);
+    checker.report_missing_fence(who, Space::kSharedCta, offset, earlier, now.write);
   }
 };
 
-void RaceChecker::access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
-                         int lane_shift) {
+void RaceChecker::shared_access(const Who& who, int rank, uint32_t offset, uint32_t bytes, AccessKind kind,
+                                int lane_shift) {
   if (who.cta == nullptr || who.warp < 0) return;
-  std::vector<ShadowCell>& cells = shared_[static_cast<size_t>(place.cta->rank())];
+  std::vector<ShadowCell>& cells = shared_[static_cast<size_t>(rank)];
   constexpr uint32_t kCell = ShadowCell::kBytes;
-  if (cells.empty()) cells.resize((place.cta->shared().end() + kCell - 1) / kCell);
+  if (cells.empty()) cells.resize((launch_->shared_end() + kCell - 1) / kCell);
   const View v = view(who, true);
   Access now = access_of(who, v, is_write(kind));
   now.strong = is_strong(kind);
   now.lane_shift = static_cast<uint8_t>(lane_shift);
   begin_memo(who, v, kind);
-  SharedJudge judge{*this, v, who, place, is_read(kind), kind == AccessKind::kSameWrite};
-  record_cells(v.is_unit, now, place.address, place.address, place.address + bytes, judge,
+  SharedJudge judge{*this, v, who, offset, is_read(kind), kind == AccessKind::kSameWrite};
+  record_cells(v.is_unit, now, offset, offset, offset + bytes, judge,
                [&](uint64_t at) -> ShadowCell& { return cells[at / kCell]; });
 }
 

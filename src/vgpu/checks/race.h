@@ -21,15 +21,11 @@
 #include "vgpu/checks/findings.h"
 #include "vgpu/checks/shadow.h"
 #include "vgpu/memory/tensor_memory.h"
+#include "vgpu/program/launch.h"
 
 namespace imbrex::vgpu {
 
-class AsyncOp;
-class Cluster;
 class GlobalRaces;
-class Warp;
-struct Place;
-enum class AccessKind : uint8_t;
 
 /// What an operation of the tensor core or a tcgen05.ld/st does to tensor memory.
 enum class TensorAccess : uint8_t {
@@ -41,7 +37,9 @@ enum class TensorAccess : uint8_t {
 
 class RaceChecker {
  public:
-  explicit RaceChecker(Cluster& cluster);
+  /// Of cluster `number` of the grid, whose CTAs are given by rank. What it finds goes to `log`.
+  RaceChecker(const LaunchContext& launch, int64_t number, std::vector<const CtaIdentity*> ctas,
+              FindingLog& log);
 
   // ---- synchronisation
 
@@ -69,16 +67,17 @@ class RaceChecker {
   // ---- the life of a CTA
 
   /// A thread uses an mbarrier of another CTA, which must not have exited by then.
-  void remote_use(const Who& who, const Cta& owner);
+  void remote_use(const Who& who, const CtaIdentity& owner);
   /// The last thread of a CTA has exited: what others did there must have happened before.
-  void cta_exit(const Cta& cta);
+  void cta_exit(const CtaIdentity& cta);
 
   // ---- asynchronous work
 
-  /// An operation is issued: it starts from what its thread knows now.
-  void issue(AsyncOp& op);
+  /// `who` issues an operation: it starts from what its thread knows now. Fills `origin`, which the operation
+  /// keeps, and from now on `who` refers to it.
+  void issue(Who& who, const Completion& completion, AsyncOrigin& origin);
   /// A further warp has issued the same operation (wgmma).
-  void issue_also(AsyncOp& op, const Who& who);
+  void issue_also(AsyncOrigin& origin, const Who& who);
   /// `waiter` has waited for all copies or products of warp `starter` of its CTA numbered below `end`.
   void waited(const Who& waiter, CompletedBy by, int starter, uint64_t end);
   /// `waiter` has waited for the reading of the sources of its bulk copies below `end`, not more.
@@ -88,16 +87,17 @@ class RaceChecker {
 
   // ---- accesses
 
-  /// A thread or a unit touches bytes of shared memory. `lane_shift`: every lane from who.lane on touches
+  /// A thread or a unit touches bytes of the shared memory of the CTA of rank `rank`. `lane_shift`: every lane from who.lane on touches
   /// 1 << lane_shift of them; 7: one lane or unit touches all.
-  void access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift = 7);
+  void shared_access(const Who& who, int rank, uint32_t offset, uint32_t bytes, AccessKind kind,
+                     int lane_shift = 7);
   /// The same in global memory.
-  void global_access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift = 7);
+  void global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind, int lane_shift = 7);
   /// An operation touches lanes and columns of a CTA's tensor memory.
-  void tensor_access(const Who& who, const Cta& owner, uint32_t lane, uint32_t lanes, uint32_t column,
+  void tensor_access(const Who& who, const CtaIdentity& owner, uint32_t lane, uint32_t lanes, uint32_t column,
                      uint32_t columns, TensorAccess kind);
   /// A warp gives columns back: nobody may be using them.
-  void tensor_release(const Who& who, const Cta& owner, uint32_t column, uint32_t columns);
+  void tensor_release(const Who& who, const CtaIdentity& owner, uint32_t column, uint32_t columns);
 
  private:
   friend struct SharedJudge;
@@ -221,17 +221,22 @@ class RaceChecker {
   void record_cells(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end, Judge& judge,
                     Cells&& cell_at);
 
-  void report_race(const Who& who, const Place& place, const Access& earlier, bool writes);
-  void report_global_race(const Who& who, const Place& place, const Access& earlier, const Access& now);
-  void report_missing_fence(const Who& who, const Place& place, const Access& earlier, bool writes);
+  void report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes);
+  void report_global_race(const Who& who, uint64_t address, const Access& earlier, const Access& now);
+  void report_missing_fence(const Who& who, Space space, uint64_t address, const Access& earlier,
+                            bool writes);
   void report_tensor(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
                      const View& view, bool writes);
   void report_tensor_release(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
                              const Knowledge& knowledge);
-  void report_unordered_exit(const Cta& cta, const RemoteUse& use);
+  void report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use);
   Who who_did(const Access& access) const;
 
-  Cluster* cluster_;
+  const CheckSet& checks() const { return launch_->options.checks; }
+
+  const LaunchContext* launch_;
+  std::vector<const CtaIdentity*> ctas_;  // by rank
+  FindingLog* log_;
   GlobalRaces* global_;  // null: races on global memory are not looked for
   uint32_t cluster_number_;
   size_t warps_per_cta_;

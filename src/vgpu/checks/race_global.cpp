@@ -4,7 +4,7 @@
 // a releasing write (or a fence before a relaxed one) that an acquiring read (or a relaxed one before a
 // fence) observes.
 #include "vgpu/checks/global_races.h"
-#include "vgpu/machine/checks.h"
+#include "vgpu/checks/race.h"
 
 namespace imbrex::vgpu {
 
@@ -74,7 +74,7 @@ struct GlobalJudge {
   RaceChecker& checker;
   const RaceChecker::View& view;
   const Who& who;
-  const Place& place;
+  uint64_t address;
   bool reads;
   bool repeats;  // kSameWrite
   bool silent = true;
@@ -99,7 +99,7 @@ struct GlobalJudge {
   }
   void race(const Access& earlier, const Access& now) {
     silent = false;
-    checker.report_global_race(who, place, earlier, now);
+    checker.report_global_race(who, address, earlier, now);
   }
   void in_order(const Access& earlier, const Access& now) {
     if (!is_own(earlier) || !now.async_proxy || !reads || !earlier.write || earlier.async_proxy) return;
@@ -110,15 +110,15 @@ struct GlobalJudge {
     silent = false;
     Access here = earlier;
     here.agent = local_agent(earlier.agent);
-    checker.report_missing_fence(who, place, here, false);
+    checker.report_missing_fence(who, Space::kGlobal, address, here, false);
   }
 };
 
-void RaceChecker::global_access(const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
+void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind,
                                 int lane_shift) {
   // Constants and parameters are nobody's to write.
-  if (global_ == nullptr || who.cta == nullptr || who.warp < 0 || place.address < kHeapBase) return;
-  if (kind == AccessKind::kRead && global_->is_read_by_many(place.address, place.address + bytes)) return;
+  if (global_ == nullptr || who.cta == nullptr || who.warp < 0 || address < kHeapBase) return;
+  if (kind == AccessKind::kRead && global_->is_read_by_many(address, address + bytes)) return;
   const View v = view(who, false);
   if (v.agent >= kLocalAgents) return;
   Access now = access_of(who, v, is_write(kind));
@@ -135,8 +135,8 @@ void RaceChecker::global_access(const Who& who, const Place& place, uint32_t byt
   }
   now.agent = everywhere;
   begin_memo(who, v, kind);
-  GlobalJudge judge{*this, v, who, place, is_read(kind), kind == AccessKind::kSameWrite};
-  const uint64_t begin = place.address, end = begin + bytes;
+  GlobalJudge judge{*this, v, who, address, is_read(kind), kind == AccessKind::kSameWrite};
+  const uint64_t begin = address, end = begin + bytes;
   for (uint64_t page = begin; page < end;) {
     const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
     const GlobalRaces::PageLock lock(*global_, page);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "vgpu/checks/global_races.h"
-#include "vgpu/machine/checks.h"
+#include "vgpu/checks/race.h"
 
 namespace imbrex::vgpu {
 
@@ -24,16 +24,16 @@ std::string columns_text(TensorAddress at, uint32_t columns) {
 Who RaceChecker::who_did(const Access& access) const {
   const Agent& agent = agents_[access.agent];
   const int byte = std::countr_zero(access.bytes);
-  return {cluster_->ctas()[agent.warp / warps_per_cta_].get(), static_cast<int>(agent.warp % warps_per_cta_),
-          access.lane_of(byte & 15), &cluster_->program().code[access.insn], agent.unit};
+  return {ctas_[agent.warp / warps_per_cta_], static_cast<int>(agent.warp % warps_per_cta_),
+          access.lane_of(byte & 15), &launch_->program.code[access.insn], agent.unit};
 }
 
-void RaceChecker::report_unordered_exit(const Cta& cta, const RemoteUse& use) {
-  if (!cluster_->launch().options.checks.async_lifetime) return;
-  const Cta& other = *cluster_->ctas()[use.warp / warps_per_cta_];
+void RaceChecker::report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use) {
+  if (!checks().async_lifetime) return;
+  const CtaIdentity& other = *ctas_[use.warp / warps_per_cta_];
   const Who who{&other, static_cast<int>(use.warp % warps_per_cta_), use.lane,
-                &cluster_->program().code[use.insn], ""};
-  Finding* finding = cluster_->log().open(FindingKind::kAsyncInFlight, who);
+                &launch_->program.code[use.insn], ""};
+  Finding* finding = log_->open(FindingKind::kAsyncInFlight, who);
   if (finding == nullptr) return;
   finding->message = fmt::format(
       "warp {} of the CTA of rank {} uses an mbarrier of the CTA of rank {}, which may have exited by then",
@@ -41,15 +41,15 @@ void RaceChecker::report_unordered_exit(const Cta& cta, const RemoteUse& use) {
   finding->hint = "keep a CTA alive while others may use its shared memory: a cluster barrier at the end";
 }
 
-void RaceChecker::report_race(const Who& who, const Place& place, const Access& earlier, bool writes) {
-  if (!cluster_->launch().options.checks.races) return;
+void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes) {
+  if (!checks().races) return;
   const Who other = who_did(earlier);
-  Finding* finding = cluster_->log().open(FindingKind::kRace, who, place.address, &other);
+  Finding* finding = log_->open(FindingKind::kRace, who, offset, &other);
   if (finding == nullptr) return;
   if (finding->other_place.ptx.find("mbarrier.init") != std::string::npos) {
     finding->message = fmt::format(
         "{} uses the mbarrier at shared 0x{:x}, which {} initialises with nothing that orders the two",
-        name_of(who), place.address, name_of(other));
+        name_of(who), offset, name_of(other));
     finding->hint =
         "a barrier of the CTA between mbarrier.init and the first use; for other CTAs fence.mbarrier_init "
         "and a "
@@ -61,7 +61,7 @@ void RaceChecker::report_race(const Who& who, const Place& place, const Access& 
   finding->message =
       fmt::format("{} {} shared memory at 0x{:x}, which {} {} with nothing that orders the two",
                   of_lanes ? fmt::format("lane {} of warp {}", who.lane, who.warp) : name_of(who),
-                  writes ? "writes" : "reads", place.address,
+                  writes ? "writes" : "reads", offset,
                   of_lanes ? fmt::format("lane {} of the same warp", other.lane) : name_of(other),
                   earlier.write ? "wrote" : "read");
   if (of_lanes)
@@ -81,14 +81,14 @@ void RaceChecker::report_race(const Who& who, const Place& place, const Access& 
         "bar.warp.sync before it";
 }
 
-void RaceChecker::report_global_race(const Who& who, const Place& place, const Access& earlier,
+void RaceChecker::report_global_race(const Who& who, uint64_t address, const Access& earlier,
                                      const Access& now) {
-  if (!cluster_->launch().options.checks.races) return;
+  if (!checks().races) return;
   const bool own = cluster_of(earlier.agent) == cluster_number_;
   Access here = earlier;
   here.agent = local_agent(earlier.agent);
-  const Who other = own ? who_did(here) : Who{nullptr, -1, -1, &cluster_->program().code[earlier.insn], ""};
-  Finding* finding = cluster_->log().open(FindingKind::kRace, who, place.address, &other);
+  const Who other = own ? who_did(here) : Who{nullptr, -1, -1, &launch_->program.code[earlier.insn], ""};
+  Finding* finding = log_->open(FindingKind::kRace, who, address, &other);
   if (finding == nullptr) return;
   if (!own) {
     finding->other_actor = global_->actor(earlier.agent);
@@ -101,7 +101,7 @@ void RaceChecker::report_global_race(const Who& who, const Place& place, const A
                                                                       a.warp, a.cta[0], a.cta[1], a.cta[2]);
   finding->message =
       fmt::format("{} {} global memory at 0x{:x}, which {} {} with nothing that orders the two", name_of(who),
-                  now.write ? "writes" : "reads", place.address, whose, earlier.write ? "wrote" : "read");
+                  now.write ? "writes" : "reads", address, whose, earlier.write ? "wrote" : "read");
   if (earlier.strong && now.strong)
     finding->hint = "both are atomic, but of a scope that does not reach the other's CTA: use .gpu";
   else if (own && (other.unit[0] != 0 || who.unit[0] != 0))
@@ -115,17 +115,17 @@ void RaceChecker::report_global_race(const Who& who, const Place& place, const A
               "or atomics for both accesses";
 }
 
-void RaceChecker::report_missing_fence(const Who& who, const Place& place, const Access& earlier,
+void RaceChecker::report_missing_fence(const Who& who, Space space, uint64_t address, const Access& earlier,
                                        bool writes) {
-  if (!cluster_->launch().options.checks.proxy_fences) return;
+  if (!checks().proxy_fences) return;
   const Who other = who_did(earlier);
-  Finding* finding = cluster_->log().open(FindingKind::kMissingProxyFence, who, place.address, &other);
+  Finding* finding = log_->open(FindingKind::kMissingProxyFence, who, address, &other);
   if (finding == nullptr) return;
   finding->message = fmt::format(
       "{} {} {} memory at 0x{:x} through the async proxy, which warp {} {} through the "
       "generic proxy, with no proxy fence in between",
-      who.unit, writes ? "writes" : "reads", place.space == Space::kGlobal ? "global" : "shared",
-      place.address, other.warp, earlier.write ? "wrote" : "read");
+      who.unit, writes ? "writes" : "reads", space == Space::kGlobal ? "global" : "shared", address,
+      other.warp, earlier.write ? "wrote" : "read");
   finding->hint = earlier.write
                       ? "fence.proxy.async by the writing threads, between the write and the barrier"
                       : "fence.proxy.async by the reading threads, between the read and the barrier";
@@ -133,14 +133,13 @@ void RaceChecker::report_missing_fence(const Who& who, const Place& place, const
 
 void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
                                 const View& view, bool writes) {
-  const CheckSet& checks = cluster_->launch().options.checks;
   const VectorClock& seen = view.knowledge->seen;
   const VectorClock& synced = view.knowledge->synced;
   const bool is_complete = seen.covers(earlier.agent, earlier.clock, 0);
-  if (!(is_complete ? checks.proxy_fences : checks.races)) return;
+  if (!(is_complete ? checks().proxy_fences : checks().races)) return;
   const Who other = who_did(earlier);
-  Finding* finding = cluster_->log().open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace,
-                                          who, at.bits(), &other);
+  Finding* finding =
+      log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who, at.bits(), &other);
   if (finding == nullptr) return;
   const char* verb = writes ? "writes" : "reads";
   const char* earlier_verb = earlier.write ? "wrote" : "read";
@@ -166,12 +165,11 @@ void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t colum
 
 void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32_t columns,
                                         const Access& earlier, const Knowledge& knowledge) {
-  const CheckSet& checks = cluster_->launch().options.checks;
   const bool is_complete = knowledge.seen.covers(earlier.agent, earlier.clock, 0);
-  if (!(is_complete ? checks.proxy_fences : checks.races)) return;
+  if (!(is_complete ? checks().proxy_fences : checks().races)) return;
   const Who other = who_did(earlier);
-  Finding* finding = cluster_->log().open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace,
-                                          who, at.bits(), &other);
+  Finding* finding =
+      log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who, at.bits(), &other);
   if (finding == nullptr) return;
   finding->message =
       fmt::format("warp {} gives back {}, which {} {} {}", who.warp, columns_text(at, columns),

@@ -4,7 +4,7 @@
 // thread has the tensor core do runs in the order of issue.
 #include <fmt/format.h>
 
-#include "vgpu/machine/checks.h"
+#include "vgpu/checks/race.h"
 
 namespace imbrex::vgpu {
 
@@ -49,7 +49,7 @@ struct TensorJudge {
   void in_order(const Access&, const Access&) {}
 };
 
-void RaceChecker::tensor_access(const Who& who, const Cta& owner, uint32_t lane, uint32_t lanes,
+void RaceChecker::tensor_access(const Who& who, const CtaIdentity& owner, uint32_t lane, uint32_t lanes,
                                 uint32_t column, uint32_t columns, TensorAccess kind) {
   if (who.origin == nullptr) return;
   std::vector<ShadowCell>& cells = tensor_[static_cast<size_t>(owner.rank())];
@@ -75,7 +75,8 @@ void RaceChecker::tensor_access(const Who& who, const Cta& owner, uint32_t lane,
     }
 }
 
-void RaceChecker::tensor_release(const Who& who, const Cta& owner, uint32_t column, uint32_t columns) {
+void RaceChecker::tensor_release(const Who& who, const CtaIdentity& owner, uint32_t column,
+                                 uint32_t columns) {
   std::vector<ShadowCell>& cells = tensor_[static_cast<size_t>(owner.rank())];
   if (cells.empty()) return;
   const Knowledge& known = *snapshot(state(who), lanes_of(who));

@@ -5,8 +5,6 @@
 
 #include <optional>
 
-#include "vgpu/machine/cluster.h"
-
 namespace imbrex::vgpu {
 
 namespace {
@@ -48,11 +46,11 @@ std::optional<Piece> first_astray(const Tile& tile, Swizzle swizzle) {
 
 }  // namespace
 
-void check_staged_tile(Cluster& cluster, const Who& who, Cta& cta, const TensorBox& box, uint32_t from) {
+void check_staged_tile(const TileContext& tiles, const Who& who, const TensorBox& box, uint32_t from) {
   const TensorMapFields& map = box.map;
-  const ChunkOrigins& origins = cta.units().chunk_origins;
+  const ChunkOrigins& origins = tiles.origins;
   if (!origins.has_staged() || map.row_bytes() % kChunk != 0 || swizzle_piece(map.swizzle) != kChunk) return;
-  Tile tile{origins, cluster.program(), {}, map.row_bytes() / kChunk};
+  Tile tile{origins, tiles.program, {}, map.row_bytes() / kChunk};
   bool is_staged = true;
   box.for_each_row(from, [&](const BoxRow& row) {
     tile.rows.push_back(row.shared);
@@ -65,9 +63,9 @@ void check_staged_tile(Cluster& cluster, const Who& who, Cta& cta, const TensorB
   for (const Swizzle other : {Swizzle::kNone, Swizzle::k32B, Swizzle::k64B, Swizzle::k128B}) {
     if (first_astray(tile, other)) continue;
     const ChunkOrigins::Staged staged = tile.at(map.swizzle, astray->row, astray->chunk);
-    const Who writer{&cta, static_cast<int>(staged.thread / kWarpSize),
-                     static_cast<int>(staged.thread % kWarpSize), &cluster.program().code[staged.store], ""};
-    Finding* finding = cluster.log().open(FindingKind::kOperandLayout, who, from, &writer);
+    const Who writer{&tiles.cta, static_cast<int>(staged.thread / kWarpSize),
+                     static_cast<int>(staged.thread % kWarpSize), &tiles.program.code[staged.store], ""};
+    Finding* finding = tiles.log.open(FindingKind::kOperandLayout, who, from, &writer);
     if (finding == nullptr) return;
     finding->message = fmt::format(
         "stores a box whose swizzle is {} from shared {:#x}, where threads have written it with that of {}: "

@@ -4,11 +4,12 @@
 // memory in all rows. Reported is a box in which it does not, but would under another swizzle.
 #pragma once
 
-#include "vgpu/units/tma.h"
+#include "vgpu/checks/tile_context.h"
+#include "vgpu/memory/tensor_box.h"
 
 namespace imbrex::vgpu {
 
 /// For a box about to be stored from shared address `from` of the CTA.
-void check_staged_tile(Cluster& cluster, const Who& who, Cta& cta, const TensorBox& box, uint32_t from);
+void check_staged_tile(const TileContext& tiles, const Who& who, const TensorBox& box, uint32_t from);
 
 }  // namespace imbrex::vgpu

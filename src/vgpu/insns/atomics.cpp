@@ -186,7 +186,7 @@ void update_elements(Warp& w, const Atomic& a, Update update, std::byte* host, i
 
 template <class Checks>
 Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
-  const Atomic& a = *static_cast<const Atomic*>(n.extra);
+  const Atomic& a = n.form<Atomic>();
   Cluster& cluster = w.cta().cluster();
   if (a.takes_turn && !cluster.has_turn()) return Step::kTurn;
   const uint32_t bytes = a.bytes * static_cast<uint32_t>(a.b.size());
@@ -194,7 +194,7 @@ Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
     const uint64_t base =
         a.address.base_is_64 ? w.reg<uint64_t>(a.address.base)[lane] : w.reg<uint32_t>(a.address.base)[lane];
     Place place;
-    Who who{&w.cta(), w.index(), lane, &n, ""};
+    Who who = w.thread(n, lane);
     who.order = a.order;
     if (!access<Checks>(cluster, who, a.address.space, base + static_cast<uint64_t>(a.address.offset), bytes,
                         bytes, AccessKind::kAtomic, place))

@@ -5,7 +5,6 @@
 #include "vgpu/machine/cluster.h"
 #include "vgpu/program/control.h"
 #include "vgpu/program/decode.h"
-#include "vgpu/timeline/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -24,7 +23,7 @@ enum ReductionKind : uint8_t { kPopc, kAnd, kOr };
 
 void report(Warp& w, const Instruction& n, Mask active, std::string message) {
   Cluster& cluster = w.cta().cluster();
-  const Who who{&w.cta(), w.index(), first_lane(active), &n, ""};
+  const Who who = w.thread(n, first_lane(active));
   if (Finding* f = cluster.log().open(FindingKind::kInvalidBarrier, who)) f->message = std::move(message);
 }
 
@@ -123,8 +122,8 @@ Step exec_barrier(Warp& w, const Instruction& n, Mask active) {
   if ((n.small[0] & kWaits) != 0) barrier.waiting[static_cast<size_t>(w.index())] |= active;
   const Who who{&cta, w.index(), -1, &n, "", active};
   const SyncKey key = sync_key(SyncKind::kNamedBarrier, cta.rank(), static_cast<uint64_t>(id));
-  cta.cluster().released(who, key);
-  if (cta.cluster().timeline() != nullptr) cta.cluster().timeline()->arrived(who, key, barrier.phase);
+  cta.cluster().observe().released(who, key);
+  cta.cluster().observe().arrived(who, key, barrier.phase);
   if ((n.small[0] & kReduces) != 0) take_votes(w, n, active, barrier);
   const int64_t phase = barrier.phase;
   cta.cluster().note_progress();

@@ -15,16 +15,14 @@ Step exec_nothing(Warp&, const Instruction&, Mask) { return Step::kNext; }
 
 template <bool kGpuWide>
 Step exec_fence(Warp& w, const Instruction& n, Mask active) {
-  if (RaceChecker* races = w.cta().cluster().races())
-    races->fence({&w.cta(), w.index(), first_lane(active), &n, "", active}, kGpuWide);
+  w.cta().cluster().observe().fence(w.threads(n, active), kGpuWide);
   return Step::kNext;
 }
 
 /// Without a space, for all of them.
 template <bool kShared, bool kGlobal>
 Step exec_proxy_fence(Warp& w, const Instruction& n, Mask active) {
-  if (RaceChecker* races = w.cta().cluster().races())
-    races->proxy_fence({&w.cta(), w.index(), first_lane(active), &n, "", active}, kShared, kGlobal);
+  w.cta().cluster().observe().proxy_fence(w.threads(n, active), kShared, kGlobal);
   return Step::kNext;
 }
 

@@ -5,11 +5,9 @@
 #include <bit>
 #include <cstring>
 
-#include "vgpu/checks/bank_counter.h"
 #include "vgpu/machine/access.h"
 #include "vgpu/memory/raced_bytes.h"
 #include "vgpu/program/decode.h"
-#include "vgpu/timeline/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -227,7 +225,7 @@ void touch_lanes(Warp& w, const Instruction& n, Mask active, Space space, const 
           ++end;
     }
     const bool is_run = end > i + 1 && address[i + 1] != address[i];
-    Who who{&w.cta(), w.index(), i, &n, ""};
+    Who who = w.thread(n, i);
     who.order = order_of(n);
     if (is_run) who.lanes = static_cast<Mask>(((uint64_t{1} << end) - 1) & ~((uint64_t{1} << i) - 1));
     // Of a run: what all its lanes do.
@@ -256,7 +254,7 @@ Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, Ac
   }
   for_each_lane(active, [&](int i) {
     Place place;
-    Who who{&w.cta(), w.index(), i, &n, ""};
+    Who who = w.thread(n, i);
     who.order = order_of(n);
     if (access<Checks>(cluster, who, static_cast<Space>(n.small[kSpace]), address[i], bytes, bytes, kind,
                        place)) {
@@ -281,19 +279,19 @@ void check_lanes_agree(Warp& w, const Instruction& n, Mask active, Space space, 
     apart = apart && (last == nullptr || host[i] >= last + bytes * count);
     last = host[i];
   });
-  if (apart || w.cta().cluster().races() == nullptr) return;
+  if (apart || !w.cta().cluster().observe().check_races()) return;
   const uint8_t flags = n.small[kFlags];
   const size_t stride = (flags & kQuadLanes) != 0 ? 16 : (flags & kWideLanes) != 0 ? 8 : 4;
   for (uint32_t e = 0; e < count; ++e) {
     const std::byte* values = w.reg<std::byte>(element_slot(n, e));
     for_each_lane(active, [&](int i) {
       if (is_at(host[i] + e * bytes, values + stride * static_cast<size_t>(i), bytes)) return;
-      Who winner{&w.cta(), w.index(), i, &n, ""};
+      Who winner = w.thread(n, i);
       for_each_lane(active, [&](int other) {
         if (other != i && host[other] < host[i] + bytes * count && host[i] < host[other] + bytes * count)
           winner.lane = other;
       });
-      const Who loser{&w.cta(), w.index(), i, &n, ""};
+      const Who loser = w.thread(n, i);
       Finding* finding = w.cta().cluster().log().open(FindingKind::kRace, loser, 0, &winner);
       if (finding == nullptr) return;
       finding->message =
@@ -317,10 +315,7 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongRead : AccessKind::kRead;
   const Space space = find_lanes<Checks>(w, n, good, bytes * count, kind, host);
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(good), false);
-  if (cluster.timeline() != nullptr)
-    cluster.timeline()->accessed(w, space, host, good, bytes * count, BankAccess::kLoad);
-  if (cluster.banks() != nullptr)
-    cluster.banks()->accessed(n, space, host, good, bytes * count, false, BankAccess::kLoad);
+  cluster.observe().accessed(w, n, space, host, good, bytes * count, BankAccess::kLoad, false);
   alignas(16) static constexpr std::byte kZeros[32] = {};
   if (good != active)  // what may not be read reads as zero
     for_each_lane(active & ~good, [&](int i) { host[i] = const_cast<std::byte*>(kZeros); });
@@ -348,10 +343,7 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongWrite : AccessKind::kWrite;
   const Space space = find_lanes<Checks>(w, n, active, bytes * count, kind, host);
   count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(active), true);
-  if (cluster.timeline() != nullptr)
-    cluster.timeline()->accessed(w, space, host, active, bytes * count, BankAccess::kStore);
-  if (cluster.banks() != nullptr)
-    cluster.banks()->accessed(n, space, host, active, bytes * count, true, BankAccess::kStore);
+  cluster.observe().accessed(w, n, space, host, active, bytes * count, BankAccess::kStore, true);
   for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
   if constexpr (Checks::kIndex != 0)
     if (kind == AccessKind::kWrite && space != Space::kLocal) check_lanes_agree(w, n, active, space, host);

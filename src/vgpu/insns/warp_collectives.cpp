@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "core/scalar_float.h"
-#include "vgpu/checks/undefined.h"
 #include "vgpu/machine/cluster.h"
 #include "vgpu/machine/random.h"
+#include "vgpu/machine/undefined.h"
 #include "vgpu/program/decode.h"
 
 namespace imbrex::vgpu {
@@ -303,10 +303,8 @@ Step exec_activemask(Warp& w, const Instruction& n, Mask active) {
 }
 
 Step exec_warp_barrier(Warp& w, const Instruction& n, Mask active) {
-  return for_each_group(w, n, n.a, active, [&](Mask members) {
-    if (RaceChecker* races = w.cta().cluster().races())
-      races->warp_sync({&w.cta(), w.index(), first_lane(members), &n, "", members});
-  });
+  return for_each_group(w, n, n.a, active,
+                        [&](Mask members) { w.cta().cluster().observe().warp_sync(w.threads(n, members)); });
 }
 
 bool decode_elect(Decoder& d, Instruction& out) {

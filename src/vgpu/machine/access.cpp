@@ -113,7 +113,7 @@ bool locate_local(Cluster& cluster, const Who& who, uint64_t offset, uint32_t by
     }
     return false;
   }
-  Warp& warp = *who.cta->warps()[static_cast<size_t>(who.warp)];
+  Warp& warp = *cluster.cta(static_cast<uint32_t>(who.cta->rank()))->warps()[static_cast<size_t>(who.warp)];
   place.warp = &warp;
   place.host = warp.local(who.lane) + offset;
   place.space = Space::kLocal;
@@ -193,6 +193,11 @@ bool locate(Cluster& cluster, const Who& who, Space space, uint64_t address, uin
   if ((address & (alignment - 1)) != 0)
     return misaligned(cluster, who, address, bytes, alignment, kind, space_name);
   return locate_global(cluster, who, address, bytes, kind, space_name, place);
+}
+
+std::string shared_text(const Who& who, const Cta& owner, uint32_t offset) {
+  if (who.cta == &owner) return fmt::format("shared {:#x}", offset);
+  return fmt::format("shared {:#x} of the CTA of rank {}", offset, owner.rank());
 }
 
 }  // namespace imbrex::vgpu

@@ -2,7 +2,7 @@
 // From an address to the bytes: generic addressing, bounds and alignment, for threads and units alike.
 #pragma once
 
-#include <cstring>
+#include <string>
 
 #include "vgpu/machine/checks.h"
 
@@ -25,5 +25,21 @@ bool access(Cluster& cluster, const Who& who, Space space, uint64_t address, uin
   Checks::touched(cluster, who, place, bytes, kind);
   return true;
 }
+
+/// Tells the checkers that a unit touches bytes whose address was found good when the work was submitted.
+/// Units run outside the templated bodies, so the policy is asked at run time.
+inline void touch(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind) {
+  if (cluster.checks().any()) Checked::touched(cluster, who, place, bytes, kind);
+}
+
+inline Place shared_place(Cta& cta, uint32_t offset) {
+  return {cta.shared().at(offset), Space::kSharedCta, &cta, nullptr, offset};
+}
+inline Place global_place(Cluster& cluster, uint64_t address) {
+  return {cluster.launch().memory.host(address), Space::kGlobal, nullptr, nullptr, address};
+}
+
+/// How findings print a shared address: "shared 0x408", "shared 0x408 of the CTA of rank 1".
+std::string shared_text(const Who& who, const Cta& owner, uint32_t offset);
 
 }  // namespace imbrex::vgpu

@@ -2,7 +2,6 @@
 #include "vgpu/machine/async.h"
 
 #include "vgpu/machine/cluster.h"
-#include "vgpu/timeline/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -13,13 +12,12 @@ QueueId AsyncAgents::make_queue() {
 
 void AsyncAgents::submit(std::unique_ptr<AsyncOp> op, QueueId queue) {
   ++pending_;
-  if (recorder_ != nullptr) recorder_->submitted(*op, queue);
-  if (op->who.cta != nullptr)
-    if (RaceChecker* races = op->who.cta->cluster().races()) races->issue(*op);
+  cluster_->observe().issued(*op, queue);
   (queue == kUnordered ? unordered_ : *queues_[static_cast<size_t>(queue)]).push_back(std::move(op));
 }
 
-AsyncStep AsyncAgents::run_one(Cluster& cluster, uint64_t choice) {
+AsyncStep AsyncAgents::run_one(uint64_t choice) {
+  Cluster& cluster = *cluster_;
   if (pending_ == 0) return AsyncStep::kNone;
   // Candidates: every unordered operation and the head of every queue.
   ready_.clear();
@@ -33,9 +31,9 @@ AsyncStep AsyncAgents::run_one(Cluster& cluster, uint64_t choice) {
   // Running may submit further operations, which moves the queue's elements: hold the operation itself.
   AsyncOp& op = *queue[chosen.index];
   if (op.takes_turn() && !cluster.has_turn()) return AsyncStep::kTurn;
-  if (recorder_ != nullptr) recorder_->carries_out(&op);
+  cluster.observe().carries_out(&op);
   const bool done = op.run(cluster);
-  if (recorder_ != nullptr) recorder_->carries_out(nullptr);
+  cluster.observe().carries_out(nullptr);
   if (done) {
     for (size_t i = chosen.index; i < queue.size(); ++i) {
       if (queue[i].get() != &op) continue;

@@ -16,7 +16,6 @@
 namespace imbrex::vgpu {
 
 class Cluster;
-class TimelineRecorder;
 
 /// One asynchronous operation. `who` names the thread that started it and the unit that carries it out.
 class AsyncOp {
@@ -61,8 +60,7 @@ inline constexpr QueueId kUnordered = -1;  // every operation on its own
 /// The asynchronous operations of one cluster that are not done yet.
 class AsyncAgents {
  public:
-  /// Tells `recorder` (may be null) of everything from now on.
-  void record(TimelineRecorder* recorder) { recorder_ = recorder; }
+  explicit AsyncAgents(Cluster& cluster) : cluster_(&cluster) {}
   /// A new in-order queue.
   QueueId make_queue();
   void submit(std::unique_ptr<AsyncOp> op, QueueId queue = kUnordered);
@@ -70,7 +68,7 @@ class AsyncAgents {
   int64_t pending() const { return pending_; }
 
   /// Runs (a part of) one ready operation, the choice-th of those (modulo their number).
-  AsyncStep run_one(Cluster& cluster, uint64_t choice);
+  AsyncStep run_one(uint64_t choice);
   /// Calls body(const AsyncOp&) for everything in flight.
   template <class Body>
   void for_each(Body&& body) const {
@@ -84,7 +82,7 @@ class AsyncAgents {
   Queue unordered_;
   std::vector<std::unique_ptr<Queue>> queues_;
   int64_t pending_ = 0;
-  TimelineRecorder* recorder_ = nullptr;
+  Cluster* cluster_;
   struct Candidate {
     Queue* queue;
     size_t index;

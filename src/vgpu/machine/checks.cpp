@@ -9,10 +9,6 @@ namespace imbrex::vgpu {
 
 namespace {
 
-/// Addresses in global memory through which warps are ordered share this many keys, so that counting in a
-/// large array does not take memory without end. Sharing orders too much, never too little.
-constexpr uint64_t kGlobalSyncKeys = 4096;
-
 void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, int lane_shift) {
   const CheckSet& checks = cluster.launch().options.checks;
   const char* memory = nullptr;
@@ -73,25 +69,9 @@ void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint
     ChunkOrigins& origins = place.cta->units().chunk_origins;
     if (is_read(kind)) origins.note_read(static_cast<uint32_t>(place.address), bytes);
     if (is_write(kind)) origins.clear(static_cast<uint32_t>(place.address), bytes);
-    if (origins.has_suspects()) report_unread_boxes(cluster, *place.cta);
+    if (origins.has_suspects()) report_unread_boxes(place.cta->tiles());
   }
-  RaceChecker* races = cluster.races();
-  if (races == nullptr || place.space == Space::kLocal) return;
-  if (is_strong(kind) && who.origin == nullptr) {
-    const SyncKey key = place.space == Space::kSharedCta
-                            ? sync_key(SyncKind::kShared, place.cta->rank(), place.address)
-                            : sync_key(SyncKind::kGlobal, 0, place.address / 4 % kGlobalSyncKeys);
-    // Inside a cluster all strong accesses order.
-    Who both = who;
-    both.order = kAcquires | kReleases;
-    if (is_read(kind)) races->acquire(both, key);
-    if (is_write(kind)) races->release(both, key);
-    if (place.space == Space::kGlobal) races->strong_access(who, place.address, kind);
-  }
-  if (place.space == Space::kSharedCta)
-    races->access(who, place, bytes, kind, lane_shift);
-  else
-    races->global_access(who, place, bytes, kind, lane_shift);
+  cluster.observe().touched(who, place, bytes, kind, lane_shift);
 }
 
 }  // namespace imbrex::vgpu

@@ -7,28 +7,9 @@
 #pragma once
 
 #include "vgpu/machine/cluster.h"
+#include "vgpu/machine/place.h"
 
 namespace imbrex::vgpu {
-
-/// What an access does; the strong ones (volatile, relaxed, acquire, release, atomic) may meet others
-/// unordered.
-/// A kSameWrite writes the bytes that are there already: when all threads store the same value by one
-/// instruction, as compilers let them, it does not matter who comes last.
-enum class AccessKind : uint8_t { kRead, kWrite, kSameWrite, kAtomic, kStrongRead, kStrongWrite };
-constexpr bool is_write(AccessKind k) { return k != AccessKind::kRead && k != AccessKind::kStrongRead; }
-constexpr bool is_read(AccessKind k) {
-  return k == AccessKind::kRead || k == AccessKind::kAtomic || k == AccessKind::kStrongRead;
-}
-constexpr bool is_strong(AccessKind k) { return k > AccessKind::kSameWrite; }
-
-/// A checked address: where the bytes are on the host, and what they are to the kernel.
-struct Place {
-  std::byte* host = nullptr;
-  Space space = Space::kGlobal;  // kGlobal, kSharedCta or kLocal
-  Cta* cta = nullptr;            // whose shared memory
-  Warp* warp = nullptr;          // whose local memory
-  uint64_t address = 0;          // in global memory; offset bits in shared; offset in local memory
-};
 
 struct Unchecked {
   static constexpr int kIndex = 0;

@@ -3,9 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "vgpu/checks/bank_counter.h"
 #include "vgpu/machine/checks.h"
-#include "vgpu/timeline/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -23,7 +21,7 @@ constexpr uint32_t kPcIsKept = ~0u;
 template <class Checks>
 struct Recorded : Checks {
   static void executed(Warp& warp, const Instruction& insn, Step step) {
-    warp.cta().cluster().timeline()->executed(warp, insn, step);
+    warp.cta().cluster().observe().executed(warp, insn, step);
   }
 };
 
@@ -46,36 +44,48 @@ Cluster::Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, ui
       number_(number),
       id_(split_index(number, launch.clusters())),
       random_(launch.options.seed, static_cast<uint64_t>(number)),
+      async_(*this),
       log_(launch.program, launch.options.max_findings),
       cached_ranges_(launch.program.code.size()),
+      ctas_(make_ctas(*this)),
+      observers_(launch, number, ctas_, log_),
       clock_(clock),
       clock_at_start_(clock),
       last_progress_(clock) {
-  const Dim3& extent = launch.cluster;
-  for (int rank = 0; rank < extent.count(); ++rank) {
-    const std::array<uint32_t, 3> inside = split_index(rank, extent);
-    ctas_.push_back(
-        std::make_unique<Cta>(*this, rank,
-                              std::array<uint32_t, 3>{static_cast<uint32_t>(id_[0] * extent.x + inside[0]),
-                                                      static_cast<uint32_t>(id_[1] * extent.y + inside[1]),
-                                                      static_cast<uint32_t>(id_[2] * extent.z + inside[2])}));
-    for (const std::unique_ptr<Warp>& warp : ctas_.back()->warps()) warps_.push_back(warp.get());
-  }
-  statistics_.ctas = extent.count();
-  if (launch.options.checks.races || launch.options.checks.proxy_fences)
-    races_ = std::make_unique<RaceChecker>(*this);
-  if (const TimelineOptions& timeline = launch.options.timeline; timeline.record) {
-    bool is_drawn = false;
-    for (const std::unique_ptr<Cta>& cta : ctas_) is_drawn |= cta->linear_id() == timeline.cta;
-    timeline_ = std::make_unique<TimelineRecorder>(*this, is_drawn);
-    async_.record(timeline_.get());
-  }
-  if (launch.options.count_banks) banks_ = std::make_unique<BankCounter>(launch.program.code.size());
+  for (const std::unique_ptr<Cta>& cta : ctas_)
+    for (const std::unique_ptr<Warp>& warp : cta->warps()) warps_.push_back(warp.get());
+  statistics_.ctas = static_cast<int64_t>(ctas_.size());
   // From at once to hardly ever: then mostly when no warp can go on.
-  if (!random_.is_plain()) async_laziness_ = uint64_t{1} << (2 * random_.below(6));
+  if (!random_.is_plain()) async_interval_ = uint64_t{1} << (2 * random_.below(6));
 }
 
 Cluster::~Cluster() = default;
+
+std::vector<std::unique_ptr<Cta>> Cluster::make_ctas(Cluster& cluster) {
+  std::vector<std::unique_ptr<Cta>> ctas;
+  const Dim3& extent = cluster.launch().cluster;
+  for (int rank = 0; rank < extent.count(); ++rank) {
+    std::array<uint32_t, 3> id = split_index(rank, extent);
+    for (size_t i = 0; i < 3; ++i)
+      id[i] += cluster.id()[i] * (i == 0 ? extent.x : i == 1 ? extent.y : extent.z);
+    ctas.push_back(std::make_unique<Cta>(cluster, rank, id));
+  }
+  return ctas;
+}
+
+void Cluster::report(FindingKind kind, const Who& who, uint64_t address, std::string message,
+                     std::string hint) {
+  Finding* finding = log_.open(kind, who, address);
+  if (finding == nullptr) return;
+  finding->message = std::move(message);
+  finding->hint = std::move(hint);
+}
+
+void Cluster::report_fatal(FindingKind kind, const Who& who, uint64_t address, std::string message,
+                           std::string hint) {
+  report(kind, who, address, std::move(message), std::move(hint));
+  stop();
+}
 
 int64_t Cluster::new_quantum() {
   return random_.is_plain() ? kPlainQuantum : static_cast<int64_t>(1 + random_.below(kPlainQuantum));
@@ -143,10 +153,10 @@ Step Cluster::run_warp(Warp& warp) {
 AsyncStep Cluster::run_async(bool pressing) {
   if (async_.empty()) return AsyncStep::kNone;
   if (!async_choice_) {
-    if (!pressing && async_laziness_ > 1 && !random_.once_in(async_laziness_)) return AsyncStep::kNone;
+    if (!pressing && async_interval_ > 1 && !random_.once_in(async_interval_)) return AsyncStep::kNone;
     async_choice_ = random_.is_plain() ? 0 : random_.next();
   }
-  const AsyncStep step = async_.run_one(*this, *async_choice_);
+  const AsyncStep step = async_.run_one(*async_choice_);
   if (step == AsyncStep::kTurn) {
     slot_->publish(clock_);  // a turn is given by the clocks that others see
     return step;
@@ -221,7 +231,7 @@ ClusterState Cluster::advance_with(int64_t slice) {
 
 ClusterState Cluster::advance(int64_t slice) {
   const bool checked = launch_->options.checks.any();
-  if (timeline_ != nullptr)
+  if (observers_.record_timeline())
     return checked ? advance_with<Recorded<Checked>>(slice) : advance_with<Recorded<Unchecked>>(slice);
   return checked ? advance_with<Checked>(slice) : advance_with<Unchecked>(slice);
 }

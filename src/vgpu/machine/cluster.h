@@ -9,18 +9,15 @@
 #include <vector>
 
 #include "vgpu/checks/findings.h"
-#include "vgpu/checks/race.h"
 #include "vgpu/machine/async.h"
 #include "vgpu/machine/cta.h"
 #include "vgpu/machine/grid.h"
+#include "vgpu/machine/observers.h"
 #include "vgpu/machine/random.h"
 #include "vgpu/machine/units.h"
 #include "vgpu/program/launch.h"
 
 namespace imbrex::vgpu {
-
-class BankCounter;
-class TimelineRecorder;
 
 /// Why Cluster::advance came back.
 enum class ClusterState : uint8_t {
@@ -54,24 +51,17 @@ class Cluster {
   Statistics& statistics() { return statistics_; }
   std::string& printed() { return printed_; }
   Random& random() { return random_; }
-  /// Null when races are not looked for.
-  RaceChecker* races() { return races_.get(); }
-  /// Null when no timeline is asked for.
-  TimelineRecorder* timeline() { return timeline_.get(); }
-  /// Null when bank conflicts are not counted.
-  BankCounter* banks() { return banks_.get(); }
-  /// The threads of `who` arrive at, or have waited for, something that orders threads.
-  void released(const Who& who, SyncKey key) {
-    if (races_ != nullptr) races_->release(who, key);
-  }
-  void acquired(const Who& who, SyncKey key) {
-    if (races_ != nullptr) races_->acquire(who, key);
-  }
+  /// Whom to tell what happens.
+  Observers& observe() { return observers_; }
+  const CheckSet& checks() const { return launch_->options.checks; }
+  /// A finding of one line, with a remedy. Counted silently when it is there already.
+  void report(FindingKind kind, const Who& who, uint64_t address, std::string message, std::string hint = "");
+  /// The same for what the hardware ends the kernel for: the launch stops.
+  void report_fatal(FindingKind kind, const Who& who, uint64_t address, std::string message,
+                    std::string hint = "");
   ClusterUnits& units() { return units_; }
 
   CachedRange& cached_range(const Instruction* insn) { return cached_ranges_[insn->index]; }
-  /// Takes a cluster of the grid that has not started: its number, or -1 when none is left to this one.
-  int64_t cancel_one() { return slot_->take_next(); }
   /// %clusterid.
   const std::array<uint32_t, 3>& id() const { return id_; }
   /// Where the cluster runs; stands in for %smid.
@@ -95,6 +85,7 @@ class Cluster {
   ClusterState advance(int64_t slice);
 
  private:
+  static std::vector<std::unique_ptr<Cta>> make_ctas(Cluster& cluster);
   template <class Checks>
   ClusterState advance_with(int64_t slice);
   /// Lets the warp whose turn it is within the cluster run for a while.
@@ -122,10 +113,8 @@ class Cluster {
   Statistics statistics_;
   std::string printed_;
   std::vector<CachedRange> cached_ranges_;
-  std::unique_ptr<RaceChecker> races_;
-  std::unique_ptr<TimelineRecorder> timeline_;
-  std::unique_ptr<BankCounter> banks_;
   std::vector<std::unique_ptr<Cta>> ctas_;
+  Observers observers_;
   std::vector<Warp*> warps_;  // of all CTAs, those that have not finished
   size_t next_warp_ = 0;
   int64_t quantum_left_ = 0;  // of warps_[next_warp_], when it was stopped for a turn
@@ -136,7 +125,7 @@ class Cluster {
   bool resuming_ = false;  // its current split goes on where it stopped
   int stalls_ = 0;         // in a row, without progress in between
   uint64_t progress_at_stall_ = 0;
-  uint64_t async_laziness_ = 1;           // one operation is carried out in so many quanta
+  uint64_t async_interval_ = 1;           // one operation is carried out in so many quanta
   std::optional<uint64_t> async_choice_;  // of an operation that waits for its turn
   Warp* ran_last_ = nullptr;
   bool stopped_ = false;

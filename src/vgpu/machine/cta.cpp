@@ -2,11 +2,11 @@
 #include "vgpu/machine/cta.h"
 
 #include "vgpu/machine/cluster.h"
-#include "vgpu/timeline/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
-Cta::Cta(Cluster& cluster, int rank, std::array<uint32_t, 3> id) : cluster_(&cluster), rank_(rank), id_(id) {
+Cta::Cta(Cluster& cluster, int rank, std::array<uint32_t, 3> id)
+    : CtaIdentity(rank, id, cluster.launch().warps()), cluster_(&cluster) {
   const LaunchContext& launch = cluster.launch();
   const bool track = launch.options.checks.uninitialized;
   shared_.reset(launch.target.shared_user_base,
@@ -23,9 +23,14 @@ Cta::Cta(Cluster& cluster, int rank, std::array<uint32_t, 3> id) : cluster_(&clu
 
 Cta::~Cta() = default;
 
+TileContext Cta::tiles() {
+  const LaunchContext& launch = cluster_->launch();
+  return {cluster_->log(), launch.program, launch.memory, *this, units_.chunk_origins};
+}
+
 int64_t Cta::linear_id() const {
   const Dim3& grid = cluster_->launch().grid;
-  return id_[0] + grid.x * (id_[1] + grid.y * int64_t{id_[2]});
+  return id()[0] + grid.x * (id()[1] + grid.y * int64_t{id()[2]});
 }
 
 void Cta::try_complete(NamedBarrier& barrier) {
@@ -40,12 +45,12 @@ void Cta::try_complete(NamedBarrier& barrier) {
   }
   ++barrier.phase;
   const SyncKey key =
-      sync_key(SyncKind::kNamedBarrier, rank_, static_cast<uint64_t>(&barrier - barriers_.data()));
+      sync_key(SyncKind::kNamedBarrier, rank(), static_cast<uint64_t>(&barrier - barriers_.data()));
   for (size_t w = 0; w < warps_.size(); ++w)
     if (barrier.waiting[w] != 0) {
       const Who who{this, static_cast<int>(w), -1, nullptr, "", barrier.waiting[w]};
-      cluster_->acquired(who, key);
-      if (cluster_->timeline() != nullptr) cluster_->timeline()->waited(who, key, barrier.phase - 1);
+      cluster_->observe().acquired(who, key);
+      cluster_->observe().waited(who, key, barrier.phase - 1);
     }
   barrier.arrived.clear();
   barrier.last_count = barrier.reduction_count;

@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "vgpu/checks/tile_context.h"
+#include "vgpu/checks/who.h"
 #include "vgpu/machine/units.h"
 #include "vgpu/machine/warp.h"
 #include "vgpu/memory/memory.h"
@@ -26,16 +28,12 @@ struct NamedBarrier {
   int last_count = 0, last_lanes = 0;  // of the phase before, for the waiters
 };
 
-class Cta {
+class Cta : public CtaIdentity {
  public:
   Cta(Cluster& cluster, int rank, std::array<uint32_t, 3> id);
   ~Cta();
 
   Cluster& cluster() const { return *cluster_; }
-  /// Rank in the cluster.
-  int rank() const { return rank_; }
-  /// %ctaid.
-  const std::array<uint32_t, 3>& id() const { return id_; }
   int64_t linear_id() const;
 
   SharedMemory& shared() { return shared_; }
@@ -43,6 +41,8 @@ class Cta {
   const std::vector<std::unique_ptr<Warp>>& warps() const { return warps_; }
   NamedBarrier& barrier(int index) { return barriers_[static_cast<size_t>(index)]; }
   CtaUnits& units() { return units_; }
+  /// What the checks of tiles in its shared memory work on.
+  TileContext tiles();
   bool finished() const { return live_warps_ == 0; }
   /// Called by a warp whose last lane has exited.
   void warp_finished() { --live_warps_; }
@@ -53,9 +53,9 @@ class Cta {
   void try_complete(NamedBarrier& barrier);
 
  private:
+  friend class Warp;  // keeps the lanes that run up to date
+
   Cluster* cluster_;
-  int rank_;
-  std::array<uint32_t, 3> id_;
   SharedMemory shared_;
   std::vector<std::unique_ptr<Warp>> warps_;
   std::array<NamedBarrier, 16> barriers_;

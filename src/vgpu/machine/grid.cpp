@@ -7,7 +7,6 @@
 
 #include "vgpu/checks/bank_counter.h"
 #include "vgpu/machine/cluster.h"
-#include "vgpu/timeline/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -94,11 +93,11 @@ void Grid::finish_cluster(GridSlot& slot, bool stopped) {
     stop_epoch_ = end;
     stop_slot_ = slot.index_;
   }
-  if (cluster.banks() != nullptr) {
+  if (const BankCounter* banks = cluster.observe().banks()) {
     if (banks_ == nullptr) banks_ = std::make_unique<BankCounter>(launch_.program.code.size());
-    banks_->add(*cluster.banks());
+    banks_->add(*banks);
   }
-  if (cluster.timeline() != nullptr) recordings_.push_back(cluster.timeline()->take());
+  if (auto recording = cluster.observe().take_recording()) recordings_.push_back(std::move(*recording));
   slot.cluster_.reset();
 }
 

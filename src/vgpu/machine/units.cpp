@@ -109,11 +109,11 @@ void check_cta_exit(Cta& cta) {
     report_in_flight(cta);
     report_unseen_copies(cta);
     report_unwaited_stores(cta);
-    if (RaceChecker* races = cta.cluster().races()) races->cta_exit(cta);
+    cta.cluster().observe().cta_exited(cta);
   }
   if (checks.layouts) {
     cta.units().chunk_origins.finish();
-    report_unread_boxes(cta.cluster(), cta);
+    report_unread_boxes(cta.tiles());
   }
   if (checks.leaks) report_tensor_memory(cta);
   if (checks.collectives) report_register_budgets(cta);

@@ -27,8 +27,9 @@ std::string describe_gather(Warp& warp, const Wait& wait) {
 
 Warp::Warp(Cta& cta, int index, Mask lanes, const Program& program, bool track_defined)
     : cta_(&cta),
+      known_cta_(&cta),
       index_(index),
-      live_(lanes),
+      live_(&cta.live(index)),
       program_(&program),
       patience_(kMostPatience),
       registers_(new std::byte[program.register_bytes]),
@@ -39,6 +40,7 @@ Warp::Warp(Cta& cta, int index, Mask lanes, const Program& program, bool track_d
     if (!defined_.empty()) defined_[0] = kAllLanes;
     local_written_.reset(local_.size());
   }
+  *live_ = lanes;
   add_split(0, lanes, kNoJoin);
 }
 
@@ -177,11 +179,11 @@ Step Warp::exit(Mask active) {
   split.mask &= ~active;
   split.pc += 1;
   if (split.mask == 0) remove_current();
-  live_ &= ~active;
+  *live_ &= ~active;
   leave(join, active);
   Cluster& cluster = cta_->cluster();
   cluster.note_progress();
-  if (live_ == 0) cta_->warp_finished();
+  if (*live_ == 0) cta_->warp_finished();
   cta_->reconsider_barriers();
   return Step::kJump;
 }
@@ -247,7 +249,7 @@ bool Warp::absorb(size_t other) {
 }
 
 Step Warp::gather(Mask active, Mask needed) {
-  needed &= live_;
+  needed &= *live_;
   if ((needed & ~active) == 0) return Step::kNext;
   const bool all_active = active == splits_[current_].mask;
   if (all_active) {

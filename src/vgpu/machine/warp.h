@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "vgpu/checks/who.h"
 #include "vgpu/lanes.h"
 #include "vgpu/memory/memory.h"
 #include "vgpu/program/instruction.h"
@@ -65,14 +66,29 @@ class Warp {
   int index() const { return index_; }
   const Program& program() const { return *program_; }
 
+  // ---- who acts
+
+  Who thread(const Instruction& insn, int lane) const { return {known_cta_, index_, lane, &insn}; }
+  /// Lanes that do something together.
+  Who threads(const Instruction& insn, Mask active) const {
+    return {known_cta_, index_, first_lane(active), &insn, "", active};
+  }
+
   // ---- registers
-  // -------------------------------------------------------------------------------------------
+
   /// The 32 lanes of a register, T being uint32_t, float, uint64_t, double, ... as wide as the slot.
   template <class T>
   T* reg(Slot slot) {
     return reinterpret_cast<T*>(registers_.get() + slot);
   }
   Mask& predicate(Slot slot) { return *reg<Mask>(slot); }
+  /// The address that a lane gives.
+  uint64_t address(const AddressSource& source, int lane) {
+    if (source.base_is_64) return reg<uint64_t>(source.base)[lane] + static_cast<uint64_t>(source.offset);
+    return static_cast<uint32_t>(reg<uint32_t>(source.base)[lane] + static_cast<uint64_t>(source.offset));
+  }
+  /// The lanes in which a predicate operand holds.
+  Mask lanes_where(const PredicateSource& source) { return predicate(source.slot) ^ source.flip; }
   /// Per dense register number: lanes in which it has been written. Empty unless tracked.
   std::vector<Mask>& defined() { return defined_; }
   /// Per dense register number: where its undefined lanes come from, as the index of the instruction that
@@ -89,12 +105,12 @@ class Warp {
   }
 
   // ---- control
-  // ---------------------------------------------------------------------------------------------
 
   /// The split being executed. Bodies that return Step::kNext must leave its pc alone.
   Split& split() { return splits_[current_]; }
-  Mask live() const { return live_; }
-  bool finished() const { return live_ == 0; }
+  /// Lanes that have not exited.
+  Mask live() const { return *live_; }
+  bool finished() const { return *live_ == 0; }
   const std::vector<Split>& splits() const { return splits_; }
   /// False when the current split is gone (exited, parked) and pick() has to find another.
   bool has_current() const { return current_ != kNone; }
@@ -131,7 +147,6 @@ class Warp {
   void describe_waits(std::vector<std::string>& lines);
 
   int64_t executed = 0;  // instructions of this warp so far
-  static constexpr uint32_t kNowhere = ~0u;
 
  private:
   static constexpr size_t kNone = ~size_t{0};
@@ -149,8 +164,9 @@ class Warp {
   bool absorb(size_t other);
 
   Cta* cta_;
+  const CtaIdentity* known_cta_;  // the same
   int index_;
-  Mask live_;
+  Mask* live_;  // in the CTA, where observers see it
   const Program* program_;
   int64_t patience_;  // of parked lanes, in instructions of the warp
   std::unique_ptr<std::byte[]> registers_;

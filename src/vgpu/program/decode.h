@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ptx/ptx.h"
-#include "vgpu/memory/memory.h"
 #include "vgpu/program/program.h"
 
 namespace imbrex::vgpu {
@@ -19,20 +18,6 @@ namespace imbrex::vgpu {
 class FunctionLayout;
 class ProgramBuilder;
 class ModuleImage;
-
-/// A predicate operand: lanes are those of (slot ^ flip).
-struct PredicateSource {
-  Slot slot = 0;
-  Mask flip = 0;
-};
-
-/// An address operand: value of `base` (a 64-bit slot if `base_is_64`, else 32-bit) plus `offset`.
-struct AddressSource {
-  Slot base = 0;
-  bool base_is_64 = true;
-  int64_t offset = 0;
-  Space space = Space::kGeneric;  // as the instruction says, or as the symbol implies
-};
 
 /// What a family's decode function works with: one PTX instruction and the program under construction.
 class Decoder {
@@ -89,11 +74,22 @@ class Decoder {
     return raw;
   }
 
+  bool is_predicate(const ptx::Operand& operand) const;
+  /// Is the type among the instruction's words?
+  bool has_type(ptx::ScalarType type) const;
+  /// 80, 90, 100: the architecture the program is made for.
+  int target_sm() const;
+  /// An address operand of an instruction that names several state spaces: this one is in `space`.
+  AddressSource address_in(const ptx::Operand& operand, Space space);
+  /// A register that an asynchronous unit writes some time after the instruction. It counts as written when
+  /// the body says so: its dense number goes to `numbers`.
+  Slot late_destination(const ptx::Operand& operand, std::vector<uint32_t>& numbers);
+
   /// The state space written on the instruction; kGeneric when none is.
   Space space() const;
   /// The pc of a label, known once the function is laid out; bodies read it from `immediate`.
   int64_t label(const ptx::Operand& operand) const;
-  /// The pc where lanes that part at this instruction meet again, or Warp::kNowhere.
+  /// The pc where lanes that part at this instruction meet again, or kNowhere.
   int64_t meeting() const;
 
   /// "this form of mul is not modelled: ..." with the PTX line; throws CompileError.

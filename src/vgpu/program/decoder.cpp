@@ -200,4 +200,28 @@ void Decoder::refuse(const std::string& why) const {
                       ""});
 }
 
+bool Decoder::is_predicate(const ptx::Operand& operand) const {
+  return operand.is_reg() && layout_.function->type_of(operand.reg()) == ptx::ScalarType::pred;
+}
+
+bool Decoder::has_type(ptx::ScalarType type) const {
+  for (const ptx::Suffix suffix : insn_.suffixes())
+    if (suffix == ptx::Suffix(type)) return true;
+  return false;
+}
+
+int Decoder::target_sm() const { return builder_.image().target().sm; }
+
+AddressSource Decoder::address_in(const ptx::Operand& operand, Space space) {
+  AddressSource source = address(operand);
+  source.space = space;
+  return source;
+}
+
+Slot Decoder::late_destination(const ptx::Operand& operand, std::vector<uint32_t>& numbers) {
+  if (!operand.is_reg()) return destination(operand, ptx::ScalarType::b32);
+  numbers.push_back(layout_.register_numbers[operand.id]);
+  return layout_.registers[operand.id];
+}
+
 }  // namespace imbrex::vgpu

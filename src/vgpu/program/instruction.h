@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "vgpu/lanes.h"
+#include "vgpu/memory/memory.h"
 
 namespace imbrex::vgpu {
 
@@ -19,6 +20,23 @@ struct Instruction;
 /// Mask. Immediates and special registers have slots too (filled when the warp starts), so bodies never ask
 /// what an operand is.
 using Slot = uint32_t;
+
+/// A predicate operand: lanes are those of (slot ^ flip).
+struct PredicateSource {
+  Slot slot = 0;
+  Mask flip = 0;
+};
+
+/// An address operand: value of `base` (a 64-bit slot if `base_is_64`, else 32-bit) plus `offset`.
+struct AddressSource {
+  Slot base = 0;
+  bool base_is_64 = true;
+  int64_t offset = 0;
+  Space space = Space::kGeneric;  // as the instruction says, or as the symbol implies
+};
+
+/// A place in the code that is never reached.
+inline constexpr uint32_t kNowhere = ~0u;
 
 /// What executing an instruction did to the warp's current split.
 enum class Step : uint8_t {
@@ -52,6 +70,11 @@ struct Instruction {
   const Slot* list = nullptr;
   /// A structure of the family's own, kept alive by the program.
   const void* extra = nullptr;
+  /// That structure.
+  template <class T>
+  const T& form() const {
+    return *static_cast<const T*>(extra);
+  }
 };
 
 /// What comes of lanes of an operand register that were never written. Compilers compute with such lanes

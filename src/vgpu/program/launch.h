@@ -36,6 +36,10 @@ struct LaunchContext {
   uint64_t cooperative_workspace = 0;   // address; 0 where the launch is not cooperative
   GlobalRaces* global_races = nullptr;  // null: races on global memory are not looked for
 
+  /// Where the shared memory of a CTA ends, as an offset.
+  uint32_t shared_end() const {
+    return target.shared_user_base + program.static_shared_bytes + dynamic_shared_bytes;
+  }
   int threads() const { return static_cast<int>(block.count()); }
   int warps() const { return (threads() + kWarpSize - 1) / kWarpSize; }
   Dim3 clusters() const { return {grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z}; }

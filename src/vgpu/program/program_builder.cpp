@@ -8,12 +8,11 @@
 
 #include "core/text.h"
 #include "imbrex/core/error.h"
-#include "vgpu/machine/warp.h"
 #include "vgpu/program/control.h"
 #include "vgpu/program/control_flow.h"
+#include "vgpu/program/cost_class.h"
 #include "vgpu/program/decode.h"
 #include "vgpu/program/tensor_origins.h"
-#include "vgpu/timeline/cost_model.h"
 
 namespace imbrex::vgpu {
 
@@ -261,7 +260,7 @@ void ProgramBuilder::lay_out_code(FunctionLayout& layout, uint32_t& pc) {
     pc += layout.is_meeting[i] ? 1 : 0;
     pc += i < f.body.size() ? machine_instructions(f.body[i]) : 1;
   }
-  for (uint32_t m : meetings) layout.meetings.push_back(m == kNoMeeting ? Warp::kNowhere : layout.pcs[m]);
+  for (uint32_t m : meetings) layout.meetings.push_back(m == kNoMeeting ? kNowhere : layout.pcs[m]);
 }
 
 void ProgramBuilder::append(Instruction insn, const FunctionLayout& layout, uint32_t index) {

@@ -30,7 +30,7 @@ class FunctionLayout {
   std::vector<int64_t> params;         // Function::params: offset in the parameter buffer, or in local memory
   std::vector<int64_t> return_params;  // offset in local memory
   std::vector<uint32_t> pcs;           // of every instruction of the body, and of its end
-  std::vector<uint32_t> meetings;      // pc where lanes meet again after instruction i, or Warp::kNowhere
+  std::vector<uint32_t> meetings;      // pc where lanes meet again after instruction i, or kNowhere
   std::vector<bool> is_meeting;        // a join stands before instruction i
   static constexpr int64_t kDynamicShared = -2;  // as an offset: where dynamic shared memory starts
 };

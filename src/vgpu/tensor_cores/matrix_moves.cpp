@@ -5,10 +5,9 @@
 
 #include <cstring>
 
-#include "vgpu/checks/bank_counter.h"
+#include "vgpu/machine/access.h"
+#include "vgpu/program/decode.h"
 #include "vgpu/tensor_cores/chunk_expansion.h"
-#include "vgpu/timeline/timeline_recorder.h"
-#include "vgpu/units/unit_support.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -39,8 +38,8 @@ constexpr Element element_of(int l, int h, bool transposed) {
 template <class Checks>
 bool row_place(Warp& warp, const Instruction& insn, const MatrixForm& form, int lane, AccessKind kind,
                Place& place) {
-  return access<Checks>(warp.cta().cluster(), thread_of(warp, insn, lane), form.at.space,
-                        address_of(warp, form.at, lane), kRowBytes, kRowBytes, kind, place);
+  return access<Checks>(warp.cta().cluster(), warp.thread(insn, lane), form.at.space,
+                        warp.address(form.at, lane), kRowBytes, kRowBytes, kind, place);
 }
 
 /// The rows that the first `count` lanes gave have been moved.
@@ -49,16 +48,14 @@ void count_rows(Warp& warp, const Instruction& insn, const std::byte* const* hos
   Statistics& s = cluster.statistics();
   (writes ? s.shared_bytes_written : s.shared_bytes_read) += count * kRowBytes;
   const Mask lanes = kAllLanes >> (kWarpSize - count);
-  if (cluster.timeline() != nullptr)
-    cluster.timeline()->accessed(warp, Space::kSharedCta, host, lanes, kRowBytes, BankAccess::kMatrix);
-  if (cluster.banks() != nullptr)
-    cluster.banks()->accessed(insn, Space::kSharedCta, host, lanes, kRowBytes, writes, BankAccess::kMatrix);
+  cluster.observe().accessed(warp, insn, Space::kSharedCta, host, lanes, kRowBytes, BankAccess::kMatrix,
+                             writes);
 }
 
 template <class Checks>
 Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const MatrixForm& form = form_of<MatrixForm>(insn);
+  const MatrixForm& form = insn.form<MatrixForm>();
   Row rows[32];
   const std::byte* host[kWarpSize] = {};
   const int count = static_cast<int>(form.registers.size()) * 8;
@@ -91,7 +88,7 @@ Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
 template <class Checks>
 Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const MatrixForm& form = form_of<MatrixForm>(insn);
+  const MatrixForm& form = insn.form<MatrixForm>();
   Row rows[32];
   for (size_t j = 0; j < form.registers.size(); ++j) {
     const uint32_t* from = warp.reg<uint32_t>(form.registers[j]);
@@ -131,8 +128,8 @@ bool decode_move(Decoder& decoder, Instruction& out, bool is_load) {
   MatrixForm form;
   form.at = decoder.address(is_load ? 1 : 0);
   form.transposed = decoder.has(Mod::trans);
-  if (has_type(decoder, ScalarType::b4x16_p64)) form.padding = ChunkPadding::kPadded4;
-  if (has_type(decoder, ScalarType::b6x16_p32)) form.padding = ChunkPadding::kPadded6;
+  if (decoder.has_type(ScalarType::b4x16_p64)) form.padding = ChunkPadding::kPadded4;
+  if (decoder.has_type(ScalarType::b6x16_p32)) form.padding = ChunkPadding::kPadded6;
   if (decoder.has(Mod::m16n16) || decoder.has(Mod::m16n8) ||
       (decoder.has(Mod::m8n16) && form.padding == ChunkPadding::kNone))
     decoder.refuse("the transposing 8-bit forms are not modelled");

@@ -7,9 +7,10 @@
 #include <cstring>
 
 #include "core/tensor_arith.h"
+#include "vgpu/machine/access.h"
+#include "vgpu/program/decode.h"
 #include "vgpu/tensor_cores/fragments.h"
 #include "vgpu/tensor_cores/tensor_core.h"
-#include "vgpu/units/unit_support.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -108,7 +109,7 @@ void multiply(Cluster& cluster, const Who& who, const MmaForm& form, const uint8
   }
   TensorProduct product(form.spec, cluster.launch().options.tensor_math);
   if (!product.problem().empty()) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0, product.problem());
+    cluster.report_fatal(FindingKind::kIllegalInstruction, who, 0, product.problem());
     return;
   }
   product.load_a(a, Major::kK);
@@ -118,13 +119,13 @@ void multiply(Cluster& cluster, const Who& who, const MmaForm& form, const uint8
 
 Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const MmaForm& form = form_of<MmaForm>(insn);
+  const MmaForm& form = insn.form<MmaForm>();
   Cluster& cluster = warp.cta().cluster();
   alignas(16) uint8_t a[16 * kMaxRowBytes], b[8 * kMaxRowBytes];
   uint32_t tile[16 * kColumns];
   gather_operands(warp, form, a, b);
   gather_c(warp, form, tile);
-  multiply(cluster, thread_of(warp, insn, -1), form, a, b, tile);
+  multiply(cluster, warp.thread(insn, -1), form, a, b, tile);
   scatter_result(warp, form, tile);
   const auto [m, n, k] = form.spec.shape;
   cluster.statistics().tensor_flops += 2 * m * n * k;
@@ -135,7 +136,7 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
 // + i % 2. With 8 rows A has one element a lane, and C and D two.
 Step exec_mma_f64(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const MmaForm& form = form_of<MmaForm>(insn);
+  const MmaForm& form = insn.form<MmaForm>();
   const auto [m, n, k] = form.spec.shape;
   double a[16 * 16], b[8 * 16], d[16 * 8];
   const int64_t row_groups = m / 8;
@@ -203,7 +204,7 @@ bool decode_mma_sync(Decoder& decoder, Instruction& out) {
 
   MmaForm form;
   form.spec.instruction = arith::TensorInstruction::kMma;
-  form.spec.sm = target_sm(decoder);
+  form.spec.sm = decoder.target_sm();
   form.spec.a = operand_type(decoder, a);
   form.spec.b = operand_type(decoder, b);
   form.spec.d = d == ScalarType::f16 ? float16 : d == ScalarType::s32 ? int32 : float32;

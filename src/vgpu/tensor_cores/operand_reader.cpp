@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "vgpu/checks/operand_layout.h"
+#include "vgpu/machine/access.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -69,19 +70,19 @@ bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddre
   const uint32_t begin = addresses.start() & ~127u;
   const uint32_t end = (addresses.start() + last_line + last_chunk + 16 + 127) & ~127u;
   const bool all_inside = memory.contains(begin, end - begin);
-  const bool checked = checks_of(cluster).any();
+  const bool checked = cluster.checks().any();
 
   Toucher toucher(cluster, who, cta);
-  OperandLayout layout(cluster, who, cta, addresses.swizzle(), what, boxes);
-  const bool check_layout = checks_of(cluster).layouts;
+  OperandLayout layout(cta.tiles(), who, addresses.swizzle(), what, boxes);
+  const bool check_layout = cluster.checks().layouts;
   uint32_t at[kMaxChunks];
   for (uint32_t line = 0; line < lines; ++line) {
     const uint32_t base = addresses.start() + addresses.line_offset(line);
     for (uint32_t c = 0; c < chunks; ++c) {
       const uint32_t from = addresses.swizzled(base + chunk_offsets[c]);
       if (!all_inside && !memory.contains(from, 16)) {
-        report_fatal(
-            cluster, FindingKind::kOutOfBounds, who, from,
+        cluster.report_fatal(
+            FindingKind::kOutOfBounds, who, from,
             fmt::format("operand {}: line {}, bytes {} to {} at shared {:#x} lie outside the CTA's shared "
                         "memory [{:#x}, {:#x})",
                         what, line, c * 16, c * 16 + 15, from, memory.user_base(), memory.end()),

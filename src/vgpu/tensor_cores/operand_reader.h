@@ -3,6 +3,7 @@
 #pragma once
 
 #include "vgpu/checks/operand_boxes.h"
+#include "vgpu/machine/cluster.h"
 #include "vgpu/memory/matrix_descriptor.h"
 
 namespace imbrex::vgpu {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "vgpu/machine/tensor_unit.h"
-#include "vgpu/timeline/timeline_recorder.h"
-#include "vgpu/units/unit_support.h"
+#include "vgpu/machine/access.h"
+#include "vgpu/program/decode.h"
+#include "vgpu/tensor_cores/tensor_unit.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -60,31 +60,30 @@ void give(Cluster& cluster, const Who& who, Cta& cta, uint32_t column, const Pai
   unit.allocator.take(TensorUnit::kOwner, column, request.columns, request.insn);
   unit.permit.last_columns = request.columns;
   unit.memory.undefine_columns(column, request.columns);
-  if (cluster.timeline() != nullptr)
-    cluster.timeline()->allocated(who, cta, static_cast<int>(request.columns));
+  cluster.observe().tensor_allocated(who, cta, request.columns);
   const uint32_t address = TensorAddress{0, column}.bits();
   const Place place = shared_place(cta, request.result_offset);
   std::memcpy(place.host, &address, sizeof address);
   Who writer = who;
   writer.cta = &cta;
   // The lanes of the warp that executes it are together before and after.
-  if (RaceChecker* races = cluster.races()) races->warp_sync(writer);
+  cluster.observe().warp_sync(writer);
   touch(cluster, writer, place, sizeof address, AccessKind::kWrite);
-  if (RaceChecker* races = cluster.races()) races->warp_sync(writer);
+  cluster.observe().warp_sync(writer);
 }
 
 bool take_back(Cluster& cluster, const Who& who, Cta& cta, const PairRequest& request) {
   TensorUnit& unit = tensor_unit(cta);
   if (unit.allocator.release(TensorUnit::kOwner, request.column, request.columns)) {
     unit.memory.undefine_columns(request.column, request.columns);
-    if (cluster.timeline() != nullptr)
-      cluster.timeline()->allocated(who, cta, -static_cast<int>(request.columns));
+    cluster.observe().tensor_freed(who, cta, request.columns);
     return true;
   }
-  report_fatal(cluster, FindingKind::kTensorMemory, who, request.column,
-               fmt::format("tcgen05.dealloc of {} columns at column {}: no allocation of this place and size",
-                           request.columns, request.column),
-               "dealloc takes the address and the number of columns of one alloc");
+  cluster.report_fatal(
+      FindingKind::kTensorMemory, who, request.column,
+      fmt::format("tcgen05.dealloc of {} columns at column {}: no allocation of this place and size",
+                  request.columns, request.column),
+      "dealloc takes the address and the number of columns of one alloc");
   return false;
 }
 
@@ -92,15 +91,16 @@ bool take_back(Cluster& cluster, const Who& who, Cta& cta, const PairRequest& re
 Step serve(Warp& warp, const Instruction& insn, Mask active, const AllocForm& form, const CtaPair& pair,
            const PairRequest& own) {
   Cluster& cluster = warp.cta().cluster();
-  const Who who = thread_of(warp, insn, -1);
+  const Who who = warp.thread(insn, -1);
   for (Cta* cta : {pair.even, pair.odd}) {
     if (cta == nullptr) continue;
     const PairRequest& request = cta == &warp.cta() ? own : tensor_unit(*cta).request;
     if (request.columns != own.columns || request.column != own.column ||
-        form_of<AllocForm>(*request.insn).op != form.op) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-                   fmt::format("the CTAs of a pair ask for different things: {} columns at {} and {} at {}",
-                               own.columns, own.column, request.columns, request.column));
+        request.insn->form<AllocForm>().op != form.op) {
+      cluster.report_fatal(
+          FindingKind::kIllegalInstruction, who, 0,
+          fmt::format("the CTAs of a pair ask for different things: {} columns at {} and {} at {}",
+                      own.columns, own.column, request.columns, request.column));
       return Step::kNext;
     }
   }
@@ -132,7 +132,7 @@ Step serve(Warp& warp, const Instruction& insn, Mask active, const AllocForm& fo
         break;
       default:
         unit.permit.relinquished = true;
-        if (cluster.timeline() != nullptr) cluster.timeline()->relinquished(who, *cta);
+        cluster.observe().tensor_permit_relinquished(who, *cta);
     }
     unit.request = {};
   }
@@ -142,10 +142,10 @@ Step serve(Warp& warp, const Instruction& insn, Mask active, const AllocForm& fo
 
 Step exec_collective(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const AllocForm& form = form_of<AllocForm>(insn);
+  const AllocForm& form = insn.form<AllocForm>();
   Cluster& cluster = warp.cta().cluster();
   const int lane = first_lane(active);
-  const Who who = thread_of(warp, insn, -1);
+  const Who who = warp.thread(insn, -1);
   TensorUnit& unit = tensor_unit(warp.cta());
 
   PairRequest request;
@@ -153,19 +153,18 @@ Step exec_collective(Warp& warp, const Instruction& insn, Mask active) {
   if (form.op != Op::tcgen05_relinquish_alloc_permit) request.columns = warp.reg<uint32_t>(insn.a)[lane];
   if (form.op == Op::tcgen05_alloc) {
     if (const std::string why = unit.permit.refuse(request.columns); !why.empty()) {
-      report_fatal(cluster, FindingKind::kTensorMemory, who, 0, "tcgen05.alloc: " + why);
+      cluster.report_fatal(FindingKind::kTensorMemory, who, 0, "tcgen05.alloc: " + why);
       return Step::kNext;
     }
     Place place;
-    if (!locate(cluster, who, form.result.space, address_of(warp, form.result, lane), 4, 4,
-                AccessKind::kWrite, place))
+    if (!locate(cluster, who, form.result.space, warp.address(form.result, lane), 4, 4, AccessKind::kWrite,
+                place))
       return Step::kNext;
     request.result_offset = static_cast<uint32_t>(place.address);
   } else if (form.op == Op::tcgen05_dealloc) {
     request.column = TensorAddress::from_bits(warp.reg<uint32_t>(insn.b)[lane]).column;
-    if (RaceChecker* races = cluster.races())
-      if (unit.allocator.find(TensorUnit::kOwner, request.column, request.columns) != nullptr)
-        races->tensor_release(who, warp.cta(), request.column, request.columns);
+    if (unit.allocator.find(TensorUnit::kOwner, request.column, request.columns) != nullptr)
+      cluster.observe().tensor_released(who, warp.cta(), request.column, request.columns);
   }
 
   if (form.cta_group == 1) return serve(warp, insn, active, form, {&warp.cta(), nullptr}, request);

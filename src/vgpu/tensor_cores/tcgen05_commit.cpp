@@ -4,7 +4,7 @@
 // the race checker wants them.
 #include <fmt/format.h>
 
-#include "vgpu/machine/tensor_unit.h"
+#include "vgpu/tensor_cores/tensor_unit.h"
 #include "vgpu/units/mbarrier_ops.h"
 
 namespace imbrex::vgpu {
@@ -56,11 +56,11 @@ Space space_of(Space written, uint64_t address) {
 }
 
 Step exec_commit(Warp& warp, const Instruction& insn, Mask active) {
-  const CommitForm& form = form_of<CommitForm>(insn);
+  const CommitForm& form = insn.form<CommitForm>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = unit_for(thread_of(warp, insn, lane), "tensor core");
-    const uint64_t address = address_of(warp, form.barrier, lane);
+    const Who who = warp.thread(insn, lane).as_unit("tensor core");
+    const uint64_t address = warp.address(form.barrier, lane);
     const MbarrierRef ref =
         find_mbarrier(cluster, who, space_of(form.barrier.space, address), address, false);
     if (ref.object == nullptr) return;
@@ -68,9 +68,9 @@ Step exec_commit(Warp& warp, const Instruction& insn, Mask active) {
     if (form.multicast) {
       ranks = warp.reg<uint32_t>(form.mask)[lane] & 0xFFFF;
       if (ranks >> cluster.ctas().size() != 0) {
-        report_fatal(cluster, FindingKind::kIllegalInstruction, who, ref.offset,
-                     fmt::format("tcgen05.commit: mask {:#x} names CTAs outside the cluster of {}", ranks,
-                                 cluster.ctas().size()));
+        cluster.report_fatal(FindingKind::kIllegalInstruction, who, ref.offset,
+                             fmt::format("tcgen05.commit: mask {:#x} names CTAs outside the cluster of {}",
+                                         ranks, cluster.ctas().size()));
         return;
       }
     }
@@ -82,10 +82,9 @@ Step exec_commit(Warp& warp, const Instruction& insn, Mask active) {
 
 template <bool kBefore>
 Step exec_fence(Warp& warp, const Instruction& insn, Mask active) {
-  if (RaceChecker* races = warp.cta().cluster().races()) {
-    const Who who = threads_of(warp, insn, active);
-    kBefore ? races->tensor_fence_before(who) : races->tensor_fence_after(who);
-  }
+  Observers& observe = warp.cta().cluster().observe();
+  const Who who = warp.threads(insn, active);
+  kBefore ? observe.tensor_fence_before(who) : observe.tensor_fence_after(who);
   return Step::kNext;
 }
 

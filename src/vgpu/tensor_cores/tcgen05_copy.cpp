@@ -5,9 +5,11 @@
 
 #include <cstring>
 
-#include "vgpu/machine/tensor_unit.h"
+#include "vgpu/machine/access.h"
+#include "vgpu/program/decode.h"
 #include "vgpu/tensor_cores/chunk_expansion.h"
 #include "vgpu/tensor_cores/operand_reader.h"
+#include "vgpu/tensor_cores/tensor_unit.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -94,8 +96,8 @@ class Copy : public AsyncOp {
   void copy(Cluster& cluster, Cta& cta) {
     const DecodedDescriptor decoded = decode_tcgen05_descriptor(descriptor_);
     if (!decoded.problem.empty()) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-                   fmt::format("tcgen05.cp: descriptor {:#x}: {}", descriptor_, decoded.problem));
+      cluster.report_fatal(FindingKind::kIllegalInstruction, who, 0,
+                           fmt::format("tcgen05.cp: descriptor {:#x}: {}", descriptor_, decoded.problem));
       return;
     }
     const CopyShapeFacts shape = facts(form_->shape);
@@ -119,11 +121,9 @@ class Copy : public AsyncOp {
         memory.define(lane, to_.column, shape.columns);
       }
     memory.set_result(to_.column, shape.columns, {});
-    if (RaceChecker* races = cluster.races()) {
-      const uint32_t lanes =
-          form_->shape == CopyShape::k4x256b ? TensorMemory::kLanes : shape.rows * shape.copies;
-      races->tensor_access(who, cta, 0, lanes, to_.column, shape.columns, TensorAccess::kWrite);
-    }
+    const uint32_t lanes =
+        form_->shape == CopyShape::k4x256b ? TensorMemory::kLanes : shape.rows * shape.copies;
+    cluster.observe().tensor_touched(who, cta, 0, lanes, to_.column, shape.columns, TensorAccess::kWrite);
     cluster.statistics().tensor_memory_bytes += static_cast<int64_t>(rows.size());
   }
 
@@ -166,8 +166,9 @@ class Shift : public AsyncOp {
 
   void shift(Cluster& cluster, Cta& cta) {
     if (at_.lane % 32 != 0) {
-      report_fatal(cluster, FindingKind::kTensorMemory, who, at_.bits(),
-                   fmt::format("tcgen05.shift: lane {} of the address is no multiple of 32", at_.lane));
+      cluster.report_fatal(
+          FindingKind::kTensorMemory, who, at_.bits(),
+          fmt::format("tcgen05.shift: lane {} of the address is no multiple of 32", at_.lane));
       return;
     }
     if (!check_allocated(cluster, who, cta, at_.column, kColumns)) return;
@@ -175,9 +176,8 @@ class Shift : public AsyncOp {
     for (uint32_t lane = at_.lane; lane < TensorMemory::kLanes; ++lane)
       if (lane % 32 != 31)
         std::memcpy(memory.row(lane) + at_.column, memory.row(lane + 1) + at_.column, kColumns * 4);
-    if (RaceChecker* races = cluster.races())
-      races->tensor_access(who, cta, at_.lane, TensorMemory::kLanes - at_.lane, at_.column, kColumns,
-                           TensorAccess::kWrite);
+    cluster.observe().tensor_touched(who, cta, at_.lane, TensorMemory::kLanes - at_.lane, at_.column,
+                                     kColumns, TensorAccess::kWrite);
   }
 
   Cta* cta_;
@@ -186,21 +186,21 @@ class Shift : public AsyncOp {
 };
 
 Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
-  const CopyForm& form = form_of<CopyForm>(insn);
+  const CopyForm& form = insn.form<CopyForm>();
   for_each_lane(active, [&](int lane) {
-    const auto to = TensorAddress::from_bits(static_cast<uint32_t>(address_of(warp, form.to, lane)));
-    submit_to_tensor_core(
-        warp.cta(), std::make_unique<Copy>(unit_for(thread_of(warp, insn, lane), kUnit), warp.cta(), form, to,
-                                           warp.reg<uint64_t>(form.descriptor)[lane]));
+    const auto to = TensorAddress::from_bits(static_cast<uint32_t>(warp.address(form.to, lane)));
+    submit_to_tensor_core(warp.cta(),
+                          std::make_unique<Copy>(warp.thread(insn, lane).as_unit(kUnit), warp.cta(), form, to,
+                                                 warp.reg<uint64_t>(form.descriptor)[lane]));
   });
   return Step::kNext;
 }
 
 Step exec_shift(Warp& warp, const Instruction& insn, Mask active) {
-  const ShiftForm& form = form_of<ShiftForm>(insn);
+  const ShiftForm& form = insn.form<ShiftForm>();
   for_each_lane(active, [&](int lane) {
-    const auto at = TensorAddress::from_bits(static_cast<uint32_t>(address_of(warp, form.at, lane)));
-    submit_to_tensor_core(warp.cta(), std::make_unique<Shift>(unit_for(thread_of(warp, insn, lane), kUnit),
+    const auto at = TensorAddress::from_bits(static_cast<uint32_t>(warp.address(form.at, lane)));
+    submit_to_tensor_core(warp.cta(), std::make_unique<Shift>(warp.thread(insn, lane).as_unit(kUnit),
                                                               warp.cta(), form.cta_group, at));
   });
   return Step::kNext;
@@ -235,9 +235,9 @@ bool decode_tcgen05_copy(Decoder& decoder, Instruction& out) {
       form.to = decoder.address(0);
       form.descriptor = decoder.source(1, ScalarType::b64);
       form.shape = copy_shape(decoder);
-      form.padding = has_type(decoder, ScalarType::b4x16_p64)   ? ChunkPadding::kPadded4
-                     : has_type(decoder, ScalarType::b6x16_p32) ? ChunkPadding::kPadded6
-                                                                : ChunkPadding::kNone;
+      form.padding = decoder.has_type(ScalarType::b4x16_p64)   ? ChunkPadding::kPadded4
+                     : decoder.has_type(ScalarType::b6x16_p32) ? ChunkPadding::kPadded6
+                                                               : ChunkPadding::kNone;
       form.cta_group = cta_group;
       out.extra = decoder.keep(form);
       set_body(out, exec_copy);

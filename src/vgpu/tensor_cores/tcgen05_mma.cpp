@@ -56,7 +56,7 @@ class Mma : public AsyncOp {
     for (size_t i = 0; i < operands.disabled_lanes.size(); ++i)
       disabled_[i] = warp.reg<uint32_t>(operands.disabled_lanes[i])[lane];
     add_ = operands.enable_d_always ? *operands.enable_d_always
-                                    : (lanes_where(warp, operands.enable_d) & lane_bit(lane)) != 0;
+                                    : (warp.lanes_where(operands.enable_d) & lane_bit(lane)) != 0;
     if (operands.has_zero_mask) zero_mask_ = warp.reg<uint64_t>(operands.zero_mask)[lane];
   }
 
@@ -83,7 +83,7 @@ class Mma : public AsyncOp {
 
  private:
   static TensorAddress tensor_address(Warp& warp, const AddressSource& source, int lane) {
-    return TensorAddress::from_bits(static_cast<uint32_t>(address_of(warp, source, lane)));
+    return TensorAddress::from_bits(static_cast<uint32_t>(warp.address(source, lane)));
   }
 
   void multiply(Cluster& cluster, const CtaPair& ctas);
@@ -111,8 +111,9 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
   const DecodedShape decoded = decode_instruction_descriptor(form_, instruction_descriptor_);
   const MmaShape& shape = decoded.shape;
   if (!decoded.problem.empty()) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-                 fmt::format("instruction descriptor {:#x}: {}", instruction_descriptor_, decoded.problem));
+    cluster.report_fatal(
+        FindingKind::kIllegalInstruction, who, 0,
+        fmt::format("instruction descriptor {:#x}: {}", instruction_descriptor_, decoded.problem));
     return;
   }
   ProductSpec spec;
@@ -134,12 +135,12 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
   }
   TensorProduct product(spec, cluster.launch().options.tensor_math);
   if (!product.problem().empty()) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0, product.problem());
+    cluster.report_fatal(FindingKind::kIllegalInstruction, who, 0, product.problem());
     return;
   }
   thread_local OperandBoxes a_boxes, b_boxes;
   if (!fetch_operands(cluster, ctas, shape, product, a_boxes, b_boxes)) return;
-  if (checks_of(cluster).layouts) note_product(who, a_boxes, b_boxes, note_result_form(cluster, ctas, shape));
+  if (cluster.checks().layouts) note_product(who, a_boxes, b_boxes, note_result_form(cluster, ctas, shape));
   const int64_t a_bits = operands_->a_in_tensor ? 0 : int64_t{shape.m} * shape.k * shape.a.bits();
   const int64_t b_bits = int64_t{shape.n} * shape.k * shape.b.bits();
   cluster.statistics().operand_bytes += (a_bits + b_bits) / 8;
@@ -157,7 +158,7 @@ uint64_t Mma::note_result_form(Cluster& cluster, const CtaPair& ctas, const MmaS
   const TensorMemory::ResultForm now{who.insn, shape.m, form_.cta_group == 2, form_.weight_stationary,
                                      add_ && before.insn != nullptr ? before.sum : memory.new_sum()};
   if (add_ && before.insn != nullptr && !before.is_spread_like(now)) {
-    const Who other = unit_for({who.cta, who.warp, -1, before.insn}, "tensor core");
+    const Who other = Who{who.cta, who.warp, -1, before.insn}.as_unit("tensor core");
     if (Finding* finding = cluster.log().open(FindingKind::kOperandLayout, who, d_.bits(), &other)) {
       finding->message = fmt::format(
           "accumulates a product of {} rows onto one of {} rows in tensor memory column {}: their results "
@@ -209,7 +210,7 @@ void Mma::write_segment(Cluster& cluster, const CtaPair& ctas, const TensorSegme
   const uint32_t column = d_.column + s.tensor_column;
   if (!check_allocated(cluster, who, cta, column, s.columns)) return;
   TensorMemory& memory = tensor_unit(cta).memory;
-  const bool track = checks_of(cluster).uninitialized;
+  const bool track = cluster.checks().uninitialized;
   // Runs of rows between disabled lanes; mostly the whole segment is one.
   for (uint32_t begin = 0; begin < s.rows;) {
     if (is_disabled(s.cta, s.lane + begin)) {
@@ -222,8 +223,8 @@ void Mma::write_segment(Cluster& cluster, const CtaPair& ctas, const TensorSegme
     if (add_ && track &&
         !check_defined(cluster, who, memory, lane, end - begin, column, s.columns, "accumulator"))
       for (uint32_t l = lane; l < s.lane + end; ++l) memory.define(l, column, s.columns);  // once is enough
-    if (RaceChecker* races = cluster.races())
-      races->tensor_access(who, cta, lane, end - begin, column, s.columns, TensorAccess::kAccumulate);
+    cluster.observe().tensor_touched(who, cta, lane, end - begin, column, s.columns,
+                                     TensorAccess::kAccumulate);
     product.multiply(s.row + begin, end - begin, s.column, s.columns, memory.row(lane) + column,
                      TensorMemory::kPitch, add_);
     if (track)
@@ -235,14 +236,14 @@ void Mma::write_segment(Cluster& cluster, const CtaPair& ctas, const TensorSegme
 /// Products that different threads issue run in any order, so they must not share an accumulator.
 void check_one_issuer(Warp& warp, const Instruction& insn, const MmaOperands& operands, Mask active) {
   const int first = first_lane(active);
-  const auto d_of = [&](int lane) { return static_cast<uint32_t>(address_of(warp, operands.d, lane)); };
+  const auto d_of = [&](int lane) { return static_cast<uint32_t>(warp.address(operands.d, lane)); };
   int other = first;
   for_each_lane(active, [&](int lane) {
     if (lane != first && d_of(lane) == d_of(first)) other = lane;
   });
   if (other == first) return;
-  report(
-      warp.cta().cluster(), FindingKind::kRace, thread_of(warp, insn, other), d_of(first),
+  warp.cta().cluster().report(
+      FindingKind::kRace, warp.thread(insn, other), d_of(first),
       fmt::format("{} lanes of warp {} each issue a tcgen05.mma into tensor memory column {}: nothing orders "
                   "what different threads issue",
                   count_lanes(active), warp.index(), TensorAddress::from_bits(d_of(first)).column),
@@ -250,12 +251,12 @@ void check_one_issuer(Warp& warp, const Instruction& insn, const MmaOperands& op
 }
 
 Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
-  const MmaOperands& operands = form_of<MmaOperands>(insn);
-  if (checks_of(warp.cta().cluster()).races && count_lanes(active) > 1)
+  const MmaOperands& operands = insn.form<MmaOperands>();
+  if (warp.cta().cluster().checks().races && count_lanes(active) > 1)
     check_one_issuer(warp, insn, operands, active);
   for_each_lane(active, [&](int lane) {
-    submit_to_tensor_core(warp.cta(), std::make_unique<Mma>(unit_for(thread_of(warp, insn, lane), kUnit),
-                                                            warp, operands, lane));
+    submit_to_tensor_core(
+        warp.cta(), std::make_unique<Mma>(warp.thread(insn, lane).as_unit(kUnit), warp, operands, lane));
   });
   return Step::kNext;
 }

@@ -65,8 +65,8 @@ bool check_defined(Cluster& cluster, const Who& who, const TensorMemory& memory,
     if (memory.is_defined(l, column, columns)) continue;
     for (uint32_t c = column; c < column + columns; ++c) {
       if (memory.is_defined(l, c)) continue;
-      report(cluster, FindingKind::kUninitializedRead, who, TensorAddress{l, c}.bits(),
-             fmt::format("{}: tensor memory lane {}, column {} has not been written", what, l, c));
+      cluster.report(FindingKind::kUninitializedRead, who, TensorAddress{l, c}.bits(),
+                     fmt::format("{}: tensor memory lane {}, column {} has not been written", what, l, c));
       return false;
     }
   }
@@ -84,8 +84,8 @@ bool fetch_shared_operand(Cluster& cluster, const Who& who, const CtaPair& ctas,
                   ? "an MN-major operand of 32-bit elements needs the 128B swizzle with 32B atom"
                   : "the 128B swizzle with 32B atom is for MN-major operands of 32-bit elements";
   if (!problem.empty()) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-                 fmt::format("descriptor {:#x} of operand {}: {}", descriptor, what, problem));
+    cluster.report_fatal(FindingKind::kIllegalInstruction, who, 0,
+                         fmt::format("descriptor {:#x} of operand {}: {}", descriptor, what, problem));
     return false;
   }
   const Packing packing = packing_of(kind, type);
@@ -97,8 +97,9 @@ bool fetch_shared_operand(Cluster& cluster, const Who& who, const CtaPair& ctas,
   const uint32_t line_half_bytes = inner * half_bytes(packing, type);
   if (line_half_bytes % 32 != 0) {
     // 8 columns of 8-bit elements fill half a chunk; the shape table has no such MN-major operand.
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-                 fmt::format("operand {}: lines of {} elements are no multiple of 16 bytes", what, inner));
+    cluster.report_fatal(
+        FindingKind::kIllegalInstruction, who, 0,
+        fmt::format("operand {}: lines of {} elements are no multiple of 16 bytes", what, inner));
     return false;
   }
   const uint32_t chunks = line_half_bytes / 32;
@@ -134,8 +135,8 @@ bool fetch_tensor_operand(Cluster& cluster, const Who& who, const CtaPair& ctas,
   const bool packed_4bit = form.kind == MmaKind::kMxF4 || form.kind == MmaKind::kMxF4NvF4;
   const std::vector<TensorSegment> segments = operand_a_segments(form, shape.m, kColumns, address.lane);
   if (segments.empty() || shape.a_major != Major::kK) {
-    report_fatal(
-        cluster, FindingKind::kIllegalInstruction, who, address.bits(),
+    cluster.report_fatal(
+        FindingKind::kIllegalInstruction, who, address.bits(),
         segments.empty()
             ? fmt::format(".ws with A in tensor memory: the layout for M = {} is not modelled", shape.m)
             : "A in tensor memory is K-major");
@@ -147,10 +148,10 @@ bool fetch_tensor_operand(Cluster& cluster, const Who& who, const CtaPair& ctas,
     Cta& cta = ctas.at(s.cta);
     if (!check_allocated(cluster, who, cta, address.column, kColumns)) return false;
     TensorMemory& memory = tensor_unit(cta).memory;
-    if (checks_of(cluster).uninitialized)
+    if (cluster.checks().uninitialized)
       check_defined(cluster, who, memory, s.lane, s.rows, address.column, kColumns, "operand A");
-    if (RaceChecker* races = cluster.races())
-      races->tensor_access(who, cta, s.lane, s.rows, address.column, kColumns, TensorAccess::kOperand);
+    cluster.observe().tensor_touched(who, cta, s.lane, s.rows, address.column, kColumns,
+                                     TensorAccess::kOperand);
     for (uint32_t r = 0; r < s.rows; ++r) {
       uint32_t lane = s.lane + r;
       if (shift && lane % 32 != 31) ++lane;  // the last lane of a quarter has no next one
@@ -189,10 +190,10 @@ bool fetch_scales(Cluster& cluster, const Who& who, const CtaPair& ctas, TensorA
   const auto usable = [&](Cta& cta, TensorAddress at, uint32_t extent, const char* what) {
     const uint32_t columns = (extent + 31) / 32;
     if (!check_allocated(cluster, who, cta, at.column, columns)) return false;
-    if (checks_of(cluster).uninitialized)
+    if (cluster.checks().uninitialized)
       check_defined(cluster, who, tensor_unit(cta).memory, 0, 32, at.column, columns, what);
-    if (RaceChecker* races = cluster.races())
-      races->tensor_access(who, cta, 0, TensorMemory::kLanes, at.column, columns, TensorAccess::kOperand);
+    cluster.observe().tensor_touched(who, cta, 0, TensorMemory::kLanes, at.column, columns,
+                                     TensorAccess::kOperand);
     return true;
   };
   for (uint32_t h = 0; h < halves; ++h) {

@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "vgpu/checks/operand_boxes.h"
-#include "vgpu/machine/tensor_unit.h"
+#include "vgpu/machine/access.h"
+#include "vgpu/program/decode.h"
 #include "vgpu/tensor_cores/tcgen05_descriptor.h"
-#include "vgpu/units/unit_support.h"
+#include "vgpu/tensor_cores/tensor_unit.h"
 
 namespace imbrex::vgpu {
 

@@ -3,8 +3,9 @@
 // asynchronously.
 #include <fmt/format.h>
 
-#include "vgpu/machine/tensor_unit.h"
-#include "vgpu/units/unit_support.h"
+#include "vgpu/machine/access.h"
+#include "vgpu/program/decode.h"
+#include "vgpu/tensor_cores/tensor_unit.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -42,17 +43,17 @@ class Transfer : public AsyncOp {
                        at_.column + form_->columns() - 1);
   }
   int64_t bytes() const { return static_cast<int64_t>(form_->registers.size()) * kWarpSize * 4; }
-  void touch_cells(RaceChecker& races, TensorAccess kind) const {
+  void touch_cells(Observers& observe, TensorAccess kind) const {
     const uint32_t lanes = form_->shape == TensorShape::k32x32b ? 32 : 16;
     const uint32_t width = form_->packed ? 2 : 1;
     if (form_->shape == TensorShape::k16x32bx2 && form_->half_split > form_->repeat) {
       // Two blocks of columns with others in between.
       for (const uint32_t block : {uint32_t{0}, form_->half_split})
-        races.tensor_access(who, warp_->cta(), at_.lane, lanes, at_.column + block * width,
-                            form_->repeat * width, kind);
+        observe.tensor_touched(who, warp_->cta(), at_.lane, lanes, at_.column + block * width,
+                               form_->repeat * width, kind);
       return;
     }
-    races.tensor_access(who, warp_->cta(), at_.lane, lanes, at_.column, form_->columns(), kind);
+    observe.tensor_touched(who, warp_->cta(), at_.lane, lanes, at_.column, form_->columns(), kind);
   }
   TensorUnit& unit() const { return tensor_unit(warp_->cta()); }
   TensorUnit::Transfers& transfers() const { return unit().transfers_of(warp_->index()); }
@@ -68,7 +69,7 @@ class Load : public Transfer {
 
   bool run(Cluster& cluster) override {
     TensorMemory& memory = unit().memory;
-    if (checks_of(cluster).uninitialized) check_defined(cluster, memory);
+    if (cluster.checks().uninitialized) check_defined(cluster, memory);
     const auto count = static_cast<uint32_t>(form_->registers.size());
     for (uint32_t r = 0; r < count; ++r) {
       uint32_t* to = warp_->reg<uint32_t>(form_->registers[r]);
@@ -78,7 +79,7 @@ class Load : public Transfer {
                               : memory.at(c.lane, c.column);
       }
     }
-    if (RaceChecker* races = cluster.races()) touch_cells(*races, TensorAccess::kRead);
+    touch_cells(cluster.observe(), TensorAccess::kRead);
     --transfers().loads;
     cluster.note_progress();
     return true;
@@ -95,9 +96,10 @@ class Load : public Transfer {
         if (memory.is_defined(c.lane, c.column, form_->packed ? 2 : 1)) continue;
         Who reader = who;
         reader.lane = static_cast<int>(t);
-        report(cluster, FindingKind::kUninitializedRead, reader, TensorAddress{c.lane, c.column}.bits(),
-               fmt::format("tcgen05.ld reads tensor memory lane {}, column {}, which nobody has written",
-                           c.lane, c.column));
+        cluster.report(
+            FindingKind::kUninitializedRead, reader, TensorAddress{c.lane, c.column}.bits(),
+            fmt::format("tcgen05.ld reads tensor memory lane {}, column {}, which nobody has written", c.lane,
+                        c.column));
         return;
       }
   }
@@ -124,7 +126,7 @@ class Store : public Transfer {
         memory.define(c.lane, c.column, width);
         memory.set_result(c.column, width, {});
       }
-    if (RaceChecker* races = cluster.races()) touch_cells(*races, TensorAccess::kWrite);
+    touch_cells(cluster.observe(), TensorAccess::kWrite);
     --transfers().stores;
     cluster.note_progress();
     return true;
@@ -141,20 +143,19 @@ class Store : public Transfer {
 bool resolve(Warp& warp, const Instruction& insn, const TransferForm& form, Mask active, TensorAddress& at) {
   Cluster& cluster = warp.cta().cluster();
   const int lane = first_lane(active);
-  const auto bits = static_cast<uint32_t>(address_of(warp, form.at, lane));
-  const Who who = thread_of(warp, insn, -1);
+  const auto bits = static_cast<uint32_t>(warp.address(form.at, lane));
+  const Who who = warp.thread(insn, -1);
   bool uniform = true;
-  for_each_lane(active, [&](int l) {
-    uniform = uniform && static_cast<uint32_t>(address_of(warp, form.at, l)) == bits;
-  });
+  for_each_lane(active,
+                [&](int l) { uniform = uniform && static_cast<uint32_t>(warp.address(form.at, l)) == bits; });
   if (!uniform) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, bits,
-                 "the tensor-memory address differs between the lanes of the warp");
+    cluster.report_fatal(FindingKind::kIllegalInstruction, who, bits,
+                         "the tensor-memory address differs between the lanes of the warp");
     return false;
   }
   at = TensorAddress::from_bits(bits);
   if (const std::string why = refuse_address(form.shape, at, warp.index()); !why.empty()) {
-    report_fatal(cluster, FindingKind::kTensorMemory, who, bits, why);
+    cluster.report_fatal(FindingKind::kTensorMemory, who, bits, why);
     return false;
   }
   return check_allocated(cluster, who, warp.cta(), at.column, form.columns());
@@ -163,7 +164,7 @@ bool resolve(Warp& warp, const Instruction& insn, const TransferForm& form, Mask
 template <class Operation>
 Step exec_transfer(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const TransferForm& form = form_of<TransferForm>(insn);
+  const TransferForm& form = insn.form<TransferForm>();
   Cluster& cluster = warp.cta().cluster();
   TensorAddress at;
   if (!resolve(warp, insn, form, active, at)) return Step::kNext;
@@ -178,7 +179,7 @@ Step exec_transfer(Warp& warp, const Instruction& insn, Mask active) {
   }
   cluster.statistics().tensor_memory_bytes += static_cast<int64_t>(form.registers.size()) * kWarpSize * 4;
   cluster.async().submit(std::make_unique<Operation>(
-      unit_for(thread_of(warp, insn, -1), kIsLoad ? "tcgen05.ld" : "tcgen05.st"), warp, form, at));
+      warp.thread(insn, -1).as_unit(kIsLoad ? "tcgen05.ld" : "tcgen05.st"), warp, form, at));
   return Step::kNext;
 }
 
@@ -200,9 +201,8 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.ready = is_drained<kLoads>;
   wait.describe = describe_drain<kLoads>;
   if (!is_drained<kLoads>(warp, wait)) return warp.wait_and_retry(active, wait);
-  if (RaceChecker* races = warp.cta().cluster().races())
-    races->waited_for_transfers(threads_of(warp, insn, active),
-                                kLoads ? CompletedBy::kWaitLoad : CompletedBy::kWaitStore);
+  warp.cta().cluster().observe().waited_for_transfers(
+      warp.threads(insn, active), kLoads ? CompletedBy::kWaitLoad : CompletedBy::kWaitStore);
   if (kLoads) {
     std::vector<uint32_t>& unwaited = tensor_unit(warp.cta()).transfers_of(warp.index()).unwaited;
     for (uint32_t number : unwaited) warp.defined()[number] = kAllLanes;
@@ -248,7 +248,7 @@ bool decode_transfer(Decoder& decoder, Instruction& out) {
     decoder.refuse(fmt::format("{} registers given, this shape takes {}{}", elements.size(), expected,
                                expected > 128 ? ", and no instruction takes more than 128" : ""));
   for (const ptx::Operand& element : elements) {
-    form.registers.push_back(is_load ? late_destination(decoder, element, form.numbers)
+    form.registers.push_back(is_load ? decoder.late_destination(element, form.numbers)
                                      : decoder.source(element, ScalarType::b32));
   }
   out.extra = decoder.keep(std::move(form));

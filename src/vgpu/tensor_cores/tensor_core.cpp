@@ -242,4 +242,26 @@ void TensorProduct::multiply_saturating(int64_t row, int64_t rows, int64_t colum
     std::memcpy(d + i * pitch, c + i * columns, static_cast<size_t>(columns) * 4);
 }
 
+std::optional<DataType> product_type(ptx::ScalarType type) {
+  using ptx::ScalarType;
+  switch (type) {
+    case ScalarType::f16:
+      return float16;
+    case ScalarType::bf16:
+      return bfloat16;
+    case ScalarType::tf32:
+      return tfloat32;
+    case ScalarType::e4m3:
+      return float8_e4m3;
+    case ScalarType::e5m2:
+      return float8_e5m2;
+    case ScalarType::s8:
+      return int8;
+    case ScalarType::u8:
+      return uint8;
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace imbrex::vgpu

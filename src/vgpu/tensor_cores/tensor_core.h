@@ -9,9 +9,13 @@
 
 #include "core/tensor_arith.h"
 #include "imbrex/vgpu/virtual_gpu.h"
+#include "ptx/ptx.h"
 #include "vgpu/memory/matrix_descriptor.h"
 
 namespace imbrex::vgpu {
+
+/// The type that mma.sync and wgmma multiply under this name, where it fills whole bytes.
+std::optional<DataType> product_type(ptx::ScalarType type);
 
 /// What is multiplied. Elements of a and b are patterns as core/tensor_arith.h wants them: 16- and 32-bit
 /// types packed, everything narrower in a byte each.

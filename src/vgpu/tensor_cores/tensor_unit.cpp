@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/machine/tensor_unit.h"
+#include "vgpu/tensor_cores/tensor_unit.h"
 
 #include <fmt/format.h>
 
-#include "vgpu/units/unit_support.h"
+#include "vgpu/machine/access.h"
+#include "vgpu/program/decode.h"
 
 namespace imbrex::vgpu {
 
@@ -23,8 +24,8 @@ bool check_allocated(Cluster& cluster, const Who& who, Cta& cta, uint32_t column
   for (const TensorAllocator::Block& block : allocator.blocks_of(TensorUnit::kOwner))
     blocks +=
         fmt::format("{}[{}, {})", blocks.empty() ? "" : ", ", block.column, block.column + block.columns);
-  report_fatal(
-      cluster, FindingKind::kTensorMemory, who, column,
+  cluster.report_fatal(
+      FindingKind::kTensorMemory, who, column,
       fmt::format("tensor memory columns {} to {} are not inside an allocation of the CTA (it has {})",
                   column, column + columns - 1, blocks.empty() ? "none" : blocks));
   return false;
@@ -43,12 +44,12 @@ bool resolve_pair(Cluster& cluster, const Who& who, Cta& own, int cta_group, Cta
   pair = {cluster.cta(rank & ~1u), cluster.cta(rank | 1u)};
   if (pair.even != nullptr && pair.odd != nullptr && !pair.even->finished() && !pair.odd->finished())
     return true;
-  report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-               pair.odd == nullptr
-                   ? fmt::format("cta_group::2: the CTA of rank {} has no peer in its cluster", rank)
-                   : fmt::format("cta_group::2: the peer of the CTA of rank {} has exited", rank),
-               pair.odd == nullptr ? "launch with a cluster of an even number of CTAs"
-                                   : "end the kernel with a cluster barrier");
+  cluster.report_fatal(FindingKind::kIllegalInstruction, who, 0,
+                       pair.odd == nullptr
+                           ? fmt::format("cta_group::2: the CTA of rank {} has no peer in its cluster", rank)
+                           : fmt::format("cta_group::2: the peer of the CTA of rank {} has exited", rank),
+                       pair.odd == nullptr ? "launch with a cluster of an even number of CTAs"
+                                           : "end the kernel with a cluster barrier");
   return false;
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "vgpu/tensor_cores/wgmma_product.h"
-#include "vgpu/timeline/timeline_recorder.h"
 
 namespace imbrex::vgpu {
 
@@ -39,9 +38,9 @@ void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const
     for (uint32_t number : numbers) {
       const bool in_flight = state.is_in_flight(number);
       if (reads && !in_flight && defined[number] != kAllLanes)
-        report(warp.cta().cluster(), FindingKind::kUninitializedRead,
-               thread_of(warp, insn, first_lane(~defined[number])), 0,
-               "wgmma reads a register that was never written");
+        warp.cta().cluster().report(FindingKind::kUninitializedRead,
+                                    warp.thread(insn, first_lane(~defined[number])), 0,
+                                    "wgmma reads a register that was never written");
       defined[number] = 0;
       ++state.uses[number];
       state.open_registers.push_back(number);
@@ -57,8 +56,8 @@ void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
   for (uint32_t number : numbers) {
     if (--state.uses[number] > 0) continue;  // another product has it
     if (defined[number] != 0)
-      report(warp.cta().cluster(), FindingKind::kAsyncInFlight, thread_of(warp, insn, -1), 0,
-             "a register of a wgmma under way was written before this wait");
+      warp.cta().cluster().report(FindingKind::kAsyncInFlight, warp.thread(insn, -1), 0,
+                                  "a register of a wgmma under way was written before this wait");
     defined[number] = kAllLanes;
   }
 }
@@ -67,15 +66,15 @@ void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
 
 Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const WgmmaForm& form = form_of<WgmmaForm>(insn);
+  const WgmmaForm& form = insn.form<WgmmaForm>();
   Cta& cta = warp.cta();
   Cluster& cluster = cta.cluster();
-  const Who who = unit_for(thread_of(warp, insn, -1), "tensor core");
+  const Who who = warp.thread(insn, -1).as_unit("tensor core");
   const int lane = first_lane(active);
   if (warp.index() / kWarpgroupWarps * kWarpgroupWarps + kWarpgroupWarps >
       static_cast<int>(cta.warps().size())) {
-    report_fatal(
-        cluster, FindingKind::kIllegalInstruction, who, 0,
+    cluster.report_fatal(
+        FindingKind::kIllegalInstruction, who, 0,
         fmt::format("wgmma needs four warps; the last warpgroup of the CTA has {}", cta.warps().size() % 4),
         "launch a multiple of 128 threads");
     return Step::kNext;
@@ -84,18 +83,18 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   WgmmaWarp& state = wgmma_warp(group, warp.index());
   WarpgroupProduct::Operands operands{&form, 0, warp.reg<uint64_t>(form.b_descriptor)[lane], form.always_add};
   if (form.a.empty()) operands.a_descriptor = warp.reg<uint64_t>(form.a_descriptor)[lane];
-  if (form.has_scale_d) operands.add = (lanes_where(warp, form.scale_d) & lane_bit(lane)) != 0;
+  if (form.has_scale_d) operands.add = (warp.lanes_where(form.scale_d) & lane_bit(lane)) != 0;
   for (const uint64_t bits : {operands.a_descriptor, operands.b_descriptor}) {
     if (const std::string why = decode_wgmma_descriptor(bits).problem; !why.empty()) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-                   fmt::format("matrix descriptor {:#x}: {}", bits, why));
+      cluster.report_fatal(FindingKind::kIllegalInstruction, who, 0,
+                           fmt::format("matrix descriptor {:#x}: {}", bits, why));
       return Step::kNext;
     }
   }
   if (!state.has_fenced)
-    report(cluster, FindingKind::kIllegalInstruction, who, 0,
-           "wgmma.mma_async without a wgmma.fence before it",
-           "wgmma.fence orders the registers' earlier accesses before the first product");
+    cluster.report(FindingKind::kIllegalInstruction, who, 0,
+                   "wgmma.mma_async without a wgmma.fence before it",
+                   "wgmma.fence orders the registers' earlier accesses before the first product");
 
   const auto position = static_cast<size_t>(state.issued - group.first);
   const bool is_first = position == group.pending.size();
@@ -105,14 +104,12 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
     cluster.async().submit(std::move(product), group.queue);
   }
   if (!group.pending[position]->join(warp, operands)) {
-    report_fatal(
-        cluster, FindingKind::kDivergentCollective, who, 0,
+    cluster.report_fatal(
+        FindingKind::kDivergentCollective, who, 0,
         "the warps of a warpgroup execute different wgmma instructions, or with different descriptors");
     return Step::kNext;
   }
-  if (cluster.timeline() != nullptr) cluster.timeline()->joined(warp, *group.pending[position]);
-  if (RaceChecker* races = cluster.races(); races != nullptr && !is_first)
-    races->issue_also(*group.pending[position], who);
+  cluster.observe().issued_also(*group.pending[position], warp, who, is_first);
   ++state.issued;
   take_registers(warp, insn, state, form, operands.add);
   return Step::kNext;
@@ -156,10 +153,11 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   const int first = warp.index() / kWarpgroupWarps * kWarpgroupWarps;
   const int end = std::min(first + kWarpgroupWarps, static_cast<int>(warp.cta().warps().size()));
   WgmmaWarp& state = state_of(warp);
-  if (RaceChecker* races = warp.cta().cluster().races(); races != nullptr && state.groups.size() > wait.a)
+  if (state.groups.size() > wait.a)
     for (int w = first; w < end; ++w)
-      races->waited(threads_of(warp, insn, active), CompletedBy::kWgmmaGroup, w,
-                    static_cast<uint64_t>(state.groups[state.groups.size() - 1 - wait.a].end));
+      warp.cta().cluster().observe().waited_for(
+          warp.threads(insn, active), CompletedBy::kWgmmaGroup, w,
+          static_cast<uint64_t>(state.groups[state.groups.size() - 1 - wait.a].end));
   while (state.groups.size() > wait.a) {
     const std::vector<uint32_t> registers = std::move(state.groups.front().registers);
     state.groups.pop_front();
@@ -183,7 +181,7 @@ std::span<const ptx::Operand> elements_of(Decoder& decoder, const ptx::Operand& 
 void decode_registers(Decoder& decoder, const ptx::Operand& operand, std::vector<Slot>& slots,
                       std::vector<uint32_t>& numbers) {
   for (const ptx::Operand& element : elements_of(decoder, operand))
-    slots.push_back(late_destination(decoder, element, numbers));
+    slots.push_back(decoder.late_destination(element, numbers));
 }
 
 void check_shape(const Decoder& decoder, const WgmmaForm& form) {

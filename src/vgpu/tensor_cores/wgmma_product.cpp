@@ -117,7 +117,7 @@ bool WarpgroupProduct::multiply(Cluster& cluster) {
   const arith::MatrixShape& shape = form_->spec.shape;
   thread_local OperandBoxes a_boxes, b_boxes;
   if (!read_a(cluster, a, a_boxes) || !read_b(cluster, b, b_boxes)) return false;
-  if (checks_of(cluster).layouts) note_product(who, a_boxes, b_boxes, accumulator());
+  if (cluster.checks().layouts) note_product(who, a_boxes, b_boxes, accumulator());
   tile.resize(static_cast<size_t>(kRows * shape.n));
   if (operands_.add && !group_->tile_has_results) gather(tile.data());
   if (form_->is_bits) {
@@ -125,7 +125,7 @@ bool WarpgroupProduct::multiply(Cluster& cluster) {
   } else {
     TensorProduct product(form_->spec, cluster.launch().options.tensor_math);
     if (!product.problem().empty()) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0, product.problem());
+      cluster.report_fatal(FindingKind::kIllegalInstruction, who, 0, product.problem());
       return false;
     }
     product.load_a(a.data(), form_->a.empty() ? form_->a_major : Major::kK);

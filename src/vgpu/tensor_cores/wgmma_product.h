@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "vgpu/checks/operand_boxes.h"
+#include "vgpu/machine/access.h"
 #include "vgpu/machine/wgmma_unit.h"
+#include "vgpu/program/decode.h"
 #include "vgpu/tensor_cores/tensor_core.h"
 #include "vgpu/timeline/cost_model.h"
-#include "vgpu/units/unit_support.h"
 
 namespace imbrex::vgpu {
 

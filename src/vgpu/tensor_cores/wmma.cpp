@@ -10,8 +10,8 @@
 #include "core/float_formats.h"
 #include "vgpu/machine/access.h"
 #include "vgpu/memory/raced_bytes.h"
+#include "vgpu/program/decode.h"
 #include "vgpu/tensor_cores/tensor_core.h"
-#include "vgpu/units/unit_support.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -79,10 +79,10 @@ bool for_each_line(Warp& warp, const Instruction& insn, const MoveForm& form, Ac
                 length = form.column_major ? f.rows : f.columns;
   const auto element_bytes = static_cast<uint32_t>(f.bits / 8);
   const auto line_bytes = static_cast<uint32_t>(length) * element_bytes;
-  const uint64_t start = address_of(warp, form.at, 0);
+  const uint64_t start = warp.address(form.at, 0);
   const uint64_t stride = uint64_t{warp.reg<uint32_t>(form.stride)[0]} * element_bytes;
   for (int64_t line = 0; line < lines; ++line) {
-    const Who who = thread_of(warp, insn, static_cast<int>(line % kWarpSize));
+    const Who who = warp.thread(insn, static_cast<int>(line % kWarpSize));
     Place place;
     if (!access<Checks>(cluster, who, form.at.space, start + static_cast<uint64_t>(line) * stride, line_bytes,
                         element_bytes, kind, place))
@@ -100,7 +100,7 @@ bool for_each_line(Warp& warp, const Instruction& insn, const MoveForm& form, Ac
 template <class Checks>
 Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const MoveForm& form = form_of<MoveForm>(insn);
+  const MoveForm& form = insn.form<MoveForm>();
   const Fragment& f = form.fragment;
   const size_t bytes = static_cast<size_t>(f.bits / 8);
   const int64_t length = form.column_major ? f.rows : f.columns;
@@ -121,7 +121,7 @@ Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
 template <class Checks>
 Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const MoveForm& form = form_of<MoveForm>(insn);
+  const MoveForm& form = insn.form<MoveForm>();
   const Fragment& f = form.fragment;
   const size_t bytes = static_cast<size_t>(f.bits / 8);
   const int64_t length = form.column_major ? f.rows : f.columns;
@@ -149,7 +149,7 @@ struct ProductForm {
 
 Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const ProductForm& form = form_of<ProductForm>(insn);
+  const ProductForm& form = insn.form<ProductForm>();
   const auto [m, n, k] = form.spec.shape;
   Cluster& cluster = warp.cta().cluster();
   cluster.statistics().tensor_flops += 2 * m * n * k;
@@ -201,8 +201,7 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
     spec.shape.k = step;
     TensorProduct product(spec, cluster.launch().options.tensor_math);
     if (!product.problem().empty()) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, thread_of(warp, insn, -1), 0,
-                   product.problem());
+      cluster.report_fatal(FindingKind::kIllegalInstruction, warp.thread(insn, -1), 0, product.problem());
       return Step::kNext;
     }
     product.load_a(a_step, Major::kK);
@@ -284,7 +283,7 @@ void decode_product(Decoder& decoder, Instruction& out) {
   const ptx::Shape shape = decoder.insn().shape();
   ProductForm form;
   form.spec.instruction = arith::TensorInstruction::kMma;
-  form.spec.sm = target_sm(decoder);
+  form.spec.sm = decoder.target_sm();
   form.spec.a = data_type(decoder, a);
   form.spec.b = data_type(decoder, b);
   form.spec.d = data_type(decoder, d);

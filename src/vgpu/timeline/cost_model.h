@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ptx/ptx.h"
+#include "vgpu/program/cost_class.h"
 
 namespace imbrex::vgpu {
 
@@ -55,40 +55,6 @@ struct CostModel {
 
 /// The model of sm_80, sm_90 or sm_100 (80, 90, 100) with SMs at `clock_ghz`; 0: at the GPU model's clock.
 CostModel cost_model(int sm, double clock_ghz = 0);
-
-/// What the recorder must know about an instruction.
-enum class CostClass : uint8_t {
-  kFree,  // vanishes in the machine code: register moves, labels
-  kAlu,
-  kWide,    // two instructions on 32-bit data paths
-  kDouble,  // 64-bit floating point
-  kMufu,
-  kSharedAccess,
-  kGlobalAccess,
-  kLocalAccess,
-  kMatrixAccess,  // ldmatrix, stmatrix
-  kAtomic,
-  kShuffle,
-  kMmaSync,
-  kMbarrier,
-  kFence,
-  kAsync,  // hands work to a unit
-  // The waits and groups of asynchronous work.
-  kCopyCommit,
-  kCopyWait,
-  kBulkCommit,
-  kBulkWait,
-  kBulkWaitRead,
-  kWgmmaCommit,
-  kWgmmaWait,
-  kTensorLoadWait,
-  kTensorStoreWait,
-};
-CostClass cost_class(const ptx::Instruction& insn);
-
-/// FLOP of a warp's mma.sync, counted as if its operands had 16 bits: wider and narrower ones are scaled to
-/// the time they take. 0 for other instructions.
-double mma_sync_work(const ptx::Instruction& insn);
 
 /// Clocks of an SM's tensor core for one wgmma m64nN: mathematics and the reading of shared memory run side
 /// by side (measured on an H200; the same for all types, whose K makes up for their width).

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "vgpu/machine/cluster.h"
-
 namespace imbrex::vgpu {
 
 namespace {
@@ -14,17 +12,18 @@ constexpr int kLineShift = 7;  // 128 bytes
 
 }  // namespace
 
-TimelineRecorder::TimelineRecorder(Cluster& cluster, bool with_texts)
-    : cluster_(&cluster), model_(cost_model(cluster.launch().target.sm)), with_texts_(with_texts) {
-  recording_.cluster = cluster.number();
-  recording_.warps_per_cta = cluster.launch().warps();
-  for (const std::unique_ptr<Cta>& cta : cluster.ctas()) recording_.ctas.push_back(cta->linear_id());
-  const size_t warps = cluster.ctas().size() * static_cast<size_t>(recording_.warps_per_cta);
+TimelineRecorder::TimelineRecorder(const LaunchContext& launch, int64_t number, std::vector<int64_t> ctas,
+                                   bool with_texts)
+    : program_(&launch.program), model_(cost_model(launch.target.sm)), with_texts_(with_texts) {
+  recording_.cluster = number;
+  recording_.warps_per_cta = launch.warps();
+  recording_.ctas = std::move(ctas);
+  const size_t warps = recording_.ctas.size() * static_cast<size_t>(recording_.warps_per_cta);
   recording_.warps.resize(warps);
   states_.resize(warps);
   for (WarpState& state : states_) {
-    state.ready.assign(cluster.program().register_count, 0.0);
-    state.loads.assign(cluster.program().register_count, -1);
+    state.ready.assign(program_->register_count, 0.0);
+    state.loads.assign(program_->register_count, -1);
   }
 }
 
@@ -52,8 +51,8 @@ void TimelineRecorder::flush(size_t warp, uint32_t insn) {
   state.run_insn = insn;
 }
 
-void TimelineRecorder::issue(Warp& warp, size_t index, const Instruction& insn, const InstructionInfo& info) {
-  WarpState& state = states_[index];
+void TimelineRecorder::issue(size_t warp, const Instruction& insn, const InstructionInfo& info) {
+  WarpState& state = states_[warp];
   const auto cost = static_cast<CostClass>(info.cost);
   if (cost == CostClass::kFree) {
     // The machine code uses the source itself.
@@ -75,9 +74,9 @@ void TimelineRecorder::issue(Warp& warp, size_t index, const Instruction& insn, 
     if (state.loads[r] >= 0) {
       // The load's other registers need no wait of their own.
       const int32_t load = state.loads[r];
-      flush(index, insn.index);
-      push(index, {.kind = Kind::kWaitWork, .insn = insn.index, .id = load});
-      for (uint32_t other : warp.program().info[recording_.works[static_cast<size_t>(load)].insn].writes)
+      flush(warp, insn.index);
+      push(warp, {.kind = Kind::kWaitWork, .insn = insn.index, .id = load});
+      for (uint32_t other : program_->info[recording_.works[static_cast<size_t>(load)].insn].writes)
         if (state.loads[other] == load) state.loads[other] = -1;
     }
     begin = std::max(begin, state.ready[r]);
@@ -102,15 +101,14 @@ void TimelineRecorder::issue(Warp& warp, size_t index, const Instruction& insn, 
   state.wavefronts = 0;
 }
 
-void TimelineRecorder::executed(Warp& warp, const Instruction& insn, Step step) {
+void TimelineRecorder::executed(size_t warp, const Instruction& insn, Step step) {
   if (step == Step::kBlock || step == Step::kTurn) return;
-  const size_t index = static_cast<size_t>(warp.cta().rank() * recording_.warps_per_cta + warp.index());
-  const InstructionInfo& info = warp.program().info[insn.index];
+  const InstructionInfo& info = program_->info[insn.index];
   const auto cost = static_cast<CostClass>(info.cost);
-  WarpState& state = states_[index];
+  WarpState& state = states_[warp];
   if (cost == CostClass::kMbarrier && info.tests) {
     // The same test, nothing recorded since: it has failed, and the instructions around it were spinning.
-    const size_t steps = recording_.warps[index].size();
+    const size_t steps = recording_.warps[warp].size();
     if (state.spin_insn == insn.index && state.spin_steps == steps) {
       state.clock = state.spin_clock;
       state.issue = state.spin_issue;
@@ -120,33 +118,32 @@ void TimelineRecorder::executed(Warp& warp, const Instruction& insn, Step step) 
     state.spin_clock = state.clock;
     state.spin_issue = state.issue;
   }
-  issue(warp, index, insn, info);
-  if (cost >= CostClass::kCopyCommit) wait_for_group_of(index, insn, cost);
+  issue(warp, insn, info);
+  if (cost >= CostClass::kCopyCommit) wait_for_group_of(warp, insn, cost);
 }
 
-void TimelineRecorder::accessed(Warp& warp, Space space, const std::byte* const* host, Mask lanes,
-                                uint32_t bytes, BankAccess access) {
+void TimelineRecorder::accessed(size_t warp, const Instruction& insn, Space space,
+                                const std::byte* const* host, Mask lanes, uint32_t bytes, BankAccess access) {
   if (lanes == 0) return;
-  const size_t index = static_cast<size_t>(warp.cta().rank() * recording_.warps_per_cta + warp.index());
-  WarpState& state = states_[index];
+  WarpState& state = states_[warp];
   if (space == Space::kSharedCta) {
     state.wavefronts = banks_.measure(host, lanes, bytes, access).wavefronts;
     return;
   }
-  const Instruction& insn = warp.program().code[warp.split().pc];
-  if (static_cast<CostClass>(warp.program().info[insn.index].cost) != CostClass::kGlobalAccess) return;
-  flush(index, insn.index);
+  if (static_cast<CostClass>(program_->info[insn.index].cost) != CostClass::kGlobalAccess) return;
+  flush(warp, insn.index);
   const bool writes = access == BankAccess::kStore;
   RecordedWork work;
   work.demand.kind = writes ? WorkDemand::Kind::kThreadStore : WorkDemand::Kind::kThreadLoad;
   work.demand.bytes = int64_t{bytes} * count_lanes(lanes);
   work.insn = insn.index;
-  work.rank = static_cast<int16_t>(warp.cta().rank());
-  work.warp = static_cast<int16_t>(warp.index());
+  const auto per_cta = static_cast<size_t>(recording_.warps_per_cta);
+  work.rank = static_cast<int16_t>(warp / per_cta);
+  work.warp = static_cast<int16_t>(warp % per_cta);
   add_lines(work, host, lanes, bytes);
   const auto id = static_cast<int32_t>(recording_.works.size());
   recording_.works.push_back(work);
-  push(index, {.kind = Kind::kSubmit, .insn = insn.index, .id = id});
+  push(warp, {.kind = Kind::kSubmit, .insn = insn.index, .id = id});
   if (!writes) state.load = id;
 }
 
@@ -266,41 +263,41 @@ void TimelineRecorder::waited(const Who& who, SyncKey key, int64_t phase) {
        {.kind = Kind::kWait, .insn = insn, .id = object_of(who, key), .phase = static_cast<int32_t>(phase)});
 }
 
-void TimelineRecorder::allocated(const Who& who, const Cta& cta, int columns) {
+void TimelineRecorder::allocated(const Who& who, int rank, int columns) {
   const size_t warp = index_of(who);
   flush(warp, who.insn->index);
   push(warp, {.kind = columns > 0 ? Kind::kAllocate : Kind::kFree,
               .insn = who.insn->index,
               .id = std::abs(columns),
-              .phase = cta.rank()});
+              .phase = rank});
 }
 
-void TimelineRecorder::relinquished(const Who& who, const Cta& cta) {
+void TimelineRecorder::relinquished(const Who& who, int rank) {
   const size_t warp = index_of(who);
   flush(warp, who.insn->index);
-  push(warp, {.kind = Kind::kRelinquish, .insn = who.insn->index, .phase = cta.rank()});
+  push(warp, {.kind = Kind::kRelinquish, .insn = who.insn->index, .phase = rank});
 }
 
 // ---- work
 // --------------------------------------------------------------------------------------------------
 
-void TimelineRecorder::submitted(AsyncOp& op, QueueId queue) {
+int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDemand& demand,
+                                    const std::vector<uint64_t>& lines, std::string text) {
   const auto id = static_cast<int32_t>(recording_.works.size());
-  op.recorded_as = id;
   RecordedWork work;
-  work.demand = op.demand();
-  work.insn = op.who.insn->index;
-  work.rank = static_cast<int16_t>(op.who.cta->rank());
-  work.warp = static_cast<int16_t>(op.who.warp);
+  work.demand = demand;
+  work.insn = who.insn->index;
+  work.rank = static_cast<int16_t>(who.cta->rank());
+  work.warp = static_cast<int16_t>(who.warp);
   work.queue = queue;
   work.parent = acting_;
   if (with_texts_) {
     work.text = static_cast<int32_t>(recording_.texts.size());
-    recording_.texts.push_back(op.describe());
+    recording_.texts.push_back(std::move(text));
   }
-  const size_t warp = index_of(op.who);
+  const size_t warp = index_of(who);
   WarpState& state = states_[warp];
-  if (const std::vector<uint64_t> lines = op.lines(); !lines.empty()) {
+  if (!lines.empty()) {
     work.lines = static_cast<int32_t>(recording_.lines.size());
     work.line_count = static_cast<int32_t>(lines.size());
     recording_.lines.insert(recording_.lines.end(), lines.begin(), lines.end());
@@ -318,7 +315,7 @@ void TimelineRecorder::submitted(AsyncOp& op, QueueId queue) {
     work.after_count = state.after_count;
   }
   recording_.works.push_back(work);
-  if (acting_ >= 0) return;
+  if (acting_ >= 0) return id;
   flush(warp, work.insn);
   push(warp, {.kind = Kind::kSubmit, .insn = work.insn, .id = id});
   switch (work.demand.kind) {
@@ -339,14 +336,14 @@ void TimelineRecorder::submitted(AsyncOp& op, QueueId queue) {
     default:
       break;
   }
+  return id;
 }
 
-void TimelineRecorder::joined(Warp& warp, const AsyncOp& product) {
-  const size_t index = static_cast<size_t>(warp.cta().rank() * recording_.warps_per_cta + warp.index());
-  states_[index].products.open.push_back(product.recorded_as);
-  if (product.who.warp == warp.index()) return;  // has submitted it
-  flush(index, product.who.insn->index);
-  push(index, {.kind = Kind::kSubmit, .insn = product.who.insn->index, .id = product.recorded_as});
+void TimelineRecorder::joined(size_t warp, const Who& submitter, int32_t product) {
+  states_[warp].products.open.push_back(product);
+  if (index_of(submitter) == warp) return;
+  flush(warp, submitter.insn->index);
+  push(warp, {.kind = Kind::kSubmit, .insn = submitter.insn->index, .id = product});
 }
 
 Recording TimelineRecorder::take() {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes down what a cluster does, for the simulation of its time. The scheduler and the units tell it; it
-// asks nothing of them and changes nothing. A cluster that is not recorded has none.
+// Writes down what a cluster does, for the simulation of its time. The machine tells it (machine/observers.h);
+// it asks nothing and changes nothing. A cluster that is not recorded has none. Warps are numbered within the
+// cluster: rank * warps per CTA + warp.
 #pragma once
 
 #include <deque>
-#include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "vgpu/checks/bank_counter.h"
-#include "vgpu/checks/race.h"
-#include "vgpu/machine/async.h"
-#include "vgpu/machine/warp.h"
+#include "vgpu/checks/happens_before.h"
+#include "vgpu/checks/who.h"
 #include "vgpu/memory/memory.h"
+#include "vgpu/program/launch.h"
 #include "vgpu/timeline/cost_model.h"
 #include "vgpu/timeline/recording.h"
 
@@ -20,14 +21,16 @@ namespace imbrex::vgpu {
 
 class TimelineRecorder {
  public:
-  /// `with_texts`: also what each operation does, for the picture.
-  TimelineRecorder(Cluster& cluster, bool with_texts);
+  /// Of cluster `number` of the grid; `ctas`: the linear numbers of its CTAs, by rank. `with_texts`: also what
+  /// each operation does, for the picture.
+  TimelineRecorder(const LaunchContext& launch, int64_t number, std::vector<int64_t> ctas, bool with_texts);
+  bool with_texts() const { return with_texts_; }
 
   /// A warp has executed an instruction (Step::kBlock: it will come again).
-  void executed(Warp& warp, const Instruction& insn, Step step);
-  /// The instruction being executed reads or writes `bytes` at each lane's host address.
-  void accessed(Warp& warp, Space space, const std::byte* const* host, Mask lanes, uint32_t bytes,
-                BankAccess access);
+  void executed(size_t warp, const Instruction& insn, Step step);
+  /// The instruction, which is being executed, reads or writes `bytes` at each lane's host address.
+  void accessed(size_t warp, const Instruction& insn, Space space, const std::byte* const* host, Mask lanes,
+                uint32_t bytes, BankAccess access);
 
   /// mbarrier.init: a new object from now on.
   void initialised(const Who& who, SyncKey key);
@@ -35,17 +38,19 @@ class TimelineRecorder {
   void arrived(const Who& who, SyncKey key, int64_t phase);
   /// The warp of `who` goes on because that phase is over. Negative phases were never waited for.
   void waited(const Who& who, SyncKey key, int64_t phase);
-  /// Columns of tensor memory taken (or given back, when negative) in a CTA.
-  void allocated(const Who& who, const Cta& cta, int columns);
-  /// tcgen05.relinquish_alloc_permit in a CTA.
-  void relinquished(const Who& who, const Cta& cta);
+  /// Columns of tensor memory taken (or given back, when negative) in the CTA of that rank.
+  void allocated(const Who& who, int rank, int columns);
+  /// tcgen05.relinquish_alloc_permit in the CTA of that rank.
+  void relinquished(const Who& who, int rank);
 
-  /// An operation is submitted, by a warp or by the operation that is being carried out.
-  void submitted(AsyncOp& op, QueueId queue);
-  /// A warp takes part in a product of its warpgroup.
-  void joined(Warp& warp, const AsyncOp& product);
-  /// An operation is carried out from here on, until nullptr is.
-  void carries_out(const AsyncOp* op) { acting_ = op == nullptr ? -1 : op->recorded_as; }
+  /// `who` submits work, or the work that is being carried out does so for it. `lines`: the 128-byte lines of
+  /// global memory it reads, where the demand names no block. Returns the work's number.
+  int32_t submitted(const Who& who, int32_t queue, const WorkDemand& demand,
+                    const std::vector<uint64_t>& lines, std::string text);
+  /// A warp takes part in a product of its warpgroup, which `submitter` has submitted as that work.
+  void joined(size_t warp, const Who& submitter, int32_t product);
+  /// Work is carried out from here on, until -1 is.
+  void carries_out(int32_t work) { acting_ = work; }
 
   Recording take();
 
@@ -86,10 +91,10 @@ class TimelineRecorder {
   void wait_for(size_t warp, uint32_t insn, Kind kind, const std::vector<int32_t>& works);
   void wait_for_groups(size_t warp, const Instruction& insn, Kind kind, Groups& groups);
   void wait_for_group_of(size_t warp, const Instruction& insn, CostClass cost);
-  void issue(Warp& warp, size_t index, const Instruction& insn, const InstructionInfo& info);
+  void issue(size_t warp, const Instruction& insn, const InstructionInfo& info);
   void add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes, uint32_t bytes);
 
-  Cluster* cluster_;
+  const Program* program_;
   BankMeter banks_;
   CostModel model_;
   bool with_texts_;

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "vgpu/memory/raced_bytes.h"
-#include "vgpu/memory/reduce_words.h"
 #include "vgpu/units/bulk_groups.h"
 #include "vgpu/units/mbarrier_ops.h"
+#include "vgpu/units/reduce_words.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -132,16 +132,15 @@ class CopyToGlobal : public BulkStore {
 void submit_to_shared(Cluster& cluster, Warp& warp, const Who& who, const BulkForm& form, const Place& from,
                       uint32_t bytes, int lane) {
   Place to, barrier;
-  if (!locate(cluster, who, form.to.space, address_of(warp, form.to, lane), bytes, 16, AccessKind::kWrite,
-              to) ||
-      !locate(cluster, who, form.barrier.space, address_of(warp, form.barrier, lane), 8, 8,
-              AccessKind::kAtomic, barrier))
+  if (!locate(cluster, who, form.to.space, warp.address(form.to, lane), bytes, 16, AccessKind::kWrite, to) ||
+      !locate(cluster, who, form.barrier.space, warp.address(form.barrier, lane), 8, 8, AccessKind::kAtomic,
+              barrier))
     return;
   uint32_t ranks = 1u << to.cta->rank();
   if (form.multicast) ranks = warp.reg<uint32_t>(form.ranks)[lane] & 0xFFFF;
   if (ranks >> cluster.ctas().size() != 0 || (!form.multicast && to.cta != barrier.cta)) {
-    report_fatal(
-        cluster, FindingKind::kIllegalInstruction, who, to.address,
+    cluster.report_fatal(
+        FindingKind::kIllegalInstruction, who, to.address,
         form.multicast
             ? fmt::format("multicast mask {:#x} names CTAs outside the cluster of {}", ranks,
                           cluster.ctas().size())
@@ -161,15 +160,16 @@ void submit_to_shared(Cluster& cluster, Warp& warp, const Who& who, const BulkFo
 }
 
 void copy(Cluster& cluster, Warp& warp, const Instruction& insn, const BulkForm& form, int lane) {
-  const Who who = unit_for(thread_of(warp, insn, lane), kUnit);
+  const Who who = warp.thread(insn, lane).as_unit(kUnit);
   const uint32_t bytes = warp.reg<uint32_t>(insn.a)[lane];
   if (bytes % 16 != 0 || bytes == 0) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-                 fmt::format("a bulk copy of {} bytes: the size must be a positive multiple of 16", bytes));
+    cluster.report_fatal(
+        FindingKind::kIllegalInstruction, who, 0,
+        fmt::format("a bulk copy of {} bytes: the size must be a positive multiple of 16", bytes));
     return;
   }
   Place from;
-  if (!locate(cluster, who, form.from.space, address_of(warp, form.from, lane), bytes, 16, AccessKind::kRead,
+  if (!locate(cluster, who, form.from.space, warp.address(form.from, lane), bytes, 16, AccessKind::kRead,
               from))
     return;
   if (form.direction != Direction::kSharedToGlobal) {
@@ -178,26 +178,26 @@ void copy(Cluster& cluster, Warp& warp, const Instruction& insn, const BulkForm&
   }
   Place to;
   const AccessKind kind = form.reduce != ReduceOp::kNone ? AccessKind::kAtomic : AccessKind::kWrite;
-  if (!locate(cluster, who, Space::kGlobal, address_of(warp, form.to, lane), bytes, 16, kind, to)) return;
+  if (!locate(cluster, who, Space::kGlobal, warp.address(form.to, lane), bytes, 16, kind, to)) return;
   const auto kept = static_cast<uint16_t>(form.masked ? warp.reg<uint32_t>(form.bytes_kept)[lane] : 0xFFFF);
   cluster.async().submit(
       std::make_unique<CopyToGlobal>(who, warp, form, static_cast<uint32_t>(from.address), bytes, to, kept));
 }
 
 Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
-  const BulkForm& form = form_of<BulkForm>(insn);
+  const BulkForm& form = insn.form<BulkForm>();
   for_each_lane(active, [&](int lane) { copy(warp.cta().cluster(), warp, insn, form, lane); });
   return Step::kNext;
 }
 
 // A prefetch changes nothing; its operands are looked at all the same.
 Step exec_prefetch(Warp& warp, const Instruction& insn, Mask active) {
-  const AddressSource& from = form_of<AddressSource>(insn);
+  const AddressSource& from = insn.form<AddressSource>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
     Place place;
-    locate(cluster, unit_for(thread_of(warp, insn, lane), kUnit), Space::kGlobal,
-           address_of(warp, from, lane), warp.reg<uint32_t>(insn.a)[lane], 16, AccessKind::kRead, place);
+    locate(cluster, warp.thread(insn, lane).as_unit(kUnit), Space::kGlobal, warp.address(from, lane),
+           warp.reg<uint32_t>(insn.a)[lane], 16, AccessKind::kRead, place);
   });
   return Step::kNext;
 }
@@ -207,7 +207,7 @@ Step exec_prefetch(Warp& warp, const Instruction& insn, Mask active) {
 bool decode_bulk_copy(Decoder& decoder, Instruction& out) {
   if (decoder.op() == Op::cp_async_bulk_prefetch) {
     out.a = decoder.source(1, ScalarType::u32);
-    out.extra = decoder.keep(address_in(decoder, decoder.operand(0), Space::kGlobal));
+    out.extra = decoder.keep(decoder.address_in(decoder.operand(0), Space::kGlobal));
     set_body(out, exec_prefetch);
     return true;
   }
@@ -221,13 +221,13 @@ bool decode_bulk_copy(Decoder& decoder, Instruction& out) {
     form.direction = Direction::kSharedToGlobal;
   else
     form.direction = has_cta && has_cluster ? Direction::kSharedToShared : Direction::kGlobalToShared;
-  form.to = address_in(decoder, decoder.operand(0), first);
-  form.from = address_in(decoder, decoder.operand(1),
-                         form.direction == Direction::kGlobalToShared ? Space::kGlobal : Space::kSharedCta);
+  form.to = decoder.address_in(decoder.operand(0), first);
+  form.from = decoder.address_in(
+      decoder.operand(1), form.direction == Direction::kGlobalToShared ? Space::kGlobal : Space::kSharedCta);
   out.a = decoder.source(2, ScalarType::u32);
   size_t next = 3;
   if (form.direction != Direction::kSharedToGlobal)
-    form.barrier = address_in(decoder, decoder.operand(next++), Space::kSharedCluster);
+    form.barrier = decoder.address_in(decoder.operand(next++), Space::kSharedCluster);
   form.multicast = decoder.has(Mod::multicast_cluster);
   form.masked = decoder.has(Mod::cp_mask);
   const size_t needed =

@@ -38,15 +38,12 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.b = active;
   if (!is_wait_over<kReads>(warp, wait)) return warp.wait_and_retry(active, wait);
   bulk_groups_of(warp).note_wait(active, static_cast<uint32_t>(wait.a));
-  if (RaceChecker* races = warp.cta().cluster().races()) {
-    const BulkGroups& groups = bulk_groups_of(warp);
-    const uint64_t end = groups.reads.end_of_groups(active, static_cast<uint32_t>(wait.a));
-    const Who who = threads_of(warp, insn, active);
-    if (kReads)
-      races->waited_for_reads(who, end);
-    else
-      races->waited(who, CompletedBy::kBulkGroup, warp.index(), end);
-  }
+  Observers& observe = warp.cta().cluster().observe();
+  const uint64_t end = bulk_groups_of(warp).reads.end_of_groups(active, static_cast<uint32_t>(wait.a));
+  if (kReads)
+    observe.waited_for_reads(warp.threads(insn, active), end);
+  else
+    observe.waited_for(warp.threads(insn, active), CompletedBy::kBulkGroup, warp.index(), end);
   return Step::kNext;
 }
 
@@ -58,8 +55,7 @@ BulkStore::BulkStore(Who who, Warp& warp) : AsyncOp(who), warp_(&warp) {
   BulkGroups& groups = bulk_groups_of(warp);
   number_ = groups.reads.issue(lane_bit(who.lane));
   groups.writes.issue(lane_bit(who.lane));
-  if (checks_of(warp.cta().cluster()).async_lifetime)
-    groups.unwaited.push_back({number_, who.lane, who.insn});
+  if (warp.cta().cluster().checks().async_lifetime) groups.unwaited.push_back({number_, who.lane, who.insn});
 }
 
 bool BulkStore::run(Cluster& cluster) {

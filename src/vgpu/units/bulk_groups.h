@@ -2,8 +2,9 @@
 // The stores and reductions out of shared memory that threads wait for by bulk group.
 #pragma once
 
+#include "vgpu/machine/access.h"
 #include "vgpu/machine/copy_groups.h"
-#include "vgpu/units/unit_support.h"
+#include "vgpu/program/decode.h"
 
 namespace imbrex::vgpu {
 

@@ -59,7 +59,7 @@ class WarpCopy : public AsyncOp {
       }
       std::memset(to + copy.source_bytes, 0, bytes_ - copy.source_bytes);
       touch(cluster, who, shared_place(cta, copy.to), bytes_, AccessKind::kWrite);
-      if (copy.source_bytes == ChunkOrigins::kChunkBytes && checks_of(cluster).layouts)
+      if (copy.source_bytes == ChunkOrigins::kChunkBytes && cluster.checks().layouts)
         cta.units().chunk_origins.note_copy(copy.to, copy.from, who.insn, who.warp);
     });
     tracker_of(*warp_).finish(number);
@@ -100,28 +100,28 @@ class WarpCopy : public AsyncOp {
 };
 
 Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
-  const CopyForm& form = form_of<CopyForm>(insn);
+  const CopyForm& form = insn.form<CopyForm>();
   Cluster& cluster = warp.cta().cluster();
-  auto op = std::make_unique<WarpCopy>(unit_for(threads_of(warp, insn, active), kUnit), warp, form.bytes);
-  const Mask ignored = form.has_ignore ? lanes_where(warp, form.ignore) : 0;
+  auto op = std::make_unique<WarpCopy>(warp.threads(insn, active).as_unit(kUnit), warp, form.bytes);
+  const Mask ignored = form.has_ignore ? warp.lanes_where(form.ignore) : 0;
   for_each_lane(active, [&](int lane) {
-    const Who who = unit_for(thread_of(warp, insn, lane), kUnit);
+    const Who who = warp.thread(insn, lane).as_unit(kUnit);
     LaneCopy copy;
     copy.source_bytes = form.has_source_bytes ? warp.reg<uint32_t>(insn.a)[lane] : form.bytes;
     if (copy.source_bytes > form.bytes) {
-      report_fatal(
-          cluster, FindingKind::kIllegalInstruction, who, 0,
+      cluster.report_fatal(
+          FindingKind::kIllegalInstruction, who, 0,
           fmt::format("cp.async: source size {} exceeds the copy size {}", copy.source_bytes, form.bytes));
       return;
     }
     if ((ignored & lane_bit(lane)) != 0) copy.source_bytes = 0;
     Place to, from;
-    if (!locate(cluster, who, form.to.space, address_of(warp, form.to, lane), form.bytes, form.bytes,
+    if (!locate(cluster, who, form.to.space, warp.address(form.to, lane), form.bytes, form.bytes,
                 AccessKind::kWrite, to))
       return;
     if (copy.source_bytes > 0) {
-      if (!locate(cluster, who, form.from.space, address_of(warp, form.from, lane), copy.source_bytes,
-                  form.bytes, AccessKind::kRead, from))
+      if (!locate(cluster, who, form.from.space, warp.address(form.from, lane), copy.source_bytes, form.bytes,
+                  AccessKind::kRead, from))
         return;
       copy.from = from.address;
     }
@@ -163,12 +163,10 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.a = static_cast<uint64_t>(insn.immediate);
   wait.b = active;
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
-  if (RaceChecker* races = warp.cta().cluster().races()) {
-    const CopyGroups& tracker = tracker_of(warp);
-    races->waited(
-        threads_of(warp, insn, active), CompletedBy::kCopyGroup, warp.index(),
-        wait.a == kAll ? tracker.issued() : tracker.end_of_groups(active, static_cast<uint32_t>(wait.a)));
-  }
+  const CopyGroups& tracker = tracker_of(warp);
+  warp.cta().cluster().observe().waited_for(
+      warp.threads(insn, active), CompletedBy::kCopyGroup, warp.index(),
+      wait.a == kAll ? tracker.issued() : tracker.end_of_groups(active, static_cast<uint32_t>(wait.a)));
   return Step::kNext;
 }
 
@@ -201,11 +199,11 @@ class CopyArrival : public AsyncOp {
 
 template <bool kIncrement>
 Step exec_mbarrier_arrive(Warp& warp, const Instruction& insn, Mask active) {
-  const AddressSource& at = form_of<AddressSource>(insn);
+  const AddressSource& at = insn.form<AddressSource>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = unit_for(thread_of(warp, insn, lane), kUnit);
-    const MbarrierRef ref = find_mbarrier(cluster, who, at.space, address_of(warp, at, lane), true);
+    const Who who = warp.thread(insn, lane).as_unit(kUnit);
+    const MbarrierRef ref = find_mbarrier(cluster, who, at.space, warp.address(at, lane), true);
     if (ref.object == nullptr) return;
     if (kIncrement && !apply(cluster, who, ref, [](Mbarrier& o) { return o.add_pending(); })) return;
     cluster.async().submit(std::make_unique<CopyArrival>(who, warp, ref));
@@ -215,8 +213,8 @@ Step exec_mbarrier_arrive(Warp& warp, const Instruction& insn, Mask active) {
 
 bool decode_copy(Decoder& decoder, Instruction& out) {
   CopyForm form;
-  form.to = address_in(decoder, decoder.operand(0), Space::kSharedCta);
-  form.from = address_in(decoder, decoder.operand(1), Space::kGlobal);
+  form.to = decoder.address_in(decoder.operand(0), Space::kSharedCta);
+  form.from = decoder.address_in(decoder.operand(1), Space::kGlobal);
   form.bytes = static_cast<uint32_t>(decoder.immediate(2, "copy size"));
   const bool only_16 = decoder.has(Mod::cg);
   if (form.bytes != 16 && (only_16 || (form.bytes != 4 && form.bytes != 8)))
@@ -224,7 +222,7 @@ bool decode_copy(Decoder& decoder, Instruction& out) {
         fmt::format("copy size {}: {}", form.bytes, only_16 ? ".cg copies 16 bytes" : "4, 8 or 16"));
   const size_t last = decoder.operand_count() - (decoder.has(Mod::L2_cache_hint) ? 1 : 0);
   if (last > 3) {
-    form.has_ignore = is_predicate(decoder, decoder.operand(3));
+    form.has_ignore = decoder.is_predicate(decoder.operand(3));
     form.has_source_bytes = !form.has_ignore;
     if (form.has_ignore)
       form.ignore = decoder.predicate(3);

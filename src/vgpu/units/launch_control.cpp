@@ -84,33 +84,34 @@ class Request : public AsyncOp {
 };
 
 Step exec_try_cancel(Warp& warp, const Instruction& insn, Mask active) {
-  const CancelForm& form = form_of<CancelForm>(insn);
+  const CancelForm& form = insn.form<CancelForm>();
   Cta& cta = warp.cta();
   Cluster& cluster = cta.cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = unit_for(thread_of(warp, insn, lane), kUnit);
+    const Who who = warp.thread(insn, lane).as_unit(kUnit);
     if (cta.units().saw_failed_cancel) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0,
-                   "asks to cancel another cluster after a failed request has been seen",
-                   "leave the loop then");
+      cluster.report_fatal(FindingKind::kIllegalInstruction, who, 0,
+                           "asks to cancel another cluster after a failed request has been seen",
+                           "leave the loop then");
       return;
     }
     Place response;
-    if (!locate(cluster, who, form.response.space, address_of(warp, form.response, lane), kResponseBytes,
+    if (!locate(cluster, who, form.response.space, warp.address(form.response, lane), kResponseBytes,
                 kResponseBytes, AccessKind::kWrite, response))
       return;
     const MbarrierRef barrier =
-        find_mbarrier(cluster, who, form.barrier.space, address_of(warp, form.barrier, lane), true);
+        find_mbarrier(cluster, who, form.barrier.space, warp.address(form.barrier, lane), true);
     if (barrier.object == nullptr) return;
     if (response.cta != &cta) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, response.address,
-                   "try_cancel: the response goes to shared memory of the own CTA");
+      cluster.report_fatal(FindingKind::kIllegalInstruction, who, response.address,
+                           "try_cancel: the response goes to shared memory of the own CTA");
       return;
     }
     for (const std::unique_ptr<Cta>& other : cluster.ctas())
       if (form.multicast && other->finished()) {
-        report_fatal(cluster, FindingKind::kIllegalInstruction, who, response.address,
-                     fmt::format("try_cancel with multicast: the CTA of rank {} has exited", other->rank()));
+        cluster.report_fatal(
+            FindingKind::kIllegalInstruction, who, response.address,
+            fmt::format("try_cancel with multicast: the CTA of rank {} has exited", other->rank()));
         return;
       }
     cluster.async().submit(std::make_unique<Request>(who, cta, static_cast<uint32_t>(response.address),
@@ -142,12 +143,13 @@ struct CoordinateForm {
 };
 
 Step exec_first_ctaid(Warp& warp, const Instruction& insn, Mask active) {
-  const CoordinateForm& form = form_of<CoordinateForm>(insn);
+  const CoordinateForm& form = insn.form<CoordinateForm>();
   for_each_lane(active, [&](int lane) {
     const Response response = response_in(warp, insn.a, lane);
     if ((response.high & kCancelled) == 0)
-      report(warp.cta().cluster(), FindingKind::kIllegalInstruction, thread_of(warp, insn, lane), 0,
-             "get_first_ctaid of a response that cancelled nothing", "ask is_canceled first");
+      warp.cta().cluster().report(FindingKind::kIllegalInstruction, warp.thread(insn, lane), 0,
+                                  "get_first_ctaid of a response that cancelled nothing",
+                                  "ask is_canceled first");
     const uint32_t parts[4] = {static_cast<uint32_t>(response.low),
                                static_cast<uint32_t>(response.low >> 32 & 0xFFFF),
                                static_cast<uint32_t>(response.low >> 48), 0};

@@ -4,7 +4,6 @@
 
 #include <bit>
 
-#include "vgpu/timeline/timeline_recorder.h"
 #include "vgpu/units/mbarrier_ops.h"
 
 namespace imbrex::vgpu {
@@ -37,12 +36,10 @@ struct PlainForm {
 // An object is used as if by a strong access: it must have been initialised before. The first and the last
 // lane speak for those between.
 void use_mbarrier(Cluster& cluster, Who who, const MbarrierRef& ref) {
-  RaceChecker* races = cluster.races();
-  if (races == nullptr) return;
-  races->access(who, shared_place(*ref.cta, ref.offset), 8, AccessKind::kStrongRead);
+  cluster.observe().mbarrier_used(who, *ref.cta, ref.offset);
   if (const int last = kWarpSize - 1 - std::countl_zero(who.lanes); last > who.lane) {
     who.lane = last;
-    races->access(who, shared_place(*ref.cta, ref.offset), 8, AccessKind::kStrongRead);
+    cluster.observe().mbarrier_used(who, *ref.cta, ref.offset);
   }
 }
 
@@ -61,20 +58,19 @@ MbarrierOutcome arrive(Mbarrier& object, const ArriveForm& form, uint32_t operan
 }
 
 Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
-  const ArriveForm& form = form_of<ArriveForm>(insn);
+  const ArriveForm& form = insn.form<ArriveForm>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    Who who = thread_of(warp, insn, lane);
+    Who who = warp.thread(insn, lane);
     const MbarrierRef ref =
-        find_mbarrier(cluster, who, form.at.space, address_of(warp, form.at, lane), form.own_only);
+        find_mbarrier(cluster, who, form.at.space, warp.address(form.at, lane), form.own_only);
     if (ref.object == nullptr) return;
     warp.reg<uint64_t>(insn.d)[lane] = ref.object->state();
     who.lanes = active;
     who.order = form.order;
     if (lane == first_lane(active)) {
       use_mbarrier(cluster, who, ref);
-      if (RaceChecker* races = cluster.races(); races != nullptr && ref.cta != &warp.cta())
-        races->remote_use(who, *ref.cta);
+      cluster.observe().mbarrier_reached(who, *ref.cta);
     }
     apply(cluster, who, ref, [&](Mbarrier& o) { return arrive(o, form, warp.reg<uint32_t>(insn.a)[lane]); });
   });
@@ -82,45 +78,42 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
 }
 
 Step exec_init(Warp& warp, const Instruction& insn, Mask active) {
-  const PlainForm& form = form_of<PlainForm>(insn);
+  const PlainForm& form = insn.form<PlainForm>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = thread_of(warp, insn, lane);
+    const Who who = warp.thread(insn, lane);
     Place place;
-    if (!locate(cluster, who, form.at.space, address_of(warp, form.at, lane), 8, 8, AccessKind::kWrite,
-                place))
+    if (!locate(cluster, who, form.at.space, warp.address(form.at, lane), 8, 8, AccessKind::kWrite, place))
       return;
     const auto offset = static_cast<uint32_t>(place.address);
     if (place.space != Space::kSharedCta || place.cta != &warp.cta()) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, place.address,
-                   "mbarrier.init takes an address in the own CTA's shared memory");
+      cluster.report_fatal(FindingKind::kIllegalInstruction, who, place.address,
+                           "mbarrier.init takes an address in the own CTA's shared memory");
       return;
     }
     const uint32_t count = warp.reg<uint32_t>(insn.a)[lane];
     const MbarrierFault fault = warp.cta().units().mbarriers.init(offset, count);
     place.cta->shared().mark_written(offset, 8);
-    if (cluster.timeline() != nullptr)
-      cluster.timeline()->initialised(who, sync_key(SyncKind::kMbarrier, place.cta->rank(), offset));
-    if (RaceChecker* races = cluster.races()) races->access(who, place, 8, AccessKind::kWrite);
-    if (fault == MbarrierFault::kNone ||
-        (fault == MbarrierFault::kAlreadyLive && !checks_of(cluster).barriers))
+    cluster.observe().mbarrier_initialised(who, *place.cta, offset);
+    if (fault == MbarrierFault::kNone || (fault == MbarrierFault::kAlreadyLive && !cluster.checks().barriers))
       return;
     if (fault == MbarrierFault::kAlreadyLive)
-      report(cluster, FindingKind::kInvalidBarrier, who, offset,
-             fmt::format("a live mbarrier is at shared {:#x} already", offset), "mbarrier.inval it first");
+      cluster.report(FindingKind::kInvalidBarrier, who, offset,
+                     fmt::format("a live mbarrier is at shared {:#x} already", offset),
+                     "mbarrier.inval it first");
     else
-      report_fatal(cluster, FindingKind::kInvalidBarrier, who, offset,
-                   fmt::format("mbarrier.init with count {}: {}", count, explain(fault, Mbarrier())));
+      cluster.report_fatal(FindingKind::kInvalidBarrier, who, offset,
+                           fmt::format("mbarrier.init with count {}: {}", count, explain(fault, Mbarrier())));
   });
   return Step::kNext;
 }
 
 Step exec_inval(Warp& warp, const Instruction& insn, Mask active) {
-  const PlainForm& form = form_of<PlainForm>(insn);
+  const PlainForm& form = insn.form<PlainForm>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = thread_of(warp, insn, lane);
-    const MbarrierRef ref = find_mbarrier(cluster, who, form.at.space, address_of(warp, form.at, lane), true);
+    const Who who = warp.thread(insn, lane);
+    const MbarrierRef ref = find_mbarrier(cluster, who, form.at.space, warp.address(form.at, lane), true);
     if (ref.object == nullptr) return;
     use_mbarrier(cluster, who, ref);
     ref.cta->units().mbarriers.invalidate(ref.offset);
@@ -130,12 +123,12 @@ Step exec_inval(Warp& warp, const Instruction& insn, Mask active) {
 
 template <bool kExpect>
 Step exec_tx(Warp& warp, const Instruction& insn, Mask active) {
-  const PlainForm& form = form_of<PlainForm>(insn);
+  const PlainForm& form = insn.form<PlainForm>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = thread_of(warp, insn, lane);
+    const Who who = warp.thread(insn, lane);
     const uint32_t bytes = warp.reg<uint32_t>(insn.a)[lane];
-    apply(cluster, who, find_mbarrier(cluster, who, form.at.space, address_of(warp, form.at, lane), false),
+    apply(cluster, who, find_mbarrier(cluster, who, form.at.space, warp.address(form.at, lane), false),
           [&](Mbarrier& o) { return kExpect ? o.expect_tx(bytes) : o.complete_tx(bytes); });
   });
   return Step::kNext;
@@ -176,30 +169,29 @@ std::string describe_wait(Warp& warp, const Wait& wait) {
 // Lanes are asked one by one; kBlocking forms stop the warp at the first lane whose phase is not done.
 template <bool kBlocking>
 Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
-  const WaitForm& form = form_of<WaitForm>(insn);
+  const WaitForm& form = insn.form<WaitForm>();
   Cluster& cluster = warp.cta().cluster();
   Mask done = 0;
   Wait wait;
   for_each_lane(active, [&](int lane) {
-    const Who who = thread_of(warp, insn, lane);
-    const MbarrierRef ref = find_mbarrier(cluster, who, form.at.space, address_of(warp, form.at, lane), true);
+    const Who who = warp.thread(insn, lane);
+    const MbarrierRef ref = find_mbarrier(cluster, who, form.at.space, warp.address(form.at, lane), true);
     if (ref.object == nullptr) return;
     const uint64_t operand =
         form.parity ? warp.reg<uint32_t>(insn.a)[lane] : warp.reg<uint64_t>(insn.a)[lane];
-    if (!form.parity && checks_of(cluster).barriers && ref.object->is_stale_state(operand))
-      report(cluster, FindingKind::kInvalidBarrier, who, ref.offset,
-             fmt::format("mbarrier at shared {:#x}: {}", ref.offset,
-                         explain(MbarrierFault::kStaleState, *ref.object)));
+    if (!form.parity && cluster.checks().barriers && ref.object->is_stale_state(operand))
+      cluster.report(FindingKind::kInvalidBarrier, who, ref.offset,
+                     fmt::format("mbarrier at shared {:#x}: {}", ref.offset,
+                                 explain(MbarrierFault::kStaleState, *ref.object)));
     if (is_done(*ref.object, form.parity, operand)) {
       const SyncKey key = sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset);
-      if (RaceChecker* races = cluster.races(); races != nullptr && done == 0) {
-        Who waiter = threads_of(warp, insn, active);
+      if (done == 0) {
+        Who waiter = warp.threads(insn, active);
         waiter.order = form.order;
         use_mbarrier(cluster, waiter, ref);
-        races->acquire_phases(waiter, key);
+        cluster.observe().mbarrier_phases_acquired(waiter, key);
+        cluster.observe().waited(who, key, ref.object->phase() - 1);
       }
-      if (done == 0 && cluster.timeline() != nullptr)
-        cluster.timeline()->waited(who, key, ref.object->phase() - 1);
       ref.object->note_wait();
       done |= lane_bit(lane);
     } else if (wait.ready == nullptr) {

@@ -3,23 +3,21 @@
 
 #include <fmt/format.h>
 
-#include "vgpu/timeline/timeline_recorder.h"
-
 namespace imbrex::vgpu {
 
 MbarrierRef find_mbarrier_at(Cluster& cluster, const Who& who, Cta& owner, uint32_t offset) {
   Mbarrier* object = owner.units().mbarriers.find(offset);
   if (owner.finished()) {
-    report_fatal(
-        cluster, FindingKind::kAsyncInFlight, who, offset,
+    cluster.report_fatal(
+        FindingKind::kAsyncInFlight, who, offset,
         fmt::format("signals the mbarrier at {}, whose CTA has exited", shared_text(who, owner, offset)),
         "keep the CTA alive while others may signal it, e.g. with a cluster barrier at the end");
     return {&owner, offset, nullptr};
   }
   if (object == nullptr)
-    report_fatal(cluster, FindingKind::kInvalidBarrier, who, offset,
-                 fmt::format("no mbarrier was initialised at {}", shared_text(who, owner, offset)),
-                 "mbarrier.init by one thread, then a barrier before others use the object");
+    cluster.report_fatal(FindingKind::kInvalidBarrier, who, offset,
+                         fmt::format("no mbarrier was initialised at {}", shared_text(who, owner, offset)),
+                         "mbarrier.init by one thread, then a barrier before others use the object");
   return {&owner, offset, object};
 }
 
@@ -27,13 +25,13 @@ MbarrierRef find_mbarrier(Cluster& cluster, const Who& who, Space space, uint64_
   Place place;
   if (!locate(cluster, who, space, address, 8, 8, AccessKind::kAtomic, place)) return {};
   if (place.space != Space::kSharedCta) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, address,
-                 fmt::format("{:#x} is not in shared memory, where mbarriers live", address));
+    cluster.report_fatal(FindingKind::kIllegalInstruction, who, address,
+                         fmt::format("{:#x} is not in shared memory, where mbarriers live", address));
     return {};
   }
   if (own_only && place.cta != who.cta) {
-    report_fatal(
-        cluster, FindingKind::kIllegalInstruction, who, address,
+    cluster.report_fatal(
+        FindingKind::kIllegalInstruction, who, address,
         fmt::format("the mbarrier at {:#x} belongs to the CTA of rank {}; this operation takes one of the "
                     "own CTA only",
                     address, place.cta->rank()),
@@ -46,15 +44,11 @@ MbarrierRef find_mbarrier(Cluster& cluster, const Who& who, Space space, uint64_
 bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOutcome outcome) {
   cluster.note_progress();
   const SyncKey key = sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset);
-  if (RaceChecker* races = cluster.races()) {
-    races->release(who, key);
-    if (outcome.completed) races->complete_phase(key);
-  }
-  if (cluster.timeline() != nullptr)
-    cluster.timeline()->arrived(who, key, ref.object->phase() - (outcome.completed ? 1 : 0));
-  if (outcome.overtook && checks_of(cluster).barriers)
-    report(
-        cluster, FindingKind::kInvalidBarrier, who, ref.offset,
+  const int64_t phase = ref.object->phase() - (outcome.completed ? 1 : 0);
+  cluster.observe().mbarrier_changed(who, key, phase, outcome.completed);
+  if (outcome.overtook && cluster.checks().barriers)
+    cluster.report(
+        FindingKind::kInvalidBarrier, who, ref.offset,
         fmt::format("arrives at the mbarrier at {} for phase {} before any wait has seen the end of phase {}",
                     shared_text(who, *ref.cta, ref.offset), ref.object->phase() - outcome.completed,
                     ref.object->phase() - outcome.completed - 1),
@@ -65,9 +59,9 @@ bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOu
                                     explain(outcome.fault, *ref.object));
   // The hardware lets a .noComplete arrive complete and ends the kernel for the rest.
   if (outcome.fault == MbarrierFault::kNoCompleteCompletes)
-    report(cluster, FindingKind::kInvalidBarrier, who, ref.offset, std::move(message));
+    cluster.report(FindingKind::kInvalidBarrier, who, ref.offset, std::move(message));
   else
-    report_fatal(cluster, FindingKind::kInvalidBarrier, who, ref.offset, std::move(message));
+    cluster.report_fatal(FindingKind::kInvalidBarrier, who, ref.offset, std::move(message));
   return false;
 }
 

@@ -5,8 +5,9 @@
 
 #include <cstdint>
 
+#include "vgpu/machine/access.h"
 #include "vgpu/memory/mbarrier.h"
-#include "vgpu/units/unit_support.h"
+#include "vgpu/program/decode.h"
 
 namespace imbrex::vgpu {
 

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "vgpu/memory/reduce_words.h"
 #include "vgpu/units/mbarrier_ops.h"
+#include "vgpu/units/reduce_words.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -68,20 +68,20 @@ class RemoteStore : public AsyncOp {
 };
 
 Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
-  const RemoteForm& form = form_of<RemoteForm>(insn);
+  const RemoteForm& form = insn.form<RemoteForm>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = unit_for(thread_of(warp, insn, lane), kUnit);
+    const Who who = warp.thread(insn, lane).as_unit(kUnit);
     Place to;
-    if (!locate(cluster, who, form.to.space, address_of(warp, form.to, lane), form.bytes(), form.bytes(),
+    if (!locate(cluster, who, form.to.space, warp.address(form.to, lane), form.bytes(), form.bytes(),
                 AccessKind::kWrite, to))
       return;
     const MbarrierRef barrier =
-        find_mbarrier(cluster, who, form.barrier.space, address_of(warp, form.barrier, lane), false);
+        find_mbarrier(cluster, who, form.barrier.space, warp.address(form.barrier, lane), false);
     if (barrier.object == nullptr) return;
     if (to.cta != barrier.cta) {
-      report_fatal(
-          cluster, FindingKind::kIllegalInstruction, who, to.address,
+      cluster.report_fatal(
+          FindingKind::kIllegalInstruction, who, to.address,
           fmt::format(
               "data goes to the CTA of rank {}, the mbarrier is in the CTA of rank {}; both must be the same",
               to.cta->rank(), barrier.cta->rank()));
@@ -101,8 +101,8 @@ bool decode_remote_store(Decoder& decoder, Instruction& out) {
   if (!decoder.has(Mod::mbarrier_complete_tx_bytes) || decoder.operand_count() != 3)
     decoder.refuse("only the form that signals an mbarrier of the cluster is modelled");
   RemoteForm form;
-  form.to = address_in(decoder, decoder.operand(0), Space::kSharedCluster);
-  form.barrier = address_in(decoder, decoder.operand(2), Space::kSharedCluster);
+  form.to = decoder.address_in(decoder.operand(0), Space::kSharedCluster);
+  form.barrier = decoder.address_in(decoder.operand(2), Space::kSharedCluster);
   form.element_bytes = static_cast<uint32_t>(ptx::bytes(decoder.type()));
   if (form.element_bytes < 4) decoder.refuse("elements have 4 or 8 bytes");
   const ptx::Operand& value = decoder.operand(1);

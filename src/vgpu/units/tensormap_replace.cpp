@@ -5,9 +5,10 @@
 
 #include <cstring>
 
+#include "vgpu/machine/access.h"
 #include "vgpu/memory/raced_bytes.h"
 #include "vgpu/memory/tensor_map.h"
-#include "vgpu/units/unit_support.h"
+#include "vgpu/program/decode.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -93,12 +94,12 @@ bool replace(TensorMapFields& map, Field field, uint32_t index, uint64_t value) 
 }
 
 Step exec_replace(Warp& warp, const Instruction& insn, Mask active) {
-  const ReplaceForm& form = form_of<ReplaceForm>(insn);
+  const ReplaceForm& form = insn.form<ReplaceForm>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = thread_of(warp, insn, lane);
+    const Who who = warp.thread(insn, lane);
     Place place;
-    if (!locate(cluster, who, form.at.space, address_of(warp, form.at, lane), kTensorMapBytes, 128,
+    if (!locate(cluster, who, form.at.space, warp.address(form.at, lane), kTensorMapBytes, 128,
                 AccessKind::kAtomic, place))
       return;
     touch(cluster, who, place, kTensorMapBytes, AccessKind::kRead);
@@ -108,10 +109,10 @@ Step exec_replace(Warp& warp, const Instruction& insn, Mask active) {
     const uint64_t value = form.is_64 ? warp.reg<uint64_t>(insn.a)[lane] : warp.reg<uint32_t>(insn.a)[lane];
     const uint32_t index = form.has_index ? warp.reg<uint32_t>(insn.b)[lane] : 0;
     if (!decoded.problem.empty() || !replace(decoded.fields, form.field, index, value)) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, place.address,
-                   decoded.problem.empty()
-                       ? fmt::format("tensormap.replace: the field does not take {:#x}", value)
-                       : "tensormap.replace: " + decoded.problem);
+      cluster.report_fatal(FindingKind::kIllegalInstruction, who, place.address,
+                           decoded.problem.empty()
+                               ? fmt::format("tensormap.replace: the field does not take {:#x}", value)
+                               : "tensormap.replace: " + decoded.problem);
       return;
     }
     map = encode(decoded.fields);
@@ -129,14 +130,14 @@ struct CopyForm {
 // The lanes together copy one map.
 Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  const CopyForm& form = form_of<CopyForm>(insn);
+  const CopyForm& form = insn.form<CopyForm>();
   Cluster& cluster = warp.cta().cluster();
   const int lane = first_lane(active);
-  const Who who = thread_of(warp, insn, lane);
+  const Who who = warp.thread(insn, lane);
   Place to, from;
-  if (!locate(cluster, who, form.from.space, address_of(warp, form.from, lane), kTensorMapBytes, 128,
+  if (!locate(cluster, who, form.from.space, warp.address(form.from, lane), kTensorMapBytes, 128,
               AccessKind::kRead, from) ||
-      !locate(cluster, who, form.to.space, address_of(warp, form.to, lane), kTensorMapBytes, 128,
+      !locate(cluster, who, form.to.space, warp.address(form.to, lane), kTensorMapBytes, 128,
               AccessKind::kWrite, to))
     return Step::kNext;
   touch(cluster, who, from, kTensorMapBytes, AccessKind::kRead);
@@ -174,7 +175,7 @@ bool decode_tensormap(Decoder& decoder, Instruction& out) {
     case Op::tensormap_replace: {
       ReplaceForm form{decoder.address(0), field_of(decoder)};
       form.has_index = decoder.operand_count() == 3;
-      form.is_64 = has_type(decoder, ScalarType::b64);
+      form.is_64 = decoder.has_type(ScalarType::b64);
       const ScalarType type = form.is_64 ? ScalarType::b64 : ScalarType::b32;
       if (form.has_index) out.b = decoder.source(1, ScalarType::u32);
       out.a = decoder.source(form.has_index ? 2 : 1, type);
@@ -184,8 +185,8 @@ bool decode_tensormap(Decoder& decoder, Instruction& out) {
     }
     case Op::tensormap_cp_fenceproxy:
       if (decoder.immediate(2, "size") != kTensorMapBytes) decoder.refuse("the size is 128");
-      out.extra = decoder.keep(CopyForm{address_in(decoder, decoder.operand(0), Space::kGlobal),
-                                        address_in(decoder, decoder.operand(1), Space::kSharedCta)});
+      out.extra = decoder.keep(CopyForm{decoder.address_in(decoder.operand(0), Space::kGlobal),
+                                        decoder.address_in(decoder.operand(1), Space::kSharedCta)});
       set_body(out, exec_copy);
       return true;
     default:

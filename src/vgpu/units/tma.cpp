@@ -12,7 +12,7 @@ using ptx::Mod;
 TensorOperand tensor_operand(Decoder& decoder, const ptx::Operand& operand) {
   const std::span<const ptx::Operand> parts = decoder.elements(operand);
   TensorOperand out;
-  out.map = address_in(decoder, parts[0], Space::kGeneric);
+  out.map = decoder.address_in(parts[0], Space::kGeneric);
   for (const ptx::Operand& coordinate : decoder.elements(parts[1]))
     out.coordinates.push_back(decoder.source(coordinate, ptx::ScalarType::s32));
   return out;
@@ -32,27 +32,9 @@ TileMode tile_mode_of(const Decoder& decoder) {
                                                                            : TileMode::kTile;
 }
 
-std::string TensorBox::text() const {
-  std::string extents, place;
-  const int count = mode == TileMode::kFourRows ? 5 : map.rank;
-  for (int d = 0; d < map.rank; ++d)
-    extents += fmt::format("{}{}", d == 0 ? "" : "x", map.box[static_cast<size_t>(d)]);
-  for (int d = 0; d < count; ++d)
-    place += fmt::format("{}{}", d == 0 ? "" : ", ", coordinates[static_cast<size_t>(d)]);
-  return fmt::format("box of {} elements at {{{}}}", extents, place);
-}
-
-uint64_t TensorBox::identity() const {
-  uint64_t hash = map.address;
-  const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29; };
-  for (size_t d = 0; d < coordinates.size(); ++d) mix(static_cast<uint32_t>(coordinates[d]));
-  for (int d = 0; d < map.rank; ++d) mix(map.box[static_cast<size_t>(d)]);
-  return hash | 1;
-}
-
 bool read_box(Cluster& cluster, const Who& who, Warp& warp, const TensorOperand& operand, int rank,
               TileMode mode, int lane, TensorBox& box) {
-  const uint64_t address = address_of(warp, operand.map, lane);
+  const uint64_t address = warp.address(operand.map, lane);
   Place place;
   if (!locate(cluster, who, Space::kGeneric, address, kTensorMapBytes, 64, AccessKind::kRead, place))
     return false;
@@ -72,7 +54,7 @@ bool read_box(Cluster& cluster, const Who& who, Warp& warp, const TensorOperand&
   if (problem.empty() && is_atom_mode && cluster.launch().target.sm < 100)
     problem = fmt::format("swizzle {} needs sm_100", facts(box.map.swizzle).name);
   if (!problem.empty()) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, address, "tensor copy: " + problem);
+    cluster.report_fatal(FindingKind::kIllegalInstruction, who, address, "tensor copy: " + problem);
     return false;
   }
   for (size_t d = 0; d < operand.coordinates.size() && d < box.coordinates.size(); ++d)
@@ -80,8 +62,8 @@ bool read_box(Cluster& cluster, const Who& who, Warp& warp, const TensorOperand&
   // The innermost coordinate counts in 16-byte units, wherever the box lies.
   const int64_t eighths = facts(box.map.type).eighths_in_global;
   if (int64_t{box.coordinates[0]} * eighths % 128 != 0) {
-    report_fatal(
-        cluster, FindingKind::kIllegalInstruction, who, address,
+    cluster.report_fatal(
+        FindingKind::kIllegalInstruction, who, address,
         fmt::format("tensor copy: coordinate {} of dimension 0 is {} bytes from the start, which is no "
                     "multiple of 16",
                     box.coordinates[0], int64_t{box.coordinates[0]} * eighths / 8),

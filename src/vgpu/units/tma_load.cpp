@@ -62,7 +62,7 @@ class BoxLoad : public AsyncOp {
     box_.for_each_row(offset_, [&](const BoxRow& row) { load_row(cluster, row); });
     if (is_one_stretch())
       touch(cluster, who, shared_place(*to_, offset_), box_.footprint(), AccessKind::kWrite);
-    if (checks_of(cluster).layouts) note_origins();
+    if (cluster.checks().layouts) note_origins();
     cluster.statistics().tma_bytes_loaded += box_.bytes();
     if (!is_first_) cluster.statistics().tma_bytes_repeated += box_.bytes();
     deliver_bytes(cluster, who, *barrier_cta_, barrier_, box_.bytes());
@@ -185,31 +185,32 @@ Cta* barrier_owner(Cluster& cluster, const LoadForm& form, const Cta& to, const 
 }
 
 void load(Cluster& cluster, Warp& warp, const Instruction& insn, const LoadForm& form, int lane) {
-  const Who who = unit_for(thread_of(warp, insn, lane), kTmaUnit);
+  const Who who = warp.thread(insn, lane).as_unit(kTmaUnit);
   TensorBox box;
   if (!read_box(cluster, who, warp, form.tensor, form.rank, form.mode, lane, box)) return;
   Place to, barrier;
-  if (!locate(cluster, who, form.to.space, address_of(warp, form.to, lane), box.footprint(),
+  if (!locate(cluster, who, form.to.space, warp.address(form.to, lane), box.footprint(),
               kDestinationAlignment, AccessKind::kWrite, to) ||
-      !locate(cluster, who, form.barrier.space, address_of(warp, form.barrier, lane), 8, 8,
-              AccessKind::kAtomic, barrier))
+      !locate(cluster, who, form.barrier.space, warp.address(form.barrier, lane), 8, 8, AccessKind::kAtomic,
+              barrier))
     return;
   const auto offset = static_cast<uint32_t>(to.address);
   const bool same_pair = (to.cta->rank() ^ barrier.cta->rank()) <= 1;
   if (!form.multicast && to.cta != barrier.cta && !(form.pair && same_pair)) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, barrier.address,
-                 fmt::format("the copy goes to the CTA of rank {} and its mbarrier is in the CTA of rank {}",
-                             to.cta->rank(), barrier.cta->rank()),
-                 form.pair ? "the barrier may be in the destination or its peer"
-                           : "the barrier must be in the CTA that gets the data");
+    cluster.report_fatal(
+        FindingKind::kIllegalInstruction, who, barrier.address,
+        fmt::format("the copy goes to the CTA of rank {} and its mbarrier is in the CTA of rank {}",
+                    to.cta->rank(), barrier.cta->rank()),
+        form.pair ? "the barrier may be in the destination or its peer"
+                  : "the barrier must be in the CTA that gets the data");
     return;
   }
   uint32_t ranks = 1u << to.cta->rank();
   if (form.multicast) ranks = warp.reg<uint32_t>(form.mask)[lane] & 0xFFFF;
   if (ranks >> cluster.ctas().size() != 0) {
-    report_fatal(cluster, FindingKind::kIllegalInstruction, who, to.address,
-                 fmt::format("multicast mask {:#x} names CTAs outside the cluster of {}", ranks,
-                             cluster.ctas().size()));
+    cluster.report_fatal(FindingKind::kIllegalInstruction, who, to.address,
+                         fmt::format("multicast mask {:#x} names CTAs outside the cluster of {}", ranks,
+                                     cluster.ctas().size()));
     return;
   }
   for (uint32_t rank = 0; rank < cluster.ctas().size(); ++rank) {
@@ -227,7 +228,7 @@ void load(Cluster& cluster, Warp& warp, const Instruction& insn, const LoadForm&
 }
 
 Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
-  const LoadForm& form = form_of<LoadForm>(insn);
+  const LoadForm& form = insn.form<LoadForm>();
   for_each_lane(active, [&](int lane) { load(warp.cta().cluster(), warp, insn, form, lane); });
   return Step::kNext;
 }
@@ -240,11 +241,11 @@ struct PrefetchForm {
 
 // Only the operands are looked at: what would be illegal in a load is reported here too.
 Step exec_prefetch(Warp& warp, const Instruction& insn, Mask active) {
-  const PrefetchForm& form = form_of<PrefetchForm>(insn);
+  const PrefetchForm& form = insn.form<PrefetchForm>();
   for_each_lane(active, [&](int lane) {
     TensorBox box;
-    read_box(warp.cta().cluster(), unit_for(thread_of(warp, insn, lane), kTmaUnit), warp, form.tensor,
-             form.rank, form.mode, lane, box);
+    read_box(warp.cta().cluster(), warp.thread(insn, lane).as_unit(kTmaUnit), warp, form.tensor, form.rank,
+             form.mode, lane, box);
   });
   return Step::kNext;
 }
@@ -264,9 +265,9 @@ bool decode_tma_load(Decoder& decoder, Instruction& out) {
   LoadForm form;
   form.mode = tile_mode_of(decoder);
   const Space window = decoder.has(Mod::shared_cta) ? Space::kSharedCta : Space::kSharedCluster;
-  form.to = address_in(decoder, decoder.operand(0), window);
+  form.to = decoder.address_in(decoder.operand(0), window);
   form.tensor = tensor_operand(decoder, decoder.operand(1));
-  form.barrier = address_in(decoder, decoder.operand(2), Space::kSharedCluster);
+  form.barrier = decoder.address_in(decoder.operand(2), Space::kSharedCluster);
   form.rank = rank_of(decoder);
   form.pair = decoder.has(Mod::cta_group_2);
   form.multicast = decoder.has(Mod::multicast_cluster);

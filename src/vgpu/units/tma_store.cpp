@@ -10,8 +10,8 @@
 #include "vgpu/checks/staged_tile.h"
 #include "vgpu/memory/element_reduction.h"
 #include "vgpu/memory/raced_bytes.h"
-#include "vgpu/memory/reduce_words.h"
 #include "vgpu/units/bulk_groups.h"
+#include "vgpu/units/reduce_words.h"
 #include "vgpu/units/tma.h"
 
 namespace imbrex::vgpu {
@@ -72,7 +72,7 @@ class BoxStore : public BulkStore {
   void read(Cluster& cluster) override {
     const TensorMapFields& map = box_.map;
     const uint32_t bytes = map.row_bytes(), piece = swizzle_piece(map.swizzle);
-    if (checks_of(cluster).layouts) check_staged_tile(cluster, who, source(), box_, from_);
+    if (cluster.checks().layouts) check_staged_tile(source().tiles(), who, box_, from_);
     data_.resize(box_.shared_bytes());
     std::byte* to = data_.data();
     box_.for_each_row(from_, [&](const BoxRow& row) {
@@ -144,18 +144,18 @@ std::string refuse_store(const TensorBox& box, ReduceOp reduce) {
 }
 
 Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
-  const StoreForm& form = form_of<StoreForm>(insn);
+  const StoreForm& form = insn.form<StoreForm>();
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who = unit_for(thread_of(warp, insn, lane), kTmaUnit);
+    const Who who = warp.thread(insn, lane).as_unit(kTmaUnit);
     TensorBox box;
     if (!read_box(cluster, who, warp, form.tensor, form.rank, form.mode, lane, box)) return;
     if (const std::string why = refuse_store(box, form.reduce); !why.empty()) {
-      report_fatal(cluster, FindingKind::kIllegalInstruction, who, 0, "tensor store: " + why);
+      cluster.report_fatal(FindingKind::kIllegalInstruction, who, 0, "tensor store: " + why);
       return;
     }
     Place from;
-    if (!locate(cluster, who, Space::kSharedCta, address_of(warp, form.from, lane), box.footprint(), 128,
+    if (!locate(cluster, who, Space::kSharedCta, warp.address(form.from, lane), box.footprint(), 128,
                 AccessKind::kRead, from))
       return;
     cluster.async().submit(
@@ -174,7 +174,7 @@ bool decode_tma_store(Decoder& decoder, Instruction& out) {
   StoreForm form;
   form.mode = tile_mode_of(decoder);
   form.tensor = tensor_operand(decoder, decoder.operand(0));
-  form.from = address_in(decoder, decoder.operand(1), Space::kSharedCta);
+  form.from = decoder.address_in(decoder.operand(1), Space::kSharedCta);
   form.rank = rank_of(decoder);
   if (is_reduce) form.reduce = reduce_op_of(decoder);
   out.extra = decoder.keep(std::move(form));

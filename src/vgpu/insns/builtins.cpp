@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/machine/builtins.h"
+#include "vgpu/insns/builtins.h"
 
 #include <fmt/format.h>
 
@@ -158,7 +158,7 @@ Step vprintf_builtin(Warp& w, const Instruction& n, Mask active, const std::vect
                      const std::vector<int64_t>& results) {
   Cluster& cluster = w.cta().cluster();
   for_each_lane(active, [&](int lane) {
-    const Who who{&w.cta(), w.index(), lane, &n, ""};
+    const Who who = w.thread(n, lane);
     print(cluster, who, argument<uint64_t>(w, lane, arguments[0]), argument<uint64_t>(w, lane, arguments[1]));
     if (!results.empty()) set_result<int32_t>(w, lane, results[0], 0);
   });
@@ -169,7 +169,7 @@ Step assertfail_builtin(Warp& w, const Instruction& n, Mask active, const std::v
                         const std::vector<int64_t>&) {
   Cluster& cluster = w.cta().cluster();
   const int lane = first_lane(active);
-  const Who who{&w.cta(), w.index(), lane, &n, ""};
+  const Who who = w.thread(n, lane);
   std::string text, file;
   read_string(cluster, who, argument<uint64_t>(w, lane, arguments[0]), text);
   if (arguments.size() > 2) read_string(cluster, who, argument<uint64_t>(w, lane, arguments[1]), file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vgpu/checks/undefined.h"
+#include "vgpu/machine/undefined.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "vgpu/machine/builtins.h"
+#include "vgpu/insns/builtins.h"
 #include "vgpu/machine/cluster.h"
 #include "vgpu/program/decode.h"
 #include "vgpu/program/program_builder.h"

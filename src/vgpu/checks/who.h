@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who does something, and what kind of access it is: what checks, findings and recordings are told.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "vgpu/lanes.h"
+#include "vgpu/program/instruction.h"
+
+namespace imbrex::vgpu {
+
+struct AsyncOrigin;
+
+/// A CTA as it is known to those who watch it: its place in cluster and grid, and its threads that still run.
+class CtaIdentity {
+ public:
+  /// Rank in the cluster.
+  int rank() const { return rank_; }
+  /// %ctaid.
+  const std::array<uint32_t, 3>& id() const { return id_; }
+  /// Lanes of a warp that have not exited.
+  Mask live(int warp) const { return live_[static_cast<size_t>(warp)]; }
+
+ protected:
+  CtaIdentity(int rank, std::array<uint32_t, 3> id, int warps)
+      : rank_(rank), id_(id), live_(static_cast<size_t>(warps)) {}
+  Mask& live(int warp) { return live_[static_cast<size_t>(warp)]; }
+
+ private:
+  int rank_;
+  std::array<uint32_t, 3> id_;
+  std::vector<Mask> live_;  // by warp
+};
+
+/// Who does something: a thread (warp and lane), a whole warp (lane -1), or a unit working for one.
+struct Who {
+  const CtaIdentity* cta = nullptr;
+  int warp = -1;
+  int lane = -1;
+  const Instruction* insn = nullptr;  // the instruction executed, or the one that started the unit's work
+  const char* unit = "";              // "TMA", "tensor core", ...; "" for a thread
+  Mask lanes = 0;                     // threads: that do it together; 0: `lane` alone, or all where it is -1
+  uint8_t order = 3;                  // bits of Order, of arrivals and strong accesses
+  AsyncOrigin* origin = nullptr;      // asynchronous work: what it may count on
+
+  /// The same thread, a unit acting for it.
+  Who as_unit(const char* name) const {
+    Who who = *this;
+    who.unit = name;
+    return who;
+  }
+};
+
+/// What an access does; the strong ones (volatile, relaxed, acquire, release, atomic) may meet others
+/// unordered.
+/// A kSameWrite writes the bytes that are there already: when all threads store the same value by one
+/// instruction, as compilers let them, it does not matter who comes last.
+enum class AccessKind : uint8_t { kRead, kWrite, kSameWrite, kAtomic, kStrongRead, kStrongWrite };
+constexpr bool is_write(AccessKind k) { return k != AccessKind::kRead && k != AccessKind::kStrongRead; }
+constexpr bool is_read(AccessKind k) {
+  return k == AccessKind::kRead || k == AccessKind::kAtomic || k == AccessKind::kStrongRead;
+}
+constexpr bool is_strong(AccessKind k) { return k > AccessKind::kSameWrite; }
+
+}  // namespace imbrex::vgpu

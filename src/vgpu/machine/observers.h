@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Those who watch a cluster: the race checker, the recorder of its timeline, the counter of bank conflicts.
+// Each may be absent. Instructions and units tell this object what happens and need not know who listens; no
+// observer changes what the kernel does.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "vgpu/checks/bank_counter.h"
+#include "vgpu/checks/race.h"
+#include "vgpu/machine/async.h"
+#include "vgpu/machine/cta.h"
+#include "vgpu/machine/place.h"
+#include "vgpu/program/launch.h"
+#include "vgpu/timeline/timeline_recorder.h"
+
+namespace imbrex::vgpu {
+
+class Observers {
+ public:
+  /// Of cluster `number` of the grid; what the race checker finds goes to `log`.
+  Observers(const LaunchContext& launch, int64_t number, const std::vector<std::unique_ptr<Cta>>& ctas,
+            FindingLog& log);
+
+  /// For what costs time to find out.
+  bool check_races() const { return races_ != nullptr; }
+  bool record_timeline() const { return timeline_ != nullptr; }
+
+  // ---- synchronisation
+
+  /// The threads of `who` arrive at something that orders threads, or have waited for it.
+  void released(const Who& who, SyncKey key) {
+    if (races_ != nullptr) races_->release(who, key);
+  }
+  void acquired(const Who& who, SyncKey key) {
+    if (races_ != nullptr) races_->acquire(who, key);
+  }
+  /// The time of an arrival in a phase, and of going on because that phase is over.
+  void arrived(const Who& who, SyncKey key, int64_t phase) {
+    if (timeline_ != nullptr) timeline_->arrived(who, key, phase);
+  }
+  void waited(const Who& who, SyncKey key, int64_t phase) {
+    if (timeline_ != nullptr) timeline_->waited(who, key, phase);
+  }
+  void warp_sync(const Who& who) {
+    if (races_ != nullptr) races_->warp_sync(who);
+  }
+  void fence(const Who& who, bool gpu_scope) {
+    if (races_ != nullptr) races_->fence(who, gpu_scope);
+  }
+  void proxy_fence(const Who& who, bool shared, bool global) {
+    if (races_ != nullptr) races_->proxy_fence(who, shared, global);
+  }
+
+  // ---- mbarriers
+
+  /// mbarrier.init of the object at an offset of the CTA's shared memory.
+  void mbarrier_initialised(const Who& who, const Cta& owner, uint32_t offset) {
+    if (timeline_ != nullptr)
+      timeline_->initialised(who, sync_key(SyncKind::kMbarrier, owner.rank(), offset));
+    if (races_ != nullptr)
+      races_->shared_access(who, owner.rank(), offset, kMbarrierBytes, AccessKind::kWrite);
+  }
+  /// An instruction names the object: it must have been initialised before.
+  void mbarrier_used(const Who& who, const Cta& owner, uint32_t offset) {
+    if (races_ != nullptr)
+      races_->shared_access(who, owner.rank(), offset, kMbarrierBytes, AccessKind::kStrongRead);
+  }
+  /// A thread arrives at an object of a CTA that may be another one, which must not have exited by then.
+  void mbarrier_reached(const Who& who, const Cta& owner) {
+    if (races_ != nullptr && who.cta != &owner) races_->remote_use(who, owner);
+  }
+  /// An arrival or a change of the bytes expected, in `phase`, which it may have completed.
+  void mbarrier_changed(const Who& who, SyncKey key, int64_t phase, bool completed) {
+    if (races_ != nullptr) {
+      races_->release(who, key);
+      if (completed) races_->complete_phase(key);
+    }
+    arrived(who, key, phase);
+  }
+  /// The threads go on only after the completed phases.
+  void mbarrier_phases_acquired(const Who& who, SyncKey key) {
+    if (races_ != nullptr) races_->acquire_phases(who, key);
+  }
+
+  // ---- accesses
+
+  /// A thread or a unit reads or writes bytes whose address was found good. See Checked::touched.
+  void touched(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift);
+  /// An instruction reads or writes `bytes` at each lane's host address.
+  void accessed(const Warp& warp, const Instruction& insn, Space space, const std::byte* const* host,
+                Mask lanes, uint32_t bytes, BankAccess access, bool writes) {
+    if (timeline_ != nullptr) timeline_->accessed(number_of(warp), insn, space, host, lanes, bytes, access);
+    if (banks_ != nullptr) banks_->accessed(insn, space, host, lanes, bytes, writes, access);
+  }
+  /// A warp has executed an instruction. Only where record_timeline().
+  void executed(const Warp& warp, const Instruction& insn, Step step) {
+    timeline_->executed(number_of(warp), insn, step);
+  }
+
+  // ---- asynchronous work
+
+  void issued(AsyncOp& op, QueueId queue);
+  /// A further warp takes part in a product of its warpgroup. `is_first`: it is the one that issued it.
+  void issued_also(AsyncOp& product, const Warp& warp, const Who& who, bool is_first) {
+    if (timeline_ != nullptr) timeline_->joined(number_of(warp), product.who, product.recorded_as);
+    if (races_ != nullptr && !is_first) races_->issue_also(product.origin, who);
+  }
+  /// An operation is carried out from here on, until nullptr is.
+  void carries_out(const AsyncOp* op) {
+    if (timeline_ != nullptr) timeline_->carries_out(op == nullptr ? -1 : op->recorded_as);
+  }
+  /// `waiter` has waited for all copies or products of warp `starter` of its CTA numbered below `end`.
+  void waited_for(const Who& waiter, CompletedBy by, int starter, uint64_t end) {
+    if (races_ != nullptr) races_->waited(waiter, by, starter, end);
+  }
+  /// For the reading of the sources of its bulk copies below `end`, not more.
+  void waited_for_reads(const Who& waiter, uint64_t end) {
+    if (races_ != nullptr) races_->waited_for_reads(waiter, end);
+  }
+  /// tcgen05.wait::ld or wait::st.
+  void waited_for_transfers(const Who& waiter, CompletedBy by) {
+    if (races_ != nullptr) races_->waited_for_transfers(waiter, by);
+  }
+
+  // ---- tensor memory
+
+  void tensor_touched(const Who& who, const Cta& owner, uint32_t lane, uint32_t lanes, uint32_t column,
+                      uint32_t columns, TensorAccess kind) {
+    if (races_ != nullptr) races_->tensor_access(who, owner, lane, lanes, column, columns, kind);
+  }
+  void tensor_allocated(const Who& who, const Cta& cta, uint32_t columns) {
+    if (timeline_ != nullptr) timeline_->allocated(who, cta.rank(), static_cast<int>(columns));
+  }
+  /// A warp asks to give columns back: nobody may be using them.
+  void tensor_released(const Who& who, const Cta& cta, uint32_t column, uint32_t columns) {
+    if (races_ != nullptr) races_->tensor_release(who, cta, column, columns);
+  }
+  /// The columns are free.
+  void tensor_freed(const Who& who, const Cta& cta, uint32_t columns) {
+    if (timeline_ != nullptr) timeline_->allocated(who, cta.rank(), -static_cast<int>(columns));
+  }
+  void tensor_permit_relinquished(const Who& who, const Cta& cta) {
+    if (timeline_ != nullptr) timeline_->relinquished(who, cta.rank());
+  }
+  void tensor_fence_before(const Who& who) {
+    if (races_ != nullptr) races_->tensor_fence_before(who);
+  }
+  void tensor_fence_after(const Who& who) {
+    if (races_ != nullptr) races_->tensor_fence_after(who);
+  }
+
+  // ---- ends
+
+  /// The last thread of a CTA has exited.
+  void cta_exited(const Cta& cta) {
+    if (races_ != nullptr) races_->cta_exit(cta);
+  }
+  /// Of a cluster that has ended; null where they were not asked for.
+  const BankCounter* banks() const { return banks_.get(); }
+  std::unique_ptr<Recording> take_recording();
+
+ private:
+  static constexpr uint32_t kMbarrierBytes = 8;
+  size_t number_of(const Warp& warp) const {
+    return static_cast<size_t>(warp.cta().rank()) * warps_per_cta_ + static_cast<size_t>(warp.index());
+  }
+
+  size_t warps_per_cta_;
+  std::unique_ptr<RaceChecker> races_;
+  std::unique_ptr<TimelineRecorder> timeline_;
+  std::unique_ptr<BankCounter> banks_;
+};
+
+}  // namespace imbrex::vgpu

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/memory/tensor_box.h"
+
+#include <fmt/format.h>
+
+namespace imbrex::vgpu {
+
+std::string TensorBox::text() const {
+  std::string extents, place;
+  const int count = mode == TileMode::kFourRows ? 5 : map.rank;
+  for (int d = 0; d < map.rank; ++d)
+    extents += fmt::format("{}{}", d == 0 ? "" : "x", map.box[static_cast<size_t>(d)]);
+  for (int d = 0; d < count; ++d)
+    place += fmt::format("{}{}", d == 0 ? "" : ", ", coordinates[static_cast<size_t>(d)]);
+  return fmt::format("box of {} elements at {{{}}}", extents, place);
+}
+
+uint64_t TensorBox::identity() const {
+  uint64_t hash = map.address;
+  const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29; };
+  for (size_t d = 0; d < coordinates.size(); ++d) mix(static_cast<uint32_t>(coordinates[d]));
+  for (int d = 0; d < map.rank; ++d) mix(map.box[static_cast<size_t>(d)]);
+  return hash | 1;
+}
+
+}  // namespace imbrex::vgpu
