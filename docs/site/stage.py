@@ -119,7 +119,8 @@ class Site:
                 "occupancy, bank\nconflicts, the timeline, and source, IR and PTX side by side. `imbrex explore` is a page to play with tiles, "
                 "banks and GPUs.\n\n")
         for page in sorted(extra.glob("*.html")):
-            text += f'- <a href="explain/{page.name}">{page.stem}</a>\n'
+            title = re.search("<title>([^<]*)", page.read_text())
+            text += f'- <a href="explain/{page.name}">{title.group(1) if title else page.stem}</a>\n'
         self.write("explained.md", text)
 
 
