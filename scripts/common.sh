@@ -5,7 +5,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 build=${IMBREX_BUILD_DIR:-build}
 results=$root/$build/results
-export CCACHE_SLOPPINESS=pch_defines,time_macros  # what ccache needs to work with precompiled headers
+# What ccache needs to work with precompiled headers, and to take headers that a fresh clone has just written.
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 packages=(g++ cmake ninja-build ccache libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libgtest-dev libgmock-dev
           libbenchmark-dev)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A ladder of matmuls, candidate by candidate: verified on the virtual GPU under several schedules with every
 // checker on, at sizes that the tiles divide and at ragged ones, and assembled by ptxas without a warning. A
-// few candidates of each step, or all (scripts/test --full).
+// few candidates of each step, or all (scripts/test --long).
 #include <gtest/gtest.h>
 
 #include <algorithm>
