@@ -6,8 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "imbrex/lang.h"
-#include "imbrex/runtime/kernel.h"
+#include "imbrex/imbrex.h"
 
 using namespace imbrex;
 

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <vector>
 
-#include "imbrex/vgpu/virtual_gpu.h"
+#include "imbrex/vgpu.h"
 
 using namespace imbrex;
 

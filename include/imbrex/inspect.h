@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking into kernels without running them: tiles and occupancy, traffic, bank conflicts, layouts, GPU models.
+// Looking into kernels without running them: tiles and occupancy, traffic, bank conflicts, layouts, GPU
+// models.
 #pragma once
 
 #include "imbrex/inspect/banks.h"

@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything a kernel is written with.
+//
+// A kernel is a struct whose operator() is traced once: its statements become the program of every thread,
+// with their C++ lines. What can be checked while tracing (types, shapes, ranges, the target) is checked
+// there: a function that is misused throws CompileError, which names the line of the call, what was asked and
+// what is allowed. Which threads execute a statement, and whether the target has the instruction, the
+// compiler checks when tracing is done, with the same error. Each function says what it asks for:
+//
+//   shapes              in elements, row-major; offsets in elements from the tensor's beginning
+//   thread group        "whole warps", "one warp", "a warp group" (128 threads, from a multiple of 128), "one
+//                       thread", or any; the functions of control.h open groups
+//   sm_90, sm_100a      the first target that has it; without one, all targets (sm_80 and later)
+//   [PTX: ...]          its instructions, or the section of the PTX manual
 #pragma once
 
 #include "imbrex/core/dtype.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run-time control flow and thread groups. Each form opens a scope that its C++ block fills:
+// Run-time control flow and thread groups. Each form opens a scope; its C++ block is the body:
 //
 //   for (Int32 k : range(0, k_size, 64)) { ... }                    traced once, emitted as a loop
 //   for (Loop loop : forever()) { ... loop.break_if(done); ... }
@@ -8,8 +8,9 @@
 //   if (auto arm = otherwise()) { ... }
 //   if (auto group = single_warp()) { ... }
 //
-// A scope must be left by its closing brace. C++ break, return, goto or an exception out of one, `continue`
-// or `else` at a guard are reported with their line: what they would skip is part of the kernel.
+// A scope must be left by its closing brace. C++ break, return, goto or an exception out of one, and
+// `continue` or `else` at a guard, are reported with their line (CompileError): what they would skip is part
+// of the kernel.
 #pragma once
 
 #include "imbrex/lang/scalar.h"
@@ -63,9 +64,11 @@ class Range : public detail::LoopScope {
   std::nullptr_t end() { return nullptr; }
 };
 
-/// begin, begin + step, ... while below end (above, for a negative C++ number as the step). The loop
-/// variable has the common type of the three. `for (Int32 i : range(n))` gives a variable of the body's own,
-/// `for (auto i : range(n))` a value.
+/// begin, begin + step, ... while below end (above, where the step is a negative C++ number). The loop
+/// variable has the common type of the three, which are integers. In `for (Int32 i : range(n))`, i is a
+/// variable that the body may change without effect on the loop; in `for (auto i : range(n))`, a value. The
+/// loop is executed by the enclosing thread group, whose threads must agree on the bounds where the body
+/// synchronises them.
 Range range(const ScalarArg& begin, const ScalarArg& end, const ScalarArg& step, RangeOptions options = {},
             SourceLocation where = SourceLocation::current());
 Range range(const ScalarArg& begin, const ScalarArg& end, RangeOptions options = {},
@@ -73,14 +76,14 @@ Range range(const ScalarArg& begin, const ScalarArg& end, RangeOptions options =
 Range range(const ScalarArg& end, RangeOptions options = {},
             SourceLocation where = SourceLocation::current());
 
-/// A forever() loop, to leave it by.
+/// A forever() loop, as its body sees it: the object by which to leave it.
 class Loop {
  public:
   explicit Loop(uint64_t serial) : serial_(serial) {}
-  /// Leaves the loop where the condition holds, from any depth of when() and inner loops; not out of a thread
-  /// group, whose other threads would go on.
+  /// Leaves the loop where the condition holds, from inside any when() blocks and inner loops; not out of a
+  /// thread group, whose other threads would go on (CompileError).
   void break_if(const ScalarArg& condition, SourceLocation where = SourceLocation::current()) const;
-  /// Leaves the loop. Must be the last statement of its block.
+  /// Leaves the loop. The last statement of its block.
   void break_loop(SourceLocation where = SourceLocation::current()) const;
 
  private:
@@ -126,12 +129,13 @@ class [[nodiscard]] Guard {
 
 /// Runs the block where the condition holds.
 Guard when(const ScalarArg& condition, SourceLocation where = SourceLocation::current());
-/// Right after the block of when() or otherwise_when(): runs where none of their conditions held.
+/// Directly after the block of when() or otherwise_when(): runs where none of their conditions held.
 Guard otherwise(SourceLocation where = SourceLocation::current());
-/// As otherwise(), and only where this condition holds too.
+/// Like otherwise(), but only where this condition holds too.
 Guard otherwise_when(const ScalarArg& condition, SourceLocation where = SourceLocation::current());
 
-/// Only threads begin ... begin + threads - 1 of the enclosing group (at first, the CTA) run the block.
+/// Only threads begin, ..., begin + threads - 1 of the enclosing group (outermost: the CTA) run the block.
+/// CompileError where the group has fewer.
 Guard thread_group(int64_t begin, int64_t threads, SourceLocation where = SourceLocation::current());
 /// Warp `warp` of the enclosing group, counted from its first.
 Guard single_warp(int64_t warp = 0, SourceLocation where = SourceLocation::current());
@@ -140,14 +144,15 @@ Guard single_thread(int64_t thread = 0, SourceLocation where = SourceLocation::c
 /// `warps` warps from `first_warp` of the enclosing group.
 Guard warp_group(int64_t first_warp, int64_t warps, SourceLocation where = SourceLocation::current());
 
-/// Barrier over the enclosing thread group: the CTA, whole warps of it or one. [PTX: bar.sync, bar.warp.sync]
+/// Barrier over the enclosing thread group: the CTA, several whole warps, or one. All its threads execute it.
+/// Orders their accesses to memory. [PTX: bar.sync, bar.warp.sync]
 void sync(SourceLocation where = SourceLocation::current());
-/// sync() under a name that does not meet POSIX's: with `using namespace imbrex` at global scope, sync() is
-/// ambiguous as soon as some header includes <unistd.h>.
+/// sync() under a name that does not clash with POSIX's: with `using namespace imbrex` at global scope,
+/// sync() is ambiguous as soon as some header includes <unistd.h>.
 inline void sync_threads(SourceLocation where = SourceLocation::current()) { sync(where); }
 
-/// Promises that the condition holds wherever control passes here. The compiler may use it; where it does not
-/// hold behaviour is undefined, and the virtual GPU says so.
+/// Promises that the condition holds whenever control passes here, for the compiler to use. Where it does not
+/// hold, behaviour is undefined; the virtual GPU reports it.
 void assume(const ScalarArg& condition, SourceLocation where = SourceLocation::current());
 /// Traps with the message where the condition fails at run time. [PTX: trap]
 void check(const ScalarArg& condition, const char* message = "check failed",
@@ -183,8 +188,8 @@ class MessageArg {
 
 }  // namespace detail
 
-/// Compile-time check of a kernel's own parameters: throws CompileError with the message, whose `{}` are
-/// replaced by the arguments in order.
+/// Compile-time check of a kernel's own parameters: where the condition fails, throws CompileError with the
+/// message, whose `{}` are replaced by the arguments in order, at the line of the call.
 template <class... Args>
 void require(detail::Requirement condition, const char* format, const Args&... args) {
   if (condition.holds) return;

@@ -10,8 +10,11 @@ namespace imbrex::fence {
 
 enum class Space : uint8_t { kShared, kGlobal, kAll };
 
-/// Orders the thread's generic accesses to the space and the async proxy's (TMA, tensor cores): wanted
-/// between storing to shared memory and a TMA store of it. sm_90. [PTX: fence.proxy.async]
+/// Orders the executing thread's ordinary accesses (the generic proxy) to memory of this space before those
+/// of the async proxy (TMA, tensor cores) that come after, and vice versa: needed between storing to shared
+/// memory and a TMA store of it, where every writing thread executes it before the barrier. Any thread;
+/// sm_90.
+/// [PTX: fence.proxy.async]
 void proxy_async(Space space = Space::kShared, SourceLocation where = SourceLocation::current());
 
 }  // namespace imbrex::fence

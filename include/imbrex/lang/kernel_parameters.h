@@ -2,22 +2,27 @@
 // What a kernel is to the compiler and the runtime: a struct whose operator() is traced.
 //
 //   struct Scale {
-//     int block = 1024;                                            // hyper-parameter
-//     void operator()(Int32 n, float factor, Ptr<float32> x) const;  // run-time, compile-time, device
-//     pointer
+//     int block = 1024;  // a tile size: a member, which can be tuned
+//
+//     void operator()(Int32 n,                    // a run-time scalar
+//                     float factor,               // a compile-time constant
+//                     Ptr<float32> x_ptr) const;  // a device pointer
 //   };
 //
-// Parameters of a Var type are run-time scalars, Ptr<T> device pointers; bool, integers, enumerations, float,
-// double and DataType are compile-time constants and belong to the key of a compiled kernel.
+//   type of a parameter                what it is            part of a compiled kernel's key
+//   Int32, Float32, ... (Var)          a run-time scalar     no
+//   Ptr<T>, Ptr<>                      a device pointer      no
+//   bool, integers, enumerations,      a compile-time        yes
+//     float, double, DataType            constant
 //
-// A struct of such parameters is one too, if it lists the types of its members, in order:
+// A struct of such parameters is a parameter too, if it lists the types of its members, in order:
 //
-//   struct Scale {
+//   struct Scaling {
 //     using Parameters = ParameterList<Float32>;
 //     Float32 factor;
 //   };
 //
-// Its members are arguments of their own at launch, in its place; none, where it lists none.
+// At launch its members are separate arguments, in its place. A type that is none of these fails to compile.
 #pragma once
 
 #include <array>
@@ -34,10 +39,10 @@ enum class ParameterKind : uint8_t { kScalar, kPointer, kConstant };
 
 struct ParameterInfo {
   ParameterKind kind;
-  /// kScalar: its type; kPointer: of what it points to, any_type for Ptr<>; kConstant: int64 for integers,
+  /// kScalar: its type; kPointer: the type it points to, any_type for Ptr<>; kConstant: int64 for integers,
   /// else any_type.
   DataType dtype;
-  uint8_t position = 0;  ///< of the parameter of operator() that it is, or is a member of
+  uint8_t position = 0;  ///< which parameter of operator() it is, or is a member of
 };
 
 /// The types of the members of a struct that is a kernel parameter.
@@ -60,7 +65,7 @@ template <class T>
 inline constexpr bool kIsConstant =
     std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, DataType>;
 
-/// How a parameter type travels; specialised by what it is.
+/// How a parameter of type T is passed; specialised for scalars and pointers.
 template <class T>
 struct Parameter {
   static_assert(kIsConstant<T>,
@@ -190,7 +195,7 @@ struct SignatureOf<void (K::*)(Args...) const> {
 
 }  // namespace detail
 
-/// The 64 bits by which a compile-time argument travels (and enters a key).
+/// The 64 bits that represent a compile-time argument, in keys too.
 template <class T>
 requires detail::kIsConstant<T>
 constexpr int64_t constant_bits(T value) {
@@ -212,7 +217,7 @@ struct KernelSignature {
   }
 };
 
-/// A kernel type without its type: what the compiler needs to trace one.
+/// A kernel type, erased: what the compiler needs to trace one.
 struct KernelEntry {
   std::string_view type_name;  ///< "ns::MatmulV0"
   std::span<const ParameterInfo> parameters;

@@ -6,39 +6,44 @@
 
 namespace imbrex {
 
-/// CTAs along each axis, computed from the kernel's parameters alone. Every kernel says it once.
+/// CTAs along each axis, computed from the kernel's parameters alone. Every kernel calls it once, outside of
+/// loops, when() blocks and thread groups; CompileError where an extent is known and not positive.
 void grid(const ScalarArg& x, const ScalarArg& y = 1, const ScalarArg& z = 1,
           SourceLocation where = SourceLocation::current());
-/// Warps per CTA, 1 to 32; 4 when a kernel does not say. Before the first thread group. [PTX: .maxntid]
+/// Warps per CTA, 1 to 32; 4 if a kernel does not call it. Before the first thread group. [PTX: .maxntid]
 void warps(int64_t count, SourceLocation where = SourceLocation::current());
-/// CTAs per cluster along each axis; sm_90 and later. [PTX: .reqnctapercluster]
+/// CTAs per cluster along each axis, at most 16 in all (more than 8 are not portable); the grid is a multiple
+/// of them. sm_90. [PTX: .reqnctapercluster]
 void cluster(int64_t x, int64_t y = 1, int64_t z = 1, SourceLocation where = SourceLocation::current());
-/// The most registers a thread may use (8 to 255); the assembler decides when unset. [PTX: .maxnreg]
+/// The most registers per thread, 8 to 255; without it the assembler decides. [PTX: .maxnreg]
 void max_registers(int64_t count, SourceLocation where = SourceLocation::current());
 
-/// Every thread of the group, whole warp groups, has this many registers from here on: a multiple of 8, 24 to
-/// 256. A CTA starts with equal shares (with warps(12), 168); warp groups that need few give some back, and
-/// those that need more wait until there are enough. At the start of a warp group's scope; sm_90a, sm_100a.
+/// Sets the registers of every thread of the group from here on: a multiple of 8, 24 to 256. A CTA starts
+/// with equal shares (with warps(12), 168 per thread); warp groups that need few release some, and those that
+/// need more wait until enough are free. Whole warp groups execute it, at the start of their scope; sm_90a,
+/// sm_100a.
 /// [PTX: setmaxnreg]
 void setmaxnreg(int64_t registers, SourceLocation where = SourceLocation::current());
 
-/// Overlap of a grid with the one before it in the stream. A kernel that executes wait() is launched, on a
-/// CUDA GPU, as soon as every CTA before it has executed launch_dependents() or ended: its CTAs start where
-/// there is room. What it reads and writes in global memory comes after wait(), in all threads. On the
-/// virtual GPU, and launched by the loader that `imbrex build` writes, grids run one after the other.
+/// Overlap of a grid with the previous one in the stream (programmatic dependent launch). A CUDA GPU launches
+/// a kernel that contains wait() as soon as every CTA of the previous grid has executed launch_dependents()
+/// or exited: its CTAs start where there is room. All its accesses to global memory come after wait(), in all
+/// threads. On the virtual GPU, and launched by the loader that `imbrex build` writes, grids run one after
+/// the other.
 namespace griddepcontrol {
-/// Waits until the grids this one depends on have ended and what they wrote is visible. sm_90.
+/// Waits until the grids that this one depends on have completed and their writes are visible. Any thread;
+/// sm_90.
 /// [PTX: griddepcontrol.wait]
 void wait(SourceLocation where = SourceLocation::current());
-/// Lets dependent grids be launched once every CTA has executed it or ended. sm_90.
+/// Lets dependent grids be launched once every CTA has executed it or exited. Any thread; sm_90.
 /// [PTX: griddepcontrol.launch_dependents]
 void launch_dependents(SourceLocation where = SourceLocation::current());
 }  // namespace griddepcontrol
 
-/// The CTA's rank in its cluster; sm_90 and later. [PTX: %cluster_ctarank]
+/// The CTA's rank in its cluster, from 0; x varies fastest. sm_90. [PTX: %cluster_ctarank]
 Expr cluster_rank(SourceLocation where = SourceLocation::current());
 
-/// x, y and z of the CTA's place in the grid, and of the grid's extents. [PTX: %ctaid, %nctaid]
+/// The CTA's index in the grid, and the grid's extents in CTAs, as int32. [PTX: %ctaid, %nctaid]
 struct LaunchIndices {
   LaunchIndex x, y, z;
 };

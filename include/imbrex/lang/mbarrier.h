@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // mbarrier: barriers in shared memory that count arrivals and bytes.
 //
-// A barrier is in a phase until its expected arrivals and bytes are in; then the next begins. wait(barrier,
-// p) returns once the phase of parity p has completed, so a consumer starts with parity 0 and flips it after
-// each wait, and a producer that waits for empty slots starts with 1: the phase "before the first" counts as
-// completed. [PTX: Parallel Synchronization and Communication Instructions: mbarrier]
+// A phase of a barrier completes when its expected arrivals and bytes are in; then the next phase begins.
+// wait(barrier, p) returns once the phase of parity p has completed. So a consumer starts with parity 0 and
+// flips it after each wait, and a producer that waits for empty slots starts with 1: the phase "before the
+// first" counts as completed.
+//
+//   current phase     0          1          2          3
+//   wait(barrier, 0)  blocks     returns    blocks     returns
+//   wait(barrier, 1)  returns    blocks     returns    blocks
+//
+// sm_80; bytes, and barriers of other CTAs of a cluster, sm_90.
+// [PTX: Parallel Synchronization and Communication Instructions: mbarrier]
 #pragma once
 
 #include "imbrex/lang/tensor.h"
 
 namespace imbrex {
 
-/// Memory ordering of an mbarrier operation, and the threads it concerns. kDefault: acquire or release; CTA.
+/// Memory ordering of an mbarrier operation, and the threads that it orders. kDefault: acquire for waits and
+/// release for arrivals; the CTA.
 enum class Sem : uint8_t { kDefault, kRelaxed, kAcquire, kRelease };
 enum class Scope : uint8_t { kDefault, kCta, kCluster };
 
-/// One barrier.
+/// One barrier, 8 bytes of shared memory.
 class Barrier {
  public:
   explicit Barrier(detail::Handle handle) : handle_(handle) {}
@@ -44,11 +52,12 @@ namespace mbarrier {
 inline constexpr uint32_t consumer_initial_phase = 0;
 inline constexpr uint32_t producer_initial_phase = 1;
 
-/// Barriers that expect counts[i] arrivals a phase: `alloc({1, 1})`, `alloc(std::vector<int64_t>(stages,
-/// 1))`. The whole CTA must execute it; usable after the next sync(). [PTX: mbarrier.init]
+/// Barriers that expect counts[i] arrivals per phase: `alloc({1, 1})`, or one per stage,
+/// `alloc(std::vector<int64_t>(stages, 1))`. The whole CTA executes it; usable after the next sync(), by
+/// other CTAs after the next cluster_sync(). [PTX: mbarrier.init]
 BarrierArray alloc(const std::vector<int64_t>& counts, SourceLocation where = SourceLocation::current());
 BarrierArray alloc(std::initializer_list<int64_t> counts, SourceLocation where = SourceLocation::current());
-/// A single barrier that expects `count` arrivals a phase: `alloc(1)`.
+/// A single barrier that expects `count` arrivals per phase: `alloc(1)`.
 Barrier alloc(int64_t count, SourceLocation where = SourceLocation::current());
 
 struct Options {
@@ -61,16 +70,18 @@ struct ArriveOptions {
   Scope scope = Scope::kDefault;
 };
 
-/// Every executing thread arrives, `count` times. [PTX: mbarrier.arrive]
+/// Every executing thread arrives, `count` times. Any thread. [PTX: mbarrier.arrive]
 void arrive(const Barrier& barrier, const ArriveOptions& options = {},
             SourceLocation where = SourceLocation::current());
-/// Announces bytes for the current phase and arrives. One thread; sm_90. [PTX: mbarrier.arrive.expect_tx]
+/// Adds `bytes` to those that the current phase expects, and arrives. One thread; sm_90.
+/// [PTX: mbarrier.arrive.expect_tx]
 void arrive_and_expect_tx(const Barrier& barrier, const ScalarArg& bytes, const Options& options = {},
                           SourceLocation where = SourceLocation::current());
-/// Announces bytes without arriving. One thread must execute it; sm_90. [PTX: mbarrier.expect_tx]
+/// Adds to the expected bytes without arriving. One thread; sm_90. [PTX: mbarrier.expect_tx]
 void expect_tx(const Barrier& barrier, const ScalarArg& bytes,
                SourceLocation where = SourceLocation::current());
-/// Every executing thread waits until the phase of this parity (0 or 1) is over. [PTX: mbarrier.try_wait]
+/// Every executing thread waits until the phase of this parity (0 or 1) has completed. Any thread; the
+/// barrier is one of this CTA. [PTX: mbarrier.try_wait]
 void wait(const Barrier& barrier, const ScalarArg& phase, const Options& options = {},
           SourceLocation where = SourceLocation::current());
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Global and shared memory: views, allocations, loads, stores and cp.async copies.
 //
-// Tiles move between a tensor of rank r and a tile of rank t <= r at one offset a tensor dimension. Tile
-// dimension i runs along tensor dimension dims[i]; by default the last t dimensions, in order.
+// Tiles move between a tensor of rank r and a tile of rank t <= r. Offsets are in elements, one per dimension
+// of the tensor. Dimension i of the tile runs along dimension dims[i] of the tensor; by default along its
+// last t dimensions, in order. Any thread group executes these functions, and shares the tile's elements
+// among its threads as the compiler finds best.
 #pragma once
 
 #include "imbrex/lang/pointer.h"
@@ -10,10 +12,11 @@
 
 namespace imbrex {
 
-/// A tensor in global memory of the pointer's element type: run-time or compile-time extents, row-major.
+/// A view of global memory as a row-major tensor of the pointer's element type. Extents are known at run time
+/// or when compiling. CompileError where the pointer has no element type.
 GlobalTensor global_view(const PtrArg& pointer, const Scalars& shape,
                          SourceLocation where = SourceLocation::current());
-/// The same with strides in elements, one a dimension.
+/// The same with strides in elements, one per dimension.
 GlobalTensor global_view(const PtrArg& pointer, const Scalars& shape, const Scalars& strides,
                          SourceLocation where = SourceLocation::current());
 /// The same for any pointer; the element type must be the pointer's where it has one.
@@ -22,7 +25,9 @@ GlobalTensor global_view(const PtrArg& pointer, DataType dtype, const Scalars& s
 GlobalTensor global_view(const PtrArg& pointer, DataType dtype, const Scalars& shape, const Scalars& strides,
                          SourceLocation where = SourceLocation::current());
 
-/// A tensor in the CTA's shared memory, uninitialised.
+/// A tensor in the CTA's shared memory, uninitialised. Its layout (swizzle) is inferred from its uses, unless
+/// annotate_layout() demands one. CompileError where all of a kernel's tensors together do not fit the
+/// target's shared memory.
 SharedTensor shared_tensor(DataType dtype, const Shape& shape,
                            SourceLocation where = SourceLocation::current());
 
@@ -34,28 +39,34 @@ struct StoreOptions {
   Shape dims = {};  ///< see the head of this file
 };
 
-/// The tile of this shape at the offsets, in registers; outside the tensor, `other`. [PTX: ld.global]
+/// The tile of this shape at the offsets, in registers; `other` for elements outside the tensor.
+/// [PTX: ld.global]
 RegisterValue load_global(const GlobalTensor& src, const Scalars& offsets, const Shape& shape,
                           const LoadOptions& options = {}, SourceLocation where = SourceLocation::current());
-/// Stores the tile at the offsets; nothing outside the tensor. The types must be equal. [PTX: st.global]
+/// Stores the tile at the offsets; elements outside the tensor are left out. The types must be equal.
+/// [PTX: st.global]
 void store_global(const GlobalTensor& dst, const TileArg& value, const Scalars& offsets,
                   const StoreOptions& options = {}, SourceLocation where = SourceLocation::current());
 
-/// The whole tensor or view, in registers. [PTX: ld.shared]
+/// The whole tensor or view, in registers. Becomes ldmatrix where the tile feeds tensor cores.
+/// [PTX: ld.shared, ldmatrix]
 RegisterValue load_shared(const SharedTensor& src, SourceLocation where = SourceLocation::current());
-/// Registers into the whole tensor or view; shapes and types must be equal. [PTX: st.shared]
+/// Stores the tile into the whole tensor or view; shapes and types must be equal. Other threads see it after
+/// a sync(). [PTX: st.shared, stmatrix]
 void store_shared(const SharedTensor& dst, const TileArg& value,
                   SourceLocation where = SourceLocation::current());
 
 /// Starts cp.async copies of the tile of dst's shape at the offsets in src; elements outside src become zero.
+/// A thread copies 16 bytes at a time, or 8 or 4 where alignment and extents allow no more.
 /// [PTX: cp.async]
 void copy_async(const GlobalTensor& src, const SharedTensor& dst, const Scalars& offsets,
                 const StoreOptions& options = {}, SourceLocation where = SourceLocation::current());
-/// Closes a group of the copies each thread has started. [PTX: cp.async.commit_group]
+/// Closes a group of the copies that each executing thread has started. [PTX: cp.async.commit_group]
 void copy_async_commit_group(SourceLocation where = SourceLocation::current());
-/// Waits until at most `pending` of the thread's groups are under way. [PTX: cp.async.wait_group]
+/// Waits until at most `pending` of the executing thread's groups, the youngest, are in flight. Other threads
+/// see the data after a sync(). [PTX: cp.async.wait_group]
 void copy_async_wait_group(int64_t pending, SourceLocation where = SourceLocation::current());
-/// Waits for every copy the thread has started. Other threads see the data after a sync().
+/// Waits for all copies that the executing thread has started. Other threads see the data after a sync().
 /// [PTX: cp.async.wait_all]
 void copy_async_wait_all(SourceLocation where = SourceLocation::current());
 

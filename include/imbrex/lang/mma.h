@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma.sync: the tensor cores as every warp of an sm_80 (or later) has them, register tile times register
-// tile.
+// mma.sync: a product of register tiles on the tensor cores of any warp (sm_80 and later).
 //
-// Operands are register tensors of a whole thread group; which warp computes which part, and which thread
-// holds which element, is the compiler's business: tiles that load_shared() gives lie as the tensor cores
-// want them (through ldmatrix), accumulators stay in the same registers from one product to the next.
+// Operands are register tensors of a whole thread group. The compiler decides which warp computes which part
+// and which thread holds which element: tiles from load_shared() arrive as the tensor cores need them
+// (through ldmatrix), accumulators stay in the same registers from one product to the next.
 #pragma once
 
 #include "imbrex/lang/tensor.h"
@@ -12,14 +11,21 @@
 namespace imbrex {
 
 struct MmaOptions {
-  /// The warps of the group as a grid over the product: warp i * warps_n + j computes box (i, j) of
-  /// warps_m x warps_n. 0: the grid whose boxes are nearest to squares, which load least.
+  /// The warps of the group as a grid over the product: warp i * warps_n + j computes box (i, j) of warps_m x
+  /// warps_n equal boxes. 0, for both: the grid whose boxes are nearest to squares, which load least.
   int warps_m = 0, warps_n = 0;
 };
-/// a x b + c: a [m, k], b [k, n], c and the result [m, n]; m a multiple of 16 in each warp's box, n of 8, k
-/// of 16 (16-bit elements), 8 (32 bits) or 32 (8 bits). float16 (with a float32 or float16 c), bfloat16,
-/// tfloat32, float32 (taken as tfloat32: the low 13 bits are ignored) and from sm_90 float8 e4m3 and e5m2
-/// (float32 c), int8 and uint8 (int32 c, which wraps). Whole warps must execute it. [PTX: mma.sync]
+/// a x b + c: a [m, k], b [k, n], c and the result [m, n]; in each warp's box m is a multiple of 16 and n of
+/// 8. Whole warps execute it.
+///
+///   a and b                                             c, result           k is a multiple of
+///   float16                                             float32, float16    16
+///   bfloat16                                            float32             16
+///   tfloat32; float32, whose low 13 bits are ignored    float32             8
+///   float8_e4m3, float8_e5m2, mixed (sm_90)             float32             32
+///   int8, uint8, mixed                                  int32, wraps        32
+///
+/// [PTX: mma.sync]
 RegisterValue mma(const TileArg& a, const TileArg& b, const TileArg& c, const MmaOptions& options = {},
                   SourceLocation where = SourceLocation::current());
 

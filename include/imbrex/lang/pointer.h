@@ -6,10 +6,12 @@
 
 namespace imbrex {
 
-/// In place of an element type: none in particular.
+/// In place of an element type: any.
 inline constexpr DataType any_type{DataType::kCount};
 
-/// A device pointer to global memory, typed (`Ptr<float16> a_ptr`) or not (`Ptr<> a_ptr`).
+/// A device pointer to global memory, as a kernel parameter: typed (`Ptr<float16> a_ptr`) or not (`Ptr<>
+/// a_ptr`). global_view() makes a tensor of it. A launch refuses a tensor of another element type, and an
+/// address that is not aligned.
 template <DataType T = any_type>
 class Ptr {
  public:
@@ -21,7 +23,7 @@ class Ptr {
   detail::Handle handle_;
 };
 
-/// A pointer argument of whichever type.
+/// A pointer argument of any element type.
 class PtrArg {
  public:
   template <DataType T>

@@ -10,7 +10,7 @@
 //   - a 64-bit C++ integer whose value fits does not widen a 32-bit operand (sizes are int64_t);
 //   - a C++ floating-point number takes the floating type it meets (2.0 * x is float32 when x is);
 //   - a floating value becomes an integer only by cast().
-// && and || evaluate both sides: a traced program has no short circuit.
+// && and || evaluate both sides: a traced program does not short-circuit.
 #pragma once
 
 #include <concepts>
@@ -66,7 +66,7 @@ enum class Unary : uint8_t { kNeg, kNot, kLogicalNot, kAbs, kExp, kExp2, kLog, k
 
 class Expr;
 
-/// What run-time scalars have in common: Expr (a value) and Var (a variable).
+/// What run-time scalars, Expr (a value) and Var (a variable), have in common.
 class Scalar {
  public:
   DataType dtype() const { return dtype_; }
@@ -118,7 +118,7 @@ class Expr : public Scalar {
 #undef IMBREX_NOT_ASSIGNABLE
 };
 
-/// block_idx.x and its kin: a number every CTA reads from the launch.
+/// block_idx.x, grid_dim.x and so on: an int32 that every CTA reads from the launch.
 struct LaunchIndex {
   enum class Kind : uint8_t { kBlockIdx, kGridDim };
   Kind kind;
@@ -189,20 +189,22 @@ struct Place {
 
 }  // namespace detail
 
-/// A run-time variable: `Int32 x = a + b;`. Copying one makes a new variable with its present value, as with
-/// a C++ int; so does passing it by value.
+/// A run-time variable: `Int32 x = a + b;`. Copying one, or passing it by value, makes a new variable with
+/// its current value, as with a C++ int.
 template <DataType D>
 class Var : public Scalar {
  public:
   static constexpr DataType kType = D;
 
-  /// Sets the variable each time control passes here. A floating `init` of an integer variable is an error.
+  /// Sets the variable each time control passes here. CompileError for a floating `init` of an integer
+  /// variable.
   template <ScalarLike T>
   Var(const T& init, SourceLocation where = SourceLocation::current())
       : Scalar(detail::new_variable(D, ScalarArg(init, where), where), D) {}
   Var(const Var& other, SourceLocation where = SourceLocation::current())
       : Scalar(detail::new_variable(D, ScalarArg(other, where), where), D) {}
-  /// Takes the variable over, so that functions can return one; `other` must be assigned before it is used.
+  /// Takes the variable over, so that functions can return one; `other` must be assigned before it is used
+  /// again.
   Var(Var&& other) noexcept : Scalar(other.handle_, D) { other.handle_ = {}; }
   /// A variable that exists already: a kernel parameter.
   explicit Var(detail::Handle handle) : Scalar(handle, D) {}
@@ -311,7 +313,7 @@ Expr operator!(const A& a) {
   return detail::unary(detail::Unary::kLogicalNot, ScalarArg(a, detail::last_location()));
 }
 
-/// (a + b - 1) / b, for a >= 0 and b > 0: how many tiles of b cover a.
+/// (a + b - 1) / b, for integers a >= 0 and b > 0: how many tiles of size b cover a.
 inline Expr cdiv(const ScalarArg& a, const ScalarArg& b) {
   return detail::binary(detail::Arith::kCeilDiv, a, b);
 }
@@ -320,7 +322,7 @@ constexpr std::common_type_t<A, B> cdiv(A a, B b) {
   return static_cast<std::common_type_t<A, B>>((a + b - 1) / b);
 }
 
-/// The smaller and the larger; of a number and a NaN, the number.
+/// The smaller and the larger of two; of a number and a NaN, the number.
 inline Expr min(const ScalarArg& a, const ScalarArg& b) { return detail::binary(detail::Arith::kMin, a, b); }
 inline Expr max(const ScalarArg& a, const ScalarArg& b) { return detail::binary(detail::Arith::kMax, a, b); }
 template <class A, class B>
@@ -336,10 +338,10 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
   return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
 }
 
-/// a where the condition holds, else b; both are computed.
+/// a if the condition (a bool) holds, else b; both are computed. [PTX: selp]
 Expr select(const ScalarArg& condition, const ScalarArg& a, const ScalarArg& b);
 
-/// Converts: to nearest even between floating types, toward zero to integers, != 0 to bool.
+/// Converts: between floating types to nearest even, to integers toward zero, to bool by != 0. [PTX: cvt]
 Expr cast(const ScalarArg& a, DataType dtype);
 template <DataType D>
 Expr cast(const ScalarArg& a) {
@@ -356,15 +358,16 @@ inline Expr log(const ScalarArg& a) { return detail::unary(detail::Unary::kLog, 
 inline Expr sqrt(const ScalarArg& a) { return detail::unary(detail::Unary::kSqrt, a); }
 inline Expr rsqrt(const ScalarArg& a) { return detail::unary(detail::Unary::kRsqrt, a); }
 inline Expr tanh(const ScalarArg& a) { return detail::unary(detail::Unary::kTanh, a); }
-/// a * b + c rounded once; floating types.
+/// a * b + c, rounded once; floating types. [PTX: fma]
 Expr fma(const ScalarArg& a, const ScalarArg& b, const ScalarArg& c);
 
-/// Quotient and remainder of fast_divmod: `auto [group, in_group] = fast_divmod(i, width);`.
+/// What fast_divmod() returns: `auto [group, in_group] = fast_divmod(i, width);`.
 struct Divmod {
   Expr quotient, remainder;
 };
-/// a / b and a % b for 0 <= a < 2^31 and b > 0, where b is computed from parameters alone: the division
-/// becomes a multiplication by a number the host computes at launch.
+/// a / b and a % b for 0 <= a < 2^31 and b > 0, where b is computed from the kernel's parameters alone
+/// (CompileError otherwise): the division becomes a multiplication by a number that the host computes at
+/// launch.
 Divmod fast_divmod(const ScalarArg& a, const ScalarArg& b);
 
 }  // namespace imbrex

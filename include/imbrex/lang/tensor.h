@@ -4,15 +4,16 @@
 //   GlobalTensor    a view of global memory, made by global_view()            (memory.h)
 //   SharedTensor    in the CTA's shared memory, made by shared_tensor()       (memory.h)
 //   TMemoryTensor   in tensor memory, made by tcgen05::alloc()                (tcgen05.h)
-//   RegisterValue   spread over the registers of a thread group; what loads and arithmetic give
-//   RegisterTensor  a variable holding one: `RegisterTensor acc = zeros(float32, {m, n}); acc += x;`
+//   RegisterValue   spread over the registers of a thread group; what loads and arithmetic return
+//   RegisterTensor  a variable that holds one: `RegisterTensor acc = zeros(float32, {m, n}); acc += x;`
 //
-// A handle is cheap to copy and names the same tensor. Shapes are C++ numbers, except the extents of global
-// tensors. transpose(), permute(), reshape(), slice() and [] are views: no data moves.
+// A C++ object of these is a handle: a copy names the same tensor. Shapes are C++ numbers, except the extents
+// of global tensors, which may be run-time scalars. transpose(), permute(), reshape(), slice() and [] are
+// views: no data moves.
 //
 // Arithmetic on register tensors is element by element. Shapes broadcast as numpy's do: aligned at the last
-// dimension, where an extent of 1 or a missing dimension repeats. A scalar takes the tensor's element type;
-// two tensors of different types meet as scalars of those types would.
+// dimension, where an extent of 1 or a missing dimension repeats. A scalar operand takes the tensor's element
+// type; two tensors of different types are converted as scalars of those types would be (scalar.h).
 #pragma once
 
 #include <initializer_list>
@@ -31,7 +32,7 @@ using Shape = std::vector<int64_t>;
 /// Extents or offsets that may be run-time scalars.
 using Scalars = std::vector<ScalarArg>;
 
-/// What all tensors have in common.
+/// What all tensors have in common. CompileError where a dimension does not exist.
 class Tensor {
  public:
   DataType dtype() const;
@@ -39,7 +40,7 @@ class Tensor {
   /// Extent of dimension `i`; negative `i` counts from the end. An error where it is known only at run time.
   int64_t shape(int i) const;
   Shape shape() const;
-  /// Bytes of all elements together.
+  /// Bytes of all elements together; extents must be known.
   int64_t nbytes() const;
 
   detail::Handle handle() const { return handle_; }
@@ -62,9 +63,9 @@ template <class Derived>
 class MemoryTensor : public Tensor {
  public:
   explicit MemoryTensor(Handle handle) : Tensor(handle) {}
-  /// t[i]: element `i` of the leading dimension, which is dropped.
+  /// t[i]: entry `i` of the leading dimension, which is dropped.
   Derived operator[](const ScalarArg& i) const { return Derived(detail::index(*this, i)); }
-  /// The box of this shape at the offsets, one a dimension.
+  /// The box of this shape at the offsets, one offset per dimension.
   Derived slice(const Scalars& offsets, const Shape& shape,
                 SourceLocation where = SourceLocation::current()) const {
     return Derived(detail::slice(*this, offsets, shape, where));
@@ -85,12 +86,15 @@ class MemoryTensor : public Tensor {
 
 }  // namespace detail
 
+/// See the head of this file.
 class GlobalTensor : public detail::MemoryTensor<GlobalTensor> {
   using MemoryTensor::MemoryTensor;
 };
+/// See the head of this file.
 class SharedTensor : public detail::MemoryTensor<SharedTensor> {
   using MemoryTensor::MemoryTensor;
 };
+/// See the head of this file.
 class TMemoryTensor : public detail::MemoryTensor<TMemoryTensor> {
   using MemoryTensor::MemoryTensor;
 };
@@ -102,8 +106,8 @@ class RegisterBase : public Tensor {
  public:
   /// Converts every element; see cast().
   RegisterValue to(DataType dtype, SourceLocation where = SourceLocation::current()) const;
-  /// The box of this shape at the offsets, where each thread holds its part of it: of accumulators, columns
-  /// by eights.
+  /// The box of this shape at the offsets. No data moves between threads: each thread must hold its share of
+  /// the box, as it does of accumulators where offset and extent of the columns are multiples of 8.
   RegisterValue slice(const Shape& offsets, const Shape& shape,
                       SourceLocation where = SourceLocation::current()) const;
   /// Dimension i of the result is dimension dims[i].
@@ -126,7 +130,7 @@ class RegisterBase : public Tensor {
   using Tensor::Tensor;
 };
 
-/// A register tensor that was computed: it can be used, not assigned.
+/// A register tensor that was computed. It can be used, not assigned.
 class RegisterValue : public RegisterBase {
  public:
   explicit RegisterValue(detail::Handle handle) : RegisterBase(handle) {}
@@ -148,7 +152,7 @@ class RegisterValue : public RegisterBase {
 #undef IMBREX_NOT_ASSIGNABLE
 };
 
-/// A register-tensor argument, and the line it was written on.
+/// A register tensor as an argument, with the line it was written on.
 class TileArg {
  public:
   TileArg(const RegisterBase& tensor, SourceLocation where = SourceLocation::current())
@@ -157,7 +161,7 @@ class TileArg {
   detail::Handle handle;
 };
 
-/// A register tensor or a scalar.
+/// A register tensor or a scalar as an argument.
 class NumArg {
  public:
   NumArg(const RegisterBase& tensor, SourceLocation where = SourceLocation::current())
@@ -182,8 +186,8 @@ Handle new_tile_variable(const TileArg& init, SourceLocation where);
 void assign_tile(const RegisterBase& variable, const NumArg& value);
 }  // namespace detail
 
-/// A variable that holds a register tensor. Shape and element type are those of its first value; assigning
-/// converts the type and broadcasts to the shape.
+/// A variable that holds a register tensor. Its shape and element type are those of its first value;
+/// assigning converts to that type and broadcasts to that shape.
 class RegisterTensor : public RegisterBase {
  public:
   template <std::derived_from<RegisterBase> T>
@@ -280,9 +284,9 @@ inline RegisterValue max(const ScalarArg& a, const TileArg& b) {
   return detail::tile_binary(detail::Arith::kMax, a, b);
 }
 
-/// a where the condition (a bool tensor) holds, else b, element by element.
+/// a where the condition (a bool tensor) holds, else b, element by element; shapes broadcast.
 RegisterValue select(const TileArg& condition, const NumArg& a, const NumArg& b);
-/// select() under the name array languages give it.
+/// select() under the name that array languages use.
 inline RegisterValue where(const TileArg& condition, const NumArg& a, const NumArg& b) {
   return select(condition, a, b);
 }
@@ -302,15 +306,16 @@ struct ReduceOptions {
   int axis = -1;      ///< the dimension to reduce; negative counts from the end
   bool keep = false;  ///< leave it with extent 1, so that the result broadcasts against the operand
 };
-/// Reductions along one dimension: `sum(x, {.axis = 1, .keep = true})`. Whole warps must execute them; every
-/// thread that held a part gets the result. any and all take bool tensors; min and max ignore NaN.
+/// Reductions along one dimension: `sum(x, {.axis = 1, .keep = true})`. Whole warps execute them; every
+/// thread that holds a part of a row gets the row's result. any and all take bool tensors; min and max ignore
+/// NaN.
 RegisterValue sum(const TileArg& a, ReduceOptions options);
 RegisterValue min(const TileArg& a, ReduceOptions options);
 RegisterValue max(const TileArg& a, ReduceOptions options);
 RegisterValue any(const TileArg& a, ReduceOptions options);
 RegisterValue all(const TileArg& a, ReduceOptions options);
 
-/// A register tensor of one value.
+/// A register tensor of which every element is `value`, or 0.
 RegisterValue full(DataType dtype, const Shape& shape, const ScalarArg& value,
                    SourceLocation where = SourceLocation::current());
 RegisterValue zeros(DataType dtype, const Shape& shape, SourceLocation where = SourceLocation::current());
@@ -345,7 +350,7 @@ RegisterValue tabulate(DataType dtype, const Shape& shape, const F& f, SourceLoc
 
 /// A register tensor whose element at (i, j, ...) is f(i, j, ...), converted to dtype:
 /// `register_tensor(boolean, {m, n}, [&](auto i, auto j) { return j <= i + diagonal; })`. The function takes
-/// one index a dimension (one to four) and computes a scalar; it is traced once.
+/// one index per dimension (one to four) and computes a scalar; it is traced once.
 template <class F>
 RegisterValue register_tensor(DataType dtype, const Shape& shape, const F& f,
                               SourceLocation where = SourceLocation::current()) {
@@ -362,11 +367,11 @@ RegisterValue register_tensor(DataType dtype, const Shape& shape, const F& f,
   }
 }
 
-/// Demands this layout of the tensor.
+/// Demands this layout (layout/layout.h) for the tensor. CompileError where its uses need another.
 void annotate_layout(const Tensor& t, const layout::Layout& layout,
                      SourceLocation where = SourceLocation::current());
-/// The same elements in another register layout (inferred from the uses when left out), moved through shared
-/// memory. Whole warps must execute it.
+/// The same elements in another register layout (inferred from its uses if left out), moved through shared
+/// memory. Whole warps execute it.
 RegisterValue relayout(const TileArg& a, SourceLocation where = SourceLocation::current());
 RegisterValue relayout(const TileArg& a, const layout::Layout& layout,
                        SourceLocation where = SourceLocation::current());

@@ -7,7 +7,8 @@
 //         .choose<&MatmulV0::block_k>({16, 32, 64});
 //   }
 //
-// Its configurations are the product of the choices, the last varying fastest; the first is the default.
+// Its configurations are the product of the choices, of which the last varies fastest; the first
+// configuration is the default. `--config block_m=128,block_n=64` sets the members by name.
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@
 
 namespace imbrex {
 
-/// Members of a kernel by name, with the bits constant_bits() gives.
+/// A member of a kernel, by name, and its value as constant_bits() represents it.
 struct Setting {
   std::string name;
   int64_t bits = 0;
@@ -74,10 +75,10 @@ constexpr Member member() {
 
 }  // namespace detail
 
-/// A tuning space without the kernel's type.
+/// The tuning space of a kernel type, erased.
 class TuningSpace {
  public:
-  /// Number of configurations; 1 (the struct as it is) when nothing was chosen from.
+  /// Number of configurations; 1 (the struct as it is) for an empty space.
   size_t size() const;
   /// Configuration `i`; 0 is the default.
   Configuration configuration(size_t i) const;
@@ -85,7 +86,7 @@ class TuningSpace {
   /// Sets members of *kernel by name. Throws CompileError for a name that is not in the space, naming the
   /// nearest one. Values outside the declared choices are allowed.
   void apply(void* kernel, const Configuration& configuration) const;
-  /// The present values of the tuned members.
+  /// The current values of the tuned members.
   Configuration read(const void* kernel) const;
   /// "block_m=128 block_n=64 block_k=16".
   std::string to_string(const Configuration& configuration) const;
