@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `imbrex` command as a function, so that a program with kernels of its own gets the same command for
-// them:
+// The `imbrex` command as a function, so that a program with kernels of its own gets the same command for them:
 //
 //   int main(int argc, char** argv) { return imbrex::command_main(argc, argv); }
 #pragma once

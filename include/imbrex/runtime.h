@@ -4,9 +4,11 @@
 
 #include "imbrex/runtime/bench.h"
 #include "imbrex/runtime/cache.h"
+#include "imbrex/runtime/compare.h"
 #include "imbrex/runtime/compile.h"
 #include "imbrex/runtime/device.h"
 #include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/host_tensor.h"
 #include "imbrex/runtime/kernel.h"
 #include "imbrex/runtime/package.h"
 #include "imbrex/runtime/registry.h"

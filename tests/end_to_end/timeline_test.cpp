@@ -7,6 +7,7 @@
 
 #include "imbrex/runtime/compile.h"
 #include "imbrex/runtime/registry.h"
+#include "imbrex/vgpu/timeline.h"
 
 namespace imbrex {
 namespace {

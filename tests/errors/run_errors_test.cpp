@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the virtual GPU says of kernels that go wrong while they run, and of PTX that is none.
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "message.h"
 
 namespace imbrex {

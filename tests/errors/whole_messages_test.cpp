@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "imbrex/runtime/compile.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "message.h"
 
 namespace imbrex {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/compare.h"
 
 namespace imbrex {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "imbrex/core/error.h"
-#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/host_tensor.h"
 #include "imbrex/runtime/scale_factors.h"
 
 namespace imbrex {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types. `float16`, `int32`, ... are values, so they can be arguments (`shared_tensor(float16, {64,
-// 64})`) and template arguments (`Ptr<float16>`).
+// Element types. `float16`, `int32`, ... are values, so they can be arguments (`shared_tensor(float16, {64, 64})`)
+// and template arguments (`Ptr<float16>`).
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct DataType {
   constexpr bool is_bool() const { return code == kBool; }
   /// The spelling users write and IR prints: "float16", "int32", "bool", "float8_e4m3", ...
   constexpr std::string_view name() const;
-  static std::optional<DataType> from_name(std::string_view name);
+  static std::optional<DataType> from_name(std::string_view name);  ///< nothing for an unknown name
 };
 
 namespace detail {

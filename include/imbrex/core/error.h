@@ -14,7 +14,7 @@ namespace imbrex {
 /// One thing to tell the user: where, what, the facts that belong to it, and the remedy.
 ///
 /// `message` is "op: fact with both sides and their values", lower case, no full stop. `facts` are printed
-/// one a line below the quoted source line; `help` says what to do and may be empty.
+/// one per line below the quoted source line; `help` says what to do and may be empty.
 struct Diagnostic {
   SourceLocation where;
   std::string message;
@@ -25,7 +25,7 @@ struct Diagnostic {
   std::string format() const;
 };
 
-/// Base of everything that is the caller's to mend. what() is the formatted diagnostics.
+/// Base of all errors that the caller can correct. what() is the formatted diagnostics.
 class Error : public std::runtime_error {
  public:
   explicit Error(Diagnostic diagnostic);
@@ -41,8 +41,8 @@ class CompileError : public Error {
   using Error::Error;
 };
 
-/// A call that cannot be carried out: wrong or missing arguments, null, freed, too small or misaligned
-/// buffers.
+/// A call that cannot be carried out: an argument is missing or wrong; a buffer is null, freed, too small or
+/// misaligned.
 class LaunchError : public Error {
   using Error::Error;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Timing a registered kernel on a CUDA device beside what NVIDIA ships: cuBLASLt for matrix products, a copy
 // of as many bytes for everything else. Both are verified first, then launched in turn (A, B, A, B, ...) in
-// one process, so that heat and clocks are the same for both.
+// one process, so that heat and clocks are the same for both. Times are device time, of launches that were
+// queued ahead.
 #pragma once
 
 #include <map>
@@ -30,12 +31,12 @@ struct BenchMode {
 
 struct BenchResult {
   std::string kernel, device, config, rival;  ///< rival: "cuBLASLt 13.0", "device copy", "" without one
-  std::string rival_missing;                  ///< why cuBLASLt is not the rival of a matrix product
+  std::string rival_missing;  ///< why cuBLASLt is not the rival of a matrix product; "" where it is
   std::map<std::string, int64_t> sizes;
   bool verified = false;
   std::string wrong;  ///< what is wrong, where not verified; then nothing is timed
   double max_rel_err = 0;
-  double flop = 0;    ///< of a matrix product; 0 for other kernels
+  double flop = 0;    ///< floating-point operations of the problem; 0 where it does not say
   int64_t bytes = 0;  ///< of all tensors, read or written once
   int multiprocessors = 0;
   std::vector<BenchMode> modes;
@@ -44,15 +45,15 @@ struct BenchResult {
 struct BenchOptions {
   uint64_t seed = 1;
   bool burst = true, sustained = false;
-  double pause_s = 3;       ///< before a burst
-  int burst_launches = 10;  ///< of each
-  double warm_up_s = 3;     ///< before sustained launches are timed
-  int sustained_launches = 100;
-  bool cold_l2 = true;  ///< each launch begins with a cold L2 that holds no dirty lines
+  double pause_s = 3;            ///< before a burst, for the chip to cool
+  int burst_launches = 10;       ///< of each contender
+  double warm_up_s = 3;          ///< of load before sustained launches are timed
+  int sustained_launches = 100;  ///< of each contender
+  bool cold_l2 = true;           ///< each launch begins with a cold L2 that holds no dirty lines
 };
 
-/// Benches one configuration. Throws DeviceError without a CUDA device that runs the kernel, CompileError and
-/// LaunchError as launching does.
+/// Measures one configuration of `kernel` for `sizes` (every declared one). Throws DeviceError without a CUDA
+/// device that runs the kernel, and CompileError and LaunchError as launching does.
 BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
                   const Configuration& configuration, const BenchOptions& options = {});
 

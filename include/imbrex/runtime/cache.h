@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Imbrex keeps between runs: assembled kernels and tuning results, one file an entry in one directory.
+// What Imbrex keeps between runs: assembled kernels and tuning results, one file per entry in one directory.
 //
 //   $IMBREX_CACHE_DIR, else $XDG_CACHE_HOME/imbrex, else ~/.cache/imbrex    where (set but empty: nowhere)
-//   $IMBREX_CACHE_MB                                                        how much, 1024 unless told
+//   $IMBREX_CACHE_MB                                                        how much; 1024 unless set
 //
 // Any number of processes may use one directory at once. An entry appears whole or not at all (written aside,
 // then renamed), carries its key in full and a checksum over everything, and is rebuilt when either does not
@@ -23,14 +23,14 @@ namespace imbrex {
 
 /// What an entry is found by.
 struct CacheKey {
-  std::string kind;   ///< "cubin", "tuning", ...: a folder of the cache; letters, digits, - and _
+  std::string kind;   ///< "cubin", "tuning", ...: a folder of the cache, of letters, digits, - and _
   std::string group;  ///< entries that are listed together: a folder of the kind; the same alphabet
   /// Everything the entry depends on, by name.
   std::vector<std::pair<std::string, std::string>> parts;
 
-  /// The parts as text, one "name=value" a line.
+  /// The parts as text, one "name=value" per line.
   std::string text() const;
-  /// The value of a part, "" when there is none of this name.
+  /// The value of the part of this name, "" when there is none.
   std::string part(std::string_view name) const;
 };
 
@@ -47,7 +47,8 @@ class Cache {
  public:
   /// The cache of this process, where the environment says (see above).
   static Cache& shared();
-  /// An empty `directory` keeps nothing.
+  /// A cache in `directory`, which need not exist yet, of at most `max_bytes`. An empty
+  /// `directory` keeps nothing.
   Cache(std::string directory, int64_t max_bytes);
 
   /// "" when nothing is kept.
@@ -58,16 +59,17 @@ class Cache {
   std::optional<std::string> load(const CacheKey& key);
   /// Stores, over what was there. False when it cannot be kept (disk full, read-only, ...).
   bool store(const CacheKey& key, std::string_view payload);
+  /// Removes the entry, if there is one.
   void remove(const CacheKey& key);
 
   /// Every sound entry of a kind, or of one group of it; the most recently used first.
   std::vector<CacheEntry> list(const std::string& kind, const std::string& group = "") const;
-  /// The kinds there are.
+  /// The kinds of which there are entries.
   std::vector<std::string> kinds() const;
   /// Why `key` is or is not found: "found", or how the nearest entries of its kind differ.
   std::string explain(const CacheKey& key) const;
 
-  /// Removes every entry of a kind ("" for all); gives the bytes freed.
+  /// Removes every entry of a kind ("" for all); returns the bytes freed.
   int64_t clear(const std::string& kind = "");
   /// Removes the least recently used entries until at most `bytes` are left, and what crashed writers left.
   void trim(int64_t bytes);

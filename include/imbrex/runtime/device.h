@@ -3,11 +3,10 @@
 // interface.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "imbrex/vgpu/virtual_gpu.h"
 
@@ -17,12 +16,14 @@ namespace runtime {
 class DeviceBackend;
 }
 
-/// What a launch told. On a CUDA GPU only `milliseconds` is filled (0 unless the launch was timed).
+/// What is known after a launch. On a CUDA GPU only `milliseconds` is filled, and only if the
+/// launch was timed.
 struct LaunchReport {
   bool is_virtual = false;
-  double milliseconds = 0;      // wall-clock on the virtual GPU, device time on a CUDA GPU
-  vgpu::Report virtual_report;  // findings, statistics, printf output
+  double milliseconds = 0;      ///< wall-clock time on the virtual GPU, device time on a CUDA GPU
+  vgpu::Report virtual_report;  ///< findings, statistics, printf output
 
+  /// False when the virtual GPU found something or the kernel did not run to its end.
   bool clean() const { return !is_virtual || virtual_report.clean(); }
   /// Throws DeviceError with the virtual GPU's findings unless clean().
   void expect_clean() const {
@@ -30,34 +31,35 @@ struct LaunchReport {
   }
 };
 
-/// A device. A handle: cheap to copy; its memory lives until the last handle and tensor are gone. Any thread
-/// may use it, and the kernels and tensors on it, several at once; but timed launches on a CUDA GPU must come
-/// from one at a time, and on the virtual GPU one launch at a time runs.
+/// A device. A handle: cheap to copy; what it stands for lives until the last handle and tensor are gone.
+/// Any thread may use a device and the kernels and tensors on it, several threads at once. Timed launches on
+/// a CUDA GPU, however, must come from one thread at a time; on the virtual GPU one launch runs at a time.
 class Device {
  public:
-  /// The virtual GPU on this machine's CPU.
+  /// The virtual GPU on this machine's CPU. LaunchError for an unknown target.
   static Device virtual_gpu(vgpu::Options options = {});
-  /// CUDA device `ordinal`. Throws DeviceError saying what is missing (driver, device, a new enough driver).
+  /// CUDA device `ordinal`. DeviceError says what is missing: driver, device, or a new enough driver.
   static Device cuda(int ordinal = 0);
   /// True when cuda(0) would work. `why_not`, if given, receives the reason otherwise.
   static bool has_cuda(std::string* why_not = nullptr);
-  /// "auto" (a CUDA GPU that runs `target`, else the virtual GPU), "virtual" or "cuda". Throws LaunchError
-  /// for other words.
+  /// "auto" (a CUDA GPU that runs `target`, else the virtual GPU), "virtual" or "cuda". The virtual GPU
+  /// is one for `target` with these options. LaunchError for another word, DeviceError where there is
+  /// no CUDA GPU.
   static Device open(std::string_view kind, const std::string& target, vgpu::Options options = {});
 
   bool is_virtual() const;
   /// "NVIDIA H200", "virtual GPU (sm_100a)".
   std::string name() const;
-  /// What PTX may be built for: "sm_90a", ...
+  /// The newest target whose PTX the device runs: "sm_90a", ...
   std::string target() const;
-  /// True when the device runs PTX built for `target`: its own, or a plain target (without "a") up to its
-  /// own.
+  /// True when the device runs PTX for `target`: its own, or a plain one (without "a") up to its own.
   bool can_run(const std::string& target) const;
-  int multiprocessors() const;  ///< how many the device has (or models)
-  /// Blocks until everything launched has finished; reports asynchronous failures as DeviceError.
+  /// How many multiprocessors (SMs) the device has, or models.
+  int multiprocessors() const;
+  /// Waits until everything launched has ended. DeviceError when any of it failed.
   void synchronize() const;
 
-  /// The virtual GPU behind the device. Throws LaunchError on a CUDA device.
+  /// The virtual GPU behind the device. LaunchError on a CUDA device.
   vgpu::VirtualGpu& virtual_machine() const;
 
   explicit Device(std::shared_ptr<runtime::DeviceBackend> backend) : backend_(std::move(backend)) {}

@@ -3,11 +3,15 @@
 //
 //   Device device = Device::open("auto", "sm_80");
 //   Kernel<VectorAdd> add({}, device);
-//   auto x = DeviceTensor::random(device, float32, {n}, 1), y = ..., z = DeviceTensor::empty(device, float32,
-//   {n}); add(n, x, y, z).expect_clean();
+//   DeviceTensor x = DeviceTensor::random(device, float32, {n}, 1),
+//                y = DeviceTensor::random(device, float32, {n}, 2),
+//                z = DeviceTensor::empty(device, float32, {n});
+//   add(n, x, y, z).expect_clean();
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,8 +38,11 @@ struct LaunchArgument {
   const DeviceTensor* tensor = nullptr;
 };
 
-/// What kernel K is compiled for: K::target where it says so ("static constexpr const char* target =
-/// "sm_100a""), else "sm_80", which every supported GPU runs.
+/// What kernel K is compiled for: K::target where the kernel has one,
+///
+///     static constexpr const char* target = "sm_100a";
+///
+/// else "sm_80", which every supported GPU runs.
 template <class K>
 std::string kernel_target() {
   if constexpr (requires { K::target; })
@@ -56,10 +63,10 @@ auto tuning_space() {
 /// Kernel<K> without its type: compiles once per set of compile-time arguments, and launches.
 ///
 /// The *shape* of a call, by which tuning results are found: the values of its integer parameters and the
-/// bits of its other compile-time ones, in order; no pointers, no run-time floating-point numbers.
+/// bits of its other compile-time ones, in order, without pointers and run-time floating-point numbers.
 class KernelBase {
  public:
-  /// What choosing among configurations takes: the space, and the kernel with one of them.
+  /// What is needed to choose among configurations: the space, and a maker of the kernel with one of them.
   struct Family {
     TuningSpace space;
     std::function<std::shared_ptr<const void>(const Configuration&)> make;
@@ -71,10 +78,11 @@ class KernelBase {
   KernelBase& operator=(KernelBase&&) noexcept;
 
  protected:
-  /// `arguments` has one entry a parameter, compile-time ones included.
+  /// `arguments` has one entry per parameter, compile-time ones included. Errors: see Kernel.
   LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed);
   std::shared_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments,
                                                 const std::string& target = "") const;
+  /// The shape of a call with these arguments.
   std::vector<int64_t> shape_of(std::span<const LaunchArgument> arguments) const;
   /// From now on each launch takes the configuration tuned for the nearest shape.
   void use_tuned(Family family);
@@ -86,8 +94,10 @@ class KernelBase {
 
 namespace detail {
 
+/// Throws LaunchError: a compile-time argument is out of its parameter's range.
 [[noreturn]] void constant_does_not_fit(int64_t value, int bits, bool is_signed);
 
+/// `argument` as an argument for a parameter of type T; does not compile where it cannot be one.
 template <class T, class A>
 LaunchArgument launch_argument(const A& argument) {
   constexpr ParameterInfo info = Parameter<T>::kInfo;
@@ -120,6 +130,7 @@ LaunchArgument launch_argument(const A& argument) {
   }
 }
 
+/// make() turns a call's arguments into one LaunchArgument per parameter of the kernel's operator().
 template <class List>
 struct LaunchArguments;
 template <class... Params>
@@ -161,17 +172,19 @@ class Kernel : public KernelBase {
     return kernel;
   }
 
-  /// Launches; on a CUDA device without waiting for the end.
+  /// Launches with one argument per parameter of K::operator(), in order: a DeviceTensor or a device address
+  /// for a pointer, a C++ number for a scalar, a value for a compile-time parameter. On a CUDA device it does
+  /// not wait for the kernel's end.
   template <class... Args>
   LaunchReport operator()(const Args&... arguments) {
     return launch_arguments(Make::make(arguments...), false);
   }
-  /// Launches, waits, and reports the time.
+  /// Launches, waits for the end, and reports the time in LaunchReport::milliseconds.
   template <class... Args>
   LaunchReport launch_timed(const Args&... arguments) {
     return launch_arguments(Make::make(arguments...), true);
   }
-  /// Only traces: the IR as the front end made it.
+  /// Only traces: the IR as the front end made it. Throws CompileError.
   template <class... Args>
   std::shared_ptr<ir::Function> trace(const Args&... arguments) const {
     return trace_arguments(Make::make(arguments...));

@@ -25,8 +25,9 @@ struct Package {
 /// each target anew; its compile-time arguments and the configuration are fixed, its run-time arguments are
 /// those of NAME_launch().
 ///
-/// Machine code is made by ptxas. Where it is not installed, or IMBREX_PTXAS is "none", NAME.c holds the PTX,
-/// which the driver assembles when the program loads the kernel; there are no .cubin files, and a note says so.
+/// Machine code is made by ptxas. Where it is not installed, or IMBREX_PTXAS is "none", NAME.c holds the
+/// PTX, which the driver assembles when the program loads the kernel; there are no .cubin files, and a
+/// note says so.
 ///
 /// Throws CompileError where the kernel cannot be compiled for a target, spills, or is serialized by ptxas,
 /// LaunchError for an unknown target, and DeviceError where IMBREX_PTXAS names no ptxas.

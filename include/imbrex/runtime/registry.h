@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "imbrex/runtime/compare.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/kernel.h"
 
@@ -42,9 +43,9 @@ struct KernelDescription {
   std::vector<SizeOption> sizes;
 };
 
-/// Tensors and references that several runs of one problem share, in the order the runs ask for them: made by
-/// the first run, used again by the others. All with the same sizes, seed and device. And the kernels they
-/// launched, compiled and loaded.
+/// What several runs of one problem share, all with the same sizes, seed and device: tensors and references,
+/// in the order in which the runs ask for them, made by the first run and used again by the others; and the
+/// kernels that were launched, compiled and loaded.
 struct CaseData {
   std::vector<DeviceTensor> inputs, outputs;
   std::vector<HostTensor> hosts;                         // of the inputs
@@ -55,7 +56,7 @@ struct CaseData {
   void restore_inputs();
 };
 
-/// A matrix product C[m, n] = A[m, k] * B[n, k]^T that a case stated: what a library can be compared on.
+/// A matrix product C[m, n] = A[m, k] * B[n, k]^T that a case stated, for comparing with a library's.
 struct StatedMatmul {
   DeviceTensor a, b, c;
 };
@@ -71,13 +72,14 @@ class Case {
   /// Launches once, on a CUDA device without waiting unless `timed`.
   using Launcher = std::function<LaunchReport(bool timed)>;
 
+  /// `device` may be left out when tracing. `sizes` has every size that the kernel's description declares.
   Case(Mode mode, std::optional<Device> device, std::map<std::string, int64_t> sizes, uint64_t seed);
 
   Mode mode() const { return mode_; }
-  /// Takes tensors and references from `data`, and leaves there what it lacks.
+  /// Takes tensors and references from `data`, and adds to it those that it lacks.
   void share(std::shared_ptr<CaseData> data) { data_ = std::move(data); }
-  /// The kernel known by `key` among the shared data, made by `make` when there is none; anew when tracing or
-  /// sharing nothing.
+  /// The kernel of this key in the shared data, made by `make` if there is none. Made anew when only tracing
+  /// and when no data are shared.
   template <class Kernel, class Make>
   std::shared_ptr<Kernel> kernel(const std::string& key, const Make& make) {
     if (!data_ || mode_ == Mode::kTrace) return make();
@@ -85,7 +87,7 @@ class Case {
     if (!known) known = make();
     return std::static_pointer_cast<Kernel>(known);
   }
-  /// kTrace: compiles for this target instead of the kernel's own, "" for that.
+  /// kTrace: the target to compile for instead of the kernel's own; "" for that one.
   std::string target;
   /// kMeasure: called by launch().
   std::function<void(const Launcher&)> measure;
@@ -102,7 +104,7 @@ class Case {
   DeviceTensor input(const HostTensor& host);
   /// A tensor whose memory is poisoned with NaN bytes.
   DeviceTensor output(DataType dtype, std::vector<int64_t> shape);
-  /// What an input holds, as float64. Empty when tracing only.
+  /// What an input holds, row-major, as float64. Empty when only tracing.
   std::vector<double> values(const DeviceTensor& input) const;
 
   /// Launches the kernel (or only traces it) with these arguments.
@@ -121,18 +123,17 @@ class Case {
     }
   }
 
-  /// States the whole reference: `fill` writes it in float64. tolerance < 0: default_tolerance of the element
-  /// type.
+  /// States the whole reference: `fill` writes it in float64, row-major. A tolerance below 0 stands for
+  /// default_tolerance() of the element type, here and below.
   void expect(const DeviceTensor& output, const std::function<void(std::span<double>)>& fill,
               double tolerance = -1);
   /// States the reference element by element, for results too large to recompute whole: `element` gives the
-  /// value at a row-major index. At most `samples` elements, the corners and a seeded random choice, are
-  /// checked.
+  /// value at a row-major index. Checks at most `samples` elements: the corners and a seeded random choice.
   void expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element,
                       int64_t samples, double tolerance = -1);
 
   /// States C[m, n] = A[m, k] * B[n, k]^T of two inputs. Small products are checked whole; of large ones
-  /// sampled elements, and all elements together by a random projection.
+  /// sampled elements, and all elements together by random projections of the rows.
   void expect_matmul(const DeviceTensor& c, const DeviceTensor& a, const DeviceTensor& b,
                      double tolerance = -1);
   /// The same for A[m, k] and B[n, k] given as float64, row-major.
@@ -145,13 +146,14 @@ class Case {
   std::shared_ptr<ir::Function> function;  // kTrace: the traced kernel
   std::vector<int64_t> shape;              // kTrace: see KernelBase
   std::optional<StatedMatmul> matmul;      // what expect_matmul() stated
-  double flop = 0;  // operations the problem takes, for `imbrex bench`; of a matmul set by expect_matmul()
+  double flop = 0;  // floating-point operations of the problem, for `imbrex bench`; set by expect_matmul()
 
-  /// Bytes of every tensor made so far, inputs and outputs: what any launch must read and write at least
-  /// once.
+  /// Bytes of all tensors made so far, inputs and outputs: what a launch must read and write at the least.
   int64_t tensor_bytes() const { return tensor_bytes_; }
 
+  /// True when the kernel was launched, something was compared, and all of it passed.
   bool verified() const;
+  /// The greatest error of all comparisons.
   double max_rel_err() const;
 
  private:
@@ -195,8 +197,9 @@ const std::map<std::string, RegisteredKernel>& registered_kernels();
 const RegisteredKernel& registered_kernel(const std::string& name);
 
 namespace detail {
+/// InternalError when there is a kernel of this name.
 void add_registered_kernel(RegisteredKernel kernel);
-}
+}  // namespace detail
 
 /// A static object that registers kernel `K` at program start.
 template <class K>

@@ -22,7 +22,7 @@ namespace imbrex {
 
 struct Candidate {
   enum class Status {
-    kWaiting,   // not reached: the tuning was interrupted
+    kWaiting,   // not reached, because the tuning was interrupted
     kRejected,  // does not compile, or does not fit the target
     kSlow,      // spills, or ptxas serializes its products
     kFailed,    // the assembler or the launch refused it
@@ -35,14 +35,17 @@ struct Candidate {
   Configuration configuration;
   std::string text;  ///< "block_m=128 block_n=64"
   Status status = Status::kWaiting;
-  std::string reason;        ///< for all that were not measured
-  double microseconds = 0;   ///< median of the last round; on the virtual GPU the timeline's prediction
-  double spread = 0;         ///< half the interquartile range, over the median
-  int round = 0;             ///< the last in which it was measured, from 1. A chip under load slows down:
-  double behind = 0;         ///< compare times of one round only; this is over the fastest of that round's
-  int launches = 0;          ///< measured
-  double assembling_ms = 0;  ///< 0 when the machine code was in the cache
-  int registers = 0;
+  std::string reason;       ///< for all that were not measured
+  double microseconds = 0;  ///< median of the last round; on the virtual GPU the timeline's prediction
+  double spread = 0;        ///< half the interquartile range, over the median
+  int round = 0;            ///< the last in which it was measured, from 1
+  /// Its time over the fastest of its last round. Times of different rounds do not compare: a chip under
+  /// load slows down.
+  double behind = 0;
+  int launches = 0;            ///< measured
+  double assembling_ms = 0;    ///< 0 when the machine code was in the cache
+  int registers = 0;           ///< per thread, where ptxas assembled it
+  int64_t spill_bytes = 0;     ///< per thread, stored to memory because registers did not suffice
   bool is_remembered = false;  ///< its first measurement is an earlier, interrupted tuning's
 
   bool is_right() const { return status == Status::kDropped || status == Status::kBest; }
@@ -57,7 +60,7 @@ struct TuneResult {
   bool is_remembered = false;  ///< nothing was run: an earlier result, `candidates` has its winner only
   bool is_interrupted = false;
   std::vector<Candidate> candidates;           ///< the right ones first, fastest first
-  double seconds = 0, assembling_seconds = 0;  ///< wall time; the assemblers' times added up
+  double seconds = 0, assembling_seconds = 0;  ///< wall time; the sum of the assemblers' times
 
   /// The fastest, which is verified; null when none is right.
   const Candidate* winner() const {
@@ -69,12 +72,13 @@ struct TuneOptions {
   std::string device = "auto";  ///< as Device::open
   uint64_t seed = 1;
   double timeout_s = 5;  ///< for one candidate's launches
-  int jobs = 0;          ///< assemblers at once; 0: one a core
-  bool again = false;    ///< measure all anew, whatever is in the cache
-  /// Starts a worker: argv. Empty: this program with the argument "worker", which command_main() answers. A
-  /// program that does not call command_main() has to call tune_worker_main() for it.
+  int jobs = 0;          ///< assemblers at once; 0: one per core
+  bool again = false;    ///< measure everything anew, whatever is in the cache
+  /// The command line that starts a worker. Empty: this program with the argument "worker", which
+  /// command_main() answers. A program that does not call command_main() has to call
+  /// tune_worker_main() for it.
   std::vector<std::string> worker;
-  /// Told after each step; `done` of `total` candidates are through the present round.
+  /// Called after each step; `done` of `total` candidates are through the present round.
   std::function<void(const std::string& phase, size_t done, size_t total)> progress;
   const std::atomic<bool>* stop = nullptr;  ///< ends the tuning early when set; nothing found is lost
 };

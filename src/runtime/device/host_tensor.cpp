@@ -7,7 +7,7 @@
 
 #include "core/float_formats.h"
 #include "imbrex/core/error.h"
-#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/host_tensor.h"
 
 namespace imbrex {
 namespace {

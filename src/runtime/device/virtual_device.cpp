@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "imbrex/core/error.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "runtime/device/backend.h"
 #include "vgpu/program/launch.h"
 
@@ -51,7 +52,7 @@ class VirtualDevice : public DeviceBackend {
       const std::lock_guard lock(*turn_);
       gpu_.free(address);
     } catch (const Error&) {
-      // The memory was released by hand; a destructor has nobody to tell.
+      // The memory was released before; a destructor must not throw.
     }
   }
   void copy_to_device(uint64_t to, const void* from, int64_t bytes) override {

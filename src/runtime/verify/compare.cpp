@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "imbrex/core/error.h"
-#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/compare.h"
 
 namespace imbrex {
 

@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/compare.h"
 
 namespace imbrex {
 
