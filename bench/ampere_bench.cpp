@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TFLOPS of the Ampere ladder on the CUDA GPU, beside the peak of mma.sync measured in the same run by a
-// kernel that only multiplies registers; and FLOP a clock of a multiprocessor, since the chip lowers its
+// kernel that only multiplies registers; and FLOP per clock of a multiprocessor, since the chip lowers its
 // clock for the kernels that keep it busiest. Every result is compared with the first tensor-core step's, bit
 // for bit (all sum in the same order), and that one with float64 at sampled elements.
 //
@@ -39,16 +39,6 @@ struct MmaPeak {
   }
 };
 
-/// Milliseconds, the median of several launches after two to warm up.
-template <class Launch>
-double median_of(int count, const Launch& launch) {
-  std::vector<double> times;
-  for (int i = 0; i < 2; ++i) launch();
-  for (int i = 0; i < count; ++i) times.push_back(launch());
-  std::nth_element(times.begin(), times.begin() + count / 2, times.end());
-  return times[static_cast<size_t>(count / 2)];
-}
-
 class Bench {
  public:
   Bench(const Device& device, int64_t size, bool tune, std::string only)
@@ -73,26 +63,25 @@ class Bench {
   }
 
  private:
-  /// Milliseconds of a launch, the median, and the mean clock in MHz meanwhile.
-  template <class Launch>
-  std::pair<double, double> measure(int count, const Launch& launch) {
-    launch();  // compiles
+  /// Milliseconds of a launch with a cold L2, the median, and the mean clock in MHz meanwhile.
+  std::pair<double, double> measure(int count, const runtime::GpuTimer::Launch& launch) {
+    timer_.measure({launch}, {.launches = 3});  // the first compiles and loads
     timer_.stamp_begin();
-    const double ms = median_of(count, launch);
+    const std::vector<double> us = timer_.measure({launch}, {.launches = count})[0];
     timer_.stamp_end();
-    return {ms, timer_.mean_clock_mhz()};
+    return {1e-3 * runtime::quartiles(us).median, timer_.mean_clock_mhz()};
   }
-  /// FLOP a clock of a multiprocessor.
+  /// FLOP per clock of a multiprocessor.
   double per_clock(double tflops, double mhz) const {
     return mhz > 0 ? 1e6 * tflops / mhz / device_.multiprocessors() : 0;
   }
 
-  /// TFLOPS, and FLOP a clock of a multiprocessor.
+  /// TFLOPS, and FLOP per clock of a multiprocessor.
   std::pair<double, double> peak() {
     static Kernel<MmaPeak> kernel({}, device_);
     DeviceTensor out = DeviceTensor::empty(device_, float32, {128, 256});
     const int64_t rounds = 8192, blocks = device_.multiprocessors();
-    const auto [ms, mhz] = measure(5, [&] { return kernel.launch_timed(blocks, rounds, out).milliseconds; });
+    const auto [ms, mhz] = measure(5, [&] { kernel(blocks, rounds, out); });
     const double tflops = 2.0 * 128 * 256 * 16 * static_cast<double>(rounds * blocks) / ms * 1e-9;
     return {tflops, per_clock(tflops, mhz)};
   }
@@ -108,16 +97,14 @@ class Bench {
       try {
         Kernel<K> kernel(instance, device_);
         c_.poison();
-        const auto launch = [&] {
-          return kernel.launch_timed(size_, size_, size_, float16, a_, b_, c_).milliseconds;
-        };
+        const auto launch = [&] { kernel(size_, size_, size_, float16, a_, b_, c_); };
         const auto [ms, mhz] = measure(size_ > 4096 ? 7 : 15, launch);
         const double tflops =
             2.0 * static_cast<double>(size_ * size_) * static_cast<double>(size_) / ms * 1e-9;
         const auto [of, clocked_of] = peak();
         const double clocked = per_clock(tflops, mhz);
         fmt::print(
-            "{:>6}^3 {} {:<80} {:8.3f} ms {:7.1f} TFLOPS {:5.1f} % of {:.0f}, at {:.0f} MHz {:.0f} FLOP a "
+            "{:>6}^3 {} {:<80} {:8.3f} ms {:7.1f} TFLOPS {:5.1f} % of {:.0f}, at {:.0f} MHz {:.0f} FLOP per "
             "clock, "
             "{:.1f} % of {:.0f}  {}\n",
             size_, name, space.to_string(space.configuration(i)), ms, tflops, 100 * tflops / of, of, mhz,

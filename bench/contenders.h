@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that are timed against each other on a CUDA GPU.
+// What the benchmarks on a CUDA GPU share: contenders timed in turn, results compared, command lines read.
+// Times are those of runtime::GpuTimer, cuBLASLt is runtime::CublasLtMatmul, as in `imbrex bench` and the
+// tuner.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,10 +9,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/kernel.h"
 #include "runtime/measure/gpu_timer.h"
 
 namespace imbrex::bench {
@@ -20,15 +25,50 @@ struct Contender {
   runtime::GpuTimer::Launch launch;
 };
 
-/// Medians of `rounds` launches of each, in microseconds, in turn, each with a cold L2; a line about each
-/// with its speed beside the first's.
+/// Extents of C[m, n] = A[m, k] B[n, k]^T.
+struct MatmulSize {
+  int64_t m, n, k;
+  double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
+};
+
+/// The parts of `text` between separators.
+inline std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+/// "8192" or "4096x4096x14336".
+inline MatmulSize parse_size(const std::string& text) {
+  const std::vector<std::string> extents = split(text, 'x');
+  if (extents.size() != 1 && extents.size() != 3)
+    throw std::runtime_error("a size is M or MxNxK, not '" + text + "'");
+  const int64_t m = std::stoll(extents[0]);
+  return extents.size() == 1 ? MatmulSize{m, m, m}
+                             : MatmulSize{m, std::stoll(extents[1]), std::stoll(extents[2])};
+}
+
+/// K with the configuration "block_m=128,stages=4"; the default one for "".
+template <class K>
+K configured(std::string configuration) {
+  K instance;
+  std::replace(configuration.begin(), configuration.end(), ',', ' ');
+  if (!configuration.empty()) tuning_space<K>().apply(&instance, tuning_space<K>().parse(configuration));
+  return instance;
+}
+
+/// Medians of `rounds` launches of each contender, in microseconds, in turn, each with a cold L2. Prints a
+/// line per contender; its last number is the first contender's time over its own.
 inline std::vector<double> measure(runtime::GpuTimer& timer, const std::vector<Contender>& contenders,
                                    double flops, int rounds) {
   std::vector<runtime::GpuTimer::Launch> launches;
   for (const Contender& c : contenders) launches.push_back(c.launch);
-  timer.measure(launches, 3);
+  timer.measure(launches, {.launches = 3});
   std::vector<double> medians;
-  for (const auto& times : timer.measure(launches, rounds))
+  for (const auto& times : timer.measure(launches, {.launches = rounds}))
     medians.push_back(runtime::quartiles(times).median);
   for (size_t i = 0; i < contenders.size(); ++i)
     fmt::print("  {:52} {:9.2f} us {:7.1f} TFLOPS  {:.3f}\n", contenders[i].name, medians[i],
@@ -37,8 +77,8 @@ inline std::vector<double> measure(runtime::GpuTimer& timer, const std::vector<C
   return medians;
 }
 
-/// The largest difference, relative to the element of `reference` or, if that is more, to their root mean
-/// square; of every `stride`th row of a matrix.
+/// The largest difference of an element, over the element of `reference` or, where that is greater, the root
+/// mean square of all; in every `stride`th row of a matrix.
 inline double difference(const DeviceTensor& c, const DeviceTensor& reference, int64_t stride = 1) {
   const HostTensor got = c.to_host(), wanted = reference.to_host();
   const int64_t rows = c.shape().at(0), columns = c.shape().at(1);

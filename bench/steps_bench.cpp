@@ -2,8 +2,8 @@
 // Matmuls with steps behind them on a CUDA GPU: imbrex::matmul and steps of the Hopper ladder against
 // cuBLASLt with its own epilogue of the same kind, where it has one, and against its plain product.
 //
-//   bench_steps [--rounds 15] [--sizes 4096x4096x4096,...] [--steps
-//   plain,bias,gelu,gelu_fast,gelu_erf,silu,residual]
+//   bench_steps [--rounds 15] [--sizes 4096x4096x4096,...]
+//               [--steps plain,bias,gelu,gelu_fast,gelu_erf,silu,residual]
 //               auto h7 h9 h9:block_m=128,block_n=128,stages=6,store_stages=1 ...
 //
 // Contenders take turns, each launch with a cold L2 cache; figures are medians, ratios those to the first.
@@ -11,8 +11,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <atomic>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +22,7 @@
 #include "imbrex/runtime/tuner.h"
 #include "matmul/matmul_h9.h"
 #include "parts/epilogue.h"
+#include "runtime/host/parallel.h"
 #include "runtime/measure/cublas_lt.h"
 #include "runtime/measure/gpu_timer.h"
 
@@ -31,6 +30,7 @@ namespace imbrex {
 namespace {
 
 using bench::Contender;
+using bench::split;
 using Rival = runtime::CublasLtMatmul;
 using RivalEpilogue = runtime::CublasLtEpilogue;
 
@@ -64,13 +64,7 @@ template <template <class...> class Tiles>
 Launcher ladder_kernel(const std::string& configuration, const Device& device) {
   using namespace kernels;
   using K = Tiles<Optional<ColumnBias>, Optional<Residual>, Activate>;
-  K instance;
-  if (!configuration.empty()) {
-    std::string text = configuration;
-    std::replace(text.begin(), text.end(), ',', ' ');
-    tuning_space<K>().apply(&instance, tuning_space<K>().parse(text));
-  }
-  auto kernel = std::make_shared<Kernel<K>>(instance, device);
+  auto kernel = std::make_shared<Kernel<K>>(bench::configured<K>(configuration), device);
   return [kernel](const Problem& p, const Steps& steps, const DeviceTensor& c) {
     (*kernel)(p.m, p.n, p.k, bfloat16, p.a, p.b, c, steps.bias, bfloat16, p.bias, steps.residual, 1.0f,
               p.residual, steps.activation);
@@ -93,28 +87,10 @@ Launcher launcher(const std::string& spec, const Device& device) {
   throw std::runtime_error("no kernel '" + step + "'; there are auto, h7 and h9");
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> out;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) out.push_back(part);
-  return out;
-}
-
-/// body(i) for i < count, each by one of the host's cores.
-template <class Body>
-void on_all_cores(size_t count, const Body& body) {
-  std::atomic<size_t> next = 0;
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < std::max(1U, std::thread::hardware_concurrency()); ++t)
-    threads.emplace_back([&] {
-      for (size_t i; (i = next++) < count;) body(i);
-    });
-  for (std::thread& thread : threads) thread.join();
-}
-
 /// Every kernel with every set of steps, of one problem.
-void run_problem(const Device& device, runtime::GpuTimer& timer, int64_t m, int64_t n, int64_t k,
+void run_problem(const Device& device, runtime::GpuTimer& timer, const bench::MatmulSize& size,
                  const std::vector<Steps>& all_steps, const std::vector<std::string>& specs, int rounds) {
+  const auto [m, n, k] = size;
   const Problem p{m,
                   n,
                   k,
@@ -127,7 +103,7 @@ void run_problem(const Device& device, runtime::GpuTimer& timer, int64_t m, int6
   std::vector<Launcher> launchers;
   for (const std::string& spec : specs) launchers.push_back(launcher(spec, device));
   std::vector<std::string> errors(launchers.size() * all_steps.size());
-  on_all_cores(errors.size(), [&](size_t i) {
+  runtime::parallel_for(errors.size(), std::thread::hardware_concurrency(), [&](size_t i) {
     try {
       launchers[i % launchers.size()](p, all_steps[i / launchers.size()], c);
     } catch (const std::exception& error) {
@@ -180,8 +156,7 @@ void run_problem(const Device& device, runtime::GpuTimer& timer, int64_t m, int6
       else
         fmt::print("  {:52} WRONG: differs by {:.4f}\n", contenders[i].name, off);
     }
-    bench::measure(timer, good,
-                   2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), rounds);
+    bench::measure(timer, good, size.flops(), rounds);
   }
 }
 
@@ -210,12 +185,8 @@ int run(int argc, char** argv) {
   const Device device = Device::cuda();
   runtime::GpuTimer timer(device);
   fmt::print("{}\n", device.name());
-  for (const std::string& size : split(sizes, ',')) {
-    const auto numbers = split(size, 'x');
-    if (numbers.size() != 3) throw std::runtime_error("a size is MxNxK, not '" + size + "'");
-    run_problem(device, timer, std::stoll(numbers[0]), std::stoll(numbers[1]), std::stoll(numbers[2]),
-                all_steps, specs, rounds);
-  }
+  for (const std::string& size : split(sizes, ','))
+    run_problem(device, timer, bench::parse_size(size), all_steps, specs, rounds);
   return 0;
 }
 

@@ -30,7 +30,8 @@ struct Contest {
 
   BenchMode measure(const std::string& name, int launches) {
     timer.stamp_begin();
-    const std::vector<std::vector<double>> times = timer.measure(contenders, launches, options.cold_l2);
+    const std::vector<std::vector<double>> times =
+        timer.measure(contenders, {.launches = launches, .cold = options.cold_l2});
     timer.stamp_end();
     BenchMode mode;
     mode.name = name;
@@ -40,14 +41,14 @@ struct Contest {
     return mode;
   }
   BenchMode burst() {
-    timer.measure(contenders, 1, options.cold_l2);
+    timer.measure(contenders, {.launches = 1, .cold = options.cold_l2});
     std::this_thread::sleep_for(std::chrono::duration<double>(options.pause_s));
     return measure("burst", options.burst_launches);
   }
   BenchMode sustained() {
     const Clock::time_point begin = Clock::now();
     while (std::chrono::duration<double>(Clock::now() - begin).count() < options.warm_up_s)
-      timer.measure(contenders, 16, options.cold_l2);
+      timer.measure(contenders, {.launches = 16, .cold = options.cold_l2});
     return measure("sustained", options.sustained_launches);
   }
 };

@@ -17,13 +17,13 @@ namespace {
 using Status = int;
 using Handle = void*;
 
-// Enumerators, by the numbers of the library's ABI (cublasLt.h, library_types.h).
+// Enumerators of the library's ABI (cublasLt.h, library_types.h).
 constexpr int kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, kCompute32FFastTf32 = 77;
 constexpr int kR32F = 0, kR64F = 1, kR16F = 2, kR8I = 3, kR32I = 10, kR16BF = 14, kR8E4M3 = 28, kR8E5M2 = 29;
 constexpr int kDescTransposeA = 3, kDescFastAccumulation = 25, kOpTranspose = 1, kPreferenceMaxWorkspace = 1;
 constexpr int kDescEpilogue = 7, kDescBiasPointer = 8;
 constexpr int kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32;  // Relu | Bias ...
-constexpr size_t kWorkspace = 64 << 20;  // what a Hopper GPU deserves, says its manual: 32 MiB
+constexpr size_t kWorkspace = 64 << 20;  // twice what the manual recommends for Hopper
 constexpr int kSuggestions = 8;
 
 struct Heuristic {
@@ -34,7 +34,7 @@ struct Heuristic {
   int reserved[4];
 };
 
-/// The functions we call. `symbol` is also the name.
+/// The functions we call, each by the name of its symbol.
 struct Library {
   size_t (*cublasLtGetVersion)() = nullptr;
   Status (*cublasLtCreate)(Handle*) = nullptr;
@@ -75,7 +75,7 @@ struct Library {
 
   static void* open() {
     std::vector<std::string> names;
-    if (const char* told = std::getenv("IMBREX_CUBLASLT")) names.emplace_back(told);
+    if (const char* file = std::getenv("IMBREX_CUBLASLT")) names.emplace_back(file);
     for (const char* folder : {"", "/usr/local/cuda/lib64/"})
       for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"})
         names.push_back(std::string(folder) + name);
@@ -168,8 +168,8 @@ class Matmul : public CublasLtMatmul {
         chosen_ = i;
         launch();
       });
-    timer.measure(launches, 1);  // each once: loading takes time
-    const std::vector<std::vector<double>> times = timer.measure(launches, 5);
+    timer.measure(launches, {.launches = 1});  // loads them
+    const std::vector<std::vector<double>> times = timer.measure(launches, {.launches = 5});
     size_t best = 0;
     for (size_t i = 1; i < times.size(); ++i)
       if (quartiles(times[i]).median < quartiles(times[best]).median) best = i;
@@ -181,7 +181,9 @@ class Matmul : public CublasLtMatmul {
     return fmt::format("cuBLASLt {}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
   }
 
-  void launch() override {
+  void launch() override { launch(a_, b_, c_); }
+
+  void launch(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c) override {
     const double one64 = 1, zero64 = 0;
     const int one32 = 1, zero32 = 0;
     const void* alpha = is_double_    ? static_cast<const void*>(&one64)
@@ -190,12 +192,12 @@ class Matmul : public CublasLtMatmul {
     const void* beta = is_double_    ? static_cast<const void*>(&zero64)
                        : is_integer_ ? static_cast<const void*>(&zero32)
                                      : &epilogue_.beta;
-    void* c = reinterpret_cast<void*>(c_.address());
+    void* result = reinterpret_cast<void*>(c.address());
     const void* before =
-        epilogue_.residual.is_null() ? c : reinterpret_cast<void*>(epilogue_.residual.address());
+        epilogue_.residual.is_null() ? result : reinterpret_cast<void*>(epilogue_.residual.address());
     const Status status = library().cublasLtMatmul(
-        handle_, operation_, alpha, reinterpret_cast<void*>(b_.address()), layout_b_,
-        reinterpret_cast<void*>(a_.address()), layout_a_, beta, before, layout_c_, c, layout_c_,
+        handle_, operation_, alpha, reinterpret_cast<void*>(b.address()), layout_b_,
+        reinterpret_cast<void*>(a.address()), layout_a_, beta, before, layout_c_, result, layout_c_,
         suggestions_[chosen_].algorithm, reinterpret_cast<void*>(workspace_.address()), kWorkspace,
         a_.device().backend().stream());
     if (status != 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt through dlopen, with prototypes of our own: the rival of our matrix products. Found where the CUDA
-// toolkit or a Python package put it, or where IMBREX_CUBLASLT says.
+// cuBLASLt through dlopen, with prototypes of our own: what matrix products are compared with. It is looked
+// for where the dynamic loader looks, in /usr/local/cuda/lib64, and first where IMBREX_CUBLASLT says.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace imbrex::runtime {
 
-/// What cuBLASLt does to its product before it stores it, of 16-bit types:
+/// What cuBLASLt does to a product of 16-bit types before it stores it:
 /// activation(alpha A B^T + beta residual + bias).
 struct CublasLtEpilogue {
   enum class Activation { kNone, kRelu, kGelu };  ///< kGelu: the tanh form
@@ -27,16 +27,18 @@ struct CublasLtEpilogue {
 class CublasLtMatmul {
  public:
   /// Null, with the reason in `why_not`, when cuBLASLt is not installed or has no algorithm for these types.
-  /// `a`, `b`, `c`: tensors on a CUDA device. Of the algorithms that cuBLASLt suggests, the one is taken that
-  /// `timer` finds fastest.
+  /// `a`, `b`, `c`: tensors on a CUDA device. All algorithms that cuBLASLt suggests are timed, with a cold
+  /// L2, and the fastest is taken. Time it anew beside others: the measurement by which it won flatters it.
   static std::unique_ptr<CublasLtMatmul> make(const DeviceTensor& a, const DeviceTensor& b,
                                               const DeviceTensor& c, GpuTimer& timer, std::string* why_not,
                                               const CublasLtEpilogue& epilogue = {});
   virtual ~CublasLtMatmul() = default;
   /// "cuBLASLt 13.0.2".
   virtual std::string name() const = 0;
-  /// On the device's stream, without waiting.
+  /// Multiplies the tensors of make(), on the device's stream, without waiting.
   virtual void launch() = 0;
+  /// The same for other tensors of the same types, shapes and device.
+  virtual void launch(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c) = 0;
 };
 
 }  // namespace imbrex::runtime

@@ -2,14 +2,39 @@
 #include "runtime/measure/gpu_timer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 namespace imbrex::runtime {
 namespace {
 
 constexpr int kThreads = 512;
 constexpr int64_t kMaxMultiprocessors = 1024;
+constexpr double kQueueing = 20;  // microseconds in which the host surely has queued one launch
+constexpr int kAhead = 64;        // rounds of single launches in the queue before their times are read
+constexpr int kMaxRun = 512;      // launches of one turn: no more than the driver's queue holds
+
+// One CTA that waits until so many nanoseconds have passed.
+constexpr const char* kSpin = R"(.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry imbrex_spin(.param .u64 nanoseconds)
+.maxntid 512
+{
+  .reg .pred %p<1>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd0, [nanoseconds];
+  mov.u64 %rd1, %globaltimer;
+LOOP:
+  mov.u64 %rd2, %globaltimer;
+  sub.u64 %rd2, %rd2, %rd1;
+  setp.lt.u64 %p0, %rd2, %rd0;
+  @%p0 bra LOOP;
+  ret;
+}
+)";
 
 // Reads `count` vectors of 16 bytes; stores only when their exclusive or is one particular number, so that
 // the loads are not dead and (almost surely) no line becomes dirty.
@@ -104,6 +129,7 @@ void launch_own(DeviceBackend& backend, LoadedKernel& kernel, int64_t ctas, cons
 
 GpuTimer::GpuTimer(Device device) : device_(std::move(device)) {
   DeviceBackend& backend = device_.backend();
+  spin_kernel_ = backend.load(own_kernel("imbrex_spin", kSpin, 1));
   flush_kernel_ = backend.load(own_kernel("imbrex_flush_l2", kFlush, 3));
   stamp_kernel_ = backend.load(own_kernel("imbrex_stamp", kStamp, 1));
   vectors_ = std::max<int64_t>(2 * backend.l2_bytes(), 32 << 20) / 16;
@@ -111,6 +137,10 @@ GpuTimer::GpuTimer(Device device) : device_(std::move(device)) {
   backend.fill(flushed_.address(), 0x5A, flushed_.bytes());
   sink_ = DeviceTensor::empty(device_, uint8, {16});
   for (DeviceTensor& stamps : stamps_) stamps = DeviceTensor::empty(device_, int64, {kMaxMultiprocessors, 2});
+}
+
+void GpuTimer::hold(double microseconds) {
+  launch_own(device_.backend(), *spin_kernel_, 1, {static_cast<uint64_t>(1e3 * microseconds)});
 }
 
 void GpuTimer::flush() {
@@ -137,17 +167,20 @@ double GpuTimer::mean_clock_mhz() {
   return quartiles(clocks).median;
 }
 
-std::vector<std::vector<double>> GpuTimer::measure(const std::vector<Launch>& contenders, int count,
-                                                   bool cold, double limit_us) {
+std::vector<std::vector<double>> GpuTimer::measure(const std::vector<Launch>& contenders,
+                                                   const Single& options) {
   DeviceBackend& backend = device_.backend();
   std::vector<std::vector<double>> times(contenders.size());
-  constexpr int kAhead = 64;  // launches in the queue before their times are read
-  for (int done = 0; done < count;) {
-    const int rounds = done == 0 && limit_us > 0 ? 1 : std::min(kAhead, count - done);
+  for (int done = 0; done < options.launches;) {
+    const bool is_limited = done == 0 && options.limit_us > 0;
+    const int rounds = is_limited ? 1 : std::min(kAhead, options.launches - done);
+    // Reading the L2's contents away takes longer than queueing the next launch: only the first
+    // is waited for.
+    hold(options.cold ? kQueueing : kQueueing * rounds * static_cast<double>(contenders.size()));
     size_t mark = 0;
     for (int i = 0; i < rounds; ++i)
       for (const Launch& launch : contenders) {
-        if (cold) flush();
+        if (options.cold) flush();
         backend.mark(mark++);
         launch();
         backend.mark(mark++);
@@ -158,9 +191,32 @@ std::vector<std::vector<double>> GpuTimer::measure(const std::vector<Launch>& co
         each.push_back(1e3 * backend.milliseconds_between(mark, mark + 1));
         mark += 2;
       }
-    if (done == 0 && limit_us > 0 && times[0][0] > limit_us) break;
+    if (is_limited && times[0][0] > options.limit_us) break;
     done += rounds;
   }
+  return times;
+}
+
+std::vector<std::vector<double>> GpuTimer::measure_runs(const std::vector<NumberedLaunch>& contenders,
+                                                        const Runs& options) {
+  DeviceBackend& backend = device_.backend();
+  int number = 0;
+  const auto mean_time = [&](const NumberedLaunch& launch, int count) {
+    hold(kQueueing * count);
+    backend.mark(0);
+    for (int i = 0; i < count; ++i) launch(number++);
+    backend.mark(1);
+    return 1e3 * backend.milliseconds_between(0, 1) / count;
+  };
+  std::vector<std::vector<double>> times(contenders.size());
+  for (int turn = 0; turn < options.turns; ++turn)
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      device_.synchronize();
+      std::this_thread::sleep_for(std::chrono::duration<double>(options.idle_s));
+      const double once = mean_time(contenders[i], 2);
+      const double count = std::clamp(1e3 * options.milliseconds / once, 3.0, double{kMaxRun});
+      times[i].push_back(mean_time(contenders[i], static_cast<int>(count)));
+    }
   return times;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measuring launches on a CUDA device: each with a cold L2 that holds no dirty lines, and the mean clock over
-// any stretch of work.
+// Timing launches on a CUDA device: device time, of launches that were queued before the first of them began,
+// so that it holds no time of the host; and the mean clock over any stretch of work.
 #pragma once
 
 #include <functional>
@@ -14,38 +14,60 @@ namespace imbrex::runtime {
 
 class GpuTimer {
  public:
+  /// `device` is a CUDA GPU.
   explicit GpuTimer(Device device);
 
   using Launch = std::function<void()>;  ///< on the device's stream, without waiting
 
-  /// Device times in microseconds of `count` launches of each of `contenders` in turn (A, B, A, B, ...), each
-  /// after reading through twice the L2's size: nothing of the operands is left, and no dirty line whose
-  /// write-back the next launch would pay for. With `cold` false nothing is flushed. Stops after the first
-  /// round once it took more than `limit_us` (0: no limit).
-  std::vector<std::vector<double>> measure(const std::vector<Launch>& contenders, int count, bool cold = true,
-                                           double limit_us = 0);
+  struct Single {
+    int launches = 20;    ///< of each contender
+    bool cold = true;     ///< each begins with a cold L2; else with what the launch before it left there
+    double limit_us = 0;  ///< stop after the first round if the first contender took longer; 0: no limit
+  };
+  /// Times of single launches in microseconds, of each contender in turn (A, B, A, B, ...). Before each,
+  /// twice the size of the L2 is read: nothing of the operands is left in it, and no modified line whose
+  /// write-back would count as the launch's time.
+  std::vector<std::vector<double>> measure(const std::vector<Launch>& contenders, const Single& options);
 
-  /// Notes every multiprocessor's clock and time now, in order with the launches.
+  /// Launch number `i` of a run. With copies of the operands used in rotation, more of them than the L2
+  /// holds, each launch finds its own in memory.
+  using NumberedLaunch = std::function<void(int i)>;
+
+  struct Runs {
+    int turns = 7;             ///< of each contender
+    double milliseconds = 20;  ///< that a turn takes, about; 3 to 512 launches
+    double idle_s = 0;         ///< before each turn, for the chip to cool
+  };
+  /// Mean times of launches in microseconds, one per turn, of each contender in turn. A turn launches one
+  /// contender back to back, as a program that does nothing else would.
+  std::vector<std::vector<double>> measure_runs(const std::vector<NumberedLaunch>& contenders,
+                                                const Runs& options);
+
+  /// Records the clock and the time of every multiprocessor, in order with the launches.
   void stamp_begin() { stamp(0); }
   void stamp_end() { stamp(1); }
   /// The mean clock in MHz between the two stamps; waits for the second. 0 when too little time lies between.
   double mean_clock_mhz();
 
  private:
+  /// Keeps the device busy for so long, while launches are queued behind it.
+  void hold(double microseconds);
   void flush();
   void stamp(int which);
 
   Device device_;
-  std::shared_ptr<LoadedKernel> flush_kernel_, stamp_kernel_;
+  std::shared_ptr<LoadedKernel> spin_kernel_, flush_kernel_, stamp_kernel_;
   DeviceTensor flushed_, sink_, stamps_[2];
   int64_t vectors_ = 0;  // of 16 bytes in flushed_
 };
 
+/// The quartiles of some values, interpolated between neighbours.
 struct Quartiles {
   double low = 0, median = 0, high = 0;
   /// Half the interquartile range over the median.
   double spread() const { return median > 0 ? (high - low) / 2 / median : 0; }
 };
+/// All 0 without values.
 Quartiles quartiles(std::vector<double> values);
 
 }  // namespace imbrex::runtime

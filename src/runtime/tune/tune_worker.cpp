@@ -1,33 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker of the tuner: runs candidates where they may hang, trap, or take the process with them.
-//
-// What the tuner and it say to each other, one JSON object a line:
-//
-//   {"do": "open", "kernel", "device", "sizes", "seed"}   -> {"device", "multiprocessors"} or {"error"}
-//   {"do": "try", "config", "verify", "launches", "limit_us"}
-//        -> {"stage": "launching"}, {"stage": "checking"}, {"stage": "measuring"}: what is going on now
-//        -> {"status": "right", "times": [us, ...]}, or {"status": "wrong" | "failed" | "trapped" | "slow",
-//        "reason"}
-//   {"do": "assemble", "config"}                          -> {"status": "right"}, or as above
-//
-// A worker whose device is lost ("trapped") ends after its answer.
+// The tuner's worker process: runs candidates where they may hang, trap, or end the process. What it is asked
+// and answers: worker_protocol.h.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/tuner.h"
+#include "imbrex/vgpu/timeline.h"
+#include "runtime/assemble/ptxas_log.h"
 #include "runtime/measure/gpu_timer.h"
+#include "runtime/tune/worker_protocol.h"
 
 namespace imbrex {
 namespace {
 
-using nlohmann::json;
+using runtime::WorkerAnswer;
+using runtime::WorkerRequest;
+using runtime::WorkerVerdict;
+using Stage = WorkerAnswer::Stage;
+using Status = Candidate::Status;
 
 /// The first diagnostic in one line.
 std::string brief(const Error& error) {
@@ -41,80 +39,88 @@ class Worker {
   explicit Worker(FILE* out) : out_(out) {}
 
   /// Returns false when the device is lost.
-  bool answer(const json& request) {
-    const std::string what = request.value("do", "");
-    json reply;
-    try {
-      if (what == "open")
-        reply = open(request);
-      else if (what == "try" || what == "assemble")
-        reply = attempt(request, what == "assemble");
-      else
-        reply = {{"error", "unknown request " + what}};
-    } catch (const CompileError& error) {
-      reply = {{"status", "slow"}, {"reason", brief(error)}, {"error", brief(error)}};
-    } catch (const LaunchError& error) {
-      reply = {{"status", "failed"}, {"reason", brief(error)}, {"error", brief(error)}};
-    } catch (const DeviceError& error) {
-      reply = {{"status", "trapped"}, {"reason", brief(error)}, {"error", brief(error)}};
+  bool answer(const WorkerRequest& request) {
+    if (request.kind == WorkerRequest::Kind::kOpen) {
+      say(opened(request.problem));
+      return true;
     }
-    say(reply);
-    return reply.value("status", "") != "trapped";
+    WorkerVerdict verdict;
+    try {
+      verdict = request.kind == WorkerRequest::Kind::kAssemble ? assembled(request) : attempted(request);
+    } catch (const runtime::PerformanceError& error) {
+      verdict = {Status::kSlow, brief(error)};
+      verdict.spill_bytes = error.log().spill_store_bytes;
+    } catch (const CompileError& error) {
+      verdict = {Status::kFailed, brief(error)};
+    } catch (const LaunchError& error) {
+      verdict = {Status::kFailed, brief(error)};
+    } catch (const DeviceError& error) {
+      verdict = {Status::kTrapped, brief(error)};
+    }
+    const bool lives = verdict.status != Status::kTrapped;
+    say({.kind = WorkerAnswer::Kind::kVerdict, .verdict = std::move(verdict)});
+    return lives;
   }
 
  private:
-  json open(const json& request) {
-    kernel_ = &registered_kernel(request.at("kernel"));
-    sizes_ = request.at("sizes").get<std::map<std::string, int64_t>>();
-    seed_ = request.at("seed");
+  WorkerAnswer opened(const runtime::WorkerProblem& problem) try {
+    problem_ = problem;
+    kernel_ = &registered_kernel(problem_.kernel);
     vgpu::Options machine;
     machine.timeline.record = true;
-    device_ = Device::open(request.at("device").get<std::string>(), kernel_->target, machine);
+    device_ = Device::open(problem_.device, problem_.target, machine);
     data_ = std::make_shared<CaseData>();
-    return {{"device", device_->name()}, {"multiprocessors", device_->multiprocessors()}};
+    return {.kind = WorkerAnswer::Kind::kOpened};
+  } catch (const Error& error) {
+    return {.kind = WorkerAnswer::Kind::kError, .error = brief(error)};
   }
 
-  json attempt(const json& request, bool only_assemble) {
-    const Configuration configuration = kernel_->space.parse(request.at("config").get<std::string>());
+  /// A run of the kernel on the shared data.
+  Case new_case(Case::Mode mode) {
+    Case c(mode, device_, problem_.sizes, problem_.seed);
+    c.share(data_);
+    return c;
+  }
+
+  WorkerVerdict assembled(const WorkerRequest& request) {
+    Case c = new_case(Case::Mode::kMeasure);
+    c.measure = [](const Case::Launcher&) {};
+    kernel_->run(c, device_, kernel_->space.parse(request.config));
+    return {};
+  }
+
+  WorkerVerdict attempted(const WorkerRequest& request) {
+    const Configuration configuration = kernel_->space.parse(request.config);
     LaunchReport report;
-    if (only_assemble) {
-      Case c(Case::Mode::kMeasure, device_, sizes_, seed_);
-      c.share(data_);
-      c.measure = [](const Case::Launcher&) {};
-      kernel_->run(c, device_, configuration);
-      return {{"status", "right"}};
-    }
-    if (request.value("verify", true)) {
-      Case c(Case::Mode::kRun, device_, sizes_, seed_);
-      c.share(data_);
-      c.launching = [&] { say({{"stage", "launching"}}); };
-      c.launched = [&] { say({{"stage", "checking"}}); };
-      if (request.value("restore", false)) data_->restore_inputs();
+    if (request.verify) {
+      Case c = new_case(Case::Mode::kRun);
+      c.launching = [&] { say_stage(Stage::kLaunching); };
+      c.launched = [&] { say_stage(Stage::kChecking); };
+      if (request.restore_inputs) data_->restore_inputs();
       kernel_->run(c, device_, configuration);
       report = c.report;
       if (const std::string wrong = what_is_wrong(c); !wrong.empty()) {
         data_->restore_inputs();  // whatever it wrote over
-        return {{"status", "wrong"}, {"reason", wrong}};
+        return {Status::kWrong, wrong};
       }
     }
     if (device_->is_virtual()) {  // nothing to measure: what the cost model predicts for the chip
       const std::shared_ptr<const vgpu::Timeline>& timeline = report.virtual_report.timeline;
       if (timeline == nullptr || !timeline->complete)
-        return {{"status", "failed"}, {"reason", "its time cannot be predicted: the timeline got stuck"}};
-      return {{"status", "right"}, {"times", {timeline->microseconds()}}};
+        return {Status::kFailed, "its time cannot be predicted: the timeline got stuck"};
+      return {.times = {timeline->microseconds()}};
     }
     if (!timer_) timer_ = std::make_unique<runtime::GpuTimer>(*device_);
-    std::vector<double> times;
-    Case c(Case::Mode::kMeasure, device_, sizes_, seed_);
-    c.share(data_);
+    WorkerVerdict verdict;
+    Case c = new_case(Case::Mode::kMeasure);
     c.measure = [&](const Case::Launcher& launch) {
-      say({{"stage", "measuring"}});
+      say_stage(Stage::kMeasuring);
       launch(true);  // compiles and loads, which is not the kernel's time
-      times = timer_->measure({[&] { launch(false); }}, request.value("launches", 5), true,
-                              request.value("limit_us", 0.0))[0];
+      verdict.times = timer_->measure({[&] { launch(false); }},
+                                      {.launches = request.launches, .limit_us = request.limit_us})[0];
     };
     kernel_->run(c, device_, configuration);
-    return {{"status", "right"}, {"times", times}};
+    return verdict;
   }
 
   static std::string what_is_wrong(const Case& c) {
@@ -129,16 +135,15 @@ class Worker {
     return c.verified() ? "" : "nothing was compared with a reference";
   }
 
-  void say(const json& line) {
-    const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-    std::fputs(text.c_str(), out_);
+  void say_stage(Stage stage) { say({.kind = WorkerAnswer::Kind::kStage, .stage = stage}); }
+  void say(const WorkerAnswer& answer) {
+    std::fputs((to_line(answer) + "\n").c_str(), out_);
     std::fflush(out_);
   }
 
   FILE* out_;
+  runtime::WorkerProblem problem_;
   const RegisteredKernel* kernel_ = nullptr;
-  std::map<std::string, int64_t> sizes_;
-  uint64_t seed_ = 0;
   std::optional<Device> device_;
   std::shared_ptr<CaseData> data_;
   std::unique_ptr<runtime::GpuTimer> timer_;
@@ -147,17 +152,17 @@ class Worker {
 }  // namespace
 
 int tune_worker_main() {
-  // What kernels print belongs to nobody's answer.
+  // What kernels print must not get between the answers.
   FILE* out = fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3), "w");
   dup2(STDERR_FILENO, STDOUT_FILENO);
   if (out == nullptr) return 2;
   Worker worker(out);
   for (std::string line; std::getline(std::cin, line);) {
-    const json request = json::parse(line, nullptr, false);
-    if (!request.is_object()) return 2;
-    if (!worker.answer(request)) break;
+    const std::optional<WorkerRequest> request = runtime::parse_request(line);
+    if (!request) return 2;
+    if (!worker.answer(*request)) break;
   }
-  // No destructors: those of a lost device would fail, and nobody needs the others.
+  // No destructors: those of a lost device would fail, and the others are of no use.
   std::fflush(out);
   _exit(0);
 }
