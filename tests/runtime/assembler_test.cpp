@@ -66,7 +66,7 @@ TEST(AssemblerLog, SerializedProductsStandAtTheKernelsLines) {
   ASSERT_EQ(log.remarks.size(), 2u);
   EXPECT_EQ(log.remarks[0].code, 7519);
   EXPECT_EQ(log.remarks[0].ptx_line, 8);
-  EXPECT_EQ(log.remarks[1].ptx_line, 0) << "'pipeline stage' is no line";
+  EXPECT_EQ(log.remarks[1].ptx_line, 0) << "'pipeline stage' is not a line";
   codegen::CompiledKernel kernel = kernel_of(
       "{\n.loc 1 30 0\n wgmma.fence.sync.aligned;\n .loc 1 31 0\n wgmma.mma_async.sync.aligned;\n }\n");
   const std::vector<Diagnostic> errors = performance_errors(kernel, log, {});

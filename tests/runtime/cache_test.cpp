@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cache against everything that happens to files: damage, full and read-only disks, many processes, kill
-// -9.
+// The cache and everything that happens to files: damage, full and read-only disks, many processes, SIGKILL.
 #include "imbrex/runtime/cache.h"
 
 #include <gmock/gmock.h>

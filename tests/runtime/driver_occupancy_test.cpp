@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our occupancy against the driver's own answer, on the GPU that is there: synthetic kernels over a grid of
-// registers, threads and shared memory, and every kernel of the library. Prints what it compared.
+// Our occupancy against the driver's, on a CUDA GPU: synthetic kernels over a grid of registers, threads and
+// shared memory, and every kernel of the library. Prints what it compared.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -65,8 +65,8 @@ TEST(WorkerProcess, AnswersHangsAndDies) {
   EXPECT_THAT(absent.how_it_ended(), HasSubstr("exit code 127"));
 }
 
-TEST(WorkerProcess, ThatDoesNotReadEndsNobodyWhoeverElseIsWriting) {
-  // Several threads with a worker each, which closes its end: SIGPIPE must reach none of them at any moment.
+TEST(WorkerProcess, SigpipeOfAWorkerThatDoesNotReadReachesNoThread) {
+  // Several threads, each with a worker that closes its end: SIGPIPE must reach none of them at any moment.
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t)
     threads.emplace_back([] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner on the virtual GPU, with candidates that do everything a candidate must not. The test is its own
-// worker.
+// The tuner on the virtual GPU, with candidates that do everything a candidate must not. The test program is
+// also the worker.
 #include "imbrex/runtime/tuner.h"
 
 #include <fmt/format.h>
@@ -20,6 +20,7 @@
 
 #include "imbrex/lang.h"
 #include "imbrex/runtime/cache.h"
+#include "imbrex/vgpu/timeline.h"
 #include "runtime/cache/tuned.h"
 
 namespace imbrex {
@@ -82,8 +83,8 @@ const KernelRegistration<Twice> registration{
 
 /// "virtual", or what IMBREX_TEST_DEVICE says: cuda runs the same candidates on a GPU.
 std::string device_kind() {
-  const char* told = std::getenv("IMBREX_TEST_DEVICE");
-  return told == nullptr ? "virtual" : told;
+  const char* asked = std::getenv("IMBREX_TEST_DEVICE");
+  return asked == nullptr ? "virtual" : asked;
 }
 
 TuneOptions quick() {
@@ -317,7 +318,7 @@ TEST_F(Tuner, TwoProcessesTuneOneKeyAndAgree) {
 TEST_F(Tuner, AFullDiskCostsOnlyWhatIsKept) {
   if (device_kind() != "virtual") GTEST_SKIP() << "ptxas needs a file for its result";
   EXPECT_EQ(TuningProcess(2600, 1000, 64).wait(), 0);
-  EXPECT_FALSE(tune(kernel, {{"n", 2600}}, quick()).is_remembered) << "64 bytes are no entry";
+  EXPECT_FALSE(tune(kernel, {{"n", 2600}}, quick()).is_remembered) << "64 bytes are not an entry";
 }
 
 TEST_F(Tuner, DamagedEntriesAreMeasuredAnew) {

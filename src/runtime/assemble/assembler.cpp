@@ -64,7 +64,8 @@ class Ptxas : public Assembler {
   std::string path_, version_;
 };
 
-/// "13.0.88" of `ptxas --version`, kept in the cache since asking takes 10 to 60 ms; "" when it is no ptxas.
+/// "13.0.88" of `ptxas --version`, kept in the cache since asking takes 10 to 60 ms; "" where the program
+/// is not ptxas.
 std::string ptxas_version(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return "";
@@ -147,8 +148,9 @@ Cubin assemble_cached(const Assembler& assembler, const codegen::CompiledKernel&
     cache.store(key, packed(*cubin));
   }
   cubin->assembler = assembler.name();
-  if (std::vector<Diagnostic> errors = performance_errors(kernel, cubin->log(), tolerance); !errors.empty())
-    throw CompileError(std::move(errors));
+  AssemblerLog log = cubin->log();
+  if (std::vector<Diagnostic> errors = performance_errors(kernel, log, tolerance); !errors.empty())
+    throw PerformanceError(std::move(errors), std::move(log));
   return std::move(*cubin);
 }
 

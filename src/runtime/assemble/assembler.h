@@ -44,8 +44,8 @@ std::unique_ptr<Assembler> driver_assembler(const CudaDriver& driver);
 CacheKey cubin_key(const codegen::CompiledKernel& kernel, const std::string& target,
                    const std::string& assembler);
 
-/// From the cache, else assembled and stored there. Throws CompileError as assemble() does, and for spills
-/// and serialization that are not tolerated.
+/// From the cache, else assembled and stored there. Throws CompileError as assemble() does, and
+/// PerformanceError for spills and serialization that are not tolerated.
 Cubin assemble_cached(const Assembler& assembler, const codegen::CompiledKernel& kernel,
                       const std::string& target, Cache& cache, const AssemblerTolerance& tolerance);
 

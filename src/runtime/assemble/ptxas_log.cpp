@@ -22,26 +22,26 @@ struct Remedy {
 };
 constexpr Remedy kRemedies[] = {
     {7504, "setmaxnreg",
-     "ask for registers that the kernel can do with, and build without debug information"},
-    {7508, "setmaxnreg", "fix the registers at entry: say how many warps the CTA has, or max_registers()"},
-    {7509, "wgmma.mma_async", "no printf, check or unresolved call in a kernel that uses wgmma"},
-    {7510, "wgmma.mma_async", "no function call between a product and the wait for it"},
+     "ask for a number of registers that the kernel fits in, and build without debug information"},
+    {7508, "setmaxnreg", "fix the registers at entry: give the CTA's number of warps, or max_registers()"},
+    {7509, "wgmma.mma_async", "remove printf, check and unresolved calls from a kernel that uses wgmma"},
+    {7510, "wgmma.mma_async", "remove function calls between a product and the wait for it"},
     {7511, "wgmma.mma_async",
-     "a smaller accumulator (block_n, or more consumer warp groups), or more registers by setmaxnreg"},
+     "use a smaller accumulator (block_n, or more consumer warp groups), or more registers by setmaxnreg"},
     {7512, "wgmma.mma_async",
-     "a smaller accumulator (block_n, or more consumer warp groups), or more registers by setmaxnreg"},
+     "use a smaller accumulator (block_n, or more consumer warp groups), or more registers by setmaxnreg"},
     {7513, "wgmma.mma_async", "wait for the product before its input registers are written again"},
     {7514, "wgmma.mma_async",
      "wait for all products (wait_group 0) on every path before reading the accumulator"},
     {7515, "wgmma.mma_async",
      "do not write the accumulator while a product runs: clear it with enable_input_d = false"},
-    {7516, "wgmma.mma_async", "fence, products, commit and wait belong in one straight line of code"},
+    {7516, "wgmma.mma_async", "put fence, products, commit and wait into one straight line of code"},
     {7517, "wgmma.mma_async", "put the wait before the first use of the accumulator"},
     {7518, "wgmma.mma_async",
-     "choose roles by warp-uniform values; no product under a condition of single lanes"},
+     "choose roles by warp-uniform values; put no product under a condition that differs between lanes"},
     {7519, "wgmma.mma_async", "put wgmma::fence after the barrier wait and before the first product"},
     {7602, "wgmma.mma_async",
-     "this many threads leave too few registers for the accumulator: fewer warps or a smaller block_n"},
+     "so many threads leave too few registers for the accumulator: use fewer warps or a smaller block_n"},
 };
 
 const Remedy* remedy(int code) {
@@ -62,11 +62,7 @@ int number_after(const std::string& text, const char* word) {
   return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + std::char_traits<char>::length(word));
 }
 
-}  // namespace
-
-namespace {
-
-/// "around line 42" or ", line 42"; "pipeline stage" is no line.
+/// "around line 42" or ", line 42"; not the "line" of "pipeline stage".
 int ptx_line_of(const std::string& text) {
   const int around = number_after(text, "around line ");
   return around != 0 ? around : number_after(text, ", line ");
@@ -102,8 +98,8 @@ AssemblerLog read_assembler_log(std::string_view log) {
 
 AssemblerTolerance AssemblerTolerance::from_environment() {
   AssemblerTolerance tolerance;
-  const char* told = std::getenv("IMBREX_ALLOW");
-  std::string_view rest = told == nullptr ? "" : told;
+  const char* allowed = std::getenv("IMBREX_ALLOW");
+  std::string_view rest = allowed == nullptr ? "" : allowed;
   while (!rest.empty()) {
     const std::string_view word = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));
@@ -145,9 +141,9 @@ std::vector<Diagnostic> performance_errors(const codegen::CompiledKernel& kernel
     errors.push_back(
         {kernel.where,
          fmt::format(
-             "assembling {}: registers are spilled to memory, {} bytes stored and {} bytes loaded a thread",
+             "assembling {}: registers are spilled to memory, {} bytes stored and {} bytes loaded per thread",
              kernel.name, log.spill_store_bytes, log.spill_load_bytes),
-         {fmt::format("{} registers a thread, {} threads a CTA", log.registers, kernel.threads)},
+         {fmt::format("{} registers per thread, {} threads per CTA", log.registers, kernel.threads)},
          "use smaller register tiles or more warps, or raise max_registers(); IMBREX_ALLOW=spills accepts "
          "it"});
   return errors;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered kernels: which configuration was tuned for sizes like these, and why the cache knows or does
+// Which configuration of a registered kernel was tuned for sizes like these, and why it is in the cache or
 // not.
 #include <fmt/format.h>
 

@@ -7,34 +7,34 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "core/sha256.h"
-#include "core/target.h"
 #include "imbrex/core/error.h"
+#include "imbrex/inspect/occupancy.h"
 #include "runtime/assemble/assembler.h"
 #include "runtime/cache/tuned.h"
 #include "runtime/compile/compile.h"
 #include "runtime/device/device_facts.h"
 #include "runtime/host/files.h"
 #include "runtime/host/parallel.h"
-#include "runtime/host/process.h"
 #include "runtime/measure/gpu_timer.h"
+#include "runtime/tune/kept_candidates.h"
+#include "runtime/tune/worker_client.h"
 
 namespace imbrex {
 namespace {
 
-using nlohmann::json;
-using runtime::WorkerProcess;
+using runtime::WorkerClient;
+using runtime::WorkerRequest;
+using runtime::WorkerVerdict;
 using Clock = std::chrono::steady_clock;
 using Status = Candidate::Status;
 
-constexpr double kPreparing = 300;      // seconds for inputs, references and comparisons, which cannot hang
 constexpr int kFirstLaunches = 5;       // of the first round
 constexpr int kLastLaunches = 80;       // of the last
-constexpr double kHopeless = 3;         // times the best: dropped after its first launch
-constexpr size_t kVirtualTimeout = 20;  // times longer on the virtual GPU
+constexpr double kDropAt = 3;           // times the best: dropped after its first launch
+constexpr double kVirtualTimeout = 20;  // times longer on the virtual GPU
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -114,8 +114,7 @@ class Tuning {
     return true;
   }
 
-  /// Assemblers and workers exchange machine code through the cache; without one, through a folder of our
-  /// own.
+  /// Assemblers and workers exchange machine code through the cache; without one, through a temporary folder.
   void use_private_cache_if_none() {
     if (!Cache::shared().directory().empty()) {
       cache_ = &Cache::shared();
@@ -132,7 +131,7 @@ class Tuning {
   }
   double timeout() const { return options_.timeout_s * (device_.is_virtual ? kVirtualTimeout : 1); }
 
-  // ---- compiling and assembling, on several threads
+  // Compiling and assembling, on several threads.
 
   void assemble_and_measure_once() {
     const size_t count = result_.candidates.size();
@@ -144,7 +143,7 @@ class Tuning {
     std::thread assembling([&] {
       std::atomic<size_t> next = 0;
       auto job = [&] {
-        std::unique_ptr<WorkerProcess> worker;
+        std::unique_ptr<WorkerClient> worker;
         for (size_t i; (i = next++) < count && !is_stopped();) {
           compile(i, ptxas, worker);
           std::lock_guard lock(mutex_);
@@ -170,7 +169,7 @@ class Tuning {
     if (failure) std::rethrow_exception(failure);
   }
 
-  void compile(size_t i, const runtime::Assembler* ptxas, std::unique_ptr<WorkerProcess>& worker) {
+  void compile(size_t i, const runtime::Assembler* ptxas, std::unique_ptr<WorkerClient>& worker) {
     Candidate& candidate = result_.candidates[i];
     codegen::CompiledKernel compiled;
     try {
@@ -179,15 +178,13 @@ class Tuning {
     } catch (const CompileError& error) {
       return verdict(i, Status::kRejected, brief(error));
     }
-    const Target* target = find_target(kernel_.target);
-    if (target != nullptr && compiled.shared_bytes > target->max_shared_bytes)
-      return verdict(i, Status::kRejected,
-                     fmt::format("needs {} bytes of shared memory, {} has {}", compiled.shared_bytes,
-                                 target->name, target->max_shared_bytes));
-    if (target != nullptr && compiled.threads > target->max_threads)
-      return verdict(
-          i, Status::kRejected,
-          fmt::format("needs {} threads, a CTA has at most {}", compiled.threads, target->max_threads));
+    if (const Occupancy fit =
+            occupancy(kernel_.target, {.threads = compiled.threads,
+                                       .registers_per_thread = 0,  // not known yet
+                                       .shared_bytes = compiled.shared_bytes,
+                                       .tensor_memory_columns = compiled.tensor_memory_columns});
+        !fit.is_feasible())
+      return verdict(i, Status::kRejected, fit.complaints());
     digests_[i] = sha256(compiled.ptx);
     if (remember(i)) return;
     if (device_.is_virtual) return;
@@ -197,109 +194,57 @@ class Tuning {
                                                             runtime::AssemblerTolerance::from_environment());
       candidate.registers = cubin.log().registers;
       if (!cubin.from_cache) candidate.assembling_ms = cubin.milliseconds;
+    } catch (const runtime::PerformanceError& error) {
+      candidate.registers = error.log().registers;
+      candidate.spill_bytes = error.log().spill_store_bytes;
+      verdict(i, Status::kSlow, brief(error));
     } catch (const CompileError& error) {
-      const std::string text = brief(error);
-      const bool is_slow =
-          text.find("spilled") != std::string::npos || text.find("serialized") != std::string::npos ||
-          text.find("injected") != std::string::npos || text.find("ignored") != std::string::npos;
-      verdict(i, is_slow ? Status::kSlow : Status::kFailed, text);
+      verdict(i, Status::kFailed, brief(error));
     }
   }
 
   /// Lets a worker's driver assemble; the machine code arrives in the cache.
-  void assemble_in(std::unique_ptr<WorkerProcess>& worker, size_t i) {
+  void assemble_in(std::unique_ptr<WorkerClient>& worker, size_t i) {
     const auto begin = Clock::now();
-    json reply;
     if (!worker || !worker->is_alive()) {
-      std::string error;
-      worker = open_worker(error);
-      if (!worker) return verdict(i, Status::kFailed, error);
+      std::string why_not;
+      worker = open_worker(why_not);
+      if (!worker) return verdict(i, Status::kFailed, why_not);
     }
-    worker->send(json{{"do", "assemble"}, {"config", result_.candidates[i].text}}.dump());
-    std::string line;
-    const WorkerProcess::Outcome outcome = worker->receive(kPreparing, line);
-    if (outcome != WorkerProcess::Outcome::kAnswered)
-      return verdict(i, Status::kFailed, "its assembler " + worker->how_it_ended());
-    reply = json::parse(line, nullptr, false);
+    const WorkerVerdict answer = worker->assemble(result_.candidates[i].text);
     result_.candidates[i].assembling_ms = 1e3 * seconds_since(begin);
-    if (reply.value("status", "") != "right")
-      verdict(i, reply.value("status", "") == "slow" ? Status::kSlow : Status::kFailed,
-              reply.value("reason", ""));
+    result_.candidates[i].spill_bytes = answer.spill_bytes;
+    if (answer.status != Status::kDropped) verdict(i, answer.status, answer.reason);
   }
 
-  // ---- measuring, by one worker
+  // Measuring, by one worker.
 
-  std::unique_ptr<WorkerProcess> open_worker(std::string& error) {
-    std::vector<std::string> argv = options_.worker;
-    if (argv.empty()) argv = {"/proc/self/exe", "worker"};
-    auto worker = std::make_unique<WorkerProcess>(
-        argv, std::vector<std::pair<std::string, std::string>>{{"IMBREX_CACHE_DIR", cache_->directory()}});
-    worker->send(json{{"do", "open"},
-                      {"kernel", kernel_.description.name},
-                      {"device", device_.is_virtual ? "virtual" : "cuda"},
-                      {"sizes", sizes_},
-                      {"seed", options_.seed}}
-                     .dump());
-    std::string line;
-    if (worker->receive(kPreparing, line) != WorkerProcess::Outcome::kAnswered) {
-      error = "the worker " + worker->how_it_ended();
-      return nullptr;
-    }
-    const json reply = json::parse(line, nullptr, false);
-    if (!reply.is_object() || reply.contains("error")) {
-      error = reply.is_object() ? reply.value("error", "") : "the worker answered: " + line;
-      return nullptr;
-    }
-    return worker;
+  std::unique_ptr<WorkerClient> open_worker(std::string& why_not) {
+    return WorkerClient::open(options_.worker, cache_->directory(),
+                              {.kernel = kernel_.description.name,
+                               .device = device_.is_virtual ? "virtual" : "cuda",
+                               .target = kernel_.target,
+                               .sizes = sizes_,
+                               .seed = options_.seed},
+                              why_not);
   }
 
-  /// Asks the worker for `request` about candidate i; false when that settled the candidate for the worse.
-  bool ask(size_t i, json request, std::vector<double>& times) {
+  /// Lets the worker try candidate i as `request` says; false when that settled the candidate for the worse.
+  bool try_candidate(size_t i, WorkerRequest request, std::vector<double>& times) {
     if (!worker_ || !worker_->is_alive()) {
-      std::string error;
-      worker_ = open_worker(error);
-      if (!worker_) throw DeviceError(Diagnostic{{}, "tuning: " + error, {}, ""});
+      std::string why_not;
+      worker_ = open_worker(why_not);
+      if (!worker_) throw DeviceError(Diagnostic{{}, "tuning: " + why_not, {}, ""});
     }
-    request["do"] = "try";
-    request["config"] = result_.candidates[i].text;
-    worker_->send(request.dump());
-    std::string stage;
-    for (;;) {
-      std::string line;
-      const bool may_hang = stage == "launching" || stage == "measuring";
-      const WorkerProcess::Outcome outcome = worker_->receive(may_hang ? timeout() : kPreparing, line);
-      if (outcome == WorkerProcess::Outcome::kTimedOut) {
-        verdict(i, Status::kHung,
-                fmt::format("still {} after {:g} s, and killed", stage.empty() ? "preparing" : stage,
-                            may_hang ? timeout() : kPreparing));
-        return false;
-      }
-      if (outcome == WorkerProcess::Outcome::kDied) {
-        verdict(i, Status::kTrapped, "its process " + worker_->how_it_ended());
-        return false;
-      }
-      const json reply = json::parse(line, nullptr, false);
-      if (!reply.is_object()) continue;
-      if (reply.contains("stage")) {
-        stage = reply.value("stage", "");
-        continue;
-      }
-      const std::string status = reply.value("status", "");
-      if (status == "right") {
-        for (const json& time : reply.value("times", json::array()))
-          if (time.is_number()) times.push_back(time);
-        if (times.empty()) verdict(i, Status::kFailed, "its worker gave no times");
-        return !times.empty();
-      }
-      if (status == "trapped") worker_->kill();  // its device is lost
-      verdict(i,
-              status == "wrong"     ? Status::kWrong
-              : status == "trapped" ? Status::kTrapped
-              : status == "slow"    ? Status::kSlow
-                                    : Status::kFailed,
-              reply.value("reason", ""));
+    request.config = result_.candidates[i].text;
+    WorkerVerdict answer = worker_->try_candidate(request, timeout());
+    if (answer.status != Status::kDropped) {
+      result_.candidates[i].spill_bytes = answer.spill_bytes;
+      verdict(i, answer.status, answer.reason);
       return false;
     }
+    times = std::move(answer.times);
+    return true;
   }
 
   void measured(size_t i, const std::vector<double>& times) {
@@ -330,7 +275,7 @@ class Tuning {
       tell("first round", done++, count);
       if (result_.candidates[i].status != Status::kWaiting || is_stopped()) continue;
       std::vector<double> times;
-      if (ask(i, {{"verify", true}, {"launches", kFirstLaunches}, {"limit_us", kHopeless * best_}}, times)) {
+      if (try_candidate(i, {.launches = kFirstLaunches, .limit_us = kDropAt * best_}, times)) {
         measured(i, times);
         keep_measurement(i);
       }
@@ -375,7 +320,7 @@ class Tuning {
         if (is_stopped()) return;
         tell(fmt::format("{} left", alive.size()), still.size(), alive.size());
         std::vector<double> times;
-        if (!ask(i, {{"verify", false}, {"launches", launches}}, times)) continue;
+        if (!try_candidate(i, {.verify = false, .launches = launches}, times)) continue;
         measured(i, times);
         still.push_back(i);
       }
@@ -388,7 +333,7 @@ class Tuning {
     for (size_t i : alive) {
       if (is_stopped()) return;
       std::vector<double> times;
-      if (!ask(i, {{"verify", true}, {"restore", true}, {"launches", 1}}, times)) continue;
+      if (!try_candidate(i, {.restore_inputs = true, .launches = 1}, times)) continue;
       result_.candidates[i].status = Status::kBest;
       break;
     }
@@ -411,15 +356,10 @@ class Tuning {
     result_.seconds = seconds_since(begin_);
   }
 
-  // ---- what is kept of single candidates, so that nothing is lost
+  // What is kept of single candidates, so that an interrupted tuning goes on where it stopped.
 
   CacheKey measurement_key(size_t i) const {
-    CacheKey key = key_;
-    key.kind = "measured";
-    key.parts.emplace_back("config", result_.candidates[i].text);
-    key.parts.emplace_back("ptx", digests_[i]);
-    key.parts.emplace_back("seed", std::to_string(options_.seed));
-    return key;
+    return runtime::candidate_key(key_, result_.candidates[i].text, digests_[i], options_.seed);
   }
 
   void verdict(size_t i, Status status, const std::string& reason) {
@@ -430,29 +370,14 @@ class Tuning {
   }
 
   void keep_measurement(size_t i) {
-    const Candidate& candidate = result_.candidates[i];
-    if (digests_[i].empty()) return;
-    Cache::shared().store(measurement_key(i), json{{"status", static_cast<int>(candidate.status)},
-                                                   {"reason", candidate.reason},
-                                                   {"microseconds", candidate.microseconds},
-                                                   {"launches", candidate.launches}}
-                                                  .dump(-1, ' ', false, json::error_handler_t::replace));
+    if (!digests_[i].empty())
+      runtime::keep_candidate(Cache::shared(), measurement_key(i), result_.candidates[i]);
   }
 
   /// Takes the first round's result from an earlier tuning that did not end.
   bool remember(size_t i) {
-    if (options_.again) return false;
-    const std::optional<std::string> payload = Cache::shared().load(measurement_key(i));
-    if (!payload) return false;
-    const json kept = json::parse(*payload, nullptr, false);
-    if (!kept.is_object()) return false;
-    Candidate& candidate = result_.candidates[i];
-    candidate.status = static_cast<Status>(kept.value("status", 0));
-    candidate.reason = kept.value("reason", "");
-    candidate.microseconds = kept.value("microseconds", 0.0);
-    candidate.launches = kept.value("launches", 0);
-    candidate.is_remembered = true;
-    return true;
+    return !options_.again &&
+           runtime::recall_candidate(Cache::shared(), measurement_key(i), result_.candidates[i]);
   }
 
   const RegisteredKernel& kernel_;
@@ -468,7 +393,7 @@ class Tuning {
   std::unique_ptr<runtime::TemporaryFolder> folder_;
   std::unique_ptr<Cache> own_cache_;
   Cache* cache_ = nullptr;
-  std::unique_ptr<WorkerProcess> worker_;
+  std::unique_ptr<WorkerClient> worker_;
   double best_ = 0;
 
   std::mutex mutex_;
