@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "imbrex/core/error.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "runtime/device/backend.h"
 #include "runtime/driver/cuda_driver.h"
 
@@ -48,13 +49,16 @@ void encode(const runtime::DeviceBackend& backend, const MapSpec& map, uint64_t 
     return;
   }
   const runtime::CudaDriver* driver = runtime::CudaDriver::find(nullptr);
-  std::vector<uint64_t> strides = map.strides_bytes;
-  strides.push_back(0);  // the driver wants no null, even where there is none
-  driver->check(driver->cuTensorMapEncodeTiled(out, map.type, static_cast<unsigned>(map.dims.size()),
-                                               reinterpret_cast<void*>(address), map.dims.data(),
-                                               strides.data(), map.box.data(), element_strides.data(), 0,
-                                               map.swizzle, 0, map.fills_with_nan ? 1 : 0),
-                "tensor map");
+  runtime::TiledTensorMap tiled{.type = map.type,
+                                .rank = static_cast<uint32_t>(map.dims.size()),
+                                .address = address,
+                                .swizzle = map.swizzle,
+                                .oob_fill = map.fills_with_nan ? 1 : 0};
+  std::ranges::copy(map.dims, tiled.dims);
+  std::ranges::copy(map.strides_bytes, tiled.strides);
+  std::ranges::copy(map.box, tiled.box);
+  std::ranges::copy(element_strides, tiled.element_strides);
+  driver->check(driver->encode(tiled, out), "tensor map");
 }
 
 codegen::CompiledKernel compiled(const MicroKernel& kernel) {

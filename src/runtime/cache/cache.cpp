@@ -28,7 +28,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr time_t kAbandoned = 3600;  // a temporary file this old has no writer any more
 
 std::string default_directory() {
-  if (const char* told = std::getenv("IMBREX_CACHE_DIR")) return told;
+  if (const char* chosen = std::getenv("IMBREX_CACHE_DIR")) return chosen;
   if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg == '/')
     return std::string(xdg) + "/imbrex";
   if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
@@ -37,12 +37,12 @@ std::string default_directory() {
 }
 
 int64_t default_bytes() {
-  const char* told = std::getenv("IMBREX_CACHE_MB");
-  if (told == nullptr) return 1024 * kMiB;
+  const char* chosen = std::getenv("IMBREX_CACHE_MB");
+  if (chosen == nullptr) return 1024 * kMiB;
   int64_t value = 0;
-  auto [end, error] = std::from_chars(told, told + std::strlen(told), value);
+  auto [end, error] = std::from_chars(chosen, chosen + std::strlen(chosen), value);
   if (error == std::errc() && *end == '\0' && value >= 1 && value < int64_t{1} << 30) return value * kMiB;
-  fmt::print(stderr, "imbrex: warning: IMBREX_CACHE_MB is '{}', not a number of MiB; 1024 is used\n", told);
+  fmt::print(stderr, "imbrex: warning: IMBREX_CACHE_MB is '{}', not a number of MiB; 1024 is used\n", chosen);
   return 1024 * kMiB;
 }
 

@@ -19,7 +19,7 @@ std::string pack_cache_file(std::string_view key_text, std::string_view payload)
 struct CacheFile {
   std::string key_text, payload;
 };
-/// What pack_cache_file() was given; nothing when a single bit is not as it was.
+/// What pack_cache_file() was given; nothing when the file is not exactly as it was written.
 std::optional<CacheFile> unpack_cache_file(std::string_view file);
 
 }  // namespace imbrex::runtime

@@ -27,7 +27,7 @@ std::string group_of(const std::string& type_name, const std::string& target, co
       sha256(fmt::format("{}\n{}\n{}\n{}", type_name, target, device, version())).substr(0, 12));
 }
 
-/// The cut of IR text after which a source location stands: " @12" or " @"file":12" to the end of the word.
+/// IR text without its source locations, which are " @12" or " @"file":12".
 std::string without_locations(const std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -71,7 +71,7 @@ std::string shape_text(std::span<const int64_t> shape) {
 
 std::string code_digest(const ir::Function& traced) {
   std::string text = ir::print(traced);
-  // The first line ends in the kernel's own place.
+  // The first line ends with the kernel's own location.
   if (const size_t from = text.find(" from "); from < text.find('\n'))
     text.erase(from, text.find('\n') - from);
   return sha256(without_locations(text));

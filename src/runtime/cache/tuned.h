@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of tuning in the cache: one entry for each kernel, device and shape.
+// Results of tuning in the cache: one entry per kernel, device and shape.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,12 @@ struct TunedRecord {
   bool is_modelled = false;
 };
 
-/// What the results of a kernel are kept under; the shape and the code are parts of the key.
+/// The key of a kernel's result for a shape; `code` is the code_digest() of the kernel that was tuned.
 CacheKey tuned_key(const std::string& type_name, const std::string& target, const std::string& device,
                    std::span<const int64_t> shape, const std::string& code);
+/// Stores, over what was there.
 void store_tuned(Cache& cache, const CacheKey& key, const TunedRecord& record);
+/// What was stored under `key`, if anything.
 std::optional<TunedRecord> load_tuned(Cache& cache, const CacheKey& key);
 /// Every result of a kernel on a device.
 std::vector<TunedRecord> all_tuned(const Cache& cache, const std::string& type_name,
@@ -42,12 +44,13 @@ std::optional<Configuration> configuration_of(const TunedRecord& record, const T
 std::vector<TunedRecord> by_distance(std::vector<TunedRecord> records, std::span<const int64_t> shape,
                                      std::span<const ParameterInfo> parameters);
 
-/// A digest of what a traced kernel does, whatever lines it stands on.
+/// A digest of what a traced kernel does, independent of the source lines it stands on.
 std::string code_digest(const ir::Function& traced);
 
 /// Which parameters belong to the shape of a call (see KernelBase).
 bool is_in_shape(const ParameterInfo& parameter);
 
+/// "4096,4096,1024".
 std::string shape_text(std::span<const int64_t> shape);
 
 }  // namespace imbrex::runtime

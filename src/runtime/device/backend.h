@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every device can do. Implemented by virtual_device.cpp and cuda_device.cpp.
+// The interface of devices, implemented by virtual_device.cpp and cuda_device.cpp. Addresses are the
+// device's, sizes in bytes.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace imbrex::runtime {
 
-struct CUstream_st;  // a stream of the CUDA driver
+struct CUstream_st;  // the CUDA driver's
 
 /// A kernel loaded on one device.
 class LoadedKernel {
@@ -21,17 +22,18 @@ class LoadedKernel {
   virtual ~LoadedKernel() = default;
 };
 
-/// One launch, everything computed.
+/// One launch, with everything computed.
 struct LaunchPlan {
-  int64_t grid[3] = {1, 1, 1};
-  std::span<const std::byte> params;
-  bool timed = false;  // measure device time, which waits for the kernel to finish
+  int64_t grid[3] = {1, 1, 1};        ///< in CTAs
+  std::span<const std::byte> params;  ///< the parameter buffer, laid out as CompiledKernel::params says
+  bool timed = false;                 ///< measure device time, which waits for the kernel's end
 };
 
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
 
+  // As of Device.
   virtual bool is_virtual() const = 0;
   virtual std::string name() const = 0;
   virtual std::string target() const = 0;
@@ -46,7 +48,9 @@ class DeviceBackend {
 
   virtual std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) = 0;
   virtual LaunchReport launch(LoadedKernel& kernel, const LaunchPlan& plan) = 0;
-  // Timing on the device's stream, for CUDA devices. Marks are numbered by the caller, from 0.
+
+  // What measuring needs, on the device's stream; InternalError (or nothing) on the virtual GPU.
+  /// Notes the time when everything before has ended. Marks are numbered by the caller, from 0.
   virtual void mark(size_t number);
   /// Waits for both marks.
   virtual double milliseconds_between(size_t first, size_t last);

@@ -71,8 +71,8 @@ class CudaDevice : public DeviceBackend {
   }
   void copy_to_device(uint64_t to, const void* from, int64_t bytes) override {
     make_current();
-    // On our stream: the plain copy would return with its last part still on the way, unordered with our
-    // kernels.
+    // On the device's stream: the synchronous copy returns while its last part is still under way, and is not
+    // ordered with kernels on another stream.
     driver_->check(driver_->cuMemcpyHtoDAsync(to, from, bytes, stream_), "copy to device");
     synchronize();
   }
@@ -123,20 +123,20 @@ class CudaDevice : public DeviceBackend {
     auto& kernel = static_cast<CudaKernel&>(loaded);
     make_current();
     for (int i = 0; i < 3; ++i) kernel.config.grid[i] = static_cast<unsigned>(plan.grid[i]);
-    // One by one: only the assembler knows where the device has parameters that are aligned to 64 bytes,
-    // as tensor maps are, because the bank they lie in does not begin at such an address.
+    // One by one: only the driver knows where the device has parameters that are aligned to 64 bytes, as
+    // tensor maps are, because the memory they lie in does not begin at such an address.
     for (size_t i = 0; i < kernel.params.size(); ++i)
       kernel.params[i] = const_cast<std::byte*>(plan.params.data()) + kernel.kernel.params[i].offset;
     if (plan.timed) driver_->check(driver_->cuEventRecord(events_[0], stream_), "event");
     const CUresult result =
         driver_->cuLaunchKernelEx(&kernel.config, kernel.function, kernel.params.data(), nullptr);
-    if (result == kErrorInvalidValue || result == kErrorOutOfResources)  // the device lives on
+    if (result == kErrorInvalidValue || result == kErrorOutOfResources)  // the device still works
       throw LaunchError(
           Diagnostic{kernel.kernel.where,
                      fmt::format("launch of {}: {}", kernel.kernel.name, driver_->describe(result)),
-                     {fmt::format("{} threads, {} bytes of shared memory a CTA", kernel.kernel.threads,
+                     {fmt::format("{} threads, {} bytes of shared memory per CTA", kernel.kernel.threads,
                                   kernel.kernel.shared_bytes)},
-                     "the GPU has not the resources for one CTA: use smaller tiles or fewer warps"});
+                     "the GPU lacks the resources for one CTA: use smaller tiles or fewer warps"});
     driver_->check(result, "launch of " + kernel.kernel.name);
     LaunchReport report;
     if (plan.timed) {
@@ -173,17 +173,19 @@ class CudaDevice : public DeviceBackend {
 
   void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
                          void* out) override {
-    uint64_t dims[5], strides[5];
-    uint32_t box[5], element_strides[5];
+    TiledTensorMap map{.type = static_cast<int>(plan.driver_type),
+                       .rank = static_cast<uint32_t>(plan.rank),
+                       .address = static_cast<CUdeviceptr>(slots[plan.base_slot]),
+                       .interleave = static_cast<int>(plan.interleave),
+                       .swizzle = static_cast<int>(plan.swizzle),
+                       .l2_promotion = static_cast<int>(plan.l2_promotion),
+                       .oob_fill = static_cast<int>(plan.oob_fill)};
     for (int i = 0; i < plan.rank; ++i) {
-      dims[i] = slots[plan.dim_slots[i]];
-      box[i] = plan.box[i];
-      element_strides[i] = 1;
-      if (i + 1 < plan.rank) strides[i] = static_cast<uint64_t>(slots[plan.stride_slots[i]]) / 8;
+      map.dims[i] = slots[plan.dim_slots[i]];
+      map.box[i] = plan.box[i];
+      if (i > 0) map.strides[i - 1] = static_cast<uint64_t>(slots[plan.stride_slots[i - 1]]) / 8;
     }
-    CUresult result = driver_->cuTensorMapEncodeTiled(
-        out, plan.driver_type, plan.rank, reinterpret_cast<void*>(slots[plan.base_slot]), dims, strides, box,
-        element_strides, plan.interleave, plan.swizzle, plan.l2_promotion, plan.oob_fill);
+    const CUresult result = driver_->encode(map, out);
     if (result != 0)
       throw LaunchError(Diagnostic{plan.where,
                                    "tensor map refused by the driver: " + driver_->describe(result),
@@ -208,8 +210,7 @@ class CudaDevice : public DeviceBackend {
     if (ptxas != nullptr) {
       const Cubin cubin = assemble_cached(*ptxas, kernel, target(), Cache::shared(), tolerance);
       if (driver_->cuModuleLoadDataEx(&module, cubin.bytes.c_str(), 0, nullptr, nullptr) == 0) return;
-      // A driver of the same CUDA version loads what its ptxas makes; should it not, its own assembler is
-      // left.
+      // A driver loads what a ptxas of its CUDA version makes. Should it not, its own assembler is tried.
     }
     std::call_once(driver_assembler_once_, [&] { driver_assembler_ = driver_assembler(*driver_); });
     const Cubin cubin = assemble_cached(*driver_assembler_, kernel, target(), Cache::shared(), tolerance);
@@ -219,8 +220,8 @@ class CudaDevice : public DeviceBackend {
 
   /// ptxas, unless it is newer than the driver or IMBREX_ASSEMBLER asks for the driver's own assembler.
   const Assembler* usable_ptxas() const {
-    if (const char* told = std::getenv("IMBREX_ASSEMBLER");
-        told != nullptr && std::string_view(told) == "driver")
+    if (const char* asked = std::getenv("IMBREX_ASSEMBLER");
+        asked != nullptr && std::string_view(asked) == "driver")
       return nullptr;
     const Assembler* ptxas = find_ptxas();
     int version = 0;

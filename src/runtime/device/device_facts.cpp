@@ -18,7 +18,7 @@ namespace {
 
 std::string contents(const std::string& path) { return read_file(path).value_or(""); }
 
-/// Everything that decides which GPU is CUDA's device 0 and what it is, as the kernel driver tells it;
+/// Everything that decides which GPU is CUDA's device 0 and what it is, as the kernel driver lists it;
 /// nothing where it does not.
 std::optional<CacheKey> device_key() {
   const std::string root = "/proc/driver/nvidia";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be known of a device before anything runs on it.
+// What is known of a device before anything runs on it.
 #pragma once
 
 #include <optional>
@@ -17,10 +17,10 @@ struct DeviceFacts {
 /// the CUDA GPU asked for cannot run.
 DeviceFacts device_facts(const std::string& kind, const std::string& target);
 
-/// What device_facts() found for a CUDA GPU in an earlier process, if the kernel driver tells of the same
-/// GPUs and the same ones are visible; without starting the driver, which takes a tenth of a second. Nothing
-/// for kind "virtual", where the kernel driver says nothing, and for a GPU that cannot run `target`. Enough
-/// to find again what was kept, not to launch: whether the driver starts is not known.
+/// What device_facts() found for a CUDA GPU in an earlier process, if the kernel driver lists the same GPUs
+/// and the same ones are visible. Does not start the CUDA driver, which takes a tenth of a second. Nothing
+/// for kind "virtual", where the kernel driver lists nothing, and for a GPU that cannot run `target`. Enough
+/// to find what was kept, but not to launch: whether the driver starts is not known.
 std::optional<DeviceFacts> remembered_facts(const std::string& kind, const std::string& target);
 
 /// True when a device for `own` runs what is built for `wanted`: its own target, or a plain one up to it.

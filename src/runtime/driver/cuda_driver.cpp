@@ -19,7 +19,6 @@ struct Loaded {
       why_not = fmt::format("no CUDA driver: {}", dlerror());
       return;
     }
-    // A function a driver lacks stays null until something needs it; only these every driver has.
 #define DRIVER_FN(name, symbol, parameters) \
   driver.name = reinterpret_cast<decltype(driver.name)>(dlsym(library, symbol));
 #include "runtime/driver/driver.def"

@@ -18,7 +18,7 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUlinkState = struct CUlinkState_st*;
 
-// Enumerators, by the numbers of the driver's ABI.
+// Enumerators of the driver's ABI.
 inline constexpr int kErrorInvalidValue = 1, kErrorOutOfResources = 701;
 inline constexpr int kDeviceAttributeMultiprocessorCount = 16;
 inline constexpr int kDeviceAttributeL2CacheSize = 38;
@@ -53,7 +53,19 @@ struct CUlaunchConfig {
   unsigned attribute_count;
 };
 
-/// The driver's functions. One instance a process, never unloaded.
+/// The arguments of cuTensorMapEncodeTiled. Dimensions run innermost first; enumerators are the ABI's.
+struct TiledTensorMap {
+  int type = 0;
+  uint32_t rank = 0;
+  CUdeviceptr address = 0;
+  uint64_t dims[5] = {};     ///< elements
+  uint64_t strides[4] = {};  ///< bytes, of dimensions 1 ... rank - 1
+  uint32_t box[5] = {};      ///< elements
+  uint32_t element_strides[5] = {1, 1, 1, 1, 1};
+  int interleave = 0, swizzle = 0, l2_promotion = 0, oob_fill = 0;
+};
+
+/// The driver's functions. One instance per process, which is never unloaded.
 struct CudaDriver {
 #define DRIVER_FN(name, symbol, parameters) CUresult(*name) parameters = nullptr;
 #include "runtime/driver/driver.def"
@@ -61,6 +73,13 @@ struct CudaDriver {
 
   /// The driver, or null with the reason in `why_not`.
   static const CudaDriver* find(std::string* why_not);
+  /// cuTensorMapEncodeTiled; `out` has 128 bytes, aligned to 64.
+  CUresult encode(const TiledTensorMap& map, void* out) const {
+    return cuTensorMapEncodeTiled(out, map.type, map.rank, reinterpret_cast<void*>(map.address), map.dims,
+                                  map.strides, map.box, map.element_strides, map.interleave, map.swizzle,
+                                  map.l2_promotion, map.oob_fill);
+  }
+
   /// Throws DeviceError "<what>: NAME (text)" unless `result` is 0.
   void check(CUresult result, const std::string& what) const;
   /// "CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)".

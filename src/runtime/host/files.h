@@ -23,7 +23,8 @@ int make_folders(const std::string& path);
 /// The names in a folder, sorted, without "." and "..". Empty when it cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 
-/// A fresh folder in $TMPDIR or /tmp, removed with everything in it. Throws DeviceError when none can be made.
+/// A fresh folder in $TMPDIR or /tmp, removed with everything in it. Throws DeviceError when none
+/// can be made.
 class TemporaryFolder {
  public:
   TemporaryFolder();

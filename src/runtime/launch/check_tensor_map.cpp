@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMaxExtent = int64_t{1} << 32;
 constexpr int64_t kStrideLimit = int64_t{1} << 40;
 constexpr int64_t kStoreUnit = 16;
-constexpr int64_t kPaddedExtent = 128;  // what the driver asks of elements that are spread to 16 bytes for 16
+constexpr int64_t kPaddedExtent = 128;  // multiples of this, the driver requires of rows of padded elements
 
 }  // namespace
 

@@ -11,15 +11,14 @@
 
 namespace imbrex::runtime {
 
-/// Runs kernel.host: one 64-bit result a step, in `slots` (as many as steps). Integers are kept sign- or
-/// zero-extended from their type. Throws LaunchError at the step's line for a division by zero or a failed
-/// requirement.
+/// Runs kernel.host. `slots` has one entry per step and receives its result in 64 bits, integers sign- or
+/// zero-extended from their type. Throws LaunchError, at the step's line, for a division by zero.
 void evaluate_host(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
                    std::span<int64_t> slots);
 
 /// Fills the parameter buffer (kernel.param_bytes bytes) from arguments and slots. Where the buffer was
-/// filled before, from the slots `packed`, tensor maps that did not change stay: making one takes a third of
-/// a microsecond.
+/// filled before, from the slots `packed`, tensor maps that did not change stay as they are: encoding one
+/// takes a third of a microsecond. Throws LaunchError for extents and strides that no tensor map has.
 void pack_params(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
                  std::span<const int64_t> slots, std::span<const int64_t> packed, DeviceBackend& device,
                  std::byte* out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a traced kernel to a launch: compile, load, check the call, evaluate, launch.
+// From a traced kernel to a launch: compile, load; check the call, evaluate the host program, launch.
 #pragma once
 
 #include <cstdint>

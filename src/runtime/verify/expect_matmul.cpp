@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The float64 reference of matrix products: whole where that is quick, else sampled elements and a projection
-// of all.
+// The float64 reference of matrix products: whole where that is quick, else sampled elements and projections
+// of all rows.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
