@@ -20,9 +20,7 @@ TEST(TemplateText, APlaceholderAloneStandsForWholeLines) {
   EXPECT_EQ(filled("{\n@LINES@\n}\n", {{"LINES", ""}}), "{\n}\n");
 }
 
-TEST(TemplateText, APlaceholderWithoutAValueIsABug) {
-  EXPECT_THROW(filled("@NAME@", {}), InternalError);
-}
+TEST(TemplateText, APlaceholderWithoutAValueIsABug) { EXPECT_THROW(filled("@NAME@", {}), InternalError); }
 
 }  // namespace
 }  // namespace imbrex::runtime

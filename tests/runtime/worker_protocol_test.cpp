@@ -10,7 +10,8 @@ namespace {
 TEST(WorkerProtocol, RequestsAreReadBack) {
   const WorkerRequest open{
       .kind = WorkerRequest::Kind::kOpen,
-      .problem = {.kernel = "softmax", .device = "virtual", .target = "sm_80", .sizes = {{"n", 7}}, .seed = 3}};
+      .problem = {
+          .kernel = "softmax", .device = "virtual", .target = "sm_80", .sizes = {{"n", 7}}, .seed = 3}};
   const auto opened = parse_request(to_line(open));
   ASSERT_TRUE(opened);
   EXPECT_EQ(opened->kind, WorkerRequest::Kind::kOpen);
@@ -61,7 +62,8 @@ TEST(WorkerProtocol, AnswersAreReadBack) {
 }
 
 TEST(WorkerProtocol, OtherLinesAreNone) {
-  for (const char* line : {"", "nonsense", "[]", "3", R"({"do": "dance"})", R"({"do": "try"})", R"({"do": 1})"})
+  for (const char* line :
+       {"", "nonsense", "[]", "3", R"({"do": "dance"})", R"({"do": "try"})", R"({"do": 1})"})
     EXPECT_FALSE(parse_request(line)) << line;
   for (const char* line : {"", "nonsense", "[]", R"({"stage": "sleeping"})", R"({"status": "fine"})"})
     EXPECT_FALSE(parse_answer(line)) << line;
