@@ -13,6 +13,7 @@
 #include "blackwell_matmul/matmul_v6.h"
 #include "codegen/codegen.h"
 #include "hopper_matmul/matmul_h7.h"
+#include "imbrex/runtime/compare.h"
 #include "ir/ir.h"
 #include "kit.h"
 #include "matmul/ampere_fused_a.h"

@@ -7,6 +7,7 @@
 
 #include "../param_name.h"
 #include "activations.h"
+#include "imbrex/runtime/compare.h"
 #include "kit.h"
 
 namespace imbrex::testing {
