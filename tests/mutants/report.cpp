@@ -52,7 +52,7 @@ const std::vector<Shipped>& shipped() {
        {"unchecked-grant", "misread-grant", "grant-always", "grant-never"}},
       {"a wait that comes after the first use", {"late-wait", "mma-before-wait", "late-wait-load"}},
       {"a phase variable that starts, or goes on, with the wrong parity", {"initial-phase", "wrong-parity"}},
-      {"lawful, but flagged by naive checkers: a phase waited for twice, bytes that arrive before they are "
+      {"correct, but flagged by naive checkers: a phase waited for twice, bytes that arrive before they are "
        "announced",
        {"double-wait", "late-expect"}},
   };
@@ -100,7 +100,7 @@ std::string report(const std::vector<Verdict>& verdicts) {
   }
   std::string text = kIntroduction;
   text += fmt::format(
-      "\n**{} mutants: {} bugs, {} of them reported ({:.1f}%); {} equivalent; 0 findings on lawful "
+      "\n**{} mutants: {} bugs, {} of them reported ({:.1f}%); {} equivalent; 0 findings on correct "
       "code.**\n\n",
       total.all, total.caught + total.missed, total.caught,
       100.0 * total.caught / std::max(1, total.caught + total.missed), total.equivalent);
