@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates what a launch needs from its arguments: grid, hidden parameters, tensor maps (design D7).
+// Evaluates what a launch needs from its arguments: grid, hidden parameters, tensor maps.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C function that turns the arguments of a launch into its grid and its parameter buffer (design D7).
+// The C function that turns the arguments of a launch into its grid and its parameter buffer.
 #pragma once
 
 #include <string>
