@@ -55,15 +55,16 @@ configure_and_build() {
 # run_ctest STEP BUILD_DIR [CTEST ARGUMENT ...]: runs tests, shows what fails and ctest's closing lines. All output goes to
 # $results/STEP.log, the results to $results/STEP.xml, from which scripts/report makes its tables.
 run_ctest() {
-  local step=$1 dir=$2 status=0
+  local step=$1 dir=$2 status=0 live=0
   shift 2
+  [ ! -t 1 ] || live=1
   mkdir -p "$results"
   rm -f "$results/$step".*
   echo "$dir" >"$results/$step.dir"
   ctest --test-dir "$dir" -j"$(nproc)" --no-tests=error --output-on-failure --test-output-size-passed 100000 \
     --output-junit "$results/$step.xml" "$@" 2>&1 | tee "$results/$step.log" |
-    awk -v live="$([ -t 1 ] && echo 1)" '
-      /^ *[0-9]+\/[0-9]+ Test +#/ { if (live) printf "\r%s tests\033[K", $1 }
+    awk -v live=$live '
+      /^ *[0-9]+\/[0-9]+ Test +#/ { if (live) printf "\r%s tests\033[K", $1; fflush() }
       /^[0-9]+% tests passed/ { if (live) printf "\r\033[K"; closing = 1 }
       /^The following tests did not run|^Label Time Summary/ { closing = 0 }
       /^Total Test time|^The following tests FAILED|^No tests were found/ { closing = 1 }
