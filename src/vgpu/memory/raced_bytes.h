@@ -34,14 +34,16 @@ void for_each_word(const std::byte* address, size_t count, Move&& move) {
     return (reinterpret_cast<uintptr_t>(address + i) & (to - 1)) == 0;
   };
   while (i < count) {
-    if (count - i >= 8 && is_aligned(8))
-      for (const size_t words_end = i + (count - i) / 8 * 8; i < words_end;) step(uint64_t{});
-    else if (count - i >= 4 && is_aligned(4))
+    if (count - i >= 8 && is_aligned(8)) {
+      const size_t words_end = i + (count - i) / 8 * 8;
+      while (i < words_end) step(uint64_t{});
+    } else if (count - i >= 4 && is_aligned(4)) {
       step(uint32_t{});
-    else if (count - i >= 2 && is_aligned(2))
+    } else if (count - i >= 2 && is_aligned(2)) {
       step(uint16_t{});
-    else
+    } else {
       step(uint8_t{});
+    }
   }
 }
 
