@@ -15,8 +15,7 @@ test_packages=("${packages[@]}" clang-format python3 chromium)  # the pages are 
 # Ends a part of scripts/test that this machine cannot run: skip_part "what it needs" "what provides it".
 skip_part() {
   echo "SKIPPED: needs $1: $2"
-  mkdir -p "$results"
-  echo "needs $1: $2" >"$results/$(basename "$0").skip"
+  [ -z "${IMBREX_PART:-}" ] || echo "needs $1: $2" >"$results/$IMBREX_PART.skip"
   exit 77
 }
 
