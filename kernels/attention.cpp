@@ -13,7 +13,7 @@
 namespace imbrex::kernels {
 namespace {
 
-/// In float64; the weights of the row that was asked for last are kept.
+/// Attention in float64, element by element; keeps the weights of the last row.
 class Reference {
  public:
   Reference(const Case& c, const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v, bool causal,
@@ -69,8 +69,8 @@ const KernelRegistration<Attention> registration{
     {"attention",
      "softmax(Q K^T / sqrt(d)) V: the scores stay on the chip",
      {{"heads", 4, "heads of Q, of all batches"},
-      {"q", 300, "rows of Q of a head"},
-      {"kv", 300, "rows of K and V of a head"},
+      {"q", 300, "rows of Q per head"},
+      {"kv", 300, "rows of K and V per head"},
       {"d", 128, "columns: the head's size, a multiple of 16, at most 128"},
       {"group", 1, "heads of Q that share one of K and V"},
       {"causal", 0, "1: row i sees the columns up to i + kv - q"},
@@ -91,7 +91,7 @@ const KernelRegistration<Attention> registration{
       c.launch(kernel, heads, rows, columns, d, group, causal, scale, dtype, q, k, v, o);
       c.flop =
           4.0 * static_cast<double>(heads * rows) * static_cast<double>(columns * d) * (causal ? 0.5 : 1);
-      // Where computing all rows takes too long, a sample: an element of it costs as much as a row.
+      // Where checking all rows takes too long, a sample: an element of it costs as much as a row.
       constexpr int64_t kProducts = int64_t{1} << 29;
       const int64_t row = 2 * columns * d, all = heads * rows;
       const int64_t samples = all * row <= kProducts ? all * d : std::max<int64_t>(kProducts / row, 500);

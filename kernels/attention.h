@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in one kernel: O = softmax(scale Q K^T) V for every head, without the matrix of scores ever being
-// in memory. A CTA takes 128 rows of Q; blocks of K and V stream past through a ring. The softmax is kept
-// "so far": a larger maximum scales down what has been summed before. Two warp groups have 64 rows each; the
-// scores of the next block are under way while the exponentials of this one are computed.
+// Attention in one kernel: O = softmax(scale Q K^T) V for every head; the matrix of scores is never in global
+// memory. A CTA takes 128 rows of Q; blocks of K and V stream through a ring. The softmax is computed online: a
+// larger maximum scales down what has been summed so far. Two warp groups have 64 rows each; the scores of the
+// next block are computed while the exponentials of this one are.
 #pragma once
 
 #include <limits>
@@ -15,7 +15,7 @@ namespace imbrex::kernels {
 struct Attention {
   static constexpr const char* target = "sm_90a";
   static constexpr int kConsumers = 2, kRows = 64;  // of a consumer
-  static constexpr float kLeast = -1e30f;           // below every score; not infinite: it is subtracted
+  static constexpr float kLeast = -1e30f;           // below every score; finite, because it is subtracted
   int block_kv = 128, stages = 2;
 
   static auto space() {
@@ -24,7 +24,7 @@ struct Attention {
   }
 
   /// Q and O are [heads, q_size, head_size], K and V [heads / queries_per_kv, kv_size, head_size], of `dtype`
-  /// (float16 or bfloat16): as many heads of Q in a row share one of K and V. `causal`: row i sees the
+  /// (float16 or bfloat16): `queries_per_kv` consecutive heads of Q share one of K and V. `causal`: row i sees
   /// columns up to i + kv_size - q_size.
   void operator()(Int32 heads, Int32 q_size, Int32 kv_size, int head_size, int queries_per_kv, bool causal,
                   float scale, DataType dtype, Ptr<> q_ptr, Ptr<> k_ptr, Ptr<> v_ptr, Ptr<> o_ptr) const {
@@ -33,7 +33,7 @@ struct Attention {
     const int block_q = kConsumers * kRows;
     grid(cdiv(q_size, block_q), heads);
     warps(4 + 4 * kConsumers);
-    // The last rows, whose work is the longest when causal, start first.
+    // The last rows, which take longest when causal, start first.
     Int32 offset_q = (grid_dim.x - 1 - block_idx.x) * block_q;
     Int32 head = block_idx.y, head_kv = head / queries_per_kv;
     const float to_exponent = scale * 1.44269504f;  // exp(x) is 2 to the x log2(e)
@@ -97,8 +97,8 @@ struct Attention {
           wgmma::mma(weights, s_v[v_pipe.consumer_stage], out, {.scale_d = true});
           wgmma::commit_group();
         };
-        // Scores become weights; what was summed before shrinks by the factor returned.
-        const auto soften = [&](RegisterTensor& scores, const ScalarArg& offset_kv) {
+        // Turns scores into weights; returns the factor by which the sums so far shrink.
+        const auto online_softmax = [&](RegisterTensor& scores, const ScalarArg& offset_kv) {
           auto last_seen = causal ? min(kv_size - 1, first_row + shift) : Expr(kv_size - 1);
           if (auto edge = when(offset_kv + block_kv - 1 > last_seen)) {
             auto is_seen = register_tensor(boolean, {kRows, block_kv}, [&](auto row, auto column) {
@@ -120,14 +120,14 @@ struct Attention {
         start_scores(scores);
         wgmma::wait_group(0);
         release(k_pipe);
-        soften(scores, 0);
+        online_softmax(scores, 0);
         weights = scores;
         for (Int32 offset_kv : range(block_kv, end_kv, block_kv)) {
-          start_scores(scores);  // of this block, and below the output of the block before
+          start_scores(scores);  // of this block; below, the output of the block before
           start_output();
           wgmma::wait_group(1);
           release(k_pipe);
-          auto shrink = soften(scores, offset_kv);
+          auto shrink = online_softmax(scores, offset_kv);
           wgmma::wait_group(0);
           release(v_pipe);
           out = out * shrink;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// C = A B^T of narrow floats with scale factors for blocks of k, on the skeleton of Blackwell step 6: pairs
-// of persistent, warp-specialised CTAs. Two formats: float8_e4m3 with a power of two for 32 elements (mxf8),
-// and float4_e2m1 with a float8_ue4m3 for 16 (nvf4). Factors come by TMA like the operands; the MMA warp
-// copies them on into tensor memory, stage by stage, where the tensor core reads them.
+// C = A B^T of narrow floats with scale factors for blocks of k, with the structure of Blackwell step 6: pairs
+// of persistent, warp-specialised CTAs. Two formats: float8_e4m3 with a power of two per 32 elements (mxf8),
+// and float4_e2m1 with a float8_ue4m3 per 16 (nvf4). TMA loads factors like the operands; stage by stage the
+// MMA warp copies them to tensor memory, where the tensor core reads them.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -25,7 +25,7 @@ struct BlockScaledMatmul {
         .choose<&BlockScaledMatmul::swizzle_size>({4, 8});
   }
 
-  /// `element` is float8_e4m3 or float4_e2m1. The factors of A and B lie as scale_factors.h says.
+  /// `element` is float8_e4m3 or float4_e2m1. Factors are laid out as imbrex/runtime/scale_factors.h says.
   void operator()(Int32 m_size, int n_size, int k_size, DataType element, Ptr<> a_ptr, Ptr<> b_ptr,
                   Ptr<> scale_a_ptr, Ptr<> scale_b_ptr, Ptr<bfloat16> c_ptr) const {
     const bool is_nvf4 = element == float4_e2m1;

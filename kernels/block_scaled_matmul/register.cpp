@@ -43,7 +43,7 @@ void run_scaled(Case& c, Kernel<BlockScaledMatmul>& kernel) {
 
 const KernelRegistration<BlockScaledMatmul> block_scaled{
     {"block_scaled_matmul",
-     "C = A B^T of 8- or 4-bit floats with a scale factor for every 32 or 16 of them",
+     "C = A B^T of 8- or 4-bit floats with a scale factor per 32 or 16 of them",
      {{"m", 256, "rows of A and C"},
       {"n", 256, "columns of C"},
       {"k", 512, "columns of A"},

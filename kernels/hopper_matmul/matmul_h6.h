@@ -42,7 +42,7 @@ struct HopperMatmulH6 {
     cluster(kCtas);
     warps(4 + 4 * kConsumers);
     Int32 rank = cluster_rank();
-    Int32 first_tile = block_idx.x / kCtas, num_pairs = grid_dim.x / kCtas;
+    Int32 first_tile = block_idx.x / kCtas, num_clusters = grid_dim.x / kCtas;
 
     auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
     auto g_b = global_view(b_ptr, dtype, {n_size, k_size});
@@ -56,7 +56,7 @@ struct HopperMatmulH6 {
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(40);
       if (auto warp = single_warp()) {
-        for (Int32 tile : range(first_tile, num_tiles, num_pairs)) {
+        for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_m = (m_block * kCtas + rank) * block_m;
           Int32 offset_n = n_block * block_n + rank * share_n;
@@ -87,7 +87,7 @@ struct HopperMatmulH6 {
     for (int i = 0; i < kConsumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         setmaxnreg(232);
-        for (Int32 tile : range(first_tile, num_tiles, num_pairs)) {
+        for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
           auto acc = wgmma::accumulator(float32, {consumer_m, block_n});
           Int32 last_stage = stages - 1;

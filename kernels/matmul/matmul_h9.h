@@ -48,7 +48,7 @@ struct HopperMatmulH9 {
     warps(4 + 4 * kConsumers);
     Int32 rank = cluster_rank();
     const MulticastShare share_b(b_is_kn, block_n, block_k, {kCtas}, rank, rank);
-    Int32 first_tile = block_idx.x / kCtas, num_pairs = grid_dim.x / kCtas;
+    Int32 first_tile = block_idx.x / kCtas, num_clusters = grid_dim.x / kCtas;
 
     auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
     auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn);
@@ -66,7 +66,7 @@ struct HopperMatmulH9 {
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(24);
       if (auto warp = single_warp()) {
-        for (Int32 tile : range(first_tile, num_tiles, num_pairs)) {  // for the two consumers in turn
+        for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {  // for the two consumers in turn
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_m = (m_block * kCtas + rank) * block_m;
           Int32 offset_n = n_block * block_n;
@@ -97,7 +97,7 @@ struct HopperMatmulH9 {
         setmaxnreg(240);
         pipe.consumer_skip(i * k_blocks);  // those of the first consumer
         UInt32 turn_phase = i == 0 ? mbarrier::producer_initial_phase : mbarrier::consumer_initial_phase;
-        for (Int32 tile : range(first_tile + i * num_pairs, num_tiles, kConsumers * num_pairs)) {
+        for (Int32 tile : range(first_tile + i * num_clusters, num_tiles, kConsumers * num_clusters)) {
           auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
           auto acc = wgmma::accumulator(float32, {block_m, block_n});
           Int32 last_stage = stages - 1;

@@ -40,8 +40,8 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
   });
   if (twice != 0)
     cluster.report_fatal(FindingKind::kInvalidBarrier, warp.thread(insn, first_lane(twice)), 0,
-                 "arrives at the cluster barrier twice in one phase",
-                 "barrier.cluster.wait between two arrives");
+                         "arrives at the cluster barrier twice in one phase",
+                         "barrier.cluster.wait between two arrives");
   return Step::kNext;
 }
 
@@ -59,8 +59,8 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
     if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   ClusterBarrier& barrier = barrier_of(warp);
   if (const Mask lanes = barrier.without_arrival(warp, active); lanes != 0) {
-    warp.cta().cluster().report_fatal(FindingKind::kInvalidBarrier, warp.thread(insn, first_lane(lanes)),
-                 0, "waits at the cluster barrier without having arrived");
+    warp.cta().cluster().report_fatal(FindingKind::kInvalidBarrier, warp.thread(insn, first_lane(lanes)), 0,
+                                      "waits at the cluster barrier without having arrived");
     return Step::kNext;
   }
   Wait wait;
@@ -70,8 +70,9 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   if (!is_wait_over(warp, wait)) return warp.wait_and_retry(active, wait);
   barrier.pass(warp, active);
   Cluster& cluster = warp.cta().cluster();
-  for_each_phase(warp, active,
-                 [&](Mask lanes, SyncKey key) { cluster.observe().acquired(warp.threads(insn, lanes), key); });
+  for_each_phase(warp, active, [&](Mask lanes, SyncKey key) {
+    cluster.observe().acquired(warp.threads(insn, lanes), key);
+  });
   cluster.observe().waited(warp.thread(insn, -1), kBarrier, barrier.phase() - 1);
   return Step::kNext;
 }
