@@ -98,7 +98,7 @@ constexpr MatmulChoice kCandidates[] = {skinny(8, 10, 1),
                                         general(128, 96, 6, 2, 3),
                                         general(64, 128, 6, 1, 4)};
 
-// ------------------------------------------------------------------------------------------------ the model
+// ---- the model
 //
 // Fitted to 45 shapes times up to 70 candidates, 2643 measurements: on average the choice takes 2 to 3 %
 // longer than the best of all. Large products run at the clock that power allows, which the model does not

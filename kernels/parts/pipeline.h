@@ -75,11 +75,12 @@ struct Pipeline {
 
 /// One thread of each of the group's `warps` warps arrives: `warps` arrivals. For a barrier that must not
 /// complete before every warp has got here: where one thread arrives for all, a warp that is late for its own
-/// wait can miss a phase.
-inline void arrive_each_warp(const Barrier& barrier, int warps) {
+/// wait can miss a phase. Reported at the line of the call, as Pipeline's waits are.
+inline void arrive_each_warp(const Barrier& barrier, int warps,
+                             SourceLocation where = SourceLocation::current()) {
   for (int i = 0; i < warps; ++i)
-    if (auto warp = single_warp(i))
-      if (auto thread = single_thread()) mbarrier::arrive(barrier);
+    if (auto warp = single_warp(i, where))
+      if (auto thread = single_thread(0, where)) mbarrier::arrive(barrier, {}, where);
 }
 
 }  // namespace imbrex::kernels

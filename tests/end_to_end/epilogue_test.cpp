@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of kernels/parts/epilogue.h on every ladder: against float64, with odd sizes, all checkers on; and that
-// kernels without steps are as if there were none.
+// The steps of kernels/parts/epilogue.h on every ladder: against float64, with odd sizes, all checkers on; and
+// kernels without steps, whose code is that of kernels without the machinery.
 #include "parts/epilogue.h"
 
 #include <gmock/gmock.h>

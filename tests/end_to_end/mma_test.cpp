@@ -133,7 +133,7 @@ TEST_P(Products, OfTilesInSharedMemory) {
 INSTANTIATE_TEST_SUITE_P(Types, Products, ::testing::ValuesIn(kTypes), ParamName());
 
 TEST(Mma, SumsThatAreLookedAtWhileTheyGrow) {
-  // old[i] is what the sum was before round i; the sum is updated in place where that is nobody's business.
+  // old[i] is what the sum was before round i; the sum is updated in place where no one can tell.
   const int64_t n = 16, rounds = 5;
   Machine machine;
   DeviceTensor a = integers(machine, float16, {n, n}, 2, 7), b = integers(machine, float16, {n, n}, 2, 8),

@@ -210,7 +210,7 @@ TEST(Tcgen05Mma, Pairs) {
          .ctas = 2});
 }
 
-// ---------------------------------------------------------------------------------------------------- copies
+// ---- copies
 
 /// y = x [rows, columns] by way of shared memory, tcgen05.cp and tcgen05.ld.
 std::string check_copy(DataType type, int64_t rows, int64_t columns, const std::string& memory = "") {
@@ -310,7 +310,7 @@ TEST(Tcgen05Shift, MovesLanesDownByOne) {
   expect_elements(y, [&](int64_t i, int64_t j) { return in[(i % 32 == 31 ? i : i + 1) * 16 + j]; });
 }
 
-// ------------------------------------------------------------------------------------------------- transfers
+// ---- transfers
 
 /// y = x through tensor memory, in registers as a shape of the instruction has them.
 std::string check_transfer(DataType type, layout::TensorMemoryShape shape, int64_t columns, bool is_packed) {

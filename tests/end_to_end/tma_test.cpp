@@ -347,7 +347,7 @@ TEST(Cluster, SharedMemoryReadBeforeItIsHandedOverIsReported) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------ refusals
+// ---- refusals
 
 /// What the compiler or the launch says of loading a [16, 64] tile of a [32, n] float16 tensor.
 template <class E, class Body>
@@ -452,7 +452,7 @@ TEST(TmaRefusals, StoresThatWouldOverwriteWhatIsBehindARow) {
   EXPECT_THAT(launched, HasSubstr("rows of 120 bytes; stores write multiples of 16"));
 }
 
-// ----------------------------------------------------------------------------------------------- forgotten
+// ---- forgotten
 
 /// Findings of a kernel that copies x to y by way of a tile; the flags leave something out.
 struct Omission {

@@ -103,8 +103,7 @@ void expect_assembles(const Product& p) {
   EXPECT_EQ(ptxas_says(codegen::generate(*function, {}).ptx, "-arch=sm_90a"), "");
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// forms
+// ---- forms
 
 TEST(Wgmma, EveryWidth) {
   for (int64_t n = 8; n <= 256; n += 8) expect_product({.n = n, .k = 32});
@@ -188,8 +187,7 @@ TEST(Wgmma, Assembles) {
   expect_assembles({.m = 128, .n = 128, .a_in_registers = true, .b_mn_major = true, .negate_a = true});
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// sums
+// ---- sums
 
 /// Copies both operands in by plain stores: the compiler orders them before the tensor cores' reads.
 void store_operands(const SharedTensor& s_a, const SharedTensor& s_b, const Ptr<float16>& a,
@@ -315,8 +313,7 @@ TEST(Wgmma, AccumulatorsAreCutIntoColumns) {
   });
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// registers of warp groups
+// ---- registers of warp groups
 
 TEST(Setmaxnreg, WarpGroupsTakeAndGiveRegisters) {
   const auto kernel = [](Ptr<int32> d) {
@@ -342,8 +339,7 @@ TEST(Setmaxnreg, WarpGroupsTakeAndGiveRegisters) {
   EXPECT_THAT(ptx, Not(HasSubstr("u32 168;")));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// what is found
+// ---- what is found
 
 /// A product of which the named part is left out.
 LaunchReport launch_without(const std::string& part) {

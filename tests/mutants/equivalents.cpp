@@ -17,13 +17,11 @@ constexpr Known kEquivalents[] = {
      "A bar.sync of the same warps follows, with no access in between: it orders all the lanes."},
     {"*", "late-proxy-fence", "", 0,
      "A proxy fence orders wherever it stands on the path from the write to the asynchronous read. Behind "
-     "the "
-     "barrier it is executed by the thread that starts the read, and the barrier has ordered the writes "
+     "the barrier it is executed by the thread that starts the read, and the barrier has ordered the writes "
      "before it."},
     {"*", "drop-init-fence", "", 0,
      "Threads, TMA and tcgen05.commit all use an mbarrier through the generic proxy, and a barrier of the "
-     "CTA "
-     "(of the cluster, releasing, where others use it) stands between the initialisation and every use."},
+     "CTA (of the cluster, releasing, where others use it) stands between the initialisation and every use."},
     {"V0", "drop-sync", "sync();", 1,
      "The mbarrier is first used after the barrier that follows the first copies, which orders the "
      "initialisation as well."},
@@ -84,8 +82,7 @@ constexpr Known kEquivalents[] = {
      "Only products have read the stage, and the whole warp has waited for them."},
     {"V5", "early-arrive", "mma_pipe", 0,
      "The accumulator is written again two tiles later, and the response that hands that tile out is asked "
-     "for "
-     "only after the epilogue has arrived for the response before."},
+     "for only after the epilogue has arrived for the response before."},
     {"H2 H3", "two-warps", "", 0,
      "The other warp would be the one behind the last, which the CTA does not have."},
     {"H4 H5 H6 H7 H8 H9", "next-warp", "auto warp = single_warp()", 0,
@@ -93,8 +90,7 @@ constexpr Known kEquivalents[] = {
     {"H9", "relaxed-wait", "turns[i]", 0,
      "A turn says when to multiply: stages have barriers of their own, accumulators are each consumer's "
      "own."},
-    {"H9", "relaxed-arrive", "mbarrier::arrive(barrier);", 0,
-     "As for the wait: a turn hands no memory over."},
+    {"H9", "relaxed-arrive", "arrive_each_warp(turns", 0, "As for the wait: a turn hands no memory over."},
     {"H8", "next-warp", "auto producer = warp_group(0, 4)", 0,
      "Warp 0 of the group loads; the warp that comes with it has nothing to do there."},
     {"H8", "previous-warp", "auto producer = warp_group(0, 4)", 0,
