@@ -46,7 +46,7 @@ void check_question(const DescriptorQuestion& q) {
           "align it to the pattern");
   const int64_t row_bytes = q.columns * q.dtype.bits() / 8, span = tma.span_bytes();
   require(row_bytes % span == 0,
-          fmt::format("rows of {} bytes are no whole boxes of {} bytes", row_bytes, span),
+          fmt::format("rows of {} bytes do not fill whole boxes of {} bytes", row_bytes, span),
           "choose a narrower swizzle or wider rows");
   const int64_t mn = q.is_mn_major ? q.columns : q.rows, k = q.is_mn_major ? q.rows : q.columns;
   require(mn % q.instruction_mn == 0 && k % k_step(q) == 0,

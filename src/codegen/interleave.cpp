@@ -61,7 +61,7 @@ class Interleaver {
       }
       size_t end = i + 1;
       while (end < body.size() && body[end].op == Op::mma_sync && !is_target(end)) ++end;
-      deal_out(crowd_before(i), i, end);
+      spread(loads_before(i), i, end);
       i = end;
     }
   }
@@ -69,8 +69,8 @@ class Interleaver {
  private:
   bool is_target(size_t position) const { return targets_.count(static_cast<uint32_t>(position)) != 0; }
 
-  /// Where the loads and their addresses begin that stand right before `position`.
-  size_t crowd_before(size_t position) const {
+  /// The first of the loads, copies and address computations that end right before `position`.
+  size_t loads_before(size_t position) const {
     size_t begin = position;
     while (begin > 0 && !is_target(begin)) {
       const Instruction& i = f_.body[begin - 1];
@@ -80,49 +80,48 @@ class Interleaver {
     return begin;
   }
 
-  /// Products begin ... end - 1 take up what may be late of crowd ... begin - 1.
-  void deal_out(size_t crowd, size_t begin, size_t end) {
+  /// Moves what can wait of [first, begin) among the products [begin, end).
+  void spread(size_t first, size_t begin, size_t end) {
     std::set<uint32_t> used;  // by the products and by what stays where it is
     const auto note = [&](uint32_t id, bool) { used.insert(id); };
-    for (size_t i = crowd; i < end; ++i)
+    for (size_t i = first; i < end; ++i)
       if (!is_load(f_.body[i]))
         for (const Operand& operand : f_.operands_of(f_.body[i])) ptx::each_register(f_, operand, note);
     std::vector<Instruction> early, loads, copies;
-    std::set<uint32_t> wanted_late;  // by what waits
-    for (size_t i = crowd; i < begin; ++i) {
+    std::set<uint32_t> used_late;  // by what moves
+    for (size_t i = first; i < begin; ++i) {
       const Instruction& it = f_.body[i];
-      bool may_wait = is_load(it) || is_copy(it);
+      bool can_move = is_load(it) || is_copy(it);
       if (is_load(it))
         ptx::each_register(f_, f_.operands_of(it)[0],
-                           [&](uint32_t id, bool) { may_wait &= !used.count(id); });
-      if (may_wait) {
+                           [&](uint32_t id, bool) { can_move &= !used.count(id); });
+      if (can_move) {
         for (const Operand& operand : f_.operands_of(it))
-          ptx::each_register(f_, operand, [&](uint32_t id, bool) { wanted_late.insert(id); });
-        if (it.guard.is_valid()) wanted_late.insert(it.guard.id);
-      } else if (is_arithmetic(it)) {  // an address that goes on: then nothing may wait
+          ptx::each_register(f_, operand, [&](uint32_t id, bool) { used_late.insert(id); });
+        if (it.guard.is_valid()) used_late.insert(it.guard.id);
+      } else if (is_arithmetic(it)) {  // an address that is advanced: then nothing can move
         bool is_changed = false;
         ptx::each_register(f_, f_.operands_of(it)[0],
-                           [&](uint32_t id, bool) { is_changed |= wanted_late.count(id) != 0; });
+                           [&](uint32_t id, bool) { is_changed |= used_late.count(id) != 0; });
         if (is_changed) return;
       }
-      (!may_wait ? early : is_load(it) ? loads : copies).push_back(it);
+      (!can_move ? early : is_load(it) ? loads : copies).push_back(it);
     }
     if (loads.empty() && copies.empty()) return;
-    // The loads early, so that they come back before the next run wants them; the copies evenly among the
-    // rest.
+    // The loads early, so that they complete before the next run needs them; the copies evenly among the rest.
     const size_t products = end - begin;
-    const size_t first = std::min(products, loads.size() * kProductsPerLoad);
-    std::vector<Instruction> dealt = std::move(early);
+    const size_t taken = std::min(products, loads.size() * kProductsPerLoad);  // by loads
+    std::vector<Instruction> order = std::move(early);
     size_t load = 0, copy = 0;
     for (size_t p = 0; p < products; ++p) {
-      while (load < loads.size() && load * kProductsPerLoad <= p) dealt.push_back(loads[load++]);
-      while (copy < copies.size() && p >= first + (2 * copy + 1) * (products - first) / (2 * copies.size()))
-        dealt.push_back(copies[copy++]);
-      dealt.push_back(f_.body[begin + p]);
+      while (load < loads.size() && load * kProductsPerLoad <= p) order.push_back(loads[load++]);
+      while (copy < copies.size() && p >= taken + (2 * copy + 1) * (products - taken) / (2 * copies.size()))
+        order.push_back(copies[copy++]);
+      order.push_back(f_.body[begin + p]);
     }
-    dealt.insert(dealt.end(), loads.begin() + static_cast<ptrdiff_t>(load), loads.end());
-    dealt.insert(dealt.end(), copies.begin() + static_cast<ptrdiff_t>(copy), copies.end());
-    std::copy(dealt.begin(), dealt.end(), f_.body.begin() + static_cast<ptrdiff_t>(crowd));
+    order.insert(order.end(), loads.begin() + static_cast<ptrdiff_t>(load), loads.end());
+    order.insert(order.end(), copies.begin() + static_cast<ptrdiff_t>(copy), copies.end());
+    std::copy(order.begin(), order.end(), f_.body.begin() + static_cast<ptrdiff_t>(first));
   }
 
   ptx::Function& f_;

@@ -53,7 +53,7 @@ BankReport bank_report(const WarpAccess& access) {
   auto refuse = [](std::string what) { throw LaunchError(Diagnostic{{}, std::move(what), {}, ""}); };
   if (lanes > kWarp) refuse(fmt::format("{} lanes, a warp has 32", lanes));
   if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16)
-    refuse(fmt::format("{} bytes a lane; shared memory is accessed by 1, 2, 4, 8 or 16", bytes));
+    refuse(fmt::format("{} bytes per lane; shared memory is accessed by 1, 2, 4, 8 or 16", bytes));
 
   BankReport report;
   report.cycle.assign(access.addresses.size(), -1);

@@ -37,7 +37,7 @@ ResourceUse register_use(const Target& target, const CtaResources& r, int64_t wa
   ResourceUse registers = use("registers", "registers", per_warp * round_up(warps, kSubPartitions),
                               target.registers_per_sm, target.registers_per_sm);
   if (r.registers_per_thread > target.max_registers_per_thread)
-    registers.complaint = fmt::format("registers: {} a thread, at most {} are allowed",
+    registers.complaint = fmt::format("registers: {} per thread, at most {} are allowed",
                                       r.registers_per_thread, target.max_registers_per_thread);
   if (registers.complaint.empty() && per_warp > 0)
     registers.ctas = target.registers_per_sm / kSubPartitions / per_warp * kSubPartitions / warps;

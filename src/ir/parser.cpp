@@ -49,8 +49,7 @@ class Parser {
   }
 
  private:
-  // --------------------------------------------------------------------------------------------- small
-  // pieces
+  // --- small pieces ---
 
   [[noreturn]] void fail(const std::string& message, const std::string& help = "") const {
     lexer_.fail(lexer_.peek().offset, message, help);
@@ -148,8 +147,7 @@ class Parser {
     return where;
   }
 
-  // ----------------------------------------------------------------------------------------------------
-  // types
+  // --- types ---
 
   Type type() {
     static const std::unordered_map<std::string, TypeKind> tensor_kinds = {
@@ -186,8 +184,7 @@ class Parser {
     return out;
   }
 
-  // ---------------------------------------------------------------------------------------------------
-  // values
+  // --- values ---
 
   Value* define() {  // %name: type
     const Token token = expect(TokenKind::kValue, "a value");
@@ -218,8 +215,7 @@ class Parser {
     fail_unknown(token, "value", known);
   }
 
-  // ------------------------------------------------------------------------------------------------------
-  // ops
+  // --- ops ---
 
   void attributes(Op& op) {  // after '{'
     while (!accept('}')) {

@@ -80,7 +80,7 @@ void verify_wgmma(const Op& op, Findings& out) {
       return;
     case Opcode::kSetmaxnreg:
       if (const int64_t count = op.int_attr("registers"); count < 24 || count > 256 || count % 8 != 0)
-        out.add(op, fmt::format("{} registers a thread; it takes multiples of 8 from 24 to 256", count));
+        out.add(op, fmt::format("{} registers per thread; it takes multiples of 8 from 24 to 256", count));
       return;
     default:
       return;

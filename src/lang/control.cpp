@@ -16,8 +16,7 @@ using lang::OpenScope;
 using lang::ScopeKind;
 using lang::Trace;
 
-// ---------------------------------------------------------------------------------------------------------
-// loops
+// --- loops ---
 
 namespace detail {
 
@@ -168,8 +167,7 @@ void break_if(const ScalarArg& condition, SourceLocation where) {
   break_where(Instruction("break_if", where), 0, condition);
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// guards
+// --- guards ---
 
 Guard::Guard(uint64_t serial) : serial_(serial), exceptions_(std::uncaught_exceptions()) {}
 
@@ -300,8 +298,7 @@ Guard warp_group(int64_t first_warp, int64_t warps, SourceLocation where) {
   return open_group("warp_group", 32 * first_warp, 32 * warps, where);
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// statements
+// --- statements ---
 
 void sync(SourceLocation where) { Instruction("sync", where).emit(ir::Opcode::kSync, {}); }
 

@@ -60,7 +60,7 @@ Expr cluster_rank(SourceLocation where) {
 
 void max_registers(int64_t count, SourceLocation where) {
   const Instruction at("max_registers", where);
-  if (count < 8 || count > 255) at.fail(fmt::format("{} registers a thread; there are 8 to 255", count));
+  if (count < 8 || count > 255) at.fail(fmt::format("{} registers per thread; there are 8 to 255", count));
   at.trace().function().max_registers = count;
 }
 

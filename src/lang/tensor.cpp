@@ -144,8 +144,7 @@ Handle index(const Tensor& t, const ScalarArg& i) {
       at.emit(ir::Opcode::kIndex, {value, lang::index_value(at, i)}, {std::move(type)})->result());
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// register_tensor()
+// --- register_tensor() ---
 
 Tabulation::Tabulation(DataType dtype, const Shape& shape, int arity, SourceLocation where)
     : dtype_(dtype), where_(where), exceptions_(std::uncaught_exceptions()) {

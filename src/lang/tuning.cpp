@@ -34,7 +34,7 @@ int64_t value_from_text(const detail::Member& member, std::string_view text) {
     auto [end, error] = std::from_chars(text.begin(), text.end(), value);
     if (error == std::errc() && end == text.end()) return value;
   }
-  fail(fmt::format("'{}' is no value for {}", text, member.name));
+  fail(fmt::format("'{}' is not a value for {}", text, member.name));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr int64_t kRowBits = 128;
 
 bool is_lane_mode(const Mode& mode) { return mode.axis == Axis::kThread && mode.stride < kWarp; }
 
-/// The modes with those of lanes taken apart bit by bit; nothing when a lane digit is no bit field.
+/// The modes with those of lanes taken apart bit by bit; nothing when a lane digit is not a bit field.
 std::optional<Modes> with_lane_bits(const Modes& modes) {
   Modes out;
   for (Mode mode : modes) {

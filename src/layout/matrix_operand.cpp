@@ -89,7 +89,7 @@ Described<MatrixOperand> describe_matrix_operand(const Layout& operand, Major ma
                                                  int64_t k_step) {
   if (operand.rank() != 2) return no(fmt::format("shape {} is not a matrix", shape_text(operand.shape())));
   if (operand.element_bits() == 0 || operand.is_padded() || !operand.replicas().empty())
-    return no("it is no dense layout of shared memory");
+    return no("it is not a dense layout of shared memory");
   if (128 % operand.element_bits() != 0)
     return no(fmt::format("elements of {} bits do not divide 16 bytes", operand.element_bits()));
   for (Axis axis : kAxes)

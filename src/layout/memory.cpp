@@ -88,7 +88,8 @@ Layout tensor_memory_a(int64_t m, int64_t k, int element_bits, bool pair) {
   if (element_bits != 4 && element_bits != 8 && element_bits != 16 && element_bits != 32)
     fail(fmt::format("A in tensor memory with {}-bit elements", element_bits));
   if (k < 1 || k * element_bits % 32 != 0)
-    fail(fmt::format("A in tensor memory: {} elements of {} bits are no whole columns", k, element_bits));
+    fail(
+        fmt::format("A in tensor memory: {} elements of {} bits do not fill whole columns", k, element_bits));
   Modes columns{column(k, 1)};
   if (m == 64 && !pair) return Layout({m, k}, {{lane(4, 32), lane(16, 1)}, columns}, {}, element_bits);
   if (m == 128 && !pair) return Layout({m, k}, {{lane(128, 1)}, columns}, {}, element_bits);

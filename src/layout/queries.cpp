@@ -51,7 +51,7 @@ std::vector<int64_t> element_table(const Layout& layout) {
 
 void check_registers(const Layout& layout, const char* op) {
   for (Axis axis : {Axis::kAddress, Axis::kLane, Axis::kColumn, Axis::kCta})
-    if (layout.uses(axis)) fail(fmt::format("{}: {} is no register layout", op, layout.to_string()));
+    if (layout.uses(axis)) fail(fmt::format("{}: {} is not a register layout", op, layout.to_string()));
 }
 
 // For every element of `to`, the element of a tensor of shape `from` that broadcasts to it.

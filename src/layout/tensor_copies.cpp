@@ -92,7 +92,7 @@ std::string refusal(const ShapeFacts& shape, const Layout& tensor_memory) {
   if (tensor_memory.lanes() - 1 != lanes_of(shape).back() + shape.copies.back())
     return "other lanes are used";
   if (columns * tensor_memory.element_bits() % (shape.bytes * 8) != 0)
-    return fmt::format("{} elements along a lane are no multiple of {} bytes", columns, shape.bytes);
+    return fmt::format("{} elements along a lane are not a multiple of {} bytes", columns, shape.bytes);
   if (shape.rows * columns != tensor_memory.size())
     return fmt::format("{} rows of {} elements are not the whole", shape.rows, columns);
   return "";

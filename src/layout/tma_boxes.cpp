@@ -31,7 +31,7 @@ Described<TmaBoxes> describe_tma_boxes(const Layout& tile, int contiguous_dim) {
   if (static_cast<size_t>(rank) > kMaxRank)
     return no(fmt::format("{} dimensions, a tensor map has at most {}", rank, kMaxRank));
   if (tile.element_bits() == 0 || tile.is_padded() || !tile.replicas().empty())
-    return no("it is no dense layout of shared memory");
+    return no("it is not a dense layout of shared memory");
   for (Axis axis : kAxes)
     if (axis != Axis::kAddress && tile.uses(axis))
       return no(fmt::format("it moves along the {} axis, not in shared memory", axis_name(axis)));
@@ -50,7 +50,7 @@ Described<TmaBoxes> describe_tma_boxes(const Layout& tile, int contiguous_dim) {
   if (tile.swizzle()) limit = std::min(limit, tile.swizzle().span_bytes() * 8 / bits);
   run = largest_divisor_up_to(run, limit);
   if (run * bits % 128 != 0)
-    return no(fmt::format("runs of {} elements of {} bits along dimension {} are no multiple of 16 bytes",
+    return no(fmt::format("runs of {} elements of {} bits along dimension {} are not a multiple of 16 bytes",
                           run, bits, inner));
 
   TmaBoxes result;

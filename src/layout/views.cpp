@@ -98,7 +98,7 @@ Layout Layout::permute(std::span<const int> order) const {
   std::vector<int> all(shape().size());
   std::iota(all.begin(), all.end(), 0);
   if (sorted != all)
-    fail(fmt::format("permute: [{}] is no order of the dimensions of {}", fmt::join(order, ", "),
+    fail(fmt::format("permute: [{}] is not an order of the dimensions of {}", fmt::join(order, ", "),
                      shape_text(shape())));
   Data data{{}, {}, replicas(), element_bits(), swizzle()};
   for (int d : order) {

@@ -17,7 +17,7 @@ using ir::Op;
 using ir::Opcode;
 using ir::Value;
 
-// -------------------------------------------------------------------------------------- merging of equal ops
+// --- merging of equal ops ---
 
 bool same_attr(const ir::AttrValue& a, const ir::AttrValue& b) {
   if (a.index() != b.index()) return false;
@@ -86,8 +86,7 @@ bool is_mergeable(const Op& op) {
   return true;
 }
 
-// ----------------------------------------------------------------------------------------------------
-// folding
+// --- folding ---
 
 class Folder {
  public:

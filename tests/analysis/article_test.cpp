@@ -28,7 +28,7 @@ TEST(Article, SharedMemoryOfTheTwoTiles) {
   EXPECT_EQ(MatmulTile{}.shared_bytes(), 32768);
   const MatmulTile large{.block_m = 256, .block_n = 256, .block_k = 64, .stages = 3};
   EXPECT_EQ(large.shared_bytes(), 196608);
-  EXPECT_FALSE(occupancy("sm_80", large.resources()).is_feasible());  // 164 KB an SM
+  EXPECT_FALSE(occupancy("sm_80", large.resources()).is_feasible());  // 164 KB per SM
   EXPECT_TRUE(occupancy("sm_90a", {.threads = 512, .shared_bytes = large.shared_bytes()}).is_feasible());
 }
 
@@ -38,7 +38,7 @@ TEST(Article, FourCtasOfThe32KilobyteTileNotFive) {
       occupancy("sm_80", {.threads = 128, .registers_per_thread = 32, .shared_bytes = 32768}).ctas_per_sm, 4);
 }
 
-// The calculator shows 48 registers, for 1024 threads a CTA.
+// The calculator shows 48 registers, for 1024 threads per CTA.
 TEST(Article, RegistersOfTheCalculator) {
   EXPECT_EQ((MatmulTile{.threads = 1024}.registers_per_thread()), 48);
   // With the 256 threads that mma.sync kernels of this tile have it is 96.

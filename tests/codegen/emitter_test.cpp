@@ -20,7 +20,7 @@ class EmitterTest : public ::testing::Test {
     const Reg r = e.make(ScalarType::b32, Op::mov, {ScalarType::u32}, {static_cast<int64_t>(source)});
     return ints.leaf(kTest, source, r, false, known, e.depth());
   }
-  /// The instructions as text, one a line, labels included.
+  /// The instructions as text, one per line, labels included.
   std::string body() { return ptx::write(module); }
   size_t position(const std::string& text) {
     const size_t at = body().find(text);

@@ -21,8 +21,8 @@ TEST(Occupancy, ThreadsBoundASmallKernel) {
               ElementsAre("threads", "registers"));  // 32 registers x 2048 threads fill the file as well
 }
 
-TEST(Occupancy, RegistersComeInUnitsOf256AWarpAndPerSubPartition) {
-  // 33 registers: 1056 a warp, rounded to 1280; 16384 / 1280 = 12 warps in each of 4 sub-partitions.
+TEST(Occupancy, RegistersComeInUnitsOf256PerWarpAndPerSubPartition) {
+  // 33 registers: 1056 per warp, rounded to 1280; 16384 / 1280 = 12 warps in each of 4 sub-partitions.
   EXPECT_EQ(occupancy("sm_90a", {.threads = 32, .registers_per_thread = 33}).ctas_per_sm, 32);  // CTA slots
   EXPECT_EQ(occupancy("sm_90a", {.threads = 128, .registers_per_thread = 33}).ctas_per_sm, 12);
   EXPECT_EQ(occupancy("sm_90a", {.threads = 384, .registers_per_thread = 168}).ctas_per_sm, 1);
@@ -55,8 +55,8 @@ TEST(Occupancy, SaysEverythingThatDoesNotFit) {
   const Occupancy o = occupancy(
       "sm_80", {.threads = 2048, .registers_per_thread = 300, .shared_bytes = 200000, .cluster_ctas = 2});
   EXPECT_FALSE(o.is_feasible());
-  for (const char* part :
-       {"2048 threads, at most 1024", "300 a thread, at most 255", "200000 bytes, at most 166912", "cluster"})
+  for (const char* part : {"2048 threads, at most 1024", "300 per thread, at most 255",
+                           "200000 bytes, at most 166912", "cluster"})
     EXPECT_THAT(o.complaints(), HasSubstr(part));
 }
 

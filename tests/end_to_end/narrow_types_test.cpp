@@ -159,7 +159,7 @@ TEST(NarrowTypes, WhatIsNotMovedIsRefused) {
         tma::global_to_shared(global_view(x_ptr, type, {8, n}), tile, {0, 0}, barrier);
     };
   };
-  // Rows whose bytes are no multiple of 16, counted in bits.
+  // Rows whose bytes are not a multiple of 16, counted in bits.
   EXPECT_THAT(complaint(load(float4_e2m1, 72, 32), float4_e2m1, {8, 72}),
               AllOf(HasSubstr("narrow_types_test.cpp"), HasSubstr("stride 0"), HasSubstr("36 bytes")));
   EXPECT_THAT(complaint(load(float6_e2m3, 192, 128), float6_e2m3, {8, 192}),

@@ -415,7 +415,7 @@ TEST(TmaRefusals, RowsOfLessThan16Bytes) {
                     },
                     x);
               }),
-              HasSubstr("are no multiple of 16 bytes"));
+              HasSubstr("are not a multiple of 16 bytes"));
 }
 
 // The unit writes 16 bytes at a time: the last of a row of 60 would be followed by 4 that are not the view's.

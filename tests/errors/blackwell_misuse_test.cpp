@@ -37,8 +37,7 @@ void in_warp(const F& body) {
   if (auto warp = single_warp()) body();
 }
 
-// ------------------------------------------------------------------------------------- cluster launch
-// control
+// --- cluster launch control ---
 
 TEST(LaunchControlMisuse, AResponseIsSixteenBytesInOneWord) {
   expect_refused(
@@ -101,8 +100,7 @@ TEST(LaunchControlMisuse, WhoAsksAndWhoIsTold) {
       {"clc_query", "no clc_try_cancel asks"});
 }
 
-// ---------------------------------------------------------------------------------------------------
-// clusters
+// --- clusters ---
 
 TEST(ClusterMisuse, RanksAndMasksLieInTheCluster) {
   expect_refused(
@@ -228,8 +226,7 @@ TEST(ClusterMisuse, Pairs) {
       {"cta_group is 1 or 2, not 3"});
 }
 
-// ---------------------------------------------------------------------------------------------- tensor
-// memory
+// --- tensor memory ---
 
 TEST(TensorMemoryMisuse, EveryAllocationIsFreedOnce) {
   expect_refused(
@@ -351,7 +348,7 @@ TEST(TensorMemoryMisuse, LanesOfOtherWarps) {
       {"tcgen05_load", "whole warp groups", "warp_group"});
 }
 
-// --------------------------------------------------------------------------------- products and descriptors
+// --- products and descriptors ---
 
 struct Operands {
   DataType a = float16, b = float16, d = float32;

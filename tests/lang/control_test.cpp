@@ -16,8 +16,7 @@ using testing::Pointer;
 using testing::trace_snippet;
 using testing::traced;
 
-// ---------------------------------------------------------------------------------------------------------
-// loops
+// --- loops ---
 
 TEST(Range, BecomesAFor) {
   const std::string text = traced([](Int32& m, Int32& n, Pointer&) {
@@ -162,8 +161,7 @@ TEST(BreakErrors, NothingFollowsAnUnconditionalOne) {
   EXPECT_THAT(error, HasSubstr("sync: can never run: it follows an unconditional break"));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// conditions
+// --- conditions ---
 
 TEST(When, ArmsNest) {
   const std::string text = traced([](Int32& m, Int32& n, Pointer&) {
@@ -241,8 +239,7 @@ TEST(WhenErrors, ArmsThatBelongToNothing) {
   EXPECT_THAT(error_6, HasSubstr("when: the condition is int32, not bool"));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// thread groups
+// --- thread groups ---
 
 TEST(ThreadGroup, FormsAndNesting) {
   const std::string text = traced([](Int32&, Int32&, Pointer&) {
@@ -290,8 +287,7 @@ TEST(ThreadGroupErrors, Bounds) {
   EXPECT_THAT(error_4, HasSubstr("warps: must come before the first thread group"));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// scopes cut short
+// --- scopes cut short ---
 
 TEST(CutShort, BreakOutOfALoop) {
   const std::string error = error_of([](Int32& m, Int32&, Pointer&) {
@@ -438,8 +434,7 @@ TEST(CutShort, WhatStaysInsideIsAllowed) {
   EXPECT_EQ(error, "");
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// values and scopes
+// --- values and scopes ---
 
 TEST(Scopes, AValueUsedAfterItsScope) {
   const std::string error = error_of([](Int32& m, Int32&, Pointer&) {
@@ -471,8 +466,7 @@ TEST(Scopes, OneArmsValueInTheOther) {
   EXPECT_THAT(error, HasSubstr("is used after its scope has ended"));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// statements
+// --- statements ---
 
 TEST(Statements, AssumeCheckSync) {
   const std::string text = traced([](Int32& m, Int32&, Pointer&) {

@@ -81,8 +81,8 @@ TEST(TuningSpace, Errors) {
   EXPECT_THAT(message([&] { space.apply(&kernel, {{"blok_m", 1}}); }), HasSubstr("did you mean 'block_m'?"));
   EXPECT_THAT(message([&] { space.parse("zzzzzzzzzz=1"); }), HasSubstr("it has block_m, block_n, factor"));
   EXPECT_THAT(message([&] { space.parse("block_m"); }), HasSubstr("'block_m' is not name=value"));
-  EXPECT_THAT(message([&] { space.parse("block_m=12x"); }), HasSubstr("'12x' is no value for block_m"));
-  EXPECT_THAT(message([&] { space.parse("type=float17"); }), HasSubstr("'float17' is no value for type"));
+  EXPECT_THAT(message([&] { space.parse("block_m=12x"); }), HasSubstr("'12x' is not a value for block_m"));
+  EXPECT_THAT(message([&] { space.parse("type=float17"); }), HasSubstr("'float17' is not a value for type"));
   EXPECT_THAT(message([&] { space.configuration(6); }), HasSubstr("configuration 6 of 6"));
   EXPECT_THAT(message([] { Space<Tuned>().choose<&Tuned::wide>({}); }),
               HasSubstr("nothing to choose from for wide"));

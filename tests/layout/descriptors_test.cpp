@@ -165,7 +165,7 @@ TEST(MatrixOperand, RefusalsNameTheElement) {
   EXPECT_EQ(describe_matrix_operand(row_major({4, 64, 64}, 16), 64, 16).error,
             "shape 4x64x64 is not a matrix");
   EXPECT_EQ(describe_matrix_operand(spatial({64, 16}), 64, 16).error,
-            "it is no dense layout of shared memory");
+            "it is not a dense layout of shared memory");
   EXPECT_EQ(describe_matrix_operand(accumulator(AccumulatorLayout::kD, 16), 128, 16).error,
             "it moves along the lane axis, not in shared memory");
   Layout uneven({8, 16}, {{{8, 32, Axis::kAddress}}, {{2, 9, Axis::kAddress}, {8, 1, Axis::kAddress}}}, {},
@@ -271,14 +271,14 @@ TEST(TmaBoxes, NarrowSwizzledRowsArePadded) {
 
 TEST(TmaBoxes, RefusalsSayWhy) {
   EXPECT_EQ(describe_tma_boxes(row_major({8, 4}, 16)).error,
-            "runs of 4 elements of 16 bits along dimension 1 are no multiple of 16 bytes");
+            "runs of 4 elements of 16 bits along dimension 1 are not a multiple of 16 bytes");
   EXPECT_EQ(describe_tma_boxes(row_major({8, 64}, 16).transpose()).error,
             "dimension 1, contiguous in global memory, has stride 64 in shared memory");
   EXPECT_EQ(describe_tma_boxes(padded_row_major({8, 64}, 16, 8)).error,
             "the box at [1, 0] would start at byte 144, not a multiple of 128");
   EXPECT_EQ(describe_tma_boxes(row_major({1, 1, 1, 1, 8, 64}, 16)).error,
             "6 dimensions, a tensor map has at most 5");
-  EXPECT_EQ(describe_tma_boxes(spatial({8, 64})).error, "it is no dense layout of shared memory");
+  EXPECT_EQ(describe_tma_boxes(spatial({8, 64})).error, "it is not a dense layout of shared memory");
 }
 
 }  // namespace
