@@ -52,14 +52,18 @@ class Counter {
   KernelTraffic take() { return std::move(result_); }
 
  private:
-  void load_or_store_global(const Op& op);
-  void copy_async(const Op& op);
-  void tma(const Op& op);
-  void shared(const Op& op);
-  void reduce(const Op& op);
-  void relayout(const Op& op);
-  void matrix_product(const Op& op);
-  void tensor_memory(const Op& op);
+  // What the rows of ops.def name.
+  void count_nothing(const Op&) {}
+  void count_global(const Op& op);
+  void count_copy_async(const Op& op);
+  void count_tma(const Op& op);
+  void count_shared(const Op& op);
+  void count_reduce(const Op& op);
+  void count_relayout(const Op& op);
+  void count_product(const Op& op);
+  void count_tensor_memory(const Op& op);
+  void count_tensor_address(const Op& op);
+  void count_response(const Op& op);
 
   /// Elements of a tile of `shape` at the offsets (operands from `first` on) that lie inside the tensor;
   /// nothing when that is not known.
@@ -107,37 +111,24 @@ void Counter::accesses(const Op& op, const SharedAccesses& access, bool writes) 
 
 void Counter::visit(const Op& op) {
   switch (op.code) {
-    case Opcode::kLoadGlobal:
-    case Opcode::kStoreGlobal:
-      return load_or_store_global(op);
-    case Opcode::kCopyAsync:
-      return copy_async(op);
-    case Opcode::kTmaGlobalToShared:
-    case Opcode::kTmaSharedToGlobal:
-      return tma(op);
-    case Opcode::kLoadShared:
-    case Opcode::kStoreShared:
-      return shared(op);
-    case Opcode::kReduce:
-      return reduce(op);
-    case Opcode::kRelayout:
-      return relayout(op);
-    case Opcode::kClcQuery:
-      return accesses(op, analysis::broadcast_accesses(16, walk_.group()), false);
-    case Opcode::kTcgen05Alloc:  // everybody reads the address that the hardware wrote
-      return accesses(op, analysis::broadcast_accesses(4, walk_.group()), false);
-    case Opcode::kMma:
-    case Opcode::kWgmmaMma:
-    case Opcode::kTcgen05Mma:
-    case Opcode::kTcgen05ScaledMma:
-      return matrix_product(op);
-    case Opcode::kTcgen05Load:
-    case Opcode::kTcgen05Store:
-    case Opcode::kTcgen05Copy:
-      return tensor_memory(op);
-    default:
+#define IR_OP(id, mnemonic, operands, results, attrs, regions, effect, scope, arch, rules, traffic, ...) \
+  case Opcode::k##id:                                                                                    \
+    return count_##traffic(op);
+#include "ir/ops.def"
+#undef IR_OP
+    case Opcode::kCount:
       return;
   }
+}
+
+/// Every thread reads the 16 bytes of the cluster launch control response.
+void Counter::count_response(const Op& op) {
+  accesses(op, analysis::broadcast_accesses(16, walk_.group()), false);
+}
+
+/// Every thread reads the address that the hardware wrote.
+void Counter::count_tensor_address(const Op& op) {
+  accesses(op, analysis::broadcast_accesses(4, walk_.group()), false);
 }
 
 std::optional<int64_t> Counter::elements_inside(const Op& op, const ir::Value* view,
@@ -164,7 +155,7 @@ std::optional<int64_t> Counter::elements_inside(const Op& op, const ir::Value* v
   return elements;
 }
 
-void Counter::load_or_store_global(const Op& op) {
+void Counter::count_global(const Op& op) {
   const bool is_load = op.code == Opcode::kLoadGlobal;
   const ir::Type& tile = is_load ? op.result()->type : op.operands[1]->type;
   const std::optional<int64_t> elements = elements_inside(op, op.operands[0], tile.shape, is_load ? 1 : 2);
@@ -175,7 +166,7 @@ void Counter::load_or_store_global(const Op& op) {
   move(op, is_load ? kGlobal : kRegisters, is_load ? kRegisters : kGlobal, tile_text(tile), bytes);
 }
 
-void Counter::copy_async(const Op& op) {
+void Counter::count_copy_async(const Op& op) {
   const ir::Type& tile = op.operands[1]->type;
   const std::optional<int64_t> elements = elements_inside(op, op.operands[0], tile.shape, 2);
   if (!elements) return;
@@ -184,7 +175,7 @@ void Counter::copy_async(const Op& op) {
   move(op, kGlobal, kShared, tile_text(tile), bytes);
 }
 
-void Counter::tma(const Op& op) {
+void Counter::count_tma(const Op& op) {
   const bool is_load = op.code == Opcode::kTmaGlobalToShared;
   const ir::Value* map = op.operands[is_load ? 0 : 1];
   const ir::Type& tile = op.operands[is_load ? 1 : 0]->type;
@@ -217,7 +208,7 @@ void Counter::tma(const Op& op) {
   move(op, kShared, kGlobal, tile_text(tile), bytes);
 }
 
-void Counter::shared(const Op& op) {
+void Counter::count_shared(const Op& op) {
   const bool is_load = op.code == Opcode::kLoadShared;
   const ir::Type& memory = op.operands[0]->type;
   const ir::Type& registers = is_load ? op.result()->type : op.operands[1]->type;
@@ -232,7 +223,7 @@ void Counter::shared(const Op& op) {
        at->second.lane_bytes);
 }
 
-void Counter::reduce(const Op& op) {
+void Counter::count_reduce(const Op& op) {
   const auto [at, is_new] = reductions_.try_emplace(&op);
   if (is_new) at->second = analysis::reduction_accesses(op, walk_.group());
   const analysis::ReductionAccesses& r = at->second;
@@ -243,7 +234,7 @@ void Counter::reduce(const Op& op) {
   move(op, kShared, kRegisters, tile_text(op.result()->type), r.read.lane_bytes);
 }
 
-void Counter::relayout(const Op& op) {
+void Counter::count_relayout(const Op& op) {
   const ir::Type &from = op.operands[0]->type, &to = op.result()->type;
   if (*from.layout == *to.layout || layout::register_map(*from.layout, *to.layout)) return;
   const layout::Layout staging = layout::row_major(to.shape, static_cast<int>(memory_bits(to.dtype)));
@@ -258,7 +249,7 @@ void Counter::relayout(const Op& op) {
   count(to, false);
 }
 
-void Counter::matrix_product(const Op& op) {
+void Counter::count_product(const Op& op) {
   const ir::Type &a = op.operands[0]->type, &b = op.operands[1]->type, &d = op.operands[2]->type;
   const int64_t k = a.shape[1];
   int64_t m = d.shape[0], n = d.shape[1];
@@ -294,7 +285,7 @@ void Counter::matrix_product(const Op& op) {
   move(op, kShared, kTensorCore, fmt::format("{} x {} x {}", m, n, k), bytes);
 }
 
-void Counter::tensor_memory(const Op& op) {
+void Counter::count_tensor_memory(const Op& op) {
   int64_t bytes = 0;
   if (op.code == Opcode::kTcgen05Copy) {
     const ir::Type& type = op.operands[0]->type;

@@ -10,22 +10,23 @@
 
 #include "imbrex/core/dtype.h"
 #include "imbrex/core/source_location.h"
+#include "imbrex/core/tensor_map.h"
+#include "ir/op_info.h"
 
 namespace imbrex::codegen {
 
-/// One step of the program the runtime evaluates at each launch (design D7): a pure op on 64-bit slots.
+/// One step of the program that the runtime evaluates at each launch: a pure op on 64-bit slots.
 struct HostStep {
   enum class Kind : uint8_t {
     kConstant,  // slot = constant
-    kParam,  // slot = user argument `a` (integers sign- or zero-extended to 64 bits by type; pointers as they
-             // are)
-    kBinary,  // slot = op(slot a, slot b), wrapped to `dtype`
+    kParam,     // slot = user argument `a`: integers extended to 64 bits by their type, pointers as they are
+    kBinary,    // slot = op(slot a, slot b), wrapped to `dtype`
     kUnary,
     kSelect,       // slot = slot a ? slot b : slot c
     kDivmodMagic,  // slot = multiplier | shift << 32 for division by slot a (see codegen/values/fast_divmod.h)
   };
   Kind kind;
-  uint16_t op = 0;  // ir::Opcode of kBinary and kUnary
+  ir::Opcode op = ir::Opcode::kConst;  // of kBinary and kUnary
   DataType dtype = int64;
   int32_t a = 0, b = 0, c = 0;
   int64_t constant = 0;
@@ -35,7 +36,7 @@ struct HostStep {
 /// A TMA descriptor the runtime encodes at launch. Dimensions run innermost first, as the driver counts them.
 struct TensorMapPlan {
   DataType dtype;
-  int driver_type = 0;     // CUtensorMapDataType
+  TensorMapType driver_type = TensorMapType::kUInt8;
   bool is_padded = false;  // 16 elements of less than a byte take 16 bytes of shared memory
   bool is_stored = false;  // copies go to the tensor, too
   int rank = 0;
@@ -43,7 +44,10 @@ struct TensorMapPlan {
   std::vector<int32_t> dim_slots;     // extents in elements
   std::vector<int32_t> stride_slots;  // strides of dimensions 1 ... rank-1, in bits
   std::vector<int32_t> box;           // elements
-  int swizzle = 0, interleave = 0, l2_promotion = 0, oob_fill = 0;  // CUtensorMap enumerators
+  TensorMapSwizzle swizzle = TensorMapSwizzle::kNone;
+  TensorMapInterleave interleave = TensorMapInterleave::kNone;
+  TensorMapL2Promotion l2_promotion = TensorMapL2Promotion::kNone;
+  TensorMapFill oob_fill = TensorMapFill::kZero;
   SourceLocation where;
 };
 

@@ -23,9 +23,12 @@ void Generator::emit_op(const ir::Op& op) {
     emitter_.set_comment(std::move(text));
   }
   switch (op.code) {
-#define IR_OP(id, ...)    \
-  case Opcode::k##id:     \
-    emit_##id(*this, op); \
+#define IR_OP(id, ...)                               \
+  case Opcode::k##id:                                \
+    if constexpr (ir::is_elementwise(Opcode::k##id)) \
+      emit_elementwise(*this, op);                   \
+    else                                             \
+      emit_##id(*this, op);                          \
     break;
 #include "ir/ops.def"
 #undef IR_OP

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of generating one kernel, and what the files of this folder share.
 //
-// Every op of ops.def has one function emit_<Id>, declared below from the table; a missing body is a link
-// error.
+// Every op of ops.def has one function emit_<Id>, declared below from the table, except that element-wise ops share
+// one; a missing body is a link error.
 #pragma once
 
 #include <set>
@@ -248,6 +248,9 @@ int64_t scratch_bytes(const ir::Op& op, const Group& group);
 int64_t relayout_scratch(const ir::Op& op);
 int64_t print_scratch(const ir::Op& op);
 
+/// Every element-wise op (ir::is_elementwise).
+void emit_elementwise(Generator& g, const ir::Op& op);
+/// Every other op has a function of its own.
 #define IR_OP(id, ...) void emit_##id(Generator& g, const ir::Op& op);
 #include "ir/ops.def"
 #undef IR_OP

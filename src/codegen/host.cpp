@@ -27,12 +27,7 @@ int32_t HostProgram::divmod_magic(int32_t divisor, const SourceLocation& where) 
 }
 
 int32_t HostProgram::binary(Opcode code, int32_t a, int32_t b, const SourceLocation& where) {
-  return add({.kind = HostStep::Kind::kBinary,
-              .op = static_cast<uint16_t>(code),
-              .dtype = int64,
-              .a = a,
-              .b = b,
-              .where = where});
+  return add({.kind = HostStep::Kind::kBinary, .op = code, .dtype = int64, .a = a, .b = b, .where = where});
 }
 
 std::optional<int32_t> HostProgram::slot(const ir::Value* value) {
@@ -48,10 +43,7 @@ std::optional<int32_t> HostProgram::slot(const ir::Value* value) {
                            .dtype = type.is_scalar() ? type.dtype : uint64,
                            .a = static_cast<int32_t>(i)});
   const ir::Op* op = value->def;
-  if (!op || op->info().effect != ir::Effect::kPure || op->operands.empty() || op->operands.size() > 3 ||
-      op->results.size() != 1)
-    return std::nullopt;
-  if (op->code < Opcode::kAdd || op->code > Opcode::kCast || op->code == Opcode::kFma) return std::nullopt;
+  if (!op || !ir::is_elementwise(op->code)) return std::nullopt;
   int32_t operands[3] = {};
   for (size_t i = 0; i < op->operands.size(); ++i) {
     const std::optional<int32_t> s = slot(op->operands[i]);
@@ -60,7 +52,7 @@ std::optional<int32_t> HostProgram::slot(const ir::Value* value) {
   }
   const HostStep::Kind kinds[] = {HostStep::Kind::kUnary, HostStep::Kind::kBinary, HostStep::Kind::kSelect};
   const int32_t index = add({.kind = kinds[op->operands.size() - 1],
-                             .op = static_cast<uint16_t>(op->code),
+                             .op = op->code,
                              .dtype = type.dtype,
                              .a = operands[0],
                              .b = operands[1],

@@ -109,11 +109,8 @@ CompiledKernel Generator::run() {
   plan_scratch();
   declare_shared();
   bool needs_warp_index = false;
-  ir::walk(function_.body, [&](const ir::Op& op) {
-    needs_warp_index |= op.code == Opcode::kThreadGroup || op.code == Opcode::kTcgen05Alloc ||
-                        op.code == Opcode::kTcgen05Load || op.code == Opcode::kTcgen05Store ||
-                        op.code == Opcode::kWgmmaMma;
-  });
+  ir::walk(function_.body,
+           [&](const ir::Op& op) { needs_warp_index |= ir::has(op.code, ir::Fact::kUsesWarpIndex); });
   if (needs_warp_index && function_.warps > 1) {
     // Through a shuffle, so that the assembler knows it is the same in the whole warp.
     const Reg tid = emitter_.to_register(ScalarType::b32, thread_index(groups_[0]).value);

@@ -21,7 +21,7 @@ constexpr int64_t kArgumentBytes = 8;
 
 bool prints(const ir::Op& op, const Options& options) {
   if (op.code == Opcode::kAssume) return options.check_assumptions;
-  return op.code == Opcode::kPrintf || op.code == Opcode::kPrintTensor || op.code == Opcode::kCheck;
+  return ir::has(op.code, ir::Fact::kPrints);
 }
 
 /// A zero-terminated string in global memory, as a generic address.

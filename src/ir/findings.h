@@ -36,7 +36,9 @@ bool verify_tile(const Op& op, const Type& global, const std::vector<int64_t>& t
 void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, const Type& b,
                        std::string_view b_role, Findings& out);
 
-// The rules of one op whose operand kinds, attribute kinds and regions are known to be right.
+// The rules that rows of ops.def name, of one op whose operand kinds, attribute kinds and regions are known to be
+// right.
+inline void verify_row(const Op&, Findings&) {}  // the row says everything
 void verify_arithmetic(const Op& op, Findings& out);
 void verify_scalars(const Op& op, Findings& out);  // constants, variables, indices of the launch
 void verify_control(const Op& op, Findings& out);  // control flow and scopes

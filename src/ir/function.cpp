@@ -8,8 +8,7 @@
 
 namespace imbrex::ir {
 
-// -------------------------------------------------------------------------------------------------
-// attributes
+// --- attributes ---
 
 namespace {
 
@@ -62,8 +61,7 @@ void Op::remove_attr(std::string_view name) {
   std::erase_if(attrs, [&](const Attr& a) { return a.name == name; });
 }
 
-// --------------------------------------------------------------------------------------------------
-// functions
+// --- functions ---
 
 namespace {
 
@@ -120,10 +118,7 @@ Value* Function::add_argument(Block& block, Type type, std::string name) {
   return block.args.emplace_back(value);
 }
 
-// ----------------------------------------------------------------------------------------------------
-// helpers
-
-bool is_comparison(Opcode code) { return code >= Opcode::kEq && code <= Opcode::kGe; }
+// --- helpers ---
 
 Op* defined_by(const Value* value, Opcode code) {
   return value && value->def && value->def->code == code ? value->def : nullptr;
@@ -144,25 +139,14 @@ std::optional<double> constant_float(const Value* value) {
 }
 
 const Value* written_variable(const Op& op) {
-  if (op.code == Opcode::kAssign) return op.operands[0];
-  if (op.code == Opcode::kWgmmaMma) return op.operands[2];
+  if (op.info().effect != Effect::kWrites) return nullptr;
+  for (const Value* operand : op.operands)
+    if (operand && operand->type.kind == TypeKind::kVariable) return operand;
   return nullptr;
 }
 
 Value* view_root(Value* value) {
-  while (value->def) {
-    switch (value->def->code) {
-      case Opcode::kIndex:
-      case Opcode::kSlice:
-      case Opcode::kPermute:
-      case Opcode::kReshape:
-      case Opcode::kMbarrierAt:
-        value = value->def->operands.at(0);
-        break;
-      default:
-        return value;
-    }
-  }
+  while (value->def && has(value->def->code, Fact::kView)) value = value->def->operands.at(0);
   return value;
 }
 

@@ -11,9 +11,8 @@
 //
 // @14 is line 14 of the kernel's file, @"other.h":7 a line of another one.
 //
-// Everything generic (printer, parser, verifier, dead-code elimination, reference documentation) reads
-// `OpInfo`, which is expanded from ops.def. Ops and values belong to their Function and live as long as it
-// does; a pass that removes an op takes it out of its block.
+// What an op is stands in ops.def and is read through op_info.h. Ops and values belong to their Function and live
+// as long as it does; a pass that removes an op takes it out of its block.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +28,12 @@
 
 #include "imbrex/core/dtype.h"
 #include "imbrex/core/source_location.h"
+#include "ir/op_info.h"
 #include "layout/layout.h"
 
 namespace imbrex::ir {
 
-// ----------------------------------------------------------------------------------------------------------------
-// types
+// --- types ---
 
 enum class TypeKind : uint8_t {
   kScalar,        // one run-time number; uniform or per thread
@@ -79,69 +78,7 @@ struct Type {
 /// "[128, 64]", with ? for kDynamic.
 std::string shape_text(const std::vector<int64_t>& shape);
 
-// ------------------------------------------------------------------------------------------------------------------
-// ops
-
-enum class Opcode : uint16_t {
-#define IR_OP(id, ...) k##id,
-#include "ir/ops.def"
-#undef IR_OP
-  kCount
-};
-
-/// What an op does besides computing its results. Drives dead-code elimination and motion.
-enum class Effect : uint8_t {
-  kPure,     // result depends on operands only: may be folded, merged, moved, dropped
-  kReads,    // reads memory or a variable: may be dropped when unused, not moved over writes
-  kWrites,   // writes memory, a variable, a barrier: kept, order kept
-  kSync,     // waits or orders: kept, nothing moves across it
-  kControl,  // control flow and scopes
-};
-
-/// Which threads must execute an op together. Checked against the enclosing thread groups.
-enum class Scope : uint8_t {
-  kAny,         // any thread group
-  kOneThread,   // exactly one thread
-  kOneWarp,     // exactly one warp
-  kOneIssuer,   // one warp, whose elected thread acts, or one thread
-  kWarps,       // a multiple of 32 threads, warp-aligned
-  kWarpGroups,  // a multiple of 128 threads, aligned to 128
-  kCta,         // every thread of the CTA
-};
-
-/// One operand position: `kinds` is a set of bits 1 << TypeKind.
-struct OperandSpec {
-  std::string_view name;
-  uint32_t kinds = 0;
-  bool is_integer = false;   // scalar of integer type
-  bool is_bool = false;      // scalar bool
-  bool is_variadic = false;  // zero or more, last position only
-  bool is_optional = false;
-};
-
-enum class AttrKind : uint8_t { kInt, kInts, kBool, kFloat, kString, kDType, kLayout };
-struct AttrSpec {
-  std::string_view name;
-  AttrKind kind;
-  bool is_optional;
-};
-
-/// Everything ops.def says about an op.
-struct OpInfo {
-  Opcode code;
-  std::string_view mnemonic;
-  std::vector<OperandSpec> operands;
-  std::vector<OperandSpec> results;
-  std::vector<AttrSpec> attrs;
-  int regions;
-  Effect effect;
-  Scope scope;
-  std::string_view arch;     // first target that has it, e.g. "sm_80"
-  std::string_view meaning;  // one sentence or two
-};
-
-const OpInfo& info(Opcode code);
-std::optional<Opcode> opcode_from_mnemonic(std::string_view mnemonic);
+// --- ops ---
 
 using AttrValue =
     std::variant<int64_t, std::vector<int64_t>, bool, double, std::string, DataType, layout::Layout>;
@@ -193,8 +130,7 @@ struct Op {
   void remove_attr(std::string_view name);
 };
 
-// ------------------------------------------------------------------------------------------------------------
-// functions
+// --- functions ---
 
 /// A kernel. `body` is what a CTA executes. `host` holds pure ops on the parameters that the runtime
 /// evaluates once a launch; values defined there and used in `body` become hidden kernel parameters (design
@@ -266,8 +202,6 @@ class Builder {
   SourceLocation where_;
 };
 
-/// True for eq, ne, lt, le, gt, ge.
-bool is_comparison(Opcode code);
 /// The defining op of a value when it is one of `code`, else null.
 Op* defined_by(const Value* value, Opcode code);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ops.def expanded into OpInfo: the specification strings are read once, on first use.
-#include <array>
+#include "ir/op_info.h"
+
+#include <string>
 #include <unordered_map>
 
 #include "imbrex/core/error.h"
@@ -102,7 +104,8 @@ struct Row {
   std::string_view arch, meaning;
 };
 constexpr Row kRows[] = {
-#define IR_OP(id, mnemonic, operands, results, attrs, regions, effect, scope, arch, meaning) \
+#define IR_OP(id, mnemonic, operands, results, attrs, regions, effect, scope, arch, rules, traffic, facts, \
+              meaning)                                                                                     \
   {mnemonic, operands, results, attrs, regions, Effect::k##effect, Scope::k##scope, arch, meaning},
 #include "ir/ops.def"
 #undef IR_OP

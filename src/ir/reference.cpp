@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/ops.md from the table. The table's own comments give the sections.
+// docs/ops.md from the table.
 #include "ir/reference.h"
 
 #include <fmt/format.h>
@@ -9,26 +9,27 @@
 namespace imbrex::ir {
 namespace {
 
-/// The first op of each section of the reference.
-struct Section {
-  Opcode first;
-  std::string_view title;
+/// The table in its order: titles of sections, and ops.
+struct Row {
+  std::string_view section;  // empty for an op
+  Opcode op;
 };
-constexpr Section kSections[] = {
-    {Opcode::kConst, "Constants and variables"},
-    {Opcode::kFor, "Control flow and scopes"},
-    {Opcode::kLaunchGrid, "The launch"},
-    {Opcode::kAdd, "Arithmetic"},
-    {Opcode::kGlobalView, "Views"},
-    {Opcode::kTabulate, "Register tensors"},
-    {Opcode::kLoadGlobal, "Global and shared memory"},
-    {Opcode::kSync, "Synchronisation"},
-    {Opcode::kMbarrierAlloc, "mbarrier"},
-    {Opcode::kWgmmaFence, "wgmma"},
-    {Opcode::kSetmaxnreg, "Registers and dependent launches"},
-    {Opcode::kTcgen05Alloc, "tcgen05 and tensor memory"},
-    {Opcode::kPrintf, "Debugging"},
+constexpr Row kRows[] = {
+#define IR_SECTION(title) {title, Opcode::kCount},
+#define IR_OP(id, ...) {{}, Opcode::k##id},
+#include "ir/ops.def"
+#undef IR_OP
 };
+
+/// The facts that a reader of the reference wants to know.
+struct FactWord {
+  Fact fact;
+  std::string_view word;
+};
+constexpr FactWord kFactWords[] = {{Fact::kCommutative, "commutative"},
+                                   {Fact::kReleases, "releases"},
+                                   {Fact::kAcquires, "acquires"},
+                                   {Fact::kReadsByAsyncProxy, "reads shared memory through the async proxy"}};
 
 std::string kind_words(const OperandSpec& spec) {
   static constexpr std::string_view kWords[] = {"scalar", "pointer", "variable", "register", "shared",
@@ -120,8 +121,10 @@ std::string entry(const OpInfo& op) {
                          attr_word(attr.kind));
   if (!attrs.empty()) out += fmt::format("- attributes {}\n", attrs);
   if (op.regions) out += fmt::format("- {} region{}\n", op.regions, op.regions > 1 ? "s" : "");
-  return out +
-         fmt::format("- {}; run by {}; from {}\n\n", effect_word(op.effect), scope_word(op.scope), op.arch);
+  std::string effect(effect_word(op.effect));
+  for (const FactWord& fact : kFactWords)
+    if (has(op.code, fact.fact)) effect += fmt::format(", {}", fact.word);
+  return out + fmt::format("- {}; run by {}; from {}\n\n", effect, scope_word(op.scope), op.arch);
 }
 
 }  // namespace
@@ -134,12 +137,8 @@ std::string ops_reference() {
       "*Pure* ops may be folded, merged, moved and dropped. What *reads* may be dropped when unused but not "
       "moved\n"
       "over writes. What *writes* or *synchronises* stays, in order.\n\n";
-  for (int i = 0; i < static_cast<int>(Opcode::kCount); ++i) {
-    const OpInfo& op = info(static_cast<Opcode>(i));
-    for (const Section& section : kSections)
-      if (section.first == op.code) out += fmt::format("## {}\n\n", section.title);
-    out += entry(op);
-  }
+  for (const Row& row : kRows)
+    out += row.section.empty() ? entry(info(row.op)) : fmt::format("## {}\n\n", row.section);
   out.pop_back();  // one newline at the end
   return out;
 }

@@ -12,8 +12,7 @@
 
 namespace imbrex::ir {
 
-// ---------------------------------------------------------------------------------------------------
-// findings
+// --- findings ---
 
 std::string value_fact(std::string_view role, const Value& value) {
   std::string out = fmt::format("{:<4} {}", role, value.type.to_string());
@@ -44,153 +43,22 @@ void Findings::add(const Op& op, const std::string& fact, const std::string& hel
 
 namespace {
 
-// ------------------------------------------------------------------------------------------------ per-op
-// rules
+// --- per-op rules ---
 
-/// Every opcode has its family here: one that is forgotten does not compile (-Wswitch).
+/// The rules that the op's row names.
 void verify_rules(const Op& op, Findings& out) {
   switch (op.code) {
-    case Opcode::kConst:
-    case Opcode::kVar:
-    case Opcode::kRead:
-    case Opcode::kAssign:
-    case Opcode::kLaunchGrid:
-    case Opcode::kBlockIdx:
-    case Opcode::kGridDim:
-    case Opcode::kClusterRank:
-    case Opcode::kFastDivmod:
-      return verify_scalars(op, out);
-
-    case Opcode::kFor:
-    case Opcode::kLoop:
-    case Opcode::kBreak:
-    case Opcode::kIf:
-    case Opcode::kThreadGroup:
-    case Opcode::kYield:
-    case Opcode::kAssume:
-    case Opcode::kCheck:
-      return verify_control(op, out);
-
-    case Opcode::kAdd:
-    case Opcode::kSub:
-    case Opcode::kMul:
-    case Opcode::kDiv:
-    case Opcode::kRem:
-    case Opcode::kCeilDiv:
-    case Opcode::kMin:
-    case Opcode::kMax:
-    case Opcode::kAnd:
-    case Opcode::kOr:
-    case Opcode::kXor:
-    case Opcode::kShl:
-    case Opcode::kShr:
-    case Opcode::kEq:
-    case Opcode::kNe:
-    case Opcode::kLt:
-    case Opcode::kLe:
-    case Opcode::kGt:
-    case Opcode::kGe:
-    case Opcode::kNeg:
-    case Opcode::kNot:
-    case Opcode::kAbs:
-    case Opcode::kExp:
-    case Opcode::kExp2:
-    case Opcode::kLog:
-    case Opcode::kSqrt:
-    case Opcode::kRsqrt:
-    case Opcode::kTanh:
-    case Opcode::kFma:
-    case Opcode::kSelect:
-    case Opcode::kCast:
-      return verify_arithmetic(op, out);
-
-    case Opcode::kGlobalView:
-    case Opcode::kIndex:
-    case Opcode::kSlice:
-    case Opcode::kPermute:
-    case Opcode::kReshape:
-      return verify_views(op, out);
-
-    case Opcode::kTabulate:
-    case Opcode::kBroadcast:
-    case Opcode::kUninitialized:
-    case Opcode::kReduce:
-    case Opcode::kRelayout:
-    case Opcode::kAnnotateLayout:
-      return verify_registers(op, out);
-
-    case Opcode::kMma:
-      return verify_mma_sync(op, out);
-
-    case Opcode::kLoadGlobal:
-    case Opcode::kStoreGlobal:
-    case Opcode::kSharedAlloc:
-    case Opcode::kLoadShared:
-    case Opcode::kStoreShared:
-    case Opcode::kCopyAsync:
-    case Opcode::kCopyAsyncWait:
-    case Opcode::kFenceProxyAsync:
-      return verify_memory(op, out);
-
-    case Opcode::kMbarrierAlloc:
-    case Opcode::kMbarrierAt:
-    case Opcode::kMbarrierArrive:
-    case Opcode::kMbarrierArriveExpectTx:
-    case Opcode::kMbarrierExpectTx:
-    case Opcode::kMbarrierWait:
-      return verify_mbarrier(op, out);
-
-    case Opcode::kMbarrierRemote:
-    case Opcode::kClcTryCancel:
-    case Opcode::kClcQuery:
-      return verify_cluster(op, out);
-
-    case Opcode::kTensorMap:
-    case Opcode::kTmaGlobalToShared:
-    case Opcode::kTmaSharedToGlobal:
-    case Opcode::kTmaWaitGroup:
-      return verify_tma(op, out);
-
-    case Opcode::kTcgen05Alloc:
-    case Opcode::kTcgen05Dealloc:
-    case Opcode::kTcgen05RelinquishAllocPermit:
-    case Opcode::kTcgen05Mma:
-    case Opcode::kTcgen05ScaledMma:
-    case Opcode::kTcgen05Copy:
-    case Opcode::kTcgen05Shift:
-    case Opcode::kTcgen05Commit:
-    case Opcode::kTcgen05Load:
-    case Opcode::kTcgen05Store:
-      return verify_tcgen05(op, out);
-
-    case Opcode::kWgmmaMma:
-    case Opcode::kWgmmaWaitGroup:
-    case Opcode::kSetmaxnreg:
-      return verify_wgmma(op, out);
-
-    // The table says it all.
-    case Opcode::kWgmmaFence:
-    case Opcode::kWgmmaCommitGroup:
-    case Opcode::kGriddepcontrolWait:
-    case Opcode::kGriddepcontrolLaunchDependents:
-    case Opcode::kCopyAsyncCommit:
-    case Opcode::kCopyAsyncWaitAll:
-    case Opcode::kSync:
-    case Opcode::kClusterSync:
-    case Opcode::kTmaCommitGroup:
-    case Opcode::kTcgen05WaitLoad:
-    case Opcode::kTcgen05WaitStore:
-    case Opcode::kTcgen05FenceBefore:
-    case Opcode::kTcgen05FenceAfter:
-    case Opcode::kPrintf:
-    case Opcode::kPrintTensor:
+#define IR_OP(id, mnemonic, operands, results, attrs, regions, effect, scope, arch, rules, ...) \
+  case Opcode::k##id:                                                                           \
+    return verify_##rules(op, out);
+#include "ir/ops.def"
+#undef IR_OP
     case Opcode::kCount:
       return;
   }
 }
 
-// ---------------------------------------------------------------------------------------------------
-// structure
+// --- structure ---
 
 std::string kinds_text(const OperandSpec& spec) {
   if (spec.is_bool) return "a bool";
@@ -299,7 +167,7 @@ class Verifier {
     if (!function_.max_registers) return;
     const int64_t registers = *function_.max_registers;
     if (registers < 1 || registers > target_->max_registers_per_thread)
-      function_finding(fmt::format("{} registers a thread, {} has 1 to {}", registers, function_.target,
+      function_finding(fmt::format("{} registers per thread, {} has 1 to {}", registers, function_.target,
                                    target_->max_registers_per_thread));
     else if (registers * threads > target_->registers_per_sm)
       function_finding(fmt::format("{} registers for each of {} threads are {}, {} has {}", registers,
@@ -316,8 +184,7 @@ class Verifier {
   }
 
   void host_op(const Op& op) {
-    if (op.info().effect != Effect::kPure || !op.regions.empty() || op.code == Opcode::kBlockIdx ||
-        op.code == Opcode::kClusterRank || op.code == Opcode::kGridDim)
+    if (op.info().effect != Effect::kPure || !op.regions.empty() || has(op.code, Fact::kLaunchIndex))
       out_.add(op, "cannot be evaluated on the host, before the launch");
     this->op(op);
   }
@@ -333,8 +200,7 @@ class Verifier {
       const Op& inner = *block.ops[i];
       if (inner.parent != &block) throw InternalError("verify: an op's block is wrong:\n" + print(inner));
       op(inner);
-      const bool ends_block = inner.code == Opcode::kYield || inner.code == Opcode::kBreak;
-      if (ends_block && i + 1 < block.ops.size())
+      if (has(inner.code, Fact::kEndsBlock) && i + 1 < block.ops.size())
         out_.add(*block.ops[i + 1], "can never run: it follows a " + std::string(inner.info().mnemonic));
     }
     while (scope_.size() > scope_begin) {

@@ -27,34 +27,14 @@ bool computes(DataType type) {
 
 /// What the op wants of its elements, or "" when `type` will do.
 std::string_view wanted(Opcode code, DataType type) {
-  switch (code) {
-    case Opcode::kRem:
-    case Opcode::kCeilDiv:
-    case Opcode::kShl:
-    case Opcode::kShr:
-      return type.is_integer() ? "" : "integers";
-    case Opcode::kAnd:
-    case Opcode::kOr:
-    case Opcode::kXor:
-    case Opcode::kNot:
-      return type.is_integer() || type.is_bool() ? "" : "integers or bool";
-    case Opcode::kExp:
-    case Opcode::kExp2:
-    case Opcode::kLog:
-    case Opcode::kSqrt:
-    case Opcode::kRsqrt:
-    case Opcode::kTanh:
-    case Opcode::kFma:
-      return type.is_float() && computes(type) ? "" : "float16, bfloat16, float32 or float64";
-    case Opcode::kEq:
-    case Opcode::kNe:
-      return computes(type) || type.is_bool() ? "" : "types that compute";
-    case Opcode::kSelect:
-    case Opcode::kCast:
-      return "";
-    default:
-      return computes(type) ? "" : "types that compute";
-  }
+  const bool integers = has(code, Fact::kIntegers), bools = has(code, Fact::kBools),
+             floats = has(code, Fact::kFloats);
+  if (has(code, Fact::kAnyType) || (integers && type.is_integer()) || (bools && type.is_bool()) ||
+      (floats && type.is_float() && computes(type)))
+    return "";
+  if (integers && floats) return "types that compute";
+  if (floats) return "float16, bfloat16, float32 or float64";
+  return bools ? "integers or bool" : "integers";
 }
 
 }  // namespace

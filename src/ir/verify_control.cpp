@@ -29,7 +29,7 @@ void verify_break(const Op& op, Findings& out) {
   int64_t loops = 0;
   for (const Op* outer = op.parent->parent; outer; outer = outer->parent->parent) {
     if (outer->code == Opcode::kTabulate) break;
-    if (outer->code == Opcode::kFor || outer->code == Opcode::kLoop) ++loops;
+    if (has(outer->code, Fact::kLoop)) ++loops;
   }
   if (loops <= depth)
     out.add(op, loops == 0 ? "there is no loop to leave"

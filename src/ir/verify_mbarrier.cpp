@@ -29,7 +29,7 @@ void verify_mbarrier(const Op& op, Findings& out) {
     const auto& counts = op.ints_attr("counts");
     const auto& shape = op.result()->type.shape;
     for (const Op* outer = op.parent->parent; outer; outer = outer->parent->parent)
-      if (outer->code == Opcode::kFor || outer->code == Opcode::kLoop)
+      if (has(outer->code, Fact::kLoop))
         return out.add(op, "a second trip of the loop would initialise barriers that are in use",
                        "allocate them before the loop");
     if (counts.empty()) return out.add(op, "needs at least one arrival count");

@@ -47,7 +47,7 @@ const UnaryInfo& unary_info(detail::Unary op) {
       {"-", Opcode::kNeg, false},    {"~", Opcode::kNot, false},    {"!", Opcode::kNot, false},
       {"abs", Opcode::kAbs, false},  {"exp", Opcode::kExp, true},   {"exp2", Opcode::kExp2, true},
       {"log", Opcode::kLog, true},   {"sqrt", Opcode::kSqrt, true}, {"rsqrt", Opcode::kRsqrt, true},
-      {"tanh", Opcode::kTanh, true},
+      {"tanh", Opcode::kTanh, true}, {"sin", Opcode::kSin, true},
   };
   return table[static_cast<size_t>(op)];
 }
@@ -194,8 +194,7 @@ void check_operand_type(const Instruction& at, const ArithInfo& op, DataType dty
 
 }  // namespace lang
 
-// ---------------------------------------------------------------------------------------------------------
-// what the headers declare
+// --- what the headers declare ---
 
 using lang::Instruction;
 

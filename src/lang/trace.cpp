@@ -25,41 +25,6 @@ std::string place(SourceLocation where) { return fmt::format("{}:{}", where.file
 
 const ir::Block* block_of(const ir::Value* value) { return value->def ? value->def->parent : value->owner; }
 
-/// A variable that is never assigned is its initial value: reads of it go, and its name moves to the value.
-void promote_constant_variables(ir::Function& function) {
-  std::unordered_set<const ir::Value*> assigned;
-  bool has_variables = false;
-  ir::walk(function.body, [&](ir::Op& op) {
-    if (const ir::Value* variable = ir::written_variable(op)) assigned.insert(variable);
-    has_variables |= op.code == ir::Opcode::kVar;
-  });
-  if (!has_variables) return;
-
-  std::unordered_map<const ir::Value*, ir::Value*> replacement;  // variables and their reads -> the value
-  auto resolve = [&](ir::Value*& value) {
-    if (auto found = replacement.find(value); found != replacement.end()) value = found->second;
-  };
-  std::unordered_set<const ir::Op*> dropped;
-  ir::walk(function.body, [&](ir::Op& op) {
-    for (ir::Value*& operand : op.operands) resolve(operand);
-    if (op.code == ir::Opcode::kVar && !assigned.contains(op.result())) {
-      ir::Value* init = op.operands[0];
-      replacement[op.result()] = init;
-      if (init->name.empty()) init->name = std::exchange(op.result()->name, "");
-      dropped.insert(&op);
-    } else if (op.code == ir::Opcode::kRead && !assigned.contains(op.operands[0])) {
-      // the operand has been resolved to the variable's value above
-      replacement[op.result()] = op.operands[0];
-      dropped.insert(&op);
-    }
-  });
-  auto is_dropped = [&](const ir::Op* op) { return dropped.contains(op); };
-  std::erase_if(function.body.ops, is_dropped);
-  ir::walk(function.body, [&](ir::Op& op) {
-    for (auto& region : op.regions) std::erase_if(region->ops, is_dropped);
-  });
-}
-
 /// The arguments of the kernel being traced. Run-time scalars are variables: a kernel may assign its own.
 class TracedArguments final : public detail::Arguments {
  public:
@@ -97,8 +62,7 @@ class TracedArguments final : public detail::Arguments {
 
 }  // namespace
 
-// ---------------------------------------------------------------------------------------------------------
-// the state of a trace
+// --- the state of a trace ---
 
 Trace::Trace(std::string name, std::string_view target, const KernelEntry& entry)
     : function_(std::make_unique<ir::Function>()),
@@ -177,12 +141,10 @@ std::unique_ptr<ir::Function> Trace::finish() {
   if (!has_grid)
     throw CompileError(
         Diagnostic{function_->where, "the kernel does not say its grid", {}, "call grid(...)"});
-  promote_constant_variables(*function_);
   return std::move(function_);
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// instructions
+// --- instructions ---
 
 Instruction::Instruction(std::string_view name, SourceLocation where)
     : name_(name), where_(where), trace_(Trace::active()) {
@@ -262,8 +224,7 @@ std::string Instruction::describe(std::string_view operand, const ir::Value* val
   return text;
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// entry points
+// --- entry points ---
 
 std::string kernel_name(std::string_view type_name) {
   // Without namespaces, and in snake case.

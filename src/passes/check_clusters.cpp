@@ -8,7 +8,7 @@
 
 #include "imbrex/core/error.h"
 #include "ir/tcgen05_kinds.h"
-#include "passes/layouts/layout_inference.h"
+#include "passes/describe.h"
 
 namespace imbrex::passes {
 namespace {

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "imbrex/core/error.h"
-#include "passes/layouts/layout_inference.h"
+#include "passes/describe.h"
 
 namespace imbrex::passes {
 namespace {
@@ -105,7 +105,7 @@ class Checker {
 
   static const Op* enclosing_loop(const Op& op) {
     for (const Op* outer = op.parent->parent; outer; outer = outer->parent->parent)
-      if (outer->code == Opcode::kFor || outer->code == Opcode::kLoop) return outer;
+      if (ir::has(outer->code, ir::Fact::kLoop)) return outer;
     return nullptr;
   }
   static bool is_inside(const Op& op, const Op& loop) {

@@ -9,14 +9,12 @@ namespace {
 
 using ir::Block;
 using ir::Effect;
+using ir::Fact;
 using ir::Op;
-using ir::Opcode;
 using ir::Value;
 
-/// Ops that mention their first operand without needing it: they go when nothing else uses it.
-bool only_mentions(const Op& op, size_t operand) {
-  return operand == 0 && (op.code == Opcode::kAssign || op.code == Opcode::kAnnotateLayout);
-}
+/// False for an operand that the op names without needing it.
+bool needs(const Op& op, size_t operand) { return operand > 0 || !ir::has(op.code, Fact::kNeedsNotFirst); }
 
 class DeadCode {
  public:
@@ -36,7 +34,7 @@ class DeadCode {
  private:
   void count(Op& op, int delta) {
     for (size_t i = 0; i < op.operands.size(); ++i)
-      if (!only_mentions(op, i)) uses_[op.operands[i]] += delta;
+      if (needs(op, i)) uses_[op.operands[i]] += delta;
   }
 
   bool is_dead(const Op& op) const {
@@ -45,20 +43,12 @@ class DeadCode {
       return found != uses_.end() && found->second > 0;
     };
     const auto is_empty = [](const auto& region) { return region->ops.empty(); };
-    switch (op.code) {
-      case Opcode::kAssign:
-      case Opcode::kAnnotateLayout:
-        return !is_used(op.operands[0]);
-      case Opcode::kIf:
-      case Opcode::kFor:
-      case Opcode::kThreadGroup:
-        return std::all_of(op.regions.begin(), op.regions.end(), is_empty);
-      case Opcode::kVar:
-      case Opcode::kSharedAlloc:
-        break;
-      default:
-        if (op.info().effect != Effect::kPure && op.info().effect != Effect::kReads) return false;
-    }
+    if (ir::has(op.code, Fact::kNeedsNotFirst)) return !is_used(op.operands[0]);
+    if (ir::has(op.code, Fact::kDeadWhenEmpty))
+      return std::all_of(op.regions.begin(), op.regions.end(), is_empty);
+    const Effect effect = op.info().effect;
+    if (effect != Effect::kPure && effect != Effect::kReads && !ir::has(op.code, Fact::kDeadWhenUnused))
+      return false;
     return std::none_of(op.results.begin(), op.results.end(), is_used);
   }
 

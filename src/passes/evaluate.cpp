@@ -47,7 +47,7 @@ bool compare(Opcode code, T a, T b) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------- integers
+// --- integers ---
 
 /// Division, order and right shifts, which look at the sign; T is int64_t or uint64_t.
 template <class T>
@@ -80,7 +80,7 @@ std::optional<T> signed_sensitive(Opcode code, T a, T b, int bits) {
   }
 }
 
-// ------------------------------------------------------------------------------------------- floating point
+// --- floating point ---
 
 /// T is float or double: the functions of core/scalar_float.h.
 template <class T>
@@ -180,7 +180,7 @@ std::optional<Constant> float_arithmetic(Opcode code, std::span<const Constant> 
   return Constant{dtype, 0, *value};
 }
 
-// ----------------------------------------------------------------------------------------------- conversions
+// --- conversions ---
 
 std::optional<Constant> cast(const Constant& a, DataType to) {
   if (a.dtype.is_float()) {
@@ -272,7 +272,7 @@ std::optional<Constant> evaluate(const ir::Op& op, std::span<const Constant> x) 
   if (op.results.size() != 1 || !op.result()->type.is_scalar() || x.empty()) return std::nullopt;
   if (op.code == Opcode::kCast) return cast(x[0], op.dtype_attr("dtype"));
   if (op.code == Opcode::kSelect) return x[0].i ? x[1] : x[2];
-  if (op.code < Opcode::kAdd || op.code > Opcode::kFma) return std::nullopt;
+  if (!ir::is_elementwise(op.code)) return std::nullopt;
   if (x[0].dtype.is_float()) return float_arithmetic(op.code, x);
   if (x.size() == 1) return evaluate_integer(op.code, x[0]);
   if (x.size() == 2) return evaluate_integer(op.code, x[0], x[1]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two walks. The first places waits for tensor-memory loads and stores, block by block. The second follows
-// one thread through the kernel with a few bits of state, what it still owes, and pays before the op that
-// would expose the debt. The bits only ever join at merges, so a fence may be superfluous on some path but is
-// missing on none.
+// Two walks. The first places waits for tensor-memory loads and stores, block by block. The second is a forward
+// data-flow analysis of one thread: a few bits say what is pending, that is, not ordered by a fence yet, and a fence
+// is inserted before the op that would expose it. Bits are united where paths merge, so a fence may be superfluous on
+// some path but is missing on none.
 #include "passes/insert_fences.h"
 
 #include <unordered_set>
@@ -15,38 +15,14 @@ namespace imbrex::passes {
 namespace {
 
 using ir::Block;
+using ir::Fact;
 using ir::Op;
 using ir::Opcode;
 using ir::Value;
 
-// ------------------------------------------------------------------------------------------- what the ops
-// are
-
-/// What the thread did before is visible to whoever synchronises with it here.
-bool releases(const Op& op) {
-  return op.code == Opcode::kSync || op.code == Opcode::kClusterSync || op.code == Opcode::kMbarrierArrive ||
-         op.code == Opcode::kMbarrierArriveExpectTx;
-}
-/// What others did before they synchronised is visible to the thread from here on.
-bool acquires(const Op& op) {
-  return op.code == Opcode::kSync || op.code == Opcode::kClusterSync || op.code == Opcode::kMbarrierWait;
-}
-
-/// Given to the tensor core, which works apart.
-bool is_tensor_core_work(const Op& op) {
-  return ir::is_tcgen05_mma(op) || op.code == Opcode::kTcgen05Copy || op.code == Opcode::kTcgen05Shift;
-}
-
-/// Touches tensor memory, in an order that synchronisation alone does not settle.
-bool uses_tensor_memory(const Op& op) {
-  return is_tensor_core_work(op) || op.code == Opcode::kTcgen05Load || op.code == Opcode::kTcgen05Store ||
-         op.code == Opcode::kTcgen05Dealloc;
-}
-
-/// Reads shared memory through the async proxy, and was written by the author as one instruction.
-bool reads_by_async_proxy(const Op& op) {
-  return ir::is_tcgen05_mma(op) || op.code == Opcode::kTcgen05Copy || op.code == Opcode::kWgmmaMma;
-}
+bool releases(const Op& op) { return ir::has(op.code, Fact::kReleases); }
+bool uses_tensor_memory(const Op& op) { return ir::has(op.code, Fact::kTensorMemory); }
+bool reads_by_async_proxy(const Op& op) { return ir::has(op.code, Fact::kReadsByAsyncProxy); }
 
 /// True when the op, or one inside it, is one that `test` accepts.
 template <class Test>
@@ -63,14 +39,13 @@ Op* make(ir::Function& function, Opcode code, const SourceLocation& where) {
   return op;
 }
 
-// ------------------------------------------------------------------------------------- waits of tensor
-// memory
+// --- waits for tensor memory ---
 
 /// True when data of `transfer` (a tcgen05_load or _store) must have moved before `op` runs.
 bool must_wait(const Op& transfer, const Op& op) {
   const bool is_load = transfer.code == Opcode::kTcgen05Load;
   return any_inside(op, [&](const Op& inner) {
-    if (releases(inner) || is_tensor_core_work(inner) || inner.code == Opcode::kTcgen05Commit ||
+    if (ir::has(inner.code, Fact::kReleases | Fact::kTensorCore) || inner.code == Opcode::kTcgen05Commit ||
         inner.code == Opcode::kTcgen05Dealloc)
       return true;
     if (!is_load) return inner.code == Opcode::kTcgen05Load;
@@ -99,24 +74,23 @@ void insert_waits(ir::Function& function, Block& block) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------
-// fences
+// --- fences ---
 
-/// What a thread owes at a point of the kernel.
-struct Debts {
+/// What a thread has done, at a point of the kernel, that no fence has ordered yet.
+struct Pending {
   bool copies = false;  // cp.async copies started, to memory the async proxy reads
   bool proxy = false;   // generic writes not yet ordered before the async proxy's reads
   bool before = false;  // tcgen05 operations not yet ordered before the next synchronisation
   bool after = false;   // synchronised since the last tcgen05 operation
 
-  Debts& operator|=(const Debts& other) {
+  Pending& operator|=(const Pending& other) {
     copies |= other.copies;
     proxy |= other.proxy;
     before |= other.before;
     after |= other.after;
     return *this;
   }
-  friend bool operator==(const Debts&, const Debts&) = default;
+  friend bool operator==(const Pending&, const Pending&) = default;
 };
 
 class FenceInserter {
@@ -133,91 +107,93 @@ class FenceInserter {
  private:
   bool is_async(Value* memory) const { return async_roots_.count(ir::view_root(memory)) > 0; }
 
-  /// Follows a thread through a block; inserts fences when `insert` says so. What is owed at its end.
-  Debts block(Block& block, Debts debts, bool insert) {
+  /// Follows a thread through a block; inserts fences when `insert` says so. Returns what is pending at its end.
+  Pending block(Block& block, Pending pending, bool insert) {
     std::vector<Op*> out;
     for (Op* op : block.ops) {
-      pay(*op, debts, insert ? &out : nullptr);
+      fence_before(*op, pending, insert ? &out : nullptr);
       out.push_back(op);
-      incur(*op, debts);
-      enter(*op, debts, insert);
+      update(*op, pending);
+      enter(*op, pending, insert);
     }
     if (insert) {
       block.ops.clear();
       for (Op* op : out) append(block, *op);
     }
-    return debts;
+    return pending;
   }
 
-  void pay(const Op& op, Debts& debts, std::vector<Op*>* out) {
-    const auto fence = [&](bool& owed, Opcode code) {
-      if (!owed) return;
-      owed = false;
+  /// The fences that `op` needs before it.
+  void fence_before(const Op& op, Pending& pending, std::vector<Op*>* out) {
+    const auto fence = [&](bool& is_pending, Opcode code) {
+      if (!is_pending) return;
+      is_pending = false;
       if (!out) return;
       out->push_back(make(function_, code, op.where));
       if (code == Opcode::kFenceProxyAsync) out->back()->set_attr("space", std::string("shared"));
     };
-    if (releases(op) || reads_by_async_proxy(op)) fence(debts.proxy, Opcode::kFenceProxyAsync);
-    if (releases(op)) fence(debts.before, Opcode::kTcgen05FenceBefore);
-    if (uses_tensor_memory(op)) fence(debts.after, Opcode::kTcgen05FenceAfter);
+    if (releases(op) || reads_by_async_proxy(op)) fence(pending.proxy, Opcode::kFenceProxyAsync);
+    if (releases(op)) fence(pending.before, Opcode::kTcgen05FenceBefore);
+    if (uses_tensor_memory(op)) fence(pending.after, Opcode::kTcgen05FenceAfter);
   }
 
-  void incur(const Op& op, Debts& debts) {
-    if (acquires(op)) debts.after = true;
-    if (uses_tensor_memory(op)) debts.before = true;
+  /// What is pending after `op`.
+  void update(const Op& op, Pending& pending) {
+    if (ir::has(op.code, Fact::kAcquires)) pending.after = true;
+    if (uses_tensor_memory(op)) pending.before = true;
     switch (op.code) {
       case Opcode::kStoreShared:
-        debts.proxy |= is_async(op.operands[0]);
+        pending.proxy |= is_async(op.operands[0]);
         break;
       case Opcode::kCopyAsync:
-        debts.copies |= is_async(op.operands[1]);
+        pending.copies |= is_async(op.operands[1]);
         break;
       case Opcode::kCopyAsyncWait:
       case Opcode::kCopyAsyncWaitAll:
-        debts.proxy |= debts.copies;
-        if (op.code == Opcode::kCopyAsyncWaitAll || op.int_attr("pending") == 0) debts.copies = false;
+        pending.proxy |= pending.copies;
+        if (op.code == Opcode::kCopyAsyncWaitAll || op.int_attr("pending") == 0) pending.copies = false;
         break;
       case Opcode::kFenceProxyAsync:
-        if (op.string_attr("space") != "global") debts.proxy = false;
+        if (op.string_attr("space") != "global") pending.proxy = false;
         break;
       case Opcode::kTcgen05FenceBefore:
       case Opcode::kTcgen05Commit:
-        debts.before = false;
+        pending.before = false;
         break;  // a commit contains the fence
       case Opcode::kTcgen05FenceAfter:
-        debts.after = false;
+        pending.after = false;
         break;
       case Opcode::kBreak:
-        exits_.at(exits_.size() - 1 - static_cast<size_t>(op.int_attr("depth", 0))) |= debts;
+        exits_.at(exits_.size() - 1 - static_cast<size_t>(op.int_attr("depth", 0))) |= pending;
         break;
       default:
         break;
     }
   }
 
-  void enter(Op& op, Debts& debts, bool insert) {
+  void enter(Op& op, Pending& pending, bool insert) {
     switch (op.code) {
       case Opcode::kIf: {
-        Debts other = block(*op.regions[1], debts, insert);
-        debts = block(*op.regions[0], debts, insert);
-        debts |= other;
+        Pending other = block(*op.regions[1], pending, insert);
+        pending = block(*op.regions[0], pending, insert);
+        pending |= other;
         break;
       }
       case Opcode::kThreadGroup: {  // other threads skip it
-        const Debts inside = block(op.body(), debts, insert);
-        debts |= inside;
+        const Pending inside = block(op.body(), pending, insert);
+        pending |= inside;
         break;
       }
       case Opcode::kFor:
       case Opcode::kLoop: {
         exits_.emplace_back();
-        for (Debts head = debts;; debts = head) {  // a trip starts with what the last one left
+        for (Pending head = pending;; pending = head) {  // a trip starts with what the last one left
           head |= block(op.body(), head, false);
-          if (head == debts) break;
+          if (head == pending) break;
         }
-        const Debts end = block(op.body(), debts, insert);
-        debts |= end;
-        debts |= exits_.back();
+        const Pending end = block(op.body(), pending, insert);
+        pending |= end;
+        pending |= exits_.back();
         exits_.pop_back();
         break;
       }
@@ -228,7 +204,7 @@ class FenceInserter {
 
   ir::Function& function_;
   std::unordered_set<const Value*> async_roots_;
-  std::vector<Debts> exits_;  // of the loops around the present place: what breaks leave with
+  std::vector<Pending> exits_;  // of the enclosing loops, innermost last: what is pending at their breaks
 };
 
 }  // namespace

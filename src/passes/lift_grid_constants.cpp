@@ -23,7 +23,7 @@ bool is_division(Opcode code) {
 /// Scalar arithmetic that the host evaluates bit for bit: integers, and no approximations.
 bool runs_on_host(const Op& op) {
   if (op.code == Opcode::kConst) return true;
-  if (op.code < Opcode::kAdd || op.code > Opcode::kCast || op.results.size() != 1) return false;
+  if (!ir::is_elementwise(op.code)) return false;
   const auto is_whole = [](const Value* value) {
     return value->type.is_scalar() && !value->type.dtype.is_float();
   };
@@ -47,7 +47,7 @@ class Lifter {
   }
 
  private:
-  // -------------------------------------------------------------------------------------- what can be lifted
+  // --- what can be lifted ---
 
   /// True when `value` depends on parameters, numbers and the grid alone.
   bool is_grid_constant(const Value* value) {
@@ -96,7 +96,7 @@ class Lifter {
     throw CompileError(std::move(diagnostic));
   }
 
-  // ------------------------------------------------------------------------------------------------- lifting
+  // --- lifting ---
 
   /// The host's copy of a grid constant.
   Value* to_host(Value* value) {

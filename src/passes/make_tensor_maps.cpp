@@ -9,7 +9,7 @@
 
 #include "imbrex/core/error.h"
 #include "layout/descriptors.h"
-#include "passes/layouts/layout_inference.h"
+#include "passes/describe.h"
 #include "passes/rewrite.h"
 
 namespace imbrex::passes {
@@ -80,7 +80,7 @@ GlobalSource source_of(Value* value) {
       return source;
     }
     default:
-      throw InternalError(fmt::format("make_tensor_maps: {} is no view", op.info().mnemonic));
+      throw InternalError(fmt::format("make_tensor_maps: {} is not a view", op.info().mnemonic));
   }
 }
 
@@ -198,7 +198,7 @@ class MapMaker {
     if (!known) return;
     if (is_padded && *known % kPaddedExtent != 0)
       fail(op,
-           fmt::format("the offset {} along the contiguous dimension is no multiple of {}", *known,
+           fmt::format("the offset {} along the contiguous dimension is not a multiple of {}", *known,
                        kPaddedExtent),
            {tensor_text(*source.root->result())}, "copy such elements in rows of 128");
     if (is_padded || *known * bits % (8 * kUnit) == 0) return;
@@ -208,7 +208,7 @@ class MapMaker {
          {tensor_text(*source.root->result())}, "start copies at multiples of 16 bytes");
   }
 
-  // ----------------------------------------------------------------------------------------------- the map
+  // --- the map ---
 
   /// Stores write whole units of 16 bytes: what lies behind a shorter row would be overwritten.
   static void check_stored_rows(const Op& op, const Value& tensor, const Value* extent) {
@@ -233,15 +233,15 @@ class MapMaker {
       return made;
     }
     Value* base = source.root->operands[0];
-    if (base->def) fail(op, "the tensor's base is no parameter of the kernel", {tensor_text(tensor)});
+    if (base->def) fail(op, "the tensor's base is not a parameter of the kernel", {tensor_text(tensor)});
     std::vector<Value*> operands{base};
     for (int64_t d : order)
       operands.push_back(on_host(op, source, source.extent(d), fmt::format("extent {}", d)));
     if (const auto known = ir::constant_int(source.extent(order.front()));
         known && is_padded && *known % kPaddedExtent != 0)
       fail(op,
-           fmt::format("extent {} of {} is {}, no multiple of {}", order.front(), ir::print(tensor), *known,
-                       kPaddedExtent),
+           fmt::format("extent {} of {} is {}, not a multiple of {}", order.front(), ir::print(tensor),
+                       *known, kPaddedExtent),
            {tensor_text(tensor)},
            "elements that lie 16 to 16 bytes in shared memory need such rows: pad them");
     const int64_t unit = is_padded ? kPaddedUnit : kUnit, bits = tensor.type.dtype.bits();

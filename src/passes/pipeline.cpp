@@ -20,6 +20,7 @@
 #include "passes/layouts/infer_layouts.h"
 #include "passes/lift_grid_constants.h"
 #include "passes/make_tensor_maps.h"
+#include "passes/promote_constant_variables.h"
 #include "passes/promote_variables.h"
 #include "passes/propagate_constants.h"
 #include "passes/unroll.h"
@@ -30,6 +31,8 @@ namespace {
 void verify(ir::Function& function) { ir::verify(function); }
 
 constexpr Pass kPasses[] = {
+    {"promote_constant_variables", promote_constant_variables,
+     "variables that are never assigned become values"},
     {"verify", verify, "structure, types, targets and limits"},
     {"check_thread_groups", check_thread_groups, "every op runs in a thread group it can run in"},
     {"check_clusters", check_clusters, "ranks, masks and pairs fit the cluster"},

@@ -33,7 +33,7 @@ Variables named_inside(const Op& op, const Value* (*variable_of)(const Op&)) {
   return out;
 }
 
-bool is_loop(const Op& op) { return op.code == Opcode::kFor || op.code == Opcode::kLoop; }
+bool is_loop(const Op& op) { return ir::has(op.code, ir::Fact::kLoop); }
 
 class Promoter {
  public:

@@ -61,7 +61,7 @@ void rebuild(Block& block, const std::function<void(Op&, Block&)>& visit) {
 
 namespace {
 
-bool is_loop(const Op& op) { return op.code == Opcode::kFor || op.code == Opcode::kLoop; }
+bool is_loop(const Op& op) { return ir::has(op.code, ir::Fact::kLoop); }
 
 /// Calls visit(break, depth it would have to have to leave the loop whose body `block` is).
 template <class BlockType, class Visit>

@@ -9,23 +9,6 @@ namespace {
 using ir::Opcode;
 using ir::Value;
 
-bool is_commutative(Opcode code) {
-  switch (code) {
-    case Opcode::kAdd:
-    case Opcode::kMul:
-    case Opcode::kMin:
-    case Opcode::kMax:
-    case Opcode::kAnd:
-    case Opcode::kOr:
-    case Opcode::kXor:
-    case Opcode::kEq:
-    case Opcode::kNe:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// a op b with its sides exchanged: a < b is b > a.
 Opcode mirrored(Opcode comparison) {
   switch (comparison) {
@@ -86,11 +69,12 @@ class Simplifier {
       default:
         break;
     }
-    if (op_.operands.size() != 2 || op_.code < Opcode::kAdd || op_.code > Opcode::kGe) return nullptr;
+    if (op_.operands.size() != 2 || !ir::is_elementwise(op_.code)) return nullptr;
     a_ = op_.operands[0];
     b_ = op_.operands[1];
     Opcode code = op_.code;
-    if (constant_of(a_) && (is_commutative(code) || ir::is_comparison(code))) {  // numbers to the right
+    if (constant_of(a_) &&
+        ir::has(code, ir::Fact::kCommutative | ir::Fact::kComparison)) {  // numbers to the right
       std::swap(a_, b_);
       code = mirrored(code);
     }

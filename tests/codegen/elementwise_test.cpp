@@ -111,6 +111,8 @@ TEST(Elementwise, ApproximateFunctions) {
     check_binary(
         "tanh %ra", t, t, [](double a, double) { return std::tanh(a); }, tolerance * 10, "sm_80", 16, 64);
     check_binary(
+        "sin %ra", t, t, [](double a, double) { return std::sin(a); }, tolerance, "sm_80", 16, 64);
+    check_binary(
         "neg %ra", t, t, [](double a, double) { return -a; }, 0, "sm_80", 16, 64);
     check_binary(
         "abs %ra", t, t, [](double a, double) { return std::abs(a); }, 0, "sm_80", 16, 64);

@@ -3,6 +3,7 @@
 // held to the error that the instructions are documented with; the others are exact.
 #include <functional>
 #include <limits>
+#include <numbers>
 
 #include "../param_name.h"
 #include "kit.h"
@@ -35,6 +36,10 @@ const Function kFunctions[] = {
     {"sqrt", BOTH(sqrt), std::sqrt, 0, 1e30, 0, 0},
     {"rsqrt", BOTH(rsqrt), reciprocal_root, 1e-30, 1e30, 3e-7, 0},
     {"tanh", BOTH(tanh), std::tanh, -10, 10, 6e-4, 1e-3},
+    // The manual bounds the absolute error: by 2^-20.5 up to two pi, by 2^-14.7 up to a hundred.
+    {"sin", BOTH(sin), std::sin, -2 * std::numbers::pi, 2 * std::numbers::pi, 0x1.6ap-21, 1},
+    {"sin of large angles", BOTH(sin), std::sin, -100 * std::numbers::pi, 100 * std::numbers::pi, 0x1.3bp-15,
+     1},
     {"abs", BOTH(abs), absolute, -1e10, 1e10, 0, 0},
     {"neg", [](const TileArg& a) { return -a; }, [](const ScalarArg& a) { return -a; }, negated, -1e10, 1e10,
      0, 0},
@@ -117,14 +122,15 @@ TEST(Functions, AtTheEdgesOfTheirDomains) {
   const std::vector<double> in = {0.0, -0.0, inf, -inf, nan, 1.0, -1.0, 200.0, -200.0};
   Machine machine;
   const auto n = static_cast<int64_t>(in.size());
-  DeviceTensor x = machine.tensor(float32, in), y = machine.output(float32, {7, n});
+  DeviceTensor x = machine.tensor(float32, in), y = machine.output(float32, {8, n});
   machine.run(
       [n](Int32 ctas, Ptr<float32> x_ptr, Ptr<float32> y_ptr) {
         grid(ctas);
         auto t = load_global(global_view(x_ptr, {n}), {0}, {n});
-        auto g_y = global_view(y_ptr, {7, n});
+        auto g_y = global_view(y_ptr, {8, n});
         int64_t row = 0;
-        for (const RegisterValue& value : {exp(t), exp2(t), log(t), sqrt(t), rsqrt(t), tanh(t), abs(t)})
+        for (const RegisterValue& value :
+             {exp(t), exp2(t), log(t), sqrt(t), rsqrt(t), tanh(t), abs(t), sin(t)})
           store_global(g_y, value.reshape({1, n}), {row++, 0});
       },
       1, x, y);
@@ -135,7 +141,8 @@ TEST(Functions, AtTheEdgesOfTheirDomains) {
       {0, -0.0, inf, nan, nan, 1, nan, std::sqrt(200.0), nan},
       {inf, -inf, 0, nan, nan, 1, nan, 1 / std::sqrt(200.0), nan},
       {0, -0.0, 1, -1, nan, std::tanh(1.0), -std::tanh(1.0), 1, -1},
-      {0, 0, inf, inf, nan, 1, 1, 200, 200}};
+      {0, 0, inf, inf, nan, 1, 1, 200, 200},
+      {0, -0.0, nan, nan, nan, std::sin(1.0), -std::sin(1.0), std::sin(200.0), -std::sin(200.0)}};
   expect_elements(
       y, [&](int64_t i, int64_t j) { return expected[i][j]; }, 6e-4);
 }

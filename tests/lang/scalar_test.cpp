@@ -220,11 +220,12 @@ TEST(Scalar, EveryOpHasTheLineOfItsOperator) {
 TEST(Scalar, FunctionsBecomeOps) {
   const std::string text = traced([](Int32& m, Int32& n, Pointer&) {
     Float32 x = m;
-    auto y = exp(x) + exp2(x) + log(x) + sqrt(x) + rsqrt(x) + tanh(x) + abs(x) + fma(x, 2, 1.0f) + (-x);
+    auto y =
+        exp(x) + exp2(x) + log(x) + sqrt(x) + rsqrt(x) + tanh(x) + sin(x) + abs(x) + fma(x, 2, 1.0f) + (-x);
     auto [q, r] = fast_divmod(m, n);
     check(y.to(int32) + q + r + min(m, 3) + max(4, n) + cdiv(m, 128) + ~m + cast<int32>(y) > 0);
   });
-  for (const char* op : {"exp ", "exp2 ", "log ", "sqrt ", "rsqrt ", "tanh ", "abs ", "fma ", "neg ",
+  for (const char* op : {"exp ", "exp2 ", "log ", "sqrt ", "rsqrt ", "tanh ", "sin ", "abs ", "fma ", "neg ",
                          "fast_divmod ", "min ", "max ", "ceil_div ", "not ", "cast "})
     EXPECT_THAT(text, HasSubstr(std::string(" = ") + op));
 }
@@ -238,8 +239,7 @@ TEST(Scalar, LaunchIndicesAreScalars) {
   EXPECT_THAT(text, HasSubstr("grid_dim {axis = 2}"));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// errors
+// --- errors ---
 
 TEST(ScalarErrors, FloatingToIntegerNeedsACast) {
   const std::string error = error_of([](Int32& m, Int32&, Pointer&) {

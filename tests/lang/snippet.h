@@ -8,6 +8,7 @@
 
 #include "imbrex/lang.h"
 #include "lang/trace.h"
+#include "passes/promote_constant_variables.h"
 
 namespace imbrex::testing {
 
@@ -24,7 +25,10 @@ struct Snippet {
 
 template <class F>
 std::unique_ptr<ir::Function> trace_snippet(const F& body, std::string_view target = "sm_100a") {
-  return lang::trace(Snippet<F>{body}, {}, target);
+  auto function = lang::trace(Snippet<F>{body}, {}, target);
+  passes::promote_constant_variables(
+      *function);  // so that texts show values, not the variables that hold them
+  return function;
 }
 
 /// Unnamed values renumbered in order of appearance.

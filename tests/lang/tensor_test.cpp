@@ -15,8 +15,7 @@ using testing::Pointer;
 using testing::trace_snippet;
 using testing::traced;
 
-// ---------------------------------------------------------------------------------------------------------
-// global and shared memory
+// --- global and shared memory ---
 
 TEST(GlobalView, RowMajorUnlessStridesAreGiven) {
   const std::string text = traced([](Int32& m, Int32& n, Pointer& p) {
@@ -179,8 +178,7 @@ TEST(MemoryErrors, Transfers) {
               HasSubstr("copy_async_wait: pending is -1"));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// register tensors
+// --- register tensors ---
 
 TEST(Tiles, ArithmeticBroadcasts) {
   const std::string text = traced([](Int32& m, Int32&, Pointer& p) {
@@ -203,7 +201,7 @@ TEST(Tiles, EveryFunction) {
   const std::string text = traced([](Int32&, Int32&, Pointer&) {
     auto x = full(float32, {8, 8}, 1.5);
     auto i = zeros(int32, {8, 8});
-    auto y = exp(x) + exp2(x) + log(x) + sqrt(x) + rsqrt(x) + tanh(x) + abs(x) + fma(x, x, 1) + -x;
+    auto y = exp(x) + exp2(x) + log(x) + sqrt(x) + rsqrt(x) + tanh(x) + sin(x) + abs(x) + fma(x, x, 1) + -x;
     auto z = min(x, y) + max(x, 0) + min(1, x) + max(2.0, y) + select(x < y, x, 0) + select(!(x == y), 1, y);
     auto bits = ((((i + 3) % 4) ^ i) & (i << 1)) | (i >> 2);
     auto both = any(x > 0 && y >= 0, {.axis = 0}) || all(x != y, {.axis = 0});
@@ -216,9 +214,9 @@ TEST(Tiles, EveryFunction) {
     EXPECT_EQ(moved.shape(), (Shape{64}));
     EXPECT_EQ((x + x.to(float16)).dtype(), float32);
   });
-  for (const char* op :
-       {"exp ",    "exp2 ", "log ", "sqrt ", "rsqrt ", "tanh ", "abs ", "fma ", "neg ",    "min ",     "max ",
-        "select ", "and ",  "or ",  "xor ",  "shl ",   "shr ",  "rem ", "not ", "reduce ", "relayout "})
+  for (const char* op : {"exp ", "exp2 ", "log ", "sqrt ", "rsqrt ",  "tanh ",    "sin ", "abs ",
+                         "fma ", "neg ",  "min ", "max ",  "select ", "and ",     "or ",  "xor ",
+                         "shl ", "shr ",  "rem ", "not ",  "reduce ", "relayout "})
     EXPECT_THAT(text, HasSubstr(std::string(" = ") + op));
 }
 
@@ -368,8 +366,7 @@ TEST(TileErrors, AfterItsScope) {
   EXPECT_THAT(error, HasSubstr("shared<float16, [8]>"));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// barriers, fences, printing
+// --- barriers, fences, printing ---
 
 TEST(Mbarrier, EveryFunction) {
   const std::string text = traced([](Int32& m, Int32&, Pointer&) {
@@ -438,8 +435,7 @@ TEST(Printf, ChecksItsFormat) {
               HasSubstr("printf: unknown conversion '%s'"));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// tcgen05
+// --- tcgen05 ---
 
 TEST(Tcgen05, EveryFunction) {
   const std::string text = traced([](Int32& m, Int32&, Pointer&) {
@@ -509,8 +505,7 @@ TEST(Tcgen05Errors, Others) {
               HasSubstr("tcgen05::commit: multicast_mask is 65536"));
 }
 
-// ---------------------------------------------------------------------------------------------------------
-// wgmma
+// --- wgmma ---
 
 std::string wgmma_error(int64_t m, int64_t n, int64_t k, DataType a, DataType b, DataType d) {
   return error_of(
@@ -594,7 +589,7 @@ TEST(WgmmaErrors, Others) {
   EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) { wgmma::wait_group(8); }),
               HasSubstr("wgmma_wait_group: pending is 8, it is 0 to 7"));
   EXPECT_THAT(fails([](Int32&, Int32&, Pointer&) { setmaxnreg(100); }),
-              HasSubstr("setmaxnreg: 100 registers a thread; it takes multiples of 8 from 24 to 256"));
+              HasSubstr("setmaxnreg: 100 registers per thread; it takes multiples of 8 from 24 to 256"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ int64_t binary(Opcode op, DataType dtype, int64_t a, int64_t b) {
   HostStep left{HostStep::Kind::kParam}, right{HostStep::Kind::kParam}, step{HostStep::Kind::kBinary};
   left.a = 0, right.a = 1;
   left.dtype = right.dtype = step.dtype = dtype;
-  step.op = static_cast<uint16_t>(op);
+  step.op = op;
   step.a = 0, step.b = 1;
   kernel.host = {left, right, step};
   const int64_t arguments[] = {a, b};
@@ -53,7 +53,7 @@ TEST(HostProgram, ArithmeticWrapsAsTheDeviceDoes) {
 TEST(HostProgram, DivisionByZeroNamesTheLine) {
   codegen::CompiledKernel kernel;
   HostStep zero{HostStep::Kind::kConstant}, step{HostStep::Kind::kBinary};
-  step.op = static_cast<uint16_t>(Opcode::kDiv);
+  step.op = Opcode::kDiv;
   step.where = {"kernel.cpp", 12, "f"};
   kernel.host = {zero, step};
   int64_t slots[2];

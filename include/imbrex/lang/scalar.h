@@ -60,7 +60,7 @@ enum class Arith : uint8_t {
   kLogicalAnd,
   kLogicalOr,
 };
-enum class Unary : uint8_t { kNeg, kNot, kLogicalNot, kAbs, kExp, kExp2, kLog, kSqrt, kRsqrt, kTanh };
+enum class Unary : uint8_t { kNeg, kNot, kLogicalNot, kAbs, kExp, kExp2, kLog, kSqrt, kRsqrt, kTanh, kSin };
 
 }  // namespace detail
 
@@ -358,6 +358,9 @@ inline Expr log(const ScalarArg& a) { return detail::unary(detail::Unary::kLog, 
 inline Expr sqrt(const ScalarArg& a) { return detail::unary(detail::Unary::kSqrt, a); }
 inline Expr rsqrt(const ScalarArg& a) { return detail::unary(detail::Unary::kRsqrt, a); }
 inline Expr tanh(const ScalarArg& a) { return detail::unary(detail::Unary::kTanh, a); }
+/// The sine of an angle in radians; floating types but float64. Its absolute error is at most 2^-20.5 for |a| <= 2 pi
+/// and 2^-14.7 for |a| <= 100 pi; narrower types are converted to float32 and back. [PTX: sin.approx]
+inline Expr sin(const ScalarArg& a) { return detail::unary(detail::Unary::kSin, a); }
 /// a * b + c, rounded once; floating types. [PTX: fma]
 Expr fma(const ScalarArg& a, const ScalarArg& b, const ScalarArg& c);
 

@@ -299,6 +299,7 @@ inline RegisterValue log(const TileArg& a) { return detail::tile_unary(detail::U
 inline RegisterValue sqrt(const TileArg& a) { return detail::tile_unary(detail::Unary::kSqrt, a); }
 inline RegisterValue rsqrt(const TileArg& a) { return detail::tile_unary(detail::Unary::kRsqrt, a); }
 inline RegisterValue tanh(const TileArg& a) { return detail::tile_unary(detail::Unary::kTanh, a); }
+inline RegisterValue sin(const TileArg& a) { return detail::tile_unary(detail::Unary::kSin, a); }
 RegisterValue fma(const TileArg& a, const NumArg& b, const NumArg& c);
 RegisterValue cast(const TileArg& a, DataType dtype);
 

@@ -14,38 +14,56 @@ constexpr int64_t kMapBytes = 128, kMapAlignment = 64;
 constexpr int64_t kSharedUnit = 128;        // bytes that boxes in shared memory start at multiples of
 constexpr int64_t kPointerUnit = 16;        // and tensors in global memory,
 constexpr int64_t kPaddedPointerUnit = 32;  // of elements that are spread to 16 bytes for 16
-constexpr int kPromotion128B = 2;  // CU_TENSOR_MAP_L2_PROMOTION_L2_128B: rows are read in such pieces
 
-/// CUtensorMapDataType.
-int driver_type(DataType type, bool is_padded) {
+TensorMapType driver_type(DataType type, bool is_padded) {
   switch (type.code) {
     case DataType::kFloat4E2M1:
-      return is_padded ? 14 : 13;
+      return is_padded ? TensorMapType::kPacked16U4Padded : TensorMapType::kPacked16U4;
     case DataType::kFloat6E2M3:
     case DataType::kFloat6E3M2:
-      return 15;
+      return TensorMapType::kPacked16U6Padded;
     case DataType::kUInt16:
     case DataType::kInt16:
-      return 1;
+      return TensorMapType::kUInt16;
     case DataType::kUInt32:
-      return 2;
+      return TensorMapType::kUInt32;
     case DataType::kInt32:
-      return 3;
+      return TensorMapType::kInt32;
     case DataType::kUInt64:
-      return 4;
+      return TensorMapType::kUInt64;
     case DataType::kInt64:
-      return 5;
+      return TensorMapType::kInt64;
     case DataType::kFloat16:
-      return 6;
+      return TensorMapType::kFloat16;
     case DataType::kFloat32:
     case DataType::kTFloat32:  // bits as they are
-      return 7;
+      return TensorMapType::kFloat32;
     case DataType::kFloat64:
-      return 8;
+      return TensorMapType::kFloat64;
     case DataType::kBFloat16:
-      return 9;
+      return TensorMapType::kBFloat16;
     default:
-      return 0;  // bytes
+      return TensorMapType::kUInt8;
+  }
+}
+
+/// A swizzle of the layout algebra, as tensor maps name it.
+TensorMapSwizzle driver_swizzle(layout::Swizzle swizzle) {
+  switch (swizzle.mode) {
+    case layout::Swizzle::k32B:
+      return TensorMapSwizzle::k32B;
+    case layout::Swizzle::k64B:
+      return TensorMapSwizzle::k64B;
+    case layout::Swizzle::k128B:
+      return TensorMapSwizzle::k128B;
+    case layout::Swizzle::k128BAtom32B:
+      return TensorMapSwizzle::k128BAtom32B;
+    case layout::Swizzle::k128BAtom32BFlip8B:
+      return TensorMapSwizzle::k128BAtom32BFlip8B;
+    case layout::Swizzle::k128BAtom64B:
+      return TensorMapSwizzle::k128BAtom64B;
+    default:
+      return TensorMapSwizzle::kNone;
   }
 }
 
@@ -146,8 +164,8 @@ void Generator::declare_tensor_map(const ir::Value* map) {
   for (size_t d = 1; d < rank; ++d)
     plan.stride_slots.push_back(host_.binary(ir::Opcode::kMul, slot(op.operands[rank + d]),
                                              host_.constant(plan.dtype.bits()), op.where));
-  plan.swizzle = layout::Swizzle::from_name(op.string_attr("swizzle"))->mode;
-  plan.l2_promotion = kPromotion128B;
+  plan.swizzle = driver_swizzle(*layout::Swizzle::from_name(op.string_attr("swizzle")));
+  plan.l2_promotion = TensorMapL2Promotion::k128B;
   plan.where = op.where;
   for (size_t i = 0; i < function_.params.size(); ++i)
     if (function_.params[i] == op.operands[0])

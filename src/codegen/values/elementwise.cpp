@@ -63,51 +63,7 @@ void tensor_arithmetic(Generator& g, const ir::Op& op) {
   g.bind(op.result(), std::move(result));
 }
 
-void arithmetic(Generator& g, const ir::Op& op) {
-  if (!op.result()->type.is_scalar()) return tensor_arithmetic(g, op);
-  std::array<Operand, 3> in;
-  for (size_t i = 0; i < op.operands.size(); ++i) in[i] = g.scalar(op.operands[i]);
-  g.bind(op.result(),
-         scalar_operation(g, op, op.code, computing_type(op), std::span(in.data(), op.operands.size())));
-}
-
-}  // namespace
-
-#define IMBREX_ARITHMETIC(id) \
-  void emit_##id(Generator& g, const ir::Op& op) { arithmetic(g, op); }
-IMBREX_ARITHMETIC(Add)
-IMBREX_ARITHMETIC(Sub)
-IMBREX_ARITHMETIC(Mul)
-IMBREX_ARITHMETIC(Div)
-IMBREX_ARITHMETIC(Rem)
-IMBREX_ARITHMETIC(CeilDiv)
-IMBREX_ARITHMETIC(Min)
-IMBREX_ARITHMETIC(Max)
-IMBREX_ARITHMETIC(And)
-IMBREX_ARITHMETIC(Or)
-IMBREX_ARITHMETIC(Xor)
-IMBREX_ARITHMETIC(Shl)
-IMBREX_ARITHMETIC(Shr)
-IMBREX_ARITHMETIC(Eq)
-IMBREX_ARITHMETIC(Ne)
-IMBREX_ARITHMETIC(Lt)
-IMBREX_ARITHMETIC(Le)
-IMBREX_ARITHMETIC(Gt)
-IMBREX_ARITHMETIC(Ge)
-IMBREX_ARITHMETIC(Neg)
-IMBREX_ARITHMETIC(Not)
-IMBREX_ARITHMETIC(Abs)
-IMBREX_ARITHMETIC(Exp)
-IMBREX_ARITHMETIC(Exp2)
-IMBREX_ARITHMETIC(Log)
-IMBREX_ARITHMETIC(Sqrt)
-IMBREX_ARITHMETIC(Rsqrt)
-IMBREX_ARITHMETIC(Tanh)
-IMBREX_ARITHMETIC(Fma)
-IMBREX_ARITHMETIC(Select)
-#undef IMBREX_ARITHMETIC
-
-void emit_Cast(Generator& g, const ir::Op& op) {
+void cast(Generator& g, const ir::Op& op) {
   const ir::Type& from = op.operands[0]->type;
   const DataType to = op.dtype_attr("dtype");
   if (from.is_scalar()) {
@@ -118,6 +74,17 @@ void emit_Cast(Generator& g, const ir::Op& op) {
   const std::vector<Operand> words = words_in_layout(g, op, g.get<RegisterTensor>(op.operands[0]), layout);
   g.bind(op.result(), RegisterTensor{to, layout, g.group(),
                                      convert_words(g, op, words, layout.registers(), from.dtype, to)});
+}
+
+}  // namespace
+
+void emit_elementwise(Generator& g, const ir::Op& op) {
+  if (op.code == Opcode::kCast) return cast(g, op);
+  if (!op.result()->type.is_scalar()) return tensor_arithmetic(g, op);
+  std::array<Operand, 3> in;
+  for (size_t i = 0; i < op.operands.size(); ++i) in[i] = g.scalar(op.operands[i]);
+  g.bind(op.result(),
+         scalar_operation(g, op, op.code, computing_type(op), std::span(in.data(), op.operands.size())));
 }
 
 void emit_Broadcast(Generator& g, const ir::Op& op) {

@@ -232,6 +232,8 @@ class ScalarOperation {
         return make(Op::rsqrt, {Mod::approx, Mod::ftz, f32}, {in[0]});
       case Opcode::kTanh:
         return make(Op::tanh, {Mod::approx, f32}, {in[0]});
+      case Opcode::kSin:
+        return make(Op::sin, {Mod::approx, f32}, {in[0]});
       case Opcode::kSelect:
         return select(in[0], in[1], in[2]);
       default:

@@ -18,29 +18,6 @@ int64_t position_in(const Uses& uses, const ir::Block* block, const ir::Op* op) 
   return op ? uses.position(op) : -1;
 }
 
-/// True for ops whose result may consist of an operand's registers, or compute with them only when it is used
-/// itself, as addresses of views do.
-bool passes_registers_on(Opcode code) {
-  switch (code) {
-    case Opcode::kAbs:
-    case Opcode::kSelect:
-    case Opcode::kCast:
-    case Opcode::kGlobalView:
-    case Opcode::kIndex:
-    case Opcode::kSlice:
-    case Opcode::kPermute:
-    case Opcode::kReshape:
-    case Opcode::kTabulate:
-    case Opcode::kBroadcast:
-    case Opcode::kReduce:
-    case Opcode::kRelayout:
-    case Opcode::kMbarrierAt:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// Calls body(op) for every op that may use the registers of `value`.
 template <class Body>
 void for_each_use(const Uses& uses, const ir::Value* value, const Body& body) {
@@ -48,7 +25,7 @@ void for_each_use(const Uses& uses, const ir::Value* value, const Body& body) {
     body(use);
     // What a region yields becomes part of its op's result.
     const ir::Op* maker = use->code == Opcode::kYield ? use->parent->parent : use;
-    if (passes_registers_on(maker->code))
+    if (ir::has(maker->code, ir::Fact::kForwardsRegisters))
       for (const ir::Value* result : maker->results) for_each_use(uses, result, body);
   }
 }

@@ -7,6 +7,7 @@
 
 #include "core/target.h"
 #include "imbrex/core/error.h"
+#include "passes/describe.h"
 #include "passes/layouts/layout_inference.h"
 
 namespace imbrex::passes {
@@ -15,11 +16,6 @@ namespace {
 using ir::Opcode;
 using ir::TypeKind;
 using layout::Layout;
-
-bool is_view_op(Opcode code) {
-  return code == Opcode::kIndex || code == Opcode::kSlice || code == Opcode::kPermute ||
-         code == Opcode::kReshape;
-}
 
 /// A plain access whose registers' layout is known, or is made for the memory.
 struct Access {
@@ -88,7 +84,7 @@ class AllocationLayout {
     const auto found = uses_.find(&value);
     if (found == uses_.end()) return;
     for (const Use& use : found->second) {
-      if (is_view_op(use.op->code) && use.operand == 0) {
+      if (ir::has(use.op->code, ir::Fact::kView) && use.operand == 0) {
         views_.push_back(use.op->result());
         demands_.push_back(view_demand(*use.op));
         continue;

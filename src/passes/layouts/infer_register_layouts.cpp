@@ -10,6 +10,7 @@
 #include "imbrex/core/error.h"
 #include "layout/queries.h"
 #include "layout/registers.h"
+#include "passes/describe.h"
 #include "passes/layouts/layout_inference.h"
 
 namespace imbrex::passes {

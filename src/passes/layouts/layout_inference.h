@@ -79,11 +79,6 @@ int64_t matrix_access_cost(const layout::Layout& registers, const layout::Layout
 /// A number that surely divides an integer value (0 for the constant 0).
 int64_t known_multiple(const ir::Value* value, int depth = 8);
 
-/// "tcgen05_mma at gemm.cpp:42".
-std::string op_text(const ir::Op& op);
-/// "shared<float16, [128, 64]> s_a, made at gemm.cpp:31".
-std::string tensor_text(const ir::Value& value);
-
 /// Sets the layouts of all allocations of one kind (kShared or kTensorMemory) and their views. Register
 /// layouts that are set already count in the choice between candidates.
 void infer_memory_layouts(ir::Function& function, ir::TypeKind kind, const Uses& uses,

@@ -77,7 +77,7 @@ Layout view_layout(const ir::Op& view, const Layout& of) {
     case Opcode::kReshape:
       return of.reshape(view.ints_attr("shape"));
     default:
-      throw InternalError(fmt::format("{} is no view", view.info().mnemonic));
+      throw InternalError(fmt::format("{} is not a view", view.info().mnemonic));
   }
 }
 

@@ -186,7 +186,8 @@ MemoryDemand tma_demand(const Use& use, size_t global) {
   auto refusal = [=](const Layout& found) -> std::string {
     const int64_t row = found.shape()[static_cast<size_t>(tile_dim)];
     if (row * found.element_bits() % 128 != 0)
-      return fmt::format("rows of {} elements along dimension {} are no multiple of 16 bytes", row, tile_dim);
+      return fmt::format("rows of {} elements along dimension {} are not a multiple of 16 bytes", row,
+                         tile_dim);
     const auto boxes = layout::describe_tma_boxes(found, tile_dim);
     return boxes ? narrow_tma_refusal(*boxes, found, dtype, is_load) : boxes.error;
   };

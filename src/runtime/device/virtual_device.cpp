@@ -110,8 +110,8 @@ class VirtualDevice : public DeviceBackend {
     arguments.box = box;
     arguments.interleave = static_cast<vgpu::TensorMapInterleave>(plan.interleave);
     arguments.swizzle = static_cast<vgpu::TensorMapSwizzle>(plan.swizzle);
-    arguments.l2_promotion = plan.l2_promotion;
-    arguments.fill_with_nan = plan.oob_fill != 0;
+    arguments.l2_promotion = static_cast<int>(plan.l2_promotion);
+    arguments.fill_with_nan = plan.oob_fill == TensorMapFill::kNan;
     vgpu::TensorMap map = vgpu::encode_tensor_map(arguments);
     std::copy_n(reinterpret_cast<const std::byte*>(&map), sizeof map, static_cast<std::byte*>(out));
   }

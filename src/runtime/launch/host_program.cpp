@@ -29,7 +29,7 @@ int64_t wrap(DataType dtype, int64_t value) {
 }
 
 int64_t binary(const HostStep& step, int64_t a, int64_t b) {
-  const auto code = static_cast<Opcode>(step.op);
+  const Opcode code = step.op;
   // Operands are extended by their own type, so a signed comparison orders every type below 64 bits.
   const DataType dtype = ir::is_comparison(code) ? int64 : step.dtype;
   if (const auto result = passes::evaluate_integer(code, {dtype, a}, {dtype, b})) return result->i;
@@ -50,7 +50,7 @@ int64_t binary(const HostStep& step, int64_t a, int64_t b) {
 }
 
 int64_t unary(const HostStep& step, int64_t a) {
-  const auto code = static_cast<Opcode>(step.op);
+  const Opcode code = step.op;
   if (code == Opcode::kCast) return a;
   if (const auto result = passes::evaluate_integer(code, {step.dtype, a})) return result->i;
   throw InternalError(fmt::format("host step '{}'", ir::info(code).mnemonic));
