@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/uniform_registers.h"
+#include "ptx/insns.h"
 #include "ptx/operands.h"
 
 #include <algorithm>
@@ -14,11 +15,7 @@ namespace {
 
 /// Scalar arithmetic that a warp can do once for all its threads.
 bool is_arithmetic(const Instruction& i) {
-  static constexpr std::string_view kNames[] = {"mov", "add",  "sub",  "mul",  "mad",  "shl",      "shr",
-                                                "and", "or",   "xor",  "not",  "selp", "cvt",      "min",
-                                                "max", "cvta", "setp", "prmt", "mapa", "shfl.sync"};
-  if (i.op == Op::ld) return i.has(ptx::Mod::param);
-  return std::find(std::begin(kNames), std::end(kNames), ptx::name(i.op)) != std::end(kNames);
+  return ptx::has_trait(i.op, ptx::kUniform) || (i.op == Op::ld && i.has(ptx::Mod::param));
 }
 
 bool differs_within_a_warp(ptx::SpecialReg special) {

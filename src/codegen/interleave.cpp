@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ptx/insns.h"
 #include "ptx/operands.h"
 
 namespace imbrex::codegen {
@@ -22,28 +23,7 @@ bool is_load(const Instruction& i) { return i.op == Op::ldmatrix; }
 bool is_copy(const Instruction& i) { return i.op == Op::cp_async || i.op == Op::cp_async_commit_group; }
 
 /// Arithmetic on registers: what addresses and predicates are made of.
-bool is_arithmetic(const Instruction& i) {
-  switch (i.op) {
-    case Op::add:
-    case Op::sub:
-    case Op::mul:
-    case Op::mad:
-    case Op::mov:
-    case Op::cvt:
-    case Op::setp:
-    case Op::selp:
-    case Op::and_:
-    case Op::or_:
-    case Op::xor_:
-    case Op::shl:
-    case Op::shr:
-    case Op::min:
-    case Op::max:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_arithmetic(const Instruction& i) { return ptx::has_trait(i.op, ptx::kAddress); }
 
 class Interleaver {
  public:

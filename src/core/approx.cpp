@@ -66,10 +66,15 @@ struct Operand {
   uint64_t significand() const { return mantissa | 0x800000; }
 };
 
+/// Of 1.mantissa, 23 bits: in (1/2, 1], in units of 2^-24.
+uint32_t reciprocal(uint32_t mantissa) {
+  return static_cast<uint32_t>(quadratic(detail::kRcpTable[mantissa >> 16], (mantissa & 0xFFFF) << 1, 8094) >>
+                               17);
+}
+
 uint32_t unit_rcp(Operand x) {
-  const auto y = static_cast<uint32_t>(
-      quadratic(detail::kRcpTable[x.mantissa >> 16], (x.mantissa & 0xFFFF) << 1, 8094) >> 17);
-  const int biased = 126 - x.exponent + static_cast<int>(y >> 24);  // y is in (1/2, 1]
+  const uint32_t y = reciprocal(x.mantissa);
+  const int biased = 126 - x.exponent + static_cast<int>(y >> 24);
   return biased <= 0 ? x.sign : x.sign | static_cast<uint32_t>(biased) << 23 | (y & 0x7FFFFF);
 }
 
@@ -217,6 +222,18 @@ float rcp_approx(float x, bool ftz) {
   if (ftz) return unit(Mufu::kRcp, x);
   const float scale = is_subnormal_or_zero(x) ? 0x1p24f : std::fabs(x) > 0x1p126f ? 0.25f : 1.0f;
   return mul(scale, unit(Mufu::kRcp, x * scale));
+}
+double rcp_approx_ftz(double x) {
+  constexpr uint32_t kInfinity64 = 0x7FF00000, kNan64 = 0x7FFFFFFF;
+  const auto high = static_cast<uint32_t>(std::bit_cast<uint64_t>(x) >> 32);
+  const uint32_t sign = high & 0x80000000, mantissa = high & 0xFFFFF;
+  const int exponent = static_cast<int>(high >> 20 & 0x7FF);
+  const auto result = [](uint32_t bits) { return std::bit_cast<double>(uint64_t{bits} << 32); };
+  if (exponent == 0x7FF) return result(std::isnan(x) ? kNan64 : sign);
+  if (exponent == 0) return result(sign | kInfinity64);
+  const uint32_t y = reciprocal(mantissa << 3);
+  const int biased = 1022 - (exponent - 1023) + static_cast<int>(y >> 24);
+  return result(biased <= 0 ? sign : sign | static_cast<uint32_t>(biased) << 20 | (y & 0x7FFFFF) >> 3);
 }
 float rsqrt_approx(float x, bool ftz) {
   if (ftz || !is_subnormal_or_zero(x)) return unit(Mufu::kRsqrt, x);

@@ -456,7 +456,7 @@ void BodyParser::unknown_name(const Token& token) {
       candidates.emplace_back(name);
   });
   p_.symbols_.for_each([&](std::string_view name, const SymbolRef&) { candidates.emplace_back(name); });
-  std::sort(candidates.begin(), candidates.end());  // the hash table's order is nobody's business
+  std::sort(candidates.begin(), candidates.end());  // whatever the hash table's order
   std::string nearest = nearest_word(token.text, candidates);
   bool is_register = !token.text.empty() && token.text[0] == '%';
   throw SyntaxError{

@@ -12,8 +12,18 @@ namespace imbrex::ptx {
 namespace {
 
 constexpr InsnFacts kInsns[] = {
-#define PTX_INSN(name, mnemonic, operands, modifiers, types, target, version, section) \
-  {Op::name, mnemonic, operands, modifiers, types, target, version, section},
+#define PTX_INSN(name, mnemonic, operands, modifiers, types, target, version, section, family, cost, traits) \
+  {Op::name,                                                                                                 \
+   mnemonic,                                                                                                 \
+   operands,                                                                                                 \
+   modifiers,                                                                                                \
+   types,                                                                                                    \
+   target,                                                                                                   \
+   version,                                                                                                  \
+   section,                                                                                                  \
+   Family::family,                                                                                           \
+   Cost::cost,                                                                                               \
+   static_cast<uint8_t>(traits)},
 #define PTX_ALIAS(...)
 #define PTX_NEEDS(...)
 #include "ptx/insns.def"
@@ -164,6 +174,15 @@ std::string requirement_in_words(std::string_view requirement) {
   if (kind == "a") return fmt::format("sm_{}a", sm);
   if (kind == "a+") return fmt::format("sm_{}a, or a later target with suffix 'a' or 'f'", sm);
   return "an sm_10x or sm_11x target with suffix 'a' or 'f'";
+}
+
+bool computes(Family family) {
+  static constexpr bool kComputes[] = {
+#define PTX_FAMILY(name, computes, what) computes,
+#include "ptx/families.def"
+#undef PTX_FAMILY
+  };
+  return kComputes[static_cast<size_t>(family)];
 }
 
 const InsnFacts& insn_facts(Op op) { return kInsns[static_cast<size_t>(op)]; }

@@ -26,6 +26,31 @@ bool meets(Target target, std::string_view requirement);
 /// The requirement in words: "sm_80 or later", "sm_90a".
 std::string requirement_in_words(std::string_view requirement);
 
+/// What is decoded and executed together on the virtual GPU: the rows of families.def.
+enum class Family : uint8_t {
+#define PTX_FAMILY(name, computes, what) name,
+#include "ptx/families.def"
+#undef PTX_FAMILY
+};
+/// Do the family's results depend on register operands alone?
+bool computes(Family family);
+
+/// What an instruction takes of the chip's time: the rows of costs.def.
+enum class Cost : uint8_t {
+#define PTX_COST(name, what) name,
+#include "ptx/costs.def"
+#undef PTX_COST
+};
+
+/// What a pass or a check asks about an instruction.
+enum Trait : uint8_t {
+  kElementwise = 1,  // each element of the result is a function of one element of each operand
+  kAddress = 2,      // scalar arithmetic of which addresses and predicates are made
+  kUniform = 4,    // of warp-uniform operands, one result for the warp (shfl.sync with .idx, ld.param alike)
+  kFetches = 8,    // brings a value from elsewhere: from memory, or what the thread is
+  kTwoSteps = 16,  // fetches its result in a second step, after others have run
+};
+
 /// One row of insns.def; its head comment explains the notation.
 struct InsnFacts {
   Op op;
@@ -36,9 +61,13 @@ struct InsnFacts {
   std::string_view target;
   int version;
   std::string_view section;
+  Family family;
+  Cost cost;
+  uint8_t traits;
 };
 
 const InsnFacts& insn_facts(Op op);
+inline bool has_trait(Op op, Trait trait) { return (insn_facts(op).traits & trait) != 0; }
 /// All rows, in the order of the table; index = Op.
 std::span<const InsnFacts> all_insns();
 /// The target a word needs ("" = any).

@@ -26,7 +26,7 @@ namespace detail {
 
 struct GpuData {
   Options options;
-  TargetFacts target;
+  const Target* target = nullptr;
   std::shared_ptr<GlobalMemory> memory;
   uint64_t launches = 0;
   DeviceAddress cooperative_workspace = 0;  // allocated by the first cooperative launch
@@ -39,7 +39,7 @@ struct ModuleData {
 struct FunctionData {
   std::shared_ptr<const Program> program;
   std::shared_ptr<ModuleImage> image;
-  TargetFacts target;
+  const Target* target = nullptr;
   int64_t max_dynamic_shared = 0;
 };
 
@@ -56,7 +56,6 @@ std::string text_of(const Dim3& d) { return fmt::format("({}, {}, {})", d.x, d.y
 }  // namespace
 
 // ---- functions and modules
-// -----------------------------------------------------------------------------------
 
 const std::string& Function::name() const { return data_->program->name; }
 
@@ -69,11 +68,11 @@ FunctionAttributes Function::attributes() const {
 const std::vector<Parameter>& Function::parameters() const { return data_->program->parameters; }
 
 void Function::set_max_dynamic_shared(int64_t bytes) {
-  const int64_t most = data_->target.max_shared_per_block - data_->program->static_shared_bytes;
+  const int64_t most = data_->target->max_shared_bytes - data_->program->static_shared_bytes;
   if (bytes < 0 || bytes > most)
     fail(fmt::format("{}: {} bytes of dynamic shared memory are asked for, the target allows {}", name(),
                      bytes, most),
-         {fmt::format("{} bytes per block, {} of them static", data_->target.max_shared_per_block,
+         {fmt::format("{} bytes per block, {} of them static", data_->target->max_shared_bytes,
                       data_->program->static_shared_bytes)});
   data_->max_dynamic_shared = bytes;
 }
@@ -107,10 +106,9 @@ GlobalVariable Module::global(std::string_view name) const {
 }
 
 // ---- the device
-// ----------------------------------------------------------------------------------------------
 
 VirtualGpu::VirtualGpu(Options options) : data_(std::make_unique<detail::GpuData>()) {
-  data_->target = target_facts(options.target);
+  data_->target = &target_limits(options.target);
   if (options.memory_bytes <= 0) fail(fmt::format("memory_bytes is {}", options.memory_bytes));
   data_->memory = std::make_shared<GlobalMemory>(options.memory_bytes, options.checks.uninitialized_global);
   data_->options = std::move(options);
@@ -198,12 +196,12 @@ void VirtualGpu::fill32(DeviceAddress to, uint32_t value, int64_t count) {
 }
 
 Module VirtualGpu::load_module(std::string_view ptx, std::string_view name) {
-  auto image = std::make_shared<ModuleImage>(ptx, name, data_->memory, data_->target);
+  auto image = std::make_shared<ModuleImage>(ptx, name, data_->memory, *data_->target);
   const std::string& wanted = image->tree().target;
   const auto target = ptx::Target::parse(wanted);
   if (target.has_value()) {
     const bool exact = target->variant == 'a';
-    if (target->sm > data_->target.sm || (exact && wanted != data_->options.target))
+    if (target->sm > data_->target->sm || (exact && wanted != data_->options.target))
       fail(fmt::format("{} is for {}, the device is {}", name, wanted, data_->options.target), {},
            "make the VirtualGpu with that target");
   }
@@ -224,12 +222,10 @@ Module VirtualGpu::load_module(std::string_view ptx, std::string_view name) {
 }
 
 // ---- launches
-// ------------------------------------------------------------------------------------------------
 
 namespace {
 
-void check_extents(const Launch& launch, const Program& program, const TargetFacts& target,
-                   const Dim3& cluster) {
+void check_extents(const Launch& launch, const Program& program, const Target& target, const Dim3& cluster) {
   const std::string& name = program.name;
   const FunctionAttributes& a = program.attributes;
   const Dim3 &grid = launch.grid, &block = launch.block;
@@ -282,13 +278,12 @@ std::vector<std::byte> parameter_bytes(const Launch& launch, const Program& prog
 }
 
 /// CTAs of a kernel that fit on one SM.
-int64_t occupancy(const Launch& launch, const Program& program, const TargetFacts& target) {
-  constexpr int64_t kThreadsPerSm = 2048, kBlocksPerSm = 32, kReserve = 1024;
+int64_t occupancy(const Launch& launch, const Program& program, const Target& target) {
   const int64_t threads = (launch.block.count() + 31) / 32 * 32;
-  const int64_t shared =
-      (program.static_shared_bytes + launch.dynamic_shared_bytes + 127) / 128 * 128 + kReserve;
-  return std::max<int64_t>(1,
-                           std::min({kBlocksPerSm, kThreadsPerSm / threads, target.shared_per_sm / shared}));
+  const int64_t shared = (program.static_shared_bytes + launch.dynamic_shared_bytes + 127) / 128 * 128 +
+                         target.reserved_shared_bytes;
+  return std::max<int64_t>(1, std::min({target.max_ctas_per_sm, target.max_threads_per_sm / threads,
+                                        target.shared_bytes_per_sm / shared}));
 }
 
 }  // namespace
@@ -299,7 +294,7 @@ constexpr int64_t kCooperativeWorkspace = 32;
 Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   if (function.data_ == nullptr) fail("launch: the function is empty");
   const Program& program = *function.data_->program;
-  const TargetFacts& target = data_->target;
+  const Target& target = *data_->target;
   const Dim3 required = program.attributes.required_cluster;
   const Dim3 cluster = launch.cluster == Dim3{} && required.x > 0 ? required : launch.cluster;
   check_extents(launch, program, target, cluster);
@@ -315,7 +310,7 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   memory.place(kParamBase, parameters.size(), fmt::format("parameters of {}", program.name));
   if (!parameters.empty()) std::memcpy(memory.host(kParamBase), parameters.data(), parameters.size());
 
-  const int num_sms = data_->options.num_sms > 0 ? data_->options.num_sms : target.num_sms;
+  const int num_sms = data_->options.num_sms > 0 ? data_->options.num_sms : sm_count(target);
   LaunchContext context{program, memory, data_->options, target, launch.grid, cluster, launch.block};
   context.explicit_cluster = !(launch.cluster == Dim3{}) || required.x > 0;
   context.dynamic_shared_bytes = static_cast<uint32_t>(launch.dynamic_shared_bytes);

@@ -112,6 +112,7 @@ void floats(List& list) {
     list.add(fmt::format("rcp.{}.f64 %d, %a", r), "f64", {"f64"});
     list.add(fmt::format("sqrt.{}.f64 %d, %a", r), "f64", {"f64"});
   }
+  list.add("rcp.approx.ftz.f64 %d, %a", "f64", {"f64"});
   for (const char* op : {"min", "max", "copysign"})
     list.add(fmt::format("{}.f64 %d, %a, %b", op), "f64", {"f64", "f64"});
   for (const char* op : {"abs", "neg"}) list.add(fmt::format("{}.f64 %d, %a", op), "f64", {"f64"});

@@ -159,6 +159,32 @@ TEST(Float32, PackedPairsInOneRegister) {
   });
 }
 
+TEST(Float64, ApproximateReciprocalHasTwentyBits) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double subnormal = std::numeric_limits<double>::denorm_min();
+  // As PTX tabulates: operand, result.
+  const std::pair<double, double> limits[] = {
+      {infinity, 0.0},         {-infinity, -0.0}, {0.0, infinity}, {-0.0, -infinity}, {subnormal, infinity},
+      {-subnormal, -infinity}, {0x1p1023, 0.0},   {-1.0, -1.0},    {4.0, 0.25}};
+  std::vector<Row> rows;
+  for (const auto& [operand, result] : limits) rows.push_back({std::bit_cast<uint64_t>(operand), 0, 0});
+  rows.push_back({std::bit_cast<uint64_t>(std::numeric_limits<double>::quiet_NaN()), 0, 0});
+  const size_t first_close = rows.size();
+  for (double x = 1e-300; x < 1e300; x *= -1.618033e7) {
+    rows.push_back({std::bit_cast<uint64_t>(x), 0, 0});
+    if (rows.size() > first_close + 80) break;
+  }
+  const std::vector<uint64_t> got = run_snippet("rcp.approx.ftz.f64 %D, %A;", "%D", rows);
+  for (size_t i = 0; i < std::size(limits); ++i)
+    EXPECT_EQ(got[i], std::bit_cast<uint64_t>(limits[i].second)) << limits[i].first;
+  EXPECT_TRUE(std::isnan(d(got[std::size(limits)])));
+  for (size_t i = first_close; i < rows.size(); ++i) {
+    const double x = d(rows[i].a);
+    EXPECT_LE(std::fabs(d(got[i]) * x - 1), 0x1p-19) << x;
+    EXPECT_EQ(got[i] & 0xFFFFFFFF, 0u) << x;
+  }
+}
+
 TEST(Float64, Arithmetic) {
   const auto rows = combinations(edge_doubles(), 3);
   // NaN operands: the last one listed, quieted; an invalid operation: the negative default NaN.

@@ -54,13 +54,13 @@ struct TimelinePlace {
 /// One lane: a warp, a unit or a barrier of one CTA.
 struct TimelineLane {
   LaneKind kind = LaneKind::kWarp;
-  int64_t cta = 0;     // linear number in the grid
-  int rank = 0;        // of that CTA in its cluster
-  int index = 0;       // of the warp; of a barrier its offset in shared memory
-  std::string name;    // "warp 3", "TMA", "tensor core", "mbarrier 0x400"
-  int32_t place = -1;  // barriers: their mbarrier.init
-  std::vector<int> arrivals,
-      waits;                        // barriers: warps that signal it (themselves or through units), that wait
+  int64_t cta = 0;                  // linear number in the grid
+  int rank = 0;                     // of that CTA in its cluster
+  int index = 0;                    // of the warp; of a barrier its offset in shared memory
+  std::string name;                 // "warp 3", "TMA", "tensor core", "mbarrier 0x400"
+  int32_t place = -1;               // barriers: their mbarrier.init
+  std::vector<int> arrivals;        // barriers: warps that signal it, themselves or through units
+  std::vector<int> waits;           // barriers: warps that wait for it
   std::vector<TimelineSpan> spans;  // by begin; those of units may overlap
 };
 

@@ -22,14 +22,13 @@
 // What a kernel of a CUDA or Triton program needs besides its PTX:
 //   - its entry's name: C++ kernels have mangled ones unless extern "C"; Module::function_names() lists them;
 //   - the threads of a block: Triton's are 32 * num_warps of its metadata (or .reqntid of the PTX);
-//   - dynamic shared memory (`extern __shared__`, Triton's metadata.shared): Launch::dynamic_shared_bytes,
-//   and
+//   - dynamic shared memory (`extern __shared__`, Triton's metadata.shared): Launch::dynamic_shared_bytes, and
 //     Function::set_max_dynamic_shared() above 48 KiB;
 //   - tensor maps (CUtensorMap): encode_tensor_map(), then by value as a `__grid_constant__` parameter, or in
 //     device memory;
-//   - Triton passes two pointers to scratch memory after the kernel's own arguments (0 where its metadata
-//   asks
+//   - Triton passes two pointers to scratch memory after the kernel's own arguments (0 where its metadata asks
 //     for no scratch), and for a tensor descriptor a tensor map, the sizes (int32) and the strides (int64).
+//
 // Not there: textures and surfaces, launches from kernels, indirect calls, 32-bit generic addresses, and
 // linking: a module stands for itself, with printf, malloc-free code and __assertfail the only externals.
 //
@@ -48,6 +47,7 @@
 #include <string_view>
 #include <vector>
 
+#include "imbrex/core/tensor_map.h"
 #include "imbrex/vgpu/timeline.h"
 
 namespace imbrex::vgpu {
@@ -60,12 +60,12 @@ enum class FindingKind : uint8_t {
   // Always reported: the kernel cannot go on, or the host would be harmed.
   kOutOfBounds,         // access outside every allocation, variable or window
   kMisaligned,          // address not a multiple of the access size
-  kDeadlock,            // nobody can run; the message tells who waits for what
+  kDeadlock,            // no thread can run; the message tells what each waits for
   kEndlessRun,          // the instruction budget was used up
   kTrap,                // trap, failed assertion
   kIllegalInstruction,  // operands or state the hardware answers with an error or leaves undefined
   // Checkers.
-  kUninitializedRead,    // register, shared, local (and, if asked, global) bytes nobody wrote
+  kUninitializedRead,    // register, shared, local (and, if asked, global) bytes never written
   kUseAfterFree,         // freed global memory
   kRace,                 // conflicting accesses with no happens-before between them
   kMissingProxyFence,    // ordered, but the generic and the async proxy were not joined by a fence
@@ -118,8 +118,8 @@ struct Options {
   CheckSet checks = {};
   TensorMath tensor_math = TensorMath::kExact;
   int64_t instruction_budget = 0;  // warp instructions of one cluster before it counts as endless; 0: 2^40
-  int64_t stall_budget = int64_t{1} << 26;   // the same without any store, arrival, barrier or exit in
-                                             // between: a loop that waits for what never comes
+  /// The same without any store, arrival, barrier or exit in between: a loop that waits for what never comes.
+  int64_t stall_budget = int64_t{1} << 26;
   int64_t memory_bytes = int64_t{64} << 30;  // size of global memory; host pages are taken when touched
   int max_findings = 32;                     // a launch stops after so many distinct ones
   TimelineOptions timeline = {};             // predict the time on the real chip
@@ -295,38 +295,9 @@ struct Launch {
   std::span<const std::byte> parameter_buffer = {};
 };
 
-/// Element types of tensor maps, numbered as the driver's CUtensorMapDataType.
-enum class TensorMapType : uint8_t {
-  kUInt8 = 0,
-  kUInt16 = 1,
-  kUInt32 = 2,
-  kInt32 = 3,
-  kUInt64 = 4,
-  kInt64 = 5,
-  kFloat16 = 6,
-  kFloat32 = 7,
-  kFloat64 = 8,
-  kBFloat16 = 9,
-  kFloat32Ftz = 10,
-  kTFloat32 = 11,
-  kTFloat32Ftz = 12,
-  kPacked16U4 = 13,        // 16 four-bit elements in 8 bytes
-  kPacked16U4Padded = 14,  // the same, 16 bytes apart in shared memory
-  kPacked16U6Padded = 15,  // 16 six-bit elements, 16 bytes apart in shared memory
-};
-
-/// Numbered as CUtensorMapInterleave.
-enum class TensorMapInterleave : uint8_t { kNone = 0, k16B = 1, k32B = 2 };
-/// Numbered as CUtensorMapSwizzle.
-enum class TensorMapSwizzle : uint8_t {
-  kNone = 0,
-  k32B = 1,
-  k64B = 2,
-  k128B = 3,
-  k128BAtom32B = 4,
-  k128BAtom32BFlip8B = 5,
-  k128BAtom64B = 6,
-};
+using imbrex::TensorMapInterleave;
+using imbrex::TensorMapSwizzle;
+using imbrex::TensorMapType;
 
 /// The 128-byte object that TMA instructions take, encoded as the driver encodes it. Pass it by value as a
 /// kernel parameter, or copy it to device memory, aligned to 64 bytes (PTX ISA, "Tensors").
@@ -370,6 +341,7 @@ class VirtualGpu {
   DeviceAddress allocate(int64_t bytes);
   /// Gives memory back; later accesses are use after free. LaunchError unless `address` came from allocate.
   void free(DeviceAddress address);
+  /// Copies and fills. LaunchError when the bytes are not all inside one live allocation.
   void copy_to_device(DeviceAddress to, const void* from, int64_t bytes);
   void copy_from_device(void* to, DeviceAddress from, int64_t bytes) const;
   void copy_on_device(DeviceAddress to, DeviceAddress from, int64_t bytes);

@@ -39,7 +39,7 @@ class VirtualDevice : public DeviceBackend {
   std::string target() const override { return gpu_.options().target; }
   int multiprocessors() const override {
     const vgpu::Options& options = gpu_.options();
-    return options.num_sms > 0 ? options.num_sms : vgpu::target_facts(options.target).num_sms;
+    return options.num_sms > 0 ? options.num_sms : vgpu::sm_count(vgpu::target_limits(options.target));
   }
   void synchronize() override {}
 

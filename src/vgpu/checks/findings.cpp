@@ -104,7 +104,6 @@ Finding* FindingLog::open(FindingKind kind, const Who& who, uint64_t address, co
 }
 
 // ---- text
-// ----------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -37,7 +37,6 @@ RaceChecker::RaceChecker(const LaunchContext& launch, int64_t number, std::vecto
 }
 
 // ---- agents
-// ------------------------------------------------------------------------------------------------
 
 uint32_t RaceChecker::warp_index(const Who& who) const {
   return static_cast<uint32_t>(static_cast<size_t>(who.cta->rank()) * warps_per_cta_ +
@@ -112,7 +111,6 @@ const std::shared_ptr<const Knowledge>& RaceChecker::snapshot(WarpState& warp, M
 }
 
 // ---- synchronisation
-// ---------------------------------------------------------------------------------------
 
 void RaceChecker::release(const Who& who, SyncKey key) {
   if (who.cta == nullptr || who.warp < 0) return;
@@ -276,7 +274,6 @@ void RaceChecker::tensor_fence_after(const Who& who) {
 }
 
 // ---- asynchronous work
-// -------------------------------------------------------------------------------------
 
 void RaceChecker::issue(Who& who, const Completion& completion, AsyncOrigin& origin) {
   if (memo_origin_ == &origin) memo_origin_ = nullptr;  // of an operation that was there before
@@ -387,7 +384,6 @@ RaceChecker::View RaceChecker::view(const Who& who, bool space_is_shared) {
 }
 
 // ---- shared memory
-// -----------------------------------------------------------------------------------------
 
 Access RaceChecker::access_of(const Who& who, const View& v, bool writes) const {
   Access now;

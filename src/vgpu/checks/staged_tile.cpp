@@ -33,7 +33,7 @@ struct Piece {
 
 /// The first piece that has other columns than the one above it in the first row, or another thread than the
 /// first of its row.
-std::optional<Piece> first_astray(const Tile& tile, Swizzle swizzle) {
+std::optional<Piece> first_mismatch(const Tile& tile, Swizzle swizzle) {
   for (size_t row = 0; row < tile.rows.size(); ++row)
     for (uint32_t chunk = 0; chunk < tile.chunks; ++chunk) {
       const ChunkOrigins::Staged now = tile.at(swizzle, row, chunk);
@@ -58,11 +58,11 @@ void check_staged_tile(const TileContext& tiles, const Who& who, const TensorBox
       is_staged = is_staged && tile.at(map.swizzle, tile.rows.size() - 1, chunk).is_known;
   });
   if (!is_staged) return;
-  const std::optional<Piece> astray = first_astray(tile, map.swizzle);
-  if (!astray) return;
+  const std::optional<Piece> mismatch = first_mismatch(tile, map.swizzle);
+  if (!mismatch) return;
   for (const Swizzle other : {Swizzle::kNone, Swizzle::k32B, Swizzle::k64B, Swizzle::k128B}) {
-    if (first_astray(tile, other)) continue;
-    const ChunkOrigins::Staged staged = tile.at(map.swizzle, astray->row, astray->chunk);
+    if (first_mismatch(tile, other)) continue;
+    const ChunkOrigins::Staged staged = tile.at(map.swizzle, mismatch->row, mismatch->chunk);
     const Who writer{&tiles.cta, static_cast<int>(staged.thread / kWarpSize),
                      static_cast<int>(staged.thread % kWarpSize), &tiles.program.code[staged.store], ""};
     Finding* finding = tiles.log.open(FindingKind::kOperandLayout, who, from, &writer);
@@ -70,8 +70,8 @@ void check_staged_tile(const TileContext& tiles, const Who& who, const TensorBox
     finding->message = fmt::format(
         "stores a box whose swizzle is {} from shared {:#x}, where threads have written it with that of {}: "
         "row {}, bytes {} to {} are not of the same columns of tensor memory as those of row 0",
-        facts(map.swizzle).name, from, facts(other).name, astray->row, astray->chunk * kChunk,
-        astray->chunk * kChunk + kChunk - 1);
+        facts(map.swizzle).name, from, facts(other).name, mismatch->row, mismatch->chunk * kChunk,
+        mismatch->chunk * kChunk + kChunk - 1);
     finding->hint = "make the tensor map's swizzle the one with which the threads write the tile";
     return;
   }

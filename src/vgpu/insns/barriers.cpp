@@ -16,9 +16,9 @@ using ptx::ScalarType;
 
 constexpr uint32_t kBarriers = 16;
 
-/// small[0] of all of them.
+/// Indices of Instruction::small: flags of all of them, the operation of bar.red.
+enum Small : int { kFlags, kReduction };
 enum Flag : uint8_t { kAligned = 1, kHasCount = 2, kWaits = 4, kReduces = 8, kInvert = 16 };
-/// small[1] of bar.red.
 enum ReductionKind : uint8_t { kPopc, kAnd, kOr };
 
 void report(Warp& w, const Instruction& n, Mask active, std::string message) {
@@ -54,7 +54,7 @@ std::string describe(Warp& w, const Wait& wait) {
 void operands(Warp& w, const Instruction& n, Mask active, int& id, int& count) {
   const uint32_t* ids = w.reg<uint32_t>(n.a);
   const uint32_t* counts = w.reg<uint32_t>(n.b);
-  const bool has_count = (n.small[0] & kHasCount) != 0;
+  const bool has_count = (n.small[kFlags] & kHasCount) != 0;
   const int first = first_lane(active);
   id = static_cast<int>(ids[first]);
   count = has_count ? static_cast<int>(counts[first]) : 0;
@@ -87,18 +87,18 @@ void open_phase(Cta& cta, NamedBarrier& barrier, const Instruction& n, int count
 }
 
 void take_votes(Warp& w, const Instruction& n, Mask active, NamedBarrier& barrier) {
-  const Mask p = w.predicate(n.c) ^ ((n.small[0] & kInvert) != 0 ? kAllLanes : 0);
+  const Mask p = w.predicate(n.c) ^ ((n.small[kFlags] & kInvert) != 0 ? kAllLanes : 0);
   barrier.reduction_count += count_lanes(p & active);
   barrier.reduction_lanes += count_lanes(active);
 }
 
 /// An .aligned arrival counts for the whole warp, lanes that have exited included.
 Mask arrival(const Instruction& n, Mask active, int count) {
-  return (n.small[0] & kAligned) != 0 && count > 0 ? kAllLanes : active;
+  return (n.small[kFlags] & kAligned) != 0 && count > 0 ? kAllLanes : active;
 }
 
 Step exec_barrier(Warp& w, const Instruction& n, Mask active) {
-  if ((n.small[0] & kAligned) != 0) {
+  if ((n.small[kFlags] & kAligned) != 0) {
     const Step step = w.gather(active, kAllLanes);
     if (step != Step::kNext) return step;
   }
@@ -119,16 +119,16 @@ Step exec_barrier(Warp& w, const Instruction& n, Mask active) {
     report(w, n, active, fmt::format("threads arrive at barrier {} a second time in the same phase", id));
   }
   arrived |= arrival(n, active, count);
-  if ((n.small[0] & kWaits) != 0) barrier.waiting[static_cast<size_t>(w.index())] |= active;
+  if ((n.small[kFlags] & kWaits) != 0) barrier.waiting[static_cast<size_t>(w.index())] |= active;
   const Who who{&cta, w.index(), -1, &n, "", active};
   const SyncKey key = sync_key(SyncKind::kNamedBarrier, cta.rank(), static_cast<uint64_t>(id));
   cta.cluster().observe().released(who, key);
   cta.cluster().observe().arrived(who, key, barrier.phase);
-  if ((n.small[0] & kReduces) != 0) take_votes(w, n, active, barrier);
+  if ((n.small[kFlags] & kReduces) != 0) take_votes(w, n, active, barrier);
   const int64_t phase = barrier.phase;
   cta.cluster().note_progress();
   cta.try_complete(barrier);
-  if ((n.small[0] & kWaits) == 0 || barrier.phase != phase) return Step::kNext;
+  if ((n.small[kFlags] & kWaits) == 0 || barrier.phase != phase) return Step::kNext;
   Wait wait;
   wait.ready = phase_passed;
   wait.describe = describe;
@@ -142,8 +142,8 @@ Step exec_barrier_result(Warp& w, const Instruction& n, Mask active) {
   const NamedBarrier& barrier =
       w.cta().barrier(static_cast<int>(w.reg<uint32_t>(n.a)[first_lane(active)] % kBarriers));
   const int count = barrier.last_count, lanes = barrier.last_lanes;
-  const bool truth = n.small[1] == kAnd ? count == lanes : count > 0;
-  if (n.small[1] == kPopc)
+  const bool truth = n.small[kReduction] == kAnd ? count == lanes : count > 0;
+  if (n.small[kReduction] == kPopc)
     for_each_lane(active, [&](int i) { w.reg<uint32_t>(n.d)[i] = static_cast<uint32_t>(count); });
   else
     w.predicate(n.d) = (w.predicate(n.d) & ~active) | (truth ? active : 0);
@@ -168,8 +168,9 @@ bool decode_barriers(Decoder& d, Instruction& out) {
   size_t next = 0;
   if (reduces) {
     flags |= kReduces;
-    out.small[1] = d.has(Mod::popc) ? kPopc : d.has(Mod::and_) ? kAnd : kOr;
-    out.d = out.small[1] == kPopc ? d.destination(0, ScalarType::u32) : d.predicate_destination(d.operand(0));
+    out.small[kReduction] = d.has(Mod::popc) ? kPopc : d.has(Mod::and_) ? kAnd : kOr;
+    out.d = out.small[kReduction] == kPopc ? d.destination(0, ScalarType::u32)
+                                           : d.predicate_destination(d.operand(0));
     next = 1;
   }
   out.a = out.b = d.source(next++, ScalarType::u32);
@@ -183,7 +184,7 @@ bool decode_barriers(Decoder& d, Instruction& out) {
     out.c = p.slot;
     if (p.flip != 0) flags |= kInvert;
   }
-  out.small[0] = flags;
+  out.small[kFlags] = flags;
   set_body(out, exec_barrier);
   return true;
 }

@@ -8,6 +8,7 @@
 #include "core/scalar_cvt.h"
 #include "core/scalar_int.h"
 #include "vgpu/insns/lane_loops-inl.h"
+#include "vgpu/insns/small_facts.h"
 #include "vgpu/program/decode_arith.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,7 +27,8 @@ ExecFunction count_body(Op op) {
     case Op::clz:
       return unary<uint32_t, T>([](T a) { return arith::clz(a); });
     case Op::bfind:
-      return unary<uint32_t, T>([](const Instruction& n, T a) { return arith::bfind(a, n.small[0] != 0); });
+      return unary<uint32_t, T>(
+          [](const Instruction& n, T a) { return arith::bfind(a, n.small[BitsSmall::kOption] != 0); });
     case Op::brev:
       return unary<T>([](T a) { return arith::brev(a); });
     case Op::bfe:
@@ -48,18 +50,22 @@ ExecFunction word_body(const ptx::Instruction& insn) {
           [](T mask, T base, int32_t offset) { return arith::fns(mask, base, offset); });
     case Op::szext:
       if (insn.type() == ScalarType::s32)
-        return binary<int32_t, int32_t, T>(
-            [](const Instruction& n, int32_t a, T b) { return arith::szext(a, b, n.small[0] != 0); });
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::szext(a, b, n.small[0] != 0); });
+        return binary<int32_t, int32_t, T>([](const Instruction& n, int32_t a, T b) {
+          return arith::szext(a, b, n.small[BitsSmall::kOption] != 0);
+        });
+      return binary<T>([](const Instruction& n, T a, T b) {
+        return arith::szext(a, b, n.small[BitsSmall::kOption] != 0);
+      });
     case Op::bmsk:
-      return binary<T>([](const Instruction& n, T a, T b) { return arith::bmsk(a, b, n.small[0] != 0); });
+      return binary<T>(
+          [](const Instruction& n, T a, T b) { return arith::bmsk(a, b, n.small[BitsSmall::kOption] != 0); });
     case Op::prmt:
       return ternary<T>([](const Instruction& n, T a, T b, T c) {
-        return arith::prmt(a, b, c, static_cast<PermuteMode>(n.small[0]));
+        return arith::prmt(a, b, c, static_cast<PermuteMode>(n.small[BitsSmall::kOption]));
       });
     case Op::cvt_pack:
       return ternary<T, int32_t, int32_t, T>([](const Instruction& n, int32_t a, int32_t b, T c) {
-        return arith::cvt_pack(a, b, c, n.small[0], n.small[1] != 0);
+        return arith::cvt_pack(a, b, c, n.small[BitsSmall::kOption], n.small[BitsSmall::kIsSigned] != 0);
       });
     default:
       return nullptr;
@@ -107,7 +113,7 @@ bool decode_bits(Decoder& d, Instruction& out) {
     case Op::clz:
     case Op::bfind:
       take_operands(d, out, u32, {type});
-      out.small[0] = insn.has(Mod::shiftamt) ? 1 : 0;
+      out.small[BitsSmall::kOption] = insn.has(Mod::shiftamt) ? 1 : 0;
       break;
     case Op::brev:
       take_operands(d, out, type, {type});
@@ -124,20 +130,20 @@ bool decode_bits(Decoder& d, Instruction& out) {
     case Op::szext:
     case Op::bmsk:
       take_operands(d, out, type, {type, u32});
-      out.small[0] = insn.has(Mod::wrap) ? 1 : 0;
+      out.small[BitsSmall::kOption] = insn.has(Mod::wrap) ? 1 : 0;
       break;
     case Op::prmt: {
       static constexpr std::pair<Mod, PermuteMode> kModes[] = {
           {Mod::f4e, PermuteMode::kF4e}, {Mod::b4e, PermuteMode::kB4e}, {Mod::rc8, PermuteMode::kRc8},
           {Mod::ecl, PermuteMode::kEcl}, {Mod::ecr, PermuteMode::kEcr}, {Mod::rc16, PermuteMode::kRc16}};
       for (const auto& [mod, mode] : kModes)
-        if (insn.has(mod)) out.small[0] = static_cast<uint8_t>(mode);
+        if (insn.has(mod)) out.small[BitsSmall::kOption] = static_cast<uint8_t>(mode);
       take_operands(d, out, type, {type, type, type});
       break;
     }
     default:  // cvt.pack
-      out.small[0] = static_cast<uint8_t>(ptx::bits(type));
-      out.small[1] = ptx::is_signed(type) ? 1 : 0;
+      out.small[BitsSmall::kOption] = static_cast<uint8_t>(ptx::bits(type));
+      out.small[BitsSmall::kIsSigned] = ptx::is_signed(type) ? 1 : 0;
       out.d = d.destination(0, ScalarType::b32);
       out.a = d.source(1, ScalarType::s32);
       out.b = d.source(2, ScalarType::s32);

@@ -9,6 +9,7 @@
 #include "core/scalar_float.h"
 #include "core/scalar_half.h"
 #include "vgpu/insns/lane_loops-inl.h"
+#include "vgpu/insns/small_facts.h"
 #include "vgpu/program/decode_arith.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -131,12 +132,12 @@ CompareFunction compare_function(ScalarType type, Compare op, bool ftz) {
   }
 }
 
-/// selp: d = p ? a : b. small[0]: invert p, whose slot is c.
+/// selp: d = p ? a : b; p is c.
 template <class T>
 [[gnu::flatten]] Step exec_selp(Warp& w, const Instruction& n, Mask active) {
   const T* a = w.reg<T>(n.a);
   const T* b = w.reg<T>(n.b);
-  const Mask p = w.predicate(n.c) ^ (n.small[0] != 0 ? kAllLanes : 0);
+  const Mask p = w.predicate(n.c) ^ (n.small[PredicateSmall::kInvertSelector] != 0 ? kAllLanes : 0);
   store_lanes<T>(w.reg<T>(n.d), active, [&](int i) { return (p >> i & 1) != 0 ? a[i] : b[i]; });
   return Step::kNext;
 }
@@ -223,7 +224,7 @@ Step exec_setp_combined(Warp& w, const Instruction& n, Mask active) {
   return Step::kNext;
 }
 
-/// Packed halves: p is the low half's comparison, q the high half's. small[2]: flush f16 subnormals.
+/// Packed halves: p is the low half's comparison, q the high half's.
 template <bool bf16>
 Mask compare_half(Warp& w, const Instruction& n, Mask active, int shift) {
   Mask out = 0;
@@ -231,9 +232,10 @@ Mask compare_half(Warp& w, const Instruction& n, Mask active, int shift) {
     const auto read = [&](Slot s) {
       const uint16_t bits = static_cast<uint16_t>(w.reg<uint32_t>(s)[i] >> shift);
       if (bf16) return arith::bf16_to_f32(bits);
-      return arith::f16_to_f32(n.small[2] != 0 ? arith::flush_f16(bits) : bits);
+      return arith::f16_to_f32(n.small[CompareSmall::kFtz] != 0 ? arith::flush_f16(bits) : bits);
     };
-    if (arith::compare(static_cast<Compare>(n.small[1]), read(n.a), read(n.b))) out |= lane_bit(i);
+    if (arith::compare(static_cast<Compare>(n.small[CompareSmall::kComparison]), read(n.a), read(n.b)))
+      out |= lane_bit(i);
   });
   return out;
 }
@@ -279,8 +281,8 @@ Compare comparison_of(const ptx::Instruction& insn) {
 bool make_comparison(Decoder& d, Instruction& out, ScalarType type, Comparison& c) {
   const ptx::Instruction& insn = d.insn();
   const Compare op = comparison_of(insn);
-  out.small[1] = static_cast<uint8_t>(op);
-  out.small[2] = insn.has(Mod::ftz) ? 1 : 0;
+  out.small[CompareSmall::kComparison] = static_cast<uint8_t>(op);
+  out.small[CompareSmall::kFtz] = insn.has(Mod::ftz) ? 1 : 0;
   if (type == ScalarType::f16x2 || type == ScalarType::bf16x2) {
     const bool bf16 = type == ScalarType::bf16x2;
     c.lanes = bf16 ? compare_half_at<true, 0> : compare_half_at<false, 0>;
@@ -354,7 +356,7 @@ Step exec_testp(Warp& w, const Instruction& n, Mask active) {
   Mask out = 0;
   const T* a = w.reg<T>(n.a);
   for_each_lane(active, [&](int i) {
-    if (arith::testp(static_cast<arith::FloatTest>(n.small[0]), a[i])) out |= lane_bit(i);
+    if (arith::testp(static_cast<arith::FloatTest>(n.small[CompareSmall::kTest]), a[i])) out |= lane_bit(i);
   });
   write_predicate(w, n.d, active, out);
   return Step::kNext;
@@ -367,7 +369,7 @@ bool decode_testp(Decoder& d, Instruction& out) {
       {Mod::number, FloatTest::kNumber}, {Mod::notanumber, FloatTest::kNotANumber},
       {Mod::normal, FloatTest::kNormal}, {Mod::subnormal, FloatTest::kSubnormal}};
   for (const auto& [mod, test] : kTests)
-    if (d.has(mod)) out.small[0] = static_cast<uint8_t>(test);
+    if (d.has(mod)) out.small[CompareSmall::kTest] = static_cast<uint8_t>(test);
   out.d = d.predicate_destination(d.operand(0));
   out.a = d.source(1, d.type());
   set_body(out, d.type() == ScalarType::f64 ? exec_testp<double> : exec_testp<float>);
@@ -389,7 +391,7 @@ bool decode_compare_select(Decoder& d, Instruction& out) {
       take_operands(d, out, type, {type, type});
       const PredicateSource p = d.predicate(3);
       out.c = p.slot;
-      out.small[0] = p.flip != 0 ? 1 : 0;
+      out.small[PredicateSmall::kInvertSelector] = p.flip != 0 ? 1 : 0;
       set_body(out, HWY_DYNAMIC_DISPATCH(selp_body)(ptx::bits(type) == 64));
       return true;
     }

@@ -61,7 +61,6 @@ Step exec_trap(Warp& w, const Instruction& n, Mask active) {
 }
 
 // ---- calls
-// ---------------------------------------------------------------------------------------------------
 
 /// One value of a call, moved between a caller and a callee.
 struct Passed {

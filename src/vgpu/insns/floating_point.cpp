@@ -9,6 +9,7 @@
 #include "core/approx.h"
 #include "core/scalar_float.h"
 #include "vgpu/insns/lane_loops-inl.h"
+#include "vgpu/insns/small_facts.h"
 #include "vgpu/program/decode_arith.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,9 +23,13 @@ using ptx::ScalarType;
 
 /// What bodies with modifiers read from Instruction::small.
 inline FloatMode mode_of(const Instruction& n) {
-  return {static_cast<Rounding>(n.small[0]), n.small[1] != 0, n.small[2] != 0};
+  return {static_cast<Rounding>(n.small[FloatSmall::kRounding]), n.small[FloatSmall::kFtz] != 0,
+          n.small[FloatSmall::kSat] != 0};
 }
-inline bool ftz_of(const Instruction& n) { return n.small[1] != 0; }
+inline arith::MinMaxMode min_max_mode_of(const Instruction& n) {
+  return {n.small[FloatSmall::kFtz] != 0, n.small[FloatSmall::kNan] != 0, n.small[FloatSmall::kXorsign] != 0};
+}
+inline bool ftz_of(const Instruction& n) { return n.small[FloatSmall::kFtz] != 0; }
 
 /// One rounding; the hardware's instruction where the target has it.
 inline float fused(float a, float b, float c) {
@@ -47,7 +52,6 @@ auto how(const Instruction& n) {
 }
 
 // ---- f32 and f64
-// ----------------------------------------------------------------------------------------------
 
 /// Round to nearest, no modifiers: loops that vectorise.
 template <class T>
@@ -108,7 +112,6 @@ ExecFunction rounded(Op op) {
 }
 
 // ---- f32
-// ------------------------------------------------------------------------------------------------------
 
 /// Round to nearest with .ftz, which most compilers emit under fast math.
 ExecFunction flushing_f32(Op op) {
@@ -172,32 +175,26 @@ ExecFunction approximate_f32(Op op, bool full) {
   }
 }
 
-/// small[1]: ftz, small[2]: .NaN, small[3]: .xorsign.abs.
 ExecFunction min_max_f32(Op op, bool three) {
   using T = float;
   using arith::MinMaxMode;
   if (three) {
     if (op == Op::min)
       return ternary<T>([](const Instruction& n, T a, T b, T c) {
-        const MinMaxMode mode{n.small[1] != 0, n.small[2] != 0, n.small[3] != 0};
+        const MinMaxMode mode = min_max_mode_of(n);
         return arith::min(arith::min(a, b, mode), c, mode);
       });
     return ternary<T>([](const Instruction& n, T a, T b, T c) {
-      const MinMaxMode mode{n.small[1] != 0, n.small[2] != 0, n.small[3] != 0};
+      const MinMaxMode mode = min_max_mode_of(n);
       return arith::max(arith::max(a, b, mode), c, mode);
     });
   }
   if (op == Op::min)
-    return binary<T>([](const Instruction& n, T a, T b) {
-      return arith::min(a, b, MinMaxMode{n.small[1] != 0, n.small[2] != 0, n.small[3] != 0});
-    });
-  return binary<T>([](const Instruction& n, T a, T b) {
-    return arith::max(a, b, MinMaxMode{n.small[1] != 0, n.small[2] != 0, n.small[3] != 0});
-  });
+    return binary<T>([](const Instruction& n, T a, T b) { return arith::min(a, b, min_max_mode_of(n)); });
+  return binary<T>([](const Instruction& n, T a, T b) { return arith::max(a, b, min_max_mode_of(n)); });
 }
 
 // ---- f32x2: two f32 in a 64-bit register
-// ------------------------------------------------------------------------
 
 inline float low(uint64_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x)); }
 inline float high(uint64_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x >> 32)); }
@@ -231,7 +228,6 @@ ExecFunction packed_f32(Op op) {
 }
 
 // ---- choice
-// ---------------------------------------------------------------------------------------------------
 
 ExecFunction floating_point_body(const ptx::Instruction& insn, size_t operands) {
   const Op op = insn.op;
@@ -239,7 +235,9 @@ ExecFunction floating_point_body(const ptx::Instruction& insn, size_t operands) 
   const bool approximate = insn.has(Mod::approx) || insn.has(Mod::full);
   const ScalarType type = insn.type();
   if (type == ScalarType::f64) {
-    // Its error bound is a few ulp; of the .ftz forms only 20 bits are good, and which is not documented.
+    if (op == Op::rcp && approximate && insn.has(Mod::ftz))
+      return unary<double>([](double a) { return arith::rcp_approx_ftz(a); });
+    // Its error bound is a few ulp; of the .ftz form only 20 bits are good, and which is not documented.
     if (op == Op::rsqrt && !insn.has(Mod::ftz))
       return unary<double>([](double a) { return arith::rcp(arith::sqrt(a)); });
     if (approximate || (op != Op::min && op != Op::max && insn.has(Mod::sat))) return nullptr;
@@ -267,7 +265,7 @@ namespace imbrex::vgpu {
 
 HWY_EXPORT(floating_point_body);
 
-bool decode_floating_point(Decoder& d, Instruction& out) {
+bool decode_wide_floats(Decoder& d, Instruction& out) {
   using ptx::Mod;
   using ptx::ScalarType;
   const ptx::Instruction& insn = d.insn();
@@ -279,21 +277,21 @@ bool decode_floating_point(Decoder& d, Instruction& out) {
   set_body(out, body);
   switch (insn.one_of({Mod::rz, Mod::rm, Mod::rp}, Mod::rn)) {
     case Mod::rz:
-      out.small[0] = static_cast<uint8_t>(arith::Rounding::kTowardZero);
+      out.small[FloatSmall::kRounding] = static_cast<uint8_t>(arith::Rounding::kTowardZero);
       break;
     case Mod::rm:
-      out.small[0] = static_cast<uint8_t>(arith::Rounding::kDown);
+      out.small[FloatSmall::kRounding] = static_cast<uint8_t>(arith::Rounding::kDown);
       break;
     case Mod::rp:
-      out.small[0] = static_cast<uint8_t>(arith::Rounding::kUp);
+      out.small[FloatSmall::kRounding] = static_cast<uint8_t>(arith::Rounding::kUp);
       break;
     default:
-      out.small[0] = static_cast<uint8_t>(arith::Rounding::kNearestEven);
+      out.small[FloatSmall::kRounding] = static_cast<uint8_t>(arith::Rounding::kNearestEven);
       break;
   }
-  out.small[1] = insn.has(Mod::ftz) ? 1 : 0;
-  out.small[2] = insn.has(Mod::sat) || insn.has(Mod::NaN) ? 1 : 0;
-  out.small[3] = insn.has(Mod::xorsign) ? 1 : 0;
+  out.small[FloatSmall::kFtz] = insn.has(Mod::ftz) ? 1 : 0;
+  out.small[FloatSmall::kSat] = insn.has(Mod::sat) || insn.has(Mod::NaN) ? 1 : 0;
+  out.small[FloatSmall::kXorsign] = insn.has(Mod::xorsign) ? 1 : 0;
   switch (d.operand_count()) {
     case 2:
       take_operands(d, out, type, {type});

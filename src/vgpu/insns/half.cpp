@@ -10,6 +10,7 @@
 #include "core/scalar_half.h"
 #include "core/scalar_int.h"
 #include "vgpu/insns/lane_loops-inl.h"
+#include "vgpu/insns/small_facts.h"
 #include "vgpu/program/decode_arith.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,27 +23,27 @@ using ptx::ScalarType;
 
 using H = uint16_t;
 
-/// Bits of Instruction::small[0].
-enum Modifier : uint8_t { kFtz = 1, kSat = 2, kRelu = 4, kNan = 8, kXorsign = 16, kOob = 32 };
-inline MinMaxMode min_max_mode(uint8_t m) { return {(m & kFtz) != 0, (m & kNan) != 0, (m & kXorsign) != 0}; }
+inline MinMaxMode min_max_mode(uint8_t m) {
+  return {(m & kHalfFtz) != 0, (m & kHalfNan) != 0, (m & kHalfXorsign) != 0};
+}
 
 /// What f16 and bf16 differ in. Every function takes the modifiers as a bit set.
 struct F16 {
   static float widen(H x) { return arith::f16_to_f32(x); }
-  static H in(H x, uint8_t m) { return (m & kFtz) != 0 ? arith::flush_f16(x) : x; }
+  static H in(H x, uint8_t m) { return (m & kHalfFtz) != 0 ? arith::flush_f16(x) : x; }
   static H out(H x, uint8_t m) {
-    if ((m & kFtz) != 0) x = arith::flush_f16(x);
-    if ((m & kSat) != 0) x = arith::saturate_f16(x);
-    if ((m & kRelu) != 0) x = arith::relu_f16(x);
+    if ((m & kHalfFtz) != 0) x = arith::flush_f16(x);
+    if ((m & kHalfSat) != 0) x = arith::saturate_f16(x);
+    if ((m & kHalfRelu) != 0) x = arith::relu_f16(x);
     return x;
   }
   static H add(H a, H b) { return arith::add_f16(a, b); }
   static H sub(H a, H b) { return arith::sub_f16(a, b); }
   static H mul(H a, H b, uint8_t m = 0) {
-    return (m & kFtz) != 0 ? arith::mul_ftz_f16(a, b) : arith::mul_f16(a, b);
+    return (m & kHalfFtz) != 0 ? arith::mul_ftz_f16(a, b) : arith::mul_f16(a, b);
   }
   static H fma(H a, H b, H c, uint8_t m = 0) {
-    return (m & kFtz) != 0 ? arith::fma_ftz_f16(a, b, c) : arith::fma_f16(a, b, c);
+    return (m & kHalfFtz) != 0 ? arith::fma_ftz_f16(a, b, c) : arith::fma_f16(a, b, c);
   }
   static H fma_oob(H a, H b, H c) { return arith::fma_oob_f16(a, b, c); }
   static H neg(H a) { return arith::neg_f16(a); }
@@ -55,7 +56,7 @@ struct F16 {
 struct BF16 {
   static float widen(H x) { return arith::bf16_to_f32(x); }
   static H in(H x, uint8_t) { return x; }
-  static H out(H x, uint8_t m) { return (m & kRelu) != 0 ? arith::relu_bf16(x) : x; }
+  static H out(H x, uint8_t m) { return (m & kHalfRelu) != 0 ? arith::relu_bf16(x) : x; }
   static H add(H a, H b) { return arith::add_bf16(a, b); }
   static H sub(H a, H b) { return arith::sub_bf16(a, b); }
   static H mul(H a, H b, uint8_t = 0) { return arith::mul_bf16(a, b); }
@@ -138,37 +139,37 @@ ExecFunction general_half(Op op, bool three) {
   switch (op) {
     case Op::add:
       return binary<T>([](N n, T a, T b) {
-        const uint8_t m = n.small[0];
+        const uint8_t m = n.small[HalfSmall::kModifiers];
         return P::map([m](H x, H y) { return F::out(F::add(F::in(x, m), F::in(y, m)), m); }, a, b);
       });
     case Op::sub:
       return binary<T>([](N n, T a, T b) {
-        const uint8_t m = n.small[0];
+        const uint8_t m = n.small[HalfSmall::kModifiers];
         return P::map([m](H x, H y) { return F::out(F::sub(F::in(x, m), F::in(y, m)), m); }, a, b);
       });
     case Op::mul:
       return binary<T>([](N n, T a, T b) {
-        const uint8_t m = n.small[0];
+        const uint8_t m = n.small[HalfSmall::kModifiers];
         return P::map([m](H x, H y) { return F::out(F::mul(x, y, m), m); }, a, b);
       });
     case Op::fma:
       return ternary<T>([](N n, T a, T b, T c) {
-        const uint8_t m = n.small[0];
+        const uint8_t m = n.small[HalfSmall::kModifiers];
         return P::map(
             [m](H x, H y, H z) {
               const H p = F::in(x, m), q = F::in(y, m), r = F::in(z, m);
-              return F::out((m & kOob) != 0 ? F::fma_oob(p, q, r) : F::fma(p, q, r, m), m);
+              return F::out((m & kHalfOob) != 0 ? F::fma_oob(p, q, r) : F::fma(p, q, r, m), m);
             },
             a, b, c);
       });
     case Op::neg:
       return unary<T>([](N n, T a) {
-        const uint8_t m = n.small[0];
+        const uint8_t m = n.small[HalfSmall::kModifiers];
         return P::map([m](H x) { return F::neg(F::in(x, m)); }, a);
       });
     case Op::abs:
       return unary<T>([](N n, T a) {
-        const uint8_t m = n.small[0];
+        const uint8_t m = n.small[HalfSmall::kModifiers];
         return P::map([m](H x) { return F::abs(F::in(x, m)); }, a);
       });
     case Op::min:
@@ -180,43 +181,47 @@ ExecFunction general_half(Op op, bool three) {
   if (three) {
     if (op == Op::min)
       return ternary<T>([](N n, T a, T b, T c) {
-        const MinMaxMode m = min_max_mode(n.small[0]);
+        const MinMaxMode m = min_max_mode(n.small[HalfSmall::kModifiers]);
         return P::map([m](H x, H y, H z) { return F::min(F::min(x, y, m), z, m); }, a, b, c);
       });
     return ternary<T>([](N n, T a, T b, T c) {
-      const MinMaxMode m = min_max_mode(n.small[0]);
+      const MinMaxMode m = min_max_mode(n.small[HalfSmall::kModifiers]);
       return P::map([m](H x, H y, H z) { return F::max(F::max(x, y, m), z, m); }, a, b, c);
     });
   }
   if (op == Op::min)
     return binary<T>([](N n, T a, T b) {
-      const MinMaxMode m = min_max_mode(n.small[0]);
+      const MinMaxMode m = min_max_mode(n.small[HalfSmall::kModifiers]);
       return P::map([m](H x, H y) { return F::min(x, y, m); }, a, b);
     });
   return binary<T>([](N n, T a, T b) {
-    const MinMaxMode m = min_max_mode(n.small[0]);
+    const MinMaxMode m = min_max_mode(n.small[HalfSmall::kModifiers]);
     return P::map([m](H x, H y) { return F::max(x, y, m); }, a, b);
   });
 }
 
-/// add, sub, fma with an f32 result: {a, b} are 16 bits, the addend is f32. small[1]: rounding, small[2]:
-/// sat.
+/// add, sub, fma with an f32 result: {a, b} are 16 bits, the addend is f32.
 template <class F>
 ExecFunction mixed_half(Op op) {
   using N = const Instruction&;
   switch (op) {
     case Op::add:
       return binary<float, H, float>([](N n, H a, float b) {
-        return arith::add(F::widen(a), b, {static_cast<arith::Rounding>(n.small[1]), false, n.small[2] != 0});
+        return arith::add(F::widen(a), b,
+                          {static_cast<arith::Rounding>(n.small[HalfSmall::kRounding]), false,
+                           n.small[HalfSmall::kSat] != 0});
       });
     case Op::sub:
       return binary<float, H, float>([](N n, H a, float b) {
-        return arith::sub(F::widen(a), b, {static_cast<arith::Rounding>(n.small[1]), false, n.small[2] != 0});
+        return arith::sub(F::widen(a), b,
+                          {static_cast<arith::Rounding>(n.small[HalfSmall::kRounding]), false,
+                           n.small[HalfSmall::kSat] != 0});
       });
     case Op::fma:
       return ternary<float, H, H, float>([](N n, H a, H b, float c) {
         return arith::fma(F::widen(a), F::widen(b), c,
-                          {static_cast<arith::Rounding>(n.small[1]), false, n.small[2] != 0});
+                          {static_cast<arith::Rounding>(n.small[HalfSmall::kRounding]), false,
+                           n.small[HalfSmall::kSat] != 0});
       });
     default:
       return nullptr;
@@ -264,11 +269,12 @@ bool decode_half(Decoder& d, Instruction& out) {
     if (body == nullptr || type != ScalarType::f32) return false;
     set_body(out, body);
     const Mod rounding = insn.one_of({Mod::rz, Mod::rm, Mod::rp}, Mod::rn);
-    out.small[1] = static_cast<uint8_t>(rounding == Mod::rz   ? arith::Rounding::kTowardZero
-                                        : rounding == Mod::rm ? arith::Rounding::kDown
-                                        : rounding == Mod::rp ? arith::Rounding::kUp
-                                                              : arith::Rounding::kNearestEven);
-    out.small[2] = insn.has(Mod::sat) ? 1 : 0;
+    out.small[HalfSmall::kRounding] =
+        static_cast<uint8_t>(rounding == Mod::rz   ? arith::Rounding::kTowardZero
+                             : rounding == Mod::rm ? arith::Rounding::kDown
+                             : rounding == Mod::rp ? arith::Rounding::kUp
+                                                   : arith::Rounding::kNearestEven);
+    out.small[HalfSmall::kSat] = insn.has(Mod::sat) ? 1 : 0;
     if (insn.op == Op::fma)
       take_operands(d, out, type, {narrow, narrow, type});
     else
@@ -276,18 +282,18 @@ bool decode_half(Decoder& d, Instruction& out) {
     return true;
   }
   uint8_t modifiers = 0;
-  modifiers |= insn.has(Mod::ftz) && insn.op != Op::ex2 ? 1 : 0;
-  modifiers |= insn.has(Mod::sat) ? 2 : 0;
-  modifiers |= insn.has(Mod::relu) ? 4 : 0;
-  modifiers |= insn.has(Mod::NaN) ? 8 : 0;
-  modifiers |= insn.has(Mod::xorsign) ? 16 : 0;
-  modifiers |= insn.has(Mod::oob) ? 32 : 0;
+  modifiers |= insn.has(Mod::ftz) && insn.op != Op::ex2 ? kHalfFtz : 0;
+  modifiers |= insn.has(Mod::sat) ? kHalfSat : 0;
+  modifiers |= insn.has(Mod::relu) ? kHalfRelu : 0;
+  modifiers |= insn.has(Mod::NaN) ? kHalfNan : 0;
+  modifiers |= insn.has(Mod::xorsign) ? kHalfXorsign : 0;
+  modifiers |= insn.has(Mod::oob) ? kHalfOob : 0;
   const bool plain = modifiers == 0 && insn.op != Op::min && insn.op != Op::max;
   const size_t sources = d.operand_count() - 1;
   const ExecFunction body = HWY_DYNAMIC_DISPATCH(half_body)(insn.op, type, plain, sources == 3);
   if (body == nullptr) return false;
   set_body(out, body);
-  out.small[0] = modifiers;
+  out.small[HalfSmall::kModifiers] = modifiers;
   switch (sources) {
     case 1:
       take_operands(d, out, type, {type});

@@ -8,6 +8,7 @@
 
 #include "core/scalar_int.h"
 #include "vgpu/insns/lane_loops-inl.h"
+#include "vgpu/insns/small_facts.h"
 #include "vgpu/program/decode_arith.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,11 +18,7 @@ using ptx::Mod;
 using ptx::Op;
 using ptx::ScalarType;
 
-/// Facts that bodies read from the instruction.
-enum Small : int { kSignedA = 0, kSignedB = 1, kHigh = 2, kSetsCarry = 3 };
-
 // ---- carries: the flag is one predicate of the thread, kept in slot list[0]
-// ----------------------------------
 
 template <class T, class F>
 [[gnu::flatten]] Step exec_with_carry(Warp& w, const Instruction& n, Mask active) {
@@ -34,7 +31,8 @@ template <class T, class F>
     const auto result =
         F{}(n, from_lane<T>(a[i]), from_lane<T>(b[i]), from_lane<T>(c[i]), (carry >> i & 1) != 0);
     out[i] = to_lane<T>(result.value);
-    if (n.small[kSetsCarry] != 0) carry = (carry & ~lane_bit(i)) | (result.carry ? lane_bit(i) : 0);
+    if (n.small[IntegerSmall::kSetsCarry] != 0)
+      carry = (carry & ~lane_bit(i)) | (result.carry ? lane_bit(i) : 0);
   });
   return Step::kNext;
 }
@@ -60,11 +58,13 @@ ExecFunction carry_body(Op op) {
           [](const Instruction&, T a, T b, T, bool in) { return arith::sub_borrow(a, b, in); });
     case Op::mad:
       return with_carry<T>([](const Instruction& n, T a, T b, T c, bool) {
-        return arith::add_carry(n.small[kHigh] != 0 ? arith::mul_hi(a, b) : arith::mul_lo(a, b), c, false);
+        return arith::add_carry(n.small[IntegerSmall::kHigh] != 0 ? arith::mul_hi(a, b) : arith::mul_lo(a, b),
+                                c, false);
       });
     case Op::madc:
       return with_carry<T>([](const Instruction& n, T a, T b, T c, bool in) {
-        return arith::add_carry(n.small[kHigh] != 0 ? arith::mul_hi(a, b) : arith::mul_lo(a, b), c, in);
+        return arith::add_carry(n.small[IntegerSmall::kHigh] != 0 ? arith::mul_hi(a, b) : arith::mul_lo(a, b),
+                                c, in);
       });
     default:
       return nullptr;
@@ -72,7 +72,6 @@ ExecFunction carry_body(Op op) {
 }
 
 // ---- bodies by type
-// ------------------------------------------------------------------------------------------
 
 template <class T>
 ExecFunction two_operand_body(Op op) {
@@ -184,10 +183,11 @@ ExecFunction dot_body(Op op) {
   using T = uint32_t;
   if (op == Op::dp4a)
     return ternary<T>([](const Instruction& n, T a, T b, T c) {
-      return arith::dp4a(a, n.small[kSignedA] != 0, b, n.small[kSignedB] != 0, c);
+      return arith::dp4a(a, n.small[IntegerSmall::kSignedA] != 0, b, n.small[IntegerSmall::kSignedB] != 0, c);
     });
   return ternary<T>([](const Instruction& n, T a, T b, T c) {
-    return arith::dp2a(a, n.small[kSignedA] != 0, b, n.small[kSignedB] != 0, c, n.small[kHigh] != 0);
+    return arith::dp2a(a, n.small[IntegerSmall::kSignedA] != 0, b, n.small[IntegerSmall::kSignedB] != 0, c,
+                       n.small[IntegerSmall::kHigh] != 0);
   });
 }
 
@@ -291,10 +291,10 @@ bool decode_integer(Decoder& d, Instruction& out) {
   if (body == nullptr) return false;
   set_body(out, body);
   const ScalarType wide = insn.has(Mod::wide) ? widened(type) : type;
-  out.small[2] = insn.has(Mod::hi) ? 1 : 0;
+  out.small[IntegerSmall::kHigh] = insn.has(Mod::hi) ? 1 : 0;
   if (insn.op == Op::dp4a || insn.op == Op::dp2a) {
-    out.small[0] = ptx::is_signed(insn.type(0)) ? 1 : 0;
-    out.small[1] = ptx::is_signed(insn.type(1)) ? 1 : 0;
+    out.small[IntegerSmall::kSignedA] = ptx::is_signed(insn.type(0)) ? 1 : 0;
+    out.small[IntegerSmall::kSignedB] = ptx::is_signed(insn.type(1)) ? 1 : 0;
     take_operands(d, out, ScalarType::b32, {ScalarType::b32, ScalarType::b32, ScalarType::b32});
     return true;
   }
@@ -310,7 +310,7 @@ bool decode_integer(Decoder& d, Instruction& out) {
       break;
   }
   if (uses_carry(insn)) {
-    out.small[3] = insn.has(Mod::cc) ? 1 : 0;
+    out.small[IntegerSmall::kSetsCarry] = insn.has(Mod::cc) ? 1 : 0;
     out.list = d.keep_list({d.carry()});
     if (d.operand_count() == 3) out.c = out.a;  // read, not used
   }

@@ -7,6 +7,7 @@
 
 #include "core/scalar_int.h"
 #include "vgpu/insns/lane_loops-inl.h"
+#include "vgpu/insns/small_facts.h"
 #include "vgpu/program/decode_arith.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -51,7 +52,7 @@ ExecFunction logic_shift_body(const ptx::Instruction& insn) {
   if (insn.op == Op::shf) return funnel_body(insn.has(Mod::l), insn.has(Mod::clamp));
   if (insn.op == Op::lop3)
     return ternary<uint32_t>([](const Instruction& n, uint32_t a, uint32_t b, uint32_t c) {
-      return arith::lop3(a, b, c, n.small[0]);
+      return arith::lop3(a, b, c, n.small[Lop3Small::kTable]);
     });
   switch (insn.type()) {
     case ScalarType::b16:
@@ -93,11 +94,10 @@ void write_predicate(Warp& w, Slot d, Mask active, Mask value) {
   out = (out & ~active) | (value & active);
 }
 
-/// small[0], small[1]: invert a, b.
 template <class F>
 Step exec_predicates(Warp& w, const Instruction& n, Mask active) {
-  const Mask a = w.predicate(n.a) ^ (n.small[0] != 0 ? kAllLanes : 0);
-  const Mask b = w.predicate(n.b) ^ (n.small[1] != 0 ? kAllLanes : 0);
+  const Mask a = w.predicate(n.a) ^ (n.small[PredicateSmall::kInvertA] != 0 ? kAllLanes : 0);
+  const Mask b = w.predicate(n.b) ^ (n.small[PredicateSmall::kInvertB] != 0 ? kAllLanes : 0);
   write_predicate(w, n.d, active, F{}(a, b));
   return Step::kNext;
 }
@@ -121,18 +121,17 @@ ExecFunction predicate_body(Op op) {
   }
 }
 
-/// lop3.BoolOp: the value as lop3, and p = (value != 0) BoolOp q. list: p, q; small[1]: and, small[2]: invert
-/// q.
+/// lop3.BoolOp: the value as lop3, and p = (value != 0) BoolOp q. list: p, q.
 Step exec_lop3_predicate(Warp& w, const Instruction& n, Mask active) {
   Mask nonzero = 0;
   for_each_lane(active, [&](int i) {
-    const uint32_t value =
-        arith::lop3(w.reg<uint32_t>(n.a)[i], w.reg<uint32_t>(n.b)[i], w.reg<uint32_t>(n.c)[i], n.small[0]);
+    const uint32_t value = arith::lop3(w.reg<uint32_t>(n.a)[i], w.reg<uint32_t>(n.b)[i],
+                                       w.reg<uint32_t>(n.c)[i], n.small[Lop3Small::kTable]);
     w.reg<uint32_t>(n.d)[i] = value;
     if (value != 0) nonzero |= lane_bit(i);
   });
-  const Mask q = w.predicate(n.list[1]) ^ (n.small[2] != 0 ? kAllLanes : 0);
-  write_predicate(w, n.list[0], active, n.small[1] != 0 ? nonzero & q : nonzero | q);
+  const Mask q = w.predicate(n.list[1]) ^ (n.small[Lop3Small::kInvertPredicate] != 0 ? kAllLanes : 0);
+  write_predicate(w, n.list[0], active, n.small[Lop3Small::kIsAnd] != 0 ? nonzero & q : nonzero | q);
   return Step::kNext;
 }
 
@@ -143,11 +142,11 @@ bool decode_predicates(Decoder& d, Instruction& out) {
   out.d = d.predicate_destination(d.operand(0));
   const PredicateSource a = d.predicate(1);
   out.a = out.b = a.slot;
-  out.small[0] = a.flip != 0 ? 1 : 0;
+  out.small[PredicateSmall::kInvertA] = a.flip != 0 ? 1 : 0;
   if (d.operand_count() > 2) {
     const PredicateSource b = d.predicate(2);
     out.b = b.slot;
-    out.small[1] = b.flip != 0 ? 1 : 0;
+    out.small[PredicateSmall::kInvertB] = b.flip != 0 ? 1 : 0;
   }
   return true;
 }
@@ -160,10 +159,10 @@ bool decode_lop3_predicate(Decoder& d, Instruction& out) {
   out.a = d.source(1, ScalarType::b32);
   out.b = d.source(2, ScalarType::b32);
   out.c = d.source(3, ScalarType::b32);
-  out.small[0] = static_cast<uint8_t>(d.immediate(4, "the truth table"));
+  out.small[Lop3Small::kTable] = static_cast<uint8_t>(d.immediate(4, "the truth table"));
   const PredicateSource q = d.predicate(5);
-  out.small[1] = d.has(Mod::and_) ? 1 : 0;
-  out.small[2] = q.flip != 0 ? 1 : 0;
+  out.small[Lop3Small::kIsAnd] = d.has(Mod::and_) ? 1 : 0;
+  out.small[Lop3Small::kInvertPredicate] = q.flip != 0 ? 1 : 0;
   out.list = d.keep_list({p, q.slot});
   return true;
 }
@@ -182,7 +181,7 @@ bool decode_logic_shift(Decoder& d, Instruction& out) {
   switch (insn.op) {
     case Op::lop3:
       take_operands(d, out, type, {type, type, type});
-      out.small[0] = static_cast<uint8_t>(d.immediate(4, "the truth table"));
+      out.small[Lop3Small::kTable] = static_cast<uint8_t>(d.immediate(4, "the truth table"));
       break;
     case Op::shf:
       take_operands(d, out, type, {type, type, ScalarType::u32});

@@ -86,15 +86,14 @@ uint64_t value_of(const Warp& w, SpecialReg special, int lane) {
     case SpecialReg::lanemask_gt:
       return ~(lane_bit(lane) | (lane_bit(lane) - 1));
     case SpecialReg::aggr_smem_size:  // with what the system keeps for itself
-      return launch.program.static_shared_bytes + launch.dynamic_shared_bytes +
-             launch.target.shared_user_base;
+      return launch.program.static_shared_bytes + launch.dynamic_shared_bytes + launch.target.shared_base;
     case SpecialReg::total_smem_size:
       return launch.program.static_shared_bytes + launch.dynamic_shared_bytes;
     case SpecialReg::dynamic_smem_size:
       return launch.dynamic_shared_bytes;
     case SpecialReg::reserved_smem_offset_end:
     case SpecialReg::reserved_smem_offset_cap:
-      return launch.target.shared_user_base;
+      return launch.target.shared_base;
     case SpecialReg::envreg1:
       return launch.cooperative_workspace >> 32;
     case SpecialReg::envreg2:

@@ -57,12 +57,14 @@ Step for_each_group(Warp& w, const Instruction& n, Slot member_mask, Mask active
   return Step::kNext;
 }
 
+/// Indices of Instruction::small: what the instruction does; whether its predicate is inverted.
+enum Small : int { kMode, kInvert };
+
 // ---- shfl
-// ----------------------------------------------------------------------------------------------------
 
 enum ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
 
-/// d, a: value; b: lane or distance; c: clamp and segment mask; list: member mask, predicate; small[0]: mode.
+/// d, a: value; b: lane or distance; c: clamp and segment mask; list: member mask, predicate.
 Step exec_shfl(Warp& w, const Instruction& n, Mask active) {
   return for_each_group(w, n, n.list[0], active, [&](Mask members) {
     const uint32_t* value = w.reg<uint32_t>(n.a);
@@ -77,7 +79,7 @@ Step exec_shfl(Warp& w, const Instruction& n, Mask active) {
       const int highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
       int from = lane;
       bool inside = false;
-      switch (n.small[0]) {
+      switch (n.small[kMode]) {
         case kUp:
           from = lane - b;
           inside = from >= highest;  // for .up the clamp is the lower bound
@@ -128,21 +130,20 @@ bool decode_shfl(Decoder& d, Instruction& out) {
   out.b = d.source(2, ScalarType::u32);
   out.c = d.source(3, ScalarType::u32);
   out.list = d.keep_list({d.source(4, ScalarType::b32), predicate});
-  out.small[0] = d.has(Mod::up) ? kUp : d.has(Mod::down) ? kDown : d.has(Mod::bfly) ? kButterfly : kIndex;
+  out.small[kMode] = d.has(Mod::up) ? kUp : d.has(Mod::down) ? kDown : d.has(Mod::bfly) ? kButterfly : kIndex;
   set_body(out, exec_shfl);
   return true;
 }
 
 // ---- vote
-// ----------------------------------------------------------------------------------------------------
 
 enum VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };
 
-/// a: predicate, inverted if small[1]; b: member mask; small[0]: mode.
+/// a: predicate; b: member mask.
 Step exec_vote(Warp& w, const Instruction& n, Mask active) {
   return for_each_group(w, n, n.b, active, [&](Mask members) {
-    const Mask p = (w.predicate(n.a) ^ (n.small[1] != 0 ? kAllLanes : 0)) & members;
-    switch (n.small[0]) {
+    const Mask p = (w.predicate(n.a) ^ (n.small[kInvert] != 0 ? kAllLanes : 0)) & members;
+    switch (n.small[kMode]) {
       case kAll:
         write_predicate(w, n.d, members, p == members ? kAllLanes : 0);
         break;
@@ -164,15 +165,14 @@ bool decode_vote(Decoder& d, Instruction& out) {
   out.d = ballot ? d.destination(0, ScalarType::b32) : d.predicate_destination(d.operand(0));
   const PredicateSource p = d.predicate(1);
   out.a = p.slot;
-  out.small[1] = p.flip != 0 ? 1 : 0;
+  out.small[kInvert] = p.flip != 0 ? 1 : 0;
   out.b = d.source(2, ScalarType::b32);
-  out.small[0] = ballot ? kBallot : d.has(Mod::all) ? kAll : d.has(Mod::any) ? kAny : kUniform;
+  out.small[kMode] = ballot ? kBallot : d.has(Mod::all) ? kAll : d.has(Mod::any) ? kAny : kUniform;
   set_body(out, exec_vote);
   return true;
 }
 
 // ---- match
-// ---------------------------------------------------------------------------------------------------
 
 template <class T>
 Step exec_match_any(Warp& w, const Instruction& n, Mask active) {
@@ -217,7 +217,6 @@ bool decode_match(Decoder& d, Instruction& out) {
 }
 
 // ---- redux
-// ---------------------------------------------------------------------------------------------------
 
 using Combine = uint32_t (*)(uint32_t, uint32_t);
 float as_float(uint32_t x) { return std::bit_cast<float>(x); }
@@ -277,7 +276,6 @@ bool decode_redux(Decoder& d, Instruction& out) {
 }
 
 // ---- elect, activemask, bar.warp.sync
-// ------------------------------------------------------------------------
 
 /// The lowest lane of the mask, as measured on an H200; under a seed another, for PTX says only that it is
 /// the same for the same mask. d: lane, b: predicate, a: member mask.

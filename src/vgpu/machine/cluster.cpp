@@ -237,7 +237,6 @@ ClusterState Cluster::advance(int64_t slice) {
 }
 
 // ---- nobody can run
-// ------------------------------------------------------------------------------------------
 
 bool Cluster::resolve_stall() {
   bool resolved = false;

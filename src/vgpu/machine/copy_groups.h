@@ -12,7 +12,7 @@
 
 namespace imbrex::vgpu {
 
-/// The copies of one warp. Copies are numbered in the order of issue (one number a warp instruction); a
+/// The copies of one warp. Copies are numbered in the order of issue (one number per warp instruction); a
 /// commit group of a lane is the numbers between two of its commits.
 class CopyGroups {
  public:

@@ -9,7 +9,7 @@ Cta::Cta(Cluster& cluster, int rank, std::array<uint32_t, 3> id)
     : CtaIdentity(rank, id, cluster.launch().warps()), cluster_(&cluster) {
   const LaunchContext& launch = cluster.launch();
   const bool track = launch.options.checks.uninitialized;
-  shared_.reset(launch.target.shared_user_base,
+  shared_.reset(static_cast<uint32_t>(launch.target.shared_base),
                 launch.program.static_shared_bytes + launch.dynamic_shared_bytes, track);
   const int threads = launch.threads();
   for (int w = 0; w < launch.warps(); ++w) {

@@ -35,7 +35,7 @@ bool GridSlot::has_turn(uint64_t clock) {
   return epoch < until;
 }
 
-bool GridSlot::should_return() const { return grid_->impatient_threads_.load(std::memory_order_relaxed) > 0; }
+bool GridSlot::should_return() const { return grid_->waiting_threads_.load(std::memory_order_relaxed) > 0; }
 
 Grid::Grid(const LaunchContext& launch, int slots) : launch_(launch) {
   const int64_t clusters = launch.clusters().count();
@@ -162,11 +162,11 @@ void Grid::worker() {
       if (all_done()) break;
       // Those who run have to come back soon only if somebody waits for them to get on.
       const int impatient = some_need_turn() ? 1 : 0;
-      impatient_threads_ += impatient;
+      waiting_threads_ += impatient;
       ++idle_threads_;
       changed_.wait(lock);
       --idle_threads_;
-      impatient_threads_ -= impatient;
+      waiting_threads_ -= impatient;
       continue;
     }
     const bool in_turns = some_need_turn();

@@ -94,7 +94,7 @@ class Grid {
   std::mutex mutex_;
   std::condition_variable changed_;
   int idle_threads_ = 0;
-  std::atomic<int> impatient_threads_{0};
+  std::atomic<int> waiting_threads_{0};
   // Where a cluster stopped the launch: nothing that comes later in (epoch, slot) order counts.
   uint64_t stop_epoch_ = kNever;
   int stop_slot_ = 0;

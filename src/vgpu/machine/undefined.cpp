@@ -65,14 +65,16 @@ Mask undefined_results(Warp& warp, const Instruction& insn, const InstructionInf
   };
   switch (info.flow) {
     case UndefinedFlow::kSelected: {
-      const Mask p = value(insn.c, insn.small[0] != 0);
+      const Mask p = value(insn.c, insn.small[PredicateSmall::kInvertSelector] != 0);
       return any & (undefined(2) | (p & undefined(0)) | (~p & undefined(1)));
     }
     case UndefinedFlow::kAnd:
     case UndefinedFlow::kOr: {
       const Mask decisive = info.flow == UndefinedFlow::kOr ? kAllLanes : 0;
-      const Mask a_decides = ~(value(insn.a, insn.small[0] != 0) ^ decisive) & ~undefined(0);
-      const Mask b_decides = ~(value(insn.b, insn.small[1] != 0) ^ decisive) & ~undefined(1);
+      const Mask a_decides =
+          ~(value(insn.a, insn.small[PredicateSmall::kInvertA] != 0) ^ decisive) & ~undefined(0);
+      const Mask b_decides =
+          ~(value(insn.b, insn.small[PredicateSmall::kInvertB] != 0) ^ decisive) & ~undefined(1);
       return any & ~a_decides & ~b_decides;
     }
     default:

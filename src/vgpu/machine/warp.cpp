@@ -45,7 +45,6 @@ Warp::Warp(Cta& cta, int index, Mask lanes, const Program& program, bool track_d
 }
 
 // ---- splits and joins
-// --------------------------------------------------------------------------------------
 
 void Warp::add_split(uint32_t pc, Mask mask, JoinIndex join) {
   Split split;
@@ -113,7 +112,6 @@ JoinIndex Warp::innermost_call(JoinIndex index) const {
 }
 
 // ---- control flow
-// ------------------------------------------------------------------------------------------
 
 Step Warp::branch(Mask taken, uint32_t target, uint32_t rest_target, uint32_t reconverge) {
   Split& split = splits_[current_];
@@ -201,7 +199,6 @@ Step Warp::arrive_at_join() {
 }
 
 // ---- waiting
-// -----------------------------------------------------------------------------------------------
 
 Step Warp::wait_at(Mask active, Wait& wait, uint32_t advance) {
   if (active != splits_[current_].mask) {

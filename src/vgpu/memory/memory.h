@@ -80,9 +80,6 @@ class GlobalMemory {
   std::byte* host(uint64_t address) const { return base_ + (address - kGlobalBase); }
   /// Bytes of the arena, from kGlobalBase on.
   uint64_t size() const { return size_; }
-  bool in_arena(uint64_t address, uint64_t bytes) const {
-    return address - kGlobalBase <= size_ && bytes <= size_ - (address - kGlobalBase);
-  }
 
   bool tracks_writes() const { return written_ != nullptr; }
   void mark_written(uint64_t address, uint64_t bytes);

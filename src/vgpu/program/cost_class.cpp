@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ptx/insns.h"
+
 namespace imbrex::vgpu {
 
 namespace {
@@ -26,87 +28,51 @@ CostClass access(const ptx::Instruction& insn) {
 }  // namespace
 
 CostClass cost_class(const ptx::Instruction& insn) {
-  using ptx::Op;
-  switch (insn.op) {
-    case Op::mov:
-    case Op::cvta:
+  using ptx::Cost;
+  // No default: a new row of costs.def does not compile without its class.
+  switch (ptx::insn_facts(insn.op).cost) {
+    case Cost::free:
       return CostClass::kFree;
-    case Op::rcp:
-    case Op::sqrt:
-    case Op::rsqrt:
-    case Op::sin:
-    case Op::cos:
-    case Op::lg2:
-    case Op::ex2:
-    case Op::tanh:
-    case Op::div:
-    case Op::rem:
-      return insn.type() == ptx::ScalarType::f64 ? CostClass::kDouble : CostClass::kMufu;
-    case Op::ld:
-    case Op::ldu:
-    case Op::st:
-      return access(insn);
-    case Op::ldmatrix:
-    case Op::stmatrix:
-      return CostClass::kMatrixAccess;
-    case Op::atom:
-    case Op::red:
-      return CostClass::kAtomic;
-    case Op::shfl_sync:
-    case Op::vote_sync:
-    case Op::match_any_sync:
-    case Op::match_all_sync:
-    case Op::redux_sync:
-      return CostClass::kShuffle;
-    case Op::mma_sync:
-    case Op::mma_sp_sync:
-    case Op::mma_sp_ordered_sync:
-    case Op::wmma_mma:
-      return CostClass::kMmaSync;
-    case Op::mbarrier_init:
-    case Op::mbarrier_inval:
-    case Op::mbarrier_expect_tx:
-    case Op::mbarrier_complete_tx:
-    case Op::mbarrier_arrive:
-    case Op::mbarrier_arrive_drop:
-    case Op::mbarrier_test_wait:
-    case Op::mbarrier_try_wait:
-      return CostClass::kMbarrier;
-    case Op::membar:
-    case Op::fence:
-    case Op::fence_mbarrier_init:
-    case Op::fence_proxy:
-      return CostClass::kFence;
-    case Op::cp_async:
-    case Op::cp_async_bulk:
-    case Op::cp_reduce_async_bulk:
-    case Op::cp_async_bulk_tensor:
-    case Op::cp_reduce_async_bulk_tensor:
-    case Op::tcgen05_mma:
-    case Op::tcgen05_ld:
-    case Op::tcgen05_st:
-    case Op::wgmma_mma_async:
-      return CostClass::kAsync;
-    case Op::cp_async_commit_group:
-      return CostClass::kCopyCommit;
-    case Op::cp_async_wait_group:
-    case Op::cp_async_wait_all:
-      return CostClass::kCopyWait;
-    case Op::cp_async_bulk_commit_group:
-      return CostClass::kBulkCommit;
-    case Op::cp_async_bulk_wait_group:
-      return insn.has(ptx::Mod::read) ? CostClass::kBulkWaitRead : CostClass::kBulkWait;
-    case Op::wgmma_commit_group:
-      return CostClass::kWgmmaCommit;
-    case Op::wgmma_wait_group:
-      return CostClass::kWgmmaWait;
-    case Op::tcgen05_wait_ld:
-      return CostClass::kTensorLoadWait;
-    case Op::tcgen05_wait_st:
-      return CostClass::kTensorStoreWait;
-    default:
+    case Cost::issue:
+      return CostClass::kAlu;
+    case Cost::arithmetic:
       return arithmetic(insn);
+    case Cost::special_function:
+      return insn.type() == ptx::ScalarType::f64 ? CostClass::kDouble : CostClass::kMufu;
+    case Cost::access:
+      return access(insn);
+    case Cost::matrix_access:
+      return CostClass::kMatrixAccess;
+    case Cost::atomic:
+      return CostClass::kAtomic;
+    case Cost::shuffle:
+      return CostClass::kShuffle;
+    case Cost::mma_sync:
+      return CostClass::kMmaSync;
+    case Cost::mbarrier:
+      return CostClass::kMbarrier;
+    case Cost::fence:
+      return CostClass::kFence;
+    case Cost::async:
+      return CostClass::kAsync;
+    case Cost::copy_commit:
+      return CostClass::kCopyCommit;
+    case Cost::copy_wait:
+      return CostClass::kCopyWait;
+    case Cost::bulk_commit:
+      return CostClass::kBulkCommit;
+    case Cost::bulk_wait:
+      return insn.has(ptx::Mod::read) ? CostClass::kBulkWaitRead : CostClass::kBulkWait;
+    case Cost::wgmma_commit:
+      return CostClass::kWgmmaCommit;
+    case Cost::wgmma_wait:
+      return CostClass::kWgmmaWait;
+    case Cost::tensor_load_wait:
+      return CostClass::kTensorLoadWait;
+    case Cost::tensor_store_wait:
+      return CostClass::kTensorStoreWait;
   }
+  return CostClass::kAlu;
 }
 
 double mma_sync_work(const ptx::Instruction& insn) {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ptx/ptx.h"
+#include "ptx/insns.h"
 #include "vgpu/program/program.h"
 
 namespace imbrex::vgpu {
@@ -32,7 +32,8 @@ class Decoder {
   const ptx::Operand& operand(size_t index) const { return operands_[index]; }
   std::span<const ptx::Operand> elements(const ptx::Operand& operand) const;
 
-  // Operands. Each notes what is read or written, for the checker of undefined registers. -----------------
+  // Operands. Each notes what is read or written, for the checker of undefined registers.
+
   /// A value: register, special register, immediate or symbol's address. `bits` is the width the body reads
   /// (32 for everything up to 32); an immediate is made as `type` says, where a float may be meant.
   Slot source(const ptx::Operand& operand, ptx::ScalarType type);
@@ -55,7 +56,7 @@ class Decoder {
   Slot constant64(uint64_t value);
   /// A slot of scratch registers private to the instruction.
   Slot scratch(int lane_bytes);
-  /// The predicate that holds the carry of add.cc and its kin.
+  /// The predicate that holds the carry of add.cc, addc and the like.
   Slot carry();
   /// Marks a register operand as read although it is a destination, or the reverse (e.g. accumulators).
   void note_read(const ptx::Operand& operand);
@@ -117,30 +118,13 @@ inline void set_bodies(Instruction& out, ExecFunction unchecked, ExecFunction ch
   out.exec[1] = checked;
 }
 
-/// The families that may recognise an instruction, in the order they are asked. Empty: not modelled.
-std::initializer_list<DecodeFunction> families_of(ptx::Op op);
-/// The same for the asynchronous and matrix units.
-std::initializer_list<DecodeFunction> unit_families_of(ptx::Op op);
+#define PTX_FAMILY(name, computes, what) bool decode_##name(Decoder& decoder, Instruction& out);
+#include "ptx/families.def"
+#undef PTX_FAMILY
+/// Of every family, what recognises its instructions.
+DecodeFunction decode_function(ptx::Family family);
 
 /// Special registers that change while a warp runs (%clock and the like) have no slot: mov reads them.
 bool is_running_counter(ptx::SpecialReg special);
-
-// The families, one file each.
-bool decode_integer(Decoder&, Instruction&);
-bool decode_bits(Decoder&, Instruction&);
-bool decode_floating_point(Decoder&, Instruction&);
-bool decode_half(Decoder&, Instruction&);
-bool decode_compare_select(Decoder&, Instruction&);
-bool decode_logic_shift(Decoder&, Instruction&);
-bool decode_convert(Decoder&, Instruction&);
-bool decode_move(Decoder&, Instruction&);
-bool decode_load_store(Decoder&, Instruction&);
-bool decode_addressing(Decoder&, Instruction&);
-bool decode_atomics(Decoder&, Instruction&);
-bool decode_warp_collectives(Decoder&, Instruction&);
-bool decode_control(Decoder&, Instruction&);
-bool decode_barriers(Decoder&, Instruction&);
-bool decode_fences(Decoder&, Instruction&);
-bool decode_misc(Decoder&, Instruction&);
 
 }  // namespace imbrex::vgpu

@@ -38,6 +38,11 @@ struct AddressSource {
 /// A place in the code that is never reached.
 inline constexpr uint32_t kNowhere = ~0u;
 
+/// Instruction::small of and, or, xor and not of predicates, and of selp: 1 where the operand is inverted.
+struct PredicateSmall {
+  enum Index : int { kInvertA, kInvertB, kInvertSelector = 0 };
+};
+
 /// What executing an instruction did to the warp's current split.
 enum class Step : uint8_t {
   kNext,   // go on with the following instruction

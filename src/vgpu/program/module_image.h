@@ -16,12 +16,12 @@ class ModuleImage {
  public:
   /// Reads and checks the text and places its variables. `name` stands for the text in messages.
   ModuleImage(std::string_view text, std::string_view name, std::shared_ptr<GlobalMemory> memory,
-              const TargetFacts& target);
+              const Target& target);
   ~ModuleImage();
 
   const ptx::Module& tree() const { return tree_; }
   const std::string& name() const { return name_; }
-  const TargetFacts& target() const { return target_; }
+  const Target& target() const { return target_; }
   const std::shared_ptr<const std::vector<std::string>>& lines() const { return lines_; }
   /// Where a .global or .const variable is.
   uint64_t variable_address(uint32_t index) const { return addresses_[index]; }
@@ -33,7 +33,7 @@ class ModuleImage {
   std::string name_;
   ptx::Module tree_;
   std::shared_ptr<GlobalMemory> memory_;
-  TargetFacts target_;
+  const Target& target_;
   std::shared_ptr<const std::vector<std::string>> lines_;
   std::vector<uint64_t> addresses_;
 };

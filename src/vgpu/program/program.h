@@ -26,8 +26,8 @@ struct Program {
 
   uint32_t register_bytes = 0;  // register file of one warp, immediates included
   uint32_t register_count = 0;  // dense numbers for defined-tracking; number 0 is always defined
-  /// What a warp's register file holds at the start: immediates in their slots, elsewhere a pattern that is
-  /// nobody's lucky zero.
+  /// What a warp's register file holds at the start: immediates in their slots, elsewhere a pattern other than
+  /// zero, so that a kernel that reads what it never wrote does not work by chance.
   std::vector<std::byte> register_image;
   /// Slots of shared addresses (`wide`: 64-bit lanes): the CTA's rank is put into bits 31:24 when a warp
   /// starts.

@@ -36,12 +36,10 @@ uint32_t slot_bytes(ptx::ScalarType type) {
 
 }  // namespace
 
-namespace {
-bool is_barrier_reduction(ptx::Op op) { return op == ptx::Op::bar_red || op == ptx::Op::barrier_red; }
-}  // namespace
+namespace {}  // namespace
 
 uint32_t machine_instructions(const ptx::Instruction& insn) {
-  return insn.op == ptx::Op::call || is_barrier_reduction(insn.op) ? 2 : 1;
+  return ptx::has_trait(insn.op, ptx::kTwoSteps) ? 2 : 1;
 }
 
 ProgramBuilder::ProgramBuilder(const ModuleImage& image, const ptx::Function& entry)
@@ -63,7 +61,7 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
     place_variables(layouts_[f]);
   }
   // Dynamic shared memory (extern .shared x[]) comes after everything static.
-  const int64_t base = image_.target().shared_user_base;
+  const int64_t base = image_.target().shared_base;
   const int64_t shared = round_up(base + program_->static_shared_bytes, dynamic_alignment_) - base;
   program_->static_shared_bytes = static_cast<uint32_t>(shared);
   program_->local_bytes = static_cast<uint32_t>(round_up(local_bytes_, 16));
@@ -95,7 +93,6 @@ void ProgramBuilder::find_functions(uint32_t index, std::vector<uint32_t>& path)
 }
 
 // ---- registers and immediates
-// --------------------------------------------------------------------------------
 
 Slot ProgramBuilder::allocate(uint32_t bytes) {
   const uint32_t alignment = bytes <= sizeof(Mask) ? sizeof(Mask) : kSlotAlignment;
@@ -164,10 +161,9 @@ void ProgramBuilder::finish_image() {
 }
 
 // ---- variables
-// -----------------------------------------------------------------------------------------------
 
 void ProgramBuilder::place_shared(const ptx::Variable& v, int64_t& offset) {
-  const int64_t base = image_.target().shared_user_base;
+  const int64_t base = image_.target().shared_base;
   if (v.size() == 0) {
     dynamic_alignment_ = std::max(dynamic_alignment_, v.alignment());
     offset = FunctionLayout::kDynamicShared;
@@ -216,7 +212,7 @@ SymbolAddress ProgramBuilder::address_of(const FunctionLayout& layout, const ptx
   const auto shared = [&](int64_t offset) {
     if (offset == FunctionLayout::kDynamicShared) offset = program_->static_shared_bytes;
     return SymbolAddress{Space::kSharedCta,
-                         image_.target().shared_user_base + static_cast<uint64_t>(offset) + addend};
+                         static_cast<uint64_t>(image_.target().shared_base + offset) + addend};
   };
   const auto local = [&](int64_t offset) {
     return SymbolAddress{Space::kLocal, static_cast<uint64_t>(offset) + addend};
@@ -247,7 +243,6 @@ SymbolAddress ProgramBuilder::address_of(const FunctionLayout& layout, const ptx
 const FunctionLayout& ProgramBuilder::layout_of(uint32_t function) const { return layouts_.at(function); }
 
 // ---- code
-// ----------------------------------------------------------------------------------------------------
 
 void ProgramBuilder::lay_out_code(FunctionLayout& layout, uint32_t& pc) {
   const ptx::Function& f = *layout.function;
@@ -300,14 +295,6 @@ void ProgramBuilder::decode_function(FunctionLayout& layout) {
   for (uint32_t i = 0; i < f.body.size(); ++i)
     if (f.body[i].op == ptx::Op::st)
       program_->info[layout.pcs[i] + (layout.is_meeting[i] ? 1 : 0)].stages = origins.stored_by(f.body[i]);
-}
-
-static bool only_computes(DecodeFunction family) {
-  for (const DecodeFunction computing :
-       {decode_integer, decode_bits, decode_floating_point, decode_half, decode_compare_select,
-        decode_logic_shift, decode_convert, decode_move})
-    if (family == computing) return true;
-  return false;
 }
 
 /// {operand, result} of instructions on the halves of 64-bit registers: packed pairs of floats, moves.
@@ -371,19 +358,17 @@ void ProgramBuilder::decode_instruction(FunctionLayout& layout, uint32_t index) 
     insn.guard_flip = source.guard_negated ? kAllLanes : 0;
     layout.add_numbers(source.guard.id, program_->info.back().reads);
   }
-  for (DecodeFunction family : families_of(source.op)) {
-    if (!family(decoder, insn)) continue;
-    append(insn, layout, index);
-    describe_undefined_flow(layout, source, only_computes(family));
-    if (machine_instructions(source) == 2) {
-      append(source.op == ptx::Op::call ? call_result_instruction(insn) : barrier_result_instruction(insn),
-             layout, index);
-      std::vector<InstructionInfo>& info = program_->info;
-      info.back().writes = info[info.size() - 2].writes;
-    }
-    return;
+  const ptx::Family family = ptx::insn_facts(source.op).family;
+  if (!vgpu::decode_function(family)(decoder, insn))
+    decoder.refuse("the virtual GPU does not model this instruction");
+  append(insn, layout, index);
+  describe_undefined_flow(layout, source, ptx::computes(family));
+  if (machine_instructions(source) == 2) {
+    append(source.op == ptx::Op::call ? call_result_instruction(insn) : barrier_result_instruction(insn),
+           layout, index);
+    std::vector<InstructionInfo>& info = program_->info;
+    info.back().writes = info[info.size() - 2].writes;
   }
-  decoder.refuse("the virtual GPU does not model this instruction");
 }
 
 void ProgramBuilder::describe_entry() {

@@ -56,7 +56,7 @@ class ProgramBuilder {
   /// (1).
   Slot constant(uint64_t value, int lane_bytes, bool shared_address = false);
   Slot special(ptx::SpecialReg special);
-  /// The predicate that holds the carry of add.cc and its kin.
+  /// The predicate that holds the carry of add.cc, addc and the like.
   Slot carry();
   SymbolAddress address_of(const FunctionLayout& layout, const ptx::Operand& symbol) const;
   /// The layout of a function of the module that has a body and is reachable from the entry.

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "ptx/insns.h"
 #include "ptx/operands.h"
 
 namespace imbrex::vgpu {
@@ -10,45 +11,6 @@ namespace imbrex::vgpu {
 namespace {
 
 using ptx::Op;
-
-/// Instructions whose result is a function of their operands, element by element.
-bool is_elementwise(Op op) {
-  switch (op) {
-    case Op::abs:
-    case Op::add:
-    case Op::and_:
-    case Op::copysign:
-    case Op::cos:
-    case Op::cvt:
-    case Op::div:
-    case Op::ex2:
-    case Op::fma:
-    case Op::lg2:
-    case Op::mad:
-    case Op::max:
-    case Op::min:
-    case Op::mov:
-    case Op::mul:
-    case Op::neg:
-    case Op::not_:
-    case Op::or_:
-    case Op::rcp:
-    case Op::rsqrt:
-    case Op::selp:
-    case Op::setp:
-    case Op::sin:
-    case Op::sqrt:
-    case Op::sub:
-    case Op::tanh:
-    case Op::xor_:
-      return true;
-    default:
-      return false;
-  }
-}
-
-/// Instructions that bring values from elsewhere: from memory, or what the thread is.
-bool brings_values(Op op) { return op == Op::ld || op == Op::ldu || op == Op::cvta || op == Op::mapa; }
 
 }  // namespace
 
@@ -125,8 +87,8 @@ TensorOrigins::Origin TensorOrigins::of_result(const ptx::Instruction& insn, uin
     const uint32_t width = insn.has(ptx::Mod::pack_16b) ? 2 : 1;
     return {Kind::kColumns, {static_cast<uint32_t>(&insn - f_.body.data()) + 1, index * width}};
   }
-  if (brings_values(insn.op)) return kPlain;
-  if (!is_elementwise(insn.op)) return kMixed;
+  if (ptx::has_trait(insn.op, ptx::kFetches)) return kPlain;
+  if (!ptx::has_trait(insn.op, ptx::kElementwise)) return kMixed;
   if (operands[0].has_elements()) {
     // Unpacking: which part of a column's value, or of which column, is not followed.
     const Origin whole = computed_from(operands.subspan(1));

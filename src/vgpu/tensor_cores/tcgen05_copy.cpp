@@ -168,7 +168,7 @@ class Shift : public AsyncOp {
     if (at_.lane % 32 != 0) {
       cluster.report_fatal(
           FindingKind::kTensorMemory, who, at_.bits(),
-          fmt::format("tcgen05.shift: lane {} of the address is no multiple of 32", at_.lane));
+          fmt::format("tcgen05.shift: lane {} of the address is not a multiple of 32", at_.lane));
       return;
     }
     if (!check_allocated(cluster, who, cta, at_.column, kColumns)) return;

@@ -99,7 +99,7 @@ bool fetch_shared_operand(Cluster& cluster, const Who& who, const CtaPair& ctas,
     // 8 columns of 8-bit elements fill half a chunk; the shape table has no such MN-major operand.
     cluster.report_fatal(
         FindingKind::kIllegalInstruction, who, 0,
-        fmt::format("operand {}: lines of {} elements are no multiple of 16 bytes", what, inner));
+        fmt::format("operand {}: lines of {} elements are not a multiple of 16 bytes", what, inner));
     return false;
   }
   const uint32_t chunks = line_half_bytes / 32;

@@ -120,9 +120,20 @@ InstructionCost instruction_cost(const CostModel& m, CostClass cost) {
       return {m.mbarrier_issue, m.mbarrier_issue};
     case CostClass::kFence:
       return {m.fence_latency, m.fence_latency};
-    default:
-      return {1, m.alu_latency};
+    case CostClass::kAlu:
+    case CostClass::kAsync:
+    case CostClass::kCopyCommit:
+    case CostClass::kCopyWait:
+    case CostClass::kBulkCommit:
+    case CostClass::kBulkWait:
+    case CostClass::kBulkWaitRead:
+    case CostClass::kWgmmaCommit:
+    case CostClass::kWgmmaWait:
+    case CostClass::kTensorLoadWait:
+    case CostClass::kTensorStoreWait:
+      break;
   }
+  return {1, m.alu_latency};
 }
 
 }  // namespace imbrex::vgpu

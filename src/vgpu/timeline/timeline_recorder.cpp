@@ -32,7 +32,6 @@ size_t TimelineRecorder::index_of(const Who& who) const {
 }
 
 // ---- instructions
-// ------------------------------------------------------------------------------------------
 
 void TimelineRecorder::flush(size_t warp, uint32_t insn) {
   WarpState& state = states_[warp];
@@ -162,7 +161,6 @@ void TimelineRecorder::add_lines(RecordedWork& work, const std::byte* const* hos
 }
 
 // ---- groups of asynchronous work
-// ---------------------------------------------------------------------------
 
 void TimelineRecorder::wait_for(size_t warp, uint32_t insn, Kind kind, const std::vector<int32_t>& works) {
   if (works.empty()) return;
@@ -215,7 +213,6 @@ void TimelineRecorder::wait_for_group_of(size_t warp, const Instruction& insn, C
 }
 
 // ---- objects
-// -----------------------------------------------------------------------------------------------
 
 int32_t TimelineRecorder::object_of(const Who& who, SyncKey key) {
   const auto [at, is_new] = objects_.try_emplace(key, static_cast<int32_t>(recording_.objects.size()));
@@ -279,7 +276,6 @@ void TimelineRecorder::relinquished(const Who& who, int rank) {
 }
 
 // ---- work
-// --------------------------------------------------------------------------------------------------
 
 int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDemand& demand,
                                     const std::vector<uint64_t>& lines, std::string text) {

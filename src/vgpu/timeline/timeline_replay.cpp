@@ -177,7 +177,6 @@ Replay::Replay(const ReplayContext& context, const std::vector<Recording>& recor
 }
 
 // ---- clusters
-// ----------------------------------------------------------------------------------------------
 
 bool Replay::start(int32_t cluster) {
   // A cluster takes neighbouring SMs; of the groups with room the emptiest.
@@ -230,7 +229,6 @@ void Replay::finish(int32_t cluster) {
 }
 
 // ---- warps
-// -------------------------------------------------------------------------------------------------
 
 double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
   const auto per_cta = static_cast<size_t>(c.recording->warps_per_cta);
@@ -378,7 +376,6 @@ void Replay::arrive(int32_t cluster, int32_t object, int64_t index) {
 }
 
 // ---- units
-// -------------------------------------------------------------------------------------------------
 
 void Replay::submit(int32_t cluster, int32_t id) {
   ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
@@ -533,7 +530,6 @@ void Replay::finish_work(int32_t cluster, int32_t id) {
 }
 
 // ---- the whole
-// ---------------------------------------------------------------------------------------------
 
 Timeline Replay::run() {
   launch_clusters();

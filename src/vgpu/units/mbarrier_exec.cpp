@@ -142,7 +142,6 @@ Step exec_pending_count(Warp& warp, const Instruction& insn, Mask active) {
 }
 
 // ---- waiting
-// ------------------------------------------------------------------------------------------------
 
 // Wait::a is the object's offset, with the form in bit 32; Wait::b the parity or state.
 constexpr uint64_t kParityFlag = uint64_t{1} << 32;

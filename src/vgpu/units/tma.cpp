@@ -64,7 +64,7 @@ bool read_box(Cluster& cluster, const Who& who, Warp& warp, const TensorOperand&
   if (int64_t{box.coordinates[0]} * eighths % 128 != 0) {
     cluster.report_fatal(
         FindingKind::kIllegalInstruction, who, address,
-        fmt::format("tensor copy: coordinate {} of dimension 0 is {} bytes from the start, which is no "
+        fmt::format("tensor copy: coordinate {} of dimension 0 is {} bytes from the start, which is not a "
                     "multiple of 16",
                     box.coordinates[0], int64_t{box.coordinates[0]} * eighths / 8),
         "the hardware ends the kernel with an illegal instruction");
