@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct BenchMode {
 
 struct BenchResult {
   std::string kernel, device, config, rival;  ///< rival: "cuBLASLt 13.0", "device copy", "" without one
+  bool is_rival_cublas_lt = false;            ///< the rival is cuBLASLt, not a copy
   std::string rival_missing;  ///< why cuBLASLt is not the rival of a matrix product; "" where it is
   std::map<std::string, int64_t> sizes;
   bool verified = false;
@@ -50,6 +52,9 @@ struct BenchOptions {
   double warm_up_s = 3;          ///< of load before sustained launches are timed
   int sustained_launches = 100;  ///< of each contender
   bool cold_l2 = true;           ///< each launch begins with a cold L2 that holds no dirty lines
+  /// Inputs and references that several kernels for one problem, of the same sizes and seed, share; made by the
+  /// first. Null: its own.
+  std::shared_ptr<CaseData> data;
 };
 
 /// Measures one configuration of `kernel` for `sizes` (every declared one). Throws DeviceError without a CUDA

@@ -71,7 +71,7 @@ BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, in
   result.sizes = sizes;
   result.multiprocessors = device.multiprocessors();
 
-  const auto data = std::make_shared<CaseData>();
+  const auto data = options.data ? options.data : std::make_shared<CaseData>();
   Case checked(Case::Mode::kRun, device, sizes, options.seed);
   checked.share(data);
   kernel.run(checked, device, configuration);
@@ -96,6 +96,7 @@ BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, in
   }
   if (library) {
     result.rival = library->name();
+    result.is_rival_cublas_lt = true;
     rival = [&] { library->launch(); };
     library->launch();
     // It must be the same product: both are within a rounding or two of the exact one.
