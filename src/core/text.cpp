@@ -7,6 +7,7 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace imbrex {
@@ -51,15 +52,17 @@ std::string nearest_word(std::string_view word, std::span<const std::string> can
   // At least one character in two must be right.
   size_t best_distance = std::min(std::max<size_t>(2, word.size() / 3), word.size() / 2) + 1;
   for (const std::string& candidate : candidates) {
-    std::vector<size_t> row(candidate.size() + 1);
+    // Rows of the table of distances: between the first i characters of `word` and the first j of the candidate.
+    std::vector<size_t> before, last, row(candidate.size() + 1);
     std::iota(row.begin(), row.end(), size_t{0});
     for (size_t i = 1; i <= word.size(); ++i) {
-      size_t diagonal = row[0];
+      before = std::exchange(last, row);
       row[0] = i;
       for (size_t j = 1; j <= candidate.size(); ++j) {
-        size_t substitute = diagonal + (word[i - 1] != candidate[j - 1]);
-        diagonal = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+        row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (word[i - 1] != candidate[j - 1])});
+        const bool are_swapped =
+            i > 1 && j > 1 && word[i - 1] == candidate[j - 2] && word[i - 2] == candidate[j - 1];
+        if (are_swapped) row[j] = std::min(row[j], before[j - 2] + 1);
       }
     }
     if (row.back() < best_distance) best_distance = row.back(), best = candidate;

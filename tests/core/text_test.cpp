@@ -20,6 +20,10 @@ TEST(Text, NearestWordFindsSlipsAndRefusesStrangers) {
   EXPECT_EQ(nearest_word("sofmax", words), "softmax");
   EXPECT_EQ(nearest_word("vectoradd", words), "vector_add");
   EXPECT_EQ(nearest_word("zzzzzzzzz", words), "");
+  const std::vector<std::string> commands = {"run", "tune", "trace"};
+  EXPECT_EQ(nearest_word("rnu", commands), "run");  // swapped neighbours are one error
+  EXPECT_EQ(nearest_word("tarce", commands), "trace");
+  EXPECT_EQ(nearest_word("nur", commands), "");
 }
 
 TEST(Error, FormatsPlaceMessageFactsAndHelp) {

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gpu_choice.h"
 #include "imbrex/core/error.h"
 #include "imbrex/inspect/banks.h"
 #include "kernel_study.h"
@@ -76,7 +77,7 @@ int banks(const BanksOptions& o) {
     return fmt::format("{} cycle{} where {} would do, {}", r.wavefronts, r.wavefronts == 1 ? "" : "s",
                        r.phases, r.degree == 1 ? "no conflict" : fmt::format("{}-way conflict", r.degree));
   };
-  fmt::print("{} bytes a lane, lane i at byte i * {}\n", o.bytes,
+  fmt::print("{} bytes per lane, lane i at byte i * {}\n", o.bytes,
              o.row_bytes > 0 ? o.row_bytes : o.stride * o.bytes);
   fmt::print("\nas written: {}\n", verdict(plain));
   draw(plain, o.bytes);
@@ -150,7 +151,7 @@ int kernel_banks(const BanksOptions& o) {
   std::vector<vgpu::BankUse> instructions;
   std::vector<LineBanks> lines = predicted;
   if (!o.no_run) {
-    instructions = study_run(o.choice, false).report.banks;
+    instructions = study_run(o.choice, natural_gpu(o.choice.kernel().target), false).report.banks;
     lines = banks_by_line(instructions);
   }
   const bool agree = lines == predicted;
@@ -213,7 +214,7 @@ void add_banks(CLI::App& app, Action& chosen) {
   stride->excludes(row);
   command
       ->add_option("--bytes", options->bytes,
-                   "bytes a lane: 1, 2, 4, 8, 16 (16 is also a row of ldmatrix and stmatrix)")
+                   "bytes per lane: 1, 2, 4, 8, 16 (16 is also a row of ldmatrix and stmatrix)")
       ->capture_default_str();
   command->add_option("--swizzle", options->swizzle, "compare with this swizzle")
       ->check(CLI::IsMember(swizzle_names()))

@@ -60,7 +60,7 @@ std::string rate(const BenchResult& result, double us) {
   return fmt::format("{:.2f} TB/s", static_cast<double>(result.bytes) / us / 1e6);
 }
 
-/// Of the tensor cores' 4096 FLOP (16-bit inputs) a clock and multiprocessor on Hopper.
+/// Of the tensor cores' 4096 FLOP (16-bit inputs) per clock and multiprocessor on Hopper.
 double flop_per_clock(const BenchResult& result, const BenchMode& mode) {
   if (result.flop <= 0 || mode.clock_mhz <= 0 || mode.kernel.median <= 0) return 0;
   return result.flop / mode.kernel.median / mode.clock_mhz / result.multiprocessors;
@@ -188,7 +188,8 @@ int run(const Options& options) {
   bool all_right = true;
   for (const std::string& shape : shapes)
     for (const RegisteredKernel* kernel : kernels) {
-      std::map<std::string, int64_t> sizes = options.choice.sizes();  // refuses what the first one has not
+      std::map<std::string, int64_t> sizes =
+          options.choice.sizes();  // refuses a size that the first one does not have
       if (kernel != kernels[0]) sizes.clear();
       for (const SizeOption& size : kernel->description.sizes)
         sizes[size.name] = options.choice.given(size.name, size.otherwise);
@@ -256,8 +257,11 @@ void add_bench(CLI::App& app, Action& chosen) {
       "above 1 the\n"
       "kernel is faster. The clock is the chip's own, so that slower code and a slower clock are told "
       "apart.");
-  command->callback([&chosen, options, modes, warm] {
+  command->callback([&chosen, command, options, modes, warm] {
     chosen = [=] {
+      if (*modes == "burst") refuse_given(*command, {"--warm-up"}, "goes with --mode sustained or both");
+      if (*modes == "sustained")
+        refuse_given(*command, {"--launches", "--pause"}, "goes with --mode burst or both");
       options->bench.burst = *modes != "sustained";
       options->bench.sustained = *modes != "burst";
       options->bench.cold_l2 = !*warm;

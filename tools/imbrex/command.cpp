@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
-#include <set>
+#include <span>
 #include <stdexcept>
 
 #include "imbrex/core/error.h"
@@ -17,30 +17,44 @@
 namespace imbrex {
 namespace {
 
-/// CLI11 names an unknown word; we add the nearest known one.
-std::string suggestion(const CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> words;
+/// What is wrong with a command line that CLI11 refuses, and the nearest word that would do.
+struct Complaint {
+  std::string message, near;
+};
+
+std::vector<std::string> subcommand_names(const CLI::App& app) {
+  std::vector<std::string> names;
   for (const CLI::App* sub : app.get_subcommands({}))
-    if (!sub->get_group().empty()) words.push_back(sub->get_name());
-  if (argc < 2) return "";
-  const CLI::App* chosen = nullptr;
-  for (const CLI::App* sub : app.get_subcommands({}))
-    if (sub->get_name() == argv[1]) chosen = sub;
-  if (chosen == nullptr) return nearest_word(argv[1], words);
-  words.clear();
-  for (const CLI::App* sub : chosen->get_subcommands({})) words.push_back(sub->get_name());
-  if (!words.empty() && argc > 2 && argv[2][0] != '-' &&
-      std::find(words.begin(), words.end(), argv[2]) == words.end())
-    return nearest_word(argv[2], words);
-  words.clear();
-  for (const CLI::Option* option : chosen->get_options()) words.push_back("--" + option->get_single_name());
-  for (int i = 2; i < argc; ++i) {
-    std::string word = argv[i];
-    word = word.substr(0, word.find('='));
-    if (word.starts_with("--") && std::find(words.begin(), words.end(), word) == words.end())
-      return nearest_word(word, words);
+    if (!sub->get_group().empty()) names.push_back(sub->get_name());
+  return names;
+}
+
+/// Walks the words down the subcommands to the first that is unknown; `message` is CLI11's, for all else.
+Complaint complaint(const CLI::App& app, std::span<char* const> words, const std::string& message) {
+  std::string path = "imbrex";
+  const CLI::App* command = &app;
+  size_t next = 0;
+  for (; next < words.size(); ++next) {
+    const std::vector<std::string> names = subcommand_names(*command);
+    const std::string word = words[next];
+    if (names.empty() || word.starts_with('-')) break;
+    const std::vector<const CLI::App*> subcommands = command->get_subcommands({});
+    const auto found =
+        std::ranges::find_if(subcommands, [&](const CLI::App* sub) { return sub->get_name() == word; });
+    if (found == subcommands.end())
+      return {fmt::format("there is no command '{} {}'", path, word), nearest_word(word, names)};
+    command = *found;
+    path += " " + word;
   }
-  return "";
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command->get_options())
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  for (; next < words.size(); ++next) {
+    const std::string word = words[next], name = word.substr(0, word.find('='));
+    if (name.starts_with("--") && name.size() > 2 && std::ranges::find(options, name) == options.end())
+      return {fmt::format("'{}' has no option {}", path, name), nearest_word(name, options)};
+  }
+  return {message, ""};
 }
 
 }  // namespace
@@ -81,13 +95,8 @@ int command_main(int argc, char** argv) {
       fmt::print(stderr, "{}", app.help());
       return 2;
     }
-    std::string near = suggestion(app, argc, argv);
-    const bool is_known =
-        argv[1][0] == '-' || std::ranges::any_of(app.get_subcommands({}), [&](const CLI::App* sub) {
-          return sub->get_name() == argv[1];
-        });
-    fmt::print(stderr, "imbrex: {}\n",
-               is_known ? error.what() : fmt::format("there is no command '{}'", argv[1]));
+    const auto [message, near] = complaint(app, {argv + 1, argv + argc}, error.what());
+    fmt::print(stderr, "imbrex: {}\n", message);
     if (!near.empty()) fmt::print(stderr, "  did you mean '{}'?\n", near);
     fmt::print(stderr, "  see: imbrex --help\n");
     return 2;
@@ -102,7 +111,8 @@ int command_main(int argc, char** argv) {
                error.what());
     return 2;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error: this machine has not enough memory for that\n  help: choose smaller sizes\n");
+    fmt::print(stderr,
+               "error: this machine does not have enough memory for that\n  help: choose smaller sizes\n");
     return 2;
   } catch (const std::length_error&) {
     fmt::print(stderr, "error: no machine has enough memory for that\n  help: choose smaller sizes\n");

@@ -48,7 +48,7 @@ int64_t to_integer(const std::string& text, const std::string& what) {
   int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
-    refuse(fmt::format("'{}' in {} is no number", text, what), kArgumentHelp);
+    refuse(fmt::format("'{}' in {} is not a number", text, what), kArgumentHelp);
   return value;
 }
 
@@ -65,7 +65,7 @@ Argument parse_argument(const std::string& text, uint64_t seed) {
       char* end = nullptr;
       const double value = std::strtod(text.c_str() + split + 1, &end);
       if (split + 1 == text.size() || *end != 0)
-        refuse(fmt::format("'{}' in argument '{}' is no number", text.substr(split + 1), text),
+        refuse(fmt::format("'{}' in argument '{}' is not a number", text.substr(split + 1), text),
                kArgumentHelp);
       one.set(0, value);
     } else {

@@ -132,9 +132,9 @@ void ExplanationPage::nest() {
     ++open_boxes;
   }
   open_nest("registers", fmt::format("{} threads", cta.threads),
-            fmt::format("registers, about {} a thread", cta.registers_per_thread));
+            fmt::format("registers, about {} per thread", cta.registers_per_thread));
   warps();
-  tensors_in("registers", " a thread");
+  tensors_in("registers", " per thread");
   open_nest(
       "core", "Instructions",
       e_.traffic.counts.tensor_flops > 0

@@ -20,18 +20,18 @@ KernelExplanation explain_kernel(const KernelChoice& choice, const GpuChoice& gp
   e.kernel = &choice.kernel();
   e.sizes = sizes_text(choice);
   e.configuration = e.kernel->space.to_string(choice.configuration());
-  e.gpu = gpu.gpu(natural_gpu(*e.kernel));
+  e.gpu = gpu.gpu_for(*e.kernel);
   e.traffic = counted_traffic(choice);
   const Case traced = traced_kernel(choice), again = traced_kernel(choice);
   e.groups = thread_groups(*traced.function);
   e.resources = kernel_resources(*traced.function);
   e.code = kernel_code(ir_after(*again.function, ""), e.resources.ptx);
-  e.occupancy = occupancy(e.resources.target, e.resources.cta);
+  e.occupancy = occupancy(e.gpu.target, e.resources.cta);
   constexpr size_t kMostConfigurations = 100;
   if (e.kernel->space.size() > 1 && e.kernel->space.size() <= kMostConfigurations)
     for (const Configuration& configuration : e.kernel->space.configurations())
-      e.space.push_back(compile_candidate(choice, configuration, false));
-  e.run = study_run(choice, true);
+      e.space.push_back(compile_candidate(choice, configuration, false, e.gpu.target));
+  e.run = study_run(choice, e.gpu, true);
   if (e.run.report.timeline == nullptr)
     throw LaunchError(Diagnostic{{}, "the kernel does not run to its end", {e.run.report.format()}, ""});
   const int64_t flops = e.traffic.counts.tensor_flops;
@@ -86,7 +86,7 @@ void ExplanationPage::head() {
                    100 * bound.attainable / e_.roofline.peak));
   card(
       e_.occupancy.is_feasible()
-          ? fmt::format("{} CTA{} an SM", e_.occupancy.ctas_per_sm, e_.occupancy.ctas_per_sm == 1 ? "" : "s")
+          ? fmt::format("{} CTA{} per SM", e_.occupancy.ctas_per_sm, e_.occupancy.ctas_per_sm == 1 ? "" : "s")
           : "does not fit",
       fmt::format("{} warps, bound by {}", e_.occupancy.warps_per_sm, fmt::join(e_.occupancy.bound, " and ")),
       e_.occupancy.is_feasible() ? "" : "bad");
@@ -145,7 +145,7 @@ void ExplanationPage::traffic() {
   else
     html_.add("<p class=\"bad\">The virtual GPU moved others: {}</p>\n",
               svg_escaped(fmt::format("{}", fmt::join(different, "; "))));
-  html_.open_table({"<level", "moved", "operations a byte", "<reuse"});
+  html_.open_table({"<level", "moved", "operations per byte", "<reuse"});
   double before = 0;
   for (const RoofLevel& level : e_.roofline.levels) {
     html_.row(
@@ -207,7 +207,7 @@ void ExplanationPage::fit() {
   }
   html_.close_table();
   if (e_.occupancy.is_feasible())
-    html_.add("<p>{} warps an SM, occupancy {}.", e_.occupancy.warps_per_sm, percent(e_.occupancy.fraction));
+    html_.add("<p>{} warps per SM, occupancy {}.", e_.occupancy.warps_per_sm, percent(e_.occupancy.fraction));
   else
     html_.add("<p class=\"bad\">{}", svg_escaped(e_.occupancy.complaints()));
   html_.add(
@@ -215,7 +215,7 @@ void ExplanationPage::fit() {
       place(e_.resources.pressure.file, e_.resources.pressure.line));
   if (!e_.space.empty())
     html_.add("<figure class=\"chart scroll\">{}</figure>\n",
-              tile_space_svg(e_.kernel->description.name, e_.resources.target, e_.space));
+              tile_space_svg(e_.kernel->description.name, e_.gpu.target, e_.space));
   close();
 }
 
@@ -230,7 +230,7 @@ void ExplanationPage::banks() {
     return close();
   }
   html_.open_table(
-      {"<line", "conflict", "cycles", "without conflicts", "<access", "bytes a lane", "instructions", "<"});
+      {"<line", "conflict", "cycles", "without conflicts", "<access", "bytes per lane", "instructions", "<"});
   LineBanks sum;
   for (const LineBanks& b : lines) {
     html_.row({{place(b.file, b.line), "word"},

@@ -29,10 +29,11 @@ KernelTraffic counted_traffic(const KernelChoice& choice) {
   return kernel_traffic(*traced.function, run_time_integers(choice.kernel().entry->parameters, traced.shape));
 }
 
-StudyRun study_run(const KernelChoice& choice, bool with_timeline) {
+StudyRun study_run(const KernelChoice& choice, const GpuModel& gpu, bool with_timeline) {
   const RegisteredKernel& kernel = choice.kernel();
   vgpu::Options machine;
-  machine.target = kernel.target;
+  machine.target = gpu.target;
+  machine.num_sms = gpu.sms;
   machine.checks = vgpu::CheckSet::none();
   machine.tensor_math = vgpu::TensorMath::kFast;
   machine.count_banks = true;
@@ -113,10 +114,6 @@ std::vector<LineBanks> banks_by_line(const std::vector<BankPrediction>& predicte
   for (const BankPrediction& use : predicted)
     add(lines, use.where.file, static_cast<int>(use.where.line), use.writes, use);
   return values(lines);
-}
-
-std::string natural_gpu(const RegisteredKernel& kernel) {
-  return kernel.target.starts_with("sm_100") ? "b200" : kernel.target.starts_with("sm_90") ? "h200" : "a100";
 }
 
 std::string scaled(double value) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "imbrex/inspect/gpu_model.h"
 #include "imbrex/inspect/tiling.h"
 #include "imbrex/inspect/traffic.h"
 #include "imbrex/runtime/compile.h"
@@ -20,13 +21,13 @@ Case traced_kernel(const KernelChoice& choice);
 /// Bytes and banks, counted from the IR.
 KernelTraffic counted_traffic(const KernelChoice& choice);
 
-/// A run on the virtual GPU without checkers, for its counts.
+/// A run on the virtual GPU without checkers, for its counts and `gpu`'s times.
 struct StudyRun {
   vgpu::Report report;
   bool verified = false;
   double max_rel_err = 0;
 };
-StudyRun study_run(const KernelChoice& choice, bool with_timeline);
+StudyRun study_run(const KernelChoice& choice, const GpuModel& gpu, bool with_timeline);
 
 /// What the virtual GPU counted, under the names of what is counted from the IR.
 TrafficCounts counts_of(const vgpu::Statistics& statistics);
@@ -46,9 +47,6 @@ struct LineBanks {
 /// By file, line and direction.
 std::vector<LineBanks> banks_by_line(const std::vector<vgpu::BankUse>& counted);
 std::vector<LineBanks> banks_by_line(const std::vector<BankPrediction>& predicted);
-
-/// The GPU to calculate for where none was given: one of the kernel's generation.
-std::string natural_gpu(const RegisteredKernel& kernel);
 
 /// "1.23 T" of a number of units.
 std::string scaled(double value);

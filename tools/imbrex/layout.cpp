@@ -219,6 +219,8 @@ void add_layout(CLI::App& app, Action& chosen) {
       "bytes added to the start for each k step; negative: where the tile has it");
   command->callback([&chosen, command, options] {
     chosen = [command, options] {
+      if (options->list)
+        refuse_given(*command, {"WHAT", "--svg", "--json", "--descriptor"}, "does not go with --list");
       if (options->descriptor)
         refuse_given(*command, {"WHAT", "--svg", "--list"}, "does not go with --descriptor");
       else

@@ -19,7 +19,7 @@ namespace {
 
 /// ncu in PATH or where the toolkit puts it; "" when it is nowhere.
 std::string find_ncu() {
-  if (const char* told = std::getenv("IMBREX_NCU")) return told;
+  if (const char* named = std::getenv("IMBREX_NCU")) return named;
   std::string path = std::getenv("PATH") == nullptr ? "" : std::getenv("PATH");
   path += ":/usr/local/cuda/bin:/opt/nvidia/nsight-compute";
   for (size_t begin = 0; begin < path.size();) {

@@ -42,7 +42,7 @@ KernelRoofline kernel_roofline(const RooflineOptions& options, const GpuModel& g
   double flops = static_cast<double>(result.counted.counts.tensor_flops);
   const bool has_tensor_work = flops > 0;
   if (!options.no_run) {
-    const vgpu::Statistics s = study_run(options.choice, false).report.statistics;
+    const vgpu::Statistics s = study_run(options.choice, gpu, false).report.statistics;
     result.run = counts_of(s);
     if (!has_tensor_work) flops = static_cast<double>(s.lane_instructions);
   } else if (!has_tensor_work) {
@@ -83,7 +83,7 @@ nlohmann::ordered_json counts_json(const TrafficCounts& c) {
 
 int roofline_command(const RooflineOptions& options) {
   const bool is_kernel = options.choice.is_given();
-  const GpuModel gpu = options.gpu.gpu(is_kernel ? natural_gpu(options.choice.kernel()) : "h200");
+  const GpuModel gpu = is_kernel ? options.gpu.gpu_for(options.choice.kernel()) : options.gpu.gpu("h200");
   Roofline r;
   std::optional<KernelRoofline> of_kernel;
   std::string title;

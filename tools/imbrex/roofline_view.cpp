@@ -14,7 +14,7 @@ namespace imbrex::command {
 
 std::string roofline_svg(const GpuModel& gpu, const Roofline& r, const std::string& title) {
   constexpr double kWidth = 820, kHeight = 480, kLeft = 80, kRight = 30, kTop = 60, kBottom = 60;
-  constexpr double kMinX = 0.25, kMaxX = 16384;  // operations a byte
+  constexpr double kMinX = 0.25, kMaxX = 16384;  // operations per byte
   const double max_y = r.peak * 2, min_y = r.peak / 5000;
   auto x = [&](double v) {
     return kLeft + (kWidth - kLeft - kRight) * std::log(v / kMinX) / std::log(kMaxX / kMinX);
@@ -49,7 +49,7 @@ std::string roofline_svg(const GpuModel& gpu, const Roofline& r, const std::stri
     svg.line(x(at), y(level.attainable), x(at), kHeight - kBottom,
              fmt::format("stroke:{}; stroke-dasharray:3 3", colour));
     svg.circle(x(at), y(level.attainable), 6, fmt::format("fill:{}", colour),
-               fmt::format("{}: {:.1f} operations a byte, ridge {:.1f}, attainable {}op/s", level.name,
+               fmt::format("{}: {:.1f} operations per byte, ridge {:.1f}, attainable {}op/s", level.name,
                            level.intensity, level.ridge, scaled(level.attainable)));
     svg.text(kWidth - kRight, kHeight - kBottom - 12 - 18.0 * static_cast<double>(r.levels.size() - 1 - i),
              fmt::format("{}: {}B/s, intensity {:.1f}, ridge {:.1f}", level.name,

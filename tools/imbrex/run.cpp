@@ -58,6 +58,10 @@ Outcome run_once(const RegisteredKernel& kernel, const Device& device, const Opt
   return {seed, c.verified(), c.max_rel_err(), c.report, c.comparisons};
 }
 
+/// What a CUDA GPU cannot follow.
+constexpr std::initializer_list<const char*> kVirtualOptions = {
+    "--seeds", "--checks", "--math", "--sms", "--threads", "--budget", "--no-prediction", "--stats"};
+
 bool passed(const Outcome& outcome) { return outcome.verified && outcome.report.clean(); }
 
 std::string with_thousands(int64_t value) {
@@ -213,9 +217,11 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
   if (options.stats && device.is_virtual()) print_statistics(last.report.virtual_report.statistics);
 }
 
-int run(const Options& options) {
+int run(const Options& options, const CLI::App& command) {
   const RegisteredKernel& kernel = options.choice.kernel();
   Device device = Device::open(options.device, kernel.target, virtual_options(options, options.seed));
+  if (!device.is_virtual())
+    refuse_given(command, kVirtualOptions, "is of the virtual GPU: add --device virtual");
   Configuration configuration = options.choice.configuration();
   std::string origin;  // of the configuration, where it is not plain
   if (!options.choice.has_configuration() && kernel.space.size() > 1) {
@@ -269,7 +275,7 @@ void add_run(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--sms", options->sms, "multiprocessors of the virtual GPU (0: as the real chip)")
       ->check(CLI::Range(0, 100000));
-  command->add_option("--threads", options->threads, "host threads of the virtual GPU (0: one a core)")
+  command->add_option("--threads", options->threads, "host threads of the virtual GPU (0: one per core)")
       ->check(CLI::Range(0, 1024));
   command->add_option("--budget", options->budget, "warp instructions before a launch counts as endless")
       ->check(CLI::NonNegativeNumber);
@@ -277,7 +283,8 @@ void add_run(CLI::App& app, Action& chosen) {
                     "do not predict the time on the chip (saves the time of recording)");
   command->add_flag("--stats", options->stats, "print what the launch cost");
   command->add_flag("--json", options->json, "print JSON");
-  command->callback([&chosen, options] { chosen = [options] { return run(*options); }; });
+  command->callback(
+      [&chosen, command, options] { chosen = [command, options] { return run(*options, *command); }; });
 }
 
 }  // namespace imbrex::command

@@ -48,7 +48,7 @@ Json to_json(const Occupancy& occupancy) {
 }
 
 std::string verdict(const Occupancy& o) {
-  return o.is_feasible() ? fmt::format("{} CTA{} an SM, {} warps, occupancy {:.0f} %, bound by {}",
+  return o.is_feasible() ? fmt::format("{} CTA{} per SM, {} warps, occupancy {:.0f} %, bound by {}",
                                        o.ctas_per_sm, o.ctas_per_sm == 1 ? "" : "s", o.warps_per_sm,
                                        100 * o.fraction, fmt::join(o.bound, " and "))
                          : fmt::format("does not fit");
@@ -65,7 +65,7 @@ void print_occupancy(const Occupancy& occupancy) {
   if (!occupancy.is_feasible()) fmt::print("{}\n", occupancy.complaints());
 }
 
-/// The tiles one step away: one extent halved or doubled, a stage more or less.
+/// The tiles one step away: one extent halved or doubled, one stage more or fewer.
 std::vector<std::pair<std::string, MatmulTile>> neighbours(const MatmulTile& tile) {
   std::vector<std::pair<std::string, MatmulTile>> result;
   auto add = [&](const char* name, int64_t MatmulTile::*member, int64_t value) {
@@ -116,9 +116,9 @@ int typed_tile(const TileOptions& options) {
   fmt::print("  shared memory   ({} x {} + {} x {}) x {} bytes x {} stages = {} bytes = {:.1f} KiB\n",
              tile.block_m, tile.block_k, tile.block_k, tile.block_n, tile.operands.bits() / 8.0, tile.stages,
              tile.shared_bytes(), static_cast<double>(tile.shared_bytes()) / 1024);
-  fmt::print("  registers       {} x {} / {} + 32 = about {} a thread\n", tile.block_m, tile.block_n,
+  fmt::print("  registers       {} x {} / {} + 32 = about {} per thread\n", tile.block_m, tile.block_n,
              tile.threads, tile.registers_per_thread());
-  fmt::print("  intensity       {:.1f} operations a byte loaded; the ridge of {} is {:.0f}\n\n",
+  fmt::print("  intensity       {:.1f} operations per byte loaded; the ridge of {} is {:.0f}\n\n",
              tile.intensity(), gpu.name, gpu.peak(tile.operands) / gpu.hbm_bytes_per_second);
   print_occupancy(occupancy);
   fmt::print("\n  {:20} {:>12} {:>10}  \n", "one step away", "shared bytes", "intensity");
@@ -130,8 +130,8 @@ int typed_tile(const TileOptions& options) {
 
 int kernel_tiles(const TileOptions& options) {
   const RegisteredKernel& kernel = options.choice.kernel();
-  const std::string target =
-      options.gpu.is_given() ? options.gpu.gpu_for(kernel.target).target : kernel.target;
+  const GpuModel gpu = options.gpu.gpu_for(kernel);
+  const std::string& target = gpu.target;
   std::vector<Configuration> configurations = {options.choice.configuration()};
   if (options.all || !options.svg.empty()) configurations = kernel.space.configurations();
   std::vector<TileCandidate> candidates;
@@ -142,7 +142,7 @@ int kernel_tiles(const TileOptions& options) {
   if (options.json) {
     Json out = Json::array();
     for (const TileCandidate& c : candidates) {
-      Json entry = {{"kernel", kernel.description.name}, {"config", c.config}};
+      Json entry = {{"kernel", kernel.description.name}, {"config", c.config}, {"gpu", gpu.name}};
       if (!c.error.empty()) {
         entry.update({{"feasible", false}, {"error", c.error}});
       } else {
@@ -167,7 +167,8 @@ int kernel_tiles(const TileOptions& options) {
       fmt::print("{}\n", c.error);
       return 1;
     }
-    fmt::print("{} {}, for {}\n\n", kernel.description.name, c.config, c.resources.target);
+    fmt::print("{} {}, built for {}, on {} ({})\n\n", kernel.description.name, c.config, kernel.target,
+               gpu.title, target);
     print_occupancy(c.occupancy);
     fmt::print("registers are {}: the most are live at {}:{}\n",
                c.assembled ? fmt::format("{}'s, {} were estimated", c.assembled->assembler,

@@ -14,7 +14,7 @@ namespace imbrex::command {
 
 namespace {
 
-/// Colours by CTAs an SM: 0 (does not fit), 1, 2, 3 ... and more.
+/// Colours by CTAs per SM: 0 (does not fit), 1, 2, 3 ... and more.
 constexpr std::array<const char*, 6> kRegions = {"#fbe9e7", "#fdf3dc", "#eef6e8",
                                                  "#dcefe3", "#d3ecec", "#cfe4f3"};
 constexpr std::array<const char*, 6> kPoints = {"#c0392b", "#d68910", "#7aa32b",
@@ -23,7 +23,7 @@ size_t class_of(int64_t ctas) { return static_cast<size_t>(std::clamp<int64_t>(c
 
 std::string class_text(size_t ctas) {
   if (ctas == 0) return "does not fit";
-  return fmt::format("{}{} CTA{} an SM", ctas, ctas == 5 ? " or more" : "", ctas == 1 ? "" : "s");
+  return fmt::format("{}{} CTA{} per SM", ctas, ctas == 5 ? " or more" : "", ctas == 1 ? "" : "s");
 }
 
 void legend(Svg& svg, double x, double y) {
@@ -57,11 +57,11 @@ TileCandidate compile_candidate(const KernelChoice& choice, const Configuration&
   candidate.config = kernel.space.to_string(configuration);
   try {
     candidate.resources = kernel_resources(*traced().function);
-    if (with_ptxas) candidate.assembled = assembled_resources(*traced().function);
+    if (with_ptxas) candidate.assembled = assembled_resources(*traced().function, target);
     CtaResources cta = candidate.resources.cta;
     if (candidate.assembled) cta.registers_per_thread = candidate.assembled->registers_per_thread;
-    if (!target.empty()) candidate.resources.target = target;
-    candidate.occupancy = occupancy(candidate.resources.target, cta);
+    candidate.resources.target = target;
+    candidate.occupancy = occupancy(target, cta);
   } catch (const CompileError& error) {
     candidate.error = error.what();
   }
@@ -129,9 +129,9 @@ std::string tile_space_svg(const std::string& kernel, const std::string& target,
              by_columns ? std::to_string(tick) : fmt::format("{} Ki", tick / 1024), "end",
              "fill:#555; font-size:11px");
   }
-  svg.text((kLeft + kWidth - kRight) / 2, kHeight - kBottom + 36, "KiB of shared memory a CTA", "middle",
+  svg.text((kLeft + kWidth - kRight) / 2, kHeight - kBottom + 36, "KiB of shared memory per CTA", "middle",
            "fill:#333");
-  svg.text(8, kTop - 3, by_columns ? "columns of tensor memory a CTA" : "registers a CTA", "start",
+  svg.text(8, kTop - 3, by_columns ? "columns of tensor memory per CTA" : "registers per CTA", "start",
            "fill:#333; font-size:11px");
   // Points; those on one place lie side by side.
   std::map<std::pair<int, int>, int> taken;
@@ -146,7 +146,7 @@ std::string tile_space_svg(const std::string& kernel, const std::string& target,
     svg.circle(x + 3.2 * (before % 4), y - 3.2 * (before / 4 % 4), 4.5,
                fmt::format("fill:{}; fill-opacity:0.85; stroke:#fff; stroke-width:0.8",
                            kPoints[class_of(c.occupancy.ctas_per_sm)]),
-               fmt::format("{}: {} bytes, {} registers a thread, {} threads: {} CTAs an SM", c.config,
+               fmt::format("{}: {} bytes, {} registers per thread, {} threads: {} CTAs per SM", c.config,
                            cta.shared_bytes, registers, cta.threads, c.occupancy.ctas_per_sm));
   }
   legend(svg, kLeft, kHeight - 18);
@@ -159,7 +159,7 @@ std::string tile_region_svg(const GpuModel& gpu, const MatmulTile& tile) {
   svg.text(kLeft, 26, fmt::format("Tiles that fit on {}", gpu.title), "start",
            "font-size:17px; font-weight:bold");
   svg.text(kLeft, 45,
-           fmt::format("block k {}, {} stages, {} threads, {}; in each cell the operations a byte loaded",
+           fmt::format("block k {}, {} stages, {} threads, {}; in each cell the operations per byte loaded",
                        tile.block_k, tile.stages, tile.threads, tile.operands.name()),
            "start", "fill:#555");
   const double step_x = (kWidth - kLeft - kRight) / static_cast<double>(kBlocks.size());

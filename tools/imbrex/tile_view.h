@@ -21,16 +21,16 @@ struct TileCandidate {
   std::string error;  // it does not compile
 };
 
-/// Compiles the chosen kernel with a configuration; `with_ptxas` assembles it too. What fits is that of GPUs
-/// of `target`, the kernel's own if empty.
+/// Compiles the chosen kernel with a configuration; `with_ptxas` assembles it too. The machine code and what fits
+/// are those of GPUs of `target`, which run the kernel.
 TileCandidate compile_candidate(const KernelChoice& choice, const Configuration& configuration,
-                                bool with_ptxas, const std::string& target = "");
+                                bool with_ptxas, const std::string& target);
 
 /// Every configuration by the shared memory and the registers a CTA takes (where there is tensor memory, its
 /// columns), over the regions in which so many CTAs fit on an SM.
 std::string tile_space_svg(const std::string& kernel, const std::string& target,
                            const std::vector<TileCandidate>& candidates);
-/// Block m and n around a typed tile: what fits with its k, stages and threads, and the operations a byte.
+/// Block m and n around a typed tile: what fits with its k, stages and threads, and the operations per byte.
 std::string tile_region_svg(const GpuModel& gpu, const MatmulTile& tile);
 
 }  // namespace imbrex::command

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines for Perfetto (ui.perfetto.dev) and chrome://tracing: a process a CTA, a thread a lane; work of a
+// Timelines for Perfetto (ui.perfetto.dev) and chrome://tracing: one process per CTA, one thread per lane; work of a
 // unit that overlaps takes several threads.
 #include <fmt/format.h>
 

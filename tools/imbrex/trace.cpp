@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "gpu_choice.h"
 #include "imbrex/core/error.h"
 #include "subcommands.h"
 #include "svg.h"
@@ -17,6 +18,7 @@ namespace {
 
 struct Options {
   KernelChoice choice;
+  GpuChoice gpu;
   std::string output, svg;
   int64_t cta = 0;
   int sms = 0;
@@ -29,8 +31,9 @@ int trace(const Options& options) {
   const RegisteredKernel& kernel = options.choice.kernel();
   const Configuration configuration = options.choice.configuration();
   vgpu::Options machine;
-  machine.target = kernel.target;
-  machine.num_sms = options.sms;
+  const GpuModel gpu = options.gpu.predicted_gpu_for(kernel);
+  machine.target = gpu.target;
+  machine.num_sms = options.sms > 0 ? options.sms : gpu.sms;
   machine.checks = vgpu::CheckSet::none();
   machine.tensor_math = vgpu::TensorMath::kFast;
   machine.timeline = {.record = true, .cta = options.cta, .clock_ghz = options.clock};
@@ -78,6 +81,7 @@ void add_trace(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand(
       "trace", "Predict a kernel's timeline on the chip: warps, TMA, tensor core, barriers");
   options->choice.add_to(*command);
+  options->gpu.add_to(*command);
   command->add_option("-o,--output", options->output, "write the trace for Perfetto (ui.perfetto.dev) here");
   command->add_option("--svg", options->svg, "write a picture here");
   command->add_option("--cta", options->cta, "draw this CTA and those of its cluster")->capture_default_str();
@@ -96,7 +100,7 @@ void add_trace(CLI::App& app, Action& chosen) {
     chosen = [command, options] {
       if (options->svg.empty())
         refuse_given(*command, {"--from", "--to", "--no-barriers"}, "goes with --svg");
-      if (std::isnan(options->clock)) throw LaunchError(Diagnostic{{}, "--clock is no number", {}, ""});
+      if (std::isnan(options->clock)) throw LaunchError(Diagnostic{{}, "--clock is not a number", {}, ""});
       return trace(*options);
     };
   });

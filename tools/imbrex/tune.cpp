@@ -6,6 +6,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "gpu_choice.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
@@ -17,6 +18,7 @@ std::atomic<bool> interrupted = false;
 
 struct Options {
   KernelChoice choice;
+  GpuChoice gpu;
   TuneOptions tune;
   bool json = false, all = false;
 };
@@ -55,7 +57,7 @@ void print_text(const TuneResult& result, bool all) {
     fmt::print("  times     predicted by the timeline of the virtual GPU; not measured\n");
   const Candidate* winner = result.winner();
   if (result.is_remembered) {
-    fmt::print("  best      {}  {:.2f} µs  (tuned before; --again measures anew)\n", winner->text,
+    fmt::print("  best      {}  {:.2f} µs  (tuned before; --again measures again)\n", winner->text,
                winner->microseconds);
     fmt::print("  took      {:.1f} ms\n", 1e3 * result.seconds);
     return;
@@ -119,6 +121,11 @@ void print_json(const TuneResult& result) {
 int run(Options options) {
   if (options.choice.has_configuration())
     throw LaunchError(Diagnostic{{}, "tune tries every configuration", {}, "leave --config out"});
+  if (options.gpu.is_given()) {
+    if (options.tune.device != "virtual")
+      throw LaunchError(Diagnostic{{}, "--gpu goes with --device virtual, which predicts times", {}, ""});
+    options.tune.target = options.gpu.predicted_gpu_for(options.choice.kernel()).target;
+  }
   const bool shows_progress = isatty(STDERR_FILENO) != 0 && !options.json;
   if (shows_progress) options.tune.progress = show_progress;
   options.tune.stop = &interrupted;
@@ -142,13 +149,14 @@ void add_tune(CLI::App& app, Action& chosen) {
   command->add_option("--device", options->tune.device, "auto: a CUDA GPU that fits, else the virtual GPU")
       ->check(CLI::IsMember({"auto", "virtual", "cuda"}))
       ->capture_default_str();
+  options->gpu.add_to(*command);
   command->add_option("--seed", options->tune.seed, "seed of the inputs");
   command->add_option("--timeout", options->tune.timeout_s, "seconds after which a candidate counts as hung")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
-  command->add_option("--jobs", options->tune.jobs, "assemblers at once (0: one a core)")
+  command->add_option("--jobs", options->tune.jobs, "assemblers at once (0: one per core)")
       ->check(CLI::Range(0, 1024));
-  command->add_flag("--again", options->tune.again, "measure anew what was measured before");
+  command->add_flag("--again", options->tune.again, "measure again what was measured before");
   command->add_flag("--all", options->all, "print every candidate");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(

@@ -45,9 +45,10 @@ struct AssembledResources {
   int64_t registers_per_thread = 0;
   int64_t spill_bytes = 0;  ///< stored a thread
 };
-/// Runs every pass and ptxas, or takes what the cache has of that. Throws CompileError, and LaunchError where
+/// Runs every pass and ptxas, or takes what the cache has of that. The PTX is the kernel's own target's, the
+/// machine code `target`'s, which must run such PTX; "": the same. Throws CompileError, and LaunchError where
 /// there is no ptxas.
-AssembledResources assembled_resources(ir::Function& function);
+AssembledResources assembled_resources(ir::Function& function, const std::string& target = "");
 
 /// Threads of the CTA that a kernel gives a part of its own: the outermost thread_group, single_warp,
 /// warp_group or single_thread of a freshly traced kernel.

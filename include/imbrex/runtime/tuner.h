@@ -70,6 +70,9 @@ struct TuneResult {
 
 struct TuneOptions {
   std::string device = "auto";  ///< as Device::open
+  /// Of the virtual GPU: what an sm_80 kernel takes on an sm_90a chip. "": the kernel's own. LaunchError with
+  /// another device than "virtual".
+  std::string target;
   uint64_t seed = 1;
   double timeout_s = 5;  ///< for one candidate's launches
   int jobs = 0;          ///< assemblers at once; 0: one per core

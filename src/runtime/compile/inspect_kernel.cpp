@@ -61,13 +61,14 @@ KernelResources kernel_resources(ir::Function& function) {
   return result;
 }
 
-AssembledResources assembled_resources(ir::Function& function) {
+AssembledResources assembled_resources(ir::Function& function, const std::string& target) {
   std::string why_not;
   const runtime::Assembler* ptxas = runtime::find_ptxas(&why_not);
   if (ptxas == nullptr) throw LaunchError(Diagnostic{{}, why_not, {}, "install the CUDA toolkit's ptxas"});
   const codegen::CompiledKernel kernel = runtime::compile(function);
-  const runtime::Cubin cubin = runtime::assemble_cached(*ptxas, kernel, kernel.target, Cache::shared(),
-                                                        {.spills = true, .serialization = true});
+  const runtime::Cubin cubin =
+      runtime::assemble_cached(*ptxas, kernel, target.empty() ? kernel.target : target, Cache::shared(),
+                               {.spills = true, .serialization = true});
   const runtime::AssemblerLog log = cubin.log();
   return {cubin.assembler, log.registers, log.spill_store_bytes};
 }

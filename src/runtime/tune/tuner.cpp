@@ -66,7 +66,7 @@ class Tuning {
       set_device(*known);
       if (recall()) return std::move(result_);
     }
-    set_device(runtime::device_facts(options_.device, kernel_.target));
+    set_device(runtime::device_facts(options_.device, machine_target()));
     if (!options_.again && recall()) return std::move(result_);
     use_private_cache_if_none();
     for (const Configuration& configuration : kernel_.space.configurations()) {
@@ -86,6 +86,10 @@ class Tuning {
     Case c(Case::Mode::kTrace, std::nullopt, sizes_, options_.seed);
     kernel_.run(c, std::nullopt, configuration);
     return c;
+  }
+
+  const std::string& machine_target() const {
+    return options_.target.empty() ? kernel_.target : options_.target;
   }
 
   void set_device(const runtime::DeviceFacts& device) {
@@ -223,7 +227,7 @@ class Tuning {
     return WorkerClient::open(options_.worker, cache_->directory(),
                               {.kernel = kernel_.description.name,
                                .device = device_.is_virtual ? "virtual" : "cuda",
-                               .target = kernel_.target,
+                               .target = machine_target(),
                                .sizes = sizes_,
                                .seed = options_.seed},
                               why_not);
@@ -430,6 +434,9 @@ const char* name(Candidate::Status status) {
 
 TuneResult tune(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
                 const TuneOptions& options) {
+  if (!options.target.empty() && options.device != "virtual")
+    throw LaunchError(
+        Diagnostic{{}, "a target to tune for is the virtual GPU's", {}, "set device = \"virtual\""});
   return Tuning(kernel, sizes, options).run();
 }
 
