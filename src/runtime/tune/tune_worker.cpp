@@ -159,7 +159,10 @@ int tune_worker_main() {
   Worker worker(out);
   for (std::string line; std::getline(std::cin, line);) {
     const std::optional<WorkerRequest> request = runtime::parse_request(line);
-    if (!request) return 2;
+    if (!request) {
+      fmt::print(stderr, "imbrex worker: this is not a request: {}\n", line);
+      return 2;
+    }
     if (!worker.answer(*request)) break;
   }
   // No destructors: those of a lost device would fail, and the others are of no use.
