@@ -232,8 +232,8 @@ Value* view_root(Value* value);
 /// The variable that the op sets or changes; null when it does not. (A var op makes one.)
 const Value* written_variable(const Op& op);
 
-// ----------------------------------------------------------------------------------------------- text and
-// verification
+// --- text and verification ---
+// What prints, reads back and checks functions.
 
 /// The exact text form: parse(print(f)) prints the same again.
 std::string print(const Function& function);

@@ -103,13 +103,13 @@ class VirtualDevice : public DeviceBackend {
     for (int32_t slot : plan.stride_slots) strides.push_back(static_cast<uint64_t>(slots[slot]) / 8);
     std::vector<uint32_t> box(plan.box.begin(), plan.box.end());
     vgpu::TensorMapArguments arguments;
-    arguments.type = static_cast<vgpu::TensorMapType>(plan.driver_type);
+    arguments.type = plan.driver_type;
     arguments.address = slots[plan.base_slot];
     arguments.dims = dims;
     arguments.strides_bytes = strides;
     arguments.box = box;
-    arguments.interleave = static_cast<vgpu::TensorMapInterleave>(plan.interleave);
-    arguments.swizzle = static_cast<vgpu::TensorMapSwizzle>(plan.swizzle);
+    arguments.interleave = plan.interleave;
+    arguments.swizzle = plan.swizzle;
     arguments.l2_promotion = static_cast<int>(plan.l2_promotion);
     arguments.fill_with_nan = plan.oob_fill == TensorMapFill::kNan;
     vgpu::TensorMap map = vgpu::encode_tensor_map(arguments);
