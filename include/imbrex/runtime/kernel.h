@@ -71,6 +71,7 @@ class KernelBase {
     TuningSpace space;
     std::function<std::shared_ptr<const void>(const Configuration&)> make;
   };
+  /// `kernel` is an instance of the type that `entry` describes. Without a device it can only be traced.
   KernelBase(const KernelEntry& entry, std::shared_ptr<const void> kernel, std::string target,
              std::optional<Device> device);
   ~KernelBase();
@@ -80,6 +81,7 @@ class KernelBase {
  protected:
   /// `arguments` has one entry per parameter, compile-time ones included. Errors: see Kernel.
   LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed);
+  /// The IR as the front end made it, for `target` ("": the kernel's own). Throws CompileError.
   std::shared_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments,
                                                 const std::string& target = "") const;
   /// The shape of a call with these arguments.
