@@ -2,5 +2,7 @@
 // The virtual GPU: hosting PTX of any compiler, its findings and timelines.
 #pragma once
 
+#include "imbrex/vgpu/options.h"
+#include "imbrex/vgpu/report.h"
 #include "imbrex/vgpu/timeline.h"
 #include "imbrex/vgpu/virtual_gpu.h"

@@ -8,12 +8,16 @@
 #include <string_view>
 #include <utility>
 
-#include "imbrex/vgpu/virtual_gpu.h"
+#include "imbrex/vgpu/options.h"
+#include "imbrex/vgpu/report.h"
 
 namespace imbrex {
 
 namespace runtime {
 class DeviceBackend;
+}
+namespace vgpu {
+class VirtualGpu;  // imbrex/vgpu/virtual_gpu.h
 }
 
 /// What is known after a launch. On a CUDA GPU only `milliseconds` is filled, and only if the

@@ -99,11 +99,4 @@ struct Timeline {
   std::vector<std::string> texts;
 };
 
-/// What to predict and to draw.
-struct TimelineOptions {
-  bool record = false;   // predict at all; off, it costs nothing
-  int64_t cta = -1;      // keep the lanes of the cluster that holds this CTA; -1: none
-  double clock_ghz = 0;  // of the SMs, where power or a lock holds it down; 0: the GPU model's
-};
-
 }  // namespace imbrex::vgpu
