@@ -54,7 +54,7 @@ KernelResources kernel_resources(ir::Function& function) {
                 .shared_bytes = kernel.shared_bytes,
                 .tensor_memory_columns = kernel.tensor_memory_columns,
                 .cluster_ctas = int64_t{kernel.cluster[0]} * kernel.cluster[1] * kernel.cluster[2]};
-  result.pressure = SourceLocation(kernel.where.file, pressure.line);
+  result.pressure = SourceLocation{kernel.where.file, pressure.line};
   ir::walk(function.body, [&](const ir::Op& op) {  // whose names of files last
     if (op.where.file == pressure.file_name) result.pressure.file = op.where.file;
   });
