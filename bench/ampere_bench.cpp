@@ -14,11 +14,11 @@
 #include <cstring>
 #include <random>
 
-#include "ampere_matmul/matmul_v0.h"
-#include "ampere_matmul/matmul_v1.h"
-#include "ampere_matmul/matmul_v2.h"
-#include "ampere_matmul/matmul_v3.h"
-#include "ampere_matmul/matmul_v4.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v0.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v1.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v2.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v3.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v4.h"
 #include "imbrex/runtime/kernel.h"
 #include "runtime/measure/gpu_timer.h"
 

@@ -2,10 +2,10 @@
 // From C++ kernel to PTX text: trace, passes, code generation. One core.
 #include <benchmark/benchmark.h>
 
-#include "blackwell_matmul/matmul_v0.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v0.h"
+#include "imbrex/kernels/softmax.h"
 #include "imbrex/runtime/compile.h"
 #include "imbrex/runtime/kernel.h"
-#include "softmax.h"
 
 namespace imbrex {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fusing saves on a CUDA GPU: matmuls with steps behind them (kernels/parts/epilogue.h) against the same
+// What fusing saves on a CUDA GPU: matmuls with steps behind them (imbrex/kernels/parts/epilogue.h) against the same
 // matmul followed by the steps as a kernel of their own (fused_a: steps on A, then the matmul); and
 // imbrex::matmul with float8 operands against cuBLASLt, with operands in each order, and with options.
 //
@@ -18,16 +18,16 @@
 #include <string>
 #include <vector>
 
-#include "ampere_matmul/matmul_v4.h"
 #include "contenders.h"
-#include "hopper_matmul/matmul_h7.h"
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v4.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h7.h"
 #include "imbrex/kernels/matmul.h"
+#include "imbrex/kernels/matmul/ampere_fused_a.h"
+#include "imbrex/kernels/matmul/hopper_fused_a.h"
+#include "imbrex/kernels/matmul/matmul_h9.h"
+#include "imbrex/kernels/parts/apply_steps.h"
 #include "imbrex/runtime/kernel.h"
-#include "matmul/ampere_fused_a.h"
-#include "matmul/hopper_fused_a.h"
-#include "matmul/matmul_h9.h"
-#include "parts/apply_steps.h"
 #include "runtime/measure/cublas_lt.h"
 #include "runtime/measure/gpu_timer.h"
 

@@ -4,8 +4,8 @@
 #include <benchmark/benchmark.h>
 
 #include "imbrex/kernels/matmul.h"
+#include "imbrex/kernels/vector_add.h"
 #include "imbrex/runtime/kernel.h"
-#include "vector_add.h"
 
 namespace imbrex {
 namespace {

@@ -2,7 +2,7 @@
 // Whole matmuls on the virtual GPU, all cores, with the checkers off and on.
 #include <benchmark/benchmark.h>
 
-#include "blackwell_matmul/matmul_v0.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v0.h"
 #include "imbrex/runtime/kernel.h"
 
 namespace imbrex {

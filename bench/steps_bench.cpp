@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "contenders.h"
-#include "hopper_matmul/matmul_h7.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h7.h"
 #include "imbrex/kernels/matmul.h"
+#include "imbrex/kernels/matmul/matmul_h9.h"
+#include "imbrex/kernels/parts/epilogue.h"
 #include "imbrex/runtime/kernel.h"
 #include "imbrex/runtime/tuner.h"
-#include "matmul/matmul_h9.h"
-#include "parts/epilogue.h"
 #include "runtime/host/parallel.h"
 #include "runtime/measure/cublas_lt.h"
 #include "runtime/measure/gpu_timer.h"

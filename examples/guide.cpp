@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "imbrex/imbrex.h"
-#include "parts/pipeline.h"
+#include "imbrex/kernels/parts/pipeline.h"
 
 using namespace imbrex;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "attention.h"
+#include "imbrex/kernels/attention.h"
 
 #include <fmt/format.h>
 

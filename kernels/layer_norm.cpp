@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layer_norm.h"
+#include "imbrex/kernels/layer_norm.h"
 
 #include <cmath>
 

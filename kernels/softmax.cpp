@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softmax.h"
+#include "imbrex/kernels/softmax.h"
 
 #include <algorithm>
 #include <cmath>

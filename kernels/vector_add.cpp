@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vector_add.h"
+#include "imbrex/kernels/vector_add.h"
 
 #include "imbrex/runtime/registry.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ampere_matmul/matmul_v0.h"
-#include "ampere_matmul/matmul_v1.h"
-#include "ampere_matmul/matmul_v2.h"
-#include "ampere_matmul/matmul_v3.h"
-#include "ampere_matmul/matmul_v4.h"
-#include "parts/matmul_case.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v0.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v1.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v2.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v3.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v4.h"
+#include "imbrex/kernels/parts/matmul_case.h"
 
 namespace imbrex::kernels {
 namespace {

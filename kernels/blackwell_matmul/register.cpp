@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "blackwell_matmul/matmul_v0.h"
-#include "blackwell_matmul/matmul_v1.h"
-#include "blackwell_matmul/matmul_v2.h"
-#include "blackwell_matmul/matmul_v3.h"
-#include "blackwell_matmul/matmul_v4.h"
-#include "blackwell_matmul/matmul_v5.h"
-#include "blackwell_matmul/matmul_v6.h"
-#include "parts/matmul_case.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v0.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v1.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v2.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v3.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v4.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v5.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v6.h"
+#include "imbrex/kernels/parts/matmul_case.h"
 
 namespace imbrex::kernels {
 namespace {

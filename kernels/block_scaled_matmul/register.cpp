@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "block_scaled_matmul/block_scaled_matmul.h"
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/block_scaled_matmul/block_scaled_matmul.h"
 #include "imbrex/runtime/registry.h"
 #include "imbrex/runtime/scale_factors.h"
 

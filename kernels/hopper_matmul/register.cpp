@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hopper_matmul/matmul_h0.h"
-#include "hopper_matmul/matmul_h1.h"
-#include "hopper_matmul/matmul_h2.h"
-#include "hopper_matmul/matmul_h3.h"
-#include "hopper_matmul/matmul_h4.h"
-#include "hopper_matmul/matmul_h5.h"
-#include "hopper_matmul/matmul_h6.h"
-#include "hopper_matmul/matmul_h7.h"
-#include "parts/matmul_case.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h0.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h1.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h2.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h3.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h4.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h5.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h6.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h7.h"
+#include "imbrex/kernels/parts/matmul_case.h"
 
 namespace imbrex::kernels {
 namespace {

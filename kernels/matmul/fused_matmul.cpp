@@ -3,13 +3,13 @@
 #include <cmath>
 #include <numbers>
 
-#include "ampere_matmul/matmul_v4.h"
-#include "blackwell_matmul/matmul_v6.h"
-#include "hopper_matmul/matmul_h7.h"
-#include "matmul/ampere_fused_a.h"
-#include "matmul/blackwell_fused_a.h"
-#include "matmul/hopper_fused_a.h"
-#include "parts/matmul_case.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v4.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v6.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h7.h"
+#include "imbrex/kernels/matmul/ampere_fused_a.h"
+#include "imbrex/kernels/matmul/blackwell_fused_a.h"
+#include "imbrex/kernels/matmul/hopper_fused_a.h"
+#include "imbrex/kernels/parts/matmul_case.h"
 
 namespace imbrex::kernels {
 namespace {

@@ -13,11 +13,11 @@
 #include <mutex>
 #include <tuple>
 
-#include "hopper_matmul/matmul_h7.h"
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h7.h"
+#include "imbrex/kernels/matmul/matmul_h8.h"
+#include "imbrex/kernels/matmul/matmul_skinny.h"
 #include "matmul/matmul_choice.h"
-#include "matmul/matmul_h8.h"
-#include "matmul/matmul_skinny.h"
 
 namespace imbrex {
 namespace {

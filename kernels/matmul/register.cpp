@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels behind imbrex::matmul that are no steps of a ladder.
-#include "matmul/matmul_h8.h"
-#include "matmul/matmul_h9.h"
-#include "matmul/matmul_skinny.h"
-#include "parts/matmul_case.h"
+#include "imbrex/kernels/matmul/matmul_h8.h"
+#include "imbrex/kernels/matmul/matmul_h9.h"
+#include "imbrex/kernels/matmul/matmul_skinny.h"
+#include "imbrex/kernels/parts/matmul_case.h"
 
 namespace imbrex::kernels {
 namespace {

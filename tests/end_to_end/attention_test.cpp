@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "../ptxas.h"
-#include "attention.h"
 #include "codegen/codegen.h"
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/attention.h"
 #include "imbrex/runtime/registry.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of kernels/parts/epilogue.h on every ladder: against float64, with odd sizes, all checkers on; and
-// kernels without steps, whose code is that of kernels without the machinery.
-#include "parts/epilogue.h"
+// The steps of imbrex/kernels/parts/epilogue.h on every ladder: against float64, with odd sizes, all checkers
+// on; and kernels without steps, whose code is that of kernels without the machinery.
+#include "imbrex/kernels/parts/epilogue.h"
 
 #include <gmock/gmock.h>
 
@@ -9,20 +9,20 @@
 
 #include "../ptxas.h"
 #include "activations.h"
-#include "ampere_matmul/matmul_v4.h"
-#include "blackwell_matmul/matmul_v6.h"
 #include "codegen/codegen.h"
-#include "hopper_matmul/matmul_h7.h"
+#include "imbrex/kernels/ampere_matmul/matmul_v4.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v6.h"
+#include "imbrex/kernels/hopper_matmul/matmul_h7.h"
+#include "imbrex/kernels/matmul/ampere_fused_a.h"
+#include "imbrex/kernels/matmul/blackwell_fused_a.h"
+#include "imbrex/kernels/matmul/hopper_fused_a.h"
+#include "imbrex/kernels/matmul/matmul_h8.h"
+#include "imbrex/kernels/matmul/matmul_h9.h"
+#include "imbrex/kernels/matmul/matmul_skinny.h"
+#include "imbrex/kernels/parts/apply_steps.h"
 #include "imbrex/runtime/compare.h"
 #include "ir/ir.h"
 #include "kit.h"
-#include "matmul/ampere_fused_a.h"
-#include "matmul/blackwell_fused_a.h"
-#include "matmul/hopper_fused_a.h"
-#include "matmul/matmul_h8.h"
-#include "matmul/matmul_h9.h"
-#include "matmul/matmul_skinny.h"
-#include "parts/apply_steps.h"
 #include "passes/pipeline.h"
 
 namespace imbrex::testing {
@@ -245,10 +245,11 @@ TEST(Epilogue, RowsMustFitTheTile) {
   const auto says = [](const char* file, int64_t columns, int64_t tile) {
     return AllOf(
         HasSubstr(file), HasSubstr("finish.check(n_size, block_n);"),
-        HasSubstr("rows of " + std::to_string(columns) + " columns are reduced, tiles have " +
-                  std::to_string(tile) +
-                  ": take a tile as wide as the matrix, or make the steps from the "
-                  "one that reduces on a kernel of their own, ApplySteps (kernels/parts/apply_steps.h)"));
+        HasSubstr(
+            "rows of " + std::to_string(columns) + " columns are reduced, tiles have " +
+            std::to_string(tile) +
+            ": take a tile as wide as the matrix, or make the steps from the "
+            "one that reduces on a kernel of their own, ApplySteps (imbrex/kernels/parts/apply_steps.h)"));
   };
   EXPECT_THAT(error(AmpereMatmulV4<Softmax>{}, 264), says("ampere_matmul/matmul_v4.h:", 264, 256));
   EXPECT_THAT(error(HopperMatmulH7<Scale, Softmax>{}, 264, 2.0f),

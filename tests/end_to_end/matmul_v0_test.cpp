@@ -3,7 +3,7 @@
 // kernel for every m, every alignment of k that cp.async has a width for, a clear error where it has none,
 // and
 // (`full`) many schedules and the size of the tutorials.
-#include "blackwell_matmul/matmul_v0.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v0.h"
 #include "../full.h"
 #include "imbrex/runtime/registry.h"
 #include "kit.h"

@@ -11,13 +11,13 @@
 #include <sstream>
 
 #include "../skip.h"
-#include "blackwell_matmul/matmul_v0.h"
-#include "layer_norm.h"
+#include "imbrex/kernels/blackwell_matmul/matmul_v0.h"
+#include "imbrex/kernels/layer_norm.h"
+#include "imbrex/kernels/softmax.h"
+#include "imbrex/kernels/vector_add.h"
 #include "layout/layout.h"
 #include "snippet.h"
-#include "softmax.h"
 #include "specialised.h"
-#include "vector_add.h"
 
 namespace imbrex {
 namespace {

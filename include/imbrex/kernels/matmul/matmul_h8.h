@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hopper matmul, step 8: any shape. Where there are fewer tiles than multiprocessors, the CTAs of a cluster
+// divide k and add up their partial sums (split_k); clusters have one CTA or more, tiles one to three
+// consumers; rows of C may begin at any address; and a tile may be computed transposed (swap_ab), so that its
+// height is wgmma's number of columns, any multiple of 8.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "imbrex/kernels/parts/cluster_sum.h"
+#include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/multicast_share.h"
+#include "imbrex/kernels/parts/operand.h"
+#include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/kernels/parts/tile_order.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// C = steps(A B^T), see epilogue.h.
+template <class... Steps>
+struct HopperMatmulH8 {
+  static constexpr const char* target = "sm_90a";
+  int block_m = 128, block_n = 128, block_k = 64, stages = 5, consumers = 2;  // of a CTA
+  int split_k = 1;                   // CTAs of a cluster that divide k, for the same tiles
+  int cluster_m = 1, cluster_n = 1;  // CTAs of a cluster with tiles below and beside each other: they load
+                                     // B, and A, for each other (multicast)
+  bool swap_ab = false;              // B gives wgmma its rows, A its columns
+  int swizzle_size = 8, ctas = 132;
+  bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
+
+  static auto space() {
+    return Space<HopperMatmulH8>()
+        .template choose<&HopperMatmulH8::block_m, &HopperMatmulH8::block_n, &HopperMatmulH8::stages,
+                         &HopperMatmulH8::consumers, &HopperMatmulH8::split_k, &HopperMatmulH8::cluster_m,
+                         &HopperMatmulH8::cluster_n, &HopperMatmulH8::swap_ab>(
+            {{64, 128, 8, 1, 1, 1, 1, false},  {128, 80, 7, 2, 1, 1, 1, false},
+             {128, 128, 6, 2, 1, 1, 1, false}, {128, 176, 5, 2, 1, 1, 1, false},
+             {128, 208, 4, 2, 1, 1, 1, false}, {128, 256, 4, 2, 1, 1, 1, false},
+             {192, 128, 5, 3, 1, 1, 1, false}, {192, 160, 4, 3, 1, 1, 1, false},
+             {128, 128, 6, 2, 1, 2, 1, false}, {128, 192, 5, 2, 1, 2, 1, false},
+             {128, 224, 4, 2, 1, 2, 1, false}, {128, 112, 6, 2, 1, 2, 2, false},
+             {128, 176, 5, 2, 1, 2, 2, false}, {64, 128, 6, 1, 2, 1, 1, false},
+             {128, 224, 3, 2, 2, 1, 1, false}, {128, 96, 6, 2, 3, 1, 1, false},
+             {64, 128, 6, 1, 4, 1, 1, false},  {128, 128, 5, 2, 2, 2, 1, false},
+             {96, 64, 10, 1, 1, 1, 1, true},   {128, 64, 8, 1, 1, 1, 1, true},
+             {200, 64, 6, 1, 1, 1, 1, true},   {80, 128, 8, 2, 1, 1, 1, true},
+             {104, 128, 7, 2, 1, 1, 1, true},  {232, 128, 4, 2, 1, 1, 1, true},
+             {104, 192, 5, 3, 1, 1, 1, true},  {64, 128, 8, 2, 1, 2, 1, true},
+             {128, 128, 6, 2, 1, 2, 1, true},  {200, 128, 5, 2, 1, 2, 1, true},
+             {128, 256, 4, 2, 1, 1, 2, true},  {80, 192, 6, 3, 1, 2, 2, true},
+             {208, 128, 4, 2, 1, 2, 2, true},  {112, 192, 5, 3, 1, 2, 2, true},
+             {96, 192, 5, 3, 1, 2, 4, true},   {64, 64, 8, 1, 2, 1, 1, true},
+             {128, 128, 5, 2, 2, 1, 1, true}});
+  }
+
+  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
+                  Epilogue<Steps...> finish) const {
+    // X gives wgmma its rows, Y its columns: A and B, or B and A. CTAs side by side along x load Y for each
+    // other, CTAs along y load X.
+    const int block_x = swap_ab ? block_n : block_m, block_y = swap_ab ? block_m : block_n;
+    const int consumer_x = block_x / consumers, part_y = block_y / split_k;
+    const int cluster_x = swap_ab ? cluster_n : cluster_m, cluster_y = swap_ab ? cluster_m : cluster_n;
+    const int cluster_ctas = cluster_m * cluster_n * split_k;
+    const int num_k_blocks = cdiv(k_size, block_k), split_blocks = cdiv(num_k_blocks, split_k);
+    require(!swap_ab || !finish.kReducesRows, "rows are reduced, tiles are computed transposed");
+    finish.check(n_size, part_y);
+    Int32 num_m_blocks = cdiv(m_size, cluster_m * block_m);  // of a cluster
+    const int num_n_blocks = cdiv(n_size, cluster_n * block_n);
+    Int32 num_tiles = num_m_blocks * num_n_blocks;
+    grid(min(cluster_ctas * num_tiles, ctas / cluster_ctas * cluster_ctas));
+    cluster(cluster_ctas);
+    warps(4 + 4 * consumers);
+    Int32 rank = cluster_rank();
+    // The CTA's coordinates in the cluster: x varies fastest, then y, then the part of k.
+    Int32 rank_k = 0, rank_x = rank, rank_y = 0;
+    if (split_k > 1) rank_k = rank / (cluster_x * cluster_y), rank_x = rank % (cluster_x * cluster_y);
+    if (cluster_y > 1) rank_y = rank_x / cluster_x, rank_x = rank_x % cluster_x;
+    Int32 first_tile = block_idx.x / cluster_ctas, num_clusters = grid_dim.x / cluster_ctas;
+    const bool x_is_km = swap_ab ? b_is_kn : a_is_km, y_is_km = swap_ab ? a_is_km : b_is_kn;
+    const MulticastShare share_x(x_is_km, block_x, block_k, {cluster_y, cluster_x, cluster_ctas}, rank,
+                                 rank_y),
+        share_y(y_is_km, block_y, block_k, {cluster_x, 1, cluster_ctas}, rank, rank_x);
+
+    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
+    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn);
+    const auto &g_x = swap_ab ? g_b : g_a, &g_y = swap_ab ? g_a : g_b;
+    const DataType c_type = finish.output_type(dtype);
+    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
+    auto s_x = operand_stages(dtype, stages, block_x, block_k, x_is_km);
+    auto s_y = operand_stages(dtype, stages, block_y, block_k, y_is_km);
+    const std::vector<Slice> slices = slices_of(part_y, consumer_x, c_type);
+    Pipeline pipe(stages, 1, (cluster_x + cluster_y - 1) * consumers);
+    std::optional<ClusterSum> cluster_sum;
+    if (split_k > 1)
+      cluster_sum.emplace(split_k, rank_k, cluster_x * cluster_y, rank_y * cluster_x + rank_x, consumers,
+                          consumer_x, block_y);
+    cluster_sync();
+    griddepcontrol::wait();  // the grid before may still write A and B, or read C
+    griddepcontrol::launch_dependents();
+
+    // Where every CTA has the same number of blocks of k, a multiple of the stages, stage numbers are constants.
+    const bool is_even = num_k_blocks % split_k == 0;
+    const int unroll = is_even && split_blocks % stages == 0 ? stages : 1;
+    Int32 k_blocks = split_blocks;
+    if (!is_even)
+      k_blocks =
+          max(1, min(split_blocks, num_k_blocks - rank_k * split_blocks));  // of zeros, if none is left
+
+    if (auto producer = warp_group(0, 4)) {
+      if (consumers > 1) setmaxnreg(consumers == 2 ? 40 : 32);
+      if (auto warp = single_warp()) {
+        for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
+          auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+          Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x;
+          Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y;
+          for (Int32 k_block : range(0, k_blocks, {.unroll = unroll})) {
+            Int32 offset_k = (rank_k * split_blocks + k_block) * block_k;
+            pipe.producer_acquire();  // empty in all CTAs that receive it
+            auto s_x_stage = s_x[pipe.producer_stage];
+            auto s_y_stage = s_y[pipe.producer_stage];
+            if (auto thread = single_thread())
+              mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
+                                             s_x_stage.nbytes() + s_y_stage.nbytes());
+            share_x.load(g_x, s_x_stage, offset_x, offset_k, pipe.producer_barrier());
+            share_y.load(g_y, s_y_stage, offset_y, offset_k, pipe.producer_barrier());
+            pipe.producer_advance();
+          }
+        }
+      }
+    }
+
+    // Signals all CTAs that load a share of the stage.
+    const auto release = [&](const Int32& stage) {
+      if (auto thread = single_thread()) {
+        const auto arrive = [&](const ScalarArg& cta) {
+          mbarrier::arrive(remote_barrier(pipe.empty_barriers[stage], cta), {.sem = Sem::kRelaxed});
+        };
+        for (int i = 0; i < cluster_x; ++i) arrive(rank - rank_x + i);
+        for (int i = 1; i < cluster_y; ++i)
+          arrive(rank - rank_y * cluster_x +
+                 select(rank_y + i < cluster_y, rank_y + i, rank_y + i - cluster_y) * cluster_x);
+      }
+    };
+    // TMA stores slices of C where its rows begin at multiples of 32 bytes, the L2 cache's sectors; else the
+    // threads do, row by row.
+    const bool has_tma_rows = n_size * c_type.bits() % 256 == 0;
+    const auto store = [&](int i, const auto& sums, const Int32& offset_m, const Int32& offset_n) {
+      auto rows = finish.rows(consumer_x);
+      const auto part = [&](const Slice& s) {
+        return swap_ab ? sums.slice({s.column, s.row}, {s.columns, s.rows}).transpose()
+                       : sums.slice({s.row, s.column}, {s.rows, s.columns});
+      };
+      const auto place = [&](const Slice& s) {
+        if (num_n_blocks == 1 && split_k == 1 && !swap_ab)
+          return OutputTile{m_size, n_size, c_type, offset_m, s.column};
+        return OutputTile{m_size, n_size, c_type, offset_m + s.row, offset_n + s.column};
+      };
+      if (finish.kReducesRows)
+        for (const Slice& s : slices) rows.look(part(s), place(s));
+      for (const Slice& s : slices) {
+        auto s_slice = s.s_c[i].slice({0, 0}, {s.rows, s.columns});
+        if (has_tma_rows)
+          if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
+        sync();  // the slice that was here has been stored
+        // Steps need registers: they take fewer of wgmma's columns at a time.
+        const int along = swap_ab ? s.rows : s.columns;
+        const int step = finish.kEmpty ? along : min(along, (consumers > 2 ? 512 : 2048) / consumer_x);
+        for (int j = 0; j < along; j += step) {
+          const int size = min(step, along - j);
+          const Slice now = swap_ab ? Slice{s.row + j, s.column, size, s.columns, s.s_c}
+                                    : Slice{s.row, s.column + j, s.rows, size, s.s_c};
+          store_shared(s_slice.slice({now.row - s.row, now.column - s.column}, {now.rows, now.columns}),
+                       rows(part(now), place(now)));
+        }
+        if (has_tma_rows) fence::proxy_async();  // what was written becomes visible to TMA
+        sync();
+        if (!has_tma_rows) {
+          store_global(g_c, load_shared(s_slice), {offset_m + s.row, offset_n + s.column});
+        } else if (auto warp = single_warp()) {
+          tma::shared_to_global(s_slice, g_c, {offset_m + s.row, offset_n + s.column});
+          tma::commit_group();
+        }
+      }
+    };
+    for (int i = 0; i < consumers; ++i) {
+      if (auto consumer = warp_group(4 + 4 * i, 4)) {
+        if (consumers > 1) setmaxnreg(consumers == 2 ? 232 : 160);
+        for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
+          auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+          auto acc = wgmma::accumulator(float32, {consumer_x, block_y});
+          Int32 last_stage = stages - 1;
+          for (Int32 k_block : range(0, k_blocks, {.unroll = unroll})) {
+            pipe.consumer_acquire();
+            wgmma::fence();
+            wgmma::mma(s_x[pipe.consumer_stage].slice({i * consumer_x, 0}, {consumer_x, block_k}),
+                       s_y[pipe.consumer_stage].transpose(), acc, {.scale_d = k_block != 0});
+            wgmma::commit_group();
+            wgmma::wait_group(1);
+            if (auto later = when(k_block != 0)) release(last_stage);
+            last_stage = pipe.consumer_stage;
+            pipe.consumer_advance();
+          }
+          wgmma::wait_group(0);
+          release(last_stage);
+          Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x + i * consumer_x;
+          Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y + rank_k * part_y;
+          const Int32 &offset_m = swap_ab ? offset_y : offset_x, &offset_n = swap_ab ? offset_x : offset_y;
+          if (cluster_sum)
+            store(i, (*cluster_sum)(i, acc), offset_m, offset_n);
+          else
+            store(i, acc, offset_m, offset_n);
+        }
+        if (has_tma_rows)
+          if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
+      }
+    }
+    cluster_sync();  // no CTA exits while another may still write to it or signal it
+  }
+
+ private:
+  /// A part of a consumer's tile of C that is stored at once.
+  struct Slice {
+    int row, column, rows, columns;
+    SharedTensor s_c;  // of each consumer
+  };
+  /// The slices of `part_y` of wgmma's columns and `consumer_x` of its rows.
+  std::vector<Slice> slices_of(int part_y, int consumer_x, DataType c_type) const {
+    std::vector<Slice> slices;
+    if (swap_ab) {  // slices have all rows of a product, and the same shape
+      constexpr int kColumns = 64;
+      const int count = cdiv(part_y * c_type.bits(), 1024), rows = cdiv(part_y, 8 * count) * 8;
+      auto s_c = shared_tensor(c_type, {consumers, rows, kColumns});
+      for (int row = 0; row < part_y; row += rows)
+        for (int column = 0; column < consumer_x; column += kColumns)
+          slices.push_back({row, column, min(rows, part_y - row), kColumns, s_c});
+      return slices;
+    }
+    int columns = 1024 / c_type.bits();                      // a slice's row is 128 bytes, the widest swizzle
+    for (int first = 0; first < part_y; first += columns) {  // then 64, 32 and 16 bytes for the rest
+      while (columns > part_y - first) columns /= 2;
+      const bool is_new = slices.empty() || slices.back().columns != columns;
+      slices.push_back(
+          {0, first, consumer_x, columns,
+           is_new ? shared_tensor(c_type, {consumers, consumer_x, columns}) : slices.back().s_c});
+    }
+    return slices;
+  }
+};
+
+}  // namespace imbrex::kernels
