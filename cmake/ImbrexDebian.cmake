@@ -2,6 +2,7 @@
 # Two Debian packages by CPack, which scripts/package builds: libimbrex-dev for find_package and pkg-config, and imbrex,
 # the command.
 set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "tile-level GPU kernel language in C++")
 set(CPACK_PACKAGE_VENDOR "Imbrex")
 set(CPACK_PACKAGE_CONTACT "The Imbrex maintainers <maintainers@imbrex.invalid>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
@@ -14,20 +15,18 @@ set(CPACK_STRIP_FILES bin/imbrex)
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libimbrex-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libfmt-dev, libhwy-dev, libstdc++-12-dev | libc++-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libfmt-dev, libhwy-dev, libstdc++-12-dev | libstdc++-dev")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "cmake (>= 3.24), pkg-config, imbrex")
-set(CPACK_COMPONENT_DEV_DESCRIPTION "tile-level GPU kernel language in C++ (development files)
- Kernels are C++ structs, traced and compiled to PTX for NVIDIA GPUs from Ampere to
- Blackwell, or executed on a virtual GPU on the CPU, which checks for races,
- deadlocks and stray accesses. Headers, static libraries, and a library of kernels:
- matmul, attention, softmax, layer normalisation.")
+set(CPACK_DEBIAN_DEV_DESCRIPTION "Development files. Kernels are C++ structs, traced and compiled to PTX for NVIDIA
+GPUs from Ampere to Blackwell, or executed on a virtual GPU on the CPU, which checks
+for races, deadlocks and stray accesses. Headers, static libraries, and a library of
+kernels: matmul, attention, softmax, layer normalisation.")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME imbrex)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "libcuda1, nvidia-cuda-toolkit")
-set(CPACK_COMPONENT_COMMAND_DESCRIPTION "run, trace, tune and explain GPU kernels
- Lists, runs, verifies, tunes, benchmarks and explains Imbrex's kernels, on an NVIDIA
- GPU or on a virtual GPU on the CPU, and runs any PTX on the virtual GPU with its
- checkers.")
+set(CPACK_DEBIAN_COMMAND_DESCRIPTION "The command. It lists, runs, verifies, tunes, benchmarks and explains kernels on an
+NVIDIA GPU or on a virtual GPU on the CPU, and runs any PTX on the virtual GPU with
+its checkers.")
 
 # Only in the packages, not in `cmake --install`.
 set(doc ${CMAKE_INSTALL_DATADIR}/doc)
