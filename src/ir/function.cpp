@@ -77,7 +77,7 @@ std::string identifier(std::string name) {
 }  // namespace
 
 Value* Function::new_value(Type type, std::string name) {
-  Value* value = values_.emplace_back(std::make_unique<Value>()).get();
+  Value* value = &values_.emplace_back();
   value->type = std::move(type);
   value->id = next_id_++;
   set_name(*value, std::move(name));
@@ -99,7 +99,7 @@ void Function::set_id(Value& value, int id) {
 }
 
 Op* Function::new_op(Opcode code) {
-  Op* op = ops_.emplace_back(std::make_unique<Op>()).get();
+  Op* op = &ops_.emplace_back();
   op->code = code;
   for (int i = 0; i < info(code).regions; ++i) {
     op->regions.push_back(std::make_unique<Block>());

@@ -167,8 +167,8 @@ struct Function {
   int threads() const { return warps * 32; }
 
  private:
-  std::deque<std::unique_ptr<Value>> values_;
-  std::deque<std::unique_ptr<Op>> ops_;
+  std::deque<Value> values_;  // a deque's elements stay where they are
+  std::deque<Op> ops_;
   std::unordered_map<std::string, int> names_;  // every name given out, and its next suffix
   int next_id_ = 0;
 };
