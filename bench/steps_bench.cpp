@@ -13,6 +13,7 @@
 #include <array>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "contenders.h"
@@ -59,6 +60,21 @@ const std::vector<Steps> kSteps{
 
 using Launcher = std::function<void(const Problem&, const Steps&, const DeviceTensor& c)>;
 
+/// What a call passes for the steps of ladder_kernel(), in their order.
+struct StepArguments {
+  bool has_bias;
+  DataType bias_type;
+  const DeviceTensor& bias;
+  bool has_residual;
+  float residual_factor;
+  const DeviceTensor& residual;
+  Activation activation;
+
+  auto arguments() const {
+    return std::tie(has_bias, bias_type, bias, has_residual, residual_factor, residual, activation);
+  }
+};
+
 /// A kernel of the ladder, with the steps that are asked for; what is not used leaves no trace in it.
 template <template <class...> class Tiles>
 Launcher ladder_kernel(const std::string& configuration, const Device& device) {
@@ -66,8 +82,14 @@ Launcher ladder_kernel(const std::string& configuration, const Device& device) {
   using K = Tiles<Optional<ColumnBias>, Optional<Residual>, Activate>;
   auto kernel = std::make_shared<Kernel<K>>(bench::configured<K>(configuration), device);
   return [kernel](const Problem& p, const Steps& steps, const DeviceTensor& c) {
-    (*kernel)(p.m, p.n, p.k, bfloat16, p.a, p.b, c, steps.bias, bfloat16, p.bias, steps.residual, 1.0f,
-              p.residual, steps.activation);
+    (*kernel)(p.m, p.n, p.k, bfloat16, p.a, p.b, c,
+              StepArguments{.has_bias = steps.bias,
+                            .bias_type = bfloat16,
+                            .bias = p.bias,
+                            .has_residual = steps.residual,
+                            .residual_factor = 1,
+                            .residual = p.residual,
+                            .activation = steps.activation});
   };
 }
 

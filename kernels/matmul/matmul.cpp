@@ -29,6 +29,33 @@ template <template <class...> class K>
 using Fused = K<Optional<kernels::ScaleBy>, Optional<kernels::ScaleBy>, Optional<kernels::Scale>,
                 Optional<kernels::ColumnBias>, Optional<kernels::RowBias>, Optional<kernels::Residual>,
                 kernels::Activate, kernels::Convert>;
+/// What a call passes for the steps of Fused, in their order. Tensors that a call does not use are not read.
+struct FusedArguments {
+  bool scales_a;
+  uint64_t scale_a;
+  bool scales_b;
+  uint64_t scale_b;
+  bool scales;
+  float alpha;
+  bool has_column_bias;
+  DataType column_bias_type;
+  const DeviceTensor& column_bias;
+  bool has_row_bias;
+  DataType row_bias_type;
+  const DeviceTensor& row_bias;
+  bool has_residual;
+  float beta;
+  const DeviceTensor& residual;
+  Activation activation;
+  DataType result;
+
+  auto arguments() const {
+    return std::tie(scales_a, scale_a, scales_b, scale_b, scales, alpha, has_column_bias, column_bias_type,
+                    column_bias, has_row_bias, row_bias_type, row_bias, has_residual, beta, residual,
+                    activation, result);
+  }
+};
+
 using HopperMatmulH7 = Fused<kernels::HopperMatmulH7>;
 using HopperMatmulH8 = Fused<kernels::HopperMatmulH8>;
 using HopperMatmulSkinny = Fused<kernels::HopperMatmulSkinny>;
@@ -64,15 +91,28 @@ Launch launcher(K kernel, const Variant& variant, const Device& device) {
   auto turn = std::make_shared<std::mutex>();
   return [ready, turn](int64_t m, int64_t n, int64_t k, const DeviceTensor& a, const DeviceTensor& b,
                        const DeviceTensor& c, const MatmulOptions& o) {
-    // The address of an unused tensor is not read.
     const auto or_c = [&](const DeviceTensor& t) -> const DeviceTensor& { return t.is_null() ? c : t; };
-    const DataType bias_type = or_c(o.bias).dtype();
+    const DeviceTensor& bias = or_c(o.bias);
     const bool has_bias = !o.bias.is_null(), is_column = has_bias && is_column_bias(o.bias, n);
+    const FusedArguments steps{.scales_a = !o.scale_a.is_null(),
+                               .scale_a = or_c(o.scale_a).address(),
+                               .scales_b = !o.scale_b.is_null(),
+                               .scale_b = or_c(o.scale_b).address(),
+                               .scales = o.alpha != 1,
+                               .alpha = o.alpha,
+                               .has_column_bias = is_column,
+                               .column_bias_type = bias.dtype(),
+                               .column_bias = bias,
+                               .has_row_bias = has_bias && !is_column,
+                               .row_bias_type = bias.dtype(),
+                               .row_bias = bias,
+                               .has_residual = o.beta != 0,
+                               .beta = o.beta,
+                               .residual = or_c(o.residual),
+                               .activation = o.activation,
+                               .result = c.dtype()};
     const std::lock_guard lock(*turn);
-    return (*ready)(m, n, k, a.dtype(), a, b, c, !o.scale_a.is_null(), or_c(o.scale_a).address(),
-                    !o.scale_b.is_null(), or_c(o.scale_b).address(), o.alpha != 1, o.alpha, is_column,
-                    bias_type, or_c(o.bias), has_bias && !is_column, bias_type, or_c(o.bias), o.beta != 0,
-                    o.beta, or_c(o.residual), o.activation, c.dtype());
+    return (*ready)(m, n, k, a.dtype(), a, b, c, steps);
   };
 }
 

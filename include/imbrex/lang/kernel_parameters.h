@@ -22,7 +22,8 @@
 //     Float32 factor;
 //   };
 //
-// At launch its members are separate arguments, in its place. A type that is none of these fails to compile.
+// At launch its members are separate arguments, in its place, or members of a struct of the caller's (see
+// Kernel in imbrex/runtime/kernel.h). A type that is none of these fails to compile.
 #pragma once
 
 #include <array>

@@ -132,6 +132,26 @@ LaunchArgument launch_argument(const A& argument) {
   }
 }
 
+/// A struct that stands for several arguments of a call: its arguments() returns std::tie() of its members.
+template <class A>
+concept ArgumentStruct = requires(const A& a) {
+  a.arguments();
+};
+
+/// The arguments that `argument` stands for, as a tuple of references.
+template <class A>
+constexpr auto flat_arguments(const A& argument) {
+  if constexpr (ArgumentStruct<A>)
+    return std::apply(
+        []<class... T>(T&&... members) {
+          static_assert((std::is_lvalue_reference_v<T> && ...), "arguments() must return std::tie(...)");
+          return std::tuple_cat(flat_arguments(members)...);
+        },
+        argument.arguments());
+  else
+    return std::tie(argument);
+}
+
 /// make() turns a call's arguments into one LaunchArgument per parameter of the kernel's operator().
 template <class List>
 struct LaunchArguments;
@@ -139,9 +159,14 @@ template <class... Params>
 struct LaunchArguments<ParameterList<Params...>> {
   template <class... Args>
   static std::array<LaunchArgument, sizeof...(Params)> make(const Args&... arguments) {
-    static_assert(sizeof...(Args) == sizeof...(Params),
-                  "the kernel's operator() takes another number of arguments");
-    return {launch_argument<Params>(arguments)...};
+    if constexpr ((ArgumentStruct<Args> || ...)) {
+      return std::apply([](const auto&... all) { return make(all...); },
+                        std::tuple_cat(flat_arguments(arguments)...));
+    } else {
+      static_assert(sizeof...(Args) == sizeof...(Params),
+                    "the kernel's operator() takes another number of arguments");
+      return {launch_argument<Params>(arguments)...};
+    }
   }
 };
 template <class K, class... Params>
@@ -175,8 +200,18 @@ class Kernel : public KernelBase {
   }
 
   /// Launches with one argument per parameter of K::operator(), in order: a DeviceTensor or a device address
-  /// for a pointer, a C++ number for a scalar, a value for a compile-time parameter. On a CUDA device it does
-  /// not wait for the kernel's end.
+  /// for a pointer, a C++ number for a scalar, a value for a compile-time parameter. A parameter that is a
+  /// struct takes one argument per member, or a struct that names them:
+  ///
+  ///     struct ScalingArguments {
+  ///       float factor;
+  ///       const DeviceTensor& bias;
+  ///       auto arguments() const { return std::tie(factor, bias); }
+  ///     };
+  ///
+  ///     kernel(n, x, ScalingArguments{.factor = 0.5f, .bias = bias});
+  ///
+  /// On a CUDA device the call does not wait for the kernel's end.
   template <class... Args>
   LaunchReport operator()(const Args&... arguments) {
     return launch_arguments(Make::make(arguments...), false);
