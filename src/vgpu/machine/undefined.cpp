@@ -38,6 +38,7 @@ bool report_pending(Warp& warp, const Instruction& insn, Mask lanes, uint32_t re
         fmt::format("reads a register of a {} that has not been waited for", pending.instruction);
     finding->hint = fmt::format("{} before it", pending.wait);
   }
+  note_read_early(warp, reg);  // one report is enough
   return true;
 }
 
@@ -102,8 +103,8 @@ void Checked::before(Warp& warp, const Instruction& insn, Mask active) {
       }
       if (info.flow == UndefinedFlow::kShuffled && reg == info.numbers[0]) continue;
       report_undefined_register(warp, insn, undefined, reg);
+      defined[reg] |= undefined;  // one report is enough; what follows from it is not news
     }
-    defined[reg] |= undefined;  // one report is enough; what follows from it is not news
   }
   if (!passes) return;
   if (any == 0 || info.flow == UndefinedFlow::kByParts) {

@@ -24,6 +24,15 @@ PendingResult pending_result(Warp& warp, uint32_t number) {
   return {};
 }
 
+void note_read_early(Warp& warp, uint32_t number) {
+  CtaUnits& units = warp.cta().units();
+  const auto group = static_cast<size_t>(warp.index() / kWarpgroupWarps);
+  if (group < units.warpgroups.size() && units.warpgroups[group] != nullptr)
+    wgmma_warp(*units.warpgroups[group], warp.index()).read_early.insert(number);
+  if (units.tensor != nullptr) std::erase(units.tensor->transfers_of(warp.index()).unwaited, number);
+  warp.defined()[number] = kAllLanes;
+}
+
 namespace {
 
 void report_in_flight(Cta& cta) {

@@ -55,6 +55,8 @@ struct PendingResult {
   const char* wait = "";
 };
 PendingResult pending_result(Warp& warp, uint32_t register_number);
+/// Its being read too early has been reported: from now on it counts as written.
+void note_read_early(Warp& warp, uint32_t register_number);
 
 /// Called when the last thread of a CTA has exited: reports what is still in flight or was not given back.
 void check_cta_exit(Cta& cta);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "vgpu/machine/async.h"
@@ -31,6 +32,8 @@ struct WgmmaWarp {
   std::deque<Group> groups;  // not yet waited for
   /// By dense number: how many products not yet waited for have the register.
   std::vector<uint32_t> uses;
+  /// Of those, the registers that were read too early, which has been reported.
+  std::set<uint32_t> read_early;
 
   bool is_in_flight(uint32_t register_number) const {
     return register_number < uses.size() && uses[register_number] > 0;

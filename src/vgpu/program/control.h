@@ -10,6 +10,9 @@ namespace imbrex::vgpu {
 Instruction join_instruction();
 /// Stands at the end of every function.
 Instruction return_instruction();
+/// Stands before instructions that use registers which asynchronous instructions may still be writing
+/// (RegisterWriter), and waits for those.
+Instruction registers_written_instruction(uint8_t writers);
 /// Stands behind every call and fetches its results.
 Instruction call_result_instruction(const Instruction& call);
 

@@ -25,12 +25,6 @@ std::vector<uint32_t> targets(const ptx::Function& f, const ptx::Instruction& in
   return out;
 }
 
-struct Block {
-  uint32_t begin = 0, end = 0;  // instructions [begin, end)
-  std::vector<uint32_t> successors;
-  bool returns = false;  // a path out of the function leaves from here
-};
-
 /// Basic blocks; the block of every instruction in `block_of` (one more than the body is long).
 std::vector<Block> make_blocks(const ptx::Function& f, std::vector<uint32_t>& block_of) {
   const uint32_t size = static_cast<uint32_t>(f.body.size());
@@ -139,6 +133,11 @@ class PostDominators {
 bool ends_flow(const ptx::Instruction& insn) {
   if (insn.guard.is_valid()) return false;
   return is_branch(insn.op) || insn.op == Op::ret || ends_thread(insn.op);
+}
+
+std::vector<Block> basic_blocks(const ptx::Function& f) {
+  std::vector<uint32_t> block_of;
+  return make_blocks(f, block_of);
 }
 
 std::vector<uint32_t> meeting_points(const ptx::Function& f) {

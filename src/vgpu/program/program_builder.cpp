@@ -12,6 +12,7 @@
 #include "vgpu/program/control_flow.h"
 #include "vgpu/program/cost_class.h"
 #include "vgpu/program/decode.h"
+#include "vgpu/program/registers_in_flight.h"
 #include "vgpu/program/tensor_origins.h"
 
 namespace imbrex::vgpu {
@@ -35,8 +36,6 @@ uint32_t slot_bytes(ptx::ScalarType type) {
 }
 
 }  // namespace
-
-namespace {}  // namespace
 
 uint32_t machine_instructions(const ptx::Instruction& insn) {
   return ptx::has_trait(insn.op, ptx::kTwoSteps) ? 2 : 1;
@@ -250,9 +249,10 @@ void ProgramBuilder::lay_out_code(FunctionLayout& layout, uint32_t& pc) {
   layout.is_meeting.assign(f.body.size() + 1, false);
   for (uint32_t m : meetings)
     if (m != kNoMeeting) layout.is_meeting[m] = true;
+  layout.in_flight = uses_in_flight(f);
   for (size_t i = 0; i <= f.body.size(); ++i) {
     layout.pcs.push_back(pc);
-    pc += layout.is_meeting[i] ? 1 : 0;
+    pc += layout.own_before(i);
     pc += i < f.body.size() ? machine_instructions(f.body[i]) : 1;
   }
   for (uint32_t m : meetings) layout.meetings.push_back(m == kNoMeeting ? kNowhere : layout.pcs[m]);
@@ -285,6 +285,8 @@ void ProgramBuilder::decode_function(FunctionLayout& layout) {
   const ptx::Function& f = *layout.function;
   for (uint32_t i = 0; i <= f.body.size(); ++i) {
     if (layout.is_meeting[i]) append(join_instruction(), layout, i);
+    if (const uint8_t writers = layout.waits_for(i); writers != 0)
+      append(registers_written_instruction(writers), layout, i);
     if (i < f.body.size())
       decode_instruction(layout, i);
     else
@@ -294,7 +296,7 @@ void ProgramBuilder::decode_function(FunctionLayout& layout) {
   TensorOrigins origins(f);
   for (uint32_t i = 0; i < f.body.size(); ++i)
     if (f.body[i].op == ptx::Op::st)
-      program_->info[layout.pcs[i] + (layout.is_meeting[i] ? 1 : 0)].stages = origins.stored_by(f.body[i]);
+      program_->info[layout.pcs[i] + layout.own_before(i)].stages = origins.stored_by(f.body[i]);
 }
 
 /// {operand, result} of instructions on the halves of 64-bit registers: packed pairs of floats, moves.

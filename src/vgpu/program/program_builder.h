@@ -32,6 +32,10 @@ class FunctionLayout {
   std::vector<uint32_t> pcs;           // of every instruction of the body, and of its end
   std::vector<uint32_t> meetings;      // pc where lanes meet again after instruction i, or kNowhere
   std::vector<bool> is_meeting;        // a join stands before instruction i
+  std::vector<uint8_t> in_flight;      // the RegisterWriters that instruction i has to wait for; empty: none
+  uint8_t waits_for(size_t i) const { return i < in_flight.size() ? in_flight[i] : 0; }
+  /// The machine's own instructions before instruction i.
+  uint32_t own_before(size_t i) const { return (is_meeting[i] ? 1 : 0) + (waits_for(i) != 0 ? 1 : 0); }
   static constexpr int64_t kDynamicShared = -2;  // as an offset: where dynamic shared memory starts
 };
 

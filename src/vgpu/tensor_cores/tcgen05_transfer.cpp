@@ -207,6 +207,11 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
     std::vector<uint32_t>& unwaited = tensor_unit(warp.cta()).transfers_of(warp.index()).unwaited;
     for (uint32_t number : unwaited) warp.defined()[number] = kAllLanes;
     unwaited.clear();
+    for (uint32_t number : unwaited)
+      if (warp.defined()[number] != 0)
+        warp.cta().cluster().report(FindingKind::kAsyncInFlight, warp.thread(insn, -1), 0,
+                                    "a register of a tcgen05.ld was written before it was waited for",
+                                    "tcgen05.wait::ld before the write");
   }
   return Step::kNext;
 }

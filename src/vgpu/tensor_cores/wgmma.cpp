@@ -28,6 +28,16 @@ using ptx::ScalarType;
 
 WgmmaWarp& state_of(Warp& warp) { return wgmma_warp(warpgroup_of(warp), warp.index()); }
 
+/// `number` belongs to a product under way and counts as written: only by a mistake that is new, unless it has
+/// been read too early, which has been reported.
+void check_not_overwritten(Warp& warp, const Instruction& insn, WgmmaWarp& state, uint32_t number) {
+  if (warp.defined()[number] != 0 && state.read_early.count(number) == 0)
+    warp.cta().cluster().report(FindingKind::kAsyncInFlight, warp.thread(insn, -1), 0,
+                                "a register of a wgmma under way was written before it was waited for",
+                                "wgmma.wait_group before the write");
+  state.read_early.erase(number);
+}
+
 // Registers that a product uses are its own until the warp has waited for it: meanwhile they count as never
 // written, so that any use is found.
 void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const WgmmaForm& form, bool add) {
@@ -41,6 +51,7 @@ void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const
         warp.cta().cluster().report(FindingKind::kUninitializedRead,
                                     warp.thread(insn, first_lane(~defined[number])), 0,
                                     "wgmma reads a register that was never written");
+      if (in_flight) check_not_overwritten(warp, insn, state, number);
       defined[number] = 0;
       ++state.uses[number];
       state.open_registers.push_back(number);
@@ -55,9 +66,7 @@ void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
   std::vector<Mask>& defined = warp.defined();
   for (uint32_t number : numbers) {
     if (--state.uses[number] > 0) continue;  // another product has it
-    if (defined[number] != 0)
-      warp.cta().cluster().report(FindingKind::kAsyncInFlight, warp.thread(insn, -1), 0,
-                                  "a register of a wgmma under way was written before this wait");
+    check_not_overwritten(warp, insn, state, number);
     defined[number] = kAllLanes;
   }
 }

@@ -132,9 +132,10 @@ bool WarpgroupProduct::multiply(Cluster& cluster) {
     product.load_b(b.data(), form_->b_major);
     product.multiply(0, kRows, 0, shape.n, tile.data(), shape.n, operands_.add);
   }
-  // Products into the same registers come in chains. Nobody may look at the registers before the last one is
-  // done, so what is between them stays here.
-  group_->tile_has_results = group_->pending.size() > 1 && group_->pending[1]->form_->d == form_->d;
+  // Products into the same registers come in chains. What is between them stays here once every warp has issued
+  // the next one: then none can look at the registers before that is done.
+  group_->tile_has_results = group_->pending.size() > 1 && group_->pending[1]->form_->d == form_->d &&
+                             group_->pending[1]->joined_ == kWarpgroupWarps;
   if (!group_->tile_has_results) scatter(tile.data());
   cluster.statistics().operand_bytes += static_cast<int64_t>(b.size() + (form_->a.empty() ? a.size() : 0));
   cluster.statistics().tensor_flops += 2 * shape.m * shape.n * shape.k;
