@@ -41,6 +41,49 @@ TEST(TensorMapObject, EncodesAsTheDriverDoes) {
   EXPECT_EQ(decode(TensorMap{}).problem, "these 128 bytes are no tensor map");
 }
 
+// As Triton makes a map on the device: zeros, then one field after the other.
+TEST(TensorMapObject, IsMadeFromZerosByReplacingEveryField) {
+  const uint64_t dims[] = {1000, 200}, strides[] = {2048};
+  const uint32_t box[] = {64, 128}, element_strides[] = {1, 2};
+  TensorMapArguments a;
+  a.type = TensorMapType::kBFloat16;
+  a.address = 0x1234567890;
+  a.dims = dims;
+  a.strides_bytes = strides;
+  a.box = box;
+  a.element_strides = element_strides;
+  a.swizzle = TensorMapSwizzle::k128B;
+  const std::string rank = "  @%p tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r2], 1;\n";
+  const std::string others = R"(
+  @%p tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r2], 0x1234567890;
+  @%p tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r2], 0, 64;
+  @%p tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r2], 1, 128;
+  @%p tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r2], 0, 1000;
+  @%p tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r2], 1, 200;
+  @%p tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%r2], 0, 2048;
+  @%p tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r2], 0, 1;
+  @%p tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r2], 1, 2;
+  @%p tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%r2], 10;
+  @%p tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%r2], 0;
+  @%p tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%r2], 3;
+  @%p tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%r2], 0;
+)";
+  for (const std::string& fields : {rank + others, others + rank}) {
+    RegisterKernel kernel;
+    kernel.outputs = 1;
+    kernel.declarations = "  .shared .align 128 .b8 map[128];\n";
+    kernel.body =
+        "  .reg .pred %p;\n  setp.eq.u32 %p, %r1, 0;\n  mov.u32 %r2, map;\n  shl.b32 %r3, %r1, 2;\n"
+        "  add.u32 %r3, %r3, %r2;\n  st.shared.b32 [%r3], 0;\n  bar.warp.sync 0xFFFFFFFF;\n" +
+        fields + "  bar.warp.sync 0xFFFFFFFF;\n  ld.shared.b32 %out0, [%r3];\n";
+    const RegisterKernel::Result result = kernel.run({});
+    ASSERT_TRUE(result.report.clean()) << result.report.format();
+    const TensorMap wanted = encode_tensor_map(a);
+    for (size_t i = 0; i < 32; ++i)
+      EXPECT_EQ(result.registers[i], static_cast<uint32_t>(wanted.words[i / 2] >> (i % 2 * 32))) << i;
+  }
+}
+
 TEST(TensorMapObject, RefusesWhatTheDriverRefuses) {
   const auto why = [](auto change) {
     std::vector<uint64_t> dims{64, 64}, strides{128};

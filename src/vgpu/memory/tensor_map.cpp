@@ -107,20 +107,27 @@ TensorMap encode(const TensorMapFields& f) {
   put(map, 1, 17, 2, static_cast<uint64_t>(f.l2_promotion));
   put(map, 1, 19, 2, static_cast<uint64_t>(swizzle.atomicity));
   for (size_t d = 0; d < kMaxTensorRank; ++d) {
-    const bool used = static_cast<int>(d) < f.rank;
-    if (used && d > 0) {
+    // Dimensions beyond the rank are kept, zeros on the host: tensormap.replace may set the rank last.
+    const auto less_one = [](uint64_t value) { return value == 0 ? 0 : value - 1; };
+    if (d > 0) {
       // Sixteenths of up to 40 bits: 32 bits in the usual place, the rest above the last of them.
       put(map, kStridePlaces[d].word, kStridePlaces[d].low, 32, f.strides[d] / 16);
       put(map, 3, 32 + 4 * static_cast<int>(d - 1), 4, f.strides[d] / 16 >> 32);
     }
-    put(map, kDimPlaces[d].word, kDimPlaces[d].low, 32, used ? f.dims[d] - 1 : 0);
-    put(map, 6, 32 + 3 * static_cast<int>(d), 3, used ? f.element_strides[d] - 1 : 0);
-    put(map, kBoxPlaces[d].word, kBoxPlaces[d].low, 8, used ? f.box[d] - 1 : 0);
+    put(map, kDimPlaces[d].word, kDimPlaces[d].low, 32, less_one(f.dims[d]));
+    put(map, 6, 32 + 3 * static_cast<int>(d), 3, less_one(f.element_strides[d]));
+    put(map, kBoxPlaces[d].word, kBoxPlaces[d].low, 8, less_one(f.box[d]));
   }
   put(map, 8, 0, 64, f.transaction_bytes());
   put(map, 9, 0, 64, vgpu::facts(f.swizzle).period);
   put(map, kMarkWord, 0, 64, kMark);
   return map;
+}
+
+DecodedTensorMap decode_for_replace(const TensorMap& map) {
+  TensorMap marked = map;
+  if (map.words == TensorMap{}.words) put(marked, kMarkWord, 0, 64, kMark);
+  return decode(marked);
 }
 
 DecodedTensorMap decode(const TensorMap& map) {
@@ -142,7 +149,7 @@ DecodedTensorMap decode(const TensorMap& map) {
   f.swizzle = swizzle_of(get(map, 1, 13, 2), get(map, 1, 19, 2));
   f.fill_with_nan = get(map, 1, 15, 1) != 0;
   f.l2_promotion = static_cast<int>(get(map, 1, 17, 2));
-  for (size_t d = 0; d < static_cast<size_t>(f.rank); ++d) {
+  for (size_t d = 0; d < kMaxTensorRank; ++d) {
     if (d > 0)
       f.strides[d] = (get(map, kStridePlaces[d].word, kStridePlaces[d].low, 32) |
                       get(map, 3, 32 + 4 * static_cast<int>(d - 1), 4) << 32) *

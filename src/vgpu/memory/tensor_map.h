@@ -64,6 +64,8 @@ struct DecodedTensorMap {
   std::string problem;
 };
 DecodedTensorMap decode(const TensorMap& map);
+/// As decode(), but 128 zero bytes are a map too: kernels that make one with tensormap.replace start from there.
+DecodedTensorMap decode_for_replace(const TensorMap& map);
 
 /// Why the driver refuses such a map; "" when it does not.
 std::string refuse(const TensorMapFields& fields);

@@ -105,7 +105,7 @@ Step exec_replace(Warp& warp, const Instruction& insn, Mask active) {
     touch(cluster, who, place, kTensorMapBytes, AccessKind::kRead);
     TensorMap map;
     read_bytes(map.words.data(), place.host, kTensorMapBytes);
-    DecodedTensorMap decoded = decode(map);
+    DecodedTensorMap decoded = decode_for_replace(map);
     const uint64_t value = form.is_64 ? warp.reg<uint64_t>(insn.a)[lane] : warp.reg<uint32_t>(insn.a)[lane];
     const uint32_t index = form.has_index ? warp.reg<uint32_t>(insn.b)[lane] : 0;
     if (!decoded.problem.empty() || !replace(decoded.fields, form.field, index, value)) {
