@@ -268,6 +268,25 @@ TEST(Tcgen05Alloc, LegalUseIsClean) {
 
 TEST(Tcgen05Alloc, MisuseIsNamed) {
   EXPECT_EQ(first(run_alloc(alloc(64) + "  ld.shared.u32 %r2, [%r1];\n" + alloc(128))),
+// ThunderKittens gives .shared::cta a generic address.
+TEST(Tcgen05Alloc, TakesAGenericAddressOfSharedMemory) {
+  EXPECT_EQ(first(run_alloc("  .reg .b64 %rd<3>;\n  cvt.u64.u32 %rd1, %r1;\n  cvta.shared.u64 %rd2, %rd1;\n"
+                            "  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%rd2], 64;\n"
+                            "  bar.warp.sync 0xFFFFFFFF;\n  ld.shared.u32 %r2, [%rd2];\n" +
+                            dealloc("%r2", 64))),
+            "clean");
+}
+
+// DeepGEMM stops when its only allocation is not at column 0.
+TEST(Tcgen05Alloc, AnEmptySmGivesColumnZero) {
+  for (uint64_t seed : {0, 1, 2, 3, 4, 5, 6, 7})
+    EXPECT_EQ(first(run_alloc(alloc(128) + "  bar.warp.sync 0xFFFFFFFF;\n  ld.shared.u32 %r2, [%r1];\n" +
+                                  "  .reg .pred %p;\n  setp.ne.u32 %p, %r2, 0;\n  @%p trap;\n" +
+                                  dealloc("%r2", 128),
+                              seed)),
+              "clean");
+}
+
             "tensor-memory: tcgen05.alloc: 128 columns asked for after an alloc of 64: later allocs may not "
             "ask for more");
   EXPECT_EQ(first(run_alloc(alloc(48))),

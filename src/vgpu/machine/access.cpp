@@ -175,6 +175,8 @@ bool locate(Cluster& cluster, const Who& who, Space space, uint64_t address, uin
       break;
     case Space::kSharedCta:
     case Space::kSharedCluster:
+      // A generic address: the chip takes its low 32 bits, which are the shared address.
+      if (in_window(address, kSharedWindow)) address -= kSharedWindow;
       return locate_cluster_shared(cluster, who, address, space == Space::kSharedCta, bytes, alignment, kind,
                                    place);
     case Space::kLocal:

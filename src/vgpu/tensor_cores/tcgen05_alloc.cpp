@@ -115,9 +115,11 @@ Step serve(Warp& warp, const Instruction& insn, Mask active, const AllocForm& fo
       wait.b = static_cast<uint64_t>(form.cta_group);
       return warp.wait_and_retry(active, wait);
     }
-    // Which columns one gets is not specified; a seeded run picks any, to show who counts on the first.
+    // Which columns one gets is not specified; a seeded run picks any, to show who counts on the first. But an
+    // empty SM gives column 0, which DeepGEMM counts on.
     Random& random = cluster.random();
-    column = places[random.is_plain() ? 0 : random.below(places.size())];
+    const bool is_empty = places.size() == TensorMemory::kColumns / own.columns;
+    column = places[random.is_plain() || is_empty ? 0 : random.below(places.size())];
   }
   for (Cta* cta : {pair.even, pair.odd}) {
     if (cta == nullptr) continue;
