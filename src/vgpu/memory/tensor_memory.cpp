@@ -64,7 +64,8 @@ std::string TensorPermit::refuse(int64_t columns) const {
 std::string refuse_address(TensorShape shape, TensorAddress address, int warp) {
   const uint32_t quarter = static_cast<uint32_t>(warp) % 4 * 32;
   const bool has_16_lanes = shape != TensorShape::k32x32b;
-  if (address.lane == quarter || (has_16_lanes && address.lane == quarter + 16)) return "";
+  if (address.lane == quarter || address.lane == 0 || (has_16_lanes && address.lane == quarter + 16))
+    return "";
   return fmt::format("lane {} of the address: warp {} reaches lanes {} to {} and must start at {}{}",
                      address.lane, warp, quarter, quarter + 31, quarter,
                      has_16_lanes ? fmt::format(" or {}", quarter + 16) : "");

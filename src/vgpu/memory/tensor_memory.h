@@ -167,7 +167,8 @@ constexpr uint32_t columns_of(TensorShape shape, uint32_t repeat, uint32_t half_
   return 0;
 }
 
-/// Why a warp (its rank in the CTA) may not use `address` with this shape; "" when it may.
+/// Why a warp (its rank in the CTA) may not use `address` with this shape; "" when it may. Lane 0 stands for the
+/// first of the warp's own quarter: so the chip takes it, and DeepGEMM counts on that.
 std::string refuse_address(TensorShape shape, TensorAddress address, int warp);
 
 }  // namespace imbrex::vgpu

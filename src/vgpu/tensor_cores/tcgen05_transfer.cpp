@@ -23,13 +23,15 @@ struct TransferForm {
   std::vector<Slot> registers;
   std::vector<uint32_t> numbers;  // dense register numbers of a load's destinations
 
-  uint32_t columns() const { return columns_of(shape, repeat, half_split) * (packed ? 2 : 1); }
+  uint32_t width() const { return packed ? 2 : 1; }  // columns a register
+  /// Columns from the address on that it reaches. The split counts columns, packed or not.
+  uint32_t columns() const { return columns_of(shape, repeat, 0) * width() + half_split; }
 };
 
 // Where register r of thread t goes, and with .pack its second half one column on.
 TensorAddress cell(const TransferForm& form, TensorAddress at, uint32_t t, uint32_t r) {
-  const TensorAddress c = cell_of(form.shape, t, r, form.half_split);
-  return {at.lane + c.lane, at.column + c.column * (form.packed ? 2 : 1)};
+  const TensorAddress c = cell_of(form.shape, t, r, 0);
+  return {at.lane + c.lane, at.column + c.column * form.width() + (t < kWarpSize / 2 ? 0 : form.half_split)};
 }
 
 class Transfer : public AsyncOp {
@@ -45,12 +47,11 @@ class Transfer : public AsyncOp {
   int64_t bytes() const { return static_cast<int64_t>(form_->registers.size()) * kWarpSize * 4; }
   void touch_cells(Observers& observe, TensorAccess kind) const {
     const uint32_t lanes = form_->shape == TensorShape::k32x32b ? 32 : 16;
-    const uint32_t width = form_->packed ? 2 : 1;
-    if (form_->shape == TensorShape::k16x32bx2 && form_->half_split > form_->repeat) {
+    if (const uint32_t columns = form_->repeat * form_->width();
+        form_->shape == TensorShape::k16x32bx2 && form_->half_split > columns) {
       // Two blocks of columns with others in between.
       for (const uint32_t block : {uint32_t{0}, form_->half_split})
-        observe.tensor_touched(who, warp_->cta(), at_.lane, lanes, at_.column + block * width,
-                               form_->repeat * width, kind);
+        observe.tensor_touched(who, warp_->cta(), at_.lane, lanes, at_.column + block, columns, kind);
       return;
     }
     observe.tensor_touched(who, warp_->cta(), at_.lane, lanes, at_.column, form_->columns(), kind);
@@ -93,7 +94,7 @@ class Load : public Transfer {
     for (uint32_t r = 0; r < form_->registers.size(); ++r)
       for (uint32_t t = 0; t < kWarpSize; ++t) {
         const TensorAddress c = cell(*form_, at_, t, r);
-        if (memory.is_defined(c.lane, c.column, form_->packed ? 2 : 1)) continue;
+        if (memory.is_defined(c.lane, c.column, form_->width())) continue;
         Who reader = who;
         reader.lane = static_cast<int>(t);
         cluster.report(
@@ -116,7 +117,7 @@ class Store : public Transfer {
 
   bool run(Cluster& cluster) override {
     TensorMemory& memory = unit().memory;
-    const uint32_t width = form_->packed ? 2 : 1;
+    const uint32_t width = form_->width();
     for (uint32_t r = 0; r < form_->registers.size(); ++r)
       for (uint32_t t = 0; t < kWarpSize; ++t) {
         const TensorAddress c = cell(*form_, at_, t, r);
@@ -154,6 +155,7 @@ bool resolve(Warp& warp, const Instruction& insn, const TransferForm& form, Mask
     return false;
   }
   at = TensorAddress::from_bits(bits);
+  if (at.lane == 0) at.lane = static_cast<uint32_t>(warp.index()) % 4 * kWarpSize;  // each warp's own quarter
   if (const std::string why = refuse_address(form.shape, at, warp.index()); !why.empty()) {
     cluster.report_fatal(FindingKind::kTensorMemory, who, bits, why);
     return false;
@@ -205,13 +207,13 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
       warp.threads(insn, active), kLoads ? CompletedBy::kWaitLoad : CompletedBy::kWaitStore);
   if (kLoads) {
     std::vector<uint32_t>& unwaited = tensor_unit(warp.cta()).transfers_of(warp.index()).unwaited;
-    for (uint32_t number : unwaited) warp.defined()[number] = kAllLanes;
-    unwaited.clear();
     for (uint32_t number : unwaited)
       if (warp.defined()[number] != 0)
         warp.cta().cluster().report(FindingKind::kAsyncInFlight, warp.thread(insn, -1), 0,
                                     "a register of a tcgen05.ld was written before it was waited for",
                                     "tcgen05.wait::ld before the write");
+    for (uint32_t number : unwaited) warp.defined()[number] = kAllLanes;
+    unwaited.clear();
   }
   return Step::kNext;
 }
