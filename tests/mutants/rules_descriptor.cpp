@@ -26,7 +26,9 @@ void each_map(Places& places, size_t count, const std::function<bool(codegen::Te
 
 void map_swizzle(Places& places) {
   each_map(places, kAll, [](codegen::TensorMapPlan& map) {
-    map.swizzle = map.swizzle == 0 ? 1 : map.swizzle - 1;
+    map.swizzle = map.swizzle == TensorMapSwizzle::kNone
+                      ? TensorMapSwizzle::k32B
+                      : static_cast<TensorMapSwizzle>(static_cast<int>(map.swizzle) - 1);
     return true;
   });
 }
