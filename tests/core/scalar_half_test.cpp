@@ -13,15 +13,23 @@
 namespace imbrex::arith {
 namespace {
 
+#ifdef __SIZEOF_FLOAT128__
+using Quad = __float128;
+#else
+using Quad = long double;
+#endif
+static_assert(sizeof(Quad) == 16 && static_cast<Quad>(1) + static_cast<Quad>(0x1p-112) != 1,
+              "no quad precision here");
+
 /// The exact a * b + c, as a double rounded to odd: quad precision has bits to spare for every pair of halves
 /// but the widest apart, where its own last bit is made sticky.
 double exact(double a, double b, double c) {
-  const __float128 product = static_cast<__float128>(a) * static_cast<__float128>(b);  // exact: 22 bits
-  const __float128 sum = product + static_cast<__float128>(c);
-  const __float128 lost = (product - (sum - static_cast<__float128>(c))) +
-                          (static_cast<__float128>(c) - (sum - (sum - static_cast<__float128>(c))));
+  const Quad product = static_cast<Quad>(a) * static_cast<Quad>(b);  // exact: 22 bits
+  const Quad sum = product + static_cast<Quad>(c);
+  const Quad lost = (product - (sum - static_cast<Quad>(c))) +
+                    (static_cast<Quad>(c) - (sum - (sum - static_cast<Quad>(c))));
   auto nearest = static_cast<double>(sum);
-  __float128 error = sum - static_cast<__float128>(nearest);
+  Quad error = sum - static_cast<Quad>(nearest);
   if (error == 0) error = lost;
   return detail::to_odd(nearest, error > 0 ? 1.0 : error < 0 ? -1.0 : 0.0);
 }
