@@ -7,5 +7,6 @@
 #include "imbrex/inspect/gpu_model.h"
 #include "imbrex/inspect/layout_tools.h"
 #include "imbrex/inspect/occupancy.h"
+#include "imbrex/inspect/sectors.h"
 #include "imbrex/inspect/tiling.h"
 #include "imbrex/inspect/traffic.h"

@@ -335,7 +335,7 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   Report report = grid.run(threads);
   if (const TimelineOptions& wanted = data_->options.timeline; wanted.record && report.completed) {
     const ReplayContext replayed{program,
-                                 cost_model(target.sm, wanted.clock_ghz),
+                                 cost_model(target.sm, wanted.clock_ghz, wanted.gpu.get()),
                                  num_sms,
                                  occupancy(launch, program, target),
                                  TensorMemory::kColumns,

@@ -40,12 +40,13 @@ struct Asked {
   int sms = 0, host_threads = 1;
   int64_t cta = -1;
   double clock_ghz = 0;
+  std::shared_ptr<const GpuModel> gpu = {};
 };
 
 Report launch(const std::string& body, const Asked& asked = {}) {
   Options options{
       .target = "sm_90a", .num_sms = asked.sms, .host_threads = asked.host_threads, .seed = asked.seed};
-  options.timeline = {.record = true, .cta = asked.cta, .clock_ghz = asked.clock_ghz};
+  options.timeline = {.record = true, .cta = asked.cta, .clock_ghz = asked.clock_ghz, .gpu = asked.gpu};
   VirtualGpu gpu(options);
   const Module module = gpu.load_module(module_of(body), "timeline.ptx");
   DeviceAddress memory = to_device(gpu, std::vector<uint32_t>(1 << 20, 1u));
@@ -85,6 +86,18 @@ TEST(Timeline, DependentLoadsTakeTheirLatencyEach) {
   // The same line again is in L2.
   const int64_t near = predict(chase(9, 0)).cycles;
   EXPECT_NEAR(static_cast<double>(near - one), 8 * model.l2_latency, 8 * 0.1 * model.l2_latency);
+}
+
+TEST(Timeline, TakesTheRatesOfTheGpuAskedFor) {
+  GpuModel slow = gpu_model("h100");
+  slow.hbm_latency_cycles *= 4;
+  slow.clock_ghz = 1;
+  const Timeline usual = predict(chase(9, 4096));
+  const Timeline slower = predict(chase(9, 4096), {.gpu = std::make_shared<const GpuModel>(slow)});
+  EXPECT_EQ(usual.chip, "H200");
+  EXPECT_EQ(slower.chip, "H100");
+  EXPECT_EQ(slower.clock_ghz, 1);
+  EXPECT_GT(slower.cycles, 3 * usual.cycles);
 }
 
 TEST(Timeline, IndependentLoadsOverlap) {

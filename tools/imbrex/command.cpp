@@ -86,6 +86,7 @@ int command_main(int argc, char** argv) {
   command::add_explore(app, chosen);
   command::add_layout(app, chosen);
   command::add_banks(app, chosen);
+  command::add_coalescing(app, chosen);
   try {
     app.parse(argc, argv);
     return chosen();

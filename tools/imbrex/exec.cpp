@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "coalescing_view.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/vgpu/virtual_gpu.h"
@@ -25,7 +26,7 @@ struct Options {
   uint64_t seed = 0;
   int seeds = 1;
   std::string checks = "on";
-  bool json = false;
+  bool json = false, coalescing = false;
 };
 
 [[noreturn]] void refuse(std::string message, std::string help = "") {
@@ -135,6 +136,7 @@ int exec(const Options& options) {
     machine.target = options.target.empty() ? target_of(ptx) : options.target;
     machine.seed = options.seed + i;
     machine.instruction_budget = options.budget;
+    machine.count_sectors = options.coalescing;
     if (options.checks == "off") machine.checks = vgpu::CheckSet::none();
     if (options.checks == "all") machine.checks = vgpu::CheckSet::all();
     vgpu::VirtualGpu gpu(machine);
@@ -205,6 +207,11 @@ int exec(const Options& options) {
                     {"instructions", report.statistics.instructions},
                     {"printf", report.printf_output},
                     {"buffers", buffers}});
+    if (!options.coalescing) continue;
+    if (options.json)
+      runs.back()["coalescing"] = coalescing_json(report.sectors);
+    else if (is_last)
+      fmt::print("\n{}", coalescing_text(report.sectors, false));
   }
   if (options.json)
     fmt::print("{}\n", nlohmann::ordered_json{{"file", options.file}, {"runs", runs}}.dump(2));
@@ -242,6 +249,8 @@ void add_exec(CLI::App& app, Action& chosen) {
   command->add_option("--show", options->show, "elements of each buffer to print afterwards")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  command->add_flag("--coalescing", options->coalescing,
+                    "tell the sectors of global memory per request, as `imbrex coalescing` does");
   command->add_flag("--json", options->json, "print JSON");
   command->callback([&chosen, options] { chosen = [options] { return exec(*options); }; });
 }

@@ -37,7 +37,9 @@ StudyRun study_run(const KernelChoice& choice, const GpuModel& gpu, bool with_ti
   machine.checks = vgpu::CheckSet::none();
   machine.tensor_math = vgpu::TensorMath::kFast;
   machine.count_banks = true;
-  if (with_timeline) machine.timeline = {.record = true, .cta = 0};
+  machine.count_sectors = true;
+  if (with_timeline)
+    machine.timeline = {.record = true, .cta = 0, .gpu = std::make_shared<const GpuModel>(gpu)};
   const Device device = Device::virtual_gpu(machine);
   Case c(Case::Mode::kRun, device, choice.sizes(), 0);
   kernel.run(c, device, choice.configuration());

@@ -31,12 +31,15 @@ int trace(const Options& options) {
   const RegisteredKernel& kernel = options.choice.kernel();
   const Configuration configuration = options.choice.configuration();
   vgpu::Options machine;
-  const GpuModel gpu = options.gpu.predicted_gpu_for(kernel);
+  const GpuModel gpu = options.gpu.gpu_for(kernel);
   machine.target = gpu.target;
   machine.num_sms = options.sms > 0 ? options.sms : gpu.sms;
   machine.checks = vgpu::CheckSet::none();
   machine.tensor_math = vgpu::TensorMath::kFast;
-  machine.timeline = {.record = true, .cta = options.cta, .clock_ghz = options.clock};
+  machine.timeline = {.record = true,
+                      .cta = options.cta,
+                      .clock_ghz = options.clock,
+                      .gpu = std::make_shared<const GpuModel>(gpu)};
   const Device device = Device::virtual_gpu(machine);
   Case c(Case::Mode::kRun, device, options.choice.sizes(), 0);
   kernel.run(c, device, configuration);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The word somebody probably meant.
+// The word that was probably meant.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace imbrex {
 
-/// The candidate nearest to `word` by edit distance, or "" when none is close enough to be a slip of the
-/// hand.
+/// The candidate nearest to `word`, counting characters inserted, left out, replaced, and neighbours that are
+/// swapped; "" when none is near enough to be a typing error.
 std::string nearest_word(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace imbrex

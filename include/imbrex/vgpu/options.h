@@ -3,7 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+
+namespace imbrex {
+struct GpuModel;
+}
 
 namespace imbrex::vgpu {
 
@@ -40,6 +45,8 @@ struct TimelineOptions {
   bool record = false;   // predict at all; off, it costs nothing
   int64_t cta = -1;      // keep the lanes of the cluster that holds this CTA; -1: none
   double clock_ghz = 0;  // of the SMs, where power or a lock holds it down; 0: the GPU model's
+  std::shared_ptr<const GpuModel> gpu = {};  // whose clock, bandwidths and latencies are taken
+      // (imbrex/inspect/gpu_model.h); null: A100, H200 or B200, by target
 };
 
 /// What a virtual GPU is, and how it runs and watches kernels.
@@ -57,6 +64,7 @@ struct Options {
   int max_findings = 32;                     // a launch stops after so many distinct ones
   TimelineOptions timeline = {};             // predict the time on the real chip
   bool count_banks = false;                  // count bank conflicts of shared memory; off, it costs nothing
+  bool count_sectors = false;                // count sectors of global memory; off, it costs nothing
 };
 
 }  // namespace imbrex::vgpu

@@ -106,6 +106,30 @@ struct BankUse {
   int degree = 1;          // the most different words that one bank served in one phase
 };
 
+/// How an instruction accesses global memory; ncu counts each of them apart.
+enum class GlobalAccess : uint8_t {
+  kLoad,       // ld: "op_ld"
+  kStore,      // st: "op_st"
+  kAtomic,     // atom: "op_atom"
+  kReduction,  // red: "op_red"
+  kAsyncCopy,  // cp.async: "op_ldgsts"
+};
+/// "load", "store", "atomic", "reduction", "async copy".
+std::string_view name(GlobalAccess access);
+
+/// What one instruction's accesses took of global memory over a launch, in sectors of 32 bytes (bulk and tensor
+/// copies, whose requests are the unit's, and wmma.load and wmma.store are not counted). Of a single request:
+/// imbrex/inspect/sectors.h.
+struct SectorUse {
+  CodePlace place;
+  GlobalAccess access = GlobalAccess::kLoad;
+  int bytes = 0;            // of a lane
+  int64_t requests = 0;     // times a warp executed it, with at least one lane
+  int64_t sectors = 0;      // that those requests touched: different ones within a request
+  int64_t ideal = 0;        // that they would touch if their different bytes lay side by side
+  int64_t bytes_asked = 0;  // by all lanes
+};
+
 /// The result of a launch.
 struct Report {
   std::vector<Finding> findings;  // in order of first occurrence
@@ -114,6 +138,7 @@ struct Report {
   bool completed = false;                    // every thread ran to its end (findings or not)
   std::shared_ptr<const Timeline> timeline;  // when Options::timeline asked for it and the launch completed
   std::vector<BankUse> banks;                // when Options::count_banks asked for it, by PTX line
+  std::vector<SectorUse> sectors;            // when Options::count_sectors asked for it, by PTX line
 
   /// Ran to its end with nothing found.
   bool clean() const { return completed && findings.empty(); }

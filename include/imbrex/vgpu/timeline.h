@@ -77,7 +77,7 @@ struct Utilisation {
 /// What the cost model says of one launch.
 struct Timeline {
   std::string target;
-  std::string chip;      // whose rates were taken: "B200"
+  std::string chip;      // whose rates were taken: "B200" (the GPU model's name, in capitals)
   double clock_ghz = 1;  // cycles per nanosecond
   int sms = 1;           // modelled; bandwidths of the chip are shared in proportion
   int active_sms = 0;    // of those, the ones that had work

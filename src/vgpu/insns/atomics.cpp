@@ -190,6 +190,8 @@ Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
   Cluster& cluster = w.cta().cluster();
   if (a.takes_turn && !cluster.has_turn()) return Step::kTurn;
   const uint32_t bytes = a.bytes * static_cast<uint32_t>(a.b.size());
+  const std::byte* in_global[kWarpSize];
+  Mask global_lanes = 0;
   for_each_lane(active, [&](int lane) {
     const uint64_t base =
         a.address.base_is_64 ? w.reg<uint64_t>(a.address.base)[lane] : w.reg<uint32_t>(a.address.base)[lane];
@@ -205,7 +207,12 @@ Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
       update_128(w, a, place.host, lane);
     else
       update_elements(w, a, place.space == Space::kGlobal ? a.global : a.shared, place.host, lane);
+    if (place.space != Space::kGlobal) return;
+    in_global[lane] = place.host;
+    global_lanes |= lane_bit(lane);
   });
+  cluster.observe().global_accessed(n, in_global, global_lanes, bytes,
+                                    a.d.empty() ? GlobalAccess::kReduction : GlobalAccess::kAtomic);
   cluster.note_progress();
   return Step::kNext;
 }

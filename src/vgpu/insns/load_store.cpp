@@ -169,10 +169,12 @@ bool is_at(const std::byte* host, const std::byte* value, uint32_t bytes) {
 Slot element_slot(const Instruction& n, uint32_t e) { return n.small[kCount] == 1 ? n.d : n.list[e]; }
 
 /// Parameters and constants count as no traffic.
-void count_bytes(Cluster& cluster, const Instruction& n, Space space, int64_t bytes, bool writes) {
+void count_access(Cluster& cluster, const Instruction& n, Space space, const std::byte* const* host,
+                  Mask lanes, uint32_t lane_bytes, bool writes) {
   const Space named = static_cast<Space>(n.small[kSpace]);
   if (named == Space::kParam || named == Space::kConst) return;
   Statistics& s = cluster.statistics();
+  const int64_t bytes = int64_t{lane_bytes} * count_lanes(lanes);
   switch (space) {
     case Space::kSharedCta:
       (writes ? s.shared_bytes_written : s.shared_bytes_read) += bytes;
@@ -182,6 +184,8 @@ void count_bytes(Cluster& cluster, const Instruction& n, Space space, int64_t by
       break;
     default:
       (writes ? s.global_bytes_written : s.global_bytes_read) += bytes;
+      cluster.observe().global_accessed(n, host, lanes, lane_bytes,
+                                        writes ? GlobalAccess::kStore : GlobalAccess::kLoad);
       break;
   }
 }
@@ -314,7 +318,7 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   Mask good = active;
   const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongRead : AccessKind::kRead;
   const Space space = find_lanes<Checks>(w, n, good, bytes * count, kind, host);
-  count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(good), false);
+  count_access(cluster, n, space, host, good, bytes * count, false);
   cluster.observe().accessed(w, n, space, host, good, bytes * count, BankAccess::kLoad, false);
   alignas(16) static constexpr std::byte kZeros[32] = {};
   if (good != active)  // what may not be read reads as zero
@@ -342,7 +346,7 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   std::byte* host[kWarpSize];
   const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongWrite : AccessKind::kWrite;
   const Space space = find_lanes<Checks>(w, n, active, bytes * count, kind, host);
-  count_bytes(cluster, n, space, int64_t{bytes} * count * count_lanes(active), true);
+  count_access(cluster, n, space, host, active, bytes * count, true);
   cluster.observe().accessed(w, n, space, host, active, bytes * count, BankAccess::kStore, true);
   for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
   if constexpr (Checks::kIndex != 0)

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "vgpu/checks/bank_counter.h"
+#include "vgpu/checks/sector_counter.h"
 #include "vgpu/machine/cluster.h"
 
 namespace imbrex::vgpu {
@@ -96,6 +97,10 @@ void Grid::finish_cluster(GridSlot& slot, bool stopped) {
   if (const BankCounter* banks = cluster.observe().banks()) {
     if (banks_ == nullptr) banks_ = std::make_unique<BankCounter>(launch_.program.code.size());
     banks_->add(*banks);
+  }
+  if (const SectorCounter* sectors = cluster.observe().sectors()) {
+    if (sectors_ == nullptr) sectors_ = std::make_unique<SectorCounter>(launch_.program.code.size());
+    sectors_->add(*sectors);
   }
   if (auto recording = cluster.observe().take_recording()) recordings_.push_back(std::move(*recording));
   slot.cluster_.reset();
@@ -197,6 +202,7 @@ Report Grid::collect() {
   report.completed = stop_epoch_ == kNever;
   report.statistics = statistics_;
   if (banks_ != nullptr) report.banks = banks_->report(launch_.program);
+  if (sectors_ != nullptr) report.sectors = sectors_->report(launch_.program);
   std::sort(printed_.begin(), printed_.end());
   for (const auto& [number, text] : printed_) report.printf_output += text;
   std::stable_sort(findings_.begin(), findings_.end(),

@@ -24,6 +24,7 @@
 namespace imbrex::vgpu {
 
 class BankCounter;
+class SectorCounter;
 class Cluster;
 class Grid;
 
@@ -103,6 +104,7 @@ class Grid {
   Statistics statistics_;
   std::vector<Recording> recordings_;
   std::unique_ptr<BankCounter> banks_;  // of the clusters that ended
+  std::unique_ptr<SectorCounter> sectors_;
   std::exception_ptr failure_;
 };
 

@@ -30,6 +30,7 @@ Observers::Observers(const LaunchContext& launch, int64_t number,
     timeline_ = std::make_unique<TimelineRecorder>(launch, number, std::move(numbers), is_drawn);
   }
   if (options.count_banks) banks_ = std::make_unique<BankCounter>(launch.program.code.size());
+  if (options.count_sectors) sectors_ = std::make_unique<SectorCounter>(launch.program.code.size());
 }
 
 void Observers::touched(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift) {

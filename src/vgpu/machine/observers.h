@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those who watch a cluster: the race checker, the recorder of its timeline, the counter of bank conflicts.
+// Those who watch a cluster: the race checker, the recorder of its timeline, the counters of bank conflicts and of
+// sectors.
 // Each may be absent. Instructions and units tell this object what happens and need not know who listens; no
 // observer changes what the kernel does.
 #pragma once
@@ -9,6 +10,7 @@
 
 #include "vgpu/checks/bank_counter.h"
 #include "vgpu/checks/race.h"
+#include "vgpu/checks/sector_counter.h"
 #include "vgpu/machine/async.h"
 #include "vgpu/machine/cta.h"
 #include "vgpu/machine/place.h"
@@ -26,6 +28,7 @@ class Observers {
   /// For what costs time to find out.
   bool check_races() const { return races_ != nullptr; }
   bool record_timeline() const { return timeline_ != nullptr; }
+  bool count_sectors() const { return sectors_ != nullptr; }
 
   // ---- synchronisation
 
@@ -94,6 +97,11 @@ class Observers {
     if (timeline_ != nullptr) timeline_->accessed(number_of(warp), insn, space, host, lanes, bytes, access);
     if (banks_ != nullptr) banks_->accessed(insn, space, host, lanes, bytes, writes, access);
   }
+  /// An instruction reads or writes `bytes` of global memory at each lane's host address.
+  void global_accessed(const Instruction& insn, const std::byte* const* host, Mask lanes, uint32_t bytes,
+                       GlobalAccess access) {
+    if (sectors_ != nullptr) sectors_->accessed(insn, host, lanes, bytes, access);
+  }
   /// A warp has executed an instruction. Only where record_timeline().
   void executed(const Warp& warp, const Instruction& insn, Step step) {
     timeline_->executed(number_of(warp), insn, step);
@@ -159,6 +167,7 @@ class Observers {
   }
   /// Of a cluster that has ended; null where they were not asked for.
   const BankCounter* banks() const { return banks_.get(); }
+  const SectorCounter* sectors() const { return sectors_.get(); }
   std::unique_ptr<Recording> take_recording();
 
  private:
@@ -171,6 +180,7 @@ class Observers {
   std::unique_ptr<RaceChecker> races_;
   std::unique_ptr<TimelineRecorder> timeline_;
   std::unique_ptr<BankCounter> banks_;
+  std::unique_ptr<SectorCounter> sectors_;
 };
 
 }  // namespace imbrex::vgpu

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "imbrex/inspect/gpu_model.h"
-
 namespace imbrex::vgpu {
 
 namespace {
@@ -73,12 +71,16 @@ constexpr double kMemoryEfficiency = 0.89;
 
 }  // namespace
 
-CostModel cost_model(int sm, double clock_ghz) {
+CostModel cost_model(int sm, double clock_ghz, const GpuModel* chosen) {
   CostModel m = sm >= 100 ? blackwell() : sm >= 90 ? hopper() : ampere();
-  const GpuModel& gpu = gpu_model(sm >= 100 ? "b200" : sm >= 90 ? "h200" : "a100");
+  const GpuModel& gpu = chosen != nullptr ? *chosen
+                                          : gpu_model(sm >= 100  ? "b200"
+                                                      : sm >= 90 ? "h200"
+                                                                 : "a100");
   m.chip = gpu.name;
-  std::transform(m.chip.begin(), m.chip.end(), m.chip.begin(),
-                 [](unsigned char c) { return std::toupper(c); });
+  if (!m.chip.ends_with(".json"))  // else the file of a GPU that the user describes
+    std::transform(m.chip.begin(), m.chip.end(), m.chip.begin(),
+                   [](unsigned char c) { return std::toupper(c); });
   m.sms = gpu.sms;
   m.clock_ghz = clock_ghz > 0 ? clock_ghz : gpu.clock_ghz;
   const double per_clock = 1 / (m.clock_ghz * 1e9);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "imbrex/inspect/gpu_model.h"
 #include "vgpu/program/cost_class.h"
 
 namespace imbrex::vgpu {
@@ -53,8 +54,9 @@ struct CostModel {
   double tensor_memory_latency;
 };
 
-/// The model of sm_80, sm_90 or sm_100 (80, 90, 100) with SMs at `clock_ghz`; 0: at the GPU model's clock.
-CostModel cost_model(int sm, double clock_ghz = 0);
+/// The model of sm_80, sm_90 or sm_100 (80, 90, 100) with SMs at `clock_ghz`; 0: at the GPU model's clock. `gpu`
+/// gives the rates of memory and L2; null: A100, H200 or B200.
+CostModel cost_model(int sm, double clock_ghz = 0, const GpuModel* gpu = nullptr);
 
 /// Clocks of an SM's tensor core for one wgmma m64nN: mathematics and the reading of shared memory run side
 /// by side (measured on an H200; the same for all types, whose K makes up for their width).

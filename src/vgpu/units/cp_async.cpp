@@ -104,6 +104,8 @@ Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
   Cluster& cluster = warp.cta().cluster();
   auto op = std::make_unique<WarpCopy>(warp.threads(insn, active).as_unit(kUnit), warp, form.bytes);
   const Mask ignored = form.has_ignore ? warp.lanes_where(form.ignore) : 0;
+  const std::byte* sources[kWarpSize];
+  Mask reading = 0;
   for_each_lane(active, [&](int lane) {
     const Who who = warp.thread(insn, lane).as_unit(kUnit);
     LaneCopy copy;
@@ -124,12 +126,15 @@ Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
                   AccessKind::kRead, from))
         return;
       copy.from = from.address;
+      sources[lane] = from.host;
+      reading |= lane_bit(lane);
     }
     copy.to = static_cast<uint32_t>(to.address);
     cluster.statistics().cp_async_bytes += copy.source_bytes;
     op->add(lane, copy);
   });
   if (op->lanes == 0) return Step::kNext;
+  cluster.observe().global_accessed(insn, sources, reading, form.bytes, GlobalAccess::kAsyncCopy);
   op->number = tracker_of(warp).issue(op->lanes);
   cluster.async().submit(std::move(op));
   return Step::kNext;
