@@ -229,7 +229,8 @@ double rcp_approx_ftz(double x) {
   const uint32_t sign = high & 0x80000000, mantissa = high & 0xFFFFF;
   const int exponent = static_cast<int>(high >> 20 & 0x7FF);
   const auto result = [](uint32_t bits) { return std::bit_cast<double>(uint64_t{bits} << 32); };
-  if (exponent == 0x7FF) return result(std::isnan(x) ? kNan64 : sign);
+  // A NaN whose payload lies in the lower 32 bits alone is an infinity to the unit.
+  if (exponent == 0x7FF) return result(mantissa != 0 ? kNan64 : sign);
   if (exponent == 0) return result(sign | kInfinity64);
   const uint32_t y = reciprocal(mantissa << 3);
   const int biased = 1022 - (exponent - 1023) + static_cast<int>(y >> 24);

@@ -20,7 +20,7 @@ float ex2_approx(float x, bool ftz);
 float lg2_approx(float x, bool ftz);
 float rcp_approx(float x, bool ftz);
 /// rcp.approx.ftz.f64: of the operand's upper 32 bits, with the lower 32 bits of the result zero. The table is
-/// that of f32; no chip's answers have been recorded yet.
+/// that of f32.
 double rcp_approx_ftz(double x);
 float rsqrt_approx(float x, bool ftz);
 float sqrt_approx(float x, bool ftz);

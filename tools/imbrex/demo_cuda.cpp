@@ -68,6 +68,7 @@ Measured measure(const RegisteredKernel& kernel, const std::map<std::string, int
   try {
     const auto tuned = find_tuned(kernel, sizes, device);
     BenchOptions options;
+    options.device = device;
     options.pause_s = kPause;
     options.burst_launches = kLaunches;
     options.data = data;

@@ -57,7 +57,7 @@ struct Contest {
 
 BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
                   const Configuration& configuration, const BenchOptions& options) {
-  const Device device = Device::cuda();
+  const Device device = options.device ? *options.device : Device::cuda();
   if (!device.can_run(kernel.target))
     throw DeviceError(Diagnostic{{},
                                  fmt::format("{} is for {}, {} runs {}", kernel.description.name,
