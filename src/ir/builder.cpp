@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
-#include "imbrex/core/error.h"
 #include "ir/ir.h"
 
 namespace imbrex::ir {
 
-void Builder::set_insertion_point(Block& block) {
-  block_ = &block;
-  position_ = SIZE_MAX;
-}
-
-void Builder::set_insertion_point_before(Op& op) {
-  if (!op.parent) throw InternalError("insertion point: the op is in no block");
-  block_ = op.parent;
-  position_ = std::find(block_->ops.begin(), block_->ops.end(), &op) - block_->ops.begin();
-}
+void Builder::set_insertion_point(Block& block) { block_ = &block; }
 
 Op* Builder::create(Opcode code, std::vector<Value*> operands, std::vector<Type> result_types,
                     std::vector<Attr> attrs) {
@@ -30,10 +18,7 @@ Op* Builder::create(Opcode code, std::vector<Value*> operands, std::vector<Type>
   }
   // Attribute names are views of the table's text, whatever the caller passed.
   for (Attr& attr : attrs) op->set_attr(attr.name, std::move(attr.value));
-  if (position_ == SIZE_MAX)
-    block_->ops.push_back(op);
-  else
-    block_->ops.insert(block_->ops.begin() + static_cast<std::ptrdiff_t>(position_++), op);
+  block_->ops.push_back(op);
   return op;
 }
 

@@ -133,7 +133,7 @@ struct Op {
 // --- functions ---
 
 /// A kernel. `body` is what a CTA executes. `host` holds pure ops on the parameters that the runtime
-/// evaluates once a launch; values defined there and used in `body` become hidden kernel parameters (design
+/// evaluates once per launch; values defined there and used in `body` become hidden kernel parameters (design
 /// D7).
 struct Function {
   std::string name;
@@ -157,7 +157,7 @@ struct Function {
   Value* new_value(Type type, std::string name = "");
   /// Names a value later, by the same rules.
   void set_name(Value& value, std::string name);
-  /// An op in no block yet, with the (empty) regions the table asks for.
+  /// An op in no block yet, with the (empty) regions that the table gives it.
   Op* new_op(Opcode code);
   Value* add_param(Type type, std::string name);
   /// Appends an argument to a region: the variable of a `for`, an index of a `tabulate`.
@@ -182,8 +182,6 @@ class Builder {
   Block& block() const { return *block_; }
   /// Insert at the end of `block` from now on.
   void set_insertion_point(Block& block);
-  /// Insert before `op` from now on.
-  void set_insertion_point_before(Op& op);
   void set_location(SourceLocation where) { where_ = where; }
 
   /// Creates an op and inserts it. `regions` empty blocks are made as the table says.
@@ -198,7 +196,6 @@ class Builder {
  private:
   Function* function_;
   Block* block_;
-  size_t position_ = SIZE_MAX;  // SIZE_MAX: the end
   SourceLocation where_;
 };
 

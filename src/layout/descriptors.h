@@ -70,7 +70,6 @@ enum class TensorCopyShape : uint8_t {
   k32x128b,
   k4x256b
 };
-std::string_view tensor_copy_shape_name(TensorCopyShape shape);
 /// One tcgen05.cp.
 struct TensorCopyStep {
   int64_t column = 0;        ///< first 32-bit column written, from that of the destination

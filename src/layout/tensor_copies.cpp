@@ -128,12 +128,6 @@ Result describe(const ShapeFacts& shape, const Layout& shared, const Layout& ten
 
 }  // namespace
 
-std::string_view tensor_copy_shape_name(TensorCopyShape shape) {
-  for (const ShapeFacts& facts : shapes())
-    if (facts.shape == shape) return facts.name;
-  throw InternalError("unknown shape of tcgen05.cp");
-}
-
 std::string tensor_copy_refusal(const Layout& tensor_memory, int64_t first_lane) {
   std::string why = "no shape of tcgen05.cp makes it";
   for (const ShapeFacts& shape : shapes()) {

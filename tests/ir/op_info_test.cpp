@@ -41,15 +41,14 @@ TEST(Function, NamesAreIdentifiersAndUnique) {
   EXPECT_EQ(f.new_value(Type::scalar(int32))->name, "");
 }
 
-TEST(Builder, InsertsWhereItIsTold) {
+TEST(Builder, AppendsToTheBlock) {
   Function f;
   Builder b(f);
   Value* one = b.constant(int32, 1);
   Value* two = b.constant(int32, 2);
-  b.set_insertion_point_before(*two->def);
   Value* sum = b.binary(Opcode::kAdd, one, one);
   Value* less = b.binary(Opcode::kLt, sum, one);
-  const std::vector<Op*> expected = {one->def, sum->def, less->def, two->def};
+  const std::vector<Op*> expected = {one->def, two->def, sum->def, less->def};
   EXPECT_EQ(f.body.ops, expected);
   EXPECT_EQ(less->type, Type::scalar(boolean));
 }

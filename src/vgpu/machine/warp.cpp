@@ -12,9 +12,9 @@ namespace imbrex::vgpu {
 namespace {
 
 /// How many instructions a warp may execute while lanes are parked before those go on alone. Long enough for
-/// the loops that one elected lane runs, short enough for spin locks.
-/// It shrinks every time it runs out.
-constexpr int64_t kMostPatience = 20000, kLeastPatience = 64;
+/// the loops that one elected lane runs, short enough for spin locks. Halved, down to kMinPark, every time
+/// that lanes have been parked for so long.
+constexpr int64_t kMaxPark = 20000, kMinPark = 64;
 
 bool gathered(Warp& warp, const Wait& wait) { return (wait.a & warp.live() & ~wait.b) == 0; }
 
@@ -31,7 +31,7 @@ Warp::Warp(Cta& cta, int index, Mask lanes, const Program& program, bool track_d
       index_(index),
       live_(&cta.live(index)),
       program_(&program),
-      patience_(kMostPatience),
+      longest_park_(kMaxPark),
       registers_(new std::byte[program.register_bytes]),
       local_(size_t{kWarpSize} * program.local_bytes, std::byte{0xFF}) {
   std::memcpy(registers_.get(), program.register_image.data(), program.register_bytes);
@@ -216,12 +216,6 @@ Step Warp::wait_at(Mask active, Wait& wait, uint32_t advance) {
   return Step::kBlock;
 }
 
-bool Warp::take_timed_out() {
-  const bool was = splits_[current_].timed_out;
-  splits_[current_].timed_out = false;
-  return was;
-}
-
 bool Warp::absorb(size_t other) {
   // Lanes may be moved out of joins (they are a help, not a promise), but not out of a call.
   Split& mine = splits_[current_];
@@ -257,7 +251,7 @@ Step Warp::gather(Mask active, Mask needed) {
           i != current_ && other.pc == pc && other.blocked && other.wait.ready == gathered && absorb(i);
       if (!waits_here) ++i;
     }
-    if ((needed & ~splits_[current_].mask) == 0) return Step::kJump;  // again, with everybody
+    if ((needed & ~splits_[current_].mask) == 0) return Step::kJump;  // again, with all of them
     active = splits_[current_].mask;
   }
   Wait wait;
@@ -291,8 +285,8 @@ bool Warp::release_joins(bool force) {
   bool released = false;
   for (size_t i = 0; i < joins_.size(); ++i) {
     Join& join = joins_[i];
-    if (join.arrived == 0 || (!force && executed - join.since < patience_)) continue;
-    if (!force) patience_ = std::max(kLeastPatience, patience_ / 2);
+    if (join.arrived == 0 || (!force && executed - join.since < longest_park_)) continue;
+    if (!force) longest_park_ = std::max(kMinPark, longest_park_ / 2);
     add_split(join.pc, join.arrived, join.parent);
     join.expected &= ~join.arrived;
     join.arrived = 0;

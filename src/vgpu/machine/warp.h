@@ -92,8 +92,8 @@ class Warp {
   /// Per dense register number: lanes in which it has been written. Empty unless tracked.
   std::vector<Mask>& defined() { return defined_; }
   /// Per dense register number: where its undefined lanes come from, as the index of the instruction that
-  /// read a register nobody wrote, plus 1; 0 where the register itself was never written. Empty until there
-  /// is one.
+  /// read a register that was not written, plus 1; 0 where the register itself was never written. Empty
+  /// until there is one.
   std::vector<uint32_t>& undefined_origin() { return undefined_origin_; }
   /// The thread-private memory of a lane (.local variables, call parameters); Program::local_bytes of it.
   std::byte* local(int lane) { return local_.data() + static_cast<size_t>(lane) * program_->local_bytes; }
@@ -133,13 +133,11 @@ class Warp {
   /// Step::kNext once all live lanes of `needed` stand at this instruction in one split and are active; else
   /// blocks. To be called first by every .sync and .aligned body.
   Step gather(Mask active, Mask needed);
-  /// True when the body runs again because its try_wait timed out; reading it resets it.
-  bool take_timed_out();
 
   /// Makes one split that can run current; false when all wait.
   bool pick();
-  /// Lets go of parked lanes whose siblings do not come: those out of patience, or with `force` all. True if
-  /// any.
+  /// Lets go of parked lanes whose siblings do not come: those parked for too long, or with `force` all. True
+  /// if there were any.
   bool release_joins(bool force);
   /// Wakes one split that waits for something that may time out. False when there is none.
   bool time_out_one();
@@ -168,7 +166,7 @@ class Warp {
   int index_;
   Mask* live_;  // in the CTA, where observers see it
   const Program* program_;
-  int64_t patience_;  // of parked lanes, in instructions of the warp
+  int64_t longest_park_;  // of lanes, in instructions of the warp
   std::unique_ptr<std::byte[]> registers_;
   std::vector<std::byte> local_;
   WrittenBits local_written_;

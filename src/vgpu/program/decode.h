@@ -38,12 +38,12 @@ class Decoder {
   /// (32 for everything up to 32); an immediate is made as `type` says, where a float may be meant.
   Slot source(const ptx::Operand& operand, ptx::ScalarType type);
   Slot source(size_t index, ptx::ScalarType type) { return source(operand(index), type); }
-  /// A register to be written, or a slot nobody reads for `_`.
+  /// A register to be written, or, for `_`, a slot that is never read.
   Slot destination(const ptx::Operand& operand, ptx::ScalarType type);
   Slot destination(size_t index, ptx::ScalarType type) { return destination(operand(index), type); }
   PredicateSource predicate(const ptx::Operand& operand);
   PredicateSource predicate(size_t index) { return predicate(operand(index)); }
-  /// A predicate register to be written, or a slot nobody reads.
+  /// A predicate register to be written, or a slot that is never read.
   Slot predicate_destination(const ptx::Operand& operand);
   /// Width of the lanes of a register operand's slot in bytes: 4, 8 or 16 (as `type` says for others).
   int lane_bytes(const ptx::Operand& operand, ptx::ScalarType type) const;
@@ -51,9 +51,8 @@ class Decoder {
   AddressSource address(size_t index) { return address(operand(index)); }
   /// An integer immediate that must be known before the launch. Refuses registers by name of `what`.
   int64_t immediate(size_t index, const char* what);
-  /// A slot holding this 32- or 64-bit value in all lanes.
+  /// A slot holding this value in all lanes.
   Slot constant32(uint32_t value);
-  Slot constant64(uint64_t value);
   /// A slot of scratch registers private to the instruction.
   Slot scratch(int lane_bytes);
   /// The predicate that holds the carry of add.cc, addc and the like.

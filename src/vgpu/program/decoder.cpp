@@ -134,7 +134,6 @@ int64_t Decoder::immediate(size_t index, const char* what) {
 }
 
 Slot Decoder::constant32(uint32_t value) { return builder_.constant(value, 4); }
-Slot Decoder::constant64(uint64_t value) { return builder_.constant(value, 8); }
 Slot Decoder::carry() { return builder_.carry(); }
 Slot Decoder::scratch(int lane_bytes) {
   return builder_.allocate(static_cast<uint32_t>(kWarpSize * lane_bytes));

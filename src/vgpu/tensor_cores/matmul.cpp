@@ -141,8 +141,6 @@ void decode_bf16(const uint16_t* from, float* to, int64_t count) {
   for (; i < count; ++i) out[i] = static_cast<uint32_t>(from[i]) << 16;
 }
 
-const char* simd_name() { return hwy::TargetName(HWY_TARGET); }
-
 }  // namespace imbrex::vgpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -159,7 +157,6 @@ HWY_EXPORT(multiply_add_i32);
 HWY_EXPORT(transpose_32);
 HWY_EXPORT(decode_f16);
 HWY_EXPORT(decode_bf16);
-HWY_EXPORT(simd_name);
 
 void multiply_add_f32(const float* a, int64_t a_pitch, const float* b, int64_t b_pitch, float* d,
                       int64_t d_pitch, int64_t m, int64_t n, int64_t k, bool accumulate) {
@@ -176,8 +173,6 @@ void transpose_32(const void* from, int64_t from_pitch, void* to, int64_t to_pit
   HWY_DYNAMIC_DISPATCH(transpose_32)
   (static_cast<const uint32_t*>(from), from_pitch, static_cast<uint32_t*>(to), to_pitch, rows, columns);
 }
-
-const char* matmul_simd_name() { return HWY_DYNAMIC_DISPATCH(simd_name)(); }
 
 namespace {
 

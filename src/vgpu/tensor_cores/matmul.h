@@ -26,7 +26,4 @@ void multiply_add_f32(const float* a, int64_t a_pitch, const float* b, int64_t b
 void multiply_add_i32(const int32_t* a, int64_t a_pitch, const int32_t* b, int64_t b_pitch, int32_t* d,
                       int64_t d_pitch, int64_t m, int64_t n, int64_t k, bool accumulate);
 
-/// The SIMD instruction set in use, for benchmarks ("AVX3", "AVX2", ...).
-const char* matmul_simd_name();
-
 }  // namespace imbrex::vgpu
