@@ -38,7 +38,7 @@ void check(const MatmulTile& t) {
 }  // namespace
 
 void MatmulTile::use_instructions_of(std::string_view target) {
-  const int64_t k = 256 / operands.bits();  // 32 bytes of depth an instruction
+  const int64_t k = 256 / operands.bits();  // 32 bytes of depth per instruction
   operands_in_registers = !target.starts_with("sm_9") && !target.starts_with("sm_10");
   accumulates_in_registers = !target.starts_with("sm_10");
   if (operands_in_registers) {

@@ -183,12 +183,12 @@ void Counter::count_tma(const Op& op) {
     const int64_t bytes = tile.elements() * tile.dtype.bits() / 8;
     const ir::Op& made = *map->def;
     const bool is_padded = made.code == Opcode::kTensorMap && made.bool_attr("padded", false);
-    const int64_t told = is_padded ? tile.elements() : bytes;  // 16 elements take 16 bytes
+    const int64_t completed = is_padded ? tile.elements() : bytes;  // 16 elements take 16 bytes
     const auto mask = static_cast<uint64_t>(op.int_attr("multicast_mask", 1));
     const int64_t destinations = std::popcount(mask);
-    result_.counts.tma_bytes_loaded += told * destinations;
-    result_.counts.tma_bytes_repeated += told * (destinations - 1);
-    return move(op, kGlobal, kShared, tile_text(tile), told * destinations);
+    result_.counts.tma_bytes_loaded += completed * destinations;
+    result_.counts.tma_bytes_repeated += completed * (destinations - 1);
+    return move(op, kGlobal, kShared, tile_text(tile), completed * destinations);
   }
   // Sizes of the map, innermost first.
   const std::vector<int64_t>& along = op.ints_attr("dims");

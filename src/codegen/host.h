@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a kernel that the runtime evaluates once a launch (design D7).
+// The part of a kernel that the runtime evaluates once per launch (design D7).
 #pragma once
 
 #include <map>

@@ -11,7 +11,7 @@ namespace imbrex::codegen {
 
 namespace {
 
-/// Registers a thread has when the kernel begins: what ptxas was told, or equal shares of the SM's.
+/// Registers of a thread when the kernel begins: the number given to ptxas, or an equal share of the SM's.
 int64_t registers_at_entry(const ir::Function& function, const Target& target) {
   if (function.max_registers) return *function.max_registers / 8 * 8;
   // Shares are of whole warp groups.

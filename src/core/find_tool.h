@@ -12,7 +12,7 @@ std::string find_program(const std::string& name, const std::vector<std::string>
 
 struct CudaTool {
   std::string path;       ///< "" where there is none
-  bool is_named = false;  ///< the environment names this file; nobody has looked whether it exists
+  bool is_named = false;  ///< the environment names this file; it has not been checked that it exists
   std::string why_not;    ///< for a tool that was not found: where it was looked for
 };
 

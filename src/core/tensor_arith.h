@@ -35,7 +35,7 @@ enum class TensorOutput : uint8_t {
   kF16Nearest,  ///< to f16, nearest even
 };
 
-/// The arithmetic of one instruction: what the models of multiply_accumulate are told.
+/// The arithmetic of one instruction: what selects the model in multiply_accumulate.
 struct TensorArith {
   FloatFormat a_format, b_format;
   TensorOutput output = TensorOutput::kF32Cut;

@@ -58,13 +58,13 @@ enum class Fact : uint32_t {
   kEndsBlock = 1 << 10,      // nothing can follow it in its block
   kView = 1 << 11,           // its result is part of its first operand's memory or registers
   kLaunchIndex = 1 << 12,    // of the running grid: not known to the host
-  kUsesWarpIndex = 1 << 13,  // its code may ask for the warp's number in the CTA
+  kUsesWarpIndex = 1 << 13,  // its code may need the warp's number in the CTA
   kPrints = 1 << 14,         // its code may call the driver's vprintf
   /// Its result may consist of an operand's registers, or compute with them only when it is used itself, as
   /// addresses of views do.
   kForwardsRegisters = 1 << 15,
   // The memory model.
-  kReleases = 1 << 16,      // what the thread did before is visible to whoever synchronises with it here
+  kReleases = 1 << 16,      // what the thread did before is visible to threads that synchronise with it here
   kAcquires = 1 << 17,      // what others did before they synchronised is visible from here on
   kTensorCore = 1 << 18,    // tcgen05 work that runs asynchronously to the thread
   kTensorMemory = 1 << 19,  // accesses tensor memory, in an order that synchronisation alone does not settle

@@ -18,7 +18,7 @@ Range bounded(bool overflow, int64_t lo, int64_t hi, int64_t multiple) {
 
 int64_t product_multiple(int64_t a, int64_t b) {
   int64_t product;
-  // A multiple of a * b is one of a and of b too, so the larger will do when the product is out of range.
+  // A multiple of a * b is one of a and of b too, so the larger is taken when the product is out of range.
   return __builtin_mul_overflow(a, b, &product) ? std::max(a, b) : product;
 }
 

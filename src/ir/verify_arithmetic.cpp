@@ -25,7 +25,7 @@ bool computes(DataType type) {
   return type.is_integer() || type == float16 || type == bfloat16 || type == float32 || type == float64;
 }
 
-/// What the op wants of its elements, or "" when `type` will do.
+/// What the op requires of its elements, or "" when `type` meets it.
 std::string_view wanted(Opcode code, DataType type) {
   const bool integers = has(code, Fact::kIntegers), bools = has(code, Fact::kBools),
              floats = has(code, Fact::kFloats);

@@ -11,7 +11,7 @@ namespace imbrex::lang {
 ir::Value* materialize(const Instruction& at, const ScalarArg& arg);
 /// The argument as a value of type `to`, converted as C++ would; from floating to integer is an error.
 ir::Value* materialize(const Instruction& at, const ScalarArg& arg, DataType to);
-/// The argument as a bool; other types are an error that asks for a comparison.
+/// The argument as a bool; other types are an error that suggests a comparison.
 ir::Value* condition(const Instruction& at, const ScalarArg& arg);
 /// The argument as an offset or extent: int32, or int64 where its type or value needs it.
 ir::Value* index_value(const Instruction& at, const ScalarArg& arg);

@@ -5,8 +5,6 @@
 
 #include <atomic>
 #include <cctype>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "lang/source_text.h"
 

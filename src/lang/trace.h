@@ -19,8 +19,8 @@
 
 namespace imbrex::lang {
 
-/// The kernel as IR, its variables promoted to values where they are never assigned. `constants` are the bits
-/// of its compile-time arguments (constant_bits()), in order. Throws CompileError.
+/// The kernel as IR. `constants` are the bits of its compile-time arguments (constant_bits()), in order.
+/// Throws CompileError.
 std::unique_ptr<ir::Function> trace(const KernelEntry& entry, const void* kernel,
                                     std::span<const int64_t> constants, std::string_view target);
 

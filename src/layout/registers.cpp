@@ -188,32 +188,33 @@ Layout coalesced(const Shape& shape, int64_t threads, int dtype_bits, int max_ve
   Shape vectors = shape;
   vectors.back() /= vector;
 
-  // Deals the threads to dimensions, last first; `share` says how many of the rest a dimension takes.
-  auto deal = [&](auto share) {
-    Shape dealt(vectors.size(), 1);
+  // Distributes the threads over the dimensions, last first; `share` says how many of the rest a dimension
+  // takes.
+  auto distribute = [&](auto share) {
+    Shape shares(vectors.size(), 1);
     int64_t rest = threads;
     for (size_t d = vectors.size(); d-- > 0;) {
-      dealt[d] = share(vectors[d], rest);
-      rest /= dealt[d];
+      shares[d] = share(vectors[d], rest);
+      rest /= shares[d];
     }
-    return dealt;
+    return shares;
   };
-  auto vectors_per_thread = [&](const Shape& dealt) {
+  auto vectors_per_thread = [&](const Shape& shares) {
     int64_t count = 1;
-    for (size_t d = 0; d < dealt.size(); ++d) count *= ceil_div(vectors[d], dealt[d]);
+    for (size_t d = 0; d < shares.size(); ++d) count *= ceil_div(vectors[d], shares[d]);
     return count;
   };
-  Shape even = deal([](int64_t extent, int64_t rest) { return std::gcd(extent, rest); });
-  Shape full = deal([](int64_t extent, int64_t rest) { return std::min(extent, rest); });
-  const Shape& dealt = vectors_per_thread(full) < vectors_per_thread(even) ? full : even;
+  Shape even = distribute([](int64_t extent, int64_t rest) { return std::gcd(extent, rest); });
+  Shape full = distribute([](int64_t extent, int64_t rest) { return std::min(extent, rest); });
+  const Shape& threads_along = vectors_per_thread(full) < vectors_per_thread(even) ? full : even;
 
   std::vector<Modes> modes(shape.size());
   int64_t thread_stride = 1, reg_stride = vector;
   for (size_t d = shape.size(); d-- > 0;) {
-    int64_t turns = ceil_div(vectors[d], dealt[d]);
-    modes[d] = {reg(turns, reg_stride), thread(dealt[d], thread_stride)};
+    int64_t turns = ceil_div(vectors[d], threads_along[d]);
+    modes[d] = {reg(turns, reg_stride), thread(threads_along[d], thread_stride)};
     if (d + 1 == shape.size()) modes[d].push_back(reg(vector, 1));
-    thread_stride *= dealt[d];
+    thread_stride *= threads_along[d];
     reg_stride *= turns;
   }
   return Layout(shape, std::move(modes), {thread(threads / thread_stride, thread_stride)});

@@ -70,10 +70,10 @@ Layout tensor_memory_half_registers(TensorMemoryShape shape, int64_t warps, int6
 /// registers.
 ///
 /// Rule: vectors have v elements, the largest power of two that divides the last extent and fits. Threads are
-/// dealt to the dimensions, last first: each takes gcd(its vectors, the threads left), so that nothing is
-/// padded; where that leaves more vectors per thread than min(vectors, threads left) does, the latter, and
-/// extents are padded. The rest of the vectors goes to registers. Threads beyond those dealt hold further
-/// whole copies as far as they go, and nothing after that.
+/// distributed over the dimensions, last first: each takes gcd(its vectors, the threads left), so that
+/// nothing is padded; where that leaves more vectors per thread than min(vectors, threads left) does, the
+/// latter, and extents are padded. The rest of the vectors goes to registers. Threads beyond those hold
+/// further whole copies as far as they go, and nothing after that.
 Layout coalesced(const Shape& shape, int64_t threads, int dtype_bits, int max_vector_bytes = 16);
 
 }  // namespace imbrex::layout

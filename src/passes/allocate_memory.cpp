@@ -50,7 +50,7 @@ Piece shared_piece(Op& op, const Target& target) {
   }
 }
 
-/// 32-bit columns of an allocation, as the hardware deals them out.
+/// 32-bit columns of an allocation, as the hardware allocates them.
 int64_t allocated_columns(const Op& alloc) {
   const ir::Type& type = alloc.result()->type;
   int64_t columns = 0;
@@ -133,7 +133,7 @@ class TensorMemory {
     for (const Op* alloc : live_)
       diagnostic.facts.push_back(describe(*alloc, alloc->int_attr("columns"), "columns"));
     diagnostic.help =
-        "use a smaller accumulator or fewer of them; columns are dealt out in powers of two from 32";
+        "use a smaller accumulator or fewer of them; columns are allocated in powers of two, 32 at least";
     throw CompileError(std::move(diagnostic));
   }
 

@@ -49,12 +49,12 @@ class Checker {
         return;
       case Opcode::kClcTryCancel:
         if (ir::defined_by(op.operands[1], Opcode::kMbarrierRemote))
-          find(op, "the response is told to a barrier of another CTA",
-               "use this CTA's; with multicast, every CTA's own is told");
+          find(op, "the response completes on a barrier of another CTA",
+               "use this CTA's; with multicast, each CTA's own barrier receives it");
         return;
       case Opcode::kClcQuery:
         if (!responses_.count(ir::view_root(op.operands[0])))
-          find(op, fmt::format("no clc_try_cancel asks for the response {}", ir::print(*op.operands[0])));
+          find(op, fmt::format("no clc_try_cancel requests the response {}", ir::print(*op.operands[0])));
         return;
       default:
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the kernel's text with the set of allocations that are freed for sure. What happens on some path
-// only is left to the virtual GPU.
+// Follows the kernel's text with the set of allocations that are freed on every path. What happens on some
+// path only is left to the virtual GPU.
 #include "passes/check_tensor_memory.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ class Checker {
   }
 
  private:
-  /// What has happened for sure when control is at a place.
+  /// What has happened on every path when control is at a place.
   struct State {
     std::set<const Op*> freed;         // allocations
     const Op* relinquished = nullptr;  // where the permit to allocate was given up

@@ -20,7 +20,7 @@ using ir::Scope;
 constexpr int64_t kWarp = 32;
 constexpr int64_t kWarpGroup = 128;
 
-/// What the scope asks for in words, or "" when the group will do.
+/// What the scope requires, in words, or "" when the group meets it.
 std::string_view missing(Scope scope, const ThreadGroup& group, int64_t cta_threads) {
   const auto is_whole = [&](int64_t unit) { return group.begin % unit == 0 && group.threads % unit == 0; };
   switch (scope) {
@@ -114,7 +114,8 @@ class Checker {
 
   void check_sync(const Op& op, const ThreadGroup& group) {
     if (group.threads == 1)
-      find(op, group, "one thread has nobody to wait for", "move it out of the single-thread scope");
+      find(op, group, "a single thread has no other thread to wait for",
+           "move it out of the single-thread scope");
     if (group.threads > kWarp && group.threads < function_.threads())
       barriers_.insert({group.begin, group.threads});
   }

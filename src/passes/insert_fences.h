@@ -5,7 +5,7 @@
 
 namespace imbrex::passes {
 
-/// Inserts the waits and fences that the memory model asks for between instructions Imbrex itself expands
+/// Inserts the waits and fences that the memory model requires between instructions Imbrex itself expands
 /// (design D11):
 ///
 ///   fence_proxy_async      after generic writes (store_shared, completed copy_async) to shared memory that a

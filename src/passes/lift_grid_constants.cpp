@@ -142,7 +142,7 @@ class Lifter {
       builder_.set_location(op.where);
       if (!function_.grid.empty())
         throw CompileError(
-            Diagnostic{op.where, "launch_grid: the grid is set twice", {}, "set it once a kernel"});
+            Diagnostic{op.where, "launch_grid: the grid is set twice", {}, "set it once per kernel"});
       std::vector<Value*> extents;
       for (Value* extent : op.operands) {
         if (!is_grid_constant(extent))

@@ -46,7 +46,7 @@ constexpr Pass kPasses[] = {
     {"dead_code", dead_code, "what has no use goes"},
     {"lift_grid_constants", lift_grid_constants, "what the launch determines is computed on the host"},
     {"dead_code", dead_code, "what was lifted goes from the kernel"},
-    {"insert_fences", insert_fences, "waits and fences that the memory model asks for"},
+    {"insert_fences", insert_fences, "waits and fences that the memory model requires"},
     {"infer_layouts", infer_layouts, "every tensor gets its layout"},
     {"make_tensor_maps", make_tensor_maps, "what TMA copies is described on the host"},
     {"allocate_memory", allocate_memory, "places in shared memory, columns of tensor memory"},

@@ -55,7 +55,7 @@ class Propagation {
     if (number)
       numbers_.insert_or_assign(value, *number);
     else
-      numbers_.erase(value);  // what an earlier, too hopeful run of a loop's body believed
+      numbers_.erase(value);  // what an earlier, too optimistic run of a loop's body assumed
   }
 
   void compute(const Op& op) {

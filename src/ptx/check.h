@@ -16,7 +16,7 @@ namespace imbrex::ptx {
 
 std::string check(const Module& module, const Function& function, const Instruction& instruction);
 
-/// What is wrong with a module, one diagnostic an instruction, at most `limit`. Locations are lines of the
+/// What is wrong with a module, one diagnostic per instruction, at most `limit`. Locations are lines of the
 /// text the module was read from (`source_name`), or the .loc in force where the module was built and not
 /// read.
 std::vector<Diagnostic> check(const Module& module, std::string_view source_name = "<ptx>", int limit = 20);

@@ -15,7 +15,7 @@ struct Target {
   int sm = 0;        ///< 90
   char variant = 0;  ///< 'a', 'f' or 0
 
-  /// Reads "sm_90a"; nothing when it is no such name.
+  /// Reads "sm_90a"; nothing when it is not such a name.
   static std::optional<Target> parse(std::string_view name);
 };
 

@@ -24,7 +24,8 @@ bool is(char c, uint8_t what) { return (kClasses[static_cast<unsigned char>(c)] 
 
 }  // namespace
 
-// Leaves a token that fits nowhere, so that whoever goes on after the error cannot take the text for ended.
+// Leaves a token that fits nowhere, so that a reader that continues after the error does not take the text
+// for ended.
 void Lexer::fail_lexing(SourcePos pos, const char* message) {
   token_ = Token{TokenKind::punctuation, '"', text_.substr(0, 0), pos};
   throw SyntaxError{pos, message, ""};

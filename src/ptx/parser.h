@@ -18,7 +18,7 @@
 
 namespace imbrex::ptx {
 
-/// A number token's value: an integer or a float immediate. Fails on text that is no number.
+/// A number token's value: an integer or a float immediate. Fails on text that is not a number.
 Operand parse_number(const Token& token);
 
 class Parser {

@@ -48,7 +48,7 @@ TEST(CheckThreadGroups, ScopesOfEachKind) {
   EXPECT_THAT(in(0, 16, "tcgen05_wait_load"), HasSubstr("needs whole warps"));
   EXPECT_THAT(in(0, 64, "%q: barrier = mbarrier_alloc {counts = [1]}"),
               HasSubstr("needs every thread of the CTA"));
-  EXPECT_THAT(in(3, 1, "sync"), HasSubstr("one thread has nobody to wait for"));
+  EXPECT_THAT(in(3, 1, "sync"), HasSubstr("a single thread has no other thread to wait for"));
 }
 
 TEST(CheckThreadGroups, ReportsEveryFinding) {

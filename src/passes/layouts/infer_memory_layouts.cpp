@@ -21,7 +21,7 @@ using layout::Layout;
 struct Access {
   const ir::Op* op;
   const ir::Value* memory;
-  const ir::Value* registers;  // null: cp.async, which deals its vectors itself
+  const ir::Value* registers;  // null: cp.async, which distributes its vectors itself
 };
 
 class AllocationLayout {

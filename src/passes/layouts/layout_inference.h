@@ -27,15 +27,15 @@ struct MemoryDemand {
   const ir::Op* op;
   ir::Value* view;
   std::string what;  ///< "operand a as matrix descriptors read it"
-  /// Why a layout of the view does not do; empty when it does.
+  /// Why a layout of the view does not meet the demand; empty when it does.
   std::function<std::string(const layout::Layout&)> refusal;
-  bool of_matrix_unit = false;  ///< by tensor cores or TMA, which like swizzled tiles
+  bool of_matrix_unit = false;  ///< by tensor cores or TMA, which work best with swizzled tiles
 };
 /// What this use of a memory tensor demands; nothing for uses that take any layout.
 std::vector<MemoryDemand> memory_demands(const Use& use);
 
-/// Layouts for a tensor in shared or tensor memory, the most wanted first; `for_matrices` puts swizzled tiles
-/// in front.
+/// Layouts for a tensor in shared or tensor memory, in order of preference; `for_matrices` puts swizzled
+/// tiles in front.
 std::vector<layout::Layout> memory_candidates(const ir::Value& root, bool for_matrices);
 
 /// The layout of a view op's result, given that of its operand. Throws CompileError (no location) when there
@@ -43,8 +43,7 @@ std::vector<layout::Layout> memory_candidates(const ir::Value& root, bool for_ma
 layout::Layout view_layout(const ir::Op& view, const layout::Layout& of);
 
 /// Registers of threads that take one tensor-memory lane each, warps in turn, columns in order. With more
-/// than 128 threads, the columns are split between the warp groups. Throws CompileError when that does not
-/// go.
+/// than 128 threads, the columns are split between the warp groups. Throws CompileError when they cannot be.
 layout::Layout tensor_memory_registers(const layout::Layout& memory, int64_t threads);
 
 /// The layouts of an mma op's operands for this many threads. Chooses the grid of warps where the op does not
@@ -76,7 +75,7 @@ int64_t shared_access_cost(const layout::Layout& registers, const layout::Layout
 /// The same where ldmatrix or stmatrix may move what they can.
 int64_t matrix_access_cost(const layout::Layout& registers, const layout::Layout& memory);
 
-/// A number that surely divides an integer value (0 for the constant 0).
+/// A number known to divide an integer value (0 for the constant 0).
 int64_t known_multiple(const ir::Value* value, int depth = 8);
 
 /// Sets the layouts of all allocations of one kind (kShared or kTensorMemory) and their views. Register

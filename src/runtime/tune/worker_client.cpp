@@ -38,10 +38,10 @@ WorkerVerdict WorkerClient::try_candidate(const WorkerRequest& request, double t
   Stage stage = Stage::kPreparing;
   for (;;) {
     std::string line;
-    const double patience = stage == Stage::kLaunching || stage == Stage::kMeasuring ? timeout_s : kPreparing;
-    switch (process_.receive(patience, line)) {
+    const double limit = stage == Stage::kLaunching || stage == Stage::kMeasuring ? timeout_s : kPreparing;
+    switch (process_.receive(limit, line)) {
       case Outcome::kTimedOut:
-        return {Status::kHung, fmt::format("still {} after {:g} s, and killed", name(stage), patience)};
+        return {Status::kHung, fmt::format("still {} after {:g} s, and killed", name(stage), limit)};
       case Outcome::kDied:
         return {Status::kTrapped, "its process " + process_.how_it_ended()};
       case Outcome::kAnswered:

@@ -51,7 +51,7 @@ class ChunkOrigins {
     Box box;
     uint32_t chunks = 0;   // in shared memory
     uint32_t size = 0;     // chunks in all
-    uint32_t read = 0;     // of which somebody has read
+    uint32_t read = 0;     // of them read so far
     Use first[2] = {};     // the first product into its accumulator, as A and as B
     Use turned = {};       // one after it that took its rows for its columns
     Use passed_over = {};  // a product that read an older box where this one was to be expected
@@ -72,8 +72,8 @@ class ChunkOrigins {
   }
   const Box& box(const Chunk& chunk) const { return boxes_[chunk.box - 1].box; }
   Kept& kept(uint32_t index) { return boxes_[index - 1]; }
-  /// A box announced to that phase of a barrier, of the tensor and the form of `like`, that nobody has read;
-  /// or null.
+  /// A box announced to that phase of a barrier, of the tensor and the form of `like`, that has not been
+  /// read; or null.
   Kept* find_unread(uint64_t barrier, int64_t phase, const Box& like);
   void set(uint32_t offset, Chunk chunk) {
     const size_t i = offset / kChunkBytes;

@@ -18,7 +18,7 @@ constexpr int kSpins = 64;
 
 constexpr uint64_t cell_index(uint64_t address) { return (address - kGlobalBase) / ShadowCell::kBytes; }
 
-/// Whole reads by four clusters: whoever writes here has not heard of three of them at least.
+/// Whole reads by four clusters: a writer is ordered with at most one of them.
 bool is_read_by_four(const ShadowCell& cell) {
   const Access* slots = cell.slots;
   for (size_t i = 0; i < std::size(cell.slots); ++i) {

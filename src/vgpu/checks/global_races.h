@@ -32,9 +32,8 @@ class GlobalRaces {
   static constexpr uint64_t kPageBytes = 4096;
   /// The cell of an address; to be used while the lock of its page is held.
   ShadowCell& cell(uint64_t address) const;
-  /// Whether four clusters are known to have read all of [begin, end), nobody to have written it since, and
-  /// no cluster has told another anything: then a write here is a race whoever else reads. Asked without a
-  /// lock.
+  /// Whether four clusters are known to have read all of [begin, end), none to have written it since, and
+  /// no cluster has told another anything: then a write here is a race. Asked without a lock.
   bool is_read_by_many(uint64_t begin, uint64_t end) const;
   /// Brings that up to date, for cells of one page, after they have been read (or, `by_write`, before they
   /// are written); to be called while the page's lock is held.

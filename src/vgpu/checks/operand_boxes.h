@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which loaded boxes a product's operands are parts of. Two faults show only in what nobody reads: a box that
-// lands elsewhere, so that the product reads the one of the phase before in its place; and a box read once
-// with its rows along k and once with them along m or n, into one accumulator. Lawful kernels also leave
+// Which loaded boxes a product's operands are parts of. Two faults show only in what is never read: a box
+// that lands elsewhere, so that the product reads the one of the phase before in its place; and a box read
+// once with its rows along k and once with them along m or n, into one accumulator. Lawful kernels also leave
 // parts of boxes unread (tiles that stick out, copies that were not needed after all) and read boxes both
 // ways, so neither alone is reported.
 #pragma once

@@ -96,7 +96,7 @@ class RaceChecker {
   /// An operation touches lanes and columns of a CTA's tensor memory.
   void tensor_access(const Who& who, const CtaIdentity& owner, uint32_t lane, uint32_t lanes, uint32_t column,
                      uint32_t columns, TensorAccess kind);
-  /// A warp gives columns back: nobody may be using them.
+  /// A warp deallocates columns: no operation may still use them.
   void tensor_release(const Who& who, const CtaIdentity& owner, uint32_t column, uint32_t columns);
 
  private:

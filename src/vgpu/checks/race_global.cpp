@@ -116,7 +116,7 @@ struct GlobalJudge {
 
 void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind,
                                 int lane_shift) {
-  // Constants and parameters are nobody's to write.
+  // Constants and parameters cannot be written.
   if (global_ == nullptr || who.cta == nullptr || who.warp < 0 || address < kHeapBase) return;
   if (kind == AccessKind::kRead && global_->is_read_by_many(address, address + bytes)) return;
   const View v = view(who, false);

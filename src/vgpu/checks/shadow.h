@@ -77,7 +77,7 @@ void record(ShadowCell& cell, const Access& now, Judge&& judge) {
   }
   if (merged) return;
   if (free == nullptr) {
-    // No room. Four reads that nobody has written after are enough; else forget a read rather than a write,
+    // No room. Four reads without a later write are enough; else forget a read rather than a write,
     // and a write that this access knows rather than another.
     bool only_reads = !now.write;
     for (Access& slot : cell.slots) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who does something, and what kind of access it is: what checks, findings and recordings are told.
+// Who does something, and what kind of access it is: what checks, findings and recordings receive.
 #pragma once
 
 #include <array>

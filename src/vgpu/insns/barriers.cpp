@@ -75,8 +75,8 @@ void operands(Warp& w, const Instruction& n, Mask active, int& id, int& count) {
 
 /// Without a count all threads are expected; to say so in numbers is the same.
 bool same_count(const Cta& cta, int a, int b) {
-  const int everybody = static_cast<int>(cta.warps().size()) * kWarpSize;
-  return a == b || (a == 0 && b == everybody) || (b == 0 && a == everybody);
+  const int all_threads = static_cast<int>(cta.warps().size()) * kWarpSize;
+  return a == b || (a == 0 && b == all_threads) || (b == 0 && a == all_threads);
 }
 
 void open_phase(Cta& cta, NamedBarrier& barrier, const Instruction& n, int count) {

@@ -17,7 +17,7 @@ constexpr size_t kMaxPictureLines = 64;
 /// In run_warp: the split's own pc is up to date already.
 constexpr uint32_t kPcIsKept = ~0u;
 
-/// Either policy, with what is executed told to the recorder.
+/// Either policy, with what is executed passed to the recorder.
 template <class Checks>
 struct Recorded : Checks {
   static void executed(Warp& warp, const Instruction& insn, Step step) {
@@ -236,7 +236,7 @@ ClusterState Cluster::advance(int64_t slice) {
   return checked ? advance_with<Checked>(slice) : advance_with<Unchecked>(slice);
 }
 
-// ---- nobody can run
+// ---- no warp can run
 
 bool Cluster::resolve_stall() {
   bool resolved = false;

@@ -22,7 +22,7 @@ namespace imbrex::vgpu {
 /// Why Cluster::advance came back.
 enum class ClusterState : uint8_t {
   kRunning,    // the slice is used up
-  kNeedsTurn,  // the next instruction or operation is globally visible and it is somebody else's turn
+  kNeedsTurn,  // the next instruction or operation is globally visible and it is another cluster's turn
   kFinished,
   kStopped,  // deadlock, budget or too many findings
 };

@@ -18,10 +18,10 @@ class Cluster;
 
 /// One of the 16 barriers of bar/barrier.
 struct NamedBarrier {
-  int expected_threads = 0;            // of the running phase; 0: all live threads (or nobody has come yet)
+  int expected_threads = 0;            // of the running phase; 0: all live threads (or none has arrived yet)
   int64_t phase = 0;                   // phases completed
   std::vector<Mask> waiting;           // of those, the ones that wait for the phase to complete
-  std::vector<Mask> arrived;           // per warp; empty until somebody arrives
+  std::vector<Mask> arrived;           // per warp; empty until a thread arrives
   uint32_t opened_by = 0;              // instruction that arrived first in this phase
   int reduction_count = 0;             // bar.red: lanes whose predicate was true
   int reduction_lanes = 0;             // and lanes that brought one

@@ -165,13 +165,13 @@ void Grid::worker() {
     GridSlot* slot = choose();
     if (slot == nullptr) {
       if (all_done()) break;
-      // Those who run have to come back soon only if somebody waits for them to get on.
-      const int impatient = some_need_turn() ? 1 : 0;
-      waiting_threads_ += impatient;
+      // The running clusters have to yield soon only if others wait for their progress.
+      const int waits_for_turn = some_need_turn() ? 1 : 0;
+      waiting_threads_ += waits_for_turn;
       ++idle_threads_;
       changed_.wait(lock);
       --idle_threads_;
-      waiting_threads_ -= impatient;
+      waiting_threads_ -= waits_for_turn;
       continue;
     }
     const bool in_turns = some_need_turn();

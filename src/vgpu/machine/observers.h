@@ -141,7 +141,7 @@ class Observers {
   void tensor_allocated(const Who& who, const Cta& cta, uint32_t columns) {
     if (timeline_ != nullptr) timeline_->allocated(who, cta.rank(), static_cast<int>(columns));
   }
-  /// A warp asks to give columns back: nobody may be using them.
+  /// A warp deallocates columns: no operation may still use them.
   void tensor_released(const Who& who, const Cta& cta, uint32_t column, uint32_t columns) {
     if (races_ != nullptr) races_->tensor_release(who, cta, column, columns);
   }

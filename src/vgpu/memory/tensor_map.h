@@ -50,8 +50,8 @@ struct TensorMapFields {
   uint32_t row_pitch() const;
   /// Rows of a box.
   uint32_t rows() const;
-  /// Bytes that a barrier is told (padding is not counted: so DeepGEMM and Triton announce them), and bytes
-  /// from the first to the last of a box in shared memory.
+  /// Bytes that complete on a barrier (padding is not counted: so DeepGEMM and Triton announce them), and
+  /// bytes from the first to the last of a box in shared memory.
   uint32_t transaction_bytes() const;
   uint32_t footprint() const { return (rows() - 1) * row_pitch() + row_bytes(); }
 };

@@ -41,8 +41,8 @@ inline void scatter_d(const uint32_t* tile, int64_t pitch, uint32_t* const* regi
   }
 }
 
-/// The same for f16 elements, two a register: register `half` holds columns 2q (low) and 2q + 1 (high) of row
-/// g + 8 half. In the tile every element has a cell of its own.
+/// The same for f16 elements, two per register: register `half` holds columns 2q (low) and 2q + 1 (high) of
+/// row g + 8 half. In the tile every element has a cell of its own.
 inline void gather_d16(const uint32_t* const* registers, uint32_t* tile, int64_t pitch) {
   for (int half = 0; half < 2; ++half)
     for (int l = 0; l < kWarpSize; ++l) {

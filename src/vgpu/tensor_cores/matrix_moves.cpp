@@ -20,7 +20,7 @@ constexpr int kRowBytes = 16;
 
 struct MatrixForm {
   AddressSource at;
-  std::vector<Slot> registers;  // one a matrix
+  std::vector<Slot> registers;  // one per matrix
   bool transposed = false;
   ChunkPadding padding = ChunkPadding::kNone;
 };

@@ -32,7 +32,7 @@ class Commit : public AsyncOp {
       if ((ranks_ >> rank & 1) == 0) continue;
       Cta* cta = cluster.cta(rank);
       if (cta == nullptr) continue;
-      // Invalidated meanwhile: nobody waits for this arrival, and that is how Triton ends its pipelines.
+      // Invalidated meanwhile: no thread waits for this arrival, and that is how Triton ends its pipelines.
       if (rank == checked_ && !cta->finished() && cta->units().mbarriers.find(offset_) == nullptr) continue;
       deliver_arrival(cluster, who, *cta, offset_);
     }

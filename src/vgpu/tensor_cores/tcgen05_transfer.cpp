@@ -19,7 +19,7 @@ struct TransferForm {
   TensorShape shape;
   uint32_t repeat;
   uint32_t half_split = 0;
-  bool packed;  // .pack::16b, .unpack::16b: two columns a register
+  bool packed;  // .pack::16b, .unpack::16b: two columns per register
   std::vector<Slot> registers;
   std::vector<uint32_t> numbers;  // dense register numbers of a load's destinations
 

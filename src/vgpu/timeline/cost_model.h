@@ -41,7 +41,7 @@ struct CostModel {
   // Synchronisation.
   double mbarrier_wake;    // from the completing arrival to the waiter's next instruction
   double mbarrier_issue;   // an arrival, a successful wait
-  double barrier_latency;  // bar.sync: from the last arrival to everybody's next instruction
+  double barrier_latency;  // bar.sync: from the last arrival to the next instruction of each thread
   double cluster_latency;  // barrier.cluster, remote arrivals
   double fence_latency;    // fences that wait for stores
   double cancel_latency;   // clusterlaunchcontrol.try_cancel, request to response

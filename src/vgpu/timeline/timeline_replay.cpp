@@ -289,7 +289,7 @@ void Replay::go_on(int32_t cluster, int32_t warp) {
   if (--c.live == 0 && c.pending == 0) finish(cluster);
 }
 
-/// True when the warp need not wait. Else somebody will post it.
+/// True when the warp need not wait. Otherwise blocks it; an event at the awaited time wakes it.
 bool Replay::wait(int32_t cluster, int32_t warp, const RecordedStep& step) {
   ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
   const auto until = [&](double ready, std::vector<int32_t>& waiters) {

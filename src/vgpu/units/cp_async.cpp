@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async: copies of 4 to 16 bytes a lane from global to shared memory, in the generic proxy, without any
+// cp.async: copies of 4 to 16 bytes per lane from global to shared memory, in the generic proxy, without any
 // order among them.
 #include <fmt/format.h>
 

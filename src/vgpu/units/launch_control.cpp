@@ -120,7 +120,7 @@ Step exec_try_cancel(Warp& warp, const Instruction& insn, Mask active) {
   return Step::kNext;
 }
 
-// A b128 register: two words a lane.
+// A b128 register: two words per lane.
 Response response_in(Warp& warp, Slot slot, int lane) {
   const uint64_t* words = warp.reg<uint64_t>(slot) + 2 * lane;
   return {words[0], words[1]};

@@ -85,7 +85,7 @@ class BoxLoad : public AsyncOp {
  private:
   void load_row(Cluster& cluster, const BoxRow& row);
   void note_origins();
-  /// Its rows fill the destination without gaps, so that the checkers can be told of all at once.
+  /// Its rows fill the destination without gaps, so that the checkers take all of them at once.
   bool is_one_stretch() const {
     const uint32_t span = facts(box_.map.swizzle).span, bytes = box_.map.row_bytes();
     return bytes == box_.map.row_pitch() && (span == 0 || bytes == span);
