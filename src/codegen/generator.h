@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of generating one kernel, and what the files of this folder share.
+// The state of generating one kernel.
 //
 // Every op of ops.def has one function emit_<Id>, declared below from the table, except that element-wise ops share
 // one; a missing body is a link error.
@@ -254,47 +254,5 @@ void emit_elementwise(Generator& g, const ir::Op& op);
 #define IR_OP(id, ...) void emit_##id(Generator& g, const ir::Op& op);
 #include "ir/ops.def"
 #undef IR_OP
-
-// Shared between files.
-
-/// The address of one barrier.
-Operand barrier_operand(Generator& g, const BarrierView& barrier);
-
-/// The sum of `digit * stride` over thread digits, hoisted: `strides[i]` belongs to `digits[i]`.
-Integer thread_sum(Generator& g, const Group& group, std::span<const Digit> digits,
-                   std::span<const int64_t> strides);
-/// True in threads that hold something of the tensor; with `first_copy`, only in those of its first copy.
-/// An immediate when it is so in all.
-Operand holds_elements(Generator& g, const Group& group, const IndexDigits& digits, bool first_copy);
-/// The digits of a register layout, or a CompileError at the op.
-IndexDigits digits_or_fail(Generator& g, const ir::Op& op, const layout::Layout& layout);
-
-/// One scalar operation; `operands` are registers or immediates of `dtype` (results of comparisons are
-/// predicates).
-Operand scalar_operation(Generator& g, const ir::Op& op, ir::Opcode code, DataType dtype,
-                         std::span<const Operand> operands);
-/// f16 or bf16 arithmetic that exists as one instruction, on scalars or on packed pairs; nothing for others.
-std::optional<Operand> half_arithmetic(Generator& g, ir::Opcode code, DataType dtype, bool packed,
-                                       std::span<const Operand> operands);
-/// A scalar converted to another type.
-Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, DataType to);
-
-/// The elements of these words, each as a scalar.
-std::vector<Operand> unpack(Generator& g, DataType dtype, std::span<const Operand> words, int64_t count);
-/// One element of a packed register.
-Operand extract(Generator& g, DataType dtype, const Operand& word, int position);
-/// The word made of these elements (as extract gives them); missing ones are zero.
-Operand pack(Generator& g, DataType dtype, std::span<const Operand> elements);
-/// Element `reg` of a tensor.
-Operand element(Generator& g, const RegisterTensor& tensor, int64_t reg);
-/// The tensor's elements in another order: register i takes element map[i] (-1: none).
-std::vector<Operand> gather_words(Generator& g, const RegisterTensor& tensor, std::span<const int64_t> map);
-/// The tensor's words as `layout` orders (and broadcasts) them; an InternalError where threads would have to
-/// exchange data.
-std::vector<Operand> words_in_layout(Generator& g, const ir::Op& op, const RegisterTensor& tensor,
-                                     const layout::Layout& layout);
-/// All elements converted, packed again.
-std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
-                                   int64_t count, DataType from, DataType to);
 
 }  // namespace imbrex::codegen

@@ -6,6 +6,8 @@
 
 #include "codegen/memory/shared_memory.h"
 #include "codegen/tile.h"
+#include "codegen/values/scalar.h"
+#include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 #include "layout/memory.h"
 
@@ -173,7 +175,7 @@ std::vector<Integer> extents_of(Generator& g, const ir::Value* value) {
   return extents;
 }
 
-/// Loops over all indices, one loop a dimension, and prints: elements of a row divided by commas.
+/// Loops over all indices, one loop per dimension, and prints: elements of a row divided by commas.
 void print_rows(Generator& g, const ir::Op& op, ElementReader& reader, std::span<const Integer> extents,
                 DataType type) {
   Emitter& e = g.e();

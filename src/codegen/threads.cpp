@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which thread am I: thread numbers, warps, election, and sums over thread digits.
+#include "codegen/threads.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 
-#include "codegen/generator.h"
 #include "imbrex/core/error.h"
 
 namespace imbrex::codegen {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "codegen/threads.h"
+#include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 
 namespace imbrex::codegen {

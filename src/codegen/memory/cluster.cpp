@@ -2,6 +2,7 @@
 // Clusters: their barrier, barriers of other CTAs, and cluster launch control.
 #include <algorithm>
 
+#include "codegen/memory/mbarrier.h"
 #include "codegen/memory/shared_memory.h"
 #include "imbrex/core/error.h"
 

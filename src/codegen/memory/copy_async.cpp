@@ -9,6 +9,7 @@
 
 #include "codegen/memory/global_memory.h"
 #include "codegen/memory/shared_memory.h"
+#include "codegen/threads.h"
 #include "layout/registers.h"
 
 namespace imbrex::codegen {
@@ -17,7 +18,7 @@ using layout::Layout;
 
 namespace {
 
-/// `shape` dealt to threads in vectors of `vector` elements along `dim`.
+/// `shape` distributed over threads in vectors of `vector` elements along `dim`.
 Layout copy_layout(const layout::Shape& shape, int dim, int64_t vector, int64_t threads) {
   const int rank = static_cast<int>(shape.size());
   std::vector<int> order;  // the vectors' dimension last
@@ -28,10 +29,10 @@ Layout copy_layout(const layout::Shape& shape, int dim, int64_t vector, int64_t 
   for (int d : order) vectors.push_back(shape[d]);
   vectors.back() /= vector;
   one.back() = vector;
-  const Layout dealt = layout::coalesced(vectors, threads, 128) * layout::local(one);
+  const Layout ordered = layout::coalesced(vectors, threads, 128) * layout::local(one);
   std::vector<int> back(rank);
   for (int i = 0; i < rank; ++i) back[order[i]] = i;
-  return dealt.permute(back);
+  return ordered.permute(back);
 }
 
 class CopyAsync {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "codegen/threads.h"
+#include "codegen/values/words.h"
 #include "core/float_formats.h"
 #include "imbrex/core/error.h"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mbarrier objects: 8 bytes each in shared memory.
+#include "codegen/memory/mbarrier.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

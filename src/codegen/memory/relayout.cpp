@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // relayout: renaming registers where every thread already holds what it needs, else through shared memory.
 #include "codegen/memory/shared_memory.h"
+#include "codegen/values/words.h"
 #include "layout/memory.h"
 #include "layout/queries.h"
 

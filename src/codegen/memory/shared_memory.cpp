@@ -14,6 +14,8 @@
 #include <bit>
 
 #include "codegen/memory/matrix_moves.h"
+#include "codegen/threads.h"
+#include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 
 namespace imbrex::codegen {

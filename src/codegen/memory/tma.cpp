@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/generator.h"
+#include "codegen/memory/mbarrier.h"
 #include "imbrex/core/error.h"
 #include "layout/descriptors.h"
 

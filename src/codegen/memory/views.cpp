@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "codegen/memory/shared_memory.h"
+#include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 
 namespace imbrex::codegen {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma: each warp multiplies its box fragment by fragment. The accumulator is updated in place wherever nobody
-// needs its old value, so that sums stay in the same registers all through a loop.
+// mma: each warp multiplies its box fragment by fragment. The accumulator is updated in place where its old
+// value is not needed, so that sums stay in the same registers all through a loop.
 #include <algorithm>
 
 #include "codegen/generator.h"
+#include "codegen/values/words.h"
 #include "layout/registers.h"
 
 namespace imbrex::codegen {
@@ -24,7 +25,7 @@ bool is_accumulation(const ir::Op* op, const ir::Value* value) {
 }
 
 /// True when `op`, whose c is a variable's value, begins a chain of products that ends by assigning the last
-/// sum to that variable, which nobody looks at in between.
+/// sum to that variable, which nothing reads in between.
 bool updates_its_variable(const Uses& uses, const ir::Op& op) {
   const ir::Op* read = op.operands[2]->def;
   if (!read || read->code != Opcode::kRead || read->parent != op.parent) return false;

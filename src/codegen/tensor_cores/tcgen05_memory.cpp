@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "codegen/tile.h"
+#include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 
 namespace imbrex::codegen {
@@ -288,7 +289,7 @@ void emit_Tcgen05Alloc(Generator& g, const ir::Op& op) {
            {group_word(cta_group), Mod::sync, Mod::aligned, Mod::shared_cta, ScalarType::b32},
            {g.shared_operand({}, slot), columns});
   });
-  // The hardware has written the address to shared memory; everybody reads it there.
+  // The hardware has written the address to shared memory; every thread reads it there.
   g.synchronize(g.group(), op);
   const Reg address =
       e.make(ScalarType::b32, Op::ld, {Mod::shared, ScalarType::b32}, {g.shared_operand({}, slot)});

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "codegen/memory/mbarrier.h"
 #include "codegen/tensor_cores/matrix_descriptor.h"
 #include "codegen/tensor_cores/tcgen05.h"
 #include "imbrex/core/error.h"

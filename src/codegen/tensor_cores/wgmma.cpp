@@ -2,13 +2,14 @@
 // wgmma: one op is as many instructions as its tile has.
 //
 // The accumulator is a variable, whose registers never change: an instruction names its own, and nothing
-// moves. Descriptors are a base, made in front of the loops, plus one constant an instruction, added where it
-// is used: hoisted too, they would take more registers than there are uniform ones.
+// moves. Descriptors are a base, made in front of the loops, plus one constant per instruction, added where
+// it is used: hoisted too, they would take more registers than there are uniform ones.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "codegen/tensor_cores/matrix_descriptor.h"
+#include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 #include "layout/registers.h"
 

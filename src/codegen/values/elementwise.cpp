@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "codegen/generator.h"
+#include "codegen/values/scalar.h"
+#include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 
 namespace imbrex::codegen {

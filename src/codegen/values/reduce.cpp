@@ -3,13 +3,17 @@
 //
 // Every step leaves the result in all threads that took part, so nothing has to be sent back. 16-bit floats
 // are combined in float32 and rounded once.
+#include "codegen/values/reduce.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 
+#include "codegen/threads.h"
 #include "codegen/tile.h"
-#include "codegen/values/reduce.h"
+#include "codegen/values/scalar.h"
+#include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 #include "layout/queries.h"
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalar arithmetic: one operation on registers or immediates of one type.
+#include "codegen/values/scalar.h"
+
 #include <fmt/format.h>
 
 #include <bit>
 
-#include "codegen/generator.h"
 #include "codegen/values/fast_divmod.h"
 #include "imbrex/core/error.h"
 

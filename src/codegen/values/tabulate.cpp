@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tabulate: the region once for every element a thread holds.
 #include "codegen/tile.h"
+#include "codegen/values/words.h"
 
 namespace imbrex::codegen {
 

@@ -4,6 +4,7 @@
 // A read gives the value of the moment, so in general it copies. Most reads are used up before the variable
 // changes again; those give the variable's own registers.
 #include "codegen/generator.h"
+#include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 
 namespace imbrex::codegen {
@@ -97,7 +98,7 @@ void emit_Var(Generator& g, const ir::Op& op) {
   g.bind(op.result(), std::move(tensor));
 }
 
-/// Registers that are never written: whoever reads them is told so by the virtual GPU.
+/// Registers that are never written: the virtual GPU reports reads of them.
 void emit_Uninitialized(Generator& g, const ir::Op& op) { g.bind(op.result(), g.new_tensor(op.result())); }
 
 void emit_Read(Generator& g, const ir::Op& op) {

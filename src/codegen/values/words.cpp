@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed registers: taking elements out of words and putting them together.
-#include "codegen/generator.h"
+#include "codegen/values/words.h"
+
 #include "imbrex/core/error.h"
 #include "layout/queries.h"
 
