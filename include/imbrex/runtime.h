@@ -13,4 +13,5 @@
 #include "imbrex/runtime/package.h"
 #include "imbrex/runtime/registry.h"
 #include "imbrex/runtime/scale_factors.h"
+#include "imbrex/runtime/stream.h"
 #include "imbrex/runtime/tuner.h"

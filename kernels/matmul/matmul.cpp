@@ -75,9 +75,11 @@ bool is_column_bias(const DeviceTensor& bias, int64_t n) {
   return (shape.size() == 1 || (shape.size() == 2 && shape[0] == 1)) && shape.back() == n;
 }
 
+enum class Until { kCompiled, kLaunched };
+
 using Launch =
-    std::function<LaunchReport(int64_t m, int64_t n, int64_t k, const DeviceTensor& a, const DeviceTensor& b,
-                               const DeviceTensor& c, const MatmulOptions& options)>;
+    std::function<LaunchReport(Until, int64_t m, int64_t n, int64_t k, const DeviceTensor& a,
+                               const DeviceTensor& b, const DeviceTensor& c, const MatmulOptions& options)>;
 
 template <class K>
 Launch launcher(K kernel, const Variant& variant, const Device& device) {
@@ -89,8 +91,8 @@ Launch launcher(K kernel, const Variant& variant, const Device& device) {
   kernel.b_is_kn = variant.b_is_kn;
   auto ready = std::make_shared<Kernel<K>>(kernel, device);
   auto turn = std::make_shared<std::mutex>();
-  return [ready, turn](int64_t m, int64_t n, int64_t k, const DeviceTensor& a, const DeviceTensor& b,
-                       const DeviceTensor& c, const MatmulOptions& o) {
+  return [ready, turn](Until until, int64_t m, int64_t n, int64_t k, const DeviceTensor& a,
+                       const DeviceTensor& b, const DeviceTensor& c, const MatmulOptions& o) {
     const auto or_c = [&](const DeviceTensor& t) -> const DeviceTensor& { return t.is_null() ? c : t; };
     const DeviceTensor& bias = or_c(o.bias);
     const bool has_bias = !o.bias.is_null(), is_column = has_bias && is_column_bias(o.bias, n);
@@ -112,7 +114,9 @@ Launch launcher(K kernel, const Variant& variant, const Device& device) {
                                .activation = o.activation,
                                .result = c.dtype()};
     const std::lock_guard lock(*turn);
-    return (*ready)(m, n, k, a.dtype(), a, b, c, steps);
+    if (until == Until::kLaunched) return ready->on(o.stream)(m, n, k, a.dtype(), a, b, c, steps);
+    ready->prepare(m, n, k, a.dtype(), a, b, c, steps);
+    return LaunchReport();
   };
 }
 
@@ -276,8 +280,10 @@ std::string matmul_choice(int64_t m, int64_t n, int64_t k, int multiprocessors) 
   return choose_matmul(m, n, k, n % kUnit == 0, true, multiprocessors).text();
 }
 
-LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
-                    const MatmulOptions& options) {
+namespace {
+
+LaunchReport run(Until until, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+                 const MatmulOptions& options) {
   const Problem p = check(a, b, c, options);
   check_options(p, a, c, options);
   const bool is_plain = c.dtype().bits() == 16 && options.alpha == 1 && options.beta == 0 &&
@@ -286,7 +292,19 @@ LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTe
   const Call call{
       &a.device().backend(), p.m,     p.n, p.k, a.dtype().bits(), c.dtype().bits(), options.a_is_km,
       options.b_is_kn,       is_plain};
-  return find(call, a.device())(p.m, p.n, p.k, a, b, c, options);
+  return find(call, a.device())(until, p.m, p.n, p.k, a, b, c, options);
+}
+
+}  // namespace
+
+LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+                    const MatmulOptions& options) {
+  return run(Until::kLaunched, a, b, c, options);
+}
+
+void prepare_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+                    const MatmulOptions& options) {
+  run(Until::kCompiled, a, b, c, options);
 }
 
 }  // namespace imbrex

@@ -97,6 +97,7 @@ std::vector<uint8_t> run(const Device& device, const MicroKernel& kernel) {
   }
   runtime::LaunchPlan plan;
   plan.grid[0] = kernel.ctas;
+  plan.stream = backend.stream();
   const size_t param_bytes = kernel.maps.empty() ? 16
                                                  : static_cast<size_t>(kFirstMap) +
                                                        kernel.maps.size() * static_cast<size_t>(kMapBytes);

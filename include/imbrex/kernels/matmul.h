@@ -8,6 +8,7 @@
 #include "imbrex/kernels/activation.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/kernel.h"
+#include "imbrex/runtime/stream.h"
 
 namespace imbrex {
 
@@ -25,6 +26,7 @@ struct MatmulOptions {
   float beta = 0;                 ///< 0: `residual` is not read
   DeviceTensor residual;          ///< [m, n], of c's type; null: c itself, as it was
   Activation activation = Activation::kNone;
+  Stream stream;  ///< what it is launched on; Stream(): the own one of a's device
 };
 
 /// C = A B^T with options: a [m, k], b [n, k], c [m, n], row-major, sums in float32. a and b are both
@@ -37,6 +39,11 @@ struct MatmulOptions {
 /// of any alpha and beta other than 1 and 0, find it ready. It may be called from several threads at once.
 /// LaunchError names the condition that a call does not meet.
 LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+                    const MatmulOptions& options = {});
+
+/// Compiles and loads what matmul() of these arguments launches, and launches nothing, so that the call can be captured
+/// into a CUDA graph. Errors as matmul().
+void prepare_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                     const MatmulOptions& options = {});
 
 /// What matmul() runs for a product of this size of 16-bit types: "hopper_matmul_h7 block_m=128 ...".

@@ -36,14 +36,19 @@ struct LaunchReport {
 };
 
 /// A device. A handle: cheap to copy; what it stands for lives until the last handle and tensor are gone.
-/// Any thread may use a device and the kernels and tensors on it, several threads at once. Timed launches on
-/// a CUDA GPU, however, must come from one thread at a time; on the virtual GPU one launch runs at a time.
+/// Any thread may use a device and the kernels and tensors on it, several threads at once; on the virtual GPU one
+/// launch runs at a time. A CUDA context has one device, however often it is asked for, which lives as long as the
+/// process. Calls make that context current while they run, and afterwards again the one that was; where none was, it
+/// stays.
 class Device {
  public:
   /// The virtual GPU on this machine's CPU. LaunchError for an unknown target.
   static Device virtual_gpu(vgpu::Options options = {});
-  /// CUDA device `ordinal`. DeviceError says what is missing: driver, device, or a new enough driver.
+  /// CUDA device `ordinal`, by its primary context, which CUDA's runtime uses too. DeviceError says what is missing: driver, device, or a new enough driver.
   static Device cuda(int ordinal = 0);
+  /// The device of the CUDA context that is current on this thread, be it a GPU's primary context or one that the
+  /// program made, which must outlive what is made here. DeviceError where none is, and as cuda().
+  static Device current();
   /// True when cuda(0) would work. `why_not`, if given, receives the reason otherwise.
   static bool has_cuda(std::string* why_not = nullptr);
   /// "auto" (a CUDA GPU that runs `target`, else the virtual GPU), "virtual" or "cuda". The virtual GPU
@@ -60,7 +65,7 @@ class Device {
   bool can_run(const std::string& target) const;
   /// How many multiprocessors (SMs) the device has, or models.
   int multiprocessors() const;
-  /// Waits until everything launched has ended. DeviceError when any of it failed.
+  /// Waits until everything launched has ended, on all streams. DeviceError when any of it failed.
   void synchronize() const;
 
   /// The virtual GPU behind the device. LaunchError on a CUDA device.

@@ -25,6 +25,7 @@
 #include "imbrex/lang/tuning_space.h"
 #include "imbrex/runtime/device.h"
 #include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/stream.h"
 
 namespace imbrex {
 
@@ -80,7 +81,10 @@ class KernelBase {
 
  protected:
   /// `arguments` has one entry per parameter, compile-time ones included. Errors: see Kernel.
-  LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed);
+  /// `stream`: null is Stream().
+  LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed,
+                                const Stream* stream = nullptr);
+  void prepare_arguments(std::span<const LaunchArgument> arguments);
   /// The IR as the front end made it, for `target` ("": the kernel's own). Throws CompileError.
   std::shared_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments,
                                                 const std::string& target = "") const;
@@ -221,6 +225,16 @@ class Kernel : public KernelBase {
   LaunchReport launch_timed(const Args&... arguments) {
     return launch_arguments(Make::make(arguments...), true);
   }
+  /// kernel.on(stream)(arguments...) and kernel.on(stream).launch_timed(arguments...): the same on a stream of the
+  /// kernel's device. While the stream is being captured into a CUDA graph, launches are recorded: such a call throws
+  /// LaunchError where it would have to compile first (see prepare) or is timed.
+  auto on(const Stream& stream) { return OnStream{*this, stream}; }
+  /// Compiles and loads what a call with these arguments needs, and launches nothing: such a call can be captured
+  /// into a CUDA graph.
+  template <class... Args>
+  void prepare(const Args&... arguments) {
+    prepare_arguments(Make::make(arguments...));
+  }
   /// Only traces: the IR as the front end made it. Throws CompileError.
   template <class... Args>
   std::shared_ptr<ir::Function> trace(const Args&... arguments) const {
@@ -239,6 +253,20 @@ class Kernel : public KernelBase {
 
  private:
   using Make = detail::LaunchArguments<decltype(&K::operator())>;
+
+  /// What on() gives, for the call that follows at once: it refers to the kernel and to the stream.
+  struct OnStream {
+    Kernel& kernel;
+    const Stream& stream;
+    template <class... Args>
+    LaunchReport operator()(const Args&... arguments) && {
+      return kernel.launch_arguments(Make::make(arguments...), false, &stream);
+    }
+    template <class... Args>
+    LaunchReport launch_timed(const Args&... arguments) && {
+      return kernel.launch_arguments(Make::make(arguments...), true, &stream);
+    }
+  };
 };
 
 }  // namespace imbrex

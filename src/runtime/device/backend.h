@@ -27,6 +27,19 @@ struct LaunchPlan {
   int64_t grid[3] = {1, 1, 1};        ///< in CTAs
   std::span<const std::byte> params;  ///< the parameter buffer, laid out as CompiledKernel::params says
   bool timed = false;                 ///< measure device time, which waits for the kernel's end
+  CUstream_st* stream = nullptr;      ///< as everywhere here: null is CUDA's default stream
+};
+
+/// A point in a stream.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+  virtual void record(CUstream_st* stream) = 0;
+  /// What comes after on the stream waits for the event.
+  virtual void hold(CUstream_st* stream) = 0;
+  virtual void synchronize() = 0;
+  /// Waits for this event; `earlier` is one of the same device.
+  virtual double milliseconds_since(DeviceEvent& earlier) = 0;
 };
 
 class DeviceBackend {
@@ -42,21 +55,40 @@ class DeviceBackend {
 
   virtual uint64_t allocate(int64_t bytes) = 0;
   virtual void free(uint64_t address) noexcept = 0;
-  virtual void copy_to_device(uint64_t to, const void* from, int64_t bytes) = 0;
-  virtual void copy_from_device(void* to, uint64_t from, int64_t bytes) = 0;
-  virtual void fill(uint64_t to, uint8_t value, int64_t bytes) = 0;
+  /// LaunchError unless kernels of the device can use these bytes, as far as that can be known.
+  virtual void check_memory(uint64_t address, int64_t bytes) const = 0;
+
+  // In the order of the stream, without waiting.
+  virtual void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, CUstream_st* stream) = 0;
+  virtual void start_copy_from_device(void* to, uint64_t from, int64_t bytes, CUstream_st* stream) = 0;
+  virtual void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, CUstream_st* stream) = 0;
+  virtual void start_fill(uint64_t to, uint8_t value, int64_t bytes, CUstream_st* stream) = 0;
+
+  // On the device's own stream; those that involve the host wait.
+  void copy_to_device(uint64_t to, const void* from, int64_t bytes);
+  void copy_from_device(void* to, uint64_t from, int64_t bytes);
+  void copy_on_device(uint64_t to, uint64_t from, int64_t bytes);
+  void fill(uint64_t to, uint8_t value, int64_t bytes);
+
+  // Streams and events. The virtual GPU executes each call at once: its streams are all null.
+  virtual CUstream_st* stream() const { return nullptr; }  ///< the device's own
+  virtual CUstream_st* create_stream() { return nullptr; }
+  virtual void destroy_stream(CUstream_st*) noexcept {}
+  /// As Stream::adopt.
+  virtual void check_adopted(CUstream_st* stream) const = 0;
+  virtual void synchronize(CUstream_st* stream) = 0;
+  virtual bool is_capturing(CUstream_st*) const { return false; }
+  virtual std::unique_ptr<DeviceEvent> create_event() = 0;
 
   virtual std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) = 0;
   virtual LaunchReport launch(LoadedKernel& kernel, const LaunchPlan& plan) = 0;
 
-  // What measuring needs, on the device's stream; InternalError (or nothing) on the virtual GPU.
+  // What measuring needs, on the device's own stream; InternalError (or nothing) on the virtual GPU.
   /// Notes the time when everything before has ended. Marks are numbered by the caller, from 0.
   virtual void mark(size_t number);
   /// Waits for both marks.
   virtual double milliseconds_between(size_t first, size_t last);
-  virtual void copy_on_device(uint64_t to, uint64_t from, int64_t bytes);
   virtual int64_t l2_bytes() const { return 0; }
-  virtual CUstream_st* stream() const { return nullptr; }
 
   /// Writes the 128-byte descriptor of `plan` with the slots' values filled in.
   virtual void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
@@ -64,7 +96,10 @@ class DeviceBackend {
 };
 
 std::shared_ptr<DeviceBackend> make_virtual_device(vgpu::Options options);
-std::shared_ptr<DeviceBackend> make_cuda_device(int ordinal);
+/// The device of a GPU's primary context, and that of the context current on this thread. One context has one
+/// device, which lives as long as the process.
+std::shared_ptr<DeviceBackend> cuda_device(int ordinal);
+std::shared_ptr<DeviceBackend> current_cuda_device();
 /// The virtual GPU of a backend made by make_virtual_device.
 vgpu::VirtualGpu& virtual_machine(DeviceBackend& backend);
 

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <vector>
 
 #include "imbrex/core/error.h"
 #include "runtime/assemble/assembler.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/cuda_event.h"
 #include "runtime/device/device_facts.h"
+#include "runtime/driver/context_scope.h"
 #include "runtime/driver/cuda_driver.h"
 
 namespace imbrex::runtime {
@@ -17,13 +20,20 @@ namespace {
 
 class CudaKernel : public LoadedKernel {
  public:
-  CudaKernel(const CudaDriver& cuda, const codegen::CompiledKernel& compiled)
-      : driver(cuda), kernel(compiled), params(compiled.params.size()) {}
+  CudaKernel(const CudaDriver& cuda, CUcontext where, const codegen::CompiledKernel& compiled)
+      : driver(cuda), context(where), kernel(compiled), params(compiled.params.size()) {}
   ~CudaKernel() override {
-    if (module != nullptr) driver.cuModuleUnload(module);
+    if (module == nullptr) return;
+    try {
+      const ContextScope scope(driver, context);
+      driver.cuModuleUnload(module);
+    } catch (const Error&) {
+      // The context is gone, and the module with it.
+    }
   }
 
   const CudaDriver& driver;
+  CUcontext context;
   codegen::CompiledKernel kernel;
   CUmodule module = nullptr;
   CUfunction function = nullptr;
@@ -34,17 +44,10 @@ class CudaKernel : public LoadedKernel {
 
 class CudaDevice : public DeviceBackend {
  public:
-  explicit CudaDevice(int ordinal) {
-    std::string why_not;
-    const CudaDriver* found = CudaDriver::find(&why_not);
-    if (found == nullptr)
-      throw DeviceError(
-          Diagnostic{{}, why_not, {}, "use the virtual GPU: Device::virtual_gpu(), --device virtual"});
-    driver_ = found;
-    driver_->check(driver_->cuDeviceGet(&device_, ordinal), fmt::format("CUDA device {}", ordinal));
-    driver_->check(driver_->cuDevicePrimaryCtxRetain(&context_, device_), "primary context");
-    driver_->check(driver_->cuCtxSetCurrent(context_), "set context");
-    driver_->check(driver_->cuStreamCreate(&stream_, 1 /* non-blocking */), "stream");
+  CudaDevice(const CudaDriver& driver, CUdevice device, CUcontext context)
+      : driver_(&driver), device_(device), context_(context) {
+    const ContextScope scope = current();
+    driver_->check(driver_->cuStreamCreate(&stream_, kStreamNonBlocking), "stream");
     for (CUevent& event : events_) driver_->check(driver_->cuEventCreate(&event, 0), "event");
     char name[256] = {};
     driver_->check(driver_->cuDeviceGetName(name, sizeof name, device_), "device name");
@@ -57,40 +60,120 @@ class CudaDevice : public DeviceBackend {
   std::string name() const override { return name_; }
   std::string target() const override { return target_of(major_, minor_); }
   int multiprocessors() const override { return attribute(kDeviceAttributeMultiprocessorCount); }
-  void synchronize() override { driver_->check(driver_->cuStreamSynchronize(stream_), "kernel execution"); }
+  void synchronize() override {
+    const ContextScope scope = current();
+    driver_->check(driver_->cuCtxSynchronize(), "kernel execution");
+  }
 
   uint64_t allocate(int64_t bytes) override {
-    make_current();
+    const ContextScope scope = current();
     CUdeviceptr address = 0;
     driver_->check(driver_->cuMemAlloc(&address, bytes), fmt::format("allocation of {} bytes", bytes));
     return address;
   }
   void free(uint64_t address) noexcept override {
-    driver_->cuCtxSetCurrent(context_);
-    driver_->cuMemFree(address);
+    try {
+      const ContextScope scope = current();
+      driver_->cuMemFree(address);
+    } catch (const Error&) {
+      // The context is gone, and its memory with it.
+    }
   }
-  void copy_to_device(uint64_t to, const void* from, int64_t bytes) override {
-    make_current();
-    // On the device's stream: the synchronous copy returns while its last part is still under way, and is not
-    // ordered with kernels on another stream.
-    driver_->check(driver_->cuMemcpyHtoDAsync(to, from, bytes, stream_), "copy to device");
-    synchronize();
+  void check_memory(uint64_t address, int64_t) const override {
+    const ContextScope scope = current();
+    unsigned type = 0, is_managed = 0;
+    int ordinal = 0;
+    int which[] = {kPointerAttributeMemoryType, kPointerAttributeIsManaged, kPointerAttributeDeviceOrdinal};
+    void* values[] = {&type, &is_managed, &ordinal};
+    driver_->check(driver_->cuPointerGetAttributes(3, which, values, address), "looking up an address");
+    if (type == 0 && attribute(kDeviceAttributePageableMemoryAccess) == 0)
+      throw LaunchError(Diagnostic{{},
+                                   fmt::format("0x{:x} is not memory that CUDA allocated", address),
+                                   {},
+                                   "it is host memory, or was freed: pass an address of device memory"});
+    if (type == kMemoryTypeDevice && is_managed == 0 && ordinal != device_)
+      throw LaunchError(
+          Diagnostic{{},
+                     fmt::format("0x{:x} is memory of CUDA device {}, not {}", address, ordinal, device_),
+                     {},
+                     "make the tensor on the device that has the memory"});
   }
-  void copy_from_device(void* to, uint64_t from, int64_t bytes) override {
-    make_current();
-    driver_->check(driver_->cuMemcpyDtoHAsync(to, from, bytes, stream_), "copy from device");
-    synchronize();
+
+  // On a stream even where the host waits: the synchronous copy returns while its last part is still under way,
+  // and is not ordered with kernels on streams like ours.
+  void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, CUstream stream) override {
+    const ContextScope scope = current();
+    driver_->check(driver_->cuMemcpyHtoDAsync(to, from, bytes, stream), "copy to device");
   }
-  void fill(uint64_t to, uint8_t value, int64_t bytes) override {
-    make_current();
-    driver_->check(driver_->cuMemsetD8Async(to, value, bytes, stream_), "fill");
+  void start_copy_from_device(void* to, uint64_t from, int64_t bytes, CUstream stream) override {
+    const ContextScope scope = current();
+    driver_->check(driver_->cuMemcpyDtoHAsync(to, from, bytes, stream), "copy from device");
+  }
+  void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, CUstream stream) override {
+    const ContextScope scope = current();
+    driver_->check(driver_->cuMemcpyDtoDAsync(to, from, bytes, stream), "copy on the device");
+  }
+  void start_fill(uint64_t to, uint8_t value, int64_t bytes, CUstream stream) override {
+    const ContextScope scope = current();
+    driver_->check(driver_->cuMemsetD8Async(to, value, bytes, stream), "fill");
+  }
+
+  CUstream stream() const override { return stream_; }
+  CUstream create_stream() override {
+    const ContextScope scope = current();
+    CUstream stream = nullptr;
+    driver_->check(driver_->cuStreamCreate(&stream, kStreamNonBlocking), "stream");
+    return stream;
+  }
+  void destroy_stream(CUstream stream) noexcept override {
+    try {
+      const ContextScope scope = current();
+      driver_->cuStreamDestroy(stream);
+    } catch (const Error&) {
+      // The context is gone, and the stream with it.
+    }
+  }
+  void check_adopted(CUstream stream) const override {
+    constexpr uintptr_t kPerThread =
+        2;  // null, 1 and 2 are the default streams of whatever context is current
+    if (reinterpret_cast<uintptr_t>(stream) <= kPerThread) return;
+    const ContextScope scope = current();
+    CUcontext context = nullptr;
+    const CUresult result = driver_->cuStreamGetCtx(stream, &context);
+    if (result == 0 && context == context_) return;
+    throw LaunchError(Diagnostic{
+        {},
+        fmt::format("Stream::adopt: stream 0x{:x} is {}", reinterpret_cast<uintptr_t>(stream),
+                    result == 0 ? fmt::format("not of the context of '{}'", name_)
+                                : fmt::format("refused by the driver: {}", driver_->describe(result))),
+        {},
+        "adopt a live stream of the device's own context: Device::current() is the device of the current "
+        "one"});
+  }
+  void synchronize(CUstream stream) override {
+    const ContextScope scope = current();
+    driver_->check(driver_->cuStreamSynchronize(stream), "kernel execution");
+  }
+  bool is_capturing(CUstream stream) const override {
+    const ContextScope scope = current();
+    int status = 0;
+    driver_->check(driver_->cuStreamIsCapturing(stream, &status), "capture status of a stream");
+    return status != 0;
+  }
+  std::unique_ptr<DeviceEvent> create_event() override {
+    return std::make_unique<CudaEvent>(*driver_, context_);
   }
 
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
-    make_current();
-    auto loaded = std::make_shared<CudaKernel>(*driver_, kernel);
+    const ContextScope scope = current();
+    auto loaded = std::make_shared<CudaKernel>(*driver_, context_, kernel);
     load_module(kernel, loaded->module);
     driver_->check(driver_->cuModuleGetFunction(&loaded->function, loaded->module, kernel.name.c_str()),
+                   "kernel " + kernel.name);
+    // Asks for the function's code to be loaded now: the driver may leave that to the first launch, which a capture
+    // must not wait for.
+    int registers = 0;
+    driver_->check(driver_->cuFuncGetAttribute(&registers, kFunctionAttributeRegisters, loaded->function),
                    "kernel " + kernel.name);
     if (kernel.shared_bytes > 48 * 1024)
       driver_->check(
@@ -104,7 +187,6 @@ class CudaDevice : public DeviceBackend {
     CUlaunchConfig& config = loaded->config;
     config.block[0] = kernel.threads, config.block[1] = config.block[2] = 1;
     config.shared_bytes = static_cast<unsigned>(kernel.shared_bytes);
-    config.stream = stream_;
     if (cluster_size > 1) {
       CUlaunchAttribute& cluster = loaded->attributes[config.attribute_count++];
       cluster.id = kLaunchAttributeClusterDimension;
@@ -121,13 +203,16 @@ class CudaDevice : public DeviceBackend {
 
   LaunchReport launch(LoadedKernel& loaded, const LaunchPlan& plan) override {
     auto& kernel = static_cast<CudaKernel&>(loaded);
-    make_current();
+    const ContextScope scope = current();
+    std::unique_lock timing(timing_, std::defer_lock);  // events_ time one launch at a time
+    if (plan.timed) timing.lock();
+    kernel.config.stream = plan.stream;
     for (int i = 0; i < 3; ++i) kernel.config.grid[i] = static_cast<unsigned>(plan.grid[i]);
     // One by one: only the driver knows where the device has parameters that are aligned to 64 bytes, as
     // tensor maps are, because the memory they lie in does not begin at such an address.
     for (size_t i = 0; i < kernel.params.size(); ++i)
       kernel.params[i] = const_cast<std::byte*>(plan.params.data()) + kernel.kernel.params[i].offset;
-    if (plan.timed) driver_->check(driver_->cuEventRecord(events_[0], stream_), "event");
+    if (plan.timed) driver_->check(driver_->cuEventRecord(events_[0], plan.stream), "event");
     const CUresult result =
         driver_->cuLaunchKernelEx(&kernel.config, kernel.function, kernel.params.data(), nullptr);
     if (result == kErrorInvalidValue || result == kErrorOutOfResources)  // the device still works
@@ -137,10 +222,10 @@ class CudaDevice : public DeviceBackend {
                      {fmt::format("{} threads, {} bytes of shared memory per CTA", kernel.kernel.threads,
                                   kernel.kernel.shared_bytes)},
                      "the GPU lacks the resources for one CTA: use smaller tiles or fewer warps"});
-    driver_->check(result, "launch of " + kernel.kernel.name);
+    if (result != 0) driver_->check(result, "launch of " + kernel.kernel.name);
     LaunchReport report;
     if (plan.timed) {
-      driver_->check(driver_->cuEventRecord(events_[1], stream_), "event");
+      driver_->check(driver_->cuEventRecord(events_[1], plan.stream), "event");
       driver_->check(driver_->cuEventSynchronize(events_[1]), "execution of " + kernel.kernel.name);
       float milliseconds = 0;
       driver_->check(driver_->cuEventElapsedTime(&milliseconds, events_[0], events_[1]), "elapsed time");
@@ -150,7 +235,7 @@ class CudaDevice : public DeviceBackend {
   }
 
   void mark(size_t number) override {
-    make_current();
+    const ContextScope scope = current();
     while (marks_.size() <= number) {
       marks_.emplace_back();
       driver_->check(driver_->cuEventCreate(&marks_.back(), 0), "event");
@@ -158,18 +243,13 @@ class CudaDevice : public DeviceBackend {
     driver_->check(driver_->cuEventRecord(marks_[number], stream_), "event");
   }
   double milliseconds_between(size_t first, size_t last) override {
-    make_current();
+    const ContextScope scope = current();
     float milliseconds = 0;
     driver_->check(driver_->cuEventSynchronize(marks_[last]), "kernel execution");
     driver_->check(driver_->cuEventElapsedTime(&milliseconds, marks_[first], marks_[last]), "elapsed time");
     return milliseconds;
   }
-  void copy_on_device(uint64_t to, uint64_t from, int64_t bytes) override {
-    make_current();
-    driver_->check(driver_->cuMemcpyDtoDAsync(to, from, bytes, stream_), "copy on the device");
-  }
   int64_t l2_bytes() const override { return attribute(kDeviceAttributeL2CacheSize); }
-  CUstream stream() const override { return stream_; }
 
   void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
                          void* out) override {
@@ -234,14 +314,14 @@ class CudaDevice : public DeviceBackend {
     driver_->check(driver_->cuDeviceGetAttribute(&value, which, device_), "device attribute");
     return value;
   }
-  // Each host thread has its own current context; setting it again costs some 20 ns.
-  void make_current() { driver_->check(driver_->cuCtxSetCurrent(context_), "set context"); }
+  ContextScope current() const { return ContextScope(*driver_, context_); }
 
   const CudaDriver* driver_ = nullptr;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   CUevent events_[2] = {};
+  std::mutex timing_;
   std::vector<CUevent> marks_;
   std::once_flag driver_assembler_once_;  // threads may load kernels at once
   std::unique_ptr<Assembler> driver_assembler_;
@@ -249,8 +329,53 @@ class CudaDevice : public DeviceBackend {
   int major_ = 0, minor_ = 0;
 };
 
+const CudaDriver& driver_or_throw() {
+  std::string why_not;
+  const CudaDriver* found = CudaDriver::find(&why_not);
+  if (found == nullptr)
+    throw DeviceError(
+        Diagnostic{{}, why_not, {}, "use the virtual GPU: Device::virtual_gpu(), --device virtual"});
+  return *found;
+}
+
+/// The device of a context, made on the first request.
+std::shared_ptr<DeviceBackend> device_of(const CudaDriver& driver, CUdevice device, CUcontext context) {
+  static std::mutex turn;
+  // By number, for the address of a destroyed context may be another's later. Never freed: at exit the driver may be
+  // unloaded first.
+  static auto& devices = *new std::map<unsigned long long, std::shared_ptr<DeviceBackend>>;
+  unsigned long long number = 0;
+  driver.check(driver.cuCtxGetId(context, &number), "number of the CUDA context");
+  const std::lock_guard lock(turn);
+  std::shared_ptr<DeviceBackend>& known = devices[number];
+  if (!known) known = std::make_shared<CudaDevice>(driver, device, context);
+  return known;
+}
+
 }  // namespace
 
-std::shared_ptr<DeviceBackend> make_cuda_device(int ordinal) { return std::make_shared<CudaDevice>(ordinal); }
+std::shared_ptr<DeviceBackend> cuda_device(int ordinal) {
+  const CudaDriver& driver = driver_or_throw();
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  driver.check(driver.cuDeviceGet(&device, ordinal), fmt::format("CUDA device {}", ordinal));
+  driver.check(driver.cuDevicePrimaryCtxRetain(&context, device), "primary context");
+  return device_of(driver, device, context);
+}
+
+std::shared_ptr<DeviceBackend> current_cuda_device() {
+  const CudaDriver& driver = driver_or_throw();
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  driver.check(driver.cuCtxGetCurrent(&context), "current CUDA context");
+  if (context == nullptr)
+    throw DeviceError(
+        Diagnostic{{},
+                   "Device::current: no CUDA context is current on this thread",
+                   {},
+                   "use Device::cuda(), or make one current before: cudaSetDevice, cuCtxSetCurrent"});
+  driver.check(driver.cuCtxGetDevice(&device), "device of the CUDA context");
+  return device_of(driver, device, context);
+}
 
 }  // namespace imbrex::runtime

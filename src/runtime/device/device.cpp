@@ -14,14 +14,26 @@ void runtime::DeviceBackend::mark(size_t) { throw InternalError("events on a dev
 double runtime::DeviceBackend::milliseconds_between(size_t, size_t) {
   throw InternalError("events on a device without them");
 }
-void runtime::DeviceBackend::copy_on_device(uint64_t, uint64_t, int64_t) {
-  throw InternalError("a copy on a device without it");
+void runtime::DeviceBackend::copy_to_device(uint64_t to, const void* from, int64_t bytes) {
+  start_copy_to_device(to, from, bytes, stream());
+  synchronize(stream());
+}
+void runtime::DeviceBackend::copy_from_device(void* to, uint64_t from, int64_t bytes) {
+  start_copy_from_device(to, from, bytes, stream());
+  synchronize(stream());
+}
+void runtime::DeviceBackend::copy_on_device(uint64_t to, uint64_t from, int64_t bytes) {
+  start_copy_on_device(to, from, bytes, stream());
+}
+void runtime::DeviceBackend::fill(uint64_t to, uint8_t value, int64_t bytes) {
+  start_fill(to, value, bytes, stream());
 }
 
 Device Device::virtual_gpu(vgpu::Options options) {
   return Device(runtime::make_virtual_device(std::move(options)));
 }
-Device Device::cuda(int ordinal) { return Device(runtime::make_cuda_device(ordinal)); }
+Device Device::cuda(int ordinal) { return Device(runtime::cuda_device(ordinal)); }
+Device Device::current() { return Device(runtime::current_cuda_device()); }
 bool Device::has_cuda(std::string* why_not) { return runtime::CudaDriver::find(why_not) != nullptr; }
 
 Device Device::open(std::string_view kind, const std::string& target, vgpu::Options options) {

@@ -30,6 +30,21 @@ class VirtualKernel : public LoadedKernel {
   std::shared_ptr<std::mutex> turn_;
 };
 
+/// Everything has ended when a call returns: a point in a stream is a point in time.
+class VirtualEvent : public DeviceEvent {
+ public:
+  void record(CUstream_st*) override { time_ = std::chrono::steady_clock::now(); }
+  void hold(CUstream_st*) override {}
+  void synchronize() override {}
+  double milliseconds_since(DeviceEvent& earlier) override {
+    return std::chrono::duration<double, std::milli>(time_ - static_cast<VirtualEvent&>(earlier).time_)
+        .count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point time_;
+};
+
 class VirtualDevice : public DeviceBackend {
  public:
   explicit VirtualDevice(vgpu::Options options) : gpu_(std::move(options)) {}
@@ -42,6 +57,7 @@ class VirtualDevice : public DeviceBackend {
     return options.num_sms > 0 ? options.num_sms : vgpu::sm_count(vgpu::target_limits(options.target));
   }
   void synchronize() override {}
+  void synchronize(CUstream_st*) override {}
 
   uint64_t allocate(int64_t bytes) override {
     const std::lock_guard lock(*turn_);
@@ -55,18 +71,39 @@ class VirtualDevice : public DeviceBackend {
       // The memory was released before; a destructor must not throw.
     }
   }
-  void copy_to_device(uint64_t to, const void* from, int64_t bytes) override {
+  void check_memory(uint64_t address, int64_t bytes) const override {
+    const std::lock_guard lock(*turn_);
+    std::byte ends[2];
+    gpu_.copy_from_device(&ends[0], address, 1);
+    gpu_.copy_from_device(&ends[1], address + static_cast<uint64_t>(bytes) - 1, 1);
+  }
+  void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, CUstream_st*) override {
     const std::lock_guard lock(*turn_);
     gpu_.copy_to_device(to, from, bytes);
   }
-  void copy_from_device(void* to, uint64_t from, int64_t bytes) override {
+  void start_copy_from_device(void* to, uint64_t from, int64_t bytes, CUstream_st*) override {
     const std::lock_guard lock(*turn_);
     gpu_.copy_from_device(to, from, bytes);
   }
-  void fill(uint64_t to, uint8_t value, int64_t bytes) override {
+  void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, CUstream_st*) override {
+    const std::lock_guard lock(*turn_);
+    gpu_.copy_on_device(to, from, bytes);
+  }
+  void start_fill(uint64_t to, uint8_t value, int64_t bytes, CUstream_st*) override {
     const std::lock_guard lock(*turn_);
     gpu_.fill(to, value, bytes);
   }
+  void check_adopted(CUstream_st* stream) const override {
+    constexpr uintptr_t kPerThread = 2;  // and 1, the legacy one, are CUDA's default streams
+    if (reinterpret_cast<uintptr_t>(stream) > kPerThread)
+      throw LaunchError(
+          Diagnostic{{},
+                     fmt::format("Stream::adopt: 0x{:x} cannot be a stream of '{}'",
+                                 reinterpret_cast<uintptr_t>(stream), name()),
+                     {},
+                     "CUDA streams are of CUDA devices: use Stream::create on the virtual GPU"});
+  }
+  std::unique_ptr<DeviceEvent> create_event() override { return std::make_unique<VirtualEvent>(); }
 
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
     auto loaded = std::make_shared<VirtualKernel>(turn_);

@@ -16,10 +16,17 @@ using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
 using CUlinkState = struct CUlinkState_st*;
 
 // Enumerators of the driver's ABI.
 inline constexpr int kErrorInvalidValue = 1, kErrorOutOfResources = 701;
+inline constexpr int kStreamNonBlocking = 1, kCaptureModeThreadLocal = 1;
+inline constexpr int kPointerAttributeMemoryType = 2, kPointerAttributeIsManaged = 8,
+                     kPointerAttributeDeviceOrdinal = 9;
+inline constexpr unsigned kMemoryTypeDevice = 2;
+inline constexpr int kDeviceAttributePageableMemoryAccess = 88;
 inline constexpr int kDeviceAttributeMultiprocessorCount = 16;
 inline constexpr int kDeviceAttributeL2CacheSize = 38;
 inline constexpr int kDeviceAttributeComputeCapabilityMajor = 75;

@@ -8,6 +8,7 @@
 
 #include "imbrex/core/error.h"
 #include "runtime/compile/compile.h"
+#include "runtime/device/stream_handle.h"
 #include "runtime/launch/host_program.h"
 
 namespace imbrex::runtime {
@@ -28,7 +29,8 @@ JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
   params_.resize(compiled_.param_bytes);
 }
 
-LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool timed) {
+LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool timed, CUstream_st* stream) {
+  if (timed) refuse_capture(compiled_.name + ": a timed launch", device_.backend(), stream);
   std::lock_guard lock(mutex_);
   check(arguments);
   for (size_t i = 0; i < arguments.size(); ++i)
@@ -61,6 +63,7 @@ LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool t
   is_packed_ = true;
   plan.params = params_;
   plan.timed = timed;
+  plan.stream = stream;
   return device_.backend().launch(*loaded_, plan);
 }
 

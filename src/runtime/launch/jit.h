@@ -24,8 +24,9 @@ class JitKernel {
   JitKernel(Device device, std::shared_ptr<ir::Function> function, std::span<const ParameterInfo> parameters);
 
   const codegen::CompiledKernel& compiled() const { return compiled_; }
-  /// Checks the arguments and launches. LaunchError names the argument and the kernel's line.
-  LaunchReport launch(std::span<const LaunchArgument> arguments, bool timed);
+  /// Checks the arguments and launches on a stream of the device. LaunchError names the argument and the kernel's
+  /// line.
+  LaunchReport launch(std::span<const LaunchArgument> arguments, bool timed, CUstream_st* stream);
 
  private:
   void check(std::span<const LaunchArgument> arguments) const;

@@ -10,6 +10,7 @@
 #include "imbrex/runtime/kernel.h"
 #include "lang/trace.h"
 #include "runtime/cache/tuned.h"
+#include "runtime/device/stream_handle.h"
 #include "runtime/launch/jit.h"
 
 namespace imbrex {
@@ -39,6 +40,11 @@ std::vector<int64_t> constants_of(const KernelEntry& entry, std::span<const Laun
   return constants;
 }
 
+/// The stream that a call launches on; none where it only prepares.
+using LaunchedOn = std::optional<runtime::CUstream_st*>;
+
+constexpr size_t kMostParameters = 64;  // of a kernel: arguments are sorted on the stack
+
 }  // namespace
 
 struct KernelBase::State {
@@ -60,7 +66,14 @@ struct KernelBase::State {
   /// The kernel with the configuration of the nearest shape that still is what was tuned and that compiles
   /// for these arguments.
   KernelBase* pick(std::span<const LaunchArgument> arguments, const std::vector<int64_t>& shape);
-  runtime::JitKernel* prepare(std::span<const LaunchArgument> arguments);
+  runtime::JitKernel* prepare(std::span<const LaunchArgument> arguments, LaunchedOn stream);
+  /// The kernel for the shape of these arguments: picked, or as it was the last time.
+  KernelBase* choose(std::span<const LaunchArgument> arguments, LaunchedOn stream);
+  std::vector<int64_t> shape_of(std::span<const LaunchArgument> arguments) const;
+  /// LaunchError without a device, and for more parameters than a call has room for.
+  void require_callable(std::span<const LaunchArgument> arguments) const;
+  /// LaunchError where what would be launched next must be compiled first, but the stream is being captured.
+  void require_may_compile(LaunchedOn stream) const;
   /// The kernel with the configuration of this text.
   KernelBase* with(const std::string& config);
 };
@@ -89,7 +102,7 @@ KernelBase* KernelBase::State::pick(std::span<const LaunchArgument> arguments,
       if (runtime::code_digest(*traced) != record.code) continue;
       KernelBase* candidate = with(record.config);
       const std::lock_guard lock(candidate->state_->mutex);  // a thread with another shape may be using it
-      candidate->state_->prepare(arguments);
+      candidate->state_->prepare(arguments, std::nullopt);
       return candidate;
     } catch (const CompileError&) {
       // Not for these sizes; the next nearest may be.
@@ -116,11 +129,14 @@ std::shared_ptr<ir::Function> KernelBase::trace_arguments(std::span<const Launch
                      target.empty() ? state_->target : target);
 }
 
-std::vector<int64_t> KernelBase::shape_of(std::span<const LaunchArgument> arguments) const {
+std::vector<int64_t> KernelBase::State::shape_of(std::span<const LaunchArgument> arguments) const {
   std::vector<int64_t> shape;
   for (size_t i = 0; i < arguments.size(); ++i)
-    if (runtime::is_in_shape(state_->entry->parameters[i])) shape.push_back(arguments[i].value);
+    if (runtime::is_in_shape(entry->parameters[i])) shape.push_back(arguments[i].value);
   return shape;
+}
+std::vector<int64_t> KernelBase::shape_of(std::span<const LaunchArgument> arguments) const {
+  return state_->shape_of(arguments);
 }
 
 void KernelBase::use_tuned(Family family) {
@@ -128,10 +144,29 @@ void KernelBase::use_tuned(Family family) {
   state_->tuned->family = std::move(family);
 }
 
+void KernelBase::State::require_callable(std::span<const LaunchArgument> arguments) const {
+  if (!device)
+    throw LaunchError(
+        Diagnostic{{}, "this kernel was made without a device", {}, "pass a Device to its constructor"});
+  if (arguments.size() > kMostParameters) throw InternalError("a kernel of more than 64 parameters");
+}
+
+void KernelBase::State::require_may_compile(LaunchedOn stream) const {
+  if (stream.has_value() && device->backend().is_capturing(*stream))
+    throw LaunchError(Diagnostic{
+        {},
+        fmt::format(
+            "{}: a call with compile-time arguments that were not used before compiles, and the stream is "
+            "being captured into a CUDA graph",
+            entry->type_name),
+        {},
+        "call prepare(...) of the kernel with the same arguments before the capture begins; for matmul, "
+        "prepare_matmul(...)"});
+}
+
 /// Compiled for these constants, or as it was the last time. Call with the mutex held.
-runtime::JitKernel* KernelBase::State::prepare(std::span<const LaunchArgument> arguments) {
-  constexpr size_t kOnStack = 64;
-  int64_t constants[kOnStack];
+runtime::JitKernel* KernelBase::State::prepare(std::span<const LaunchArgument> arguments, LaunchedOn stream) {
+  int64_t constants[kMostParameters];
   size_t count = 0;
   for (size_t i = 0; i < arguments.size(); ++i)
     if (entry->parameters[i].kind == ParameterKind::kConstant) constants[count++] = arguments[i].value;
@@ -139,51 +174,63 @@ runtime::JitKernel* KernelBase::State::prepare(std::span<const LaunchArgument> a
       !std::equal(constants, constants + count, last_constants.begin())) {
     std::vector<int64_t> key(constants, constants + count);
     std::unique_ptr<runtime::JitKernel>& made = compiled[key];
-    if (!made)
+    if (!made) {
+      require_may_compile(stream);
       made = std::make_unique<runtime::JitKernel>(*device, lang::trace(*entry, kernel.get(), key, target),
                                                   entry->parameters);
+    }
     last = made.get();
     last_constants = std::move(key);
   }
   return last;
 }
 
-LaunchReport KernelBase::launch_arguments(std::span<const LaunchArgument> arguments, bool timed) {
-  if (!state_->device)
-    throw LaunchError(
-        Diagnostic{{}, "this kernel was made without a device", {}, "pass a Device to its constructor"});
-  const std::span<const ParameterInfo> parameters = state_->entry->parameters;
-  constexpr size_t kOnStack = 64;
-  if (arguments.size() > kOnStack) throw InternalError("a kernel of more than 64 parameters");
-  if (state_->tuned) {
-    KernelBase* chosen = nullptr;
-    {
-      std::lock_guard lock(state_->mutex);
-      size_t place = 0;
-      bool is_same = state_->last_tuned != nullptr;
-      for (size_t i = 0; i < arguments.size() && is_same; ++i)
-        if (runtime::is_in_shape(parameters[i])) is_same = arguments[i].value == state_->last_shape[place++];
-      if (!is_same) {
-        std::vector<int64_t> shape = shape_of(arguments);
-        KernelBase*& known = state_->tuned->by_shape[shape];
-        if (known == nullptr) known = state_->pick(arguments, shape);
-        state_->last_shape = std::move(shape);
-        state_->last_tuned = known;
-      }
-      chosen = state_->last_tuned;
+KernelBase* KernelBase::State::choose(std::span<const LaunchArgument> arguments, LaunchedOn stream) {
+  std::lock_guard lock(mutex);
+  size_t place = 0;
+  bool is_same = last_tuned != nullptr;
+  for (size_t i = 0; i < arguments.size() && is_same; ++i)
+    if (runtime::is_in_shape(entry->parameters[i])) is_same = arguments[i].value == last_shape[place++];
+  if (!is_same) {
+    std::vector<int64_t> shape = shape_of(arguments);
+    KernelBase*& known = tuned->by_shape[shape];
+    if (known == nullptr) {
+      require_may_compile(stream);
+      known = pick(arguments, shape);
     }
-    return chosen->launch_arguments(arguments, timed);
+    last_shape = std::move(shape);
+    last_tuned = known;
   }
-  LaunchArgument run_time[kOnStack];
+  return last_tuned;
+}
+
+LaunchReport KernelBase::launch_arguments(std::span<const LaunchArgument> arguments, bool timed,
+                                          const Stream* stream) {
+  State& state = *state_;
+  state.require_callable(arguments);
+  runtime::CUstream_st* const handle = stream == nullptr
+                                           ? state.device->backend().stream()
+                                           : runtime::handle_on(*state.device, *stream, "launch");
+  if (state.tuned) return state.choose(arguments, handle)->launch_arguments(arguments, timed, stream);
+  const std::span<const ParameterInfo> parameters = state.entry->parameters;
+  LaunchArgument run_time[kMostParameters];
   size_t run_time_count = 0;
   for (size_t i = 0; i < arguments.size(); ++i)
     if (parameters[i].kind != ParameterKind::kConstant) run_time[run_time_count++] = arguments[i];
   runtime::JitKernel* kernel = nullptr;
   {
-    std::lock_guard lock(state_->mutex);
-    kernel = state_->prepare(arguments);
+    std::lock_guard lock(state.mutex);
+    kernel = state.prepare(arguments, handle);
   }
-  return kernel->launch({run_time, run_time_count}, timed);
+  return kernel->launch({run_time, run_time_count}, timed, handle);
+}
+
+void KernelBase::prepare_arguments(std::span<const LaunchArgument> arguments) {
+  State& state = *state_;
+  state.require_callable(arguments);
+  if (state.tuned) return state.choose(arguments, std::nullopt)->prepare_arguments(arguments);
+  std::lock_guard lock(state.mutex);
+  state.prepare(arguments, std::nullopt);
 }
 
 }  // namespace imbrex

@@ -122,6 +122,7 @@ void launch_own(DeviceBackend& backend, LoadedKernel& kernel, int64_t ctas, cons
   LaunchPlan plan;
   plan.grid[0] = ctas;
   plan.params = std::as_bytes(std::span(arguments));
+  plan.stream = backend.stream();
   backend.launch(kernel, plan);
 }
 
