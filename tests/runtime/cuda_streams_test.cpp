@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, contexts and memory that a program made by the CUDA driver, and CUDA graphs. Needs a CUDA GPU.
+// Streams, contexts and memory that a program made by the CUDA driver, and CUDA graphs: on a CUDA GPU, except for
+// matmul's stream.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -242,6 +243,25 @@ TEST(CudaGraph, OfMatmul) {
   graph.launch(foreign.handle);
   const HostTensor once = c.to_host(options.stream), wanted = expected.to_host();
   EXPECT_TRUE(std::ranges::equal(once.bytes(), wanted.bytes()));
+}
+
+TEST(MatmulOnAStream, PreparedThenLaunched) {
+  const Device device = Device::virtual_gpu({.target = "sm_90a"}),
+               other = Device::virtual_gpu({.target = "sm_90a"});
+  const int64_t m = 64, n = 64, k = 64;
+  DeviceTensor a = DeviceTensor::random(device, bfloat16, {m, k}, 1),
+               b = DeviceTensor::random(device, bfloat16, {n, k}, 2),
+               expected = DeviceTensor::empty(device, bfloat16, {m, n}),
+               c = DeviceTensor::empty(device, bfloat16, {m, n});
+  c.fill(0);
+  MatmulOptions options{.stream = Stream::create(device)};
+  prepare_matmul(a, b, c, options);
+  EXPECT_TRUE(std::ranges::all_of(c.to_host().bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
+  matmul(a, b, c, options).expect_clean();
+  matmul(a, b, expected).expect_clean();
+  EXPECT_TRUE(std::ranges::equal(c.to_host().bytes(), expected.to_host().bytes()));
+  options.stream = Stream::create(other);
+  EXPECT_NE(refusal([&] { matmul(a, b, c, options); }).find("same device"), std::string::npos);
 }
 
 }  // namespace
