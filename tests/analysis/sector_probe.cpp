@@ -180,6 +180,7 @@ void launch_all(const Device& device, const F& launched) {
     std::memcpy(&parameters[128], &address, 8);
     runtime::LaunchPlan plan;
     plan.params = parameters;
+    plan.stream = device.backend().stream();
     launched(access, device.backend().launch(*kernel, plan));
     device.synchronize();
   }

@@ -63,6 +63,7 @@ Outcome run_on(const std::shared_ptr<runtime::DeviceBackend>& device, const Subj
     for (int i = 0; i < 3; ++i)
       if (kernel.grid_slots[i] >= 0) plan.grid[i] = slots[kernel.grid_slots[i]];
     plan.params = params;
+    plan.stream = device->stream();
     const std::shared_ptr<runtime::LoadedKernel> loaded = device->load(kernel);
     outcome.findings = device->launch(*loaded, plan).virtual_report.findings;
     device->synchronize();
@@ -98,7 +99,7 @@ Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint6
 }
 
 Outcome run_on_cuda(const Subject& subject, const codegen::CompiledKernel& kernel) {
-  return run_on(runtime::make_cuda_device(0), subject, kernel);
+  return run_on(runtime::cuda_device(0), subject, kernel);
 }
 
 }  // namespace imbrex::mutants
