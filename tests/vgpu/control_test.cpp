@@ -221,6 +221,47 @@ SMALL:
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(r.out[i], i < 9 ? i + 500 : i * 3) << i;
 }
 
+// The lanes part, and each side calls the same function, in which all 32 exchange values twice.
+TEST(Calls, LanesCalledFromTwoPlacesMeetInACollective) {
+  const auto call = [](const char* to) {
+    return std::string(
+               "  {\n  .param .b32 argument;\n  .param .b32 value;\n  st.param.b32 [argument], %lane;\n"
+               "  call.uni (value), swap, (argument);\n  ld.param.b32 ") +
+           to + ", [value];\n  }\n";
+  };
+  const std::string text = kernel("  setp.lt.u32 %q, %lane, 5;\n  @%q bra FEW;\n" + call("%y") +
+                                      "  add.u32 %y, %y, 1000;\n  bra.uni END;\nFEW:\n" + call("%y") + R"(END:
+  activemask.b32 %z;
+  setp.ne.u32 %q, %z, 0xffffffff;
+  @%q mov.u32 %y, 0;
+  st.global.u32 [%out], %y;
+  ret;)",
+                                  R"(.func (.param .b32 value) swap(.param .b32 argument)
+{
+  .reg .pred %p;
+  .reg .b32 %x;
+  ld.param.b32 %x, [argument];
+  shfl.sync.bfly.b32 %x, %x, 1, 31, -1;
+  setp.lt.u32 %p, %x, 2;
+  @%p add.u32 %x, %x, 100;
+  shfl.sync.bfly.b32 %x, %x, 1, 31, -1;
+  bar.sync 0;
+  @%p bra SMALL;
+  shfl.sync.bfly.b32 %x, %x, 1, 31, 0xfffffffc;
+  st.param.b32 [value], %x;
+  ret;
+SMALL:
+  st.param.b32 [value], 7;
+  ret;
+})");
+  const Outcome r = run(text, 1, 32);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  for (uint32_t i = 0; i < 32; ++i) {
+    const uint32_t value = i < 2 ? 7 : i ^ 1;
+    EXPECT_EQ(r.out[i], i < 5 ? value : value + 1000) << i;
+  }
+}
+
 TEST(Calls, RecursionIsRefusedByName) {
   VirtualGpu gpu({.target = "sm_90a"});
   try {

@@ -120,6 +120,7 @@ Step Warp::branch(Mask taken, uint32_t target, uint32_t rest_target, uint32_t re
     split.pc = target;
     return Step::kJump;
   }
+  if (!split.guests.empty()) return part_from_guests();
   // A loop comes here once an iteration: lanes that leave it meet in the join its first divergence opened.
   const bool inside = split.join != kNoJoin && joins_[static_cast<size_t>(split.join)].pc == reconverge &&
                       !joins_[static_cast<size_t>(split.join)].is_call;
@@ -143,6 +144,7 @@ Step Warp::branch(Mask taken, uint32_t target, uint32_t rest_target, uint32_t re
 
 Step Warp::call(Mask active, uint32_t target) {
   Split& split = splits_[current_];
+  if (!split.guests.empty()) return part_from_guests();
   const uint32_t back = split.pc + 1;
   const JoinIndex around = split.join;
   if (active == split.mask) {
@@ -160,6 +162,7 @@ Step Warp::call(Mask active, uint32_t target) {
 
 Step Warp::ret(Mask active) {
   Split& split = splits_[current_];
+  if (!split.guests.empty()) return part_from_guests();
   const JoinIndex frame = innermost_call(split.join);
   if (frame == kNoJoin) return exit(active);
   const JoinIndex inner = split.join;
@@ -173,6 +176,7 @@ Step Warp::ret(Mask active) {
 
 Step Warp::exit(Mask active) {
   Split& split = splits_[current_];
+  if (!split.guests.empty()) return part_from_guests();
   const JoinIndex join = split.join;
   split.mask &= ~active;
   split.pc += 1;
@@ -188,6 +192,7 @@ Step Warp::exit(Mask active) {
 
 Step Warp::arrive_at_join() {
   const Split& split = splits_[current_];
+  if (!split.guests.empty()) return part_from_guests();
   if (split.join == kNoJoin) return Step::kNext;
   const Join& join = joins_[static_cast<size_t>(split.join)];
   if (join.pc != split.pc || join.is_call) return Step::kNext;
@@ -203,6 +208,7 @@ Step Warp::arrive_at_join() {
 Step Warp::wait_at(Mask active, Wait& wait, uint32_t advance) {
   if (active != splits_[current_].mask) {
     // Lanes whose guard is false have nothing to wait for.
+    if (!splits_[current_].guests.empty()) return part_from_guests();
     const Split& split = splits_[current_];
     add_split(split.pc + 1, split.mask & ~active, split.join);
     splits_[current_].mask = active;
@@ -239,19 +245,50 @@ bool Warp::absorb(size_t other) {
   return true;
 }
 
+bool Warp::gathers_here(const Split& other) const {
+  const Split& mine = splits_[current_];
+  return &other != &mine && other.pc == mine.pc && other.blocked && other.wait.ready == gathered;
+}
+
+bool Warp::invite_guests(Mask needed) {
+  Mask all = splits_[current_].mask;
+  for (const Split& other : splits_)
+    if (gathers_here(other)) all |= other.mask;
+  if ((needed & ~all) != 0) return false;
+  for (size_t i = 0; i < splits_.size();) {
+    if (!gathers_here(splits_[i])) {
+      ++i;
+      continue;
+    }
+    Split& mine = splits_[current_];
+    mine.guests.push_back({splits_[i].mask, splits_[i].join});
+    mine.mask |= splits_[i].mask;
+    splits_.erase(splits_.begin() + static_cast<ptrdiff_t>(i));
+    if (i < current_) --current_;
+  }
+  return true;
+}
+
+Step Warp::part_from_guests() {
+  Split& split = splits_[current_];
+  const std::vector<Split::Guests> guests = std::move(split.guests);
+  split.guests.clear();
+  for (const Split::Guests& g : guests) split.mask &= ~g.mask;
+  const uint32_t pc = split.pc;
+  for (const Split::Guests& g : guests) add_split(pc, g.mask, g.join);
+  return Step::kJump;
+}
+
 Step Warp::gather(Mask active, Mask needed) {
   needed &= *live_;
   if ((needed & ~active) == 0) return Step::kNext;
+  if (!splits_[current_].guests.empty()) return part_from_guests();
   const bool all_active = active == splits_[current_].mask;
   if (all_active) {
-    const uint32_t pc = splits_[current_].pc;
-    for (size_t i = 0; i < splits_.size();) {
-      const Split& other = splits_[i];
-      const bool waits_here =
-          i != current_ && other.pc == pc && other.blocked && other.wait.ready == gathered && absorb(i);
-      if (!waits_here) ++i;
-    }
-    if ((needed & ~splits_[current_].mask) == 0) return Step::kJump;  // again, with all of them
+    for (size_t i = 0; i < splits_.size();)
+      if (!gathers_here(splits_[i]) || !absorb(i)) ++i;
+    if ((needed & ~splits_[current_].mask) == 0 || invite_guests(needed))
+      return Step::kJump;  // again, with all of them
     active = splits_[current_].mask;
   }
   Wait wait;

@@ -44,6 +44,13 @@ struct Split {
   JoinIndex join = kNoJoin;  // innermost join these lanes are inside of
   bool blocked = false;
   bool timed_out = false;  // woken from a Wait with may_time_out before it was ready
+  /// Lanes of `mask` that were called from elsewhere and met the others in a collective: they stay together
+  /// until control has to tell them apart.
+  struct Guests {
+    Mask mask = 0;
+    JoinIndex join = kNoJoin;  // theirs
+  };
+  std::vector<Guests> guests;
   uint32_t waits_at = 0;   // the instruction that blocked it
   Wait wait = {};
 };
@@ -160,6 +167,12 @@ class Warp {
   JoinIndex innermost_call(JoinIndex join) const;
   /// Takes the lanes of another split into the current one; false when they are in different calls.
   bool absorb(size_t other);
+  /// The split waits in gather() at the instruction of the current one.
+  bool gathers_here(const Split& other) const;
+  /// Makes guests of those who wait here in other calls, provided that then all `needed` are there.
+  bool invite_guests(Mask needed);
+  /// Guests go on in splits of their own; the instruction is executed again.
+  Step part_from_guests();
 
   Cta* cta_;
   const CtaIdentity* known_cta_;  // the same
