@@ -14,6 +14,7 @@
 #include "imbrex/core/error.h"
 #include "ptx/lexer.h"
 #include "ptx/ptx.h"
+#include "ptx/reader.h"
 #include "ptx/string_table.h"
 
 namespace imbrex::ptx {
@@ -23,7 +24,8 @@ Operand parse_number(const Token& token);
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view source_name);
+  /// `unread`: where errors in bodies go; null: among the others.
+  Parser(std::string_view text, std::string_view source_name, UnreadBodies* unread = nullptr);
   Module parse();
 
  private:
@@ -71,6 +73,7 @@ class Parser {
   Module module_;
   StringTable<SymbolRef> symbols_;  // functions and variables of the module; keys are in the text
   std::vector<Diagnostic> diagnostics_;
+  UnreadBodies* unread_;
   int depth_ = 0;
   Lexer lex_;
 };

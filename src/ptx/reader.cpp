@@ -12,8 +12,12 @@ namespace imbrex::ptx {
 
 Module read(std::string_view text, std::string_view source_name) { return Parser(text, source_name).parse(); }
 
-Parser::Parser(std::string_view text, std::string_view source_name)
-    : text_(text), source_name_(intern(source_name)), lex_(text) {}
+Module read(std::string_view text, std::string_view source_name, UnreadBodies& unread) {
+  return Parser(text, source_name, &unread).parse();
+}
+
+Parser::Parser(std::string_view text, std::string_view source_name, UnreadBodies* unread)
+    : text_(text), source_name_(intern(source_name)), unread_(unread), lex_(text) {}
 
 Module Parser::parse() {
   try {
@@ -169,7 +173,15 @@ void Parser::function(Linkage linkage, bool is_entry) {
   expect('{');
   f.has_body = true;
   uint32_t index = declare(std::move(f), name);  // before the body, which may refer to it
+  const Function without_body = module_.functions[index];
+  const size_t errors = diagnostics_.size();
   BodyParser(*this, module_.functions[index]).parse();
+  // Where the limit was reached, the body has not been read to its end.
+  if (unread_ == nullptr || diagnostics_.size() == errors || diagnostics_.size() >= kMaxErrors) return;
+  const auto first = diagnostics_.begin() + static_cast<ptrdiff_t>(errors);
+  (*unread_)[index].assign(first, diagnostics_.end());
+  diagnostics_.erase(first, diagnostics_.end());
+  module_.functions[index] = without_body;
 }
 
 uint32_t Parser::declare(Function&& f, const Token& name) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <thread>
 
@@ -37,7 +38,9 @@ struct ModuleData {
   std::vector<std::shared_ptr<FunctionData>> functions;
 };
 struct FunctionData {
+  std::string name;
   std::shared_ptr<const Program> program;
+  std::exception_ptr refusal;  // why there is no program: an instruction that is not known or not modelled
   std::shared_ptr<ModuleImage> image;
   const Target* target = nullptr;
   int64_t max_dynamic_shared = 0;
@@ -57,18 +60,24 @@ std::string text_of(const Dim3& d) { return fmt::format("({}, {}, {})", d.x, d.y
 
 // ---- functions and modules
 
-const std::string& Function::name() const { return data_->program->name; }
+/// An entry that cannot be run refuses when it is to be: others of its module may be all that is wanted.
+static const Program& program_of(const detail::FunctionData& function) {
+  if (function.refusal != nullptr) std::rethrow_exception(function.refusal);
+  return *function.program;
+}
+
+const std::string& Function::name() const { return data_->name; }
 
 FunctionAttributes Function::attributes() const {
-  FunctionAttributes a = data_->program->attributes;
+  FunctionAttributes a = program_of(*data_).attributes;
   a.max_dynamic_shared_bytes = data_->max_dynamic_shared;
   return a;
 }
 
-const std::vector<Parameter>& Function::parameters() const { return data_->program->parameters; }
+const std::vector<Parameter>& Function::parameters() const { return program_of(*data_).parameters; }
 
 void Function::set_max_dynamic_shared(int64_t bytes) {
-  const int64_t most = data_->target->max_shared_bytes - data_->program->static_shared_bytes;
+  const int64_t most = data_->target->max_shared_bytes - program_of(*data_).static_shared_bytes;
   if (bytes < 0 || bytes > most)
     fail(fmt::format("{}: {} bytes of dynamic shared memory are asked for, the target allows {}", name(),
                      bytes, most),
@@ -79,7 +88,7 @@ void Function::set_max_dynamic_shared(int64_t bytes) {
 
 Function Module::function(std::string_view name) const {
   for (const std::shared_ptr<detail::FunctionData>& f : data_->functions)
-    if (f->program->name == name) {
+    if (f->name == name) {
       Function out;
       out.data_ = f;
       return out;
@@ -211,13 +220,25 @@ Module VirtualGpu::load_module(std::string_view ptx, std::string_view name) {
   for (const ptx::Function& f : image->tree().functions) {
     if (!f.is_entry || !f.has_body) continue;
     auto data = std::make_shared<detail::FunctionData>();
-    data->program = ProgramBuilder(*image, f).build();
+    data->name = f.name;
+    try {
+      data->program = ProgramBuilder(*image, f).build();
+      data->max_dynamic_shared = data->program->attributes.max_dynamic_shared_bytes;
+    } catch (const CompileError&) {
+      data->refusal = std::current_exception();
+    } catch (const ParseError&) {
+      data->refusal = std::current_exception();
+    }
     data->image = image;
     data->target = data_->target;
-    data->max_dynamic_shared = data->program->attributes.max_dynamic_shared_bytes;
     out.data_->names.push_back(f.name);
     out.data_->functions.push_back(std::move(data));
   }
+  const std::vector<std::shared_ptr<detail::FunctionData>>& functions = out.data_->functions;
+  const bool none_runs =
+      std::all_of(functions.begin(), functions.end(), [](const auto& f) { return f->refusal != nullptr; });
+  if (none_runs && !functions.empty()) std::rethrow_exception(functions.front()->refusal);
+  if (none_runs && !image->unread().empty()) throw ParseError(image->unread().begin()->second);
   return out;
 }
 
@@ -293,7 +314,7 @@ constexpr int64_t kCooperativeWorkspace = 32;
 
 Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   if (function.data_ == nullptr) fail("launch: the function is empty");
-  const Program& program = *function.data_->program;
+  const Program& program = program_of(*function.data_);
   const Target& target = *data_->target;
   const Dim3 required = program.attributes.required_cluster;
   const Dim3 cluster = launch.cluster == Dim3{} && required.x > 0 ? required : launch.cluster;

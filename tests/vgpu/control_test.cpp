@@ -274,6 +274,26 @@ TEST(Calls, RecursionIsRefusedByName) {
   }
 }
 
+// Libraries are large modules: what one kernel needs must not keep the others from being run.
+TEST(Modules, AnEntryThatCannotRunRefusesWhenItIsLaunched) {
+  for (const std::string body :
+       {"  frobnicate.b32 %x, %y;\n", "  call.uni helper;\n", "  call.uni unmodelled;\n"}) {
+    std::string text = kernel("  st.global.u32 [%out], 5;\n  ret;",
+                              ".func unmodelled()\n{\n  call.uni unmodelled;\n  ret;\n}\n"
+                              ".func helper()\n{\n  frobnicate;\n  ret;\n}");
+    text += ".visible .entry other()\n{\n  .reg .b32 %x, %y;\n" + body + "  ret;\n}\n";
+    VirtualGpu gpu({.target = "sm_90a"});
+    const Module module = gpu.load_module(text, "two.ptx");
+    DeviceAddress out = gpu.allocate(128);
+    void* arguments[] = {&out};
+    EXPECT_TRUE(gpu.launch(module.function("k"), {.block = {32}, .arguments = arguments}).clean());
+    EXPECT_EQ(from_device<uint32_t>(gpu, out, 1)[0], 5u);
+    const Function other = module.function("other");
+    EXPECT_EQ(other.name(), "other");
+    EXPECT_THROW(gpu.launch(other, {.block = {32}}), Error) << body;
+  }
+}
+
 TEST(Barriers, NamedBarriersOfHalfTheBlock) {
   // Warps 0 and 1 meet at barrier 3, warps 2 and 3 at barrier 4; each pair exchanges values through shared
   // memory.

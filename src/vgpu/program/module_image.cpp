@@ -30,7 +30,7 @@ std::shared_ptr<const std::vector<std::string>> split_lines(std::string_view tex
 ModuleImage::ModuleImage(std::string_view text, std::string_view name, std::shared_ptr<GlobalMemory> memory,
                          const Target& target)
     : name_(name), memory_(std::move(memory)), target_(target), lines_(split_lines(text)) {
-  tree_ = ptx::read(text, name);
+  tree_ = ptx::read(text, name, unread_);
   std::vector<Diagnostic> wrong = ptx::check(tree_, name);
   if (!wrong.empty()) throw CompileError(std::move(wrong));
   place_variables();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ptx/ptx.h"
+#include "ptx/reader.h"
 #include "vgpu/memory/memory.h"
 #include "vgpu/program/launch.h"
 
@@ -20,6 +21,8 @@ class ModuleImage {
   ~ModuleImage();
 
   const ptx::Module& tree() const { return tree_; }
+  /// What is wrong in functions that could not be read.
+  const ptx::UnreadBodies& unread() const { return unread_; }
   const std::string& name() const { return name_; }
   const Target& target() const { return target_; }
   const std::shared_ptr<const std::vector<std::string>>& lines() const { return lines_; }
@@ -32,6 +35,7 @@ class ModuleImage {
 
   std::string name_;
   ptx::Module tree_;
+  ptx::UnreadBodies unread_;
   std::shared_ptr<GlobalMemory> memory_;
   const Target& target_;
   std::shared_ptr<const std::vector<std::string>> lines_;

@@ -79,6 +79,8 @@ void ProgramBuilder::find_functions(uint32_t index, std::vector<uint32_t>& path)
     refuse(*this, f, f.pos.line, fmt::format("{}: recursive calls are not modelled", f.name));
   if (layouts_.contains(index)) return;
   layouts_[index].function = &f;
+  if (const auto unread = image_.unread().find(index); unread != image_.unread().end())
+    throw ParseError(unread->second);
   order_.push_back(index);
   path.push_back(index);
   for (const ptx::Instruction& insn : f.body) {
