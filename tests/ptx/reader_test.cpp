@@ -297,5 +297,21 @@ TEST(ReaderErrors, QuoteTheLine) {
   EXPECT_THAT(d.facts[0], HasSubstr("add.s32 r0 r1, r2;"));
 }
 
+TEST(ReaderErrors, OfOneBodyNeedNotRefuseTheModule) {
+  const std::string text =
+      ".version 8.0\n.target sm_90a\n.address_size 64\n"
+      ".func helper()\n{\n  frobnicate;\n  .reg .b32 x\n}\n.visible .entry k()\n{\n  ret;\n}\n";
+  EXPECT_THROW(read(text), ParseError);
+  UnreadBodies unread;
+  const Module m = read(text, "two.ptx", unread);
+  ASSERT_EQ(m.functions.size(), 2u);
+  EXPECT_TRUE(m.functions[0].body.empty());
+  EXPECT_EQ(m.functions[1].body.size(), 1u);
+  ASSERT_EQ(unread.size(), 1u);
+  ASSERT_FALSE(unread.at(0).empty());
+  EXPECT_EQ(unread.at(0)[0].where.line, 6u);
+  EXPECT_THROW(read(text + ".visible .entry broken(\n", "two.ptx", unread), ParseError);
+}
+
 }  // namespace
 }  // namespace imbrex::ptx

@@ -242,6 +242,15 @@ TEST(Findings, UninitializedRegistersMayBeComputedWithInVain) {
            "  setp.eq.u32 %q, %x, 1;\n  and.pred %q, %q, %p;\n  @%q st.global.u32 [%out], %z;",  // decided by
                                                                                                  // %p
            "  mov.b64 %A, {%z, %x};\n  mov.b64 {%y, _}, %A;\n  st.global.u32 [%out], %y;",  // the good half
+           "  prmt.b32 %y, %z, %x, 0x1000;\n  st.global.u32 [%out], %y;",                   // the good bytes
+           "  prmt.b32 %y, %z, %x, 0x3214;\n  shr.u32 %y, %y, 8;\n  st.global.u32 [%out], %y;",
+           "  prmt.b32 %y, %z, %x, 0x4321;\n  and.b32 %y, %y, 0xFFFFFF;\n  st.global.u32 [%out], %y;",
+           "  prmt.b32 %y, %z, %x, 0x4321;\n  mov.b32 %x, %y;\n  st.global.u8 [%out], %x;",
+           "  .reg .b16 %half<3>;\n  mov.b32 {_, %half1}, %z;\n  mov.b32 %x, {%half1, %half2};\n  add.f16x2 "
+           "%y, %z, %x;\n"
+           "  mov.b32 {%half0, _}, %y;\n  st.global.b16 [%out], %half0;",
+           "  .reg .b16 %half;\n  .reg .f32 %real<2>;\n  mov.f32 %real1, 0f3F800000;\n"
+           "  cvt.rn.satfinite.e4m3x2.f32 %half, %real0, %real1;\n  st.global.b8 [%out], %half;",
        }) {
     const Report report = run(kernel(kHalfWritten + body), {0}).report;
     EXPECT_TRUE(report.clean()) << body << report.format();
@@ -256,6 +265,17 @@ TEST(Findings, UninitializedRegistersAreFoundWhereverTheyGetOut) {
            "1, 0, %q;\n"
            "  st.global.u32 [%out+4], %y;",
            "  mov.b64 %A, {%z, %x};\n  mov.b64 {_, %y}, %A;\n  st.global.u32 [%out], %y;",
+           "  prmt.b32 %y, %z, %x, 0x4321;\n  st.global.u32 [%out], %y;",
+           "  prmt.b32 %y, %z, %x, 0x4321;\n  shr.u32 %y, %y, 24;\n  st.global.u8 [%out], %y;",
+           "  prmt.b32 %y, %z, %x, 0x3214;\n  mov.b32 %x, %y;\n  st.global.u8 [%out], %x;",
+           "  prmt.b32 %y, %z, %x, 0x4321;\n  shr.s32 %y, %y, 8;\n  prmt.b32 %y, %y, %z, 0x7773;\n"
+           "  st.global.u32 [%out], %y;",
+           "  .reg .b16 %half<3>;\n  mov.b32 {_, %half1}, %z;\n  mov.b32 %x, {%half1, %half2};\n  add.f16x2 "
+           "%y, %z, %x;\n"
+           "  mov.b32 {_, %half0}, %y;\n  st.global.b16 [%out], %half0;",
+           "  .reg .b16 %half;\n  .reg .f32 %real<2>;\n  mov.f32 %real1, 0f3F800000;\n"
+           "  cvt.rn.satfinite.e4m3x2.f32 %half, %real0, %real1;\n  st.global.b16 [%out], %half;",
+           "  .reg .pred %unset;\n  mov.b32 %y, 5;\n  @%unset mov.b32 %y, %z;\n  st.global.u32 [%out], %y;",
            "  setp.eq.u32 %q, %x, 1;\n  vote.sync.ballot.b32 %y, %q, -1;",
            "  mul.wide.u32 %A, %x, 4;\n  add.u64 %A, %A, %in;\n  and.b64 %A, %A, -4;\n  prefetch.global.L1 "
            "[%A];\n"

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "vgpu/machine/checks.h"
 
 namespace imbrex::vgpu {
@@ -42,19 +44,63 @@ bool report_pending(Warp& warp, const Instruction& insn, Mask lanes, uint32_t re
   return true;
 }
 
-/// `lanes` of register `to` are undefined, because of register `from`.
-void mark_undefined(Warp& warp, const Instruction& insn, Mask lanes, uint32_t from, uint32_t to) {
+constexpr uint8_t kAllBytes = 0xF;
+
+/// `bytes` of register `to` are undefined in `lanes`, because of register `from`.
+void mark_undefined(Warp& warp, const Instruction& insn, Mask lanes, uint32_t from, uint32_t to,
+                    uint8_t bytes = kAllBytes) {
   std::vector<uint32_t>& origins = warp.undefined_origin();
   if (origins.empty()) origins.resize(warp.defined().size());
   origins[to] = origins[from] != 0 ? origins[from] : insn.index + 1;
+  auto& partial = warp.undefined_bytes();
+  auto at = partial.find(to);
+  if (at == partial.end() && bytes != kAllBytes) {
+    at = partial.try_emplace(to).first;
+    at->second.fill(kAllBytes);
+  }
+  if (at != partial.end())
+    for_each_lane(lanes, [&](int lane) {
+      uint8_t& of_lane = at->second[static_cast<size_t>(lane)];
+      const bool is_first = (warp.defined()[to] & lane_bit(lane)) != 0;
+      of_lane = static_cast<uint8_t>(is_first ? bytes : of_lane | bytes);
+    });
   warp.defined()[to] &= ~lanes;
 }
 
-/// Of each of the instruction's parts, the lanes in which its operand is undefined.
-std::vector<Mask> undefined_parts(Warp& warp, const InstructionInfo& info, Mask active) {
-  std::vector<Mask> lanes;
-  for (const auto& [from, to] : info.parts) lanes.push_back(active & ~warp.defined()[from]);
-  return lanes;
+/// Those of `lanes` in which one of the register's `bytes` is undefined.
+Mask lanes_undefined(Warp& warp, Mask lanes, uint32_t reg, uint8_t bytes) {
+  lanes &= ~warp.defined()[reg];
+  const auto& partial = warp.undefined_bytes();
+  if (lanes == 0 || bytes == kAllBytes || partial.empty()) return lanes;
+  const auto at = partial.find(reg);
+  if (at == partial.end()) return lanes;
+  Mask some = 0;
+  for_each_lane(lanes, [&](int lane) {
+    if ((at->second[static_cast<size_t>(lane)] & bytes) != 0) some |= lane_bit(lane);
+  });
+  return some;
+}
+
+/// What becomes undefined of a result.
+struct UndefinedPart {
+  Mask lanes;
+  uint32_t from, to;
+  uint8_t bytes;
+};
+std::vector<UndefinedPart> undefined_parts(Warp& warp, const InstructionInfo& info, Mask active) {
+  std::vector<UndefinedPart> out;
+  const auto add = [&](const BytePart& part, uint8_t from_bytes, uint8_t to_bytes) {
+    if (const Mask lanes = lanes_undefined(warp, active, part.from, from_bytes); lanes != 0)
+      out.push_back({lanes, part.from, part.to, to_bytes});
+  };
+  for (const BytePart& part : info.parts) {
+    if (!part.bytewise) add(part, part.from_bytes, part.to_bytes);
+    for (uint8_t byte = 1; part.bytewise && byte < kAllBytes; byte = static_cast<uint8_t>(byte << 1))
+      if ((part.from_bytes & byte) != 0) add(part, byte, byte);
+  }
+  if (const Mask lanes = active & ~warp.defined()[info.guard]; info.guard != 0 && lanes != 0)
+    for (const uint32_t to : info.writes) out.push_back({lanes, info.guard, to, kAllBytes});
+  return out;
 }
 
 /// Lanes in which the result of an instruction is undefined that has some undefined operand; `any` are the
@@ -102,16 +148,20 @@ void Checked::before(Warp& warp, const Instruction& insn, Mask active) {
         continue;
       }
       if (info.flow == UndefinedFlow::kShuffled && reg == info.numbers[0]) continue;
+      if (std::find(info.narrow.begin(), info.narrow.end(), reg) != info.narrow.end() &&
+          lanes_undefined(warp, undefined, reg, info.narrow_bytes) == 0)
+        continue;
       report_undefined_register(warp, insn, undefined, reg);
       defined[reg] |= undefined;  // one report is enough; what follows from it is not news
     }
   }
   if (!passes) return;
   if (any == 0 || info.flow == UndefinedFlow::kByParts) {
-    const std::vector<Mask> before = any == 0 ? std::vector<Mask>() : undefined_parts(warp, info, active);
+    const std::vector<UndefinedPart> parts =
+        any == 0 ? std::vector<UndefinedPart>() : undefined_parts(warp, info, active);
     for (const uint32_t reg : info.writes) defined[reg] |= active;
-    for (size_t i = 0; i < before.size(); ++i)
-      if (before[i] != 0) mark_undefined(warp, insn, before[i], info.parts[i].first, info.parts[i].second);
+    for (const UndefinedPart& part : parts)
+      mark_undefined(warp, insn, part.lanes, part.from, part.to, part.bytes);
     return;
   }
   const Mask undefined = undefined_results(warp, insn, info, any);

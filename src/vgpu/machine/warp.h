@@ -8,9 +8,11 @@
 // scheduling never hangs. A call is a join at the return address.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "vgpu/checks/who.h"
@@ -42,8 +44,6 @@ struct Split {
   uint32_t pc = 0;
   Mask mask = 0;
   JoinIndex join = kNoJoin;  // innermost join these lanes are inside of
-  bool blocked = false;
-  bool timed_out = false;  // woken from a Wait with may_time_out before it was ready
   /// Lanes of `mask` that were called from elsewhere and met the others in a collective: they stay together
   /// until control has to tell them apart.
   struct Guests {
@@ -51,6 +51,8 @@ struct Split {
     JoinIndex join = kNoJoin;  // theirs
   };
   std::vector<Guests> guests;
+  bool blocked = false;
+  bool timed_out = false;  // woken from a Wait with may_time_out before it was ready
   uint32_t waits_at = 0;   // the instruction that blocked it
   Wait wait = {};
 };
@@ -102,6 +104,10 @@ class Warp {
   /// read a register that was not written, plus 1; 0 where the register itself was never written. Empty
   /// until there is one.
   std::vector<uint32_t>& undefined_origin() { return undefined_origin_; }
+  /// Of registers by dense number that are undefined in part: which bytes, as bits, of each lane. Counts in
+  /// lanes where defined() says no; a register that is not here is undefined as a whole there.
+  using LaneBytes = std::array<uint8_t, kWarpSize>;
+  std::unordered_map<uint32_t, LaneBytes>& undefined_bytes() { return undefined_bytes_; }
   /// The thread-private memory of a lane (.local variables, call parameters); Program::local_bytes of it.
   std::byte* local(int lane) { return local_.data() + static_cast<size_t>(lane) * program_->local_bytes; }
   /// One bit per byte of local memory, lane after lane; empty unless tracked.
@@ -185,6 +191,7 @@ class Warp {
   WrittenBits local_written_;
   std::vector<Mask> defined_;
   std::vector<uint32_t> undefined_origin_;
+  std::unordered_map<uint32_t, LaneBytes> undefined_bytes_;
   std::vector<Split> splits_;
   size_t current_ = kNone;
   std::vector<Join> joins_;

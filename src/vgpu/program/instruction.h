@@ -91,7 +91,7 @@ enum class UndefinedFlow : uint8_t {
   kAnd,       // of predicates: ... unless the other one is false
   kOr,        // ... unless the other one is true
   kShuffled,  // shfl: where the lane it comes from is; the body knows
-  kByParts,   // register by register, as `parts` says
+  kByParts,   // byte by byte, as `parts` says
 };
 
 /// Columns from `column` on of those that one tcgen05.ld.32x32b loads; `load` is 0 for none.
@@ -99,6 +99,14 @@ struct LoadedColumns {
   uint32_t load = 0;
   uint32_t column = 0;
   friend bool operator==(const LoadedColumns&, const LoadedColumns&) = default;
+};
+
+/// What a register of a result gets from a register of an operand, in bytes as bits; registers as dense
+/// numbers.
+struct BytePart {
+  uint32_t from = 0, to = 0;
+  uint8_t from_bytes = 0xF, to_bytes = 0xF;
+  bool bytewise = false;  // each byte from the same one; else all of to_bytes from all of from_bytes
 };
 
 /// The cold half of an instruction.
@@ -110,8 +118,11 @@ struct InstructionInfo {
   /// kSelected: numbers of a, b, p; kAnd, kOr: of a, b; kShuffled: of the value and the result. 0: not a
   /// register.
   uint32_t numbers[3] = {};
-  /// kByParts: {operand, result}, as numbers; the halves of 64-bit registers have their own.
-  std::vector<std::pair<uint32_t, uint32_t>> parts;
+  std::vector<BytePart> parts;  // kByParts
+  uint32_t guard = 0;           // number of the guard
+  /// Of these operands only `narrow_bytes` are used: what stores of 8 and 16 bits store.
+  std::vector<uint32_t> narrow;
+  uint8_t narrow_bytes = 0xF;
   const char* file = "";      // interned kernel source file by .loc, or ""
   int line = 0;               // its line
   int ptx_line = 0;           // line of the PTX text

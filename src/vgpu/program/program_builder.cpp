@@ -8,6 +8,7 @@
 
 #include "core/text.h"
 #include "imbrex/core/error.h"
+#include "vgpu/program/byte_parts.h"
 #include "vgpu/program/control.h"
 #include "vgpu/program/control_flow.h"
 #include "vgpu/program/cost_class.h"
@@ -78,9 +79,9 @@ void ProgramBuilder::find_functions(uint32_t index, std::vector<uint32_t>& path)
   if (std::find(path.begin(), path.end(), index) != path.end())
     refuse(*this, f, f.pos.line, fmt::format("{}: recursive calls are not modelled", f.name));
   if (layouts_.contains(index)) return;
-  layouts_[index].function = &f;
   if (const auto unread = image_.unread().find(index); unread != image_.unread().end())
     throw ParseError(unread->second);
+  layouts_[index].function = &f;
   order_.push_back(index);
   path.push_back(index);
   for (const ptx::Instruction& insn : f.body) {
@@ -301,31 +302,6 @@ void ProgramBuilder::decode_function(FunctionLayout& layout) {
       program_->info[layout.pcs[i] + layout.own_before(i)].stages = origins.stored_by(f.body[i]);
 }
 
-/// {operand, result} of instructions on the halves of 64-bit registers: packed pairs of floats, moves.
-static std::vector<std::pair<uint32_t, uint32_t>> parts_of(const FunctionLayout& layout,
-                                                           const ptx::Instruction& source) {
-  std::vector<std::pair<uint32_t, uint32_t>> parts;
-  const ptx::Function& f = *layout.function;
-  const std::span<const ptx::Operand> operands = f.operands_of(source);
-  const bool moves = source.op == ptx::Op::mov && ptx::bits(source.type()) == 64;
-  if (!moves && source.type() != ptx::ScalarType::f32x2) return parts;
-  const auto half = [&](const ptx::Operand& o, uint32_t h) -> uint32_t {
-    if (o.kind == ptx::OperandKind::vector) {
-      const ptx::Operand& element = f.elements_of(o)[h];
-      return element.is_reg() ? layout.register_numbers[element.id] : 0;
-    }
-    return o.is_reg() ? layout.register_numbers[o.id] + h : 0;
-  };
-  for (const ptx::Operand& o : operands)
-    if (o.kind == ptx::OperandKind::vector ? f.elements_of(o).size() != 2
-                                           : o.is_reg() && !layout.has_halves(o.id))
-      return parts;
-  for (const ptx::Operand& from : operands.subspan(1))
-    for (const uint32_t h : {0u, 1u})
-      if (const uint32_t to = half(operands[0], h); to != 0) parts.emplace_back(half(from, h), to);
-  return parts;
-}
-
 /// Notes in the latest instruction what comes of undefined operands.
 void ProgramBuilder::describe_undefined_flow(const FunctionLayout& layout, const ptx::Instruction& source,
                                              bool computes) {
@@ -345,10 +321,15 @@ void ProgramBuilder::describe_undefined_flow(const FunctionLayout& layout, const
                 : source.op == ptx::Op::and_ ? UndefinedFlow::kAnd
                                              : UndefinedFlow::kOr;
     for (size_t i = 1; i < operands.size(); ++i) info.numbers[i - 1] = number(operands[i]);
-  } else if (info.parts = parts_of(layout, source); !info.parts.empty()) {
+  } else if (info.parts = byte_parts(layout, source); !info.parts.empty()) {
     info.flow = UndefinedFlow::kByParts;
   } else if (computes) {
     info.flow = UndefinedFlow::kPassed;
+  } else if (source.op == ptx::Op::st && ptx::bits(source.type()) < 32) {
+    info.narrow_bytes = ptx::bits(source.type()) == 8 ? 1 : 3;
+    const std::span<const ptx::Operand> stored =
+        operands[1].has_elements() ? layout.function->elements_of(operands[1]) : operands.subspan(1, 1);
+    for (const ptx::Operand& o : stored) info.narrow.push_back(number(o));
   }
 }
 
@@ -361,6 +342,7 @@ void ProgramBuilder::decode_instruction(FunctionLayout& layout, uint32_t index) 
     insn.guard = layout.registers[source.guard.id];
     insn.guard_flip = source.guard_negated ? kAllLanes : 0;
     layout.add_numbers(source.guard.id, program_->info.back().reads);
+    program_->info.back().guard = layout.register_numbers[source.guard.id];
   }
   const ptx::Family family = ptx::insn_facts(source.op).family;
   if (!vgpu::decode_function(family)(decoder, insn))
