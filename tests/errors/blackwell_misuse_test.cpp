@@ -97,7 +97,7 @@ TEST(LaunchControlMisuse, WhoAsksAndWhoIsTold) {
         if (auto arm = when(answer.is_canceled))
           store_global(global_view(pointer, {1}), zeros(float32, {1}), {0});
       },
-      {"clc_query", "no clc_try_cancel asks"});
+      {"clc_query", "no clc_try_cancel requests"});
 }
 
 // --- clusters ---

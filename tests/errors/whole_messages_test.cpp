@@ -190,7 +190,7 @@ TEST_F(ScaleMessages, ReleasedTensorsHaveNoContents) {
   EXPECT_EQ(message_of<LaunchError>([&] { x.to_host(); }),
             "error: to_host of a tensor that has been released: float32[10, 10]\n"
             "  help: use it before release()");
-  EXPECT_EQ(message_of<LaunchError>([&] { DeviceTensor().poison(); }), "error: poison of a null tensor");
+  EXPECT_EQ(message_of<LaunchError>([&] { DeviceTensor().poison(); }), "error: fill of a null tensor");
 }
 
 constexpr int kDeadlock = __LINE__;

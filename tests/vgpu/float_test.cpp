@@ -169,7 +169,8 @@ TEST(Float64, ApproximateReciprocalHasTwentyBits) {
   std::vector<Row> rows;
   for (const auto& [operand, result] : limits) rows.push_back({std::bit_cast<uint64_t>(operand), 0, 0});
   rows.push_back({std::bit_cast<uint64_t>(std::numeric_limits<double>::quiet_NaN()), 0, 0});
-  rows.push_back({0x7FF0000000000001, 0, 0});  // a NaN by its lower half alone, which an H200 takes for an infinity
+  rows.push_back(
+      {0x7FF0000000000001, 0, 0});  // a NaN by its lower half alone, which an H200 takes for an infinity
   const size_t first_close = rows.size();
   for (double x = 1e-300; x < 1e300; x *= -1.618033e7) {
     rows.push_back({std::bit_cast<uint64_t>(x), 0, 0});

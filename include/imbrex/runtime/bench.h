@@ -46,7 +46,8 @@ struct BenchResult {
 };
 
 struct BenchOptions {
-  std::optional<Device> device;  ///< a CUDA device to measure on; none: cuda(0). Runs that share `data` share it
+  std::optional<Device>
+      device;  ///< a CUDA device to measure on; none: cuda(0). Runs that share `data` share it
   uint64_t seed = 1;
   bool burst = true, sustained = false;
   double pause_s = 3;            ///< before a burst, for the chip to cool

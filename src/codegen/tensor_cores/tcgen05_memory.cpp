@@ -159,7 +159,8 @@ class Transfer {
   std::vector<Operand> place(const Integer& address, const TransferRun& run) const {
     std::vector<Operand> operands{
         ptx::address(address.value.reg(), run.start.lane << 16 | run.start.column * (packs_ ? 2 : 1))};
-    if (shape_ == Mod::_16x32bx2) operands.emplace_back(split_);
+    if (shape_ == Mod::_16x32bx2)
+      operands.emplace_back(split_ * (packs_ ? 2 : 1));  // in columns, packed or not
     return operands;
   }
 
