@@ -157,10 +157,10 @@ class Transfer {
   }
   /// The address in tensor memory, and where the shape has two halves, their distance.
   std::vector<Operand> place(const Integer& address, const TransferRun& run) const {
+    const int64_t width = packs_ ? 2 : 1;  // columns of a cell
     std::vector<Operand> operands{
-        ptx::address(address.value.reg(), run.start.lane << 16 | run.start.column * (packs_ ? 2 : 1))};
-    if (shape_ == Mod::_16x32bx2)
-      operands.emplace_back(split_ * (packs_ ? 2 : 1));  // in columns, packed or not
+        ptx::address(address.value.reg(), run.start.lane << 16 | run.start.column * width)};
+    if (shape_ == Mod::_16x32bx2) operands.emplace_back(split_ * width);
     return operands;
   }
 

@@ -22,7 +22,7 @@ void BankCounter::accessed(const Instruction& insn, Space space, const std::byte
                            uint32_t bytes, bool writes, BankAccess access) {
   if (space != Space::kSharedCta || lanes == 0) return;
   const BankReport report = meter_.measure(host, lanes, bytes, access);
-  Count& count = counts_[insn.index];
+  Count& count = counts_[insn];
   ++count.accesses;
   count.wavefronts += report.wavefronts;
   count.ideal += report.phases;
@@ -31,31 +31,13 @@ void BankCounter::accessed(const Instruction& insn, Space space, const std::byte
   count.writes = writes;
 }
 
-void BankCounter::add(const BankCounter& other) {
-  for (size_t i = 0; i < counts_.size(); ++i) {
-    const Count& from = other.counts_[i];
-    if (from.accesses == 0) continue;
-    Count& to = counts_[i];
-    to.accesses += from.accesses;
-    to.wavefronts += from.wavefronts;
-    to.ideal += from.ideal;
-    to.degree = std::max(to.degree, from.degree);
-    to.bytes = from.bytes;
-    to.writes = from.writes;
-  }
-}
-
-std::vector<BankUse> BankCounter::report(const Program& program) const {
-  std::vector<BankUse> uses;
-  for (size_t i = 0; i < counts_.size(); ++i) {
-    const Count& c = counts_[i];
-    if (c.accesses == 0) continue;
-    uses.push_back({program.place(static_cast<uint32_t>(i)), c.writes, c.bytes, c.accesses, c.wavefronts,
-                    c.ideal, c.degree});
-  }
-  std::stable_sort(uses.begin(), uses.end(),
-                   [](const BankUse& a, const BankUse& b) { return a.place.ptx_line < b.place.ptx_line; });
-  return uses;
+void BankCounter::Count::add(const Count& other) {
+  accesses += other.accesses;
+  wavefronts += other.wavefronts;
+  ideal += other.ideal;
+  degree = std::max(degree, other.degree);
+  bytes = other.bytes;
+  writes = other.writes;
 }
 
 }  // namespace imbrex::vgpu

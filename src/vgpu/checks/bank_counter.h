@@ -3,11 +3,12 @@
 // that does not count has no counter.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "imbrex/inspect/banks.h"
+#include "vgpu/checks/instruction_counts.h"
 #include "vgpu/memory/memory.h"
-#include "vgpu/program/program.h"
 
 namespace imbrex::vgpu {
 
@@ -29,9 +30,9 @@ class BankCounter {
   void accessed(const Instruction& insn, Space space, const std::byte* const* host, Mask lanes,
                 uint32_t bytes, bool writes, BankAccess access);
   /// Adds what another cluster counted.
-  void add(const BankCounter& other);
+  void add(const BankCounter& other) { counts_.add(other.counts_); }
   /// Instructions that accessed shared memory, in the order of the PTX.
-  std::vector<BankUse> report(const Program& program) const;
+  std::vector<BankUse> report(const Program& program) const { return counts_.report(program); }
 
  private:
   struct Count {
@@ -39,8 +40,14 @@ class BankCounter {
     int degree = 1;
     uint8_t bytes = 0;
     bool writes = false;
+
+    bool is_zero() const { return accesses == 0; }
+    void add(const Count& other);
+    BankUse use(CodePlace place) const {
+      return {std::move(place), writes, bytes, accesses, wavefronts, ideal, degree};
+    }
   };
-  std::vector<Count> counts_;  // by instruction
+  InstructionCounts<Count> counts_;
   BankMeter meter_;
 };
 

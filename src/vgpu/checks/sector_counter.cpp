@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/checks/sector_counter.h"
 
-#include <algorithm>
-
 namespace imbrex::vgpu {
 
 std::string_view name(GlobalAccess access) {
@@ -32,7 +30,7 @@ void SectorCounter::accessed(const Instruction& insn, const std::byte* const* ho
         static_cast<int64_t>(reinterpret_cast<uintptr_t>(host[lane]));
   });
   const SectorReport report = sector_report(request_);
-  Count& count = counts_[insn.index];
+  Count& count = counts_[insn];
   ++count.requests;
   count.sectors += report.sectors;
   count.ideal += report.ideal;
@@ -41,32 +39,13 @@ void SectorCounter::accessed(const Instruction& insn, const std::byte* const* ho
   count.access = access;
 }
 
-void SectorCounter::add(const SectorCounter& other) {
-  for (size_t i = 0; i < counts_.size(); ++i) {
-    const Count& from = other.counts_[i];
-    if (from.requests == 0) continue;
-    Count& to = counts_[i];
-    to.requests += from.requests;
-    to.sectors += from.sectors;
-    to.ideal += from.ideal;
-    to.bytes_asked += from.bytes_asked;
-    to.bytes = from.bytes;
-    to.access = from.access;
-  }
-}
-
-std::vector<SectorUse> SectorCounter::report(const Program& program) const {
-  std::vector<SectorUse> uses;
-  for (size_t i = 0; i < counts_.size(); ++i) {
-    const Count& c = counts_[i];
-    if (c.requests == 0) continue;
-    uses.push_back({program.place(static_cast<uint32_t>(i)), c.access, c.bytes, c.requests, c.sectors,
-                    c.ideal, c.bytes_asked});
-  }
-  std::stable_sort(uses.begin(), uses.end(), [](const SectorUse& a, const SectorUse& b) {
-    return a.place.ptx_line < b.place.ptx_line;
-  });
-  return uses;
+void SectorCounter::Count::add(const Count& other) {
+  requests += other.requests;
+  sectors += other.sectors;
+  ideal += other.ideal;
+  bytes_asked += other.bytes_asked;
+  bytes = other.bytes;
+  access = other.access;
 }
 
 }  // namespace imbrex::vgpu
