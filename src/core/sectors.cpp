@@ -10,7 +10,7 @@
 
 namespace imbrex {
 
-SectorReport sector_report(const WarpAccess& access) {
+SectorReport sector_report(const WarpAccess& access, SectorSharing sharing) {
   constexpr size_t kWarp = 32;
   auto refuse = [](std::string what) { throw LaunchError(Diagnostic{{}, std::move(what), {}, ""}); };
   const int bytes = access.bytes;
@@ -30,14 +30,19 @@ SectorReport sector_report(const WarpAccess& access) {
   report.lanes = static_cast<int>(lanes);
   report.bytes = static_cast<int64_t>(lanes) * bytes;
   std::sort(wanted.begin(), wanted.begin() + lanes);
-  const auto end = std::unique(wanted.begin(), wanted.begin() + lanes);
   // Aligned accesses of one width are equal or apart, and none of up to 32 bytes lies in two sectors.
-  report.ideal = static_cast<int>(((end - wanted.begin()) * bytes + kSectorBytes - 1) / kSectorBytes);
-  int64_t last = -1;
-  for (auto at = wanted.begin(); at != end; ++at) {
-    report.sectors += *at / kSectorBytes != last;
-    last = *at / kSectorBytes;
+  int words = 0;
+  int turns = 0;  // that the current sector takes
+  for (size_t i = 0, same = 0; i < lanes; ++i) {
+    same = i > 0 && wanted[i] == wanted[i - 1] ? same + 1 : 1;
+    words += same == 1;
+    if (i == 0 || wanted[i] / kSectorBytes != wanted[i - 1] / kSectorBytes) turns = 0;
+    const int needed = sharing == SectorSharing::kByTurns ? static_cast<int>(same) : 1;
+    if (needed <= turns) continue;
+    ++report.sectors;
+    turns = needed;
   }
+  report.ideal = (words * bytes + kSectorBytes - 1) / kSectorBytes;
   return report;
 }
 

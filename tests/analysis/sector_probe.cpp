@@ -14,7 +14,6 @@
 #include <fstream>
 #include <map>
 #include <random>
-#include <set>
 #include <sstream>
 
 #include "codegen/compiled_kernel.h"
@@ -108,7 +107,11 @@ struct Access {
   const Form* form;
   std::vector<int64_t> offsets;
 
-  SectorReport report() const { return sector_report({.addresses = offsets, .bytes = form->bytes}); }
+  SectorReport report() const {
+    const bool by_turns = form->name.starts_with("atom") || form->name.starts_with("red");
+    return sector_report({.addresses = offsets, .bytes = form->bytes},
+                         by_turns ? SectorSharing::kByTurns : SectorSharing::kTogether);
+  }
   std::string text() const {
     std::string out;
     for (const int64_t offset : offsets) out += fmt::format(" {}", offset);
@@ -239,7 +242,6 @@ int join(const std::string& file) {
   for (size_t i = 0; i < all.size(); ++i) {
     const Access& access = all[i];
     bool counted = false;
-    std::set<std::string> read;  // a column that stands twice counts once
     int64_t requests = 0, sectors = 0;
     for (size_t column = 0; column < rows[0].size() && column < rows[i + 2].size(); ++column) {
       const std::string& name = rows[0][column];
@@ -249,8 +251,9 @@ int join(const std::string& file) {
       const char next =
           at + std::strlen(access.form->ncu) < name.size() ? name[at + std::strlen(access.form->ncu)] : '.';
       if (next != '.' && next != '_') continue;
-      // Hits and misses are parts of a count that stands beside them.
-      if (name.find("_lookup_") != std::string::npos || !read.insert(name).second) continue;
+      // ncu adds the largest, the smallest and the average unit's to the .sum that was asked for; hits and misses
+      // are parts of a count that stands beside them.
+      if (!name.ends_with(".sum") || name.find("_lookup_") != std::string::npos) continue;
       counted = true;
       const int64_t value = std::atoll(rows[i + 2][column].c_str());
       if (name.find("t_requests") != std::string::npos) requests += value;

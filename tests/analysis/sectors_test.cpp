@@ -78,6 +78,42 @@ TEST(Sectors, AgreeWithTheDefinitionOnRandomAccesses) {
   }
 }
 
+TEST(Sectors, AtomicsOnOneWordTakeTurns) {
+  const auto turns = [](const WarpAccess& access) {
+    return sector_report(access, SectorSharing::kByTurns).sectors;
+  };
+  EXPECT_EQ(turns(strided(0, 4)), 32);
+  EXPECT_EQ(turns(strided(4, 4)), 4);  // a word for each lane
+  WarpAccess pairs{.addresses = {}, .bytes = 4};
+  for (int lane = 0; lane < 32; ++lane) pairs.addresses.push_back(lane / 2 * 4);
+  EXPECT_EQ(turns(pairs), 4);  // two sectors, twice each
+}
+
+/// Every recorded access touches as many sectors as the chip counted.
+TEST(Sectors, AreThoseOfAnH200) {
+  std::ifstream file(std::string(IMBREX_SOURCE_DIR) + "/tests/analysis/data/sectors_h200.txt");
+  ASSERT_TRUE(file.good());
+  std::map<std::string, int> compared;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("#")) continue;
+    std::istringstream words(line);
+    std::string form;
+    int requests = 0, sectors = 0;
+    words >> form >> requests >> sectors;
+    WarpAccess access{.addresses = {}, .bytes = std::stoi(form.substr(form.find_first_of("0123456789")))};
+    for (int64_t address = 0; words >> address;) access.addresses.push_back(address);
+    ASSERT_EQ(access.addresses.size(), 32u);
+    const bool by_turns = form == "atom4" || form == "red4";
+    EXPECT_EQ(requests, 1) << line;
+    EXPECT_EQ(sector_report(access, by_turns ? SectorSharing::kByTurns : SectorSharing::kTogether).sectors,
+              sectors)
+        << line;
+    ++compared[form];
+  }
+  EXPECT_EQ(compared.size(), 15u);
+  for (const auto& [form, count] : compared) EXPECT_EQ(count, 48) << form;
+}
+
 TEST(Sectors, RefusesWhatNoInstructionDoes) {
   EXPECT_THROW(sector_report(strided(12, 12)), LaunchError);
   EXPECT_THROW(sector_report(strided(64, 64)), LaunchError);

@@ -68,7 +68,7 @@ TEST(SectorCounter, LoadsAndStores) {
 
 TEST(SectorCounter, AtomicsAndAsyncCopies) {
   expect(strided("atom.global.add.u32 %x, [%b], 1;", 64), GlobalAccess::kAtomic, 4, 32, 4);
-  expect(strided("red.global.add.u32 [%b], 1;", 0), GlobalAccess::kReduction, 4, 1, 1);
+  expect(strided("red.global.add.u32 [%b], 1;", 0), GlobalAccess::kReduction, 4, 32, 1);
   expect(strided("mad.lo.u32 %s, %t, 16, %s;\n  cp.async.cg.shared.global [%s], [%b], 16;\n"
                  "  cp.async.wait_all;",
                  32),

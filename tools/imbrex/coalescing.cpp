@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   KernelChoice choice;
-  bool instructions = false, json = false;
+  bool instructions = false, atomic = false, json = false;
   int64_t stride = 1, start = 0;  // in elements
   int bytes = 4, lanes = 32;
 };
@@ -48,7 +48,8 @@ int typed_coalescing(const Options& o) {
   WarpAccess access{.addresses = {}, .bytes = o.bytes};
   for (int64_t lane = 0; lane < o.lanes; ++lane)
     access.addresses.push_back((o.start + lane * o.stride) * o.bytes);
-  const SectorReport report = sector_report(access);
+  const SectorReport report =
+      sector_report(access, o.atomic ? SectorSharing::kByTurns : SectorSharing::kTogether);
   if (o.json) {
     fmt::print("{}\n", Json{{"bytes", o.bytes},
                             {"lanes", report.lanes},
@@ -87,17 +88,19 @@ void add_coalescing(CLI::App& app, Action& chosen) {
   command->add_option("--lanes", options->lanes, "lanes that take part")
       ->check(CLI::Range(1, 32))
       ->capture_default_str();
+  command->add_flag("--atomic", options->atomic, "the access is an atomic operation or a reduction");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(
-      "A request is one instruction of a warp; it moves whole sectors of 32 bytes. The counts are the "
-      "virtual "
-      "GPU's, and\n"
-      "those that ncu calls l1tex__t_requests_pipe_lsu_mem_global_op_* and "
-      "l1tex__t_sectors_pipe_lsu_mem_global_op_*.");
+      "A request is one instruction of a warp; it moves whole sectors of 32 bytes, and lanes whose atomics "
+      "want the "
+      "same word\n"
+      "take turns, each of which moves the sector. The counts are the virtual GPU's, and those that ncu "
+      "calls\n"
+      "l1tex__t_requests_pipe_lsu_mem_global_op_* and l1tex__t_sectors_pipe_lsu_mem_global_op_*.");
   command->callback([&chosen, command, options] {
     chosen = [command, options] {
       if (options->choice.is_given()) {
-        refuse_given(*command, {"--stride", "--start", "--bytes", "--lanes"},
+        refuse_given(*command, {"--stride", "--start", "--bytes", "--lanes", "--atomic"},
                      "is of an access typed in, KERNEL has its own");
         return kernel_coalescing(*options);
       }

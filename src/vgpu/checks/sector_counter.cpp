@@ -29,7 +29,9 @@ void SectorCounter::accessed(const Instruction& insn, const std::byte* const* ho
     request_.addresses[static_cast<size_t>(lane)] =
         static_cast<int64_t>(reinterpret_cast<uintptr_t>(host[lane]));
   });
-  const SectorReport report = sector_report(request_);
+  const bool by_turns = access == GlobalAccess::kAtomic || access == GlobalAccess::kReduction;
+  const SectorReport report =
+      sector_report(request_, by_turns ? SectorSharing::kByTurns : SectorSharing::kTogether);
   Count& count = counts_[insn];
   ++count.requests;
   count.sectors += report.sectors;
