@@ -59,11 +59,12 @@ struct ParamPlan {
   int32_t offset, bytes;
 };
 
-/// Bytes of a buffer that a kernel's global_view of it spans, for checking a call.
+/// What a kernel's global_view needs of a buffer, for checking a call.
 struct BufferNeed {
-  int32_t argument;      // which pointer argument
-  int32_t bytes_slot;    // host slot of the number of bytes, counted from the pointer
-  SourceLocation where;  // the global_view
+  int32_t argument;                       // which pointer argument
+  int32_t bytes_slot;                     // host slot of the number of bytes, counted from the pointer
+  std::vector<int32_t> extents, strides;  // host slots, in elements, outermost first
+  SourceLocation where;                   // the global_view
 };
 
 /// What the user passes, in order, for checking a call.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and memory of other programs on the virtual GPU, and what is refused.
+// Streams and events on the virtual GPU, and what is refused.
 #include "imbrex/runtime/stream.h"
 
 #include <fmt/format.h>
@@ -114,57 +114,6 @@ TEST(Stream, EventsMeasureAndOrder) {
   second.wait(end);
   end.synchronize();
   EXPECT_GE(end.milliseconds_since(begin), 2);
-}
-
-TEST(View, IsMemoryOfAnotherOwner) {
-  const Device device = virtual_gpu();
-  const int64_t n = 300;
-  DeviceTensor owner = DeviceTensor::random(device, float32, {2, n}, 1);
-  DeviceTensor y = DeviceTensor::empty(device, float32, {n});
-  Kernel<Scale> kernel({}, device);
-  {
-    const DeviceTensor row = DeviceTensor::view(device, owner.address() + 4 * n, float32, {1, n}, {12345, 1});
-    EXPECT_EQ(row.bytes(), 4 * n);
-    kernel(n, 2, row, y).expect_clean();
-  }
-  const HostTensor all = owner.to_host(), out = y.to_host();  // which the view did not free
-  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out.get(i), 2 * all.get(n + i));
-  DeviceTensor view = DeviceTensor::view(device, owner.address(), float32, {2, n}, {n, 1});
-  view.release();
-  expect_contains(refusal([&] { view.to_host(); }), {"released"});
-  EXPECT_NE(owner.address(), 0u);
-}
-
-TEST(View, RefusesWhatKernelsCannotUse) {
-  const Device device = virtual_gpu();
-  const int64_t n = 300;
-  DeviceTensor owner = DeviceTensor::random(device, float32, {2, n}, 1);
-  const uint64_t at = owner.address();
-  const auto view = [&](uint64_t address, std::vector<int64_t> shape, std::vector<int64_t> strides = {}) {
-    return refusal([&] { DeviceTensor::view(device, address, float32, shape, strides); });
-  };
-  EXPECT_EQ(view(at, {2, n}, {n, 1}), "not refused");
-  expect_contains(view(at, {2, n}, {n + 4, 1}), {"dimension 0", "304", "300", "[304, 1]", "contiguous"});
-  expect_contains(view(at, {n, 2}, {1, n}), {"dimension 1", "stride of 300", "tensor 1", "contiguous"});
-  expect_contains(view(at, {2, n}, {1}), {"1 strides for 2 dimensions"});
-  expect_contains(view(0, {n}), {"address is null"});
-  expect_contains(view(at + 2, {n}), {"not a multiple of 4", "align"});
-  expect_contains(view(at, {-1}), {"negative extent"});
-  expect_contains(view(at, {3, n}), {"DeviceTensor::view", "float32[3, 300], 3600 bytes"});
-  owner.release();
-  expect_contains(view(at, {n}), {"DeviceTensor::view", "float32[300]"});
-  EXPECT_EQ(view(at, {0}), "not refused");
-}
-
-TEST(View, OfFreedMemoryIsFoundByTheLaunch) {
-  const Device device = virtual_gpu();
-  const int64_t n = 300;
-  DeviceTensor owner = DeviceTensor::random(device, float32, {n}, 1);
-  DeviceTensor y = DeviceTensor::empty(device, float32, {n});
-  const DeviceTensor view = DeviceTensor::view(device, owner.address(), float32, {n});
-  owner.release();
-  Kernel<Scale> kernel({}, device);
-  EXPECT_FALSE(kernel(n, 2, view, y).clean());
 }
 
 TEST(Prepare, CompilesAndLaunchesNothing) {

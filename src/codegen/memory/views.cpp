@@ -131,6 +131,35 @@ std::vector<int> order_of(const ir::Op& op) {
 
 }  // namespace
 
+namespace {
+
+/// What the launch can check: the bytes from the pointer to the last element, and whether a tensor with strides is
+/// viewed as one without. Nothing where extents or strides are not known at launch.
+void check_at_launch(Generator& g, const ir::Op& op, const GlobalView& view) {
+  if (view.argument < 0) return;
+  HostProgram& host = g.host();
+  const auto rank = static_cast<size_t>(op.int_attr("rank"));
+  BufferNeed need{
+      .argument = view.argument, .bytes_slot = 0, .extents = {}, .strides = {}, .where = op.where};
+  int32_t last = host.constant(0);
+  for (size_t d = 0; d < rank; ++d) {
+    const std::optional<int32_t> extent = host.slot(op.operands[1 + d]);
+    const std::optional<int32_t> stride = host.slot(op.operands[1 + rank + d]);
+    if (!extent || !stride) return;
+    const int32_t steps = host.binary(ir::Opcode::kSub, *extent, host.constant(1), op.where);
+    last = host.binary(ir::Opcode::kAdd, last, host.binary(ir::Opcode::kMul, steps, *stride, op.where),
+                       op.where);
+    need.extents.push_back(*extent);
+    need.strides.push_back(*stride);
+  }
+  const int32_t count = host.binary(ir::Opcode::kAdd, last, host.constant(1), op.where);
+  const int32_t bits = host.binary(ir::Opcode::kMul, count, host.constant(view.dtype.bits()), op.where);
+  need.bytes_slot = host.binary(ir::Opcode::kCeilDiv, bits, host.constant(8), op.where);
+  g.kernel().buffers.push_back(std::move(need));
+}
+
+}  // namespace
+
 void emit_GlobalView(Generator& g, const ir::Op& op) {
   const ir::Value* base = op.operands[0];
   const size_t rank = static_cast<size_t>(op.int_attr("rank"));
@@ -146,28 +175,7 @@ void emit_GlobalView(Generator& g, const ir::Op& op) {
     view.dims.push_back(dim);
     view.view_dims.push_back(static_cast<int>(d));
   }
-  // What the launch can check: the bytes from the pointer to the last element.
-  if (view.argument >= 0) {
-    HostProgram& host = g.host();
-    std::optional<int32_t> last = host.constant(0);
-    for (size_t d = 0; d < rank && last; ++d) {
-      const std::optional<int32_t> extent = host.slot(op.operands[1 + d]);
-      const std::optional<int32_t> stride = host.slot(op.operands[1 + rank + d]);
-      if (!extent || !stride) {
-        last.reset();
-        break;
-      }
-      const int32_t steps = host.binary(ir::Opcode::kSub, *extent, host.constant(1), op.where);
-      last = host.binary(ir::Opcode::kAdd, *last, host.binary(ir::Opcode::kMul, steps, *stride, op.where),
-                         op.where);
-    }
-    if (last) {
-      const int32_t count = host.binary(ir::Opcode::kAdd, *last, host.constant(1), op.where);
-      const int32_t bits = host.binary(ir::Opcode::kMul, count, host.constant(view.dtype.bits()), op.where);
-      g.kernel().buffers.push_back(
-          {view.argument, host.binary(ir::Opcode::kCeilDiv, bits, host.constant(8), op.where), op.where});
-    }
-  }
+  check_at_launch(g, op, view);
   g.bind(op.result(), std::move(view));
 }
 

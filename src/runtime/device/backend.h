@@ -11,6 +11,7 @@
 
 #include "codegen/compiled_kernel.h"
 #include "imbrex/runtime/device.h"
+#include "runtime/device/strides.h"
 
 namespace imbrex::runtime {
 
@@ -63,6 +64,11 @@ class DeviceBackend {
   virtual void start_copy_from_device(void* to, uint64_t from, int64_t bytes, CUstream_st* stream) = 0;
   virtual void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, CUstream_st* stream) = 0;
   virtual void start_fill(uint64_t to, uint8_t value, int64_t bytes, CUstream_st* stream) = 0;
+  // The same for rows, one by one where a device knows no better.
+  virtual void start_rows_to_device(uint64_t to, const void* from, const ByteRows& rows, CUstream_st* stream);
+  virtual void start_rows_from_device(void* to, uint64_t from, const ByteRows& rows, CUstream_st* stream);
+  virtual void start_rows_on_device(uint64_t to, uint64_t from, const ByteRows& rows, CUstream_st* stream);
+  virtual void start_fill_rows(uint64_t to, uint8_t value, const ByteRows& rows, CUstream_st* stream);
 
   // On the device's own stream; those that involve the host wait.
   void copy_to_device(uint64_t to, const void* from, int64_t bytes);

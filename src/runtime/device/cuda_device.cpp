@@ -117,6 +117,27 @@ class CudaDevice : public DeviceBackend {
     const ContextScope scope = current();
     driver_->check(driver_->cuMemsetD8Async(to, value, bytes, stream), "fill");
   }
+  void start_rows_to_device(uint64_t to, const void* from, const ByteRows& rows, CUstream stream) override {
+    if (!copy_rows({.from_type = kMemoryTypeHost, .from_host = from, .to_type = kMemoryTypeUnified, .to = to},
+                   rows, stream))
+      DeviceBackend::start_rows_to_device(to, from, rows, stream);
+  }
+  void start_rows_from_device(void* to, uint64_t from, const ByteRows& rows, CUstream stream) override {
+    if (!copy_rows({.from_type = kMemoryTypeUnified, .from = from, .to_type = kMemoryTypeHost, .to_host = to},
+                   rows, stream))
+      DeviceBackend::start_rows_from_device(to, from, rows, stream);
+  }
+  void start_rows_on_device(uint64_t to, uint64_t from, const ByteRows& rows, CUstream stream) override {
+    if (!copy_rows({.from_type = kMemoryTypeUnified, .from = from, .to_type = kMemoryTypeUnified, .to = to},
+                   rows, stream))
+      DeviceBackend::start_rows_on_device(to, from, rows, stream);
+  }
+  void start_fill_rows(uint64_t to, uint8_t value, const ByteRows& rows, CUstream stream) override {
+    if (!has_pitches(rows)) return DeviceBackend::start_fill_rows(to, value, rows, stream);
+    const ContextScope scope = current();
+    driver_->check(driver_->cuMemsetD2D8Async(to, rows.to_pitch, value, rows.width, rows.height, stream),
+                   "fill");
+  }
 
   CUstream stream() const override { return stream_; }
   CUstream create_stream() override {
@@ -281,6 +302,21 @@ class CudaDevice : public DeviceBackend {
           fmt::format("dimension {}: extent {}, box {}{}", i, slots[plan.dim_slots[i]], plan.box[i],
                       i == 0 ? "" : fmt::format(", stride {} bytes", slots[plan.stride_slots[i - 1]] / 8)));
     return facts;
+  }
+
+  /// Whether the driver copies such rows at once: they follow one another in both memories.
+  bool has_pitches(const ByteRows& rows) const {
+    const int64_t most = attribute(kDeviceAttributeMaxPitch);
+    const auto is_pitch = [&](int64_t pitch) { return pitch >= rows.width && pitch <= most; };
+    return is_pitch(rows.to_pitch) && is_pitch(rows.from_pitch);
+  }
+  bool copy_rows(CUmemcpy2D copy, const ByteRows& rows, CUstream stream) {
+    if (!has_pitches(rows)) return false;
+    copy.from_pitch = rows.from_pitch, copy.to_pitch = rows.to_pitch;
+    copy.width = rows.width, copy.height = rows.height;
+    const ContextScope scope = current();
+    driver_->check(driver_->cuMemcpy2DAsync(&copy, stream), "copy of rows");
+    return true;
   }
 
   /// Assembles, or takes the machine code from the cache, and loads it.

@@ -28,6 +28,27 @@ void runtime::DeviceBackend::copy_on_device(uint64_t to, uint64_t from, int64_t 
 void runtime::DeviceBackend::fill(uint64_t to, uint8_t value, int64_t bytes) {
   start_fill(to, value, bytes, stream());
 }
+void runtime::DeviceBackend::start_rows_to_device(uint64_t to, const void* from, const ByteRows& rows,
+                                                  CUstream_st* stream) {
+  for (int64_t i = 0; i < rows.height; ++i)
+    start_copy_to_device(to + i * rows.to_pitch, static_cast<const std::byte*>(from) + i * rows.from_pitch,
+                         rows.width, stream);
+}
+void runtime::DeviceBackend::start_rows_from_device(void* to, uint64_t from, const ByteRows& rows,
+                                                    CUstream_st* stream) {
+  for (int64_t i = 0; i < rows.height; ++i)
+    start_copy_from_device(static_cast<std::byte*>(to) + i * rows.to_pitch, from + i * rows.from_pitch,
+                           rows.width, stream);
+}
+void runtime::DeviceBackend::start_rows_on_device(uint64_t to, uint64_t from, const ByteRows& rows,
+                                                  CUstream_st* stream) {
+  for (int64_t i = 0; i < rows.height; ++i)
+    start_copy_on_device(to + i * rows.to_pitch, from + i * rows.from_pitch, rows.width, stream);
+}
+void runtime::DeviceBackend::start_fill_rows(uint64_t to, uint8_t value, const ByteRows& rows,
+                                             CUstream_st* stream) {
+  for (int64_t i = 0; i < rows.height; ++i) start_fill(to + i * rows.to_pitch, value, rows.width, stream);
+}
 
 Device Device::virtual_gpu(vgpu::Options options) {
   return Device(runtime::make_virtual_device(std::move(options)));

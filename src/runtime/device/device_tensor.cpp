@@ -5,17 +5,21 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <optional>
 
 #include "imbrex/core/error.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/stream_handle.h"
+#include "runtime/device/strides.h"
 
 namespace imbrex {
 
 struct DeviceTensor::Memory {
   Device device;
   uint64_t address = 0;
-  int64_t bytes = 0;
   bool is_owned = true;
 
   ~Memory() { release(); }
@@ -27,90 +31,164 @@ struct DeviceTensor::Memory {
 
 namespace {
 
-/// Of a dense tensor. LaunchError for a negative extent.
-int64_t bytes_of(DataType dtype, const std::vector<int64_t>& shape) {
-  int64_t bits = dtype.bits();
-  for (int64_t extent : shape) {
-    if (extent < 0)
-      throw LaunchError(
-          Diagnostic{{},
-                     fmt::format("tensor of shape [{}]: negative extent", fmt::join(shape, ", ")),
-                     {},
-                     "extents are 0 or more"});
-    bits *= extent;
-  }
-  return (bits + 7) / 8;
-}
+using runtime::ByteRows;
 
-/// LaunchError unless the strides are those of a dense row-major tensor.
-void check_dense(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
-  const auto fail = [&](std::string message, std::string help) {
-    throw LaunchError(Diagnostic{{},
-                                 "DeviceTensor::view: " + std::move(message),
-                                 {fmt::format("shape    [{}]", fmt::join(shape, ", ")),
-                                  fmt::format("strides  [{}]", fmt::join(strides, ", "))},
-                                 std::move(help)});
-  };
-  if (strides.size() != shape.size())
-    fail(fmt::format("{} strides for {} dimensions", strides.size(), shape.size()),
-         "give one stride, in elements, for each dimension, or none");
-  int64_t dense = 1;
-  if (std::ranges::count(shape, 0) > 0) return;  // no element is anywhere
-  for (size_t i = shape.size(); i-- > 0;) {
-    if (shape[i] != 1 && strides[i] != dense)
-      fail(fmt::format("dimension {} has a stride of {}, a dense row-major tensor {}", i, strides[i], dense),
-           "make a contiguous copy of the tensor and view that");
-    dense *= shape[i];
-  }
+std::string text_of(const DeviceTensor& t) {
+  const std::string strides =
+      t.is_dense() ? "" : fmt::format(" with strides [{}]", fmt::join(t.strides(), ", "));
+  return fmt::format("{}[{}]{}", t.dtype().name(), fmt::join(t.shape(), ", "), strides);
 }
 
 }  // namespace
 
+void DeviceTensor::refuse(std::string message, std::string help) const {
+  throw LaunchError(Diagnostic{{}, std::move(message), {"tensor  " + text_of(*this)}, std::move(help)});
+}
+
+DeviceTensor::DeviceTensor(DataType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides)
+    : dtype_(dtype), shape_(std::move(shape)), strides_(std::move(strides)) {
+  is_dense_ = strides_.empty();  // until checked: for messages
+  for (int64_t extent : shape_)
+    if (extent < 0)
+      throw LaunchError(
+          Diagnostic{{},
+                     fmt::format("tensor of shape [{}]: negative extent", fmt::join(shape_, ", ")),
+                     {},
+                     "extents are 0 or more"});
+  if (strides_.empty()) strides_ = runtime::dense_strides(shape_);
+  if (strides_.size() != shape_.size())
+    refuse(fmt::format("{} strides for {} dimensions", strides_.size(), shape_.size()),
+           "give one stride, in elements, for each dimension, or none for a dense tensor");
+  for (size_t d = 0; d < shape_.size(); ++d)
+    if (strides_[d] < 0)
+      refuse(
+          fmt::format("dimension {} has a stride of {}, and strides are 0 or more", d, strides_[d]),
+          "copy the tensor to one without negative strides, or view it from its lowest address and reverse "
+          "the order in the kernel");
+  const std::optional<int64_t> span = runtime::span_of(shape_, strides_, dtype_.bits());
+  if (!span) refuse("the tensor spans more memory than 64 bits address", "check its extents and strides");
+  bytes_ = (*span * dtype_.bits() + 7) / 8;
+  is_dense_ = runtime::is_dense(shape_, strides_);
+  if (is_dense_ || dtype_.bits() >= 8) return;
+  bool is_innermost = true;
+  for (size_t d = shape_.size(); d-- > 0;) {
+    if (shape_[d] == 1) continue;
+    const bool is_row = is_innermost && strides_[d] == 1 && shape_[d] * dtype_.bits() % 8 == 0;
+    if (!is_row && strides_[d] * dtype_.bits() % 8 != 0)
+      refuse(fmt::format("dimension {} has {} elements of {} bits with a stride of {}, which are not rows of "
+                         "whole bytes",
+                         d, shape_[d], dtype_.bits(), strides_[d]),
+             "copy the tensor to a dense one");
+    is_innermost = false;
+  }
+}
+
 DeviceTensor DeviceTensor::empty(const Device& device, DataType dtype, std::vector<int64_t> shape) {
-  DeviceTensor tensor;
-  const int64_t bytes = bytes_of(dtype, shape);
-  tensor.dtype_ = dtype;
-  tensor.shape_ = std::move(shape);
-  const uint64_t address = device.backend().allocate(std::max<int64_t>(bytes, 1));
-  tensor.memory_ = std::shared_ptr<Memory>(new Memory{device, address, bytes});
+  DeviceTensor tensor(dtype, std::move(shape), {});
+  const uint64_t address = device.backend().allocate(std::max<int64_t>(tensor.bytes_, 1));
+  tensor.memory_ = std::shared_ptr<Memory>(new Memory{device, address});
   return tensor;
 }
 
 DeviceTensor DeviceTensor::view(const Device& device, uint64_t address, DataType dtype,
-                                std::vector<int64_t> shape, const std::vector<int64_t>& strides) {
-  const int64_t bytes = bytes_of(dtype, shape);
-  const auto fail = [&](std::string message, std::string help) {
-    throw LaunchError(
-        Diagnostic{{},
-                   fmt::format("DeviceTensor::view: {}", message),
-                   {fmt::format("tensor  {}[{}], {} bytes", dtype.name(), fmt::join(shape, ", "), bytes)},
-                   std::move(help)});
+                                std::vector<int64_t> shape, std::vector<int64_t> strides) {
+  const auto say = [](const LaunchError& error, const DeviceTensor* tensor) {
+    Diagnostic told = error.diagnostics().front();
+    told.message = "DeviceTensor::view: " + told.message;
+    if (tensor != nullptr)
+      told.facts.insert(told.facts.begin(),
+                        fmt::format("tensor  {}, {} bytes", text_of(*tensor), tensor->bytes_));
+    return LaunchError(std::move(told));
   };
-  if (!strides.empty()) check_dense(shape, strides);
-  const auto unit = static_cast<uint64_t>(std::max(dtype.bits() / 8, 1));
-  if (address == 0) fail("the address is null", "pass the address of the tensor's first element");
-  if (address % unit != 0)
-    fail(fmt::format("address 0x{:x} is not a multiple of {}", address, unit), "align the buffer");
-  if (bytes > 0) {
-    try {
-      device.backend().check_memory(address, bytes);
-    } catch (const LaunchError& error) {
-      const Diagnostic& found = error.diagnostics().front();
-      fail(found.message, found.help);
-    }
+  std::optional<DeviceTensor> tensor;
+  try {
+    tensor = DeviceTensor(dtype, std::move(shape), std::move(strides));
+  } catch (const LaunchError& error) {
+    throw say(error, nullptr);
   }
-  DeviceTensor tensor;
-  tensor.dtype_ = dtype;
-  tensor.shape_ = std::move(shape);
-  tensor.memory_ = std::shared_ptr<Memory>(new Memory{device, address, bytes, false});
-  return tensor;
+  try {
+    const auto unit = static_cast<uint64_t>(std::max(dtype.bits() / 8, 1));
+    if (address == 0)
+      throw LaunchError(
+          Diagnostic{{}, "the address is null", {}, "pass the address of the tensor's first element"});
+    if (address % unit != 0)
+      throw LaunchError(Diagnostic{
+          {}, fmt::format("address 0x{:x} is not a multiple of {}", address, unit), {}, "align the buffer"});
+    if (tensor->bytes_ > 0) device.backend().check_memory(address, tensor->bytes_);
+  } catch (const LaunchError& error) {
+    throw say(error, &*tensor);
+  }
+  tensor->memory_ = std::shared_ptr<Memory>(new Memory{device, address, false});
+  return *tensor;
 }
 
 DeviceTensor DeviceTensor::shape_only(DataType dtype, std::vector<int64_t> shape) {
-  DeviceTensor tensor;
-  tensor.dtype_ = dtype;
-  tensor.shape_ = std::move(shape);
+  return DeviceTensor(dtype, std::move(shape), {});
+}
+
+DeviceTensor DeviceTensor::part(uint64_t offset, std::vector<int64_t> shape,
+                                std::vector<int64_t> strides) const {
+  DeviceTensor tensor(dtype_, std::move(shape), std::move(strides));
+  tensor.memory_ = memory_;
+  tensor.offset_ = offset_ + offset;
   return tensor;
+}
+
+DeviceTensor DeviceTensor::slice(const std::vector<int64_t>& offsets, std::vector<int64_t> shape) const {
+  if (offsets.size() != shape_.size() || shape.size() != shape_.size())
+    refuse(fmt::format("slice: {} offsets and {} extents for {} dimensions", offsets.size(), shape.size(),
+                       shape_.size()),
+           "give one of each for each dimension");
+  int64_t first = 0;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (offsets[d] < 0 || shape[d] < 0 || shape[d] > shape_[d] || offsets[d] > shape_[d] - shape[d])
+      refuse(fmt::format("slice: {} elements from {} on along dimension {}, which has {}", shape[d],
+                         offsets[d], d, shape_[d]),
+             "stay inside the tensor");
+    first += offsets[d] * strides_[d];
+  }
+  if (first * dtype_.bits() % 8 != 0)
+    refuse(fmt::format("slice: element {} of {} bits does not begin at a whole byte", first, dtype_.bits()),
+           "begin where a byte does");
+  return part(static_cast<uint64_t>(first * dtype_.bits() / 8), std::move(shape), strides_);
+}
+
+DeviceTensor DeviceTensor::operator[](int64_t index) const {
+  if (shape_.empty() || index < 0 || index >= shape_[0])
+    refuse(fmt::format("index {} of a tensor of {} along its first dimension", index,
+                       shape_.empty() ? 0 : shape_[0]),
+           "stay inside the tensor");
+  std::vector<int64_t> offsets(shape_.size(), 0), one = shape_;
+  offsets[0] = index, one[0] = 1;
+  const DeviceTensor slab = slice(offsets, std::move(one));
+  return slab.part(0, {shape_.begin() + 1, shape_.end()}, {strides_.begin() + 1, strides_.end()});
+}
+
+DeviceTensor DeviceTensor::permute(const std::vector<int64_t>& dims) const {
+  std::vector<int64_t> shape, strides;
+  std::vector<bool> is_used(shape_.size(), false);
+  for (int64_t d : dims) {
+    const auto from = static_cast<size_t>(d);
+    if (d < 0 || from >= shape_.size() || is_used[from] || dims.size() != shape_.size())
+      refuse(fmt::format("permute: [{}] is no order of {} dimensions", fmt::join(dims, ", "), shape_.size()),
+             fmt::format("give each of 0 to {} once", static_cast<int64_t>(shape_.size()) - 1));
+    is_used[from] = true;
+    shape.push_back(shape_[from]);
+    strides.push_back(strides_[from]);
+  }
+  if (dims.size() != shape_.size())
+    refuse(fmt::format("permute: {} of {} dimensions are given", dims.size(), shape_.size()),
+           "give each of them once");
+  return part(0, std::move(shape), std::move(strides));
+}
+
+DeviceTensor DeviceTensor::transpose() const {
+  if (shape_.size() < 2)
+    refuse(fmt::format("transpose: a tensor of {} dimensions", shape_.size()), "it takes two or more");
+  std::vector<int64_t> dims(shape_.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  std::swap(dims[dims.size() - 2], dims[dims.size() - 1]);
+  return permute(dims);
 }
 
 DeviceTensor DeviceTensor::from_host(const Device& device, const HostTensor& host) {
@@ -124,8 +202,11 @@ DeviceTensor DeviceTensor::random(const Device& device, DataType dtype, std::vec
   return from_host(device, HostTensor::random(dtype, std::move(shape), seed));
 }
 
-int64_t DeviceTensor::bytes() const { return memory_ ? memory_->bytes : 0; }
-uint64_t DeviceTensor::address() const { return memory_ ? memory_->address : 0; }
+bool DeviceTensor::may_overlap() const { return !is_dense_ && runtime::may_overlap(shape_, strides_); }
+int64_t DeviceTensor::bytes() const { return memory_ ? bytes_ : 0; }
+uint64_t DeviceTensor::address() const {
+  return !memory_ || memory_->address == 0 ? 0 : memory_->address + offset_;
+}
 
 const Device& DeviceTensor::device() const {
   if (!memory_)
@@ -142,11 +223,11 @@ namespace {
 void require_memory(const DeviceTensor& tensor, const char* what) {
   if (tensor.is_null()) throw LaunchError(Diagnostic{{}, fmt::format("{} of a null tensor", what), {}, ""});
   if (tensor.address() == 0)
-    throw LaunchError(Diagnostic{{},
-                                 fmt::format("{} of a tensor that has been released: {}[{}]", what,
-                                             tensor.dtype().name(), fmt::join(tensor.shape(), ", ")),
-                                 {},
-                                 "use it before release()"});
+    throw LaunchError(
+        Diagnostic{{},
+                   fmt::format("{} of a tensor that has been released: {}", what, text_of(tensor)),
+                   {},
+                   "use it before release()"});
 }
 
 template <class Tensor>
@@ -160,7 +241,66 @@ void require_alike(const Tensor& from, const DeviceTensor& to) {
                  "element type and shape must agree"});
 }
 
+/// Copies between a strided tensor and a dense host tensor without waiting.
+void start_copy(const DeviceTensor& to, const HostTensor& from, runtime::CUstream_st* stream) {
+  runtime::DeviceBackend& backend = to.device().backend();
+  if (to.is_dense())
+    return backend.start_copy_to_device(to.address(), from.bytes().data(), to.bytes(), stream);
+  runtime::for_each_rows(to.shape(), to.strides(), runtime::dense_strides(to.shape()), to.dtype().bits(),
+                         [&](int64_t there, int64_t here, const ByteRows& rows) {
+                           backend.start_rows_to_device(to.address() + there, from.bytes().data() + here,
+                                                        rows, stream);
+                         });
+}
+void start_copy(HostTensor& to, const DeviceTensor& from, runtime::CUstream_st* stream) {
+  runtime::DeviceBackend& backend = from.device().backend();
+  if (from.is_dense())
+    return backend.start_copy_from_device(to.bytes().data(), from.address(), from.bytes(), stream);
+  runtime::for_each_rows(from.shape(), runtime::dense_strides(from.shape()), from.strides(),
+                         from.dtype().bits(), [&](int64_t here, int64_t there, const ByteRows& rows) {
+                           backend.start_rows_from_device(to.bytes().data() + here, from.address() + there,
+                                                          rows, stream);
+                         });
+}
+
+/// Copies on the host between tensors of these strides.
+void copy_on_host(std::byte* to, const std::vector<int64_t>& to_strides, const std::byte* from,
+                  const std::vector<int64_t>& from_strides, const std::vector<int64_t>& shape, int64_t bits) {
+  runtime::for_each_rows(shape, to_strides, from_strides, bits,
+                         [&](int64_t t, int64_t f, const ByteRows& rows) {
+                           for (int64_t i = 0; i < rows.height; ++i)
+                             std::memcpy(to + t + i * rows.to_pitch, from + f + i * rows.from_pitch,
+                                         static_cast<size_t>(rows.width));
+                         });
+}
+
+/// A tensor whose dimensions lie in another order than its shape's is copied in that order, in long rows, and
+/// brought into its own on the host: one by one, its elements would take a device's copy engine too long.
+struct InMemoryOrder {
+  explicit InMemoryOrder(const DeviceTensor& tensor)
+      : strides(runtime::packed_like(tensor.shape(), tensor.strides())),
+        is_needed(tensor.dtype().bits() >= 8 && !runtime::is_dense(tensor.shape(), strides)) {}
+  std::vector<int64_t> strides;
+  bool is_needed;
+  /// A view of the same memory with its dimensions in order.
+  static DeviceTensor sorted(const DeviceTensor& tensor) {
+    std::vector<int64_t> dims(tensor.shape().size());
+    std::iota(dims.begin(), dims.end(), 0);
+    std::ranges::stable_sort(dims, std::greater(), [&](int64_t d) { return tensor.strides()[d]; });
+    return tensor.permute(dims);
+  }
+};
+
 }  // namespace
+
+void DeviceTensor::require_writable(const char* what) const {
+  require_memory(*this, what);
+  if (may_overlap())
+    refuse(fmt::format("{} of a tensor whose elements share memory", what),
+           "a stride of 0, or one shorter than what the dimensions inside it span, is for reading: write the "
+           "tensor "
+           "that it is a view of");
+}
 
 HostTensor DeviceTensor::to_host(const Stream& stream) const {
   require_memory(*this, "to_host");
@@ -168,37 +308,52 @@ HostTensor DeviceTensor::to_host(const Stream& stream) const {
   runtime::DeviceBackend& backend = device().backend();
   runtime::CUstream_st* const handle = runtime::handle_on(device(), stream, "to_host");
   runtime::refuse_capture("to_host", backend, handle);
-  backend.start_copy_from_device(host.bytes().data(), address(), bytes(), handle);
+  if (const InMemoryOrder order(*this); order.is_needed) {
+    const DeviceTensor sorted = InMemoryOrder::sorted(*this);
+    HostTensor staged(dtype_, sorted.shape());
+    start_copy(staged, sorted, handle);
+    backend.synchronize(handle);
+    copy_on_host(host.bytes().data(), runtime::dense_strides(shape_), staged.bytes().data(), order.strides,
+                 shape_, dtype_.bits());
+    return host;
+  }
+  start_copy(host, *this, handle);
   backend.synchronize(handle);
   return host;
 }
 
 void DeviceTensor::copy_from(const HostTensor& host, const Stream& stream) {
-  require_memory(*this, "copy_from");
+  require_writable("copy_from");
   require_alike(host, *this);
   runtime::DeviceBackend& backend = device().backend();
   runtime::CUstream_st* const handle = runtime::handle_on(device(), stream, "copy_from");
   runtime::refuse_capture("copy_from", backend, handle);
-  backend.start_copy_to_device(address(), host.bytes().data(), bytes(), handle);
+  if (const InMemoryOrder order(*this); order.is_needed) {
+    const DeviceTensor sorted = InMemoryOrder::sorted(*this);
+    HostTensor staged(dtype_, sorted.shape());
+    copy_on_host(staged.bytes().data(), order.strides, host.bytes().data(), runtime::dense_strides(shape_),
+                 shape_, dtype_.bits());
+    start_copy(sorted, staged, handle);
+    return backend.synchronize(handle);
+  }
+  start_copy(*this, host, handle);
   backend.synchronize(handle);
 }
 
 void DeviceTensor::copy_to_async(HostTensor& host, const Stream& stream) const {
   require_memory(*this, "copy_to_async");
   require_alike(host, *this);
-  device().backend().start_copy_from_device(host.bytes().data(), address(), bytes(),
-                                            runtime::handle_on(device(), stream, "copy_to_async"));
+  start_copy(host, *this, runtime::handle_on(device(), stream, "copy_to_async"));
 }
 
 void DeviceTensor::copy_from_async(const HostTensor& host, const Stream& stream) {
-  require_memory(*this, "copy_from_async");
+  require_writable("copy_from_async");
   require_alike(host, *this);
-  device().backend().start_copy_to_device(address(), host.bytes().data(), bytes(),
-                                          runtime::handle_on(device(), stream, "copy_from_async"));
+  start_copy(*this, host, runtime::handle_on(device(), stream, "copy_from_async"));
 }
 
 void DeviceTensor::copy_from(const DeviceTensor& other, const Stream& stream) {
-  require_memory(*this, "copy_from");
+  require_writable("copy_from");
   require_memory(other, "copy_from");
   require_alike(other, *this);
   if (other.device().shared_backend() != device().shared_backend())
@@ -207,13 +362,25 @@ void DeviceTensor::copy_from(const DeviceTensor& other, const Stream& stream) {
                                              other.device().name(), device().name()),
                                  {},
                                  "copy by way of the host: copy_from(other.to_host())"});
-  device().backend().start_copy_on_device(address(), other.address(), bytes(),
-                                          runtime::handle_on(device(), stream, "copy_from"));
+  runtime::DeviceBackend& backend = device().backend();
+  runtime::CUstream_st* const handle = runtime::handle_on(device(), stream, "copy_from");
+  if (is_dense() && other.is_dense())
+    return backend.start_copy_on_device(address(), other.address(), bytes(), handle);
+  runtime::for_each_rows(shape_, strides_, other.strides_, dtype_.bits(),
+                         [&](int64_t to, int64_t from, const ByteRows& rows) {
+                           backend.start_rows_on_device(address() + to, other.address() + from, rows, handle);
+                         });
 }
 
 void DeviceTensor::fill(uint8_t byte, const Stream& stream) {
-  require_memory(*this, "fill");
-  device().backend().start_fill(address(), byte, bytes(), runtime::handle_on(device(), stream, "fill"));
+  require_writable("fill");
+  runtime::DeviceBackend& backend = device().backend();
+  runtime::CUstream_st* const handle = runtime::handle_on(device(), stream, "fill");
+  if (is_dense()) return backend.start_fill(address(), byte, bytes(), handle);
+  runtime::for_each_rows(shape_, strides_, strides_, dtype_.bits(),
+                         [&](int64_t to, int64_t, const ByteRows& rows) {
+                           backend.start_fill_rows(address() + to, byte, rows, handle);
+                         });
 }
 
 void DeviceTensor::release() {

@@ -25,7 +25,8 @@ inline constexpr int kErrorInvalidValue = 1, kErrorOutOfResources = 701;
 inline constexpr int kStreamNonBlocking = 1, kCaptureModeThreadLocal = 1;
 inline constexpr int kPointerAttributeMemoryType = 2, kPointerAttributeIsManaged = 8,
                      kPointerAttributeDeviceOrdinal = 9;
-inline constexpr unsigned kMemoryTypeDevice = 2;
+inline constexpr unsigned kMemoryTypeHost = 1, kMemoryTypeDevice = 2, kMemoryTypeUnified = 4;
+inline constexpr int kDeviceAttributeMaxPitch = 11;
 inline constexpr int kDeviceAttributePageableMemoryAccess = 88;
 inline constexpr int kDeviceAttributeMultiprocessorCount = 16;
 inline constexpr int kDeviceAttributeL2CacheSize = 38;
@@ -58,6 +59,23 @@ struct CUlaunchConfig {
   CUstream stream;
   CUlaunchAttribute* attributes;
   unsigned attribute_count;
+};
+
+/// CUDA_MEMCPY2D.
+struct CUmemcpy2D {
+  size_t from_x = 0, from_y = 0;
+  unsigned from_type = 0;
+  const void* from_host = nullptr;
+  CUdeviceptr from = 0;
+  void* from_array = nullptr;
+  size_t from_pitch = 0;
+  size_t to_x = 0, to_y = 0;
+  unsigned to_type = 0;
+  void* to_host = nullptr;
+  CUdeviceptr to = 0;
+  void* to_array = nullptr;
+  size_t to_pitch = 0;
+  size_t width = 0, height = 0;
 };
 
 /// The arguments of cuTensorMapEncodeTiled. Dimensions run innermost first; enumerators are the ABI's.

@@ -17,14 +17,19 @@ constexpr int64_t kPaddedExtent = 128;  // multiples of this, the driver require
 
 }  // namespace
 
-void check_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots) {
+void check_tensor_map(const codegen::CompiledKernel& kernel, const codegen::TensorMapPlan& plan,
+                      std::span<const int64_t> slots) {
   const auto slot = [&](int32_t i) { return slots[static_cast<size_t>(i)]; };
   const int64_t stride_unit = plan.is_padded ? 32 : 16;
   const auto bytes = [](int64_t bits) {
     return bits % 8 == 0 ? fmt::format("{}", bits / 8) : fmt::format("{:.3}", static_cast<double>(bits) / 8);
   };
   const auto fail = [&](const std::string& message, const std::string& help) {
-    Diagnostic diagnostic{plan.where, "TMA copy: " + message, {}, help};
+    const codegen::HostStep& base = kernel.host[static_cast<size_t>(plan.base_slot)];
+    const std::string tensor = base.kind == codegen::HostStep::Kind::kParam
+                                   ? fmt::format(" of {}", kernel.arguments[static_cast<size_t>(base.a)].name)
+                                   : "";
+    Diagnostic diagnostic{plan.where, fmt::format("TMA copy{}: {}", tensor, message), {}, help};
     for (size_t d = 0; d < plan.dim_slots.size(); ++d)
       diagnostic.facts.push_back(
           fmt::format("dimension {}, innermost first: extent {}{}", d, slot(plan.dim_slots[d]),
@@ -50,7 +55,9 @@ void check_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_
   for (int32_t stride : plan.stride_slots) {
     if (slot(stride) % (8 * stride_unit) != 0)
       fail(fmt::format("a stride of {} bytes is not a multiple of {}", bytes(slot(stride)), stride_unit),
-           fmt::format("make rows of the tensor multiples of {} elements of {}, padding them in memory",
+           fmt::format("give the tensor strides that are multiples of {} elements of {}: a padded copy, or "
+                       "load_global "
+                       "or copy_async in place of TMA",
                        std::lcm(8 * stride_unit, int64_t{plan.dtype.bits()}) / plan.dtype.bits(),
                        plan.dtype.name()));
     if (slot(stride) < 0 || slot(stride) >= 8 * kStrideLimit)

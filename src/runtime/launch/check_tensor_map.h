@@ -9,7 +9,8 @@
 namespace imbrex::runtime {
 
 /// Throws LaunchError, at the copy that the map is for, when no tensor map has these extents and strides.
-/// `slots` are those of the host program.
-void check_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots);
+/// `plan` is one of the kernel's; `slots` are those of the host program.
+void check_tensor_map(const codegen::CompiledKernel& kernel, const codegen::TensorMapPlan& plan,
+                      std::span<const int64_t> slots);
 
 }  // namespace imbrex::runtime

@@ -106,7 +106,7 @@ void pack_params(const codegen::CompiledKernel& kernel, std::span<const int64_t>
   for (const codegen::ParamPlan& param : kernel.params) {
     if (param.kind == codegen::ParamPlan::Kind::kTensorMap) {
       if (!packed.empty() && is_same_map(kernel.tensor_maps[param.index], slots, packed)) continue;
-      check_tensor_map(kernel.tensor_maps[param.index], slots);
+      check_tensor_map(kernel, kernel.tensor_maps[param.index], slots);
       device.encode_tensor_map(kernel.tensor_maps[param.index], slots, out + param.offset);
     } else {
       int64_t value =

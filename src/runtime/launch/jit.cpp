@@ -9,6 +9,7 @@
 #include "imbrex/core/error.h"
 #include "runtime/compile/compile.h"
 #include "runtime/device/stream_handle.h"
+#include "runtime/device/strides.h"
 #include "runtime/launch/host_program.h"
 
 namespace imbrex::runtime {
@@ -128,10 +129,30 @@ void JitKernel::check(std::span<const LaunchArgument> arguments) const {
   }
 }
 
+/// A kernel that knows nothing of strides must not be given a tensor that has some.
+void JitKernel::check_strides(const codegen::BufferNeed& need, const DeviceTensor& tensor) const {
+  Extents extents, strides;
+  for (int32_t slot : need.extents) extents.push_back(slots_[slot]);
+  for (int32_t slot : need.strides) strides.push_back(slots_[slot]);
+  const int64_t run = dense_prefix(tensor.shape(), tensor.strides()) * tensor.dtype().bits();
+  if (!is_dense(extents, strides) || 8 * slots_[need.bytes_slot] <= run) return;
+  throw LaunchError(Diagnostic{
+      need.where,
+      fmt::format("{} is not dense, and the kernel views it as if it were", argument_text(need.argument)),
+      {fmt::format("tensor  {}[{}] with strides [{}]", tensor.dtype().name(), fmt::join(tensor.shape(), ", "),
+                   fmt::join(tensor.strides(), ", ")),
+       fmt::format("view    [{}] with strides [{}]", fmt::join(extents, ", "), fmt::join(strides, ", "))},
+      "pass a dense copy, or let the kernel take the strides: global_view(pointer, dtype, shape, strides); "
+      "an "
+      "address (tensor.address()) is not checked"});
+}
+
 void JitKernel::check_buffers(std::span<const LaunchArgument> arguments) const {
   for (const codegen::BufferNeed& need : compiled_.buffers) {
     const DeviceTensor* tensor = arguments[need.argument].tensor;
-    if (tensor == nullptr || slots_[need.bytes_slot] <= tensor->bytes()) continue;
+    if (tensor == nullptr) continue;
+    if (!tensor->is_dense()) check_strides(need, *tensor);
+    if (slots_[need.bytes_slot] <= tensor->bytes()) continue;
     throw LaunchError(
         Diagnostic{need.where,
                    fmt::format("{} is too small: the kernel views {} bytes, the tensor has {}",

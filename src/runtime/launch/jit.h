@@ -31,6 +31,7 @@ class JitKernel {
  private:
   void check(std::span<const LaunchArgument> arguments) const;
   void check_buffers(std::span<const LaunchArgument> arguments) const;
+  void check_strides(const codegen::BufferNeed& need, const DeviceTensor& tensor) const;
   /// "kernel: argument 4 (a_ptr)", counted as the caller does.
   std::string argument_text(size_t i) const;
 
