@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-#include "core/find_tool.h"
+#include "imbrex/core/find_tool.h"
 #include "skip.h"
 
 namespace imbrex {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/find_tool.h"
+#include "imbrex/core/find_tool.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

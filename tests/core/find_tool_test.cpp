@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/find_tool.h"
+#include "imbrex/core/find_tool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

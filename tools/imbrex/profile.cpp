@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "imbrex/core/error.h"
+#include "imbrex/core/find_tool.h"
 #include "subcommands.h"
 
 namespace imbrex::command {
@@ -17,30 +17,16 @@ namespace {
   throw DeviceError(Diagnostic{{}, message, {}, help});
 }
 
-/// ncu in PATH or where the toolkit puts it; "" when it is nowhere.
-std::string find_ncu() {
-  if (const char* named = std::getenv("IMBREX_NCU")) return named;
-  std::string path = std::getenv("PATH") == nullptr ? "" : std::getenv("PATH");
-  path += ":/usr/local/cuda/bin:/opt/nvidia/nsight-compute";
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find(':', begin), path.size());
-    const std::string file = path.substr(begin, end - begin) + "/ncu";
-    if (access(file.c_str(), X_OK) == 0) return file;
-    begin = end + 1;
-  }
-  return "";
-}
-
 int run(const KernelChoice& choice, const std::string& output, const std::string& set,
         const std::vector<std::string>& run_arguments) {
   std::string why_not;
   if (!Device::has_cuda(&why_not))
     fail("there is nothing to profile on: " + why_not,
          "the virtual GPU counts what a launch does: imbrex run KERNEL --device virtual --stats");
-  const std::string ncu = find_ncu();
-  if (ncu.empty())
-    fail("ncu (Nsight Compute) is not installed (looked in PATH and /usr/local/cuda/bin)",
-         "install it, or name it by IMBREX_NCU");
+  const CudaTool found = find_cuda_tool("ncu");
+  if (found.path.empty())
+    fail("no ncu (Nsight Compute): " + found.why_not, "install it, or name its file in IMBREX_NCU");
+  const std::string& ncu = found.path;
   std::vector<std::string> words = {ncu,       "--set", set, "--import-source", "yes", "--kernel-name-base",
                                     "function"};
   if (!output.empty()) words.insert(words.end(), {"-o", output, "-f"});

@@ -7,9 +7,9 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "core/find_tool.h"
 #include "core/sha256.h"
 #include "imbrex/core/error.h"
+#include "imbrex/core/find_tool.h"
 #include "imbrex/core/version.h"
 #include "runtime/assemble/ptx_lines.h"
 #include "runtime/host/files.h"

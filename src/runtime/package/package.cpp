@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "core/find_tool.h"
 #include "core/target.h"
 #include "imbrex/core/error.h"
+#include "imbrex/core/find_tool.h"
 #include "imbrex/core/nearest.h"
 #include "runtime/assemble/assembler.h"
 #include "runtime/compile/compile.h"
