@@ -89,6 +89,7 @@ const KernelRegistration<Attention> registration{
       DeviceTensor q = c.input(dtype, {heads, rows, d}), k = c.input(dtype, {heads / group, columns, d}),
                    v = c.input(dtype, {heads / group, columns, d}), o = c.output(dtype, {heads, rows, d});
       c.launch(kernel, heads, rows, columns, d, group, causal, scale, dtype, q, k, v, o);
+      c.attention = StatedAttention{q, k, v, o, scale, causal};
       c.flop =
           4.0 * static_cast<double>(heads * rows) * static_cast<double>(columns * d) * (causal ? 0.5 : 1);
       // Where checking all rows takes too long, a sample: an element of it costs as much as a row.

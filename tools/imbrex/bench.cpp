@@ -224,8 +224,8 @@ void add_bench(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<Options>();
   auto modes = std::make_shared<std::string>("burst");
   auto warm = std::make_shared<bool>(false);
-  CLI::App* command =
-      app.add_subcommand("bench", "Time a kernel on a CUDA GPU against cuBLASLt, or a copy of as many bytes");
+  CLI::App* command = app.add_subcommand(
+      "bench", "Time a kernel on a CUDA GPU against cuBLASLt, cuDNN, or a copy of as many bytes");
   options->choice.add_to(*command);
   command->add_option("--and", options->others, "more kernels, with the same sizes")->delimiter(',');
   command
@@ -254,9 +254,11 @@ void add_bench(CLI::App& app, Action& chosen) {
   command->add_option("--svg", options->svg, "draw the ratios into this file");
   command->footer(
       "The kernel is verified first; a wrong one is not timed. Ratio: the rival's time over the kernel's, "
-      "above 1 the\n"
-      "kernel is faster. The clock is the chip's own, so that slower code and a slower clock are told "
-      "apart.");
+      "above 1 "
+      "the\n"
+      "kernel is faster. Attention's rival is cuDNN where python3 (or $IMBREX_PYTHON) has PyTorch. The clock "
+      "is the\n"
+      "chip's own, so that slower code and a slower clock are told apart.");
   command->callback([&chosen, command, options, modes, warm] {
     chosen = [=] {
       if (*modes == "burst") refuse_given(*command, {"--warm-up"}, "goes with --mode sustained or both");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing a registered kernel on a CUDA device beside what NVIDIA ships: cuBLASLt for matrix products, a copy
-// of as many bytes for everything else. Both are verified first, then launched in turn (A, B, A, B, ...) in
-// one process, so that heat and clocks are the same for both. Times are device time, of launches that were
-// queued ahead.
+// Timing a registered kernel on a CUDA device beside what NVIDIA ships: cuBLASLt for matrix products, cuDNN for
+// attention where a Python with PyTorch is found, a copy of as many bytes for everything else. The kernel and
+// cuBLASLt's product are verified first; then both are launched in turn (A, B, A, B, ...), so that heat and
+// clocks are the same for both. Times are device time, of launches that were queued ahead.
 #pragma once
 
 #include <map>
@@ -34,7 +34,8 @@ struct BenchMode {
 struct BenchResult {
   std::string kernel, device, config, rival;  ///< rival: "cuBLASLt 13.0", "device copy", "" without one
   bool is_rival_cublas_lt = false;            ///< the rival is cuBLASLt, not a copy
-  std::string rival_missing;  ///< why cuBLASLt is not the rival of a matrix product; "" where it is
+  std::string
+      rival_missing;  ///< why neither cuBLASLt nor cuDNN is the rival of a kernel that they have; or ""
   std::map<std::string, int64_t> sizes;
   bool verified = false;
   std::string wrong;  ///< what is wrong, where not verified; then nothing is timed

@@ -61,6 +61,13 @@ struct StatedMatmul {
   DeviceTensor a, b, c;
 };
 
+/// Attention that a case stated, for comparing with a library's: o = softmax(scale q k^T) v for each head.
+struct StatedAttention {
+  DeviceTensor q, k, v, o;  ///< [heads, rows, d]; k and v have as many heads, or a divisor of that
+  float scale = 1;
+  bool causal = false;  ///< row i sees the columns up to i + columns - rows
+};
+
 /// One run of a registered kernel: its sizes, tensors, launch and verdict.
 class Case {
  public:
@@ -143,9 +150,10 @@ class Case {
   // Results.
   LaunchReport report;
   std::vector<Comparison> comparisons;
-  std::shared_ptr<ir::Function> function;  // kTrace: the traced kernel
-  std::vector<int64_t> shape;              // kTrace: see KernelBase
-  std::optional<StatedMatmul> matmul;      // what expect_matmul() stated
+  std::shared_ptr<ir::Function> function;    // kTrace: the traced kernel
+  std::vector<int64_t> shape;                // kTrace: see KernelBase
+  std::optional<StatedMatmul> matmul;        // what expect_matmul() stated
+  std::optional<StatedAttention> attention;  // set by kernels that compute it
   double flop = 0;  // floating-point operations of the problem, for `imbrex bench`; set by expect_matmul()
 
   /// Bytes of all tensors made so far, inputs and outputs: what a launch must read and write at the least.
