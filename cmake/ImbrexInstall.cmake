@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` installs: for find_package(imbrex), for pkg-config, and the command. Two components, which are
-# also the two Debian packages: dev and command.
+# What `cmake --install` installs: for find_package(imbrex), for pkg-config, the command, and libimbrex.so. Three
+# components, which are also the three Debian packages: dev, command, runtime.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
 
-foreach(library command kernels kernels_archive)
+foreach(library c command kernels kernels_archive)
   set_target_properties(imbrex_${library} PROPERTIES EXPORT_NAME ${library})
 endforeach()
-foreach(library imbrex imbrex_command imbrex_kernels)  # the same names for who adds this folder to a build
+foreach(library imbrex imbrex_c imbrex_command imbrex_kernels)  # the same names for who adds this folder to a build
   string(REGEX REPLACE "^imbrex_" "" name ${library})
   add_library(imbrex::${name} ALIAS ${library})
 endforeach()
 
 install(TARGETS imbrex imbrex_command imbrex_kernels imbrex_kernels_archive EXPORT imbrexTargets)
+install(TARGETS imbrex_c EXPORT imbrexTargets LIBRARY COMPONENT runtime NAMELINK_COMPONENT dev)
 install(TARGETS imbrex_tool RUNTIME COMPONENT command)
 install(DIRECTORY include/imbrex DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
@@ -25,8 +26,8 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/imbrexConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/imbrexConfig.cmake ${PROJECT_BINARY_DIR}/imbrexConfigVersion.cmake
   DESTINATION ${package_folder})
 
-# pkg-config. The libraries are archives only, so whatever they need is in Requires and Libs; there is nothing that only
-# --static must add.
+# pkg-config. The libraries of C++ are archives only, so whatever they need is in Requires and Libs; there is nothing that
+# only --static must add. libimbrex.so is C's, so the archive of that name is asked for by its file.
 set(pc_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH to_prefix /${pc_folder} /)
 string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
@@ -34,7 +35,8 @@ function(imbrex_pkg_config name description requires libs)
   configure_file(cmake/imbrex.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${pc_folder})
 endfunction()
-imbrex_pkg_config(imbrex ${PROJECT_DESCRIPTION} "fmt, libhwy" "-limbrex -pthread -ldl")
+imbrex_pkg_config(imbrex ${PROJECT_DESCRIPTION} "fmt, libhwy" "-l:libimbrex.a -pthread -ldl")
 imbrex_pkg_config(imbrex-kernels "The kernel library of Imbrex" imbrex
   "-Wl,--whole-archive,-limbrex_kernels,--no-whole-archive")
+imbrex_pkg_config(imbrex-c "Imbrex for C" "" -limbrex)
 imbrex_pkg_config(imbrex-command "The imbrex command for a program's own kernels" imbrex -limbrex_command)

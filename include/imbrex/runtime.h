@@ -11,6 +11,7 @@
 #include "imbrex/runtime/host_tensor.h"
 #include "imbrex/runtime/kernel.h"
 #include "imbrex/runtime/package.h"
+#include "imbrex/runtime/ptx_module.h"
 #include "imbrex/runtime/registry.h"
 #include "imbrex/runtime/scale_factors.h"
 #include "imbrex/runtime/stream.h"

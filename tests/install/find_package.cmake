@@ -30,6 +30,7 @@ run(${CMAKE_COMMAND} -S ${work}/source -B ${programs} -G ${GENERATOR} -DCMAKE_CX
 run(${CMAKE_COMMAND} --build ${programs})
 run(${programs}/saxpy)
 run(${programs}/fused_matmul)
+run(${programs}/softmax)
 run(${programs}/row_norms run row_norms --device virtual)
 expect_in("${output}" row_norms)
 
@@ -79,3 +80,8 @@ run(${work}/row_norms list --json)
 if(NOT output STREQUAL own)
   message(FATAL_ERROR "linked by pkg-config's flags, the program knows other kernels:\n${output}")
 endif()
+find_program(cc NAMES cc gcc clang REQUIRED)
+flags(flags --cflags --libs imbrex-c)
+run(${cc} -std=c11 -Wall -Werror -pedantic ${work}/source/softmax.c ${flags} -lm -Wl,-rpath,${prefix}/lib
+  -Wl,-rpath,${pc_folder}/.. -o ${work}/softmax)
+run(${work}/softmax)

@@ -195,6 +195,8 @@ struct RegisteredKernel {
   std::string target;  // what it is compiled for, "sm_100a"
   TuningSpace space;   // its first configuration is the default
   SourceLocation where;
+  /// An instance with a configuration: what KernelBase takes.
+  std::function<std::shared_ptr<const void>(const Configuration&)> make;
   /// Runs the case with a configuration given as name=value pairs. CompileError, LaunchError, DeviceError.
   std::function<void(Case&, const std::optional<Device>&, const Configuration&)> run;
 };
@@ -221,6 +223,11 @@ class KernelRegistration {
     entry.target = kernel_target<K>();
     entry.space = tuning_space<K>();
     entry.where = where;
+    entry.make = [](const Configuration& configuration) -> std::shared_ptr<const void> {
+      auto instance = std::make_shared<K>();
+      tuning_space<K>().apply(instance.get(), configuration);
+      return instance;
+    };
     entry.run = [run](Case& c, const std::optional<Device>& device, const Configuration& configuration) {
       const TuningSpace space = tuning_space<K>();
       const auto make = [&] {

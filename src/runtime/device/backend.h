@@ -11,6 +11,7 @@
 
 #include "codegen/compiled_kernel.h"
 #include "imbrex/runtime/device.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "runtime/device/strides.h"
 
 namespace imbrex::runtime {
@@ -21,6 +22,13 @@ struct CUstream_st;  // the CUDA driver's
 class LoadedKernel {
  public:
   virtual ~LoadedKernel() = default;
+};
+
+/// PTX of any compiler, loaded on one device.
+class LoadedModule {
+ public:
+  virtual ~LoadedModule() = default;
+  vgpu::Module facts;  ///< its kernels and their parameters
 };
 
 /// One launch, with everything computed.
@@ -88,6 +96,12 @@ class DeviceBackend {
 
   virtual std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) = 0;
   virtual LaunchReport launch(LoadedKernel& kernel, const LaunchPlan& plan) = 0;
+
+  /// `name` stands for the text in messages.
+  virtual std::shared_ptr<LoadedModule> load_ptx(const std::string& ptx, const std::string& name) = 0;
+  /// `launch` has its arguments, in one of the two ways.
+  virtual LaunchReport launch_ptx(LoadedModule& module, const std::string& kernel, const vgpu::Launch& launch,
+                                  CUstream_st* stream) = 0;
 
   // What measuring needs, on the device's own stream; InternalError (or nothing) on the virtual GPU.
   /// Notes the time when everything before has ended. Marks are numbered by the caller, from 0.

@@ -42,6 +42,26 @@ class CudaKernel : public LoadedKernel {
   std::vector<void*> params;  // of the launch being made
 };
 
+class CudaModule : public LoadedModule {
+ public:
+  CudaModule(const CudaDriver& cuda, CUcontext where, const std::string& target)
+      : driver(cuda), context(where), reader({.target = target, .memory_bytes = 1 << 20}) {}
+  ~CudaModule() override {
+    if (module == nullptr) return;
+    try {
+      const ContextScope scope(driver, context);
+      driver.cuModuleUnload(module);
+    } catch (const Error&) {
+      // The context is gone, and the module with it.
+    }
+  }
+
+  const CudaDriver& driver;
+  CUcontext context;
+  vgpu::VirtualGpu reader;  // of the text: what the driver does not tell of parameters
+  CUmodule module = nullptr;
+};
+
 class CudaDevice : public DeviceBackend {
  public:
   CudaDevice(const CudaDriver& driver, CUdevice device, CUcontext context)
@@ -253,6 +273,61 @@ class CudaDevice : public DeviceBackend {
       report.milliseconds = milliseconds;
     }
     return report;
+  }
+
+  std::shared_ptr<LoadedModule> load_ptx(const std::string& ptx, const std::string& name) override {
+    auto loaded = std::make_shared<CudaModule>(*driver_, context_, target());
+    loaded->facts = loaded->reader.load_module(ptx, name);
+    const ContextScope scope = current();
+    driver_->check(driver_->cuModuleLoadDataEx(&loaded->module, ptx.c_str(), 0, nullptr, nullptr),
+                   "loading " + name);
+    return loaded;
+  }
+
+  LaunchReport launch_ptx(LoadedModule& module, const std::string& kernel, const vgpu::Launch& launch,
+                          CUstream stream) override {
+    const ContextScope scope = current();
+    CUfunction function = nullptr;
+    driver_->check(
+        driver_->cuModuleGetFunction(&function, static_cast<CudaModule&>(module).module, kernel.c_str()),
+        "kernel " + kernel);
+    if (launch.dynamic_shared_bytes > 48 * 1024)
+      driver_->check(
+          driver_->cuFuncSetAttribute(function, kFunctionAttributeMaxDynamicShared,
+                                      static_cast<int>(launch.dynamic_shared_bytes)),
+          fmt::format("{} bytes of dynamic shared memory for {}", launch.dynamic_shared_bytes, kernel));
+    CUlaunchConfig config = {};
+    CUlaunchAttribute cluster;
+    const int64_t grid[] = {launch.grid.x, launch.grid.y, launch.grid.z},
+                  block[] = {launch.block.x, launch.block.y, launch.block.z},
+                  ctas[] = {launch.cluster.x, launch.cluster.y, launch.cluster.z};
+    for (int i = 0; i < 3; ++i) {
+      config.grid[i] = static_cast<unsigned>(grid[i]);
+      config.block[i] = static_cast<unsigned>(block[i]);
+      cluster.value.cluster[i] = static_cast<unsigned>(ctas[i]);
+    }
+    config.shared_bytes = static_cast<unsigned>(launch.dynamic_shared_bytes);
+    config.stream = stream;
+    if (launch.cluster.count() > 1) {
+      cluster.id = kLaunchAttributeClusterDimension;
+      config.attributes = &cluster;
+      config.attribute_count = 1;
+    }
+    // With a buffer each parameter is a pointer into it.
+    std::vector<void*> params(launch.arguments.begin(), launch.arguments.end());
+    if (!launch.parameter_buffer.empty())
+      for (const vgpu::Parameter& parameter : module.facts.function(kernel).parameters())
+        params.push_back(const_cast<std::byte*>(launch.parameter_buffer.data()) + parameter.offset);
+    const CUresult result = driver_->cuLaunchKernelEx(&config, function, params.data(), nullptr);
+    if (result == kErrorInvalidValue || result == kErrorOutOfResources)
+      throw LaunchError(Diagnostic{
+          {},
+          fmt::format("launch of {}: {}", kernel, driver_->describe(result)),
+          {fmt::format("{} threads, {} bytes of dynamic shared memory per CTA", launch.block.count(),
+                       launch.dynamic_shared_bytes)},
+          "the GPU refuses this grid, block or cluster: see the limits of its compute capability"});
+    driver_->check(result, "launch of " + kernel);
+    return {};
   }
 
   void mark(size_t number) override {

@@ -30,6 +30,18 @@ class VirtualKernel : public LoadedKernel {
   std::shared_ptr<std::mutex> turn_;
 };
 
+class VirtualModule : public LoadedModule {
+ public:
+  explicit VirtualModule(std::shared_ptr<std::mutex> turn) : turn_(std::move(turn)) {}
+  ~VirtualModule() override {
+    const std::lock_guard lock(*turn_);
+    facts = {};  // which gives its memory back
+  }
+
+ private:
+  std::shared_ptr<std::mutex> turn_;
+};
+
 /// Everything has ended when a call returns: a point in a stream is a point in time.
 class VirtualEvent : public DeviceEvent {
  public:
@@ -123,14 +135,23 @@ class VirtualDevice : public DeviceBackend {
     launch.block = {kernel.threads};
     launch.dynamic_shared_bytes = kernel.shared_bytes;
     launch.parameter_buffer = plan.params;
-    LaunchReport report;
-    report.is_virtual = true;
     const std::lock_guard lock(*turn_);
-    auto begin = std::chrono::steady_clock::now();
-    report.virtual_report = gpu_.launch(virtual_kernel.function, launch);
-    report.milliseconds =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    return report;
+    return timed_launch(virtual_kernel.function, launch);
+  }
+
+  std::shared_ptr<LoadedModule> load_ptx(const std::string& ptx, const std::string& name) override {
+    auto module = std::make_shared<VirtualModule>(turn_);
+    const std::lock_guard lock(*turn_);
+    module->facts = gpu_.load_module(ptx, name);
+    return module;
+  }
+
+  LaunchReport launch_ptx(LoadedModule& module, const std::string& kernel, const vgpu::Launch& launch,
+                          CUstream_st*) override {
+    const std::lock_guard lock(*turn_);
+    vgpu::Function function = module.facts.function(kernel);
+    if (launch.dynamic_shared_bytes > 0) function.set_max_dynamic_shared(launch.dynamic_shared_bytes);
+    return timed_launch(function, launch);
   }
 
   void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
@@ -156,6 +177,17 @@ class VirtualDevice : public DeviceBackend {
   vgpu::VirtualGpu gpu_;
 
  private:
+  /// With the turn taken.
+  LaunchReport timed_launch(const vgpu::Function& function, const vgpu::Launch& launch) {
+    LaunchReport report;
+    report.is_virtual = true;
+    const auto begin = std::chrono::steady_clock::now();
+    report.virtual_report = gpu_.launch(function, launch);
+    report.milliseconds =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    return report;
+  }
+
   const std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
 };
 
