@@ -166,6 +166,15 @@ class CapturingDevice : public runtime::DeviceBackend {
     illegal += is_capturing_now && plan.timed;
     return {};
   }
+  std::shared_ptr<runtime::LoadedModule> load_ptx(const std::string&, const std::string&) override {
+    ++loads;
+    illegal += is_capturing_now;
+    return std::make_shared<runtime::LoadedModule>();
+  }
+  LaunchReport launch_ptx(runtime::LoadedModule&, const std::string&, const vgpu::Launch&,
+                          runtime::CUstream_st*) override {
+    return {};
+  }
   void encode_tensor_map(const codegen::TensorMapPlan&, std::span<const int64_t>, void*) override {}
 
   runtime::CUstream_st* last_stream = nullptr;
