@@ -4,5 +4,6 @@
 
 #include "imbrex/vgpu/options.h"
 #include "imbrex/vgpu/report.h"
+#include "imbrex/vgpu/stream_order.h"
 #include "imbrex/vgpu/timeline.h"
 #include "imbrex/vgpu/virtual_gpu.h"

@@ -17,6 +17,7 @@
 #include "vgpu/machine/grid.h"
 #include "vgpu/memory/memory.h"
 #include "vgpu/memory/tensor_memory.h"
+#include "vgpu/order/footprint_recorder.h"
 #include "vgpu/program/module_image.h"
 #include "vgpu/program/program_builder.h"
 #include "vgpu/timeline/timeline_replay.h"
@@ -31,6 +32,8 @@ struct GpuData {
   std::shared_ptr<GlobalMemory> memory;
   uint64_t launches = 0;
   DeviceAddress cooperative_workspace = 0;  // allocated by the first cooperative launch
+  StreamOrder order;
+  std::unique_ptr<FootprintRecorder> footprint;  // made by the first launch on a stream
 };
 struct ModuleData {
   std::shared_ptr<ModuleImage> image;
@@ -141,8 +144,8 @@ DeviceAddress VirtualGpu::allocate(int64_t bytes) {
   return data_->memory->allocate(static_cast<uint64_t>(bytes), "");
 }
 
-void VirtualGpu::free(DeviceAddress address) {
-  if (!data_->memory->free(address))
+void VirtualGpu::free(DeviceAddress address, SourceLocation where) {
+  if (!data_->memory->free(address, where))
     fail(fmt::format("free: 0x{:x} is not the start of a live allocation", address));
 }
 
@@ -159,7 +162,8 @@ std::byte* checked(const GlobalMemory& memory, DeviceAddress address, int64_t by
          std::move(facts));
   }
   if (bytes > 0 && allocation->freed)
-    fail(fmt::format("{}: {} at 0x{:x} has been freed", call, allocation->name, address));
+    fail(fmt::format("{}: {} at 0x{:x} has been freed", call, allocation->name, address),
+         freed_where(*allocation));
   return memory.host(address);
 }
 
@@ -352,8 +356,16 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   if (data_->options.checks.races && data_->options.checks.global_races &&
       context.clusters().count() <= kMaxTrackedClusters)
     context.global_races = &races.emplace(memory.size());
+  if (launch.stream && data_->options.checks.stream_order) {
+    if (!data_->footprint) data_->footprint = std::make_unique<FootprintRecorder>(memory.size());
+    context.footprint = data_->footprint.get();
+  }
   Grid grid(context, static_cast<int>(std::min<int64_t>(slots, INT32_MAX)));
   Report report = grid.run(threads);
+  if (context.footprint != nullptr)
+    for (Finding& race : judge(*launch.stream, {fmt::format("launch of '{}'", program.name), launch.where},
+                               data_->footprint->take()))
+      report.findings.push_back(std::move(race));
   if (const TimelineOptions& wanted = data_->options.timeline; wanted.record && report.completed) {
     const ReplayContext replayed{program,
                                  cost_model(target.sm, wanted.clock_ghz, wanted.gpu.get()),
@@ -366,6 +378,20 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
     report.timeline = std::make_shared<const Timeline>(std::move(timeline));
   }
   return report;
+}
+
+StreamOrder& VirtualGpu::order() { return data_->order; }
+
+std::vector<Finding> VirtualGpu::judge(StreamOrder::Stream stream, const HostCall& call,
+                                       const Footprint& footprint) {
+  if (!data_->options.checks.stream_order) return {};
+  std::vector<Finding> findings = data_->order.perform(stream, call, footprint);
+  for (Finding& finding : findings)
+    if (const Allocation* allocation = data_->memory->find(finding.address))
+      finding.facts.push_back(fmt::format("{} [0x{:x}, 0x{:x}), {} bytes", allocation->name,
+                                          allocation->address, allocation->address + allocation->bytes,
+                                          allocation->bytes));
+  return findings;
 }
 
 }  // namespace imbrex::vgpu

@@ -19,6 +19,7 @@ struct CheckSet {
   bool uninitialized_global = false;  // also global bytes never written since allocation
   bool races = true;         // on shared and tensor memory, between lanes, warps and asynchronous units
   bool global_races = true;  // with `races`: on global memory too, within and between clusters
+  bool stream_order = true;  // between launches, copies and the host, where they are on streams
   bool proxy_fences = true;  // what units read of shared memory that threads wrote; tcgen05 fences
   bool layouts = true;       // matrix descriptors against how tensor copies wrote the data
   bool barriers = true;
@@ -26,11 +27,13 @@ struct CheckSet {
   bool async_lifetime = true;
   bool leaks = true;
 
-  static CheckSet none() { return {false, false, false, false, false, false, false, false, false, false}; }
-  static CheckSet all() { return {true, true, true, true, true, true, true, true, true, true}; }
+  static CheckSet none() {
+    return {false, false, false, false, false, false, false, false, false, false, false};
+  }
+  static CheckSet all() { return {true, true, true, true, true, true, true, true, true, true, true}; }
   bool any() const {
-    return uninitialized || uninitialized_global || races || global_races || proxy_fences || layouts ||
-           barriers || collectives || async_lifetime || leaks;
+    return uninitialized || uninitialized_global || races || global_races || stream_order || proxy_fences ||
+           layouts || barriers || collectives || async_lifetime || leaks;
   }
 };
 

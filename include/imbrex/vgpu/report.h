@@ -40,13 +40,15 @@ enum class FindingKind : uint8_t {
 /// The name findings are printed under: "out-of-bounds", "deadlock", ...
 std::string_view name(FindingKind kind);
 
-/// A place in a kernel: the author's line by .loc where the PTX has one, and the line of the PTX text.
+/// A place in a kernel: the author's line by .loc where the PTX has one, and the line of the PTX text. Of findings about
+/// the order of calls, a place in the host program: file and line, and in `function` what the call does.
 struct CodePlace {
   std::string file;      // kernel source; empty when the PTX has no .loc for it
   int line = 0;          // line of `file`, from 1
   int ptx_line = 0;      // line of the PTX text, from 1
   std::string ptx;       // the instruction, as written
   std::string function;  // entry or device function it stands in
+  bool is_known() const { return ptx_line > 0 || line > 0; }
 };
 
 /// Who did it: coordinates of one thread, or of the asynchronous unit working for it.
@@ -63,7 +65,7 @@ struct Finding {
   std::string message;    // one line: what happened, with the numbers
   CodePlace place;        // where
   Actor actor;            // who
-  CodePlace other_place;  // races: the other access; ptx_line is 0 where there is none
+  CodePlace other_place;  // races: the other access
   Actor other_actor;
   uint64_t address = 0;            // as the kernel wrote it; 0 where no memory is involved
   std::vector<std::string> facts;  // nearest allocation, who waits for what, ...

@@ -42,6 +42,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +51,7 @@
 #include "imbrex/core/tensor_map.h"
 #include "imbrex/vgpu/options.h"
 #include "imbrex/vgpu/report.h"
+#include "imbrex/vgpu/stream_order.h"
 #include "imbrex/vgpu/timeline.h"
 
 namespace imbrex::vgpu {
@@ -141,6 +143,10 @@ struct Launch {
   bool cooperative = false;
   std::span<void* const> arguments = {};
   std::span<const std::byte> parameter_buffer = {};
+  /// The stream of VirtualGpu::order() that the launch is on: what it touches is judged with what other calls
+  /// touched, and the report has the races. Without one the host counts as waiting for it, and nothing is judged.
+  std::optional<StreamOrder::Stream> stream = {};
+  SourceLocation where = {};  ///< of the call in the host program, for such findings
 };
 
 using imbrex::TensorMapInterleave;
@@ -187,8 +193,9 @@ class VirtualGpu {
 
   /// Memory for the kernels, aligned to 256 bytes, with guard gaps on both sides. Contents are undefined.
   DeviceAddress allocate(int64_t bytes);
-  /// Gives memory back; later accesses are use after free. LaunchError unless `address` came from allocate.
-  void free(DeviceAddress address);
+  /// Gives memory back; later accesses are use after free, whose findings name the call at `where`. LaunchError unless
+  /// `address` came from allocate.
+  void free(DeviceAddress address, SourceLocation where = {});
   /// Copies and fills. LaunchError when the bytes are not all inside one live allocation.
   void copy_to_device(DeviceAddress to, const void* from, int64_t bytes);
   void copy_from_device(void* to, DeviceAddress from, int64_t bytes) const;
@@ -206,6 +213,13 @@ class VirtualGpu {
   /// Runs a kernel to its end, or to where it cannot go on, and tells what happened. Memory keeps what the
   /// kernel wrote, findings or not. LaunchError where the driver would refuse the launch.
   Report launch(const Function& function, const Launch& launch);
+
+  /// Streams and events for launches that are on one. Whoever hosts a program tells it of copies, fills, waits and
+  /// stream-ordered frees as well, beside carrying them out; a free() that waits is synchronize(), as cuMemFree's.
+  StreamOrder& order();
+  /// What order() finds about the device's memory, with the names of the allocations; nothing where
+  /// CheckSet::stream_order is off.
+  std::vector<Finding> judge(StreamOrder::Stream stream, const HostCall& call, const Footprint& footprint);
 
  private:
   std::unique_ptr<detail::GpuData> data_;

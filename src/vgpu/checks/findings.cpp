@@ -119,9 +119,11 @@ std::string actor_text(const Actor& actor) {
 
 std::string place_line(const CodePlace& place) {
   std::string text;
-  if (!place.file.empty()) text = fmt::format("{}:{}, ", place.file, place.line);
+  if (!place.file.empty())
+    text = fmt::format("{}:{}{}", place.file, place.line, place.ptx_line > 0 ? ", " : "");
   if (place.ptx_line > 0) text += fmt::format("PTX line {}: {}", place.ptx_line, place.ptx);
-  if (!place.function.empty()) text += fmt::format("  (in {})", place.function);
+  if (!place.function.empty())
+    text += place.ptx_line > 0 ? fmt::format("  (in {})", place.function) : ": " + place.function;
   return text;
 }
 
@@ -142,7 +144,7 @@ std::string Finding::format() const {
   if (place.ptx_line > 0) out += "\n  at    " + place_line(place);
   const std::string who = actor_text(actor);
   if (!who.empty()) out += "\n  by    " + who;
-  if (other_place.ptx_line > 0) out += "\n  other " + place_line(other_place);
+  if (other_place.is_known()) out += "\n  other " + place_line(other_place);
   const std::string other = actor_text(other_actor);
   if (!other.empty()) out += "\n  by    " + other;
   for (const std::string& fact : facts) out += "\n  " + fact;
@@ -165,9 +167,11 @@ void Report::expect_clean() const {
       d.where = {intern(f.place.file), static_cast<uint32_t>(f.place.line), intern(f.place.function)};
     d.message = fmt::format("{}: {}", name(f.kind), f.message);
     if (f.place.ptx_line > 0) d.facts.push_back("at " + place_line(f.place));
-    d.facts.push_back("by " + actor_text(f.actor));
-    if (f.other_place.ptx_line > 0)
-      d.facts.push_back(fmt::format("other: {} by {}", place_line(f.other_place), actor_text(f.other_actor)));
+    if (const std::string who = actor_text(f.actor); !who.empty()) d.facts.push_back("by " + who);
+    if (f.other_place.is_known()) {
+      const std::string other = actor_text(f.other_actor);
+      d.facts.push_back("other: " + place_line(f.other_place) + (other.empty() ? "" : " by " + other));
+    }
     d.facts.insert(d.facts.end(), f.facts.begin(), f.facts.end());
     d.help = f.hint;
     diagnostics.push_back(std::move(d));

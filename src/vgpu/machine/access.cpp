@@ -85,6 +85,7 @@ bool locate_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t 
       if (Finding* f = open(cluster, who, FindingKind::kUseAfterFree, address)) {
         f->message = fmt::format("{} {} bytes at 0x{:x} in {}, which has been freed", verb(kind), bytes,
                                  address, allocation->name);
+        for (std::string& fact : freed_where(*allocation)) f->facts.push_back(std::move(fact));
       }
       return false;
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/machine/observers.h"
 
+#include "vgpu/order/footprint_recorder.h"
+
 namespace imbrex::vgpu {
 
 namespace {
@@ -13,7 +15,7 @@ constexpr uint64_t kGlobalSyncKeys = 4096;
 
 Observers::Observers(const LaunchContext& launch, int64_t number,
                      const std::vector<std::unique_ptr<Cta>>& ctas, FindingLog& log)
-    : warps_per_cta_(static_cast<size_t>(launch.warps())) {
+    : warps_per_cta_(static_cast<size_t>(launch.warps())), footprint_(launch.footprint) {
   const Options& options = launch.options;
   if (options.checks.races || options.checks.proxy_fences) {
     std::vector<const CtaIdentity*> by_rank;
@@ -34,6 +36,16 @@ Observers::Observers(const LaunchContext& launch, int64_t number,
 }
 
 void Observers::touched(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift) {
+  // Constants and parameters cannot be written.
+  if (footprint_ != nullptr && place.space == Space::kGlobal && place.address >= kHeapBase) {
+    const bool strong = is_strong(kind);
+    if (is_read(kind))
+      footprint_->touched(place.address, bytes,
+                          strong ? FootprintRecorder::kReadStrongly : FootprintRecorder::kRead);
+    if (is_write(kind))
+      footprint_->touched(place.address, bytes,
+                          strong ? FootprintRecorder::kWrittenStrongly : FootprintRecorder::kWritten);
+  }
   if (races_ == nullptr || place.space == Space::kLocal) return;
   if (is_strong(kind) && who.origin == nullptr) {
     const SyncKey key = place.space == Space::kSharedCta

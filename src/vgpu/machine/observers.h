@@ -181,6 +181,7 @@ class Observers {
   std::unique_ptr<TimelineRecorder> timeline_;
   std::unique_ptr<BankCounter> banks_;
   std::unique_ptr<SectorCounter> sectors_;
+  FootprintRecorder* footprint_;  // null: nobody asks
 };
 
 }  // namespace imbrex::vgpu

@@ -38,6 +38,12 @@ void* reserve(uint64_t bytes, const char* purpose, const char* help) {
   return at;
 }
 
+std::vector<std::string> freed_where(const Allocation& allocation) {
+  const SourceLocation& at = allocation.freed_at;
+  if (!at.is_known()) return {};
+  return {fmt::format("freed at {}:{}", at.file, at.line)};
+}
+
 GlobalMemory::GlobalMemory(int64_t bytes, bool track_writes)
     : size_(round_up(static_cast<uint64_t>(bytes), 4096) + (kHeapBase - kGlobalBase)) {
   base_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
@@ -108,10 +114,11 @@ void GlobalMemory::remove(uint64_t address) {
   std::erase_if(allocations_, [&](const Allocation& a) { return a.address == address; });
 }
 
-bool GlobalMemory::free(uint64_t address) {
+bool GlobalMemory::free(uint64_t address, SourceLocation where) {
   for (Allocation& a : allocations_) {
     if (a.address != address || a.freed || a.read_only) continue;
     a.freed = true;
+    a.freed_at = where;
     if (a.bytes >= kReturnedBytes) {
       // Whole pages only: the ends may share theirs with neighbours.
       const uint64_t from = round_up(address - kGlobalBase, 4096);

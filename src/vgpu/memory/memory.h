@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "imbrex/core/source_location.h"
 #include "vgpu/lanes.h"
 
 namespace imbrex::vgpu {
@@ -42,10 +43,14 @@ struct Allocation {
   bool freed = false;
   bool read_only = false;  // .const variables and kernel parameters
   std::string name;        // "allocation 3", "global variable table", ...
+  SourceLocation freed_at = {};
   bool contains(uint64_t at, uint64_t size) const {
     return at - address <= bytes && size <= bytes - (at - address);
   }
 };
+
+/// "freed at example.cpp:12", where that is known.
+std::vector<std::string> freed_where(const Allocation& allocation);
 
 /// Address space that costs nothing until it is touched, all zeros; for munmap. Throws LaunchError, which
 /// says what it was for and what helps.
@@ -68,8 +73,8 @@ class GlobalMemory {
   /// A read-only stretch at a fixed place (parameters), written from the start.
   void place(uint64_t address, uint64_t bytes, std::string name);
   void remove(uint64_t address);
-  /// False when `address` is no live allocation's start.
-  bool free(uint64_t address);
+  /// False when `address` is no live allocation's start. `where`: of the call, for messages.
+  bool free(uint64_t address, SourceLocation where = {});
 
   /// The allocation (live or freed) that holds `address`, or null.
   const Allocation* find(uint64_t address) const;

@@ -9,6 +9,7 @@
 
 namespace imbrex::vgpu {
 
+class FootprintRecorder;
 class GlobalRaces;
 
 /// The limits of "sm_90a" and the like; LaunchError for a target the machine does not have.
@@ -26,8 +27,9 @@ struct LaunchContext {
   uint32_t dynamic_shared_bytes = 0;
   int num_sms = 1;
   uint64_t grid_id = 0;
-  uint64_t cooperative_workspace = 0;   // address; 0 where the launch is not cooperative
-  GlobalRaces* global_races = nullptr;  // null: races on global memory are not looked for
+  uint64_t cooperative_workspace = 0;      // address; 0 where the launch is not cooperative
+  GlobalRaces* global_races = nullptr;     // null: races on global memory are not looked for
+  FootprintRecorder* footprint = nullptr;  // null: nobody asks what the launch touches
 
   /// Where the shared memory of a CTA ends, as an offset.
   uint32_t shared_end() const {
