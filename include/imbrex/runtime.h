@@ -2,6 +2,7 @@
 // Compiling, launching, tuning, verifying and packaging kernels.
 #pragma once
 
+#include "imbrex/runtime/autotune.h"
 #include "imbrex/runtime/bench.h"
 #include "imbrex/runtime/cache.h"
 #include "imbrex/runtime/compare.h"
@@ -16,3 +17,4 @@
 #include "imbrex/runtime/scale_factors.h"
 #include "imbrex/runtime/stream.h"
 #include "imbrex/runtime/tuner.h"
+#include "imbrex/runtime/workspace.h"

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "imbrex/core/error.h"
+#include "imbrex/runtime/workspace.h"
 #include "runtime/device/backend.h"
 #include "scale_kernel.h"
 
@@ -133,7 +134,7 @@ TEST(Prepare, CompilesAndLaunchesNothing) {
 class CapturingDevice : public runtime::DeviceBackend {
  public:
   bool is_capturing_now = false;
-  int loads = 0, launches = 0, illegal = 0;
+  int loads = 0, launches = 0, illegal = 0, allocated_in_graph = 0, freed_in_graph = 0;
 
   bool is_virtual() const override { return false; }
   std::string name() const override { return "capturing"; }
@@ -145,16 +146,25 @@ class CapturingDevice : public runtime::DeviceBackend {
     next_ += static_cast<uint64_t>(bytes + 255) / 256 * 256;
     return next_;
   }
-  void free(uint64_t) noexcept override {}
+  void free(uint64_t, SourceLocation) noexcept override {}
   void check_memory(uint64_t, int64_t) const override {}
-  void start_copy_to_device(uint64_t, const void*, int64_t, runtime::CUstream_st*) override {}
-  void start_copy_from_device(void*, uint64_t, int64_t, runtime::CUstream_st*) override {}
-  void start_copy_on_device(uint64_t, uint64_t, int64_t, runtime::CUstream_st*) override {}
-  void start_fill(uint64_t, uint8_t, int64_t, runtime::CUstream_st*) override {}
+  void start_copy_to_device(uint64_t, const void*, int64_t, runtime::OnStream) override {}
+  void start_copy_from_device(void*, uint64_t, int64_t, runtime::OnStream) override {}
+  void start_copy_on_device(uint64_t, uint64_t, int64_t, runtime::OnStream) override {}
+  void start_fill(uint64_t, uint8_t, int64_t, runtime::OnStream) override {}
   void check_adopted(runtime::CUstream_st*) const override {}
   void synchronize(runtime::CUstream_st*) override { illegal += is_capturing_now; }
   bool is_capturing(runtime::CUstream_st*) const override { return is_capturing_now; }
   std::unique_ptr<runtime::DeviceEvent> create_event() override { return nullptr; }
+  uint64_t number_of_stream(runtime::CUstream_st* stream) override {
+    return reinterpret_cast<uintptr_t>(stream);
+  }
+  uint64_t allocate_in_capture(int64_t bytes, runtime::CUstream_st*) override {
+    ++allocated_in_graph;
+    next_ += static_cast<uint64_t>(bytes + 255) / 256 * 256;
+    return next_;
+  }
+  void free_in_capture(uint64_t, runtime::CUstream_st*) noexcept override { ++freed_in_graph; }
   std::shared_ptr<runtime::LoadedKernel> load(const codegen::CompiledKernel&) override {
     ++loads;
     illegal += is_capturing_now;
@@ -213,6 +223,37 @@ TEST(Capture, CompilesNothingAndWaitsForNothing) {
   backend->is_capturing_now = false;
   kernel.on(stream)(n, 3, x, y);
   EXPECT_EQ(backend->loads, 2);
+}
+
+TEST(Capture, WorkspacesAreTheGraphs) {
+  const auto backend = std::make_shared<CapturingDevice>();
+  const Device device(backend);
+  const Stream stream = Stream::adopt(device, reinterpret_cast<void*>(uintptr_t{64}));
+  const Workspace eager = Workspace::on(stream, device, 100);
+  EXPECT_EQ(backend->allocated_in_graph, 0);
+  backend->is_capturing_now = true;
+  {
+    const Workspace one = Workspace::on(stream, device, 100, Workspace::Contents::kZero);
+    EXPECT_NE(one.address(), eager.address());
+    EXPECT_EQ(backend->allocated_in_graph, 1);
+    EXPECT_EQ(backend->freed_in_graph, 0);
+  }
+  EXPECT_EQ(backend->freed_in_graph, 1);
+  EXPECT_EQ(backend->illegal, 0);
+}
+
+TEST(Capture, FirstCallsDoNotTune) {
+  const auto backend = std::make_shared<CapturingDevice>();
+  const Device device(backend);
+  const Stream stream = Stream::adopt(device, reinterpret_cast<void*>(uintptr_t{64}));
+  DeviceTensor x = DeviceTensor::random(device, float32, {300}, 1),
+               y = DeviceTensor::empty(device, float32, {300});
+  Kernel<Scale> kernel = Kernel<Scale>::autotuned(device);
+  backend->is_capturing_now = true;
+  expect_contains(refusal([&] { kernel.on(stream)(300, 2, x, y); }),
+                  {"Scale", "tunes", "captured", "prepare(...)"});
+  EXPECT_EQ(backend->loads, 0);
+  EXPECT_EQ(backend->illegal, 0);
 }
 
 }  // namespace

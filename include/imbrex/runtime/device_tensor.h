@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "imbrex/core/dtype.h"
+#include "imbrex/core/source_location.h"
 #include "imbrex/runtime/device.h"
 #include "imbrex/runtime/host_tensor.h"
 #include "imbrex/runtime/stream.h"
@@ -35,7 +36,8 @@ class DeviceTensor {
   static DeviceTensor view(const Device& device, uint64_t address, DataType dtype, std::vector<int64_t> shape,
                            std::vector<int64_t> strides = {});
   /// A copy of `host`.
-  static DeviceTensor from_host(const Device& device, const HostTensor& host);
+  static DeviceTensor from_host(const Device& device, const HostTensor& host,
+                                SourceLocation where = SourceLocation::current());
   /// What HostTensor::random() gives for these arguments and deviation 1.
   static DeviceTensor random(const Device& device, DataType dtype, std::vector<int64_t> shape, uint64_t seed);
 
@@ -68,26 +70,34 @@ class DeviceTensor {
   // Copies are in order with what is on their stream (Stream(): the device's own) and throw LaunchError without
   // memory, for a stream of another device, where types and shapes differ, and where elements that are written share
   // memory. Those that wait throw it also while the stream is being captured into a CUDA graph. Host tensors are
-  // dense; what lies between the rows of a strided tensor is not touched.
+  // dense; what lies between the rows of a strided tensor is not touched. On the virtual GPU they throw DeviceError where
+  // they race with another call (docs/checkers.md, "Between calls"); `where` is the caller's line, for that.
 
   /// Copies to the host, and waits for it.
-  HostTensor to_host(const Stream& stream = {}) const;
+  HostTensor to_host(const Stream& stream = {}, SourceLocation where = SourceLocation::current()) const;
   /// Copies from the host, and waits for it.
-  void copy_from(const HostTensor& host, const Stream& stream = {});
+  void copy_from(const HostTensor& host, const Stream& stream = {},
+                 SourceLocation where = SourceLocation::current());
   /// Copies without waiting: `host` must live until the copy has ended.
-  void copy_to_async(HostTensor& host, const Stream& stream = {}) const;
+  void copy_to_async(HostTensor& host, const Stream& stream = {},
+                     SourceLocation where = SourceLocation::current()) const;
   /// Copies without waiting: `host` must live and stay as it is until the copy has ended, in a graph at each replay.
-  void copy_from_async(const HostTensor& host, const Stream& stream = {});
+  void copy_from_async(const HostTensor& host, const Stream& stream = {},
+                       SourceLocation where = SourceLocation::current());
   /// Copies a tensor of the same device, without waiting. The two must not share memory.
-  void copy_from(const DeviceTensor& other, const Stream& stream = {});
+  void copy_from(const DeviceTensor& other, const Stream& stream = {},
+                 SourceLocation where = SourceLocation::current());
   /// Sets every byte of every element, without waiting.
-  void fill(uint8_t byte, const Stream& stream = {});
+  void fill(uint8_t byte, const Stream& stream = {}, SourceLocation where = SourceLocation::current());
   /// Fills the memory with 0xFF bytes: NaN in every float type that has one, so that an element that is never
   /// written is noticed.
-  void poison(const Stream& stream = {}) { fill(0xFF, stream); }
+  void poison(const Stream& stream = {}, SourceLocation where = SourceLocation::current()) {
+    fill(0xFF, stream, where);
+  }
   /// Frees the memory now, for all handles and views of it; later use of any of them is an error. Another's memory
-  /// is only forgotten.
-  void release();
+  /// is only forgotten. What uses the memory must have been waited for: the virtual GPU throws DeviceError where it was
+  /// not. (The end of the last handle, which frees it too, waits instead.)
+  void release(SourceLocation where = SourceLocation::current());
 
  private:
   struct Memory;

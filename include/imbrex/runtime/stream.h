@@ -7,8 +7,8 @@
 //   kernel.on(mine)(n, x, y);
 //   theirs.wait(Event::recorded_on(mine));  // what follows on theirs sees y
 //
-// On the virtual GPU, which executes each call before it returns, streams are executed in order of issue: what
-// two streams leave unordered is not reported.
+// The virtual GPU executes each call before it returns, and reports what streams leave unordered as a race, by the lines
+// of both calls: docs/checkers.md, "Between calls".
 #pragma once
 
 #include <memory>
@@ -30,13 +30,13 @@ class Stream {
   static Stream create(const Device& device);
   /// A `cudaStream_t` or `CUstream` of another program, which must outlive its use here: it is not destroyed.
   /// Null is CUDA's default stream, as are cudaStreamLegacy (1) and cudaStreamPerThread (2). LaunchError for a
-  /// stream of another context than the device's, and for any but those three values on the virtual GPU.
+  /// stream of another context than the device's, and on the virtual GPU for any but those and its own.
   static Stream adopt(const Device& device, void* handle);
 
   bool is_default() const { return !state_; }
   /// LaunchError for Stream().
   const Device& device() const;
-  /// The CUstream; null on the virtual GPU and for Stream().
+  /// The CUstream, on the virtual GPU a handle that adopt() takes; null for Stream().
   void* handle() const;
 
   /// Waits until everything on the stream has ended. DeviceError when any of it failed, LaunchError for Stream()

@@ -10,8 +10,10 @@
 #include <string>
 
 #include "codegen/compiled_kernel.h"
+#include "imbrex/core/source_location.h"
 #include "imbrex/runtime/device.h"
 #include "imbrex/vgpu/virtual_gpu.h"
+#include "runtime/device/scratch_pool.h"
 #include "runtime/device/strides.h"
 
 namespace imbrex::runtime {
@@ -37,6 +39,14 @@ struct LaunchPlan {
   std::span<const std::byte> params;  ///< the parameter buffer, laid out as CompiledKernel::params says
   bool timed = false;                 ///< measure device time, which waits for the kernel's end
   CUstream_st* stream = nullptr;      ///< as everywhere here: null is CUDA's default stream
+  SourceLocation where = {};  ///< of the call, for what the virtual GPU finds about the order of calls
+};
+
+/// The stream of a copy, and the caller's line, for the same.
+struct OnStream {
+  OnStream(CUstream_st* of_device, SourceLocation caller = {}) : stream(of_device), where(caller) {}
+  CUstream_st* stream;
+  SourceLocation where;
 };
 
 /// A point in a stream.
@@ -63,28 +73,34 @@ class DeviceBackend {
   virtual void synchronize() = 0;
 
   virtual uint64_t allocate(int64_t bytes) = 0;
-  virtual void free(uint64_t address) noexcept = 0;
+  /// Waits where something on the device may still use the memory.
+  virtual void free(uint64_t address, SourceLocation where = {}) noexcept = 0;
+  /// DeviceError where the virtual GPU sees that something may still use the memory, which is about to be freed.
+  virtual void check_unused(uint64_t, int64_t, SourceLocation) {}
   /// LaunchError unless kernels of the device can use these bytes, as far as that can be known.
   virtual void check_memory(uint64_t address, int64_t bytes) const = 0;
 
-  // In the order of the stream, without waiting.
-  virtual void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, CUstream_st* stream) = 0;
-  virtual void start_copy_from_device(void* to, uint64_t from, int64_t bytes, CUstream_st* stream) = 0;
-  virtual void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, CUstream_st* stream) = 0;
-  virtual void start_fill(uint64_t to, uint8_t value, int64_t bytes, CUstream_st* stream) = 0;
+  // In the order of the stream, without waiting. The virtual GPU throws DeviceError where the call races with another.
+  virtual void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, OnStream on) = 0;
+  virtual void start_copy_from_device(void* to, uint64_t from, int64_t bytes, OnStream on) = 0;
+  virtual void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, OnStream on) = 0;
+  virtual void start_fill(uint64_t to, uint8_t value, int64_t bytes, OnStream on) = 0;
   // The same for rows, one by one where a device knows no better.
-  virtual void start_rows_to_device(uint64_t to, const void* from, const ByteRows& rows, CUstream_st* stream);
-  virtual void start_rows_from_device(void* to, uint64_t from, const ByteRows& rows, CUstream_st* stream);
-  virtual void start_rows_on_device(uint64_t to, uint64_t from, const ByteRows& rows, CUstream_st* stream);
-  virtual void start_fill_rows(uint64_t to, uint8_t value, const ByteRows& rows, CUstream_st* stream);
+  virtual void start_rows_to_device(uint64_t to, const void* from, const ByteRows& rows, OnStream on);
+  virtual void start_rows_from_device(void* to, uint64_t from, const ByteRows& rows, OnStream on);
+  virtual void start_rows_on_device(uint64_t to, uint64_t from, const ByteRows& rows, OnStream on);
+  virtual void start_fill_rows(uint64_t to, uint8_t value, const ByteRows& rows, OnStream on);
 
   // On the device's own stream; those that involve the host wait.
-  void copy_to_device(uint64_t to, const void* from, int64_t bytes);
-  void copy_from_device(void* to, uint64_t from, int64_t bytes);
-  void copy_on_device(uint64_t to, uint64_t from, int64_t bytes);
-  void fill(uint64_t to, uint8_t value, int64_t bytes);
+  void copy_to_device(uint64_t to, const void* from, int64_t bytes,
+                      SourceLocation where = SourceLocation::current());
+  void copy_from_device(void* to, uint64_t from, int64_t bytes,
+                        SourceLocation where = SourceLocation::current());
+  void copy_on_device(uint64_t to, uint64_t from, int64_t bytes,
+                      SourceLocation where = SourceLocation::current());
+  void fill(uint64_t to, uint8_t value, int64_t bytes, SourceLocation where = SourceLocation::current());
 
-  // Streams and events. The virtual GPU executes each call at once: its streams are all null.
+  // Streams and events. The virtual GPU executes each call at once, and judges what streams leave unordered.
   virtual CUstream_st* stream() const { return nullptr; }  ///< the device's own
   virtual CUstream_st* create_stream() { return nullptr; }
   virtual void destroy_stream(CUstream_st*) noexcept {}
@@ -93,6 +109,17 @@ class DeviceBackend {
   virtual void synchronize(CUstream_st* stream) = 0;
   virtual bool is_capturing(CUstream_st*) const { return false; }
   virtual std::unique_ptr<DeviceEvent> create_event() = 0;
+
+  // Scratch memory (Workspace).
+  ScratchPool& scratch() { return scratch_; }
+  /// A number that no other stream has or will have.
+  virtual uint64_t number_of_stream(CUstream_st* stream) = 0;
+  /// Memory of the graph that the stream is being captured into.
+  virtual uint64_t allocate_in_capture(int64_t bytes, CUstream_st* stream);
+  virtual void free_in_capture(uint64_t, CUstream_st*) noexcept {}
+  /// What the virtual GPU is told: contents are undefined from here on; nobody may use the memory any more.
+  virtual void scratch_taken(uint64_t, int64_t, OnStream) {}
+  virtual void scratch_given_back(uint64_t, int64_t, OnStream) noexcept {}
 
   virtual std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) = 0;
   virtual LaunchReport launch(LoadedKernel& kernel, const LaunchPlan& plan) = 0;
@@ -113,6 +140,14 @@ class DeviceBackend {
   /// Writes the 128-byte descriptor of `plan` with the slots' values filled in.
   virtual void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
                                  void* out) = 0;
+  /// The same where `out` is the descriptor of the same plan and slots but for the address.
+  virtual void move_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
+                               void* out) {
+    encode_tensor_map(plan, slots, out);
+  }
+
+ private:
+  ScratchPool scratch_;
 };
 
 std::shared_ptr<DeviceBackend> make_virtual_device(vgpu::Options options);

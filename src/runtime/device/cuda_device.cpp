@@ -2,7 +2,9 @@
 // A CUDA GPU through its driver.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -39,7 +41,8 @@ class CudaKernel : public LoadedKernel {
   CUfunction function = nullptr;
   CUlaunchAttribute attributes[2];
   CUlaunchConfig config = {};
-  std::vector<void*> params;  // of the launch being made
+  const std::byte* buffer = nullptr;  // of the last launch's parameters
+  std::vector<void*> params;          // in it, one by one
 };
 
 class CudaModule : public LoadedModule {
@@ -74,11 +77,12 @@ class CudaDevice : public DeviceBackend {
     name_ = name;
     major_ = attribute(kDeviceAttributeComputeCapabilityMajor);
     minor_ = attribute(kDeviceAttributeComputeCapabilityMinor);
+    target_ = target_of(major_, minor_);
   }
 
   bool is_virtual() const override { return false; }
   std::string name() const override { return name_; }
-  std::string target() const override { return target_of(major_, minor_); }
+  std::string target() const override { return target_; }
   int multiprocessors() const override { return attribute(kDeviceAttributeMultiprocessorCount); }
   void synchronize() override {
     const ContextScope scope = current();
@@ -91,7 +95,7 @@ class CudaDevice : public DeviceBackend {
     driver_->check(driver_->cuMemAlloc(&address, bytes), fmt::format("allocation of {} bytes", bytes));
     return address;
   }
-  void free(uint64_t address) noexcept override {
+  void free(uint64_t address, SourceLocation) noexcept override {
     try {
       const ContextScope scope = current();
       driver_->cuMemFree(address);
@@ -121,41 +125,41 @@ class CudaDevice : public DeviceBackend {
 
   // On a stream even where the host waits: the synchronous copy returns while its last part is still under way,
   // and is not ordered with kernels on streams like ours.
-  void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, CUstream stream) override {
+  void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, OnStream on) override {
     const ContextScope scope = current();
-    driver_->check(driver_->cuMemcpyHtoDAsync(to, from, bytes, stream), "copy to device");
+    driver_->check(driver_->cuMemcpyHtoDAsync(to, from, bytes, on.stream), "copy to device");
   }
-  void start_copy_from_device(void* to, uint64_t from, int64_t bytes, CUstream stream) override {
+  void start_copy_from_device(void* to, uint64_t from, int64_t bytes, OnStream on) override {
     const ContextScope scope = current();
-    driver_->check(driver_->cuMemcpyDtoHAsync(to, from, bytes, stream), "copy from device");
+    driver_->check(driver_->cuMemcpyDtoHAsync(to, from, bytes, on.stream), "copy from device");
   }
-  void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, CUstream stream) override {
+  void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, OnStream on) override {
     const ContextScope scope = current();
-    driver_->check(driver_->cuMemcpyDtoDAsync(to, from, bytes, stream), "copy on the device");
+    driver_->check(driver_->cuMemcpyDtoDAsync(to, from, bytes, on.stream), "copy on the device");
   }
-  void start_fill(uint64_t to, uint8_t value, int64_t bytes, CUstream stream) override {
+  void start_fill(uint64_t to, uint8_t value, int64_t bytes, OnStream on) override {
     const ContextScope scope = current();
-    driver_->check(driver_->cuMemsetD8Async(to, value, bytes, stream), "fill");
+    driver_->check(driver_->cuMemsetD8Async(to, value, bytes, on.stream), "fill");
   }
-  void start_rows_to_device(uint64_t to, const void* from, const ByteRows& rows, CUstream stream) override {
+  void start_rows_to_device(uint64_t to, const void* from, const ByteRows& rows, OnStream on) override {
     if (!copy_rows({.from_type = kMemoryTypeHost, .from_host = from, .to_type = kMemoryTypeUnified, .to = to},
-                   rows, stream))
-      DeviceBackend::start_rows_to_device(to, from, rows, stream);
+                   rows, on.stream))
+      DeviceBackend::start_rows_to_device(to, from, rows, on);
   }
-  void start_rows_from_device(void* to, uint64_t from, const ByteRows& rows, CUstream stream) override {
+  void start_rows_from_device(void* to, uint64_t from, const ByteRows& rows, OnStream on) override {
     if (!copy_rows({.from_type = kMemoryTypeUnified, .from = from, .to_type = kMemoryTypeHost, .to_host = to},
-                   rows, stream))
-      DeviceBackend::start_rows_from_device(to, from, rows, stream);
+                   rows, on.stream))
+      DeviceBackend::start_rows_from_device(to, from, rows, on);
   }
-  void start_rows_on_device(uint64_t to, uint64_t from, const ByteRows& rows, CUstream stream) override {
+  void start_rows_on_device(uint64_t to, uint64_t from, const ByteRows& rows, OnStream on) override {
     if (!copy_rows({.from_type = kMemoryTypeUnified, .from = from, .to_type = kMemoryTypeUnified, .to = to},
-                   rows, stream))
-      DeviceBackend::start_rows_on_device(to, from, rows, stream);
+                   rows, on.stream))
+      DeviceBackend::start_rows_on_device(to, from, rows, on);
   }
-  void start_fill_rows(uint64_t to, uint8_t value, const ByteRows& rows, CUstream stream) override {
-    if (!has_pitches(rows)) return DeviceBackend::start_fill_rows(to, value, rows, stream);
+  void start_fill_rows(uint64_t to, uint8_t value, const ByteRows& rows, OnStream on) override {
+    if (!has_pitches(rows)) return DeviceBackend::start_fill_rows(to, value, rows, on);
     const ContextScope scope = current();
-    driver_->check(driver_->cuMemsetD2D8Async(to, rows.to_pitch, value, rows.width, rows.height, stream),
+    driver_->check(driver_->cuMemsetD2D8Async(to, rows.to_pitch, value, rows.width, rows.height, on.stream),
                    "fill");
   }
 
@@ -168,6 +172,7 @@ class CudaDevice : public DeviceBackend {
   }
   void destroy_stream(CUstream stream) noexcept override {
     try {
+      scratch().forget(*this, number_of_stream(stream));
       const ContextScope scope = current();
       driver_->cuStreamDestroy(stream);
     } catch (const Error&) {
@@ -200,6 +205,27 @@ class CudaDevice : public DeviceBackend {
     int status = 0;
     driver_->check(driver_->cuStreamIsCapturing(stream, &status), "capture status of a stream");
     return status != 0;
+  }
+  uint64_t number_of_stream(CUstream stream) override {
+    const ContextScope scope = current();
+    unsigned long long number = 0;
+    driver_->check(driver_->cuStreamGetId(stream, &number), "number of a stream");
+    return number;
+  }
+  uint64_t allocate_in_capture(int64_t bytes, CUstream stream) override {
+    const ContextScope scope = current();
+    CUdeviceptr address = 0;
+    driver_->check(driver_->cuMemAllocAsync(&address, bytes, stream),
+                   fmt::format("allocation of {} bytes in a CUDA graph", bytes));
+    return address;
+  }
+  void free_in_capture(uint64_t address, CUstream stream) noexcept override {
+    try {
+      const ContextScope scope = current();
+      driver_->cuMemFreeAsync(address, stream);
+    } catch (const Error&) {
+      // The context is gone, and its memory with it.
+    }
   }
   std::unique_ptr<DeviceEvent> create_event() override {
     return std::make_unique<CudaEvent>(*driver_, context_);
@@ -251,8 +277,11 @@ class CudaDevice : public DeviceBackend {
     for (int i = 0; i < 3; ++i) kernel.config.grid[i] = static_cast<unsigned>(plan.grid[i]);
     // One by one: only the driver knows where the device has parameters that are aligned to 64 bytes, as
     // tensor maps are, because the memory they lie in does not begin at such an address.
-    for (size_t i = 0; i < kernel.params.size(); ++i)
-      kernel.params[i] = const_cast<std::byte*>(plan.params.data()) + kernel.kernel.params[i].offset;
+    if (kernel.buffer != plan.params.data()) {
+      kernel.buffer = plan.params.data();
+      for (size_t i = 0; i < kernel.params.size(); ++i)
+        kernel.params[i] = const_cast<std::byte*>(kernel.buffer) + kernel.kernel.params[i].offset;
+    }
     if (plan.timed) driver_->check(driver_->cuEventRecord(events_[0], plan.stream), "event");
     const CUresult result =
         driver_->cuLaunchKernelEx(&kernel.config, kernel.function, kernel.params.data(), nullptr);
@@ -368,7 +397,31 @@ class CudaDevice : public DeviceBackend {
                                    describe(plan, slots), "see the limits of cuTensorMapEncodeTiled"});
   }
 
+  /// Encoding one takes the driver a third of a microsecond. Where it puts the address is not documented: that is tried
+  /// once, and if the whole object is what the driver makes of the new address, then the address alone is written.
+  void move_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
+                       void* out) override {
+    const int64_t address = slots[plan.base_slot];
+    const int64_t unit = plan.is_padded || plan.interleave == TensorMapInterleave::k32B ? 32 : 16;
+    const AddressWord known = address_word_.load(std::memory_order_relaxed);
+    if (known == AddressWord::kFirst && address % unit == 0) {
+      std::memcpy(out, &address, sizeof address);
+      return;
+    }
+    std::byte moved[kTensorMapBytes];
+    std::memcpy(moved, out, sizeof moved);
+    const bool moves = std::memcmp(moved, &address, sizeof address) != 0;
+    std::memcpy(moved, &address, sizeof address);
+    encode_tensor_map(plan, slots, out);
+    if (known == AddressWord::kUnknown && moves)
+      address_word_ =
+          std::memcmp(moved, out, sizeof moved) == 0 ? AddressWord::kFirst : AddressWord::kElsewhere;
+  }
+
  private:
+  static constexpr size_t kTensorMapBytes = 128;
+  enum class AddressWord : uint8_t { kUnknown, kFirst, kElsewhere };
+
   static std::vector<std::string> describe(const codegen::TensorMapPlan& plan,
                                            std::span<const int64_t> slots) {
     std::vector<std::string> facts{fmt::format("address 0x{:x}", slots[plan.base_slot])};
@@ -436,7 +489,8 @@ class CudaDevice : public DeviceBackend {
   std::vector<CUevent> marks_;
   std::once_flag driver_assembler_once_;  // threads may load kernels at once
   std::unique_ptr<Assembler> driver_assembler_;
-  std::string name_;
+  std::atomic<AddressWord> address_word_ = AddressWord::kUnknown;  // where tensor maps have their address
+  std::string name_, target_;
   int major_ = 0, minor_ = 0;
 };
 

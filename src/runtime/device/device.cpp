@@ -14,40 +14,43 @@ void runtime::DeviceBackend::mark(size_t) { throw InternalError("events on a dev
 double runtime::DeviceBackend::milliseconds_between(size_t, size_t) {
   throw InternalError("events on a device without them");
 }
-void runtime::DeviceBackend::copy_to_device(uint64_t to, const void* from, int64_t bytes) {
-  start_copy_to_device(to, from, bytes, stream());
+uint64_t runtime::DeviceBackend::allocate_in_capture(int64_t, CUstream_st*) {
+  throw InternalError("a capture on a device without them");
+}
+void runtime::DeviceBackend::copy_to_device(uint64_t to, const void* from, int64_t bytes,
+                                            SourceLocation where) {
+  start_copy_to_device(to, from, bytes, {stream(), where});
   synchronize(stream());
 }
-void runtime::DeviceBackend::copy_from_device(void* to, uint64_t from, int64_t bytes) {
-  start_copy_from_device(to, from, bytes, stream());
+void runtime::DeviceBackend::copy_from_device(void* to, uint64_t from, int64_t bytes, SourceLocation where) {
+  start_copy_from_device(to, from, bytes, {stream(), where});
   synchronize(stream());
 }
-void runtime::DeviceBackend::copy_on_device(uint64_t to, uint64_t from, int64_t bytes) {
-  start_copy_on_device(to, from, bytes, stream());
+void runtime::DeviceBackend::copy_on_device(uint64_t to, uint64_t from, int64_t bytes, SourceLocation where) {
+  start_copy_on_device(to, from, bytes, {stream(), where});
 }
-void runtime::DeviceBackend::fill(uint64_t to, uint8_t value, int64_t bytes) {
-  start_fill(to, value, bytes, stream());
+void runtime::DeviceBackend::fill(uint64_t to, uint8_t value, int64_t bytes, SourceLocation where) {
+  start_fill(to, value, bytes, {stream(), where});
 }
 void runtime::DeviceBackend::start_rows_to_device(uint64_t to, const void* from, const ByteRows& rows,
-                                                  CUstream_st* stream) {
+                                                  OnStream on) {
   for (int64_t i = 0; i < rows.height; ++i)
     start_copy_to_device(to + i * rows.to_pitch, static_cast<const std::byte*>(from) + i * rows.from_pitch,
-                         rows.width, stream);
+                         rows.width, on);
 }
 void runtime::DeviceBackend::start_rows_from_device(void* to, uint64_t from, const ByteRows& rows,
-                                                    CUstream_st* stream) {
+                                                    OnStream on) {
   for (int64_t i = 0; i < rows.height; ++i)
     start_copy_from_device(static_cast<std::byte*>(to) + i * rows.to_pitch, from + i * rows.from_pitch,
-                           rows.width, stream);
+                           rows.width, on);
 }
 void runtime::DeviceBackend::start_rows_on_device(uint64_t to, uint64_t from, const ByteRows& rows,
-                                                  CUstream_st* stream) {
+                                                  OnStream on) {
   for (int64_t i = 0; i < rows.height; ++i)
-    start_copy_on_device(to + i * rows.to_pitch, from + i * rows.from_pitch, rows.width, stream);
+    start_copy_on_device(to + i * rows.to_pitch, from + i * rows.from_pitch, rows.width, on);
 }
-void runtime::DeviceBackend::start_fill_rows(uint64_t to, uint8_t value, const ByteRows& rows,
-                                             CUstream_st* stream) {
-  for (int64_t i = 0; i < rows.height; ++i) start_fill(to + i * rows.to_pitch, value, rows.width, stream);
+void runtime::DeviceBackend::start_fill_rows(uint64_t to, uint8_t value, const ByteRows& rows, OnStream on) {
+  for (int64_t i = 0; i < rows.height; ++i) start_fill(to + i * rows.to_pitch, value, rows.width, on);
 }
 
 Device Device::virtual_gpu(vgpu::Options options) {

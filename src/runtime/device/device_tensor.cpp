@@ -20,11 +20,12 @@ namespace imbrex {
 struct DeviceTensor::Memory {
   Device device;
   uint64_t address = 0;
+  int64_t bytes = 0;
   bool is_owned = true;
 
-  ~Memory() { release(); }
-  void release() {
-    if (address != 0 && is_owned) device.backend().free(address);
+  ~Memory() { release({}); }
+  void release(SourceLocation where) {
+    if (address != 0 && is_owned) device.backend().free(address, where);
     address = 0;
   }
 };
@@ -86,7 +87,7 @@ DeviceTensor::DeviceTensor(DataType dtype, std::vector<int64_t> shape, std::vect
 DeviceTensor DeviceTensor::empty(const Device& device, DataType dtype, std::vector<int64_t> shape) {
   DeviceTensor tensor(dtype, std::move(shape), {});
   const uint64_t address = device.backend().allocate(std::max<int64_t>(tensor.bytes_, 1));
-  tensor.memory_ = std::shared_ptr<Memory>(new Memory{device, address});
+  tensor.memory_ = std::shared_ptr<Memory>(new Memory{device, address, tensor.bytes_});
   return tensor;
 }
 
@@ -118,7 +119,7 @@ DeviceTensor DeviceTensor::view(const Device& device, uint64_t address, DataType
   } catch (const LaunchError& error) {
     throw say(error, &*tensor);
   }
-  tensor->memory_ = std::shared_ptr<Memory>(new Memory{device, address, false});
+  tensor->memory_ = std::shared_ptr<Memory>(new Memory{device, address, 0, false});
   return *tensor;
 }
 
@@ -191,9 +192,9 @@ DeviceTensor DeviceTensor::transpose() const {
   return permute(dims);
 }
 
-DeviceTensor DeviceTensor::from_host(const Device& device, const HostTensor& host) {
+DeviceTensor DeviceTensor::from_host(const Device& device, const HostTensor& host, SourceLocation where) {
   DeviceTensor tensor = empty(device, host.dtype(), host.shape());
-  tensor.copy_from(host);
+  tensor.copy_from(host, {}, where);
   return tensor;
 }
 
@@ -242,24 +243,23 @@ void require_alike(const Tensor& from, const DeviceTensor& to) {
 }
 
 /// Copies between a strided tensor and a dense host tensor without waiting.
-void start_copy(const DeviceTensor& to, const HostTensor& from, runtime::CUstream_st* stream) {
+void start_copy(const DeviceTensor& to, const HostTensor& from, runtime::OnStream on) {
   runtime::DeviceBackend& backend = to.device().backend();
-  if (to.is_dense())
-    return backend.start_copy_to_device(to.address(), from.bytes().data(), to.bytes(), stream);
+  if (to.is_dense()) return backend.start_copy_to_device(to.address(), from.bytes().data(), to.bytes(), on);
   runtime::for_each_rows(to.shape(), to.strides(), runtime::dense_strides(to.shape()), to.dtype().bits(),
                          [&](int64_t there, int64_t here, const ByteRows& rows) {
                            backend.start_rows_to_device(to.address() + there, from.bytes().data() + here,
-                                                        rows, stream);
+                                                        rows, on);
                          });
 }
-void start_copy(HostTensor& to, const DeviceTensor& from, runtime::CUstream_st* stream) {
+void start_copy(HostTensor& to, const DeviceTensor& from, runtime::OnStream on) {
   runtime::DeviceBackend& backend = from.device().backend();
   if (from.is_dense())
-    return backend.start_copy_from_device(to.bytes().data(), from.address(), from.bytes(), stream);
+    return backend.start_copy_from_device(to.bytes().data(), from.address(), from.bytes(), on);
   runtime::for_each_rows(from.shape(), runtime::dense_strides(from.shape()), from.strides(),
                          from.dtype().bits(), [&](int64_t here, int64_t there, const ByteRows& rows) {
                            backend.start_rows_from_device(to.bytes().data() + here, from.address() + there,
-                                                          rows, stream);
+                                                          rows, on);
                          });
 }
 
@@ -302,7 +302,7 @@ void DeviceTensor::require_writable(const char* what) const {
            "that it is a view of");
 }
 
-HostTensor DeviceTensor::to_host(const Stream& stream) const {
+HostTensor DeviceTensor::to_host(const Stream& stream, SourceLocation where) const {
   require_memory(*this, "to_host");
   HostTensor host(dtype_, shape_);
   runtime::DeviceBackend& backend = device().backend();
@@ -311,18 +311,18 @@ HostTensor DeviceTensor::to_host(const Stream& stream) const {
   if (const InMemoryOrder order(*this); order.is_needed) {
     const DeviceTensor sorted = InMemoryOrder::sorted(*this);
     HostTensor staged(dtype_, sorted.shape());
-    start_copy(staged, sorted, handle);
+    start_copy(staged, sorted, {handle, where});
     backend.synchronize(handle);
     copy_on_host(host.bytes().data(), runtime::dense_strides(shape_), staged.bytes().data(), order.strides,
                  shape_, dtype_.bits());
     return host;
   }
-  start_copy(host, *this, handle);
+  start_copy(host, *this, {handle, where});
   backend.synchronize(handle);
   return host;
 }
 
-void DeviceTensor::copy_from(const HostTensor& host, const Stream& stream) {
+void DeviceTensor::copy_from(const HostTensor& host, const Stream& stream, SourceLocation where) {
   require_writable("copy_from");
   require_alike(host, *this);
   runtime::DeviceBackend& backend = device().backend();
@@ -333,26 +333,26 @@ void DeviceTensor::copy_from(const HostTensor& host, const Stream& stream) {
     HostTensor staged(dtype_, sorted.shape());
     copy_on_host(staged.bytes().data(), order.strides, host.bytes().data(), runtime::dense_strides(shape_),
                  shape_, dtype_.bits());
-    start_copy(sorted, staged, handle);
+    start_copy(sorted, staged, {handle, where});
     return backend.synchronize(handle);
   }
-  start_copy(*this, host, handle);
+  start_copy(*this, host, {handle, where});
   backend.synchronize(handle);
 }
 
-void DeviceTensor::copy_to_async(HostTensor& host, const Stream& stream) const {
+void DeviceTensor::copy_to_async(HostTensor& host, const Stream& stream, SourceLocation where) const {
   require_memory(*this, "copy_to_async");
   require_alike(host, *this);
-  start_copy(host, *this, runtime::handle_on(device(), stream, "copy_to_async"));
+  start_copy(host, *this, {runtime::handle_on(device(), stream, "copy_to_async"), where});
 }
 
-void DeviceTensor::copy_from_async(const HostTensor& host, const Stream& stream) {
+void DeviceTensor::copy_from_async(const HostTensor& host, const Stream& stream, SourceLocation where) {
   require_writable("copy_from_async");
   require_alike(host, *this);
-  start_copy(*this, host, runtime::handle_on(device(), stream, "copy_from_async"));
+  start_copy(*this, host, {runtime::handle_on(device(), stream, "copy_from_async"), where});
 }
 
-void DeviceTensor::copy_from(const DeviceTensor& other, const Stream& stream) {
+void DeviceTensor::copy_from(const DeviceTensor& other, const Stream& stream, SourceLocation where) {
   require_writable("copy_from");
   require_memory(other, "copy_from");
   require_alike(other, *this);
@@ -365,26 +365,29 @@ void DeviceTensor::copy_from(const DeviceTensor& other, const Stream& stream) {
   runtime::DeviceBackend& backend = device().backend();
   runtime::CUstream_st* const handle = runtime::handle_on(device(), stream, "copy_from");
   if (is_dense() && other.is_dense())
-    return backend.start_copy_on_device(address(), other.address(), bytes(), handle);
-  runtime::for_each_rows(shape_, strides_, other.strides_, dtype_.bits(),
-                         [&](int64_t to, int64_t from, const ByteRows& rows) {
-                           backend.start_rows_on_device(address() + to, other.address() + from, rows, handle);
-                         });
+    return backend.start_copy_on_device(address(), other.address(), bytes(), {handle, where});
+  runtime::for_each_rows(
+      shape_, strides_, other.strides_, dtype_.bits(), [&](int64_t to, int64_t from, const ByteRows& rows) {
+        backend.start_rows_on_device(address() + to, other.address() + from, rows, {handle, where});
+      });
 }
 
-void DeviceTensor::fill(uint8_t byte, const Stream& stream) {
+void DeviceTensor::fill(uint8_t byte, const Stream& stream, SourceLocation where) {
   require_writable("fill");
   runtime::DeviceBackend& backend = device().backend();
   runtime::CUstream_st* const handle = runtime::handle_on(device(), stream, "fill");
-  if (is_dense()) return backend.start_fill(address(), byte, bytes(), handle);
+  if (is_dense()) return backend.start_fill(address(), byte, bytes(), {handle, where});
   runtime::for_each_rows(shape_, strides_, strides_, dtype_.bits(),
                          [&](int64_t to, int64_t, const ByteRows& rows) {
-                           backend.start_fill_rows(address() + to, byte, rows, handle);
+                           backend.start_fill_rows(address() + to, byte, rows, {handle, where});
                          });
 }
 
-void DeviceTensor::release() {
-  if (memory_) memory_->release();
+void DeviceTensor::release(SourceLocation where) {
+  if (!memory_) return;
+  if (memory_->address != 0 && memory_->is_owned)
+    device().backend().check_unused(memory_->address, memory_->bytes, where);
+  memory_->release(where);
 }
 
 }  // namespace imbrex

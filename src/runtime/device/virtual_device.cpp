@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "imbrex/core/error.h"
 #include "imbrex/vgpu/virtual_gpu.h"
@@ -42,24 +44,35 @@ class VirtualModule : public LoadedModule {
   std::shared_ptr<std::mutex> turn_;
 };
 
-/// Everything has ended when a call returns: a point in a stream is a point in time.
+using vgpu::StreamOrder;
+
+class VirtualDevice;
+
+/// Everything has ended when a call returns: a point in a stream is a point in time, and one in the order of calls.
 class VirtualEvent : public DeviceEvent {
  public:
-  void record(CUstream_st*) override { time_ = std::chrono::steady_clock::now(); }
-  void hold(CUstream_st*) override {}
-  void synchronize() override {}
+  explicit VirtualEvent(VirtualDevice& device);
+  ~VirtualEvent() override;
+  void record(CUstream_st* stream) override;
+  void hold(CUstream_st* stream) override;
+  void synchronize() override;
   double milliseconds_since(DeviceEvent& earlier) override {
+    synchronize();
     return std::chrono::duration<double, std::milli>(time_ - static_cast<VirtualEvent&>(earlier).time_)
         .count();
   }
 
  private:
+  VirtualDevice& device_;
+  StreamOrder::Event event_;
   std::chrono::steady_clock::time_point time_;
 };
 
 class VirtualDevice : public DeviceBackend {
  public:
-  explicit VirtualDevice(vgpu::Options options) : gpu_(std::move(options)) {}
+  explicit VirtualDevice(vgpu::Options options) : gpu_(std::move(options)) {
+    own_stream_ = make_stream("the device's own stream", false);
+  }
 
   bool is_virtual() const override { return true; }
   std::string name() const override { return fmt::format("virtual GPU ({})", gpu_.options().target); }
@@ -68,20 +81,37 @@ class VirtualDevice : public DeviceBackend {
     const vgpu::Options& options = gpu_.options();
     return options.num_sms > 0 ? options.num_sms : vgpu::sm_count(vgpu::target_limits(options.target));
   }
-  void synchronize() override {}
-  void synchronize(CUstream_st*) override {}
+  void synchronize() override {
+    const std::lock_guard lock(*turn_);
+    gpu_.order().synchronize();
+  }
+  void synchronize(CUstream_st* stream) override {
+    const std::lock_guard lock(*turn_);
+    gpu_.order().synchronize(number_of(stream));
+  }
 
   uint64_t allocate(int64_t bytes) override {
     const std::lock_guard lock(*turn_);
-    return gpu_.allocate(bytes);
+    const uint64_t address = gpu_.allocate(bytes);
+    sizes_[address] = bytes;
+    return address;
   }
-  void free(uint64_t address) noexcept override {
+  void free(uint64_t address, SourceLocation where) noexcept override {
     try {
       const std::lock_guard lock(*turn_);
-      gpu_.free(address);
+      gpu_.free(address, where);
+      // It waits, as cuMemFree does; but nothing else may count on that, so the calls stay unordered.
+      const auto bytes = sizes_.extract(address);
+      if (!bytes.empty()) gpu_.order().forget({address, address + static_cast<uint64_t>(bytes.mapped())});
     } catch (const Error&) {
       // The memory was released before; a destructor must not throw.
     }
+  }
+  void check_unused(uint64_t address, int64_t bytes, SourceLocation where) override {
+    const std::lock_guard lock(*turn_);
+    if (!gpu_.options().checks.stream_order) return;
+    report(gpu_.order().perform_on_host({"release of a tensor", where},
+                                        vgpu::Footprint::of_write(address, bytes)));
   }
   void check_memory(uint64_t address, int64_t bytes) const override {
     const std::lock_guard lock(*turn_);
@@ -89,33 +119,76 @@ class VirtualDevice : public DeviceBackend {
     gpu_.copy_from_device(&ends[0], address, 1);
     gpu_.copy_from_device(&ends[1], address + static_cast<uint64_t>(bytes) - 1, 1);
   }
-  void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, CUstream_st*) override {
+  void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, OnStream on) override {
     const std::lock_guard lock(*turn_);
     gpu_.copy_to_device(to, from, bytes);
+    judge(on.stream, {"copy from the host", on.where},
+          vgpu::Footprint::of_copy(to, host_address(from), bytes));
   }
-  void start_copy_from_device(void* to, uint64_t from, int64_t bytes, CUstream_st*) override {
+  void start_copy_from_device(void* to, uint64_t from, int64_t bytes, OnStream on) override {
     const std::lock_guard lock(*turn_);
     gpu_.copy_from_device(to, from, bytes);
+    judge(on.stream, {"copy to the host", on.where}, vgpu::Footprint::of_copy(host_address(to), from, bytes));
   }
-  void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, CUstream_st*) override {
+  void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, OnStream on) override {
     const std::lock_guard lock(*turn_);
     gpu_.copy_on_device(to, from, bytes);
+    judge(on.stream, {"copy on the device", on.where}, vgpu::Footprint::of_copy(to, from, bytes));
   }
-  void start_fill(uint64_t to, uint8_t value, int64_t bytes, CUstream_st*) override {
+  void start_fill(uint64_t to, uint8_t value, int64_t bytes, OnStream on) override {
     const std::lock_guard lock(*turn_);
     gpu_.fill(to, value, bytes);
+    judge(on.stream, {"fill", on.where}, vgpu::Footprint::of_write(to, bytes));
+  }
+
+  CUstream_st* stream() const override { return own_stream_; }
+  CUstream_st* create_stream() override {
+    const std::lock_guard lock(*turn_);
+    return make_stream("", false);
+  }
+  void destroy_stream(CUstream_st* stream) noexcept override {
+    StreamOrder::Stream number = 0;
+    {
+      const std::lock_guard lock(*turn_);
+      const auto at = streams_.find(stream);
+      if (at == streams_.end()) return;
+      number = at->second->number;
+    }
+    scratch().forget(*this, number);
+    const std::lock_guard lock(*turn_);
+    const auto at = streams_.find(stream);
+    gpu_.order().destroy_stream(at->second->number);
+    streams_.erase(at);
   }
   void check_adopted(CUstream_st* stream) const override {
-    constexpr uintptr_t kPerThread = 2;  // and 1, the legacy one, are CUDA's default streams
-    if (reinterpret_cast<uintptr_t>(stream) > kPerThread)
+    const std::lock_guard lock(*turn_);
+    if (reinterpret_cast<uintptr_t>(stream) > kPerThread && !streams_.contains(stream))
       throw LaunchError(
           Diagnostic{{},
-                     fmt::format("Stream::adopt: 0x{:x} cannot be a stream of '{}'",
+                     fmt::format("Stream::adopt: 0x{:x} is no stream of '{}'",
                                  reinterpret_cast<uintptr_t>(stream), name()),
                      {},
                      "CUDA streams are of CUDA devices: use Stream::create on the virtual GPU"});
   }
-  std::unique_ptr<DeviceEvent> create_event() override { return std::make_unique<VirtualEvent>(); }
+  uint64_t number_of_stream(CUstream_st* stream) override {
+    const std::lock_guard lock(*turn_);
+    return number_of(stream);
+  }
+  void scratch_taken(uint64_t address, int64_t bytes, OnStream on) override {
+    start_fill(address, 0xFF, bytes, on);  // for those who count on zeros
+  }
+  void scratch_given_back(uint64_t address, int64_t bytes, OnStream on) noexcept override {
+    try {
+      const std::lock_guard lock(*turn_);
+      // Nobody could catch it here: the next call tells.
+      for (vgpu::Finding& finding : gpu_.judge(number_of(on.stream), {"end of a workspace", on.where},
+                                               vgpu::Footprint::of_write(address, bytes)))
+        untold_.push_back(std::move(finding));
+    } catch (const Error&) {
+      // The stream is gone.
+    }
+  }
+  std::unique_ptr<DeviceEvent> create_event() override { return std::make_unique<VirtualEvent>(*this); }
 
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
     auto loaded = std::make_shared<VirtualKernel>(turn_);
@@ -135,8 +208,11 @@ class VirtualDevice : public DeviceBackend {
     launch.block = {kernel.threads};
     launch.dynamic_shared_bytes = kernel.shared_bytes;
     launch.parameter_buffer = plan.params;
+    launch.where = plan.where;
     const std::lock_guard lock(*turn_);
-    return timed_launch(virtual_kernel.function, launch);
+    LaunchReport report = timed_launch(virtual_kernel.function, launch, plan.stream);
+    if (plan.timed) gpu_.order().synchronize(number_of(plan.stream));
+    return report;
   }
 
   std::shared_ptr<LoadedModule> load_ptx(const std::string& ptx, const std::string& name) override {
@@ -147,11 +223,11 @@ class VirtualDevice : public DeviceBackend {
   }
 
   LaunchReport launch_ptx(LoadedModule& module, const std::string& kernel, const vgpu::Launch& launch,
-                          CUstream_st*) override {
+                          CUstream_st* stream) override {
     const std::lock_guard lock(*turn_);
     vgpu::Function function = module.facts.function(kernel);
     if (launch.dynamic_shared_bytes > 0) function.set_max_dynamic_shared(launch.dynamic_shared_bytes);
-    return timed_launch(function, launch);
+    return timed_launch(function, launch, stream);
   }
 
   void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
@@ -177,19 +253,94 @@ class VirtualDevice : public DeviceBackend {
   vgpu::VirtualGpu gpu_;
 
  private:
-  /// With the turn taken.
-  LaunchReport timed_launch(const vgpu::Function& function, const vgpu::Launch& launch) {
+  friend class VirtualEvent;
+  static constexpr uintptr_t kPerThread = 2;  // with 0 and 1, the legacy one, CUDA's default streams
+
+  /// What a handle of a stream points to.
+  struct VirtualStream {
+    StreamOrder::Stream number;
+  };
+
+  // With the turn held, all of them.
+  LaunchReport timed_launch(const vgpu::Function& function, vgpu::Launch launch, CUstream_st* stream) {
+    launch.stream = number_of(stream);
     LaunchReport report;
     report.is_virtual = true;
     const auto begin = std::chrono::steady_clock::now();
     report.virtual_report = gpu_.launch(function, launch);
     report.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    std::vector<vgpu::Finding>& findings = report.virtual_report.findings;
+    findings.insert(findings.end(), std::move_iterator(untold_.begin()), std::move_iterator(untold_.end()));
+    untold_.clear();
     return report;
   }
 
+  CUstream_st* make_stream(std::string name, bool is_blocking) {
+    auto stream = std::make_unique<VirtualStream>(gpu_.order().create_stream(std::move(name), is_blocking));
+    const auto handle = reinterpret_cast<CUstream_st*>(stream.get());
+    streams_[handle] = std::move(stream);
+    return handle;
+  }
+  StreamOrder::Stream number_of(CUstream_st* stream) {
+    const auto value = reinterpret_cast<uintptr_t>(stream);
+    if (value < kPerThread) return StreamOrder::kLegacyStream;
+    if (value == kPerThread) {
+      const auto [at, is_new] = of_threads_.try_emplace(std::this_thread::get_id());
+      if (is_new) at->second = gpu_.order().create_stream("a thread's default stream", true);
+      return at->second;
+    }
+    const auto at = streams_.find(stream);
+    if (at == streams_.end())
+      throw LaunchError(Diagnostic{{},
+                                   fmt::format("stream 0x{:x} of '{}' has been destroyed", value, name()),
+                                   {},
+                                   "keep a handle of the stream while others of it, adopted, are in use"});
+    return at->second->number;
+  }
+  void judge(CUstream_st* stream, const vgpu::HostCall& call, const vgpu::Footprint& footprint) {
+    report(gpu_.judge(number_of(stream), call, footprint));
+  }
+  /// Throws DeviceError where there are findings: these calls have no report that could hold them.
+  void report(std::vector<vgpu::Finding> findings) {
+    findings.insert(findings.end(), std::move_iterator(untold_.begin()), std::move_iterator(untold_.end()));
+    untold_.clear();
+    if (findings.empty()) return;
+    vgpu::Report report;
+    report.findings = std::move(findings);
+    report.expect_clean();
+  }
+  static uint64_t host_address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
+
   const std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
+  std::map<CUstream_st*, std::unique_ptr<VirtualStream>> streams_;
+  std::map<std::thread::id, StreamOrder::Stream> of_threads_;
+  std::map<uint64_t, int64_t> sizes_;  // of what was allocated, by address
+  CUstream_st* own_stream_ = nullptr;
+  std::vector<vgpu::Finding> untold_;  // of ends of workspaces
 };
+
+VirtualEvent::VirtualEvent(VirtualDevice& device) : device_(device) {
+  const std::lock_guard lock(*device_.turn_);
+  event_ = device_.gpu_.order().create_event();
+}
+VirtualEvent::~VirtualEvent() {
+  const std::lock_guard lock(*device_.turn_);
+  device_.gpu_.order().destroy_event(event_);
+}
+void VirtualEvent::record(CUstream_st* stream) {
+  const std::lock_guard lock(*device_.turn_);
+  device_.gpu_.order().record(event_, device_.number_of(stream));
+  time_ = std::chrono::steady_clock::now();
+}
+void VirtualEvent::hold(CUstream_st* stream) {
+  const std::lock_guard lock(*device_.turn_);
+  device_.gpu_.order().wait(device_.number_of(stream), event_);
+}
+void VirtualEvent::synchronize() {
+  const std::lock_guard lock(*device_.turn_);
+  device_.gpu_.order().synchronize_event(event_);
+}
 
 }  // namespace
 

@@ -44,7 +44,7 @@ struct Loaded {
 }  // namespace
 
 const CudaDriver* CudaDriver::find(std::string* why_not) {
-  static const Loaded loaded;
+  static Loaded loaded;
   if (why_not != nullptr) *why_not = loaded.why_not;
   return loaded.why_not.empty() ? &loaded.driver : nullptr;
 }
