@@ -85,7 +85,7 @@ imbrex_status imbrex_kernel_launch(imbrex_kernel* kernel, const imbrex_argument*
     require_given("imbrex_kernel_launch", "kernel", kernel);
     const Arguments made("imbrex_kernel_launch", *kernel, arguments, argument_count);
     const Stream on = stream_of(kernel->device, stream);
-    hand_over(kernel->kernel.launch_arguments(made.made, false, &on), report);
+    hand_over(kernel->kernel.launch_arguments(made.made, false, &on, {}), report);
   });
 }
 imbrex_status imbrex_kernel_prepare(imbrex_kernel* kernel, const imbrex_argument* arguments,

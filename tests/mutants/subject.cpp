@@ -58,7 +58,7 @@ Outcome run_on(const std::shared_ptr<runtime::DeviceBackend>& device, const Subj
       arguments.push_back(value.tensor < 0 ? value.number : static_cast<int64_t>(addresses[value.tensor]));
     runtime::evaluate_host(kernel, arguments, slots);
     std::vector<std::byte> params(kernel.param_bytes);
-    runtime::pack_params(kernel, arguments, slots, {}, *device, params.data());
+    runtime::pack_params(kernel, arguments, slots, *device, params.data());
     runtime::LaunchPlan plan;
     for (int i = 0; i < 3; ++i)
       if (kernel.grid_slots[i] >= 0) plan.grid[i] = slots[kernel.grid_slots[i]];

@@ -21,8 +21,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "imbrex/core/source_location.h"
 #include "imbrex/lang/kernel_parameters.h"
 #include "imbrex/lang/tuning_space.h"
+#include "imbrex/runtime/autotune.h"
 #include "imbrex/runtime/device.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/stream.h"
@@ -82,16 +84,18 @@ class KernelBase {
  protected:
   /// `arguments` has one entry per parameter, compile-time ones included. Errors: see Kernel.
   /// `stream`: null is Stream().
-  LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed,
-                                const Stream* stream = nullptr);
+  /// `where`: the caller's line, for what the virtual GPU finds about the order of calls.
+  LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed, const Stream* stream,
+                                SourceLocation where);
   void prepare_arguments(std::span<const LaunchArgument> arguments);
   /// The IR as the front end made it, for `target` ("": the kernel's own). Throws CompileError.
   std::shared_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments,
                                                 const std::string& target = "") const;
   /// The shape of a call with these arguments.
   std::vector<int64_t> shape_of(std::span<const LaunchArgument> arguments) const;
-  /// From now on each launch takes the configuration tuned for the nearest shape.
-  void use_tuned(Family family);
+  /// From now on each launch takes the configuration tuned for the nearest shape; with options, that of the very shape,
+  /// which the first call tunes.
+  void use_tuned(Family family, std::optional<AutotuneOptions> autotune = std::nullopt);
 
  private:
   struct State;
@@ -142,6 +146,21 @@ concept ArgumentStruct = requires(const A& a) {
   a.arguments();
 };
 
+/// The first argument of a launch, of a parameter of type T, and where the launch stands: a conversion is the one place
+/// of a call with any number of arguments where a default argument knows the caller's line.
+template <class T>
+struct FirstArgument {
+  LaunchArgument argument;
+  SourceLocation where;
+  template <class A>
+  requires(!ArgumentStruct<A>)
+      FirstArgument(const A& value, SourceLocation caller = SourceLocation::current())
+      : argument(launch_argument<T>(value)), where(caller) {}
+};
+
+template <class A, class...>
+inline constexpr bool begins_with_struct = ArgumentStruct<A>;
+
 /// The arguments that `argument` stands for, as a tuple of references.
 template <class A>
 constexpr auto flat_arguments(const A& argument) {
@@ -159,18 +178,42 @@ constexpr auto flat_arguments(const A& argument) {
 /// make() turns a call's arguments into one LaunchArgument per parameter of the kernel's operator().
 template <class List>
 struct LaunchArguments;
-template <class... Params>
-struct LaunchArguments<ParameterList<Params...>> {
+template <>
+struct LaunchArguments<ParameterList<>> {
+  struct First {};  // no call has one
+  static std::array<LaunchArgument, 0> make() { return {}; }
+};
+template <class T, class... Params>
+struct LaunchArguments<ParameterList<T, Params...>> {
+  using First = FirstArgument<T>;
   template <class... Args>
-  static std::array<LaunchArgument, sizeof...(Params)> make(const Args&... arguments) {
+  static std::array<LaunchArgument, 1 + sizeof...(Params)> make_behind(const First& first,
+                                                                       const Args&... rest) {
+    if constexpr ((ArgumentStruct<Args> || ...)) {
+      return std::apply([&](const auto&... all) { return make_behind(first, all...); },
+                        std::tuple_cat(flat_arguments(rest)...));
+    } else {
+      static_assert(sizeof...(Args) == sizeof...(Params),
+                    "the kernel's operator() takes another number of arguments");
+      return {first.argument, launch_argument<Params>(rest)...};
+    }
+  }
+  template <class... Args>
+  static std::array<LaunchArgument, 1 + sizeof...(Params)> make(const Args&... arguments) {
     if constexpr ((ArgumentStruct<Args> || ...)) {
       return std::apply([](const auto&... all) { return make(all...); },
                         std::tuple_cat(flat_arguments(arguments)...));
     } else {
-      static_assert(sizeof...(Args) == sizeof...(Params),
+      static_assert(sizeof...(Args) == 1 + sizeof...(Params),
                     "the kernel's operator() takes another number of arguments");
-      return {launch_argument<Params>(arguments)...};
+      return make_all(arguments...);
     }
+  }
+
+ private:
+  template <class A, class... Args>
+  static std::array<LaunchArgument, 1 + sizeof...(Params)> make_all(const A& first, const Args&... rest) {
+    return {launch_argument<T>(first), launch_argument<Params>(rest)...};
   }
 };
 template <class K, class... Params>
@@ -185,6 +228,9 @@ struct LaunchArguments<void (K::*)(Params...) const>
 /// wrong is in the LaunchReport.
 template <class K>
 class Kernel : public KernelBase {
+  using Make = detail::LaunchArguments<decltype(&K::operator())>;
+  using First = typename Make::First;
+
  public:
   /// Without a device the kernel can only be traced.
   explicit Kernel(K kernel = {}, std::optional<Device> device = std::nullopt)
@@ -195,11 +241,21 @@ class Kernel : public KernelBase {
   /// tuner.h), and the default one where none was tuned or the tuned one does not compile for the shape.
   static Kernel tuned(Device device) {
     Kernel kernel(K{}, std::move(device));
-    kernel.use_tuned({tuning_space<K>(), [](const Configuration& configuration) {
-                        auto instance = std::make_shared<K>();
-                        tuning_space<K>().apply(instance.get(), configuration);
-                        return std::shared_ptr<const void>(std::move(instance));
-                      }});
+    kernel.use_tuned(family());
+    return kernel;
+  }
+
+  /// A kernel whose first call of each shape tunes, unless that was done before, by whichever process: the winner is kept
+  /// in the cache. That call takes seconds. The candidates run on the call's own arguments, after the device has been
+  /// waited for; what they write is saved before, compared with what the default configuration writes, and restored, so
+  /// that nothing of it is left when the call itself runs. A candidate is run in this process: one that traps takes the
+  /// CUDA context with it, as any launch does (`imbrex tune` tries them in another process, against the registered
+  /// reference). Nothing is tuned, and tuned() is what it does, where that is switched off, and for calls with an address
+  /// in place of a tensor. A call that would have to tune while its stream is being captured throws LaunchError:
+  /// prepare() with the same arguments before.
+  static Kernel autotuned(Device device, AutotuneOptions options = {}) {
+    Kernel kernel(K{}, std::move(device));
+    kernel.use_tuned(family(), std::move(options));
     return kernel;
   }
 
@@ -215,22 +271,37 @@ class Kernel : public KernelBase {
   ///
   ///     kernel(n, x, ScalingArguments{.factor = 0.5f, .bias = bias});
   ///
-  /// On a CUDA device the call does not wait for the kernel's end.
+  /// On a CUDA device the call does not wait for the kernel's end. On the virtual GPU the report names the line of the
+  /// call where it races with another one.
   template <class... Args>
-  LaunchReport operator()(const Args&... arguments) {
-    return launch_arguments(Make::make(arguments...), false);
+  LaunchReport operator()(First first, const Args&... rest) {
+    return launch_arguments(Make::make_behind(first, rest...), false, nullptr, first.where);
   }
   /// Launches, waits for the end, and reports the time in LaunchReport::milliseconds.
   template <class... Args>
-  LaunchReport launch_timed(const Args&... arguments) {
-    return launch_arguments(Make::make(arguments...), true);
+  LaunchReport launch_timed(First first, const Args&... rest) {
+    return launch_arguments(Make::make_behind(first, rest...), true, nullptr, first.where);
+  }
+  /// The same for a call whose first argument is a struct, or that has none. The report does not know its line:
+  /// kernel.on(Stream())(...) does.
+  template <class... Args>
+  requires(sizeof...(Args) == 0 || detail::begins_with_struct<Args...>) LaunchReport operator()(
+      const Args&... arguments) {
+    return launch_arguments(Make::make(arguments...), false, nullptr, {});
+  }
+  template <class... Args>
+  requires(sizeof...(Args) == 0 || detail::begins_with_struct<Args...>) LaunchReport
+      launch_timed(const Args&... arguments) {
+    return launch_arguments(Make::make(arguments...), true, nullptr, {});
   }
   /// kernel.on(stream)(arguments...) and kernel.on(stream).launch_timed(arguments...): the same on a stream of the
   /// kernel's device. While the stream is being captured into a CUDA graph, launches are recorded: such a call throws
   /// LaunchError where it would have to compile first (see prepare) or is timed.
-  auto on(const Stream& stream) { return OnStream{*this, stream}; }
+  auto on(const Stream& stream, SourceLocation where = SourceLocation::current()) {
+    return OnStream{*this, stream, where};
+  }
   /// Compiles and loads what a call with these arguments needs, and launches nothing: such a call can be captured
-  /// into a CUDA graph.
+  /// into a CUDA graph. An autotuned kernel is tuned, which leaves the arguments' memory as it was.
   template <class... Args>
   void prepare(const Args&... arguments) {
     prepare_arguments(Make::make(arguments...));
@@ -252,19 +323,26 @@ class Kernel : public KernelBase {
   }
 
  private:
-  using Make = detail::LaunchArguments<decltype(&K::operator())>;
+  static Family family() {
+    return {tuning_space<K>(), [](const Configuration& configuration) {
+              auto instance = std::make_shared<K>();
+              tuning_space<K>().apply(instance.get(), configuration);
+              return std::shared_ptr<const void>(std::move(instance));
+            }};
+  }
 
   /// What on() gives, for the call that follows at once: it refers to the kernel and to the stream.
   struct OnStream {
     Kernel& kernel;
     const Stream& stream;
+    SourceLocation where;
     template <class... Args>
     LaunchReport operator()(const Args&... arguments) && {
-      return kernel.launch_arguments(Make::make(arguments...), false, &stream);
+      return kernel.launch_arguments(Make::make(arguments...), false, &stream, where);
     }
     template <class... Args>
     LaunchReport launch_timed(const Args&... arguments) && {
-      return kernel.launch_arguments(Make::make(arguments...), true, &stream);
+      return kernel.launch_arguments(Make::make(arguments...), true, &stream, where);
     }
   };
 };

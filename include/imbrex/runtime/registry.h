@@ -54,6 +54,8 @@ struct CaseData {
 
   /// Writes the inputs again, in case a kernel wrote over them.
   void restore_inputs();
+  /// Whether the inputs are as they were made: a kernel that adds to one of them changes it with each launch.
+  bool are_inputs_intact() const;
 };
 
 /// A matrix product C[m, n] = A[m, k] * B[n, k]^T that a case stated, for comparing with a library's.

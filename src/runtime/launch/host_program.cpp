@@ -2,7 +2,6 @@
 #include "runtime/launch/host_program.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 
 #include <cstring>
 
@@ -56,56 +55,48 @@ int64_t unary(const HostStep& step, int64_t a) {
   throw InternalError(fmt::format("host step '{}'", ir::info(code).mnemonic));
 }
 
-/// Whether a tensor map is of the same tensor by both results of the host program.
-bool is_same_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
-                 std::span<const int64_t> others) {
-  const auto is_same = [&](int32_t slot) { return slots[slot] == others[slot]; };
-  return is_same(plan.base_slot) && std::ranges::all_of(plan.dim_slots, is_same) &&
-         std::ranges::all_of(plan.stride_slots, is_same);
-}
-
 }  // namespace
+
+int64_t evaluate_step(const HostStep& step, std::span<const int64_t> arguments,
+                      std::span<const int64_t> slots) {
+  int64_t value = 0;
+  switch (step.kind) {
+    case HostStep::Kind::kConstant:
+      value = step.constant;
+      break;
+    case HostStep::Kind::kParam:
+      value = arguments[step.a];
+      break;
+    case HostStep::Kind::kBinary:
+      value = binary(step, slots[step.a], slots[step.b]);
+      break;
+    case HostStep::Kind::kUnary:
+      value = unary(step, slots[step.a]);
+      break;
+    case HostStep::Kind::kSelect:
+      value = slots[step.a] != 0 ? slots[step.b] : slots[step.c];
+      break;
+    case HostStep::Kind::kDivmodMagic: {
+      int64_t divisor = slots[step.a];
+      if (divisor <= 0)
+        fail(step, fmt::format("fast_divmod: divisor {} is not positive", divisor),
+             "divide by a positive grid constant");
+      value = static_cast<int64_t>(codegen::fast_divmod_magic(static_cast<uint32_t>(divisor)));
+      break;
+    }
+  }
+  return wrap(step.dtype, value);
+}
 
 void evaluate_host(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
                    std::span<int64_t> slots) {
-  for (size_t i = 0; i < kernel.host.size(); ++i) {
-    const HostStep& step = kernel.host[i];
-    int64_t value = 0;
-    switch (step.kind) {
-      case HostStep::Kind::kConstant:
-        value = step.constant;
-        break;
-      case HostStep::Kind::kParam:
-        value = arguments[step.a];
-        break;
-      case HostStep::Kind::kBinary:
-        value = binary(step, slots[step.a], slots[step.b]);
-        break;
-      case HostStep::Kind::kUnary:
-        value = unary(step, slots[step.a]);
-        break;
-      case HostStep::Kind::kSelect:
-        value = slots[step.a] != 0 ? slots[step.b] : slots[step.c];
-        break;
-      case HostStep::Kind::kDivmodMagic: {
-        int64_t divisor = slots[step.a];
-        if (divisor <= 0)
-          fail(step, fmt::format("fast_divmod: divisor {} is not positive", divisor),
-               "divide by a positive grid constant");
-        value = static_cast<int64_t>(codegen::fast_divmod_magic(static_cast<uint32_t>(divisor)));
-        break;
-      }
-    }
-    slots[i] = wrap(step.dtype, value);
-  }
+  for (size_t i = 0; i < kernel.host.size(); ++i) slots[i] = evaluate_step(kernel.host[i], arguments, slots);
 }
 
 void pack_params(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
-                 std::span<const int64_t> slots, std::span<const int64_t> packed, DeviceBackend& device,
-                 std::byte* out) {
+                 std::span<const int64_t> slots, DeviceBackend& device, std::byte* out) {
   for (const codegen::ParamPlan& param : kernel.params) {
     if (param.kind == codegen::ParamPlan::Kind::kTensorMap) {
-      if (!packed.empty() && is_same_map(kernel.tensor_maps[param.index], slots, packed)) continue;
       check_tensor_map(kernel, kernel.tensor_maps[param.index], slots);
       device.encode_tensor_map(kernel.tensor_maps[param.index], slots, out + param.offset);
     } else {

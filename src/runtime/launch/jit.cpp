@@ -16,8 +16,9 @@ namespace imbrex::runtime {
 
 JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
                      std::span<const ParameterInfo> parameters)
-    : device_(std::move(device)) {
-  compiled_ = compile(*function, {.check_assumptions = device_.is_virtual()});
+    : device_(std::move(device)),
+      compiled_(compile(*function, {.check_assumptions = device_.is_virtual()})),
+      address_parts_(compiled_) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].kind == ParameterKind::kConstant) continue;
     compiled_.arguments[positions_.size()].dtype = parameters[i].dtype;
@@ -25,47 +26,78 @@ JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
   }
   loaded_ = device_.backend().load(compiled_);
   slots_.resize(compiled_.host.size());
-  packed_.resize(slots_.size());
   values_.resize(compiled_.arguments.size());
   params_.resize(compiled_.param_bytes);
+  plan_.params = params_;
 }
 
-LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool timed, CUstream_st* stream) {
+LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool timed, CUstream_st* stream,
+                               SourceLocation where) {
   if (timed) refuse_capture(compiled_.name + ": a timed launch", device_.backend(), stream);
   std::lock_guard lock(mutex_);
+  if (!std::exchange(is_prepared_, false) || !prepare_addresses(arguments)) prepare(arguments);
+  is_prepared_ = true;
+  plan_.timed = timed;
+  plan_.stream = stream;
+  plan_.where = where;
+  return device_.backend().launch(*loaded_, plan_);
+}
+
+void JitKernel::prepare(std::span<const LaunchArgument> arguments) {
   check(arguments);
   for (size_t i = 0; i < arguments.size(); ++i)
     values_[i] = arguments[i].tensor != nullptr ? static_cast<int64_t>(arguments[i].tensor->address())
                                                 : arguments[i].value;
-  const bool is_packed = std::exchange(is_packed_, false);
-  slots_.swap(packed_);
   evaluate_host(compiled_, values_, slots_);
   check_buffers(arguments);
-  LaunchPlan plan;
   for (int i = 0; i < 3; ++i) {
     if (compiled_.grid_slots[i] < 0) continue;
-    plan.grid[i] = slots_[compiled_.grid_slots[i]];
+    const int64_t extent = slots_[compiled_.grid_slots[i]];
     const int64_t limit = i == 0 ? (int64_t{1} << 31) - 1 : 65535;
-    if (plan.grid[i] < 1 || plan.grid[i] > limit)
-      throw LaunchError(Diagnostic{compiled_.where,
-                                   fmt::format("{}: grid extent {} is {}, allowed are 1 to {}",
-                                               compiled_.name, i, plan.grid[i], limit),
-                                   {},
-                                   "check the sizes passed to the kernel"});
-    if (plan.grid[i] % compiled_.cluster[i] != 0)
+    if (extent < 1 || extent > limit)
+      throw LaunchError(Diagnostic{
+          compiled_.where,
+          fmt::format("{}: grid extent {} is {}, allowed are 1 to {}", compiled_.name, i, extent, limit),
+          {},
+          "check the sizes passed to the kernel"});
+    if (extent % compiled_.cluster[i] != 0)
       throw LaunchError(Diagnostic{compiled_.where,
                                    fmt::format("{}: grid extent {} is {}, not a multiple of the cluster's {}",
-                                               compiled_.name, i, plan.grid[i], compiled_.cluster[i]),
+                                               compiled_.name, i, extent, compiled_.cluster[i]),
                                    {},
                                    "round the grid up to whole clusters"});
+    plan_.grid[i] = extent;
   }
-  pack_params(compiled_, values_, slots_, is_packed ? packed_ : std::span<const int64_t>(), device_.backend(),
-              params_.data());
-  is_packed_ = true;
-  plan.params = params_;
-  plan.timed = timed;
-  plan.stream = stream;
-  return device_.backend().launch(*loaded_, plan);
+  pack_params(compiled_, values_, slots_, device_.backend(), params_.data());
+}
+
+bool JitKernel::prepare_addresses(std::span<const LaunchArgument> arguments) {
+  if (arguments.size() != values_.size()) return false;
+  const DeviceBackend* const backend = &device_.backend();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const DeviceTensor* const tensor = arguments[i].tensor;
+    const codegen::ArgumentInfo& info = compiled_.arguments[i];
+    int64_t value = arguments[i].value;
+    if (!info.is_pointer) {
+      if (tensor != nullptr || value != values_[i]) return false;
+      continue;
+    }
+    if (tensor != nullptr) {
+      if (tensor->is_null() || (info.dtype != any_type && tensor->dtype() != info.dtype) ||
+          &tensor->device().backend() != backend)
+        return false;
+      value = static_cast<int64_t>(tensor->address());
+    }
+    // The alignment is a power of 2.
+    if (value == 0 || (value & (info.alignment - 1)) != 0) return false;
+    values_[i] = value;
+  }
+  address_parts_.update(compiled_, values_, slots_, device_.backend(), params_.data());
+  for (const codegen::BufferNeed& need : compiled_.buffers) {
+    const DeviceTensor* const tensor = arguments[need.argument].tensor;
+    if (tensor != nullptr && (!tensor->is_dense() || slots_[need.bytes_slot] > tensor->bytes())) return false;
+  }
+  return true;
 }
 
 namespace {

@@ -9,8 +9,10 @@
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/kernel.h"
 #include "lang/trace.h"
+#include "passes/written_parameters.h"
 #include "runtime/cache/tuned.h"
 #include "runtime/device/stream_handle.h"
+#include "runtime/launch/first_call_tuning.h"
 #include "runtime/launch/jit.h"
 
 namespace imbrex {
@@ -31,6 +33,7 @@ struct Tuned {
   KernelBase::Family family;
   std::map<std::vector<int64_t>, KernelBase*> by_shape;
   std::map<std::string, std::unique_ptr<KernelBase>> by_config;  // "": the default
+  std::optional<AutotuneOptions> autotune;                       // where first calls tune
 };
 
 std::vector<int64_t> constants_of(const KernelEntry& entry, std::span<const LaunchArgument> arguments) {
@@ -66,6 +69,8 @@ struct KernelBase::State {
   /// The kernel with the configuration of the nearest shape that still is what was tuned and that compiles
   /// for these arguments.
   KernelBase* pick(std::span<const LaunchArgument> arguments, const std::vector<int64_t>& shape);
+  /// The kernel with the configuration tuned for this very shape, now if it was not before.
+  KernelBase* tune(std::span<const LaunchArgument> arguments, const std::vector<int64_t>& shape);
   runtime::JitKernel* prepare(std::span<const LaunchArgument> arguments, LaunchedOn stream);
   /// The kernel for the shape of these arguments: picked, or as it was the last time.
   KernelBase* choose(std::span<const LaunchArgument> arguments, LaunchedOn stream);
@@ -111,6 +116,44 @@ KernelBase* KernelBase::State::pick(std::span<const LaunchArgument> arguments,
   return with("");
 }
 
+KernelBase* KernelBase::State::tune(std::span<const LaunchArgument> arguments,
+                                    const std::vector<int64_t>& shape) {
+  const std::shared_ptr<ir::Function> traced =
+      lang::trace(*entry, kernel.get(), constants_of(*entry, arguments), target);
+  const std::string code = runtime::code_digest(*traced);
+  const CacheKey key = runtime::tuned_key(std::string(entry->type_name), target, device->name(), shape, code);
+  if (const auto record = runtime::load_tuned(Cache::shared(), key);
+      record && runtime::configuration_of(*record, tuned->family.space))
+    return with(record->config);
+
+  runtime::FirstCallTuning tuning{.device = *device, .seconds = tuned->autotune->seconds};
+  const std::vector<bool> written = passes::written_parameters(*traced);
+  size_t run_time = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (entry->parameters[i].kind == ParameterKind::kConstant) continue;
+    if (!written[run_time++]) continue;
+    const DeviceTensor* const tensor = arguments[i].tensor;
+    // What cannot be saved cannot be restored; what is wrong with a tensor is said by the launch.
+    if (tensor == nullptr || tensor->address() == 0 || tensor->may_overlap()) return pick(arguments, shape);
+    tuning.written.push_back(*tensor);
+  }
+  for (const Configuration& configuration : tuned->family.space.configurations())
+    tuning.configurations.push_back(tuned->family.space.to_string(configuration));
+  tuning.prepare = [&](const std::string& configuration) {
+    with(configuration)->prepare_arguments(arguments);
+  };
+  tuning.launch = [&](const std::string& configuration) {
+    return with(configuration)->launch_arguments(arguments, true, nullptr, {});
+  };
+  AutotuneReport report = runtime::tune_first_call(tuning);
+  report.kernel = traced->name;
+  report.shape = shape;
+  runtime::store_tuned(Cache::shared(), key,
+                       {shape, {}, code, report.config, report.microseconds, device->is_virtual()});
+  if (tuned->autotune->report) tuned->autotune->report(report);
+  return with(report.config);
+}
+
 KernelBase::KernelBase(const KernelEntry& entry, std::shared_ptr<const void> kernel, std::string target,
                        std::optional<Device> device)
     : state_(std::make_unique<State>()) {
@@ -139,9 +182,11 @@ std::vector<int64_t> KernelBase::shape_of(std::span<const LaunchArgument> argume
   return state_->shape_of(arguments);
 }
 
-void KernelBase::use_tuned(Family family) {
+void KernelBase::use_tuned(Family family, std::optional<AutotuneOptions> autotune) {
   state_->tuned = std::make_unique<Tuned>();
   state_->tuned->family = std::move(family);
+  if (autotune && autotune->enabled && runtime::is_autotuning_allowed())
+    state_->tuned->autotune = std::move(autotune);
 }
 
 void KernelBase::State::require_callable(std::span<const LaunchArgument> arguments) const {
@@ -155,10 +200,10 @@ void KernelBase::State::require_may_compile(LaunchedOn stream) const {
   if (stream.has_value() && device->backend().is_capturing(*stream))
     throw LaunchError(Diagnostic{
         {},
-        fmt::format(
-            "{}: a call with compile-time arguments that were not used before compiles, and the stream is "
-            "being captured into a CUDA graph",
-            entry->type_name),
+        fmt::format("{}: a call with {} that were not used before {}, and the stream is being captured into "
+                    "a CUDA graph",
+                    entry->type_name, tuned ? "sizes" : "compile-time arguments",
+                    tuned && tuned->autotune ? "tunes" : "compiles"),
         {},
         "call prepare(...) of the kernel with the same arguments before the capture begins; for matmul, "
         "prepare_matmul(...)"});
@@ -196,7 +241,7 @@ KernelBase* KernelBase::State::choose(std::span<const LaunchArgument> arguments,
     KernelBase*& known = tuned->by_shape[shape];
     if (known == nullptr) {
       require_may_compile(stream);
-      known = pick(arguments, shape);
+      known = tuned->autotune ? tune(arguments, shape) : pick(arguments, shape);
     }
     last_shape = std::move(shape);
     last_tuned = known;
@@ -205,13 +250,13 @@ KernelBase* KernelBase::State::choose(std::span<const LaunchArgument> arguments,
 }
 
 LaunchReport KernelBase::launch_arguments(std::span<const LaunchArgument> arguments, bool timed,
-                                          const Stream* stream) {
+                                          const Stream* stream, SourceLocation where) {
   State& state = *state_;
   state.require_callable(arguments);
   runtime::CUstream_st* const handle = stream == nullptr
                                            ? state.device->backend().stream()
                                            : runtime::handle_on(*state.device, *stream, "launch");
-  if (state.tuned) return state.choose(arguments, handle)->launch_arguments(arguments, timed, stream);
+  if (state.tuned) return state.choose(arguments, handle)->launch_arguments(arguments, timed, stream, where);
   const std::span<const ParameterInfo> parameters = state.entry->parameters;
   LaunchArgument run_time[kMostParameters];
   size_t run_time_count = 0;
@@ -222,7 +267,7 @@ LaunchReport KernelBase::launch_arguments(std::span<const LaunchArgument> argume
     std::lock_guard lock(state.mutex);
     kernel = state.prepare(arguments, handle);
   }
-  return kernel->launch({run_time, run_time_count}, timed, handle);
+  return kernel->launch({run_time, run_time_count}, timed, handle, where);
 }
 
 void KernelBase::prepare_arguments(std::span<const LaunchArgument> arguments) {

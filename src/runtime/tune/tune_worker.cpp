@@ -70,6 +70,7 @@ class Worker {
     machine.timeline.record = true;
     device_ = Device::open(problem_.device, problem_.target, machine);
     data_ = std::make_shared<CaseData>();
+    writes_inputs_.reset();
     return {.kind = WorkerAnswer::Kind::kOpened};
   } catch (const Error& error) {
     return {.kind = WorkerAnswer::Kind::kError, .error = brief(error)};
@@ -96,13 +97,14 @@ class Worker {
       Case c = new_case(Case::Mode::kRun);
       c.launching = [&] { say_stage(Stage::kLaunching); };
       c.launched = [&] { say_stage(Stage::kChecking); };
-      if (request.restore_inputs) data_->restore_inputs();
+      if (request.restore_inputs || writes_inputs_.value_or(false)) data_->restore_inputs();
       kernel_->run(c, device_, configuration);
       report = c.report;
       if (const std::string wrong = what_is_wrong(c); !wrong.empty()) {
         data_->restore_inputs();  // whatever it wrote over
         return {Status::kWrong, wrong};
       }
+      if (!writes_inputs_) writes_inputs_ = !data_->are_inputs_intact();
     }
     if (device_->is_virtual()) {  // nothing to measure: what the cost model predicts for the chip
       const std::shared_ptr<const vgpu::Timeline>& timeline = report.virtual_report.timeline;
@@ -146,6 +148,8 @@ class Worker {
   const RegisteredKernel* kernel_ = nullptr;
   std::optional<Device> device_;
   std::shared_ptr<CaseData> data_;
+  std::optional<bool>
+      writes_inputs_;  // so that they are restored before each candidate; not known before the first
   std::unique_ptr<runtime::GpuTimer> timer_;
 };
 

@@ -29,7 +29,10 @@ std::optional<TunedConfiguration> find_tuned(const RegisteredKernel& kernel,
   bool has_changed = false;
   for (const runtime::TunedRecord& record : records) {
     std::optional<Configuration> configuration = runtime::configuration_of(record, kernel.space);
-    if (!configuration || digest(record.sizes, nullptr) != record.code) {
+    // A first call that tuned knew its shape, and not what the registered kernel calls its sizes.
+    const bool is_named = record.sizes.size() == sizes.size();
+    if (!is_named && record.shape != shape) continue;
+    if (!configuration || digest(is_named ? record.sizes : sizes, nullptr) != record.code) {
       has_changed = true;
       continue;
     }

@@ -53,6 +53,12 @@ void CaseData::restore_inputs() {
   for (size_t i = 0; i < inputs.size(); ++i) inputs[i].copy_from(hosts[i]);
 }
 
+bool CaseData::are_inputs_intact() const {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!std::ranges::equal(inputs[i].to_host().bytes(), hosts[i].bytes())) return false;
+  return true;
+}
+
 DeviceTensor Case::shared_input() {
   const DeviceTensor& tensor = data_->inputs[next_input_++];
   tensor_bytes_ += tensor.bytes();
