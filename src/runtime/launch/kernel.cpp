@@ -6,10 +6,10 @@
 #include <mutex>
 #include <vector>
 
+#include "analysis/written_parameters.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/kernel.h"
 #include "lang/trace.h"
-#include "passes/written_parameters.h"
 #include "runtime/cache/tuned.h"
 #include "runtime/device/stream_handle.h"
 #include "runtime/launch/first_call_tuning.h"
@@ -127,7 +127,7 @@ KernelBase* KernelBase::State::tune(std::span<const LaunchArgument> arguments,
     return with(record->config);
 
   runtime::FirstCallTuning tuning{.device = *device, .seconds = tuned->autotune->seconds};
-  const std::vector<bool> written = passes::written_parameters(*traced);
+  const std::vector<bool> written = analysis::written_parameters(*traced);
   size_t run_time = 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (entry->parameters[i].kind == ParameterKind::kConstant) continue;

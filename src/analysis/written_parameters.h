@@ -5,9 +5,9 @@
 
 #include "ir/ir.h"
 
-namespace imbrex::passes {
+namespace imbrex::analysis {
 
 /// For each parameter of a traced kernel, whether the kernel may write memory through it. Never false where it does.
 std::vector<bool> written_parameters(const ir::Function& function);
 
-}  // namespace imbrex::passes
+}  // namespace imbrex::analysis

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/written_parameters.h"
+#include "analysis/written_parameters.h"
 
 #include <algorithm>
 #include <map>
 
-namespace imbrex::passes {
+namespace imbrex::analysis {
 
 std::vector<bool> written_parameters(const ir::Function& function) {
   // By value: the parameters that it is made of.
@@ -39,4 +39,4 @@ std::vector<bool> written_parameters(const ir::Function& function) {
   return written;
 }
 
-}  // namespace imbrex::passes
+}  // namespace imbrex::analysis
