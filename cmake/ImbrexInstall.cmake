@@ -16,6 +16,10 @@ endforeach()
 install(TARGETS imbrex imbrex_command imbrex_kernels imbrex_kernels_archive EXPORT imbrexTargets)
 install(TARGETS imbrex_c EXPORT imbrexTargets LIBRARY COMPONENT runtime NAMELINK_COMPONENT dev)
 install(TARGETS imbrex_tool RUNTIME COMPONENT command)
+if(IMBREX_CUDA_HOST)  # in a folder of their own, so that no program meets them unasked
+  install(TARGETS imbrex_libcuda imbrex_libcudart_12 imbrex_libcudart_13
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda COMPONENT command)
+endif()
 install(DIRECTORY include/imbrex DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/imbrex)

@@ -8,7 +8,7 @@ results=$root/$build/results
 # What ccache needs to work with precompiled headers, and to take headers that a fresh clone has just written.
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
-library_packages=(g++ cmake ninja-build ccache libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev)
+library_packages=(g++ cmake ninja-build ccache libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libzstd-dev liblz4-dev)
 packages=("${library_packages[@]}" libgtest-dev libgmock-dev libbenchmark-dev)
 test_packages=("${packages[@]}" clang-format python3 chromium)  # the pages are tested in a browser
 

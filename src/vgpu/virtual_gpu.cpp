@@ -144,6 +144,11 @@ DeviceAddress VirtualGpu::allocate(int64_t bytes) {
   return data_->memory->allocate(static_cast<uint64_t>(bytes), "");
 }
 
+DeviceAddress VirtualGpu::allocate_host_visible(int64_t bytes) {
+  if (bytes < 0) fail(fmt::format("allocate_host_visible: {} bytes are asked for", bytes));
+  return data_->memory->allocate_host_visible(static_cast<uint64_t>(bytes), "");
+}
+
 void VirtualGpu::free(DeviceAddress address, SourceLocation where) {
   if (!data_->memory->free(address, where))
     fail(fmt::format("free: 0x{:x} is not the start of a live allocation", address));

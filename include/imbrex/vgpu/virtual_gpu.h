@@ -193,6 +193,9 @@ class VirtualGpu {
 
   /// Memory for the kernels, aligned to 256 bytes, with guard gaps on both sides. Contents are undefined.
   DeviceAddress allocate(int64_t bytes);
+  /// Memory that kernels and host code both use, at the same address: what the host writes there, kernels read. For
+  /// CUDA's managed and pinned memory. LaunchError where something else of the process lies at that address.
+  DeviceAddress allocate_host_visible(int64_t bytes);
   /// Gives memory back; later accesses are use after free, whose findings name the call at `where`. LaunchError unless
   /// `address` came from allocate.
   void free(DeviceAddress address, SourceLocation where = {});

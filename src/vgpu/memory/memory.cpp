@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,6 +17,8 @@ namespace {
 
 constexpr const char* kPurpose = "for device memory";
 constexpr const char* kHelp = "lower Options::memory_bytes";
+
+constexpr uint64_t kPageBytes = 4096;
 
 constexpr uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
@@ -51,6 +54,8 @@ GlobalMemory::GlobalMemory(int64_t bytes, bool track_writes)
 }
 
 GlobalMemory::~GlobalMemory() {
+  for (const Allocation& allocation : allocations_)
+    if (allocation.host_visible && !allocation.freed) release_host_visible(allocation);
   munmap(base_, size_);
   if (written_ != nullptr) munmap(written_, size_);
 }
@@ -71,6 +76,8 @@ uint64_t GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t align
   // stayed untouched, so that late accesses to it are recognised.
   for (size_t i = 0; i < allocations_.size(); ++i) {
     const Allocation& old = allocations_[i];
+    // Page-aligned memory wants its last page for itself, as it had only if it was page-aligned before.
+    if (alignment >= kPageBytes && !old.host_visible) continue;
     if (!old.freed || old.bytes < bytes || old.address % alignment != 0) continue;
     const uint64_t reused = old.address;
     allocations_.erase(allocations_.begin() + static_cast<ptrdiff_t>(i));
@@ -81,6 +88,38 @@ uint64_t GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t align
        fmt::format("virtual gpu: out of device memory, {} bytes asked for and {} in all", bytes, size_),
        {},
        "raise Options::memory_bytes"});
+}
+
+// One file in memory, mapped twice: in the arena, where kernels see it, and at the address itself.
+uint64_t GlobalMemory::allocate_host_visible(uint64_t bytes, std::string name) {
+  const uint64_t address = allocate(bytes, std::move(name), kPageBytes);
+  next_ = round_up(next_, kPageBytes);  // the last page is nobody else's
+  const uint64_t mapped = round_up(std::max<uint64_t>(bytes, 1), kPageBytes);
+  const int file = memfd_create("imbrex-host-visible", MFD_CLOEXEC);
+  bool good = file >= 0 && ftruncate(file, static_cast<off_t>(mapped)) == 0;
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  void* const own = reinterpret_cast<void*>(address);
+  good = good && mmap(own, mapped, kAccess, MAP_SHARED | MAP_FIXED_NOREPLACE, file, 0) == own;
+  good = good && mmap(host(address), mapped, kAccess, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+  if (file >= 0) close(file);
+  if (!good)
+    throw LaunchError(
+        {{},
+         fmt::format("virtual gpu: cannot map {} bytes for the host at the device address 0x{:x}", bytes,
+                     address),
+         {},
+         "something else of the process lies there"});
+  auto made = std::ranges::find(allocations_, address, &Allocation::address);
+  made->host_visible = true;
+  mark_written(address, bytes);  // nobody sees what the host writes
+  return address;
+}
+
+void GlobalMemory::release_host_visible(const Allocation& allocation) {
+  const uint64_t mapped = round_up(std::max<uint64_t>(allocation.bytes, 1), kPageBytes);
+  munmap(reinterpret_cast<void*>(allocation.address), mapped);
+  mmap(host(allocation.address), mapped, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 void GlobalMemory::insert(Allocation allocation) {
@@ -119,7 +158,9 @@ bool GlobalMemory::free(uint64_t address, SourceLocation where) {
     if (a.address != address || a.freed || a.read_only) continue;
     a.freed = true;
     a.freed_at = where;
-    if (a.bytes >= kReturnedBytes) {
+    if (a.host_visible) {
+      release_host_visible(a);
+    } else if (a.bytes >= kReturnedBytes) {
       // Whole pages only: the ends may share theirs with neighbours.
       const uint64_t from = round_up(address - kGlobalBase, 4096);
       const uint64_t to = (address - kGlobalBase + a.bytes) / 4096 * 4096;

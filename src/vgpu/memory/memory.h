@@ -44,6 +44,7 @@ struct Allocation {
   bool read_only = false;  // .const variables and kernel parameters
   std::string name;        // "allocation 3", "global variable table", ...
   SourceLocation freed_at = {};
+  bool host_visible = false;  // mapped into the process at `address` too
   bool contains(uint64_t at, uint64_t size) const {
     return at - address <= bytes && size <= bytes - (at - address);
   }
@@ -68,6 +69,8 @@ class GlobalMemory {
 
   /// Throws LaunchError when the device is full.
   uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256);
+  /// Memory that the host may touch as well, at the same address. Throws LaunchError where that address is taken.
+  uint64_t allocate_host_visible(uint64_t bytes, std::string name);
   /// A read-only stretch of the .const bank; CompileError when its 64 KiB are full.
   uint64_t allocate_constant(uint64_t bytes, std::string name, uint64_t alignment);
   /// A read-only stretch at a fixed place (parameters), written from the start.
@@ -92,6 +95,7 @@ class GlobalMemory {
 
  private:
   void insert(Allocation allocation);
+  void release_host_visible(const Allocation& allocation);
   uint64_t size_ = 0;
   std::byte* base_ = nullptr;
   std::byte* written_ = nullptr;  // bytes, 1 once written

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_host/abi/api_error.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <unordered_set>
+
+#include "imbrex/core/error.h"
+
+namespace imbrex::cuda {
+namespace {
+
+struct ErrorNames {
+  int number;
+  const char* name;
+  const char* text;
+};
+constexpr ErrorNames kErrors[] = {
+#define ERROR(number, driver_name, runtime_name, text) {number, #driver_name, text},
+#define RUNTIME_ERROR(number, runtime_name, text)
+#include "cuda_host/abi/errors.def"
+#undef ERROR
+#undef RUNTIME_ERROR
+};
+
+const ErrorNames* find(int code) {
+  for (const ErrorNames& error : kErrors)
+    if (error.number == code) return &error;
+  return nullptr;
+}
+
+CUresult told(const char* function, CUresult code, const std::string& message) {
+  if (!message.empty()) tell_once(fmt::format("{}: {} ({})", function, message, error_name(code)));
+  return code;
+}
+
+std::string text_of(const Error& error) {
+  const Diagnostic& first = error.diagnostics().front();
+  std::string text = first.message;
+  for (const std::string& fact : first.facts) text += "\n  " + fact;
+  return text;  // without the help, which is for who calls the virtual GPU's own functions
+}
+
+}  // namespace
+
+const char* error_name(int code) {
+  const ErrorNames* error = find(code);
+  return error == nullptr ? nullptr : error->name;
+}
+const char* error_text(int code) {
+  const ErrorNames* error = find(code);
+  return error == nullptr ? nullptr : error->text;
+}
+
+void tell_once(const std::string& line) {
+  static std::mutex mutex;
+  static auto* seen = new std::unordered_set<std::string>;  // outlives every destructor that may still call
+  const char* quiet = std::getenv("IMBREX_QUIET");
+  if (quiet != nullptr && std::string_view(quiet) == "1") return;
+  const std::lock_guard lock(mutex);
+  if (seen->insert(line).second) fmt::print(stderr, "imbrex: {}\n", line);
+}
+
+CUresult not_supported(const char* function, const char* reason) {
+  tell_once(
+      fmt::format("{}: the virtual GPU does not have this: {} (CUDA_ERROR_NOT_SUPPORTED)", function, reason));
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult explain_current_exception(const char* function) {
+  try {
+    throw;
+  } catch (const ApiError& error) {
+    return told(function, error.code, error.message);
+  } catch (const ParseError& error) {
+    const bool is_version = std::string_view(error.what()).find(".version") != std::string_view::npos;
+    return told(function, is_version ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION : CUDA_ERROR_INVALID_PTX,
+                error.what());
+  } catch (const CompileError& error) {
+    return told(function, CUDA_ERROR_NOT_SUPPORTED, error.what());
+  } catch (const Error& error) {
+    return told(function, CUDA_ERROR_INVALID_VALUE, text_of(error));
+  } catch (const std::bad_alloc&) {
+    return told(function, CUDA_ERROR_OUT_OF_MEMORY, "this machine is out of memory");
+  } catch (const std::exception& error) {
+    return told(function, CUDA_ERROR_UNKNOWN, error.what());
+  }
+}
+
+}  // namespace imbrex::cuda

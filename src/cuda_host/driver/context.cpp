@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts: primary and made, their stack per thread, limits, peers.
+#include <fmt/format.h>
+
+#include "cuda_host/host/host.h"
+
+using namespace imbrex::cuda;
+
+namespace {
+
+/// CUDA answers a kernel's fault from every later call that waits.
+void expect_healthy(const Context& context) {
+  if (context.failure != CUDA_SUCCESS) refuse(context.failure);
+}
+
+void create(CUcontext* out, unsigned flags, CUdevice device) {
+  Host& host = Host::get();
+  host.device(device);
+  Context& made = host.contexts.make(device);
+  made.flags = flags;
+  made.id = host.next_id();
+  host.context(handle_of(made));
+  host.context_stack().push_back(&made);
+  not_null(out, "context") = handle_of(made);
+}
+
+void pop(CUcontext* out) {
+  std::vector<Context*>& stack = Host::get().context_stack();
+  if (stack.empty()) refuse(CUDA_ERROR_INVALID_CONTEXT, "this thread's stack of contexts is empty");
+  if (out != nullptr) *out = handle_of(*stack.back());
+  stack.pop_back();
+}
+
+size_t default_limit(int limit) {
+  constexpr int kStack = 0, kPrintf = 1, kHeap = 2;
+  return limit == kStack ? 1024 : limit == kPrintf ? 1 << 20 : limit == kHeap ? 8 << 20 : limit == 5 ? 64 : 0;
+}
+
+void reset_primary(CUdevice device) {
+  Device& on = Host::get().device(device);
+  if (on.primary != nullptr) Host::get().forget(*on.primary);
+  on.primary.reset();
+  on.primary_retained = 0;
+}
+
+}  // namespace
+
+CUDA_API cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  return answer("cuDevicePrimaryCtxRetain",
+                [&] { not_null(context, "context") = handle_of(Host::get().retain_primary(device)); });
+}
+CUDA_API cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  return answer("cuDevicePrimaryCtxRelease", [&] {
+    Device& on = Host::get().device(device);
+    if (on.primary_retained == 0) refuse(CUDA_ERROR_INVALID_CONTEXT, "the primary context was not retained");
+    if (--on.primary_retained == 0) reset_primary(device);
+  });
+}
+CUDA_API cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return answer("cuDevicePrimaryCtxReset", [&] { reset_primary(device); });
+}
+CUDA_API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
+  return answer("cuDevicePrimaryCtxSetFlags", [&] {
+    Device& on = Host::get().device(device);
+    on.primary_flags = flags;
+    if (on.primary != nullptr) on.primary->flags = flags;
+  });
+}
+CUDA_API cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  return answer("cuDevicePrimaryCtxGetState", [&] {
+    const Device& on = Host::get().device(device);
+    if (flags != nullptr) *flags = on.primary_flags;
+    if (active != nullptr) *active = on.primary != nullptr ? 1 : 0;
+  });
+}
+
+CUDA_API cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
+  return answer("cuCtxCreate", [&] { create(context, flags, device); });
+}
+CUDA_API cuCtxCreate_v3(CUcontext* context, void*, int, unsigned flags, CUdevice device) {
+  return answer("cuCtxCreate", [&] { create(context, flags, device); });
+}
+CUDA_API cuCtxCreate_v4(CUcontext* context, void*, unsigned flags, CUdevice device) {
+  return answer("cuCtxCreate", [&] { create(context, flags, device); });
+}
+CUDA_API cuCtxDestroy_v2(CUcontext context) {
+  return answer("cuCtxDestroy", [&] {
+    Host& host = Host::get();
+    host.forget(host.contexts.get(context));
+    host.contexts.destroy(context);
+  });
+}
+CUDA_API cuCtxPushCurrent_v2(CUcontext context) {
+  return answer("cuCtxPushCurrent", [&] {
+    Host& host = Host::get();
+    host.context_stack().push_back(&host.context(context));
+  });
+}
+CUDA_API cuCtxPopCurrent_v2(CUcontext* context) {
+  return answer("cuCtxPopCurrent", [&] { pop(context); });
+}
+CUDA_API cuCtxSetCurrent(CUcontext context) {
+  return answer("cuCtxSetCurrent", [&] {
+    Host& host = Host::get();
+    std::vector<Context*>& stack = host.context_stack();
+    if (!stack.empty()) stack.pop_back();
+    if (context != nullptr) stack.push_back(&host.context(context));
+  });
+}
+CUDA_API cuCtxGetCurrent(CUcontext* context) {
+  return answer("cuCtxGetCurrent", [&] {
+    Context* current = Host::get().current_or_null();
+    not_null(context, "context") = current == nullptr ? nullptr : handle_of(*current);
+  });
+}
+CUDA_API cuCtxGetDevice(CUdevice* device) {
+  return answer("cuCtxGetDevice", [&] { not_null(device, "device") = Host::get().current().device; });
+}
+CUDA_API cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
+  return answer("cuCtxGetDevice", [&] { not_null(device, "device") = Host::get().context(context).device; });
+}
+CUDA_API cuCtxGetFlags(unsigned* flags) {
+  return answer("cuCtxGetFlags", [&] { not_null(flags, "flags") = Host::get().current().flags; });
+}
+CUDA_API cuCtxSetFlags(unsigned flags) {
+  return answer("cuCtxSetFlags", [&] { Host::get().current().flags = flags; });
+}
+CUDA_API cuCtxGetId(CUcontext context, unsigned long long* id) {
+  return answer("cuCtxGetId", [&] { not_null(id, "id") = Host::get().context(context).id; });
+}
+CUDA_API cuCtxGetApiVersion(CUcontext, unsigned* version) {
+  return answer("cuCtxGetApiVersion", [&] { not_null(version, "version") = 3020; });
+}
+CUDA_API cuCtxSynchronize() {
+  return answer("cuCtxSynchronize", [&] { expect_healthy(Host::get().current()); });
+}
+CUDA_API cuCtxSynchronize_v2(CUcontext context) {
+  return answer("cuCtxSynchronize", [&] { expect_healthy(Host::get().context(context)); });
+}
+
+CUDA_API cuCtxGetLimit(size_t* value, int limit) {
+  return answer("cuCtxGetLimit", [&] {
+    const Context& context = Host::get().current();
+    const auto at = context.limits.find(limit);
+    not_null(value, "value") = at != context.limits.end() ? at->second : default_limit(limit);
+  });
+}
+CUDA_API cuCtxSetLimit(int limit, size_t value) {
+  return answer("cuCtxSetLimit", [&] {
+    constexpr int kLast = 9;
+    if (limit < 0 || limit > kLast)
+      refuse(CUDA_ERROR_UNSUPPORTED_LIMIT, fmt::format("limit {} is not known", limit));
+    Host::get().current().limits[limit] = value;
+  });
+}
+CUDA_API cuCtxGetCacheConfig(int* config) {
+  return answer("cuCtxGetCacheConfig", [&] { not_null(config, "config") = 0; });
+}
+CUDA_API cuCtxSetCacheConfig(int) { return CUDA_SUCCESS; }
+CUDA_API cuCtxGetSharedMemConfig(int* config) {
+  return answer("cuCtxGetSharedMemConfig", [&] { not_null(config, "config") = 1; });
+}
+CUDA_API cuCtxSetSharedMemConfig(int) { return CUDA_SUCCESS; }
+CUDA_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  return answer("cuCtxGetStreamPriorityRange", [&] {
+    if (least != nullptr) *least = 0;
+    if (greatest != nullptr) *greatest = -5;
+  });
+}
+CUDA_API cuCtxResetPersistingL2Cache() { return CUDA_SUCCESS; }
+
+CUDA_API cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
+  return answer("cuCtxEnablePeerAccess", [&] {
+    Host& host = Host::get();
+    const int device = host.context(peer).device;
+    bool& enabled = host.current().peers[device];
+    if (enabled) refuse(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    enabled = true;
+  });
+}
+CUDA_API cuCtxDisablePeerAccess(CUcontext peer) {
+  return answer("cuCtxDisablePeerAccess", [&] {
+    Host& host = Host::get();
+    bool& enabled = host.current().peers[host.context(peer).device];
+    if (!enabled) refuse(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    enabled = false;
+  });
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuGetProcAddress: functions by name, and by the CUDA version whose interface the program was compiled for.
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "cuda_host/driver/functions.h"
+#include "cuda_host/host/host.h"
+
+using namespace imbrex::cuda;
+
+namespace {
+
+enum QueryResult : int { kFound = 0, kNotFound = 1, kVersionTooOld = 2 };
+
+}  // namespace
+
+CUDA_API cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t, int* status) {
+  return answer("cuGetProcAddress", [&] {
+    const std::string_view wanted = &not_null(symbol, "symbol");
+    const DriverFunction* best = nullptr;
+    bool is_known = false;
+    for (const DriverFunction& one : driver_functions()) {
+      if (wanted != one.base) continue;
+      is_known = true;
+      if (one.since <= version && (best == nullptr || one.since > best->since)) best = &one;
+    }
+    not_null(function, "function") = best == nullptr ? nullptr : best->address;
+    if (status != nullptr) *status = best != nullptr ? kFound : is_known ? kVersionTooOld : kNotFound;
+    if (best == nullptr) refuse(CUDA_ERROR_NOT_FOUND);  // how programs ask what there is
+  });
+}
+CUDA_API cuGetProcAddress(const char* symbol, void** function, int version, uint64_t flags) {
+  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor maps, encoded as the driver encodes them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "cuda_host/host/host.h"
+
+using namespace imbrex::cuda;
+namespace vgpu = imbrex::vgpu;
+
+CUDA_API cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* address, const uint64_t* dims,
+                                const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
+                                int interleave, int swizzle, int l2_promotion, int fill) {
+  return answer("cuTensorMapEncodeTiled", [&] {
+    if (rank < 1 || rank > 5)
+      refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("a tensor of rank {}: 1 to 5 are possible", rank));
+    vgpu::TensorMapArguments wanted;
+    wanted.type = static_cast<imbrex::TensorMapType>(type);
+    wanted.address = reinterpret_cast<uint64_t>(address);
+    wanted.dims = {&not_null(dims, "globalDim"), rank};
+    if (rank > 1) wanted.strides_bytes = {&not_null(strides, "globalStrides"), rank - 1};
+    wanted.box = {&not_null(box, "boxDim"), rank};
+    if (element_strides != nullptr) wanted.element_strides = {element_strides, rank};
+    wanted.interleave = static_cast<imbrex::TensorMapInterleave>(interleave);
+    wanted.swizzle = static_cast<imbrex::TensorMapSwizzle>(swizzle);
+    wanted.l2_promotion = l2_promotion;
+    wanted.fill_with_nan = fill != 0;
+    const vgpu::TensorMap encoded = vgpu::encode_tensor_map(wanted);
+    std::memcpy(&not_null(static_cast<char*>(map), "tensorMap"), &encoded, sizeof encoded);
+  });
+}
+
+CUDA_API cuTensorMapReplaceAddress(void* map, void* address) {
+  return answer("cuTensorMapReplaceAddress", [&] {
+    // The address is the map's first word (settled on the chip; tests/vgpu/tensor_map_test.cpp).
+    std::memcpy(&not_null(static_cast<char*>(map), "tensorMap"), &address, sizeof address);
+  });
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cuda_host/host/work.h"
+
+namespace imbrex::cuda {
+
+struct GraphNode {
+  Work work;
+  std::vector<GraphNode*> dependencies;
+  Graph* graph = nullptr;
+  bool is_enabled = true;
+};
+
+struct Graph {
+  std::vector<std::unique_ptr<GraphNode>> nodes;
+  std::vector<uint64_t> memory;                  // of its allocation nodes
+  std::vector<std::unique_ptr<Graph>> children;  // copies, of its child graph nodes
+
+  Graph() = default;
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  GraphNode& add(Work work, std::vector<GraphNode*> dependencies);
+  /// A node that is alive; CUDA_ERROR_INVALID_HANDLE.
+  GraphNode& node(CUgraphNode handle) const;
+  /// All nodes, each behind what it depends on; CUDA_ERROR_INVALID_VALUE where they depend in a circle.
+  std::vector<GraphNode*> in_order() const;
+  std::unique_ptr<Graph> clone(std::vector<std::pair<const GraphNode*, GraphNode*>>* pairs = nullptr) const;
+};
+
+/// A graph as it was when instantiated; its nodes can be changed by those of the original.
+struct GraphExec {
+  explicit GraphExec(const Graph& original);
+  std::unique_ptr<Graph> graph;
+  std::vector<std::pair<const GraphNode*, GraphNode*>> nodes;  // of the original, of this one
+  uint64_t flags = 0;
+  GraphNode& node(CUgraphNode of_original) const;
+  void launch(Stream& stream) const;
+};
+
+/// An object of the program that graphs keep alive.
+struct UserObject {
+  void* data = nullptr;
+  CUhostFn destroy = nullptr;
+  unsigned references = 0;
+};
+
+int type_of(const Work& work);
+
+}  // namespace imbrex::cuda

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_host/host/host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "cuda_host/host/device_address_fault.h"
+
+namespace imbrex::cuda {
+namespace {
+
+Host* g_host = nullptr;
+thread_local std::vector<Context*> t_contexts;
+std::set<const Context*>& live_contexts() {
+  static auto* live = new std::set<const Context*>;
+  return *live;
+}
+
+}  // namespace
+
+std::recursive_mutex& Host::mutex() {
+  static auto* mutex = new std::recursive_mutex;
+  return *mutex;
+}
+
+Host* Host::made() { return g_host; }
+
+Host& Host::get() {
+  const std::lock_guard lock(mutex());
+  if (g_host == nullptr) {
+    g_host = new Host(Settings::from_environment());
+    explain_device_address_faults();
+  }
+  return *g_host;
+}
+
+Host::Host(Settings with)
+    : settings(std::move(with)),
+      gpu(settings.options),
+      devices(static_cast<size_t>(settings.gpus)),
+      memory(gpu, settings.gpu.hbm_bytes),
+      log(settings) {}
+
+Device& Host::device(CUdevice ordinal) {
+  if (ordinal < 0 || ordinal >= static_cast<int>(devices.size()))
+    refuse(CUDA_ERROR_INVALID_DEVICE,
+           fmt::format("device {} is asked for, there are {}", ordinal, devices.size()));
+  return devices[static_cast<size_t>(ordinal)];
+}
+
+Context& Host::retain_primary(CUdevice ordinal) {
+  Device& on = device(ordinal);
+  if (on.primary == nullptr) {
+    on.primary = std::make_unique<Context>(ordinal);
+    on.primary->flags = on.primary_flags;
+    on.primary->id = next_id();
+    live_contexts().insert(on.primary.get());
+  }
+  ++on.primary_retained;
+  return *on.primary;
+}
+
+Context& Host::context(CUcontext handle) {
+  for (Device& one : devices)
+    if (one.primary.get() == reinterpret_cast<Context*>(handle) && handle != nullptr) return *one.primary;
+  if (handle == nullptr) return current();
+  Context* made = contexts.find(handle);
+  if (made == nullptr) refuse(CUDA_ERROR_INVALID_CONTEXT, "the context was destroyed, or never made");
+  live_contexts().insert(made);
+  return *made;
+}
+
+std::vector<Context*>& Host::context_stack() { return t_contexts; }
+
+Context* Host::current_or_null() {
+  if (t_contexts.empty() || t_contexts.back() == nullptr) return nullptr;
+  Context* top = t_contexts.back();
+  return live_contexts().contains(top) ? top : nullptr;
+}
+
+Context& Host::current() {
+  Context* top = current_or_null();
+  if (top == nullptr)
+    refuse(CUDA_ERROR_INVALID_CONTEXT,
+           "this thread has no context: call cuCtxCreate, or cuDevicePrimaryCtxRetain and cuCtxSetCurrent");
+  return *top;
+}
+
+void Host::forget(Context& context) {
+  for (const auto& [key, stored] : context.storage)
+    if (stored.destroyed != nullptr) stored.destroyed(handle_of(context), key, stored.value);
+  context.storage.clear();
+  std::erase(t_contexts, &context);
+  live_contexts().erase(&context);
+}
+
+Stream& Host::stream(CUstream handle) {
+  constexpr uintptr_t kPerThread = 2;  // 1 is the legacy one
+  if (reinterpret_cast<uintptr_t>(handle) <= kPerThread) return current().default_stream;
+  return streams.get(handle);
+}
+
+FunctionObject& Host::function(CUfunction handle) {
+  if (FunctionObject* function = functions.find(handle); function != nullptr) return *function;
+  if (LibraryKernel* kernel = kernels.find(handle); kernel != nullptr)
+    return kernel->on(current_or_null() == nullptr ? 0 : current().device);
+  return functions.get(handle);
+}
+
+}  // namespace imbrex::cuda

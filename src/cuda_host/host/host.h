@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one host layer of a process, under libcuda.so.1 and so under every CUDA runtime: the virtual GPU, the devices that
+// programs see of it, and all their objects. It is made by the first call and never destroyed, because runtimes still
+// call while the process ends.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda_host/host/graph.h"
+#include "cuda_host/host/handles.h"
+#include "cuda_host/host/memory.h"
+#include "cuda_host/host/module.h"
+#include "cuda_host/host/run_log.h"
+#include "cuda_host/host/settings.h"
+#include "cuda_host/host/stream.h"
+#include "imbrex/vgpu/virtual_gpu.h"
+
+namespace imbrex::cuda {
+
+/// A context: primary, or made by the program.
+struct Context {
+  explicit Context(int of_device) : device(of_device) {}
+  int device = 0;
+  unsigned flags = 0;
+  uint64_t id = 0;
+  CUresult failure = CUDA_SUCCESS;  // of a kernel; every later call answers it, as CUDA does, until a reset
+  Stream default_stream{this, 0};
+  std::map<int, size_t> limits;
+  std::map<int, bool> peers;
+
+  /// What runtimes keep with a context by key, and how they want to hear of its end.
+  struct Stored {
+    void* value;
+    void (*destroyed)(CUcontext, void* key, void* value);
+  };
+  std::map<void*, Stored> storage;
+};
+
+/// One of the devices that a program sees. All are the same virtual GPU: they share its memory, which makes every one
+/// of them the other's peer.
+struct Device {
+  std::unique_ptr<Context> primary;
+  int primary_retained = 0;
+  unsigned primary_flags = 0;
+  CUmemoryPool current_pool = nullptr;
+};
+
+class Host {
+ public:
+  /// Throws imbrex::Error where the environment asks for what there is not.
+  static Host& get();
+  /// The one that get() made, or null.
+  static Host* made();
+  /// Held during each call.
+  static std::recursive_mutex& mutex();
+
+  Settings settings;
+  vgpu::VirtualGpu gpu;
+  std::vector<Device> devices;
+  DeviceMemory memory;
+  RunLog log;
+
+  Handles<Context> contexts{"context"};  // those made by cuCtxCreate
+  Handles<ModuleObject> modules{"module"};
+  Handles<FunctionObject> functions{"function"};
+  Handles<Library> libraries{"library"};
+  Handles<LibraryKernel> kernels{"kernel"};
+  Handles<Stream> streams{"stream"};
+  Handles<Event> events{"event"};
+  Handles<Graph> graphs{"graph"};
+  Handles<GraphExec> graph_execs{"executable graph"};
+  Handles<Pool> pools{"memory pool"};
+  Handles<UserObject> user_objects{"user object"};
+
+  /// CUDA_ERROR_INVALID_DEVICE for an ordinal that there is not.
+  Device& device(CUdevice ordinal);
+  /// Makes the primary context of a device, or counts one more user of it.
+  Context& retain_primary(CUdevice ordinal);
+  Context& context(CUcontext handle);
+  /// The calling thread's context; CUDA_ERROR_INVALID_CONTEXT where it has none.
+  Context& current();
+  Context* current_or_null();
+  std::vector<Context*>& context_stack();
+  /// Takes a context out of every thread's reach.
+  void forget(Context& context);
+
+  /// The stream of a handle; null and the two default handles are the current context's default stream.
+  Stream& stream(CUstream handle);
+  /// The function of a CUfunction, or of a CUkernel that stands for one.
+  FunctionObject& function(CUfunction handle);
+
+  uint64_t next_id() { return ++last_id_; }
+
+ private:
+  explicit Host(Settings with);
+  uint64_t last_id_ = 0;
+};
+
+inline CUcontext handle_of(Context& context) { return reinterpret_cast<CUcontext>(&context); }
+
+/// One call: holds the lock, and turns what is thrown into an error code and a line on stderr.
+template <class Body>
+CUresult answer(const char* function, Body&& body) {
+  const std::lock_guard lock(Host::mutex());
+  try {
+    body();
+    return CUDA_SUCCESS;
+  } catch (...) {
+    return explain_current_exception(function);
+  }
+}
+
+}  // namespace imbrex::cuda
+
+#define CUDA_API extern "C" __attribute__((visibility("default"))) CUresult

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that programs allocate, of every kind, and the copies between kinds.
+//
+// Device memory lies in the virtual GPU's arena and cannot be touched by the host. Managed and pinned memory lies there
+// too, and is mapped a second time into the process at its device address, so that one pointer serves kernels and host
+// code alike, as with unified addressing on a GPU. Every other pointer is the host's own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "cuda_host/abi/driver_types.h"
+#include "imbrex/vgpu/virtual_gpu.h"
+
+namespace imbrex::cuda {
+
+enum class MemoryKind : uint8_t { kDevice, kManaged, kPinned };
+
+/// What is known of one allocation of the program.
+struct Block {
+  uint64_t address = 0;
+  int64_t bytes = 0;
+  MemoryKind kind = MemoryKind::kDevice;
+  int device = 0;
+  uint64_t id = 0;
+  unsigned flags = 0;
+  const void* pool = nullptr;
+};
+
+/// Host memory that the program registered.
+struct Registered {
+  int64_t bytes = 0;
+  unsigned flags = 0;
+};
+
+/// A pool of cudaMemPool: all share the device's memory, so that only its settings are kept.
+struct Pool {
+  int device = 0;
+  std::map<int, uint64_t> attributes;
+};
+
+/// A pitched stretch of memory as copies in two and three dimensions see it.
+struct PitchedSide {
+  uint64_t address = 0;  // of the first byte; of the device or of the host
+  int64_t pitch = 0, slice = 0;
+};
+
+class DeviceMemory {
+ public:
+  /// `total_bytes`: as much as programs get.
+  DeviceMemory(vgpu::VirtualGpu& gpu, int64_t total_bytes) : gpu_(gpu), total_bytes_(total_bytes) {}
+
+  /// CUDA_ERROR_OUT_OF_MEMORY where the GPU has less, CUDA_ERROR_INVALID_VALUE for no bytes at all.
+  Block& allocate(int64_t bytes, MemoryKind kind, int device, unsigned flags = 0);
+  /// CUDA_ERROR_INVALID_VALUE that says whether it was freed before, is inside an allocation, or nothing of ours.
+  void free(uint64_t address, MemoryKind kind_for_messages);
+  /// The block that holds the address, or null. Variables of modules are blocks too.
+  const Block* find(uint64_t address) const;
+  Block* find(uint64_t address);
+  /// Variables of a module, so that queries know them.
+  void adopt(uint64_t address, int64_t bytes, int device);
+  void disown(uint64_t address);
+
+  int64_t used_bytes() const { return used_bytes_; }
+  int64_t total_bytes() const { return total_bytes_; }
+
+  /// True for addresses of the virtual GPU's memory, whoever may touch them.
+  static bool is_of_device(uint64_t address);
+  /// A copy between any two places.
+  void copy(uint64_t to, uint64_t from, int64_t bytes);
+  /// `depth` slices of `height` rows of `width` bytes.
+  void copy(const PitchedSide& to, const PitchedSide& from, int64_t width, int64_t height, int64_t depth);
+  /// `height` rows of `width` elements of 1, 2 or 4 bytes.
+  void fill(uint64_t to, int64_t pitch, uint32_t value, int element_bytes, int64_t width, int64_t height);
+
+  /// CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED.
+  void register_host(const void* start, int64_t bytes, unsigned flags);
+  void unregister_host(const void* start);
+  const Registered* find_registered(const void* at) const;
+
+ private:
+  vgpu::VirtualGpu& gpu_;
+  std::map<uint64_t, Block> blocks_;
+  std::map<uint64_t, int64_t> freed_;  // by address, for messages
+  std::map<const char*, Registered> registered_;
+  int64_t total_bytes_ = 0, used_bytes_ = 0;
+  uint64_t last_id_ = 0;
+};
+
+}  // namespace imbrex::cuda

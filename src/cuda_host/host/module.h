@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules, libraries and the functions in them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda_host/abi/driver_types.h"
+#include "imbrex/vgpu/virtual_gpu.h"
+
+namespace imbrex::cuda {
+
+class ModuleObject;
+class Library;
+
+/// A kernel on one device.
+struct FunctionObject {
+  FunctionObject(ModuleObject& of, vgpu::Function function_there)
+      : module(of), function(std::move(function_there)) {}
+  ModuleObject& module;
+  vgpu::Function function;
+  std::map<int, int> attributes;  // those that the program set and that only keep their value
+
+  /// A CUfunction_attribute. CUDA_ERROR_INVALID_VALUE for a number that is none.
+  int attribute(int which) const;
+  void set_attribute(int which, int value);
+};
+
+/// PTX loaded on a device.
+class ModuleObject {
+ public:
+  /// Loads PTX. `is_listed` modules are the program's own handles; a library's are not.
+  ModuleObject(std::string ptx, int device);
+  ~ModuleObject();
+  ModuleObject(const ModuleObject&) = delete;
+  ModuleObject& operator=(const ModuleObject&) = delete;
+
+  int device() const { return device_; }
+  const std::string& name() const { return name_; }
+  std::vector<std::string> function_names() const { return module_.function_names(); }
+  /// CUDA_ERROR_NOT_FOUND where there is none of that name.
+  FunctionObject& function(const std::string& name);
+  vgpu::GlobalVariable global(const std::string& name);
+  int ptx_version() const { return ptx_version_; }
+
+ private:
+  std::string name_;
+  int device_ = 0, ptx_version_ = 0;
+  vgpu::Module module_;
+  std::map<std::string, FunctionObject*> functions_;
+  std::vector<uint64_t> adopted_;  // addresses of variables that queries know
+};
+
+/// A kernel of a library, on whichever device it is wanted.
+struct LibraryKernel {
+  LibraryKernel(Library& of, std::string kernel_name) : library(of), name(std::move(kernel_name)) {}
+  Library& library;
+  std::string name;
+  FunctionObject& on(int device);
+};
+
+/// Code that is loaded on each device when first wanted there.
+class Library {
+ public:
+  explicit Library(std::string ptx) : ptx_(std::move(ptx)) {}
+  ModuleObject& on(int device);
+  LibraryKernel& kernel(const std::string& name);
+  std::map<std::string, LibraryKernel*>& kernels() { return kernels_; }
+
+ private:
+  std::string ptx_;
+  std::map<int, std::unique_ptr<ModuleObject>> modules_;
+  std::map<std::string, LibraryKernel*> kernels_;
+};
+
+}  // namespace imbrex::cuda

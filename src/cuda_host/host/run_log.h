@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the launches of a process found. Each distinct finding is told when it first happens: on stderr, or to
+// `imbrex run` by a file of one JSON object a line, which is complete even where the process is killed.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cuda_host/host/settings.h"
+#include "imbrex/vgpu/report.h"
+
+namespace imbrex::cuda {
+
+/// One line of a suppression file: kind, kernel and place, each with * and ?; left out, it is "*".
+struct Suppression {
+  std::string kind, kernel, place;
+};
+
+/// Throws imbrex::Error naming the line that is none.
+std::vector<Suppression> read_suppressions(const std::string& file);
+
+class RunLog {
+ public:
+  explicit RunLog(const Settings& settings);
+
+  /// Called for every launch, checked or not.
+  void launched(const std::string& kernel, bool was_checked, const vgpu::Report& report);
+  /// Findings that belong to no single launch, such as streams that race.
+  void add(const std::string& kernel, const vgpu::Finding& finding);
+  /// The last words: counts, and on stderr a summary.
+  void finish();
+
+  int64_t launches() const { return launches_; }
+
+ private:
+  bool is_suppressed(const std::string& kernel, const vgpu::Finding& finding) const;
+  void write(const std::string& line);
+  void write_counts();
+
+  struct Entry {
+    int64_t number = 0, count = 0;
+  };
+  bool stop_at_first_;
+  std::vector<Suppression> suppressions_;
+  std::string file_;
+  int64_t launches_ = 0, checked_ = 0, suppressed_ = 0;
+  std::map<std::string, Entry> entries_;  // by what makes findings the same
+  std::set<std::string> kernels_;
+  bool is_finished_ = false;
+};
+
+/// A kernel's name as its author wrote it: "add(float const*, float*, int)".
+std::string demangled(const std::string& name);
+
+}  // namespace imbrex::cuda

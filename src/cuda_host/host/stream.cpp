@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_host/host/stream.h"
+
+#include <algorithm>
+
+#include "cuda_host/host/host.h"
+
+namespace imbrex::cuda {
+namespace {
+
+void join(std::vector<GraphNode*>& tail, const std::vector<GraphNode*>& more) {
+  for (GraphNode* node : more)
+    if (std::ranges::find(tail, node) == tail.end()) tail.push_back(node);
+}
+
+}  // namespace
+
+void submit(Stream& stream, Work work) {
+  if (stream.is_capturing()) {
+    GraphNode& node = stream.capture->graph->add(std::move(work), stream.tail);
+    stream.tail = {&node};
+    return;
+  }
+  if (stream.context != nullptr && stream.context->failure != CUDA_SUCCESS) refuse(stream.context->failure);
+  perform(work, stream);
+}
+
+void record_event(Stream& stream, Event& event) {
+  event.capture = stream.capture;
+  event.tail = stream.tail;
+  if (stream.is_capturing()) return;
+  event.is_recorded = true;
+  event.time = std::chrono::steady_clock::now();
+}
+
+void wait_event(Stream& stream, Event& event) {
+  if (event.capture == nullptr) return;
+  if (stream.capture == nullptr) {
+    stream.capture = event.capture;
+    stream.tail.clear();
+    event.capture->streams.push_back(&stream);
+  }
+  if (stream.capture != event.capture)
+    refuse(CUDA_ERROR_STREAM_CAPTURE_MERGE, "the event belongs to another capture than the stream");
+  join(stream.tail, event.tail);
+}
+
+void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail) {
+  if (stream.is_capturing()) refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is captured already");
+  stream.capture = std::make_shared<Capture>(Capture{&graph, &stream, Host::get().next_id(), {&stream}});
+  stream.tail = std::move(tail);
+}
+
+Graph& end_capture(Stream& stream) {
+  if (!stream.is_capturing()) refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is not being captured");
+  const std::shared_ptr<Capture> capture = stream.capture;
+  if (capture->origin != &stream)
+    refuse(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "the capture was begun on another stream");
+  // Every node of the streams that joined must come before something of this one.
+  std::vector<GraphNode*> reached = stream.tail;
+  for (size_t i = 0; i < reached.size(); ++i) join(reached, reached[i]->dependencies);
+  bool all_joined = true;
+  for (Stream* other : capture->streams) {
+    for (const GraphNode* node : other->tail)
+      all_joined = all_joined && std::ranges::find(reached, node) != reached.end();
+    other->capture = nullptr;
+    other->tail.clear();
+  }
+  if (!all_joined)
+    refuse(
+        CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+        "another stream joined the capture, and its last work was not waited for before the capture ended");
+  return *capture->graph;
+}
+
+void expect_not_captured(const Stream& stream) {
+  if (stream.is_capturing())
+    refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+           "the stream is being captured, and this call waits or queries");
+}
+
+}  // namespace imbrex::cuda

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams and events. Work is carried out when it is submitted, in the program's order, which is one of the orders that
+// a GPU could have chosen.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cuda_host/abi/driver_types.h"
+
+namespace imbrex::cuda {
+
+struct Context;
+struct Graph;
+struct GraphNode;
+struct Stream;
+
+/// A capture under way, of one stream or several that joined by events.
+struct Capture {
+  Graph* graph = nullptr;
+  Stream* origin = nullptr;
+  uint64_t id = 0;
+  std::vector<Stream*> streams;
+};
+
+struct Stream {
+  Stream(Context* of, unsigned stream_flags, int stream_priority = 0)
+      : context(of), flags(stream_flags), priority(stream_priority) {}
+  Context* context;
+  unsigned flags;
+  int priority;
+  uint64_t id = 0;
+  std::shared_ptr<Capture> capture;
+  std::vector<GraphNode*> tail;  // while captured: what the next node comes after
+
+  bool is_capturing() const { return capture != nullptr; }
+};
+
+struct Event {
+  explicit Event(unsigned event_flags) : flags(event_flags) {}
+  unsigned flags;
+  bool is_recorded = false;
+  std::chrono::steady_clock::time_point time;
+  std::shared_ptr<Capture> capture;  // recorded while captured: not a point in time, but in the graph
+  std::vector<GraphNode*> tail;
+};
+
+inline constexpr unsigned kEventDisableTiming = 2;
+
+/// Event record and wait, by which captured streams fork and join.
+void record_event(Stream& stream, Event& event);
+void wait_event(Stream& stream, Event& event);
+
+void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail);
+/// The graph; CUDA_ERROR_ILLEGAL_STATE where the stream is not being captured, and
+/// CUDA_ERROR_STREAM_CAPTURE_UNJOINED where streams that joined did not come back.
+Graph& end_capture(Stream& stream);
+/// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED where the stream is captured: what waits cannot be kept.
+void expect_not_captured(const Stream& stream);
+
+}  // namespace imbrex::cuda

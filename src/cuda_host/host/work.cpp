@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_host/host/work.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "cuda_host/host/host.h"
+#include "cuda_host/host/progress.h"
+#include "imbrex/core/error.h"
+
+namespace imbrex::cuda {
+namespace {
+
+/// How a GPU would have ended the context; CUDA_SUCCESS where it would have gone on.
+CUresult failure_of(const vgpu::Report& report) {
+  using vgpu::FindingKind;
+  for (const vgpu::Finding& finding : report.findings) switch (finding.kind) {
+      case FindingKind::kOutOfBounds:
+      case FindingKind::kUseAfterFree:
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+      case FindingKind::kMisaligned:
+        return CUDA_ERROR_MISALIGNED_ADDRESS;
+      case FindingKind::kDeadlock:
+      case FindingKind::kEndlessRun:
+        return CUDA_ERROR_LAUNCH_TIMEOUT;
+      case FindingKind::kTrap:
+        return finding.message.find("ssert") != std::string::npos ? CUDA_ERROR_ASSERT
+                                                                  : CUDA_ERROR_LAUNCH_FAILED;
+      case FindingKind::kIllegalInstruction:
+        return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+      default:
+        break;
+    }
+  return report.completed ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+bool is_chosen(const Host& host, const std::string& kernel) {
+  if (!host.settings.launches.contains(host.log.launches() + 1)) return false;
+  if (host.settings.kernels.empty()) return true;
+  const std::string name = demangled(kernel);
+  // What a person calls a C++ kernel: without its template arguments and parameters.
+  const std::string plain = name.substr(0, name.find_first_of("(<"));
+  for (const std::string& pattern : host.settings.kernels)
+    if (matches(pattern, kernel) || matches(pattern, name) || matches(pattern, plain)) return true;
+  return false;
+}
+
+void run(const LaunchWork& work, Stream& stream) {
+  Host& host = Host::get();
+  vgpu::Launch launch;
+  launch.grid = work.grid;
+  launch.block = work.block;
+  launch.cluster = work.cluster;
+  launch.dynamic_shared_bytes = work.dynamic_shared_bytes;
+  launch.cooperative = work.cooperative;
+  launch.parameter_buffer = work.parameters;
+  const std::string& kernel = work.function->function.name();
+  const bool is_checked = host.settings.options.checks.any() && is_chosen(host, kernel);
+  vgpu::Options options = host.settings.options;
+  if (!is_checked) options.checks = vgpu::CheckSet::none();
+  host.gpu.set_options(options);
+  vgpu::Report report;
+  {
+    const Progress progress(host.settings.progress, kernel);
+    report = host.gpu.launch(work.function->function, launch);
+  }
+  if (!report.printf_output.empty()) {
+    std::fwrite(report.printf_output.data(), 1, report.printf_output.size(), stdout);
+    std::fflush(stdout);
+  }
+  host.log.launched(kernel, is_checked, report);
+  if (stream.context != nullptr) stream.context->failure = failure_of(report);
+}
+
+struct Performer {
+  Stream& stream;
+
+  void operator()(const EmptyWork&) const {}
+  void operator()(const LaunchWork& work) const { run(work, stream); }
+  void operator()(const CopyWork& work) const {
+    Host::get().memory.copy(work.to, work.from, work.width, work.height, work.depth);
+  }
+  void operator()(const FillWork& work) const {
+    Host::get().memory.fill(work.to, work.pitch, work.value, work.element_bytes, work.width, work.height);
+  }
+  void operator()(const HostWork& work) const { work.function(work.data); }
+  void operator()(const AllocateWork&) const {}
+  void operator()(const FreeWork& work) const { Host::get().memory.free(work.address, MemoryKind::kDevice); }
+  void operator()(const RecordWork& work) const { record_event(stream, *work.event); }
+  void operator()(const WaitWork& work) const { wait_event(stream, *work.event); }
+  void operator()(const ChildWork& work) const {
+    for (const GraphNode* node : work.graph->in_order())
+      if (node->is_enabled) perform(node->work, stream);
+  }
+};
+
+}  // namespace
+
+void perform(const Work& work, Stream& stream) { std::visit(Performer{stream}, work); }
+
+std::vector<std::byte> pack_parameters(const FunctionObject& function, void** parameters, void** extra) {
+  const std::vector<vgpu::Parameter>& wanted = function.function.parameters();
+  std::vector<std::byte> packed(static_cast<size_t>(function.function.attributes().parameter_bytes));
+  if (extra != nullptr) {
+    constexpr uintptr_t kEnd = 0, kBuffer = 1, kSize = 2;
+    const void* buffer = nullptr;
+    size_t bytes = 0;
+    for (; reinterpret_cast<uintptr_t>(extra[0]) != kEnd; extra += 2) {
+      if (reinterpret_cast<uintptr_t>(extra[0]) == kBuffer) buffer = extra[1];
+      if (reinterpret_cast<uintptr_t>(extra[0]) == kSize) bytes = *static_cast<const size_t*>(extra[1]);
+    }
+    if (!packed.empty() && (buffer == nullptr || bytes < packed.size()))
+      refuse(CUDA_ERROR_INVALID_VALUE,
+             fmt::format("a parameter buffer of {} bytes, {} has {} bytes of parameters", bytes,
+                         demangled(function.function.name()), packed.size()));
+    if (!packed.empty()) std::memcpy(packed.data(), buffer, packed.size());
+    return packed;
+  }
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (parameters == nullptr || parameters[i] == nullptr)
+      refuse(CUDA_ERROR_INVALID_VALUE,
+             fmt::format("argument {} of {} is null", i, demangled(function.function.name())));
+    std::memcpy(packed.data() + wanted[i].offset, parameters[i], static_cast<size_t>(wanted[i].bytes));
+  }
+  return packed;
+}
+
+LaunchWork launch_work(const CUlaunchConfig& config, CUfunction handle, void** parameters, void** extra) {
+  LaunchWork work;
+  work.function = &Host::get().function(handle);
+  work.grid = {config.grid_x, config.grid_y, config.grid_z};
+  work.block = {config.block_x, config.block_y, config.block_z};
+  work.dynamic_shared_bytes = config.shared_bytes;
+  for (unsigned i = 0; i < config.attribute_count; ++i) {
+    const CUlaunchAttribute& attribute = config.attributes[i];
+    if (attribute.id == kLaunchClusterDimension)
+      work.cluster = {attribute.value.cluster.x, attribute.value.cluster.y, attribute.value.cluster.z};
+    if (attribute.id == kLaunchCooperative) work.cooperative = attribute.value.cooperative != 0;
+    if (attribute.id == kLaunchProgrammaticEvent && attribute.value.programmatic_event.event != nullptr)
+      Host::get().events.get(attribute.value.programmatic_event.event).is_recorded = true;
+    if (attribute.id == kLaunchCompletionEvent && attribute.value.completion_event.event != nullptr)
+      Host::get().events.get(attribute.value.completion_event.event).is_recorded = true;
+    // The others are hints about time, which change no result: priority, policy, serialisation, carve-out.
+  }
+  if (const int allowed = work.function->attribute(kFuncMaxDynamicShared);
+      work.dynamic_shared_bytes > allowed)
+    refuse(CUDA_ERROR_INVALID_VALUE,
+           fmt::format("{} is to get {} bytes of dynamic shared memory, it may have {}\n"
+                       "  help: allow more by cudaFuncSetAttribute(kernel, "
+                       "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)",
+                       demangled(work.function->function.name()), work.dynamic_shared_bytes, allowed));
+  work.parameters = pack_parameters(*work.function, parameters, extra);
+  return work;
+}
+
+}  // namespace imbrex::cuda

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_host/image/image.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include "cuda_host/abi/api_error.h"
+#include "ptx/insns.h"
+
+namespace imbrex::cuda {
+namespace {
+
+constexpr std::string_view kElfMagic =
+    "\x7f"
+    "ELF";
+constexpr uint64_t kMostImageBytes = uint64_t{1} << 32;
+
+/// The host structure that nvcc makes around a fat binary.
+struct Wrapper {
+  uint32_t magic, version;
+  const void* binary;
+  const void* more;
+};
+
+/// Bytes of this process that may not be there: what a corrupt header claims is copied without a fault.
+std::vector<std::byte> copy_readable(const void* from, uint64_t bytes) {
+  std::vector<std::byte> copy(bytes);
+  uint64_t done = 0;
+  while (done < bytes) {
+    const iovec local{copy.data() + done, bytes - done};
+    const iovec remote{const_cast<char*>(static_cast<const char*>(from)) + done, bytes - done};
+    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    if (got <= 0) break;
+    done += static_cast<uint64_t>(got);
+  }
+  // Where a sandbox forbids the call, the header has to be believed.
+  if (done == 0) {
+    std::memcpy(copy.data(), from, bytes);
+    return copy;
+  }
+  copy.resize(done);
+  return copy;
+}
+
+/// What `.target` says: "sm_90a".
+std::string target_of(std::string_view ptx) {
+  const size_t at = ptx.find("\n.target");
+  if (at == std::string_view::npos) return "";
+  std::string_view rest = ptx.substr(at + 8);
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  return std::string(rest.substr(0, rest.find_first_of(", \t\r\n;/")));
+}
+
+[[noreturn]] void refuse_without_ptx(const std::vector<FatEntry>& entries, std::string_view target) {
+  std::set<std::string> machine_code, ptx;
+  for (const FatEntry& entry : entries)
+    if (entry.kind == FatEntryKind::kPtx)
+      ptx.insert(target_of(entry.text));
+    else
+      machine_code.insert(fmt::format("sm_{}", entry.sm));
+  std::string arch(target.substr(3));
+  if (!ptx.empty())
+    refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
+           fmt::format("its kernels are there as PTX for {}, which the virtual GPU ({}) does not run\n"
+                       "  help: choose another GPU by --gpu or IMBREX_GPU, or compile with -gencode "
+                       "arch=compute_{},code=compute_{}",
+                       fmt::join(ptx, ", "), target, arch, arch));
+  refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
+         fmt::format("its kernels are there as machine code{}{} only; the virtual GPU runs PTX\n"
+                     "  help: build the program again with NVCC_APPEND_FLAGS=\"-gencode "
+                     "arch=compute_{},code=compute_{}\" in the environment, which adds PTX",
+                     machine_code.empty() ? "" : " for ", fmt::join(machine_code, ", "), arch, arch));
+}
+
+std::string choose(const std::vector<FatEntry>& entries, std::string_view target) {
+  const FatEntry* best = best_ptx(entries, target);
+  if (best == nullptr) refuse_without_ptx(entries, target);
+  return best->text;
+}
+
+}  // namespace
+
+const FatEntry* best_ptx(const std::vector<FatEntry>& entries, std::string_view target) {
+  const auto gpu = ptx::Target::parse(target);
+  const FatEntry* best = nullptr;
+  int best_rank = -1;
+  for (const FatEntry& entry : entries) {
+    if (entry.kind != FatEntryKind::kPtx) continue;
+    const std::string wanted = target_of(entry.text);
+    const auto needs = ptx::Target::parse(wanted);
+    // A text without a target that we understand is left to the reader, whose message names the line.
+    int rank = 0;
+    if (needs.has_value() && gpu.has_value()) {
+      // "a" code is of one GPU, "f" code of those of its generation, all else of every later one too.
+      const bool is_family = needs->variant == 'f' && needs->sm / 10 == gpu->sm / 10;
+      if (needs->sm > gpu->sm || (needs->variant != 0 && !is_family && wanted != target)) continue;
+      rank = 3 * needs->sm + (needs->variant == 'a' ? 2 : needs->variant == 'f' ? 1 : 0);
+    }
+    if (rank > best_rank) {
+      best_rank = rank;
+      best = &entry;
+    }
+  }
+  return best;
+}
+
+std::string ptx_of_bytes(std::string_view bytes, std::string_view target) {
+  const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
+  if (bytes.starts_with(kElfMagic)) refuse_without_ptx({}, target);
+  uint32_t magic = 0;
+  if (bytes.size() >= sizeof magic) std::memcpy(&magic, bytes.data(), sizeof magic);
+  if (magic != kFatBinaryMagic) return std::string(bytes.substr(0, bytes.find('\0')));
+  std::vector<FatEntry> entries;
+  for (std::span<const std::byte> rest(data, bytes.size());;) {
+    const uint64_t own = fat_binary_bytes(rest);
+    if (own == 0) break;
+    const std::vector<FatEntry> more = read_fat_binary(rest);
+    entries.insert(entries.end(), more.begin(), more.end());
+    rest = rest.subspan(own);
+  }
+  return choose(entries, target);
+}
+
+std::string ptx_of_image(const void* image, std::string_view target) {
+  if (image == nullptr) refuse(CUDA_ERROR_INVALID_VALUE, "the image is null");
+  uint32_t magic = 0;
+  const std::vector<std::byte> start = copy_readable(image, sizeof magic);
+  if (start.size() < sizeof magic)
+    refuse(CUDA_ERROR_INVALID_IMAGE, "the image lies at an address without memory");
+  std::memcpy(&magic, start.data(), sizeof magic);
+  if (magic == kFatBinaryWrapperMagic) {
+    Wrapper wrapper;
+    std::memcpy(&wrapper, image, sizeof wrapper);
+    return ptx_of_image(wrapper.binary, target);
+  }
+  if (std::memcmp(&magic, kElfMagic.data(), kElfMagic.size()) == 0) refuse_without_ptx({}, target);
+  if (magic == kFatBinaryMagic) {
+    const uint64_t bytes = fat_binary_bytes(copy_readable(image, sizeof(FatBinaryHeader)));
+    if (bytes > kMostImageBytes)
+      refuse(CUDA_ERROR_INVALID_IMAGE,
+             fmt::format("corrupt fat binary: its header speaks of {} bytes", bytes));
+    const std::vector<std::byte> copy = copy_readable(image, bytes);
+    return choose(read_fat_binary(copy), target);
+  }
+  return static_cast<const char*>(image);
+}
+
+}  // namespace imbrex::cuda

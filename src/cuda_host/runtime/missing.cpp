@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime functions of runtime/api.def that are not there.
+#include <cstdio>
+
+#include "cuda_host/runtime/state.h"
+
+namespace {
+
+cudaError_t not_supported(bool& was_told, const char* function, const char* reason) {
+  if (!was_told)
+    std::fprintf(stderr, "imbrex: %s: the virtual GPU does not have this: %s (cudaErrorNotSupported)\n",
+                 function, reason);
+  was_told = true;
+  return imbrex::cudart::keep(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+}  // namespace
+
+#define FUNCTION(symbol)
+#define STREAM_FUNCTION(symbol, suffix)
+#define MISSING(symbol, reason)                      \
+  CUDART_API symbol() {                              \
+    static bool was_told = false;                    \
+    return not_supported(was_told, #symbol, reason); \
+  }
+#include "cuda_host/runtime/api.def"
+#undef FUNCTION
+#undef STREAM_FUNCTION
+#undef MISSING
+
+// Functions with a stream once more, for programs whose default stream is one per thread (see driver/functions.cpp).
+#if defined(__x86_64__)
+#define JUMP "jmp "
+#define PLT "@PLT"
+#else
+#define JUMP "b "
+#define PLT ""
+#endif
+#define FUNCTION(symbol)
+#define STREAM_FUNCTION(symbol, suffix)                                        \
+  asm(".pushsection .text\n.globl " #symbol #suffix "\n.type " #symbol #suffix \
+      ", %function\n" #symbol #suffix ":\n" JUMP #symbol PLT "\n.popsection\n");
+#define MISSING(symbol, reason)
+#include "cuda_host/runtime/api.def"
+#undef FUNCTION
+#undef STREAM_FUNCTION
+#undef MISSING

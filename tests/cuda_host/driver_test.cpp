@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "driver_testing.h"
+
+namespace imbrex::cuda {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::internal::CaptureStderr;
+using testing::internal::GetCapturedStderr;
+
+std::vector<float> ramp(size_t n) {
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i) - 3;
+  return values;
+}
+
+TEST_F(Driver, LaunchesAKernelByPointersAndByBuffer) {
+  const std::vector<float> before = ramp(1001);
+  const CUdeviceptr x = upload(before);
+  ASSERT_OK(scale(x, 3, 1001));
+  struct {
+    CUdeviceptr x;
+    float factor;
+    unsigned n;
+  } packed{x, 5, 1001};
+  size_t bytes = sizeof packed;
+  void* extra[] = {reinterpret_cast<void*>(1), &packed, reinterpret_cast<void*>(2), &bytes, nullptr};
+  ASSERT_OK(cuLaunchKernel(scale_, 16, 1, 1, 64, 1, 1, 0, nullptr, nullptr, extra));
+  const std::vector<float> after = read(x, 1001);
+  for (size_t i = 0; i < before.size(); ++i) ASSERT_EQ(after[i], 15 * before[i]) << i;
+  EXPECT_OK(cuMemFree_v2(x));
+}
+
+TEST_F(Driver, AnUnloadedModulesHandlesAreRefused) {
+  ASSERT_OK(cuModuleUnload(module_));
+  CUfunction function = nullptr;
+  EXPECT_EQ(cuModuleGetFunction(&function, module_, "scale"), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(scale(0, 1, 1), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(Driver, VariablesOfModulesAreFound) {
+  CUdeviceptr address = 0;
+  size_t bytes = 0;
+  ASSERT_OK(cuModuleGetGlobal_v2(&address, &bytes, module_, "total"));
+  EXPECT_EQ(bytes, 4u);
+  unsigned by = 5, total = 0;
+  void* parameters[] = {&by};
+  ASSERT_OK(cuLaunchKernel(count_, 3, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr));
+  ASSERT_OK(cuMemcpyDtoH_v2(&total, address, 4));
+  EXPECT_EQ(total, 7u + 5 * 96);
+  CaptureStderr();
+  EXPECT_EQ(cuModuleGetGlobal_v2(&address, &bytes, module_, "totl"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("no variable 'totl'"));
+}
+
+TEST_F(Driver, ManagedAndPinnedMemoryIsOneForHostAndKernels) {
+  for (const bool managed : {true, false}) {
+    CUdeviceptr x = 0;
+    if (managed)
+      ASSERT_OK(cuMemAllocManaged(&x, 5000 * 4, 1));
+    else
+      ASSERT_OK(cuMemHostAlloc(reinterpret_cast<void**>(&x), 5000 * 4, 0));
+    auto* host = reinterpret_cast<float*>(x);
+    for (int i = 0; i < 5000; ++i) host[i] = static_cast<float>(i);
+    ASSERT_OK(scale(x, 2, 5000));
+    for (int i = 0; i < 5000; ++i) ASSERT_EQ(host[i], 2.0f * static_cast<float>(i));
+    int is_managed = -1;
+    unsigned type = 0;
+    ASSERT_OK(cuPointerGetAttribute(&is_managed, kPointerIsManaged, x + 16));
+    ASSERT_OK(cuPointerGetAttribute(&type, kPointerMemoryType, x + 16));
+    EXPECT_EQ(is_managed, managed ? 1 : 0);
+    EXPECT_EQ(type, managed ? kMemoryTypeDevice : kMemoryTypeHost);
+    CaptureStderr();
+    EXPECT_EQ(managed ? cuMemFreeHost(host) : cuMemFree_v2(x), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_THAT(GetCapturedStderr(), HasSubstr("is released by"));
+    EXPECT_OK(managed ? cuMemFree_v2(x) : cuMemFreeHost(host));
+  }
+}
+
+TEST_F(Driver, CopiesRowsBetweenPitches) {
+  CUdeviceptr x = 0;
+  size_t pitch = 0;
+  ASSERT_OK(cuMemAllocPitch_v2(&x, &pitch, 40, 7, 4));
+  EXPECT_EQ(pitch % 512, 0u);
+  ASSERT_OK(cuMemsetD32_v2(x, 0xFFFFFFFF, pitch * 7 / 4));
+  std::vector<uint8_t> from(40 * 7), to(60 * 7, 9);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint8_t>(i);
+  CUDA_MEMCPY2D up{{0, 0, kMemoryTypeHost, from.data(), 0, nullptr, 40},
+                   {0, 0, kMemoryTypeDevice, nullptr, x, nullptr, pitch},
+                   40,
+                   7};
+  ASSERT_OK(cuMemcpy2D_v2(&up));
+  // Columns 3 to 22 of rows 2 to 6, to column 1 of rows 0 to 4.
+  CUDA_MEMCPY2D down{{3, 2, kMemoryTypeDevice, nullptr, x, nullptr, pitch},
+                     {1, 0, kMemoryTypeHost, to.data(), 0, nullptr, 60},
+                     20,
+                     5};
+  ASSERT_OK(cuMemcpy2D_v2(&down));
+  for (size_t y = 0; y < 7; ++y)
+    for (size_t c = 0; c < 60; ++c)
+      ASSERT_EQ(to[y * 60 + c], y < 5 && c >= 1 && c < 21 ? from[(y + 2) * 40 + c + 2] : 9) << y << ' ' << c;
+  up.source.pitch = 10;
+  EXPECT_EQ(cuMemcpy2D_v2(&up), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_OK(cuMemFree_v2(x));
+}
+
+TEST_F(Driver, WrongFreesSayWhatIsWrong) {
+  CUdeviceptr x = 0;
+  ASSERT_OK(cuMemAlloc_v2(&x, 1000));
+  CaptureStderr();
+  EXPECT_EQ(cuMemFree_v2(x + 8), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_OK(cuMemFree_v2(x));
+  EXPECT_EQ(cuMemFree_v2(x), CUDA_ERROR_INVALID_VALUE);
+  const std::string said = GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("is byte 8 of an allocation of 1000"));
+  EXPECT_THAT(said, HasSubstr("was freed before (1000 bytes): a double free"));
+}
+
+TEST_F(Driver, MemoryRunsOutAsOnTheGpu) {
+  size_t free = 0, total = 0, after = 0;
+  ASSERT_OK(cuMemGetInfo_v2(&free, &total));
+  EXPECT_EQ(total, 141'000'000'000u);
+  CUdeviceptr x = 0, y = 0;
+  ASSERT_OK(cuMemAlloc_v2(&x, free - 1000));
+  EXPECT_EQ(cuMemAlloc_v2(&y, 2000), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_OK(cuMemFree_v2(x));
+  ASSERT_OK(cuMemGetInfo_v2(&after, nullptr));
+  EXPECT_EQ(after, free);
+}
+
+TEST_F(Driver, AFaultIsAnsweredByLaterCallsAndNamedOnStderr) {
+  CUdeviceptr x = 0;
+  ASSERT_OK(cuMemAlloc_v2(&x, 400));
+  std::vector<float> host(100, 1);
+  ASSERT_OK(cuMemcpyHtoD_v2(x, host.data(), 400));
+  CaptureStderr();
+  EXPECT_OK(scale(x, 1, 101));  // as on a GPU: the launch itself succeeds
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("out-of-bounds"));
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(cuMemcpyDtoH_v2(host.data(), x, 400), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_OK(cuDevicePrimaryCtxReset_v2(0));
+  ASSERT_OK(cuDevicePrimaryCtxRetain(&context_, 0));
+  ASSERT_OK(cuCtxSetCurrent(context_));
+  EXPECT_OK(cuCtxSynchronize());
+}
+
+TEST_F(Driver, LaunchesThatCannotBeAreRefused) {
+  EXPECT_EQ(cuLaunchKernel(scale_, 0, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr x = 0;
+  float factor = 1;
+  unsigned n = 0;
+  void* parameters[] = {&x, &factor, &n};
+  EXPECT_EQ(cuLaunchKernel(scale_, 1, 1, 1, 2048, 1, 1, 0, nullptr, parameters, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuLaunchKernel(scale_, 1, 1, 1, 32, 1, 1, 100 << 10, nullptr, parameters, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_OK(cuFuncSetAttribute(scale_, kFuncMaxDynamicShared, 100 << 10));
+  EXPECT_OK(cuLaunchKernel(scale_, 1, 1, 1, 32, 1, 1, 100 << 10, nullptr, parameters, nullptr));
+}
+
+TEST_F(Driver, CapturedStreamsForkJoinAndReplay) {
+  CUstream a = nullptr, b = nullptr;
+  CUevent fork = nullptr, join = nullptr;
+  ASSERT_OK(cuStreamCreateWithPriority(&a, 0, 0));
+  ASSERT_OK(cuStreamCreateWithPriority(&b, 1, 0));
+  ASSERT_OK(cuEventCreate(&fork, 0));
+  ASSERT_OK(cuEventCreate(&join, 0));
+  const CUdeviceptr x = upload({1, 2, 3, 4}), y = upload({5, 6, 7, 8});
+  ASSERT_OK(cuStreamBeginCapture_v2(a, 0));
+  ASSERT_OK(scale(x, 2, 4, a));
+  ASSERT_OK(cuEventRecordWithFlags(fork, a, 0));
+  ASSERT_OK(cuStreamWaitEvent(b, fork, 0));
+  ASSERT_OK(scale(y, 3, 4, b));
+  EXPECT_EQ(cuStreamSynchronize(b), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  ASSERT_OK(cuEventRecordWithFlags(join, b, 0));
+  ASSERT_OK(cuStreamWaitEvent(a, join, 0));
+  ASSERT_OK(cuMemcpyDtoDAsync_v2(x, y, 8, a));
+  CUgraph graph = nullptr;
+  ASSERT_OK(cuStreamEndCapture(a, &graph));
+  EXPECT_EQ(read(x, 4), (std::vector<float>{1, 2, 3, 4})) << "capturing carries nothing out";
+  size_t nodes = 0;
+  ASSERT_OK(cuGraphGetNodes(graph, nullptr, &nodes));
+  EXPECT_EQ(nodes, 3u);
+  CUgraphExec exec = nullptr;
+  ASSERT_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  ASSERT_OK(cuGraphDestroy(graph));
+  ASSERT_OK(cuGraphLaunch(exec, a));
+  ASSERT_OK(cuGraphLaunch(exec, b));
+  EXPECT_EQ(read(y, 4), (std::vector<float>{45, 54, 63, 72}));
+  EXPECT_EQ(read(x, 4), (std::vector<float>{45, 54, 12, 16}));
+  ASSERT_OK(cuGraphExecDestroy(exec));
+  EXPECT_EQ(cuGraphLaunch(exec, a), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(Driver, ACaptureThatIsNotJoinedIsRefused) {
+  CUstream a = nullptr, b = nullptr;
+  CUevent fork = nullptr;
+  ASSERT_OK(cuStreamCreateWithPriority(&a, 0, 0));
+  ASSERT_OK(cuStreamCreateWithPriority(&b, 0, 0));
+  ASSERT_OK(cuEventCreate(&fork, 0));
+  const CUdeviceptr x = upload({1, 2, 3, 4});
+  ASSERT_OK(cuStreamBeginCapture_v2(a, 0));
+  ASSERT_OK(cuEventRecordWithFlags(fork, a, 0));
+  ASSERT_OK(cuStreamWaitEvent(b, fork, 0));
+  ASSERT_OK(scale(x, 2, 4, b));
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(a, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  EXPECT_OK(cuStreamSynchronize(b));
+}
+
+TEST_F(Driver, DevicesAnswerAsTheChip) {
+  int value = 0, count = 0;
+  ASSERT_OK(cuDeviceGetCount(&count));
+  EXPECT_EQ(count, 2);
+  char name[64];
+  ASSERT_OK(cuDeviceGetName(name, sizeof name, 1));
+  EXPECT_STREQ(name, "NVIDIA H200 SXM 141 GB");
+  ASSERT_OK(cuDeviceGetAttribute(&value, 16, 0));
+  EXPECT_EQ(value, 132);
+  ASSERT_OK(cuDeviceGetAttribute(&value, 75, 0));
+  EXPECT_EQ(value, 9);
+  ASSERT_OK(cuDeviceGetAttribute(&value, 97, 0));
+  EXPECT_EQ(value, 227 << 10);
+  EXPECT_EQ(cuDeviceGetAttribute(&value, 1000, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuDeviceGetName(name, sizeof name, 2), CUDA_ERROR_INVALID_DEVICE);
+}
+
+TEST_F(Driver, EachDeviceHasModulesOfItsOwn) {
+  CUlibrary library = nullptr;
+  ASSERT_OK(cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUdeviceptr first = 0, second = 0;
+  ASSERT_OK(cuLibraryGetGlobal(&first, nullptr, library, "total"));
+  CUcontext other = nullptr;
+  ASSERT_OK(cuDevicePrimaryCtxRetain(&other, 1));
+  ASSERT_OK(cuCtxSetCurrent(other));
+  ASSERT_OK(cuLibraryGetGlobal(&second, nullptr, library, "total"));
+  EXPECT_NE(first, second);
+  EXPECT_OK(cuLibraryUnload(library));
+  EXPECT_OK(cuDevicePrimaryCtxReset_v2(1));
+  ASSERT_OK(cuCtxSetCurrent(context_));
+}
+
+TEST_F(Driver, WhatIsNotThereSaysSo) {
+  CaptureStderr();
+  EXPECT_EQ(cuTexObjectCreate(), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuTexObjectCreate(), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(GetCapturedStderr(),
+            "imbrex: cuTexObjectCreate: the virtual GPU does not have this: textures, surfaces and arrays "
+            "(CUDA_ERROR_NOT_SUPPORTED)\n");
+}
+
+TEST_F(Driver, BadModulesAreRefusedByWhatIsWrongWithThem) {
+  CUmodule module = nullptr;
+  EXPECT_EQ(cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.entry k() { frobnicate; }"),
+            CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(cuModuleLoadData(&module, ".version 19.0\n.target sm_80\n.address_size 64\n"),
+            CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+  EXPECT_EQ(cuModuleLoadData(&module, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuModuleLoadData(&module,
+                             "\x7f"
+                             "ELF"),
+            CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+
+}  // namespace
+}  // namespace imbrex::cuda
