@@ -19,6 +19,7 @@ install(TARGETS imbrex_tool RUNTIME COMPONENT command)
 if(IMBREX_CUDA_HOST)  # in a folder of their own, so that no program meets them unasked
   install(TARGETS imbrex_libcuda imbrex_libcudart_12 imbrex_libcudart_13
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda COMPONENT command)
+  install(PROGRAMS src/cuda_host/ptxas DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda COMPONENT command)
 endif()
 install(DIRECTORY include/imbrex DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

@@ -9,7 +9,8 @@ using namespace imbrex::cuda;
 namespace {
 
 /// CUDA answers a kernel's fault from every later call that waits.
-void expect_healthy(const Context& context) {
+void wait_for(const Context& context) {
+  host_waited_for_everything();
   if (context.failure != CUDA_SUCCESS) refuse(context.failure);
 }
 
@@ -132,10 +133,10 @@ CUDA_API cuCtxGetApiVersion(CUcontext, unsigned* version) {
   return answer("cuCtxGetApiVersion", [&] { not_null(version, "version") = 3020; });
 }
 CUDA_API cuCtxSynchronize() {
-  return answer("cuCtxSynchronize", [&] { expect_healthy(Host::get().current()); });
+  return answer("cuCtxSynchronize", [&] { wait_for(Host::get().current()); });
 }
 CUDA_API cuCtxSynchronize_v2(CUcontext context) {
-  return answer("cuCtxSynchronize", [&] { expect_healthy(Host::get().context(context)); });
+  return answer("cuCtxSynchronize", [&] { wait_for(Host::get().context(context)); });
 }
 
 CUDA_API cuCtxGetLimit(size_t* value, int limit) {

@@ -56,7 +56,9 @@ CUDA_API cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
 }
 CUDA_API cuMemFree_v2(CUdeviceptr address) {
   return answer("cuMemFree", [&] {
-    if (address != 0) Host::get().memory.free(address, MemoryKind::kDevice);
+    if (address == 0) return;
+    host_waited_for_everything();  // as cudaFree does
+    Host::get().memory.free(address, MemoryKind::kDevice);
   });
 }
 
@@ -68,7 +70,9 @@ CUDA_API cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
 CUDA_API cuMemAllocHost_v2(void** pointer, size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
 CUDA_API cuMemFreeHost(void* pointer) {
   return answer("cuMemFreeHost", [&] {
-    if (pointer != nullptr) Host::get().memory.free(reinterpret_cast<uint64_t>(pointer), MemoryKind::kPinned);
+    if (pointer == nullptr) return;
+    host_waited_for_everything();
+    Host::get().memory.free(reinterpret_cast<uint64_t>(pointer), MemoryKind::kPinned);
   });
 }
 CUDA_API cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* pointer, unsigned) {

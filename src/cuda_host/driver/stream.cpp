@@ -22,6 +22,7 @@ CUDA_API cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
     Host& host = Host::get();
     Stream& made = host.streams.make(&host.current(), flags, std::clamp(priority, -5, 0));
     made.id = host.next_id();
+    made.order = host.gpu.order().create_stream("", (flags & kStreamNonBlocking) == 0);
     not_null(stream, "stream") = reinterpret_cast<CUstream>(&made);
   });
 }
@@ -29,12 +30,17 @@ CUDA_API cuStreamCreate(CUstream* stream, unsigned flags) {
   return cuStreamCreateWithPriority(stream, flags, 0);
 }
 CUDA_API cuStreamDestroy_v2(CUstream stream) {
-  return answer("cuStreamDestroy", [&] { Host::get().streams.destroy(stream); });
+  return answer("cuStreamDestroy", [&] {
+    Host& host = Host::get();
+    host.gpu.order().destroy_stream(host.streams.get(stream).order);
+    host.streams.destroy(stream);
+  });
 }
 CUDA_API cuStreamSynchronize(CUstream stream) {
   return answer("cuStreamSynchronize", [&] {
     const Stream& on = Host::get().stream(stream);
     expect_not_captured(on);
+    host_waited_for(on);
     expect_healthy(on);
   });
 }
@@ -42,6 +48,7 @@ CUDA_API cuStreamQuery(CUstream stream) {
   return answer("cuStreamQuery", [&] {
     const Stream& on = Host::get().stream(stream);
     expect_not_captured(on);
+    host_waited_for(on);
     expect_healthy(on);
   });
 }
@@ -210,11 +217,17 @@ CUDA_API cuThreadExchangeStreamCaptureMode(int* mode) {
 CUDA_API cuEventCreate(CUevent* event, unsigned flags) {
   return answer("cuEventCreate", [&] {
     Host::get().current();
-    not_null(event, "event") = reinterpret_cast<CUevent>(&Host::get().events.make(flags));
+    Event& made = Host::get().events.make(flags);
+    made.order = Host::get().gpu.order().create_event();
+    not_null(event, "event") = reinterpret_cast<CUevent>(&made);
   });
 }
 CUDA_API cuEventDestroy_v2(CUevent event) {
-  return answer("cuEventDestroy", [&] { Host::get().events.destroy(event); });
+  return answer("cuEventDestroy", [&] {
+    Host& host = Host::get();
+    host.gpu.order().destroy_event(host.events.get(event).order);
+    host.events.destroy(event);
+  });
 }
 CUDA_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned) {
   return answer("cuEventRecord", [&] {
@@ -225,14 +238,18 @@ CUDA_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned) {
 CUDA_API cuEventRecord(CUevent event, CUstream stream) { return cuEventRecordWithFlags(event, stream, 0); }
 CUDA_API cuEventQuery(CUevent event) {
   return answer("cuEventQuery", [&] {
-    if (Host::get().events.get(event).capture != nullptr)
+    const Event& of = Host::get().events.get(event);
+    if (of.capture != nullptr)
       refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that is being captured");
+    host_waited_for(of);
   });
 }
 CUDA_API cuEventSynchronize(CUevent event) {
   return answer("cuEventSynchronize", [&] {
-    if (Host::get().events.get(event).capture != nullptr)
+    const Event& of = Host::get().events.get(event);
+    if (of.capture != nullptr)
       refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that is being captured");
+    host_waited_for(of);
     if (const Context* context = Host::get().current_or_null();
         context != nullptr && context->failure != CUDA_SUCCESS)
       refuse(context->failure);

@@ -31,10 +31,14 @@ void record_event(Stream& stream, Event& event) {
   if (stream.is_capturing()) return;
   event.is_recorded = true;
   event.time = std::chrono::steady_clock::now();
+  Host::get().gpu.order().record(event.order, stream.order);
 }
 
 void wait_event(Stream& stream, Event& event) {
-  if (event.capture == nullptr) return;
+  if (event.capture == nullptr) {
+    if (event.is_recorded) Host::get().gpu.order().wait(stream.order, event.order);
+    return;
+  }
   if (stream.capture == nullptr) {
     stream.capture = event.capture;
     stream.tail.clear();
@@ -44,6 +48,12 @@ void wait_event(Stream& stream, Event& event) {
     refuse(CUDA_ERROR_STREAM_CAPTURE_MERGE, "the event belongs to another capture than the stream");
   join(stream.tail, event.tail);
 }
+
+void host_waited_for(const Stream& stream) { Host::get().gpu.order().synchronize(stream.order); }
+void host_waited_for(const Event& event) {
+  if (event.is_recorded) Host::get().gpu.order().synchronize_event(event.order);
+}
+void host_waited_for_everything() { Host::get().gpu.order().synchronize(); }
 
 void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail) {
   if (stream.is_capturing()) refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is captured already");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda_host/abi/driver_types.h"
+#include "imbrex/vgpu/stream_order.h"
 
 namespace imbrex::cuda {
 
@@ -32,6 +33,7 @@ struct Stream {
   unsigned flags;
   int priority;
   uint64_t id = 0;
+  vgpu::StreamOrder::Stream order = vgpu::StreamOrder::kLegacyStream;  // what the virtual GPU knows it by
   std::shared_ptr<Capture> capture;
   std::vector<GraphNode*> tail;  // while captured: what the next node comes after
 
@@ -41,13 +43,20 @@ struct Stream {
 struct Event {
   explicit Event(unsigned event_flags) : flags(event_flags) {}
   unsigned flags;
+  vgpu::StreamOrder::Event order = 0;
   bool is_recorded = false;
   std::chrono::steady_clock::time_point time;
   std::shared_ptr<Capture> capture;  // recorded while captured: not a point in time, but in the graph
   std::vector<GraphNode*> tail;
 };
 
-inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr unsigned kEventDisableTiming = 2, kStreamNonBlocking = 1;
+
+/// The host has waited: for a stream's work, for an event, for everything. What unordered calls do to the same memory is
+/// a race, and these are what orders them.
+void host_waited_for(const Stream& stream);
+void host_waited_for(const Event& event);
+void host_waited_for_everything();
 
 /// Event record and wait, by which captured streams fork and join.
 void record_event(Stream& stream, Event& event);

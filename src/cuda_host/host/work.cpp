@@ -57,6 +57,8 @@ void run(const LaunchWork& work, Stream& stream) {
   launch.parameter_buffer = work.parameters;
   const std::string& kernel = work.function->function.name();
   const bool is_checked = host.settings.options.checks.any() && is_chosen(host, kernel);
+  // Calls that no stream, event or wait orders race; unchecked launches count as waited for.
+  if (is_checked && host.settings.options.checks.stream_order) launch.stream = stream.order;
   vgpu::Options options = host.settings.options;
   if (!is_checked) options.checks = vgpu::CheckSet::none();
   host.gpu.set_options(options);
@@ -73,6 +75,30 @@ void run(const LaunchWork& work, Stream& stream) {
   if (stream.context != nullptr) stream.context->failure = failure_of(report);
 }
 
+/// What a copy or a fill does to memory, judged with what other calls did to it.
+void judge(const char* what, Stream& stream, const vgpu::Footprint& footprint) {
+  Host& host = Host::get();
+  for (const vgpu::Finding& finding : host.gpu.judge(stream.order, {what, {}}, footprint))
+    host.log.add(what, finding);
+}
+
+/// The rows that a copy reads and writes.
+vgpu::Footprint footprint(const CopyWork& work) {
+  const int64_t rows = work.height * work.depth;
+  if (work.width == 0 || rows == 0) return {};
+  vgpu::Footprint all;
+  for (int64_t z = 0; z < work.depth; ++z)
+    for (int64_t y = 0; y < work.height; ++y) {
+      const auto row = [&](const PitchedSide& side) {
+        const uint64_t begin = side.address + static_cast<uint64_t>(z * side.slice + y * side.pitch);
+        return vgpu::ByteRange{begin, begin + static_cast<uint64_t>(work.width)};
+      };
+      all.read.push_back(row(work.from));
+      all.written.push_back(row(work.to));
+    }
+  return all;
+}
+
 struct Performer {
   Stream& stream;
 
@@ -80,13 +106,28 @@ struct Performer {
   void operator()(const LaunchWork& work) const { run(work, stream); }
   void operator()(const CopyWork& work) const {
     Host::get().memory.copy(work.to, work.from, work.width, work.height, work.depth);
+    judge("copy", stream, footprint(work));
+    // Copies into memory that is not pinned have ended when the call returns.
+    const uint64_t to = work.to.address;
+    if (!DeviceMemory::is_of_device(to) &&
+        Host::get().memory.find_registered(reinterpret_cast<const void*>(to)) == nullptr)
+      host_waited_for(stream);
   }
   void operator()(const FillWork& work) const {
     Host::get().memory.fill(work.to, work.pitch, work.value, work.element_bytes, work.width, work.height);
+    const CopyWork rows{{work.to, work.pitch}, {}, work.width * work.element_bytes, work.height, 1};
+    vgpu::Footprint touched = footprint(rows);
+    touched.read.clear();
+    judge("fill", stream, touched);
   }
   void operator()(const HostWork& work) const { work.function(work.data); }
   void operator()(const AllocateWork&) const {}
-  void operator()(const FreeWork& work) const { Host::get().memory.free(work.address, MemoryKind::kDevice); }
+  void operator()(const FreeWork& work) const {
+    Host& host = Host::get();
+    if (const Block* block = host.memory.find(work.address); block != nullptr)
+      judge("free", stream, vgpu::Footprint::of_write(block->address, block->bytes));
+    host.memory.free(work.address, MemoryKind::kDevice);
+  }
   void operator()(const RecordWork& work) const { record_event(stream, *work.event); }
   void operator()(const WaitWork& work) const { wait_event(stream, *work.event); }
   void operator()(const ChildWork& work) const {
