@@ -9,6 +9,7 @@
 #include "imbrex/runtime/compile.h"
 #include "imbrex/runtime/device.h"
 #include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/graph.h"
 #include "imbrex/runtime/host_tensor.h"
 #include "imbrex/runtime/kernel.h"
 #include "imbrex/runtime/package.h"

@@ -61,6 +61,13 @@ class DeviceEvent {
   virtual double milliseconds_since(DeviceEvent& earlier) = 0;
 };
 
+/// What was captured from a stream.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  virtual LaunchReport launch(CUstream_st* stream) = 0;
+};
+
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
@@ -108,6 +115,10 @@ class DeviceBackend {
   virtual void check_adopted(CUstream_st* stream) const = 0;
   virtual void synchronize(CUstream_st* stream) = 0;
   virtual bool is_capturing(CUstream_st*) const { return false; }
+  /// What is put on the stream from here on is recorded; LaunchError where it cannot be.
+  virtual void begin_capture(CUstream_st* stream);
+  /// DeviceError where something was called that a capture does not bear.
+  virtual std::unique_ptr<DeviceGraph> end_capture(CUstream_st* stream);
   virtual std::unique_ptr<DeviceEvent> create_event() = 0;
 
   // Scratch memory (Workspace).

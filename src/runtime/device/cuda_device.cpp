@@ -13,6 +13,7 @@
 #include "runtime/assemble/assembler.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/cuda_event.h"
+#include "runtime/device/cuda_graph.h"
 #include "runtime/device/device_facts.h"
 #include "runtime/driver/context_scope.h"
 #include "runtime/driver/cuda_driver.h"
@@ -205,6 +206,23 @@ class CudaDevice : public DeviceBackend {
     int status = 0;
     driver_->check(driver_->cuStreamIsCapturing(stream, &status), "capture status of a stream");
     return status != 0;
+  }
+  void begin_capture(CUstream stream) override {
+    const ContextScope scope = current();
+    const CUresult result = driver_->cuStreamBeginCapture(stream, kCaptureModeThreadLocal);
+    if (result != 0)
+      throw LaunchError(
+          Diagnostic{{},
+                     "Graph::capture: refused by the driver: " + driver_->describe(result),
+                     {},
+                     "capture a stream of Stream::create, or one of the program's own; the legacy "
+                     "default stream cannot be captured"});
+  }
+  std::unique_ptr<DeviceGraph> end_capture(CUstream stream) override {
+    const ContextScope scope = current();
+    CUgraph graph = nullptr;
+    driver_->check(driver_->cuStreamEndCapture(stream, &graph), "end of a capture");
+    return std::make_unique<CudaGraph>(*driver_, context_, graph);
   }
   uint64_t number_of_stream(CUstream stream) override {
     const ContextScope scope = current();

@@ -14,6 +14,12 @@ void runtime::DeviceBackend::mark(size_t) { throw InternalError("events on a dev
 double runtime::DeviceBackend::milliseconds_between(size_t, size_t) {
   throw InternalError("events on a device without them");
 }
+void runtime::DeviceBackend::begin_capture(CUstream_st*) {
+  throw InternalError("a capture on a device without them");
+}
+std::unique_ptr<runtime::DeviceGraph> runtime::DeviceBackend::end_capture(CUstream_st*) {
+  throw InternalError("a capture on a device without them");
+}
 uint64_t runtime::DeviceBackend::allocate_in_capture(int64_t, CUstream_st*) {
   throw InternalError("a capture on a device without them");
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/vgpu/virtual_gpu.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/virtual_graph.h"
 #include "vgpu/program/launch.h"
 
 namespace imbrex::runtime {
@@ -83,6 +85,7 @@ class VirtualDevice : public DeviceBackend {
   }
   void synchronize() override {
     const std::lock_guard lock(*turn_);
+    refuse_in_capture("Device::synchronize");
     gpu_.order().synchronize();
   }
   void synchronize(CUstream_st* stream) override {
@@ -92,6 +95,7 @@ class VirtualDevice : public DeviceBackend {
 
   uint64_t allocate(int64_t bytes) override {
     const std::lock_guard lock(*turn_);
+    refuse_in_capture("an allocation");
     const uint64_t address = gpu_.allocate(bytes);
     sizes_[address] = bytes;
     return address;
@@ -120,22 +124,38 @@ class VirtualDevice : public DeviceBackend {
     gpu_.copy_from_device(&ends[1], address + static_cast<uint64_t>(bytes) - 1, 1);
   }
   void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, OnStream on) override {
+    if (records(on.stream, [=, this](CUstream_st* stream) {
+          start_copy_to_device(to, from, bytes, {stream, on.where});
+        }))
+      return;
     const std::lock_guard lock(*turn_);
     gpu_.copy_to_device(to, from, bytes);
     judge(on.stream, {"copy from the host", on.where},
           vgpu::Footprint::of_copy(to, host_address(from), bytes));
   }
   void start_copy_from_device(void* to, uint64_t from, int64_t bytes, OnStream on) override {
+    if (records(on.stream, [=, this](CUstream_st* stream) {
+          start_copy_from_device(to, from, bytes, {stream, on.where});
+        }))
+      return;
     const std::lock_guard lock(*turn_);
     gpu_.copy_from_device(to, from, bytes);
     judge(on.stream, {"copy to the host", on.where}, vgpu::Footprint::of_copy(host_address(to), from, bytes));
   }
   void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, OnStream on) override {
+    if (records(on.stream, [=, this](CUstream_st* stream) {
+          start_copy_on_device(to, from, bytes, {stream, on.where});
+        }))
+      return;
     const std::lock_guard lock(*turn_);
     gpu_.copy_on_device(to, from, bytes);
     judge(on.stream, {"copy on the device", on.where}, vgpu::Footprint::of_copy(to, from, bytes));
   }
   void start_fill(uint64_t to, uint8_t value, int64_t bytes, OnStream on) override {
+    if (records(on.stream, [=, this](CUstream_st* stream) {
+          start_fill(to, value, bytes, {stream, on.where});
+        }))
+      return;
     const std::lock_guard lock(*turn_);
     gpu_.fill(to, value, bytes);
     judge(on.stream, {"fill", on.where}, vgpu::Footprint::of_write(to, bytes));
@@ -170,6 +190,39 @@ class VirtualDevice : public DeviceBackend {
                      {},
                      "CUDA streams are of CUDA devices: use Stream::create on the virtual GPU"});
   }
+  bool is_capturing(CUstream_st* stream) const override {
+    const std::lock_guard lock(*turn_);
+    return captures_.contains(stream);
+  }
+  void begin_capture(CUstream_st* stream) override {
+    const std::lock_guard lock(*turn_);
+    if (number_of(stream) == StreamOrder::kLegacyStream)
+      throw LaunchError(Diagnostic{{},
+                                   "Graph::capture: CUDA's legacy default stream cannot be captured",
+                                   {},
+                                   "capture a stream of Stream::create"});
+    captures_[stream].thread = std::this_thread::get_id();
+  }
+  std::unique_ptr<DeviceGraph> end_capture(CUstream_st* stream) override {
+    VirtualCapture capture;
+    {
+      const std::lock_guard lock(*turn_);
+      capture = std::move(captures_.extract(stream).mapped());
+    }
+    const std::string why_not = capture.spoiled;
+    auto graph = std::make_unique<VirtualGraph>(*this, std::move(capture));
+    if (!why_not.empty())
+      throw DeviceError(
+          Diagnostic{{}, "the capture was spoiled: " + why_not, {}, "call it before the capture"});
+    return graph;
+  }
+  uint64_t allocate_in_capture(int64_t bytes, CUstream_st* stream) override {
+    const std::lock_guard lock(*turn_);
+    const uint64_t address = gpu_.allocate(bytes);
+    sizes_[address] = bytes;
+    captures_.at(stream).memory.push_back(address);
+    return address;
+  }
   uint64_t number_of_stream(CUstream_st* stream) override {
     const std::lock_guard lock(*turn_);
     return number_of(stream);
@@ -200,6 +253,14 @@ class VirtualDevice : public DeviceBackend {
   }
 
   LaunchReport launch(LoadedKernel& loaded, const LaunchPlan& plan) override {
+    std::vector<std::byte> params(plan.params.begin(), plan.params.end());
+    const auto again = [=, this, &loaded, params = std::move(params)](CUstream_st* stream) {
+      LaunchPlan recorded = plan;
+      recorded.params = params;
+      recorded.stream = stream;
+      return launch(loaded, recorded);
+    };
+    if (records(plan.stream, again)) return nothing_found();
     auto& virtual_kernel = static_cast<VirtualKernel&>(loaded);
     const codegen::CompiledKernel& kernel = virtual_kernel.kernel;
     vgpu::Launch launch;
@@ -224,6 +285,14 @@ class VirtualDevice : public DeviceBackend {
 
   LaunchReport launch_ptx(LoadedModule& module, const std::string& kernel, const vgpu::Launch& launch,
                           CUstream_st* stream) override {
+    const auto again = [=, this, &module,
+                        params = parameters_of(module.facts.function(kernel), launch)](CUstream_st* other) {
+      vgpu::Launch recorded = launch;
+      recorded.arguments = {};
+      recorded.parameter_buffer = params;
+      return launch_ptx(module, kernel, recorded, other);
+    };
+    if (records(stream, again)) return nothing_found();
     const std::lock_guard lock(*turn_);
     vgpu::Function function = module.facts.function(kernel);
     if (launch.dynamic_shared_bytes > 0) function.set_max_dynamic_shared(launch.dynamic_shared_bytes);
@@ -298,6 +367,54 @@ class VirtualDevice : public DeviceBackend {
                                    "keep a handle of the stream while others of it, adopted, are in use"});
     return at->second->number;
   }
+  /// Whether the stream is being captured: then the call is recorded, and not to be made. Without the turn.
+  template <class Call>
+  bool records(CUstream_st* stream, Call&& call) {
+    const std::lock_guard lock(*turn_);
+    const auto at = captures_.find(stream);
+    if (at == captures_.end()) return false;
+    if constexpr (std::is_void_v<decltype(call(stream))>)
+      at->second.calls.push_back([call](CUstream_st* other) {
+        call(other);
+        return nothing_found();
+      });
+    else
+      at->second.calls.push_back(call);
+    return true;
+  }
+  static LaunchReport nothing_found() {
+    LaunchReport report;
+    report.is_virtual = report.virtual_report.completed = true;
+    return report;
+  }
+  /// What the driver refuses while the thread captures a stream, and what ends the capture.
+  void refuse_in_capture(const char* what) {
+    for (auto& [stream, capture] : captures_) {
+      if (capture.thread != std::this_thread::get_id()) continue;
+      capture.spoiled = what;
+      throw DeviceError(Diagnostic{{},
+                                   fmt::format("{} while this thread captures a stream", what),
+                                   {},
+                                   "call it before the capture begins"});
+    }
+  }
+  void refuse_event(CUstream_st* stream) const {
+    if (captures_.contains(stream))
+      throw LaunchError(
+          Diagnostic{{},
+                     "an event on a stream that is being captured: the virtual GPU captures one stream",
+                     {},
+                     "capture branches one by one, and order the graphs by events"});
+  }
+  static std::vector<std::byte> parameters_of(const vgpu::Function& function, const vgpu::Launch& launch) {
+    if (launch.arguments.empty()) return {launch.parameter_buffer.begin(), launch.parameter_buffer.end()};
+    std::vector<std::byte> buffer(static_cast<size_t>(function.attributes().parameter_bytes));
+    const std::vector<vgpu::Parameter>& parameters = function.parameters();
+    for (size_t i = 0; i < std::min(parameters.size(), launch.arguments.size()); ++i)
+      std::memcpy(buffer.data() + parameters[i].offset, launch.arguments[i],
+                  static_cast<size_t>(parameters[i].bytes));
+    return buffer;
+  }
   void judge(CUstream_st* stream, const vgpu::HostCall& call, const vgpu::Footprint& footprint) {
     report(gpu_.judge(number_of(stream), call, footprint));
   }
@@ -315,7 +432,8 @@ class VirtualDevice : public DeviceBackend {
   const std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
   std::map<CUstream_st*, std::unique_ptr<VirtualStream>> streams_;
   std::map<std::thread::id, StreamOrder::Stream> of_threads_;
-  std::map<uint64_t, int64_t> sizes_;  // of what was allocated, by address
+  std::map<uint64_t, int64_t> sizes_;                // of what was allocated, by address
+  std::map<CUstream_st*, VirtualCapture> captures_;  // under way, by stream
   CUstream_st* own_stream_ = nullptr;
   std::vector<vgpu::Finding> untold_;  // of ends of workspaces
 };
@@ -330,11 +448,13 @@ VirtualEvent::~VirtualEvent() {
 }
 void VirtualEvent::record(CUstream_st* stream) {
   const std::lock_guard lock(*device_.turn_);
+  device_.refuse_event(stream);
   device_.gpu_.order().record(event_, device_.number_of(stream));
   time_ = std::chrono::steady_clock::now();
 }
 void VirtualEvent::hold(CUstream_st* stream) {
   const std::lock_guard lock(*device_.turn_);
+  device_.refuse_event(stream);
   device_.gpu_.order().wait(device_.number_of(stream), event_);
 }
 void VirtualEvent::synchronize() {
