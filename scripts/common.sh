@@ -10,7 +10,7 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file
 
 library_packages=(g++ cmake ninja-build ccache libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libzstd-dev liblz4-dev)
 packages=("${library_packages[@]}" libgtest-dev libgmock-dev libbenchmark-dev)
-test_packages=("${packages[@]}" clang-format python3 chromium)  # the pages are tested in a browser
+test_packages=("${packages[@]}" clang-format python3 python3-dev python3-venv chromium)  # the pages are tested in a browser
 
 # Ends a part of scripts/test that this machine cannot run: skip_part "what it needs" "what provides it".
 skip_part() {

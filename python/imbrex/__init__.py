@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imbrex: tile-level GPU kernels, and a virtual GPU that checks them.
+
+>>> import numpy as np, imbrex
+>>> a, b = np.ones((64, 32), np.float16), np.ones((32, 48), np.float16)
+>>> float(imbrex.matmul(a, b)[0, 0])
+32.0
+
+Arrays are those of PyTorch, CuPy, JAX and NumPy. On a CUDA GPU, kernels are launched on the stream on which the array's
+library works, and calls return at once. Arrays of the host run on the virtual GPU, with every checker on.
+
+- `matmul`, `attention`, `softmax`, `layer_norm`: the kernel library.
+- `Kernel`: a kernel of your own, in C++; `kernels`: those of the library, by name.
+- `VirtualGpu`: runs PTX of any compiler on the CPU and reports what is wrong with it.
+- `checked`: a test that fails when the virtual GPU finds something.
+
+docs/python.md is the way in.
+"""
+from ._imbrex import (
+    Actor,
+    CompileError,
+    Device,
+    DeviceError,
+    Error,
+    Finding,
+    FindingError,
+    InternalError,
+    LaunchError,
+    ParseError,
+    Place,
+    has_cuda,
+    version as _version,
+)
+from ._checking import checked
+from ._kernel import Kernel, kernels
+from ._operators import attention, layer_norm, matmul, softmax
+from ._virtual_gpu import Report, VirtualGpu
+from . import _when_torch
+
+__version__ = _version()
+__all__ = [
+    "Actor",
+    "CompileError",
+    "Device",
+    "DeviceError",
+    "Error",
+    "Finding",
+    "FindingError",
+    "InternalError",
+    "Kernel",
+    "LaunchError",
+    "ParseError",
+    "Place",
+    "Report",
+    "VirtualGpu",
+    "attention",
+    "checked",
+    "has_cuda",
+    "kernels",
+    "layer_norm",
+    "matmul",
+    "softmax",
+]
+
+_when_torch.register()

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators as torch.ops.imbrex.*: eager, under torch.compile, with autograd. Imported only where torch is."""
+from __future__ import annotations
+
+import torch
+
+from . import _imbrex, _operators
+
+_SCHEMAS = (
+    "matmul(Tensor a, Tensor b, *, Tensor? bias=None, str? activation=None, float alpha=1.0, float beta=0.0, "
+    "Tensor? residual=None, ScalarType? out_dtype=None, Tensor? scale_a=None, Tensor? scale_b=None) -> Tensor",
+    "attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None) -> Tensor",
+    "softmax(Tensor x) -> Tensor",
+    "layer_norm(Tensor x, Tensor weight, Tensor bias, float eps=1e-05) -> Tensor",
+)
+_library: torch.library.Library | None = None
+
+
+def register() -> None:
+    """Defines the operators: once, whoever asks."""
+    global _library
+    if _library is not None:
+        return
+    _library = torch.library.Library("imbrex", "DEF")
+    for schema in _SCHEMAS:
+        _library.define(schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order))
+    for key in ("CPU", "CUDA"):
+        _library.impl("matmul", _run_matmul, key)
+        _library.impl("attention", _imbrex.attention, key)
+        _library.impl("softmax", _imbrex.softmax, key)
+        _library.impl("layer_norm", _imbrex.layer_norm, key)
+    torch.library.register_fake("imbrex::matmul", _fake_matmul, lib=_library)
+    torch.library.register_fake("imbrex::attention", lambda q, k, v, **_: q.new_empty(q.shape), lib=_library)
+    torch.library.register_fake("imbrex::softmax", lambda x: x.new_empty(x.shape), lib=_library)
+    torch.library.register_fake("imbrex::layer_norm", lambda x, *_: x.new_empty(x.shape), lib=_library)
+    torch.library.register_autograd("imbrex::matmul", _matmul_backward, setup_context=_matmul_context, lib=_library)
+    _operators._is_compiling = torch.compiler.is_compiling
+
+
+def _run_matmul(a, b, **named):
+    return _imbrex.matmul(a, b, with_grad=False, **named)
+
+
+def _fake_matmul(a, b, *, out_dtype=None, **_):
+    torch._check(a.dim() == 2 and b.dim() == 2, lambda: f"imbrex.matmul: a is {a.dim()}-d and b {b.dim()}-d, not matrices")
+    torch._check(a.shape[1] == b.shape[0], lambda: f"imbrex.matmul: inner sizes {a.shape[1]} and {b.shape[0]} differ")
+    if out_dtype is None:
+        out_dtype = a.dtype if a.dtype in (torch.float16, torch.bfloat16) else torch.bfloat16
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
+
+
+def _matmul_context(ctx, inputs, keyword_only_inputs, output):
+    a, b = inputs
+    named = keyword_only_inputs
+    ctx.named = {name: named[name] for name in ("activation", "alpha", "beta")}
+    ctx.bias_shape = None if named["bias"] is None else named["bias"].shape
+    ctx.types = [None if t is None else t.dtype for t in (named["bias"], named["residual"])]
+    if named["activation"] not in (None, "relu"):
+        raise NotImplementedError(
+            f"imbrex.matmul: activation '{named['activation']}' has no gradient here\n"
+            "  help: apply it by torch: torch.nn.functional.gelu(imbrex.matmul(a, b))"
+        )
+    if named["scale_a"] is not None or named["scale_b"] is not None:
+        raise NotImplementedError("imbrex.matmul: scaled operands have no gradient here\n  help: call it under torch.no_grad()")
+    ctx.save_for_backward(a, b, output if named["activation"] == "relu" else None)
+
+
+def _product(a, b):
+    """a @ b by the kernel where it takes the sizes, else by torch."""
+    unit = 8  # elements of 16 bytes
+    can = a.dtype in (torch.float16, torch.bfloat16) and a.shape[1] % unit == 0
+    for operand in (a, b):
+        inner = operand.shape[1] if operand.stride(1) == 1 else operand.shape[0]
+        can = can and inner % unit == 0 and 1 in operand.stride()
+    return torch.ops.imbrex.matmul(a, b) if can else a @ b
+
+
+def _matmul_backward(ctx, grad):
+    a, b, output = ctx.saved_tensors
+    if output is not None:
+        grad = grad * (output > 0)
+    bias_type, residual_type = ctx.types
+    grad_bias = grad_residual = None
+    if bias_type is not None:
+        # per column: [n] or [1, n]; per row: [m, 1]
+        per_row = len(ctx.bias_shape) == 2 and ctx.bias_shape[1] == 1 and grad.shape[1] != 1
+        grad_bias = grad.float().sum(1 if per_row else 0).reshape(ctx.bias_shape).to(bias_type)
+    if residual_type is not None:
+        grad_residual = (ctx.named["beta"] * grad).to(residual_type)
+    scaled = (ctx.named["alpha"] * grad).to(a.dtype).contiguous()
+    grad_a = _product(scaled, b.t()) if ctx.needs_input_grad[0] else None
+    grad_b = _product(a.t(), scaled) if ctx.needs_input_grad[1] else None
+    named = {name: None for name in ("activation", "alpha", "beta", "out_dtype", "scale_a", "scale_b")}
+    return grad_a, grad_b, {**named, "bias": grad_bias, "residual": grad_residual}
+
+
+def matmul_with_grad(a, b, bias, activation, alpha, beta, residual, out_dtype):
+    """What the extension calls where an operand requires a gradient."""
+    named = dict(bias=bias, activation=activation, alpha=alpha, beta=beta, residual=residual, out_dtype=out_dtype)
+    if not torch.is_grad_enabled():
+        return _run_matmul(a, b, **named)
+    register()
+    return torch.ops.imbrex.matmul(a, b, **named)
+
+
+def _into(out, made):
+    return made if out is None else out.copy_(made)
+
+
+def traced_matmul(a, b, out, bias, activation, alpha, beta, residual, out_dtype, scale_a, scale_b):
+    if out is not None and beta != 0 and residual is None:
+        residual = out
+    made = torch.ops.imbrex.matmul(
+        a,
+        b,
+        bias=bias,
+        activation=activation,
+        alpha=alpha,
+        beta=beta,
+        residual=residual,
+        out_dtype=out_dtype if out is None else out.dtype,
+        scale_a=scale_a,
+        scale_b=scale_b,
+    )
+    return _into(out, made)
+
+
+def traced_attention(q, k, v, causal, scale, out):
+    return _into(out, torch.ops.imbrex.attention(q, k, v, causal=causal, scale=scale))
+
+
+def traced_softmax(x, out):
+    return _into(out, torch.ops.imbrex.softmax(x))
+
+
+def traced_layer_norm(x, weight, bias, eps, out):
+    return _into(out, torch.ops.imbrex.layer_norm(x, weight, bias, eps))

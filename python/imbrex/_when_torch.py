@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registers the operators with torch as soon as torch is imported, be it before this package or after. Nothing here
+imports torch."""
+import importlib.util
+import sys
+
+
+class _Finder:
+    """Stands before the finders of sys.path for one name, and lets itself be forgotten."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            from . import _torch
+
+            _torch.register()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def register():
+    if "torch" in sys.modules:
+        from . import _torch
+
+        _torch.register()
+    else:
+        sys.meta_path.insert(0, _Finder())

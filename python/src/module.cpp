@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extension imbrex._imbrex: what the Python of the package stands on. Kernels that imbrex.Kernel compiles are
+// linked against it, so that it exports Imbrex's C++ functions.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrays.h"
+#include "imbrex/command.h"
+#include "imbrex/core/version.h"
+#include "report.h"
+
+NB_MODULE(_imbrex, m) {
+  namespace python = imbrex::python;
+  python::bind_errors(m);
+  python::bind_reports(m);
+  python::bind_virtual_gpu(m);
+  python::bind_kernels(m);
+  python::bind_operators(m);
+  m.def("version", [] { return std::string(imbrex::version()); });
+  m.def("describe", [](nanobind::handle object) { return python::Array("array", object).text(); });
+  m.def("command", [](std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    const nanobind::gil_scoped_release released;
+    return imbrex::command_main(static_cast<int>(arguments.size()), arguments.data());
+  });
+}

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel library on NumPy's arrays, against float64."""
+import numpy as np
+import pytest
+
+import imbrex
+
+
+def error(got, expected):
+    assert got.shape == expected.shape
+    return np.abs(got.astype(np.float64) - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("m, n, k", [(65, 30, 40), (1, 1, 8), (130, 257, 64)])
+def test_matmul(random, m, n, k):
+    a, b = random(m, k, dtype=np.float16), random(k, n, dtype=np.float16)
+    c = imbrex.matmul(a, b)
+    assert c.dtype == np.float16
+    assert error(c, a.astype(float) @ b.astype(float)) < 1e-3
+
+
+def test_matmul_of_views_takes_what_the_view_shows(random):
+    a, b = random(16, 65, dtype=np.float16), random(96, 80, dtype=np.float16)
+    expected = a.T.astype(float) @ b[::3, ::2][:16].astype(float)
+    assert error(imbrex.matmul(a.T, b[::3, ::2][:16]), expected) < 1e-3
+
+
+def test_matmul_with_everything(random):
+    m, n, k = 20, 24, 32
+    a, b, bias = random(m, k, dtype=np.float16), random(k, n, dtype=np.float16), random(n)
+    residual, scale = random(m, n), np.array([0.5], np.float32)
+    sums = 0.25 * 0.5 * (a.astype(float) @ b.astype(float)) + bias + 2 * residual
+    out = np.full((m, n), np.nan, np.float32)
+    got = imbrex.matmul(
+        a, b, out=out, bias=bias, activation="relu", alpha=0.25, beta=2, residual=residual, scale_a=scale
+    )
+    assert got is out
+    assert error(out, np.maximum(sums, 0)) < 1e-5
+
+
+def test_matmul_adds_to_out(random):
+    a, b, out = random(16, 16, dtype=np.float16), random(16, 16, dtype=np.float16), random(16, 16)
+    expected = a.astype(float) @ b.astype(float) + 3 * out
+    assert error(imbrex.matmul(a, b, out=out, beta=3), expected) < 1e-5
+
+
+def test_matmul_writes_into_a_part_of_an_array(random):
+    a, b, all = random(16, 16, dtype=np.float16), random(16, 8, dtype=np.float16), np.zeros((16, 24), np.float32)
+    imbrex.matmul(a, b, out=all[:, 8:16])
+    assert error(all[:, 8:16], a.astype(float) @ b.astype(float)) < 1e-5
+    assert not all[:, :8].any() and not all[:, 16:].any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", np.float32, np.dtype("float16")])
+def test_matmul_gives_the_type_asked_for(random, dtype):
+    a = random(16, 16, dtype=np.float16)
+    assert imbrex.matmul(a, a, out_dtype=dtype).dtype == np.dtype(dtype)
+
+
+def attention(q, k, v, causal):
+    q, k, v = (t.astype(float) for t in (q, k, v))
+    k, v = (np.repeat(t, q.shape[-3] // t.shape[-3], axis=-3) for t in (k, v))
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    if causal:
+        rows, columns = scores.shape[-2:]
+        scores = np.where(np.arange(columns) <= np.arange(rows)[:, None] + columns - rows, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(random, causal):
+    q, k, v = (random(2, heads, rows, 32, dtype=np.float16) for heads, rows in [(4, 20), (2, 24), (2, 24)])
+    assert error(imbrex.attention(q, k, v, causal=causal), attention(q, k, v, causal)) < 3e-3
+    assert error(imbrex.attention(q[0], k[0], v[0], causal=causal), attention(q[0], k[0], v[0], causal)) < 3e-3
+
+
+def test_softmax_and_layer_norm_of_any_rank(random):
+    x, weight, bias = random(2, 3, 33), random(33), random(33)
+    powers = np.exp(x.astype(float))
+    assert error(imbrex.softmax(x), powers / powers.sum(-1, keepdims=True)) < 1e-6
+    centred = x - x.mean(-1, keepdims=True, dtype=float)
+    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-3) * weight + bias
+    assert error(imbrex.layer_norm(x, weight, bias, 1e-3), expected) < 1e-5
+
+
+REFUSED = {
+    "a is a list": (lambda a, b: imbrex.matmul([1, 2], b), "a is a list, not an array"),
+    "inner sizes": (lambda a, b: imbrex.matmul(a, b[:8]), "inner sizes 16 and 8 differ"),
+    "rank": (lambda a, b: imbrex.matmul(a[0], b), "a is float16[16]"),
+    "type of elements": (lambda a, b: imbrex.matmul(a.astype(complex), b), "a has elements of complex128"),
+    "type": (lambda a, b: imbrex.matmul(a.astype(np.float32), b), "a is float32[16, 16]"),
+    "types differ": (lambda a, b: imbrex.matmul(a, b.astype(np.float32)), "b is float32[16, 16], a is float16"),
+    "alignment": (lambda a, b: imbrex.matmul(a[:, :12], b[:12]), "k is 12"),
+    "read-only": (lambda a, b: imbrex.matmul(a, b, out=read_only()), "out is read-only"),
+    "result's shape": (lambda a, b: imbrex.matmul(a, b, out=np.zeros((2, 2), np.float16)), "the product is [16, 16]"),
+    "activation": (lambda a, b: imbrex.matmul(a, b, activation="tanh"), "activation is 'tanh'"),
+    "name of a type": (lambda a, b: imbrex.matmul(a, b, out_dtype="float17"), "'float17' is no element type"),
+    "softmax's type": (lambda a, b: imbrex.softmax(a), "x is float16[16, 16]"),
+    "size of heads": (lambda a, b: imbrex.attention(a[None, :, :7], a[None, :, :7], a[None, :, :7]), "heads of size 7"),
+    "big-endian": (lambda a, b: imbrex.softmax(np.zeros((2, 2), ">f4")), "big-endian"),
+    "target": (lambda a, b: imbrex.matmul(a, b, target="sm_80"), "sm_90a"),
+}
+
+
+def read_only():
+    array = np.zeros((16, 16), np.float16)
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refuses(random, what):
+    call, words = REFUSED[what]
+    with pytest.raises(imbrex.LaunchError) as caught:
+        call(random(16, 16, dtype=np.float16), random(16, 16, dtype=np.float16))
+    assert words in str(caught.value) and isinstance(caught.value, ValueError)
+    assert "help: " in str(caught.value)
+
+
+class OnlyDlpack:
+    """An array that offers DLPack and nothing else, in an old or a new version of it."""
+
+    def __init__(self, array, is_old):
+        self.array, self.is_old = array, is_old
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **named):
+        if self.is_old and "max_version" in named:
+            raise TypeError("max_version")
+        return self.array.__dlpack__(**named)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_takes_dlpack(random, is_old):
+    x, out = random(3, 7), np.full((3, 7), np.nan, np.float32)
+    imbrex.softmax(OnlyDlpack(x, is_old), out=OnlyDlpack(out, is_old))
+    assert error(out, np.exp(x.astype(float)) / np.exp(x.astype(float)).sum(1, keepdims=True)) < 1e-6
+    with pytest.raises(imbrex.LaunchError, match="pass the result's array as out="):
+        imbrex.softmax(OnlyDlpack(x, is_old))
+
+
+def test_a_cuda_array_where_there_is_no_gpu():
+    class Fake:
+        __cuda_array_interface__ = {"shape": (2, 2), "typestr": "<f4", "data": (4096, False), "version": 3}
+
+    if imbrex.has_cuda():
+        pytest.skip("there is one")
+    with pytest.raises(imbrex.DeviceError):
+        imbrex.softmax(Fake(), out=Fake())
+    with pytest.raises(imbrex.LaunchError, match="out is on the host, x on CUDA device 0"):
+        imbrex.softmax(Fake(), out=np.zeros((2, 2), np.float32))
