@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import statistics
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import _checking, _display, _imbrex, _plugin
+from . import _checking, _display, _imbrex
 
 
 def _settings(text: str) -> dict[str, Any]:
@@ -45,14 +42,27 @@ class Kernel:
     name: the struct, with its namespace and template arguments.
     members: values for members of the struct.
     flags: for the compiler, such as "-I/opt/kernels".
+    autotune: the first call of each shape tries every configuration of the tuning space on the call's own arguments,
+        which it leaves as they were, and the winner is kept; see also tune().
 
     The system's compiler ($CXX, c++, g++ or clang++; GCC 12 or Clang 14 and later) compiles the source once; the result
     is kept by content, in IMBREX_CACHE_DIR or ~/.cache/imbrex. CompileError has the compiler's words.
     """
 
-    def __init__(self, source: str | os.PathLike, name: str, *, flags: str | list[str] = (), **members: Any):
+    def __init__(
+        self,
+        source: str | os.PathLike,
+        name: str,
+        *,
+        flags: str | list[str] = (),
+        autotune: bool = False,
+        **members: Any,
+    ):
+        from . import _plugin
+
         path = _plugin.build(source, name, tuple(members), flags.split() if isinstance(flags, str) else list(flags))
         self._kernel = _imbrex.Kernel.plugin(path, members)
+        self._kernel.set_autotuned(autotune)
         self._sizes = None
 
     @classmethod
@@ -129,6 +139,8 @@ class Kernel:
                 f"{self.name}: only a registered kernel has a problem to explain\n"
                 "  help: use imbrex.kernels['softmax'], or register yours: see KernelRegistration in docs/guide.md"
             )
+        import tempfile
+
         with tempfile.TemporaryDirectory() as folder:
             page = os.path.join(folder, "page.html")
             words = ["imbrex", "explain", self._sizes[0], "-o", page]
@@ -151,6 +163,8 @@ class Kernel:
         """
         if len(self._kernel.space) < 2:
             return self
+        import time
+
         from ._tune import compare
 
         tuned, best, until = [], None, time.monotonic() + seconds
@@ -177,6 +191,8 @@ class Kernel:
         return best[1]
 
     def _time(self, arguments, repeats: int) -> float:
+        import statistics
+
         report = self._launch(arguments)
         if report.clean and report.statistics["ctas"]:
             device = _imbrex.Device.virtual(self.target, checks="off", timeline=True, cta=0)

@@ -55,20 +55,7 @@ def matmul(
         from . import _torch
 
         return _torch.traced_matmul(a, b, out, bias, activation, alpha, beta, residual, out_dtype, scale_a, scale_b)
-    return _matmul(
-        a,
-        b,
-        out=out,
-        bias=bias,
-        activation=activation,
-        alpha=alpha,
-        beta=beta,
-        residual=residual,
-        out_dtype=out_dtype,
-        scale_a=scale_a,
-        scale_b=scale_b,
-        target=target,
-    )
+    return _matmul(a, b, out, bias, activation, alpha, beta, residual, out_dtype, scale_a, scale_b, target)
 
 
 def attention(

@@ -455,40 +455,68 @@ Device device_of(std::span<const Array* const> arrays, const std::string& target
   return found->second;
 }
 
+namespace {
+
+/// A view of a library's memory. Libraries give the same memory again and again, and looking up what CUDA knows of an
+/// address takes longer than everything else here, so that the last views are kept. A view owns nothing: whether the
+/// memory is there is for the array to vouch for.
+std::shared_ptr<const DeviceTensor> view_of(const Array& array, const Device& device) {
+  struct Known {
+    const void* device = nullptr;
+    std::shared_ptr<const DeviceTensor> tensor;
+  };
+  constexpr size_t kKept = 256;
+  static auto& kept = *new std::array<Known, kKept>;  // with the interpreter's lock held
+  uint64_t hash = array.address ^ static_cast<uint64_t>(array.dtype.code) << 56;
+  for (int i = 0; i < array.rank; ++i)
+    hash = (hash ^ static_cast<uint64_t>(array.extents[i] + array.steps[i] * 31)) * 0x9E3779B97F4A7C15u;
+  Known& known = kept[hash >> 56];
+  const auto is_same = [&] {
+    const DeviceTensor& t = *known.tensor;
+    return known.device == &device.backend() && t.address() == array.address && t.dtype() == array.dtype &&
+           std::ranges::equal(t.shape(), array.shape()) && std::ranges::equal(t.strides(), array.strides());
+  };
+  if (known.tensor && is_same()) return known.tensor;
+  const auto list = [](std::span<const int64_t> from) { return std::vector<int64_t>(from.begin(), from.end()); };
+  try {
+    known.tensor = std::make_shared<const DeviceTensor>(
+        DeviceTensor::view(device, array.address, array.dtype, list(array.shape()), list(array.strides())));
+  } catch (const LaunchError& error) {
+    Diagnostic found = error.diagnostics().front();
+    found.message = fmt::format("{}: {}", array.argument, found.message);
+    throw LaunchError(found);
+  }
+  known.device = &device.backend();
+  return known.tensor;
+}
+
+/// A host array's elements as a dense tensor on the virtual GPU.
+std::shared_ptr<const DeviceTensor> copy_of(const Array& array, const Device& device) {
+  HostTensor host(array.dtype, {array.shape().begin(), array.shape().end()});
+  auto* const from = reinterpret_cast<std::byte*>(array.address);
+  if (array.elements() > 0 && array.is_dense())
+    std::memcpy(host.bytes().data(), from, host.bytes().size());
+  else if (array.elements() > 0)
+    copy_strided(host.bytes().data(), from, array.shape(), array.strides(), array.dtype.bits() / 8, true);
+  return std::make_shared<const DeviceTensor>(DeviceTensor::from_host(device, host));
+}
+
+}  // namespace
+
 const DeviceTensor& OnDevice::add(const Array& array, bool may_write) {
-  if (copies_.capacity() == 0) copies_.reserve(64);  // references stay: a kernel has at most 64 parameters
   if (may_write && array.is_read_only)
     array.refuse("is read-only and would be written", "pass a writable array, or a copy");
-  for (Copy& copy : copies_) {  // the same array twice is one tensor, so that kernels may work in place
-    const Array& other = *copy.array;
-    if (other.address != array.address || other.dtype != array.dtype || other.is_cuda != array.is_cuda ||
-        !std::ranges::equal(other.shape(), array.shape()) || !std::ranges::equal(other.strides(), array.strides()))
-      continue;
-    copy.may_write = copy.may_write || may_write;
-    return copy.tensor;
-  }
-  if (array.is_cuda) {
-    const auto list = [](std::span<const int64_t> from) { return std::vector<int64_t>(from.begin(), from.end()); };
-    try {
-      copies_.push_back({&array, DeviceTensor::view(device_, array.address, array.dtype, list(array.shape()), list(array.strides())), may_write});
-    } catch (const LaunchError& error) {
-      Diagnostic found = error.diagnostics().front();
-      found.message = fmt::format("{}: {}", array.argument, found.message);
-      throw LaunchError(found);
+  if (!array.is_cuda)
+    for (Copy& copy : copies_) {  // the same array twice is one tensor, so that kernels may work in place
+      const Array& other = *copy.array;
+      if (other.address != array.address || other.dtype != array.dtype ||
+          !std::ranges::equal(other.shape(), array.shape()) || !std::ranges::equal(other.strides(), array.strides()))
+        continue;
+      copy.may_write = copy.may_write || may_write;
+      return *copy.tensor;
     }
-    return copies_.back().tensor;
-  }
-  HostTensor host(array.dtype, {array.shape().begin(), array.shape().end()});
-  const int64_t unit = array.dtype.bits() / 8;
-  auto* const from = reinterpret_cast<std::byte*>(array.address);
-  if (array.elements() > 0) {
-    if (array.is_dense())
-      std::memcpy(host.bytes().data(), from, host.bytes().size());
-    else
-      copy_strided(host.bytes().data(), from, array.shape(), array.strides(), unit, true);
-  }
-  copies_.push_back({&array, DeviceTensor::from_host(device_, host), may_write});
-  return copies_.back().tensor;
+  copies_.push_back({&array, array.is_cuda ? view_of(array, device_) : copy_of(array, device_), may_write});
+  return *copies_.back().tensor;
 }
 
 Stream OnDevice::stream(const Array& array) const {
@@ -509,7 +537,7 @@ void OnDevice::finish() {
   for (const Copy& copy : copies_) {
     const Array& array = *copy.array;
     if (array.is_cuda || !copy.may_write || array.elements() == 0) continue;
-    const HostTensor host = copy.tensor.to_host();
+    const HostTensor host = copy.tensor->to_host();
     auto* const to = reinterpret_cast<std::byte*>(array.address);
     auto* const from = const_cast<std::byte*>(host.bytes().data());
     if (array.is_dense())

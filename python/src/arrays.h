@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -102,7 +103,7 @@ class OnDevice {
  private:
   struct Copy {
     const Array* array;
-    DeviceTensor tensor;
+    std::shared_ptr<const DeviceTensor> tensor;  // others may know it, too
     bool may_write;
   };
   Device device_;

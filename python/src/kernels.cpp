@@ -31,6 +31,7 @@ class AnyKernel : public KernelBase {
   using KernelBase::launch_arguments;
   using KernelBase::prepare_arguments;
   using KernelBase::trace_arguments;
+  using KernelBase::use_tuned;
 };
 
 /// A kernel with its members set, on any device.
@@ -76,6 +77,11 @@ class PyKernel {
   PyKernel(PyKernel&&) = default;
   PyKernel(const PyKernel&) = delete;
 
+  /// Whether first calls tune.
+  void set_autotuned(bool is_autotuned) {
+    is_autotuned_ = is_autotuned;
+    on_.clear();
+  }
   const std::string& target() const { return target_; }
   std::string name() const { return std::string(entry_->type_name); }
   std::string configuration() const { return space_.to_string(configuration_); }
@@ -100,7 +106,7 @@ class PyKernel {
     LaunchReport report;
     {
       const nb::gil_scoped_release released;
-      report = kernel.launch_arguments(made, timed, stream.is_default() ? nullptr : &stream);
+      report = kernel.launch_arguments(made, timed, stream.is_default() ? nullptr : &stream, {});
     }
     tensors.finish();
     return {std::move(report), name()};
@@ -217,7 +223,10 @@ class PyKernel {
 
   AnyKernel& on(const Device& device) {
     std::unique_ptr<AnyKernel>& known = on_[&device.backend()];
-    if (!known) known = std::make_unique<AnyKernel>(*entry_, kernel_, target_, device);
+    if (!known) {
+      known = std::make_unique<AnyKernel>(*entry_, kernel_, target_, device);
+      if (is_autotuned_) known->use_tuned({space_, make_}, AutotuneOptions{});
+    }
     return *known;
   }
 
@@ -228,6 +237,7 @@ class PyKernel {
   Configuration configuration_;
   std::function<std::shared_ptr<const void>(const Configuration&)> make_;
   std::vector<Setting> settings_;
+  bool is_autotuned_ = false;
   std::map<const void*, std::unique_ptr<AnyKernel>> on_;  // by device
 };
 
@@ -271,6 +281,7 @@ void bind_kernels(nb::module_& m) {
         Report report = k.launch(arguments, std::nullopt, "", false);
         if (!report.launch.clean()) expect_clean(std::move(report.launch), report.kernel);
       })
+      .def("set_autotuned", &PyKernel::set_autotuned)
       .def("prepare", [](PyKernel& k, const nb::args& arguments) { k.prepare(arguments, ""); })
       .def("ir", [](PyKernel& k, const nb::args& arguments, const std::string& after, const std::string& target) {
         return ir_after(*k.trace(arguments, target), after);

@@ -111,6 +111,7 @@ nb::object matmul(nb::handle a_object, nb::handle b_object, nb::handle out_objec
   Array c("out", made);
   if (is_given && !out_dtype.is_none()) expect(c, dtype, shape);
 
+  if (c.elements() == 0) return result_of(a, std::move(made), is_given);
   MatmulOptions options;
   b.transpose();  // the kernels take b as [n, k]
   if (a.is_cuda) {
@@ -249,7 +250,7 @@ nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_obje
 void bind_operators(nb::module_& m) {
   using namespace nb::literals;
   const nb::object none = nb::none();
-  m.def("matmul", &matmul, "a"_a, "b"_a, nb::kw_only(), "out"_a.none() = none, "bias"_a.none() = none, "activation"_a.none() = none,
+  m.def("matmul", &matmul, "a"_a, "b"_a, "out"_a.none() = none, "bias"_a.none() = none, "activation"_a.none() = none,
         "alpha"_a = 1.0f, "beta"_a = 0.0f, "residual"_a.none() = none, "out_dtype"_a.none() = none, "scale_a"_a.none() = none,
         "scale_b"_a.none() = none, "target"_a = "sm_90a", "with_grad"_a = true);
   m.def("softmax", &softmax, "x"_a, nb::kw_only(), "out"_a.none() = none, "target"_a = "sm_90a");

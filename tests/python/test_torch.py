@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch's tensors on the host: eager, under torch.compile, with autograd. tests/python/on_gpu.py is for those of a GPU."""
+import subprocess
+import sys
+
+import pytest
+
+import imbrex
+
+torch = pytest.importorskip("torch", reason="SKIPPED: needs PyTorch: pip install torch")
+
+
+def normal(*shape, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
+
+
+def error(got, expected):
+    return ((got.double() - expected.double()).abs().max() / expected.double().abs().max()).item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_matmul(dtype):
+    a, w = normal(33, 64, dtype=dtype), normal(40, 64, dtype=dtype)
+    c = imbrex.matmul(a, w.T)
+    assert isinstance(c, torch.Tensor) and c.dtype == dtype
+    assert error(c, a.double() @ w.double().T) < 1e-2
+    out = torch.full((33, 40), float("nan"))
+    assert imbrex.matmul(a, w.T, out=out) is out and error(out, a.double() @ w.double().T) < 1e-5
+
+
+def test_operators_are_registered():
+    a = normal(16, 16, dtype=torch.float16)
+    assert torch.equal(torch.ops.imbrex.matmul(a, a), imbrex.matmul(a, a))
+    x = normal(3, 5)
+    assert error(torch.ops.imbrex.softmax(x), torch.softmax(x, -1)) < 1e-6
+    w, b = normal(5), normal(5)
+    assert error(torch.ops.imbrex.layer_norm(x, w, b), torch.nn.functional.layer_norm(x, (5,), w, b)) < 1e-5
+    q = normal(2, 4, 20, 32, dtype=torch.float16)
+    expected = torch.nn.functional.scaled_dot_product_attention(q.double(), q.double(), q.double(), is_causal=True)
+    assert error(torch.ops.imbrex.attention(q, q, q, causal=True), expected) < 3e-3
+
+
+def test_torch_checks_the_operators():
+    a, b = normal(16, 24, dtype=torch.float16), normal(24, 8, dtype=torch.float16)
+    checks = ("test_schema", "test_faketensor", "test_autograd_registration")
+    torch.library.opcheck(torch.ops.imbrex.matmul.default, (a, b), test_utils=checks)
+    torch.library.opcheck(torch.ops.imbrex.softmax.default, (normal(3, 5),), test_utils=checks)
+
+
+@pytest.mark.parametrize("activation", [None, "relu"])
+def test_gradients(activation):
+    def leaf(*shape, dtype=torch.float16):
+        return normal(*shape, dtype=dtype).requires_grad_()
+
+    a, b, bias, residual = leaf(24, 16), leaf(16, 40), leaf(40, dtype=torch.float32), leaf(24, 40)
+    own = [a, b, bias, residual]
+    c = imbrex.matmul(a, b, bias=bias, residual=residual, beta=0.5, alpha=2.0, activation=activation)
+    weights = normal(24, 40)
+    got = torch.autograd.grad((c.float() * weights).sum(), own)
+    doubles = [t.detach().double().requires_grad_() for t in own]
+    d = 2.0 * doubles[0] @ doubles[1] + doubles[2] + 0.5 * doubles[3]
+    d = torch.relu(d) if activation else d
+    expected = torch.autograd.grad((d * weights.double()).sum(), doubles)
+    for g, e, t in zip(got, expected, own):
+        assert g.dtype == t.dtype and error(g, e) < 1e-2
+    with torch.no_grad():
+        assert not imbrex.matmul(a, b).requires_grad
+    with pytest.raises(NotImplementedError, match="has no gradient here"):
+        imbrex.matmul(a, b, activation="silu")
+
+
+def test_compiled_as_one_graph():
+    def layer(x, w, bias):
+        return torch.sin(imbrex.matmul(x, w.T, bias=bias, activation="relu")) + 1
+
+    x, w, bias = normal(16, 32, dtype=torch.float16), normal(24, 32, dtype=torch.float16), normal(24)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert error(compiled(x, w, bias), layer(x, w, bias)) < 1e-3
+    w.requires_grad_()
+    compiled(x, w, bias).float().sum().backward()
+    by_compiled, w.grad = w.grad, None
+    layer(x, w, bias).float().sum().backward()
+    assert error(by_compiled, w.grad) < 1e-2
+
+
+@pytest.mark.parametrize("first", ["torch", "imbrex"])
+def test_either_may_be_imported_first(first):
+    second = "imbrex" if first == "torch" else "torch"
+    text = f"import {first}, {second}; print(torch.ops.imbrex.softmax(torch.zeros(1, 4)))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert "0.25" in done.stdout, done.stderr
+
+
+def test_imbrex_alone_does_not_import_torch():
+    text = "import sys, imbrex; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0
+
+
+def test_refuses():
+    a = normal(16, 16, dtype=torch.float16)
+    with pytest.raises(imbrex.LaunchError, match="b is float32.*, a is float16"):
+        imbrex.matmul(a, a.float())
+    with pytest.raises(Exception, match="inner sizes 16 and 8 differ"):
+        imbrex.matmul(a, a[:8])
