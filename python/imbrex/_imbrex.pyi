@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Written by: python -m nanobind.stubgen -m imbrex._imbrex
+# By python -m nanobind.stubgen -m imbrex._imbrex, which leaves out the errors.
 from collections.abc import Sequence
 
 from imbrex import (
@@ -12,6 +12,21 @@ from imbrex import (
     ParseError as ParseError
 )
 
+
+class Error(Exception): ...
+
+class CompileError(Error): ...
+
+class LaunchError(Error, ValueError): ...
+
+class DeviceError(Error, RuntimeError): ...
+
+class ParseError(Error, ValueError): ...
+
+class FindingError(DeviceError):
+    report: Report
+
+class InternalError(Exception): ...
 
 class Place:
     """A line of the kernel's source and of its PTX."""
