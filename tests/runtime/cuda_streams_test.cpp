@@ -259,7 +259,7 @@ TEST(MatmulOnAStream, PreparedThenLaunched) {
   EXPECT_TRUE(std::ranges::all_of(c.to_host().bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
   matmul(a, b, c, options).expect_clean();
   matmul(a, b, expected).expect_clean();
-  EXPECT_TRUE(std::ranges::equal(c.to_host().bytes(), expected.to_host().bytes()));
+  EXPECT_TRUE(std::ranges::equal(c.to_host(options.stream).bytes(), expected.to_host().bytes()));
   options.stream = Stream::create(other);
   EXPECT_NE(refusal([&] { matmul(a, b, c, options); }).find("same device"), std::string::npos);
 }
