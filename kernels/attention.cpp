@@ -2,15 +2,158 @@
 #include "imbrex/kernels/attention.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
+#include <vector>
 
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/registry.h"
+#include "kernel_of_device.h"
+#include "scratch_like.h"
 
-namespace imbrex::kernels {
+namespace imbrex {
+namespace {
+
+/// One of the four tensors of a call.
+struct Named {
+  const char* name;
+  const DeviceTensor& tensor;
+};
+
+[[noreturn]] void refuse(const std::string& message, const std::vector<Named>& tensors,
+                         const std::string& help) {
+  Diagnostic told{{}, "attention: " + message, {}, help};
+  for (const Named& t : tensors)
+    told.facts.push_back(fmt::format("{}  {} [{}] with strides [{}]", t.name, t.tensor.dtype().name(),
+                                     fmt::join(t.tensor.shape(), ", "), fmt::join(t.tensor.strides(), ", ")));
+  throw LaunchError(std::move(told));
+}
+
+struct Sizes {
+  int64_t batch, heads, heads_kv, rows, rows_kv, head_size;
+};
+
+/// Extent d of [batch, heads, rows, head size], and its stride; a tensor of three dimensions is one batch.
+int64_t extent(const DeviceTensor& t, size_t d) {
+  return t.shape().size() == 4 ? t.shape()[d] : d == 0 ? 1 : t.shape()[d - 1];
+}
+int64_t stride(const DeviceTensor& t, size_t d) {
+  return extent(t, d) == 1 ? 0 : t.strides()[t.shape().size() == 4 ? d : d - 1];
+}
+
+Sizes check(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v, const DeviceTensor& o) {
+  const std::vector<Named> all{{"q", q}, {"k", k}, {"v", v}, {"o", o}};
+  for (const Named& t : all) {
+    if (t.tensor.is_null() || t.tensor.address() == 0)
+      refuse(fmt::format("{} is null or released", t.name), {},
+             "make it before the call, and release it after");
+    if (&t.tensor.device().backend() != &q.device().backend())
+      refuse(fmt::format("{} is on '{}', q on '{}'", t.name, t.tensor.device().name(), q.device().name()),
+             all, "copy it to q's device");
+    if (t.tensor.dtype() != q.dtype() || (q.dtype() != float16 && q.dtype() != bfloat16))
+      refuse(fmt::format("{} is {}; all are float16, or all bfloat16", t.name, t.tensor.dtype().name()), all,
+             "convert it");
+    const size_t rank = t.tensor.shape().size();
+    if (rank != q.shape().size() || (rank != 3 && rank != 4))
+      refuse(fmt::format("{} has {} dimensions", t.name, rank), all,
+             "all have three, [heads, rows, head size], or four, with the batch first");
+    for (int64_t size : t.tensor.shape())
+      if (size < 1) refuse(fmt::format("{} has an extent of {}", t.name, size), all, "leave the call out");
+  }
+  const Sizes s{extent(q, 0), extent(q, 1), extent(k, 1), extent(q, 2), extent(k, 2), extent(q, 3)};
+  if (o.shape() != q.shape()) refuse("o has another shape than q", all, "o is what q is");
+  if (v.shape() != k.shape()) refuse("v has another shape than k", all, "v is what k is");
+  if (extent(k, 0) != s.batch || extent(k, 3) != s.head_size)
+    refuse("k has another batch or head size than q", all, "k is [batch, kv heads, kv rows, head size]");
+  if (s.heads % s.heads_kv != 0)
+    refuse(fmt::format("{} heads of q do not share {} of k and v evenly", s.heads, s.heads_kv), all,
+           "heads of q are a multiple of those of k");
+  if (s.head_size % 16 != 0 || s.head_size > 128)
+    refuse(fmt::format("head size {} is not a multiple of 16 of at most 128", s.head_size), all,
+           "pad the heads with zeros");
+  if (s.heads > 65535 || s.batch > 65535)
+    refuse(fmt::format("{} heads of {} batches; at most 65535 of each", s.heads, s.batch), all,
+           "divide the call");
+  if (o.may_overlap()) refuse("elements of o share memory", all, "write to a tensor without strides of 0");
+  if (!q.device().can_run("sm_90a"))
+    refuse(fmt::format("no kernel for {} ({})", q.device().name(), q.device().target()), all,
+           "it runs on devices of target sm_90a");
+  return s;
+}
+
+/// Whether TMA reaches the tensor as it lies.
+bool has_tma_rows(const DeviceTensor& t) {
+  const auto is_multiple = [&](int64_t elements) { return elements * t.dtype().bytes() % 16 == 0; };
+  return t.address() % 16 == 0 && stride(t, 3) == 1 && is_multiple(stride(t, 0)) &&
+         is_multiple(stride(t, 1)) && is_multiple(stride(t, 2));
+}
+
+/// What a launch passes for a tensor and HeadStrides.
+struct HeadArguments {
+  explicit HeadArguments(const DeviceTensor& t) : address(t.address()) {
+    const int64_t unit = 16 / t.dtype().bytes();
+    batch = stride(t, 0) / unit, head = stride(t, 1) / unit, row = stride(t, 2) / unit;
+  }
+  uint64_t address;
+  int64_t batch, head, row;
+  auto arguments() const { return std::tie(address, batch, head, row); }
+};
+
+/// `launch(kernel, arguments...)` with what a call launches.
+template <class Call>
+auto call_attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                    const DeviceTensor& o, const Sizes& s, const AttentionOptions& options,
+                    const Call& call) {
+  const float scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<float>(s.head_size));
+  const int64_t group = s.heads / s.heads_kv;
+  const bool is_dense = q.is_dense() && k.is_dense() && v.is_dense() && o.is_dense();
+  if (is_dense && s.batch * s.heads <= 65535)
+    return call(kernel_of_device<kernels::Attention>(q.device()), s.batch * s.heads, s.rows, s.rows_kv,
+                s.head_size, group, options.causal, scale, q.dtype(), q.address(), k.address(), v.address(),
+                o.address());
+  const HeadArguments qs(q), ks(k), vs(v), os(o);
+  return call(kernel_of_device<kernels::StridedAttention>(q.device()), s.batch, s.heads, s.rows, s.rows_kv,
+              s.head_size, group, options.causal, scale, q.dtype(), qs, ks, vs, os);
+}
+
+}  // namespace
+
+LaunchReport attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                       const DeviceTensor& o, const AttentionOptions& options) {
+  const Sizes s = check(q, k, v, o);
+  std::vector<Workspace> copies;  // given back when the launch and the copy of its result are on the stream
+  const auto reachable = [&](const DeviceTensor& t, bool is_read) {
+    if (has_tma_rows(t)) return t;
+    DeviceTensor copy = scratch_like(t, options.stream, copies);
+    if (is_read) copy.copy_from(t, options.stream);
+    return copy;
+  };
+  const DeviceTensor to = reachable(o, false);
+  const auto launch = [&](auto& kernel, const auto&... arguments) {
+    return kernel.on(options.stream)(arguments...);
+  };
+  LaunchReport report =
+      call_attention(reachable(q, true), reachable(k, true), reachable(v, true), to, s, options, launch);
+  if (to.address() != o.address()) DeviceTensor(o).copy_from(to, options.stream);
+  return report;
+}
+
+void prepare_attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                       const DeviceTensor& o, const AttentionOptions& options) {
+  const Sizes s = check(q, k, v, o);
+  std::vector<Workspace> copies;
+  const auto reachable = [&](const DeviceTensor& t) {
+    return has_tma_rows(t) ? t : scratch_like(t, options.stream, copies);
+  };
+  call_attention(reachable(q), reachable(k), reachable(v), reachable(o), s, options,
+                 [](auto& kernel, const auto&... arguments) { kernel.prepare(arguments...); });
+}
+
+namespace kernels {
 namespace {
 
 /// Attention in float64, element by element; keeps the weights of the last row.
@@ -107,4 +250,5 @@ const KernelRegistration<Attention> registration{
     }};
 
 }  // namespace
-}  // namespace imbrex::kernels
+}  // namespace kernels
+}  // namespace imbrex

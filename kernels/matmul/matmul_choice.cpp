@@ -144,14 +144,14 @@ int64_t clusters_at_once(int ctas, int multiprocessors) {
 }
 
 struct Shape {
-  int64_t m, n, k;
+  int64_t m, n, k, matrices;
 };
 
 int cluster_ctas(const MatmulChoice& c) { return c.cluster_m * c.cluster_n * c.split_k; }
 
 /// Tiles of clusters, not of CTAs, as in all that follows.
 int64_t tiles_of(const MatmulChoice& c, const Shape& p) {
-  return cdiv(p.m, c.block_m * c.cluster_m) * cdiv(p.n, c.block_n * c.cluster_n);
+  return p.matrices * cdiv(p.m, c.block_m * c.cluster_m) * cdiv(p.n, c.block_n * c.cluster_n);
 }
 
 double microseconds(const MatmulChoice& c, const Shape& p, int multiprocessors) {
@@ -167,7 +167,7 @@ double microseconds(const MatmulChoice& c, const Shape& p, int multiprocessors) 
   const double block_bytes = (static_cast<double>(c.block_m) / c.cluster_n +
                               static_cast<double>(c.block_n) / c.cluster_m) *
                              128,
-               operands = 2.0 * static_cast<double>((p.m + p.n) * p.k);
+               operands = 2.0 * static_cast<double>(p.matrices * (p.m + p.n) * p.k);
   const bool is_streamed =
       operands > kL2Bytes &&
       static_cast<double>(tiles * cluster) * k_blocks * block_bytes < kFewReads * operands;
@@ -181,15 +181,17 @@ double microseconds(const MatmulChoice& c, const Shape& p, int multiprocessors) 
   double time = kLaunch + static_cast<double>(waves) * (k_blocks * block / kClock + kTile + kTileArea * area);
   if (c.split_k > 1) time += kSumArea * area * (c.split_k - 1) / c.split_k;
   if (cluster > 1) time += kCluster * (cluster > 2 ? 1.5 : 1);
-  const double memory = kLaunch + (operands + 2.0 * static_cast<double>(p.m * p.n)) / kMemory;
+  const double memory = kLaunch + (operands + 2.0 * static_cast<double>(p.matrices * p.m * p.n)) / kMemory;
   return c.method == Method::kSkinny ? std::max(time, memory) : overlapped({time, memory}, kMemoryNorm);
 }
+
+constexpr int64_t kMostLayers = 65535;  // of a grid's third dimension
 
 bool is_possible(const MatmulChoice& c, const Shape& p, bool has_tma_rows, bool is_plain,
                  int multiprocessors) {
   if (cluster_ctas(c) > multiprocessors) return false;
   if (c.is_tight && !is_plain) return false;
-  if (c.method == Method::kSkinny) return p.m <= c.block_m;
+  if (c.method == Method::kSkinny) return p.m <= c.block_m && p.matrices <= kMostLayers;
   if (c.method == Method::kLarge) return has_tma_rows;
   return c.split_k <= cdiv(p.k, 64);
 }
@@ -197,8 +199,8 @@ bool is_possible(const MatmulChoice& c, const Shape& p, bool has_tma_rows, bool 
 }  // namespace
 
 MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool has_tma_rows, bool is_plain,
-                           int multiprocessors) {
-  const Shape p{m, n, k};
+                           int multiprocessors, int64_t matrices) {
+  const Shape p{m, n, k, matrices};
   MatmulChoice best;
   double least = 0;
   for (const MatmulChoice& candidate : kCandidates) {

@@ -29,9 +29,9 @@ struct MatmulChoice {
   std::string text() const;
 };
 
-/// The fastest by a model, for a product of 16-bit elements. `has_tma_rows`: rows of C begin at multiples of
+/// The fastest by a model, for `matrices` products of 16-bit elements in one launch. `has_tma_rows`: rows of C begin at multiples of
 /// 16 bytes; `is_plain`: its elements have 16 bits, and no steps come before they are stored.
 MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool has_tma_rows, bool is_plain,
-                           int multiprocessors);
+                           int multiprocessors, int64_t matrices = 1);
 
 }  // namespace imbrex

@@ -9,8 +9,37 @@
 
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
+#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/stream.h"
 
-namespace imbrex::kernels {
+namespace imbrex {
+
+struct AttentionOptions {
+  float scale = 0;      ///< of the scores; 0: 1 / sqrt(head size)
+  bool causal = false;  ///< row i of q sees rows up to i + (rows of k) - (rows of q) of k
+  Stream stream;        ///< what it is launched on; Stream(): the own one of q's device
+};
+
+/// o = softmax(scale q k^T) v for every head of every batch: q and o are [batch, heads, rows, head size], k and v
+/// [batch, kv heads, kv rows, head size], all float16 or all bfloat16; without a batch, tensors of three dimensions.
+/// kv heads divide heads: consecutive heads of q share one of k and v. The head size is a multiple of 16 of at most
+/// 128. Devices that run sm_90a.
+///
+/// Strides may be any: tensors that lie in memory as [batch, rows, heads, head size] are passed as
+/// q.permute({0, 2, 1, 3}), and nothing is copied. Where TMA cannot access a tensor as it lies (head elements that are
+/// not neighbours, other strides or an address that are not multiples of 16 bytes) a copy is made in the stream's
+/// order.
+///
+/// On a CUDA GPU it returns without waiting. The first call of each head size, scale, mask, type and heads per
+/// kv head compiles. LaunchError names the condition that a call does not meet. Several threads may call it at once.
+LaunchReport attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                       const DeviceTensor& o, const AttentionOptions& options = {});
+/// Compiles what attention() of these arguments launches, and launches nothing, so that the call can be captured into a
+/// CUDA graph.
+void prepare_attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                       const DeviceTensor& o, const AttentionOptions& options = {});
+
+namespace kernels {
 
 struct Attention {
   static constexpr const char* target = "sm_90a";
@@ -28,23 +57,32 @@ struct Attention {
   /// columns up to i + kv_size - q_size.
   void operator()(Int32 heads, Int32 q_size, Int32 kv_size, int head_size, int queries_per_kv, bool causal,
                   float scale, DataType dtype, Ptr<> q_ptr, Ptr<> k_ptr, Ptr<> v_ptr, Ptr<> o_ptr) const {
+    grid(cdiv(q_size, kConsumers * kRows), heads);
+    Int32 head = block_idx.y, head_kv = head / queries_per_kv;
+    auto g_q = global_view(q_ptr, dtype, {heads, q_size, head_size});
+    auto g_k = global_view(k_ptr, dtype, {heads / queries_per_kv, kv_size, head_size});
+    auto g_v = global_view(v_ptr, dtype, {heads / queries_per_kv, kv_size, head_size});
+    auto g_o = global_view(o_ptr, dtype, {heads, q_size, head_size});
+    attend(q_size, kv_size, head_size, causal, scale, dtype, g_q[head], g_k[head_kv], g_v[head_kv],
+           g_o[head]);
+  }
+
+ protected:
+  /// One CTA's rows of one head: the tensors are [rows, head_size].
+  void attend(const Int32& q_size, const Int32& kv_size, int head_size, bool causal, float scale,
+              DataType dtype, const GlobalTensor& g_q, const GlobalTensor& g_k, const GlobalTensor& g_v,
+              const GlobalTensor& g_o) const {
     require(head_size % 16 == 0 && head_size <= 128, "head_size is {}: a multiple of 16, at most 128",
             head_size);
     const int block_q = kConsumers * kRows;
-    grid(cdiv(q_size, block_q), heads);
     warps(4 + 4 * kConsumers);
     // The last rows, which take longest when causal, start first.
     Int32 offset_q = (grid_dim.x - 1 - block_idx.x) * block_q;
-    Int32 head = block_idx.y, head_kv = head / queries_per_kv;
     const float to_exponent = scale * 1.44269504f;  // exp(x) is 2 to the x log2(e)
     Int32 shift = kv_size - q_size;                 // row i sees columns up to i + shift
     Int32 end_kv = kv_size;
     if (causal) end_kv = max(1, min(kv_size, offset_q + block_q + shift));
 
-    auto g_q = global_view(q_ptr, dtype, {heads, q_size, head_size});
-    auto g_k = global_view(k_ptr, dtype, {heads / queries_per_kv, kv_size, head_size});
-    auto g_v = global_view(v_ptr, dtype, {heads / queries_per_kv, kv_size, head_size});
-    auto g_o = global_view(o_ptr, dtype, {heads, q_size, head_size});
     auto s_q = shared_tensor(dtype, {block_q, head_size});
     auto s_k = shared_tensor(dtype, {stages, block_kv, head_size});
     auto s_v = shared_tensor(dtype, {stages, block_kv, head_size});
@@ -56,14 +94,14 @@ struct Attention {
       setmaxnreg(24);
       if (auto warp = single_warp()) {
         if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(q_full, s_q.nbytes());
-        tma::global_to_shared(g_q, s_q, {head, offset_q, 0}, q_full);
+        tma::global_to_shared(g_q, s_q, {offset_q, 0}, q_full);
         for (Int32 offset_kv : range(0, end_kv, block_kv)) {
           const auto load = [&](Pipeline& pipe, const GlobalTensor& g, const SharedTensor& s) {
             pipe.producer_acquire();
             auto stage = s[pipe.producer_stage];
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(pipe.producer_barrier(), stage.nbytes());
-            tma::global_to_shared(g, stage, {head_kv, offset_kv, 0}, pipe.producer_barrier());
+            tma::global_to_shared(g, stage, {offset_kv, 0}, pipe.producer_barrier());
             pipe.producer_advance();
           };
           load(k_pipe, g_k, s_k);
@@ -142,7 +180,7 @@ struct Attention {
         fence::proxy_async();
         sync();
         if (auto warp = single_warp()) {
-          tma::shared_to_global(s_rows, g_o, {head, first_row, 0});
+          tma::shared_to_global(s_rows, g_o, {first_row, 0});
           tma::commit_group();
           tma::wait_group(0, {.read = true});
         }
@@ -151,4 +189,43 @@ struct Attention {
   }
 };
 
-}  // namespace imbrex::kernels
+/// Strides between batches, heads and rows, in units of 16 bytes, as TMA takes them.
+struct HeadStrides {
+  using Parameters = ParameterList<Int64, Int64, Int64>;
+  Int64 batch, head, row;
+
+  /// [batches, heads, rows, head_size].
+  GlobalTensor view(const PtrArg& pointer, DataType dtype, const Int32& batches, const ScalarArg& heads,
+                    const Int32& rows, int head_size) const {
+    const int unit = 128 / dtype.bits();
+    return global_view(pointer, dtype, {batches, heads, rows, head_size},
+                       {batch * unit, head * unit, row * unit, 1});
+  }
+};
+
+/// Attention of tensors with strides: only the tensor maps differ.
+struct StridedAttention : Attention {
+  static auto space() {
+    return Space<StridedAttention>().choose<&StridedAttention::block_kv, &StridedAttention::stages>(
+        {{128, 2}, {160, 2}, {96, 2}, {64, 4}});
+  }
+
+  /// As Attention, for every one of `batches`.
+  void operator()(Int32 batches, Int32 heads, Int32 q_size, Int32 kv_size, int head_size, int queries_per_kv,
+                  bool causal, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides, Ptr<> k_ptr,
+                  HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> o_ptr,
+                  HeadStrides o_strides) const {
+    grid(cdiv(q_size, kConsumers * kRows), heads, batches);
+    Int32 batch = block_idx.z, head = block_idx.y, head_kv = head / queries_per_kv;
+    auto heads_kv = heads / queries_per_kv;
+    auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
+    auto g_k = k_strides.view(k_ptr, dtype, batches, heads_kv, kv_size, head_size);
+    auto g_v = v_strides.view(v_ptr, dtype, batches, heads_kv, kv_size, head_size);
+    auto g_o = o_strides.view(o_ptr, dtype, batches, heads, q_size, head_size);
+    attend(q_size, kv_size, head_size, causal, scale, dtype, g_q[batch][head], g_k[batch][head_kv],
+           g_v[batch][head_kv], g_o[batch][head]);
+  }
+};
+
+}  // namespace kernels
+}  // namespace imbrex

@@ -44,7 +44,9 @@ struct HopperMatmulH7 {
     finish.check(n_size, block_n);
     Int32 num_m_blocks = cdiv(m_size, kCtas * block_m);  // of a cluster
     const int num_n_blocks = cdiv(n_size, block_n);
-    Int32 num_tiles = num_m_blocks * num_n_blocks;
+    const Batch* batch = finish.batch();
+    auto matrix_tiles = num_m_blocks * num_n_blocks;
+    Int32 num_tiles = batch ? batch->matrices * matrix_tiles : matrix_tiles;
     grid(min(kCtas * num_tiles, ctas));
     cluster(kCtas);
     warps(4 + 4 * kConsumers);
@@ -52,10 +54,10 @@ struct HopperMatmulH7 {
     const MulticastShare share_b(b_is_kn, block_n, block_k, {kCtas}, rank, rank);
     Int32 first_tile = block_idx.x / kCtas, num_clusters = grid_dim.x / kCtas;
 
-    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
-    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn);
+    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km, batch, &Batch::a);
+    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn, batch, &Batch::b);
     const DataType c_type = finish.output_type(dtype);
-    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
+    auto g_c = result_view(c_ptr, c_type, m_size, n_size, batch);
     auto s_a = operand_stages(dtype, stages, block_m, block_k, a_is_km);
     auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
     auto s_c = shared_tensor(c_type, {kConsumers, store_stages, consumer_m, store_n});
@@ -68,7 +70,8 @@ struct HopperMatmulH7 {
       setmaxnreg(40);
       if (auto warp = single_warp()) {
         for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
-          auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+          const TileOfBatch at = tile_of_batch(batch, tile, matrix_tiles);
+          auto [m_block, n_block] = compute_block_coord(at.tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_m = (m_block * kCtas + rank) * block_m;
           Int32 offset_n = n_block * block_n;
           for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
@@ -78,8 +81,10 @@ struct HopperMatmulH7 {
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
                                              s_a_stage.nbytes() + s_b_stage.nbytes());
-            tma::global_to_shared(g_a, s_a_stage, {offset_m, offset_k}, pipe.producer_barrier());
-            share_b.load(g_b, s_b_stage, offset_n, offset_k, pipe.producer_barrier());  // for both CTAs
+            tma::global_to_shared(matrix_of(batch, g_a, at.matrix), s_a_stage, {offset_m, offset_k},
+                                  pipe.producer_barrier());
+            share_b.load(matrix_of(batch, g_b, at.matrix), s_b_stage, offset_n, offset_k,
+                         pipe.producer_barrier());  // for both CTAs
             pipe.producer_advance();
           }
         }
@@ -97,7 +102,8 @@ struct HopperMatmulH7 {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         setmaxnreg(232);
         for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
-          auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+          const TileOfBatch at = tile_of_batch(batch, tile, matrix_tiles);
+          auto [m_block, n_block] = compute_block_coord(at.tile, num_m_blocks, num_n_blocks, swizzle_size);
           auto acc = wgmma::accumulator(float32, {consumer_m, block_n});
           Int32 last_stage = stages - 1;
           for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
@@ -118,8 +124,9 @@ struct HopperMatmulH7 {
           auto rows = finish.rows(consumer_m);
           const auto slice = [&](int j) { return acc.slice({0, j * store_n}, {consumer_m, store_n}); };
           const auto place = [&](int j) {
-            if (num_n_blocks == 1) return OutputTile{m_size, n_size, c_type, offset_m, j * store_n};
-            return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + j * store_n};
+            if (num_n_blocks == 1)
+              return OutputTile{m_size, n_size, c_type, offset_m, j * store_n, at.matrix};
+            return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + j * store_n, at.matrix};
           };
           for (int j = 0; finish.kReducesRows && j < slices; ++j) rows.look(slice(j), place(j));
           for (int j = 0; j < slices; ++j) {
@@ -130,7 +137,8 @@ struct HopperMatmulH7 {
             fence::proxy_async();  // what was written becomes visible to TMA
             sync();
             if (auto warp = single_warp()) {
-              tma::shared_to_global(s_slice, g_c, {offset_m, n_block * block_n + j * store_n});
+              tma::shared_to_global(s_slice, matrix_of(batch, g_c, at.matrix),
+                                    {offset_m, n_block * block_n + j * store_n});
               tma::commit_group();
             }
           }

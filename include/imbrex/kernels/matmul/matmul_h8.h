@@ -68,7 +68,9 @@ struct HopperMatmulH8 {
     finish.check(n_size, part_y);
     Int32 num_m_blocks = cdiv(m_size, cluster_m * block_m);  // of a cluster
     const int num_n_blocks = cdiv(n_size, cluster_n * block_n);
-    Int32 num_tiles = num_m_blocks * num_n_blocks;
+    const Batch* batch = finish.batch();
+    auto matrix_tiles = num_m_blocks * num_n_blocks;
+    Int32 num_tiles = batch ? batch->matrices * matrix_tiles : matrix_tiles;
     grid(min(cluster_ctas * num_tiles, ctas / cluster_ctas * cluster_ctas));
     cluster(cluster_ctas);
     warps(4 + 4 * consumers);
@@ -83,11 +85,11 @@ struct HopperMatmulH8 {
                                  rank_y),
         share_y(y_is_km, block_y, block_k, {cluster_x, 1, cluster_ctas}, rank, rank_x);
 
-    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
-    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn);
+    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km, batch, &Batch::a);
+    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn, batch, &Batch::b);
     const auto &g_x = swap_ab ? g_b : g_a, &g_y = swap_ab ? g_a : g_b;
     const DataType c_type = finish.output_type(dtype);
-    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
+    auto g_c = result_view(c_ptr, c_type, m_size, n_size, batch);
     auto s_x = operand_stages(dtype, stages, block_x, block_k, x_is_km);
     auto s_y = operand_stages(dtype, stages, block_y, block_k, y_is_km);
     const std::vector<Slice> slices = slices_of(part_y, consumer_x, c_type);
@@ -112,7 +114,8 @@ struct HopperMatmulH8 {
       if (consumers > 1) setmaxnreg(consumers == 2 ? 40 : 32);
       if (auto warp = single_warp()) {
         for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
-          auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+          const TileOfBatch at = tile_of_batch(batch, tile, matrix_tiles);
+          auto [m_block, n_block] = compute_block_coord(at.tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x;
           Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y;
           for (Int32 k_block : range(0, k_blocks, {.unroll = unroll})) {
@@ -123,8 +126,10 @@ struct HopperMatmulH8 {
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
                                              s_x_stage.nbytes() + s_y_stage.nbytes());
-            share_x.load(g_x, s_x_stage, offset_x, offset_k, pipe.producer_barrier());
-            share_y.load(g_y, s_y_stage, offset_y, offset_k, pipe.producer_barrier());
+            share_x.load(matrix_of(batch, g_x, at.matrix), s_x_stage, offset_x, offset_k,
+                         pipe.producer_barrier());
+            share_y.load(matrix_of(batch, g_y, at.matrix), s_y_stage, offset_y, offset_k,
+                         pipe.producer_barrier());
             pipe.producer_advance();
           }
         }
@@ -145,8 +150,10 @@ struct HopperMatmulH8 {
     };
     // TMA stores slices of C where its rows begin at multiples of 32 bytes, the L2 cache's sectors; else the
     // threads do, row by row.
-    const bool has_tma_rows = n_size * c_type.bits() % 256 == 0;
-    const auto store = [&](int i, const auto& sums, const Int32& offset_m, const Int32& offset_n) {
+    const bool has_tma_rows = batch ? batch->c_has_tma_rows : n_size * c_type.bits() % 256 == 0;
+    const auto store = [&](int i, const auto& sums, const Int32& offset_m, const Int32& offset_n,
+                           const ScalarArg& matrix) {
+      const GlobalTensor g_out = matrix_of(batch, g_c, matrix);
       auto rows = finish.rows(consumer_x);
       const auto part = [&](const Slice& s) {
         return swap_ab ? sums.slice({s.column, s.row}, {s.columns, s.rows}).transpose()
@@ -154,8 +161,8 @@ struct HopperMatmulH8 {
       };
       const auto place = [&](const Slice& s) {
         if (num_n_blocks == 1 && split_k == 1 && !swap_ab)
-          return OutputTile{m_size, n_size, c_type, offset_m, s.column};
-        return OutputTile{m_size, n_size, c_type, offset_m + s.row, offset_n + s.column};
+          return OutputTile{m_size, n_size, c_type, offset_m, s.column, matrix};
+        return OutputTile{m_size, n_size, c_type, offset_m + s.row, offset_n + s.column, matrix};
       };
       if (finish.kReducesRows)
         for (const Slice& s : slices) rows.look(part(s), place(s));
@@ -177,9 +184,9 @@ struct HopperMatmulH8 {
         if (has_tma_rows) fence::proxy_async();  // what was written becomes visible to TMA
         sync();
         if (!has_tma_rows) {
-          store_global(g_c, load_shared(s_slice), {offset_m + s.row, offset_n + s.column});
+          store_global(g_out, load_shared(s_slice), {offset_m + s.row, offset_n + s.column});
         } else if (auto warp = single_warp()) {
-          tma::shared_to_global(s_slice, g_c, {offset_m + s.row, offset_n + s.column});
+          tma::shared_to_global(s_slice, g_out, {offset_m + s.row, offset_n + s.column});
           tma::commit_group();
         }
       }
@@ -188,7 +195,8 @@ struct HopperMatmulH8 {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         if (consumers > 1) setmaxnreg(consumers == 2 ? 232 : 160);
         for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
-          auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+          const TileOfBatch at = tile_of_batch(batch, tile, matrix_tiles);
+          auto [m_block, n_block] = compute_block_coord(at.tile, num_m_blocks, num_n_blocks, swizzle_size);
           auto acc = wgmma::accumulator(float32, {consumer_x, block_y});
           Int32 last_stage = stages - 1;
           for (Int32 k_block : range(0, k_blocks, {.unroll = unroll})) {
@@ -208,9 +216,9 @@ struct HopperMatmulH8 {
           Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y + rank_k * part_y;
           const Int32 &offset_m = swap_ab ? offset_y : offset_x, &offset_n = swap_ab ? offset_x : offset_y;
           if (cluster_sum)
-            store(i, (*cluster_sum)(i, acc), offset_m, offset_n);
+            store(i, (*cluster_sum)(i, acc), offset_m, offset_n, at.matrix);
           else
-            store(i, acc, offset_m, offset_n);
+            store(i, acc, offset_m, offset_n, at.matrix);
         }
         if (has_tma_rows)
           if (auto warp = single_warp()) tma::wait_group(0, {.read = true});

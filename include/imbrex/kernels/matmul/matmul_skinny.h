@@ -39,7 +39,9 @@ struct HopperMatmulSkinny {
   void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
     finish.check(n_size, block_n);
-    grid(cdiv(n_size, block_n * cluster_n) * cluster_n, cdiv(m_size, block_m));
+    const Batch* batch = finish.batch();
+    grid(cdiv(n_size, block_n * cluster_n) * cluster_n, cdiv(m_size, block_m),
+         batch ? ScalarArg(batch->matrices) : ScalarArg(1));
     cluster(cluster_n);
     warps(5);
     Int32 rank = cluster_rank();
@@ -47,10 +49,12 @@ struct HopperMatmulSkinny {
     Int32 offset_n = block_n * block_idx.x;
     Int32 offset_m = block_m * block_idx.y;
 
-    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km);
-    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn);
+    const ScalarArg matrix = block_idx.z;  // of the batch
+    const auto of_matrix = [&](const GlobalTensor& all) { return matrix_of(batch, all, matrix); };
+    auto g_a = of_matrix(operand_view(a_ptr, dtype, m_size, k_size, a_is_km, batch, &Batch::a));
+    auto g_b = of_matrix(operand_view(b_ptr, dtype, n_size, k_size, b_is_kn, batch, &Batch::b));
     const DataType c_type = finish.output_type(dtype);
-    auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
+    auto g_c = of_matrix(result_view(c_ptr, c_type, m_size, n_size, batch));
     auto s_a = operand_stages(dtype, stages, block_m, block_k, a_is_km);
     auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
     Pipeline pipe(stages, 1, cluster_n);
@@ -95,7 +99,7 @@ struct HopperMatmulSkinny {
       }
       wgmma::wait_group(0);
       release(last_stage);
-      store_global(g_c, finish(acc.transpose(), {m_size, n_size, c_type, offset_m, offset_n}),
+      store_global(g_c, finish(acc.transpose(), {m_size, n_size, c_type, offset_m, offset_n, matrix}),
                    {offset_m, offset_n});
     }
     cluster_sync();  // no CTA exits while another may still write to it or signal it

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "imbrex/kernels/parts/batch.h"
 #include "imbrex/kernels/parts/steps/activations.h"
 #include "imbrex/kernels/parts/steps/convert.h"
 #include "imbrex/kernels/parts/steps/linear.h"
@@ -39,6 +40,16 @@ class Epilogue {
     DataType dtype = operands;
     std::apply([&](const auto&... step) { (take_type(step, dtype), ...); }, steps_);
     return dtype;
+  }
+
+  /// The Batch among the steps; null where there is none.
+  const Batch* batch() const {
+    const Batch* found = nullptr;
+    const auto look = [&](const auto& step) {
+      if (found == nullptr) found = detail::batch_of(step);
+    };
+    std::apply([&](const auto&... step) { (look(step), ...); }, steps_);
+    return found;
   }
 
   /// CompileError at the kernel's line if a step reduces rows that are wider than the tile.

@@ -3,6 +3,7 @@
 // through these views is the same for both.
 #pragma once
 
+#include "imbrex/kernels/parts/batch.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
@@ -12,6 +13,23 @@ inline GlobalTensor operand_view(const PtrArg& pointer, DataType dtype, const Sc
                                  const ScalarArg& k, bool k_first) {
   return k_first ? global_view(pointer, dtype, {k, rows}).transpose()
                  : global_view(pointer, dtype, {rows, k});
+}
+
+/// Those of a batch, [matrices, rows, k]: see matrix_of(). Without a batch there is one.
+inline GlobalTensor operand_view(const PtrArg& pointer, DataType dtype, const ScalarArg& rows,
+                                 const ScalarArg& k, bool k_first, const Batch* batch,
+                                 const MatrixStrides Batch::*strides) {
+  if (batch == nullptr) return operand_view(pointer, dtype, rows, k, k_first);
+  const MatrixStrides& s = batch->*strides;
+  return k_first ? s.view(pointer, dtype, batch->matrices, k, rows).transpose()
+                 : s.view(pointer, dtype, batch->matrices, rows, k);
+}
+
+/// C in global memory, [rows, columns]; of a batch [matrices, rows, columns].
+inline GlobalTensor result_view(const PtrArg& pointer, DataType dtype, const ScalarArg& rows,
+                                const ScalarArg& columns, const Batch* batch) {
+  return batch == nullptr ? global_view(pointer, dtype, {rows, columns})
+                          : batch->c.view(pointer, dtype, batch->matrices, rows, columns);
 }
 
 /// Tiles of it in shared memory, [stages, rows, k].

@@ -11,6 +11,7 @@ struct OutputTile {
   ScalarArg rows, columns;  ///< of the whole matrix
   DataType dtype;           ///< of its elements
   ScalarArg row, column;    ///< of the tile's first element
+  ScalarArg matrix = 0;     ///< which one of a batch
 };
 
 }  // namespace imbrex::kernels

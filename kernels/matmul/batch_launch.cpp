@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "matmul/make_launch.h"
+
+namespace imbrex {
+namespace {
+
+using kernels::Optional;
+
+/// As Dense, with strides.
+template <template <class...> class K>
+struct Batched {
+  using Kernel = K<kernels::Batch, Optional<kernels::ScaleBy>, Optional<kernels::ScaleBy>,
+                   Optional<kernels::Scale>, Optional<kernels::ColumnBias>, Optional<kernels::RowBias>,
+                   Optional<kernels::BatchResidual>, kernels::Activate, kernels::Convert>;
+};
+
+struct BatchedArguments {
+  explicit BatchedArguments(const Product& p)
+      : batch(p.strides->batch),
+        before(p),
+        has_residual(p.beta != 0),
+        beta(p.beta),
+        residual(p.residual),
+        matrices(batch.matrices),
+        residual_strides(p.strides->residual),
+        activation(p.activation),
+        result(p.c_type) {}
+  kernels::BatchArguments batch;
+  FactorsAndBiases before;
+  bool has_residual;
+  float beta;
+  uint64_t residual;
+  int64_t matrices;
+  kernels::MatrixStridesArguments residual_strides;
+  Activation activation;
+  DataType result;
+  auto arguments() const {
+    return std::tie(batch, before, has_residual, beta, residual, matrices, residual_strides, activation,
+                    result);
+  }
+};
+
+}  // namespace
+
+Launch make_batch_launch(const Variant& variant, int c_bits, const Device& device) {
+  return make_launch<Batched>(variant, c_bits, device, [](const Product& p) { return BatchedArguments(p); });
+}
+
+}  // namespace imbrex

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "matmul/make_launch.h"
+
+namespace imbrex {
+namespace {
+
+using kernels::Optional;
+
+/// All the steps that options can ask for, in order: one kernel type; unused steps add no instructions.
+template <template <class...> class K>
+struct Dense {
+  using Kernel = K<Optional<kernels::ScaleBy>, Optional<kernels::ScaleBy>, Optional<kernels::Scale>,
+                   Optional<kernels::ColumnBias>, Optional<kernels::RowBias>, Optional<kernels::Residual>,
+                   kernels::Activate, kernels::Convert>;
+};
+
+struct DenseArguments {
+  explicit DenseArguments(const Product& p)
+      : before(p),
+        has_residual(p.beta != 0),
+        beta(p.beta),
+        residual(p.residual),
+        activation(p.activation),
+        result(p.c_type) {}
+  FactorsAndBiases before;
+  bool has_residual;
+  float beta;
+  uint64_t residual;
+  Activation activation;
+  DataType result;
+  auto arguments() const { return std::tie(before, has_residual, beta, residual, activation, result); }
+};
+
+}  // namespace
+
+Launch make_dense_launch(const Variant& variant, int c_bits, const Device& device) {
+  return make_launch<Dense>(variant, c_bits, device, [](const Product& p) { return DenseArguments(p); });
+}
+
+}  // namespace imbrex

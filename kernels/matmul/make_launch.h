@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels made for choices, for either set of steps.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+#include "imbrex/kernels/hopper_matmul/matmul_h7.h"
+#include "imbrex/kernels/matmul/matmul_h8.h"
+#include "imbrex/kernels/matmul/matmul_skinny.h"
+#include "matmul/matmul_launch.h"
+
+namespace imbrex {
+
+/// What a call passes for Optional<ScaleBy>, Optional<ScaleBy>, Optional<Scale>, Optional<ColumnBias>,
+/// Optional<RowBias>. Addresses that a call does not use are c's, and not read.
+struct FactorsAndBiases {
+  explicit FactorsAndBiases(const Product& p)
+      : scales_a(p.scale_a != 0),
+        scale_a(scales_a ? p.scale_a : p.c),
+        scales_b(p.scale_b != 0),
+        scale_b(scales_b ? p.scale_b : p.c),
+        scales(p.alpha != 1),
+        alpha(p.alpha),
+        bias_type(p.bias.is_null() ? p.c_type : p.bias.dtype()),
+        bias(p.bias.is_null() ? p.c : p.bias.address()),
+        has_column_bias(!p.bias.is_null() && p.is_column_bias),
+        has_row_bias(!p.bias.is_null() && !p.is_column_bias) {}
+  bool scales_a;
+  uint64_t scale_a;
+  bool scales_b;
+  uint64_t scale_b;
+  bool scales;
+  float alpha;
+  DataType bias_type;
+  uint64_t bias;
+  bool has_column_bias, has_row_bias;
+
+  auto arguments() const {
+    return std::tie(scales_a, scale_a, scales_b, scale_b, scales, alpha, has_column_bias, bias_type, bias,
+                    has_row_bias, bias_type, bias);
+  }
+};
+
+/// `call(kernel)` compiles or launches K, whose tiles are those of the variant.
+template <class K, class Arguments>
+Launch launch_of(K kernel, const Variant& variant, const Device& device, Arguments arguments) {
+  kernel.block_m = variant.choice.block_m;
+  kernel.block_n = variant.choice.block_n;
+  kernel.block_k = variant.choice.block_k;
+  kernel.stages = variant.choice.stages;
+  kernel.a_is_km = variant.a_is_km;
+  kernel.b_is_kn = variant.b_is_kn;
+  auto ready = std::make_shared<Kernel<K>>(kernel, device);
+  auto turn = std::make_shared<std::mutex>();
+  return [ready, turn, arguments](Until until, const Product& p, const Stream& stream) {
+    const auto steps = arguments(p);
+    const std::lock_guard lock(*turn);
+    if (until == Until::kLaunched) return ready->on(stream)(p.m, p.n, p.k, p.dtype, p.a, p.b, p.c, steps);
+    ready->prepare(p.m, p.n, p.k, p.dtype, p.a, p.b, p.c, steps);
+    return LaunchReport();
+  };
+}
+
+/// `Steps<K>`: kernel template K with the steps that `arguments(product)` stands for.
+template <template <template <class...> class> class Steps, class Arguments>
+Launch make_launch(const Variant& variant, int c_bits, const Device& device, Arguments arguments) {
+  const MatmulChoice& choice = variant.choice;
+  switch (choice.method) {
+    case MatmulChoice::Method::kSkinny: {
+      typename Steps<kernels::HopperMatmulSkinny>::Kernel kernel;
+      kernel.cluster_n = choice.cluster_n;
+      return launch_of(kernel, variant, device, arguments);
+    }
+    case MatmulChoice::Method::kLarge: {
+      typename Steps<kernels::HopperMatmulH7>::Kernel kernel;
+      kernel.store_n = 1024 / c_bits;  // a slice's row is 128 bytes, the widest swizzle
+      kernel.store_stages = choice.store_stages;
+      kernel.ctas = choice.ctas;
+      return launch_of(kernel, variant, device, arguments);
+    }
+    default: {
+      typename Steps<kernels::HopperMatmulH8>::Kernel kernel;
+      kernel.consumers = choice.consumers;
+      kernel.cluster_m = choice.cluster_m;
+      kernel.cluster_n = choice.cluster_n;
+      kernel.split_k = choice.split_k;
+      kernel.swap_ab = choice.swap_ab;
+      kernel.ctas = choice.ctas;
+      return launch_of(kernel, variant, device, arguments);
+    }
+  }
+}
+
+}  // namespace imbrex

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a product with its choice to a launch. Dense operands have kernels of their own, which know nothing of strides.
+#pragma once
+
+#include <compare>
+#include <functional>
+#include <optional>
+
+#include "imbrex/kernels/matmul.h"
+#include "imbrex/kernels/parts/batch.h"
+#include "matmul/matmul_choice.h"
+
+namespace imbrex {
+
+enum class Until { kCompiled, kLaunched };
+
+/// What a kernel computes: options and operands of a call, brought into an order that kernels have.
+struct Product {
+  int64_t m, n, k;
+  DataType dtype, c_type;
+  uint64_t a, b, c;  // addresses
+  bool a_is_km, b_is_kn;
+  float alpha;
+  uint64_t scale_a, scale_b;  // 0: none
+  DeviceTensor bias;          // dense, or null
+  bool is_column_bias;
+  float beta;
+  uint64_t residual;  // c itself, or another
+  Activation activation;
+  /// Strides, where the operands are not dense matrices.
+  struct Strides {
+    kernels::BatchArguments batch;
+    kernels::MatrixStridesArguments residual;
+  };
+  std::optional<Strides> strides;
+};
+
+/// A choice, and the orders of the operands.
+struct Variant {
+  MatmulChoice choice;
+  bool a_is_km = false, b_is_kn = false, has_strides = false;
+  friend auto operator<=>(const Variant&, const Variant&) = default;
+};
+
+/// Whether a bias is per column, [n] or [1, n]; else it is per row, [m, 1].
+bool is_column_bias(const DeviceTensor& bias, int64_t n);
+
+/// Compiles, or launches on a stream.
+using Launch = std::function<LaunchReport(Until, const Product&, const Stream&)>;
+
+/// The kernel of a variant, whose results have `c_bits` an element: for products with strides or for those without.
+Launch make_dense_launch(const Variant& variant, int c_bits, const Device& device);
+Launch make_batch_launch(const Variant& variant, int c_bits, const Device& device);
+
+}  // namespace imbrex
