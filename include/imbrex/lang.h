@@ -16,6 +16,7 @@
 
 #include "imbrex/core/dtype.h"
 #include "imbrex/core/error.h"
+#include "imbrex/lang/atomic.h"
 #include "imbrex/lang/clc.h"
 #include "imbrex/lang/cluster.h"
 #include "imbrex/lang/control.h"
@@ -25,6 +26,7 @@
 #include "imbrex/lang/launch.h"
 #include "imbrex/lang/mbarrier.h"
 #include "imbrex/lang/memory.h"
+#include "imbrex/lang/memory_order.h"
 #include "imbrex/lang/mma.h"
 #include "imbrex/lang/pointer.h"
 #include "imbrex/lang/scalar.h"

@@ -64,6 +64,10 @@ class Counter {
   void count_tensor_memory(const Op& op);
   void count_tensor_address(const Op& op);
   void count_response(const Op& op);
+  void count_item(const Op& op);
+  void count_gather(const Op& op);
+  void count_atomic(const Op& op);
+  void count_atomic_item(const Op& op);
 
   /// Elements of a tile of `shape` at the offsets (operands from `first` on) that lie inside the tensor;
   /// nothing when that is not known.
@@ -124,6 +128,37 @@ void Counter::visit(const Op& op) {
 /// Every thread reads the 16 bytes of the cluster launch control response.
 void Counter::count_response(const Op& op) {
   accesses(op, analysis::broadcast_accesses(16, walk_.group()), false);
+}
+
+/// Every thread loads the scalar. (One of registers that all threads hold moves nothing; else a few bytes.)
+void Counter::count_item(const Op& op) {
+  if (op.operands[0]->type.kind == TypeKind::kRegister) return;
+  const int64_t bytes = memory_bits(op.operands[0]->type.dtype) / 8;
+  if (op.operands[0]->type.kind == TypeKind::kShared)
+    return accesses(op, analysis::broadcast_accesses(static_cast<int>(bytes), walk_.group()), false);
+  result_.counts.global_bytes_read += bytes * walk_.group().threads;
+}
+
+/// As if all elements were inside and none left out: where they are is data.
+void Counter::count_gather(const Op& op) {
+  const bool is_load = op.code == Opcode::kGather;
+  const bool is_shared = op.operands[0]->type.kind == TypeKind::kShared;
+  const ir::Type& tile = is_load ? op.result()->type : op.operands[1]->type;
+  const int64_t bytes = tile.elements() * (is_load ? tile.layout->copies() : 1) * memory_bits(tile.dtype) / 8;
+  TrafficCounts& counts = result_.counts;
+  (is_shared ? (is_load ? counts.shared_bytes_read : counts.shared_bytes_written)
+             : (is_load ? counts.global_bytes_read : counts.global_bytes_written)) += bytes;
+  const char* memory = is_shared ? kShared : kGlobal;
+  move(op, is_load ? memory : kRegisters, is_load ? kRegisters : memory, tile_text(tile), bytes);
+  walk_.note_unknown(op, "moves elements whose places are data");
+}
+
+void Counter::count_atomic(const Op& op) { count_gather(op); }
+
+void Counter::count_atomic_item(const Op& op) {
+  const ir::Type& memory = op.operands[0]->type;
+  (memory.kind == TypeKind::kShared ? result_.counts.shared_bytes_written
+                                    : result_.counts.global_bytes_written) += memory.dtype.bits() / 8;
 }
 
 /// Every thread reads the address that the hardware wrote.

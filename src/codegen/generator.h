@@ -25,6 +25,7 @@ struct Group {
   int64_t threads = 0;
   size_t depth = 0;  ///< scope that only they run
   bool is_warp() const { return threads == 32 && begin % 32 == 0; }
+  bool is_in_one_warp() const { return begin / 32 == (begin + threads - 1) / 32; }
   bool is_whole_warps() const { return threads % 32 == 0 && begin % 32 == 0; }
   friend bool operator<(const Group& a, const Group& b) {
     return std::pair(a.begin, a.threads) < std::pair(b.begin, b.threads);
@@ -128,7 +129,8 @@ enum LeafKind : int64_t {
   kCachePolicy,
   kRemoteBase,
   kIsWarp,
-  kPrintIndex
+  kPrintIndex,
+  kElementLeaf
 };
 
 class Generator {
@@ -247,6 +249,8 @@ class Generator {
 int64_t scratch_bytes(const ir::Op& op, const Group& group);
 int64_t relayout_scratch(const ir::Op& op);
 int64_t print_scratch(const ir::Op& op);
+int64_t atomic_scratch(const ir::Op& op);
+int64_t item_scratch(const ir::Op& op, const Group& group);
 
 /// Every element-wise op (ir::is_elementwise).
 void emit_elementwise(Generator& g, const ir::Op& op);

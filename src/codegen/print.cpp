@@ -22,7 +22,7 @@ constexpr std::string_view kPrint = "vprintf";
 constexpr int64_t kArgumentBytes = 8;
 
 bool prints(const ir::Op& op, const Options& options) {
-  if (op.code == Opcode::kAssume) return options.check_assumptions;
+  if (ir::has(op.code, ir::Fact::kAssumes)) return options.check_assumptions;
   return ir::has(op.code, ir::Fact::kPrints);
 }
 
@@ -223,10 +223,10 @@ void print_rows(Generator& g, const ir::Op& op, ElementReader& reader, std::span
   loop(loop, 0);
 }
 
-/// Where the op's condition fails, prints the op's place and `what`, and traps.
-void trap_unless_holds(Generator& g, const ir::Op& op, const std::string& what) {
+}  // namespace
+
+void trap_unless(Generator& g, const ir::Op& op, Reg holds, const std::string& what) {
   Emitter& e = g.e();
-  const Reg holds = g.scalar_register(op.operands[0]);
   const ptx::LabelId end = e.label("check_end");
   e.branch_if(holds, end);
   const std::string place = op.where.is_known() ? fmt::format("{}:{}: ", op.where.file, op.where.line) : "";
@@ -234,8 +234,6 @@ void trap_unless_holds(Generator& g, const ir::Op& op, const std::string& what) 
   e.emit(Op::trap, {}, {});
   e.bind(end);
 }
-
-}  // namespace
 
 void declare_print(ptx::Module& module, const ir::Function& function, const Options& options) {
   bool needed = false;
@@ -269,11 +267,12 @@ void emit_Printf(Generator& g, const ir::Op& op) {
 }
 
 void emit_Check(Generator& g, const ir::Op& op) {
-  trap_unless_holds(g, op, "check failed: " + op.string_attr("message"));
+  trap_unless(g, op, g.scalar_register(op.operands[0]), "check failed: " + op.string_attr("message"));
 }
 
 void emit_Assume(Generator& g, const ir::Op& op) {
-  if (g.options().check_assumptions) trap_unless_holds(g, op, "what assume() promises does not hold");
+  if (g.options().check_assumptions)
+    trap_unless(g, op, g.scalar_register(op.operands[0]), "what assume() promises does not hold");
 }
 
 void emit_PrintTensor(Generator& g, const ir::Op& op) {

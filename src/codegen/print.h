@@ -9,4 +9,7 @@ namespace imbrex::codegen {
 /// Declares vprintf, as function 0, when an op of the kernel prints. Must come before the kernel itself.
 void declare_print(ptx::Module& module, const ir::Function& function, const Options& options);
 
+/// Where the predicate does not hold, prints the op's place and `what`, and traps.
+void trap_unless(Generator& g, const ir::Op& op, Reg holds, const std::string& what);
+
 }  // namespace imbrex::codegen

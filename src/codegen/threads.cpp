@@ -60,7 +60,7 @@ Reg Generator::elected() {
 
 void Generator::synchronize(const Group& group, const ir::Op& op) {
   if (group.threads == 1) return;
-  if (group.begin / 32 == (group.begin + group.threads - 1) / 32) {
+  if (group.is_in_one_warp()) {
     const uint32_t lanes = group.threads == 32 ? ~0u : ((1u << group.threads) - 1) << (group.begin % 32);
     emitter_.emit(Op::bar_warp_sync, {}, {static_cast<int64_t>(static_cast<int32_t>(lanes))});
     return;

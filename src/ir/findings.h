@@ -45,6 +45,9 @@ void verify_control(const Op& op, Findings& out);  // control flow and scopes
 void verify_views(const Op& op, Findings& out);
 void verify_registers(const Op& op, Findings& out);  // ops on register tensors
 void verify_memory(const Op& op, Findings& out);     // global and shared memory
+void verify_indexed(const Op& op, Findings& out);    // accesses at places that are data, atomics
+/// One index for each dimension of `shape`, operands from 1 on; those known must be inside.
+void verify_item_index(const Op& op, const std::vector<int64_t>& shape, Findings& out);
 void verify_mma_sync(const Op& op, Findings& out);
 void verify_mbarrier(const Op& op, Findings& out);
 void verify_cluster(const Op& op, Findings& out);

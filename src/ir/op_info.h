@@ -69,7 +69,8 @@ enum class Fact : uint32_t {
   kTensorCore = 1 << 18,    // tcgen05 work that runs asynchronously to the thread
   kTensorMemory = 1 << 19,  // accesses tensor memory, in an order that synchronisation alone does not settle
   kReadsByAsyncProxy =
-      1 << 20,  // one instruction of the author's that reads shared memory through the async proxy
+      1 << 20,         // one instruction of the author's that reads shared memory through the async proxy
+  kAssumes = 1 << 21,  // relies on what the author promises of its operands; the virtual GPU's code tests it
 };
 constexpr Fact operator|(Fact a, Fact b) {
   return static_cast<Fact>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));

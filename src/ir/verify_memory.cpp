@@ -64,6 +64,16 @@ bool verify_tile(const Op& op, const Type& global, const Shape& tile, size_t off
   return true;
 }
 
+void verify_item_index(const Op& op, const Shape& shape, Findings& out) {
+  if (op.operands.size() != 1 + shape.size())
+    return out.add(op, fmt::format("{} takes {} indices, there are {}", shape_text(shape), shape.size(),
+                                   op.operands.size() - 1));
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (const auto i = constant_int(op.operands[1 + d]);
+        i && (*i < 0 || (shape[d] != kDynamic && *i >= shape[d])))
+      return out.add(op, fmt::format("index {} of dimension {} is outside 0 ... {}", *i, d, shape[d] - 1));
+}
+
 void verify_memory(const Op& op, Findings& out) {
   const auto type = [&](size_t i) -> const Type& { return op.operands[i]->type; };
   switch (op.code) {
@@ -80,6 +90,13 @@ void verify_memory(const Op& op, Findings& out) {
       if (!is_moved_by_threads(op, type(1).dtype, 8, out)) return;
       if (!verify_tile(op, type(0), type(1).shape, op.operands.size() - 2, out)) return;
       return expect_same_dtype(op, type(0), "src", type(1), "dst", out);
+    case Opcode::kLoadItem:
+      if (type(0).kind == TypeKind::kTensorMemory)
+        return out.add(op, "tensor memory has no addresses for single elements",
+                       "load it with tcgen05::load first");
+      if (!is_moved_by_threads(op, type(0).dtype, 8, out)) return;
+      verify_item_index(op, type(0).shape, out);
+      return expect_same_dtype(op, op.result()->type, "the result", type(0), "src", out);
     case Opcode::kSharedAlloc: {
       const Shape& shape = op.ints_attr("shape");
       if (shape.empty() || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))

@@ -80,6 +80,12 @@ void verify_registers(const Op& op, Findings& out) {
       return verify_tabulate(op, out);
     case Opcode::kReduce:
       return verify_reduce(op, out);
+    case Opcode::kItem:
+      verify_item_index(op, op.operands[0]->type.shape, out);
+      if (op.result()->type.dtype != op.operands[0]->type.dtype)
+        out.add(op, fmt::format("gives {}, declared as {}", op.operands[0]->type.dtype.name(),
+                                op.result()->type.dtype.name()));
+      return;
     case Opcode::kRelayout: {
       const Type& from = op.operands[0]->type;
       return expect_result(op, from.dtype, from.shape, out);

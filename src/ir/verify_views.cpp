@@ -86,7 +86,7 @@ void verify_views(const Op& op, Findings& out) {
     case Opcode::kPermute:
       return verify_permute(op, out);
     case Opcode::kIndex: {
-      if (from.rank() < 2)
+      if (from.rank() < (from.kind == TypeKind::kTensorMemory ? 2 : 1))
         return out.add(op, fmt::format("{} has no leading dimension to drop", shape_text(from.shape)));
       const auto i = constant_int(op.operands[1]);
       if (i && from.shape[0] != kDynamic && (*i < 0 || *i >= from.shape[0]))

@@ -44,10 +44,11 @@ const ArithInfo& arith_info(detail::Arith op) {
 const UnaryInfo& unary_info(detail::Unary op) {
   using ir::Opcode;
   static const UnaryInfo table[] = {
-      {"-", Opcode::kNeg, false},    {"~", Opcode::kNot, false},    {"!", Opcode::kNot, false},
-      {"abs", Opcode::kAbs, false},  {"exp", Opcode::kExp, true},   {"exp2", Opcode::kExp2, true},
-      {"log", Opcode::kLog, true},   {"sqrt", Opcode::kSqrt, true}, {"rsqrt", Opcode::kRsqrt, true},
-      {"tanh", Opcode::kTanh, true}, {"sin", Opcode::kSin, true},
+      {"-", Opcode::kNeg, false},      {"~", Opcode::kNot, false},      {"!", Opcode::kNot, false},
+      {"abs", Opcode::kAbs, false},    {"exp", Opcode::kExp, true},     {"exp2", Opcode::kExp2, true},
+      {"log", Opcode::kLog, true},     {"sqrt", Opcode::kSqrt, true},   {"rsqrt", Opcode::kRsqrt, true},
+      {"tanh", Opcode::kTanh, true},   {"sin", Opcode::kSin, true},     {"cos", Opcode::kCos, true},
+      {"round", Opcode::kRound, true}, {"floor", Opcode::kFloor, true}, {"ceil", Opcode::kCeil, true},
   };
   return table[static_cast<size_t>(op)];
 }
@@ -74,11 +75,11 @@ ir::Value* float_constant(const Instruction& at, DataType t, double value) {
   return at.emit(ir::Opcode::kConst, {}, {ir::Type::scalar(t)}, {{"float", value}})->result();
 }
 
-ir::Value* number_as(const Instruction& at, const ScalarArg& arg, DataType to) {
+ir::Value* number_as(const Instruction& at, const ScalarOperand& arg, DataType to) {
   if (to.is_float())
-    return float_constant(at, to,
-                          arg.kind == ScalarArg::Kind::kFloat ? arg.real : static_cast<double>(arg.integer));
-  if (arg.kind == ScalarArg::Kind::kFloat)
+    return float_constant(
+        at, to, arg.kind == ScalarOperand::Kind::kFloat ? arg.real : static_cast<double>(arg.integer));
+  if (arg.kind == ScalarOperand::Kind::kFloat)
     at.fail(fmt::format("{} where {} is wanted", arg.real, to.name()), {},
             "write an integer, or convert with cast()");
   if (to.is_bool() && !arg.dtype.is_bool())
@@ -96,44 +97,46 @@ ir::Value* number_as(const Instruction& at, const ScalarArg& arg, DataType to) {
 
 DataType promote(DataType t) { return is_integral(t) && (t.is_bool() || t.bits() < 32) ? int32 : t; }
 
-std::optional<int64_t> number(const ScalarArg& arg) {
-  if (arg.kind != ScalarArg::Kind::kInteger) return std::nullopt;
+std::optional<int64_t> number(const ScalarOperand& arg) {
+  if (arg.kind != ScalarOperand::Kind::kInteger) return std::nullopt;
   return arg.integer;
 }
 
-ir::Value* materialize(const Instruction& at, const ScalarArg& arg) {
+ir::Value* materialize(const Instruction& at, const ScalarOperand& arg) {
   switch (arg.kind) {
-    case ScalarArg::Kind::kScalar:
+    case ScalarOperand::Kind::kScalar:
       return at.read(arg.handle);
-    case ScalarArg::Kind::kLaunch: {
+    case ScalarOperand::Kind::kLaunch: {
       const bool is_block = arg.launch.kind == LaunchIndex::Kind::kBlockIdx;
       return at
           .emit(is_block ? ir::Opcode::kBlockIdx : ir::Opcode::kGridDim, {}, {ir::Type::scalar(int32)},
                 {{"axis", int64_t{arg.launch.axis}}})
           ->result();
     }
-    case ScalarArg::Kind::kInteger:
-    case ScalarArg::Kind::kFloat:
+    case ScalarOperand::Kind::kElement:
+      return only_element(at, at.use(arg.handle));
+    case ScalarOperand::Kind::kInteger:
+    case ScalarOperand::Kind::kFloat:
       break;
   }
   return number_as(at, arg, arg.dtype);
 }
 
-ir::Value* materialize(const Instruction& at, const ScalarArg& arg, DataType to) {
+ir::Value* materialize(const Instruction& at, const ScalarOperand& arg, DataType to) {
   return arg.is_number() ? number_as(at, arg, to) : convert(at, materialize(at, arg), to);
 }
 
-ir::Value* condition(const Instruction& at, const ScalarArg& arg) {
+ir::Value* condition(const Instruction& at, const ScalarOperand& arg) {
   if (!arg.dtype.is_bool())
     at.fail(fmt::format("the condition is {}, not bool", arg.dtype.name()), {}, "compare it, as in x != 0");
   return materialize(at, arg);
 }
 
-ir::Value* index_value(const Instruction& at, const ScalarArg& arg) {
+ir::Value* index_value(const Instruction& at, const ScalarOperand& arg) {
   if (!is_integral(arg.dtype))
     at.fail(fmt::format("{} where an integer is wanted", arg.dtype.name()), {}, "convert with cast()");
   const bool is_narrow =
-      arg.kind == ScalarArg::Kind::kInteger ? fits(arg.integer, int32) : promote(arg.dtype) == int32;
+      arg.kind == ScalarOperand::Kind::kInteger ? fits(arg.integer, int32) : promote(arg.dtype) == int32;
   return materialize(at, arg, is_narrow ? int32 : int64);
 }
 
@@ -172,9 +175,9 @@ DataType common_type(const Instruction& at, DataType a, DataType b) {
   return a.is_signed() ? b : a;
 }
 
-DataType common_type(const Instruction& at, const ScalarArg& a, const ScalarArg& b) {
-  auto with_number = [&](const ScalarArg& number, DataType other) {
-    if (number.kind == ScalarArg::Kind::kFloat) return other.is_float() ? other : float32;
+DataType common_type(const Instruction& at, const ScalarOperand& a, const ScalarOperand& b) {
+  auto with_number = [&](const ScalarOperand& number, DataType other) {
+    if (number.kind == ScalarOperand::Kind::kFloat) return other.is_float() ? other : float32;
     if (other.is_float()) return other;
     if (number.dtype.bits() == 64 && fits(number.integer, promote(other))) return promote(other);
     return common_type(at, number.dtype, other);
@@ -205,7 +208,7 @@ SourceLocation last_location() {
   return trace ? trace->last_location() : SourceLocation{};
 }
 
-Expr binary(Arith op, const ScalarArg& a, const ScalarArg& b) {
+Expr binary(Arith op, const ScalarOperand& a, const ScalarOperand& b) {
   const lang::ArithInfo& info = lang::arith_info(op);
   const Instruction at(info.symbol, a.where);
   DataType type = lang::common_type(at, a, b);
@@ -224,7 +227,7 @@ Expr binary(Arith op, const ScalarArg& a, const ScalarArg& b) {
   return Expr(at.handle(at.emit(info.code, {left, right}, {ir::Type::scalar(result)})->result()), result);
 }
 
-Expr logical(Arith op, const ScalarArg& a, const ScalarArg& b) {
+Expr logical(Arith op, const ScalarOperand& a, const ScalarOperand& b) {
   const lang::ArithInfo& info = lang::arith_info(op);
   const Instruction at(info.symbol, a.where);
   ir::Value* left = lang::condition(at, a);
@@ -232,7 +235,7 @@ Expr logical(Arith op, const ScalarArg& a, const ScalarArg& b) {
   return Expr(at.handle(at.emit(info.code, {left, right}, {ir::Type::scalar(boolean)})->result()), boolean);
 }
 
-Expr unary(Unary op, const ScalarArg& a) {
+Expr unary(Unary op, const ScalarOperand& a) {
   const lang::UnaryInfo& info = lang::unary_info(op);
   const Instruction at(info.symbol, a.where);
   DataType type = a.dtype;
@@ -249,7 +252,7 @@ Expr unary(Unary op, const ScalarArg& a) {
   return Expr(at.handle(at.emit(info.code, {value}, {ir::Type::scalar(type)})->result()), type);
 }
 
-Handle new_variable(DataType dtype, const ScalarArg& init, SourceLocation where) {
+Handle new_variable(DataType dtype, const ScalarOperand& init, SourceLocation where) {
   const Instruction at(dtype.name(), where);
   ir::Value* value = lang::materialize(at, init, dtype);
   ir::Value* variable =
@@ -258,7 +261,7 @@ Handle new_variable(DataType dtype, const ScalarArg& init, SourceLocation where)
   return at.handle(variable);
 }
 
-void assign(Handle& variable, DataType dtype, const ScalarArg& value) {
+void assign(Handle& variable, DataType dtype, const ScalarOperand& value) {
   if (!variable.value) {  // moved from: a fresh variable
     variable = new_variable(dtype, value, value.where);
     return;
@@ -275,16 +278,18 @@ Expr read(const Scalar& variable, SourceLocation where) {
 
 }  // namespace detail
 
-Expr Scalar::to(DataType dtype, SourceLocation where) const { return cast(ScalarArg(*this, where), dtype); }
+Expr Scalar::to(DataType dtype, SourceLocation where) const {
+  return cast(ScalarOperand(*this, where), dtype);
+}
 
-Expr cast(const ScalarArg& a, DataType dtype) {
+Expr cast(const ScalarOperand& a, DataType dtype) {
   const Instruction at("cast", a.where);
   // A C++ number is known: converting it is C++'s business unless the type is one C++ lacks.
   ir::Value* value = lang::convert(at, lang::materialize(at, a), dtype, true);
   return Expr(at.handle(value), dtype);
 }
 
-Expr select(const ScalarArg& condition, const ScalarArg& a, const ScalarArg& b) {
+Expr select(const ScalarOperand& condition, const ScalarOperand& a, const ScalarOperand& b) {
   const Instruction at("select", condition.where);
   ir::Value* c = lang::condition(at, condition);
   const DataType type = lang::common_type(at, a, b);
@@ -294,11 +299,11 @@ Expr select(const ScalarArg& condition, const ScalarArg& a, const ScalarArg& b) 
               type);
 }
 
-Expr fma(const ScalarArg& a, const ScalarArg& b, const ScalarArg& c) {
+Expr fma(const ScalarOperand& a, const ScalarOperand& b, const ScalarOperand& c) {
   const Instruction at("fma", a.where);
   DataType type = float32;
   bool has_scalar = false;
-  for (const ScalarArg* x : {&a, &b, &c}) {
+  for (const ScalarOperand* x : {&a, &b, &c}) {
     if (x->is_number()) continue;
     type = has_scalar ? lang::common_type(at, type, x->dtype) : x->dtype;
     has_scalar = true;

@@ -8,15 +8,17 @@
 namespace imbrex::lang {
 
 /// The argument as a value of its own type; a C++ number becomes a constant.
-ir::Value* materialize(const Instruction& at, const ScalarArg& arg);
+ir::Value* materialize(const Instruction& at, const ScalarOperand& arg);
 /// The argument as a value of type `to`, converted as C++ would; from floating to integer is an error.
-ir::Value* materialize(const Instruction& at, const ScalarArg& arg, DataType to);
+ir::Value* materialize(const Instruction& at, const ScalarOperand& arg, DataType to);
+/// The element of a tensor or view in memory that has only one, read here.
+ir::Value* only_element(const Instruction& at, ir::Value* tensor);
 /// The argument as a bool; other types are an error that suggests a comparison.
-ir::Value* condition(const Instruction& at, const ScalarArg& arg);
+ir::Value* condition(const Instruction& at, const ScalarOperand& arg);
 /// The argument as an offset or extent: int32, or int64 where its type or value needs it.
-ir::Value* index_value(const Instruction& at, const ScalarArg& arg);
+ir::Value* index_value(const Instruction& at, const ScalarOperand& arg);
 /// What a C++ integer says; nothing for run-time scalars.
-std::optional<int64_t> number(const ScalarArg& arg);
+std::optional<int64_t> number(const ScalarOperand& arg);
 
 /// `value` (a scalar or register tensor) with elements of type `to`, by an op where needed. An explicit
 /// conversion may go from floating to integer and to bool.
@@ -27,7 +29,7 @@ DataType promote(DataType t);
 /// The type two run-time operands meet in.
 DataType common_type(const Instruction& at, DataType a, DataType b);
 /// The same where either may be a C++ number.
-DataType common_type(const Instruction& at, const ScalarArg& a, const ScalarArg& b);
+DataType common_type(const Instruction& at, const ScalarOperand& a, const ScalarOperand& b);
 
 struct ArithInfo {
   std::string_view symbol;

@@ -18,7 +18,10 @@ ir::Type barrier_type(std::vector<int64_t> shape) {
 
 /// The attributes sem and scope, which come together; `strong` is what the operation means when it is not
 /// relaxed.
-std::vector<ir::Attr> ordering(Sem strong, Sem sem, Scope scope) {
+std::vector<ir::Attr> ordering(const Instruction& at, Sem strong, Sem sem, Scope scope) {
+  if (sem == Sem::kAcqRel || scope == Scope::kGpu || scope == Scope::kSystem)
+    at.fail("barriers order the threads of a CTA or of a cluster, by acquire or release", {},
+            "use Scope::kCta or Scope::kCluster");
   static constexpr const char* kSem[] = {"", "relaxed", "acquire", "release"};
   static constexpr const char* kScope[] = {"cta", "cta", "cluster"};
   if (sem == Sem::kDefault && scope == Scope::kDefault) return {};
@@ -57,7 +60,7 @@ Barrier alloc(int64_t count, SourceLocation where) {
 
 void arrive(const Barrier& barrier, const ArriveOptions& options, SourceLocation where) {
   const Instruction at("mbarrier::arrive", where);
-  std::vector<ir::Attr> attrs = ordering(Sem::kRelease, options.sem, options.scope);
+  std::vector<ir::Attr> attrs = ordering(at, Sem::kRelease, options.sem, options.scope);
   if (options.count != 1) attrs.push_back({"count", options.count});
   at.emit(ir::Opcode::kMbarrierArrive, {at.use(barrier.handle())}, {}, std::move(attrs));
 }
@@ -67,7 +70,7 @@ void arrive_and_expect_tx(const Barrier& barrier, const ScalarArg& bytes, const 
   const Instruction at("mbarrier::arrive_and_expect_tx", where);
   ir::Value* count = lang::materialize(at, bytes, uint32);
   at.emit(ir::Opcode::kMbarrierArriveExpectTx, {at.use(barrier.handle()), count}, {},
-          ordering(Sem::kRelease, options.sem, options.scope));
+          ordering(at, Sem::kRelease, options.sem, options.scope));
 }
 
 void expect_tx(const Barrier& barrier, const ScalarArg& bytes, SourceLocation where) {
@@ -82,7 +85,7 @@ void wait(const Barrier& barrier, const ScalarArg& phase, const Options& options
     at.fail(fmt::format("phase {}; a parity is 0 or 1", *n));
   ir::Value* parity = lang::materialize(at, phase, uint32);
   at.emit(ir::Opcode::kMbarrierWait, {at.use(barrier.handle()), parity}, {},
-          ordering(Sem::kAcquire, options.sem, options.scope));
+          ordering(at, Sem::kAcquire, options.sem, options.scope));
 }
 
 }  // namespace mbarrier

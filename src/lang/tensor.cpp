@@ -59,7 +59,10 @@ const ir::Type& type_of(detail::Handle handle, std::string_view what) {
 
 int64_t product(const Shape& shape) {
   int64_t n = 1;
-  for (int64_t extent : shape) n *= extent;
+  for (int64_t extent : shape) {
+    if (extent == ir::kDynamic) return ir::kDynamic;
+    n *= extent;
+  }
   return n;
 }
 
@@ -72,6 +75,22 @@ detail::Handle emit_permute(const Instruction& at, ir::Value* t, const Shape& di
 }
 
 }  // namespace
+
+ir::Value* lang::only_element(const Instruction& at, ir::Value* tensor) {
+  const Shape& shape = tensor->type.shape;
+  if (product(shape) != 1)
+    at.fail(fmt::format("a tensor of {} elements where a scalar is wanted", lang::shape_text(shape)),
+            {Instruction::describe("it", tensor)}, "take one, as in t[i] of a vector or t.item({i, j})");
+  std::vector<ir::Value*> operands(1 + shape.size(), shape.empty() ? nullptr : at.constant(int32, 0));
+  operands[0] = tensor;
+  return at.emit(ir::Opcode::kLoadItem, std::move(operands), {ir::Type::scalar(tensor->type.dtype)})
+      ->result();
+}
+
+ScalarOperand::ScalarOperand(const GlobalTensor& element, SourceLocation where)
+    : where(where), kind(Kind::kElement), dtype(element.dtype()), handle(element.handle()) {}
+ScalarOperand::ScalarOperand(const SharedTensor& element, SourceLocation where)
+    : where(where), kind(Kind::kElement), dtype(element.dtype()), handle(element.handle()) {}
 
 DataType Tensor::dtype() const { return type_of(handle_, "dtype").dtype; }
 int Tensor::rank() const { return type_of(handle_, "rank").rank(); }
@@ -144,6 +163,33 @@ Handle index(const Tensor& t, const ScalarArg& i) {
       at.emit(ir::Opcode::kIndex, {value, lang::index_value(at, i)}, {std::move(type)})->result());
 }
 
+namespace {
+
+/// Index values for item(): as many as the tensor has dimensions; none given means the only element.
+std::vector<ir::Value*> item_index(const Instruction& at, ir::Value* tensor, const Scalars& index) {
+  if (!index.empty()) return lang::index_values(at, index);
+  const Shape& shape = tensor->type.shape;
+  if (product(shape) != 1)
+    at.fail(fmt::format("{} is not one element", lang::shape_text(shape)),
+            {Instruction::describe("it", tensor)}, "give an index, one number per dimension");
+  return std::vector<ir::Value*>(shape.size(), shape.empty() ? nullptr : at.constant(int32, 0));
+}
+
+Expr emit_item(const Instruction& at, ir::Opcode code, ir::Value* tensor, const Scalars& index) {
+  std::vector<ir::Value*> operands = item_index(at, tensor, index);
+  operands.insert(operands.begin(), tensor);
+  ir::Value* value = at.emit(code, std::move(operands), {ir::Type::scalar(tensor->type.dtype)})->result();
+  at.name_result(value);
+  return Expr(at.handle(value), value->type.dtype);
+}
+
+}  // namespace
+
+Expr memory_item(const Tensor& t, const Scalars& index, SourceLocation where) {
+  const Instruction at("item", where);
+  return emit_item(at, ir::Opcode::kLoadItem, at.use(t.handle()), index);
+}
+
 // --- register_tensor() ---
 
 Tabulation::Tabulation(DataType dtype, const Shape& shape, int arity, SourceLocation where)
@@ -182,6 +228,10 @@ RegisterValue Tabulation::element(const ScalarArg& value) {
 
 RegisterValue RegisterBase::slice(const Shape& offsets, const Shape& shape, SourceLocation where) const {
   return RegisterValue(detail::slice(*this, Scalars(offsets.begin(), offsets.end()), shape, where));
+}
+Expr RegisterBase::item(const Scalars& index, SourceLocation where) const {
+  const Instruction at("item", where);
+  return detail::emit_item(at, ir::Opcode::kItem, at.read(handle_), index);
 }
 RegisterValue RegisterBase::permute(const Shape& dims, SourceLocation where) const {
   return RegisterValue(detail::permute(*this, dims, where));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "lang/source_text.h"
 #include "lang/tiles.h"
@@ -70,28 +71,66 @@ Operands meet(const Instruction& at, const NumArg& a, const NumArg& b) {
   return {x, y, shape};
 }
 
-RegisterValue reduce(std::string_view kind, const TileArg& a, const ReduceOptions& options) {
-  const Instruction at(kind, a.where);
+/// Checks what is reduced.
+ir::Value* reducible(const Instruction& at, const TileArg& a) {
   ir::Value* value = tile(at, a);
-  const int rank = value->type.rank();
-  const int axis = options.axis < 0 ? options.axis + rank : options.axis;
-  if (axis < 0 || axis >= rank)
-    at.fail(fmt::format("axis {} of a tensor of {} dimensions", options.axis, rank),
-            {Instruction::describe("it", value)});
-  const bool is_logical = kind == "any" || kind == "all";
+  const bool is_logical = at.name() == "any" || at.name() == "all";
   if (is_logical != value->type.dtype.is_bool())
     at.fail(fmt::format("works on {}, not on {}", is_logical ? "bool tensors" : "numbers",
                         value->type.dtype.name()),
             {Instruction::describe("it", value)}, is_logical ? "compare first, as in x != 0" : "");
+  return value;
+}
+
+ir::Op* reduce_axis(const Instruction& at, ir::Value* value, int64_t axis, bool keep) {
   Shape shape = value->type.shape;
-  if (options.keep)
-    shape[axis] = 1;
+  if (keep)
+    shape[static_cast<size_t>(axis)] = 1;
   else
     shape.erase(shape.begin() + axis);
-  std::vector<ir::Attr> attrs = {{"axis", int64_t{axis}}, {"kind", std::string(kind)}};
-  if (options.keep) attrs.push_back({"keep", true});
-  return result(at, at.emit(ir::Opcode::kReduce, {value},
-                            {register_type(value->type.dtype, std::move(shape))}, std::move(attrs)));
+  std::vector<ir::Attr> attrs = {{"axis", axis}, {"kind", std::string(at.name())}};
+  if (keep) attrs.push_back({"keep", true});
+  return at.emit(ir::Opcode::kReduce, {value}, {register_type(value->type.dtype, std::move(shape))},
+                 std::move(attrs));
+}
+
+RegisterValue reduce(std::string_view kind, const TileArg& a, const ReduceOptions& options) {
+  const Instruction at(kind, a.where);
+  ir::Value* value = reducible(at, a);
+  const int rank = value->type.rank();
+  Shape axes = options.axes.empty() ? Shape{options.axis} : options.axes;
+  for (int64_t& axis : axes) {
+    const int64_t given = axis;
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank)
+      at.fail(fmt::format("axis {} of a tensor of {} dimensions", given, rank),
+              {Instruction::describe("it", value)});
+    if (std::count(axes.begin(), axes.end(), axis) != 1)
+      at.fail(fmt::format("axis {} is named twice", given), {Instruction::describe("it", value)});
+  }
+  std::sort(axes.begin(), axes.end(), std::greater());
+  ir::Op* op = nullptr;
+  for (int64_t axis : axes) {
+    op = reduce_axis(at, value, axis, options.keep);
+    value = op->result();
+  }
+  return result(at, op);
+}
+
+/// All elements to one scalar: the axes in turn, each result in all threads that took part.
+Expr reduce_all(std::string_view kind, const TileArg& a) {
+  const Instruction at(kind, a.where);
+  ir::Value* value = reducible(at, a);
+  const int64_t rank = value->type.rank();
+  for (int64_t axis = rank - 1; axis >= 0; --axis)
+    if (value->type.shape[static_cast<size_t>(axis)] > 1)
+      value = reduce_axis(at, value, axis, true)->result();
+  std::vector<ir::Value*> operands(1 + static_cast<size_t>(rank), rank > 0 ? at.constant(int32, 0) : nullptr);
+  operands[0] = value;
+  ir::Value* item =
+      at.emit(ir::Opcode::kItem, std::move(operands), {ir::Type::scalar(value->type.dtype)})->result();
+  at.name_result(item);
+  return Expr(at.handle(item), item->type.dtype);
 }
 
 }  // namespace
@@ -212,6 +251,12 @@ RegisterValue min(const TileArg& a, ReduceOptions options) { return lang::reduce
 RegisterValue max(const TileArg& a, ReduceOptions options) { return lang::reduce("max", a, options); }
 RegisterValue any(const TileArg& a, ReduceOptions options) { return lang::reduce("any", a, options); }
 RegisterValue all(const TileArg& a, ReduceOptions options) { return lang::reduce("all", a, options); }
+
+Expr sum(const TileArg& a) { return lang::reduce_all("sum", a); }
+Expr min(const TileArg& a) { return lang::reduce_all("min", a); }
+Expr max(const TileArg& a) { return lang::reduce_all("max", a); }
+Expr any(const TileArg& a) { return lang::reduce_all("any", a); }
+Expr all(const TileArg& a) { return lang::reduce_all("all", a); }
 
 RegisterValue full(DataType dtype, const Shape& shape, const ScalarArg& value, SourceLocation where) {
   const Instruction at("full", where);

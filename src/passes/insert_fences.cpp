@@ -143,7 +143,10 @@ class FenceInserter {
     if (uses_tensor_memory(op)) pending.before = true;
     switch (op.code) {
       case Opcode::kStoreShared:
-        pending.proxy |= is_async(op.operands[0]);
+      case Opcode::kScatter:
+      case Opcode::kAtomic:
+      case Opcode::kAtomicItem:
+        pending.proxy |= op.operands[0]->type.kind == ir::TypeKind::kShared && is_async(op.operands[0]);
         break;
       case Opcode::kCopyAsync:
         pending.copies |= is_async(op.operands[1]);

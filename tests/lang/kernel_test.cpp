@@ -53,7 +53,7 @@ TEST(Golden, Specialised) { expect_golden("specialised", lang::trace(testing::Sp
 
 /// Every op of the table that a kernel can contain.
 struct EveryOp {
-  void operator()(Int32 m, Ptr<float16> p) const {
+  void operator()(Int32 m, Ptr<float16> p, Ptr<int32> c) const {
     grid(m);
     cluster(2);
     auto g = global_view(p, {m, 64});
@@ -74,7 +74,8 @@ struct EveryOp {
     x = ((x << 1) >> 2) % 3 + ((x & 1) | (x ^ 3)) / 2 + ~x;
     check(x <= 3 && !(x < 2 || x >= 7));
     Float32 y = select(x > 1, abs(-x), 2).to(float32);
-    y = exp(y) + exp2(y) + log(y) + sqrt(y) + rsqrt(y) + tanh(y) + sin(y) + fma(y, y, y);
+    y = exp(y) + exp2(y) + log(y) + sqrt(y) + rsqrt(y) + tanh(y) + sin(y) + cos(y) + round(y) + floor(y) +
+        ceil(y) + fma(y, y, y);
     printf("%f\n", y);
     copy_async(g, s[0], {x, 0});
     copy_async_commit_group();
@@ -112,6 +113,13 @@ struct EveryOp {
     tile += register_tensor(float16, {128, 64}, [](auto i, auto j) { return i + j; });
     tile = relayout(tile.reshape({64, 128}).transpose() + full(float16, {128, 64}, 1));
     tile -= sum(tile, {.axis = 1, .keep = true});
+    auto counts = global_view(c, {128});
+    x += counts[x] + any(tile > 0).to(int32);
+    auto rows = load_global(counts, {0}, {128});
+    scatter(g, gather(g, {rows.reshape({128, 1}), 0}, {128, 64}), {rows.reshape({128, 1}), 0});
+    atomic::add(counts, 1, {rows});
+    semaphore::wait(counts[0], atomic::exch(counts[1], 2));
+    semaphore::release(counts[0], 0);
     store_shared(s[0].slice({0, 0}, {128, 64}), tile);
     store_global(g, load_shared(s[0]), {x, 0});
     print_tensor(tile);

@@ -127,8 +127,8 @@ TEST(MemoryErrors, Views) {
                 shared_tensor(float16, {2, 8})[2];
               }),
               HasSubstr("index: index 2 is outside 0 ... 1"));
-  EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { shared_tensor(float16, {8})[0]; }),
-              HasSubstr("index: [8] has no leading dimension to drop"));
+  EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { shared_tensor(float16, {8})[0][0]; }),
+              HasSubstr("index: [] has no leading dimension to drop"));
   EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) {
                 shared_tensor(float16, {8, 8}).slice({0}, {8, 8});
               }),

@@ -14,14 +14,10 @@
 // [PTX: Parallel Synchronization and Communication Instructions: mbarrier]
 #pragma once
 
+#include "imbrex/lang/memory_order.h"
 #include "imbrex/lang/tensor.h"
 
 namespace imbrex {
-
-/// Memory ordering of an mbarrier operation, and the threads that it orders. kDefault: acquire for waits and
-/// release for arrivals; the CTA.
-enum class Sem : uint8_t { kDefault, kRelaxed, kAcquire, kRelease };
-enum class Scope : uint8_t { kDefault, kCta, kCluster };
 
 /// One barrier, 8 bytes of shared memory.
 class Barrier {
@@ -60,10 +56,12 @@ BarrierArray alloc(std::initializer_list<int64_t> counts, SourceLocation where =
 /// A single barrier that expects `count` arrivals per phase: `alloc(1)`.
 Barrier alloc(int64_t count, SourceLocation where = SourceLocation::current());
 
+/// kDefault: acquire for waits and release for arrivals; the CTA. Scopes are the CTA and the cluster.
 struct Options {
   Sem sem = Sem::kDefault;
   Scope scope = Scope::kDefault;
 };
+/// As Options.
 struct ArriveOptions {
   int64_t count = 1;  ///< arrivals per executing thread
   Sem sem = Sem::kDefault;

@@ -7,6 +7,8 @@
 // among its threads as the compiler finds best.
 #pragma once
 
+#include <optional>
+
 #include "imbrex/lang/pointer.h"
 #include "imbrex/lang/tensor.h"
 
@@ -69,5 +71,39 @@ void copy_async_wait_group(int64_t pending, SourceLocation where = SourceLocatio
 /// Waits for all copies that the executing thread has started. Other threads see the data after a sync().
 /// [PTX: cp.async.wait_all]
 void copy_async_wait_all(SourceLocation where = SourceLocation::current());
+
+/// A tensor in global or shared memory as an argument.
+class MemoryArg {
+ public:
+  MemoryArg(const GlobalTensor& tensor) : handle(tensor.handle()) {}
+  MemoryArg(const SharedTensor& tensor) : handle(tensor.handle()) {}
+  detail::Handle handle;
+};
+
+/// Offsets of which some may be tiles of indices.
+using Offsets = std::vector<NumArg>;
+
+struct GatherOptions {
+  double other = 0;                  ///< the value of elements outside the tensor, or left out by the mask
+  Shape dims = {};                   ///< as for load_global(); -1 for a dimension of the tile that has none
+  std::optional<TileArg> mask = {};  ///< a bool tile that broadcasts to the shape: the elements to move
+};
+using ScatterOptions = GatherOptions;
+
+/// A tile of this shape, some of whose places are read from index tiles. One offset per dimension of the tensor: along
+/// a dimension with a scalar offset the tile lies as in load_global(), elements outside are `other`; an integer tile
+/// that broadcasts to the shape gives each element's index itself.
+///
+///   gather(g_table, {rows, column}, {n, width})   rows: [n, 1]; row i of the tile is g_table[rows[i], column ...]
+///   gather(s_lut, {codes}, {n})                   codes: [n]; element i is s_lut[codes[i]]
+///
+/// Indices of a tile must be inside the tensor where the mask holds: that is not tested on a GPU, and reported by the
+/// virtual GPU. Any thread group. [PTX: ld.global, ld.shared]
+RegisterValue gather(const MemoryArg& src, const Offsets& offsets, const Shape& shape,
+                     const GatherOptions& options = {}, SourceLocation where = SourceLocation::current());
+/// Stores the tile to places given as for gather(). Where several elements have the same place, one of them is stored,
+/// and the virtual GPU reports a race; atomic::add() and its like combine them. [PTX: st.global, st.shared]
+void scatter(const MemoryArg& dst, const TileArg& value, const Offsets& offsets,
+             const ScatterOptions& options = {}, SourceLocation where = SourceLocation::current());
 
 }  // namespace imbrex

@@ -60,11 +60,30 @@ enum class Arith : uint8_t {
   kLogicalAnd,
   kLogicalOr,
 };
-enum class Unary : uint8_t { kNeg, kNot, kLogicalNot, kAbs, kExp, kExp2, kLog, kSqrt, kRsqrt, kTanh, kSin };
+enum class Unary : uint8_t {
+  kNeg,
+  kNot,
+  kLogicalNot,
+  kAbs,
+  kExp,
+  kExp2,
+  kLog,
+  kSqrt,
+  kRsqrt,
+  kTanh,
+  kSin,
+  kCos,
+  kRound,
+  kFloor,
+  kCeil,
+};
 
 }  // namespace detail
 
 class Expr;
+class GlobalTensor;
+class SharedTensor;
+class RegisterBase;
 
 /// What run-time scalars, Expr (a value) and Var (a variable), have in common.
 class Scalar {
@@ -125,18 +144,22 @@ struct LaunchIndex {
   uint8_t axis;
 };
 
-/// A scalar argument: a run-time scalar or a C++ number, and the line it was written on. Implicit, so that
-/// functions and operators take either.
-class ScalarArg {
+/// A scalar operand: a run-time scalar, a C++ number or one element of a tensor in memory, and the line it was written
+/// on. Implicit, so that operators take any. An element (`g_offsets[i]`) is read where it is used: `Int32 x =
+/// g_offsets[i]` reads it once.
+class ScalarOperand {
  public:
-  enum class Kind : uint8_t { kScalar, kInteger, kFloat, kLaunch };
+  enum class Kind : uint8_t { kScalar, kInteger, kFloat, kLaunch, kElement };
 
-  ScalarArg(const Scalar& scalar, SourceLocation where = SourceLocation::current())
+  ScalarOperand(const Scalar& scalar, SourceLocation where = SourceLocation::current())
       : where(where), kind(Kind::kScalar), dtype(scalar.dtype()), handle(scalar.handle()) {}
-  ScalarArg(LaunchIndex index, SourceLocation where = SourceLocation::current())
+  ScalarOperand(LaunchIndex index, SourceLocation where = SourceLocation::current())
       : where(where), kind(Kind::kLaunch), dtype(int32), launch(index) {}
+  /// CompileError where it is used, unless the tensor or view has exactly one element.
+  ScalarOperand(const GlobalTensor& element, SourceLocation where = SourceLocation::current());
+  ScalarOperand(const SharedTensor& element, SourceLocation where = SourceLocation::current());
   template <class T>
-  requires std::is_arithmetic_v<T> ScalarArg(T number, SourceLocation where = SourceLocation::current())
+  requires std::is_arithmetic_v<T> ScalarOperand(T number, SourceLocation where = SourceLocation::current())
       : where(where) {
     if constexpr (std::is_floating_point_v<T>) {
       kind = Kind::kFloat;
@@ -157,7 +180,7 @@ class ScalarArg {
   SourceLocation where;
   Kind kind;
   DataType dtype;         ///< of the scalar; of a C++ number, what C++ says
-  detail::Handle handle;  ///< kScalar
+  detail::Handle handle;  ///< kScalar, kElement
   union {
     int64_t integer = 0;
     double real;
@@ -166,15 +189,30 @@ class ScalarArg {
 };
 
 template <class T>
-concept ScalarLike = std::is_constructible_v<ScalarArg, const T&, SourceLocation>;
+concept ScalarLike = std::is_constructible_v<ScalarOperand, const T&, SourceLocation>;
+
+/// A scalar argument of a function: a scalar operand, with an explanation where a tile is given instead.
+class ScalarArg : public ScalarOperand {
+ public:
+  template <ScalarLike T>
+  ScalarArg(const T& value, SourceLocation where = SourceLocation::current()) : ScalarOperand(value, where) {}
+  ScalarArg(const ScalarOperand& operand) : ScalarOperand(operand) {}
+  template <std::derived_from<RegisterBase> T>
+  ScalarArg(const T&, SourceLocation where = SourceLocation::current()) : ScalarOperand(0, where) {
+    static_assert(
+        detail::kNever<T>,
+        "a register tensor is not a scalar: reduce it to one with any(x), all(x), sum(x), min(x) or max(x), "
+        "or take one element with x.item({i, j})");
+  }
+};
 
 namespace detail {
 
-Expr binary(Arith op, const ScalarArg& a, const ScalarArg& b);
-Expr unary(Unary op, const ScalarArg& a);
-Expr logical(Arith op, const ScalarArg& a, const ScalarArg& b);
-Handle new_variable(DataType dtype, const ScalarArg& init, SourceLocation where);
-void assign(Handle& variable, DataType dtype, const ScalarArg& value);
+Expr binary(Arith op, const ScalarOperand& a, const ScalarOperand& b);
+Expr unary(Unary op, const ScalarOperand& a);
+Expr logical(Arith op, const ScalarOperand& a, const ScalarOperand& b);
+Handle new_variable(DataType dtype, const ScalarOperand& init, SourceLocation where);
+void assign(Handle& variable, DataType dtype, const ScalarOperand& value);
 Expr read(const Scalar& variable, SourceLocation where);
 /// The line most recently traced, for the few operators that cannot capture their own.
 SourceLocation last_location();
@@ -201,6 +239,9 @@ class Var : public Scalar {
   template <ScalarLike T>
   Var(const T& init, SourceLocation where = SourceLocation::current())
       : Scalar(detail::new_variable(D, ScalarArg(init, where), where), D) {}
+  template <std::derived_from<RegisterBase> T>
+  Var(const T& tile, SourceLocation where = SourceLocation::current())
+      : Scalar(detail::new_variable(D, ScalarArg(tile, where), where), D) {}
   Var(const Var& other, SourceLocation where = SourceLocation::current())
       : Scalar(detail::new_variable(D, ScalarArg(other, where), where), D) {}
   /// Takes the variable over, so that functions can return one; `other` must be assigned before it is used
@@ -269,9 +310,9 @@ using BFloat16 = Var<bfloat16>;
 using Float32 = Var<float32>;
 using Float64 = Var<float64>;
 
-#define IMBREX_BINARY(symbol, op)                                       \
-  inline Expr operator symbol(const ScalarArg& a, const ScalarArg& b) { \
-    return detail::binary(detail::Arith::op, a, b);                     \
+#define IMBREX_BINARY(symbol, op)                                               \
+  inline Expr operator symbol(const ScalarOperand& a, const ScalarOperand& b) { \
+    return detail::binary(detail::Arith::op, a, b);                             \
   }
 IMBREX_BINARY(+, kAdd)
 IMBREX_BINARY(-, kSub)
@@ -291,26 +332,26 @@ IMBREX_BINARY(>, kGt)
 IMBREX_BINARY(>=, kGe)
 #undef IMBREX_BINARY
 
-inline Expr operator-(const ScalarArg& a) { return detail::unary(detail::Unary::kNeg, a); }
-inline Expr operator~(const ScalarArg& a) { return detail::unary(detail::Unary::kNot, a); }
+inline Expr operator-(const ScalarOperand& a) { return detail::unary(detail::Unary::kNeg, a); }
+inline Expr operator~(const ScalarOperand& a) { return detail::unary(detail::Unary::kNot, a); }
 
 // Exact matches: with a converting parameter these would tie with the built-in operators, to which a scalar
 // also converts (by the conversion to bool that exists only to explain itself).
 template <ScalarLike A, ScalarLike B>
 requires std::derived_from<A, Scalar> || std::derived_from<B, Scalar> Expr operator&&(const A& a,
                                                                                       const B& b) {
-  return detail::logical(detail::Arith::kLogicalAnd, ScalarArg(a, detail::last_location()),
-                         ScalarArg(b, detail::last_location()));
+  return detail::logical(detail::Arith::kLogicalAnd, ScalarOperand(a, detail::last_location()),
+                         ScalarOperand(b, detail::last_location()));
 }
 template <ScalarLike A, ScalarLike B>
 requires std::derived_from<A, Scalar> || std::derived_from<B, Scalar> Expr operator||(const A& a,
                                                                                       const B& b) {
-  return detail::logical(detail::Arith::kLogicalOr, ScalarArg(a, detail::last_location()),
-                         ScalarArg(b, detail::last_location()));
+  return detail::logical(detail::Arith::kLogicalOr, ScalarOperand(a, detail::last_location()),
+                         ScalarOperand(b, detail::last_location()));
 }
 template <std::derived_from<Scalar> A>
 Expr operator!(const A& a) {
-  return detail::unary(detail::Unary::kLogicalNot, ScalarArg(a, detail::last_location()));
+  return detail::unary(detail::Unary::kLogicalNot, ScalarOperand(a, detail::last_location()));
 }
 
 /// (a + b - 1) / b, for integers a >= 0 and b > 0: how many tiles of size b cover a.
@@ -323,8 +364,12 @@ constexpr std::common_type_t<A, B> cdiv(A a, B b) {
 }
 
 /// The smaller and the larger of two; of a number and a NaN, the number.
-inline Expr min(const ScalarArg& a, const ScalarArg& b) { return detail::binary(detail::Arith::kMin, a, b); }
-inline Expr max(const ScalarArg& a, const ScalarArg& b) { return detail::binary(detail::Arith::kMax, a, b); }
+inline Expr min(const ScalarOperand& a, const ScalarOperand& b) {
+  return detail::binary(detail::Arith::kMin, a, b);
+}
+inline Expr max(const ScalarOperand& a, const ScalarOperand& b) {
+  return detail::binary(detail::Arith::kMax, a, b);
+}
 template <class A, class B>
 requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B>
 constexpr std::common_type_t<A, B> min(A a, B b) {
@@ -339,30 +384,37 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
 }
 
 /// a if the condition (a bool) holds, else b; both are computed. [PTX: selp]
-Expr select(const ScalarArg& condition, const ScalarArg& a, const ScalarArg& b);
+Expr select(const ScalarOperand& condition, const ScalarOperand& a, const ScalarOperand& b);
 
 /// Converts: between floating types to nearest even, to integers toward zero, to bool by != 0. [PTX: cvt]
-Expr cast(const ScalarArg& a, DataType dtype);
+Expr cast(const ScalarOperand& a, DataType dtype);
 template <DataType D>
-Expr cast(const ScalarArg& a) {
+Expr cast(const ScalarOperand& a) {
   return cast(a, D);
 }
 
 /// |a|.
-inline Expr abs(const ScalarArg& a) { return detail::unary(detail::Unary::kAbs, a); }
+inline Expr abs(const ScalarOperand& a) { return detail::unary(detail::Unary::kAbs, a); }
 /// e^a, 2^a and the natural logarithm, by the approximate instructions; floating types.
-inline Expr exp(const ScalarArg& a) { return detail::unary(detail::Unary::kExp, a); }
-inline Expr exp2(const ScalarArg& a) { return detail::unary(detail::Unary::kExp2, a); }
-inline Expr log(const ScalarArg& a) { return detail::unary(detail::Unary::kLog, a); }
+inline Expr exp(const ScalarOperand& a) { return detail::unary(detail::Unary::kExp, a); }
+inline Expr exp2(const ScalarOperand& a) { return detail::unary(detail::Unary::kExp2, a); }
+inline Expr log(const ScalarOperand& a) { return detail::unary(detail::Unary::kLog, a); }
 /// Square root rounded to nearest; 1 / sqrt(a) and tanh(a) by the approximate instructions; floating types.
-inline Expr sqrt(const ScalarArg& a) { return detail::unary(detail::Unary::kSqrt, a); }
-inline Expr rsqrt(const ScalarArg& a) { return detail::unary(detail::Unary::kRsqrt, a); }
-inline Expr tanh(const ScalarArg& a) { return detail::unary(detail::Unary::kTanh, a); }
+inline Expr sqrt(const ScalarOperand& a) { return detail::unary(detail::Unary::kSqrt, a); }
+inline Expr rsqrt(const ScalarOperand& a) { return detail::unary(detail::Unary::kRsqrt, a); }
+inline Expr tanh(const ScalarOperand& a) { return detail::unary(detail::Unary::kTanh, a); }
 /// The sine of an angle in radians; floating types but float64. Its absolute error is at most 2^-20.5 for |a| <= 2 pi
 /// and 2^-14.7 for |a| <= 100 pi; narrower types are converted to float32 and back. [PTX: sin.approx]
-inline Expr sin(const ScalarArg& a) { return detail::unary(detail::Unary::kSin, a); }
+inline Expr sin(const ScalarOperand& a) { return detail::unary(detail::Unary::kSin, a); }
+/// The cosine, as sin(). [PTX: cos.approx]
+inline Expr cos(const ScalarOperand& a) { return detail::unary(detail::Unary::kCos, a); }
+/// The nearest integer (halves to even), the largest one not above and the smallest one not below; floating types.
+/// [PTX: cvt.rni, cvt.rmi, cvt.rpi]
+inline Expr round(const ScalarOperand& a) { return detail::unary(detail::Unary::kRound, a); }
+inline Expr floor(const ScalarOperand& a) { return detail::unary(detail::Unary::kFloor, a); }
+inline Expr ceil(const ScalarOperand& a) { return detail::unary(detail::Unary::kCeil, a); }
 /// a * b + c, rounded once; floating types. [PTX: fma]
-Expr fma(const ScalarArg& a, const ScalarArg& b, const ScalarArg& c);
+Expr fma(const ScalarOperand& a, const ScalarOperand& b, const ScalarOperand& c);
 
 /// What fast_divmod() returns: `auto [group, in_group] = fast_divmod(i, width);`.
 struct Divmod {

@@ -57,13 +57,15 @@ Handle transpose(const Tensor& t, SourceLocation where);
 Handle reshape(const Tensor& t, const Shape& shape, SourceLocation where);
 Handle slice(const Tensor& t, const Scalars& offsets, const Shape& shape, SourceLocation where);
 Handle index(const Tensor& t, const ScalarArg& i);
+Expr memory_item(const Tensor& t, const Scalars& index, SourceLocation where);
 
 /// The views that tensors in memory share.
 template <class Derived>
 class MemoryTensor : public Tensor {
  public:
   explicit MemoryTensor(Handle handle) : Tensor(handle) {}
-  /// t[i]: entry `i` of the leading dimension, which is dropped.
+  /// t[i]: entry `i` of the leading dimension, which is dropped. Of a vector it is one element, which functions and
+  /// operators read as a scalar: `Int32 begin = g_offsets[i]`.
   Derived operator[](const ScalarArg& i) const { return Derived(detail::index(*this, i)); }
   /// The box of this shape at the offsets, one offset per dimension.
   Derived slice(const Scalars& offsets, const Shape& shape,
@@ -88,11 +90,22 @@ class MemoryTensor : public Tensor {
 
 /// See the head of this file.
 class GlobalTensor : public detail::MemoryTensor<GlobalTensor> {
+ public:
   using MemoryTensor::MemoryTensor;
+  /// The element at the index, one number per dimension, or the only one: a scalar that all threads of the executing
+  /// group read, and that is the same in all as long as nobody else writes it. Any thread group. [PTX: ld.global]
+  Expr item(const Scalars& index = {}, SourceLocation where = SourceLocation::current()) const {
+    return detail::memory_item(*this, index, where);
+  }
 };
 /// See the head of this file.
 class SharedTensor : public detail::MemoryTensor<SharedTensor> {
+ public:
   using MemoryTensor::MemoryTensor;
+  /// As GlobalTensor::item(). What other threads stored is there after a sync(). [PTX: ld.shared]
+  Expr item(const Scalars& index = {}, SourceLocation where = SourceLocation::current()) const {
+    return detail::memory_item(*this, index, where);
+  }
 };
 /// See the head of this file.
 class TMemoryTensor : public detail::MemoryTensor<TMemoryTensor> {
@@ -116,6 +129,9 @@ class RegisterBase : public Tensor {
   RegisterValue transpose(SourceLocation where = SourceLocation::current()) const;
   /// The same elements in row-major order under another shape.
   RegisterValue reshape(const Shape& shape, SourceLocation where = SourceLocation::current()) const;
+  /// The element at the index (one number per dimension, inside the shape), or the only one: a scalar, the same in all
+  /// threads of the group, which all execute it. Moves through shared memory unless every thread holds the element.
+  Expr item(const Scalars& index = {}, SourceLocation where = SourceLocation::current()) const;
 
   template <class T>
   requires std::same_as<T, bool>
@@ -171,6 +187,7 @@ class NumArg {
   template <ScalarLike T>
   NumArg(const T& number, SourceLocation where = SourceLocation::current())
       : where(where), scalar(number, where) {}
+  NumArg(const ScalarOperand& number) : where(number.where), scalar(number) {}
   NumArg(const ScalarArg& number) : where(number.where), scalar(number) {}
 
   SourceLocation where;
@@ -227,12 +244,12 @@ class RegisterTensor : public RegisterBase {
 #undef IMBREX_COMPOUND
 };
 
-#define IMBREX_BINARY(symbol, op)                                              \
-  inline RegisterValue operator symbol(const TileArg& a, const NumArg& b) {    \
-    return detail::tile_binary(detail::Arith::op, a, b);                       \
-  }                                                                            \
-  inline RegisterValue operator symbol(const ScalarArg& a, const TileArg& b) { \
-    return detail::tile_binary(detail::Arith::op, a, b);                       \
+#define IMBREX_BINARY(symbol, op)                                                  \
+  inline RegisterValue operator symbol(const TileArg& a, const NumArg& b) {        \
+    return detail::tile_binary(detail::Arith::op, a, b);                           \
+  }                                                                                \
+  inline RegisterValue operator symbol(const ScalarOperand& a, const TileArg& b) { \
+    return detail::tile_binary(detail::Arith::op, a, b);                           \
   }
 IMBREX_BINARY(+, kAdd)
 IMBREX_BINARY(-, kSub)
@@ -274,13 +291,13 @@ inline RegisterValue operator~(const TileArg& a) { return detail::tile_unary(det
 inline RegisterValue min(const TileArg& a, const NumArg& b) {
   return detail::tile_binary(detail::Arith::kMin, a, b);
 }
-inline RegisterValue min(const ScalarArg& a, const TileArg& b) {
+inline RegisterValue min(const ScalarOperand& a, const TileArg& b) {
   return detail::tile_binary(detail::Arith::kMin, a, b);
 }
 inline RegisterValue max(const TileArg& a, const NumArg& b) {
   return detail::tile_binary(detail::Arith::kMax, a, b);
 }
-inline RegisterValue max(const ScalarArg& a, const TileArg& b) {
+inline RegisterValue max(const ScalarOperand& a, const TileArg& b) {
   return detail::tile_binary(detail::Arith::kMax, a, b);
 }
 
@@ -300,14 +317,19 @@ inline RegisterValue sqrt(const TileArg& a) { return detail::tile_unary(detail::
 inline RegisterValue rsqrt(const TileArg& a) { return detail::tile_unary(detail::Unary::kRsqrt, a); }
 inline RegisterValue tanh(const TileArg& a) { return detail::tile_unary(detail::Unary::kTanh, a); }
 inline RegisterValue sin(const TileArg& a) { return detail::tile_unary(detail::Unary::kSin, a); }
+inline RegisterValue cos(const TileArg& a) { return detail::tile_unary(detail::Unary::kCos, a); }
+inline RegisterValue round(const TileArg& a) { return detail::tile_unary(detail::Unary::kRound, a); }
+inline RegisterValue floor(const TileArg& a) { return detail::tile_unary(detail::Unary::kFloor, a); }
+inline RegisterValue ceil(const TileArg& a) { return detail::tile_unary(detail::Unary::kCeil, a); }
 RegisterValue fma(const TileArg& a, const NumArg& b, const NumArg& c);
 RegisterValue cast(const TileArg& a, DataType dtype);
 
 struct ReduceOptions {
   int axis = -1;      ///< the dimension to reduce; negative counts from the end
   bool keep = false;  ///< leave it with extent 1, so that the result broadcasts against the operand
+  Shape axes = {};    ///< several dimensions, in place of `axis`
 };
-/// Reductions along one dimension: `sum(x, {.axis = 1, .keep = true})`. Whole warps execute them; every
+/// Reductions along one dimension or several: `sum(x, {.axis = 1, .keep = true})`. Whole warps execute them; every
 /// thread that holds a part of a row gets the row's result. any and all take bool tensors; min and max ignore
 /// NaN.
 RegisterValue sum(const TileArg& a, ReduceOptions options);
@@ -315,6 +337,13 @@ RegisterValue min(const TileArg& a, ReduceOptions options);
 RegisterValue max(const TileArg& a, ReduceOptions options);
 RegisterValue any(const TileArg& a, ReduceOptions options);
 RegisterValue all(const TileArg& a, ReduceOptions options);
+/// Reductions of all elements to one scalar, the same in all threads of the group: `when(any(x > y))`. Whole warps
+/// execute them.
+Expr sum(const TileArg& a);
+Expr min(const TileArg& a);
+Expr max(const TileArg& a);
+Expr any(const TileArg& a);
+Expr all(const TileArg& a);
 
 /// A register tensor of which every element is `value`, or 0.
 RegisterValue full(DataType dtype, const Shape& shape, const ScalarArg& value,

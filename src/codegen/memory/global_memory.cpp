@@ -29,7 +29,7 @@ GlobalTile::GlobalTile(const Tile& tile, const GlobalView& view, std::span<const
     if (const int root = view.view_dims[v]; root >= 0)
       dims_[root].start = ints.add(dims_[root].start, offsets[v]);
   for (size_t t = 0; t < dims.size(); ++t) {
-    const int root = view.view_dims[dims[t]];
+    const int root = dims[t] < 0 ? -1 : view.view_dims[dims[t]];
     if (root < 0) continue;
     dims_[root].tile_dim = static_cast<int>(t);
     dims_[root].last = tile.layout().shape()[t] - 1;
@@ -51,7 +51,7 @@ int64_t GlobalTile::row_alignment() const {
   for (size_t i = 0; i < dims_.size(); ++i) {
     if (static_cast<int>(i) == unit_root_) continue;
     const Dim& d = dims_[i];
-    if (d.last == 0 && d.start.is_constant() && d.start.constant() == 0) continue;
+    if (!d.is_indexed && d.last == 0 && d.start.is_constant() && d.start.constant() == 0) continue;
     elements = std::min(elements, power_of_two_divisor(d.stride.known.multiple));
   }
   return std::max<int64_t>(1, elements);
@@ -158,7 +158,7 @@ Integer GlobalTile::base_address() const {
   return sum;
 }
 
-Operand GlobalTile::address(int64_t reg) const {
+GlobalTile::Place GlobalTile::place(int64_t reg) const {
   Integers& ints = tile_.g().ints();
   Integer base = base_address();
   int64_t constant = 0;
@@ -174,10 +174,11 @@ Operand GlobalTile::address(int64_t reg) const {
     base = ints.add(base, Integers::constant(constant));
     constant = 0;
   }
-  return ptx::address(base.value.reg(), constant);
+  return {base, constant};
 }
 
 Condition GlobalTile::inside(const Dim& dim, int64_t reg) const {
+  if (dim.is_indexed) return {};
   Integers& ints = tile_.g().ints();
   const int64_t part = register_part(dim, reg);
   const int64_t reach = dim.tile_dim < 0 ? 0 : tile_.digits().thread_reach(dim.tile_dim);
@@ -220,42 +221,18 @@ Integer GlobalTile::remaining_along_unit_dim(int64_t reg) const {
   return ints.sub(ints.sub(d.extent, position(d)), Integers::constant(register_part(d, reg)));
 }
 
+uint64_t bits_of(DataType dtype, double value) {
+  if (dtype.is_float()) return arith::encode(arith::float_format(dtype), value);
+  const uint64_t mask = dtype.bits() == 64 ? ~uint64_t{0} : (uint64_t{1} << dtype.bits()) - 1;
+  return static_cast<uint64_t>(static_cast<int64_t>(value)) & mask;
+}
+
 namespace {
 
 std::vector<Integer> offsets_of(Generator& g, const ir::Op& op, size_t first) {
   std::vector<Integer> offsets;
   for (size_t i = first; i < op.operands.size(); ++i) offsets.push_back(g.integer(op.operands[i]));
   return offsets;
-}
-
-/// Runs `access(vector, test_along_unit_dim)` for the tile: once, or, when vectors fit the alignment but an
-/// edge may cut one, as vectors where the tile lies inside and element by element where it does not.
-template <class F>
-void with_vectors(Generator& g, const GlobalTile& global, F&& access) {
-  const int64_t aligned = global.aligned_vector(16);
-  const int64_t masked = global.masked_vector(aligned);
-  if (aligned == masked) return access(aligned, true);
-  const Operand whole = global.whole_along_unit_dim();
-  if (whole.is_immediate()) return access(whole.value ? aligned : masked, !whole.value);
-  global.prepare();
-  Emitter& e = g.e();
-  const ptx::LabelId edge = e.label("edge"), end = e.label("edge_end");
-  e.branch_unless(whole.reg(), edge);
-  e.enter_scope();
-  access(aligned, false);
-  e.leave_scope();
-  e.branch(end);
-  e.bind(edge);
-  e.enter_scope();
-  access(masked, true);
-  e.leave_scope();
-  e.bind(end);
-}
-
-uint64_t bits_of(DataType dtype, double value) {
-  if (dtype.is_float()) return arith::encode(arith::float_format(dtype), value);
-  const uint64_t mask = dtype.bits() == 64 ? ~uint64_t{0} : (uint64_t{1} << dtype.bits()) - 1;
-  return static_cast<uint64_t>(static_cast<int64_t>(value)) & mask;
 }
 
 /// Elements of less than a byte are moved in whole bytes.
@@ -284,7 +261,7 @@ void emit_LoadGlobal(Generator& g, const ir::Op& op) {
   const bool has_two_paths = global.masked_vector(aligned) != aligned;
   RegisterTensor result{stored, layout, g.group(), {}};
   if (has_two_paths) result = g.new_tensor(stored, layout);
-  with_vectors(g, global, [&](int64_t vector, bool test_along) {
+  with_vectors(g, global, kAnyVector, [&](int64_t vector, bool test_along) {
     global.rely_on_alignment(vector * stored.bits() / 8);
     WordFiller filler(g, stored, layout.registers(),
                       has_two_paths ? std::span(result.words) : std::span<Operand>());
@@ -314,7 +291,7 @@ void emit_StoreGlobal(Generator& g, const ir::Op& op) {
   const GlobalTile global(tile, view, op.ints_attr("dims"), offsets);
   check_bytes(g, op, global, view.dtype);
   const Operand holds = holds_elements(g, value.group, tile.digits(), true);
-  with_vectors(g, global, [&](int64_t vector, bool test_along) {
+  with_vectors(g, global, kAnyVector, [&](int64_t vector, bool test_along) {
     global.rely_on_alignment(vector * value.dtype.bits() / 8);
     for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
       const Condition inside = global.in_bounds(run.first, test_along);

@@ -194,13 +194,19 @@ Operand SharedTile::address_by_index(int64_t reg) const {
   std::vector<Integer> index;
   for (int d = 0; d < tile_.layout().rank(); ++d)
     index.push_back(ints.add(tile_.thread_index(d), Integers::constant((*tile_.register_index(reg))[d])));
-  const Integer elements = sum_of(g, linear_terms(g, view_.layout, index, Axis::kAddress));
-  const int bits = view_.dtype.bits();  // below a byte, accesses start at whole ones
+  return shared_address(g, view_, index);
+}
+
+Operand shared_address(Generator& g, const SharedView& view, std::span<const Integer> index) {
+  Integers& ints = g.ints();
+  const Integer elements = sum_of(g, linear_terms(g, view.layout, index, Axis::kAddress));
+  const int bits = view.dtype.bits();  // below a byte, accesses start at whole ones
   const Integer bytes =
       bits < 8 ? ints.div(elements, 8 / bits) : ints.mul(elements, Integers::constant(bits / 8));
-  Integer address = ints.add(ints.add(base(), sum_of(g, view_.terms)), bytes);
-  if (!view_.layout.swizzle()) return ptx::address(address.value.reg(), view_.offset);
-  address = swizzle_address(g, view_.layout.swizzle(), ints.add(address, Integers::constant(view_.offset)));
+  const Integer start = ints.add(view.remote ? *view.remote : g.shared_base(), sum_of(g, view.terms));
+  Integer address = ints.add(start, bytes);
+  if (!view.layout.swizzle()) return ptx::address(address.value.reg(), view.offset);
+  address = swizzle_address(g, view.layout.swizzle(), ints.add(address, Integers::constant(view.offset)));
   return ptx::address(address.value.reg());
 }
 

@@ -42,6 +42,9 @@ RegisterTensor load_shared_tile(Generator& g, const ir::Op& op, const SharedView
                                 const layout::Layout& layout);
 void store_shared_tile(Generator& g, const ir::Op& op, const SharedView& view, const RegisterTensor& value);
 
+/// Address of the element of a view at an index known at run time.
+Operand shared_address(Generator& g, const SharedView& view, std::span<const Integer> index);
+
 /// Where the shared memory of the CTA of that rank of the cluster begins. [PTX: mapa]
 Integer remote_base(Generator& g, ir::Value* rank);
 

@@ -292,6 +292,11 @@ int64_t scratch_bytes(const ir::Op& op, const Group& group) {
       return relayout_scratch(op);
     case Opcode::kPrintTensor:
       return print_scratch(op);
+    case Opcode::kItem:
+    case Opcode::kAtomicItem:
+      return item_scratch(op, group);
+    case Opcode::kAtomic:
+      return atomic_scratch(op);
     default:
       return 0;
   }

@@ -166,6 +166,11 @@ class ScalarOperation {
     }
   }
 
+  /// How cvt rounds to an integer of the same type.
+  static Mod to_integer(Opcode code) {
+    return code == Opcode::kRound ? Mod::rni : code == Opcode::kFloor ? Mod::rmi : Mod::rpi;
+  }
+
   /// Shift amounts are 32 bits wide in PTX.
   Operand shift_amount(const Operand& amount) {
     if (amount.is_immediate() || dtype_.bits() != 64) return amount;
@@ -235,6 +240,12 @@ class ScalarOperation {
         return make(Op::tanh, {Mod::approx, f32}, {in[0]});
       case Opcode::kSin:
         return make(Op::sin, {Mod::approx, f32}, {in[0]});
+      case Opcode::kCos:
+        return make(Op::cos, {Mod::approx, f32}, {in[0]});
+      case Opcode::kRound:
+      case Opcode::kFloor:
+      case Opcode::kCeil:
+        return make(Op::cvt, {to_integer(code), f32, f32}, {in[0]});
       case Opcode::kSelect:
         return select(in[0], in[1], in[2]);
       default:
@@ -266,6 +277,10 @@ class ScalarOperation {
         return make(Op::abs, {f64}, {in[0]});
       case Opcode::kSqrt:
         return make(Op::sqrt, {Mod::rn, f64}, {in[0]});
+      case Opcode::kRound:
+      case Opcode::kFloor:
+      case Opcode::kCeil:
+        return make(Op::cvt, {to_integer(code), f64, f64}, {in[0]});
       case Opcode::kSelect:
         return select(in[0], in[1], in[2]);
       default:  // the approximate functions exist for 32 bits

@@ -27,8 +27,17 @@ bool holds_registers(const ir::Value* value) {
          value->def->operands[0]->type.kind == TypeKind::kRegister;
 }
 
-bool is_load(const ir::Op& op) { return op.code == Opcode::kLoadGlobal || op.code == Opcode::kLoadShared; }
-bool is_shared(const ir::Op& op) { return op.code == Opcode::kLoadShared || op.code == Opcode::kStoreShared; }
+bool is_load(const ir::Op& op) {
+  return op.code == Opcode::kLoadGlobal || op.code == Opcode::kLoadShared || op.code == Opcode::kGather;
+}
+bool is_store(const ir::Op& op) {
+  return op.code == Opcode::kStoreGlobal || op.code == Opcode::kStoreShared || op.code == Opcode::kScatter ||
+         op.code == Opcode::kAtomic;
+}
+bool is_shared(const ir::Op& op) { return op.operands[0]->type.kind == TypeKind::kShared; }
+bool is_indexed(const ir::Op& op) {
+  return op.code == Opcode::kGather || op.code == Opcode::kScatter || op.code == Opcode::kAtomic;
+}
 
 /// The registers that a load or store moves.
 ir::Value* transferred(const ir::Op& op) { return is_load(op) ? op.result() : op.operands[1]; }
@@ -39,8 +48,7 @@ RegisterInference::RegisterInference(ir::Function& function, const ThreadCounts&
     : function_(function), threads_(threads) {
   ir::walk(function.body, [&](ir::Op& op) {
     collect(op);
-    if (is_load(op) || op.code == Opcode::kStoreGlobal || op.code == Opcode::kStoreShared)
-      transfers_.push_back(&op);
+    if (is_load(op) || is_store(op)) transfers_.push_back(&op);
   });
   std::ranges::stable_sort(transfers_, std::less(), [](const ir::Op* op) {
     return std::pair(-transferred(*op)->type.elements(), is_shared(*op));
@@ -75,14 +83,18 @@ void RegisterInference::collect(ir::Op& op) {
       return;
     case Opcode::kMma:
       return relate(RelationKind::kSame, op, op.operands[2], op.result());
+    case Opcode::kScatter:  // indices and mask lie as the value
+      for (size_t i = 2; i < op.operands.size(); ++i) relate_broadcast(op, op.operands[i], op.operands[1]);
+      return;
     default:
       // Element-wise: whatever registers go in come out at the same place.
       if (op.results.size() != 1 || !holds_registers(op.result())) return;
-      for (ir::Value* operand : op.operands)
-        relate(
-            operand->type.shape == op.result()->type.shape ? RelationKind::kSame : RelationKind::kBroadcast,
-            op, operand, op.result());
+      for (ir::Value* operand : op.operands) relate_broadcast(op, operand, op.result());
   }
+}
+
+void RegisterInference::relate_broadcast(const ir::Op& op, ir::Value* from, ir::Value* to) {
+  relate(from->type.shape == to->type.shape ? RelationKind::kSame : RelationKind::kBroadcast, op, from, to);
 }
 
 void RegisterInference::demand(ir::Value* value, Layout layout, const ir::Op& origin, std::string what) {
@@ -243,6 +255,8 @@ void RegisterInference::prefer(ir::Value* value, const ir::Op& op, int contiguou
 }
 
 void RegisterInference::choose_for(const ir::Op& op) {
+  if (is_shared(op) && is_indexed(op))
+    return prefer(transferred(op), op, std::max(0, transferred(op)->type.rank() - 1), 4, "single elements");
   if (is_shared(op)) {
     const VectorDim along = vector_dim(*op.operands[0]->type.layout);
     return prefer(transferred(op), op, along.dim, along.max_bytes, "vectorised access to shared memory");

@@ -115,6 +115,8 @@ class RegisterInference {
 
   void collect(ir::Op& op);
   void relate(RelationKind kind, const ir::Op& op, ir::Value* from, ir::Value* to);
+  /// `from` lies as the elements of `to` that it is used with.
+  void relate_broadcast(const ir::Op& op, ir::Value* from, ir::Value* to);
   void demand(ir::Value* value, layout::Layout layout, const ir::Op& origin, std::string what);
   /// What wgmma demands of its accumulator, and of A in registers.
   void demand_fragments(ir::Op& op);

@@ -14,7 +14,9 @@ struct Kernel {
     RegisterTensor t = zeros(float32, {8});
     t = t + 1;
     t = register_tensor(int32, {8}, [](auto i) { return i; });
-    store_global(global_view(p, {m, n}), t.to(float16), {x, 0});
+    if (auto arm = when(any(t > 1))) sync();
+    Int32 y = t.item({3});
+    store_global(global_view(p, {m, n}), t.to(float16), {x, y});
   }
 };
 const KernelEntry& entry = kernel_entry<Kernel>();

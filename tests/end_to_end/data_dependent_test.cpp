@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library's kernels whose sizes, places or order are data: each of their configurations, at several sizes and under
+// several schedules, twice in a row (what they leave in memory must serve the next launch), and through ptxas.
+#include <gtest/gtest.h>
+
+#include "../full.h"
+#include "../param_name.h"
+#include "../ptxas.h"
+#include "codegen/codegen.h"
+#include "imbrex/runtime/registry.h"
+#include "ir/ir.h"
+#include "passes/pipeline.h"
+
+namespace imbrex {
+namespace {
+
+using Sizes = std::map<std::string, int64_t>;
+
+struct Problem {
+  const char* kernel;
+  Sizes sizes;
+
+  friend std::ostream& operator<<(std::ostream& out, const Problem& p) {
+    out << p.kernel;
+    for (const auto& [name, size] : p.sizes) out << " " << name << size;
+    return out;
+  }
+};
+
+class DataDependent : public testing::TestWithParam<Problem> {
+ protected:
+  const RegisteredKernel& kernel() const { return registered_kernel(GetParam().kernel); }
+  std::vector<Configuration> configurations() const {
+    std::vector<Configuration> all = kernel().space.configurations();
+    if (!is_full() && all.size() > 2) all = {all.front(), all.back()};
+    return all;
+  }
+};
+
+TEST_P(DataDependent, IsRightAndFindsNothing) {
+  for (const Configuration& configuration : configurations())
+    for (uint64_t seed = 0; seed < 2; ++seed) {
+      const Device device = Device::virtual_gpu({.target = kernel().target,
+                                                 .num_sms = seed == 0 ? 2 : 0,
+                                                 .host_threads = 1,
+                                                 .seed = seed,
+                                                 .checks = vgpu::CheckSet::all()});
+      for (int launch = 0; launch < 2; ++launch) {
+        Case c(Case::Mode::kRun, device, GetParam().sizes, seed);
+        kernel().run(c, device, configuration);
+        EXPECT_TRUE(c.verified()) << kernel().space.to_string(configuration) << " seed " << seed << ": "
+                                  << (c.comparisons.empty() ? "" : c.comparisons.front().format());
+        EXPECT_TRUE(c.report.clean()) << c.report.virtual_report.format();
+      }
+    }
+}
+
+TEST_P(DataDependent, AssemblesWithoutWarnings) {
+  IMBREX_NEEDS_PTXAS();
+  for (const Configuration& configuration : configurations()) {
+    Case c(Case::Mode::kTrace, std::nullopt, GetParam().sizes, 0);
+    kernel().run(c, std::nullopt, configuration);
+    passes::run_pipeline(*c.function, {});
+    const codegen::CompiledKernel compiled = codegen::generate(*c.function, {});
+    EXPECT_EQ(ptxas_says(compiled.ptx, "--warn-on-spills -arch=" + compiled.target), "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, DataDependent,
+    testing::Values(Problem{"gather_rows", {{"n", 1}, {"table", 1}, {"width", 1}}},
+                    Problem{"gather_rows", {{"n", 130}, {"table", 77}, {"width", 320}}},
+                    Problem{"gather_rows", {{"n", 45}, {"table", 500}, {"width", 83}}},
+                    Problem{"histogram", {{"n", 1}, {"bins", 1}}},
+                    Problem{"histogram", {{"n", 70001}, {"bins", 100}}},
+                    Problem{"histogram", {{"n", 20000}, {"bins", 3000}}},
+                    Problem{"split_k_matmul", {{"m", 1}, {"n", 8}, {"k", 8}, {"bf16", 0}}},
+                    Problem{"split_k_matmul", {{"m", 40}, {"n", 136}, {"k", 1000}, {"bf16", 1}}},
+                    Problem{"grouped_matmul", {{"m", 1}, {"n", 8}, {"k", 8}, {"groups", 1}}},
+                    Problem{"grouped_matmul", {{"m", 500}, {"n", 200}, {"k", 136}, {"groups", 9}}}),
+    ParamName());
+
+}  // namespace
+}  // namespace imbrex
