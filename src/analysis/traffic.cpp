@@ -68,6 +68,7 @@ class Counter {
   void count_gather(const Op& op);
   void count_atomic(const Op& op);
   void count_atomic_item(const Op& op);
+  void count_semaphore(const Op& op);
 
   /// Elements of a tile of `shape` at the offsets (operands from `first` on) that lie inside the tensor;
   /// nothing when that is not known.
@@ -159,6 +160,11 @@ void Counter::count_atomic_item(const Op& op) {
   const ir::Type& memory = op.operands[0]->type;
   (memory.kind == TypeKind::kShared ? result_.counts.shared_bytes_written
                                     : result_.counts.global_bytes_written) += memory.dtype.bits() / 8;
+}
+
+void Counter::count_semaphore(const Op& op) {
+  if (op.code == Opcode::kSemaphoreWait) return walk_.note_unknown(op, "waits as long as others take");
+  result_.counts.global_bytes_written += op.operands[0]->type.dtype.bits() / 8;
 }
 
 /// Every thread reads the address that the hardware wrote.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "../full.h"
 #include "imbrex/inspect/traffic.h"
@@ -60,6 +61,12 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
   kernel.run(traced, std::nullopt, configuration);
   const KernelTraffic counted =
       kernel_traffic(*traced.function, run_time_integers(kernel.entry->parameters, traced.shape));
+  // Where places or waits are data, the count says so, and differs.
+  static const std::set<std::string> kOnData = {"gather_rows", "grouped_matmul", "histogram", "split_k_matmul"};
+  if (kOnData.contains(kernel.description.name)) {
+    EXPECT_NE(counted.unknown, "");
+    return;
+  }
   EXPECT_EQ(counted.unknown, "");
   const TrafficCounts& c = counted.counts;
   EXPECT_EQ(c.global_bytes_read, s.global_bytes_read);
