@@ -17,7 +17,7 @@ install(TARGETS imbrex imbrex_command imbrex_kernels imbrex_kernels_archive EXPO
 install(TARGETS imbrex_c EXPORT imbrexTargets LIBRARY COMPONENT runtime NAMELINK_COMPONENT dev)
 install(TARGETS imbrex_tool RUNTIME COMPONENT command)
 if(IMBREX_CUDA_HOST)  # in a folder of their own, so that no program meets them unasked
-  install(TARGETS imbrex_libcuda imbrex_libcudart_12 imbrex_libcudart_13
+  install(TARGETS imbrex_libcuda imbrex_libcudart_12 imbrex_libcudart_13 imbrex_jit_link_12 imbrex_jit_link_13
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda COMPONENT command)
   install(PROGRAMS src/cuda_host/ptxas DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda COMPONENT command)
 endif()

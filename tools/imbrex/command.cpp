@@ -60,6 +60,17 @@ Complaint complaint(const CLI::App& app, std::span<char* const> words, const std
 }  // namespace
 
 int command_main(int argc, char** argv) {
+  // `imbrex run` with a -- is of a program, and what stands behind is that program's.
+  std::vector<char*> words(argv, argv + argc);
+  std::vector<std::string> program;
+  if (const auto dashes = std::ranges::find(words, std::string_view("--"));
+      argc > 1 && std::string_view(argv[1]) == "run" && dashes != words.end()) {
+    program.assign(dashes + 1, words.end());
+    words.erase(dashes, words.end());
+    words[1] = const_cast<char*>(command::kRunProgram);
+    argc = static_cast<int>(words.size());
+    argv = words.data();
+  }
   CLI::App app{"Imbrex: write, run and inspect tile-level GPU kernels"};
   app.name("imbrex");
   app.require_subcommand(1);
@@ -70,6 +81,7 @@ int command_main(int argc, char** argv) {
   command::Action chosen;
   command::add_list(app, chosen);
   command::add_run(app, chosen);
+  command::add_run_program(app, chosen, program);
   command::add_trace(app, chosen);
   command::add_emit(app, chosen);
   command::add_exec(app, chosen);

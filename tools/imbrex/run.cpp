@@ -254,6 +254,9 @@ int run(const Options& options, const CLI::App& command) {
 void add_run(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("run", "Run a kernel and verify it against its float64 reference");
+  command->footer(
+      "With --, another program: imbrex run [OPTIONS] -- PROGRAM ARGS runs any CUDA program on the virtual "
+      "GPU; imbrex run --help --");
   options->choice.add_to(*command);
   command->add_option("--device", options->device, "auto: a CUDA GPU that fits, else the virtual GPU")
       ->check(CLI::IsMember({"auto", "virtual", "cuda"}))

@@ -99,8 +99,8 @@ struct cudaDeviceProp {
 #if IMBREX_CUDART_MAJOR < 13
   int compute_mode;
 #endif
-  int textures[27];  // largest textures of each kind
-  int surfaces[13];  // and surfaces
+  int textures[25];  // largest textures of each kind
+  int surfaces[14];  // and surfaces
   size_t surface_alignment;
   int concurrent_kernels, ecc, pci_bus, pci_device, pci_domain, tcc, async_engines, unified_addressing;
 #if IMBREX_CUDART_MAJOR < 13

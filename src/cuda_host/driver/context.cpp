@@ -67,6 +67,12 @@ CUDA_API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
     if (on.primary != nullptr) on.primary->flags = flags;
   });
 }
+// The first versions, of CUDA 7, differ in nothing that shows here.
+CUDA_API cuDevicePrimaryCtxRelease(CUdevice device) { return cuDevicePrimaryCtxRelease_v2(device); }
+CUDA_API cuDevicePrimaryCtxReset(CUdevice device) { return cuDevicePrimaryCtxReset_v2(device); }
+CUDA_API cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
+  return cuDevicePrimaryCtxSetFlags_v2(device, flags);
+}
 CUDA_API cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   return answer("cuDevicePrimaryCtxGetState", [&] {
     const Device& on = Host::get().device(device);

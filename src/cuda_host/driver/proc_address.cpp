@@ -2,6 +2,7 @@
 // cuGetProcAddress: functions by name, and by the CUDA version whose interface the program was compiled for.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <string_view>
 
 #include "cuda_host/driver/functions.h"
@@ -27,7 +28,10 @@ CUDA_API cuGetProcAddress_v2(const char* symbol, void** function, int version, u
     }
     not_null(function, "function") = best == nullptr ? nullptr : best->address;
     if (status != nullptr) *status = best != nullptr ? kFound : is_known ? kVersionTooOld : kNotFound;
-    if (best == nullptr) refuse(CUDA_ERROR_NOT_FOUND);  // how programs ask what there is
+    if (best != nullptr) return;
+    // How programs ask what there is: told only on demand.
+    const bool is_told = std::getenv("IMBREX_TELL_LOOK_UPS") != nullptr;
+    refuse(CUDA_ERROR_NOT_FOUND, is_told ? fmt::format("'{}' of CUDA {}", wanted, version) : "");
   });
 }
 CUDA_API cuGetProcAddress(const char* symbol, void** function, int version, uint64_t flags) {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a faulty program sees: a race, then an access past the end, then what the argument asks for.
+#include <cstring>
+
+#include "check.h"
+
+__global__ void reverse(float* x) {
+  __shared__ float staged[128];
+  staged[threadIdx.x] = x[threadIdx.x];
+  x[threadIdx.x] = staged[127 - threadIdx.x];  // the race
+}
+__global__ void past_the_end(float* x) { x[threadIdx.x + 1] = 1; }
+__global__ void asserting(int value) {
+  printf("value %d\n", value);
+  if (value != 3) __trap();
+}
+
+int main(int argc, char** argv) {
+  float* x;
+  CHECK(cudaMalloc(&x, 128 * sizeof(float)));
+  CHECK(cudaMemset(x, 0, 128 * sizeof(float)));
+  const char* what = argc > 1 ? argv[1] : "";
+  if (std::strcmp(what, "race") == 0) {
+    reverse<<<1, 128>>>(x);
+    CHECK(cudaDeviceSynchronize());
+  } else if (std::strcmp(what, "past") == 0) {
+    past_the_end<<<1, 128>>>(x);
+    CHECK(cudaGetLastError());
+    EXPECT(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+  } else if (std::strcmp(what, "trap") == 0) {
+    asserting<<<1, 1>>>(4);
+    EXPECT(cudaDeviceSynchronize() != cudaSuccess);
+  } else if (std::strcmp(what, "follow") == 0) {
+    x[0] = 1;
+  }
+}

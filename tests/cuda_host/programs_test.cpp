@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The programs of programs/, compiled by nvcc and run unmodified, with the shared and with the static CUDA runtime.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "../skip.h"
+#include "imbrex/core/find_tool.h"
+#include "run_program_testing.h"
+
+namespace imbrex {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+const std::string kSources = IMBREX_SOURCE_DIR "/tests/cuda_host/programs/";
+
+/// The program, compiled unless it is newer than its source; "" where there is no nvcc.
+std::string compiled(const std::string& name, const std::string& runtime) {
+  const std::string nvcc = find_cuda_tool("nvcc").path;
+  if (nvcc.empty()) return "";
+  const fs::path folder = IMBREX_BINARY_DIR "/cuda_programs";
+  fs::create_directories(folder);
+  const fs::path program = folder / (name + "-" + runtime), source = kSources + name + ".cu";
+  if (fs::exists(program) && fs::last_write_time(program) > fs::last_write_time(source))
+    return program.string();
+  const Ran ran = run(nvcc + " -lineinfo -arch=sm_90a -cudart " + runtime + " " + source.string() + " -o " +
+                      program.string());
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  return program.string();
+}
+
+class CudaProgram : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(CudaProgram, RunsUnmodified) {
+  const auto& [name, runtime] = GetParam();
+  const std::string program = compiled(name, runtime);
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran ran = run(kImbrex + " run --gpus 2 -- " + program);
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("nothing found"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaProgram,
+                         testing::Combine(testing::Values("vector_add", "reduction", "streams", "symbols",
+                                                          "host_memory", "graphs", "clusters", "queries"),
+                                          testing::Values("shared", "static")),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+                         });
+
+TEST(CudaProgramFaults, ARaceIsToldAtItsLine) {
+  const std::string program = compiled("faults", "static");
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran ran = run(kImbrex + " run -- " + program + " race");
+  EXPECT_EQ(ran.exit_code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("imbrex: in reverse(float*)"));
+  EXPECT_THAT(ran.output, HasSubstr("programs/faults.cu:10: race"));
+}
+
+TEST(CudaProgramFaults, FaultsAreTheProgramsErrorCodes) {
+  const std::string program = compiled("faults", "static");
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran past = run(kImbrex + " run -- " + program + " past");
+  EXPECT_EQ(past.exit_code, 1) << past.output;
+  EXPECT_THAT(past.output, HasSubstr("programs/faults.cu:12: out-of-bounds"));
+  const Ran trap = run(kImbrex + " run -- " + program + " trap");
+  EXPECT_EQ(trap.exit_code, 1) << trap.output;
+  EXPECT_THAT(trap.output, HasSubstr("value 4\n"));
+}
+
+TEST(CudaProgramFaults, HostCodeThatFollowsADevicePointerIsTold) {
+  const std::string program = compiled("faults", "static");
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran ran = run(kImbrex + " run -- " + program + " follow");
+  EXPECT_EQ(ran.exit_code, 128 + 11);
+  EXPECT_THAT(ran.output, HasSubstr("which is a device address: only kernels and cudaMemcpy may use it"));
+}
+
+TEST(CudaProgramFaults, StreamsThatNothingOrdersRace) {
+  const std::string program = compiled("streams", "shared");
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran ran = run(kImbrex + " run -- " + program + " race");
+  EXPECT_EQ(ran.exit_code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("with nothing that orders the two"));
+}
+
+TEST(CudaProgramFaults, TexturesAreNotSupportedAndSaySo) {
+  for (const char* runtime : {"shared", "static"}) {
+    const std::string program = compiled("texture", runtime);
+    if (program.empty()) IMBREX_SKIP(nvcc);
+    const Ran ran = run(kImbrex + " run -- " + program);
+    EXPECT_EQ(ran.exit_code, 0) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr("the virtual GPU does not have this: textures, surfaces and arrays"));
+  }
+}
+
+TEST(CudaProgramFaults, MachineCodeWithoutPtxSaysHowToAddIt) {
+  const std::string nvcc = find_cuda_tool("nvcc").path;
+  if (nvcc.empty()) IMBREX_SKIP(nvcc);
+  const std::string program = testing::TempDir() + "/imbrex-machine-code-only";
+  const Ran built =
+      run(nvcc + " -gencode arch=compute_90a,code=sm_90a " + kSources + "symbols.cu -o " + program);
+  ASSERT_EQ(built.exit_code, 0) << built.output;
+  const Ran ran = run(kImbrex + " run -- " + program);
+  EXPECT_NE(ran.exit_code, 0);
+  EXPECT_THAT(ran.output, HasSubstr("NVCC_APPEND_FLAGS=\"-gencode arch=compute_90a,code=compute_90a\""));
+}
+
+}  // namespace
+}  // namespace imbrex

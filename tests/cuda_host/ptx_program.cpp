@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program for the driver API, as any other but for its compiler: it shows `imbrex run` where there is no nvcc.
+//   ptx_program LAUNCHES [past]: "past" lets the last launch write past the end
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "cuda_host/abi/driver_functions.h"
+
+extern "C" {
+CUresult cuModuleLoadData(CUmodule* module, const void* image);
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name);
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CUstream stream, void** parameters, void** extra);
+}
+
+namespace {
+
+const char* const kDouble = R"(
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry double_them(.param .u64 x)
+{
+  .reg .b32 %r<3>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [x];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r2, [%rd3]; add.u32 %r2, %r2, %r2; st.global.u32 [%rd3], %r2;
+  ret;
+}
+)";
+
+void check(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  const char* name = "";
+  cuGetErrorName(result, &name);
+  std::printf("%s: %s\n", what, name);
+  std::exit(3);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int launches = argc > 1 ? std::atoi(argv[1]) : 1;
+  const bool past = argc > 2 && std::strcmp(argv[2], "past") == 0;
+  CUcontext context;
+  CUmodule module;
+  CUfunction kernel;
+  CUdeviceptr x = 0;
+  check(cuInit(0), "cuInit");
+  check(cuDevicePrimaryCtxRetain(&context, 0), "context");
+  check(cuCtxSetCurrent(context), "context");
+  check(cuModuleLoadData(&module, kDouble), "module");
+  check(cuModuleGetFunction(&kernel, module, "double_them"), "kernel");
+  check(cuMemAlloc_v2(&x, 64 * 4), "memory");
+  std::vector<unsigned> host(64, 1);
+  check(cuMemcpyHtoD_v2(x, host.data(), 64 * 4), "copy");
+  void* parameters[] = {&x};
+  for (int i = 0; i < launches; ++i) {
+    const unsigned threads = past && i + 1 == launches ? 65 : 64;
+    check(cuLaunchKernel(kernel, 1, 1, 1, threads, 1, 1, 0, nullptr, parameters, nullptr), "launch");
+  }
+  check(cuCtxSynchronize(), "synchronisation");
+  check(cuMemcpyDtoH_v2(host.data(), x, 64 * 4), "copy");
+  std::printf("%u\n", host[63]);
+  return host[63] == 1u << launches ? 0 : 1;
+}

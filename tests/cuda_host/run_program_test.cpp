@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// imbrex run -- PROGRAM, with a program that needs no nvcc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "run_program_testing.h"
+
+namespace imbrex {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kProgram = IMBREX_BINARY_DIR "/cuda_ptx_program";
+
+std::string temporary(const std::string& name) { return testing::TempDir() + "/imbrex-run-" + name; }
+
+TEST(RunProgram, ACleanProgramIsClean) {
+  const Ran ran = run(kImbrex + " run -- " + kProgram + " 3");
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("8\n"));
+  EXPECT_THAT(ran.output, HasSubstr("nothing found; 3 launches, 3 of them checked"));
+}
+
+TEST(RunProgram, AFaultIsToldWithKernelAndPlaceAndTheProgramsCodeKept) {
+  const Ran ran = run(kImbrex + " run -- " + kProgram + " 2 past");
+  EXPECT_EQ(ran.exit_code, 3) << "the program's own code\n" << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("synchronisation: CUDA_ERROR_ILLEGAL_ADDRESS"));
+  EXPECT_THAT(ran.output, HasSubstr("imbrex: in double_them"));
+  EXPECT_THAT(ran.output, HasSubstr("out-of-bounds"));
+  EXPECT_THAT(ran.output, HasSubstr("1 finding; 2 launches, 2 of them checked"));
+}
+
+TEST(RunProgram, UncheckedLaunchesComputeTheSame) {
+  const Ran ran = run(kImbrex + " run --launches first:2 -- " + kProgram + " 5");
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("5 launches, 2 of them checked"));
+  EXPECT_THAT(run(kImbrex + " run --kernel 'other*' -- " + kProgram + " 5").output,
+              HasSubstr("5 launches, 0 of them"));
+  EXPECT_THAT(run(kImbrex + " run --kernel 'double*' -- " + kProgram + " 5").output,
+              HasSubstr("5 launches, 5 of them"));
+}
+
+TEST(RunProgram, SeedsRunTheProgramAgain) {
+  const Ran ran = run(kImbrex + " run --seeds 3 -- " + kProgram + " 1 past");
+  EXPECT_THAT(ran.output, HasSubstr("with 3 of 3 seeds; again with --seed 0"));
+  EXPECT_THAT(ran.output, HasSubstr("3 of 3 runs failed"));
+}
+
+TEST(RunProgram, ReportsAreWrittenInEachFormat) {
+  const std::string json = temporary("report.json"), junit = temporary("report.junit.xml"),
+                    sarif = temporary("report.sarif");
+  const Ran ran = run(kImbrex + " run --report " + json + " --report " + junit + " --report " + sarif +
+                      " -- " + kProgram + " 2 past");
+  const auto report = nlohmann::json::parse(contents(json));
+  EXPECT_EQ(report["launches"], 2);
+  EXPECT_EQ(report["runs"][0]["exit_code"], 3);
+  ASSERT_GE(report["findings"].size(), 1u);
+  EXPECT_EQ(report["findings"][0]["kind"], "out-of-bounds");
+  EXPECT_EQ(report["findings"][0]["kernel"], "double_them");
+  const auto log = nlohmann::json::parse(contents(sarif));
+  EXPECT_EQ(log["version"], "2.1.0");
+  EXPECT_EQ(log["runs"][0]["results"][0]["ruleId"], "out-of-bounds");
+  EXPECT_THAT(contents(junit), HasSubstr("<testsuite name=\"imbrex\" tests=\"1\" failures=\"1\">"));
+  EXPECT_THAT(contents(junit), HasSubstr("<failure type=\"out-of-bounds\""));
+}
+
+TEST(RunProgram, SuppressedFindingsAreCountedOnly) {
+  const std::string file = temporary("suppressions");
+  std::ofstream(file) << "# known\nout-of-bounds double_*\n";
+  const Ran ran = run(kImbrex + " run --suppressions " + file + " -- " + kProgram + " 1 past");
+  EXPECT_THAT(ran.output, HasSubstr("nothing found"));
+  EXPECT_THAT(ran.output, HasSubstr("suppressed"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("imbrex: in")));
+}
+
+TEST(RunProgram, StopsAtTheFirstFinding) {
+  const Ran ran = run(kImbrex + " run --stop-at-first -- " + kProgram + " 1 past");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.output, HasSubstr("stopped at the first finding"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("synchronisation")));
+}
+
+TEST(RunProgram, WhatCannotBeIsRefused) {
+  EXPECT_THAT(run(kImbrex + " run --").output, HasSubstr("no program is given"));
+  EXPECT_THAT(run(kImbrex + " run --gpu rtx9 -- " + kProgram).output, HasSubstr("rtx9"));
+  EXPECT_THAT(run(kImbrex + " run --report a.pdf -- " + kProgram).output,
+              HasSubstr("end the name in .json, .junit.xml"));
+  EXPECT_EQ(run(kImbrex + " run -- /no/such/program").exit_code, 127);
+  EXPECT_THAT(run(kImbrex + " run --launches some -- " + kProgram).output,
+              HasSubstr("IMBREX_LAUNCHES is 'some'"));
+  EXPECT_THAT(run(kImbrex + " run -- true").output, HasSubstr("no kernel was launched"));
+}
+
+TEST(RunProgram, WithoutTheCommandTheLibrariesTellOnStderr) {
+  const Ran ran = run("LD_LIBRARY_PATH=" IMBREX_BINARY_DIR "/cuda " + kProgram + " 1 past");
+  EXPECT_EQ(ran.exit_code, 3);
+  EXPECT_THAT(ran.output, HasSubstr("imbrex: in double_them"));
+  EXPECT_THAT(ran.output, HasSubstr("1 findings in 1 launches of 1 kernels"));
+  EXPECT_EQ(run("IMBREX_GPU=a100 LD_LIBRARY_PATH=" IMBREX_BINARY_DIR "/cuda " + kProgram + " 4").exit_code,
+            0);
+}
+
+TEST(RunProgram, ThePtxasStandInKeepsThePtx) {
+  const std::string ptx = temporary("kept.ptx"), out = temporary("kept.cubin");
+  std::ofstream(ptx) << ".version 8.0\n";
+  const Ran ran = run(IMBREX_BINARY_DIR "/cuda/ptxas -lineinfo -v --gpu-name=sm_90a " + ptx + " -o " + out);
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_EQ(contents(out), ".version 8.0\n");
+}
+
+}  // namespace
+}  // namespace imbrex

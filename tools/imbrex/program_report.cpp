@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "imbrex/core/error.h"
+#include "imbrex/core/version.h"
+
+namespace imbrex::command {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 32 && c != '\n' && c != '\t' ? ' ' : c;
+    }
+  return out;
+}
+
+std::string place(const Json& finding) {
+  const std::string file = finding.value("file", "");
+  return file.empty() ? fmt::format("PTX line {}", finding.value("ptx_line", 0))
+                      : fmt::format("{}:{}", file, finding.value("line", 0));
+}
+
+/// Findings of several runs and processes are the same where all but the numbers of the run are.
+bool is_same(const Json& a, const Json& b) {
+  constexpr const char* kKeys[] = {"kind", "kernel", "file", "line", "ptx_line", "other_file", "other_line"};
+  return std::ranges::all_of(kKeys,
+                             [&](const char* key) { return a.value(key, Json()) == b.value(key, Json()); });
+}
+
+void expect_written(const std::ofstream& out, const std::string& file) {
+  if (!out) throw LaunchError({{}, fmt::format("'{}' cannot be written", file), {}, ""});
+}
+
+}  // namespace
+
+void expect_report_format(const std::string& file) {
+  if (!file.ends_with(".json") && !file.ends_with(".xml") && !file.ends_with(".sarif"))
+    throw LaunchError({{},
+                       fmt::format("--report {}: the format is unknown", file),
+                       {},
+                       "end the name in .json, .junit.xml or .sarif"});
+}
+
+void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int exit_code) {
+  ProgramRun run{seed, exit_code, false};
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    ++processes;
+    std::ifstream in(entry.path());
+    std::map<int64_t, std::pair<Json, int64_t>>
+        by_number;  // counts come at the end of a process, if it has one
+    for (std::string line; std::getline(in, line);) {
+      const Json json = Json::parse(line, nullptr, false);
+      if (!json.is_object()) continue;  // cut off when the process was killed
+      const std::string type = json.value("type", "");
+      if (type == "finding") by_number[json.value("number", 0)] = {json, json.value("count", int64_t{1})};
+      if (type == "count") by_number[json.value("number", 0)].second = json.value("count", int64_t{1});
+      if (type == "end") {
+        launches += json.value("launches", int64_t{0});
+        checked += json.value("checked", int64_t{0});
+        suppressed += json.value("suppressed", int64_t{0});
+      }
+    }
+    for (const auto& [number, found] : by_number) {
+      if (!found.first.is_object()) continue;
+      run.found = true;
+      auto known =
+          std::ranges::find_if(findings, [&](const auto& one) { return is_same(one.json, found.first); });
+      if (known == findings.end()) known = findings.insert(findings.end(), {found.first, 0, {}});
+      known->count += found.second;
+      if (known->seeds.empty() || known->seeds.back() != seed) known->seeds.push_back(seed);
+    }
+  }
+  runs.push_back(run);
+}
+
+void ProgramReport::print() const {
+  const auto failed = std::ranges::count_if(runs, [](const ProgramRun& run) { return run.exit_code != 0; });
+  std::string kernel;
+  for (const ProgramFinding& finding : findings) {
+    if (const std::string own = finding.json.value("kernel", ""); own != kernel) {
+      kernel = own;
+      fmt::print(stderr, "\nimbrex: in {}\n", kernel);
+    }
+    fmt::print(stderr, "{}\n", finding.json.value("text", ""));
+    if (finding.count > finding.json.value("count", int64_t{1}))
+      fmt::print(stderr, "  {} times in all\n", finding.count);
+    if (runs.size() > 1)
+      fmt::print(stderr, "  with {} of {} seeds; again with --seed {}\n", finding.seeds.size(), runs.size(),
+                 finding.seeds.front());
+  }
+  fmt::print(stderr, "imbrex: {}; {} launches, {} of them checked{}{}\n",
+             findings.empty()       ? "nothing found"
+             : findings.size() == 1 ? "1 finding"
+                                    : fmt::format("{} findings", findings.size()),
+             launches, checked, suppressed > 0 ? fmt::format("; {} suppressed", suppressed) : "",
+             failed > 0 && runs.size() > 1 ? fmt::format("; {} of {} runs failed", failed, runs.size()) : "");
+  if (processes == 0)
+    fmt::print(
+        stderr,
+        "  no kernel was launched through libcuda.so.1: does the program use CUDA, and find it first?\n");
+}
+
+Json ProgramReport::as_json() const {
+  Json out = {{"command", command},       {"version", version()},     {"launches", launches},
+              {"checked", checked},       {"suppressed", suppressed}, {"runs", Json::array()},
+              {"findings", Json::array()}};
+  for (const ProgramRun& run : runs)
+    out["runs"].push_back({{"seed", run.seed}, {"exit_code", run.exit_code}, {"found", run.found}});
+  for (const ProgramFinding& finding : findings) {
+    Json one = finding.json;
+    for (const char* key : {"type", "number"}) one.erase(key);
+    one["count"] = finding.count;
+    one["seeds"] = finding.seeds;
+    out["findings"].push_back(std::move(one));
+  }
+  return out;
+}
+
+/// SARIF 2.1.0, which code-review tools show at the lines of a change.
+Json ProgramReport::as_sarif() const {
+  Json results = Json::array();
+  for (const ProgramFinding& finding : findings) {
+    const Json& json = finding.json;
+    Json result = {
+        {"ruleId", json.value("kind", "")},
+        {"level", "error"},
+        {"message",
+         {{"text", fmt::format("{} (in {})", json.value("message", ""), json.value("kernel", ""))}}}};
+    const auto location = [](const std::string& file, int line) {
+      return Json{
+          {"physicalLocation", {{"artifactLocation", {{"uri", file}}}, {"region", {{"startLine", line}}}}}};
+    };
+    if (!json.value("file", "").empty())
+      result["locations"] = {location(json.value("file", ""), json.value("line", 1))};
+    if (!json.value("other_file", "").empty())
+      result["relatedLocations"] = {location(json.value("other_file", ""), json.value("other_line", 1))};
+    results.push_back(std::move(result));
+  }
+  return {{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
+          {"version", "2.1.0"},
+          {"runs",
+           {{{"tool", {{"driver", {{"name", "imbrex"}, {"version", version()}}}}}, {"results", results}}}}};
+}
+
+/// A test case for each run, which fails by what was found.
+std::string ProgramReport::as_junit() const {
+  const auto failures =
+      std::ranges::count_if(runs, [](const ProgramRun& run) { return run.found || run.exit_code != 0; });
+  std::string out = fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"imbrex\" tests=\"{}\" "
+      "failures=\"{}\">\n",
+      runs.size(), failures);
+  for (const ProgramRun& run : runs) {
+    out +=
+        fmt::format("  <testcase classname=\"{}\" name=\"seed {}\">\n", escaped(command.front()), run.seed);
+    if (run.exit_code != 0) out += fmt::format("    <failure message=\"exit code {}\"/>\n", run.exit_code);
+    for (const ProgramFinding& finding : findings)
+      if (std::ranges::find(finding.seeds, run.seed) != finding.seeds.end())
+        out += fmt::format(
+            "    <failure type=\"{}\" message=\"{}\">{}</failure>\n", escaped(finding.json.value("kind", "")),
+            escaped(fmt::format("{}: {}", place(finding.json), finding.json.value("message", ""))),
+            escaped(finding.json.value("text", "")));
+    out += "  </testcase>\n";
+  }
+  return out + "</testsuite>\n";
+}
+
+void ProgramReport::write(const std::string& file) const {
+  std::ofstream out(file);
+  expect_written(out, file);
+  constexpr auto kReplace = Json::error_handler_t::replace;
+  if (file.ends_with(".json"))
+    out << as_json().dump(2, ' ', false, kReplace) << '\n';
+  else if (file.ends_with(".sarif"))
+    out << as_sarif().dump(2, ' ', false, kReplace) << '\n';
+  else
+    out << as_junit();
+  out.flush();
+  expect_written(out, file);
+}
+
+}  // namespace imbrex::command

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes of a CUDA program were found to do, over all its runs: as text, and as files for other tools.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace imbrex::command {
+
+struct ProgramFinding {
+  nlohmann::ordered_json json;  // as the host layer wrote it
+  int64_t count = 0;
+  std::vector<uint64_t> seeds;  // in whose runs it came
+};
+
+struct ProgramRun {
+  uint64_t seed = 0;
+  int exit_code = 0;
+  bool found = false;
+};
+
+class ProgramReport {
+ public:
+  std::vector<std::string> command;
+  std::vector<ProgramRun> runs;
+  std::vector<ProgramFinding> findings;
+  int64_t launches = 0, checked = 0, suppressed = 0, processes = 0;
+
+  /// Adds what the processes of one run left in `folder`.
+  void read(const std::filesystem::path& folder, uint64_t seed, int exit_code);
+  /// Findings and counts, on stderr: stdout is the program's.
+  void print() const;
+  /// In the format that the file's name asks for. LaunchError where it cannot be written.
+  void write(const std::string& file) const;
+
+ private:
+  nlohmann::ordered_json as_json() const;
+  nlohmann::ordered_json as_sarif() const;
+  std::string as_junit() const;
+};
+
+/// LaunchError naming the formats unless the name ends in one of them.
+void expect_report_format(const std::string& file);
+
+}  // namespace imbrex::command

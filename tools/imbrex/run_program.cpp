@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// imbrex run -- PROGRAM ARGS: runs a CUDA program with libcuda.so.1 and libcudart.so of the virtual GPU, and tells at the
+// end what its launches were found to do. The processes of the program leave what they find in a folder
+// (src/cuda_host/host/run_log.h).
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "imbrex/core/error.h"
+#include "imbrex/core/nearest.h"
+#include "imbrex/inspect/gpu_model.h"
+#include "program_report.h"
+#include "subcommands.h"
+
+namespace imbrex::command {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string gpu, checks = "on", launches, suppressions, saved_ptx;
+  std::vector<std::string> kernels, reports;
+  int gpus = 1, seeds = 1;
+  uint64_t seed = 0;
+  bool stop_at_first = false;
+};
+
+[[noreturn]] void refuse(std::string message, std::string help = "") {
+  throw LaunchError({{}, std::move(message), {}, std::move(help)});
+}
+
+/// Where libcuda.so.1 lies: beside the build's command, or where it is installed.
+fs::path library_folder() {
+  const fs::path command = fs::canonical("/proc/self/exe").parent_path();
+  for (const fs::path& folder : {command / "cuda", (command / IMBREX_CUDA_FROM_COMMAND).lexically_normal()})
+    if (fs::exists(folder / "libcuda.so.1")) return folder;
+  refuse("libcuda.so.1 of the virtual GPU is not there",
+         "it is built unless CMake is told -DIMBREX_CUDA_HOST=OFF, and installed with the command");
+}
+
+/// A folder that goes with this object.
+class RunFolder {
+ public:
+  RunFolder() {
+    std::string name = (fs::temp_directory_path() / "imbrex-run-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) refuse(fmt::format("{} cannot be made", name));
+    path_ = name;
+  }
+  ~RunFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+void set(const char* name, const std::string& value) {
+  if (!value.empty()) setenv(name, value.c_str(), 1);
+}
+
+/// In front of what the variable says already.
+void prepend(const char* name, const std::string& value) {
+  const char* old = std::getenv(name);
+  set(name, old == nullptr || *old == '\0' ? value : value + ":" + old);
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+void set_environment(const Options& options, const fs::path& libraries, const fs::path& folder,
+                     uint64_t seed) {
+  prepend("LD_LIBRARY_PATH", libraries.string());
+  set("IMBREX_RUN_FOLDER", folder.string());
+  set("IMBREX_GPU", options.gpu);
+  set("IMBREX_GPUS", std::to_string(options.gpus));
+  set("IMBREX_CHECKS", options.checks);
+  set("IMBREX_SEED", std::to_string(seed));
+  set("IMBREX_LAUNCHES", options.launches);
+  set("IMBREX_KERNELS", joined(options.kernels));
+  if (!options.suppressions.empty()) set("IMBREX_SUPPRESSIONS", fs::absolute(options.suppressions).string());
+  if (!options.saved_ptx.empty()) set("IMBREX_SAVE_PTX", fs::absolute(options.saved_ptx).string());
+  if (options.stop_at_first) set("IMBREX_STOP_AT_FIRST", "1");
+  // Where clients look for the driver and the assembler by names of their own.
+  set("NUMBA_CUDA_DRIVER", (libraries / "libcuda.so.1").string());
+  set("TRITON_LIBCUDA_PATH", libraries.string());
+  for (const char* assembler : {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"})
+    if (std::getenv(assembler) == nullptr) set(assembler, (libraries / "ptxas").string());
+}
+
+/// Runs the program to its end; its exit code, or 128 and the signal that ended it.
+int run_to_end(const std::vector<std::string>& words, const Options& options, const fs::path& libraries,
+               const fs::path& folder, uint64_t seed) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) refuse("no process can be started");
+  if (child == 0) {
+    set_environment(options, libraries, folder, seed);
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    execvp(arguments[0], arguments.data());
+    fmt::print(stderr, "imbrex: '{}' cannot be started: {}\n", words[0], std::strerror(errno));
+    _exit(127);
+  }
+  // A Ctrl-C is the program's; what it found until then is still told.
+  void (*const before)(int) = std::signal(SIGINT, SIG_IGN);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::signal(SIGINT, before);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void check(const Options& options) {
+  if (!options.gpu.empty()) gpu_model(options.gpu);
+  if (!options.suppressions.empty() && !fs::exists(options.suppressions))
+    refuse(fmt::format("the suppression file '{}' is not there", options.suppressions));
+  if (!options.saved_ptx.empty()) fs::create_directories(options.saved_ptx);
+  for (const std::string& file : options.reports) expect_report_format(file);
+}
+
+int run(const Options& options, const std::vector<std::string>& words) {
+  if (words.empty()) refuse("no program is given", "write it behind --: imbrex run -- ./program arguments");
+  check(options);
+  const fs::path libraries = library_folder();
+  ProgramReport report;
+  report.command = words;
+  int exit_code = 0;
+  for (int i = 0; i < options.seeds; ++i) {
+    const RunFolder folder;
+    const uint64_t seed = options.seed + static_cast<uint64_t>(i);
+    const int code = run_to_end(words, options, libraries, folder.path(), seed);
+    report.read(folder.path(), seed, code);
+    if (exit_code == 0) exit_code = code;
+  }
+  report.print();
+  for (const std::string& file : options.reports) report.write(file);
+  return exit_code != 0 ? exit_code : report.findings.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::string>& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      kRunProgram, "Run a CUDA program on the virtual GPU: imbrex run [OPTIONS] -- PROGRAM ARGS");
+  command->group("");  // reached as `imbrex run ... -- PROGRAM`
+  command->add_option("--gpu", options->gpu,
+                      "the GPU that the program sees: h200 (unless given), h100, a100, b200");
+  command->add_option("--gpus", options->gpus, "how many of them")->check(CLI::Range(1, 16));
+  command->add_option("--checks", options->checks, "on, off, or all (with global initialisation)")
+      ->check(CLI::IsMember({"on", "off", "all"}))
+      ->capture_default_str();
+  CLI::Option* seed = command->add_option("--seed", options->seed, "seed of the schedule");
+  command
+      ->add_option("--seeds", options->seeds, "run the program this many times, each with another schedule")
+      ->check(CLI::Range(1, 10000))
+      ->excludes(seed);
+  command->add_option("--launches", options->launches,
+                      "which launches are checked: first:3, every:10, 5-9, 7; the others run unchecked");
+  command->add_option("--kernel", options->kernels,
+                      "check kernels of this name only, with * and ?; may be repeated");
+  command->add_option("--suppressions", options->suppressions,
+                      "a file of findings to leave out, each line KIND [KERNEL [FILE:LINE]] with * and ?");
+  command->add_option("--report", options->reports, "write FILE.json, .junit.xml or .sarif; may be repeated");
+  command->add_option("--save-ptx", options->saved_ptx,
+                      "a folder for the PTX of every module that is loaded");
+  command->add_flag("--stop-at-first", options->stop_at_first, "end the program at the first finding");
+  command->footer(
+      "Exit code: the program's own where it is not 0; else 1 where something was found, and 0.\n"
+      "Each option has an environment variable, for programs that are not started by this command: "
+      "docs/run-anything.md.");
+  command->callback(
+      [&chosen, options, &program] { chosen = [options, &program] { return run(*options, program); }; });
+}
+
+}  // namespace imbrex::command
