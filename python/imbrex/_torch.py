@@ -7,7 +7,7 @@ import torch
 from . import _imbrex, _operators
 
 _SCHEMAS = (
-    "matmul(Tensor a, Tensor b, *, Tensor? bias=None, str? activation=None, float alpha=1.0, float beta=0.0, "
+    "matmul(Tensor a, Tensor b, Tensor? bias=None, str? activation=None, float alpha=1.0, float beta=0.0, "
     "Tensor? residual=None, ScalarType? out_dtype=None, Tensor? scale_a=None, Tensor? scale_b=None) -> Tensor",
     "attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None) -> Tensor",
     "softmax(Tensor x) -> Tensor",
@@ -37,11 +37,17 @@ def register() -> None:
     _operators._is_compiling = torch.compiler.is_compiling
 
 
-def _run_matmul(a, b, **named):
-    return _imbrex.matmul(a, b, with_grad=False, **named)
+def _run_matmul(
+    a, b, bias=None, activation=None, alpha=1.0, beta=0.0, residual=None, out_dtype=None, scale_a=None, scale_b=None
+):
+    return _imbrex.matmul(
+        a, b, None, bias, activation, alpha, beta, residual, out_dtype, scale_a, scale_b, "sm_90a", False
+    )
 
 
-def _fake_matmul(a, b, *, out_dtype=None, **_):
+def _fake_matmul(
+    a, b, bias=None, activation=None, alpha=1.0, beta=0.0, residual=None, out_dtype=None, scale_a=None, scale_b=None
+):
     torch._check(a.dim() == 2 and b.dim() == 2, lambda: f"imbrex.matmul: a is {a.dim()}-d and b {b.dim()}-d, not matrices")
     torch._check(a.shape[1] == b.shape[0], lambda: f"imbrex.matmul: inner sizes {a.shape[1]} and {b.shape[0]} differ")
     if out_dtype is None:
@@ -49,20 +55,18 @@ def _fake_matmul(a, b, *, out_dtype=None, **_):
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 
 
-def _matmul_context(ctx, inputs, keyword_only_inputs, output):
-    a, b = inputs
-    named = keyword_only_inputs
-    ctx.named = {name: named[name] for name in ("activation", "alpha", "beta")}
-    ctx.bias_shape = None if named["bias"] is None else named["bias"].shape
-    ctx.types = [None if t is None else t.dtype for t in (named["bias"], named["residual"])]
-    if named["activation"] not in (None, "relu"):
+def _matmul_context(ctx, inputs, output):
+    a, b, bias, activation, ctx.alpha, ctx.beta, residual, _, scale_a, scale_b = inputs
+    ctx.bias_shape = None if bias is None else bias.shape
+    ctx.types = [None if t is None else t.dtype for t in (bias, residual)]
+    if activation not in (None, "relu"):
         raise NotImplementedError(
-            f"imbrex.matmul: activation '{named['activation']}' has no gradient here\n"
+            f"imbrex.matmul: activation '{activation}' has no gradient here\n"
             "  help: apply it by torch: torch.nn.functional.gelu(imbrex.matmul(a, b))"
         )
-    if named["scale_a"] is not None or named["scale_b"] is not None:
+    if scale_a is not None or scale_b is not None:
         raise NotImplementedError("imbrex.matmul: scaled operands have no gradient here\n  help: call it under torch.no_grad()")
-    ctx.save_for_backward(a, b, output if named["activation"] == "relu" else None)
+    ctx.save_for_backward(a, b, output if activation == "relu" else None)
 
 
 def _product(a, b):
@@ -86,21 +90,17 @@ def _matmul_backward(ctx, grad):
         per_row = len(ctx.bias_shape) == 2 and ctx.bias_shape[1] == 1 and grad.shape[1] != 1
         grad_bias = grad.float().sum(1 if per_row else 0).reshape(ctx.bias_shape).to(bias_type)
     if residual_type is not None:
-        grad_residual = (ctx.named["beta"] * grad).to(residual_type)
-    scaled = (ctx.named["alpha"] * grad).to(a.dtype).contiguous()
+        grad_residual = (ctx.beta * grad).to(residual_type)
+    scaled = (ctx.alpha * grad).to(a.dtype).contiguous()
     grad_a = _product(scaled, b.t()) if ctx.needs_input_grad[0] else None
     grad_b = _product(a.t(), scaled) if ctx.needs_input_grad[1] else None
-    named = {name: None for name in ("activation", "alpha", "beta", "out_dtype", "scale_a", "scale_b")}
-    return grad_a, grad_b, {**named, "bias": grad_bias, "residual": grad_residual}
+    return grad_a, grad_b, grad_bias, None, None, None, grad_residual, None, None, None
 
 
 def matmul_with_grad(a, b, bias, activation, alpha, beta, residual, out_dtype):
     """What the extension calls where an operand requires a gradient."""
-    named = dict(bias=bias, activation=activation, alpha=alpha, beta=beta, residual=residual, out_dtype=out_dtype)
-    if not torch.is_grad_enabled():
-        return _run_matmul(a, b, **named)
-    register()
-    return torch.ops.imbrex.matmul(a, b, **named)
+    call = torch.ops.imbrex.matmul if torch.is_grad_enabled() else _run_matmul
+    return call(a, b, bias, activation, alpha, beta, residual, out_dtype)
 
 
 def _into(out, made):

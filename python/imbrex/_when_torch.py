@@ -19,18 +19,25 @@ class _Finder:
 
         def exec_module(module):
             execute(module)
-            from . import _torch
-
-            _torch.register()
+            _register()
 
         spec.loader.exec_module = exec_module
         return spec
 
 
-def register():
-    if "torch" in sys.modules:
+def _register():
+    try:
         from . import _torch
 
         _torch.register()
+    except Exception as error:  # a torch of another time: its import goes on, and eager calls need no registration
+        import warnings
+
+        warnings.warn(f"imbrex: torch.ops.imbrex is not there, for this torch refuses the registration: {error}")
+
+
+def register():
+    if "torch" in sys.modules:
+        _register()
     else:
         sys.meta_path.insert(0, _Finder())
