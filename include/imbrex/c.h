@@ -229,19 +229,20 @@ typedef struct imbrex_matmul_options {
 } imbrex_matmul_options;
 
 /* c [m, n] = activation(alpha scale_a scale_b a b^T + bias + beta residual), with a [m, k] and b [n, k], both float16,
- * both bfloat16 or both float8_e4m3; c float16, bfloat16 or float32. sm_90a. `options` null: c = a b^T. */
+ * both bfloat16 or both float8_e4m3; c float16, bfloat16 or float32. Strides may be any; where c is [matrices, m, n], a
+ * and b may be batches too (imbrex/kernels/matmul.h says what is copied). sm_90a. `options` null: c = a b^T. */
 imbrex_status imbrex_matmul(imbrex_device* device, const imbrex_tensor* a, const imbrex_tensor* b,
                             const imbrex_tensor* c, const imbrex_matmul_options* options, void* stream,
                             imbrex_report** report);
 
 /* o [heads, q, d] = softmax(scale q k^T) v, with q [heads, q, d], k and v [heads / g, kv, d]: g consecutive heads share
- * one of k and v. float16 or bfloat16; d is a multiple of 16, at most 128. `causal`: row i sees columns up to
+ * one of k and v; all may have a batch before. float16 or bfloat16, any strides; d a multiple of 16, at most 128. `causal`: row i sees columns up to
  * i + kv - q. `scale` 0: 1 / sqrt(d). sm_90a. */
 imbrex_status imbrex_attention(imbrex_device* device, const imbrex_tensor* q, const imbrex_tensor* k,
                                const imbrex_tensor* v, const imbrex_tensor* o, int32_t causal, float scale,
                                void* stream, imbrex_report** report);
 
-/* y [m, n] = softmax of each row of x [m, n]; float32, n at most 16384. sm_80. */
+/* y [m, n] = softmax of each row of x [m, n]; float32, n at most 16384; rows may lie any distance apart. sm_80. */
 imbrex_status imbrex_softmax(imbrex_device* device, const imbrex_tensor* x, const imbrex_tensor* y,
                              void* stream, imbrex_report** report);
 

@@ -38,9 +38,11 @@ def matmul(
 ) -> Array:
     """activation(alpha * scale_a * scale_b * a @ b + bias + beta * residual), in one kernel, with sums in float32.
 
-    a: [m, k] and b: [k, n], both float16, both bfloat16 or both float8_e4m3. On a GPU either may be a transposed view
-        (`w.T` of a weight [n, k] is the fastest b). Rows in memory are multiples of 16 bytes.
-    out: [m, n], float16, bfloat16 or float32; made if None, of `out_dtype` or a's type (of float8: bfloat16).
+    a: [m, k] and b: [k, n], both float16, both bfloat16 or both float8_e4m3, or batches [matrices, m, k] and
+        [matrices, k, n], of which one may be a single matrix. Strides may be any; a transposed view (`w.T` of a weight
+        [n, k]) is as fast as a dense matrix. On a GPU, an operand whose rows do not begin at multiples of 16 bytes is
+        copied first.
+    out: [m, n] or [matrices, m, n], float16, bfloat16 or float32; made if None, of `out_dtype` or a's type (of float8: bfloat16).
     bias: [n], one per column, or [m, 1], one per row, of the result's type or float32.
     residual: [m, n] of the result's type; with beta and without residual, `out` itself as it was.
     scale_a, scale_b: float32, one element each.
@@ -76,7 +78,7 @@ def attention(
     scale: None is 1 / sqrt(d).
     out: like q; made if None.
 
-    All are dense. Forward only. Raises LaunchError naming the argument. On a GPU that runs sm_90a (Hopper).
+    Strides may be any: `x.transpose(1, 2)` of [batch, rows, heads, d] is not copied. Forward only. Raises LaunchError naming the argument. On a GPU that runs sm_90a (Hopper).
     """
     if _is_compiling():
         from . import _torch
@@ -86,7 +88,10 @@ def attention(
 
 
 def softmax(x: Array, *, out: Array | None = None, target: str = "sm_90a") -> Array:
-    """Softmax along the last dimension of x [..., n], float32, dense, n at most 16384. Raises LaunchError."""
+    """Softmax along the last dimension of x [..., n], float32, n at most 16384. Raises LaunchError.
+
+    x is dense, or of at most three dimensions with neighbouring columns.
+    """
     if _is_compiling():
         from . import _torch
 
@@ -99,7 +104,7 @@ def layer_norm(
 ) -> Array:
     """(x - mean) / sqrt(variance + eps) * weight + bias along the last dimension of x [..., n].
 
-    x: float32, dense, n at most 16384. weight, bias: float32 [n]. Raises LaunchError naming the argument.
+    x: float32, n at most 16384; dense, or of at most three dimensions with neighbouring columns. weight, bias: float32 [n]. Raises LaunchError naming the argument.
     """
     if _is_compiling():
         from . import _torch

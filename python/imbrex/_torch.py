@@ -48,16 +48,19 @@ def _run_matmul(
 def _fake_matmul(
     a, b, bias=None, activation=None, alpha=1.0, beta=0.0, residual=None, out_dtype=None, scale_a=None, scale_b=None
 ):
-    torch._check(a.dim() == 2 and b.dim() == 2, lambda: f"imbrex.matmul: a is {a.dim()}-d and b {b.dim()}-d, not matrices")
-    torch._check(a.shape[1] == b.shape[0], lambda: f"imbrex.matmul: inner sizes {a.shape[1]} and {b.shape[0]} differ")
+    dims = a.dim(), b.dim()
+    torch._check(all(d in (2, 3) for d in dims), lambda: f"imbrex.matmul: a and b are of {dims} dimensions, not 2 or 3")
+    torch._check(a.shape[-1] == b.shape[-2], lambda: f"imbrex.matmul: inner sizes {a.shape[-1]} and {b.shape[-2]} differ")
     if out_dtype is None:
         out_dtype = a.dtype if a.dtype in (torch.float16, torch.bfloat16) else torch.bfloat16
-    return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
+    batch = [a.shape[0] if dims[0] == 3 and (dims[1] == 2 or b.shape[0] == 1) else b.shape[0]] if 3 in dims else []
+    return a.new_empty((*batch, a.shape[-2], b.shape[-1]), dtype=out_dtype)
 
 
 def _matmul_context(ctx, inputs, output):
     a, b, bias, activation, ctx.alpha, ctx.beta, residual, _, scale_a, scale_b = inputs
     ctx.bias_shape = None if bias is None else bias.shape
+    ctx.residual_shape = None if residual is None else residual.shape
     ctx.types = [None if t is None else t.dtype for t in (bias, residual)]
     if activation not in (None, "relu"):
         raise NotImplementedError(
@@ -70,13 +73,15 @@ def _matmul_context(ctx, inputs, output):
 
 
 def _product(a, b):
-    """a @ b by the kernel where it takes the sizes, else by torch."""
-    unit = 8  # elements of 16 bytes
-    can = a.dtype in (torch.float16, torch.bfloat16) and a.shape[1] % unit == 0
-    for operand in (a, b):
-        inner = operand.shape[1] if operand.stride(1) == 1 else operand.shape[0]
-        can = can and inner % unit == 0 and 1 in operand.stride()
-    return torch.ops.imbrex.matmul(a, b) if can else a @ b
+    """a @ b by the kernel where it takes the type, else by torch."""
+    return torch.ops.imbrex.matmul(a, b) if a.dtype in (torch.float16, torch.bfloat16) else a @ b
+
+
+def _to(grad, shape):
+    """The sum over a batch that an operand of `shape` did not have."""
+    while grad.dim() > len(shape):
+        grad = grad.float().sum(0).to(grad.dtype)
+    return grad if grad.shape == shape else grad.float().sum(0, keepdim=True).to(grad.dtype)
 
 
 def _matmul_backward(ctx, grad):
@@ -87,13 +92,16 @@ def _matmul_backward(ctx, grad):
     grad_bias = grad_residual = None
     if bias_type is not None:
         # per column: [n] or [1, n]; per row: [m, 1]
-        per_row = len(ctx.bias_shape) == 2 and ctx.bias_shape[1] == 1 and grad.shape[1] != 1
-        grad_bias = grad.float().sum(1 if per_row else 0).reshape(ctx.bias_shape).to(bias_type)
+        per_row = len(ctx.bias_shape) == 2 and ctx.bias_shape[1] == 1 and grad.shape[-1] != 1
+        sums = grad.float().sum(-1) if per_row else grad.float().flatten(0, -2).sum(0)
+        if per_row and sums.dim() == 2:
+            sums = sums.sum(0)
+        grad_bias = sums.reshape(ctx.bias_shape).to(bias_type)
     if residual_type is not None:
-        grad_residual = (ctx.beta * grad).to(residual_type)
-    scaled = (ctx.alpha * grad).to(a.dtype).contiguous()
-    grad_a = _product(scaled, b.t()) if ctx.needs_input_grad[0] else None
-    grad_b = _product(a.t(), scaled) if ctx.needs_input_grad[1] else None
+        grad_residual = _to(ctx.beta * grad, ctx.residual_shape).to(residual_type)
+    scaled = (ctx.alpha * grad).to(a.dtype)
+    grad_a = _to(_product(scaled, b.mT), a.shape) if ctx.needs_input_grad[0] else None
+    grad_b = _to(_product(a.mT, scaled), b.shape) if ctx.needs_input_grad[1] else None
     return grad_a, grad_b, grad_bias, None, None, None, grad_residual, None, None, None
 
 

@@ -4,7 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <cmath>
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -17,16 +17,6 @@
 
 namespace imbrex::python {
 namespace {
-
-/// The kernel for a device, with tuned configurations: made on the first request and kept.
-template <class K>
-Kernel<K>& kernel_on(const Device& device) {
-  static auto& kernels = *new std::map<const void*, Kernel<K>>;  // with the interpreter's lock held
-  const void* const key = &device.backend();
-  auto found = kernels.find(key);
-  if (found == kernels.end()) found = kernels.emplace(key, Kernel<K>::tuned(device)).first;
-  return found->second;
-}
 
 bool requires_grad(const Array& array) {
   if (array.library != Library::kTorch) return false;
@@ -68,9 +58,6 @@ Activation activation_of(nb::handle given) {
   return found->second;
 }
 
-void expect_rank(const Array& array, int rank) {
-  if (array.rank != rank) array.refuse(fmt::format("is {}", array.text()), fmt::format("give it {} dimensions", rank));
-}
 void expect(const Array& array, DataType dtype, std::span<const int64_t> shape) {
   if (array.dtype != dtype || !std::ranges::equal(array.shape(), shape))
     array.refuse(fmt::format("is {}", array.text()),
@@ -95,16 +82,22 @@ nb::object matmul(nb::handle a_object, nb::handle b_object, nb::handle out_objec
        (residual && requires_grad(*residual.array))))
     return nb::module_::import_("imbrex._torch")
         .attr("matmul_with_grad")(a_object, b_object, bias_object, activation, alpha, beta, residual_object, out_dtype);
-  expect_rank(a, 2);
-  expect_rank(b, 2);
-  if (a.extents[1] != b.extents[0])
-    b.refuse(fmt::format("is {}, a is {}: inner sizes {} and {} differ", b.text(), a.text(), a.extents[1], b.extents[0]),
+  for (const Array* t : {&a, &b})
+    if (t->rank != 2 && t->rank != 3)
+      t->refuse(fmt::format("is {}", t->text()), "give it two dimensions, or three for a batch");
+  const int64_t m = a.extents[a.rank - 2], k = a.extents[a.rank - 1], n = b.extents[b.rank - 1];
+  if (k != b.extents[b.rank - 2])
+    b.refuse(fmt::format("is {}, a is {}: inner sizes {} and {} differ", b.text(), a.text(), k, b.extents[b.rank - 2]),
              "a is [m, k], b is [k, n]");
+  const int64_t batch_a = a.rank == 3 ? a.extents[0] : 1, batch_b = b.rank == 3 ? b.extents[0] : 1;
+  if (batch_a != batch_b && batch_a != 1 && batch_b != 1)
+    b.refuse(fmt::format("is a batch of {}, a one of {}", batch_b, batch_a), "give them as many matrices, or one of them one");
   const bool is_known = a.dtype == float16 || a.dtype == bfloat16 || a.dtype == float8_e4m3;
   if (!is_known) a.refuse(fmt::format("is {}", a.text()), "convert it to float16, bfloat16 or float8_e4m3");
   if (b.dtype != a.dtype)
     b.refuse(fmt::format("is {}, a is {}", b.text(), a.text()), "convert one to the other's type");
-  const int64_t shape[] = {a.extents[0], b.extents[1]};
+  const int64_t batched[] = {std::max(batch_a, batch_b), m, n};
+  const std::span<const int64_t> shape = std::span(batched).subspan(a.rank == 3 || b.rank == 3 ? 0 : 1);
   const DataType dtype = !out_dtype.is_none() ? dtype_of(out_dtype) : a.dtype.bits() == 16 ? a.dtype : bfloat16;
   const bool is_given = !out_object.is_none();
   nb::object made = is_given ? nb::borrow(out_object) : new_array(a, shape, dtype);
@@ -114,11 +107,6 @@ nb::object matmul(nb::handle a_object, nb::handle b_object, nb::handle out_objec
   if (c.elements() == 0) return result_of(a, std::move(made), is_given);
   MatmulOptions options;
   b.transpose();  // the kernels take b as [n, k]
-  if (a.is_cuda) {
-    const auto is_row_major = [](const Array& t) { return t.steps[1] == 1 || t.extents[1] == 1; };
-    if (!is_row_major(a)) a.transpose(), options.a_is_km = true;
-    if (!is_row_major(b)) b.transpose(), options.b_is_kn = true;
-  }
   options.alpha = alpha;
   options.beta = beta;
   if (!activation.is_none()) options.activation = activation_of(activation);
@@ -142,84 +130,88 @@ nb::object matmul(nb::handle a_object, nb::handle b_object, nb::handle out_objec
   return result_of(a, std::move(made), is_given);
 }
 
-/// The rows of an array of any rank: its last dimension, and all others as one.
-std::array<int64_t, 2> rows_of(const Array& x) {
-  if (x.rank == 0) x.refuse("has no dimensions", "give it at least one");
-  const int64_t n = x.extents[x.rank - 1];
-  return {n == 0 ? 0 : x.elements() / n, n};
+/// Two arrays of one shape of which one is strided and of three dimensions: so is the other.
+void same_rank(Array& x, Array& y) {
+  const auto unfold = [](Array& t, const Array& like) {
+    if (t.rank == like.rank) return;
+    const int64_t rows = like.extents[1], n = like.extents[2];
+    t.extents = like.extents;
+    t.steps[0] = rows * n, t.steps[1] = n, t.steps[2] = 1;
+    t.rank = 3;
+  };
+  x.rank < y.rank ? unfold(x, y) : unfold(y, x);
 }
 
-void expect_dense(const Array& x) {
-  if (x.is_cuda && !x.is_dense()) x.refuse(fmt::format("is {}", x.text()), "pass a dense array: x.contiguous()");
+/// Makes [rows, columns] of an array of any rank, or leaves it as [batch, rows, columns]: what the kernels take.
+void as_rows(Array& x) {
+  if (x.rank == 0) x.refuse("has no dimensions", "give it at least one");
+  if (x.rank == 2 || (x.rank == 3 && !x.is_dense())) return;
+  if (x.rank > 3 && !x.is_dense())
+    x.refuse(fmt::format("is {}", x.text()), "pass a dense array, or one of three dimensions");
+  const int64_t n = x.extents[x.rank - 1], step = x.steps[x.rank - 1], rows = x.elements() / n;
+  x.extents[0] = rows, x.extents[1] = n;
+  x.steps[0] = n, x.steps[1] = x.rank == 1 ? step : 1;
+  x.rank = 2;
 }
 
 nb::object softmax(nb::handle x_object, nb::handle out_object, const std::string& target) {
-  const Array x("x", x_object);
-  const auto [m, n] = rows_of(x);
+  Array x("x", x_object);
   if (x.dtype != float32) x.refuse(fmt::format("is {}", x.text()), "convert it to float32");
-  expect_dense(x);
   const bool is_given = !out_object.is_none();
   nb::object made = is_given ? nb::borrow(out_object) : new_array(x, x.shape(), float32);
-  const Array y("out", made);
+  Array y("out", made);
   expect(y, float32, x.shape());
-  expect_dense(y);
+  if (x.elements() == 0) return result_of(x, std::move(made), is_given);
+  as_rows(x), as_rows(y);
+  same_rank(x, y);
   const Array* const all[] = {&x, &y};
-  const Device device = device_of(all, target);
-  OnDevice on(device);
+  OnDevice on(device_of(all, target));
   const DeviceTensor &tx = on.add(x, false), &ty = on.add(y, true);
   const Stream stream = on.stream(x);
-  Kernel<kernels::Softmax>& kernel = kernel_on<kernels::Softmax>(device);
-  if (m > 0) run("softmax", [&] { return kernel.on(stream)(m, n, tx, ty); });
+  run("softmax", [&] { return imbrex::softmax(tx, ty, stream); });
   on.finish();
   return result_of(x, std::move(made), is_given);
 }
 
-nb::object layer_norm(nb::handle x_object, nb::handle weight_object, nb::handle bias_object, float eps,
+nb::object layer_norm(nb::handle x_object, nb::handle weight_object, nb::handle bias_object, double eps,
                       nb::handle out_object, const std::string& target) {
-  const Array x("x", x_object), weight("weight", weight_object), bias("bias", bias_object);
-  const auto [m, n] = rows_of(x);
-  const int64_t columns[] = {n};
+  Array x("x", x_object);
+  const Array weight("weight", weight_object), bias("bias", bias_object);
   if (x.dtype != float32) x.refuse(fmt::format("is {}", x.text()), "convert it to float32");
-  expect_dense(x);
-  expect(weight, float32, columns);
-  expect(bias, float32, columns);
+  if (x.rank == 0) x.refuse("has no dimensions", "give it at least one");
+  expect(weight, float32, x.shape().last(1));
+  expect(bias, float32, x.shape().last(1));
   const bool is_given = !out_object.is_none();
   nb::object made = is_given ? nb::borrow(out_object) : new_array(x, x.shape(), float32);
-  const Array y("out", made);
+  Array y("out", made);
   expect(y, float32, x.shape());
-  expect_dense(y);
+  if (x.elements() == 0) return result_of(x, std::move(made), is_given);
+  as_rows(x), as_rows(y);
+  same_rank(x, y);
   const Array* const all[] = {&x, &weight, &bias, &y};
-  const Device device = device_of(all, target);
-  OnDevice on(device);
+  OnDevice on(device_of(all, target));
   const DeviceTensor &tx = on.add(x, false), &tw = on.add(weight, false), &tb = on.add(bias, false),
                      &ty = on.add(y, true);
   const Stream stream = on.stream(x);
-  Kernel<kernels::LayerNorm>& kernel = kernel_on<kernels::LayerNorm>(device);
-  if (m > 0) run("layer_norm", [&] { return kernel.on(stream)(m, n, eps, tx, tw, tb, ty); });
+  run("layer_norm", [&] { return imbrex::layer_norm(tx, tw, tb, ty, static_cast<float>(eps), stream); });
   on.finish();
   return result_of(x, std::move(made), is_given);
-}
-
-/// Heads, rows, columns of [..., heads, rows, columns]: leading dimensions count as heads.
-std::array<int64_t, 3> heads_of(const Array& t) {
-  if (t.rank != 3 && t.rank != 4)
-    t.refuse(fmt::format("is {}", t.text()), "give it as [heads, rows, size] or [batch, heads, rows, size]");
-  const int64_t rows = t.extents[t.rank - 2], columns = t.extents[t.rank - 1];
-  return {t.rank == 3 ? t.extents[0] : t.extents[0] * t.extents[1], rows, columns};
 }
 
 nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_object, bool causal,
                      std::optional<float> scale, nb::handle out_object, const std::string& target) {
   const Array q("q", q_object), k("k", k_object), v("v", v_object);
-  const auto [heads, rows, d] = heads_of(q);
-  const auto [kv_heads, kv_rows, kv_d] = heads_of(k);
+  if (q.rank != 3 && q.rank != 4)
+    q.refuse(fmt::format("is {}", q.text()), "give it as [heads, rows, size] or [batch, heads, rows, size]");
   if (q.dtype != float16 && q.dtype != bfloat16)
     q.refuse(fmt::format("is {}", q.text()), "convert it to float16 or bfloat16");
+  const int64_t d = q.extents[q.rank - 1];
   if (d == 0 || d % 16 != 0 || d > 128)
     q.refuse(fmt::format("has heads of size {}", d), "pad them with zeros to a multiple of 16, at most 128");
-  const int64_t own = q.extents[q.rank - 3], shared = k.extents[k.rank - 3];
-  if (k.rank != q.rank || k.dtype != q.dtype || kv_d != d || shared == 0 || own % shared != 0 ||
-      (q.rank == 4 && k.extents[0] != q.extents[0]))
+  const bool fits = k.rank == q.rank && k.dtype == q.dtype && k.extents[k.rank - 1] == d &&
+                    k.extents[k.rank - 3] > 0 && q.extents[q.rank - 3] % k.extents[k.rank - 3] == 0 &&
+                    (q.rank == 3 || k.extents[0] == q.extents[0]);
+  if (!fits)
     k.refuse(fmt::format("is {}, q is {}", k.text(), q.text()),
              "k has q's type, batch and head size, and as many heads, or a divisor of them");
   expect(v, q.dtype, k.shape());
@@ -227,20 +219,13 @@ nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_obje
   nb::object made = is_given ? nb::borrow(out_object) : new_array(q, q.shape(), q.dtype);
   const Array o("out", made);
   expect(o, q.dtype, q.shape());
-  for (const Array* t : {&q, &k, &v, &o}) expect_dense(*t);
+  if (o.elements() == 0) return result_of(q, std::move(made), is_given);
   const Array* const all[] = {&q, &k, &v, &o};
-  const Device device = device_of(all, target);
-  OnDevice on(device);
+  OnDevice on(device_of(all, target));
   const DeviceTensor &tq = on.add(q, false), &tk = on.add(k, false), &tv = on.add(v, false),
                      &to = on.add(o, true);
-  const Stream stream = on.stream(q);
-  const float factor = scale ? *scale : 1 / std::sqrt(static_cast<float>(d));
-  Kernel<kernels::Attention>& kernel = kernel_on<kernels::Attention>(device);
-  const int64_t group = own / shared;
-  if (heads * rows > 0)
-    run("attention", [&, heads = heads, rows = rows, kv_rows = kv_rows, d = d] {
-      return kernel.on(stream)(heads, rows, kv_rows, d, group, causal, factor, q.dtype, tq, tk, tv, to);
-    });
+  const AttentionOptions options{.scale = scale.value_or(0), .causal = causal, .stream = on.stream(q)};
+  run("attention", [&] { return imbrex::attention(tq, tk, tv, to, options); });
   on.finish();
   return result_of(q, std::move(made), is_given);
 }
@@ -254,7 +239,7 @@ void bind_operators(nb::module_& m) {
         "alpha"_a = 1.0f, "beta"_a = 0.0f, "residual"_a.none() = none, "out_dtype"_a.none() = none, "scale_a"_a.none() = none,
         "scale_b"_a.none() = none, "target"_a = "sm_90a", "with_grad"_a = true);
   m.def("softmax", &softmax, "x"_a, nb::kw_only(), "out"_a.none() = none, "target"_a = "sm_90a");
-  m.def("layer_norm", &layer_norm, "x"_a, "weight"_a, "bias"_a, "eps"_a = 1e-5f, nb::kw_only(), "out"_a.none() = none,
+  m.def("layer_norm", &layer_norm, "x"_a, "weight"_a, "bias"_a, "eps"_a = 1e-5, nb::kw_only(), "out"_a.none() = none,
         "target"_a = "sm_90a");
   m.def("attention", &attention, "q"_a, "k"_a, "v"_a, nb::kw_only(), "causal"_a = false, "scale"_a.none() = none,
         "out"_a.none() = none, "target"_a = "sm_90a");

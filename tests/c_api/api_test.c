@@ -200,7 +200,7 @@ static void test_attention(imbrex_device* device) {
       EXPECT(fabs(sum - from_bfloat16(o[row * kD + e])) < 0.02);
     }
   }
-  EXPECT_ERROR(IMBREX_INVALID_CALL, imbrex_attention(device, &t_q, &t_k, &t_q, &t_o, 0, 0, NULL, NULL), "v is");
+  EXPECT_ERROR(IMBREX_INVALID_CALL, imbrex_attention(device, &t_q, &t_k, &t_q, &t_o, 0, 0, NULL, NULL), "v has another shape than k");
 }
 
 static void test_rows(imbrex_device* device) {
@@ -254,10 +254,10 @@ static void test_rows(imbrex_device* device) {
     for (int j = 0; j < kN; ++j)
       EXPECT(fabs((x[i * kN + j] - mean) / sqrt(variance + 1e-5) * weight[j] + bias[j] - y[i * kN + j]) < 1e-5);
   }
-  EXPECT_ERROR(IMBREX_INVALID_CALL, imbrex_layer_norm(device, &t_x, &t_x, &t_b, &t_y, 1e-5f, NULL, NULL), "weight is float32 [5, 33]");
+  EXPECT_ERROR(IMBREX_INVALID_CALL, imbrex_layer_norm(device, &t_x, &t_x, &t_b, &t_y, 1e-5f, NULL, NULL), "weight is not a dense tensor of [33]");
   const int64_t strides[] = {1, kM};
   t_x.strides = strides;
-  EXPECT_ERROR(IMBREX_INVALID_CALL, imbrex_softmax(device, &t_x, &t_y, NULL, NULL), "stride");
+  EXPECT_ERROR(IMBREX_INVALID_CALL, imbrex_softmax(device, &t_x, &t_y, NULL, NULL), "a stride of 5 along its rows");
 }
 
 int main(void) {

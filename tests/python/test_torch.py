@@ -69,6 +69,17 @@ def test_gradients(activation):
         imbrex.matmul(a, b, activation="silu")
 
 
+def test_gradients_of_a_batch():
+    a, b = normal(3, 24, 16, dtype=torch.float16), normal(16, 40, dtype=torch.float16)
+    a.requires_grad_(), b.requires_grad_()
+    weights = normal(3, 24, 40)
+    got = torch.autograd.grad((imbrex.matmul(a, b).float() * weights).sum(), (a, b))
+    da, db = (t.detach().double().requires_grad_() for t in (a, b))
+    expected = torch.autograd.grad(((da @ db) * weights.double()).sum(), (da, db))
+    for g, e in zip(got, expected):
+        assert g.shape == e.shape and error(g, e) < 1e-2
+
+
 def test_compiled_as_one_graph():
     def layer(x, w, bias):
         return torch.sin(imbrex.matmul(x, w.T, bias=bias, activation="relu")) + 1
