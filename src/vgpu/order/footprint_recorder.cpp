@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <vector>
+#include <iterator>
 
 #include "vgpu/memory/memory.h"
 
@@ -25,19 +25,28 @@ FootprintRecorder::Page& FootprintRecorder::page(uint64_t number) {
   if (Page* known = slot.load(std::memory_order_acquire)) return *known;
   const std::lock_guard lock(mutex_);
   if (Page* known = slot.load(std::memory_order_relaxed)) return *known;
-  Page& made = touched_.emplace_back();
-  made.number = number;
-  slot.store(&made, std::memory_order_release);
-  return made;
+  if (spare_.empty()) spare_.push_back(std::make_unique<Page>());
+  touched_.push_back(std::move(spare_.back()));
+  spare_.pop_back();
+  Page& taken = *touched_.back();
+  taken.number = number;
+  slot.store(&taken, std::memory_order_release);
+  return taken;
 }
 
 void FootprintRecorder::note(uint64_t offset, uint64_t bytes, Kind kind) {
   for (const uint64_t end = offset + bytes; offset < end;) {
-    const uint64_t span = std::min(64 - offset % 64, end - offset);
-    page(offset / kPageBytes)
-        .words[kind][offset % kPageBytes / 64]
-        .fetch_or(mask_of(offset % 64, span), std::memory_order_relaxed);
-    offset += span;
+    const uint64_t page_end = std::min(end, (offset / kPageBytes + 1) * kPageBytes);
+    std::atomic<uint64_t>* const words = page(offset / kPageBytes).words[kind];
+    while (offset < page_end) {
+      const uint64_t span = std::min(64 - offset % 64, page_end - offset);
+      std::atomic<uint64_t>& word = words[offset % kPageBytes / 64];
+      if (span == 64)
+        word.store(~uint64_t{0}, std::memory_order_relaxed);  // whatever others have set there
+      else
+        word.fetch_or(mask_of(offset % 64, span), std::memory_order_relaxed);
+      offset += span;
+    }
   }
 }
 
@@ -53,17 +62,17 @@ void append(std::vector<ByteRange>& list, uint64_t begin, uint64_t end) {
 }  // namespace
 
 Footprint FootprintRecorder::take() {
-  std::vector<const Page*> pages;
-  for (const Page& page : touched_) pages.push_back(&page);
-  std::ranges::sort(pages, {}, &Page::number);
+  std::ranges::sort(touched_, {}, [](const std::unique_ptr<Page>& page) { return page->number; });
   Footprint footprint;
   std::vector<ByteRange>* const lists[] = {&footprint.read, &footprint.written, &footprint.read_strongly,
                                            &footprint.written_strongly};
-  for (const Page* page : pages)
+  for (const std::unique_ptr<Page>& page : touched_) {
     for (int kind = 0; kind < kKinds; ++kind)
       for (uint64_t i = 0; i < kPageBytes / 64; ++i) {
         const uint64_t first = base_ + page->number * kPageBytes + i * 64;
         uint64_t word = page->words[kind][i].load(std::memory_order_relaxed);
+        if (word == 0) continue;
+        page->words[kind][i].store(0, std::memory_order_relaxed);
         for (int at = 0; word != 0;) {
           const int skipped = std::countr_zero(word);
           word >>= skipped;
@@ -74,8 +83,11 @@ Footprint FootprintRecorder::take() {
           word = run == 64 ? 0 : word >> run;
         }
       }
-  for (const Page* page : pages) pages_[page->number].store(nullptr, std::memory_order_relaxed);
+    pages_[page->number].store(nullptr, std::memory_order_relaxed);
+  }
+  std::ranges::move(touched_, std::back_inserter(spare_));
   touched_.clear();
+  if (spare_.size() > kMostSpare) spare_.resize(kMostSpare);
   return footprint;
 }
 

@@ -4,8 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "imbrex/vgpu/stream_order.h"
 
@@ -38,6 +39,7 @@ class FootprintRecorder {
 
  private:
   static constexpr uint64_t kPageBytes = 4096;
+  static constexpr size_t kMostSpare = 4096;
   struct Page {
     uint64_t number = 0;
     std::atomic<uint64_t> words[kKinds][kPageBytes / 64] = {};
@@ -51,7 +53,7 @@ class FootprintRecorder {
   uint64_t base_, reserved_bytes_;
   std::atomic<Page*>* pages_;  // by number; null: not touched
   std::mutex mutex_;
-  std::deque<Page> touched_;
+  std::vector<std::unique_ptr<Page>> touched_, spare_;  // the spare ones are all zeros
 };
 
 }  // namespace imbrex::vgpu
