@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "imbrex/core/error.h"
+#include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/registry.h"
 #include "kernel_of_device.h"
 #include "scratch_like.h"
@@ -123,7 +124,8 @@ auto call_attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTe
 }  // namespace
 
 LaunchReport attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
-                       const DeviceTensor& o, const AttentionOptions& options) {
+                       const DeviceTensor& o, const AttentionOptions& options, SourceLocation where) {
+  const CallerLine caller(where);
   const Sizes s = check(q, k, v, o);
   std::vector<Workspace> copies;  // given back when the launch and the copy of its result are on the stream
   const auto reachable = [&](const DeviceTensor& t, bool is_read) {

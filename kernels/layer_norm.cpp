@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/registry.h"
 #include "kernel_of_device.h"
 #include "row_tensors.h"
@@ -10,7 +11,8 @@
 namespace imbrex {
 
 LaunchReport layer_norm(const DeviceTensor& x, const DeviceTensor& weight, const DeviceTensor& bias,
-                        const DeviceTensor& y, float epsilon, const Stream& stream) {
+                        const DeviceTensor& y, float epsilon, const Stream& stream, SourceLocation where) {
+  const CallerLine caller(where);
   const RowTensor from = row_tensor("layer_norm", "x", x, float32, x);
   check_column_tensor("layer_norm", "weight", weight, float32, x);
   check_column_tensor("layer_norm", "bias", bias, float32, x);

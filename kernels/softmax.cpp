@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/registry.h"
 #include "kernel_of_device.h"
 #include "row_tensors.h"
 
 namespace imbrex {
 
-LaunchReport softmax(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream) {
+LaunchReport softmax(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
+                     SourceLocation where) {
+  const CallerLine caller(where);
   const RowTensor from = row_tensor("softmax", "x", x, float32, x);
   const RowTensor to = written_row_tensor("softmax", "y", y, float32, x);
   if (x.is_dense() && y.is_dense() && from.strides.unit == 4 && to.strides.unit == 4)

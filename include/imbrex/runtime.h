@@ -5,6 +5,7 @@
 #include "imbrex/runtime/autotune.h"
 #include "imbrex/runtime/bench.h"
 #include "imbrex/runtime/cache.h"
+#include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/compare.h"
 #include "imbrex/runtime/compile.h"
 #include "imbrex/runtime/device.h"

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "imbrex/core/error.h"
+#include "imbrex/runtime/caller_line.h"
 #include "matmul/matmul_launch.h"
 #include "matmul/placement.h"
 
@@ -229,7 +230,8 @@ std::string matmul_choice(int64_t m, int64_t n, int64_t k, int multiprocessors) 
 }
 
 LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
-                    const MatmulOptions& options) {
+                    const MatmulOptions& options, SourceLocation where) {
+  const CallerLine caller(where);
   return run(Until::kLaunched, a, b, c, options);
 }
 

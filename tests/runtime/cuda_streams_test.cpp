@@ -260,6 +260,11 @@ TEST(MatmulOnAStream, PreparedThenLaunched) {
   matmul(a, b, c, options).expect_clean();
   matmul(a, b, expected).expect_clean();
   EXPECT_TRUE(std::ranges::equal(c.to_host(options.stream).bytes(), expected.to_host().bytes()));
+  matmul(a, b, c, options).expect_clean();
+  const int line = __LINE__ + 1;
+  const LaunchReport report = matmul(a, b, c);  // on another stream than the product before
+  const std::string told = fmt::format("cuda_streams_test.cpp:{}: race: the launch of 'hopper", line);
+  EXPECT_NE(report.virtual_report.format().find(told), std::string::npos) << report.virtual_report.format();
   options.stream = Stream::create(other);
   EXPECT_NE(refusal([&] { matmul(a, b, c, options); }).find("same device"), std::string::npos);
 }

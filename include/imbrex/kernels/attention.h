@@ -33,7 +33,8 @@ struct AttentionOptions {
 /// On a CUDA GPU it returns without waiting. The first call of each head size, scale, mask, type and heads per
 /// kv head compiles. LaunchError names the condition that a call does not meet. Several threads may call it at once.
 LaunchReport attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
-                       const DeviceTensor& o, const AttentionOptions& options = {});
+                       const DeviceTensor& o, const AttentionOptions& options = {},
+                       SourceLocation where = SourceLocation::current());
 /// Compiles what attention() of these arguments launches, and launches nothing, so that the call can be captured into a
 /// CUDA graph.
 void prepare_attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,

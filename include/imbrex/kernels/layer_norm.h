@@ -14,7 +14,8 @@ namespace imbrex {
 /// or [batch, rows, columns], at most 16384 columns, which are neighbours in memory; the other strides may be any;
 /// weight and bias [columns], dense. y may be x. Otherwise as softmax().
 LaunchReport layer_norm(const DeviceTensor& x, const DeviceTensor& weight, const DeviceTensor& bias,
-                        const DeviceTensor& y, float epsilon = 1e-5f, const Stream& stream = {});
+                        const DeviceTensor& y, float epsilon = 1e-5f, const Stream& stream = {},
+                        SourceLocation where = SourceLocation::current());
 
 namespace kernels {
 

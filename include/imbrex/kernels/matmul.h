@@ -52,7 +52,7 @@ struct MatmulOptions {
 /// any strides that begin rows at multiples of 16 bytes, and of any alpha and beta other than 1 and 0, find it ready. It
 /// may be called from several threads at once. LaunchError names the condition that a call does not meet.
 LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
-                    const MatmulOptions& options = {});
+                    const MatmulOptions& options = {}, SourceLocation where = SourceLocation::current());
 
 /// Compiles and loads what matmul() of these arguments launches, and launches nothing, so that the call can be captured
 /// into a CUDA graph. Errors as matmul().

@@ -16,7 +16,8 @@ namespace imbrex {
 /// columns, which are neighbours in memory; the other strides may be any. y may be x. On a CUDA GPU it returns
 /// without waiting; the first call of each number of columns compiles. LaunchError names the condition that a call
 /// does not meet.
-LaunchReport softmax(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream = {});
+LaunchReport softmax(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream = {},
+                     SourceLocation where = SourceLocation::current());
 
 namespace kernels {
 

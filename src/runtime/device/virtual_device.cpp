@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "imbrex/core/error.h"
+#include "imbrex/runtime/caller_line.h"
 #include "imbrex/vgpu/virtual_gpu.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/virtual_graph.h"
@@ -333,6 +334,7 @@ class VirtualDevice : public DeviceBackend {
   // With the turn held, all of them.
   LaunchReport timed_launch(const vgpu::Function& function, vgpu::Launch launch, CUstream_st* stream) {
     launch.stream = number_of(stream);
+    launch.where = CallerLine::or_else(launch.where);
     LaunchReport report;
     report.is_virtual = true;
     const auto begin = std::chrono::steady_clock::now();
@@ -415,7 +417,8 @@ class VirtualDevice : public DeviceBackend {
                   static_cast<size_t>(parameters[i].bytes));
     return buffer;
   }
-  void judge(CUstream_st* stream, const vgpu::HostCall& call, const vgpu::Footprint& footprint) {
+  void judge(CUstream_st* stream, vgpu::HostCall call, const vgpu::Footprint& footprint) {
+    call.where = CallerLine::or_else(call.where);
     report(gpu_.judge(number_of(stream), call, footprint));
   }
   /// Throws DeviceError where there are findings: these calls have no report that could hold them.
