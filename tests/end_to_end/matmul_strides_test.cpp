@@ -113,6 +113,9 @@ TEST(MatmulStrides, SizesAndAddressesThatTmaDoesNotReach) {
   expect_product({0, 1, 1, 1}, "one element");
   expect_product({0, 33, 1, 100}, "one column");
   expect_product({0, 1, 200, 75}, "one row");
+  expect_product({0, 1, 200, 75, {.step = 3}, {}, {.step = 5}}, "one row of elements apart");
+  expect_product({0, 33, 1, 100, {}, {.gap = 3, .step = 2}, {.gap = 6, .first = 1}},
+                 "one column of elements apart");
   expect_product({0, 70, 72, 64, {.first = 3}, {.gap = 1}}, "address, stride");
   expect_product({0, 70, 72, 64, {.step = 2}, {.gap = 5, .step = 3}}, "elements apart");
   expect_product({.matrices = 0, .m = 77, .n = 45, .k = 50, .a_is_km = true, .b_is_kn = true}, "rows of k");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A project that adds this folder to its build has the same targets: its program would be compiled with their headers and
-# linked with every library. (That it is, and runs, scripts/parts/clang shows: a whole build takes too long here.)
+# linked with every library. Nothing is compiled: that would be the whole of Imbrex once more.
 set(build ${WORK}/add_subdirectory)
 file(REMOVE_RECURSE ${build})
 function(run)
