@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace imbrex {
@@ -28,6 +29,9 @@ struct MatmulChoice {
   /// "hopper_matmul_h8 block_m=128 ...".
   std::string text() const;
 };
+
+/// All that choose_matmul() chooses from.
+std::span<const MatmulChoice> matmul_candidates();
 
 /// The fastest by a model, for `matrices` products of 16-bit elements in one launch. `has_tma_rows`: rows of C begin at multiples of
 /// 16 bytes; `is_plain`: its elements have 16 bits, and no steps come before they are stored.

@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "../full.h"
 #include "../ptxas.h"
 #include "activations.h"
 #include "codegen/codegen.h"
@@ -23,6 +24,7 @@
 #include "imbrex/runtime/compare.h"
 #include "ir/ir.h"
 #include "kit.h"
+#include "matmul/matmul_choice.h"
 #include "passes/pipeline.h"
 
 namespace imbrex::testing {
@@ -355,6 +357,34 @@ TEST(Epilogue, AssemblesWithoutSpills) {
       check(tiles, 1160, any, any, 0.25f, !by_row, float16, any, by_row, float32, any, -1.5f, any,
             Activation::kGeluErf, by_row ? float32 : bfloat16);
   check(HopperMatmulH9<Scale, Softmax>{.block_m = 64, .block_n = 256, .stages = 4}, 256, 0.25f);
+}
+
+/// imbrex::matmul asks for these steps of any candidate that is not marked as too tight for them.
+TEST(EpilogueAtLength, OfMatmulAssemblesForEveryCandidate) {
+  IMBREX_AT_LENGTH();
+  IMBREX_NEEDS_PTXAS();
+  using Most = HopperMatmulH8<Optional<ScaleBy>, Optional<ScaleBy>, Optional<Scale>, Optional<ColumnBias>,
+                              Optional<RowBias>, Optional<Residual>, Activate, Convert>;
+  const DeviceTensor any = DeviceTensor::shape_only(float32, {1});
+  for (const MatmulChoice& c : matmul_candidates()) {
+    if (c.method != MatmulChoice::Method::kGeneral || c.is_tight) continue;
+    for (int64_t n : {1160, 1161}) {
+      const Most kernel{.block_m = c.block_m,
+                        .block_n = c.block_n,
+                        .stages = c.stages,
+                        .consumers = c.consumers,
+                        .split_k = c.split_k,
+                        .cluster_m = c.cluster_m,
+                        .cluster_n = c.cluster_n,
+                        .swap_ab = c.swap_ab};
+      EXPECT_EQ(
+          complaints_of(ptx_of(kernel, 1000, n, 584, true, any, true, any, true, 0.25f, true, float16, any,
+                               true, float32, any, true, -1.5f, any, Activation::kGeluErf, float32),
+                        "sm_90a"),
+          "")
+          << c.text() << " n = " << n;
+    }
+  }
 }
 
 TEST(Epilogue, OfNoStepsCostsNothing) {
