@@ -117,6 +117,7 @@ struct Measured {
   MatmulChoice choice;
 };
 constexpr Measured kMeasured[] = {{1, 28672, 8192, skinny(8, 10, 1)},
+                                  {16, 28672, 8192, skinny(16, 9, 1)},
                                   {64, 28672, 8192, skinny(64, 6, 4)},
                                   {512, 10240, 8192, general(128, 176, 5, 2, 1, 2, 2)},
                                   {4096, 32768, 512, large(128, 128, 5, 2)}};

@@ -54,14 +54,17 @@ INSTANTIATE_TEST_SUITE_P(
     Sizes, Matmul,
     ::testing::Values(Product{1, 72, 64, "hopper_matmul_skinny block_m=8 "},
                       Product{5, 200, 72, "hopper_matmul_skinny block_m=8 "},
-                      Product{30, 200, 1000, "hopper_matmul_h8 block_m=64 block_n=64 "},
-                      Product{17, 65, 328, "hopper_matmul_skinny block_m=32 "},
+                      Product{30, 200, 1000, "hopper_matmul_h8 block_m=16 block_n=64 "},
+                      Product{17, 65, 328, "hopper_matmul_h8 block_m=64 block_n=8 "},
                       Product{128, 64, 8, "hopper_matmul_"}, Product{300, 33, 72, "hopper_matmul_h8 "},
-                      Product{129, 72, 136, "hopper_matmul_h8 block_m=96 block_n=64 "},
+                      Product{129, 72, 136, "hopper_matmul_h8 block_m=64 block_n=8 "},
                       Product{257, 1001, 40, "hopper_matmul_h8 "},
-                      Product{140, 73, 1104, "hopper_matmul_h8 block_m=64 block_n=64 stages=8 "},
+                      Product{140, 73, 1104, "hopper_matmul_h8 "},
+                      Product{30, 500, 1000, "hopper_matmul_skinny block_m=32 ", 8},
+                      Product{140, 73, 2104, "hopper_matmul_h8 block_m=96 block_n=128 ", 16},
+                      Product{60, 130, 3000, "hopper_matmul_h8 block_m=32 block_n=64 ", 64},
                       Product{500, 384, 776, "hopper_matmul_h7 block_m=128 block_n=192 ", 4},
-                      Product{700, 400, 200, "hopper_matmul_h8 block_m=128 block_n=224 ", 8}),
+                      Product{700, 400, 200, "hopper_matmul_h8 block_m=200 block_n=128 ", 8}),
     ParamName());
 
 TEST(MatmulChoice, IsTheFastestMeasured) {
