@@ -11,6 +11,7 @@
 #include "../skip.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/matmul.h"
+#include "imbrex/runtime/compare.h"
 #include "imbrex/runtime/stream.h"
 #include "runtime/driver/cuda_driver.h"
 #include "scale_kernel.h"
@@ -243,6 +244,30 @@ TEST(CudaGraph, OfMatmul) {
   graph.launch(foreign.handle);
   const HostTensor once = c.to_host(options.stream), wanted = expected.to_host();
   EXPECT_TRUE(std::ranges::equal(once.bytes(), wanted.bytes()));
+}
+
+TEST(CudaTensorMaps, MoveWithTheirTensors) {
+  if (!Device::has_cuda()) IMBREX_SKIP(gpu);
+  const Device device = Device::cuda();
+  if (!device.can_run("sm_90a")) GTEST_SKIP() << "matmul runs on sm_90a";
+  const int64_t n = 64;
+  // Of sizes that alternate too, so that maps are encoded anew in between.
+  for (int i = 0; i < 12; ++i) {
+    const int64_t m = i == 7 ? 128 : 64;
+    const HostTensor a = HostTensor::random(bfloat16, {m, n}, 2 * i),
+                     b = HostTensor::random(bfloat16, {n, n}, 2 * i + 1);
+    std::vector<DeviceTensor> gaps(1, DeviceTensor::empty(device, uint8, {1024 * (i % 5 + 1)}));
+    DeviceTensor d_a = DeviceTensor::from_host(device, a), d_b = DeviceTensor::from_host(device, b),
+                 d_c = DeviceTensor::empty(device, bfloat16, {m, n});
+    d_c.poison();
+    matmul(d_a, d_b, d_c).expect_clean();
+    std::vector<double> expected(static_cast<size_t>(m * n));
+    for (int64_t r = 0; r < m; ++r)
+      for (int64_t c = 0; c < n; ++c)
+        for (int64_t k = 0; k < n; ++k) expected[r * n + c] += a.get(r * n + k) * b.get(c * n + k);
+    const Comparison same = compare(d_c.to_host(), expected, default_tolerance(bfloat16));
+    EXPECT_TRUE(same.passed) << i << ": " << same.format();
+  }
 }
 
 TEST(MatmulOnAStream, PreparedThenLaunched) {

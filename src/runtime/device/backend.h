@@ -61,6 +61,9 @@ class DeviceEvent {
   virtual double milliseconds_since(DeviceEvent& earlier) = 0;
 };
 
+/// Where a tensor map has its address: in its first 64 bits and nowhere else, or in some other way.
+enum class AddressWord : uint8_t { kUnknown, kFirst, kElsewhere };
+
 /// What was captured from a stream.
 class DeviceGraph {
  public:
@@ -151,9 +154,10 @@ class DeviceBackend {
   /// Writes the 128-byte descriptor of `plan` with the slots' values filled in.
   virtual void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
                                  void* out) = 0;
-  /// The same where `out` is the descriptor of the same plan and slots but for the address.
-  virtual void move_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
-                               void* out) {
+  /// The same where `out` is the descriptor of the same plan and slots but for the address. `word`: what is known of this
+  /// descriptor, from one such call to the next.
+  virtual void move_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots, void* out,
+                               AddressWord&) {
     encode_tensor_map(plan, slots, out);
   }
 

@@ -2,7 +2,6 @@
 // A CUDA GPU through its driver.
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -416,13 +415,13 @@ class CudaDevice : public DeviceBackend {
   }
 
   /// Encoding one takes the driver a third of a microsecond. Where it puts the address is not documented: that is tried
-  /// once, and if the whole object is what the driver makes of the new address, then the address alone is written.
-  void move_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
-                       void* out) override {
+  /// once for each map, and if the whole object is what the driver makes of the new address, then from there on the
+  /// address alone is written.
+  void move_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots, void* out,
+                       AddressWord& word) override {
     const int64_t address = slots[plan.base_slot];
     const int64_t unit = plan.is_padded || plan.interleave == TensorMapInterleave::k32B ? 32 : 16;
-    const AddressWord known = address_word_.load(std::memory_order_relaxed);
-    if (known == AddressWord::kFirst && address % unit == 0) {
+    if (word == AddressWord::kFirst && address % unit == 0) {
       std::memcpy(out, &address, sizeof address);
       return;
     }
@@ -431,14 +430,12 @@ class CudaDevice : public DeviceBackend {
     const bool moves = std::memcmp(moved, &address, sizeof address) != 0;
     std::memcpy(moved, &address, sizeof address);
     encode_tensor_map(plan, slots, out);
-    if (known == AddressWord::kUnknown && moves)
-      address_word_ =
-          std::memcmp(moved, out, sizeof moved) == 0 ? AddressWord::kFirst : AddressWord::kElsewhere;
+    if (word == AddressWord::kUnknown && moves)
+      word = std::memcmp(moved, out, sizeof moved) == 0 ? AddressWord::kFirst : AddressWord::kElsewhere;
   }
 
  private:
   static constexpr size_t kTensorMapBytes = 128;
-  enum class AddressWord : uint8_t { kUnknown, kFirst, kElsewhere };
 
   static std::vector<std::string> describe(const codegen::TensorMapPlan& plan,
                                            std::span<const int64_t> slots) {
@@ -507,7 +504,6 @@ class CudaDevice : public DeviceBackend {
   std::vector<CUevent> marks_;
   std::once_flag driver_assembler_once_;  // threads may load kernels at once
   std::unique_ptr<Assembler> driver_assembler_;
-  std::atomic<AddressWord> address_word_ = AddressWord::kUnknown;  // where tensor maps have their address
   std::string name_, target_;
   int major_ = 0, minor_ = 0;
 };

@@ -56,7 +56,7 @@ AddressParts::AddressParts(const codegen::CompiledKernel& kernel) {
 }
 
 void AddressParts::update(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
-                          std::span<int64_t> slots, DeviceBackend& device, std::byte* params) const {
+                          std::span<int64_t> slots, DeviceBackend& device, std::byte* params) {
   for (const int32_t step : steps_) {
     const HostStep& s = kernel.host[static_cast<size_t>(step)];
     slots[static_cast<size_t>(step)] = s.kind == HostStep::Kind::kParam && s.dtype.bits() == 64
@@ -71,13 +71,13 @@ void AddressParts::update(const codegen::CompiledKernel& kernel, std::span<const
     else
       std::memcpy(params + param.offset, &value, static_cast<size_t>(param.bytes));
   }
-  for (const Map& map : maps_) {
+  for (Map& map : maps_) {
     const codegen::TensorMapPlan& plan = kernel.tensor_maps[static_cast<size_t>(map.map)];
     if (map.has_other_extents) {
       check_tensor_map(kernel, plan, slots);
       device.encode_tensor_map(plan, slots, params + map.offset);
     } else {
-      device.move_tensor_map(plan, slots, params + map.offset);
+      device.move_tensor_map(plan, slots, params + map.offset, map.word);
     }
   }
 }

@@ -20,12 +20,13 @@ class AddressParts {
   /// Brings the results of the host program and the parameter buffer, which were made of other addresses and the same
   /// numbers, up to these arguments. Throws as evaluate_host and pack_params.
   void update(const codegen::CompiledKernel& kernel, std::span<const int64_t> arguments,
-              std::span<int64_t> slots, DeviceBackend& device, std::byte* params) const;
+              std::span<int64_t> slots, DeviceBackend& device, std::byte* params);
 
  private:
   struct Map {
     int32_t map, offset;
     bool has_other_extents;  // that depend on an address: made anew
+    AddressWord word = AddressWord::kUnknown;
   };
   std::vector<int32_t> steps_;              // of the host program, in order
   std::vector<codegen::ParamPlan> params_;  // addresses, and what steps_ compute
