@@ -113,10 +113,6 @@ class Foreign {
     const Report report = gpu_.launch(function_, launch);
     findings_ = report.findings;
     EXPECT_TRUE(report.completed) << name_ << "\n" << report.format();
-    // Triton 3.6 synchronises tcgen05 work by mbarriers and waits alone; the fences that PTX asks for beside
-    // them it leaves out everywhere.
-    if (name_.starts_with("triton_"))
-      std::erase_if(findings_, [](const Finding& f) { return f.kind == FindingKind::kMissingTensorFence; });
     if (expected_ == FindingKind::kCount) {
       EXPECT_TRUE(findings_.empty()) << name_ << "\n" << report.format();
       return;
@@ -133,6 +129,7 @@ class Foreign {
   static Options with_target(Options options, const std::string& name, uint64_t seed) {
     options.target = name.substr(name.rfind('.') + 1);
     options.max_findings = 1000;
+    options.strictness = Strictness::kPractical;
     options.seed = seed;
     return options;
   }

@@ -13,6 +13,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/vgpu/virtual_gpu.h"
+#include "imbrex/vgpu/watch.h"
 #include "subcommands.h"
 
 namespace imbrex::command {
@@ -26,7 +27,7 @@ struct Options {
   uint64_t seed = 0;
   int seeds = 1;
   std::string checks = "on";
-  bool json = false, coalescing = false;
+  bool strict = false, json = false, coalescing = false;
 };
 
 [[noreturn]] void refuse(std::string message, std::string help = "") {
@@ -129,14 +130,17 @@ vgpu::Dim3 dim3(const std::vector<int64_t>& extents) {
 
 int exec(const Options& options) {
   const std::string ptx = read_file(options.file);
+  const std::shared_ptr<vgpu::Watch> watch = vgpu::watch_for_commands();
   bool all_clean = true;
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
-  for (int i = 0; i < options.seeds; ++i) {
+  for (int i = 0; i < options.seeds && !watch->stop; ++i) {
     vgpu::Options machine;
     machine.target = options.target.empty() ? target_of(ptx) : options.target;
     machine.seed = options.seed + i;
     machine.instruction_budget = options.budget;
     machine.count_sectors = options.coalescing;
+    machine.watch = watch;
+    machine.strictness = options.strict ? vgpu::Strictness::kStrict : vgpu::Strictness::kPractical;
     if (options.checks == "off") machine.checks = vgpu::CheckSet::none();
     if (options.checks == "all") machine.checks = vgpu::CheckSet::all();
     vgpu::VirtualGpu gpu(machine);
@@ -182,11 +186,14 @@ int exec(const Options& options) {
     vgpu::Report report = gpu.launch(function, launch);
     all_clean = all_clean && report.clean();
     nlohmann::ordered_json buffers = nlohmann::ordered_json::object();
-    const bool is_last = i + 1 == options.seeds;
+    const bool is_last = i + 1 == options.seeds || watch->stop;
     if (!options.json && (!report.clean() || is_last)) {
-      if (!report.clean()) fmt::print("seed {}\n{}\n", machine.seed, report.format());
-      fmt::print("{}: {} warp instructions, {} findings\n{}", function.name(), report.statistics.instructions,
-                 report.findings.size(), report.printf_output);
+      if (!report.clean() || !report.notes.empty())
+        fmt::print("seed {}\n{}\n", machine.seed, report.format());
+      fmt::print("{}: {} warp instructions, {} findings{}\n{}", function.name(),
+                 report.statistics.instructions, report.findings.size(),
+                 report.notes.empty() ? "" : fmt::format(", {} notes", report.notes.size()),
+                 report.printf_output);
     }
     for (size_t a = 0; a < arguments.size(); ++a) {
       if (!arguments[a].is_buffer) continue;
@@ -199,11 +206,14 @@ int exec(const Options& options) {
         fmt::print("  {} = {}{}\n", parameters[a].name, fmt::join(values, " "),
                    arguments[a].contents.elements() > options.show ? " ..." : "");
     }
-    nlohmann::ordered_json findings = nlohmann::ordered_json::array();
+    nlohmann::ordered_json findings = nlohmann::ordered_json::array(),
+                           notes = nlohmann::ordered_json::array();
     for (const vgpu::Finding& finding : report.findings) findings.push_back(finding.format());
+    for (const vgpu::Finding& note : report.notes) notes.push_back(note.format());
     runs.push_back({{"seed", machine.seed},
                     {"completed", report.completed},
                     {"findings", findings},
+                    {"notes", notes},
                     {"instructions", report.statistics.instructions},
                     {"printf", report.printf_output},
                     {"buffers", buffers}});
@@ -244,6 +254,11 @@ void add_exec(CLI::App& app, Action& chosen) {
   command->add_option("--seeds", options->seeds, "run this many seeds")->check(CLI::Range(1, 1000000));
   command->add_option("--checks", options->checks, "checkers: on, off or all")
       ->check(CLI::IsMember({"on", "off", "all"}));
+  CLI::Option* strict = command->add_flag("--strict", options->strict,
+                                          "hold the kernel to the letter of PTX (docs/checkers.md)");
+  command->add_flag("--practical")
+      ->description("the default: what libraries rely on is a note")
+      ->excludes(strict);
   command->add_option("--budget", options->budget, "warp instructions before the launch counts as endless")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--show", options->show, "elements of each buffer to print afterwards")

@@ -8,6 +8,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/tuner.h"
 #include "imbrex/vgpu/virtual_gpu.h"
+#include "imbrex/vgpu/watch.h"
 #include "subcommands.h"
 #include "timeline_text.h"
 
@@ -21,7 +22,8 @@ struct Options {
   int seeds = 1;
   int sms = 0, threads = 0;
   int64_t budget = 0;
-  bool json = false, stats = false, no_prediction = false;
+  std::shared_ptr<vgpu::Watch> watch;
+  bool practical = false, json = false, stats = false, no_prediction = false;
 };
 
 struct Outcome {
@@ -34,9 +36,11 @@ struct Outcome {
 
 vgpu::Options virtual_options(const Options& options, uint64_t seed) {
   vgpu::Options result;
+  result.watch = options.watch;
   result.seed = seed;
   if (options.checks == "off") result.checks = vgpu::CheckSet::none();
   if (options.checks == "all") result.checks = vgpu::CheckSet::all();
+  if (options.practical) result.strictness = vgpu::Strictness::kPractical;
   result.tensor_math = options.math == "fast" ? vgpu::TensorMath::kFast : vgpu::TensorMath::kExact;
   result.num_sms = options.sms;
   result.host_threads = options.threads;
@@ -60,7 +64,8 @@ Outcome run_once(const RegisteredKernel& kernel, const Device& device, const Opt
 
 /// What a CUDA GPU cannot follow.
 constexpr std::initializer_list<const char*> kVirtualOptions = {
-    "--seeds", "--checks", "--math", "--sms", "--threads", "--budget", "--no-prediction", "--stats"};
+    "--seeds", "--checks",  "--strict", "--practical",     "--math",
+    "--sms",   "--threads", "--budget", "--no-prediction", "--stats"};
 
 bool passed(const Outcome& outcome) { return outcome.verified && outcome.report.clean(); }
 
@@ -95,6 +100,8 @@ void print_statistics(const vgpu::Statistics& s) {
 
 nlohmann::ordered_json finding_json(const vgpu::Finding& finding) {
   return {{"kind", vgpu::name(finding.kind)},
+          {"severity", vgpu::name(finding.severity)},
+          {"rule", vgpu::name(finding.rule)},
           {"message", finding.message},
           {"file", finding.place.file},
           {"line", finding.place.line},
@@ -127,7 +134,7 @@ void add_prediction(nlohmann::ordered_json& out, const vgpu::Timeline& timeline)
 void print_json(const RegisteredKernel& kernel, const Device& device, const Options& options,
                 const Configuration& configuration, const std::string& origin,
                 const std::vector<Outcome>& outcomes) {
-  nlohmann::ordered_json findings = nlohmann::ordered_json::array(),
+  nlohmann::ordered_json findings = nlohmann::ordered_json::array(), notes = findings,
                          failing = nlohmann::ordered_json::array();
   bool verified = true;
   double max_rel_err = 0, ms = 0;
@@ -135,10 +142,14 @@ void print_json(const RegisteredKernel& kernel, const Device& device, const Opti
     verified = verified && outcome.verified;
     max_rel_err = std::max(max_rel_err, outcome.max_rel_err);
     ms += outcome.report.milliseconds / static_cast<double>(outcomes.size());
-    for (const vgpu::Finding& finding : outcome.report.virtual_report.findings) {
-      findings.push_back(finding_json(finding));
-      findings.back()["seed"] = outcome.seed;
-    }
+    const auto add = [&](const std::vector<vgpu::Finding>& from, nlohmann::ordered_json& to) {
+      for (const vgpu::Finding& finding : from) {
+        to.push_back(finding_json(finding));
+        to.back()["seed"] = outcome.seed;
+      }
+    };
+    add(outcome.report.virtual_report.findings, findings);
+    add(outcome.report.virtual_report.notes, notes);
     if (!passed(outcome)) failing.push_back(outcome.seed);
   }
   nlohmann::ordered_json sizes(options.choice.sizes());
@@ -154,6 +165,7 @@ void print_json(const RegisteredKernel& kernel, const Device& device, const Opti
                                 {"verified", verified},
                                 {"max_rel_err", max_rel_err},
                                 {"findings", findings},
+                                {"notes", notes},
                                 {"ms", ms}};
   if (device.is_virtual()) {
     out["tensor_math"] = options.math;
@@ -217,10 +229,12 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
   if (options.stats && device.is_virtual()) print_statistics(last.report.virtual_report.statistics);
 }
 
-int run(const Options& options, const CLI::App& command) {
+int run(Options options, const CLI::App& command) {
   const RegisteredKernel& kernel = options.choice.kernel();
   Device device = Device::open(options.device, kernel.target, virtual_options(options, options.seed));
-  if (!device.is_virtual())
+  if (device.is_virtual())
+    options.watch = vgpu::watch_for_commands();
+  else
     refuse_given(command, kVirtualOptions, "is of the virtual GPU: add --device virtual");
   Configuration configuration = options.choice.configuration();
   std::string origin;  // of the configuration, where it is not plain
@@ -235,7 +249,7 @@ int run(const Options& options, const CLI::App& command) {
   const bool is_terminal = isatty(STDERR_FILENO) != 0;
   std::vector<Outcome> outcomes;
   bool all_passed = true;
-  for (int i = 0; i < runs; ++i) {
+  for (int i = 0; i < runs && !(options.watch != nullptr && options.watch->stop); ++i) {
     if (runs > 1 && is_terminal) fmt::print(stderr, "\r  seed {} of {} ", i + 1, runs);
     outcomes.push_back(run_once(kernel, device, options, configuration, options.seed + i));
     all_passed = all_passed && passed(outcomes.back());
@@ -271,6 +285,11 @@ void add_run(CLI::App& app, Action& chosen) {
                    "virtual GPU checkers: on, off, or all (with global initialisation)")
       ->check(CLI::IsMember({"on", "off", "all"}))
       ->capture_default_str();
+  CLI::Option* practical = command->add_flag("--practical", options->practical,
+                                             "what libraries rely on is a note (docs/checkers.md)");
+  command->add_flag("--strict")
+      ->description("the default: hold the kernel to the letter of PTX")
+      ->excludes(practical);
   command
       ->add_option("--math", options->math,
                    "virtual tensor cores: exact (the hardware's bits) or fast (fp32 SIMD)")

@@ -12,6 +12,8 @@ struct GpuModel;
 
 namespace imbrex::vgpu {
 
+struct Watch;  // imbrex/vgpu/watch.h
+
 /// Which checkers run. With everything off, kernels run the unchecked bodies: memory safety of the host,
 /// deadlocks and the budget are still watched.
 struct CheckSet {
@@ -37,6 +39,12 @@ struct CheckSet {
   }
 };
 
+/// How strictly a kernel is held to the letter of PTX.
+enum class Strictness : uint8_t {
+  kStrict,     // whatever PTX leaves undefined is a finding
+  kPractical,  // what every chip makes right, and established libraries rely on, is a note (BentRule)
+};
+
 /// How tensor-core sums are computed.
 enum class TensorMath : uint8_t {
   kExact,  // bit for bit the recorded hardware's: products exact, aligned, truncated
@@ -59,6 +67,8 @@ struct Options {
   int host_threads = 0;  // 0: one per core. Results do not depend on it; IMBREX_HOST_THREADS=N overrides it
   uint64_t seed = 0;     // interleaving and completion order; 0 is a plain fair order
   CheckSet checks = {};
+  /// Strict suits kernels whose compiler is at hand; for PTX of other people kPractical says what matters.
+  Strictness strictness = Strictness::kStrict;
   TensorMath tensor_math = TensorMath::kExact;
   int64_t instruction_budget = 0;  // warp instructions of one cluster before it counts as endless; 0: 2^40
   /// The same without any store, arrival, barrier or exit in between: a loop that waits for what never comes.
@@ -68,6 +78,7 @@ struct Options {
   TimelineOptions timeline = {};             // predict the time on the real chip
   bool count_banks = false;                  // count bank conflicts of shared memory; off, it costs nothing
   bool count_sectors = false;                // count sectors of global memory; off, it costs nothing
+  std::shared_ptr<Watch> watch = nullptr;    // told how far launches have come, and asked whether to stop
 };
 
 }  // namespace imbrex::vgpu

@@ -21,6 +21,7 @@ enum class FindingKind : uint8_t {
   kDeadlock,            // no thread can run; the message tells what each waits for
   kEndlessRun,          // the instruction budget was used up
   kTrap,                // trap, failed assertion
+  kInterrupted,         // the host ended the launch (Watch::stop)
   kIllegalInstruction,  // operands or state the hardware answers with an error or leaves undefined
   // Checkers.
   kUninitializedRead,    // register, shared, local (and, if asked, global) bytes never written
@@ -39,6 +40,30 @@ enum class FindingKind : uint8_t {
 
 /// The name findings are printed under: "out-of-bounds", "deadlock", ...
 std::string_view name(FindingKind kind);
+
+/// How grave it is. What breaks a BentRule is a note where Options::strictness is kPractical.
+enum class Severity : uint8_t { kFinding, kNote };
+/// "finding", "note".
+std::string_view name(Severity severity);
+
+/// Rules of PTX that every chip keeps less strictly, and that established libraries therefore bend.
+enum class BentRule : uint8_t {
+  kNone,
+  kEqualValues,     // unordered stores of the same value
+  kRepeatedInit,    // lanes of one instruction initialise an mbarrier alike
+  kReadBeforeCas,   // a plain read begins a loop of compare-and-swap
+  kArrivalScope,    // an arrival or a wait of CTA scope, across a cluster
+  kRelaxedWait,     // asynchronous work behind a .relaxed wait
+  kTensorFence,     // tcgen05.fence left out beside a synchronisation
+  kRegisterWait,    // registers of tcgen05.ld or wgmma used before the wait
+  kExitBeforeRead,  // exit before the sources of bulk stores have been read
+  kAtomicPastEnd,   // the word of a compare-and-swap reaches over the end of an allocation
+  kCount,
+};
+/// The name a rule is printed under: "equal-values", "relaxed-wait", ...; "" for kNone.
+std::string_view name(BentRule rule);
+/// What PTX says, and what chips do: one sentence.
+std::string_view explain(BentRule rule);
 
 /// A place in a kernel: the author's line by .loc where the PTX has one, and the line of the PTX text. Of findings about
 /// the order of calls, a place in the host program: file and line, and in `function` what the call does.
@@ -62,10 +87,12 @@ struct Actor {
 /// One thing that is wrong. Equal findings (same kind, same pair of places) are reported once, with a count.
 struct Finding {
   FindingKind kind = FindingKind::kTrap;
-  std::string message;    // one line: what happened, with the numbers
-  CodePlace place;        // where
-  Actor actor;            // who
-  CodePlace other_place;  // races: the other access
+  Severity severity = Severity::kFinding;
+  BentRule rule = BentRule::kNone;  // the one that was bent, whatever the severity
+  std::string message;              // one line: what happened, with the numbers
+  CodePlace place;                  // where
+  Actor actor;                      // who
+  CodePlace other_place;            // races: the other access
   Actor other_actor;
   uint64_t address = 0;            // as the kernel wrote it; 0 where no memory is involved
   std::vector<std::string> facts;  // nearest allocation, who waits for what, ...
@@ -134,7 +161,8 @@ struct SectorUse {
 
 /// The result of a launch.
 struct Report {
-  std::vector<Finding> findings;  // in order of first occurrence
+  std::vector<Finding> findings;  // what is wrong, in order of first occurrence
+  std::vector<Finding> notes;     // of Severity::kNote; none where Options::strictness is kStrict
   Statistics statistics;
   std::string printf_output;                 // in CTA order; within a CTA as it was printed
   bool completed = false;                    // every thread ran to its end (findings or not)
@@ -142,9 +170,9 @@ struct Report {
   std::vector<BankUse> banks;                // when Options::count_banks asked for it, by PTX line
   std::vector<SectorUse> sectors;            // when Options::count_sectors asked for it, by PTX line
 
-  /// Ran to its end with nothing found.
+  /// Ran to its end with nothing found; notes do not count.
   bool clean() const { return completed && findings.empty(); }
-  /// All findings as text, "" when there are none.
+  /// All findings, then all notes, as text; "" when there are none.
   std::string format() const;
   /// Throws imbrex::DeviceError with the findings unless clean().
   void expect_clean() const;

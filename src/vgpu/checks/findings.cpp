@@ -20,6 +20,8 @@ std::string_view name(FindingKind kind) {
       return "endless-run";
     case FindingKind::kTrap:
       return "trap";
+    case FindingKind::kInterrupted:
+      return "interrupted";
     case FindingKind::kIllegalInstruction:
       return "illegal-instruction";
     case FindingKind::kUninitializedRead:
@@ -70,21 +72,23 @@ uint32_t FindingLog::first_of_line(uint32_t place) const {
   return place;
 }
 
-Finding* FindingLog::open(FindingKind kind, const Who& who, uint64_t address, const Who* other) {
+Finding* FindingLog::open(FindingKind kind, const Who& who, uint64_t address, const Who* other,
+                          BentRule rule) {
+  const Severity severity = rule != BentRule::kNone && is_practical() ? Severity::kNote : Severity::kFinding;
   constexpr uint32_t kNowhere = ~0u;
   const uint32_t place = who.insn != nullptr ? who.insn->index : kNowhere;
   const uint32_t other_place = other != nullptr && other->insn != nullptr ? other->insn->index : kNowhere;
-  if (const auto seen = seen_.find({kind, place, other_place}); seen != seen_.end()) {
+  if (const auto seen = seen_.find({kind, severity, place, other_place}); seen != seen_.end()) {
     if (seen->second != kNotKept) ++findings_[seen->second].count;
     return nullptr;
   }
   const std::pair lines = other_place == kNowhere
                               ? std::pair(place, other_place)
                               : std::pair(first_of_line(place), first_of_line(other_place));
-  const auto [of_lines, is_new] =
-      seen_of_lines_.try_emplace({kind, lines.first, lines.second}, full() ? kNotKept : findings_.size());
+  const auto [of_lines, is_new] = seen_of_lines_.try_emplace({kind, severity, lines.first, lines.second},
+                                                             is_full(severity) ? kNotKept : findings_.size());
   const size_t number = of_lines->second;
-  seen_.emplace(std::tuple(kind, place, other_place), number);
+  seen_.emplace(std::tuple(kind, severity, place, other_place), number);
   if (number == kNotKept) return nullptr;
   if (!is_new) {
     ++findings_[number].count;
@@ -92,7 +96,10 @@ Finding* FindingLog::open(FindingKind kind, const Who& who, uint64_t address, co
   }
   Finding& finding = findings_.emplace_back();
   places_.push_back(lines);
+  ++counts_[static_cast<size_t>(severity)];
   finding.kind = kind;
+  finding.severity = severity;
+  finding.rule = rule;
   finding.address = address;
   if (place != kNowhere) finding.place = program_->place(place);
   finding.actor = actor(who);
@@ -135,6 +142,7 @@ std::string Finding::format() const {
     out = fmt::format("{}:{}: ", place.file, place.line);
   else if (place.ptx_line > 0)
     out = fmt::format("PTX line {}: ", place.ptx_line);
+  if (severity == Severity::kNote) out += "note: ";
   out += fmt::format("{}: {}", name(kind), message);
   if (count > 1) out += fmt::format("  ({} times)", count);
   if (!place.file.empty()) {
@@ -148,13 +156,15 @@ std::string Finding::format() const {
   const std::string other = actor_text(other_actor);
   if (!other.empty()) out += "\n  by    " + other;
   for (const std::string& fact : facts) out += "\n  " + fact;
+  if (rule != BentRule::kNone) out += fmt::format("\n  rule  {}: {}", name(rule), explain(rule));
   if (!hint.empty()) out += "\n  help: " + hint;
   return out;
 }
 
 std::string Report::format() const {
   std::string out;
-  for (const Finding& finding : findings) out += (out.empty() ? "" : "\n") + finding.format();
+  for (const std::vector<Finding>* list : {&findings, &notes})
+    for (const Finding& finding : *list) out += (out.empty() ? "" : "\n") + finding.format();
   return out;
 }
 
@@ -173,6 +183,8 @@ void Report::expect_clean() const {
       d.facts.push_back("other: " + place_line(f.other_place) + (other.empty() ? "" : " by " + other));
     }
     d.facts.insert(d.facts.end(), f.facts.begin(), f.facts.end());
+    if (f.rule != BentRule::kNone)
+      d.facts.push_back(fmt::format("rule {}: {}", name(f.rule), explain(f.rule)));
     d.help = f.hint;
     diagnostics.push_back(std::move(d));
   }

@@ -3,6 +3,7 @@
 // names no lines), counted, limited.
 #pragma once
 
+#include <array>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -16,14 +17,21 @@ namespace imbrex::vgpu {
 /// The findings of one cluster. Cheap when nothing is wrong, and when the same thing is wrong again.
 class FindingLog {
  public:
-  FindingLog(const Program& program, int limit) : program_(&program), limit_(limit) {}
+  FindingLog(const Program& program, int limit, Strictness strictness)
+      : program_(&program), limit_(limit), strictness_(strictness) {}
   /// `who` as the public Actor.
   static Actor actor(const Who& who);
 
-  /// Opens a finding; null when an equal one exists (its count is raised) or the log is full. The place and
-  /// the actor are filled in; the caller writes message, facts and hint.
-  Finding* open(FindingKind kind, const Who& who, uint64_t address = 0, const Who* other = nullptr);
-  bool full() const { return static_cast<int>(findings_.size()) >= limit_; }
+  /// Opens a finding, or the note that it is where a bent rule is let pass; null when an equal one exists (its
+  /// count is raised) or the log is full. The place and the actor are filled in; the caller writes message,
+  /// facts and hint.
+  Finding* open(FindingKind kind, const Who& who, uint64_t address = 0, const Who* other = nullptr,
+                BentRule rule = BentRule::kNone);
+  /// A bent rule is a note.
+  bool is_practical() const { return strictness_ == Strictness::kPractical; }
+  /// Of findings; notes have a limit of their own and stop nothing.
+  bool full() const { return is_full(Severity::kFinding); }
+  /// Findings and notes.
   std::vector<Finding>& findings() { return findings_; }
   /// The instruction indices by which findings()[i] was told apart.
   std::pair<uint32_t, uint32_t> places(size_t i) const { return places_[i]; }
@@ -32,10 +40,13 @@ class FindingLog {
   static constexpr size_t kNotKept = ~size_t{0};  // the log was full
 
   uint32_t first_of_line(uint32_t place) const;
+  bool is_full(Severity severity) const { return counts_[static_cast<size_t>(severity)] >= limit_; }
 
   const Program* program_;
   int limit_;
-  using Places = std::map<std::tuple<FindingKind, uint32_t, uint32_t>, size_t>;
+  Strictness strictness_;
+  std::array<int, 2> counts_{};  // by severity
+  using Places = std::map<std::tuple<FindingKind, Severity, uint32_t, uint32_t>, size_t>;
   Places seen_, seen_of_lines_;  // to the index in findings_
   std::vector<Finding> findings_;
   std::vector<std::pair<uint32_t, uint32_t>> places_;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "imbrex/vgpu/report.h"
 #include "vgpu/lanes.h"
 
 namespace imbrex::vgpu {
@@ -44,6 +45,7 @@ class Known {
     some_ = std::max(some_, other.some_);
     lanes_ = some_ < all_ ? 0 : lanes_ | other.lanes_;
   }
+  friend constexpr bool operator==(const Known&, const Known&) = default;
 
  private:
   Clock all_ = 0, some_ = 0;
@@ -76,9 +78,44 @@ class VectorClock {
     for (size_t i = first; i < other.known_.size(); ++i) known_[i].join(other.known_[i]);
   }
   bool empty() const { return known_.empty(); }
+  const std::vector<Known>& entries() const { return known_; }
 
  private:
   std::vector<Known> known_;
+};
+
+/// What would be known besides, if a bent rule were let pass: of every agent how much, and the instruction that
+/// bends it. Empty in kernels that keep the rules.
+class BentClock {
+ public:
+  struct Entry {
+    Known known;
+    BentRule rule = BentRule::kNone;
+    uint32_t insn = 0;
+  };
+  void join(AgentId agent, const Entry& entry) {
+    if (entry.rule == BentRule::kNone) return;
+    if (agent >= entries_.size()) entries_.resize(agent + 1);
+    Entry& ours = entries_[agent];
+    const Known before = ours.known;
+    ours.known.join(entry.known);
+    if (!(ours.known == before)) ours.rule = entry.rule, ours.insn = entry.insn;
+  }
+  void join(const BentClock& other) {
+    for (size_t i = 0; i < other.entries_.size(); ++i) join(static_cast<AgentId>(i), other.entries_[i]);
+  }
+  /// All that `known` says, by an instruction that bends a rule.
+  void join(const VectorClock& known, BentRule rule, uint32_t insn) {
+    for (size_t i = 0; i < known.entries().size(); ++i)
+      if (!(known.entries()[i] == Known())) join(static_cast<AgentId>(i), {known.entries()[i], rule, insn});
+  }
+  /// The entry that covers it, or null.
+  const Entry* find(AgentId agent, Clock clock, int lane) const {
+    return agent < entries_.size() && entries_[agent].known.covers(clock, lane) ? &entries_[agent] : nullptr;
+  }
+
+ private:
+  std::vector<Entry> entries_;
 };
 
 /// What is known of the agents of other clusters, by the clusters' numbers. Shared by all who know the same.
@@ -103,6 +140,7 @@ struct Knowledge {
   /// tcgen05 operations known to be complete: `synced` before synchronisation that follows
   /// (fence::before_thread_sync), `ready` before tcgen05 operations that follow (fence::after_thread_sync).
   VectorClock synced, ready;
+  BentClock bent;                          // where rules are bent
   std::shared_ptr<const Foreign> foreign;  // null: of no other cluster
   VectorClock published;                   // of those seen: a fence of gpu scope came in between
 
@@ -114,6 +152,7 @@ struct Knowledge {
     fenced_global.join(other.fenced_global);
     synced.join(other.synced);
     published.join(other.published);
+    bent.join(other.bent);
     foreign = join(foreign, other.foreign);
   }
   /// All that another part of the same warp knows.

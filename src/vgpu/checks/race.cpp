@@ -146,6 +146,7 @@ void RaceChecker::release(const Who& who, SyncKey key) {
   }
   if (!releases) {
     object.last_agent = kNoAgent;
+    if ((who.order & kReleases) != 0) bend_arrival(s, who, object);
     if (s.at_fence == nullptr) return;
     object.pending.learn(*s.at_fence);
     object.pending.seen.join(warp, s.own_at_fence);
@@ -163,6 +164,17 @@ void RaceChecker::release(const Who& who, SyncKey key) {
   object.last_lanes = lanes;
 }
 
+/// An arrival of CTA scope at another CTA's object releases nothing there, by the letter.
+void RaceChecker::bend_arrival(WarpState& warp, const Who& who, SyncObject& object) {
+  const Mask unfenced = warp.unfenced_copies;
+  object.pending.bent.join(warp_index(who), {publish(warp, who), BentRule::kArrivalScope, who.insn->index});
+  warp.unfenced_copies = unfenced;
+  each_known(warp, lanes_of(who), [&](const Knowledge& known) {
+    object.pending.bent.join(known.bent);
+    object.pending.bent.join(known.seen, BentRule::kArrivalScope, who.insn->index);
+  });
+}
+
 void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what) {
   ++warp.version;
   Knowledge& known = known_to(warp, who);
@@ -175,6 +187,8 @@ void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what) 
     return;
   }
   known.synced.join(what.synced);
+  known.bent.join(what.bent);
+  if (who.insn != nullptr) known.bent.join(what.seen, BentRule::kRelaxedWait, who.insn->index);
   if (warp.stashed == nullptr) warp.stashed = std::make_shared<Knowledge>();
   warp.stashed->learn(what);
 }
@@ -200,8 +214,13 @@ void RaceChecker::complete_phase(SyncKey key) {
 void RaceChecker::acquire_phases(const Who& who, SyncKey key) {
   const auto at = objects_.find(key);
   if (at == objects_.end()) return;
-  learn(state(who), who, at->second.done);
-  if ((who.order & kCtaScope) == 0) learn(state(who), who, at->second.remote_done);
+  WarpState& s = state(who);
+  const Knowledge& remote = at->second.remote_done;
+  learn(s, who, at->second.done);
+  if ((who.order & kCtaScope) == 0) return learn(s, who, remote);
+  BentClock& bent = known_to(s, who).bent;
+  bent.join(remote.bent);
+  bent.join(remote.seen, BentRule::kArrivalScope, who.insn->index);
 }
 
 void RaceChecker::remote_use(const Who& who, const CtaIdentity& owner) {
@@ -218,11 +237,14 @@ void RaceChecker::cta_exit(const CtaIdentity& cta) {
   const size_t first = static_cast<size_t>(cta.rank()) * warps_per_cta_;
   for (const RemoteUse& use : remote_uses_[static_cast<size_t>(cta.rank())]) {
     bool is_known = false;
+    BentRule rule = BentRule::kNone;
     for (size_t w = first; w < first + warps_per_cta_; ++w)
       each_known(warps_[w], kAllLanes, [&](const Knowledge& known) {
         is_known |= known.seen.covers(use.warp, use.clock, use.lane);
+        if (const BentClock::Entry* entry = known.bent.find(use.warp, use.clock, use.lane))
+          rule = entry->rule;
       });
-    if (!is_known) report_unordered_exit(cta, use);
+    if (!is_known) report_unordered_exit(cta, use, rule);
   }
 }
 
@@ -404,6 +426,27 @@ bool RaceChecker::in_program_order(const View& view, const Access& earlier, cons
          (earlier.insn == now.insn && earlier.clock == now.clock);
 }
 
+bool RaceChecker::repeats_it(const View& view, const Access& earlier, const Access& now, bool repeats) {
+  return repeats && !view.is_unit && earlier.write && earlier.insn == now.insn;
+}
+
+RaceChecker::Excuse RaceChecker::excuse(const View& view, const Access& earlier, const Access& now,
+                                        bool repeats) const {
+  if (repeats && earlier.write) return {BentRule::kEqualValues};
+  const auto begins_cas = [&](const Access& access) {
+    return !access.write && !access.strong && launch_->program.info[access.insn].in_cas;
+  };
+  const auto is_atomic = [](const Access& access) { return access.write && access.strong; };
+  if ((begins_cas(earlier) && is_atomic(now)) || (begins_cas(now) && is_atomic(earlier)))
+    return {BentRule::kReadBeforeCas};
+  const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
+  const BentClock::Entry* entry = view.bent(earlier, byte, now.lane_of(byte));
+  if (entry == nullptr) return {};
+  // A thread's own access may be moved before a wait that does not acquire.
+  const bool passes = view.is_unit || entry->rule != BentRule::kRelaxedWait;
+  return {passes ? entry->rule : BentRule::kNone, entry};
+}
+
 void RaceChecker::begin_memo(const Who& who, const View& v, AccessKind kind) {
   const uint64_t memo_kind = uint64_t{v.clock} << 32 | uint64_t{v.agent} << 8 | static_cast<uint64_t>(kind);
   if (who.origin == nullptr || memo_origin_ != who.origin || memo_kind_ != memo_kind) memo_.reset();
@@ -425,11 +468,13 @@ struct SharedJudge {
            view.has_seen(earlier, byte, now.lane_of(byte));
   }
   bool may_meet(const Access& earlier, const Access& now) const {
-    return (earlier.strong && now.strong) || (repeats && earlier.write && earlier.insn == now.insn);
+    return (earlier.strong && now.strong) || RaceChecker::repeats_it(view, earlier, now, repeats);
   }
   void race(const Access& earlier, const Access& now) {
     silent = false;
-    checker.report_race(who, offset, earlier, now.write);
+    const RaceChecker::Excuse excuse = checker.excuse(view, earlier, now, repeats);
+    checker.report_race(who, offset, earlier, now.write, excuse);
+    if (excuse.rule == BentRule::kRelaxedWait) in_order(earlier, now);
   }
   void in_order(const Access& earlier, const Access& now) {
     if (!now.async_proxy || earlier.async_proxy) return;

@@ -184,6 +184,16 @@ class RaceChecker {
             return true;
       return false;
     }
+    /// By which bent rule it would have; null: by none.
+    const BentClock::Entry* bent(const Access& earlier, int byte, int lane) const {
+      const int its_lane = earlier.lane_of(byte) & 31;
+      const BentClock::Entry* found = knowledge->bent.find(earlier.agent, earlier.clock, its_lane);
+      if (parts != nullptr)
+        for (const Part& part : *parts)
+          if (found == nullptr && (part.lanes >> (lane & 31) & 1) != 0)
+            found = part.more.bent.find(earlier.agent, earlier.clock, its_lane);
+      return found;
+    }
   };
 
   uint32_t warp_index(const Who& who) const;  // in the cluster
@@ -211,25 +221,36 @@ class RaceChecker {
   /// `space_is_shared`: bulk stores read as one agent and write as another.
   View view(const Who& who, bool space_is_shared);
   Access access_of(const Who& who, const View& view, bool writes) const;
+  /// The same instruction stores the same value by other threads: lawful.
+  static bool repeats_it(const View& view, const Access& earlier, const Access& now, bool repeats);
   static bool in_program_order(const View& view, const Access& earlier, const Access& now, int byte);
   /// What this cluster, and through it others, may tell other clusters.
   std::shared_ptr<const Foreign> foreign_of(VectorClock what, const Knowledge& knowledge) const;
   void learn(WarpState& warp, const Who& who, const Knowledge& what);
+  void bend_arrival(WarpState& warp, const Who& who, SyncObject& object);
   void begin_memo(const Who& who, const View& view, AccessKind kind);
   /// Records `now` in the cells of [from, end) of an access that began at `begin`.
   template <class Judge, class Cells>
   void record_cells(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end, Judge& judge,
                     Cells&& cell_at);
 
-  void report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes);
-  void report_global_race(const Who& who, uint64_t address, const Access& earlier, const Access& now);
+  /// What excuses a race, if anything does.
+  struct Excuse {
+    BentRule rule = BentRule::kNone;
+    const BentClock::Entry* wait = nullptr;  // that would have ordered the two
+  };
+  Excuse excuse(const View& view, const Access& earlier, const Access& now, bool repeats) const;
+  void add_bent_wait(Finding& finding, const BentClock::Entry& entry) const;
+  void report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes, Excuse excuse);
+  void report_global_race(const Who& who, uint64_t address, const Access& earlier, const Access& now,
+                          Excuse excuse);
   void report_missing_fence(const Who& who, Space space, uint64_t address, const Access& earlier,
                             bool writes);
   void report_tensor(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
                      const View& view, bool writes);
   void report_tensor_release(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
                              const Knowledge& knowledge);
-  void report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use);
+  void report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, BentRule rule);
   Who who_did(const Access& access) const;
 
   const CheckSet& checks() const { return launch_->options.checks; }

@@ -94,12 +94,14 @@ struct GlobalJudge {
            at->second->covers(local_agent(earlier.agent), earlier.clock, earlier.lane_of(byte) & 31);
   }
   bool may_meet(const Access& earlier, const Access& now) const {
-    if (repeats && earlier.write && earlier.insn == now.insn) return true;
+    if (RaceChecker::repeats_it(view, earlier, now, repeats)) return true;
     return earlier.strong && now.strong && (is_own(earlier) || (!earlier.special && !now.special));
   }
   void race(const Access& earlier, const Access& now) {
     silent = false;
-    checker.report_global_race(who, address, earlier, now);
+    Access here = earlier;
+    here.agent = is_own(earlier) ? local_agent(earlier.agent) : kNoAgent;
+    checker.report_global_race(who, address, earlier, now, checker.excuse(view, here, now, repeats));
   }
   void in_order(const Access& earlier, const Access& now) {
     if (!is_own(earlier) || !now.async_proxy || !reads || !earlier.write || earlier.async_proxy) return;

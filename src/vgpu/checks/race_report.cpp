@@ -28,12 +28,26 @@ Who RaceChecker::who_did(const Access& access) const {
           access.lane_of(byte & 15), &launch_->program.code[access.insn], agent.unit};
 }
 
-void RaceChecker::report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use) {
+/// Names the wait or the arrival that would have ordered the two.
+void RaceChecker::add_bent_wait(Finding& finding, const BentClock::Entry& entry) const {
+  const std::string where = launch_->program.place_text(entry.insn);
+  if (entry.rule == BentRule::kRelaxedWait) {
+    finding.facts.push_back(
+        fmt::format("the wait at {} is .relaxed: it would order the two if it acquired", where));
+    finding.hint = "make that wait .acquire, which it is without a word";
+  } else {
+    finding.facts.push_back(
+        fmt::format("the signal at {} is of CTA scope: it would order the two with .cluster", where));
+    finding.hint = "arrive with .release.cluster, and wait with .acquire.cluster";
+  }
+}
+
+void RaceChecker::report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, BentRule rule) {
   if (!checks().async_lifetime) return;
   const CtaIdentity& other = *ctas_[use.warp / warps_per_cta_];
   const Who who{&other, static_cast<int>(use.warp % warps_per_cta_), use.lane,
                 &launch_->program.code[use.insn], ""};
-  Finding* finding = log_->open(FindingKind::kAsyncInFlight, who);
+  Finding* finding = log_->open(FindingKind::kAsyncInFlight, who, 0, nullptr, rule);
   if (finding == nullptr) return;
   finding->message = fmt::format(
       "warp {} of the CTA of rank {} uses an mbarrier of the CTA of rank {}, which may have exited by then",
@@ -41,10 +55,11 @@ void RaceChecker::report_unordered_exit(const CtaIdentity& cta, const RemoteUse&
   finding->hint = "keep a CTA alive while others may use its shared memory: a cluster barrier at the end";
 }
 
-void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes) {
+void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes,
+                              Excuse excuse) {
   if (!checks().races) return;
   const Who other = who_did(earlier);
-  Finding* finding = log_->open(FindingKind::kRace, who, offset, &other);
+  Finding* finding = log_->open(FindingKind::kRace, who, offset, &other, excuse.rule);
   if (finding == nullptr) return;
   if (finding->other_place.ptx.find("mbarrier.init") != std::string::npos) {
     finding->message = fmt::format(
@@ -64,6 +79,7 @@ void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& ear
                   writes ? "writes" : "reads", offset,
                   of_lanes ? fmt::format("lane {} of the same warp", other.lane) : name_of(other),
                   earlier.write ? "wrote" : "read");
+  if (excuse.wait != nullptr) return add_bent_wait(*finding, *excuse.wait);
   if (of_lanes)
     finding->hint =
         "the lanes of a warp run on their own: a barrier between the two, sync() in Imbrex, bar.warp.sync "
@@ -82,13 +98,13 @@ void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& ear
 }
 
 void RaceChecker::report_global_race(const Who& who, uint64_t address, const Access& earlier,
-                                     const Access& now) {
+                                     const Access& now, Excuse excuse) {
   if (!checks().races) return;
   const bool own = cluster_of(earlier.agent) == cluster_number_;
   Access here = earlier;
   here.agent = local_agent(earlier.agent);
   const Who other = own ? who_did(here) : Who{nullptr, -1, -1, &launch_->program.code[earlier.insn], ""};
-  Finding* finding = log_->open(FindingKind::kRace, who, address, &other);
+  Finding* finding = log_->open(FindingKind::kRace, who, address, &other, excuse.rule);
   if (finding == nullptr) return;
   if (!own) {
     finding->other_actor = global_->actor(earlier.agent);
@@ -102,6 +118,7 @@ void RaceChecker::report_global_race(const Who& who, uint64_t address, const Acc
   finding->message =
       fmt::format("{} {} global memory at 0x{:x}, which {} {} with nothing that orders the two", name_of(who),
                   now.write ? "writes" : "reads", address, whose, earlier.write ? "wrote" : "read");
+  if (excuse.wait != nullptr) return add_bent_wait(*finding, *excuse.wait);
   if (earlier.strong && now.strong)
     finding->hint = "both are atomic, but of a scope that does not reach the other's CTA: use .gpu";
   else if (own && (other.unit[0] != 0 || who.unit[0] != 0))
@@ -135,11 +152,15 @@ void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t colum
                                 const View& view, bool writes) {
   const VectorClock& seen = view.knowledge->seen;
   const VectorClock& synced = view.knowledge->synced;
-  const bool is_complete = seen.covers(earlier.agent, earlier.clock, 0);
+  // A relaxed wait synchronises too.
+  const bool is_complete =
+      seen.covers(earlier.agent, earlier.clock, 0) || synced.covers(earlier.agent, earlier.clock, 0);
   if (!(is_complete ? checks().proxy_fences : checks().races)) return;
   const Who other = who_did(earlier);
-  Finding* finding =
-      log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who, at.bits(), &other);
+  const BentClock::Entry* bent = is_complete ? nullptr : view.bent(earlier, 0, 0);
+  const BentRule rule = is_complete ? BentRule::kTensorFence : bent != nullptr ? bent->rule : BentRule::kNone;
+  Finding* finding = log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who,
+                                at.bits(), &other, rule);
   if (finding == nullptr) return;
   const char* verb = writes ? "writes" : "reads";
   const char* earlier_verb = earlier.write ? "wrote" : "read";
@@ -155,6 +176,7 @@ void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t colum
   }
   finding->message = fmt::format("{} {} {}, which {} {} with nothing that orders the two", name_of(who), verb,
                                  columns_text(at, columns), name_of(other), earlier_verb);
+  if (bent != nullptr) return add_bent_wait(*finding, *bent);
   finding->hint =
       "an mma or cp is done when the mbarrier of a later tcgen05.commit has completed its phase, a "
       "tcgen05.ld after "
@@ -168,8 +190,8 @@ void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32
   const bool is_complete = knowledge.seen.covers(earlier.agent, earlier.clock, 0);
   if (!(is_complete ? checks().proxy_fences : checks().races)) return;
   const Who other = who_did(earlier);
-  Finding* finding =
-      log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who, at.bits(), &other);
+  Finding* finding = log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who,
+                                at.bits(), &other, is_complete ? BentRule::kTensorFence : BentRule::kNone);
   if (finding == nullptr) return;
   finding->message =
       fmt::format("warp {} gives back {}, which {} {} {}", who.warp, columns_text(at, columns),

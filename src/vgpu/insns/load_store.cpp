@@ -260,13 +260,16 @@ Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, Ac
     Place place;
     Who who = w.thread(n, i);
     who.order = order_of(n);
-    if (access<Checks>(cluster, who, static_cast<Space>(n.small[kSpace]), address[i], bytes, bytes, kind,
-                       place)) {
-      host[i] = place.host;
-      space = place.space;
-    } else {
+    if (!locate(cluster, who, static_cast<Space>(n.small[kSpace]), address[i], bytes, bytes, kind, place)) {
       active &= ~lane_bit(i);
+      return;
     }
+    host[i] = place.host;
+    space = place.space;
+    if constexpr (Checks::kIndex != 0)
+      Checks::touched(
+          cluster, who, place, bytes,
+          kind == AccessKind::kWrite && stores_the_same(w, n, i, place.host) ? AccessKind::kSameWrite : kind);
   });
   return space;
 }

@@ -22,8 +22,9 @@ const char* verb(AccessKind kind) {
   return "";
 }
 
-Finding* open(Cluster& cluster, const Who& who, FindingKind kind, uint64_t address) {
-  Finding* finding = cluster.log().open(kind, who, address);
+Finding* open(Cluster& cluster, const Who& who, FindingKind kind, uint64_t address,
+              BentRule rule = BentRule::kNone) {
+  Finding* finding = cluster.log().open(kind, who, address, nullptr, rule);
   if (cluster.log().full()) cluster.stop();
   return finding;
 }
@@ -53,9 +54,20 @@ bool outside_shared(Cluster& cluster, const Who& who, Cta& owner, uint32_t offse
   return false;
 }
 
+/// A compare-and-swap of a word of which the allocation has the first bytes.
+bool is_cas_past_end(Cluster& cluster, const Who& who, uint64_t address, uint32_t bytes) {
+  if (who.insn == nullptr || !cluster.program().info[who.insn->index].in_cas || bytes != 4) return false;
+  const Allocation* allocation = cluster.launch().memory.find(address);
+  return allocation != nullptr && !allocation->freed && !allocation->read_only &&
+         address < allocation->address + allocation->bytes;
+}
+
+/// False, or true where the access is let pass.
 bool outside_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t bytes, AccessKind kind,
                     const char* space) {
-  if (Finding* f = open(cluster, who, FindingKind::kOutOfBounds, address)) {
+  const BentRule rule =
+      is_cas_past_end(cluster, who, address, bytes) ? BentRule::kAtomicPastEnd : BentRule::kNone;
+  if (Finding* f = open(cluster, who, FindingKind::kOutOfBounds, address, rule)) {
     f->message = fmt::format("{} {} bytes of {} memory at 0x{:x}, outside every allocation", verb(kind),
                              bytes, space, address);
     if (const Allocation* near = cluster.launch().memory.nearest(address)) {
@@ -70,7 +82,7 @@ bool outside_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t
                                      near->address + near->bytes, near->bytes));
     }
   }
-  return false;
+  return rule != BentRule::kNone && cluster.log().is_practical();
 }
 
 bool locate_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t bytes, AccessKind kind,
@@ -79,8 +91,8 @@ bool locate_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t 
   CachedRange& cached = cluster.cached_range(who.insn);
   if (address - cached.begin > cached.bytes || bytes > cached.bytes - (address - cached.begin)) {
     const Allocation* allocation = memory.find(address);
-    if (allocation == nullptr || !allocation->contains(address, bytes))
-      return outside_global(cluster, who, address, bytes, kind, space);
+    const bool is_inside = allocation != nullptr && allocation->contains(address, bytes);
+    if (!is_inside && !outside_global(cluster, who, address, bytes, kind, space)) return false;
     if (allocation->freed) {
       if (Finding* f = open(cluster, who, FindingKind::kUseAfterFree, address)) {
         f->message = fmt::format("{} {} bytes at 0x{:x} in {}, which has been freed", verb(kind), bytes,

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "vgpu/machine/checks.h"
 
 namespace imbrex::vgpu {
@@ -14,6 +16,8 @@ constexpr int64_t kPlainQuantum = 128;
 constexpr int kHopelessStalls = 4;
 constexpr int64_t kDefaultBudget = int64_t{1} << 40;
 constexpr size_t kMaxPictureLines = 64;
+/// Instructions without progress from which on loops that go round for ever are looked for.
+constexpr int64_t kSuspicious = int64_t{1} << 16;
 /// In run_warp: the split's own pc is up to date already.
 constexpr uint32_t kPcIsKept = ~0u;
 
@@ -45,7 +49,7 @@ Cluster::Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, ui
       id_(split_index(number, launch.clusters())),
       random_(launch.options.seed, static_cast<uint64_t>(number)),
       async_(*this),
-      log_(launch.program, launch.options.max_findings),
+      log_(launch.program, launch.options.max_findings, launch.options.strictness),
       cached_ranges_(launch.program.code.size()),
       ctas_(make_ctas(*this)),
       observers_(launch, number, ctas_, log_),
@@ -74,8 +78,8 @@ std::vector<std::unique_ptr<Cta>> Cluster::make_ctas(Cluster& cluster) {
 }
 
 void Cluster::report(FindingKind kind, const Who& who, uint64_t address, std::string message,
-                     std::string hint) {
-  Finding* finding = log_.open(kind, who, address);
+                     std::string hint, BentRule rule) {
+  Finding* finding = log_.open(kind, who, address, nullptr, rule);
   if (finding == nullptr) return;
   finding->message = std::move(message);
   finding->hint = std::move(hint);
@@ -175,6 +179,7 @@ Step Cluster::run_next_warp() {
   const Step step = run_warp<Checks>(warp);
   slot_->publish(clock_);
   if (step == Step::kTurn) return step;
+  slot_->publish_progress(last_progress_);
   quantum_left_ = 0;
   idle_warps_ = clock_ == before ? idle_warps_ + 1 : 0;
   if (warp.finished()) {
@@ -219,8 +224,24 @@ ClusterState Cluster::advance_with(int64_t slice) {
     if (step == AsyncStep::kRan) idle_warps_ = 0;
     const int64_t run = static_cast<int64_t>(clock_ - clock_at_start_);
     const int64_t stalled = static_cast<int64_t>(clock_ - last_progress_);
-    if (!warps_.empty() && (run > budget || stalled > stall_budget)) {
-      report_endless(*ran_last_, run > budget ? budget : stall_budget, run <= budget);
+    if (!warps_.empty() && run > budget) {
+      report_endless(*ran_last_,
+                     fmt::format("the cluster executed {} instructions and has not finished", budget),
+                     "raise Options::instruction_budget if the kernel really runs this long");
+      return ClusterState::kStopped;
+    }
+    if (!warps_.empty() && stalled > stall_budget) {
+      report_endless(
+          *ran_last_,
+          fmt::format("the cluster executed {} instructions without a store, an arrival or an exit",
+                      stall_budget),
+          "a loop waits for something that never comes; if the kernel really computes this long, "
+          "raise Options::stall_budget");
+      return ClusterState::kStopped;
+    }
+    if (stalled > kSuspicious && loops_for_ever()) {
+      report_endless(*ran_last_, "the warps go round in loops, or wait, and nothing can change any more",
+                     "a loop waits for something that never comes");
       return ClusterState::kStopped;
     }
     if (clock_ >= end || slot_->should_return()) return ClusterState::kRunning;
@@ -306,16 +327,36 @@ void Cluster::report_deadlock() {
                                                  op.count, op.place));
 }
 
-void Cluster::report_endless(const Warp& warp, int64_t budget, bool stalled) {
+bool Cluster::loops_for_ever() {
+  if (warps_.empty() || !async_.empty()) return false;
+  const uint64_t stamp = slot_->grid_progress();
+  const auto number = [&](const Warp& warp) {
+    return static_cast<size_t>(warp.cta().rank()) * static_cast<size_t>(launch_->warps()) +
+           static_cast<size_t>(warp.index());
+  };
+  if (!ran_last_->finished()) loops_.look(number(*ran_last_), *ran_last_, stamp);
+  bool some_time_out = false;
+  for (Warp* warp : warps_) {
+    const EndlessLoops::State state = loops_.state(number(*warp), *warp, stamp);
+    if (state == EndlessLoops::State::kUnknown) return false;
+    some_time_out = some_time_out || state == EndlessLoops::State::kTimesOut;
+  }
+  // A wait that returns for once may lead elsewhere.
+  if (some_time_out && loops_.note_time_outs(stamp) < kHopelessStalls) {
+    for (Warp* warp : warps_) warp->time_out_one();
+    return false;
+  }
+  return slot_->all_loop(stamp);
+}
+
+void Cluster::report_endless(const Warp& warp, std::string message, std::string hint) {
   stop();
   Who who{&warp.cta(), warp.index(), -1, nullptr, ""};
   if (!warp.splits().empty()) who.insn = &program().code[warp.splits().front().pc];
   Finding* finding = log_.open(FindingKind::kEndlessRun, who);
   if (finding == nullptr) return;
-  finding->message =
-      stalled
-          ? fmt::format("the cluster executed {} instructions without a store, an arrival or an exit", budget)
-          : fmt::format("the cluster executed {} instructions and has not finished", budget);
+  finding->message = std::move(message);
+  finding->hint = std::move(hint);
   for (const std::unique_ptr<Cta>& cta : ctas_)
     for (const std::unique_ptr<Warp>& w : cta->warps()) {
       if (finding->facts.size() >= kMaxPictureLines) break;
@@ -325,10 +366,6 @@ void Cluster::report_endless(const Warp& warp, int64_t budget, bool stalled) {
                                                w->index(), split.mask, program().place_text(split.pc)));
       w->describe_waits(finding->facts);
     }
-  finding->hint =
-      stalled ? "a loop waits for something that never comes; if the kernel really computes this long, "
-                "raise Options::stall_budget"
-              : "raise Options::instruction_budget if the kernel really runs this long";
 }
 
 }  // namespace imbrex::vgpu

@@ -11,6 +11,7 @@
 #include "vgpu/checks/findings.h"
 #include "vgpu/machine/async.h"
 #include "vgpu/machine/cta.h"
+#include "vgpu/machine/endless_loops.h"
 #include "vgpu/machine/grid.h"
 #include "vgpu/machine/observers.h"
 #include "vgpu/machine/random.h"
@@ -55,7 +56,8 @@ class Cluster {
   Observers& observe() { return observers_; }
   const CheckSet& checks() const { return launch_->options.checks; }
   /// A finding of one line, with a remedy. Counted silently when it is there already.
-  void report(FindingKind kind, const Who& who, uint64_t address, std::string message, std::string hint = "");
+  void report(FindingKind kind, const Who& who, uint64_t address, std::string message, std::string hint = "",
+              BentRule rule = BentRule::kNone);
   /// The same for what the hardware ends the kernel for: the launch stops.
   void report_fatal(FindingKind kind, const Who& who, uint64_t address, std::string message,
                     std::string hint = "");
@@ -99,8 +101,10 @@ class Cluster {
   /// deadlock.
   bool resolve_stall();
   void report_deadlock();
-  void report_endless(const Warp& warp, int64_t budget, bool stalled);
+  void report_endless(const Warp& warp, std::string message, std::string hint);
   int64_t new_quantum();
+  /// The warps have done nothing that others may wait for in a long time. True when they never will.
+  bool loops_for_ever();
 
   const LaunchContext* launch_;
   GridSlot* slot_;
@@ -128,6 +132,7 @@ class Cluster {
   uint64_t async_interval_ = 1;           // one operation is carried out in so many quanta
   std::optional<uint64_t> async_choice_;  // of an operation that waits for its turn
   Warp* ran_last_ = nullptr;
+  EndlessLoops loops_;
   bool stopped_ = false;
 };
 

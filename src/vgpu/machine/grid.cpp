@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/machine/grid.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <thread>
 
+#include "imbrex/vgpu/watch.h"
 #include "vgpu/checks/bank_counter.h"
 #include "vgpu/checks/sector_counter.h"
 #include "vgpu/machine/cluster.h"
+#include "vgpu/machine/warp_places.h"
 
 namespace imbrex::vgpu {
 
@@ -36,7 +41,24 @@ bool GridSlot::has_turn(uint64_t clock) {
   return epoch < until;
 }
 
-bool GridSlot::should_return() const { return grid_->waiting_threads_.load(std::memory_order_relaxed) > 0; }
+bool GridSlot::should_return() const {
+  return grid_->waiting_threads_.load(std::memory_order_relaxed) > 0 || grid_->is_interrupted();
+}
+
+uint64_t GridSlot::grid_progress() const {
+  uint64_t sum = 0;  // each only grows
+  for (const std::unique_ptr<GridSlot>& slot : grid_->slots_)
+    sum += slot->progress_.load(std::memory_order_relaxed);
+  return sum;
+}
+
+bool GridSlot::all_loop(uint64_t stamp) {
+  loops_at_.store(stamp, std::memory_order_relaxed);
+  return std::all_of(grid_->slots_.begin(), grid_->slots_.end(), [&](const std::unique_ptr<GridSlot>& slot) {
+    return slot->loops_at_.load(std::memory_order_relaxed) == stamp ||
+           slot->clock_.load(std::memory_order_relaxed) == Grid::kNever;
+  });
+}
 
 Grid::Grid(const LaunchContext& launch, int slots) : launch_(launch) {
   const int64_t clusters = launch.clusters().count();
@@ -159,9 +181,40 @@ bool Grid::all_done() const {
                      [](const std::unique_ptr<GridSlot>& s) { return s->state_ == GridSlot::State::kDone; });
 }
 
+bool Grid::is_interrupted() const {
+  const Watch* watch = launch_.options.watch.get();
+  return watch != nullptr && watch->stop.load(std::memory_order_relaxed);
+}
+
+void Grid::describe_all(std::vector<std::string>& lines) {
+  for (const std::unique_ptr<GridSlot>& slot : slots_)
+    if (slot->cluster_ != nullptr && slot->state_ != GridSlot::State::kRunning)
+      describe_places(*slot->cluster_, lines);
+}
+
+void Grid::look_around() {
+  const Watch* watch = launch_.options.watch.get();
+  if (watch == nullptr || watch->tell == nullptr) return;
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+  next_look_ = std::max(next_look_, watch->first_after);
+  if (passed.count() < next_look_) return;
+  next_look_ = passed.count() + watch->every;
+  Progress progress;
+  progress.kernel = launch_.program.name;
+  progress.seconds = passed.count();
+  progress.instructions = statistics_.instructions;
+  for (const std::unique_ptr<GridSlot>& slot : slots_)
+    if (slot->cluster_ != nullptr && slot->state_ != GridSlot::State::kRunning)
+      progress.instructions += slot->cluster_->statistics().instructions;
+  progress.ctas = launch_.grid.count();
+  progress.ctas_done = statistics_.ctas;
+  describe_all(progress.places);
+  watch->tell(progress);
+}
+
 void Grid::worker() {
   std::unique_lock lock(mutex_);
-  while (failure_ == nullptr) {
+  while (failure_ == nullptr && !is_interrupted()) {
     GridSlot* slot = choose();
     if (slot == nullptr) {
       if (all_done()) break;
@@ -192,14 +245,39 @@ void Grid::worker() {
       finish_cluster(*slot, state == ClusterState::kStopped);
       slot->state_ = GridSlot::State::kIdle;
     }
+    look_around();
     if (idle_threads_ > 0) changed_.notify_all();
   }
   changed_.notify_all();
 }
 
+Finding Grid::interruption() {
+  constexpr size_t kMaxLines = 256;
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+  Finding finding;
+  finding.kind = FindingKind::kInterrupted;
+  finding.message =
+      fmt::format("the launch was ended by its host after {:.1f} s, with {} of {} CTAs finished",
+                  passed.count(), statistics_.ctas, launch_.grid.count());
+  describe_all(finding.facts);
+  if (finding.facts.size() > kMaxLines) {
+    const size_t more = finding.facts.size() - kMaxLines;
+    finding.facts.resize(kMaxLines);
+    finding.facts.push_back(fmt::format("... and {} more", more));
+  }
+  return finding;
+}
+
 Report Grid::collect() {
   Report report;
   report.completed = stop_epoch_ == kNever;
+  std::optional<Finding> interrupted;
+  if (is_interrupted() && !all_done()) {
+    interrupted = interruption();
+    report.completed = false;
+    for (const std::unique_ptr<GridSlot>& slot : slots_)
+      if (slot->cluster_ != nullptr) finish_cluster(*slot, false);
+  }
   report.statistics = statistics_;
   if (banks_ != nullptr) report.banks = banks_->report(launch_.program);
   if (sectors_ != nullptr) report.sectors = sectors_->report(launch_.program);
@@ -207,18 +285,21 @@ Report Grid::collect() {
   for (const auto& [number, text] : printed_) report.printf_output += text;
   std::stable_sort(findings_.begin(), findings_.end(),
                    [](const NumberedFinding& a, const NumberedFinding& b) { return a.cluster < b.cluster; });
-  std::map<std::tuple<FindingKind, uint32_t, uint32_t>, size_t> seen;
+  std::map<std::tuple<FindingKind, Severity, uint32_t, uint32_t>, size_t> seen;
   for (NumberedFinding& f : findings_) {
     if (f.epoch > stop_epoch_ || (f.epoch == stop_epoch_ && f.slot > stop_slot_)) continue;
+    std::vector<Finding>& list = f.finding.severity == Severity::kNote ? report.notes : report.findings;
     const auto [at, is_new] =
-        seen.try_emplace({f.finding.kind, f.places.first, f.places.second}, report.findings.size());
+        seen.try_emplace({f.finding.kind, f.finding.severity, f.places.first, f.places.second}, list.size());
     if (!is_new)
-      report.findings[at->second].count += f.finding.count;
+      list[at->second].count += f.finding.count;
     else
-      report.findings.push_back(std::move(f.finding));
+      list.push_back(std::move(f.finding));
   }
   const size_t limit = static_cast<size_t>(std::max(1, launch_.options.max_findings));
-  if (report.findings.size() > limit) report.findings.resize(limit);
+  for (std::vector<Finding>* list : {&report.findings, &report.notes})
+    if (list->size() > limit) list->resize(limit);
+  if (interrupted) report.findings.push_back(std::move(*interrupted));
   return report;
 }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,13 @@ class GridSlot {
   bool has_turn(uint64_t clock);
   /// Tells the others how far this slot has come.
   void publish(uint64_t clock) { clock_.store(clock, std::memory_order_release); }
+  /// Tells the others when, on its clock, it last did what they may wait for.
+  void publish_progress(uint64_t clock) { progress_.store(clock, std::memory_order_relaxed); }
+  /// A number that changes whenever any slot makes progress.
+  uint64_t grid_progress() const;
+  /// All that this slot's cluster does is known to repeat itself while grid_progress() is `stamp`. True when that
+  /// is so for all slots.
+  bool all_loop(uint64_t stamp);
   /// True when the slot should soon return to the host threads' queue, because a thread waits for others to
   /// get on.
   bool should_return() const;
@@ -46,13 +54,16 @@ class GridSlot {
 
  private:
   friend class Grid;
+  static constexpr uint64_t kNotLooping = ~uint64_t{0};
   enum class State : uint8_t { kIdle, kReady, kRunning, kNeedsTurn, kDone };
   Grid* grid_ = nullptr;
   int index_ = 0;
   std::vector<int64_t> queue_;
   size_t next_ = 0;
   std::atomic<uint64_t> clock_{0};
-  uint64_t turn_until_ = 0;  // epochs below this one are known to be this slot's turn
+  std::atomic<uint64_t> progress_{0};
+  std::atomic<uint64_t> loops_at_{kNotLooping};  // grid_progress() for which it is known to loop
+  uint64_t turn_until_ = 0;                      // epochs below this one are known to be this slot's turn
   State state_ = State::kIdle;
   std::unique_ptr<Cluster> cluster_;
 };
@@ -82,6 +93,11 @@ class Grid {
   };
 
   void worker();
+  /// Tells Options::watch how far the launch has come; to be called with the lock.
+  void look_around();
+  void describe_all(std::vector<std::string>& lines);
+  bool is_interrupted() const;
+  Finding interruption();
   GridSlot* choose();
   void retire_slots();
   bool some_need_turn() const;
@@ -106,6 +122,8 @@ class Grid {
   std::unique_ptr<BankCounter> banks_;  // of the clusters that ended
   std::unique_ptr<SectorCounter> sectors_;
   std::exception_ptr failure_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double next_look_ = 0;  // in seconds since then
 };
 
 }  // namespace imbrex::vgpu

@@ -35,7 +35,8 @@ bool report_pending(Warp& warp, const Instruction& insn, Mask lanes, uint32_t re
   const PendingResult pending = pending_result(warp, reg);
   if (pending.instruction == nullptr) return false;
   const Who who{&warp.cta(), warp.index(), first_lane(lanes), &insn, ""};
-  if (Finding* finding = warp.cta().cluster().log().open(FindingKind::kAsyncInFlight, who)) {
+  if (Finding* finding = warp.cta().cluster().log().open(FindingKind::kAsyncInFlight, who, 0, nullptr,
+                                                         BentRule::kRegisterWait)) {
     finding->message =
         fmt::format("reads a register of a {} that has not been waited for", pending.instruction);
     finding->hint = fmt::format("{} before it", pending.wait);

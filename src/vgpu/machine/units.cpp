@@ -38,7 +38,9 @@ namespace {
 void report_in_flight(Cta& cta) {
   cta.cluster().async().for_each([&](const AsyncOp& op) {
     if (op.who.cta != &cta || op.may_outlive_cta()) return;
-    if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, op.who)) {
+    const bool is_store = op.completion().by == CompletedBy::kBulkGroup;
+    if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, op.who, 0, nullptr,
+                                              is_store ? BentRule::kExitBeforeRead : BentRule::kNone)) {
       f->message = fmt::format("the CTA exits while {} is in flight", op.describe());
       f->hint = "wait for it before the kernel ends";
     }
@@ -66,7 +68,8 @@ void report_unwaited_stores(Cta& cta) {
   for (size_t w = 0; w < cta.warps().size(); ++w)
     for (const BulkGroups::Unwaited& store : cta.units().bulk_groups_of(static_cast<int>(w)).unwaited) {
       const Who who{&cta, static_cast<int>(w), store.lane, store.insn, ""};
-      if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, who)) {
+      if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, who, 0, nullptr,
+                                                BentRule::kExitBeforeRead)) {
         f->message =
             "the CTA exits, and the thread that started this store has not waited until its source was read: "
             "shared memory may be gone before";

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -90,6 +91,7 @@ class Warp {
   T* reg(Slot slot) {
     return reinterpret_cast<T*>(registers_.get() + slot);
   }
+  std::span<const std::byte> register_bytes() const { return {registers_.get(), program_->register_bytes}; }
   Mask& predicate(Slot slot) { return *reg<Mask>(slot); }
   /// The address that a lane gives.
   uint64_t address(const AddressSource& source, int lane) {

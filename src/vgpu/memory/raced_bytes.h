@@ -53,6 +53,15 @@ inline void read_bytes(void* to, const std::byte* from, size_t count) {
     std::memcpy(static_cast<std::byte*>(to) + i, &word, sizeof word);
   });
 }
+/// Whether `count` bytes at `host` are those of `bytes`.
+inline bool holds_bytes(const std::byte* host, const void* bytes, size_t count) {
+  bool same = true;
+  for_each_word(host, count, [&]<class T>(size_t i, T word) {
+    std::memcpy(&word, static_cast<const std::byte*>(bytes) + i, sizeof word);
+    same = same && read_word<T>(host + i) == word;
+  });
+  return same;
+}
 inline void write_bytes(std::byte* to, const void* from, size_t count) {
   for_each_word(to, count, [&]<class T>(size_t i, T word) {
     std::memcpy(&word, static_cast<const std::byte*>(from) + i, sizeof word);

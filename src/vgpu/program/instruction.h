@@ -128,6 +128,7 @@ struct InstructionInfo {
   int ptx_line = 0;           // line of the PTX text
   const char* function = "";  // interned name of the PTX function
   LoadedColumns stages = {};  // 16-byte stores: what they store
+  bool in_cas = false;        // atom.cas, or the plain load of what it compares first
   // For predicted times:
   uint8_t cost = 0;       // CostClass
   bool tests = false;     // asks whether an mbarrier's phase is over

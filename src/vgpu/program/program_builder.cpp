@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "imbrex/core/error.h"
 #include "vgpu/program/byte_parts.h"
+#include "vgpu/program/cas_loops.h"
 #include "vgpu/program/control.h"
 #include "vgpu/program/control_flow.h"
 #include "vgpu/program/cost_class.h"
@@ -295,6 +296,9 @@ void ProgramBuilder::decode_function(FunctionLayout& layout) {
     else
       append(return_instruction(), layout, i);
   }
+  const std::vector<bool> in_cas = in_cas_loops(f);
+  for (uint32_t i = 0; i < in_cas.size(); ++i)
+    program_->info[layout.pcs[i] + layout.own_before(i)].in_cas = in_cas[i];
   // The 16-byte stores of what was loaded from tensor memory.
   TensorOrigins origins(f);
   for (uint32_t i = 0; i < f.body.size(); ++i)

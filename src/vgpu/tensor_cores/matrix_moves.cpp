@@ -36,10 +36,9 @@ constexpr Element element_of(int l, int h, bool transposed) {
 }
 
 template <class Checks>
-bool row_place(Warp& warp, const Instruction& insn, const MatrixForm& form, int lane, AccessKind kind,
-               Place& place) {
+bool row_to_read(Warp& warp, const Instruction& insn, const MatrixForm& form, int lane, Place& place) {
   return access<Checks>(warp.cta().cluster(), warp.thread(insn, lane), form.at.space,
-                        warp.address(form.at, lane), kRowBytes, kRowBytes, kind, place);
+                        warp.address(form.at, lane), kRowBytes, kRowBytes, AccessKind::kRead, place);
 }
 
 /// The rows that the first `count` lanes gave have been moved.
@@ -61,7 +60,7 @@ Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
   const int count = static_cast<int>(form.registers.size()) * 8;
   for (int lane = 0; lane < count; ++lane) {
     Place place;
-    if (!row_place<Checks>(warp, insn, form, lane, AccessKind::kRead, place)) return Step::kNext;
+    if (!row_to_read<Checks>(warp, insn, form, lane, place)) return Step::kNext;
     host[lane] = place.host;
     if (form.padding == ChunkPadding::kNone)
       std::memcpy(rows[lane], place.host, kRowBytes);
@@ -103,7 +102,13 @@ Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
   const int count = static_cast<int>(form.registers.size()) * 8;
   for (int lane = 0; lane < count; ++lane) {
     Place place;
-    if (!row_place<Checks>(warp, insn, form, lane, AccessKind::kWrite, place)) return Step::kNext;
+    if (!locate(warp.cta().cluster(), warp.thread(insn, lane), form.at.space, warp.address(form.at, lane),
+                kRowBytes, kRowBytes, AccessKind::kWrite, place))
+      return Step::kNext;
+    if constexpr (Checks::kIndex != 0)
+      Checks::touched(
+          warp.cta().cluster(), warp.thread(insn, lane), place, kRowBytes,
+          std::memcmp(place.host, rows[lane], kRowBytes) == 0 ? AccessKind::kSameWrite : AccessKind::kWrite);
     std::memcpy(place.host, rows[lane], kRowBytes);
     host[lane] = place.host;
   }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "vgpu/tensor_cores/chunk_expansion.h"
@@ -191,7 +192,9 @@ bool fetch_scales(Cluster& cluster, const Who& who, const CtaPair& ctas, TensorA
     const uint32_t columns = (extent + 31) / 32;
     if (!check_allocated(cluster, who, cta, at.column, columns)) return false;
     if (cluster.checks().uninitialized)
-      check_defined(cluster, who, tensor_unit(cta).memory, 0, 32, at.column, columns, what);
+      for (uint32_t c = 0; c < columns; ++c)
+        check_defined(cluster, who, tensor_unit(cta).memory, 0, std::min(extent - 32 * c, 32u), at.column + c,
+                      1, what);
     cluster.observe().tensor_touched(who, cta, 0, TensorMemory::kLanes, at.column, columns,
                                      TensorAccess::kOperand);
     return true;

@@ -211,7 +211,7 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
       if (warp.defined()[number] != 0)
         warp.cta().cluster().report(FindingKind::kAsyncInFlight, warp.thread(insn, -1), 0,
                                     "a register of a tcgen05.ld was written before it was waited for",
-                                    "tcgen05.wait::ld before the write");
+                                    "tcgen05.wait::ld before the write", BentRule::kRegisterWait);
     for (uint32_t number : unwaited) warp.defined()[number] = kAllLanes;
     unwaited.clear();
   }

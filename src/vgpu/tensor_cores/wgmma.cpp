@@ -30,11 +30,12 @@ WgmmaWarp& state_of(Warp& warp) { return wgmma_warp(warpgroup_of(warp), warp.ind
 
 /// `number` belongs to a product under way and counts as written: only by a mistake that is new, unless it has
 /// been read too early, which has been reported.
-void check_not_overwritten(Warp& warp, const Instruction& insn, WgmmaWarp& state, uint32_t number) {
+void check_not_overwritten(Warp& warp, const Instruction& insn, WgmmaWarp& state, uint32_t number,
+                           BentRule rule) {
   if (warp.defined()[number] != 0 && state.read_early.count(number) == 0)
     warp.cta().cluster().report(FindingKind::kAsyncInFlight, warp.thread(insn, -1), 0,
                                 "a register of a wgmma under way was written before it was waited for",
-                                "wgmma.wait_group before the write");
+                                "wgmma.wait_group before the write", rule);
   state.read_early.erase(number);
 }
 
@@ -51,7 +52,7 @@ void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const
         warp.cta().cluster().report(FindingKind::kUninitializedRead,
                                     warp.thread(insn, first_lane(~defined[number])), 0,
                                     "wgmma reads a register that was never written");
-      if (in_flight) check_not_overwritten(warp, insn, state, number);
+      if (in_flight) check_not_overwritten(warp, insn, state, number, BentRule::kNone);
       defined[number] = 0;
       ++state.uses[number];
       state.open_registers.push_back(number);
@@ -59,6 +60,7 @@ void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const
   };
   take(form.d_numbers, add);
   take(form.a_numbers, true);
+  state.operands.insert(form.a_numbers.begin(), form.a_numbers.end());
 }
 
 void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
@@ -66,7 +68,8 @@ void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
   std::vector<Mask>& defined = warp.defined();
   for (uint32_t number : numbers) {
     if (--state.uses[number] > 0) continue;  // another product has it
-    check_not_overwritten(warp, insn, state, number);
+    const bool is_operand = state.operands.erase(number) != 0;
+    check_not_overwritten(warp, insn, state, number, is_operand ? BentRule::kNone : BentRule::kRegisterWait);
     defined[number] = kAllLanes;
   }
 }

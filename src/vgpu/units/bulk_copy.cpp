@@ -107,13 +107,16 @@ class CopyToGlobal : public BulkStore {
       reduce_elements(form_->reduce, form_->type, to_.host, data_.data(), bytes_ / bytes_of(form_->type));
       touch(cluster, who, to_, bytes_, AccessKind::kAtomic);
     } else if (kept_ == 0xFFFF) {
+      const AccessKind kind = kind_of_write(cluster, to_, data_.data(), bytes_);
       write_bytes(to_.host, data_.data(), bytes_);
-      touch(cluster, who, to_, bytes_, AccessKind::kWrite);
+      touch(cluster, who, to_, bytes_, kind);
     } else {
       for (uint32_t i = 0; i < bytes_; ++i) {
         if ((kept_ >> i % 16 & 1) == 0) continue;
-        write_bytes(to_.host + i, &data_[i], 1);
-        touch(cluster, who, global_place(cluster, to_.address + i), 1, AccessKind::kWrite);
+        const Place to = global_place(cluster, to_.address + i);
+        const AccessKind kind = kind_of_write(cluster, to, &data_[i], 1);
+        write_bytes(to.host, &data_[i], 1);
+        touch(cluster, who, to, 1, kind);
       }
     }
     cluster.statistics().tma_bytes_stored += bytes_;

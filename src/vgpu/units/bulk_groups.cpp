@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "vgpu/memory/raced_bytes.h"
+
 namespace imbrex::vgpu {
 namespace {
 
@@ -56,6 +58,12 @@ BulkStore::BulkStore(Who who, Warp& warp) : AsyncOp(who), warp_(&warp) {
   number_ = groups.reads.issue(lane_bit(who.lane));
   groups.writes.issue(lane_bit(who.lane));
   if (warp.cta().cluster().checks().async_lifetime) groups.unwaited.push_back({number_, who.lane, who.insn});
+}
+
+AccessKind BulkStore::kind_of_write(const Cluster& cluster, const Place& to, const void* bytes,
+                                    size_t count) {
+  return cluster.checks().races && holds_bytes(to.host, bytes, count) ? AccessKind::kSameWrite
+                                                                      : AccessKind::kWrite;
 }
 
 bool BulkStore::run(Cluster& cluster) {

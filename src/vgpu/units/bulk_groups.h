@@ -25,6 +25,8 @@ class BulkStore : public AsyncOp {
   virtual bool reduces() const = 0;
   virtual void read(Cluster& cluster) = 0;
   virtual void write(Cluster& cluster) = 0;
+  /// What write() does to bytes that are now those at `to`: a checker asks whether it changes anything.
+  static AccessKind kind_of_write(const Cluster& cluster, const Place& to, const void* bytes, size_t count);
   /// The CTA whose shared memory is the source.
   Cta& source() const { return warp_->cta(); }
 

@@ -2,7 +2,9 @@
 // The mbarrier instructions of threads. cp.async.mbarrier.arrive is with cp.async.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "vgpu/units/mbarrier_ops.h"
 
@@ -80,6 +82,11 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
 Step exec_init(Warp& warp, const Instruction& insn, Mask active) {
   const PlainForm& form = insn.form<PlainForm>();
   Cluster& cluster = warp.cta().cluster();
+  struct Initialised {
+    uint32_t offset, count;
+    bool operator==(const Initialised&) const = default;
+  };
+  std::vector<Initialised> done;  // by the lanes before
   for_each_lane(active, [&](int lane) {
     const Who who = warp.thread(insn, lane);
     Place place;
@@ -93,6 +100,8 @@ Step exec_init(Warp& warp, const Instruction& insn, Mask active) {
     }
     const uint32_t count = warp.reg<uint32_t>(insn.a)[lane];
     const MbarrierFault fault = warp.cta().units().mbarriers.init(offset, count);
+    const bool repeats = std::find(done.begin(), done.end(), Initialised{offset, count}) != done.end();
+    done.push_back({offset, count});
     place.cta->shared().mark_written(offset, 8);
     cluster.observe().mbarrier_initialised(who, *place.cta, offset);
     if (fault == MbarrierFault::kNone || (fault == MbarrierFault::kAlreadyLive && !cluster.checks().barriers))
@@ -100,7 +109,8 @@ Step exec_init(Warp& warp, const Instruction& insn, Mask active) {
     if (fault == MbarrierFault::kAlreadyLive)
       cluster.report(FindingKind::kInvalidBarrier, who, offset,
                      fmt::format("a live mbarrier is at shared {:#x} already", offset),
-                     "mbarrier.inval it first");
+                     repeats ? "let one lane initialise it" : "mbarrier.inval it first",
+                     repeats ? BentRule::kRepeatedInit : BentRule::kNone);
     else
       cluster.report_fatal(FindingKind::kInvalidBarrier, who, offset,
                            fmt::format("mbarrier.init with count {}: {}", count, explain(fault, Mbarrier())));

@@ -104,13 +104,14 @@ class BoxStore : public BulkStore {
           row.global + static_cast<uint64_t>((box_.coordinates[0] + int64_t{row.begin}) * eighths / 8);
       const auto bytes = static_cast<uint32_t>((written_end(row, eighths) - row.begin) * eighths / 8);
       Place place;
-      const AccessKind kind = reduces() ? AccessKind::kAtomic : AccessKind::kWrite;
+      AccessKind kind = reduces() ? AccessKind::kAtomic : AccessKind::kWrite;
       if (!locate(cluster, who, Space::kGlobal, to, bytes, 1, kind, place)) return;
       values += row.begin * eighths / 8;
       if (reduces()) {
         const ReduceType type = *reduce_type(map.type);
         reduce_elements(reduce_, type, place.host, values, bytes / bytes_of(type));
       } else {
+        kind = kind_of_write(cluster, place, values, bytes);
         write_bytes(place.host, values, bytes);
       }
       touch(cluster, who, place, bytes, kind);

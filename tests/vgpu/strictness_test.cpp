@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules that libraries bend: a finding by the letter, a note in practice, and what resembles them is a finding
+// in both.
+#include <fmt/format.h>
+
+#include "imbrex/core/error.h"
+#include "vgpu_testing.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+struct Bent {
+  std::string body;
+  std::string target = "sm_90a";
+  std::string variables = "";
+  Dim3 grid = {}, block = {32}, cluster = {};
+  int64_t out_bytes = 1024;
+  uint64_t seed = 0;
+
+  Report run(Strictness strictness) const {
+    const std::string text = fmt::format(R"(.version 9.0
+.target {}
+.address_size 64
+.file 1 "bent.cu"
+.visible .entry k(.param .u64 buffer)
+{{
+  .reg .pred %p, %q, %first;
+  .reg .b32 %t, %c, %x, %y, %z, %s, %at, %bar;
+  .reg .b64 %out, %own, %v, %w, %u;
+  .shared .align 128 .b8 tile[512];
+  .shared .align 8 .b64 barrier;
+{}
+  ld.param.u64 %out, [buffer];
+  mov.u32 %t, %tid.x;
+  mov.u32 %c, %ctaid.x;
+  mov.u32 %s, tile;
+  mov.u32 %bar, barrier;
+  mad.wide.u32 %own, %t, 4, %out;
+  mad.lo.u32 %at, %t, 4, %s;
+  setp.eq.u32 %first, %t, 0;
+{}
+  ret;
+}}
+)",
+                                         target, variables, body);
+    VirtualGpu gpu({.target = target, .host_threads = 1, .seed = seed, .strictness = strictness});
+    DeviceAddress out = gpu.allocate(out_bytes);
+    gpu.fill(out, 0, out_bytes);
+    void* arguments[] = {&out};
+    const Report report =
+        gpu.launch(gpu.load_module(text, "bent.ptx").function("k"),
+                   {.grid = grid, .cluster = cluster, .block = block, .arguments = arguments});
+    result.resize(static_cast<size_t>(out_bytes));
+    gpu.copy_from_device(result.data(), out, out_bytes);
+    return report;
+  }
+  uint32_t word(size_t i) const {
+    uint32_t value;
+    std::memcpy(&value, result.data() + 4 * i, 4);
+    return value;
+  }
+
+  mutable std::vector<std::byte> result = {};  // of the last run
+};
+
+/// By the letter only findings of `kind` that bend `rule`; in practice as many notes, and nothing else.
+void expect_bends(const Bent& kernel, FindingKind kind, BentRule rule) {
+  const Report strict = kernel.run(Strictness::kStrict);
+  EXPECT_FALSE(strict.findings.empty()) << "nothing found";
+  EXPECT_TRUE(strict.notes.empty());
+  for (const Finding& f : strict.findings) {
+    EXPECT_EQ(f.kind, kind) << f.format();
+    EXPECT_EQ(f.rule, rule) << f.format();
+    EXPECT_EQ(f.severity, Severity::kFinding);
+  }
+  const Report practical = kernel.run(Strictness::kPractical);
+  EXPECT_TRUE(practical.clean()) << practical.format();
+  EXPECT_EQ(practical.notes.size(), strict.findings.size()) << practical.format();
+  for (const Finding& f : practical.notes) {
+    EXPECT_EQ(f.kind, kind) << f.format();
+    EXPECT_EQ(f.rule, rule) << f.format();
+    EXPECT_EQ(f.severity, Severity::kNote);
+    EXPECT_NE(f.format().find(std::string(name(rule)) + ": "), std::string::npos) << f.format();
+  }
+}
+/// In practice too.
+void expect_found(const Bent& kernel, FindingKind kind) {
+  for (const Strictness strictness : {Strictness::kStrict, Strictness::kPractical}) {
+    const Report report = kernel.run(strictness);
+    ASSERT_FALSE(report.findings.empty()) << report.format();
+    EXPECT_EQ(report.findings[0].kind, kind) << report.format();
+  }
+}
+void expect_clean(const Bent& kernel) {
+  for (const Strictness strictness : {Strictness::kStrict, Strictness::kPractical}) {
+    const Report report = kernel.run(strictness);
+    EXPECT_TRUE(report.clean() && report.notes.empty()) << report.format();
+  }
+}
+
+// ---- equal values
+
+constexpr const char* kTwoStores = R"(
+  setp.lt.u32 %p, %t, 32;
+  and.b32 %x, %t, 31;
+  mad.lo.u32 %at, %x, 4, %s;
+  @%p st.shared.b32 [%at], %x;
+  @!%p st.shared.b32 [%at], {};)";
+
+TEST(EqualValues, OfTwoInstructionsMayMeet) {
+  expect_bends({.body = fmt::format(kTwoStores, "%x"), .block = {64}}, FindingKind::kRace,
+               BentRule::kEqualValues);
+  expect_found({.body = fmt::format(kTwoStores, "%t"), .block = {64}}, FindingKind::kRace);
+}
+
+TEST(EqualValues, OfOneInstructionOfSeveralWarpsOrCtasAreNothing) {
+  expect_clean({.body = "  and.b32 %x, %t, 31;\n  mad.lo.u32 %at, %x, 16, %s;\n"
+                        "  stmatrix.sync.aligned.m8n8.x4.shared.b16 [%at], {%x, %x, %x, %x};",
+                .block = {64}});
+  const Bent one_lane{.body = "  @%first st.global.b32 [%out], 7;", .grid = {4}};
+  expect_clean(one_lane);
+  EXPECT_EQ(one_lane.word(0), 7u);
+  expect_found({.body = "  @%first st.global.b32 [%out], %c;", .grid = {4}}, FindingKind::kRace);
+  expect_found({.body = "  and.b32 %x, %t, 31;\n  mad.lo.u32 %at, %x, 16, %s;\n"
+                        "  stmatrix.sync.aligned.m8n8.x4.shared.b16 [%at], {%t, %t, %t, %t};",
+                .block = {64}},
+               FindingKind::kRace);
+}
+
+constexpr const char* kBulkStore = R"(
+  st.shared.b32 [%at], %t;
+  fence.proxy.async.shared::cta;
+  bar.sync 0;
+  {}
+  cp.async.bulk.global.shared::cta.bulk_group [%own], [%s], 128;
+  cp.async.bulk.commit_group;
+  {})";
+
+TEST(EqualValues, OfABulkStoreByAllLanes) {
+  const std::string same = "mov.b64 %own, %out;";
+  const Bent kernel{.body = fmt::format(kBulkStore, same, "cp.async.bulk.wait_group 0;")};
+  expect_bends(kernel, FindingKind::kRace, BentRule::kEqualValues);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(kernel.word(i), i);
+  // The lanes' destinations overlap, 16 bytes apart: other values.
+  expect_found(
+      {.body = fmt::format(kBulkStore, "mad.wide.u32 %own, %t, 16, %out;", "cp.async.bulk.wait_group 0;")},
+      FindingKind::kRace);
+}
+
+TEST(ExitBeforeRead, IsRelied) {
+  expect_bends({.body = fmt::format(kBulkStore, "@!%first bra END;\n  mov.b64 %own, %out;", "END:")},
+               FindingKind::kAsyncInFlight, BentRule::kExitBeforeRead);
+}
+
+// ---- mbarriers
+
+constexpr const char* kAllInit = R"(
+  setp.lt.u32 %p, %t, 32;
+  @%p mbarrier.init.shared::cta.b64 [%bar], {};
+  bar.sync 0;
+  mbarrier.arrive.shared::cta.b64 _, [%bar];
+WAIT:
+  mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], 0;
+  @!%p bra WAIT;
+  st.global.u32 [%own], %t;)";
+
+TEST(RepeatedInit, ByTheLanesOfOneInstructionWithOneCount) {
+  const Bent kernel{.body = fmt::format(kAllInit, "64"), .block = {64}};
+  expect_bends(kernel, FindingKind::kInvalidBarrier, BentRule::kRepeatedInit);
+  EXPECT_EQ(kernel.word(63), 63u);
+  expect_found({.body = "  add.u32 %x, %t, 1;\n" + fmt::format(kAllInit, "%x"), .block = {64}},
+               FindingKind::kInvalidBarrier);
+  expect_found({.body = "  @%first mbarrier.init.shared::cta.b64 [%bar], 64;\n  bar.sync 0;\n" +
+                        fmt::format(kAllInit, "64"),
+                .block = {64}},
+               FindingKind::kInvalidBarrier);
+}
+
+constexpr const char* kRemoteArrival = R"(
+  @%first mbarrier.init.shared::cta.b64 [%bar], 1;
+  @%first fence.mbarrier_init.release.cluster;
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  setp.eq.u32 %q, %c, 0;
+  @%q bra OWNER;
+  @!%first bra END;
+  mapa.shared::cluster.u32 %x, %bar, 0;
+  mbarrier.arrive{}.shared::cluster.b64 _, [%x];
+  bra END;
+OWNER:
+  mbarrier.try_wait.parity{}.shared::cta.b64 %p, [%bar], 0;
+  @!%p bra OWNER;
+END:)";
+
+TEST(ArrivalScope, OfTheCtaAcrossACluster) {
+  expect_clean({.body = fmt::format(kRemoteArrival, ".release.cluster", ".acquire.cluster"),
+                .grid = {2},
+                .cluster = {2}});
+  for (const char* arrival : {"", ".release.cluster"})
+    for (const char* wait : {"", ".acquire.cluster"}) {
+      if (*arrival != 0 && *wait != 0) continue;
+      expect_bends({.body = fmt::format(kRemoteArrival, arrival, wait), .grid = {2}, .cluster = {2}},
+                   FindingKind::kAsyncInFlight, BentRule::kArrivalScope);
+    }
+  // Nobody waits for it.
+  std::string unseen = fmt::format(kRemoteArrival, "", "");
+  unseen.replace(unseen.find("OWNER:\n"), 7, "OWNER:\n  bra END;\n");
+  expect_found({.body = unseen, .grid = {2}, .cluster = {2}}, FindingKind::kAsyncInFlight);
+}
+
+/// 512 bytes are copied in; after the wait another unit, or the threads, read them.
+std::string relaxed_wait(const std::string& wait, const std::string& use) {
+  return fmt::format(R"(
+  @%first mbarrier.init.shared::cta.b64 [%bar], 1;
+  bar.sync 0;
+  @!%first bra END;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 512;
+  cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%s], [%out], 512, [%bar];
+WAIT:
+  .loc 1 20 0
+  mbarrier.try_wait.parity{}.shared::cta.b64 %p, [%bar], 0;
+  @!%p bra WAIT;
+  .loc 1 30 0
+  {}
+  cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group 0;
+END:)",
+                     wait, use);
+}
+
+TEST(RelaxedWait, SufficesForUnitsInPractice) {
+  const std::string unit =
+      "add.u64 %own, %out, 512;\n  cp.async.bulk.global.shared::cta.bulk_group [%own], [%s], 512;";
+  expect_clean({.body = relaxed_wait("", unit)});
+  const Bent kernel{.body = relaxed_wait(".relaxed.cta", unit)};
+  expect_bends(kernel, FindingKind::kRace, BentRule::kRelaxedWait);
+  const Report strict = kernel.run(Strictness::kStrict);
+  ASSERT_EQ(strict.findings.size(), 1u) << strict.format();
+  EXPECT_NE(strict.findings[0].format().find("the wait at bent.cu:20"), std::string::npos) << strict.format();
+  EXPECT_EQ(strict.findings[0].place.line, 30);
+}
+
+TEST(RelaxedWait, DoesNotSufficeForThreads) {
+  const std::string thread = "ld.shared.u32 %x, [%s];\n  st.global.u32 [%own], %x;";
+  expect_clean({.body = relaxed_wait("", thread)});
+  const Bent kernel{.body = relaxed_wait(".relaxed.cta", thread)};
+  expect_found(kernel, FindingKind::kRace);
+  const Report practical = kernel.run(Strictness::kPractical);
+  EXPECT_NE(practical.format().find("the wait at bent.cu:20"), std::string::npos) << practical.format();
+}
+
+// ---- compare and swap
+
+std::string cas_loop(const std::string& space, const std::string& at, const std::string& first_read) {
+  return fmt::format(R"(
+  {2}
+LOOP:
+  add.u32 %y, %x, 1;
+  atom.{0}.cas.b32 %z, [{1}], %x, %y;
+  setp.ne.u32 %p, %z, %x;
+  mov.u32 %x, %z;
+  @%p bra LOOP;)",
+                     space, at, first_read);
+}
+
+TEST(ReadBeforeCas, IsTheGuidesIdiom) {
+  const Bent global{
+      .body = cas_loop("global", "%out", "ld.global.u32 %x, [%out];"), .grid = {4}, .block = {64}};
+  expect_bends(global, FindingKind::kRace, BentRule::kReadBeforeCas);
+  EXPECT_EQ(global.word(0), 256u);
+  const std::string clear = "@%first st.shared.u32 [%s], 0;\n  bar.sync 0;\n";
+  expect_bends({.body = clear + cas_loop("shared", "%s", "ld.shared.u32 %x, [%s];"), .block = {64}},
+               FindingKind::kRace, BentRule::kReadBeforeCas);
+  expect_clean({.body = cas_loop("global", "%out", "ld.relaxed.gpu.global.u32 %x, [%out];"), .grid = {4}});
+  // A read that the loop does not verify, and a plain write, stay races.
+  expect_found(
+      {.body = "ld.global.u32 %y, [%out];\n" + cas_loop("global", "%out", "mov.u32 %x, 0;"), .grid = {4}},
+      FindingKind::kRace);
+}
+
+TEST(AtomicPastEnd, OfTheWordThatHoldsTheLastTwoBytes) {
+  const std::string halves = cas_loop("global", "%out", "ld.relaxed.gpu.global.u32 %x, [%out];");
+  const Bent kernel{.body = halves, .out_bytes = 2};
+  const Report strict = kernel.run(Strictness::kStrict);
+  ASSERT_FALSE(strict.findings.empty());
+  EXPECT_EQ(strict.findings[0].kind, FindingKind::kOutOfBounds);
+  const Report practical = kernel.run(Strictness::kPractical);
+  EXPECT_TRUE(practical.clean()) << practical.format();
+  ASSERT_EQ(practical.notes.size(), 2u) << practical.format();  // the read and the swap
+  EXPECT_EQ(practical.notes[0].rule, BentRule::kAtomicPastEnd);
+  // Past the whole of it, and by an addition, it is not.
+  Bent behind = kernel;
+  behind.body = "  add.u64 %out, %out, 4;\n" + halves;
+  expect_found(behind, FindingKind::kOutOfBounds);
+  expect_found({.body = "atom.global.add.u32 %x, [%out], 1;", .out_bytes = 2}, FindingKind::kOutOfBounds);
+}
+
+// ---- registers in flight
+
+TEST(RegisterWait, IsInjected) {
+  const Bent kernel{.body = R"(
+  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s], 32;
+  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
+  bar.sync 0;
+  ld.shared.u32 %z, [%s];
+  tcgen05.st.sync.aligned.32x32b.x1.b32 [%z], {%t};
+  tcgen05.wait::st.sync.aligned;
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x}, [%z];
+  mov.b32 %y, %x;
+  tcgen05.wait::ld.sync.aligned;
+  st.global.u32 [%own], %y;
+  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %z, 32;)",
+                    .target = "sm_100a"};
+  expect_bends(kernel, FindingKind::kAsyncInFlight, BentRule::kRegisterWait);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(kernel.word(i), i);
+}
+
+// ---- reports
+
+TEST(Notes, StopNothingAndCountApart) {
+  const Bent kernel{.body = fmt::format(kTwoStores, "%x"), .block = {64}};
+  Report report = kernel.run(Strictness::kPractical);
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_TRUE(report.findings.empty());
+  EXPECT_NO_THROW(report.expect_clean());
+  EXPECT_NE(report.format().find("note: race: "), std::string::npos) << report.format();
+  EXPECT_EQ(name(Severity::kNote), "note");
+  report = kernel.run(Strictness::kStrict);
+  EXPECT_THROW(report.expect_clean(), DeviceError);
+  EXPECT_EQ(report.format().find("note: "), std::string::npos) << report.format();
+}
+
+TEST(Notes, EveryRuleHasItsNameAndReason) {
+  for (int i = 1; i < static_cast<int>(BentRule::kCount); ++i) {
+    const auto rule = static_cast<BentRule>(i);
+    EXPECT_FALSE(name(rule).empty());
+    EXPECT_GT(explain(rule).size(), 40u) << name(rule);
+    std::ifstream page(IMBREX_SOURCE_DIR "/docs/checkers.md");
+    std::ostringstream text;
+    text << page.rdbuf();
+    EXPECT_NE(text.str().find(fmt::format("| `{}` |", name(rule))), std::string::npos)
+        << "docs/checkers.md has no row for " << name(rule);
+  }
+}
+
+}  // namespace
+}  // namespace imbrex::vgpu

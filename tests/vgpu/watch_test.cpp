@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches that take long or never end: told of, ended by the host, and recognised.
+#include <fmt/format.h>
+
+#include "imbrex/vgpu/watch.h"
+#include "vgpu_testing.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+struct Loop {
+  std::string body;
+  int64_t ctas = 1, threads = 64;
+  std::shared_ptr<Watch> watch = nullptr;
+  uint64_t seed = 0;
+  int host_threads = 1;
+  CheckSet checks = {};
+
+  Report run() const {
+    const std::string text = fmt::format(R"(.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry spin(.param .u64 buffer)
+{{
+  .reg .pred %p, %q, %first;
+  .reg .b32 %t, %c, %x, %y, %s;
+  .reg .b64 %out;
+  .shared .align 8 .b8 tile[512];
+  ld.param.u64 %out, [buffer];
+  mov.u32 %t, %tid.x;
+  mov.u32 %c, %ctaid.x;
+  mov.u32 %s, tile;
+  setp.eq.u32 %first, %t, 0;
+  setp.lt.u32 %q, %t, 32;
+{}
+  ret;
+}}
+)",
+                                         body);
+    VirtualGpu gpu(
+        {.target = "sm_90a", .host_threads = host_threads, .seed = seed, .checks = checks, .watch = watch});
+    DeviceAddress out = gpu.allocate(64);
+    gpu.fill(out, 0, 64);
+    void* arguments[] = {&out};
+    return gpu.launch(gpu.load_module(text, "spin.ptx").function("spin"),
+                      {.grid = {ctas}, .block = {threads}, .arguments = arguments});
+  }
+};
+
+void expect_endless(const Loop& loop) {
+  const Report report = loop.run();
+  EXPECT_FALSE(report.completed);
+  ASSERT_EQ(report.findings.size(), 1u) << report.format();
+  EXPECT_EQ(report.findings[0].kind, FindingKind::kEndlessRun) << report.format();
+  EXPECT_NE(report.findings[0].message.find("nothing can change"), std::string::npos) << report.format();
+  EXPECT_LT(report.statistics.instructions, 2'000'000) << "as long as that took to find out";
+}
+
+const std::string kSharedFlag = R"(
+  @%first st.shared.u32 [%s], 0;
+  bar.sync 0;
+SPIN:
+  ld.volatile.shared.u32 %x, [%s];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra SPIN;)";
+const std::string kGlobalFlag = R"(
+SPIN:
+  ld.acquire.gpu.global.u32 %x, [%out];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra SPIN;)";
+
+TEST(EndlessLoop, IsRecognisedWithinAMillionInstructions) {
+  expect_endless({.body = "SPIN:\n  bra SPIN;"});
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    expect_endless({.body = kSharedFlag, .seed = seed});
+    expect_endless({.body = kGlobalFlag, .seed = seed});
+    // Half of the lanes only; the other warp waits at the barrier.
+    expect_endless({.body = "  and.b32 %x, %t, 1;\n  setp.eq.u32 %q, %x, 0;\n  setp.lt.u32 %p, %t, 32;\n"
+                            "  and.pred %q, %q, %p;\nSPIN:\n  @%q bra SPIN;\n  bar.sync 0;",
+                    .seed = seed});
+  }
+  expect_endless({.body = kGlobalFlag, .ctas = 4});
+  expect_endless({.body = kGlobalFlag, .ctas = 4, .host_threads = 3});
+  expect_endless({.body = kSharedFlag, .checks = CheckSet::none()});
+}
+
+TEST(EndlessLoop, OfOneWarpWhileAnotherWaitsByTryWait) {
+  expect_endless({.body = R"(
+  @%first mbarrier.init.shared::cta.b64 [%s], 2;
+  bar.sync 0;
+  @%q bra SPIN;
+WAIT:
+  mbarrier.try_wait.parity.shared::cta.b64 %p, [%s], 0;
+  @!%p bra WAIT;
+  ret;
+SPIN:
+  mbarrier.test_wait.parity.shared::cta.b64 %p, [%s], 0;
+  @!%p bra SPIN;)"});
+}
+
+TEST(EndlessLoop, IsNotALongOne) {
+  const std::string count = R"(
+  mov.u32 %y, 0;
+COUNT:
+  add.u32 %y, %y, 1;
+  setp.lt.u32 %p, %y, 100000;
+  @%p bra COUNT;)";
+  for (const uint64_t seed : {0, 1, 2}) {
+    const Report counted = Loop{.body = count, .seed = seed}.run();
+    EXPECT_TRUE(counted.clean()) << counted.format();
+    // One CTA waits until another has counted.
+    const Report waited =
+        Loop{.body = "  setp.eq.u32 %p, %c, 0;\n  @%p bra SPIN;\n" + count +
+                     "\n  @%first st.release.gpu.global.u32 [%out], 1;\n  ret;\n" + kGlobalFlag,
+             .ctas = 2,
+             .seed = seed}
+            .run();
+    EXPECT_TRUE(waited.clean()) << waited.format();
+  }
+  // A try_wait that returns counts, and leads out of the loop.
+  const Report tries = Loop{.body = R"(
+  @%first mbarrier.init.shared::cta.b64 [%s], 2;
+  @%first st.shared.u32 [%s+8], 0;
+  bar.sync 0;
+  @%q bra SPIN;
+  mbarrier.try_wait.parity.shared::cta.b64 %p, [%s], 0;
+  @%first st.volatile.shared.u32 [%s+8], 1;
+  setp.eq.u32 %p, %t, 32;
+  @%p st.volatile.shared.u32 [%s+8], 1;
+  ret;
+SPIN:
+  ld.volatile.shared.u32 %x, [%s+8];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra SPIN;)"}
+                           .run();
+  EXPECT_TRUE(tries.clean()) << tries.format();
+}
+
+// Stores all the time, so nobody can tell that it will not end.
+const std::string kBusy = R"(
+  mov.u32 %y, 0;
+  mad.lo.u32 %s, %t, 4, %s;
+BUSY:
+  add.u32 %y, %y, 1;
+  st.shared.u32 [%s], %y;
+  @%first bra BUSY;
+  bar.sync 0;)";
+
+TEST(Watch, TellsWhereTheWarpsAreAndEndsTheLaunch) {
+  for (const int host_threads : {1, 3}) {
+    auto watch = std::make_shared<Watch>();
+    watch->first_after = 0.05;
+    watch->every = 0.01;
+    std::vector<Progress> told;
+    watch->tell = [&](const Progress& progress) {
+      told.push_back(progress);
+      if (told.size() == 3) watch->stop = true;
+    };
+    const Report report = Loop{.body = kBusy, .ctas = 3, .watch = watch, .host_threads = host_threads}.run();
+    ASSERT_GE(told.size(), 3u);
+    EXPECT_EQ(told[2].kernel, "spin");
+    EXPECT_EQ(told[2].ctas, 3);
+    EXPECT_EQ(told[2].ctas_done, 0);
+    EXPECT_GE(told[2].seconds, 0.05);
+    EXPECT_FALSE(report.completed);
+    ASSERT_EQ(report.findings.size(), 1u) << report.format();
+    const Finding& f = report.findings[0];
+    EXPECT_EQ(f.kind, FindingKind::kInterrupted);
+    EXPECT_EQ(f.severity, Severity::kFinding);
+    const std::string text = f.format();
+    EXPECT_NE(text.find("CTA (0, 0, 0) warp 0 "), std::string::npos) << text;
+    EXPECT_NE(text.find("PTX line"), std::string::npos) << text;
+    EXPECT_NE(text.find("warp 1 waiting at"), std::string::npos) << text;
+  }
+}
+
+TEST(Watch, OfALaunchThatEndsInTimeHearsNothing) {
+  auto watch = std::make_shared<Watch>();
+  watch->tell = [](const Progress&) { FAIL(); };
+  EXPECT_TRUE((Loop{.body = "", .watch = watch}.run().clean()));
+  watch->stop = true;
+  const Report report = Loop{.body = "", .watch = watch}.run();
+  EXPECT_FALSE(report.completed) << "stopped before it began";
+  EXPECT_EQ(report.findings.size(), 1u);
+}
+
+}  // namespace
+}  // namespace imbrex::vgpu
