@@ -81,10 +81,15 @@ uint32_t unit_rcp(Operand x) {
 /// Row of the root tables: their second half is for odd exponents.
 uint32_t root_row(Operand x) { return static_cast<uint32_t>(x.exponent & 1) * 64 + (x.mantissa >> 17); }
 
+/// Of the significand and the exponent's last bit: in (1/2, 1], in units of 2^-24.
+uint32_t reciprocal_root(Operand x) {
+  if ((x.exponent & 1) == 0 && x.mantissa == 0) return 1u << 24;  // powers of four are exact
+  return static_cast<uint32_t>(quadratic(detail::kRsqrtTable[root_row(x)], x.mantissa & 0x1FFFF, -1) >> 17);
+}
+
 uint32_t unit_rsqrt(Operand x) {
   const int half = x.exponent >> 1;
-  auto y = static_cast<uint32_t>(quadratic(detail::kRsqrtTable[root_row(x)], x.mantissa & 0x1FFFF, -1) >> 17);
-  if ((x.exponent & 1) == 0 && x.mantissa == 0) y = 1u << 24;  // powers of four are exact
+  const uint32_t y = reciprocal_root(x);
   return static_cast<uint32_t>(126 - half + static_cast<int>(y >> 24)) << 23 | (y & 0x7FFFFF);
 }
 
@@ -223,8 +228,10 @@ float rcp_approx(float x, bool ftz) {
   const float scale = is_subnormal_or_zero(x) ? 0x1p24f : std::fabs(x) > 0x1p126f ? 0.25f : 1.0f;
   return mul(scale, unit(Mufu::kRcp, x * scale));
 }
+namespace {
+constexpr uint32_t kInfinity64 = 0x7FF00000, kNan64 = 0x7FFFFFFF;  // upper halves
+}
 double rcp_approx_ftz(double x) {
-  constexpr uint32_t kInfinity64 = 0x7FF00000, kNan64 = 0x7FFFFFFF;
   const auto high = static_cast<uint32_t>(std::bit_cast<uint64_t>(x) >> 32);
   const uint32_t sign = high & 0x80000000, mantissa = high & 0xFFFFF;
   const int exponent = static_cast<int>(high >> 20 & 0x7FF);
@@ -235,6 +242,18 @@ double rcp_approx_ftz(double x) {
   const uint32_t y = reciprocal(mantissa << 3);
   const int biased = 1022 - (exponent - 1023) + static_cast<int>(y >> 24);
   return result(biased <= 0 ? sign : sign | static_cast<uint32_t>(biased) << 20 | (y & 0x7FFFFF) >> 3);
+}
+double rsqrt_approx_ftz(double x) {
+  const auto high = static_cast<uint32_t>(std::bit_cast<uint64_t>(x) >> 32);
+  const uint32_t sign = high & 0x80000000, mantissa = high & 0xFFFFF;
+  const int exponent = static_cast<int>(high >> 20 & 0x7FF) - 1023;
+  const auto result = [](uint32_t bits) { return std::bit_cast<double>(uint64_t{bits} << 32); };
+  if (exponent == -1023) return result(sign | kInfinity64);
+  if ((exponent == 1024 && mantissa != 0) || sign != 0) return result(kNan64);
+  if (exponent == 1024) return result(0);
+  const uint32_t y = reciprocal_root({0, exponent, mantissa << 3});
+  const auto biased = static_cast<uint32_t>(1022 - (exponent >> 1) + static_cast<int>(y >> 24));
+  return result(biased << 20 | (y & 0x7FFFFF) >> 3);
 }
 float rsqrt_approx(float x, bool ftz) {
   if (ftz || !is_subnormal_or_zero(x)) return unit(Mufu::kRsqrt, x);

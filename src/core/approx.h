@@ -22,6 +22,8 @@ float rcp_approx(float x, bool ftz);
 /// rcp.approx.ftz.f64: of the operand's upper 32 bits, with the lower 32 bits of the result zero. The table is
 /// that of f32.
 double rcp_approx_ftz(double x);
+/// rsqrt.approx.ftz.f64, in the same manner; not compared with a chip yet.
+double rsqrt_approx_ftz(double x);
 float rsqrt_approx(float x, bool ftz);
 float sqrt_approx(float x, bool ftz);
 float sin_approx(float x);

@@ -188,6 +188,29 @@ TEST(Float64, ApproximateReciprocalHasTwentyBits) {
   }
 }
 
+TEST(Float64, ReciprocalRootOfTheUpperHalf) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double subnormal = std::numeric_limits<double>::denorm_min();
+  // As PTX tabulates: operand, result; and powers of four.
+  const std::pair<double, double> limits[] = {
+      {infinity, 0.0},         {0.0, infinity}, {-0.0, -infinity}, {subnormal, infinity},
+      {-subnormal, -infinity}, {4.0, 0.5},      {1.0, 1.0},        {0x1p-1022, 0x1p511}};
+  std::vector<Row> rows;
+  for (const auto& [operand, result] : limits) rows.push_back({std::bit_cast<uint64_t>(operand), 0, 0});
+  for (const double nan : {-1.0, -infinity, std::numeric_limits<double>::quiet_NaN()})
+    rows.push_back({std::bit_cast<uint64_t>(nan), 0, 0});
+  const size_t first_close = rows.size();
+  for (double x = 1e-300; x < 1e300; x *= 1.618033e7) rows.push_back({std::bit_cast<uint64_t>(x), 0, 0});
+  const std::vector<uint64_t> got = run_snippet("rsqrt.approx.ftz.f64 %D, %A;", "%D", rows);
+  for (size_t i = 0; i < std::size(limits); ++i)
+    EXPECT_EQ(got[i], std::bit_cast<uint64_t>(limits[i].second)) << limits[i].first;
+  for (size_t i = std::size(limits); i < first_close; ++i) EXPECT_TRUE(std::isnan(d(got[i])));
+  for (size_t i = first_close; i < rows.size(); ++i) {
+    EXPECT_LE(std::fabs(d(got[i]) * std::sqrt(d(rows[i].a)) - 1), 0x1p-19) << d(rows[i].a);
+    EXPECT_EQ(got[i] & 0xFFFFFFFF, 0u) << d(rows[i].a);
+  }
+}
+
 TEST(Float64, Arithmetic) {
   const auto rows = combinations(edge_doubles(), 3);
   // NaN operands: the last one listed, quieted; an invalid operation: the negative default NaN.

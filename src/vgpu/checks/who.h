@@ -55,12 +55,17 @@ struct Who {
 
 /// What an access does; the strong ones (volatile, relaxed, acquire, release, atomic) may meet others
 /// unordered.
+/// A kLoad reads into registers: what was never written is found where the value is used (Checked only; the race
+/// checker is told kRead).
 /// A kSameWrite writes the bytes that are there already: when all threads store the same value by one
 /// instruction, as compilers let them, it does not matter who comes last.
-enum class AccessKind : uint8_t { kRead, kWrite, kSameWrite, kAtomic, kStrongRead, kStrongWrite };
-constexpr bool is_write(AccessKind k) { return k != AccessKind::kRead && k != AccessKind::kStrongRead; }
+enum class AccessKind : uint8_t { kRead, kLoad, kWrite, kSameWrite, kAtomic, kStrongRead, kStrongWrite };
+constexpr bool is_write(AccessKind k) {
+  return k != AccessKind::kRead && k != AccessKind::kLoad && k != AccessKind::kStrongRead;
+}
 constexpr bool is_read(AccessKind k) {
-  return k == AccessKind::kRead || k == AccessKind::kAtomic || k == AccessKind::kStrongRead;
+  return k == AccessKind::kRead || k == AccessKind::kLoad || k == AccessKind::kAtomic ||
+         k == AccessKind::kStrongRead;
 }
 constexpr bool is_strong(AccessKind k) { return k > AccessKind::kSameWrite; }
 

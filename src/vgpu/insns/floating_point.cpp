@@ -237,9 +237,10 @@ ExecFunction floating_point_body(const ptx::Instruction& insn, size_t operands) 
   if (type == ScalarType::f64) {
     if (op == Op::rcp && approximate && insn.has(Mod::ftz))
       return unary<double>([](double a) { return arith::rcp_approx_ftz(a); });
-    // Its error bound is a few ulp; of the .ftz form only 20 bits are good, and which is not documented.
-    if (op == Op::rsqrt && !insn.has(Mod::ftz))
-      return unary<double>([](double a) { return arith::rcp(arith::sqrt(a)); });
+    if (op == Op::rsqrt && insn.has(Mod::ftz))
+      return unary<double>([](double a) { return arith::rsqrt_approx_ftz(a); });
+    // Its error bound is a few ulp.
+    if (op == Op::rsqrt) return unary<double>([](double a) { return arith::rcp(arith::sqrt(a)); });
     if (approximate || (op != Op::min && op != Op::max && insn.has(Mod::sat))) return nullptr;
     return nearest ? plain<double>(op) : rounded<double>(op);
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "vgpu/machine/access.h"
+#include "vgpu/machine/undefined.h"
 #include "vgpu/memory/raced_bytes.h"
 #include "vgpu/program/decode.h"
 
@@ -266,10 +267,13 @@ Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, Ac
     }
     host[i] = place.host;
     space = place.space;
-    if constexpr (Checks::kIndex != 0)
-      Checks::touched(
-          cluster, who, place, bytes,
-          kind == AccessKind::kWrite && stores_the_same(w, n, i, place.host) ? AccessKind::kSameWrite : kind);
+    if constexpr (Checks::kIndex != 0) {
+      AccessKind now = kind;
+      if (kind == AccessKind::kWrite && stores_the_same(w, n, i, place.host)) now = AccessKind::kSameWrite;
+      // Of another CTA's memory the value is not followed.
+      if (kind == AccessKind::kLoad && place.cta != nullptr && place.cta != &w.cta()) now = AccessKind::kRead;
+      Checks::touched(cluster, who, place, bytes, now);
+    }
   });
   return space;
 }
@@ -309,6 +313,41 @@ void check_lanes_agree(Warp& w, const Instruction& n, Mask active, Space space, 
   }
 }
 
+/// Which of `count` bytes at a place of the own memories were never written, as bits.
+uint64_t unwritten_bytes(Warp& w, Space space, int lane, const std::byte* host, uint32_t count) {
+  uint64_t bits = 0;
+  const auto is_written = [&](uint32_t i) {
+    if (space == Space::kSharedCta) {
+      SharedMemory& shared = w.cta().shared();
+      return shared.is_written(static_cast<uint32_t>(host - shared.at(0)) + i, 1);
+    }
+    if (space == Space::kLocal) {
+      const auto at = static_cast<size_t>(host - w.local(lane)) + i;
+      return w.local_written().all(static_cast<size_t>(lane) * w.program().local_bytes + at, 1);
+    }
+    GlobalMemory& memory = w.cta().cluster().launch().memory;
+    return memory.is_written(kGlobalBase + static_cast<uint64_t>(host - memory.host(kGlobalBase)) + i, 1);
+  };
+  for (uint32_t i = 0; i < count; ++i)
+    if (!is_written(i)) bits |= uint64_t{1} << i;
+  return bits;
+}
+
+/// Bytes of registers that come from memory which nobody has written count as never written.
+void note_unwritten(Warp& w, const Instruction& n, Mask lanes, Space space, std::byte* const* host) {
+  const std::vector<uint32_t>& loaded = w.program().info[n.index].loaded;
+  const uint32_t bytes = n.small[kElementBytes];
+  const bool extends = (n.small[kFlags] & kSignExtend) != 0 && bytes < 4;
+  for (uint32_t e = 0; e < loaded.size(); ++e)
+    for_each_lane(lanes, [&](int lane) {
+      const uint64_t bits = unwritten_bytes(w, space, lane, host[lane] + size_t{e} * bytes, bytes);
+      const auto low = static_cast<uint8_t>(extends && bits != 0 ? 0xF : bits & 0xF);
+      note_loaded_unwritten(w, n, lane_bit(lane), loaded[e], low);
+      if (bytes == 8 && loaded[e] != 0)
+        note_loaded_unwritten(w, n, lane_bit(lane), loaded[e] + 1, static_cast<uint8_t>(bits >> 4));
+    });
+}
+
 template <class Checks>
 Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   Cluster& cluster = w.cta().cluster();
@@ -319,7 +358,10 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
   std::byte* host[kWarpSize];
   Mask good = active;
-  const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongRead : AccessKind::kRead;
+  const bool follows = Checks::kIndex != 0 && w.program().info[n.index].flow == UndefinedFlow::kLoaded;
+  const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongRead
+                          : follows           ? AccessKind::kLoad
+                                              : AccessKind::kRead;
   const Space space = find_lanes<Checks>(w, n, good, bytes * count, kind, host);
   count_access(cluster, n, space, host, good, bytes * count, false);
   cluster.observe().accessed(w, n, space, host, good, bytes * count, BankAccess::kLoad, false);
@@ -327,6 +369,10 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   if (good != active)  // what may not be read reads as zero
     for_each_lane(active & ~good, [&](int i) { host[i] = const_cast<std::byte*>(kZeros); });
   for (uint32_t e = 0; e < count; ++e) load_element(w, n, element_slot(n, e), active, host, e, bytes);
+  if (follows && !w.defined().empty()) {
+    define_loaded(w, n, active);
+    if (cluster.take_unwritten_load()) note_unwritten(w, n, good, space, host);
+  }
   return Step::kNext;
 }
 

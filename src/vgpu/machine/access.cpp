@@ -10,6 +10,7 @@ namespace {
 const char* verb(AccessKind kind) {
   switch (kind) {
     case AccessKind::kRead:
+    case AccessKind::kLoad:
     case AccessKind::kStrongRead:
       return "reads";
     case AccessKind::kWrite:

@@ -9,7 +9,8 @@ namespace imbrex::vgpu {
 
 namespace {
 
-void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, int lane_shift) {
+void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
+                   int lane_shift) {
   const CheckSet& checks = cluster.launch().options.checks;
   const char* memory = nullptr;
   switch (place.space) {
@@ -27,13 +28,17 @@ void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_
       break;
   }
   if (memory == nullptr) return;
+  if (kind == AccessKind::kLoad) {
+    cluster.note_unwritten_load();
+    return;
+  }
   if (lane_shift < 7) {
     // Each lane by itself, to name the one that reads too much.
     Who lane = who;
     Place part = place;
     for (uint32_t at = 0; at < bytes; at += 1u << lane_shift, ++lane.lane) {
       part.address = place.address + at;
-      check_written(cluster, lane, part, 1u << lane_shift, 7);
+      check_written(cluster, lane, part, 1u << lane_shift, kind, 7);
     }
     return;
   }
@@ -63,7 +68,7 @@ void mark_written(Cluster& cluster, const Who& who, const Place& place, uint32_t
 void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
                       int lane_shift) {
   if (cluster.launch().options.checks.uninitialized && is_read(kind))
-    check_written(cluster, who, place, bytes, lane_shift);
+    check_written(cluster, who, place, bytes, kind, lane_shift);
   if (is_write(kind)) mark_written(cluster, who, place, bytes);
   if (place.space == Space::kSharedCta) {
     ChunkOrigins& origins = place.cta->units().chunk_origins;
@@ -71,7 +76,8 @@ void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint
     if (is_write(kind)) origins.clear(static_cast<uint32_t>(place.address), bytes);
     if (origins.has_suspects()) report_unread_boxes(place.cta->tiles());
   }
-  cluster.observe().touched(who, place, bytes, kind, lane_shift);
+  cluster.observe().touched(who, place, bytes, kind == AccessKind::kLoad ? AccessKind::kRead : kind,
+                            lane_shift);
 }
 
 }  // namespace imbrex::vgpu

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "vgpu/checks/findings.h"
@@ -80,6 +81,9 @@ class Cluster {
   void note_progress() { last_progress_ = clock_; }
   /// A look at what another cluster may change: time-outs in between are no sign of a deadlock.
   void note_poll() { stalls_ = 0; }
+  /// A load into registers has come upon bytes that were never written: take_unwritten_load() says so once.
+  void note_unwritten_load() { unwritten_load_ = true; }
+  bool take_unwritten_load() { return std::exchange(unwritten_load_, false); }
   /// Ends the launch after the current instruction, a finding having been reported.
   void stop() { stopped_ = true; }
 
@@ -133,6 +137,7 @@ class Cluster {
   std::optional<uint64_t> async_choice_;  // of an operation that waits for its turn
   Warp* ran_last_ = nullptr;
   EndlessLoops loops_;
+  bool unwritten_load_ = false;
   bool stopped_ = false;
 };
 

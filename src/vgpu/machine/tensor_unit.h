@@ -33,6 +33,13 @@ struct TensorUnit {
     int loads = 0;
     int stores = 0;
     std::vector<uint32_t> unwaited;  // dense numbers of registers loaded since the last wait::ld
+    /// Of those, the lanes whose cells nobody has written, and the load.
+    struct Unwritten {
+      uint32_t number;
+      Mask lanes;
+      const Instruction* insn;
+    };
+    std::vector<Unwritten> unwritten;
   };
   std::vector<Transfers> transfers;
 

@@ -24,7 +24,11 @@ void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes, 
                 ""};
   Finding* finding = log.open(FindingKind::kUninitializedRead, who);
   if (finding == nullptr) return;
-  finding->message = fmt::format("reads a register that was never written in lanes 0x{:08x}", lanes);
+  const bool from_memory = origin != 0 && program.info[origin - 1].flow == UndefinedFlow::kLoaded;
+  finding->message = fmt::format("{} in lanes 0x{:08x}",
+                                 from_memory ? "reads memory of which not all has been written,"
+                                             : "reads a register that was never written",
+                                 lanes);
   if (origin != 0)
     finding->facts.push_back(
         fmt::format("what is computed from it is used at {}", program.place_text(insn.index)));
@@ -48,11 +52,10 @@ bool report_pending(Warp& warp, const Instruction& insn, Mask lanes, uint32_t re
 constexpr uint8_t kAllBytes = 0xF;
 
 /// `bytes` of register `to` are undefined in `lanes`, because of register `from`.
-void mark_undefined(Warp& warp, const Instruction& insn, Mask lanes, uint32_t from, uint32_t to,
-                    uint8_t bytes = kAllBytes) {
+void mark_undefined_from(Warp& warp, uint32_t origin, Mask lanes, uint32_t to, uint8_t bytes) {
   std::vector<uint32_t>& origins = warp.undefined_origin();
   if (origins.empty()) origins.resize(warp.defined().size());
-  origins[to] = origins[from] != 0 ? origins[from] : insn.index + 1;
+  origins[to] = origin;
   auto& partial = warp.undefined_bytes();
   auto at = partial.find(to);
   if (at == partial.end() && bytes != kAllBytes) {
@@ -66,6 +69,11 @@ void mark_undefined(Warp& warp, const Instruction& insn, Mask lanes, uint32_t fr
       of_lane = static_cast<uint8_t>(is_first ? bytes : of_lane | bytes);
     });
   warp.defined()[to] &= ~lanes;
+}
+void mark_undefined(Warp& warp, const Instruction& insn, Mask lanes, uint32_t from, uint32_t to,
+                    uint8_t bytes = kAllBytes) {
+  const uint32_t origin = origin_of(warp, from);
+  mark_undefined_from(warp, origin != 0 ? origin : insn.index + 1, lanes, to, bytes);
 }
 
 /// Those of `lanes` in which one of the register's `bytes` is undefined.
@@ -136,7 +144,8 @@ void Checked::before(Warp& warp, const Instruction& insn, Mask active) {
   std::vector<Mask>& defined = warp.defined();
   if (defined.empty()) return;
   const InstructionInfo& info = warp.program().info[insn.index];
-  const bool passes = info.flow != UndefinedFlow::kReported && info.flow != UndefinedFlow::kShuffled;
+  const bool passes = info.flow != UndefinedFlow::kReported && info.flow != UndefinedFlow::kShuffled &&
+                      info.flow != UndefinedFlow::kLoaded;
   Mask any = 0;
   uint32_t from = 0;
   for (const uint32_t reg : info.reads) {
@@ -178,6 +187,15 @@ void Checked::after(Warp& warp, const Instruction& insn, Mask active) {
   const InstructionInfo& info = warp.program().info[insn.index];
   if (info.flow != UndefinedFlow::kReported) return;
   for (const uint32_t reg : info.writes) defined[reg] |= active;
+}
+
+void define_loaded(Warp& warp, const Instruction& insn, Mask lanes) {
+  for (const uint32_t reg : warp.program().info[insn.index].writes) warp.defined()[reg] |= lanes;
+}
+
+void note_loaded_unwritten(Warp& warp, const Instruction& insn, Mask lanes, uint32_t number, uint8_t bytes) {
+  if (number != 0 && lanes != 0 && bytes != 0)
+    mark_undefined_from(warp, insn.index + 1, lanes, number, bytes);
 }
 
 void pass_shuffled(Warp& warp, const Instruction& insn, Mask members, const int* from) {

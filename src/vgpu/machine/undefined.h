@@ -10,4 +10,9 @@ namespace imbrex::vgpu {
 /// `from[lane]`.
 void pass_shuffled(Warp& warp, const Instruction& insn, Mask members, const int* from);
 
+/// For the body of a kLoaded instruction: its registers count as written, and then, of register `number`, `bytes`
+/// do not in `lanes`: they came from memory that nobody has written.
+void define_loaded(Warp& warp, const Instruction& insn, Mask lanes);
+void note_loaded_unwritten(Warp& warp, const Instruction& insn, Mask lanes, uint32_t number, uint8_t bytes);
+
 }  // namespace imbrex::vgpu

@@ -7,6 +7,7 @@
 
 #include "vgpu/checks/operand_boxes.h"
 #include "vgpu/machine/cluster.h"
+#include "vgpu/machine/undefined.h"
 
 namespace imbrex::vgpu {
 
@@ -31,6 +32,19 @@ void note_read_early(Warp& warp, uint32_t number) {
     wgmma_warp(*units.warpgroups[group], warp.index()).read_early.insert(number);
   if (units.tensor != nullptr) std::erase(units.tensor->transfers_of(warp.index()).unwaited, number);
   warp.defined()[number] = kAllLanes;
+  note_unwritten_cells(warp);
+}
+
+void note_unwritten_cells(Warp& warp) {
+  if (warp.cta().units().tensor == nullptr) return;
+  TensorUnit::Transfers& transfers = warp.cta().units().tensor->transfers_of(warp.index());
+  std::erase_if(transfers.unwritten, [&](const TensorUnit::Transfers::Unwritten& cells) {
+    if (std::find(transfers.unwaited.begin(), transfers.unwaited.end(), cells.number) !=
+        transfers.unwaited.end())
+      return false;
+    note_loaded_unwritten(warp, *cells.insn, cells.lanes, cells.number, 0xF);
+    return true;
+  });
 }
 
 namespace {

@@ -58,6 +58,10 @@ PendingResult pending_result(Warp& warp, uint32_t register_number);
 /// Its being read too early has been reported: from now on it counts as written.
 void note_read_early(Warp& warp, uint32_t register_number);
 
+/// Of registers of tcgen05.ld that are waited for: lanes loaded from cells that nobody has written count as never
+/// written.
+void note_unwritten_cells(Warp& warp);
+
 /// Called when the last thread of a CTA has exited: reports what is still in flight or was not given back.
 void check_cta_exit(Cta& cta);
 

@@ -92,6 +92,7 @@ enum class UndefinedFlow : uint8_t {
   kOr,        // ... unless the other one is true
   kShuffled,  // shfl: where the lane it comes from is; the body knows
   kByParts,   // byte by byte, as `parts` says
+  kLoaded,    // where memory was never written; the body knows
 };
 
 /// Columns from `column` on of those that one tcgen05.ld.32x32b loads; `load` is 0 for none.
@@ -118,8 +119,9 @@ struct InstructionInfo {
   /// kSelected: numbers of a, b, p; kAnd, kOr: of a, b; kShuffled: of the value and the result. 0: not a
   /// register.
   uint32_t numbers[3] = {};
-  std::vector<BytePart> parts;  // kByParts
-  uint32_t guard = 0;           // number of the guard
+  std::vector<BytePart> parts;   // kByParts
+  std::vector<uint32_t> loaded;  // kLoaded: of every element the number of its register, 0 for none
+  uint32_t guard = 0;            // number of the guard
   /// Of these operands only `narrow_bytes` are used: what stores of 8 and 16 bits store.
   std::vector<uint32_t> narrow;
   uint8_t narrow_bytes = 0xF;

@@ -329,6 +329,13 @@ void ProgramBuilder::describe_undefined_flow(const FunctionLayout& layout, const
     info.flow = UndefinedFlow::kByParts;
   } else if (computes) {
     info.flow = UndefinedFlow::kPassed;
+  } else if ((source.op == ptx::Op::ld || source.op == ptx::Op::ldu) && ptx::bits(source.type()) <= 64) {
+    info.flow = UndefinedFlow::kLoaded;
+    const std::span<const ptx::Operand> elements =
+        operands[0].has_elements() ? layout.function->elements_of(operands[0]) : operands.first(1);
+    for (const ptx::Operand& o : elements) info.loaded.push_back(number(o));
+  } else if (source.op == ptx::Op::tcgen05_ld) {
+    info.flow = UndefinedFlow::kLoaded;
   } else if (source.op == ptx::Op::st && ptx::bits(source.type()) < 32) {
     info.narrow_bytes = ptx::bits(source.type()) == 8 ? 1 : 3;
     const std::span<const ptx::Operand> stored =

@@ -70,7 +70,7 @@ class Load : public Transfer {
 
   bool run(Cluster& cluster) override {
     TensorMemory& memory = unit().memory;
-    if (cluster.checks().uninitialized) check_defined(cluster, memory);
+    if (cluster.checks().uninitialized) note_unwritten(memory);
     const auto count = static_cast<uint32_t>(form_->registers.size());
     for (uint32_t r = 0; r < count; ++r) {
       uint32_t* to = warp_->reg<uint32_t>(form_->registers[r]);
@@ -90,19 +90,18 @@ class Load : public Transfer {
   Completion completion() const override { return {CompletedBy::kWaitLoad}; }
 
  private:
-  void check_defined(Cluster& cluster, const TensorMemory& memory) {
-    for (uint32_t r = 0; r < form_->registers.size(); ++r)
+  /// Cells that nobody has written are found where what was loaded from them is used.
+  void note_unwritten(const TensorMemory& memory) {
+    for (uint32_t r = 0; r < form_->registers.size(); ++r) {
+      Mask lanes = 0;
       for (uint32_t t = 0; t < kWarpSize; ++t) {
         const TensorAddress c = cell(*form_, at_, t, r);
-        if (memory.is_defined(c.lane, c.column, form_->width())) continue;
-        Who reader = who;
-        reader.lane = static_cast<int>(t);
-        cluster.report(
-            FindingKind::kUninitializedRead, reader, TensorAddress{c.lane, c.column}.bits(),
-            fmt::format("tcgen05.ld reads tensor memory lane {}, column {}, which nobody has written", c.lane,
-                        c.column));
-        return;
+        if (!memory.is_defined(c.lane, c.column, form_->width())) lanes |= lane_bit(static_cast<int>(t));
       }
+      // A register that is thrown away (_) has no number.
+      if (lanes != 0 && form_->numbers.size() == form_->registers.size())
+        transfers().unwritten.push_back({form_->numbers[r], lanes, who.insn});
+    }
   }
 };
 
@@ -214,6 +213,7 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
                                     "tcgen05.wait::ld before the write", BentRule::kRegisterWait);
     for (uint32_t number : unwaited) warp.defined()[number] = kAllLanes;
     unwaited.clear();
+    note_unwritten_cells(warp);
   }
   return Step::kNext;
 }
