@@ -48,8 +48,12 @@ const Suite& suite() {
     if (const char* file = std::getenv("IMBREX_MUTANTS")) {
       std::ofstream list(file);
       for (const Verdict& v : s.verdicts)
-        list << fmt::format("{:<18} {:<20} seed {:<2} {:<10} {} [{}] {}\n", name(v.status), v.kind, v.seed,
-                            v.equivalent ? "equivalent" : "", v.mutant->name(), v.mutant->place, v.message);
+        list << fmt::format("{:<18} {:<20} seed {:<2} {:<10} {:<6} {} [{}] {}\n", name(v.status), v.kind, v.seed,
+                            v.equivalent ? "equivalent" : "",
+                            v.practical == Practical::kFound   ? ""
+                            : v.practical == Practical::kNoted ? "note"
+                                                               : "silent",
+                            v.mutant->name(), v.mutant->place, v.message);
     }
     return s;
   }();
@@ -74,6 +78,13 @@ TEST(Mutants, EveryBugIsReported) {
     if (v.equivalent != nullptr) continue;
     EXPECT_EQ(v.status, Status::kCaught)
         << v.mutant->name() << " (" << v.mutant->place << "): " << name(v.status) << " " << v.message;
+  }
+}
+
+TEST(Mutants, PracticeSaysSomethingOfEveryBug) {
+  for (const Verdict& v : suite().verdicts) {
+    if (v.equivalent != nullptr) continue;
+    EXPECT_NE(v.practical, Practical::kSilent) << v.mutant->name() << " (" << v.mutant->place << ")";
   }
 }
 

@@ -59,6 +59,34 @@ const std::vector<Shipped>& shipped() {
   return all;
 }
 
+/// The bugs of which practice says less than the letter: by rule.
+std::string practice(const std::vector<Verdict>& verdicts) {
+  struct Row {
+    int noted = 0, silent = 0;
+  };
+  std::map<std::string, Row> rows;
+  Row total;
+  int bugs = 0;
+  for (const Verdict& v : verdicts) {
+    if (v.equivalent != nullptr) continue;
+    ++bugs;
+    if (v.practical == Practical::kFound) continue;
+    ++(v.practical == Practical::kNoted ? rows[v.mutant->rule].noted : rows[v.mutant->rule].silent);
+    ++(v.practical == Practical::kNoted ? total.noted : total.silent);
+  }
+  const auto share = [&](int count) { return 100.0 * count / std::max(1, bugs); };
+  std::string text = fmt::format(
+      "\n## In practice\n\nAll of the above is by the letter (`strict`). Under `practical`, where what libraries rely "
+      "on is a note, {} of the {} bugs ({:.1f}%) are findings, {} ({:.1f}%) are notes and nothing else, and of {} "
+      "({:.1f}%) nothing is said:\n\n| rule | notes only | nothing |\n|---|---|---|\n",
+      bugs - total.noted - total.silent, bugs, share(bugs - total.noted - total.silent), total.noted,
+      share(total.noted), total.silent, share(total.silent));
+  for (const Rule& rule : all_rules())
+    if (const auto at = rows.find(rule.name); at != rows.end())
+      text += fmt::format("| `{}` | {} | {} |\n", rule.name, at->second.noted, at->second.silent);
+  return text;
+}
+
 struct Count {
   int all = 0, caught = 0, equivalent = 0, missed = 0;
   void add(const Verdict& v) {
@@ -152,6 +180,7 @@ std::string report(const std::vector<Verdict>& verdicts) {
   text += "\n## Which finding reported them\n\n| finding | mutants |\n|---|---|\n";
   for (const auto& [kind, count] : by_kind) text += fmt::format("| `{}` | {} |\n", kind, count);
 
+  text += practice(verdicts);
   text += "\n## Equivalent mutants\n\n| kernels | rule | where | why it is not a bug |\n|---|---|---|---|\n";
   for (const Known& known : equivalents())
     text +=

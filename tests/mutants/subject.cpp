@@ -65,7 +65,9 @@ Outcome run_on(const std::shared_ptr<runtime::DeviceBackend>& device, const Subj
     plan.params = params;
     plan.stream = device->stream();
     const std::shared_ptr<runtime::LoadedKernel> loaded = device->load(kernel);
-    outcome.findings = device->launch(*loaded, plan).virtual_report.findings;
+    vgpu::Report report = device->launch(*loaded, plan).virtual_report;
+    outcome.findings = std::move(report.findings);
+    outcome.notes = std::move(report.notes);
     device->synchronize();
     for (size_t i = 0; i < subject.tensors.size(); ++i) {
       const TensorArgument& tensor = subject.tensors[i];
@@ -83,7 +85,7 @@ Outcome run_on(const std::shared_ptr<runtime::DeviceBackend>& device, const Subj
 }  // namespace
 
 Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed,
-            vgpu::TensorMath math) {
+            vgpu::TensorMath math, vgpu::Strictness strictness) {
   vgpu::Options options;
   options.target = kernel.target;
   options.num_sms = subject.num_sms;
@@ -91,6 +93,7 @@ Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint6
   options.seed = seed;
   options.checks = vgpu::CheckSet::all();
   options.tensor_math = math;
+  options.strictness = strictness;
   options.instruction_budget = kInstructions;
   options.stall_budget = kStall;
   options.memory_bytes = kDeviceMemory;

@@ -40,7 +40,7 @@ struct Subject {
 
 /// What came of running a kernel once.
 struct Outcome {
-  std::vector<vgpu::Finding> findings;
+  std::vector<vgpu::Finding> findings, notes;
   std::string refused;  ///< the message, where the kernel could not even be loaded or launched
   std::vector<std::byte> results;
   bool is_clean() const { return findings.empty() && refused.empty(); }
@@ -48,7 +48,8 @@ struct Outcome {
 
 /// Runs the subject's problem with `kernel`, which is its own or a mutant of it.
 Outcome run(const Subject& subject, const codegen::CompiledKernel& kernel, uint64_t seed,
-            vgpu::TensorMath math = vgpu::TensorMath::kFast);
+            vgpu::TensorMath math = vgpu::TensorMath::kFast,
+            vgpu::Strictness strictness = vgpu::Strictness::kStrict);
 
 /// The same on the first CUDA GPU, where nothing is found but the driver's error.
 Outcome run_on_cuda(const Subject& subject, const codegen::CompiledKernel& kernel);

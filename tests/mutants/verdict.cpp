@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <sstream>
@@ -34,6 +35,27 @@ void in_parallel(size_t count, const std::function<void(size_t)>& body) {
     });
   for (std::thread& thread : threads) thread.join();
 }
+
+namespace {
+
+/// A bug of which the strict run under `seed` says only what bends rules: what practice says of it, under any seed.
+Practical judge_practically(const Mutant& mutant, uint64_t seeds) {
+  bool is_noted = false;
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    const Outcome outcome = run(*mutant.subject, mutant.kernel, seed, vgpu::TensorMath::kFast,
+                                vgpu::Strictness::kPractical);
+    if (!outcome.is_clean()) return Practical::kFound;
+    is_noted = is_noted || !outcome.notes.empty();
+  }
+  return is_noted ? Practical::kNoted : Practical::kSilent;
+}
+
+bool all_bend_rules(const std::vector<vgpu::Finding>& findings) {
+  return std::all_of(findings.begin(), findings.end(),
+                     [](const vgpu::Finding& f) { return f.rule != vgpu::BentRule::kNone; });
+}
+
+}  // namespace
 
 std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t seeds) {
   std::map<const Subject*, std::vector<std::byte>> right;
@@ -74,6 +96,7 @@ std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t se
       verdict.kind = vgpu::name(first.kind);
       verdict.message = fmt::format("{}:{}: {}", first.place.file, first.place.line, first.message);
       if (first.place.line == 0) verdict.status = Status::kUnplaced;
+      if (all_bend_rules(outcome.findings)) verdict.practical = judge_practically(mutant, seeds);
       return;
     }
   });

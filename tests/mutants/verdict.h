@@ -30,6 +30,9 @@ enum class Status : uint8_t {
   kSurvived,  ///< nothing was found and the numbers are right
 };
 
+/// What vgpu::Strictness::kPractical makes of a bug.
+enum class Practical : uint8_t { kFound, kNoted, kSilent };
+
 struct Verdict {
   const Mutant* mutant;
   const Known* equivalent = nullptr;
@@ -37,6 +40,7 @@ struct Verdict {
   std::string kind;     ///< of the first finding: "race", "deadlock", "refused", ...
   std::string message;  ///< of the first finding
   uint64_t seed = 0;    ///< under which it was found
+  Practical practical = Practical::kFound;
 };
 
 const char* name(Status status);

@@ -294,18 +294,58 @@ TEST(Findings, UninitializedSharedMemory) {
   setp.ne.u32 %p, %t, 9;
   @%p st.shared.u32 [%x], %t;
   bar.sync 0;
-  ld.shared.u32 %y, [%x];)",
+  ld.shared.u32 %y, [%x];
+  add.u32 %y, %y, 1;
+  mad.wide.u32 %out, %t, 4, %out;
+  st.global.u32 [%out], %y;)",
                                ".shared .align 4 .b8 tile[128];"),
                         {0});
   const Finding f = only_finding(r);
   EXPECT_EQ(f.kind, FindingKind::kUninitializedRead);
   EXPECT_EQ(f.actor.lane, 9);
   EXPECT_EQ(f.address, 0x424u);
+  EXPECT_EQ(f.message, "reads 4 bytes of shared memory at 0x424 of which not all have been written");
+  EXPECT_EQ(f.place.ptx, "ld.shared.u32 %y, [%x];");
+  ASSERT_EQ(f.facts.size(), 1u) << f.format();
+  EXPECT_NE(f.facts[0].find("st.global.u32 [%out], %y;"), std::string::npos) << f.facts[0];
+}
+
+TEST(Findings, UnwrittenMemoryMayBeLoadedInVain) {
+  // Bytes 0 to 1 of every word are written.
+  const std::string half_written = R"(
+  mov.u32 %x, tile;
+  mad.lo.u32 %x, %t, 8, %x;
+  st.shared.u16 [%x], %t;
+  bar.warp.sync -1;
+  mad.wide.u32 %out, %t, 4, %out;
+)";
+  const auto found = [&](const std::string& body) {
+    const Report report = run(kernel(half_written + body, ".shared .align 8 .b8 tile[256];"), {0}).report;
+    for (const Finding& f : report.findings) EXPECT_EQ(f.kind, FindingKind::kUninitializedRead) << f.format();
+    return !report.findings.empty();
+  };
+  for (const char* body : {"  ld.shared.u32 %y, [%x];",                                                    // never used
+                           "  ld.shared.u32 %y, [%x];\n  and.b32 %y, %y, 0xFFFF;\n  st.global.u32 [%out], %y;",
+                           "  ld.shared.u32 %y, [%x];\n  st.global.u16 [%out], %y;",
+                           "  ld.shared.u16 %y, [%x];\n  st.global.u32 [%out], %y;",
+                           "  ld.shared.v2.u32 {%y, %z}, [%x];\n  st.global.u16 [%out], %y;",
+                           "  ld.shared.u64 %A, [%x];\n  cvt.u32.u64 %y, %A;\n  mov.b64 {%y, _}, %A;\n"
+                           "  st.global.u16 [%out], %y;"})
+    EXPECT_FALSE(found(body)) << body;
+  for (const char* body :
+       {"  ld.shared.u32 %y, [%x];\n  st.global.u32 [%out], %y;", "  ld.shared.s16 %y, [%x+2];\n  shr.u32 %y, %y, 16;\n"
+        "  st.global.u32 [%out], %y;",
+        "  ld.shared.v2.u32 {%y, %z}, [%x];\n  st.global.u8 [%out], %z;",
+        "  ld.shared.u64 %A, [%x];\n  mov.b64 {_, %z}, %A;\n  st.global.u32 [%out], %z;",
+        "  ld.shared.u32 %y, [%x+4];\n  setp.ne.u32 %p, %y, 0;\n  @%p st.shared.u32 [%x], 0;"})
+    EXPECT_TRUE(found(body)) << body;
 }
 
 TEST(Findings, UninitializedLocalMemory) {
   const Finding f =
-      only_finding(run(kernel("  .local .align 4 .b8 mine[8];\n  ld.local.u32 %x, [mine+4];"), {0}, 1));
+      only_finding(run(kernel("  .local .align 4 .b8 mine[8];\n  ld.local.u32 %x, [mine+4];\n"
+                               "  st.global.u32 [%out], %x;"),
+                        {0}, 1));
   EXPECT_EQ(f.kind, FindingKind::kUninitializedRead);
   EXPECT_NE(f.message.find("of local memory"), std::string::npos);
 }
@@ -316,7 +356,7 @@ TEST(Findings, UninitializedGlobalMemoryWhenAsked) {
     options.checks.uninitialized_global = asked;
     VirtualGpu gpu(options);
     const Function k = gpu.load_module(kernel("  ld.global.u32 %x, [%in];\n  st.global.u32 [%out], %x;\n"
-                                              "  ld.global.u32 %y, [%out];"))
+                                              "  ld.global.u32 %y, [%out];\n  st.global.u32 [%out], %y;"))
                            .function("k");
     DeviceAddress in = gpu.allocate(4), out = gpu.allocate(4);
     void* arguments[] = {&in, &out};

@@ -215,6 +215,54 @@ TEST(Tcgen05Memory, AccumulatingIntoUnwrittenColumnsIsFound) {
             "uninitialized-read: accumulator: tensor memory lane 0, column 256 has not been written");
 }
 
+TEST(Tcgen05Memory, ScaleFactorsOfSixteenColumnsAreSixteenLanes) {
+  const auto product_of = [](int n) {
+    return run("", fmt::format(R"(
+  @%p2 bra SCALED;
+  mov.u32 %r40, 0x7F7F7F7F;
+  add.u32 %r41, %r11, 200;
+  tcgen05.st.sync.aligned.32x32b.x4.b32 [%r41], {{%r40, %r40, %r40, %r40}};
+  add.u32 %r41, %r11, 204;
+  tcgen05.st.sync.aligned.16x64b.x1.b32 [%r41], {{%r40}};
+  tcgen05.wait::st.sync.aligned;
+  tcgen05.fence::before_thread_sync;
+SCALED:
+  bar.sync 0;
+  @%p3 bra MULTIPLIED;
+  tcgen05.fence::after_thread_sync;
+  add.u32 %r42, %r11, 256;
+  add.u32 %r43, %r11, 200;
+  add.u32 %r44, %r11, 204;
+  and.b32 %r45, %r3, 0x3FFFF;
+  shr.u32 %r45, %r45, 4;
+  cvt.u64.u32 %rd10, %r45;
+  or.b64 %rd10, %rd10, 0x0000401000080000;
+  mov.b32 %r46, 0x{:x};
+  tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X [%r42], %rd10, %rd10, %r46, [%r43], [%r44], 0;
+  tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4];
+MULTIPLIED:
+  mbarrier.try_wait.parity.shared::cta.b64 %p4, [%r4], 1;
+  @!%p4 bra MULTIPLIED;
+  bar.warp.sync -1;
+  tcgen05.fence::after_thread_sync;
+)",
+                               0x8800000 | n / 8 << 17));
+  };
+  EXPECT_EQ(first(product_of(16)), "clean");
+  EXPECT_EQ(first(product_of(32)),
+            "uninitialized-read: scale factors of B: tensor memory lane 16, column 204 has not been written");
+}
+
+TEST(Tcgen05Memory, UnwrittenColumnsMayBeLoadedInVain) {
+  const std::string load =
+      "  .reg .b32 %v<2>;\n  add.u32 %r31, %r12, 127;\n"
+      "  tcgen05.ld.sync.aligned.32x32b.x2.b32 {%v0, %v1}, [%r31];\n  tcgen05.wait::ld.sync.aligned;\n";
+  EXPECT_EQ(first(run("", load + "  st.global.b32 [%rd3], %v0;\n")), "clean");
+  const Report report = run("", load + "  st.global.b32 [%rd3], %v1;\n");
+  EXPECT_EQ(first(report).find("uninitialized-read: reads 4 bytes of tensor memory at 0x"), 0u) << report.format();
+  EXPECT_NE(report.format().find("tcgen05.ld.sync.aligned.32x32b.x2"), std::string::npos) << report.format();
+}
+
 TEST(Tcgen05Memory, DescriptorsAreChecked) {
   const std::string begin =
       "  mov.u64 %rd10, 0x4000404000010000;\n  cvt.u64.u32 %rd11, %r10;\n  or.b64 %rd10, %rd10, %rd11;\n";

@@ -71,7 +71,7 @@ SPIN:
 
 TEST(EndlessLoop, IsRecognisedWithinAMillionInstructions) {
   expect_endless({.body = "SPIN:\n  bra SPIN;"});
-  for (const uint64_t seed : {0, 1, 2, 3}) {
+  for (const uint64_t seed : {0, 1}) {
     expect_endless({.body = kSharedFlag, .seed = seed});
     expect_endless({.body = kGlobalFlag, .seed = seed});
     // Half of the lanes only; the other warp waits at the barrier.
@@ -103,9 +103,9 @@ TEST(EndlessLoop, IsNotALongOne) {
   mov.u32 %y, 0;
 COUNT:
   add.u32 %y, %y, 1;
-  setp.lt.u32 %p, %y, 100000;
+  setp.lt.u32 %p, %y, 50000;
   @%p bra COUNT;)";
-  for (const uint64_t seed : {0, 1, 2}) {
+  for (const uint64_t seed : {0, 1}) {
     const Report counted = Loop{.body = count, .seed = seed}.run();
     EXPECT_TRUE(counted.clean()) << counted.format();
     // One CTA waits until another has counted.

@@ -313,39 +313,57 @@ void check_lanes_agree(Warp& w, const Instruction& n, Mask active, Space space, 
   }
 }
 
-/// Which of `count` bytes at a place of the own memories were never written, as bits.
-uint64_t unwritten_bytes(Warp& w, Space space, int lane, const std::byte* host, uint32_t count) {
-  uint64_t bits = 0;
-  const auto is_written = [&](uint32_t i) {
-    if (space == Space::kSharedCta) {
-      SharedMemory& shared = w.cta().shared();
-      return shared.is_written(static_cast<uint32_t>(host - shared.at(0)) + i, 1);
-    }
-    if (space == Space::kLocal) {
-      const auto at = static_cast<size_t>(host - w.local(lane)) + i;
-      return w.local_written().all(static_cast<size_t>(lane) * w.program().local_bytes + at, 1);
-    }
-    GlobalMemory& memory = w.cta().cluster().launch().memory;
-    return memory.is_written(kGlobalBase + static_cast<uint64_t>(host - memory.host(kGlobalBase)) + i, 1);
+/// Where a lane's bytes are, and which of them were never written.
+struct OwnBytes {
+  const char* memory = "";
+  uint64_t address = 0;
+  uint64_t unwritten = 0;  // as bits
+};
+OwnBytes own_bytes(Warp& w, int lane, const std::byte* host, uint32_t count) {
+  const auto distance = [&](const std::byte* base) {
+    return reinterpret_cast<uintptr_t>(host) - reinterpret_cast<uintptr_t>(base);
   };
-  for (uint32_t i = 0; i < count; ++i)
-    if (!is_written(i)) bits |= uint64_t{1} << i;
-  return bits;
+  OwnBytes own;
+  const auto look = [&](const char* memory, uint64_t address, auto&& is_written) {
+    own.memory = memory;
+    own.address = address;
+    for (uint32_t i = 0; i < count; ++i)
+      if (!is_written(i)) own.unwritten |= uint64_t{1} << i;
+  };
+  SharedMemory& shared = w.cta().shared();
+  GlobalMemory& global = w.cta().cluster().launch().memory;
+  if (const uint64_t at = distance(shared.at(0)); at < shared.end())
+    look("shared", at, [&](uint32_t i) { return shared.is_written(static_cast<uint32_t>(at) + i, 1); });
+  else if (const uint64_t mine = distance(w.local(lane)); mine < w.program().local_bytes)
+    look("local", mine, [&](uint32_t i) {
+      return w.local_written().all(static_cast<size_t>(lane) * w.program().local_bytes + mine + i, 1);
+    });
+  else if (const uint64_t in_global = distance(global.host(kGlobalBase)); in_global < global.size())
+    look("global", kGlobalBase + in_global,
+         [&](uint32_t i) { return global.is_written(kGlobalBase + in_global + i, 1); });
+  return own;
 }
 
 /// Bytes of registers that come from memory which nobody has written count as never written.
-void note_unwritten(Warp& w, const Instruction& n, Mask lanes, Space space, std::byte* const* host) {
+void note_unwritten(Warp& w, const Instruction& n, Mask lanes, std::byte* const* host) {
   const std::vector<uint32_t>& loaded = w.program().info[n.index].loaded;
   const uint32_t bytes = n.small[kElementBytes];
   const bool extends = (n.small[kFlags] & kSignExtend) != 0 && bytes < 4;
-  for (uint32_t e = 0; e < loaded.size(); ++e)
-    for_each_lane(lanes, [&](int lane) {
-      const uint64_t bits = unwritten_bytes(w, space, lane, host[lane] + size_t{e} * bytes, bytes);
-      const auto low = static_cast<uint8_t>(extends && bits != 0 ? 0xF : bits & 0xF);
+  Warp::UnwrittenLoad& found = w.unwritten_loads()[n.index];
+  found.bytes = bytes * n.small[kCount];
+  for_each_lane(lanes, [&](int lane) {
+    for (uint32_t e = 0; e < loaded.size(); ++e) {
+      const OwnBytes own = own_bytes(w, lane, host[lane] + size_t{e} * bytes, bytes);
+      if (own.unwritten == 0) continue;
+      found.memory = own.memory;
+      found.addresses[static_cast<size_t>(lane)] = own.address - size_t{e} * bytes;
+      if (loaded[e] == 0) continue;
+      const auto low = static_cast<uint8_t>(extends ? 0xF : own.unwritten & 0xF);
       note_loaded_unwritten(w, n, lane_bit(lane), loaded[e], low);
-      if (bytes == 8 && loaded[e] != 0)
-        note_loaded_unwritten(w, n, lane_bit(lane), loaded[e] + 1, static_cast<uint8_t>(bits >> 4));
-    });
+      if (bytes == 8)
+        note_loaded_unwritten(w, n, lane_bit(lane), loaded[e] + 1, static_cast<uint8_t>(own.unwritten >> 4));
+    }
+  });
 }
 
 template <class Checks>
@@ -371,7 +389,7 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   for (uint32_t e = 0; e < count; ++e) load_element(w, n, element_slot(n, e), active, host, e, bytes);
   if (follows && !w.defined().empty()) {
     define_loaded(w, n, active);
-    if (cluster.take_unwritten_load()) note_unwritten(w, n, good, space, host);
+    if (cluster.take_unwritten_load()) note_unwritten(w, n, good, host);
   }
   return Step::kNext;
 }

@@ -24,11 +24,15 @@ void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes, 
                 ""};
   Finding* finding = log.open(FindingKind::kUninitializedRead, who);
   if (finding == nullptr) return;
-  const bool from_memory = origin != 0 && program.info[origin - 1].flow == UndefinedFlow::kLoaded;
-  finding->message = fmt::format("{} in lanes 0x{:08x}",
-                                 from_memory ? "reads memory of which not all has been written,"
-                                             : "reads a register that was never written",
-                                 lanes);
+  const auto load = origin == 0 ? warp.unwritten_loads().end() : warp.unwritten_loads().find(origin - 1);
+  if (load == warp.unwritten_loads().end()) {
+    finding->message = fmt::format("reads a register that was never written in lanes 0x{:08x}", lanes);
+  } else {
+    const auto& [memory, bytes, addresses] = load->second;
+    finding->address = addresses[static_cast<size_t>(first_lane(lanes))];
+    finding->message = fmt::format("reads {} bytes of {} memory at 0x{:x} of which not all have been written",
+                                   bytes, memory, finding->address);
+  }
   if (origin != 0)
     finding->facts.push_back(
         fmt::format("what is computed from it is used at {}", program.place_text(insn.index)));

@@ -110,6 +110,13 @@ class Warp {
   /// lanes where defined() says no; a register that is not here is undefined as a whole there.
   using LaneBytes = std::array<uint8_t, kWarpSize>;
   std::unordered_map<uint32_t, LaneBytes>& undefined_bytes() { return undefined_bytes_; }
+  /// What a load found in memory that nobody has written: the last time, by the load's index.
+  struct UnwrittenLoad {
+    const char* memory = "";
+    uint32_t bytes = 0;
+    std::array<uint64_t, kWarpSize> addresses{};  // of the lanes that did
+  };
+  std::unordered_map<uint32_t, UnwrittenLoad>& unwritten_loads() { return unwritten_loads_; }
   /// The thread-private memory of a lane (.local variables, call parameters); Program::local_bytes of it.
   std::byte* local(int lane) { return local_.data() + static_cast<size_t>(lane) * program_->local_bytes; }
   /// One bit per byte of local memory, lane after lane; empty unless tracked.
@@ -194,6 +201,7 @@ class Warp {
   std::vector<Mask> defined_;
   std::vector<uint32_t> undefined_origin_;
   std::unordered_map<uint32_t, LaneBytes> undefined_bytes_;
+  std::unordered_map<uint32_t, UnwrittenLoad> unwritten_loads_;
   std::vector<Split> splits_;
   size_t current_ = kNone;
   std::vector<Join> joins_;

@@ -96,9 +96,9 @@ class Parts {
       const auto word = static_cast<uint32_t>(i * bytes / 4);
       const uint8_t in_whole = bytes_mask(i * bytes % 4, bytes), in_element = bytes_mask(0, bytes);
       if (packs)
-        add(elements[static_cast<size_t>(i)], 0, in_element, to, word, in_whole);
+        add(elements[static_cast<size_t>(i)], 0, in_element, to, word, in_whole, bytes == 4);
       else
-        add(from, word, in_whole, elements[static_cast<size_t>(i)], 0, 0xF);
+        add(from, word, in_whole, elements[static_cast<size_t>(i)], 0, 0xF, bytes == 4);
     }
   }
 

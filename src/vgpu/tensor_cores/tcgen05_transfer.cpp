@@ -96,7 +96,11 @@ class Load : public Transfer {
       Mask lanes = 0;
       for (uint32_t t = 0; t < kWarpSize; ++t) {
         const TensorAddress c = cell(*form_, at_, t, r);
-        if (!memory.is_defined(c.lane, c.column, form_->width())) lanes |= lane_bit(static_cast<int>(t));
+        if (memory.is_defined(c.lane, c.column, form_->width())) continue;
+        Warp::UnwrittenLoad& found = warp_->unwritten_loads()[who.insn->index];
+        if (lanes == 0) found = {"tensor", 4 * form_->width(), {}};
+        found.addresses[t] = TensorAddress{c.lane, c.column}.bits();
+        lanes |= lane_bit(static_cast<int>(t));
       }
       // A register that is thrown away (_) has no number.
       if (lanes != 0 && form_->numbers.size() == form_->registers.size())
@@ -174,6 +178,7 @@ Step exec_transfer(Warp& warp, const Instruction& insn, Mask active) {
   ++(kIsLoad ? transfers.loads : transfers.stores);
   if (kIsLoad && !warp.defined().empty()) {
     for (uint32_t number : form.numbers) {
+      std::erase_if(transfers.unwritten, [&](const auto& cells) { return cells.number == number; });
       warp.defined()[number] = 0;
       transfers.unwaited.push_back(number);
     }
