@@ -222,8 +222,8 @@ struct PublishedV4 {
 template <class K>
 vgpu::Report run(vgpu::Strictness strictness, uint64_t seed) {
   constexpr int kM = 256, kN = 128, kK = 256;
-  const Device device =
-      Device::virtual_gpu({.target = K::target, .host_threads = 1, .seed = seed, .strictness = strictness});
+  const Device device = Device::virtual_gpu(
+      {.target = K::target, .host_threads = 1, .seed = seed, .strictness = strictness, .max_findings = 1000});
   DeviceTensor a = DeviceTensor::random(device, float16, {kM, kK}, seed + 1);
   DeviceTensor b = DeviceTensor::random(device, float16, {kN, kK}, seed + 2);
   DeviceTensor c = DeviceTensor::empty(device, float16, {kM, kN});
@@ -231,16 +231,17 @@ vgpu::Report run(vgpu::Strictness strictness, uint64_t seed) {
   const LaunchReport report = Kernel<K>({}, device)(kM, kN, kK, a, b, c);
   const std::vector<double> x = a.to_host().to_doubles(), y = b.to_host().to_doubles(),
                             z = c.to_host().to_doubles();
-  double worst = 0;
+  double worst = 0;  // in units of what float16 rounds to
   for (int i = 0; i < kM; ++i)
     for (int j = 0; j < kN; ++j) {
       double sum = 0;
       for (int k = 0; k < kK; ++k)
         sum += x[static_cast<size_t>(i * kK + k)] * y[static_cast<size_t>(j * kK + k)];
-      const double error = std::fabs(z[static_cast<size_t>(i * kN + j)] - sum);
+      const double error =
+          std::fabs(z[static_cast<size_t>(i * kN + j)] - sum) / (std::fabs(sum) * 0x1p-11 + 1e-4);
       worst = error <= worst ? worst : error;  // keeps a NaN
     }
-  EXPECT_LT(worst, 0.02) << report.virtual_report.format();
+  EXPECT_LT(worst, 1.1) << report.virtual_report.format();
   EXPECT_TRUE(report.virtual_report.completed) << report.virtual_report.format();
   return report.virtual_report;
 }

@@ -48,8 +48,8 @@ const Suite& suite() {
     if (const char* file = std::getenv("IMBREX_MUTANTS")) {
       std::ofstream list(file);
       for (const Verdict& v : s.verdicts)
-        list << fmt::format("{:<18} {:<20} seed {:<2} {:<10} {:<6} {} [{}] {}\n", name(v.status), v.kind, v.seed,
-                            v.equivalent ? "equivalent" : "",
+        list << fmt::format("{:<18} {:<20} seed {:<2} {:<10} {:<6} {} [{}] {}\n", name(v.status), v.kind,
+                            v.seed, v.equivalent ? "equivalent" : "",
                             v.practical == Practical::kFound   ? ""
                             : v.practical == Practical::kNoted ? "note"
                                                                : "silent",

@@ -76,8 +76,10 @@ std::string practice(const std::vector<Verdict>& verdicts) {
   }
   const auto share = [&](int count) { return 100.0 * count / std::max(1, bugs); };
   std::string text = fmt::format(
-      "\n## In practice\n\nAll of the above is by the letter (`strict`). Under `practical`, where what libraries rely "
-      "on is a note, {} of the {} bugs ({:.1f}%) are findings, {} ({:.1f}%) are notes and nothing else, and of {} "
+      "\n## In practice\n\nAll of the above is by the letter (`strict`). Under `practical`, where what "
+      "libraries rely "
+      "on is a note, {} of the {} bugs ({:.1f}%) are findings, {} ({:.1f}%) are notes and nothing else, and "
+      "of {} "
       "({:.1f}%) nothing is said:\n\n| rule | notes only | nothing |\n|---|---|---|\n",
       bugs - total.noted - total.silent, bugs, share(bugs - total.noted - total.silent), total.noted,
       share(total.noted), total.silent, share(total.silent));

@@ -42,8 +42,8 @@ namespace {
 Practical judge_practically(const Mutant& mutant, uint64_t seeds) {
   bool is_noted = false;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    const Outcome outcome = run(*mutant.subject, mutant.kernel, seed, vgpu::TensorMath::kFast,
-                                vgpu::Strictness::kPractical);
+    const Outcome outcome =
+        run(*mutant.subject, mutant.kernel, seed, vgpu::TensorMath::kFast, vgpu::Strictness::kPractical);
     if (!outcome.is_clean()) return Practical::kFound;
     is_noted = is_noted || !outcome.notes.empty();
   }

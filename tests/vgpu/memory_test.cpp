@@ -324,16 +324,18 @@ TEST(Findings, UnwrittenMemoryMayBeLoadedInVain) {
     for (const Finding& f : report.findings) EXPECT_EQ(f.kind, FindingKind::kUninitializedRead) << f.format();
     return !report.findings.empty();
   };
-  for (const char* body : {"  ld.shared.u32 %y, [%x];",                                                    // never used
-                           "  ld.shared.u32 %y, [%x];\n  and.b32 %y, %y, 0xFFFF;\n  st.global.u32 [%out], %y;",
-                           "  ld.shared.u32 %y, [%x];\n  st.global.u16 [%out], %y;",
-                           "  ld.shared.u16 %y, [%x];\n  st.global.u32 [%out], %y;",
-                           "  ld.shared.v2.u32 {%y, %z}, [%x];\n  st.global.u16 [%out], %y;",
-                           "  ld.shared.u64 %A, [%x];\n  cvt.u32.u64 %y, %A;\n  mov.b64 {%y, _}, %A;\n"
-                           "  st.global.u16 [%out], %y;"})
+  for (const char* body :
+       {"  ld.shared.u32 %y, [%x];",  // never used
+        "  ld.shared.u32 %y, [%x];\n  and.b32 %y, %y, 0xFFFF;\n  st.global.u32 [%out], %y;",
+        "  ld.shared.u32 %y, [%x];\n  st.global.u16 [%out], %y;",
+        "  ld.shared.u16 %y, [%x];\n  st.global.u32 [%out], %y;",
+        "  ld.shared.v2.u32 {%y, %z}, [%x];\n  st.global.u16 [%out], %y;",
+        "  ld.shared.u64 %A, [%x];\n  cvt.u32.u64 %y, %A;\n  mov.b64 {%y, _}, %A;\n"
+        "  st.global.u16 [%out], %y;"})
     EXPECT_FALSE(found(body)) << body;
   for (const char* body :
-       {"  ld.shared.u32 %y, [%x];\n  st.global.u32 [%out], %y;", "  ld.shared.s16 %y, [%x+2];\n  shr.u32 %y, %y, 16;\n"
+       {"  ld.shared.u32 %y, [%x];\n  st.global.u32 [%out], %y;",
+        "  ld.shared.s16 %y, [%x+2];\n  shr.u32 %y, %y, 16;\n"
         "  st.global.u32 [%out], %y;",
         "  ld.shared.v2.u32 {%y, %z}, [%x];\n  st.global.u8 [%out], %z;",
         "  ld.shared.u64 %A, [%x];\n  mov.b64 {_, %z}, %A;\n  st.global.u32 [%out], %z;",
@@ -342,10 +344,9 @@ TEST(Findings, UnwrittenMemoryMayBeLoadedInVain) {
 }
 
 TEST(Findings, UninitializedLocalMemory) {
-  const Finding f =
-      only_finding(run(kernel("  .local .align 4 .b8 mine[8];\n  ld.local.u32 %x, [mine+4];\n"
-                               "  st.global.u32 [%out], %x;"),
-                        {0}, 1));
+  const Finding f = only_finding(run(kernel("  .local .align 4 .b8 mine[8];\n  ld.local.u32 %x, [mine+4];\n"
+                                            "  st.global.u32 [%out], %x;"),
+                                     {0}, 1));
   EXPECT_EQ(f.kind, FindingKind::kUninitializedRead);
   EXPECT_NE(f.message.find("of local memory"), std::string::npos);
 }

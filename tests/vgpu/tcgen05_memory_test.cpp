@@ -259,7 +259,8 @@ TEST(Tcgen05Memory, UnwrittenColumnsMayBeLoadedInVain) {
       "  tcgen05.ld.sync.aligned.32x32b.x2.b32 {%v0, %v1}, [%r31];\n  tcgen05.wait::ld.sync.aligned;\n";
   EXPECT_EQ(first(run("", load + "  st.global.b32 [%rd3], %v0;\n")), "clean");
   const Report report = run("", load + "  st.global.b32 [%rd3], %v1;\n");
-  EXPECT_EQ(first(report).find("uninitialized-read: reads 4 bytes of tensor memory at 0x"), 0u) << report.format();
+  EXPECT_EQ(first(report).find("uninitialized-read: reads 4 bytes of tensor memory at 0x"), 0u)
+      << report.format();
   EXPECT_NE(report.format().find("tcgen05.ld.sync.aligned.32x32b.x2"), std::string::npos) << report.format();
 }
 
