@@ -442,11 +442,13 @@ OTHER:
       << r.report.format();
 }
 
-TEST(Endless, ALoopThatWaitsForNobody) {
+TEST(Endless, ALoopThatCountsAndWaitsForNobody) {
   Options options;
   options.stall_budget = 100000;
   const Outcome r = run(kernel(R"(
+  mov.u32 %y, 0;
 LOOP:
+  add.u32 %y, %y, 1;
   ld.volatile.global.u32 %x, [%out];
   setp.eq.u32 %p, %x, 0;
   @%p bra LOOP;
