@@ -42,6 +42,13 @@ vgpu::CheckSet checks() {
   refuse_variable("IMBREX_CHECKS", text, "on, off or all");
 }
 
+vgpu::Strictness strictness() {
+  const std::string text = variable("IMBREX_STRICTNESS");
+  if (text.empty() || text == "practical") return vgpu::Strictness::kPractical;
+  if (text == "strict") return vgpu::Strictness::kStrict;
+  refuse_variable("IMBREX_STRICTNESS", text, "practical or strict");
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   for (size_t at = 0; at < text.size();) {
@@ -94,6 +101,7 @@ Settings Settings::from_environment() {
   // Freed addresses stay unused as long as there are others, so that late accesses are recognised: twice as many as bytes.
   settings.options.memory_bytes = 2 * settings.gpu.hbm_bytes;
   settings.options.checks = checks();
+  settings.options.strictness = strictness();
   settings.options.seed = static_cast<uint64_t>(number("IMBREX_SEED", 0, 0, INT64_MAX));
   settings.launches = LaunchSelection::parse(variable("IMBREX_LAUNCHES"));
   settings.kernels = split(variable("IMBREX_KERNELS"));
