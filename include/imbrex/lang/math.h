@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions that are computed by several instructions, on scalars and element by element on register tensors. They work
+// on float32; float16 and bfloat16 are converted to it and back. Beside these, scalar.h and tensor.h have abs, exp, exp2,
+// log, sqrt, rsqrt, tanh, sin, cos, round, floor and ceil.
+#pragma once
+
+#include "imbrex/lang/tensor.h"
+
+namespace imbrex {
+
+/// The error function, within 3e-7.
+RegisterValue erf(const TileArg& a);
+Expr erf(const ScalarOperand& a);
+
+/// a^b for a >= 0, as 2^(b log2 a): its relative error is about 2e-7 times the larger of 1 and |b log2 a|.
+RegisterValue pow(const TileArg& a, const NumArg& b);
+RegisterValue pow(const ScalarOperand& a, const TileArg& b);
+Expr pow(const ScalarOperand& a, const ScalarOperand& b);
+
+/// The remainder of a / b with the sign of a, exact for |a / b| < 2^24.
+RegisterValue fmod(const TileArg& a, const NumArg& b);
+RegisterValue fmod(const ScalarOperand& a, const TileArg& b);
+Expr fmod(const ScalarOperand& a, const ScalarOperand& b);
+
+}  // namespace imbrex

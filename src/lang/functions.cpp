@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions made of others: math.h and random.h. Everything is traced at the line of the caller.
+#include <fmt/format.h>
+
+#include <array>
+#include <numbers>
+
+#include "imbrex/lang/math.h"
+#include "imbrex/lang/random.h"
+#include "lang/tiles.h"
+
+namespace imbrex {
+
+using detail::Arith;
+using detail::Unary;
+using lang::Instruction;
+
+namespace {
+
+DataType type_of(const NumArg& a) { return a.is_tile ? RegisterValue(a.handle).dtype() : a.scalar.dtype; }
+RegisterValue tile_of(const NumArg& a) { return RegisterValue(a.handle); }
+Expr scalar_of(const NumArg& a) { return Expr(a.scalar.handle, a.scalar.dtype); }
+
+NumArg apply(Arith op, const NumArg& a, const NumArg& b) {
+  if (a.is_tile || b.is_tile) return {detail::tile_binary(op, a, b), a.where};
+  return {detail::binary(op, a.scalar, b.scalar), a.where};
+}
+NumArg apply(Unary op, const NumArg& a) {
+  if (a.is_tile) return {detail::tile_unary(op, TileArg(tile_of(a), a.where)), a.where};
+  return {detail::unary(op, a.scalar), a.where};
+}
+NumArg fused(const NumArg& a, const NumArg& b, const NumArg& c) {
+  if (!a.is_tile) return {fma(a.scalar, b.scalar, c.scalar), a.where};
+  return {fma(TileArg(tile_of(a), a.where), b, c), a.where};
+}
+NumArg choose(const NumArg& condition, const NumArg& a, const NumArg& b) {
+  const SourceLocation where = condition.where;
+  if (condition.is_tile) return {select(TileArg(tile_of(condition), where), a, b), where};
+  if (!a.is_tile && !b.is_tile) return {select(condition.scalar, a.scalar, b.scalar), where};
+  const Shape shape = tile_of(a.is_tile ? a : b).shape();
+  return {select(TileArg(full(boolean, shape, condition.scalar, where), where), a, b), where};
+}
+NumArg converted(const NumArg& a, DataType to) {
+  if (a.is_tile) return {cast(TileArg(tile_of(a), a.where), to), a.where};
+  return {cast(a.scalar, to), a.where};
+}
+
+/// c[0] + x c[1] + x^2 c[2] + ...
+template <size_t N>
+NumArg polynomial(const NumArg& x, const double (&c)[N]) {
+  NumArg sum = fused(x, NumArg(c[N - 1], x.where), NumArg(c[N - 2], x.where));
+  for (size_t i = N - 2; i-- > 0;) sum = fused(sum, x, NumArg(c[i], x.where));
+  return sum;
+}
+
+/// Runs `function` on float32 and gives its result the type of the operands.
+template <class F, class... Args>
+NumArg in_float32(const char* name, F function, const NumArg& a, const Args&... more) {
+  const Instruction at(name, a.where);
+  DataType type = float32;
+  bool has_type = false;  // C++ numbers take the type of the others
+  for (const NumArg* x : {&a, &more...}) {
+    if (!x->is_tile && x->scalar.is_number()) continue;
+    const DataType own = type_of(*x);
+    type = has_type ? lang::common_type(at, type, own) : own;
+    has_type = true;
+  }
+  if (type != float32 && type != float16 && type != bfloat16)
+    at.fail(fmt::format("works on float32, float16 and bfloat16, not on {}", type.name()), {},
+            "convert with .to(float32)");
+  const auto wide = [&](NumArg x) {
+    x.where = at.where();
+    return converted(x, float32);
+  };
+  return converted(function(wide(a), wide(more)...), type);
+}
+
+NumArg erf_of(const NumArg& x) {
+  // Of |x| below 1 an odd polynomial; above, 1 - 2^p(|x|). From 4 on it is 1 in float32. Both were fitted to within 1e-9.
+  static constexpr double kSmall[] = {0.128379166,   -0.376126271,    0.112836002,   -0.0268544446,
+                                      0.00518953534, -0.000802084128, 7.88911954e-05};
+  static constexpr double kLarge[] = {-0.000510294116, -1.62597513,    -0.920764912,  -0.148651597,
+                                      0.031458472,     -0.00424096904, 0.000267727978};
+  const NumArg t = apply(Unary::kAbs, x);
+  const NumArg small = fused(polynomial(apply(Arith::kMul, x, x), kSmall), x, x);
+  const NumArg power = apply(Unary::kExp2, polynomial(apply(Arith::kMin, t, NumArg(4.0, x.where)), kLarge));
+  const NumArg large = apply(Arith::kSub, NumArg(1.0, x.where), power);
+  const NumArg signed_large =
+      choose(apply(Arith::kLt, x, NumArg(0.0, x.where)), apply(Unary::kNeg, large), large);
+  return choose(apply(Arith::kLt, t, NumArg(1.0, x.where)), small, signed_large);
+}
+
+NumArg pow_of(const NumArg& a, const NumArg& b) {
+  // log() is in units of e; log2 takes the same instruction.
+  const NumArg log2 = apply(Arith::kMul, apply(Unary::kLog, a), NumArg(std::numbers::log2e, a.where));
+  const NumArg power = apply(Unary::kExp2, apply(Arith::kMul, b, log2));
+  return choose(apply(Arith::kEq, b, NumArg(0.0, a.where)), NumArg(1.0, a.where), power);
+}
+
+NumArg fmod_of(const NumArg& a, const NumArg& b) {
+  const NumArg zero(0.0, a.where);
+  const NumArg quotient = apply(Arith::kDiv, a, b);
+  const NumArg whole = choose(apply(Arith::kLt, quotient, zero), apply(Unary::kCeil, quotient),
+                              apply(Unary::kFloor, quotient));
+  const NumArg rest = fused(apply(Unary::kNeg, whole), b, a);
+  // The quotient may have been rounded up to a whole number: then the rest has the other sign.
+  const NumArg size = apply(Unary::kAbs, b);
+  const NumArg below = apply(Arith::kLt, rest, zero), above = apply(Arith::kGt, rest, zero);
+  const NumArg of_positive = choose(below, apply(Arith::kAdd, rest, size), rest);
+  const NumArg of_negative = choose(above, apply(Arith::kSub, rest, size), rest);
+  return choose(apply(Arith::kLt, a, zero), of_negative, of_positive);
+}
+
+}  // namespace
+
+RegisterValue erf(const TileArg& a) { return tile_of(in_float32("erf", erf_of, a)); }
+Expr erf(const ScalarOperand& a) { return scalar_of(in_float32("erf", erf_of, a)); }
+RegisterValue pow(const TileArg& a, const NumArg& b) { return tile_of(in_float32("pow", pow_of, a, b)); }
+RegisterValue pow(const ScalarOperand& a, const TileArg& b) {
+  return tile_of(in_float32("pow", pow_of, a, NumArg(b)));
+}
+Expr pow(const ScalarOperand& a, const ScalarOperand& b) {
+  return scalar_of(in_float32("pow", pow_of, a, NumArg(b)));
+}
+RegisterValue fmod(const TileArg& a, const NumArg& b) { return tile_of(in_float32("fmod", fmod_of, a, b)); }
+RegisterValue fmod(const ScalarOperand& a, const TileArg& b) {
+  return tile_of(in_float32("fmod", fmod_of, a, NumArg(b)));
+}
+Expr fmod(const ScalarOperand& a, const ScalarOperand& b) {
+  return scalar_of(in_float32("fmod", fmod_of, a, NumArg(b)));
+}
+
+namespace {
+
+/// The high and the low half of x times a 32-bit constant.
+struct Product {
+  NumArg high, low;
+};
+Product product(const NumArg& x, int64_t factor) {
+  const NumArg wide = apply(Arith::kMul, converted(x, uint64), NumArg(factor, x.where));
+  return {converted(apply(Arith::kShr, wide, NumArg(32, x.where)), uint32), converted(wide, uint32)};
+}
+NumArg exclusive(const NumArg& a, const NumArg& b) { return apply(Arith::kXor, a, b); }
+
+}  // namespace
+
+RandomWords random_words(const ScalarArg& seed, const TileArg& counter) {
+  const Instruction at("random_words", counter.where);
+  const SourceLocation where = at.where();
+  const RegisterValue given(counter.handle);
+  if (!given.dtype().is_integer() || !seed.dtype.is_integer())
+    at.fail(fmt::format("takes integers, not a seed of {} and a counter of {}", seed.dtype.name(),
+                        given.dtype().name()));
+  const Shape shape = given.shape();
+  const auto halves = [&](const NumArg& x) {
+    const NumArg wide = converted(x, uint64);
+    return std::pair(converted(wide, uint32), converted(apply(Arith::kShr, wide, NumArg(32, where)), uint32));
+  };
+  auto [key0, key1] = halves(NumArg(ScalarOperand(cast(seed, uint64), where)));
+  auto [c0, c1] = halves(NumArg(given, where));
+  const NumArg zeros(full(uint32, shape, ScalarArg(0, where), where), where);
+  std::array<NumArg, 4> c = {c0, c1, zeros, zeros};
+  std::array<NumArg, 2> key = {key0, key1};
+  for (int round = 0; round < 10; ++round) {
+    if (round > 0)
+      key = {apply(Arith::kAdd, key[0], NumArg(int64_t{0x9E3779B9}, where)),
+             apply(Arith::kAdd, key[1], NumArg(int64_t{0xBB67AE85}, where))};
+    const Product first = product(c[0], 0xD2511F53), second = product(c[2], 0xCD9E8D57);
+    c = {exclusive(exclusive(second.high, c[1]), key[0]), second.low,
+         exclusive(exclusive(first.high, c[3]), key[1]), first.low};
+  }
+  return {tile_of(c[0]), tile_of(c[1]), tile_of(c[2]), tile_of(c[3])};
+}
+
+RegisterValue random_bits(const ScalarArg& seed, const TileArg& counter) {
+  return random_words(seed, counter).x;
+}
+
+namespace {
+
+/// (word / 256 + offset) 2^-24: even in [0, 1), or with offset 1 in (0, 1].
+NumArg uniform(const RegisterValue& word, double offset, SourceLocation where) {
+  const NumArg whole = converted(apply(Arith::kShr, NumArg(word, where), NumArg(8, where)), float32);
+  return fused(whole, NumArg(0x1p-24, where), NumArg(offset * 0x1p-24, where));
+}
+
+}  // namespace
+
+RegisterValue random_uniform(const ScalarArg& seed, const TileArg& counter) {
+  return tile_of(uniform(random_bits(seed, counter), 0, counter.where));
+}
+
+RegisterValue random_normal(const ScalarArg& seed, const TileArg& counter) {
+  const SourceLocation where = counter.where;
+  const RandomWords words = random_words(seed, counter);
+  const NumArg log = apply(Unary::kLog, uniform(words.x, 1, where));
+  const NumArg radius = apply(Unary::kSqrt, apply(Arith::kMul, log, NumArg(-2.0, where)));
+  // The angle between -pi and pi, where cos is most exact.
+  const NumArg angle = fused(uniform(words.y, 0, where), NumArg(2 * std::numbers::pi, where),
+                             NumArg(-std::numbers::pi, where));
+  return tile_of(apply(Arith::kMul, radius, apply(Unary::kCos, angle)));
+}
+
+}  // namespace imbrex
