@@ -341,6 +341,17 @@ TEST(Epilogue, AssemblesWithoutSpills) {
   };
   all(IMBREX_ALL_STEPS(HopperMatmulH7){}, 1160, bfloat16);
   check(AmpereMatmulV4<Scale, ColumnBias, Gelu>{}, 1160, 0.25f, float16, any);
+  // Strides and batches; results that TMA stores, and others.
+  const auto batch = [&](const auto& kernel, int64_t n, bool has_tma_rows) {
+    const BatchArguments lies{
+        4, {8, 73, 90000}, {8, 73, 90000}, {has_tma_rows ? 8 : 1, 1168, 900000}, has_tma_rows};
+    check(kernel, n, lies, 0.25f, float16, any, Activation::kGeluErf, -1.5f, any, 4,
+          MatrixStridesArguments{1, 1163, 900000}, bfloat16);
+  };
+  batch(HopperMatmulH7<Batch, Scale, ColumnBias, Activate, BatchResidual, Convert>{}, 1160, true);
+  batch(
+      HopperMatmulH8<Batch, Scale, ColumnBias, Activate, BatchResidual, Convert>{.block_n = 256, .stages = 4},
+      1159, false);
   EXPECT_EQ(complaints_of(ptx_of_fused_a(HopperMatmulFusedA<RowScale, ColumnScale, Silu>{}), "sm_90a"), "");
   EXPECT_EQ(complaints_of(ptx_of_fused_a(AmpereMatmulFusedA<RowScale, ColumnScale, Silu>{}), "sm_80"), "");
   EXPECT_EQ(complaints_of(ptx_of_fused_a(BlackwellMatmulFusedA<RowScale, ColumnScale, Silu>{}), "sm_100a"),
