@@ -23,10 +23,11 @@ for races, deadlocks and stray accesses. Headers, static libraries, and a librar
 kernels: matmul, attention, softmax, layer normalisation.")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME imbrex)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/cuda)  # libcuda.so.1 is our own
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "libcuda1, nvidia-cuda-toolkit")
 set(CPACK_DEBIAN_COMMAND_DESCRIPTION "The command. It lists, runs, verifies, tunes, benchmarks and explains kernels on an
-NVIDIA GPU or on a virtual GPU on the CPU, and runs any PTX on the virtual GPU with
-its checkers.")
+NVIDIA GPU or on a virtual GPU on the CPU, and runs any CUDA program and any PTX on the
+virtual GPU with its checkers.")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libimbrex${PROJECT_VERSION_MAJOR})
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)

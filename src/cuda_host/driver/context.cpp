@@ -121,7 +121,11 @@ CUDA_API cuCtxGetCurrent(CUcontext* context) {
   });
 }
 CUDA_API cuCtxGetDevice(CUdevice* device) {
-  return answer("cuCtxGetDevice", [&] { not_null(device, "device") = Host::get().current().device; });
+  return answer("cuCtxGetDevice", [&] {
+    const Context* current = Host::get().current_or_null();
+    if (current == nullptr) refuse(CUDA_ERROR_INVALID_CONTEXT);  // how programs ask whether there is one
+    not_null(device, "device") = current->device;
+  });
 }
 CUDA_API cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
   return answer("cuCtxGetDevice", [&] { not_null(device, "device") = Host::get().context(context).device; });
