@@ -195,7 +195,13 @@ concept ScalarLike = std::is_constructible_v<ScalarOperand, const T&, SourceLoca
 class ScalarArg : public ScalarOperand {
  public:
   template <ScalarLike T>
-  ScalarArg(const T& value, SourceLocation where = SourceLocation::current()) : ScalarOperand(value, where) {}
+  requires(!std::is_arithmetic_v<T>)
+      ScalarArg(const T& value, SourceLocation where = SourceLocation::current())
+      : ScalarOperand(value, where) {}
+  // By value: a lambda may name a constant of its surroundings without capturing it.
+  template <class T>
+  requires std::is_arithmetic_v<T> ScalarArg(T number, SourceLocation where = SourceLocation::current())
+      : ScalarOperand(number, where) {}
   ScalarArg(const ScalarOperand& operand) : ScalarOperand(operand) {}
   template <std::derived_from<RegisterBase> T>
   ScalarArg(const T&, SourceLocation where = SourceLocation::current()) : ScalarOperand(0, where) {
