@@ -139,7 +139,9 @@ TEST_F(Driver, AFaultIsAnsweredByLaterCallsAndNamedOnStderr) {
   std::vector<float> host(100, 1);
   ASSERT_OK(cuMemcpyHtoD_v2(x, host.data(), 400));
   CaptureStderr();
-  EXPECT_OK(scale(x, 1, 101));  // as on a GPU: the launch itself succeeds
+  EXPECT_OK(scale(x, 1, 101));  // past the end, but in the same page: told, and the program goes on
+  EXPECT_OK(cuCtxSynchronize());
+  EXPECT_OK(scale(x + (CUdeviceptr{1} << 33), 1, 100));  // as on a GPU: the launch itself succeeds
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("out-of-bounds"));
   EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(cuMemcpyDtoH_v2(host.data(), x, 400), CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -66,6 +66,9 @@ TEST(CudaProgramFaults, FaultsAreTheProgramsErrorCodes) {
   const Ran past = run(kImbrex + " run -- " + program + " past");
   EXPECT_EQ(past.exit_code, 1) << past.output;
   EXPECT_THAT(past.output, HasSubstr("programs/faults.cu:12: out-of-bounds"));
+  const Ran far = run(kImbrex + " run -- " + program + " far");
+  EXPECT_EQ(far.exit_code, 1) << far.output;
+  EXPECT_THAT(far.output, HasSubstr("programs/faults.cu:12: out-of-bounds"));
   const Ran trap = run(kImbrex + " run -- " + program + " trap");
   EXPECT_EQ(trap.exit_code, 1) << trap.output;
   EXPECT_THAT(trap.output, HasSubstr("value 4\n"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program for the driver API, as any other but for its compiler: it shows `imbrex run` where there is no nvcc.
-//   ptx_program LAUNCHES [past]: "past" lets the last launch write past the end
+//   ptx_program LAUNCHES [past|far]: lets the last launch write past the end, or where there is nothing at all
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -45,7 +45,7 @@ void check(CUresult result, const char* what) {
 
 int main(int argc, char** argv) {
   const int launches = argc > 1 ? std::atoi(argv[1]) : 1;
-  const bool past = argc > 2 && std::strcmp(argv[2], "past") == 0;
+  const bool past = argc > 2 && std::strcmp(argv[2], "past") == 0, far = argc > 2 && !past;
   CUcontext context;
   CUmodule module;
   CUfunction kernel;
@@ -61,6 +61,8 @@ int main(int argc, char** argv) {
   void* parameters[] = {&x};
   for (int i = 0; i < launches; ++i) {
     const unsigned threads = past && i + 1 == launches ? 65 : 64;
+    CUdeviceptr to = far && i + 1 == launches ? x + (CUdeviceptr{1} << 33) : x;
+    parameters[0] = &to;
     check(cuLaunchKernel(kernel, 1, 1, 1, threads, 1, 1, 0, nullptr, parameters, nullptr), "launch");
   }
   check(cuCtxSynchronize(), "synchronisation");

@@ -26,12 +26,19 @@ TEST(RunProgram, ACleanProgramIsClean) {
 }
 
 TEST(RunProgram, AFaultIsToldWithKernelAndPlaceAndTheProgramsCodeKept) {
-  const Ran ran = run(kImbrex + " run -- " + kProgram + " 2 past");
+  const Ran ran = run(kImbrex + " run -- " + kProgram + " 2 far");
   EXPECT_EQ(ran.exit_code, 3) << "the program's own code\n" << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("synchronisation: CUDA_ERROR_ILLEGAL_ADDRESS"));
   EXPECT_THAT(ran.output, HasSubstr("imbrex: in double_them"));
   EXPECT_THAT(ran.output, HasSubstr("out-of-bounds"));
   EXPECT_THAT(ran.output, HasSubstr("1 finding; 2 launches, 2 of them checked"));
+}
+
+TEST(RunProgram, WhatNoGpuNoticesIsToldAndTheProgramGoesOn) {
+  const Ran ran = run(kImbrex + " run -- " + kProgram + " 2 past");
+  EXPECT_EQ(ran.exit_code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("4\n"));
+  EXPECT_THAT(ran.output, HasSubstr("0 bytes past the end of allocation 0"));
 }
 
 TEST(RunProgram, UncheckedLaunchesComputeTheSame) {
@@ -45,7 +52,7 @@ TEST(RunProgram, UncheckedLaunchesComputeTheSame) {
 }
 
 TEST(RunProgram, SeedsRunTheProgramAgain) {
-  const Ran ran = run(kImbrex + " run --seeds 3 -- " + kProgram + " 1 past");
+  const Ran ran = run(kImbrex + " run --seeds 3 -- " + kProgram + " 1 far");
   EXPECT_THAT(ran.output, HasSubstr("with 3 of 3 seeds; again with --seed 0"));
   EXPECT_THAT(ran.output, HasSubstr("3 of 3 runs failed"));
 }
@@ -57,7 +64,7 @@ TEST(RunProgram, ReportsAreWrittenInEachFormat) {
                       " -- " + kProgram + " 2 past");
   const auto report = nlohmann::json::parse(contents(json));
   EXPECT_EQ(report["launches"], 2);
-  EXPECT_EQ(report["runs"][0]["exit_code"], 3);
+  EXPECT_EQ(report["runs"][0]["exit_code"], 0);
   ASSERT_GE(report["findings"].size(), 1u);
   EXPECT_EQ(report["findings"][0]["kind"], "out-of-bounds");
   EXPECT_EQ(report["findings"][0]["kernel"], "double_them");
@@ -97,7 +104,7 @@ TEST(RunProgram, WhatCannotBeIsRefused) {
 
 TEST(RunProgram, WithoutTheCommandTheLibrariesTellOnStderr) {
   const Ran ran = run("LD_LIBRARY_PATH=" IMBREX_BINARY_DIR "/cuda " + kProgram + " 1 past");
-  EXPECT_EQ(ran.exit_code, 3);
+  EXPECT_EQ(ran.exit_code, 0) << "the program's own code";
   EXPECT_THAT(ran.output, HasSubstr("imbrex: in double_them"));
   EXPECT_THAT(ran.output, HasSubstr("1 findings in 1 launches of 1 kernels"));
   EXPECT_EQ(run("IMBREX_GPU=a100 LD_LIBRARY_PATH=" IMBREX_BINARY_DIR "/cuda " + kProgram + " 4").exit_code,

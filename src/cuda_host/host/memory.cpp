@@ -89,6 +89,15 @@ Block* DeviceMemory::find(uint64_t address) {
   return const_cast<Block*>(static_cast<const DeviceMemory*>(this)->find(address));
 }
 
+bool DeviceMemory::would_fault(uint64_t address) const {
+  constexpr uint64_t kPageBytes = 2 << 20;
+  const uint64_t begin = address / kPageBytes * kPageBytes;
+  auto after = blocks_.lower_bound(begin + kPageBytes);
+  if (after == blocks_.begin()) return true;
+  const Block& last = std::prev(after)->second;  // that begins in the page or before it
+  return last.address + static_cast<uint64_t>(last.bytes) <= begin;
+}
+
 void DeviceMemory::adopt(uint64_t address, int64_t bytes, int device) {
   blocks_[address] = {address, bytes, MemoryKind::kDevice, device, ++last_id_, 0, nullptr};
 }

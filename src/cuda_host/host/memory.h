@@ -59,6 +59,8 @@ class DeviceMemory {
   /// The block that holds the address, or null. Variables of modules are blocks too.
   const Block* find(uint64_t address) const;
   Block* find(uint64_t address);
+  /// Whether a GPU would notice an access there: not in the pages of 2 MiB that allocations lie in.
+  bool would_fault(uint64_t address) const;
   /// Variables of a module, so that queries know them.
   void adopt(uint64_t address, int64_t bytes, int device);
   void disown(uint64_t address);

@@ -18,7 +18,8 @@ CUresult failure_of(const vgpu::Report& report) {
   for (const vgpu::Finding& finding : report.findings) switch (finding.kind) {
       case FindingKind::kOutOfBounds:
       case FindingKind::kUseAfterFree:
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
+        if (Host::get().memory.would_fault(finding.address)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+        break;
       case FindingKind::kMisaligned:
         return CUDA_ERROR_MISALIGNED_ADDRESS;
       case FindingKind::kDeadlock:

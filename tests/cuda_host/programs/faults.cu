@@ -26,6 +26,10 @@ int main(int argc, char** argv) {
   } else if (std::strcmp(what, "past") == 0) {
     past_the_end<<<1, 128>>>(x);
     CHECK(cudaGetLastError());
+    CHECK(cudaDeviceSynchronize());  // no GPU notices an access this near
+  } else if (std::strcmp(what, "far") == 0) {
+    past_the_end<<<1, 128>>>(x + (size_t{1} << 30));
+    CHECK(cudaGetLastError());
     EXPECT(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
   } else if (std::strcmp(what, "trap") == 0) {
     asserting<<<1, 1>>>(4);
