@@ -91,6 +91,8 @@ typedef struct imbrex_virtual_options {
   int32_t with_all_checks;    /* 1: also reads of global memory that was never written */
   int64_t instruction_budget; /* warp instructions of a cluster before it counts as endless; 0: 2^40 */
   int64_t memory_bytes;       /* of global memory; 0: 64 GiB, taken when touched */
+  int32_t
+      in_practice; /* 1: what every chip makes right though PTX leaves it undefined is a note, no finding */
 } imbrex_virtual_options;
 
 /* `options` null: all of them 0. IMBREX_INVALID_CALL for an unknown target. */
@@ -152,21 +154,24 @@ typedef struct imbrex_report imbrex_report;
 
 typedef struct imbrex_finding {
   size_t struct_size;
-  const char* kind;    /* "race", "out-of-bounds", "deadlock", ... (docs/checkers.md) */
-  const char* message; /* one line: what happened, with the numbers */
-  const char* text;    /* message, places, facts and remedy, over several lines, quoting the source */
-  const char* hint;    /* the remedy, or "" */
-  const char* file;    /* the kernel's source, or "" where the PTX names none */
-  int32_t line;        /* of `file`, from 1 */
-  int32_t ptx_line;    /* of the PTX text, from 1 */
-  int32_t cta[3];      /* who: its CTA, or -1s */
-  int32_t warp, lane;  /* of the CTA, of the warp; -1 where no single one is meant */
-  int64_t count;       /* how many times it happened */
+  const char* severity; /* "finding" or "note" */
+  const char* kind;     /* "race", "out-of-bounds", "deadlock", ... (docs/checkers.md) */
+  const char* message;  /* one line: what happened, with the numbers */
+  const char* text;     /* message, places, facts and remedy, over several lines, quoting the source */
+  const char* hint;     /* the remedy, or "" */
+  const char* file;     /* the kernel's source, or "" where the PTX names none */
+  int32_t line;         /* of `file`, from 1 */
+  int32_t ptx_line;     /* of the PTX text, from 1 */
+  int32_t cta[3];       /* who: its CTA, or -1s */
+  int32_t warp, lane;   /* of the CTA, of the warp; -1 where no single one is meant */
+  int64_t count;        /* how many times it happened */
 } imbrex_finding;
 
 /* 1 where the kernel ran to its end and nothing was found. */
 int32_t imbrex_report_is_clean(const imbrex_report* report);
 int64_t imbrex_report_finding_count(const imbrex_report* report);
+/* Notes are counted behind the findings: they are number finding_count and on. There are none unless in_practice. */
+int64_t imbrex_report_note_count(const imbrex_report* report);
 /* Fills `*out`, whose struct_size is set; its strings live as long as the report. */
 imbrex_status imbrex_report_finding(const imbrex_report* report, int64_t index, imbrex_finding* out);
 const char* imbrex_report_text(const imbrex_report* report);     /* all findings, "" where there are none */

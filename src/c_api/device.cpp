@@ -67,6 +67,7 @@ imbrex_status imbrex_device_open_virtual(const imbrex_virtual_options* options, 
       made.seed = options->seed;
       if (options->with_all_checks != 0) made.checks = vgpu::CheckSet::all();
       if (options->without_checks != 0) made.checks = vgpu::CheckSet::none();
+      if (options->in_practice != 0) made.strictness = vgpu::Strictness::kPractical;
       made.instruction_budget = options->instruction_budget;
       if (options->memory_bytes != 0) made.memory_bytes = options->memory_bytes;
     }

@@ -93,8 +93,8 @@ void hand_over(LaunchReport&& launch, imbrex_report** out) {
   auto report = std::make_unique<imbrex_report>();
   report->launch = std::move(launch);
   report->text = report->launch.virtual_report.format();
-  for (const vgpu::Finding& finding : report->launch.virtual_report.findings)
-    report->findings.push_back(finding.format());
+  for (const auto* list : {&report->launch.virtual_report.findings, &report->launch.virtual_report.notes})
+    for (const vgpu::Finding& finding : *list) report->findings.push_back(finding.format());
   *out = report.release();
 }
 

@@ -21,8 +21,8 @@ struct imbrex_device {
 
 struct imbrex_report {
   imbrex::LaunchReport launch;
-  std::string text;                   // of all findings
-  std::vector<std::string> findings;  // formatted
+  std::string text;                   // of all of them
+  std::vector<std::string> findings;  // and notes, formatted
 };
 
 struct imbrex_module {

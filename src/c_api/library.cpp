@@ -40,8 +40,9 @@ imbrex_status imbrex_matmul(imbrex_device* device, const imbrex_tensor* a, const
       made.scale_b = optional("scale_b", options->scale_b);
     }
     made.stream = stream_of(on, stream);
-    hand_over(matmul(tensor_of(me, "a", on, a), tensor_of(me, "b", on, b), tensor_of(me, "c", on, c), made),
-              report);
+    hand_over(
+        matmul(tensor_of(me, "a", on, a), tensor_of(me, "b", on, b), tensor_of(me, "c", on, c), made, {}),
+        report);
   });
 }
 
@@ -54,7 +55,7 @@ imbrex_status imbrex_attention(imbrex_device* device, const imbrex_tensor* q, co
     const Device& on = device->device;
     const AttentionOptions options{.scale = scale, .causal = causal != 0, .stream = stream_of(on, stream)};
     hand_over(attention(tensor_of(me, "q", on, q), tensor_of(me, "k", on, k), tensor_of(me, "v", on, v),
-                        tensor_of(me, "o", on, o), options),
+                        tensor_of(me, "o", on, o), options, {}),
               report);
   });
 }
@@ -65,7 +66,8 @@ imbrex_status imbrex_softmax(imbrex_device* device, const imbrex_tensor* x, cons
     const char* const me = "imbrex_softmax";
     require_given(me, "device", device);
     const Device& on = device->device;
-    hand_over(softmax(tensor_of(me, "x", on, x), tensor_of(me, "y", on, y), stream_of(on, stream)), report);
+    hand_over(softmax(tensor_of(me, "x", on, x), tensor_of(me, "y", on, y), stream_of(on, stream), {}),
+              report);
   });
 }
 
@@ -78,7 +80,7 @@ imbrex_status imbrex_layer_norm(imbrex_device* device, const imbrex_tensor* x, c
     const Device& on = device->device;
     hand_over(layer_norm(tensor_of(me, "x", on, x), tensor_of(me, "weight", on, weight),
                          tensor_of(me, "bias", on, bias), tensor_of(me, "y", on, y), epsilon,
-                         stream_of(on, stream)),
+                         stream_of(on, stream), {}),
               report);
   });
 }
