@@ -17,7 +17,7 @@ struct Workspace::State {
   Device device;
   Stream stream;  // which lives until the memory is given back
   runtime::CUstream_st* handle = nullptr;
-  uint64_t stream_number = 0;
+  uint64_t stream_number = 0;  // 0 in a graph
   ScratchPool::Block block;
   int64_t bytes = 0;
   bool is_of_graph = false;
@@ -41,8 +41,9 @@ Workspace Workspace::on(const Stream& stream, const Device& device, int64_t byte
         Diagnostic{where, fmt::format("Workspace::on: {} bytes", bytes), {}, "a size is 0 or more"});
   runtime::DeviceBackend& backend = device.backend();
   runtime::CUstream_st* const handle = runtime::handle_on(device, stream, "Workspace::on");
-  const uint64_t number = backend.number_of_stream(handle);
   const bool is_of_graph = backend.is_capturing(handle);
+  // The driver does not tell the number of a stream that is being captured.
+  const uint64_t number = is_of_graph ? 0 : backend.number_of_stream(handle);
   const int64_t size = std::max<int64_t>(bytes, 1);
   const ScratchPool::Block block = is_of_graph
                                        ? ScratchPool::Block{backend.allocate_in_capture(size, handle), size}
