@@ -13,6 +13,7 @@
 #include "arrays.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/ptx_module.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "report.h"
 
 namespace imbrex::python {

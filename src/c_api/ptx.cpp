@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "c_api/handles.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 
 using namespace imbrex;
 using namespace imbrex::c;

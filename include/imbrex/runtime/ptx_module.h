@@ -13,9 +13,13 @@
 
 #include "imbrex/runtime/device.h"
 #include "imbrex/runtime/stream.h"
-#include "imbrex/vgpu/virtual_gpu.h"
 
 namespace imbrex {
+
+namespace vgpu {
+struct Launch;  // imbrex/vgpu/virtual_gpu.h, which callers of launch() include
+struct Parameter;
+}  // namespace vgpu
 
 /// Loaded PTX. A handle: cheap to copy.
 class PtxModule {

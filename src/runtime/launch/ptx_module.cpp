@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "imbrex/core/error.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/stream_handle.h"
 
