@@ -13,8 +13,9 @@ import shutil
 import sys
 
 # The reading order. Pages of docs/ that stand in neither list follow in "More".
-USING = ["guide", "glossary", "tiling", "tuning", "embedding", "python", "timeline", "checkers", "performance", "ladder", "coming-from", "ops"]
-WORKING = ["hacking", "conformance", "coverage", "checkers-mutants", "measurements/README", "notes/tiling-article"]
+USING = ["guide", "indexing", "glossary", "tiling", "tuning", "embedding", "python", "timeline", "checkers", "run-anything", "performance",
+         "ladder", "coming-from", "ops"]
+WORKING = ["hacking", "conformance", "checkers-mutants", "measurements/README", "notes/tiling-article"]
 
 # A link, in groups; or code, in which nothing is a link. Read from left to right.
 LINK_OR_CODE = re.compile(r"^```[\s\S]*?^```$|(?:^    [^\n]*\n)+|(!?\[[^\]]*\]\()([^)#\s]*)(#[^)\s]*)?(\))|`[^`\n]*`", re.M)

@@ -41,9 +41,10 @@ def finding_html(finding) -> str:
         who += f", lane {actor.lane}"
     if actor.unit:
         who += f", {actor.unit}"
+    colour = "#c0392b" if finding.severity == "finding" else "#7f8c8d"
     parts = [
-        f"<div style='{_BOX};border-left:3px solid #c0392b;padding-left:10px'>",
-        f"<div><b style='color:#c0392b'>{html.escape(finding.kind)}</b> {html.escape(finding.message)}</div>",
+        f"<div style='{_BOX};border-left:3px solid {colour};padding-left:10px'>",
+        f"<div><b style='color:{colour}'>{html.escape(finding.kind)}</b> {html.escape(finding.message)}</div>",
         f"<div style='opacity:.7'>{html.escape(_where(finding.place))}{' · ' if who else ''}{html.escape(who)}"
         f"{f' · {finding.count} times' if finding.count > 1 else ''}</div>",
         f"<pre style='{_CODE}'>{_quoted(finding.place)}</pre>",
@@ -67,7 +68,7 @@ def report_html(report) -> str:
         end = "" if report.completed else " · it did not run to its end"
         head = f"<b style='color:#c0392b'>{len(findings)} finding{'s' * (len(findings) != 1)}</b>{end}"
     parts = [f"<div style='{_BOX}'><code>{html.escape(report.kernel)}</code> · {head}</div>"]
-    parts += [finding_html(finding) for finding in findings]
+    parts += [finding_html(finding) for finding in [*findings, *report.notes]]
     if report.output:
         parts.append(f"<pre style='{_CODE}'>{html.escape(report.output)}</pre>")
     return "".join(parts)

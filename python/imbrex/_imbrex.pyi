@@ -76,6 +76,14 @@ class Finding:
         """'race', 'out-of-bounds', 'deadlock', ..."""
 
     @property
+    def severity(self) -> str:
+        """'finding', or 'note': undefined by the letter of PTX, and right on every chip."""
+
+    @property
+    def rule(self) -> str:
+        """The rule of PTX that libraries bend, such as 'equal-values', or ''."""
+
+    @property
     def message(self) -> str:
         """One line: what happened, with the numbers."""
 
@@ -109,6 +117,10 @@ class Finding:
 
 class Report:
     """What is known after a launch on the virtual GPU."""
+
+    @property
+    def notes(self) -> list[Finding]:
+        """What is a note, and no finding: none where the virtual GPU is strict."""
 
     @property
     def clean(self) -> bool:
@@ -160,7 +172,7 @@ class Device:
     """A GPU: a CUDA one, or the virtual GPU."""
 
     @staticmethod
-    def virtual(target: str, *, seed: int = 0, checks: str = 'on', budget: int = 0, timeline: bool = False, cta: int = -1) -> Device: ...
+    def virtual(target: str, *, seed: int = 0, checks: str = 'on', budget: int = 0, timeline: bool = False, cta: int = -1, strict: bool = True) -> Device: ...
 
     @staticmethod
     def cuda(ordinal: int = 0) -> Device: ...

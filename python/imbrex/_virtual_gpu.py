@@ -38,13 +38,15 @@ class VirtualGpu:
     target: "sm_80", "sm_90a", "sm_100a", ...
     seed: of interleaving and of the order in which asynchronous operations end; 0 is a plain fair order.
     checks: "on", "off", or "all", which also reports reads of global memory that was never written.
+    strict: False makes notes of what every chip does right though PTX leaves it undefined (docs/checkers.md), as suits
+        PTX of other people; they are in the report's `notes`.
     budget: warp instructions of a cluster before it counts as endless; 0 is 2**40.
 
     Raises LaunchError for an unknown target.
     """
 
-    def __init__(self, target: str = "sm_100a", *, seed: int = 0, checks: str = "on", budget: int = 0):
-        self.device = _imbrex.Device.virtual(target, seed=seed, checks=checks, budget=budget)
+    def __init__(self, target: str = "sm_100a", *, seed: int = 0, checks: str = "on", strict: bool = True, budget: int = 0):
+        self.device = _imbrex.Device.virtual(target, seed=seed, checks=checks, budget=budget, strict=strict)
 
     @property
     def target(self) -> str:

@@ -125,7 +125,7 @@ nb::object matmul(nb::handle a_object, nb::handle b_object, nb::handle out_objec
   options.scale_a = add(scale_a);
   options.scale_b = add(scale_b);
   options.stream = on.stream(a);
-  run("matmul", [&] { return imbrex::matmul(ta, tb, tc, options); });
+  run("matmul", [&] { return imbrex::matmul(ta, tb, tc, options, {}); });
   on.finish();
   return result_of(a, std::move(made), is_given);
 }
@@ -168,7 +168,7 @@ nb::object softmax(nb::handle x_object, nb::handle out_object, const std::string
   OnDevice on(device_of(all, target));
   const DeviceTensor &tx = on.add(x, false), &ty = on.add(y, true);
   const Stream stream = on.stream(x);
-  run("softmax", [&] { return imbrex::softmax(tx, ty, stream); });
+  run("softmax", [&] { return imbrex::softmax(tx, ty, stream, {}); });
   on.finish();
   return result_of(x, std::move(made), is_given);
 }
@@ -193,7 +193,7 @@ nb::object layer_norm(nb::handle x_object, nb::handle weight_object, nb::handle 
   const DeviceTensor &tx = on.add(x, false), &tw = on.add(weight, false), &tb = on.add(bias, false),
                      &ty = on.add(y, true);
   const Stream stream = on.stream(x);
-  run("layer_norm", [&] { return imbrex::layer_norm(tx, tw, tb, ty, static_cast<float>(eps), stream); });
+  run("layer_norm", [&] { return imbrex::layer_norm(tx, tw, tb, ty, static_cast<float>(eps), stream, {}); });
   on.finish();
   return result_of(x, std::move(made), is_given);
 }
@@ -225,7 +225,7 @@ nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_obje
   const DeviceTensor &tq = on.add(q, false), &tk = on.add(k, false), &tv = on.add(v, false),
                      &to = on.add(o, true);
   const AttentionOptions options{.scale = scale.value_or(0), .causal = causal, .stream = on.stream(q)};
-  run("attention", [&] { return imbrex::attention(tq, tk, tv, to, options); });
+  run("attention", [&] { return imbrex::attention(tq, tk, tv, to, options, {}); });
   on.finish();
   return result_of(q, std::move(made), is_given);
 }

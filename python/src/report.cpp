@@ -84,6 +84,12 @@ void bind_reports(nb::module_& m) {
   nb::class_<Finding>(m, "Finding", "One thing that is wrong with a kernel (docs/checkers.md).")
       .def_prop_ro("kind", [](const Finding& f) { return std::string(vgpu::name(f.kind)); },
                    "'race', 'out-of-bounds', 'deadlock', ...")
+      .def_prop_ro(
+          "severity", [](const Finding& f) { return std::string(vgpu::name(f.severity)); },
+          "'finding', or 'note': undefined by the letter of PTX, and right on every chip.")
+      .def_prop_ro(
+          "rule", [](const Finding& f) { return std::string(vgpu::name(f.rule)); },
+          "The rule of PTX that libraries bend, such as 'equal-values', or ''.")
       .def_ro("message", &Finding::message, "One line: what happened, with the numbers.")
       .def_ro("place", &Finding::place)
       .def_ro("actor", &Finding::actor)
@@ -102,6 +108,9 @@ void bind_reports(nb::module_& m) {
         return "<" + std::string(vgpu::name(f.kind)) + " at " + at + ": " + f.message + ">";
       });
   nb::class_<Report>(m, "Report", "What is known after a launch on the virtual GPU.")
+      .def_prop_ro(
+          "notes", [](const Report& r) { return r.launch.virtual_report.notes; },
+          "What is a note, and no finding: none where the virtual GPU is strict.")
       .def_prop_ro("clean", [](const Report& r) { return r.launch.clean(); },
                    "The kernel ran to its end and nothing was found.")
       .def_prop_ro("findings", [](const Report& r) { return r.launch.virtual_report.findings; })

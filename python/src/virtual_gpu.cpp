@@ -20,11 +20,12 @@ namespace imbrex::python {
 namespace {
 
 Device make_virtual(const std::string& target, uint64_t seed, const std::string& checks, int64_t budget,
-                    bool timeline, int64_t cta) {
+                    bool timeline, int64_t cta, bool strict) {
   vgpu::Options options;
   options.target = target;
   options.seed = seed;
   options.instruction_budget = budget;
+  if (!strict) options.strictness = vgpu::Strictness::kPractical;
   if (checks == "all")
     options.checks = vgpu::CheckSet::all();
   else if (checks == "off")
@@ -144,7 +145,7 @@ void bind_virtual_gpu(nb::module_& m) {
   using namespace nb::literals;
   nb::class_<Device>(m, "Device", "A GPU: a CUDA one, or the virtual GPU.")
       .def_static("virtual", &make_virtual, "target"_a, nb::kw_only(), "seed"_a = 0, "checks"_a = "on", "budget"_a = 0,
-                  "timeline"_a = false, "cta"_a = -1)
+                  "timeline"_a = false, "cta"_a = -1, "strict"_a = true)
       .def_static("cuda", &Device::cuda, "ordinal"_a = 0)
       .def_prop_ro("is_virtual", &Device::is_virtual)
       .def_prop_ro("name", &Device::name)

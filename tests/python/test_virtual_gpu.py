@@ -53,6 +53,26 @@ def test_findings_are_objects(random):
     assert races and races[0].other_place.ptx_line > 4
 
 
+def test_what_chips_make_right_may_be_a_note():
+    same = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry same(.param .u64 x) {
+  .reg .pred %p<2>; .reg .b64 %rd<2>; .reg .b32 %r<3>;
+  ld.param.u64 %rd1, [x]; mov.u32 %r1, 7; mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 32;
+  @%p1 st.global.u32 [%rd1], %r1;
+  @!%p1 st.global.u32 [%rd1], %r1;
+  ret;
+}
+"""
+    y = np.zeros(4, np.int32)
+    strict = imbrex.VirtualGpu("sm_80").run(same, 1, 64, [y])
+    assert {f.severity for f in strict.findings} == {"finding"} and strict.notes == []
+    report = imbrex.VirtualGpu("sm_80", strict=False).run(same, 1, 64, [y])
+    assert report.clean and y[0] == 7 and "race" in report._repr_html_()
+    assert {(f.severity, f.rule) for f in report.notes} == {("note", "equal-values")}
+
+
 def test_names_of_sources_are_quoted_as_text(random):
     evil = UNGUARDED.replace("saxpy", "s").replace(".address_size 64", '.address_size 64\n.file 1 "<b>.cu"')
     evil = evil.replace("ld.global.f32 %f2", ".loc 1 3 0\n  ld.global.f32 %f2")
