@@ -124,6 +124,9 @@ TEST(Epilogue, OfHopper) {
                    float16, 300, 328, 256, {float32, float16});
   expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH8){.stages = 4, .split_k = 2}, bfloat16, 200, 331, 200,
                    {bfloat16, float32});
+  // All columns are in one cluster's tile, and in two CTAs'.
+  expect_all_steps(IMBREX_ALL_STEPS(HopperMatmulH8){.block_n = 64, .stages = 4, .cluster_n = 2}, bfloat16,
+                   130, 104, 72, {bfloat16, float32});
 }
 
 TEST(Epilogue, OfSkinnyHopper) {

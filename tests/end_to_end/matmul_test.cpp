@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Product{129, 72, 136, "hopper_matmul_h8 block_m=64 block_n=8 "},
                       Product{257, 1001, 40, "hopper_matmul_h8 "},
                       Product{140, 73, 1104, "hopper_matmul_h8 "},
-                      Product{30, 500, 1000, "hopper_matmul_skinny block_m=32 ", 8},
+                      Product{30, 500, 2000, "hopper_matmul_skinny block_m=32 ", 8},
                       Product{140, 73, 2104, "hopper_matmul_h8 block_m=96 block_n=128 ", 16},
                       Product{60, 130, 3000, "hopper_matmul_h8 block_m=32 block_n=64 ", 64},
                       Product{500, 384, 776, "hopper_matmul_h7 block_m=128 block_n=192 ", 4},

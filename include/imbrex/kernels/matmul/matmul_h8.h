@@ -164,7 +164,7 @@ struct HopperMatmulH8 {
                        : sums.slice({s.row, s.column}, {s.rows, s.columns});
       };
       const auto place = [&](const Slice& s) {
-        if (num_n_blocks == 1 && split_k == 1 && !swap_ab)
+        if (num_n_blocks == 1 && cluster_n == 1 && split_k == 1 && !swap_ab)
           return OutputTile{m_size, n_size, c_type, offset_m, s.column, matrix};
         return OutputTile{m_size, n_size, c_type, offset_m + s.row, offset_n + s.column, matrix};
       };
