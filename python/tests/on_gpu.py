@@ -116,7 +116,7 @@ def main():
 
     @check("matmul against float64")
     def _():
-        worst = 0
+        worst = 0  # of what tensor cores may lose: a bit of a float32 sum for each 16 of k
         for m, n, k in [(1, 8, 64), (127, 129 * 8, 256), (1024, 1024, 1024), (4096, 512, 8192)]:
             for dtype in (torch.float16, torch.bfloat16):
                 a, w = normal(m, k, dtype=dtype), normal(n, k, dtype=dtype, seed=1)
@@ -124,10 +124,10 @@ def main():
                 for b in (w.T, w.T.contiguous()):
                     out = poisoned(m, n, dtype=torch.float32)
                     imbrex.matmul(a, b, out=out)
-                    worst = max(worst, error(out, expected))
+                    worst = max(worst, error(out, expected) / (k / 16 * 2**-24 + 1e-6))
                     assert error(imbrex.matmul(a, b), expected) < 1e-2
-        assert worst < 1e-5, worst
-        return f"worst error {worst:.1e} in float32"
+        assert worst < 1, worst
+        return f"in float32, {worst:.2f} of the error allowed"
 
     @check("attention, softmax, layer_norm against torch in float64")
     def _():
