@@ -249,7 +249,7 @@ TEST(CudaGraph, OfMatmul) {
 TEST(CudaTensorMaps, MoveWithTheirTensors) {
   if (!Device::has_cuda()) IMBREX_SKIP(gpu);
   const Device device = Device::cuda();
-  if (!device.can_run("sm_90a")) GTEST_SKIP() << "matmul runs on sm_90a";
+  if (!device.can_run("sm_90a")) IMBREX_SKIP(hopper);
   const int64_t n = 64;
   // Of sizes that alternate too, so that maps are encoded anew in between.
   for (int i = 0; i < 12; ++i) {

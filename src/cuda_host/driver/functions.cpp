@@ -2,6 +2,7 @@
 #include "cuda_host/driver/functions.h"
 
 #include "cuda_host/abi/api_error.h"
+#include "cuda_host/abi/second_name.h"
 
 // The functions that are there are declared without their parameters: only their addresses are taken.
 #define FUNCTION(symbol, base, since) extern "C" CUresult symbol();
@@ -17,19 +18,8 @@
 #undef STREAM_FUNCTION
 #undef MISSING
 
-// Functions with a stream exist once more for programs whose default stream is one per thread. Work runs when it is
-// issued, whatever the stream, so that the second name is a jump to the first.
-#if defined(__x86_64__)
-#define JUMP "jmp "
-#define PLT "@PLT"
-#else
-#define JUMP "b "
-#define PLT ""
-#endif
 #define FUNCTION(symbol, base, since)
-#define STREAM_FUNCTION(symbol, suffix, base, since)                           \
-  asm(".pushsection .text\n.globl " #symbol #suffix "\n.type " #symbol #suffix \
-      ", %function\n" #symbol #suffix ":\n" JUMP #symbol PLT "\n.popsection\n");
+#define STREAM_FUNCTION(symbol, suffix, base, since) IMBREX_SECOND_NAME(symbol, suffix)
 #define MISSING(symbol, base, since, reason)
 #include "cuda_host/driver/api.def"
 #undef FUNCTION

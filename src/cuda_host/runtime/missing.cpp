@@ -2,6 +2,7 @@
 // The runtime functions of runtime/api.def that are not there.
 #include <cstdio>
 
+#include "cuda_host/abi/second_name.h"
 #include "cuda_host/runtime/state.h"
 
 namespace {
@@ -28,18 +29,8 @@ cudaError_t not_supported(bool& was_told, const char* function, const char* reas
 #undef STREAM_FUNCTION
 #undef MISSING
 
-// Functions with a stream once more, for programs whose default stream is one per thread (see driver/functions.cpp).
-#if defined(__x86_64__)
-#define JUMP "jmp "
-#define PLT "@PLT"
-#else
-#define JUMP "b "
-#define PLT ""
-#endif
 #define FUNCTION(symbol)
-#define STREAM_FUNCTION(symbol, suffix)                                        \
-  asm(".pushsection .text\n.globl " #symbol #suffix "\n.type " #symbol #suffix \
-      ", %function\n" #symbol #suffix ":\n" JUMP #symbol PLT "\n.popsection\n");
+#define STREAM_FUNCTION(symbol, suffix) IMBREX_SECOND_NAME(symbol, suffix)
 #define MISSING(symbol, reason)
 #include "cuda_host/runtime/api.def"
 #undef FUNCTION

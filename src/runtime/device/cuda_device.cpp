@@ -20,24 +20,33 @@
 namespace imbrex::runtime {
 namespace {
 
-class CudaKernel : public LoadedKernel {
- public:
-  CudaKernel(const CudaDriver& cuda, CUcontext where, const codegen::CompiledKernel& compiled)
-      : driver(cuda), context(where), kernel(compiled), params(compiled.params.size()) {}
-  ~CudaKernel() override {
-    if (module == nullptr) return;
+/// A module of a context, unloaded with it; null until it is loaded.
+struct OwnedModule {
+  const CudaDriver& driver;
+  CUcontext context;
+  CUmodule handle = nullptr;
+
+  OwnedModule(const CudaDriver& cuda, CUcontext where) : driver(cuda), context(where) {}
+  OwnedModule(const OwnedModule&) = delete;
+  OwnedModule& operator=(const OwnedModule&) = delete;
+  ~OwnedModule() {
+    if (handle == nullptr) return;
     try {
       const ContextScope scope(driver, context);
-      driver.cuModuleUnload(module);
+      driver.cuModuleUnload(handle);
     } catch (const Error&) {
       // The context is gone, and the module with it.
     }
   }
+};
 
-  const CudaDriver& driver;
-  CUcontext context;
+class CudaKernel : public LoadedKernel {
+ public:
+  CudaKernel(const CudaDriver& cuda, CUcontext where, const codegen::CompiledKernel& compiled)
+      : module(cuda, where), kernel(compiled), params(compiled.params.size()) {}
+
+  OwnedModule module;
   codegen::CompiledKernel kernel;
-  CUmodule module = nullptr;
   CUfunction function = nullptr;
   CUlaunchAttribute attributes[2];
   CUlaunchConfig config = {};
@@ -48,21 +57,10 @@ class CudaKernel : public LoadedKernel {
 class CudaModule : public LoadedModule {
  public:
   CudaModule(const CudaDriver& cuda, CUcontext where, const std::string& target)
-      : driver(cuda), context(where), reader({.target = target, .memory_bytes = 1 << 20}) {}
-  ~CudaModule() override {
-    if (module == nullptr) return;
-    try {
-      const ContextScope scope(driver, context);
-      driver.cuModuleUnload(module);
-    } catch (const Error&) {
-      // The context is gone, and the module with it.
-    }
-  }
+      : module(cuda, where), reader({.target = target, .memory_bytes = 1 << 20}) {}
 
-  const CudaDriver& driver;
-  CUcontext context;
+  OwnedModule module;
   vgpu::VirtualGpu reader;  // of the text: what the driver does not tell of parameters
-  CUmodule module = nullptr;
 };
 
 class CudaDevice : public DeviceBackend {
@@ -258,9 +256,10 @@ class CudaDevice : public DeviceBackend {
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
     const ContextScope scope = current();
     auto loaded = std::make_shared<CudaKernel>(*driver_, context_, kernel);
-    load_module(kernel, loaded->module);
-    driver_->check(driver_->cuModuleGetFunction(&loaded->function, loaded->module, kernel.name.c_str()),
-                   "kernel " + kernel.name);
+    load_module(kernel, loaded->module.handle);
+    driver_->check(
+        driver_->cuModuleGetFunction(&loaded->function, loaded->module.handle, kernel.name.c_str()),
+        "kernel " + kernel.name);
     // Asks for the function's code to be loaded now: the driver may leave that to the first launch, which a capture
     // must not wait for.
     int registers = 0;
@@ -332,7 +331,7 @@ class CudaDevice : public DeviceBackend {
     auto loaded = std::make_shared<CudaModule>(*driver_, context_, target());
     loaded->facts = loaded->reader.load_module(ptx, name);
     const ContextScope scope = current();
-    driver_->check(driver_->cuModuleLoadDataEx(&loaded->module, ptx.c_str(), 0, nullptr, nullptr),
+    driver_->check(driver_->cuModuleLoadDataEx(&loaded->module.handle, ptx.c_str(), 0, nullptr, nullptr),
                    "loading " + name);
     return loaded;
   }
@@ -341,9 +340,9 @@ class CudaDevice : public DeviceBackend {
                           CUstream stream) override {
     const ContextScope scope = current();
     CUfunction function = nullptr;
-    driver_->check(
-        driver_->cuModuleGetFunction(&function, static_cast<CudaModule&>(module).module, kernel.c_str()),
-        "kernel " + kernel);
+    driver_->check(driver_->cuModuleGetFunction(&function, static_cast<CudaModule&>(module).module.handle,
+                                                kernel.c_str()),
+                   "kernel " + kernel);
     if (launch.dynamic_shared_bytes > 48 * 1024)
       driver_->check(
           driver_->cuFuncSetAttribute(function, kFunctionAttributeMaxDynamicShared,
