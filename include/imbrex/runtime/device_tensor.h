@@ -100,7 +100,11 @@ class DeviceTensor {
   void release(SourceLocation where = SourceLocation::current());
 
  private:
+  friend class Workspace;
   struct Memory;
+  /// A dense view of memory that is known to be the device's.
+  static DeviceTensor of_known_memory(const Device& device, uint64_t address, DataType dtype,
+                                      std::vector<int64_t> shape);
   /// LaunchError unless memory can have these elements.
   DeviceTensor(DataType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides);
   DeviceTensor part(uint64_t offset, std::vector<int64_t> shape, std::vector<int64_t> strides) const;

@@ -102,7 +102,6 @@ class CudaDevice : public DeviceBackend {
     }
   }
   void check_memory(uint64_t address, int64_t) const override {
-    if (is_of_graph(address)) return;
     const ContextScope scope = current();
     unsigned type = 0, is_managed = 0;
     int ordinal = 0;
@@ -233,16 +232,10 @@ class CudaDevice : public DeviceBackend {
     CUdeviceptr address = 0;
     driver_->check(driver_->cuMemAllocAsync(&address, bytes, stream),
                    fmt::format("allocation of {} bytes in a CUDA graph", bytes));
-    const std::lock_guard lock(graph_memory_turn_);
-    graph_memory_[address] = bytes;
     return address;
   }
   void free_in_capture(uint64_t address, CUstream stream) noexcept override {
     try {
-      {
-        const std::lock_guard lock(graph_memory_turn_);
-        graph_memory_.erase(address);
-      }
       const ContextScope scope = current();
       driver_->cuMemFreeAsync(address, stream);
     } catch (const Error&) {
@@ -453,13 +446,6 @@ class CudaDevice : public DeviceBackend {
     return facts;
   }
 
-  /// Memory that a capture under way has allocated: the driver does not know it before the graph runs.
-  bool is_of_graph(uint64_t address) const {
-    const std::lock_guard lock(graph_memory_turn_);
-    const auto after = graph_memory_.upper_bound(address);
-    return after != graph_memory_.begin() &&
-           address - std::prev(after)->first < static_cast<uint64_t>(std::prev(after)->second);
-  }
   /// Whether the driver copies such rows at once: they follow one another in both memories.
   bool has_pitches(const ByteRows& rows) const {
     const int64_t most = attribute(kDeviceAttributeMaxPitch);
@@ -514,8 +500,6 @@ class CudaDevice : public DeviceBackend {
   CUstream stream_ = nullptr;
   CUevent events_[2] = {};
   std::mutex timing_;
-  mutable std::mutex graph_memory_turn_;
-  std::map<uint64_t, int64_t> graph_memory_;  // bytes by address, until it is given back
   std::vector<CUevent> marks_;
   std::once_flag driver_assembler_once_;  // threads may load kernels at once
   std::unique_ptr<Assembler> driver_assembler_;

@@ -123,6 +123,13 @@ DeviceTensor DeviceTensor::view(const Device& device, uint64_t address, DataType
   return *tensor;
 }
 
+DeviceTensor DeviceTensor::of_known_memory(const Device& device, uint64_t address, DataType dtype,
+                                           std::vector<int64_t> shape) {
+  DeviceTensor tensor(dtype, std::move(shape), {});
+  tensor.memory_ = std::shared_ptr<Memory>(new Memory{device, address, 0, false});
+  return tensor;
+}
+
 DeviceTensor DeviceTensor::shape_only(DataType dtype, std::vector<int64_t> shape) {
   return DeviceTensor(dtype, std::move(shape), {});
 }

@@ -62,7 +62,8 @@ int64_t Workspace::bytes() const { return state_ ? state_->bytes : 0; }
 DeviceTensor Workspace::tensor(DataType dtype, std::vector<int64_t> shape) const {
   if (!state_)
     throw LaunchError(Diagnostic{{}, "Workspace::tensor: it has no memory", {}, "take one by Workspace::on"});
-  DeviceTensor tensor = DeviceTensor::view(state_->device, address(), dtype, std::move(shape));
+  // Not looked up: the driver does not know memory of a capture before its graph runs.
+  DeviceTensor tensor = DeviceTensor::of_known_memory(state_->device, address(), dtype, std::move(shape));
   if (tensor.bytes() > bytes())
     throw LaunchError(Diagnostic{
         {},
