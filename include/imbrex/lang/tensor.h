@@ -398,6 +398,9 @@ RegisterValue register_tensor(DataType dtype, const Shape& shape, const F& f,
 }
 
 /// Demands this layout (layout/layout.h) for the tensor. CompileError where its uses need another.
+///
+/// Where tensors that meet lie differently, whole warps move one of them as relayout() does: nobody has to write it.
+/// CompileError in a thread group that is not whole warps.
 void annotate_layout(const Tensor& t, const layout::Layout& layout,
                      SourceLocation where = SourceLocation::current());
 /// The same elements in another register layout (inferred from its uses if left out), moved through shared

@@ -55,7 +55,7 @@ RegisterInference::RegisterInference(ir::Function& function, const ThreadCounts&
   });
 }
 
-void RegisterInference::relate(RelationKind kind, const ir::Op& op, ir::Value* from, ir::Value* to) {
+void RegisterInference::relate(RelationKind kind, ir::Op& op, ir::Value* from, ir::Value* to) {
   if (!holds_registers(from) || !holds_registers(to)) return;
   relations_of_[from].push_back(relations_.size());
   relations_of_[to].push_back(relations_.size());
@@ -93,12 +93,13 @@ void RegisterInference::collect(ir::Op& op) {
   }
 }
 
-void RegisterInference::relate_broadcast(const ir::Op& op, ir::Value* from, ir::Value* to) {
+void RegisterInference::relate_broadcast(ir::Op& op, ir::Value* from, ir::Value* to) {
   relate(from->type.shape == to->type.shape ? RelationKind::kSame : RelationKind::kBroadcast, op, from, to);
 }
 
-void RegisterInference::demand(ir::Value* value, Layout layout, const ir::Op& origin, std::string what) {
-  demands_.push_back({value, {std::move(layout), &origin, std::move(what)}});
+void RegisterInference::demand(ir::Value* value, Layout layout, ir::Op& origin, std::string what,
+                               std::optional<size_t> operand) {
+  demands_.push_back({value, {std::move(layout), &origin, std::move(what)}, &origin, operand});
 }
 
 std::optional<Layout> RegisterInference::derive(const Relation& relation, bool forward) const {
@@ -190,9 +191,9 @@ void RegisterInference::propagate_demands() {
   ir::walk(function_.body, [&](ir::Op& op) {
     if (op.code == Opcode::kMma) {
       const layout::MmaFragments layouts = mma_layouts(op, threads_.at(&op));
-      demand(op.operands[0], layouts.a, op, "a fragments of mma.sync");
-      demand(op.operands[1], layouts.b, op, "b fragments of mma.sync");
-      demand(op.operands[2], layouts.c, op, "accumulators of mma.sync");
+      demand(op.operands[0], layouts.a, op, "a fragments of mma.sync", 0);
+      demand(op.operands[1], layouts.b, op, "b fragments of mma.sync", 1);
+      demand(op.operands[2], layouts.c, op, "accumulators of mma.sync", 2);
       demand(op.result(), layouts.c, op, "accumulators of mma.sync");
       return;
     }
@@ -280,10 +281,11 @@ void RegisterInference::complete() {
   check();
 }
 
-void RegisterInference::check() const {
+void RegisterInference::check() {
   for (const Demand& demand : demands_) {
     const Known& has = known_.at(demand.value);
-    if (has.layout != demand.known.layout && !layout::register_map(has.layout, demand.known.layout))
+    if (has.layout != demand.known.layout && !layout::register_map(has.layout, demand.known.layout) &&
+        !move_for(demand))
       clash(*demand.known.origin, *demand.value, has, *demand.value, demand.known);
   }
   for (const Relation& relation : relations_) {
@@ -292,6 +294,7 @@ void RegisterInference::check() const {
     Known carried = from;
     if (relation.kind != RelationKind::kBroadcast) {
       const std::optional<Layout> derived = derive(relation, true);
+      if (!derived && move_for(relation)) continue;
       if (!derived)  // only a reshape or a slice may fail
         throw CompileError(Diagnostic{
             relation.op->where,
@@ -303,7 +306,8 @@ void RegisterInference::check() const {
             "relayout it first"});
       carried.layout = *derived;
     }
-    if (carried.layout != to.layout && !layout::register_map(carried.layout, to.layout))
+    if (carried.layout != to.layout && !layout::register_map(carried.layout, to.layout) &&
+        !move_for(relation))
       clash(*relation.op, *relation.from, carried, *relation.to, to);
   }
 }

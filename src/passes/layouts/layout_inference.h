@@ -92,7 +92,8 @@ class RegisterInference {
   /// Chooses for the transfers of global memory that no larger one of shared memory has a say in, so that
   /// shared memory can be laid out for them.
   void choose_for_global();
-  /// Chooses the rest, and throws when demands clash. Shared memory must have its layouts.
+  /// Chooses the rest, and inserts relayouts where layouts disagree. Throws where data cannot move. Shared memory must
+  /// have its layouts.
   void complete();
 
  private:
@@ -104,20 +105,24 @@ class RegisterInference {
   enum class RelationKind : uint8_t { kSame, kBroadcast, kReduce, kPermute, kSlice, kReshape };
   struct Relation {
     RelationKind kind;
-    const ir::Op* op;
+    ir::Op* op;
     ir::Value* from;
     ir::Value* to;
   };
   struct Demand {
     ir::Value* value;
     Known known;
+    ir::Op* origin;
+    std::optional<size_t>
+        operand;  // of the origin; otherwise the value is its result, or all operands are meant
   };
 
   void collect(ir::Op& op);
-  void relate(RelationKind kind, const ir::Op& op, ir::Value* from, ir::Value* to);
+  void relate(RelationKind kind, ir::Op& op, ir::Value* from, ir::Value* to);
   /// `from` lies as the elements of `to` that it is used with.
-  void relate_broadcast(const ir::Op& op, ir::Value* from, ir::Value* to);
-  void demand(ir::Value* value, layout::Layout layout, const ir::Op& origin, std::string what);
+  void relate_broadcast(ir::Op& op, ir::Value* from, ir::Value* to);
+  void demand(ir::Value* value, layout::Layout layout, ir::Op& origin, std::string what,
+              std::optional<size_t> operand = std::nullopt);
   /// What wgmma demands of its accumulator, and of A in registers.
   void demand_fragments(ir::Op& op);
   /// Sets a value's layout, and those that follow from it.
@@ -127,7 +132,18 @@ class RegisterInference {
   std::optional<layout::Layout> derive(const Relation& relation, bool forward) const;
   void prefer(ir::Value* value, const ir::Op& op, int contiguous, int max_vector_bytes, std::string what);
   void choose_for(const ir::Op& op);
-  void check() const;
+  /// Whether a value can be moved between the threads that execute `at`.
+  bool can_move(const ir::Value& value, const ir::Op& at) const;
+  /// Lets the op read a relayout of its operand, in one position or wherever it reads it.
+  bool move_operand(ir::Op& op, ir::Value* operand, const layout::Layout& wanted,
+                    std::optional<size_t> position = std::nullopt);
+  /// Lets the op make its result in another layout, from which a relayout takes it.
+  bool move_result(ir::Op& op, const layout::Layout& made);
+  /// Insert what makes them hold; false where that cannot be.
+  bool move_for(const Demand& demand);
+  bool move_for(const Relation& relation);
+  /// Inserts relayouts where demands and relations do not hold.
+  void check();
   [[noreturn]] void clash(const ir::Op& op, const ir::Value& a, const Known& first, const ir::Value& b,
                           const Known& second) const;
 
@@ -142,6 +158,7 @@ class RegisterInference {
   std::unordered_map<const ir::Value*, std::vector<size_t>> relations_of_;
   std::vector<Demand> demands_;
   std::unordered_map<const ir::Value*, Known> known_;
+  std::unordered_map<const ir::Value*, std::vector<ir::Value*>> moved_;  // their relayouts
 };
 
 }  // namespace imbrex::passes
