@@ -48,7 +48,8 @@ def matmul(
     scale_a, scale_b: float32, one element each.
     target: what host arrays run on, a virtual GPU.
 
-    Differentiable by torch in a, b, bias and residual, for the activations None and "relu".
+    Differentiable by torch in a, b, bias and residual; the gradient of an activation other than None and "relu" computes the
+    product once more. With `out`, nothing is differentiated.
 
     Raises LaunchError (a ValueError) naming the argument for what does not fit, and FindingError where the virtual GPU
     finds something wrong. On a GPU that runs sm_90a (Hopper); the first call with new sizes compiles, for up to seconds.
@@ -76,9 +77,11 @@ def attention(
     k, v: the same with kv_rows, and as many heads, or a divisor of them that consecutive heads of q share.
     causal: row i sees the columns up to i + kv_rows - q_rows.
     scale: None is 1 / sqrt(d).
-    out: like q; made if None.
+    out: like q; made if None, with heads and rows in the order in which they lie in q's memory.
 
-    Strides may be any: `x.transpose(1, 2)` of [batch, rows, heads, d] is not copied. Forward only. Raises LaunchError naming the argument. On a GPU that runs sm_90a (Hopper).
+    Strides may be any: `x.transpose(1, 2)` of [batch, rows, heads, d] is not copied, and what is returned for it is such a
+    view too. Differentiable by torch; the gradients are computed by torch's own attention. Raises LaunchError naming the
+    argument. On a GPU that runs sm_90a (Hopper).
     """
     if _is_compiling():
         from . import _torch
@@ -88,9 +91,9 @@ def attention(
 
 
 def softmax(x: Array, *, out: Array | None = None, target: str = "sm_90a") -> Array:
-    """Softmax along the last dimension of x [..., n], float32, n at most 16384. Raises LaunchError.
+    """Softmax along the last dimension of x [..., n], float32, n at most 16384.
 
-    x is dense, or of at most three dimensions with neighbouring columns.
+    x is dense, or of at most three dimensions with neighbouring columns. Differentiable by torch. Raises LaunchError.
     """
     if _is_compiling():
         from . import _torch
@@ -104,7 +107,10 @@ def layer_norm(
 ) -> Array:
     """(x - mean) / sqrt(variance + eps) * weight + bias along the last dimension of x [..., n].
 
-    x: float32, n at most 16384; dense, or of at most three dimensions with neighbouring columns. weight, bias: float32 [n]. Raises LaunchError naming the argument.
+    x: float32, n at most 16384; dense, or of at most three dimensions with neighbouring columns.
+    weight, bias: float32 [n].
+
+    Differentiable by torch. Raises LaunchError naming the argument.
     """
     if _is_compiling():
         from . import _torch

@@ -6,19 +6,27 @@ import sys
 
 
 class _Finder:
-    """Stands before the finders of sys.path for one name, and lets itself be forgotten."""
+    """Stands before the finders of sys.path for one name, until torch has been imported. Whoever only looks whether torch
+    is installed asks it too."""
+
+    is_asking = False
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != "torch" or self.is_asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
+        self.is_asking = True
+        try:
+            spec = importlib.util.find_spec("torch")
+        finally:
+            self.is_asking = False
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
 
         def exec_module(module):
             execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
             _register()
 
         spec.loader.exec_module = exec_module

@@ -16,14 +16,28 @@
 #include "report.h"
 
 namespace imbrex::python {
+using namespace nb::literals;
 namespace {
 
-bool requires_grad(const Array& array) {
-  if (array.library != Library::kTorch) return false;
+/// Whether torch would differentiate a call on these arrays, of which some may be null.
+bool needs_gradient(std::initializer_list<const Array*> arrays) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
-  const nb::object value = nb::steal(PyObject_GetAttr(array.object.ptr(), name));
-  if (!value.is_valid()) throw nb::python_error();
-  return value.ptr() == Py_True;
+  for (const Array* array : arrays) {
+    if (array == nullptr || array->library != Library::kTorch) continue;
+    const nb::object value = nb::steal(PyObject_GetAttr(array->object.ptr(), name));
+    if (!value.is_valid()) throw nb::python_error();
+    if (value.ptr() != Py_True) continue;
+    static const nb::handle is_enabled = nb::object(nb::module_::import_("torch").attr("is_grad_enabled")).release();
+    return is_enabled().ptr() == Py_True;
+  }
+  return false;
+}
+
+/// The operator by torch, which calls the kernel below its autograd.
+template <class... Arguments>
+nb::object differentiable(const char* name, Arguments&&... arguments) {
+  return nb::module_::import_("imbrex._gradients")
+      .attr("differentiable")(name, std::forward<Arguments>(arguments)...);
 }
 
 /// An array that may be left out.
@@ -33,6 +47,7 @@ struct Optional {
     if (!object.is_none()) array.emplace(name, object);
   }
   explicit operator bool() const { return array.has_value(); }
+  const Array* get() const { return array ? &*array : nullptr; }
 };
 
 /// Calls with the interpreter's lock released, and raises what was found.
@@ -73,15 +88,13 @@ nb::object result_of(const Array& like, nb::object made, bool is_given) {
 nb::object matmul(nb::handle a_object, nb::handle b_object, nb::handle out_object, nb::handle bias_object,
                   nb::handle activation, float alpha, float beta, nb::handle residual_object,
                   nb::handle out_dtype, nb::handle scale_a_object, nb::handle scale_b_object,
-                  const std::string& target, bool with_grad) {
+                  const std::string& target) {
   Array a("a", a_object), b("b", b_object);
   const Optional bias("bias", bias_object), residual("residual", residual_object),
       scale_a("scale_a", scale_a_object), scale_b("scale_b", scale_b_object);
-  if (with_grad && a.library == Library::kTorch && out_object.is_none() &&
-      (requires_grad(a) || requires_grad(b) || (bias && requires_grad(*bias.array)) ||
-       (residual && requires_grad(*residual.array))))
-    return nb::module_::import_("imbrex._torch")
-        .attr("matmul_with_grad")(a_object, b_object, bias_object, activation, alpha, beta, residual_object, out_dtype);
+  if (out_object.is_none() && needs_gradient({&a, &b, bias.get(), residual.get()}))
+    return differentiable("matmul", a_object, b_object, bias_object, activation, alpha, beta, residual_object, out_dtype,
+                          scale_a_object, scale_b_object);
   for (const Array* t : {&a, &b})
     if (t->rank != 2 && t->rank != 3)
       t->refuse(fmt::format("is {}", t->text()), "give it two dimensions, or three for a batch");
@@ -158,6 +171,7 @@ nb::object softmax(nb::handle x_object, nb::handle out_object, const std::string
   Array x("x", x_object);
   if (x.dtype != float32) x.refuse(fmt::format("is {}", x.text()), "convert it to float32");
   const bool is_given = !out_object.is_none();
+  if (!is_given && needs_gradient({&x})) return differentiable("softmax", x_object);
   nb::object made = is_given ? nb::borrow(out_object) : new_array(x, x.shape(), float32);
   Array y("out", made);
   expect(y, float32, x.shape());
@@ -182,6 +196,8 @@ nb::object layer_norm(nb::handle x_object, nb::handle weight_object, nb::handle 
   expect(weight, float32, x.shape().last(1));
   expect(bias, float32, x.shape().last(1));
   const bool is_given = !out_object.is_none();
+  if (!is_given && needs_gradient({&x, &weight, &bias}))
+    return differentiable("layer_norm", x_object, weight_object, bias_object, eps);
   nb::object made = is_given ? nb::borrow(out_object) : new_array(x, x.shape(), float32);
   Array y("out", made);
   expect(y, float32, x.shape());
@@ -196,6 +212,17 @@ nb::object layer_norm(nb::handle x_object, nb::handle weight_object, nb::handle 
   run("layer_norm", [&] { return imbrex::layer_norm(tx, tw, tb, ty, static_cast<float>(eps), stream, {}); });
   on.finish();
   return result_of(x, std::move(made), is_given);
+}
+
+/// An array for attention's result, of the shape of q and in its order of memory: where q is a transposed view of [rows,
+/// heads, size], so is the result, and what comes next needs no copy.
+nb::object new_like_heads(const Array& q) {
+  const int heads = q.rank - 3, rows = q.rank - 2;
+  const bool are_rows_outside = q.steps[heads] < q.steps[rows] && q.extents[heads] > 1 && q.extents[rows] > 1;
+  if (!are_rows_outside) return new_array(q, q.shape(), q.dtype);
+  std::array<int64_t, kMostDimensions> extents = q.extents;
+  std::swap(extents[heads], extents[rows]);
+  return new_array(q, {extents.data(), static_cast<size_t>(q.rank)}, q.dtype).attr("swapaxes")(heads, rows);
 }
 
 nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_object, bool causal,
@@ -216,7 +243,9 @@ nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_obje
              "k has q's type, batch and head size, and as many heads, or a divisor of them");
   expect(v, q.dtype, k.shape());
   const bool is_given = !out_object.is_none();
-  nb::object made = is_given ? nb::borrow(out_object) : new_array(q, q.shape(), q.dtype);
+  if (!is_given && needs_gradient({&q, &k, &v}))
+    return differentiable("attention", q_object, k_object, v_object, "causal"_a = causal, "scale"_a = scale);
+  nb::object made = is_given ? nb::borrow(out_object) : new_like_heads(q);
   const Array o("out", made);
   expect(o, q.dtype, q.shape());
   if (o.elements() == 0) return result_of(q, std::move(made), is_given);
@@ -233,11 +262,20 @@ nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_obje
 }  // namespace
 
 void bind_operators(nb::module_& m) {
-  using namespace nb::literals;
   const nb::object none = nb::none();
   m.def("matmul", &matmul, "a"_a, "b"_a, "out"_a.none() = none, "bias"_a.none() = none, "activation"_a.none() = none,
         "alpha"_a = 1.0f, "beta"_a = 0.0f, "residual"_a.none() = none, "out_dtype"_a.none() = none, "scale_a"_a.none() = none,
-        "scale_b"_a.none() = none, "target"_a = "sm_90a", "with_grad"_a = true);
+        "scale_b"_a.none() = none, "target"_a = "sm_90a");
+  // As torch's dispatcher calls it: in the order of the operator's schema.
+  m.def(
+      "matmul_operator",
+      [](nb::handle a, nb::handle b, nb::handle bias, nb::handle activation, float alpha, float beta,
+         nb::handle residual, nb::handle out_dtype, nb::handle scale_a, nb::handle scale_b) {
+        static const std::string target = "sm_90a";
+        return matmul(a, b, nb::none(), bias, activation, alpha, beta, residual, out_dtype, scale_a, scale_b, target);
+      },
+      "a"_a, "b"_a, "bias"_a.none() = none, "activation"_a.none() = none, "alpha"_a = 1.0f, "beta"_a = 0.0f,
+      "residual"_a.none() = none, "out_dtype"_a.none() = none, "scale_a"_a.none() = none, "scale_b"_a.none() = none);
   m.def("softmax", &softmax, "x"_a, nb::kw_only(), "out"_a.none() = none, "target"_a = "sm_90a");
   m.def("layer_norm", &layer_norm, "x"_a, "weight"_a, "bias"_a, "eps"_a = 1e-5, nb::kw_only(), "out"_a.none() = none,
         "target"_a = "sm_90a");

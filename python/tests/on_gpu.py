@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What only a Hopper GPU with PyTorch can show of the Python package: run it there with the wheel installed.
 
-    python3 on_gpu.py [--libimbrex libimbrex.so]
+    python3 on_gpu.py [--libimbrex libimbrex.so] [--only "host time"]
 
 Checks results against float64, and bit for bit against the C++ library by its C interface; streams, torch.compile, CUDA
 graphs, gradients, CuPy and JAX where they are installed; and times the host's part of a call beside torch.mm's. One line
@@ -21,6 +21,7 @@ import torch
 import imbrex
 
 failures = 0
+only = ""
 
 
 def check(name):
@@ -28,6 +29,8 @@ def check(name):
 
     def run(body):
         global failures
+        if only not in name:
+            return body
         try:
             print(f"ok      {name}: {body() or ''}", flush=True)
         except Exception:  # the other checks go on
@@ -110,7 +113,10 @@ def microseconds_a_call(call, calls=200, rounds=15):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--libimbrex", help="libimbrex.so, for the comparison bit for bit")
+    parser.add_argument("--only", default="", help="the checks with these words in their names")
     options = parser.parse_args()
+    global only
+    only = options.only
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Python {sys.version.split()[0]}, imbrex {imbrex.__version__}")
     c_library = CLibrary(options.libimbrex) if options.libimbrex else None
 
@@ -193,6 +199,15 @@ def main():
         got = torch.autograd.grad((imbrex.matmul(a, w.T) * weights).sum(), (a, w))
         da, dw = weights.double() @ w.double(), weights.double().T @ a.double()
         assert error(got[0], da) < 1e-2 and error(got[1], dw) < 1e-2
+        q, k, v = (normal(2, heads, 300, 64, seed=heads + i).requires_grad_() for i, heads in enumerate([8, 2, 2]))
+        weights = normal(2, 8, 300, 64, seed=7)
+        got = torch.autograd.grad((imbrex.attention(q, k, v, causal=True) * weights).sum(), (q, k, v))
+        doubles = [t.detach().double().requires_grad_() for t in (q, k, v)]
+        exact = torch.nn.functional.scaled_dot_product_attention(
+            doubles[0], *(t.repeat_interleave(4, 1) for t in doubles[1:]), is_causal=True
+        )
+        for g, e in zip(got, torch.autograd.grad((exact * weights.double()).sum(), doubles)):
+            assert error(g, e) < 2e-2
 
     @check("CUDA graph")
     def _():

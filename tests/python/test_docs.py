@@ -20,6 +20,8 @@ def test_the_programs_of_the_page(capsys):
         if needs_torch and importlib.util.find_spec("torch") is None:
             continue
         exec(compile(snippet, "docs/python.md", "exec"), names)
+    for file, snippet in re.findall(r"<!-- from (.*?) -->\n```python\n(.*?)```", text, re.S):
+        assert snippet in (SOURCE / file).read_text()
     names["test_scale"]()
     printed = capsys.readouterr().out
     # What the page says is printed, is.
@@ -54,3 +56,11 @@ def test_the_notebook(monkeypatch, tmp_path):
     everything = "\n".join(shown)
     for part in ("<svg", "<iframe", "out-of-bounds", ".visible", "store_global"):
         assert part in everything
+
+
+def test_the_transformer():
+    path = SOURCE / "examples/transformer_block.py"
+    spec = importlib.util.spec_from_file_location("transformer_block", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    assert example.on_the_virtual_gpu() < 2e-3

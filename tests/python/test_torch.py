@@ -45,9 +45,21 @@ def test_torch_checks_the_operators():
     checks = ("test_schema", "test_faketensor", "test_autograd_registration")
     torch.library.opcheck(torch.ops.imbrex.matmul.default, (a, b), test_utils=checks)
     torch.library.opcheck(torch.ops.imbrex.softmax.default, (normal(3, 5),), test_utils=checks)
+    torch.library.opcheck(torch.ops.imbrex.layer_norm.default, (normal(3, 5), normal(5), normal(5)), test_utils=checks)
+    q = normal(2, 20, 3, 16, dtype=torch.float16).transpose(1, 2)
+    torch.library.opcheck(torch.ops.imbrex.attention.default, (q, q, q), {"causal": True}, test_utils=checks)
 
 
-@pytest.mark.parametrize("activation", [None, "relu"])
+ACTIVATIONS = {
+    None: lambda x: x,
+    "relu": torch.relu,
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_gradients(activation):
     def leaf(*shape, dtype=torch.float16):
         return normal(*shape, dtype=dtype).requires_grad_()
@@ -59,14 +71,14 @@ def test_gradients(activation):
     got = torch.autograd.grad((c.float() * weights).sum(), own)
     doubles = [t.detach().double().requires_grad_() for t in own]
     d = 2.0 * doubles[0] @ doubles[1] + doubles[2] + 0.5 * doubles[3]
-    d = torch.relu(d) if activation else d
+    d = ACTIVATIONS[activation](d)
     expected = torch.autograd.grad((d * weights.double()).sum(), doubles)
     for g, e, t in zip(got, expected, own):
         assert g.dtype == t.dtype and error(g, e) < 1e-2
     with torch.no_grad():
         assert not imbrex.matmul(a, b).requires_grad
-    with pytest.raises(NotImplementedError, match="has no gradient here"):
-        imbrex.matmul(a, b, activation="silu")
+    with pytest.raises(NotImplementedError, match="scaled operands have no gradient"):
+        imbrex.matmul(a, b, scale_a=torch.ones(1))
 
 
 def test_gradients_of_a_batch():
@@ -78,6 +90,67 @@ def test_gradients_of_a_batch():
     expected = torch.autograd.grad(((da @ db) * weights.double()).sum(), (da, db))
     for g, e in zip(got, expected):
         assert g.shape == e.shape and error(g, e) < 1e-2
+
+
+def gradients(function, *tensors):
+    """Of a sum with weights that depend on the shape of the result alone."""
+    leaves = [t.detach().requires_grad_() for t in tensors]
+    out = function(*leaves)
+    return torch.autograd.grad((out.double() * normal(*out.shape).double()).sum(), leaves)
+
+
+def exact_attention(q, k, v, causal):
+    k, v = (t.repeat_interleave(q.shape[-3] // t.shape[-3], -3) for t in (k, v))
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    rows, columns = scores.shape[-2:]
+    hidden = torch.ones(rows, columns, dtype=torch.bool).triu(columns - rows + 1) if causal else torch.zeros(rows, columns, dtype=torch.bool)
+    return torch.softmax(scores.masked_fill(hidden, float("-inf")), -1).nan_to_num(0) @ v
+
+
+# Rows of q before those of k see nothing at all where there are more of q.
+@pytest.mark.parametrize("rows, kv_rows, causal", [(20, 20, False), (20, 20, True), (12, 20, True), (24, 20, True)])
+def test_gradients_of_attention(rows, kv_rows, causal):
+    q, k, v = (normal(2, *shape, 16, dtype=torch.float16) for shape in [(4, rows), (2, kv_rows), (2, kv_rows)])
+    got = gradients(lambda *t: imbrex.attention(*t, causal=causal), q, k, v)
+    seen = gradients(lambda *t: imbrex.attention(*t, causal=causal), q[0], k[0], v[0])[0]
+    assert seen.shape == q[0].shape
+    expected = gradients(lambda *t: exact_attention(*t, causal=causal), q.double(), k.double(), v.double())
+    for g, e in zip(got, expected):
+        assert g.dtype == torch.float16 and error(g, e.nan_to_num(0)) < 1e-2
+
+
+def test_gradients_of_rows():
+    x, w, b = normal(3, 7, 33), normal(33), normal(1, 33)[0]
+    (got,), (expected,) = gradients(imbrex.softmax, x), gradients(lambda x: torch.softmax(x, -1), x.double())
+    assert error(got, expected) < 1e-5
+    got = gradients(imbrex.layer_norm, x, w, b)
+    expected = gradients(lambda x, w, b: torch.nn.functional.layer_norm(x, (33,), w, b), x.double(), w.double(), b.double())
+    for g, e in zip(got, expected):
+        assert error(g, e) < 1e-4
+
+
+def test_attention_keeps_the_order_of_memory():
+    q, k, v = normal(2, 20, 3, 4, 16, dtype=torch.float16).permute(2, 0, 3, 1, 4)  # of [batch, rows, 3, heads, size]
+    o = imbrex.attention(q, k, v)
+    assert o.shape == q.shape and o.transpose(1, 2).is_contiguous()
+    assert torch.equal(o, imbrex.attention(q.contiguous(), k, v))
+
+
+def test_modes_and_transforms_see_the_operators():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    a = normal(16, 16, dtype=torch.float16)
+    plain = torch.ops.imbrex.matmul(a, a)
+    with Mode():
+        assert torch.equal(torch.ops.imbrex.matmul(a, a), plain)
+    assert "imbrex.matmul.default" in seen
 
 
 def test_compiled_as_one_graph():
@@ -94,10 +167,27 @@ def test_compiled_as_one_graph():
     assert error(by_compiled, w.grad) < 1e-2
 
 
+def test_gradients_when_compiled():
+    def layer(x, w, norm):
+        q = imbrex.matmul(x * norm, w.T, activation="silu").reshape(20, 2, 16).transpose(0, 1)
+        return imbrex.softmax(imbrex.attention(q, q, q, causal=True).float())
+
+    tensors = normal(20, 32, dtype=torch.float16), normal(32, 32, dtype=torch.float16), normal(32, dtype=torch.float16)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for got, expected in zip(gradients(compiled, *tensors), gradients(layer, *tensors)):
+        assert error(got, expected) < 1e-2
+
+
 @pytest.mark.parametrize("first", ["torch", "imbrex"])
 def test_either_may_be_imported_first(first):
     second = "imbrex" if first == "torch" else "torch"
     text = f"import {first}, {second}; print(torch.ops.imbrex.softmax(torch.zeros(1, 4)))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert "0.25" in done.stdout, done.stderr
+
+
+def test_torch_may_be_looked_for_before_it_is_imported():
+    text = "import imbrex, importlib.util as u; u.find_spec('torch'); import torch; print(torch.ops.imbrex.softmax(torch.zeros(1, 4)))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert "0.25" in done.stdout, done.stderr
 

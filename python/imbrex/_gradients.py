@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Autograd of torch.ops.imbrex.*: what is kept of a call, and its gradients. Imported only where torch is."""
+from __future__ import annotations
+
+import torch
+
+
+
+def register(library: torch.library.Library, name: str, kernel) -> None:
+    """Gives an operator its gradients. A call that needs none costs one dictionary look-up and goes to the kernel."""
+    setup_context, backward = _FORMULAS[name]
+    try:
+        from torch._library import autograd
+
+        operator = getattr(torch.ops.imbrex, name).default
+        differentiated = autograd.make_autograd_impl(operator, autograd.Info(backward, setup_context))
+        after_autograd, keys = torch._C._after_autograd_keyset, torch._C.DispatchKey
+        views = torch._C.DispatchKeySet(keys.ADInplaceOrView)
+        grad_is_enabled, any_requires_grad = torch._C.is_grad_enabled, torch._C._any_requires_grad
+    except (ImportError, AttributeError):  # another torch: by its public function, some microseconds slower
+        torch.library.register_autograd(f"imbrex::{name}", backward, setup_context=setup_context, lib=library)
+        return
+    # By the keys of a call: whether nothing but the kernel is left to run after autograd; no mode, no subclass of Tensor,
+    # no transform. Then the dispatcher need not be asked again.
+    is_direct: dict[int, bool] = {}
+
+    def call(keyset, *args, **kwargs):
+        raw = keyset.raw_repr()
+        direct = is_direct.get(raw)
+        if direct is None:
+            left = (keyset & after_autograd) - views
+            direct = is_direct[raw] = left.highestPriorityTypeId() in (keys.CPU, keys.CUDA)
+        if direct and not (grad_is_enabled() and any_requires_grad(*args)):
+            return kernel(*args, **kwargs)
+        return differentiated(keyset, *args, **kwargs)
+
+    library.impl(name, call, "Autograd", with_keyset=True)
+
+
+def differentiable(name: str, *args, **kwargs):
+    """What the extension calls where an operand requires a gradient and grad mode is on."""
+    return getattr(torch.ops.imbrex, name)(*args, **kwargs)
+
+
+def _matmul_context(ctx, inputs, output):
+    a, b, bias, ctx.activation, ctx.alpha, ctx.beta, residual, _, scale_a, scale_b = inputs
+    if scale_a is not None or scale_b is not None:
+        raise NotImplementedError("imbrex.matmul: scaled operands have no gradient here\n  help: call it under torch.no_grad()")
+    is_computed_again = ctx.activation not in (None, "relu")
+    ctx.facts = [None if t is None else (t.shape, t.dtype) for t in (bias, residual)]
+    ctx.save_for_backward(
+        a,
+        b,
+        output if ctx.activation == "relu" else None,
+        bias if is_computed_again else None,
+        residual if is_computed_again else None,
+    )
+
+
+def _product(a, b):
+    """a @ b by the kernel where it takes the type, else by torch."""
+    return torch.ops.imbrex.matmul(a, b) if a.dtype in (torch.float16, torch.bfloat16) else a @ b
+
+
+def _to(grad, shape):
+    """The sum over a batch that an operand of `shape` did not have."""
+    while grad.dim() > len(shape):
+        grad = grad.float().sum(0).to(grad.dtype)
+    return grad if grad.shape == shape else grad.float().sum(0, keepdim=True).to(grad.dtype)
+
+
+def _before_activation(ctx, grad):
+    """The gradient of what the activation was given. For GELU and SiLU that is computed anew: it was never stored."""
+    a, b, output, bias, residual = ctx.saved_tensors
+    if ctx.activation is None:
+        return grad
+    if ctx.activation == "relu":
+        return grad * (output > 0)
+    bias, residual = (None if t is None else t.float() for t in (bias, residual))  # the result's type
+    z = torch.ops.imbrex.matmul(a, b, bias, None, ctx.alpha, ctx.beta, residual, torch.float32)
+    if ctx.activation == "silu":
+        return torch.ops.aten.silu_backward(grad.float(), z)
+    form = "none" if ctx.activation == "gelu" else "tanh"
+    return torch.ops.aten.gelu_backward(grad.float(), z, approximate=form)
+
+
+def _matmul_backward(ctx, grad):
+    a, b = ctx.saved_tensors[:2]
+    grad = _before_activation(ctx, grad)
+    of_bias, of_residual = ctx.facts
+    grad_bias = grad_residual = None
+    if of_bias is not None:
+        shape, dtype = of_bias  # per column: [n] or [1, n]; per row: [m, 1]
+        per_row = len(shape) == 2 and shape[1] == 1 and grad.shape[-1] != 1
+        sums = grad.float().sum(-1) if per_row else grad.float().flatten(0, -2).sum(0)
+        if per_row and sums.dim() == 2:
+            sums = sums.sum(0)
+        grad_bias = sums.reshape(shape).to(dtype)
+    if of_residual is not None:
+        grad_residual = _to(ctx.beta * grad, of_residual[0]).to(of_residual[1])
+    scaled = (ctx.alpha * grad).to(a.dtype)
+    grad_a = _to(_product(scaled, b.mT), a.shape) if ctx.needs_input_grad[0] else None
+    grad_b = _to(_product(a.mT, scaled), b.shape) if ctx.needs_input_grad[1] else None
+    return grad_a, grad_b, grad_bias, None, None, None, grad_residual, None, None, None
+
+
+def _attention_context(ctx, inputs, keyword_only_inputs, output):
+    ctx.save_for_backward(*inputs)
+    ctx.causal, ctx.scale = keyword_only_inputs["causal"], keyword_only_inputs["scale"]
+
+
+def _attention_backward(ctx, grad):
+    """By torch's own attention, which is computed again: the forward kernel keeps nothing of the scores."""
+    from torch.nn.attention.bias import causal_lower_right
+
+    tensors = ctx.saved_tensors
+    q_rows, kv_rows = tensors[0].shape[-2], tensors[1].shape[-2]
+    rows = min(q_rows, kv_rows) if ctx.causal else q_rows  # causal rows before them see nothing, and are 0
+    with torch.enable_grad():
+        leaves = [t.detach().requires_grad_() for t in tensors]
+        q, k, v = (t if t.dim() == 4 else t.unsqueeze(0) for t in leaves)
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q[..., q_rows - rows :, :],
+            k,
+            v,
+            attn_mask=causal_lower_right(rows, kv_rows) if ctx.causal and rows != kv_rows else None,
+            is_causal=ctx.causal and rows == kv_rows,
+            scale=ctx.scale,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
+        return torch.autograd.grad(out, leaves, grad[..., q_rows - rows :, :].reshape(out.shape))
+
+
+def _softmax_context(ctx, inputs, output):
+    ctx.save_for_backward(output)
+
+
+def _softmax_backward(ctx, grad):
+    (y,) = ctx.saved_tensors
+    return torch.ops.aten._softmax_backward_data(grad, y, -1, y.dtype)
+
+
+def _layer_norm_context(ctx, inputs, output):
+    *tensors, ctx.eps = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _layer_norm_backward(ctx, grad):
+    x, weight, bias = (t.contiguous() for t in ctx.saved_tensors)
+    variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+    gradients = torch.ops.aten.native_layer_norm_backward(
+        grad.contiguous(), x, [x.shape[-1]], mean, torch.rsqrt(variance + ctx.eps), weight, bias, ctx.needs_input_grad[:3]
+    )
+    return (*gradients, None)
+
+
+_FORMULAS = {
+    "matmul": (_matmul_context, _matmul_backward),
+    "attention": (_attention_context, _attention_backward),
+    "softmax": (_softmax_context, _softmax_backward),
+    "layer_norm": (_layer_norm_context, _layer_norm_backward),
+}
