@@ -36,6 +36,28 @@ TEST_F(Driver, LaunchesAKernelByPointersAndByBuffer) {
   EXPECT_OK(cuMemFree_v2(x));
 }
 
+TEST_F(Driver, LaunchesAsBeforeCuda4) {
+  const std::vector<float> before = ramp(100);
+  const CUdeviceptr x = upload(before);
+  CUdeviceptr address = x;
+  ASSERT_OK(cuFuncSetBlockShape(scale_, 32, 1, 1));
+  ASSERT_OK(cuParamSetv(scale_, 0, &address, 8));
+  ASSERT_OK(cuParamSetf(scale_, 8, 4));
+  ASSERT_OK(cuParamSeti(scale_, 12, 100));
+  ASSERT_OK(cuParamSetSize(scale_, 16));
+  ASSERT_OK(cuLaunchGrid(scale_, 4, 1));
+  const std::vector<float> after = read(x, 100);
+  for (size_t i = 0; i < before.size(); ++i) ASSERT_EQ(after[i], 4 * before[i]) << i;
+  CaptureStderr();
+  EXPECT_EQ(cuParamSetSize(scale_, 1 << 20), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuParamSeti(scale_, -4, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuParamSetv(scale_, 32 << 10, &address, 8), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuFuncSetBlockShape(scale_, 0, 1, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuLaunchGrid(scale_, 0, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("a grid of 0 x 1"));
+  EXPECT_OK(cuMemFree_v2(x));
+}
+
 TEST_F(Driver, AnUnloadedModulesHandlesAreRefused) {
   ASSERT_OK(cuModuleUnload(module_));
   CUfunction function = nullptr;

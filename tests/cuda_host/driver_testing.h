@@ -20,6 +20,12 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule modu
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         CUstream stream, void** parameters, void** extra);
+CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z);
+CUresult cuParamSetSize(CUfunction function, unsigned bytes);
+CUresult cuParamSeti(CUfunction function, int offset, unsigned value);
+CUresult cuParamSetf(CUfunction function, int offset, float value);
+CUresult cuParamSetv(CUfunction function, int offset, void* value, unsigned bytes);
+CUresult cuLaunchGrid(CUfunction function, int width, int height);
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy);
 CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count);
 CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr address);

@@ -119,5 +119,23 @@ TEST(RunProgram, ThePtxasStandInKeepsThePtx) {
   EXPECT_EQ(contents(out), ".version 8.0\n");
 }
 
+TEST(RunProgram, TheNvccStandInAsksTheRealOneForPtx) {
+  const std::string folder = temporary("nvcc");
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/nvcc") << "#!/bin/sh\necho real \"$@\"\n";
+  std::filesystem::permissions(folder + "/nvcc", std::filesystem::perms::owner_all);
+  const std::string nvcc = "PATH=" IMBREX_BINARY_DIR "/cuda:" + folder + ":/usr/bin:/bin nvcc ";
+  EXPECT_EQ(run(nvcc + "--cubin -arch sm_90 'my kernel.cu'").output,
+            "real --ptx -arch sm_90 my kernel.cu -o my kernel.cubin\n");
+  EXPECT_EQ(run(nvcc + "-cubin -gencode arch=compute_80,code=sm_80 -o k.o k.cu").output,
+            "real --ptx -gencode arch=compute_80,code=compute_80 -o k.o k.cu\n");
+  EXPECT_EQ(run(nvcc + "-gencode arch=compute_90a,code=sm_90a --shared k.cu").output,
+            "real -gencode arch=compute_90a,code=sm_90a --shared k.cu -gencode "
+            "arch=compute_90a,code=compute_90a\n");
+  const Ran without = run("PATH=" IMBREX_BINARY_DIR "/cuda:/usr/bin:/bin nvcc k.cu");
+  EXPECT_EQ(without.exit_code, 127);
+  EXPECT_THAT(without.output, HasSubstr("install the CUDA toolkit"));
+}
+
 }  // namespace
 }  // namespace imbrex

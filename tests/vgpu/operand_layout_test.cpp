@@ -150,8 +150,9 @@ TEST(OperandLayout, TheOtherMajorness) {
 /// One warp copies a 128x16 tile of A and a 32x16 tile of B behind it, chunk by chunk with the swizzle of 32
 /// bytes, from matrices of `pitch` bytes a row; then one product 128x32x16. `gather`: rows of A in an order
 /// that no tensor has.
-Report run_copied(uint64_t a, uint64_t b, uint32_t idesc = 0x08080010, bool gather = false) {
-  const std::string text = R"(.version 9.0
+Report run_copied(uint64_t a, uint64_t b, uint32_t idesc = 0x08080010, bool gather = false,
+                  const std::string& row_offset = "mul.wide.u32 %wide, %row, 512;") {
+  const std::string before = R"(.version 9.0
 .target sm_100a
 .address_size 64
 .file 1 "layout.cu"
@@ -192,7 +193,8 @@ COPY:
   @!%p xor.b32 %row, %row, %scramble;
   mov.u64 %from, %data_a;
   @%p mov.u64 %from, %data_b;
-  mul.wide.u32 %wide, %row, 512;
+)",
+                    behind = R"(
   add.u64 %from, %from, %wide;
   mul.wide.u32 %wide, %chunk, 16;
   add.u64 %from, %from, %wide;
@@ -230,7 +232,7 @@ DONE:
   gpu.fill16(data_b, 0x3C00, 256 * 256);
   uint32_t scramble = gather ? 5 : 0;
   void* arguments[] = {&data_a, &data_b, &a, &b, &idesc, &scramble};
-  return gpu.launch(gpu.load_module(text, "layout.ptx").function("k"),
+  return gpu.launch(gpu.load_module(before + row_offset + behind, "layout.ptx").function("k"),
                     {.block = {32}, .arguments = arguments});
 }
 
@@ -241,6 +243,15 @@ TEST(CopiedOperand, DescriptorsThatFitAreSilent) {
         run_copied(descriptor(0, kRows, k32B), descriptor(4096, kRows, k32B), 0x08080010, gather);
     EXPECT_TRUE(report.clean()) << report.format();
   }
+}
+
+TEST(CopiedOperand, RowsThatFollowOneAnotherInGlobalMemoryAreNoLongRow) {
+  // Two blocks of 64 rows of 32 bytes, as of two heads of an attention: in memory two long rows.
+  constexpr uint64_t k32B = 6, kRows = 16;
+  const Report report =
+      run_copied(descriptor(0, kRows, k32B), descriptor(4096, kRows, k32B), 0x08080010, false,
+                 "shr.u32 %x, %row, 6; mad.lo.u32 %x, %x, 32, %row; mul.wide.u32 %wide, %x, 32;");
+  EXPECT_TRUE(report.clean()) << report.format();
 }
 
 TEST(CopiedOperand, DescriptorsThatDoNot) {

@@ -94,7 +94,10 @@ void set_environment(const Options& options, const fs::path& libraries, const fs
   // Where clients look for the driver and the assembler by names of their own.
   set("NUMBA_CUDA_DRIVER", (libraries / "libcuda.so.1").string());
   set("TRITON_LIBCUDA_PATH", libraries.string());
-  set("CUPY_COMPILE_WITH_PTX", "1");  // which it else does with machine code that NVRTC makes
+  prepend("PATH", libraries.string());                     // ptxas and nvcc, which keep PTX
+  prepend("PYTHONPATH", (libraries / "python").string());  // prepares PyTorch and Numba
+  set("CUPY_COMPILE_WITH_PTX", "1");   // which it else does with machine code that NVRTC makes
+  setenv("CUPY_ACCELERATORS", "", 1);  // CUB, which CuPy has as machine code
   for (const char* assembler : {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"})
     if (std::getenv(assembler) == nullptr) set(assembler, (libraries / "ptxas").string());
 }

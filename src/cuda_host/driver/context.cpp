@@ -25,6 +25,12 @@ void create(CUcontext* out, unsigned flags, CUdevice device) {
   not_null(out, "context") = handle_of(made);
 }
 
+void destroy(CUcontext context) {
+  Host& host = Host::get();
+  host.forget(host.contexts.get(context));
+  host.contexts.destroy(context);
+}
+
 void pop(CUcontext* out) {
   std::vector<Context*>& stack = Host::get().context_stack();
   if (stack.empty()) refuse(CUDA_ERROR_INVALID_CONTEXT, "this thread's stack of contexts is empty");
@@ -91,10 +97,18 @@ CUDA_API cuCtxCreate_v4(CUcontext* context, void*, unsigned flags, CUdevice devi
   return answer("cuCtxCreate", [&] { create(context, flags, device); });
 }
 CUDA_API cuCtxDestroy_v2(CUcontext context) {
-  return answer("cuCtxDestroy", [&] {
-    Host& host = Host::get();
-    host.forget(host.contexts.get(context));
-    host.contexts.destroy(context);
+  return answer("cuCtxDestroy", [&] { destroy(context); });
+}
+CUDA_API cuCtxAttach(CUcontext* context, unsigned) {
+  return answer("cuCtxAttach", [&] {
+    Context& current = Host::get().current();
+    ++current.users;
+    not_null(context, "context") = handle_of(current);
+  });
+}
+CUDA_API cuCtxDetach(CUcontext context) {
+  return answer("cuCtxDetach", [&] {
+    if (--Host::get().contexts.get(context).users == 0) destroy(context);
   });
 }
 CUDA_API cuCtxPushCurrent_v2(CUcontext context) {
@@ -128,6 +142,7 @@ CUDA_API cuCtxGetDevice(CUdevice* device) {
   });
 }
 CUDA_API cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
+  if (context == nullptr) return cuCtxGetDevice(device);
   return answer("cuCtxGetDevice", [&] { not_null(device, "device") = Host::get().context(context).device; });
 }
 CUDA_API cuCtxGetFlags(unsigned* flags) {

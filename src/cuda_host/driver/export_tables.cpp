@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuGetExportTable: tables of functions, by UUID, that CUDA runtimes ask the driver for and that no header declares.
 // What is known of them is what open-source drivers for other GPUs have published. A slot that nobody is known to call
-// is null; those that a runtime may call and that do nothing here say so.
+// is null or refuses; those that a runtime may call and that do nothing here say so.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -54,6 +54,11 @@ CUresult primary_context(CUcontext* context, CUdevice device) {
   });
 }
 CUresult nothing_to_do(size_t) { return CUDA_SUCCESS; }
+/// What runtimes since 13.2 ask when they start, and take for an error where it is not 0.
+CUresult start() { return CUDA_SUCCESS; }
+CUresult unknown() {
+  return not_supported("export table", "a function of the runtime's own interface that nobody has published");
+}
 
 // ---- storage that the runtime keeps with a context
 
@@ -129,16 +134,22 @@ CUresult heap_free(const void* record, size_t* first) {
   return CUDA_SUCCESS;
 }
 
-const Slot g_runtime[10] = {size_of(10),
+const Slot g_runtime[16] = {size_of(16),
                             slot(module_of_wrapper),
                             slot(primary_context),
-                            nullptr,
-                            nullptr,
-                            nullptr,
+                            slot(unknown),
+                            slot(unknown),
+                            slot(unknown),
                             slot(module_of_wrapper_linked),
                             slot(nothing_to_do),
                             slot(module_of_binary),
-                            nullptr};
+                            slot(unknown),
+                            slot(unknown),
+                            slot(unknown),
+                            slot(start),
+                            slot(unknown),
+                            slot(unknown),
+                            slot(unknown)};
 const Slot g_tools_storage[4] = {size_of(4)};
 const Slot g_tools_hooks[7] = {size_of(7), nullptr, slot(hooks), nullptr, nullptr, nullptr, slot(more_hooks)};
 const Slot g_storage[4] = {slot(storage_put), slot(storage_remove), slot(storage_get), nullptr};

@@ -28,6 +28,7 @@ struct Context {
   int device = 0;
   unsigned flags = 0;
   uint64_t id = 0;
+  int users = 1;                    // of a made context, counted by cuCtxAttach and cuCtxDetach
   CUresult failure = CUDA_SUCCESS;  // of a kernel; every later call answers it, as CUDA does, until a reset
   Stream default_stream{this, 0};
   std::map<int, size_t> limits;

@@ -2,6 +2,8 @@
 // Modules, libraries and the functions in them.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +17,13 @@ namespace imbrex::cuda {
 class ModuleObject;
 class Library;
 
+/// What programs set on a function before they launch it as before CUDA 4.
+struct PreparedLaunch {
+  std::array<unsigned, 3> block = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  std::vector<std::byte> parameters;
+};
+
 /// A kernel on one device.
 struct FunctionObject {
   FunctionObject(ModuleObject& of, vgpu::Function function_there)
@@ -22,6 +31,7 @@ struct FunctionObject {
   ModuleObject& module;
   vgpu::Function function;
   std::map<int, int> attributes;  // those that the program set and that only keep their value
+  PreparedLaunch prepared;
 
   /// A CUfunction_attribute. CUDA_ERROR_INVALID_VALUE for a number that is none.
   int attribute(int which) const;

@@ -5,12 +5,26 @@ namespace imbrex::vgpu {
 
 namespace {
 
+constexpr Swizzle kSwizzles[] = {Swizzle::kNone, Swizzle::k32B, Swizzle::k64B, Swizzle::k128B};
+
+/// Rows that follow one another in both memories look like one long row. A swizzle's line ends after eight chunks: where
+/// the next eight lie directly behind it they are as likely the next row, so that nothing is known of the rectangle.
+bool may_be_several_rows(const std::vector<uint32_t>& chunks, size_t row_chunks) {
+  constexpr size_t kLine = 8;
+  if (row_chunks <= kLine) return false;
+  return std::ranges::any_of(kSwizzles, [&](Swizzle swizzle) {
+    return swizzle_address(swizzle, chunks[kLine] * ChunkOrigins::kChunkBytes) ==
+           swizzle_address(swizzle, chunks[0] * ChunkOrigins::kChunkBytes) +
+               kLine * ChunkOrigins::kChunkBytes;
+  });
+}
+
 /// Do the chunks, row by row, lie as descriptors can describe: under one of the swizzles, rows one after the
 /// other in groups of eight? Rows gathered in an order of their own do not.
 bool is_laid_out(const std::vector<uint32_t>& chunks, size_t row_chunks) {
   constexpr size_t kGroup = 8;
   const size_t rows = chunks.size() / row_chunks;
-  for (const Swizzle swizzle : {Swizzle::kNone, Swizzle::k32B, Swizzle::k64B, Swizzle::k128B}) {
+  for (const Swizzle swizzle : kSwizzles) {
     const auto at = [&](size_t row, size_t column) -> int64_t {
       return swizzle_address(swizzle, chunks[row * row_chunks + column] * ChunkOrigins::kChunkBytes);
     };
@@ -50,7 +64,7 @@ void ChunkOrigins::find_rectangle(uint64_t allocation, std::vector<uint32_t>& ch
   for (size_t i = 0; i < chunks.size(); ++i)
     if (from(i) != from(0) + i / row_chunks * pitch + i % row_chunks * kChunkBytes) return;
 
-  if (!is_laid_out(chunks, row_chunks)) return;
+  if (may_be_several_rows(chunks, row_chunks) || !is_laid_out(chunks, row_chunks)) return;
 
   const Copied& first = copied_[chunks[0]];
   const uint32_t box = add_box({first.insn, first.warp, Swizzle::kNone, static_cast<uint32_t>(rows),
