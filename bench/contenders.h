@@ -16,6 +16,7 @@
 
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/kernel.h"
+#include "runtime/device/backend.h"
 #include "runtime/measure/gpu_timer.h"
 
 namespace imbrex::bench {
@@ -96,6 +97,19 @@ inline double difference(const DeviceTensor& c, const DeviceTensor& reference, i
     worst = off <= worst ? worst : off;  // a NaN stays
   }
   return worst;
+}
+
+/// Random numbers for a large tensor, made quickly: some millions of them, again and again.
+inline DeviceTensor repeated_random(const Device& device, DataType dtype, const std::vector<int64_t>& shape,
+                                    uint64_t seed) {
+  constexpr int64_t kPeriod = 3'000'016;  // shares no large factor with usual extents
+  const DeviceTensor all = DeviceTensor::empty(device, dtype, shape);
+  const DeviceTensor part = DeviceTensor::random(device, dtype, {kPeriod}, seed);
+  for (int64_t at = 0; at < all.bytes(); at += part.bytes())
+    device.backend().copy_on_device(all.address() + at, part.address(),
+                                    std::min(part.bytes(), all.bytes() - at));
+  device.synchronize();
+  return all;
 }
 
 }  // namespace imbrex::bench

@@ -3,30 +3,9 @@
 
 #include <cmath>
 
-#include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/registry.h"
-#include "kernel_of_device.h"
-#include "row_tensors.h"
 
-namespace imbrex {
-
-LaunchReport layer_norm(const DeviceTensor& x, const DeviceTensor& weight, const DeviceTensor& bias,
-                        const DeviceTensor& y, float epsilon, const Stream& stream, SourceLocation where) {
-  const CallerLine caller(where);
-  const RowTensor from = row_tensor("layer_norm", "x", x, float32, x);
-  check_column_tensor("layer_norm", "weight", weight, float32, x);
-  check_column_tensor("layer_norm", "bias", bias, float32, x);
-  const RowTensor to = written_row_tensor("layer_norm", "y", y, float32, x);
-  if (x.is_dense() && y.is_dense() && from.strides.unit == 4 && to.strides.unit == 4)
-    return kernel_of_device<kernels::LayerNorm>(x.device())
-        .on(stream)(from.matrices * from.rows, from.columns, epsilon, x.address(), weight.address(),
-                    bias.address(), y.address());
-  return kernel_of_device<kernels::StridedLayerNorm>(x.device())
-      .on(stream)(from.matrices, from.rows, from.columns, epsilon, x.address(), from.strides,
-                  weight.address(), bias.address(), y.address(), to.strides);
-}
-
-namespace kernels {
+namespace imbrex::kernels {
 
 static const KernelRegistration<LayerNorm> registration{
     {"layer_norm",
@@ -52,5 +31,4 @@ static const KernelRegistration<LayerNorm> registration{
       });
     }};
 
-}  // namespace kernels
-}  // namespace imbrex
+}  // namespace imbrex::kernels

@@ -4,26 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/registry.h"
-#include "kernel_of_device.h"
-#include "row_tensors.h"
 
-namespace imbrex {
-
-LaunchReport softmax(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
-                     SourceLocation where) {
-  const CallerLine caller(where);
-  const RowTensor from = row_tensor("softmax", "x", x, float32, x);
-  const RowTensor to = written_row_tensor("softmax", "y", y, float32, x);
-  if (x.is_dense() && y.is_dense() && from.strides.unit == 4 && to.strides.unit == 4)
-    return kernel_of_device<kernels::Softmax>(x.device())
-        .on(stream)(from.matrices * from.rows, from.columns, x.address(), y.address());
-  return kernel_of_device<kernels::StridedSoftmax>(x.device())
-      .on(stream)(from.matrices, from.rows, from.columns, x.address(), from.strides, y.address(), to.strides);
-}
-
-namespace kernels {
+namespace imbrex::kernels {
 
 static const KernelRegistration<Softmax> registration{
     {"softmax", "softmax of each row in float32", {{"m", 123, "rows"}, {"n", 1000, "columns"}}},
@@ -43,5 +26,4 @@ static const KernelRegistration<Softmax> registration{
       });
     }};
 
-}  // namespace kernels
-}  // namespace imbrex
+}  // namespace imbrex::kernels

@@ -247,11 +247,12 @@ imbrex_status imbrex_attention(imbrex_device* device, const imbrex_tensor* q, co
                                const imbrex_tensor* v, const imbrex_tensor* o, int32_t causal, float scale,
                                void* stream, imbrex_report** report);
 
-/* y [m, n] = softmax of each row of x [m, n]; float32, n at most 16384; rows may lie any distance apart. sm_80. */
+/* y [m, n] = softmax of each row of x [m, n], each float16, bfloat16 or float32; rows may lie any distance apart. sm_80. */
 imbrex_status imbrex_softmax(imbrex_device* device, const imbrex_tensor* x, const imbrex_tensor* y,
                              void* stream, imbrex_report** report);
 
-/* y [m, n] = (x - mean) / sqrt(variance + epsilon) * weight + bias, row by row; float32, n at most 16384. sm_80. */
+/* y [m, n] = (x - mean) / sqrt(variance + epsilon) * weight + bias, row by row, each float16, bfloat16 or
+ * float32. sm_80. */
 imbrex_status imbrex_layer_norm(imbrex_device* device, const imbrex_tensor* x, const imbrex_tensor* weight,
                                 const imbrex_tensor* bias, const imbrex_tensor* y, float epsilon,
                                 void* stream, imbrex_report** report);

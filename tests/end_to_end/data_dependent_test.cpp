@@ -27,6 +27,14 @@ struct Problem {
   }
 };
 
+Sizes grouped(int64_t m, int64_t n, int64_t k, int64_t groups, int64_t masked) {
+  return {{"m", m}, {"n", n}, {"k", k}, {"groups", groups}, {"masked", masked}, {"even", 0}};
+}
+Sizes rows(int64_t m, int64_t n, Sizes more = {}) {
+  more.insert({{"m", m}, {"n", n}, {"bits", 16}, {"fp16", 0}});
+  return more;
+}
+
 class DataDependent : public testing::TestWithParam<Problem> {
  protected:
   const RegisteredKernel& kernel() const { return registered_kernel(GetParam().kernel); }
@@ -77,7 +85,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Problem{"split_k_matmul", {{"m", 1}, {"n", 8}, {"k", 8}, {"bf16", 0}}},
                     Problem{"split_k_matmul", {{"m", 40}, {"n", 136}, {"k", 1000}, {"bf16", 1}}},
                     Problem{"grouped_matmul", {{"m", 1}, {"n", 8}, {"k", 8}, {"groups", 1}}},
-                    Problem{"grouped_matmul", {{"m", 500}, {"n", 200}, {"k", 136}, {"groups", 9}}}),
+                    Problem{"grouped_matmul", {{"m", 500}, {"n", 200}, {"k", 136}, {"groups", 9}}},
+                    Problem{"hopper_grouped_matmul", grouped(1, 8, 8, 1, 0)},
+                    Problem{"hopper_grouped_matmul", grouped(600, 328, 200, 9, 0)},
+                    Problem{"hopper_grouped_matmul", grouped(150, 264, 136, 3, 1)},
+                    Problem{"layer_norm_backward", rows(9, 4096, {{"ctas", 3}})},
+                    Problem{"rms_norm_backward", rows(3, 8192, {{"ctas", 2}})},
+                    Problem{"layer_norm_rows", rows(3, 5120)}, Problem{"softmax_rows", rows(2, 40001)},
+                    Problem{"cross_entropy", rows(5, 32768)}, Problem{"top_k", rows(9, 130, {{"k", 3}})},
+                    Problem{"quantise_float8", rows(9, 7168, {{"block", 128}, {"gate", 1}})}),
     ParamName());
 
 }  // namespace

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer normalisation of rows of any length, forward and backward. (layer_norm.h has the simplest form.)
+#pragma once
+
+#include "imbrex/kernels/rows/persistent_rows.h"
+
+namespace imbrex::kernels {
+
+/// Elements of `values` less `mean`, zero beyond the row: there a row was loaded as 0, which would add mean^2 to the
+/// variance.
+inline RegisterValue centred_rows(const RowTile& tile, const RegisterBase& values, const RegisterBase& mean,
+                                  const ScalarArg& column) {
+  return select(tile.in_row(column), values - mean, 0.0f);
+}
+
+struct LayerNormRows {
+  int thread_bytes = 64;  // of x, per thread
+
+  static auto space() { return Space<LayerNormRows>().choose<&LayerNormRows::thread_bytes>({64, 32, 128}); }
+
+  /// y[i, :] = (x[i, :] - mean) / sqrt(variance + epsilon) * weight + bias. `is_whole`: a row has no more columns than a
+  /// tile.
+  void operator()(RowShape shape, bool is_whole, Float32 epsilon, RowOperand x, ColumnOperand weight,
+                  ColumnOperand bias, RowOperand y) const {
+    const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
+    const auto [row, matrix] = tile.place_of_cta();
+    const TileRows values(tile, x.view(shape, matrix), row);
+    RegisterTensor mean =
+        sum_of_rows(tile, [&](const ScalarArg& column) { return values.at(column); }) / shape.columns();
+    auto squares = sum_of_rows(tile, [&](const ScalarArg& column) {
+      auto centred = centred_rows(tile, values.at(column), mean, column);
+      return centred * centred;
+    });
+    RegisterTensor scale = rsqrt(squares / shape.columns() + epsilon);
+    auto g_y = y.view(shape, matrix);
+    tile.each_part([&, &row = row](const ScalarArg& column) {
+      auto scaled = (values.at(column) - mean) * scale * weight.load(shape, column, tile.columns) +
+                    bias.load(shape, column, tile.columns);
+      store_global(g_y, scaled.to(y.dtype), {row, column});
+    });
+  }
+};
+
+/// dx, and each CTA's parts of dweight and dbias, which SumOfParts adds up.
+struct LayerNormBackward {
+  int thread_bytes = 32;  // of x, per thread
+
+  static auto space() {
+    return Space<LayerNormBackward>().choose<&LayerNormBackward::thread_bytes>({32, 16, 64});
+  }
+
+  /// weight_parts[ctas, columns] and bias_parts = the sums of dy * normal and of dy over the rows that a CTA has; normal =
+  /// (x - mean) / sqrt(variance + epsilon). Rows are whole.
+  void operator()(RowShape shape, Int32 ctas, Float32 epsilon, RowOperand dy, RowOperand x,
+                  ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
+                  Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
+    const RowTile tile(shape, x.dtype.bytes(), thread_bytes);
+    grid(ctas);
+    const PersistentRows rows(tile, shape);
+    const HeldColumns weights(tile, weight, shape);
+    RegisterTensor weight_part = zeros(float32, {tile.rows, tile.columns}),
+                   bias_part = zeros(float32, {tile.rows, tile.columns});
+    AheadRows next_x(rows, x, shape), next_dy(rows, dy, shape);
+    for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
+      const RowPlace at = rows.place(i);
+      auto value = next_x.take(i), gradient = next_dy.take(i);
+      const auto mean_of = [&](const RegisterBase& terms) {
+        return sum(terms, {.axis = 1, .keep = true}) / shape.columns();
+      };
+      RegisterTensor centred = centred_rows(tile, value, mean_of(value), 0);
+      RegisterTensor scale = rsqrt(mean_of(centred * centred) + epsilon);
+      auto normal = centred * scale;
+      if (has_weight_parts) weight_part += gradient * normal;
+      if (has_bias_parts) bias_part += gradient;
+      if (has_dx) {
+        auto scaled = gradient * weights.get();
+        auto along = mean_of(scaled * normal), shift = mean_of(scaled);
+        store_global(dx.view(shape, at.matrix), ((scaled - shift - normal * along) * scale).to(dx.dtype),
+                     {at.row, 0});
+      }
+    }
+    if (has_weight_parts) store_part(shape, weight_parts_ptr, weight_part);
+    if (has_bias_parts) store_part(shape, bias_parts_ptr, bias_part);
+  }
+};
+
+}  // namespace imbrex::kernels

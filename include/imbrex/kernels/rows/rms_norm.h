@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// RMS normalisation of rows, forward and backward.
+#pragma once
+
+#include "imbrex/kernels/rows/persistent_rows.h"
+#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/stream.h"
+
+namespace imbrex {
+
+/// y = x / sqrt(mean(x^2) + epsilon) * weight along the last dimension. x and y [rows, columns] or [batch, rows, columns],
+/// float16, bfloat16 or float32, y of x's type or another of these; any number of columns, which are neighbours in
+/// memory; the other strides may be any. weight [columns], dense, of any of these types. y may be x. Sums are float32.
+/// On a CUDA GPU it returns without waiting. What is compiled, at a first call, serves all numbers of rows, and of
+/// columns up to the next power of two. LaunchError names the condition that a call does not meet.
+LaunchReport rms_norm(const DeviceTensor& x, const DeviceTensor& weight, const DeviceTensor& y,
+                      float epsilon = 1e-6f, const Stream& stream = {},
+                      SourceLocation where = SourceLocation::current());
+
+/// The gradients of rms_norm(): from dy, that of y, those of x and of weight, of which either may be null.
+///
+///   dx = r * (dy * weight - x * r^2 * mean(dy * weight * x)),   r = 1 / sqrt(mean(x^2) + epsilon)
+///   dweight = the sum over all rows of dy * x * r
+///
+/// Shapes and types as there, dx as x, dweight as weight; at most 16384 columns. dx may be dy or x. dweight has the same
+/// bits in every run on devices with as many multiprocessors.
+LaunchReport rms_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, const DeviceTensor& weight,
+                               const DeviceTensor& dx, const DeviceTensor& dweight, float epsilon = 1e-6f,
+                               const Stream& stream = {}, SourceLocation where = SourceLocation::current());
+
+namespace kernels {
+
+struct RmsNormRows {
+  int thread_bytes = 64;  // of x, per thread
+
+  static auto space() { return Space<RmsNormRows>().choose<&RmsNormRows::thread_bytes>({64, 32, 128}); }
+
+  /// y[i, :] = x[i, :] / sqrt(mean(x[i, :]^2) + epsilon) * weight[:] for each row of each matrix. `is_whole`: a row has
+  /// no more columns than a tile.
+  void operator()(RowShape shape, bool is_whole, Float32 epsilon, RowOperand x, ColumnOperand weight,
+                  RowOperand y) const {
+    const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
+    const auto [row, matrix] = tile.place_of_cta();
+    const TileRows values(tile, x.view(shape, matrix), row);
+    auto squares = sum_of_rows(tile, [&](const ScalarArg& column) {
+      auto part = values.at(column);
+      return part * part;
+    });
+    RegisterTensor scale = rsqrt(squares / shape.columns() + epsilon);
+    auto g_y = y.view(shape, matrix);
+    tile.each_part([&, &row = row](const ScalarArg& column) {
+      auto scaled = values.at(column) * scale * weight.load(shape, column, tile.columns);
+      store_global(g_y, scaled.to(y.dtype), {row, column});
+    });
+  }
+};
+
+/// dx, and each CTA's part of dweight, which SumOfParts adds up.
+struct RmsNormBackward {
+  int thread_bytes = 32;  // of x, per thread
+
+  static auto space() {
+    return Space<RmsNormBackward>().choose<&RmsNormBackward::thread_bytes>({32, 16, 64});
+  }
+
+  /// parts[ctas, columns] = the sums of dy * x * r over the rows that a CTA has; see rms_norm_backward(). Rows are whole.
+  void operator()(RowShape shape, Int32 ctas, Float32 epsilon, RowOperand dy, RowOperand x,
+                  ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
+                  Ptr<float32> parts_ptr) const {
+    const RowTile tile(shape, x.dtype.bytes(), thread_bytes);
+    grid(ctas);
+    const PersistentRows rows(tile, shape);
+    const HeldColumns weights(tile, weight, shape);
+    RegisterTensor part = zeros(float32, {tile.rows, tile.columns});
+    AheadRows next_x(rows, x, shape), next_dy(rows, dy, shape);
+    for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
+      const RowPlace at = rows.place(i);
+      auto value = next_x.take(i), gradient = next_dy.take(i);
+      RegisterTensor scale = rsqrt(sum(value * value, {.axis = 1, .keep = true}) / shape.columns() + epsilon);
+      auto normal = value * scale;
+      if (has_parts) part += gradient * normal;
+      if (has_dx) {
+        auto scaled = gradient * weights.get();
+        auto along = sum(scaled * normal, {.axis = 1, .keep = true}) / shape.columns();
+        store_global(dx.view(shape, at.matrix), ((scaled - normal * along) * scale).to(dx.dtype),
+                     {at.row, 0});
+      }
+    }
+    if (has_parts) store_part(shape, parts_ptr, part);
+  }
+};
+
+}  // namespace kernels
+}  // namespace imbrex

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels that work row by row share: tensors of rows whose number and length are known when they run, and the
+// tiles that CTAs take of them. A length costs no compilation of its own: what is compiled for is the tile's width, a
+// power of two, and the vectors that length and strides allow.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "imbrex/kernels/parts/batch.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// The rows of a call: `matrices` of `rows`, each of column_units * column_unit elements.
+struct RowShape {
+  using Parameters = ParameterList<Int32, Int32, Int32, int, int>;
+  Int32 matrices, rows, column_units;
+  int column_unit;   ///< a power of two that divides the number of columns: what vector accesses rely on
+  int tile_columns;  ///< of a tile, a power of two; longer rows are taken tile by tile
+
+  Expr columns() const { return column_units * column_unit; }
+};
+/// What a launch passes for a RowShape.
+struct RowShapeArguments {
+  int64_t matrices, rows, column_units;
+  int column_unit, tile_columns;
+  auto arguments() const { return std::tie(matrices, rows, column_units, column_unit, tile_columns); }
+};
+
+/// A tensor with a row for each row of the call.
+struct RowOperand {
+  using Parameters = ParameterList<DataType, Ptr<>, MatrixStrides>;
+  DataType dtype;
+  Ptr<> pointer;
+  MatrixStrides strides;
+
+  /// [rows, columns] of one of the matrices.
+  GlobalTensor view(const RowShape& shape, const ScalarArg& matrix) const {
+    return view(shape.matrices, shape.rows, shape.columns(), matrix);
+  }
+  GlobalTensor view(const ScalarArg& matrices, const ScalarArg& rows, const ScalarArg& columns,
+                    const ScalarArg& matrix) const {
+    return strides.view(pointer, dtype, matrices, rows, columns)[matrix];
+  }
+};
+template <class Address = uint64_t>  // or const DeviceTensor&
+struct RowOperandArguments {
+  DataType dtype;
+  Address address;
+  MatrixStridesArguments strides;
+  auto arguments() const { return std::tie(dtype, address, strides); }
+};
+
+/// A dense vector with an element for each column.
+struct ColumnOperand {
+  using Parameters = ParameterList<DataType, Ptr<>>;
+  DataType dtype;
+  Ptr<> pointer;
+
+  /// `columns` of them from `column` on, as float32, zero beyond the last; [columns].
+  RegisterValue load(const RowShape& shape, const ScalarArg& column, int columns) const {
+    return load_global(global_view(pointer, dtype, {shape.columns()}), {column}, {columns}).to(float32);
+  }
+};
+template <class Address = uint64_t>
+struct ColumnOperandArguments {
+  DataType dtype;
+  Address address;
+  auto arguments() const { return std::tie(dtype, address); }
+};
+
+/// The first row of a tile, and its matrix.
+struct RowPlace {
+  Int32 row, matrix;
+};
+
+/// The tile of a CTA: some whole rows, or one row of which it holds a part at a time.
+class RowTile {
+ public:
+  static constexpr int kMostColumns =
+      32768;  ///< of a row that is held whole: 32 elements per thread of a CTA
+
+  /// Sets the number of warps. A thread takes about `thread_bytes` of the tensor whose elements have `bytes`: enough
+  /// loads in flight, few enough registers.
+  RowTile(const RowShape& shape, int bytes, int thread_bytes = 64)
+      : columns(shape.tile_columns), is_whole_(true), shape_(shape) {
+    const int per_thread = std::max(1, thread_bytes / bytes);
+    const int threads = std::clamp(columns / per_thread, 128, 1024);
+    rows = std::max(1, threads * per_thread / columns);
+    warps(threads / 32);
+  }
+  /// The same for rows that may be longer than the tile: `is_whole` says that they are not.
+  RowTile(const RowShape& shape, int bytes, bool is_whole, int thread_bytes)
+      : RowTile(shape, bytes, thread_bytes) {
+    is_whole_ = is_whole;
+  }
+
+  int rows, columns;
+
+  bool is_whole() const { return is_whole_; }
+  /// Sets the grid to a CTA for each tile, `across` of them beside each other; the tile of this CTA.
+  RowPlace place_of_cta(const ScalarArg& across = 1) const {
+    const Expr tiles = count();
+    grid(shape_.matrices * tiles, across);
+    const auto [matrix, tile] = fast_divmod(block_idx.x, tiles);
+    return {tile * rows, matrix};
+  }
+  /// How many tiles a matrix has.
+  Expr count() const { return cdiv(shape_.rows, rows); }
+  /// Runs body(column) for each part of the rows; for a whole one once, for column 0.
+  template <class Body>
+  void each_part(const Body& body) const {
+    if (is_whole_) return body(ScalarArg(0));
+    for (Int32 column : range(0, shape_.columns(), columns)) body(ScalarArg(column));
+  }
+  /// Whether a column of the part that begins at `column` is in the row; [1, columns].
+  RegisterValue in_row(const ScalarArg& column) const {
+    const Expr end = shape_.columns() - column;
+    return register_tensor(boolean, {1, columns}, [&](auto, auto j) { return j < end; });
+  }
+
+ private:
+  bool is_whole_;
+  const RowShape& shape_;
+};
+
+/// A tensor's elements in a RowTile, which are loaded once where the rows are whole, else whenever they are asked for.
+class TileRows {
+ public:
+  TileRows(const RowTile& tile, GlobalTensor from, const ScalarArg& row, double other = 0)
+      : tile_(tile), from_(from), row_(row), other_(other) {
+    if (tile.is_whole()) held_.emplace(load(0));
+  }
+  /// As float32, [rows, columns]; `other` beyond the row.
+  RegisterValue at(const ScalarArg& column) const {
+    return held_ ? held_->to(float32) : load(column).to(float32);
+  }
+
+ private:
+  RegisterValue load(const ScalarArg& column) const {
+    return load_global(from_, {row_, column}, {tile_.rows, tile_.columns}, {.other = other_});
+  }
+  const RowTile& tile_;
+  GlobalTensor from_;
+  ScalarArg row_;
+  double other_;
+  std::optional<RegisterValue> held_;
+};
+
+/// The sum along rows of what body(column) returns for each part, [rows, 1].
+template <class Body>
+RegisterValue sum_of_rows(const RowTile& tile, const Body& body) {
+  if (tile.is_whole()) return sum(body(ScalarArg(0)), {.axis = 1, .keep = true});
+  RegisterTensor sums = zeros(float32, {tile.rows, tile.columns});
+  tile.each_part([&](const ScalarArg& column) { sums += body(column); });
+  return sum(sums, {.axis = 1, .keep = true});
+}
+
+}  // namespace imbrex::kernels

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax of rows of any length, forward and backward. (softmax.h has the simplest form.)
+#pragma once
+
+#include <limits>
+
+#include "imbrex/kernels/rows/row_tile.h"
+
+namespace imbrex::kernels {
+
+/// The maximum of each row and the sum of exp(x - maximum), in one pass: rows longer than a tile keep both for every
+/// place of a vector in the tile, and bring them together at the end.
+struct RowExponents {
+  RegisterTensor maximum, sum;  // [rows, 1]
+
+  static RowExponents of(const RowTile& tile, const TileRows& values) {
+    if (tile.is_whole()) {
+      auto x = values.at(0);
+      RegisterTensor maximum = max(x, {.axis = 1, .keep = true});
+      RegisterTensor total = imbrex::sum(exp(x - maximum), {.axis = 1, .keep = true});
+      return {maximum, total};
+    }
+    constexpr int kVector = 8;  // elements of a thread that lie side by side: their maximum costs no exchange
+    const int vectors = tile.columns / kVector;
+    RegisterTensor maximum = full(float32, {tile.rows, vectors, 1}, std::numeric_limits<float>::lowest()),
+                   total = zeros(float32, {tile.rows, vectors, 1});
+    tile.each_part([&](const ScalarArg& column) {
+      auto x = values.at(column).reshape({tile.rows, vectors, kVector});
+      RegisterTensor now = max(maximum, max(x, {.axis = 2, .keep = true}));
+      total = total * exp(maximum - now) + imbrex::sum(exp(x - now), {.axis = 2, .keep = true});
+      maximum = now;
+    });
+    RegisterTensor of_row = max(maximum, {.axis = 1, .keep = true});
+    RegisterTensor total_of_row = imbrex::sum(total * exp(maximum - of_row), {.axis = 1, .keep = true});
+    return {of_row.reshape({tile.rows, 1}), total_of_row.reshape({tile.rows, 1})};
+  }
+};
+
+struct SoftmaxRows {
+  int thread_bytes = 64;  // of x, per thread
+
+  static auto space() { return Space<SoftmaxRows>().choose<&SoftmaxRows::thread_bytes>({64, 32, 128}); }
+
+  /// y = softmax of x along each row. `is_whole`: a row has no more columns than a tile.
+  void operator()(RowShape shape, bool is_whole, RowOperand x, RowOperand y) const {
+    const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
+    const auto [row, matrix] = tile.place_of_cta();
+    const TileRows values(tile, x.view(shape, matrix), row, -std::numeric_limits<float>::infinity());
+    const RowExponents exponents = RowExponents::of(tile, values);
+    RegisterTensor scale = 1.0f / exponents.sum;
+    auto g_y = y.view(shape, matrix);
+    tile.each_part([&, &row = row](const ScalarArg& column) {
+      store_global(g_y, (exp(values.at(column) - exponents.maximum) * scale).to(y.dtype), {row, column});
+    });
+  }
+};
+
+struct SoftmaxBackward {
+  int thread_bytes = 32;  // of y, per thread
+
+  static auto space() {
+    return Space<SoftmaxBackward>().choose<&SoftmaxBackward::thread_bytes>({32, 64, 16});
+  }
+
+  /// dx = y * (dy - the sum of y * dy along the row).
+  void operator()(RowShape shape, bool is_whole, RowOperand dy, RowOperand y, RowOperand dx) const {
+    const RowTile tile(shape, y.dtype.bytes(), is_whole, thread_bytes);
+    const auto [row, matrix] = tile.place_of_cta();
+    const TileRows values(tile, y.view(shape, matrix), row), gradients(tile, dy.view(shape, matrix), row);
+    RegisterTensor along =
+        sum_of_rows(tile, [&](const ScalarArg& column) { return values.at(column) * gradients.at(column); });
+    auto g_dx = dx.view(shape, matrix);
+    tile.each_part([&, &row = row](const ScalarArg& column) {
+      store_global(g_dx, (values.at(column) * (gradients.at(column) - along)).to(dx.dtype), {row, column});
+    });
+  }
+};
+
+}  // namespace imbrex::kernels

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/kernels/rows/norm_rows.h"
+
+#include <cmath>
+
+#include "imbrex/kernels/layer_norm.h"
+#include "imbrex/runtime/caller_line.h"
+#include "kernel_of_device.h"
+#include "rows/column_sums.h"
+#include "rows/row_call.h"
+#include "rows/row_case.h"
+
+namespace imbrex {
+
+LaunchReport layer_norm(const DeviceTensor& x, const DeviceTensor& weight, const DeviceTensor& bias,
+                        const DeviceTensor& y, float epsilon, const Stream& stream, SourceLocation where) {
+  const CallerLine caller(where);
+  RowCall call("layer_norm", "x", x);
+  const auto weights = call.column_operand("weight", weight), biases = call.column_operand("bias", bias);
+  call.result("y", y);
+  return kernel_of_device<kernels::LayerNormRows>(x.device())
+      .on(stream)(call.row_shape(), call.is_whole(), epsilon, call.arguments(x), weights, biases,
+                  call.arguments(y));
+}
+
+LaunchReport layer_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, const DeviceTensor& weight,
+                                 const DeviceTensor& dx, const DeviceTensor& dweight,
+                                 const DeviceTensor& dbias, float epsilon, const Stream& stream,
+                                 SourceLocation where) {
+  const CallerLine caller(where);
+  RowCall call("layer_norm_backward", "dy", dy);
+  call.operand("x", x);
+  const auto weights = call.column_operand("weight", weight);
+  if (!dx.is_null()) call.result("dx", dx);
+  const ColumnSums sums(call, {{"dweight", &dweight}, {"dbias", &dbias}}, stream);
+  LaunchReport report =
+      kernel_of_device<kernels::LayerNormBackward>(dy.device())
+          .on(stream)(call.row_shape(), sums.ctas(), epsilon, call.arguments(dy), call.arguments(x), weights,
+                      !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0), sums.parts(0),
+                      sums.has(1), sums.parts(1));
+  return sums.add_up(std::move(report));
+}
+
+namespace kernels {
+namespace {
+
+/// (x - mean) / sqrt(variance + epsilon) of a row, and the factor.
+struct NormalRow {
+  std::vector<double> values;
+  double scale;
+  NormalRow(const double* x, int64_t n, double epsilon) {
+    double mean = 0, variance = 0;
+    for (int64_t j = 0; j < n; ++j) mean += x[j] / static_cast<double>(n);
+    for (int64_t j = 0; j < n; ++j) variance += (x[j] - mean) * (x[j] - mean) / static_cast<double>(n);
+    scale = 1 / std::sqrt(variance + epsilon);
+    for (int64_t j = 0; j < n; ++j) values.push_back((x[j] - mean) * scale);
+  }
+};
+
+constexpr float kEpsilon = 1e-5f;
+
+const KernelRegistration<LayerNormRows> forward{
+    {"layer_norm_rows", "layer normalisation of each row, of any length and type", row_sizes(123, 1000)},
+    [](Case& c, Kernel<LayerNormRows>& kernel) {
+      const RowCase rows(c);
+      DeviceTensor x = rows.input(), weight = c.input(rows.dtype, {rows.n}),
+                   bias = c.input(rows.dtype, {rows.n}), y = rows.output();
+      c.launch(kernel, rows.shape(), rows.is_whole(), kEpsilon, rows.operand(x), rows.column(weight),
+               rows.column(bias), rows.operand(y));
+      c.expect(y, [&](std::span<double> out) {
+        const std::vector<double> in = c.values(x), w = c.values(weight), b = c.values(bias);
+        rows.each([&](int64_t first) {
+          const NormalRow normal(&in[first], rows.n, kEpsilon);
+          for (int64_t j = 0; j < rows.n; ++j) out[first + j] = normal.values[j] * w[j] + b[j];
+        });
+      });
+    }};
+
+const KernelRegistration<LayerNormBackward> backward{
+    {"layer_norm_backward", "gradients of layer normalisation: of x, and of weight and bias per CTA",
+     with_ctas(row_sizes(123, 1000))},
+    [](Case& c, Kernel<LayerNormBackward>& kernel) {
+      const RowCase rows(c);
+      const int64_t ctas = c.size("ctas"), n = rows.n;
+      DeviceTensor dy = rows.input(), x = rows.input(), weight = c.input(rows.dtype, {n}), dx = rows.output(),
+                   weight_parts = c.output(float32, {ctas, n}), bias_parts = c.output(float32, {ctas, n});
+      c.launch(kernel, rows.shape(), ctas, kEpsilon, rows.operand(dy), rows.operand(x), rows.column(weight),
+               true, rows.operand(dx), true, weight_parts, true, bias_parts);
+      c.expect(dx, [&](std::span<double> out) {
+        const std::vector<double> in = c.values(x), w = c.values(weight), gradient = c.values(dy);
+        rows.each([&](int64_t first) {
+          const NormalRow normal(&in[first], n, kEpsilon);
+          double along = 0, shift = 0;
+          for (int64_t j = 0; j < n; ++j) {
+            along += gradient[first + j] * w[j] * normal.values[j] / static_cast<double>(n);
+            shift += gradient[first + j] * w[j] / static_cast<double>(n);
+          }
+          for (int64_t j = 0; j < n; ++j)
+            out[first + j] = normal.scale * (gradient[first + j] * w[j] - shift - normal.values[j] * along);
+        });
+      });
+    }};
+
+}  // namespace
+}  // namespace kernels
+}  // namespace imbrex

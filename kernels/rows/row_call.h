@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the tensors of a call to what kernels of rows take.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "imbrex/kernels/rows/row_tile.h"
+#include "imbrex/runtime/device_tensor.h"
+
+namespace imbrex {
+
+/// The tensors of one call of `function`, checked one after the other: LaunchError "<function>: <name> ..." for one that
+/// is null or released, on another device than the first, or whose shape, type or strides do not fit.
+class RowCall {
+ public:
+  /// `first` says what shape the others have, and on which device they are.
+  RowCall(std::string function, std::string name, const DeviceTensor& first,
+          std::initializer_list<DataType> types = {float16, bfloat16, float32});
+  enum class Types { kAny };
+  RowCall(std::string function, std::string name, const DeviceTensor& first, Types)
+      : RowCall(std::move(function), std::move(name), first, {first.dtype()}) {}
+
+  /// A tensor of the first one's shape and of one of these types; `written`: none of its elements share memory.
+  RowCall& operand(const std::string& name, const DeviceTensor& tensor,
+                   std::initializer_list<DataType> types = {float16, bfloat16, float32});
+  RowCall& result(const std::string& name, const DeviceTensor& tensor,
+                  std::initializer_list<DataType> types = {float16, bfloat16, float32});
+  /// A dense tensor of this shape.
+  void check_dense(const std::string& name, const DeviceTensor& tensor, const std::vector<int64_t>& shape,
+                   std::initializer_list<DataType> types) const;
+  /// A tensor of this shape and type that is written, whose columns are neighbours.
+  void check_written(const std::string& name, const DeviceTensor& tensor, const std::vector<int64_t>& shape,
+                     DataType type) const;
+  /// A float32 tensor of this shape that is written, of any strides.
+  void check_scale(const std::string& name, const DeviceTensor& tensor,
+                   const std::vector<int64_t>& shape) const;
+  /// Matrices are not taken for one.
+  void keep_matrices() { is_one_matrix_ = matrices_ == 1; }
+  /// A dense tensor of [columns].
+  kernels::ColumnOperandArguments<> column_operand(const std::string& name, const DeviceTensor& tensor) const;
+
+  int64_t matrices() const { return matrices_; }
+  int64_t rows() const { return rows_; }
+  int64_t columns() const { return columns_; }
+
+  /// Whether the matrices of all operands follow each other as their rows do, so that they are one: then what follows
+  /// speaks of one. After the last operand.
+  kernels::RowShapeArguments row_shape(int most_columns = kernels::RowTile::kMostColumns) const;
+  kernels::RowOperandArguments<> arguments(const DeviceTensor& tensor) const;
+  /// Whether rows are held whole.
+  bool is_whole(int most_columns = kernels::RowTile::kMostColumns) const { return columns_ <= most_columns; }
+
+  const Device& device() const { return first_.device(); }
+
+  [[noreturn]] void refuse_first(const std::string& message, const std::string& help) const {
+    refuse(name_, first_, message, help);
+  }
+  [[noreturn]] void refuse(const std::string& name, const DeviceTensor& tensor, const std::string& message,
+                           const std::string& help) const;
+
+ private:
+  void check(const std::string& name, const DeviceTensor& tensor,
+             std::initializer_list<DataType> types) const;
+  void add(const std::string& name, const DeviceTensor& tensor, std::initializer_list<DataType> types);
+
+  std::string function_, name_;
+  const DeviceTensor& first_;
+  int64_t matrices_, rows_, columns_;
+  int64_t column_unit_;
+  bool is_one_matrix_;
+};
+
+}  // namespace imbrex

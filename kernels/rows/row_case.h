@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// How `imbrex run`, `bench` and the tests try kernels of rows: what their registrations share.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "imbrex/kernels/rows/row_tile.h"
+#include "imbrex/runtime/registry.h"
+
+namespace imbrex::kernels {
+
+inline std::vector<SizeOption> row_sizes(int64_t m, int64_t n) {
+  return {{"m", m, "rows"},
+          {"n", n, "columns"},
+          {"bits", 16, "of an element: 16 (bfloat16, or float16 with fp16 = 1) or 32"},
+          {"fp16", 0, "1: float16, 0: bfloat16"}};
+}
+
+/// For kernels that share rows among so many CTAs.
+inline std::vector<SizeOption> with_ctas(std::vector<SizeOption> sizes) {
+  sizes.push_back({"ctas", 8, "CTAs that share the rows"});
+  return sizes;
+}
+
+/// A problem of row_sizes().
+struct RowCase {
+  explicit RowCase(Case& c)
+      : c(c),
+        m(c.size("m")),
+        n(c.size("n")),
+        dtype(c.size("bits") == 32 ? float32
+              : c.size("fp16")     ? float16
+                                   : bfloat16) {}
+  RowShapeArguments shape(int most_columns = RowTile::kMostColumns) const {
+    const int64_t unit = std::gcd(n, int64_t{16}), rounded = std::bit_ceil(static_cast<uint64_t>(n));
+    return {1, m, n / unit, static_cast<int>(unit),
+            static_cast<int>(std::clamp<int64_t>(rounded, 32, most_columns))};
+  }
+  bool is_whole(int most_columns = RowTile::kMostColumns) const { return n <= most_columns; }
+  /// A dense tensor of rows, or a row of it for each column.
+  static RowOperandArguments<const DeviceTensor&> operand(const DeviceTensor& t) {
+    const int64_t columns = t.shape().back(), unit = std::gcd(columns, int64_t{16} / t.dtype().bytes());
+    return {t.dtype(), t, {static_cast<int>(unit), columns / unit, 0}};
+  }
+  static ColumnOperandArguments<const DeviceTensor&> column(const DeviceTensor& t) { return {t.dtype(), t}; }
+  DeviceTensor input() const { return c.input(dtype, {m, n}); }
+  DeviceTensor output() const { return c.output(dtype, {m, n}); }
+  /// Runs body(first) for the place of each row's first element.
+  template <class Body>
+  void each(const Body& body) const {
+    for (int64_t i = 0; i < m; ++i) body(i * n);
+  }
+
+  Case& c;
+  int64_t m, n;
+  DataType dtype;
+};
+
+}  // namespace imbrex::kernels
