@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 #include "imbrex/runtime/device_tensor.h"
@@ -187,20 +188,6 @@ struct Attention {
         }
       }
     }
-  }
-};
-
-/// Strides between batches, heads and rows, in units of 16 bytes, as TMA takes them.
-struct HeadStrides {
-  using Parameters = ParameterList<Int64, Int64, Int64>;
-  Int64 batch, head, row;
-
-  /// [batches, heads, rows, head_size].
-  GlobalTensor view(const PtrArg& pointer, DataType dtype, const Int32& batches, const ScalarArg& heads,
-                    const Int32& rows, int head_size) const {
-    const int unit = 128 / dtype.bits();
-    return global_view(pointer, dtype, {batches, heads, rows, head_size},
-                       {batch * unit, head * unit, row * unit, 1});
   }
 };
 

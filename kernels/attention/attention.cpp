@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "attention/kv_arguments.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/registry.h"
@@ -38,14 +39,6 @@ struct Sizes {
   int64_t batch, heads, heads_kv, rows, rows_kv, head_size;
 };
 
-/// Extent d of [batch, heads, rows, head size], and its stride; a tensor of three dimensions is one batch.
-int64_t extent(const DeviceTensor& t, size_t d) {
-  return t.shape().size() == 4 ? t.shape()[d] : d == 0 ? 1 : t.shape()[d - 1];
-}
-int64_t stride(const DeviceTensor& t, size_t d) {
-  return extent(t, d) == 1 ? 0 : t.strides()[t.shape().size() == 4 ? d : d - 1];
-}
-
 Sizes check(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v, const DeviceTensor& o) {
   const std::vector<Named> all{{"q", q}, {"k", k}, {"v", v}, {"o", o}};
   for (const Named& t : all) {
@@ -65,10 +58,10 @@ Sizes check(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
     for (int64_t size : t.tensor.shape())
       if (size < 1) refuse(fmt::format("{} has an extent of {}", t.name, size), all, "leave the call out");
   }
-  const Sizes s{extent(q, 0), extent(q, 1), extent(k, 1), extent(q, 2), extent(k, 2), extent(q, 3)};
+  const Sizes s{head_extent(q, 0), head_extent(q, 1), head_extent(k, 1), head_extent(q, 2), head_extent(k, 2), head_extent(q, 3)};
   if (o.shape() != q.shape()) refuse("o has another shape than q", all, "o is what q is");
   if (v.shape() != k.shape()) refuse("v has another shape than k", all, "v is what k is");
-  if (extent(k, 0) != s.batch || extent(k, 3) != s.head_size)
+  if (head_extent(k, 0) != s.batch || head_extent(k, 3) != s.head_size)
     refuse("k has another batch or head size than q", all, "k is [batch, kv heads, kv rows, head size]");
   if (s.heads % s.heads_kv != 0)
     refuse(fmt::format("{} heads of q do not share {} of k and v evenly", s.heads, s.heads_kv), all,
@@ -89,20 +82,9 @@ Sizes check(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
 /// Whether TMA reaches the tensor as it lies.
 bool has_tma_rows(const DeviceTensor& t) {
   const auto is_multiple = [&](int64_t elements) { return elements * t.dtype().bytes() % 16 == 0; };
-  return t.address() % 16 == 0 && stride(t, 3) == 1 && is_multiple(stride(t, 0)) &&
-         is_multiple(stride(t, 1)) && is_multiple(stride(t, 2));
+  return t.address() % 16 == 0 && head_stride(t, 3) == 1 && is_multiple(head_stride(t, 0)) &&
+         is_multiple(head_stride(t, 1)) && is_multiple(head_stride(t, 2));
 }
-
-/// What a launch passes for a tensor and HeadStrides.
-struct HeadArguments {
-  explicit HeadArguments(const DeviceTensor& t) : address(t.address()) {
-    const int64_t unit = 16 / t.dtype().bytes();
-    batch = stride(t, 0) / unit, head = stride(t, 1) / unit, row = stride(t, 2) / unit;
-  }
-  uint64_t address;
-  int64_t batch, head, row;
-  auto arguments() const { return std::tie(address, batch, head, row); }
-};
 
 /// `launch(kernel, arguments...)` with what a call launches.
 template <class Call>

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of few rows of Q to a long cache of K and V, as in decoding: bound by reading the cache once. The heads of Q
+// that share one of K and V are rows of one tile. The cache of a sequence is divided among CTAs, which leave partial
+// results; MergeAttention adds them. Two CTAs share a multiprocessor, so that one reads while the other begins or ends.
+#pragma once
+
+#include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/kernels/attention/kv_cache.h"
+#include "imbrex/kernels/attention/online_softmax.h"
+#include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+struct DecodeAttention {
+  static constexpr const char* target = "sm_90a";
+  static constexpr int kRows = 64;  // of a tile: those of wgmma
+  int block_kv = 64, stages = 3;
+
+  static auto space() {
+    return Space<DecodeAttention>().choose<&DecodeAttention::block_kv, &DecodeAttention::stages>(
+        {{64, 3}, {128, 3}, {64, 2}, {64, 6}, {32, 6}});
+  }
+
+  /// Q and O are [batches, heads_kv * group, q_size, head_size]. Row i of a sequence of `length` rows is the one of
+  /// position length - q_size + i; `causal`: it sees no later ones. `parts`: CTAs that a sequence is divided among. With
+  /// `is_divided`, part p's result goes to partial[p], float32 [rows of Q of all heads, head_size], and the logarithm of its
+  /// sum of weights to log_sum[p], for MergeAttention; without it (parts is 1), to O and log_sum.
+  void operator()(Int32 batches, Int32 heads_kv, Int32 group, Int32 q_size, Int32 parts, int head_size,
+                  bool is_divided, bool causal, float scale, DataType dtype, Ptr<> q_ptr,
+                  HeadStrides q_strides, KvCache cache, Ptr<> o_ptr, HeadStrides o_strides,
+                  Ptr<float32> partial_ptr, Ptr<float32> log_sum_ptr) const {
+    require(head_size % 16 == 0 && head_size <= 256, "head_size is {}: a multiple of 16, at most 256",
+            head_size);
+    Int32 q_rows = group * q_size;  // that share one head of K and V
+    grid(cdiv(q_rows, kRows) * parts, heads_kv, batches);
+    warps(4 + cache.warps_needed(block_kv));
+    Int32 tile = block_idx.x / parts, part = block_idx.x % parts, head_kv = block_idx.y, batch = block_idx.z;
+    griddepcontrol::wait();  // the grid before may still write Q or the cache, or read what this one writes
+    griddepcontrol::launch_dependents();
+
+    KvBlocks blocks(cache, dtype, block_kv, stages, batches, heads_kv, head_size, batch, head_kv);
+    auto s_q = shared_tensor(dtype, {kRows, head_size});
+    Pipeline k_pipe(stages, blocks.arrivals(), 1), v_pipe(stages, blocks.arrivals(), 1);
+    sync();
+    Int32 length = cache.length_of(batch);
+    Int32 num_blocks = cdiv(length, block_kv);
+    Int32 first = num_blocks * part / parts, last = num_blocks * (part + 1) / parts;
+
+    if (auto producer = warp_group(4, cache.warps_needed(block_kv)))
+      blocks.load(first, last, length, k_pipe, v_pipe);
+
+    if (auto consumer = warp_group(0, 4)) {
+      const auto release = [&](Pipeline& pipe) {
+        if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
+        pipe.consumer_advance();
+      };
+      // Row r of the tile: head r / q_size of the group, row r % q_size. Made for each use, whose layout it takes.
+      const auto row = [&] {
+        return register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return tile * kRows + r; });
+      };
+      const auto all_q = [&](const Ptr<>& pointer, const HeadStrides& strides) {
+        return strides.view(pointer, dtype, batches, heads_kv * group, q_size, head_size);
+      };
+      {
+        auto r = row();
+        store_shared(s_q, gather(all_q(q_ptr, q_strides), {batch, r / q_size + head_kv * group, r % q_size, 0},
+                                 {kRows, head_size}, {.mask = r < q_rows}));
+      }
+      fence::proxy_async();
+      sync();
+
+      RegisterTensor out = zeros(float32, {kRows, head_size});
+      OnlineSoftmax softmax(kRows, scale);
+      auto scores = wgmma::accumulator(float32, {kRows, block_kv});
+      RegisterTensor weights = zeros(dtype, {kRows, block_kv});
+      const auto start_scores = [&] {
+        k_pipe.consumer_acquire();
+        wgmma::fence();
+        wgmma::mma(s_q, blocks.k(k_pipe.consumer_stage).transpose(), scores, {.scale_d = false});
+        wgmma::commit_group();
+      };
+      const auto start_output = [&] {
+        v_pipe.consumer_acquire();
+        wgmma::fence();
+        wgmma::mma(weights, blocks.v(v_pipe.consumer_stage), out, {.scale_d = true});
+        wgmma::commit_group();
+      };
+      const auto weigh = [&](const ScalarArg& block) {
+        Int32 offset = block * block_kv;
+        auto first_unseen = causal ? length - q_size + 1 : length + 0;
+        if (auto edge = when(offset + block_kv > first_unseen)) {
+          auto column = register_tensor(int32, {1, block_kv}, [&](auto, auto j) { return offset + j; });
+          auto is_seen = causal ? column <= row() % q_size + (length - q_size) : column < length;
+          scores = select(is_seen, scores, -std::numeric_limits<float>::infinity());
+        }
+        return softmax.weigh(scores);
+      };
+
+      if (auto some = when(first < last)) {
+        start_scores();
+        wgmma::wait_group(0);
+        release(k_pipe);
+        weigh(first);
+        weights = scores;
+        for (Int32 block : range(first + 1, last)) {
+          start_scores();  // of this block; below, the output of the block before
+          start_output();
+          wgmma::wait_group(1);
+          release(k_pipe);
+          auto shrink = weigh(block);
+          wgmma::wait_group(0);
+          release(v_pipe);
+          out = out * shrink;
+          weights = scores;
+        }
+        blocks.clear_beyond(length, last - 1, v_pipe);
+        start_output();
+        wgmma::wait_group(0);
+        release(v_pipe);
+      }
+
+      auto result = out * softmax.inverse();
+      Int32 heads = batch * heads_kv + head_kv;  // before this one, of K and V
+      auto g_log_sum = global_view(log_sum_ptr, {parts, batches * heads_kv, q_rows, 1});
+      store_global(g_log_sum[part][heads], softmax.log_sum_exp(), {tile * kRows, 0});
+      if (is_divided) {
+        auto g_partial = global_view(partial_ptr, {parts, batches * heads_kv, q_rows, head_size});
+        store_global(g_partial[part][heads], result, {tile * kRows, 0});
+      } else {
+        auto r = row();
+        scatter(all_q(o_ptr, o_strides), result.to(dtype),
+                {batch, r / q_size + head_kv * group, r % q_size, 0}, {.mask = r < q_rows});
+      }
+    }
+  }
+};
+
+}  // namespace imbrex::kernels

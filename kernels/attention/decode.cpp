@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/kernels/attention/decode.h"
+
+#include <cmath>
+#include <memory>
+
+#include "attention/decode_launch.h"
+#include "attention/kv_arguments.h"
+#include "attention/reference.h"
+#include "imbrex/core/error.h"
+#include "imbrex/kernels/attention/merge.h"
+#include "imbrex/runtime/registry.h"
+
+namespace imbrex::kernels {
+namespace {
+
+/// A problem of decoding, as sizes of a registered kernel state it.
+struct Decoding {
+  DecodeSizes s;
+  int64_t page, ragged, causal;
+  DataType dtype;
+  float scale;
+  DeviceTensor q, k, v, o, lengths, table;
+  std::vector<int64_t> length_of, page_of;  // [batches], [batches, pages of each]
+
+  explicit Decoding(Case& c)
+      : s{c.size("batch"), c.size("heads"), c.size("group"), c.size("q"), c.size("kv"), c.size("d")},
+        page(c.size("page")),
+        ragged(c.size("ragged")),
+        causal(c.size("causal")),
+        dtype(c.size("bf16") ? bfloat16 : float16),
+        scale(1 / std::sqrt(static_cast<float>(s.head_size))) {
+    q = c.input(dtype, {s.batches, s.heads_kv * s.group, s.q_size, s.head_size});
+    const int64_t each = page > 0 ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
+    const int64_t rows = page > 0 ? page : s.capacity;
+    k = c.input(dtype, {pages, s.heads_kv, rows, s.head_size});
+    v = c.input(dtype, {pages, s.heads_kv, rows, s.head_size});
+    o = c.output(dtype, q.shape());
+    // Lengths from 0 to the capacity, the first of them full.
+    length_of.assign(static_cast<size_t>(s.batches), s.capacity);
+    for (int64_t b = 1; b < s.batches && ragged; ++b)
+      length_of[b] = b % 4 == 3 ? 0 : (b * 7919 + 13) % (s.capacity + 1);
+    // Pages in a scattered order.
+    for (int64_t i = 0; i < pages; ++i) page_of.push_back((i * step(pages) + 5) % pages);
+    if (ragged || page > 0) {
+      HostTensor host(int32, {s.batches});
+      for (int64_t b = 0; b < s.batches; ++b) host.set(b, static_cast<double>(length_of[b]));
+      lengths = c.input(host);
+    }
+    if (page > 0) {
+      HostTensor host(int32, {s.batches, each});
+      for (int64_t i = 0; i < pages; ++i) host.set(i, static_cast<double>(page_of[i]));
+      table = c.input(host);
+    }
+  }
+
+  double read_rows() const {
+    double rows = 0;
+    for (int64_t length : length_of) rows += static_cast<double>(length);
+    return rows;
+  }
+
+  void expect(Case& c) const {
+    std::shared_ptr<std::array<std::vector<double>, 3>> values;
+    RowReference row;
+    int64_t of = -1;
+    const int64_t d = s.head_size, heads = s.heads_kv * s.group, rows = page > 0 ? page : s.capacity;
+    const int64_t each = page > 0 ? (s.capacity + page - 1) / page : 1;
+    c.expect_samples(
+        o,
+        [&, values, row, of](int64_t element) mutable {
+          if (!values)
+            values = std::make_shared<std::array<std::vector<double>, 3>>(
+                std::array<std::vector<double>, 3>{c.values(q), c.values(k), c.values(v)});
+          const int64_t r = element / d, i = r % s.q_size, head = r / s.q_size % heads,
+                        b = r / s.q_size / heads;
+          const auto place = [&](int64_t j) {
+            const int64_t at = page > 0 ? page_of[b * each + j / page] : b;
+            return ((at * s.heads_kv + head / s.group) * rows + (page > 0 ? j % page : j)) * d;
+          };
+          const auto& [qs, ks, vs] = *values;
+          if (r != of) {
+            const int64_t seen =
+                std::max<int64_t>(0, causal ? length_of[b] - s.q_size + i + 1 : length_of[b]);
+            row.weigh(qs.data() + r * d, d, scale, seen, [&](int64_t j) { return ks.data() + place(j); });
+            of = r;
+          }
+          return row.mean(element % d, [&](int64_t j) { return vs.data() + place(j); });
+        },
+        std::min<int64_t>(s.batches * heads * s.q_size * d, (int64_t{1} << 28) / std::max<int64_t>(s.capacity, 1) / d + 300),
+        3 * default_tolerance(dtype));
+  }
+
+ private:
+  static int64_t step(int64_t pages) {  // a number that shares no divisor with `pages`
+    int64_t step = pages / 2 + 1;
+    while (std::gcd(step, pages) != 1) ++step;
+    return step;
+  }
+};
+
+const KernelRegistration<DecodeAttention> registration{
+    {"attention_decode",
+     "attention of a few query rows to a long cache, contiguous or in pages",
+     {{"batch", 2, "sequences"},
+      {"heads", 2, "heads of K and V"},
+      {"group", 4, "heads of Q that share one of K and V"},
+      {"q", 1, "rows of Q per head"},
+      {"kv", 700, "rows of K and V for which there is room"},
+      {"d", 128, "columns: the head's size, a multiple of 16, at most 256"},
+      {"page", 0, "rows of a page; 0: contiguous"},
+      {"ragged", 0, "1: sequences of several lengths"},
+      {"causal", 0, "1: row i sees the columns up to i + length - q"},
+      {"bf16", 0, "1: bfloat16, 0: float16"},
+      {"parts", 0, "CTAs that share a sequence; 0: as many as fill the GPU"}}},
+    [](Case& c, Kernel<DecodeAttention>& kernel) {
+      const Decoding p(c);
+      const DecodeSizes& s = p.s;
+      const int64_t parts = c.size("parts") > 0 ? c.size("parts") : decode_parts(s, 132, 64);
+      const int64_t heads = s.heads_kv * s.group, rows = s.batches * heads * s.q_size;
+      DeviceTensor partial = c.output(float32, {parts, rows, s.head_size}),
+                   log_sum = c.output(float32, {parts, rows});
+      const HeadArguments qs(p.q), os(p.o);
+      const CacheArguments cache(p.k, p.v, p.lengths, p.table);
+      const auto merge = [&] {
+        Kernel<MergeAttention> last({}, p.q.device());
+        last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
+             log_sum.address())
+            .expect_clean();
+      };
+      const auto launch = [&](auto&& run) {
+        run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, p.causal != 0, p.scale,
+            p.dtype, qs, cache, os, partial, log_sum);
+      };
+      if (c.mode() == Case::Mode::kMeasure) {
+        Kernel<MergeAttention> last({}, p.q.device());
+        c.measure([&](bool timed) {
+          LaunchReport report;
+          launch([&](const auto&... arguments) {
+            report = timed ? kernel.launch_timed(arguments...) : kernel(arguments...);
+          });
+          if (parts > 1)
+            last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
+                 log_sum.address());
+          return report;
+        });
+      } else {
+        launch([&](const auto&... arguments) { c.launch(kernel, arguments...); });
+        if (c.mode() == Case::Mode::kRun && parts > 1) merge();
+      }
+      c.flop = 4.0 * static_cast<double>(heads * s.q_size) * p.read_rows() / static_cast<double>(s.batches) *
+               static_cast<double>(s.batches * s.head_size);
+      if (c.mode() != Case::Mode::kTrace && p.page == 0 && !p.ragged && s.batches == 1 && (s.q_size == 1 || !p.causal))
+        c.attention = StatedAttention{p.q[0], p.k[0], p.v[0], p.o[0], p.scale, false};
+      p.expect(c);
+    }};
+
+}  // namespace
+}  // namespace imbrex::kernels

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What launches pass for tensors of heads and for caches.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include "imbrex/runtime/device_tensor.h"
+
+namespace imbrex {
+
+/// Extent d of [batch, heads, rows, head size], and its stride; a tensor of three dimensions is one batch.
+inline int64_t head_extent(const DeviceTensor& t, size_t d) {
+  return t.shape().size() == 4 ? t.shape()[d] : d == 0 ? 1 : t.shape()[d - 1];
+}
+inline int64_t head_stride(const DeviceTensor& t, size_t d) {
+  return head_extent(t, d) == 1 ? 0 : t.strides()[t.shape().size() == 4 ? d : d - 1];
+}
+
+/// What a launch passes for a tensor and HeadStrides.
+struct HeadArguments {
+  explicit HeadArguments(const DeviceTensor& t) : address(t.address()) {
+    const int64_t unit = 16 / t.dtype().bytes();
+    batch = head_stride(t, 0) / unit, head = head_stride(t, 1) / unit, row = head_stride(t, 2) / unit;
+  }
+  uint64_t address;
+  int64_t batch, head, row;
+  auto arguments() const { return std::tie(address, batch, head, row); }
+};
+
+/// What a launch passes for a KvCache. Null tensors: every sequence is as long as there is room, nothing is paged.
+struct CacheArguments {
+  CacheArguments(const DeviceTensor& k, const DeviceTensor& v, const DeviceTensor& lengths,
+                 const DeviceTensor& table)
+      : is_paged(!table.is_null()),
+        has_lengths(!lengths.is_null()),
+        pages(head_extent(k, 0)),
+        rows_of_page(is_paged ? head_extent(k, 2) : 1),
+        per_sequence(is_paged ? table.shape()[1] : head_extent(k, 2)),
+        k(k),
+        v(v),
+        // Never read where there is none; a pointer must not be null.
+        length_address(has_lengths ? lengths.address() : k.address()),
+        table_address(is_paged ? table.address() : k.address()) {}
+  bool is_paged, has_lengths;
+  int64_t pages, rows_of_page, per_sequence;
+  HeadArguments k, v;
+  uint64_t length_address, table_address;
+  auto arguments() const {
+    return std::tuple_cat(std::tie(is_paged, has_lengths, pages, rows_of_page, per_sequence), k.arguments(),
+                          v.arguments(), std::tie(length_address, table_address));
+  }
+};
+
+}  // namespace imbrex

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of few query rows to long caches: divided, ragged, in pages; under several schedules with every checker on.
+#include <gmock/gmock.h>
+
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/registry.h"
+
+namespace imbrex {
+namespace {
+
+using Sizes = std::map<std::string, int64_t>;
+
+void expect_decoded(Sizes sizes, const std::string& configuration = "", uint64_t seeds = 2) {
+  const RegisteredKernel& kernel = registered_kernel("attention_decode");
+  for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    const Device device = Device::virtual_gpu(
+        {.target = kernel.target, .host_threads = 1, .seed = seed, .checks = vgpu::CheckSet::all()});
+    Case c(Case::Mode::kRun, device, sizes, seed);
+    kernel.run(c, device,
+               configuration.empty() ? kernel.space.configuration(0) : kernel.space.parse(configuration));
+    EXPECT_TRUE(c.verified()) << "seed " << seed << ": " << c.comparisons.front().format();
+    EXPECT_TRUE(c.report.clean()) << "seed " << seed << "\n" << c.report.virtual_report.format();
+  }
+}
+
+TEST(AttentionDecode, OnePart) { expect_decoded({{"parts", 1}}); }
+TEST(AttentionDecode, SeveralParts) { expect_decoded({{"parts", 3}, {"bf16", 1}}, "", 4); }
+TEST(AttentionDecode, MorePartsThanBlocks) { expect_decoded({{"kv", 100}, {"parts", 5}}); }
+TEST(AttentionDecode, OneColumn) { expect_decoded({{"kv", 1}, {"d", 16}, {"group", 1}}); }
+TEST(AttentionDecode, SequencesOfSeveralLengths) {
+  expect_decoded({{"batch", 5}, {"kv", 333}, {"ragged", 1}, {"parts", 2}});
+}
+TEST(AttentionDecode, SeveralQueryRows) {
+  expect_decoded({{"q", 16}, {"group", 8}, {"causal", 1}, {"batch", 4}, {"ragged", 1}, {"kv", 200}, {"parts", 2}});
+  expect_decoded({{"q", 7}, {"group", 1}, {"causal", 1}, {"kv", 129}});
+}
+TEST(AttentionDecode, PagesOfEverySize) {
+  for (const int64_t page : {1, 3, 8, 16, 32, 64, 256})
+    expect_decoded({{"page", page}, {"kv", 300}, {"ragged", 1}, {"batch", 3}, {"d", 64}, {"parts", 2}}, "", 1);
+}
+TEST(AttentionDecode, EveryHeadSize) {
+  for (const int64_t d : {16, 64, 80, 96, 192, 256}) expect_decoded({{"d", d}, {"kv", 150}, {"parts", 2}}, "stages=2", 1);
+}
+
+}  // namespace
+}  // namespace imbrex
