@@ -11,12 +11,18 @@ namespace imbrex::kernels {
 /// Maximum and sum of each row of `rows`, as far as the blocks have been seen.
 class OnlineSoftmax {
  public:
-  /// Scores are multiplied by `scale` before they become exponents.
-  OnlineSoftmax(int64_t rows, float scale)
+  /// Scores are multiplied by `scale` before they become exponents, unless they `are_scaled` already.
+  OnlineSoftmax(int64_t rows, float scale, bool are_scaled = false)
       : largest(full(float32, {rows, 1}, kLeast)),
         total(zeros(float32, {rows, 1})),
-        scale_(scale),
-        to_exponent_(scale * 1.44269504f) {}  // exp(x) is 2 to the x log2(e)
+        scale_(are_scaled ? 1 : scale),
+        to_exponent_(scale_ * 1.44269504f) {}  // exp(x) is 2 to the x log2(e)
+
+  /// Before the first block: a scaled score that takes part in the sum of weights and has no value.
+  void begin_with(const RegisterBase& score) {
+    largest = score * (1 / scale_);
+    total = total + 1;
+  }
 
   /// Turns a block's scores, of which masked ones are -infinity, into weights; returns the factor by which
   /// what has been summed so far shrinks, [rows, 1].

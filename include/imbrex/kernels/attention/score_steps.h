@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention does to its scores before the softmax: masks and modifications as C++ structs, fused into the kernels'
+// loops.
+//
+// A step is a struct whose parameters (imbrex/lang/kernel_parameters.h) stand in the launch in its place. It has one or
+// more of these members, all const:
+//
+//   RegisterValue sees(const ScoreTile& at)             a mask: a bool tile, which row sees which column
+//   Expr sees_all(const ScoreBox& box)                  whether all rows of the box see all its columns; then the
+//                                                       mask of that block is left out
+//   ColumnRange columns(const RowRange& rows)           columns that any of the rows sees; blocks outside are skipped
+//   RegisterValue change(const RegisterBase& scores, const ScoreTile& at)
+//                                                       other scores, from those that were scaled
+//   RegisterValue sink(const ScoreTile& at)             a score of each row that takes part in the sum of weights,
+//                                                       and has no value
+//
+// Rows and columns are counted alike: row i of Q is at position i + (rows of K) - (rows of Q), so that causal attention
+// is `column <= row`.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// A tile of scores. Each call makes a new tile, which broadcasts to the scores' shape.
+struct ScoreTile {
+  std::function<RegisterValue()> row, column;  ///< positions, int32
+  std::function<RegisterValue()> head;         ///< of Q, int32
+  ScalarArg batch;
+};
+
+/// Positions first ... last.
+struct RowRange {
+  ScalarArg first, last, batch;
+};
+/// Columns begin ... end - 1. Open where a step leaves a member out.
+struct ColumnRange {
+  std::optional<ScalarArg> begin = {}, end = {};
+};
+/// Rows and columns of a block, the last ones included.
+struct ScoreBox {
+  ScalarArg first_row, last_row, first_column, last_column, batch;
+};
+
+/// The steps of a kernel, a parameter of it.
+template <class... Steps>
+class ScoreSteps {
+ public:
+  using Parameters = ParameterList<Steps...>;
+  explicit ScoreSteps(Steps... steps) : steps_(std::move(steps)...) {}
+
+  /// Whether a step changes scores: then they are scaled before.
+  bool changes() const {
+    bool any = false;
+    each([&](const auto& step) {
+      if constexpr (requires(const RegisterBase& x, const ScoreTile& at) { step.change(x, at); })
+        any |= is_used(step);
+    });
+    return any;
+  }
+  /// Whether every row sees every column.
+  bool masks() const {
+    bool any = false;
+    each([&](const auto& step) {
+      if constexpr (requires(const ScoreTile& at) { step.sees(at); }) any |= is_used(step);
+    });
+    return any;
+  }
+
+  /// Narrows [begin, end) to what any of the rows sees.
+  void narrow(const RowRange& rows, Int32& begin, Int32& end) const {
+    each([&](const auto& step) {
+      if constexpr (requires { step.columns(rows); }) {
+        if (!is_used(step)) return;
+        const ColumnRange range = step.columns(rows);
+        if (range.begin) begin = max(begin, *range.begin);
+        if (range.end) end = min(end, *range.end);
+      }
+    });
+  }
+  /// Whether some row of the box does not see some column.
+  Bool is_edge(const ScoreBox& box) const {
+    Bool edge = false;
+    each([&](const auto& step) {
+      if constexpr (requires(const ScoreTile& at) { step.sees(at); }) {
+        if (is_used(step)) edge = edge || !step.sees_all(box);
+      }
+    });
+    return edge;
+  }
+  /// Sets the scores that are not seen to -infinity.
+  void mask(RegisterTensor& scores, const ScoreTile& at) const {
+    each([&](const auto& step) {
+      if constexpr (requires { step.sees(at); }) {
+        if (is_used(step)) scores = select(step.sees(at), scores, -std::numeric_limits<float>::infinity());
+      }
+    });
+  }
+  /// Changes scores that are scaled.
+  void change(RegisterTensor& scores, const ScoreTile& at) const {
+    each([&](const auto& step) {
+      if constexpr (requires { step.change(scores, at); }) {
+        if (is_used(step)) scores = step.change(scores, at);
+      }
+    });
+  }
+  /// `use(tile)` with the rows' sink, where a step has one.
+  template <class Use>
+  void with_sink(const ScoreTile& at, const Use& use) const {
+    each([&](const auto& step) {
+      if constexpr (requires { step.sink(at); }) {
+        if (is_used(step)) use(step.sink(at));
+      }
+    });
+  }
+
+ private:
+  template <class Step>
+  static bool is_used(const Step& step) {
+    if constexpr (requires { step.used; })
+      return step.used;
+    else
+      return true;
+  }
+  template <class F>
+  void each(const F& f) const {
+    std::apply([&](const auto&... step) { (f(step), ...); }, steps_);
+  }
+
+  std::tuple<Steps...> steps_;
+};
+
+/// A step that a library uses or leaves out: each choice is a compiled kernel.
+template <class Step>
+struct OptionalScore : Step {
+  using Parameters = ParameterList<bool, Step>;
+  OptionalScore(bool used, Step step) : Step(std::move(step)), used(used) {}
+  bool used;
+};
+
+/// Each row sees the columns up to its own.
+struct CausalMask {
+  using Parameters = ParameterList<>;
+  RegisterValue sees(const ScoreTile& at) const { return at.column() <= at.row(); }
+  Expr sees_all(const ScoreBox& box) const { return box.last_column <= box.first_row; }
+  ColumnRange columns(const RowRange& rows) const { return {.end = rows.last + 1}; }
+};
+
+/// Each row sees `left` columns before its own, its own, and `right` ones behind it.
+struct WindowMask {
+  using Parameters = ParameterList<Int32, Int32>;
+  Int32 left, right;
+  RegisterValue sees(const ScoreTile& at) const {
+    auto distance = at.column() - at.row();
+    return distance >= -left && distance <= right;
+  }
+  Expr sees_all(const ScoreBox& box) const {
+    return box.first_column >= box.last_row - left && box.last_column <= box.first_row + right;
+  }
+  ColumnRange columns(const RowRange& rows) const {
+    return {.begin = rows.first - left, .end = rows.last + right + 1};
+  }
+};
+
+/// Each row sees the first `length` columns, and those up to its own.
+struct PrefixMask {
+  using Parameters = ParameterList<Int32>;
+  Int32 length;
+  RegisterValue sees(const ScoreTile& at) const { return at.column() <= max(at.row(), length - 1); }
+  Expr sees_all(const ScoreBox& box) const { return box.last_column <= max(box.first_row, length - 1); }
+  ColumnRange columns(const RowRange& rows) const { return {.end = max(rows.last + 1, length)}; }
+};
+
+/// cap * tanh(score / cap).
+struct SoftCap {
+  using Parameters = ParameterList<Float32>;
+  Float32 cap;
+  RegisterValue change(const RegisterBase& scores, const ScoreTile&) const {
+    return tanh(scores * (1 / cap)) * cap;
+  }
+};
+
+/// score + slope of the head * (column - row).
+struct AlibiBias {
+  using Parameters = ParameterList<Ptr<float32>, Int32>;
+  Ptr<float32> slope_ptr;
+  Int32 heads;
+  RegisterValue change(const RegisterBase& scores, const ScoreTile& at) const {
+    auto head = at.head();
+    auto slope = gather(global_view(slope_ptr, {heads, 1}), {head, 0}, {head.shape(0), 1}, {.dims = {-1, 1}});
+    return scores + slope * (at.column() - at.row()).to(float32);
+  }
+};
+
+/// A score of each head that takes part in the sum of weights and has no value.
+struct AttentionSink {
+  using Parameters = ParameterList<Ptr<float32>, Int32>;
+  Ptr<float32> sink_ptr;
+  Int32 heads;
+  RegisterValue sink(const ScoreTile& at) const {
+    auto head = at.head();
+    return gather(global_view(sink_ptr, {heads, 1}), {head, 0}, {head.shape(0), 1}, {.dims = {-1, 1}});
+  }
+};
+
+}  // namespace imbrex::kernels

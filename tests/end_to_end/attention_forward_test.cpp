@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention with masks and score modifications at sizes that blocks do not divide, with every checker on.
+#include <gmock/gmock.h>
+
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/registry.h"
+
+namespace imbrex {
+namespace {
+
+using Sizes = std::map<std::string, int64_t>;
+
+void expect_verified(Sizes sizes, const std::string& configuration = "", uint64_t seeds = 2) {
+  const RegisteredKernel& kernel = registered_kernel("attention_forward");
+  for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    const Device device = Device::virtual_gpu(
+        {.target = kernel.target, .host_threads = 1, .seed = seed, .checks = vgpu::CheckSet::all()});
+    Case c(Case::Mode::kRun, device, sizes, seed);
+    kernel.run(c, device,
+               configuration.empty() ? kernel.space.configuration(0) : kernel.space.parse(configuration));
+    for (const Comparison& comparison : c.comparisons)
+      EXPECT_TRUE(comparison.passed) << "seed " << seed << ": " << comparison.format();
+    EXPECT_TRUE(c.report.clean()) << "seed " << seed << "\n" << c.report.virtual_report.format();
+  }
+}
+
+const std::string kPersistent = "ctas=2";  // so that a CTA takes several tiles
+
+TEST(AttentionForward, TilesOneAfterTheOther) {
+  expect_verified({{"heads", 3}, {"q", 201}, {"kv", 333}, {"bf16", 1}}, kPersistent, 4);
+}
+TEST(AttentionForward, OfOneElement) { expect_verified({{"heads", 1}, {"q", 1}, {"kv", 1}, {"d", 16}}); }
+TEST(AttentionForward, Causal) {
+  expect_verified({{"heads", 2}, {"q", 300}, {"kv", 300}, {"causal", 1}}, kPersistent);
+  expect_verified({{"heads", 1}, {"q", 5}, {"kv", 700}, {"causal", 1}});
+  expect_verified({{"heads", 2}, {"q", 300}, {"kv", 77}, {"causal", 1}}, kPersistent);  // rows that see nothing are 0
+}
+TEST(AttentionForward, HeadSizes) {
+  for (const int64_t d : {64, 80, 96}) expect_verified({{"heads", 1}, {"q", 70}, {"kv", 150}, {"d", d}}, "", 1);
+  expect_verified({{"heads", 1}, {"q", 140}, {"kv", 200}, {"d", 192}, {"dv", 128}}, "block_kv=96 ctas=1", 1);
+  expect_verified({{"heads", 2}, {"q", 140}, {"kv", 200}, {"d", 256}}, "block_kv=80 ctas=1", 1);
+}
+TEST(AttentionForward, ThreeConsumers) {
+  expect_verified({{"heads", 2}, {"q", 250}, {"kv", 300}, {"d", 64}, {"causal", 1}}, "consumers=3 ctas=2");
+}
+TEST(AttentionForward, SlidingWindow) {
+  expect_verified({{"heads", 2}, {"q", 300}, {"kv", 500}, {"d", 64}, {"window", 37}}, "block_kv=64 stages=2 ctas=2");
+}
+TEST(AttentionForward, Prefix) {
+  expect_verified({{"heads", 1}, {"q", 200}, {"kv", 200}, {"d", 64}, {"prefix", 90}}, "block_kv=64 stages=2");
+}
+TEST(AttentionForward, ScoreModifications) {
+  expect_verified({{"heads", 2}, {"q", 100}, {"kv", 130}, {"d", 64}, {"cap", 2}, {"causal", 1}});
+  expect_verified({{"heads", 4}, {"q", 100}, {"kv", 130}, {"d", 64}, {"alibi", 1}, {"group", 2}});
+  expect_verified({{"heads", 3}, {"q", 100}, {"kv", 130}, {"d", 64}, {"sink", 1}, {"causal", 1}});
+}
+
+}  // namespace
+}  // namespace imbrex
