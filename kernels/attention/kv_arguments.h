@@ -32,8 +32,8 @@ struct HeadArguments {
 struct CacheArguments {
   CacheArguments(const DeviceTensor& k, const DeviceTensor& v, const DeviceTensor& lengths,
                  const DeviceTensor& table)
-      : is_paged(!table.is_null()),
-        has_lengths(!lengths.is_null()),
+      : is_paged(!table.shape().empty()),
+        has_lengths(!lengths.shape().empty()),
         pages(head_extent(k, 0)),
         rows_of_page(is_paged ? head_extent(k, 2) : 1),
         per_sequence(is_paged ? table.shape()[1] : head_extent(k, 2)),

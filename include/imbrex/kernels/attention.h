@@ -15,23 +15,31 @@
 
 namespace imbrex {
 
+/// What attention() does beside softmax(scale q k^T) v. Rows and columns are counted alike: row i of q is at position
+/// i + (rows of k) - (rows of q).
 struct AttentionOptions {
   float scale = 0;      ///< of the scores; 0: 1 / sqrt(head size)
-  bool causal = false;  ///< row i of q sees rows up to i + (rows of k) - (rows of q) of k
-  Stream stream;        ///< what it is launched on; Stream(): the own one of q's device
+  bool causal = false;  ///< a row sees the columns up to its own position
+  int64_t window_left = -1, window_right = -1;  ///< columns that a row sees before and behind its own; -1: all
+  int64_t prefix = 0;         ///< columns that every row sees, beside those up to its own; 0: no such mask
+  float soft_cap = 0;         ///< scores become soft_cap * tanh(score / soft_cap); 0: they do not
+  DeviceTensor alibi_slopes;  ///< float32 [heads]: a head's slope * (column - row) is added to its scores
+  DeviceTensor sinks;         ///< float32 [heads]: a score that takes part in each sum of weights and has no value
+  DeviceTensor log_sum_exp;   ///< float32, like q without its last dimension: written if not null
+  Stream stream;              ///< what it is launched on; Stream(): the own one of q's device
 };
 
-/// o = softmax(scale q k^T) v for every head of every batch: q and o are [batch, heads, rows, head size], k and v
-/// [batch, kv heads, kv rows, head size], all float16 or all bfloat16; without a batch, tensors of three dimensions.
-/// kv heads divide heads: consecutive heads of q share one of k and v. The head size is a multiple of 16 of at most
-/// 128. Devices that run sm_90a.
+/// o = softmax(scale q k^T) v for every head of every batch: q is [batch, heads, rows, head size], k [batch, kv heads, kv
+/// rows, head size], v [batch, kv heads, kv rows, value size], o [batch, heads, rows, value size], all float16 or all
+/// bfloat16; without a batch, tensors of three dimensions. kv heads divide heads: consecutive heads of q share one of k and
+/// v. Head and value size are multiples of 16 of at most 256. A row that sees nothing is 0. Devices that run sm_90a.
 ///
 /// Strides may be any: tensors that lie in memory as [batch, rows, heads, head size] are passed as
 /// q.permute({0, 2, 1, 3}), and nothing is copied. Where TMA cannot access a tensor as it lies (head elements that are
 /// not neighbours, other strides or an address that are not multiples of 16 bytes) a copy is made in the stream's
 /// order.
 ///
-/// On a CUDA GPU it returns without waiting. The first call of each head size, scale, mask, type and heads per
+/// On a CUDA GPU it returns without waiting. The first call of each head size, scale, set of options, type and heads per
 /// kv head compiles. LaunchError names the condition that a call does not meet. Several threads may call it at once.
 LaunchReport attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
                        const DeviceTensor& o, const AttentionOptions& options = {},
@@ -40,6 +48,37 @@ LaunchReport attention(const DeviceTensor& q, const DeviceTensor& k, const Devic
 /// CUDA graph.
 void prepare_attention(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
                        const DeviceTensor& o, const AttentionOptions& options = {});
+
+/// The gradients of a loss by q, k and v, from that by o: dq is like q, dk like k, dv like v, d_o like o. `o` and
+/// `options.log_sum_exp` are what attention() of the same options has written; the latter is read here. Gradients by slopes
+/// and sinks are not computed. Deterministic: equal calls give equal bits. Strides as attention()'s.
+LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                                const DeviceTensor& o, const DeviceTensor& d_o, const DeviceTensor& dq,
+                                const DeviceTensor& dk, const DeviceTensor& dv,
+                                const AttentionOptions& options,
+                                SourceLocation where = SourceLocation::current());
+
+struct AttentionDecodeOptions {
+  float scale = 0;           ///< of the scores; 0: 1 / sqrt(head size)
+  bool causal = false;       ///< row i of q sees the columns up to length - (rows of q) + i
+  DeviceTensor lengths;      ///< int32 [batch]: rows of each sequence that are there; null: all there is room for
+  DeviceTensor page_table;   ///< int32 [batch, pages of a sequence]: k and v are pages; null: they are not
+  DeviceTensor log_sum_exp;  ///< float32, like q without its last dimension: written if not null
+  int64_t parts = 0;         ///< CTAs that a sequence is divided among; 0: as many as fill the GPU
+  Stream stream;             ///< what it is launched on; Stream(): the own one of q's device
+};
+
+/// Attention of a few rows of q, as in decoding, to long caches: q and o are [batch, heads, rows, head size], k and v
+/// [batch, kv heads, rows that there is room for, head size], or, with a page table, [pages, kv heads, rows of a page, head
+/// size] with pages of any number of rows. Types, heads and strides as attention()'s; the head size is at most 256. What
+/// lies in a cache beyond a sequence's length may be anything. A row that sees nothing is 0.
+///
+/// Lengths and page table are read on the device: a captured graph serves every step. `parts` is chosen from the room, not
+/// from lengths. Elements of the table beyond a sequence's length are not read. Memory for the parts' results comes from
+/// the stream's workspace.
+LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                              const DeviceTensor& o, const AttentionDecodeOptions& options = {},
+                              SourceLocation where = SourceLocation::current());
 
 namespace kernels {
 

@@ -35,6 +35,9 @@ struct DecodeAttention {
     Int32 q_rows = group * q_size;  // that share one head of K and V
     grid(cdiv(q_rows, kRows) * parts, heads_kv, batches);
     warps(4 + cache.warps_needed(block_kv));
+    // Two CTAs of eight warps fit only if those that load leave registers to those that compute.
+    const bool shares_registers = cache.warps_needed(block_kv) == 4 && head_size <= 128;
+    if (shares_registers) max_registers(128);
     Int32 tile = block_idx.x / parts, part = block_idx.x % parts, head_kv = block_idx.y, batch = block_idx.z;
     griddepcontrol::wait();  // the grid before may still write Q or the cache, or read what this one writes
     griddepcontrol::launch_dependents();
@@ -47,10 +50,13 @@ struct DecodeAttention {
     Int32 num_blocks = cdiv(length, block_kv);
     Int32 first = num_blocks * part / parts, last = num_blocks * (part + 1) / parts;
 
-    if (auto producer = warp_group(4, cache.warps_needed(block_kv)))
+    if (auto producer = warp_group(4, cache.warps_needed(block_kv))) {
+      if (shares_registers) setmaxnreg(104);
       blocks.load(first, last, length, k_pipe, v_pipe);
+    }
 
     if (auto consumer = warp_group(0, 4)) {
+      if (shares_registers) setmaxnreg(152);
       const auto release = [&](Pipeline& pipe) {
         if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
         pipe.consumer_advance();

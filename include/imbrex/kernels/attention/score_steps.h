@@ -9,8 +9,12 @@
 //   Expr sees_all(const ScoreBox& box)                  whether all rows of the box see all its columns; then the
 //                                                       mask of that block is left out
 //   ColumnRange columns(const RowRange& rows)           columns that any of the rows sees; blocks outside are skipped
+//   SeeingRows rows(const ColumnSpan& columns)            the same for the backward pass: rows that see any of the columns
 //   RegisterValue change(const RegisterBase& scores, const ScoreTile& at)
 //                                                       other scores, from those that were scaled
+//   RegisterValue slope(const RegisterBase& changed, const ScoreTile& at)
+//                                                       for the backward pass: the derivative of change(), from what
+//                                                       it gave; 1 where a step has none
 //   RegisterValue sink(const ScoreTile& at)             a score of each row that takes part in the sum of weights,
 //                                                       and has no value
 //
@@ -20,6 +24,7 @@
 
 #include <functional>
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -37,6 +42,13 @@ struct ScoreTile {
 /// Positions first ... last.
 struct RowRange {
   ScalarArg first, last, batch;
+};
+struct ColumnSpan {
+  ScalarArg first, last, batch;
+};
+/// Rows that see some columns. Open where a step leaves a member out.
+struct SeeingRows {
+  std::optional<ScalarArg> first = {}, last = {};
 };
 /// Columns begin ... end - 1. Open where a step leaves a member out.
 struct ColumnRange {
@@ -83,6 +95,17 @@ class ScoreSteps {
       }
     });
   }
+  /// Narrows [first, last] to rows that see any of the columns.
+  void narrow_rows(const ColumnSpan& columns, Int32& first, Int32& last) const {
+    each([&](const auto& step) {
+      if constexpr (requires { step.rows(columns); }) {
+        if (!is_used(step)) return;
+        const SeeingRows range = step.rows(columns);
+        if (range.first) first = max(first, *range.first);
+        if (range.last) last = min(last, *range.last);
+      }
+    });
+  }
   /// Whether some row of the box does not see some column.
   Bool is_edge(const ScoreBox& box) const {
     Bool edge = false;
@@ -100,6 +123,34 @@ class ScoreSteps {
         if (is_used(step)) scores = select(step.sees(at), scores, -std::numeric_limits<float>::infinity());
       }
     });
+  }
+  /// Sets the weights of what is not seen to 0.
+  void clear(RegisterTensor& weights, const ScoreTile& at) const {
+    each([&](const auto& step) {
+      if constexpr (requires { step.sees(at); }) {
+        if (is_used(step)) weights = select(step.sees(at), weights, 0);
+      }
+    });
+  }
+  /// Changes scores that are scaled, and multiplies `slopes` by the derivatives of the changes.
+  void change_with_slopes(RegisterTensor& scores, RegisterTensor& slopes, const ScoreTile& at) const {
+    each([&](const auto& step) {
+      if constexpr (requires { step.change(scores, at); }) {
+        if (is_used(step)) scores = step.change(scores, at);
+      }
+      if constexpr (requires { step.slope(scores, at); }) {
+        if (is_used(step)) slopes = slopes * step.slope(scores, at);
+      }
+    });
+  }
+  /// Whether a change has another derivative than 1.
+  bool has_slopes() const {
+    bool any = false;
+    each([&](const auto& step) {
+      if constexpr (requires(const RegisterBase& x, const ScoreTile& at) { step.slope(x, at); })
+        any |= is_used(step);
+    });
+    return any;
   }
   /// Changes scores that are scaled.
   void change(RegisterTensor& scores, const ScoreTile& at) const {
@@ -149,6 +200,7 @@ struct CausalMask {
   RegisterValue sees(const ScoreTile& at) const { return at.column() <= at.row(); }
   Expr sees_all(const ScoreBox& box) const { return box.last_column <= box.first_row; }
   ColumnRange columns(const RowRange& rows) const { return {.end = rows.last + 1}; }
+  SeeingRows rows(const ColumnSpan& columns) const { return {.first = columns.first}; }
 };
 
 /// Each row sees `left` columns before its own, its own, and `right` ones behind it.
@@ -164,6 +216,9 @@ struct WindowMask {
   }
   ColumnRange columns(const RowRange& rows) const {
     return {.begin = rows.first - left, .end = rows.last + right + 1};
+  }
+  SeeingRows rows(const ColumnSpan& columns) const {
+    return {.first = columns.first - right, .last = columns.last + left};
   }
 };
 
@@ -182,6 +237,10 @@ struct SoftCap {
   Float32 cap;
   RegisterValue change(const RegisterBase& scores, const ScoreTile&) const {
     return tanh(scores * (1 / cap)) * cap;
+  }
+  RegisterValue slope(const RegisterBase& changed, const ScoreTile&) const {
+    auto part = changed * (1 / cap);
+    return 1 - part * part;
   }
 };
 

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention on the CUDA GPU, many problems and configurations in one process: device time of launches with a cold L2
+// cache, medians. scripts/cudnn_attention.py times cuDNN on the same problems. Results are not checked here: `imbrex run`
+// does that.
+//
+//   bench_attention [--ms MS] PROBLEM:CONFIGURATION ...
+//     forward/HEADS,Q,KV,D,GROUP,CAUSAL[,DV]      :block_kv=128 stages=2
+//     backward/HEADS,Q,KV,D,GROUP,CAUSAL
+//     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS]  :block_kv=64 stages=3
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "attention/decode_launch.h"
+#include "attention/kv_arguments.h"
+#include "attention/score_arguments.h"
+#include "imbrex/kernels/attention.h"
+#include "imbrex/kernels/attention/decode.h"
+#include "imbrex/kernels/attention/forward.h"
+#include "imbrex/kernels/attention/merge.h"
+#include "imbrex/runtime/kernel.h"
+#include "runtime/measure/gpu_timer.h"
+
+namespace imbrex {
+namespace {
+
+using kernels::DecodeAttention;
+using kernels::MergeAttention;
+using Forward = kernels::WithScoreOptions<kernels::ForwardAttention>;
+
+/// Random numbers without the time that as many take on the host: a few millions, repeated.
+DeviceTensor repeated(const Device& device, DataType dtype, std::vector<int64_t> shape, uint64_t seed) {
+  int64_t n = 1;
+  for (int64_t extent : shape) n *= extent;
+  constexpr int64_t kPart = int64_t{1} << 21;
+  if (n <= kPart) return DeviceTensor::random(device, dtype, std::move(shape), seed);
+  const DeviceTensor part = DeviceTensor::random(device, dtype, {kPart}, seed);
+  const int64_t parts = (n + kPart - 1) / kPart;
+  DeviceTensor all = DeviceTensor::empty(device, dtype, {parts * kPart});
+  for (int64_t i = 0; i < parts; ++i) DeviceTensor(all.slice({i * kPart}, {kPart})).copy_from(part);
+  device.synchronize();
+  static std::vector<DeviceTensor> kept;
+  if (kept.size() > 8) kept.clear();
+  kept.push_back(all);
+  return DeviceTensor::view(device, all.address(), dtype, std::move(shape));
+}
+
+template <class K>
+Kernel<K> configured(const Device& device, const std::string& configuration) {
+  K kernel{};
+  if (!configuration.empty()) tuning_space<K>().apply(&kernel, tuning_space<K>().parse(configuration));
+  return Kernel<K>(kernel, device);
+}
+
+struct Timed {
+  double us, flop, bytes;
+  double difference = -1;  // the largest between this result and the first one of the same problem
+};
+
+class Bench {
+ public:
+  explicit Bench(const Device& device) : device_(device), timer_(device) {}
+
+  Timed forward(const std::vector<int64_t>& n, const std::string& configuration) {
+    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4], dv = n.size() > 6 ? n[6] : d;
+    const bool causal = n[5] != 0;
+    make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, dv}, {heads, q, dv});
+    const DeviceTensor log_sum = DeviceTensor::empty(device_, float32, {heads, q});
+    ScoreArguments steps;
+    steps.causal = causal;
+    steps.slopes = steps.sinks = log_sum.address();
+    const HeadArguments qs(q_), ks(k_), vs(v_), os(o_);
+    const float scale = 1 / std::sqrt(static_cast<float>(d));
+    auto kernel = configured<Forward>(device_, configuration);
+    const int64_t section = std::max<int64_t>(1, (int64_t{24} << 20) / (kv * (d + dv) * 2) * group);
+    const double us = time([&] {
+      kernel(1, heads, q, kv, d, dv, group, scale, bfloat16, qs, ks, vs, os, false, log_sum, causal, section, steps);
+    });
+    return {us, 2.0 * heads * q * kv * (d + dv) * (causal ? 0.5 : 1), 0, difference(n)};
+  }
+
+  Timed backward(const std::vector<int64_t>& n) {
+    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4];
+    make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
+    AttentionOptions options;
+    options.causal = n[5] != 0;
+    options.log_sum_exp = DeviceTensor::empty(device_, float32, {heads, q});
+    const auto like = [&](const DeviceTensor& t) { return DeviceTensor::empty(device_, bfloat16, t.shape()); };
+    const DeviceTensor d_o = repeated(device_, bfloat16, o_.shape(), 4), dq = like(q_), dk = like(k_), dv = like(v_);
+    attention(q_, k_, v_, o_, options);
+    const double us = time([&] { attention_backward(q_, k_, v_, o_, d_o, dq, dk, dv, options); });
+    return {us, 10.0 * heads * q * kv * d * (options.causal ? 0.5 : 1), 0};
+  }
+
+  Timed plain(const std::vector<int64_t>& n, const std::string& configuration) {
+    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4];
+    const bool causal = n[5] != 0;
+    make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
+    const float scale = 1 / std::sqrt(static_cast<float>(d));
+    auto kernel = configured<kernels::Attention>(device_, configuration);
+    const double us =
+        time([&] { kernel(heads, q, kv, d, group, causal, scale, bfloat16, q_, k_, v_, o_); });
+    return {us, 4.0 * heads * q * kv * d * (causal ? 0.5 : 1), 0, difference(n)};
+  }
+
+  Timed decode(const std::vector<int64_t>& n, const std::string& configuration) {
+    const DecodeSizes s{n[0], n[1], n[2], n[3], n[4], n[5]};
+    const int64_t page = n[6], heads = s.heads_kv * s.group, rows = s.batches * heads * s.q_size;
+    const int64_t each = page ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
+    const std::vector<int64_t> cache{pages, s.heads_kv, page ? page : s.capacity, s.head_size};
+    const std::vector<int64_t> of_q{s.batches, heads, s.q_size, s.head_size};
+    make(of_q, cache, cache, of_q);
+    auto kernel = configured<DecodeAttention>(device_, configuration);
+    auto last = configured<MergeAttention>(device_, "");
+    const int64_t parts = n.size() > 7 && n[7] > 0 ? n[7] : decode_parts(s, device_.multiprocessors(), 64);
+    const DeviceTensor partial = DeviceTensor::empty(device_, float32, {parts, rows, s.head_size}),
+                       log_sum = DeviceTensor::empty(device_, float32, {parts, rows});
+    DeviceTensor lengths, table;
+    if (page) {
+      HostTensor host(int32, {s.batches}), order(int32, {s.batches, each});
+      for (int64_t b = 0; b < s.batches; ++b) host.set(b, static_cast<double>(s.capacity));
+      for (int64_t i = 0; i < pages; ++i) order.set(i, static_cast<double>((i * 7919 + 5) % pages));
+      lengths = DeviceTensor::from_host(device_, host);
+      table = DeviceTensor::from_host(device_, order);
+    }
+    const HeadArguments qs(q_), os(o_);
+    const CacheArguments arguments(k_, v_, lengths, table);
+    const float scale = 1 / std::sqrt(static_cast<float>(s.head_size));
+    const double us = time([&] {
+      kernel(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, s.q_size > 1, scale,
+             bfloat16, qs, arguments, os, partial, log_sum);
+      if (parts > 1)
+        last(s.batches, heads, s.q_size, parts, s.head_size, bfloat16, false, partial, log_sum, os,
+             log_sum.address());
+    });
+    return {us, 0, 4.0 * s.batches * s.heads_kv * s.capacity * s.head_size, difference(n)};
+  }
+
+ private:
+  void make(const std::vector<int64_t>& q, const std::vector<int64_t>& k, const std::vector<int64_t>& v,
+            const std::vector<int64_t>& o) {
+    if (!q_.is_null() && q_.shape() == q && k_.shape() == k && v_.shape() == v) return;
+    q_ = k_ = v_ = o_ = DeviceTensor();
+    q_ = repeated(device_, bfloat16, q, 1), k_ = repeated(device_, bfloat16, k, 2),
+    v_ = repeated(device_, bfloat16, v, 3), o_ = DeviceTensor::empty(device_, bfloat16, o);
+  }
+  /// Of the beginning of the result, from that of the first run of this problem: those of one stand next to each other.
+  double difference(std::vector<int64_t> problem) {
+    problem.resize(6);
+    int64_t n = 1;
+    for (int64_t extent : o_.shape()) n *= extent;
+    const DeviceTensor beginning =
+        DeviceTensor::view(device_, o_.address(), o_.dtype(), {std::min(n, int64_t{1} << 19)});
+    const std::vector<double> now = beginning.to_host().to_doubles();
+    if (problem != problem_) {
+      problem_ = problem;
+      first_ = now;
+      return -1;
+    }
+    double most = 0;
+    for (size_t i = 0; i < now.size(); ++i)
+      most = std::max(most, std::isnan(now[i]) ? 1e9 : std::abs(now[i] - first_[i]));
+    return most;
+  }
+  double time(const std::function<void()>& launch) {
+    launch();
+    device_.synchronize();
+    return runtime::quartiles(timer_.measure({launch}, {.launches = 10})[0]).median;
+  }
+
+  Device device_;
+  runtime::GpuTimer timer_;
+  DeviceTensor q_, k_, v_, o_;
+  std::vector<int64_t> problem_;
+  std::vector<double> first_;
+};
+
+std::vector<int64_t> numbers(std::string_view text) {
+  std::vector<int64_t> all;
+  while (!text.empty()) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc()) throw std::runtime_error(fmt::format("'{}' is not a number", text));
+    all.push_back(value);
+    text.remove_prefix(std::min<size_t>(text.size(), static_cast<size_t>(end - text.data()) + 1));
+  }
+  return all;
+}
+
+void run(Bench& bench, const std::string& argument) {
+  const size_t slash = argument.find('/'), colon = argument.find(':');
+  const std::string kind = argument.substr(0, slash);
+  const std::string configuration = colon == std::string::npos ? "" : argument.substr(colon + 1);
+  const std::vector<int64_t> n = numbers(std::string_view(argument).substr(slash + 1, colon - slash - 1));
+  try {
+    const Timed t = kind == "decode"  ? bench.decode(n, configuration)
+                    : kind == "backward" ? bench.backward(n)
+                    : kind == "plain" ? bench.plain(n, configuration)
+                                      : bench.forward(n, configuration);
+    fmt::print("{:<60} {:>9.1f} us {:>6.1e} {}\n", argument, t.us, t.difference,
+               t.flop > 0 ? fmt::format("{:.0f} TFLOPS", t.flop / t.us / 1e6)
+                          : fmt::format("{:.2f} TB/s", t.bytes / t.us / 1e6));
+  } catch (const std::exception& error) {
+    fmt::print("{:<60} {}\n", argument, error.what());
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace imbrex
+
+int main(int argc, char** argv) {
+  const imbrex::Device device = imbrex::Device::cuda();
+  imbrex::Bench bench(device);
+  for (int i = 1; i < argc; ++i) imbrex::run(bench, argv[i]);
+}

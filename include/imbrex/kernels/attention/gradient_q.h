@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward pass of attention, the gradient of Q: a CTA has rows of Q and goes through the columns that they see.
+#pragma once
+
+#include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/kernels/attention/score_steps.h"
+#include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+template <class... Steps>
+struct AttentionGradientQ {
+  static constexpr const char* target = "sm_90a";
+  static constexpr int kRows = 64, kConsumers = 2;
+  int block_kv = 64, stages = 2;
+
+  static auto space() {
+    return Space<AttentionGradientQ>()
+        .template choose<&AttentionGradientQ::block_kv, &AttentionGradientQ::stages>(
+            {{64, 2}, {96, 2}, {128, 2}, {64, 3}, {32, 2}});
+  }
+
+  /// Sizes and tensors as AttentionGradientKv's; dQ is like Q.
+  void operator()(Int32 batches, Int32 heads, Int32 q_size, Int32 padded, Int32 kv_size, int head_size,
+                  int value_size, int group, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides,
+                  Ptr<> k_ptr, HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> do_ptr,
+                  HeadStrides do_strides, Ptr<float32> row_ptr, Ptr<> dq_ptr, HeadStrides dq_strides,
+                  ScoreSteps<Steps...> steps) const {
+    for (const int size : {head_size, value_size})
+      require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
+    constexpr int kBlock = kConsumers * kRows;
+    grid(cdiv(q_size, kBlock), heads, batches);
+    warps(4 + 4 * kConsumers);
+    // The last rows, which take longest when causal, start first.
+    Int32 offset_q = (grid_dim.x - 1 - block_idx.x) * kBlock, head = block_idx.y, batch = block_idx.z;
+    Int32 head_kv = head / group, shift = kv_size - q_size;
+
+    auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
+    auto g_do = do_strides.view(do_ptr, dtype, batches, heads, q_size, value_size);
+    auto g_k = k_strides.view(k_ptr, dtype, batches, heads / group, kv_size, head_size);
+    auto g_v = v_strides.view(v_ptr, dtype, batches, heads / group, kv_size, value_size);
+    auto g_rows = global_view(row_ptr, {2, batches * heads, padded, 1});
+    auto s_q = shared_tensor(dtype, {kBlock, head_size});
+    auto s_do = shared_tensor(dtype, {kBlock, value_size});
+    auto s_k = shared_tensor(dtype, {stages, block_kv, head_size});
+    auto s_v = shared_tensor(dtype, {stages, block_kv, value_size});
+    Pipeline pipe(stages, 1, kConsumers);
+    Barrier q_full = mbarrier::alloc({1})[0];
+    sync();
+
+    Int32 begin = 0, end = kv_size;
+    steps.narrow({offset_q + shift, min(offset_q + kBlock, q_size) - 1 + shift, batch}, begin, end);
+    begin = max(begin, 0) / block_kv * block_kv;
+
+    if (auto producer = warp_group(0, 4)) {
+      setmaxnreg(24);
+      if (auto warp = single_warp()) {
+        if (auto thread = single_thread())
+          mbarrier::arrive_and_expect_tx(q_full, s_q.nbytes() + s_do.nbytes());
+        tma::global_to_shared(g_q, s_q, {batch, head, offset_q, 0}, q_full);
+        tma::global_to_shared(g_do, s_do, {batch, head, offset_q, 0}, q_full);
+        for (Int32 offset_kv : range(begin, end, block_kv)) {
+          pipe.producer_acquire();
+          auto k = s_k[pipe.producer_stage], v = s_v[pipe.producer_stage];
+          Barrier full = pipe.producer_barrier();
+          if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(full, k.nbytes() + v.nbytes());
+          tma::global_to_shared(g_k, k, {batch, head_kv, offset_kv, 0}, full);
+          tma::global_to_shared(g_v, v, {batch, head_kv, offset_kv, 0}, full);
+          pipe.producer_advance();
+        }
+      }
+    }
+
+    for (int i = 0; i < kConsumers; ++i) {
+      if (auto consumer = warp_group(4 + 4 * i, 4)) {
+        setmaxnreg(240);
+        Int32 first_row = offset_q + i * kRows, of = batch * heads + head;
+        auto q = s_q.slice({i * kRows, 0}, {kRows, head_size});
+        auto d_o = s_do.slice({i * kRows, 0}, {kRows, value_size});
+        RegisterTensor dq = zeros(float32, {kRows, head_size});
+        auto scores = wgmma::accumulator(float32, {kRows, block_kv});
+        auto along = wgmma::accumulator(float32, {kRows, block_kv});
+        RegisterTensor slopes = zeros(dtype, {kRows, block_kv});
+        auto log_sum = load_global(g_rows[0][of], {first_row, 0}, {kRows, 1});
+        auto own = load_global(g_rows[1][of], {first_row, 0}, {kRows, 1});
+        mbarrier::wait(q_full, 0);
+        for (Int32 offset_kv : range(begin, end, block_kv)) {
+          pipe.consumer_acquire();
+          auto k = s_k[pipe.consumer_stage], v = s_v[pipe.consumer_stage];
+          wgmma::fence();
+          wgmma::mma(q, k.transpose(), scores, {.scale_d = false});
+          wgmma::commit_group();
+          wgmma::mma(d_o, v.transpose(), along, {.scale_d = false});
+          wgmma::commit_group();
+          wgmma::wait_group(1);
+          const ScoreTile at{
+              [&] {
+                return register_tensor(int32, {kRows, 1},
+                                       [&](auto r, auto) { return first_row + r + shift; });
+              },
+              [&] {
+                return register_tensor(int32, {1, block_kv}, [&](auto, auto c) { return offset_kv + c; });
+              },
+              [&] { return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; }); }, batch};
+          const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
+          RegisterTensor slope = full(float32, {kRows, block_kv}, 1);
+          if (steps.changes()) scores = scores * scale;
+          if (steps.has_slopes())
+            steps.change_with_slopes(scores, slope, at);
+          else
+            steps.change(scores, at);
+          RegisterTensor p = exp2(fma(scores, factor, -log_sum));
+          auto is_edge = steps.is_edge({first_row + shift, first_row + (kRows - 1) + shift, offset_kv,
+                                        offset_kv + (block_kv - 1), batch}) ||
+                         offset_kv + block_kv > kv_size;
+          if (auto edge = when(is_edge)) {
+            p = select(at.column() < kv_size, p, 0);
+            steps.clear(p, at);
+          }
+          wgmma::wait_group(0);
+          auto gradient = p * (along - own);
+          slopes = steps.has_slopes() ? gradient * slope : gradient;
+          wgmma::fence();
+          wgmma::mma(slopes, k, dq, {.scale_d = true});
+          wgmma::commit_group();
+          wgmma::wait_group(0);
+          if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
+          pipe.consumer_advance();
+        }
+        store_shared(q, (dq * scale).to(dtype));  // which this consumer alone has read
+        fence::proxy_async();
+        sync();
+        if (auto warp = single_warp()) {
+          tma::shared_to_global(q, dq_strides.view(dq_ptr, dtype, batches, heads, q_size, head_size),
+                                {batch, head, first_row, 0});
+          tma::commit_group();
+          tma::wait_group(0, {.read = true});
+        }
+      }
+    }
+  }
+};
+
+}  // namespace imbrex::kernels

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the backward pass of attention needs of each row of Q: the logarithm of its sum of weights, and how much of the
+// result's gradient lies along the result.
+#pragma once
+
+#include <limits>
+
+#include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+struct AttentionGradientRows {
+  static constexpr const char* target = "sm_90a";
+  int block_q = 16, num_warps = 4;
+
+  static auto space() {
+    return Space<AttentionGradientRows>().choose<&AttentionGradientRows::block_q,
+                                                 &AttentionGradientRows::num_warps>({{16, 4}, {32, 8}, {8, 4}});
+  }
+
+  /// O and its gradient are [batches, heads, q_size, value_size], log_sum [batches, heads, q_size]. To rows, [2, batches *
+  /// heads, padded], go the exponents of 2 of log_sum, and the rows' sums of O * dO; +infinity and 0 for rows that see
+  /// nothing and for those beyond q_size. `padded` is q_size rounded up to a multiple of 128.
+  void operator()(Int32 batches, Int32 heads, Int32 q_size, Int32 padded, int value_size, DataType dtype,
+                  Ptr<> o_ptr, HeadStrides o_strides, Ptr<> do_ptr, HeadStrides do_strides,
+                  Ptr<float32> log_sum_ptr, Ptr<float32> row_ptr) const {
+    grid(cdiv(padded, block_q), heads, batches);
+    warps(num_warps);
+    Int32 row = block_q * block_idx.x, head = block_idx.y, batch = block_idx.z;
+    Int32 of = batch * heads + head;
+    const auto load = [&](const Ptr<>& pointer, const HeadStrides& strides) {
+      auto g = strides.view(pointer, dtype, batches, heads, q_size, value_size);
+      return load_global(g[batch][head], {row, 0}, {block_q, value_size}).to(float32);
+    };
+    auto along = sum(load(o_ptr, o_strides) * load(do_ptr, do_strides), {.axis = 1});
+    constexpr float kNone = std::numeric_limits<float>::infinity();
+    auto log_sum = load_global(global_view(log_sum_ptr, {batches * heads, q_size})[of], {row}, {block_q},
+                               {.other = -kNone});
+    auto g_rows = global_view(row_ptr, {2, batches * heads, padded});
+    store_global(g_rows[0][of], select(log_sum > -kNone, log_sum * 1.44269504f, kNone), {row});
+    store_global(g_rows[1][of], along, {row});
+  }
+};
+
+}  // namespace imbrex::kernels

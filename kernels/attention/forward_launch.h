@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the forward and the backward pass of the library's attention share: the options as steps on scores, and the tiles.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "attention/score_arguments.h"
+#include "attention/tensors.h"
+#include "imbrex/kernels/attention/forward.h"
+
+namespace imbrex {
+
+/// Checks the options' numbers and tensors.
+inline ScoreArguments score_arguments(const AttentionCall& call, const AttentionOptions& o,
+                                      const AttentionSizes& s, uint64_t any_address) {
+  call.check_extra("alibi_slopes", o.alibi_slopes, float32, {s.heads});
+  call.check_extra("sinks", o.sinks, float32, {s.heads});
+  if (o.window_left < -1 || o.window_right < -1)
+    call.refuse("a window of " + std::to_string(o.window_left) + " columns before and " +
+                    std::to_string(o.window_right) + " behind",
+                "give numbers of columns, or -1 for all");
+  if (o.prefix < 0 || !(o.soft_cap >= 0))
+    call.refuse("prefix and soft_cap are not negative", "0 leaves them out");
+  constexpr int64_t kAll = std::numeric_limits<int32_t>::max() / 2;  // sums with positions stay in range
+  const auto bounded = [&](int64_t columns) { return columns < 0 ? kAll : std::min(columns, kAll); };
+  ScoreArguments a;
+  a.causal = o.causal && o.prefix == 0;  // which sees the columns up to the own one as well
+  a.prefix = o.prefix > 0;
+  a.window = o.window_left >= 0 || o.window_right >= 0;
+  a.left = bounded(o.window_left), a.right = bounded(o.window_right);
+  a.length = std::min(o.prefix, kAll);
+  a.soft_cap = o.soft_cap > 0, a.cap = o.soft_cap;
+  a.alibi = !o.alibi_slopes.is_null(), a.sink = !o.sinks.is_null();
+  a.heads = s.heads;
+  a.slopes = a.alibi ? o.alibi_slopes.address() : any_address;
+  a.sinks = a.sink ? o.sinks.address() : any_address;
+  return a;
+}
+
+/// The tiles of the forward pass.
+template <class Forward>
+Forward forward_tiles(const AttentionSizes& s, int multiprocessors) {
+  Forward kernel;
+  kernel.ctas = multiprocessors;
+  const int64_t larger = std::max(s.head_size, s.value_size), both = s.head_size + s.value_size;
+  if (larger > 128) kernel.block_kv = both > 384 ? 80 : both > 320 ? 96 : 112;
+  return kernel;
+}
+
+/// Heads of Q whose K and V stay in the L2 cache together.
+inline int64_t heads_of_section(const AttentionSizes& s) {
+  constexpr int64_t kBytes = int64_t{24} << 20;
+  return std::max<int64_t>(1, kBytes / (s.rows_kv * (s.head_size + s.value_size) * 2)) * s.group();
+}
+
+}  // namespace imbrex
