@@ -78,7 +78,8 @@ class Bench {
     auto kernel = configured<Forward>(device_, configuration);
     const int64_t section = std::max<int64_t>(1, (int64_t{24} << 20) / (kv * (d + dv) * 2) * group);
     const double us = time([&] {
-      kernel(1, heads, q, kv, d, dv, group, scale, bfloat16, qs, ks, vs, os, false, log_sum, causal, section, steps);
+      kernel(1, heads, q, kv, d, dv, group, scale, bfloat16, qs, ks, vs, os, false, log_sum, causal, section,
+             steps);
     });
     return {us, 2.0 * heads * q * kv * (d + dv) * (causal ? 0.5 : 1), 0, difference(n)};
   }
@@ -89,8 +90,11 @@ class Bench {
     AttentionOptions options;
     options.causal = n[5] != 0;
     options.log_sum_exp = DeviceTensor::empty(device_, float32, {heads, q});
-    const auto like = [&](const DeviceTensor& t) { return DeviceTensor::empty(device_, bfloat16, t.shape()); };
-    const DeviceTensor d_o = repeated(device_, bfloat16, o_.shape(), 4), dq = like(q_), dk = like(k_), dv = like(v_);
+    const auto like = [&](const DeviceTensor& t) {
+      return DeviceTensor::empty(device_, bfloat16, t.shape());
+    };
+    const DeviceTensor d_o = repeated(device_, bfloat16, o_.shape(), 4), dq = like(q_), dk = like(k_),
+                       dv = like(v_);
     attention(q_, k_, v_, o_, options);
     const double us = time([&] { attention_backward(q_, k_, v_, o_, d_o, dq, dk, dv, options); });
     return {us, 10.0 * heads * q * kv * d * (options.causal ? 0.5 : 1), 0};
@@ -102,8 +106,7 @@ class Bench {
     make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
     const float scale = 1 / std::sqrt(static_cast<float>(d));
     auto kernel = configured<kernels::Attention>(device_, configuration);
-    const double us =
-        time([&] { kernel(heads, q, kv, d, group, causal, scale, bfloat16, q_, k_, v_, o_); });
+    const double us = time([&] { kernel(heads, q, kv, d, group, causal, scale, bfloat16, q_, k_, v_, o_); });
     return {us, 4.0 * heads * q * kv * d * (causal ? 0.5 : 1), 0, difference(n)};
   }
 
@@ -197,10 +200,10 @@ void run(Bench& bench, const std::string& argument) {
   const std::string configuration = colon == std::string::npos ? "" : argument.substr(colon + 1);
   const std::vector<int64_t> n = numbers(std::string_view(argument).substr(slash + 1, colon - slash - 1));
   try {
-    const Timed t = kind == "decode"  ? bench.decode(n, configuration)
+    const Timed t = kind == "decode"     ? bench.decode(n, configuration)
                     : kind == "backward" ? bench.backward(n)
-                    : kind == "plain" ? bench.plain(n, configuration)
-                                      : bench.forward(n, configuration);
+                    : kind == "plain"    ? bench.plain(n, configuration)
+                                         : bench.forward(n, configuration);
     fmt::print("{:<60} {:>9.1f} us {:>6.1e} {}\n", argument, t.us, t.difference,
                t.flop > 0 ? fmt::format("{:.0f} TFLOPS", t.flop / t.us / 1e6)
                           : fmt::format("{:.2f} TB/s", t.bytes / t.us / 1e6));

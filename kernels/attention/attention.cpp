@@ -19,11 +19,13 @@ struct Checked {
 
   Checked(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v, const DeviceTensor& o,
           const AttentionOptions& options)
-      : call("attention", {{"q", q}, {"k", k}, {"v", v}, {"o", o}}), s((call.check_tensors(), attention_sizes(call, q, k, v))) {
+      : call("attention", {{"q", q}, {"k", k}, {"v", v}, {"o", o}}),
+        s((call.check_tensors(), attention_sizes(call, q, k, v))) {
     std::vector<int64_t> shape = q.shape();
     shape.back() = s.value_size;
     if (o.shape() != shape)
-      call.refuse(s.value_size == s.head_size ? "o has another shape than q" : "o has another shape than q with v's last extent",
+      call.refuse(s.value_size == s.head_size ? "o has another shape than q"
+                                              : "o has another shape than q with v's last extent",
                   "o is what q is, with rows as long as v's");
     call.check_written("o", o);
     shape.pop_back();
@@ -42,8 +44,8 @@ auto call_forward(const Checked& c, const DeviceTensor& q, const DeviceTensor& k
   const HeadArguments qs(q), ks(k), vs(v), os(o);
   const bool wants_log_sum = !options.log_sum_exp.is_null();
   const bool long_first = c.steps.causal || c.steps.prefix;
-  return call(configured_kernel(device, tiles, {tiles.block_kv, tiles.stages, tiles.consumers}), s.batch, s.heads,
-              s.rows, s.rows_kv, s.head_size, s.value_size, s.group(),
+  return call(configured_kernel(device, tiles, {tiles.block_kv, tiles.stages, tiles.consumers}), s.batch,
+              s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(),
               attention_scale(options.scale, s.head_size), q.dtype(), qs, ks, vs, os, wants_log_sum,
               wants_log_sum ? options.log_sum_exp.address() : q.address(), long_first, heads_of_section(s),
               c.steps);
@@ -58,10 +60,9 @@ LaunchReport attention(const DeviceTensor& q, const DeviceTensor& k, const Devic
   std::vector<Workspace> copies;  // given back when the launch and the copy of its result are on the stream
   const auto read = [&](const DeviceTensor& t) { return reachable(t, true, options.stream, copies); };
   const DeviceTensor to = reachable(o, false, options.stream, copies);
-  LaunchReport report =
-      call_forward(checked, read(q), read(k), read(v), to, options, [&](auto& kernel, const auto&... arguments) {
-        return kernel.on(options.stream)(arguments...);
-      });
+  LaunchReport report = call_forward(
+      checked, read(q), read(k), read(v), to, options,
+      [&](auto& kernel, const auto&... arguments) { return kernel.on(options.stream)(arguments...); });
   if (to.address() != o.address()) DeviceTensor(o).copy_from(to, options.stream);
   return report;
 }

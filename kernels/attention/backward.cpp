@@ -17,14 +17,9 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
                                 const DeviceTensor& dk, const DeviceTensor& dv,
                                 const AttentionOptions& options, SourceLocation where) {
   const CallerLine caller(where);
-  const AttentionCall call("attention_backward", {{"q", q},
-                                                  {"k", k},
-                                                  {"v", v},
-                                                  {"o", o},
-                                                  {"d_o", d_o},
-                                                  {"dq", dq},
-                                                  {"dk", dk},
-                                                  {"dv", dv}});
+  const AttentionCall call(
+      "attention_backward",
+      {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"d_o", d_o}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
   call.check_tensors();
   const AttentionSizes s = attention_sizes(call, q, k, v);
   std::vector<int64_t> shape = q.shape();
@@ -68,8 +63,8 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   auto& kv_kernel = configured_kernel(device, of_kv, {of_kv.block_q, of_kv.stages, 0});
   const auto launch_kv = [&](KvGradients which) {
     note(kv_kernel.on(options.stream)(s.batch, s.heads_kv, s.rows, padded, s.rows_kv, s.head_size,
-                                        s.value_size, s.group(), scale, q.dtype(), which, qs, ks, vs, dos,
-                                        rows, dks, dvs, steps));
+                                      s.value_size, s.group(), scale, q.dtype(), which, qs, ks, vs, dos, rows,
+                                      dks, dvs, steps));
   };
   if (larger <= 128) {
     launch_kv(KvGradients::kBoth);
@@ -80,9 +75,8 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   OfQ of_q;
   if (larger > 192) of_q.block_kv = 32;
   note(configured_kernel(device, of_q, {of_q.block_kv, of_q.stages, 0})
-                            .on(options.stream)(s.batch, s.heads, s.rows, padded, s.rows_kv, s.head_size,
-                                                s.value_size, s.group(), scale, q.dtype(), qs, ks, vs, dos,
-                                                rows, dqs, steps));
+           .on(options.stream)(s.batch, s.heads, s.rows, padded, s.rows_kv, s.head_size, s.value_size,
+                               s.group(), scale, q.dtype(), qs, ks, vs, dos, rows, dqs, steps));
   const auto deliver = [&](const DeviceTensor& from, const DeviceTensor& to) {
     if (from.address() != to.address()) DeviceTensor(to).copy_from(from, options.stream);
   };

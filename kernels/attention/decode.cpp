@@ -87,7 +87,8 @@ struct Decoding {
           }
           return row.mean(element % d, [&](int64_t j) { return vs.data() + place(j); });
         },
-        std::min<int64_t>(s.batches * heads * s.q_size * d, (int64_t{1} << 28) / std::max<int64_t>(s.capacity, 1) / d + 300),
+        std::min<int64_t>(s.batches * heads * s.q_size * d,
+                          (int64_t{1} << 28) / std::max<int64_t>(s.capacity, 1) / d + 300),
         3 * default_tolerance(dtype));
   }
 
@@ -150,7 +151,8 @@ const KernelRegistration<DecodeAttention> registration{
       }
       c.flop = 4.0 * static_cast<double>(heads * s.q_size) * p.read_rows() / static_cast<double>(s.batches) *
                static_cast<double>(s.batches * s.head_size);
-      if (c.mode() != Case::Mode::kTrace && p.page == 0 && !p.ragged && s.batches == 1 && (s.q_size == 1 || !p.causal))
+      if (c.mode() != Case::Mode::kTrace && p.page == 0 && !p.ragged && s.batches == 1 &&
+          (s.q_size == 1 || !p.causal))
         c.attention = StatedAttention{p.q[0], p.k[0], p.v[0], p.o[0], p.scale, false};
       p.expect(c);
     }};

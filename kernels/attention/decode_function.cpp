@@ -17,8 +17,12 @@ DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const Device
                   const DeviceTensor& v, const DeviceTensor& o, const AttentionDecodeOptions& options) {
   call.check_tensors();
   const bool is_paged = !options.page_table.is_null();
-  const DecodeSizes s{head_extent(q, 0), head_extent(k, 1), head_extent(q, 1) / head_extent(k, 1), head_extent(q, 2),
-                      is_paged ? 0 : head_extent(k, 2), head_extent(q, 3)};
+  const DecodeSizes s{head_extent(q, 0),
+                      head_extent(k, 1),
+                      head_extent(q, 1) / head_extent(k, 1),
+                      head_extent(q, 2),
+                      is_paged ? 0 : head_extent(k, 2),
+                      head_extent(q, 3)};
   if (v.shape() != k.shape()) call.refuse("v has another shape than k", "v is what k is");
   if (o.shape() != q.shape()) call.refuse("o has another shape than q", "o is what q is");
   call.check_written("o", o);

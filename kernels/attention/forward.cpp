@@ -74,7 +74,8 @@ struct Problem {
 /// Attention in float64, element by element; keeps the weights of the last row.
 class Reference {
  public:
-  Reference(const Case& c, const Problem& p) : p_(p), q_(c.values(p.q)), k_(c.values(p.k)), v_(c.values(p.v)) {
+  Reference(const Case& c, const Problem& p)
+      : p_(p), q_(c.values(p.q)), k_(c.values(p.k)), v_(c.values(p.v)) {
     if (p.steps.alibi) slopes_ = c.values(p.slopes);
     if (p.steps.sink) sinks_ = c.values(p.sinks);
   }
@@ -106,8 +107,7 @@ class Reference {
       const double* k = k_.data() + (first_kv(row) + j) * p_.d;
       double score = p_.scale * std::inner_product(q, q + p_.d, k, 0.0);
       if (p_.steps.soft_cap) score = p_.steps.cap * std::tanh(score / p_.steps.cap);
-      if (p_.steps.alibi)
-        score += slopes_[head] * static_cast<double>(j - (i + p_.columns - p_.rows));
+      if (p_.steps.alibi) score += slopes_[head] * static_cast<double>(j - (i + p_.columns - p_.rows));
       largest = std::max(largest, weights_[j] = score);
     }
     double total = p_.steps.sink ? std::exp(sinks_[head] - largest) : 0;
@@ -143,8 +143,11 @@ const KernelRegistration<Forward> registration{
       const HeadArguments qs(p.q), ks(p.k), vs(p.v), os(p.o);
       const bool wants_log_sum = true;
       c.launch(kernel, 1, p.heads, p.rows, p.columns, p.d, p.d_v, p.group, p.scale, p.dtype, qs, ks, vs, os,
-               wants_log_sum, p.log_sum, p.steps.causal, std::max<int64_t>(1, (int64_t{24} << 20) / (p.columns * (p.d + p.d_v) * 2) * p.group), p.steps);
-      const bool plain = !p.steps.window && !p.steps.prefix && !p.steps.soft_cap && !p.steps.alibi && !p.steps.sink;
+               wants_log_sum, p.log_sum, p.steps.causal,
+               std::max<int64_t>(1, (int64_t{24} << 20) / (p.columns * (p.d + p.d_v) * 2) * p.group),
+               p.steps);
+      const bool plain =
+          !p.steps.window && !p.steps.prefix && !p.steps.soft_cap && !p.steps.alibi && !p.steps.sink;
       if (p.d_v == p.d && plain) c.attention = StatedAttention{p.q, p.k, p.v, p.o, p.scale, p.steps.causal};
       c.flop = 2.0 * static_cast<double>(p.heads * p.rows) * static_cast<double>(p.columns * (p.d + p.d_v)) *
                (p.steps.causal ? 0.5 : 1);
@@ -157,10 +160,12 @@ const KernelRegistration<Forward> registration{
         if (!*reference) *reference = std::make_shared<Reference>(c, p);
         return **reference;
       };
-      c.expect_samples(p.o, [&](int64_t element) { return get()(element); },
-                       whole ? all * p.d_v : std::max<int64_t>(kProducts / row, 500),
-                       3 * default_tolerance(p.dtype));  // the weights are rounded to dtype as well
-      c.expect_samples(p.log_sum, [&](int64_t r) { return get().log_sum(r); }, whole ? all : 100, 1e-3);
+      c.expect_samples(
+          p.o, [&](int64_t element) { return get()(element); },
+          whole ? all * p.d_v : std::max<int64_t>(kProducts / row, 500),
+          3 * default_tolerance(p.dtype));  // the weights are rounded to dtype as well
+      c.expect_samples(
+          p.log_sum, [&](int64_t r) { return get().log_sum(r); }, whole ? all : 100, 1e-3);
     }};
 
 }  // namespace

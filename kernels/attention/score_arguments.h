@@ -12,8 +12,9 @@ namespace imbrex {
 namespace kernels {
 /// A kernel with the steps of which the library takes those that a call asks for.
 template <template <class...> class Kernel>
-using WithScoreOptions = Kernel<OptionalScore<CausalMask>, OptionalScore<WindowMask>, OptionalScore<PrefixMask>,
-                                OptionalScore<SoftCap>, OptionalScore<AlibiBias>, OptionalScore<AttentionSink>>;
+using WithScoreOptions =
+    Kernel<OptionalScore<CausalMask>, OptionalScore<WindowMask>, OptionalScore<PrefixMask>,
+           OptionalScore<SoftCap>, OptionalScore<AlibiBias>, OptionalScore<AttentionSink>>;
 }  // namespace kernels
 
 /// What a launch passes for them, in that order.
@@ -23,8 +24,8 @@ struct ScoreArguments {
   float cap = 0;
   uint64_t slopes = 0, sinks = 0;  ///< addresses; any where there are none
   auto arguments() const {
-    return std::tie(causal, window, left, right, prefix, length, soft_cap, cap, alibi, slopes, heads, sink, sinks,
-                    heads);
+    return std::tie(causal, window, left, right, prefix, length, soft_cap, cap, alibi, slopes, heads, sink,
+                    sinks, heads);
   }
 };
 

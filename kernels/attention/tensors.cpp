@@ -48,7 +48,8 @@ void AttentionCall::check_tensors() const {
 void AttentionCall::check_shape(const char* name, const DeviceTensor& t, const std::vector<int64_t>& shape,
                                 const std::string& why) const {
   if (t.shape() != shape)
-    refuse(fmt::format("{} is [{}], not [{}]", name, fmt::join(t.shape(), ", "), fmt::join(shape, ", ")), why);
+    refuse(fmt::format("{} is [{}], not [{}]", name, fmt::join(t.shape(), ", "), fmt::join(shape, ", ")),
+           why);
 }
 
 void AttentionCall::check_extra(const char* name, const DeviceTensor& t, DataType dtype,

@@ -51,7 +51,8 @@ AttentionSizes attention_sizes(const AttentionCall& call, const DeviceTensor& q,
 /// Whether TMA reaches the tensor as it lies.
 bool has_tma_rows(const DeviceTensor& t);
 /// `t`, or where TMA does not reach it a tensor like it; `is_read`: with its contents.
-DeviceTensor reachable(const DeviceTensor& t, bool is_read, const Stream& stream, std::vector<Workspace>& held);
+DeviceTensor reachable(const DeviceTensor& t, bool is_read, const Stream& stream,
+                       std::vector<Workspace>& held);
 
 /// The scale that options stand for.
 float attention_scale(float scale, int64_t head_size);

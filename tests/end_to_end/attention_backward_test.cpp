@@ -30,7 +30,8 @@ struct Exact {
   Exact(const Sizes& s, const AttentionOptions& options, const Values& q, const Values& k, const Values& v,
         const Values& d_o) {
     const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(s.d));
-    const Values slopes = options.alibi_slopes.is_null() ? Values() : options.alibi_slopes.to_host().to_doubles(),
+    const Values slopes =
+                     options.alibi_slopes.is_null() ? Values() : options.alibi_slopes.to_host().to_doubles(),
                  sinks = options.sinks.is_null() ? Values() : options.sinks.to_host().to_doubles();
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     o.resize(d_o.size()), dq.resize(q.size()), dk.resize(k.size()), dv.resize(v.size());
@@ -38,7 +39,8 @@ struct Exact {
     log_sum.resize(static_cast<size_t>(s.batch * s.heads * s.rows));
     Values p(static_cast<size_t>(s.rows_kv)), slope(p.size());
     for (int64_t r = 0; r < s.batch * s.heads * s.rows; ++r) {
-      const int64_t i = r % s.rows + s.rows_kv - s.rows, head = r / s.rows % s.heads, b = r / s.rows / s.heads;
+      const int64_t i = r % s.rows + s.rows_kv - s.rows, head = r / s.rows % s.heads,
+                    b = r / s.rows / s.heads;
       const int64_t kv = (b * s.heads_kv + head / (s.heads / s.heads_kv)) * s.rows_kv;
       double largest = sinks.empty() ? kNone : sinks[head];
       for (int64_t j = 0; j < s.rows_kv; ++j) {
@@ -103,7 +105,8 @@ void expect_within(const char* name, const DeviceTensor& got, const Values& expe
   }
 }
 
-void expect_gradients(const Sizes& s, AttentionOptions options = {}, DataType dtype = bfloat16, uint64_t seed = 2) {
+void expect_gradients(const Sizes& s, AttentionOptions options = {}, DataType dtype = bfloat16,
+                      uint64_t seed = 2) {
   const Device device = virtual_gpu(seed);
   uint64_t stream = 10 * seed;
   const auto random = [&](int64_t heads, int64_t rows, int64_t d) {
@@ -118,13 +121,15 @@ void expect_gradients(const Sizes& s, AttentionOptions options = {}, DataType dt
                      v = random(s.heads_kv, s.rows_kv, s.d_v), d_o = random(s.heads, s.rows, s.d_v);
   const DeviceTensor o = empty(d_o), dq = empty(q), dk = empty(k), dv = empty(v);
   options.log_sum_exp = DeviceTensor::empty(device, float32, {s.batch, s.heads, s.rows});
-  if (!options.alibi_slopes.is_null()) options.alibi_slopes = DeviceTensor::random(device, float32, {s.heads}, 77);
+  if (!options.alibi_slopes.is_null())
+    options.alibi_slopes = DeviceTensor::random(device, float32, {s.heads}, 77);
   if (!options.sinks.is_null()) options.sinks = DeviceTensor::random(device, float32, {s.heads}, 78);
   attention(q, k, v, o, options).expect_clean();
   attention_backward(q, k, v, o, d_o, dq, dk, dv, options).expect_clean();
   const auto values = [](const DeviceTensor& t) { return t.to_host().to_doubles(); };
   const Exact exact(s, options, values(q), values(k), values(v), values(d_o));
-  const double tolerance = 3 * default_tolerance(dtype);  // weights and their gradients are rounded to dtype as well
+  const double tolerance =
+      3 * default_tolerance(dtype);  // weights and their gradients are rounded to dtype as well
   expect_near("o", o, exact.o, tolerance);
   expect_near("log_sum_exp", options.log_sum_exp, exact.log_sum, 1e-3);
   expect_within("dq", dq, exact.dq, exact.dq_terms);
@@ -141,7 +146,9 @@ TEST(AttentionBackward, Causal) {
   expect_gradients({.rows = 7, .rows_kv = 129}, {.causal = true});
   expect_gradients({.rows = 200, .rows_kv = 70}, {.causal = true});  // rows that see nothing
 }
-TEST(AttentionBackward, OneElement) { expect_gradients({.heads = 1, .heads_kv = 1, .rows = 1, .rows_kv = 1}); }
+TEST(AttentionBackward, OneElement) {
+  expect_gradients({.heads = 1, .heads_kv = 1, .rows = 1, .rows_kv = 1});
+}
 TEST(AttentionBackward, HeadsThatShareKAndV) {
   expect_gradients({.batch = 2, .heads = 6, .heads_kv = 2, .rows = 129}, {.causal = true});
 }
@@ -172,16 +179,18 @@ TEST(AttentionDecodeFunction, OfPagesAndLengths) {
   const std::vector<int64_t> lengths{112, 0, 37};
   HostTensor length_host(int32, {batch}), table_host(int32, {batch, each});
   for (int64_t b = 0; b < batch; ++b) length_host.set(b, static_cast<double>(lengths[b]));
-  for (int64_t i = 0; i < batch * each; ++i) table_host.set(i, static_cast<double>((i * 8 + 3) % (batch * each)));
+  for (int64_t i = 0; i < batch * each; ++i)
+    table_host.set(i, static_cast<double>((i * 8 + 3) % (batch * each)));
   const DeviceTensor q = DeviceTensor::random(device, bfloat16, {batch, heads, rows, d}, 1),
                      k = DeviceTensor::random(device, bfloat16, {batch * each, heads_kv, page, d}, 2),
                      v = DeviceTensor::random(device, bfloat16, {batch * each, heads_kv, page, d}, 3),
                      o = DeviceTensor::empty(device, bfloat16, q.shape());
-  const AttentionDecodeOptions options{.causal = true,
-                                       .lengths = DeviceTensor::from_host(device, length_host),
-                                       .page_table = DeviceTensor::from_host(device, table_host),
-                                       .log_sum_exp = DeviceTensor::empty(device, float32, {batch, heads, rows}),
-                                       .parts = 3};
+  const AttentionDecodeOptions options{
+      .causal = true,
+      .lengths = DeviceTensor::from_host(device, length_host),
+      .page_table = DeviceTensor::from_host(device, table_host),
+      .log_sum_exp = DeviceTensor::empty(device, float32, {batch, heads, rows}),
+      .parts = 3};
   attention_decode(q, k, v, o, options).expect_clean();
   const Values qs = q.to_host().to_doubles(), ks = k.to_host().to_doubles(), vs = v.to_host().to_doubles(),
                got = o.to_host().to_doubles(), log_sums = options.log_sum_exp.to_host().to_doubles();
@@ -204,8 +213,8 @@ TEST(AttentionDecodeFunction, OfPagesAndLengths) {
     const auto part = [&](const Values& all, int64_t n) {
       return Values(all.begin() + b * n, all.begin() + (b + 1) * n);
     };
-    const Exact exact({1, heads, heads_kv, rows, n, d, d}, {.causal = true}, part(qs, heads * rows * d), own_k, own_v,
-                      Values(static_cast<size_t>(heads * rows * d)));
+    const Exact exact({1, heads, heads_kv, rows, n, d, d}, {.causal = true}, part(qs, heads * rows * d),
+                      own_k, own_v, Values(static_cast<size_t>(heads * rows * d)));
     const Values own = part(got, heads * rows * d), own_sums = part(log_sums, heads * rows);
     for (size_t i = 0; i < own.size(); ++i) EXPECT_NEAR(own[i], exact.o[i], 0.02) << b << " " << i;
     for (size_t i = 0; i < own_sums.size(); ++i) EXPECT_NEAR(own_sums[i], exact.log_sum[i], 1e-3);

@@ -32,15 +32,18 @@ TEST(AttentionDecode, SequencesOfSeveralLengths) {
   expect_decoded({{"batch", 5}, {"kv", 333}, {"ragged", 1}, {"parts", 2}});
 }
 TEST(AttentionDecode, SeveralQueryRows) {
-  expect_decoded({{"q", 16}, {"group", 8}, {"causal", 1}, {"batch", 4}, {"ragged", 1}, {"kv", 200}, {"parts", 2}});
+  expect_decoded(
+      {{"q", 16}, {"group", 8}, {"causal", 1}, {"batch", 4}, {"ragged", 1}, {"kv", 200}, {"parts", 2}});
   expect_decoded({{"q", 7}, {"group", 1}, {"causal", 1}, {"kv", 129}});
 }
 TEST(AttentionDecode, PagesOfEverySize) {
   for (const int64_t page : {1, 3, 8, 16, 32, 64, 256})
-    expect_decoded({{"page", page}, {"kv", 300}, {"ragged", 1}, {"batch", 3}, {"d", 64}, {"parts", 2}}, "", 1);
+    expect_decoded({{"page", page}, {"kv", 300}, {"ragged", 1}, {"batch", 3}, {"d", 64}, {"parts", 2}}, "",
+                   1);
 }
 TEST(AttentionDecode, EveryHeadSize) {
-  for (const int64_t d : {16, 64, 80, 96, 192, 256}) expect_decoded({{"d", d}, {"kv", 150}, {"parts", 2}}, "stages=2", 1);
+  for (const int64_t d : {16, 64, 80, 96, 192, 256})
+    expect_decoded({{"d", d}, {"kv", 150}, {"parts", 2}}, "stages=2", 1);
 }
 
 }  // namespace

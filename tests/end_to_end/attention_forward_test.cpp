@@ -34,10 +34,12 @@ TEST(AttentionForward, OfOneElement) { expect_verified({{"heads", 1}, {"q", 1}, 
 TEST(AttentionForward, Causal) {
   expect_verified({{"heads", 2}, {"q", 300}, {"kv", 300}, {"causal", 1}}, kPersistent);
   expect_verified({{"heads", 1}, {"q", 5}, {"kv", 700}, {"causal", 1}});
-  expect_verified({{"heads", 2}, {"q", 300}, {"kv", 77}, {"causal", 1}}, kPersistent);  // rows that see nothing are 0
+  expect_verified({{"heads", 2}, {"q", 300}, {"kv", 77}, {"causal", 1}},
+                  kPersistent);  // rows that see nothing are 0
 }
 TEST(AttentionForward, HeadSizes) {
-  for (const int64_t d : {64, 80, 96}) expect_verified({{"heads", 1}, {"q", 70}, {"kv", 150}, {"d", d}}, "", 1);
+  for (const int64_t d : {64, 80, 96})
+    expect_verified({{"heads", 1}, {"q", 70}, {"kv", 150}, {"d", d}}, "", 1);
   expect_verified({{"heads", 1}, {"q", 140}, {"kv", 200}, {"d", 192}, {"dv", 128}}, "block_kv=96 ctas=1", 1);
   expect_verified({{"heads", 2}, {"q", 140}, {"kv", 200}, {"d", 256}}, "block_kv=80 ctas=1", 1);
 }
@@ -45,7 +47,8 @@ TEST(AttentionForward, ThreeConsumers) {
   expect_verified({{"heads", 2}, {"q", 250}, {"kv", 300}, {"d", 64}, {"causal", 1}}, "consumers=3 ctas=2");
 }
 TEST(AttentionForward, SlidingWindow) {
-  expect_verified({{"heads", 2}, {"q", 300}, {"kv", 500}, {"d", 64}, {"window", 37}}, "block_kv=64 stages=2 ctas=2");
+  expect_verified({{"heads", 2}, {"q", 300}, {"kv", 500}, {"d", 64}, {"window", 37}},
+                  "block_kv=64 stages=2 ctas=2");
 }
 TEST(AttentionForward, Prefix) {
   expect_verified({{"heads", 1}, {"q", 200}, {"kv", 200}, {"d", 64}, {"prefix", 90}}, "block_kv=64 stages=2");

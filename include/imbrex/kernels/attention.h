@@ -20,13 +20,14 @@ namespace imbrex {
 struct AttentionOptions {
   float scale = 0;      ///< of the scores; 0: 1 / sqrt(head size)
   bool causal = false;  ///< a row sees the columns up to its own position
-  int64_t window_left = -1, window_right = -1;  ///< columns that a row sees before and behind its own; -1: all
+  int64_t window_left = -1,
+          window_right = -1;  ///< columns that a row sees before and behind its own; -1: all
   int64_t prefix = 0;         ///< columns that every row sees, beside those up to its own; 0: no such mask
   float soft_cap = 0;         ///< scores become soft_cap * tanh(score / soft_cap); 0: they do not
   DeviceTensor alibi_slopes;  ///< float32 [heads]: a head's slope * (column - row) is added to its scores
-  DeviceTensor sinks;         ///< float32 [heads]: a score that takes part in each sum of weights and has no value
-  DeviceTensor log_sum_exp;   ///< float32, like q without its last dimension: written if not null
-  Stream stream;              ///< what it is launched on; Stream(): the own one of q's device
+  DeviceTensor sinks;  ///< float32 [heads]: a score that takes part in each sum of weights and has no value
+  DeviceTensor log_sum_exp;  ///< float32, like q without its last dimension: written if not null
+  Stream stream;             ///< what it is launched on; Stream(): the own one of q's device
 };
 
 /// o = softmax(scale q k^T) v for every head of every batch: q is [batch, heads, rows, head size], k [batch, kv heads, kv
@@ -59,9 +60,9 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
                                 SourceLocation where = SourceLocation::current());
 
 struct AttentionDecodeOptions {
-  float scale = 0;           ///< of the scores; 0: 1 / sqrt(head size)
-  bool causal = false;       ///< row i of q sees the columns up to length - (rows of q) + i
-  DeviceTensor lengths;      ///< int32 [batch]: rows of each sequence that are there; null: all there is room for
+  float scale = 0;       ///< of the scores; 0: 1 / sqrt(head size)
+  bool causal = false;   ///< row i of q sees the columns up to length - (rows of q) + i
+  DeviceTensor lengths;  ///< int32 [batch]: rows of each sequence that are there; null: all there is room for
   DeviceTensor page_table;   ///< int32 [batch, pages of a sequence]: k and v are pages; null: they are not
   DeviceTensor log_sum_exp;  ///< float32, like q without its last dimension: written if not null
   int64_t parts = 0;         ///< CTAs that a sequence is divided among; 0: as many as fill the GPU

@@ -70,8 +70,9 @@ struct DecodeAttention {
       };
       {
         auto r = row();
-        store_shared(s_q, gather(all_q(q_ptr, q_strides), {batch, r / q_size + head_kv * group, r % q_size, 0},
-                                 {kRows, head_size}, {.mask = r < q_rows}));
+        store_shared(s_q,
+                     gather(all_q(q_ptr, q_strides), {batch, r / q_size + head_kv * group, r % q_size, 0},
+                            {kRows, head_size}, {.mask = r < q_rows}));
       }
       fence::proxy_async();
       sync();

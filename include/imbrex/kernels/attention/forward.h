@@ -23,8 +23,14 @@ struct ForwardAttention {
   static auto space() {
     return Space<ForwardAttention>()
         .template choose<&ForwardAttention::block_kv, &ForwardAttention::stages,
-                         &ForwardAttention::consumers>(
-            {{128, 2, 2}, {160, 2, 2}, {176, 2, 2}, {96, 2, 2}, {80, 2, 2}, {64, 4, 2}, {128, 2, 3}, {192, 2, 3}})
+                         &ForwardAttention::consumers>({{128, 2, 2},
+                                                        {160, 2, 2},
+                                                        {176, 2, 2},
+                                                        {96, 2, 2},
+                                                        {80, 2, 2},
+                                                        {64, 4, 2},
+                                                        {128, 2, 3},
+                                                        {192, 2, 3}})
         .template choose<&ForwardAttention::ctas>({132});
   }
 
@@ -53,7 +59,8 @@ struct ForwardAttention {
     const int64_t taken = (block_q * head_size + stages * block_kv * (head_size + value_size)) * row_bytes;
     const bool o_in_q = taken + block_q * value_size * row_bytes > 220 * 1024;
     auto s_q = shared_tensor(dtype, {block_q, head_size});
-    auto s_o = o_in_q ? s_q.slice({0, 0}, {block_q, value_size}) : shared_tensor(dtype, {block_q, value_size});
+    auto s_o =
+        o_in_q ? s_q.slice({0, 0}, {block_q, value_size}) : shared_tensor(dtype, {block_q, value_size});
     auto s_k = shared_tensor(dtype, {stages, block_kv, head_size});
     auto s_v = shared_tensor(dtype, {stages, block_kv, value_size});
     Pipeline k_pipe(stages, 1, consumers), v_pipe(stages, 1, consumers);
@@ -144,7 +151,10 @@ struct ForwardAttention {
                 [&] {
                   return register_tensor(int32, {1, block_kv}, [&](auto, auto c) { return offset_kv + c; });
                 },
-                [&] { return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; }); }, batch};
+                [&] {
+                  return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
+                },
+                batch};
           };
           const auto weigh = [&](const Int32& offset_kv) {
             const ScoreTile at = tile_of(offset_kv);

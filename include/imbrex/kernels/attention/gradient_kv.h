@@ -29,9 +29,10 @@ struct AttentionGradientKv {
   /// Sizes and tensors as ForwardAttention's; `row_ptr` as AttentionGradientRows leaves it. dK and dV are like K and V.
   void operator()(Int32 batches, Int32 heads_kv, Int32 q_size, Int32 padded, Int32 kv_size, int head_size,
                   int value_size, int group, float scale, DataType dtype, KvGradients which, Ptr<> q_ptr,
-                  HeadStrides q_strides, Ptr<> k_ptr, HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides,
-                  Ptr<> do_ptr, HeadStrides do_strides, Ptr<float32> row_ptr, Ptr<> dk_ptr,
-                  HeadStrides dk_strides, Ptr<> dv_ptr, HeadStrides dv_strides, ScoreSteps<Steps...> steps) const {
+                  HeadStrides q_strides, Ptr<> k_ptr, HeadStrides k_strides, Ptr<> v_ptr,
+                  HeadStrides v_strides, Ptr<> do_ptr, HeadStrides do_strides, Ptr<float32> row_ptr,
+                  Ptr<> dk_ptr, HeadStrides dk_strides, Ptr<> dv_ptr, HeadStrides dv_strides,
+                  ScoreSteps<Steps...> steps) const {
     for (const int size : {head_size, value_size})
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
     const bool wants_k = which != KvGradients::kOnlyV, wants_v = which != KvGradients::kOnlyK;
@@ -59,7 +60,8 @@ struct AttentionGradientKv {
     Int32 first = 0, last = q_size - 1;
     {
       Int32 first_position = shift, last_position = last + shift;
-      steps.narrow_rows({offset_kv, min(offset_kv + kBlock, kv_size) - 1, batch}, first_position, last_position);
+      steps.narrow_rows({offset_kv, min(offset_kv + kBlock, kv_size) - 1, batch}, first_position,
+                        last_position);
       first = max(first_position - shift, 0) / block_q * block_q;
       last = min(last_position - shift, last);
     }
@@ -123,7 +125,10 @@ struct AttentionGradientKv {
                 [&] {
                   return register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return first_column + r; });
                 },
-                [&] { return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; }); }, batch};
+                [&] {
+                  return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
+                },
+                batch};
             const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
             RegisterTensor slope = full(float32, {kRows, block_q}, 1);
             if (steps.changes()) scores = scores * scale;

@@ -102,7 +102,10 @@ struct AttentionGradientQ {
               [&] {
                 return register_tensor(int32, {1, block_kv}, [&](auto, auto c) { return offset_kv + c; });
               },
-              [&] { return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; }); }, batch};
+              [&] {
+                return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
+              },
+              batch};
           const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
           RegisterTensor slope = full(float32, {kRows, block_kv}, 1);
           if (steps.changes()) scores = scores * scale;

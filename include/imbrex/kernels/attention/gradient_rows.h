@@ -15,8 +15,9 @@ struct AttentionGradientRows {
   int block_q = 16, num_warps = 4;
 
   static auto space() {
-    return Space<AttentionGradientRows>().choose<&AttentionGradientRows::block_q,
-                                                 &AttentionGradientRows::num_warps>({{16, 4}, {32, 8}, {8, 4}});
+    return Space<AttentionGradientRows>()
+        .choose<&AttentionGradientRows::block_q, &AttentionGradientRows::num_warps>(
+            {{16, 4}, {32, 8}, {8, 4}});
   }
 
   /// O and its gradient are [batches, heads, q_size, value_size], log_sum [batches, heads, q_size]. To rows, [2, batches *

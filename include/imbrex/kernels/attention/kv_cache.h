@@ -17,7 +17,7 @@ struct KvCache {
                                    Ptr<int32>, Ptr<int32>>;
   bool is_paged, has_lengths;
   Int32 pages;
-  int rows_of_page;      ///< of paged caches
+  int rows_of_page;          ///< of paged caches
   Int32 pages_per_sequence;  ///< columns of the table; without it, rows of a sequence
   Ptr<> k_ptr;
   HeadStrides k_strides;
@@ -35,7 +35,8 @@ struct KvCache {
   }
   /// Whether TMA loads a block, or a part of one, from each page: its rows fill whole patterns of the swizzle.
   bool has_tma_pages(int block_kv) const {
-    return !is_paged || rows_of_page % block_kv == 0 || (block_kv % rows_of_page == 0 && rows_of_page % 8 == 0);
+    return !is_paged || rows_of_page % block_kv == 0 ||
+           (block_kv % rows_of_page == 0 && rows_of_page % 8 == 0);
   }
   /// Warps that load.
   int warps_needed(int block_kv) const { return has_tma_pages(block_kv) ? 1 : 4; }
@@ -50,10 +51,10 @@ class KvBlocks {
         block_kv_(block_kv),
         head_size_(head_size),
         head_kv_(head_kv),
-        g_k_(cache.k_strides.view(cache.k_ptr, dtype, cache.is_paged ? cache.pages : batches, heads_kv, rows(),
-                                  head_size)),
-        g_v_(cache.v_strides.view(cache.v_ptr, dtype, cache.is_paged ? cache.pages : batches, heads_kv, rows(),
-                                  head_size)),
+        g_k_(cache.k_strides.view(cache.k_ptr, dtype, cache.is_paged ? cache.pages : batches, heads_kv,
+                                  rows(), head_size)),
+        g_v_(cache.v_strides.view(cache.v_ptr, dtype, cache.is_paged ? cache.pages : batches, heads_kv,
+                                  rows(), head_size)),
         batch_(batch),
         batches_(batches),
         s_k_(shared_tensor(dtype, {stages, block_kv, head_size})),
@@ -132,9 +133,8 @@ class KvBlocks {
     const auto load = [&](Pipeline& pipe, const GlobalTensor& g, const SharedTensor& ring) {
       fill(pipe, ring, [&](const SharedTensor& stage) {
         for (size_t i = 0; i < pages.size(); ++i)
-          tma::global_to_shared(
-              g, stage.slice({static_cast<int64_t>(i) * of_page, 0}, {of_page, head_size_}),
-              {pages[i], head_kv_, rows[i], 0}, pipe.producer_barrier(), kOnce);
+          tma::global_to_shared(g, stage.slice({static_cast<int64_t>(i) * of_page, 0}, {of_page, head_size_}),
+                                {pages[i], head_kv_, rows[i], 0}, pipe.producer_barrier(), kOnce);
       });
     };
     load(k_pipe, g_k_, s_k_);
@@ -143,8 +143,8 @@ class KvBlocks {
 
   /// Row by row through registers, for pages that TMA has no use for.
   void gather_block(const ScalarArg& offset, const Int32& length, Pipeline& k_pipe, Pipeline& v_pipe) {
-    auto row = register_tensor(int32, {block_kv_, 1},
-                               [&](auto r, auto) { return min(offset + r, length - 1); });
+    auto row =
+        register_tensor(int32, {block_kv_, 1}, [&](auto r, auto) { return min(offset + r, length - 1); });
     auto page = gather(table(), {row / cache_.rows_of_page}, {block_kv_, 1}, {.dims = {-1, -1}});
     auto in_page = row % cache_.rows_of_page;
     const auto read = [&](const GlobalTensor& g) {
