@@ -23,14 +23,8 @@ struct ForwardAttention {
   static auto space() {
     return Space<ForwardAttention>()
         .template choose<&ForwardAttention::block_kv, &ForwardAttention::stages,
-                         &ForwardAttention::consumers>({{128, 2, 2},
-                                                        {160, 2, 2},
-                                                        {176, 2, 2},
-                                                        {96, 2, 2},
-                                                        {80, 2, 2},
-                                                        {64, 4, 2},
-                                                        {128, 2, 3},
-                                                        {192, 2, 3}})
+                         &ForwardAttention::consumers>(
+            {{128, 2, 2}, {160, 2, 2}, {96, 2, 2}, {80, 2, 2}, {64, 4, 2}, {64, 2, 3}})
         .template choose<&ForwardAttention::ctas>({132});
   }
 
