@@ -32,6 +32,7 @@
 #include "imbrex/lang/pointer.h"
 #include "imbrex/lang/random.h"
 #include "imbrex/lang/scalar.h"
+#include "imbrex/lang/scan.h"
 #include "imbrex/lang/tcgen05.h"
 #include "imbrex/lang/tensor.h"
 #include "imbrex/lang/tma.h"

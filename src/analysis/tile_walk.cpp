@@ -136,6 +136,8 @@ int TileWalk::execute(const Op& op) {
       return for_loop(op);
     case Opcode::kLoop:
       return loop(op);
+    case Opcode::kReturn:
+      return kReturn;
     case Opcode::kBreak:
       return static_cast<int>(op.int_attr("depth", 0));
     case Opcode::kIf: {

@@ -51,7 +51,7 @@ class TileWalk {
   const std::string& unknown() const { return unknown_; }
 
  private:
-  static constexpr int kNoBreak = -1;
+  static constexpr int kNoBreak = -1, kReturn = 1 << 30;  // leaves more loops than there are
   void set_constants(const ir::Block& block);
   /// Loops that a break leaves, or kNoBreak.
   int walk(const ir::Block& block);

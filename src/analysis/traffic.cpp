@@ -54,6 +54,9 @@ class Counter {
  private:
   // What the rows of ops.def name.
   void count_nothing(const Op&) {}
+  void count_uncounted(const Op& op) {
+    walk_.note_unknown(op, "moves elements in a way that is not counted");
+  }
   void count_global(const Op& op);
   void count_copy_async(const Op& op);
   void count_tma(const Op& op);

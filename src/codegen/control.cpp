@@ -117,6 +117,8 @@ void emit_Break(Generator& g, const ir::Op& op) {
   g.e().branch(exits[exits.size() - 1 - depth]);
 }
 
+void emit_Return(Generator& g, const ir::Op&) { g.e().emit(Op::ret, {}, {}); }
+
 void emit_If(Generator& g, const ir::Op& op) {
   Emitter& e = g.e();
   const ir::Block& then = *op.regions[0];
@@ -224,6 +226,10 @@ void emit_GridDim(Generator& g, const ir::Op& op) {
   const ptx::SpecialReg axes[] = {ptx::SpecialReg::nctaid_x, ptx::SpecialReg::nctaid_y,
                                   ptx::SpecialReg::nctaid_z};
   g.bind(op.result(), g.e().make(ScalarType::b32, Op::mov, {ScalarType::u32}, {axes[op.int_attr("axis")]}));
+}
+
+void emit_ThreadIdx(Generator& g, const ir::Op& op) {
+  g.bind(op.result(), g.e().make(ScalarType::b32, Op::mov, {ScalarType::u32}, {ptx::SpecialReg::tid_x}));
 }
 
 void emit_ClusterRank(Generator& g, const ir::Op& op) {

@@ -248,6 +248,8 @@ class Generator {
 /// Bytes of scratch shared memory that an op needs while it runs.
 int64_t scratch_bytes(const ir::Op& op, const Group& group);
 int64_t relayout_scratch(const ir::Op& op);
+int64_t scan_scratch(const ir::Op& op, const Group& group);
+int64_t exchange_scratch(const ir::Op& op, const Group& group);
 int64_t print_scratch(const ir::Op& op);
 int64_t atomic_scratch(const ir::Op& op);
 int64_t item_scratch(const ir::Op& op, const Group& group);

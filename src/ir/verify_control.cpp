@@ -45,6 +45,12 @@ void verify_control(const Op& op, Findings& out) {
       return verify_for(op, out);
     case Opcode::kBreak:
       return verify_break(op, out);
+    case Opcode::kReturn:
+      for (const Op* outer = op.parent->parent; outer; outer = outer->parent->parent)
+        if (outer->code == Opcode::kThreadGroup || outer->code == Opcode::kTabulate)
+          return out.add(op, "all threads of the CTA leave together, and here only some come",
+                         "close the thread group first");
+      return;
     case Opcode::kThreadGroup:
       if (op.int_attr("begin") < 0 || op.int_attr("threads") < 1)
         out.add(op, fmt::format("threads {} ... {}: the group needs at least one thread, from 0 on",

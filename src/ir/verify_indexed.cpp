@@ -141,6 +141,15 @@ void verify_indexed(const Op& op, Findings& out) {
         out.add(op, fmt::format("gives {} {}, declared as {}", memory.dtype.name(),
                                 shape_text(op.ints_attr("shape")), op.result()->type.to_string()));
       return;
+    case Opcode::kCopyAsyncGather: {
+      const Type& to = op.operands[1]->type;
+      if (!verify_places(op, to.shape, 3, out)) return;
+      if (op.operands[2]->type.shape != to.shape ||
+          std::find(op.operands.begin() + 3, op.operands.end(), op.operands[2]) == op.operands.end())
+        return out.add(op, fmt::format("places is {}; it must be an index tile or the mask, of the shape {}",
+                                       shape_text(op.operands[2]->type.shape), shape_text(to.shape)));
+      return expect_tile(op, memory.dtype, to, "the destination", out);
+    }
     case Opcode::kScatter:
       if (!verify_places(op, op.operands[1]->type.shape, 2, out)) return;
       return expect_tile(op, memory.dtype, op.operands[1]->type, "the value", out);

@@ -105,6 +105,10 @@ void verify_memory(const Op& op, Findings& out) {
                          Type::tensor(TypeKind::kShared, op.dtype_attr("dtype"), shape), "the allocation",
                          out);
     }
+    case Opcode::kSharedFree:
+      if (!defined_by(op.operands[0], Opcode::kSharedAlloc))
+        out.add(op, "frees a whole allocation, not a view of one", "pass what shared_tensor() returned");
+      return;
     case Opcode::kLoadShared:
       verify_rank(op, 1, out);
       if (type(0).dtype.bits() == 6) return void(is_moved_by_threads(op, type(0).dtype, 7, out));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/findings.h"
+#include "ir/mma_types.h"
 
 namespace imbrex::ir {
 namespace {
@@ -34,7 +35,27 @@ std::string names(const std::vector<DataType>& types) {
   return out;
 }
 
+const MmaTypes* types_of(DataType a) {
+  for (const MmaTypes& candidate : mma_types())
+    if (contains(candidate.inputs, a)) return &candidate;
+  return nullptr;
+}
+
+bool may_meet(const MmaTypes& types, DataType a, DataType b) {
+  return contains(types.inputs, b) && (types.mixed || a == b);
+}
+
+/// m and n are multiples of 16 and 8, k of this.
+int64_t k_step(DataType a) { return 256 / a.bits(); }
+
 }  // namespace
+
+bool mma_sync_takes(const Type& a, const Type& b, const Type& c) {
+  if (a.rank() != 2 || b.rank() != 2 || c.rank() != 2) return false;
+  const MmaTypes* types = types_of(a.dtype);
+  return types && may_meet(*types, a.dtype, b.dtype) && contains(types->accumulators, c.dtype) &&
+         a.shape[0] % 16 == 0 && b.shape[1] % 8 == 0 && a.shape[1] % k_step(a.dtype) == 0;
+}
 
 void verify_mma_sync(const Op& op, Findings& out) {
   const Type& a = op.operands[0]->type;
@@ -49,13 +70,11 @@ void verify_mma_sync(const Op& op, Findings& out) {
                    k == n ? "transpose b: it is [k, n]" : "");
   if (c.shape[0] != m || c.shape[1] != n)
     return out.add(op, fmt::format("c is {}, a x b gives {}", shape_text(c.shape), shape_text({m, n})));
-  const MmaTypes* types = nullptr;
-  for (const MmaTypes& candidate : mma_types())
-    if (contains(candidate.inputs, a.dtype)) types = &candidate;
+  const MmaTypes* types = types_of(a.dtype);
   if (!types)
     return out.add(op, fmt::format("does not multiply {}", a.dtype.name()),
                    "cast to float16, bfloat16, tfloat32, an 8-bit float, int8 or uint8");
-  if (!contains(types->inputs, b.dtype) || (!types->mixed && a.dtype != b.dtype))
+  if (!may_meet(*types, a.dtype, b.dtype))
     return out.add(op, fmt::format("a holds {}, b holds {}", a.dtype.name(), b.dtype.name()),
                    "cast one of them");
   if (!contains(types->accumulators, c.dtype))
@@ -66,11 +85,11 @@ void verify_mma_sync(const Op& op, Findings& out) {
     return out.add(
         op, fmt::format("gives {}, declared as {}",
                         Type::tensor(TypeKind::kRegister, c.dtype, c.shape).to_string(), result.to_string()));
-  const int64_t k_step = 256 / a.dtype.bits();
-  if (m % 16 != 0 || n % 8 != 0 || k % k_step != 0)
+  const int64_t step = k_step(a.dtype);
+  if (m % 16 != 0 || n % 8 != 0 || k % step != 0)
     return out.add(
         op, fmt::format("m, n and k are {}, {} and {}; for {} they must be multiples of 16, 8 and {}", m, n,
-                        k, a.dtype.name(), k_step));
+                        k, a.dtype.name(), step));
   const int64_t warps_m = op.int_attr("warps_m", 0), warps_n = op.int_attr("warps_n", 0);
   if (warps_m < 0 || warps_n < 0 || (warps_m == 0) != (warps_n == 0))
     return out.add(op, fmt::format("a grid of {} x {} warps", warps_m, warps_n));

@@ -72,6 +72,63 @@ void verify_reduce(const Op& op, Findings& out) {
   expect_result(op, from.dtype, shape, out);
 }
 
+int64_t checked_axis(const Op& op, Findings& out) {
+  const int64_t axis = op.int_attr("axis"), rank = op.operands[0]->type.rank();
+  if (axis >= 0 && axis < rank) return axis;
+  out.add(op, fmt::format("axis {} is outside 0 ... {}", axis, rank - 1));
+  return -1;
+}
+
+void verify_scan(const Op& op, Findings& out) {
+  static const std::vector<std::string> kKinds = {"sum", "product", "min", "max", "and", "or", "xor"};
+  const Type& from = op.operands[0]->type;
+  const std::string& kind = op.string_attr("kind");
+  if (std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end())
+    return out.add(op, fmt::format("unknown kind '{}'", kind),
+                   fmt::format("kind is one of {}", fmt::join(kKinds, ", ")));
+  if (checked_axis(op, out) < 0) return;
+  const bool is_bitwise = kind == "and" || kind == "or" || kind == "xor";
+  if (from.dtype.is_bool() || from.dtype.bits() < 8 || (is_bitwise && !from.dtype.is_integer()) ||
+      (from.dtype.is_float() && from.dtype.bits() < 16))
+    return out.add(op, fmt::format("{} does not combine {}", kind, from.dtype.name()), "cast first");
+  expect_result(op, from.dtype, from.shape, out);
+}
+
+void verify_exchange(const Op& op, Findings& out) {
+  const Type& from = op.operands[0]->type;
+  const int64_t axis = checked_axis(op, out), mask = op.int_attr("mask");
+  if (axis < 0) return;
+  const int64_t extent = from.shape[static_cast<size_t>(axis)];
+  const auto is_power = [](int64_t n) { return n > 0 && (n & (n - 1)) == 0; };
+  if (!is_power(extent) || !is_power(mask) || mask >= extent)
+    return out.add(
+        op, fmt::format("element i takes i xor {} of {}: both must be powers of two, the first the smaller",
+                        mask, extent));
+  expect_result(op, from.dtype, from.shape, out);
+}
+
+void verify_dot(const Op& op, Findings& out) {
+  const Type &a = op.operands[0]->type, &b = op.operands[1]->type, &c = op.operands[2]->type;
+  if (a.rank() != 2 || b.rank() != 2 || c.rank() != 2)
+    return out.add(op, fmt::format("works on matrices, not on {}, {} and {}", shape_text(a.shape),
+                                   shape_text(b.shape), shape_text(c.shape)));
+  const int64_t m = a.shape[0], k = a.shape[1], n = b.shape[1];
+  if (b.shape[0] != k)
+    return out.add(op, fmt::format("inner sizes differ, a has k = {} and b has k = {}", k, b.shape[0]),
+                   k == n ? "transpose b: it is [k, n]" : "");
+  if (c.shape[0] != m || c.shape[1] != n)
+    return out.add(op, fmt::format("c is {}, a x b gives {}", shape_text(c.shape), shape_text({m, n})));
+  for (const Type* type : {&a, &b, &c})
+    if (type->dtype.is_bool() || type->dtype.bits() < 8)
+      return out.add(op, fmt::format("does not multiply {}", type->dtype.name()), "cast first");
+  if (c.dtype.bits() < 32)
+    return out.add(op, fmt::format("sums are in 32 or 64 bits, c holds {}", c.dtype.name()));
+  if (c.dtype.is_integer() && (a.dtype.is_float() || b.dtype.is_float()))
+    return out.add(op, fmt::format("{} x {} is summed in {}", a.dtype.name(), b.dtype.name(), c.dtype.name()),
+                   "use an accumulator of floats");
+  expect_result(op, c.dtype, c.shape, out);
+}
+
 }  // namespace
 
 void verify_registers(const Op& op, Findings& out) {
@@ -80,6 +137,12 @@ void verify_registers(const Op& op, Findings& out) {
       return verify_tabulate(op, out);
     case Opcode::kReduce:
       return verify_reduce(op, out);
+    case Opcode::kScan:
+      return verify_scan(op, out);
+    case Opcode::kExchange:
+      return verify_exchange(op, out);
+    case Opcode::kDot:
+      return verify_dot(op, out);
     case Opcode::kItem:
       verify_item_index(op, op.operands[0]->type.shape, out);
       if (op.result()->type.dtype != op.operands[0]->type.dtype)

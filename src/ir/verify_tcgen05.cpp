@@ -140,6 +140,26 @@ void verify_shift(const Op& op, Findings& out) {
                             shape_text(t.shape)));
 }
 
+void verify_tcgen05_view(const Op& op, Findings& out) {
+  const Type &from = op.operands[0]->type, &to = op.result()->type;
+  const std::vector<int64_t>& shape = op.ints_attr("shape");
+  const DataType dtype = op.dtype_attr("dtype");
+  if (from.rank() != 2 || shape.size() != 2)
+    return out.add(
+        op,
+        fmt::format("views a matrix as a matrix, not {} as {}", shape_text(from.shape), shape_text(shape)),
+        "take a stage first, as in t[i]");
+  if (shape[0] != from.shape[0] || shape[1] * dtype.bits() != from.shape[1] * from.dtype.bits())
+    return out.add(
+        op,
+        fmt::format("rows of {} {} have {} bits, those of {} {} {}", from.shape[1], from.dtype.name(),
+                    from.shape[1] * from.dtype.bits(), shape[1], dtype.name(), shape[1] * dtype.bits()),
+        "the view has as many rows, of as many bits");
+  if (to.kind != TypeKind::kTensorMemory || to.dtype != dtype || to.shape != shape)
+    out.add(op, fmt::format("gives {}, declared as {}",
+                            Type::tensor(TypeKind::kTensorMemory, dtype, shape).to_string(), to.to_string()));
+}
+
 }  // namespace
 
 void verify_tcgen05(const Op& op, Findings& out) {
@@ -158,6 +178,8 @@ void verify_tcgen05(const Op& op, Findings& out) {
                             type.to_string()));
       return;
     }
+    case Opcode::kTcgen05View:
+      return verify_tcgen05_view(op, out);
     case Opcode::kTcgen05Dealloc:
       if (!defined_by(op.operands[0], Opcode::kTcgen05Alloc))
         out.add(op, "frees a whole allocation, not a view of one", "pass what tcgen05_alloc returned");

@@ -75,6 +75,14 @@ void verify_views(const Op& op, Findings& out) {
   switch (op.code) {
     case Opcode::kGlobalView:
       return verify_global_view(op, out);
+    case Opcode::kPointerAt:
+      if (from.dtype != int64 && from.dtype != uint64)
+        out.add(op, fmt::format("an address has 64 bits, {} has {}", from.dtype.name(), from.dtype.bits()),
+                "read it as uint64");
+      else if (op.result()->type.dtype != op.dtype_attr("dtype"))
+        out.add(op, fmt::format("gives ptr<{}>, declared as {}", op.dtype_attr("dtype").name(),
+                                op.result()->type.to_string()));
+      return;
     case Opcode::kSlice:
       if (from.kind == TypeKind::kRegister)
         for (size_t i = 1; i < op.operands.size(); ++i)

@@ -167,6 +167,34 @@ void break_if(const ScalarArg& condition, SourceLocation where) {
   break_where(Instruction("break_if", where), 0, condition);
 }
 
+namespace {
+
+void reject_in_group(const Instruction& at) {
+  for (const OpenScope& scope : at.trace().scopes())
+    if (scope.kind == ScopeKind::kGroup)
+      at.fail("only some of the CTA's threads would leave the kernel, and the others wait for them",
+              {fmt::format("the group is opened at {}:{}", scope.where.file, scope.where.line)},
+              "close the group first, or put the rest of the group's work in a when() block");
+}
+
+}  // namespace
+
+void return_(SourceLocation where) {
+  const Instruction at("return_", where);
+  reject_in_group(at);
+  at.emit(ir::Opcode::kReturn, {});
+}
+
+void return_if(const ScalarArg& condition, SourceLocation where) {
+  const Instruction at("return_if", where);
+  reject_in_group(at);
+  ir::Op* op = at.emit(ir::Opcode::kIf, {lang::condition(at, condition)});
+  ir::Builder& builder = at.trace().builder();
+  builder.set_insertion_point(op->body());
+  builder.create(ir::Opcode::kReturn, {}, {});
+  builder.set_insertion_point(*at.trace().scope().block);
+}
+
 // --- guards ---
 
 Guard::Guard(uint64_t serial) : serial_(serial), exceptions_(std::uncaught_exceptions()) {}

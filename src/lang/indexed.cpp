@@ -158,6 +158,24 @@ void scatter(const MemoryArg& dst, const TileArg& value, const Offsets& offsets,
   at.emit(ir::Opcode::kScatter, std::move(operands), {}, std::move(to.attrs));
 }
 
+void copy_async_gather(const GlobalTensor& src, const SharedTensor& dst, const Offsets& offsets,
+                       const Shape& dims, const std::optional<TileArg>& mask, SourceLocation where) {
+  const Instruction at("copy_async_gather", where);
+  ir::Value *from = at.use(src.handle()), *to = at.use(dst.handle());
+  const Shape& shape = to->type.shape;
+  Places places = ::imbrex::places(at, from, offsets, shape.size(), dims, mask);
+  // The threads copy what they hold of this one.
+  ir::Value* whole = nullptr;
+  for (ir::Value*& operand : places.operands) {
+    if (operand->type.is_scalar() || whole) continue;
+    whole = operand = lang::broadcast(at, operand, shape);
+  }
+  if (!whole) at.fail("no offset is a tile of indices", {}, "use copy_async()");
+  std::vector<ir::Value*> operands{from, to, whole};
+  append(operands, places);
+  at.emit(ir::Opcode::kCopyAsyncGather, std::move(operands), {}, std::move(places.attrs));
+}
+
 namespace detail {
 
 Expr atomic_element(Atomic kind, const MemoryArg& element, const ScalarOperand* compare,

@@ -58,6 +58,46 @@ Expr cluster_rank(SourceLocation where) {
   return Expr(at.handle(at.emit(ir::Opcode::kClusterRank, {}, {ir::Type::scalar(int32)})->result()), int32);
 }
 
+ClusterIndices cluster_idx(SourceLocation where) {
+  const Instruction at("cluster_idx", where);
+  const std::vector<int64_t>& extents = at.trace().function().cluster;
+  const ScalarArg rank(cluster_rank(where), where), columns(extents[0], where), rows(extents[1], where);
+  const ScalarArg row(detail::binary(detail::Arith::kDiv, rank, columns), where);
+  return {detail::binary(detail::Arith::kRem, rank, columns), detail::binary(detail::Arith::kRem, row, rows),
+          detail::binary(detail::Arith::kDiv, row, rows)};
+}
+
+int64_t cluster_dim(int axis, SourceLocation where) {
+  const Instruction at("cluster_dim", where);
+  if (axis < 0 || axis > 2) at.fail(fmt::format("axis {}; a cluster has axes 0, 1 and 2", axis));
+  return at.trace().function().cluster[static_cast<size_t>(axis)];
+}
+
+int64_t cluster_size(SourceLocation where) {
+  const std::vector<int64_t>& extents = Instruction("cluster_size", where).trace().function().cluster;
+  return extents[0] * extents[1] * extents[2];
+}
+
+int64_t thread_group_begin(SourceLocation where) {
+  int64_t begin = 0;
+  for (const lang::OpenScope& scope : Instruction("thread_group_begin", where).trace().scopes())
+    if (scope.kind == lang::ScopeKind::kGroup) begin += scope.op->int_attr("begin");
+  return begin;
+}
+
+int64_t thread_group_size(SourceLocation where) {
+  return Instruction("thread_group_size", where).trace().scope().threads;
+}
+
+Expr thread_index(SourceLocation where) {
+  const Instruction at("thread_index", where);
+  const Expr index(at.handle(at.emit(ir::Opcode::kThreadIdx, {}, {ir::Type::scalar(int32)})->result()),
+                   int32);
+  const int64_t begin = thread_group_begin(where);
+  if (begin == 0) return index;
+  return detail::binary(detail::Arith::kSub, ScalarArg(index, where), ScalarArg(begin, where));
+}
+
 void max_registers(int64_t count, SourceLocation where) {
   const Instruction at("max_registers", where);
   if (count < 8 || count > 255) at.fail(fmt::format("{} registers per thread; there are 8 to 255", count));

@@ -65,12 +65,13 @@ void arrive(const Barrier& barrier, const ArriveOptions& options, SourceLocation
   at.emit(ir::Opcode::kMbarrierArrive, {at.use(barrier.handle())}, {}, std::move(attrs));
 }
 
-void arrive_and_expect_tx(const Barrier& barrier, const ScalarArg& bytes, const Options& options,
+void arrive_and_expect_tx(const Barrier& barrier, const ScalarArg& bytes, const ExpectOptions& options,
                           SourceLocation where) {
   const Instruction at("mbarrier::arrive_and_expect_tx", where);
   ir::Value* count = lang::materialize(at, bytes, uint32);
-  at.emit(ir::Opcode::kMbarrierArriveExpectTx, {at.use(barrier.handle()), count}, {},
-          ordering(at, Sem::kRelease, options.sem, options.scope));
+  std::vector<ir::Attr> attrs = ordering(at, Sem::kRelease, options.sem, options.scope);
+  if (options.each_thread) attrs.push_back({"each_thread", true});
+  at.emit(ir::Opcode::kMbarrierArriveExpectTx, {at.use(barrier.handle()), count}, {}, std::move(attrs));
 }
 
 void expect_tx(const Barrier& barrier, const ScalarArg& bytes, SourceLocation where) {

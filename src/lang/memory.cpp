@@ -78,6 +78,19 @@ GlobalTensor global_view(const PtrArg& pointer, DataType dtype, const Scalars& s
   return view(pointer, dtype, shape, &strides, where);
 }
 
+detail::Handle detail::pointer_at(const ScalarArg& address, DataType dtype, SourceLocation where) {
+  const Instruction at("pointer_at", where);
+  if (dtype == any_type) at.fail("the pointer has no element type", {}, "give one: pointer_at<float16>(...)");
+  ir::Value* value = lang::materialize(at, address);
+  return at.handle(
+      at.emit(ir::Opcode::kPointerAt, {value}, {ir::Type::pointer(dtype)}, {{"dtype", dtype}})->result());
+}
+
+void free_shared(const SharedTensor& tensor, SourceLocation where) {
+  const Instruction at("free_shared", where);
+  at.emit(ir::Opcode::kSharedFree, {at.use(tensor.handle())});
+}
+
 SharedTensor shared_tensor(DataType dtype, const Shape& shape, SourceLocation where) {
   const Instruction at("shared_tensor", where);
   ir::Value* result =

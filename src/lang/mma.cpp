@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/mma_types.h"
 #include "lang/tiles.h"
 
 namespace imbrex {
@@ -21,6 +22,53 @@ RegisterValue mma(const TileArg& a_tile, const TileArg& b_tile, const TileArg& c
     attrs = {{"warps_m", int64_t{options.warps_m}}, {"warps_n", int64_t{options.warps_n}}};
   return lang::result(at, at.emit(ir::Opcode::kMma, {a, b, c},
                                   {lang::register_type(c->type.dtype, c->type.shape)}, std::move(attrs)));
+}
+
+namespace {
+
+/// What products are summed in where nobody says.
+DataType sum_type(DataType a, DataType b) {
+  if (a == float64 || b == float64) return float64;
+  if (a.is_float() || b.is_float()) return float32;
+  return a.bits() == 64 || b.bits() == 64 ? int64 : int32;
+}
+
+/// Whether the group's warps can share the product on tensor cores, and its operands are not rounded.
+bool suits_tensor_cores(const lang::Instruction& at, const ir::Type& a, const ir::Type& b,
+                        const ir::Type& c) {
+  if (!ir::mma_sync_takes(a, b, c) || a.dtype.bits() == 32) return false;
+  if (a.dtype.is_float() && a.dtype.bits() == 8 && at.trace().function().target < "sm_90" &&
+      at.trace().function().target.size() == 5)
+    return false;
+  const int64_t warps = at.trace().scope().threads / 32;
+  for (int64_t rows = 1; rows <= warps; ++rows)
+    if (warps % rows == 0 && a.shape[0] % (16 * rows) == 0 && b.shape[1] % (8 * (warps / rows)) == 0)
+      return at.trace().scope().threads % 32 == 0;
+  return false;
+}
+
+RegisterValue product(const lang::Instruction& at, ir::Value* a, ir::Value* b, ir::Value* c) {
+  const ir::Opcode code =
+      suits_tensor_cores(at, a->type, b->type, c->type) ? ir::Opcode::kMma : ir::Opcode::kDot;
+  return lang::result(at, at.emit(code, {a, b, c}, {lang::register_type(c->type.dtype, c->type.shape)}));
+}
+
+}  // namespace
+
+RegisterValue dot(const TileArg& a, const TileArg& b, const TileArg& c, SourceLocation where) {
+  const lang::Instruction at("dot", where);
+  return product(at, lang::tile(at, a), lang::tile(at, b), lang::tile(at, c));
+}
+
+RegisterValue dot(const TileArg& a_tile, const TileArg& b_tile, SourceLocation where) {
+  const lang::Instruction at("dot", where);
+  ir::Value *a = lang::tile(at, a_tile), *b = lang::tile(at, b_tile);
+  if (a->type.rank() != 2 || b->type.rank() != 2)
+    at.fail(fmt::format("works on matrices, not on {} and {}", lang::shape_text(a->type.shape),
+                        lang::shape_text(b->type.shape)));
+  const RegisterValue c =
+      zeros(sum_type(a->type.dtype, b->type.dtype), {a->type.shape[0], b->type.shape[1]}, where);
+  return product(at, a, b, at.use(c.handle()));
 }
 
 }  // namespace imbrex

@@ -36,6 +36,14 @@ void emit_mma(const Instruction& at, const Tensor& a_tensor, const SharedTensor&
 
 }  // namespace
 
+TMemoryTensor view(const TMemoryTensor& t, DataType dtype, const Shape& shape, SourceLocation where) {
+  const Instruction at("tcgen05::view", where);
+  return TMemoryTensor(at.handle(at.emit(ir::Opcode::kTcgen05View, {at.use(t.handle())},
+                                         {ir::Type::tensor(ir::TypeKind::kTensorMemory, dtype, shape)},
+                                         {{"dtype", dtype}, {"shape", shape}})
+                                     ->result()));
+}
+
 TMemoryTensor alloc(DataType dtype, const Shape& shape, const AllocOptions& options, SourceLocation where) {
   const Instruction at("tcgen05::alloc", where);
   std::vector<ir::Attr> attrs = {{"dtype", dtype}, {"shape", shape}};

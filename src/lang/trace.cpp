@@ -183,9 +183,11 @@ ir::Value* Instruction::read(detail::Handle handle) const {
 ir::Op* Instruction::emit(ir::Opcode code, std::vector<ir::Value*> operands, std::vector<ir::Type> results,
                           std::vector<ir::Attr> attrs) const {
   const OpenScope& scope = trace_->scope();
-  if (!scope.block->ops.empty() && scope.block->ops.back()->code == ir::Opcode::kBreak)
-    fail("can never run: it follows an unconditional break in the same block",
-         {fmt::format("the break is at {}", place(scope.block->ops.back()->where))});
+  if (!scope.block->ops.empty() && ir::has(scope.block->ops.back()->code, ir::Fact::kEndsBlock)) {
+    const ir::Op& last = *scope.block->ops.back();
+    fail(fmt::format("can never run: it follows an unconditional {} in the same block", last.info().mnemonic),
+         {fmt::format("the {} is at {}", last.info().mnemonic, place(last.where))});
+  }
   if (scope.kind == ScopeKind::kTabulate && code != ir::Opcode::kVar && code != ir::Opcode::kYield) {
     const ir::Effect effect = ir::info(code).effect;
     if (effect != ir::Effect::kPure && code != ir::Opcode::kRead)

@@ -40,6 +40,17 @@ struct MatrixMove {
 /// i).
 std::vector<MatrixMove> matrix_moves(const Layout& registers, int element_bits);
 
+/// The operands of a product by single threads whose result lies as `c`, [m, n]: each thread holds, for the rows and
+/// columns of its elements, all k. Registers of a go through k first, those of b through the columns.
+struct ThreadProduct {
+  Layout a;  ///< [m, k]
+  Layout b;  ///< [k, n]
+};
+ThreadProduct thread_product(const Layout& c, int64_t k);
+/// A layout of [m, n] for it: a box for each thread, as near to a square as the extents allow, whose columns are in
+/// vectors of at most four.
+Layout thread_product_result(int64_t m, int64_t n, int64_t threads);
+
 /// The accumulator of wgmma m64nNk: [64, n], n a multiple of 8 up to 256, 128 threads.
 Layout wgmma_accumulator(int64_t n);
 /// The A operand of wgmma from registers, one k step: [64, 256 / element_bits], element_bits 1, 8, 16 or 32.

@@ -116,6 +116,18 @@ Layout Layout::transpose() const {
   return permute(order);
 }
 
+namespace {
+
+/// The only dimension, or else the only one of more than one element.
+std::optional<size_t> only_wide(const Shape& extents) {
+  if (extents.size() == 1) return 0;
+  const auto is_wide = [](int64_t extent) { return extent != 1; };
+  if (std::ranges::count_if(extents, is_wide) != 1) return std::nullopt;
+  return std::ranges::find_if(extents, is_wide) - extents.begin();
+}
+
+}  // namespace
+
 Layout Layout::reshape(const Shape& target) const {
   if (product(target) != size() || std::any_of(target.begin(), target.end(), [](int64_t e) { return e < 1; }))
     fail_reshape(*this, target, fmt::format("{} and {} elements", size(), product(target)));
@@ -134,8 +146,11 @@ Layout Layout::reshape(const Shape& target) const {
         from_size *= shape()[--from];
       }
     } while (from_size != to_size);
-    if (from_end - from == 1 && to_end - to == 1) {  // unchanged, padding included
-      result[to] = modes(static_cast<int>(from));
+    // One dimension that stays, beside extents of 1: unchanged, padding included.
+    const auto kept = only_wide({shape().begin() + from, shape().begin() + from_end}),
+               put = only_wide({target.begin() + to, target.begin() + to_end});
+    if (kept && put) {
+      result[to + *put] = modes(static_cast<int>(from + *kept));
       continue;
     }
     Modes flat;

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <unordered_map>
 
 #include "core/target.h"
 #include "imbrex/core/error.h"
+#include "passes/describe.h"
 
 namespace imbrex::passes {
 namespace {
@@ -62,6 +65,106 @@ int64_t allocated_columns(const Op& alloc) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(columns, kMinColumns))));
 }
 
+/// The ops between which a tensor has its memory, as numbers in the order of the text; the CTA's end where nothing
+/// frees it.
+struct Lifetime {
+  int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
+  bool meets(const Lifetime& other) const { return begin < other.end && other.begin < end; }
+};
+
+/// Follows the text: who frees what, and that nobody uses it any more.
+class Lifetimes {
+ public:
+  explicit Lifetimes(ir::Function& function) {
+    number(function.body);
+    ir::walk(function.body, [&](Op& op) {
+      if (op.code == Opcode::kSharedFree) free(op);
+    });
+    if (!ends_.empty()) ir::walk(function.body, [&](Op& op) { check(op); });
+  }
+
+  Lifetime of(const Op& alloc) const {
+    const auto end = ends_.find(&alloc);
+    return {numbers_.at(&alloc), end == ends_.end() ? Lifetime().end : end->second.number};
+  }
+
+ private:
+  struct End {
+    int64_t number;
+    const Op* free;
+  };
+
+  void number(ir::Block& block) {
+    for (Op* op : block.ops) {
+      numbers_[op] = next_++;
+      for (auto& region : op->regions) number(*region);
+      last_inside_[op] = next_++;
+    }
+  }
+
+  void free(Op& op) {
+    const Op* alloc = op.operands[0]->def;
+    // Freed in a loop, a branch or by some threads: free when that is over.
+    int64_t end = numbers_.at(&op);
+    for (const Op* at = &op; at && at->parent != alloc->parent;
+         at = at->parent ? at->parent->parent : nullptr)
+      if (const Op* outer = at->parent->parent) end = last_inside_.at(outer);
+    const auto [known, is_new] = ends_.try_emplace(alloc, End{end, &op});
+    if (!is_new && end > known->second.number)
+      known->second = {end, &op};  // of an unrolled loop, the last copy
+  }
+
+  void check(Op& op) const {
+    for (ir::Value* operand : op.operands) {
+      if (!operand || operand->type.kind != ir::TypeKind::kShared || op.code == Opcode::kSharedFree) continue;
+      const Op* alloc = ir::view_root(operand)->def;
+      const auto end = alloc ? ends_.find(alloc) : ends_.end();
+      if (end == ends_.end() || numbers_.at(&op) < end->second.number) continue;
+      throw CompileError(Diagnostic{
+          op.where,
+          fmt::format("{}: uses {} after it was freed", op.info().mnemonic, ir::print(*alloc->result())),
+          {tensor_text(*alloc->result()), "freed by " + op_text(*end->second.free)},
+          "free it after its last use"});
+    }
+  }
+
+  std::unordered_map<const Op*, int64_t> numbers_, last_inside_;
+  std::unordered_map<const Op*, End> ends_;
+  int64_t next_ = 0;
+};
+
+/// Pieces at places that no other piece has at the same time.
+class Places {
+ public:
+  /// The lowest place above everything that lives at the same time; where something of the past lies below, the lowest
+  /// gap.
+  int64_t place(int64_t bytes, int64_t alignment, const Lifetime& lifetime) {
+    std::vector<Placed> living;
+    for (const Placed& p : placed_)
+      if (p.lifetime.meets(lifetime)) living.push_back(p);
+    int64_t offset = 0;
+    if (living.size() == placed_.size()) {
+      for (const Placed& p : living) offset = std::max(offset, round_up(p.end, alignment));
+    } else {
+      std::ranges::sort(living, {}, &Placed::begin);
+      for (const Placed& p : living)
+        if (offset + bytes > p.begin) offset = std::max(offset, round_up(p.end, alignment));
+    }
+    placed_.push_back({offset, offset + bytes, lifetime});
+    end_ = std::max(end_, offset + bytes);
+    return offset;
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  struct Placed {
+    int64_t begin, end;
+    Lifetime lifetime;
+  };
+  std::vector<Placed> placed_;
+  int64_t end_ = 0;
+};
+
 std::string describe(const Op& op, int64_t amount, std::string_view unit) {
   const ir::Value& value = *op.result();
   std::string out = fmt::format("{:>8} {}  {} {}", amount, unit, ir::print(value), value.type.dtype.name());
@@ -78,12 +181,11 @@ void place_shared(ir::Function& function, const Target& target) {
   // Strictest alignment first leaves the fewest gaps; otherwise the author's order.
   std::stable_sort(pieces.begin(), pieces.end(),
                    [](const Piece& a, const Piece& b) { return a.alignment > b.alignment; });
-  int64_t end = 0;
-  for (const Piece& piece : pieces) {
-    const int64_t offset = round_up(end, piece.alignment);
-    piece.op->set_attr("offset", offset);
-    end = offset + piece.bytes;
-  }
+  const Lifetimes lifetimes(function);
+  Places places;
+  for (const Piece& piece : pieces)
+    piece.op->set_attr("offset", places.place(piece.bytes, piece.alignment, lifetimes.of(*piece.op)));
+  const int64_t end = places.end();
   function.shared_bytes = end;
   if (end <= target.max_shared_bytes) return;
   std::stable_sort(pieces.begin(), pieces.end(),
@@ -93,7 +195,7 @@ void place_shared(ir::Function& function, const Target& target) {
   diagnostic.message = fmt::format("kernel {}: needs {} bytes of shared memory, {} has {} for a CTA",
                                    function.name, end, function.target, target.max_shared_bytes);
   for (const Piece& piece : pieces) diagnostic.facts.push_back(describe(*piece.op, piece.bytes, "bytes"));
-  diagnostic.help = "use smaller tiles or fewer stages";
+  diagnostic.help = "use smaller tiles or fewer stages, or free_shared() what is not used any more";
   throw CompileError(std::move(diagnostic));
 }
 

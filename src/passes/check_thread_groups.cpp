@@ -89,7 +89,7 @@ class Checker {
 
   void check(const Op& op, const ThreadGroup& group) {
     if (op.code == Opcode::kThreadGroup) return check_nesting(op, group);
-    const Scope scope = op.info().scope;
+    const Scope scope = op.attr("each_thread") ? Scope::kAny : op.info().scope;
     if (const std::string_view needs = missing(scope, group, function_.threads()); !needs.empty())
       return find(op, group, fmt::format("needs {}, it runs in {}", needs, group.describe()),
                   remedy(scope, group));

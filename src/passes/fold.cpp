@@ -114,7 +114,8 @@ class Folder {
   }
 
   void visit(Op& op, Block& to) {
-    if (!to.ops.empty() && to.ops.back()->code == Opcode::kBreak) return;  // from a branch taken for good
+    if (!to.ops.empty() && ir::has(to.ops.back()->code, ir::Fact::kEndsBlock))
+      return;  // from a branch taken for good
     map_.apply(op);
     if (op.code == Opcode::kIf && take_branch(op, to)) return;
     if (op.code == Opcode::kFastDivmod && divide_by_constant(op, to)) return;

@@ -64,8 +64,8 @@ void insert_waits(ir::Function& function, Block& block) {
     const Opcode wait =
         op.code == Opcode::kTcgen05Load ? Opcode::kTcgen05WaitLoad : Opcode::kTcgen05WaitStore;
     size_t at = i + 1;
-    while (at < block.ops.size() && block.ops[at]->code != wait && block.ops[at]->code != Opcode::kBreak &&
-           !must_wait(op, *block.ops[at]))
+    while (at < block.ops.size() && block.ops[at]->code != wait &&
+           !ir::has(block.ops[at]->code, Fact::kEndsBlock) && !must_wait(op, *block.ops[at]))
       ++at;
     if (at < block.ops.size() && block.ops[at]->code == wait) continue;
     Op* made = make(function, wait, at < block.ops.size() ? block.ops[at]->where : op.where);
@@ -149,6 +149,7 @@ class FenceInserter {
         pending.proxy |= op.operands[0]->type.kind == ir::TypeKind::kShared && is_async(op.operands[0]);
         break;
       case Opcode::kCopyAsync:
+      case Opcode::kCopyAsyncGather:
         pending.copies |= is_async(op.operands[1]);
         break;
       case Opcode::kCopyAsyncWait:

@@ -108,6 +108,8 @@ class Propagation {
       case Opcode::kFor:
       case Opcode::kLoop:
         return loop(op, state);
+      case Opcode::kReturn:
+        return std::nullopt;
       case Opcode::kBreak: {
         Reached& exit = exits_.at(exits_.size() - 1 - static_cast<size_t>(op.int_attr("depth", 0)));
         exit = merge(exit, state);

@@ -37,8 +37,9 @@ int64_t count_ops(const Block& block) {
   return count;
 }
 
-bool ends_with_break(const Block& block) {
-  return !block.ops.empty() && block.ops.back()->code == Opcode::kBreak;
+/// Nothing in the block runs after its last op, a break or a return.
+bool has_ended(const Block& block) {
+  return !block.ops.empty() && ir::has(block.ops.back()->code, ir::Fact::kEndsBlock);
 }
 
 class Unroller {
@@ -47,7 +48,7 @@ class Unroller {
 
   void block(Block& block) {
     rebuild(block, [this](Op& op, Block& to) {
-      if (ends_with_break(to)) return;                       // from a loop that ran once
+      if (has_ended(to)) return;                             // from a loop that ran once
       for (auto& region : op.regions) this->block(*region);  // inner loops first
       if (op.code != Opcode::kFor || !unrolled(op, to)) append(to, op);
     });
@@ -99,7 +100,7 @@ class Unroller {
     } else {
       run_time_trips(loop, *outside, factor, shift);
     }
-    if (wraps && !ends_with_break(*outside)) {
+    if (wraps && !has_ended(*outside)) {
       builder_.set_insertion_point(*outside);
       builder_.create(Opcode::kBreak, {}, {});
     }
@@ -134,7 +135,7 @@ class Unroller {
   /// Trips first ... last - 1, one after the other, with numbers for the loop variable.
   void copies(const Op& loop, Block& to, int64_t first, int64_t last, int break_shift) {
     for (int64_t trip = first; trip < last; ++trip) {
-      if (ends_with_break(to)) return;
+      if (has_ended(to)) return;
       builder_.set_insertion_point(to);
       copy(loop, to, number(loop, ir::constant_int(loop.operands[0]).value() + trip * step(loop)),
            break_shift);
@@ -161,7 +162,7 @@ class Unroller {
     Value* trip = function_.add_argument(main->body(), Type::scalar(type), index->name);
     for (int64_t j = 0; j < factor; ++j) {
       Block& body = main->body();
-      if (ends_with_break(body)) break;
+      if (has_ended(body)) break;
       builder_.set_insertion_point(body);
       Value* own = j == 0 ? trip : builder_.binary(Opcode::kAdd, trip, multiple(loop.operands[2], j));
       copy(loop, body, own, break_shift);

@@ -41,7 +41,7 @@ TEST(AllocateMemory, SaysWhatTakesTheMemory) {
       "f.cpp:1: error: kernel f: needs 393216 bytes of shared memory, sm_100a has 232448 for a CTA\n"
       "    262144 bytes  %b float16[512, 256]  made at f.cpp:4\n"
       "    131072 bytes  %a float16[512, 128]  made at f.cpp:3\n"
-      "  help: use smaller tiles or fewer stages");
+      "  help: use smaller tiles or fewer stages, or free_shared() what is not used any more");
 }
 
 TEST(AllocateMemory, TheLimitIsTheTargets) {

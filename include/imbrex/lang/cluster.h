@@ -20,6 +20,13 @@ void cluster_sync(SourceLocation where = SourceLocation::current());
 Barrier remote_barrier(const Barrier& barrier, const ScalarArg& rank,
                        SourceLocation where = SourceLocation::current());
 
+/// arrive_and_expect_tx() on the barrier at the same offset in every CTA of the cluster that the mask names, a bit each,
+/// which may be a run-time number: for what a multicast copy brings. One thread.
+/// [PTX: mbarrier.arrive.expect_tx.shared::cluster]
+void arrive_and_expect_tx_multicast(const Barrier& barrier, const ScalarArg& bytes, const ScalarArg& mask,
+                                    const mbarrier::ExpectOptions& options = {},
+                                    SourceLocation where = SourceLocation::current());
+
 /// load_shared() and store_shared() of the same tensor or view in the CTA of that rank in the cluster, which
 /// may be this one (distributed shared memory). That CTA must have started, which a cluster_sync()
 /// guarantees, and must not have exited. To publish what was stored, every storing thread arrives at a

@@ -113,6 +113,13 @@ Forever forever(SourceLocation where = SourceLocation::current());
 /// Leaves the innermost traced loop, range or forever, where the condition holds.
 void break_if(const ScalarArg& condition, SourceLocation where = SourceLocation::current());
 
+/// Every thread of the CTA leaves the kernel, from inside any when() blocks and loops; not out of a thread group, whose
+/// other threads would go on (CompileError). What the threads allocated in tensor memory they have freed before. The last
+/// statement of its block. [PTX: ret]
+void return_(SourceLocation where = SourceLocation::current());
+/// The same where the condition, which is the same in all threads of the CTA, holds.
+void return_if(const ScalarArg& condition, SourceLocation where = SourceLocation::current());
+
 /// An open scope; its destructor closes it. Always true, for use as the condition of a C++ if.
 class [[nodiscard]] Guard {
  public:

@@ -43,6 +43,22 @@ void launch_dependents(SourceLocation where = SourceLocation::current());
 /// The CTA's rank in its cluster, from 0; x varies fastest. sm_90. [PTX: %cluster_ctarank]
 Expr cluster_rank(SourceLocation where = SourceLocation::current());
 
+/// The CTA's place in its cluster along each axis, from 0, computed from its rank; after cluster(). sm_90.
+struct ClusterIndices {
+  Expr x, y, z;
+};
+ClusterIndices cluster_idx(SourceLocation where = SourceLocation::current());
+/// CTAs per cluster along axis 0, 1 or 2, and in all, as cluster() has set them.
+int64_t cluster_dim(int axis, SourceLocation where = SourceLocation::current());
+int64_t cluster_size(SourceLocation where = SourceLocation::current());
+
+/// The executing thread's number in the enclosing thread group, from 0: a scalar that differs between threads. Where a
+/// condition depends on it, the threads part, and must not meet in a sync() inside. [PTX: %tid]
+Expr thread_index(SourceLocation where = SourceLocation::current());
+/// The first thread of the enclosing group, counted in the CTA, and how many threads it has.
+int64_t thread_group_begin(SourceLocation where = SourceLocation::current());
+int64_t thread_group_size(SourceLocation where = SourceLocation::current());
+
 /// The CTA's index in the grid, and the grid's extents in CTAs, as int32. [PTX: %ctaid, %nctaid]
 struct LaunchIndices {
   LaunchIndex x, y, z;

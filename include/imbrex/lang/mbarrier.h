@@ -68,12 +68,19 @@ struct ArriveOptions {
   Scope scope = Scope::kDefault;
 };
 
+/// As Options.
+struct ExpectOptions {
+  Sem sem = Sem::kDefault;
+  Scope scope = Scope::kDefault;
+  bool each_thread = false;  ///< every thread of the group announces the bytes, and arrives
+};
+
 /// Every executing thread arrives, `count` times. Any thread. [PTX: mbarrier.arrive]
 void arrive(const Barrier& barrier, const ArriveOptions& options = {},
             SourceLocation where = SourceLocation::current());
-/// Adds `bytes` to those that the current phase expects, and arrives. One thread; sm_90.
-/// [PTX: mbarrier.arrive.expect_tx]
-void arrive_and_expect_tx(const Barrier& barrier, const ScalarArg& bytes, const Options& options = {},
+/// Adds `bytes` to those that the current phase expects, and arrives. One thread, or with each_thread any group, each of
+/// whose threads does so; sm_90. [PTX: mbarrier.arrive.expect_tx]
+void arrive_and_expect_tx(const Barrier& barrier, const ScalarArg& bytes, const ExpectOptions& options = {},
                           SourceLocation where = SourceLocation::current());
 /// Adds to the expected bytes without arriving. One thread; sm_90. [PTX: mbarrier.expect_tx]
 void expect_tx(const Barrier& barrier, const ScalarArg& bytes,

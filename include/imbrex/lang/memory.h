@@ -33,6 +33,11 @@ GlobalTensor global_view(const PtrArg& pointer, DataType dtype, const Scalars& s
 SharedTensor shared_tensor(DataType dtype, const Shape& shape,
                            SourceLocation where = SourceLocation::current());
 
+/// The tensor, a whole one, is not used after this line (CompileError): tensors made after it may take its memory. The
+/// author sees to it that everyone is done with it: between the last use of it by any thread, copy or tensor core and the
+/// first use of what takes its place there is a sync(), or a barrier. The virtual GPU reports a race where there is none.
+void free_shared(const SharedTensor& tensor, SourceLocation where = SourceLocation::current());
+
 struct LoadOptions {
   double other = 0;  ///< the value of elements outside the tensor
   Shape dims = {};   ///< see the head of this file
@@ -63,6 +68,13 @@ void store_shared(const SharedTensor& dst, const TileArg& value,
 /// [PTX: cp.async]
 void copy_async(const GlobalTensor& src, const SharedTensor& dst, const Scalars& offsets,
                 const StoreOptions& options = {}, SourceLocation where = SourceLocation::current());
+/// The same of places that are data: offsets and options as for gather(), of which at least one is a tile of indices.
+/// `copy_async_gather(g_table, s_rows, {rows, column})` with rows [n, 1] fetches n rows. What the mask leaves out becomes
+/// zero. Indices must be inside the tensor. Elements that lie together are copied 16, 8 or 4 bytes at a time: CompileError
+/// where that is not possible. [PTX: cp.async]
+void copy_async_gather(const GlobalTensor& src, const SharedTensor& dst, const std::vector<NumArg>& offsets,
+                       const Shape& dims = {}, const std::optional<TileArg>& mask = {},
+                       SourceLocation where = SourceLocation::current());
 /// Closes a group of the copies that each executing thread has started. [PTX: cp.async.commit_group]
 void copy_async_commit_group(SourceLocation where = SourceLocation::current());
 /// Waits until at most `pending` of the executing thread's groups, the youngest, are in flight. Other threads

@@ -29,4 +29,13 @@ struct MmaOptions {
 RegisterValue mma(const TileArg& a, const TileArg& b, const TileArg& c, const MmaOptions& options = {},
                   SourceLocation where = SourceLocation::current());
 
+/// a x b + c of any numbers on any GPU: mma() where it takes the types and extents exactly (not float32, which it would
+/// round), else by the threads' own arithmetic. Then operands are converted to the type of c, of 32 or 64 bits, each
+/// thread computes a box of c and holds the rows of a and columns of b that it needs: multiply in steps of k of about 16
+/// elements. Without c, sums start from 0, in float64 or int64 where an operand has that, else in float32 or int32.
+/// Any thread group for products by threads whose operands lie as they need them, whole warps else. [PTX: mma.sync, fma]
+RegisterValue dot(const TileArg& a, const TileArg& b, const TileArg& c,
+                  SourceLocation where = SourceLocation::current());
+RegisterValue dot(const TileArg& a, const TileArg& b, SourceLocation where = SourceLocation::current());
+
 }  // namespace imbrex

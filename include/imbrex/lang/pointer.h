@@ -32,4 +32,16 @@ class PtrArg {
   DataType dtype;
 };
 
+namespace detail {
+Handle pointer_at(const ScalarArg& address, DataType dtype, SourceLocation where);
+}
+
+/// A pointer whose address is data, as in a table of pointers: `global_view(pointer_at<float16>(g_table[g]), {m, n})`,
+/// where g_table is a tensor of uint64 or int64. The address is a multiple of 16 bytes. What it points to is loaded and
+/// stored by threads; TMA needs the address before the launch. Device pointers of tensors are theirs: DeviceTensor::address().
+template <DataType T>
+Ptr<T> pointer_at(const ScalarArg& address, SourceLocation where = SourceLocation::current()) {
+  return Ptr<T>(detail::pointer_at(address, T, where));
+}
+
 }  // namespace imbrex

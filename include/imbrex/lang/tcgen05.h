@@ -25,6 +25,11 @@ TMemoryTensor alloc(DataType dtype, const Shape& shape, const AllocOptions& opti
 /// Frees a tensor that alloc() returned, not a view of one. All uses must be over, in all threads. Whole
 /// warps. [PTX: tcgen05.dealloc]
 void dealloc(const TMemoryTensor& t, SourceLocation where = SourceLocation::current());
+/// The same bits of a matrix as elements of another width: `view(scores.slice({0, 0}, {128, 64}), float16, {128, 128})`
+/// is where the first 64 columns of float32 are. Rows stay, and have as many bits. Whoever writes through one and reads
+/// through the other orders the two as accesses to one tensor. CompileError where rows are not dense in tensor memory.
+TMemoryTensor view(const TMemoryTensor& t, DataType dtype, const Shape& shape,
+                   SourceLocation where = SourceLocation::current());
 /// Declares that the CTA will not allocate again, so that others may. Whole warps.
 /// [PTX: tcgen05.relinquish_alloc_permit]
 void relinquish_alloc_permit(const AllocOptions& options = {},

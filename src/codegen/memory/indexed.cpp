@@ -11,6 +11,21 @@
 
 namespace imbrex::codegen {
 
+namespace {
+
+/// Whether the elements of a tile are the same all along a dimension.
+bool repeats_along(const ir::Value* tile, int dim) {
+  const auto is_copy = [&] {
+    return tile->def &&
+           (tile->def->code == ir::Opcode::kRelayout || tile->def->code == ir::Opcode::kBroadcast) &&
+           tile->def->operands[0]->type.rank() == tile->type.rank();
+  };
+  while (tile->type.shape[static_cast<size_t>(dim)] != 1 && is_copy()) tile = tile->def->operands[0];
+  return tile->type.shape[static_cast<size_t>(dim)] == 1;
+}
+
+}  // namespace
+
 IndexedTile::IndexedTile(const Tile& tile, size_t first) : tile_(tile), dims_(tile.op().ints_attr("dims")) {
   Generator& g = tile.g();
   const ir::Op& op = tile.op();
@@ -42,7 +57,7 @@ IndexedTile::IndexedTile(const Tile& tile, size_t first) : tile_(tile), dims_(ti
   for (size_t d = 0; d < rank; ++d)
     if (tiles_[d]) global_->take_indices_along(static_cast<int>(d));
   for (const ir::Value* value : varying)
-    shares_indices_ &= global_->unit_dim() >= 0 && value->type.shape[global_->unit_dim()] == 1;
+    shares_indices_ &= global_->unit_dim() >= 0 && repeats_along(value, global_->unit_dim());
 }
 
 Integer IndexedTile::index(size_t dim, int64_t reg) const {

@@ -179,6 +179,19 @@ void emit_GlobalView(Generator& g, const ir::Op& op) {
   g.bind(op.result(), std::move(view));
 }
 
+void emit_PointerAt(Generator& g, const ir::Op& op) {
+  g.bind(op.result(), g.scalar_register(op.operands[0]));
+}
+
+void emit_SharedFree(Generator&, const ir::Op&) {}
+
+void emit_Tcgen05View(Generator& g, const ir::Op& op) {
+  TensorMemoryView view = g.get<TensorMemoryView>(op.operands[0]);
+  view.dtype = op.dtype_attr("dtype");
+  view.layout = g.layout_of(op.result());
+  g.bind(op.result(), std::move(view));
+}
+
 void emit_Index(Generator& g, const ir::Op& op) {
   switch (op.operands[0]->type.kind) {
     case ir::TypeKind::kShared:

@@ -12,7 +12,9 @@
 
 #include "codegen/threads.h"
 #include "codegen/tile.h"
+#include "codegen/values/combine.h"
 #include "codegen/values/scalar.h"
+#include "codegen/values/shuffle.h"
 #include "codegen/values/words.h"
 #include "imbrex/core/error.h"
 #include "layout/queries.h"
@@ -23,41 +25,7 @@ using ir::Opcode;
 
 namespace {
 
-constexpr int64_t kScratchBytes = 8192;  // what one round through shared memory may take
-
-/// The type sums and extrema are computed in.
-DataType working_type(DataType type) {
-  if (type == float16 || type == bfloat16) return float32;
-  return type.is_bool() ? uint32 : type;
-}
-
-Opcode combining_op(const std::string& kind) {
-  if (kind == "sum") return Opcode::kAdd;
-  if (kind == "max") return Opcode::kMax;
-  if (kind == "min") return Opcode::kMin;
-  return kind == "any" ? Opcode::kOr : Opcode::kAnd;
-}
-
-/// The value that changes nothing. For min and max of floats NaN would be dropped by either operand, so the
-/// infinities will do.
-Operand identity(Opcode code, DataType type) {
-  const bool is_max = code == Opcode::kMax;
-  if (type == float32 || type == tfloat32) {
-    const float infinity = std::numeric_limits<float>::infinity();
-    return code == Opcode::kAdd ? 0.0f : is_max ? -infinity : infinity;
-  }
-  if (type == float64) {
-    const double infinity = std::numeric_limits<double>::infinity();
-    return code == Opcode::kAdd ? 0.0 : is_max ? -infinity : infinity;
-  }
-  if (code == Opcode::kAnd) return -1;
-  if (code != Opcode::kMax && code != Opcode::kMin) return 0;
-  const Range range = Range::of_type(type);
-  if (type == uint64) return is_max ? int64_t{0} : int64_t{-1};
-  return is_max ? range.lo : range.hi;
-}
-
-/// One digit of the thread number along the reduced axis, cut into what a warp's shuffles reach and the rest.
+/// The digits of the thread number along the reduced axis, cut into what a warp's shuffles reach and the rest.
 struct AxisDigits {
   int64_t lane_mask = 0;  // XOR masks to shuffle by, combined
   std::vector<Digit> across;
@@ -65,24 +33,11 @@ struct AxisDigits {
 
 AxisDigits axis_digits(const IndexDigits& digits, int axis, const Group& group) {
   AxisDigits out;
-  for (Digit d : digits.threads) {
+  for (const Digit& d : digits.threads) {
     if (d.dim != axis) continue;
-    const bool is_dense = d.modulus == 0 || d.modulus == d.extent;
-    const bool in_lanes = d.divisor < 32 && group.begin % 32 == 0 && is_dense &&
-                          std::has_single_bit(static_cast<uint64_t>(d.divisor)) &&
-                          d.divisor * d.extent <= std::max<int64_t>(group.threads, 32);
-    if (in_lanes) {
-      const int64_t room = 32 / d.divisor;
-      const int64_t lanes = std::min(power_of_two_divisor(d.extent), room);
-      // An odd remainder inside the warp would shuffle between unequal partners.
-      if (lanes == d.extent || lanes == room) {
-        out.lane_mask |= (lanes - 1) * d.divisor;
-        d.divisor *= lanes;
-        d.extent /= lanes;
-        if (d.modulus) d.modulus /= lanes;
-      }
-    }
-    if (d.extent > 1) out.across.push_back(d);
+    const auto [lanes, across] = split_by_lanes(d, group);
+    if (lanes) out.lane_mask |= (lanes->extent - 1) * lanes->divisor;
+    if (across) out.across.push_back(*across);
   }
   return out;
 }
@@ -146,20 +101,8 @@ class Reduction {
   }
 
   Operand shuffle(const Operand& value, int64_t lane_mask) {
-    Emitter& e = g_.e();
-    const int64_t members = from_.group.threads >= 32 ? -1 : (int64_t{1} << from_.group.threads) - 1;
-    const ScalarType reg = register_type(type_);
-    auto shuffle_word = [&](ScalarType type, Operand word) {
-      return e.make(type, Op::shfl_sync, {Mod::bfly, ScalarType::b32}, {word, lane_mask, 31, members});
-    };
-    if (type_.bits() < 64) return shuffle_word(reg, e.to_register(reg, value));
-    const Reg low = e.reg(ScalarType::b32), high = e.reg(ScalarType::b32);
-    e.emit(Op::mov, {ScalarType::b64}, {e.builder().vec({low, high}), e.to_register(reg, value)});
-    const Operand other_low = shuffle_word(ScalarType::b32, low);
-    const Operand other_high = shuffle_word(ScalarType::b32, high);
-    const Reg other = e.reg(reg);
-    e.emit(Op::mov, {ScalarType::b64}, {other, e.builder().vec({other_low, other_high})});
-    return other;
+    return codegen::shuffle(g_, Mod::bfly, register_type(type_), value, lane_mask, 31,
+                            members_of(from_.group));
   }
 
   Operand across_lanes(Operand value, int64_t lane_mask) {
@@ -290,6 +233,10 @@ int64_t scratch_bytes(const ir::Op& op, const Group& group) {
       return reduce_scratch(op, group);
     case Opcode::kRelayout:
       return relayout_scratch(op);
+    case Opcode::kScan:
+      return scan_scratch(op, group);
+    case Opcode::kExchange:
+      return exchange_scratch(op, group);
     case Opcode::kPrintTensor:
       return print_scratch(op);
     case Opcode::kItem:

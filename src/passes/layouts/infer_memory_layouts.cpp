@@ -92,8 +92,8 @@ class AllocationLayout {
       for (MemoryDemand& demand : memory_demands(use)) demands_.push_back(std::move(demand));
       if (use.op->code == Opcode::kLoadShared) accesses_.push_back({use.op, &value, use.op->result()});
       if (use.op->code == Opcode::kStoreShared) accesses_.push_back({use.op, &value, use.op->operands[1]});
-      if (use.op->code == Opcode::kCopyAsync && use.operand == 1)
-        accesses_.push_back({use.op, &value, nullptr});
+      const bool is_copy = use.op->code == Opcode::kCopyAsync || use.op->code == Opcode::kCopyAsyncGather;
+      if (is_copy && use.operand == 1) accesses_.push_back({use.op, &value, nullptr});
     }
   }
 

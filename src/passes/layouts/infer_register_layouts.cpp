@@ -32,7 +32,7 @@ bool is_load(const ir::Op& op) {
 }
 bool is_store(const ir::Op& op) {
   return op.code == Opcode::kStoreGlobal || op.code == Opcode::kStoreShared || op.code == Opcode::kScatter ||
-         op.code == Opcode::kAtomic;
+         op.code == Opcode::kAtomic || op.code == Opcode::kCopyAsyncGather;
 }
 bool is_shared(const ir::Op& op) { return op.operands[0]->type.kind == TypeKind::kShared; }
 bool is_indexed(const ir::Op& op) {
@@ -40,7 +40,10 @@ bool is_indexed(const ir::Op& op) {
 }
 
 /// The registers that a load or store moves.
-ir::Value* transferred(const ir::Op& op) { return is_load(op) ? op.result() : op.operands[1]; }
+ir::Value* transferred(const ir::Op& op) {
+  if (op.code == Opcode::kCopyAsyncGather) return op.operands[2];  // lies as what is copied
+  return is_load(op) ? op.result() : op.operands[1];
+}
 
 }  // namespace
 
@@ -83,6 +86,11 @@ void RegisterInference::collect(ir::Op& op) {
       return;
     case Opcode::kMma:
       return relate(RelationKind::kSame, op, op.operands[2], op.result());
+    case Opcode::kDot:
+      return relate(RelationKind::kSame, op, op.operands[2], op.result());
+    case Opcode::kCopyAsyncGather:
+      for (size_t i = 3; i < op.operands.size(); ++i) relate_broadcast(op, op.operands[i], op.operands[2]);
+      return;
     case Opcode::kScatter:  // indices and mask lie as the value
       for (size_t i = 2; i < op.operands.size(); ++i) relate_broadcast(op, op.operands[i], op.operands[1]);
       return;
@@ -197,6 +205,7 @@ void RegisterInference::propagate_demands() {
       demand(op.result(), layouts.c, op, "accumulators of mma.sync");
       return;
     }
+    if (op.code == Opcode::kDot) return demand_product(op);
     const bool load = op.code == Opcode::kTcgen05Load, store = op.code == Opcode::kTcgen05Store;
     if (!load && !store) return;
     ir::Value* value = load ? op.result() : op.operands[1];
@@ -222,6 +231,16 @@ void RegisterInference::propagate_demands() {
   // First every demand at its own place, so that a clash shows between the places and not at one of them.
   for (const Demand& demand : demands_) known_.emplace(demand.value, demand.known);
   for (const Demand& demand : demands_) spread(demand.value);
+}
+
+void RegisterInference::demand_product(ir::Op& op) {
+  const layout::Shape& shape = op.result()->type.shape;
+  const Layout c = layout::thread_product_result(shape[0], shape[1], threads_.at(&op));
+  const layout::ThreadProduct product = layout::thread_product(c, op.operands[0]->type.shape[1]);
+  demand(op.operands[0], product.a, op, "rows of a for each thread", 0);
+  demand(op.operands[1], product.b, op, "columns of b for each thread", 1);
+  demand(op.operands[2], c, op, "a box of c for each thread", 2);
+  demand(op.result(), c, op, "a box of c for each thread");
 }
 
 void RegisterInference::demand_fragments(ir::Op& op) {
@@ -256,6 +275,14 @@ void RegisterInference::prefer(ir::Value* value, const ir::Op& op, int contiguou
 }
 
 void RegisterInference::choose_for(const ir::Op& op) {
+  if (op.code == Opcode::kCopyAsyncGather) {
+    ir::Value* places = transferred(op);
+    if (known_.count(places)) return;
+    return set(places, {coalesced_along(places->type.shape,
+                                        contiguous_tile_dim(*op.operands[0], op.ints_attr("dims")),
+                                        threads_.at(&op), op.operands[0]->type.dtype),
+                        &op, "copies of 16 bytes"});
+  }
   if (is_shared(op) && is_indexed(op))
     return prefer(transferred(op), op, std::max(0, transferred(op)->type.rank() - 1), 4, "single elements");
   if (is_shared(op)) {

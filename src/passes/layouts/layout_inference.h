@@ -123,6 +123,8 @@ class RegisterInference {
   void relate_broadcast(ir::Op& op, ir::Value* from, ir::Value* to);
   void demand(ir::Value* value, layout::Layout layout, ir::Op& origin, std::string what,
               std::optional<size_t> operand = std::nullopt);
+  /// What dot demands of its operands.
+  void demand_product(ir::Op& op);
   /// What wgmma demands of its accumulator, and of A in registers.
   void demand_fragments(ir::Op& op);
   /// Sets a value's layout, and those that follow from it.

@@ -52,6 +52,19 @@ int64_t known_multiple(const ir::Value* value, int depth) {
   }
 }
 
+namespace {
+
+/// The same bits of tensor memory as elements of `to` bits.
+Layout reinterpreted(const Layout& of, int from, const layout::Shape& shape, int to) {
+  const Modes dense = {{of.shape()[1], 1, Axis::kColumn}};
+  if (of.element_bits() != from || of.modes(1) != dense)
+    throw CompileError(
+        Diagnostic{{}, "the elements of a row do not lie one behind another", {of.to_string()}, ""});
+  return Layout(shape, {of.modes(0), {{shape[1], 1, Axis::kColumn}}}, of.replicas(), to);
+}
+
+}  // namespace
+
 Layout view_layout(const ir::Op& view, const Layout& of) {
   switch (view.code) {
     case Opcode::kIndex:
@@ -76,6 +89,9 @@ Layout view_layout(const ir::Op& view, const Layout& of) {
     }
     case Opcode::kReshape:
       return of.reshape(view.ints_attr("shape"));
+    case Opcode::kTcgen05View:
+      return reinterpreted(of, view.operands[0]->type.dtype.bits(), view.ints_attr("shape"),
+                           view.dtype_attr("dtype").bits());
     default:
       throw InternalError(fmt::format("{} is not a view", view.info().mnemonic));
   }

@@ -220,7 +220,8 @@ std::vector<MemoryDemand> memory_demands(const Use& use) {
       if (use.operand > 0 || use.op->operands[0]->type.dtype.bits() >= 8) return {};
       return {plain_elements(use)};
     case Opcode::kCopyAsync:
-      if (use.operand == 0) return {};
+    case Opcode::kCopyAsyncGather:
+      if (use.operand != 1) return {};
       if (use.op->operands[1]->type.dtype.bits() >= 8) return {copy_async_demand(use)};
       return {copy_async_demand(use), plain_elements(use)};
     case Opcode::kClcTryCancel:
