@@ -21,6 +21,7 @@
 #include "vgpu/program/module_image.h"
 #include "vgpu/program/program_builder.h"
 #include "vgpu/timeline/timeline_replay.h"
+#include "vgpu/timeline/what_if.h"
 
 namespace imbrex::vgpu {
 
@@ -377,8 +378,11 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
                                  num_sms,
                                  occupancy(launch, program, target),
                                  TensorMemory::kColumns,
-                                 wanted.cta};
-    Timeline timeline = replay(replayed, grid.take_recordings());
+                                 wanted.cta,
+                                 wanted.explain};
+    const std::vector<Recording> recordings = grid.take_recordings();
+    Timeline timeline = replay(replayed, recordings);
+    if (wanted.explain) explain_by_replays(replayed, recordings, timeline);
     timeline.target = data_->options.target;
     report.timeline = std::make_shared<const Timeline>(std::move(timeline));
   }

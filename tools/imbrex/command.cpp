@@ -83,6 +83,7 @@ int command_main(int argc, char** argv) {
   command::add_run(app, chosen);
   command::add_run_program(app, chosen, program);
   command::add_trace(app, chosen);
+  command::add_why(app, chosen);
   command::add_emit(app, chosen);
   command::add_exec(app, chosen);
   command::add_demo(app, chosen);

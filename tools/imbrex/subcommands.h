@@ -38,6 +38,7 @@ void add_layout(CLI::App& app, Action& chosen);
 void add_banks(CLI::App& app, Action& chosen);
 void add_coalescing(CLI::App& app, Action& chosen);
 void add_trace(CLI::App& app, Action& chosen);
+void add_why(CLI::App& app, Action& chosen);
 
 /// LaunchError when one of `options` was given, because it `belongs` elsewhere: "goes with --svg". To be
 /// called while the command line is alive, as actions are.

@@ -55,6 +55,7 @@ enum class TensorMath : uint8_t {
 struct TimelineOptions {
   bool record = false;   // predict at all; off, it costs nothing
   int64_t cta = -1;      // keep the lanes of the cluster that holds this CTA; -1: none
+  bool explain = false;  // also why it takes so long: Timeline::why; about ten times the time of predicting
   double clock_ghz = 0;  // of the SMs, where power or a lock holds it down; 0: the GPU model's
   std::shared_ptr<const GpuModel> gpu = {};  // whose clock, bandwidths and latencies are taken
       // (imbrex/inspect/gpu_model.h); null: A100, H200 or B200, by target

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,63 @@ struct Utilisation {
   double waiting = 0;      // of the warps' time, what they spend waiting
 };
 
+/// What time can go to. One of them made free at a time tells what limits a launch.
+enum class Resource : uint8_t {
+  kStart,            // from a free place on an SM to a CTA's first instruction
+  kInstructions,     // issue slots, and results that the next instruction waits for
+  kSharedMemory,     // accesses by threads, with their bank conflicts
+  kTensorCore,       // matrix products: mma, wgmma, tcgen05.mma
+  kTma,              // the TMA engine: bulk and tensor copies
+  kL2Bandwidth,      // an SM's port to L2, and L2 itself
+  kL2Latency,        // loads that hit in L2; the first part of those that do not
+  kMemoryBandwidth,  // HBM
+  kMemoryLatency,    // what a miss adds to L2's latency
+  kSynchronisation,  // from the last arrival at a barrier to the next instruction of who waits
+  kTensorMemory,     // tcgen05.ld, st, cp, and waiting for columns
+  kLaunchControl,    // requests of cluster launch control
+};
+inline constexpr int kResources = 12;
+/// "memory bandwidth", "tensor core", ...
+const char* name(Resource resource);
+
+/// Why a launch takes the time it does. Asked for by TimelineOptions::explain.
+struct TimelineExplanation {
+  /// Clocks by resource.
+  using Shares = std::array<double, kResources>;
+
+  /// The critical path, from the start of the launch to its end: what would have to be faster for the launch
+  /// to end sooner. Its parts add up to Timeline::cycles.
+  Shares path{};
+  /// The same by instruction, the longest first.
+  struct Part {
+    Resource resource = Resource::kStart;
+    int warp = -1;       // of its CTA; -1: none
+    int32_t place = -1;  // index into Timeline::places, or -1
+    double cycles = 0;
+  };
+  std::vector<Part> parts;
+  /// The path in order of time, in equal steps.
+  std::vector<Shares> strip;
+
+  /// What the warps of the lanes' cluster wait for, the longest first.
+  struct Wait {
+    int rank = 0, warp = 0;
+    int32_t place = -1;  // where it waits
+    std::string what;    // "mbarrier 0x408", "barrier 1", "the cluster barrier", "wgmma m64n256k16 ..."
+    double cycles = 0;
+    Shares because{};  // of these cycles, what passed meanwhile on the way to what was waited for
+  };
+  std::vector<Wait> waits;
+  std::vector<double> lived;  // clocks of each warp of that cluster (rank * warps of a CTA + warp)
+
+  /// Clocks of the launch if one resource cost nothing, the least first.
+  struct WhatIf {
+    Resource free = Resource::kStart;
+    int64_t cycles = 0;
+  };
+  std::vector<WhatIf> what_if;
+};
+
 /// What the cost model says of one launch.
 struct Timeline {
   std::string target;
@@ -97,6 +155,7 @@ struct Timeline {
   std::vector<TimelineLane> lanes;  // of the cluster asked for
   std::vector<TimelinePlace> places;
   std::vector<std::string> texts;
+  std::shared_ptr<const TimelineExplanation> why;  // where TimelineOptions::explain asked for it
 };
 
 }  // namespace imbrex::vgpu

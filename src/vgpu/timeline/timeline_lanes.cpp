@@ -30,6 +30,31 @@ TimelineLanes::TimelineLanes(const Program& program, const Recording& recording)
   }
 }
 
+namespace {
+
+/// What a warp waits for that waits for work of this kind.
+const char* name_of(WorkDemand::Kind kind) {
+  using Kind = WorkDemand::Kind;
+  switch (kind) {
+    case Kind::kThreadLoad:
+      return "a load";
+    case Kind::kTmaLoad:
+      return "a TMA load";
+    case Kind::kTmaStore:
+      return "a TMA store";
+    case Kind::kMatrix:
+      return "a product";
+    case Kind::kTensorLoad:
+      return "a load from tensor memory";
+    case Kind::kTensorStore:
+      return "a store to tensor memory";
+    default:
+      return "asynchronous work";
+  }
+}
+
+}  // namespace
+
 const TimelineLanes::Unit* TimelineLanes::unit_of(WorkDemand::Kind kind) {
   using Kind = WorkDemand::Kind;
   static constexpr Unit kThreads{LaneKind::kCopies, SpanKind::kLoad, "loads by threads"},
@@ -104,22 +129,55 @@ void TimelineLanes::run(size_t warp, double begin, double end, uint32_t insn) {
   if (to > from) add(warp_lane(warp), {from, to, SpanKind::kRun, place(insn), -1});
 }
 
+std::string TimelineLanes::awaited(const RecordedStep& step, bool with_phase) const {
+  if (step.kind == RecordedStep::Kind::kAllocate) return "tensor memory";
+  if (step.kind == RecordedStep::Kind::kWait) {
+    const RecordedObject& object = recording_->objects[static_cast<size_t>(step.id)];
+    if (object.kind == RecordedObject::Kind::kNamed) return fmt::format("barrier {}", object.which);
+    if (object.kind == RecordedObject::Kind::kCluster) return "the cluster barrier";
+    return with_phase ? fmt::format("mbarrier {:#x}, phase {}", object.which, step.phase)
+                      : fmt::format("mbarrier {:#x}", object.which);
+  }
+  const RecordedWork& work = recording_->works[static_cast<size_t>(step.id)];
+  const std::string what = work.text >= 0 ? recording_->texts[static_cast<size_t>(work.text)] : "a load";
+  return step.kind == RecordedStep::Kind::kWaitRead ? "the source of the " + what + " to be read" : what;
+}
+
 void TimelineLanes::wait(size_t warp, double begin, double end, const RecordedStep& step) {
   const int64_t from = std::llround(begin), to = std::llround(end);
   if (to <= from) return;
-  std::string what = "tensor memory";
-  if (step.kind == RecordedStep::Kind::kWait) {
-    const RecordedObject& object = recording_->objects[static_cast<size_t>(step.id)];
-    what = object.kind == RecordedObject::Kind::kMbarrier
-               ? fmt::format("mbarrier {:#x}, phase {}", object.which, step.phase)
-           : object.kind == RecordedObject::Kind::kNamed ? fmt::format("barrier {}", object.which)
-                                                         : "the cluster barrier";
-  } else if (step.kind != RecordedStep::Kind::kAllocate) {
-    const RecordedWork& work = recording_->works[static_cast<size_t>(step.id)];
-    what = work.text >= 0 ? recording_->texts[static_cast<size_t>(work.text)] : "a load";
-    if (step.kind == RecordedStep::Kind::kWaitRead) what = "the source of the " + what + " to be read";
-  }
-  add(warp_lane(warp), {from, to, SpanKind::kWait, place(step.insn), text("waits for " + what)});
+  add(warp_lane(warp),
+      {from, to, SpanKind::kWait, place(step.insn), text("waits for " + awaited(step, true))});
+}
+
+void TimelineLanes::waited(size_t warp, double begin, double end, const RecordedStep& step,
+                           const TimelineExplanation::Shares& because) {
+  // Works differ by their coordinates: one entry for all of an instruction.
+  const bool is_object = step.kind == RecordedStep::Kind::kWait;
+  const std::string what =
+      is_object || step.kind == RecordedStep::Kind::kAllocate
+          ? awaited(step, false)
+          : std::string(name_of(recording_->works[static_cast<size_t>(step.id)].demand.kind));
+  TimelineExplanation::Wait& wait = waits_[{warp, step.insn, what}];
+  const auto per_cta = static_cast<size_t>(recording_->warps_per_cta);
+  wait.rank = static_cast<int>(warp / per_cta);
+  wait.warp = static_cast<int>(warp % per_cta);
+  wait.place = place(step.insn);
+  wait.what = what;
+  wait.cycles += end - begin;
+  for (size_t i = 0; i < because.size(); ++i) wait.because[i] += because[i];
+}
+
+void TimelineLanes::ended(size_t warp, double lived) {
+  lived_.resize(recording_->warps.size());
+  lived_[warp] = lived;
+}
+
+void TimelineLanes::explain(TimelineExplanation& why) {
+  why.lived = lived_;
+  for (const auto& [key, wait] : waits_) why.waits.push_back(wait);
+  std::stable_sort(why.waits.begin(), why.waits.end(),
+                   [](const auto& a, const auto& b) { return a.cycles > b.cycles; });
 }
 
 int32_t TimelineLanes::text(std::string text) {

@@ -25,6 +25,16 @@ class TimelineLanes {
   /// A phase of an object, from its first arrival to its completion.
   void phase(int32_t object, int64_t phase, double begin, double end);
 
+  /// A warp has waited in a step; what the clocks went to meanwhile.
+  void waited(size_t warp, double begin, double end, const RecordedStep& step,
+              const TimelineExplanation::Shares& because);
+  /// A warp has ended after so many clocks.
+  void ended(size_t warp, double lived);
+  /// Adds who waited for what.
+  void explain(TimelineExplanation& why);
+  /// The number of an instruction's place in the timeline.
+  int32_t place(uint32_t insn);
+
   /// Moves lanes, places and texts into `timeline`.
   void finish(Timeline& timeline);
 
@@ -38,7 +48,7 @@ class TimelineLanes {
   TimelineLane& lane(LaneKind kind, int rank, int index, const char* name);
   void add(TimelineLane& lane, TimelineSpan span);
   TimelineLane& warp_lane(size_t warp);
-  int32_t place(uint32_t insn);
+  std::string awaited(const RecordedStep& step, bool with_phase) const;
   int32_t text(std::string text);
   void describe_barriers();
 
@@ -47,6 +57,8 @@ class TimelineLanes {
   std::map<std::tuple<int, LaneKind, int>, TimelineLane> lanes_;  // by rank, kind, index
   std::map<uint32_t, int32_t> place_of_;
   std::vector<TimelinePlace> places_;
+  std::map<std::tuple<size_t, uint32_t, std::string>, TimelineExplanation::Wait> waits_;  // warp, insn, what
+  std::vector<double> lived_;
   std::vector<std::string> texts_;  // behind those of the recording
 };
 

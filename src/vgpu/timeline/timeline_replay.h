@@ -4,6 +4,7 @@
 // of no account.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "imbrex/vgpu/timeline.h"
@@ -20,6 +21,8 @@ struct ReplayContext {
   int64_t ctas_per_sm = 1;
   int64_t tensor_columns = 512;  // of an SM
   int64_t drawn_cta = -1;
+  bool explain = false;               // Timeline::why, without its what-ifs
+  std::optional<Resource> free = {};  // costs nothing; the model says so already where it can
 };
 
 /// `recordings` in the order of launch.

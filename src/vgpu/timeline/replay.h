@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// The replay of recordings as a discrete-event simulation: its state. What units do is in replay_units.cpp, the
+// rest in timeline_replay.cpp.
+#pragma once
+
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "vgpu/timeline/critical_path.h"
+#include "vgpu/timeline/replay_machine.h"
+#include "vgpu/timeline/timeline_lanes.h"
+#include "vgpu/timeline/timeline_replay.h"
+
+namespace imbrex::vgpu {
+
+inline constexpr double kNever = -1;
+inline constexpr int64_t kLineBytes = 128, kSectorBytes = 32;
+
+/// For every item of a list the positions in another list that refer to it.
+class References {
+ public:
+  template <class List, class Target>
+  References(size_t items, const List& list, Target&& target) : begin_(items + 1) {
+    for (const auto& entry : list)
+      if (target(entry) >= 0) ++begin_[static_cast<size_t>(target(entry)) + 1];
+    for (size_t i = 0; i < items; ++i) begin_[i + 1] += begin_[i];
+    at_.resize(begin_[items]);
+    std::vector<size_t> next(begin_.begin(), begin_.end() - 1);
+    for (size_t i = 0; i < list.size(); ++i)
+      if (target(list[i]) >= 0) at_[next[static_cast<size_t>(target(list[i]))]++] = static_cast<int32_t>(i);
+  }
+  template <class Body>
+  void for_each(int32_t item, Body&& body) const {
+    for (size_t i = begin_[static_cast<size_t>(item)]; i < begin_[static_cast<size_t>(item) + 1]; ++i)
+      body(at_[i]);
+  }
+
+ private:
+  std::vector<size_t> begin_;
+  std::vector<int32_t> at_;
+};
+
+struct WarpRun {
+  size_t next = 0;
+  PathNode node = 0;  // what it did last
+  double waits_since = kNever;
+  const RecordedStep* waits_at = nullptr;
+};
+
+struct WorkRun {
+  double done = kNever, read = kNever;
+  PathNode node = 0, read_node = 0;  // how it came to these
+  int joins = 0;                     // warps that must still submit it
+  int after = 0;                     // works that must still be done
+  std::vector<int32_t> waiters, readers, followers;
+};
+
+struct PhaseRun {
+  int64_t missing = 0;
+  double first = kNever, complete = kNever;
+  PathNode node = 0;  // the arrival that completed it
+  std::vector<int32_t> waiters;
+};
+
+/// A cluster under way.
+struct ClusterRun {
+  explicit ClusterRun(const Recording& r)
+      : recording(&r),
+        arrivals(r.works.size(), r.arrivals, [](const RecordedArrival& a) { return a.work; }),
+        children(r.works.size(), r.works, [](const RecordedWork& w) { return w.parent; }),
+        warps(r.warps.size()),
+        works(r.works.size()),
+        objects(r.objects.size()),
+        loads(r.ctas.size()),
+        products(r.ctas.size()) {
+    const auto expect = [&](int32_t object, int64_t phase) {
+      std::vector<PhaseRun>& phases = objects[static_cast<size_t>(object)];
+      if (phases.size() <= static_cast<size_t>(phase)) phases.resize(static_cast<size_t>(phase) + 1);
+      ++phases[static_cast<size_t>(phase)].missing;
+    };
+    for (const std::vector<RecordedStep>& steps : r.warps)
+      for (const RecordedStep& step : steps) {
+        if (step.kind == RecordedStep::Kind::kArrive) expect(step.id, step.phase);
+        if (step.kind == RecordedStep::Kind::kSubmit) ++works[static_cast<size_t>(step.id)].joins;
+      }
+    for (const RecordedArrival& arrival : r.arrivals) expect(arrival.object, arrival.phase);
+    live = static_cast<int64_t>(warps.size());
+    pending = static_cast<int64_t>(works.size());
+  }
+
+  const Recording* recording;
+  References arrivals, children;
+  std::vector<WarpRun> warps;
+  std::vector<WorkRun> works;
+  std::vector<std::vector<PhaseRun>> objects;
+  std::vector<SmModel*> sms;  // by rank
+  struct QueueEnd {
+    double done = 0;
+    PathNode node = 0;
+  };
+  std::vector<QueueEnd> queues;
+  std::vector<Intervals> loads, products;  // by rank
+  int64_t live = 0, pending = 0;           // warps, works
+  double begin = 0;
+  TimelineLanes* lanes = nullptr;
+};
+
+/// When the bytes of a load are there, and what it took.
+struct Landing {
+  double moved = 0;                      // the slowest of the units on the way has moved them
+  Resource by = Resource::kL2Bandwidth;  // that unit
+  double latency = 0;                    // of L2, on top
+  double memory_latency = 0;             // of memory, on top of that
+  double tma_latency = 0;                // of TMA, on top of all
+  void take(double end, Resource unit) {
+    if (end <= moved) return;
+    moved = end;
+    by = unit;
+  }
+  double done() const { return moved + latency + memory_latency + tma_latency; }
+};
+
+class Replay {
+ public:
+  Replay(const ReplayContext& context, const std::vector<Recording>& recordings);
+  Timeline run();
+
+ private:
+  enum class EventKind : uint8_t { kWarp, kWorkDone, kWorkRead, kArrival };
+  struct Event {
+    double time;
+    uint64_t order;
+    EventKind kind;
+    int32_t cluster, id;
+    int32_t phase = 0;
+    PathNode node = 0;
+    bool operator<(const Event& other) const {
+      return time != other.time ? time > other.time : order > other.order;
+    }
+  };
+  struct Blocked {
+    int32_t cluster, warp;
+    SmModel* sm;
+    int64_t columns;
+  };
+
+  void post(double time, EventKind kind, int32_t cluster, int32_t id, int32_t phase = 0, PathNode node = 0) {
+    events_.push({time, ++order_, kind, cluster, id, phase, node});
+  }
+  void launch_clusters(PathNode after);
+  bool start(int32_t cluster, PathNode after);
+  void finish(int32_t cluster, PathNode last);
+
+  void go_on(int32_t cluster, int32_t warp);
+  double execute(ClusterRun& c, int32_t warp, const RecordedStep& step);
+  bool wait(int32_t cluster, int32_t warp, const RecordedStep& step);
+  void block(ClusterRun& c, int32_t warp, const RecordedStep& step);
+  PathNode awaited(const ClusterRun& c, const RecordedStep& step, PathNode otherwise);
+  void arrive(int32_t cluster, int32_t object, int64_t phase, PathNode node);
+  bool allocate(int32_t cluster, SmModel& sm, int64_t columns);
+  void retry_allocations(SmModel& sm);
+
+  void submit(int32_t cluster, int32_t work, PathNode node);
+  void begin_work(int32_t cluster, int32_t work, PathNode node);
+  Landing load(SmModel& sm, const RecordedWork& work, const Recording& recording, bool by_tma);
+  Landing fetch(SmModel& sm, double now, double bytes, double missed);
+  void store(SmModel& sm, double bytes);
+  void finish_work(int32_t cluster, int32_t work);
+  void finish_read(int32_t cluster, int32_t work);
+  double wake_latency(const RecordedObject& object) const;
+
+  const ReplayContext& context_;
+  const CostModel& model_;
+  const std::vector<Recording>& recordings_;
+  std::vector<SmModel> sms_;
+  Server l2_, hbm_;
+  double l2_rate_, hbm_rate_;
+  CacheModel cache_;
+  std::priority_queue<Event> events_;
+  uint64_t order_ = 0;
+  double now_ = 0, end_ = 0;
+  size_t next_cluster_ = 0;
+  std::vector<std::unique_ptr<ClusterRun>> clusters_;
+  std::vector<Blocked> blocked_;
+  CriticalPath path_;
+  PathNode last_ = 0;  // on the path of the launch's end
+  std::unique_ptr<TimelineLanes> lanes_;
+  int64_t running_ = 0;
+  double waited_ = 0, lived_ = 0, hidden_ = 0, shorter_ = 0;
+  Timeline timeline_;
+};
+
+}  // namespace imbrex::vgpu
