@@ -33,7 +33,8 @@ using kernels::MergeAttention;
 using Forward = kernels::WithScoreOptions<kernels::ForwardAttention>;
 
 /// Random numbers without the time that as many take on the host: a few millions, repeated.
-DeviceTensor repeated(const Device& device, DataType dtype, std::vector<int64_t> shape, uint64_t seed) {
+DeviceTensor repeated(const Device& device, DataType dtype, std::vector<int64_t> shape, uint64_t seed,
+                      std::vector<DeviceTensor>& owners) {
   int64_t n = 1;
   for (int64_t extent : shape) n *= extent;
   constexpr int64_t kPart = int64_t{1} << 21;
@@ -43,9 +44,7 @@ DeviceTensor repeated(const Device& device, DataType dtype, std::vector<int64_t>
   DeviceTensor all = DeviceTensor::empty(device, dtype, {parts * kPart});
   for (int64_t i = 0; i < parts; ++i) DeviceTensor(all.slice({i * kPart}, {kPart})).copy_from(part);
   device.synchronize();
-  static std::vector<DeviceTensor> kept;
-  if (kept.size() > 8) kept.clear();
-  kept.push_back(all);
+  owners.push_back(all);
   return DeviceTensor::view(device, all.address(), dtype, std::move(shape));
 }
 
@@ -93,8 +92,8 @@ class Bench {
     const auto like = [&](const DeviceTensor& t) {
       return DeviceTensor::empty(device_, bfloat16, t.shape());
     };
-    const DeviceTensor d_o = repeated(device_, bfloat16, o_.shape(), 4), dq = like(q_), dk = like(k_),
-                       dv = like(v_);
+    const DeviceTensor d_o = repeated(device_, bfloat16, o_.shape(), 4, owners_), dq = like(q_),
+                       dk = like(k_), dv = like(v_);
     attention(q_, k_, v_, o_, options);
     const double us = time([&] { attention_backward(q_, k_, v_, o_, d_o, dq, dk, dv, options); });
     return {us, 10.0 * heads * q * kv * d * (options.causal ? 0.5 : 1), 0};
@@ -118,8 +117,8 @@ class Bench {
     const std::vector<int64_t> of_q{s.batches, heads, s.q_size, s.head_size};
     make(of_q, cache, cache, of_q);
     auto kernel = configured<DecodeAttention>(device_, configuration);
-    auto last = configured<MergeAttention>(device_, "");
     const int64_t parts = n.size() > 7 && n[7] > 0 ? n[7] : decode_parts(s, device_.multiprocessors(), 64);
+    auto last = Kernel<MergeAttention>(merge_tiles(parts), device_);
     const DeviceTensor partial = DeviceTensor::empty(device_, float32, {parts, rows, s.head_size}),
                        log_sum = DeviceTensor::empty(device_, float32, {parts, rows});
     DeviceTensor lengths, table;
@@ -148,8 +147,9 @@ class Bench {
             const std::vector<int64_t>& o) {
     if (!q_.is_null() && q_.shape() == q && k_.shape() == k && v_.shape() == v) return;
     q_ = k_ = v_ = o_ = DeviceTensor();
-    q_ = repeated(device_, bfloat16, q, 1), k_ = repeated(device_, bfloat16, k, 2),
-    v_ = repeated(device_, bfloat16, v, 3), o_ = DeviceTensor::empty(device_, bfloat16, o);
+    owners_.clear();
+    q_ = repeated(device_, bfloat16, q, 1, owners_), k_ = repeated(device_, bfloat16, k, 2, owners_),
+    v_ = repeated(device_, bfloat16, v, 3, owners_), o_ = DeviceTensor::empty(device_, bfloat16, o);
   }
   /// Of the beginning of the result, from that of the first run of this problem: those of one stand next to each other.
   double difference(std::vector<int64_t> problem) {
@@ -178,6 +178,7 @@ class Bench {
   Device device_;
   runtime::GpuTimer timer_;
   DeviceTensor q_, k_, v_, o_;
+  std::vector<DeviceTensor> owners_;  // of the memory that they are views of
   std::vector<int64_t> problem_;
   std::vector<double> first_;
 };

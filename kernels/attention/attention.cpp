@@ -40,7 +40,7 @@ auto call_forward(const Checked& c, const DeviceTensor& q, const DeviceTensor& k
                   const DeviceTensor& o, const AttentionOptions& options, const Call& call) {
   const AttentionSizes& s = c.s;
   const Device& device = q.device();
-  const Forward tiles = forward_tiles<Forward>(s, device.multiprocessors());
+  const Forward tiles = forward_tiles<Forward>(s, c.steps, device.multiprocessors());
   const HeadArguments qs(q), ks(k), vs(v), os(o);
   const bool wants_log_sum = !options.log_sum_exp.is_null();
   const bool long_first = c.steps.causal || c.steps.prefix;

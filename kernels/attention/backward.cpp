@@ -59,7 +59,7 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   using OfQ = kernels::WithScoreOptions<kernels::AttentionGradientQ>;
   const int64_t larger = std::max(s.head_size, s.value_size);
   OfKv of_kv;
-  if (larger > 192) of_kv.block_q = 32;
+  if (larger > 192 || needs_registers(steps)) of_kv.block_q = 32;
   auto& kv_kernel = configured_kernel(device, of_kv, {of_kv.block_q, of_kv.stages, 0});
   const auto launch_kv = [&](KvGradients which) {
     note(kv_kernel.on(options.stream)(s.batch, s.heads_kv, s.rows, padded, s.rows_kv, s.head_size,
@@ -73,7 +73,7 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
     launch_kv(KvGradients::kOnlyV);
   }
   OfQ of_q;
-  if (larger > 192) of_q.block_kv = 32;
+  if (larger > 192 || needs_registers(steps)) of_q.block_kv = 32;
   note(configured_kernel(device, of_q, {of_q.block_kv, of_q.stages, 0})
            .on(options.stream)(s.batch, s.heads, s.rows, padded, s.rows_kv, s.head_size, s.value_size,
                                s.group(), scale, q.dtype(), qs, ks, vs, dos, rows, dqs, steps));

@@ -124,7 +124,7 @@ const KernelRegistration<DecodeAttention> registration{
       const HeadArguments qs(p.q), os(p.o);
       const CacheArguments cache(p.k, p.v, p.lengths, p.table);
       const auto merge = [&] {
-        Kernel<MergeAttention> last({}, p.q.device());
+        Kernel<MergeAttention> last(merge_tiles(parts), p.q.device());
         last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
              log_sum.address())
             .expect_clean();
@@ -134,7 +134,7 @@ const KernelRegistration<DecodeAttention> registration{
             p.dtype, qs, cache, os, partial, log_sum);
       };
       if (c.mode() == Case::Mode::kMeasure) {
-        Kernel<MergeAttention> last({}, p.q.device());
+        Kernel<MergeAttention> last(merge_tiles(parts), p.q.device());
         c.measure([&](bool timed) {
           LaunchReport report;
           launch([&](const auto&... arguments) {

@@ -8,7 +8,6 @@
 #include "imbrex/kernels/attention/decode.h"
 #include "imbrex/kernels/attention/merge.h"
 #include "imbrex/runtime/caller_line.h"
-#include "kernel_of_device.h"
 
 namespace imbrex {
 namespace {
@@ -93,7 +92,7 @@ LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, cons
       s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, is_divided, options.causal,
       attention_scale(options.scale, s.head_size), q.dtype(), qs, cache, os, partial, log_sum);
   if (is_divided && report.clean())  // on a CUDA GPU it always is
-    report = kernel_of_device<kernels::MergeAttention>(q.device())
+    report = configured_kernel(q.device(), merge_tiles(parts), {merge_tiles(parts).block_parts, 0, 0})
                  .on(options.stream)(s.batches, heads, s.q_size, parts, s.head_size, q.dtype(), wants_log_sum,
                                      partial, log_sum, os,
                                      wants_log_sum ? options.log_sum_exp.address() : log_sum);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "imbrex/kernels/attention/merge.h"
+
 namespace imbrex {
 
 struct DecodeSizes {
@@ -27,6 +29,14 @@ inline int64_t decode_parts(const DecodeSizes& s, int64_t multiprocessors, int64
   for (int64_t parts = 2; parts <= most; ++parts)
     if (busy(parts) > busy(best) + 0.05) best = parts;  // a part costs a result to be merged
   return best;
+}
+
+/// The merge reads all parts at once as far as registers hold them: each further block of them waits for memory again.
+inline kernels::MergeAttention merge_tiles(int64_t parts) {
+  kernels::MergeAttention kernel;
+  kernel.block_parts = parts <= 8 ? 8 : parts <= 16 ? 16 : parts <= 32 ? 32 : 64;
+  if (kernel.block_parts == 64) kernel.num_warps = 8;
+  return kernel;
 }
 
 }  // namespace imbrex

@@ -39,13 +39,22 @@ inline ScoreArguments score_arguments(const AttentionCall& call, const Attention
   return a;
 }
 
+/// Whether steps take registers that smaller tiles must leave.
+inline bool needs_registers(const ScoreArguments& steps) {
+  return steps.window || steps.prefix || steps.soft_cap || steps.alibi;
+}
+
 /// The tiles of the forward pass.
 template <class Forward>
-Forward forward_tiles(const AttentionSizes& s, int multiprocessors) {
+Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int multiprocessors) {
   Forward kernel;
   kernel.ctas = multiprocessors;
   const int64_t larger = std::max(s.head_size, s.value_size), both = s.head_size + s.value_size;
   if (larger > 128) kernel.block_kv = both > 384 ? 80 : both > 320 ? 96 : 112;
+  if (steps.alibi) {  // both positions of every score
+    kernel.block_kv = larger > 128 ? 48 : 64;
+    kernel.stages = larger > 128 ? 2 : 4;
+  }
   return kernel;
 }
 

@@ -2,8 +2,12 @@
 // Attention with masks and score modifications at sizes that blocks do not divide, with every checker on.
 #include <gmock/gmock.h>
 
+#include "../ptxas.h"
+#include "codegen/codegen.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/registry.h"
+#include "ir/ir.h"
+#include "passes/pipeline.h"
 
 namespace imbrex {
 namespace {
@@ -57,6 +61,34 @@ TEST(AttentionForward, ScoreModifications) {
   expect_verified({{"heads", 2}, {"q", 100}, {"kv", 130}, {"d", 64}, {"cap", 2}, {"causal", 1}});
   expect_verified({{"heads", 4}, {"q", 100}, {"kv", 130}, {"d", 64}, {"alibi", 1}, {"group", 2}});
   expect_verified({{"heads", 3}, {"q", 100}, {"kv", 130}, {"d", 64}, {"sink", 1}, {"causal", 1}});
+}
+
+TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
+  IMBREX_NEEDS_PTXAS();
+  struct Form {
+    std::string kernel;
+    Sizes sizes;
+    std::string configuration = "";
+  };
+  for (const Form& form : std::vector<Form>{{"attention_forward", {{"causal", 1}}},
+                                            {"attention_forward", {{"window", 50}, {"cap", 9}, {"sink", 1}}},
+                                            {"attention_forward", {{"alibi", 1}}, "block_kv=64 stages=4"},
+                                            {"attention_forward", {{"d", 256}, {"causal", 1}}, "block_kv=80"},
+                                            {"attention_backward_kv", {{"causal", 1}}},
+                                            {"attention_backward_q", {{"causal", 1}}},
+                                            {"attention_decode", {{"page", 16}, {"causal", 1}}},
+                                            {"attention_decode", {{"page", 1}}}}) {
+    const RegisteredKernel& kernel = registered_kernel(form.kernel);
+    Sizes sizes = form.sizes;
+    for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);
+    Case c(Case::Mode::kTrace, std::nullopt, sizes, 0);
+    kernel.run(
+        c, std::nullopt,
+        form.configuration.empty() ? kernel.space.configuration(0) : kernel.space.parse(form.configuration));
+    passes::run_pipeline(*c.function, {});
+    EXPECT_EQ(ptxas_says(codegen::generate(*c.function, {}).ptx, "--warn-on-spills -arch=sm_90a"), "")
+        << form.kernel << " " << form.configuration;
+  }
 }
 
 }  // namespace

@@ -120,7 +120,8 @@ struct AttentionGradientKv {
 
             const ScoreTile at{
                 [&] {
-                  return register_tensor(int32, {1, block_q}, [&](auto, auto c) { return row + c + shift; });
+                  return register_tensor(int32, {1, block_q},
+                                         [&](auto, auto c) { return c + (row + shift); });
                 },
                 [&] {
                   return register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return first_column + r; });
@@ -136,17 +137,17 @@ struct AttentionGradientKv {
               steps.change_with_slopes(scores, slope, at);
             else
               steps.change(scores, at);
-            // Rows of K beyond the end have gradients that nobody stores.
-            RegisterTensor p = exp2(fma(scores, factor, -load_shared(rows[0])));
             if (steps.masks()) {
               auto is_edge = steps.is_edge({row + shift, row + (block_q - 1) + shift, first_column,
                                             first_column + (kRows - 1), batch});
-              if (auto edge = when(is_edge)) steps.clear(p, at);
+              if (auto edge = when(is_edge)) steps.mask(scores, at);
             }
-            weights = p;
+            // Rows of K beyond the end have gradients that nobody stores.
+            scores = exp2(fma(scores, factor, -load_shared(rows[0])));  // now weights
+            weights = scores;
             if (wants_k) {
               wgmma::wait_group(0);
-              auto gradient = p * (along - load_shared(rows[1]));
+              auto gradient = scores * (along - load_shared(rows[1]));
               slopes = steps.has_slopes() ? gradient * slope : gradient;
             }
             wgmma::fence();

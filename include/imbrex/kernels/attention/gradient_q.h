@@ -113,16 +113,16 @@ struct AttentionGradientQ {
             steps.change_with_slopes(scores, slope, at);
           else
             steps.change(scores, at);
-          RegisterTensor p = exp2(fma(scores, factor, -log_sum));
+          scores = exp2(fma(scores, factor, -log_sum));  // now weights
           auto is_edge = steps.is_edge({first_row + shift, first_row + (kRows - 1) + shift, offset_kv,
                                         offset_kv + (block_kv - 1), batch}) ||
                          offset_kv + block_kv > kv_size;
           if (auto edge = when(is_edge)) {
-            p = select(at.column() < kv_size, p, 0);
-            steps.clear(p, at);
+            scores = select(at.column() < kv_size, scores, 0);
+            steps.clear(scores, at);
           }
           wgmma::wait_group(0);
-          auto gradient = p * (along - own);
+          auto gradient = scores * (along - own);
           slopes = steps.has_slopes() ? gradient * slope : gradient;
           wgmma::fence();
           wgmma::mma(slopes, k, dq, {.scale_d = true});

@@ -15,7 +15,7 @@ struct MergeAttention {
 
   static auto space() {
     return Space<MergeAttention>().choose<&MergeAttention::block_parts, &MergeAttention::num_warps>(
-        {{16, 4}, {32, 4}, {8, 4}});
+        {{16, 4}, {32, 4}, {8, 4}, {64, 8}});
   }
 
   /// O is [batches, heads, q_size, head_size], of `dtype`; partial [parts, batches, heads, q_size, head_size] and log_sum
