@@ -12,6 +12,7 @@
 
 NB_MODULE(_imbrex, m) {
   namespace python = imbrex::python;
+  nanobind::set_leak_warnings(false);  // what a program still refers to when it exits is no leak
   python::bind_errors(m);
   python::bind_reports(m);
   python::bind_virtual_gpu(m);

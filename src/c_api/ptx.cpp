@@ -20,7 +20,7 @@ vgpu::Dim3 extents(const char* what, const int64_t (&given)[3]) {
 }
 
 /// The kernel asked for; without a name the only one.
-std::string chosen(const imbrex_module& module, const char* kernel) {
+std::string_view chosen(const imbrex_module& module, const char* kernel) {
   if (kernel != nullptr) return kernel;
   if (module.names.size() != 1)
     refuse("imbrex_module_launch", fmt::format("the module has {} kernels", module.names.size()),
@@ -61,7 +61,8 @@ imbrex_status imbrex_module_launch(imbrex_module* module, const char* kernel, co
       refuse("imbrex_module_launch", fmt::format("{} arguments", argument_count), "a count is 0 or more");
     if (argument_count > 0) require_given("imbrex_module_launch", "arguments", arguments);
     for (int64_t i = 0; i < argument_count; ++i)
-      require_given("imbrex_module_launch", fmt::format("arguments[{}]", i).c_str(), arguments[i]);
+      if (arguments[i] == nullptr)
+        require_given("imbrex_module_launch", fmt::format("arguments[{}]", i).c_str(), nullptr);
     vgpu::Launch plan;
     plan.grid = extents("grid", launch->grid);
     plan.block = extents("block", launch->block);

@@ -54,6 +54,42 @@ const KernelRegistration<AddTo> registration{
       });
     }};
 
+enum Formula : int { kCopies, kTakesAbs };
+
+/// y = x, slowly; or |x|, which is the same where the numbers of a call are not negative.
+template <int kFirst, int kSecond>
+struct Copy {
+  int formula = kFirst;
+  int block = 128;
+  static auto space() {
+    return Space<Copy>().template choose<&Copy::formula, &Copy::block>({{kFirst, 128}, {kSecond, 256}});
+  }
+
+  void operator()(Int32 n, Ptr<float32> x_ptr, Ptr<float32> y_ptr) const {
+    grid(cdiv(n, block));
+    warps(4);
+    Int32 offset = block * block_idx.x;
+    RegisterTensor x = load_global(global_view(x_ptr, {n}), {offset}, {block});
+    RegisterTensor y = formula == kTakesAbs ? abs(x) : x;
+    if (formula == kCopies)
+      for ([[maybe_unused]] Int32 i : range(0, 200)) y = max(y, x);
+    store_global(global_view(y_ptr, {n}), y, {offset});
+  }
+};
+
+template <int kFirst, int kSecond>
+KernelRegistration<Copy<kFirst, kSecond>> register_copy(const char* name) {
+  return {{name, "y = x", {{"n", 1000, "elements"}}}, [](Case& c, Kernel<Copy<kFirst, kSecond>>& kernel) {
+            const int64_t n = c.size("n");
+            DeviceTensor x = c.input(float32, {n}), y = c.output(float32, {n});
+            c.launch(kernel, n, x, y);
+            c.expect(y, [&](std::span<double> out) { std::ranges::copy(c.values(x), out.begin()); });
+          }};
+}
+const auto copy_then_abs = register_copy<kCopies, kTakesAbs>("copy_then_abs");
+const auto abs_then_copy = register_copy<kTakesAbs, kCopies>("abs_then_copy");
+const auto abs_only = register_copy<kTakesAbs, kTakesAbs>("abs_only");
+
 std::string device_kind() {
   const char* asked = std::getenv("IMBREX_TEST_DEVICE");
   return asked == nullptr ? "virtual" : asked;
@@ -96,15 +132,55 @@ TEST_F(FirstCall, TunesOnceForAShapeAndAddsOnce) {
   EXPECT_THAT(report.config, testing::StartsWith("mode=0 block="));
   EXPECT_GT(report.microseconds, 0);
   EXPECT_LE(report.microseconds, report.default_microseconds);
-  EXPECT_EQ(report.compared_with, "1 output of the default configuration");
+  EXPECT_EQ(report.compared_with,
+            "1 output of the default configuration, and the reference of add_to with n=3000");
   EXPECT_THAT(report.text(), HasSubstr("3 measured, 1 rejected, 1 wrong, 0 not reached"));
   call(kernel, 3000);
   EXPECT_EQ(reports.size(), 1u);
   call(kernel, 3000, 3);  // another shape: the factor is a compile-time argument
   call(kernel, 1);
-  EXPECT_EQ(reports.size(), 3u);
+  ASSERT_EQ(reports.size(), 3u);
+  EXPECT_EQ(reports[1].compared_with, "1 output of the default configuration");  // the case adds x once
   call(kernel, 3000);
   EXPECT_EQ(reports.size(), 3u);
+}
+
+TEST_F(FirstCall, IsComparedWithTheRegisteredReference) {
+  HostTensor numbers(float32, {3000});
+  for (int64_t i = 0; i < 3000; ++i) numbers.set(i, static_cast<double>(i));  // none of them negative
+  const auto tune = [&](auto kernel) {
+    kernel(3000, DeviceTensor::from_host(device, numbers), DeviceTensor::empty(device, float32, {3000}))
+        .expect_clean();
+    return reports.back();
+  };
+  const AutotuneReport faster = tune(Kernel<Copy<kCopies, kTakesAbs>>::autotuned(device, options));
+  EXPECT_EQ(faster.config, "formula=0 block=128");
+  EXPECT_EQ(faster.wrong, 1);
+  EXPECT_EQ(faster.measured, 1);
+  const AutotuneReport first = tune(Kernel<Copy<kTakesAbs, kCopies>>::autotuned(device, options));
+  EXPECT_EQ(first.config, "formula=0 block=256");
+  EXPECT_EQ(first.wrong, 1);
+  EXPECT_EQ(first.compared_with,
+            "1 output of the first configuration that runs: formula=0 block=256, and the reference "
+            "of abs_then_copy with n=3000");
+  try {
+    tune(Kernel<Copy<kTakesAbs, kTakesAbs>>::autotuned(device, options));
+    FAIL();
+  } catch (const LaunchError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("no configuration gives what the kernel's registered reference does"));
+    EXPECT_THAT(error.what(), HasSubstr("abs_only with n=3000"));
+    EXPECT_THAT(error.what(), HasSubstr("elements are wrong"));
+  }
+  EXPECT_EQ(reports.size(), 2u);
+}
+
+TEST_F(FirstCall, AReferenceThatTakesTooLongIsMadeOfTheDefaultSizes) {
+  options.seconds = 0;
+  Kernel<AddTo> hasty = Kernel<AddTo>::autotuned(device, options);
+  call(hasty, 70000);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_THAT(reports[0].compared_with, HasSubstr("add_to with n=1000"));
 }
 
 TEST_F(FirstCall, TheWinnerIsKeptForOtherProcesses) {

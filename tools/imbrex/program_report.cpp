@@ -81,7 +81,8 @@ void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int
         suppressed += json.value("suppressed", int64_t{0});
       }
     }
-    for (const auto& [number, found] : by_number) {
+    for (const auto& [number, pair] : by_number) {
+      const auto& found = pair;  // a name of its own: Clang 14 captures no structured binding
       if (!found.first.is_object()) continue;
       run.found = true;
       auto known =

@@ -43,8 +43,9 @@ struct MatmulOptions {
 /// dimensions (of float8: along k), and its address and other strides are multiples of 16 bytes, which dense 16-bit
 /// operands have where k is a multiple of 8. Other operands are copied first, in the stream's order, into memory that the
 /// stream allocates and gives back; the time of a copy is that of reading and writing the operand once. C may begin at
-/// any element and its rows lie any distance apart, but its rows or its columns must be neighbours, and none of its
-/// elements may share memory. The kernel chosen depends on sizes, types and options, not on strides, except that TMA
+/// any element and its rows lie any distance apart, but its rows or its columns must be neighbours (what is neither
+/// would be written one element per memory sector: a dense result, and a copy by who needs it so, is faster), and none
+/// of its elements may share memory. The kernel chosen depends on sizes, types and options, not on strides, except that TMA
 /// stores C only where its rows begin at multiples of 16 bytes.
 ///
 /// On a CUDA GPU it returns without waiting. The first product of each n, k, types and set of options

@@ -40,8 +40,9 @@ template <auto M>
 constexpr std::string_view member_name() {
   std::string_view text = __PRETTY_FUNCTION__;  // ends in "Kernel::block_m]", or ")]" or "; ...]" after it
   text = text.substr(text.find("M = "));
-  text = text.substr(0, text.find_first_of(";])"));
-  return text.substr(text.rfind("::") + 2);
+  text = text.substr(0, text.find_first_of(";]"));
+  text = text.substr(text.rfind("::") + 2);  // of Clang's "(anonymous namespace)::Kernel::block_m", too
+  return text.substr(0, text.find(')'));
 }
 
 template <class P>

@@ -18,10 +18,12 @@ struct AutotuneReport {
   double default_microseconds = 0;  ///< the default configuration's
   int measured = 0;                 ///< candidates whose results were right
   int rejected = 0;                 ///< that do not compile, or do not fit the device
-  int wrong = 0;                    ///< whose results were not the default configuration's
-  int not_reached = 0;              ///< for want of time
-  double seconds = 0;               ///< that it took
-  /// "1 output of the default configuration": the candidates were compared with that, not with a reference.
+  int wrong = 0;        ///< whose results were not the default configuration's, or not the reference's
+  int not_reached = 0;  ///< for want of time
+  double seconds = 0;   ///< that it took
+  /// "1 output of the default configuration": all candidates were compared with that. Where the kernel is registered
+  /// with a case that makes such a call, the default and the winner were also run on the case's problem, and it goes on:
+  /// ", and the reference of softmax with m=64 n=1000".
   std::string compared_with;
 
   /// The whole in one line.

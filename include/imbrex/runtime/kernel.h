@@ -248,7 +248,9 @@ class Kernel : public KernelBase {
   /// A kernel whose first call of each shape tunes, unless that was done before, by whichever process: the winner is kept
   /// in the cache. That call takes seconds. The candidates run on the call's own arguments, after the device has been
   /// waited for; what they write is saved before, compared with what the default configuration writes, and restored, so
-  /// that nothing of it is left when the call itself runs. A candidate is run in this process: one that traps takes the
+  /// that nothing of it is left when the call itself runs. Where the kernel is registered (registry.h) with a problem that
+  /// makes such a call, the default configuration and the winner are also compared with its reference in float64, in
+  /// tensors of their own; LaunchError where none of them is right. A candidate is run in this process: one that traps takes the
   /// CUDA context with it, as any launch does (`imbrex tune` tries them in another process, against the registered
   /// reference). Nothing is tuned, and tuned() is what it does, where that is switched off, and for calls with an address
   /// in place of a tensor. A call that would have to tune while its stream is being captured throws LaunchError:

@@ -61,6 +61,14 @@ class CudaModule : public LoadedModule {
 
   OwnedModule module;
   vgpu::VirtualGpu reader;  // of the text: what the driver does not tell of parameters
+
+  /// A kernel of the module, looked up at its first launch.
+  struct Known {
+    CUfunction function = nullptr;
+    int64_t dynamic_shared_bytes = 48 * 1024;  // that it is allowed
+  };
+  std::mutex mutex;
+  std::map<std::string, Known, std::less<>> known;
 };
 
 class CudaDevice : public DeviceBackend {
@@ -333,14 +341,22 @@ class CudaDevice : public DeviceBackend {
                           CUstream stream) override {
     const ContextScope scope = current();
     CUfunction function = nullptr;
-    driver_->check(driver_->cuModuleGetFunction(&function, static_cast<CudaModule&>(module).module.handle,
-                                                kernel.c_str()),
-                   "kernel " + kernel);
-    if (launch.dynamic_shared_bytes > 48 * 1024)
-      driver_->check(
-          driver_->cuFuncSetAttribute(function, kFunctionAttributeMaxDynamicShared,
-                                      static_cast<int>(launch.dynamic_shared_bytes)),
-          fmt::format("{} bytes of dynamic shared memory for {}", launch.dynamic_shared_bytes, kernel));
+    {
+      auto& loaded = static_cast<CudaModule&>(module);
+      const std::lock_guard lock(loaded.mutex);
+      CudaModule::Known& known = loaded.known[kernel];
+      if (known.function == nullptr)
+        driver_->check(driver_->cuModuleGetFunction(&known.function, loaded.module.handle, kernel.c_str()),
+                       "kernel " + kernel);
+      if (launch.dynamic_shared_bytes > known.dynamic_shared_bytes) {
+        driver_->check(
+            driver_->cuFuncSetAttribute(known.function, kFunctionAttributeMaxDynamicShared,
+                                        static_cast<int>(launch.dynamic_shared_bytes)),
+            fmt::format("{} bytes of dynamic shared memory for {}", launch.dynamic_shared_bytes, kernel));
+        known.dynamic_shared_bytes = launch.dynamic_shared_bytes;
+      }
+      function = known.function;
+    }
     CUlaunchConfig config = {};
     CUlaunchAttribute cluster;
     const int64_t grid[] = {launch.grid.x, launch.grid.y, launch.grid.z},
@@ -371,7 +387,7 @@ class CudaDevice : public DeviceBackend {
           {fmt::format("{} threads, {} bytes of dynamic shared memory per CTA", launch.block.count(),
                        launch.dynamic_shared_bytes)},
           "the GPU refuses this grid, block or cluster: see the limits of its compute capability"});
-    driver_->check(result, "launch of " + kernel);
+    if (result != 0) driver_->check(result, "launch of " + kernel);
     return {};
   }
 

@@ -348,7 +348,8 @@ class VirtualDevice : public DeviceBackend {
   }
 
   CUstream_st* make_stream(std::string name, bool is_blocking) {
-    auto stream = std::make_unique<VirtualStream>(gpu_.order().create_stream(std::move(name), is_blocking));
+    auto stream = std::make_unique<VirtualStream>(
+        VirtualStream{gpu_.order().create_stream(std::move(name), is_blocking)});
     const auto handle = reinterpret_cast<CUstream_st*>(stream.get());
     streams_[handle] = std::move(stream);
     return handle;

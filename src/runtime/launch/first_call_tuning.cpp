@@ -71,6 +71,7 @@ class SavedTensors {
   void keep_as_expected() {
     for (const DeviceTensor& tensor : tensors_) expected_.push_back(tensor.to_host().to_doubles());
   }
+  void forget_expected() { expected_.clear(); }
   bool is_as_expected() const {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       const HostTensor got = tensors_[i].to_host();
@@ -125,8 +126,18 @@ AutotuneReport tune_first_call(const FirstCallTuning& tuning) {
   AutotuneReport report;
   report.device = tuning.device.name();
   std::exception_ptr failure;
+  std::string mistake;                                   // of the last one that is wrong by the reference
+  std::vector<std::pair<double, std::string>> measured;  // whose outputs are the first one's
+  const auto is_right = [&](const std::string& configuration) {
+    const std::string wrong = tuning.reference.verify ? tuning.reference.verify(configuration) : "";
+    if (wrong.empty()) return true;
+    mistake = fmt::format("{}: {}", configuration.empty() ? "its only configuration" : configuration, wrong);
+    ++report.wrong;
+    return false;
+  };
+  double best = 0;
   for (const std::string& configuration : tuning.configurations) {
-    if (report.measured > 0 && elapsed() > tuning.seconds) {
+    if (!measured.empty() && elapsed() > tuning.seconds) {
       ++report.not_reached;
       continue;
     }
@@ -136,8 +147,7 @@ AutotuneReport tune_first_call(const FirstCallTuning& tuning) {
       saved.restore();
       const LaunchReport first = tuning.launch(configuration);
       if (!first.clean()) {
-        if (report.measured == 0)
-          first.expect_clean();  // which is to be heard of, whatever the configuration
+        if (measured.empty()) first.expect_clean();  // which is to be heard of, whatever the configuration
         ++report.wrong;
         continue;
       }
@@ -151,29 +161,47 @@ AutotuneReport tune_first_call(const FirstCallTuning& tuning) {
       ++report.rejected;
       continue;
     }
-    if (report.measured == 0) {
+    if (measured.empty()) {
       saved.keep_as_expected();
-      report.compared_with =
-          fmt::format("{} output{} of {}", tuning.written.size(), tuning.written.size() == 1 ? "" : "s",
-                      report.rejected == 0 ? "the default configuration"
-                                           : "the first configuration that compiles: " + configuration);
+      if (!is_right(configuration)) {
+        saved.forget_expected();
+        continue;
+      }
+      report.compared_with = fmt::format(
+          "{} output{} of {}", tuning.written.size(), tuning.written.size() == 1 ? "" : "s",
+          report.rejected + report.wrong == 0 ? "the default configuration"
+                                              : "the first configuration that runs: " + configuration);
+      if (tuning.reference.verify) report.compared_with += ", and " + tuning.reference.text;
     } else if (!saved.is_as_expected()) {
       ++report.wrong;
       continue;
     }
-    if (!tuning.device.is_virtual() && (report.measured == 0 || time < kDropAt * report.microseconds)) {
+    if (!tuning.device.is_virtual() && (measured.empty() || time < kDropAt * best)) {
       std::vector<double> times;
       for (int i = 0; i < kLaunches; ++i) times.push_back(microseconds(tuning.launch(configuration)));
       std::ranges::nth_element(times, times.begin() + kLaunches / 2);
       time = times[kLaunches / 2];
     }
-    if (report.measured++ == 0) report.default_microseconds = time;
-    if (report.config.empty() || time < report.microseconds) {
-      report.config = configuration;
-      report.microseconds = time;
-    }
+    if (measured.empty()) report.default_microseconds = time;
+    best = measured.empty() ? time : std::min(best, time);
+    measured.emplace_back(time, configuration);
   }
-  if (report.measured == 0 && failure) std::rethrow_exception(failure);
+  const std::string first = measured.empty() ? "" : measured.front().second;
+  std::ranges::stable_sort(measured, {}, &std::pair<double, std::string>::first);
+  // Of the others one can be wrong where this call's numbers do not show it: the winner faces the reference as well.
+  while (!measured.empty() && measured.front().second != first && !is_right(measured.front().second))
+    measured.erase(measured.begin());
+  if (measured.empty()) {
+    if (mistake.empty()) std::rethrow_exception(failure);
+    throw LaunchError(
+        Diagnostic{{},
+                   "no configuration gives what the kernel's registered reference does",
+                   {tuning.reference.text, mistake},
+                   "imbrex run shows the first difference; IMBREX_AUTOTUNE=off launches all the same"});
+  }
+  report.measured = static_cast<int>(measured.size());
+  report.microseconds = measured.front().first;
+  report.config = measured.front().second;
   report.seconds = elapsed();
   return report;
 }

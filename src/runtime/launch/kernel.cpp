@@ -129,10 +129,12 @@ KernelBase* KernelBase::State::tune(std::span<const LaunchArgument> arguments,
   runtime::FirstCallTuning tuning{.device = *device, .seconds = tuned->autotune->seconds};
   const std::vector<bool> written = analysis::written_parameters(*traced);
   size_t run_time = 0;
+  int64_t bytes = 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (entry->parameters[i].kind == ParameterKind::kConstant) continue;
-    if (!written[run_time++]) continue;
     const DeviceTensor* const tensor = arguments[i].tensor;
+    if (tensor != nullptr) bytes += tensor->bytes();
+    if (!written[run_time++]) continue;
     // What cannot be saved cannot be restored; what is wrong with a tensor is said by the launch.
     if (tensor == nullptr || tensor->address() == 0 || tensor->may_overlap()) return pick(arguments, shape);
     tuning.written.push_back(*tensor);
@@ -145,6 +147,8 @@ KernelBase* KernelBase::State::tune(std::span<const LaunchArgument> arguments,
   tuning.launch = [&](const std::string& configuration) {
     return with(configuration)->launch_arguments(arguments, true, nullptr, {});
   };
+  if (runtime::call_references != nullptr)
+    tuning.reference = runtime::call_references(*entry, *device, shape, bytes, tuning.seconds);
   AutotuneReport report = runtime::tune_first_call(tuning);
   report.kernel = traced->name;
   report.shape = shape;

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "imbrex/core/error.h"
 #include "runtime/host/parallel.h"
+#include "runtime/verify/call_reference.h"
 
 namespace imbrex {
 namespace {
@@ -35,6 +36,7 @@ const RegisteredKernel& registered_kernel(const std::string& name) {
 }
 
 void detail::add_registered_kernel(RegisteredKernel kernel) {
+  runtime::call_references = &runtime::find_call_reference;
   std::string name = kernel.description.name;
   if (!mutable_kernels().emplace(name, std::move(kernel)).second)
     throw InternalError("two kernels are registered as '" + name + "'");

@@ -123,7 +123,7 @@ struct HopperMatmulH7 {
           Int32 offset_m = (m_block * kCtas + rank) * block_m + i * consumer_m;
           auto rows = finish.rows(consumer_m);
           const auto slice = [&](int j) { return acc.slice({0, j * store_n}, {consumer_m, store_n}); };
-          const auto place = [&](int j) {
+          const auto place = [&, &n_block = n_block](int j) {  // Clang 14 captures no binding
             if (num_n_blocks == 1)
               return OutputTile{m_size, n_size, c_type, offset_m, j * store_n, at.matrix};
             return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + j * store_n, at.matrix};

@@ -123,7 +123,7 @@ struct HopperMatmulH9 {
           Int32 offset_m = (m_block * kCtas + rank) * block_m;
           auto rows = finish.rows(block_m);
           const auto part = [&](int n, int columns) { return acc.slice({0, n}, {block_m, columns}); };
-          const auto place = [&](int n) {
+          const auto place = [&, &n_block = n_block](int n) {  // Clang 14 captures no binding
             if (num_n_blocks == 1) return OutputTile{m_size, n_size, c_type, offset_m, n};
             return OutputTile{m_size, n_size, c_type, offset_m, n_block * block_n + n};
           };
