@@ -58,6 +58,85 @@ TEST_F(Driver, LaunchesAsBeforeCuda4) {
   EXPECT_OK(cuMemFree_v2(x));
 }
 
+const char* const kPointerCaller = R"(.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 r) twice(.param .b32 x);
+.func (.param .b32 r) thrice(.param .b32 x) {
+  .reg .b32 %r<3>;
+  ld.param.b32 %r1, [x]; mul.lo.s32 %r2, %r1, 3; st.param.b32 [r], %r2;
+  ret;
+}
+.global .u64 table[2] = {twice, thrice};
+.visible .entry by_pointer(.param .u64 out, .param .u32 first, .param .u32 wrong)
+{
+  .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<8>;
+  ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [first]; ld.param.u32 %r7, [wrong];
+  mov.u32 %r2, %tid.x; add.u32 %r3, %r2, %r1; and.b32 %r3, %r3, 1;
+  mul.wide.u32 %rd2, %r3, 8; mov.u64 %rd3, table; add.u64 %rd3, %rd3, %rd2; ld.global.u64 %rd4, [%rd3];
+  cvt.u64.u32 %rd6, %r7; add.u64 %rd4, %rd4, %rd6;
+  setp.lt.u32 %p, %r2, 20;
+  mov.u32 %r5, 1000;
+  { .param .b32 a; .param .b32 r; st.param.b32 [a], %r2;
+    @%p call (r), %rd4, (a), kind;
+    @%p ld.param.b32 %r5, [r]; }
+  kind: .callprototype (.param .b32 _) _ (.param .b32 _);
+  mul.wide.u32 %rd5, %r2, 4; add.u64 %rd5, %rd1, %rd5; st.global.u32 [%rd5], %r5;
+  ret;
+}
+)";
+const char* const kTwice = R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .func (.param .b32 r) twice(.param .b32 x) {
+  .reg .b32 %r<3>;
+  ld.param.b32 %r1, [x]; add.s32 %r2, %r1, %r1; st.param.b32 [r], %r2;
+  ret;
+}
+)";
+
+TEST_F(Driver, LinksModulesAndCallsThroughPointers) {
+  CUlinkState link = nullptr;
+  ASSERT_OK(cuLinkCreate_v2(0, nullptr, nullptr, &link));
+  for (const char* text : {kPointerCaller, kTwice})
+    ASSERT_OK(
+        cuLinkAddData_v2(link, 1, const_cast<char*>(text), std::strlen(text) + 1, "", 0, nullptr, nullptr));
+  void* image = nullptr;
+  size_t bytes = 0;
+  ASSERT_OK(cuLinkComplete(link, &image, &bytes));
+  CUmodule module = nullptr;
+  ASSERT_OK(cuModuleLoadData(&module, image));
+  ASSERT_OK(cuLinkDestroy(link));
+  CUfunction function = nullptr;
+  ASSERT_OK(cuModuleGetFunction(&function, module, "by_pointer"));
+  CUdeviceptr out = upload(std::vector<float>(32, 0));
+  for (unsigned first : {0u, 1u}) {
+    unsigned wrong = 0;
+    void* parameters[] = {&out, &first, &wrong};
+    ASSERT_OK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr));
+    std::vector<unsigned> got(32);
+    ASSERT_OK(cuMemcpyDtoH_v2(got.data(), out, 128));
+    for (unsigned i = 0; i < 32; ++i)
+      ASSERT_EQ(got[i], i >= 20 ? 1000 : (i + first) % 2 == 0 ? 2 * i : 3 * i) << i;
+  }
+  unsigned first = 0, wrong = 4;
+  void* parameters[] = {&out, &first, &wrong};
+  CaptureStderr();
+  cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_INSTRUCTION);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("where no function of this kind is"));
+}
+
+TEST_F(Driver, ModulesOneBehindTheOtherAreLinkedWhenLoaded) {
+  CUmodule module = nullptr;
+  ASSERT_OK(cuModuleLoadData(&module, (std::string(kTwice) + kPointerCaller).c_str()));
+  CUfunction function = nullptr;
+  EXPECT_OK(cuModuleGetFunction(&function, module, "by_pointer"));
+  CaptureStderr();
+  EXPECT_NE(cuModuleLoadData(&module, (std::string(kTwice) + kTwice).c_str()), CUDA_SUCCESS);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("'twice' is defined in module 1 and in module 2"));
+}
+
 TEST_F(Driver, AnUnloadedModulesHandlesAreRefused) {
   ASSERT_OK(cuModuleUnload(module_));
   CUfunction function = nullptr;

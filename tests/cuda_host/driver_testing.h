@@ -20,6 +20,11 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule modu
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         CUstream stream, void** parameters, void** extra);
+CUresult cuLinkCreate_v2(unsigned count, int* options, void** values, CUlinkState* state);
+CUresult cuLinkAddData_v2(CUlinkState state, int type, void* data, size_t bytes, const char* name,
+                          unsigned count, int* options, void** values);
+CUresult cuLinkComplete(CUlinkState state, void** image, size_t* bytes);
+CUresult cuLinkDestroy(CUlinkState state);
 CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z);
 CUresult cuParamSetSize(CUfunction function, unsigned bytes);
 CUresult cuParamSeti(CUfunction function, int offset, unsigned value);

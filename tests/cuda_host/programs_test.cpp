@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 const std::string kSources = IMBREX_SOURCE_DIR "/tests/cuda_host/programs/";
 
-/// The program, compiled unless it is newer than its source; "" where there is no nvcc.
-std::string compiled(const std::string& name, const std::string& runtime) {
+/// The program, compiled unless it is newer than its source; "" where there is no nvcc. `more`: options and other sources.
+std::string compiled(const std::string& name, const std::string& runtime, const std::string& more = "") {
   const std::string nvcc = find_cuda_tool("nvcc").path;
   if (nvcc.empty()) return "";
   const fs::path folder = IMBREX_BINARY_DIR "/cuda_programs";
@@ -26,8 +26,8 @@ std::string compiled(const std::string& name, const std::string& runtime) {
   const fs::path program = folder / (name + "-" + runtime), source = kSources + name + ".cu";
   if (fs::exists(program) && fs::last_write_time(program) > fs::last_write_time(source))
     return program.string();
-  const Ran ran = run(nvcc + " -lineinfo -arch=sm_90a -cudart " + runtime + " " + source.string() + " -o " +
-                      program.string());
+  const Ran ran = run(nvcc + " -lineinfo -arch=sm_90a -cudart " + runtime + " " + source.string() + more +
+                      " -o " + program.string());
   EXPECT_EQ(ran.exit_code, 0) << ran.output;
   return program.string();
 }
@@ -50,6 +50,16 @@ INSTANTIATE_TEST_SUITE_P(All, CudaProgram,
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
                          });
+
+TEST(CudaPrograms, OnesCompiledInPartsAreLinkedAsPtx) {
+  for (const char* runtime : {"shared", "static"}) {
+    const std::string program = compiled("parts", runtime, " -rdc=true " + kSources + "parts_device.cu");
+    if (program.empty()) IMBREX_SKIP(nvcc);
+    const Ran ran = run(kImbrex + " run -- " + program);
+    EXPECT_EQ(ran.exit_code, 0) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr("nothing found"));
+  }
+}
 
 TEST(CudaProgramFaults, ARaceIsToldAtItsLine) {
   const std::string program = compiled("faults", "static");

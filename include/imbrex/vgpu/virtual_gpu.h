@@ -29,7 +29,7 @@
 //   - Triton passes two pointers to scratch memory after the kernel's own arguments (0 where its metadata asks
 //     for no scratch), and for a tensor descriptor a tensor map, the sizes (int32) and the strides (int64).
 //
-// Not there: textures and surfaces, launches from kernels, indirect calls, 32-bit generic addresses, and
+// Not there: textures and surfaces, launches from kernels, recursion, 32-bit generic addresses, and
 // linking: a module stands for itself, with printf, malloc-free code and __assertfail the only externals.
 //
 // Calls that cannot be carried out (freed buffer, unknown function, impossible launch) throw

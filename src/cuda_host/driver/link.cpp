@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuLink: what real drivers assemble and link into machine code here stays the PTX it was. The "machine code" that a
-// program gets and loads afterwards is its text.
+// cuLink: what real drivers assemble and link into machine code is linked as PTX here. The "machine code" that a program
+// gets and loads afterwards is its text.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 struct Link {
   JitLog log;
-  std::vector<std::string> texts;
+  std::vector<NamedPtx> modules;
   std::string result;
 };
 Handles<Link>& links() {
@@ -27,7 +27,9 @@ void add(Link& link, int type, std::string_view bytes, const char* name) {
   if (type != kJitInputPtx && type != kJitInputCubin && type != kJitInputFatBinary)
     refuse(CUDA_ERROR_NOT_SUPPORTED, fmt::format("'{}' is an object or a library: the virtual GPU links PTX",
                                                  name == nullptr ? "" : name));
-  link.texts.push_back(ptx_of_bytes(bytes, Host::get().settings.gpu.target));
+  std::string called =
+      name == nullptr || *name == '\0' ? fmt::format("module {}", link.modules.size() + 1) : name;
+  link.modules.push_back({std::move(called), ptx_of_bytes(bytes, Host::get().settings.gpu.target)});
 }
 
 }  // namespace
@@ -60,13 +62,10 @@ CUDA_API cuLinkComplete(CUlinkState state, void** image, size_t* bytes) {
   return answer("cuLinkComplete", [&] {
     Link& link = links().get(state);
     link.log.keep_errors([&] {
-      if (link.texts.size() != 1)
-        refuse(CUDA_ERROR_NOT_SUPPORTED,
-               fmt::format("{} PTX modules are to be linked: the virtual GPU loads one at a time\n"
-                           "  help: put device functions into the module that calls them",
-                           link.texts.size()));
+      if (link.modules.empty()) refuse(CUDA_ERROR_INVALID_VALUE, "nothing was added to the link");
+      link.result = link_ptx(std::move(link.modules));
+      link.modules.clear();
     });
-    link.result = link.texts.front();
     not_null(image, "image") = link.result.data();
     if (bytes != nullptr) *bytes = link.result.size() + 1;  // with the NUL that ends the text
   });

@@ -14,6 +14,9 @@
 
 #include "cuda_host/abi/api_error.h"
 #include "ptx/insns.h"
+#include "ptx/link.h"
+#include "ptx/reader.h"
+#include "ptx/writer.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -21,6 +24,7 @@ namespace {
 constexpr std::string_view kElfMagic =
     "\x7f"
     "ELF";
+constexpr uint32_t kLinkedWrapper = 2;  // the version of a wrapper whose `more` is a list
 constexpr uint64_t kMostImageBytes = uint64_t{1} << 32;
 
 /// The host structure that nvcc makes around a fat binary.
@@ -80,6 +84,20 @@ std::string target_of(std::string_view ptx) {
                      machine_code.empty() ? "" : " for ", fmt::join(machine_code, ", "), arch, arch));
 }
 
+/// PTX as text, perhaps of several modules one behind the other: what our linkers' stand-ins leave.
+std::string one_module(std::string text) {
+  constexpr std::string_view kVersion = "\n.version";
+  std::vector<NamedPtx> modules;
+  for (size_t at = 0; at < text.size();) {
+    const size_t own = text.find(".version", at);
+    const size_t end = own == std::string::npos ? own : text.find(kVersion, own + 1);
+    const size_t next = end == std::string::npos ? text.size() : end + 1;
+    modules.push_back({fmt::format("module {}", modules.size() + 1), text.substr(at, next - at)});
+    at = next;
+  }
+  return modules.size() < 2 ? text : link_ptx(std::move(modules));
+}
+
 std::string choose(const std::vector<FatEntry>& entries, std::string_view target) {
   const FatEntry* best = best_ptx(entries, target);
   if (best == nullptr) refuse_without_ptx(entries, target);
@@ -87,6 +105,13 @@ std::string choose(const std::vector<FatEntry>& entries, std::string_view target
 }
 
 }  // namespace
+
+std::string link_ptx(std::vector<NamedPtx> modules) {
+  if (modules.size() == 1) return std::move(modules.front().text);
+  std::vector<ptx::LinkInput> inputs;
+  for (const NamedPtx& one : modules) inputs.push_back({one.name, ptx::read(one.text, one.name)});
+  return ptx::write(ptx::link(std::move(inputs)));
+}
 
 const FatEntry* best_ptx(const std::vector<FatEntry>& entries, std::string_view target) {
   const auto gpu = ptx::Target::parse(target);
@@ -117,7 +142,7 @@ std::string ptx_of_bytes(std::string_view bytes, std::string_view target) {
   if (bytes.starts_with(kElfMagic)) refuse_without_ptx({}, target);
   uint32_t magic = 0;
   if (bytes.size() >= sizeof magic) std::memcpy(&magic, bytes.data(), sizeof magic);
-  if (magic != kFatBinaryMagic) return std::string(bytes.substr(0, bytes.find('\0')));
+  if (magic != kFatBinaryMagic) return one_module(std::string(bytes.substr(0, bytes.find('\0'))));
   std::vector<FatEntry> entries;
   for (std::span<const std::byte> rest(data, bytes.size());;) {
     const uint64_t own = fat_binary_bytes(rest);
@@ -139,7 +164,13 @@ std::string ptx_of_image(const void* image, std::string_view target) {
   if (magic == kFatBinaryWrapperMagic) {
     Wrapper wrapper;
     std::memcpy(&wrapper, image, sizeof wrapper);
-    return ptx_of_image(wrapper.binary, target);
+    if (wrapper.version != kLinkedWrapper || wrapper.more == nullptr)
+      return ptx_of_image(wrapper.binary, target);
+    // Of a program compiled in parts (-rdc=true): nvcc's linker leaves machine code, and beside it the parts.
+    std::vector<NamedPtx> parts;
+    for (const void* const* part = static_cast<const void* const*>(wrapper.more); *part != nullptr; ++part)
+      parts.push_back({fmt::format("part {}", parts.size() + 1), ptx_of_image(*part, target)});
+    return parts.empty() ? ptx_of_image(wrapper.binary, target) : link_ptx(std::move(parts));
   }
   if (std::memcmp(&magic, kElfMagic.data(), kElfMagic.size()) == 0) refuse_without_ptx({}, target);
   if (magic == kFatBinaryMagic) {
@@ -150,7 +181,7 @@ std::string ptx_of_image(const void* image, std::string_view target) {
     const std::vector<std::byte> copy = copy_readable(image, bytes);
     return choose(read_fat_binary(copy), target);
   }
-  return static_cast<const char*>(image);
+  return one_module(static_cast<const char*>(image));
 }
 
 }  // namespace imbrex::cuda

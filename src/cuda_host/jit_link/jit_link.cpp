@@ -114,10 +114,10 @@ JIT_LINK_API(nvJitLinkAddFile, void* handle, int type, const char* file) {
 JIT_LINK_API(nvJitLinkComplete, void* handle) {
   Link* link = find(handle);
   if (link == nullptr) return kInvalidInput;
-  if (link->texts.size() != 1)
-    return fail(*link, std::to_string(link->texts.size()) +
-                           " PTX modules are to be linked: the virtual GPU loads one at a time");
-  link->result = link->texts.front();
+  if (link->texts.empty()) return fail(*link, "nothing was added to the link");
+  // One behind the other: libcuda.so.1 links them when it loads them.
+  link->result.clear();
+  for (const std::string& text : link->texts) link->result += text + "\n";
   return kSuccess;
 }
 JIT_LINK_API(nvJitLinkGetLinkedCubinSize, void* handle, size_t* bytes) {

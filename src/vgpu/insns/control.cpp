@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <map>
 
 #include "vgpu/insns/builtins.h"
 #include "vgpu/machine/cluster.h"
@@ -114,6 +115,53 @@ Step exec_call_result(Warp& w, const Instruction& n, Mask active) {
   return Step::kNext;
 }
 
+/// A call through a register: by address, what it may call. The caller's registers stay as they are meanwhile, so that the
+/// results are fetched by the same register.
+struct PointerCallInfo {
+  std::map<uint64_t, CallInfo> callees;
+};
+constexpr int64_t kThroughPointer = 1;  // in Instruction::immediate
+
+/// The lanes of `active` that have the first one's address in the register of `n`.
+Mask alike(Warp& w, const Instruction& n, Mask active, uint64_t& address) {
+  const uint64_t* pointers = w.reg<uint64_t>(n.a);
+  address = pointers[first_lane(active)];
+  Mask same = 0;
+  for_each_lane(active, [&](int i) { same |= pointers[i] == address ? lane_bit(i) : 0; });
+  return same;
+}
+
+Step exec_pointer_call(Warp& w, const Instruction& n, Mask active) {
+  const PointerCallInfo& info = *static_cast<const PointerCallInfo*>(n.extra);
+  uint64_t address = 0;
+  const Mask same = alike(w, n, active, address);
+  const auto callee = info.callees.find(address);
+  if (callee == info.callees.end()) {
+    Cluster& cluster = w.cta().cluster();
+    if (Finding* f = cluster.log().open(FindingKind::kIllegalInstruction,
+                                        {&w.cta(), w.index(), first_lane(active), &n, ""})) {
+      f->message = fmt::format("calls {:#x}, where no function of this kind is", address);
+      f->hint =
+          "pointers to functions come from the module that calls them; recursion through one is not modelled";
+    }
+    cluster.stop();
+    return w.exit(active);
+  }
+  pass(w, same, callee->second.arguments);
+  return w.call(same, callee->second.target, true);
+}
+
+Step exec_pointer_call_result(Warp& w, const Instruction& n, Mask active) {
+  const PointerCallInfo& info = *static_cast<const PointerCallInfo*>(n.extra);
+  for (Mask left = active; left != 0;) {
+    uint64_t address = 0;
+    const Mask same = alike(w, n, left, address);
+    pass(w, same, info.callees.at(address).results);
+    left &= ~same;
+  }
+  return Step::kNext;
+}
+
 /// Where a value handed to or taken from a call is on the caller's side.
 Passed callers_side(Decoder& d, const ptx::Operand& o, const ptx::Variable& formal, bool is_argument) {
   Passed p;
@@ -137,11 +185,9 @@ void callees_side(const FunctionLayout& callee, const ptx::Variable& formal, int
   place = in_register ? callee.registers[formal.reg.id] : offset;
 }
 
-bool decode_call(Decoder& d, Instruction& out) {
-  const ptx::Operand& callee_name = d.operand(1);
-  if (callee_name.kind != ptx::OperandKind::symbol || callee_name.ref != ptx::Ref::function)
-    d.refuse("calls through a register are not modelled");
-  const ptx::Function& callee = d.builder().module().functions[callee_name.id];
+/// The call's side and the side of one callee, put together.
+CallInfo call_info(Decoder& d, uint32_t index) {
+  const ptx::Function& callee = d.builder().module().functions[index];
   const std::span<const ptx::Operand> results = d.elements(d.operand(0)),
                                       arguments = d.elements(d.operand(2));
   CallInfo info;
@@ -161,7 +207,7 @@ bool decode_call(Decoder& d, Instruction& out) {
       info.argument_offsets.push_back(p.from);
       continue;
     }
-    const FunctionLayout& layout = d.builder().layout_of(callee_name.id);
+    const FunctionLayout& layout = d.builder().layout_of(index);
     callees_side(layout, callee.params[i], layout.params[i], true, p);
     if (p.to_register) d.note_write(layout, callee.params[i].reg.id);
     info.arguments.push_back(p);
@@ -173,13 +219,30 @@ bool decode_call(Decoder& d, Instruction& out) {
       info.result_offsets.push_back(p.to);
       continue;
     }
-    const FunctionLayout& layout = d.builder().layout_of(callee_name.id);
+    const FunctionLayout& layout = d.builder().layout_of(index);
     callees_side(layout, callee.return_params[i], layout.return_params[i], false, p);
     info.results.push_back(p);
   }
-  if (info.builtin == nullptr) info.target = d.builder().layout_of(callee_name.id).pcs[0];
-  set_body(out, exec_call);
+  if (info.builtin == nullptr) info.target = d.builder().layout_of(index).pcs[0];
+  return info;
+}
+
+bool decode_call(Decoder& d, Instruction& out) {
+  const ptx::Operand& callee = d.operand(1);
+  if (callee.kind == ptx::OperandKind::symbol && callee.ref == ptx::Ref::function) {
+    out.extra = d.keep(call_info(d, callee.id));
+    set_body(out, exec_call);
+    return true;
+  }
+  PointerCallInfo info;
+  ProgramBuilder& builder = d.builder();
+  for (const uint32_t index : builder.callees_by_pointer(*d.layout().function, d.instruction()))
+    if (builder.is_reachable(index))
+      info.callees[builder.image().function_address(index)] = call_info(d, index);
+  out.a = d.source(callee, ScalarType::u64);
+  out.immediate = kThroughPointer;
   out.extra = d.keep(std::move(info));
+  set_body(out, exec_pointer_call);
   return true;
 }
 
@@ -206,7 +269,9 @@ Instruction own_instruction(ExecFunction body) {
 Instruction join_instruction() { return own_instruction(exec_join); }
 Instruction return_instruction() { return own_instruction(exec_ret); }
 Instruction call_result_instruction(const Instruction& call) {
-  Instruction out = own_instruction(exec_call_result);
+  const bool through_pointer = call.immediate == kThroughPointer;
+  Instruction out = own_instruction(through_pointer ? exec_pointer_call_result : exec_call_result);
+  out.a = call.a;
   out.guard = call.guard;
   out.guard_flip = call.guard_flip;
   out.extra = call.extra;

@@ -142,7 +142,7 @@ Step Warp::branch(Mask taken, uint32_t target, uint32_t rest_target, uint32_t re
   return Step::kJump;
 }
 
-Step Warp::call(Mask active, uint32_t target) {
+Step Warp::call(Mask active, uint32_t target, bool others_call) {
   Split& split = splits_[current_];
   if (!split.guests.empty()) return part_from_guests();
   const uint32_t back = split.pc + 1;
@@ -154,7 +154,7 @@ Step Warp::call(Mask active, uint32_t target) {
   }
   // A guarded call: those that do not call go on; nothing brings the two together but a later join.
   split.mask &= ~active;
-  split.pc = back;
+  if (!others_call) split.pc = back;
   const JoinIndex frame = open_join(back, active, around, true);
   add_split(target, active, frame);
   return Step::kJump;

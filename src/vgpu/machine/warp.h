@@ -140,7 +140,8 @@ class Warp {
   /// Sends the lanes of `taken` to `target`, the rest of the split to `rest_target`; `reconverge` is the pc
   /// where both meet, or kNowhere.
   Step branch(Mask taken, uint32_t target, uint32_t rest_target, uint32_t reconverge);
-  Step call(Mask active, uint32_t target);
+  /// The lanes that do not call go on behind the call; where `others_call`, they come to it again.
+  Step call(Mask active, uint32_t target, bool others_call = false);
   Step ret(Mask active);
   Step exit(Mask active);
   /// Executed as the first instruction of every reconvergence point: parks the split if it is inside a join

@@ -27,6 +27,8 @@ inline constexpr uint64_t kConstBytes = 64 << 10;                // [kGlobalBase
 inline constexpr uint64_t kParamBase = kGlobalBase + (1 << 20);  // the launch's parameter buffer
 inline constexpr uint64_t kParamBytes = 64 << 10;
 inline constexpr uint64_t kHeapBase = kGlobalBase + (2 << 20);  // allocations and .global variables
+/// Where functions are that calls reach through pointers: addresses only, behind all memory.
+inline constexpr uint64_t kFunctionBase = 0x7E00'0000'0000;
 inline constexpr uint64_t kSharedWindow = 0x7F00'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0x7F01'0000'0000;
 inline constexpr uint64_t kWindowBytes = 0x1'0000'0000;

@@ -97,6 +97,7 @@ class Decoder {
 
   ProgramBuilder& builder() { return builder_; }
   FunctionLayout& layout() { return layout_; }
+  const ptx::Instruction& instruction() const { return insn_; }
 
  private:
   void keep_alive(std::shared_ptr<const void> object);

@@ -76,7 +76,9 @@ Slot Decoder::source(const Operand& o, ScalarType type) {
     case OperandKind::f64:
       return builder_.constant(literal(o, type), lanes_of(type));
     case OperandKind::symbol: {
-      if (o.ref == ptx::Ref::function) refuse("addresses of functions are not modelled");
+      if (o.ref == ptx::Ref::function)
+        return builder_.constant(builder_.image().function_address(o.id) + static_cast<uint64_t>(o.value),
+                                 lanes_of(type));
       const SymbolAddress address = builder_.address_of(layout_, o);
       return builder_.constant(address.address, lanes_of(type), address.space == Space::kSharedCta);
     }

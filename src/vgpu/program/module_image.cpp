@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstring>
+#include <set>
 
 #include "core/text.h"
 #include "imbrex/core/error.h"
@@ -30,6 +32,8 @@ std::shared_ptr<const std::vector<std::string>> split_lines(std::string_view tex
 ModuleImage::ModuleImage(std::string_view text, std::string_view name, std::shared_ptr<GlobalMemory> memory,
                          const Target& target)
     : name_(name), memory_(std::move(memory)), target_(target), lines_(split_lines(text)) {
+  static std::atomic<uint64_t> modules{0};
+  function_base_ = kFunctionBase + (modules++ << 24);
   tree_ = ptx::read(text, name, unread_);
   std::vector<Diagnostic> wrong = ptx::check(tree_, name);
   if (!wrong.empty()) throw CompileError(std::move(wrong));
@@ -57,6 +61,23 @@ void ModuleImage::place_variables() {
     if (addresses_[i] != 0) initialise(i);
 }
 
+std::vector<uint32_t> ModuleImage::functions_by_address() const {
+  std::set<uint32_t> found;
+  const auto add = [&](ptx::Ref ref, uint32_t index) {
+    if (ref == ptx::Ref::function && tree_.functions[index].has_body && !tree_.functions[index].is_entry)
+      found.insert(index);
+  };
+  for (const ptx::Variable& v : tree_.variables)
+    for (const ptx::Relocation& r : v.relocations) add(r.symbol.ref, r.symbol.index);
+  for (const ptx::Function& f : tree_.functions)
+    for (const ptx::Instruction& insn : f.body) {
+      if (insn.op == ptx::Op::call) continue;
+      for (const ptx::Operand& o : f.operands_of(insn))
+        if (o.kind == ptx::OperandKind::symbol) add(o.ref, o.id);
+    }
+  return {found.begin(), found.end()};
+}
+
 void ModuleImage::initialise(uint32_t index) {
   const ptx::Variable& v = tree_.variables[index];
   std::byte* host = memory_->host(addresses_[index]);
@@ -64,13 +85,15 @@ void ModuleImage::initialise(uint32_t index) {
   const size_t given = std::min(v.initialiser.size(), static_cast<size_t>(v.size()));
   if (given != 0) std::memcpy(host, v.initialiser.data(), given);
   for (const ptx::Relocation& r : v.relocations) {
-    if (r.symbol.ref != ptx::Ref::global || addresses_[r.symbol.index] == 0)
+    const bool is_function = r.symbol.ref == ptx::Ref::function;
+    if (!is_function && (r.symbol.ref != ptx::Ref::global || addresses_[r.symbol.index] == 0))
       throw CompileError(
           {{intern(name_), v.pos.line, ""},
            fmt::format("{}: an initialiser holds an address that the virtual GPU does not have", v.name),
-           {"only addresses of .global and .const variables are modelled"},
+           {"only addresses of functions and of .global and .const variables are modelled"},
            ""});
-    const uint64_t address = addresses_[r.symbol.index] + static_cast<uint64_t>(r.addend);
+    const uint64_t of = is_function ? function_address(r.symbol.index) : addresses_[r.symbol.index];
+    const uint64_t address = of + static_cast<uint64_t>(r.addend);
     std::memcpy(host + r.offset, &address, r.size);
   }
   memory_->mark_written(addresses_[index], static_cast<uint64_t>(v.size()));

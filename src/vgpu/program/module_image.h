@@ -28,6 +28,10 @@ class ModuleImage {
   const std::shared_ptr<const std::vector<std::string>>& lines() const { return lines_; }
   /// Where a .global or .const variable is.
   uint64_t variable_address(uint32_t index) const { return addresses_[index]; }
+  /// The address that stands for a function; no two modules share one, and no memory is there.
+  uint64_t function_address(uint32_t index) const { return function_base_ + 16 * uint64_t{index}; }
+  /// Functions with a body whose address something of the module takes: what calls through pointers may reach.
+  std::vector<uint32_t> functions_by_address() const;
 
  private:
   void place_variables();
@@ -40,6 +44,7 @@ class ModuleImage {
   const Target& target_;
   std::shared_ptr<const std::vector<std::string>> lines_;
   std::vector<uint64_t> addresses_;
+  uint64_t function_base_;
 };
 
 }  // namespace imbrex::vgpu

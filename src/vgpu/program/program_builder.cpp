@@ -31,6 +31,13 @@ constexpr uint32_t kSlotAlignment = 64;
   throw CompileError({{intern(builder.text_name()), line, intern(f.name)}, std::move(message), {}, ""});
 }
 
+bool are_alike(const std::vector<ptx::Variable>& a, const std::vector<ptx::Variable>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const ptx::Variable& x, const ptx::Variable& y) {
+                      return x.space == y.space && x.size() == y.size();
+                    });
+}
+
 uint32_t slot_bytes(ptx::ScalarType type) {
   if (type == ptx::ScalarType::pred) return sizeof(Mask);
   const int bits = ptx::bits(type);
@@ -87,12 +94,35 @@ void ProgramBuilder::find_functions(uint32_t index, std::vector<uint32_t>& path)
   path.push_back(index);
   for (const ptx::Instruction& insn : f.body) {
     if (insn.op != ptx::Op::call) continue;
+    if (f.operands_of(insn)[1].is_reg()) {
+      for (const uint32_t callee : callees_by_pointer(f, insn))
+        if (std::find(path.begin(), path.end(), callee) == path.end()) find_functions(callee, path);
+      continue;
+    }
     for (const ptx::Operand& o : f.operands_of(insn))
       if (o.kind == ptx::OperandKind::symbol && o.ref == ptx::Ref::function &&
           module().functions[o.id].has_body)
         find_functions(o.id, path);
   }
   path.pop_back();
+}
+
+std::vector<uint32_t> ProgramBuilder::callees_by_pointer(const ptx::Function& f,
+                                                         const ptx::Instruction& call) {
+  const std::span<const ptx::Operand> operands = f.operands_of(call);
+  if (operands.size() < 4)
+    refuse(*this, f, call.pos.line, "a call through a register without its prototype or its targets");
+  if (operands[3].ref == ptx::Ref::target_list) return f.target_lists[operands[3].id].targets;
+  const ptx::Prototype& prototype = f.prototypes[operands[3].id];
+  std::vector<uint32_t> callees;
+  if (!by_address_.has_value()) by_address_ = image_.functions_by_address();
+  for (const uint32_t index : *by_address_) {
+    const ptx::Function& candidate = module().functions[index];
+    if (are_alike(candidate.params, prototype.params) &&
+        are_alike(candidate.return_params, prototype.return_params))
+      callees.push_back(index);
+  }
+  return callees;
 }
 
 // ---- registers and immediates

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,11 @@ class ProgramBuilder {
   SymbolAddress address_of(const FunctionLayout& layout, const ptx::Operand& symbol) const;
   /// The layout of a function of the module that has a body and is reachable from the entry.
   const FunctionLayout& layout_of(uint32_t function) const;
+  /// Whether that is so of a function.
+  bool is_reachable(uint32_t function) const { return layouts_.contains(function); }
+  /// The functions that a call through a register may mean: those of its list, else those of its prototype's kind whose
+  /// address is taken somewhere.
+  std::vector<uint32_t> callees_by_pointer(const ptx::Function& function, const ptx::Instruction& call);
   const std::string& text_name() const { return image_.name(); }
 
  private:
@@ -89,8 +95,9 @@ class ProgramBuilder {
   const ptx::Function& entry_;
   std::shared_ptr<Program> program_;
   std::map<uint32_t, FunctionLayout> layouts_;
-  std::vector<uint32_t> order_;         // functions in code order
-  std::vector<int64_t> module_shared_;  // offsets of module-scope shared variables
+  std::optional<std::vector<uint32_t>> by_address_;  // ModuleImage::functions_by_address, once asked for
+  std::vector<uint32_t> order_;                      // functions in code order
+  std::vector<int64_t> module_shared_;               // offsets of module-scope shared variables
   int64_t dynamic_alignment_ = 16;
   uint32_t local_bytes_ = 0;
   uint32_t next_slot_ = 0;
