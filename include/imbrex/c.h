@@ -240,9 +240,9 @@ imbrex_status imbrex_matmul(imbrex_device* device, const imbrex_tensor* a, const
                             const imbrex_tensor* c, const imbrex_matmul_options* options, void* stream,
                             imbrex_report** report);
 
-/* o [heads, q, d] = softmax(scale q k^T) v, with q [heads, q, d], k and v [heads / g, kv, d]: g consecutive heads share
- * one of k and v; all may have a batch before. float16 or bfloat16, any strides; d a multiple of 16, at most 128. `causal`: row i sees columns up to
- * i + kv - q. `scale` 0: 1 / sqrt(d). sm_90a. */
+/* o [heads, q, e] = softmax(scale q k^T) v, with q [heads, q, d], k [heads / g, kv, d], v [heads / g, kv, e]: g consecutive
+ * heads share one of k and v; all may have a batch before. float16 or bfloat16, any strides; d and e multiples of 16, at
+ * most 256. `causal`: row i sees columns up to i + kv - q. `scale` 0: 1 / sqrt(d). sm_90a. */
 imbrex_status imbrex_attention(imbrex_device* device, const imbrex_tensor* q, const imbrex_tensor* k,
                                const imbrex_tensor* v, const imbrex_tensor* o, int32_t causal, float scale,
                                void* stream, imbrex_report** report);

@@ -25,14 +25,16 @@ def register(library: torch.library.Library, name: str, kernel) -> None:
     is_direct: dict[int, bool] = {}
 
     def call(keyset, *args, **kwargs):
+        if grad_is_enabled() and any_requires_grad(*args):
+            if name == "attention":  # the operator that keeps what the gradients need
+                return torch.ops.imbrex.attention_forward(*args, **kwargs)[0]
+            return differentiated(keyset, *args, **kwargs)
         raw = keyset.raw_repr()
         direct = is_direct.get(raw)
         if direct is None:
             left = (keyset & after_autograd) - views
             direct = is_direct[raw] = left.highestPriorityTypeId() in (keys.CPU, keys.CUDA)
-        if direct and not (grad_is_enabled() and any_requires_grad(*args)):
-            return kernel(*args, **kwargs)
-        return differentiated(keyset, *args, **kwargs)
+        return kernel(*args, **kwargs) if direct else differentiated(keyset, *args, **kwargs)
 
     library.impl(name, call, "Autograd", with_keyset=True)
 
@@ -105,30 +107,16 @@ def _matmul_backward(ctx, grad):
 
 
 def _attention_context(ctx, inputs, keyword_only_inputs, output):
-    ctx.save_for_backward(*inputs)
-    ctx.causal, ctx.scale = keyword_only_inputs["causal"], keyword_only_inputs["scale"]
+    known = output if isinstance(output, tuple) else ()
+    ctx.save_for_backward(*inputs, *known)
+    ctx.mark_non_differentiable(*known[1:])
+    ctx.options = keyword_only_inputs
 
 
-def _attention_backward(ctx, grad):
-    """By torch's own attention, which is computed again: the forward kernel keeps nothing of the scores."""
-    from torch.nn.attention.bias import causal_lower_right
-
-    tensors = ctx.saved_tensors
-    q_rows, kv_rows = tensors[0].shape[-2], tensors[1].shape[-2]
-    rows = min(q_rows, kv_rows) if ctx.causal else q_rows  # causal rows before them see nothing, and are 0
-    with torch.enable_grad():
-        leaves = [t.detach().requires_grad_() for t in tensors]
-        q, k, v = (t if t.dim() == 4 else t.unsqueeze(0) for t in leaves)
-        out = torch.nn.functional.scaled_dot_product_attention(
-            q[..., q_rows - rows :, :],
-            k,
-            v,
-            attn_mask=causal_lower_right(rows, kv_rows) if ctx.causal and rows != kv_rows else None,
-            is_causal=ctx.causal and rows == kv_rows,
-            scale=ctx.scale,
-            enable_gqa=q.shape[1] != k.shape[1],
-        )
-        return torch.autograd.grad(out, leaves, grad[..., q_rows - rows :, :].reshape(out.shape))
+def _attention_backward(ctx, grad, *_):
+    q, k, v, *known = ctx.saved_tensors
+    o, log_sum_exp = known or torch.ops.imbrex.attention_forward(q, k, v, **ctx.options)
+    return torch.ops.imbrex.attention_backward(grad, q, k, v, o, log_sum_exp, **ctx.options)
 
 
 def _softmax_context(ctx, inputs, output):
@@ -157,6 +145,7 @@ def _layer_norm_backward(ctx, grad):
 _FORMULAS = {
     "matmul": (_matmul_context, _matmul_backward),
     "attention": (_attention_context, _attention_backward),
+    "attention_forward": (_attention_context, _attention_backward),
     "softmax": (_softmax_context, _softmax_backward),
     "layer_norm": (_layer_norm_context, _layer_norm_backward),
 }

@@ -73,14 +73,15 @@ def attention(
 ) -> Array:
     """softmax(scale q k^T) v for every head; the scores are never in memory.
 
-    q: [heads, q_rows, d] or [batch, heads, q_rows, d], float16 or bfloat16; d a multiple of 16, at most 128.
-    k, v: the same with kv_rows, and as many heads, or a divisor of them that consecutive heads of q share.
-    causal: row i sees the columns up to i + kv_rows - q_rows.
+    q: [heads, q_rows, d] or [batch, heads, q_rows, d], float16 or bfloat16; d a multiple of 16, at most 256.
+    k: the same with kv_rows, and as many heads, or a divisor of them that consecutive heads of q share.
+    v: like k, of head sizes that may be others, which are then the result's.
+    causal: row i sees the columns up to i + kv_rows - q_rows; one that sees nothing is 0.
     scale: None is 1 / sqrt(d).
     out: like q; made if None, with heads and rows in the order in which they lie in q's memory.
 
     Strides may be any: `x.transpose(1, 2)` of [batch, rows, heads, d] is not copied, and what is returned for it is such a
-    view too. Differentiable by torch; the gradients are computed by torch's own attention. Raises LaunchError naming the
+    view too. Differentiable by torch, by kernels that give equal bits for equal calls. Raises LaunchError naming the
     argument. On a GPU that runs sm_90a (Hopper).
     """
     if _is_compiling():

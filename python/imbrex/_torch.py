@@ -10,6 +10,10 @@ _SCHEMAS = (
     "matmul(Tensor a, Tensor b, Tensor? bias=None, str? activation=None, float alpha=1.0, float beta=0.0, "
     "Tensor? residual=None, ScalarType? out_dtype=None, Tensor? scale_a=None, Tensor? scale_b=None) -> Tensor",
     "attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None) -> Tensor",
+    # What attention keeps for its gradients, and those: used by its autograd.
+    "attention_forward(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None) -> (Tensor, Tensor)",
+    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor o, Tensor log_sum_exp, *, bool causal=False, "
+    "float? scale=None) -> (Tensor, Tensor, Tensor)",
     "softmax(Tensor x) -> Tensor",
     "layer_norm(Tensor x, Tensor weight, Tensor bias, float eps=1e-05) -> Tensor",
 )
@@ -27,12 +31,16 @@ def register() -> None:
     kernels = {
         "matmul": _imbrex.matmul_operator,
         "attention": _imbrex.attention,
+        "attention_forward": _imbrex.attention_forward,
+        "attention_backward": _imbrex.attention_backward,
         "softmax": _imbrex.softmax,
         "layer_norm": _imbrex.layer_norm,
     }
     fakes = {
         "matmul": _fake_matmul,
         "attention": _fake_attention,
+        "attention_forward": lambda q, k, v, **_: (_fake_attention(q, k, v), q.new_empty(q.shape[:-1], dtype=torch.float32)),
+        "attention_backward": lambda grad, q, k, v, *_, **__: tuple(_new_like_heads(t, t.shape[-1]) for t in (q, k, v)),
         "softmax": lambda x: x.new_empty(x.shape),
         "layer_norm": lambda x, *_: x.new_empty(x.shape),
     }
@@ -40,7 +48,8 @@ def register() -> None:
         for key in ("CPU", "CUDA"):
             _library.impl(name, kernel, key)
         torch.library.register_fake(f"imbrex::{name}", fakes[name], lib=_library)
-        _gradients.register(_library, name, kernel)
+        if name != "attention_backward":
+            _gradients.register(_library, name, kernel)
     _operators._is_compiling = torch.compiler.is_compiling
 
 
@@ -56,11 +65,18 @@ def _fake_matmul(
     return a.new_empty((*batch, a.shape[-2], b.shape[-1]), dtype=out_dtype)
 
 
+def _new_like_heads(t, columns):
+    """As the extension makes it: with heads and rows in the order in which they lie in t's memory."""
+    rows, heads = t.dim() - 2, t.dim() - 3
+    shape = [*t.shape[:-1], columns]
+    if t.stride(heads) < t.stride(rows) and t.shape[heads] > 1 and t.shape[rows] > 1:
+        shape[heads], shape[rows] = shape[rows], shape[heads]
+        return t.new_empty(shape).transpose(heads, rows)
+    return t.new_empty(shape)
+
+
 def _fake_attention(q, k, v, **_):
-    rows, heads = q.dim() - 2, q.dim() - 3  # the order of memory is q's
-    if q.stride(heads) < q.stride(rows) and q.shape[heads] > 1 and q.shape[rows] > 1:
-        return torch.empty_like(q.transpose(heads, rows), memory_format=torch.contiguous_format).transpose(heads, rows)
-    return q.new_empty(q.shape)
+    return _new_like_heads(q, v.shape[-1])
 
 
 def _into(out, made):

@@ -214,49 +214,118 @@ nb::object layer_norm(nb::handle x_object, nb::handle weight_object, nb::handle 
   return result_of(x, std::move(made), is_given);
 }
 
-/// An array for attention's result, of the shape of q and in its order of memory: where q is a transposed view of [rows,
-/// heads, size], so is the result, and what comes next needs no copy.
-nb::object new_like_heads(const Array& q) {
-  const int heads = q.rank - 3, rows = q.rank - 2;
-  const bool are_rows_outside = q.steps[heads] < q.steps[rows] && q.extents[heads] > 1 && q.extents[rows] > 1;
-  if (!are_rows_outside) return new_array(q, q.shape(), q.dtype);
-  std::array<int64_t, kMostDimensions> extents = q.extents;
-  std::swap(extents[heads], extents[rows]);
-  return new_array(q, {extents.data(), static_cast<size_t>(q.rank)}, q.dtype).attr("swapaxes")(heads, rows);
+/// An array like `array`, but with rows of `columns`, in its order of memory: where it is a transposed view of [rows,
+/// heads, size], so is the new one, and what comes next needs no copy.
+nb::object new_like_heads(const Array& array, int64_t columns) {
+  const int heads = array.rank - 3, rows = array.rank - 2;
+  const bool are_rows_outside =
+      array.steps[heads] < array.steps[rows] && array.extents[heads] > 1 && array.extents[rows] > 1;
+  std::array<int64_t, kMostDimensions> extents = array.extents;
+  extents[array.rank - 1] = columns;
+  if (are_rows_outside) std::swap(extents[heads], extents[rows]);
+  nb::object made = new_array(array, {extents.data(), static_cast<size_t>(array.rank)}, array.dtype);
+  return are_rows_outside ? nb::object(made.attr("swapaxes")(heads, rows)) : made;
 }
 
-nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_object, bool causal,
-                     std::optional<float> scale, nb::handle out_object, const std::string& target) {
-  const Array q("q", q_object), k("k", k_object), v("v", v_object);
+void check_heads(const Array& q, const Array& k, const Array& v) {
   if (q.rank != 3 && q.rank != 4)
     q.refuse(fmt::format("is {}", q.text()), "give it as [heads, rows, size] or [batch, heads, rows, size]");
   if (q.dtype != float16 && q.dtype != bfloat16)
     q.refuse(fmt::format("is {}", q.text()), "convert it to float16 or bfloat16");
+  const auto check_size = [](const Array& t, int64_t d) {
+    if (d == 0 || d % 16 != 0 || d > 256)
+      t.refuse(fmt::format("has heads of size {}", d), "pad them with zeros to a multiple of 16, at most 256");
+  };
   const int64_t d = q.extents[q.rank - 1];
-  if (d == 0 || d % 16 != 0 || d > 128)
-    q.refuse(fmt::format("has heads of size {}", d), "pad them with zeros to a multiple of 16, at most 128");
+  check_size(q, d);
   const bool fits = k.rank == q.rank && k.dtype == q.dtype && k.extents[k.rank - 1] == d &&
                     k.extents[k.rank - 3] > 0 && q.extents[q.rank - 3] % k.extents[k.rank - 3] == 0 &&
                     (q.rank == 3 || k.extents[0] == q.extents[0]);
   if (!fits)
     k.refuse(fmt::format("is {}, q is {}", k.text(), q.text()),
              "k has q's type, batch and head size, and as many heads, or a divisor of them");
-  expect(v, q.dtype, k.shape());
+  std::vector<int64_t> shape(k.shape().begin(), k.shape().end());
+  if (v.rank == k.rank) shape.back() = v.extents[v.rank - 1];
+  expect(v, q.dtype, shape);
+  check_size(v, shape.back());
+}
+
+std::vector<int64_t> with_last(std::span<const int64_t> shape, int64_t last) {
+  std::vector<int64_t> changed(shape.begin(), shape.end());
+  changed.back() = last;
+  return changed;
+}
+
+/// Attention, and the logarithms of the sums of its weights if `lse` is not null.
+nb::object attention_into(nb::handle q_object, nb::handle k_object, nb::handle v_object, bool causal,
+                          std::optional<float> scale, nb::handle out_object, const std::string& target,
+                          nb::object* lse) {
+  const Array q("q", q_object), k("k", k_object), v("v", v_object);
+  check_heads(q, k, v);
   const bool is_given = !out_object.is_none();
-  if (!is_given && needs_gradient({&q, &k, &v}))
+  if (!is_given && lse == nullptr && needs_gradient({&q, &k, &v}))
     return differentiable("attention", q_object, k_object, v_object, "causal"_a = causal, "scale"_a = scale);
-  nb::object made = is_given ? nb::borrow(out_object) : new_like_heads(q);
+  const int64_t columns = v.extents[v.rank - 1];
+  nb::object made = is_given ? nb::borrow(out_object) : new_like_heads(q, columns);
   const Array o("out", made);
-  expect(o, q.dtype, q.shape());
+  expect(o, q.dtype, with_last(q.shape(), columns));
+  std::optional<Array> sums;
+  if (lse != nullptr) {
+    *lse = new_array(q, q.shape().first(q.rank - 1), float32);
+    sums.emplace("log_sum_exp", *lse);
+  }
   if (o.elements() == 0) return result_of(q, std::move(made), is_given);
   const Array* const all[] = {&q, &k, &v, &o};
   OnDevice on(device_of(all, target));
   const DeviceTensor &tq = on.add(q, false), &tk = on.add(k, false), &tv = on.add(v, false),
                      &to = on.add(o, true);
-  const AttentionOptions options{.scale = scale.value_or(0), .causal = causal, .stream = on.stream(q)};
+  AttentionOptions options;
+  options.scale = scale.value_or(0);
+  options.causal = causal;
+  options.stream = on.stream(q);
+  if (sums) options.log_sum_exp = on.add(*sums, true);
   run("attention", [&] { return imbrex::attention(tq, tk, tv, to, options, {}); });
   on.finish();
   return result_of(q, std::move(made), is_given);
+}
+
+nb::object attention(nb::handle q, nb::handle k, nb::handle v, bool causal, std::optional<float> scale,
+                     nb::handle out, const std::string& target) {
+  return attention_into(q, k, v, causal, scale, out, target, nullptr);
+}
+
+nb::tuple attention_forward(nb::handle q, nb::handle k, nb::handle v, bool causal, std::optional<float> scale) {
+  nb::object sums, made = attention_into(q, k, v, causal, scale, nb::none(), "sm_90a", &sums);
+  return nb::make_tuple(made, sums);
+}
+
+nb::tuple attention_backward(nb::handle grad_object, nb::handle q_object, nb::handle k_object, nb::handle v_object,
+                             nb::handle o_object, nb::handle sums_object, bool causal, std::optional<float> scale) {
+  const Array grad("grad", grad_object), q("q", q_object), k("k", k_object), v("v", v_object), o("o", o_object),
+      sums("log_sum_exp", sums_object);
+  check_heads(q, k, v);
+  expect(o, q.dtype, with_last(q.shape(), v.extents[v.rank - 1]));
+  expect(grad, q.dtype, o.shape());
+  expect(sums, float32, q.shape().first(q.rank - 1));
+  nb::object made[3];
+  for (int i = 0; const Array* t : {&q, &k, &v}) made[i++] = new_like_heads(*t, t->extents[t->rank - 1]);
+  const Array dq("dq", made[0]), dk("dk", made[1]), dv("dv", made[2]);
+  if (o.elements() > 0) {
+    const Array* const all[] = {&q, &k, &v, &o, &grad, &sums, &dq, &dk, &dv};
+    OnDevice on(device_of(all, "sm_90a"));
+    const DeviceTensor &tq = on.add(q, false), &tk = on.add(k, false), &tv = on.add(v, false), &to = on.add(o, false),
+                       &tg = on.add(grad, false), &tdq = on.add(dq, true), &tdk = on.add(dk, true),
+                       &tdv = on.add(dv, true);
+    AttentionOptions options;
+    options.scale = scale.value_or(0);
+    options.causal = causal;
+    options.log_sum_exp = on.add(sums, false);
+    options.stream = on.stream(q);
+    run("attention_backward",
+        [&] { return imbrex::attention_backward(tq, tk, tv, to, tg, tdq, tdk, tdv, options, {}); });
+    on.finish();
+  }
+  return nb::make_tuple(made[0], made[1], made[2]);
 }
 
 }  // namespace
@@ -281,6 +350,11 @@ void bind_operators(nb::module_& m) {
         "target"_a = "sm_90a");
   m.def("attention", &attention, "q"_a, "k"_a, "v"_a, nb::kw_only(), "causal"_a = false, "scale"_a.none() = none,
         "out"_a.none() = none, "target"_a = "sm_90a");
+  // For torch's autograd: what attention keeps for its gradients, and those.
+  m.def("attention_forward", &attention_forward, "q"_a, "k"_a, "v"_a, nb::kw_only(), "causal"_a = false,
+        "scale"_a.none() = none);
+  m.def("attention_backward", &attention_backward, "grad"_a, "q"_a, "k"_a, "v"_a, "o"_a, "log_sum_exp"_a,
+        nb::kw_only(), "causal"_a = false, "scale"_a.none() = none);
 }
 
 }  // namespace imbrex::python

@@ -10,8 +10,8 @@ import imbrex
 torch = pytest.importorskip("torch", reason="SKIPPED: needs PyTorch: pip install torch")
 
 
-def normal(*shape, dtype=torch.float32):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
+def normal(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(dtype)
 
 
 def error(got, expected):
@@ -117,6 +117,21 @@ def test_gradients_of_attention(rows, kv_rows, causal):
     expected = gradients(lambda *t: exact_attention(*t, causal=causal), q.double(), k.double(), v.double())
     for g, e in zip(got, expected):
         assert g.dtype == torch.float16 and error(g, e.nan_to_num(0)) < 1e-2
+
+
+def test_gradients_of_attention_with_other_sizes_and_orders():
+    q, k = (normal(2, 20, 2, 32, dtype=torch.float16, seed=i).transpose(1, 2) for i in range(2))
+    v = normal(2, 2, 20, 48, dtype=torch.float16)
+    got = gradients(lambda *t: imbrex.attention(*t, scale=0.3), q, k, v)
+    expected = gradients(
+        lambda q, k, v: torch.softmax(0.3 * q @ k.mT, -1) @ v, q.double(), k.double(), v.double()
+    )
+    for g, e, t in zip(got, expected, (q, k, v)):
+        assert error(g, e) < 1e-2 and g.stride() == t.stride()
+    o = torch.ops.imbrex.attention(q.requires_grad_(), k, v)
+    assert o.requires_grad and o.shape == v.shape
+    checks = ("test_schema", "test_faketensor", "test_autograd_registration")
+    torch.library.opcheck(torch.ops.imbrex.attention_forward.default, (q.detach(), k, v), test_utils=checks)
 
 
 def test_gradients_of_rows():
