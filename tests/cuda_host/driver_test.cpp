@@ -58,6 +58,78 @@ TEST_F(Driver, LaunchesAsBeforeCuda4) {
   EXPECT_OK(cuMemFree_v2(x));
 }
 
+TEST_F(Driver, ACaptureIsAsStrictAsCudas) {
+  CUstream blocking = nullptr, free = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_OK(cuStreamCreateWithPriority(&blocking, 0, 0));
+  ASSERT_OK(cuStreamCreateWithPriority(&free, 1, 0));
+  const CUdeviceptr x = upload(ramp(64));
+  CaptureStderr();
+  EXPECT_EQ(cuStreamBeginCapture_v2(nullptr, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  // The legacy stream, during a capture of a stream that is ordered with it.
+  ASSERT_OK(cuStreamBeginCapture_v2(blocking, 0));
+  EXPECT_EQ(scale(x, 2, 64), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  EXPECT_EQ(scale(x, 2, 64, blocking), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(graph, nullptr);
+  // A wait, for the stream and for everything.
+  ASSERT_OK(cuStreamBeginCapture_v2(blocking, 0));
+  EXPECT_EQ(cuStreamSynchronize(blocking), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  ASSERT_OK(cuStreamBeginCapture_v2(free, 0));
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuStreamEndCapture(free, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("make the captured one with cudaStreamNonBlocking"));
+  // A stream that is not ordered with the legacy one takes no notice of it, and a failed capture is over.
+  ASSERT_OK(cuStreamBeginCapture_v2(free, 0));
+  EXPECT_OK(scale(x, 2, 64));
+  EXPECT_OK(scale(x, 2, 64, free));
+  EXPECT_OK(cuStreamEndCapture(free, &graph));
+  EXPECT_OK(cuGraphDestroy(graph));
+  EXPECT_OK(cuStreamDestroy_v2(blocking));
+  EXPECT_OK(cuStreamDestroy_v2(free));
+}
+
+TEST_F(Driver, BranchesOfAGraphThatNothingOrdersRaceAndItsLaunchesDoNot) {
+  const CUdeviceptr x = upload(ramp(64)), y = upload(ramp(64));
+  float factor = 2;
+  unsigned n = 64;
+  for (const bool share : {false, true}) {
+    CUdeviceptr first = x, second = share ? x : y;
+    void *one[] = {&first, &factor, &n}, *other[] = {&second, &factor, &n};
+    CUgraph graph = nullptr;
+    ASSERT_OK(cuGraphCreate(&graph, 0));
+    CUgraphNode a = nullptr, b = nullptr;
+    CUDA_KERNEL_NODE_PARAMS node{};
+    node.function = scale_;
+    node.grid_x = node.grid_y = node.grid_z = node.block_y = node.block_z = 1;
+    node.block_x = 64;
+    node.parameters = one;
+    ASSERT_OK(cuGraphAddKernelNode_v2(&a, graph, nullptr, 0, &node));
+    node.parameters = other;
+    ASSERT_OK(cuGraphAddKernelNode_v2(&b, graph, nullptr, 0, &node));
+    CUgraphExec exec = nullptr;
+    ASSERT_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    CUstream stream = nullptr, behind = nullptr;
+    ASSERT_OK(cuStreamCreateWithPriority(&stream, 1, 0));
+    ASSERT_OK(cuStreamCreateWithPriority(&behind, 1, 0));
+    CaptureStderr();
+    ASSERT_OK(cuGraphLaunch(exec, stream));
+    ASSERT_OK(cuGraphLaunch(exec, behind));  // of one graph: behind its earlier launch, whatever the stream
+    const std::string told = GetCapturedStderr();
+    if (share)
+      EXPECT_THAT(told, HasSubstr("branch 2 of a graph"));
+    else
+      EXPECT_EQ(told, "");
+    EXPECT_OK(cuStreamSynchronize(stream));
+    EXPECT_OK(cuStreamSynchronize(behind));
+    EXPECT_OK(cuGraphExecDestroy(exec));
+    EXPECT_OK(cuGraphDestroy(graph));
+    EXPECT_OK(cuStreamDestroy_v2(stream));
+    EXPECT_OK(cuStreamDestroy_v2(behind));
+  }
+}
+
 const char* const kPointerCaller = R"(.version 8.0
 .target sm_80
 .address_size 64
@@ -280,7 +352,6 @@ TEST_F(Driver, CapturedStreamsForkJoinAndReplay) {
   ASSERT_OK(cuEventRecordWithFlags(fork, a, 0));
   ASSERT_OK(cuStreamWaitEvent(b, fork, 0));
   ASSERT_OK(scale(y, 3, 4, b));
-  EXPECT_EQ(cuStreamSynchronize(b), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   ASSERT_OK(cuEventRecordWithFlags(join, b, 0));
   ASSERT_OK(cuStreamWaitEvent(a, join, 0));
   ASSERT_OK(cuMemcpyDtoDAsync_v2(x, y, 8, a));

@@ -10,6 +10,7 @@ namespace {
 
 /// CUDA answers a kernel's fault from every later call that waits.
 void wait_for(const Context& context) {
+  expect_no_capture();
   host_waited_for_everything();
   if (context.failure != CUDA_SUCCESS) refuse(context.failure);
 }

@@ -180,7 +180,7 @@ CUDA_API cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   return answer("cuGraphLaunch", [&] {
     Host& host = Host::get();
     Stream& on = host.stream(stream);
-    const GraphExec& graph = host.graph_execs.get(exec);
+    GraphExec& graph = host.graph_execs.get(exec);
     if (on.is_capturing())
       submit(on, ChildWork{graph.graph.get()});
     else

@@ -148,11 +148,25 @@ CUDA_API cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t v
 
 // ---- capture
 
+namespace {
+
+int capture_status(const Stream& stream) {
+  constexpr int kNone = 0, kActive = 1, kInvalidated = 2;
+  return !stream.is_capturing() ? kNone : stream.capture->is_invalid ? kInvalidated : kActive;
+}
+
+}  // namespace
+
 CUDA_API cuStreamBeginCapture_v2(CUstream stream, int) {
   return answer("cuStreamBeginCapture", [&] {
     Host& host = Host::get();
     Stream& on = host.stream(stream);
     if (on.is_capturing()) refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is captured already");
+    constexpr uintptr_t kLegacy = 1;
+    if (reinterpret_cast<uintptr_t>(stream) <= kLegacy)
+      refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+             "the legacy default stream cannot be captured\n"
+             "  help: capture a stream of your own");
     begin_capture(on, host.graphs.make(), {});
   });
 }
@@ -174,13 +188,13 @@ CUDA_API cuStreamEndCapture(CUstream stream, CUgraph* graph) {
 }
 CUDA_API cuStreamIsCapturing(CUstream stream, int* status) {
   return answer("cuStreamIsCapturing",
-                [&] { not_null(status, "status") = Host::get().stream(stream).is_capturing() ? 1 : 0; });
+                [&] { not_null(status, "status") = capture_status(Host::get().stream(stream)); });
 }
 CUDA_API cuStreamGetCaptureInfo_v2(CUstream stream, int* status, unsigned long long* id, CUgraph* graph,
                                    const CUgraphNode** dependencies, size_t* count) {
   return answer("cuStreamGetCaptureInfo", [&] {
     const Stream& on = Host::get().stream(stream);
-    not_null(status, "status") = on.is_capturing() ? 1 : 0;
+    not_null(status, "status") = capture_status(on);
     if (!on.is_capturing()) return;
     if (id != nullptr) *id = on.capture->id;
     if (graph != nullptr) *graph = reinterpret_cast<CUgraph>(on.capture->graph);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "cuda_host/host/host.h"
 
@@ -75,9 +76,15 @@ std::unique_ptr<Graph> Graph::clone(std::vector<std::pair<const GraphNode*, Grap
   return copy;
 }
 
-GraphExec::GraphExec(const Graph& original) {
+GraphExec::GraphExec(const Graph& original) : launched_(Host::get().gpu.order().create_event()) {
   original.in_order();  // refuses circles
   graph = original.clone(&nodes);
+}
+
+GraphExec::~GraphExec() {
+  vgpu::StreamOrder& order = Host::get().gpu.order();
+  order.destroy_event(launched_);
+  for (const vgpu::StreamOrder::Stream branch : branches_) order.destroy_stream(branch);
 }
 
 GraphNode& GraphExec::node(CUgraphNode of_original) const {
@@ -86,9 +93,51 @@ GraphNode& GraphExec::node(CUgraphNode of_original) const {
   refuse(CUDA_ERROR_INVALID_VALUE, "the node is none of the graph that this was instantiated from");
 }
 
-void GraphExec::launch(Stream& stream) const {
-  for (const GraphNode* node : graph->in_order())
-    if (node->is_enabled) perform(node->work, stream);
+void GraphExec::launch(Stream& stream) {
+  vgpu::StreamOrder& order = Host::get().gpu.order();
+  order.wait(stream.order, launched_);
+  const std::vector<GraphNode*> all = graph->in_order();
+  bool is_chain = true;
+  for (size_t i = 1; i < all.size(); ++i)
+    is_chain = is_chain && std::ranges::find(all[i]->dependencies, all[i - 1]) != all[i]->dependencies.end();
+  if (is_chain) {
+    for (const GraphNode* node : all)
+      if (node->is_enabled) perform(node->work, stream);
+  } else {
+    launch_branches(all, stream);
+  }
+  order.record(launched_, stream.order);
+}
+
+/// Every node goes behind one that it depends on, where that is the last of its branch, else to a branch of its own.
+void GraphExec::launch_branches(const std::vector<GraphNode*>& all, Stream& stream) {
+  vgpu::StreamOrder& order = Host::get().gpu.order();
+  const vgpu::StreamOrder::Event begun = order.create_event();
+  order.record(begun, stream.order);
+  std::vector<const GraphNode*> last;  // by branch
+  std::map<const GraphNode*, vgpu::StreamOrder::Event> done;
+  for (const GraphNode* node : all) {
+    const auto& before = node->dependencies;
+    size_t branch = 0;
+    while (branch < last.size() && std::ranges::find(before, last[branch]) == before.end()) ++branch;
+    if (branch == last.size()) {
+      last.push_back(nullptr);
+      if (branches_.size() < last.size())
+        branches_.push_back(order.create_stream(fmt::format("branch {} of a graph", last.size())));
+      order.wait(branches_[branch], begun);
+    }
+    Stream on(stream.context, kStreamNonBlocking);
+    on.order = branches_[branch];
+    for (const GraphNode* dependency : before) order.wait(on.order, done.at(dependency));
+    if (node->is_enabled) perform(node->work, on);
+    last[branch] = node;
+    order.record(done[node] = order.create_event(), on.order);
+  }
+  for (const auto& [node, event] : done) {
+    order.wait(stream.order, event);
+    order.destroy_event(event);
+  }
+  order.destroy_event(begun);
 }
 
 }  // namespace imbrex::cuda

@@ -36,11 +36,21 @@ struct Graph {
 /// A graph as it was when instantiated; its nodes can be changed by those of the original.
 struct GraphExec {
   explicit GraphExec(const Graph& original);
+  ~GraphExec();
+  GraphExec(const GraphExec&) = delete;
+  GraphExec& operator=(const GraphExec&) = delete;
   std::unique_ptr<Graph> graph;
   std::vector<std::pair<const GraphNode*, GraphNode*>> nodes;  // of the original, of this one
   uint64_t flags = 0;
   GraphNode& node(CUgraphNode of_original) const;
-  void launch(Stream& stream) const;
+  /// Behind the launches before. Of its nodes only what depends on another comes after it: branches are as unordered as
+  /// streams are.
+  void launch(Stream& stream);
+
+ private:
+  void launch_branches(const std::vector<GraphNode*>& in_order, Stream& stream);
+  std::vector<vgpu::StreamOrder::Stream> branches_;
+  vgpu::StreamOrder::Event launched_;
 };
 
 /// An object of the program that graphs keep alive.

@@ -16,7 +16,9 @@ void join(std::vector<GraphNode*>& tail, const std::vector<GraphNode*>& more) {
 }  // namespace
 
 void submit(Stream& stream, Work work) {
+  expect_no_implicit_capture(stream);
   if (stream.is_capturing()) {
+    if (stream.capture->is_invalid) refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     GraphNode& node = stream.capture->graph->add(std::move(work), stream.tail);
     stream.tail = {&node};
     return;
@@ -26,6 +28,7 @@ void submit(Stream& stream, Work work) {
 }
 
 void record_event(Stream& stream, Event& event) {
+  expect_no_implicit_capture(stream);
   event.capture = stream.capture;
   event.tail = stream.tail;
   if (stream.is_capturing()) return;
@@ -35,6 +38,7 @@ void record_event(Stream& stream, Event& event) {
 }
 
 void wait_event(Stream& stream, Event& event) {
+  expect_no_implicit_capture(stream);
   if (event.capture == nullptr) {
     if (event.is_recorded) Host::get().gpu.order().wait(stream.order, event.order);
     return;
@@ -66,6 +70,7 @@ Graph& end_capture(Stream& stream) {
   const std::shared_ptr<Capture> capture = stream.capture;
   if (capture->origin != &stream)
     refuse(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "the capture was begun on another stream");
+  const bool is_invalid = capture->is_invalid;
   // Every node of the streams that joined must come before something of this one.
   std::vector<GraphNode*> reached = stream.tail;
   for (size_t i = 0; i < reached.size(); ++i) join(reached, reached[i]->dependencies);
@@ -76,6 +81,9 @@ Graph& end_capture(Stream& stream) {
     other->capture = nullptr;
     other->tail.clear();
   }
+  if (is_invalid)
+    refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+           "a call that cannot be made during a capture has ended it before");
   if (!all_joined)
     refuse(
         CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
@@ -84,9 +92,25 @@ Graph& end_capture(Stream& stream) {
 }
 
 void expect_not_captured(const Stream& stream) {
-  if (stream.is_capturing())
-    refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-           "the stream is being captured, and this call waits or queries");
+  if (!stream.is_capturing()) return;
+  stream.capture->is_invalid = true;
+  refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+         "the stream is being captured, and this call waits or queries");
+}
+
+void expect_no_capture() {
+  for (const auto& [handle, stream] : Host::get().streams.all()) expect_not_captured(*stream);
+}
+
+void expect_no_implicit_capture(const Stream& stream) {
+  if (stream.order != vgpu::StreamOrder::kLegacyStream || stream.is_capturing()) return;
+  for (const auto& [handle, other] : Host::get().streams.all())
+    if (other->is_capturing() && (other->flags & kStreamNonBlocking) == 0) {
+      other->capture->is_invalid = true;
+      refuse(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+             "the legacy default stream is used while a stream is captured that is ordered with it\n"
+             "  help: use another stream, or make the captured one with cudaStreamNonBlocking");
+    }
 }
 
 }  // namespace imbrex::cuda

@@ -24,6 +24,7 @@ struct Capture {
   Stream* origin = nullptr;
   uint64_t id = 0;
   std::vector<Stream*> streams;
+  bool is_invalid = false;  // by a call that cannot be made during it; ending it then fails
 };
 
 struct Stream {
@@ -66,7 +67,12 @@ void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail);
 /// The graph; CUDA_ERROR_ILLEGAL_STATE where the stream is not being captured, and
 /// CUDA_ERROR_STREAM_CAPTURE_UNJOINED where streams that joined did not come back.
 Graph& end_capture(Stream& stream);
-/// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED where the stream is captured: what waits cannot be kept.
+/// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED where the stream is captured, which ends the capture: what waits cannot be kept.
 void expect_not_captured(const Stream& stream);
+/// The same of every stream, for what waits for all.
+void expect_no_capture();
+/// CUDA_ERROR_STREAM_CAPTURE_IMPLICIT for work on the legacy stream while a stream is captured that waits for it, which ends
+/// the capture.
+void expect_no_implicit_capture(const Stream& stream);
 
 }  // namespace imbrex::cuda
