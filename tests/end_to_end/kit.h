@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -44,15 +45,11 @@ struct RetargetedLambda : F {
   explicit RetargetedLambda(F f) : F(std::move(f)) {}
 };
 
-/// A virtual GPU with every checker on.
+/// A virtual GPU with every checker on; with IMBREX_TEST_DEVICE=cuda the machine's GPU, which finds nothing: tests that
+/// expect findings fail there.
 class Machine {
  public:
-  explicit Machine(Arch arch = Arch::kSm80, uint64_t seed = 0)
-      : arch_(arch),
-        device_(Device::virtual_gpu({.target = target_name(arch),
-                                     .host_threads = 1,
-                                     .seed = seed,
-                                     .checks = vgpu::CheckSet::all()})) {}
+  explicit Machine(Arch arch = Arch::kSm80, uint64_t seed = 0) : arch_(arch), device_(open(arch, seed)) {}
 
   const Device& device() const { return device_; }
 
@@ -94,6 +91,15 @@ class Machine {
   }
 
  private:
+  static Device open(Arch arch, uint64_t seed) {
+    if (const char* kind = std::getenv("IMBREX_TEST_DEVICE"); kind && std::string_view(kind) == "cuda")
+      return Device::cuda();
+    return Device::virtual_gpu({.target = target_name(arch),
+                                .host_threads = 1,
+                                .seed = seed,
+                                .checks = vgpu::CheckSet::all()});
+  }
+
   Arch arch_;
   Device device_;
   uint64_t streams_ = 0;

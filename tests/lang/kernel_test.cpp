@@ -165,11 +165,29 @@ struct EveryScaledOp {
   }
 };
 
+/// Rows in order, products by threads, places that are data, and what ends.
+struct EveryRowOp {
+  void operator()(Int32 m, Ptr<uint64> table, Ptr<int32> p) const {
+    grid(m);
+    return_if(block_idx.x > 7);
+    auto g = global_view(pointer_at<float32>(global_view(table, {4})[0]), {64, 64});
+    auto rows = load_global(global_view(p, {64}), {0}, {64}).reshape({64, 1});
+    auto s = shared_tensor(float32, {64, 64});
+    copy_async_gather(g, s, {rows, 0});
+    auto tile = sort(cumsum(load_shared(s)));
+    free_shared(s);
+    auto scores = tcgen05::alloc(float32, {128, 64});
+    tcgen05::store(tcgen05::view(scores, float16, {128, 128}), zeros(float16, {128, 128}));
+    tcgen05::dealloc(scores);
+    store_global(g, dot(tile, tile) + thread_index(), {0, 0});
+  }
+};
+
 TEST(EveryOp, HasAFunctionOfTheLanguage) {
   std::set<ir::Opcode> seen;
   for (const auto& function :
        {lang::trace(EveryOp{}, {}, "sm_100a"), lang::trace(EveryHopperOp{}, {}, "sm_90a"),
-        lang::trace(EveryScaledOp{}, {}, "sm_100a")}) {
+        lang::trace(EveryScaledOp{}, {}, "sm_100a"), lang::trace(EveryRowOp{}, {}, "sm_100a")}) {
     ir::verify(*function);
     ir::walk(function->body, [&](const ir::Op& op) { seen.insert(op.code); });
   }
