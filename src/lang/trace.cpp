@@ -220,7 +220,9 @@ void Instruction::fail(std::string message, std::vector<std::string> facts, std:
 
 std::string Instruction::describe(std::string_view operand, const ir::Value* value) {
   std::string text = fmt::format("{}: {}", operand, value->type.to_string());
-  if (value->def && value->def->where.is_known()) text += ", made at " + place(value->def->where);
+  const ir::Value* made = ir::view_root(const_cast<ir::Value*>(value));
+  if (made != value && !made->name.empty()) text += ", a view of " + made->name;
+  if (made->def && made->def->where.is_known()) text += ", made at " + place(made->def->where);
   return text;
 }
 

@@ -205,6 +205,7 @@ class TensorMemory {
   TensorMemory(ir::Function& function, const Target& target) : function_(function), target_(target) {}
 
   void run() {
+    order(function_.body);
     ir::walk(function_.body, [&](Op& op) {
       if (op.code == Opcode::kTcgen05Alloc) allocate(op);
       if (op.code == Opcode::kTcgen05Dealloc) std::erase(live_, op.operands[0]->def);
@@ -213,6 +214,32 @@ class TensorMemory {
   }
 
  private:
+  /// The hardware wants the larger allocations first. Those of a block that nothing is freed between move up to the
+  /// first of them where they are in another order: they depend on nothing.
+  static void order(ir::Block& block) {
+    std::vector<Op*> allocs;
+    for (size_t i = 0; i < block.ops.size(); ++i) {
+      Op* op = block.ops[i];
+      for (auto& region : op->regions) order(*region);
+      if (op->code == Opcode::kTcgen05Alloc) allocs.push_back(op);
+      if (op->code == Opcode::kTcgen05Dealloc || i + 1 == block.ops.size()) {
+        sort(block, allocs);
+        allocs.clear();
+      }
+    }
+  }
+
+  static void sort(ir::Block& block, std::vector<Op*> allocs) {
+    const auto larger_first = [](const Op* a, const Op* b) {
+      return allocated_columns(*a) > allocated_columns(*b);
+    };
+    if (std::ranges::is_sorted(allocs, larger_first)) return;
+    const auto first = std::ranges::find(block.ops, allocs.front()) - block.ops.begin();
+    std::erase_if(block.ops, [&](const Op* op) { return std::ranges::count(allocs, op) > 0; });
+    std::ranges::stable_sort(allocs, larger_first);
+    block.ops.insert(block.ops.begin() + first, allocs.begin(), allocs.end());
+  }
+
   void allocate(Op& op) {
     const int64_t columns = allocated_columns(op);
     op.set_attr("columns", columns);
@@ -221,7 +248,7 @@ class TensorMemory {
           op.where,
           "tcgen05_alloc: an allocation must not be larger than the one before it",
           {describe(*previous_, previous_->int_attr("columns"), "columns"), describe(op, columns, "columns")},
-          "allocate the larger tensor first"});
+          "allocate the larger tensor first, or both in one block: there the compiler orders them"});
     previous_ = &op;
     live_.push_back(&op);
     int64_t total = 0;

@@ -22,7 +22,9 @@ std::string tensor_text(const ir::Value& value) {
   ir::Type bare = value.type;
   bare.layout.reset();
   std::string text = fmt::format("{} {}", ir::print(value), bare.to_string());
-  if (value.def && value.def->where.is_known()) text += ", made" + place(value.def->where);
+  const ir::Value* made = ir::view_root(const_cast<ir::Value*>(&value));
+  if (made != &value) text += ", a view of " + ir::print(*made);
+  if (made->def && made->def->where.is_known()) text += ", made" + place(made->def->where);
   return text;
 }
 

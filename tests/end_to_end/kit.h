@@ -94,10 +94,8 @@ class Machine {
   static Device open(Arch arch, uint64_t seed) {
     if (const char* kind = std::getenv("IMBREX_TEST_DEVICE"); kind && std::string_view(kind) == "cuda")
       return Device::cuda();
-    return Device::virtual_gpu({.target = target_name(arch),
-                                .host_threads = 1,
-                                .seed = seed,
-                                .checks = vgpu::CheckSet::all()});
+    return Device::virtual_gpu(
+        {.target = target_name(arch), .host_threads = 1, .seed = seed, .checks = vgpu::CheckSet::all()});
   }
 
   Arch arch_;

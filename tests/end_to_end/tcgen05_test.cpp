@@ -185,6 +185,113 @@ TEST(Tcgen05Mma, AInTensorMemory) {
     check({.a = a, .b = a == float16 ? float16 : float8_e4m3, .k = 128, .a_place = Product::kCopied});
 }
 
+// Scores are computed, rounded to float16 into half of the columns that they stand in, and multiplied from there.
+void scores_times_values(const Ptr<float16>& q_ptr, const Ptr<float16>& k_ptr, const Ptr<float16>& v_ptr,
+                         const Ptr<float32>& o_ptr, bool waits) {
+  grid(1);
+  auto s_q = shared_tensor(float16, {128, 64}), s_k = shared_tensor(float16, {64, 64}),
+       s_v = shared_tensor(float16, {64, 64});
+  auto t_s = tcgen05::alloc(float32, {128, 64}), t_o = tcgen05::alloc(float32, {128, 64});
+  auto t_p = tcgen05::view(t_s.slice({0, 0}, {128, 32}), float16, {128, 64});
+  auto loaded = mbarrier::alloc(1), scored = mbarrier::alloc(1), done = mbarrier::alloc(1);
+  sync();
+  if (auto warp = single_warp()) {
+    if (auto thread = single_thread())
+      mbarrier::arrive_and_expect_tx(loaded, s_q.nbytes() + s_k.nbytes() + s_v.nbytes());
+    tma::global_to_shared(global_view(q_ptr, {128, 64}), s_q, {0, 0}, loaded);
+    tma::global_to_shared(global_view(k_ptr, {64, 64}), s_k, {0, 0}, loaded);
+    tma::global_to_shared(global_view(v_ptr, {64, 64}), s_v, {0, 0}, loaded);
+    mbarrier::wait(loaded, 0);
+    tcgen05::mma(s_q, s_k.transpose(), t_s, {.enable_input_d = false});
+    tcgen05::commit(scored);
+  }
+  mbarrier::wait(scored, 0);
+  tcgen05::store(t_p, (tcgen05::load(t_s) / 8).to(float16));
+  if (waits) sync();
+  if (auto warp = single_warp()) {
+    tcgen05::mma(t_p, s_v, t_o, {.enable_input_d = false});
+    tcgen05::commit(done);
+  }
+  mbarrier::wait(done, 0);
+  store_global(global_view(o_ptr, {128, 64}), tcgen05::load(t_o), {0, 0});
+  sync();
+  tcgen05::dealloc(t_o);
+  tcgen05::dealloc(t_s);
+}
+
+TEST(TensorMemoryView, ScoresBecomeAnOperand) {
+  for (bool waits : {true, false}) {
+    Machine machine(Arch::kSm100a);
+    DeviceTensor q = machine.random(float16, {128, 64}), k = machine.random(float16, {64, 64}),
+                 v = machine.random(float16, {64, 64}), o = machine.output(float32, {128, 64});
+    const LaunchReport report =
+        machine.launch([waits](Ptr<float16> q, Ptr<float16> k, Ptr<float16> v,
+                               Ptr<float32> o) { scores_times_values(q, k, v, o, waits); },
+                       q, k, v, o);
+    EXPECT_EQ(report.clean(), waits) << report.virtual_report.format();
+    if (!waits) continue;
+    const std::vector<double> a = q.to_host().to_doubles(), b = k.to_host().to_doubles(),
+                              c = v.to_host().to_doubles();
+    HostTensor scores(float16, {128, 64});
+    for (int64_t i = 0; i < 128; ++i)
+      for (int64_t j = 0; j < 64; ++j) {
+        double sum = 0;
+        for (int64_t x = 0; x < 64; ++x) sum += a[i * 64 + x] * b[j * 64 + x];
+        scores.set(i * 64 + j, sum / 8);
+      }
+    const std::vector<double> p = scores.to_doubles();
+    expect_elements(
+        o,
+        [&](int64_t i, int64_t j) {
+          double sum = 0;
+          for (int64_t x = 0; x < 64; ++x) sum += p[i * 64 + x] * c[x * 64 + j];
+          return sum;
+        },
+        1e-3, 8);  // a score between two float16 may have become the other one
+  }
+}
+
+// The hardware wants allocations of falling sizes; here they are written the other way round.
+TEST(TensorMemory, IsAllocatedInAnyOrder) {
+  Machine machine(Arch::kSm100a);
+  DeviceTensor x = machine.random(float32, {128, 8}), y = machine.output(float32, {3, 128, 8});
+  machine.run(
+      [](Ptr<float32> x_ptr, Ptr<float32> y_ptr) {
+        grid(1);
+        auto tile = load_global(global_view(x_ptr, {128, 8}), {0, 0}, {128, 8});
+        auto small = tcgen05::alloc(float32, {128, 32}), large = tcgen05::alloc(float32, {128, 256}),
+             middle = tcgen05::alloc(float32, {128, 96});
+        const TMemoryTensor all[] = {small, large, middle};
+        for (int i = 0; i < 3; ++i) {
+          const int64_t last = all[i].shape(1) - 8;
+          tcgen05::store(all[i].slice({0, last}, {128, 8}), tile + i);
+          store_global(global_view(y_ptr, {3, 128, 8})[i], tcgen05::load(all[i].slice({0, last}, {128, 8})),
+                       {0, 0});
+        }
+        sync();
+        for (const TMemoryTensor& t : all) tcgen05::dealloc(t);
+      },
+      x, y);
+  const std::vector<double> in = x.to_host().to_doubles();
+  expect_elements(y, [&](int64_t t, int64_t i, int64_t j) {
+    return static_cast<double>(static_cast<float>(in[i * 8 + j]) + static_cast<float>(t));
+  });
+}
+
+TEST(TensorMemoryView, RowsHaveAsManyBits) {
+  Machine machine(Arch::kSm100a);
+  EXPECT_THAT(error_of<CompileError>([&] {
+                machine.launch(
+                    [](Int32 n) {
+                      grid(n);
+                      auto t = tcgen05::alloc(float32, {128, 64});
+                      tcgen05::view(t, float16, {128, 64});
+                    },
+                    1);
+              }),
+              ::testing::HasSubstr("rows of 64 float32 have 2048 bits, those of 64 float16 1024"));
+}
+
 TEST(Tcgen05Mma, MoreThanOneInstruction) {
   check({.m = 256, .n = 256, .k = 32});
   check({.n = 384, .k = 32});

@@ -213,7 +213,8 @@ TEST(WholeMessages, ADeadlock) {
             "+9 | mbarrier::wait(barriers[0], 0);\n"
             "  at    here:+9, PTX #  (in deadlock)\n"
             "  by    CTA (0, 0, 0) warp 0\n"
-            "  warp 0 lanes 0xffffffff at here:+9 (PTX #) waits for parity 0 of the barrier at shared 0x400 "
+            "  warp 0 lanes 0xffffffff at here:+9 (PTX #) waits for parity 0 of the barrier barriers at "
+            "shared 0x400 "
             "(pending 1 of 2 arrivals)");
 }
 

@@ -8,16 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "imbrex/core/source_text.h"
 #include "imbrex/runtime/compile.h"
 #include "imbrex/vgpu/timeline.h"
 
 namespace imbrex::command {
-
-/// The variable that a declaration on this line (or one that it goes on from) introduces: "tma_warp" of
-/// `if (auto tma_warp = single_warp(0))`. "" when there is none or the file cannot be read.
-std::string declared_variable(const std::string& file, int line);
-/// A line of the kernel's source, trimmed; "" when it cannot be read.
-std::string trimmed_line(const std::string& file, int line);
 
 /// One lane of the picture.
 struct LaneView {

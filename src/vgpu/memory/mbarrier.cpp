@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "imbrex/core/source_text.h"
+
 namespace imbrex::vgpu {
 namespace {
 
@@ -138,6 +142,23 @@ MbarrierFault MbarrierTable::init(uint32_t offset, int64_t count) {
   }
   entries_.push_back({offset, Mbarrier(count)});
   return MbarrierFault::kNone;
+}
+
+std::string MbarrierTable::name_of(uint32_t offset) const {
+  const auto is_it = [&](const Entry& e) { return e.offset == offset; };
+  const auto entry = std::ranges::find_if(entries_, is_it);
+  const std::string variable =
+      entry == entries_.end() ? "" : declared_variable(entry->object.file, entry->object.line);
+  if (variable.empty()) return fmt::format("the barrier at shared {:#x}", offset);
+  int before = 0, all = 0;  // of the same array
+  for (const Entry& other : entries_) {
+    if (other.object.line != entry->object.line || std::string_view(other.object.file) != entry->object.file)
+      continue;
+    ++all;
+    before += other.offset < offset;
+  }
+  return all == 1 ? fmt::format("the barrier {} at shared {:#x}", variable, offset)
+                  : fmt::format("the barrier {}[{}] at shared {:#x}", variable, before, offset);
 }
 
 MbarrierFault MbarrierTable::invalidate(uint32_t offset) {

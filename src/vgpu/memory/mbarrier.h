@@ -72,6 +72,8 @@ class Mbarrier {
   /// Bytes delivered in phases that no wait has seen the end of, and by which instruction last.
   int64_t unseen_bytes() const { return unseen_bytes_ + bytes_in_phase_; }
   const Instruction* last_copy = nullptr;
+  const char* file = "";  ///< where the source initialises it, when that is known
+  int line = 0;
 
   int64_t phase() const { return phase_; }
   int64_t expected() const { return expected_; }
@@ -108,6 +110,9 @@ class MbarrierTable {
 
   /// The object at `offset`, or null.
   Mbarrier* find(uint32_t offset);
+  /// "the barrier ready[1] at shared 0x408" where the source line of its mbarrier.init declares a variable, else "the barrier at
+  /// shared 0x408".
+  std::string name_of(uint32_t offset) const;
   /// The live object overlapping the `size` bytes from `offset`, or null.
   const Entry* overlapping(uint32_t offset, uint32_t size) const;
   MbarrierFault init(uint32_t offset, int64_t count);

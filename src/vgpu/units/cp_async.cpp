@@ -190,7 +190,7 @@ class CopyArrival : public AsyncOp {
     return true;
   }
   std::string describe() const override {
-    return fmt::format("arrival of cp.async.mbarrier.arrive at the barrier at shared {:#x}", offset_);
+    return "arrival of cp.async.mbarrier.arrive at " + cta_->units().mbarriers.name_of(offset_);
   }
   WorkDemand demand() const override { return {.after_copies = true}; }
   Completion completion() const override { return {CompletedBy::kCopyGroup, 0, after_}; }

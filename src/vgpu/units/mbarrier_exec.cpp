@@ -100,6 +100,11 @@ Step exec_init(Warp& warp, const Instruction& insn, Mask active) {
     }
     const uint32_t count = warp.reg<uint32_t>(insn.a)[lane];
     const MbarrierFault fault = warp.cta().units().mbarriers.init(offset, count);
+    if (Mbarrier* made = warp.cta().units().mbarriers.find(offset)) {
+      const InstructionInfo& written = cluster.program().info[insn.index];
+      made->file = written.file;
+      made->line = written.line;
+    }
     const bool repeats = std::find(done.begin(), done.end(), Initialised{offset, count}) != done.end();
     done.push_back({offset, count});
     place.cta->shared().mark_written(offset, 8);
@@ -170,9 +175,9 @@ std::string describe_wait(Warp& warp, const Wait& wait) {
   const auto offset = static_cast<uint32_t>(wait.a);
   const Mbarrier* object = warp.cta().units().mbarriers.find(offset);
   const std::string counts = object == nullptr ? "not initialised" : object->describe();
-  if ((wait.a & kParityFlag) != 0)
-    return fmt::format("for parity {} of the barrier at shared {:#x} ({})", wait.b & 1, offset, counts);
-  return fmt::format("for the phase of a state of the barrier at shared {:#x} ({})", offset, counts);
+  const std::string name = warp.cta().units().mbarriers.name_of(offset);
+  if ((wait.a & kParityFlag) != 0) return fmt::format("for parity {} of {} ({})", wait.b & 1, name, counts);
+  return fmt::format("for the phase of a state of {} ({})", name, counts);
 }
 
 // Lanes are asked one by one; kBlocking forms stop the warp at the first lane whose phase is not done.
