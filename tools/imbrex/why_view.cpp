@@ -93,8 +93,10 @@ WhyView why_view(const TimelineView& lanes) {
   int warps = 1;
   for (const LaneView& lane : lanes.lanes)
     if (lane.lane->kind == vgpu::LaneKind::kWarp) {
-      roles[{lane.lane->rank, lane.lane->index}] = lane.detail.empty() || lane.detail == lane.name
-                                                       ? lane.name
+      // "consumer (warps 0–3)"; warps that the source gives no name: "warps 0–3".
+      roles[{lane.lane->rank, lane.lane->index}] = lane.detail.empty() ? lane.name
+                                                   : lane.name == lane.lane->name
+                                                       ? lane.detail
                                                        : fmt::format("{} ({})", lane.name, lane.detail);
       warps = std::max(warps, lane.lane->index + 1);
     }
