@@ -249,6 +249,41 @@ TEST(RelaxedWait, DoesNotSufficeForThreads) {
   EXPECT_NE(practical.format().find("the wait at bent.cu:20"), std::string::npos) << practical.format();
 }
 
+/// Never executed, but a part of the kernel: how it waits, or arrives, elsewhere.
+std::string elsewhere(const std::string& instruction) {
+  return "  setp.gt.u32 %p, %t, 4096;\n  @!%p bra ON;\n" + instruction + "ON:\n";
+}
+
+TEST(RelaxedWait, AmongAcquiringOnesIsASlip) {
+  const std::string unit =
+      "add.u64 %own, %out, 512;\n  cp.async.bulk.global.shared::cta.bulk_group [%own], [%s], 512;";
+  const std::string relaxed = relaxed_wait(".relaxed.cta", unit);
+  const auto wait = [](const char* how) {
+    return fmt::format("  mbarrier.try_wait.parity{}.shared::cta.b64 %p, [%bar], 0;\n", how);
+  };
+  expect_found({.body = elsewhere(wait("")) + relaxed}, FindingKind::kRace);
+  expect_bends({.body = elsewhere(wait("") + wait(".relaxed.cta")) + relaxed}, FindingKind::kRace,
+               BentRule::kRelaxedWait);
+}
+
+TEST(RelaxedWait, DoesNotSufficeForCopiesByThreads) {
+  expect_found({.body = relaxed_wait(".relaxed.cta",
+                                     "cp.async.ca.shared.global [%s], [%out], 16;\n  cp.async.wait_all;")},
+               FindingKind::kRace);
+}
+
+TEST(ArrivalScope, AmongThoseOfTheClusterIsASlip) {
+  const Bent kernel{.body = elsewhere("  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%bar];\n") +
+                            fmt::format(kRemoteArrival, "", ".acquire.cluster"),
+                    .grid = {2},
+                    .cluster = {2}};
+  expect_found(kernel, FindingKind::kAsyncInFlight);
+  Bent waits = kernel;
+  waits.body = elsewhere("  mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p, [%bar], 0;\n") +
+               fmt::format(kRemoteArrival, ".release.cluster", "");
+  expect_found(waits, FindingKind::kAsyncInFlight);
+}
+
 // ---- compare and swap
 
 std::string cas_loop(const std::string& space, const std::string& at, const std::string& first_read) {

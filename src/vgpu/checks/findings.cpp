@@ -72,9 +72,11 @@ uint32_t FindingLog::first_of_line(uint32_t place) const {
   return place;
 }
 
-Finding* FindingLog::open(FindingKind kind, const Who& who, uint64_t address, const Who* other,
-                          BentRule rule) {
-  const Severity severity = rule != BentRule::kNone && is_practical() ? Severity::kNote : Severity::kFinding;
+Finding* FindingLog::open(FindingKind kind, const Who& who, uint64_t address, const Who* other, Bend bend) {
+  const BentRule rule = bend.rule;
+  const bool by_wait = bend.by != Bend::kNowhere && program_->info[bend.by].tests;
+  const bool passes = rule != BentRule::kNone && is_practical() && !program_->habits.is_slip(rule, by_wait);
+  const Severity severity = passes ? Severity::kNote : Severity::kFinding;
   constexpr uint32_t kNowhere = ~0u;
   const uint32_t place = who.insn != nullptr ? who.insn->index : kNowhere;
   const uint32_t other_place = other != nullptr && other->insn != nullptr ? other->insn->index : kNowhere;

@@ -26,8 +26,8 @@ class FindingLog {
   /// count is raised) or the log is full. The place and the actor are filled in; the caller writes message,
   /// facts and hint.
   Finding* open(FindingKind kind, const Who& who, uint64_t address = 0, const Who* other = nullptr,
-                BentRule rule = BentRule::kNone);
-  /// A bent rule is a note.
+                Bend bend = {});
+  /// A rule that the kernel bends throughout is a note.
   bool is_practical() const { return strictness_ == Strictness::kPractical; }
   /// Of findings; notes have a limit of their own and stop nothing.
   bool full() const { return is_full(Severity::kFinding); }

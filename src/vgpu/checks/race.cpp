@@ -237,14 +237,14 @@ void RaceChecker::cta_exit(const CtaIdentity& cta) {
   const size_t first = static_cast<size_t>(cta.rank()) * warps_per_cta_;
   for (const RemoteUse& use : remote_uses_[static_cast<size_t>(cta.rank())]) {
     bool is_known = false;
-    BentRule rule = BentRule::kNone;
+    Bend bend;
     for (size_t w = first; w < first + warps_per_cta_; ++w)
       each_known(warps_[w], kAllLanes, [&](const Knowledge& known) {
         is_known |= known.seen.covers(use.warp, use.clock, use.lane);
         if (const BentClock::Entry* entry = known.bent.find(use.warp, use.clock, use.lane))
-          rule = entry->rule;
+          bend = {entry->rule, entry->insn};
       });
-    if (!is_known) report_unordered_exit(cta, use, rule);
+    if (!is_known) report_unordered_exit(cta, use, bend);
   }
 }
 
@@ -442,8 +442,8 @@ RaceChecker::Excuse RaceChecker::excuse(const View& view, const Access& earlier,
   const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
   const BentClock::Entry* entry = view.bent(earlier, byte, now.lane_of(byte));
   if (entry == nullptr) return {};
-  // A thread's own access may be moved before a wait that does not acquire.
-  const bool passes = view.is_unit || entry->rule != BentRule::kRelaxedWait;
+  // A thread's own access may be moved before a wait that does not acquire, and so may its cp.async.
+  const bool passes = now.async_proxy || entry->rule != BentRule::kRelaxedWait;
   return {passes ? entry->rule : BentRule::kNone, entry};
 }
 

@@ -238,6 +238,7 @@ class RaceChecker {
   struct Excuse {
     BentRule rule = BentRule::kNone;
     const BentClock::Entry* wait = nullptr;  // that would have ordered the two
+    Bend bend() const { return {rule, wait == nullptr ? Bend::kNowhere : wait->insn}; }
   };
   Excuse excuse(const View& view, const Access& earlier, const Access& now, bool repeats) const;
   void add_bent_wait(Finding& finding, const BentClock::Entry& entry) const;
@@ -250,7 +251,7 @@ class RaceChecker {
                      const View& view, bool writes);
   void report_tensor_release(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
                              const Knowledge& knowledge);
-  void report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, BentRule rule);
+  void report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, Bend bend);
   Who who_did(const Access& access) const;
 
   const CheckSet& checks() const { return launch_->options.checks; }

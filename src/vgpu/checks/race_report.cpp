@@ -42,12 +42,12 @@ void RaceChecker::add_bent_wait(Finding& finding, const BentClock::Entry& entry)
   }
 }
 
-void RaceChecker::report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, BentRule rule) {
+void RaceChecker::report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, Bend bend) {
   if (!checks().async_lifetime) return;
   const CtaIdentity& other = *ctas_[use.warp / warps_per_cta_];
   const Who who{&other, static_cast<int>(use.warp % warps_per_cta_), use.lane,
                 &launch_->program.code[use.insn], ""};
-  Finding* finding = log_->open(FindingKind::kAsyncInFlight, who, 0, nullptr, rule);
+  Finding* finding = log_->open(FindingKind::kAsyncInFlight, who, 0, nullptr, bend);
   if (finding == nullptr) return;
   finding->message = fmt::format(
       "warp {} of the CTA of rank {} uses an mbarrier of the CTA of rank {}, which may have exited by then",
@@ -59,7 +59,7 @@ void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& ear
                               Excuse excuse) {
   if (!checks().races) return;
   const Who other = who_did(earlier);
-  Finding* finding = log_->open(FindingKind::kRace, who, offset, &other, excuse.rule);
+  Finding* finding = log_->open(FindingKind::kRace, who, offset, &other, excuse.bend());
   if (finding == nullptr) return;
   if (finding->other_place.ptx.find("mbarrier.init") != std::string::npos) {
     finding->message = fmt::format(
@@ -104,7 +104,7 @@ void RaceChecker::report_global_race(const Who& who, uint64_t address, const Acc
   Access here = earlier;
   here.agent = local_agent(earlier.agent);
   const Who other = own ? who_did(here) : Who{nullptr, -1, -1, &launch_->program.code[earlier.insn], ""};
-  Finding* finding = log_->open(FindingKind::kRace, who, address, &other, excuse.rule);
+  Finding* finding = log_->open(FindingKind::kRace, who, address, &other, excuse.bend());
   if (finding == nullptr) return;
   if (!own) {
     finding->other_actor = global_->actor(earlier.agent);
@@ -160,7 +160,7 @@ void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t colum
   const BentClock::Entry* bent = is_complete ? nullptr : view.bent(earlier, 0, 0);
   const BentRule rule = is_complete ? BentRule::kTensorFence : bent != nullptr ? bent->rule : BentRule::kNone;
   Finding* finding = log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who,
-                                at.bits(), &other, rule);
+                                at.bits(), &other, {rule, bent == nullptr ? Bend::kNowhere : bent->insn});
   if (finding == nullptr) return;
   const char* verb = writes ? "writes" : "reads";
   const char* earlier_verb = earlier.write ? "wrote" : "read";

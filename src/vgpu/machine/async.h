@@ -15,6 +15,7 @@
 
 namespace imbrex::vgpu {
 
+class Adversary;
 class Cluster;
 
 /// One asynchronous operation. `who` names the thread that started it and the unit that carries it out.
@@ -67,8 +68,9 @@ class AsyncAgents {
   bool empty() const { return pending_ == 0; }
   int64_t pending() const { return pending_; }
 
-  /// Runs (a part of) one ready operation, the choice-th of those (modulo their number).
-  AsyncStep run_one(uint64_t choice);
+  /// Runs (a part of) one ready operation, the choice-th of those (modulo their number) that `adversary`, if
+  /// there is one, does not hold back.
+  AsyncStep run_one(uint64_t choice, Adversary* adversary);
   /// Calls body(const AsyncOp&) for everything in flight.
   template <class Body>
   void for_each(Body&& body) const {

@@ -48,6 +48,8 @@ Cluster::Cluster(const LaunchContext& launch, GridSlot& slot, int64_t number, ui
       number_(number),
       id_(split_index(number, launch.clusters())),
       random_(launch.options.seed, static_cast<uint64_t>(number)),
+      adversary_(random_, static_cast<uint64_t>(launch.cluster.count()),
+                 static_cast<uint64_t>(launch.warps()), clock),
       async_(*this),
       log_(launch.program, launch.options.max_findings, launch.options.strictness),
       cached_ranges_(launch.program.code.size()),
@@ -160,7 +162,8 @@ AsyncStep Cluster::run_async(bool pressing) {
     if (!pressing && async_interval_ > 1 && !random_.once_in(async_interval_)) return AsyncStep::kNone;
     async_choice_ = random_.is_plain() ? 0 : random_.next();
   }
-  const AsyncStep step = async_.run_one(*async_choice_);
+  // What no warp waits for any more may be done.
+  const AsyncStep step = async_.run_one(*async_choice_, warps_.empty() ? nullptr : &adversary_);
   if (step == AsyncStep::kTurn) {
     slot_->publish(clock_);  // a turn is given by the clocks that others see
     return step;
@@ -173,25 +176,38 @@ AsyncStep Cluster::run_async(bool pressing) {
 template <class Checks>
 Step Cluster::run_next_warp() {
   Warp& warp = *warps_[next_warp_];
+  if (quantum_left_ <= 0) {
+    if (adversary_.holds_back(warp, clock_)) {
+      ++idle_warps_;
+      choose_next_warp();
+      return Step::kNext;
+    }
+    quantum_left_ = adversary_.stops_often(warp) ? int64_t{1} << random_.below(8) : new_quantum();
+  }
   ran_last_ = &warp;
   const uint64_t before = clock_;
-  if (quantum_left_ <= 0) quantum_left_ = new_quantum();
   const Step step = run_warp<Checks>(warp);
   slot_->publish(clock_);
   if (step == Step::kTurn) return step;
   slot_->publish_progress(last_progress_);
   quantum_left_ = 0;
   idle_warps_ = clock_ == before ? idle_warps_ + 1 : 0;
+  if (idle_warps_ == 0) adversary_.has_run(warp, clock_);
   if (warp.finished()) {
     warps_.erase(warps_.begin() + static_cast<ptrdiff_t>(next_warp_));
     if (warp.cta().finished()) check_cta_exit(warp.cta());
-  } else if (idle_warps_ == 0 && !random_.is_plain() && random_.once_in(4)) {
-    next_warp_ = random_.below(warps_.size());
+    if (next_warp_ >= warps_.size()) next_warp_ = 0;
   } else {
-    ++next_warp_;
+    choose_next_warp();
   }
-  if (next_warp_ >= warps_.size()) next_warp_ = 0;
   return step;
+}
+
+void Cluster::choose_next_warp() {
+  if (idle_warps_ == 0 && !random_.is_plain() && random_.once_in(4))
+    next_warp_ = random_.below(warps_.size());
+  else if (++next_warp_ >= warps_.size())
+    next_warp_ = 0;
 }
 
 template <class Checks>
@@ -214,7 +230,7 @@ ClusterState Cluster::advance_with(int64_t slice) {
       if (!warps_.empty() && idle_warps_ >= warps_.size()) {
         idle_warps_ = 0;
         step = run_async(true);
-        if (step == AsyncStep::kNone && !resolve_stall()) {
+        if (step == AsyncStep::kNone && !adversary_.relent() && !resolve_stall()) {
           report_deadlock();
           return ClusterState::kStopped;
         }

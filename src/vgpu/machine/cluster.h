@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "vgpu/checks/findings.h"
+#include "vgpu/machine/adversary.h"
 #include "vgpu/machine/async.h"
 #include "vgpu/machine/cta.h"
 #include "vgpu/machine/endless_loops.h"
@@ -99,6 +100,7 @@ class Cluster {
   Step run_next_warp();
   template <class Checks>
   Step run_warp(Warp& warp);
+  void choose_next_warp();
   /// Lets an asynchronous operation happen; `pressing` when no warp can run.
   AsyncStep run_async(bool pressing);
   /// No warp can run and no operation is ready: lets go of parked lanes, times out a try_wait. False:
@@ -115,6 +117,7 @@ class Cluster {
   int64_t number_;
   std::array<uint32_t, 3> id_;
   Random random_;
+  Adversary adversary_;
   ClusterUnits units_;
   AsyncAgents async_;
   FindingLog log_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "imbrex/vgpu/virtual_gpu.h"
+#include "vgpu/program/habits.h"
 #include "vgpu/program/instruction.h"
 
 namespace imbrex::vgpu {
@@ -37,6 +38,7 @@ struct Program {
   uint32_t static_shared_bytes = 0;  // from the start of user data to the start of dynamic shared memory
   uint32_t local_bytes = 0;          // per thread: .local variables and call parameters of every function
 
+  Habits habits;
   FunctionAttributes attributes;
   std::vector<Parameter> parameters;
 

@@ -326,6 +326,7 @@ void ProgramBuilder::decode_function(FunctionLayout& layout) {
     else
       append(return_instruction(), layout, i);
   }
+  for (const ptx::Instruction& insn : f.body) program_->habits.note(insn);
   const std::vector<bool> in_cas = in_cas_loops(f);
   for (uint32_t i = 0; i < in_cas.size(); ++i)
     program_->info[layout.pcs[i] + layout.own_before(i)].in_cas = in_cas[i];

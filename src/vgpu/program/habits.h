@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a program keeps rules that chips bear to be bent. Who bends one throughout relies on the chip; who bends it in
+// one place and keeps it in the others has made a slip.
+#pragma once
+
+#include <cstdint>
+
+#include "imbrex/vgpu/report.h"
+#include "ptx/ptx.h"
+
+namespace imbrex::vgpu {
+
+struct Habits {
+  int relaxed_waits = 0, acquiring_waits = 0;                           // for mbarriers
+  bool some_wait_for_cluster = false, some_arrive_for_cluster = false;  // .cluster scope at mbarriers
+
+  void note(const ptx::Instruction& insn);
+  /// Is a rule that a wait, or an arrival, bends kept elsewhere in the program?
+  bool is_slip(BentRule rule, bool by_wait) const;
+};
+
+/// What bends a rule, for a finding: the rule, and the instruction where one is known.
+struct Bend {
+  static constexpr uint32_t kNowhere = ~0u;
+  Bend(BentRule rule = BentRule::kNone, uint32_t by = kNowhere) : rule(rule), by(by) {}
+  BentRule rule;
+  uint32_t by;  // index in Program::code
+};
+
+}  // namespace imbrex::vgpu
