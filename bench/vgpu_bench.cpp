@@ -32,7 +32,7 @@ std::string kernel(const std::string& body) {
   mul.wide.u32 %rd2, %r2, 16;
   add.u64 %rd1, %rd1, %rd2;
   mov.u32 %r5, tile;
-  and.b32 %r6, %r2, 127;
+  and.b32 %r6, %r2, 255;
   mad.lo.u32 %r5, %r6, 16, %r5;
   mov.f32 %f1, 0f3F800000;
   mov.f32 %f2, 0f3F000000;

@@ -15,7 +15,7 @@ inline constexpr Mask kAllLanes = 0xFFFF'FFFFu;
 
 constexpr Mask lane_bit(int lane) { return Mask{1} << lane; }
 constexpr int first_lane(Mask mask) { return std::countr_zero(mask); }
-constexpr int count_lanes(Mask mask) { return std::popcount(mask); }
+constexpr int count_lanes(Mask mask) { return mask == kAllLanes ? kWarpSize : std::popcount(mask); }
 
 /// Calls body(lane) for every lane of the mask, lowest first.
 template <class Body>

@@ -202,6 +202,12 @@ TEST(ArrivalScope, OfTheCtaAcrossACluster) {
       expect_bends({.body = fmt::format(kRemoteArrival, arrival, wait), .grid = {2}, .cluster = {2}},
                    FindingKind::kAsyncInFlight, BentRule::kArrivalScope);
     }
+  // What threads hand over so is stale on the chip.
+  std::string data = fmt::format(kRemoteArrival, "", "");
+  data.replace(data.find("  mbarrier.arrive"), 2,
+               "  mapa.shared::cluster.u32 %y, %s, 0;\n  st.shared::cluster.u32 [%y], 5;\n  ");
+  data.replace(data.find("END:"), 4, "  ld.shared.u32 %z, [%s];\n  st.global.u32 [%own], %z;\nEND:");
+  expect_found({.body = data, .grid = {2}, .cluster = {2}}, FindingKind::kRace);
   // Nobody waits for it.
   std::string unseen = fmt::format(kRemoteArrival, "", "");
   unseen.replace(unseen.find("OWNER:\n"), 7, "OWNER:\n  bra END;\n");

@@ -24,8 +24,8 @@ constexpr std::array<Row, static_cast<size_t>(BentRule::kCount)> kRows{{
      "only makes the compare-and-swap try again"},
     {"arrival-scope",
      "in PTX an arrival or a wait without .cluster orders the own CTA alone; libraries signal across "
-     "clusters so, "
-     "and no chip is known to order less"},
+     "clusters "
+     "so that copies and products are done; what threads have stored may be stale on the chip"},
     {"relaxed-wait",
      "in PTX a .relaxed wait orders nothing that follows; on the chips asynchronous work is issued after the "
      "wait has returned, and sees what the phase has completed"},

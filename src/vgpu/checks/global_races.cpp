@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <iterator>
 #include <thread>
 
@@ -18,6 +19,12 @@ constexpr int kSpins = 64;
 
 constexpr uint64_t cell_index(uint64_t address) { return (address - kGlobalBase) / ShadowCell::kBytes; }
 
+/// Bits of `first` to `last` in the word that `first` lies in.
+constexpr uint64_t bits_of(uint64_t first, uint64_t last) {
+  const uint64_t end = std::min(last - first / 64 * 64, uint64_t{63});
+  return ~uint64_t{0} >> (63 - end) & ~uint64_t{0} << first % 64;
+}
+
 /// Whole reads by four clusters: a writer is ordered with at most one of them.
 bool is_read_by_four(const ShadowCell& cell) {
   const Access* slots = cell.slots;
@@ -32,37 +39,48 @@ bool is_read_by_four(const ShadowCell& cell) {
 
 }  // namespace
 
-// Zero bytes are cells without accesses.
 GlobalRaces::GlobalRaces(uint64_t bytes)
-    : shadow_bytes_((bytes + ShadowCell::kBytes) / ShadowCell::kBytes * sizeof(ShadowCell)),
+    : block_bytes_((bytes / kBlockBytes + 1) * sizeof(ShadowCell)),
+      cell_bytes_(block_bytes_ * kCellsInBlock),
       read_bytes_((bytes / ShadowCell::kBytes / 64 + 1) * sizeof(uint64_t)),
-      cells_(static_cast<ShadowCell*>(reserve(shadow_bytes_, kPurpose, kHelp))),
+      blocks_(static_cast<ShadowCell*>(reserve(block_bytes_, kPurpose, kHelp))),
+      cells_(static_cast<ShadowCell*>(reserve(cell_bytes_, kPurpose, kHelp))),
       read_by_many_(static_cast<std::atomic<uint64_t>*>(reserve(read_bytes_, kPurpose, kHelp))) {}
 
 GlobalRaces::~GlobalRaces() {
-  munmap(cells_, shadow_bytes_);
+  munmap(blocks_, block_bytes_);
+  munmap(cells_, cell_bytes_);
   munmap(read_by_many_, read_bytes_);
 }
 
 bool GlobalRaces::is_read_by_many(uint64_t begin, uint64_t end) const {
   if (has_released_.load(std::memory_order_relaxed)) return false;
-  for (uint64_t i = cell_index(begin); i <= cell_index(end - 1); ++i)
-    if ((read_by_many_[i / 64].load(std::memory_order_relaxed) >> i % 64 & 1) == 0) return false;
+  const uint64_t last = cell_index(end - 1);
+  for (uint64_t i = cell_index(begin); i <= last; i = (i / 64 + 1) * 64)
+    if ((~read_by_many_[i / 64].load(std::memory_order_relaxed) & bits_of(i, last)) != 0) return false;
   return true;
 }
 
 void GlobalRaces::note_reads(uint64_t begin, uint64_t end, bool by_write) {
-  for (uint64_t i = cell_index(begin); i <= cell_index(end - 1); ++i) {
-    std::atomic<uint64_t>& word = read_by_many_[i / 64];
-    const uint64_t bit = uint64_t{1} << i % 64;
-    const bool is_set = (word.load(std::memory_order_relaxed) & bit) != 0;
-    const bool becomes = !by_write && is_read_by_four(cells_[i]);
-    if (is_set && !becomes) word.fetch_and(~bit, std::memory_order_relaxed);
-    if (!is_set && becomes) word.fetch_or(bit, std::memory_order_relaxed);
+  const auto note = [&](uint64_t first, uint64_t last, const ShadowCell& cell) {
+    std::atomic<uint64_t>& word = read_by_many_[first / 64];
+    const uint64_t bits = bits_of(first, last), set = word.load(std::memory_order_relaxed) & bits;
+    const bool becomes = !by_write && is_read_by_four(cell);
+    if (set != 0 && !becomes) word.fetch_and(~bits, std::memory_order_relaxed);
+    if (set != bits && becomes) word.fetch_or(bits, std::memory_order_relaxed);
+  };
+  const uint64_t last = cell_index(end - 1);
+  for (uint64_t i = cell_index(begin); i <= last;) {
+    const uint64_t of_block = std::min(last, i / kCellsInBlock * kCellsInBlock + kCellsInBlock - 1);
+    const ShadowCell& block = blocks_[i / kCellsInBlock];
+    if (!is_split(block)) {
+      note(i, of_block, block);
+      i = of_block + 1;
+    } else {
+      for (; i <= of_block; ++i) note(i, i, cells_[i]);
+    }
   }
 }
-
-ShadowCell& GlobalRaces::cell(uint64_t address) const { return cells_[cell_index(address)]; }
 
 GlobalRaces::PageLock::PageLock(GlobalRaces& races, uint64_t address)
     : flag_(races.locks_[address / kPageBytes % kLocks]) {

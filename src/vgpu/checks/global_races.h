@@ -10,7 +10,8 @@
 #include <unordered_map>
 
 #include "imbrex/vgpu/virtual_gpu.h"
-#include "vgpu/checks/shadow.h"
+#include "vgpu/checks/shadow_blocks.h"
+#include "vgpu/memory/memory.h"
 
 namespace imbrex::vgpu {
 
@@ -30,8 +31,19 @@ class GlobalRaces {
   GlobalRaces& operator=(const GlobalRaces&) = delete;
 
   static constexpr uint64_t kPageBytes = 4096;
-  /// The cell of an address; to be used while the lock of its page is held.
-  ShadowCell& cell(uint64_t address) const;
+  /// The block of an address, and its cells where it is split; to be used while the lock of its page is held.
+  ShadowCell& block(uint64_t address) const { return blocks_[(address - kGlobalBase) / kBlockBytes]; }
+  ShadowCell* cells(uint64_t address) const {
+    return cells_ + (address - kGlobalBase) / kBlockBytes * kCellsInBlock;
+  }
+  void split(uint64_t address) {
+    split_into(block(address), cells(address));
+    mark_split(block(address), 0);
+  }
+  void unite(uint64_t address, const Access& now) {
+    block(address) = {};
+    block(address).slots[0] = now;
+  }
   /// Whether four clusters are known to have read all of [begin, end), none to have written it since, and
   /// no cluster has told another anything: then a write here is a race. Asked without a lock.
   bool is_read_by_many(uint64_t begin, uint64_t end) const;
@@ -60,7 +72,8 @@ class GlobalRaces {
 
  private:
   static constexpr size_t kLocks = 1024;
-  uint64_t shadow_bytes_, read_bytes_;
+  uint64_t block_bytes_, cell_bytes_, read_bytes_;
+  ShadowCell* blocks_;  // zero bytes are cells without accesses
   ShadowCell* cells_;
   std::atomic<uint64_t>* read_by_many_;  // a bit for every cell
   std::array<std::atomic_flag, kLocks> locks_{};

@@ -40,6 +40,10 @@ class Known {
   constexpr bool covers(Clock clock, int lane) const {
     return clock < all_ || (clock <= some_ && (lanes_ >> lane & 1) != 0);
   }
+  /// Whatever the lane.
+  constexpr bool covers_all(Clock clock) const {
+    return clock < all_ || (clock <= some_ && lanes_ == kAllLanes);
+  }
   constexpr void join(Known other) {
     all_ = std::max(all_, other.all_);
     some_ = std::max(some_, other.some_);
@@ -57,6 +61,9 @@ class VectorClock {
  public:
   bool covers(AgentId agent, Clock clock, int lane) const {
     return agent < known_.size() && known_[agent].covers(clock, lane);
+  }
+  bool covers_all(AgentId agent, Clock clock) const {
+    return agent < known_.size() && known_[agent].covers_all(clock);
   }
   void join(AgentId agent, Known known) {
     if (agent >= known_.size()) known_.resize(agent + 1);

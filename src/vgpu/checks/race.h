@@ -19,7 +19,7 @@
 #include <unordered_map>
 
 #include "vgpu/checks/findings.h"
-#include "vgpu/checks/shadow.h"
+#include "vgpu/checks/shadow_blocks.h"
 #include "vgpu/memory/tensor_memory.h"
 #include "vgpu/program/launch.h"
 
@@ -91,8 +91,9 @@ class RaceChecker {
   /// 1 << lane_shift of them; 7: one lane or unit touches all.
   void shared_access(const Who& who, int rank, uint32_t offset, uint32_t bytes, AccessKind kind,
                      int lane_shift = 7);
-  /// The same in global memory.
-  void global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind, int lane_shift = 7);
+  /// The same in global memory. `pattern`: only these of every 16 bytes, both ends being multiples of 16.
+  void global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind, int lane_shift = 7,
+                     uint16_t pattern = 0xFFFF);
   /// An operation touches lanes and columns of a CTA's tensor memory.
   void tensor_access(const Who& who, const CtaIdentity& owner, uint32_t lane, uint32_t lanes, uint32_t column,
                      uint32_t columns, TensorAccess kind);
@@ -184,6 +185,11 @@ class RaceChecker {
             return true;
       return false;
     }
+    /// Has every lane seen all of it?
+    bool has_seen_all(const Access& earlier) const {
+      if (is_unit && earlier.agent == warp && own.covers_all(earlier.clock)) return true;
+      return knowledge->seen.covers_all(earlier.agent, earlier.clock);
+    }
     /// By which bent rule it would have; null: by none.
     const BentClock::Entry* bent(const Access& earlier, int byte, int lane) const {
       const int its_lane = earlier.lane_of(byte) & 31;
@@ -224,15 +230,20 @@ class RaceChecker {
   /// The same instruction stores the same value by other threads: lawful.
   static bool repeats_it(const View& view, const Access& earlier, const Access& now, bool repeats);
   static bool in_program_order(const View& view, const Access& earlier, const Access& now, int byte);
+  /// Byte by byte.
+  static bool all_in_program_order(const View& view, const Access& earlier, const Access& now);
   /// What this cluster, and through it others, may tell other clusters.
   std::shared_ptr<const Foreign> foreign_of(VectorClock what, const Knowledge& knowledge) const;
   void learn(WarpState& warp, const Who& who, const Knowledge& what);
   void bend_arrival(WarpState& warp, const Who& who, SyncObject& object);
   void begin_memo(const Who& who, const View& view, AccessKind kind);
-  /// Records `now` in the cells of [from, end) of an access that began at `begin`.
-  template <class Judge, class Cells>
-  void record_cells(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end, Judge& judge,
-                    Cells&& cell_at);
+  /// Records `now` in the shadow of [from, end), of an access that began at `begin` and touches those bytes of every
+  /// 16 that now.bytes says.
+  template <class Judge, class Shadow>
+  void record_run(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end, Judge& judge,
+                  Shadow& shadow);
+  template <class Judge>
+  void record_cell(bool is_unit, ShadowCell& cell, const Access& now, Judge& judge);
 
   /// What excuses a race, if anything does.
   struct Excuse {
@@ -253,6 +264,7 @@ class RaceChecker {
                              const Knowledge& knowledge);
   void report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, Bend bend);
   Who who_did(const Access& access) const;
+  Actor actor_of(AgentId everywhere) const;
 
   const CheckSet& checks() const { return launch_->options.checks; }
 
@@ -266,34 +278,60 @@ class RaceChecker {
   std::vector<Agent> agents_;  // the warps first
   std::unordered_map<SyncKey, SyncObject> objects_;
   std::vector<std::vector<RemoteUse>> remote_uses_;  // by CTA rank: the last of each warp and instruction
-  std::vector<std::vector<ShadowCell>> shared_;      // by CTA rank
+  std::vector<SharedShadow> shared_;                 // by CTA rank
   std::vector<std::vector<ShadowCell>> tensor_;      // by CTA rank: 8 groups of 16 lanes, 32 of 16 columns
   CellMemo memo_;
   const AsyncOrigin* memo_origin_ = nullptr;
   uint64_t memo_kind_ = 0;
 };
 
-template <class Judge, class Cells>
-void RaceChecker::record_cells(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end,
-                               Judge& judge, Cells&& cell_at) {
+template <class Judge>
+void RaceChecker::record_cell(bool is_unit, ShadowCell& cell, const Access& now, Judge& judge) {
+  if (now.bytes != 0xFFFF || !is_unit) {
+    record(cell, now, judge);
+  } else if (!memo_.apply(cell)) {
+    memo_.begin(cell);
+    judge.silent = true;
+    record(cell, now, judge);
+    memo_.end(cell, judge.silent);
+  }
+}
+
+template <class Judge, class Shadow>
+void RaceChecker::record_run(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end,
+                             Judge& judge, Shadow& shadow) {
   constexpr uint64_t kCell = ShadowCell::kBytes;
+  const uint16_t pattern = now.bytes;
   const int first_lane = now.lane;
-  for (uint64_t at = from; at < end;) {
-    const uint64_t in_cell = at % kCell, count = std::min(kCell - in_cell, end - at);
-    now.bytes = static_cast<uint16_t>(((1u << count) - 1) << in_cell);
+  // The lane of the first byte of a cell or a block that `at` lies in, which may be before `begin`.
+  const auto set_lane = [&](uint64_t at, uint64_t in_unit) {
     if (now.lane_shift < 7)
       now.lane = static_cast<int8_t>(first_lane + static_cast<int>((at - begin) >> now.lane_shift) -
-                                     static_cast<int>(in_cell >> now.lane_shift));
-    ShadowCell& cell = cell_at(at);
-    at += count;
-    if (count != kCell || !is_unit) {
-      record(cell, now, judge);
-    } else if (!memo_.apply(cell)) {
-      memo_.begin(cell);
-      judge.silent = true;
-      record(cell, now, judge);
-      memo_.end(cell, judge.silent);
+                                     static_cast<int>(in_unit >> now.lane_shift));
+  };
+  for (uint64_t at = from; at < end;) {
+    ShadowCell& block = shadow.block(at);
+    const bool is_whole = at % kBlockBytes == 0 && end - at >= kBlockBytes;
+    if (is_whole) {
+      set_lane(at, 0);
+      now.bytes = pattern;
+      if (!is_split(block) && record_block(block, now, judge)) {
+        at += kBlockBytes;
+        continue;
+      }
     }
+    const Access whole = now;
+    if (!is_split(block)) shadow.split(at);
+    ShadowCell* const cells = shadow.cells(at);
+    const uint64_t block_begin = at, block_end = std::min(end, (at / kBlockBytes + 1) * kBlockBytes);
+    while (at < block_end) {
+      const uint64_t in_cell = at % kCell, count = std::min(kCell - in_cell, block_end - at);
+      now.bytes = static_cast<uint16_t>((((1u << count) - 1) << in_cell) & pattern);
+      set_lane(at, in_cell);
+      if (now.bytes != 0) record_cell(is_unit, cells[at % kBlockBytes / kCell], now, judge);
+      at += count;
+    }
+    if (is_whole && whole.write && are_alike(cells, whole)) shadow.unite(block_begin, whole);
   }
 }
 

@@ -93,6 +93,21 @@ struct GlobalJudge {
     return at != foreign->end() &&
            at->second->covers(local_agent(earlier.agent), earlier.clock, earlier.lane_of(byte) & 31);
   }
+  bool ordered_for_all(const Access& earlier, const Access& now) const {
+    if (is_own(earlier)) {
+      Access here = earlier;
+      here.agent = local_agent(earlier.agent);
+      return RaceChecker::all_in_program_order(view, here, now) || view.has_seen_all(here);
+    }
+    const Foreign* foreign = view.knowledge->foreign.get();
+    if (foreign == nullptr) return false;
+    const auto at = foreign->find(cluster_of(earlier.agent));
+    return at != foreign->end() && at->second->covers_all(local_agent(earlier.agent), earlier.clock);
+  }
+  bool in_order_says_nothing(const Access& earlier, const Access& now) const {
+    return !is_own(earlier) || !now.async_proxy || earlier.async_proxy ||
+           view.knowledge->fenced_global.covers_all(local_agent(earlier.agent), earlier.clock);
+  }
   bool may_meet(const Access& earlier, const Access& now) const {
     if (RaceChecker::repeats_it(view, earlier, now, repeats)) return true;
     return earlier.strong && now.strong && (is_own(earlier) || (!earlier.special && !now.special));
@@ -117,7 +132,7 @@ struct GlobalJudge {
 };
 
 void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind,
-                                int lane_shift) {
+                                int lane_shift, uint16_t pattern) {
   // Constants and parameters cannot be written.
   if (global_ == nullptr || who.cta == nullptr || who.warp < 0 || address < kHeapBase) return;
   if (kind == AccessKind::kRead && global_->is_read_by_many(address, address + bytes)) return;
@@ -127,9 +142,10 @@ void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes
   now.strong = is_strong(kind);
   now.special = now.strong && (who.order & kGpuScope) == 0 && who.origin == nullptr;
   now.lane_shift = static_cast<uint8_t>(lane_shift);
+  now.bytes = pattern;
   Agent& agent = agents_[v.agent];
   const AgentId everywhere = cluster_number_ << kLocalAgentBits | v.agent;
-  if (!agent.is_named) {
+  if (!agent.is_named && v.agent >= warps_.size()) {
     agent.is_named = true;
     Who named = who_did(now);
     named.lane = -1;
@@ -143,8 +159,7 @@ void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes
     const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
     const GlobalRaces::PageLock lock(*global_, page);
     if (now.write) global_->note_reads(page, page_end, true);
-    record_cells(v.is_unit, now, begin, page, page_end, judge,
-                 [&](uint64_t at) -> ShadowCell& { return global_->cell(at); });
+    record_run(v.is_unit, now, begin, page, page_end, judge, *global_);
     if (kind == AccessKind::kRead) global_->note_reads(page, page_end, false);
     page = page_end;
   }

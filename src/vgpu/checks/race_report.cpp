@@ -28,6 +28,18 @@ Who RaceChecker::who_did(const Access& access) const {
           access.lane_of(byte & 15), &launch_->program.code[access.insn], agent.unit};
 }
 
+/// An agent of any cluster: a warp is known by its number, units have been named.
+Actor RaceChecker::actor_of(AgentId everywhere) const {
+  const size_t local = local_agent(everywhere);
+  if (local >= warps_.size()) return global_->actor(everywhere);
+  Actor actor;
+  const std::array<int64_t, 3> id =
+      launch_->cta_id(cluster_of(everywhere), static_cast<int64_t>(local / warps_per_cta_));
+  for (size_t i = 0; i < 3; ++i) actor.cta[i] = static_cast<int>(id[i]);
+  actor.warp = static_cast<int>(local % warps_per_cta_);
+  return actor;
+}
+
 /// Names the wait or the arrival that would have ordered the two.
 void RaceChecker::add_bent_wait(Finding& finding, const BentClock::Entry& entry) const {
   const std::string where = launch_->program.place_text(entry.insn);
@@ -107,7 +119,7 @@ void RaceChecker::report_global_race(const Who& who, uint64_t address, const Acc
   Finding* finding = log_->open(FindingKind::kRace, who, address, &other, excuse.bend());
   if (finding == nullptr) return;
   if (!own) {
-    finding->other_actor = global_->actor(earlier.agent);
+    finding->other_actor = actor_of(earlier.agent);
     finding->other_actor.lane = earlier.lane_of(std::countr_zero(earlier.bytes) & 15);
   }
   const Actor& a = finding->other_actor;

@@ -44,6 +44,14 @@ void addresses(Warp& w, const Instruction& n, uint64_t* out) {
     take_addresses<uint32_t>(w, n, out);
 }
 
+/// The step from each lane's address to the next one's, where it is the same for all 32.
+bool is_regular(const uint64_t* address, uint64_t& step) {
+  step = address[1] - address[0];
+  uint64_t differs = 0;
+  for (int i = 1; i < kWarpSize; ++i) differs |= (address[i] - address[i - 1]) ^ step;
+  return differs == 0;
+}
+
 /// Host addresses of all lanes at once when all are good, which is the usual case: within the allocation that
 /// the instruction touched last, or within the own shared memory, and aligned.
 bool locate_all(Warp& w, const Instruction& n, Mask active, const uint64_t* address, uint32_t bytes,
@@ -70,6 +78,14 @@ bool locate_all(Warp& w, const Instruction& n, Mask active, const uint64_t* addr
   }
   if (size < bytes) return false;
   const uint64_t last = size - bytes;
+  constexpr uint64_t kLargeStep = 1 << 20;  // beyond it the last lane's address might wrap around
+  if (uint64_t step = 0; active == kAllLanes && is_regular(address, step) && step < kLargeStep) {
+    const uint64_t first = address[0] - begin;
+    if (first > last || first + step * (kWarpSize - 1) > last || ((address[0] | step) & (bytes - 1)) != 0)
+      return false;
+    for (int i = 0; i < kWarpSize; ++i) host[i] = base + first + step * static_cast<uint64_t>(i);
+    return true;
+  }
   uint64_t bad = 0;
   for (int i = 0; i < kWarpSize; ++i) {
     const uint64_t offset = address[i] - begin;
@@ -199,11 +215,49 @@ bool stores_the_same(Warp& w, const Instruction& n, int lane, const std::byte* a
   return true;
 }
 
+/// Do all lanes of a warp?
+bool all_store_the_same(Warp& w, const Instruction& n, std::byte* const* host) {
+  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
+  const size_t stride = lane_stride(n);
+  if (bytes != 4 || stride != 4) {
+    for (int i = 0; i < kWarpSize; ++i)
+      if (!stores_the_same(w, n, i, host[i])) return false;
+    return true;
+  }
+  for (uint32_t e = 0; e < count; ++e) {
+    const uint32_t* values = w.reg<uint32_t>(element_slot(n, e));
+    uint32_t differs = 0;
+    for (int i = 0; i < kWarpSize; ++i) differs |= read_word<uint32_t>(host[i] + e * 4) ^ values[i];
+    if (differs != 0) return false;
+  }
+  return true;
+}
+
 /// The order bits of a strong access.
 uint8_t order_of(const Instruction& n) {
   const uint8_t flags = n.small[kFlags];
   return static_cast<uint8_t>(((flags & kSynchronises) != 0 ? kAcquires | kReleases : kRelaxed) |
                               ((flags & kOrdered) != 0 ? kGpuScope : 0));
+}
+
+/// What all 32 lanes touch in steps of 2 to 16 bytes of global memory, of which they leave some out.
+bool touch_apart(Warp& w, const Instruction& n, Space space, const uint64_t* address, uint64_t step,
+                 uint32_t bytes, AccessKind kind) {
+  Cluster& cluster = w.cta().cluster();
+  const uint64_t in_step = address[0] % step;
+  if (space != Space::kGlobal || !std::has_single_bit(step) || step > 16 || in_step + bytes > step ||
+      (address[0] - in_step) % 16 != 0 || cluster.checks().uninitialized_global ||
+      cluster.observe().has_footprint())
+    return false;
+  uint32_t pattern = 0;
+  for (uint64_t at = in_step; at < 16; at += step) pattern |= ((1u << bytes) - 1) << at;
+  Who who = w.thread(n, 0);
+  who.order = order_of(n);
+  who.lanes = kAllLanes;
+  cluster.observe().touched_apart(who, address[0] - in_step, static_cast<uint32_t>(step * kWarpSize),
+                                  kind == AccessKind::kLoad ? AccessKind::kRead : kind,
+                                  std::countr_zero(step), static_cast<uint16_t>(pattern));
+  return true;
 }
 
 /// Tells the checkers what the lanes touch, neighbouring lanes with neighbouring bytes at once.
@@ -214,6 +268,21 @@ void touch_lanes(Warp& w, const Instruction& n, Mask active, Space space, const 
   place.space = space;
   place.cta = &w.cta();
   const int shift = std::countr_zero(bytes);
+  if (uint64_t step = 0; active == kAllLanes && !is_strong(kind) && is_regular(address, step)) {
+    const AccessKind now = kind == AccessKind::kWrite && step != 0 && all_store_the_same(w, n, host)
+                               ? AccessKind::kSameWrite
+                               : kind;
+    if (step == bytes) {
+      Who who = w.thread(n, 0);
+      who.order = order_of(n);
+      who.lanes = kAllLanes;
+      place.host = host[0];
+      place.address =
+          space == Space::kSharedCta ? shared_offset(static_cast<uint32_t>(address[0])) : address[0];
+      return Checked::touched(cluster, who, place, bytes * kWarpSize, now, shift);
+    }
+    if (step != 0 && touch_apart(w, n, space, address, step, bytes, now)) return;
+  }
   for (int i = 0; i < kWarpSize;) {
     if ((active & lane_bit(i)) == 0) {
       ++i;
@@ -366,6 +435,35 @@ void note_unwritten(Warp& w, const Instruction& n, Mask lanes, std::byte* const*
   });
 }
 
+/// Vectors of 4-byte elements that the lanes of a whole warp have side by side in shared memory, which no other host
+/// thread touches meanwhile.
+bool are_side_by_side(const Instruction& n, Space space, Mask active, std::byte* const* host) {
+  constexpr uint8_t kOthers = kWideLanes | kQuadLanes;
+  if (space != Space::kSharedCta || active != kAllLanes || n.small[kElementBytes] != 4 ||
+      n.small[kCount] == 1 || (n.small[kFlags] & kOthers) != 0)
+    return false;
+  const auto step = static_cast<ptrdiff_t>(n.small[kCount] * sizeof(uint32_t));
+  ptrdiff_t differs = 0;
+  for (int i = 1; i < kWarpSize; ++i) differs |= (host[i] - host[i - 1]) ^ step;
+  return differs == 0;
+}
+template <uint32_t kElements>
+void load_side_by_side(Warp& w, const Instruction& n, const std::byte* from) {
+  uint32_t words[kElements * kWarpSize], apart[kElements][kWarpSize];
+  std::memcpy(words, from, sizeof words);
+  for (uint32_t e = 0; e < kElements; ++e)
+    for (uint32_t i = 0; i < kWarpSize; ++i) apart[e][i] = words[i * kElements + e];
+  for (uint32_t e = 0; e < kElements; ++e) std::memcpy(w.reg<uint32_t>(n.list[e]), apart[e], sizeof apart[e]);
+}
+template <uint32_t kElements>
+void store_side_by_side(Warp& w, const Instruction& n, std::byte* to) {
+  uint32_t words[kElements * kWarpSize], apart[kElements][kWarpSize];
+  for (uint32_t e = 0; e < kElements; ++e) std::memcpy(apart[e], w.reg<uint32_t>(n.list[e]), sizeof apart[e]);
+  for (uint32_t e = 0; e < kElements; ++e)
+    for (uint32_t i = 0; i < kWarpSize; ++i) words[i * kElements + e] = apart[e][i];
+  std::memcpy(to, words, sizeof words);
+}
+
 template <class Checks>
 Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   Cluster& cluster = w.cta().cluster();
@@ -386,7 +484,10 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   alignas(16) static constexpr std::byte kZeros[32] = {};
   if (good != active)  // what may not be read reads as zero
     for_each_lane(active & ~good, [&](int i) { host[i] = const_cast<std::byte*>(kZeros); });
-  for (uint32_t e = 0; e < count; ++e) load_element(w, n, element_slot(n, e), active, host, e, bytes);
+  if (are_side_by_side(n, space, good, host) && (count == 2 || count == 4))
+    (count == 2 ? load_side_by_side<2> : load_side_by_side<4>)(w, n, host[0]);
+  else
+    for (uint32_t e = 0; e < count; ++e) load_element(w, n, element_slot(n, e), active, host, e, bytes);
   if (follows && !w.defined().empty()) {
     define_loaded(w, n, active);
     if (cluster.take_unwritten_load()) note_unwritten(w, n, good, host);
@@ -415,7 +516,10 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   const Space space = find_lanes<Checks>(w, n, active, bytes * count, kind, host);
   count_access(cluster, n, space, host, active, bytes * count, true);
   cluster.observe().accessed(w, n, space, host, active, bytes * count, BankAccess::kStore, true);
-  for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
+  if (are_side_by_side(n, space, active, host) && (count == 2 || count == 4))
+    (count == 2 ? store_side_by_side<2> : store_side_by_side<4>)(w, n, host[0]);
+  else
+    for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
   if constexpr (Checks::kIndex != 0)
     if (kind == AccessKind::kWrite && space != Space::kLocal) check_lanes_agree(w, n, active, space, host);
   if constexpr (Checks::kIndex != 0)

@@ -91,6 +91,14 @@ class Observers {
 
   /// A thread or a unit reads or writes bytes whose address was found good. See Checked::touched.
   void touched(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift);
+  /// The lanes of a warp touch those bytes of every 16 of `bytes` of global memory that `pattern` says, each lane
+  /// 1 << lane_shift further.
+  void touched_apart(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind, int lane_shift,
+                     uint16_t pattern) {
+    if (races_ != nullptr) races_->global_access(who, address, bytes, kind, lane_shift, pattern);
+  }
+  /// Asks nobody for single bytes of global memory but the race checker.
+  bool has_footprint() const { return footprint_ != nullptr; }
   /// An instruction reads or writes `bytes` at each lane's host address.
   void accessed(const Warp& warp, const Instruction& insn, Space space, const std::byte* const* host,
                 Mask lanes, uint32_t bytes, BankAccess access, bool writes) {

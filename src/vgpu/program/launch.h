@@ -37,6 +37,13 @@ struct LaunchContext {
   }
   int threads() const { return static_cast<int>(block.count()); }
   int warps() const { return (threads() + kWarpSize - 1) / kWarpSize; }
+  /// %ctaid of the CTA of that rank in the cluster of that number.
+  std::array<int64_t, 3> cta_id(int64_t number, int64_t rank) const {
+    const Dim3 all = clusters();
+    return {number % all.x * cluster.x + rank % cluster.x,
+            number / all.x % all.y * cluster.y + rank / cluster.x % cluster.y,
+            number / all.x / all.y * cluster.z + rank / cluster.x / cluster.y};
+  }
   Dim3 clusters() const { return {grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z}; }
 };
 

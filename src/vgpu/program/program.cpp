@@ -28,6 +28,19 @@ std::string shortened(const std::string& ptx) {
 
 }  // namespace
 
+void Program::collect_uses() {
+  for (const InstructionInfo& of : info) {
+    DefinedUse& use = uses.emplace_back();
+    use.first = static_cast<uint32_t>(use_numbers.size());
+    use.reads = static_cast<uint16_t>(of.reads.size());
+    use.all = static_cast<uint16_t>(of.reads.size() + of.writes.size());
+    use.is_reported = of.flow == UndefinedFlow::kReported;
+    use.passes = !use.is_reported && of.flow != UndefinedFlow::kShuffled && of.flow != UndefinedFlow::kLoaded;
+    use_numbers.insert(use_numbers.end(), of.reads.begin(), of.reads.end());
+    use_numbers.insert(use_numbers.end(), of.writes.begin(), of.writes.end());
+  }
+}
+
 CodePlace Program::place(uint32_t index) const {
   CodePlace place;
   if (index >= info.size()) return place;

@@ -19,11 +19,21 @@ struct SpecialSlot {
   Slot slot = 0;
 };
 
+/// What of an InstructionInfo is needed each time: the registers read, then those written, in Program::use_numbers.
+struct DefinedUse {
+  uint32_t first = 0;
+  uint16_t reads = 0, all = 0;
+  bool passes = false;       // the result is undefined where an operand is
+  bool is_reported = false;  // UndefinedFlow::kReported
+};
+
 struct Program {
   std::string name;
   std::shared_ptr<const std::vector<std::string>> text;  // lines of the PTX
   std::vector<Instruction> code;                         // entry first, execution starts at index 0
   std::vector<InstructionInfo> info;
+  std::vector<DefinedUse> uses;  // by index too
+  std::vector<uint32_t> use_numbers;
 
   uint32_t register_bytes = 0;  // register file of one warp, immediates included
   uint32_t register_count = 0;  // dense numbers for defined-tracking; number 0 is always defined
@@ -45,6 +55,8 @@ struct Program {
   /// Keeps `list` and `extra` of instructions alive.
   std::vector<std::shared_ptr<const void>> kept;
 
+  /// Fills `uses` from `info`.
+  void collect_uses();
   /// Where instruction `index` was written, for findings.
   CodePlace place(uint32_t index) const;
   /// kernel.cpp:42 (PTX line 17), for the middle of a sentence.

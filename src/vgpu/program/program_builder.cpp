@@ -79,6 +79,7 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
   for (uint32_t f : order_) decode_function(layouts_[f]);
   finish_image();
   describe_entry();
+  program_->collect_uses();
   return program_;
 }
 

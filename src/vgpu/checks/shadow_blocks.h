@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shadow of memory, 128 bytes at a time: one cell for all of them as long as what happened looks alike in each of
+// their 16 bytes, which is so where warps and units access neighbouring bytes; else eight cells.
+//
+// In a block's one cell `bytes` are those of every 16 bytes, and the lane of an offset is counted from the block's
+// beginning. A split block's own cell holds nothing but a mark.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "vgpu/checks/shadow.h"
+
+namespace imbrex::vgpu {
+
+inline constexpr uint32_t kBlockBytes = 128;
+inline constexpr uint32_t kCellsInBlock = kBlockBytes / ShadowCell::kBytes;
+
+constexpr bool is_split(const ShadowCell& block) {
+  return block.slots[0].clock == ~Clock{0} && block.slots[0].agent == kNoAgent;
+}
+inline void mark_split(ShadowCell& block, uint32_t group) {
+  block = {};
+  block.slots[0].clock = ~Clock{0};
+  block.slots[1].insn = group;
+}
+/// What an access to a whole block is to one of its cells.
+inline Access in_cell(Access access, uint32_t cell) {
+  if (access.lane_shift != 7)
+    access.lane = static_cast<int8_t>(access.lane + (cell * ShadowCell::kBytes >> access.lane_shift));
+  return access;
+}
+inline void split_into(const ShadowCell& block, ShadowCell* cells) {
+  for (uint32_t c = 0; c < kCellsInBlock; ++c)
+    for (size_t s = 0; s < 4; ++s)
+      cells[c].slots[s] = block.slots[s].clock == 0 ? Access{} : in_cell(block.slots[s], c);
+}
+/// Has nothing but `now`, an access to the whole block, happened to all cells?
+inline bool are_alike(const ShadowCell* cells, const Access& now) {
+  for (uint32_t c = 0; c < kCellsInBlock; ++c) {
+    bool found = false;
+    for (const Access& slot : cells[c].slots) {
+      if (slot.clock == 0) continue;
+      if (found || slot.bytes != now.bytes || !slot.is_like(in_cell(now, c))) return false;
+      found = true;
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+/// record() for a whole block. False, and nothing recorded, where its cells have to be judged one by one: the judge
+/// has something to say, or orders some lanes only.
+///   bool ordered_for_all(const Access& earlier, const Access& now)   // every byte of it
+///   bool in_order_says_nothing(const Access& earlier, const Access& now)
+template <class Judge>
+bool record_block(ShadowCell& block, const Access& now, Judge&& judge) {
+  bool before[4];
+  for (size_t i = 0; i < 4; ++i) {
+    const Access& slot = block.slots[i];
+    before[i] = slot.clock != 0 && judge.ordered_for_all(slot, now);
+    if (slot.clock == 0 || (slot.bytes & now.bytes) == 0 || (slot.write == 0 && now.write == 0)) continue;
+    if (before[i] ? !judge.in_order_says_nothing(slot, now) : !judge.may_meet(slot, now)) return false;
+  }
+  Access* free = nullptr;
+  bool merged = false, is_full = true, only_reads = now.write == 0;
+  for (size_t i = 0; i < 4; ++i) {
+    Access& slot = block.slots[i];
+    if (slot.clock != 0 && before[i] && (now.write || !slot.write)) {
+      slot.bytes &= static_cast<uint16_t>(~now.bytes);
+      if (slot.bytes == 0) slot.clock = 0;
+    }
+    if (slot.clock == 0) {
+      free = &slot;
+      is_full = false;
+      continue;
+    }
+    only_reads = only_reads && !slot.write;
+    if (!merged && slot.is_like(now)) {
+      slot.bytes |= now.bytes;
+      merged = true;
+    }
+  }
+  if (merged) return true;
+  if (is_full)
+    return only_reads;  // four reads without a write are enough; else let the cells decide what to forget
+  *free = now;
+  return true;
+}
+
+/// Of one CTA's shared memory.
+class SharedShadow {
+ public:
+  bool empty() const { return blocks_.empty(); }
+  void resize(uint32_t bytes) { blocks_.resize((bytes + kBlockBytes - 1) / kBlockBytes); }
+  ShadowCell& block(uint64_t at) { return blocks_[at / kBlockBytes]; }
+  ShadowCell* cells(uint64_t at) { return groups_[block(at).slots[1].insn].data(); }
+  void split(uint64_t at) {
+    uint32_t group = static_cast<uint32_t>(groups_.size());
+    if (free_.empty()) {
+      groups_.emplace_back();
+    } else {
+      group = free_.back();
+      free_.pop_back();
+    }
+    split_into(block(at), groups_[group].data());
+    mark_split(block(at), group);
+  }
+  void unite(uint64_t at, const Access& now) {
+    free_.push_back(block(at).slots[1].insn);
+    block(at) = {};
+    block(at).slots[0] = now;
+  }
+
+ private:
+  std::vector<ShadowCell> blocks_;
+  std::vector<std::array<ShadowCell, kCellsInBlock>> groups_;
+  std::vector<uint32_t> free_;
+};
+
+}  // namespace imbrex::vgpu
