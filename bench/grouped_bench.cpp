@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Grouped products on a CUDA GPU, in many configurations, beside imbrex::matmul's dense product of the same work.
 //
-//   bench_grouped [--rounds 11] [--types bfloat16,float8_e4m3] [--shapes 4x8192x4096x7168,...] CONFIGURATION ...
+//   bench_grouped [--rounds 11] [--types bfloat16,float8_e4m3,blocks,gradient] [--shapes 4x8192x4096x7168,...] CONFIGURATION ...
 //
 // Shapes are groups x rows of each x n x k; of "32x~64x..." rows are drawn at random, 64 on average. Contenders take
-// turns, each launch with a cold L2 cache; figures are medians. Each result must agree with products of single groups.
+// turns, each launch with a cold L2 cache; figures are medians. Results of bfloat16 must agree with products of single
+// groups, of float8 with those of the first configuration. "blocks" are float8 with a scale per 128 of k, "gradient" is that
+// of the weights.
 #include <fmt/format.h>
 
 #include <random>
@@ -14,6 +16,7 @@
 
 #include "contenders.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
+#include "imbrex/kernels/grouped/weight_gradient.h"
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/runtime/kernel.h"
 #include "runtime/host/parallel.h"
@@ -43,7 +46,7 @@ struct Problem {
   DataType dtype;
   std::vector<int64_t> first;
   int64_t m;
-  DeviceTensor a, b, rows, scale_a, scale_b;
+  DeviceTensor a, b, rows, scale_a, scale_b, block_a, block_b;
 };
 
 Problem make_problem(const Device& device, const Shape& shape, DataType dtype) {
@@ -63,13 +66,31 @@ Problem make_problem(const Device& device, const Shape& shape, DataType dtype) {
           bench::repeated_random(device, dtype, {shape.groups, shape.n, shape.k}, 2),
           DeviceTensor::from_host(device, host),
           DeviceTensor::random(device, float32, {m, 1}, 3),
-          DeviceTensor::random(device, float32, {shape.groups, shape.n}, 4)};
+          DeviceTensor::random(device, float32, {shape.groups, shape.n}, 4),
+          bench::repeated_random(device, float32, {(shape.k + 127) / 128, m}, 5),
+          bench::repeated_random(device, float32,
+                                 {shape.groups, (shape.n + 127) / 128, (shape.k + 127) / 128}, 6)};
 }
 
 using Launcher = std::function<void(const Problem&, const DeviceTensor& c)>;
 
-Launcher launcher(const std::string& spec, DataType dtype, const Device& device) {
+Launcher launcher(const std::string& spec, const std::string& type, DataType dtype, const Device& device) {
   using namespace kernels;
+  if (type == "blocks") {
+    using K = HopperGroupedMatmul<BlockScales, Convert>;
+    auto kernel = std::make_shared<Kernel<K>>(bench::configured<K>(spec), device);
+    return [kernel](const Problem& p, const DeviceTensor& c) {
+      (*kernel)(p.m, p.shape.n, p.shape.k, p.shape.groups, 128, false, 0, p.dtype, p.rows, p.a, p.b, c,
+                p.block_a, p.m, p.block_b, bfloat16);
+    };
+  }
+  if (type == "gradient") {  // of the weights: a [m, k], b is the result, and c [m, n] the other operand
+    using K = HopperWeightGradient<>;
+    auto kernel = std::make_shared<Kernel<K>>(bench::configured<K>(spec), device);
+    return [kernel](const Problem& p, const DeviceTensor& c) {
+      (*kernel)(p.m, p.shape.n, p.shape.k, p.shape.groups, 128, false, 0, p.dtype, p.rows, c, p.a, p.b);
+    };
+  }
   if (dtype == float8_e4m3) {
     using K = HopperGroupedMatmul<RowScale, GroupColumnScale, Convert>;
     K instance = bench::configured<K>(spec);
@@ -97,12 +118,12 @@ void reference(const Problem& p, const DeviceTensor& c) {
   }
 }
 
-void run_problem(const Device& device, runtime::GpuTimer& timer, const Problem& p,
+void run_problem(const Device& device, runtime::GpuTimer& timer, const Problem& p, const std::string& type,
                  const std::vector<std::string>& specs, int rounds) {
-  const DeviceTensor c = DeviceTensor::empty(device, bfloat16, {p.m, p.shape.n}),
+  const DeviceTensor c = bench::repeated_random(device, bfloat16, {p.m, p.shape.n}, 9),
                      wanted = DeviceTensor::empty(device, bfloat16, {p.m, p.shape.n});
   std::vector<Launcher> launchers;
-  for (const std::string& spec : specs) launchers.push_back(launcher(spec, p.dtype, device));
+  for (const std::string& spec : specs) launchers.push_back(launcher(spec, type, p.dtype, device));
   std::vector<std::string> errors(launchers.size());
   runtime::parallel_for(errors.size(), std::thread::hardware_concurrency(), [&](size_t i) {
     try {
@@ -118,7 +139,7 @@ void run_problem(const Device& device, runtime::GpuTimer& timer, const Problem& 
   std::vector<Contender> contenders;
   const DeviceTensor b = p.b[0];
   contenders.push_back({"dense, of as many rows", [&, b] { matmul(p.a, b, c); }});
-  if (p.dtype == bfloat16)
+  if (type == "bfloat16")
     reference(p, wanted);
   else if (errors[0].empty())
     launchers[0](p, wanted);
@@ -127,10 +148,10 @@ void run_problem(const Device& device, runtime::GpuTimer& timer, const Problem& 
       fmt::print("  {:52} {}\n", specs[i], errors[i].substr(0, 200));
       continue;
     }
-    DeviceTensor(c).poison();
+    if (type != "gradient") DeviceTensor(c).poison();
     launchers[i](p, c);
     device.synchronize();
-    const double off = bench::difference(c, wanted, 61);
+    const double off = type == "gradient" ? 0 : bench::difference(c, wanted, 61);
     if (off < 0.03)
       contenders.push_back({specs[i], [&, i] { launchers[i](p, c); }});
     else
@@ -170,8 +191,9 @@ int run(int argc, char** argv) {
     for (const std::string& type : split(types, ',')) {
       try {
         run_problem(device, timer,
-                    make_problem(device, parse_shape(shape), type == "bfloat16" ? bfloat16 : float8_e4m3),
-                    specs.empty() ? std::vector<std::string>{""} : specs, rounds);
+                    make_problem(device, parse_shape(shape),
+                                 type == "bfloat16" || type == "gradient" ? bfloat16 : float8_e4m3),
+                    type, specs.empty() ? std::vector<std::string>{""} : specs, rounds);
       } catch (const std::exception& error) {
         fmt::print("{} {}: {}\n", shape, type, error.what());
       }

@@ -14,9 +14,9 @@ namespace imbrex {
 class ColumnSums {
  public:
   /// Each a name and a dense tensor of [columns], or null. LaunchError for one that does not fit, and for rows that are too
-  /// long to be held whole.
-  ColumnSums(const RowCall& call, std::vector<std::pair<std::string, const DeviceTensor*>> results,
-             const Stream& stream);
+  /// long to be held whole. `bytes` of an element, of which a thread takes `thread_bytes`: how many CTAs there is room for.
+  ColumnSums(const RowCall& call, std::vector<std::pair<std::string, const DeviceTensor*>> results, int bytes,
+             int thread_bytes, const Stream& stream);
 
   /// CTAs that share the rows.
   int64_t ctas() const { return ctas_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "imbrex/kernels/rows/gated.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "imbrex/runtime/caller_line.h"
@@ -11,7 +12,8 @@
 namespace imbrex {
 namespace {
 
-constexpr int kTileColumns = 2048;  // rows are cut: nothing is added up along them
+/// Rows are cut: nothing is added up along them.
+int tile_columns(int64_t columns) { return kernels::row_tile_columns(std::min<int64_t>(columns, 2048)); }
 
 }  // namespace
 
@@ -22,8 +24,8 @@ LaunchReport gated(const DeviceTensor& gate, const DeviceTensor& up, const Devic
   call.operand("up", up);
   call.result("y", y);
   return kernel_of_device<kernels::Gated>(gate.device())
-      .on(stream)(call.row_shape(kTileColumns), call.arguments(gate), call.arguments(up), call.arguments(y),
-                  activation);
+      .on(stream)(call.row_shape(tile_columns(call.columns())), call.arguments(gate), call.arguments(up),
+                  call.arguments(y), activation);
 }
 
 LaunchReport gated_backward(const DeviceTensor& dy, const DeviceTensor& gate, const DeviceTensor& up,
@@ -33,8 +35,8 @@ LaunchReport gated_backward(const DeviceTensor& dy, const DeviceTensor& gate, co
   RowCall call("gated_backward", "dy", dy);
   call.operand("gate", gate).operand("up", up).result("dgate", dgate).result("dup", dup);
   return kernel_of_device<kernels::GatedBackward>(gate.device())
-      .on(stream)(call.row_shape(kTileColumns), call.arguments(dy), call.arguments(gate), call.arguments(up),
-                  call.arguments(dgate), call.arguments(dup), activation);
+      .on(stream)(call.row_shape(tile_columns(call.columns())), call.arguments(dy), call.arguments(gate),
+                  call.arguments(up), call.arguments(dgate), call.arguments(dup), activation);
 }
 
 namespace kernels {
@@ -46,8 +48,8 @@ const KernelRegistration<Gated> forward{
     {"gated", "SwiGLU: y = silu(gate) * up", row_sizes(57, 1000)}, [](Case& c, Kernel<Gated>& kernel) {
       const RowCase rows(c);
       DeviceTensor gate = rows.input(), up = rows.input(), y = rows.output();
-      c.launch(kernel, rows.shape(kTileColumns), rows.operand(gate), rows.operand(up), rows.operand(y),
-               Activation::kSilu);
+      c.launch(kernel, rows.shape(tile_columns(rows.n)), rows.operand(gate), rows.operand(up),
+               rows.operand(y), Activation::kSilu);
       c.expect(y, [&](std::span<double> out) {
         const std::vector<double> g = c.values(gate), u = c.values(up);
         for (size_t i = 0; i < out.size(); ++i) out[i] = g[i] * sigmoid(g[i]) * u[i];
@@ -60,8 +62,8 @@ const KernelRegistration<GatedBackward> backward{
       const RowCase rows(c);
       DeviceTensor dy = rows.input(), gate = rows.input(), up = rows.input(), dgate = rows.output(),
                    dup = rows.output();
-      c.launch(kernel, rows.shape(kTileColumns), rows.operand(dy), rows.operand(gate), rows.operand(up),
-               rows.operand(dgate), rows.operand(dup), Activation::kSilu);
+      c.launch(kernel, rows.shape(tile_columns(rows.n)), rows.operand(dy), rows.operand(gate),
+               rows.operand(up), rows.operand(dgate), rows.operand(dup), Activation::kSilu);
       c.expect(dgate, [&](std::span<double> out) {
         const std::vector<double> d = c.values(dy), g = c.values(gate), u = c.values(up);
         for (size_t i = 0; i < out.size(); ++i) {

@@ -32,7 +32,8 @@ LaunchReport layer_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, 
   call.operand("x", x);
   const auto weights = call.column_operand("weight", weight);
   if (!dx.is_null()) call.result("dx", dx);
-  const ColumnSums sums(call, {{"dweight", &dweight}, {"dbias", &dbias}}, stream);
+  const ColumnSums sums(call, {{"dweight", &dweight}, {"dbias", &dbias}}, x.dtype().bytes(),
+                        kernels::LayerNormBackward().thread_bytes, stream);
   LaunchReport report =
       kernel_of_device<kernels::LayerNormBackward>(dy.device())
           .on(stream)(call.row_shape(), sums.ctas(), epsilon, call.arguments(dy), call.arguments(x), weights,

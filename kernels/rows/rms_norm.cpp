@@ -29,7 +29,8 @@ LaunchReport rms_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, co
   call.operand("x", x);
   const auto weights = call.column_operand("weight", weight);
   if (!dx.is_null()) call.result("dx", dx);
-  const ColumnSums sums(call, {{"dweight", &dweight}}, stream);
+  const ColumnSums sums(call, {{"dweight", &dweight}}, x.dtype().bytes(),
+                        kernels::RmsNormBackward().thread_bytes, stream);
   LaunchReport report =
       kernel_of_device<kernels::RmsNormBackward>(dy.device())
           .on(stream)(call.row_shape(), sums.ctas(), epsilon, call.arguments(dy), call.arguments(x), weights,

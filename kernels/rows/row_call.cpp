@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 #include "imbrex/core/error.h"
@@ -15,7 +14,6 @@ namespace imbrex {
 namespace {
 
 constexpr int64_t kVectorBytes = 16;
-constexpr int kLeastTileColumns = 32;
 
 std::string names_of(std::initializer_list<DataType> types) {
   std::string text;
@@ -132,11 +130,11 @@ kernels::ColumnOperandArguments<> RowCall::column_operand(const std::string& nam
   return {tensor.dtype(), tensor.address()};
 }
 
-kernels::RowShapeArguments RowCall::row_shape(int most_columns) const {
-  const int64_t rounded = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(columns_)));
+int RowCall::tile_columns() const { return kernels::tile_columns_of(columns_); }
+
+kernels::RowShapeArguments RowCall::row_shape(int tile_columns) const {
   return {is_one_matrix_ ? 1 : matrices_, is_one_matrix_ ? matrices_ * rows_ : rows_, columns_ / column_unit_,
-          static_cast<int>(column_unit_),
-          static_cast<int>(std::clamp<int64_t>(rounded, kLeastTileColumns, most_columns))};
+          static_cast<int>(column_unit_), tile_columns};
 }
 
 kernels::RowOperandArguments<> RowCall::arguments(const DeviceTensor& tensor) const {

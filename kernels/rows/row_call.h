@@ -46,10 +46,13 @@ class RowCall {
 
   /// Whether the matrices of all operands follow each other as their rows do, so that they are one: then what follows
   /// speaks of one. After the last operand.
-  kernels::RowShapeArguments row_shape(int most_columns = kernels::RowTile::kMostColumns) const;
+  kernels::RowShapeArguments row_shape() const { return row_shape(tile_columns()); }
+  kernels::RowShapeArguments row_shape(int tile_columns) const;
+  /// The width of tiles: whole rows, where is_whole().
+  int tile_columns() const;
   kernels::RowOperandArguments<> arguments(const DeviceTensor& tensor) const;
   /// Whether rows are held whole.
-  bool is_whole(int most_columns = kernels::RowTile::kMostColumns) const { return columns_ <= most_columns; }
+  bool is_whole() const { return columns_ <= kernels::RowTile::kMostColumns; }
 
   const Device& device() const { return first_.device(); }
 

@@ -2,8 +2,6 @@
 // How `imbrex run`, `bench` and the tests try kernels of rows: what their registrations share.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -35,12 +33,12 @@ struct RowCase {
         dtype(c.size("bits") == 32 ? float32
               : c.size("fp16")     ? float16
                                    : bfloat16) {}
-  RowShapeArguments shape(int most_columns = RowTile::kMostColumns) const {
-    const int64_t unit = std::gcd(n, int64_t{16}), rounded = std::bit_ceil(static_cast<uint64_t>(n));
-    return {1, m, n / unit, static_cast<int>(unit),
-            static_cast<int>(std::clamp<int64_t>(rounded, 32, most_columns))};
+  RowShapeArguments shape() const { return shape(tile_columns_of(n)); }
+  RowShapeArguments shape(int tile_columns) const {
+    const int64_t unit = std::gcd(n, int64_t{16});
+    return {1, m, n / unit, static_cast<int>(unit), tile_columns};
   }
-  bool is_whole(int most_columns = RowTile::kMostColumns) const { return n <= most_columns; }
+  bool is_whole() const { return n <= RowTile::kMostColumns; }
   /// A dense tensor of rows, or a row of it for each column.
   static RowOperandArguments<const DeviceTensor&> operand(const DeviceTensor& t) {
     const int64_t columns = t.shape().back(), unit = std::gcd(columns, int64_t{16} / t.dtype().bytes());

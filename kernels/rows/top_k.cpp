@@ -16,7 +16,7 @@ namespace imbrex {
 namespace {
 
 constexpr int64_t kMostTaken = 64;
-constexpr int kTileColumns = 8192;  // of a longer row's parts
+constexpr int kMostColumns = 16384, kTileColumns = 8192;  // of a whole row; of a longer row's parts
 
 }  // namespace
 
@@ -35,9 +35,9 @@ LaunchReport top_k(const DeviceTensor& x, const DeviceTensor& values, const Devi
   call.check_dense("values", values, {rows, k}, {x.dtype()});
   call.check_dense("indices", indices, {rows, k}, {int32});
   auto& kernel = kernel_of_device<kernels::TopK>(x.device());
-  if (call.columns() <= kernels::RowTile::kMostColumns)
-    return kernel.on(stream)(call.row_shape(), k, call.arguments(x), false, indices.address(), x.dtype(),
-                             values.address(), indices.address());
+  if (call.columns() <= kMostColumns)
+    return kernel.on(stream)(call.row_shape(kernels::row_tile_columns(call.columns())), k, call.arguments(x),
+                             false, indices.address(), x.dtype(), values.address(), indices.address());
   // The largest of each part, then of those.
   const int64_t parts = (call.columns() + kTileColumns - 1) / kTileColumns, candidates = k * parts;
   const Workspace value_memory = Workspace::on(stream, x.device(), rows * candidates * x.dtype().bytes()),
@@ -49,8 +49,9 @@ LaunchReport top_k(const DeviceTensor& x, const DeviceTensor& values, const Devi
                         x.dtype(), part_values.address(), part_indices.address());
   if (!first.clean()) return first;
   RowCall second("top_k", "x", part_values);
-  return kernel.on(stream)(second.row_shape(), k, second.arguments(part_values), true, part_indices.address(),
-                           x.dtype(), values.address(), indices.address());
+  return kernel.on(stream)(second.row_shape(kernels::row_tile_columns(candidates)), k,
+                           second.arguments(part_values), true, part_indices.address(), x.dtype(),
+                           values.address(), indices.address());
 }
 
 namespace kernels {
@@ -69,7 +70,8 @@ const KernelRegistration<TopK> registration{
       const int64_t k = c.size("k");
       DeviceTensor x = rows.input(), values = c.output(rows.dtype, {rows.m, k}),
                    indices = c.output(int32, {rows.m, k});
-      c.launch(kernel, rows.shape(), k, rows.operand(x), false, indices, rows.dtype, values, indices);
+      c.launch(kernel, rows.shape(row_tile_columns(rows.n)), k, rows.operand(x), false, indices, rows.dtype,
+               values, indices);
       const auto fill = [&](std::span<double> out, bool wants_values) {
         const std::vector<double> in = c.values(x);
         rows.each([&](int64_t first) {

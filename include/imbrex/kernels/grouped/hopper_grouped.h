@@ -13,6 +13,21 @@
 
 namespace imbrex::kernels {
 
+/// Scales of float8 operands, one per 128 of k: of each row of A, and of 128 rows of B. A kernel takes them as a step of its
+/// epilogue, which changes no element: it adds up sums of 128 products each, scaled, in float32. (The tensor cores' own
+/// sums of float8 keep about 14 bits.)
+struct BlockScales {
+  static constexpr int kBlock = 128;
+  using Parameters = ParameterList<Ptr<float32>, Int64, Ptr<float32>>;
+  Ptr<float32> a;  ///< [k / 128, rows of A], rows of it `a_stride` apart
+  Int64 a_stride;
+  Ptr<float32> b;  ///< [groups, n / 128, k / 128]
+
+  RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
+    return RegisterValue(x.handle());
+  }
+};
+
 /// x * scale[g, j] in column j of group g.
 struct GroupColumnScale {
   using Parameters = ParameterList<Int32, Ptr<float32>>;
@@ -28,25 +43,28 @@ struct GroupColumnScale {
 template <class... Steps>
 struct HopperGroupedMatmul {
   static constexpr const char* target = "sm_90a";
-  int block_m = 128, block_n = 256, block_k = 64, stages = 4, consumers = 2;  // of a CTA
-  int cluster_m = 2, cluster_n = 1;  // CTAs of a cluster with tiles below and beside each other (multicast)
+  static constexpr bool kScaled = (std::is_same_v<Steps, BlockScales> || ...);
+  int block_m = 128, block_n = kScaled ? 128 : 256, block_k = kScaled ? 128 : 64;  // of a CTA
+  int stages = kScaled ? 6 : 4, consumers = 2;
+  int cluster_m = 1, cluster_n = 2;  // CTAs of a cluster with tiles below and beside each other (multicast)
   int store_stages = 2;              // slices of a consumer
   int band = 8, ctas = 132;
 
   static auto space() {
+    using Tiles = std::initializer_list<std::tuple<int, int, int, int, int, int, int>>;
+    const Tiles plain{{128, 256, 4, 2, 1, 2, 2}, {128, 256, 4, 2, 2, 1, 2}, {256, 128, 4, 2, 1, 2, 1},
+                      {128, 192, 5, 2, 1, 2, 1}, {128, 256, 4, 2, 1, 1, 2}, {128, 128, 6, 2, 1, 2, 2},
+                      {64, 256, 5, 1, 1, 1, 2},  {64, 128, 8, 1, 1, 2, 2},  {64, 128, 8, 1, 1, 1, 2}};
+    const Tiles scaled{{128, 128, 6, 2, 1, 2, 2},
+                       {128, 128, 6, 2, 2, 1, 2},
+                       {128, 128, 6, 2, 1, 1, 2},
+                       {64, 128, 8, 1, 1, 2, 2},
+                       {64, 128, 8, 1, 1, 1, 2}};
     return Space<HopperGroupedMatmul>()
         .template choose<&HopperGroupedMatmul::block_m, &HopperGroupedMatmul::block_n,
                          &HopperGroupedMatmul::stages, &HopperGroupedMatmul::consumers,
                          &HopperGroupedMatmul::cluster_m, &HopperGroupedMatmul::cluster_n,
-                         &HopperGroupedMatmul::store_stages>({{128, 256, 4, 2, 2, 1, 2},
-                                                              {128, 256, 4, 2, 1, 2, 2},
-                                                              {256, 128, 4, 2, 1, 2, 1},
-                                                              {128, 192, 5, 2, 1, 2, 1},
-                                                              {128, 256, 4, 2, 1, 1, 2},
-                                                              {128, 128, 6, 2, 1, 2, 2},
-                                                              {64, 256, 5, 1, 1, 1, 2},
-                                                              {64, 128, 8, 1, 1, 2, 2},
-                                                              {64, 128, 8, 1, 1, 1, 2}})
+                         &HopperGroupedMatmul::store_stages>(kScaled ? scaled : plain)
         .template choose<&HopperGroupedMatmul::band>({8, 16, 4});
   }
 
@@ -76,6 +94,10 @@ struct HopperGroupedMatmul {
 
     auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
     auto g_b = global_view(b_ptr, dtype, {groups, n_size, k_size});
+    const BlockScales* scales = finish.template find<BlockScales>();
+    require(scales == nullptr || (block_k == BlockScales::kBlock && block_n == BlockScales::kBlock),
+            "tiles of {} columns and {} of k have no scale of their own; they are {} each", block_n, block_k,
+            BlockScales::kBlock);
     const DataType c_type = finish.output_type(dtype);
     auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
     auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
@@ -133,44 +155,48 @@ struct HopperGroupedMatmul {
         for (Loop loop : forever()) {
           tiles.find(tile);
           loop.break_if(tiles.at_end());
-          auto acc = wgmma::accumulator(float32, {consumer_m, block_n});
-          Int32 last_stage = stages - 1;
-          for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
-            pipe.consumer_acquire();
-            wgmma::fence();
-            wgmma::mma(s_a[pipe.consumer_stage].slice({i * consumer_m, 0}, {consumer_m, block_k}),
-                       s_b[pipe.consumer_stage].transpose(), acc, {.scale_d = offset_k != 0});
-            wgmma::commit_group();
-            wgmma::wait_group(1);
-            if (auto later = when(offset_k != 0)) release(last_stage);
-            last_stage = pipe.consumer_stage;
-            pipe.consumer_advance();
-          }
-          wgmma::wait_group(0);
-          release(last_stage);
-
           Int32 offset_m = tiles.begin + (tiles.m_block * cluster_m + rank_m) * block_m + i * consumer_m;
           Int32 offset_n = (tiles.n_block * cluster_n + rank_n) * block_n;
-          Int32 is_full = cast<int32>(offset_m + consumer_m <= tiles.end);
-          auto g_group = global_view(c_ptr, c_type, {tiles.end, n_size});
-          auto steps = finish.rows(consumer_m);
-          for (int j = 0; j < slices; ++j) {
-            auto s_slice = s_c[i][j % store_stages];
-            const OutputTile place{m_size, n_size, c_type, offset_m, offset_n + j * kStoreN, tiles.group};
-            if (auto warp = single_warp()) tma::wait_group(store_stages - 1, {.read = true});
-            sync();  // the slice that was here has been stored
-            store_shared(s_slice, steps(acc.slice({0, j * kStoreN}, {consumer_m, kStoreN}), place));
-            fence::proxy_async();  // what was written becomes visible to TMA
-            sync();
-            if (auto full = when(is_full != 0)) {
-              if (auto warp = single_warp()) {
-                tma::shared_to_global(s_slice, g_c, {offset_m, offset_n + j * kStoreN});
-                tma::commit_group();
-              }
+          RegisterTensor acc = scales ? RegisterTensor(zeros(float32, {consumer_m, block_n}))
+                                      : wgmma::accumulator(float32, {consumer_m, block_n});
+          // Where all of the consumer's rows are beyond the group, the other consumers have the tensor cores.
+          if (auto idle = when(offset_m >= tiles.end)) {
+            for ([[maybe_unused]] auto k_block : range(cdiv(k_size, block_k))) {
+              pipe.consumer_acquire();
+              sync();  // one thread releases for all: a warp that is late for its wait could miss the phase
+              release(pipe.consumer_stage);
+              pipe.consumer_advance();
             }
-            // Rows of the next group are not written.
-            if (auto ragged = otherwise())
-              store_global(g_group, load_shared(s_slice), {offset_m, offset_n + j * kStoreN});
+          }
+          if (auto busy = otherwise()) {
+            if (scales)
+              multiply_scaled(
+                  *scales, ScaledPlace{m_size, n_size, k_size, groups, tiles.group, offset_m, offset_n}, pipe,
+                  s_a.slice({0, i * consumer_m, 0}, {stages, consumer_m, block_k}), s_b, acc, release);
+            else
+              multiply(k_size, pipe, s_a.slice({0, i * consumer_m, 0}, {stages, consumer_m, block_k}), s_b,
+                       acc, release);
+
+            Int32 is_full = cast<int32>(offset_m + consumer_m <= tiles.end);
+            auto g_group = global_view(c_ptr, c_type, {tiles.end, n_size});
+            auto steps = finish.rows(consumer_m);
+            for (int j = 0; j < slices; ++j) {
+              auto s_slice = s_c[i][j % store_stages];
+              const OutputTile place{m_size, n_size, c_type, offset_m, offset_n + j * kStoreN, tiles.group};
+              if (auto warp = single_warp()) tma::wait_group(store_stages - 1, {.read = true});
+              sync();  // the slice that was here has been stored
+              store_shared(s_slice, steps(acc.slice({0, j * kStoreN}, {consumer_m, kStoreN}), place));
+              fence::proxy_async();  // what was written becomes visible to TMA
+              sync();
+              if (auto warp = single_warp()) {
+                if (auto full = when(is_full != 0))
+                  tma::shared_to_global(s_slice, g_c, {offset_m, offset_n + j * kStoreN});
+                tma::commit_group();  // where it is empty too: what is waited for is a number of groups
+              }
+              // Rows of the next group are not written.
+              if (auto ragged = when(is_full == 0))
+                store_global(g_group, load_shared(s_slice), {offset_m, offset_n + j * kStoreN});
+            }
           }
           tile += num_clusters;
         }
@@ -178,6 +204,64 @@ struct HopperGroupedMatmul {
       }
     }
     cluster_sync();  // no CTA exits while another may still write to it or signal it
+  }
+
+ private:
+  /// A consumer's sums over k.
+  void multiply(int k_size, Pipeline& pipe, const SharedTensor& s_a, const SharedTensor& s_b,
+                RegisterTensor& acc, const auto& release) const {
+    Int32 last_stage = stages - 1;
+    for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
+      pipe.consumer_acquire();
+      wgmma::fence();
+      wgmma::mma(s_a[pipe.consumer_stage], s_b[pipe.consumer_stage].transpose(), acc,
+                 {.scale_d = offset_k != 0});
+      wgmma::commit_group();
+      wgmma::wait_group(1);
+      if (auto later = when(offset_k != 0)) release(last_stage);
+      last_stage = pipe.consumer_stage;
+      pipe.consumer_advance();
+    }
+    wgmma::wait_group(0);
+    release(last_stage);
+  }
+
+  struct ScaledPlace {
+    const Int32& m_size;
+    int n_size, k_size;
+    const Int32 &groups, &group, &offset_m, &offset_n;
+  };
+  /// The same, each block of k scaled by itself. (Two sets of sums, one scaled while the other is computed, do not help:
+  /// ptxas lets no product run while sums of another are read.)
+  void multiply_scaled(const BlockScales& scales, const ScaledPlace& at, Pipeline& pipe,
+                       const SharedTensor& s_a, const SharedTensor& s_b, RegisterTensor& acc,
+                       const auto& release) const {
+    const int64_t rows = s_a.shape(1);
+    const int k_blocks = cdiv(at.k_size, block_k);
+    auto g_scale_a = global_view(scales.a, {k_blocks, at.m_size}, {scales.a_stride, 1});
+    auto g_scale_b = global_view(scales.b, {at.groups, cdiv(at.n_size, block_n), k_blocks})[at.group];
+    // Beyond the last column there are no scales; those elements are not stored.
+    Int32 n_block = min(at.offset_n / block_n, cdiv(at.n_size, block_n) - 1);
+    const auto load = [&](const ScalarArg& k_block) {
+      return load_global(g_scale_a, {k_block, at.offset_m}, {rows}).reshape({rows, 1});
+    };
+    auto partial = wgmma::accumulator(float32, {rows, block_n});
+    RegisterTensor scale_a = load(0);
+    Float32 scale_b = g_scale_b.item({n_block, 0});
+    for (Int32 k_block : range(0, k_blocks, {.unroll = k_blocks % stages == 0 ? stages : 1})) {
+      pipe.consumer_acquire();
+      wgmma::fence();
+      wgmma::mma(s_a[pipe.consumer_stage], s_b[pipe.consumer_stage].transpose(), partial, {.scale_d = false});
+      wgmma::commit_group();
+      RegisterTensor scale = scale_a * scale_b;
+      Int32 next = min(k_block + 1, k_blocks - 1);  // loaded one block ahead
+      scale_a = load(next);
+      scale_b = g_scale_b.item({n_block, next});
+      wgmma::wait_group(0);
+      release(pipe.consumer_stage);
+      acc = fma(partial, scale, acc);
+      pipe.consumer_advance();
+    }
   }
 };
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "imbrex/kernels/parts/batch.h"
@@ -50,6 +51,15 @@ class Epilogue {
     };
     std::apply([&](const auto&... step) { (look(step), ...); }, steps_);
     return found;
+  }
+
+  /// The step of this type; null where there is none.
+  template <class Step>
+  const Step* find() const {
+    if constexpr ((std::is_same_v<Step, Steps> || ...))
+      return &std::get<Step>(steps_);
+    else
+      return nullptr;
   }
 
   /// CompileError at the kernel's line if a step reduces rows that are wider than the tile.

@@ -46,7 +46,7 @@ struct LayerNormBackward {
   int thread_bytes = 32;  // of x, per thread
 
   static auto space() {
-    return Space<LayerNormBackward>().choose<&LayerNormBackward::thread_bytes>({32, 16, 64});
+    return Space<LayerNormBackward>().choose<&LayerNormBackward::thread_bytes>({32, 16});
   }
 
   /// weight_parts[ctas, columns] and bias_parts = the sums of dy * normal and of dy over the rows that a CTA has; normal =
@@ -54,33 +54,33 @@ struct LayerNormBackward {
   void operator()(RowShape shape, Int32 ctas, Float32 epsilon, RowOperand dy, RowOperand x,
                   ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
                   Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
-    const RowTile tile(shape, x.dtype.bytes(), thread_bytes);
+    const RowTile tile = PersistentRows::tile(shape, x.dtype.bytes(), thread_bytes);
     grid(ctas);
     const PersistentRows rows(tile, shape);
-    const HeldColumns weights(tile, weight, shape);
-    RegisterTensor weight_part = zeros(float32, {tile.rows, tile.columns}),
-                   bias_part = zeros(float32, {tile.rows, tile.columns});
+    std::optional<ColumnSum> weight_part, bias_part;
+    if (has_weight_parts) weight_part.emplace(tile);
+    if (has_bias_parts) bias_part.emplace(tile);
     AheadRows next_x(rows, x, shape), next_dy(rows, dy, shape);
     for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
       const RowPlace at = rows.place(i);
-      auto value = next_x.take(i), gradient = next_dy.take(i);
+      auto value = next_x.take(i);
       const auto mean_of = [&](const RegisterBase& terms) {
         return sum(terms, {.axis = 1, .keep = true}) / shape.columns();
       };
       RegisterTensor centred = centred_rows(tile, value, mean_of(value), 0);
       RegisterTensor scale = rsqrt(mean_of(centred * centred) + epsilon);
-      auto normal = centred * scale;
-      if (has_weight_parts) weight_part += gradient * normal;
-      if (has_bias_parts) bias_part += gradient;
+      auto normal = centred * scale, gradient = next_dy.take(i);
+      if (has_weight_parts) weight_part->add(gradient * normal);
+      if (has_bias_parts) bias_part->add(gradient);
       if (has_dx) {
-        auto scaled = gradient * weights.get();
+        auto scaled = gradient * weight.load(shape, 0, tile.columns);
         auto along = mean_of(scaled * normal), shift = mean_of(scaled);
         store_global(dx.view(shape, at.matrix), ((scaled - shift - normal * along) * scale).to(dx.dtype),
                      {at.row, 0});
       }
     }
-    if (has_weight_parts) store_part(shape, weight_parts_ptr, weight_part);
-    if (has_bias_parts) store_part(shape, bias_parts_ptr, bias_part);
+    if (has_weight_parts) weight_part->store(shape, weight_parts_ptr);
+    if (has_bias_parts) bias_part->store(shape, bias_parts_ptr);
   }
 };
 

@@ -7,11 +7,20 @@
 
 namespace imbrex::kernels {
 
-/// All tiles of a call, matrix by matrix.
+/// All tiles of a call, matrix by matrix, which the CTAs take in turn.
 class PersistentRows {
  public:
+  static constexpr int kWide = 8192;  ///< wider tiles leave no registers for what can be elsewhere
+  /// Of a multiprocessor, with as many registers as there are for them; a CTA has no more.
+  static constexpr int kThreads = 512;
+  static RowTile tile(const RowShape& shape, int bytes, int thread_bytes) {
+    return RowTile(shape, bytes, thread_bytes, kThreads);
+  }
+
   PersistentRows(const RowTile& tile, const RowShape& shape)
-      : tile_(tile), tiles_(tile.count()), count_(shape.matrices * tiles_) {}
+      : tile_(tile), tiles_(tile.count()), count_(shape.matrices * tiles_) {
+    max_registers(65536 / kThreads);
+  }
   const RowTile& tile() const { return tile_; }
   const Expr& count() const { return count_; }
   RowPlace place(const ScalarArg& i) const {
@@ -28,11 +37,9 @@ class PersistentRows {
 /// that, when they are needed.
 class AheadRows {
  public:
-  static constexpr int kMostColumns = 8192;
-
   AheadRows(const PersistentRows& rows, const RowOperand& operand, const RowShape& shape)
       : rows_(rows), operand_(operand), shape_(shape) {
-    if (rows.tile().columns <= kMostColumns) ahead_.emplace(load(block_idx.x));
+    if (rows.tile().columns <= PersistentRows::kWide) ahead_.emplace(load(block_idx.x));
   }
 
   /// Tile i, as float32, after which that of the CTA's next turn is loaded.
@@ -55,28 +62,36 @@ class AheadRows {
   std::optional<RegisterTensor> ahead_;
 };
 
-/// An element for each column, likewise: loaded once, or where the tile is wide whenever it is needed.
-class HeldColumns {
+/// A CTA's sum over its rows, one element for each column; of wide tiles, which leave no registers for it, in shared
+/// memory.
+class ColumnSum {
  public:
-  HeldColumns(const RowTile& tile, const ColumnOperand& operand, const RowShape& shape)
-      : tile_(tile), operand_(operand), shape_(shape) {
-    if (tile.columns <= AheadRows::kMostColumns) held_.emplace(load());
+  explicit ColumnSum(const RowTile& tile) {
+    const Shape shape{tile.rows, tile.columns};
+    if (tile.columns <= PersistentRows::kWide) {
+      registers_.emplace(zeros(float32, shape));
+    } else {
+      shared_.emplace(shared_tensor(float32, shape));
+      store_shared(*shared_, zeros(float32, shape));
+    }
   }
-  RegisterValue get() const { return held_ ? RegisterValue(held_->handle()) : load(); }  // [1, columns]
+  void add(const RegisterBase& values) {
+    if (registers_)
+      *registers_ += values;
+    else
+      store_shared(*shared_, load_shared(*shared_) + values);
+  }
+  /// Stores it as row block_idx.x of parts [ctas, columns].
+  void store(const RowShape& shape, const Ptr<float32>& parts_ptr) const {
+    auto all = registers_ ? RegisterValue(registers_->handle()) : load_shared(*shared_);
+    store_global(global_view(parts_ptr, {grid_dim.x, shape.columns()}), sum(all, {.axis = 0, .keep = true}),
+                 {block_idx.x, 0});
+  }
 
  private:
-  RegisterValue load() const { return operand_.load(shape_, 0, tile_.columns).reshape({1, tile_.columns}); }
-  const RowTile& tile_;
-  const ColumnOperand& operand_;
-  const RowShape& shape_;
-  std::optional<RegisterTensor> held_;
+  std::optional<RegisterTensor> registers_;
+  std::optional<SharedTensor> shared_;
 };
-
-/// Stores the sums of a CTA's rows as row block_idx.x of parts [ctas, columns].
-inline void store_part(const RowShape& shape, const Ptr<float32>& parts_ptr, const RegisterBase& part) {
-  auto total = sum(part, {.axis = 0, .keep = true});
-  store_global(global_view(parts_ptr, {grid_dim.x, shape.columns()}), total, {block_idx.x, 0});
-}
 
 /// y[j] = the sum of parts[:, j].
 struct SumOfParts {

@@ -59,34 +59,32 @@ struct RmsNormRows {
 struct RmsNormBackward {
   int thread_bytes = 32;  // of x, per thread
 
-  static auto space() {
-    return Space<RmsNormBackward>().choose<&RmsNormBackward::thread_bytes>({32, 16, 64});
-  }
+  static auto space() { return Space<RmsNormBackward>().choose<&RmsNormBackward::thread_bytes>({32, 16}); }
 
   /// parts[ctas, columns] = the sums of dy * x * r over the rows that a CTA has; see rms_norm_backward(). Rows are whole.
   void operator()(RowShape shape, Int32 ctas, Float32 epsilon, RowOperand dy, RowOperand x,
                   ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
                   Ptr<float32> parts_ptr) const {
-    const RowTile tile(shape, x.dtype.bytes(), thread_bytes);
+    const RowTile tile = PersistentRows::tile(shape, x.dtype.bytes(), thread_bytes);
     grid(ctas);
     const PersistentRows rows(tile, shape);
-    const HeldColumns weights(tile, weight, shape);
-    RegisterTensor part = zeros(float32, {tile.rows, tile.columns});
+    std::optional<ColumnSum> part;
+    if (has_parts) part.emplace(tile);
     AheadRows next_x(rows, x, shape), next_dy(rows, dy, shape);
     for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
       const RowPlace at = rows.place(i);
-      auto value = next_x.take(i), gradient = next_dy.take(i);
+      auto value = next_x.take(i);
       RegisterTensor scale = rsqrt(sum(value * value, {.axis = 1, .keep = true}) / shape.columns() + epsilon);
-      auto normal = value * scale;
-      if (has_parts) part += gradient * normal;
+      auto normal = value * scale, gradient = next_dy.take(i);
+      if (has_parts) part->add(gradient * normal);
       if (has_dx) {
-        auto scaled = gradient * weights.get();
+        auto scaled = gradient * weight.load(shape, 0, tile.columns);
         auto along = sum(scaled * normal, {.axis = 1, .keep = true}) / shape.columns();
         store_global(dx.view(shape, at.matrix), ((scaled - normal * along) * scale).to(dx.dtype),
                      {at.row, 0});
       }
     }
-    if (has_parts) store_part(shape, parts_ptr, part);
+    if (has_parts) part->store(shape, parts_ptr);
   }
 };
 

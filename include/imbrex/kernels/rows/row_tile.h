@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kernels that work row by row share: tensors of rows whose number and length are known when they run, and the
-// tiles that CTAs take of them. A length costs no compilation of its own: what is compiled for is the tile's width, a
-// power of two, and the vectors that length and strides allow.
+// tiles that CTAs take of them. A length costs no compilation of its own: what is compiled for is the tile's width, of
+// which there are a few between powers of two, and the vectors that length and strides allow.
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <optional>
 #include <tuple>
 
@@ -18,7 +20,7 @@ struct RowShape {
   using Parameters = ParameterList<Int32, Int32, Int32, int, int>;
   Int32 matrices, rows, column_units;
   int column_unit;   ///< a power of two that divides the number of columns: what vector accesses rely on
-  int tile_columns;  ///< of a tile, a power of two; longer rows are taken tile by tile
+  int tile_columns;  ///< of a tile; longer rows are taken tile by tile
 
   Expr columns() const { return column_units * column_unit; }
 };
@@ -71,6 +73,14 @@ struct ColumnOperandArguments {
   auto arguments() const { return std::tie(dtype, address); }
 };
 
+/// The width of a tile for rows of so many columns: the next power of two or, of wide ones, the next eighth of it.
+inline int row_tile_columns(int64_t columns) {
+  constexpr int64_t kLeast = 32, kEighthsFrom = 4096;
+  const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(columns, kLeast))));
+  const int64_t step = power > kEighthsFrom ? power / 8 : power;
+  return static_cast<int>((columns + step - 1) / step * step);
+}
+
 /// The first row of a tile, and its matrix.
 struct RowPlace {
   Int32 row, matrix;
@@ -79,17 +89,27 @@ struct RowPlace {
 /// The tile of a CTA: some whole rows, or one row of which it holds a part at a time.
 class RowTile {
  public:
-  static constexpr int kMostColumns =
-      32768;  ///< of a row that is held whole: 32 elements per thread of a CTA
+  static constexpr int kMostColumns = 16384;  ///< of a row that is held whole
+  /// Parts of longer rows: narrow, so that a multiprocessor has several CTAs, one loading while another computes.
+  static constexpr int kPartColumns = 8192;
+
+  /// How many threads a CTA has for tiles of this width.
+  static int threads(int columns, int bytes, int thread_bytes, int most = 1024) {
+    return std::clamp(columns / std::max(1, thread_bytes / bytes), 128, most);
+  }
+  /// The most, where rows allow vectors of so many elements: single elements take registers for their addresses.
+  static int most_threads(int column_unit) { return column_unit % 8 == 0 ? 1024 : 512; }
 
   /// Sets the number of warps. A thread takes about `thread_bytes` of the tensor whose elements have `bytes`: enough
   /// loads in flight, few enough registers.
-  RowTile(const RowShape& shape, int bytes, int thread_bytes = 64)
+  RowTile(const RowShape& shape, int bytes, int thread_bytes = 64, int most = 1024)
       : columns(shape.tile_columns), is_whole_(true), shape_(shape) {
     const int per_thread = std::max(1, thread_bytes / bytes);
-    const int threads = std::clamp(columns / per_thread, 128, 1024);
-    rows = std::max(1, threads * per_thread / columns);
-    warps(threads / 32);
+    most = std::min(most, most_threads(shape.column_unit));
+    const int count = threads(columns, bytes, thread_bytes, most);
+    rows = std::max(1, count * per_thread / columns);
+    warps(count / 32);
+    if (count >= 256 && most == 1024) max_registers(64);  // a multiprocessor has room for 1024 threads
   }
   /// The same for rows that may be longer than the tile: `is_whole` says that they are not.
   RowTile(const RowShape& shape, int bytes, bool is_whole, int thread_bytes)
@@ -125,6 +145,11 @@ class RowTile {
   bool is_whole_;
   const RowShape& shape_;
 };
+
+/// The width of tiles for rows of so many columns: of a whole row, or of a part.
+inline int tile_columns_of(int64_t columns) {
+  return columns <= RowTile::kMostColumns ? row_tile_columns(columns) : RowTile::kPartColumns;
+}
 
 /// A tensor's elements in a RowTile, which are loaded once where the rows are whole, else whenever they are asked for.
 class TileRows {

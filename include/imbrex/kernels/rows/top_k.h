@@ -13,7 +13,7 @@ namespace imbrex {
 /// values[i, :] = the k largest elements of x[i, :], largest first, and indices[i, :] their columns: of equal elements the
 /// one of the smaller column comes first. x [rows, columns], float16, bfloat16 or float32, columns neighbours in memory;
 /// values [rows, k] of x's type and indices [rows, k], int32, both dense; k at most 64 and at most the columns. NaN counts
-/// as minus infinity. Meant for small k, as routers and samplers have: the time grows with k. Rows of more than 32768
+/// as minus infinity. Meant for small k, as routers and samplers have: the time grows with k. Rows of more than 16384
 /// columns take two launches and memory of the stream's. Otherwise as rms_norm().
 LaunchReport top_k(const DeviceTensor& x, const DeviceTensor& values, const DeviceTensor& indices,
                    const Stream& stream = {}, SourceLocation where = SourceLocation::current());
