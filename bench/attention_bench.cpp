@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on the CUDA GPU, many problems and configurations in one process: device time of launches with a cold L2
-// cache, medians. scripts/cudnn_attention.py times cuDNN on the same problems. Results are not checked here: `imbrex run`
+// cache, medians. Results are not checked here: `imbrex run`
 // does that.
 //
-//   bench_attention [--ms MS] PROBLEM:CONFIGURATION ...
+//   bench_attention PROBLEM:CONFIGURATION ...
 //     forward/HEADS,Q,KV,D,GROUP,CAUSAL[,DV]      :block_kv=128 stages=2
 //     backward/HEADS,Q,KV,D,GROUP,CAUSAL
 //     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS]  :block_kv=64 stages=3
@@ -97,16 +97,6 @@ class Bench {
     attention(q_, k_, v_, o_, options);
     const double us = time([&] { attention_backward(q_, k_, v_, o_, d_o, dq, dk, dv, options); });
     return {us, 10.0 * heads * q * kv * d * (options.causal ? 0.5 : 1), 0};
-  }
-
-  Timed plain(const std::vector<int64_t>& n, const std::string& configuration) {
-    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4];
-    const bool causal = n[5] != 0;
-    make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
-    const float scale = 1 / std::sqrt(static_cast<float>(d));
-    auto kernel = configured<kernels::Attention>(device_, configuration);
-    const double us = time([&] { kernel(heads, q, kv, d, group, causal, scale, bfloat16, q_, k_, v_, o_); });
-    return {us, 4.0 * heads * q * kv * d * (causal ? 0.5 : 1), 0, difference(n)};
   }
 
   Timed decode(const std::vector<int64_t>& n, const std::string& configuration) {
@@ -203,7 +193,6 @@ void run(Bench& bench, const std::string& argument) {
   try {
     const Timed t = kind == "decode"     ? bench.decode(n, configuration)
                     : kind == "backward" ? bench.backward(n)
-                    : kind == "plain"    ? bench.plain(n, configuration)
                                          : bench.forward(n, configuration);
     fmt::print("{:<60} {:>9.1f} us {:>6.1e} {}\n", argument, t.us, t.difference,
                t.flop > 0 ? fmt::format("{:.0f} TFLOPS", t.flop / t.us / 1e6)

@@ -78,7 +78,7 @@ struct Decoding {
             const int64_t at = page > 0 ? page_of[b * each + j / page] : b;
             return ((at * s.heads_kv + head / s.group) * rows + (page > 0 ? j % page : j)) * d;
           };
-          const auto& [qs, ks, vs] = *values;
+          const std::vector<double>&qs = (*values)[0], &ks = (*values)[1], &vs = (*values)[2];
           if (r != of) {
             const int64_t seen =
                 std::max<int64_t>(0, causal ? length_of[b] - s.q_size + i + 1 : length_of[b]);

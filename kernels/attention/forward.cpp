@@ -1,130 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "imbrex/kernels/attention/forward.h"
 
-#include <fmt/format.h>
+#include <algorithm>
 
-#include <array>
-#include <cmath>
-#include <memory>
-
+#include "attention/forward_case.h"
 #include "attention/kv_arguments.h"
-#include "attention/reference.h"
-#include "attention/score_arguments.h"
-#include "imbrex/core/error.h"
-#include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
 namespace {
 
 using Forward = WithScoreOptions<ForwardAttention>;
 
-/// A problem, as sizes of the registered kernel state it.
-struct Problem {
-  int64_t heads, rows, columns, d, d_v, group;
-  DataType dtype;
-  float scale;
-  ScoreArguments steps;
-  DeviceTensor q, k, v, o, log_sum, slopes, sinks;
-
-  explicit Problem(Case& c)
-      : heads(c.size("heads")),
-        rows(c.size("q")),
-        columns(c.size("kv")),
-        d(c.size("d")),
-        d_v(c.size("dv") > 0 ? c.size("dv") : d),
-        group(c.size("group")),
-        dtype(c.size("bf16") ? bfloat16 : float16),
-        scale(1 / std::sqrt(static_cast<float>(d))) {
-    if (group < 1 || heads % group != 0)
-      throw LaunchError(Diagnostic{{},
-                                   fmt::format("attention: {} heads in groups of {}", heads, group),
-                                   {},
-                                   "give --heads as a multiple of --group"});
-    q = c.input(dtype, {heads, rows, d});
-    k = c.input(dtype, {heads / group, columns, d});
-    v = c.input(dtype, {heads / group, columns, d_v});
-    o = c.output(dtype, {heads, rows, d_v});
-    log_sum = c.output(float32, {heads, rows});
-    slopes = sinks = log_sum;
-    steps = {.causal = c.size("causal") != 0,
-             .window = c.size("window") > 0,
-             .prefix = c.size("prefix") > 0,
-             .soft_cap = c.size("cap") > 0,
-             .alibi = c.size("alibi") != 0,
-             .sink = c.size("sink") != 0,
-             .left = c.size("window") - 1,
-             .right = 0,
-             .length = c.size("prefix"),
-             .heads = heads,
-             .cap = static_cast<float>(c.size("cap"))};
-    if (steps.alibi) slopes = c.input(float32, {heads}, 0.02);
-    if (steps.sink) sinks = c.input(float32, {heads});
-    steps.slopes = slopes.address();
-    steps.sinks = sinks.address();
-  }
-
-  bool sees(int64_t row, int64_t column) const {
-    const int64_t at = row + columns - rows;
-    return (!steps.causal || column <= at) &&
-           (!steps.window || (column >= at - steps.left && column <= at + steps.right)) &&
-           (!steps.prefix || column <= std::max(at, steps.length - 1));
-  }
-};
-
-/// Attention in float64, element by element; keeps the weights of the last row.
-class Reference {
- public:
-  Reference(const Case& c, const Problem& p)
-      : p_(p), q_(c.values(p.q)), k_(c.values(p.k)), v_(c.values(p.v)) {
-    if (p.steps.alibi) slopes_ = c.values(p.slopes);
-    if (p.steps.sink) sinks_ = c.values(p.sinks);
-  }
-  double operator()(int64_t element) {
-    const int64_t row = element / p_.d_v;
-    if (row != row_) weigh(row);
-    const double* v = v_.data() + first_kv(row) * p_.d_v + element % p_.d_v;
-    double sum = 0;
-    for (int64_t j = 0; j < p_.columns; ++j) sum += weights_[j] * v[j * p_.d_v];
-    return sum;
-  }
-  double log_sum(int64_t row) {
-    if (row != row_) weigh(row);
-    return log_sum_;
-  }
-
- private:
-  int64_t first_kv(int64_t row) const { return row / p_.rows / p_.group * p_.columns; }
-
-  void weigh(int64_t row) {
-    row_ = row;
-    const int64_t i = row % p_.rows, head = row / p_.rows;
-    constexpr double kNone = -std::numeric_limits<double>::infinity();
-    weights_.assign(static_cast<size_t>(p_.columns), kNone);
-    const double* q = q_.data() + row * p_.d;
-    double largest = p_.steps.sink ? sinks_[head] : kNone;
-    for (int64_t j = 0; j < p_.columns; ++j) {
-      if (!p_.sees(i, j)) continue;
-      const double* k = k_.data() + (first_kv(row) + j) * p_.d;
-      double score = p_.scale * std::inner_product(q, q + p_.d, k, 0.0);
-      if (p_.steps.soft_cap) score = p_.steps.cap * std::tanh(score / p_.steps.cap);
-      if (p_.steps.alibi) score += slopes_[head] * static_cast<double>(j - (i + p_.columns - p_.rows));
-      largest = std::max(largest, weights_[j] = score);
-    }
-    double total = p_.steps.sink ? std::exp(sinks_[head] - largest) : 0;
-    for (double& weight : weights_) total += weight = weight == kNone ? 0 : std::exp(weight - largest);
-    log_sum_ = total > 0 ? largest + std::log(total) : kNone;
-    for (double& weight : weights_) weight = total > 0 ? weight / total : 0;
-  }
-
-  const Problem p_;
-  std::vector<double> q_, k_, v_, slopes_, sinks_, weights_;
-  int64_t row_ = -1;
-  double log_sum_ = 0;
-};
-
 const KernelRegistration<Forward> registration{
-    {"attention_forward",
-     "attention with masks, score modifications and log-sum-exp, persistent",
+    {"attention",
+     "softmax(Q K^T / sqrt(d)) V, with masks and score modifications: the scores stay on the chip",
      {{"heads", 4, "heads of Q, of all batches"},
       {"q", 300, "rows of Q per head"},
       {"kv", 300, "rows of K and V per head"},
@@ -139,33 +28,14 @@ const KernelRegistration<Forward> registration{
       {"alibi", 0, "1: a bias by distance, of each head"},
       {"sink", 0, "1: a score of each head without a value"}}},
     [](Case& c, Kernel<Forward>& kernel) {
-      const Problem p(c);
+      const ForwardProblem p(c, true);
       const HeadArguments qs(p.q), ks(p.k), vs(p.v), os(p.o);
       const bool wants_log_sum = true;
       c.launch(kernel, 1, p.heads, p.rows, p.columns, p.d, p.d_v, p.group, p.scale, p.dtype, qs, ks, vs, os,
                wants_log_sum, p.log_sum, p.steps.causal,
                std::max<int64_t>(1, (int64_t{24} << 20) / (p.columns * (p.d + p.d_v) * 2) * p.group),
                p.steps);
-      const bool plain =
-          !p.steps.window && !p.steps.prefix && !p.steps.soft_cap && !p.steps.alibi && !p.steps.sink;
-      if (p.d_v == p.d && plain) c.attention = StatedAttention{p.q, p.k, p.v, p.o, p.scale, p.steps.causal};
-      c.flop = 2.0 * static_cast<double>(p.heads * p.rows) * static_cast<double>(p.columns * (p.d + p.d_v)) *
-               (p.steps.causal ? 0.5 : 1);
-      // Where checking all rows takes too long, a sample: an element of it costs as much as a row.
-      constexpr int64_t kProducts = int64_t{1} << 29;
-      const int64_t row = 2 * p.columns * p.d, all = p.heads * p.rows;
-      const bool whole = all * row <= kProducts;
-      auto reference = std::make_shared<std::shared_ptr<Reference>>();
-      const auto get = [&c, p, reference]() -> Reference& {
-        if (!*reference) *reference = std::make_shared<Reference>(c, p);
-        return **reference;
-      };
-      c.expect_samples(
-          p.o, [&](int64_t element) { return get()(element); },
-          whole ? all * p.d_v : std::max<int64_t>(kProducts / row, 500),
-          3 * default_tolerance(p.dtype));  // the weights are rounded to dtype as well
-      c.expect_samples(
-          p.log_sum, [&](int64_t r) { return get().log_sum(r); }, whole ? all : 100, 1e-3);
+      expect_forward(c, p, wants_log_sum);
     }};
 
 }  // namespace

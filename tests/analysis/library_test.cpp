@@ -63,6 +63,7 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
       kernel_traffic(*traced.function, run_time_integers(kernel.entry->parameters, traced.shape));
   // Where places or waits are data, the count says so, and differs.
   static const std::set<std::string> kOnData = {"attention_decode",
+                                                "blackwell_attention",
                                                 "cross_entropy",
                                                 "gather_rows",
                                                 "grouped_matmul",

@@ -15,7 +15,7 @@ namespace {
 using Sizes = std::map<std::string, int64_t>;
 
 void expect_verified(Sizes sizes, const std::string& configuration = "", uint64_t seeds = 2) {
-  const RegisteredKernel& kernel = registered_kernel("attention_forward");
+  const RegisteredKernel& kernel = registered_kernel("attention");
   for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     const Device device = Device::virtual_gpu(
@@ -70,10 +70,10 @@ TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
     Sizes sizes;
     std::string configuration = "";
   };
-  for (const Form& form : std::vector<Form>{{"attention_forward", {{"causal", 1}}},
-                                            {"attention_forward", {{"window", 50}, {"cap", 9}, {"sink", 1}}},
-                                            {"attention_forward", {{"alibi", 1}}, "block_kv=64 stages=4"},
-                                            {"attention_forward", {{"d", 256}, {"causal", 1}}, "block_kv=80"},
+  for (const Form& form : std::vector<Form>{{"attention", {{"causal", 1}}},
+                                            {"attention", {{"window", 50}, {"cap", 9}, {"sink", 1}}},
+                                            {"attention", {{"alibi", 1}}, "block_kv=64 stages=4"},
+                                            {"attention", {{"d", 256}, {"causal", 1}}, "block_kv=80"},
                                             {"attention_backward_kv", {{"causal", 1}}},
                                             {"attention_backward_q", {{"causal", 1}}},
                                             {"attention_decode", {{"page", 16}, {"causal", 1}}},

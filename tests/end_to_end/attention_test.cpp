@@ -78,7 +78,7 @@ TEST(Attention, RefusesHeadsItCannotHold) {
       expect_verified({{"d", d}});
       ADD_FAILURE() << d;
     } catch (const CompileError& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("a multiple of 16, at most 128"));
+      EXPECT_THAT(error.what(), testing::HasSubstr("a multiple of 16, at most 256"));
     }
 }
 

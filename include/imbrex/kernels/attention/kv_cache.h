@@ -81,10 +81,9 @@ class KvBlocks {
 
   /// The loading warps' role: blocks first ... last - 1 of a sequence of `length` rows.
   void load(const Int32& first, const Int32& last, const Int32& length, Pipeline& k_pipe, Pipeline& v_pipe) {
+    if (!cache_.has_tma_pages(block_kv_)) return gather_blocks(first, last, length, k_pipe, v_pipe);
     for (Int32 block : range(first, last)) {
-      if (!cache_.has_tma_pages(block_kv_))
-        gather_block(block * block_kv_, length, k_pipe, v_pipe);
-      else if (cache_.is_paged)
+      if (cache_.is_paged)
         load_pages(block * block_kv_, length, k_pipe, v_pipe);
       else
         load_rows(block * block_kv_, k_pipe, v_pipe);
@@ -141,16 +140,18 @@ class KvBlocks {
     load(v_pipe, g_v_, s_v_);
   }
 
-  /// Row by row through registers, for pages that TMA has no use for.
-  void gather_block(const ScalarArg& offset, const Int32& length, Pipeline& k_pipe, Pipeline& v_pipe) {
-    auto row =
-        register_tensor(int32, {block_kv_, 1}, [&](auto r, auto) { return min(offset + r, length - 1); });
-    auto page = gather(table(), {row / cache_.rows_of_page}, {block_kv_, 1}, {.dims = {-1, -1}});
-    auto in_page = row % cache_.rows_of_page;
-    const auto read = [&](const GlobalTensor& g) {
-      return gather(g, {page, head_kv_, in_page, 0}, {block_kv_, head_size_});
+  /// Row by row through registers, for pages that TMA has no use for. The pages of a block are looked up while the block
+  /// before is in flight.
+  void gather_blocks(const Int32& first, const Int32& last, const Int32& length, Pipeline& k_pipe,
+                     Pipeline& v_pipe) {
+    const auto row_of = [&](const ScalarArg& block) {
+      return register_tensor(int32, {block_kv_, 1},
+                             [&](auto r, auto) { return min(block * block_kv_ + r, max(length - 1, 0)); });
     };
-    auto k = read(g_k_), v = read(g_v_);  // both in flight before either is waited for
+    const auto page_of = [&](const ScalarArg& block) {
+      auto table = global_view(cache_.table_ptr, {batches_, cache_.pages_per_sequence});
+      return gather(table, {batch_, row_of(block) / cache_.rows_of_page}, {block_kv_, 1}, {.dims = {-1, -1}});
+    };
     const auto put = [&](Pipeline& pipe, const SharedTensor& ring, const RegisterValue& tile) {
       pipe.producer_acquire();
       store_shared(ring[pipe.producer_stage], tile);
@@ -158,8 +159,19 @@ class KvBlocks {
       mbarrier::arrive(pipe.producer_barrier());  // every thread, for what it has stored
       pipe.producer_advance();
     };
-    put(k_pipe, s_k_, k);
-    put(v_pipe, s_v_, v);
+    if (auto some = when(first < last)) {
+      RegisterTensor page = page_of(first);
+      for (Int32 block : range(first, last)) {
+        auto in_page = row_of(block) % cache_.rows_of_page;
+        const auto read = [&](const GlobalTensor& g) {
+          return gather(g, {page, head_kv_, in_page, 0}, {block_kv_, head_size_});
+        };
+        auto k = read(g_k_), v = read(g_v_);  // both in flight before either is waited for
+        page = page_of(min(block + 1, last - 1));
+        put(k_pipe, s_k_, k);
+        put(v_pipe, s_v_, v);
+      }
+    }
   }
 
   static constexpr auto kEvict = tma::CachePolicy::kEvictFirst;
