@@ -41,6 +41,7 @@
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/kernels/matmul/matmul_skinny.h"
+#include "imbrex/kernels/matmul/matmul_stream_k.h"
 #include "imbrex/runtime/kernel.h"
 #include "runtime/device/backend.h"
 #include "runtime/host/parallel.h"
@@ -72,6 +73,19 @@ Entry ladder_entry(const std::string& spec, const std::string& configuration, co
           }};
 }
 
+Entry stream_k_entry(const std::string& spec, const std::string& configuration, const Device& device) {
+  const auto shape = bench::configured<kernels::HopperMatmulStreamK<>>(configuration);
+  auto kernel = std::make_shared<Kernel<kernels::HopperMatmulStreamK<>>>(shape, device);
+  // Launches of a turn follow each other on one stream: they share the partial sums.
+  auto partials =
+      std::make_shared<DeviceTensor>(DeviceTensor::empty(device, float32, {shape.partial_elements()}));
+  auto turns = std::make_shared<DeviceTensor>(
+      DeviceTensor::from_host(device, HostTensor(int32, {shape.turn_elements()})));
+  return {spec, [=](const Problem& p, DataType dtype, const Operands& t) {
+            (*kernel)(p.m, p.n, p.k, dtype, t.a, t.b, t.c, *partials, *turns);
+          }};
+}
+
 Entry entry(const std::string& spec, const Device& device) {
   using namespace kernels;
   if (spec == "auto")
@@ -89,7 +103,8 @@ Entry entry(const std::string& spec, const Device& device) {
   if (step == "h7") return ladder_entry<HopperMatmulH7<>>(spec, configuration, device);
   if (step == "h8") return ladder_entry<HopperMatmulH8<>>(spec, configuration, device);
   if (step == "skinny") return ladder_entry<HopperMatmulSkinny<>>(spec, configuration, device);
-  throw std::runtime_error("no step '" + step + "'; steps are h0 ... h8 and skinny, or auto");
+  if (step == "stream_k") return stream_k_entry(spec, configuration, device);
+  throw std::runtime_error("no step '" + step + "'; steps are h0 ... h8, skinny and stream_k, or auto");
 }
 
 size_t host_threads = std::max(1u, std::thread::hardware_concurrency());

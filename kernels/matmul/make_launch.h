@@ -9,6 +9,8 @@
 #include "imbrex/kernels/hopper_matmul/matmul_h7.h"
 #include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/kernels/matmul/matmul_skinny.h"
+#include "imbrex/kernels/matmul/matmul_stream_k.h"
+#include "imbrex/runtime/workspace.h"
 #include "matmul/matmul_launch.h"
 
 namespace imbrex {
@@ -43,6 +45,28 @@ struct FactorsAndBiases {
   }
 };
 
+/// What a kernel takes between its operands and its steps: nothing, or a workspace for sums and turns.
+template <class K>
+struct Scratch {
+  Scratch(const K&, Until, const Device&, const Product&, const Stream&) {}
+  auto arguments() const { return std::tie(); }
+};
+template <class... Steps>
+struct Scratch<kernels::HopperMatmulStreamK<Steps...>> {
+  Scratch(const kernels::HopperMatmulStreamK<Steps...>& kernel, Until until, const Device& device,
+          const Product& p, const Stream& stream)
+      : sum_address(p.c), turn_address(p.c) {  // read by no one where the kernel is only compiled
+    if (until == Until::kCompiled) return;
+    sums = Workspace::on(stream, device, 4 * kernel.partial_elements());
+    turns = Workspace::on(stream, device, 4 * kernel.turn_elements(), Workspace::Contents::kLeftZero);
+    sum_address = sums.address();
+    turn_address = turns.address();
+  }
+  Workspace sums, turns;
+  uint64_t sum_address, turn_address;
+  auto arguments() const { return std::tie(sum_address, turn_address); }
+};
+
 /// `call(kernel)` compiles or launches K, whose tiles are those of the variant.
 template <class K, class Arguments>
 Launch launch_of(K kernel, const Variant& variant, const Device& device, Arguments arguments) {
@@ -54,11 +78,13 @@ Launch launch_of(K kernel, const Variant& variant, const Device& device, Argumen
   kernel.b_is_kn = variant.b_is_kn;
   auto ready = std::make_shared<Kernel<K>>(kernel, device);
   auto turn = std::make_shared<std::mutex>();
-  return [ready, turn, arguments](Until until, const Product& p, const Stream& stream) {
+  return [ready, turn, arguments, kernel, device](Until until, const Product& p, const Stream& stream) {
     const auto steps = arguments(p);
+    const Scratch<K> scratch(kernel, until, device, p, stream);
     const std::lock_guard lock(*turn);
-    if (until == Until::kLaunched) return ready->on(stream)(p.m, p.n, p.k, p.dtype, p.a, p.b, p.c, steps);
-    ready->prepare(p.m, p.n, p.k, p.dtype, p.a, p.b, p.c, steps);
+    if (until == Until::kLaunched)
+      return ready->on(stream)(p.m, p.n, p.k, p.dtype, p.a, p.b, p.c, scratch, steps);
+    ready->prepare(p.m, p.n, p.k, p.dtype, p.a, p.b, p.c, scratch, steps);
     return LaunchReport();
   };
 }
@@ -77,6 +103,15 @@ Launch make_launch(const Variant& variant, int c_bits, const Device& device, Arg
       typename Steps<kernels::HopperMatmulH7>::Kernel kernel;
       kernel.store_n = 1024 / c_bits;  // a slice's row is 128 bytes, the widest swizzle
       kernel.store_stages = choice.store_stages;
+      kernel.ctas = choice.ctas;
+      return launch_of(kernel, variant, device, arguments);
+    }
+    case MatmulChoice::Method::kStreamK: {
+      typename Steps<kernels::HopperMatmulStreamK>::Kernel kernel;
+      kernel.consumers = choice.consumers;
+      kernel.cluster_m = choice.cluster_m;
+      kernel.cluster_n = choice.cluster_n;
+      kernel.swap_ab = choice.swap_ab;
       kernel.ctas = choice.ctas;
       return launch_of(kernel, variant, device, arguments);
     }

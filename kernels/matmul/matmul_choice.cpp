@@ -9,6 +9,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "imbrex/kernels/matmul/matmul_stream_k.h"
 #include "imbrex/lang/scalar.h"
 
 namespace imbrex {
@@ -46,6 +47,17 @@ constexpr MatmulChoice large(int block_m, int block_n, int stages, int store_sta
           .stages = stages,
           .store_stages = store_stages,
           .cluster_m = 2};
+}
+constexpr MatmulChoice stream_k(int block_m, int block_n, int stages, int consumers, int cluster_m,
+                                int cluster_n, bool swap_ab = false) {
+  return {.method = Method::kStreamK,
+          .block_m = block_m,
+          .block_n = block_n,
+          .stages = stages,
+          .consumers = consumers,
+          .cluster_m = cluster_m,
+          .cluster_n = cluster_n,
+          .swap_ab = swap_ab};
 }
 /// As many columns of wgmma as there are rows of A.
 constexpr MatmulChoice skinny(int block_m, int stages, int cluster_n) {
@@ -108,7 +120,15 @@ constexpr MatmulChoice kCandidates[] = {skinny(8, 10, 1),
                                         swapped(224, 128, 4, 2, 1, 2),
                                         tight(swapped(192, 192, 4, 3, 1, 2)),
                                         swapped(96, 128, 6, 2, 4, 2),
-                                        swapped(192, 128, 3, 2, 4, 1, 2)};
+                                        swapped(192, 128, 3, 2, 4, 1, 2),
+                                        stream_k(128, 192, 5, 2, 1, 2),
+                                        stream_k(128, 128, 6, 2, 2, 1),
+                                        tight(stream_k(192, 160, 4, 3, 1, 2)),
+                                        stream_k(128, 256, 4, 2, 2, 1),
+                                        stream_k(256, 128, 4, 2, 2, 1),
+                                        stream_k(160, 128, 5, 2, 2, 1, true),
+                                        stream_k(160, 128, 5, 2, 1, 2, true),
+                                        stream_k(96, 128, 6, 2, 1, 2, true)};
 
 /// Shapes of language models whose fastest candidate was measured, and for which the model takes one that is
 /// more than 4 % slower.
@@ -144,6 +164,9 @@ constexpr double kStoredByThreads = 1.35;  // the same where rows of C are not w
 constexpr double kSum = 0.98;              // microseconds: adding up split_k's parts
 constexpr double kCluster = 0.46;          // microseconds: for each doubling of a cluster's CTAs
 constexpr double kClustersOf4 = 1.06, kClustersOf8 = 1.12;  // on products of several waves of such clusters
+// Stream-K: microseconds for parts to be exchanged at all, and to add up each one of 128 x 256 elements; and by what it
+// must be faster, because its time is modelled less well.
+constexpr double kExchange = 6, kExchangedPart = 3, kDoubt = 1.03;
 constexpr double kBlockNorm = 5, kMemoryNorm = 2.75;
 
 /// The time of activities that overlap but slow each other down: a norm of their times.
@@ -159,28 +182,21 @@ int64_t clusters_at_once(int ctas, int multiprocessors) {
   return ctas <= 2 ? all : std::max<int64_t>(all * 15 / 16, 1);
 }
 
-struct Shape {
+struct ProductShape {
   int64_t m, n, k, matrices;
 };
 
 int cluster_ctas(const MatmulChoice& c) { return c.cluster_m * c.cluster_n * c.split_k; }
 
 /// Tiles of clusters, not of CTAs, as in all that follows.
-int64_t tiles_of(const MatmulChoice& c, const Shape& p) {
+int64_t tiles_of(const MatmulChoice& c, const ProductShape& p) {
   return p.matrices * cdiv(p.m, c.block_m * c.cluster_m) * cdiv(p.n, c.block_n * c.cluster_n);
 }
 
-double microseconds(const MatmulChoice& c, const Shape& p, int multiprocessors) {
-  const int cluster = cluster_ctas(c);
-  const int64_t tiles = tiles_of(c, p), at_once = clusters_at_once(cluster, multiprocessors);
-  const int64_t waves =
-      c.method == Method::kSkinny ? cdiv(tiles * cluster, multiprocessors) : cdiv(tiles, at_once);
-  const auto k_blocks = static_cast<double>(cdiv(cdiv(p.k, 64), c.split_k));
+/// Clocks of the main loop per 64 of k, while `busy_share` of the multiprocessors are at work.
+double block_clocks(const MatmulChoice& c, const ProductShape& p, double busy_share) {
   const double area = c.block_m * c.block_n;
-  // Per 64 of k: the clocks of the tensor cores, and of loads from the L2 cache.
   const double tensor = area / 32 * (area < 30'000 ? kSmallTile : 1);
-  const double busy_share =
-      static_cast<double>(std::min(tiles, at_once) * cluster) / static_cast<double>(multiprocessors);
   const double loads =
       (static_cast<double>(c.block_m) / c.cluster_n + static_cast<double>(c.block_n) / c.cluster_m) * 128 /
       kL2BytesPerClock * std::pow(busy_share, kAloneExponent) *
@@ -189,22 +205,61 @@ double microseconds(const MatmulChoice& c, const Shape& p, int multiprocessors) 
                        : kUnalignedSectors);
   const double busy = overlapped({tensor, loads}, kBlockNorm);
   // A stage is requested when the one before it in its place of the ring has been used.
-  const double block = overlapped({busy, (kLoadClocks + busy) / (c.stages * c.block_k / 64)}, kBlockNorm);
-  const double store = kTileArea * area / (128 * 256) * (p.n % 16 == 0 ? 1 : kStoredByThreads);
-  double time = kLaunch + static_cast<double>(waves) * (k_blocks * block / kClock + store) +
-                kCluster * std::log2(cluster);
-  if (c.split_k > 1) time += kSum;
+  return overlapped({busy, (kLoadClocks + busy) / (c.stages * c.block_k / 64)}, kBlockNorm);
+}
+
+/// To store a tile.
+double store_time(const MatmulChoice& c, const ProductShape& p) {
+  return kTileArea * c.block_m * c.block_n / (128 * 256) * (p.n % 16 == 0 ? 1 : kStoredByThreads);
+}
+
+/// `time`, or that of memory where it is longer.
+double with_memory(double time, const ProductShape& p) {
   const double elements =
       static_cast<double>(p.matrices) * static_cast<double>((p.m + p.n) * p.k + p.m * p.n);
-  const double memory = kLaunch + 2 * elements / kMemory;
-  return overlapped({time, memory}, kMemoryNorm) * (waves == 1 || cluster <= 2 ? 1
-                                                    : cluster <= 4             ? kClustersOf4
-                                                                               : kClustersOf8);
+  return overlapped({time, kLaunch + 2 * elements / kMemory}, kMemoryNorm);
+}
+
+/// Of stream-K, whose clusters divide the tiles that do not fill a wave, and one wave more where there is one.
+double stream_k_microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
+  constexpr int64_t kLeastBlocks = kernels::HopperMatmulStreamK<>().min_k_blocks;
+  const int cluster = cluster_ctas(c);
+  const int64_t tiles = tiles_of(c, p), k_blocks = cdiv(p.k, 64);
+  const int64_t clusters = std::min(int64_t{multiprocessors / cluster}, cdiv(tiles * k_blocks, kLeastBlocks));
+  const int64_t left = tiles % clusters, divided = left == 0 ? 0 : left + (tiles > clusters ? clusters : 0);
+  const auto whole = static_cast<double>((tiles - divided) / clusters);
+  const double divided_per_cluster = static_cast<double>(divided) / static_cast<double>(clusters);
+  double time = kLaunch + kCluster * std::log2(cluster);
+  const double share = static_cast<double>(clusters * cluster) / multiprocessors;
+  time += (divided_per_cluster + whole) * static_cast<double>(k_blocks) * block_clocks(c, p, share) / kClock;
+  time += (whole + (divided > 0 ? std::max(1.0, divided_per_cluster) : 0)) * store_time(c, p);
+  if (divided > 0) {
+    const double parts = divided < clusters ? static_cast<double>(cdiv(clusters, divided)) : 1.5;
+    time += kExchange + kExchangedPart * parts * c.block_m * c.block_n / (128 * 256);
+  }
+  return kDoubt * with_memory(time, p);
+}
+
+double microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
+  if (c.method == Method::kStreamK) return stream_k_microseconds(c, p, multiprocessors);
+  const int cluster = cluster_ctas(c);
+  const int64_t tiles = tiles_of(c, p), at_once = clusters_at_once(cluster, multiprocessors);
+  const int64_t waves =
+      c.method == Method::kSkinny ? cdiv(tiles * cluster, multiprocessors) : cdiv(tiles, at_once);
+  const auto k_blocks = static_cast<double>(cdiv(cdiv(p.k, 64), c.split_k));
+  const double busy_share =
+      static_cast<double>(std::min(tiles, at_once) * cluster) / static_cast<double>(multiprocessors);
+  double time =
+      kLaunch +
+      static_cast<double>(waves) * (k_blocks * block_clocks(c, p, busy_share) / kClock + store_time(c, p)) +
+      kCluster * std::log2(cluster);
+  if (c.split_k > 1) time += kSum;
+  return with_memory(time, p) * (waves == 1 || cluster <= 2 ? 1 : cluster <= 4 ? kClustersOf4 : kClustersOf8);
 }
 
 constexpr int64_t kMostLayers = 65535;  // of a grid's third dimension
 
-bool is_possible(const MatmulChoice& c, const Shape& p, bool has_tma_rows, bool is_plain,
+bool is_possible(const MatmulChoice& c, const ProductShape& p, bool has_tma_rows, bool is_plain,
                  int multiprocessors) {
   if (cluster_ctas(c) > multiprocessors) return false;
   if (c.is_tight && !is_plain) return false;
@@ -219,7 +274,7 @@ std::span<const MatmulChoice> matmul_candidates() { return kCandidates; }
 
 MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool has_tma_rows, bool is_plain,
                            int multiprocessors, int64_t matrices) {
-  const Shape p{m, n, k, matrices};
+  const ProductShape p{m, n, k, matrices};
   MatmulChoice best;
   double least = 0;
   for (const MatmulChoice& candidate : kCandidates) {
@@ -238,7 +293,9 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool has_tma_rows, b
   const int cluster = cluster_ctas(best);
   const int64_t at_once = clusters_at_once(cluster, multiprocessors),
                 tiles = std::max(tiles_of(best, p), at_once);
-  if (best.method != Method::kSkinny)
+  if (best.method == Method::kStreamK)
+    best.ctas = multiprocessors;
+  else if (best.method != Method::kSkinny)
     best.ctas = static_cast<int>(cluster * cdiv(tiles, cdiv(tiles, at_once)));
   return best;
 }
@@ -251,6 +308,12 @@ std::string MatmulChoice::text() const {
     case Method::kLarge:
       return fmt::format("hopper_matmul_h7 block_m={} block_n={} stages={} store_stages={} ctas={}", block_m,
                          block_n, stages, store_stages, ctas);
+    case Method::kStreamK:
+      return fmt::format(
+          "hopper_matmul_stream_k block_m={} block_n={} stages={} consumers={} cluster_m={} cluster_n={} "
+          "swap_ab={} "
+          "ctas={}",
+          block_m, block_n, stages, consumers, cluster_m, cluster_n, int{swap_ab}, ctas);
     default:
       return fmt::format(
           "hopper_matmul_h8 block_m={} block_n={} stages={} consumers={} split_k={} cluster_m={} "

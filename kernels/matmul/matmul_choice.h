@@ -13,11 +13,12 @@ struct MatmulChoice {
   enum class Method {
     kSkinny,   ///< HopperMatmulSkinny: few rows of A
     kLarge,    ///< HopperMatmulH7: many tiles, and rows of C that begin at multiples of 16 bytes
+    kStreamK,  ///< HopperMatmulStreamK: tiles that do not fill a wave, with a long k
     kGeneral,  ///< HopperMatmulH8: anything
   };
   Method method = Method::kGeneral;
   int block_m = 0, block_n = 0, block_k = 64, stages = 0;
-  int consumers = 2;                 ///< kGeneral: warp groups that multiply
+  int consumers = 2;                 ///< kGeneral, kStreamK: warp groups that multiply
   int store_stages = 1;              ///< kLarge
   int cluster_m = 1, cluster_n = 1;  ///< CTAs of a cluster that load B, and A, for each other
   int split_k = 1;                   ///< CTAs of a cluster that divide k

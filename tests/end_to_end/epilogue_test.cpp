@@ -20,6 +20,7 @@
 #include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/kernels/matmul/matmul_h9.h"
 #include "imbrex/kernels/matmul/matmul_skinny.h"
+#include "imbrex/kernels/matmul/matmul_stream_k.h"
 #include "imbrex/kernels/parts/apply_steps.h"
 #include "imbrex/runtime/compare.h"
 #include "ir/ir.h"
@@ -373,31 +374,37 @@ TEST(Epilogue, AssemblesWithoutSpills) {
   check(HopperMatmulH9<Scale, Softmax>{.block_m = 64, .block_n = 256, .stages = 4}, 256, 0.25f);
 }
 
+template <template <class...> class K>
+using WithMost = K<Optional<ScaleBy>, Optional<ScaleBy>, Optional<Scale>, Optional<ColumnBias>,
+                   Optional<RowBias>, Optional<Residual>, Activate, Convert>;
+
 /// imbrex::matmul asks for these steps of any candidate that is not marked as too tight for them.
 TEST(EpilogueAtLength, OfMatmulAssemblesForEveryCandidate) {
   IMBREX_AT_LENGTH();
   IMBREX_NEEDS_PTXAS();
-  using Most = HopperMatmulH8<Optional<ScaleBy>, Optional<ScaleBy>, Optional<Scale>, Optional<ColumnBias>,
-                              Optional<RowBias>, Optional<Residual>, Activate, Convert>;
   const DeviceTensor any = DeviceTensor::shape_only(float32, {1});
-  for (const MatmulChoice& c : matmul_candidates()) {
-    if (c.method != MatmulChoice::Method::kGeneral || c.is_tight) continue;
-    for (int64_t n : {1160, 1161}) {
-      const Most kernel{.block_m = c.block_m,
-                        .block_n = c.block_n,
-                        .stages = c.stages,
-                        .consumers = c.consumers,
-                        .split_k = c.split_k,
-                        .cluster_m = c.cluster_m,
-                        .cluster_n = c.cluster_n,
-                        .swap_ab = c.swap_ab};
-      EXPECT_EQ(
-          complaints_of(ptx_of(kernel, 1000, n, 584, true, any, true, any, true, 0.25f, true, float16, any,
-                               true, float32, any, true, -1.5f, any, Activation::kGeluErf, float32),
-                        "sm_90a"),
-          "")
+  const auto check = [&](auto kernel, const MatmulChoice& c, const auto&... workspace) {
+    kernel.block_m = c.block_m;
+    kernel.block_n = c.block_n;
+    kernel.stages = c.stages;
+    kernel.consumers = c.consumers;
+    kernel.cluster_m = c.cluster_m;
+    kernel.cluster_n = c.cluster_n;
+    kernel.swap_ab = c.swap_ab;
+    if constexpr (requires { kernel.split_k; }) kernel.split_k = c.split_k;
+    for (int64_t n : {1160, 1161})
+      EXPECT_EQ(complaints_of(
+                    ptx_of(kernel, 1000, n, 584, workspace..., true, any, true, any, true, 0.25f, true,
+                           float16, any, true, float32, any, true, -1.5f, any, Activation::kGeluErf, float32),
+                    "sm_90a"),
+                "")
           << c.text() << " n = " << n;
-    }
+  };
+  for (const MatmulChoice& c : matmul_candidates()) {
+    if (c.is_tight) continue;
+    if (c.method == MatmulChoice::Method::kGeneral) check(WithMost<HopperMatmulH8>(), c);
+    if (c.method == MatmulChoice::Method::kStreamK)
+      check(WithMost<HopperMatmulStreamK>(), c, any, DeviceTensor::shape_only(int32, {1}));
   }
 }
 

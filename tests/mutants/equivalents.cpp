@@ -95,7 +95,7 @@ constexpr Known kEquivalents[] = {
      "Warp 0 of the group loads; the warp that comes with it has nothing to do there."},
     {"H8", "previous-warp", "auto producer = warp_group(0, 4)", 0,
      "Warp 0 of the group loads; the last one, which stays away, has nothing to do there."},
-    {"H8", "own-barrier", "pipe.empty_barriers[stage]", 0,
+    {"H8", "own-barrier", "remote_barrier(barrier, cta)", 0,
      "No two CTAs share loads here: the barrier that a CTA names by its own rank is its own."},
     {"H8", "sync-other-id", "sync();", 0,
      "The consumer's four warps agree on the other number, which nobody else uses."},

@@ -83,6 +83,25 @@ TEST_F(Workspaces, ContentsAreUndefinedOrZeroEachTime) {
   for (int64_t k = 0; k < kLength; ++k) ASSERT_TRUE(std::isnan(undefined.get(k)));
 }
 
+TEST_F(Workspaces, LeftZeroAreFilledOnce) {
+  const auto left_zero = [&](int64_t bytes) { return take(a, bytes, Workspace::Contents::kLeftZero); };
+  const auto first_of = [&](const Workspace& scratch) {
+    return scratch.tensor(int32, {1}).to_host(a).get(0);
+  };
+  uint64_t address = 0;
+  {
+    const Workspace scratch = left_zero(kBytes);
+    address = scratch.address();
+    EXPECT_EQ(first_of(scratch), 0);
+    kernel.on(a)(kLength, 2, x, scratch.address()).expect_clean();  // breaks the promise
+  }
+  EXPECT_NE(take(a).address(), address);  // not for those who do not leave it zero
+  const Workspace again = left_zero(kBytes);
+  ASSERT_EQ(again.address(), address);
+  EXPECT_NE(first_of(again), 0);  // nothing has filled it
+  EXPECT_EQ(first_of(left_zero(kBytes)), 0);
+}
+
 TEST_F(Workspaces, OnAnotherStreamNeedAnEvent) {
   const Workspace scratch = take(a, kBytes, Workspace::Contents::kZero);
   const LaunchReport report = kernel.on(b)(kLength, 2, scratch.address(), y);

@@ -30,6 +30,8 @@ class Workspace {
   enum class Contents {
     kUndefined,
     kZero,  ///< set to zero, by a fill on the stream each time it is taken, whatever was in it: also in each replay
+    kLeftZero,  ///< zero, and whoever takes it leaves it zero (semaphores): the fill is needed only where memory is new,
+                ///< and in each replay
   };
 
   /// No memory.

@@ -20,10 +20,12 @@ int64_t rounded(int64_t bytes) {
 
 }  // namespace
 
-ScratchPool::Block ScratchPool::take(DeviceBackend& device, uint64_t stream, int64_t bytes) {
+ScratchPool::Block ScratchPool::take(DeviceBackend& device, uint64_t stream, bool is_left_zero,
+                                     int64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    std::vector<Block>& blocks = free_[stream];
+    OfStream& kept = free_[stream];
+    std::vector<Block>& blocks = is_left_zero ? kept.left_zero : kept.any;
     auto best = blocks.end();
     for (auto at = blocks.begin(); at != blocks.end(); ++at)
       if (at->bytes >= bytes && (best == blocks.end() || at->bytes < best->bytes)) best = at;
@@ -37,16 +39,19 @@ ScratchPool::Block ScratchPool::take(DeviceBackend& device, uint64_t stream, int
   return {device.allocate(size), size};
 }
 
-void ScratchPool::give_back(uint64_t stream, Block block) {
+void ScratchPool::give_back(uint64_t stream, bool is_left_zero, Block block) {
   const std::lock_guard lock(mutex_);
-  free_[stream].push_back(block);
+  block.is_new = false;
+  OfStream& kept = free_[stream];
+  (is_left_zero ? kept.left_zero : kept.any).push_back(block);
 }
 
 void ScratchPool::forget(DeviceBackend& device, uint64_t stream) noexcept {
   const std::lock_guard lock(mutex_);
   const auto at = free_.find(stream);
   if (at == free_.end()) return;
-  for (const Block& block : at->second) device.free(block.address, {});
+  for (const std::vector<Block>* blocks : {&at->second.any, &at->second.left_zero})
+    for (const Block& block : *blocks) device.free(block.address, {});
   free_.erase(at);
 }
 

@@ -19,18 +19,22 @@ class ScratchPool {
   struct Block {
     uint64_t address = 0;
     int64_t bytes = 0;  ///< of the block, which may be more than was asked for
+    bool is_new = true;
   };
 
   /// The smallest block of the stream that is free and large enough, or a new one. `stream` is the stream's number,
-  /// which no later stream has.
-  Block take(DeviceBackend& device, uint64_t stream, int64_t bytes);
-  void give_back(uint64_t stream, Block block);
+  /// which no later stream has. Blocks that are left zero are kept apart.
+  Block take(DeviceBackend& device, uint64_t stream, bool is_left_zero, int64_t bytes);
+  void give_back(uint64_t stream, bool is_left_zero, Block block);
   /// The stream is gone: frees its blocks.
   void forget(DeviceBackend& device, uint64_t stream) noexcept;
 
  private:
   std::mutex mutex_;
-  std::map<uint64_t, std::vector<Block>> free_;  // by stream
+  struct OfStream {
+    std::vector<Block> any, left_zero;
+  };
+  std::map<uint64_t, OfStream> free_;  // by stream
 };
 
 }  // namespace imbrex::runtime

@@ -20,7 +20,7 @@ struct Workspace::State {
   uint64_t stream_number = 0;  // 0 in a graph
   ScratchPool::Block block;
   int64_t bytes = 0;
-  bool is_of_graph = false;
+  bool is_of_graph = false, is_left_zero = false;
   SourceLocation where;
 
   ~State() {
@@ -29,7 +29,7 @@ struct Workspace::State {
       backend.free_in_capture(block.address, handle);
     } else {
       backend.scratch_given_back(block.address, block.bytes, {handle, where});
-      backend.scratch().give_back(stream_number, block);
+      backend.scratch().give_back(stream_number, is_left_zero, block);
     }
   }
 };
@@ -45,14 +45,16 @@ Workspace Workspace::on(const Stream& stream, const Device& device, int64_t byte
   // The driver does not tell the number of a stream that is being captured.
   const uint64_t number = is_of_graph ? 0 : backend.number_of_stream(handle);
   const int64_t size = std::max<int64_t>(bytes, 1);
+  const bool is_left_zero = contents == Contents::kLeftZero;
   const ScratchPool::Block block = is_of_graph
                                        ? ScratchPool::Block{backend.allocate_in_capture(size, handle), size}
-                                       : backend.scratch().take(backend, number, size);
+                                       : backend.scratch().take(backend, number, is_left_zero, size);
   Workspace workspace;
-  workspace.state_ =
-      std::shared_ptr<State>(new State{device, stream, handle, number, block, bytes, is_of_graph, where});
-  backend.scratch_taken(block.address, block.bytes, {handle, where});
-  if (contents == Contents::kZero) backend.start_fill(block.address, 0, size, {handle, where});
+  workspace.state_ = std::shared_ptr<State>(
+      new State{device, stream, handle, number, block, bytes, is_of_graph, is_left_zero, where});
+  if (!is_left_zero || block.is_new) backend.scratch_taken(block.address, block.bytes, {handle, where});
+  if (contents == Contents::kZero || (is_left_zero && block.is_new))
+    backend.start_fill(block.address, 0, is_left_zero ? block.bytes : size, {handle, where});
   return workspace;
 }
 

@@ -6,13 +6,13 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "imbrex/kernels/parts/cluster_sum.h"
 #include "imbrex/kernels/parts/epilogue.h"
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/kernels/parts/result_store.h"
 #include "imbrex/kernels/parts/tile_order.h"
 #include "imbrex/lang.h"
 
@@ -96,7 +96,9 @@ struct HopperMatmulH8 {
     auto g_c = result_view(c_ptr, c_type, m_size, n_size, batch);
     auto s_x = operand_stages(dtype, stages, block_x, block_k, x_is_km);
     auto s_y = operand_stages(dtype, stages, block_y, block_k, y_is_km);
-    const std::vector<Slice> slices = slices_of(part_y, consumer_x, c_type);
+    const bool spans_rows = num_n_blocks == 1 && cluster_n == 1 && split_k == 1 && !swap_ab;
+    const ResultStore store(finish, g_c, c_type, m_size, n_size, {consumers, consumer_x, part_y, swap_ab},
+                            spans_rows);
     Pipeline pipe(stages, 1, (cluster_x + cluster_y - 1) * consumers);
     std::optional<ClusterSum> cluster_sum;
     if (split_k > 1)
@@ -140,60 +142,9 @@ struct HopperMatmulH8 {
       }
     }
 
-    // Signals all CTAs that load a share of the stage.
     const auto release = [&](const Int32& stage) {
-      if (auto thread = single_thread()) {
-        const auto arrive = [&](const ScalarArg& cta) {
-          mbarrier::arrive(remote_barrier(pipe.empty_barriers[stage], cta), {.sem = Sem::kRelaxed});
-        };
-        for (int i = 0; i < cluster_x; ++i) arrive(rank - rank_x + i);
-        for (int i = 1; i < cluster_y; ++i)
-          arrive(rank - rank_y * cluster_x +
-                 select(rank_y + i < cluster_y, rank_y + i, rank_y + i - cluster_y) * cluster_x);
-      }
-    };
-    // TMA stores slices of C where its rows begin at multiples of 32 bytes, the L2 cache's sectors; else the
-    // threads do, row by row.
-    const bool has_tma_rows = batch ? batch->c_has_tma_rows : n_size * c_type.bits() % 256 == 0;
-    const auto store = [&](int i, const auto& sums, const Int32& offset_m, const Int32& offset_n,
-                           const ScalarArg& matrix) {
-      const GlobalTensor g_out = matrix_of(batch, g_c, matrix);
-      auto rows = finish.rows(consumer_x);
-      const auto part = [&](const Slice& s) {
-        return swap_ab ? sums.slice({s.column, s.row}, {s.columns, s.rows}).transpose()
-                       : sums.slice({s.row, s.column}, {s.rows, s.columns});
-      };
-      const auto place = [&](const Slice& s) {
-        if (num_n_blocks == 1 && cluster_n == 1 && split_k == 1 && !swap_ab)
-          return OutputTile{m_size, n_size, c_type, offset_m, s.column, matrix};
-        return OutputTile{m_size, n_size, c_type, offset_m + s.row, offset_n + s.column, matrix};
-      };
-      if (finish.kReducesRows)
-        for (const Slice& s : slices) rows.look(part(s), place(s));
-      for (const Slice& s : slices) {
-        auto s_slice = s.s_c[i].slice({0, 0}, {s.rows, s.columns});
-        if (has_tma_rows)
-          if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
-        sync();  // the slice that was here has been stored
-        // Steps need registers: they take fewer of wgmma's columns at a time.
-        const int along = swap_ab ? s.rows : s.columns;
-        const int step = finish.kEmpty ? along : min(along, (consumers > 2 ? 512 : 2048) / consumer_x);
-        for (int j = 0; j < along; j += step) {
-          const int size = min(step, along - j);
-          const Slice now = swap_ab ? Slice{s.row + j, s.column, size, s.columns, s.s_c}
-                                    : Slice{s.row, s.column + j, s.rows, size, s.s_c};
-          store_shared(s_slice.slice({now.row - s.row, now.column - s.column}, {now.rows, now.columns}),
-                       rows(part(now), place(now)));
-        }
-        if (has_tma_rows) fence::proxy_async();  // what was written becomes visible to TMA
-        sync();
-        if (!has_tma_rows) {
-          store_global(g_out, load_shared(s_slice), {offset_m + s.row, offset_n + s.column});
-        } else if (auto warp = single_warp()) {
-          tma::shared_to_global(s_slice, g_out, {offset_m + s.row, offset_n + s.column});
-          tma::commit_group();
-        }
-      }
+      if (auto thread = single_thread())
+        arrive_at_loaders(pipe.empty_barriers[stage], cluster_x, cluster_y, rank, rank_x, rank_y);
     };
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
@@ -224,40 +175,10 @@ struct HopperMatmulH8 {
           else
             store(i, acc, offset_m, offset_n, at.matrix);
         }
-        if (has_tma_rows)
-          if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
+        store.wait();
       }
     }
     cluster_sync();  // no CTA exits while another may still write to it or signal it
-  }
-
- private:
-  /// A part of a consumer's tile of C that is stored at once.
-  struct Slice {
-    int row, column, rows, columns;
-    SharedTensor s_c;  // of each consumer
-  };
-  /// The slices of `part_y` of wgmma's columns and `consumer_x` of its rows.
-  std::vector<Slice> slices_of(int part_y, int consumer_x, DataType c_type) const {
-    std::vector<Slice> slices;
-    if (swap_ab) {  // slices have all rows of a product, and the same shape
-      constexpr int kColumns = 64;
-      const int count = cdiv(part_y * c_type.bits(), 1024), rows = cdiv(part_y, 8 * count) * 8;
-      auto s_c = shared_tensor(c_type, {consumers, rows, kColumns});
-      for (int row = 0; row < part_y; row += rows)
-        for (int column = 0; column < consumer_x; column += kColumns)
-          slices.push_back({row, column, min(rows, part_y - row), kColumns, s_c});
-      return slices;
-    }
-    int columns = 1024 / c_type.bits();                      // a slice's row is 128 bytes, the widest swizzle
-    for (int first = 0; first < part_y; first += columns) {  // then 64, 32 and 16 bytes for the rest
-      while (columns > part_y - first) columns /= 2;
-      const bool is_new = slices.empty() || slices.back().columns != columns;
-      slices.push_back(
-          {0, first, consumer_x, columns,
-           is_new ? shared_tensor(c_type, {consumers, consumer_x, columns}) : slices.back().s_c});
-    }
-    return slices;
   }
 };
 

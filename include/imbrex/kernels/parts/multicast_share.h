@@ -67,4 +67,18 @@ class MulticastShare {
   ScalarArg first_row_ = 0, first_k_ = 0, first_rank_ = 0;  // of this CTA's
 };
 
+/// Signals a stage's barrier in every CTA that loads a share of the stage for this one: in a cluster of `across` CTAs side
+/// by side, those of the same row and of the same column. `rank` is this CTA's, in column `column` and row `row`. One
+/// thread executes it.
+inline void arrive_at_loaders(const Barrier& barrier, int across, int down, const Int32& rank,
+                              const Int32& column, const Int32& row,
+                              SourceLocation where = SourceLocation::current()) {
+  const auto arrive = [&](const ScalarArg& cta) {
+    mbarrier::arrive(remote_barrier(barrier, cta), {.sem = Sem::kRelaxed}, where);
+  };
+  for (int i = 0; i < across; ++i) arrive(rank - column + i);
+  for (int i = 1; i < down; ++i)
+    arrive(rank - row * across + select(row + i < down, row + i, row + i - down) * across);
+}
+
 }  // namespace imbrex::kernels

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// From sums in the registers of a warp group to C in memory: the steps of the epilogue, and stores in slices through
+// shared memory.
+#pragma once
+
+#include <vector>
+
+#include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// The tile whose sums each warp group of a CTA holds: wgmma's rows and columns. `swap_ab`: C has them transposed.
+struct SumsTile {
+  int groups, rows, columns;
+  bool swap_ab;
+};
+
+/// Stores tiles of C. TMA stores slices of them where C's rows begin at multiples of 32 bytes, the L2 cache's sectors;
+/// else the threads do, row by row.
+template <class... Steps>
+class ResultStore {
+ public:
+  /// `c` is all of C, [m_size, n_size] of each matrix. `spans_rows`: a tile has whole rows of C, which starts at column
+  /// 0: what a step that reduces rows must see at compile time. The whole CTA executes it.
+  ResultStore(const Epilogue<Steps...>& finish, const GlobalTensor& c, DataType c_type, const Int32& m_size,
+              int n_size, const SumsTile& tile, bool spans_rows)
+      : finish_(finish),
+        batch_(finish.batch()),
+        c_(c),
+        c_type_(c_type),
+        m_size_(m_size),
+        n_size_(n_size),
+        tile_(tile),
+        spans_rows_(spans_rows),
+        has_tma_rows_(batch_ ? batch_->c_has_tma_rows : n_size * c_type.bits() % 256 == 0),
+        slices_(tile.swap_ab ? transposed_slices() : slices()) {}
+
+  /// Stores a tile of `matrix` that begins at (offset_m, offset_n). The threads of warp group `group` execute it.
+  void operator()(int group, const RegisterBase& sums, const Int32& offset_m, const Int32& offset_n,
+                  const ScalarArg& matrix) const {
+    const GlobalTensor g_out = matrix_of(batch_, c_, matrix);
+    auto rows = finish_.rows(tile_.rows);
+    const auto part = [&](const Slice& s) {
+      return tile_.swap_ab ? sums.slice({s.column, s.row}, {s.columns, s.rows}).transpose()
+                           : sums.slice({s.row, s.column}, {s.rows, s.columns});
+    };
+    const auto place = [&](const Slice& s) {
+      if (spans_rows_) return OutputTile{m_size_, n_size_, c_type_, offset_m, s.column, matrix};
+      return OutputTile{m_size_, n_size_, c_type_, offset_m + s.row, offset_n + s.column, matrix};
+    };
+    if (finish_.kReducesRows)
+      for (const Slice& s : slices_) rows.look(part(s), place(s));
+    for (const Slice& s : slices_) {
+      auto s_slice = s.s_c[group].slice({0, 0}, {s.rows, s.columns});
+      if (has_tma_rows_)
+        if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
+      sync();  // the slice that was here has been stored
+      // Steps need registers: they take fewer of wgmma's columns at a time.
+      const int along = tile_.swap_ab ? s.rows : s.columns;
+      const int step = finish_.kEmpty ? along : min(along, (tile_.groups > 2 ? 512 : 2048) / tile_.rows);
+      for (int j = 0; j < along; j += step) {
+        const int size = min(step, along - j);
+        const Slice now = tile_.swap_ab ? Slice{s.row + j, s.column, size, s.columns, s.s_c}
+                                        : Slice{s.row, s.column + j, s.rows, size, s.s_c};
+        store_shared(s_slice.slice({now.row - s.row, now.column - s.column}, {now.rows, now.columns}),
+                     rows(part(now), place(now)));
+      }
+      if (has_tma_rows_) fence::proxy_async();  // what was written becomes visible to TMA
+      sync();
+      if (!has_tma_rows_) {
+        store_global(g_out, load_shared(s_slice), {offset_m + s.row, offset_n + s.column});
+      } else if (auto warp = single_warp()) {
+        tma::shared_to_global(s_slice, g_out, {offset_m + s.row, offset_n + s.column});
+        tma::commit_group();
+      }
+    }
+  }
+
+  /// Waits until the slices in shared memory have been read, as they must be before the CTA ends. The threads of a warp
+  /// group that has stored execute it.
+  void wait() const {
+    if (has_tma_rows_)
+      if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
+  }
+
+ private:
+  /// A part of a tile of C that is stored at once.
+  struct Slice {
+    int row, column, rows, columns;
+    SharedTensor s_c;  // of each group
+  };
+  /// Columns as wide as TMA's widest swizzle, 128 bytes, then 64, 32 and 16 for the rest.
+  std::vector<Slice> slices() const {
+    std::vector<Slice> slices;
+    int columns = 1024 / c_type_.bits();
+    for (int first = 0; first < tile_.columns; first += columns) {
+      while (columns > tile_.columns - first) columns /= 2;
+      const bool is_new = slices.empty() || slices.back().columns != columns;
+      slices.push_back(
+          {0, first, tile_.rows, columns,
+           is_new ? shared_tensor(c_type_, {tile_.groups, tile_.rows, columns}) : slices.back().s_c});
+    }
+    return slices;
+  }
+  /// Slices that have all rows of a product, and the same shape.
+  std::vector<Slice> transposed_slices() const {
+    constexpr int kColumns = 64;
+    std::vector<Slice> slices;
+    const int count = cdiv(tile_.columns * c_type_.bits(), 1024), rows = cdiv(tile_.columns, 8 * count) * 8;
+    auto s_c = shared_tensor(c_type_, {tile_.groups, rows, kColumns});
+    for (int row = 0; row < tile_.columns; row += rows)
+      for (int column = 0; column < tile_.rows; column += kColumns)
+        slices.push_back({row, column, min(rows, tile_.columns - row), kColumns, s_c});
+    return slices;
+  }
+
+  const Epilogue<Steps...>& finish_;
+  const Batch* batch_;
+  GlobalTensor c_;
+  DataType c_type_;
+  Int32 m_size_;
+  int n_size_;
+  SumsTile tile_;
+  bool spans_rows_, has_tma_rows_;
+  std::vector<Slice> slices_;
+};
+
+}  // namespace imbrex::kernels
