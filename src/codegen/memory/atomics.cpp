@@ -168,10 +168,7 @@ int64_t atomic_scratch(const ir::Op& op) {
 void emit_Atomic(Generator& g, const ir::Op& op) {
   const layout::Layout& layout = g.layout_of(op.result());
   const auto operand = [&](size_t i) {
-    RegisterTensor t = g.get<RegisterTensor>(op.operands[i]);
-    t.words = words_in_layout(g, op, t, layout);
-    t.layout = layout;
-    return t;
+    return in_layout(g, op, g.get<RegisterTensor>(op.operands[i]), layout);
   };
   const RegisterTensor value = operand(1);
   std::optional<RegisterTensor> compare;

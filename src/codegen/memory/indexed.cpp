@@ -31,10 +31,7 @@ IndexedTile::IndexedTile(const Tile& tile, size_t first) : tile_(tile), dims_(ti
   const ir::Op& op = tile.op();
   const ir::Value* memory = op.operands[0];
   const auto tile_operand = [&](const ir::Value* value) {
-    RegisterTensor t = g.get<RegisterTensor>(value);
-    t.words = words_in_layout(g, op, t, tile.layout());
-    t.layout = tile.layout();
-    return t;
+    return in_layout(g, op, g.get<RegisterTensor>(value), tile.layout());
   };
   const size_t rank = memory->type.shape.size();
   std::vector<const ir::Value*> varying;

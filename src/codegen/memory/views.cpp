@@ -221,9 +221,7 @@ void slice_registers(Generator& g, const ir::Op& op) {
   std::vector<int64_t> map;
   for (int64_t i = 0; i < slice.layout.registers(); ++i) map.push_back(slice.offset[Axis::kRegister] + i);
   RegisterTensor part{whole.dtype, slice.layout, whole.group, gather_words(g, whole, map)};
-  part.words = words_in_layout(g, op, part, g.layout_of(op.result()));
-  part.layout = g.layout_of(op.result());
-  g.bind(op.result(), std::move(part));
+  g.bind(op.result(), in_layout(g, op, std::move(part), g.layout_of(op.result())));
 }
 
 }  // namespace
@@ -255,9 +253,7 @@ void emit_Permute(Generator& g, const ir::Op& op) {
     case ir::TypeKind::kRegister: {
       RegisterTensor tensor = g.get<RegisterTensor>(from);
       tensor.layout = tensor.layout.permute(order);
-      tensor.words = words_in_layout(g, op, tensor, g.layout_of(op.result()));
-      tensor.layout = g.layout_of(op.result());
-      return g.bind(op.result(), std::move(tensor));
+      return g.bind(op.result(), in_layout(g, op, std::move(tensor), g.layout_of(op.result())));
     }
     case ir::TypeKind::kShared: {
       SharedView view = g.get<SharedView>(from);
@@ -285,9 +281,7 @@ void emit_Reshape(Generator& g, const ir::Op& op) {
     case ir::TypeKind::kRegister: {
       RegisterTensor tensor = g.get<RegisterTensor>(from);
       tensor.layout = at_op(op, [&] { return tensor.layout.reshape(shape); });
-      tensor.words = words_in_layout(g, op, tensor, g.layout_of(op.result()));
-      tensor.layout = g.layout_of(op.result());
-      return g.bind(op.result(), std::move(tensor));
+      return g.bind(op.result(), in_layout(g, op, std::move(tensor), g.layout_of(op.result())));
     }
     case ir::TypeKind::kShared: {
       SharedView view = g.get<SharedView>(from);

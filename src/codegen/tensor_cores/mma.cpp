@@ -133,12 +133,7 @@ void emit_Mma(Generator& g, const ir::Op& op) {
                                               e.builder().vec(b_words.at(step, j)), e.builder().vec(addend)};
         e.emit(Op::mma_sync, suffixes, operands);
       }
-  const layout::Layout& wanted = g.layout_of(op.result());
-  if (wanted != all.c) {
-    sum.words = words_in_layout(g, op, sum, wanted);
-    sum.layout = wanted;
-  }
-  g.bind(op.result(), std::move(sum));
+  g.bind(op.result(), in_layout(g, op, std::move(sum), g.layout_of(op.result())));
 }
 
 }  // namespace imbrex::codegen

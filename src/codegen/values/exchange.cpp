@@ -67,10 +67,7 @@ class Exchange {
                        members_of(from_.group));
     else
       through_memory(result.words);
-    const layout::Layout& wanted = g_.layout_of(op_.result());
-    result.words = words_in_layout(g_, op_, result, wanted);
-    result.layout = wanted;
-    g_.bind(op_.result(), std::move(result));
+    g_.bind(op_.result(), in_layout(g_, op_, std::move(result), g_.layout_of(op_.result())));
   }
 
  private:

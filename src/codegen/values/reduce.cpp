@@ -177,10 +177,7 @@ class Reduction {
         elements.push_back(convert(g_, op_, sums[j], type_, from_.dtype));
       result.words.push_back(pack(g_, from_.dtype, elements));
     }
-    const layout::Layout& wanted = g_.layout_of(op_.result());
-    result.words = words_in_layout(g_, op_, result, wanted);
-    result.layout = wanted;
-    g_.bind(op_.result(), std::move(result));
+    g_.bind(op_.result(), in_layout(g_, op_, std::move(result), g_.layout_of(op_.result())));
   }
 
   Generator& g_;

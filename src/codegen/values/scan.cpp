@@ -209,10 +209,7 @@ class Scan {
     for (int64_t r = 0; r < count; r += per_word)
       result.words.push_back(
           pack(g_, from_.dtype, std::span(elements).subspan(r, std::min<int64_t>(per_word, count - r))));
-    const layout::Layout& wanted = g_.layout_of(op_.result());
-    result.words = words_in_layout(g_, op_, result, wanted);
-    result.layout = wanted;
-    g_.bind(op_.result(), std::move(result));
+    g_.bind(op_.result(), in_layout(g_, op_, std::move(result), g_.layout_of(op_.result())));
   }
 
   Generator& g_;

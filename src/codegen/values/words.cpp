@@ -148,4 +148,11 @@ std::vector<Operand> words_in_layout(Generator& g, const ir::Op& op, const Regis
   return gather_words(g, tensor, *map);
 }
 
+RegisterTensor in_layout(Generator& g, const ir::Op& op, RegisterTensor tensor,
+                         const layout::Layout& layout) {
+  tensor.words = words_in_layout(g, op, tensor, layout);
+  tensor.layout = layout;
+  return tensor;
+}
+
 }  // namespace imbrex::codegen

@@ -20,6 +20,8 @@ std::vector<Operand> gather_words(Generator& g, const RegisterTensor& tensor, st
 /// exchange data.
 std::vector<Operand> words_in_layout(Generator& g, const ir::Op& op, const RegisterTensor& tensor,
                                      const layout::Layout& layout);
+/// The tensor with its words in that order.
+RegisterTensor in_layout(Generator& g, const ir::Op& op, RegisterTensor tensor, const layout::Layout& layout);
 /// All elements converted, packed again.
 std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
                                    int64_t count, DataType from, DataType to);
