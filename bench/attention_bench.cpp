@@ -18,6 +18,7 @@
 #include "attention/decode_launch.h"
 #include "attention/kv_arguments.h"
 #include "attention/score_arguments.h"
+#include "contenders.h"
 #include "imbrex/kernels/attention.h"
 #include "imbrex/kernels/attention/decode.h"
 #include "imbrex/kernels/attention/forward.h"
@@ -207,7 +208,10 @@ void run(Bench& bench, const std::string& argument) {
 }  // namespace imbrex
 
 int main(int argc, char** argv) {
-  const imbrex::Device device = imbrex::Device::cuda();
-  imbrex::Bench bench(device);
-  for (int i = 1; i < argc; ++i) imbrex::run(bench, argv[i]);
+  return imbrex::bench::run_main("bench_attention", [&] {
+    const imbrex::Device device = imbrex::Device::cuda();
+    imbrex::Bench bench(device);
+    for (int i = 1; i < argc; ++i) imbrex::run(bench, argv[i]);
+    return 0;
+  });
 }

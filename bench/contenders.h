@@ -21,6 +21,17 @@
 
 namespace imbrex::bench {
 
+/// The main() of a benchmark: what `run` throws is printed behind the program's name.
+template <class Run>
+int run_main(const char* name, Run&& run) {
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return 1;
+  }
+}
+
 struct Contender {
   std::string name;
   runtime::GpuTimer::Launch launch;

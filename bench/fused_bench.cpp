@@ -292,10 +292,5 @@ int run(int argc, char** argv) {
 }  // namespace imbrex
 
 int main(int argc, char** argv) {
-  try {
-    return imbrex::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_fused: {}\n", error.what());
-    return 1;
-  }
+  return imbrex::bench::run_main("bench_fused", [&] { return imbrex::run(argc, argv); });
 }

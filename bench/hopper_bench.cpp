@@ -294,10 +294,5 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // a crash keeps what was printed
-  try {
-    return imbrex::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_hopper: {}\n", error.what());
-    return 1;
-  }
+  return imbrex::bench::run_main("bench_hopper", [&] { return imbrex::run(argc, argv); });
 }

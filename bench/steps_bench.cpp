@@ -216,10 +216,5 @@ int run(int argc, char** argv) {
 }  // namespace imbrex
 
 int main(int argc, char** argv) {
-  try {
-    return imbrex::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_steps: {}\n", error.what());
-    return 1;
-  }
+  return imbrex::bench::run_main("bench_steps", [&] { return imbrex::run(argc, argv); });
 }
