@@ -26,7 +26,12 @@ SAME(IMBREX_FLOAT6_E3M2, DataType::kFloat6E3M2);
 SAME(IMBREX_FLOAT4_E2M1, DataType::kFloat4E2M1);
 SAME(IMBREX_FLOAT8_E8M0, DataType::kFloat8E8M0);
 SAME(IMBREX_FLOAT8_UE4M3, DataType::kFloat8UE4M3);
-static_assert(IMBREX_FLOAT8_UE4M3 + 1 == DataType::kCount);
+SAME(IMBREX_INT1, DataType::kInt1);
+SAME(IMBREX_UINT1, DataType::kUInt1);
+SAME(IMBREX_UINT7, DataType::kUInt7);
+SAME(IMBREX_FLOAT3_E1M1, DataType::kFloat3E1M1);
+SAME(IMBREX_FLOAT7_E5M1, DataType::kFloat7E5M1);
+static_assert(IMBREX_FLOAT7_E5M1 + 1 == DataType::kCount);
 
 namespace {
 

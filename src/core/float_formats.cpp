@@ -7,40 +7,23 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "imbrex/core/error.h"
 
 namespace imbrex::arith {
 
 const FloatFormat& float_format(DataType type) {
-  switch (type.code) {
-    case DataType::kFloat16:
-      return kF16;
-    case DataType::kBFloat16:
-      return kBF16;
-    case DataType::kTFloat32:
-      return kTF32;
-    case DataType::kFloat32:
-      return kF32;
-    case DataType::kFloat64:
-      return kF64;
-    case DataType::kFloat8E4M3:
-      return kE4M3;
-    case DataType::kFloat8E5M2:
-      return kE5M2;
-    case DataType::kFloat6E2M3:
-      return kE2M3;
-    case DataType::kFloat6E3M2:
-      return kE3M2;
-    case DataType::kFloat4E2M1:
-      return kE2M1;
-    case DataType::kFloat8E8M0:
-      return kUE8M0;
-    case DataType::kFloat8UE4M3:
-      return kUE4M3;
-    default:
-      throw InternalError(std::string(type.name()) + " is not a floating-point type");
-  }
+  static constexpr auto formats = [] {
+    std::array<FloatFormat, DataType::kCount> all{};
+    for (int code = 0; code < DataType::kCount; ++code)
+      if (const DataType each{static_cast<DataType::Code>(code)}; each.is_float())
+        all[code] = format_of(each);
+    return all;
+  }();
+  if (!type.is_float()) throw InternalError(std::string(type.name()) + " is not a floating-point type");
+  return formats[type.code];
 }
 
 namespace {
@@ -151,28 +134,23 @@ namespace {
 
 /// Every value of an 8-bit-or-less format as f32.
 const std::array<float, 256>& small_table(const FloatFormat& format) {
-  auto fill = [](const FloatFormat& f) {
-    std::array<float, 256> table{};
-    for (uint64_t i = 0; i < 256; ++i) {
-      const double value = decode(f, i);
-      table[i] = value != value ? std::bit_cast<float>(0x7FFFFFFF) : static_cast<float>(value);
+  using Table = std::pair<FloatFormat, std::array<float, 256>>;
+  static const std::vector<Table> tables = [] {
+    std::vector<Table> all;
+    for (int code = 0; code < DataType::kCount; ++code) {
+      const DataType type{static_cast<DataType::Code>(code)};
+      if (!type.is_float() || type.bits() > 8) continue;
+      Table& table = all.emplace_back(format_of(type), std::array<float, 256>{});
+      for (uint64_t i = 0; i < 256; ++i) {
+        const double value = decode(table.first, i);
+        table.second[i] = value != value ? std::bit_cast<float>(0x7FFFFFFF) : static_cast<float>(value);
+      }
     }
-    return table;
-  };
-  static const std::array<float, 256> e4m3 = fill(kE4M3), e5m2 = fill(kE5M2), e3m2 = fill(kE3M2),
-                                      e2m3 = fill(kE2M3), e2m1 = fill(kE2M1), ue8m0 = fill(kUE8M0),
-                                      ue4m3 = fill(kUE4M3);
-  if (!format.has_sign) return format.mantissa_bits == 0 ? ue8m0 : ue4m3;
-  switch (format.exponent_bits) {
-    case 5:
-      return e5m2;
-    case 4:
-      return e4m3;
-    case 3:
-      return e3m2;
-    default:
-      return format.mantissa_bits == 3 ? e2m3 : e2m1;
-  }
+    return all;
+  }();
+  for (const Table& table : tables)
+    if (table.first == format) return table.second;
+  throw InternalError("no type has this format");
 }
 
 }  // namespace

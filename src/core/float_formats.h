@@ -19,14 +19,7 @@ namespace imbrex::arith {
 /// PTX rounding modes: .rn, .rz, .rm, .rp, .rna (nearest, ties away from zero).
 enum class Rounding : uint8_t { kNearestEven, kTowardZero, kDown, kUp, kNearestAway };
 
-/// What the bit patterns with the largest exponent mean.
-enum class Specials : uint8_t {
-  kInfNan,   ///< as in IEEE 754: fraction zero is an infinity, anything else NaN
-  kNanOnly,  ///< only the pattern of all ones is NaN; the others are numbers
-  kNone,     ///< all are numbers
-};
-
-/// One floating-point format.
+/// One floating-point format: the facts of its type, and what follows from them.
 struct FloatFormat {
   int bits = 32;  ///< width of the pattern
   int exponent_bits = 8;
@@ -36,6 +29,8 @@ struct FloatFormat {
   Specials specials = Specials::kInfNan;
   int unused_low_bits = 0;  ///< tf32: 13, the low bits of its 32-bit container that carry nothing
   uint64_t nan = 0;  ///< the NaN that a conversion gives (canonical, sign clear); unused if there is none
+
+  friend constexpr bool operator==(const FloatFormat&, const FloatFormat&) = default;
 
   /// Exponent of the smallest normal number. ue8m0, which has no subnormals, reaches one further: -bias.
   constexpr int min_exponent() const { return mantissa_bits == 0 ? -bias : 1 - bias; }
@@ -56,18 +51,29 @@ constexpr uint64_t FloatFormat::max_finite() const {
   return magnitude << unused_low_bits;
 }
 
-inline constexpr FloatFormat kF64{64, 11, 52, 1023, true, Specials::kInfNan, 0, 0x7FF8000000000000};
-inline constexpr FloatFormat kF32{32, 8, 23, 127, true, Specials::kInfNan, 0, 0x7FFFFFFF};
-inline constexpr FloatFormat kTF32{32, 8, 10, 127, true, Specials::kInfNan, 13, 0x7FFFE000};
-inline constexpr FloatFormat kBF16{16, 8, 7, 127, true, Specials::kInfNan, 0, 0x7FFF};
-inline constexpr FloatFormat kF16{16, 5, 10, 15, true, Specials::kInfNan, 0, 0x7FFF};
-inline constexpr FloatFormat kE5M2{8, 5, 2, 15, true, Specials::kInfNan, 0, 0x7F};
-inline constexpr FloatFormat kE4M3{8, 4, 3, 7, true, Specials::kNanOnly, 0, 0x7F};
-inline constexpr FloatFormat kE3M2{6, 3, 2, 3, true, Specials::kNone, 0, 0};
-inline constexpr FloatFormat kE2M3{6, 2, 3, 1, true, Specials::kNone, 0, 0};
-inline constexpr FloatFormat kE2M1{4, 2, 1, 1, true, Specials::kNone, 0, 0};
-inline constexpr FloatFormat kUE8M0{8, 8, 0, 127, false, Specials::kNanOnly, 0, 0xFF};
-inline constexpr FloatFormat kUE4M3{8, 4, 3, 7, false, Specials::kNanOnly, 0, 0x7F};
+/// The format of a floating-point type, by the table of types.
+constexpr FloatFormat format_of(DataType type) {
+  const DataTypeFacts& f = facts_of(type);
+  FloatFormat format{f.bits, f.exponent_bits, f.mantissa_bits, f.bias, f.has_sign, f.specials, 0, 0};
+  if (type == tfloat32) format.unused_low_bits = 13;
+  const uint64_t all_ones = ((uint64_t{1} << (f.exponent_bits + f.mantissa_bits)) - 1)
+                            << format.unused_low_bits;
+  if (f.specials != Specials::kNone) format.nan = type == float64 ? 0x7FF8000000000000 : all_ones;
+  return format;
+}
+
+inline constexpr FloatFormat kF64 = format_of(float64);
+inline constexpr FloatFormat kF32 = format_of(float32);
+inline constexpr FloatFormat kTF32 = format_of(tfloat32);
+inline constexpr FloatFormat kBF16 = format_of(bfloat16);
+inline constexpr FloatFormat kF16 = format_of(float16);
+inline constexpr FloatFormat kE5M2 = format_of(float8_e5m2);
+inline constexpr FloatFormat kE4M3 = format_of(float8_e4m3);
+inline constexpr FloatFormat kE3M2 = format_of(float6_e3m2);
+inline constexpr FloatFormat kE2M3 = format_of(float6_e2m3);
+inline constexpr FloatFormat kE2M1 = format_of(float4_e2m1);
+inline constexpr FloatFormat kUE8M0 = format_of(float8_e8m0);
+inline constexpr FloatFormat kUE4M3 = format_of(float8_ue4m3);
 
 /// The format of a floating-point element type. Throws InternalError for the others.
 const FloatFormat& float_format(DataType type);

@@ -18,8 +18,21 @@ struct Named {
   const char* name;
   const FloatFormat* format;
 };
-const Named kSmallFormats[] = {{"f16", &kF16},   {"bf16", &kBF16}, {"e5m2", &kE5M2}, {"e4m3", &kE4M3},
-                               {"e3m2", &kE3M2}, {"e2m3", &kE2M3}, {"e2m1", &kE2M1}};
+const Named kSmallFormats[] = {{"f16", &kF16},
+                               {"bf16", &kBF16},
+                               {"e5m2", &kE5M2},
+                               {"e4m3", &kE4M3},
+                               {"e3m2", &kE3M2},
+                               {"e2m3", &kE2M3},
+                               {"e2m1", &kE2M1},
+                               {"e1m1", &float_format(float3_e1m1)},
+                               {"e2m2", &float_format(float5_e2m2)},
+                               {"e3m1", &float_format(float5_e3m1)},
+                               {"e4m1", &float_format(float6_e4m1)},
+                               {"e2m4", &float_format(float7_e2m4)},
+                               {"e3m3", &float_format(float7_e3m3)},
+                               {"e4m2", &float_format(float7_e4m2)},
+                               {"e5m1", &float_format(float7_e5m1)}};
 
 /// The value of a pattern by the textbook formula, in long double.
 long double textbook(const FloatFormat& f, uint64_t bits) {

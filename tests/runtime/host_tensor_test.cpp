@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "imbrex/core/error.h"
@@ -57,7 +58,12 @@ TEST(HostTensor, EveryTypeReadsBackWhatItHolds) {
     if (dtype == float8_e8m0) continue;
     HostTensor t(dtype, {2});
     t.set(0, 1), t.set(1, dtype.is_bool() ? 0 : 2);
-    EXPECT_EQ(t.to_doubles(), (std::vector<double>{1, dtype.is_bool() ? 0.0 : 2.0})) << dtype.name();
+    // Integers of few bits stop at their largest.
+    const int magnitude_bits = dtype.bits() - (dtype.is_signed() ? 1 : 0);
+    const double largest = dtype.is_integer() ? std::ldexp(1, magnitude_bits) - 1 : 2;
+    EXPECT_EQ(t.to_doubles(),
+              (std::vector<double>{std::min(1.0, largest), dtype.is_bool() ? 0 : std::min(2.0, largest)}))
+        << dtype.name();
   }
 }
 
@@ -73,6 +79,25 @@ TEST(HostTensor, ElementsOfLessThanAByteArePacked) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(six.get(i), values[i]);
   six.set(1, 28);  // leaves its neighbours
   EXPECT_EQ(six.to_doubles(), (std::vector<double>{0.5, 28, 1.5, 3}));
+}
+
+TEST(HostTensor, IntegersOfLessThanAByte) {
+  for (int bits = 1; bits < 8; ++bits)
+    for (bool is_signed : {false, true}) {
+      const DataType dtype = *DataType::from_name((is_signed ? "int" : "uint") + std::to_string(bits));
+      const int low = is_signed ? -(1 << (bits - 1)) : 0, high = low + (1 << bits) - 1;
+      HostTensor t(dtype, {1 << bits});
+      EXPECT_EQ(t.bytes().size(), static_cast<size_t>(((1 << bits) * bits + 7) / 8));
+      for (int i = low; i <= high; ++i) t.set(i - low, i);
+      for (int i = low; i <= high; ++i) EXPECT_EQ(t.get(i - low), i) << dtype.name();
+      t.set(0, 1000), t.set(1, -1000);
+      EXPECT_EQ(t.get(0), high);
+      EXPECT_EQ(t.get(1), low);
+      const HostTensor drawn = HostTensor::random(dtype, {2000}, 1);
+      const std::vector<double> numbers = drawn.to_doubles();
+      EXPECT_EQ(*std::min_element(numbers.begin(), numbers.end()), low);
+      EXPECT_EQ(*std::max_element(numbers.begin(), numbers.end()), high);
+    }
 }
 
 TEST(HostTensor, ScaleFactorsAreMagnitudes) {

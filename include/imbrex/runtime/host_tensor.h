@@ -40,8 +40,8 @@ class HostTensor {
 
   /// Normally distributed numbers of mean 0 and the given standard deviation, rounded to the element
   /// type; their magnitudes where the type has no sign (for float8_e8m0 powers of two). Integers get
-  /// uniform values in [-8, 8], unsigned ones in [0, 16], whatever the deviation. A seed gives the same
-  /// tensor on every machine.
+  /// uniform values in [-8, 8], unsigned ones in [0, 16], those of less than a byte any of theirs, whatever
+  /// the deviation. A seed gives the same tensor on every machine.
   static HostTensor random(DataType dtype, std::vector<int64_t> shape, uint64_t seed, double deviation = 1.0);
   /// 0, 1, 2, ... modulo 256: for looking at data movement.
   static HostTensor iota(DataType dtype, std::vector<int64_t> shape);

@@ -33,6 +33,14 @@ T load(const std::byte* at) {
   return value;
 }
 
+/// The least and the greatest integer of fewer than 8 bits.
+struct SmallRange {
+  explicit SmallRange(DataType type)
+      : low(type.is_signed() ? -(1 << (type.bits() - 1)) : 0),
+        high((1 << (type.bits() - (type.is_signed() ? 1 : 0))) - 1) {}
+  double low, high;
+};
+
 /// One 64-bit hash of a counter (splitmix64): the same stream on every machine, any element at random access.
 uint64_t hash(uint64_t counter) {
   uint64_t z = counter * 0x9E3779B97F4A7C15u + 0x9E3779B97F4A7C15u;
@@ -111,6 +119,11 @@ void HostTensor::set(int64_t index, double value) {
     default:
       break;
   }
+  if (dtype_.is_integer()) {
+    const SmallRange range(dtype_);
+    const auto whole = value == value ? static_cast<int>(std::clamp(value, range.low, range.high)) : 0;
+    return arith::set_packed_element(bytes_.data(), dtype_.bits(), index, static_cast<uint8_t>(whole));
+  }
   uint64_t bits = arith::encode(arith::float_format(dtype_), value, {.satfinite = dtype_.bits() <= 8});
   if (dtype_.bits() < 8)
     arith::set_packed_element(bytes_.data(), dtype_.bits(), index, static_cast<uint8_t>(bits));
@@ -148,6 +161,14 @@ void HostTensor::to_doubles(int64_t first, int64_t count, double* out) const {
     default:
       break;
   }
+  if (dtype_.is_integer()) {
+    const SmallRange range(dtype_);
+    for (int64_t i = 0; i < count; ++i) {
+      const double code = arith::packed_element(bytes_.data(), dtype_.bits(), first + i);
+      out[i] = code > range.high ? code - 2 * range.high - 2 : code;
+    }
+    return;
+  }
   const arith::FloatFormat& format = arith::float_format(dtype_);
   if (dtype_.bits() < 8) {
     for (int64_t i = 0; i < count; ++i)
@@ -172,6 +193,13 @@ HostTensor HostTensor::random(DataType dtype, std::vector<int64_t> shape, uint64
   HostTensor tensor(dtype, std::move(shape));
   const uint64_t stream = hash(seed) | 1;
   const int64_t n = tensor.elements();
+  if (dtype.bits() < 8 && dtype.is_integer()) {  // every value as often
+    const SmallRange range(dtype);
+    const auto codes = static_cast<uint64_t>(range.high - range.low + 1);
+    for (int64_t i = 0; i < n; ++i)
+      tensor.set(i, range.low + static_cast<double>((hash(stream + static_cast<uint64_t>(i)) >> 32) % codes));
+    return tensor;
+  }
   if (!dtype.is_float()) {
     const bool is_wide = dtype.is_signed();
     for (int64_t i = 0; i < n; ++i) {
