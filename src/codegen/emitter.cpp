@@ -53,6 +53,7 @@ ScalarType arithmetic_type(DataType type) {
     case DataType::kFloat64:
       return ScalarType::f64;
     default:
+      if (type.is_integer()) return type.is_signed() ? ScalarType::s32 : ScalarType::u32;
       throw InternalError("no arithmetic on " + std::string(type.name()));
   }
 }

@@ -24,13 +24,16 @@ void expect_same(const Op& op, const Type& a, std::string_view a_role, const Typ
                             shape_text(b.shape)));
 }
 
+/// Elements of 3, 5, 6 and 7 bits: no whole number of them fills a byte.
+bool shares_bytes_unevenly(DataType dtype) { return dtype.bits() < 8 && 8 % dtype.bits() != 0; }
+
 /// Elements of less than a byte that threads do not move.
 bool is_moved_by_threads(const Op& op, DataType dtype, int least_bits, Findings& out) {
   if (dtype.bits() >= least_bits) return true;
   out.add(op,
           fmt::format("elements of {} share bytes, and threads do not move them {}", dtype.name(),
-                      least_bits == 8 ? "here" : "at all"),
-          "load them by TMA");
+                      shares_bytes_unevenly(dtype) ? "at all" : "here"),
+          "move them as uint8 or uint32, and view() the words in registers");
   return false;
 }
 
@@ -111,11 +114,11 @@ void verify_memory(const Op& op, Findings& out) {
       return;
     case Opcode::kLoadShared:
       verify_rank(op, 1, out);
-      if (type(0).dtype.bits() == 6) return void(is_moved_by_threads(op, type(0).dtype, 7, out));
+      if (shares_bytes_unevenly(type(0).dtype)) return void(is_moved_by_threads(op, type(0).dtype, 8, out));
       return expect_same(op, type(0), "src", op.result()->type, "the result", out);
     case Opcode::kStoreShared:
       verify_rank(op, 2, out);
-      if (type(0).dtype.bits() == 6) return void(is_moved_by_threads(op, type(0).dtype, 7, out));
+      if (shares_bytes_unevenly(type(0).dtype)) return void(is_moved_by_threads(op, type(0).dtype, 8, out));
       return expect_same(op, type(0), "dst", type(1), "value", out);
     case Opcode::kCopyAsyncWait:
       if (op.int_attr("pending") < 0)

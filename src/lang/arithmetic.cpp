@@ -57,11 +57,13 @@ namespace {
 
 bool is_integral(DataType t) { return t.is_integer() || t.is_bool(); }
 
+bool fits(int64_t value, int bits, bool is_signed) {
+  if (bits == 64) return is_signed || value >= 0;
+  const int64_t range = int64_t{1} << bits;
+  return is_signed ? value >= -range / 2 && value < range / 2 : value >= 0 && value < range;
+}
 bool fits(int64_t value, DataType t) {
-  if (t.is_bool()) return value == 0 || value == 1;
-  if (t.bits() == 64) return t.is_signed() || value >= 0;
-  const int64_t range = int64_t{1} << t.bits();
-  return t.is_signed() ? value >= -range / 2 && value < range / 2 : value >= 0 && value < range;
+  return t.is_bool() ? value == 0 || value == 1 : fits(value, t.bits(), t.is_signed());
 }
 
 /// `value` modulo 2^bits, as the type holds it.
@@ -85,10 +87,7 @@ ir::Value* number_as(const Instruction& at, const ScalarOperand& arg, DataType t
   if (to.is_bool() && !arg.dtype.is_bool())
     at.fail(fmt::format("{} where a bool is wanted", arg.integer), {}, "write true or false");
   // As in C++, -1 may stand for the largest unsigned number.
-  const DataType other_sign = {
-      static_cast<DataType::Code>(to.is_signed() ? to.code + (DataType::kUInt8 - DataType::kInt8)
-                                                 : to.code - (DataType::kUInt8 - DataType::kInt8))};
-  if (!to.is_bool() && !fits(arg.integer, to) && !fits(arg.integer, other_sign))
+  if (!to.is_bool() && !fits(arg.integer, to.bits(), true) && !fits(arg.integer, to.bits(), false))
     at.fail(fmt::format("{} does not fit {}", arg.integer, to.name()));
   return at.constant(to, wrap(arg.integer, to));
 }
@@ -187,8 +186,10 @@ DataType common_type(const Instruction& at, const ScalarOperand& a, const Scalar
   return common_type(at, a.dtype, b.dtype);
 }
 
+bool has_arithmetic(DataType type) { return type.is_bool() || type.bits() >= (type.is_float() ? 16 : 8); }
+
 void check_operand_type(const Instruction& at, const ArithInfo& op, DataType dtype) {
-  if (dtype.is_float() && dtype.bits() < 16)
+  if (!has_arithmetic(dtype))
     at.fail(fmt::format("there is no arithmetic on {}", dtype.name()), {}, "convert with cast()");
   const bool integers_only =
       op.is_bitwise || op.is_shift || op.code == ir::Opcode::kRem || op.code == ir::Opcode::kCeilDiv;
@@ -245,9 +246,9 @@ Expr unary(Unary op, const ScalarOperand& a) {
   if (op == Unary::kNot && type.is_float()) at.fail(fmt::format("works on integers, not on {}", type.name()));
   if (info.needs_float && !type.is_float())
     at.fail(fmt::format("works on floating types, not on {}", type.name()), {}, "convert with cast()");
-  if (type.is_float() && type.bits() < 16)
-    at.fail(fmt::format("there is no arithmetic on {}", type.name()), {}, "convert with cast()");
   if (op != Unary::kLogicalNot) type = lang::promote(type);
+  if (!lang::has_arithmetic(type))
+    at.fail(fmt::format("there is no arithmetic on {}", type.name()), {}, "convert with cast()");
   ir::Value* value = lang::materialize(at, a, type);
   return Expr(at.handle(at.emit(info.code, {value}, {ir::Type::scalar(type)})->result()), type);
 }

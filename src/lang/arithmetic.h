@@ -20,6 +20,8 @@ ir::Value* index_value(const Instruction& at, const ScalarOperand& arg);
 /// What a C++ integer says; nothing for run-time scalars.
 std::optional<int64_t> number(const ScalarOperand& arg);
 
+/// Whether there is arithmetic on elements of this type: not on floats and integers smaller than 16 and 8 bits.
+bool has_arithmetic(DataType type);
 /// `value` (a scalar or register tensor) with elements of type `to`, by an op where needed. An explicit
 /// conversion may go from floating to integer and to bool.
 ir::Value* convert(const Instruction& at, ir::Value* value, DataType to, bool is_explicit = false);

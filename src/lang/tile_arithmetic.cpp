@@ -169,8 +169,9 @@ RegisterValue tile_unary(Unary op, const TileArg& a) {
                                            : "number",
                         type.name()),
             {Instruction::describe("it", value)});
-  if (type.is_float() && type.bits() < 16)
-    at.fail(fmt::format("there is no arithmetic on {}", type.name()), {}, "convert with .to(float32)");
+  if (!lang::has_arithmetic(type))
+    at.fail(fmt::format("there is no arithmetic on {}", type.name()), {},
+            type.is_float() ? "convert with .to(float32)" : "convert with .to(int32)");
   return lang::result(at, at.emit(info.code, {value}, {lang::register_type(type, value->type.shape)}));
 }
 

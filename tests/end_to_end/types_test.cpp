@@ -14,12 +14,12 @@ const std::vector<DataType> kIntegers = {int8, int16, int32, int64, uint8, uint1
 const std::vector<DataType> kArithmeticFloats = {float16, bfloat16, float32, float64};
 const std::vector<DataType> kSmallFloats = {float8_e4m3, float8_e5m2};
 
-std::vector<DataType> all_types(Arch arch) {
+std::vector<DataType> all_types() {
   std::vector<DataType> types = kIntegers;
   types.insert(types.end(), kArithmeticFloats.begin(), kArithmeticFloats.end());
   types.push_back(tfloat32);
   types.push_back(boolean);
-  if (arch != Arch::kSm80) types.insert(types.end(), kSmallFloats.begin(), kSmallFloats.end());
+  types.insert(types.end(), kSmallFloats.begin(), kSmallFloats.end());
   return types;
 }
 
@@ -122,7 +122,7 @@ DeviceTensor tensor_of(Machine& machine, DataType type, const std::vector<double
 class Types : public ::testing::TestWithParam<Arch> {};
 
 TEST_P(Types, MoveUnchanged) {
-  for (DataType type : all_types(GetParam())) {
+  for (DataType type : all_types()) {
     SCOPED_TRACE(type.name());
     Machine machine(GetParam());
     const std::vector<double> numbers = interesting(type);
@@ -146,9 +146,9 @@ TEST_P(Types, MoveUnchanged) {
 }
 
 TEST_P(Types, ConvertToEveryOther) {
-  for (DataType from : all_types(GetParam())) {
+  for (DataType from : all_types()) {
     const std::vector<double> all = interesting(from);
-    for (DataType to : all_types(GetParam())) {
+    for (DataType to : all_types()) {
       SCOPED_TRACE(std::string(from.name()) + " to " + std::string(to.name()));
       std::vector<double> numbers = all;
       // What C++ leaves undefined is left out here.
@@ -178,7 +178,7 @@ TEST_P(Types, ConvertToEveryOther) {
 TEST_P(Types, ScalarsConvertAsTilesDo) {
   const std::vector<double> numbers = {0,        1,   -1, 1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40, 100.75,
                                        -65519.0, 300, 1e6};
-  for (DataType to : all_types(GetParam())) {
+  for (DataType to : all_types()) {
     SCOPED_TRACE(to.name());
     if (to == tfloat32 || (to.is_float() && to.bits() == 8)) continue;  // no scalars of these types
     Machine machine(GetParam());
@@ -243,21 +243,6 @@ TEST_P(Types, ArithmeticRoundsOnceAndWraps) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, Types, ::testing::ValuesIn(kAllArchs),
                          [](const auto& info) { return std::string(target_name(info.param)); });
-
-TEST(Types, EightBitFloatsNeedTheirInstructions) {
-  Machine machine(Arch::kSm80);
-  DeviceTensor x = machine.iota(float32, {64}), y = machine.output(float8_e4m3, {64});
-  const auto narrow = [](Ptr<float32> x_ptr, Ptr<float8_e4m3> y_ptr) {
-    grid(1);
-    auto tile = load_global(global_view(x_ptr, {64}), {0}, {64});
-    store_global(global_view(y_ptr, {64}), tile.to(float8_e4m3), {0});
-  };
-  const std::string message = error_of<CompileError>([&] { machine.launch(narrow, x, y); });
-  EXPECT_NE(
-      message.find("error: cast: conversion to float8_e4m3 needs sm_90 or later, the kernel is for sm_80"),
-      std::string::npos)
-      << message;
-}
 
 }  // namespace
 }  // namespace imbrex::testing

@@ -110,7 +110,7 @@ Integer GlobalTile::bytes_to(const Integer& index, const Integer& stride) const 
 
 std::string GlobalTile::not_whole_bytes() const {
   const int64_t bits = view_.dtype.bits();
-  if (8 % bits != 0) return "elements of 6 bits do not";
+  if (8 % bits != 0) return fmt::format("elements of {} bits do not", bits);
   const int64_t in_byte = 8 / bits;
   if (masked_vector(aligned_vector(16)) < in_byte)
     return "the tile, its edges or what a thread holds of it do not";
@@ -240,7 +240,8 @@ void check_bytes(Generator& g, const ir::Op& op, const GlobalTile& global, DataT
   if (dtype.bits() >= 8) return;
   if (const std::string why = global.not_whole_bytes(); !why.empty())
     g.fail(op, fmt::format("elements of {} share bytes, and {} fall on whole ones", dtype.name(), why), {},
-           "use even offsets and extents along the contiguous dimension, or copy tiles by TMA");
+           "use offsets and extents of whole bytes along the contiguous dimension, or view() words in "
+           "registers");
 }
 
 }  // namespace

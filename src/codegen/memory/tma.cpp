@@ -19,6 +19,8 @@ constexpr int64_t kPaddedPointerUnit = 32;  // of elements that are spread to 16
 TensorMapType driver_type(DataType type, bool is_padded) {
   switch (type.code) {
     case DataType::kFloat4E2M1:
+    case DataType::kInt4:
+    case DataType::kUInt4:
       return is_padded ? TensorMapType::kPacked16U4Padded : TensorMapType::kPacked16U4;
     case DataType::kFloat6E2M3:
     case DataType::kFloat6E3M2:
@@ -87,7 +89,12 @@ class TmaCopy {
       g.fail(op, "no box of a tensor map is the tile: " + described.error, {tile->type.to_string()});
     boxes_ = *described;
     if (boxes_.swizzle.mode > layout::Swizzle::k128B) g.require_arch(op, 100, "a swizzle of wider atoms");
-    if (view_.dtype.bits() < 8) g.require_arch(op, 100, "TMA of elements below a byte");
+    if (view_.dtype.bits() < 8) {
+      g.require_arch(op, 100, "TMA of elements below a byte");
+      if (view_.dtype.bits() != 4 && view_.dtype != float6_e2m3 && view_.dtype != float6_e3m2)
+        g.fail(op, fmt::format("copies no elements of {}", view_.dtype.name()), {},
+               "copy uint8 or uint32, and view() the words in registers");
+    }
     check_alignment(tile);
     for (size_t i = first_offset; i < op.operands.size(); ++i)
       coordinates_.push_back(g.ints().narrow(g.integer(op.operands[i])));

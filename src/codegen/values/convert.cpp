@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/generator.h"
+#include "codegen/values/convert_small.h"
 #include "codegen/values/scalar.h"
 #include "codegen/values/words.h"
 #include "imbrex/core/error.h"
@@ -21,7 +22,8 @@ struct NarrowFloat {
   ScalarType word;   // the register of a pair
   ScalarType wider;  // what a pair widens to: pairs of these
 };
-const NarrowFloat* narrow_float(DataType type) {
+/// The instruction for this type; null where the target has none.
+const NarrowFloat* narrow_float(const Generator& g, DataType type) {
   using enum ScalarType;
   static constexpr NarrowFloat kFloats[] = {
       {float8_e4m3, e4m3x2, 90, b16, f16x2},  {float8_e5m2, e5m2x2, 90, b16, f16x2},
@@ -30,7 +32,7 @@ const NarrowFloat* narrow_float(DataType type) {
       {float8_ue4m3, e4m3x2, 90, b16, f16x2},  // an e4m3 whose sign is clear
   };
   for (const NarrowFloat& f : kFloats)
-    if (f.dtype == type) return &f;
+    if (f.dtype == type && g.arch() >= f.arch) return &f;
   return nullptr;
 }
 
@@ -107,9 +109,8 @@ ScalarType integer_word(DataType type) {
 
 /// A pair of narrow floats out of a pair of f32 (low, high). Powers of two are cut to the one below, what is
 /// negative becomes +0 where there is no sign.
-Reg narrow_pair(Generator& g, const ir::Op& op, Operand low, Operand high, const NarrowFloat& to) {
+Reg narrow_pair(Generator& g, Operand low, Operand high, const NarrowFloat& to) {
   Emitter& e = g.e();
-  g.require_arch(op, to.arch, fmt::format("conversion to {}", to.dtype.name()));
   using enum ScalarType;
   if (to.dtype == float8_ue4m3)
     for (Operand* x : {&low, &high})
@@ -119,10 +120,9 @@ Reg narrow_pair(Generator& g, const ir::Op& op, Operand low, Operand high, const
 }
 
 /// The first element of a 32-bit register of narrow floats, and what is behind it, as f32.
-Operand narrow_to_float32(Generator& g, const ir::Op& op, const Operand& value, const NarrowFloat& from) {
+Operand narrow_to_float32(Generator& g, const Operand& value, const NarrowFloat& from) {
   Emitter& e = g.e();
   using enum ScalarType;
-  g.require_arch(op, from.arch, fmt::format("conversion from {}", from.dtype.name()));
   const Reg word = e.to_register(b32, value);
   Reg low = e.reg(from.word);
   if (from.word == b8) {
@@ -149,7 +149,8 @@ Operand to_float32(Generator& g, const ir::Op& op, const Operand& value, DataTyp
     return wide;
   }
   if (from == float64) return e.make(f32, Op::cvt, {Mod::rn, f32, f64}, {value});
-  if (const NarrowFloat* narrow = narrow_float(from)) return narrow_to_float32(g, op, value, *narrow);
+  if (const NarrowFloat* narrow = narrow_float(g, from)) return narrow_to_float32(g, value, *narrow);
+  if (from.bits() <= 8) return small_float_to_float32(g, value, from);
   g.fail(op, fmt::format("no conversion from {}", from.name()));
 }
 
@@ -169,9 +170,9 @@ Operand from_float32(Generator& g, const ir::Op& op, const Operand& value, DataT
       return e.make(f32, Op::mov, {b32}, {bits});
     }
     default:
-      if (const NarrowFloat* narrow = narrow_float(to)) {
+      if (const NarrowFloat* narrow = narrow_float(g, to)) {
         // The other half of the pair is cleared: one is the smallest e8m0.
-        const Reg pair = narrow_pair(g, op, value, 0.0f, *narrow);
+        const Reg pair = narrow_pair(g, value, 0.0f, *narrow);
         if (narrow->word == b16) return e.make(b32, Op::cvt, {u32, u16}, {pair});
         const Reg none = e.reg(b8), word = e.reg(b32);
         const Reg zero = e.to_register(b16, Operand(0));
@@ -179,6 +180,7 @@ Operand from_float32(Generator& g, const ir::Op& op, const Operand& value, DataT
         e.emit(Op::mov, {b32}, {word, e.builder().vec({pair, none, none, none})});
         return word;
       }
+      if (to.bits() <= 8) return small_float_from_float32(g, value, to);
       g.fail(op, fmt::format("no conversion to {}", to.name()));
   }
 }
@@ -206,6 +208,14 @@ Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, Da
   if (to.is_integer()) {
     if (from != float64 && !is_f32(from) && from != float16)
       return convert(g, op, to_float32(g, op, value, from), float32, to);
+    if (to.bits() < 8) {  // saturates, as cvt does to the integers that it knows
+      const ScalarType word = to.is_signed() ? ScalarType::s32 : ScalarType::u32;
+      const Operand whole =
+          e.make(ScalarType::b32, Op::cvt, {Mod::rzi, word, arithmetic_type(from)}, {value});
+      const int64_t end = int64_t{1} << (to.bits() - (to.is_signed() ? 1 : 0));
+      const Operand below = e.make(ScalarType::b32, Op::min, {word}, {whole, end - 1});
+      return to.is_signed() ? Operand(e.make(ScalarType::b32, Op::max, {word}, {below, -end})) : below;
+    }
     return e.make(register_type(to), Op::cvt, {Mod::rzi, integer_word(to), arithmetic_type(from)}, {value});
   }
   if (is_f32(from) && to == float32) return value;  // every tf32 is an f32
@@ -221,11 +231,13 @@ Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, Da
 
 std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
                                    int64_t count, DataType from, DataType to) {
+  if (!narrow_float(g, from))
+    if (auto packed = convert_packed(g, words, count, from, to)) return *packed;
   Emitter& e = g.e();
   std::vector<Operand> elements = unpack(g, from, words, count);
   std::vector<Operand> out;
   using enum ScalarType;
-  const NarrowFloat* narrow = narrow_float(to);
+  const NarrowFloat* narrow = narrow_float(g, to);
   if (to == float16 || to == bfloat16 || narrow) {
     // Pairs of f32 are converted together.
     for (Operand& x : elements) x = before_rounding(g, op, x, from);
@@ -236,7 +248,7 @@ std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<con
       if (narrow) {
         std::vector<Operand> pairs;
         for (int64_t j = i; j < i + elements_per_word(to); j += 2)
-          pairs.push_back(narrow_pair(g, op, elements[j], elements[j + 1], *narrow));
+          pairs.push_back(narrow_pair(g, elements[j], elements[j + 1], *narrow));
         const Reg word = e.reg(b32);
         e.emit(Op::mov, {b32}, {word, e.builder().vec(pairs)});
         out.push_back(word);

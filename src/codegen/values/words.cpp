@@ -9,7 +9,8 @@ namespace imbrex::codegen {
 
 int elements_per_word(DataType type) {
   if (type.is_bool()) return 1;
-  return type.bits() >= 32 ? 1 : type.bits() == 6 ? 4 : 32 / type.bits();
+  if (type.bits() >= 32) return 1;
+  return 32 % type.bits() == 0 ? 32 / type.bits() : 4;  // elements of 3, 5, 6 and 7 bits have a byte each
 }
 
 ScalarType word_type(DataType type) {
@@ -27,7 +28,7 @@ std::array<Operand, 2> halves(Generator& g, const Operand& word) {
   return {low, high};
 }
 
-bool is_integer_8_or_16(DataType type) { return type.is_integer() && type.bits() < 32; }
+bool is_small_integer(DataType type) { return type.is_integer() && type.bits() < 32; }
 
 }  // namespace
 
@@ -45,7 +46,7 @@ Operand extract(Generator& g, DataType dtype, const Operand& word, int position)
     const bool negative = dtype.is_integer() && dtype.is_signed() && bits >> (width - 1) != 0;
     return negative ? bits - (int64_t{1} << width) : bits;
   }
-  const bool sign = is_integer_8_or_16(dtype) && dtype.is_signed();
+  const bool sign = is_small_integer(dtype) && dtype.is_signed();
   return e.make(ScalarType::b32, Op::bfe, {sign ? ScalarType::s32 : ScalarType::u32},
                 {word, position * width, width});
 }
