@@ -37,4 +37,5 @@
 #include "imbrex/lang/tensor.h"
 #include "imbrex/lang/tma.h"
 #include "imbrex/lang/tuning_space.h"
+#include "imbrex/lang/view.h"
 #include "imbrex/lang/wgmma.h"

@@ -129,6 +129,27 @@ void verify_dot(const Op& op, Findings& out) {
   expect_result(op, c.dtype, c.shape, out);
 }
 
+void verify_view(const Op& op, Findings& out) {
+  const Type& from = op.operands[0]->type;
+  const DataType dtype = op.dtype_attr("dtype");
+  const Shape& shape = op.ints_attr("shape");
+  const Type to = Type::tensor(TypeKind::kRegister, dtype, shape);
+  if (!is_positive(shape)) return out.add(op, "shape " + shape_text(shape) + " has an extent below 1");
+  if (from.dtype.is_bool() || dtype.is_bool())
+    return out.add(op, "a bool has no bits of its own in registers", "convert with .to(uint8) first");
+  if (from.elements() * from.dtype.bits() != to.elements() * dtype.bits())
+    return out.add(
+        op, fmt::format("{} has {} bits, {} has {}", from.to_string(), from.elements() * from.dtype.bits(),
+                        to.to_string(), to.elements() * dtype.bits()));
+  const bool same = from.rank() == to.rank() && from.rank() > 0 &&
+                    std::equal(from.shape.begin(), from.shape.end() - 1, to.shape.begin());
+  if (op.bool_attr("rows", false) ? from.rank() != 2 : !same)
+    return out.add(
+        op, fmt::format("{} gives no {}", from.to_string(), shape_text(shape)),
+        "view the last dimension alone as more or fewer elements, or a matrix with a row for each thread");
+  expect_result(op, dtype, shape, out);
+}
+
 }  // namespace
 
 void verify_registers(const Op& op, Findings& out) {
@@ -149,6 +170,8 @@ void verify_registers(const Op& op, Findings& out) {
         out.add(op, fmt::format("gives {}, declared as {}", op.operands[0]->type.dtype.name(),
                                 op.result()->type.dtype.name()));
       return;
+    case Opcode::kView:
+      return verify_view(op, out);
     case Opcode::kRelayout: {
       const Type& from = op.operands[0]->type;
       return expect_result(op, from.dtype, from.shape, out);

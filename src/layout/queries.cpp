@@ -153,6 +153,40 @@ Layout broadcast_source(const Layout& to, const Shape& shape) {
   return result;
 }
 
+std::optional<Layout> view_as_width(const Layout& registers, int64_t from_bits, int64_t to_bits) {
+  if (registers.rank() == 0) return std::nullopt;
+  // The least numbers of elements that have as many bits.
+  const int64_t common = std::gcd(from_bits, to_bits), from = to_bits / common, to = from_bits / common;
+  const int last = registers.rank() - 1;
+  Shape shape = registers.shape();
+  if (shape[last] % from != 0) return std::nullopt;
+  shape[last] = shape[last] / from * to;
+  std::vector<Modes> modes;
+  for (int d = 0; d <= last; ++d) modes.push_back(registers.modes(d));
+  Modes replicas = registers.replicas();
+  if (from > 1) {
+    if (modes[last].empty()) return std::nullopt;
+    Mode& innermost = modes[last].back();
+    if (innermost.axis != Axis::kRegister || innermost.stride != 1 || innermost.extent % from != 0)
+      return std::nullopt;
+    innermost.extent /= from;
+    innermost.stride = from;
+  }
+  const auto scale = [&](Modes& list) {
+    for (Mode& mode : list) {
+      if (mode.axis != Axis::kRegister) continue;
+      if (mode.stride % from != 0) return false;
+      mode.stride = mode.stride / from * to;
+    }
+    return true;
+  };
+  for (Modes& list : modes)
+    if (!scale(list)) return std::nullopt;
+  if (!scale(replicas)) return std::nullopt;
+  modes[last].push_back({to, 1, Axis::kRegister});
+  return Layout(std::move(shape), std::move(modes), std::move(replicas));
+}
+
 bool covers(const Layout& large, const Layout& small) {
   check_registers(large, "covers");
   check_registers(small, "covers");

@@ -32,6 +32,10 @@ std::optional<std::vector<int64_t>> register_map(const Layout& from, const Layou
 /// operand of that shape needs so that it broadcasts to `to` without moving data.
 Layout broadcast_source(const Layout& to, const Shape& shape);
 
+/// The layout of the same registers as elements of another width, of which the last dimension has correspondingly more
+/// or fewer: nothing where an element's bits are not together in one thread.
+std::optional<Layout> view_as_width(const Layout& registers, int64_t from_bits, int64_t to_bits);
+
 /// True when every thread that holds an element in `small` holds it in `large` as well.
 bool covers(const Layout& large, const Layout& small);
 

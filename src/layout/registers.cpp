@@ -177,6 +177,10 @@ Layout tensor_memory_half_registers(TensorMemoryShape shape, int64_t warps, int6
   return spatial({warps, 1}) * tensor_memory_warp(shape, n, per_register);
 }
 
+Layout thread_rows(int64_t threads, int64_t elements) {
+  return Layout({threads, elements}, {{{threads, 1, Axis::kThread}}, {{elements, 1, Axis::kRegister}}});
+}
+
 Layout coalesced(const Shape& shape, int64_t threads, int dtype_bits, int max_vector_bytes) {
   if (threads < 1 || dtype_bits < 1 || max_vector_bytes < 1)
     fail(fmt::format("coalesced: {} threads, {} bits, vectors of {} bytes", threads, dtype_bits,

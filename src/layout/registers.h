@@ -76,6 +76,9 @@ Layout tensor_memory_registers(TensorMemoryShape shape, int64_t warps, int64_t n
 /// The same for tiles that occupy 16 of each warp's 32 lanes (an accumulator with m = 64): [16 * warps, n].
 Layout tensor_memory_half_registers(TensorMemoryShape shape, int64_t warps, int64_t n, int per_register = 1);
 
+/// A matrix of which each thread holds a row.
+Layout thread_rows(int64_t threads, int64_t elements);
+
 /// A layout for plain loads and stores of a row-major tensor by `threads` threads: vectors of at most
 /// `max_vector_bytes` along the last dimension, consecutive vectors in consecutive threads, what remains in
 /// registers.

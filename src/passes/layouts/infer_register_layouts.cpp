@@ -84,6 +84,9 @@ void RegisterInference::collect(ir::Op& op) {
       return relate(RelationKind::kReshape, op, op.operands[0], op.result());
     case Opcode::kRelayout:
       return;
+    case Opcode::kView:
+      if (!op.bool_attr("rows", false)) relate(RelationKind::kView, op, op.operands[0], op.result());
+      return;
     case Opcode::kMma:
       return relate(RelationKind::kSame, op, op.operands[2], op.result());
     case Opcode::kDot:
@@ -141,6 +144,10 @@ std::optional<Layout> RegisterInference::derive(const Relation& relation, bool f
       }
       case RelationKind::kReshape:
         return known.reshape(target.type.shape);
+      case RelationKind::kView: {
+        const int from = relation.from->type.dtype.bits(), to = relation.to->type.dtype.bits();
+        return forward ? layout::view_as_width(known, from, to) : layout::view_as_width(known, to, from);
+      }
     }
   } catch (const CompileError&) {  // a reshape that cuts through modes; check() explains
   }
@@ -195,6 +202,7 @@ void RegisterInference::propagate_demands() {
       demand(op.operands[0], std::get<Layout>(*op.attr("layout")), op, "the annotated layout");
     if (op.code == Opcode::kRelayout && op.attr("layout"))
       demand(op.result(), std::get<Layout>(*op.attr("layout")), op, "the layout asked for");
+    if (op.code == Opcode::kView) demand_rows(op);
   });
   ir::walk(function_.body, [&](ir::Op& op) {
     if (op.code == Opcode::kMma) {
@@ -241,6 +249,20 @@ void RegisterInference::demand_product(ir::Op& op) {
   demand(op.operands[1], product.b, op, "columns of b for each thread", 1);
   demand(op.operands[2], c, op, "a box of c for each thread", 2);
   demand(op.result(), c, op, "a box of c for each thread");
+}
+
+void RegisterInference::demand_rows(ir::Op& op) {
+  if (op.attr("layout"))
+    demand(op.result(), std::get<Layout>(*op.attr("layout")), op, "the layout asked for");
+  const ir::Type& from = op.operands[0]->type;
+  if (!op.bool_attr("rows", false)) return;
+  if (from.shape[0] != threads_.at(&op))
+    throw CompileError(Diagnostic{op.where,
+                                  fmt::format("view: {} rows for {} threads, of which each holds a row",
+                                              from.shape[0], threads_.at(&op)),
+                                  {tensor_text(*op.operands[0])},
+                                  "give the matrix as many rows as the thread group has threads"});
+  demand(op.operands[0], layout::thread_rows(from.shape[0], from.shape[1]), op, "a row for each thread", 0);
 }
 
 void RegisterInference::demand_fragments(ir::Op& op) {
@@ -322,12 +344,14 @@ void RegisterInference::check() {
     if (relation.kind != RelationKind::kBroadcast) {
       const std::optional<Layout> derived = derive(relation, true);
       if (!derived && move_for(relation)) continue;
-      if (!derived)  // only a reshape or a slice may fail
+      if (!derived)  // only a reshape, a slice or a view may fail
         throw CompileError(Diagnostic{
             relation.op->where,
             fmt::format("{}: {} cannot be {} without moving data between threads",
                         relation.op->info().mnemonic, ir::print(*relation.from),
-                        relation.kind == RelationKind::kSlice ? "cut here" : "regrouped"),
+                        relation.kind == RelationKind::kSlice  ? "cut here"
+                        : relation.kind == RelationKind::kView ? "viewed so"
+                                                               : "regrouped"),
             {tensor_text(*relation.from), fmt::format("its layout {} is {}, by {}", from.layout.to_string(),
                                                       from.what, op_text(*from.origin))},
             "relayout it first"});

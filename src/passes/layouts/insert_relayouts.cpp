@@ -110,6 +110,7 @@ bool RegisterInference::move_for(const Relation& relation) {
     case RelationKind::kPermute:
     case RelationKind::kSlice:
     case RelationKind::kReshape:
+    case RelationKind::kView:
       if (const std::optional<Layout> made = derive(relation, true)) return move_result(op, *made);
   }
   std::optional<Layout> source =

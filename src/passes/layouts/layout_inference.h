@@ -102,7 +102,7 @@ class RegisterInference {
     const ir::Op* origin;
     std::string what;
   };
-  enum class RelationKind : uint8_t { kSame, kBroadcast, kReduce, kPermute, kSlice, kReshape };
+  enum class RelationKind : uint8_t { kSame, kBroadcast, kReduce, kPermute, kSlice, kReshape, kView };
   struct Relation {
     RelationKind kind;
     ir::Op* op;
@@ -125,6 +125,8 @@ class RegisterInference {
               std::optional<size_t> operand = std::nullopt);
   /// What dot demands of its operands.
   void demand_product(ir::Op& op);
+  /// What a view of bits demands: of a matrix, a row for each thread.
+  void demand_rows(ir::Op& op);
   /// What wgmma demands of its accumulator, and of A in registers.
   void demand_fragments(ir::Op& op);
   /// Sets a value's layout, and those that follow from it.
