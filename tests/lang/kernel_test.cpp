@@ -174,7 +174,7 @@ struct EveryRowOp {
     auto rows = load_global(global_view(p, {64}), {0}, {64}).reshape({64, 1});
     auto s = shared_tensor(float32, {64, 64});
     copy_async_gather(g, s, {rows, 0});
-    auto tile = sort(cumsum(load_shared(s)));
+    auto tile = view(view(sort(cumsum(load_shared(s))), int4), float32);
     free_shared(s);
     auto scores = tcgen05::alloc(float32, {128, 64});
     tcgen05::store(tcgen05::view(scores, float16, {128, 128}), zeros(float16, {128, 128}));
