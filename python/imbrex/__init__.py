@@ -9,7 +9,8 @@
 Arrays are those of PyTorch, CuPy, JAX and NumPy. On a CUDA GPU, kernels are launched on the stream on which the array's
 library works, and calls return at once. Arrays of the host run on the virtual GPU, with every checker on.
 
-- `matmul`, `attention`, `softmax`, `layer_norm`: the kernel library.
+- `matmul`, `grouped_matmul`, `attention`, `attention_decode`: products and attention.
+- `softmax`, `layer_norm`, `rms_norm`, `gated`, `rope`, `cross_entropy`, `top_k`, `quantise_float8`: row by row.
 - `Kernel`: a kernel of your own, in C++; `kernels`: those of the library, by name.
 - `VirtualGpu`: runs PTX of any compiler on the CPU and reports what is wrong with it.
 - `checked`: a test that fails when the virtual GPU finds something.
@@ -33,7 +34,8 @@ from ._imbrex import (
 )
 from ._checking import checked
 from ._kernel import Kernel, kernels
-from ._operators import attention, layer_norm, matmul, softmax
+from ._operators import attention, attention_decode, grouped_matmul, matmul
+from ._rows import cross_entropy, gated, layer_norm, quantise_float8, rms_norm, rope, softmax, top_k
 from ._virtual_gpu import Report, VirtualGpu
 from . import _when_torch
 
@@ -54,12 +56,20 @@ __all__ = [
     "Report",
     "VirtualGpu",
     "attention",
+    "attention_decode",
     "checked",
+    "cross_entropy",
+    "gated",
+    "grouped_matmul",
     "has_cuda",
     "kernels",
     "layer_norm",
     "matmul",
+    "quantise_float8",
+    "rms_norm",
+    "rope",
     "softmax",
+    "top_k",
 ]
 
 _when_torch.register()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 
 
-
 def register(library: torch.library.Library, name: str, kernel) -> None:
-    """Gives an operator its gradients. A call that needs none costs one dictionary look-up and goes to the kernel."""
+    """Gives an operator its gradients, if it has some. A call that needs none costs one dictionary look-up and goes to the
+    kernel."""
+    if name not in _FORMULAS:
+        return
     setup_context, backward = _FORMULAS[name]
     try:
         from torch._library import autograd
@@ -44,10 +46,14 @@ def differentiable(name: str, *args, **kwargs):
     return getattr(torch.ops.imbrex, name)(*args, **kwargs)
 
 
+def _refuse(function: str, what: str):
+    raise NotImplementedError(f"imbrex.{function}: {what} no gradient here\n  help: call it under torch.no_grad(), or detach them")
+
+
 def _matmul_context(ctx, inputs, output):
     a, b, bias, ctx.activation, ctx.alpha, ctx.beta, residual, _, scale_a, scale_b = inputs
     if scale_a is not None or scale_b is not None:
-        raise NotImplementedError("imbrex.matmul: scaled operands have no gradient here\n  help: call it under torch.no_grad()")
+        _refuse("matmul", "scaled operands have")
     is_computed_again = ctx.activation not in (None, "relu")
     ctx.facts = [None if t is None else (t.shape, t.dtype) for t in (bias, residual)]
     ctx.save_for_backward(
@@ -106,7 +112,29 @@ def _matmul_backward(ctx, grad):
     return grad_a, grad_b, grad_bias, None, None, None, grad_residual, None, None, None
 
 
+def _grouped_matmul_context(ctx, inputs, output):
+    a, b, rows, ctx.masked, _, scale_a, scale_b = inputs
+    if scale_a is not None or scale_b is not None or a.dtype not in (torch.float16, torch.bfloat16):
+        _refuse("grouped_matmul", "operands of float8 have")
+    ctx.save_for_backward(a, b, rows)
+
+
+def _grouped_matmul_backward(ctx, grad):
+    a, b, rows = ctx.saved_tensors
+    grad = grad.to(a.dtype).contiguous()
+    grad_a = grad_b = None
+    if ctx.needs_input_grad[0]:
+        grad_a = torch.ops.imbrex.grouped_matmul_rows_gradient(grad, b.contiguous(), rows, ctx.masked)
+    if ctx.needs_input_grad[1]:  # lies in memory as b does: [groups, n, k]
+        grad_b = torch.ops.imbrex.grouped_matmul_weight_gradient(grad, a.contiguous(), rows, ctx.masked).mT
+    return grad_a, grad_b, None, None, None, None, None
+
+
 def _attention_context(ctx, inputs, keyword_only_inputs, output):
+    slopes, sinks = inputs[3:]
+    for name, tensor in (("alibi_slopes", slopes), ("sinks", sinks)):
+        if tensor is not None and tensor.requires_grad:
+            _refuse("attention", f"{name} have")
     known = output if isinstance(output, tuple) else ()
     ctx.save_for_backward(*inputs, *known)
     ctx.mark_non_differentiable(*known[1:])
@@ -114,9 +142,10 @@ def _attention_context(ctx, inputs, keyword_only_inputs, output):
 
 
 def _attention_backward(ctx, grad, *_):
-    q, k, v, *known = ctx.saved_tensors
-    o, log_sum_exp = known or torch.ops.imbrex.attention_forward(q, k, v, **ctx.options)
-    return torch.ops.imbrex.attention_backward(grad, q, k, v, o, log_sum_exp, **ctx.options)
+    q, k, v, slopes, sinks, *known = ctx.saved_tensors
+    o, log_sum_exp = known or torch.ops.imbrex.attention_forward(q, k, v, slopes, sinks, **ctx.options)
+    gradients = torch.ops.imbrex.attention_backward(grad, q, k, v, o, log_sum_exp, slopes, sinks, **ctx.options)
+    return (*gradients, None, None)
 
 
 def _softmax_context(ctx, inputs, output):
@@ -124,28 +153,81 @@ def _softmax_context(ctx, inputs, output):
 
 
 def _softmax_backward(ctx, grad):
-    (y,) = ctx.saved_tensors
-    return torch.ops.aten._softmax_backward_data(grad, y, -1, y.dtype)
+    return torch.ops.imbrex.softmax_backward(grad.contiguous(), *ctx.saved_tensors)
 
 
 def _layer_norm_context(ctx, inputs, output):
+    x, weight, bias, ctx.eps = inputs
+    ctx.save_for_backward(x, weight)
+    ctx.bias_dtype = bias.dtype
+
+
+def _layer_norm_backward(ctx, grad):
+    dx, dweight, dbias = torch.ops.imbrex.layer_norm_backward(grad.contiguous(), *ctx.saved_tensors, ctx.eps)
+    return dx, dweight, dbias.to(ctx.bias_dtype), None
+
+
+def _rms_norm_context(ctx, inputs, output):
     *tensors, ctx.eps = inputs
     ctx.save_for_backward(*tensors)
 
 
-def _layer_norm_backward(ctx, grad):
-    x, weight, bias = (t.contiguous() for t in ctx.saved_tensors)
-    variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
-    gradients = torch.ops.aten.native_layer_norm_backward(
-        grad.contiguous(), x, [x.shape[-1]], mean, torch.rsqrt(variance + ctx.eps), weight, bias, ctx.needs_input_grad[:3]
-    )
-    return (*gradients, None)
+def _rms_norm_backward(ctx, grad):
+    return (*torch.ops.imbrex.rms_norm_backward(grad.contiguous(), *ctx.saved_tensors, ctx.eps), None)
+
+
+def _gated_context(ctx, inputs, output):
+    *tensors, ctx.activation = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _gated_backward(ctx, grad):
+    return (*torch.ops.imbrex.gated_backward(grad.contiguous(), *ctx.saved_tensors, ctx.activation), None)
+
+
+def _rope_context(ctx, inputs, keyword_only_inputs, output):
+    _, cos, sin, positions = inputs
+    if cos.requires_grad or sin.requires_grad:
+        _refuse("rope", "cos and sin have")
+    ctx.save_for_backward(cos, sin, positions)
+    ctx.options = keyword_only_inputs
+
+
+def _rope_backward(ctx, grad):
+    back = {**ctx.options, "inverse": not ctx.options["inverse"]}
+    return torch.ops.imbrex.rope(grad.contiguous(), *ctx.saved_tensors, **back), None, None, None
+
+
+def _cross_entropy_context(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _cross_entropy_backward(ctx, grad):
+    gradient = torch.ops.imbrex.cross_entropy_gradient(*ctx.saved_tensors)
+    return (gradient * grad.unsqueeze(-1)).to(gradient.dtype), None
+
+
+def _top_k_context(ctx, inputs, output):
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(output[1])
+    ctx.shape = inputs[0].shape
+
+
+def _top_k_backward(ctx, grad, _):
+    (indices,) = ctx.saved_tensors
+    return grad.new_zeros(ctx.shape).scatter(-1, indices.long(), grad), None
 
 
 _FORMULAS = {
     "matmul": (_matmul_context, _matmul_backward),
+    "grouped_matmul": (_grouped_matmul_context, _grouped_matmul_backward),
     "attention": (_attention_context, _attention_backward),
     "attention_forward": (_attention_context, _attention_backward),
     "softmax": (_softmax_context, _softmax_backward),
     "layer_norm": (_layer_norm_context, _layer_norm_backward),
+    "rms_norm": (_rms_norm_context, _rms_norm_backward),
+    "gated": (_gated_context, _gated_backward),
+    "rope": (_rope_context, _rope_backward),
+    "cross_entropy": (_cross_entropy_context, _cross_entropy_backward),
+    "top_k": (_top_k_context, _top_k_backward),
 }

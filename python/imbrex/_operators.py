@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel library on arrays of any library."""
+"""Products and attention on arrays of any library."""
 from __future__ import annotations
 
 from typing import Any, Literal
@@ -7,14 +7,18 @@ from typing import Any, Literal
 from . import _imbrex
 
 _matmul = _imbrex.matmul
-_attention = _imbrex.attention
-_softmax = _imbrex.softmax
-_layer_norm = _imbrex.layer_norm
 
 
 def _is_compiling() -> bool:
     """Whether torch.compile is tracing: replaced by torch's own function when torch is there."""
     return False
+
+
+def _traced(name, out, *args, **kwargs):
+    """The operator of torch, while torch.compile is tracing."""
+    from . import _torch
+
+    return _torch.traced(name, out, *args, **kwargs)
 
 
 Array = Any
@@ -61,6 +65,38 @@ def matmul(
     return _matmul(a, b, out, bias, activation, alpha, beta, residual, out_dtype, scale_a, scale_b, target)
 
 
+def grouped_matmul(
+    a: Array,
+    b: Array,
+    rows: Array,
+    *,
+    masked: bool = False,
+    out: Array | None = None,
+    out_dtype: Any = None,
+    scale_a: Array | None = None,
+    scale_b: Array | None = None,
+    target: str = "sm_90a",
+) -> Array:
+    """a[i] @ b[g] for each row i of each group g, whose sizes only the device knows: a mixture's experts, in one launch.
+
+    a: [m, k], the rows of all groups; both float16, both bfloat16 or both float8_e4m3. Dense, k a multiple of 16 bytes.
+    b: [groups, k, n], as a view of weights that lie as [groups, n, k]: `w.mT`, or `w.swapaxes(1, 2)`. n a multiple of 8.
+    rows: int32 [groups + 1]: group g has the rows rows[g] ... rows[g + 1] - 1. At most 1024 groups, which may be empty.
+    masked: a is [groups, room, k], and rows [groups]: group g has the first rows[g] of its `room` rows.
+    out: [m, n], or [groups, room, n], of a's type (of float8: float16 or bfloat16); made if None, of `out_dtype`. Rows that
+        belong to no group are not written: in a new array they are undefined.
+    scale_a, scale_b: float32, of float8 operands: [m] and [groups, n]; or per 128 of k: [k / 128, m], which is `scale.T` of
+        quantise_float8(x, block=128), and [groups, n / 128, k / 128], quotients rounded up.
+
+    Sizes are read on the device: a captured call serves other sizes at each replay. Differentiable by torch in a and b of 16
+    bits; for the gradient of a, b is transposed in memory. Raises LaunchError naming the argument. On a GPU that runs
+    sm_90a (Hopper).
+    """
+    if _is_compiling():
+        return _traced("grouped_matmul", out, a, b, rows, masked, out_dtype if out is None else out.dtype, scale_a, scale_b)
+    return _imbrex.grouped_matmul(a, b, rows, masked, out_dtype, scale_a, scale_b, out=out, target=target)
+
+
 def attention(
     q: Array,
     k: Array,
@@ -68,6 +104,11 @@ def attention(
     *,
     causal: bool = False,
     scale: float | None = None,
+    window: tuple[int, int] = (-1, -1),
+    prefix: int = 0,
+    soft_cap: float = 0.0,
+    alibi_slopes: Array | None = None,
+    sinks: Array | None = None,
     out: Array | None = None,
     target: str = "sm_90a",
 ) -> Array:
@@ -76,45 +117,66 @@ def attention(
     q: [heads, q_rows, d] or [batch, heads, q_rows, d], float16 or bfloat16; d a multiple of 16, at most 256.
     k: the same with kv_rows, and as many heads, or a divisor of them that consecutive heads of q share.
     v: like k, of head sizes that may be others, which are then the result's.
-    causal: row i sees the columns up to i + kv_rows - q_rows; one that sees nothing is 0.
     scale: None is 1 / sqrt(d).
     out: like q; made if None, with heads and rows in the order in which they lie in q's memory.
 
+    Row i is at position p = i + kv_rows - q_rows; one that sees nothing is 0.
+    causal: it sees the columns up to p.
+    window: it sees that many columns before p, and behind p; -1 is all of them.
+    prefix: it sees this many first columns, and those up to p.
+    soft_cap: scores become soft_cap * tanh(score / soft_cap); 0: they do not.
+    alibi_slopes: float32 [heads]: slope * (column - p) is added to the scores.
+    sinks: float32 [heads]: a score that takes part in each sum of weights, and has no value.
+
     Strides may be any: `x.transpose(1, 2)` of [batch, rows, heads, d] is not copied, and what is returned for it is such a
-    view too. Differentiable by torch, by kernels that give equal bits for equal calls. Raises LaunchError naming the
-    argument. On a GPU that runs sm_90a (Hopper).
+    view too. Differentiable by torch in q, k and v, by kernels that give equal bits for equal calls. Raises LaunchError
+    naming the argument. On a GPU that runs sm_90a (Hopper).
     """
+    left, right = window
+    options = {
+        "causal": causal,
+        "scale": scale,
+        "window_left": left,
+        "window_right": right,
+        "prefix": prefix,
+        "soft_cap": soft_cap,
+    }
     if _is_compiling():
-        from . import _torch
-
-        return _torch.traced_attention(q, k, v, causal, scale, out)
-    return _attention(q, k, v, causal=causal, scale=scale, out=out, target=target)
+        return _traced("attention", out, q, k, v, alibi_slopes, sinks, **options)
+    return _imbrex.attention(q, k, v, alibi_slopes, sinks, **options, out=out, target=target)
 
 
-def softmax(x: Array, *, out: Array | None = None, target: str = "sm_90a") -> Array:
-    """Softmax along the last dimension of x [..., n], float32, n at most 16384.
-
-    x is dense, or of at most three dimensions with neighbouring columns. Differentiable by torch. Raises LaunchError.
-    """
-    if _is_compiling():
-        from . import _torch
-
-        return _torch.traced_softmax(x, out)
-    return _softmax(x, out=out, target=target)
-
-
-def layer_norm(
-    x: Array, weight: Array, bias: Array, eps: float = 1e-5, *, out: Array | None = None, target: str = "sm_90a"
+def attention_decode(
+    q: Array,
+    k: Array,
+    v: Array,
+    lengths: Array | None = None,
+    *,
+    page_table: Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    parts: int = 0,
+    out: Array | None = None,
+    target: str = "sm_90a",
 ) -> Array:
-    """(x - mean) / sqrt(variance + eps) * weight + bias along the last dimension of x [..., n].
+    """Attention of a few rows, as in decoding, to long caches.
 
-    x: float32, n at most 16384; dense, or of at most three dimensions with neighbouring columns.
-    weight, bias: float32 [n].
+    q: [batch, heads, rows, d], float16 or bfloat16; d a multiple of 16, at most 256.
+    k, v: [batch, kv_heads, rows that there is room for, d]; with a page table [pages, kv_heads, rows of a page, d]. kv_heads
+        divide heads. Strides are multiples of 16 bytes. What lies beyond a sequence's length may be anything.
+    lengths: int32 [batch], rows of each sequence that are there; None: all that there is room for.
+    page_table: int32 [batch, pages of a sequence]: the pages of each sequence, in order; asks for lengths.
+    causal: row i sees the columns up to length - rows + i.
+    parts: CTAs that a sequence is divided among; 0: as many as fill the GPU.
+    out: like q; made if None, with heads and rows in the order in which they lie in q's memory.
 
-    Differentiable by torch. Raises LaunchError naming the argument.
+    Lengths and table are read on the device: a captured call serves every step. Not differentiated. Raises LaunchError
+    naming the argument. On a GPU that runs sm_90a (Hopper).
     """
     if _is_compiling():
-        from . import _torch
-
-        return _torch.traced_layer_norm(x, weight, bias, eps, out)
-    return _layer_norm(x, weight, bias, eps, out=out, target=target)
+        return _traced(
+            "attention_decode", out, q, k, v, lengths, page_table, causal=causal, scale=scale, parts=parts
+        )
+    return _imbrex.attention_decode(
+        q, k, v, lengths, page_table, causal=causal, scale=scale, parts=parts, out=out, target=target
+    )

@@ -385,10 +385,10 @@ nb::object new_array(const Array& like, std::span<const int64_t> shape, DataType
     case Library::kJax: {
       if (like.is_cuda) break;
       const nb::object numpy = nb::module_::import_("numpy");
+      const bool is_numpy_type = dtype != bfloat16 && (!dtype.is_float() || dtype.bits() >= 16);
       const nb::object type = is_same ? nb::object(like.object.attr("dtype"))
-                              : dtype == bfloat16
-                                  ? nb::object(nb::module_::import_("ml_dtypes").attr("bfloat16"))
-                                  : nb::object(numpy.attr(library_name(dtype).c_str()));
+                              : nb::object((is_numpy_type ? numpy : nb::module_::import_("ml_dtypes"))
+                                               .attr(library_name(dtype).c_str()));
       return numpy.attr("empty")(sizes, nb::arg("dtype") = type);
     }
     case Library::kCupy: {

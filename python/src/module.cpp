@@ -8,7 +8,7 @@
 #include "arrays.h"
 #include "imbrex/command.h"
 #include "imbrex/core/version.h"
-#include "report.h"
+#include "operators.h"
 
 NB_MODULE(_imbrex, m) {
   namespace python = imbrex::python;
@@ -17,7 +17,10 @@ NB_MODULE(_imbrex, m) {
   python::bind_reports(m);
   python::bind_virtual_gpu(m);
   python::bind_kernels(m);
-  python::bind_operators(m);
+  python::bind_matmul(m);
+  python::bind_attention(m);
+  python::bind_grouped(m);
+  python::bind_rows(m);
   m.def("version", [] { return std::string(imbrex::version()); });
   m.def("describe", [](nanobind::handle object) { return python::Array("array", object).text(); });
   m.def("command", [](std::vector<std::string> words) {

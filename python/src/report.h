@@ -21,7 +21,6 @@ void expect_clean(LaunchReport&& launch, std::string kernel);
 
 void bind_errors(nb::module_& m);
 void bind_reports(nb::module_& m);
-void bind_operators(nb::module_& m);
 void bind_kernels(nb::module_& m);
 void bind_virtual_gpu(nb::module_& m);
 

@@ -87,13 +87,104 @@ def test_attention(random, causal):
     assert error(imbrex.attention(q[0], k[0], v[0], causal=causal), attention(q[0], k[0], v[0], causal)) < 3e-3
 
 
-def test_softmax_and_layer_norm_of_any_rank(random):
-    x, weight, bias = random(2, 3, 33), random(33), random(33)
-    powers = np.exp(x.astype(float))
-    assert error(imbrex.softmax(x), powers / powers.sum(-1, keepdims=True)) < 1e-6
-    centred = x - x.mean(-1, keepdims=True, dtype=float)
-    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-3) * weight + bias
-    assert error(imbrex.layer_norm(x, weight, bias, 1e-3), expected) < 1e-5
+def exact_steps(q, k, v, causal=False, window=(-1, -1), prefix=0, soft_cap=0.0, alibi_slopes=None, sinks=None):
+    q, k, v = (x.astype(float) for x in (q, k, v))
+    heads, rows, columns = q.shape[-3], q.shape[-2], k.shape[-2]
+    k, v = (np.repeat(x, heads // x.shape[-3], -3) for x in (k, v))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if soft_cap:
+        scores = soft_cap * np.tanh(scores / soft_cap)
+    place, column = np.arange(rows)[:, None] + columns - rows, np.arange(columns)
+    if alibi_slopes is not None:
+        scores = scores + alibi_slopes[:, None, None] * (column - place)
+    sees = np.ones((rows, columns), bool)
+    if causal:
+        sees &= column <= place
+    if prefix:
+        sees &= (column <= place) | (column < prefix)
+    for side, far in zip((-1, 1), window):
+        if far >= 0:
+            sees &= side * (column - place) <= far
+    scores = np.where(sees, scores, -np.inf)
+    powers = np.exp(scores)
+    sums = powers.sum(-1, keepdims=True)
+    if sinks is not None:
+        sums = sums + np.exp(sinks)[:, None, None]
+    return powers / np.where(sums == 0, 1, sums) @ v
+
+
+STEPS = {
+    "window": {"window": (5, 2)},
+    "causal window": {"causal": True, "window": (7, -1)},
+    "prefix": {"prefix": 6},
+    "soft cap": {"soft_cap": 1.5, "causal": True},
+    "alibi": {"alibi_slopes": np.array([0.5, 0.25, 0.125, 0.0625], np.float32)},
+    "sinks": {"sinks": np.array([0.5, -1, 2, 0], np.float32), "causal": True},
+}
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_attention_with(random, what):
+    q, k, v = (random(2, heads, rows, 32, dtype=np.float16) for heads, rows in [(4, 20), (2, 24), (2, 24)])
+    got = imbrex.attention(q, k, v, **STEPS[what])
+    assert error(got, exact_steps(q, k, v, **STEPS[what])) < 3e-3
+    assert error(got, exact_steps(q, k, v)) > 1e-2  # so that the step is seen to do something
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("parts", [0, 1, 3])
+def test_attention_decode(random, causal, parts):
+    room, lengths = 150, np.array([150, 0, 71], np.int32)
+    q, k, v = (random(3, *shape, dtype=np.float16) for shape in [(4, 2, 64), (2, room, 64), (2, room, 64)])
+    expected = np.zeros(q.shape)
+    for i, n in enumerate(lengths):
+        if n > 0:
+            expected[i] = exact_steps(q[i], k[i, :, :n], v[i, :, :n], causal=causal)
+        k[i, :, n:], v[i, :, n:] = np.nan, np.nan  # what lies beyond a sequence may be anything
+    assert error(imbrex.attention_decode(q, k, v, lengths, causal=causal, parts=parts), expected) < 3e-3
+
+
+def test_attention_decode_of_pages(random):
+    lengths, table = np.array([40, 17], np.int32), np.array([[4, 0, 2], [1, 5, 99]], np.int32)
+    q, k, v = random(2, 4, 1, 64, dtype=np.float16), *(random(6, 2, 16, 64, dtype=np.float16) for _ in range(2))
+    got = imbrex.attention_decode(q, k, v, lengths, page_table=table)
+    for i, n in enumerate(lengths):
+        rows = [np.concatenate(t[table[i][: -(-n // 16)]], axis=1)[None, :, :n] for t in (k, v)]
+        assert error(got[i : i + 1], exact_steps(q[i : i + 1], *rows)) < 3e-3
+
+
+@pytest.mark.parametrize("dtype", [np.float16, "bfloat16"])
+def test_grouped_matmul(random, dtype):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes", reason="SKIPPED: needs ml_dtypes: pip install ml_dtypes").bfloat16
+    a, w = random(50, 32, dtype=dtype), random(4, 40, 32, dtype=dtype)
+    first = np.array([0, 7, 7, 33, 47], np.int32)
+    out = np.full((50, 40), 3, dtype)
+    assert imbrex.grouped_matmul(a, w.swapaxes(1, 2), first, out=out) is out
+    expected = np.concatenate([a[b:e].astype(float) @ w[g].T.astype(float) for g, (b, e) in enumerate(zip(first, first[1:]))])
+    assert error(out[:47], expected) < 1e-2 and (out[47:] == 3).all()
+    counts, room = np.array([3, 0, 12, 5], np.int32), random(4, 12, 32, dtype=dtype)
+    got = imbrex.grouped_matmul(room, w.swapaxes(1, 2), counts, masked=True)
+    for g, n in enumerate(counts):
+        if n:
+            assert error(got[g, :n], room[g, :n].astype(float) @ w[g].T.astype(float)) < 1e-2
+
+
+@pytest.mark.parametrize("block", [0, 128])
+def test_grouped_matmul_of_float8(random, block):
+    pytest.importorskip("ml_dtypes", reason="SKIPPED: needs ml_dtypes: pip install ml_dtypes")
+    x, w, first = random(40, 256), random(2, 128, 256), np.array([0, 25, 40], np.int32)
+    a, scale_a = imbrex.quantise_float8(x, block=block)
+    if block:
+        scale_b = np.abs(w).reshape(2, 1, 128, 2, 128).max((2, 4)) / 448
+        b = (w / np.repeat(np.repeat(scale_b, 128, 1), 128, 2)).astype(a.dtype)
+        scales = {"scale_a": scale_a.T, "scale_b": scale_b.astype(np.float32)}
+    else:
+        b, scale_b = imbrex.quantise_float8(w)
+        scales = {"scale_a": scale_a[:, 0], "scale_b": scale_b[..., 0]}
+    got = imbrex.grouped_matmul(a, b.swapaxes(1, 2), first, **scales, out_dtype="float16")
+    expected = np.concatenate([x[:25].astype(float) @ w[0].T, x[25:].astype(float) @ w[1].T])
+    assert got.dtype == np.float16 and error(got, expected) < 0.05
 
 
 REFUSED = {
@@ -108,8 +199,14 @@ REFUSED = {
     "result's shape": (lambda a, b: imbrex.matmul(a, b, out=np.zeros((2, 2), np.float16)), "[16, 16]"),
     "activation": (lambda a, b: imbrex.matmul(a, b, activation="tanh"), "activation is 'tanh'"),
     "name of a type": (lambda a, b: imbrex.matmul(a, b, out_dtype="float17"), "'float17' is no element type"),
-    "softmax's type": (lambda a, b: imbrex.softmax(a), "x is float16[16, 16]"),
     "size of heads": (lambda a, b: imbrex.attention(a[None, :, :7], a[None, :, :7], a[None, :, :7]), "heads of size 7"),
+    "rank of decode": (lambda a, b: imbrex.attention_decode(a[None], a[None], a[None]), "q is float16[1, 16, 16]"),
+    "slopes": (lambda a, b: imbrex.attention(a[None], a[None], a[None], alibi_slopes=a[0]), "alibi_slopes"),
+    "prefix and window": (lambda a, b: imbrex.attention(a[None], a[None], a[None], window=(-5, 1)), "window"),
+    "pages without lengths": (lambda a, b: imbrex.attention_decode(*[a[None, None]] * 3, page_table=np.zeros((1, 1), np.int32)), "page table without lengths"),
+    "group sizes": (lambda a, b: imbrex.grouped_matmul(a, b[None], np.zeros(2, np.int64)), "rows is int64[2]"),
+    "number of groups": (lambda a, b: imbrex.grouped_matmul(a, b[None], np.zeros(3, np.int32)), "b is float16[1, 16, 16]"),
+    "weights' order": (lambda a, b: imbrex.grouped_matmul(a, b[None], np.array([0, 16], np.int32)), "b has strides"),
     "big-endian": (lambda a, b: imbrex.softmax(np.zeros((2, 2), ">f4")), "big-endian"),
     "target": (lambda a, b: imbrex.matmul(a, b, target="sm_80"), "sm_90a"),
 }

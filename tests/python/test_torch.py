@@ -134,14 +134,35 @@ def test_gradients_of_attention_with_other_sizes_and_orders():
     torch.library.opcheck(torch.ops.imbrex.attention_forward.default, (q.detach(), k, v), test_utils=checks)
 
 
-def test_gradients_of_rows():
-    x, w, b = normal(3, 7, 33), normal(33), normal(1, 33)[0]
-    (got,), (expected,) = gradients(imbrex.softmax, x), gradients(lambda x: torch.softmax(x, -1), x.double())
-    assert error(got, expected) < 1e-5
-    got = gradients(imbrex.layer_norm, x, w, b)
-    expected = gradients(lambda x, w, b: torch.nn.functional.layer_norm(x, (33,), w, b), x.double(), w.double(), b.double())
-    for g, e in zip(got, expected):
-        assert error(g, e) < 1e-4
+STEPS = {
+    "window": {"window": (5, 2)},
+    "soft cap": {"soft_cap": 1.5, "causal": True},
+    "prefix": {"prefix": 6},
+    "alibi": {"alibi_slopes": torch.tensor([0.5, 0.25])},
+    "sinks": {"sinks": torch.tensor([0.5, -1.0]), "causal": True},
+}
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_gradients_of_attention_with(what):
+    """Against differences: of the sum along a direction, by the kernel itself, in q."""
+    options = STEPS[what]
+    q, k, v, along = (normal(2, 24, 16, dtype=torch.float16, seed=i) for i in range(4))
+    weights = normal(2, 24, 16).double()
+    (got,) = gradients(lambda t: imbrex.attention(t, k, v, **options), q)
+
+    def at(step):
+        return (imbrex.attention(q + step * along, k, v, **options).double() * weights).sum()
+
+    expected = (at(0.0625) - at(-0.0625)) / 0.125
+    slope = (got.double() * along.double()).sum()
+    assert abs(slope - expected) < 0.02 * (got.double() * along.double()).abs().sum()
+
+
+def test_attention_refuses_gradients_that_are_not_computed():
+    q = normal(2, 8, 16, dtype=torch.float16)
+    with pytest.raises(NotImplementedError, match="sinks have no gradient"):
+        imbrex.attention(q, q, q, sinks=torch.zeros(2, requires_grad=True))
 
 
 def test_attention_keeps_the_order_of_memory():
