@@ -77,6 +77,43 @@ void run(benchmark::State& state, const std::string& body, bool checked) {
       benchmark::Counter(static_cast<double>(lanes), benchmark::Counter::kIsRate);
 }
 
+/// CTAs of a kernel that does nothing but store its shared memory's first word: what it costs to start one.
+void start_ctas(benchmark::State& state, int64_t shared_bytes, bool checked) {
+  Options options{.target = "sm_90a", .host_threads = 1};
+  if (!checked) options.checks = CheckSet::none();
+  VirtualGpu gpu(options);
+  const Function function = gpu.load_module(fmt::format(R"(.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry start()
+{{
+  .reg .b32 %r<4>;
+  .shared .align 16 .b8 tile[{}];
+  mov.u32 %r1, tile;
+  mov.u32 %r2, %tid.x;
+  mad.lo.u32 %r3, %r2, 4, %r1;
+  st.shared.u32 [%r3], %r2;
+  ret;
+}}
+)",
+                                                        shared_bytes))
+                                .function("start");
+  constexpr int64_t kCtas = 65536;
+  for (auto _ : state) {
+    const Report report = gpu.launch(function, {.grid = {kCtas}, .block = {128}});
+    if (!report.clean()) {
+      state.SkipWithError(report.format().c_str());
+      return;
+    }
+  }
+  state.counters["per_cta"] =
+      benchmark::Counter(static_cast<double>(kCtas) * static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK_CAPTURE(start_ctas, of_1_KiB_checked, 1 << 10, true)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(start_ctas, of_16_KiB_checked, 16 << 10, true)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(start_ctas, of_16_KiB_unchecked, 16 << 10, false)->Unit(benchmark::kMillisecond);
+
 const char* const kFma = "  fma.rn.f32 %f3, %f3, %f2, %f1;\n";
 const char* const kInteger = "  mad.lo.s32 %r7, %r7, %r8, %r2;\n";
 const char* const kCompare = "  setp.lt.s32 %p2, %r7, %r8;\n  selp.b32 %r9, %r7, %r8, %p2;\n";

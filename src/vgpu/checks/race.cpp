@@ -27,6 +27,7 @@ RaceChecker::RaceChecker(const LaunchContext& launch, int64_t number, std::vecto
       cluster_number_(static_cast<uint32_t>(number)),
       warps_per_cta_(static_cast<size_t>(launch.warps())) {
   warps_.resize(ctas_.size() * warps_per_cta_);
+  agents_.reserve(warps_.size());
   for (uint32_t w = 0; w < warps_.size(); ++w) {
     warps_[w].flows.fill(kNoAgent);
     add_agent("", w, -1);

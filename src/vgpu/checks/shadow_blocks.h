@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "vgpu/checks/shadow.h"
+#include "vgpu/memory/recycled_block.h"
 
 namespace imbrex::vgpu {
 
@@ -92,8 +93,11 @@ bool record_block(ShadowCell& block, const Access& now, Judge&& judge) {
 class SharedShadow {
  public:
   bool empty() const { return blocks_.empty(); }
-  void resize(uint32_t bytes) { blocks_.resize((bytes + kBlockBytes - 1) / kBlockBytes); }
-  ShadowCell& block(uint64_t at) { return blocks_[at / kBlockBytes]; }
+  void resize(uint32_t bytes) {
+    blocks_ = RecycledBlock((bytes + kBlockBytes - 1) / kBlockBytes * sizeof(ShadowCell));
+    std::memset(blocks_.data(), 0, blocks_.size());  // cells without accesses
+  }
+  ShadowCell& block(uint64_t at) { return reinterpret_cast<ShadowCell*>(blocks_.data())[at / kBlockBytes]; }
   ShadowCell* cells(uint64_t at) { return groups_[block(at).slots[1].insn].data(); }
   void split(uint64_t at) {
     uint32_t group = static_cast<uint32_t>(groups_.size());
@@ -113,7 +117,7 @@ class SharedShadow {
   }
 
  private:
-  std::vector<ShadowCell> blocks_;
+  RecycledBlock blocks_;
   std::vector<std::array<ShadowCell, kCellsInBlock>> groups_;
   std::vector<uint32_t> free_;
 };

@@ -13,19 +13,42 @@ using ptx::SpecialReg;
 uint32_t of(const std::array<uint32_t, 3>& v, int i) { return v[static_cast<size_t>(i)]; }
 uint32_t of(const Dim3& d, int i) { return static_cast<uint32_t>(i == 0 ? d.x : i == 1 ? d.y : d.z); }
 
+/// %tid of all lanes.
+void fill_thread_ids(const Warp& w, int axis, uint32_t* out) {
+  const Dim3& block = w.cta().cluster().launch().block;
+  const int64_t first = int64_t{w.index()} * kWarpSize;
+  std::array<int64_t, 3> id{first % block.x, first / block.x % block.y, first / block.x / block.y};
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    out[lane] = static_cast<uint32_t>(id[static_cast<size_t>(axis)]);
+    if (++id[0] < block.x) continue;
+    id[0] = 0;
+    if (++id[1] < block.y) continue;
+    id[1] = 0;
+    ++id[2];
+  }
+}
+
+bool differs_by_lane(SpecialReg special) {
+  switch (special) {
+    case SpecialReg::laneid:
+    case SpecialReg::lanemask_eq:
+    case SpecialReg::lanemask_le:
+    case SpecialReg::lanemask_lt:
+    case SpecialReg::lanemask_ge:
+    case SpecialReg::lanemask_gt:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Of all but %tid.
 uint64_t value_of(const Warp& w, SpecialReg special, int lane) {
   const Cta& cta = w.cta();
   const Cluster& cluster = cta.cluster();
   const LaunchContext& launch = cluster.launch();
-  const int64_t thread = int64_t{w.index()} * kWarpSize + lane;
   const auto axis = [&](SpecialReg x) { return static_cast<int>(special) - static_cast<int>(x); };
   switch (special) {
-    case SpecialReg::tid_x:
-      return static_cast<uint64_t>(thread % launch.block.x);
-    case SpecialReg::tid_y:
-      return static_cast<uint64_t>(thread / launch.block.x % launch.block.y);
-    case SpecialReg::tid_z:
-      return static_cast<uint64_t>(thread / launch.block.x / launch.block.y);
     case SpecialReg::ntid_x:
     case SpecialReg::ntid_y:
     case SpecialReg::ntid_z:
@@ -123,12 +146,21 @@ void fill_special_registers(Warp& warp) {
   const Program& program = warp.program();
   for (const SpecialSlot& s : program.specials) {
     const auto special = static_cast<SpecialReg>(s.special);
+    const int axis = static_cast<int>(special) - static_cast<int>(SpecialReg::tid_x);
+    if (axis >= 0 && axis < 3) {
+      fill_thread_ids(warp, axis, warp.reg<uint32_t>(s.slot));
+      continue;
+    }
     const ptx::ScalarType type = ptx::type_of(special);
+    const bool is_wide = ptx::bits(type) == 64, differs = differs_by_lane(special);
+    uint64_t value = value_of(warp, special, 0);
+    if (type == ptx::ScalarType::pred) {
+      warp.predicate(s.slot) = value != 0 ? kAllLanes : 0;
+      continue;
+    }
     for (int lane = 0; lane < kWarpSize; ++lane) {
-      const uint64_t value = value_of(warp, special, lane);
-      if (type == ptx::ScalarType::pred)
-        warp.predicate(s.slot) = value != 0 ? kAllLanes : 0;
-      else if (ptx::bits(type) == 64)
+      if (differs) value = value_of(warp, special, lane);
+      if (is_wide)
         warp.reg<uint64_t>(s.slot)[lane] = value;
       else
         warp.reg<uint32_t>(s.slot)[lane] = static_cast<uint32_t>(value);

@@ -75,6 +75,7 @@ Grid::Grid(const LaunchContext& launch, int slots) : launch_(launch) {
     for (size_t c = static_cast<size_t>(i); c < order.size(); c += static_cast<size_t>(slots))
       slot->queue_.push_back(order[c]);
     slots_.push_back(std::move(slot));
+    put_back(*slots_.back());
   }
 }
 
@@ -134,46 +135,39 @@ std::vector<Recording> Grid::take_recordings() {
   return std::move(recordings_);
 }
 
-bool Grid::some_need_turn() const {
-  return std::any_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<GridSlot>& s) {
-    return s->state_ == GridSlot::State::kNeedsTurn;
-  });
+void Grid::retire(GridSlot& slot) {
+  if (slot.cluster_ != nullptr) finish_cluster(slot, false);
+  slot.state_ = GridSlot::State::kDone;
+  slot.publish(kNever);  // lets others have their turn
 }
 
-void Grid::retire_slots() {
+void Grid::retire_beyond_stop() {
   for (const std::unique_ptr<GridSlot>& slot : slots_) {
     if (slot->state_ == GridSlot::State::kRunning || slot->state_ == GridSlot::State::kDone) continue;
     const uint64_t at = epoch(slot->clock_.load(std::memory_order_relaxed));
-    const bool beyond_stop = at > stop_epoch_ || (at == stop_epoch_ && slot->index_ > stop_slot_);
-    const bool empty = slot->cluster_ == nullptr && slot->next_ >= slot->queue_.size();
-    if (!beyond_stop && !empty) continue;
-    if (slot->cluster_ != nullptr) finish_cluster(*slot, false);
-    slot->state_ = GridSlot::State::kDone;
-    slot->publish(kNever);
+    if (at < stop_epoch_ || (at == stop_epoch_ && slot->index_ <= stop_slot_)) continue;
+    queue_.remove(slot.get(), slot->keys_);
+    retire(*slot);
   }
 }
 
+void Grid::put_back(GridSlot& slot) {
+  using State = GridSlot::State;
+  if (slot.cluster_ == nullptr && slot.next_ >= slot.queue_.size()) return retire(slot);
+  const uint64_t clock = slot.clock_.load(std::memory_order_relaxed);
+  // What has been begun is finished first.
+  const int fair_index = slot.state_ == State::kIdle ? slot.index_ + (1 << 24) : slot.index_;
+  slot.keys_ = {{clock >> kFairnessShift, fair_index}, {epoch(clock), slot.index_}};
+  if (slot.state_ == State::kNeedsTurn)
+    queue_.add_waiting(&slot, slot.keys_);
+  else
+    queue_.add_runnable(&slot, slot.keys_);
+}
+
 GridSlot* Grid::choose() {
-  // First, because a slot that is done lets others have their turn.
-  retire_slots();
-  const bool in_turns = some_need_turn();
-  GridSlot* best = nullptr;
-  std::pair<uint64_t, int> best_key;
-  for (const std::unique_ptr<GridSlot>& slot : slots_) {
-    using State = GridSlot::State;
-    if (slot->state_ == State::kRunning || slot->state_ == State::kDone) continue;
-    const uint64_t clock = slot->clock_.load(std::memory_order_relaxed);
-    if (slot->state_ == State::kNeedsTurn && !slot->has_turn(clock)) continue;
-    // In turns the one furthest behind is wanted by all others; else finish what has been begun.
-    std::pair<uint64_t, int> key{epoch(clock), slot->index_};
-    if (!in_turns)
-      key = {clock >> kFairnessShift, slot->state_ == State::kIdle ? slot->index_ + (1 << 24) : slot->index_};
-    if (best == nullptr || key < best_key) {
-      best = slot.get();
-      best_key = key;
-    }
-  }
-  return best;
+  if (stop_epoch_ != kNever) retire_beyond_stop();
+  return queue_.first(
+      [](GridSlot* slot) { return slot->has_turn(slot->clock_.load(std::memory_order_relaxed)); });
 }
 
 bool Grid::all_done() const {
@@ -219,7 +213,7 @@ void Grid::worker() {
     if (slot == nullptr) {
       if (all_done()) break;
       // The running clusters have to yield soon only if others wait for their progress.
-      const int waits_for_turn = some_need_turn() ? 1 : 0;
+      const int waits_for_turn = queue_.some_wait() ? 1 : 0;
       waiting_threads_ += waits_for_turn;
       ++idle_threads_;
       changed_.wait(lock);
@@ -227,7 +221,8 @@ void Grid::worker() {
       waiting_threads_ -= waits_for_turn;
       continue;
     }
-    const bool in_turns = some_need_turn();
+    const bool in_turns = queue_.some_wait();
+    queue_.remove(slot, slot->keys_);
     slot->state_ = GridSlot::State::kRunning;
     lock.unlock();
     ClusterState state = ClusterState::kStopped;
@@ -245,6 +240,7 @@ void Grid::worker() {
       finish_cluster(*slot, state == ClusterState::kStopped);
       slot->state_ = GridSlot::State::kIdle;
     }
+    put_back(*slot);
     look_around();
     if (idle_threads_ > 0) changed_.notify_all();
   }

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <vector>
 
+#include "vgpu/machine/slot_queue.h"
 #include "vgpu/program/launch.h"
 #include "vgpu/timeline/recording.h"
 
@@ -65,6 +66,7 @@ class GridSlot {
   std::atomic<uint64_t> loops_at_{kNotLooping};  // grid_progress() for which it is known to loop
   uint64_t turn_until_ = 0;                      // epochs below this one are known to be this slot's turn
   State state_ = State::kIdle;
+  SlotQueue<GridSlot>::Keys keys_;  // while it waits in Grid::queue_
   std::unique_ptr<Cluster> cluster_;
 };
 
@@ -98,9 +100,13 @@ class Grid {
   void describe_all(std::vector<std::string>& lines);
   bool is_interrupted() const;
   Finding interruption();
+  /// The next slot of the queue that may run, or null.
   GridSlot* choose();
-  void retire_slots();
-  bool some_need_turn() const;
+  /// Puts a slot that is not running into the queue, or retires it where nothing is left to run.
+  void put_back(GridSlot& slot);
+  void retire(GridSlot& slot);
+  /// Once a cluster has stopped the launch: what would come later is not run.
+  void retire_beyond_stop();
   bool all_done() const;
   void start_cluster(GridSlot& slot);
   void finish_cluster(GridSlot& slot, bool stopped);
@@ -108,6 +114,7 @@ class Grid {
 
   const LaunchContext& launch_;
   std::vector<std::unique_ptr<GridSlot>> slots_;
+  SlotQueue<GridSlot> queue_;  // those that are neither running nor done
   std::mutex mutex_;
   std::condition_variable changed_;
   int idle_threads_ = 0;

@@ -79,8 +79,9 @@ void report_unseen_copies(Cta& cta) {
 
 /// As before: what has been read in time under this schedule may be late under another.
 void report_unwaited_stores(Cta& cta) {
-  for (size_t w = 0; w < cta.warps().size(); ++w)
-    for (const BulkGroups::Unwaited& store : cta.units().bulk_groups_of(static_cast<int>(w)).unwaited) {
+  const std::vector<BulkGroups>& groups = cta.units().bulk_groups();
+  for (size_t w = 0; w < groups.size(); ++w)
+    for (const BulkGroups::Unwaited& store : groups[w].unwaited) {
       const Who who{&cta, static_cast<int>(w), store.lane, store.insn, ""};
       if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, who, 0, nullptr,
                                                 BentRule::kExitBeforeRead)) {

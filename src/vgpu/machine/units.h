@@ -32,6 +32,8 @@ struct CtaUnits {
 
   CopyGroups& cp_async_of(int warp) { return entry(cp_async_, warp); }
   BulkGroups& bulk_groups_of(int warp) { return entry(bulk_groups_, warp); }
+  /// Of the warps up to the last one that has asked for its own.
+  const std::vector<BulkGroups>& bulk_groups() const { return bulk_groups_; }
 
  private:
   template <class T>

@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "imbrex/core/source_location.h"
 #include "vgpu/lanes.h"
+#include "vgpu/memory/recycled_block.h"
 
 namespace imbrex::vgpu {
 
@@ -140,7 +142,8 @@ class SharedMemory {
  public:
   void reset(uint32_t user_base, uint32_t user_bytes, bool track_writes) {
     user_base_ = user_base;
-    bytes_.assign(user_base + user_bytes, std::byte{0xFF});  // NaN in every float format
+    bytes_ = RecycledBlock(user_base + user_bytes);
+    std::memset(bytes_.data(), 0xFF, bytes_.size());  // NaN in every float format
     tracked_ = track_writes;
     if (track_writes) written_.reset(bytes_.size());
   }
@@ -158,7 +161,7 @@ class SharedMemory {
 
  private:
   uint32_t user_base_ = 0;
-  std::vector<std::byte> bytes_;
+  RecycledBlock bytes_;
   bool tracked_ = false;
   WrittenBits written_;
 };
