@@ -13,9 +13,11 @@ using Kernels = std::vector<MicroKernel>;
 void add_matrix_moves(Kernels& out);   // ldmatrix, stmatrix, movmatrix
 void add_mma(Kernels& out);            // mma.sync
 void add_tensor_copies(Kernels& out);  // cp.async.bulk.tensor, its reductions and prefetches
-void add_tensor_maps(Kernels& out);    // multicast, tensormap.replace
+void add_im2col(Kernels& out);
+void add_tensor_maps(Kernels& out);  // multicast, tensormap.replace
 void add_wgmma(Kernels& out);
 void add_wmma(Kernels& out);
+void add_sparse_products(Kernels& out);  // mma.sp, wgmma.mma_async.sp
 void add_cp_async(Kernels& out);
 void add_mbarrier(Kernels& out);
 void add_collectives(Kernels& out);

@@ -20,6 +20,9 @@ struct MapSpec {
   std::vector<uint32_t> box, element_strides;
   int swizzle = 0;
   bool fills_with_nan = false;
+  // im2col maps: box[0] counts channels.
+  uint32_t pixels = 0;
+  std::vector<int32_t> lower_corner = {}, upper_corner = {};
 };
 
 struct MicroKernel {

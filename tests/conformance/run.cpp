@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,22 +31,54 @@ class Buffer {
   runtime::DeviceBackend& backend_;
 };
 
+// The compiler never makes im2col maps, so its table of driver functions has not this one.
+void encode_im2col(const MapSpec& map, uint64_t address, const std::vector<uint32_t>& element_strides,
+                   void* out) {
+  using Encode = int (*)(void*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const int*,
+                         const int*, uint32_t, uint32_t, const uint32_t*, int, int, int, int);
+  static const auto encode =
+      reinterpret_cast<Encode>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuTensorMapEncodeIm2col"));
+  const int result = encode == nullptr
+                         ? -1
+                         : encode(out, map.type, static_cast<uint32_t>(map.dims.size()),
+                                  reinterpret_cast<void*>(address), map.dims.data(), map.strides_bytes.data(),
+                                  map.lower_corner.data(), map.upper_corner.data(), map.box[0], map.pixels,
+                                  element_strides.data(), 0, map.swizzle, 0, map.fills_with_nan ? 1 : 0);
+  if (result != 0)
+    throw Error(Diagnostic{{}, fmt::format("cuTensorMapEncodeIm2col answered {}", result), {}, ""});
+}
+
 // Element strides are not among what the compiler asks of a backend, so the encoders are called here.
 void encode(const runtime::DeviceBackend& backend, const MapSpec& map, uint64_t address, void* out) {
   std::vector<uint32_t> element_strides = map.element_strides;
   if (element_strides.empty()) element_strides.assign(map.dims.size(), 1);
   if (backend.is_virtual()) {
-    vgpu::TensorMapArguments arguments;
-    arguments.type = static_cast<vgpu::TensorMapType>(map.type);
-    arguments.address = address;
-    arguments.dims = map.dims;
-    arguments.strides_bytes = map.strides_bytes;
-    arguments.box = map.box;
-    arguments.element_strides = element_strides;
-    arguments.swizzle = static_cast<vgpu::TensorMapSwizzle>(map.swizzle);
-    arguments.fill_with_nan = map.fills_with_nan;
-    const vgpu::TensorMap encoded = vgpu::encode_tensor_map(arguments);
+    const auto common = [&](auto arguments) {
+      arguments.type = static_cast<vgpu::TensorMapType>(map.type);
+      arguments.address = address;
+      arguments.dims = map.dims;
+      arguments.strides_bytes = map.strides_bytes;
+      arguments.element_strides = element_strides;
+      arguments.swizzle = static_cast<vgpu::TensorMapSwizzle>(map.swizzle);
+      arguments.fill_with_nan = map.fills_with_nan;
+      return arguments;
+    };
+    vgpu::TensorMap encoded;
+    if (map.pixels != 0) {
+      vgpu::Im2colMapArguments arguments = common(vgpu::Im2colMapArguments{});
+      arguments.lower_corner = map.lower_corner, arguments.upper_corner = map.upper_corner;
+      arguments.channels = map.box[0], arguments.pixels = map.pixels;
+      encoded = vgpu::encode_tensor_map(arguments);
+    } else {
+      vgpu::TensorMapArguments arguments = common(vgpu::TensorMapArguments{});
+      arguments.box = map.box;
+      encoded = vgpu::encode_tensor_map(arguments);
+    }
     std::memcpy(out, &encoded, sizeof encoded);
+    return;
+  }
+  if (map.pixels != 0) {
+    encode_im2col(map, address, element_strides, out);
     return;
   }
   const runtime::CudaDriver* driver = runtime::CudaDriver::find(nullptr);

@@ -225,6 +225,8 @@ Kernels all_kernels(int64_t scalar_values) {
   add_tensor_maps(out);
   add_wgmma(out);
   add_wmma(out);
+  add_sparse_products(out);
+  add_im2col(out);
   add_cp_async(out);
   add_mbarrier(out);
   add_collectives(out);

@@ -3,6 +3,8 @@
 // in both.
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "imbrex/core/error.h"
 #include "vgpu_testing.h"
 
@@ -354,6 +356,111 @@ TEST(RegisterWait, IsInjected) {
                     .target = "sm_100a"};
   expect_bends(kernel, FindingKind::kAsyncInFlight, BentRule::kRegisterWait);
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(kernel.word(i), i);
+}
+
+/// Products of 1 by 1 with A in registers, which `after` overwrites.
+std::string product_of_registers(const std::string& between, const std::string& after) {
+  const std::string product =
+      "  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%d0, %d1, %d2, %d3}, {%a0, %a1, %a2, %a3}, %u, "
+      "1, 1, 1, 0;\n";
+  return R"(
+  mul.lo.u32 %at, %t, 4;
+  add.u32 %at, %at, %s;
+  mov.b32 %x, 0x3C003C00;
+  st.shared.b32 [%at], %x;
+  fence.proxy.async;
+  bar.sync 0;
+  shr.u32 %y, %s, 4;
+  cvt.u64.u32 %u, %y;
+  or.b64 %u, %u, 0x1000080000;
+  mov.b32 %a0, %x; mov.b32 %a1, %x; mov.b32 %a2, %x; mov.b32 %a3, %x;
+  mov.b32 %d0, 0; mov.b32 %d1, 0; mov.b32 %d2, 0; mov.b32 %d3, 0;
+  wgmma.fence.sync.aligned;
+)" + product +
+         between + product + "  wgmma.commit_group.sync.aligned;\n" + after +
+         R"(  wgmma.wait_group.sync.aligned 0;
+  st.global.b32 [%own], %d0;)";
+}
+constexpr const char* kProductRegisters = "  .reg .b32 %d<4>, %a<4>;";
+constexpr const char* kZeros = "  mov.b32 %a0, 0;\n  mov.b32 %a1, 0;\n  mov.b32 %a2, 0;\n  mov.b32 %a3, 0;\n";
+
+TEST(RegisterWait, IsInjectedBeforeARegisterOfAIsOverwritten) {
+  const auto kernel = [](const std::string& between, const std::string& after, uint64_t seed) {
+    return Bent{.body = product_of_registers(between, after),
+                .variables = kProductRegisters,
+                .block = {128},
+                .seed = seed};
+  };
+  for (uint64_t seed : {0, 1, 2, 3}) {
+    const Bent plain = kernel("", "", seed);
+    expect_clean(plain);
+    EXPECT_EQ(plain.word(77), std::bit_cast<uint32_t>(32.0f));
+    const Bent after = kernel("", kZeros, seed);
+    expect_bends(after, FindingKind::kAsyncInFlight, BentRule::kRegisterWait);
+    EXPECT_EQ(after.word(77), std::bit_cast<uint32_t>(32.0f));
+    // The second product reads the zeros.
+    const Bent between = kernel(kZeros, "", seed);
+    expect_bends(between, FindingKind::kAsyncInFlight, BentRule::kRegisterWait);
+    EXPECT_EQ(between.word(77), std::bit_cast<uint32_t>(16.0f));
+    // Of the accumulators nothing is known.
+    expect_found(kernel("  mov.b32 %d0, 0;\n", "", seed), FindingKind::kAsyncInFlight);
+  }
+}
+
+// ---- gates
+
+/// Two CTAs meet at barriers, one in each, to which both arrive; `count` is what the barriers wait for.
+std::string gates(int count, bool own_first = true) {
+  const std::string own = "  @%first mbarrier.arrive.shared::cta.b64 _, [%bar];\n",
+                    peer = "  @%first mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%y];\n";
+  return fmt::format(R"(
+  @%first mbarrier.init.shared::cta.b64 [%bar], {};
+  fence.mbarrier_init.release.cluster;
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  mov.u32 %x, %cluster_ctarank;
+  xor.b32 %x, %x, 1;
+  mapa.shared::cluster.u32 %y, %bar, %x;
+  mov.u32 %z, 0;
+ROUND:
+{}{}
+WAIT:
+  mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p, [%bar], %z;
+  @!%p bra WAIT;
+  add.u32 %z, %z, 1;
+  setp.lt.u32 %p, %z, 8;
+  @%p bra ROUND;
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;)",
+                     count, own_first ? own : peer, own_first ? peer : own);
+}
+
+TEST(ArrivalAhead, OfACtaAtItsPeersGate) {
+  int bent = 0;
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    const Bent kernel{.body = gates(2), .grid = {2}, .cluster = {2}, .seed = seed};
+    for (const Finding& f : kernel.run(Strictness::kStrict).findings) {
+      EXPECT_EQ(f.rule, BentRule::kArrivalAhead) << f.format();
+      ++bent;
+    }
+    const Report practical = kernel.run(Strictness::kPractical);
+    EXPECT_TRUE(practical.clean()) << practical.format();
+  }
+  EXPECT_GT(bent, 0) << "no seed let a CTA run ahead";
+}
+
+bool is_found_with_some_seed(const std::string& body) {
+  for (uint64_t seed = 0; seed < 24; ++seed)
+    if (!Bent{.body = body, .grid = {2}, .cluster = {2}, .seed = seed}.run(Strictness::kPractical).clean())
+      return true;
+  return false;
+}
+
+TEST(ArrivalAhead, ThatEndsThePhaseIsFound) {
+  // With a count of 1 each CTA ends its peer's phases by itself.
+  EXPECT_TRUE(is_found_with_some_seed(gates(1)));
+  // A CTA that lets its peer go on before it has arrived itself: the peer's next arrival is taken for its own.
+  EXPECT_TRUE(is_found_with_some_seed(gates(2, false)));
 }
 
 // ---- reports

@@ -57,6 +57,7 @@ enum class BentRule : uint8_t {
   kTensorFence,     // tcgen05.fence left out beside a synchronisation
   kRegisterWait,    // registers of tcgen05.ld or wgmma used before the wait
   kExitBeforeRead,  // exit before the sources of bulk stores have been read
+  kArrivalAhead,    // a CTA arrives at its peer's mbarrier before the peer has seen the phase before end
   kAtomicPastEnd,   // the word of a compare-and-swap reaches over the end of an allocation
   kCount,
 };

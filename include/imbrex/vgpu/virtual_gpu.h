@@ -177,6 +177,30 @@ struct TensorMapArguments {
 /// Encodes a tiled tensor map. Throws LaunchError naming the rule where the driver would refuse.
 TensorMap encode_tensor_map(const TensorMapArguments& arguments);
 
+/// The arguments of cuTensorMapEncodeIm2col, with the same meaning: a tensor of 3 to 5 dimensions (channels, width,
+/// [height, [depth,]] images), and the column of pixels that one copy moves (PTX ISA, "im2col mode"). The pixels are
+/// those of a pixel box, which reaches from lower_corner to extent - 1 + upper_corner in each dimension between the
+/// channels and the images; a copy starts at its coordinates and goes through the box row by row, then on to the next
+/// image. The instruction's offsets are added to each pixel.
+struct Im2colMapArguments {
+  TensorMapType type = TensorMapType::kFloat16;
+  DeviceAddress address = 0;
+  std::span<const uint64_t> dims = {};           // elements, innermost first; 3 to 5 of them
+  std::span<const uint64_t> strides_bytes = {};  // of dimensions 1.. : one fewer than dims
+  std::span<const int32_t> lower_corner = {};    // of the dimensions between: two fewer than dims
+  std::span<const int32_t> upper_corner = {};
+  uint32_t channels = 0;                           // of each pixel, at most 256
+  uint32_t pixels = 0;                             // at most 1024
+  std::span<const uint32_t> element_strides = {};  // from pixel to pixel; empty: all 1
+  TensorMapInterleave interleave = TensorMapInterleave::kNone;
+  TensorMapSwizzle swizzle = TensorMapSwizzle::kNone;
+  int l2_promotion = 0;        // a hint; kept, not used
+  bool fill_with_nan = false;  // out-of-bounds elements of floating-point types are NaN, not zero
+};
+
+/// Encodes an im2col tensor map. Throws LaunchError naming the rule where the driver would refuse.
+TensorMap encode_tensor_map(const Im2colMapArguments& arguments);
+
 /// A device with its memory. Calls on one device are not to be made from several threads at once; launches
 /// are synchronous.
 class VirtualGpu {

@@ -39,6 +39,10 @@ constexpr std::array<Row, static_cast<size_t>(BentRule::kCount)> kRows{{
      "PTX asks for cp.async.bulk.wait_group.read before the CTA's shared memory goes; libraries exit without "
      "it, "
      "and no store is known to have been lost"},
+    {"arrival-ahead",
+     "PTX wants a wait to have seen the end of every phase before anybody arrives for the next one; an "
+     "arrival from "
+     "another CTA that leaves the next phase open waits there for the CTA that is behind"},
     {"atomic-past-end",
      "the access reaches over the end of the allocation; allocators give memory in blocks of 256 bytes or "
      "more, and a compare-and-swap puts back what it found there"},

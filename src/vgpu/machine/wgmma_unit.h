@@ -34,7 +34,7 @@ struct WgmmaWarp {
   std::vector<uint32_t> uses;
   /// Of those, the registers that were read too early, which has been reported.
   std::set<uint32_t> read_early;
-  /// Of those, the registers that products read A from: nothing makes a write to them wait.
+  /// Of those, the registers that products read A from: a write to them waits.
   std::set<uint32_t> operands;
 
   bool is_in_flight(uint32_t register_number) const {

@@ -12,6 +12,8 @@ std::string TensorBox::text() const {
     extents += fmt::format("{}{}", d == 0 ? "" : "x", map.box[static_cast<size_t>(d)]);
   for (int d = 0; d < count; ++d)
     place += fmt::format("{}{}", d == 0 ? "" : ", ", coordinates[static_cast<size_t>(d)]);
+  if (mode == TileMode::kIm2col)
+    return fmt::format("column of {} pixels with {} channels at {{{}}}", map.pixels, map.box[0], place);
   return fmt::format("box of {} elements at {{{}}}", extents, place);
 }
 
@@ -20,6 +22,7 @@ uint64_t TensorBox::identity() const {
   const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29; };
   for (size_t d = 0; d < coordinates.size(); ++d) mix(static_cast<uint32_t>(coordinates[d]));
   for (int d = 0; d < map.rank; ++d) mix(map.box[static_cast<size_t>(d)]);
+  for (const uint32_t offset : offsets) mix(offset);
   return hash | 1;
 }
 

@@ -10,13 +10,14 @@
 
 namespace imbrex::vgpu {
 
-/// tile, or the four rows of tile::gather4 and tile::scatter4.
-enum class TileMode : uint8_t { kTile, kFourRows };
+/// tile, the four rows of tile::gather4 and tile::scatter4, or the pixels of im2col and im2col_no_offs.
+enum class TileMode : uint8_t { kTile, kFourRows, kIm2col };
 
 struct TensorBox {
   TensorMapFields map;
   TileMode mode = TileMode::kTile;
   std::array<int32_t, kMaxTensorRank> coordinates{};
+  std::array<uint32_t, kMaxTensorRank - 2> offsets{};  // of im2col loads
 
   uint32_t bytes() const { return map.transaction_bytes() * (mode == TileMode::kFourRows ? 4 : 1); }
   /// The same with the padding of shared memory.
@@ -28,7 +29,7 @@ struct TensorBox {
   }
   /// Equal for boxes of equal elements, for the prediction of what hits L2.
   uint64_t identity() const;
-  /// "box of 64x128 elements at {0, 64}".
+  /// "box of 64x128 elements at {0, 64}", "column of 64 pixels with 32 channels at {0, -1, -1, 0}".
   std::string text() const;
 
   /// Calls body(const BoxRow&) for every row, the first at shared address `shared`.
@@ -41,10 +42,8 @@ constexpr uint32_t swizzle_piece(Swizzle mode) { return mode == Swizzle::k128BAt
 
 template <class Body>
 void TensorBox::for_each_row(uint32_t shared, Body&& body) const {
-  if (mode == TileMode::kTile) {
-    vgpu::for_each_row(map, coordinates, shared, body);
-    return;
-  }
+  if (mode == TileMode::kTile) return vgpu::for_each_row(map, coordinates, shared, body);
+  if (mode == TileMode::kIm2col) return for_each_pixel(map, coordinates, offsets, shared, body);
   for (uint32_t r = 0; r < 4; ++r)
     vgpu::for_each_row(map, {coordinates[0], coordinates[1 + r]}, shared + r * map.row_pitch(), body);
 }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "imbrex/core/error.h"
 
 namespace imbrex::vgpu {
@@ -20,6 +22,9 @@ constexpr TensorMapTypeFacts kTypes[] = {
 // No driver writes this; it tells a map from bytes that never were one.
 constexpr uint64_t kMark = 0x70616D2D7865726D;
 constexpr int kMarkWord = 15;
+// Of im2col maps: the corners of the pixel box lie where tiled maps have the box, in two's complement.
+constexpr int kCornerWord = 7, kUpperCornerLow = 16, kPixelsLow = 32;
+int corner_bits(int rank) { return rank == 3 ? 16 : rank == 4 ? 8 : 5; }
 
 // Fields of the object, by word and lowest bit: where the driver has them, as far as that is known.
 void put(TensorMap& map, int word, int low, int width, uint64_t value) {
@@ -90,6 +95,7 @@ uint32_t TensorMapFields::row_pitch() const {
 }
 
 uint32_t TensorMapFields::rows() const {
+  if (is_im2col) return pixels;
   uint32_t rows = 1;
   for (int d = 1; d < rank; ++d) rows *= count(d);
   return rows;
@@ -116,10 +122,20 @@ TensorMap encode(const TensorMapFields& f) {
     }
     put(map, kDimPlaces[d].word, kDimPlaces[d].low, 32, less_one(f.dims[d]));
     put(map, 6, 32 + 3 * static_cast<int>(d), 3, less_one(f.element_strides[d]));
-    put(map, kBoxPlaces[d].word, kBoxPlaces[d].low, 8, less_one(f.box[d]));
+    if (d == 0 || !f.is_im2col) put(map, kBoxPlaces[d].word, kBoxPlaces[d].low, 8, less_one(f.box[d]));
   }
   put(map, 8, 0, 64, f.transaction_bytes());
   put(map, 9, 0, 64, vgpu::facts(f.swizzle).period);
+  if (f.is_im2col) {
+    put(map, 1, 0, 1, 1);
+    put(map, kCornerWord, kPixelsLow, 10, f.pixels - 1);
+    const int bits = corner_bits(f.rank);
+    for (int d = 0; d < f.rank - 2; ++d) {
+      const auto i = static_cast<size_t>(d);
+      put(map, kCornerWord, bits * d, bits, static_cast<uint32_t>(f.lower_corner[i]));
+      put(map, kCornerWord, kUpperCornerLow + bits * d, bits, static_cast<uint32_t>(f.upper_corner[i]));
+    }
+  }
   put(map, kMarkWord, 0, 64, kMark);
   return map;
 }
@@ -143,6 +159,7 @@ DecodedTensorMap decode(const TensorMap& map) {
     out.problem = fmt::format("the tensor map has rank {}", f.rank);
     return out;
   }
+  f.is_im2col = f.rank >= 3 && get(map, 1, 0, 1) != 0;
   for (size_t t = 0; t < std::size(kTypes); ++t)
     if (kTypes[t].replace_value == get(map, 1, 7, 4)) f.type = static_cast<TensorMapType>(t);
   f.interleave = static_cast<TensorMapInterleave>(get(map, 1, 11, 2));
@@ -156,7 +173,20 @@ DecodedTensorMap decode(const TensorMap& map) {
                      16;
     f.dims[d] = get(map, kDimPlaces[d].word, kDimPlaces[d].low, 32) + 1;
     f.element_strides[d] = static_cast<uint32_t>(get(map, 6, 32 + 3 * static_cast<int>(d), 3)) + 1;
-    f.box[d] = static_cast<uint32_t>(get(map, kBoxPlaces[d].word, kBoxPlaces[d].low, 8)) + 1;
+    if (d == 0 || !f.is_im2col)
+      f.box[d] = static_cast<uint32_t>(get(map, kBoxPlaces[d].word, kBoxPlaces[d].low, 8)) + 1;
+  }
+  if (f.is_im2col) {
+    f.pixels = static_cast<uint32_t>(get(map, kCornerWord, kPixelsLow, 10)) + 1;
+    const int bits = corner_bits(f.rank);
+    const auto corner = [&](int low) {
+      const auto value = static_cast<int32_t>(get(map, kCornerWord, low, bits));
+      return value >> (bits - 1) != 0 ? value - (1 << bits) : value;
+    };
+    for (int d = 0; d < f.rank - 2; ++d) {
+      f.lower_corner[static_cast<size_t>(d)] = corner(bits * d);
+      f.upper_corner[static_cast<size_t>(d)] = corner(kUpperCornerLow + bits * d);
+    }
   }
   if (f.interleave != TensorMapInterleave::kNone) out.problem = "interleaved tensor maps are not modelled";
   return out;
@@ -197,30 +227,46 @@ std::string refuse(const TensorMapFields& f) {
     return fmt::format("inner box row of {} bytes is wider than the {}-byte swizzle", f.row_bytes(), span);
   if (f.fill_with_nan && !type.is_float)
     return fmt::format("elements of {} cannot be filled with NaN", type.name);
+  if (f.is_im2col) {
+    if (f.rank < 3) return fmt::format("an im2col tensor has 3 to 5 dimensions, not {}", f.rank);
+    if (f.pixels < 1 || f.pixels > 1024)
+      return fmt::format("{} pixels per column must lie in 1 ... 1024", f.pixels);
+    const int32_t limit = im2col_limit(f.rank);
+    for (size_t d = 0; d < static_cast<size_t>(f.rank - 2); ++d)
+      for (const auto& [corner, name] : {std::pair(f.lower_corner[d], "lower"), {f.upper_corner[d], "upper"}})
+        if (corner < -limit || corner >= limit)
+          return fmt::format("{} corner {} of the pixel box in dimension {} must lie in {} ... {}", name,
+                             corner, d + 1, -limit, limit - 1);
+    for (size_t d = 1; d < static_cast<size_t>(f.rank - 1); ++d)
+      if (f.last_pixel(d) < f.first_pixel(d))
+        return fmt::format(
+            "the pixel box of dimension {} goes from {} to {} (extent - 1 + upper corner): it is empty", d,
+            f.first_pixel(d), f.last_pixel(d));
+  }
   if (f.footprint() > 228 * 1024)
     return fmt::format("a box of {} bytes does not fit into shared memory", f.footprint());
   return "";
 }
 
-TensorMap encode_tensor_map(const TensorMapArguments& a) {
-  const auto fail = [](const std::string& why) -> TensorMap {
-    throw LaunchError({{}, "tensor map: " + why, {}, ""});
-  };
+namespace {
+
+[[noreturn]] void fail(const std::string& why) { throw LaunchError({{}, "tensor map: " + why, {}, ""}); }
+
+/// What tiled and im2col maps have in common.
+template <class Arguments>
+TensorMapFields common_fields(const Arguments& a) {
   TensorMapFields f;
   f.rank = static_cast<int>(a.dims.size());
-  if (f.rank < 1 || f.rank > kMaxTensorRank)
-    return fail(fmt::format("rank {} must lie in 1 ... 5", a.dims.size()));
+  if (f.rank < 1 || f.rank > kMaxTensorRank) fail(fmt::format("rank {} must lie in 1 ... 5", a.dims.size()));
   const size_t rank = a.dims.size();
-  if (a.strides_bytes.size() + 1 != rank || a.box.size() != rank ||
-      (!a.element_strides.empty() && a.element_strides.size() != rank))
-    return fail(fmt::format("{} dimensions need {} strides and {} box extents; given are {} and {}", rank,
-                            rank - 1, rank, a.strides_bytes.size(), a.box.size()));
+  if (a.strides_bytes.size() + 1 != rank || (!a.element_strides.empty() && a.element_strides.size() != rank))
+    fail(fmt::format("{} dimensions need {} strides and {} element strides (or none); given are {} and {}",
+                     rank, rank - 1, rank, a.strides_bytes.size(), a.element_strides.size()));
   f.type = a.type;
   f.address = a.address;
   for (size_t d = 0; d < rank; ++d) {
     f.dims[d] = a.dims[d];
     if (d > 0) f.strides[d] = a.strides_bytes[d - 1];
-    f.box[d] = a.box[d];
     // Without interleave the element stride of dimension 0 has no effect.
     if (d > 0 && !a.element_strides.empty()) f.element_strides[d] = a.element_strides[d];
   }
@@ -232,7 +278,33 @@ TensorMap encode_tensor_map(const TensorMapArguments& a) {
   f.swizzle = kSwizzles[static_cast<size_t>(a.swizzle)];
   f.l2_promotion = a.l2_promotion;
   f.fill_with_nan = a.fill_with_nan;
-  if (const std::string why = refuse(f); !why.empty()) return fail(why);
+  return f;
+}
+
+}  // namespace
+
+TensorMap encode_tensor_map(const TensorMapArguments& a) {
+  TensorMapFields f = common_fields(a);
+  if (a.box.size() != a.dims.size())
+    fail(fmt::format("{} dimensions need {} box extents; given are {}", f.rank, f.rank, a.box.size()));
+  for (size_t d = 0; d < a.box.size(); ++d) f.box[d] = a.box[d];
+  if (const std::string why = refuse(f); !why.empty()) fail(why);
+  return encode(f);
+}
+
+TensorMap encode_tensor_map(const Im2colMapArguments& a) {
+  TensorMapFields f = common_fields(a);
+  if (f.rank < 3) fail(fmt::format("an im2col tensor has 3 to 5 dimensions, not {}", f.rank));
+  const size_t corners = a.dims.size() - 2;
+  if (a.lower_corner.size() != corners || a.upper_corner.size() != corners)
+    fail(fmt::format("{} dimensions need corners of {} numbers; given are {} and {}", f.rank, corners,
+                     a.lower_corner.size(), a.upper_corner.size()));
+  f.is_im2col = true;
+  f.box[0] = a.channels;
+  f.pixels = a.pixels;
+  for (size_t d = 0; d < corners; ++d)
+    f.lower_corner[d] = a.lower_corner[d], f.upper_corner[d] = a.upper_corner[d];
+  if (const std::string why = refuse(f); !why.empty()) fail(why);
   return encode(f);
 }
 

@@ -38,7 +38,14 @@ struct TensorMapFields {
   Swizzle swizzle = Swizzle::kNone;
   int l2_promotion = 0;
   bool fill_with_nan = false;
+  // im2col maps: box[0] counts the channels of a pixel; corners are of dimensions 1 ... rank - 2.
+  bool is_im2col = false;
+  uint32_t pixels = 1;
+  std::array<int32_t, kMaxTensorRank - 2> lower_corner{}, upper_corner{};
 
+  /// First and last pixel of the pixel box in dimension d.
+  int64_t first_pixel(size_t d) const { return lower_corner[d - 1]; }
+  int64_t last_pixel(size_t d) const { return static_cast<int64_t>(dims[d]) - 1 + upper_corner[d - 1]; }
   /// Elements of dimension d that a box holds.
   uint32_t count(int d) const {
     const auto i = static_cast<size_t>(d);
@@ -70,6 +77,10 @@ DecodedTensorMap decode_for_replace(const TensorMap& map);
 /// Why the driver refuses such a map; "" when it does not.
 std::string refuse(const TensorMapFields& fields);
 
+/// Which values corners of the pixel box may have, and offsets of the instruction: -limit ... limit - 1, and 0 ... 2
+/// limit - 1.
+constexpr int32_t im2col_limit(int rank) { return rank == 3 ? 1 << 15 : rank == 4 ? 1 << 7 : 1 << 4; }
+
 /// One inner row of a box: where it lies in shared memory (linear, before the swizzle), the global address of
 /// the element at coordinate 0 of dimension 0, and which of its elements are inside the tensor.
 struct BoxRow {
@@ -82,6 +93,11 @@ struct BoxRow {
 template <class Body>
 void for_each_row(const TensorMapFields& map, const std::array<int32_t, kMaxTensorRank>& coordinates,
                   uint32_t shared, Body&& body);
+
+/// The same for the pixels of an im2col copy.
+template <class Body>
+void for_each_pixel(const TensorMapFields& map, const std::array<int32_t, kMaxTensorRank>& coordinates,
+                    const std::array<uint32_t, kMaxTensorRank - 2>& offsets, uint32_t shared, Body&& body);
 
 template <class Body>
 void for_each_row(const TensorMapFields& map, const std::array<int32_t, kMaxTensorRank>& coordinates,
@@ -109,6 +125,40 @@ void for_each_row(const TensorMapFields& map, const std::array<int32_t, kMaxTens
     body(static_cast<const BoxRow&>(row));
     for (int d = 1; d < map.rank && ++index[static_cast<size_t>(d)] == map.count(d); ++d)
       index[static_cast<size_t>(d)] = 0;
+  }
+}
+
+template <class Body>
+void for_each_pixel(const TensorMapFields& map, const std::array<int32_t, kMaxTensorRank>& coordinates,
+                    const std::array<uint32_t, kMaxTensorRank - 2>& offsets, uint32_t shared, Body&& body) {
+  const auto first = static_cast<int64_t>(coordinates[0]);
+  const auto extent = static_cast<int64_t>(map.dims[0]);
+  const int64_t channels = map.box[0];
+  const int64_t begin = first < 0 ? -first : 0;
+  const int64_t end = extent - first < channels ? extent - first : channels;
+  const auto images = static_cast<size_t>(map.rank - 1);
+  std::array<int64_t, kMaxTensorRank> at{};
+  for (size_t d = 1; d <= images; ++d) at[d] = coordinates[d];
+  for (uint32_t p = 0; p < map.pixels; ++p) {
+    BoxRow row;
+    row.global = map.address;
+    bool inside = begin < end;
+    for (size_t d = 1; d <= images; ++d) {
+      const int64_t g = at[d] + (d < images ? static_cast<int64_t>(offsets[d - 1]) : 0);
+      inside = inside && g >= 0 && g < static_cast<int64_t>(map.dims[d]);
+      row.global += static_cast<uint64_t>(g) * map.strides[d];
+    }
+    row.shared = shared + p * map.row_pitch();
+    row.begin = inside ? static_cast<uint32_t>(begin) : 0;
+    row.end = inside ? static_cast<uint32_t>(end) : 0;
+    body(static_cast<const BoxRow&>(row));
+    size_t d = 1;
+    for (; d < images; ++d) {
+      at[d] += map.element_strides[d];
+      if (at[d] <= map.last_pixel(d)) break;
+      at[d] = map.first_pixel(d);
+    }
+    if (d == images) at[images] += map.element_strides[images];
   }
 }
 

@@ -13,6 +13,10 @@ namespace {
 
 using ptx::Op;
 
+bool is_product(const ptx::Instruction& insn) {
+  return insn.op == Op::wgmma_mma_async || insn.op == Op::wgmma_mma_async_sp;
+}
+
 /// By result register of an asynchronous instruction: how many commits, at the least, have followed it without
 /// a wait. A load counts as one without a commit.
 using Ages = std::vector<uint8_t>;
@@ -22,7 +26,7 @@ class Flow {
  public:
   explicit Flow(const ptx::Function& f) : f_(f) {
     for (const ptx::Instruction& insn : f.body)
-      if (insn.op == Op::tcgen05_ld || insn.op == Op::wgmma_mma_async)
+      if (insn.op == Op::tcgen05_ld || is_product(insn))
         ptx::each_register(f, f.operands_of(insn)[0], [&](uint32_t reg, bool) {
           if (numbers_.try_emplace(reg, static_cast<uint32_t>(writers_.size())).second)
             writers_.push_back(insn.op == Op::tcgen05_ld ? kLoadWrites : kProductWrites);
@@ -35,7 +39,7 @@ class Flow {
   uint8_t uses(const ptx::Instruction& insn, const Ages& ages) const {
     uint8_t writers = 0;
     const std::span<const ptx::Operand> operands = f_.operands_of(insn);
-    for (size_t i = insn.op == Op::wgmma_mma_async ? 1 : 0; i < operands.size(); ++i)
+    for (size_t i = is_product(insn) ? 1 : 0; i < operands.size(); ++i)
       ptx::each_register(f_, operands[i], [&](uint32_t reg, bool) {
         const auto at = numbers_.find(reg);
         if (at != numbers_.end() && ages[at->second] != kDone) writers |= writers_[at->second];
@@ -48,6 +52,7 @@ class Flow {
     switch (insn.op) {
       case Op::tcgen05_ld:
       case Op::wgmma_mma_async:
+      case Op::wgmma_mma_async_sp:
         ptx::each_register(f_, f_.operands_of(insn)[0],
                            [&](uint32_t reg, bool) { ages[numbers_.at(reg)] = 0; });
         break;

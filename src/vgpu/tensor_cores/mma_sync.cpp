@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma.sync: matrix products of one warp, fragments in registers. All 32-bit-register shapes are one layout in
-// bytes: rows of 16 or 32 bytes of K (fragments.h); f64 has its own.
+// mma.sync and mma.sp.sync: matrix products of one warp, fragments in registers. All 32-bit-register shapes are one
+// layout in bytes: rows of 16 or 32 bytes of K (fragments.h), of a sparse A the stored ones; f64 has its own.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "core/tensor_arith.h"
 #include "vgpu/machine/access.h"
 #include "vgpu/program/decode.h"
 #include "vgpu/tensor_cores/fragments.h"
+#include "vgpu/tensor_cores/sparse_metadata.h"
 #include "vgpu/tensor_cores/tensor_core.h"
 
 namespace imbrex::vgpu {
@@ -20,7 +23,8 @@ using ptx::Op;
 using ptx::ScalarType;
 
 constexpr int64_t kColumns = 8;
-constexpr int64_t kMaxRowBytes = 32;
+constexpr int64_t kMaxRowBytes = 64;  // of B of a sparse product; A has 32 at most
+constexpr int64_t kMaxK = 2 * kMaxRowBytes;
 
 /// How the products are computed.
 enum class Unit : uint8_t { kTensorProduct, kFourBit, kOneBit, kDouble };
@@ -28,10 +32,15 @@ enum class Unit : uint8_t { kTensorProduct, kFourBit, kOneBit, kDouble };
 struct MmaForm {
   Unit unit = Unit::kTensorProduct;
   ProductSpec spec;
-  int64_t row_bytes = 32;
+  int64_t a_row_bytes = 32, b_row_bytes = 32;
   bool a_signed = true, b_signed = true;  // four bits
   bool exclusive_or = false;              // one bit
   std::vector<Slot> d, a, b, c;
+  // Sparse:
+  Sparsity sparsity = Sparsity::kTwoOfFour;
+  MetadataOrder order = MetadataOrder::kAny;
+  Slot metadata = 0;
+  int selector = 0;
 };
 
 void registers_of(Warp& warp, const std::vector<Slot>& slots, uint32_t** out) {
@@ -47,12 +56,12 @@ void gather_operands(Warp& warp, const MmaForm& form, uint8_t* a, uint8_t* b) {
     const int64_t row = short_a ? 0 : 8 * static_cast<int64_t>(r % 2);
     const int64_t byte = short_a ? 16 * static_cast<int64_t>(r) : 16 * static_cast<int64_t>(r / 2);
     for (int l = 0; l < kWarpSize; ++l)
-      std::memcpy(a + (l / 4 + row) * form.row_bytes + 4 * (l % 4) + byte, registers[r] + l, 4);
+      std::memcpy(a + (l / 4 + row) * form.a_row_bytes + 4 * (l % 4) + byte, registers[r] + l, 4);
   }
   registers_of(warp, form.b, registers);
   for (size_t r = 0; r < form.b.size(); ++r)
     for (int l = 0; l < kWarpSize; ++l)
-      std::memcpy(b + l / 4 * form.row_bytes + 4 * (l % 4) + 16 * static_cast<int64_t>(r), registers[r] + l,
+      std::memcpy(b + l / 4 * form.b_row_bytes + 4 * (l % 4) + 16 * static_cast<int64_t>(r), registers[r] + l,
                   4);
 }
 
@@ -89,20 +98,33 @@ void widen_four_bits(const uint8_t* from, int64_t count, bool is_signed, int16_t
   }
 }
 
+/// Elements that are not stored are zeros.
+void widen_sparse_four_bits(const uint8_t* from, int64_t m, int64_t k, bool is_signed, const uint8_t* places,
+                            int16_t* to) {
+  int16_t stored[16 * kMaxK / 2];
+  widen_four_bits(from, m * k / 2, is_signed, stored);
+  std::fill(to, to + m * k, int16_t{0});
+  for (int64_t i = 0; i < m * k / 2; ++i) to[i / (k / 2) * k + places[i]] = stored[i];
+}
+
+/// `places`: of a sparse A.
 void multiply(Cluster& cluster, const Who& who, const MmaForm& form, const uint8_t* a, const uint8_t* b,
-              uint32_t* tile) {
+              const uint8_t* places, uint32_t* tile) {
   const auto [m, n, k] = form.spec.shape;
   auto* d = reinterpret_cast<int32_t*>(tile);
   if (form.unit == Unit::kOneBit) {
     uint32_t a_words[16 * kMaxRowBytes / 4], b_words[8 * kMaxRowBytes / 4];
-    std::memcpy(a_words, a, static_cast<size_t>(m * form.row_bytes));
-    std::memcpy(b_words, b, static_cast<size_t>(n * form.row_bytes));
-    arith::multiply_accumulate_bits({m, n, form.row_bytes / 4}, a_words, b_words, d, d, form.exclusive_or);
+    std::memcpy(a_words, a, static_cast<size_t>(m * form.a_row_bytes));
+    std::memcpy(b_words, b, static_cast<size_t>(n * form.b_row_bytes));
+    arith::multiply_accumulate_bits({m, n, form.a_row_bytes / 4}, a_words, b_words, d, d, form.exclusive_or);
     return;
   }
   if (form.unit == Unit::kFourBit) {
-    int16_t a_wide[16 * kMaxRowBytes * 2], b_wide[8 * kMaxRowBytes * 2];
-    widen_four_bits(a, m * k, form.a_signed, a_wide);
+    int16_t a_wide[16 * kMaxK], b_wide[8 * kMaxK];
+    if (places != nullptr)
+      widen_sparse_four_bits(a, m, k, form.a_signed, places, a_wide);
+    else
+      widen_four_bits(a, m * k, form.a_signed, a_wide);
     widen_four_bits(b, n * k, form.b_signed, b_wide);
     arith::multiply_accumulate_int({m, n, k}, a_wide, b_wide, d, d, form.spec.saturate);
     return;
@@ -113,6 +135,7 @@ void multiply(Cluster& cluster, const Who& who, const MmaForm& form, const uint8
     return;
   }
   product.load_a(a, Major::kK);
+  if (places != nullptr) product.load_places(places);
   product.load_b(b, Major::kK);
   product.multiply(0, m, 0, n, tile, kColumns, true);
 }
@@ -125,7 +148,14 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   uint32_t tile[16 * kColumns];
   gather_operands(warp, form, a, b);
   gather_c(warp, form, tile);
-  multiply(cluster, warp.thread(insn, -1), form, a, b, tile);
+  std::optional<StoredPlaces> places;
+  if (form.spec.sparse) {
+    places.emplace(form.sparsity, form.order, form.spec.shape.m, form.spec.shape.k);
+    read_warp_metadata(warp.reg<uint32_t>(form.metadata), form.spec.a.bits(), form.selector, 0, *places);
+    if (!places->problem().empty())
+      cluster.report(FindingKind::kIllegalInstruction, warp.thread(insn, -1), 0, places->problem());
+  }
+  multiply(cluster, warp.thread(insn, -1), form, a, b, places ? places->data() : nullptr, tile);
   scatter_result(warp, form, tile);
   const auto [m, n, k] = form.spec.shape;
   cluster.statistics().tensor_flops += 2 * m * n * k;
@@ -191,10 +221,24 @@ void expect_registers(const Decoder& decoder, const char* what, size_t given, in
     decoder.refuse(fmt::format("{} has {} registers, this shape takes {}", what, given, expected));
 }
 
+/// The metadata register, the selector, and the shapes there are.
+void decode_sparse(Decoder& decoder, MmaForm& form, ScalarType a) {
+  form.spec.sparse = true;
+  form.order = decoder.op() == Op::mma_sp_ordered_sync ? MetadataOrder::kAscending : MetadataOrder::kAny;
+  form.sparsity = sparsity_of(ptx::bits(a), true);
+  form.metadata = decoder.source(4, ScalarType::b32);
+  form.selector = static_cast<int>(decoder.immediate(5, "sparsity selector"));
+  const int count = selectors(form.spec.shape.k, ptx::bits(a));
+  if (form.selector < 0 || form.selector >= count)
+    decoder.refuse(fmt::format("sparsity selector {}: this shape takes 0{}", form.selector,
+                               count == 1 ? "" : fmt::format(" to {}", count - 1)));
+}
+
 }  // namespace
 
 bool decode_mma_sync(Decoder& decoder, Instruction& out) {
-  if (decoder.op() != Op::mma_sync) return false;
+  const bool sparse = decoder.op() == Op::mma_sp_sync || decoder.op() == Op::mma_sp_ordered_sync;
+  if (decoder.op() != Op::mma_sync && !sparse) return false;
   for (Mod mod : {Mod::kind_f8f6f4, Mod::kind_mxf8f6f4, Mod::kind_mxf4, Mod::kind_mxf4nvf4})
     if (decoder.has(mod)) decoder.refuse("the kinds of mma.sync are for sm_120");
   if (!decoder.has(Mod::row) || !decoder.has(Mod::col)) decoder.refuse("A is .row and B is .col");
@@ -210,7 +254,8 @@ bool decode_mma_sync(Decoder& decoder, Instruction& out) {
   form.spec.d = d == ScalarType::f16 ? float16 : d == ScalarType::s32 ? int32 : float32;
   form.spec.shape = {shape.m, shape.n, shape.k};
   form.spec.saturate = decoder.has(Mod::satfinite);
-  form.row_bytes = int64_t{shape.k} * ptx::bits(a) / 8;
+  form.b_row_bytes = int64_t{shape.k} * ptx::bits(a) / 8;
+  form.a_row_bytes = sparse ? form.b_row_bytes / 2 : form.b_row_bytes;
   const bool is_double = a == ScalarType::f64;
   if (is_double)
     form.unit = Unit::kDouble;
@@ -222,10 +267,11 @@ bool decode_mma_sync(Decoder& decoder, Instruction& out) {
   form.b_signed = b == ScalarType::s4;
   form.exclusive_or = decoder.has(Mod::xor_);
 
-  const bool rows_ok = is_double ? shape.k <= 16 : form.row_bytes == 16 || form.row_bytes == 32;
+  const bool rows_ok = is_double ? shape.k <= 16 : form.a_row_bytes == 16 || form.a_row_bytes == 32;
   const bool is_old_half = shape.m == 8 && (a == ScalarType::f16 || a == ScalarType::tf32);
   if (shape.n != 8 || (shape.m != 8 && shape.m != 16) || !rows_ok || is_old_half ||
-      (shape.m == 8 && is_double && shape.k != 4))
+      (shape.m == 8 && is_double && shape.k != 4) ||
+      (sparse && (shape.m == 8 || is_double || a == ScalarType::b1)))
     decoder.refuse(fmt::format("shape m{}n{}k{} is not modelled for these types", shape.m, shape.n, shape.k));
 
   const ScalarType word = is_double ? ScalarType::f64 : ScalarType::b32;
@@ -234,12 +280,13 @@ bool decode_mma_sync(Decoder& decoder, Instruction& out) {
   form.b = fragment(decoder, 2, word, false);
   form.c = fragment(decoder, 3, word, false);
   const int64_t groups = shape.m / 8;
-  const int64_t steps = is_double ? shape.k / 4 : form.row_bytes / 16;
+  const int64_t steps = is_double ? shape.k / 4 : form.a_row_bytes / 16;
   expect_registers(decoder, "A", form.a.size(), groups * steps);
-  expect_registers(decoder, "B", form.b.size(), steps);
+  expect_registers(decoder, "B", form.b.size(), is_double ? steps : form.b_row_bytes / 16);
   const int64_t results = form.spec.d == float16 ? groups : 2 * groups;
   expect_registers(decoder, "C", form.c.size(), results);
   expect_registers(decoder, "D", form.d.size(), results);
+  if (sparse) decode_sparse(decoder, form, a);
   out.extra = decoder.keep(std::move(form));
   set_body(out, is_double ? exec_mma_f64 : exec_mma);
   return true;

@@ -203,8 +203,9 @@ std::vector<TensorSegment> operand_a_segments(const MmaForm& form, uint32_t m, u
   std::vector<TensorSegment> segments;
   for (uint32_t cta = 0; cta < ctas; ++cta) {
     const uint32_t first = cta * rows;
-    // A pair with 64 rows each keeps every row twice, in lanes r and r + 64; one of them is read.
-    if (rows == 128 || ctas == 2) {
+    // A pair with 64 rows each keeps every row twice, in lanes r and r + 64; one of them is read. The rows of a sparse
+    // pair lie as those of one CTA with 64.
+    if (rows == 128 || (ctas == 2 && !form.sparse)) {
       segments.push_back({first, rows, 0, columns, cta, 0, 0});
     } else {
       for (uint32_t quarter = 0; quarter < 4; ++quarter)

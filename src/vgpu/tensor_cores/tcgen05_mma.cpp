@@ -27,6 +27,7 @@ struct MmaOperands {
   bool a_in_tensor = false;
   AddressSource a_address;
   Slot a_descriptor = 0, b_descriptor = 0, instruction_descriptor = 0;
+  AddressSource metadata;  // of a sparse A
   AddressSource scale_a, scale_b;
   std::vector<Slot> disabled_lanes;  // 4 or 8 words, or none
   PredicateSource enable_d;
@@ -49,6 +50,7 @@ class Mma : public AsyncOp {
       a_descriptor_ = warp.reg<uint64_t>(operands.a_descriptor)[lane];
     b_descriptor_ = warp.reg<uint64_t>(operands.b_descriptor)[lane];
     instruction_descriptor_ = warp.reg<uint32_t>(operands.instruction_descriptor)[lane];
+    if (form_.sparse) metadata_ = tensor_address(warp, operands.metadata, lane);
     if (is_block_scaled(form_.kind)) {
       scale_a_ = tensor_address(warp, operands.scale_a, lane);
       scale_b_ = tensor_address(warp, operands.scale_b, lane);
@@ -99,12 +101,13 @@ class Mma : public AsyncOp {
   Cta* cta_;
   MmaForm form_;
   const MmaOperands* operands_;
-  TensorAddress d_, a_address_, scale_a_, scale_b_;
+  TensorAddress d_, a_address_, metadata_, scale_a_, scale_b_;
   uint64_t a_descriptor_ = 0, b_descriptor_ = 0;
   uint32_t instruction_descriptor_ = 0;
   std::array<uint32_t, 8> disabled_{};
   bool add_ = false;
   uint64_t zero_mask_ = 0;
+  std::optional<StoredPlaces> places_;
 };
 
 void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
@@ -128,6 +131,7 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
   spec.negate_a = shape.negate_a;
   spec.negate_b = shape.negate_b;
   spec.saturate = shape.saturate;
+  spec.sparse = form_.sparse;
   spec.scale_input_d = operands_->scale_input_d;
   if (is_block_scaled(form_.kind)) {
     spec.scale = shape.scale_is_ue8m0 ? float8_e8m0 : float8_e4m3;
@@ -141,7 +145,8 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
   thread_local OperandBoxes a_boxes, b_boxes;
   if (!fetch_operands(cluster, ctas, shape, product, a_boxes, b_boxes)) return;
   if (cluster.checks().layouts) note_product(who, a_boxes, b_boxes, note_result_form(cluster, ctas, shape));
-  const int64_t a_bits = operands_->a_in_tensor ? 0 : int64_t{shape.m} * shape.k * shape.a.bits();
+  const int64_t a_bits =
+      operands_->a_in_tensor ? 0 : int64_t{shape.m} * shape.k * shape.a.bits() / (form_.sparse ? 2 : 1);
   const int64_t b_bits = int64_t{shape.n} * shape.k * shape.b.bits();
   cluster.statistics().operand_bytes += (a_bits + b_bits) / 8;
   cluster.statistics().tensor_flops += int64_t{2} * shape.m * shape.n * shape.k;
@@ -181,14 +186,19 @@ bool Mma::fetch_operands(Cluster& cluster, const CtaPair& ctas, const MmaShape& 
   // One buffer a host thread: an MMA is too short to allocate memory.
   thread_local OperandPatterns patterns;
   thread_local ScaleFactors scales;
+  const uint32_t stored_k = form_.sparse ? shape.k / 2 : shape.k;
   if (operands_->a_in_tensor) {
     if (!fetch_tensor_operand(cluster, who, ctas, form_, a_address_, shape, operands_->shift_a, patterns))
       return false;
   } else if (!fetch_shared_operand(cluster, who, ctas, a_descriptor_, form_.kind, shape.a, shape.a_major,
-                                   shape.m, shape.k, "A", patterns)) {
+                                   shape.m, stored_k, "A", patterns)) {
     return false;
   }
   product.load_a(patterns.bytes.data(), patterns.major);
+  if (form_.sparse) {
+    if (!fetch_metadata(cluster, who, ctas, form_, metadata_, shape, places_)) return false;
+    product.load_places(places_->data());
+  }
   std::swap(a_boxes, patterns.boxes);
   if (!fetch_shared_operand(cluster, who, ctas, b_descriptor_, form_.kind, shape.b, shape.b_major, shape.n,
                             shape.k, "B", patterns))
@@ -300,12 +310,14 @@ uint32_t scales_per_row(const Decoder& decoder, MmaKind kind) {
 }  // namespace
 
 bool decode_tcgen05_mma(Decoder& decoder, Instruction& out) {
-  const bool is_ws = decoder.op() == Op::tcgen05_mma_ws;
-  if (decoder.op() != Op::tcgen05_mma && !is_ws) return false;
+  const bool is_ws = decoder.op() == Op::tcgen05_mma_ws || decoder.op() == Op::tcgen05_mma_ws_sp;
+  const bool is_sparse = decoder.op() == Op::tcgen05_mma_sp || decoder.op() == Op::tcgen05_mma_ws_sp;
+  if (decoder.op() != Op::tcgen05_mma && !is_ws && !is_sparse) return false;
   MmaOperands o;
   o.form.kind = kind_of(decoder);
   o.form.cta_group = decoder.has(Mod::cta_group_2) ? 2 : 1;
   o.form.weight_stationary = is_ws;
+  o.form.sparse = is_sparse;
   o.shift_a = decoder.has(Mod::ashift);
   size_t next = 0;
   o.d = decoder.address(next++);
@@ -315,6 +327,7 @@ bool decode_tcgen05_mma(Decoder& decoder, Instruction& out) {
   else
     o.a_descriptor = decoder.source(next++, ScalarType::b64);
   o.b_descriptor = decoder.source(next++, ScalarType::b64);
+  if (is_sparse) o.metadata = decoder.address(next++);
   o.instruction_descriptor = decoder.source(next++, ScalarType::b32);
   if (is_block_scaled(o.form.kind)) {
     if (!decoder.has(Mod::block_scale) || decoder.operand_count() < next + 3)

@@ -3,11 +3,13 @@
 // form TensorProduct takes.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "vgpu/checks/operand_boxes.h"
 #include "vgpu/machine/access.h"
 #include "vgpu/program/decode.h"
+#include "vgpu/tensor_cores/sparse_metadata.h"
 #include "vgpu/tensor_cores/tcgen05_descriptor.h"
 #include "vgpu/tensor_cores/tensor_unit.h"
 
@@ -29,6 +31,11 @@ bool fetch_shared_operand(Cluster& cluster, const Who& who, const CtaPair& ctas,
 /// A from tensor memory. `shift`: rows come from the next lane (.ashift).
 bool fetch_tensor_operand(Cluster& cluster, const Who& who, const CtaPair& ctas, const MmaForm& form,
                           TensorAddress address, const MmaShape& shape, bool shift, OperandPatterns& out);
+
+/// The metadata of a sparse A from tensor memory. False after a finding that ends the launch; a code that means
+/// nothing is reported.
+bool fetch_metadata(Cluster& cluster, const Who& who, const CtaPair& ctas, const MmaForm& form,
+                    TensorAddress address, const MmaShape& shape, std::optional<StoredPlaces>& out);
 
 /// Scale factors of a block-scaled product: a[m][per_row], b[n][per_row].
 struct ScaleFactors {

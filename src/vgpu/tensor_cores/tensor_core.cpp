@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -20,6 +21,7 @@ struct Scratch {
   std::vector<uint32_t> decoded;                // before a transposition
   std::vector<uint32_t> tile;                   // D where it has another form than f32 cells
   std::vector<uint8_t> a_patterns, b_patterns;  // exact: K-major
+  std::vector<uint8_t> kept_patterns;           // of b, those that a row of a sparse a meets
   std::vector<int16_t> a_wide, b_wide;          // saturating integers
   std::vector<uint32_t> c;
 };
@@ -84,17 +86,18 @@ void apply_scales(float* values, int64_t line_pitch, int64_t k_pitch, int64_t li
 
 TensorProduct::TensorProduct(const ProductSpec& spec, TensorMath math) : spec_(spec) {
   if (math != TensorMath::kExact || is_integer()) return;
-  exact_ = arith::tensor_arith(spec.sm, spec.instruction, spec.a, spec.b, spec.d,
-                               spec.sparse ? spec.shape.k / 2 : spec.shape.k, spec.scale, spec.scale_block);
+  // What a sparse a leaves out is not added as zeros: the sum is that of a product of half the depth.
+  if (!spec.sparse || !spec.scale)
+    exact_ = arith::tensor_arith(spec.sm, spec.instruction, spec.a, spec.b, spec.d, stored_k(), spec.scale,
+                                 spec.scale_block);
   if (!exact_)
-    problem_ = fmt::format("no exact model of {} x {} to {} on sm_{} is known; TensorMath::kFast computes it",
-                           spec.a.name(), spec.b.name(), spec.d.name(), spec.sm);
-  else if (spec.sparse)
-    exact_->block_length *= 2;
+    problem_ =
+        fmt::format("no exact model of {}{} x {} to {} on sm_{} is known; TensorMath::kFast computes it",
+                    spec.sparse ? "sparse " : "", spec.a.name(), spec.b.name(), spec.d.name(), spec.sm);
 }
 
 void TensorProduct::load_a(const void* patterns, Major major) {
-  const auto [m, n, k] = spec_.shape;
+  const int64_t m = spec_.shape.m, k = stored_k();
   Scratch& s = scratch();
   if (exact_) {
     const int64_t bytes = pattern_bytes(spec_.a);
@@ -111,6 +114,19 @@ void TensorProduct::load_a(const void* patterns, Major major) {
   // One sign for both negations: a product of two negated factors is the product.
   if (!is_integer() && spec_.negate_a != spec_.negate_b)
     for (int64_t i = 0; i < m * k; ++i) a[i] ^= 0x80000000u;
+}
+
+void TensorProduct::load_places(const uint8_t* places) {
+  places_ = places;
+  if (!is_integer()) return;
+  // Zeros do no harm to integers: a becomes dense.
+  const int64_t m = spec_.shape.m, k = spec_.shape.k, stored = stored_k();
+  Scratch& s = scratch();
+  uint32_t* from = room(s.decoded, m * stored);
+  std::memcpy(from, s.a.data(), static_cast<size_t>(m * stored) * 4);
+  uint32_t* a = room(s.a, m * k);
+  std::fill(a, a + m * k, 0);
+  for (int64_t i = 0; i < m * stored; ++i) a[i / stored * k + places[i]] = from[i];
 }
 
 void TensorProduct::load_b(const void* patterns, Major major) {
@@ -139,7 +155,9 @@ void TensorProduct::load_scales(const uint8_t* a_scales, const uint8_t* b_scales
   const auto [m, n, k] = spec_.shape;
   const arith::FloatFormat& format = spec_.scale == float8_e8m0 ? arith::kUE8M0 : arith::kUE4M3;
   Scratch& s = scratch();
-  apply_scales(reinterpret_cast<float*>(s.a.data()), k, 1, m, k, a_scales, spec_.scale_block, format);
+  const int64_t stored = stored_k();
+  apply_scales(reinterpret_cast<float*>(s.a.data()), stored, 1, m, stored, a_scales,
+               spec_.scale_block * stored / k, format);
   apply_scales(reinterpret_cast<float*>(s.b.data()), 1, b_pitch(spec_.shape), n, k, b_scales,
                spec_.scale_block, format);
 }
@@ -154,23 +172,37 @@ void TensorProduct::multiply(int64_t row, int64_t rows, int64_t column, int64_t 
     multiply_fast(row, rows, column, columns, d, pitch, add);
 }
 
-void TensorProduct::multiply_fast(int64_t row, int64_t rows, int64_t column, int64_t columns, uint32_t* d,
-                                  int64_t pitch, bool add) {
-  const int64_t k = spec_.shape.k;
+/// d += a b, or d = a b.
+void TensorProduct::add_products(int64_t row, int64_t rows, int64_t column, int64_t columns, float* d,
+                                 int64_t pitch, bool add) {
+  const int64_t k = stored_k(), b_stride = b_pitch(spec_.shape);
   Scratch& s = scratch();
-  const uint32_t* a = s.a.data() + row * k;
-  const uint32_t* b = s.b.data() + column;
-  if (is_integer()) {
-    multiply_add_i32(reinterpret_cast<const int32_t*>(a), k, reinterpret_cast<const int32_t*>(b),
-                     b_pitch(spec_.shape), reinterpret_cast<int32_t*>(d), pitch, rows, columns, k, add);
+  const auto* a = reinterpret_cast<const float*>(s.a.data()) + row * k;
+  const auto* b = reinterpret_cast<const float*>(s.b.data()) + column;
+  if (!spec_.sparse) {
+    multiply_add_f32(a, k, b, b_stride, d, pitch, rows, columns, k, add);
     return;
   }
-  const auto* af = reinterpret_cast<const float*>(a);
-  const auto* bf = reinterpret_cast<const float*>(b);
+  // An infinity in a row of b that a leaves out must not make a NaN: only the rows that are met are multiplied.
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < k; ++j)
+      multiply_add_f32(a + i * k + j, 1, b + places_[(row + i) * k + j] * b_stride, b_stride, d + i * pitch,
+                       pitch, 1, columns, 1, add || j > 0);
+}
+
+void TensorProduct::multiply_fast(int64_t row, int64_t rows, int64_t column, int64_t columns, uint32_t* d,
+                                  int64_t pitch, bool add) {
+  Scratch& s = scratch();
+  if (is_integer()) {
+    const int64_t k = spec_.shape.k;
+    multiply_add_i32(reinterpret_cast<const int32_t*>(s.a.data()) + row * k, k,
+                     reinterpret_cast<const int32_t*>(s.b.data()) + column, b_pitch(spec_.shape),
+                     reinterpret_cast<int32_t*>(d), pitch, rows, columns, k, add);
+    return;
+  }
   const bool half = spec_.d == float16;
   if (!half && (spec_.scale_input_d == 0 || !add)) {
-    multiply_add_f32(af, k, bf, b_pitch(spec_.shape), reinterpret_cast<float*>(d), pitch, rows, columns, k,
-                     add);
+    add_products(row, rows, column, columns, reinterpret_cast<float*>(d), pitch, add);
     return;
   }
   auto* tile = reinterpret_cast<float*>(room(s.tile, rows * columns));
@@ -181,7 +213,7 @@ void TensorProduct::multiply_fast(int64_t row, int64_t rows, int64_t column, int
       tile[i * columns + j] =
           factor * (half ? arith::f16_to_f32(static_cast<uint16_t>(cell)) : std::bit_cast<float>(cell));
     }
-  multiply_add_f32(af, k, bf, b_pitch(spec_.shape), tile, columns, rows, columns, k, add);
+  add_products(row, rows, column, columns, tile, columns, add);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       const float value = tile[i * columns + j];
@@ -191,7 +223,28 @@ void TensorProduct::multiply_fast(int64_t row, int64_t rows, int64_t column, int
 
 void TensorProduct::multiply_exact(int64_t row, int64_t rows, int64_t column, int64_t columns, uint32_t* d,
                                    int64_t pitch, bool add) {
-  const int64_t k = spec_.shape.k;
+  const int64_t k = spec_.shape.k, stored = stored_k(), bytes = pattern_bytes(spec_.b);
+  Scratch& s = scratch();
+  const uint8_t* b = s.b_patterns.data() + column * k * bytes;
+  if (!spec_.sparse) {
+    multiply_exact_rows(row, rows, column, columns, b, d, pitch, add);
+    return;
+  }
+  uint8_t* kept = room(s.kept_patterns, columns * stored * bytes);
+  for (int64_t i = 0; i < rows; ++i) {
+    const uint8_t* places = places_ + (row + i) * stored;
+    for (int64_t j = 0; j < columns; ++j)
+      for (int64_t e = 0; e < stored; ++e)
+        std::memcpy(kept + (j * stored + e) * bytes, b + (j * k + places[e]) * bytes,
+                    static_cast<size_t>(bytes));
+    multiply_exact_rows(row + i, 1, column, columns, kept, d + i * pitch, pitch, add);
+  }
+}
+
+/// The rows of a given, with columns of b that have the elements these rows meet.
+void TensorProduct::multiply_exact_rows(int64_t row, int64_t rows, int64_t column, int64_t columns,
+                                        const void* b, uint32_t* d, int64_t pitch, bool add) {
+  const int64_t k = stored_k();
   Scratch& s = scratch();
   const bool half = exact_->output == arith::TensorOutput::kF16Nearest;
   // The model wants D dense; f16 results two bytes each.
@@ -212,9 +265,9 @@ void TensorProduct::multiply_exact(int64_t row, int64_t rows, int64_t column, in
     modifiers.a_scales = a_scales_ + row * (k / spec_.scale_block);
     modifiers.b_scales = b_scales_ + column * (k / spec_.scale_block);
   }
-  arith::multiply_accumulate(
-      *exact_, {rows, columns, k}, s.a_patterns.data() + row * k * pattern_bytes(spec_.a),
-      s.b_patterns.data() + column * k * pattern_bytes(spec_.b), add ? c : nullptr, c, modifiers);
+  arith::multiply_accumulate(*exact_, {rows, columns, k},
+                             s.a_patterns.data() + row * k * pattern_bytes(spec_.a), b, add ? c : nullptr, c,
+                             modifiers);
   for (int64_t i = 0; i < rows; ++i) {
     if (!half) {
       std::memcpy(d + i * pitch, c + i * columns, static_cast<size_t>(columns) * 4);

@@ -42,9 +42,12 @@ class TensorProduct {
   /// Why the product cannot be computed; "" when it can.
   const std::string& problem() const { return problem_; }
 
-  /// K-major: a[m][k], b[n][k] row by row. MN-major: a[k][m], b[k][n].
+  /// K-major: a[m][k], b[n][k] row by row. MN-major: a[k][m], b[k][n]. A sparse a has k / 2.
   void load_a(const void* patterns, Major major);
   void load_b(const void* patterns, Major major);
+  /// Of a sparse product, after load_a: where along k the elements of a belong, [m][k / 2], valid until the last
+  /// multiply().
+  void load_places(const uint8_t* places);
   /// Factors [m][k / scale_block] and [n][k / scale_block], valid until the last multiply().
   void load_scales(const uint8_t* a_scales, const uint8_t* b_scales);
 
@@ -55,15 +58,21 @@ class TensorProduct {
 
  private:
   bool is_integer() const { return spec_.d == int32; }
+  int64_t stored_k() const { return spec_.sparse ? spec_.shape.k / 2 : spec_.shape.k; }  // of a
+  void add_products(int64_t row, int64_t rows, int64_t column, int64_t columns, float* d, int64_t pitch,
+                    bool add);
   void multiply_fast(int64_t row, int64_t rows, int64_t column, int64_t columns, uint32_t* d, int64_t pitch,
                      bool add);
   void multiply_exact(int64_t row, int64_t rows, int64_t column, int64_t columns, uint32_t* d, int64_t pitch,
                       bool add);
+  void multiply_exact_rows(int64_t row, int64_t rows, int64_t column, int64_t columns, const void* b,
+                           uint32_t* d, int64_t pitch, bool add);
   void multiply_saturating(int64_t row, int64_t rows, int64_t column, int64_t columns, uint32_t* d,
                            int64_t pitch, bool add);
 
   ProductSpec spec_;
   std::optional<arith::TensorArith> exact_;  // set: exact arithmetic
+  const uint8_t* places_ = nullptr;
   const uint8_t* a_scales_ = nullptr;
   const uint8_t* b_scales_ = nullptr;
   std::string problem_;

@@ -52,7 +52,9 @@ void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const
         warp.cta().cluster().report(FindingKind::kUninitializedRead,
                                     warp.thread(insn, first_lane(~defined[number])), 0,
                                     "wgmma reads a register that was never written");
-      if (in_flight) check_not_overwritten(warp, insn, state, number, BentRule::kNone);
+      if (in_flight)
+        check_not_overwritten(warp, insn, state, number,
+                              state.operands.count(number) != 0 ? BentRule::kRegisterWait : BentRule::kNone);
       defined[number] = 0;
       ++state.uses[number];
       state.open_registers.push_back(number);
@@ -68,8 +70,8 @@ void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
   std::vector<Mask>& defined = warp.defined();
   for (uint32_t number : numbers) {
     if (--state.uses[number] > 0) continue;  // another product has it
-    const bool is_operand = state.operands.erase(number) != 0;
-    check_not_overwritten(warp, insn, state, number, is_operand ? BentRule::kNone : BentRule::kRegisterWait);
+    state.operands.erase(number);
+    check_not_overwritten(warp, insn, state, number, BentRule::kRegisterWait);
     defined[number] = kAllLanes;
   }
 }
@@ -201,7 +203,7 @@ void check_shape(const Decoder& decoder, const WgmmaForm& form) {
   const bool integer = form.spec.d == int32;
   const int64_t bits = form.is_bits ? 1 : form.spec.a.bits();
   const bool n_ok = n >= 8 && n <= 256 && n % 8 == 0 && (!integer || n <= 32 || n % 16 == 0);
-  if (m != 64 || !n_ok || k * bits != 256)
+  if (m != 64 || !n_ok || k * bits != (form.spec.sparse ? 512 : 256))
     decoder.refuse(fmt::format("shape m{}n{}k{} does not exist for these types", m, n, k));
   const size_t registers = static_cast<size_t>(form.spec.d == float16 ? n / 4 : n / 2);
   if (form.d.size() != registers || (!form.a.empty() && form.a.size() != 4))
@@ -221,6 +223,7 @@ bool decode_mma(Decoder& decoder, Instruction& out) {
   form.spec.d = d_type == ScalarType::f16 ? float16 : d_type == ScalarType::s32 ? int32 : float32;
   form.spec.shape = {shape.m, shape.n, shape.k};
   form.spec.saturate = decoder.has(Mod::satfinite);
+  form.spec.sparse = decoder.op() == Op::wgmma_mma_async_sp;
 
   decode_registers(decoder, decoder.operand(0), form.d, form.d_numbers);
   const bool a_in_registers = decoder.operand(1).kind == ptx::OperandKind::vector;
@@ -230,6 +233,14 @@ bool decode_mma(Decoder& decoder, Instruction& out) {
     form.a_descriptor = decoder.source(1, ScalarType::b64);
   form.b_descriptor = decoder.source(2, ScalarType::b64);
   size_t next = 3;
+  if (form.spec.sparse) {
+    form.metadata = decoder.source(next++, ScalarType::b32);
+    form.selector = static_cast<int>(decoder.immediate(next++, "sparsity selector"));
+    const int count = selectors(shape.k, ptx::bits(a_type));
+    if (form.selector < 0 || form.selector >= count)
+      decoder.refuse(fmt::format("sparsity selector {}: these types take 0{}", form.selector,
+                                 count == 1 ? "" : " or 1"));
+  }
   if (decoder.operand(next).is_immediate()) {
     form.always_add = decoder.immediate(next++, "scale-d") != 0;
   } else {
@@ -256,6 +267,7 @@ bool decode_mma(Decoder& decoder, Instruction& out) {
 bool decode_wgmma(Decoder& decoder, Instruction& out) {
   switch (decoder.op()) {
     case Op::wgmma_mma_async:
+    case Op::wgmma_mma_async_sp:
       return decode_mma(decoder, out);
     case Op::wgmma_fence:
       set_body(out, exec_fence);

@@ -14,14 +14,32 @@ namespace {
 
 constexpr int64_t kWarpRows = 16;
 constexpr int64_t kRows = kWarpRows * kWarpgroupWarps;
-constexpr int64_t kRowBytes = 32;  // of K in one product, whatever the type
+constexpr int64_t kRowBytes = 32;  // of K in one product, whatever the type; of what is stored of a sparse A
 
 }  // namespace
+
+WarpgroupProduct::WarpgroupProduct(Who who, Warpgroup& group, const WgmmaForm& form, int64_t number)
+    : AsyncOp(who), group_(&group), form_(&form), number_(number) {
+  if (form.spec.sparse)
+    places_.emplace(sparsity_of(form.spec.a.bits(), true), MetadataOrder::kAscending, kRows,
+                    form.spec.shape.k);
+}
 
 bool WarpgroupProduct::join(Warp& warp, const Operands& operands) {
   if (joined_ > 0 && !(operands == operands_)) return false;
   operands_ = operands;
-  warps_[static_cast<size_t>(warp.index() % kWarpgroupWarps)] = &warp;
+  const int64_t position = warp.index() % kWarpgroupWarps;
+  warps_[static_cast<size_t>(position)] = &warp;
+  // The assembler makes a write to A's registers wait until the product has read them.
+  if (!form_->a.empty()) {
+    a_rows_.resize(kRows * kRowBytes);
+    const uint32_t* registers[4];
+    for (size_t r = 0; r < 4; ++r) registers[r] = warp.reg<uint32_t>(form_->a[r]);
+    gather_a(registers, 4, a_rows_.data() + position * kWarpRows * kRowBytes, kRowBytes);
+  }
+  if (places_)
+    read_warp_metadata(warp.reg<uint32_t>(form_->metadata), form_->spec.a.bits(), form_->selector,
+                       position * kWarpRows, *places_);
   ++joined_;
   return true;
 }
@@ -43,35 +61,32 @@ bool WarpgroupProduct::run(Cluster& cluster) {
 }
 
 bool WarpgroupProduct::read_a(Cluster& cluster, std::vector<uint8_t>& out, OperandBoxes& boxes) {
-  out.resize(kRows * kRowBytes);
   boxes.boxes.clear();
   boxes.k_major = form_->a_major == Major::kK;
   if (!form_->a.empty()) {
-    for (size_t w = 0; w < warps_.size(); ++w) {
-      const uint32_t* registers[4];
-      for (size_t r = 0; r < 4; ++r) registers[r] = warps_[w]->reg<uint32_t>(form_->a[r]);
-      gather_a(registers, 4, out.data() + static_cast<int64_t>(w) * kWarpRows * kRowBytes, kRowBytes);
-    }
+    out = a_rows_;
     return true;
   }
+  out.resize(kRows * kRowBytes);
   const OperandAddresses addresses(decode_wgmma_descriptor(operands_.a_descriptor).descriptor,
                                    form_->a_major);
   const bool k_major = form_->a_major == Major::kK;
-  const auto lines = static_cast<uint32_t>(k_major ? kRows : form_->spec.shape.k);
+  const int64_t stored_k = form_->spec.sparse ? form_->spec.shape.k / 2 : form_->spec.shape.k;
+  const auto lines = static_cast<uint32_t>(k_major ? kRows : stored_k);
   const auto chunks = static_cast<uint32_t>(k_major ? kRowBytes / 16 : kRows * 2 / 16);  // MN-major: 16 bits
   return read_operand(cluster, who, warps_[0]->cta(), addresses, lines, chunks, "A", out.data(), 16, &boxes);
 }
 
 bool WarpgroupProduct::read_b(Cluster& cluster, std::vector<uint8_t>& out, OperandBoxes& boxes) {
   const int64_t n = form_->spec.shape.n;
-  out.resize(static_cast<size_t>(n * kRowBytes));
+  out.resize(static_cast<size_t>(n * b_row_bytes()));
   boxes.boxes.clear();
   boxes.k_major = form_->b_major == Major::kK;
   const OperandAddresses addresses(decode_wgmma_descriptor(operands_.b_descriptor).descriptor,
                                    form_->b_major);
   const bool k_major = form_->b_major == Major::kK;
   const auto lines = static_cast<uint32_t>(k_major ? n : form_->spec.shape.k);
-  const auto chunks = static_cast<uint32_t>(k_major ? kRowBytes / 16 : n * 2 / 16);
+  const auto chunks = static_cast<uint32_t>(k_major ? b_row_bytes() / 16 : n * 2 / 16);
   return read_operand(cluster, who, warps_[0]->cta(), addresses, lines, chunks, "B", out.data(), 16, &boxes);
 }
 
@@ -129,6 +144,11 @@ bool WarpgroupProduct::multiply(Cluster& cluster) {
       return false;
     }
     product.load_a(a.data(), form_->a.empty() ? form_->a_major : Major::kK);
+    if (places_) {
+      if (!places_->problem().empty())
+        cluster.report(FindingKind::kIllegalInstruction, who, 0, places_->problem());
+      product.load_places(places_->data());
+    }
     product.load_b(b.data(), form_->b_major);
     product.multiply(0, kRows, 0, shape.n, tile.data(), shape.n, operands_.add);
   }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "vgpu/checks/operand_boxes.h"
 #include "vgpu/machine/access.h"
 #include "vgpu/machine/wgmma_unit.h"
 #include "vgpu/program/decode.h"
+#include "vgpu/tensor_cores/sparse_metadata.h"
 #include "vgpu/tensor_cores/tensor_core.h"
 #include "vgpu/timeline/cost_model.h"
 
@@ -20,6 +22,8 @@ struct WgmmaForm {
   bool is_bits = false;  // b1: K counts bits, products are and + popc
   std::vector<Slot> d;
   std::vector<Slot> a;  // empty: A is in shared memory
+  Slot metadata = 0;    // of a sparse A
+  int selector = 0;
   Slot a_descriptor = 0, b_descriptor = 0;
   Major a_major = Major::kK, b_major = Major::kK;
   bool has_scale_d = false;  // a predicate; else always_add
@@ -31,8 +35,7 @@ struct WgmmaForm {
 class WarpgroupProduct : public AsyncOp {
  public:
   /// `number`: of the warp's products.
-  WarpgroupProduct(Who who, Warpgroup& group, const WgmmaForm& form, int64_t number)
-      : AsyncOp(who), group_(&group), form_(&form), number_(number) {}
+  WarpgroupProduct(Who who, Warpgroup& group, const WgmmaForm& form, int64_t number);
 
   /// What every warp must give alike.
   struct Operands {
@@ -60,6 +63,7 @@ class WarpgroupProduct : public AsyncOp {
   void multiply_bits(const uint8_t* a, const uint8_t* b, uint32_t* tile);
   bool read_a(Cluster& cluster, std::vector<uint8_t>& out, OperandBoxes& boxes);
   bool read_b(Cluster& cluster, std::vector<uint8_t>& out, OperandBoxes& boxes);
+  int64_t b_row_bytes() const { return form_->spec.sparse ? 64 : 32; }  // of K
   uint64_t accumulator();
   void gather(uint32_t* tile);
   void scatter(const uint32_t* tile);
@@ -69,6 +73,8 @@ class WarpgroupProduct : public AsyncOp {
   int64_t number_;
   Operands operands_{};
   int joined_ = 0;
+  std::vector<uint8_t> a_rows_;         // A from registers, as it was when each warp issued the product
+  std::optional<StoredPlaces> places_;  // of a sparse A
   std::array<Warp*, kWarpgroupWarps> warps_{};
 };
 

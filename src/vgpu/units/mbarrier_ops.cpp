@@ -53,7 +53,8 @@ bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOu
                     shared_text(who, *ref.cta, ref.offset), ref.object->phase() - outcome.completed,
                     ref.object->phase() - outcome.completed - 1),
         "of every phase, at least one wait must have returned before anybody arrives for the next one: "
-        "look for an arrival too many, a count too small or a wait left out");
+        "look for an arrival too many, a count too small or a wait left out",
+        who.cta != ref.cta && !outcome.completed ? BentRule::kArrivalAhead : BentRule::kNone);
   if (outcome.fault == MbarrierFault::kNone) return true;
   std::string message = fmt::format("mbarrier at {}: {}", shared_text(who, *ref.cta, ref.offset),
                                     explain(outcome.fault, *ref.object));

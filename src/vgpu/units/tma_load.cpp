@@ -255,8 +255,9 @@ Step exec_prefetch(Warp& warp, const Instruction& insn, Mask active) {
 bool decode_tma_load(Decoder& decoder, Instruction& out) {
   if (decoder.op() == Op::cp_async_bulk_prefetch_tensor) {
     const TileMode mode = tile_mode_of(decoder);
-    out.extra =
-        decoder.keep(PrefetchForm{tensor_operand(decoder, decoder.operand(0)), rank_of(decoder), mode});
+    PrefetchForm form{tensor_operand(decoder, decoder.operand(0)), rank_of(decoder), mode};
+    if (mode == TileMode::kIm2col) take_offsets(decoder, 1, form.tensor);
+    out.extra = decoder.keep(std::move(form));
     set_body(out, exec_prefetch);
     return true;
   }
@@ -271,9 +272,11 @@ bool decode_tma_load(Decoder& decoder, Instruction& out) {
   form.rank = rank_of(decoder);
   form.pair = decoder.has(Mod::cta_group_2);
   form.multicast = decoder.has(Mod::multicast_cluster);
+  size_t next = 3;
+  if (form.mode == TileMode::kIm2col) take_offsets(decoder, next++, form.tensor);
   if (form.multicast) {
-    if (decoder.operand_count() < 4) decoder.refuse(".multicast::cluster needs a mask of CTAs");
-    form.mask = decoder.source(3, ScalarType::b16);
+    if (decoder.operand_count() <= next) decoder.refuse(".multicast::cluster needs a mask of CTAs");
+    form.mask = decoder.source(next, ScalarType::b16);
   }
   out.extra = decoder.keep(std::move(form));
   set_body(out, exec_load);
