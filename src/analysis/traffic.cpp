@@ -259,9 +259,16 @@ void Counter::count_shared(const Op& op) {
   const std::optional<int64_t> offset = walk_.shared_offset(op.operands[0]);
   if (!offset) return walk_.note_unknown(op, "has a place that depends on data");
   const auto [at, is_new] = tiles_.try_emplace({&op, *offset % kPeriod});
-  if (is_new)
-    at->second = analysis::tile_accesses(*registers.layout, *memory.layout, *offset % kPeriod, !is_load,
-                                         walk_.group(), arch_);
+  if (is_new) {
+    layout::Layout held = *registers.layout, lies = *memory.layout;
+    if (const int bits = memory.dtype.bits(); layout::crosses_bytes(bits)) {  // moved as bytes
+      const int dim = layout::contiguous_run(lies, layout::Axis::kAddress).dim;
+      const auto held_bytes = layout::view_as_width(held, bits, 8, dim);
+      const auto bytes = layout::view_as_width(lies, bits, 8, dim, layout::Axis::kAddress);
+      if (held_bytes && bytes) held = *held_bytes, lies = *bytes;
+    }
+    at->second = analysis::tile_accesses(held, lies, *offset % kPeriod, !is_load, walk_.group(), arch_);
+  }
   accesses(op, at->second, !is_load);
   move(op, is_load ? kShared : kRegisters, is_load ? kRegisters : kShared, tile_text(registers),
        at->second.lane_bytes);

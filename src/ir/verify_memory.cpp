@@ -24,19 +24,6 @@ void expect_same(const Op& op, const Type& a, std::string_view a_role, const Typ
                             shape_text(b.shape)));
 }
 
-/// Elements of 3, 5, 6 and 7 bits: no whole number of them fills a byte.
-bool shares_bytes_unevenly(DataType dtype) { return dtype.bits() < 8 && 8 % dtype.bits() != 0; }
-
-/// Elements of less than a byte that threads do not move.
-bool is_moved_by_threads(const Op& op, DataType dtype, int least_bits, Findings& out) {
-  if (dtype.bits() >= least_bits) return true;
-  out.add(op,
-          fmt::format("elements of {} share bytes, and threads do not move them {}", dtype.name(),
-                      shares_bytes_unevenly(dtype) ? "at all" : "here"),
-          "move them as uint8 or uint32, and view() the words in registers");
-  return false;
-}
-
 }  // namespace
 
 void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, const Type& b,
@@ -90,14 +77,15 @@ void verify_memory(const Op& op, Findings& out) {
       if (!verify_tile(op, type(0), type(1).shape, op.operands.size() - 2, out)) return;
       return expect_same_dtype(op, type(0), "dst", type(1), "value", out);
     case Opcode::kCopyAsync:
-      if (!is_moved_by_threads(op, type(1).dtype, 8, out)) return;
       if (!verify_tile(op, type(0), type(1).shape, op.operands.size() - 2, out)) return;
       return expect_same_dtype(op, type(0), "src", type(1), "dst", out);
     case Opcode::kLoadItem:
       if (type(0).kind == TypeKind::kTensorMemory)
         return out.add(op, "tensor memory has no addresses for single elements",
                        "load it with tcgen05::load first");
-      if (!is_moved_by_threads(op, type(0).dtype, 8, out)) return;
+      if (type(0).dtype.bits() < 8)
+        return out.add(op, fmt::format("an element of {} shares its byte with others", type(0).dtype.name()),
+                       "load a tile of whole bytes, convert it, and take the item() of that");
       verify_item_index(op, type(0).shape, out);
       return expect_same_dtype(op, op.result()->type, "the result", type(0), "src", out);
     case Opcode::kSharedAlloc: {
@@ -114,11 +102,9 @@ void verify_memory(const Op& op, Findings& out) {
       return;
     case Opcode::kLoadShared:
       verify_rank(op, 1, out);
-      if (shares_bytes_unevenly(type(0).dtype)) return void(is_moved_by_threads(op, type(0).dtype, 8, out));
       return expect_same(op, type(0), "src", op.result()->type, "the result", out);
     case Opcode::kStoreShared:
       verify_rank(op, 2, out);
-      if (shares_bytes_unevenly(type(0).dtype)) return void(is_moved_by_threads(op, type(0).dtype, 8, out));
       return expect_same(op, type(0), "dst", type(1), "value", out);
     case Opcode::kCopyAsyncWait:
       if (op.int_attr("pending") < 0)

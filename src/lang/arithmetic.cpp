@@ -159,6 +159,11 @@ ir::Value* convert(const Instruction& at, ir::Value* value, DataType to, bool is
   return at.emit(ir::Opcode::kCast, {value}, {std::move(type)}, {{"dtype", to}})->result();
 }
 
+ir::Value* without_shared_bytes(const Instruction& at, ir::Value* value) {
+  const DataType from = value->type.dtype;
+  return from.bits() >= 8 ? value : convert(at, value, from.is_float() ? float32 : int32, true);
+}
+
 DataType common_type(const Instruction& at, DataType a, DataType b) {
   if (a == b) return a;
   if (a.is_float() && b.is_float()) {

@@ -25,6 +25,8 @@ bool has_arithmetic(DataType type);
 /// `value` (a scalar or register tensor) with elements of type `to`, by an op where needed. An explicit
 /// conversion may go from floating to integer and to bool.
 ir::Value* convert(const Instruction& at, ir::Value* value, DataType to, bool is_explicit = false);
+/// Elements of less than a byte as int32 or float32, which hold all their values; others as they are.
+ir::Value* without_shared_bytes(const Instruction& at, ir::Value* value);
 
 /// Integral promotion: bool and integers below 32 bits become int32.
 DataType promote(DataType t);

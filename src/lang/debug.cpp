@@ -70,7 +70,9 @@ void print_tensor(const Tensor& t, const char* header, SourceLocation where) {
   const Instruction at("print_tensor", where);
   std::vector<ir::Attr> attrs;
   if (*header) attrs.push_back({"header", std::string(header)});
-  at.emit(ir::Opcode::kPrintTensor, {at.read(t.handle())}, {}, std::move(attrs));
+  ir::Value* value = at.read(t.handle());
+  if (value->type.kind == ir::TypeKind::kRegister) value = lang::without_shared_bytes(at, value);
+  at.emit(ir::Opcode::kPrintTensor, {value}, {}, std::move(attrs));
 }
 
 }  // namespace imbrex

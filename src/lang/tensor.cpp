@@ -231,7 +231,7 @@ RegisterValue RegisterBase::slice(const Shape& offsets, const Shape& shape, Sour
 }
 Expr RegisterBase::item(const Scalars& index, SourceLocation where) const {
   const Instruction at("item", where);
-  return detail::emit_item(at, ir::Opcode::kItem, at.read(handle_), index);
+  return detail::emit_item(at, ir::Opcode::kItem, lang::without_shared_bytes(at, at.read(handle_)), index);
 }
 RegisterValue RegisterBase::permute(const Shape& dims, SourceLocation where) const {
   return RegisterValue(detail::permute(*this, dims, where));

@@ -153,28 +153,28 @@ Layout broadcast_source(const Layout& to, const Shape& shape) {
   return result;
 }
 
-std::optional<Layout> view_as_width(const Layout& registers, int64_t from_bits, int64_t to_bits) {
-  if (registers.rank() == 0) return std::nullopt;
+std::optional<Layout> view_as_width(const Layout& layout, int64_t from_bits, int64_t to_bits, int dim,
+                                    Axis axis) {
+  if (layout.rank() == 0) return std::nullopt;
   // The least numbers of elements that have as many bits.
   const int64_t common = std::gcd(from_bits, to_bits), from = to_bits / common, to = from_bits / common;
-  const int last = registers.rank() - 1;
-  Shape shape = registers.shape();
-  if (shape[last] % from != 0) return std::nullopt;
-  shape[last] = shape[last] / from * to;
+  const size_t along = static_cast<size_t>(dim < 0 ? layout.rank() - 1 : dim);
+  Shape shape = layout.shape();
+  if (shape[along] % from != 0) return std::nullopt;
+  shape[along] = shape[along] / from * to;
   std::vector<Modes> modes;
-  for (int d = 0; d <= last; ++d) modes.push_back(registers.modes(d));
-  Modes replicas = registers.replicas();
+  for (int d = 0; d < layout.rank(); ++d) modes.push_back(layout.modes(d));
+  Modes replicas = layout.replicas();
   if (from > 1) {
-    if (modes[last].empty()) return std::nullopt;
-    Mode& innermost = modes[last].back();
-    if (innermost.axis != Axis::kRegister || innermost.stride != 1 || innermost.extent % from != 0)
-      return std::nullopt;
+    if (modes[along].empty()) return std::nullopt;
+    Mode& innermost = modes[along].back();
+    if (innermost.axis != axis || innermost.stride != 1 || innermost.extent % from != 0) return std::nullopt;
     innermost.extent /= from;
     innermost.stride = from;
   }
   const auto scale = [&](Modes& list) {
     for (Mode& mode : list) {
-      if (mode.axis != Axis::kRegister) continue;
+      if (mode.axis != axis) continue;
       if (mode.stride % from != 0) return false;
       mode.stride = mode.stride / from * to;
     }
@@ -183,8 +183,9 @@ std::optional<Layout> view_as_width(const Layout& registers, int64_t from_bits, 
   for (Modes& list : modes)
     if (!scale(list)) return std::nullopt;
   if (!scale(replicas)) return std::nullopt;
-  modes[last].push_back({to, 1, Axis::kRegister});
-  return Layout(std::move(shape), std::move(modes), std::move(replicas));
+  modes[along].push_back({to, 1, axis});
+  const int bits = axis == Axis::kAddress ? static_cast<int>(to_bits) : layout.element_bits();
+  return Layout(std::move(shape), std::move(modes), std::move(replicas), bits, layout.swizzle());
 }
 
 bool covers(const Layout& large, const Layout& small) {

@@ -3,6 +3,8 @@
 // broadcasting.
 #pragma once
 
+#include <numeric>
+
 #include "layout/layout.h"
 
 namespace imbrex::layout {
@@ -32,9 +34,15 @@ std::optional<std::vector<int64_t>> register_map(const Layout& from, const Layou
 /// operand of that shape needs so that it broadcasts to `to` without moving data.
 Layout broadcast_source(const Layout& to, const Shape& shape);
 
-/// The layout of the same registers as elements of another width, of which the last dimension has correspondingly more
-/// or fewer: nothing where an element's bits are not together in one thread.
-std::optional<Layout> view_as_width(const Layout& registers, int64_t from_bits, int64_t to_bits);
+/// The least number of elements that fill whole bytes: 8 of 3 bits, 4 of 6, 2 of 4, 1 from a byte on.
+constexpr int64_t whole_byte_elements(int64_t bits) { return 8 / std::gcd<int64_t>(8, bits); }
+/// True of elements of 3, 5, 6 and 7 bits, which lie across the borders of bytes.
+constexpr bool crosses_bytes(int64_t bits) { return bits < 8 && 8 % bits != 0; }
+
+/// The layout of the same registers, or of the same memory, as elements of another width, of which dimension `dim` (-1:
+/// the last) has correspondingly more or fewer: nothing where an element's bits are not together.
+std::optional<Layout> view_as_width(const Layout& layout, int64_t from_bits, int64_t to_bits, int dim = -1,
+                                    Axis axis = Axis::kRegister);
 
 /// True when every thread that holds an element in `small` holds it in `large` as well.
 bool covers(const Layout& large, const Layout& small);

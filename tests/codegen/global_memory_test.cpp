@@ -169,8 +169,8 @@ TEST(GlobalMemory, ViewsOfViews) {
       ASSERT_EQ(b.get(i * 8 + j), a.get(m * n + (4 + j) * n + 2 + i)) << i << ", " << j;
 }
 
-TEST(GlobalMemory, ElementsThatCrossBytesAreRefused) {
-  EXPECT_THAT(compile_error(copy_kernel(float6_e2m3, 16, 64, "128", "128")), HasSubstr("share bytes"));
+TEST(GlobalMemory, RowsThatEndInsideAByteAreRefused) {
+  EXPECT_THAT(compile_error(copy_kernel(float6_e2m3, 16, 64, "126", "126")), HasSubstr("whole bytes"));
 }
 
 }  // namespace

@@ -173,18 +173,6 @@ TEST(NarrowTypes, WhatIsNotMovedIsRefused) {
       tma::shared_to_global(tile, global_view(x_ptr, float6_e2m3, {8, 128}), {0, 0});
   };
   EXPECT_THAT(complaint(store_six, float6_e2m3, {8, 128}), HasSubstr("no 6-bit elements"));
-  const auto copy = [](Ptr<> x_ptr) {
-    grid(1);
-    auto tile = shared_tensor(float4_e2m1, {8, 128});
-    copy_async(global_view(x_ptr, float4_e2m1, {8, 128}), tile, {0, 0});
-  };
-  EXPECT_THAT(complaint(copy, float4_e2m1, {8, 128}), HasSubstr("share bytes"));
-  const auto read_six = [](Ptr<> x_ptr) {
-    grid(1);
-    auto tile = shared_tensor(float6_e2m3, {8, 128});
-    store_global(global_view(x_ptr, float6_e2m3, {8, 128}), load_shared(tile), {0, 0});
-  };
-  EXPECT_THAT(complaint(read_six, float6_e2m3, {8, 128}), HasSubstr("share bytes"));
   const auto odd_rows = [](Ptr<> x_ptr) {
     grid(1);
     auto in = load_global(global_view(x_ptr, float4_e2m1, {8, 33}), {0, 0}, {8, 32});

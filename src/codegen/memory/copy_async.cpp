@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "codegen/memory/global_memory.h"
+#include "codegen/memory/packed.h"
 #include "codegen/memory/shared_memory.h"
 #include "codegen/threads.h"
 #include "layout/registers.h"
@@ -44,14 +45,16 @@ class CopyAsync {
         to_(g.get<SharedView>(op.operands[1])),
         dims_(op.ints_attr("dims")) {
     for (size_t i = 2; i < op.operands.size(); ++i) offsets_.push_back(g.integer(op.operands[i]));
+    if (from_.dtype.bits() >= 8) return;
+    GlobalBytes bytes = global_bytes(g, op, from_, dims_, offsets_);
+    from_ = std::move(bytes.view);
+    offsets_ = std::move(bytes.offsets);
+    to_ = shared_bytes(g, op, to_).view;
   }
 
   void run() {
     const layout::Shape& shape = to_.layout.shape();
     const int64_t bits = from_.dtype.bits();
-    if (bits < 8)
-      g_.fail(op_, fmt::format("elements of {} share bytes in global memory", from_.dtype.name()), {},
-              "view the memory as uint8");
     for (int bytes : {16, 8, 4}) {
       const int64_t vector = bytes * 8 / bits;
       if (vector == 0) continue;
@@ -167,8 +170,8 @@ class CopyAsync {
 
   Generator& g_;
   const ir::Op& op_;
-  const GlobalView& from_;
-  const SharedView& to_;
+  GlobalView from_;  // elements of less than a byte are copied as bytes
+  SharedView to_;
   const std::vector<int64_t>& dims_;
   std::vector<Integer> offsets_;
 };

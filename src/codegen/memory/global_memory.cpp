@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "codegen/memory/packed.h"
 #include "codegen/threads.h"
 #include "codegen/values/words.h"
 #include "core/float_formats.h"
 #include "imbrex/core/error.h"
+#include "layout/queries.h"
 
 namespace imbrex::codegen {
 
@@ -244,17 +246,13 @@ void check_bytes(Generator& g, const ir::Op& op, const GlobalTile& global, DataT
            "registers");
 }
 
-}  // namespace
-
-void emit_LoadGlobal(Generator& g, const ir::Op& op) {
-  const GlobalView& view = g.get<GlobalView>(op.operands[0]);
-  const layout::Layout& layout = g.layout_of(op.result());
+/// The tile in this layout; elements outside have the bits `other`.
+RegisterTensor load_tile(Generator& g, const ir::Op& op, const GlobalView& view,
+                         std::span<const Integer> offsets, const layout::Layout& layout, uint64_t other) {
   const Tile tile(g, op, layout, g.group());
-  const std::vector<Integer> offsets = offsets_of(g, op, 1);
   const GlobalTile global(tile, view, op.ints_attr("dims"), offsets);
   check_bytes(g, op, global, view.dtype);
   const DataType stored = memory_type(view.dtype);
-  const uint64_t other = bits_of(stored, op.attr("other") ? op.float_attr("other") : 0.0);
   const Operand holds = holds_elements(g, g.group(), tile.digits(), false);
 
   // Two paths must leave the elements in the same registers.
@@ -273,22 +271,12 @@ void emit_LoadGlobal(Generator& g, const ir::Op& op) {
     }
     result.words = filler.finish();
   });
-  if (view.dtype.is_bool()) {
-    result.words = convert_words(g, op, result.words, layout.registers(), uint8, boolean);
-    result.dtype = boolean;
-  }
-  g.bind(op.result(), std::move(result));
+  return result;
 }
 
-void emit_StoreGlobal(Generator& g, const ir::Op& op) {
-  const GlobalView& view = g.get<GlobalView>(op.operands[0]);
-  RegisterTensor value = g.get<RegisterTensor>(op.operands[1]);
-  if (value.dtype.is_bool()) {
-    value.words = convert_words(g, op, value.words, value.layout.registers(), boolean, uint8);
-    value.dtype = uint8;
-  }
+void store_tile(Generator& g, const ir::Op& op, const GlobalView& view, std::span<const Integer> offsets,
+                const RegisterTensor& value) {
   const Tile tile(g, op, value.layout, value.group);
-  const std::vector<Integer> offsets = offsets_of(g, op, 2);
   const GlobalTile global(tile, view, op.ints_attr("dims"), offsets);
   check_bytes(g, op, global, view.dtype);
   const Operand holds = holds_elements(g, value.group, tile.digits(), true);
@@ -300,6 +288,42 @@ void emit_StoreGlobal(Generator& g, const ir::Op& op) {
       store_run(g, Mod::global, value, run, global.address(run.first), predicate);
     }
   });
+}
+
+}  // namespace
+
+void emit_LoadGlobal(Generator& g, const ir::Op& op) {
+  const GlobalView& view = g.get<GlobalView>(op.operands[0]);
+  const layout::Layout& layout = g.layout_of(op.result());
+  const std::vector<Integer> offsets = offsets_of(g, op, 1);
+  const uint64_t other = bits_of(memory_type(view.dtype), op.attr("other") ? op.float_attr("other") : 0.0);
+  if (layout::crosses_bytes(view.dtype.bits())) {
+    if (other != 0) g.fail(op, fmt::format("what is outside of {} becomes 0 only", view.dtype.name()));
+    const GlobalBytes bytes = global_bytes(g, op, view, op.ints_attr("dims"), offsets);
+    const layout::Layout of_bytes = register_bytes(g, op, layout, view.dtype, bytes.tile_dim);
+    const RegisterTensor loaded = load_tile(g, op, bytes.view, bytes.offsets, of_bytes, 0);
+    return g.bind(op.result(), view_bits(g, loaded, view.dtype, layout));
+  }
+  RegisterTensor result = load_tile(g, op, view, offsets, layout, other);
+  if (view.dtype.is_bool()) {
+    result.words = convert_words(g, op, result.words, layout.registers(), uint8, boolean);
+    result.dtype = boolean;
+  }
+  g.bind(op.result(), std::move(result));
+}
+
+void emit_StoreGlobal(Generator& g, const ir::Op& op) {
+  const GlobalView& view = g.get<GlobalView>(op.operands[0]);
+  RegisterTensor value = g.get<RegisterTensor>(op.operands[1]);
+  const std::vector<Integer> offsets = offsets_of(g, op, 2);
+  if (value.dtype.is_bool()) {
+    value.words = convert_words(g, op, value.words, value.layout.registers(), boolean, uint8);
+    value.dtype = uint8;
+  }
+  if (!layout::crosses_bytes(view.dtype.bits())) return store_tile(g, op, view, offsets, value);
+  const GlobalBytes bytes = global_bytes(g, op, view, op.ints_attr("dims"), offsets);
+  const layout::Layout of_bytes = register_bytes(g, op, value.layout, view.dtype, bytes.tile_dim);
+  store_tile(g, op, bytes.view, bytes.offsets, view_bits(g, value, uint8, of_bytes));
 }
 
 }  // namespace imbrex::codegen

@@ -9,8 +9,22 @@ namespace imbrex::codegen {
 
 namespace {
 
+/// How elements lie in between: those of less than a byte each in a byte, since any thread may want any of them.
+DataType staged_type(DataType dtype) { return dtype.bits() < 8 ? uint8 : dtype; }
 layout::Layout staging_layout(const ir::Type& type) {
-  return layout::row_major(type.shape, memory_type(type.dtype).bits());
+  return layout::row_major(type.shape, staged_type(memory_type(type.dtype)).bits());
+}
+
+/// The bits of each element as an element of another type of at most a byte.
+RegisterTensor carried(Generator& g, const RegisterTensor& tensor, DataType dtype) {
+  if (tensor.dtype == dtype) return tensor;
+  const std::vector<Operand> elements = unpack(g, tensor.dtype, tensor.words, tensor.layout.registers());
+  RegisterTensor result{dtype, tensor.layout, tensor.group, {}};
+  const size_t per_word = elements_per_word(dtype);
+  for (size_t i = 0; i < elements.size(); i += per_word)
+    result.words.push_back(
+        pack(g, dtype, std::span(elements).subspan(i, std::min(per_word, elements.size() - i))));
+  return result;
 }
 
 bool is_renaming(const layout::Layout& from, const layout::Layout& to) {
@@ -33,11 +47,12 @@ void emit_Relayout(Generator& g, const ir::Op& op) {
     g.bind(op.result(), RegisterTensor{from.dtype, to, g.group(), words_in_layout(g, op, from, to)});
     return;
   }
-  const SharedView staging{from.dtype, staging_layout(op.result()->type), g.scratch_offset(g.group()), {}};
+  const DataType dtype = staged_type(from.dtype);
+  const SharedView staging{dtype, staging_layout(op.result()->type), g.scratch_offset(g.group()), {}};
   g.synchronize(g.group(), op);  // whoever used the scratch space before is done
-  store_shared_tile(g, op, staging, from);
+  store_shared_tile(g, op, staging, carried(g, from, dtype));
   g.synchronize(g.group(), op);
-  g.bind(op.result(), load_shared_tile(g, op, staging, to));
+  g.bind(op.result(), carried(g, load_shared_tile(g, op, staging, to), from.dtype));
 }
 
 }  // namespace imbrex::codegen

@@ -14,9 +14,11 @@
 #include <bit>
 
 #include "codegen/memory/matrix_moves.h"
+#include "codegen/memory/packed.h"
 #include "codegen/threads.h"
 #include "codegen/values/words.h"
 #include "imbrex/core/error.h"
+#include "layout/queries.h"
 
 namespace imbrex::codegen {
 
@@ -239,6 +241,11 @@ std::vector<Operand> load_words(Generator& g, const ir::Op& op, const SharedView
 
 RegisterTensor load_shared_tile(Generator& g, const ir::Op& op, const SharedView& view,
                                 const layout::Layout& layout) {
+  if (layout::crosses_bytes(view.dtype.bits())) {
+    const SharedBytes bytes = shared_bytes(g, op, view);
+    const layout::Layout of_bytes = register_bytes(g, op, layout, view.dtype, bytes.dim);
+    return view_bits(g, load_shared_tile(g, op, bytes.view, of_bytes), view.dtype, layout);
+  }
   SharedView memory = view;
   memory.dtype = memory_type(view.dtype);
   RegisterTensor result{memory.dtype, layout, g.group(), {}};
@@ -253,6 +260,11 @@ RegisterTensor load_shared_tile(Generator& g, const ir::Op& op, const SharedView
 }
 
 void store_shared_tile(Generator& g, const ir::Op& op, const SharedView& view, const RegisterTensor& value) {
+  if (layout::crosses_bytes(view.dtype.bits())) {
+    const SharedBytes bytes = shared_bytes(g, op, view);
+    const layout::Layout of_bytes = register_bytes(g, op, value.layout, view.dtype, bytes.dim);
+    return store_shared_tile(g, op, bytes.view, view_bits(g, value, uint8, of_bytes));
+  }
   RegisterTensor stored = value;
   if (value.dtype.is_bool()) {
     stored.words = convert_words(g, op, value.words, value.layout.registers(), boolean, uint8);

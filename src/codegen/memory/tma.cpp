@@ -89,12 +89,7 @@ class TmaCopy {
       g.fail(op, "no box of a tensor map is the tile: " + described.error, {tile->type.to_string()});
     boxes_ = *described;
     if (boxes_.swizzle.mode > layout::Swizzle::k128B) g.require_arch(op, 100, "a swizzle of wider atoms");
-    if (view_.dtype.bits() < 8) {
-      g.require_arch(op, 100, "TMA of elements below a byte");
-      if (view_.dtype.bits() != 4 && view_.dtype != float6_e2m3 && view_.dtype != float6_e3m2)
-        g.fail(op, fmt::format("copies no elements of {}", view_.dtype.name()), {},
-               "copy uint8 or uint32, and view() the words in registers");
-    }
+    check_type();
     check_alignment(tile);
     for (size_t i = first_offset; i < op.operands.size(); ++i)
       coordinates_.push_back(g.ints().narrow(g.integer(op.operands[i])));
@@ -134,6 +129,17 @@ class TmaCopy {
   }
 
  private:
+  void check_type() const {
+    const DataType type = view_.dtype;
+    if (type.bits() >= 8) return;
+    const bool exists = type.bits() == 4 || type == float6_e2m3 || type == float6_e3m2;
+    if (exists && g_.arch() >= 100) return;
+    g_.fail(
+        op_, fmt::format("there are no tensor maps of {}{}", type.name(), exists ? " before sm_100" : ""), {},
+        "copy bytes, between a global and a shared tensor of uint8, and view() what load_shared() gives as "
+        "the elements");
+  }
+
   void check_alignment(const ir::Value* tile) const {
     if (!starts_at_multiple(view_, kSharedUnit))
       g_.fail(op_,

@@ -89,6 +89,12 @@ std::vector<Operand> words_of(Generator& g, DataType dtype, std::span<const Oper
 
 }  // namespace
 
+RegisterTensor view_bits(Generator& g, const RegisterTensor& tensor, DataType dtype,
+                         const layout::Layout& layout) {
+  const std::vector<Operand> bits = bits_of(g, tensor, tensor.layout.registers());
+  return {dtype, layout, tensor.group, words_of(g, dtype, bits, layout.registers())};
+}
+
 void emit_View(Generator& g, const ir::Op& op) {
   RegisterTensor from = g.get<RegisterTensor>(op.operands[0]);
   const ir::Type& type = op.result()->type;
@@ -112,11 +118,7 @@ void emit_View(Generator& g, const ir::Op& op) {
               "layout of the view  " + wanted.to_string()},
              "choose the number of rows and columns by the layout that the view is used in");
   }
-  const std::vector<Operand> bits = bits_of(g, from, from.layout.registers());
-  RegisterTensor result{type.dtype, given, g.group(), words_of(g, type.dtype, bits, given.registers())};
-  result.words = words_in_layout(g, op, result, wanted);
-  result.layout = wanted;
-  g.bind(op.result(), std::move(result));
+  g.bind(op.result(), in_layout(g, op, view_bits(g, from, type.dtype, given), wanted));
 }
 
 }  // namespace imbrex::codegen

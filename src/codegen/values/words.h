@@ -22,6 +22,9 @@ std::vector<Operand> words_in_layout(Generator& g, const ir::Op& op, const Regis
                                      const layout::Layout& layout);
 /// The tensor with its words in that order.
 RegisterTensor in_layout(Generator& g, const ir::Op& op, RegisterTensor tensor, const layout::Layout& layout);
+/// The bits of a tensor as elements of another type, in registers as `layout` numbers them.
+RegisterTensor view_bits(Generator& g, const RegisterTensor& tensor, DataType dtype,
+                         const layout::Layout& layout);
 /// All elements converted, packed again.
 std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
                                    int64_t count, DataType from, DataType to);

@@ -206,7 +206,7 @@ int global_access_bytes(const ir::Value& global) {
     if (const auto stride = ir::constant_int(root->def->operands[static_cast<size_t>(1 + rank + d)]);
         stride && *stride != 1)
       bits = std::gcd(bits, *stride * each);
-  return static_cast<int>(std::max<int64_t>({bits, each, 8}) / 8);
+  return static_cast<int>(std::max<int64_t>(bits, layout::whole_byte_elements(each) * each) / 8);
 }
 
 int contiguous_tile_dim(const ir::Value& global, const std::vector<int64_t>& dims) {

@@ -5,6 +5,7 @@
 
 #include "imbrex/core/error.h"
 #include "layout/memory.h"
+#include "layout/queries.h"
 #include "passes/layouts/layout_inference.h"
 
 namespace imbrex::passes {
@@ -48,6 +49,8 @@ std::vector<Layout> tiles(const Shape& shape, int bits, bool for_matrices) {
 }
 
 std::vector<Layout> shared_candidates(const Shape& shape, int bits, bool for_matrices) {
+  // Elements that lie across bytes fill no atom of a swizzle.
+  if (layout::crosses_bytes(bits) && !for_matrices) return {layout::row_major(shape, bits)};
   std::vector<Layout> result = tiles(shape, bits, for_matrices);
   const Layout plain = layout::row_major(shape, bits);
   result.insert(for_matrices ? result.end() : result.begin(), plain);

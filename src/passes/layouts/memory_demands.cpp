@@ -153,7 +153,7 @@ MemoryDemand copy_async_demand(const Use& use) {
   auto refusal = [bits, tile_dim](const Layout& found) -> std::string {
     if (bits >= 32) return "";
     const layout::Run run = layout::contiguous_run(found, layout::Axis::kAddress);
-    if (run.dim == tile_dim && run.length % (32 / bits) == 0 && run.alignment % (32 / bits) == 0) return "";
+    if (run.dim == tile_dim && run.length * bits % 32 == 0 && run.alignment * bits % 32 == 0) return "";
     return fmt::format(
         "fewer than 4 bytes along dimension {}, contiguous in global memory, would be neighbours in {}",
         tile_dim, found.to_string());

@@ -18,6 +18,7 @@ constexpr int kSampledAccesses = 4;  // accesses of one tile hardly differ
 int64_t shared_access_cost(const layout::Layout& registers, const layout::Layout& memory) {
   using layout::Axis;
   const int64_t bits = memory.element_bits();
+  if (layout::crosses_bytes(bits)) return 0;  // moved as bytes, of which one layout alone is tried
   const int64_t vector = layout::vector_length(registers, memory);
   const int64_t accesses = std::max<int64_t>(1, registers.registers() / vector);
 
