@@ -5,13 +5,17 @@
 //
 //   bench_attention PROBLEM:CONFIGURATION ...
 //     forward/HEADS,Q,KV,D,GROUP,CAUSAL[,DV]      :block_kv=128 stages=2
+//     float8/HEADS,Q,KV,D,GROUP,CAUSAL            :block_kv=160 stages=2
+//     packed/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL  sequences of random lengths, ROWS together
 //     backward/HEADS,Q,KV,D,GROUP,CAUSAL
-//     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS]  :block_kv=64 stages=3
+//     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,FLOAT8]]  :block_kv=64 stages=3
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -78,10 +82,74 @@ class Bench {
     auto kernel = configured<Forward>(device_, configuration);
     const int64_t section = std::max<int64_t>(1, (int64_t{24} << 20) / (kv * (d + dv) * 2) * group);
     const double us = time([&] {
-      kernel(1, heads, q, kv, d, dv, group, scale, bfloat16, qs, ks, vs, os, false, log_sum, causal, section,
+      kernel(1, heads, q, kv, d, dv, group, scale, bfloat16, bfloat16, qs, ks, vs, os, false, log_sum, causal,
+             section, PackedArguments({}, {}, q_.address()), Float8Arguments(heads, {}, {}, {}, q_.address()),
              steps);
     });
     return {us, 2.0 * heads * q * kv * (d + dv) * (causal ? 0.5 : 1), 0, difference(n)};
+  }
+
+  /// With the transposition of V.
+  Timed float8(const std::vector<int64_t>& n, const std::string& configuration) {
+    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4], heads_kv = heads / group;
+    const bool causal = n[5] != 0;
+    q_ = DeviceTensor();
+    owners_.clear();
+    const auto make8 = [&](std::vector<int64_t> shape, uint64_t seed) {
+      return repeated(device_, float8_e4m3, std::move(shape), seed, owners_);
+    };
+    const DeviceTensor q8 = make8({heads, q, d}, 1), k8 = make8({heads_kv, kv, d}, 2),
+                       v8 = make8({heads_kv, kv, d}, 3),
+                       transposed =
+                           DeviceTensor::empty(device_, float8_e4m3, {heads_kv, d, (kv + 15) / 16 * 16});
+    o_ = DeviceTensor::empty(device_, bfloat16, {heads, q, d});
+    const DeviceTensor scales = DeviceTensor::from_host(device_, ones(heads));
+    ScoreArguments steps;
+    steps.causal = causal;
+    steps.slopes = steps.sinks = q8.address();
+    const HeadArguments qs(q8), ks(k8), vs(v8), ts(transposed), os(o_);
+    const float scale = 1 / std::sqrt(static_cast<float>(d));
+    auto kernel = configured<Forward>(device_, configuration);
+    Kernel<kernels::TransposeValues> transpose({}, device_);
+    const int64_t section = std::max<int64_t>(1, (int64_t{24} << 20) / (kv * 2 * d) * group);
+    const double us = time([&] {
+      transpose(1, heads_kv, kv, static_cast<int>(d), vs, transposed);
+      kernel(1, heads, q, kv, d, d, group, scale, float8_e4m3, bfloat16, qs, ks, ts, os, false, scales,
+             causal, section, PackedArguments({}, {}, q8.address()),
+             Float8Arguments(heads, scales, scales, scales, 0), steps);
+    });
+    return {us, 4.0 * heads * q * kv * d * (causal ? 0.5 : 1), 0, difference(n)};
+  }
+
+  Timed packed(const std::vector<int64_t>& n, const std::string& configuration) {
+    const int64_t heads = n[0], rows = n[1], sequences = n[2], d = n[3], group = n[4];
+    const bool causal = n[5] != 0;
+    make({heads, rows, d}, {heads / group, rows, d}, {heads / group, rows, d}, {heads, rows, d});
+    HostTensor begins(int32, {sequences + 1});
+    std::mt19937_64 random(7);  // as cudnn.py's
+    std::vector<int64_t> ends(static_cast<size_t>(sequences - 1));
+    for (int64_t& end : ends) end = static_cast<int64_t>(random() % static_cast<uint64_t>(rows));
+    std::sort(ends.begin(), ends.end());
+    ends.push_back(rows);
+    double scores = 0;
+    for (int64_t s = 0, begin = 0; s < sequences; begin = ends[s++]) {
+      begins.set(s + 1, static_cast<double>(ends[s]));
+      scores += static_cast<double>(ends[s] - begin) * static_cast<double>(ends[s] - begin);
+    }
+    begins.set(0, 0);
+    const DeviceTensor at = DeviceTensor::from_host(device_, begins);
+    ScoreArguments steps;
+    steps.causal = causal;
+    steps.slopes = steps.sinks = at.address();
+    const HeadArguments qs(q_), ks(k_), vs(v_), os(o_);
+    const float scale = 1 / std::sqrt(static_cast<float>(d));
+    auto kernel = configured<Forward>(device_, configuration);
+    const int64_t section = std::max<int64_t>(1, (int64_t{24} << 20) / (rows * 4 * d) * group);
+    const double us = time([&] {
+      kernel(1, heads, rows, rows, d, d, group, scale, bfloat16, bfloat16, qs, ks, vs, os, false, at, causal,
+             section, PackedArguments(at, at, 0), Float8Arguments(heads, {}, {}, {}, at.address()), steps);
+    });
+    return {us, 4.0 * static_cast<double>(heads * d) * scores * (causal ? 0.5 : 1), 0, difference(n)};
   }
 
   Timed backward(const std::vector<int64_t>& n) {
@@ -106,7 +174,8 @@ class Bench {
     const int64_t each = page ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
     const std::vector<int64_t> cache{pages, s.heads_kv, page ? page : s.capacity, s.head_size};
     const std::vector<int64_t> of_q{s.batches, heads, s.q_size, s.head_size};
-    make(of_q, cache, cache, of_q);
+    const DataType kv_dtype = n.size() > 8 && n[8] ? float8_e4m3 : bfloat16;
+    make(of_q, cache, cache, of_q, kv_dtype);
     auto kernel = configured<DecodeAttention>(device_, configuration);
     const int64_t parts = n.size() > 7 && n[7] > 0 ? n[7] : decode_parts(s, device_.multiprocessors(), 64);
     auto last = Kernel<MergeAttention>(merge_tiles(parts), device_);
@@ -125,22 +194,29 @@ class Bench {
     const float scale = 1 / std::sqrt(static_cast<float>(s.head_size));
     const double us = time([&] {
       kernel(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, s.q_size > 1, scale,
-             bfloat16, qs, arguments, os, partial, log_sum);
+             bfloat16, kv_dtype, qs, arguments, CacheScaleArguments({}, {}, q_.address()), os, partial,
+             log_sum);
       if (parts > 1)
         last(s.batches, heads, s.q_size, parts, s.head_size, bfloat16, false, partial, log_sum, os,
              log_sum.address());
     });
-    return {us, 0, 4.0 * s.batches * s.heads_kv * s.capacity * s.head_size, difference(n)};
+    return {us, 0, 2.0 * kv_dtype.bytes() * s.batches * s.heads_kv * s.capacity * s.head_size, difference(n)};
   }
 
  private:
+  static HostTensor ones(int64_t n) {
+    HostTensor host(float32, {n});
+    for (int64_t i = 0; i < n; ++i) host.set(i, 1);
+    return host;
+  }
   void make(const std::vector<int64_t>& q, const std::vector<int64_t>& k, const std::vector<int64_t>& v,
-            const std::vector<int64_t>& o) {
-    if (!q_.is_null() && q_.shape() == q && k_.shape() == k && v_.shape() == v) return;
+            const std::vector<int64_t>& o, DataType kv_dtype = bfloat16) {
+    if (!q_.is_null() && q_.shape() == q && k_.shape() == k && v_.shape() == v && k_.dtype() == kv_dtype)
+      return;
     q_ = k_ = v_ = o_ = DeviceTensor();
     owners_.clear();
-    q_ = repeated(device_, bfloat16, q, 1, owners_), k_ = repeated(device_, bfloat16, k, 2, owners_),
-    v_ = repeated(device_, bfloat16, v, 3, owners_), o_ = DeviceTensor::empty(device_, bfloat16, o);
+    q_ = repeated(device_, bfloat16, q, 1, owners_), k_ = repeated(device_, kv_dtype, k, 2, owners_),
+    v_ = repeated(device_, kv_dtype, v, 3, owners_), o_ = DeviceTensor::empty(device_, bfloat16, o);
   }
   /// Of the beginning of the result, from that of the first run of this problem: those of one stand next to each other.
   double difference(std::vector<int64_t> problem) {
@@ -194,6 +270,8 @@ void run(Bench& bench, const std::string& argument) {
   try {
     const Timed t = kind == "decode"     ? bench.decode(n, configuration)
                     : kind == "backward" ? bench.backward(n)
+                    : kind == "float8"   ? bench.float8(n, configuration)
+                    : kind == "packed"   ? bench.packed(n, configuration)
                                          : bench.forward(n, configuration);
     fmt::print("{:<60} {:>9.1f} us {:>6.1e} {}\n", argument, t.us, t.difference,
                t.flop > 0 ? fmt::format("{:.0f} TFLOPS", t.flop / t.us / 1e6)

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "imbrex/kernels/attention.h"
 
+#include <fmt/format.h>
+
 #include "attention/configured_kernel.h"
 #include "attention/forward_launch.h"
 #include "attention/kv_arguments.h"
 #include "imbrex/runtime/caller_line.h"
+#include "kernel_of_device.h"
 
 namespace imbrex {
 namespace {
@@ -20,7 +23,7 @@ struct Checked {
   Checked(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v, const DeviceTensor& o,
           const AttentionOptions& options)
       : call("attention", {{"q", q}, {"k", k}, {"v", v}, {"o", o}}),
-        s((call.check_tensors(), attention_sizes(call, q, k, v))) {
+        s((call.check_tensors(AttentionCall::Float8::kAllButTheLast), attention_sizes(call, q, k, v))) {
     std::vector<int64_t> shape = q.shape();
     shape.back() = s.value_size;
     if (o.shape() != shape)
@@ -30,7 +33,57 @@ struct Checked {
     call.check_written("o", o);
     shape.pop_back();
     call.check_extra("log_sum_exp", options.log_sum_exp, float32, shape);
+    check_packed(call, s, options.q_begins, options.kv_begins);
+    check_scales(q.dtype() == float8_e4m3, q.shape().size() == 4, options);
     steps = score_arguments(call, options, s, q.address());
+  }
+
+ private:
+  void check_scales(bool is_float8, bool has_batch, const AttentionOptions& options) const {
+    const bool is_packed = !options.q_begins.is_null();
+    if (is_float8 && is_packed)
+      call.refuse("packed sequences of float8", "convert them to bfloat16, or call it for each sequence");
+    if (is_float8 && s.head_size % 32 != 0)
+      call.refuse(fmt::format("head size {} of float8 is not a multiple of 32", s.head_size),
+                  "pad the heads with zeros");
+    const bool has_q = !options.q_scales.is_null(), has_k = !options.k_scales.is_null(),
+               has_v = !options.v_scales.is_null();
+    if (has_q != has_k || has_q != has_v)
+      call.refuse("some of q_scales, k_scales and v_scales, and not all", "give all three, or none");
+    if (has_q && !is_float8)
+      call.refuse("scales of tensors that are not float8", "leave them out, and use options.scale");
+    const auto of = [&](int64_t heads) {
+      return has_batch ? std::vector<int64_t>{s.batch, heads} : std::vector<int64_t>{heads};
+    };
+    call.check_extra("q_scales", options.q_scales, float32, of(s.heads));
+    call.check_extra("k_scales", options.k_scales, float32, of(s.heads_kv));
+    call.check_extra("v_scales", options.v_scales, float32, of(s.heads_kv));
+  }
+};
+
+/// V of float8 as the kernel takes it, in memory of the stream's.
+struct TransposedValues {
+  TransposedValues(const AttentionSizes& s, const DeviceTensor& v, const Stream& stream,
+                   std::vector<Workspace>& held)
+      : sizes(s) {
+    const std::vector<int64_t> shape = transposed_shape(s);
+    held.push_back(Workspace::on(stream, v.device(), shape[0] * shape[1] * shape[2] * shape[3]));
+    tensor = DeviceTensor::view(v.device(), held.back().address(), v.dtype(), shape);
+  }
+  LaunchReport launch(const DeviceTensor& v, const Stream& stream) const {
+    return kernel(v).on(stream)(sizes.batch, sizes.heads_kv, sizes.rows_kv,
+                                static_cast<int>(sizes.value_size), HeadArguments(v), tensor);
+  }
+  void prepare(const DeviceTensor& v) const {
+    kernel(v).prepare(sizes.batch, sizes.heads_kv, sizes.rows_kv, static_cast<int>(sizes.value_size),
+                      HeadArguments(v), tensor);
+  }
+  AttentionSizes sizes;
+  DeviceTensor tensor;
+
+ private:
+  static Kernel<kernels::TransposeValues>& kernel(const DeviceTensor& v) {
+    return kernel_of_device<kernels::TransposeValues>(v.device());
   }
 };
 
@@ -40,14 +93,17 @@ auto call_forward(const Checked& c, const DeviceTensor& q, const DeviceTensor& k
                   const DeviceTensor& o, const AttentionOptions& options, const Call& call) {
   const AttentionSizes& s = c.s;
   const Device& device = q.device();
-  const Forward tiles = forward_tiles<Forward>(s, c.steps, device.multiprocessors());
+  const bool is_float8 = q.dtype() == float8_e4m3;
+  const Forward tiles = forward_tiles<Forward>(s, c.steps, device.multiprocessors(), is_float8);
   const HeadArguments qs(q), ks(k), vs(v), os(o);
   const bool wants_log_sum = !options.log_sum_exp.is_null();
   const bool long_first = c.steps.causal || c.steps.prefix;
   return call(configured_kernel(device, tiles, {tiles.block_kv, tiles.stages, tiles.consumers}), s.batch,
               s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(),
-              attention_scale(options.scale, s.head_size), q.dtype(), qs, ks, vs, os, wants_log_sum,
-              wants_log_sum ? options.log_sum_exp.address() : q.address(), long_first, heads_of_section(s),
+              attention_scale(options.scale, s.head_size), q.dtype(), o.dtype(), qs, ks, vs, os,
+              wants_log_sum, wants_log_sum ? options.log_sum_exp.address() : q.address(), long_first,
+              heads_of_section(s), PackedArguments(options.q_begins, options.kv_begins, q.address()),
+              Float8Arguments(s.heads, options.q_scales, options.k_scales, options.v_scales, q.address()),
               c.steps);
 }
 
@@ -60,8 +116,15 @@ LaunchReport attention(const DeviceTensor& q, const DeviceTensor& k, const Devic
   std::vector<Workspace> copies;  // given back when the launch and the copy of its result are on the stream
   const auto read = [&](const DeviceTensor& t) { return reachable(t, true, options.stream, copies); };
   const DeviceTensor to = reachable(o, false, options.stream, copies);
+  DeviceTensor values = read(v);
+  if (q.dtype() == float8_e4m3) {
+    const TransposedValues transposed(checked.s, values, options.stream, copies);
+    LaunchReport report = transposed.launch(values, options.stream);
+    if (!report.clean()) return report;
+    values = transposed.tensor;
+  }
   LaunchReport report = call_forward(
-      checked, read(q), read(k), read(v), to, options,
+      checked, read(q), read(k), values, to, options,
       [&](auto& kernel, const auto&... arguments) { return kernel.on(options.stream)(arguments...); });
   if (to.address() != o.address()) DeviceTensor(o).copy_from(to, options.stream);
   return report;
@@ -72,7 +135,13 @@ void prepare_attention(const DeviceTensor& q, const DeviceTensor& k, const Devic
   const Checked checked(q, k, v, o, options);
   std::vector<Workspace> copies;
   const auto like = [&](const DeviceTensor& t) { return reachable(t, false, options.stream, copies); };
-  call_forward(checked, like(q), like(k), like(v), like(o), options,
+  DeviceTensor values = like(v);
+  if (q.dtype() == float8_e4m3) {
+    const TransposedValues transposed(checked.s, values, options.stream, copies);
+    transposed.prepare(values);
+    values = transposed.tensor;
+  }
+  call_forward(checked, like(q), like(k), values, like(o), options,
                [](auto& kernel, const auto&... arguments) { kernel.prepare(arguments...); });
 }
 

@@ -10,7 +10,9 @@ namespace imbrex {
 
 ForwardAttentionArguments::ForwardAttentionArguments(const DeviceTensor& from_q, const DeviceTensor& from_k,
                                                      const DeviceTensor& from_v, const DeviceTensor& to,
-                                                     float given_scale, bool long_first)
+                                                     float given_scale, bool long_first,
+                                                     const DeviceTensor& q_begins,
+                                                     const DeviceTensor& kv_begins)
     : long_first(long_first) {
   const AttentionCall call("attention", {{"q", from_q}, {"k", from_k}, {"v", from_v}, {"o", to}});
   call.check_tensors();
@@ -31,7 +33,11 @@ ForwardAttentionArguments::ForwardAttentionArguments(const DeviceTensor& from_q,
   head_size = s.head_size, value_size = s.value_size, group = s.group();
   scale = attention_scale(given_scale, s.head_size);
   dtype = from_q.dtype();
-  log_sum = q.address;  // not written
+  unused = q.address;
+  check_packed(call, s, q_begins, kv_begins);
+  const PackedArguments packed(q_begins, kv_begins, unused);
+  is_packed = packed.is_packed, sequences = packed.sequences;
+  this->q_begins = packed.q_begin, this->kv_begins = packed.kv_begin;
   section_heads = heads_of_section(s);
 }
 

@@ -18,7 +18,7 @@ namespace {
 struct Decoding {
   DecodeSizes s;
   int64_t page, ragged, causal;
-  DataType dtype;
+  DataType dtype, kv_dtype;
   float scale;
   DeviceTensor q, k, v, o, lengths, table;
   std::vector<int64_t> length_of, page_of;  // [batches], [batches, pages of each]
@@ -29,12 +29,13 @@ struct Decoding {
         ragged(c.size("ragged")),
         causal(c.size("causal")),
         dtype(c.size("bf16") ? bfloat16 : float16),
+        kv_dtype(c.size("float8") ? float8_e4m3 : dtype),
         scale(1 / std::sqrt(static_cast<float>(s.head_size))) {
     q = c.input(dtype, {s.batches, s.heads_kv * s.group, s.q_size, s.head_size});
     const int64_t each = page > 0 ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
     const int64_t rows = page > 0 ? page : s.capacity;
-    k = c.input(dtype, {pages, s.heads_kv, rows, s.head_size});
-    v = c.input(dtype, {pages, s.heads_kv, rows, s.head_size});
+    k = c.input(kv_dtype, {pages, s.heads_kv, rows, s.head_size});
+    v = c.input(kv_dtype, {pages, s.heads_kv, rows, s.head_size});
     o = c.output(dtype, q.shape());
     // Lengths from 0 to the capacity, the first of them full.
     length_of.assign(static_cast<size_t>(s.batches), s.capacity);
@@ -113,6 +114,7 @@ const KernelRegistration<DecodeAttention> registration{
       {"ragged", 0, "1: sequences of several lengths"},
       {"causal", 0, "1: row i sees the columns up to i + length - q"},
       {"bf16", 0, "1: bfloat16, 0: float16"},
+      {"float8", 0, "1: K and V are float8_e4m3"},
       {"parts", 0, "CTAs that share a sequence; 0: as many as fill the GPU"}}},
     [](Case& c, Kernel<DecodeAttention>& kernel) {
       const Decoding p(c);
@@ -131,7 +133,7 @@ const KernelRegistration<DecodeAttention> registration{
       };
       const auto launch = [&](auto&& run) {
         run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, p.causal != 0, p.scale,
-            p.dtype, qs, cache, os, partial, log_sum);
+            p.dtype, p.kv_dtype, qs, cache, CacheScaleArguments({}, {}, p.q.address()), os, partial, log_sum);
       };
       if (c.mode() == Case::Mode::kMeasure) {
         Kernel<MergeAttention> last(merge_tiles(parts), p.q.device());
@@ -151,8 +153,8 @@ const KernelRegistration<DecodeAttention> registration{
       }
       c.flop = 4.0 * static_cast<double>(heads * s.q_size) * p.read_rows() / static_cast<double>(s.batches) *
                static_cast<double>(s.batches * s.head_size);
-      if (c.mode() != Case::Mode::kTrace && p.page == 0 && !p.ragged && s.batches == 1 &&
-          (s.q_size == 1 || !p.causal))
+      if (c.mode() != Case::Mode::kTrace && p.page == 0 && !p.ragged && p.kv_dtype == p.dtype &&
+          s.batches == 1 && (s.q_size == 1 || !p.causal))
         c.attention = StatedAttention{p.q[0], p.k[0], p.v[0], p.o[0], p.scale, false};
       p.expect(c);
     }};

@@ -14,7 +14,7 @@ namespace {
 
 DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const DeviceTensor& k,
                   const DeviceTensor& v, const DeviceTensor& o, const AttentionDecodeOptions& options) {
-  call.check_tensors();
+  call.check_tensors(AttentionCall::Float8::kKAndV);
   const bool is_paged = !options.page_table.is_null();
   const DecodeSizes s{head_extent(q, 0),
                       head_extent(k, 1),
@@ -46,6 +46,12 @@ DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const Device
     if (options.lengths.is_null())
       call.refuse("a page table without lengths", "give the rows that each sequence has");
   }
+  if (options.k_scales.is_null() != options.v_scales.is_null())
+    call.refuse("only one of k_scales and v_scales is there", "give both, or none");
+  if (!options.k_scales.is_null() && k.dtype() != float8_e4m3)
+    call.refuse("scales of a cache that is not float8", "leave them out, and use options.scale");
+  call.check_extra("k_scales", options.k_scales, float32, {s.heads_kv});
+  call.check_extra("v_scales", options.v_scales, float32, {s.heads_kv});
   call.check_extra("lengths", options.lengths, int32, {s.batches});
   std::vector<int64_t> rows = q.shape();
   rows.pop_back();
@@ -90,7 +96,8 @@ LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, cons
   const CacheArguments cache(k, v, options.lengths, options.page_table);
   LaunchReport report = decode.on(options.stream)(
       s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, is_divided, options.causal,
-      attention_scale(options.scale, s.head_size), q.dtype(), qs, cache, os, partial, log_sum);
+      attention_scale(options.scale, s.head_size), q.dtype(), k.dtype(), qs, cache,
+      CacheScaleArguments(options.k_scales, options.v_scales, q.address()), os, partial, log_sum);
   if (is_divided && report.clean())  // on a CUDA GPU it always is
     report = configured_kernel(q.device(), merge_tiles(parts), {merge_tiles(parts).block_parts, 0, 0})
                  .on(options.stream)(s.batches, heads, s.q_size, parts, s.head_size, q.dtype(), wants_log_sum,

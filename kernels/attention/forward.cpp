@@ -31,9 +31,10 @@ const KernelRegistration<Forward> registration{
       const ForwardProblem p(c, true);
       const HeadArguments qs(p.q), ks(p.k), vs(p.v), os(p.o);
       const bool wants_log_sum = true;
-      c.launch(kernel, 1, p.heads, p.rows, p.columns, p.d, p.d_v, p.group, p.scale, p.dtype, qs, ks, vs, os,
-               wants_log_sum, p.log_sum, p.steps.causal,
+      c.launch(kernel, 1, p.heads, p.rows, p.columns, p.d, p.d_v, p.group, p.scale, p.dtype, p.dtype, qs, ks,
+               vs, os, wants_log_sum, p.log_sum, p.steps.causal,
                std::max<int64_t>(1, (int64_t{24} << 20) / (p.columns * (p.d + p.d_v) * 2) * p.group),
+               PackedArguments({}, {}, p.q.address()), Float8Arguments(p.heads, {}, {}, {}, p.q.address()),
                p.steps);
       expect_forward(c, p, wants_log_sum);
     }};

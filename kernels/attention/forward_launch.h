@@ -46,9 +46,15 @@ inline bool needs_registers(const ScoreArguments& steps) {
 
 /// The tiles of the forward pass.
 template <class Forward>
-Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int multiprocessors) {
+Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int multiprocessors,
+                      bool is_float8 = false) {
   Forward kernel;
   kernel.ctas = multiprocessors;
+  if (is_float8) {
+    if (s.value_size > 128) kernel.block_kv = 96;
+    if (steps.alibi) kernel.block_kv = 64;
+    return kernel;
+  }
   const int64_t larger = std::max(s.head_size, s.value_size), both = s.head_size + s.value_size;
   if (larger > 128) kernel.block_kv = both > 384 ? 80 : both > 320 ? 96 : 112;
   if (steps.alibi) {  // both positions of every score
@@ -56,6 +62,12 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
     kernel.stages = larger > 128 ? 2 : 4;
   }
   return kernel;
+}
+
+/// V of float8 as TransposeValues leaves it.
+inline std::vector<int64_t> transposed_shape(const AttentionSizes& s) {
+  constexpr int64_t kUnit = kernels::kFloat8Columns;
+  return {s.batch, s.heads_kv, s.value_size, (s.rows_kv + kUnit - 1) / kUnit * kUnit};
 }
 
 /// Heads of Q whose K and V stay in the L2 cache together.

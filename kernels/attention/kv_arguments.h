@@ -28,6 +28,45 @@ struct HeadArguments {
   auto arguments() const { return std::tie(address, batch, head, row); }
 };
 
+/// What a launch passes for PackedSequences; null tensors: every batch is a sequence of its own.
+struct PackedArguments {
+  PackedArguments(const DeviceTensor& q_begins, const DeviceTensor& kv_begins, uint64_t any_address)
+      : is_packed(!q_begins.shape().empty()),
+        sequences(is_packed ? q_begins.shape()[0] - 1 : 0),
+        q_begin(is_packed ? q_begins.address() : any_address),
+        kv_begin(is_packed ? kv_begins.address() : any_address) {}
+  bool is_packed;
+  int64_t sequences;
+  uint64_t q_begin, kv_begin;
+  auto arguments() const { return std::tie(is_packed, sequences, q_begin, kv_begin); }
+};
+
+/// What a launch passes for Float8Scales; null tensors: the scales are 1.
+struct Float8Arguments {
+  Float8Arguments(int64_t heads, const DeviceTensor& q_scale, const DeviceTensor& k_scale,
+                  const DeviceTensor& v_scale, uint64_t any_address)
+      : are_given(!q_scale.shape().empty()),
+        heads(heads),
+        q(are_given ? q_scale.address() : any_address),
+        k(are_given ? k_scale.address() : any_address),
+        v(are_given ? v_scale.address() : any_address) {}
+  bool are_given;
+  int64_t heads;
+  uint64_t q, k, v;
+  auto arguments() const { return std::tie(are_given, heads, q, k, v); }
+};
+
+/// What a launch passes for CacheScales; null tensors: the scales are 1.
+struct CacheScaleArguments {
+  CacheScaleArguments(const DeviceTensor& k_scales, const DeviceTensor& v_scales, uint64_t any_address)
+      : are_given(!k_scales.shape().empty()),
+        k(are_given ? k_scales.address() : any_address),
+        v(are_given ? v_scales.address() : any_address) {}
+  bool are_given;
+  uint64_t k, v;
+  auto arguments() const { return std::tie(are_given, k, v); }
+};
+
 /// What a launch passes for a KvCache. Null tensors: every sequence is as long as there is room, nothing is paged.
 struct CacheArguments {
   CacheArguments(const DeviceTensor& k, const DeviceTensor& v, const DeviceTensor& lengths,

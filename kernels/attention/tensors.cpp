@@ -22,17 +22,29 @@ void AttentionCall::refuse(const std::string& message, const std::string& help) 
   throw LaunchError(std::move(told));
 }
 
-void AttentionCall::check_tensors() const {
-  const DeviceTensor& q = tensors_[0].tensor;
-  for (const Named& t : tensors_) {
+void AttentionCall::check_tensors(Float8 may_be_float8) const {
+  const DeviceTensor &q = tensors_[0].tensor, &k = tensors_[1].tensor;
+  const bool q_is_float8 = may_be_float8 == Float8::kAllButTheLast && q.dtype() == float8_e4m3,
+             k_is_float8 = may_be_float8 == Float8::kKAndV && k.dtype() == float8_e4m3;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const Named& t = tensors_[i];
     if (t.tensor.is_null() || t.tensor.address() == 0)
       refuse(fmt::format("{} is null or released", t.name), "make it before the call, and release it after");
     if (&t.tensor.device().backend() != &q.device().backend())
       refuse(fmt::format("{} is on '{}', q on '{}'", t.name, t.tensor.device().name(), q.device().name()),
              "copy it to q's device");
-    if (t.tensor.dtype() != q.dtype() || (q.dtype() != float16 && q.dtype() != bfloat16))
-      refuse(fmt::format("{} is {}; all are float16, or all bfloat16", t.name, t.tensor.dtype().name()),
-             "convert it");
+    const DataType type = t.tensor.dtype();
+    const bool is_half = type == float16 || type == bfloat16;
+    if (q_is_float8 && i + 1 == tensors_.size()) {
+      if (!is_half)
+        refuse(fmt::format("{} is {}; where q is float8 it is float16 or bfloat16", t.name, type.name()),
+               "make it of one of these");
+    } else if (k_is_float8 && (i == 1 || i == 2)) {
+      if (type != k.dtype())
+        refuse(fmt::format("{} is {}; k is {}", t.name, type.name(), k.dtype().name()), "convert it");
+    } else if (type != q.dtype() || !(is_half || q_is_float8)) {
+      refuse(fmt::format("{} is {}; all are float16, or all bfloat16", t.name, type.name()), "convert it");
+    }
     const size_t rank = t.tensor.shape().size();
     if (rank != q.shape().size() || (rank != 3 && rank != 4))
       refuse(fmt::format("{} has {} dimensions", t.name, rank),
@@ -89,6 +101,22 @@ AttentionSizes attention_sizes(const AttentionCall& call, const DeviceTensor& q,
     call.refuse(fmt::format("{} heads of {} batches; at most 65535 of each", s.heads, s.batch),
                 "divide the call");
   return s;
+}
+
+void check_packed(const AttentionCall& call, const AttentionSizes& s, const DeviceTensor& q_begins,
+                  const DeviceTensor& kv_begins) {
+  if (q_begins.is_null() && kv_begins.is_null()) return;
+  if (q_begins.is_null() || kv_begins.is_null())
+    call.refuse("only one of q_begins and kv_begins is there",
+                "packed sequences need both; they may be the same");
+  if (s.batch != 1)
+    call.refuse(fmt::format("packed sequences in {} batches", s.batch), "pack all of them into one batch");
+  const std::vector<int64_t>& shape = q_begins.shape();
+  if (shape.size() != 1 || shape[0] < 2)
+    call.refuse(fmt::format("q_begins is [{}]", fmt::join(shape, ", ")),
+                "give one number more than there are sequences");
+  call.check_extra("q_begins", q_begins, int32, shape);
+  call.check_extra("kv_begins", kv_begins, int32, shape);
 }
 
 bool has_tma_rows(const DeviceTensor& t) {

@@ -17,6 +17,8 @@ class AttentionCall {
     const char* name;
     const DeviceTensor& tensor;
   };
+  /// Which tensors may be float8_e4m3 instead.
+  enum class Float8 : uint8_t { kNothing, kAllButTheLast, kKAndV };
   AttentionCall(std::string function, std::vector<Named> tensors)
       : function_(std::move(function)), tensors_(std::move(tensors)) {}
 
@@ -24,7 +26,7 @@ class AttentionCall {
 
   /// All are there, on the first one's device, of its type, float16 or bfloat16, and of its number of dimensions, three
   /// or four; the device runs sm_90a.
-  void check_tensors() const;
+  void check_tensors(Float8 may_be_float8 = Float8::kNothing) const;
   /// `t` has this shape.
   void check_shape(const char* name, const DeviceTensor& t, const std::vector<int64_t>& shape,
                    const std::string& why) const;
@@ -47,6 +49,10 @@ struct AttentionSizes {
 /// The sizes of q, k and v, which fit each other.
 AttentionSizes attention_sizes(const AttentionCall& call, const DeviceTensor& q, const DeviceTensor& k,
                                const DeviceTensor& v);
+
+/// Where packed sequences begin: both tensors, or neither.
+void check_packed(const AttentionCall& call, const AttentionSizes& s, const DeviceTensor& q_begins,
+                  const DeviceTensor& kv_begins);
 
 /// Whether TMA reaches the tensor as it lies.
 bool has_tma_rows(const DeviceTensor& t);

@@ -199,8 +199,9 @@ void TileWalk::scalar(const Op& op) {
     default:
       break;
   }
-  const bool is_arithmetic = op.results.size() == 1 && op.result()->type.is_scalar();
-  if (!is_arithmetic) {
+  const bool is_scalar = op.results.size() == 1 && op.result()->type.is_scalar();
+  if (!is_scalar || op.info().effect != ir::Effect::kPure) {
+    if (is_scalar) forget(op);  // an element of memory
     if (visit_ != nullptr) (*visit_)(op);
     return;
   }

@@ -41,6 +41,14 @@ TEST(AttentionDecode, PagesOfEverySize) {
     expect_decoded({{"page", page}, {"kv", 300}, {"ragged", 1}, {"batch", 3}, {"d", 64}, {"parts", 2}}, "",
                    1);
 }
+TEST(AttentionDecode, CachesOfFloat8) {
+  expect_decoded({{"float8", 1}, {"kv", 200}, {"parts", 2}, {"bf16", 1}}, "", 4);
+  for (const int64_t page : {1, 16, 64})
+    expect_decoded(
+        {{"float8", 1}, {"page", page}, {"kv", 300}, {"ragged", 1}, {"batch", 4}, {"d", 64}, {"parts", 2}},
+        "", 1);
+  expect_decoded({{"float8", 1}, {"q", 7}, {"causal", 1}, {"kv", 129}, {"d", 96}}, "block_kv=32 stages=4", 1);
+}
 TEST(AttentionDecode, EveryHeadSize) {
   for (const int64_t d : {16, 64, 80, 96, 192, 256})
     expect_decoded({{"d", d}, {"kv", 150}, {"parts", 2}}, "stages=2", 1);

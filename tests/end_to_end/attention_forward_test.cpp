@@ -77,7 +77,9 @@ TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
                                             {"attention_backward_kv", {{"causal", 1}}},
                                             {"attention_backward_q", {{"causal", 1}}},
                                             {"attention_decode", {{"page", 16}, {"causal", 1}}},
-                                            {"attention_decode", {{"page", 1}}}}) {
+                                            {"attention_decode", {{"page", 1}}},
+                                            {"attention_decode", {{"float8", 1}, {"causal", 1}}},
+                                            {"attention_decode", {{"float8", 1}, {"page", 1}}}}) {
     const RegisteredKernel& kernel = registered_kernel(form.kernel);
     Sizes sizes = form.sizes;
     for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);

@@ -20,13 +20,23 @@ struct AttentionOptions {
   DeviceTensor alibi_slopes;  ///< float32 [heads]: a head's slope * (column - row) is added to its scores
   DeviceTensor sinks;  ///< float32 [heads]: a score that takes part in each sum of weights and has no value
   DeviceTensor log_sum_exp;  ///< float32, like q without its last dimension: written if not null
-  Stream stream;             ///< what it is launched on; Stream(): the own one of q's device
+  /// int32 [sequences + 1], ascending, the first 0: rows begins[s] ... begins[s + 1] - 1 of q, and of k and v, are sequence s,
+  /// which sees no other. Both or neither; without a batch. Positions are then counted in the sequence.
+  DeviceTensor q_begins, kv_begins;
+  /// Of float8: float32 [batch, heads] of q and [batch, kv heads] of k and v, without a batch [heads] and [kv heads]: what an
+  /// element stands for is multiplied by its head's. All or none; without them 1.
+  DeviceTensor q_scales, k_scales, v_scales;
+  Stream stream;  ///< what it is launched on; Stream(): the own one of q's device
 };
 
 /// o = softmax(scale q k^T) v for every head of every batch: q is [batch, heads, rows, head size], k [batch, kv heads, kv
 /// rows, head size], v [batch, kv heads, kv rows, value size], o [batch, heads, rows, value size], all float16 or all
-/// bfloat16; without a batch, tensors of three dimensions. kv heads divide heads: consecutive heads of q share one of k and
-/// v. Head and value size are multiples of 16 of at most 256. A row that sees nothing is 0. Devices that run sm_90a.
+/// bfloat16, or q, k and v float8_e4m3 and o one of the two; without a batch, tensors of three dimensions. kv heads divide heads: consecutive heads of q share one of k and
+/// v. Head and value size are multiples of 16 of at most 256 (of float8, the head size of 32). A row that sees nothing is 0.
+/// Devices that run sm_90a.
+///
+/// Of float8, v is transposed into the stream's workspace first, and weights are rounded to float8. Packed sequences
+/// (q_begins) may have any lengths, 0 too; where they begin is read on the device.
 ///
 /// Strides may be any: tensors that lie in memory as [batch, rows, heads, head size] are passed as
 /// q.permute({0, 2, 1, 3}), and nothing is copied. Where TMA cannot access a tensor as it lies (head elements that are
@@ -58,14 +68,17 @@ struct AttentionDecodeOptions {
   DeviceTensor lengths;  ///< int32 [batch]: rows of each sequence that are there; null: all there is room for
   DeviceTensor page_table;   ///< int32 [batch, pages of a sequence]: k and v are pages; null: they are not
   DeviceTensor log_sum_exp;  ///< float32, like q without its last dimension: written if not null
-  int64_t parts = 0;         ///< CTAs that a sequence is divided among; 0: as many as fill the GPU
-  Stream stream;             ///< what it is launched on; Stream(): the own one of q's device
+  DeviceTensor k_scales,
+      v_scales;       ///< of float8: float32 [kv heads], by which elements are multiplied; both or none
+  int64_t parts = 0;  ///< CTAs that a sequence is divided among; 0: as many as fill the GPU
+  Stream stream;      ///< what it is launched on; Stream(): the own one of q's device
 };
 
 /// Attention of a few rows of q, as in decoding, to long caches: q and o are [batch, heads, rows, head size], k and v
 /// [batch, kv heads, rows that there is room for, head size], or, with a page table, [pages, kv heads, rows of a page, head
-/// size] with pages of any number of rows. Types, heads and strides as attention()'s; the head size is at most 256. What
-/// lies in a cache beyond a sequence's length may be anything. A row that sees nothing is 0.
+/// size] with pages of any number of rows. Heads and strides as attention()'s; the head size is at most 256. q and o are float16
+/// or bfloat16, k and v the same or float8_e4m3 (then q is converted to float16, whose largest number is 65504). What lies
+/// in a cache beyond a sequence's length may be anything. A row that sees nothing is 0.
 ///
 /// Lengths and page table are read on the device: a captured graph serves every step. `parts` is chosen from the room, not
 /// from lengths. Elements of the table beyond a sequence's length are not read. Memory for the parts' results comes from

@@ -4,6 +4,8 @@
 // results; MergeAttention adds them. Two CTAs share a multiprocessor, so that one reads while the other begins or ends.
 #pragma once
 
+#include <optional>
+
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/kv_cache.h"
 #include "imbrex/kernels/attention/online_softmax.h"
@@ -23,27 +25,38 @@ struct DecodeAttention {
   }
 
   /// Q and O are [batches, heads_kv * group, q_size, head_size]. Row i of a sequence of `length` rows is the one of
-  /// position length - q_size + i; `causal`: it sees no later ones. `parts`: CTAs that a sequence is divided among. With
+  /// position length - q_size + i; `causal`: it sees no later ones. A cache of `kv_dtype` float8_e4m3, with `scales`, is
+  /// converted to float16, exactly, and so is Q; else it is dtype. `parts`: CTAs that a sequence is divided among. With
   /// `is_divided`, part p's result goes to partial[p], float32 [rows of Q of all heads, head_size], and the logarithm of its
   /// sum of weights to log_sum[p], for MergeAttention; without it (parts is 1), to O and log_sum.
   void operator()(Int32 batches, Int32 heads_kv, Int32 group, Int32 q_size, Int32 parts, int head_size,
-                  bool is_divided, bool causal, float scale, DataType dtype, Ptr<> q_ptr,
-                  HeadStrides q_strides, KvCache cache, Ptr<> o_ptr, HeadStrides o_strides,
-                  Ptr<float32> partial_ptr, Ptr<float32> log_sum_ptr) const {
+                  bool is_divided, bool causal, float scale, DataType dtype, DataType kv_dtype, Ptr<> q_ptr,
+                  HeadStrides q_strides, KvCache cache, CacheScales scales, Ptr<> o_ptr,
+                  HeadStrides o_strides, Ptr<float32> partial_ptr, Ptr<float32> log_sum_ptr) const {
     require(head_size % 16 == 0 && head_size <= 256, "head_size is {}: a multiple of 16, at most 256",
             head_size);
     Int32 q_rows = group * q_size;  // that share one head of K and V
+    const bool is_float8 = kv_dtype == float8_e4m3;
+    const DataType product = is_float8 ? float16 : dtype;  // the type of what tensor cores multiply
     grid(cdiv(q_rows, kRows) * parts, heads_kv, batches);
     warps(4 + cache.warps_needed(block_kv));
     // Two CTAs of eight warps fit only if those that load leave registers to those that compute.
     const bool shares_registers = cache.warps_needed(block_kv) == 4 && head_size <= 128;
-    if (shares_registers) max_registers(128);
+    if (shares_registers)
+      max_registers(128);
+    else if (is_float8 && head_size <= 128)
+      max_registers(200);
     Int32 tile = block_idx.x / parts, part = block_idx.x % parts, head_kv = block_idx.y, batch = block_idx.z;
     griddepcontrol::wait();  // the grid before may still write Q or the cache, or read what this one writes
     griddepcontrol::launch_dependents();
 
-    KvBlocks blocks(cache, dtype, block_kv, stages, batches, heads_kv, head_size, batch, head_kv);
-    auto s_q = shared_tensor(dtype, {kRows, head_size});
+    KvBlocks blocks(cache, kv_dtype, block_kv, stages, batches, heads_kv, head_size, batch, head_kv);
+    auto s_q = shared_tensor(product, {kRows, head_size});
+    std::optional<SharedTensor> converted_k, converted_v;
+    if (is_float8) {
+      converted_k = shared_tensor(product, {block_kv, head_size});
+      converted_v = shared_tensor(product, {block_kv, head_size});
+    }
     Pipeline k_pipe(stages, blocks.arrivals(), 1), v_pipe(stages, blocks.arrivals(), 1);
     sync();
     Int32 length = cache.length_of(batch);
@@ -51,12 +64,12 @@ struct DecodeAttention {
     Int32 first = num_blocks * part / parts, last = num_blocks * (part + 1) / parts;
 
     if (auto producer = warp_group(4, cache.warps_needed(block_kv))) {
-      if (shares_registers) setmaxnreg(104);
+      if (shares_registers) setmaxnreg(80);
       blocks.load(first, last, length, k_pipe, v_pipe);
     }
 
     if (auto consumer = warp_group(0, 4)) {
-      if (shares_registers) setmaxnreg(152);
+      if (shares_registers) setmaxnreg(176);
       const auto release = [&](Pipeline& pipe) {
         if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
         pipe.consumer_advance();
@@ -72,26 +85,51 @@ struct DecodeAttention {
         auto r = row();
         store_shared(s_q,
                      gather(all_q(q_ptr, q_strides), {batch, r / q_size + head_kv * group, r % q_size, 0},
-                            {kRows, head_size}, {.mask = r < q_rows}));
+                            {kRows, head_size}, {.mask = r < q_rows})
+                         .to(product));
       }
       fence::proxy_async();
       sync();
 
       RegisterTensor out = zeros(float32, {kRows, head_size});
-      OnlineSoftmax softmax(kRows, scale);
+      const ScalarArg factor = is_float8 ? scales.of_k(heads_kv, head_kv) * scale : ScalarArg(scale);
+      OnlineSoftmax softmax(kRows, factor);
       auto scores = wgmma::accumulator(float32, {kRows, block_kv});
-      RegisterTensor weights = zeros(dtype, {kRows, block_kv});
+      RegisterTensor weights = zeros(product, {kRows, block_kv});
+      // A block of float8 as tensor cores take it; the products that read the one before have ended. Rows from `end` on
+      // become zero.
+      const auto convert = [&](Pipeline& pipe, const SharedTensor& stage, const SharedTensor& converted,
+                               const std::optional<ScalarArg>& end = {}) {
+        auto values = load_shared(stage).to(product);
+        if (end) {
+          auto is_inside =
+              register_tensor(boolean, {block_kv, 1}, [&](auto r, auto) { return r < end.value(); });
+          store_shared(converted, select(is_inside, values, 0));
+        } else {
+          store_shared(converted, values);
+        }
+        fence::proxy_async();
+        sync();
+        release(pipe);
+      };
       const auto start_scores = [&] {
         k_pipe.consumer_acquire();
+        auto k = blocks.k(k_pipe.consumer_stage);
+        if (is_float8) convert(k_pipe, k, *converted_k);
         wgmma::fence();
-        wgmma::mma(s_q, blocks.k(k_pipe.consumer_stage).transpose(), scores, {.scale_d = false});
+        wgmma::mma(s_q, (is_float8 ? *converted_k : k).transpose(), scores, {.scale_d = false});
         wgmma::commit_group();
       };
-      const auto start_output = [&] {
+      const auto start_output = [&](const std::optional<ScalarArg>& end = {}) {
         v_pipe.consumer_acquire();
+        auto v = blocks.v(v_pipe.consumer_stage);
+        if (is_float8) convert(v_pipe, v, *converted_v, end);
         wgmma::fence();
-        wgmma::mma(weights, blocks.v(v_pipe.consumer_stage), out, {.scale_d = true});
+        wgmma::mma(weights, is_float8 ? *converted_v : v, out, {.scale_d = true});
         wgmma::commit_group();
+      };
+      const auto release_read = [&](Pipeline& pipe) {  // what products have read as it was loaded
+        if (!is_float8) release(pipe);
       };
       const auto weigh = [&](const ScalarArg& block) {
         Int32 offset = block * block_kv;
@@ -107,27 +145,32 @@ struct DecodeAttention {
       if (auto some = when(first < last)) {
         start_scores();
         wgmma::wait_group(0);
-        release(k_pipe);
+        release_read(k_pipe);
         weigh(first);
         weights = scores;
         for (Int32 block : range(first + 1, last)) {
           start_scores();  // of this block; below, the output of the block before
           start_output();
           wgmma::wait_group(1);
-          release(k_pipe);
+          release_read(k_pipe);
           auto shrink = weigh(block);
           wgmma::wait_group(0);
-          release(v_pipe);
+          release_read(v_pipe);
           out = out * shrink;
           weights = scores;
         }
-        blocks.clear_beyond(length, last - 1, v_pipe);
-        start_output();
+        if (is_float8) {
+          start_output(length - (last - 1) * block_kv);
+        } else {
+          blocks.clear_beyond(length, last - 1, v_pipe);
+          start_output();
+        }
         wgmma::wait_group(0);
-        release(v_pipe);
+        release_read(v_pipe);
       }
 
-      auto result = out * softmax.inverse();
+      auto inverse = softmax.inverse();
+      auto result = out * (is_float8 ? inverse * scales.of_v(heads_kv, head_kv) : inverse);
       Int32 heads = batch * heads_kv + head_kv;  // before this one, of K and V
       auto g_log_sum = global_view(log_sum_ptr, {parts, batches * heads_kv, q_rows, 1});
       store_global(g_log_sum[part][heads], softmax.log_sum_exp(), {tile * kRows, 0});

@@ -5,8 +5,12 @@
 // it ends.
 #pragma once
 
+#include <optional>
+
+#include "imbrex/kernels/attention/float8_operands.h"
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/online_softmax.h"
+#include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/kernels/attention/score_steps.h"
 #include "imbrex/kernels/attention/tile_order.h"
 #include "imbrex/kernels/parts/pipeline.h"
@@ -28,47 +32,83 @@ struct ForwardAttention {
         .template choose<&ForwardAttention::ctas>({132});
   }
 
-  /// Q and O are [batches, heads, q_size, ...], K and V [batches, heads / group, kv_size, ...], of `dtype` (float16 or
-  /// bfloat16); rows of Q and K have head_size elements, those of V and O value_size. Position of row i: i + kv_size -
-  /// q_size. With `wants_log_sum`, the logarithm of each row's sum of weights goes to log_sum [batches, heads, q_size].
+  /// Q and O are [batches, heads, q_size, ...], K and V [batches, heads / group, kv_size, ...], of `dtype` (float16,
+  /// bfloat16, or float8_e4m3 with `scales`; then V is what TransposeValues leaves, and O is of `o_dtype`, else of dtype); rows
+  /// of Q and K have head_size elements, those of V and O value_size. Position of row i: i + kv_size - q_size. With
+  /// `wants_log_sum`, the logarithm of each row's sum of weights goes to log_sum [batches, heads, q_size]. `packed`: rows
+  /// are of several sequences, which do not see each other; positions are then those in the sequence.
   void operator()(Int32 batches, Int32 heads, Int32 q_size, Int32 kv_size, int head_size, int value_size,
-                  int group, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides, Ptr<> k_ptr,
-                  HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> o_ptr,
-                  HeadStrides o_strides, bool wants_log_sum, Ptr<float32> log_sum_ptr,
-                  AttentionTileOrder order, ScoreSteps<Steps...> steps) const {
+                  int group, float scale, DataType dtype, DataType o_dtype, Ptr<> q_ptr,
+                  HeadStrides q_strides, Ptr<> k_ptr, HeadStrides k_strides, Ptr<> v_ptr,
+                  HeadStrides v_strides, Ptr<> o_ptr, HeadStrides o_strides, bool wants_log_sum,
+                  Ptr<float32> log_sum_ptr, AttentionTileOrder order, PackedSequences packed,
+                  Float8Scales scales, ScoreSteps<Steps...> steps) const {
     for (const int size : {head_size, value_size})
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
+    const bool is_float8 = dtype == float8_e4m3, is_packed = packed.is_packed;
+    require(!is_float8 || head_size % 32 == 0, "heads of {}: of float8, a multiple of 32", head_size);
+    require(!is_float8 || !is_packed, "packed sequences of float8");
     const int block_q = consumers * kRows;
-    Int32 num_tiles = cdiv(q_size, block_q) * heads * batches;
+    Int32 blocks = packed.blocks(q_size, block_q);
+    Int32 num_tiles = blocks * heads * batches;
     grid(min(num_tiles, ctas));
     warps(4 + 4 * consumers);
-    Int32 shift = kv_size - q_size;  // from rows to positions
 
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
     auto g_k = k_strides.view(k_ptr, dtype, batches, heads / group, kv_size, head_size);
-    auto g_v = v_strides.view(v_ptr, dtype, batches, heads / group, kv_size, value_size);
-    auto g_o = o_strides.view(o_ptr, dtype, batches, heads, q_size, value_size);
+    auto g_v = is_float8 ? v_strides.view(v_ptr, dtype, batches, heads / group, value_size,
+                                          cdiv(kv_size, kFloat8Columns) * kFloat8Columns)
+                         : v_strides.view(v_ptr, dtype, batches, heads / group, kv_size, value_size);
+    auto g_o = o_strides.view(o_ptr, o_dtype, batches, heads, q_size, value_size);
     // O has memory of its own where there is room; else it takes that of Q, whose next rows come later then.
-    const int64_t row_bytes = dtype.bits() / 8;
-    const int64_t taken = (block_q * head_size + stages * block_kv * (head_size + value_size)) * row_bytes;
-    const bool o_in_q = taken + block_q * value_size * row_bytes > 220 * 1024;
+    const int64_t taken =
+        (block_q * head_size + stages * block_kv * (head_size + value_size)) * (dtype.bits() / 8);
+    const bool o_in_q = taken + block_q * value_size * (o_dtype.bits() / 8) > 220 * 1024;
     auto s_q = shared_tensor(dtype, {block_q, head_size});
     auto s_o =
-        o_in_q ? s_q.slice({0, 0}, {block_q, value_size}) : shared_tensor(dtype, {block_q, value_size});
+        o_in_q ? s_q.slice({0, 0}, {block_q, value_size}) : shared_tensor(o_dtype, {block_q, value_size});
     auto s_k = shared_tensor(dtype, {stages, block_kv, head_size});
-    auto s_v = shared_tensor(dtype, {stages, block_kv, value_size});
+    auto s_v = shared_tensor(
+        dtype, is_float8 ? Shape{stages, value_size, block_kv} : Shape{stages, block_kv, value_size});
     Pipeline k_pipe(stages, 1, consumers), v_pipe(stages, 1, consumers);
     auto q_full = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(consumers), 1));
     auto q_empty = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(consumers), 1));
+    std::optional<Barrier> cleared;
+    if (is_packed) cleared = mbarrier::alloc(consumers * 128);
     sync();
 
-    // Blocks of columns that rows from first_row on of a tile see: from `begin`, a multiple of block_kv, to `end`. At least
-    // one, so that all rings turn; its scores are masked.
-    const auto columns_of = [&](const Int32& first_row, const ScalarArg& batch, Int32& begin, Int32& end) {
+    // Calls `work` for each of this CTA's tiles: the rows from first_row on of a sequence, of a head.
+    struct Tile {
+      const Int32 &first_row, &head, &batch, &sequence;
+      const SequenceRows& rows;
+      Expr shift() const { return rows.kv_size - rows.q_size; }  // from rows to positions
+    };
+    const auto each_tile = [&](const auto& work) {
+      for (Int32 tile : range(block_idx.x, num_tiles, grid_dim.x)) {
+        Int32 block = 0, head = 0, batch = 0;
+        order.place(tile, blocks, heads, batches, block, head, batch);
+        if (is_packed) {
+          Int32 sequence = 0, of_sequence = 0;
+          SequenceRows rows;
+          packed.find(block, block_q, false, sequence, of_sequence);
+          packed.rows_of(sequence, rows);
+          Int32 first_row = of_sequence * block_q;
+          if (auto is_there = when(first_row < rows.q_size)) work({first_row, head, batch, sequence, rows});
+        } else {
+          Int32 first_row = block * block_q;
+          work({first_row, head, batch, batch, {0, q_size, 0, kv_size}});
+        }
+      }
+    };
+    // Blocks of columns that rows of a tile see: from `begin`, a multiple of block_kv, to `end`. At least one, so that all
+    // rings turn; its scores are masked.
+    const auto columns_of = [&](const Tile& t, Int32& begin, Int32& end) {
       begin = 0;
-      end = kv_size;
-      steps.narrow({first_row + shift, min(first_row + block_q, q_size) - 1 + shift, batch}, begin, end);
-      begin = min(max(begin, 0), kv_size - 1) / block_kv * block_kv;
+      end = t.rows.kv_size;
+      steps.narrow(
+          {t.first_row + t.shift(), min(t.first_row + block_q, t.rows.q_size) - 1 + t.shift(), t.sequence},
+          begin, end);
+      begin = max(min(max(begin, 0), t.rows.kv_size - 1), 0) / block_kv * block_kv;
       end = max(end, begin + 1);
     };
 
@@ -76,31 +116,33 @@ struct ForwardAttention {
       setmaxnreg(consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
         UInt32 q_phase = mbarrier::producer_initial_phase;
-        for (Int32 tile : range(block_idx.x, num_tiles, grid_dim.x)) {
-          Int32 row_block = 0, head = 0, batch = 0;
-          order.place(tile, q_size, block_q, heads, batches, row_block, head, batch);
-          Int32 first_row = row_block * block_q, head_kv = head / group, begin = 0, end = 0;
-          columns_of(first_row, batch, begin, end);
+        each_tile([&](const Tile& t) {
+          Int32 head_kv = t.head / group, begin = 0, end = 0;
+          columns_of(t, begin, end);
           for (int i = 0; i < consumers; ++i) {
             auto rows = s_q.slice({i * kRows, 0}, {kRows, head_size});
             mbarrier::wait(q_empty[i], q_phase);
             if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(q_full[i], rows.nbytes());
-            tma::global_to_shared(g_q, rows, {batch, head, first_row + i * kRows, 0}, q_full[i]);
+            tma::global_to_shared(g_q, rows, {t.batch, t.head, t.rows.q_begin + t.first_row + i * kRows, 0},
+                                  q_full[i]);
           }
           q_phase ^= 1;
           for (Int32 offset_kv : range(begin, end, block_kv)) {
-            const auto load = [&](Pipeline& pipe, const GlobalTensor& g, const SharedTensor& s) {
+            Int32 row = t.rows.kv_begin + offset_kv;
+            const auto load = [&](Pipeline& pipe, const GlobalTensor& g, const SharedTensor& s,
+                                  bool is_transposed) {
               pipe.producer_acquire();
               auto stage = s[pipe.producer_stage];
               if (auto thread = single_thread())
                 mbarrier::arrive_and_expect_tx(pipe.producer_barrier(), stage.nbytes());
-              tma::global_to_shared(g, stage, {batch, head_kv, offset_kv, 0}, pipe.producer_barrier());
+              const Scalars rows{t.batch, head_kv, row, 0}, columns{t.batch, head_kv, 0, row};
+              tma::global_to_shared(g, stage, is_transposed ? columns : rows, pipe.producer_barrier());
               pipe.producer_advance();
             };
-            load(k_pipe, g_k, s_k);
-            load(v_pipe, g_v, s_v);
+            load(k_pipe, g_k, s_k, false);
+            load(v_pipe, g_v, s_v, is_float8);
           }
-        }
+        });
       }
     }
 
@@ -109,7 +151,7 @@ struct ForwardAttention {
         setmaxnreg(consumers == 2 ? 240 : 160);
         auto s_q_rows = s_q.slice({i * kRows, 0}, {kRows, head_size});
         auto s_o_rows = s_o.slice({i * kRows, 0}, {kRows, value_size});
-        UInt32 q_phase = mbarrier::consumer_initial_phase;
+        UInt32 q_phase = mbarrier::consumer_initial_phase, cleared_phase = mbarrier::consumer_initial_phase;
         const auto release = [&](Pipeline& pipe) {
           if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
           pipe.consumer_advance();
@@ -125,17 +167,25 @@ struct ForwardAttention {
         };
         const auto start_output = [&](const ScalarArg& adds) {
           v_pipe.consumer_acquire();
+          auto stage = s_v[v_pipe.consumer_stage];
           wgmma::fence();
-          wgmma::mma(weights, s_v[v_pipe.consumer_stage], out, {.scale_d = adds});
+          wgmma::mma(weights, is_float8 ? stage.transpose() : stage, out, {.scale_d = adds});
           wgmma::commit_group();
         };
+        const auto take_weights = [&] {
+          if (is_float8)
+            weights = float8_weights(scores);
+          else
+            weights = scores;
+        };
 
-        for (Int32 tile : range(block_idx.x, num_tiles, grid_dim.x)) {
-          Int32 row_block = 0, head = 0, batch = 0;
-          order.place(tile, q_size, block_q, heads, batches, row_block, head, batch);
-          Int32 first_row = row_block * block_q + i * kRows, begin = 0, end = 0;
-          columns_of(row_block * block_q, batch, begin, end);
-          OnlineSoftmax softmax(kRows, scale, steps.changes());
+        each_tile([&](const Tile& t) {
+          Int32 first_row = t.first_row + i * kRows, shift = t.shift(), begin = 0, end = 0;
+          columns_of(t, begin, end);
+          const Int32& kv_end = t.rows.kv_size;
+          const ScalarArg factor =
+              is_float8 ? scales.of_scores(t.batch, t.head, group) * scale : ScalarArg(scale);
+          OnlineSoftmax softmax(kRows, factor, steps.changes(), is_float8 ? kFloat8WeightExponent : 0);
           const auto tile_of = [&](const Int32& offset_kv) {
             return ScoreTile{
                 [&] {
@@ -146,21 +196,21 @@ struct ForwardAttention {
                   return register_tensor(int32, {1, block_kv}, [&](auto, auto c) { return offset_kv + c; });
                 },
                 [&] {
-                  return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
+                  return register_tensor(int32, {1, 1}, [&](auto, auto) { return t.head + 0; });
                 },
-                batch};
+                t.sequence};
           };
           const auto weigh = [&](const Int32& offset_kv) {
             const ScoreTile at = tile_of(offset_kv);
             if (steps.changes()) {
-              scores = scores * scale;
+              scores = scores * factor;
               steps.change(scores, at);
             }
             auto is_edge = steps.is_edge({first_row + shift, first_row + (kRows - 1) + shift, offset_kv,
-                                          offset_kv + (block_kv - 1), batch}) ||
-                           offset_kv + block_kv > kv_size;
+                                          offset_kv + (block_kv - 1), t.sequence}) ||
+                           offset_kv + block_kv > kv_end;
             if (auto edge = when(is_edge)) {
-              scores = select(at.column() < kv_size, scores, -std::numeric_limits<float>::infinity());
+              scores = select(at.column() < kv_end, scores, -std::numeric_limits<float>::infinity());
               steps.mask(scores, at);
             }
             return softmax.weigh(scores);
@@ -173,7 +223,7 @@ struct ForwardAttention {
           wgmma::wait_group(0);
           release(k_pipe);
           weigh(begin);
-          weights = scores;
+          take_weights();
           for (Int32 offset_kv : range(begin + block_kv, end, block_kv)) {
             start_scores();  // of this block; below, the output of the block before
             start_output(offset_kv > begin + block_kv);
@@ -183,35 +233,77 @@ struct ForwardAttention {
             wgmma::wait_group(0);
             release(v_pipe);
             out = out * shrink;
-            weights = scores;
+            take_weights();
           }
           if (!o_in_q)
             if (auto thread = single_thread()) mbarrier::arrive(q_empty[i]);  // the last scores are there
+          if (is_packed) {
+            // Behind the end of the sequence are rows of another one: their weights are zero, but what is there may be no
+            // number. The consumers clear a part each, and go on when all have.
+            Int32 last = begin + (end - 1 - begin) / block_kv * block_kv;
+            if (auto edge = when(last + block_kv > kv_end)) {
+              const int parts = block_kv % (8 * consumers) == 0 ? consumers : 1, rows = block_kv / parts;
+              v_pipe.consumer_acquire();
+              if (i < parts) {
+                auto part = s_v[v_pipe.consumer_stage].slice({i * rows, 0}, {rows, value_size});
+                auto is_inside = register_tensor(boolean, {rows, 1},
+                                                 [&](auto r, auto) { return last + i * rows + r < kv_end; });
+                store_shared(part, select(is_inside, load_shared(part), 0));
+                fence::proxy_async();
+              }
+              mbarrier::arrive(*cleared);
+              mbarrier::wait(*cleared, cleared_phase);
+              cleared_phase ^= 1;
+            }
+          }
           start_output(end > begin + block_kv);
           wgmma::wait_group(0);
           release(v_pipe);
 
+          // Rows of the tensors, and which of them are this sequence's. Made for each use, whose layout it takes.
+          const auto row = [&] {
+            return register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return first_row + r; });
+          };
           if (wants_log_sum) {
             auto g_log_sum = global_view(log_sum_ptr, {batches, heads, q_size, 1});
-            store_global(g_log_sum[batch][head], softmax.log_sum_exp(), {first_row, 0});
+            if (is_packed)
+              scatter(g_log_sum, softmax.log_sum_exp(), {t.batch, t.head, row() + t.rows.q_begin, 0},
+                      {.mask = row() < t.rows.q_size});
+            else
+              store_global(g_log_sum[t.batch][t.head], softmax.log_sum_exp(), {first_row, 0});
           }
-          auto result = (out * softmax.inverse()).to(dtype);
-          if (!o_in_q) {
-            if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
-            sync();  // the tile before has been stored
-          }
-          store_shared(s_o_rows, result);
-          fence::proxy_async();
-          sync();
-          if (auto warp = single_warp()) {
-            tma::shared_to_global(s_o_rows, g_o, {batch, head, first_row, 0});
-            tma::commit_group();
-            if (o_in_q) {
-              tma::wait_group(0, {.read = true});
-              if (auto thread = single_thread()) mbarrier::arrive(q_empty[i]);
+          auto inverse = softmax.inverse();
+          auto result =
+              (out * (is_float8 ? inverse * scales.of_values(t.batch, t.head, group) : inverse)).to(o_dtype);
+          const auto store = [&] {
+            if (!o_in_q) {
+              if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
+              sync();  // the tile before has been stored
             }
+            store_shared(s_o_rows, result);
+            fence::proxy_async();
+            sync();
+            if (auto warp = single_warp()) {
+              tma::shared_to_global(s_o_rows, g_o, {t.batch, t.head, t.rows.q_begin + first_row, 0});
+              tma::commit_group();
+              if (o_in_q) {
+                tma::wait_group(0, {.read = true});
+                if (auto thread = single_thread()) mbarrier::arrive(q_empty[i]);
+              }
+            }
+          };
+          if (is_packed) {
+            if (auto whole = when(first_row + kRows <= t.rows.q_size)) store();
+            if (auto end_of_sequence = otherwise()) {
+              scatter(g_o, result, {t.batch, t.head, row() + t.rows.q_begin, 0},
+                      {.mask = row() < t.rows.q_size});
+              if (o_in_q)
+                if (auto thread = single_thread()) mbarrier::arrive(q_empty[i]);
+            }
+          } else {
+            store();
           }
-        }
+        });
         if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
     }

@@ -13,7 +13,7 @@ struct HeadStrides {
 
   /// [batches, heads, rows, head_size].
   GlobalTensor view(const PtrArg& pointer, DataType dtype, const ScalarArg& batches, const ScalarArg& heads,
-                    const ScalarArg& rows, int head_size) const {
+                    const ScalarArg& rows, const ScalarArg& head_size) const {
     const int unit = 128 / dtype.bits();
     return global_view(pointer, dtype, {batches, heads, rows, head_size},
                        {batch * unit, head * unit, row * unit, 1});

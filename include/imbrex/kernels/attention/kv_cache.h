@@ -42,6 +42,22 @@ struct KvCache {
   int warps_needed(int block_kv) const { return has_tma_pages(block_kv) ? 1 : 4; }
 };
 
+/// Factors of K and V of float8, one for each of their heads: what a cache stands for is its elements multiplied by it. A
+/// parameter of a kernel; without `are_given` they are 1.
+struct CacheScales {
+  using Parameters = ParameterList<bool, Ptr<float32>, Ptr<float32>>;
+  bool are_given;
+  Ptr<float32> k_ptr, v_ptr;  ///< [heads_kv]
+
+  Expr of_k(const Int32& heads_kv, const Int32& head) const { return item(k_ptr, heads_kv, head); }
+  Expr of_v(const Int32& heads_kv, const Int32& head) const { return item(v_ptr, heads_kv, head); }
+
+ private:
+  Expr item(const Ptr<float32>& pointer, const Int32& heads_kv, const Int32& head) const {
+    return are_given ? global_view(pointer, {heads_kv}).item({head}) : Float32(1.f) + 0.f;
+  }
+};
+
 /// The ring of blocks of K and V of one sequence and head, and how they are loaded.
 class KvBlocks {
  public:
@@ -140,10 +156,12 @@ class KvBlocks {
     load(v_pipe, g_v_, s_v_);
   }
 
-  /// Row by row through registers, for pages that TMA has no use for. The pages of a block are looked up while the block
-  /// before is in flight.
+  /// Row by row in pieces of 16 bytes, for pages that TMA has no use for. While one is waited for, those
+  /// behind it for which the ring has room are in flight; the pages of a block are looked up meanwhile.
   void gather_blocks(const Int32& first, const Int32& last, const Int32& length, Pipeline& k_pipe,
                      Pipeline& v_pipe) {
+    // The consumer is done with a block when it has the next one.
+    const int behind = std::max(k_pipe.num_stages - 2, 0);
     const auto row_of = [&](const ScalarArg& block) {
       return register_tensor(int32, {block_kv_, 1},
                              [&](auto r, auto) { return min(block * block_kv_ + r, max(length - 1, 0)); });
@@ -152,25 +170,35 @@ class KvBlocks {
       auto table = global_view(cache_.table_ptr, {batches_, cache_.pages_per_sequence});
       return gather(table, {batch_, row_of(block) / cache_.rows_of_page}, {block_kv_, 1}, {.dims = {-1, -1}});
     };
-    const auto put = [&](Pipeline& pipe, const SharedTensor& ring, const RegisterValue& tile) {
-      pipe.producer_acquire();
-      store_shared(ring[pipe.producer_stage], tile);
+    Int32 announced = first, stage = 0;
+    const auto announce = [&] {
       fence::proxy_async();
-      mbarrier::arrive(pipe.producer_barrier());  // every thread, for what it has stored
-      pipe.producer_advance();
+      mbarrier::arrive(k_pipe.full_barriers[stage]);  // every thread, for what it has copied
+      mbarrier::arrive(v_pipe.full_barriers[stage]);
+      announced += 1;
+      stage = select(stage == k_pipe.num_stages - 1, 0, stage + 1);
     };
     if (auto some = when(first < last)) {
       RegisterTensor page = page_of(first);
       for (Int32 block : range(first, last)) {
         auto in_page = row_of(block) % cache_.rows_of_page;
-        const auto read = [&](const GlobalTensor& g) {
-          return gather(g, {page, head_kv_, in_page, 0}, {block_kv_, head_size_});
+        const auto start = [&](Pipeline& pipe, const GlobalTensor& g, const SharedTensor& ring) {
+          pipe.producer_acquire();
+          copy_async_gather(g, ring[pipe.producer_stage], {page, head_kv_, in_page, 0});
+          pipe.producer_advance();
         };
-        auto k = read(g_k_), v = read(g_v_);  // both in flight before either is waited for
+        start(k_pipe, g_k_, s_k_);
+        start(v_pipe, g_v_, s_v_);
+        copy_async_commit_group();
         page = page_of(min(block + 1, last - 1));
-        put(k_pipe, s_k_, k);
-        put(v_pipe, s_v_, v);
+        if (auto full = when(block - announced >= behind)) {
+          copy_async_wait_group(behind);
+          announce();
+        }
       }
+      copy_async_wait_all();
+      for (int i = 0; i < behind; ++i)
+        if (auto rest = when(announced < last)) announce();
     }
   }
 

@@ -2,6 +2,7 @@
 // The softmax of rows whose scores come block by block: a larger maximum scales down what has been summed so far.
 #pragma once
 
+#include <cmath>
 #include <limits>
 
 #include "imbrex/lang.h"
@@ -11,17 +12,19 @@ namespace imbrex::kernels {
 /// Maximum and sum of each row of `rows`, as far as the blocks have been seen.
 class OnlineSoftmax {
  public:
-  /// Scores are multiplied by `scale` before they become exponents, unless they `are_scaled` already.
-  OnlineSoftmax(int64_t rows, float scale, bool are_scaled = false)
+  /// Scores are multiplied by `scale` before they become exponents, unless they `are_scaled` already. All weights are
+  /// 2 to the `weight_exponent` times what they would be, for types whose range is small.
+  OnlineSoftmax(int64_t rows, const ScalarArg& scale, bool are_scaled = false, int weight_exponent = 0)
       : largest(full(float32, {rows, 1}, kLeast)),
         total(zeros(float32, {rows, 1})),
-        scale_(are_scaled ? 1 : scale),
-        to_exponent_(scale_ * 1.44269504f) {}  // exp(x) is 2 to the x log2(e)
+        scale_(are_scaled ? ScalarArg(1.f) : scale),
+        to_exponent_(scale_ * 1.44269504f),  // exp(x) is 2 to the x log2(e)
+        weight_exponent_(weight_exponent) {}
 
   /// Before the first block: a scaled score that takes part in the sum of weights and has no value.
   void begin_with(const RegisterBase& score) {
     largest = score * (1 / scale_);
-    total = total + 1;
+    total = total + std::ldexp(1.f, weight_exponent_);
   }
 
   /// Turns a block's scores, of which masked ones are -infinity, into weights; returns the factor by which
@@ -29,7 +32,8 @@ class OnlineSoftmax {
   RegisterValue weigh(RegisterTensor& scores) {
     auto larger = max(largest, max(scores, {.axis = 1, .keep = true}));
     auto shrink = exp2((largest - larger) * to_exponent_);
-    scores = exp2(fma(scores, to_exponent_, -(larger * to_exponent_)));
+    auto offset = larger * to_exponent_;
+    scores = exp2(fma(scores, to_exponent_, weight_exponent_ == 0 ? -offset : weight_exponent_ - offset));
     total = total * shrink + sum(scores, {.axis = 1, .keep = true});
     largest = larger;
     return shrink;
@@ -39,14 +43,18 @@ class OnlineSoftmax {
   RegisterValue inverse() const { return select(total > 0, 1 / total, 0); }
   /// The logarithm of the sum of exp(scale * score); -infinity for a row that has seen nothing.
   RegisterValue log_sum_exp() const {
-    return select(total > 0, largest * scale_ + log(total), -std::numeric_limits<float>::infinity());
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    auto log_total = weight_exponent_ == 0 ? log(total) : log(total * std::ldexp(1.f, -weight_exponent_));
+    return select(total > 0, largest * scale_ + log_total, kNone);
   }
 
   static constexpr float kLeast = -1e30f;  // below every score; finite, because it is subtracted
   RegisterTensor largest, total;
 
  private:
-  float scale_, to_exponent_;
+  ScalarArg scale_;
+  Expr to_exponent_;
+  int weight_exponent_;
 };
 
 }  // namespace imbrex::kernels

@@ -14,10 +14,9 @@ struct AttentionTileOrder {
   bool long_first;
   Int32 section_heads;
 
-  /// Sets the block of rows, head and batch that the tile is.
-  void place(const Int32& tile, const Int32& q_size, int block_q, const Int32& heads, const Int32& batches,
+  /// Sets the block of rows, of `blocks`, the head and the batch that the tile is.
+  void place(const Int32& tile, const Int32& blocks, const Int32& heads, const Int32& batches,
              Int32& row_block, Int32& head, Int32& batch) const {
-    auto blocks = cdiv(q_size, block_q);
     Int32 all_heads = 0;
     if (long_first) {
       auto [section, in_section] = fast_divmod(tile, section_heads * blocks);

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of float8: how weights and V meet in the tensor cores, and what undoes the scales of Q, K and V.
+#pragma once
+
+#include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// Tensor cores take both operands of float8 along the columns of the scores, so that V is needed transposed. And a thread
+/// gets other columns of scores than it must give as weights: of each 16 columns it has 2t, 2t + 1, 2t + 8, 2t + 9 and gives
+/// 4t ... 4t + 3. Exchanging them among threads is left out: both operands take the columns of each 16 in this order, from
+/// 8h + 2t + e to 4t + 2h + e.
+inline constexpr int kFloat8Columns = 16;
+inline RegisterValue in_float8_order(const RegisterBase& tile) {
+  const int64_t rows = tile.shape(0), columns = tile.shape(1);
+  return tile.reshape({rows, columns / 16, 2, 4, 2}).permute({0, 1, 3, 2, 4}).reshape({rows, columns});
+}
+/// Weights as they lie in an accumulator, as an operand.
+inline RegisterValue float8_weights(const RegisterBase& scores) {
+  return in_float8_order(scores.to(float8_e4m3));
+}
+/// Weights are at most 1; multiplied by 2 to this, they use float8's range, up to 448.
+inline constexpr int kFloat8WeightExponent = 8;
+
+/// Factors of Q, K and V, one for each of their heads: what a tensor stands for is its elements multiplied by it. A
+/// parameter of a kernel; without `are_given` they are 1.
+struct Float8Scales {
+  using Parameters = ParameterList<bool, Int32, Ptr<float32>, Ptr<float32>, Ptr<float32>>;
+  bool are_given;
+  Int32 heads;                       ///< of Q, in each batch
+  Ptr<float32> q_ptr, k_ptr, v_ptr;  ///< [batches, heads], for K and V [batches, heads / group]
+
+  Expr of_scores(const Int32& batch, const Int32& head, int group) const {
+    return item(q_ptr, batch, head, 1) * item(k_ptr, batch, head, group);
+  }
+  Expr of_values(const Int32& batch, const Int32& head, int group) const {
+    return item(v_ptr, batch, head, group);
+  }
+
+ private:
+  Expr item(const Ptr<float32>& pointer, const Int32& batch, const Int32& head, int group) const {
+    if (!are_given) return Float32(1.f) + 0.f;
+    return global_view(pointer, {batch + 1, heads / group}).item({batch, head / group});
+  }
+};
+
+/// V [batches, heads, kv_size, value_size] of float8 as ForwardAttention takes it: [batches, heads, value_size, columns], with
+/// kv_size rounded up to a multiple of 16 as columns, in_float8_order; zeros behind the end.
+struct TransposeValues {
+  static constexpr const char* target = "sm_90a";
+  int block = 128, num_warps = 4;
+
+  static auto space() {
+    return Space<TransposeValues>().choose<&TransposeValues::block, &TransposeValues::num_warps>(
+        {{128, 4}, {128, 8}, {64, 4}});
+  }
+
+  void operator()(Int32 batches, Int32 heads, Int32 kv_size, int value_size, Ptr<> v_ptr,
+                  HeadStrides v_strides, Ptr<> transposed_ptr) const {
+    grid(cdiv(kv_size, block), heads, batches);
+    warps(num_warps);
+    griddepcontrol::wait();
+    griddepcontrol::launch_dependents();
+    Int32 first = block_idx.x * block, head = block_idx.y, batch = block_idx.z;
+    auto columns = cdiv(kv_size, kFloat8Columns) * kFloat8Columns;
+    auto g_v = v_strides.view(v_ptr, uint8, batches, heads, kv_size, value_size);
+    auto g_t = global_view(transposed_ptr, uint8, {batches, heads, value_size, columns});
+    auto values = load_global(g_v[batch][head], {first, 0}, {block, value_size});
+    store_global(g_t[batch][head], in_float8_order(values.transpose()), {0, first});
+  }
+};
+
+}  // namespace imbrex::kernels

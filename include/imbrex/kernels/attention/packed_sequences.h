@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequences of several lengths, packed one behind the other: which rows of Q, K and V belong together. Where each begins
+// is in memory, so that a captured graph serves every division of the rows.
+#pragma once
+
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// The rows of Q, K and V of one sequence, among those of the tensors.
+struct SequenceRows {
+  Int32 q_begin = 0, q_size = 0, kv_begin = 0, kv_size = 0;
+};
+
+/// A parameter of a kernel. Sequence s has rows begins[s] ... begins[s + 1] - 1 of Q, and of K and V, of one batch. Without
+/// `is_packed` every batch is a sequence of its own, and the pointers are not read.
+struct PackedSequences {
+  using Parameters = ParameterList<bool, Int32, Ptr<int32>, Ptr<int32>>;
+  bool is_packed;
+  Int32 sequences;
+  Ptr<int32> q_begin_ptr, kv_begin_ptr;  ///< [sequences + 1]
+
+  /// Blocks of rows to go through, for tensors of `rows` rows. Where sequences are packed, their number is in memory; there
+  /// are at most as many as this, and `find` leaves the rest empty.
+  Expr blocks(const Int32& rows, int block) const {
+    return is_packed ? rows / block + sequences : cdiv(rows, block);
+  }
+
+  /// The sequence that has the block of rows of Q (of K and V, if `of_kv`), and which of its blocks that is; behind its last
+  /// one where there is no such block. A sequence's blocks begin at number begin / block + sequence, which leaves room for
+  /// all blocks of those before, whatever their lengths.
+  void find(const Int32& number, int block, bool of_kv, Int32& sequence, Int32& block_of_sequence) const {
+    constexpr int kAtOnce = 128;
+    auto begins = global_view(of_kv ? kv_begin_ptr : q_begin_ptr, {sequences + 1});
+    Int32 begun = 0;  // sequences whose blocks begin at this number or before
+    for (Int32 first : range(0, sequences, kAtOnce)) {
+      auto s = register_tensor(int32, {kAtOnce}, [&](auto i) { return first + i; });
+      auto begin = load_global(begins, {first}, {kAtOnce});
+      begun += sum((begin / block + s <= number && s < sequences).to(int32));
+    }
+    sequence = max(begun - 1, 0);
+    block_of_sequence = max(number - (begins.item({sequence}) / block + sequence), 0);
+  }
+
+  /// The rows of a sequence.
+  void rows_of(const Int32& sequence, SequenceRows& rows) const {
+    const auto read = [&](const Ptr<int32>& pointer, Int32& begin, Int32& size) {
+      auto begins = global_view(pointer, {sequences + 1});
+      begin = begins.item({sequence});
+      size = begins.item({sequence + 1}) - begin;
+    };
+    read(q_begin_ptr, rows.q_begin, rows.q_size);
+    read(kv_begin_ptr, rows.kv_begin, rows.kv_size);
+  }
+};
+
+}  // namespace imbrex::kernels
