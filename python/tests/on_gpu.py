@@ -266,6 +266,49 @@ def main():
         best = kernel.tune(100003, 2.5, x, y)
         return f"compiled in {compiled:.1f} s; tuned: {best.tuned}"
 
+    @check("rows and groups in a CUDA graph")
+    def _():
+        x, norm, w_in, w_out = normal(96, 512), normal(512), normal(3, 1024, 512, seed=1), normal(3, 512, 512, seed=2)
+        first = torch.tensor([0, 40, 40, 96], dtype=torch.int32, device="cuda")
+
+        def experts():
+            h = imbrex.grouped_matmul(imbrex.rms_norm(x, norm), w_in.mT, first)
+            return imbrex.softmax(imbrex.grouped_matmul(imbrex.gated(h[:, :512], h[:, 512:]), w_out.mT, first))
+
+        experts()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = experts()
+        for sizes in ([0, 40, 40, 96], [0, 0, 90, 96]):  # other sizes of the groups at each replay
+            first.copy_(torch.tensor(sizes))
+            expected = experts().clone()
+            out.fill_(float("nan"))
+            graph.replay()
+            assert torch.equal(out, expected)
+            d = x.double() * torch.rsqrt((x.double() ** 2).mean(-1, keepdim=True) + 1e-6) * norm.double()
+            of_row = [sum(row >= end for end in sizes[1:3]) for row in range(96)]
+            h = torch.einsum("mk,mnk->mn", d, w_in.double()[of_row])
+            h = torch.nn.functional.silu(h[:, :512]) * h[:, 512:]
+            exact = torch.softmax(torch.einsum("mk,mnk->mn", h, w_out.double()[of_row]), -1)
+            assert error(out, exact) < 0.1, error(out, exact)
+
+    @check("decoding in a CUDA graph")
+    def _():
+        q, k, v = normal(4, 16, 1, 128), normal(4, 4, 3000, 128, seed=1), normal(4, 4, 3000, 128, seed=2)
+        lengths = torch.tensor([3000, 1, 700, 64], dtype=torch.int32, device="cuda")
+        imbrex.attention_decode(q, k, v, lengths)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = imbrex.attention_decode(q, k, v, lengths)
+        for step in range(3):
+            out.fill_(float("nan"))
+            graph.replay()
+            for i, n in enumerate(lengths.tolist()):
+                keys, values = (t[i, :, :n].double().repeat_interleave(4, 0) for t in (k, v))
+                exact = torch.nn.functional.scaled_dot_product_attention(q[i].double(), keys, values)
+                assert error(out[i], exact) < 2e-2, (step, i)
+            lengths -= torch.tensor([1, 0, 1, 1], dtype=torch.int32, device="cuda")
+
     @check("CuPy, on its current stream")
     def _():
         try:
@@ -295,7 +338,31 @@ def main():
     @check("bad input")
     def _():
         a = normal(64, 64)
+
+        class Raw:
+            """Memory of the GPU, as others describe it."""
+
+            def __init__(self, address, read_only=False, shape=(64, 64), strides=None):
+                self.__cuda_array_interface__ = {
+                    "shape": shape, "typestr": "<f4", "data": (address, read_only), "strides": strides, "version": 3
+                }  # fmt: skip
+
+        x = a.float()
+        at = x.data_ptr()
+
+        part, row = x[:, :48], x[0, :48]
+
+        def captured():  # a call that must compile first
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                imbrex.layer_norm(part, row, row)
+
         for call, words in [
+            (lambda: imbrex.softmax(x[:, ::2]), "has a stride of 2 along its rows"),
+            (lambda: imbrex.softmax(x, out=Raw(at, read_only=True)), "out is read-only"),
+            (lambda: imbrex.softmax(Raw(at + 2), out=x), "not a multiple of 4"),
+            (lambda: imbrex.softmax(Raw(0x7000_0000_0000), out=x), "not memory that CUDA allocated"),
+            (lambda: imbrex.softmax(x, out=x.double()), "out is float64"),
+            (captured, "captured"),
             (lambda: imbrex.matmul(a, a.cpu()), "b is on the host, a on CUDA device 0"),
             (lambda: imbrex.matmul(a, a.float()), "b is float32"),
             (lambda: imbrex.matmul(a, a[1:]), "inner sizes 64 and 63 differ"),

@@ -1,15 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's tensors of the host, row by row and in groups: results, gradients, registration, torch.compile."""
+"""torch's tensors, row by row and in groups: results, gradients, registration, torch.compile. On the host, or where
+IMBREX_TEST_DEVICE=cuda says so on a Hopper GPU."""
+import os
+
 import pytest
 
 import imbrex
 
 torch = pytest.importorskip("torch", reason="SKIPPED: needs PyTorch: pip install torch")
 functional = torch.nn.functional
+DEVICE = os.environ.get("IMBREX_TEST_DEVICE", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def on_the_device():
+    with torch.device(DEVICE):
+        yield
 
 
 def normal(*shape, dtype=torch.float32, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(dtype)
+    generator = torch.Generator("cpu").manual_seed(seed + sum(shape))
+    return torch.randn(*shape, generator=generator, device="cpu").to(DEVICE, dtype)
 
 
 def error(got, expected):
