@@ -10,3 +10,4 @@
 #include "imbrex/inspect/sectors.h"
 #include "imbrex/inspect/tiling.h"
 #include "imbrex/inspect/traffic.h"
+#include "imbrex/inspect/written_parameters.h"

@@ -490,15 +490,20 @@ std::shared_ptr<const DeviceTensor> view_of(const Array& array, const Device& de
   return known.tensor;
 }
 
-/// A host array's elements as a dense tensor on the virtual GPU.
-std::shared_ptr<const DeviceTensor> copy_of(const Array& array, const Device& device) {
+/// A host array's elements.
+HostTensor bytes_of(const Array& array) {
   HostTensor host(array.dtype, {array.shape().begin(), array.shape().end()});
   auto* const from = reinterpret_cast<std::byte*>(array.address);
   if (array.elements() > 0 && array.is_dense())
     std::memcpy(host.bytes().data(), from, host.bytes().size());
   else if (array.elements() > 0)
     copy_strided(host.bytes().data(), from, array.shape(), array.strides(), array.dtype.bits() / 8, true);
-  return std::make_shared<const DeviceTensor>(DeviceTensor::from_host(device, host));
+  return host;
+}
+
+/// The same as a dense tensor on the virtual GPU.
+std::shared_ptr<const DeviceTensor> copy_of(const Array& array, const Device& device) {
+  return std::make_shared<const DeviceTensor>(DeviceTensor::from_host(device, bytes_of(array)));
 }
 
 }  // namespace
@@ -519,6 +524,13 @@ const DeviceTensor& OnDevice::add(const Array& array, bool may_write) {
   return *copies_.back().tensor;
 }
 
+const DeviceTensor& OnDevice::add_unknown(const Array& array) {
+  const DeviceTensor& tensor = add(array, !array.is_read_only);
+  for (Copy& copy : copies_)
+    if (copy.tensor.get() == &tensor) copy.is_compared = array.is_read_only && !array.is_cuda;
+  return tensor;
+}
+
 Stream OnDevice::stream(const Array& array) const {
   if (!array.is_cuda) return {};
   struct Known {
@@ -534,6 +546,12 @@ Stream OnDevice::stream(const Array& array) const {
 }
 
 void OnDevice::finish() {
+  for (const Copy& copy : copies_) {
+    const Array& array = *copy.array;
+    if (copy.is_compared && !copy.may_write && array.elements() > 0 &&
+        !std::ranges::equal(copy.tensor->to_host().bytes(), bytes_of(array).bytes()))
+      array.refuse("is read-only, and the kernel wrote to it", "pass a writable array, or a copy");
+  }
   for (const Copy& copy : copies_) {
     const Array& array = *copy.array;
     if (array.is_cuda || !copy.may_write || array.elements() == 0) continue;

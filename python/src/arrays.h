@@ -94,8 +94,11 @@ void set_default_virtual_gpu(const std::string& target, const std::optional<Devi
 class OnDevice {
  public:
   explicit OnDevice(const Device& device) : device_(device) {}
-  /// `may_write`: of a host array, whether it is copied back.
+  /// `may_write`: whether the call may write it, which a read-only array does not bear; host arrays are copied back.
   const DeviceTensor& add(const Array& array, bool may_write);
+  /// Of a call that may write it or not, as only its end shows: if it has written a read-only host array, finish() throws
+  /// LaunchError, and the array is as it was.
+  const DeviceTensor& add_unknown(const Array& array);
   /// The stream of the arrays' library; Stream() for host arrays.
   Stream stream(const Array& array) const;
   void finish();
@@ -105,6 +108,7 @@ class OnDevice {
     const Array* array;
     std::shared_ptr<const DeviceTensor> tensor;  // others may know it, too
     bool may_write;
+    bool is_compared = false;  // at the end, with what it was
   };
   Device device_;
   std::vector<Copy> copies_;

@@ -8,6 +8,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <bit>
 #include <deque>
 #include <map>
@@ -17,6 +18,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
 #include "imbrex/inspect/gpu_model.h"
+#include "imbrex/inspect/written_parameters.h"
 #include "imbrex/lang/plugin.h"
 #include "imbrex/runtime/compile.h"
 #include "imbrex/runtime/registry.h"
@@ -189,7 +191,7 @@ class PyKernel {
         if (parameters[i].dtype != any_type && array.dtype != parameters[i].dtype)
           array.refuse(fmt::format("is {}, the kernel takes {}", array.text(), parameters[i].dtype.name()),
                        "convert the array");
-        made[i].tensor = &tensors.add(array, !array.is_read_only);
+        made[i].tensor = &tensors.add(array, !array.is_read_only || writes(i));
         if (array.is_cuda) stream = tensors.stream(array);
       }
       return made;
@@ -197,6 +199,14 @@ class PyKernel {
     const std::vector<LaunchArgument>& constants() const { return made_; }
 
    private:
+    /// Whether the kernel may write through this parameter. It is traced for that: asked of read-only arrays only.
+    bool writes(size_t parameter) const {
+      const std::span<const ParameterInfo> parameters = kernel_.entry_->parameters;
+      const auto place = std::count_if(parameters.begin(), parameters.begin() + static_cast<int64_t>(parameter),
+                                       [](const auto& p) { return p.kind != ParameterKind::kConstant; });
+      const AnyKernel kernel(*kernel_.entry_, kernel_.kernel_, kernel_.target_, std::nullopt);
+      return written_parameters(*kernel.trace_arguments(made_))[static_cast<size_t>(place)];
+    }
     static int64_t number(const std::string& what, const ParameterInfo& parameter, nb::handle value) {
       const bool is_constant = parameter.kind == ParameterKind::kConstant;
       if (!is_constant && parameter.dtype.is_float()) {

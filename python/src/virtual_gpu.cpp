@@ -118,7 +118,7 @@ Report launch_ptx(const PtxModule& module, std::string kernel, const std::vector
                    module.device().is_virtual() ? "pass NumPy arrays, or x.cpu()" : "move it to the GPU");
     if (parameters[i].bytes != 8)
       array.refuse(fmt::format("is an array, the parameter takes {} bytes", parameters[i].bytes), "pass a number");
-    const uint64_t address = tensors.add(array, !array.is_read_only).address();
+    const uint64_t address = tensors.add_unknown(array).address();
     values.emplace_back(8);
     std::memcpy(values.back().data(), &address, 8);
     if (array.is_cuda) stream = tensors.stream(array);

@@ -268,7 +268,7 @@ def main():
 
     @check("rows and groups in a CUDA graph")
     def _():
-        x, norm, w_in, w_out = normal(96, 512), normal(512), normal(3, 1024, 512, seed=1), normal(3, 512, 512, seed=2)
+        x, norm, w_in, w_out = normal(96, 512), normal(512), normal(3, 1024, 512, seed=1) / 32, normal(3, 512, 512, seed=2) / 32
         first = torch.tensor([0, 40, 40, 96], dtype=torch.int32, device="cuda")
 
         def experts():
@@ -290,7 +290,7 @@ def main():
             h = torch.einsum("mk,mnk->mn", d, w_in.double()[of_row])
             h = torch.nn.functional.silu(h[:, :512]) * h[:, 512:]
             exact = torch.softmax(torch.einsum("mk,mnk->mn", h, w_out.double()[of_row]), -1)
-            assert error(out, exact) < 0.1, error(out, exact)
+            assert error(out, exact) < 5e-2, error(out, exact)
 
     @check("decoding in a CUDA graph")
     def _():

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/written_parameters.h"
+#include "imbrex/inspect/written_parameters.h"
 
 #include <algorithm>
 #include <map>
 
-namespace imbrex::analysis {
+#include "ir/ir.h"
+
+namespace imbrex {
 
 std::vector<bool> written_parameters(const ir::Function& function) {
   // By value: the parameters that it is made of.
@@ -39,4 +41,4 @@ std::vector<bool> written_parameters(const ir::Function& function) {
   return written;
 }
 
-}  // namespace imbrex::analysis
+}  // namespace imbrex

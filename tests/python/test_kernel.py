@@ -80,7 +80,20 @@ REFUSED = {
     "no array": (lambda k, x: k(10, 1.0, "float32", x, [1]), imbrex.LaunchError, "argument 5 is a list"),
     "too small": (lambda k, x: k(2000, 1.0, "float32", x, x), imbrex.LaunchError, "too small"),
     "null": (lambda k, x: k(1000, 1.0, "float32", x, None), imbrex.LaunchError, "null"),
+    "read-only": (lambda k, x: k(1000, 1.0, "float32", x, read_only(x)), imbrex.LaunchError, "argument 5 is read-only"),
 }
+
+
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def test_reads_what_is_read_only(source, random):
+    x, y = read_only(random(256)), np.full(256, np.nan, np.float32)
+    imbrex.Kernel(source, "Scale")(256, 2.0, "float32", x, y)
+    assert (y == 2 * x).all()
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -181,16 +181,18 @@ def test_torch_checks(name):
 
 
 def test_compiled_as_one_graph():
+    first = torch.tensor([0, 12, 20], dtype=torch.int32)
+    ones, zeros, classes = torch.ones(20, 8), torch.zeros(20, 8), torch.arange(20, dtype=torch.int32)
+
     def layer(x, w, norm):
         rows = imbrex.rms_norm(x, norm)
         up = imbrex.matmul(rows, w.T)
         h = imbrex.gated(up[:, :32], up[:, 32:])
         h = imbrex.layer_norm(h, norm, norm)
-        first = torch.tensor([0, 12, 20], dtype=torch.int32)
         h = imbrex.grouped_matmul(h, w.reshape(2, 32, 32).mT, first)
-        turned = imbrex.rope(h.reshape(20, 2, 16), torch.ones(20, 8), torch.zeros(20, 8)).reshape(20, 32)
+        turned = imbrex.rope(h.reshape(20, 2, 16), ones, zeros).reshape(20, 32)
         largest, _ = imbrex.top_k(turned, 2)
-        return imbrex.cross_entropy(turned, torch.arange(20, dtype=torch.int32)) + largest.float().sum(-1)
+        return imbrex.cross_entropy(turned, classes) + largest.float().sum(-1)
 
     tensors = normal(20, 32, dtype=torch.float16), normal(64, 32, dtype=torch.float16), normal(32, dtype=torch.float16)
     results = []

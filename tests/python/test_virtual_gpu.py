@@ -80,12 +80,15 @@ def test_names_of_sources_are_quoted_as_text(random):
     assert "<b>.cu" not in report._repr_html_() and "&lt;b&gt;.cu" in report._repr_html_()
 
 
-def test_read_only_arrays_are_not_written_back(random):
+def test_read_only_arrays_are_read_only(random):
     x, y = random(128), random(128)
     before = y.copy()
-    y.flags.writeable = False
-    imbrex.VirtualGpu("sm_80").run(SAXPY, 1, 128, [128, 2.0, x, y])
+    x.flags.writeable = y.flags.writeable = False
+    with pytest.raises(imbrex.LaunchError, match="argument 4 .y. is read-only, and the kernel wrote to it\n.*help"):
+        imbrex.VirtualGpu("sm_80").run(SAXPY, 1, 128, [128, 2.0, x, y])
     assert (y == before).all()
+    y = before.copy()
+    assert imbrex.VirtualGpu("sm_80").run(SAXPY, 1, 128, [128, 2.0, x, y]).clean and (y != before).any()
 
 
 REFUSED = {

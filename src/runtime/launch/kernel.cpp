@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "analysis/written_parameters.h"
 #include "imbrex/core/error.h"
+#include "imbrex/inspect/written_parameters.h"
 #include "imbrex/runtime/kernel.h"
 #include "lang/trace.h"
 #include "runtime/cache/tuned.h"
@@ -127,7 +127,7 @@ KernelBase* KernelBase::State::tune(std::span<const LaunchArgument> arguments,
     return with(record->config);
 
   runtime::FirstCallTuning tuning{.device = *device, .seconds = tuned->autotune->seconds};
-  const std::vector<bool> written = analysis::written_parameters(*traced);
+  const std::vector<bool> written = written_parameters(*traced);
   size_t run_time = 0;
   int64_t bytes = 0;
   for (size_t i = 0; i < arguments.size(); ++i) {
