@@ -241,6 +241,51 @@ TEST(Semaphores, ForgottenIsARace) {
   EXPECT_NE(report.virtual_report.format().find("race"), std::string::npos) << report.virtual_report.format();
 }
 
+/// One CTA hands a number to another by a flag, whose accesses have this scope.
+LaunchReport hand_over(Scope scope, int64_t ctas_of_cluster, int& received) {
+  Machine machine(Arch::kSm90a);
+  DeviceTensor data = machine.tensor(int32, std::vector<int>{0}),
+               flag = machine.tensor(int32, std::vector<int>{0}), y = machine.output(int32, {1});
+  const LaunchReport report = machine.launch(
+      [=](Ptr<int32> data_ptr, Ptr<int32> flag_ptr, Ptr<int32> y_ptr) {
+        grid(2);
+        cluster(ctas_of_cluster);
+        warps(1);
+        auto g_data = global_view(data_ptr, {1});
+        auto flag = global_view(flag_ptr, {1})[0];
+        if (auto writer = when(block_idx.x == 0)) {
+          store_global(g_data, full(int32, {1}, 7), {0});
+          atomic::exch(flag, 1, {.sem = Sem::kRelease, .scope = scope});
+        }
+        if (auto reader = when(block_idx.x == 1)) {
+          for (Loop loop : forever())
+            loop.break_if(atomic::add(flag, 0, {.sem = Sem::kAcquire, .scope = scope}) == 1);
+          store_global(global_view(y_ptr, {1}), load_global(g_data, {0}, {1}), {0});
+        }
+      },
+      data, flag, y);
+  received = values<int32_t>(y)[0];
+  return report;
+}
+
+TEST(Atomics, OrderTheCtasOfAClusterAtItsScope) {
+  int received = 0;
+  for (const Scope scope : {Scope::kCluster, Scope::kGpu, Scope::kSystem}) {
+    const LaunchReport report = hand_over(scope, 2, received);
+    EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+    EXPECT_EQ(received, 7);
+  }
+}
+
+TEST(Atomics, TheScopeOfAClusterOrdersNoOtherCluster) {
+  int received = 0;
+  const LaunchReport wide = hand_over(Scope::kGpu, 1, received);
+  EXPECT_TRUE(wide.clean()) << wide.virtual_report.format();
+  const LaunchReport narrow = hand_over(Scope::kCluster, 1, received);
+  ASSERT_FALSE(narrow.clean());
+  EXPECT_NE(narrow.virtual_report.format().find("race"), std::string::npos) << narrow.virtual_report.format();
+}
+
 template <class F>
 std::string compile_error(const F& kernel) {
   Machine machine;

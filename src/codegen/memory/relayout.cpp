@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // relayout: renaming registers where every thread already holds what it needs, else through shared memory.
+#include <algorithm>
+
 #include "codegen/memory/shared_memory.h"
 #include "codegen/values/words.h"
 #include "layout/memory.h"
@@ -44,6 +46,11 @@ void emit_Relayout(Generator& g, const ir::Op& op) {
   const RegisterTensor& from = g.get<RegisterTensor>(op.operands[0]);
   const layout::Layout& to = g.layout_of(op.result());
   if (is_renaming(from.layout, to)) {
+    // Conversions of small elements bring them into order on the way.
+    const auto& uses = g.uses().of(op.result());
+    if (from.dtype.bits() <= 8 && !from.dtype.is_bool() &&
+        std::ranges::all_of(uses, [](const ir::Op* use) { return use->code == ir::Opcode::kCast; }))
+      return g.bind(op.result(), RegisterTensor(from));
     g.bind(op.result(), RegisterTensor{from.dtype, to, g.group(), words_in_layout(g, op, from, to)});
     return;
   }

@@ -2,11 +2,14 @@
 // Conversions between element types.
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "codegen/generator.h"
 #include "codegen/values/convert_small.h"
 #include "codegen/values/scalar.h"
 #include "codegen/values/words.h"
 #include "imbrex/core/error.h"
+#include "layout/queries.h"
 
 namespace imbrex::codegen {
 
@@ -231,8 +234,11 @@ Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, Da
 
 std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
                                    int64_t count, DataType from, DataType to) {
-  if (!narrow_float(g, from))
-    if (auto packed = convert_packed(g, words, count, from, to)) return *packed;
+  if (!narrow_float(g, from)) {
+    std::vector<int64_t> in_order(static_cast<size_t>(count));
+    std::iota(in_order.begin(), in_order.end(), 0);
+    if (auto packed = convert_packed(g, words, in_order, from, to)) return *packed;
+  }
   Emitter& e = g.e();
   std::vector<Operand> elements = unpack(g, from, words, count);
   std::vector<Operand> out;
@@ -264,6 +270,15 @@ std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<con
   for (int64_t i = 0; i < count; i += per_word)
     out.push_back(pack(g, to, std::span(elements).subspan(i, std::min<int64_t>(per_word, count - i))));
   return out;
+}
+
+std::vector<Operand> convert_tensor(Generator& g, const ir::Op& op, const RegisterTensor& tensor,
+                                    const layout::Layout& layout, DataType to) {
+  const DataType from = tensor.dtype;
+  if (from.bits() <= 8 && tensor.layout != layout && !narrow_float(g, from))
+    if (const auto map = layout::register_map(tensor.layout, layout))
+      if (auto packed = convert_packed(g, tensor.words, *map, from, to)) return *packed;
+  return convert_words(g, op, words_in_layout(g, op, tensor, layout), layout.registers(), from, to);
 }
 
 }  // namespace imbrex::codegen

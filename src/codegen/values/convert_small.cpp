@@ -4,6 +4,8 @@
 // at the same place of a wider float are its value but for a power of two, subnormals too.
 #include "codegen/values/convert_small.h"
 
+#include <map>
+
 #include "codegen/values/scalar.h"
 #include "codegen/values/words.h"
 #include "core/float_formats.h"
@@ -20,22 +22,56 @@ constexpr int64_t both(uint64_t half) { return static_cast<int64_t>(half | half 
 /// Emits the conversion of one tensor's words to pairs of float16 or bfloat16, or to bytes.
 class PackedConversion {
  public:
-  PackedConversion(Generator& g, DataType from, DataType to)
-      : e_(g.e()), g_(g), from_(from), to_(to), width_(32 / elements_per_word(from)) {
-    if (to == float16 || to == bfloat16) format_ = arith::format_of(to);
+  PackedConversion(Generator& g, std::span<const Operand> words, DataType from, DataType to)
+      : e_(g.e()), g_(g), words_(words), from_(from), to_(to), width_(32 / elements_per_word(from)) {
+    if (to_.bits() == 16 && to_.is_float()) format_ = arith::format_of(to);
   }
 
-  /// The words that `word` becomes; empty where there is no such sequence.
-  std::vector<Operand> convert(const Operand& word) {
-    if (from_.is_integer() && (to_ == float16 || to_ == bfloat16)) return integers(word);
-    if (from_.is_float() && (to_ == float16 || to_ == bfloat16)) return floats(word);
-    if (from_.is_integer() && width_ == 4 && to_.is_integer() && to_.bits() == 8)
-      return nibbles_to_bytes(word);
-    return {};
+  /// Whether there is a sequence for these types.
+  bool exists() const {
+    if (from_.is_integer() && to_.is_integer()) return width_ == 4 && to_.bits() == 8;
+    if (to_ != float16 && to_ != bfloat16) return false;
+    const DataTypeFacts& f = facts_of(from_);
+    if (from_.is_integer())  // 255 takes more bits than the mantissa of a bfloat16 has
+      return to_ == float16 || from_.is_signed() || from_.bits() < 8;
+    const bool fits = f.exponent_bits < format_.exponent_bits ||
+                      (f.exponent_bits == format_.exponent_bits && f.specials == format_.specials);
+    return fits && f.mantissa_bits != 0 && !(f.specials == Specials::kInfNan && to_ == bfloat16);
+  }
+
+  /// Elements i and j of the words as a pair of float16 or bfloat16.
+  Operand pair(int64_t i, int64_t j) {
+    if (width_ == 8) return from_.is_float() ? pair_of_byte_floats(i, j) : pair_of_bytes(i, j);
+    return from_.is_float() ? pair_of_floats(place(i), place(j)) : pair_of_codes(place(i), place(j));
+  }
+
+  /// The two words of bytes that a word of 4-bit integers becomes.
+  std::array<Operand, 2> nibbles_to_bytes(const Operand& word) {
+    const Operand even = b(Op::and_, {word, int64_t{0x0f0f0f0f}}),
+                  odd = b(Op::and_, {right(word, 4), int64_t{0x0f0f0f0f}});
+    const auto bytes = [&](int64_t selector) {
+      const Operand four = permuted(even, odd, selector);
+      if (!from_.is_signed()) return four;  // else the sign bit, 8, becomes 0xf8: 8 + 30 * 8
+      const Operand signs = b(Op::and_, {four, int64_t{0x08080808}});
+      return Operand(e_.make(b32, Op::mad, {Mod::lo, u32}, {signs, 30, four}));
+    };
+    return {bytes(0x5140), bytes(0x7362)};
   }
 
  private:
+  /// Where an element is: in which half of which word, and from which bit of the half on.
+  struct Place {
+    int64_t word, half, bit;
+  };
+  Place place(int64_t i) const {
+    const int64_t at = i * width_;
+    return {at / 32, at / 16 % 2, at % 16};
+  }
+
   Operand b(Op op, std::initializer_list<Operand> operands) { return e_.make(b32, op, {b32}, operands); }
+  /// (x & y) ^ z and (x & y) | z: one instruction each.
+  Operand and_xor(const Operand& x, int64_t y, int64_t z) { return b(Op::lop3, {x, y, z, 0x6a}); }
+  Operand and_or(const Operand& x, int64_t y, const Operand& z) { return b(Op::lop3, {x, y, z, 0xea}); }
   Operand right(const Operand& word, int64_t by) {
     return by == 0 ? word : Operand(e_.make(b32, Op::shr, {u32}, {word, by}));
   }
@@ -51,98 +87,104 @@ class PackedConversion {
   Operand constant(double low, double high) {
     return e_.make(b32, Op::mov, {b32}, {static_cast<int64_t>(encoded(low) | encoded(high) << 16)});
   }
-
-  std::vector<Operand> integers(const Operand& word) {
-    if (width_ == 8) return bytes_to_halves(word);
-    // Low halves need elements 0, 2, ... of a 16-bit chunk, high halves 1, 3, ...: from two copies of the chunk where a
-    // mantissa holds both, else from a copy that is shifted by one element.
-    const int mantissa = format_.mantissa_bits, count = 16 / width_;
-    const bool is_shifted = 2 * width_ > mantissa;
-    const Operand other = is_shifted ? right(word, width_) : word;
-    std::vector<Operand> result;
-    for (int chunk = 0; chunk < 2; ++chunk) {
-      const Operand copies = is_shifted ? permuted(word, other, chunk == 0 ? 0x5410 : 0x7632)
-                                        : permuted(word, word, chunk == 0 ? 0x1010 : 0x3232);
-      int shift = 0;
-      Operand shifted = copies;
-      for (int i = 0; i < count; i += 2) {
-        const int low = i * width_, high = is_shifted ? low : low + width_;
-        if (high - shift + width_ > mantissa) {
-          shift = low;
-          shifted = right(copies, shift);
-        }
-        result.push_back(pair_of_codes(shifted, low - shift, high - shift));
-      }
-    }
-    return result;
+  /// What `make` gives, made once for each key.
+  template <class F>
+  Operand once(std::array<int64_t, 4> key, const F& make) {
+    const auto known = made_.find(key);
+    return known != made_.end() ? known->second : made_.emplace(key, make()).first->second;
   }
 
+  /// The word `number`, shifted to the right by some bits (to the left where they are negative).
+  Operand moved(int64_t number, int64_t by) {
+    return once({-1, number, by, 0}, [&] {
+      const Operand& word = words_[static_cast<size_t>(number)];
+      return by < 0 ? left(word, -by) : right(word, by);
+    });
+  }
+  /// A word whose low half is the half that `low` is in, the high half that of `high`, moved by `by` bits to the right.
+  Operand halves_of(const Place& low, const Place& high, int64_t by) {
+    const Operand first = words_[static_cast<size_t>(low.word)];
+    if (low.word == high.word && by == 0 && low.half == 0 && high.half == 1) return first;
+    return once({low.word * 2 + low.half, high.word * 2 + high.half, by, 1}, [&] {
+      const int64_t lower = low.half == 0 ? 0x10 : 0x32, upper = high.half == 0 ? 0x54 : 0x76;
+      return permuted(first, moved(high.word, by), upper << 8 | lower);
+    });
+  }
+  /// Codes of less than a byte as numbers. Both halves' are taken from one word where a mantissa holds them.
+  Operand pair_of_codes(const Place& low, const Place& high) {
+    const int64_t mantissa = format_.mantissa_bits, first = std::min(low.bit, high.bit);
+    const bool is_near = std::max(low.bit, high.bit) - first + width_ <= mantissa;
+    const Operand word = halves_of(low, high, is_near ? 0 : high.bit - low.bit);
+    int64_t low_bit = low.bit, high_bit = is_near ? high.bit : low.bit;
+    const int64_t end = std::max(low_bit, high_bit) + width_, start = std::min(low_bit, high_bit);
+    if (end <= mantissa) return numbers(word, low_bit, high_bit);
+    // The shift that brought another pair of these halves down may do for this one.
+    int64_t& by = shifts_[word.id];
+    if (by == 0 || by > start || end - by > mantissa) by = start;
+    low_bit -= by, high_bit -= by;
+    return numbers(once({-2, word.id, by, 0}, [&] { return right(word, by); }), low_bit, high_bit);
+  }
   /// Codes at these bits of the halves as numbers. Flipping the sign bit adds 2^(width - 1), modulo 2^width.
-  Operand pair_of_codes(const Operand& word, int low, int high) {
+  Operand numbers(const Operand& word, int64_t low, int64_t high) {
     const uint64_t code = (1u << width_) - 1, flipped = from_.is_signed() ? 1u << (width_ - 1) : 0;
-    const auto exponent = [&](int at) { return std::ldexp(1.0, format_.mantissa_bits - at); };
+    const auto exponent = [&](int64_t at) {
+      return std::ldexp(1.0, format_.mantissa_bits - static_cast<int>(at));
+    };
     const uint64_t mask = code << low | code << (high + 16);
     const uint64_t magic =
         (encoded(exponent(low)) | flipped << low) | (encoded(exponent(high)) | flipped << high) << 16;
-    const Operand codes = b(Op::and_, {word, static_cast<int64_t>(mask)});
-    const Operand numbers = b(Op::xor_, {codes, static_cast<int64_t>(magic)});
+    const Operand sums = and_xor(word, static_cast<int64_t>(mask), static_cast<int64_t>(magic));
     const auto offset = static_cast<double>(flipped);
-    return half(Opcode::kSub, numbers, constant(exponent(low) + offset, exponent(high) + offset));
+    return half(Opcode::kSub, sums, constant(exponent(low) + offset, exponent(high) + offset));
   }
 
-  /// Of 8 bits, or fewer that are spread over bytes.
-  std::vector<Operand> bytes_to_halves(const Operand& word) {
-    std::vector<Operand> result;
+  /// Two bytes of one word.
+  struct Bytes {
+    Operand word;
+    int64_t low, high;
+  };
+  /// Elements i and j, of 8 bits or of fewer that are spread over bytes; `words(n)` is word n.
+  template <class F>
+  Bytes bytes_of(int64_t i, int64_t j, const F& words) {
+    if (i / 4 == j / 4) return {words(i / 4), i % 4, j % 4};
+    return {permuted(words(i / 4), words(j / 4), (j % 4 + 4) << 4 | i % 4), 0, 1};
+  }
+
+  Operand pair_of_bytes(int64_t i, int64_t j) {
+    const double flipped = from_.is_signed() && to_ == float16 ? 128 : 0;
+    const Bytes codes = bytes_of(i, j, [&](int64_t number) {
+      const Operand& word = words_[static_cast<size_t>(number)];
+      if (flipped == 0) return word;
+      return once({-3, number, 0, 0}, [&] { return b(Op::xor_, {word, int64_t{0x80808080}}); });
+    });
+    const int64_t selector = 0x4040 | codes.high << 8 | codes.low;
     if (to_ == float16) {
-      const double flipped = from_.is_signed() ? 128 : 0;
-      const Operand codes = from_.is_signed() ? b(Op::xor_, {word, int64_t{0x80808080}}) : word;
-      const Operand exponents = e_.make(b32, Op::mov, {b32}, {int64_t{0x64646464}});
-      for (const int64_t selector : {0x4140, 0x4342})
-        result.push_back(half(Opcode::kSub, permuted(codes, exponents, selector),
-                              constant(1024 + flipped, 1024 + flipped)));
-      return result;
+      const Operand sums = permuted(codes.word, int64_t{0x64646464}, selector);
+      return half(Opcode::kSub, sums, constant(1024 + flipped, 1024 + flipped));
     }
-    if (!from_.is_signed() && from_.bits() == 8) return {};  // 255 takes more bits than a mantissa has
-    for (const int64_t selector : {0x4140, 0x4342}) {
-      const Operand codes = permuted(word, 0, selector);
-      const Operand low =
-          b(Op::or_, {b(Op::and_, {codes, both(0x7f)}), both(0x4300)});  // 128 + the low 7 bits
-      // Less 128, or 256 where the sign is set: the sign is the last bit of the exponent.
-      const Operand high = from_.is_signed() ? b(Op::or_, {b(Op::and_, {codes, both(0x80)}), both(0x4300)})
-                                             : constant(128, 128);
-      result.push_back(half(Opcode::kSub, low, high));
-    }
-    return result;
+    const Operand bytes = permuted(codes.word, 0, selector);
+    const Operand sums = and_or(bytes, both(0x7f), both(0x4300));  // 128 + the low 7 bits
+    // Less 128, or 256 where the sign is set: the sign is the last bit of the exponent.
+    return half(Opcode::kSub, sums,
+                from_.is_signed() ? and_or(bytes, both(0x80), both(0x4300)) : constant(128, 128));
   }
 
-  std::vector<Operand> floats(const Operand& word) {
-    const DataTypeFacts& f = facts_of(from_);
-    const bool fits = f.exponent_bits < format_.exponent_bits ||
-                      (f.exponent_bits == format_.exponent_bits && f.specials == format_.specials);
-    if (!fits || f.mantissa_bits == 0 || (f.specials == Specials::kInfNan && to_ == bfloat16)) return {};
-    std::vector<Operand> result;
-    if (width_ == 8) {
-      for (const int64_t selector : {0x1404, 0x3424})
-        result.push_back(pair_of_floats(left(permuted(word, 0, selector), 8 - f.bits)));
-    } else {
-      const Operand other = right(word, width_);
-      for (const int64_t selector : {0x5410, 0x7632}) {
-        const Operand chunk = permuted(word, other, selector);
-        for (int at = 0; at < 16; at += 2 * width_)
-          result.push_back(pair_of_floats(left(chunk, 16 - width_ - at)));
-      }
-    }
-    return result;
+  Operand pair_of_byte_floats(int64_t i, int64_t j) {
+    const Bytes codes = bytes_of(i, j, [&](int64_t number) { return words_[static_cast<size_t>(number)]; });
+    const int64_t selector = 0x0404 | codes.high << 12 | codes.low << 4;  // into the halves' upper bytes
+    return floats(left(permuted(codes.word, 0, selector), 8 - from_.bits()));
   }
-
+  Operand pair_of_floats(const Place& low, const Place& high) {
+    return floats(left(halves_of(low, high, high.bit - low.bit), 16 - from_.bits() - low.bit));
+  }
   /// Floats in the highest bits of the halves.
-  Operand pair_of_floats(const Operand& word) {
+  Operand floats(const Operand& word) {
     const DataTypeFacts& f = facts_of(from_);
     const uint64_t magnitude = ((1u << (f.exponent_bits + f.mantissa_bits)) - 1)
                                << (15 - f.exponent_bits - f.mantissa_bits);
     const int shift = format_.exponent_bits - f.exponent_bits;
     Operand value = b(Op::and_, {right(word, shift), both(magnitude >> shift)});
-    if (f.has_sign) value = b(Op::or_, {value, b(Op::and_, {word, both(0x8000)})});
+    if (f.has_sign) value = and_or(word, both(0x8000), value);
     if (const int power = format_.bias - f.bias; power != 0)
       value = half(Opcode::kMul, value, constant(std::ldexp(1.0, power), std::ldexp(1.0, power)));
     if (f.specials != Specials::kNanOnly) return value;
@@ -154,42 +196,46 @@ class PackedConversion {
     return half(Opcode::kAdd, value, zero);
   }
 
-  std::vector<Operand> nibbles_to_bytes(const Operand& word) {
-    const Operand even = b(Op::and_, {word, int64_t{0x0f0f0f0f}}),
-                  odd = b(Op::and_, {right(word, 4), int64_t{0x0f0f0f0f}});
-    std::vector<Operand> result;
-    for (const int64_t selector : {0x5140, 0x7362}) {
-      Operand bytes = permuted(even, odd, selector);
-      if (from_.is_signed()) {  // the sign bit, 8, becomes 0xf8: 8 + 30 * 8
-        const Operand signs = b(Op::and_, {bytes, int64_t{0x08080808}});
-        bytes = e_.make(b32, Op::mad, {Mod::lo, u32}, {signs, 30, bytes});
-      }
-      result.push_back(bytes);
-    }
-    return result;
-  }
-
   Emitter& e_;
   Generator& g_;
+  std::span<const Operand> words_;
   DataType from_, to_;
   int width_;  // of an element in a register
   arith::FloatFormat format_;
+  std::map<std::array<int64_t, 4>, Operand> made_;
+  std::map<int64_t, int64_t> shifts_;  // of words that were shifted: by how much last
 };
 
 }  // namespace
 
 std::optional<std::vector<Operand>> convert_packed(Generator& g, std::span<const Operand> words,
-                                                   int64_t count, DataType from, DataType to) {
+                                                   std::span<const int64_t> map, DataType from, DataType to) {
   if (from.bits() > 8 || from.is_bool()) return std::nullopt;
-  PackedConversion conversion(g, from, to);
-  std::vector<Operand> result;
-  for (const Operand& word : words) {
+  for (const Operand& word : words)
     if (word.is_immediate()) return std::nullopt;
-    const std::vector<Operand> part = conversion.convert(word);
-    if (part.empty()) return std::nullopt;
-    result.insert(result.end(), part.begin(), part.end());
+  PackedConversion conversion(g, words, from, to);
+  if (!conversion.exists()) return std::nullopt;
+  std::vector<Operand> result;
+  if (to.bits() == 8) {
+    for (size_t i = 0; i < map.size(); ++i)
+      if (map[i] != static_cast<int64_t>(i)) return std::nullopt;
+    for (const Operand& word : words) {
+      const std::array<Operand, 2> bytes = conversion.nibbles_to_bytes(word);
+      result.insert(result.end(), bytes.begin(), bytes.end());
+    }
+    result.resize((map.size() + 3) / 4);
+    return result;
   }
-  result.resize((count + elements_per_word(to) - 1) / elements_per_word(to));
+  // A place that holds nothing takes what is convenient.
+  const auto element = [&](size_t i, size_t neighbour) {
+    const int64_t known = i < map.size() && map[i] >= 0 ? map[i] : -1;
+    if (known >= 0) return known;
+    const int64_t other = neighbour < map.size() ? std::max<int64_t>(map[neighbour], 0) : 0;
+    return other ^ 1;
+  };
+  const auto held = static_cast<int64_t>(words.size()) * elements_per_word(from);
+  for (size_t i = 0; i < map.size(); i += 2)
+    result.push_back(conversion.pair(element(i, i + 1) % held, element(i + 1, i) % held));
   return result;
 }
 

@@ -6,10 +6,11 @@
 
 namespace imbrex::codegen {
 
-/// `count` elements converted two or four at a time; nothing where no sequence is faster than element by element.
-/// Integers to float16 and bfloat16, small floats to them where the target has no instruction, 4-bit integers to bytes.
+/// Elements converted two or four at a time, element i of the result from element map[i] of the words (-1: from none);
+/// nothing where no sequence is faster than element by element. Integers to float16 and bfloat16, small floats to them
+/// where the target has no instruction, 4-bit integers to bytes.
 std::optional<std::vector<Operand>> convert_packed(Generator& g, std::span<const Operand> words,
-                                                   int64_t count, DataType from, DataType to);
+                                                   std::span<const int64_t> map, DataType from, DataType to);
 
 /// The value of a float of at most 8 bits, as the low bits of a word of which the others are 0. Exact; a NaN is
 /// 0x7FFFFFFF.

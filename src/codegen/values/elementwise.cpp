@@ -73,9 +73,8 @@ void cast(Generator& g, const ir::Op& op) {
     return;
   }
   const layout::Layout& layout = g.layout_of(op.result());
-  const std::vector<Operand> words = words_in_layout(g, op, g.get<RegisterTensor>(op.operands[0]), layout);
-  g.bind(op.result(), RegisterTensor{to, layout, g.group(),
-                                     convert_words(g, op, words, layout.registers(), from.dtype, to)});
+  const RegisterTensor& tensor = g.get<RegisterTensor>(op.operands[0]);
+  g.bind(op.result(), RegisterTensor{to, layout, g.group(), convert_tensor(g, op, tensor, layout, to)});
 }
 
 }  // namespace

@@ -28,5 +28,8 @@ RegisterTensor view_bits(Generator& g, const RegisterTensor& tensor, DataType dt
 /// All elements converted, packed again.
 std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
                                    int64_t count, DataType from, DataType to);
+/// The same in another layout, which some conversions bring elements to for nothing.
+std::vector<Operand> convert_tensor(Generator& g, const ir::Op& op, const RegisterTensor& tensor,
+                                    const layout::Layout& layout, DataType to);
 
 }  // namespace imbrex::codegen
