@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/target.h"
 #include "imbrex/core/error.h"
 
 namespace imbrex {
@@ -39,8 +40,10 @@ void check(const MatmulTile& t) {
 
 void MatmulTile::use_instructions_of(std::string_view target) {
   const int64_t k = 256 / operands.bits();  // 32 bytes of depth per instruction
-  operands_in_registers = !target.starts_with("sm_9") && !target.starts_with("sm_10");
-  accumulates_in_registers = !target.starts_with("sm_10");
+  const Target* known = find_target(target);
+  const MatrixUnit unit = known != nullptr ? known->matrix_unit : MatrixUnit::kMma;
+  operands_in_registers = unit == MatrixUnit::kMma;
+  accumulates_in_registers = unit != MatrixUnit::kTcgen05;
   if (operands_in_registers) {
     reader_m = std::min<int64_t>(64, block_m), reader_n = std::min<int64_t>(64, block_n);
     instruction_m = 16, instruction_n = 8, instruction_k = k;

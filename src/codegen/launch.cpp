@@ -23,7 +23,7 @@ int64_t registers_at_entry(const ir::Function& function, const Target& target) {
 
 void emit_Setmaxnreg(Generator& g, const ir::Op& op) {
   const Target& target = *find_target(g.function().target);
-  if (!target.is_specific)
+  if (!target.is_specific())
     g.fail(op, fmt::format("is not available for {}", target.name), {},
            fmt::format("make the kernel's target {}a", target.name));
   const int64_t entry = registers_at_entry(g.function(), target), wanted = op.int_attr("registers");

@@ -31,8 +31,13 @@ const Target& target_of(const ir::Function& function) {
   return *target;
 }
 
-/// The oldest PTX version that has what we emit for the target: 8.7, of CUDA 12.8, for all of tcgen05.
-int ptx_version(int arch) { return arch >= 100 ? 87 : 80; }
+/// The oldest PTX version that has the target and what we emit for it: 8.7, of CUDA 12.8, for all of tcgen05.
+int ptx_version(const Target& target) {
+  if (target.sm >= 110 && target.sm < 120) return 90;
+  if (target.sm % 10 != 0 && target.sm >= 100) return 88;  // sm_103, sm_121
+  if (target.variant == 'f') return 88;
+  return target.sm >= 100 ? 87 : 80;
+}
 
 /// PTX names have no dots.
 std::string ptx_name(std::string name) {
@@ -78,7 +83,7 @@ CompiledKernel generate(const ir::Function& function, const Options& options) {
 Generator::Generator(const ir::Function& function, const Options& options)
     : function_(function),
       options_(options),
-      module_{.version = ptx_version(target_of(function).sm), .target = function.target},
+      module_{.version = ptx_version(target_of(function)), .target = function.target},
       emitter_(prepared(module_, function, options), ptx_name(function.name), options.comments,
                options.source_lines),
       integers_(emitter_),

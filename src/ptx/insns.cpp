@@ -144,27 +144,6 @@ std::optional<Suffix> parse_shape(std::string_view text) {
 
 }  // namespace
 
-std::optional<Target> Target::parse(std::string_view name) {
-  Target t;
-  if (name.substr(0, 3) != "sm_") return std::nullopt;
-  name.remove_prefix(3);
-  if (!take_int(name, t.sm)) return std::nullopt;
-  if (!name.empty()) t.variant = name[0];
-  if (name.size() > 1 || (t.variant != 0 && t.variant != 'a' && t.variant != 'f')) return std::nullopt;
-  return t;
-}
-
-bool meets(Target target, std::string_view requirement) {
-  if (requirement.empty()) return true;
-  std::string_view kind = requirement;
-  int sm = 0;
-  take_int(kind, sm);
-  if (kind.empty()) return target.sm >= sm;
-  if (kind == "a") return target.sm == sm && target.variant == 'a';
-  if (kind == "a+") return target.sm >= sm && target.variant != 0;
-  return target.sm >= sm && target.sm < 120 && target.variant != 0;  // "100f"
-}
-
 std::string requirement_in_words(std::string_view requirement) {
   if (requirement.empty()) return "every target";
   std::string_view kind = requirement;
@@ -173,7 +152,7 @@ std::string requirement_in_words(std::string_view requirement) {
   if (kind.empty()) return fmt::format("sm_{} or later", sm);
   if (kind == "a") return fmt::format("sm_{}a", sm);
   if (kind == "a+") return fmt::format("sm_{}a, or a later target with suffix 'a' or 'f'", sm);
-  return "an sm_10x or sm_11x target with suffix 'a' or 'f'";
+  return fmt::format("an {} target with suffix 'a' or 'f'", sm < 120 ? "sm_10x or sm_11x" : "sm_12x");
 }
 
 bool computes(Family family) {

@@ -6,23 +6,13 @@
 #include <string>
 #include <string_view>
 
+#include "core/target.h"
 #include "ptx/ptx.h"
 
 namespace imbrex::ptx {
 
 /// A target such as sm_90a.
-struct Target {
-  int sm = 0;        ///< 90
-  char variant = 0;  ///< 'a', 'f' or 0
-
-  /// Reads "sm_90a"; nothing when it is not such a name.
-  static std::optional<Target> parse(std::string_view name);
-};
-
-/// True when `target` meets a requirement as insns.def writes it: "" always; "80" that or later; "90a"
-/// exactly that; "90a+" an 'a' or 'f' variant of that or later; "100f" an 'a' or 'f' variant of sm_10x or
-/// sm_11x.
-bool meets(Target target, std::string_view requirement);
+using Target = TargetName;
 /// The requirement in words: "sm_80 or later", "sm_90a".
 std::string requirement_in_words(std::string_view requirement);
 

@@ -217,10 +217,8 @@ void VirtualGpu::fill32(DeviceAddress to, uint32_t value, int64_t count) {
 Module VirtualGpu::load_module(std::string_view ptx, std::string_view name) {
   auto image = std::make_shared<ModuleImage>(ptx, name, data_->memory, *data_->target);
   const std::string& wanted = image->tree().target;
-  const auto target = ptx::Target::parse(wanted);
-  if (target.has_value()) {
-    const bool exact = target->variant == 'a';
-    if (target->sm > data_->target->sm || (exact && wanted != data_->options.target))
+  if (TargetName::parse(wanted).has_value()) {
+    if (!runs_code_of(data_->target->name, wanted))
       fail(fmt::format("{} is for {}, the device is {}", name, wanted, data_->options.target), {},
            "make the VirtualGpu with that target");
   }

@@ -179,14 +179,16 @@ TEST(Verifier, ReportsEveryFinding) {
 TEST(Verifier, TargetsHaveWhatTheyHave) {
   const std::string tmem =
       "%t: tmem<float32, [128, 64]> = tcgen05_alloc {dtype = float32, shape = [128, 64]}";
-  EXPECT_EQ(findings(tmem, "sm_100a"), "valid");
+  for (const char* target : {"sm_100a", "sm_100f", "sm_103a", "sm_110a"})
+    EXPECT_EQ(findings(tmem, target), "valid");
+  EXPECT_THAT(findings(tmem, "sm_120a"), testing::HasSubstr("needs target sm_100a"));
   EXPECT_THAT(findings(tmem, "sm_90a"), testing::HasSubstr("needs target sm_100a, the kernel is for sm_90a"));
   EXPECT_EQ(findings("wgmma_fence", "sm_90a"), "valid");
   EXPECT_THAT(findings("wgmma_fence", "sm_100a"), testing::HasSubstr("needs target sm_90a"));
   EXPECT_EQ(findings("fence_proxy_async {space = \"all\"}", "sm_100a"), "valid");
   EXPECT_THAT(findings("fence_proxy_async {space = \"all\"}", "sm_80"),
               testing::HasSubstr("needs target sm_90"));
-  EXPECT_THAT(findings("sync", "sm_110a"), testing::HasSubstr("unknown target 'sm_110a'"));
+  EXPECT_THAT(findings("sync", "sm_115a"), testing::HasSubstr("unknown target 'sm_115a'"));
 }
 
 TEST(Verifier, TheHostBlockIsPure) {

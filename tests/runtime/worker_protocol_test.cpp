@@ -8,16 +8,20 @@ namespace imbrex::runtime {
 namespace {
 
 TEST(WorkerProtocol, RequestsAreReadBack) {
-  const WorkerRequest open{
-      .kind = WorkerRequest::Kind::kOpen,
-      .problem = {
-          .kernel = "softmax", .device = "virtual", .target = "sm_80", .sizes = {{"n", 7}}, .seed = 3}};
+  const WorkerRequest open{.kind = WorkerRequest::Kind::kOpen,
+                           .problem = {.kernel = "softmax",
+                                       .device = "virtual",
+                                       .target = "sm_80",
+                                       .gpu = "a10",
+                                       .sizes = {{"n", 7}},
+                                       .seed = 3}};
   const auto opened = parse_request(to_line(open));
   ASSERT_TRUE(opened);
   EXPECT_EQ(opened->kind, WorkerRequest::Kind::kOpen);
   EXPECT_EQ(opened->problem.kernel, "softmax");
   EXPECT_EQ(opened->problem.device, "virtual");
   EXPECT_EQ(opened->problem.target, "sm_80");
+  EXPECT_EQ(opened->problem.gpu, "a10");
   EXPECT_EQ(opened->problem.sizes, (std::map<std::string, int64_t>{{"n", 7}}));
   EXPECT_EQ(opened->problem.seed, 3u);
 

@@ -151,7 +151,7 @@ int kernel_banks(const BanksOptions& o) {
   std::vector<vgpu::BankUse> instructions;
   std::vector<LineBanks> lines = predicted;
   if (!o.no_run) {
-    instructions = study_run(o.choice, natural_gpu(o.choice.kernel().target), false).report.banks;
+    instructions = study_run(o.choice, gpu_model_for(o.choice.kernel().target), false).report.banks;
     lines = banks_by_line(instructions);
   }
   const bool agree = lines == predicted;

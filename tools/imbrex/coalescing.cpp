@@ -28,7 +28,7 @@ struct Options {
 int kernel_coalescing(const Options& o) {
   const RegisteredKernel& kernel = o.choice.kernel();
   const std::vector<vgpu::SectorUse> uses =
-      study_run(o.choice, natural_gpu(kernel.target), false).report.sectors;
+      study_run(o.choice, gpu_model_for(kernel.target), false).report.sectors;
   const std::string config = kernel.space.to_string(o.choice.configuration());
   if (o.json) {
     Json out = {{"kernel", kernel.description.name}, {"sizes", o.choice.sizes()}, {"config", config}};

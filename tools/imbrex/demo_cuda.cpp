@@ -23,16 +23,6 @@ using Json = nlohmann::ordered_json;
 constexpr double kPause = 0.2;  // seconds before each measurement, which lets the chip cool a little
 constexpr int kLaunches = 10;   // measured
 
-/// The model of the GPU with this name ("NVIDIA H200"); null where there is none.
-const GpuModel* model_of(const std::string& device) {
-  for (const GpuModel& model : gpu_models()) {
-    std::string name = model.name;
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
-    if (device.find(name) != std::string::npos) return &model;
-  }
-  return nullptr;
-}
-
 int target_number(const std::string& target) { return std::atoi(target.c_str() + target.find('_') + 1); }
 
 /// The newest ladder that the device runs in full; null where there is none.
@@ -198,7 +188,7 @@ bool show_beside_roofs(const Device& device, const GpuModel* model, const Palett
 
 bool demo_on_cuda(int64_t extent, const Palette& palette, Json* json) {
   const Device device = Device::cuda();
-  const GpuModel* model = model_of(device.name());
+  const GpuModel* model = find_gpu_model_of_device(device.name());
   if (json != nullptr)
     *json = {
         {"device", device.name()}, {"size", extent}, {"ladder", Json::array()}, {"kernels", Json::array()}};

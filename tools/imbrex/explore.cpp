@@ -9,6 +9,7 @@
 #include "imbrex/inspect/banks.h"
 #include "imbrex/inspect/gpu_model.h"
 #include "imbrex/inspect/occupancy.h"
+#include "imbrex/inspect/tiling.h"
 #include "pages.h"
 #include "subcommands.h"
 #include "svg.h"
@@ -33,6 +34,11 @@ Json facts() {
                     {"shared_bytes_per_clock", gpu.shared_bytes_per_clock},
                     {"float16_ops_per_clock", gpu.peak(float16) / (gpu.sms * gpu.clock_ghz * 1e9)}});
     for (const auto& [name, limit] : occupancy_limits(gpu.target)) targets[gpu.target][name] = limit;
+    MatmulTile tile;
+    tile.use_instructions_of(gpu.target);
+    targets[gpu.target]["instruction"] = tile.operands_in_registers      ? "mma"
+                                         : tile.accumulates_in_registers ? "wgmma"
+                                                                         : "tcgen05";
   }
   // Where each 8 bytes of 1024 go: every pattern repeats within that.
   for (const std::string& name : swizzle_names())

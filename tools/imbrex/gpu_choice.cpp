@@ -44,6 +44,7 @@ GpuModel read_gpu(const std::string& file) {
   if (!json.contains("like") || !json["like"].is_string()) refuse(file, "it has no \"like\"");
   GpuModel gpu = gpu_model(json["like"].get<std::string>());
   gpu.name = file;
+  gpu.is_measured = false;
   gpu.title = fmt::format("{} ({})", gpu.title, file);
   for (const auto& [key, value] : json.items()) {
     if (key == "like") continue;
@@ -86,13 +87,9 @@ void GpuChoice::add_to(CLI::App& command) {
 }
 
 GpuModel GpuChoice::gpu_for(const RegisteredKernel& kernel) const {
-  if (!is_given()) return natural_gpu(kernel.target);
+  if (!is_given()) return gpu_model_for(kernel.target);
   GpuModel model = gpu("");
-  const auto number = [](const std::string& t) {
-    return std::strtol(t.c_str() + t.find('_') + 1, nullptr, 10);
-  };
-  const bool is_plain = std::isdigit(static_cast<unsigned char>(kernel.target.back())) != 0;
-  if (model.target != kernel.target && !(is_plain && number(model.target) >= number(kernel.target)))
+  if (!model.runs(kernel.target))
     throw LaunchError(
         Diagnostic{{},
                    fmt::format("{} is built for {}, which {} does not run: it is {}", kernel.description.name,
@@ -102,25 +99,9 @@ GpuModel GpuChoice::gpu_for(const RegisteredKernel& kernel) const {
   return model;
 }
 
-GpuModel GpuChoice::predicted_gpu_for(const RegisteredKernel& kernel) const {
-  GpuModel model = gpu_for(kernel);
-  const GpuModel& predicted = natural_gpu(model.target);
-  if (model.name != predicted.name)
-    throw LaunchError(Diagnostic{{},
-                                 fmt::format("times for {} are predicted of {}, not of {}", model.target,
-                                             predicted.title, model.title),
-                                 {},
-                                 "give --gpu " + predicted.name});
-  return model;
-}
-
 GpuModel GpuChoice::gpu(const std::string& otherwise) const {
   if (name_.ends_with(".json")) return read_gpu(name_);
   return gpu_model(name_.empty() ? otherwise : name_);
-}
-
-const GpuModel& natural_gpu(const std::string& target) {
-  return gpu_model(target.starts_with("sm_10") ? "b200" : target.starts_with("sm_90") ? "h200" : "a100");
 }
 
 DataType dtype_named(const std::string& name) {

@@ -18,19 +18,13 @@ class GpuChoice {
   /// `otherwise` names the one to take when none was given.
   GpuModel gpu(const std::string& otherwise) const;
   bool is_given() const { return !name_.empty(); }
-  /// The GPU to look at a kernel on: the one given, LaunchError when it does not run the kernel's code; else one
-  /// of the kernel's generation.
+  /// The GPU to look at a kernel on: the one given, LaunchError when it does not run the kernel's code; else the
+  /// one that stands for its target.
   GpuModel gpu_for(const RegisteredKernel& kernel) const;
-  /// The same, of the GPUs whose times the virtual GPU predicts: LaunchError for others.
-  GpuModel predicted_gpu_for(const RegisteredKernel& kernel) const;
 
  private:
   std::string name_;
 };
-
-/// The GPU that stands for a target where none is given, and whose times the virtual GPU predicts: A100, H200 or
-/// B200.
-const GpuModel& natural_gpu(const std::string& target);
 
 /// Element types by name; LaunchError with the nearest name.
 DataType dtype_named(const std::string& name);

@@ -124,7 +124,7 @@ int run(Options options) {
   if (options.gpu.is_given()) {
     if (options.tune.device != "virtual")
       throw LaunchError(Diagnostic{{}, "--gpu goes with --device virtual, which predicts times", {}, ""});
-    options.tune.target = options.gpu.predicted_gpu_for(options.choice.kernel()).target;
+    options.tune.gpu = options.gpu.gpu_for(options.choice.kernel()).name;
   }
   const bool shows_progress = isatty(STDERR_FILENO) != 0 && !options.json;
   if (shows_progress) options.tune.progress = show_progress;

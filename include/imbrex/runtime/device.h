@@ -61,7 +61,8 @@ class Device {
   std::string name() const;
   /// The newest target whose PTX the device runs: "sm_90a", ...
   std::string target() const;
-  /// True when the device runs PTX for `target`: its own, or a plain one (without "a") up to its own.
+  /// True when the device runs kernels written for `target`: its own, a plain one (without "a") up to its own, or an
+  /// earlier one of its family, such as "sm_100a" on an sm_103a, for which kernels are compiled anew.
   bool can_run(const std::string& target) const;
   /// How many multiprocessors (SMs) the device has, or models.
   int multiprocessors() const;

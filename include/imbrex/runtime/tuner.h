@@ -70,9 +70,10 @@ struct TuneResult {
 
 struct TuneOptions {
   std::string device = "auto";  ///< as Device::open
-  /// Of the virtual GPU: what an sm_80 kernel takes on an sm_90a chip. "": the kernel's own. LaunchError with
-  /// another device than "virtual".
-  std::string target;
+  /// The GPU whose times the virtual GPU predicts, by the name of its model (imbrex/inspect/gpu_model.h): what an sm_80
+  /// kernel takes on an "rtx4090". "": the one that stands for the kernel's target. LaunchError with another device
+  /// than "virtual", and for a GPU that does not run the kernel.
+  std::string gpu;
   uint64_t seed = 1;
   double timeout_s = 5;  ///< for one candidate's launches
   int jobs = 0;          ///< assemblers at once; 0: one per core

@@ -58,12 +58,12 @@ struct TimelineOptions {
   bool explain = false;  // also why it takes so long: Timeline::why; about ten times the time of predicting
   double clock_ghz = 0;  // of the SMs, where power or a lock holds it down; 0: the GPU model's
   std::shared_ptr<const GpuModel> gpu = {};  // whose clock, bandwidths and latencies are taken
-      // (imbrex/inspect/gpu_model.h); null: A100, H200 or B200, by target
+      // (imbrex/inspect/gpu_model.h); null: the one that stands for the target
 };
 
 /// What a virtual GPU is, and how it runs and watches kernels.
 struct Options {
-  std::string target = "sm_100a";  // sm_80, sm_90, sm_90a, sm_100, sm_100a
+  std::string target = "sm_100a";  // sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_103a, sm_120a, ...
   int num_sms = 0;       // bounds how many CTAs are resident at once; 0: as many as the real chip has
   int host_threads = 0;  // 0: one per core. Results do not depend on it; IMBREX_HOST_THREADS=N overrides it
   uint64_t seed = 0;     // interleaving and completion order; 0 is a plain fair order

@@ -8,7 +8,6 @@
 namespace imbrex::cuda {
 namespace {
 
-constexpr int kMemoryBusBits = 5120;
 constexpr int kLastDeviceAttribute = 147;
 
 }  // namespace

@@ -124,9 +124,7 @@ const FatEntry* best_ptx(const std::vector<FatEntry>& entries, std::string_view 
     // A text without a target that we understand is left to the reader, whose message names the line.
     int rank = 0;
     if (needs.has_value() && gpu.has_value()) {
-      // "a" code is of one GPU, "f" code of those of its generation, all else of every later one too.
-      const bool is_family = needs->variant == 'f' && needs->sm / 10 == gpu->sm / 10;
-      if (needs->sm > gpu->sm || (needs->variant != 0 && !is_family && wanted != target)) continue;
+      if (!runs_code_of(target, wanted)) continue;
       rank = 3 * needs->sm + (needs->variant == 'a' ? 2 : needs->variant == 'f' ? 1 : 0);
     }
     if (rank > best_rank) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "core/target.h"
 #include "imbrex/core/error.h"
 #include "imbrex/core/version.h"
 #include "imbrex/runtime/cache.h"
@@ -95,9 +96,7 @@ std::optional<DeviceFacts> remembered_facts(const std::string& kind, const std::
 }
 
 bool target_runs(const std::string& own, const std::string& wanted) {
-  if (own == wanted) return true;
-  auto number = [](const std::string& name) { return std::atoi(name.c_str() + 3); };
-  return wanted.back() != 'a' && wanted.back() != 'f' && number(wanted) <= number(own);
+  return target_for(wanted, own).has_value();
 }
 
 std::string target_of(int major, int minor) {

@@ -23,7 +23,8 @@ DeviceFacts device_facts(const std::string& kind, const std::string& target);
 /// to find what was kept, but not to launch: whether the driver starts is not known.
 std::optional<DeviceFacts> remembered_facts(const std::string& kind, const std::string& target);
 
-/// True when a device for `own` runs what is built for `wanted`: its own target, or a plain one up to it.
+/// True when a device whose newest target is `own` runs kernels written for `wanted`: compiled for it, or anew for the
+/// device (core/target.h).
 bool target_runs(const std::string& own, const std::string& wanted);
 /// "sm_90a" for 9 and 0.
 std::string target_of(int major, int minor);

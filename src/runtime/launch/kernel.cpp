@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/target.h"
 #include "imbrex/core/error.h"
 #include "imbrex/inspect/written_parameters.h"
 #include "imbrex/runtime/kernel.h"
@@ -225,8 +226,9 @@ runtime::JitKernel* KernelBase::State::prepare(std::span<const LaunchArgument> a
     std::unique_ptr<runtime::JitKernel>& made = compiled[key];
     if (!made) {
       require_may_compile(stream);
-      made = std::make_unique<runtime::JitKernel>(*device, lang::trace(*entry, kernel.get(), key, target),
-                                                  entry->parameters);
+      const std::string compiled_for = target_for(target, device->target()).value_or(target);
+      made = std::make_unique<runtime::JitKernel>(
+          *device, lang::trace(*entry, kernel.get(), key, compiled_for), entry->parameters);
     }
     last = made.get();
     last_constants = std::move(key);

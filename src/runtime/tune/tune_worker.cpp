@@ -12,6 +12,7 @@
 #include <string>
 
 #include "imbrex/core/error.h"
+#include "imbrex/inspect/gpu_model.h"
 #include "imbrex/runtime/tuner.h"
 #include "imbrex/vgpu/timeline.h"
 #include "runtime/assemble/ptxas_log.h"
@@ -68,6 +69,10 @@ class Worker {
     kernel_ = &registered_kernel(problem_.kernel);
     vgpu::Options machine;
     machine.timeline.record = true;
+    if (!problem_.gpu.empty()) {
+      machine.timeline.gpu = std::make_shared<const GpuModel>(gpu_model(problem_.gpu));
+      machine.num_sms = machine.timeline.gpu->sms;
+    }
     device_ = Device::open(problem_.device, problem_.target, machine);
     data_ = std::make_shared<CaseData>();
     writes_inputs_.reset();

@@ -10,7 +10,9 @@
 #include <thread>
 
 #include "core/sha256.h"
+#include "core/target.h"
 #include "imbrex/core/error.h"
+#include "imbrex/inspect/gpu_model.h"
 #include "imbrex/inspect/occupancy.h"
 #include "runtime/assemble/assembler.h"
 #include "runtime/cache/tuned.h"
@@ -84,16 +86,20 @@ class Tuning {
  private:
   Case trace(const Configuration& configuration) const {
     Case c(Case::Mode::kTrace, std::nullopt, sizes_, options_.seed);
+    if (!device_.target.empty()) c.target = target_for(kernel_.target, device_.target).value_or("");
     kernel_.run(c, std::nullopt, configuration);
     return c;
   }
 
-  const std::string& machine_target() const {
-    return options_.target.empty() ? kernel_.target : options_.target;
+  std::string machine_target() const {
+    return options_.gpu.empty() ? kernel_.target : gpu_model(options_.gpu).target;
   }
 
   void set_device(const runtime::DeviceFacts& device) {
     device_ = device;
+    // Times on a GPU that was asked for are kept apart from those on the one that stands for its target.
+    if (device.is_virtual && !options_.gpu.empty() && options_.gpu != gpu_model_for(device.target).name)
+      device_.name += ", " + options_.gpu;
     key_ = runtime::tuned_key(std::string(kernel_.entry->type_name), kernel_.target, device_.name, shape_,
                               code_);
     result_.device = device_.name;
@@ -183,10 +189,10 @@ class Tuning {
       return verdict(i, Status::kRejected, brief(error));
     }
     if (const Occupancy fit =
-            occupancy(kernel_.target, {.threads = compiled.threads,
-                                       .registers_per_thread = 0,  // not known yet
-                                       .shared_bytes = compiled.shared_bytes,
-                                       .tensor_memory_columns = compiled.tensor_memory_columns});
+            occupancy(compiled.target, {.threads = compiled.threads,
+                                        .registers_per_thread = 0,  // not known yet
+                                        .shared_bytes = compiled.shared_bytes,
+                                        .tensor_memory_columns = compiled.tensor_memory_columns});
         !fit.is_feasible())
       return verdict(i, Status::kRejected, fit.complaints());
     digests_[i] = sha256(compiled.ptx);
@@ -228,6 +234,7 @@ class Tuning {
                               {.kernel = kernel_.description.name,
                                .device = device_.is_virtual ? "virtual" : "cuda",
                                .target = machine_target(),
+                               .gpu = options_.gpu,
                                .sizes = sizes_,
                                .seed = options_.seed},
                               why_not);
@@ -434,9 +441,18 @@ const char* name(Candidate::Status status) {
 
 TuneResult tune(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
                 const TuneOptions& options) {
-  if (!options.target.empty() && options.device != "virtual")
-    throw LaunchError(
-        Diagnostic{{}, "a target to tune for is the virtual GPU's", {}, "set device = \"virtual\""});
+  if (!options.gpu.empty()) {
+    if (options.device != "virtual")
+      throw LaunchError(
+          Diagnostic{{}, "a GPU to tune for is the virtual GPU's", {}, "set device = \"virtual\""});
+    const GpuModel& gpu = gpu_model(options.gpu);
+    if (!gpu.runs(kernel.target))
+      throw LaunchError(Diagnostic{{},
+                                   fmt::format("{} is built for {}, which {} does not run: it is {}",
+                                               kernel.description.name, kernel.target, gpu.title, gpu.target),
+                                   {},
+                                   ""});
+  }
   return Tuning(kernel, sizes, options).run();
 }
 

@@ -49,6 +49,7 @@ std::string to_line(const WorkerRequest& request) {
                      {"kernel", request.problem.kernel},
                      {"device", request.problem.device},
                      {"target", request.problem.target},
+                     {"gpu", request.problem.gpu},
                      {"sizes", request.problem.sizes},
                      {"seed", request.problem.seed}});
     case WorkerRequest::Kind::kTry:
@@ -87,8 +88,12 @@ std::optional<WorkerRequest> parse_request(const std::string& line) try {
   WorkerRequest request;
   if (what == "open") {
     request.kind = WorkerRequest::Kind::kOpen;
-    request.problem = {object.at("kernel"), object.at("device"), object.at("target"),
-                       object.at("sizes").get<std::map<std::string, int64_t>>(), object.at("seed")};
+    request.problem = {object.at("kernel"),
+                       object.at("device"),
+                       object.at("target"),
+                       object.at("gpu"),
+                       object.at("sizes").get<std::map<std::string, int64_t>>(),
+                       object.at("seed")};
     return request;
   }
   if (what != "try" && what != "assemble") return std::nullopt;

@@ -2,7 +2,7 @@
 // What the tuner and its worker process tell each other: one JSON object per line, requests on the worker's
 // stdin, answers on its stdout.
 //
-//   {"do": "open", "kernel", "device", "target", "sizes", "seed"}  ->  {} or {"error"}
+//   {"do": "open", "kernel", "device", "target", "gpu", "sizes", "seed"}  ->  {} or {"error"}
 //   {"do": "try", "config", "verify", "restore", "launches", "limit_us"}
 //       ->  {"stage": "launching"}, {"stage": "checking"}, {"stage": "measuring"}: what is going on now; then
 //           {"status": "right", "times": [us, ...]}
@@ -27,6 +27,8 @@ struct WorkerProblem {
   std::string kernel;  ///< the registered kernel's name
   std::string device;  ///< "virtual" or "cuda"
   std::string target;  ///< of the virtual GPU: "sm_90a"
+  std::string
+      gpu;  ///< whose times the virtual GPU predicts: "rtx4090"; "" for the one that stands for the target
   std::map<std::string, int64_t> sizes;
   uint64_t seed = 0;
 };

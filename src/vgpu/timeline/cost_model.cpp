@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/timeline/cost_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -66,21 +68,33 @@ CostModel blackwell() {
   return m;
 }
 
+/// Blackwell's chips for graphics: no tcgen05, but mma.sync at the rate of the whole tensor core.
+CostModel blackwell_graphics() {
+  CostModel m = hopper();
+  m.l1_latency = 38;        // A
+  m.cancel_latency = 1000;  // A
+  m.tensor_latency = 30;    // A
+  m.mma_sync_latency = 33;  // A
+  return m;
+}
+
+CostModel generation_of(int sm) {
+  return sm >= 120 ? blackwell_graphics() : sm >= 100 ? blackwell() : sm >= 90 ? hopper() : ampere();
+}
+
 /// The part of the quoted bandwidth of memory that copies reach (M: 4.27 of 4.8 TB/s).
 constexpr double kMemoryEfficiency = 0.89;
 
 }  // namespace
 
 CostModel cost_model(int sm, double clock_ghz, const GpuModel* chosen) {
-  CostModel m = sm >= 100 ? blackwell() : sm >= 90 ? hopper() : ampere();
-  const GpuModel& gpu = chosen != nullptr ? *chosen
-                                          : gpu_model(sm >= 100  ? "b200"
-                                                      : sm >= 90 ? "h200"
-                                                                 : "a100");
+  CostModel m = generation_of(sm);
+  const GpuModel& gpu = chosen != nullptr ? *chosen : gpu_model_for(fmt::format("sm_{}", sm));
   m.chip = gpu.name;
   if (!m.chip.ends_with(".json"))  // else the file of a GPU that the user describes
     std::transform(m.chip.begin(), m.chip.end(), m.chip.begin(),
                    [](unsigned char c) { return std::toupper(c); });
+  if (!gpu.is_measured) m.chip += " (scaled)";
   m.sms = gpu.sms;
   m.clock_ghz = clock_ghz > 0 ? clock_ghz : gpu.clock_ghz;
   const double per_clock = 1 / (m.clock_ghz * 1e9);
@@ -91,6 +105,8 @@ CostModel cost_model(int sm, double clock_ghz, const GpuModel* chosen) {
   m.hbm_latency = gpu.hbm_latency_cycles;
   m.shared_bytes = gpu.shared_bytes_per_clock;
   m.shared_latency = gpu.shared_latency_cycles;
+  if (sm < 90 || sm >= 120)
+    m.mma_sync_flops = gpu.peak(float16) / (gpu.sms * gpu.clock_ghz * 1e9);  // its only tensor unit
   return m;
 }
 

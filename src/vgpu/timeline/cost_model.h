@@ -54,8 +54,9 @@ struct CostModel {
   double tensor_memory_latency;
 };
 
-/// The model of sm_80, sm_90 or sm_100 (80, 90, 100) with SMs at `clock_ghz`; 0: at the GPU model's clock. `gpu`
-/// gives the rates of memory and L2; null: A100, H200 or B200.
+/// The model of a target by its number (80, 89, 90, 100, 120, ...) with SMs at `clock_ghz`; 0: at the GPU model's clock.
+/// `gpu` gives the rates of memory and L2; null: those of the GPU that stands for the target. The chip is called "H200",
+/// and "RTX4090 (scaled)" where no run on that GPU stands behind the numbers.
 CostModel cost_model(int sm, double clock_ghz = 0, const GpuModel* gpu = nullptr);
 
 /// Clocks of an SM's tensor core for one wgmma m64nN: mathematics and the reading of shared memory run side
