@@ -24,6 +24,7 @@
 #include "imbrex/lang/fence.h"
 #include "imbrex/lang/kernel_parameters.h"
 #include "imbrex/lang/launch.h"
+#include "imbrex/lang/layout.h"
 #include "imbrex/lang/math.h"
 #include "imbrex/lang/mbarrier.h"
 #include "imbrex/lang/memory.h"

@@ -61,16 +61,18 @@ std::vector<std::string> fragment_names() {
 
 LayoutTable layout_table(std::string_view text) {
   const auto found = fragments().find(text);
-  if (found == fragments().end() && !text.starts_with("[")) {
+  // An expression has a bracket; a fragment's name has none.
+  const bool is_expression = text.find_first_of("[(") != std::string_view::npos;
+  if (found == fragments().end() && !is_expression) {
     const std::string near = nearest_word(std::string(text), fragment_names());
     throw LaunchError(Diagnostic{{},
                                  fmt::format("no fragment is called '{}'", text),
                                  {},
-                                 near.empty()
-                                     ? "imbrex layout --list names them; a layout's text starts with ["
-                                     : fmt::format("did you mean '{}'?", near)});
+                                 near.empty() ? "imbrex layout --list names them; a layout is written [8: "
+                                                "8t4, 8: 4t1 2r1] or spatial(8, 4) * local(2, 2)"
+                                              : fmt::format("did you mean '{}'?", near)});
   }
-  const Layout layout = found != fragments().end() ? found->second() : Layout::parse(text);
+  const Layout layout = found != fragments().end() ? found->second() : layout::evaluate(text);
   const int rank = layout.rank();
   LayoutTable table{.layout = layout.to_string(), .cells = {}};
   table.rows = rank >= 2 ? layout.shape()[static_cast<size_t>(rank - 2)] : 1;

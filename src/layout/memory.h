@@ -6,10 +6,6 @@
 
 namespace imbrex::layout {
 
-/// Dense, last dimension fastest.
-Layout row_major(const Shape& shape, int element_bits);
-/// Row-major with `padding` elements after every row of the last dimension.
-Layout padded_row_major(const Shape& shape, int element_bits, int64_t padding);
 /// A tile as TMA boxes write it and wgmma/tcgen05 descriptors read it: the last two dimensions are a matrix,
 /// those before are stages. `contiguous_dim` (-1 the last, -2 the one before) is cut into boxes of
 /// swizzle.span_bytes(); a box holds all rows of the other dimension, box after box, stage after stage.

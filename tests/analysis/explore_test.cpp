@@ -3,7 +3,9 @@
 // settings.
 #include "../skip.h"
 #include "browser.h"
+#include "imbrex/core/error.h"
 #include "imbrex/inspect/banks.h"
+#include "imbrex/inspect/layout_tools.h"
 #include "imbrex/inspect/tiling.h"
 
 namespace imbrex {
@@ -44,6 +46,21 @@ TEST(ExplorePage, ComputesWhatTheLibraryComputes) {
     ASSERT_EQ(row[5], r.degree) << row;
     ASSERT_EQ(row[6].get<std::vector<int>>(), r.bank) << row;
     ASSERT_EQ(row[7].get<std::vector<int>>(), r.cycle) << row;
+  }
+  ASSERT_GT(page["layouts"].size(), 15u);
+  for (const Json& row : page["layouts"]) {
+    const LayoutTable table = layout_table(row[0].get<std::string>());
+    ASSERT_EQ(row[1], table.layout) << row[0];
+    ASSERT_EQ(row[2], table.rows) << row[0];
+    ASSERT_EQ(row[3], table.columns) << row[0];
+    for (size_t i = 0; i < table.cells.size(); ++i) {
+      ASSERT_EQ(row[4][i][0], table.cells[i].a) << row[0] << " element " << i;
+      ASSERT_EQ(row[4][i][1], table.cells[i].b) << row[0] << " element " << i;
+    }
+  }
+  for (const Json& row : page["refused"]) {
+    EXPECT_TRUE(row[1].get<bool>()) << row[0];
+    EXPECT_THROW(layout_table(row[0].get<std::string>()), Error) << row[0];
   }
 }
 

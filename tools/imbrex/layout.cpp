@@ -195,7 +195,8 @@ void add_layout(CLI::App& app, Action& chosen) {
   CLI::App* command =
       app.add_subcommand("layout", "Draw a layout, or prove that a matrix descriptor reads what TMA wrote");
   command->add_option("WHAT", options->what,
-                      "a fragment (--list), a layout's text \"[8: 8t4, 8: 4t1 2r1]\", or a kernel");
+                      "a fragment (--list), a layout (\"spatial(8, 4) * local(2, 2)\", \"[8: 8t4, 8: 4t1 "
+                      "2r1]\"), or a kernel");
   command->add_flag("--list", options->list, "name the fragments");
   command->add_option("--svg", options->svg, "draw into this file");
   command->add_flag("--json", options->json, "print JSON");

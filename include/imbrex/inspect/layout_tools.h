@@ -35,7 +35,8 @@ struct LayoutTable {
 
 /// Names of the instruction fragments that layout_table() knows: "mma.m16n8k16.a", "wgmma.n256.d", ...
 std::vector<std::string> fragment_names();
-/// The table of a fragment by name, or of a layout in its text form ("[8: 8t4, 8: 4t1 2r1]"). Tensors of more
+/// The table of a fragment by name, or of a layout by an expression (imbrex/lang/layout.h): "spatial(8, 4) * local(2, 2)",
+/// "[8: 8t4, 8: 4t1 2r1]". Tensors of more
 /// than two dimensions show their last two, at index 0 of the others. LaunchError for an unknown name,
 /// ParseError for bad text.
 LayoutTable layout_table(std::string_view fragment_or_text);

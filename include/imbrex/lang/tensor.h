@@ -397,7 +397,7 @@ RegisterValue register_tensor(DataType dtype, const Shape& shape, const F& f,
   }
 }
 
-/// Demands this layout (layout/layout.h) for the tensor. CompileError where its uses need another.
+/// Demands this layout (imbrex/lang/layout.h) for the tensor. CompileError where its uses need another.
 ///
 /// Where tensors that meet lie differently, whole warps move one of them as relayout() does: nobody has to write it.
 /// CompileError in a thread group that is not whole warps.
