@@ -35,9 +35,11 @@ LaunchReport top_k(const DeviceTensor& x, const DeviceTensor& values, const Devi
   call.check_dense("values", values, {rows, k}, {x.dtype()});
   call.check_dense("indices", indices, {rows, k}, {int32});
   auto& kernel = kernel_of_device<kernels::TopK>(x.device());
+  const int most = kernels::most_taken(k);
   if (call.columns() <= kMostColumns)
-    return kernel.on(stream)(call.row_shape(kernels::row_tile_columns(call.columns())), k, call.arguments(x),
-                             false, indices.address(), x.dtype(), values.address(), indices.address());
+    return kernel.on(stream)(call.row_shape(kernels::row_tile_columns(call.columns())), k, most,
+                             call.arguments(x), false, indices.address(), x.dtype(), values.address(),
+                             indices.address());
   // The largest of each part, then of those.
   const int64_t parts = (call.columns() + kTileColumns - 1) / kTileColumns, candidates = k * parts;
   const Workspace value_memory = Workspace::on(stream, x.device(), rows * candidates * x.dtype().bytes()),
@@ -45,11 +47,11 @@ LaunchReport top_k(const DeviceTensor& x, const DeviceTensor& values, const Devi
   const DeviceTensor part_values = value_memory.tensor(x.dtype(), {rows, candidates}),
                      part_indices = index_memory.tensor(int32, {rows, candidates});
   LaunchReport first =
-      kernel.on(stream)(call.row_shape(kTileColumns), k, call.arguments(x), false, indices.address(),
+      kernel.on(stream)(call.row_shape(kTileColumns), k, most, call.arguments(x), false, indices.address(),
                         x.dtype(), part_values.address(), part_indices.address());
   if (!first.clean()) return first;
   RowCall second("top_k", "x", part_values);
-  return kernel.on(stream)(second.row_shape(kernels::row_tile_columns(candidates)), k,
+  return kernel.on(stream)(second.row_shape(kernels::row_tile_columns(candidates)), k, most,
                            second.arguments(part_values), true, part_indices.address(), x.dtype(),
                            values.address(), indices.address());
 }
@@ -70,8 +72,8 @@ const KernelRegistration<TopK> registration{
       const int64_t k = c.size("k");
       DeviceTensor x = rows.input(), values = c.output(rows.dtype, {rows.m, k}),
                    indices = c.output(int32, {rows.m, k});
-      c.launch(kernel, rows.shape(row_tile_columns(rows.n)), k, rows.operand(x), false, indices, rows.dtype,
-               values, indices);
+      c.launch(kernel, rows.shape(row_tile_columns(rows.n)), k, most_taken(k), rows.operand(x), false,
+               indices, rows.dtype, values, indices);
       const auto fill = [&](std::span<double> out, bool wants_values) {
         const std::vector<double> in = c.values(x);
         rows.each([&](int64_t first) {

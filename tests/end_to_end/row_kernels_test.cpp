@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <random>
 
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/layer_norm.h"
@@ -382,6 +383,44 @@ TEST(RowKernels, TopK) {
       EXPECT_EQ(values.to_host().to_doubles(), expected);
       EXPECT_EQ(indices.to_host().to_doubles(), places);
     }
+}
+
+// Rows in which the k-th largest element has many equals, an outlier far from the rest, and rows in order.
+TEST(RowKernels, TopKOfEqualElements) {
+  for (const auto& [n, k] :
+       std::vector<std::array<int64_t, 2>>{{130, 8}, {4096, 32}, {20000, 50}, {48, 48}}) {
+    SCOPED_TRACE(n);
+    const Device device = virtual_gpu();
+    constexpr int64_t kRows = 7;
+    HostTensor host(float32, {kRows, n});
+    std::mt19937 random(static_cast<uint32_t>(n));
+    for (int64_t j = 0; j < n; ++j) {
+      host.set(j, 1);                                                               // all equal
+      host.set(n + j, random() % 64 == 0 ? static_cast<double>(random() % 5) : 0);  // few positive ones
+      host.set(2 * n + j, static_cast<double>(j));
+      host.set(3 * n + j, static_cast<double>(-j));
+      host.set(4 * n + j, j == n / 2 ? 1e30 : static_cast<double>(random() % 1000) * 1e-3);
+      host.set(5 * n + j, j % 2 == 0 ? -0.0 : 0.0);
+      host.set(6 * n + j, j < 2 ? INFINITY : -1e-40 * static_cast<double>(j % 3));
+    }
+    const DeviceTensor x = DeviceTensor::from_host(device, host),
+                       values = DeviceTensor::empty(device, float32, {kRows, k}),
+                       indices = DeviceTensor::empty(device, int32, {kRows, k});
+    DeviceTensor(values).poison(), DeviceTensor(indices).poison();
+    expect_clean(top_k(x, values, indices));
+    const std::vector<double> in = host.to_doubles(), got = values.to_host().to_doubles(),
+                              places = indices.to_host().to_doubles();
+    for (int64_t i = 0; i < kRows; ++i) {
+      std::vector<int64_t> order(static_cast<size_t>(n));
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int64_t p, int64_t q) { return in[i * n + p] > in[i * n + q]; });
+      for (int64_t j = 0; j < k; ++j) {
+        EXPECT_EQ(got[i * k + j], in[i * n + order[j]]) << "row " << i << ", " << j;
+        EXPECT_EQ(places[i * k + j], order[j]) << "row " << i << ", " << j;
+      }
+    }
+  }
 }
 
 TEST(RowKernels, RefuseByName) {
