@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/block_scaled_matmul/block_scaled_matmul.h"
+#include "imbrex/kernels/block_scaled_matmul/block_scaled_mma.h"
 #include "imbrex/runtime/registry.h"
 #include "imbrex/runtime/scale_factors.h"
 
@@ -24,11 +25,12 @@ ScaledInput scaled_input(Case& c, int64_t rows, int64_t k, DataType element, Dat
 }
 
 /// C[m, n] = (A * scale_a)[m, k] * (B * scale_b)[n, k]^T in bfloat16.
-void run_scaled(Case& c, Kernel<BlockScaledMatmul>& kernel) {
+template <class K>
+void run_scaled(Case& c, Kernel<K>& kernel) {
   const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k"), bits = c.size("bits");
   if (bits != 8 && bits != 4)
     throw LaunchError(Diagnostic{{},
-                                 "block_scaled_matmul of " + std::to_string(bits) + "-bit elements",
+                                 "a block-scaled matmul of " + std::to_string(bits) + "-bit elements",
                                  {},
                                  "bits is 8 (mxf8: float8_e4m3) or 4 (nvf4: float4_e2m1)"});
   const DataType element = bits == 8 ? float8_e4m3 : float4_e2m1;
@@ -41,14 +43,20 @@ void run_scaled(Case& c, Kernel<BlockScaledMatmul>& kernel) {
   c.expect_matmul(out, a.values, b.values);
 }
 
+std::vector<SizeOption> sizes() {
+  return {{"m", 256, "rows of A and C"},
+          {"n", 256, "columns of C"},
+          {"k", 512, "columns of A"},
+          {"bits", 8, "of an element: 8 (mxf8) or 4 (nvf4)"}};
+}
+
 const KernelRegistration<BlockScaledMatmul> block_scaled{
-    {"block_scaled_matmul",
-     "C = A B^T of 8- or 4-bit floats with a scale factor per 32 or 16 of them",
-     {{"m", 256, "rows of A and C"},
-      {"n", 256, "columns of C"},
-      {"k", 512, "columns of A"},
-      {"bits", 8, "of an element: 8 (mxf8) or 4 (nvf4)"}}},
-    run_scaled};
+    {"block_scaled_matmul", "C = A B^T of 8- or 4-bit floats with a scale factor per 32 or 16 of them",
+     sizes()},
+    run_scaled<BlockScaledMatmul>};
+const KernelRegistration<BlockScaledMmaMatmul> block_scaled_mma{
+    {"block_scaled_matmul_mma", "the same on GeForce RTX 50 and RTX PRO Blackwell, by mma.sync", sizes()},
+    run_scaled<BlockScaledMmaMatmul>};
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -237,10 +237,24 @@ void Counter::count_tma(const Op& op) {
   // Sizes of the map, innermost first.
   const std::vector<int64_t>& along = op.ints_attr("dims");
   const Op& made = *map->def;
-  const size_t rank = made.ints_attr("box").size();
+  size_t rank = made.ints_attr("box").size();
   std::vector<int64_t> count(rank, 1);
   for (size_t t = 0; t < along.size(); ++t) count[static_cast<size_t>(along[t])] = tile.shape[t];
   int64_t elements = 1;
+  if (op.bool_attr("four_rows", false)) {  // offsets are the rows' numbers, then the column
+    int64_t rows = 0;
+    const std::optional<int64_t> columns = integer(op, made.operands[1]),
+                                 height = integer(op, made.operands[2]);
+    for (size_t i = 2; i < 6; ++i) {
+      const std::optional<int64_t> row = integer(op, op.operands[i]);
+      if (!row || !height) return;
+      rows += *row >= 0 && *row < *height ? 1 : 0;
+    }
+    const std::optional<int64_t> column = integer(op, op.operands[6]);
+    if (!columns || !column) return;
+    elements = rows * inside(*column, tile.shape[1], *columns);
+    rank = 0;
+  }
   for (size_t d = 0; d < rank; ++d) {
     const std::optional<int64_t> extent = integer(op, made.operands[1 + d]);
     const std::optional<int64_t> start = integer(op, op.operands[2 + d]);
@@ -306,7 +320,7 @@ void Counter::count_product(const Op& op) {
   int64_t m = d.shape[0], n = d.shape[1];
   TrafficCounts& counts = result_.counts;
   result_.operands = a.dtype;
-  if (op.code == Opcode::kMma) {
+  if (op.code == Opcode::kMma || op.code == Opcode::kMmaScaled) {
     counts.tensor_flops += 2 * m * n * k;
     // Of m16n8k(32 bytes) fragments.
     const int64_t depth = 256 / a.dtype.bits(), fragments = m * n * k / (16 * 8 * depth);
@@ -404,6 +418,7 @@ std::vector<KernelTensor> tensors_on_chip(const ir::Function& function) {
       case Opcode::kTcgen05Alloc:
         return add(op.result(), kTensorMemory, op.int_attr("columns", 0) * 128 * 4, op.where);
       case Opcode::kMma:
+      case Opcode::kMmaScaled:
       case Opcode::kWgmmaMma:
         for (size_t i = 0; i < 3; ++i)
           if (op.operands[i]->type.kind != TypeKind::kShared) in_registers(op.operands[i], op.where);

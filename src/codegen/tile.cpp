@@ -94,15 +94,18 @@ Operand operand_of(Emitter& e, std::span<const Operand> registers) {
 }
 
 void emit_access(Emitter& e, Op op, Mod space, const Access& access, std::initializer_list<Operand> operands,
-                 const Operand& predicate) {
-  std::array<Suffix, 3> words{space, access.word, access.word};
-  size_t count = 2;
-  if (access.registers > 1) {
-    words[1] = access.registers == 2 ? Mod::v2 : Mod::v4;
-    count = 3;
-  }
+                 const Operand& predicate, const CacheHints& hints) {
+  std::array<Suffix, 5> words{space};
+  size_t count = 1;
+  const auto add = [&](Suffix word) { words[count++] = word; };
+  if (hints.l1) add(*hints.l1);
+  if (hints.policy) add(Mod::L2_cache_hint);
+  if (access.registers > 1) add(access.registers == 2 ? Mod::v2 : Mod::v4);
+  add(access.word);
+  std::array<Operand, 3> all{operands.begin()[0], operands.begin()[1], ptx::sink()};
+  if (hints.policy) all[2] = *hints.policy;
   ptx::Instruction& i =
-      e.emit(op, std::span(words.data(), count), std::span(operands.begin(), operands.size()));
+      e.emit(op, std::span(words.data(), count), std::span(all.data(), hints.policy ? 3 : 2));
   if (predicate.is_reg()) i.when(predicate.reg());
 }
 
@@ -126,7 +129,7 @@ WordFiller::WordFiller(Generator& g, DataType dtype, int64_t registers, std::spa
 }
 
 void WordFiller::load(Mod space, const RegisterRun& run, const Operand& address, const Operand& predicate,
-                      uint64_t other) {
+                      uint64_t other, const CacheHints& hints) {
   Emitter& e = g_.e();
   if (predicate.is_immediate() && predicate.value == 0) {
     for (int64_t r : run.registers()) elements_[r] = constant_element(dtype_, other);
@@ -150,7 +153,7 @@ void WordFiller::load(Mod space, const RegisterRun& run, const Operand& address,
     }
     registers.push_back(r);
   }
-  emit_access(e, Op::ld, space, access, {operand_of(e, registers), address}, predicate);
+  emit_access(e, Op::ld, space, access, {operand_of(e, registers), address}, predicate, hints);
 
   if (in_order) {
     for (size_t i = 0; i < registers.size(); ++i) words_[run.first / per_word + i] = registers[i];
@@ -183,7 +186,7 @@ std::vector<Operand> WordFiller::finish() {
 }
 
 void store_run(Generator& g, Mod space, const RegisterTensor& tensor, const RegisterRun& run,
-               const Operand& address, const Operand& predicate) {
+               const Operand& address, const Operand& predicate, const CacheHints& hints) {
   if (predicate.is_immediate() && predicate.value == 0) return;
   Emitter& e = g.e();
   const Access access = access_of(tensor.dtype, run.count);
@@ -194,7 +197,7 @@ void store_run(Generator& g, Mod space, const RegisterTensor& tensor, const Regi
     values = gather_words(g, tensor, run.registers());
   }
   for (Operand& v : values) v = e.to_register(access.reg, v);
-  emit_access(e, Op::st, space, access, {address, operand_of(e, values)}, predicate);
+  emit_access(e, Op::st, space, access, {address, operand_of(e, values)}, predicate, hints);
 }
 
 }  // namespace imbrex::codegen

@@ -45,6 +45,12 @@ class Tile {
   std::vector<std::optional<layout::Index>> indices_;
 };
 
+/// What an access tells the caches; none by default.
+struct CacheHints {
+  std::optional<Mod> l1;          ///< its priority in the L1 cache
+  std::optional<Operand> policy;  ///< of the L2 cache, as createpolicy makes them
+};
+
 /// Collects loaded registers into the words of a tensor.
 class WordFiller {
  public:
@@ -53,7 +59,7 @@ class WordFiller {
   /// Loads one run from `address` in `space` (global or shared) where `predicate` holds; elsewhere each
   /// element has the bits `other`.
   void load(Mod space, const RegisterRun& run, const Operand& address, const Operand& predicate,
-            uint64_t other);
+            uint64_t other, const CacheHints& hints = {});
   /// The words; what was never loaded is zero.
   std::vector<Operand> finish();
 
@@ -67,7 +73,7 @@ class WordFiller {
 
 /// Stores one run of a tensor's registers.
 void store_run(Generator& g, Mod space, const RegisterTensor& tensor, const RegisterRun& run,
-               const Operand& address, const Operand& predicate);
+               const Operand& address, const Operand& predicate, const CacheHints& hints = {});
 
 /// How elements of this type lie in memory: bool as bytes.
 inline DataType memory_type(DataType type) { return type.is_bool() ? uint8 : type; }

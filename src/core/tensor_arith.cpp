@@ -64,10 +64,13 @@ constexpr Row kTable[] = {
     {100, 119, kTcgen05, kF8, 25, 32, -133, -21, false, false, false, false},
     {100, 119, kTcgen05, kF4, 25, 32, -133, -21, false, false, false, false},
     {100, 119, kTcgen05, kF8F6F4, 25, 32, -133, -21, false, false, false, false},
-    {100, 119, kTcgen05Mxf8f6f4, kF8, 25, 32, -133, -21, false, false, true, false},
-    {100, 119, kTcgen05Mxf8f6f4, kF4, 25, 32, -133, -21, false, false, true, false},
-    {100, 119, kTcgen05Mxf8f6f4, kF8F6F4, 25, 32, -133, -21, false, false, true, false},
-    {100, 119, kTcgen05Mxf4, kF4, 35, 64, -133, -21, false, false, true, true},
+    {120, 129, kMma, kF8, 25, 32, -133, -21, false, false, false, false},
+    {120, 129, kMma, kF4, 25, 32, -133, -21, false, false, false, false},
+    {120, 129, kMma, kF8F6F4, 25, 32, -133, -21, false, false, false, false},
+    {100, 129, kMxf8f6f4, kF8, 25, 32, -133, -21, false, false, true, false},
+    {100, 129, kMxf8f6f4, kF4, 25, 32, -133, -21, false, false, true, false},
+    {100, 129, kMxf8f6f4, kF8F6F4, 25, 32, -133, -21, false, false, true, false},
+    {100, 129, kMxf4, kF4, 35, 64, -133, -21, false, false, true, true},
 };
 
 }  // namespace

@@ -21,11 +21,11 @@ namespace imbrex::arith {
 
 /// The instruction families with arithmetic of their own.
 enum class TensorInstruction : uint8_t {
-  kMma,              ///< mma.sync, wmma
-  kWgmma,            ///< wgmma.mma_async
-  kTcgen05,          ///< tcgen05.mma, kinds f16, tf32, f8f6f4
-  kTcgen05Mxf8f6f4,  ///< tcgen05.mma, kind mxf8f6f4: a scale for every 32 products
-  kTcgen05Mxf4,      ///< tcgen05.mma, kinds mxf4 and mxf4nvf4
+  kMma,       ///< mma.sync, wmma
+  kWgmma,     ///< wgmma.mma_async
+  kTcgen05,   ///< tcgen05.mma, kinds f16, tf32, f8f6f4
+  kMxf8f6f4,  ///< tcgen05.mma and mma.sync, kind mxf8f6f4: a scale for every 32 products
+  kMxf4,      ///< the same, kinds mxf4 and mxf4nvf4
 };
 
 /// How the sum of a block is rounded.

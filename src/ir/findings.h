@@ -45,10 +45,13 @@ void verify_control(const Op& op, Findings& out);  // control flow and scopes
 void verify_views(const Op& op, Findings& out);
 void verify_registers(const Op& op, Findings& out);  // ops on register tensors
 void verify_memory(const Op& op, Findings& out);     // global and shared memory
-void verify_indexed(const Op& op, Findings& out);    // accesses at places that are data, atomics
+/// The attributes that hint at what caches keep.
+void verify_cache_hints(const Op& op, Findings& out);
+void verify_indexed(const Op& op, Findings& out);  // accesses at places that are data, atomics
 /// One index for each dimension of `shape`, operands from 1 on; those known must be inside.
 void verify_item_index(const Op& op, const std::vector<int64_t>& shape, Findings& out);
 void verify_mma_sync(const Op& op, Findings& out);
+void verify_mma_scaled(const Op& op, Findings& out);
 void verify_mbarrier(const Op& op, Findings& out);
 void verify_cluster(const Op& op, Findings& out);
 /// Operand `at`, where the op has it: the rank of a CTA.

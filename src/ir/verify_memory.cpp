@@ -26,6 +26,21 @@ void expect_same(const Op& op, const Type& a, std::string_view a_role, const Typ
 
 }  // namespace
 
+void verify_cache_hints(const Op& op, Findings& out) {
+  const auto verify = [&](std::string_view attr, std::string_view what, bool may_bypass) {
+    if (!op.attr(attr)) return;
+    const std::string& word = op.string_attr(attr);
+    if (word == "evict_first" || word == "evict_normal" || word == "evict_last" ||
+        (may_bypass && word == "no_allocate"))
+      return;
+    out.add(op, fmt::format("unknown {} '{}'", what, word),
+            fmt::format("evict_first, evict_normal{}evict_last{}", may_bypass ? ", " : " and ",
+                        may_bypass ? " and no_allocate" : ""));
+  };
+  verify("cache_policy", "cache policy", false);
+  verify("l1_priority", "priority in the L1 cache", true);
+}
+
 void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, const Type& b,
                        std::string_view b_role, Findings& out) {
   Type same_shape = b;
@@ -68,15 +83,18 @@ void verify_memory(const Op& op, Findings& out) {
   const auto type = [&](size_t i) -> const Type& { return op.operands[i]->type; };
   switch (op.code) {
     case Opcode::kLoadGlobal: {
+      verify_cache_hints(op, out);
       const Shape& shape = op.ints_attr("shape");
       if (!verify_tile(op, type(0), shape, op.operands.size() - 1, out)) return;
       return expect_same(op, op.result()->type, "the result",
                          Type::tensor(TypeKind::kRegister, type(0).dtype, shape), "the tile", out);
     }
     case Opcode::kStoreGlobal:
+      verify_cache_hints(op, out);
       if (!verify_tile(op, type(0), type(1).shape, op.operands.size() - 2, out)) return;
       return expect_same_dtype(op, type(0), "dst", type(1), "value", out);
     case Opcode::kCopyAsync:
+      verify_cache_hints(op, out);
       if (!verify_tile(op, type(0), type(1).shape, op.operands.size() - 2, out)) return;
       return expect_same_dtype(op, type(0), "src", type(1), "dst", out);
     case Opcode::kLoadItem:

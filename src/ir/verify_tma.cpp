@@ -32,23 +32,38 @@ void verify_map(const Op& op, Findings& out) {
                         *swizzle ? fmt::format(" up to the {} of the swizzle", swizzle->span_bytes()) : ""));
 }
 
+/// A copy of four rows has a matrix on both sides, and five offsets.
+bool verify_four_rows(const Op& op, const Type& memory, const Type& tile, size_t offsets, Findings& out) {
+  if (memory.rank() != 2 || tile.rank() != 2 || tile.shape[0] != 4)
+    out.add(op,
+            fmt::format(
+                "copies four rows of a matrix: the tensor in shared memory is {}, that in global memory {}",
+                shape_text(tile.shape), shape_text(memory.shape)),
+            "give [4, columns] and [rows, columns]");
+  else if (offsets != 5)
+    out.add(op, fmt::format("four rows and a column are 5 offsets, there are {}", offsets));
+  else
+    return true;
+  return false;
+}
+
 /// What loads and stores share; `global` and `shared` are operand positions.
 bool verify_copy(const Op& op, size_t global, size_t shared, size_t first_offset, Findings& out) {
   const Type& memory = op.operands[global]->type;
   const Type& tile = op.operands[shared]->type;
-  if (op.attr("cache_policy")) {
-    const std::string& policy = op.string_attr("cache_policy");
-    if (policy != "evict_first" && policy != "evict_normal" && policy != "evict_last")
-      out.add(op, "unknown cache policy '" + policy + "'",
-              "policies are evict_first, evict_normal and evict_last");
-  }
+  verify_cache_hints(op, out);
   if (memory.kind == TypeKind::kTensorMap) return true;  // made from what was verified
   if (memory.rank() > kMaxRank) {
     out.add(op, fmt::format("the global tensor has {} dimensions, a tensor map has at most {}", memory.rank(),
                             kMaxRank));
     return false;
   }
-  if (!verify_tile(op, memory, tile.shape, op.operands.size() - first_offset, out)) return false;
+  size_t offsets = op.operands.size() - first_offset;
+  if (op.bool_attr("four_rows", false)) {
+    if (!verify_four_rows(op, memory, tile, offsets, out)) return false;
+    offsets = 2;
+  }
+  if (!verify_tile(op, memory, tile.shape, offsets, out)) return false;
   expect_same_dtype(op, memory, op.info().operands[global].name, tile, op.info().operands[shared].name, out);
   return true;
 }

@@ -11,6 +11,12 @@ using lang::Instruction;
 
 namespace {
 
+void add_l1_priority(std::vector<ir::Attr>& attrs, L1Priority priority) {
+  static constexpr const char* kWords[] = {"", "evict_first", "evict_normal", "evict_last", "no_allocate"};
+  if (priority != L1Priority::kDefault)
+    attrs.push_back({"l1_priority", std::string(kWords[static_cast<int>(priority)])});
+}
+
 int64_t known_extent(const ScalarArg& extent) { return lang::number(extent).value_or(ir::kDynamic); }
 
 GlobalTensor view(const PtrArg& pointer, DataType dtype, const Scalars& shape, const Scalars* strides,
@@ -63,6 +69,12 @@ GlobalTensor view(const PtrArg& pointer, DataType dtype, const Scalars& shape, c
 
 }  // namespace
 
+void lang::add_cache_policy(std::vector<ir::Attr>& attrs, CachePolicy policy) {
+  static constexpr const char* kWords[] = {"", "evict_first", "evict_normal", "evict_last"};
+  if (policy != CachePolicy::kDefault)
+    attrs.push_back({"cache_policy", std::string(kWords[static_cast<int>(policy)])});
+}
+
 GlobalTensor global_view(const PtrArg& pointer, const Scalars& shape, SourceLocation where) {
   return view(pointer, pointer.dtype, shape, nullptr, where);
 }
@@ -111,6 +123,8 @@ RegisterValue load_global(const GlobalTensor& src, const Scalars& offsets, const
   operands.insert(operands.begin(), tensor);
   std::vector<ir::Attr> attrs = {{"shape", shape}, {"dims", std::move(dims)}};
   if (options.other != 0) attrs.push_back({"other", options.other});
+  add_l1_priority(attrs, options.l1_priority);
+  lang::add_cache_policy(attrs, options.cache_policy);
   return lang::result(at, at.emit(ir::Opcode::kLoadGlobal, std::move(operands),
                                   {lang::register_type(tensor->type.dtype, shape)}, std::move(attrs)));
 }
@@ -123,7 +137,10 @@ void store_global(const GlobalTensor& dst, const TileArg& value, const Scalars& 
   Shape dims = lang::tile_dims(tensor, tile->type.shape.size(), options.dims);
   std::vector<ir::Value*> operands = lang::index_values(at, offsets);
   operands.insert(operands.begin(), {tensor, tile});
-  at.emit(ir::Opcode::kStoreGlobal, std::move(operands), {}, {{"dims", std::move(dims)}});
+  std::vector<ir::Attr> attrs = {{"dims", std::move(dims)}};
+  add_l1_priority(attrs, options.l1_priority);
+  lang::add_cache_policy(attrs, options.cache_policy);
+  at.emit(ir::Opcode::kStoreGlobal, std::move(operands), {}, std::move(attrs));
 }
 
 RegisterValue load_shared(const SharedTensor& src, SourceLocation where) {
@@ -148,7 +165,11 @@ void copy_async(const GlobalTensor& src, const SharedTensor& dst, const Scalars&
   Shape dims = lang::tile_dims(from, to->type.shape.size(), options.dims);
   std::vector<ir::Value*> operands = lang::index_values(at, offsets);
   operands.insert(operands.begin(), {from, to});
-  at.emit(ir::Opcode::kCopyAsync, std::move(operands), {}, {{"dims", std::move(dims)}});
+  if (options.l1_priority != L1Priority::kDefault)
+    at.fail("cp.async takes no hint to the L1 cache", {}, "use cache_policy, that of the L2 cache");
+  std::vector<ir::Attr> attrs = {{"dims", std::move(dims)}};
+  lang::add_cache_policy(attrs, options.cache_policy);
+  at.emit(ir::Opcode::kCopyAsync, std::move(operands), {}, std::move(attrs));
 }
 
 void copy_async_commit_group(SourceLocation where) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/target.h"
 #include "ir/mma_types.h"
 #include "lang/tiles.h"
 
@@ -24,6 +25,26 @@ RegisterValue mma(const TileArg& a_tile, const TileArg& b_tile, const TileArg& c
                                   {lang::register_type(c->type.dtype, c->type.shape)}, std::move(attrs)));
 }
 
+RegisterValue mma_scaled(const TileArg& a_tile, const TileArg& scale_a, const TileArg& b_tile,
+                         const TileArg& scale_b, const TileArg& c_tile, const MmaScaledOptions& options,
+                         SourceLocation where) {
+  const lang::Instruction at("mma_scaled", where);
+  if ((options.warps_m == 0) != (options.warps_n == 0) || options.warps_m < 0 || options.warps_n < 0)
+    at.fail(fmt::format("warps_m is {} and warps_n is {}; give both, or neither", options.warps_m,
+                        options.warps_n));
+  std::vector<ir::Value*> operands;
+  for (const TileArg* tile : {&a_tile, &b_tile, &c_tile, &scale_a, &scale_b})
+    operands.push_back(lang::tile(at, *tile));
+  std::vector<ir::Attr> attrs;
+  if (options.warps_m > 0)
+    attrs = {{"warps_m", int64_t{options.warps_m}}, {"warps_n", int64_t{options.warps_n}}};
+  if (options.a_type) attrs.push_back({"a_type", *options.a_type});
+  if (options.b_type) attrs.push_back({"b_type", *options.b_type});
+  const ir::Type& c = operands[2]->type;
+  const ir::Type type = lang::register_type(c.dtype, c.shape);
+  return lang::result(at, at.emit(ir::Opcode::kMmaScaled, std::move(operands), {type}, std::move(attrs)));
+}
+
 namespace {
 
 /// What products are summed in where nobody says.
@@ -37,8 +58,8 @@ DataType sum_type(DataType a, DataType b) {
 bool suits_tensor_cores(const lang::Instruction& at, const ir::Type& a, const ir::Type& b,
                         const ir::Type& c) {
   if (!ir::mma_sync_takes(a, b, c) || a.dtype.bits() == 32) return false;
-  if (a.dtype.is_float() && a.dtype.bits() == 8 && at.trace().function().target < "sm_90" &&
-      at.trace().function().target.size() == 5)
+  const Target* target = find_target(at.trace().function().target);
+  if (a.dtype.is_float() && a.dtype.bits() == 8 && (target == nullptr || !target_has(*target, "sm_89")))
     return false;
   const int64_t warps = at.trace().scope().threads / 32;
   for (int64_t rows = 1; rows <= warps; ++rows)

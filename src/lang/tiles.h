@@ -2,6 +2,7 @@
 // Shapes and operands of tensors, as the language's functions check them.
 #pragma once
 
+#include "imbrex/lang/memory.h"
 #include "imbrex/lang/tensor.h"
 #include "lang/arithmetic.h"
 
@@ -16,6 +17,8 @@ std::vector<ir::Value*> index_values(const Instruction& at, const Scalars& offse
 
 /// Which dimension of `tensor` each dimension of a tile runs along: `dims`, or where that is empty the last
 /// ones.
+/// The attribute of a hint to the L2 cache, where there is one.
+void add_cache_policy(std::vector<ir::Attr>& attrs, CachePolicy policy);
 Shape tile_dims(const ir::Value* tensor, size_t tile_rank, const Shape& dims);
 
 ir::Type register_type(DataType dtype, Shape shape);

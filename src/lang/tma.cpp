@@ -11,10 +11,23 @@ using lang::Instruction;
 
 namespace {
 
-void add_policy(std::vector<ir::Attr>& attrs, CachePolicy policy) {
-  static constexpr const char* kWords[] = {"", "evict_first", "evict_normal", "evict_last"};
-  if (policy != CachePolicy::kDefault)
-    attrs.push_back({"cache_policy", std::string(kWords[static_cast<int>(policy)])});
+/// The operands of a copy of four rows: their numbers, then the column. Such a copy has no choice of dimensions.
+std::vector<ir::Value*> four_rows(const Instruction& at, const std::array<ScalarArg, 4>& rows,
+                                  const ScalarArg& column, const Shape& dims, std::vector<ir::Attr>& attrs) {
+  if (!dims.empty()) at.fail("the tile runs along both dimensions of the matrix: leave out dims");
+  attrs.push_back({"dims", Shape{0, 1}});
+  attrs.push_back({"four_rows", true});
+  Scalars offsets(rows.begin(), rows.end());
+  offsets.push_back(column);
+  return lang::index_values(at, offsets);
+}
+
+void add_receivers(const Instruction& at, std::vector<ir::Attr>& attrs, const LoadOptions& options) {
+  if (options.multicast_mask < 0 || options.multicast_mask > 0xffff)
+    at.fail(fmt::format("multicast_mask is {}; it has one bit for each of 16 CTAs", options.multicast_mask));
+  if (options.multicast_mask) attrs.push_back({"multicast_mask", int64_t{options.multicast_mask}});
+  if (options.cta_group != 1) attrs.push_back({"cta_group", int64_t{options.cta_group}});
+  lang::add_cache_policy(attrs, options.cache_policy);
 }
 
 }  // namespace
@@ -22,17 +35,36 @@ void add_policy(std::vector<ir::Attr>& attrs, CachePolicy policy) {
 void global_to_shared(const GlobalTensor& src, const SharedTensor& dst, const Scalars& offsets,
                       const Barrier& barrier, const LoadOptions& options, SourceLocation where) {
   const Instruction at("tma::global_to_shared", where);
-  if (options.multicast_mask < 0 || options.multicast_mask > 0xffff)
-    at.fail(fmt::format("multicast_mask is {}; it has one bit for each of 16 CTAs", options.multicast_mask));
   ir::Value* from = at.use(src.handle());
   ir::Value* to = at.use(dst.handle());
   std::vector<ir::Attr> attrs = {{"dims", lang::tile_dims(from, to->type.shape.size(), options.dims)}};
-  if (options.multicast_mask) attrs.push_back({"multicast_mask", int64_t{options.multicast_mask}});
-  if (options.cta_group != 1) attrs.push_back({"cta_group", int64_t{options.cta_group}});
-  add_policy(attrs, options.cache_policy);
+  add_receivers(at, attrs, options);
   std::vector<ir::Value*> operands = lang::index_values(at, offsets);
   operands.insert(operands.begin(), {from, to, at.use(barrier.handle())});
   at.emit(ir::Opcode::kTmaGlobalToShared, std::move(operands), {}, std::move(attrs));
+}
+
+void gather4(const GlobalTensor& src, const SharedTensor& dst, const std::array<ScalarArg, 4>& rows,
+             const ScalarArg& column, const Barrier& barrier, const LoadOptions& options,
+             SourceLocation where) {
+  const Instruction at("tma::gather4", where);
+  std::vector<ir::Attr> attrs;
+  std::vector<ir::Value*> operands = four_rows(at, rows, column, options.dims, attrs);
+  add_receivers(at, attrs, options);
+  operands.insert(operands.begin(), {at.use(src.handle()), at.use(dst.handle()), at.use(barrier.handle())});
+  at.emit(ir::Opcode::kTmaGlobalToShared, std::move(operands), {}, std::move(attrs));
+}
+
+void scatter4(const SharedTensor& src, const GlobalTensor& dst, const std::array<ScalarArg, 4>& rows,
+              const ScalarArg& column, const StoreOptions& options, SourceLocation where) {
+  const Instruction at("tma::scatter4", where);
+  if (options.reduce != Reduce::kNone)
+    at.fail("there is no reduction into four rows", {}, "leave out reduce");
+  std::vector<ir::Attr> attrs;
+  std::vector<ir::Value*> operands = four_rows(at, rows, column, options.dims, attrs);
+  lang::add_cache_policy(attrs, options.cache_policy);
+  operands.insert(operands.begin(), {at.use(src.handle()), at.use(dst.handle())});
+  at.emit(ir::Opcode::kTmaSharedToGlobal, std::move(operands), {}, std::move(attrs));
 }
 
 void shared_to_global(const SharedTensor& src, const GlobalTensor& dst, const Scalars& offsets,
@@ -44,7 +76,7 @@ void shared_to_global(const SharedTensor& src, const GlobalTensor& dst, const Sc
   std::vector<ir::Attr> attrs = {{"dims", lang::tile_dims(to, from->type.shape.size(), options.dims)}};
   if (options.reduce != Reduce::kNone)
     attrs.push_back({"reduce", std::string(kReduce[static_cast<int>(options.reduce)])});
-  add_policy(attrs, options.cache_policy);
+  lang::add_cache_policy(attrs, options.cache_policy);
   std::vector<ir::Value*> operands = lang::index_values(at, offsets);
   operands.insert(operands.begin(), {from, to});
   at.emit(ir::Opcode::kTmaSharedToGlobal, std::move(operands), {}, std::move(attrs));

@@ -67,6 +67,17 @@ MmaFragments mma_tile(int64_t m, int64_t n, int64_t k, int input_bits, int64_t w
           spatial({warps_m, warps_n}) * local({rows, columns}) * one.c};
 }
 
+MmaScales mma_scales(int64_t m, int64_t n, int64_t blocks, int64_t warps_m, int64_t warps_n) {
+  if (warps_m < 1 || warps_n < 1 || m % (16 * warps_m) != 0 || n % (8 * warps_n) != 0 || blocks < 1)
+    fail(fmt::format("{} x {} warps share the scales of a product of {} x {}", warps_m, warps_n, m, n));
+  // Threads 0 and 1 of four lend the scales of rows g and g + 8, thread 0 that of column g; the others hold copies.
+  const Layout a({16, blocks}, {{thread(2, 1), thread(8, 4)}, {reg(blocks, 1)}}, {thread(2, 2)});
+  const Layout b({blocks, 8}, {{reg(blocks, 1)}, {thread(8, 4)}}, {thread(4, 1)});
+  const Layout a_warps({warps_m, 1}, {{thread(warps_m, warps_n)}, {}}, {thread(warps_n, 1)});
+  const Layout b_warps({1, warps_n}, {{}, {thread(warps_n, 1)}}, {thread(warps_m, warps_n)});
+  return {a_warps * local({m / (16 * warps_m), 1}) * a, b_warps * local({1, n / (8 * warps_n)}) * b};
+}
+
 Layout ldmatrix(int matrices, bool transposed) {
   if (matrices != 1 && matrices != 2 && matrices != 4) fail(fmt::format("ldmatrix of {} matrices", matrices));
   Shape shape{8 * matrices, 8};

@@ -21,6 +21,13 @@ MmaFragments mma_fragments(int64_t m, int64_t n, int64_t k, int input_bits);
 /// where the boxes are not made of whole fragments.
 MmaFragments mma_tile(int64_t m, int64_t n, int64_t k, int input_bits, int64_t warps_m, int64_t warps_n);
 
+/// The scales of such a product with block scales: [m, blocks] and [blocks, n]. A thread's registers go through the
+/// blocks of k of one fragment's row (column), then through the fragments of its warp.
+struct MmaScales {
+  Layout a, b;
+};
+MmaScales mma_scales(int64_t m, int64_t n, int64_t blocks, int64_t warps_m, int64_t warps_n);
+
 /// The registers of ldmatrix/stmatrix .x`matrices` (1, 2, 4) of 16-bit elements: [8 * matrices, 8], matrix j
 /// in rows 8j...8j+7. With `transposed` (.trans), each matrix is read transposed.
 Layout ldmatrix(int matrices, bool transposed);

@@ -149,11 +149,23 @@ class MapMaker {
           fmt::format("the global tensor has {} dimensions, a tensor map at most {}", order.size(), kMaxRank),
           {tensor_text(*source.root->result())});
     box.resize(order.size(), 1);
+    const bool is_four_rows = op.bool_attr("four_rows", false);
+    if (is_four_rows) {
+      if (source.rank() != 2 || map_dims != std::vector<int64_t>{1, 0})
+        fail(op, "rows that are contiguous, of a tensor of two dimensions, are what four of can be copied",
+             {tensor_text(*source.root->result()), tensor_text(*copy.tile())},
+             "make a global_view of [rows, columns]");
+      box[1] = 1;  // a box of one row, four times
+    }
 
     builder_.set_location(op.where);
     builder_.set_insertion_point(to);
     std::vector<Value*> coordinates;
-    for (int64_t d : order) coordinates.push_back(coordinate(copy, source, d));
+    coordinates.push_back(coordinate(copy, source, order[0], is_four_rows ? 3 : 0));
+    for (size_t i = 0; is_four_rows && i < 4; ++i)
+      coordinates.push_back(coordinate(copy, source, order[1], i));
+    for (size_t j = 1; !is_four_rows && j < order.size(); ++j)
+      coordinates.push_back(coordinate(copy, source, order[j]));
     const bool is_padded = copy.tile()->type.dtype.bits() < copy.tile()->type.layout->element_bits();
     check_inner_coordinate(op, source, *coordinates.front(), is_padded);
     copy.global() = map(op, source, order, box, boxes->swizzle, is_padded);
@@ -170,11 +182,12 @@ class MapMaker {
          {tensor_text(*source.root->result())}, "give one of the strides as the C++ number 1");
   }
 
-  /// The sum of the offsets along a dimension of the root, as 32 bits.
-  Value* coordinate(Copy& copy, const GlobalSource& source, int64_t root_dim) {
+  /// The sum of the offsets along a dimension of the root, as 32 bits. The copy's own stands `later` places further than
+  /// its dimension's.
+  Value* coordinate(Copy& copy, const GlobalSource& source, int64_t root_dim, size_t later = 0) {
     std::vector<Value*> parts = source.offsets[static_cast<size_t>(root_dim)];
     for (size_t d = 0; d < source.dims.size(); ++d)
-      if (source.dims[d] == root_dim) parts.push_back(copy.op.operands[copy.first_offset() + d]);
+      if (source.dims[d] == root_dim) parts.push_back(copy.op.operands[copy.first_offset() + d + later]);
     Value* sum = nullptr;
     int64_t constant = 0;
     for (Value* part : parts) {

@@ -131,7 +131,7 @@ TEST(Mma, EveryTypeAssemblesAndIsRight) {
 
 TEST(Mma, EightBitFloatsNeedALaterTarget) {
   EXPECT_THAT(compile_error(matmul_kernel({.in = float8_e4m3})),
-              HasSubstr("mma of 8-bit floats needs sm_90 or later, the kernel is for sm_80"));
+              HasSubstr("mma of 8-bit floats needs sm_89 or later, the kernel is for sm_80"));
 }
 
 /// What stands between the loop's label and the branch back.

@@ -24,9 +24,9 @@
 namespace imbrex::testing {
 
 /// The targets that tests run on where the target matters.
-enum class Arch { kSm80, kSm90a, kSm100a };
+enum class Arch { kSm80, kSm90a, kSm100a, kSm89, kSm120a };
 constexpr const char* target_name(Arch arch) {
-  constexpr const char* kNames[] = {"sm_80", "sm_90a", "sm_100a"};
+  constexpr const char* kNames[] = {"sm_80", "sm_90a", "sm_100a", "sm_89", "sm_120a"};
   return kNames[static_cast<int>(arch)];
 }
 inline void PrintTo(Arch arch, std::ostream* out) { *out << target_name(arch); }

@@ -65,6 +65,8 @@ const std::vector<Types> kTypes = {{float16, float16, float32},
                                    {uint8, int8, int32},
                                    {float16, float16, float32, Arch::kSm90a},
                                    {bfloat16, bfloat16, float32, Arch::kSm100a},
+                                   {float8_e4m3, float8_e4m3, float32, Arch::kSm89},
+                                   {float8_e5m2, float8_e4m3, float32, Arch::kSm120a},
                                    {float8_e4m3, float8_e4m3, float32, Arch::kSm90a},
                                    {float8_e5m2, float8_e4m3, float32, Arch::kSm90a}};
 const std::vector<Tile> kTiles = {{1, 1, 1, 1},         {1, 1, 3, 1},         {3, 5, 2, 1},

@@ -25,9 +25,10 @@ TEST(OpInfo, SpecificationsSayWhatTheStringsSay) {
   EXPECT_EQ(store.operands[0].kinds, 1u << static_cast<int>(TypeKind::kGlobal));
   EXPECT_TRUE(store.operands[2].is_variadic);
   EXPECT_TRUE(store.operands[2].is_integer);
-  ASSERT_EQ(store.attrs.size(), 1u);
+  ASSERT_EQ(store.attrs.size(), 3u);
   EXPECT_EQ(store.attrs[0].kind, AttrKind::kInts);
   EXPECT_FALSE(store.attrs[0].is_optional);
+  EXPECT_TRUE(store.attrs[1].is_optional);
   EXPECT_TRUE(info(Opcode::kConst).attrs[1].is_optional);
 }
 

@@ -165,6 +165,18 @@ struct EveryScaledOp {
   }
 };
 
+/// Products with block scales on tensor cores that take registers.
+struct EveryGraphicsOp {
+  void operator()(Ptr<float32> p) const {
+    grid(1);
+    warps(4);
+    auto a = zeros(float8_e4m3, {64, 64});
+    auto scale = full(float8_e8m0, {64, 2}, 1);
+    store_global(global_view(p, {64, 64}),
+                 mma_scaled(a, scale, a.transpose(), scale.transpose(), zeros(float32, {64, 64})), {0, 0});
+  }
+};
+
 /// Rows in order, products by threads, places that are data, and what ends.
 struct EveryRowOp {
   void operator()(Int32 m, Ptr<uint64> table, Ptr<int32> p) const {
@@ -187,7 +199,8 @@ TEST(EveryOp, HasAFunctionOfTheLanguage) {
   std::set<ir::Opcode> seen;
   for (const auto& function :
        {lang::trace(EveryOp{}, {}, "sm_100a"), lang::trace(EveryHopperOp{}, {}, "sm_90a"),
-        lang::trace(EveryScaledOp{}, {}, "sm_100a"), lang::trace(EveryRowOp{}, {}, "sm_100a")}) {
+        lang::trace(EveryScaledOp{}, {}, "sm_100a"), lang::trace(EveryGraphicsOp{}, {}, "sm_120a"),
+        lang::trace(EveryRowOp{}, {}, "sm_100a")}) {
     ir::verify(*function);
     ir::walk(function->body, [&](const ir::Op& op) { seen.insert(op.code); });
   }

@@ -38,12 +38,24 @@ SharedTensor shared_tensor(DataType dtype, const Shape& shape,
 /// first use of what takes its place there is a sync(), or a barrier. The virtual GPU reports a race where there is none.
 void free_shared(const SharedTensor& tensor, SourceLocation where = SourceLocation::current());
 
+/// A hint to the L2 cache: which data to evict first or last. Data that every CTA reads wants kEvictLast, data that is
+/// touched once kEvictFirst. [PTX: createpolicy.fractional, .L2::cache_hint]
+enum class CachePolicy : uint8_t { kDefault, kEvictFirst, kEvictNormal, kEvictLast };
+/// A hint to the L1 cache. kNoAllocate: what is not there yet stays out of it, which leaves the room to what is read
+/// again. [PTX: ld.L1::evict_first, ld.L1::no_allocate and so on]
+enum class L1Priority : uint8_t { kDefault, kEvictFirst, kEvictNormal, kEvictLast, kNoAllocate };
+
 struct LoadOptions {
   double other = 0;  ///< the value of elements outside the tensor
   Shape dims = {};   ///< see the head of this file
+  L1Priority l1_priority = L1Priority::kDefault;
+  CachePolicy cache_policy = CachePolicy::kDefault;
 };
 struct StoreOptions {
   Shape dims = {};  ///< see the head of this file
+  L1Priority l1_priority =
+      L1Priority::kDefault;  ///< CompileError in copy_async(), whose hint is that of the L2 cache
+  CachePolicy cache_policy = CachePolicy::kDefault;
 };
 
 /// The tile of this shape at the offsets, in registers; `other` for elements outside the tensor.

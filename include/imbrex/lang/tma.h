@@ -21,13 +21,15 @@
 // [PTX: Data Movement and Conversion Instructions: cp.async.bulk.tensor]
 #pragma once
 
+#include <array>
+
 #include "imbrex/lang/mbarrier.h"
+#include "imbrex/lang/memory.h"
 #include "imbrex/lang/tensor.h"
 
 namespace imbrex::tma {
 
-/// A hint to the L2 cache: which data to evict first or last. [PTX: createpolicy]
-enum class CachePolicy : uint8_t { kDefault, kEvictFirst, kEvictNormal, kEvictLast };
+using imbrex::CachePolicy;  // a hint to the L2 cache
 
 struct LoadOptions {
   Shape dims = {};         ///< see the head of this file
@@ -42,6 +44,14 @@ void global_to_shared(const GlobalTensor& src, const SharedTensor& dst, const Sc
                       const Barrier& barrier, const LoadOptions& options = {},
                       SourceLocation where = SourceLocation::current());
 
+/// Starts loading four rows of a matrix, wherever they lie: row i of dst, [4, columns], is row rows[i] of src, [m, n], from
+/// `column` on. Rows outside src become zeros; all four are bytes that the barrier expects. Tiles of more rows take one
+/// call for every four: `gather4(g, s.slice({4 * i, 0}, {4, columns}), ...)`. One warp or one thread. sm_100; with
+/// multicast or a CTA pair, sm_100a. [PTX: cp.async.bulk.tensor.2d.tile::gather4]
+void gather4(const GlobalTensor& src, const SharedTensor& dst, const std::array<ScalarArg, 4>& rows,
+             const ScalarArg& column, const Barrier& barrier, const LoadOptions& options = {},
+             SourceLocation where = SourceLocation::current());
+
 /// What a store does with the element in global memory: replaces it, or combines with it atomically.
 enum class Reduce : uint8_t { kNone, kAdd, kMin, kMax, kAnd, kOr, kXor };
 
@@ -54,6 +64,13 @@ struct StoreOptions {
 /// [PTX: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor]
 void shared_to_global(const SharedTensor& src, const GlobalTensor& dst, const Scalars& offsets,
                       const StoreOptions& options = {}, SourceLocation where = SourceLocation::current());
+
+/// Starts storing the rows of src, [4, columns], to rows of a matrix: row i to row rows[i] of dst, from `column` on. Rows
+/// outside dst are left out. Where rows are equal, one of them is stored. Without a reduction. One warp or one thread.
+/// sm_100a. [PTX: cp.async.bulk.tensor.2d.tile::scatter4]
+void scatter4(const SharedTensor& src, const GlobalTensor& dst, const std::array<ScalarArg, 4>& rows,
+              const ScalarArg& column, const StoreOptions& options = {},
+              SourceLocation where = SourceLocation::current());
 
 /// Closes a group of the stores that the executing warp or thread has started.
 /// [PTX: cp.async.bulk.commit_group]

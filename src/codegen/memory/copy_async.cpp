@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "codegen/memory/cache_hints.h"
 #include "codegen/memory/global_memory.h"
 #include "codegen/memory/packed.h"
 #include "codegen/memory/shared_memory.h"
@@ -85,17 +86,21 @@ class CopyAsync {
     global.rely_on_alignment(bytes);
     Emitter& e = g_.e();
     const Operand holds = holds_elements(g_, g_.group(), tile.digits(), true);
+    const CacheHints hints = cache_hints(g_, op_);
     const bool cut = global.masked_vector(vector) < vector;  // an edge may lie inside a vector
     for (const RegisterRun& run : tile.runs(shared.vector_digit(), vector)) {
       const Operand guard = g_.ints().both(holds, tile.in_shape(run.first), 0);
       if (guard.is_immediate() && guard.value == 0) continue;
       const Operand size = source_bytes(global, run.first, bytes, cut);
       const Operand to = shared.address(run.first), from = global.address(run.first);
-      const Mod cache = bytes == 16 ? Mod::cg : Mod::ca;
-      ptx::Instruction& i =
-          size.is_immediate() && size.value == bytes
-              ? e.emit(Op::cp_async, {cache, Mod::shared, Mod::global}, {to, from, bytes})
-              : e.emit(Op::cp_async, {cache, Mod::shared, Mod::global}, {to, from, bytes, size});
+      std::vector<Suffix> words{bytes == 16 ? Mod::cg : Mod::ca, Mod::shared, Mod::global};
+      std::vector<Operand> operands{to, from, bytes};
+      if (!size.is_immediate() || size.value != bytes) operands.push_back(size);
+      if (hints.policy) {
+        words.push_back(Mod::L2_cache_hint);
+        operands.push_back(*hints.policy);
+      }
+      ptx::Instruction& i = e.emit(Op::cp_async, words, operands);
       if (guard.is_reg()) i.when(guard.reg());
     }
   }

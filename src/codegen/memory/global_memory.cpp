@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "codegen/memory/cache_hints.h"
 #include "codegen/memory/packed.h"
 #include "codegen/threads.h"
 #include "codegen/values/words.h"
@@ -254,6 +255,7 @@ RegisterTensor load_tile(Generator& g, const ir::Op& op, const GlobalView& view,
   check_bytes(g, op, global, view.dtype);
   const DataType stored = memory_type(view.dtype);
   const Operand holds = holds_elements(g, g.group(), tile.digits(), false);
+  const CacheHints hints = cache_hints(g, op);
 
   // Two paths must leave the elements in the same registers.
   const int64_t aligned = global.aligned_vector(16);
@@ -267,7 +269,7 @@ RegisterTensor load_tile(Generator& g, const ir::Op& op, const GlobalView& view,
     for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
       const Condition inside = global.in_bounds(run.first, test_along);
       const Operand predicate = g.ints().both(holds, inside.value, inside.depth);
-      filler.load(Mod::global, run, global.address(run.first), predicate, other);
+      filler.load(Mod::global, run, global.address(run.first), predicate, other, hints);
     }
     result.words = filler.finish();
   });
@@ -280,12 +282,13 @@ void store_tile(Generator& g, const ir::Op& op, const GlobalView& view, std::spa
   const GlobalTile global(tile, view, op.ints_attr("dims"), offsets);
   check_bytes(g, op, global, view.dtype);
   const Operand holds = holds_elements(g, value.group, tile.digits(), true);
+  const CacheHints hints = cache_hints(g, op);
   with_vectors(g, global, kAnyVector, [&](int64_t vector, bool test_along) {
     global.rely_on_alignment(vector * value.dtype.bits() / 8);
     for (const RegisterRun& run : tile.runs(global.vector_digit(), vector)) {
       const Condition inside = global.in_bounds(run.first, test_along);
       const Operand predicate = g.ints().both(holds, inside.value, inside.depth);
-      store_run(g, Mod::global, value, run, global.address(run.first), predicate);
+      store_run(g, Mod::global, value, run, global.address(run.first), predicate, hints);
     }
   });
 }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "codegen/generator.h"
+#include "codegen/memory/cache_hints.h"
 #include "codegen/memory/mbarrier.h"
+#include "core/target.h"
 #include "imbrex/core/error.h"
 #include "layout/descriptors.h"
 
@@ -70,6 +72,12 @@ TensorMapSwizzle driver_swizzle(layout::Swizzle swizzle) {
   }
 }
 
+/// What only Blackwell's chips for data centres have.
+void require_family(Generator& g, const ir::Op& op, std::string_view what) {
+  if (!target_has(*find_target(g.function().target), "sm_100a"))
+    g.fail(op, fmt::format("{} needs sm_100a, the kernel is for {}", what, g.function().target));
+}
+
 /// Lets only the issuing thread execute an instruction.
 void guard(ptx::Instruction& instruction, const std::optional<Reg>& issuer) {
   if (issuer) instruction.when(*issuer);
@@ -100,7 +108,10 @@ class TmaCopy {
     for (const layout::TmaBox& box : boxes_.boxes) {
       std::vector<Operand> at;
       for (size_t j = 0; j < coordinates_.size(); ++j) {
-        const int64_t start = j < boxes_.dims.size() ? box.start[static_cast<size_t>(boxes_.dims[j])] : 0;
+        // Of four rows the coordinates are the column and the rows, whose boxes begin with the first.
+        const int64_t start = j < boxes_.dims.size() && (j == 0 || !is_four_rows())
+                                  ? box.start[static_cast<size_t>(boxes_.dims[j])]
+                                  : 0;
         at.push_back(g_.ints().add(coordinates_[j], Integers::constant(start)).value);
       }
       const Operand map = ptx::address(g_.scalar(map_).reg());
@@ -111,21 +122,16 @@ class TmaCopy {
   /// 1d ... 5d.
   Mod rank() const {
     static constexpr Mod kRanks[] = {Mod::_1d, Mod::_2d, Mod::_3d, Mod::_4d, Mod::_5d};
-    return kRanks[coordinates_.size() - 1];
+    return kRanks[is_four_rows() ? 1 : coordinates_.size() - 1];
   }
+  bool is_four_rows() const { return op_.bool_attr("four_rows", false); }
 
   /// Appends the L2 hint, when the op has one, to the words and operands of an instruction.
   void add_policy(std::vector<Suffix>& words, std::vector<Operand>& operands) {
-    if (!op_.attr("cache_policy")) return;
-    const std::string& name = op_.string_attr("cache_policy");
-    const Mod priority = name == "evict_first"    ? Mod::L2_evict_first
-                         : name == "evict_normal" ? Mod::L2_evict_normal
-                                                  : Mod::L2_evict_last;
+    const CacheHints hints = cache_hints(g_, op_);
+    if (!hints.policy) return;
     words.push_back(Mod::L2_cache_hint);
-    operands.push_back(g_.e().hoisted(g_.ints().name(kCachePolicy, static_cast<int64_t>(priority)), 0, [&] {
-      return Operand(g_.e().make(ScalarType::b64, Op::createpolicy,
-                                 {Mod::fractional, priority, ScalarType::b64}, {1.0f}));
-    }));
+    operands.push_back(*hints.policy);
   }
 
  private:
@@ -217,9 +223,18 @@ void emit_TmaGlobalToShared(Generator& g, const ir::Op& op) {
   if (barrier.remote && !is_pair)
     g.fail(op, "the barrier is another CTA's", {}, "a pair of CTAs may share one: set cta_group = 2");
   const std::optional<Reg> issuer = g.issuer();
+  const bool is_shared = op.attr("multicast_mask") || is_pair;
+  if (copy.is_four_rows()) {
+    g.require_arch(op, 100, "gather4");
+    if (is_shared) require_family(g, op, "gather4 for several CTAs");
+  }
   copy.for_each_box([&](const Operand& tensor, const Operand& shared) {
     std::vector<Suffix> words{copy.rank(), Mod::shared_cluster, Mod::global, Mod::tile,
                               Mod::mbarrier_complete_tx_bytes};
+    if (copy.is_four_rows()) {
+      words[1] = is_shared ? Mod::shared_cluster : Mod::shared_cta;
+      words[3] = Mod::tile_gather4;
+    }
     std::vector<Operand> operands{shared, tensor, barrier_operand(g, barrier)};
     if (op.attr("multicast_mask")) {
       words.push_back(Mod::multicast_cluster);
@@ -234,6 +249,7 @@ void emit_TmaGlobalToShared(Generator& g, const ir::Op& op) {
 void emit_TmaSharedToGlobal(Generator& g, const ir::Op& op) {
   TmaCopy copy(g, op, op.operands[1], op.operands[0], 2);
   const std::optional<Reg> issuer = g.issuer();
+  if (copy.is_four_rows()) require_family(g, op, "scatter4");
   copy.for_each_box([&](const Operand& tensor, const Operand& shared) {
     std::vector<Suffix> words{copy.rank(), Mod::global, Mod::shared_cta};
     std::vector<Operand> operands{tensor, shared};
@@ -248,7 +264,7 @@ void emit_TmaSharedToGlobal(Generator& g, const ir::Op& op) {
                       : reduce == "or"  ? Mod::or_
                                         : Mod::xor_);
     }
-    words.insert(words.end(), {Mod::tile, Mod::bulk_group});
+    words.insert(words.end(), {copy.is_four_rows() ? Mod::tile_scatter4 : Mod::tile, Mod::bulk_group});
     copy.add_policy(words, operands);
     guard(g.e().emit(instruction, words, operands), issuer);
   });

@@ -88,6 +88,7 @@ void RegisterInference::collect(ir::Op& op) {
       if (!op.bool_attr("rows", false)) relate(RelationKind::kView, op, op.operands[0], op.result());
       return;
     case Opcode::kMma:
+    case Opcode::kMmaScaled:
       return relate(RelationKind::kSame, op, op.operands[2], op.result());
     case Opcode::kDot:
       return relate(RelationKind::kSame, op, op.operands[2], op.result());
@@ -205,8 +206,15 @@ void RegisterInference::propagate_demands() {
     if (op.code == Opcode::kView) demand_rows(op);
   });
   ir::walk(function_.body, [&](ir::Op& op) {
-    if (op.code == Opcode::kMma) {
+    if (op.code == Opcode::kMma || op.code == Opcode::kMmaScaled) {
       const layout::MmaFragments layouts = mma_layouts(op, threads_.at(&op));
+      if (op.code == Opcode::kMmaScaled) {
+        const layout::Shape& c = op.result()->type.shape;
+        const layout::MmaScales scales = layout::mma_scales(c[0], c[1], op.operands[3]->type.shape[1],
+                                                            op.int_attr("warps_m"), op.int_attr("warps_n"));
+        demand(op.operands[3], scales.a, op, "scales of a of mma.sync", 3);
+        demand(op.operands[4], scales.b, op, "scales of b of mma.sync", 4);
+      }
       demand(op.operands[0], layouts.a, op, "a fragments of mma.sync", 0);
       demand(op.operands[1], layouts.b, op, "b fragments of mma.sync", 1);
       demand(op.operands[2], layouts.c, op, "accumulators of mma.sync", 2);

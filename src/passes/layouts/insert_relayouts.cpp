@@ -99,9 +99,11 @@ bool RegisterInference::move_for(const Relation& relation) {
     case RelationKind::kSame:
       return op.code == Opcode::kRead
                  ? move_result(op, known_.at(relation.from).layout)
-                 : move_operand(op, relation.from, wanted,
-                                op.code == Opcode::kMma || op.code == Opcode::kDot ? std::optional<size_t>(2)
-                                                                                   : std::nullopt);
+                 : move_operand(
+                       op, relation.from, wanted,
+                       op.code == Opcode::kMma || op.code == Opcode::kMmaScaled || op.code == Opcode::kDot
+                           ? std::optional<size_t>(2)
+                           : std::nullopt);
     case RelationKind::kBroadcast: {
       const std::optional<Layout> source = derive(relation, false);
       return source && agree(*source, wanted) && move_operand(op, relation.from, *source);

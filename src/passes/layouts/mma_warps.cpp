@@ -24,18 +24,18 @@ layout::MmaFragments mma_layouts(ir::Op& op, int64_t threads) {
     if (warps_m == 0)
       throw CompileError(Diagnostic{
           op.where,
-          fmt::format("mma: {} warps cannot share a {} x {} product", warps, m, n),
+          fmt::format("{}: {} warps cannot share a {} x {} product", op.info().mnemonic, warps, m, n),
           {fmt::format("each takes a box of whole 16 x 8 blocks, of which there are {} x {}", m / 16, n / 8)},
           "change the number of warps, or the product's extents"});
     op.set_attr("warps_m", warps_m);
     op.set_attr("warps_n", warps_n);
   }
   if (warps_m * warps_n != warps)
-    throw CompileError(
-        Diagnostic{op.where,
-                   fmt::format("mma: a grid of {} x {} warps, executed by {}", warps_m, warps_n, warps),
-                   {},
-                   "make warps_m * warps_n the number of warps in the thread group"});
+    throw CompileError(Diagnostic{op.where,
+                                  fmt::format("{}: a grid of {} x {} warps, executed by {}",
+                                              op.info().mnemonic, warps_m, warps_n, warps),
+                                  {},
+                                  "make warps_m * warps_n the number of warps in the thread group"});
   return layout::mma_tile(m, n, k, op.operands[0]->type.dtype.bits(), warps_m, warps_n);
 }
 

@@ -78,7 +78,9 @@ CostClass cost_class(const ptx::Instruction& insn) {
 double mma_sync_work(const ptx::Instruction& insn) {
   if (cost_class(insn) != CostClass::kMmaSync) return 0;
   const ptx::Shape shape = insn.shape();
-  const int bits = std::max(1, ptx::bits(insn.type(1)));
+  // Narrow floats in bytes of their own are as fast as bytes.
+  const bool has_bytes = insn.has(ptx::Mod::kind_f8f6f4) || insn.has(ptx::Mod::kind_mxf8f6f4);
+  const int bits = has_bytes ? 8 : std::max(1, ptx::bits(insn.type(1)));
   const double rate = insn.type(1) == ptx::ScalarType::f64 ? 1.0 / 16 : 16.0 / bits;
   return 2.0 * shape.m * shape.n * shape.k / std::max(rate, 1.0 / 16);
 }

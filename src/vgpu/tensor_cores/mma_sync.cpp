@@ -12,6 +12,7 @@
 #include "vgpu/machine/access.h"
 #include "vgpu/program/decode.h"
 #include "vgpu/tensor_cores/fragments.h"
+#include "vgpu/tensor_cores/mma_kinds.h"
 #include "vgpu/tensor_cores/sparse_metadata.h"
 #include "vgpu/tensor_cores/tensor_core.h"
 
@@ -239,8 +240,11 @@ void decode_sparse(Decoder& decoder, MmaForm& form, ScalarType a) {
 bool decode_mma_sync(Decoder& decoder, Instruction& out) {
   const bool sparse = decoder.op() == Op::mma_sp_sync || decoder.op() == Op::mma_sp_ordered_sync;
   if (decoder.op() != Op::mma_sync && !sparse) return false;
-  for (Mod mod : {Mod::kind_f8f6f4, Mod::kind_mxf8f6f4, Mod::kind_mxf4, Mod::kind_mxf4nvf4})
-    if (decoder.has(mod)) decoder.refuse("the kinds of mma.sync are for sm_120");
+  if (has_mma_kind(decoder)) {
+    if (sparse) decoder.refuse("sparse products of this kind are not modelled");
+    decode_mma_kind(decoder, out);
+    return true;
+  }
   if (!decoder.has(Mod::row) || !decoder.has(Mod::col)) decoder.refuse("A is .row and B is .col");
   const ptx::Shape shape = decoder.insn().shape();
   const ScalarType d = decoder.type(0), a = decoder.type(1), b = decoder.type(2), c = decoder.type(3);

@@ -121,8 +121,8 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
   }
   ProductSpec spec;
   spec.instruction = !is_block_scaled(form_.kind)       ? arith::TensorInstruction::kTcgen05
-                     : form_.kind == MmaKind::kMxF8F6F4 ? arith::TensorInstruction::kTcgen05Mxf8f6f4
-                                                        : arith::TensorInstruction::kTcgen05Mxf4;
+                     : form_.kind == MmaKind::kMxF8F6F4 ? arith::TensorInstruction::kMxf8f6f4
+                                                        : arith::TensorInstruction::kMxf4;
   spec.sm = cluster.launch().target.sm;
   spec.a = shape.a;
   spec.b = shape.b;
