@@ -8,6 +8,7 @@
 
 #include "../ptxas.h"
 #include "codegen/codegen.h"
+#include "imbrex/runtime/compile.h"
 #include "ir/ir.h"
 #include "kit.h"
 #include "passes/pipeline.h"
@@ -337,6 +338,36 @@ TEST(Setmaxnreg, WarpGroupsTakeAndGiveRegisters) {
   EXPECT_THAT(ptx, HasSubstr("setmaxnreg.dec.sync.aligned.u32 24;"));
   EXPECT_THAT(ptx, HasSubstr("setmaxnreg.inc.sync.aligned.u32 240;"));
   EXPECT_THAT(ptx, Not(HasSubstr("u32 168;")));
+}
+
+/// What sets the registers of a warp group hides nothing of what its warps do.
+TEST(Setmaxnreg, RolesInsideAWarpGroupAreSeen) {
+  const auto kernel = [](Ptr<int32> d) {
+    grid(1);
+    warps(8);
+    auto out = global_view(d, {3});
+    if (auto producers = warp_group(4, 4)) {
+      setmaxnreg(40);
+      if (auto warp = single_warp(0)) store_global(out, full(int32, {1}, 0), {0});
+      if (auto warp = single_warp(1)) store_global(out, full(int32, {1}, 1), {1});
+    }
+    if (auto consumers = warp_group(0, 4)) {
+      setmaxnreg(232);
+      store_global(out, full(int32, {1}, 2), {2});
+      if (auto warp = single_warp(0)) store_global(out, full(int32, {1}, 3), {2});
+      if (auto warp = single_warp(1)) store_global(out, full(int32, {1}, 4), {2});
+    }
+  };
+  using K = LambdaKernel<decltype(kernel), Arch::kSm90a>;
+  const Machine machine(Arch::kSm90a);
+  const std::shared_ptr<ir::Function> function = Kernel<K>(K(kernel), machine.device()).trace(int64_t{0});
+  const std::vector<ThreadGroup> groups = thread_groups(*function);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].first_thread, 128);
+  EXPECT_EQ(groups[0].threads, 32);
+  EXPECT_EQ(groups[1].first_thread, 160);
+  EXPECT_EQ(groups[2].first_thread, 0);
+  EXPECT_EQ(groups[2].threads, 128);
 }
 
 // ---- what is found

@@ -51,7 +51,8 @@ struct AssembledResources {
 AssembledResources assembled_resources(ir::Function& function, const std::string& target = "");
 
 /// Threads of the CTA that a kernel gives a part of its own: the outermost thread_group, single_warp,
-/// warp_group or single_thread of a freshly traced kernel.
+/// warp_group or single_thread of a freshly traced kernel; those inside of a warp group that sets its
+/// registers (setmaxnreg) and then only parts.
 struct ThreadGroup {
   int64_t first_thread = 0, threads = 0;
   SourceLocation where;

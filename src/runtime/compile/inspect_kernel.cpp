@@ -75,13 +75,33 @@ AssembledResources assembled_resources(ir::Function& function, const std::string
 
 namespace {
 
-void find_thread_groups(const ir::Block& block, std::vector<ThreadGroup>& found) {
+/// True of warp groups that set their registers and then only part: what they have inside are the roles.
+bool only_sets_registers(const ir::Block& block) {
+  int groups = 0;
+  bool sets = false;
   for (const ir::Op* op : block.ops) {
+    if (op->code == ir::Opcode::kThreadGroup)
+      ++groups;
+    else if (op->code == ir::Opcode::kSetmaxnreg)
+      sets = true;
+    else if (op->info().effect != ir::Effect::kPure)
+      return false;
+  }
+  return sets && groups > 1;
+}
+
+/// The groups in a block that runs from thread `first` on.
+void find_thread_groups(const ir::Block& block, int64_t first, std::vector<ThreadGroup>& found) {
+  for (const ir::Op* op : block.ops) {
+    int64_t begin = first;
     if (op->code == ir::Opcode::kThreadGroup) {
-      found.push_back({op->int_attr("begin"), op->int_attr("threads"), op->where});
-      continue;
+      begin += op->int_attr("begin");
+      if (!only_sets_registers(*op->regions.front())) {
+        found.push_back({begin, op->int_attr("threads"), op->where});
+        continue;
+      }
     }
-    for (const std::unique_ptr<ir::Block>& region : op->regions) find_thread_groups(*region, found);
+    for (const std::unique_ptr<ir::Block>& region : op->regions) find_thread_groups(*region, begin, found);
   }
 }
 
@@ -89,7 +109,7 @@ void find_thread_groups(const ir::Block& block, std::vector<ThreadGroup>& found)
 
 std::vector<ThreadGroup> thread_groups(const ir::Function& function) {
   std::vector<ThreadGroup> found;
-  find_thread_groups(function.body, found);
+  find_thread_groups(function.body, 0, found);
   return found;
 }
 
