@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "codegen/fuse_logic.h"
 #include "codegen/generator.h"
 #include "codegen/interleave.h"
 #include "codegen/print.h"
@@ -129,6 +130,7 @@ CompiledKernel Generator::run() {
   emit_block(function_.body);
   emitter_.emit(Op::ret, {}, {});
   emitter_.builder().finish();
+  fuse_logic(entry);
   interleave_loads(entry);
 
   for (size_t i = 0; i < function_.grid.size() && i < 3; ++i) {

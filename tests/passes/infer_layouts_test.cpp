@@ -297,6 +297,23 @@ TEST(Kernels, EpilogueThroughSharedMemoryAvoidsConflicts) {
   EXPECT_EQ(f["o"], layout::coalesced({128, 64}, 128, 16)) << "the load is free to be coalesced";
 }
 
+TEST(Kernels, OfLayoutsThatThreadsLikeAlikeTmaTakesTheOneOfFewestCopies) {
+  // A row is 1 KB and a thread reads 16 bytes: no banks clash, swizzled or not, but a swizzled row would be eight boxes.
+  Inferred f(R"(
+    %g: global<uint32, [?, 256]> = global_view %p, %n, %n, %n, %one {rank = 2}
+    %s: shared<uint32, [8, 256]> = shared_alloc {dtype = uint32, shape = [8, 256]}
+    %bs: barrier[1] = mbarrier_alloc {counts = [1]}
+    %ba: barrier = mbarrier_at %bs, %zero
+    thread_group {begin = 0, threads = 32} {
+      tma_global_to_shared %g, %s, %ba, %zero, %zero {dims = [0, 1]}
+    }
+    %r: register<uint32, [8, 256]> = load_shared %s
+    %out: global<uint32, [?, 256]> = global_view %p, %n, %n, %n, %one {rank = 2}
+    store_global %out, %r, %zero, %zero {dims = [0, 1]}
+  )");
+  EXPECT_EQ(f["s"], layout::row_major({8, 256}, 32));
+}
+
 TEST(Kernels, PlainSharedTensorsAreRowMajor) {
   Inferred f(R"(
     %s: shared<float32, [7, 9]> = shared_alloc {dtype = float32, shape = [7, 9]}

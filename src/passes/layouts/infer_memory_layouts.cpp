@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/target.h"
 #include "imbrex/core/error.h"
+#include "layout/descriptors.h"
 #include "passes/describe.h"
 #include "passes/layouts/layout_inference.h"
 
@@ -47,21 +49,23 @@ class AllocationLayout {
                           wanted.element_bits() ? wanted : wanted.with_element_bits(root_.type.dtype.bits()));
       }
     std::optional<Placement> best;
-    int64_t best_cost = std::numeric_limits<int64_t>::max();
-    std::vector<std::vector<std::string>> refusals;  // by candidate and demand
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+    std::pair<int64_t, int64_t> best_cost{kMost, kMost};  // of accesses by threads; TMA copies
+    std::vector<std::vector<std::string>> refusals;       // by candidate and demand
     for (const Layout& candidate : candidates) {
       Placement placement = place(candidate);
       refusals.push_back(refusals_of(placement));
       bool suits = true;
       for (const std::string& refusal : refusals.back()) suits = suits && refusal.empty();
       if (!suits) continue;
-      const int64_t cost =
-          root_.type.kind == TypeKind::kShared && !accesses_.empty() ? cost_of(placement) : 0;
+      std::pair<int64_t, int64_t> cost{0, 0};
+      if (root_.type.kind == TypeKind::kShared && !accesses_.empty())
+        cost = {cost_of(placement), tma_copies_of(placement)};
       if (cost < best_cost) {
         best_cost = cost;
         best = std::move(placement);
       }
-      if (best_cost == 0) break;
+      if (best_cost == std::pair<int64_t, int64_t>{0, 0}) break;
     }
     if (!best) fail(refusals);
     for (ir::Value* view : views_) view->type.layout = best->layouts.at(view);
@@ -152,6 +156,18 @@ class AllocationLayout {
   }
 
   /// Wavefronts; of equal accesses, as an unrolled loop has them, counted once.
+  /// How many instructions bring a tensor by TMA: a box with a swizzle has rows of its span only.
+  int64_t tma_copies_of(const Placement& placement) const {
+    int64_t copies = 0;
+    for (const MemoryDemand& demand : demands_) {
+      if (demand.op->code != Opcode::kTmaGlobalToShared && demand.op->code != Opcode::kTmaSharedToGlobal)
+        continue;
+      if (const auto boxes = layout::describe_tma_boxes(placement.layouts.at(demand.view)))
+        copies += static_cast<int64_t>(boxes->boxes.size());
+    }
+    return copies;
+  }
+
   int64_t access_cost(const Layout& registers, const Layout& memory, bool by_matrices) const {
     for (const KnownCost& known : known_costs_)
       if (known.by_matrices == by_matrices && known.registers == registers && known.memory == memory)

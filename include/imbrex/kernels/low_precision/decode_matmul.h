@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Few rows of activations times packed weights, as in decoding: C[m, n] = X[m, k] * W[n, k]^T with W of 1 to 8 bits and
+// a factor for every group of k of a row. Bound by reading W once.
+//
+// W gives mma.sync its 16 rows, as the A operand in registers, and X its 8 columns: the tile of C is computed
+// transposed. (wgmma with A in registers takes as long for 8 columns as for 64.) A stage has `row_tiles` tiles of 64 rows
+// by `k_tiles` tiles of 256 of k, and each warp `warp_rows` rows of one of them: the sums of the tiles of k are rows of
+// their own, and are added at the end, as are those of the CTAs of a cluster, which divide k. All warps run the same
+// few hundred instructions: warps with code of their own would wait for instructions rather than for memory. A stage
+// arrives by three TMA instructions, some stages ahead. Products of a group of k are summed as they are, and multiplied
+// by its factor once, in float32.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "imbrex/kernels/low_precision/dequantise.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+struct HopperLowPrecisionDecode {
+  static constexpr const char* target = "sm_90a";
+  int block_m = 16, row_tiles = 2, k_tiles = 2, warp_rows = 32, stages = 2;
+  int split_k = 2;        // CTAs of a cluster
+  int early_weights = 1;  // loads weights while the grid before may still run: it must not write them
+
+  static auto space() {
+    using K = HopperLowPrecisionDecode;
+    return Space<K>()
+        .choose<&K::block_m, &K::row_tiles, &K::k_tiles, &K::warp_rows, &K::stages, &K::split_k>(
+            {{16, 2, 2, 32, 2, 2},
+             {16, 2, 2, 32, 3, 2},
+             {16, 1, 4, 32, 3, 1},
+             {16, 2, 1, 32, 4, 1},
+             {16, 2, 1, 32, 4, 2},
+             {16, 2, 2, 64, 3, 2},
+             {16, 1, 4, 16, 3, 1},
+             {8, 2, 2, 32, 3, 2},
+             {8, 1, 4, 32, 3, 1},
+             {8, 2, 1, 32, 4, 1},
+             {32, 2, 1, 32, 3, 2},
+             {64, 2, 1, 16, 2, 2}})
+        .choose<&K::early_weights>({1, 0});
+  }
+
+  /// `type` is that of the weights, `dtype` that of X, factors and C. `zero_points`: 1 where they follow the factors of
+  /// each group, else 0.
+  void operator()(Int32 m_size, int n_size, int k_size, int group, int zero_points, DataType type,
+                  DataType dtype, Ptr<> x_ptr, Ptr<> words_ptr, Ptr<> scales_ptr, Ptr<> c_ptr) const {
+    const int block_n = row_tiles * kWeightTileN, part_n = block_n / split_k;
+    const int tiles = row_tiles * k_tiles, rows = tiles * kWeightTileN;  // of a stage, of all its sums
+    require(part_n % 8 == 0, "{} rows of sums are divided among {} CTAs: a part is not a multiple of 8",
+            block_n, split_k);
+    const int tiles_n = cdiv(n_size, kWeightTileN), tiles_k = cdiv(k_size, kWeightTileK);
+    const int groups = cdiv(k_size, group) * (1 + zero_points), words_rows = 2 * type.bits();
+    const int stage_k = k_tiles * kWeightTileK, groups_per_tile = std::max(1, kWeightTileK / group);
+    const int values = groups_per_tile * (1 + zero_points);  // of a row of a tile
+    warps(rows / warp_rows);
+    grid(split_k * cdiv(n_size, block_n), cdiv(m_size, block_m));
+    cluster(split_k);
+    Int32 rank = split_k > 1 ? Int32(cluster_rank()) : Int32(0);
+    Int32 tile_n = block_idx.x / split_k * row_tiles, offset_m = block_m * block_idx.y;
+    const int stages_each = cdiv(tiles_k, split_k * k_tiles);
+    Int32 first = rank * stages_each, end = min(first + stages_each, cdiv(tiles_k, k_tiles));
+    // Each warp takes its tile's part of X: where it begins differs between warps.
+    const int tile_threads = 32 * kWeightTileN / warp_rows;
+    UInt32 warp_tile =
+        UInt32(thread_index()) / static_cast<uint32_t>(tile_threads) % static_cast<uint32_t>(k_tiles);
+    Int32 warp_k = Int32(warp_tile * (kWeightTileK / 64));  // in blocks of 64
+
+    const bool x_by_blocks = k_size % 64 == 0;  // 64 of k, those of all rows: one TMA instruction
+    auto g_x = x_by_blocks ? global_view(x_ptr, dtype, {k_size / 64, m_size, 64}, {64, k_size, 1})
+                           : global_view(x_ptr, dtype, {1, m_size, k_size});
+    auto g_words = global_view(words_ptr, uint32, {tiles_n, tiles_k, words_rows, 256});
+    auto g_scales = global_view(scales_ptr, dtype, {tiles_n, groups, kWeightTileN});
+    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    auto s_x = shared_tensor(dtype, {stages, stage_k / 64, block_m, 64});
+    auto s_words = shared_tensor(uint32, {stages, row_tiles, k_tiles, words_rows, 256});
+    auto s_scales = shared_tensor(dtype, {stages, row_tiles, k_tiles * values, kWeightTileN});
+    auto arrived = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(stages), 1));
+    sync_threads();
+    griddepcontrol::launch_dependents();
+
+    // Starts loading stage number `at` of k; one thread.
+    const auto load_weights = [&](const Int32& at, const ScalarArg& stage) {
+      auto words = s_words[stage];
+      auto scales = s_scales[stage];
+      mbarrier::arrive_and_expect_tx(arrived[stage], words.nbytes() + scales.nbytes() + s_x[stage].nbytes());
+      // They are read once and need not stay in the L2 cache.
+      const tma::LoadOptions once{.cache_policy = tma::CachePolicy::kEvictFirst};
+      tma::global_to_shared(g_words, words, {tile_n, at * k_tiles, 0, 0}, arrived[stage], once);
+      if (group <= kWeightTileK || k_tiles == 1) {
+        tma::global_to_shared(g_scales, scales,
+                              {tile_n, first_group(at * k_tiles, group) * (1 + zero_points), 0},
+                              arrived[stage], once);
+      } else {
+        for (int k = 0; k < k_tiles; ++k)
+          tma::global_to_shared(g_scales, scales.slice({0, k * values, 0}, {row_tiles, values, kWeightTileN}),
+                                {tile_n, first_group(at * k_tiles + k, group) * (1 + zero_points), 0},
+                                arrived[stage], once);
+      }
+    };
+    const auto load_x = [&](const Int32& at, const ScalarArg& stage) {
+      auto x = s_x[stage];
+      const tma::LoadOptions again{.cache_policy = tma::CachePolicy::kEvictLast};  // by the other clusters
+      if (x_by_blocks) {
+        tma::global_to_shared(g_x, x, {at * (stage_k / 64), offset_m, 0}, arrived[stage], again);
+      } else {
+        for (int i = 0; i < stage_k / 64; ++i)
+          tma::global_to_shared(g_x, x.slice({i, 0, 0}, {1, block_m, 64}),
+                                {0, offset_m, at * stage_k + 64 * i}, arrived[stage], again);
+      }
+    };
+    const auto fill = [&](const auto& load) {
+      if (auto thread = single_thread())
+        for (int i = 0; i < stages; ++i)
+          if (auto has = when(first + i < end)) load(Int32(first + i), i);
+    };
+    if (!early_weights) griddepcontrol::wait();
+    fill(load_weights);
+    if (early_weights) griddepcontrol::wait();  // the grid before may still write X, or read C
+    fill(load_x);
+    RegisterTensor acc = zeros(float32, {rows, block_m});
+    Int32 stage = 0;
+    UInt32 phase = 0;
+    for (Int32 at : range(first, end)) {
+      mbarrier::wait(arrived[stage], phase);
+      sum_stage(acc, s_words[stage].reshape({tiles, words_rows, 256}), s_scales[stage], s_x[stage], warp_k,
+                group, zero_points, type, dtype);
+      fence::proxy_async();  // what was read may be overwritten by TMA
+      sync();
+      if (auto has = when(at + stages < end))
+        if (auto thread = single_thread()) {
+          load_weights(Int32(at + stages), stage);
+          load_x(Int32(at + stages), stage);
+        }
+      stage = select(stage == stages - 1, 0, stage + 1);
+      phase ^= stage == 0;
+    }
+
+    free_shared(s_words);  // all stages have been read
+    free_shared(s_x);
+    auto s_sums = shared_tensor(float32, {block_m, row_tiles, k_tiles, kWeightTileN});
+    auto s_parts = shared_tensor(float32, {split_k, block_m, part_n});
+    store_shared(s_sums.reshape({block_m, rows}), acc.transpose());
+    // Rows of W first, ..., of all tiles of k.
+    const auto sum_of_tiles = [&](int first_row, int columns) {
+      const int each = std::min(columns, kWeightTileN), count = columns / each;
+      const auto of = [&](int k) {
+        return load_shared(
+            s_sums
+                .slice({0, first_row / kWeightTileN, k, first_row % kWeightTileN}, {block_m, count, 1, each})
+                .reshape({block_m, columns}));
+      };
+      RegisterTensor sum = of(0);
+      for (int k = 1; k < k_tiles; ++k) sum += of(k);
+      return sum;
+    };
+    if (split_k == 1) {
+      sync_threads();
+      store_global(g_c, sum_of_tiles(0, block_n).to(dtype), {offset_m, tile_n * kWeightTileN});
+      return;
+    }
+
+    // Each CTA of the cluster gets the sums of a part of the rows of W from all.
+    cluster_sync();  // the others have started
+    for (int part = 0; part < split_k; ++part)
+      store_remote_shared(s_parts[rank], sum_of_tiles(part * part_n, part_n), part);
+    cluster_sync();
+    RegisterTensor sum = load_shared(s_parts[0]);
+    for (int i = 1; i < split_k; ++i) sum += load_shared(s_parts[i]);
+    store_global(g_c, sum.to(dtype), {offset_m, tile_n * kWeightTileN + rank * part_n});
+  }
+
+ private:
+  /// The first group that a tile of k has a part of.
+  static Expr first_group(const Int32& tile_k, int group) {
+    return group > kWeightTileK ? tile_k * kWeightTileK / group : tile_k * (kWeightTileK / group);
+  }
+
+  /// Adds the products of a stage.
+  void sum_stage(RegisterTensor& acc, const SharedTensor& words, const SharedTensor& scales,
+                 const SharedTensor& x, const Int32& warp_k, int group, int zero_points, DataType type,
+                 DataType dtype) const {
+    const int groups_per_tile = std::max(1, kWeightTileK / group), steps = kWeightSteps / groups_per_tile;
+    const int tiles = row_tiles * k_tiles, rows = tiles * kWeightTileN, warps = rows / warp_rows;
+    const PackedTile tile(words, warps, type, dtype);
+    // Factors, or zero points, of group `g` of the tiles, [rows, 1].
+    auto of_tiles =
+        scales.reshape({tiles, groups_per_tile, 1 + zero_points, kWeightTileN}).permute({2, 1, 0, 3});
+    const auto of_group = [&](int which, int g) {
+      return load_shared(of_tiles[which][g].reshape({rows, 1}));
+    };
+    for (int g = 0; g < groups_per_tile; ++g) {
+      std::optional<RegisterValue> zero;
+      if (zero_points) zero.emplace(of_group(1, g));
+      RegisterTensor part = zeros(float32, {rows, block_m});
+      for (int step = g * steps; step < (g + 1) * steps; ++step) {
+        auto b =
+            load_shared(
+                x.slice({warp_k + step / 4, 0, 16 * (step % 4)}, {1, block_m, 16}).reshape({block_m, 16}))
+                .transpose();
+        part = mma(tile.weights(step, zero), b, part, {.warps_m = warps, .warps_n = 1});
+      }
+      acc = fma(part, of_group(0, g).to(float32), acc);
+    }
+  }
+};
+
+}  // namespace imbrex::kernels

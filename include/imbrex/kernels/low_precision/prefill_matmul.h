@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many rows of activations times packed weights, as in prefill: C[m, n] = X[m, k] * W[n, k]^T, bound by the tensor cores.
+//
+// As in decode_matmul.h, W gives wgmma its rows, converted in registers while the products before run, so that no weight
+// of 16 bits is ever in memory. Here sums have too many registers to keep a group's apart: weights are multiplied by
+// their factors before the product, and rounded to X's type.
+//
+// Persistent clusters of two CTAs. A CTA has 128 rows of W, 64 for each consumer; the two load X for each other. X comes
+// in stages of 64 of k, W in tiles of 256, each through a ring of its own.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "imbrex/kernels/low_precision/dequantise.h"
+#include "imbrex/kernels/parts/multicast_share.h"
+#include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/kernels/parts/tile_order.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+struct HopperLowPrecisionPrefill {
+  static constexpr const char* target = "sm_90a";
+  static constexpr int kConsumers = 2, kCtas = 2, kBlockK = 64;
+  int block_m = 256, stages = 4, weight_stages = 2;
+  int swizzle_size = 8, ctas = 132;
+
+  static auto space() {
+    return Space<HopperLowPrecisionPrefill>()
+        .choose<&HopperLowPrecisionPrefill::block_m, &HopperLowPrecisionPrefill::stages,
+                &HopperLowPrecisionPrefill::weight_stages>({{256, 4, 2}, {256, 4, 3}, {256, 3, 3}})
+        .choose<&HopperLowPrecisionPrefill::swizzle_size>({8, 16, 4})
+        .choose<&HopperLowPrecisionPrefill::ctas>({132, 128});
+  }
+
+  /// `type` is that of the weights, `dtype` that of X, factors and C. `zero_points`: 1 where they follow the factors of
+  /// each group, else 0.
+  void operator()(Int32 m_size, int n_size, int k_size, int group, int zero_points, DataType type,
+                  DataType dtype, Ptr<> x_ptr, Ptr<> words_ptr, Ptr<> scales_ptr, Ptr<> c_ptr) const {
+    const int words_rows = 2 * type.bits();
+    constexpr int kBlockN = kConsumers * kWeightTileN, kSlice = 64;
+    constexpr int kBlocks = kWeightTileK / kBlockK, kSteps = kBlockK / 16;  // of a tile of W, of a stage of X
+    require(group % kBlockK == 0, "groups of {}: a stage of X is {} of k, and groups are multiples of it",
+            group, kBlockK);
+    const int tiles_n = cdiv(n_size, kWeightTileN), tiles_k = cdiv(k_size, kWeightTileK);
+    const int groups = cdiv(k_size, group) * (1 + zero_points),
+              groups_per_tile = std::max(1, kWeightTileK / group);
+    Int32 num_m_blocks = cdiv(m_size, block_m);
+    const int num_n_blocks = cdiv(n_size, kCtas * kBlockN);  // of a cluster
+    Int32 num_tiles = num_m_blocks * num_n_blocks;
+    grid(min(kCtas * num_tiles, ctas));
+    cluster(kCtas);
+    warps(4 + 4 * kConsumers);
+    Int32 rank = cluster_rank();
+    const MulticastShare share_x(false, block_m, kBlockK, {kCtas}, rank, rank);
+    Int32 first_tile = block_idx.x / kCtas, num_clusters = grid_dim.x / kCtas;
+
+    auto g_x = global_view(x_ptr, dtype, {m_size, k_size});
+    auto g_words = global_view(words_ptr, uint32, {tiles_n, tiles_k, words_rows, 256});
+    auto g_scales = global_view(scales_ptr, dtype, {tiles_n, groups, kWeightTileN});
+    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    auto s_x = shared_tensor(dtype, {stages, block_m, kBlockK});
+    auto s_words = shared_tensor(uint32, {weight_stages, kConsumers, words_rows, 256});
+    auto s_scales =
+        shared_tensor(dtype, {weight_stages, kConsumers, groups_per_tile * (1 + zero_points), kWeightTileN});
+    auto s_c = shared_tensor(dtype, {kConsumers, kSlice, kWeightTileN});
+    Pipeline pipe(stages, 1, kCtas * kConsumers), weights(weight_stages, 1, 4 * kConsumers);
+    cluster_sync();
+    griddepcontrol::wait();  // the grid before may still write X, or read C
+    griddepcontrol::launch_dependents();
+
+    if (auto producers = warp_group(0, 4)) {
+      setmaxnreg(40);
+      if (auto warp = single_warp(0)) {
+        for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
+          auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+          for (Int32 k : range(0, tiles_k * kWeightTileK, kBlockK, {.unroll = stages})) {
+            pipe.producer_acquire();  // empty in both CTAs
+            auto x = s_x[pipe.producer_stage];
+            if (auto thread = single_thread())
+              mbarrier::arrive_and_expect_tx(pipe.producer_barrier(), x.nbytes());
+            share_x.load(g_x, x, m_block * block_m, k, pipe.producer_barrier());  // for both CTAs
+            pipe.producer_advance();
+          }
+        }
+      }
+      if (auto warp = single_warp(1)) {
+        for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
+          auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+          Int32 tile_n = (n_block * kCtas + rank) * kConsumers;
+          for (Int32 tile_k : range(tiles_k)) {
+            weights.producer_acquire();
+            auto words = s_words[weights.producer_stage];
+            auto scales = s_scales[weights.producer_stage];
+            if (auto thread = single_thread())
+              mbarrier::arrive_and_expect_tx(weights.producer_barrier(), words.nbytes() + scales.nbytes());
+            for (int i = 0; i < kConsumers; ++i) {
+              tma::global_to_shared(g_words, words[i], {tile_n + i, tile_k, 0, 0},
+                                    weights.producer_barrier());
+              tma::global_to_shared(g_scales, scales[i],
+                                    {tile_n + i, first_group(tile_k, group) * (1 + zero_points), 0},
+                                    weights.producer_barrier());
+            }
+            weights.producer_advance();
+          }
+        }
+      }
+    }
+
+    const auto release = [&](const Int32& stage) {
+      if (auto thread = single_thread())
+        for (int cta = 0; cta < kCtas; ++cta)
+          mbarrier::arrive(remote_barrier(pipe.empty_barriers[stage], cta), {.sem = Sem::kRelaxed});
+    };
+    for (int i = 0; i < kConsumers; ++i)
+      if (auto consumer = warp_group(4 + 4 * i, 4)) {
+        setmaxnreg(232);
+        for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
+          auto [m_block, n_block] = compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+          auto acc = wgmma::accumulator(float32, {kWeightTileN, block_m});
+          Int32 last_stage = stages - 1;
+          for (Int32 tile_k : range(tiles_k)) {
+            weights.consumer_acquire();
+            const PackedTile codes(s_words[weights.consumer_stage].slice({i, 0, 0}, {1, words_rows, 256}), 4,
+                                   type, dtype);
+            std::vector<RegisterValue> scales;
+            std::vector<std::optional<RegisterValue>> zero(static_cast<size_t>(groups_per_tile));
+            for (int g = 0; g < groups_per_tile; ++g) {
+              const auto value = [&](int at) {
+                return load_shared(s_scales[weights.consumer_stage][i][at]).reshape({kWeightTileN, 1});
+              };
+              scales.push_back(value(g * (1 + zero_points)));
+              if (zero_points) zero[static_cast<size_t>(g)].emplace(value(2 * g + 1));
+            }
+            release_words(weights.consumer_barrier());
+            weights.consumer_advance();
+            for (int block = 0; block < kBlocks; ++block) {
+              std::vector<RegisterValue> a;
+              for (int step = block * kSteps; step < (block + 1) * kSteps; ++step) {
+                const auto g = static_cast<size_t>(step * groups_per_tile / kWeightSteps);
+                a.push_back(codes.weights(step, zero[g]) * scales[g]);
+              }
+              pipe.consumer_acquire();
+              wgmma::fence();
+              for (int step = 0; step < kSteps; ++step)
+                wgmma::mma(a[static_cast<size_t>(step)],
+                           s_x[pipe.consumer_stage].slice({0, 16 * step}, {block_m, 16}).transpose(), acc,
+                           {.scale_d = block + step == 0 ? ScalarArg(tile_k != 0) : ScalarArg(true)});
+              wgmma::commit_group();
+              wgmma::wait_group(1);
+              if (auto later = when(block == 0 ? ScalarArg(tile_k != 0) : ScalarArg(true)))
+                release(last_stage);
+              last_stage = pipe.consumer_stage;
+              pipe.consumer_advance();
+            }
+          }
+          wgmma::wait_group(0);
+          release(last_stage);
+
+          Int32 offset_m = m_block * block_m;
+          Int32 offset_n = ((n_block * kCtas + rank) * kConsumers + i) * kWeightTileN;
+          const bool has_tma_rows = n_size * dtype.bits() % 256 == 0;  // whole sectors of the L2 cache
+          for (int row = 0; row < block_m; row += kSlice) {
+            if (has_tma_rows)
+              if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
+            sync();  // the slice that was here has been stored
+            store_shared(s_c[i], acc.slice({0, row}, {kWeightTileN, kSlice}).transpose().to(dtype));
+            if (has_tma_rows) fence::proxy_async();  // what was written becomes visible to TMA
+            sync();
+            if (!has_tma_rows) {
+              store_global(g_c, load_shared(s_c[i]), {offset_m + row, offset_n});
+            } else if (auto warp = single_warp()) {
+              tma::shared_to_global(s_c[i], g_c, {offset_m + row, offset_n});
+              tma::commit_group();
+            }
+          }
+        }
+        if (n_size * dtype.bits() % 256 == 0)
+          if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
+      }
+    cluster_sync();  // no CTA exits while the other may still write to it or signal it
+  }
+
+ private:
+  static Expr first_group(const Int32& tile_k, int group) {
+    return group > kWeightTileK ? tile_k * kWeightTileK / group : tile_k * (kWeightTileK / group);
+  }
+
+  /// Every warp has read the words. Without the fence loads that are still on their way, behind those of the products,
+  /// may find what TMA brings next: on the chip, the barrier alone holds back nothing but other threads' accesses.
+  static void release_words(const Barrier& empty) {
+    fence::proxy_async();
+    for (int i = 0; i < 4; ++i)
+      if (auto warp = single_warp(i)) {
+        sync();
+        if (auto thread = single_thread()) mbarrier::arrive(empty);
+      }
+  }
+};
+
+}  // namespace imbrex::kernels

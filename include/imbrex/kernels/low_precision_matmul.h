@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with weights of 1 to 8 bits. Programs that call it link imbrex_kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/kernel.h"
+#include "imbrex/runtime/stream.h"
+
+namespace imbrex {
+
+/// Weights W [n, k] of any type of at most 8 bits but float8_e8m0, with a factor for every `group` elements of a row, on
+/// a device, in the order that low_precision_matmul() reads: one packing for few rows of activations and for many
+/// (kernels/low_precision/packed_weights.h says which). W[i, j] stands for weights[i, j] * scales[i, j / group], or
+/// for (weights[i, j] - zero_points[i, j / group]) * scales[i, j / group].
+struct LowPrecisionWeights {
+  DataType type = int4;
+  int64_t n = 0, k = 0, group = 0;
+  DeviceTensor words;  ///< uint32: 64 rows by 256 of k after the other
+  DeviceTensor
+      scales;  ///< float16 or bfloat16, [ceil(n / 64), ceil(k / group), 64]; twice the groups with zero points
+  bool has_zero_points = false;
+
+  /// Packs weights [n, k] and factors [n, ceil(k / group)], and copies them to the device. A group is 16, 32, 64, 128, or
+  /// a multiple of 256 (k or more: one factor per row). `zero_points`: of the shape of the factors and any type, for
+  /// integers; each is a number that a weight can be. LaunchError says what else does not fit.
+  static LowPrecisionWeights pack(const Device& device, const HostTensor& weights, const HostTensor& scales,
+                                  int64_t group, const HostTensor* zero_points = nullptr);
+  /// Of the device's memory.
+  int64_t bytes() const { return words.bytes() + scales.bytes(); }
+};
+
+struct LowPrecisionOptions {
+  Stream stream;  ///< what it is launched on; Stream(): the own one of x's device
+};
+
+/// C = X W^T: x [m, k], c [m, n], both dense and of the type of the factors, float16 or bfloat16. Sums in float32. Rows
+/// of x must begin at multiples of 16 bytes: k is a multiple of 8. Devices that run sm_90a.
+///
+/// Up to 64 rows weights are converted exactly, and sums of a group multiplied by its factor once; above, weights are
+/// multiplied by their factors first, and rounded to x's type. A NaN among weights of float8_e4m3 counts as 480.
+/// float7_e5m1, whose range is wider than float16's, takes bfloat16.
+///
+/// Returns without waiting on a CUDA GPU. The first product of each n, k, group and type compiles its kernel. It may be
+/// called from several threads at once. LaunchError names the condition that a call does not meet.
+LaunchReport low_precision_matmul(const DeviceTensor& x, const LowPrecisionWeights& w, const DeviceTensor& c,
+                                  const LowPrecisionOptions& options = {},
+                                  SourceLocation where = SourceLocation::current());
+
+}  // namespace imbrex

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "imbrex/kernels/low_precision/decode_matmul.h"
+#include "imbrex/kernels/low_precision/prefill_matmul.h"
+#include "imbrex/runtime/registry.h"
+
+namespace imbrex::kernels {
+namespace {
+
+/// C = X W^T with signed integers of some bits as weights, and random factors.
+template <class K>
+void run(Case& c, Kernel<K>& kernel) {
+  const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k"), group = c.size("group"),
+                bits = c.size("bits"), zero = c.size("zero");
+  const DataType dtype = c.size("bf16") ? bfloat16 : float16;
+  const DataType type = bits == 8 ? int8 : DataType{static_cast<DataType::Code>(DataType::kInt1 + bits - 1)};
+  const int64_t groups = (k + group - 1) / group;
+  const HostTensor weights = c.random(type, {n, k}), scales = c.random(dtype, {n, groups});
+  HostTensor codes(uint8, {n, k});
+  const std::vector<double> values = weights.to_doubles();
+  for (int64_t i = 0; i < n * k; ++i)
+    codes.set(i, values[static_cast<size_t>(i)] + static_cast<double>(1 << (bits - 1)));
+  HostTensor points(dtype, {n, groups});
+  for (int64_t i = 0; zero && i < n * groups; ++i) points.set(i, static_cast<double>(i * 5 % 7 - 3));
+  DeviceTensor x = c.input(dtype, {m, k}), words = c.input(pack_weights(codes, static_cast<int>(bits))),
+               factors = c.input(pack_group_values(scales, zero ? &points : nullptr)),
+               out = c.output(dtype, {m, n});
+  c.launch(kernel, m, n, k, group, zero, type, dtype, x, words, factors, out);
+  std::vector<double> scaled = values;
+  const std::vector<double> from_scales = scales.to_doubles();
+  for (int64_t row = 0; row < n; ++row)
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t at = row * groups + i / group;
+      double& weight = scaled[static_cast<size_t>(row * k + i)];
+      weight = (weight - points.get(at)) * from_scales[static_cast<size_t>(at)];
+    }
+  const std::vector<double> activations = c.values(x);
+  c.expect_matmul(out, activations, scaled);
+}
+
+std::vector<SizeOption> sizes(int64_t m) {
+  return {{"m", m, "rows of X and C"},
+          {"n", 256, "columns of C"},
+          {"k", 512, "columns of X, a multiple of 8"},
+          {"bits", 4, "of a weight, 1 to 8"},
+          {"group", 128, "elements of a row of W that share a factor"},
+          {"zero", 0, "1: with zero points"},
+          {"bf16", 0, "1: bfloat16, 0: float16"}};
+}
+
+const KernelRegistration<HopperLowPrecisionDecode> decode{
+    {"low_precision_decode", "C = X W^T: few rows of X, packed weights of 1 to 8 bits", sizes(16)},
+    run<HopperLowPrecisionDecode>};
+
+const KernelRegistration<HopperLowPrecisionPrefill> prefill{
+    {"low_precision_prefill", "C = X W^T: many rows of X, packed weights of 1 to 8 bits", sizes(512)},
+    run<HopperLowPrecisionPrefill>};
+
+}  // namespace
+}  // namespace imbrex::kernels
