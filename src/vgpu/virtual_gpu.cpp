@@ -150,6 +150,21 @@ DeviceAddress VirtualGpu::allocate_host_visible(int64_t bytes) {
   return data_->memory->allocate_host_visible(static_cast<uint64_t>(bytes), "");
 }
 
+DeviceAddress VirtualGpu::reserve_addresses(int64_t bytes, int64_t alignment) {
+  if (bytes <= 0) fail(fmt::format("reserve_addresses: {} bytes are asked for", bytes));
+  return data_->memory->reserve_addresses(static_cast<uint64_t>(bytes), static_cast<uint64_t>(alignment));
+}
+void VirtualGpu::map(DeviceAddress address, int64_t bytes, int file, int64_t offset) {
+  data_->memory->map(address, static_cast<uint64_t>(bytes), file, static_cast<uint64_t>(offset));
+}
+void VirtualGpu::unmap(DeviceAddress address, int64_t bytes) {
+  data_->memory->unmap(address, static_cast<uint64_t>(bytes));
+}
+int VirtualGpu::shared_file(DeviceAddress address, int64_t& offset) {
+  offset = static_cast<int64_t>(address - kGlobalBase);
+  return data_->memory->shared_file();
+}
+
 void VirtualGpu::free(DeviceAddress address, SourceLocation where) {
   if (!data_->memory->free(address, where))
     fail(fmt::format("free: 0x{:x} is not the start of a live allocation", address));

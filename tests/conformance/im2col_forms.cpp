@@ -232,7 +232,7 @@ void add_im2col(Kernels& out) {
   }
   add_load(out, plane, "", ".L2::cache_hint");
   add_load(out, plane, "  cp.async.bulk.prefetch.tensor.4d.L2.global.im2col [%map0, {8,-1,-1,0}], {1,2};\n");
-  // Stores. (A negative lower corner ends the kernel.)
+  // Stores. (A pixel box that reaches beyond the tensor ends the kernel.)
   for (Column c : {line, plane, volume}) {
     const std::string store =
         fmt::format("cp.async.bulk.tensor.{}d.global.shared::cta.im2col_no_offs.bulk_group", c.dims.size());

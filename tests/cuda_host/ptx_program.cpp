@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program for the driver API, as any other but for its compiler: it shows `imbrex run` where there is no nvcc.
-//   ptx_program LAUNCHES [past|far]: lets the last launch write past the end, or where there is nothing at all
+//   ptx_program LAUNCHES [past|far|bend|touch]: lets the last launch write past the end, or where there is nothing at all;
+//   launches a kernel that bends a rule of PTX besides; or follows a device address in host code
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +32,15 @@ const char* const kDouble = R"(
   ld.global.u32 %r2, [%rd3]; add.u32 %r2, %r2, %r2; st.global.u32 [%rd3], %r2;
   ret;
 }
+.visible .entry bend()
+{
+  .reg .pred %p; .reg .b32 %r<6>; .shared .align 4 .b8 same[128];
+  mov.u32 %r1, %tid.x; setp.lt.u32 %p, %r1, 32; and.b32 %r2, %r1, 31;
+  mov.u32 %r3, same; mad.lo.u32 %r4, %r2, 4, %r3;
+  @%p st.shared.u32 [%r4], %r2;
+  @!%p st.shared.u32 [%r4], %r2;
+  ret;
+}
 )";
 
 void check(CUresult result, const char* what) {
@@ -45,7 +55,8 @@ void check(CUresult result, const char* what) {
 
 int main(int argc, char** argv) {
   const int launches = argc > 1 ? std::atoi(argv[1]) : 1;
-  const bool past = argc > 2 && std::strcmp(argv[2], "past") == 0, far = argc > 2 && !past;
+  const auto is = [&](const char* word) { return argc > 2 && std::strcmp(argv[2], word) == 0; };
+  const bool past = is("past"), far = is("far");
   CUcontext context;
   CUmodule module;
   CUfunction kernel;
@@ -58,6 +69,12 @@ int main(int argc, char** argv) {
   check(cuMemAlloc_v2(&x, 64 * 4), "memory");
   std::vector<unsigned> host(64, 1);
   check(cuMemcpyHtoD_v2(x, host.data(), 64 * 4), "copy");
+  if (is("touch")) std::printf("%u\n", *reinterpret_cast<volatile unsigned*>(x + 40));
+  if (is("bend")) {
+    check(cuModuleGetFunction(&kernel, module, "bend"), "kernel");
+    check(cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, nullptr, nullptr, nullptr), "launch");
+    return 0;
+  }
   void* parameters[] = {&x};
   for (int i = 0; i < launches; ++i) {
     const unsigned threads = past && i + 1 == launches ? 65 : 64;

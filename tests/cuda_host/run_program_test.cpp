@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "run_program_testing.h"
@@ -41,6 +43,14 @@ TEST(RunProgram, WhatNoGpuNoticesIsToldAndTheProgramGoesOn) {
   EXPECT_THAT(ran.output, HasSubstr("0 bytes past the end of allocation 0"));
 }
 
+TEST(RunProgram, ADeviceAddressInHostCodeIsNamedWithItsAllocation) {
+  const Ran ran = run(kImbrex + " run -- " + kProgram + " 1 touch");
+  EXPECT_EQ(ran.exit_code, 128 + SIGSEGV) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("which is a device address: only kernels and cudaMemcpy may use it"));
+  EXPECT_THAT(ran.output, HasSubstr("it is byte 40 of an allocation of 256 bytes at 0x"));
+  EXPECT_THAT(ran.output, HasSubstr("help: copy with cudaMemcpy, or allocate with cudaMallocManaged"));
+}
+
 TEST(RunProgram, UncheckedLaunchesComputeTheSame) {
   const Ran ran = run(kImbrex + " run --launches first:2 -- " + kProgram + " 5");
   EXPECT_EQ(ran.exit_code, 0) << ran.output;
@@ -73,6 +83,49 @@ TEST(RunProgram, ReportsAreWrittenInEachFormat) {
   EXPECT_EQ(log["runs"][0]["results"][0]["ruleId"], "out-of-bounds");
   EXPECT_THAT(contents(junit), HasSubstr("<testsuite name=\"imbrex\" tests=\"1\" failures=\"1\">"));
   EXPECT_THAT(contents(junit), HasSubstr("<failure type=\"out-of-bounds\""));
+}
+
+TEST(RunProgram, AReportCanBeAPage) {
+  const std::string page = temporary("page.html");
+  const Ran ran = run(kImbrex + " run --seeds 2 --report " + page + " -- " + kProgram + " 2 far");
+  std::ifstream file(page);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(text, HasSubstr("<p>1 finding; 4 launches, 4 of them checked")) << ran.output;
+  EXPECT_THAT(text, HasSubstr("<div class=\"finding\">\n<h2>out-of-bounds: "));
+  EXPECT_THAT(text, HasSubstr("in <code>double_them</code>"));
+  EXPECT_THAT(text, HasSubstr("with seed 0, 1"));
+  std::filesystem::remove(page);
+}
+
+TEST(RunProgram, ATimelineHasEveryLaunchWithItsPredictedTime) {
+  const std::string file = temporary("timeline.json");
+  const Ran ran = run(kImbrex + " run --timeline " + file + " -- " + kProgram + " 3");
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  std::ifstream in(file);
+  const nlohmann::json trace = nlohmann::json::parse(in);
+  int launches = 0;
+  double end = 0;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    ++launches;
+    EXPECT_EQ(event.at("name"), "double_them");
+    EXPECT_EQ(event.at("ts").get<double>(), end);
+    EXPECT_GT(event.at("dur").get<double>(), 0);
+    end += event.at("dur").get<double>();
+  }
+  EXPECT_EQ(launches, 3);
+  std::filesystem::remove(file);
+}
+
+TEST(RunProgram, NotesAreToldWhereAskedForAndAreNoFindings) {
+  const Ran quiet = run(kImbrex + " run -- " + kProgram + " 1 bend");
+  EXPECT_EQ(quiet.exit_code, 0) << quiet.output;
+  EXPECT_THAT(quiet.output, Not(HasSubstr("note: ")));
+  const Ran ran = run(kImbrex + " run --notes -- " + kProgram + " 1 bend");
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("note: race: "));
+  EXPECT_THAT(ran.output, HasSubstr("equal-values"));
+  EXPECT_THAT(ran.output, HasSubstr("nothing found; 1 launches"));
 }
 
 TEST(RunProgram, SuppressedFindingsAreCountedOnly) {

@@ -213,7 +213,7 @@ TEST(Im2col, WhatEndsTheKernelOnTheChipIsFound) {
           "  cp.async.bulk.commit_group;\n  cp.async.bulk.wait_group 0;\n",
           encode_tensor_map(map_arguments(c, p, address)), std::vector<uint8_t>(kTileBytes), gpu, address, 2);
   EXPECT_THAT(store.report.format(),
-              HasSubstr("the pixel box begins at -1 in dimension 1: a negative lower corner"));
+              HasSubstr("the pixel box of dimension 1 goes from -1 to 4, beyond the tensor's 6 elements"));
 }
 
 // The words that driver 580 writes for this tensor on an H200; the address aside.

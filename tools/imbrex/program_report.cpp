@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "imbrex/core/error.h"
 #include "imbrex/core/version.h"
@@ -13,6 +14,19 @@ namespace imbrex::command {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// Findings of several runs and processes are the same where all but the numbers of the run are.
+bool is_same(const Json& a, const Json& b) {
+  constexpr const char* kKeys[] = {"kind", "kernel", "file", "line", "ptx_line", "other_file", "other_line"};
+  return std::ranges::all_of(kKeys,
+                             [&](const char* key) { return a.value(key, Json()) == b.value(key, Json()); });
+}
+
+void expect_written(const std::ofstream& out, const std::string& file) {
+  if (!out) throw LaunchError({{}, fmt::format("'{}' cannot be written", file), {}, ""});
+}
+
+}  // namespace
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -35,31 +49,19 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-std::string place(const Json& finding) {
+std::string place_of(const Json& finding) {
   const std::string file = finding.value("file", "");
   return file.empty() ? fmt::format("PTX line {}", finding.value("ptx_line", 0))
                       : fmt::format("{}:{}", file, finding.value("line", 0));
 }
 
-/// Findings of several runs and processes are the same where all but the numbers of the run are.
-bool is_same(const Json& a, const Json& b) {
-  constexpr const char* kKeys[] = {"kind", "kernel", "file", "line", "ptx_line", "other_file", "other_line"};
-  return std::ranges::all_of(kKeys,
-                             [&](const char* key) { return a.value(key, Json()) == b.value(key, Json()); });
-}
-
-void expect_written(const std::ofstream& out, const std::string& file) {
-  if (!out) throw LaunchError({{}, fmt::format("'{}' cannot be written", file), {}, ""});
-}
-
-}  // namespace
-
 void expect_report_format(const std::string& file) {
-  if (!file.ends_with(".json") && !file.ends_with(".xml") && !file.ends_with(".sarif"))
+  if (!file.ends_with(".json") && !file.ends_with(".xml") && !file.ends_with(".sarif") &&
+      !file.ends_with(".html"))
     throw LaunchError({{},
                        fmt::format("--report {}: the format is unknown", file),
                        {},
-                       "end the name in .json, .junit.xml or .sarif"});
+                       "end the name in .json, .junit.xml, .sarif or .html"});
 }
 
 void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int exit_code) {
@@ -74,6 +76,9 @@ void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int
       if (!json.is_object()) continue;  // cut off when the process was killed
       const std::string type = json.value("type", "");
       if (type == "finding") by_number[json.value("number", 0)] = {json, json.value("count", int64_t{1})};
+      if (type == "launch" && runs.empty())
+        predicted.push_back({json.value("kernel", ""), processes, json.value("stream", int64_t{0}),
+                             json.value("ctas", int64_t{0}), json.value("microseconds", 0.0)});
       if (type == "count") by_number[json.value("number", 0)].second = json.value("count", int64_t{1});
       if (type == "end") {
         launches += json.value("launches", int64_t{0});
@@ -84,7 +89,7 @@ void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int
     for (const auto& [number, pair] : by_number) {
       const auto& found = pair;  // a name of its own: Clang 14 captures no structured binding
       if (!found.first.is_object()) continue;
-      run.found = true;
+      run.found = run.found || found.first.value("severity", "") != "note";
       auto known =
           std::ranges::find_if(findings, [&](const auto& one) { return is_same(one.json, found.first); });
       if (known == findings.end()) known = findings.insert(findings.end(), {found.first, 0, {}});
@@ -93,6 +98,38 @@ void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int
     }
   }
   runs.push_back(run);
+}
+
+int64_t ProgramReport::found() const {
+  return std::ranges::count_if(findings, [](const ProgramFinding& finding) { return !finding.is_note(); });
+}
+
+void ProgramReport::write_timeline(const std::string& file) const {
+  Json events = Json::array();
+  std::map<std::pair<int64_t, int64_t>, double> end;  // of a stream's last launch
+  for (const PredictedLaunch& launch : predicted) {
+    auto [at, is_new] = end.try_emplace({launch.process, launch.stream}, 0.0);
+    if (is_new)
+      events.push_back({{"ph", "M"},
+                        {"name", "thread_name"},
+                        {"pid", launch.process},
+                        {"tid", launch.stream},
+                        {"args", {{"name", fmt::format("stream {}", launch.stream)}}}});
+    events.push_back({{"ph", "X"},
+                      {"name", launch.kernel},
+                      {"pid", launch.process},
+                      {"tid", launch.stream},
+                      {"ts", at->second},
+                      {"dur", launch.microseconds},
+                      {"args", {{"CTAs", launch.ctas}}}});
+    at->second += launch.microseconds;
+  }
+  std::ofstream out(file);
+  out << Json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump(-1, ' ', false,
+                                                                       Json::error_handler_t::replace)
+      << '\n';
+  out.flush();
+  expect_written(out, file);
 }
 
 void ProgramReport::print() const {
@@ -111,9 +148,9 @@ void ProgramReport::print() const {
                  finding.seeds.front());
   }
   fmt::print(stderr, "imbrex: {}; {} launches, {} of them checked{}{}\n",
-             findings.empty()       ? "nothing found"
-             : findings.size() == 1 ? "1 finding"
-                                    : fmt::format("{} findings", findings.size()),
+             found() == 0   ? "nothing found"
+             : found() == 1 ? "1 finding"
+                            : fmt::format("{} findings", found()),
              launches, checked, suppressed > 0 ? fmt::format("; {} suppressed", suppressed) : "",
              failed > 0 && runs.size() > 1 ? fmt::format("; {} of {} runs failed", failed, runs.size()) : "");
   if (processes == 0)
@@ -145,7 +182,7 @@ Json ProgramReport::as_sarif() const {
     const Json& json = finding.json;
     Json result = {
         {"ruleId", json.value("kind", "")},
-        {"level", "error"},
+        {"level", finding.is_note() ? "note" : "error"},
         {"message",
          {{"text", fmt::format("{} (in {})", json.value("message", ""), json.value("kernel", ""))}}}};
     const auto location = [](const std::string& file, int line) {
@@ -177,10 +214,10 @@ std::string ProgramReport::as_junit() const {
         fmt::format("  <testcase classname=\"{}\" name=\"seed {}\">\n", escaped(command.front()), run.seed);
     if (run.exit_code != 0) out += fmt::format("    <failure message=\"exit code {}\"/>\n", run.exit_code);
     for (const ProgramFinding& finding : findings)
-      if (std::ranges::find(finding.seeds, run.seed) != finding.seeds.end())
+      if (!finding.is_note() && std::ranges::find(finding.seeds, run.seed) != finding.seeds.end())
         out += fmt::format(
             "    <failure type=\"{}\" message=\"{}\">{}</failure>\n", escaped(finding.json.value("kind", "")),
-            escaped(fmt::format("{}: {}", place(finding.json), finding.json.value("message", ""))),
+            escaped(fmt::format("{}: {}", place_of(finding.json), finding.json.value("message", ""))),
             escaped(finding.json.value("text", "")));
     out += "  </testcase>\n";
   }
@@ -195,6 +232,8 @@ void ProgramReport::write(const std::string& file) const {
     out << as_json().dump(2, ' ', false, kReplace) << '\n';
   else if (file.ends_with(".sarif"))
     out << as_sarif().dump(2, ' ', false, kReplace) << '\n';
+  else if (file.ends_with(".html"))
+    out << as_html();
   else
     out << as_junit();
   out.flush();

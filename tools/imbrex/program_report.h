@@ -14,6 +14,14 @@ struct ProgramFinding {
   nlohmann::ordered_json json;  // as the host layer wrote it
   int64_t count = 0;
   std::vector<uint64_t> seeds;  // in whose runs it came
+  bool is_note() const { return json.value("severity", "") == "note"; }
+};
+
+/// A launch whose time on the chip was predicted.
+struct PredictedLaunch {
+  std::string kernel;
+  int64_t process = 0, stream = 0, ctas = 0;
+  double microseconds = 0;
 };
 
 struct ProgramRun {
@@ -26,13 +34,18 @@ class ProgramReport {
  public:
   std::vector<std::string> command;
   std::vector<ProgramRun> runs;
-  std::vector<ProgramFinding> findings;
+  std::vector<ProgramFinding> findings;    // notes among them
+  std::vector<PredictedLaunch> predicted;  // of the first run
   int64_t launches = 0, checked = 0, suppressed = 0, processes = 0;
 
   /// Adds what the processes of one run left in `folder`.
   void read(const std::filesystem::path& folder, uint64_t seed, int exit_code);
   /// Findings and counts, on stderr: stdout is the program's.
   void print() const;
+  /// Without the notes.
+  int64_t found() const;
+  /// The predicted launches for Perfetto (ui.perfetto.dev) and chrome://tracing: one lane a stream.
+  void write_timeline(const std::string& file) const;
   /// In the format that the file's name asks for. LaunchError where it cannot be written.
   void write(const std::string& file) const;
 
@@ -40,7 +53,13 @@ class ProgramReport {
   nlohmann::ordered_json as_json() const;
   nlohmann::ordered_json as_sarif() const;
   std::string as_junit() const;
+  std::string as_html() const;  // program_report_html.cpp
 };
+
+/// The place in the source, else in the PTX, that a finding names.
+std::string place_of(const nlohmann::ordered_json& finding);
+/// For XML and HTML.
+std::string escaped(const std::string& text);
 
 /// LaunchError naming the formats unless the name ends in one of them.
 void expect_report_format(const std::string& file);

@@ -22,11 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string gpu, checks = "on", launches, suppressions, saved_ptx;
+  std::string gpu, checks = "on", launches, suppressions, saved_ptx, timeline;
   std::vector<std::string> kernels, reports;
   int gpus = 1, seeds = 1;
   uint64_t seed = 0;
-  bool stop_at_first = false;
+  bool stop_at_first = false, notes = false;
 };
 
 [[noreturn]] void refuse(std::string message, std::string help = "") {
@@ -91,6 +91,8 @@ void set_environment(const Options& options, const fs::path& libraries, const fs
   if (!options.suppressions.empty()) set("IMBREX_SUPPRESSIONS", fs::absolute(options.suppressions).string());
   if (!options.saved_ptx.empty()) set("IMBREX_SAVE_PTX", fs::absolute(options.saved_ptx).string());
   if (options.stop_at_first) set("IMBREX_STOP_AT_FIRST", "1");
+  if (options.notes) set("IMBREX_NOTES", "1");
+  if (!options.timeline.empty()) set("IMBREX_TIMELINE", "1");
   // Where clients look for the driver and the assembler by names of their own.
   set("NUMBA_CUDA_DRIVER", (libraries / "libcuda.so.1").string());
   set("TRITON_LIBCUDA_PATH", libraries.string());
@@ -150,7 +152,8 @@ int run(const Options& options, const std::vector<std::string>& words) {
   }
   report.print();
   for (const std::string& file : options.reports) report.write(file);
-  return exit_code != 0 ? exit_code : report.findings.empty() ? 0 : 1;
+  if (!options.timeline.empty()) report.write_timeline(options.timeline);
+  return exit_code != 0 ? exit_code : report.found() == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -177,7 +180,12 @@ void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::strin
                       "check kernels of this name only, with * and ?; may be repeated");
   command->add_option("--suppressions", options->suppressions,
                       "a file of findings to leave out, each line KIND [KERNEL [FILE:LINE]] with * and ?");
-  command->add_option("--report", options->reports, "write FILE.json, .junit.xml or .sarif; may be repeated");
+  command->add_option("--report", options->reports,
+                      "write FILE.json, .junit.xml, .sarif or .html; may be repeated");
+  command->add_option("--timeline", options->timeline,
+                      "write the launches with their predicted times to FILE.json, for ui.perfetto.dev");
+  command->add_flag("--notes", options->notes,
+                    "tell what bends rules of PTX that chips keep less strictly, too");
   command->add_option("--save-ptx", options->saved_ptx,
                       "a folder for the PTX of every module that is loaded");
   command->add_flag("--stop-at-first", options->stop_at_first, "end the program at the first finding");

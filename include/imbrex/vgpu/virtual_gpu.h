@@ -220,6 +220,22 @@ class VirtualGpu {
   /// Memory that kernels and host code both use, at the same address: what the host writes there, kernels read. For
   /// CUDA's managed and pinned memory. LaunchError where something else of the process lies at that address.
   DeviceAddress allocate_host_visible(int64_t bytes);
+  // Addresses and memory apart, as in CUDA's virtual memory management, and memory of other processes. Addresses, extents
+  // and offsets are multiples of 4096 bytes; the memory is that of a file (memfd_create), whose descriptor stays the
+  // caller's.
+
+  /// Addresses without memory: accesses are out of bounds until something is mapped there. LaunchError when there are no
+  /// more of them.
+  DeviceAddress reserve_addresses(int64_t bytes, int64_t alignment = 4096);
+  /// Makes `bytes` of the file, from `offset` on, the memory at reserved addresses; the same bytes may be mapped several
+  /// times. Mappings side by side are one allocation to kernels. LaunchError where it cannot be mapped.
+  void map(DeviceAddress address, int64_t bytes, int file, int64_t offset);
+  /// Ends a mapping of map(), of the same extent.
+  void unmap(DeviceAddress address, int64_t bytes);
+  /// From the first call on all memory lies in a file, and other processes of the user can map it with map(). Returns the
+  /// file, which stays this object's; `offset` is where `address` lies in it.
+  int shared_file(DeviceAddress address, int64_t& offset);
+
   /// Gives memory back; later accesses are use after free, whose findings name the call at `where`. LaunchError unless
   /// `address` came from allocate.
   void free(DeviceAddress address, SourceLocation where = {});

@@ -37,6 +37,11 @@ CUresult cuGetErrorName(CUresult error, const char** text);
 CUresult cuGetErrorString(CUresult error, const char** text);
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags, int* status);
 
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address);
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags);
+CUresult cuIpcCloseMemHandle(CUdeviceptr address);
+CUresult cuIpcGetEventHandle(CUipcMemHandle* handle, CUevent event);
+CUresult cuIpcOpenEventHandle(CUevent* event, CUipcMemHandle handle);
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total);
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes);
 CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,

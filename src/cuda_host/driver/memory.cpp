@@ -80,10 +80,10 @@ CUDA_API cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* pointer, unsig
     Host& host = Host::get();
     const auto at = reinterpret_cast<uint64_t>(pointer);
     if (host.memory.find(at) == nullptr) {
-      if (host.memory.find_registered(pointer) != nullptr)
-        refuse(CUDA_ERROR_NOT_SUPPORTED,
-               "kernels cannot use registered host memory on the virtual GPU, only copies can\n"
-               "  help: allocate it with cudaMallocHost instead");
+      if (host.memory.find_registered(pointer) != nullptr) {
+        not_null(address, "address") = host.memory.device_address_of_registered(pointer);
+        return;
+      }
       refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("{} is no pinned host memory", pointer));
     }
     not_null(address, "address") = at;

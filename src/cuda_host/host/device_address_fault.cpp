@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cuda_host/host/host.h"
 #include "vgpu/memory/memory.h"
 
 namespace imbrex::cuda {
@@ -14,18 +15,37 @@ namespace {
 
 struct sigaction g_before;
 
-/// Nothing here may allocate or lock: the fault may have come from anywhere.
+/// What the program has there, where that can be told without waiting. Nothing here may allocate or wait: the
+/// fault may have come from anywhere.
+int describe(char* to, size_t room, uint64_t address) {
+  Host* const host = Host::made();
+  if (host == nullptr || !Host::mutex().try_lock()) return 0;
+  const Block* const block = host->memory.find(address);
+  const int length =
+      block == nullptr
+          ? std::snprintf(to, room, "  it is in no allocation\n")
+          : std::snprintf(to, room, "  it is byte %llu of an allocation of %lld bytes at 0x%llx\n",
+                          static_cast<unsigned long long>(address - block->address),
+                          static_cast<long long>(block->bytes),
+                          static_cast<unsigned long long>(block->address));
+  Host::mutex().unlock();
+  return length;
+}
+
 void handle(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uint64_t>(info->si_addr);
   constexpr uint64_t kMostBytes = uint64_t{1} << 40;
   if (address >= vgpu::kGlobalBase && address - vgpu::kGlobalBase < kMostBytes) {
-    char line[320];
-    const int length =
+    char line[480];
+    int length =
         std::snprintf(line, sizeof line,
                       "imbrex: host code accesses 0x%llx, which is a device address: only kernels and "
-                      "cudaMemcpy may use it\n"
-                      "  help: copy with cudaMemcpy, or allocate with cudaMallocManaged or cudaMallocHost\n",
+                      "cudaMemcpy may use it\n",
                       static_cast<unsigned long long>(address));
+    length += describe(line + length, 120, address);
+    length +=
+        std::snprintf(line + length, sizeof line - static_cast<size_t>(length),
+                      "  help: copy with cudaMemcpy, or allocate with cudaMallocManaged or cudaMallocHost\n");
     if (length > 0 && write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(128 + signal);
   }
   if ((g_before.sa_flags & SA_SIGINFO) != 0 && g_before.sa_sigaction != nullptr) {

@@ -41,6 +41,7 @@ Host::Host(Settings with)
       gpu(settings.options),
       devices(static_cast<size_t>(settings.gpus)),
       memory(gpu, settings.gpu.hbm_bytes),
+      virtual_memory(gpu, memory),
       log(settings) {}
 
 Device& Host::device(CUdevice ordinal) {

@@ -18,6 +18,7 @@
 #include "cuda_host/host/run_log.h"
 #include "cuda_host/host/settings.h"
 #include "cuda_host/host/stream.h"
+#include "cuda_host/host/virtual_memory.h"
 #include "imbrex/vgpu/virtual_gpu.h"
 
 namespace imbrex::cuda {
@@ -64,6 +65,7 @@ class Host {
   vgpu::VirtualGpu gpu;
   std::vector<Device> devices;
   DeviceMemory memory;
+  VirtualMemory virtual_memory;
   RunLog log;
 
   Handles<Context> contexts{"context"};  // those made by cuCtxCreate

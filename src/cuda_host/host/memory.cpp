@@ -37,13 +37,12 @@ bool DeviceMemory::is_of_device(uint64_t address) {
 Block& DeviceMemory::allocate(int64_t bytes, MemoryKind kind, int device, unsigned flags) {
   if (bytes <= 0)
     refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("{} bytes of {} are asked for", bytes, name(kind)));
-  if (bytes > total_bytes() - used_bytes_)
-    refuse(CUDA_ERROR_OUT_OF_MEMORY, fmt::format("{} bytes of {} are asked for, {} of {} are in use", bytes,
-                                                 name(kind), used_bytes_, total_bytes()));
+  take(bytes, name(kind));
   Block block;
   try {
     block.address = kind == MemoryKind::kDevice ? gpu_.allocate(bytes) : gpu_.allocate_host_visible(bytes);
   } catch (const LaunchError& error) {
+    give_back(bytes);
     refuse(CUDA_ERROR_OUT_OF_MEMORY, error.diagnostics().front().message);
   }
   block.bytes = bytes;
@@ -51,7 +50,6 @@ Block& DeviceMemory::allocate(int64_t bytes, MemoryKind kind, int device, unsign
   block.device = device;
   block.flags = flags;
   block.id = ++last_id_;
-  used_bytes_ += bytes;
   freed_.erase(block.address);
   return blocks_[block.address] = block;
 }
@@ -156,8 +154,52 @@ void DeviceMemory::register_host(const void* start, int64_t bytes, unsigned flag
 }
 
 void DeviceMemory::unregister_host(const void* start) {
-  if (registered_.erase(static_cast<const char*>(start)) == 0)
+  const auto at = registered_.find(static_cast<const char*>(start));
+  if (at == registered_.end())
     refuse(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, fmt::format("{} is no registered memory's start", start));
+  if (const uint64_t address = at->second.device_address; address != 0) {
+    disown(address);
+    gpu_.free(address);
+  }
+  registered_.erase(at);
+}
+
+uint64_t DeviceMemory::device_address_of_registered(const void* at) {
+  auto& [start, registered] = *std::prev(registered_.upper_bound(static_cast<const char*>(at)));
+  if (registered.device_address == 0) {
+    registered.device_address = gpu_.allocate(registered.bytes);
+    registered.pushed.resize(static_cast<size_t>(registered.bytes));
+    adopt(registered.device_address, registered.bytes, 0);
+  }
+  return registered.device_address + static_cast<uint64_t>(static_cast<const char*>(at) - start);
+}
+
+void DeviceMemory::push_registered() {
+  for (auto& [start, registered] : registered_) {
+    if (registered.device_address == 0) continue;
+    std::memcpy(registered.pushed.data(), start, registered.pushed.size());
+    gpu_.copy_to_device(registered.device_address, start, registered.bytes);
+  }
+}
+
+// Bytes that the work left as they were may have been changed by another thread of the host meanwhile: they stay.
+void DeviceMemory::pull_registered() {
+  for (auto& [start, registered] : registered_) {
+    if (registered.device_address == 0) continue;
+    std::vector<std::byte> now(registered.pushed.size());
+    gpu_.copy_from_device(now.data(), registered.device_address, registered.bytes);
+    if (now == registered.pushed) continue;
+    auto* host = reinterpret_cast<std::byte*>(const_cast<char*>(start));
+    for (size_t i = 0; i < now.size(); ++i)
+      if (now[i] != registered.pushed[i]) host[i] = now[i];
+  }
+}
+
+void DeviceMemory::take(int64_t bytes, const char* what) {
+  if (bytes > total_bytes() - used_bytes_)
+    refuse(CUDA_ERROR_OUT_OF_MEMORY, fmt::format("{} bytes of {} are asked for, {} of {} are in use", bytes,
+                                                 what, used_bytes_, total_bytes()));
+  used_bytes_ += bytes;
 }
 
 const Registered* DeviceMemory::find_registered(const void* at) const {

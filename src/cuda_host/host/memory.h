@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "cuda_host/abi/driver_types.h"
 #include "imbrex/vgpu/virtual_gpu.h"
@@ -29,10 +30,13 @@ struct Block {
   const void* pool = nullptr;
 };
 
-/// Host memory that the program registered.
+/// Host memory that the program registered. Kernels reach it at an address of its own, where a copy of it is while
+/// work is carried out.
 struct Registered {
   int64_t bytes = 0;
   unsigned flags = 0;
+  uint64_t device_address = 0;         // once the program has asked for it
+  std::vector<std::byte> pushed = {};  // what was copied to the device last
 };
 
 /// A pool of cudaMemPool: all share the device's memory, so that only its settings are kept.
@@ -81,6 +85,15 @@ class DeviceMemory {
   void register_host(const void* start, int64_t bytes, unsigned flags);
   void unregister_host(const void* start);
   const Registered* find_registered(const void* at) const;
+  /// Where kernels find registered memory.
+  uint64_t device_address_of_registered(const void* at);
+  /// Before and after work: registered memory to the device, and back what the work changed of it.
+  void push_registered();
+  void pull_registered();
+
+  /// Counts memory that is made apart from allocate(); CUDA_ERROR_OUT_OF_MEMORY.
+  void take(int64_t bytes, const char* what);
+  void give_back(int64_t bytes) { used_bytes_ -= bytes; }
 
  private:
   vgpu::VirtualGpu& gpu_;

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "imbrex/core/error.h"
+#include "imbrex/vgpu/timeline.h"
 
 namespace imbrex::cuda {
 
@@ -44,7 +45,7 @@ std::vector<Suppression> read_suppressions(const std::string& file) {
   return suppressions;
 }
 
-RunLog::RunLog(const Settings& settings) : stop_at_first_(settings.stop_at_first) {
+RunLog::RunLog(const Settings& settings) : stop_at_first_(settings.stop_at_first), notes_(settings.notes) {
   if (!settings.suppressions.empty()) suppressions_ = read_suppressions(settings.suppressions);
   if (!settings.run_folder.empty()) file_ = fmt::format("{}/process-{}.jsonl", settings.run_folder, getpid());
 }
@@ -81,30 +82,54 @@ void RunLog::add(const std::string& kernel, const vgpu::Finding& finding) {
   entry.count += finding.count;
   if (entry.count > finding.count) return;  // told before
   entry.number = static_cast<int64_t>(entries_.size());
+  if (finding.severity == vgpu::Severity::kNote) ++noted_;
   if (file_.empty()) {
     fmt::print(stderr, "imbrex: in {}:\n{}\n", demangled(kernel), finding.format());
   } else {
-    const nlohmann::ordered_json json = {
-        {"type", "finding"},           {"number", entry.number},     {"kind", vgpu::name(finding.kind)},
-        {"kernel", demangled(kernel)}, {"message", finding.message}, {"file", place.file},
-        {"line", place.line},          {"ptx_line", place.ptx_line}, {"ptx", place.ptx},
-        {"other_file", other.file},    {"other_line", other.line},   {"cta", finding.actor.cta},
-        {"warp", finding.actor.warp},  {"lane", finding.actor.lane}, {"hint", finding.hint},
-        {"count", finding.count},      {"launch", launches_},        {"text", finding.format()}};
+    const nlohmann::ordered_json json = {{"type", "finding"},
+                                         {"number", entry.number},
+                                         {"kind", vgpu::name(finding.kind)},
+                                         {"severity", vgpu::name(finding.severity)},
+                                         {"kernel", demangled(kernel)},
+                                         {"message", finding.message},
+                                         {"file", place.file},
+                                         {"line", place.line},
+                                         {"ptx_line", place.ptx_line},
+                                         {"ptx", place.ptx},
+                                         {"other_file", other.file},
+                                         {"other_line", other.line},
+                                         {"cta", finding.actor.cta},
+                                         {"warp", finding.actor.warp},
+                                         {"lane", finding.actor.lane},
+                                         {"hint", finding.hint},
+                                         {"count", finding.count},
+                                         {"launch", launches_},
+                                         {"text", finding.format()}};
     write(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
-  if (stop_at_first_) {
+  if (stop_at_first_ && finding.severity == vgpu::Severity::kFinding) {
     finish();
     fmt::print(stderr, "imbrex: stopped at the first finding\n");
     _exit(1);
   }
 }
 
-void RunLog::launched(const std::string& kernel, bool was_checked, const vgpu::Report& report) {
+void RunLog::launched(const std::string& kernel, uint64_t stream, bool was_checked,
+                      const vgpu::Report& report) {
   ++launches_;
   if (was_checked) ++checked_;
   kernels_.insert(kernel);
   for (const vgpu::Finding& finding : report.findings) add(kernel, finding);
+  if (notes_)
+    for (const vgpu::Finding& note : report.notes) add(kernel, note);
+  if (report.timeline != nullptr && !file_.empty())
+    write(nlohmann::ordered_json({{"type", "launch"},
+                                  {"kernel", demangled(kernel)},
+                                  {"stream", stream},
+                                  {"ctas", report.timeline->ctas},
+                                  {"complete", report.timeline->complete},
+                                  {"microseconds", report.timeline->microseconds()}})
+              .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void RunLog::finish() {
@@ -124,10 +149,11 @@ void RunLog::finish() {
   }
   const char* quiet = std::getenv("IMBREX_QUIET");
   if (quiet != nullptr && std::string_view(quiet) == "1") return;
-  fmt::print(stderr, "imbrex: {} in {} launches of {} kernels, {} of them checked{}\n",
-             entries_.empty() ? "nothing found" : fmt::format("{} findings", entries_.size()), launches_,
-             kernels_.size(), checked_,
-             suppressed_ == 0 ? "" : fmt::format("; {} findings suppressed", suppressed_));
+  fmt::print(
+      stderr, "imbrex: {} in {} launches of {} kernels, {} of them checked{}\n",
+      entries_.size() == noted_ ? "nothing found" : fmt::format("{} findings", entries_.size() - noted_),
+      launches_, kernels_.size(), checked_,
+      suppressed_ == 0 ? "" : fmt::format("; {} findings suppressed", suppressed_));
 }
 
 }  // namespace imbrex::cuda

@@ -27,8 +27,8 @@ class RunLog {
  public:
   explicit RunLog(const Settings& settings);
 
-  /// Called for every launch, checked or not.
-  void launched(const std::string& kernel, bool was_checked, const vgpu::Report& report);
+  /// Called for every launch, checked or not. `stream`: a number by which it is told from others.
+  void launched(const std::string& kernel, uint64_t stream, bool was_checked, const vgpu::Report& report);
   /// Findings that belong to no single launch, such as streams that race.
   void add(const std::string& kernel, const vgpu::Finding& finding);
   /// The last words: counts, and on stderr a summary.
@@ -44,10 +44,11 @@ class RunLog {
   struct Entry {
     int64_t number = 0, count = 0;
   };
-  bool stop_at_first_;
+  bool stop_at_first_, notes_;
   std::vector<Suppression> suppressions_;
   std::string file_;
   int64_t launches_ = 0, checked_ = 0, suppressed_ = 0;
+  size_t noted_ = 0;                      // of the entries
   std::map<std::string, Entry> entries_;  // by what makes findings the same
   std::set<std::string> kernels_;
   bool is_finished_ = false;

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <memory>
 
 #include "imbrex/core/error.h"
 
@@ -108,6 +109,11 @@ Settings Settings::from_environment() {
   settings.suppressions = variable("IMBREX_SUPPRESSIONS");
   settings.run_folder = variable("IMBREX_RUN_FOLDER");
   settings.saved_ptx = variable("IMBREX_SAVE_PTX");
+  settings.notes = variable("IMBREX_NOTES") == "1";
+  if (variable("IMBREX_TIMELINE") == "1") {
+    settings.options.timeline.record = true;
+    settings.options.timeline.gpu = std::make_shared<const GpuModel>(settings.gpu);
+  }
   settings.stop_at_first = variable("IMBREX_STOP_AT_FIRST") == "1";
   settings.progress = variable("IMBREX_PROGRESS") != "0";
   return settings;

@@ -24,12 +24,13 @@ struct LaunchSelection {
 struct Settings {
   GpuModel gpu;                      // IMBREX_GPU: h200 unless given
   int gpus = 1;                      // IMBREX_GPUS: how many of them
-  vgpu::Options options;             // IMBREX_CHECKS, IMBREX_SEED
+  vgpu::Options options;             // IMBREX_CHECKS, IMBREX_SEED, IMBREX_TIMELINE=1
   LaunchSelection launches;          // IMBREX_LAUNCHES
   std::vector<std::string> kernels;  // IMBREX_KERNELS: names with * and ?, separated by commas; empty: all
   std::string suppressions;          // IMBREX_SUPPRESSIONS: a file
   std::string run_folder;            // IMBREX_RUN_FOLDER: where `imbrex run` collects what processes find
   std::string saved_ptx;             // IMBREX_SAVE_PTX: a folder for the PTX of every module
+  bool notes = false;                // IMBREX_NOTES=1: what bends rules, too
   bool stop_at_first = false;        // IMBREX_STOP_AT_FIRST=1: end the process at the first finding
   bool progress = true;              // IMBREX_PROGRESS=0: nothing on stderr about kernels that take long
 

@@ -72,7 +72,7 @@ void run(const LaunchWork& work, Stream& stream) {
     std::fwrite(report.printf_output.data(), 1, report.printf_output.size(), stdout);
     std::fflush(stdout);
   }
-  host.log.launched(kernel, is_checked, report);
+  host.log.launched(kernel, stream.id, is_checked, report);
   if (stream.context != nullptr) stream.context->failure = failure_of(report);
 }
 
@@ -139,7 +139,12 @@ struct Performer {
 
 }  // namespace
 
-void perform(const Work& work, Stream& stream) { std::visit(Performer{stream}, work); }
+void perform(const Work& work, Stream& stream) {
+  DeviceMemory& memory = Host::get().memory;
+  memory.push_registered();
+  std::visit(Performer{stream}, work);
+  memory.pull_registered();
+}
 
 std::vector<std::byte> pack_parameters(const FunctionObject& function, void** parameters, void** extra) {
   const std::vector<vgpu::Parameter>& wanted = function.function.parameters();

@@ -57,6 +57,7 @@ GlobalMemory::~GlobalMemory() {
   for (const Allocation& allocation : allocations_)
     if (allocation.host_visible && !allocation.freed) release_host_visible(allocation);
   munmap(base_, size_);
+  if (shared_file_ >= 0) close(shared_file_);
   if (written_ != nullptr) munmap(written_, size_);
 }
 
@@ -118,8 +119,7 @@ uint64_t GlobalMemory::allocate_host_visible(uint64_t bytes, std::string name) {
 void GlobalMemory::release_host_visible(const Allocation& allocation) {
   const uint64_t mapped = round_up(std::max<uint64_t>(allocation.bytes, 1), kPageBytes);
   munmap(reinterpret_cast<void*>(allocation.address), mapped);
-  mmap(host(allocation.address), mapped, PROT_READ | PROT_WRITE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  restore(allocation.address, allocation.address + mapped);
 }
 
 void GlobalMemory::insert(Allocation allocation) {
@@ -155,7 +155,7 @@ void GlobalMemory::remove(uint64_t address) {
 
 bool GlobalMemory::free(uint64_t address, SourceLocation where) {
   for (Allocation& a : allocations_) {
-    if (a.address != address || a.freed || a.read_only) continue;
+    if (a.address != address || a.freed || a.read_only || a.mapped) continue;
     a.freed = true;
     a.freed_at = where;
     if (a.host_visible) {
@@ -164,7 +164,8 @@ bool GlobalMemory::free(uint64_t address, SourceLocation where) {
       // Whole pages only: the ends may share theirs with neighbours.
       const uint64_t from = round_up(address - kGlobalBase, 4096);
       const uint64_t to = (address - kGlobalBase + a.bytes) / 4096 * 4096;
-      if (to > from) madvise(base_ + from, to - from, MADV_DONTNEED);
+      // Of a shared file the bytes themselves have to go.
+      if (to > from) madvise(base_ + from, to - from, shared_file_ < 0 ? MADV_DONTNEED : MADV_REMOVE);
     }
     if (written_ != nullptr) std::memset(written_ + (address - kGlobalBase), 0, a.bytes);
     return true;

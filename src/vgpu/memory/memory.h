@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,7 @@ struct Allocation {
   std::string name;        // "allocation 3", "global variable table", ...
   SourceLocation freed_at = {};
   bool host_visible = false;  // mapped into the process at `address` too
+  bool mapped = false;        // made by GlobalMemory::map
   bool contains(uint64_t at, uint64_t size) const {
     return at - address <= bytes && size <= bytes - (at - address);
   }
@@ -83,6 +85,21 @@ class GlobalMemory {
   /// False when `address` is no live allocation's start. `where`: of the call, for messages.
   bool free(uint64_t address, SourceLocation where = {});
 
+  // Addresses and memory apart, and memory of other processes (mapped_memory.cpp). Addresses, extents and
+  // offsets are multiples of 4096.
+
+  /// Addresses without memory: accesses are out of bounds until something is mapped there. Throws LaunchError
+  /// when there are no more.
+  uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment);
+  /// Makes `bytes` of a file, from `offset` on, the memory at reserved addresses. Mappings side by side are one
+  /// allocation.
+  void map(uint64_t address, uint64_t bytes, int file, uint64_t offset);
+  /// Ends a mapping that map() made, with the same extent.
+  void unmap(uint64_t address, uint64_t bytes);
+  /// The file that all memory lies in from now on, at its address less kGlobalBase, so that other processes can
+  /// map it.
+  int shared_file();
+
   /// The allocation (live or freed) that holds `address`, or null.
   const Allocation* find(uint64_t address) const;
   /// The allocation nearest to `address`, or null when there is none at all.
@@ -100,13 +117,18 @@ class GlobalMemory {
  private:
   void insert(Allocation allocation);
   void release_host_visible(const Allocation& allocation);
+  void join_mappings();
+  /// What lies between `begin` and `end` of the arena becomes memory of the arena's own again, all zeros.
+  void restore(uint64_t begin, uint64_t end);
   uint64_t size_ = 0;
   std::byte* base_ = nullptr;
   std::byte* written_ = nullptr;  // bytes, 1 once written
   uint64_t next_ = kHeapBase;
   uint64_t next_constant_ = kGlobalBase;
   int64_t count_ = 0;
-  std::vector<Allocation> allocations_;  // by address
+  std::vector<Allocation> allocations_;    // by address
+  std::map<uint64_t, uint64_t> mappings_;  // bytes by address
+  int shared_file_ = -1;
 };
 
 /// One bit per byte of a small memory: has it been written?

@@ -136,13 +136,13 @@ std::string refuse_store(const TensorBox& box, ReduceOp reduce) {
     if (!type || !is_reduction(reduce, *type))
       return fmt::format("this reduction does not exist for {} elements", facts(map.type).name);
   }
-  if (box.mode == TileMode::kIm2col)
-    for (int d = 1; d < map.rank - 1; ++d)
-      if (map.first_pixel(static_cast<size_t>(d)) < 0)
-        return fmt::format(
-            "the pixel box begins at {} in dimension {}: a negative lower corner ends the kernel on the "
-            "hardware",
-            map.first_pixel(static_cast<size_t>(d)), d);
+  for (size_t d = 1; box.mode == TileMode::kIm2col && d < static_cast<size_t>(map.rank - 1); ++d)
+    if (map.first_pixel(d) < 0 || map.last_pixel(d) >= static_cast<int64_t>(map.dims[d]))
+      return fmt::format(
+          "the pixel box of dimension {} goes from {} to {}, beyond the tensor's {} elements, which ends the "
+          "kernel "
+          "on the hardware",
+          d, map.first_pixel(d), map.last_pixel(d), map.dims[d]);
   const int coordinates = box.mode == TileMode::kFourRows ? 5 : map.rank;
   for (int d = 0; d < coordinates; ++d)
     if (box.coordinates[static_cast<size_t>(d)] < 0)
