@@ -36,7 +36,9 @@ uint32_t sum_terms(const TensorArith& arith, const TensorTerm* terms, int64_t co
     const int64_t cut = shift >= 0 ? magnitude << shift : -shift > 62 ? 0 : magnitude >> -shift;
     total += term.significand < 0 ? -cut : cut;
   }
-  return round_sum(arith.output, std::ldexp(static_cast<double>(total), largest - arith.kept_bits));
+  // 2^(largest - kept_bits), a normal number of a double whatever the formats.
+  const double unit = std::bit_cast<double>(static_cast<uint64_t>(1023 + largest - arith.kept_bits) << 52);
+  return round_sum(arith.output, static_cast<double>(total) * unit);
 }
 
 TensorTerm group_term(const TensorArith& arith, int64_t sum, const TensorOperand& a_scale,

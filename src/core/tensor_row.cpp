@@ -6,6 +6,8 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#include <bit>
+
 #include "core/tensor_operand.h"
 #include "core/tensor_row.h"
 
@@ -92,6 +94,95 @@ HWY_ATTR bool accumulate_row_vectors(const RowTask& task) {
   return any_subnormal;
 }
 
+// The compiler makes vectors of the loops below.
+bool take_apart_vectors(const FloatFormat& format, const uint32_t* HWY_RESTRICT patterns, int64_t count,
+                        int fraction, bool negate, int32_t* HWY_RESTRICT significand,
+                        int32_t* HWY_RESTRICT exponent, int32_t* HWY_RESTRICT special) {
+  const int value_bits = format.exponent_bits + format.mantissa_bits, mantissa_bits = format.mantissa_bits;
+  const int low_bits = format.unused_low_bits, shift = fraction - mantissa_bits;
+  const int32_t bias = format.bias;
+  const uint32_t value_mask = (1u << value_bits) - 1, mantissa_mask = (1u << mantissa_bits) - 1;
+  const auto first_special = static_cast<uint32_t>(format.max_finite() >> low_bits) + 1;
+  const uint32_t negation = negate ? 1 : 0;
+  int32_t any = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t bits = patterns[i] >> low_bits;
+    const uint32_t magnitude = bits & value_mask, biased = magnitude >> mantissa_bits;
+    const uint32_t leading = biased != 0 ? 1u << mantissa_bits : 0;
+    const auto value = static_cast<int32_t>((magnitude & mantissa_mask) | leading) << shift;
+    const uint32_t negative = (bits >> value_bits & 1) ^ negation;
+    significand[i] = negative != 0 ? -value : value;
+    const auto from_one = static_cast<int32_t>(biased != 0 ? biased : 1);
+    exponent[i] = magnitude != 0 ? from_one - bias : kZeroExponent;
+    special[i] = magnitude >= first_special ? 1 : 0;
+    any |= special[i];
+  }
+  return any != 0;
+}
+
+void sum_groups_vectors(int groups, int64_t columns, const int32_t* HWY_RESTRICT a,
+                        const int32_t* HWY_RESTRICT b, int32_t* HWY_RESTRICT sums) {
+  for (int group = 0; group < groups; ++group) {
+    int32_t* const out = sums + group * columns;
+    for (int64_t n = 0; n < columns; ++n) out[n] = 0;
+    for (int k = group * kGroupLength; k < (group + 1) * kGroupLength; ++k)
+      for (int64_t n = 0; n < columns; ++n) out[n] += a[k] * b[k * columns + n];
+  }
+}
+
+/// In units of 2^-kept_bits of the largest exponent, cut toward zero.
+HWY_INLINE int64_t cut_term(int64_t significand, int shift) {
+  const int64_t magnitude = significand < 0 ? -significand : significand;
+  // A zero may have any exponent.
+  const int right = shift < -63 ? 63 : shift < 0 ? -shift : 0, left = shift > 62 ? 62 : shift < 0 ? 0 : shift;
+  const int64_t cut = magnitude >> right << left;
+  return significand < 0 ? -cut : cut;
+}
+
+bool accumulate_group_row_vectors(const GroupRowTask& task) {
+  constexpr int64_t kPart = kRowLanes;
+  const auto kept_by_f32 = ~uint64_t{0} << (52 - 23);
+  bool any_subnormal = false;
+  for (int64_t n = 0; n < task.columns; n += kPart) {
+    int32_t top[kPart];
+    int64_t total[kPart];
+    for (int64_t i = 0; i < kPart; ++i) {
+      const int32_t c = task.c_exponent[n + i];
+      top[i] = c > task.exponent_floor ? c : task.exponent_floor;
+    }
+    const auto exponent = [&](int group, int64_t i) {
+      return task.unit_exponent + task.a_scale_exponent[group] +
+             task.b_scale_exponent[group * task.columns + n + i];
+    };
+    const auto significand = [&](int group, int64_t i) {
+      const int64_t at = group * task.columns + n + i;
+      return int64_t{task.group_sums[at]} * (task.a_scale[group] * task.b_scale[at]);
+    };
+    for (int group = 0; group < task.groups; ++group)
+      for (int64_t i = 0; i < kPart; ++i) {
+        const int32_t of_group = significand(group, i) != 0 ? exponent(group, i) : kZeroExponent;
+        top[i] = top[i] > of_group ? top[i] : of_group;
+      }
+    for (int64_t i = 0; i < kPart; ++i)
+      total[i] = cut_term(task.c_significand[n + i],
+                          task.kept_bits - kRowFraction - (top[i] - task.c_exponent[n + i]));
+    for (int group = 0; group < task.groups; ++group)
+      for (int64_t i = 0; i < kPart; ++i)
+        total[i] += cut_term(significand(group, i),
+                             task.kept_bits - task.fraction_bits - (top[i] - exponent(group, i)));
+    for (int64_t i = 0; i < kPart; ++i) {
+      const auto unit =
+          std::bit_cast<double>(static_cast<uint64_t>(int64_t{1023} + top[i] - task.kept_bits) << 52);
+      const double sum = static_cast<double>(total[i]) * unit;
+      any_subnormal |= sum != 0 && sum > -0x1p-126 && sum < 0x1p-126;
+      task.sums[n + i] = sum;
+      task.results[n + i] = std::bit_cast<uint32_t>(
+          static_cast<float>(std::bit_cast<double>(std::bit_cast<uint64_t>(sum) & kept_by_f32)));
+    }
+  }
+  return any_subnormal;
+}
+
 }  // namespace imbrex::arith::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -100,7 +191,25 @@ namespace imbrex::arith {
 
 HWY_EXPORT(accumulate_row_vectors);
 
+HWY_EXPORT(take_apart_vectors);
+HWY_EXPORT(sum_groups_vectors);
+HWY_EXPORT(accumulate_group_row_vectors);
+
 bool accumulate_row(const RowTask& task) { return HWY_DYNAMIC_DISPATCH(accumulate_row_vectors)(task); }
+
+bool take_apart(const FloatFormat& format, const uint32_t* patterns, int64_t count, int fraction, bool negate,
+                int32_t* significand, int32_t* exponent, int32_t* special) {
+  return HWY_DYNAMIC_DISPATCH(take_apart_vectors)(format, patterns, count, fraction, negate, significand,
+                                                  exponent, special);
+}
+
+bool accumulate_group_row(const GroupRowTask& task) {
+  return HWY_DYNAMIC_DISPATCH(accumulate_group_row_vectors)(task);
+}
+
+void sum_groups(int groups, int64_t columns, const int32_t* a, const int32_t* b, int32_t* sums) {
+  HWY_DYNAMIC_DISPATCH(sum_groups_vectors)(groups, columns, a, b, sums);
+}
 
 }  // namespace imbrex::arith
 #endif  // HWY_ONCE

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/float_formats.h"
+
 namespace imbrex::arith {
 
 /// Rows are padded to whole vectors of this many columns, enough for any machine.
@@ -32,5 +34,34 @@ struct RowTask {
 
 /// Computes a row. True when some result is subnormal.
 bool accumulate_row(const RowTask& task);
+
+/// unpack() for many patterns at once, without branches. Significands get `fraction` fraction bits; `special` is set to
+/// 1 for what is not finite (and whose number means nothing then). True when there is any.
+bool take_apart(const FloatFormat& format, const uint32_t* patterns, int64_t count, int fraction, bool negate,
+                int32_t* significand, int32_t* exponent, int32_t* special);
+
+/// Products that are summed exactly before they are scaled.
+inline constexpr int kGroupLength = 16;
+/// sums[group][column]: of the group's products of a[] and b[][column].
+void sum_groups(int groups, int64_t columns, const int32_t* a, const int32_t* b, int32_t* sums);
+
+/// A row of block-scaled groups: each group's sum times its two factors is one term, beside the addend.
+struct GroupRowTask {
+  int groups;
+  int64_t columns;
+  const int32_t* group_sums;  ///< [groups][columns], in units of 2^(unit_exponent - fraction_bits)
+  int unit_exponent, fraction_bits;
+  const int32_t* a_scale;  ///< [groups]
+  const int32_t* a_scale_exponent;
+  const int32_t* b_scale;  ///< [groups][columns]
+  const int32_t* b_scale_exponent;
+  const int32_t* c_significand;  ///< [columns], as in RowTask
+  const int32_t* c_exponent;
+  int kept_bits, exponent_floor;
+  double* sums;  ///< [columns], out, as in RowTask
+  uint32_t* results;
+};
+/// True when some result is subnormal.
+bool accumulate_group_row(const GroupRowTask& task);
 
 }  // namespace imbrex::arith

@@ -17,6 +17,7 @@ namespace {
 /// Splits kRowFraction between the operands: both significands get at least the ten fraction bits of the
 /// widest.
 constexpr int kOperandFraction[2] = {15, 10};
+constexpr size_t kMostGroups = 16;  // in a block
 
 using Integers = std::vector<int32_t>;
 
@@ -26,26 +27,15 @@ uint32_t pattern_at(const FloatFormat& format, const void* data, int64_t index) 
   return static_cast<const uint32_t*>(data)[index];
 }
 
-/// unpack() for many patterns at once, without branches. Significands get `fraction` fraction bits; `special`
-/// is set to 1 for what is not finite (and whose number means nothing then).
-void take_apart(const FloatFormat& format, const uint32_t* patterns, int64_t count, int fraction, bool negate,
-                int32_t* significand, int32_t* exponent, int32_t* special) {
-  const int value_bits = format.exponent_bits + format.mantissa_bits;
-  const uint32_t value_mask = (1u << value_bits) - 1, mantissa_mask = (1u << format.mantissa_bits) - 1;
-  const auto first_special = static_cast<uint32_t>(format.max_finite() >> format.unused_low_bits) + 1;
-  const uint32_t negation = negate ? 1 : 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t bits = patterns[i] >> format.unused_low_bits;
-    const uint32_t magnitude = bits & value_mask, biased = magnitude >> format.mantissa_bits;
-    const uint32_t leading = biased != 0 ? 1u << format.mantissa_bits : 0;
-    const auto value = static_cast<int32_t>((magnitude & mantissa_mask) | leading)
-                       << (fraction - format.mantissa_bits);
-    const uint32_t negative = (bits >> value_bits & 1) ^ negation;
-    significand[i] = negative != 0 ? -value : value;
-    const auto from_one = static_cast<int32_t>(biased != 0 ? biased : 1);
-    exponent[i] = magnitude != 0 ? from_one - format.bias : kZeroExponent;
-    special[i] = magnitude >= first_special ? 1 : 0;
-  }
+/// `count` patterns, each in 32 bits.
+void widen(const FloatFormat& format, const void* data, int64_t count, uint32_t* patterns) {
+  const auto copy = [&]<class T>(const T* from) { std::copy(from, from + count, patterns); };
+  if (format.bits <= 8)
+    copy(static_cast<const uint8_t*>(data));
+  else if (format.bits == 16)
+    copy(static_cast<const uint16_t*>(data));
+  else
+    copy(static_cast<const uint32_t*>(data));
 }
 
 /// One side's operands, in the order of the blocks.
@@ -54,16 +44,19 @@ struct Side {
   const void* data;
   int64_t count;  ///< rows of a, or columns
   bool negate;
-  Integers significand, exponent;     ///< [count][k]
-  std::vector<uint8_t> special;       ///< [count][blocks]: something in this block is not finite
+  /// [count][k]; of the side along which vectors run [k][width], those beyond its count being zeros.
+  Integers significand, exponent;
+  bool has_special = false;           ///< something is not finite
+  std::vector<uint8_t> special;       ///< [count][blocks]: something in this block is; where has_special
   std::vector<TensorOperand> scales;  ///< [count][k / scale_block]
 };
 
 /// Buffers, kept from one product to the next of the same host thread.
 struct Workspace {
   Side a, b;
-  std::vector<uint32_t> patterns, bits, results;
-  Integers special, lane_significand, lane_exponent, scale_exponent, c_significand, c_exponent, c_special;
+  std::vector<uint32_t> patterns, turned, bits, results;
+  Integers special, lane_scale, lane_scale_significand, scale_exponent, c_significand, c_exponent, c_special,
+      group_sums;
   std::vector<double> sums;
 };
 Workspace& workspace() {
@@ -81,23 +74,32 @@ class Product {
         length_(block_length(arith, shape.k)),
         blocks_(shape.k / length_),
         w_(workspace()) {
-    load(w_.a, arith.a_format, a, modifiers.a_scales, shape.m, modifiers.negate_a, kOperandFraction[0]);
-    load(w_.b, arith.b_format, b, modifiers.b_scales, shape.n, modifiers.negate_b, kOperandFraction[1]);
     // The sum is symmetric in a and b: vectors run along whichever side fills them better.
     const bool along_b = shape.m * padded(shape.n) <= shape.n * padded(shape.m);
     rows_ = along_b ? &w_.a : &w_.b;
     lanes_ = along_b ? &w_.b : &w_.a;
     row_step_ = along_b ? shape.n : 1;
     lane_step_ = along_b ? 1 : shape.n;
-    width_ = padded(lanes_->count);
+    width_ = padded(along_b ? shape.n : shape.m);
+    load(w_.a, arith.a_format, a, modifiers.a_scales, shape.m, modifiers.negate_a, kOperandFraction[0]);
+    load(w_.b, arith.b_format, b, modifiers.b_scales, shape.n, modifiers.negate_b, kOperandFraction[1]);
+    load_lane_scales();
+    for (Integers* values : {&w_.scale_exponent, &w_.c_significand, &w_.c_exponent, &w_.c_special})
+      values->assign(static_cast<size_t>(width_), 0);
+    w_.sums.resize(static_cast<size_t>(width_));
+    w_.results.resize(static_cast<size_t>(width_));
   }
 
   void run(const void* c, void* d) {
-    if (!arith_.groups_of_16) lay_out_lanes();
     w_.bits.assign(static_cast<size_t>(width_), 0);
     for (int64_t row = 0; row < rows_->count; ++row) {
-      for (int64_t lane = 0; lane < lanes_->count; ++lane)
-        w_.bits[static_cast<size_t>(lane)] = arith_.split_pairs ? 0 : element(c, row, lane);
+      if (arith_.split_pairs || c == nullptr)
+        std::fill(w_.bits.begin(), w_.bits.end(), 0);
+      else
+        with_results(const_cast<void*>(c), [&](auto* results) {
+          for (int64_t lane = 0; lane < lanes_->count; ++lane)
+            w_.bits[static_cast<size_t>(lane)] = results[index(row, lane)];
+        });
       for (int64_t block = 0; block < blocks_; ++block) {
         // Only the instruction's own input is scaled, not the sums that pass from block to block.
         const int scale_input_d = block == 0 ? modifiers_.scale_input_d : 0;
@@ -106,14 +108,15 @@ class Product {
         else
           accumulate_products(row, block, scale_input_d);
       }
-      for (int64_t lane = 0; lane < lanes_->count; ++lane) {
-        uint32_t bits = w_.bits[static_cast<size_t>(lane)];
-        if (arith_.split_pairs) bits = add_result(arith_, bits, element(c, row, lane));
-        if (arith_.result_bytes() == 2)
-          static_cast<uint16_t*>(d)[index(row, lane)] = static_cast<uint16_t>(bits);
-        else
-          static_cast<uint32_t*>(d)[index(row, lane)] = bits;
-      }
+      if (arith_.split_pairs)
+        for (int64_t lane = 0; lane < lanes_->count; ++lane) {
+          uint32_t& bits = w_.bits[static_cast<size_t>(lane)];
+          bits = add_result(arith_, bits, element(c, row, lane));
+        }
+      with_results(d, [&]<class T>(T* results) {
+        for (int64_t lane = 0; lane < lanes_->count; ++lane)
+          results[index(row, lane)] = static_cast<T>(w_.bits[static_cast<size_t>(lane)]);
+      });
     }
   }
 
@@ -126,50 +129,76 @@ class Product {
     return static_cast<const uint32_t*>(c)[index(row, lane)];
   }
 
+  /// Calls body(results) with c or d as what they are.
+  template <class Body>
+  void with_results(void* data, Body&& body) const {
+    if (arith_.result_bytes() == 2)
+      body(static_cast<uint16_t*>(data));
+    else
+      body(static_cast<uint32_t*>(data));
+  }
+
   void load(Side& side, const FloatFormat& format, const void* data, const uint8_t* scales, int64_t count,
             bool negate, int fraction) {
     side.format = format;
     side.data = data;
     side.count = count;
     side.negate = negate;
-    const int64_t k = shape_.k, size = count * k;
-    w_.patterns.resize(static_cast<size_t>(size));
-    w_.special.resize(static_cast<size_t>(size));
-    side.significand.resize(static_cast<size_t>(size));
-    side.exponent.resize(static_cast<size_t>(size));
+    const int64_t k = shape_.k;
+    w_.patterns.resize(static_cast<size_t>(count * k));
     if (arith_.split_pairs) {
       for (int64_t i = 0; i < count; ++i)
         for (int64_t position = 0; position < k; ++position)
           w_.patterns[static_cast<size_t>(i * k + position)] =
               pattern_at(format, data, i * k + product_index(arith_, k, position));
     } else {
-      for (int64_t i = 0; i < size; ++i) w_.patterns[static_cast<size_t>(i)] = pattern_at(format, data, i);
+      widen(format, data, count * k, w_.patterns.data());
     }
-    if (arith_.groups_of_16)
-      to_fixed_point(side);
-    else
-      take_apart(format, w_.patterns.data(), size, fraction, negate, side.significand.data(),
-                 side.exponent.data(), w_.special.data());
+    const bool along_lanes = &side == lanes_;
+    if (along_lanes) turn(count);
+    const std::vector<uint32_t>& patterns = along_lanes ? w_.turned : w_.patterns;
+    const size_t size = patterns.size();
+    w_.special.resize(size);
+    side.significand.resize(size);
+    side.exponent.resize(size);
+    if (arith_.groups_of_16) {
+      to_fixed_point(side, patterns);
+      side.has_special = false;
+    } else {
+      side.has_special = take_apart(format, patterns.data(), static_cast<int64_t>(size), fraction, negate,
+                                    side.significand.data(), side.exponent.data(), w_.special.data());
+    }
     if (arith_.split_pairs)
-      for (size_t i = 0; i < static_cast<size_t>(size); ++i)
-        normalise(side.significand[i], side.exponent[i], fraction);
-    side.special.assign(static_cast<size_t>(count * blocks_), 0);
-    for (int64_t block = 0; block < count * blocks_; ++block)
-      for (int i = 0; i < length_; ++i)
-        side.special[static_cast<size_t>(block)] |=
-            static_cast<uint8_t>(w_.special[static_cast<size_t>(block * length_ + i)]);
+      for (size_t i = 0; i < size; ++i) normalise(side.significand[i], side.exponent[i], fraction);
+    if (side.has_special) note_special_blocks(side, along_lanes);
     load_scales(side, scales);
   }
 
+  /// Patterns of the lane side with k outermost.
+  void turn(int64_t count) {
+    w_.turned.assign(static_cast<size_t>(shape_.k * width_), 0);
+    for (int64_t lane = 0; lane < count; ++lane)
+      for (int64_t k = 0; k < shape_.k; ++k)
+        w_.turned[static_cast<size_t>(k * width_ + lane)] =
+            w_.patterns[static_cast<size_t>(lane * shape_.k + k)];
+  }
+
+  void note_special_blocks(Side& side, bool along_lanes) {
+    side.special.assign(static_cast<size_t>(side.count * blocks_), 0);
+    for (int64_t i = 0; i < side.count; ++i)
+      for (int64_t k = 0; k < shape_.k; ++k)
+        side.special[static_cast<size_t>(i * blocks_ + k / length_)] |= static_cast<uint8_t>(
+            w_.special[static_cast<size_t>(along_lanes ? k * width_ + i : i * shape_.k + k)]);
+  }
+
   /// For groups: small integers in place of significands. Their formats have nothing special.
-  void to_fixed_point(Side& side) {
+  void to_fixed_point(Side& side, const std::vector<uint32_t>& patterns) {
     std::array<int32_t, 256> table{};
     for (uint32_t bits = 0; bits < 1u << side.format.bits; ++bits) {
       const int32_t value = fixed_point(side.format, unpack(side.format, bits));
       table[bits] = side.negate ? -value : value;
     }
-    for (size_t i = 0; i < side.significand.size(); ++i) side.significand[i] = table[w_.patterns[i] & 0xFF];
-    std::fill(w_.special.begin(), w_.special.end(), 0);
+    for (size_t i = 0; i < patterns.size(); ++i) side.significand[i] = table[patterns[i] & 0xFF];
   }
 
   void load_scales(Side& side, const uint8_t* scales) {
@@ -178,57 +207,62 @@ class Product {
     const int64_t per_row = scales_per_row();
     for (int64_t i = 0; i < side.count * per_row; ++i) {
       side.scales.push_back(unpack(arith_.scale_format, scales[i]));
-      if (side.scales.back().kind == OperandKind::kNan)
-        side.special[static_cast<size_t>(i / per_row * blocks_ +
-                                         i % per_row * arith_.scale_block / length_)] = 1;
+      if (side.scales.back().kind != OperandKind::kNan) continue;
+      if (!side.has_special) side.special.assign(static_cast<size_t>(side.count * blocks_), 0);
+      side.has_special = true;
+      side.special[static_cast<size_t>(i / per_row * blocks_ + i % per_row * arith_.scale_block / length_)] =
+          1;
     }
+  }
+  /// The lane side's factors, those of a block (or of a group) side by side.
+  void load_lane_scales() {
+    if (arith_.scale_block == 0) return;
+    const int64_t length = arith_.groups_of_16 ? kGroupLength : length_, steps = shape_.k / length;
+    w_.lane_scale.assign(static_cast<size_t>(steps * width_), 0);
+    w_.lane_scale_significand.assign(static_cast<size_t>(steps * width_), 0);
+    for (int64_t lane = 0; lane < lanes_->count; ++lane)
+      for (int64_t step = 0; step < steps; ++step) {
+        const TensorOperand& factor = scale(*lanes_, lane, step * length);
+        w_.lane_scale[static_cast<size_t>(step * width_ + lane)] = factor.exponent;
+        w_.lane_scale_significand[static_cast<size_t>(step * width_ + lane)] = factor.significand;
+      }
   }
   int64_t scales_per_row() const { return arith_.scale_block != 0 ? shape_.k / arith_.scale_block : 0; }
   const TensorOperand& scale(const Side& side, int64_t i, int64_t position) const {
     return side.scales[static_cast<size_t>(i * scales_per_row() + position / arith_.scale_block)];
   }
 
-  /// The lane side with k outermost; lanes beyond its count are zeros.
-  void lay_out_lanes() {
-    const auto size = static_cast<size_t>(shape_.k * width_);
-    w_.lane_significand.assign(size, 0);
-    w_.lane_exponent.assign(size, kZeroExponent);
-    for (int64_t lane = 0; lane < lanes_->count; ++lane)
-      for (int64_t k = 0; k < shape_.k; ++k) {
-        const auto from = static_cast<size_t>(lane * shape_.k + k),
-                   to = static_cast<size_t>(k * width_ + lane);
-        w_.lane_significand[to] = lanes_->significand[from];
-        w_.lane_exponent[to] = lanes_->exponent[from];
-      }
-    for (Integers* values : {&w_.scale_exponent, &w_.c_significand, &w_.c_exponent, &w_.c_special})
-      values->assign(static_cast<size_t>(width_), 0);
-    w_.sums.resize(static_cast<size_t>(width_));
-    w_.results.resize(static_cast<size_t>(width_));
+  bool is_special(int64_t row, int64_t lane, int64_t block) const {
+    const auto in = [&](const Side& side, int64_t i) {
+      return side.has_special && side.special[static_cast<size_t>(i * blocks_ + block)] != 0;
+    };
+    return in(*rows_, row) || in(*lanes_, lane);
   }
 
-  bool is_special(int64_t row, int64_t lane, int64_t block) const {
-    return (rows_->special[static_cast<size_t>(row * blocks_ + block)] |
-            lanes_->special[static_cast<size_t>(lane * blocks_ + block)]) != 0;
+  void take_apart_addends(int scale_input_d) {
+    c_has_special_ = take_apart(result_format(arith_), w_.bits.data(), width_, kRowFraction, false,
+                                w_.c_significand.data(), w_.c_exponent.data(), w_.c_special.data());
+    if (scale_input_d != 0)
+      for (int32_t& exponent : w_.c_exponent) exponent -= scale_input_d;
   }
 
   void accumulate_products(int64_t row, int64_t block, int scale_input_d) {
     const int64_t first = block * length_;
-    take_apart(result_format(arith_), w_.bits.data(), width_, kRowFraction, false, w_.c_significand.data(),
-               w_.c_exponent.data(), w_.c_special.data());
-    if (scale_input_d != 0)
-      for (int32_t& exponent : w_.c_exponent) exponent -= scale_input_d;
-    if (arith_.scale_block != 0)
-      for (int64_t lane = 0; lane < lanes_->count; ++lane)
+    take_apart_addends(scale_input_d);
+    if (arith_.scale_block != 0) {
+      const int32_t of_row = scale(*rows_, row, first).exponent;
+      for (int64_t lane = 0; lane < width_; ++lane)
         w_.scale_exponent[static_cast<size_t>(lane)] =
-            scale(*rows_, row, first).exponent + scale(*lanes_, lane, first).exponent;
+            of_row + w_.lane_scale[static_cast<size_t>(block * width_ + lane)];
+    }
 
     RowTask task;
     task.length = length_;
     task.columns = width_;
     task.a_significand = rows_->significand.data() + row * shape_.k + first;
     task.a_exponent = rows_->exponent.data() + row * shape_.k + first;
-    task.b_significand = w_.lane_significand.data() + first * width_;
-    task.b_exponent = w_.lane_exponent.data() + first * width_;
+    task.b_significand = lanes_->significand.data() + first * width_;
+    task.b_exponent = lanes_->exponent.data() + first * width_;
     task.scale_exponent = arith_.scale_block != 0 ? w_.scale_exponent.data() : nullptr;
     task.c_significand = w_.c_significand.data();
     task.c_exponent = w_.c_exponent.data();
@@ -239,7 +273,16 @@ class Product {
     task.results = w_.results.data();
     const bool subnormal = accumulate_row(task);
 
-    const bool from_sums = subnormal || arith_.output == TensorOutput::kF16Nearest;
+    finish(row, block, scale_input_d, subnormal);
+  }
+
+  /// What the vectors have made of a row becomes its results so far.
+  void finish(int64_t row, int64_t block, int scale_input_d, bool has_subnormal) {
+    const bool from_sums = has_subnormal || arith_.output == TensorOutput::kF16Nearest;
+    if (!from_sums && !c_has_special_ && !rows_->has_special && !lanes_->has_special) {
+      w_.bits.swap(w_.results);
+      return;
+    }
     for (int64_t lane = 0; lane < lanes_->count; ++lane) {
       const auto at = static_cast<size_t>(lane);
       if (w_.c_special[at] != 0 || is_special(row, lane, block))
@@ -251,29 +294,36 @@ class Product {
 
   /// mxf4: few terms, each of 16 exact products of small integers.
   void accumulate_groups(int64_t row, int64_t block, int scale_input_d) {
-    constexpr int kGroup = 16, kMostGroups = 16;
-    const int groups = length_ / kGroup;
+    const int groups = length_ / kGroupLength;
     const int64_t first = block * length_;
-    const int32_t* of_row = rows_->significand.data() + row * shape_.k + first;
-    for (int64_t lane = 0; lane < lanes_->count; ++lane) {
-      uint32_t& bits = w_.bits[static_cast<size_t>(lane)];
-      const TensorOperand c = unpack_addend(arith_, bits, scale_input_d);
-      if (c.kind != OperandKind::kFinite || is_special(row, lane, block)) {
-        bits = output_by_definition(row, lane, block, scale_input_d);
-        continue;
-      }
-      const int32_t* of_lane = lanes_->significand.data() + lane * shape_.k + first;
-      std::array<TensorTerm, kMostGroups + 1> terms;
-      terms[0] = {c.significand, c.exponent, result_format(arith_).mantissa_bits};
-      for (int group = 0; group < groups; ++group) {
-        int32_t sum = 0;
-        const int64_t position = first + group * kGroup;
-        for (int i = group * kGroup; i < (group + 1) * kGroup; ++i) sum += of_row[i] * of_lane[i];
-        terms[static_cast<size_t>(group) + 1] =
-            group_term(arith_, sum, scale(*rows_, row, position), scale(*lanes_, lane, position));
-      }
-      bits = sum_terms(arith_, terms.data(), groups + 1);
+    take_apart_addends(scale_input_d);
+    w_.group_sums.resize(static_cast<size_t>(groups * width_));
+    sum_groups(groups, width_, rows_->significand.data() + row * shape_.k + first,
+               lanes_->significand.data() + first * width_, w_.group_sums.data());
+    std::array<int32_t, kMostGroups> row_scale, row_scale_exponent;
+    for (int group = 0; group < groups; ++group) {
+      const TensorOperand& factor = scale(*rows_, row, first + group * kGroupLength);
+      row_scale[static_cast<size_t>(group)] = factor.significand;
+      row_scale_exponent[static_cast<size_t>(group)] = factor.exponent;
     }
+    const TensorTerm one = group_term(arith_, 1, TensorOperand{1, 0}, TensorOperand{1, 0});
+    const int64_t lane_scales = block * groups * width_;
+    finish(row, block, scale_input_d,
+           accumulate_group_row({.groups = groups,
+                                 .columns = width_,
+                                 .group_sums = w_.group_sums.data(),
+                                 .unit_exponent = one.exponent,
+                                 .fraction_bits = one.fraction_bits,
+                                 .a_scale = row_scale.data(),
+                                 .a_scale_exponent = row_scale_exponent.data(),
+                                 .b_scale = w_.lane_scale_significand.data() + lane_scales,
+                                 .b_scale_exponent = w_.lane_scale.data() + lane_scales,
+                                 .c_significand = w_.c_significand.data(),
+                                 .c_exponent = w_.c_exponent.data(),
+                                 .kept_bits = arith_.kept_bits,
+                                 .exponent_floor = arith_.exponent_floor,
+                                 .sums = w_.sums.data(),
+                                 .results = w_.results.data()}));
   }
 
   uint32_t output_by_definition(int64_t row, int64_t lane, int64_t block, int scale_input_d) const {
@@ -304,6 +354,7 @@ class Product {
   const Side* rows_;
   const Side* lanes_;
   int64_t row_step_, lane_step_, width_;
+  bool c_has_special_ = false;  // some addend of the row is not finite
 };
 
 }  // namespace
