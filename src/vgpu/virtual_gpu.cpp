@@ -374,7 +374,7 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   std::optional<GlobalRaces> races;
   if (data_->options.checks.races && data_->options.checks.global_races &&
       context.clusters().count() <= kMaxTrackedClusters)
-    context.global_races = &races.emplace(memory.size());
+    context.global_races = &races.emplace(memory.size(), threads > 1);
   if (launch.stream && data_->options.checks.stream_order) {
     if (!data_->footprint) data_->footprint = std::make_unique<FootprintRecorder>(memory.size());
     context.footprint = data_->footprint.get();

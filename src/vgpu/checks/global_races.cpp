@@ -39,8 +39,9 @@ bool is_read_by_four(const ShadowCell& cell) {
 
 }  // namespace
 
-GlobalRaces::GlobalRaces(uint64_t bytes)
-    : block_bytes_((bytes / kBlockBytes + 1) * sizeof(ShadowCell)),
+GlobalRaces::GlobalRaces(uint64_t bytes, bool is_concurrent)
+    : is_concurrent_(is_concurrent),
+      block_bytes_((bytes / kBlockBytes + 1) * sizeof(ShadowCell)),
       cell_bytes_(block_bytes_ * kCellsInBlock),
       read_bytes_((bytes / ShadowCell::kBytes / 64 + 1) * sizeof(uint64_t)),
       blocks_(static_cast<ShadowCell*>(reserve(block_bytes_, kPurpose, kHelp))),
@@ -82,9 +83,10 @@ void GlobalRaces::note_reads(uint64_t begin, uint64_t end, bool by_write) {
   }
 }
 
-GlobalRaces::PageLock::PageLock(GlobalRaces& races, uint64_t address)
-    : flag_(races.locks_[address / kPageBytes % kLocks]) {
-  for (int spins = 1; flag_.test_and_set(std::memory_order_acquire); ++spins)
+GlobalRaces::PageLock::PageLock(GlobalRaces& races, uint64_t address) {
+  if (!races.is_concurrent_) return;
+  flag_ = &races.locks_[address / kPageBytes % kLocks];
+  for (int spins = 1; flag_->test_and_set(std::memory_order_acquire); ++spins)
     if (spins % kSpins == 0) std::this_thread::yield();  // its holder may not be running
 }
 

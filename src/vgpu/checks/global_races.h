@@ -24,8 +24,8 @@ constexpr AgentId local_agent(AgentId agent) { return agent & (kLocalAgents - 1)
 
 class GlobalRaces {
  public:
-  /// `bytes` of global memory from kGlobalBase on.
-  explicit GlobalRaces(uint64_t bytes);
+  /// `bytes` of global memory from kGlobalBase on. `is_concurrent`: several host threads run clusters.
+  GlobalRaces(uint64_t bytes, bool is_concurrent);
   ~GlobalRaces();
   GlobalRaces(const GlobalRaces&) = delete;
   GlobalRaces& operator=(const GlobalRaces&) = delete;
@@ -50,16 +50,26 @@ class GlobalRaces {
   /// Brings that up to date, for cells of one page, after they have been read (or, `by_write`, before they
   /// are written); to be called while the page's lock is held.
   void note_reads(uint64_t begin, uint64_t end, bool by_write);
+  /// The same before blocks are written, mostly nothing: few places are read by four clusters and then written.
+  void note_write_of_blocks(uint64_t begin, uint64_t end) {
+    static_assert(64 % kCellsInBlock == 0);
+    for (uint64_t at = begin; at < end; at += kBlockBytes) {
+      const uint64_t cell = (at - kGlobalBase) / ShadowCell::kBytes;
+      if (read_by_many_[cell / 64].load(std::memory_order_relaxed) != 0) return note_reads(begin, end, true);
+    }
+  }
   /// Held for a page while its cells are looked at.
   class PageLock {
    public:
     PageLock(GlobalRaces& races, uint64_t address);
-    ~PageLock() { flag_.clear(std::memory_order_release); }
+    ~PageLock() {
+      if (flag_ != nullptr) flag_->clear(std::memory_order_release);
+    }
     PageLock(const PageLock&) = delete;
     PageLock& operator=(const PageLock&) = delete;
 
    private:
-    std::atomic_flag& flag_;
+    std::atomic_flag* flag_ = nullptr;
   };
 
   /// Who an agent is, for messages: its cluster may be gone by then.
@@ -72,6 +82,7 @@ class GlobalRaces {
 
  private:
   static constexpr size_t kLocks = 1024;
+  bool is_concurrent_;
   uint64_t block_bytes_, cell_bytes_, read_bytes_;
   ShadowCell* blocks_;  // zero bytes are cells without accesses
   ShadowCell* cells_;

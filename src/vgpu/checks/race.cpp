@@ -386,11 +386,7 @@ void RaceChecker::waited_for_transfers(const Who& waiter, CompletedBy by) {
 
 RaceChecker::View RaceChecker::view(const Who& who, bool space_is_shared) {
   const uint32_t warp = warp_index(who);
-  if (who.origin == nullptr) {
-    WarpState& s = warps_[warp];
-    s.dirty |= lanes_of(who);
-    return {&s.knowledge, &s.parts, warp, warp, {}, s.clock, s.synced_before, false};
-  }
+  if (who.origin == nullptr) return thread_view(warps_[warp], warp, lanes_of(who));
   AsyncOrigin& origin = *who.origin;
   if (origin.completion.by == CompletedBy::kMbarrier && origin.agent == kNoAgent) {
     // It delivers to the phase in which it is carried out.
@@ -425,18 +421,6 @@ bool RaceChecker::in_program_order(const View& view, const Access& earlier, cons
   // Values that the lanes of one instruction write to the same place are compared when they are stored.
   return earlier.clock < view.synced_before || earlier.lane_of(byte) == now.lane_of(byte) ||
          (earlier.insn == now.insn && earlier.clock == now.clock);
-}
-
-bool RaceChecker::all_in_program_order(const View& view, const Access& earlier, const Access& now) {
-  if (earlier.agent != view.agent) return false;
-  if (view.is_unit) return earlier.clock == now.clock;
-  return earlier.clock < view.synced_before ||
-         (earlier.lane == now.lane && earlier.lane_shift == now.lane_shift) ||
-         (earlier.insn == now.insn && earlier.clock == now.clock);
-}
-
-bool RaceChecker::repeats_it(const View& view, const Access& earlier, const Access& now, bool repeats) {
-  return repeats && !view.is_unit && earlier.write && earlier.insn == now.insn;
 }
 
 RaceChecker::Excuse RaceChecker::excuse(const View& view, const Access& earlier, const Access& now,
@@ -507,7 +491,7 @@ struct SharedJudge {
 };
 
 void RaceChecker::shared_access(const Who& who, int rank, uint32_t offset, uint32_t bytes, AccessKind kind,
-                                int lane_shift) {
+                                int lane_shift, uint32_t done) {
   if (who.cta == nullptr || who.warp < 0) return;
   SharedShadow& shadow = shared_[static_cast<size_t>(rank)];
   if (shadow.empty()) shadow.resize(static_cast<uint32_t>(launch_->shared_end()));
@@ -518,7 +502,21 @@ void RaceChecker::shared_access(const Who& who, int rank, uint32_t offset, uint3
   begin_memo(who, v, kind);
   SharedJudge judge{*this, v, who, offset, is_read(kind), kind == AccessKind::kSameWrite};
   now.bytes = 0xFFFF;
-  record_run(v.is_unit, now, offset, offset, offset + bytes, judge, shadow);
+  record_run(v.is_unit, now, offset, offset + done, offset + bytes, judge, shadow);
+}
+
+uint32_t RaceChecker::record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes,
+                                        bool writes, int lane_shift) {
+  SharedShadow& shadow = shared_[static_cast<size_t>(rank)];
+  if (shadow.empty() || offset % kBlockBytes != 0) return 0;
+  const uint32_t warp = warp_index(who);
+  const View v = thread_view(warps_[warp], warp, kAllLanes);
+  Access now{.clock = v.clock, .insn = who.insn->index, .agent = warp, .bytes = 0xFFFF};
+  now.lane_shift = static_cast<uint8_t>(lane_shift) & 7;
+  now.write = writes;
+  memo_origin_ = nullptr;
+  SharedJudge judge{*this, v, who, offset, !writes, false};
+  return static_cast<uint32_t>(record_blocks(now, offset, offset, offset + bytes, judge, shadow) - offset);
 }
 
 }  // namespace imbrex::vgpu

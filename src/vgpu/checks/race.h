@@ -88,12 +88,18 @@ class RaceChecker {
   // ---- accesses
 
   /// A thread or a unit touches bytes of the shared memory of the CTA of rank `rank`. `lane_shift`: every lane from who.lane on touches
-  /// 1 << lane_shift of them; 7: one lane or unit touches all.
+  /// 1 << lane_shift of them; 7: one lane or unit touches all. `done`: so many of them have been recorded.
   void shared_access(const Who& who, int rank, uint32_t offset, uint32_t bytes, AccessKind kind,
-                     int lane_shift = 7);
+                     int lane_shift = 7, uint32_t done = 0);
   /// The same in global memory. `pattern`: only these of every 16 bytes, both ends being multiples of 16.
   void global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind, int lane_shift = 7,
-                     uint16_t pattern = 0xFFFF);
+                     uint16_t pattern = 0xFFFF, uint32_t done = 0);
+  /// The same two for the weak access of a whole warp, from lane 0 on, as far as it is ordered behind all that happened
+  /// there and is silent: most are. Returns how many bytes have been recorded; the rest is for the functions above.
+  uint32_t record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes, bool writes,
+                             int lane_shift);
+  uint32_t record_global_run(const Who& who, uint64_t address, uint32_t bytes, bool writes, int lane_shift,
+                             uint16_t pattern);
   /// An operation touches lanes and columns of a CTA's tensor memory.
   void tensor_access(const Who& who, const CtaIdentity& owner, uint32_t lane, uint32_t lanes, uint32_t column,
                      uint32_t columns, TensorAccess kind);
@@ -226,12 +232,25 @@ class RaceChecker {
   const std::shared_ptr<const Knowledge>& snapshot(WarpState& warp, Mask lanes);
   /// `space_is_shared`: bulk stores read as one agent and write as another.
   View view(const Who& who, bool space_is_shared);
+  /// The same for lanes of a warp.
+  static View thread_view(WarpState& state, uint32_t warp, Mask lanes) {
+    state.dirty |= lanes;
+    return {&state.knowledge, &state.parts, warp, warp, {}, state.clock, state.synced_before, false};
+  }
   Access access_of(const Who& who, const View& view, bool writes) const;
   /// The same instruction stores the same value by other threads: lawful.
-  static bool repeats_it(const View& view, const Access& earlier, const Access& now, bool repeats);
+  static bool repeats_it(const View& view, const Access& earlier, const Access& now, bool repeats) {
+    return repeats && !view.is_unit && earlier.write && earlier.insn == now.insn;
+  }
   static bool in_program_order(const View& view, const Access& earlier, const Access& now, int byte);
   /// Byte by byte.
-  static bool all_in_program_order(const View& view, const Access& earlier, const Access& now);
+  static bool all_in_program_order(const View& view, const Access& earlier, const Access& now) {
+    if (earlier.agent != view.agent) return false;
+    if (view.is_unit) return earlier.clock == now.clock;
+    return earlier.clock < view.synced_before ||
+           (earlier.lane == now.lane && earlier.lane_shift == now.lane_shift) ||
+           (earlier.insn == now.insn && earlier.clock == now.clock);
+  }
   /// What this cluster, and through it others, may tell other clusters.
   std::shared_ptr<const Foreign> foreign_of(VectorClock what, const Knowledge& knowledge) const;
   void learn(WarpState& warp, const Who& who, const Knowledge& what);
@@ -242,6 +261,18 @@ class RaceChecker {
   template <class Judge, class Shadow>
   void record_run(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end, Judge& judge,
                   Shadow& shadow);
+  /// record_run() of the whole blocks from `at` on, of an access that began at `begin`, up to the first that is not
+  /// silent. Returns where that is.
+  template <class Judge, class Shadow>
+  static uint64_t record_blocks(Access now, uint64_t begin, uint64_t at, uint64_t end, Judge& judge,
+                                Shadow& shadow) {
+    for (; end - at >= kBlockBytes; at += kBlockBytes) {
+      ShadowCell& block = shadow.block(at);
+      now.lane = static_cast<int8_t>((at - begin) >> now.lane_shift);
+      if (is_split(block) || !record_block(block, now, judge)) break;
+    }
+    return at;
+  }
   template <class Judge>
   void record_cell(bool is_unit, ShadowCell& cell, const Access& now, Judge& judge);
 

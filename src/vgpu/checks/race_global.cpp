@@ -132,7 +132,7 @@ struct GlobalJudge {
 };
 
 void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind,
-                                int lane_shift, uint16_t pattern) {
+                                int lane_shift, uint16_t pattern, uint32_t done) {
   // Constants and parameters cannot be written.
   if (global_ == nullptr || who.cta == nullptr || who.warp < 0 || address < kHeapBase) return;
   if (kind == AccessKind::kRead && global_->is_read_by_many(address, address + bytes)) return;
@@ -155,7 +155,7 @@ void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes
   begin_memo(who, v, kind);
   GlobalJudge judge{*this, v, who, address, is_read(kind), kind == AccessKind::kSameWrite};
   const uint64_t begin = address, end = begin + bytes;
-  for (uint64_t page = begin; page < end;) {
+  for (uint64_t page = begin + done; page < end;) {
     const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
     const GlobalRaces::PageLock lock(*global_, page);
     if (now.write) global_->note_reads(page, page_end, true);
@@ -163,6 +163,34 @@ void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes
     if (kind == AccessKind::kRead) global_->note_reads(page, page_end, false);
     page = page_end;
   }
+}
+
+uint32_t RaceChecker::record_global_run(const Who& who, uint64_t address, uint32_t bytes, bool writes,
+                                        int lane_shift, uint16_t pattern) {
+  const uint64_t end = address + bytes;
+  if (global_ == nullptr || address < kHeapBase) return bytes;
+  if (!writes && global_->is_read_by_many(address, end)) return bytes;
+  const uint32_t warp = warp_index(who);
+  if (address % kBlockBytes != 0 || warp >= kLocalAgents) return 0;
+  const View v = thread_view(warps_[warp], warp, kAllLanes);
+  Access now{.clock = v.clock,
+             .insn = who.insn->index,
+             .agent = cluster_number_ << kLocalAgentBits | warp,
+             .bytes = pattern};
+  now.lane_shift = static_cast<uint8_t>(lane_shift) & 7;
+  now.write = writes;
+  memo_origin_ = nullptr;
+  GlobalJudge judge{*this, v, who, address, !writes, false};
+  uint64_t recorded = address;
+  for (uint64_t page = address; recorded == page && page < end;) {
+    const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
+    const GlobalRaces::PageLock lock(*global_, page);
+    if (writes) global_->note_write_of_blocks(page, page_end);
+    recorded = record_blocks(now, address, page, page_end, judge, *global_);
+    if (!writes && recorded > page) global_->note_reads(page, recorded, false);
+    page = page_end;
+  }
+  return static_cast<uint32_t>(recorded - address);
 }
 
 }  // namespace imbrex::vgpu

@@ -5,30 +5,19 @@
 #include <bit>
 #include <cstring>
 
-#include "vgpu/machine/access.h"
+#include "vgpu/insns/load_store.h"
 #include "vgpu/machine/undefined.h"
-#include "vgpu/memory/raced_bytes.h"
 #include "vgpu/program/decode.h"
 
 namespace imbrex::vgpu {
+
+using namespace load_store;
 
 namespace {
 
 using ptx::Mod;
 using ptx::Op;
 using ptx::ScalarType;
-
-/// `small` of both instructions.
-enum Small : int { kSpace = 0, kElementBytes = 1, kCount = 2, kFlags = 3 };
-enum Flag : uint8_t {
-  kBase64 = 1,
-  kSignExtend = 2,
-  kWideLanes = 4,
-  kOrdered = 8,
-  kQuadLanes = 16,
-  kStrong = 32,
-  kSynchronises = 64  // .acquire, .release
-};
 
 template <class T>
 void take_addresses(Warp& w, const Instruction& n, uint64_t* out) {
@@ -56,26 +45,8 @@ bool is_regular(const uint64_t* address, uint64_t& step) {
 /// the instruction touched last, or within the own shared memory, and aligned.
 bool locate_all(Warp& w, const Instruction& n, Mask active, const uint64_t* address, uint32_t bytes,
                 std::byte** host, Space& space) {
-  Cluster& cluster = w.cta().cluster();
-  space = static_cast<Space>(n.small[kSpace]);
-  uint64_t begin = 0, size = 0;
-  std::byte* base = nullptr;
-  if (space == Space::kSharedCta || space == Space::kSharedCluster) {
-    SharedMemory& shared = w.cta().shared();
-    begin = (static_cast<uint64_t>(w.cta().rank()) << 24) + shared.user_base();
-    size = shared.end() - shared.user_base();
-    base = shared.at(shared.user_base());
-    space = Space::kSharedCta;
-  } else if (space != Space::kLocal) {
-    const CachedRange& cached = cluster.cached_range(&n);
-    begin = cached.begin;
-    size = cached.bytes;
-    if (size == 0) return false;
-    base = cluster.launch().memory.host(begin);
-    space = Space::kGlobal;
-  } else {
-    return false;
-  }
+  const auto [begin, size, base, found_in] = good_range(w, n);
+  space = found_in;
   if (size < bytes) return false;
   const uint64_t last = size - bytes;
   constexpr uint64_t kLargeStep = 1 << 20;  // beyond it the last lane's address might wrap around
@@ -182,9 +153,6 @@ bool is_at(const std::byte* host, const std::byte* value, uint32_t bytes) {
   return std::memcmp(there, value, bytes) == 0;
 }
 
-/// The slot of element e: d for scalars, else the list.
-Slot element_slot(const Instruction& n, uint32_t e) { return n.small[kCount] == 1 ? n.d : n.list[e]; }
-
 /// Parameters and constants count as no traffic.
 void count_access(Cluster& cluster, const Instruction& n, Space space, const std::byte* const* host,
                   Mask lanes, uint32_t lane_bytes, bool writes) {
@@ -207,13 +175,16 @@ void count_access(Cluster& cluster, const Instruction& n, Space space, const std
   }
 }
 
-/// Does the lane store what is there already?
-bool stores_the_same(Warp& w, const Instruction& n, int lane, const std::byte* at) {
+}  // namespace
+
+bool load_store::stores_the_same(Warp& w, const Instruction& n, int lane, const std::byte* at) {
   const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
   for (uint32_t e = 0; e < count; ++e)
     if (!is_at(at + e * bytes, lane_bytes(w, n, element_slot(n, e), lane), bytes)) return false;
   return true;
 }
+
+namespace {
 
 /// Do all lanes of a warp?
 bool all_store_the_same(Warp& w, const Instruction& n, std::byte* const* host) {
@@ -435,35 +406,6 @@ void note_unwritten(Warp& w, const Instruction& n, Mask lanes, std::byte* const*
   });
 }
 
-/// Vectors of 4-byte elements that the lanes of a whole warp have side by side in shared memory, which no other host
-/// thread touches meanwhile.
-bool are_side_by_side(const Instruction& n, Space space, Mask active, std::byte* const* host) {
-  constexpr uint8_t kOthers = kWideLanes | kQuadLanes;
-  if (space != Space::kSharedCta || active != kAllLanes || n.small[kElementBytes] != 4 ||
-      n.small[kCount] == 1 || (n.small[kFlags] & kOthers) != 0)
-    return false;
-  const auto step = static_cast<ptrdiff_t>(n.small[kCount] * sizeof(uint32_t));
-  ptrdiff_t differs = 0;
-  for (int i = 1; i < kWarpSize; ++i) differs |= (host[i] - host[i - 1]) ^ step;
-  return differs == 0;
-}
-template <uint32_t kElements>
-void load_side_by_side(Warp& w, const Instruction& n, const std::byte* from) {
-  uint32_t words[kElements * kWarpSize], apart[kElements][kWarpSize];
-  std::memcpy(words, from, sizeof words);
-  for (uint32_t e = 0; e < kElements; ++e)
-    for (uint32_t i = 0; i < kWarpSize; ++i) apart[e][i] = words[i * kElements + e];
-  for (uint32_t e = 0; e < kElements; ++e) std::memcpy(w.reg<uint32_t>(n.list[e]), apart[e], sizeof apart[e]);
-}
-template <uint32_t kElements>
-void store_side_by_side(Warp& w, const Instruction& n, std::byte* to) {
-  uint32_t words[kElements * kWarpSize], apart[kElements][kWarpSize];
-  for (uint32_t e = 0; e < kElements; ++e) std::memcpy(apart[e], w.reg<uint32_t>(n.list[e]), sizeof apart[e]);
-  for (uint32_t e = 0; e < kElements; ++e)
-    for (uint32_t i = 0; i < kWarpSize; ++i) words[i * kElements + e] = apart[e][i];
-  std::memcpy(to, words, sizeof words);
-}
-
 template <class Checks>
 Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   Cluster& cluster = w.cta().cluster();
@@ -474,7 +416,7 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
   std::byte* host[kWarpSize];
   Mask good = active;
-  const bool follows = Checks::kIndex != 0 && w.program().info[n.index].flow == UndefinedFlow::kLoaded;
+  const bool follows = Checks::kIndex != 0 && w.program().uses[n.index].is_loaded;
   const AccessKind kind = is_strong_access(n) ? AccessKind::kStrongRead
                           : follows           ? AccessKind::kLoad
                                               : AccessKind::kRead;
@@ -484,10 +426,7 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
   alignas(16) static constexpr std::byte kZeros[32] = {};
   if (good != active)  // what may not be read reads as zero
     for_each_lane(active & ~good, [&](int i) { host[i] = const_cast<std::byte*>(kZeros); });
-  if (are_side_by_side(n, space, good, host) && (count == 2 || count == 4))
-    (count == 2 ? load_side_by_side<2> : load_side_by_side<4>)(w, n, host[0]);
-  else
-    for (uint32_t e = 0; e < count; ++e) load_element(w, n, element_slot(n, e), active, host, e, bytes);
+  for (uint32_t e = 0; e < count; ++e) load_element(w, n, element_slot(n, e), active, host, e, bytes);
   if (follows && !w.defined().empty()) {
     define_loaded(w, n, active);
     if (cluster.take_unwritten_load()) note_unwritten(w, n, good, host);
@@ -516,17 +455,34 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
   const Space space = find_lanes<Checks>(w, n, active, bytes * count, kind, host);
   count_access(cluster, n, space, host, active, bytes * count, true);
   cluster.observe().accessed(w, n, space, host, active, bytes * count, BankAccess::kStore, true);
-  if (are_side_by_side(n, space, active, host) && (count == 2 || count == 4))
-    (count == 2 ? store_side_by_side<2> : store_side_by_side<4>)(w, n, host[0]);
-  else
-    for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
+  for (uint32_t e = 0; e < count; ++e) store_element(w, n, element_slot(n, e), active, host, e, bytes);
   if constexpr (Checks::kIndex != 0)
     if (kind == AccessKind::kWrite && space != Space::kLocal) check_lanes_agree(w, n, active, space, host);
   if constexpr (Checks::kIndex != 0)
-    if (space == Space::kSharedCta && w.program().info[n.index].stages.load != 0)
-      note_staged(w, n, active, host);
+    if (space == Space::kSharedCta && w.program().uses[n.index].stages) note_staged(w, n, active, host);
   cluster.note_progress();
   return Step::kNext;
+}
+
+template <class Checks>
+Step exec_plain_ld(Warp& w, const Instruction& n, Mask active) {
+  return active == kAllLanes && load_whole_warp<Checks>(w, n) ? Step::kNext : exec_ld<Checks>(w, n, active);
+}
+template <class Checks>
+Step exec_plain_st(Warp& w, const Instruction& n, Mask active) {
+  return active == kAllLanes && store_whole_warp<Checks>(w, n) ? Step::kNext : exec_st<Checks>(w, n, active);
+}
+
+/// Is it an access that a whole warp may do at once: weak, of elements that fill their registers or are extended by
+/// zeros?
+bool is_plain(const Instruction& n) {
+  const uint8_t flags = n.small[kFlags], bytes = n.small[kElementBytes], count = n.small[kCount];
+  const auto space = static_cast<Space>(n.small[kSpace]);
+  if (space == Space::kLocal || space == Space::kParam || space == Space::kConst) return false;
+  if ((flags & (kStrong | kQuadLanes)) != 0 || bytes > 8 || bytes * count > 16 || !std::has_single_bit(count))
+    return false;
+  const int lane_bytes = (flags & kWideLanes) != 0 ? 8 : 4;
+  return bytes == lane_bytes || (lane_bytes == 4 && bytes < 4 && (flags & kSignExtend) == 0);
 }
 
 }  // namespace
@@ -569,8 +525,12 @@ bool decode_load_store(Decoder& d, Instruction& out) {
     out.d = take(value);
   }
   out.small[kFlags] = flags;
-  if (is_load)
+  if (is_load && is_plain(out))
+    set_bodies(out, exec_plain_ld<Unchecked>, exec_plain_ld<Checked>);
+  else if (is_load)
     set_bodies(out, exec_ld<Unchecked>, exec_ld<Checked>);
+  else if (is_plain(out))
+    set_bodies(out, exec_plain_st<Unchecked>, exec_plain_st<Checked>);
   else
     set_bodies(out, exec_st<Unchecked>, exec_st<Checked>);
   return true;

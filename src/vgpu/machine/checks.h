@@ -21,9 +21,29 @@ struct Unchecked {
 struct Checked {
   static constexpr int kIndex = 1;
   /// Undefined lanes of the registers read: reported or passed on, as InstructionInfo::flow says.
-  static void before(Warp& warp, const Instruction& insn, Mask active);
+  static void before(Warp& warp, const Instruction& insn, Mask active) {
+    if (warp.defined().empty()) return;
+    Mask* const defined = warp.defined().data();
+    const DefinedUse& use = warp.program().uses[insn.index];
+    const uint32_t* const numbers = warp.program().use_numbers.data() + use.first;
+    Mask everywhere = kAllLanes;
+    for (uint32_t i = 0; i < use.reads; ++i) everywhere &= defined[numbers[i]];
+    if ((~everywhere & active) != 0) [[unlikely]]
+      return follow_undefined(warp, insn, active);
+    if (use.passes)
+      for (uint32_t i = use.reads; i < use.all; ++i) defined[numbers[i]] |= active;
+  }
   /// Registers written are defined from now on, where before() or the body has not settled it.
-  static void after(Warp& warp, const Instruction& insn, Mask active);
+  static void after(Warp& warp, const Instruction& insn, Mask active) {
+    if (warp.defined().empty()) return;
+    Mask* const defined = warp.defined().data();
+    const DefinedUse& use = warp.program().uses[insn.index];
+    if (!use.is_reported) return;
+    const uint32_t* const numbers = warp.program().use_numbers.data() + use.first;
+    for (uint32_t i = use.reads; i < use.all; ++i) defined[numbers[i]] |= active;
+  }
+  /// before(), where a register read is undefined in some of the lanes.
+  static void follow_undefined(Warp& warp, const Instruction& insn, Mask active);
   /// Every byte that a thread or a unit reads or writes passes here once, after its address was found good.
   /// `lane_shift`: the lanes from who.lane on touch 1 << lane_shift bytes each; 7: one does it all.
   static void touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,

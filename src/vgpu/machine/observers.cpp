@@ -35,17 +35,18 @@ Observers::Observers(const LaunchContext& launch, int64_t number,
   if (options.count_sectors) sectors_ = std::make_unique<SectorCounter>(launch.program.code.size());
 }
 
+void Observers::note_footprint(uint64_t address, uint32_t bytes, AccessKind kind) {
+  if (address < kHeapBase) return;  // constants and parameters cannot be written
+  const bool strong = is_strong(kind);
+  if (is_read(kind))
+    footprint_->touched(address, bytes, strong ? FootprintRecorder::kReadStrongly : FootprintRecorder::kRead);
+  if (is_write(kind))
+    footprint_->touched(address, bytes,
+                        strong ? FootprintRecorder::kWrittenStrongly : FootprintRecorder::kWritten);
+}
+
 void Observers::touched(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift) {
-  // Constants and parameters cannot be written.
-  if (footprint_ != nullptr && place.space == Space::kGlobal && place.address >= kHeapBase) {
-    const bool strong = is_strong(kind);
-    if (is_read(kind))
-      footprint_->touched(place.address, bytes,
-                          strong ? FootprintRecorder::kReadStrongly : FootprintRecorder::kRead);
-    if (is_write(kind))
-      footprint_->touched(place.address, bytes,
-                          strong ? FootprintRecorder::kWrittenStrongly : FootprintRecorder::kWritten);
-  }
+  if (footprint_ != nullptr && place.space == Space::kGlobal) note_footprint(place.address, bytes, kind);
   if (races_ == nullptr || place.space == Space::kLocal) return;
   if (is_strong(kind) && who.origin == nullptr) {
     const SyncKey key = place.space == Space::kSharedCta

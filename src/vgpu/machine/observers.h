@@ -97,6 +97,29 @@ class Observers {
                      uint16_t pattern) {
     if (races_ != nullptr) races_->global_access(who, address, bytes, kind, lane_shift, pattern);
   }
+  /// All lanes of a warp touch neighbouring bytes, or those of every 16 bytes of global memory that `pattern` says, from
+  /// an address that was found good; each lane 1 << lane_shift further. `is_same()`: do they write what is there already?
+  /// Only where is_quiet().
+  template <class IsSame>
+  void warp_touched(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift,
+                    uint16_t pattern, IsSame&& is_same) {
+    const bool is_shared = place.space == Space::kSharedCta;
+    if (footprint_ != nullptr && !is_shared) note_footprint(place.address, bytes, kind);
+    if (races_ == nullptr) return;
+    const auto offset = static_cast<uint32_t>(place.address);
+    const int rank = place.cta->rank();
+    const uint32_t done =
+        is_shared ? races_->record_shared_run(who, rank, offset, bytes, is_write(kind), lane_shift)
+                  : races_->record_global_run(who, place.address, bytes, is_write(kind), lane_shift, pattern);
+    if (done == bytes) return;
+    if (is_write(kind) && is_same()) kind = AccessKind::kSameWrite;
+    if (is_shared)
+      races_->shared_access(who, rank, offset, bytes, kind, lane_shift, done);
+    else
+      races_->global_access(who, place.address, bytes, kind, lane_shift, pattern, done);
+  }
+  /// Does nobody ask for the address of each lane?
+  bool is_quiet() const { return timeline_ == nullptr && banks_ == nullptr && sectors_ == nullptr; }
   /// Asks nobody for single bytes of global memory but the race checker.
   bool has_footprint() const { return footprint_ != nullptr; }
   /// An instruction reads or writes `bytes` at each lane's host address.
@@ -183,6 +206,8 @@ class Observers {
   size_t number_of(const Warp& warp) const {
     return static_cast<size_t>(warp.cta().rank()) * warps_per_cta_ + static_cast<size_t>(warp.index());
   }
+
+  void note_footprint(uint64_t address, uint32_t bytes, AccessKind kind);
 
   size_t warps_per_cta_;
   std::unique_ptr<RaceChecker> races_;

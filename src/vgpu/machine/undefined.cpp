@@ -144,18 +144,8 @@ Mask undefined_results(Warp& warp, const Instruction& insn, const InstructionInf
 
 }  // namespace
 
-void Checked::before(Warp& warp, const Instruction& insn, Mask active) {
+void Checked::follow_undefined(Warp& warp, const Instruction& insn, Mask active) {
   std::vector<Mask>& defined = warp.defined();
-  if (defined.empty()) return;
-  const DefinedUse& use = warp.program().uses[insn.index];
-  const uint32_t* const numbers = warp.program().use_numbers.data() + use.first;
-  Mask undefined_somewhere = 0;
-  for (uint32_t i = 0; i < use.reads; ++i) undefined_somewhere |= ~defined[numbers[i]];
-  if ((undefined_somewhere & active) == 0) {
-    if (use.passes)
-      for (uint32_t i = use.reads; i < use.all; ++i) defined[numbers[i]] |= active;
-    return;
-  }
   const InstructionInfo& info = warp.program().info[insn.index];
   const bool passes = info.flow != UndefinedFlow::kReported && info.flow != UndefinedFlow::kShuffled &&
                       info.flow != UndefinedFlow::kLoaded;
@@ -194,17 +184,10 @@ void Checked::before(Warp& warp, const Instruction& insn, Mask active) {
   }
 }
 
-void Checked::after(Warp& warp, const Instruction& insn, Mask active) {
-  std::vector<Mask>& defined = warp.defined();
-  if (defined.empty()) return;
-  const DefinedUse& use = warp.program().uses[insn.index];
-  if (!use.is_reported) return;
-  const uint32_t* const numbers = warp.program().use_numbers.data() + use.first;
-  for (uint32_t i = use.reads; i < use.all; ++i) defined[numbers[i]] |= active;
-}
-
 void define_loaded(Warp& warp, const Instruction& insn, Mask lanes) {
-  for (const uint32_t reg : warp.program().info[insn.index].writes) warp.defined()[reg] |= lanes;
+  const DefinedUse& use = warp.program().uses[insn.index];
+  const uint32_t* const numbers = warp.program().use_numbers.data() + use.first;
+  for (uint32_t i = use.reads; i < use.all; ++i) warp.defined()[numbers[i]] |= lanes;
 }
 
 void note_loaded_unwritten(Warp& warp, const Instruction& insn, Mask lanes, uint32_t number, uint8_t bytes) {

@@ -35,7 +35,9 @@ void Program::collect_uses() {
     use.reads = static_cast<uint16_t>(of.reads.size());
     use.all = static_cast<uint16_t>(of.reads.size() + of.writes.size());
     use.is_reported = of.flow == UndefinedFlow::kReported;
-    use.passes = !use.is_reported && of.flow != UndefinedFlow::kShuffled && of.flow != UndefinedFlow::kLoaded;
+    use.is_loaded = of.flow == UndefinedFlow::kLoaded;
+    use.stages = of.stages.load != 0;
+    use.passes = !use.is_reported && of.flow != UndefinedFlow::kShuffled && !use.is_loaded;
     use_numbers.insert(use_numbers.end(), of.reads.begin(), of.reads.end());
     use_numbers.insert(use_numbers.end(), of.writes.begin(), of.writes.end());
   }

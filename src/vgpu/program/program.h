@@ -25,6 +25,8 @@ struct DefinedUse {
   uint16_t reads = 0, all = 0;
   bool passes = false;       // the result is undefined where an operand is
   bool is_reported = false;  // UndefinedFlow::kReported
+  bool is_loaded = false;    // UndefinedFlow::kLoaded
+  bool stages = false;       // InstructionInfo::stages says something
 };
 
 struct Program {
