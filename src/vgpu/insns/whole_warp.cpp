@@ -150,8 +150,7 @@ void store_element(Warp& w, Slot slot, std::byte* at, const LanePattern& lanes, 
     write_run(at, run, space, sizeof run);
     return;
   }
-  for (int i = 0; i < kWarpSize; ++i)
-    write_word(at + lanes.step * static_cast<uint64_t>(i), static_cast<T>(in[i]));
+  for (int i = 0; i < kWarpSize; ++i, at += lanes.step) write_word(at, static_cast<T>(in[i]));
 }
 
 /// Calls move(T{}, Lane{}, e, offset) for every element, or words(count) where all elements can move at once.
