@@ -25,34 +25,57 @@ JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
     positions_.push_back(i + 1);
   }
   loaded_ = device_.backend().load(compiled_);
-  slots_.resize(compiled_.host.size());
-  values_.resize(compiled_.arguments.size());
-  params_.resize(compiled_.param_bytes);
-  plan_.params = params_;
+}
+
+JitKernel::Prepared& JitKernel::prepared_for(std::span<const LaunchArgument> arguments) {
+  const auto fits = [&](const Prepared& p) {
+    if (!p.is_ready) return false;
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (!compiled_.arguments[i].is_pointer && arguments[i].value != p.values[i]) return false;
+    return true;
+  };
+  if (arguments.size() == compiled_.arguments.size()) {
+    if (now_ != nullptr && fits(*now_)) return *now_;
+    for (const std::unique_ptr<Prepared>& p : prepared_)
+      if (fits(*p)) return *p;
+  }
+  if (now_ != nullptr && !now_->is_ready) return *now_;
+  if (prepared_.size() == kMostPrepared) {
+    Prepared& reused = *prepared_[oldest_++ % kMostPrepared];
+    reused.is_ready = false;
+    return reused;
+  }
+  Prepared& made = *prepared_.emplace_back(std::make_unique<Prepared>());
+  made.slots.resize(compiled_.host.size());
+  made.values.resize(compiled_.arguments.size());
+  made.params.resize(compiled_.param_bytes);
+  made.plan.params = made.params;
+  return made;
 }
 
 LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool timed, CUstream_st* stream,
                                SourceLocation where) {
   if (timed) refuse_capture(compiled_.name + ": a timed launch", device_.backend(), stream);
   std::lock_guard lock(mutex_);
-  if (!std::exchange(is_prepared_, false) || !prepare_addresses(arguments)) prepare(arguments);
-  is_prepared_ = true;
-  plan_.timed = timed;
-  plan_.stream = stream;
-  plan_.where = where;
-  return device_.backend().launch(*loaded_, plan_);
+  now_ = &prepared_for(arguments);
+  if (!std::exchange(now_->is_ready, false) || !prepare_addresses(arguments)) prepare(arguments);
+  now_->is_ready = true;
+  now_->plan.timed = timed;
+  now_->plan.stream = stream;
+  now_->plan.where = where;
+  return device_.backend().launch(*loaded_, now_->plan);
 }
 
 void JitKernel::prepare(std::span<const LaunchArgument> arguments) {
   check(arguments);
   for (size_t i = 0; i < arguments.size(); ++i)
-    values_[i] = arguments[i].tensor != nullptr ? static_cast<int64_t>(arguments[i].tensor->address())
-                                                : arguments[i].value;
-  evaluate_host(compiled_, values_, slots_);
+    now_->values[i] = arguments[i].tensor != nullptr ? static_cast<int64_t>(arguments[i].tensor->address())
+                                                     : arguments[i].value;
+  evaluate_host(compiled_, now_->values, now_->slots);
   check_buffers(arguments);
   for (int i = 0; i < 3; ++i) {
     if (compiled_.grid_slots[i] < 0) continue;
-    const int64_t extent = slots_[compiled_.grid_slots[i]];
+    const int64_t extent = now_->slots[compiled_.grid_slots[i]];
     const int64_t limit = i == 0 ? (int64_t{1} << 31) - 1 : 65535;
     if (extent < 1 || extent > limit)
       throw LaunchError(Diagnostic{
@@ -66,20 +89,20 @@ void JitKernel::prepare(std::span<const LaunchArgument> arguments) {
                                                compiled_.name, i, extent, compiled_.cluster[i]),
                                    {},
                                    "round the grid up to whole clusters"});
-    plan_.grid[i] = extent;
+    now_->plan.grid[i] = extent;
   }
-  pack_params(compiled_, values_, slots_, device_.backend(), params_.data());
+  pack_params(compiled_, now_->values, now_->slots, device_.backend(), now_->params.data());
 }
 
 bool JitKernel::prepare_addresses(std::span<const LaunchArgument> arguments) {
-  if (arguments.size() != values_.size()) return false;
+  if (arguments.size() != now_->values.size()) return false;
   const DeviceBackend* const backend = &device_.backend();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const DeviceTensor* const tensor = arguments[i].tensor;
     const codegen::ArgumentInfo& info = compiled_.arguments[i];
     int64_t value = arguments[i].value;
     if (!info.is_pointer) {
-      if (tensor != nullptr || value != values_[i]) return false;
+      if (tensor != nullptr || value != now_->values[i]) return false;
       continue;
     }
     if (tensor != nullptr) {
@@ -90,12 +113,13 @@ bool JitKernel::prepare_addresses(std::span<const LaunchArgument> arguments) {
     }
     // The alignment is a power of 2.
     if (value == 0 || (value & (info.alignment - 1)) != 0) return false;
-    values_[i] = value;
+    now_->values[i] = value;
   }
-  address_parts_.update(compiled_, values_, slots_, device_.backend(), params_.data());
+  address_parts_.update(compiled_, now_->values, now_->slots, device_.backend(), now_->params.data());
   for (const codegen::BufferNeed& need : compiled_.buffers) {
     const DeviceTensor* const tensor = arguments[need.argument].tensor;
-    if (tensor != nullptr && (!tensor->is_dense() || slots_[need.bytes_slot] > tensor->bytes())) return false;
+    if (tensor != nullptr && (!tensor->is_dense() || now_->slots[need.bytes_slot] > tensor->bytes()))
+      return false;
   }
   return true;
 }
@@ -164,10 +188,10 @@ void JitKernel::check(std::span<const LaunchArgument> arguments) const {
 /// A kernel that knows nothing of strides must not be given a tensor that has some.
 void JitKernel::check_strides(const codegen::BufferNeed& need, const DeviceTensor& tensor) const {
   Extents extents, strides;
-  for (int32_t slot : need.extents) extents.push_back(slots_[slot]);
-  for (int32_t slot : need.strides) strides.push_back(slots_[slot]);
+  for (int32_t slot : need.extents) extents.push_back(now_->slots[slot]);
+  for (int32_t slot : need.strides) strides.push_back(now_->slots[slot]);
   const int64_t run = dense_prefix(tensor.shape(), tensor.strides()) * tensor.dtype().bits();
-  if (!is_dense(extents, strides) || 8 * slots_[need.bytes_slot] <= run) return;
+  if (!is_dense(extents, strides) || 8 * now_->slots[need.bytes_slot] <= run) return;
   throw LaunchError(Diagnostic{
       need.where,
       fmt::format("{} is not dense, and the kernel views it as if it were", argument_text(need.argument)),
@@ -184,11 +208,11 @@ void JitKernel::check_buffers(std::span<const LaunchArgument> arguments) const {
     const DeviceTensor* tensor = arguments[need.argument].tensor;
     if (tensor == nullptr) continue;
     if (!tensor->is_dense()) check_strides(need, *tensor);
-    if (slots_[need.bytes_slot] <= tensor->bytes()) continue;
+    if (now_->slots[need.bytes_slot] <= tensor->bytes()) continue;
     throw LaunchError(
         Diagnostic{need.where,
                    fmt::format("{} is too small: the kernel views {} bytes, the tensor has {}",
-                               argument_text(need.argument), slots_[need.bytes_slot], tensor->bytes()),
+                               argument_text(need.argument), now_->slots[need.bytes_slot], tensor->bytes()),
                    {fmt::format("tensor  {}[{}]", tensor->dtype().name(), fmt::join(tensor->shape(), ", "))},
                    "pass a larger tensor or smaller sizes"});
   }

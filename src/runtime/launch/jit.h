@@ -47,12 +47,22 @@ class JitKernel {
   std::shared_ptr<LoadedKernel> loaded_;
   std::vector<size_t> positions_;  // of the run-time arguments among all, from 1
   AddressParts address_parts_;
-  // What the last launch was made of, for a warm one to change as little as it can. Guarded by mutex_.
+  /// What a launch was made of, for another one with the same numbers to change as little as it can.
+  struct Prepared {
+    bool is_ready = false;  // what follows is that of a launch; not where it threw
+    std::vector<int64_t> values, slots;
+    std::vector<std::byte> params;
+    LaunchPlan plan;
+  };
+  /// That of the last launch with these numbers, else one to be prepared.
+  Prepared& prepared_for(std::span<const LaunchArgument> arguments);
+
+  // Guarded by mutex_. A kernel that serves all sizes is launched with several in turn.
   std::mutex mutex_;
-  bool is_prepared_ = false;  // what follows is that of a launch; not where the last one threw
-  std::vector<int64_t> values_, slots_;
-  std::vector<std::byte> params_;
-  LaunchPlan plan_;
+  static constexpr size_t kMostPrepared = 64;
+  std::vector<std::unique_ptr<Prepared>> prepared_;
+  size_t oldest_ = 0;
+  Prepared* now_ = nullptr;  // of this launch, and then of the last one
 };
 
 }  // namespace imbrex::runtime
