@@ -60,20 +60,22 @@ struct LayerNormBackward {
     std::optional<ColumnSum> weight_part, bias_part;
     if (has_weight_parts) weight_part.emplace(tile);
     if (has_bias_parts) bias_part.emplace(tile);
-    AheadRows next_x(rows, x, shape), next_dy(rows, dy, shape);
+    AheadRows ahead(rows, {&x, &dy});
+    const ColumnFactors factors(weight, tile, shape);
     for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
       const RowPlace at = rows.place(i);
-      auto value = next_x.take(i);
+      ahead.take(i);
+      auto value = ahead[0];
       const auto mean_of = [&](const RegisterBase& terms) {
         return sum(terms, {.axis = 1, .keep = true}) / shape.columns();
       };
       RegisterTensor centred = centred_rows(tile, value, mean_of(value), 0);
       RegisterTensor scale = rsqrt(mean_of(centred * centred) + epsilon);
-      auto normal = centred * scale, gradient = next_dy.take(i);
+      auto normal = centred * scale, gradient = ahead[1];
       if (has_weight_parts) weight_part->add(gradient * normal);
       if (has_bias_parts) bias_part->add(gradient);
       if (has_dx) {
-        auto scaled = gradient * weight.load(shape, 0, tile.columns);
+        auto scaled = gradient * factors();
         auto along = mean_of(scaled * normal), shift = mean_of(scaled);
         store_global(dx.view(shape, at.matrix), ((scaled - shift - normal * along) * scale).to(dx.dtype),
                      {at.row, 0});

@@ -70,19 +70,23 @@ struct RmsNormBackward {
     const PersistentRows rows(tile, shape);
     std::optional<ColumnSum> part;
     if (has_parts) part.emplace(tile);
-    AheadRows next_x(rows, x, shape), next_dy(rows, dy, shape);
+    AheadRows ahead(rows, {&x, &dy});
+    const ColumnFactors factors(weight, tile, shape);
     for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
       const RowPlace at = rows.place(i);
-      auto value = next_x.take(i);
-      RegisterTensor scale = rsqrt(sum(value * value, {.axis = 1, .keep = true}) / shape.columns() + epsilon);
-      auto normal = value * scale, gradient = next_dy.take(i);
+      ahead.take(i);
+      auto value = ahead[0], gradient = ahead[1];
+      const auto mean_of = [&](const RegisterBase& terms) {
+        return sum(terms, {.axis = 1, .keep = true}) / shape.columns();
+      };
+      auto scaled = gradient * factors();
+      auto squares = mean_of(value * value), products = mean_of(scaled * value);
+      RegisterTensor scale = rsqrt(squares + epsilon);
+      auto normal = value * scale;
       if (has_parts) part->add(gradient * normal);
-      if (has_dx) {
-        auto scaled = gradient * weight.load(shape, 0, tile.columns);
-        auto along = sum(scaled * normal, {.axis = 1, .keep = true}) / shape.columns();
-        store_global(dx.view(shape, at.matrix), ((scaled - normal * along) * scale).to(dx.dtype),
+      if (has_dx)
+        store_global(dx.view(shape, at.matrix), ((scaled - normal * (products * scale)) * scale).to(dx.dtype),
                      {at.row, 0});
-      }
     }
     if (has_parts) part->store(shape, parts_ptr);
   }

@@ -106,7 +106,7 @@ class RowTile {
       : columns(shape.tile_columns), is_whole_(true), shape_(shape) {
     const int per_thread = std::max(1, thread_bytes / bytes);
     most = std::min(most, most_threads(shape.column_unit));
-    const int count = threads(columns, bytes, thread_bytes, most);
+    const int count = threads_ = threads(columns, bytes, thread_bytes, most);
     rows = std::max(1, count * per_thread / columns);
     warps(count / 32);
     if (count >= 256 && most == 1024) max_registers(64);  // a multiprocessor has room for 1024 threads
@@ -120,6 +120,7 @@ class RowTile {
   int rows, columns;
 
   bool is_whole() const { return is_whole_; }
+  int threads() const { return threads_; }
   /// Sets the grid to a CTA for each tile, `across` of them beside each other; the tile of this CTA.
   RowPlace place_of_cta(const ScalarArg& across = 1) const {
     const Expr tiles = count();
@@ -143,6 +144,7 @@ class RowTile {
 
  private:
   bool is_whole_;
+  int threads_;
   const RowShape& shape_;
 };
 

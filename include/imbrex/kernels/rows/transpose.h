@@ -17,24 +17,61 @@ LaunchReport transpose(const DeviceTensor& x, const DeviceTensor& y, const Strea
 namespace kernels {
 
 struct Transpose {
-  int tile = 64;  // rows and columns of x that a CTA moves
+  // Blocks of 16 bytes by as many elements, a thread's, that a CTA has below and beside each other.
+  int down = 4, right = 32;
+  int tile = 64;  // rows and columns that a CTA moves where rows do not consist of 16 bytes
 
-  static auto space() { return Space<Transpose>().choose<&Transpose::tile>({64, 32, 128}); }
+  static auto space() {
+    return Space<Transpose>().choose<&Transpose::down, &Transpose::right>(
+        {{4, 32}, {8, 16}, {4, 16}, {8, 32}, {16, 16}});
+  }
 
   /// y[matrix][j][i] = x[matrix][i][j], for m_units * m_unit rows and n_units * n_unit columns of x. `dtype` is any of as
   /// many bits as the elements have: they are moved, not read.
   void operator()(Int32 matrices, Int32 m_units, int m_unit, Int32 n_units, int n_unit, DataType dtype,
                   Ptr<> x_ptr, MatrixStrides x_strides, Ptr<> y_ptr, MatrixStrides y_strides) const {
+    const int block = 16 / dtype.bytes();
+    if (m_unit % block == 0 && n_unit % block == 0 && x_strides.unit % block == 0 &&
+        y_strides.unit % block == 0)
+      return move_blocks(matrices, m_units * (m_unit / block), n_units * (n_unit / block), dtype, x_ptr,
+                         x_strides, y_ptr, y_strides);
     auto m = m_units * m_unit, n = n_units * n_unit;
     auto across = cdiv(n, tile), tiles = cdiv(m, tile) * across;
     grid(matrices * tiles);
     warps(tile * tile * dtype.bytes() / 32 >= 256 ? 8 : 4);
     const auto [matrix, in_matrix] = fast_divmod(block_idx.x, tiles);
-    const auto [down, right] = fast_divmod(in_matrix, across);
-    Int32 row = down * tile, column = right * tile;
-    auto x = load_global(x_strides.view(x_ptr, dtype, matrices, m, n)[matrix], {row, column}, {tile, tile});
+    const auto [row, column] = fast_divmod(in_matrix, across);
+    Int32 first_row = row * tile, first_column = column * tile;
+    auto x = load_global(x_strides.view(x_ptr, dtype, matrices, m, n)[matrix], {first_row, first_column},
+                         {tile, tile});
     auto g_y = y_strides.view(y_ptr, dtype, matrices, n, m)[matrix];
-    store_global(g_y, relayout(x.transpose()), {column, row});
+    store_global(g_y, relayout(x.transpose()), {first_column, first_row});
+  }
+
+ private:
+  /// The same where all rows begin at multiples of 16 bytes and have a multiple of them. A thread loads the rows of a
+  /// block and stores its columns: nothing goes through shared memory.
+  void move_blocks(const Int32& matrices, const ScalarArg& blocks_down, const ScalarArg& blocks_right,
+                   DataType dtype, const Ptr<>& x_ptr, const MatrixStrides& x_strides, const Ptr<>& y_ptr,
+                   const MatrixStrides& y_strides) const {
+    const int block = 16 / dtype.bytes();
+    auto across = cdiv(blocks_right, right), tiles = cdiv(blocks_down, down) * across;
+    grid(matrices * tiles);
+    warps(down * right / 32);
+    const auto [matrix, in_matrix] = fast_divmod(block_idx.x, tiles);
+    const auto [row, column] = fast_divmod(in_matrix, across);
+    Int32 first_row = row * down, first_column = column * right;
+    // [row in the block, block's column, block's row, column in the block]: neighbouring threads have blocks below each
+    // other, whose columns are neighbours in y.
+    const auto row_of = [](const MatrixStrides& s) { return s.row * s.unit; };
+    auto g_x = global_view(
+        x_ptr, dtype, {matrices, block, blocks_right, blocks_down, block},
+        {x_strides.batch * x_strides.unit, row_of(x_strides), block, row_of(x_strides) * block, 1})[matrix];
+    auto g_y = global_view(
+        y_ptr, dtype, {matrices, block, blocks_right, blocks_down, block},
+        {y_strides.batch * y_strides.unit, row_of(y_strides), row_of(y_strides) * block, block, 1})[matrix];
+    auto x = load_global(g_x, {0, first_column, first_row, 0}, {block, right, down, block});
+    store_global(g_y, relayout(x.permute({3, 1, 2, 0})), {0, first_column, first_row, 0});
   }
 };
 
