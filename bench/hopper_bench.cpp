@@ -67,22 +67,25 @@ struct Entry {
 
 template <class K>
 Entry ladder_entry(const std::string& spec, const std::string& configuration, const Device& device) {
-  auto kernel = std::make_shared<Kernel<K>>(bench::configured<K>(configuration), device);
-  return {spec, [kernel](const Problem& p, DataType dtype, const Operands& t) {
-            (*kernel)(p.m, p.n, p.k, dtype, t.a, t.b, t.c);
+  const K shape = bench::configured<K>(configuration);
+  auto kernel = std::make_shared<Kernel<K>>(shape, device);
+  return {spec, [kernel, shape](const Problem& p, DataType dtype, const Operands& t) {
+            (*kernel)(kernels::product_sizes(shape, p.m, p.n, p.k), dtype, t.a, t.b, t.c);
           }};
 }
 
 Entry stream_k_entry(const std::string& spec, const std::string& configuration, const Device& device) {
   const auto shape = bench::configured<kernels::HopperMatmulStreamK<>>(configuration);
+  const int64_t ctas = device.multiprocessors();
   auto kernel = std::make_shared<Kernel<kernels::HopperMatmulStreamK<>>>(shape, device);
   // Launches of a turn follow each other on one stream: they share the partial sums.
   auto partials =
-      std::make_shared<DeviceTensor>(DeviceTensor::empty(device, float32, {shape.partial_elements()}));
+      std::make_shared<DeviceTensor>(DeviceTensor::empty(device, float32, {shape.partial_elements(ctas)}));
   auto turns = std::make_shared<DeviceTensor>(
-      DeviceTensor::from_host(device, HostTensor(int32, {shape.turn_elements()})));
+      DeviceTensor::from_host(device, HostTensor(int32, {shape.turn_elements(ctas)})));
   return {spec, [=](const Problem& p, DataType dtype, const Operands& t) {
-            (*kernel)(p.m, p.n, p.k, dtype, t.a, t.b, t.c, *partials, *turns);
+            (*kernel)(kernels::ProductSizesArguments(p.m, p.n, p.k, 0, ctas), dtype, t.a, t.b, t.c, *partials,
+                      *turns);
           }};
 }
 
@@ -150,11 +153,18 @@ std::vector<Problem> ragged_problems(uint64_t seed) {
 /// the reason printed.
 std::vector<Entry> compiled(const std::vector<std::string>& specs, const Device& device, const Problem& p,
                             DataType dtype, const Operands& operands) {
+  static std::map<std::string, Entry> made;  // most kernels serve all problems
+  for (const std::string& spec : specs)
+    if (!made.contains(spec)) try {
+        made[spec] = entry(spec, device);
+      } catch (const std::exception& error) {
+        fmt::print("  {:40} {}\n", spec, error.what());
+      }
   std::vector<Entry> entries(specs.size());
   std::vector<std::string> errors(specs.size());
   runtime::parallel_for(specs.size(), host_threads, [&](size_t i) {
     try {
-      entries[i] = entry(specs[i], device);
+      entries[i] = made.at(specs[i]);
       entries[i].launch(p, dtype, operands);
     } catch (const std::exception& error) {
       errors[i] = error.what();

@@ -42,8 +42,8 @@ struct BatchedArguments {
 
 }  // namespace
 
-Launch make_batch_launch(const Variant& variant, int c_bits, const Device& device) {
-  return make_launch<Batched>(variant, c_bits, device, [](const Product& p) { return BatchedArguments(p); });
+Launch make_batch_launch(const Variant& variant, const std::optional<Device>& device) {
+  return make_launch<Batched>(variant, device, [](const Product& p) { return BatchedArguments(p); });
 }
 
 }  // namespace imbrex

@@ -33,8 +33,8 @@ struct DenseArguments {
 
 }  // namespace
 
-Launch make_dense_launch(const Variant& variant, int c_bits, const Device& device) {
-  return make_launch<Dense>(variant, c_bits, device, [](const Product& p) { return DenseArguments(p); });
+Launch make_dense_launch(const Variant& variant, const std::optional<Device>& device) {
+  return make_launch<Dense>(variant, device, [](const Product& p) { return DenseArguments(p); });
 }
 
 }  // namespace imbrex

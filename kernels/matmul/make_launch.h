@@ -6,7 +6,6 @@
 #include <mutex>
 #include <tuple>
 
-#include "imbrex/kernels/hopper_matmul/matmul_h7.h"
 #include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/kernels/matmul/matmul_skinny.h"
 #include "imbrex/kernels/matmul/matmul_stream_k.h"
@@ -48,17 +47,17 @@ struct FactorsAndBiases {
 /// What a kernel takes between its operands and its steps: nothing, or a workspace for sums and turns.
 template <class K>
 struct Scratch {
-  Scratch(const K&, Until, const Device&, const Product&, const Stream&) {}
+  Scratch(const K&, Until, const std::optional<Device>&, const Product&, const Stream&) {}
   auto arguments() const { return std::tie(); }
 };
 template <class... Steps>
 struct Scratch<kernels::HopperMatmulStreamK<Steps...>> {
-  Scratch(const kernels::HopperMatmulStreamK<Steps...>& kernel, Until until, const Device& device,
-          const Product& p, const Stream& stream)
+  Scratch(const kernels::HopperMatmulStreamK<Steps...>& kernel, Until until,
+          const std::optional<Device>& device, const Product& p, const Stream& stream)
       : sum_address(p.c), turn_address(p.c) {  // read by no one where the kernel is only compiled
     if (until == Until::kCompiled) return;
-    sums = Workspace::on(stream, device, 4 * kernel.partial_elements());
-    turns = Workspace::on(stream, device, 4 * kernel.turn_elements(), Workspace::Contents::kLeftZero);
+    sums = Workspace::on(stream, *device, 4 * kernel.partial_elements(p.ctas));
+    turns = Workspace::on(stream, *device, 4 * kernel.turn_elements(p.ctas), Workspace::Contents::kLeftZero);
     sum_address = sums.address();
     turn_address = turns.address();
   }
@@ -69,7 +68,7 @@ struct Scratch<kernels::HopperMatmulStreamK<Steps...>> {
 
 /// `call(kernel)` compiles or launches K, whose tiles are those of the variant.
 template <class K, class Arguments>
-Launch launch_of(K kernel, const Variant& variant, const Device& device, Arguments arguments) {
+Launch launch_of(K kernel, const Variant& variant, const std::optional<Device>& device, Arguments arguments) {
   kernel.block_m = variant.choice.block_m;
   kernel.block_n = variant.choice.block_n;
   kernel.block_k = variant.choice.block_k;
@@ -78,32 +77,37 @@ Launch launch_of(K kernel, const Variant& variant, const Device& device, Argumen
   kernel.b_is_kn = variant.b_is_kn;
   auto ready = std::make_shared<Kernel<K>>(kernel, device);
   auto turn = std::make_shared<std::mutex>();
-  return [ready, turn, arguments, kernel, device](Until until, const Product& p, const Stream& stream) {
+  // What a call of the kernel takes goes to `use`.
+  const auto with_arguments = [arguments, kernel, device](Until until, const Product& p, const Stream& stream,
+                                                          const auto& use) {
     const auto steps = arguments(p);
     const Scratch<K> scratch(kernel, until, device, p, stream);
-    const std::lock_guard lock(*turn);
-    if (until == Until::kLaunched)
-      return ready->on(stream)(p.m, p.n, p.k, p.dtype, p.a, p.b, p.c, scratch, steps);
-    ready->prepare(p.m, p.n, p.k, p.dtype, p.a, p.b, p.c, scratch, steps);
-    return LaunchReport();
+    return use(kernels::product_sizes(kernel, p.m, p.n, p.k, p.ctas), p.dtype, p.a, p.b, p.c, scratch, steps);
   };
+  return {.run =
+              [=](Until until, const Product& p, const Stream& stream) {
+                return with_arguments(until, p, stream, [&](const auto&... all) {
+                  const std::lock_guard lock(*turn);
+                  if (until == Until::kLaunched) return ready->on(stream)(all...);
+                  ready->prepare(all...);
+                  return LaunchReport();
+                });
+              },
+          .trace =
+              [=](const Product& p) {
+                return with_arguments(Until::kCompiled, p, Stream(),
+                                      [&](const auto&... all) { return ready->trace(all...); });
+              }};
 }
 
 /// `Steps<K>`: kernel template K with the steps that `arguments(product)` stands for.
 template <template <template <class...> class> class Steps, class Arguments>
-Launch make_launch(const Variant& variant, int c_bits, const Device& device, Arguments arguments) {
+Launch make_launch(const Variant& variant, const std::optional<Device>& device, Arguments arguments) {
   const MatmulChoice& choice = variant.choice;
   switch (choice.method) {
     case MatmulChoice::Method::kSkinny: {
       typename Steps<kernels::HopperMatmulSkinny>::Kernel kernel;
       kernel.cluster_n = choice.cluster_n;
-      return launch_of(kernel, variant, device, arguments);
-    }
-    case MatmulChoice::Method::kLarge: {
-      typename Steps<kernels::HopperMatmulH7>::Kernel kernel;
-      kernel.store_n = 1024 / c_bits;  // a slice's row is 128 bytes, the widest swizzle
-      kernel.store_stages = choice.store_stages;
-      kernel.ctas = choice.ctas;
       return launch_of(kernel, variant, device, arguments);
     }
     case MatmulChoice::Method::kStreamK: {
@@ -112,7 +116,6 @@ Launch make_launch(const Variant& variant, int c_bits, const Device& device, Arg
       kernel.cluster_m = choice.cluster_m;
       kernel.cluster_n = choice.cluster_n;
       kernel.swap_ab = choice.swap_ab;
-      kernel.ctas = choice.ctas;
       return launch_of(kernel, variant, device, arguments);
     }
     default: {
@@ -122,7 +125,7 @@ Launch make_launch(const Variant& variant, int c_bits, const Device& device, Arg
       kernel.cluster_n = choice.cluster_n;
       kernel.split_k = choice.split_k;
       kernel.swap_ab = choice.swap_ab;
-      kernel.ctas = choice.ctas;
+      kernel.store_stages = choice.store_stages;
       return launch_of(kernel, variant, device, arguments);
     }
   }

@@ -26,12 +26,11 @@ bool is_column_bias(const DeviceTensor& bias, int64_t n) {
 namespace {
 
 /// The kernel for a choice on a device: made on the first request and kept, and with it the device.
-const Launch& find(const Variant& variant, int c_bits, const Device& device) {
-  using Kernels = std::map<std::tuple<const void*, Variant, int>, Launch>;
+const Launch& find(const Variant& variant, const Device& device) {
+  using Kernels = std::map<std::pair<const void*, Variant>, Launch>;
   static Kernels& kernels = *new Kernels;  // never freed: at exit the driver may be unloaded first
-  Launch& launch = kernels[{&device.backend(), variant, c_bits}];
-  if (!launch)
-    launch = (variant.has_strides ? make_batch_launch : make_dense_launch)(variant, c_bits, device);
+  Launch& launch = kernels[{&device.backend(), variant}];
+  if (!launch.run) launch = (variant.has_strides ? make_batch_launch : make_dense_launch)(variant, device);
   return launch;
 }
 
@@ -144,32 +143,41 @@ void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& 
 struct Call {
   const void* device;
   int64_t matrices, m, n, k;
-  int bits, c_bits;  // of an element
-  bool a_is_km, b_is_kn, is_plain, has_strides, has_tma_rows;
+  int bits;  // of an element
+  bool a_is_km, b_is_kn, is_plain, has_strides;
   friend auto operator<=>(const Call&, const Call&) = default;
 };
 
-/// The choice for a call; it depends on the size of an element too, and not on strides, but that rows of C that do
-/// not begin at multiples of 16 bytes are not stored by TMA.
+/// The choice for a call; it depends on the size of an element too, and not on strides.
 Variant choose(const Call& call, int multiprocessors) {
   const int halves = 16 / call.bits;  // elements per 16 bits: rows of equally many bytes take equally long
-  Variant variant{choose_matmul(call.m, call.n, cdiv(call.k, halves), call.has_tma_rows, call.is_plain,
-                                multiprocessors, call.matrices),
-                  call.a_is_km, call.b_is_kn, call.has_strides};
+  Variant variant{
+      choose_matmul(call.m, call.n, cdiv(call.k, halves), call.is_plain, multiprocessors, call.matrices),
+      call.a_is_km, call.b_is_kn, call.has_strides};
   variant.choice.block_k *= halves;
   return variant;
 }
 
-/// The kernel for a call. Choosing takes longer than a launch should, so choices are kept.
-const Launch& find(const Call& call, const Device& device) {
+/// The kernel for a call, and the CTAs of its grid.
+struct Found {
+  const Launch* launch = nullptr;
+  int ctas = 0;
+};
+/// Choosing takes longer than a launch should, so choices are kept.
+Found find(const Call& call, const Device& device) {
   constexpr size_t kMost = 4096;
   static std::mutex turn;
-  static auto& known = *new std::map<Call, const Launch*>;
+  static auto& known = *new std::map<Call, Found>;
   const std::lock_guard lock(turn);
   if (known.size() > kMost) known.clear();
-  const Launch*& launch = known[call];
-  if (launch == nullptr) launch = &find(choose(call, device.multiprocessors()), call.c_bits, device);
-  return *launch;
+  Found& found = known[call];
+  if (found.launch == nullptr) {
+    Variant variant = choose(call, device.multiprocessors());
+    found.ctas = variant.choice.ctas;
+    variant.choice.ctas = 0;  // whatever it is, the kernel is the same
+    found.launch = &find(variant, device);
+  }
+  return found;
 }
 
 /// `p` as dense kernels take it.
@@ -199,14 +207,14 @@ Product dense_product(const Problem& p, const DeviceTensor& a, const DeviceTenso
           .strides = {}};
 }
 
-LaunchReport run(Until until, const Product& p, int64_t matrices, bool has_tma_rows, const Device& device,
-                 const Stream& stream) {
+LaunchReport run(Until until, Product p, int64_t matrices, const Device& device, const Stream& stream) {
   const bool is_plain = p.c_type.bits() == 16 && p.alpha == 1 && p.beta == 0 && p.scale_a == 0 &&
                         p.scale_b == 0 && p.bias.is_null() && p.activation == Activation::kNone;
-  const Call call{&device.backend(),     matrices,        p.m,       p.n,       p.k,
-                  p.dtype.bits(),        p.c_type.bits(), p.a_is_km, p.b_is_kn, is_plain,
-                  p.strides.has_value(), has_tma_rows};
-  return find(call, device)(until, p, stream);
+  const Call call{&device.backend(), matrices,  p.m,       p.n,      p.k,
+                  p.dtype.bits(),    p.a_is_km, p.b_is_kn, is_plain, p.strides.has_value()};
+  const Found found = find(call, device);
+  p.ctas = found.ctas;
+  return found.launch->run(until, p, stream);
 }
 
 LaunchReport run(Until until, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
@@ -214,19 +222,16 @@ LaunchReport run(Until until, const DeviceTensor& a, const DeviceTensor& b, cons
   const Problem p = check(a, b, c, options);
   check_options(p, a, c, options);
   if (is_dense_call(a, b, c, options))
-    return run(until, dense_product(p, a, b, c, options), 1, p.n * c.dtype().bits() % 128 == 0, a.device(),
-               options.stream);
+    return run(until, dense_product(p, a, b, c, options), 1, a.device(), options.stream);
   Placement placement(until, p, a, b, c, options);
-  LaunchReport report =
-      run(until, placement.product, p.matrices, placement.has_tma_rows, a.device(), options.stream);
+  LaunchReport report = run(until, placement.product, p.matrices, a.device(), options.stream);
   return placement.copies.clean() ? report : std::move(placement.copies);
 }
 
 }  // namespace
 
 std::string matmul_choice(int64_t m, int64_t n, int64_t k, int multiprocessors) {
-  constexpr int64_t kUnit = 8;  // elements of 16 bytes, of 16-bit types
-  return choose_matmul(m, n, k, n % kUnit == 0, true, multiprocessors).text();
+  return choose_matmul(m, n, k, true, multiprocessors).text();
 }
 
 LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,

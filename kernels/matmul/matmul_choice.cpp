@@ -40,13 +40,10 @@ constexpr MatmulChoice tight(MatmulChoice choice) {
   choice.is_tight = true;
   return choice;
 }
-constexpr MatmulChoice large(int block_m, int block_n, int stages, int store_stages) {
-  return {.method = Method::kLarge,
-          .block_m = block_m,
-          .block_n = block_n,
-          .stages = stages,
-          .store_stages = store_stages,
-          .cluster_m = 2};
+/// Of products with many tiles: one slice of a tile is stored while the next one is written.
+constexpr MatmulChoice storing_two(MatmulChoice choice) {
+  choice.store_stages = 2;
+  return choice;
 }
 constexpr MatmulChoice stream_k(int block_m, int block_n, int stages, int consumers, int cluster_m,
                                 int cluster_n, bool swap_ab = false) {
@@ -74,9 +71,14 @@ constexpr MatmulChoice kCandidates[] = {skinny(8, 10, 1),
                                         skinny(16, 9, 1),
                                         skinny(32, 8, 2),
                                         skinny(64, 6, 4),
-                                        large(128, 128, 5, 2),
-                                        large(128, 192, 5, 1),
-                                        large(128, 256, 4, 2),
+                                        storing_two(general(128, 128, 5, 2, 1, 2)),
+                                        general(128, 192, 5, 2, 1, 2),
+                                        general(128, 192, 5, 2, 1, 1, 2),
+                                        storing_two(general(128, 256, 4, 2, 1, 2)),
+                                        storing_two(general(128, 256, 4, 2, 1, 1, 2)),
+                                        general(256, 128, 4, 2, 1, 2),
+                                        general(256, 128, 4, 2, 1, 1, 2),
+                                        general(128, 128, 6, 2, 1, 1, 2),
                                         general(64, 8, 12, 1, 1),
                                         general(64, 32, 12, 1, 1),
                                         general(64, 72, 12, 1, 1),
@@ -140,7 +142,7 @@ constexpr Measured kMeasured[] = {{1, 28672, 8192, skinny(8, 10, 1)},
                                   {16, 28672, 8192, skinny(16, 9, 1)},
                                   {64, 28672, 8192, skinny(64, 6, 4)},
                                   {512, 10240, 8192, general(128, 176, 5, 2, 1, 2, 2)},
-                                  {4096, 32768, 512, large(128, 128, 5, 2)}};
+                                  {4096, 32768, 512, storing_two(general(128, 128, 5, 2, 1, 2))}};
 
 // ---- the model
 //
@@ -259,12 +261,10 @@ double microseconds(const MatmulChoice& c, const ProductShape& p, int multiproce
 
 constexpr int64_t kMostLayers = 65535;  // of a grid's third dimension
 
-bool is_possible(const MatmulChoice& c, const ProductShape& p, bool has_tma_rows, bool is_plain,
-                 int multiprocessors) {
+bool is_possible(const MatmulChoice& c, const ProductShape& p, bool is_plain, int multiprocessors) {
   if (cluster_ctas(c) > multiprocessors) return false;
   if (c.is_tight && !is_plain) return false;
   if (c.method == Method::kSkinny) return p.m <= c.block_m && p.matrices <= kMostLayers;
-  if (c.method == Method::kLarge) return has_tma_rows;
   return c.split_k <= cdiv(p.k, 64);
 }
 
@@ -272,13 +272,13 @@ bool is_possible(const MatmulChoice& c, const ProductShape& p, bool has_tma_rows
 
 std::span<const MatmulChoice> matmul_candidates() { return kCandidates; }
 
-MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool has_tma_rows, bool is_plain,
-                           int multiprocessors, int64_t matrices) {
+MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int multiprocessors,
+                           int64_t matrices) {
   const ProductShape p{m, n, k, matrices};
   MatmulChoice best;
   double least = 0;
   for (const MatmulChoice& candidate : kCandidates) {
-    if (!is_possible(candidate, p, has_tma_rows, is_plain, multiprocessors)) continue;
+    if (!is_possible(candidate, p, is_plain, multiprocessors)) continue;
     const double time = microseconds(candidate, p, multiprocessors);
     if (best.block_m > 0 && time >= least) continue;
     best = candidate;
@@ -286,7 +286,7 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool has_tma_rows, b
   }
   for (const Measured& shape : kMeasured)
     if (shape.m == m && shape.n == n && shape.k == k && matrices == 1 &&
-        is_possible(shape.choice, p, has_tma_rows, is_plain, multiprocessors))
+        is_possible(shape.choice, p, is_plain, multiprocessors))
       best = shape.choice;
   // No more CTAs than the waves need: idle multiprocessors leave their power to the others. (Where a single
   // wave is not full the kernel itself launches fewer, so that all such m share a compiled kernel.)
@@ -305,9 +305,6 @@ std::string MatmulChoice::text() const {
     case Method::kSkinny:
       return fmt::format("hopper_matmul_skinny block_m={} block_k={} stages={} cluster_n={}", block_m,
                          block_k, stages, cluster_n);
-    case Method::kLarge:
-      return fmt::format("hopper_matmul_h7 block_m={} block_n={} stages={} store_stages={} ctas={}", block_m,
-                         block_n, stages, store_stages, ctas);
     case Method::kStreamK:
       return fmt::format(
           "hopper_matmul_stream_k block_m={} block_n={} stages={} consumers={} cluster_m={} cluster_n={} "
@@ -317,8 +314,9 @@ std::string MatmulChoice::text() const {
     default:
       return fmt::format(
           "hopper_matmul_h8 block_m={} block_n={} stages={} consumers={} split_k={} cluster_m={} "
-          "cluster_n={} swap_ab={} ctas={}",
-          block_m, block_n, stages, consumers, split_k, cluster_m, cluster_n, int{swap_ab}, ctas);
+          "cluster_n={} swap_ab={} store_stages={} ctas={}",
+          block_m, block_n, stages, consumers, split_k, cluster_m, cluster_n, int{swap_ab}, store_stages,
+          ctas);
   }
 }
 

@@ -12,14 +12,13 @@ namespace imbrex {
 struct MatmulChoice {
   enum class Method {
     kSkinny,   ///< HopperMatmulSkinny: few rows of A
-    kLarge,    ///< HopperMatmulH7: many tiles, and rows of C that begin at multiples of 16 bytes
     kStreamK,  ///< HopperMatmulStreamK: tiles that do not fill a wave, with a long k
     kGeneral,  ///< HopperMatmulH8: anything
   };
   Method method = Method::kGeneral;
   int block_m = 0, block_n = 0, block_k = 64, stages = 0;
   int consumers = 2;                 ///< kGeneral, kStreamK: warp groups that multiply
-  int store_stages = 1;              ///< kLarge
+  int store_stages = 1;              ///< kGeneral: slices of a tile that are being stored at once
   int cluster_m = 1, cluster_n = 1;  ///< CTAs of a cluster that load B, and A, for each other
   int split_k = 1;                   ///< CTAs of a cluster that divide k
   bool swap_ab = false;              ///< B gives wgmma its rows, A its columns
@@ -34,9 +33,9 @@ struct MatmulChoice {
 /// All that choose_matmul() chooses from.
 std::span<const MatmulChoice> matmul_candidates();
 
-/// The fastest by a model, for `matrices` products of 16-bit elements in one launch. `has_tma_rows`: rows of C begin at multiples of
-/// 16 bytes; `is_plain`: its elements have 16 bits, and no steps come before they are stored.
-MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool has_tma_rows, bool is_plain,
-                           int multiprocessors, int64_t matrices = 1);
+/// The fastest by a model, for `matrices` products of 16-bit elements in one launch. `is_plain`: the result's elements have
+/// 16 bits, and no steps come before they are stored.
+MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int multiprocessors,
+                           int64_t matrices = 1);
 
 }  // namespace imbrex

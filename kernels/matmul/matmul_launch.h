@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "imbrex/kernels/matmul.h"
@@ -33,6 +34,7 @@ struct Product {
     kernels::MatrixStridesArguments residual;
   };
   std::optional<Strides> strides;
+  int ctas = 0;  // of the grid, at most
 };
 
 /// A choice, and the orders of the operands.
@@ -45,11 +47,15 @@ struct Variant {
 /// Whether a bias is per column, [n] or [1, n]; else it is per row, [m, 1].
 bool is_column_bias(const DeviceTensor& bias, int64_t n);
 
-/// Compiles, or launches on a stream.
-using Launch = std::function<LaunchReport(Until, const Product&, const Stream&)>;
+/// A kernel, for what depends on a product.
+struct Launch {
+  /// Compiles, or launches on a stream.
+  std::function<LaunchReport(Until, const Product&, const Stream&)> run;
+  std::function<std::shared_ptr<ir::Function>(const Product&)> trace;
+};
 
-/// The kernel of a variant, whose results have `c_bits` an element: for products with strides or for those without.
-Launch make_dense_launch(const Variant& variant, int c_bits, const Device& device);
-Launch make_batch_launch(const Variant& variant, int c_bits, const Device& device);
+/// The kernel of a variant: for products with strides or for those without. Without a device it can only be traced.
+Launch make_dense_launch(const Variant& variant, const std::optional<Device>& device);
+Launch make_batch_launch(const Variant& variant, const std::optional<Device>& device);
 
 }  // namespace imbrex

@@ -156,7 +156,7 @@ Placement::Placement(Until until, const Problem& problem, const DeviceTensor& a,
 
   const auto address_of = [](const DeviceTensor& t) { return t.is_null() ? 0 : t.address(); };
   const int64_t n = swaps ? problem.m : problem.n;
-  has_tma_rows = c_at.has_units_of_16_bytes() && n * c.dtype().bytes() % kUnitBytes == 0;
+  const bool has_tma_rows = c_at.has_units_of_16_bytes() && n * c.dtype().bytes() % kUnitBytes == 0;
   // Rows that begin within a sector of 32 bytes are stored faster by threads.
   const bool has_whole_sectors = c_at.rows == 1 || c_at.row * c.dtype().bytes() % 32 == 0;
   product = {.m = swaps ? problem.n : problem.m,

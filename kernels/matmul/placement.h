@@ -27,7 +27,6 @@ struct Placement {
   Placement(Until until, const Problem& problem, const DeviceTensor& a, const DeviceTensor& b,
             const DeviceTensor& c, const MatmulOptions& options);
   Product product;
-  bool has_tma_rows;              // C can be stored by TMA
   LaunchReport copies;            // of the first copy in which something was found, if any
   std::vector<Workspace> copied;  // what the product reads: kept until it is launched
 };

@@ -33,7 +33,7 @@ const KernelRegistration<HopperMatmulStreamK<>> stream_k{
       DeviceTensor a = c.input(dtype, {m, k}), b = c.input(dtype, {n, k}), out = c.output(dtype, {m, n}),
                    partials = c.output(float32, {kCtas * kTile}),
                    turns = c.input(HostTensor(int32, {kCtas * kConsumers}));
-      c.launch(kernel, m, n, k, dtype, a, b, out, partials, turns);
+      c.launch(kernel, ProductSizesArguments(m, n, k, 0, kCtas), dtype, a, b, out, partials, turns);
       c.expect(turns, [](std::span<double> zeros) {
         for (double& x : zeros) x = 0;
       });

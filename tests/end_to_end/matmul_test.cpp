@@ -63,16 +63,17 @@ INSTANTIATE_TEST_SUITE_P(
                       Product{30, 500, 2000, "hopper_matmul_skinny block_m=32 ", 8},
                       Product{140, 73, 2104, "hopper_matmul_h8 block_m=96 block_n=128 ", 16},
                       Product{60, 130, 3000, "hopper_matmul_h8 block_m=32 block_n=64 ", 64},
-                      Product{500, 384, 776, "hopper_matmul_h7 block_m=128 block_n=192 ", 4},
+                      Product{500, 384, 776, "hopper_matmul_h8 ", 4},
                       Product{700, 400, 200, "hopper_matmul_h8 block_m=200 block_n=128 ", 8}),
     ParamName());
 
 TEST(MatmulChoice, IsTheFastestMeasured) {
   constexpr int kH200 = 132;
   EXPECT_EQ(matmul_choice(8192, 8192, 8192, kH200),
-            "hopper_matmul_h7 block_m=128 block_n=256 stages=4 store_stages=2 ctas=128");
+            "hopper_matmul_h8 block_m=128 block_n=256 stages=4 consumers=2 split_k=1 cluster_m=2 cluster_n=1 "
+            "swap_ab=0 store_stages=2 ctas=128");
   EXPECT_THAT(matmul_choice(4096, 4096, 14336, kH200),
-              StartsWith("hopper_matmul_h7 block_m=128 block_n=256"));
+              StartsWith("hopper_matmul_h8 block_m=128 block_n=256"));
   EXPECT_THAT(matmul_choice(1024, 1024, 1024, kH200), StartsWith("hopper_matmul_h8 block_m=64 block_n=128"));
   EXPECT_THAT(matmul_choice(777, 4104, 2048, kH200), StartsWith("hopper_matmul_h8 block_m=200 block_n=128"));
   EXPECT_THAT(matmul_choice(150, 9000, 3072, kH200), HasSubstr("cluster_m=2 cluster_n=2 swap_ab=1"));

@@ -37,6 +37,14 @@ Subject hopper(std::string name, const K& kernel, int m, int n, int k) {
                       out(float16, {m, n}));
 }
 
+/// The same of kernels that take ProductSizes.
+template <class K>
+Subject hopper_of_any_size(std::string name, const K& kernel, int m, int n, int k) {
+  const kernels::ProductSizesArguments sizes(m, n, k, 0, 2);
+  return make_subject(std::move(name), 1, kernel, m, static_cast<int>(sizes.n_units), sizes.n_unit, k, false,
+                      2, float16, in(float16, {m, k}), in(float16, {n, k}), out(float16, {m, n}));
+}
+
 /// Factors of blocks of 128 rows by four, see scale_factors.h.
 Subject block_scaled(std::string name, DataType element, int scaled, int k) {
   const DataType scale = scaled == 16 ? float8_ue4m3 : float8_e8m0;
@@ -81,16 +89,15 @@ std::vector<Subject> make_subjects() {
              HopperMatmulH7<>{
                  .block_n = 64, .block_k = 16, .stages = 2, .store_n = 32, .swizzle_size = 1, .ctas = 2},
              512, 128, 80));
-  all.push_back(hopper("H8",
-                       HopperMatmulH8<>{.block_m = 64,
-                                        .block_n = 64,
-                                        .block_k = 16,
-                                        .stages = 2,
-                                        .consumers = 1,
-                                        .split_k = 2,
-                                        .swizzle_size = 1,
-                                        .ctas = 2},
-                       128, 128, 80));
+  all.push_back(hopper_of_any_size("H8",
+                                   HopperMatmulH8<>{.block_m = 64,
+                                                    .block_n = 64,
+                                                    .block_k = 16,
+                                                    .stages = 2,
+                                                    .consumers = 1,
+                                                    .split_k = 2,
+                                                    .swizzle_size = 1},
+                                   128, 128, 80));
   all.push_back(hopper("H9",
                        HopperMatmulH9<>{.block_m = 64,
                                         .block_n = 64,

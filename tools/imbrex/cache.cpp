@@ -4,11 +4,16 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <ctime>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
+#include "imbrex/kernels/matmul.h"
+#include "imbrex/runtime/compile.h"
 #include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
 
@@ -72,6 +77,44 @@ int size() {
   return 0;
 }
 
+/// Makes the machine code of the library's products, in `folder` to be shipped, or in the cache.
+int fill(const std::string& folder, int64_t jobs, const std::string& only) {
+  std::vector<MatmulCode> codes = matmul_codes();
+  std::erase_if(codes, [&](const MatmulCode& code) { return !code.name.starts_with(only); });
+  if (codes.empty())
+    throw LaunchError(Diagnostic{{},
+                                 fmt::format("no product's name begins with '{}'", only),
+                                 {},
+                                 "they begin with bfloat16, float16 or float8_e4m3"});
+  Cache shipped(folder, INT64_MAX);
+  std::atomic<size_t> next = 0;
+  std::mutex turn;
+  std::exception_ptr failure;
+  std::vector<std::thread> threads;
+  for (int64_t i = 0; i < jobs; ++i)
+    threads.emplace_back([&] {
+      for (size_t at; (at = next++) < codes.size();) try {
+          const auto traced = codes[at].trace();
+          if (folder.empty())
+            assembled_resources(*traced);
+          else
+            keep_machine_code(*traced, shipped);
+        } catch (...) {
+          const std::lock_guard lock(turn);
+          failure = std::current_exception();
+          next = codes.size();
+        }
+    });
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  int64_t bytes = 0;
+  for (const CacheEntry& entry : (folder.empty() ? Cache::shared() : shipped).list("cubin"))
+    bytes += entry.bytes;
+  fmt::print("{} kernels of matmul; {} of machine code in {}\n", codes.size(), size_text(bytes),
+             folder.empty() ? Cache::shared().directory() : folder);
+  return 0;
+}
+
 }  // namespace
 
 void add_cache(CLI::App& app, Action& chosen) {
@@ -94,6 +137,16 @@ void add_cache(CLI::App& app, Action& chosen) {
   lister->add_option("KIND", *kind, "only entries of this kind");
   lister->add_flag("--json", *json, "print JSON");
   lister->callback([&chosen, kind, json] { chosen = [=] { return list(*kind, *json); }; });
+  auto folder = std::make_shared<std::string>(), only = std::make_shared<std::string>();
+  auto jobs = std::make_shared<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  CLI::App* filler = command->add_subcommand(
+      "fill", "assemble the library's products ahead, so that no first call of theirs waits for ptxas");
+  filler->add_option("FOLDER", *folder,
+                     "make machine code to be shipped: programs find it by $IMBREX_CODE_DIR, or as "
+                     "share/imbrex/code where Imbrex is installed; else it goes into the cache");
+  filler->add_option("--only", *only, "products whose names begin so: bfloat16, \"bfloat16 bias\", ...");
+  filler->add_option("--jobs", *jobs, "at once")->check(CLI::Range(int64_t{1}, int64_t{256}));
+  filler->callback([&chosen, folder, jobs, only] { chosen = [=] { return fill(*folder, *jobs, *only); }; });
   command->add_subcommand("size", "how much is kept")->callback([&chosen] { chosen = size; });
   auto choice = std::make_shared<KernelChoice>();
   CLI::App* explainer =

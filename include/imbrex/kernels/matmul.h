@@ -3,7 +3,10 @@
 // imbrex_kernels.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "imbrex/kernels/activation.h"
 #include "imbrex/runtime/device_tensor.h"
@@ -48,10 +51,11 @@ struct MatmulOptions {
 /// of its elements may share memory. The kernel chosen depends on sizes, types and options, not on strides, except that TMA
 /// stores C only where its rows begin at multiples of 16 bytes.
 ///
-/// On a CUDA GPU it returns without waiting. The first product of each n, k, types and set of options
-/// compiles its kernel, which takes up to seconds; later ones, of any m and batch for which the same tiles are best, of
-/// any strides that begin rows at multiples of 16 bytes, and of any alpha and beta other than 1 and 0, find it ready. It
-/// may be called from several threads at once. LaunchError names the condition that a call does not meet.
+/// On a CUDA GPU it returns without waiting. Nothing is compiled for m, n, k, strides or batch: there are some
+/// dozens of kernels for each combination of types, orders and options, and the first product that needs one of them finds
+/// its machine code where it was shipped (`imbrex cache fill`) or in the cache, else compiles it, which takes about a
+/// second. (n has an influence by whether it is a multiple of 16, 8, 4 or 2.) It may be called from several threads at
+/// once. LaunchError names the condition that a call does not meet.
 LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                     const MatmulOptions& options = {}, SourceLocation where = SourceLocation::current());
 
@@ -60,7 +64,16 @@ LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTe
 void prepare_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                     const MatmulOptions& options = {});
 
-/// What matmul() runs for a product of this size of 16-bit types: "hopper_matmul_h7 block_m=128 ...".
+/// A kernel of matmul() and how to trace it, without a device.
+struct MatmulCode {
+  std::string name;
+  std::function<std::shared_ptr<ir::Function>()> trace;
+};
+/// The kernels of the products that most programs make, of all sizes: dense operands of float16 and bfloat16 in the orders
+/// of a layer and its gradients, with a bias, and of float8_e4m3 with scales. `imbrex cache fill` makes their machine code.
+std::vector<MatmulCode> matmul_codes();
+
+/// What matmul() runs for a product of this size of 16-bit types: "hopper_matmul_h8 block_m=128 ...".
 /// `multiprocessors`: how many the device has.
 std::string matmul_choice(int64_t m, int64_t n, int64_t k, int multiprocessors);
 

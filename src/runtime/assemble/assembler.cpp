@@ -100,12 +100,14 @@ struct FoundPtxas {
   }
 };
 
-std::string packed(const Cubin& cubin) {
+}  // namespace
+
+std::string pack_cubin(const Cubin& cubin) {
   const nlohmann::json facts = {{"log", cubin.log_text}, {"ms", cubin.milliseconds}};
   return facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" + cubin.bytes;
 }
 
-std::optional<Cubin> unpacked(const std::string& payload) {
+std::optional<Cubin> unpack_cubin(const std::string& payload) {
   const size_t newline = payload.find('\n');
   const nlohmann::json facts = nlohmann::json::parse(payload.substr(0, newline), nullptr, false);
   if (newline == std::string::npos || facts.is_discarded()) return std::nullopt;
@@ -116,8 +118,6 @@ std::optional<Cubin> unpacked(const std::string& payload) {
   cubin.from_cache = true;
   return cubin;
 }
-
-}  // namespace
 
 const Assembler* find_ptxas(std::string* why_not) {
   static const FoundPtxas found;
@@ -142,10 +142,10 @@ Cubin assemble_cached(const Assembler& assembler, const codegen::CompiledKernel&
                       const std::string& target, Cache& cache, const AssemblerTolerance& tolerance) {
   const CacheKey key = cubin_key(kernel, target, assembler.name());
   std::optional<Cubin> cubin;
-  if (std::optional<std::string> payload = cache.load(key)) cubin = unpacked(*payload);
+  if (std::optional<std::string> payload = cache.load(key)) cubin = unpack_cubin(*payload);
   if (!cubin) {
     cubin = assembler.assemble(kernel, target);
-    cache.store(key, packed(*cubin));
+    cache.store(key, pack_cubin(*cubin));
   }
   cubin->assembler = assembler.name();
   AssemblerLog log = cubin->log();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "codegen/compiled_kernel.h"
@@ -22,6 +23,10 @@ struct Cubin {
 
   AssemblerLog log() const { return read_assembler_log(log_text); }
 };
+
+/// As an entry of a cache; none where the payload is not one.
+std::string pack_cubin(const Cubin& cubin);
+std::optional<Cubin> unpack_cubin(const std::string& payload);
 
 class Assembler {
  public:

@@ -12,6 +12,7 @@
 #include "ir/ir.h"
 #include "passes/pipeline.h"
 #include "runtime/assemble/assembler.h"
+#include "runtime/assemble/shipped_code.h"
 #include "runtime/compile/compile.h"
 
 namespace imbrex {
@@ -61,16 +62,34 @@ KernelResources kernel_resources(ir::Function& function) {
   return result;
 }
 
-AssembledResources assembled_resources(ir::Function& function, const std::string& target) {
+namespace {
+
+const runtime::Assembler& ptxas_or_throw() {
   std::string why_not;
   const runtime::Assembler* ptxas = runtime::find_ptxas(&why_not);
   if (ptxas == nullptr) throw LaunchError(Diagnostic{{}, why_not, {}, "install the CUDA toolkit's ptxas"});
+  return *ptxas;
+}
+
+}  // namespace
+
+AssembledResources assembled_resources(ir::Function& function, const std::string& target) {
+  const runtime::Assembler& ptxas = ptxas_or_throw();
   const codegen::CompiledKernel kernel = runtime::compile(function);
   const runtime::Cubin cubin =
-      runtime::assemble_cached(*ptxas, kernel, target.empty() ? kernel.target : target, Cache::shared(),
+      runtime::assemble_cached(ptxas, kernel, target.empty() ? kernel.target : target, Cache::shared(),
                                {.spills = true, .serialization = true});
   const runtime::AssemblerLog log = cubin.log();
   return {cubin.assembler, log.registers, log.spill_store_bytes};
+}
+
+void keep_machine_code(ir::Function& function, Cache& folder) {
+  const runtime::Assembler& ptxas = ptxas_or_throw();
+  const codegen::CompiledKernel kernel = runtime::compile(function);
+  const runtime::Cubin cubin = runtime::assemble_cached(ptxas, kernel, kernel.target, Cache::shared(), {});
+  if (!runtime::ship_code(kernel, kernel.target, cubin, folder))
+    throw DeviceError(Diagnostic{
+        {}, fmt::format("machine code cannot be kept in {}", folder.directory()), {}, "name another folder"});
 }
 
 namespace {

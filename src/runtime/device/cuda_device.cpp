@@ -10,6 +10,7 @@
 
 #include "imbrex/core/error.h"
 #include "runtime/assemble/assembler.h"
+#include "runtime/assemble/shipped_code.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/cuda_event.h"
 #include "runtime/device/cuda_graph.h"
@@ -410,6 +411,7 @@ class CudaDevice : public DeviceBackend {
 
   void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
                          void* out) override {
+    const ContextScope scope = current();  // the thread may be new to the device
     TiledTensorMap map{.type = static_cast<int>(plan.driver_type),
                        .rank = static_cast<uint32_t>(plan.rank),
                        .address = static_cast<CUdeviceptr>(slots[plan.base_slot]),
@@ -480,6 +482,12 @@ class CudaDevice : public DeviceBackend {
   /// Assembles, or takes the machine code from the cache, and loads it.
   void load_module(const codegen::CompiledKernel& kernel, CUmodule& module) {
     const AssemblerTolerance tolerance = AssemblerTolerance::from_environment();
+    if (std::getenv("IMBREX_ASSEMBLER") == nullptr) {
+      // A driver older than the assembler that made it refuses it.
+      const std::optional<Cubin> shipped = shipped_code(kernel, target());
+      if (shipped && driver_->cuModuleLoadDataEx(&module, shipped->bytes.c_str(), 0, nullptr, nullptr) == 0)
+        return;
+    }
     const Assembler* ptxas = usable_ptxas();
     if (ptxas != nullptr) {
       const Cubin cubin = assemble_cached(*ptxas, kernel, target(), Cache::shared(), tolerance);

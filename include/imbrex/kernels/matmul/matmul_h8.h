@@ -12,6 +12,7 @@
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/kernels/parts/result_store.h"
 #include "imbrex/kernels/parts/tile_order.h"
 #include "imbrex/lang.h"
@@ -27,55 +28,60 @@ struct HopperMatmulH8 {
   int cluster_m = 1, cluster_n = 1;  // CTAs of a cluster with tiles below and beside each other: they load
                                      // B, and A, for each other (multicast)
   bool swap_ab = false;              // B gives wgmma its rows, A its columns
-  int swizzle_size = 8, ctas = 132;
+  int store_stages = 1;              // slices of a tile of C that TMA may be storing at once
+  int swizzle_size = 8;
   bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
 
   static auto space() {
     return Space<HopperMatmulH8>()
         .template choose<&HopperMatmulH8::block_m, &HopperMatmulH8::block_n, &HopperMatmulH8::stages,
                          &HopperMatmulH8::consumers, &HopperMatmulH8::split_k, &HopperMatmulH8::cluster_m,
-                         &HopperMatmulH8::cluster_n, &HopperMatmulH8::swap_ab>(
-            {{64, 128, 8, 1, 1, 1, 1, false},  {64, 8, 12, 1, 1, 1, 1, false},
-             {64, 32, 12, 1, 1, 1, 1, false},  {64, 72, 12, 1, 1, 1, 1, false},
-             {128, 96, 7, 2, 1, 1, 1, false},  {128, 208, 4, 2, 1, 1, 1, false},
-             {128, 112, 6, 2, 1, 2, 2, false}, {128, 176, 5, 2, 1, 1, 1, false},
-             {192, 160, 4, 3, 1, 1, 1, false}, {128, 256, 4, 2, 1, 1, 1, false},
-             {192, 192, 4, 3, 1, 1, 1, false}, {64, 128, 6, 1, 4, 1, 1, false},
-             {64, 96, 10, 1, 1, 2, 4, false},  {128, 128, 6, 2, 1, 2, 1, false},
-             {128, 160, 5, 2, 1, 2, 4, false}, {128, 176, 5, 2, 1, 2, 2, false},
-             {128, 224, 4, 2, 1, 2, 1, false}, {128, 224, 4, 2, 1, 1, 2, false},
-             {192, 160, 4, 3, 1, 1, 2, false}, {64, 160, 6, 1, 2, 2, 2, false},
-             {128, 128, 5, 2, 2, 1, 2, false}, {128, 128, 5, 2, 2, 2, 1, false},
-             {16, 64, 12, 1, 1, 1, 1, true},   {8, 128, 12, 2, 1, 1, 1, true},
-             {48, 64, 12, 1, 1, 1, 1, true},   {96, 64, 10, 1, 1, 1, 1, true},
-             {80, 128, 8, 2, 1, 1, 1, true},   {176, 64, 7, 1, 1, 1, 1, true},
-             {104, 128, 7, 2, 1, 1, 1, true},  {112, 128, 6, 2, 1, 1, 1, true},
-             {104, 192, 5, 3, 1, 1, 1, true},  {160, 128, 5, 2, 1, 1, 1, true},
-             {16, 64, 12, 1, 2, 1, 1, true},   {32, 64, 12, 1, 2, 1, 1, true},
-             {80, 128, 6, 2, 2, 1, 1, true},   {128, 128, 5, 2, 2, 1, 1, true},
-             {32, 64, 12, 1, 4, 1, 1, true},   {64, 64, 8, 1, 4, 1, 1, true},
-             {80, 192, 6, 3, 1, 2, 2, true},   {200, 128, 5, 2, 1, 2, 1, true},
-             {224, 128, 4, 2, 1, 2, 1, true},  {192, 192, 4, 3, 1, 2, 1, true},
-             {96, 128, 6, 2, 4, 2, 1, true},   {192, 128, 3, 2, 4, 1, 2, true}});
+                         &HopperMatmulH8::cluster_n, &HopperMatmulH8::swap_ab, &HopperMatmulH8::store_stages>(
+            {{64, 128, 8, 1, 1, 1, 1, false, 1},  {64, 8, 12, 1, 1, 1, 1, false, 1},
+             {64, 32, 12, 1, 1, 1, 1, false, 1},  {64, 72, 12, 1, 1, 1, 1, false, 1},
+             {128, 96, 7, 2, 1, 1, 1, false, 1},  {128, 208, 4, 2, 1, 1, 1, false, 1},
+             {128, 112, 6, 2, 1, 2, 2, false, 1}, {128, 176, 5, 2, 1, 1, 1, false, 1},
+             {192, 160, 4, 3, 1, 1, 1, false, 1}, {128, 256, 4, 2, 1, 1, 1, false, 1},
+             {192, 192, 4, 3, 1, 1, 1, false, 1}, {64, 128, 6, 1, 4, 1, 1, false, 1},
+             {64, 96, 10, 1, 1, 2, 4, false, 1},  {128, 128, 6, 2, 1, 2, 1, false, 1},
+             {128, 160, 5, 2, 1, 2, 4, false, 1}, {128, 176, 5, 2, 1, 2, 2, false, 1},
+             {128, 224, 4, 2, 1, 2, 1, false, 1}, {128, 224, 4, 2, 1, 1, 2, false, 1},
+             {192, 160, 4, 3, 1, 1, 2, false, 1}, {64, 160, 6, 1, 2, 2, 2, false, 1},
+             {128, 128, 5, 2, 2, 1, 2, false, 1}, {128, 128, 5, 2, 2, 2, 1, false, 1},
+             {16, 64, 12, 1, 1, 1, 1, true, 1},   {8, 128, 12, 2, 1, 1, 1, true, 1},
+             {48, 64, 12, 1, 1, 1, 1, true, 1},   {96, 64, 10, 1, 1, 1, 1, true, 1},
+             {80, 128, 8, 2, 1, 1, 1, true, 1},   {176, 64, 7, 1, 1, 1, 1, true, 1},
+             {104, 128, 7, 2, 1, 1, 1, true, 1},  {112, 128, 6, 2, 1, 1, 1, true, 1},
+             {104, 192, 5, 3, 1, 1, 1, true, 1},  {160, 128, 5, 2, 1, 1, 1, true, 1},
+             {16, 64, 12, 1, 2, 1, 1, true, 1},   {32, 64, 12, 1, 2, 1, 1, true, 1},
+             {80, 128, 6, 2, 2, 1, 1, true, 1},   {128, 128, 5, 2, 2, 1, 1, true, 1},
+             {32, 64, 12, 1, 4, 1, 1, true, 1},   {64, 64, 8, 1, 4, 1, 1, true, 1},
+             {80, 192, 6, 3, 1, 2, 2, true, 1},   {200, 128, 5, 2, 1, 2, 1, true, 1},
+             {224, 128, 4, 2, 1, 2, 1, true, 1},  {192, 192, 4, 3, 1, 2, 1, true, 1},
+             {96, 128, 6, 2, 4, 2, 1, true, 1},   {192, 128, 3, 2, 4, 1, 2, true, 1},
+             {128, 256, 4, 2, 1, 2, 1, false, 2}, {128, 256, 4, 2, 1, 1, 2, false, 2},
+             {256, 128, 4, 2, 1, 2, 1, false, 1}, {256, 128, 4, 2, 1, 1, 2, false, 1},
+             {256, 192, 3, 2, 1, 2, 1, false, 1}, {128, 192, 5, 2, 1, 2, 1, false, 1},
+             {128, 192, 5, 2, 1, 1, 2, false, 1}, {128, 128, 6, 2, 1, 1, 2, false, 1},
+             {128, 128, 5, 2, 1, 2, 1, false, 2}});
   }
 
-  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
+  void operator()(ProductSizes sizes, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
+    static_assert(!Epilogue<Steps...>::kReducesRows, "a tile need not have whole rows");
     // X gives wgmma its rows, Y its columns: A and B, or B and A. CTAs side by side along x load Y for each
     // other, CTAs along y load X.
     const int block_x = swap_ab ? block_n : block_m, block_y = swap_ab ? block_m : block_n;
     const int consumer_x = block_x / consumers, part_y = block_y / split_k;
     const int cluster_x = swap_ab ? cluster_n : cluster_m, cluster_y = swap_ab ? cluster_m : cluster_n;
     const int cluster_ctas = cluster_m * cluster_n * split_k;
-    const int num_k_blocks = cdiv(k_size, block_k), split_blocks = cdiv(num_k_blocks, split_k);
-    require(!swap_ab || !finish.kReducesRows, "rows are reduced, tiles are computed transposed");
-    finish.check(n_size, part_y);
-    Int32 num_m_blocks = cdiv(m_size, cluster_m * block_m);  // of a cluster
-    const int num_n_blocks = cdiv(n_size, cluster_n * block_n);
+    Int32 num_k_blocks = cdiv(sizes.k, block_k), split_blocks = cdiv(num_k_blocks, split_k);
+    Int32 num_m_blocks = cdiv(sizes.m, cluster_m * block_m);  // of a cluster
+    Int32 num_n_blocks = cdiv(sizes.n(), cluster_n * block_n);
     const Batch* batch = finish.batch();
     auto matrix_tiles = num_m_blocks * num_n_blocks;
     Int32 num_tiles = batch ? batch->matrices * matrix_tiles : matrix_tiles;
-    grid(min(cluster_ctas * num_tiles, ctas / cluster_ctas * cluster_ctas));
+    grid(min(cluster_ctas * num_tiles, sizes.ctas / cluster_ctas * cluster_ctas));
     cluster(cluster_ctas);
     warps(4 + 4 * consumers);
     Int32 rank = cluster_rank();
@@ -89,16 +95,15 @@ struct HopperMatmulH8 {
                                  rank_y),
         share_y(y_is_km, block_y, block_k, {cluster_x, 1, cluster_ctas}, rank, rank_x);
 
-    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km, batch, &Batch::a);
-    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn, batch, &Batch::b);
+    auto g_a = operand_view(a_ptr, dtype, sizes.m, sizes.k, a_is_km, batch, &Batch::a);
+    auto g_b = operand_view(b_ptr, dtype, sizes.n(), sizes.k, b_is_kn, batch, &Batch::b);
     const auto &g_x = swap_ab ? g_b : g_a, &g_y = swap_ab ? g_a : g_b;
     const DataType c_type = finish.output_type(dtype);
-    auto g_c = result_view(c_ptr, c_type, m_size, n_size, batch);
+    auto g_c = result_view(c_ptr, c_type, sizes.m, sizes.n(), batch);
     auto s_x = operand_stages(dtype, stages, block_x, block_k, x_is_km);
     auto s_y = operand_stages(dtype, stages, block_y, block_k, y_is_km);
-    const bool spans_rows = num_n_blocks == 1 && cluster_n == 1 && split_k == 1 && !swap_ab;
-    const ResultStore store(finish, g_c, c_type, m_size, n_size, {consumers, consumer_x, part_y, swap_ab},
-                            spans_rows);
+    const ResultStore store(finish, g_c, c_type, sizes,
+                            {consumers, consumer_x, part_y, swap_ab, store_stages});
     Pipeline pipe(stages, 1, (cluster_x + cluster_y - 1) * consumers);
     std::optional<ClusterSum> cluster_sum;
     if (split_k > 1)
@@ -108,13 +113,9 @@ struct HopperMatmulH8 {
     griddepcontrol::wait();  // the grid before may still write A and B, or read C
     griddepcontrol::launch_dependents();
 
-    // Where every CTA has the same number of blocks of k, a multiple of the stages, stage numbers are constants.
-    const bool is_even = num_k_blocks % split_k == 0;
-    const int unroll = is_even && split_blocks % stages == 0 ? stages : 1;
     Int32 k_blocks = split_blocks;
-    if (!is_even)
-      k_blocks =
-          max(1, min(split_blocks, num_k_blocks - rank_k * split_blocks));  // of zeros, if none is left
+    if (split_k > 1 && !sizes.k_fills_rings)  // one of zeros, if none is left
+      k_blocks = max(1, min(split_blocks, num_k_blocks - rank_k * split_blocks));
 
     if (auto producer = warp_group(0, 4)) {
       if (consumers > 1) setmaxnreg(consumers == 2 ? 40 : 32);
@@ -124,7 +125,7 @@ struct HopperMatmulH8 {
           auto [m_block, n_block] = compute_block_coord(at.tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x;
           Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y;
-          for (Int32 k_block : range(0, k_blocks, {.unroll = unroll})) {
+          each_k_block(sizes, k_blocks, [&](const ScalarArg& k_block) {
             Int32 offset_k = (rank_k * split_blocks + k_block) * block_k;
             pipe.producer_acquire();  // empty in all CTAs that receive it
             auto s_x_stage = s_x[pipe.producer_stage];
@@ -137,7 +138,7 @@ struct HopperMatmulH8 {
             share_y.load(matrix_of(batch, g_y, at.matrix), s_y_stage, offset_y, offset_k,
                          pipe.producer_barrier());
             pipe.producer_advance();
-          }
+          });
         }
       }
     }
@@ -154,7 +155,7 @@ struct HopperMatmulH8 {
           auto [m_block, n_block] = compute_block_coord(at.tile, num_m_blocks, num_n_blocks, swizzle_size);
           auto acc = wgmma::accumulator(float32, {consumer_x, block_y});
           Int32 last_stage = stages - 1;
-          for (Int32 k_block : range(0, k_blocks, {.unroll = unroll})) {
+          each_k_block(sizes, k_blocks, [&](const ScalarArg& k_block) {
             pipe.consumer_acquire();
             wgmma::fence();
             wgmma::mma(s_x[pipe.consumer_stage].slice({i * consumer_x, 0}, {consumer_x, block_k}),
@@ -164,7 +165,7 @@ struct HopperMatmulH8 {
             if (auto later = when(k_block != 0)) release(last_stage);
             last_stage = pipe.consumer_stage;
             pipe.consumer_advance();
-          }
+          });
           wgmma::wait_group(0);
           release(last_stage);
           Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x + i * consumer_x;
@@ -179,6 +180,25 @@ struct HopperMatmulH8 {
       }
     }
     cluster_sync();  // no CTA exits while another may still write to it or signal it
+  }
+
+  /// Elements of k that the stages hold, where it gains something that they are filled: between the products of large
+  /// tiles; else 0.
+  int64_t ring() const {
+    return split_k == 1 && block_m * block_n >= 128 * 192 ? int64_t{block_k} * stages : 0;
+  }
+
+ private:
+  /// Runs body(k_block) for a CTA's blocks of k; written out for each stage where they fill rings.
+  template <class Body>
+  void each_k_block(const ProductSizes& sizes, const Int32& k_blocks, const Body& body) const {
+    if (sizes.k_fills_rings) {
+      assume(sizes.k % (block_k * stages * split_k) == 0);
+      for (Int32 ring : range(0, k_blocks / stages))
+        for (int stage = 0; stage < stages; ++stage) body(ring * stages + stage);
+    } else {
+      for (Int32 k_block : range(0, k_blocks)) body(k_block);
+    }
   }
 };
 

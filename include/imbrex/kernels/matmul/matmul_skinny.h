@@ -9,6 +9,7 @@
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
@@ -36,11 +37,11 @@ struct HopperMatmulSkinny {
                                                                                        {256, 64, 5, 2}});
   }
 
-  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
+  void operator()(ProductSizes sizes, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
-    finish.check(n_size, block_n);
+    static_assert(!Epilogue<Steps...>::kReducesRows, "a tile need not have whole rows");
     const Batch* batch = finish.batch();
-    grid(cdiv(n_size, block_n * cluster_n) * cluster_n, cdiv(m_size, block_m),
+    grid(cdiv(sizes.n(), block_n * cluster_n) * cluster_n, cdiv(sizes.m, block_m),
          batch ? ScalarArg(batch->matrices) : ScalarArg(1));
     cluster(cluster_n);
     warps(5);
@@ -51,10 +52,10 @@ struct HopperMatmulSkinny {
 
     const ScalarArg matrix = block_idx.z;  // of the batch
     const auto of_matrix = [&](const GlobalTensor& all) { return matrix_of(batch, all, matrix); };
-    auto g_a = of_matrix(operand_view(a_ptr, dtype, m_size, k_size, a_is_km, batch, &Batch::a));
-    auto g_b = of_matrix(operand_view(b_ptr, dtype, n_size, k_size, b_is_kn, batch, &Batch::b));
+    auto g_a = of_matrix(operand_view(a_ptr, dtype, sizes.m, sizes.k, a_is_km, batch, &Batch::a));
+    auto g_b = of_matrix(operand_view(b_ptr, dtype, sizes.n(), sizes.k, b_is_kn, batch, &Batch::b));
     const DataType c_type = finish.output_type(dtype);
-    auto g_c = of_matrix(result_view(c_ptr, c_type, m_size, n_size, batch));
+    auto g_c = of_matrix(result_view(c_ptr, c_type, sizes.m, sizes.n(), batch));
     auto s_a = operand_stages(dtype, stages, block_m, block_k, a_is_km);
     auto s_b = operand_stages(dtype, stages, block_n, block_k, b_is_kn);
     Pipeline pipe(stages, 1, cluster_n);
@@ -63,7 +64,7 @@ struct HopperMatmulSkinny {
     griddepcontrol::launch_dependents();
 
     if (auto producer = single_warp(4)) {
-      for (Int32 offset_k : range(0, k_size, block_k)) {
+      for (Int32 offset_k : range(0, sizes.k, block_k)) {
         pipe.producer_acquire();  // empty in all CTAs
         auto s_a_stage = s_a[pipe.producer_stage];
         auto s_b_stage = s_b[pipe.producer_stage];
@@ -86,7 +87,7 @@ struct HopperMatmulSkinny {
     if (auto consumer = warp_group(0, 4)) {
       auto acc = wgmma::accumulator(float32, {block_n, block_m});
       Int32 last_stage = 0;
-      for (Int32 offset_k : range(0, k_size, block_k)) {
+      for (Int32 offset_k : range(0, sizes.k, block_k)) {
         pipe.consumer_acquire();
         wgmma::fence();
         wgmma::mma(s_b[pipe.consumer_stage], s_a[pipe.consumer_stage].transpose(), acc,
@@ -99,7 +100,7 @@ struct HopperMatmulSkinny {
       }
       wgmma::wait_group(0);
       release(last_stage);
-      store_global(g_c, finish(acc.transpose(), {m_size, n_size, c_type, offset_m, offset_n, matrix}),
+      store_global(g_c, finish(acc.transpose(), {sizes.m, sizes.n(), c_type, offset_m, offset_n, matrix}),
                    {offset_m, offset_n});
     }
     cluster_sync();  // no CTA exits while another may still write to it or signal it

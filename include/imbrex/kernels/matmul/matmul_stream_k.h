@@ -9,6 +9,7 @@
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/kernels/parts/result_store.h"
 #include "imbrex/kernels/parts/tile_order.h"
 #include "imbrex/lang.h"
@@ -23,7 +24,7 @@ struct HopperMatmulStreamK {
   int cluster_m = 2, cluster_n = 1;  // CTAs of a cluster with tiles below and beside each other: they load
                                      // B, and A, for each other (multicast)
   bool swap_ab = false;              // B gives wgmma its rows, A its columns
-  int swizzle_size = 8, ctas = 132;
+  int swizzle_size = 8;
   int min_k_blocks =
       8;  // of a CTA on average, where there are few tiles: adding up a part costs about as much as these
   bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
@@ -46,24 +47,24 @@ struct HopperMatmulStreamK {
 
   /// What a launch needs beside its operands: sums of a tile per CTA, undefined, and an int32 per CTA and consumer, zero
   /// before and after.
-  int64_t partial_elements() const { return int64_t{ctas} * block_m * block_n; }
-  int64_t turn_elements() const { return int64_t{ctas} * consumers; }
+  int64_t partial_elements(int64_t ctas) const { return ctas * block_m * block_n; }
+  int64_t turn_elements(int64_t ctas) const { return ctas * consumers; }
 
-  void operator()(Int32 m_size, int n_size, int k_size, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
+  void operator()(ProductSizes sizes, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Ptr<float32> partial_ptr, Ptr<int32> turn_ptr, Epilogue<Steps...> finish) const {
+    static_assert(!Epilogue<Steps...>::kReducesRows, "a tile need not have whole rows");
     // X gives wgmma its rows, Y its columns: A and B, or B and A.
     const int block_x = swap_ab ? block_n : block_m, block_y = swap_ab ? block_m : block_n;
     const int cluster_x = swap_ab ? cluster_n : cluster_m, cluster_y = swap_ab ? cluster_m : cluster_n;
-    const int consumer_x = block_x / consumers, num_k_blocks = cdiv(k_size, block_k);
-    require(!swap_ab || !finish.kReducesRows, "rows are reduced, tiles are computed transposed");
-    finish.check(n_size, block_n);
-    Int32 num_m_blocks = cdiv(m_size, cluster_m * block_m);  // of a cluster
-    const int num_n_blocks = cdiv(n_size, cluster_n * block_n);
+    const int consumer_x = block_x / consumers;
+    Int32 num_k_blocks = cdiv(sizes.k, block_k);
+    Int32 num_m_blocks = cdiv(sizes.m, cluster_m * block_m);  // of a cluster
+    Int32 num_n_blocks = cdiv(sizes.n(), cluster_n * block_n);
     const Batch* batch = finish.batch();
     auto matrix_tiles = num_m_blocks * num_n_blocks;
     Int32 num_tiles = batch ? batch->matrices * matrix_tiles : matrix_tiles;
     const int cluster_ctas = cluster_m * cluster_n;
-    grid(cluster_ctas * min(ctas / cluster_ctas, cdiv(num_tiles * num_k_blocks, min_k_blocks)));
+    grid(cluster_ctas * min(sizes.ctas / cluster_ctas, cdiv(num_tiles * num_k_blocks, min_k_blocks)));
     cluster(cluster_ctas);
     warps(4 + 4 * consumers);
     Int32 cta = block_idx.x, rank = cluster_rank();
@@ -74,17 +75,16 @@ struct HopperMatmulStreamK {
     const MulticastShare share_x(x_is_km, block_x, block_k, {cluster_y, cluster_x, cluster_ctas}, rank,
                                  rank_y),
         share_y(y_is_km, block_y, block_k, {cluster_x, 1, cluster_ctas}, rank, rank_x);
-    auto g_a = operand_view(a_ptr, dtype, m_size, k_size, a_is_km, batch, &Batch::a);
-    auto g_b = operand_view(b_ptr, dtype, n_size, k_size, b_is_kn, batch, &Batch::b);
+    auto g_a = operand_view(a_ptr, dtype, sizes.m, sizes.k, a_is_km, batch, &Batch::a);
+    auto g_b = operand_view(b_ptr, dtype, sizes.n(), sizes.k, b_is_kn, batch, &Batch::b);
     const auto &g_x = swap_ab ? g_b : g_a, &g_y = swap_ab ? g_a : g_b;
     const DataType c_type = finish.output_type(dtype);
-    auto g_c = result_view(c_ptr, c_type, m_size, n_size, batch);
+    auto g_c = result_view(c_ptr, c_type, sizes.m, sizes.n(), batch);
     auto g_partials = global_view(partial_ptr, {grid_dim.x, consumers, consumer_x, block_y});
     auto g_turns = global_view(turn_ptr, {grid_dim.x, consumers});
     auto s_x = operand_stages(dtype, stages, block_x, block_k, x_is_km);
     auto s_y = operand_stages(dtype, stages, block_y, block_k, y_is_km);
-    const ResultStore store(finish, g_c, c_type, m_size, n_size, {consumers, consumer_x, block_y, swap_ab},
-                            num_n_blocks == 1 && cluster_n == 1 && !swap_ab);
+    const ResultStore store(finish, g_c, c_type, sizes, {consumers, consumer_x, block_y, swap_ab});
     Pipeline pipe(stages, 1, (cluster_x + cluster_y - 1) * consumers);
     cluster_sync();
     griddepcontrol::wait();  // the grid before may still write A and B, or read C

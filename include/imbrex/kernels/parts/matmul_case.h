@@ -2,6 +2,7 @@
 // How `imbrex run`, `bench` and the tests try a matmul: what the kernels' registrations share.
 #pragma once
 
+#include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
@@ -15,7 +16,7 @@ void run_matmul(Case& c, Kernel<K>& kernel, DataType dtype) {
   if constexpr (std::string_view(K::target) == "sm_100a")
     c.launch(kernel, m, n, k, a, b, out);
   else
-    c.launch(kernel, m, n, k, dtype, a, b, out);
+    c.launch(kernel, product_sizes<K>(m, n, k), dtype, a, b, out);
   c.expect_matmul(out, a, b);
 }
 

@@ -6,14 +6,17 @@
 #include <vector>
 
 #include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 
 /// The tile whose sums each warp group of a CTA holds: wgmma's rows and columns. `swap_ab`: C has them transposed.
+/// `store_stages`: slices that TMA may be storing at once.
 struct SumsTile {
   int groups, rows, columns;
   bool swap_ab;
+  int store_stages = 1;
 };
 
 /// Stores tiles of C. TMA stores slices of them where C's rows begin at multiples of 32 bytes, the L2 cache's sectors;
@@ -21,19 +24,16 @@ struct SumsTile {
 template <class... Steps>
 class ResultStore {
  public:
-  /// `c` is all of C, [m_size, n_size] of each matrix. `spans_rows`: a tile has whole rows of C, which starts at column
-  /// 0: what a step that reduces rows must see at compile time. The whole CTA executes it.
-  ResultStore(const Epilogue<Steps...>& finish, const GlobalTensor& c, DataType c_type, const Int32& m_size,
-              int n_size, const SumsTile& tile, bool spans_rows)
+  /// `c` is all of C, [m, n] of each matrix. The whole CTA executes it.
+  ResultStore(const Epilogue<Steps...>& finish, const GlobalTensor& c, DataType c_type,
+              const ProductSizes& sizes, const SumsTile& tile)
       : finish_(finish),
         batch_(finish.batch()),
         c_(c),
         c_type_(c_type),
-        m_size_(m_size),
-        n_size_(n_size),
+        sizes_(sizes),
         tile_(tile),
-        spans_rows_(spans_rows),
-        has_tma_rows_(batch_ ? batch_->c_has_tma_rows : n_size * c_type.bits() % 256 == 0),
+        has_tma_rows_(batch_ ? batch_->c_has_tma_rows : sizes.n_unit * c_type.bits() % 256 == 0),
         slices_(tile.swap_ab ? transposed_slices() : slices()) {}
 
   /// Stores a tile of `matrix` that begins at (offset_m, offset_n). The threads of warp group `group` execute it.
@@ -46,15 +46,15 @@ class ResultStore {
                            : sums.slice({s.row, s.column}, {s.rows, s.columns});
     };
     const auto place = [&](const Slice& s) {
-      if (spans_rows_) return OutputTile{m_size_, n_size_, c_type_, offset_m, s.column, matrix};
-      return OutputTile{m_size_, n_size_, c_type_, offset_m + s.row, offset_n + s.column, matrix};
+      return OutputTile{sizes_.m, sizes_.n(), c_type_, offset_m + s.row, offset_n + s.column, matrix};
     };
-    if (finish_.kReducesRows)
-      for (const Slice& s : slices_) rows.look(part(s), place(s));
+    require(slices_.size() % tile_.store_stages == 0,
+            "{} slices of a tile are not a multiple of store_stages = {}", slices_.size(),
+            tile_.store_stages);
     for (const Slice& s : slices_) {
       auto s_slice = s.s_c[group].slice({0, 0}, {s.rows, s.columns});
       if (has_tma_rows_)
-        if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
+        if (auto warp = single_warp()) tma::wait_group(tile_.store_stages - 1, {.read = true});
       sync();  // the slice that was here has been stored
       // Steps need registers: they take fewer of wgmma's columns at a time.
       const int along = tile_.swap_ab ? s.rows : s.columns;
@@ -96,10 +96,11 @@ class ResultStore {
     int columns = 1024 / c_type_.bits();
     for (int first = 0; first < tile_.columns; first += columns) {
       while (columns > tile_.columns - first) columns /= 2;
-      const bool is_new = slices.empty() || slices.back().columns != columns;
-      slices.push_back(
-          {0, first, tile_.rows, columns,
-           is_new ? shared_tensor(c_type_, {tile_.groups, tile_.rows, columns}) : slices.back().s_c});
+      const auto turn = static_cast<size_t>(tile_.store_stages);
+      const bool is_new = slices.size() < turn || slices[slices.size() - turn].columns != columns;
+      slices.push_back({0, first, tile_.rows, columns,
+                        is_new ? shared_tensor(c_type_, {tile_.groups, tile_.rows, columns})
+                               : slices[slices.size() - turn].s_c});
     }
     return slices;
   }
@@ -112,6 +113,7 @@ class ResultStore {
     for (int row = 0; row < tile_.columns; row += rows)
       for (int column = 0; column < tile_.rows; column += kColumns)
         slices.push_back({row, column, min(rows, tile_.columns - row), kColumns, s_c});
+    require(tile_.store_stages == 1, "slices of transposed tiles take turns in one place");
     return slices;
   }
 
@@ -119,10 +121,9 @@ class ResultStore {
   const Batch* batch_;
   GlobalTensor c_;
   DataType c_type_;
-  Int32 m_size_;
-  int n_size_;
+  ProductSizes sizes_;
   SumsTile tile_;
-  bool spans_rows_, has_tma_rows_;
+  bool has_tma_rows_;
   std::vector<Slice> slices_;
 };
 

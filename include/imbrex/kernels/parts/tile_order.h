@@ -15,7 +15,7 @@ struct BlockCoord {
 /// `swizzle_size` columns of tiles, one group after the other, each row by row. The last group may be
 /// narrower.
 inline BlockCoord compute_block_coord(const ScalarArg& linear_idx, const ScalarArg& num_m_blocks,
-                                      int num_n_blocks, int swizzle_size) {
+                                      const ScalarArg& num_n_blocks, int swizzle_size) {
   const auto [group, in_group] = fast_divmod(linear_idx, num_m_blocks * swizzle_size);
   Int32 first_n = group * swizzle_size;
   BlockCoord coord{0, 0};
@@ -24,12 +24,13 @@ inline BlockCoord compute_block_coord(const ScalarArg& linear_idx, const ScalarA
     coord.m_block = row;
     coord.n_block = first_n + column;
   }
-  if (const int last_width = num_n_blocks % swizzle_size; last_width > 0)
-    if (auto last = otherwise()) {
-      const auto [row, column] = fast_divmod(in_group, last_width);
-      coord.m_block = row;
-      coord.n_block = first_n + column;
-    }
+  if (num_n_blocks.is_number() && num_n_blocks.integer % swizzle_size == 0) return coord;
+  if (auto last = otherwise()) {
+    // Where all groups are full no tile comes here, but the host computes the divisor.
+    const auto [row, column] = fast_divmod(in_group, max(num_n_blocks % swizzle_size, 1));
+    coord.m_block = row;
+    coord.n_block = first_n + column;
+  }
   return coord;
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The products whose machine code can be made before anybody calls them: few enough to ship, and what most calls are.
+#include "imbrex/kernels/matmul.h"
+#include "matmul/matmul_launch.h"
+
+#include <fmt/format.h>
+
+namespace imbrex {
+namespace {
+
+/// Calls that share their kernels but for the choice.
+struct CallKind {
+  const char* name;
+  DataType dtype, c_type;
+  bool a_is_km, b_is_kn, has_bias, has_scales;
+  int64_t n_unit;  // rows of C begin at its multiples
+};
+constexpr CallKind kKinds[] = {
+    {"bfloat16", bfloat16, bfloat16, false, false, false, false, 16},
+    {"bfloat16 b_is_kn", bfloat16, bfloat16, false, true, false, false, 16},
+    {"bfloat16 a_is_km b_is_kn", bfloat16, bfloat16, true, true, false, false, 16},
+    {"bfloat16 bias", bfloat16, bfloat16, false, false, true, false, 16},
+    {"bfloat16 n/8", bfloat16, bfloat16, false, false, false, false, 8},
+    {"float16", float16, float16, false, false, false, false, 16},
+    {"float16 b_is_kn", float16, float16, false, true, false, false, 16},
+    {"float16 a_is_km b_is_kn", float16, float16, true, true, false, false, 16},
+    {"float8_e4m3 scales", float8_e4m3, bfloat16, false, false, false, true, 16},
+};
+
+/// A product of the kind; m is of no account, nor are the addresses.
+Product product_of(const CallKind& kind, int64_t k) {
+  constexpr uint64_t kSomewhere = 4096;
+  return {.m = 64,
+          .n = kind.n_unit,
+          .k = k,
+          .dtype = kind.dtype,
+          .c_type = kind.c_type,
+          .a = kSomewhere,
+          .b = kSomewhere,
+          .c = kSomewhere,
+          .a_is_km = kind.a_is_km,
+          .b_is_kn = kind.b_is_kn,
+          .alpha = 1,
+          .scale_a = kind.has_scales ? kSomewhere : 0,
+          .scale_b = kind.has_scales ? kSomewhere : 0,
+          .bias = kind.has_bias ? DeviceTensor::shape_only(kind.c_type, {kind.n_unit}) : DeviceTensor(),
+          .is_column_bias = kind.has_bias,
+          .beta = 0,
+          .residual = kSomewhere,
+          .activation = Activation::kNone,
+          .strides = {},
+          .ctas = 132};
+}
+
+}  // namespace
+
+std::vector<MatmulCode> matmul_codes() {
+  std::vector<MatmulCode> codes;
+  for (const CallKind& kind : kKinds)
+    for (MatmulChoice choice : matmul_candidates()) {
+      if (choice.is_tight && (kind.has_bias || kind.has_scales)) continue;
+      choice.block_k *= 16 / kind.dtype.bits();
+      const Variant variant{choice, kind.a_is_km, kind.b_is_kn, false};
+      // Large tiles have code of their own for k that is a multiple of what the stages hold.
+      constexpr int kLargeTile = 128 * 192;
+      const bool may_fill_rings = choice.method == MatmulChoice::Method::kGeneral && choice.split_k == 1 &&
+                                  choice.block_m * choice.block_n >= kLargeTile;
+      for (int64_t k : {int64_t{1}, int64_t{choice.block_k} * choice.stages})
+        if (k == 1 || may_fill_rings)
+          codes.push_back({fmt::format("{} {}", kind.name, choice.text()), [variant, &kind, k] {
+                             return make_dense_launch(variant, std::nullopt).trace(product_of(kind, k));
+                           }});
+    }
+  return codes;
+}
+
+}  // namespace imbrex

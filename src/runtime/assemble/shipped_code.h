@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Machine code that comes with Imbrex: entries of a cache that was filled where Imbrex was built, so that first calls of
+// the kernels in it compile nothing, and need no ptxas.
+//
+//   $IMBREX_CODE_DIR, else the folder `code` beside the program or library that Imbrex is a part of, or
+//   ../share/imbrex/code or ../../share/imbrex/code from there (set but empty: none)
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "codegen/compiled_kernel.h"
+#include "imbrex/runtime/cache.h"
+#include "runtime/assemble/assembler.h"
+
+namespace imbrex::runtime {
+
+/// The folder; "" where there is none.
+std::string shipped_code_folder();
+
+/// Machine code of this PTX for the target, by whatever assembler; none where it has not been shipped.
+std::optional<Cubin> shipped_code(const codegen::CompiledKernel& kernel, const std::string& target);
+
+/// Keeps machine code in `folder` where shipped_code() finds it. False where it cannot be kept.
+bool ship_code(const codegen::CompiledKernel& kernel, const std::string& target, const Cubin& cubin,
+               Cache& folder);
+
+}  // namespace imbrex::runtime
