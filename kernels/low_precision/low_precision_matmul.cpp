@@ -72,7 +72,8 @@ void check_zero_points(const HostTensor& points, DataType type, const std::vecto
 /// Tiles for few rows: all of them in one, CTAs for every multiprocessor, and as many stages as shared memory holds.
 /// As measured on an H200.
 HopperLowPrecisionDecode decode_for(int64_t m, const LowPrecisionWeights& w) {
-  constexpr int64_t kMultiprocessors = 132, kSharedBytes = 225'000, kSharedBytesOfTwo = 112'000;
+  constexpr int64_t kMultiprocessors = 132, kSharedBytes = 225'000, kSharedBytesOfOne = 140'000,
+                    kSharedBytesOfTwo = 112'000;
   HopperLowPrecisionDecode kernel;
   kernel.block_m = m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64;
   const int64_t tiles_n = (w.n + kernels::kWeightTileN - 1) / kernels::kWeightTileN;
@@ -93,9 +94,12 @@ HopperLowPrecisionDecode decode_for(int64_t m, const LowPrecisionWeights& w) {
   const int64_t values =
       (w.has_zero_points ? 2 : 1) * kernel.k_tiles * std::max<int64_t>(1, kernels::kWeightTileK / w.group);
   const int64_t stage = rows * stage_k * w.type.bits() / 8 + 2 * stage_k * kernel.block_m + 2 * rows * values;
-  // One CTA on each multiprocessor otherwise: two of a grid that starts while the one before ends may land on one.
-  const int64_t room = is_wide && 2 * stage <= kSharedBytesOfTwo ? kSharedBytesOfTwo : kSharedBytes;
-  kernel.stages = static_cast<int>(std::clamp<int64_t>(room / stage, 2, 8));
+  // Wide products have two CTAs on each multiprocessor. Others have one, by what it takes of shared memory: of a grid that
+  // starts while the one before ends, two might land on one multiprocessor, and none on another.
+  const bool is_shared = is_wide && 2 * stage <= kSharedBytesOfTwo;
+  const int64_t stages = is_shared ? kSharedBytesOfTwo / stage : (kSharedBytesOfOne + stage - 1) / stage;
+  kernel.stages =
+      static_cast<int>(std::max<int64_t>(2, std::min({stages, kSharedBytes / stage, int64_t{8}})));
   return kernel;
 }
 

@@ -42,6 +42,9 @@ struct LowPrecisionOptions {
 /// multiplied by their factors first, and rounded to x's type. A NaN among weights of float8_e4m3 counts as 480.
 /// float7_e5m1, whose range is wider than float16's, takes bfloat16.
 ///
+/// With few rows the product begins to read the weights before the kernel launched ahead of it has ended: that one must
+/// not write them. (pack() is no kernel.)
+///
 /// Returns without waiting on a CUDA GPU. The first product of each n, k, group and type compiles its kernel. It may be
 /// called from several threads at once. LaunchError names the condition that a call does not meet.
 LaunchReport low_precision_matmul(const DeviceTensor& x, const LowPrecisionWeights& w, const DeviceTensor& c,
