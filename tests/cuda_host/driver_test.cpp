@@ -167,6 +167,19 @@ const char* const kTwice = R"(.version 8.0
 }
 )";
 
+TEST_F(Driver, TheDeviceRuntimeLibraryIsLinkedByHabit) {
+  constexpr int kLibrary = 4;
+  CUlinkState link = nullptr;
+  char archive[] = "!<arch>";
+  ASSERT_OK(cuLinkCreate_v2(0, nullptr, nullptr, &link));
+  EXPECT_OK(cuLinkAddData_v2(link, kLibrary, archive, sizeof archive, "libcudadevrt.a", 0, nullptr, nullptr));
+  CaptureStderr();
+  EXPECT_EQ(cuLinkAddData_v2(link, kLibrary, archive, sizeof archive, "libother.a", 0, nullptr, nullptr),
+            CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("'libother.a' is an object or a library"));
+  EXPECT_OK(cuLinkDestroy(link));
+}
+
 TEST_F(Driver, LinksModulesAndCallsThroughPointers) {
   CUlinkState link = nullptr;
   ASSERT_OK(cuLinkCreate_v2(0, nullptr, nullptr, &link));

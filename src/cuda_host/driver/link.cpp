@@ -23,7 +23,13 @@ Handles<Link>& links() {
   return *all;
 }
 
+/// The device runtime library is linked by habit; kernels that launch kernels are what would need it.
+bool is_device_runtime(const char* name) {
+  return name != nullptr && std::strstr(name, "cudadevrt") != nullptr;
+}
+
 void add(Link& link, int type, std::string_view bytes, const char* name) {
+  if (is_device_runtime(name)) return;
   if (type != kJitInputPtx && type != kJitInputCubin && type != kJitInputFatBinary)
     refuse(CUDA_ERROR_NOT_SUPPORTED, fmt::format("'{}' is an object or a library: the virtual GPU links PTX",
                                                  name == nullptr ? "" : name));
@@ -52,8 +58,7 @@ CUDA_API cuLinkAddData_v2(CUlinkState state, int type, void* data, size_t bytes,
 }
 CUDA_API cuLinkAddFile_v2(CUlinkState state, int type, const char* file, unsigned, int*, void**) {
   return answer("cuLinkAddFile", [&] {
-    // The device runtime library is linked by habit; kernels that launch kernels are what would need it.
-    if (file != nullptr && std::strstr(file, "cudadevrt") != nullptr) return;
+    if (is_device_runtime(file)) return;  // which need not be there
     Link& link = links().get(state);
     link.log.keep_errors([&] { add(link, type, read_image_file(file), file); });
   });
