@@ -122,6 +122,20 @@ Reg narrow_pair(Generator& g, Operand low, Operand high, const NarrowFloat& to) 
   return e.make(to.word, Op::cvt, {rounding, Mod::satfinite, to.pair, f32}, {high, low});
 }
 
+/// Words of narrow floats, of a byte each, as twice as many words of pairs of float16.
+std::vector<Operand> widen_pairs(Generator& g, std::span<const Operand> words, const NarrowFloat& from) {
+  Emitter& e = g.e();
+  using enum ScalarType;
+  std::vector<Operand> out;
+  for (const Operand& word : words) {
+    const Reg low = e.reg(b16), high = e.reg(b16);
+    e.emit(Op::mov, {b32}, {e.builder().vec({low, high}), e.to_register(b32, word)});
+    for (const Reg& pair : {low, high})
+      out.push_back(e.make(b32, Op::cvt, {Mod::rn, from.wider, from.pair}, {pair}));
+  }
+  return out;
+}
+
 /// The first element of a 32-bit register of narrow floats, and what is behind it, as f32.
 Operand narrow_to_float32(Generator& g, const Operand& value, const NarrowFloat& from) {
   Emitter& e = g.e();
@@ -234,7 +248,13 @@ Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, Da
 
 std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
                                    int64_t count, DataType from, DataType to) {
-  if (!narrow_float(g, from)) {
+  const NarrowFloat* from_narrow = narrow_float(g, from);
+  if (from_narrow && from_narrow->word == ScalarType::b16 && from != to) {  // by float16, which holds them
+    std::vector<Operand> wide = widen_pairs(g, words, *from_narrow);
+    wide.resize(static_cast<size_t>((count + 1) / 2), Operand(0));
+    return to == float16 ? wide : convert_words(g, op, wide, count, float16, to);
+  }
+  if (!from_narrow) {
     std::vector<int64_t> in_order(static_cast<size_t>(count));
     std::iota(in_order.begin(), in_order.end(), 0);
     if (auto packed = convert_packed(g, words, in_order, from, to)) return *packed;
