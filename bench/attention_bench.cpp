@@ -6,6 +6,8 @@
 //   bench_attention PROBLEM:CONFIGURATION ...
 //     forward/HEADS,Q,KV,D,GROUP,CAUSAL[,DV]      :block_kv=128 stages=2
 //     float8/HEADS,Q,KV,D,GROUP,CAUSAL            :block_kv=160 stages=2
+//     step/STEP,HEADS,Q,KV,D                      of the ladder, 0 to 4
+//     latent/BATCH,HEADS,Q,KV,PAGE[,PARTS]        heads of 576 with values of 512
 //     packed/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL  sequences of random lengths, ROWS together
 //     backward/HEADS,Q,KV,D,GROUP,CAUSAL
 //     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,FLOAT8]]  :block_kv=64 stages=3
@@ -26,6 +28,12 @@
 #include "imbrex/kernels/attention.h"
 #include "imbrex/kernels/attention/decode.h"
 #include "imbrex/kernels/attention/forward.h"
+#include "imbrex/kernels/attention/ladder/attention_a0.h"
+#include "imbrex/kernels/attention/ladder/attention_a1.h"
+#include "imbrex/kernels/attention/ladder/attention_a2.h"
+#include "imbrex/kernels/attention/ladder/attention_a3.h"
+#include "imbrex/kernels/attention/ladder/attention_a4.h"
+#include "imbrex/kernels/attention/latent_decode.h"
 #include "imbrex/kernels/attention/merge.h"
 #include "imbrex/runtime/kernel.h"
 #include "runtime/measure/gpu_timer.h"
@@ -137,7 +145,8 @@ class Bench {
       scores += static_cast<double>(ends[s] - begin) * static_cast<double>(ends[s] - begin);
     }
     begins.set(0, 0);
-    const DeviceTensor at = DeviceTensor::from_host(device_, begins);
+    const DeviceTensor at = DeviceTensor::from_host(device_, begins),
+                       log_sum = DeviceTensor::empty(device_, float32, {1});  // not written
     ScoreArguments steps;
     steps.causal = causal;
     steps.slopes = steps.sinks = at.address();
@@ -146,10 +155,55 @@ class Bench {
     auto kernel = configured<Forward>(device_, configuration);
     const int64_t section = std::max<int64_t>(1, (int64_t{24} << 20) / (rows * 4 * d) * group);
     const double us = time([&] {
-      kernel(1, heads, rows, rows, d, d, group, scale, bfloat16, bfloat16, qs, ks, vs, os, false, at, causal,
-             section, PackedArguments(at, at, 0), Float8Arguments(heads, {}, {}, {}, at.address()), steps);
+      kernel(1, heads, rows, rows, d, d, group, scale, bfloat16, bfloat16, qs, ks, vs, os, false, log_sum,
+             causal, section, PackedArguments(at, at, 0), Float8Arguments(heads, {}, {}, {}, at.address()),
+             steps);
     });
     return {us, 4.0 * static_cast<double>(heads * d) * scores * (causal ? 0.5 : 1), 0, difference(n)};
+  }
+
+  Timed step(const std::vector<int64_t>& n) {
+    const int64_t heads = n[1], q = n[2], kv = n[3], d = n[4];
+    make({heads, q, d}, {heads, kv, d}, {heads, kv, d}, {heads, q, d});
+    const double us = n[0] == 0   ? time_step<kernels::AttentionA0>(heads, q, kv, d)
+                      : n[0] == 1 ? time_step<kernels::AttentionA1>(heads, q, kv, d)
+                      : n[0] == 2 ? time_step<kernels::AttentionA2>(heads, q, kv, d)
+                      : n[0] == 3 ? time_step<kernels::AttentionA3>(heads, q, kv, d)
+                                  : time_step<kernels::AttentionA4>(heads, q, kv, d);
+    return {us, 4.0 * heads * q * kv * d, 0, difference({heads, q, kv, d, 0, 0})};
+  }
+
+  Timed latent(const std::vector<int64_t>& n, const std::string& configuration) {
+    const DecodeSizes s{n[0], 1, n[1], n[2], n[3], 576};
+    const int64_t page = n[4], value_size = 512, rows = s.batches * s.group * s.q_size;
+    const int64_t each = page ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
+    const std::vector<int64_t> cache{pages, 1, page ? page : s.capacity, s.head_size};
+    make({s.batches, s.group, s.q_size, s.head_size}, cache, {1, 1, 8, 8},
+         {s.batches, s.group, s.q_size, value_size});
+    auto kernel = configured<kernels::LatentDecodeAttention>(device_, configuration);
+    const int64_t parts = n.size() > 5 && n[5] > 0 ? n[5] : decode_parts(s, device_.multiprocessors(), 64);
+    auto last = Kernel<MergeAttention>(merge_tiles(parts), device_);
+    const DeviceTensor partial = DeviceTensor::empty(device_, float32, {parts, rows, value_size}),
+                       log_sum = DeviceTensor::empty(device_, float32, {parts, rows});
+    DeviceTensor lengths, table;
+    if (page) {
+      HostTensor host(int32, {s.batches}), order(int32, {s.batches, each});
+      for (int64_t b = 0; b < s.batches; ++b) host.set(b, static_cast<double>(s.capacity));
+      for (int64_t i = 0; i < pages; ++i) order.set(i, static_cast<double>((i * 7919 + 5) % pages));
+      lengths = DeviceTensor::from_host(device_, host);
+      table = DeviceTensor::from_host(device_, order);
+    }
+    const HeadArguments qs(q_), os(o_);
+    const CacheArguments arguments(k_, k_, lengths, table);
+    const double us = time([&] {
+      kernel(s.batches, s.group, s.q_size, parts, s.head_size, value_size, parts > 1, s.q_size > 1, 0.04f,
+             bfloat16, qs, arguments, os, partial, log_sum);
+      if (parts > 1)
+        last(s.batches, s.group, s.q_size, parts, value_size, bfloat16, false, partial, log_sum, os,
+             log_sum.address());
+    });
+    return {us, 2.0 * rows * s.capacity * (s.head_size + value_size),
+            2.0 * s.batches * s.capacity * s.head_size, difference(n)};
   }
 
   Timed backward(const std::vector<int64_t>& n) {
@@ -204,6 +258,12 @@ class Bench {
   }
 
  private:
+  template <class K>
+  double time_step(int64_t heads, int64_t q, int64_t kv, int64_t d) {
+    Kernel<K> kernel({}, device_);
+    return time(
+        [&] { kernel(heads, q, kv, d, 1 / std::sqrt(static_cast<float>(d)), bfloat16, q_, k_, v_, o_); });
+  }
   static HostTensor ones(int64_t n) {
     HostTensor host(float32, {n});
     for (int64_t i = 0; i < n; ++i) host.set(i, 1);
@@ -271,11 +331,14 @@ void run(Bench& bench, const std::string& argument) {
     const Timed t = kind == "decode"     ? bench.decode(n, configuration)
                     : kind == "backward" ? bench.backward(n)
                     : kind == "float8"   ? bench.float8(n, configuration)
+                    : kind == "step"     ? bench.step(n)
+                    : kind == "latent"   ? bench.latent(n, configuration)
                     : kind == "packed"   ? bench.packed(n, configuration)
                                          : bench.forward(n, configuration);
-    fmt::print("{:<60} {:>9.1f} us {:>6.1e} {}\n", argument, t.us, t.difference,
-               t.flop > 0 ? fmt::format("{:.0f} TFLOPS", t.flop / t.us / 1e6)
-                          : fmt::format("{:.2f} TB/s", t.bytes / t.us / 1e6));
+    fmt::print("{:<60} {:>9.1f} us {:>6.1e}", argument, t.us, t.difference);
+    if (t.flop > 0) fmt::print(" {:.0f} TFLOPS", t.flop / t.us / 1e6);
+    if (t.bytes > 0) fmt::print(" {:.2f} TB/s", t.bytes / t.us / 1e6);
+    fmt::print("\n");
   } catch (const std::exception& error) {
     fmt::print("{:<60} {}\n", argument, error.what());
   }

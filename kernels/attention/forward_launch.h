@@ -51,8 +51,7 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
   Forward kernel;
   kernel.ctas = multiprocessors;
   if (is_float8) {
-    if (s.value_size > 128) kernel.block_kv = 96;
-    if (steps.alibi) kernel.block_kv = 64;
+    kernel.block_kv = s.value_size > 128 ? 96 : steps.alibi ? 64 : needs_registers(steps) ? 128 : 160;
     return kernel;
   }
   const int64_t larger = std::max(s.head_size, s.value_size), both = s.head_size + s.value_size;

@@ -10,8 +10,9 @@ namespace {
 
 using Sizes = std::map<std::string, int64_t>;
 
-void expect_decoded(Sizes sizes, const std::string& configuration = "", uint64_t seeds = 2) {
-  const RegisteredKernel& kernel = registered_kernel("attention_decode");
+void expect_decoded(Sizes sizes, const std::string& configuration = "", uint64_t seeds = 2,
+                    const std::string& name = "attention_decode") {
+  const RegisteredKernel& kernel = registered_kernel(name);
   for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     const Device device = Device::virtual_gpu(
@@ -48,6 +49,27 @@ TEST(AttentionDecode, CachesOfFloat8) {
         {{"float8", 1}, {"page", page}, {"kv", 300}, {"ragged", 1}, {"batch", 4}, {"d", 64}, {"parts", 2}},
         "", 1);
   expect_decoded({{"float8", 1}, {"q", 7}, {"causal", 1}, {"kv", 129}, {"d", 96}}, "block_kv=32 stages=4", 1);
+}
+void expect_latent(Sizes sizes, uint64_t seeds = 1, const std::string& configuration = "") {
+  expect_decoded(std::move(sizes), configuration, seeds, "attention_latent_decode");
+}
+TEST(LatentDecode, OnePart) { expect_latent({{"parts", 1}, {"batch", 1}}, 3); }
+TEST(LatentDecode, SeveralPartsOfRaggedSequences) {
+  expect_latent({{"batch", 5}, {"ragged", 1}, {"kv", 200}, {"parts", 2}, {"bf16", 1}, {"heads", 20}}, 3);
+}
+TEST(LatentDecode, SmallerHeads) {
+  expect_latent({{"d", 192}, {"dv", 128}, {"kv", 1}, {"heads", 1}, {"batch", 1}});
+  expect_latent({{"d", 128}, {"dv", 128}, {"kv", 333}, {"heads", 7}, {"parts", 3}}, 2,
+                "block_kv=32 stages=4");
+}
+TEST(LatentDecode, SeveralQueryRowsSeeWhatIsBeforeThem) {
+  expect_latent({{"q", 3}, {"heads", 30}, {"causal", 1}, {"ragged", 1}, {"kv", 140}, {"d", 192}, {"dv", 128}},
+                2);
+}
+TEST(LatentDecode, Pages) {
+  for (const int64_t page : {8, 64, 128})
+    expect_latent(
+        {{"page", page}, {"ragged", 1}, {"batch", 3}, {"kv", 200}, {"d", 192}, {"dv", 128}, {"parts", 2}});
 }
 TEST(AttentionDecode, EveryHeadSize) {
   for (const int64_t d : {16, 64, 80, 96, 192, 256})

@@ -2,6 +2,7 @@
 // Attention with masks and score modifications at sizes that blocks do not divide, with every checker on.
 #include <gmock/gmock.h>
 
+#include "../full.h"
 #include "../ptxas.h"
 #include "codegen/codegen.h"
 #include "imbrex/core/error.h"
@@ -14,8 +15,9 @@ namespace {
 
 using Sizes = std::map<std::string, int64_t>;
 
-void expect_verified(Sizes sizes, const std::string& configuration = "", uint64_t seeds = 2) {
-  const RegisteredKernel& kernel = registered_kernel("attention");
+void expect_verified(Sizes sizes, const std::string& configuration = "", uint64_t seeds = 2,
+                     const std::string& name = "attention") {
+  const RegisteredKernel& kernel = registered_kernel(name);
   for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     const Device device = Device::virtual_gpu(
@@ -63,6 +65,39 @@ TEST(AttentionForward, ScoreModifications) {
   expect_verified({{"heads", 3}, {"q", 100}, {"kv", 130}, {"d", 64}, {"sink", 1}, {"causal", 1}});
 }
 
+TEST(AttentionLadder, StepsAreRight) {
+  for (const char* name : {"attention_a0", "attention_a1", "attention_a2", "attention_a3", "attention_a4"}) {
+    SCOPED_TRACE(name);
+    expect_verified({{"q", 130}, {"kv", 270}, {"d", 64}}, "", 2, name);
+    expect_verified({{"heads", 1}, {"q", 1}, {"kv", 1}, {"d", 16}, {"bf16", 1}}, "", 1, name);
+    expect_verified({{"heads", 1}, {"q", 64}, {"kv", 129}}, "", 1, name);
+  }
+}
+
+/// Small problems of every form of attention under 200 schedules.
+TEST(AttentionAtLength, TwoHundredSchedulesOfEachForm) {
+  IMBREX_AT_LENGTH();
+  const std::vector<std::pair<std::string, Sizes>> forms{
+      {"attention", {{"heads", 2}, {"q", 130}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
+      {"attention_packed", {{"q", 150}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
+      {"attention_float8", {{"q", 70}, {"kv", 150}, {"d", 32}, {"causal", 1}}},
+      {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"ragged", 1}}},
+      {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"page", 1}, {"ragged", 1}}},
+      {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"float8", 1}}},
+      {"attention_latent_decode", {{"kv", 200}, {"d", 128}, {"dv", 128}, {"parts", 2}, {"heads", 9}}},
+      {"attention_backward_kv", {{"heads", 2}, {"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}}},
+      {"attention_backward_q", {{"heads", 2}, {"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}}},
+      {"attention_a0", {{"q", 70}, {"kv", 140}, {"d", 32}}},
+      {"attention_a1", {{"q", 70}, {"kv", 140}, {"d", 32}}},
+      {"attention_a2", {{"q", 130}, {"kv", 300}, {"d", 32}}},
+      {"attention_a3", {{"q", 130}, {"kv", 300}, {"d", 32}}},
+      {"attention_a4", {{"q", 130}, {"kv", 300}, {"d", 32}}}};
+  for (const auto& [name, sizes] : forms) {
+    SCOPED_TRACE(name);
+    expect_verified(sizes, "", 200, name);
+  }
+}
+
 TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
   IMBREX_NEEDS_PTXAS();
   struct Form {
@@ -76,8 +111,14 @@ TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
                                             {"attention", {{"d", 256}, {"causal", 1}}, "block_kv=80"},
                                             {"attention_backward_kv", {{"causal", 1}}},
                                             {"attention_backward_q", {{"causal", 1}}},
+                                            {"attention_a0", {}},
+                                            {"attention_a1", {}},
+                                            {"attention_a2", {}},
+                                            {"attention_a3", {}},
+                                            {"attention_a4", {}},
                                             {"attention_decode", {{"page", 16}, {"causal", 1}}},
                                             {"attention_decode", {{"page", 1}}},
+                                            {"attention_latent_decode", {{"page", 64}, {"causal", 1}}},
                                             {"attention_decode", {{"float8", 1}, {"causal", 1}}},
                                             {"attention_decode", {{"float8", 1}, {"page", 1}}}}) {
     const RegisteredKernel& kernel = registered_kernel(form.kernel);

@@ -87,4 +87,14 @@ LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, cons
                               const DeviceTensor& o, const AttentionDecodeOptions& options = {},
                               SourceLocation where = SourceLocation::current());
 
+/// Multi-head latent attention of a few rows of q, with the projections absorbed: all heads share one cache, of whose rows the
+/// keys are all of head size (576, say), and the values the first elements, as many as rows of o have (512). q is [batch,
+/// heads, rows, head size], o [batch, heads, rows, value size], the cache [batch, 1, rows that there is room for, head size]
+/// or, with a page table, [pages, 1, rows of a page, head size] with pages of 8, 16, 32 or a multiple of 64 rows. The head
+/// size is a multiple of 64 of at most 576, the value size one of 128 of at most 512. float16 or bfloat16; options as
+/// attention_decode()'s, whose default scale, 1 / sqrt(head size), is rarely what such a model has.
+LaunchReport attention_latent_decode(const DeviceTensor& q, const DeviceTensor& cache, const DeviceTensor& o,
+                                     const AttentionDecodeOptions& options = {},
+                                     SourceLocation where = SourceLocation::current());
+
 }  // namespace imbrex

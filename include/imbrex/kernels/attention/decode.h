@@ -45,7 +45,7 @@ struct DecodeAttention {
     if (shares_registers)
       max_registers(128);
     else if (is_float8 && head_size <= 128)
-      max_registers(200);
+      max_registers(168);  // of three warps on a quarter of a multiprocessor
     Int32 tile = block_idx.x / parts, part = block_idx.x % parts, head_kv = block_idx.y, batch = block_idx.z;
     griddepcontrol::wait();  // the grid before may still write Q or the cache, or read what this one writes
     griddepcontrol::launch_dependents();

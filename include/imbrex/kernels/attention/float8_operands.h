@@ -16,9 +16,10 @@ inline RegisterValue in_float8_order(const RegisterBase& tile) {
   const int64_t rows = tile.shape(0), columns = tile.shape(1);
   return tile.reshape({rows, columns / 16, 2, 4, 2}).permute({0, 1, 3, 2, 4}).reshape({rows, columns});
 }
-/// Weights as they lie in an accumulator, as an operand.
+/// Weights as they lie in an accumulator, as an operand: each thread puts its own in another order while they have a
+/// register each.
 inline RegisterValue float8_weights(const RegisterBase& scores) {
-  return in_float8_order(scores.to(float8_e4m3));
+  return relayout(in_float8_order(scores)).to(float8_e4m3);
 }
 /// Weights are at most 1; multiplied by 2 to this, they use float8's range, up to 448.
 inline constexpr int kFloat8WeightExponent = 8;

@@ -23,12 +23,14 @@ struct ForwardAttention {
   static constexpr const char* target = "sm_90a";
   static constexpr int kRows = 64;  // of a consumer
   int block_kv = 128, stages = 2, consumers = 2, ctas = 132;
+  bool takes_turns = false;  // two consumers start products in turns
 
   static auto space() {
     return Space<ForwardAttention>()
         .template choose<&ForwardAttention::block_kv, &ForwardAttention::stages,
                          &ForwardAttention::consumers>(
             {{128, 2, 2}, {160, 2, 2}, {96, 2, 2}, {80, 2, 2}, {64, 4, 2}, {64, 2, 3}})
+        .template choose<&ForwardAttention::takes_turns>({false, true})
         .template choose<&ForwardAttention::ctas>({132});
   }
 
@@ -73,6 +75,9 @@ struct ForwardAttention {
     Pipeline k_pipe(stages, 1, consumers), v_pipe(stages, 1, consumers);
     auto q_full = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(consumers), 1));
     auto q_empty = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(consumers), 1));
+    const bool in_turns = takes_turns && consumers == 2;
+    std::optional<BarrierArray> turns;
+    if (in_turns) turns = mbarrier::alloc({128, 128});
     std::optional<Barrier> cleared;
     if (is_packed) cleared = mbarrier::alloc(consumers * 128);
     sync();
@@ -156,6 +161,15 @@ struct ForwardAttention {
           if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
           pipe.consumer_advance();
         };
+        UInt32 turn_phase = i == 0 ? mbarrier::producer_initial_phase : mbarrier::consumer_initial_phase;
+        const auto take_turn = [&] {
+          if (!in_turns) return;
+          mbarrier::wait((*turns)[i], turn_phase);
+          turn_phase ^= 1;
+        };
+        const auto give_turn = [&] {
+          if (in_turns) mbarrier::arrive((*turns)[1 - i]);
+        };
         auto scores = wgmma::accumulator(float32, {kRows, block_kv});
         RegisterTensor out = zeros(float32, {kRows, value_size});
         RegisterTensor weights = zeros(dtype, {kRows, block_kv});
@@ -219,14 +233,18 @@ struct ForwardAttention {
 
           mbarrier::wait(q_full[i], q_phase);
           q_phase ^= 1;
+          take_turn();
           start_scores();
+          give_turn();
           wgmma::wait_group(0);
           release(k_pipe);
           weigh(begin);
           take_weights();
           for (Int32 offset_kv : range(begin + block_kv, end, block_kv)) {
+            take_turn();
             start_scores();  // of this block; below, the output of the block before
             start_output(offset_kv > begin + block_kv);
+            give_turn();
             wgmma::wait_group(1);
             release(k_pipe);
             auto shrink = weigh(offset_kv);

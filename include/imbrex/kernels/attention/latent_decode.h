@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multi-head latent attention of few rows of Q, as in decoding: all heads share one cache, whose rows are keys of 576 numbers,
+// and the first 512 of each are its value. So a block is loaded once for both products, and 64 rows of Q (heads, mostly)
+// meet it at a time. One warp group computes the scores, their weights, and the first half of the result's columns; another
+// one takes the weights from shared memory and computes the second half, while the first turns the next scores into weights.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/kernels/attention/kv_cache.h"
+#include "imbrex/kernels/attention/online_softmax.h"
+#include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+struct LatentDecodeAttention {
+  static constexpr const char* target = "sm_90a";
+  static constexpr int kRows = 64;   // of a tile: those of wgmma
+  static constexpr int kPanel = 64;  // columns that are moved at a time where registers hold them
+  int block_kv = 64, stages = 2;
+
+  static auto space() {
+    return Space<LatentDecodeAttention>()
+        .choose<&LatentDecodeAttention::block_kv, &LatentDecodeAttention::stages>(
+            {{64, 2}, {32, 4}, {32, 3}});
+  }
+
+  /// Q is [batches, heads, q_size, head_size], O [batches, heads, q_size, value_size], the cache's rows have head_size
+  /// elements, of which the first value_size are the value; its V is not read. `causal`, `parts`, `is_divided`, partial_ptr
+  /// and log_sum_ptr are DecodeAttention's.
+  void operator()(Int32 batches, Int32 heads, Int32 q_size, Int32 parts, int head_size, int value_size,
+                  bool is_divided, bool causal, float scale, DataType dtype, Ptr<> q_ptr,
+                  HeadStrides q_strides, KvCache cache, Ptr<> o_ptr, HeadStrides o_strides,
+                  Ptr<float32> partial_ptr, Ptr<float32> log_sum_ptr) const {
+    require(head_size % kPanel == 0 && head_size <= 576, "head_size is {}: a multiple of {}, at most 576",
+            head_size, kPanel);
+    require(value_size % 128 == 0 && value_size <= std::min(head_size, 512),
+            "value_size is {}: a multiple of 128, at most 512 and head_size", value_size);
+    require(cache.has_tma_pages(block_kv),
+            "pages of {} rows: a multiple of 8 that divides {}, or is divided by it", cache.rows_of_page,
+            block_kv);
+    const int half = value_size / 2;
+    Int32 q_rows = heads * q_size;
+    Int32 tiles = cdiv(q_rows, kRows);
+    grid(tiles * parts, batches);
+    warps(12);
+    // Tiles of Q that read the same rows of the cache run at the same time.
+    Int32 tile = block_idx.x % tiles, part = block_idx.x / tiles, batch = block_idx.y;
+    griddepcontrol::wait();  // the grid before may still write Q or the cache, or read what this one writes
+    griddepcontrol::launch_dependents();
+
+    auto s_q = shared_tensor(dtype, {kRows, head_size});
+    auto s_kv = shared_tensor(dtype, {stages, block_kv, head_size});
+    auto s_weights = shared_tensor(dtype, {kRows, block_kv});
+    auto s_factors = shared_tensor(float32, {kRows, 1});  // by which sums shrink
+    Pipeline pipe(stages, 1, 2);
+    auto weights_full = mbarrier::alloc(128), weights_empty = mbarrier::alloc(1);
+    sync();
+    Int32 length = cache.length_of(batch);
+    Int32 num_blocks = cdiv(length, block_kv);
+    Int32 first = num_blocks * part / parts, last = num_blocks * (part + 1) / parts;
+
+    // Row r of the tile: head r / q_size, row r % q_size. Made for each use, whose layout it takes.
+    const auto row = [&] {
+      return register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return tile * kRows + r; });
+    };
+    const auto store = [&](const RegisterBase& result, int column) {
+      if (is_divided) {
+        auto g_partial = global_view(partial_ptr, {parts, batches, q_rows, value_size});
+        store_global(g_partial[part][batch], result, {tile * kRows, column});
+      } else {
+        auto g_o = o_strides.view(o_ptr, dtype, batches, heads, q_size, value_size);
+        auto r = row();
+        scatter(g_o, result.to(dtype), {batch, r / q_size, r % q_size, column}, {.mask = r < q_rows});
+      }
+    };
+
+    if (auto producer = warp_group(8, 4)) {
+      setmaxnreg(24);
+      if (auto warp = single_warp()) {
+        auto g_kv = cache.k_strides.view(
+            cache.k_ptr, dtype, cache.is_paged ? cache.pages : batches, 1,
+            cache.is_paged ? ScalarArg(cache.rows_of_page) : ScalarArg(cache.pages_per_sequence), head_size);
+        for (Int32 block : range(first, last)) {
+          pipe.producer_acquire();
+          auto stage = s_kv[pipe.producer_stage];
+          Barrier full = pipe.producer_barrier();
+          if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(full, stage.nbytes());
+          if (cache.is_paged) {
+            auto table = global_view(cache.table_ptr, {batches, cache.pages_per_sequence})[batch];
+            const int of_page = std::min(block_kv, cache.rows_of_page);
+            for (int i = 0; i < block_kv / of_page; ++i) {
+              // Rows beyond the sequence's end come from its last page: the table need not list more.
+              Int32 at = min(block * block_kv + i * of_page, (length - 1) / of_page * of_page);
+              Int32 page = table[at / cache.rows_of_page];
+              tma::global_to_shared(g_kv, stage.slice({i * of_page, 0}, {of_page, head_size}),
+                                    {page, 0, at % cache.rows_of_page, 0}, full);
+            }
+          } else {
+            tma::global_to_shared(g_kv, stage, {batch, 0, block * block_kv, 0}, full);
+          }
+          pipe.producer_advance();
+        }
+      }
+    }
+
+    if (auto scorer = warp_group(0, 4)) {
+      setmaxnreg(240);
+      auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
+      for (int column = 0; column < head_size; column += kPanel) {
+        auto r = row();
+        store_shared(
+            s_q.slice({0, column}, {kRows, kPanel}),
+            gather(g_q, {batch, r / q_size, r % q_size, column}, {kRows, kPanel}, {.mask = r < q_rows}));
+      }
+      fence::proxy_async();
+      sync();
+
+      RegisterTensor out = zeros(float32, {kRows, half});
+      OnlineSoftmax softmax(kRows, scale);
+      auto scores = wgmma::accumulator(float32, {kRows, block_kv});
+      RegisterTensor weights = zeros(dtype, {kRows, block_kv});
+      UInt32 weights_phase = mbarrier::producer_initial_phase;
+      Int32 scored = 0;  // the stage after that of the weights
+      UInt32 scored_phase = mbarrier::consumer_initial_phase;
+      const auto start_scores = [&](const ScalarArg& block) {
+        mbarrier::wait(pipe.full_barriers[scored], scored_phase);
+        auto stage = s_kv[scored];
+        // Weights of rows beyond the end are zero, but what is there may be no number.
+        if (auto edge = when((block + 1) * block_kv > length)) {
+          auto is_inside = register_tensor(boolean, {block_kv, 1},
+                                           [&](auto r, auto) { return block * block_kv + r < length; });
+          for (int column = 0; column < head_size; column += kPanel) {
+            auto panel = stage.slice({0, column}, {block_kv, kPanel});
+            store_shared(panel, select(is_inside, load_shared(panel), 0));
+          }
+          fence::proxy_async();
+          sync();
+        }
+        wgmma::fence();
+        wgmma::mma(s_q, stage.transpose(), scores, {.scale_d = false});
+        wgmma::commit_group();
+        scored = select(scored == stages - 1, 0, scored + 1);
+        scored_phase ^= scored == 0;
+      };
+      const auto start_output = [&] {
+        wgmma::fence();
+        wgmma::mma(weights, s_kv[pipe.consumer_stage].slice({0, 0}, {block_kv, half}), out,
+                   {.scale_d = true});
+        wgmma::commit_group();
+      };
+      const auto release = [&] {
+        if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
+        pipe.consumer_advance();
+      };
+      const auto weigh = [&](const ScalarArg& block) {
+        Int32 offset = block * block_kv;
+        auto first_unseen = causal ? length - q_size + 1 : length + 0;
+        if (auto edge = when(offset + block_kv > first_unseen)) {
+          auto column = register_tensor(int32, {1, block_kv}, [&](auto, auto j) { return offset + j; });
+          auto is_seen = causal ? column <= row() % q_size + (length - q_size) : column < length;
+          scores = select(is_seen, scores, -std::numeric_limits<float>::infinity());
+        }
+        return softmax.weigh(scores);
+      };
+      // Hands the factors to the other warp group, and the weights if there are any.
+      const auto hand_over = [&](const RegisterBase& factors, bool has_weights) {
+        mbarrier::wait(weights_empty, weights_phase);
+        weights_phase ^= 1;
+        store_shared(s_factors, factors);
+        if (has_weights) store_shared(s_weights, weights);
+        fence::proxy_async();
+        mbarrier::arrive(weights_full);
+      };
+
+      if (auto some = when(first < last)) {
+        start_scores(first);
+        wgmma::wait_group(0);
+        auto none = weigh(first);
+        weights = scores;
+        hand_over(none, true);
+        for (Int32 block : range(first + 1, last)) {
+          start_scores(block);  // of this block; below, the output of the block before
+          start_output();
+          wgmma::wait_group(1);
+          auto shrink = weigh(block);
+          wgmma::wait_group(0);
+          release();
+          out = out * shrink;
+          weights = scores;
+          hand_over(shrink, true);
+        }
+        start_output();
+        wgmma::wait_group(0);
+        release();
+      }
+      auto inverse = softmax.inverse();
+      hand_over(inverse, false);
+      auto g_log_sum = global_view(log_sum_ptr, {parts, batches, q_rows, 1});
+      store_global(g_log_sum[part][batch], softmax.log_sum_exp(), {tile * kRows, 0});
+      store(out * inverse, 0);
+    }
+
+    if (auto helper = warp_group(4, 4)) {
+      setmaxnreg(240);
+      RegisterTensor out = zeros(float32, {kRows, half});
+      UInt32 weights_phase = mbarrier::consumer_initial_phase;
+      const auto take = [&] {
+        mbarrier::wait(weights_full, weights_phase);
+        weights_phase ^= 1;
+        out = out * load_shared(s_factors);
+      };
+      for (Int32 block : range(first, last)) {
+        pipe.consumer_acquire();
+        take();
+        wgmma::fence();
+        wgmma::mma(s_weights, s_kv[pipe.consumer_stage].slice({0, half}, {block_kv, half}), out,
+                   {.scale_d = true});
+        wgmma::commit_group();
+        wgmma::wait_group(0);
+        sync();  // all threads have read the factors
+        if (auto thread = single_thread()) {
+          mbarrier::arrive(weights_empty);
+          mbarrier::arrive(pipe.consumer_barrier());
+        }
+        pipe.consumer_advance();
+        (void)block;
+      }
+      take();
+      store(out, half);
+    }
+  }
+};
+
+}  // namespace imbrex::kernels
