@@ -44,6 +44,8 @@ struct TopK {
     const Tile tile(shape.tile_columns, x.dtype.bytes(), thread_bytes);
     const int rows = tile.rows, columns = tile.columns, room = std::min(columns, 4 * most);
     warps(tile.threads / 32);
+    // So that a multiprocessor has room for a second CTA, which loads while the first one counts.
+    if (tile.threads >= 128 && tile.per_thread <= 32) max_registers(std::max(64, 4 * tile.per_thread));
     auto parts = cdiv(shape.columns(), columns);
     grid(cdiv(shape.rows, rows), parts);
     Int32 row = block_idx.x * rows, column = block_idx.y * columns;
@@ -107,10 +109,9 @@ struct TopK {
 
   /// How threads share a tile: whole rows by one warp, or a wide one by several.
   struct Tile {
-    int columns, threads, rows, per_row, vector;
+    int columns, per_thread, threads, rows, per_row, vector;
     Tile(int columns, int bytes, int thread_bytes) : columns(columns) {
-      const int per_thread =
-          std::clamp(columns / 32, 8, thread_bytes / bytes);  // narrow rows: a warp for each
+      per_thread = std::clamp(columns / 32, 8, thread_bytes / bytes);  // narrow rows: a warp for each
       threads = std::clamp(
           static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, columns / per_thread)))), 32,
           1024);
