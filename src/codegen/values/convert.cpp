@@ -122,7 +122,7 @@ Reg narrow_pair(Generator& g, Operand low, Operand high, const NarrowFloat& to) 
   return e.make(to.word, Op::cvt, {rounding, Mod::satfinite, to.pair, f32}, {high, low});
 }
 
-/// Words of narrow floats, of a byte each, as twice as many words of pairs of float16.
+/// Words of narrow floats, of a byte each, as twice as many words of pairs of the wider type.
 std::vector<Operand> widen_pairs(Generator& g, std::span<const Operand> words, const NarrowFloat& from) {
   Emitter& e = g.e();
   using enum ScalarType;
@@ -249,10 +249,11 @@ Operand convert(Generator& g, const ir::Op& op, Operand value, DataType from, Da
 std::vector<Operand> convert_words(Generator& g, const ir::Op& op, std::span<const Operand> words,
                                    int64_t count, DataType from, DataType to) {
   const NarrowFloat* from_narrow = narrow_float(g, from);
-  if (from_narrow && from_narrow->word == ScalarType::b16 && from != to) {  // by float16, which holds them
+  if (from_narrow && from_narrow->word == ScalarType::b16 && from != to) {  // by a type that holds them
+    const DataType wider = from_narrow->wider == ScalarType::f16x2 ? float16 : bfloat16;
     std::vector<Operand> wide = widen_pairs(g, words, *from_narrow);
     wide.resize(static_cast<size_t>((count + 1) / 2), Operand(0));
-    return to == float16 ? wide : convert_words(g, op, wide, count, float16, to);
+    return to == wider ? wide : convert_words(g, op, wide, count, wider, to);
   }
   if (!from_narrow) {
     std::vector<int64_t> in_order(static_cast<size_t>(count));
