@@ -62,13 +62,21 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
   const KernelTraffic counted =
       kernel_traffic(*traced.function, run_time_integers(kernel.entry->parameters, traced.shape));
   // Where places or waits are data, the count says so, and differs.
-  static const std::set<std::string> kOnData = {"attention_decode",       "attention_latent_decode",
-                                                "attention_packed",       "blackwell_attention",
-                                                "cross_entropy",          "gather_rows",
-                                                "grouped_matmul",         "histogram",
-                                                "hopper_grouped_matmul",  "hopper_grouped_matmul_fp8",
-                                                "hopper_weight_gradient", "rope",
-                                                "split_k_matmul"};
+  static const std::set<std::string> kOnData = {"attention_decode",
+                                                "attention_latent_decode",
+                                                "attention_packed",
+                                                "blackwell_attention",
+                                                "cross_entropy",
+                                                "gather_rows",
+                                                "grouped_matmul",
+                                                "histogram",
+                                                "hopper_grouped_matmul",
+                                                "hopper_grouped_matmul_fp8",
+                                                "hopper_weight_gradient",
+                                                "low_precision_decode",
+                                                "rope",
+                                                "split_k_matmul",
+                                                "top_k"};
   if (kOnData.contains(kernel.description.name)) {
     EXPECT_NE(counted.unknown, "");
     return;
