@@ -48,8 +48,7 @@ BENCHMARK_CAPTURE(exact_product, tcgen05_m128n256k16_f16, kTcgen05, float16, flo
 /// nvf4: groups of products under their own scale factors.
 void exact_product_scaled(benchmark::State& state) {
   const MatrixShape shape{128, 256, 64};
-  const auto arith =
-      tensor_arith(100, kTcgen05Mxf4, float4_e2m1, float4_e2m1, float32, shape.k, float8_e4m3, 16);
+  const auto arith = tensor_arith(100, kMxf4, float4_e2m1, float4_e2m1, float32, shape.k, float8_e4m3, 16);
   if (!arith) return state.SkipWithError("no model for this combination");
   std::mt19937 random(1);
   auto fill = [&](int64_t count, uint32_t mask, uint32_t base) {

@@ -124,9 +124,20 @@ DeviceTensor scales(Case& c, int64_t heads) {  // positive
   return c.input(host);
 }
 
-const KernelRegistration<Forward> float8{
+/// Of the tiles, those whose weights are whole operands of float8: 32 columns each.
+struct Float8Forward : Forward {
+  static auto space() {
+    return Space<Float8Forward>()
+        .choose<&Float8Forward::block_kv, &Float8Forward::stages, &Float8Forward::consumers>(
+            {{128, 2, 2}, {160, 2, 2}, {96, 2, 2}, {64, 4, 2}, {64, 2, 3}})
+        .choose<&Float8Forward::takes_turns>({false, true})
+        .choose<&Float8Forward::ctas>({132});
+  }
+};
+
+const KernelRegistration<Float8Forward> float8{
     {"attention_float8", "attention of float8_e4m3 with a scale per head, into bfloat16", kFloat8Sizes},
-    [](Case& c, Kernel<Forward>& kernel) {
+    [](Case& c, Kernel<Float8Forward>& kernel) {
       const int64_t heads = c.size("heads"), rows = c.size("q"), columns = c.size("kv"), d = c.size("d"),
                     group = c.size("group"), heads_kv = heads / group;
       const float scale = 1 / std::sqrt(static_cast<float>(d));

@@ -7,7 +7,7 @@ namespace imbrex::kernels {
 namespace {
 
 /// C = X W^T with signed integers of some bits as weights, and random factors.
-template <class K>
+template <class K, bool rounds_weights>
 void run(Case& c, Kernel<K>& kernel) {
   const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k"), group = c.size("group"),
                 bits = c.size("bits"), zero = c.size("zero");
@@ -25,16 +25,17 @@ void run(Case& c, Kernel<K>& kernel) {
                factors = c.input(pack_group_values(scales, zero ? &points : nullptr)),
                out = c.output(dtype, {m, n});
   c.launch(kernel, m, n, k, group, zero, type, dtype, x, words, factors, out);
-  std::vector<double> scaled = values;
+  // Prefill rounds the weights to x's type after the factors, decoding multiplies sums by the factors.
+  HostTensor scaled(rounds_weights ? dtype : float64, {n, k});
   const std::vector<double> from_scales = scales.to_doubles();
   for (int64_t row = 0; row < n; ++row)
     for (int64_t i = 0; i < k; ++i) {
       const int64_t at = row * groups + i / group;
-      double& weight = scaled[static_cast<size_t>(row * k + i)];
-      weight = (weight - points.get(at)) * from_scales[static_cast<size_t>(at)];
+      scaled.set(row * k + i, (values[static_cast<size_t>(row * k + i)] - points.get(at)) *
+                                  from_scales[static_cast<size_t>(at)]);
     }
   const std::vector<double> activations = c.values(x);
-  c.expect_matmul(out, activations, scaled);
+  c.expect_matmul(out, activations, scaled.to_doubles());
 }
 
 std::vector<SizeOption> sizes(int64_t m) {
@@ -49,11 +50,11 @@ std::vector<SizeOption> sizes(int64_t m) {
 
 const KernelRegistration<HopperLowPrecisionDecode> decode{
     {"low_precision_decode", "C = X W^T: few rows of X, packed weights of 1 to 8 bits", sizes(16)},
-    run<HopperLowPrecisionDecode>};
+    run<HopperLowPrecisionDecode, false>};
 
 const KernelRegistration<HopperLowPrecisionPrefill> prefill{
     {"low_precision_prefill", "C = X W^T: many rows of X, packed weights of 1 to 8 bits", sizes(512)},
-    run<HopperLowPrecisionPrefill>};
+    run<HopperLowPrecisionPrefill, true>};
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -60,7 +60,7 @@ Features features_used(const Kernels& kernels) {
 Features features_of_target() {
   Features all;
   for (const ptx::InsnFacts& insn : ptx::all_insns()) {
-    if (!ptx::meets(kTarget, insn.target)) continue;
+    if (!meets(kTarget, insn.target)) continue;
     const std::string op(insn.mnemonic);
     all.insert(op);
     const auto add = [&](std::string_view words) {
@@ -70,7 +70,7 @@ Features features_of_target() {
         if (const auto suffix = ptx::find_suffix(word)) needs = ptx::target_of(*suffix);
         for (const ptx::LaterForm& later : ptx::later_forms())
           if (later.op == insn.op && later.when == word) needs = later.target;
-        if (ptx::meets(kTarget, needs)) all.insert(op + " " + word);
+        if (meets(kTarget, needs)) all.insert(op + " " + word);
       }
     };
     add(insn.modifiers);

@@ -63,10 +63,14 @@ const std::vector<Case>& cases() {
       {100, kTcgen05, float8_e4m3, float4_e2m1, float16, 32},
       {100, kTcgen05, float6_e3m2, float6_e2m3, float32, 64},
       {100, kTcgen05, float4_e2m1, float4_e2m1, float32, 32},
-      {100, kTcgen05Mxf8f6f4, float8_e4m3, float8_e5m2, float32, 64, float8_e8m0, 32},
-      {100, kTcgen05Mxf8f6f4, float4_e2m1, float4_e2m1, float32, 32, float8_e8m0, 32},
-      {100, kTcgen05Mxf4, float4_e2m1, float4_e2m1, float32, 64, float8_e8m0, 32},
-      {100, kTcgen05Mxf4, float4_e2m1, float4_e2m1, float32, 128, float8_e4m3, 16},
+      {100, kMxf8f6f4, float8_e4m3, float8_e5m2, float32, 64, float8_e8m0, 32},
+      {100, kMxf8f6f4, float4_e2m1, float4_e2m1, float32, 32, float8_e8m0, 32},
+      {100, kMxf4, float4_e2m1, float4_e2m1, float32, 64, float8_e8m0, 32},
+      {100, kMxf4, float4_e2m1, float4_e2m1, float32, 128, float8_e4m3, 16},
+      {120, kMma, float8_e4m3, float8_e5m2, float32, 32},
+      {120, kMma, float6_e3m2, float4_e2m1, float32, 32},
+      {120, kMxf8f6f4, float8_e5m2, float6_e2m3, float32, 32, float8_e8m0, 32},
+      {120, kMxf4, float4_e2m1, float4_e2m1, float32, 64, float8_e4m3, 16},
   };
   return all;
 }
@@ -275,8 +279,8 @@ TEST(TensorFacts, ExponentFloorsOfHopper) {
 }
 
 TEST(TensorFacts, ScaleFactorsMultiplyTheProducts) {
-  const Case mx{100, kTcgen05Mxf8f6f4, float8_e4m3, float8_e4m3, float32, 32, float8_e8m0, 32};
-  const Case nv{100, kTcgen05Mxf4, float4_e2m1, float4_e2m1, float32, 64, float8_e4m3, 16};
+  const Case mx{100, kMxf8f6f4, float8_e4m3, float8_e4m3, float32, 32, float8_e8m0, 32};
+  const Case nv{100, kMxf4, float4_e2m1, float4_e2m1, float32, 64, float8_e4m3, 16};
   const TensorArith mx_arith = mx.arith(), nv_arith = nv.arith();
   std::vector<uint32_t> ones(32, 0x38);  // 1.0 in e4m3
   const uint8_t two[] = {128}, half[] = {126}, nan[] = {0xFF};
@@ -299,7 +303,7 @@ TEST(TensorFacts, UnknownCombinationsHaveNoModel) {
   EXPECT_FALSE(tensor_arith(90, kWgmma, bfloat16, bfloat16, float16, 16)) << "bf16 has no f16 result";
   EXPECT_FALSE(tensor_arith(90, kWgmma, float16, bfloat16, float32, 16));
   EXPECT_FALSE(tensor_arith(90, kWgmma, float16, float16, float32, 24)) << "not a whole number of blocks";
-  EXPECT_FALSE(tensor_arith(100, kTcgen05Mxf4, float4_e2m1, float4_e2m1, float32, 64)) << "no scales";
+  EXPECT_FALSE(tensor_arith(100, kMxf4, float4_e2m1, float4_e2m1, float32, 64)) << "no scales";
   EXPECT_FALSE(tensor_arith(100, kTcgen05, float16, float16, float32, 16, float8_e8m0, 32))
       << "scales not wanted";
 }

@@ -25,12 +25,19 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+// Only std::shared_ptr: all of libstdc++'s <memory> brings unistd.h, whose sync() makes a kernel's call of
+// imbrex::sync() ambiguous where `using namespace imbrex` stands in the global namespace.
+#if __has_include(<bits/shared_ptr.h>)
+#include <bits/shared_ptr.h>
+#else
+#include <memory>
+#endif
 
 #include "imbrex/lang/swizzle.h"
 

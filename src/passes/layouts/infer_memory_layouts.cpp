@@ -33,6 +33,7 @@ class AllocationLayout {
       : root_(root), uses_(uses), threads_(threads) {
     const Target* target = find_target(function.target);
     has_stmatrix_ = target && target->sm >= 90;
+    has_wide_atoms_ = target && target->sm >= 100;
     views_.push_back(&root);
     for (size_t i = 0; i < views_.size(); ++i) visit(*views_[i]);
   }
@@ -49,7 +50,6 @@ class AllocationLayout {
                           wanted.element_bits() ? wanted : wanted.with_element_bits(root_.type.dtype.bits()));
       }
     std::optional<Placement> best;
-    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
     std::pair<int64_t, int64_t> best_cost{kMost, kMost};  // of accesses by threads; TMA copies
     std::vector<std::vector<std::string>> refusals;       // by candidate and demand
     for (const Layout& candidate : candidates) {
@@ -72,6 +72,8 @@ class AllocationLayout {
   }
 
  private:
+  static constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
   struct KnownCost {
     Layout registers, memory;
     bool by_matrices;
@@ -155,19 +157,22 @@ class AllocationLayout {
     return cost;
   }
 
-  /// Wavefronts; of equal accesses, as an unrolled loop has them, counted once.
-  /// How many instructions bring a tensor by TMA: a box with a swizzle has rows of its span only.
+  /// How many instructions bring a tensor by TMA: a box with a swizzle has rows of its span only. The most
+  /// there is where the target lacks the swizzle.
   int64_t tma_copies_of(const Placement& placement) const {
     int64_t copies = 0;
     for (const MemoryDemand& demand : demands_) {
       if (demand.op->code != Opcode::kTmaGlobalToShared && demand.op->code != Opcode::kTmaSharedToGlobal)
         continue;
-      if (const auto boxes = layout::describe_tma_boxes(placement.layouts.at(demand.view)))
-        copies += static_cast<int64_t>(boxes->boxes.size());
+      const auto boxes = layout::describe_tma_boxes(placement.layouts.at(demand.view));
+      if (!boxes) continue;
+      if (boxes->swizzle.mode > layout::Swizzle::k128B && !has_wide_atoms_) return kMost;
+      copies += static_cast<int64_t>(boxes->boxes.size());
     }
     return copies;
   }
 
+  /// Wavefronts; of equal accesses, as an unrolled loop has them, counted once.
   int64_t access_cost(const Layout& registers, const Layout& memory, bool by_matrices) const {
     for (const KnownCost& known : known_costs_)
       if (known.by_matrices == by_matrices && known.registers == registers && known.memory == memory)
@@ -227,6 +232,7 @@ class AllocationLayout {
   const Uses& uses_;
   const ThreadCounts& threads_;
   bool has_stmatrix_;
+  bool has_wide_atoms_ = false;
   mutable std::vector<KnownCost> known_costs_;
   std::vector<ir::Value*> views_;  // the root and all views of it
   std::vector<MemoryDemand> demands_;

@@ -4,6 +4,8 @@
 // memory, but they are computed twice, and nothing overlaps: loads, tensor cores and exponentials wait for each other.
 #pragma once
 
+#include <limits>
+
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
