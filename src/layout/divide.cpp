@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inverse of the product: digits of the inner layout are taken off from the inside.
+#include <algorithm>
+
 #include "layout/layout_data.h"
 
 namespace imbrex::layout {
