@@ -185,16 +185,9 @@ class Bench {
     auto last = Kernel<MergeAttention>(merge_tiles(parts), device_);
     const DeviceTensor partial = DeviceTensor::empty(device_, float32, {parts, rows, value_size}),
                        log_sum = DeviceTensor::empty(device_, float32, {parts, rows});
-    DeviceTensor lengths, table;
-    if (page) {
-      HostTensor host(int32, {s.batches}), order(int32, {s.batches, each});
-      for (int64_t b = 0; b < s.batches; ++b) host.set(b, static_cast<double>(s.capacity));
-      for (int64_t i = 0; i < pages; ++i) order.set(i, static_cast<double>((i * 7919 + 5) % pages));
-      lengths = DeviceTensor::from_host(device_, host);
-      table = DeviceTensor::from_host(device_, order);
-    }
+    const Pages paged = page ? pages_of(s, each) : Pages{};
     const HeadArguments qs(q_), os(o_);
-    const CacheArguments arguments(k_, k_, lengths, table);
+    const CacheArguments arguments(k_, k_, paged.lengths, paged.table);
     const double us = time([&] {
       kernel(s.batches, s.group, s.q_size, parts, s.head_size, value_size, parts > 1, s.q_size > 1, 0.04f,
              bfloat16, qs, arguments, os, partial, log_sum);
@@ -222,6 +215,19 @@ class Bench {
     return {us, 10.0 * heads * q * kv * d * (options.causal ? 0.5 : 1), 0};
   }
 
+  struct Pages {
+    DeviceTensor lengths, table;
+  };
+
+  /// Whole sequences of `each` pages, which lie apart.
+  Pages pages_of(const DecodeSizes& s, int64_t each) const {
+    const int64_t pages = s.batches * each;
+    HostTensor lengths(int32, {s.batches}), order(int32, {s.batches, each});
+    for (int64_t b = 0; b < s.batches; ++b) lengths.set(b, static_cast<double>(s.capacity));
+    for (int64_t i = 0; i < pages; ++i) order.set(i, static_cast<double>((i * 7919 + 5) % pages));
+    return {DeviceTensor::from_host(device_, lengths), DeviceTensor::from_host(device_, order)};
+  }
+
   Timed decode(const std::vector<int64_t>& n, const std::string& configuration) {
     const DecodeSizes s{n[0], n[1], n[2], n[3], n[4], n[5]};
     const int64_t page = n[6], heads = s.heads_kv * s.group, rows = s.batches * heads * s.q_size;
@@ -235,16 +241,9 @@ class Bench {
     auto last = Kernel<MergeAttention>(merge_tiles(parts), device_);
     const DeviceTensor partial = DeviceTensor::empty(device_, float32, {parts, rows, s.head_size}),
                        log_sum = DeviceTensor::empty(device_, float32, {parts, rows});
-    DeviceTensor lengths, table;
-    if (page) {
-      HostTensor host(int32, {s.batches}), order(int32, {s.batches, each});
-      for (int64_t b = 0; b < s.batches; ++b) host.set(b, static_cast<double>(s.capacity));
-      for (int64_t i = 0; i < pages; ++i) order.set(i, static_cast<double>((i * 7919 + 5) % pages));
-      lengths = DeviceTensor::from_host(device_, host);
-      table = DeviceTensor::from_host(device_, order);
-    }
+    const Pages paged = page ? pages_of(s, each) : Pages{};
     const HeadArguments qs(q_), os(o_);
-    const CacheArguments arguments(k_, v_, lengths, table);
+    const CacheArguments arguments(k_, v_, paged.lengths, paged.table);
     const float scale = 1 / std::sqrt(static_cast<float>(s.head_size));
     const double us = time([&] {
       kernel(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, s.q_size > 1, scale,

@@ -7,11 +7,10 @@
 #include <memory>
 
 #include "attention/configured_kernel.h"
-#include "attention/decode_launch.h"
+#include "attention/decode_call.h"
 #include "attention/kv_arguments.h"
 #include "attention/reference.h"
 #include "attention/tensors.h"
-#include "imbrex/kernels/attention/merge.h"
 #include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/registry.h"
 
@@ -43,30 +42,16 @@ DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const Device
     call.refuse(fmt::format("heads of {} with values of {}", s.head_size, value_size),
                 "heads are multiples of 64 up to 576, values multiples of 128 up to 512");
   if (s.batches > 65535) call.refuse(fmt::format("{} batches; at most 65535", s.batches), "divide the call");
-  if (!has_tma_rows(cache))
-    call.refuse("TMA does not reach the cache as it lies",
-                "its address and strides must be multiples of 16 bytes, and elements of a row neighbours");
+  check_cache_rows(call, cache);
+  check_decode_options(call, s.batches, q, options);
   if (is_paged) {
-    const DeviceTensor& table = options.page_table;
-    if (table.shape().size() != 2 || table.shape()[0] != s.batches || table.shape()[1] < 1)
-      call.refuse("page_table has another shape than [batch, pages of a sequence]",
-                  fmt::format("give {} rows of page numbers, int32", s.batches));
-    call.check_extra("page_table", table, int32, table.shape());
-    if (options.lengths.is_null())
-      call.refuse("a page table without lengths", "give the rows that each sequence has");
     if (rows_of_page % block_kv != 0 && (block_kv % rows_of_page != 0 || rows_of_page % 8 != 0))
       call.refuse(fmt::format("pages of {} rows", rows_of_page),
                   "pages have 8, 16, 32, or a multiple of 64 rows");
-    s.capacity = table.shape()[1] * rows_of_page;
+    s.capacity = options.page_table.shape()[1] * rows_of_page;
   }
   if (!options.k_scales.is_null() || !options.v_scales.is_null())
     call.refuse("scales of a cache that is not float8", "leave them out, and use options.scale");
-  call.check_extra("lengths", options.lengths, int32, {s.batches});
-  std::vector<int64_t> rows = q.shape();
-  rows.pop_back();
-  call.check_extra("log_sum_exp", options.log_sum_exp, float32, rows);
-  if (options.parts < 0 || options.parts > 4096)
-    call.refuse(fmt::format("{} parts", options.parts), "give 1 to 4096, or 0 for as many as fill the GPU");
   return s;
 }
 
@@ -78,32 +63,23 @@ LaunchReport attention_latent_decode(const DeviceTensor& q, const DeviceTensor& 
   const LatentDecodeAttention tiles;
   const AttentionCall call("attention_latent_decode", {{"q", q}, {"cache", cache}, {"o", o}});
   const DecodeSizes s = check(call, q, cache, o, options, tiles.block_kv);
-  const int64_t value_size = head_extent(o, 3), heads = s.group, rows = s.batches * heads * s.q_size;
+  const int64_t value_size = head_extent(o, 3);
   std::vector<Workspace> held;  // given back when the launches are on the stream
   const DeviceTensor from = reachable(q, true, options.stream, held),
                      to = reachable(o, false, options.stream, held);
   const int64_t parts =
       options.parts > 0 ? options.parts : decode_parts(s, q.device().multiprocessors(), tiles.block_kv);
-  const bool is_divided = parts > 1, wants_log_sum = !options.log_sum_exp.is_null();
-  const auto floats = [&](int64_t n) {
-    held.push_back(Workspace::on(options.stream, q.device(), 4 * n));
-    return held.back().address();
-  };
-  const uint64_t partial = is_divided ? floats(parts * rows * value_size) : from.address();
-  const uint64_t log_sum =
-      is_divided || !wants_log_sum ? floats(parts * rows) : options.log_sum_exp.address();
+  const DecodeParts divided(s, value_size, parts, from, options, held);
   const HeadArguments qs(from), os(to);
   LaunchReport report =
       configured_kernel(q.device(), tiles, {tiles.block_kv, tiles.stages, 0})
-          .on(options.stream)(s.batches, heads, s.q_size, parts, s.head_size, value_size, is_divided,
-                              options.causal, attention_scale(options.scale, s.head_size), q.dtype(), qs,
-                              CacheArguments(cache, cache, options.lengths, options.page_table), os, partial,
-                              log_sum);
-  if (is_divided && report.clean())  // on a CUDA GPU it always is
-    report = configured_kernel(q.device(), merge_tiles(parts), {merge_tiles(parts).block_parts, 0, 0})
-                 .on(options.stream)(s.batches, heads, s.q_size, parts, value_size, q.dtype(), wants_log_sum,
-                                     partial, log_sum, os,
-                                     wants_log_sum ? options.log_sum_exp.address() : log_sum);
+          .on(options.stream)(s.batches, s.group, s.q_size, parts, s.head_size, value_size,
+                              divided.is_divided, options.causal, attention_scale(options.scale, s.head_size),
+                              q.dtype(), qs,
+                              CacheArguments(cache, cache, options.lengths, options.page_table), os,
+                              divided.partial, divided.log_sum);
+  if (divided.is_divided && report.clean())  // on a CUDA GPU it always is
+    report = divided.merge(s, q, os, options);
   if (to.address() != o.address()) DeviceTensor(o).copy_from(to, options.stream);
   return report;
 }

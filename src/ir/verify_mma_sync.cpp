@@ -49,6 +49,17 @@ bool may_meet(const MmaTypes& types, DataType a, DataType b) {
 /// m and n are multiples of 16 and 8, k of this.
 int64_t k_step(DataType a) { return 256 / a.bits(); }
 
+/// How the warps share the product, if the program says: boxes of whole blocks.
+void verify_warp_grid(const Op& op, int64_t m, int64_t n, Findings& out) {
+  const int64_t warps_m = op.int_attr("warps_m", 0), warps_n = op.int_attr("warps_n", 0);
+  if (warps_m < 0 || warps_n < 0 || (warps_m == 0) != (warps_n == 0))
+    return out.add(op, fmt::format("a grid of {} x {} warps", warps_m, warps_n));
+  if (warps_m > 0 && (m % (16 * warps_m) != 0 || n % (8 * warps_n) != 0))
+    out.add(op,
+            fmt::format("{} x {} warps cannot share a {} product: each takes a box of whole 16 x 8 blocks",
+                        warps_m, warps_n, shape_text({m, n})));
+}
+
 }  // namespace
 
 bool mma_sync_takes(const Type& a, const Type& b, const Type& c) {
@@ -91,13 +102,7 @@ void verify_mma_sync(const Op& op, Findings& out) {
     return out.add(
         op, fmt::format("m, n and k are {}, {} and {}; for {} they must be multiples of 16, 8 and {}", m, n,
                         k, a.dtype.name(), step));
-  const int64_t warps_m = op.int_attr("warps_m", 0), warps_n = op.int_attr("warps_n", 0);
-  if (warps_m < 0 || warps_n < 0 || (warps_m == 0) != (warps_n == 0))
-    return out.add(op, fmt::format("a grid of {} x {} warps", warps_m, warps_n));
-  if (warps_m > 0 && (m % (16 * warps_m) != 0 || n % (8 * warps_n) != 0))
-    out.add(op,
-            fmt::format("{} x {} warps cannot share a {} product: each takes a box of whole 16 x 8 blocks",
-                        warps_m, warps_n, shape_text({m, n})));
+  verify_warp_grid(op, m, n, out);
 }
 
 namespace {
@@ -176,13 +181,7 @@ void verify_mma_scaled(const Op& op, Findings& out) {
   if (scale_b.shape != std::vector<int64_t>{blocks, n})
     out.add(op, fmt::format("scale_b is {}, one scale for {} elements of k is {}", shape_text(scale_b.shape),
                             kind.block, shape_text({blocks, n})));
-  const int64_t warps_m = op.int_attr("warps_m", 0), warps_n = op.int_attr("warps_n", 0);
-  if (warps_m < 0 || warps_n < 0 || (warps_m == 0) != (warps_n == 0))
-    return out.add(op, fmt::format("a grid of {} x {} warps", warps_m, warps_n));
-  if (warps_m > 0 && (m % (16 * warps_m) != 0 || n % (8 * warps_n) != 0))
-    out.add(op,
-            fmt::format("{} x {} warps cannot share a {} product: each takes a box of whole 16 x 8 blocks",
-                        warps_m, warps_n, shape_text({m, n})));
+  verify_warp_grid(op, m, n, out);
 }
 
 }  // namespace imbrex::ir

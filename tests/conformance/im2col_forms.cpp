@@ -94,26 +94,13 @@ void add_store(Kernels& out, const Column& c, const std::string& insn) {
   const int tile = footprint(c);
   const int64_t tensor = (tensor_size(c) + 255) / 256 * 256;
   Frame frame{.threads = 64, .tile_bytes = tile, .maps = 1};
-  frame.body = fill_tile(frame, tile) + fmt::format(R"(  shl.b32 %r380, %thread, 2;
-old:
-  cvt.u64.u32 %rd60, %r380;
-  add.u64 %rd61, %rd60, %ginput;
-  ld.global.b32 %r381, [%rd61+{0}];
-  add.u64 %rd61, %rd60, %goutput;
-  st.global.b32 [%rd61], %r381;
-  add.u32 %r380, %r380, 256;
-  setp.lt.u32 %p29, %r380, {1};
-  @%p29 bra old;
-  fence.proxy.async;
-  bar.sync 0;
-  setp.ne.u32 %p0, %thread, 0;
-  @%p0 bra done;
-  {2} [%map0, {{{3}}}], [%tile];
+  frame.body = fill_tile(frame, tile) + copy_input_to_output(tile, tensor) +
+               fmt::format(R"(  {0} [%map0, {{{1}}}], [%tile];
   cp.async.bulk.commit_group;
   cp.async.bulk.wait_group 0;
 done:
 )",
-                                                    tile, tensor, insn, list(c.at));
+                           insn, list(c.at));
   Random random(name);
   std::vector<uint8_t> input = values(c, tile, random);
   const std::vector<uint8_t> old = values(c, tensor, random);

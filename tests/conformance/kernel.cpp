@@ -93,6 +93,25 @@ std::string dump_tile(const Frame& frame, int bytes, int64_t output_offset) {
   return copy_tile(frame, bytes, output_offset, false);
 }
 
+std::string copy_input_to_output(int64_t input_offset, int64_t bytes) {
+  return fmt::format(R"(  shl.b32 %r380, %thread, 2;
+old:
+  cvt.u64.u32 %rd60, %r380;
+  add.u64 %rd61, %rd60, %ginput;
+  ld.global.b32 %r381, [%rd61+{0}];
+  add.u64 %rd61, %rd60, %goutput;
+  st.global.b32 [%rd61], %r381;
+  add.u32 %r380, %r380, 256;
+  setp.lt.u32 %p29, %r380, {1};
+  @%p29 bra old;
+  fence.proxy.async;
+  bar.sync 0;
+  setp.ne.u32 %p0, %thread, 0;
+  @%p0 bra done;
+)",
+                     input_offset, bytes);
+}
+
 std::string wait_parity(const std::string& address, int parity, const std::string& label) {
   return fmt::format(R"(  mov.u32 %r389, 0;
 {0}:

@@ -74,6 +74,10 @@ struct Frame {
 std::string fill_tile(const Frame& frame, int bytes, int64_t input_offset = 0);
 std::string dump_tile(const Frame& frame, int bytes, int64_t output_offset = 0);
 
+/// 64 threads copy `bytes` of the input, from `input_offset` on, to the output (what a store is to change); then the
+/// writes so far are ordered before asynchronous ones, and only thread 0 goes on: the others jump to `done`.
+std::string copy_input_to_output(int64_t input_offset, int64_t bytes);
+
 /// Waits for the phase of `parity` of the barrier at `address`; gives up (with the output left poisoned)
 /// after many tries. `label` makes the text's labels unique.
 std::string wait_parity(const std::string& address, int parity, const std::string& label);

@@ -48,23 +48,7 @@ void add_store(Kernels& out, const Box& b, const std::string& insn, const std::s
   MapSpec map = map_of(b, sizes);
   map.is_on_output = true;
   Frame frame{.threads = 64, .tile_bytes = sizes.footprint, .maps = 1};
-  frame.body = fill_tile(frame, sizes.footprint) +
-               fmt::format(R"(  shl.b32 %r380, %thread, 2;
-old:
-  cvt.u64.u32 %rd60, %r380;
-  add.u64 %rd61, %rd60, %ginput;
-  ld.global.b32 %r381, [%rd61+{0}];
-  add.u64 %rd61, %rd60, %goutput;
-  st.global.b32 [%rd61], %r381;
-  add.u32 %r380, %r380, 256;
-  setp.lt.u32 %p29, %r380, {1};
-  @%p29 bra old;
-  fence.proxy.async;
-  bar.sync 0;
-  setp.ne.u32 %p0, %thread, 0;
-  @%p0 bra done;
-)",
-                           sizes.footprint, sizes.tensor) +
+  frame.body = fill_tile(frame, sizes.footprint) + copy_input_to_output(sizes.footprint, sizes.tensor) +
                before + fmt::format("  add.u32 %r0, %tile, {};\n  ", b.tile_offset) +
                fmt::format(fmt::runtime(insn), fmt::format("[%map0, {{{}}}]", list(b.at)), "[%r0]") +
                ";\n  cp.async.bulk.commit_group;\n  cp.async.bulk.wait_group 0;\ndone:\n";
