@@ -19,6 +19,16 @@ skip_part() {
   exit 77
 }
 
+# Ends a part that cross-compiles for aarch64 where what that needs is not here: needs_aarch64 [LIBRARY ...]
+needs_aarch64() {
+  local needs="dpkg --add-architecture arm64, then apt-get install crossbuild-essential-arm64 qemu-user" tool library
+  needs+=" libfmt-dev:arm64 libhwy-dev:arm64 libzstd-dev:arm64 liblz4-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64 libpython3-dev:arm64"
+  for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $tool >/dev/null || skip_part "$tool" "$needs"; done
+  for library in fmt hwy zstd lz4 "$@"; do
+    compgen -G "/usr/lib/aarch64-linux-gnu/lib$library.*" >/dev/null || skip_part "lib$library for aarch64" "$needs"
+  done
+}
+
 install_packages() {
   local missing=()
   for package in "$@"; do
