@@ -38,6 +38,7 @@ LaunchReport transpose(const DeviceTensor& x, const DeviceTensor& y, const Strea
   std::vector<int64_t> shape = x.shape();
   std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
   call.check_written("y", y, shape, x.dtype());
+  if (y.address() == x.address()) call.refuse_first("lies where y does", "write to memory of its own");
   const int64_t m = call.rows(), n = call.columns(), m_unit = std::gcd(m, int64_t{16}),
                 n_unit = std::gcd(n, int64_t{16});
   return kernel_of_device<kernels::Transpose>(x.device())

@@ -11,6 +11,7 @@ library works, and calls return at once. Arrays of the host run on the virtual G
 
 - `matmul`, `grouped_matmul`, `attention`, `attention_decode`: products and attention.
 - `softmax`, `layer_norm`, `rms_norm`, `gated`, `rope`, `cross_entropy`, `top_k`, `quantise_float8`: row by row.
+- `transpose`: a matrix's copy with rows and columns exchanged.
 - `Kernel`: a kernel of your own, in C++; `kernels`: those of the library, by name.
 - `VirtualGpu`: runs PTX of any compiler on the CPU and reports what is wrong with it.
 - `checked`: a test that fails when the virtual GPU finds something.
@@ -35,7 +36,7 @@ from ._imbrex import (
 from ._checking import checked
 from ._kernel import Kernel, kernels
 from ._operators import attention, attention_decode, grouped_matmul, matmul
-from ._rows import cross_entropy, gated, layer_norm, quantise_float8, rms_norm, rope, softmax, top_k
+from ._rows import cross_entropy, gated, layer_norm, quantise_float8, rms_norm, rope, softmax, top_k, transpose
 from ._virtual_gpu import Report, VirtualGpu
 from . import _when_torch
 
@@ -70,6 +71,7 @@ __all__ = [
     "rope",
     "softmax",
     "top_k",
+    "transpose",
 ]
 
 _when_torch.register()

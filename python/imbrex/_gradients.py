@@ -218,6 +218,14 @@ def _top_k_backward(ctx, grad, _):
     return grad.new_zeros(ctx.shape).scatter(-1, indices.long(), grad), None
 
 
+def _transpose_context(ctx, inputs, output):
+    pass
+
+
+def _transpose_backward(ctx, grad):
+    return torch.ops.imbrex.transpose(grad.contiguous())
+
+
 _FORMULAS = {
     "matmul": (_matmul_context, _matmul_backward),
     "grouped_matmul": (_grouped_matmul_context, _grouped_matmul_backward),
@@ -230,4 +238,5 @@ _FORMULAS = {
     "rope": (_rope_context, _rope_backward),
     "cross_entropy": (_cross_entropy_context, _cross_entropy_backward),
     "top_k": (_top_k_context, _top_k_backward),
+    "transpose": (_transpose_context, _transpose_backward),
 }

@@ -143,3 +143,17 @@ def quantise_float8(
     if _operators._is_compiling():
         return _operators._traced("quantise_float8", None, x, gate, **options)
     return _imbrex.quantise_float8(x, gate, **options, target=target)
+
+
+def transpose(x: Array, *, out: Array | None = None, target: str = "sm_90a") -> Array:
+    """The last two dimensions of x [..., m, n] exchanged in memory: a dense [..., n, m] of x's type.
+
+    x: elements of 8, 16 or 32 bits; dense, or of at most three dimensions with neighbouring columns.
+    out: [..., n, m] of x's type, which shares no memory with x. Made if None.
+
+    `imbrex.matmul` takes a transposed view as it lies, which moves nothing. Differentiable by torch. Raises LaunchError
+    naming the argument.
+    """
+    if _operators._is_compiling():
+        return _operators._traced("transpose", out, x)
+    return _imbrex.transpose(x, out=out, target=target)

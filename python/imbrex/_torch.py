@@ -72,6 +72,10 @@ def _fake_top_k(x, k):
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.int32)
 
 
+def _fake_transpose(x):
+    return x.new_empty([*x.shape[:-2], x.shape[-1], x.shape[-2]])
+
+
 def _like(*places):
     """A fake whose results are dense and like these of its arguments."""
 
@@ -102,6 +106,7 @@ _OPERATORS = {
     "cross_entropy(Tensor logits, Tensor classes) -> Tensor": lambda logits, _: logits.new_empty(logits.shape[:1], dtype=torch.float32),
     "top_k(Tensor x, int k) -> (Tensor, Tensor)": _fake_top_k,
     'quantise_float8(Tensor x, Tensor? gate=None, *, int block=0, str? activation="silu") -> (Tensor, Tensor)': _fake_quantise,
+    "transpose(Tensor x) -> Tensor": _fake_transpose,
     # What attention keeps for its gradients, and the gradients: used by autograd.
     "attention_forward(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes=None, Tensor? sinks=None, "
     f"{_STEPS}) -> (Tensor, Tensor)": lambda q, k, v, *_, **__: (

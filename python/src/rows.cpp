@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What works row by row: softmax, norms, gated units, rotary embedding, cross-entropy, the largest elements, float8.
+// What works row by row: softmax, norms, gated units, rotary embedding, cross-entropy, the largest elements,
+// float8, transposing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "imbrex/kernels/rows/rms_norm.h"
 #include "imbrex/kernels/rows/rope.h"
 #include "imbrex/kernels/rows/top_k.h"
+#include "imbrex/kernels/rows/transpose.h"
 #include "imbrex/kernels/softmax.h"
 #include "operators.h"
 
@@ -295,6 +297,34 @@ nb::tuple quantise_float8(nb::handle x_object, nb::handle gate_object, int block
   return nb::make_tuple(of_q.take(), of_scale.take());
 }
 
+/// A tensor of matrices as one batch of them.
+void as_matrices(Array& x) {
+  if (x.rank <= 3) return;
+  if (!x.is_dense()) x.refuse(fmt::format("is {}", x.text()), "pass a dense array, or one of three dimensions");
+  const int64_t m = x.extents[x.rank - 2], n = x.extents[x.rank - 1];
+  x.extents = {x.elements() / (m * n), m, n};
+  x.steps = {m * n, n, 1};
+  x.rank = 3;
+}
+
+nb::object transpose(nb::handle x_object, nb::handle out_object, const std::string& target) {
+  Array x("x", x_object);
+  if (x.rank < 2) x.refuse(fmt::format("is {}", x.text()), "give it at least two dimensions");
+  if (out_object.is_none() && needs_gradient({&x})) return differentiable("transpose", x_object);
+  std::vector<int64_t> shape(x.shape().begin(), x.shape().end());
+  std::swap(shape[x.rank - 1], shape[x.rank - 2]);
+  Result out(x, out_object, shape, x.dtype);
+  Array& y = out.array;
+  expect(y, x.dtype, shape);
+  if (out.is_empty()) return out.take();
+  as_matrices(x);
+  as_matrices(y);
+  Call call("transpose", {&x, &y}, target);
+  const DeviceTensor &tx = call.in(x), &ty = call.out(y);
+  call.run([&] { return imbrex::transpose(tx, ty, call.stream(), {}); });
+  return out.take();
+}
+
 }  // namespace
 
 void bind_rows(nb::module_& m) {
@@ -312,6 +342,7 @@ void bind_rows(nb::module_& m) {
   m.def("top_k", &top_k, "x"_a, "k"_a, nb::kw_only(), "target"_a = "sm_90a");
   m.def("quantise_float8", &quantise_float8, "x"_a, "gate"_a.none() = none, nb::kw_only(), "block"_a = 0,
         "activation"_a.none() = "silu", "target"_a = "sm_90a");
+  m.def("transpose", &transpose, "x"_a, nb::kw_only(), "out"_a.none() = none, "target"_a = "sm_90a");
   // For torch's autograd.
   m.def("softmax_backward", &softmax_backward, "grad"_a, "y"_a);
   m.def("layer_norm_backward", &layer_norm_backward, "grad"_a, "x"_a, "weight"_a, "eps"_a);

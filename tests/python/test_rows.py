@@ -118,6 +118,21 @@ def test_quantise_float8(random, shape, block):
         assert block == 0 or scale.swapaxes(-1, -2).flags.c_contiguous
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32])
+@pytest.mark.parametrize("shape", [(1, 7), (33, 65), (2, 5, 9), (2, 3, 17, 4)])
+def test_transpose(random, shape, dtype):
+    x = (random(*shape) * 20).astype(dtype)
+    y = imbrex.transpose(x)
+    assert y.flags.c_contiguous and (y == x.swapaxes(-1, -2)).all()
+    out = np.full(y.shape, 99, dtype)
+    assert imbrex.transpose(x, out=out) is out and (out == y).all()
+
+
+def test_transpose_of_a_slice(random):
+    x = random(40, 64)[3:20, 8:19]
+    assert (imbrex.transpose(x) == x.T).all()
+
+
 def test_empty_arrays_are_empty_results():
     x = np.zeros((0, 8), np.float32)
     assert imbrex.rms_norm(x, x[:, 0:8].sum(0)).shape == (0, 8)
@@ -136,6 +151,9 @@ REFUSED = {
     "bias's type": (lambda x, w: imbrex.layer_norm(x, w, w.astype(np.int32)), "bias is int32[8]"),
     "shapes differ": (lambda x, w: imbrex.gated(x, x[:, :4]), "up is float32[4, 4]"),
     "activation": (lambda x, w: imbrex.gated(x, x, "tanh"), "activation is 'tanh'"),
+    "transposed in place": (lambda x, w: imbrex.transpose(x[:, :4], out=x[:, :4]), "x lies where y does"),
+    "transposed row": (lambda x, w: imbrex.transpose(w), "x is float32[8]"),
+    "transposed shape": (lambda x, w: imbrex.transpose(x, out=x), "out is float32[4, 8]"),
     "heads": (lambda x, w: imbrex.rope(x, x, x), "x is float32[4, 8]"),
     "odd heads": (lambda x, w: imbrex.rope(x[:, None, :7], x, x), "rope: "),
     "classes": (lambda x, w: imbrex.cross_entropy(x, np.zeros(4, np.int64)), "classes is int64[4]"),

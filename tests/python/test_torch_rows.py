@@ -96,6 +96,10 @@ def test_rope():
     both(lambda x: imbrex.rope(x, cos, sin, places), exact, x)
 
 
+def test_transpose():
+    both(imbrex.transpose, lambda x: x.mT, normal(2, 9, 40))
+
+
 @types
 def test_cross_entropy(dtype):
     classes = torch.tensor([0, 32, 5, -1, 8, 8, 31], dtype=torch.int32)
@@ -164,6 +168,7 @@ def calls():
         "cross_entropy": ((half, ints), {}),
         "cross_entropy_gradient": ((half, ints), {}),
         "top_k": ((x, 3), {}),
+        "transpose": ((half,), {}),
         "quantise_float8": ((normal(3, 4, 200),), {"block": 128}),
         "attention_decode": ((q, cache, cache, torch.tensor([48, 20], dtype=torch.int32)), {"causal": True}),
         "grouped_matmul": ((half, weights, first), {}),
