@@ -9,6 +9,7 @@
 // medians.
 //
 //   --sizes   m, or mxnxk
+//   --cases   a file with a line for each problem: mxnxk and its contenders
 //   --ragged  twenty random sizes, of which every other has n a multiple of 8
 //   --ms      of device time, about: the length of a turn
 //   --idle    seconds before each turn
@@ -42,7 +43,9 @@
 #include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/kernels/matmul/matmul_skinny.h"
 #include "imbrex/kernels/matmul/matmul_stream_k.h"
+#include "imbrex/kernels/matmul/sum_of_k_parts.h"
 #include "imbrex/runtime/kernel.h"
+#include "imbrex/runtime/workspace.h"
 #include "runtime/device/backend.h"
 #include "runtime/host/parallel.h"
 #include "runtime/measure/cublas_lt.h"
@@ -89,6 +92,28 @@ Entry stream_k_entry(const std::string& spec, const std::string& configuration, 
           }};
 }
 
+/// "parts:7,block_m=128,...": k in seven parts.
+Entry parts_entry(const std::string& spec, const std::string& configuration, const Device& device) {
+  using namespace kernels;
+  const size_t comma = configuration.find(',');
+  const int64_t parts = std::stoll(configuration);
+  const std::string tile = comma == std::string::npos ? "" : configuration.substr(comma + 1);
+  // The kernels are the same for any number of parts.
+  static std::map<std::string, std::shared_ptr<Kernel<HopperMatmulH8<PartsOfK>>>> made;
+  static const auto add = std::make_shared<Kernel<SumOfKParts<>>>(SumOfKParts<>(), device);
+  auto& multiply = made[tile];
+  if (!multiply)
+    multiply = std::make_shared<Kernel<HopperMatmulH8<PartsOfK>>>(
+        bench::configured<HopperMatmulH8<PartsOfK>>(tile), device);
+  return {spec, [=, multiply = multiply, ctas = device.multiprocessors()](const Problem& p, DataType dtype,
+                                                                          const Operands& t) {
+            const Workspace sums = Workspace::on(Stream(), device, 4 * parts * p.m * p.n);
+            (*multiply)(ProductSizesArguments(p.m, p.n, p.k, 0, ctas), dtype, t.a, t.b, sums.address(),
+                        parts);
+            (*add)(ProductSizesArguments(p.m, p.n, 1, 0, 0), parts, dtype, sums.address(), t.c);
+          }};
+}
+
 Entry entry(const std::string& spec, const Device& device) {
   using namespace kernels;
   if (spec == "auto")
@@ -106,8 +131,10 @@ Entry entry(const std::string& spec, const Device& device) {
   if (step == "h7") return ladder_entry<HopperMatmulH7<>>(spec, configuration, device);
   if (step == "h8") return ladder_entry<HopperMatmulH8<>>(spec, configuration, device);
   if (step == "skinny") return ladder_entry<HopperMatmulSkinny<>>(spec, configuration, device);
+  if (step == "parts") return parts_entry(spec, configuration, device);
   if (step == "stream_k") return stream_k_entry(spec, configuration, device);
-  throw std::runtime_error("no step '" + step + "'; steps are h0 ... h8, skinny and stream_k, or auto");
+  throw std::runtime_error("no step '" + step +
+                           "'; steps are h0 ... h8, skinny, stream_k and parts, or auto");
 }
 
 size_t host_threads = std::max(1u, std::thread::hardware_concurrency());
@@ -196,6 +223,7 @@ std::vector<Operands> make_operands(const Device& device, const Problem& p, Data
 int run(int argc, char** argv) {
   std::vector<Problem> problems;
   std::vector<std::string> specs;
+  std::vector<std::vector<std::string>> specs_of;  // of each problem, where they have their own
   std::string sizes, json;
   DataType dtype = bfloat16;
   runtime::GpuTimer::Runs runs;
@@ -205,7 +233,14 @@ int run(int argc, char** argv) {
     const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
     if (word == "--sizes")
       sizes = value();
-    else if (word == "--ragged")
+    else if (word == "--cases") {
+      std::ifstream cases(value());
+      for (std::string line; std::getline(cases, line);) {
+        std::vector<std::string> words = split(line, ' ');
+        problems.push_back(bench::parse_size(words.front()));
+        specs_of.emplace_back(words.begin() + 1, words.end());
+      }
+    } else if (word == "--ragged")
       problems = ragged_problems(std::stoull(value()));
     else if (word == "--threads")
       host_threads = std::stoull(value());
@@ -232,7 +267,9 @@ int run(int argc, char** argv) {
   std::map<std::string, std::pair<double, int>> logarithms;  // of ratios, by contender: sum and count
   std::ofstream lines;
   if (!json.empty()) lines.open(json, std::ios::app);
-  for (const Problem& p : problems) {
+  for (size_t at = 0; at < problems.size(); ++at) {
+    const Problem& p = problems[at];
+    if (at < specs_of.size()) specs = specs_of[at];
     const std::vector<Operands> operands = make_operands(device, p, dtype, copies);
     auto [a, b, c] = operands[0];
     fmt::print("{} {}x{}x{} {}, {} copies\n", device.name(), p.m, p.n, p.k, dtype.name(), operands.size());

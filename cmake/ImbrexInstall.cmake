@@ -23,6 +23,20 @@ if(IMBREX_CUDA_HOST)  # in a folder of their own, so that no program meets them 
     COMPONENT command)
   install(DIRECTORY src/cuda_host/python DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda COMPONENT command)
 endif()
+
+# Machine code of the products, where ptxas is there: first calls then compile nothing (docs/tuning.md). It takes a minute
+# of CPU time; IMBREX_SHIP_CODE=OFF in the environment leaves it out.
+if(NOT CMAKE_CROSSCOMPILING)
+  install(CODE "
+    find_program(ptxas ptxas HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+    if(NOT ptxas)
+      message(STATUS \"No ptxas: ${CMAKE_INSTALL_DATADIR}/imbrex/code stays empty\")
+    elseif(NOT \"\$ENV{IMBREX_SHIP_CODE}\" STREQUAL \"OFF\")
+      execute_process(COMMAND \"$<TARGET_FILE:imbrex_tool>\" cache fill
+        \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/imbrex/code\" COMMAND_ERROR_IS_FATAL ANY)
+    endif()" COMPONENT runtime)
+endif()
+
 install(DIRECTORY include/imbrex DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/imbrex)

@@ -12,6 +12,13 @@ struct Batched {
   using Kernel = K<kernels::Batch, Optional<kernels::ScaleBy>, Optional<kernels::ScaleBy>,
                    Optional<kernels::Scale>, Optional<kernels::ColumnBias>, Optional<kernels::RowBias>,
                    Optional<kernels::BatchResidual>, kernels::Activate, kernels::Convert>;
+  using Parts = K<kernels::Batch, kernels::PartsOfK>;
+  struct OfParts {
+    explicit OfParts(const Product& p) : batch(p.strides->batch), parts(p.parts) {}
+    kernels::BatchArguments batch;
+    int64_t parts;
+    auto arguments() const { return std::tie(batch, parts); }
+  };
 };
 
 struct BatchedArguments {

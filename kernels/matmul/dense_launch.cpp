@@ -12,6 +12,12 @@ struct Dense {
   using Kernel = K<Optional<kernels::ScaleBy>, Optional<kernels::ScaleBy>, Optional<kernels::Scale>,
                    Optional<kernels::ColumnBias>, Optional<kernels::RowBias>, Optional<kernels::Residual>,
                    kernels::Activate, kernels::Convert>;
+  using Parts = K<kernels::PartsOfK>;
+  struct OfParts {
+    explicit OfParts(const Product& p) : parts(p.parts) {}
+    int64_t parts;
+    auto arguments() const { return std::tie(parts); }
+  };
 };
 
 struct DenseArguments {

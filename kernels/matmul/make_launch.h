@@ -9,6 +9,7 @@
 #include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/kernels/matmul/matmul_skinny.h"
 #include "imbrex/kernels/matmul/matmul_stream_k.h"
+#include "imbrex/kernels/matmul/sum_of_k_parts.h"
 #include "imbrex/runtime/workspace.h"
 #include "matmul/matmul_launch.h"
 
@@ -66,15 +67,20 @@ struct Scratch<kernels::HopperMatmulStreamK<Steps...>> {
   auto arguments() const { return std::tie(sum_address, turn_address); }
 };
 
-/// `call(kernel)` compiles or launches K, whose tiles are those of the variant.
-template <class K, class Arguments>
-Launch launch_of(K kernel, const Variant& variant, const std::optional<Device>& device, Arguments arguments) {
+template <class K>
+void set_tile(K& kernel, const Variant& variant) {
   kernel.block_m = variant.choice.block_m;
   kernel.block_n = variant.choice.block_n;
   kernel.block_k = variant.choice.block_k;
   kernel.stages = variant.choice.stages;
   kernel.a_is_km = variant.a_is_km;
   kernel.b_is_kn = variant.b_is_kn;
+}
+
+/// Compiles or launches K, whose tiles are those of the variant, with what `arguments(product)` makes of the steps.
+template <class K, class Arguments>
+Launch launch_of(K kernel, const Variant& variant, const std::optional<Device>& device, Arguments arguments) {
+  set_tile(kernel, variant);
   auto ready = std::make_shared<Kernel<K>>(kernel, device);
   auto turn = std::make_shared<std::mutex>();
   // What a call of the kernel takes goes to `use`.
@@ -96,8 +102,59 @@ Launch launch_of(K kernel, const Variant& variant, const std::optional<Device>& 
           .trace =
               [=](const Product& p) {
                 return with_arguments(Until::kCompiled, p, Stream(),
-                                      [&](const auto&... all) { return ready->trace(all...); });
+                                      [&](const auto&... all) { return std::vector{ready->trace(all...)}; });
               }};
+}
+
+/// Two launches: K leaves the sums of parts of k, SumOfKParts adds them up and makes the steps.
+template <class K, class Sum, class OfParts, class OfSum>
+Launch launch_of_parts(K kernel, const Variant& variant, const std::optional<Device>& device,
+                       OfParts of_parts, OfSum of_sum) {
+  set_tile(kernel, variant);
+  auto multiply = std::make_shared<Kernel<K>>(kernel, device);
+  auto add = std::make_shared<Kernel<Sum>>(Sum(), device);
+  auto turn = std::make_shared<std::mutex>();
+  const auto multiply_with = [=](const Product& p, uint64_t sums, const auto& use) {
+    const auto before = of_parts(p);
+    return use(kernels::ProductSizesArguments(p.m, p.n, p.k, 0, p.ctas), p.dtype, p.a, p.b, sums, before);
+  };
+  const auto add_with = [=](const Product& p, uint64_t sums, const auto& use) {
+    const auto steps = of_sum(p);
+    return use(kernels::ProductSizesArguments(p.m, p.n, 1, 0, 0), int64_t{p.parts}, p.dtype, sums, p.c,
+               steps);
+  };
+  return {.run =
+              [=](Until until, const Product& p, const Stream& stream) {
+                const std::lock_guard lock(*turn);
+                if (until == Until::kCompiled) {
+                  multiply_with(p, p.c, [&](const auto&... all) { multiply->prepare(all...); });
+                  add_with(p, p.c, [&](const auto&... all) { add->prepare(all...); });
+                  return LaunchReport();
+                }
+                const int64_t matrices = p.strides ? p.strides->batch.matrices : 1;
+                const Workspace sums = Workspace::on(stream, *device, 4 * matrices * p.parts * p.m * p.n);
+                LaunchReport report = multiply_with(
+                    p, sums.address(), [&](const auto&... all) { return multiply->on(stream)(all...); });
+                LaunchReport added =
+                    add_with(p, sums.address(), [&](const auto&... all) { return add->on(stream)(all...); });
+                return report.clean() ? added : report;
+              },
+          .trace =
+              [=](const Product& p) {
+                return std::vector{
+                    multiply_with(p, p.c, [&](const auto&... all) { return multiply->trace(all...); }),
+                    add_with(p, p.c, [&](const auto&... all) { return add->trace(all...); })};
+              }};
+}
+
+template <class K>
+void set_h8(K& kernel, const MatmulChoice& choice) {
+  kernel.consumers = choice.consumers;
+  kernel.cluster_m = choice.cluster_m;
+  kernel.cluster_n = choice.cluster_n;
+  kernel.split_k = choice.split_k;
+  kernel.swap_ab = choice.swap_ab;
+  kernel.store_stages = choice.store_stages;
 }
 
 /// `Steps<K>`: kernel template K with the steps that `arguments(product)` stands for.
@@ -118,14 +175,17 @@ Launch make_launch(const Variant& variant, const std::optional<Device>& device, 
       kernel.swap_ab = choice.swap_ab;
       return launch_of(kernel, variant, device, arguments);
     }
+    case MatmulChoice::Method::kParts: {
+      typename Steps<kernels::HopperMatmulH8>::Parts kernel;
+      set_h8(kernel, choice);
+      return launch_of_parts<typename Steps<kernels::HopperMatmulH8>::Parts,
+                             typename Steps<kernels::SumOfKParts>::Kernel>(
+          kernel, variant, device,
+          [](const Product& p) { return typename Steps<kernels::SumOfKParts>::OfParts(p); }, arguments);
+    }
     default: {
       typename Steps<kernels::HopperMatmulH8>::Kernel kernel;
-      kernel.consumers = choice.consumers;
-      kernel.cluster_m = choice.cluster_m;
-      kernel.cluster_n = choice.cluster_n;
-      kernel.split_k = choice.split_k;
-      kernel.swap_ab = choice.swap_ab;
-      kernel.store_stages = choice.store_stages;
+      set_h8(kernel, choice);
       return launch_of(kernel, variant, device, arguments);
     }
   }

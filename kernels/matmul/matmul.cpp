@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/caller_line.h"
@@ -158,10 +159,10 @@ Variant choose(const Call& call, int multiprocessors) {
   return variant;
 }
 
-/// The kernel for a call, and the CTAs of its grid.
+/// The kernel for a call, and the numbers of its launch.
 struct Found {
   const Launch* launch = nullptr;
-  int ctas = 0;
+  int ctas = 0, parts = 1;
 };
 /// Choosing takes longer than a launch should, so choices are kept.
 Found find(const Call& call, const Device& device) {
@@ -173,8 +174,8 @@ Found find(const Call& call, const Device& device) {
   Found& found = known[call];
   if (found.launch == nullptr) {
     Variant variant = choose(call, device.multiprocessors());
-    found.ctas = variant.choice.ctas;
-    variant.choice.ctas = 0;  // whatever it is, the kernel is the same
+    found.ctas = std::exchange(variant.choice.ctas, 0);  // whatever they are, the kernel is the same
+    found.parts = std::exchange(variant.choice.parts, 1);
     found.launch = &find(variant, device);
   }
   return found;
@@ -214,6 +215,7 @@ LaunchReport run(Until until, Product p, int64_t matrices, const Device& device,
                   p.dtype.bits(),    p.a_is_km, p.b_is_kn, is_plain, p.strides.has_value()};
   const Found found = find(call, device);
   p.ctas = found.ctas;
+  p.parts = found.parts;
   return found.launch->run(until, p, stream);
 }
 

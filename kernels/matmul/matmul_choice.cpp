@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <vector>
 
 #include "imbrex/kernels/matmul/matmul_stream_k.h"
 #include "imbrex/lang/scalar.h"
@@ -55,6 +56,11 @@ constexpr MatmulChoice stream_k(int block_m, int block_n, int stages, int consum
           .cluster_m = cluster_m,
           .cluster_n = cluster_n,
           .swap_ab = swap_ab};
+}
+/// The same tiles, k in parts that are launched on their own: their number comes with the product.
+constexpr MatmulChoice in_parts(MatmulChoice choice) {
+  choice.method = Method::kParts;
+  return choice;
 }
 /// As many columns of wgmma as there are rows of A.
 constexpr MatmulChoice skinny(int block_m, int stages, int cluster_n) {
@@ -130,7 +136,20 @@ constexpr MatmulChoice kCandidates[] = {skinny(8, 10, 1),
                                         stream_k(256, 128, 4, 2, 2, 1),
                                         stream_k(160, 128, 5, 2, 2, 1, true),
                                         stream_k(160, 128, 5, 2, 1, 2, true),
-                                        stream_k(96, 128, 6, 2, 1, 2, true)};
+                                        stream_k(96, 128, 6, 2, 1, 2, true),
+                                        in_parts(swapped(16, 64, 12, 1, 1)),
+                                        in_parts(swapped(32, 64, 12, 1, 1)),
+                                        in_parts(swapped(48, 64, 12, 1, 1)),
+                                        in_parts(swapped(64, 64, 10, 1, 1)),
+                                        in_parts(swapped(96, 64, 10, 1, 1)),
+                                        in_parts(general(64, 128, 8, 1, 1)),
+                                        in_parts(swapped(80, 128, 8, 2, 1, 2)),
+                                        in_parts(swapped(112, 128, 6, 2, 1)),
+                                        in_parts(general(128, 112, 6, 2, 1, 2, 2)),
+                                        in_parts(swapped(160, 128, 5, 2, 1, 1, 2)),
+                                        in_parts(general(128, 176, 5, 2, 1, 2, 2)),
+                                        in_parts(swapped(224, 128, 4, 2, 1, 2)),
+                                        in_parts(general(128, 256, 4, 2, 1, 2))};
 
 /// Shapes of language models whose fastest candidate was measured, and for which the model takes one that is
 /// more than 4 % slower.
@@ -169,6 +188,8 @@ constexpr double kClustersOf4 = 1.06, kClustersOf8 = 1.12;  // on products of se
 // Stream-K: microseconds for parts to be exchanged at all, and to add up each one of 128 x 256 elements; and by what it
 // must be faster, because its time is modelled less well.
 constexpr double kExchange = 6, kExchangedPart = 3, kDoubt = 1.03;
+// Parts of k: microseconds for the second launch, and what it reads and writes in bytes per microsecond, from the L2 cache.
+constexpr double kSecondLaunch = 1.8, kPartBytes = 4e6;
 constexpr double kBlockNorm = 5, kMemoryNorm = 2.75;
 
 /// The time of activities that overlap but slow each other down: a norm of their times.
@@ -245,27 +266,47 @@ double stream_k_microseconds(const MatmulChoice& c, const ProductShape& p, int m
 double microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
   if (c.method == Method::kStreamK) return stream_k_microseconds(c, p, multiprocessors);
   const int cluster = cluster_ctas(c);
-  const int64_t tiles = tiles_of(c, p), at_once = clusters_at_once(cluster, multiprocessors);
+  const int64_t tiles = tiles_of(c, p) * c.parts, at_once = clusters_at_once(cluster, multiprocessors);
   const int64_t waves =
       c.method == Method::kSkinny ? cdiv(tiles * cluster, multiprocessors) : cdiv(tiles, at_once);
-  const auto k_blocks = static_cast<double>(cdiv(cdiv(p.k, 64), c.split_k));
+  const auto k_blocks = static_cast<double>(cdiv(cdiv(p.k, 64), c.split_k * c.parts));
   const double busy_share =
       static_cast<double>(std::min(tiles, at_once) * cluster) / static_cast<double>(multiprocessors);
-  double time =
-      kLaunch +
-      static_cast<double>(waves) * (k_blocks * block_clocks(c, p, busy_share) / kClock + store_time(c, p)) +
-      kCluster * std::log2(cluster);
+  double time = kLaunch +
+                static_cast<double>(waves) * (k_blocks * block_clocks(c, p, busy_share) / kClock +
+                                              store_time(c, p) * (c.method == Method::kParts ? 2 : 1)) +
+                kCluster * std::log2(cluster);
   if (c.split_k > 1) time += kSum;
+  if (c.method == Method::kParts)
+    return with_memory(time, p) + kSecondLaunch +
+           static_cast<double>((4 * c.parts + 2) * p.matrices * p.m * p.n) / kPartBytes;
   return with_memory(time, p) * (waves == 1 || cluster <= 2 ? 1 : cluster <= 4 ? kClustersOf4 : kClustersOf8);
 }
 
 constexpr int64_t kMostLayers = 65535;  // of a grid's third dimension
+constexpr int64_t kMostParts = 64;
 
 bool is_possible(const MatmulChoice& c, const ProductShape& p, bool is_plain, int multiprocessors) {
   if (cluster_ctas(c) > multiprocessors) return false;
   if (c.is_tight && !is_plain) return false;
   if (c.method == Method::kSkinny) return p.m <= c.block_m && p.matrices <= kMostLayers;
+  if (c.method == Method::kParts) {
+    constexpr int64_t kLeastBlocks = 3, kMostElements = int64_t{1} << 27;  // of k per part; of all parts
+    return c.parts > 1 && c.parts * c.split_k * kLeastBlocks <= cdiv(p.k, 64) && p.matrices <= kMostLayers &&
+           c.parts * p.matrices * p.m * p.n <= kMostElements;
+  }
   return c.split_k <= cdiv(p.k, 64);
+}
+
+/// Into how many parts k may be divided: so many that they fill some waves, as nearly as they can.
+std::vector<int> parts_of(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
+  if (c.method != Method::kParts) return {1};
+  const int64_t tiles = tiles_of(c, p), at_once = clusters_at_once(cluster_ctas(c), multiprocessors);
+  std::vector<int> parts;
+  for (int64_t waves = 1; waves <= 3; ++waves)
+    if (const int64_t count = waves * at_once / tiles; count > 1 && count <= kMostParts)
+      parts.push_back(static_cast<int>(count));
+  return parts;
 }
 
 }  // namespace
@@ -277,13 +318,15 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int m
   const ProductShape p{m, n, k, matrices};
   MatmulChoice best;
   double least = 0;
-  for (const MatmulChoice& candidate : kCandidates) {
-    if (!is_possible(candidate, p, is_plain, multiprocessors)) continue;
-    const double time = microseconds(candidate, p, multiprocessors);
-    if (best.block_m > 0 && time >= least) continue;
-    best = candidate;
-    least = time;
-  }
+  for (MatmulChoice candidate : kCandidates)
+    for (int parts : parts_of(candidate, p, multiprocessors)) {
+      candidate.parts = parts;
+      if (!is_possible(candidate, p, is_plain, multiprocessors)) continue;
+      const double time = microseconds(candidate, p, multiprocessors);
+      if (best.block_m > 0 && time >= least) continue;
+      best = candidate;
+      least = time;
+    }
   for (const Measured& shape : kMeasured)
     if (shape.m == m && shape.n == n && shape.k == k && matrices == 1 &&
         is_possible(shape.choice, p, is_plain, multiprocessors))
@@ -292,7 +335,7 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int m
   // wave is not full the kernel itself launches fewer, so that all such m share a compiled kernel.)
   const int cluster = cluster_ctas(best);
   const int64_t at_once = clusters_at_once(cluster, multiprocessors),
-                tiles = std::max(tiles_of(best, p), at_once);
+                tiles = std::max(tiles_of(best, p) * best.parts, at_once);
   if (best.method == Method::kStreamK)
     best.ctas = multiprocessors;
   else if (best.method != Method::kSkinny)
@@ -301,6 +344,7 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int m
 }
 
 std::string MatmulChoice::text() const {
+  const bool is_in_parts = method == Method::kParts;
   switch (method) {
     case Method::kSkinny:
       return fmt::format("hopper_matmul_skinny block_m={} block_k={} stages={} cluster_n={}", block_m,
@@ -313,10 +357,11 @@ std::string MatmulChoice::text() const {
           block_m, block_n, stages, consumers, cluster_m, cluster_n, int{swap_ab}, ctas);
     default:
       return fmt::format(
-          "hopper_matmul_h8 block_m={} block_n={} stages={} consumers={} split_k={} cluster_m={} "
-          "cluster_n={} swap_ab={} store_stages={} ctas={}",
-          block_m, block_n, stages, consumers, split_k, cluster_m, cluster_n, int{swap_ab}, store_stages,
-          ctas);
+          "{} block_m={} block_n={} stages={} consumers={} split_k={} cluster_m={} "
+          "cluster_n={} swap_ab={} store_stages={} ctas={}{}",
+          is_in_parts ? "hopper_matmul_parts" : "hopper_matmul_h8", block_m, block_n, stages, consumers,
+          split_k, cluster_m, cluster_n, int{swap_ab}, store_stages, ctas,
+          is_in_parts ? fmt::format(" parts={}", parts) : "");
   }
 }
 

@@ -13,6 +13,7 @@ struct MatmulChoice {
   enum class Method {
     kSkinny,   ///< HopperMatmulSkinny: few rows of A
     kStreamK,  ///< HopperMatmulStreamK: tiles that do not fill a wave, with a long k
+    kParts,    ///< HopperMatmulH8 for parts of k, and SumOfKParts
     kGeneral,  ///< HopperMatmulH8: anything
   };
   Method method = Method::kGeneral;
@@ -23,6 +24,7 @@ struct MatmulChoice {
   int split_k = 1;                   ///< CTAs of a cluster that divide k
   bool swap_ab = false;              ///< B gives wgmma its rows, A its columns
   int ctas = 0;                      ///< of the grid; not of kSkinny
+  int parts = 1;                     ///< kParts: of k
   bool is_tight = false;             ///< neither registers nor shared memory are left for an epilogue's steps
   friend auto operator<=>(const MatmulChoice&, const MatmulChoice&) = default;
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/kernels/parts/batch.h"
@@ -34,7 +35,8 @@ struct Product {
     kernels::MatrixStridesArguments residual;
   };
   std::optional<Strides> strides;
-  int ctas = 0;  // of the grid, at most
+  int ctas = 0;   // of the grid, at most
+  int parts = 1;  // of k, where they are launched on their own
 };
 
 /// A choice, and the orders of the operands.
@@ -51,7 +53,8 @@ bool is_column_bias(const DeviceTensor& bias, int64_t n);
 struct Launch {
   /// Compiles, or launches on a stream.
   std::function<LaunchReport(Until, const Product&, const Stream&)> run;
-  std::function<std::shared_ptr<ir::Function>(const Product&)> trace;
+  /// What that compiles.
+  std::function<std::vector<std::shared_ptr<ir::Function>>(const Product&)> trace;
 };
 
 /// The kernel of a variant: for products with strides or for those without. Without a device it can only be traced.

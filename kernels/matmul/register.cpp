@@ -4,6 +4,7 @@
 #include "imbrex/kernels/matmul/matmul_h9.h"
 #include "imbrex/kernels/matmul/matmul_skinny.h"
 #include "imbrex/kernels/matmul/matmul_stream_k.h"
+#include "imbrex/kernels/matmul/sum_of_k_parts.h"
 #include "imbrex/kernels/parts/matmul_case.h"
 
 namespace imbrex::kernels {
@@ -38,6 +39,39 @@ const KernelRegistration<HopperMatmulStreamK<>> stream_k{
         for (double& x : zeros) x = 0;
       });
       c.expect_matmul(out, a, b);
+    }};
+
+const KernelRegistration<HopperMatmulH8<PartsOfK>> parts{
+    {"hopper_matmul_parts", "hopper_matmul_h8 of parts of k, whose sums it leaves to sum_of_k_parts",
+     [] {
+       std::vector<SizeOption> sizes = half_matmul_sizes();
+       sizes.push_back({"parts", 3, "into which k is divided"});
+       return sizes;
+     }()},
+    [](Case& c, Kernel<HopperMatmulH8<PartsOfK>>& kernel) {
+      const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k"), parts = c.size("parts");
+      const DataType dtype = c.size("bf16") ? bfloat16 : float16;
+      DeviceTensor a = c.input(dtype, {m, k}), b = c.input(dtype, {n, k}),
+                   sums = c.output(float32, {parts, m, n});
+      c.launch(kernel, ProductSizesArguments(m, n, k, 0, 132), dtype, a, b, sums, parts);
+      if (c.mode() != Case::Mode::kRun) return;
+      const DeviceTensor out = DeviceTensor::empty(a.device(), dtype, {m, n});
+      Kernel<SumOfKParts<>>({}, a.device())(ProductSizesArguments(m, n, 1, 0, 0), parts, dtype, sums, out);
+      c.expect_matmul(out, a, b);
+    }};
+
+const KernelRegistration<SumOfKParts<Scale>> sum{
+    {"sum_of_k_parts",
+     "C = the sum of parts of a product / 4",
+     {{"m", 100, "rows of C"}, {"n", 200, "columns of C"}, {"parts", 6, "that are added up"}}},
+    [](Case& c, Kernel<SumOfKParts<Scale>>& kernel) {
+      const int64_t m = c.size("m"), n = c.size("n"), parts = c.size("parts");
+      DeviceTensor x = c.input(float32, {parts, m, n}), out = c.output(bfloat16, {m, n});
+      c.launch(kernel, ProductSizesArguments(m, n, 1, 0, 0), parts, bfloat16, x, out, 0.25f);
+      c.expect(out, [&](std::span<double> sums) {
+        const std::vector<double> in = c.values(x);
+        for (int64_t i = 0; i < m * n * parts; ++i) sums[i % (m * n)] += in[i] / 4;
+      });
     }};
 
 }  // namespace

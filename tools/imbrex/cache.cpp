@@ -94,11 +94,11 @@ int fill(const std::string& folder, int64_t jobs, const std::string& only) {
   for (int64_t i = 0; i < jobs; ++i)
     threads.emplace_back([&] {
       for (size_t at; (at = next++) < codes.size();) try {
-          const auto traced = codes[at].trace();
-          if (folder.empty())
-            assembled_resources(*traced);
-          else
-            keep_machine_code(*traced, shipped);
+          for (const auto& traced : codes[at].trace())
+            if (folder.empty())
+              assembled_resources(*traced);
+            else
+              keep_machine_code(*traced, shipped);
         } catch (...) {
           const std::lock_guard lock(turn);
           failure = std::current_exception();

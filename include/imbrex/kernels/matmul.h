@@ -64,10 +64,10 @@ LaunchReport matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTe
 void prepare_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                     const MatmulOptions& options = {});
 
-/// A kernel of matmul() and how to trace it, without a device.
+/// What matmul() launches for a choice, one kernel or two, and how to trace it, without a device.
 struct MatmulCode {
   std::string name;
-  std::function<std::shared_ptr<ir::Function>()> trace;
+  std::function<std::vector<std::shared_ptr<ir::Function>>()> trace;
 };
 /// The kernels of the products that most programs make, of all sizes: dense operands of float16 and bfloat16 in the orders
 /// of a layer and its gradients, with a bias, and of float8_e4m3 with scales. `imbrex cache fill` makes their machine code.

@@ -53,6 +53,12 @@ class DriverAssembler : public Assembler {
     cubin.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     cubin.log_text = log.data();
+    // What is linked may be part of a larger program, and the linker ignores setmaxnreg. Loaded by itself the PTX keeps it;
+    // the driver then assembles it once more, and keeps the result in a cache of its own.
+    if (cubin.log_text.find("'setmaxnreg' ignored") != std::string::npos) {
+      cubin.bytes = kernel.ptx;
+      cubin.log_text.clear();
+    }
     cubin.assembler = name();
     return cubin;
   }

@@ -31,7 +31,7 @@ std::string find_folder() {
   here.resize(here.find_last_of('/'));
   for (const char* beside : {"/code", "/../share/imbrex/code", "/../../share/imbrex/code"})
     if (is_folder(here + beside)) return here + beside;
-  return "";
+  return is_folder(IMBREX_INSTALLED_CODE) ? IMBREX_INSTALLED_CODE : "";
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 // the kernels in it compile nothing, and need no ptxas.
 //
 //   $IMBREX_CODE_DIR, else the folder `code` beside the program or library that Imbrex is a part of, or
-//   ../share/imbrex/code or ../../share/imbrex/code from there (set but empty: none)
+//   ../share/imbrex/code or ../../share/imbrex/code from there, else share/imbrex/code where this build of Imbrex is
+//   installed (set but empty: none)
 #pragma once
 
 #include <optional>

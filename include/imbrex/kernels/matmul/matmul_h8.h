@@ -11,6 +11,7 @@
 #include "imbrex/kernels/parts/epilogue.h"
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/operand.h"
+#include "imbrex/kernels/parts/parts_of_k.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/kernels/parts/result_store.h"
@@ -63,7 +64,9 @@ struct HopperMatmulH8 {
              {256, 128, 4, 2, 1, 2, 1, false, 1}, {256, 128, 4, 2, 1, 1, 2, false, 1},
              {256, 192, 3, 2, 1, 2, 1, false, 1}, {128, 192, 5, 2, 1, 2, 1, false, 1},
              {128, 192, 5, 2, 1, 1, 2, false, 1}, {128, 128, 6, 2, 1, 1, 2, false, 1},
-             {128, 128, 5, 2, 1, 2, 1, false, 2}});
+             {128, 128, 5, 2, 1, 2, 1, false, 2}, {32, 64, 12, 1, 1, 1, 1, true, 1},
+             {64, 64, 10, 1, 1, 1, 1, true, 1},   {80, 128, 8, 2, 1, 2, 1, true, 1},
+             {160, 128, 5, 2, 1, 1, 2, true, 1},  {128, 256, 4, 2, 1, 2, 1, false, 1}});
   }
 
   void operator()(ProductSizes sizes, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
@@ -75,11 +78,14 @@ struct HopperMatmulH8 {
     const int consumer_x = block_x / consumers, part_y = block_y / split_k;
     const int cluster_x = swap_ab ? cluster_n : cluster_m, cluster_y = swap_ab ? cluster_m : cluster_n;
     const int cluster_ctas = cluster_m * cluster_n * split_k;
-    Int32 num_k_blocks = cdiv(sizes.k, block_k), split_blocks = cdiv(num_k_blocks, split_k);
+    const PartsOfK* parts = finish.template find<PartsOfK>();
+    Int32 num_k_blocks = cdiv(sizes.k, block_k);
+    Int32 split_blocks = cdiv(num_k_blocks, parts ? ScalarArg(parts->parts * split_k) : ScalarArg(split_k));
     Int32 num_m_blocks = cdiv(sizes.m, cluster_m * block_m);  // of a cluster
     Int32 num_n_blocks = cdiv(sizes.n(), cluster_n * block_n);
     const Batch* batch = finish.batch();
-    auto matrix_tiles = num_m_blocks * num_n_blocks;
+    auto part_tiles = num_m_blocks * num_n_blocks;
+    auto matrix_tiles = parts ? parts->parts * part_tiles : part_tiles;
     Int32 num_tiles = batch ? batch->matrices * matrix_tiles : matrix_tiles;
     grid(min(cluster_ctas * num_tiles, sizes.ctas / cluster_ctas * cluster_ctas));
     cluster(cluster_ctas);
@@ -99,7 +105,8 @@ struct HopperMatmulH8 {
     auto g_b = operand_view(b_ptr, dtype, sizes.n(), sizes.k, b_is_kn, batch, &Batch::b);
     const auto &g_x = swap_ab ? g_b : g_a, &g_y = swap_ab ? g_a : g_b;
     const DataType c_type = finish.output_type(dtype);
-    auto g_c = result_view(c_ptr, c_type, sizes.m, sizes.n(), batch);
+    auto g_c = parts ? parts_view(c_ptr, batch, *parts, sizes.m, sizes.n())
+                     : result_view(c_ptr, c_type, sizes.m, sizes.n(), batch);
     auto s_x = operand_stages(dtype, stages, block_x, block_k, x_is_km);
     auto s_y = operand_stages(dtype, stages, block_y, block_k, y_is_km);
     const ResultStore store(finish, g_c, c_type, sizes,
@@ -113,20 +120,27 @@ struct HopperMatmulH8 {
     griddepcontrol::wait();  // the grid before may still write A and B, or read C
     griddepcontrol::launch_dependents();
 
-    Int32 k_blocks = split_blocks;
-    if (split_k > 1 && !sizes.k_fills_rings)  // one of zeros, if none is left
-      k_blocks = max(1, min(split_blocks, num_k_blocks - rank_k * split_blocks));
+    // A CTA's share of k, by number, and its blocks: one of zeros, if none is left.
+    const auto share_of = [&](const ScalarArg& part) {
+      return parts ? ScalarArg(part * split_k + rank_k) : ScalarArg(rank_k);
+    };
+    const auto blocks_of = [&](const ScalarArg& share) {
+      if (sizes.k_fills_rings || (!parts && split_k == 1)) return ScalarArg(split_blocks);
+      return ScalarArg(max(1, min(split_blocks, num_k_blocks - share * split_blocks)));
+    };
 
     if (auto producer = warp_group(0, 4)) {
       if (consumers > 1) setmaxnreg(consumers == 2 ? 40 : 32);
       if (auto warp = single_warp()) {
         for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
           const TileOfBatch at = tile_of_batch(batch, tile, matrix_tiles);
-          auto [m_block, n_block] = compute_block_coord(at.tile, num_m_blocks, num_n_blocks, swizzle_size);
+          const auto [part, part_tile] = tile_of_part(parts, at.tile, part_tiles);
+          const ScalarArg share = share_of(part);
+          auto [m_block, n_block] = compute_block_coord(part_tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x;
           Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y;
-          each_k_block(sizes, k_blocks, [&](const ScalarArg& k_block) {
-            Int32 offset_k = (rank_k * split_blocks + k_block) * block_k;
+          each_k_block(sizes, blocks_of(share), [&](const ScalarArg& k_block) {
+            Int32 offset_k = (share * split_blocks + k_block) * block_k;
             pipe.producer_acquire();  // empty in all CTAs that receive it
             auto s_x_stage = s_x[pipe.producer_stage];
             auto s_y_stage = s_y[pipe.producer_stage];
@@ -152,10 +166,12 @@ struct HopperMatmulH8 {
         if (consumers > 1) setmaxnreg(consumers == 2 ? 232 : 160);
         for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
           const TileOfBatch at = tile_of_batch(batch, tile, matrix_tiles);
-          auto [m_block, n_block] = compute_block_coord(at.tile, num_m_blocks, num_n_blocks, swizzle_size);
+          const auto [part, part_tile] = tile_of_part(parts, at.tile, part_tiles);
+          const ScalarArg share = share_of(part);
+          auto [m_block, n_block] = compute_block_coord(part_tile, num_m_blocks, num_n_blocks, swizzle_size);
           auto acc = wgmma::accumulator(float32, {consumer_x, block_y});
           Int32 last_stage = stages - 1;
-          each_k_block(sizes, k_blocks, [&](const ScalarArg& k_block) {
+          each_k_block(sizes, blocks_of(share), [&](const ScalarArg& k_block) {
             pipe.consumer_acquire();
             wgmma::fence();
             wgmma::mma(s_x[pipe.consumer_stage].slice({i * consumer_x, 0}, {consumer_x, block_k}),
@@ -171,10 +187,11 @@ struct HopperMatmulH8 {
           Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x + i * consumer_x;
           Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y + rank_k * part_y;
           const Int32 &offset_m = swap_ab ? offset_y : offset_x, &offset_n = swap_ab ? offset_x : offset_y;
+          const ScalarArg matrix = parts ? ScalarArg(at.matrix * parts->parts + part) : at.matrix;
           if (cluster_sum)
-            store(i, (*cluster_sum)(i, acc), offset_m, offset_n, at.matrix);
+            store(i, (*cluster_sum)(i, acc), offset_m, offset_n, matrix);
           else
-            store(i, acc, offset_m, offset_n, at.matrix);
+            store(i, acc, offset_m, offset_n, matrix);
         }
         store.wait();
       }
@@ -191,7 +208,7 @@ struct HopperMatmulH8 {
  private:
   /// Runs body(k_block) for a CTA's blocks of k; written out for each stage where they fill rings.
   template <class Body>
-  void each_k_block(const ProductSizes& sizes, const Int32& k_blocks, const Body& body) const {
+  void each_k_block(const ProductSizes& sizes, const ScalarArg& k_blocks, const Body& body) const {
     if (sizes.k_fills_rings) {
       assume(sizes.k % (block_k * stages * split_k) == 0);
       for (Int32 ring : range(0, k_blocks / stages))

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/parts_of_k.h"
 #include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/lang.h"
 
@@ -24,7 +25,7 @@ struct SumsTile {
 template <class... Steps>
 class ResultStore {
  public:
-  /// `c` is all of C, [m, n] of each matrix. The whole CTA executes it.
+  /// `c` is all of C, [m, n], or as many as `matrix` numbers. The whole CTA executes it.
   ResultStore(const Epilogue<Steps...>& finish, const GlobalTensor& c, DataType c_type,
               const ProductSizes& sizes, const SumsTile& tile)
       : finish_(finish),
@@ -33,13 +34,14 @@ class ResultStore {
         c_type_(c_type),
         sizes_(sizes),
         tile_(tile),
-        has_tma_rows_(batch_ ? batch_->c_has_tma_rows : sizes.n_unit * c_type.bits() % 256 == 0),
+        has_tma_rows_(batch_ && !finish.template find<PartsOfK>() ? batch_->c_has_tma_rows
+                                                                  : sizes.n_unit * c_type.bits() % 256 == 0),
         slices_(tile.swap_ab ? transposed_slices() : slices()) {}
 
   /// Stores a tile of `matrix` that begins at (offset_m, offset_n). The threads of warp group `group` execute it.
   void operator()(int group, const RegisterBase& sums, const Int32& offset_m, const Int32& offset_n,
                   const ScalarArg& matrix) const {
-    const GlobalTensor g_out = matrix_of(batch_, c_, matrix);
+    const GlobalTensor g_out = c_.rank() == 3 ? c_[matrix] : c_;
     auto rows = finish_.rows(tile_.rows);
     const auto part = [&](const Slice& s) {
       return tile_.swap_ab ? sums.slice({s.column, s.row}, {s.columns, s.rows}).transpose()

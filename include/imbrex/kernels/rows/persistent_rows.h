@@ -63,7 +63,12 @@ class AheadRows {
   /// Goes on to tile i; the next one is tile i + grid_dim.x.
   void take(const ScalarArg& i) {
     if (ring_.empty()) {
-      place_.emplace(rows_.place(i));
+      // All are loaded before the first is used.
+      const RowPlace at = rows_.place(i);
+      loaded_.clear();
+      for (const RowOperand* operand : operands_)
+        loaded_.push_back(load_global(operand->view(rows_.shape(), at.matrix), {at.row, 0},
+                                      {rows_.tile().rows, rows_.tile().columns}));
       return;
     }
     copy_async_wait_group(stages_ - 2);
@@ -74,9 +79,7 @@ class AheadRows {
   /// That tile of tensor j, as float32.
   RegisterValue operator[](size_t j) const {
     if (!ring_.empty()) return load_shared(ring_[j][*stage_]).to(float32);
-    return load_global(operands_[j]->view(rows_.shape(), place_->matrix), {place_->row, 0},
-                       {rows_.tile().rows, rows_.tile().columns})
-        .to(float32);
+    return loaded_[j].to(float32);
   }
 
  private:
@@ -95,7 +98,7 @@ class AheadRows {
   int stages_ = 0;
   std::vector<SharedTensor> ring_;  // of each tensor; none where the tiles are loaded when they are needed
   std::optional<Int32> stage_;      // of the tile
-  std::optional<RowPlace> place_;   // of it, without a ring
+  std::vector<RegisterTensor> loaded_;  // without a ring
 };
 
 /// A factor for each column, loaded once; where a thread has many columns, for every tile.
