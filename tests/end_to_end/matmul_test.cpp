@@ -61,8 +61,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Product{257, 1001, 40, "hopper_matmul_h8 "},
                       Product{140, 73, 1104, "hopper_matmul_h8 "},
                       Product{30, 500, 2000, "hopper_matmul_skinny block_m=32 ", 8},
-                      Product{140, 73, 2104, "hopper_matmul_h8 block_m=96 block_n=128 ", 16},
-                      Product{60, 130, 3000, "hopper_matmul_h8 block_m=32 block_n=64 ", 64},
+                      Product{140, 73, 2104, "hopper_matmul_parts block_m=80 block_n=128 ", 16},
+                      Product{60, 130, 3000, "hopper_matmul_parts block_m=32 block_n=64 ", 64},
                       Product{500, 384, 776, "hopper_matmul_h8 ", 4},
                       Product{700, 400, 200, "hopper_matmul_h8 block_m=200 block_n=128 ", 8},
                       Product{100, 72, 5000, "hopper_matmul_parts "},
@@ -81,7 +81,7 @@ TEST(MatmulChoice, IsTheFastestMeasured) {
   EXPECT_THAT(matmul_choice(150, 9000, 3072, kH200), HasSubstr("cluster_m=2 cluster_n=2 swap_ab=1"));
   EXPECT_THAT(matmul_choice(6000, 200, 6000, kH200), HasSubstr("cluster_m=2 cluster_n=2 swap_ab=0"));
   EXPECT_THAT(matmul_choice(256, 28672, 8192, kH200), StartsWith("hopper_matmul_h8 block_m=128 block_n=224"));
-  EXPECT_THAT(matmul_choice(109, 729, 6024, kH200), HasSubstr("split_k=4"));
+  EXPECT_THAT(matmul_choice(109, 729, 6024, kH200), HasSubstr(" parts=11"));
   EXPECT_THAT(matmul_choice(486, 408, 14944, kH200), StartsWith("hopper_matmul_parts"));
   EXPECT_THAT(matmul_choice(64, 8192, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=64"));
   EXPECT_THAT(matmul_choice(16, 28672, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=16"));
