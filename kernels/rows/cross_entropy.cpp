@@ -25,85 +25,49 @@ LaunchReport cross_entropy(const DeviceTensor& logits, const DeviceTensor& targe
   if (!loss.is_null()) call.check_dense("loss", loss, {call.rows()}, {float32});
   if (!dlogits.is_null()) call.result("dlogits", dlogits);
   const DeviceTensor& gradient = dlogits.is_null() ? logits : dlogits;
-  const uint64_t loss_address = loss.is_null() ? target.address() : loss.address();
-  using Clusters = kernels::CrossEntropyOfClusters;
-  const kernels::RowOperandArguments<> from = call.arguments(logits);
-  const int bytes = logits.dtype().bytes(), ctas = Clusters::ctas_for(call.columns() * bytes);
-  // What is copied into shared memory are units of 4 bytes at least.
-  const bool can_copy = std::min(from.strides.unit, call.row_shape().column_unit) * bytes >= 4;
-  if (!call.is_whole() && !dlogits.is_null() && ctas <= Clusters::kMostCtas && can_copy &&
-      logits.device().can_run(Clusters::target)) {
-    const int64_t at_once = std::max(1, Clusters::kCtas * logits.device().multiprocessors() * 15 / 16 / ctas);
-    return kernel_of_device<Clusters>(logits.device())
-        .on(stream)(call.row_shape(Clusters::tile_columns_of(call.columns(), ctas)), ctas,
-                    std::min(at_once, call.rows()), scale, from, target.address(), !loss.is_null(),
-                    loss_address, call.arguments(gradient));
-  }
   return kernel_of_device<kernels::CrossEntropy>(logits.device())
-      .on(stream)(call.row_shape(), call.is_whole(), scale, from, target.address(), !loss.is_null(),
-                  loss_address, !dlogits.is_null(), call.arguments(gradient));
+      .on(stream)(call.row_shape(), call.is_whole(), scale, call.arguments(logits), target.address(),
+                  !loss.is_null(), loss.is_null() ? target.address() : loss.address(), !dlogits.is_null(),
+                  call.arguments(gradient));
 }
 
 namespace kernels {
 namespace {
-
-/// Tries a kernel that launch(logits, target, loss, gradient, scale) launches.
-template <class Launch>
-void run_cross_entropy(Case& c, const Launch& launch) {
-  const RowCase rows(c);
-  DeviceTensor logits = rows.input();
-  HostTensor classes(int32, {rows.m});
-  const HostTensor chance = c.random(float64, {rows.m});
-  for (int64_t i = 0; i < rows.m; ++i)  // some rows count for nothing
-    classes.set(i, i % 7 == 3
-                       ? -100
-                       : static_cast<double>(static_cast<int64_t>(std::abs(chance.get(i)) * 1e6) % rows.n));
-  DeviceTensor target = c.input(classes), loss = c.output(float32, {rows.m}), gradient = rows.output();
-  const float scale = 0.25f;
-  launch(logits, target, loss, gradient, scale);
-  c.expect(gradient, [&](std::span<double> out) {
-    const std::vector<double> in = c.values(logits), of_class = c.values(target);
-    rows.each([&](int64_t first) {
-      const auto own = static_cast<int64_t>(of_class[first / rows.n]);
-      double sum = 0;
-      for (int64_t j = first; j < first + rows.n; ++j) sum += std::exp(in[j]);
-      for (int64_t j = 0; j < rows.n; ++j)
-        out[first + j] = own < 0 ? 0 : scale * (std::exp(in[first + j]) / sum - (j == own ? 1 : 0));
-    });
-  });
-  c.expect(loss, [&](std::span<double> out) {
-    const std::vector<double> in = c.values(logits), of_class = c.values(target);
-    rows.each([&](int64_t first) {
-      const auto own = static_cast<int64_t>(of_class[first / rows.n]);
-      double sum = 0;
-      for (int64_t j = first; j < first + rows.n; ++j) sum += std::exp(in[j]);
-      out[first / rows.n] = own < 0 ? 0 : std::log(sum) - in[first + own];
-    });
-  });
-}
 
 const KernelRegistration<CrossEntropy> registration{
     {"cross_entropy", "cross-entropy of rows of logits with their classes, and its gradient",
      row_sizes(37, 1003)},
     [](Case& c, Kernel<CrossEntropy>& kernel) {
       const RowCase rows(c);
-      run_cross_entropy(c, [&](const auto& logits, const auto& target, const auto& loss, const auto& gradient,
-                               float scale) {
-        c.launch(kernel, rows.shape(), rows.is_whole(), scale, rows.operand(logits), target, true, loss, true,
-                 rows.operand(gradient));
+      DeviceTensor logits = rows.input();
+      HostTensor classes(int32, {rows.m});
+      const HostTensor chance = c.random(float64, {rows.m});
+      for (int64_t i = 0; i < rows.m; ++i)  // some rows count for nothing
+        classes.set(i, i % 7 == 3 ? -100
+                                  : static_cast<double>(static_cast<int64_t>(std::abs(chance.get(i)) * 1e6) %
+                                                        rows.n));
+      DeviceTensor target = c.input(classes), loss = c.output(float32, {rows.m}), gradient = rows.output();
+      const float scale = 0.25f;
+      c.launch(kernel, rows.shape(), rows.is_whole(), scale, rows.operand(logits), target, true, loss, true,
+               rows.operand(gradient));
+      c.expect(gradient, [&](std::span<double> out) {
+        const std::vector<double> in = c.values(logits), of_class = c.values(target);
+        rows.each([&](int64_t first) {
+          const auto own = static_cast<int64_t>(of_class[first / rows.n]);
+          double sum = 0;
+          for (int64_t j = first; j < first + rows.n; ++j) sum += std::exp(in[j]);
+          for (int64_t j = 0; j < rows.n; ++j)
+            out[first + j] = own < 0 ? 0 : scale * (std::exp(in[first + j]) / sum - (j == own ? 1 : 0));
+        });
       });
-    }};
-
-const KernelRegistration<CrossEntropyOfClusters> clusters{
-    {"cross_entropy_of_clusters", "the same of long rows, each by a cluster of CTAs", row_sizes(5, 40008)},
-    [](Case& c, Kernel<CrossEntropyOfClusters>& kernel) {
-      using K = CrossEntropyOfClusters;
-      const RowCase rows(c);
-      const int ctas = K::ctas_for(rows.n * rows.dtype.bytes());
-      run_cross_entropy(c, [&](const auto& logits, const auto& target, const auto& loss, const auto& gradient,
-                               float scale) {
-        c.launch(kernel, rows.shape(K::tile_columns_of(rows.n, ctas)), ctas, 2, scale, rows.operand(logits),
-                 target, true, loss, rows.operand(gradient));
+      c.expect(loss, [&](std::span<double> out) {
+        const std::vector<double> in = c.values(logits), of_class = c.values(target);
+        rows.each([&](int64_t first) {
+          const auto own = static_cast<int64_t>(of_class[first / rows.n]);
+          double sum = 0;
+          for (int64_t j = first; j < first + rows.n; ++j) sum += std::exp(in[j]);
+          out[first / rows.n] = own < 0 ? 0 : std::log(sum) - in[first + own];
+        });
       });
     }};
 

@@ -67,7 +67,6 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
                                                 "attention_packed",
                                                 "blackwell_attention",
                                                 "cross_entropy",
-                                                "cross_entropy_of_clusters",
                                                 "gather_rows",
                                                 "grouped_matmul",
                                                 "histogram",
