@@ -7,4 +7,5 @@
 #include "imbrex/vgpu/stream_order.h"
 #include "imbrex/vgpu/timeline.h"
 #include "imbrex/vgpu/virtual_gpu.h"
+#include "imbrex/vgpu/virtual_node.h"
 #include "imbrex/vgpu/watch.h"

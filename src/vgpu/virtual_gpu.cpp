@@ -12,45 +12,15 @@
 
 #include "core/text.h"
 #include "imbrex/core/error.h"
+#include "imbrex/vgpu/virtual_node.h"
 #include "ptx/insns.h"
-#include "vgpu/checks/global_races.h"
-#include "vgpu/machine/grid.h"
-#include "vgpu/memory/memory.h"
+#include "vgpu/gpu_data.h"
 #include "vgpu/memory/tensor_memory.h"
-#include "vgpu/order/footprint_recorder.h"
-#include "vgpu/program/module_image.h"
 #include "vgpu/program/program_builder.h"
 #include "vgpu/timeline/timeline_replay.h"
 #include "vgpu/timeline/what_if.h"
 
 namespace imbrex::vgpu {
-
-namespace detail {
-
-struct GpuData {
-  Options options;
-  const Target* target = nullptr;
-  std::shared_ptr<GlobalMemory> memory;
-  uint64_t launches = 0;
-  DeviceAddress cooperative_workspace = 0;  // allocated by the first cooperative launch
-  StreamOrder order;
-  std::unique_ptr<FootprintRecorder> footprint;  // made by the first launch on a stream
-};
-struct ModuleData {
-  std::shared_ptr<ModuleImage> image;
-  std::vector<std::string> names;
-  std::vector<std::shared_ptr<FunctionData>> functions;
-};
-struct FunctionData {
-  std::string name;
-  std::shared_ptr<const Program> program;
-  std::exception_ptr refusal;  // why there is no program: an instruction that is not known or not modelled
-  std::shared_ptr<ModuleImage> image;
-  const Target* target = nullptr;
-  int64_t max_dynamic_shared = 0;
-};
-
-}  // namespace detail
 
 namespace {
 
@@ -126,6 +96,13 @@ VirtualGpu::VirtualGpu(Options options) : data_(std::make_unique<detail::GpuData
   data_->memory = std::make_shared<GlobalMemory>(options.memory_bytes, options.checks.uninitialized_global);
   data_->options = std::move(options);
 }
+VirtualGpu::VirtualGpu(Options options, const VirtualNode& node, int rank)
+    : data_(std::make_unique<detail::GpuData>()) {
+  data_->target = &target_limits(options.target);
+  data_->memory = node.memory_;
+  data_->rank = rank;
+  data_->options = std::move(options);
+}
 VirtualGpu::~VirtualGpu() = default;
 VirtualGpu::VirtualGpu(VirtualGpu&&) noexcept = default;
 VirtualGpu& VirtualGpu::operator=(VirtualGpu&&) noexcept = default;
@@ -142,7 +119,7 @@ void VirtualGpu::set_options(const Options& options) {
 
 DeviceAddress VirtualGpu::allocate(int64_t bytes) {
   if (bytes < 0) fail(fmt::format("allocate: {} bytes are asked for", bytes));
-  return data_->memory->allocate(static_cast<uint64_t>(bytes), "");
+  return data_->memory->allocate(static_cast<uint64_t>(bytes), "", 256, data_->gpu());
 }
 
 DeviceAddress VirtualGpu::allocate_host_visible(int64_t bytes) {
@@ -230,7 +207,7 @@ void VirtualGpu::fill32(DeviceAddress to, uint32_t value, int64_t count) {
 }
 
 Module VirtualGpu::load_module(std::string_view ptx, std::string_view name) {
-  auto image = std::make_shared<ModuleImage>(ptx, name, data_->memory, *data_->target);
+  auto image = std::make_shared<ModuleImage>(ptx, name, data_->memory, *data_->target, data_->gpu());
   const std::string& wanted = image->tree().target;
   if (TargetName::parse(wanted).has_value()) {
     if (!runs_code_of(data_->target->name, wanted))
@@ -292,14 +269,6 @@ void check_extents(const Launch& launch, const Program& program, const Target& t
                      text_of(grid)));
 }
 
-/// IMBREX_HOST_THREADS=N lets any program's launches run on N threads, which is how the sanitizers get to see
-/// them.
-int host_threads(const Options& options) {
-  const char* told = std::getenv("IMBREX_HOST_THREADS");
-  const int asked = told != nullptr ? std::atoi(told) : options.host_threads;
-  return asked > 0 ? asked : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
 std::vector<std::byte> parameter_bytes(const Launch& launch, const Program& program) {
   std::vector<std::byte> bytes(static_cast<size_t>(program.attributes.parameter_bytes), std::byte{0});
   if (launch.arguments.empty() && !launch.parameter_buffer.empty()) {
@@ -332,10 +301,18 @@ int64_t occupancy(const Launch& launch, const Program& program, const Target& ta
 
 }  // namespace
 
+/// IMBREX_HOST_THREADS=N lets any program's launches run on N threads, which is how the sanitizers get to see
+/// them.
+int host_threads(const Options& options) {
+  const char* told = std::getenv("IMBREX_HOST_THREADS");
+  const int asked = told != nullptr ? std::atoi(told) : options.host_threads;
+  return asked > 0 ? asked : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 /// The driver's: cooperative groups keep the grid's barrier in its second word.
 constexpr int64_t kCooperativeWorkspace = 32;
 
-Report VirtualGpu::launch(const Function& function, const Launch& launch) {
+std::unique_ptr<VirtualGpu::Prepared> VirtualGpu::prepare(const Function& function, const Launch& launch) {
   if (function.data_ == nullptr) fail("launch: the function is empty");
   const Program& program = program_of(*function.data_);
   const Target& target = *data_->target;
@@ -350,18 +327,24 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   if (parameters.size() > kParamBytes)
     fail(fmt::format("{}: {} bytes of parameters", program.name, parameters.size()));
   GlobalMemory& memory = *data_->memory;
-  memory.remove(kParamBase);
-  memory.place(kParamBase, parameters.size(), fmt::format("parameters of {}", program.name));
-  if (!parameters.empty()) std::memcpy(memory.host(kParamBase), parameters.data(), parameters.size());
+  const uint64_t base = param_base(data_->gpu());
+  memory.remove(base);
+  memory.place(base, parameters.size(), fmt::format("parameters of {}", program.name));
+  if (!parameters.empty()) std::memcpy(memory.host(base), parameters.data(), parameters.size());
 
   const int num_sms = data_->options.num_sms > 0 ? data_->options.num_sms : sm_count(target);
-  LaunchContext context{program, memory, data_->options, target, launch.grid, cluster, launch.block};
+  std::unique_ptr<Prepared> prepared(
+      new Prepared{function.data_->program,
+                   {program, memory, data_->options, target, launch.grid, cluster, launch.block}});
+  LaunchContext& context = prepared->context;
   context.explicit_cluster = !(launch.cluster == Dim3{}) || required.x > 0;
   context.dynamic_shared_bytes = static_cast<uint32_t>(launch.dynamic_shared_bytes);
   context.num_sms = num_sms;
   context.grid_id = ++data_->launches;
-  const int64_t resident_ctas = num_sms * occupancy(launch, program, target);
-  const int64_t slots = std::max<int64_t>(1, resident_ctas / cluster.count());
+  context.rank = data_->rank;
+  prepared->ctas_per_sm = occupancy(launch, program, target);
+  const int64_t slots = std::max<int64_t>(1, num_sms * prepared->ctas_per_sm / cluster.count());
+  prepared->slots = static_cast<int>(std::min<int64_t>(slots, INT32_MAX));
   if (launch.cooperative) {
     if (launch.grid.count() > slots * cluster.count())
       fail(fmt::format("{}: a cooperative launch of {} CTAs, {} fit on the device at once", program.name,
@@ -370,36 +353,53 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
     fill(data_->cooperative_workspace, 0, kCooperativeWorkspace);
     context.cooperative_workspace = data_->cooperative_workspace;
   }
+  if (launch.stream && data_->options.checks.stream_order) {
+    if (!data_->footprint) data_->footprint = std::make_unique<FootprintRecorder>(memory.size());
+    context.footprint = data_->footprint.get();
+    prepared->stream = launch.stream;
+    prepared->where = launch.where;
+  }
+  return prepared;
+}
+
+void VirtualGpu::finish(const Prepared& prepared, Grid& grid, size_t n, Report& report) {
+  const LaunchContext& context = prepared.context;
+  const Program& program = *prepared.program;
+  if (context.footprint != nullptr)
+    for (Finding& race :
+         judge(*prepared.stream, {fmt::format("launch of '{}'", program.name), prepared.where},
+               data_->footprint->take()))
+      report.findings.push_back(std::move(race));
+  const TimelineOptions& wanted = data_->options.timeline;
+  if (!wanted.record || !report.completed) return;
+  const ReplayContext replayed{program,
+                               cost_model(data_->target->sm, wanted.clock_ghz, wanted.gpu.get()),
+                               context.num_sms,
+                               prepared.ctas_per_sm,
+                               TensorMemory::kColumns,
+                               wanted.cta,
+                               wanted.explain};
+  const std::vector<Recording> recordings = grid.take_recordings(n);
+  Timeline timeline = replay(replayed, recordings);
+  if (wanted.explain) explain_by_replays(replayed, recordings, timeline);
+  timeline.target = data_->options.target;
+  report.timeline = std::make_shared<const Timeline>(std::move(timeline));
+}
+
+Report VirtualGpu::launch(const Function& function, const Launch& launch) {
+  const std::unique_ptr<Prepared> prepared = prepare(function, launch);
+  LaunchContext& context = prepared->context;
   const int threads = host_threads(data_->options);
   std::optional<GlobalRaces> races;
   if (data_->options.checks.races && data_->options.checks.global_races &&
       context.clusters().count() <= kMaxTrackedClusters)
-    context.global_races = &races.emplace(memory.size(), threads > 1);
-  if (launch.stream && data_->options.checks.stream_order) {
-    if (!data_->footprint) data_->footprint = std::make_unique<FootprintRecorder>(memory.size());
-    context.footprint = data_->footprint.get();
-  }
-  Grid grid(context, static_cast<int>(std::min<int64_t>(slots, INT32_MAX)));
-  Report report = grid.run(threads);
-  if (context.footprint != nullptr)
-    for (Finding& race : judge(*launch.stream, {fmt::format("launch of '{}'", program.name), launch.where},
-                               data_->footprint->take()))
-      report.findings.push_back(std::move(race));
-  if (const TimelineOptions& wanted = data_->options.timeline; wanted.record && report.completed) {
-    const ReplayContext replayed{program,
-                                 cost_model(target.sm, wanted.clock_ghz, wanted.gpu.get()),
-                                 num_sms,
-                                 occupancy(launch, program, target),
-                                 TensorMemory::kColumns,
-                                 wanted.cta,
-                                 wanted.explain};
-    const std::vector<Recording> recordings = grid.take_recordings();
-    Timeline timeline = replay(replayed, recordings);
-    if (wanted.explain) explain_by_replays(replayed, recordings, timeline);
-    timeline.target = data_->options.target;
-    report.timeline = std::make_shared<const Timeline>(std::move(timeline));
-  }
-  return report;
+    context.global_races = &races.emplace(data_->memory->size(), threads > 1);
+  context.rank = -1;  // it runs alone
+  const ResidentLaunch resident{&context, prepared->slots};
+  Grid grid({&resident, 1});
+  std::vector<Report> reports = grid.run(threads);
+  finish(*prepared, grid, 0, reports.front());
+  return std::move(reports.front());
 }
 
 StreamOrder& VirtualGpu::order() { return data_->order; }

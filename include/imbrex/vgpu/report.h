@@ -79,6 +79,7 @@ struct CodePlace {
 
 /// Who did it: coordinates of one thread, or of the asynchronous unit working for it.
 struct Actor {
+  int rank = -1;                       // of the GPU, where several run together; -1: there is one
   std::array<int, 3> cta{-1, -1, -1};  // %ctaid
   int warp = -1;                       // warp of the CTA, -1 where no single one is meant
   int lane = -1;                       // lane of the warp, -1 where the whole warp is meant

@@ -84,6 +84,9 @@ struct Parameter {
   int64_t offset = 0, bytes = 0, alignment = 1;
 };
 
+class Grid;
+class VirtualNode;
+
 namespace detail {
 struct ModuleData;
 struct FunctionData;
@@ -265,6 +268,13 @@ class VirtualGpu {
   std::vector<Finding> judge(StreamOrder::Stream stream, const HostCall& call, const Footprint& footprint);
 
  private:
+  friend class VirtualNode;
+  struct Prepared;  // a launch that has been checked
+  /// One of the devices that share a node's memory.
+  VirtualGpu(Options options, const VirtualNode& node, int rank);
+  std::unique_ptr<Prepared> prepare(const Function& function, const Launch& launch);
+  /// What is to be added to the report of a launch that has run, the n-th of the grid.
+  void finish(const Prepared& prepared, Grid& grid, size_t n, Report& report);
   std::unique_ptr<detail::GpuData> data_;
 };
 

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -13,6 +15,7 @@
 #include "imbrex/core/source_location.h"
 #include "imbrex/runtime/device.h"
 #include "imbrex/vgpu/virtual_gpu.h"
+#include "imbrex/vgpu/virtual_node.h"
 #include "runtime/device/scratch_pool.h"
 #include "runtime/device/strides.h"
 
@@ -118,6 +121,12 @@ class DeviceBackend {
   virtual void check_adopted(CUstream_st* stream) const = 0;
   virtual void synchronize(CUstream_st* stream) = 0;
   virtual bool is_capturing(CUstream_st*) const { return false; }
+  /// Whether everything on the stream has ended; without waiting. DeviceError when any of it failed.
+  virtual bool has_ended(CUstream_st*) { return true; }
+  /// Symmetric memory of a group of ranks, whichever GPUs it lies on: kernels of this device may use it.
+  virtual void add_symmetric(uint64_t, uint64_t) {}
+  /// CUDA's number of the device; -1 on the virtual GPU.
+  virtual int ordinal() const { return -1; }
   /// What is put on the stream from here on is recorded; LaunchError where it cannot be.
   virtual void begin_capture(CUstream_st* stream);
   /// DeviceError where something was called that a capture does not bear.
@@ -166,6 +175,11 @@ class DeviceBackend {
 };
 
 std::shared_ptr<DeviceBackend> make_virtual_device(vgpu::Options options);
+/// Runs a launch of one rank of a virtual node, together with those of the other ranks.
+using RankLauncher = std::function<vgpu::Report(const vgpu::Function&, const vgpu::Launch&)>;
+/// The GPU of one rank. The devices of a node share `turn`, which is free while the launcher runs.
+std::shared_ptr<DeviceBackend> make_rank_device(std::shared_ptr<vgpu::VirtualNode> node, int rank,
+                                                std::shared_ptr<std::mutex> turn, RankLauncher launcher);
 /// The device of a GPU's primary context, and that of the context current on this thread. One context has one
 /// device, which lives as long as the process.
 std::shared_ptr<DeviceBackend> cuda_device(int ordinal);

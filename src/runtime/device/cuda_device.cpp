@@ -15,6 +15,7 @@
 #include "runtime/device/cuda_event.h"
 #include "runtime/device/cuda_graph.h"
 #include "runtime/device/device_facts.h"
+#include "runtime/device/symmetric_ranges.h"
 #include "runtime/driver/context_scope.h"
 #include "runtime/driver/cuda_driver.h"
 
@@ -110,7 +111,17 @@ class CudaDevice : public DeviceBackend {
       // The context is gone, and its memory with it.
     }
   }
+  int ordinal() const override { return device_; }
+  void add_symmetric(uint64_t address, uint64_t bytes) override { symmetric_.add(address, bytes); }
+  bool has_ended(CUstream_st* stream) override {
+    const ContextScope scope = current();
+    const CUresult result = driver_->cuStreamQuery(stream);
+    if (result == kErrorNotReady) return false;
+    driver_->check(result, "kernel execution");
+    return true;
+  }
   void check_memory(uint64_t address, int64_t) const override {
+    if (symmetric_.contains(address)) return;
     const ContextScope scope = current();
     unsigned type = 0, is_managed = 0;
     int ordinal = 0;
@@ -518,6 +529,7 @@ class CudaDevice : public DeviceBackend {
   }
   ContextScope current() const { return ContextScope(*driver_, context_); }
 
+  SymmetricRanges symmetric_;
   const CudaDriver* driver_ = nullptr;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;

@@ -73,7 +73,19 @@ class VirtualEvent : public DeviceEvent {
 
 class VirtualDevice : public DeviceBackend {
  public:
-  explicit VirtualDevice(vgpu::Options options) : gpu_(std::move(options)) {
+  explicit VirtualDevice(vgpu::Options options)
+      : own_(std::make_shared<vgpu::VirtualGpu>(std::move(options))),
+        gpu_(*own_),
+        turn_(std::make_shared<std::mutex>()) {
+    own_stream_ = make_stream("the device's own stream", false);
+  }
+  VirtualDevice(std::shared_ptr<vgpu::VirtualNode> node, int rank, std::shared_ptr<std::mutex> turn,
+                RankLauncher launcher)
+      : node_(std::move(node)),
+        gpu_(node_->gpu(rank)),
+        turn_(std::move(turn)),
+        launcher_(std::move(launcher)) {
+    const std::lock_guard lock(*turn_);
     own_stream_ = make_stream("the device's own stream", false);
   }
 
@@ -271,8 +283,8 @@ class VirtualDevice : public DeviceBackend {
     launch.dynamic_shared_bytes = kernel.shared_bytes;
     launch.parameter_buffer = plan.params;
     launch.where = plan.where;
-    const std::lock_guard lock(*turn_);
-    LaunchReport report = timed_launch(virtual_kernel.function, launch, plan.stream);
+    std::unique_lock lock(*turn_);
+    LaunchReport report = timed_launch(lock, virtual_kernel.function, launch, plan.stream);
     if (plan.timed) gpu_.order().synchronize(number_of(plan.stream));
     return report;
   }
@@ -294,10 +306,10 @@ class VirtualDevice : public DeviceBackend {
       return launch_ptx(module, kernel, recorded, other);
     };
     if (records(stream, again)) return nothing_found();
-    const std::lock_guard lock(*turn_);
+    std::unique_lock lock(*turn_);
     vgpu::Function function = module.facts.function(kernel);
     if (launch.dynamic_shared_bytes > 0) function.set_max_dynamic_shared(launch.dynamic_shared_bytes);
-    return timed_launch(function, launch, stream);
+    return timed_launch(lock, function, launch, stream);
   }
 
   void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
@@ -320,7 +332,12 @@ class VirtualDevice : public DeviceBackend {
     std::copy_n(reinterpret_cast<const std::byte*>(&map), sizeof map, static_cast<std::byte*>(out));
   }
 
-  vgpu::VirtualGpu gpu_;
+ private:
+  std::shared_ptr<vgpu::VirtualGpu> own_;    // null for a rank of a node
+  std::shared_ptr<vgpu::VirtualNode> node_;  // which then owns it
+
+ public:
+  vgpu::VirtualGpu& gpu_;
 
  private:
   friend class VirtualEvent;
@@ -332,13 +349,20 @@ class VirtualDevice : public DeviceBackend {
   };
 
   // With the turn held, all of them.
-  LaunchReport timed_launch(const vgpu::Function& function, vgpu::Launch launch, CUstream_st* stream) {
+  LaunchReport timed_launch(std::unique_lock<std::mutex>& turn, const vgpu::Function& function,
+                            vgpu::Launch launch, CUstream_st* stream) {
     launch.stream = number_of(stream);
     launch.where = CallerLine::or_else(launch.where);
     LaunchReport report;
     report.is_virtual = true;
     const auto begin = std::chrono::steady_clock::now();
-    report.virtual_report = gpu_.launch(function, launch);
+    if (launcher_) {
+      turn.unlock();
+      report.virtual_report = launcher_(function, launch);
+      turn.lock();
+    } else {
+      report.virtual_report = gpu_.launch(function, launch);
+    }
     report.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     std::vector<vgpu::Finding>& findings = report.virtual_report.findings;
@@ -433,7 +457,8 @@ class VirtualDevice : public DeviceBackend {
   }
   static uint64_t host_address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
-  const std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
+  const std::shared_ptr<std::mutex> turn_;
+  RankLauncher launcher_;  // empty: launches run alone
   std::map<CUstream_st*, std::unique_ptr<VirtualStream>> streams_;
   std::map<std::thread::id, StreamOrder::Stream> of_threads_;
   std::map<uint64_t, int64_t> sizes_;                // of what was allocated, by address
@@ -470,6 +495,11 @@ void VirtualEvent::synchronize() {
 
 std::shared_ptr<DeviceBackend> make_virtual_device(vgpu::Options options) {
   return std::make_shared<VirtualDevice>(std::move(options));
+}
+
+std::shared_ptr<DeviceBackend> make_rank_device(std::shared_ptr<vgpu::VirtualNode> node, int rank,
+                                                std::shared_ptr<std::mutex> turn, RankLauncher launcher) {
+  return std::make_shared<VirtualDevice>(std::move(node), rank, std::move(turn), std::move(launcher));
 }
 
 vgpu::VirtualGpu& virtual_machine(DeviceBackend& backend) {

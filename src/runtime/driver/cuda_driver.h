@@ -21,7 +21,8 @@ using CUgraphExec = struct CUgraphExec_st*;
 using CUlinkState = struct CUlinkState_st*;
 
 // Enumerators of the driver's ABI.
-inline constexpr int kErrorInvalidValue = 1, kErrorOutOfResources = 701;
+inline constexpr int kErrorInvalidValue = 1, kErrorNotReady = 600, kErrorOutOfResources = 701;
+inline constexpr int kMemPinned = 1, kMemOnDevice = 1, kMemReadWrite = 3;
 inline constexpr int kStreamNonBlocking = 1, kCaptureModeThreadLocal = 1;
 inline constexpr int kPointerAttributeMemoryType = 2, kPointerAttributeIsManaged = 8,
                      kPointerAttributeDeviceOrdinal = 9;
@@ -59,6 +60,25 @@ struct CUlaunchConfig {
   CUstream stream;
   CUlaunchAttribute* attributes;
   unsigned attribute_count;
+};
+
+using CUmemHandle = unsigned long long;
+
+/// CUmemAllocationProp.
+struct CUmemAllocationProp {
+  int type = kMemPinned;
+  int handle_types = 0;
+  int location_type = kMemOnDevice;
+  int location = 0;  // the device
+  void* win32_meta_data = nullptr;
+  unsigned char flags[8] = {};
+};
+
+/// CUmemAccessDesc.
+struct CUmemAccessDesc {
+  int location_type = kMemOnDevice;
+  int location = 0;
+  int flags = kMemReadWrite;
 };
 
 /// CUDA_MEMCPY2D.

@@ -120,6 +120,7 @@ std::string actor_text(const Actor& actor) {
   std::string text;
   if (!actor.unit.empty()) text = actor.unit + " for ";
   if (actor.cta[0] < 0) return actor.unit;
+  if (actor.rank >= 0) text += fmt::format("rank {}, ", actor.rank);
   text += fmt::format("CTA ({}, {}, {})", actor.cta[0], actor.cta[1], actor.cta[2]);
   if (actor.warp >= 0) text += fmt::format(" warp {}", actor.warp);
   if (actor.lane >= 0) text += fmt::format(" lane {}", actor.lane);

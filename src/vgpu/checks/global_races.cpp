@@ -101,18 +101,74 @@ Actor GlobalRaces::actor(AgentId agent) {
   return at == actors_.end() ? Actor{} : at->second;
 }
 
-std::shared_ptr<const Foreign> GlobalRaces::released_at(uint64_t address) {
+GlobalRaces::Released GlobalRaces::released_at(uint64_t address, int rank, bool is_system) {
   const std::lock_guard lock(mutex_);
   const auto at = objects_.find(address);
-  return at == objects_.end() ? nullptr : at->second;
+  if (at == objects_.end()) return {};
+  Released there;
+  for (const auto& [of, what] : at->second.by_rank) {
+    std::shared_ptr<const Foreign>& to = of == rank ? there.seen : there.narrow;
+    to = join(to, what);
+  }
+  if (is_system) there.seen = join(there.seen, at->second.to_system);
+  return there;
 }
 
-void GlobalRaces::release_at(uint64_t address, const std::shared_ptr<const Foreign>& what) {
-  if (what == nullptr) return;
+void GlobalRaces::release_at(uint64_t address, int rank, const std::shared_ptr<const Foreign>& what,
+                             const std::shared_ptr<const Foreign>& to_system) {
   has_released_.store(true, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<const Foreign>& object = objects_[address];
-  object = join(object, what);
+  ReleasedAt& at = objects_[address];
+  std::shared_ptr<const Foreign>& own = at.by_rank[rank];
+  own = join(own, what);
+  at.to_system = join(at.to_system, to_system);
+}
+
+void GlobalRaces::add_launch(Launched launch) {
+  has_released_.store(true, std::memory_order_relaxed);  // to the next launch of its rank
+  next_cluster_ = launch.first + launch.count;
+  launches_.push_back(std::move(launch));
+}
+
+const GlobalRaces::Launched* GlobalRaces::launch_of(uint32_t cluster) const {
+  auto after = std::upper_bound(launches_.begin(), launches_.end(), cluster,
+                                [](uint32_t c, const Launched& launch) { return c < launch.first; });
+  return after == launches_.begin() ? nullptr : &*(after - 1);
+}
+
+std::shared_ptr<const Foreign> GlobalRaces::known_before(int rank) const {
+  const auto at = known_.find(rank);
+  return at == known_.end() ? nullptr : at->second;
+}
+
+void GlobalRaces::cluster_finished(int rank, const std::shared_ptr<const Foreign>& known) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const Foreign>& ended = ended_[rank];
+  ended = join(ended, known);
+}
+
+void GlobalRaces::launches_finished() {
+  for (; running_from_ < launches_.size(); ++running_from_) {
+    const Launched& launch = launches_[running_from_];
+    auto all = std::make_shared<VectorClock>();
+    all->join(AgentId{0}, Known(launch.first + launch.count));
+    const Foreign own{{whole_rank(launch.rank), all}};
+    const std::shared_ptr<const Foreign> joined =
+        join(join(known_[launch.rank], ended_[launch.rank]), std::make_shared<const Foreign>(own));
+    // Clusters of launches that are known as a whole need no entries of their own.
+    auto kept = std::make_shared<Foreign>();
+    for (const auto& [key, clock] : *joined)
+      if (is_whole_rank(key) || !is_known_whole(*joined, key)) kept->emplace(key, clock);
+    known_[launch.rank] = std::move(kept);
+    ended_[launch.rank] = nullptr;
+  }
+}
+
+bool GlobalRaces::is_known_whole(const Foreign& foreign, uint32_t cluster) const {
+  const Launched* launch = launch_of(cluster);
+  if (launch == nullptr) return false;
+  const auto at = foreign.find(whole_rank(launch->rank));
+  return at != foreign.end() && at->second->covers_all(0, cluster);
 }
 
 }  // namespace imbrex::vgpu

@@ -12,6 +12,7 @@
 #include "imbrex/vgpu/virtual_gpu.h"
 #include "vgpu/checks/shadow_blocks.h"
 #include "vgpu/memory/memory.h"
+#include "vgpu/program/program.h"
 
 namespace imbrex::vgpu {
 
@@ -76,11 +77,44 @@ class GlobalRaces {
   void name_agent(AgentId agent, const Actor& actor);
   Actor actor(AgentId agent);
 
-  /// What has been released at an address, for other clusters.
-  std::shared_ptr<const Foreign> released_at(uint64_t address);
-  void release_at(uint64_t address, const std::shared_ptr<const Foreign>& what);
+  /// What has been released at an address, for a thread of another cluster: what it sees, and what the scopes keep from
+  /// it.
+  struct Released {
+    std::shared_ptr<const Foreign> seen, narrow;
+  };
+  Released released_at(uint64_t address, int rank, bool is_system);
+  /// By a thread of a GPU, for that GPU, and for all others (null: nothing).
+  void release_at(uint64_t address, int rank, const std::shared_ptr<const Foreign>& what,
+                  const std::shared_ptr<const Foreign>& to_system);
+
+  // Several launches, on several GPUs: what one of a rank did is ordered before the next of that rank.
+
+  /// A launch whose clusters have the numbers from `first` on.
+  struct Launched {
+    uint32_t first = 0, count = 0;
+    int rank = -1;
+    std::shared_ptr<const Program> program;
+    Dim3 grid, cluster;
+    size_t warps_per_cta = 1;
+  };
+  void add_launch(Launched launch);
+  /// The launch that a cluster is one of; null where it was not told of.
+  const Launched* launch_of(uint32_t cluster) const;
+  /// The number of the first cluster of the next launch.
+  uint32_t next_cluster() const { return next_cluster_; }
+  /// What all threads of a launch of the rank know from the start.
+  std::shared_ptr<const Foreign> known_before(int rank) const;
+  /// A cluster of the rank has ended, knowing this.
+  void cluster_finished(int rank, const std::shared_ptr<const Foreign>& known);
+  /// All clusters of the launches have ended.
+  void launches_finished();
+  bool is_known_whole(const Foreign& foreign, uint32_t cluster) const;
 
  private:
+  struct ReleasedAt {
+    std::map<int, std::shared_ptr<const Foreign>> by_rank;
+    std::shared_ptr<const Foreign> to_system;
+  };
   static constexpr size_t kLocks = 1024;
   bool is_concurrent_;
   uint64_t block_bytes_, cell_bytes_, read_bytes_;
@@ -91,7 +125,11 @@ class GlobalRaces {
   std::atomic<bool> has_released_ = false;
   std::mutex mutex_;
   std::unordered_map<AgentId, Actor> actors_;
-  std::unordered_map<uint64_t, std::shared_ptr<const Foreign>> objects_;
+  std::unordered_map<uint64_t, ReleasedAt> objects_;
+  std::vector<Launched> launches_;  // by their first cluster
+  size_t running_from_ = 0;         // of launches_: those from here on run
+  uint32_t next_cluster_ = 0;
+  std::map<int, std::shared_ptr<const Foreign>> known_, ended_;  // by rank
 };
 
 }  // namespace imbrex::vgpu

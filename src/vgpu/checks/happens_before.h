@@ -125,8 +125,12 @@ class BentClock {
   std::vector<Entry> entries_;
 };
 
-/// What is known of the agents of other clusters, by the clusters' numbers. Shared by all who know the same.
+/// What is known of the agents of other clusters, by the clusters' numbers. Shared by all who know the same. Where
+/// several GPUs run together, the entry whole_rank(r) says below which number all clusters of rank r are known, as the
+/// clock of agent 0.
 using Foreign = std::map<uint32_t, std::shared_ptr<const VectorClock>>;
+constexpr uint32_t whole_rank(int rank) { return 0x8000'0000u | static_cast<uint32_t>(rank); }
+constexpr bool is_whole_rank(uint32_t key) { return (key & 0x8000'0000u) != 0; }
 std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
                                     const std::shared_ptr<const Foreign>& b);
 
@@ -136,7 +140,8 @@ enum Order : uint8_t {
   kAcquires = 1,
   kReleases = 2,
   kGpuScope = 4,
-  kCtaScope = 8  // mbarriers: orders nothing with threads of other CTAs
+  kCtaScope = 8,     // mbarriers: orders nothing with threads of other CTAs
+  kSystemScope = 16  // with kGpuScope: among the threads of all GPUs too
 };
 
 /// What an agent knows: whose accesses happened before, and what of it has passed a fence.
@@ -149,7 +154,9 @@ struct Knowledge {
   VectorClock synced, ready;
   BentClock bent;                          // where rules are bent
   std::shared_ptr<const Foreign> foreign;  // null: of no other cluster
+  std::shared_ptr<const Foreign> narrow;   // would be known, if scopes reached as far as other GPUs
   VectorClock published;                   // of those seen: a fence of gpu scope came in between
+  VectorClock published_to_system;         // of those seen: one of system scope did
 
   /// What comes through an object that both synchronised on. `ready` does not travel: every thread needs its
   /// own fence::after_thread_sync.
@@ -159,8 +166,10 @@ struct Knowledge {
     fenced_global.join(other.fenced_global);
     synced.join(other.synced);
     published.join(other.published);
+    published_to_system.join(other.published_to_system);
     bent.join(other.bent);
     foreign = join(foreign, other.foreign);
+    narrow = join(narrow, other.narrow);
   }
   /// All that another part of the same warp knows.
   void absorb(const Knowledge& other) {

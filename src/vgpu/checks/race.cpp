@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "vgpu/checks/global_races.h"
+
 namespace imbrex::vgpu {
 
 namespace {
@@ -24,12 +26,14 @@ RaceChecker::RaceChecker(const LaunchContext& launch, int64_t number, std::vecto
       ctas_(std::move(ctas)),
       log_(&log),
       global_(launch.global_races),
-      cluster_number_(static_cast<uint32_t>(number)),
+      cluster_number_(launch.first_cluster + static_cast<uint32_t>(number)),
       warps_per_cta_(static_cast<size_t>(launch.warps())) {
   warps_.resize(ctas_.size() * warps_per_cta_);
   agents_.reserve(warps_.size());
   for (uint32_t w = 0; w < warps_.size(); ++w) {
     warps_[w].flows.fill(kNoAgent);
+    if (global_ != nullptr && launch.rank >= 0)
+      warps_[w].knowledge.foreign = global_->known_before(launch.rank);
     add_agent("", w, -1);
   }
   remote_uses_.resize(ctas_.size());
@@ -184,7 +188,9 @@ void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what) 
     if (&known == &warp.knowledge) return;
     // Other clusters are no matter of lanes.
     warp.knowledge.published.join(what.published);
+    warp.knowledge.published_to_system.join(what.published_to_system);
     warp.knowledge.foreign = join(warp.knowledge.foreign, what.foreign);
+    warp.knowledge.narrow = join(warp.knowledge.narrow, what.narrow);
     return;
   }
   known.synced.join(what.synced);

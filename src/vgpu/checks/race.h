@@ -51,9 +51,9 @@ class RaceChecker {
   void complete_phase(SyncKey key);
   /// The warp goes on only after the completed phases of an mbarrier.
   void acquire_phases(const Who& who, SyncKey key);
-  /// fence and membar: relaxed arrivals and writes release what is known now, relaxed waits and reads before
+  /// fence and membar, of a `reach` that is kGpuScope, kGpuScope | kSystemScope or less: relaxed arrivals and writes release what is known now, relaxed waits and reads before
   /// it have acquired.
-  void fence(const Who& who, bool gpu_scope);
+  void fence(const Who& who, uint8_t reach);
   /// An atomic or other strong access to global memory: orders clusters.
   void strong_access(const Who& who, uint64_t address, AccessKind kind);
   /// bar.warp.sync.
@@ -70,6 +70,8 @@ class RaceChecker {
   void remote_use(const Who& who, const CtaIdentity& owner);
   /// The last thread of a CTA has exited: what others did there must have happened before.
   void cta_exit(const CtaIdentity& cta);
+  /// All threads of the cluster have, and its operations are done.
+  void finished();
 
   // ---- asynchronous work
 
@@ -285,8 +287,11 @@ class RaceChecker {
   Excuse excuse(const View& view, const Access& earlier, const Access& now, bool repeats) const;
   void add_bent_wait(Finding& finding, const BentClock::Entry& entry) const;
   void report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes, Excuse excuse);
+  /// `is_narrow`: it would be ordered if scopes reached as far as the other GPU.
   void report_global_race(const Who& who, uint64_t address, const Access& earlier, const Access& now,
-                          Excuse excuse);
+                          Excuse excuse, bool is_narrow);
+  /// What to do about one with another launch.
+  static const char* hint_between_launches(const Access& earlier, const Access& now, bool is_narrow);
   void report_missing_fence(const Who& who, Space space, uint64_t address, const Access& earlier,
                             bool writes);
   void report_tensor(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
@@ -296,6 +301,14 @@ class RaceChecker {
   void report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, Bend bend);
   Who who_did(const Access& access) const;
   Actor actor_of(AgentId everywhere) const;
+  /// The cluster is one of this launch.
+  bool is_of_launch(uint32_t cluster) const {
+    return cluster - launch_->first_cluster < static_cast<uint32_t>(launch_->clusters().count());
+  }
+  /// The cluster is one of this GPU.
+  bool is_of_rank(uint32_t cluster) const;
+  /// Whether a thread that knows `foreign` knows what another cluster did.
+  bool is_known(const Foreign* foreign, const Access& earlier, int lane) const;
 
   const CheckSet& checks() const { return launch_->options.checks; }
 

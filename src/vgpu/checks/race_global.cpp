@@ -2,7 +2,7 @@
 // Races on global memory, between the warps and units of all clusters. Inside a cluster the rules are those
 // of shared memory. Clusters are ordered by what PTX calls release and acquire patterns of gpu or sys scope:
 // a releasing write (or a fence before a relaxed one) that an acquiring read (or a relaxed one before a
-// fence) observes.
+// fence) observes. Clusters of different GPUs are ordered by those of sys scope alone, on both sides.
 #include "vgpu/checks/global_races.h"
 #include "vgpu/checks/race.h"
 
@@ -26,17 +26,20 @@ std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
   return joined;
 }
 
-void RaceChecker::fence(const Who& who, bool gpu_scope) {
+void RaceChecker::fence(const Who& who, uint8_t reach) {
   WarpState& s = state(who);
   if (s.stashed != nullptr) {
     known_to(s, who).learn(*s.stashed);
     s.stashed.reset();
   }
   s.own_at_fence = publish(s, who);
-  if (gpu_scope && global_ != nullptr) {
-    each_known(s, lanes_of(who), [&](const Knowledge& k) { s.knowledge.published.join(k.seen); });
-    s.knowledge.published.join(warp_index(who), s.own_at_fence);
-  }
+  const auto publish_in = [&](VectorClock& published) {
+    each_known(s, lanes_of(who), [&](const Knowledge& k) { published.join(k.seen); });
+    published.join(warp_index(who), s.own_at_fence);
+  };
+  if (global_ != nullptr && (reach & kGpuScope) != 0) publish_in(s.knowledge.published);
+  if (global_ != nullptr && (reach & kSystemScope) != 0 && launch_->rank >= 0)
+    publish_in(s.knowledge.published_to_system);
   ++s.version;
   s.at_fence = snapshot(s, lanes_of(who));
 }
@@ -50,24 +53,49 @@ std::shared_ptr<const Foreign> RaceChecker::foreign_of(VectorClock what, const K
 void RaceChecker::strong_access(const Who& who, uint64_t address, AccessKind kind) {
   if (global_ == nullptr || who.origin != nullptr || (who.order & kGpuScope) == 0) return;
   WarpState& s = state(who);
+  const bool is_system = (who.order & kSystemScope) != 0;
   if (is_read(kind)) {
     // Relaxed reads count as acquiring: where the fence behind them stands differs between good kernels.
-    if (std::shared_ptr<const Foreign> there = global_->released_at(address)) {
-      s.knowledge.foreign = join(s.knowledge.foreign, there);
+    const GlobalRaces::Released there = global_->released_at(address, launch_->rank, is_system);
+    if (there.seen != nullptr || there.narrow != nullptr) {
+      s.knowledge.foreign = join(s.knowledge.foreign, there.seen);
+      s.knowledge.narrow = join(s.knowledge.narrow, there.narrow);
       ++s.version;
     }
   }
   if (!is_write(kind)) return;
-  VectorClock what;
+  VectorClock what, to_system;
   if ((who.order & kReleases) != 0) {
     each_known(s, lanes_of(who), [&](const Knowledge& k) { what.join(k.seen); });
     what.join(warp_index(who), publish(s, who));
-  } else if (!s.knowledge.published.empty()) {
-    what = s.knowledge.published;
+    if (is_system) to_system = what;
   } else {
-    return;
+    what = s.knowledge.published;
+    if (is_system) to_system = s.knowledge.published_to_system;
   }
-  global_->release_at(address, foreign_of(std::move(what), s.knowledge));
+  if (what.empty()) return;
+  global_->release_at(
+      address, launch_->rank, foreign_of(std::move(what), s.knowledge),
+      launch_->rank < 0 || to_system.empty() ? nullptr : foreign_of(std::move(to_system), s.knowledge));
+}
+
+void RaceChecker::finished() {
+  if (global_ == nullptr || launch_->rank < 0) return;
+  std::shared_ptr<const Foreign> foreign;
+  for (const WarpState& warp : warps_)
+    each_known(warp, kAllLanes, [&](const Knowledge& k) { foreign = join(foreign, k.foreign); });
+  global_->cluster_finished(launch_->rank, foreign);
+}
+
+bool RaceChecker::is_known(const Foreign* foreign, const Access& earlier, int lane) const {
+  if (foreign == nullptr) return false;
+  const uint32_t cluster = cluster_of(earlier.agent);
+  const auto covers = [&](const VectorClock& known) {
+    const AgentId agent = local_agent(earlier.agent);
+    return lane < 0 ? known.covers_all(agent, earlier.clock) : known.covers(agent, earlier.clock, lane);
+  };
+  if (const auto at = foreign->find(cluster); at != foreign->end() && covers(*at->second)) return true;
+  return launch_->rank >= 0 && global_->is_known_whole(*foreign, cluster);
 }
 
 struct GlobalJudge {
@@ -87,11 +115,7 @@ struct GlobalJudge {
       return RaceChecker::in_program_order(view, here, now, byte) ||
              view.has_seen(here, byte, now.lane_of(byte));
     }
-    const Foreign* foreign = view.knowledge->foreign.get();
-    if (foreign == nullptr) return false;
-    const auto at = foreign->find(cluster_of(earlier.agent));
-    return at != foreign->end() &&
-           at->second->covers(local_agent(earlier.agent), earlier.clock, earlier.lane_of(byte) & 31);
+    return checker.is_known(view.knowledge->foreign.get(), earlier, earlier.lane_of(byte) & 31);
   }
   bool ordered_for_all(const Access& earlier, const Access& now) const {
     // The same lanes of the same warp, as most often.
@@ -103,24 +127,29 @@ struct GlobalJudge {
       here.agent = local_agent(earlier.agent);
       return RaceChecker::all_in_program_order(view, here, now) || view.has_seen_all(here);
     }
-    const Foreign* foreign = view.knowledge->foreign.get();
-    if (foreign == nullptr) return false;
-    const auto at = foreign->find(cluster_of(earlier.agent));
-    return at != foreign->end() && at->second->covers_all(local_agent(earlier.agent), earlier.clock);
+    return checker.is_known(view.knowledge->foreign.get(), earlier, -1);
   }
   bool in_order_says_nothing(const Access& earlier, const Access& now) const {
     return !now.async_proxy || !is_own(earlier) || earlier.async_proxy ||
            view.knowledge->fenced_global.covers_all(local_agent(earlier.agent), earlier.clock);
   }
   bool may_meet(const Access& earlier, const Access& now) const {
-    if (RaceChecker::repeats_it(view, earlier, now, repeats)) return true;
-    return earlier.strong && now.strong && (is_own(earlier) || (!earlier.special && !now.special));
+    const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent));
+    if (is_of_launch && RaceChecker::repeats_it(view, earlier, now, repeats)) return true;
+    if (!earlier.strong || !now.strong) return false;
+    if (!is_of_launch) return (earlier.system && now.system) || checker.is_of_rank(cluster_of(earlier.agent));
+    return is_own(earlier) || (!earlier.special && !now.special);
   }
   void race(const Access& earlier, const Access& now) {
     silent = false;
     Access here = earlier;
     here.agent = is_own(earlier) ? local_agent(earlier.agent) : kNoAgent;
-    checker.report_global_race(who, address, earlier, now, checker.excuse(view, here, now, repeats));
+    const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent));
+    const int lane = earlier.lane_of(std::countr_zero(earlier.bytes)) & 31;
+    checker.report_global_race(
+        who, address, earlier, now,
+        is_of_launch ? checker.excuse(view, here, now, repeats) : RaceChecker::Excuse{},
+        !is_of_launch && checker.is_known(view.knowledge->narrow.get(), earlier, lane));
   }
   void in_order(const Access& earlier, const Access& now) {
     if (!is_own(earlier) || !now.async_proxy || !reads || !earlier.write || earlier.async_proxy) return;
@@ -145,6 +174,7 @@ void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes
   Access now = access_of(who, v, is_write(kind));
   now.strong = is_strong(kind);
   now.special = now.strong && (who.order & kGpuScope) == 0 && who.origin == nullptr;
+  now.system = now.strong && (who.order & kSystemScope) != 0 && who.origin == nullptr;
   now.lane_shift = static_cast<uint8_t>(lane_shift);
   now.bytes = pattern;
   Agent& agent = agents_[v.agent];

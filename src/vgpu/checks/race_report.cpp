@@ -31,10 +31,27 @@ Who RaceChecker::who_did(const Access& access) const {
 /// An agent of any cluster: a warp is known by its number, units have been named.
 Actor RaceChecker::actor_of(AgentId everywhere) const {
   const size_t local = local_agent(everywhere);
+  if (!is_of_launch(cluster_of(everywhere))) {
+    const GlobalRaces::Launched* launch = global_->launch_of(cluster_of(everywhere));
+    if (launch == nullptr) return global_->actor(everywhere);
+    const size_t warps = launch->warps_per_cta * static_cast<size_t>(launch->cluster.count());
+    Actor actor;
+    if (local >= warps) {
+      actor = global_->actor(everywhere);
+    } else {
+      const std::array<int64_t, 3> id =
+          cta_id_in(launch->grid, launch->cluster, cluster_of(everywhere) - launch->first,
+                    static_cast<int64_t>(local / launch->warps_per_cta));
+      for (size_t i = 0; i < 3; ++i) actor.cta[i] = static_cast<int>(id[i]);
+      actor.warp = static_cast<int>(local % launch->warps_per_cta);
+    }
+    actor.rank = launch->rank;
+    return actor;
+  }
   if (local >= warps_.size()) return global_->actor(everywhere);
   Actor actor;
-  const std::array<int64_t, 3> id =
-      launch_->cta_id(cluster_of(everywhere), static_cast<int64_t>(local / warps_per_cta_));
+  const std::array<int64_t, 3> id = launch_->cta_id(cluster_of(everywhere) - launch_->first_cluster,
+                                                    static_cast<int64_t>(local / warps_per_cta_));
   for (size_t i = 0; i < 3; ++i) actor.cta[i] = static_cast<int>(id[i]);
   actor.warp = static_cast<int>(local % warps_per_cta_);
   return actor;
@@ -109,29 +126,61 @@ void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& ear
         "bar.warp.sync before it";
 }
 
+bool RaceChecker::is_of_rank(uint32_t cluster) const {
+  if (is_of_launch(cluster)) return true;
+  const GlobalRaces::Launched* launch = global_->launch_of(cluster);
+  return launch != nullptr && launch->rank == launch_->rank;
+}
+
+const char* RaceChecker::hint_between_launches(const Access& earlier, const Access& now, bool is_narrow) {
+  if (earlier.strong && now.strong)
+    return "both are atomic, but of a scope that does not reach the other GPU: use .sys (Scope::kSystem)";
+  if (is_narrow)
+    return "a signal stands between the two, but of .gpu scope, which orders nothing between GPUs: release "
+           "and acquire with .sys (Scope::kSystem)";
+  return "a signal between GPUs: a release of .sys scope by the earlier rank behind its access, and an "
+         "acquire of .sys scope by the later rank before its own";
+}
+
 void RaceChecker::report_global_race(const Who& who, uint64_t address, const Access& earlier,
-                                     const Access& now, Excuse excuse) {
+                                     const Access& now, Excuse excuse, bool is_narrow) {
   if (!checks().races) return;
   const bool own = cluster_of(earlier.agent) == cluster_number_;
+  const bool of_launch = own || is_of_launch(cluster_of(earlier.agent));
   Access here = earlier;
   here.agent = local_agent(earlier.agent);
-  const Who other = own ? who_did(here) : Who{nullptr, -1, -1, &launch_->program.code[earlier.insn], ""};
+  const std::vector<Instruction>& code = launch_->program.code;
+  const Who other =
+      own ? who_did(here)
+          : Who{nullptr, -1, -1, earlier.insn < code.size() ? &code[earlier.insn] : nullptr, ""};
   Finding* finding = log_->open(FindingKind::kRace, who, address, &other, excuse.bend());
   if (finding == nullptr) return;
   if (!own) {
     finding->other_actor = actor_of(earlier.agent);
     finding->other_actor.lane = earlier.lane_of(std::countr_zero(earlier.bytes) & 15);
   }
+  if (!of_launch)
+    if (const GlobalRaces::Launched* launch = global_->launch_of(cluster_of(earlier.agent)))
+      finding->other_place = launch->program->place(earlier.insn);
   const Actor& a = finding->other_actor;
-  const std::string whose = own && other.cta == who.cta ? name_of(other)
-                                                        : fmt::format("{}{}warp {} of CTA ({}, {}, {})",
-                                                                      a.unit, a.unit.empty() ? "" : " for ",
-                                                                      a.warp, a.cta[0], a.cta[1], a.cta[2]);
+  const std::string whose =
+      own && other.cta == who.cta
+          ? name_of(other)
+          : fmt::format("{}{}warp {} of {}CTA ({}, {}, {})", a.unit, a.unit.empty() ? "" : " for ", a.warp,
+                        of_launch ? "" : fmt::format("rank {}, ", a.rank), a.cta[0], a.cta[1], a.cta[2]);
   finding->message =
-      fmt::format("{} {} global memory at 0x{:x}, which {} {} with nothing that orders the two", name_of(who),
+      fmt::format("{}{} {} global memory at 0x{:x}, which {} {} with nothing that orders the two",
+                  name_of(who), of_launch ? "" : fmt::format(" of rank {}", launch_->rank),
                   now.write ? "writes" : "reads", address, whose, earlier.write ? "wrote" : "read");
+  if (launch_->rank >= 0)
+    if (const Allocation* allocation = launch_->memory.find(address))
+      finding->facts.push_back(fmt::format("{} [0x{:x}, 0x{:x}), byte {}", allocation->name,
+                                           allocation->address, allocation->address + allocation->bytes,
+                                           address - allocation->address));
   if (excuse.wait != nullptr) return add_bent_wait(*finding, *excuse.wait);
-  if (earlier.strong && now.strong)
+  if (!of_launch)
+    finding->hint = hint_between_launches(earlier, now, is_narrow);
+  else if (earlier.strong && now.strong)
     finding->hint = "both are atomic, but of a scope that does not reach the other's CTA: use .gpu";
   else if (own && (other.unit[0] != 0 || who.unit[0] != 0))
     finding->hint =

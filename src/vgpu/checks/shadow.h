@@ -21,6 +21,7 @@ struct Access {
   uint8_t strong : 1 = 0;
   uint8_t async_proxy : 1 = 0;
   uint8_t special : 1 = 0;  // tensor memory: the result of an mma; global memory: of less than gpu scope
+  uint8_t system : 1 = 0;   // global memory, strong: of system scope
 
   int lane_of(int byte) const { return lane_shift == 7 ? lane : lane + (byte >> lane_shift); }
   bool is_like(const Access& other) const {

@@ -32,7 +32,7 @@ Step exec_cvta(Warp& w, const Instruction& n, Mask active) {
 
 bool is_in_space(const Warp& w, Space space, uint64_t address) {
   const bool in_const = address - kGlobalBase < kConstBytes;
-  const bool in_param = address - kParamBase < kParamBytes;
+  const bool in_param = address - kParamBase < kParamBytes * kMaxGpus;
   switch (space) {
     case Space::kSharedCta:
       return in_window(address, kSharedWindow) &&

@@ -13,9 +13,10 @@ using ptx::Op;
 
 Step exec_nothing(Warp&, const Instruction&, Mask) { return Step::kNext; }
 
-template <bool kGpuWide>
+/// `kReach`: bits of Order.
+template <uint8_t kReach>
 Step exec_fence(Warp& w, const Instruction& n, Mask active) {
-  w.cta().cluster().observe().fence(w.threads(n, active), kGpuWide);
+  w.cta().cluster().observe().fence(w.threads(n, active), kReach);
   return Step::kNext;
 }
 
@@ -40,9 +41,12 @@ bool decode_fences(Decoder& d, Instruction& out) {
   const ExecFunction proxy_fence = is_shared            ? exec_proxy_fence<true, false>
                                    : d.has(Mod::global) ? exec_proxy_fence<false, true>
                                                         : exec_proxy_fence<true, true>;
-  set_body(out, joins_proxies     ? proxy_fence
-                : is_thread_fence ? (is_narrow ? exec_fence<false> : exec_fence<true>)
-                                  : exec_nothing);
+  set_body(out, joins_proxies ? proxy_fence
+                : is_thread_fence
+                    ? (is_narrow                           ? exec_fence<0>
+                       : d.has(Mod::gpu) || d.has(Mod::gl) ? exec_fence<kGpuScope>
+                                                           : exec_fence<kGpuScope | kSystemScope>)
+                    : exec_nothing);
   return true;
 }
 

@@ -208,7 +208,8 @@ bool all_store_the_same(Warp& w, const Instruction& n, std::byte* const* host) {
 uint8_t order_of(const Instruction& n) {
   const uint8_t flags = n.small[kFlags];
   return static_cast<uint8_t>(((flags & kSynchronises) != 0 ? kAcquires | kReleases : kRelaxed) |
-                              ((flags & kOrdered) != 0 ? kGpuScope : 0));
+                              ((flags & kOrdered) != 0 ? kGpuScope : 0) |
+                              ((flags & kSystem) != 0 ? kSystemScope : 0));
 }
 
 /// What all 32 lanes touch in steps of 2 to 16 bytes of global memory, of which they leave some out.
@@ -505,6 +506,7 @@ bool decode_load_store(Decoder& d, Instruction& out) {
   const Mod scope = insn.one_of({Mod::cta, Mod::cluster, Mod::gpu, Mod::sys}, Mod::sys);
   const bool global = address.space == Space::kGlobal || address.space == Space::kGeneric;
   if (order != Mod::weak && global && scope != Mod::cta && scope != Mod::cluster) flags |= kOrdered;
+  if ((flags & kOrdered) != 0 && scope == Mod::sys) flags |= kSystem;
   if (order != Mod::weak) flags |= kStrong;
   if (order == Mod::acquire || order == Mod::release) flags |= kSynchronises;
   const ptx::Operand& value = d.operand(value_at);

@@ -19,7 +19,8 @@ enum Flag : uint8_t {
   kOrdered = 8,
   kQuadLanes = 16,
   kStrong = 32,
-  kSynchronises = 64  // .acquire, .release
+  kSynchronises = 64,  // .acquire, .release
+  kSystem = 128        // of system scope
 };
 
 /// The slot of element e: d for scalars, else the list.

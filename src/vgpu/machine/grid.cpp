@@ -9,8 +9,6 @@
 #include <thread>
 
 #include "imbrex/vgpu/watch.h"
-#include "vgpu/checks/bank_counter.h"
-#include "vgpu/checks/sector_counter.h"
 #include "vgpu/machine/cluster.h"
 #include "vgpu/machine/warp_places.h"
 
@@ -23,6 +21,29 @@ constexpr int64_t kSlice = int64_t{1} << 22;
 constexpr int64_t kSliceInTurns = int64_t{1} << 16;
 /// Slots are run to the end of their cluster, one after the other, unless that takes longer than this.
 constexpr int kFairnessShift = 22;
+/// GPUs that run together begin up to so many instructions apart, as a power of 2.
+constexpr uint64_t kMostDelayBits = 16;
+
+void add(Statistics& sum, const Statistics& s) {
+  sum.ctas += s.ctas;
+  sum.instructions += s.instructions;
+  sum.lane_instructions += s.lane_instructions;
+  sum.global_bytes_read += s.global_bytes_read;
+  sum.global_bytes_written += s.global_bytes_written;
+  sum.shared_bytes_read += s.shared_bytes_read;
+  sum.shared_bytes_written += s.shared_bytes_written;
+  sum.local_bytes_read += s.local_bytes_read;
+  sum.local_bytes_written += s.local_bytes_written;
+  sum.cp_async_bytes += s.cp_async_bytes;
+  sum.tma_bytes_loaded += s.tma_bytes_loaded;
+  sum.tma_bytes_repeated += s.tma_bytes_repeated;
+  sum.tma_bytes_stored += s.tma_bytes_stored;
+  sum.tensor_memory_bytes += s.tensor_memory_bytes;
+  sum.operand_bytes += s.operand_bytes;
+  sum.tensor_flops += s.tensor_flops;
+  sum.async_operations += s.async_operations;
+  sum.barrier_waits += s.barrier_waits;
+}
 
 }  // namespace
 
@@ -60,79 +81,87 @@ bool GridSlot::all_loop(uint64_t stamp) {
   });
 }
 
-Grid::Grid(const LaunchContext& launch, int slots) : launch_(launch) {
-  const int64_t clusters = launch.clusters().count();
-  slots = static_cast<int>(std::min<int64_t>(slots, clusters));
-  std::vector<int64_t> order(static_cast<size_t>(clusters));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  Random random(launch.options.seed, ~uint64_t{0});
-  if (!random.is_plain())
-    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-  for (int i = 0; i < slots; ++i) {
-    auto slot = std::make_unique<GridSlot>();
-    slot->grid_ = this;
-    slot->index_ = i;
-    for (size_t c = static_cast<size_t>(i); c < order.size(); c += static_cast<size_t>(slots))
-      slot->queue_.push_back(order[c]);
-    slots_.push_back(std::move(slot));
-    put_back(*slots_.back());
+Grid::Grid(std::span<const ResidentLaunch> launches) {
+  if (!launches.empty()) watch_ = launches.front().context->options.watch;
+  for (const ResidentLaunch& one : launches) {
+    const LaunchContext& launch = *one.context;
+    const int64_t clusters = launch.clusters().count();
+    const int slots = static_cast<int>(std::min<int64_t>(one.slots, clusters));
+    std::vector<int64_t> order(static_cast<size_t>(clusters));
+    std::iota(order.begin(), order.end(), int64_t{0});
+    Random random(launch.options.seed, ~uint64_t{0});
+    if (!random.is_plain())
+      for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+    // GPUs do not begin together: one may be far ahead before another begins.
+    uint64_t begin = 0;
+    if (launch.rank >= 0 && !random.is_plain()) {
+      Random late(launch.options.seed, ~uint64_t{1} - static_cast<uint64_t>(launch.rank));
+      begin = late.below(uint64_t{1} << late.below(kMostDelayBits + 1));
+    }
+    for (int i = 0; i < slots; ++i) {
+      auto slot = std::make_unique<GridSlot>();
+      slot->grid_ = this;
+      slot->index_ = static_cast<int>(slots_.size());
+      slot->launch_ = launches_.size();
+      slot->publish(begin);
+      for (size_t c = static_cast<size_t>(i); c < order.size(); c += static_cast<size_t>(slots))
+        slot->queue_.push_back(order[c]);
+      slots_.push_back(std::move(slot));
+    }
+    launches_.push_back({&launch});
   }
+  for (const std::unique_ptr<GridSlot>& slot : slots_) put_back(*slot);
 }
 
 Grid::~Grid() = default;
 
 void Grid::start_cluster(GridSlot& slot) {
   const int64_t number = slot.take_next();
-  slot.cluster_ =
-      std::make_unique<Cluster>(launch_, slot, number, slot.clock_.load(std::memory_order_relaxed));
+  slot.cluster_ = std::make_unique<Cluster>(*launches_[slot.launch_].context, slot, number,
+                                            slot.clock_.load(std::memory_order_relaxed));
 }
 
 void Grid::finish_cluster(GridSlot& slot, bool stopped) {
   Cluster& cluster = *slot.cluster_;
+  Running& running = launches_[slot.launch_];
   const uint64_t end = epoch(cluster.clock());
-  for (size_t i = 0; i < cluster.log().findings().size(); ++i)
-    findings_.push_back({cluster.number(), end, slot.index_, cluster.log().places(i),
-                         std::move(cluster.log().findings()[i])});
-  if (!cluster.printed().empty()) printed_.emplace_back(cluster.number(), std::move(cluster.printed()));
-  const Statistics& s = cluster.statistics();
-  statistics_.ctas += s.ctas;
-  statistics_.instructions += s.instructions;
-  statistics_.lane_instructions += s.lane_instructions;
-  statistics_.global_bytes_read += s.global_bytes_read;
-  statistics_.global_bytes_written += s.global_bytes_written;
-  statistics_.shared_bytes_read += s.shared_bytes_read;
-  statistics_.shared_bytes_written += s.shared_bytes_written;
-  statistics_.local_bytes_read += s.local_bytes_read;
-  statistics_.local_bytes_written += s.local_bytes_written;
-  statistics_.cp_async_bytes += s.cp_async_bytes;
-  statistics_.tma_bytes_loaded += s.tma_bytes_loaded;
-  statistics_.tma_bytes_repeated += s.tma_bytes_repeated;
-  statistics_.tma_bytes_stored += s.tma_bytes_stored;
-  statistics_.tensor_memory_bytes += s.tensor_memory_bytes;
-  statistics_.operand_bytes += s.operand_bytes;
-  statistics_.tensor_flops += s.tensor_flops;
-  statistics_.async_operations += s.async_operations;
-  statistics_.barrier_waits += s.barrier_waits;
+  std::vector<Finding>& findings = cluster.log().findings();
+  const int rank = running.context->rank;
+  for (Finding& finding : findings) {
+    finding.actor.rank = rank;
+    if (finding.other_actor.rank < 0 && finding.other_actor.cta[0] >= 0) finding.other_actor.rank = rank;
+  }
+  if (stopped && launches_.size() > 1 && !findings.empty()) describe_others(slot, findings.back().facts);
+  for (size_t i = 0; i < findings.size(); ++i)
+    running.findings.push_back(
+        {cluster.number(), end, slot.index_, cluster.log().places(i), std::move(findings[i])});
+  if (!cluster.printed().empty())
+    running.printed.emplace_back(cluster.number(), std::move(cluster.printed()));
+  add(running.statistics, cluster.statistics());
   if (stopped && (end < stop_epoch_ || (end == stop_epoch_ && slot.index_ < stop_slot_))) {
     stop_epoch_ = end;
     stop_slot_ = slot.index_;
   }
+  const size_t instructions = running.context->program.code.size();
   if (const BankCounter* banks = cluster.observe().banks()) {
-    if (banks_ == nullptr) banks_ = std::make_unique<BankCounter>(launch_.program.code.size());
-    banks_->add(*banks);
+    if (running.banks == nullptr) running.banks = std::make_unique<BankCounter>(instructions);
+    running.banks->add(*banks);
   }
   if (const SectorCounter* sectors = cluster.observe().sectors()) {
-    if (sectors_ == nullptr) sectors_ = std::make_unique<SectorCounter>(launch_.program.code.size());
-    sectors_->add(*sectors);
+    if (running.sectors == nullptr) running.sectors = std::make_unique<SectorCounter>(instructions);
+    running.sectors->add(*sectors);
   }
-  if (auto recording = cluster.observe().take_recording()) recordings_.push_back(std::move(*recording));
+  if (auto recording = cluster.observe().take_recording())
+    running.recordings.push_back(std::move(*recording));
+  cluster.observe().finished();
   slot.cluster_.reset();
 }
 
-std::vector<Recording> Grid::take_recordings() {
-  std::sort(recordings_.begin(), recordings_.end(),
+std::vector<Recording> Grid::take_recordings(size_t launch) {
+  std::vector<Recording>& recordings = launches_[launch].recordings;
+  std::sort(recordings.begin(), recordings.end(),
             [](const Recording& a, const Recording& b) { return a.cluster < b.cluster; });
-  return std::move(recordings_);
+  return std::move(recordings);
 }
 
 void Grid::retire(GridSlot& slot) {
@@ -176,32 +205,55 @@ bool Grid::all_done() const {
 }
 
 bool Grid::is_interrupted() const {
-  const Watch* watch = launch_.options.watch.get();
-  return watch != nullptr && watch->stop.load(std::memory_order_relaxed);
+  return watch_ != nullptr && watch_->stop.load(std::memory_order_relaxed);
 }
 
-void Grid::describe_all(std::vector<std::string>& lines) {
-  for (const std::unique_ptr<GridSlot>& slot : slots_)
-    if (slot->cluster_ != nullptr && slot->state_ != GridSlot::State::kRunning)
-      describe_places(*slot->cluster_, lines);
+void Grid::describe_all(std::vector<std::string>& lines, const GridSlot* but) {
+  for (const std::unique_ptr<GridSlot>& slot : slots_) {
+    if (slot->cluster_ == nullptr || slot->state_ == GridSlot::State::kRunning || slot.get() == but) continue;
+    const size_t first = lines.size();
+    describe_places(*slot->cluster_, lines);
+    if (const int rank = launches_[slot->launch_].context->rank; rank >= 0)
+      for (size_t i = first; i < lines.size(); ++i) lines[i] = fmt::format("rank {} {}", rank, lines[i]);
+  }
+}
+
+void Grid::describe_others(const GridSlot& slot, std::vector<std::string>& lines) {
+  constexpr size_t kMostLines = 64;
+  std::vector<std::string> places;
+  describe_all(places, &slot);
+  for (size_t i = 0; i < launches_.size(); ++i) {
+    const bool runs = std::any_of(slots_.begin(), slots_.end(), [&](const auto& other) {
+      return other->launch_ == i && other->state_ != GridSlot::State::kDone;
+    });
+    if (!runs) places.push_back(fmt::format("rank {} has ended its kernel", launches_[i].context->rank));
+  }
+  if (places.size() > kMostLines) {
+    const size_t more = places.size() - kMostLines;
+    places.resize(kMostLines);
+    places.push_back(fmt::format("... and {} more", more));
+  }
+  lines.insert(lines.end(), places.begin(), places.end());
 }
 
 void Grid::look_around() {
-  const Watch* watch = launch_.options.watch.get();
+  const Watch* watch = watch_.get();
   if (watch == nullptr || watch->tell == nullptr) return;
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
   next_look_ = std::max(next_look_, watch->first_after);
   if (passed.count() < next_look_) return;
   next_look_ = passed.count() + watch->every;
   Progress progress;
-  progress.kernel = launch_.program.name;
+  progress.kernel = launches_.front().context->program.name;
   progress.seconds = passed.count();
-  progress.instructions = statistics_.instructions;
+  for (const Running& running : launches_) {
+    progress.instructions += running.statistics.instructions;
+    progress.ctas += running.context->grid.count();
+    progress.ctas_done += running.statistics.ctas;
+  }
   for (const std::unique_ptr<GridSlot>& slot : slots_)
     if (slot->cluster_ != nullptr && slot->state_ != GridSlot::State::kRunning)
       progress.instructions += slot->cluster_->statistics().instructions;
-  progress.ctas = launch_.grid.count();
-  progress.ctas_done = statistics_.ctas;
   describe_all(progress.places);
   watch->tell(progress);
 }
@@ -247,14 +299,14 @@ void Grid::worker() {
   changed_.notify_all();
 }
 
-Finding Grid::interruption() {
+Finding Grid::interruption(const Running& running) {
   constexpr size_t kMaxLines = 256;
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
   Finding finding;
   finding.kind = FindingKind::kInterrupted;
   finding.message =
       fmt::format("the launch was ended by its host after {:.1f} s, with {} of {} CTAs finished",
-                  passed.count(), statistics_.ctas, launch_.grid.count());
+                  passed.count(), running.statistics.ctas, running.context->grid.count());
   describe_all(finding.facts);
   if (finding.facts.size() > kMaxLines) {
     const size_t more = finding.facts.size() - kMaxLines;
@@ -264,25 +316,35 @@ Finding Grid::interruption() {
   return finding;
 }
 
-Report Grid::collect() {
-  Report report;
-  report.completed = stop_epoch_ == kNever;
-  std::optional<Finding> interrupted;
-  if (is_interrupted() && !all_done()) {
-    interrupted = interruption();
-    report.completed = false;
+std::vector<Report> Grid::collect() {
+  const bool interrupted = is_interrupted() && !all_done();
+  std::vector<std::optional<Finding>> interruptions(launches_.size());
+  if (interrupted) {
+    for (size_t i = 0; i < launches_.size(); ++i) interruptions[i] = interruption(launches_[i]);
     for (const std::unique_ptr<GridSlot>& slot : slots_)
       if (slot->cluster_ != nullptr) finish_cluster(*slot, false);
   }
-  report.statistics = statistics_;
-  if (banks_ != nullptr) report.banks = banks_->report(launch_.program);
-  if (sectors_ != nullptr) report.sectors = sectors_->report(launch_.program);
-  std::sort(printed_.begin(), printed_.end());
-  for (const auto& [number, text] : printed_) report.printf_output += text;
-  std::stable_sort(findings_.begin(), findings_.end(),
+  std::vector<Report> reports;
+  for (size_t i = 0; i < launches_.size(); ++i) {
+    reports.push_back(collect(launches_[i], interrupted));
+    if (interruptions[i]) reports.back().findings.push_back(std::move(*interruptions[i]));
+  }
+  return reports;
+}
+
+Report Grid::collect(Running& running, bool interrupted) {
+  Report report;
+  report.completed = stop_epoch_ == kNever && !interrupted;
+  report.statistics = running.statistics;
+  const LaunchContext& launch = *running.context;
+  if (running.banks != nullptr) report.banks = running.banks->report(launch.program);
+  if (running.sectors != nullptr) report.sectors = running.sectors->report(launch.program);
+  std::sort(running.printed.begin(), running.printed.end());
+  for (const auto& [number, text] : running.printed) report.printf_output += text;
+  std::stable_sort(running.findings.begin(), running.findings.end(),
                    [](const NumberedFinding& a, const NumberedFinding& b) { return a.cluster < b.cluster; });
   std::map<std::tuple<FindingKind, Severity, uint32_t, uint32_t>, size_t> seen;
-  for (NumberedFinding& f : findings_) {
+  for (NumberedFinding& f : running.findings) {
     if (f.epoch > stop_epoch_ || (f.epoch == stop_epoch_ && f.slot > stop_slot_)) continue;
     std::vector<Finding>& list = f.finding.severity == Severity::kNote ? report.notes : report.findings;
     const auto [at, is_new] =
@@ -292,14 +354,13 @@ Report Grid::collect() {
     else
       list.push_back(std::move(f.finding));
   }
-  const size_t limit = static_cast<size_t>(std::max(1, launch_.options.max_findings));
+  const size_t limit = static_cast<size_t>(std::max(1, launch.options.max_findings));
   for (std::vector<Finding>* list : {&report.findings, &report.notes})
     if (list->size() > limit) list->resize(limit);
-  if (interrupted) report.findings.push_back(std::move(*interrupted));
   return report;
 }
 
-Report Grid::run(int host_threads) {
+std::vector<Report> Grid::run(int host_threads) {
   const int extra = std::min(host_threads, static_cast<int>(slots_.size())) - 1;
   std::vector<std::thread> threads;
   for (int i = 0; i < extra; ++i) threads.emplace_back([this] { worker(); });

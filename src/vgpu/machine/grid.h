@@ -8,6 +8,7 @@
 // Operations that other clusters can observe (atomics, asynchronous reductions, volatile, relaxed, acquire
 // and release accesses to global memory) happen in the order of (epoch, slot), an epoch being 1024
 // instructions of the slot's logical clock: a cluster may do them only while it is the least of all slots.
+// Launches on several GPUs that run together are one grid in this respect: each brings its slots.
 // Whoever is not waits (Step::kTurn) while others catch up. Hence a run depends on the seed alone, whatever
 // the number of host threads, and a loop that spins on another cluster's flag lets that cluster get on.
 #pragma once
@@ -17,16 +18,18 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
+#include "vgpu/checks/bank_counter.h"
+#include "vgpu/checks/sector_counter.h"
 #include "vgpu/machine/slot_queue.h"
 #include "vgpu/program/launch.h"
 #include "vgpu/timeline/recording.h"
 
 namespace imbrex::vgpu {
 
-class BankCounter;
-class SectorCounter;
+struct Watch;
 class Cluster;
 class Grid;
 
@@ -59,6 +62,7 @@ class GridSlot {
   enum class State : uint8_t { kIdle, kReady, kRunning, kNeedsTurn, kDone };
   Grid* grid_ = nullptr;
   int index_ = 0;
+  size_t launch_ = 0;  // in Grid::launches_
   std::vector<int64_t> queue_;
   size_t next_ = 0;
   std::atomic<uint64_t> clock_{0};
@@ -70,15 +74,21 @@ class GridSlot {
   std::unique_ptr<Cluster> cluster_;
 };
 
-/// A launch being run.
+/// A launch, and of how many clusters the GPU holds at once.
+struct ResidentLaunch {
+  const LaunchContext* context = nullptr;
+  int slots = 1;
+};
+
+/// A launch being run, or several on as many GPUs.
 class Grid {
  public:
-  explicit Grid(const LaunchContext& launch, int slots);
+  explicit Grid(std::span<const ResidentLaunch> launches);
   ~Grid();
-  /// Runs everything on `host_threads` threads, this one included.
-  Report run(int host_threads);
-  /// Of the clusters that ran, in the order of their numbers, when the launch asked for a timeline.
-  std::vector<Recording> take_recordings();
+  /// Runs everything on `host_threads` threads, this one included. Returns a report per launch.
+  std::vector<Report> run(int host_threads);
+  /// Of the clusters of a launch that ran, in the order of their numbers, when it asked for a timeline.
+  std::vector<Recording> take_recordings(size_t launch);
 
  private:
   friend class GridSlot;
@@ -93,13 +103,25 @@ class Grid {
     std::pair<uint32_t, uint32_t> places;
     Finding finding;
   };
+  /// One of the launches, and what is known of its clusters that ended.
+  struct Running {
+    const LaunchContext* context;
+    std::vector<NumberedFinding> findings = {};
+    std::vector<std::pair<int64_t, std::string>> printed = {};
+    Statistics statistics = {};
+    std::vector<Recording> recordings = {};
+    std::unique_ptr<BankCounter> banks = {};
+    std::unique_ptr<SectorCounter> sectors = {};
+  };
 
   void worker();
   /// Tells Options::watch how far the launch has come; to be called with the lock.
   void look_around();
-  void describe_all(std::vector<std::string>& lines);
+  void describe_all(std::vector<std::string>& lines, const GridSlot* but = nullptr);
+  /// Where the other clusters of all launches are, for a finding that ends them.
+  void describe_others(const GridSlot& slot, std::vector<std::string>& lines);
   bool is_interrupted() const;
-  Finding interruption();
+  Finding interruption(const Running& running);
   /// The next slot of the queue that may run, or null.
   GridSlot* choose();
   /// Puts a slot that is not running into the queue, or retires it where nothing is left to run.
@@ -110,9 +132,11 @@ class Grid {
   bool all_done() const;
   void start_cluster(GridSlot& slot);
   void finish_cluster(GridSlot& slot, bool stopped);
-  Report collect();
+  std::vector<Report> collect();
+  Report collect(Running& running, bool interrupted);
 
-  const LaunchContext& launch_;
+  std::vector<Running> launches_;
+  std::shared_ptr<const Watch> watch_;  // of the first of them
   std::vector<std::unique_ptr<GridSlot>> slots_;
   SlotQueue<GridSlot> queue_;  // those that are neither running nor done
   std::mutex mutex_;
@@ -122,12 +146,6 @@ class Grid {
   // Where a cluster stopped the launch: nothing that comes later in (epoch, slot) order counts.
   uint64_t stop_epoch_ = kNever;
   int stop_slot_ = 0;
-  std::vector<NumberedFinding> findings_;
-  std::vector<std::pair<int64_t, std::string>> printed_;
-  Statistics statistics_;
-  std::vector<Recording> recordings_;
-  std::unique_ptr<BankCounter> banks_;  // of the clusters that ended
-  std::unique_ptr<SectorCounter> sectors_;
   std::exception_ptr failure_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   double next_look_ = 0;  // in seconds since then

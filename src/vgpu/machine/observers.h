@@ -49,8 +49,8 @@ class Observers {
   void warp_sync(const Who& who) {
     if (races_ != nullptr) races_->warp_sync(who);
   }
-  void fence(const Who& who, bool gpu_scope) {
-    if (races_ != nullptr) races_->fence(who, gpu_scope);
+  void fence(const Who& who, uint8_t reach) {
+    if (races_ != nullptr) races_->fence(who, reach);
   }
   void proxy_fence(const Who& who, bool shared, bool global) {
     if (races_ != nullptr) races_->proxy_fence(who, shared, global);
@@ -195,6 +195,10 @@ class Observers {
   /// The last thread of a CTA has exited.
   void cta_exited(const Cta& cta) {
     if (races_ != nullptr) races_->cta_exit(cta);
+  }
+  /// All CTAs of the cluster have.
+  void finished() {
+    if (races_ != nullptr) races_->finished();
   }
   /// Of a cluster that has ended; null where they were not asked for.
   const BankCounter* banks() const { return banks_.get(); }

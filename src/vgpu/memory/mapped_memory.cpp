@@ -25,11 +25,11 @@ constexpr uint64_t round_up(uint64_t value, uint64_t to = kPageBytes) { return (
 }  // namespace
 
 uint64_t GlobalMemory::reserve_addresses(uint64_t bytes, uint64_t alignment) {
-  const uint64_t address = round_up(next_ + kGuardBytes, std::max(alignment, kPageBytes));
+  Stretch& stretch = stretches_.front();
+  const uint64_t address = round_up(stretch.next + kGuardBytes, std::max(alignment, kPageBytes));
   const uint64_t end = round_up(address + bytes);
-  if (bytes > size_ || end - kGlobalBase > size_)
-    fail(fmt::format("{} bytes of addresses are not free", bytes));
-  next_ = end;
+  if (bytes > size_ || end > stretch.end) fail(fmt::format("{} bytes of addresses are not free", bytes));
+  stretch.next = end;
   return address;
 }
 

@@ -47,8 +47,14 @@ std::vector<std::string> freed_where(const Allocation& allocation) {
   return {fmt::format("freed at {}:{}", at.file, at.line)};
 }
 
-GlobalMemory::GlobalMemory(int64_t bytes, bool track_writes)
-    : size_(round_up(static_cast<uint64_t>(bytes), 4096) + (kHeapBase - kGlobalBase)) {
+GlobalMemory::GlobalMemory(int64_t bytes, bool track_writes, int gpus)
+    : size_(round_up(static_cast<uint64_t>(bytes), kPageBytes) * static_cast<uint64_t>(gpus) +
+            (kHeapBase - kGlobalBase)),
+      stretch_bytes_(round_up(static_cast<uint64_t>(bytes), kPageBytes)) {
+  for (int i = 0; i < gpus; ++i) {
+    const uint64_t begin = kHeapBase + static_cast<uint64_t>(i) * stretch_bytes_;
+    stretches_.push_back({begin, begin + stretch_bytes_});
+  }
   base_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
   if (track_writes) written_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
 }
@@ -61,16 +67,18 @@ GlobalMemory::~GlobalMemory() {
   if (written_ != nullptr) munmap(written_, size_);
 }
 
-uint64_t GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t alignment) {
+uint64_t GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t alignment, int gpu) {
   alignment = std::max<uint64_t>(alignment, 256);
+  if (stretches_.size() > 1) name += fmt::format("{}of rank {}", name.empty() ? "an allocation " : " ", gpu);
   const auto take = [&](uint64_t address) {
     insert({address, bytes, false, false,
             name.empty() ? fmt::format("allocation {}", count_++) : std::move(name)});
     return address;
   };
-  const uint64_t address = round_up(next_ + kGuardBytes, alignment);
-  if (bytes <= size_ && address - kGlobalBase <= size_ - bytes) {
-    next_ = address + bytes;
+  Stretch& stretch = stretches_[static_cast<size_t>(gpu)];
+  const uint64_t address = round_up(stretch.next + kGuardBytes, alignment);
+  if (bytes <= stretch_bytes_ && address <= stretch.end - std::min(bytes, stretch.end)) {
+    stretch.next = address + bytes;
     return take(address);
   }
   // Fresh space has run out: reuse what was freed longest ago and is large enough. Until now freed memory
@@ -80,6 +88,7 @@ uint64_t GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t align
     // Page-aligned memory wants its last page for itself, as it had only if it was page-aligned before.
     if (alignment >= kPageBytes && !old.host_visible) continue;
     if (!old.freed || old.bytes < bytes || old.address % alignment != 0) continue;
+    if (gpu_of(old.address) != gpu || old.address >= stretch.end) continue;
     const uint64_t reused = old.address;
     allocations_.erase(allocations_.begin() + static_cast<ptrdiff_t>(i));
     return take(reused);
@@ -91,10 +100,31 @@ uint64_t GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t align
        "raise Options::memory_bytes"});
 }
 
+uint64_t GlobalMemory::allocate_on_all(uint64_t bytes, const std::string& name, uint64_t alignment) {
+  alignment = std::max<uint64_t>(alignment, 256);
+  const uint64_t taken = round_up(bytes + kGuardBytes, alignment);
+  for (const Stretch& stretch : stretches_)
+    if (taken > stretch.end || stretch.end - taken < stretch.next + kGuardBytes + alignment)
+      throw LaunchError({{},
+                         fmt::format("virtual gpu: out of device memory, {} bytes asked for on each of {} "
+                                     "ranks with {} each",
+                                     bytes, stretches_.size(), stretch_bytes_),
+                         {},
+                         "raise Options::memory_bytes"});
+  for (size_t i = 0; i < stretches_.size(); ++i) {
+    Stretch& stretch = stretches_[i];
+    // Stretches are whole pages, so that rounding down gives the same place in each for alignments up to that.
+    stretch.end = (stretch.end - taken) / alignment * alignment;
+    insert({stretch.end, bytes, false, false, fmt::format("{} of rank {}", name, i)});
+  }
+  return stretches_.front().end;
+}
+
 // One file in memory, mapped twice: in the arena, where kernels see it, and at the address itself.
 uint64_t GlobalMemory::allocate_host_visible(uint64_t bytes, std::string name) {
   const uint64_t address = allocate(bytes, std::move(name), kPageBytes);
-  next_ = round_up(next_, kPageBytes);  // the last page is nobody else's
+  // The last page is nobody else's.
+  stretches_.front().next = round_up(stretches_.front().next, kPageBytes);
   const uint64_t mapped = round_up(std::max<uint64_t>(bytes, 1), kPageBytes);
   const int file = memfd_create("imbrex-host-visible", MFD_CLOEXEC);
   bool good = file >= 0 && ftruncate(file, static_cast<off_t>(mapped)) == 0;

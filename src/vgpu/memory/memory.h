@@ -29,6 +29,9 @@ inline constexpr uint64_t kGlobalBase = 0x10'0000'0000;
 inline constexpr uint64_t kConstBytes = 64 << 10;                // [kGlobalBase, + kConstBytes): .const
 inline constexpr uint64_t kParamBase = kGlobalBase + (1 << 20);  // the launch's parameter buffer
 inline constexpr uint64_t kParamBytes = 64 << 10;
+/// GPUs that may share an address space: each has parameters of its own behind kParamBase.
+inline constexpr int kMaxGpus = 16;
+constexpr uint64_t param_base(int gpu) { return kParamBase + static_cast<uint64_t>(gpu) * kParamBytes; }
 inline constexpr uint64_t kHeapBase = kGlobalBase + (2 << 20);  // allocations and .global variables
 /// Where functions are that calls reach through pointers: addresses only, behind all memory.
 inline constexpr uint64_t kFunctionBase = 0x7E00'0000'0000;
@@ -67,14 +70,23 @@ void* reserve(uint64_t bytes, const char* purpose, const char* help);
 /// touched.
 class GlobalMemory {
  public:
-  /// `track_writes` keeps a byte per byte that tells whether it was ever written.
-  GlobalMemory(int64_t bytes, bool track_writes);
+  /// `track_writes` keeps a byte per byte that tells whether it was ever written. `gpus`: so many devices share the
+  /// addresses, each with a stretch of `bytes` for its own allocations.
+  GlobalMemory(int64_t bytes, bool track_writes, int gpus = 1);
   ~GlobalMemory();
   GlobalMemory(const GlobalMemory&) = delete;
   GlobalMemory& operator=(const GlobalMemory&) = delete;
 
   /// Throws LaunchError when the device is full.
-  uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256);
+  uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256, int gpu = 0);
+  /// The same place in the stretch of every device. Returns that of device 0; the next is stretch_bytes() further.
+  uint64_t allocate_on_all(uint64_t bytes, const std::string& name, uint64_t alignment = 256);
+  /// From the stretch of one device to that of the next.
+  uint64_t stretch_bytes() const { return stretch_bytes_; }
+  /// The device in whose stretch the address lies.
+  int gpu_of(uint64_t address) const {
+    return address < kHeapBase ? 0 : static_cast<int>((address - kHeapBase) / stretch_bytes_);
+  }
   /// Memory that the host may touch as well, at the same address. Throws LaunchError where that address is taken.
   uint64_t allocate_host_visible(uint64_t bytes, std::string name);
   /// A read-only stretch of the .const bank; CompileError when its 64 KiB are full.
@@ -123,7 +135,13 @@ class GlobalMemory {
   uint64_t size_ = 0;
   std::byte* base_ = nullptr;
   std::byte* written_ = nullptr;  // bytes, 1 once written
-  uint64_t next_ = kHeapBase;
+  uint64_t stretch_bytes_ = 0;
+  /// Where the next allocation of a device begins, and where those end that all have at the same place (which are made
+  /// from the end of the stretches downwards).
+  struct Stretch {
+    uint64_t next = kHeapBase, end = kHeapBase;
+  };
+  std::vector<Stretch> stretches_;
   uint64_t next_constant_ = kGlobalBase;
   int64_t count_ = 0;
   std::vector<Allocation> allocations_;    // by address

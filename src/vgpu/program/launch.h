@@ -17,6 +17,14 @@ const Target& target_limits(const std::string& name);
 /// SMs of the chip that stands for an architecture.
 int sm_count(const Target& target);
 
+/// %ctaid of the CTA of that rank in the cluster of that number.
+inline std::array<int64_t, 3> cta_id_in(const Dim3& grid, const Dim3& cluster, int64_t number, int64_t rank) {
+  const int64_t x = grid.x / cluster.x, y = grid.y / cluster.y;
+  return {number % x * cluster.x + rank % cluster.x,
+          number / x % y * cluster.y + rank / cluster.x % cluster.y,
+          number / x / y * cluster.z + rank / cluster.x / cluster.y};
+}
+
 struct LaunchContext {
   const Program& program;
   GlobalMemory& memory;
@@ -30,6 +38,8 @@ struct LaunchContext {
   uint64_t cooperative_workspace = 0;      // address; 0 where the launch is not cooperative
   GlobalRaces* global_races = nullptr;     // null: races on global memory are not looked for
   FootprintRecorder* footprint = nullptr;  // null: nobody asks what the launch touches
+  int rank = -1;                           // of the GPU among those that run together; -1: it runs alone
+  uint32_t first_cluster = 0;  // its number in global_races, which counts the clusters of several launches
 
   /// Where the shared memory of a CTA ends, as an offset.
   uint32_t shared_end() const {
@@ -37,12 +47,8 @@ struct LaunchContext {
   }
   int threads() const { return static_cast<int>(block.count()); }
   int warps() const { return (threads() + kWarpSize - 1) / kWarpSize; }
-  /// %ctaid of the CTA of that rank in the cluster of that number.
   std::array<int64_t, 3> cta_id(int64_t number, int64_t rank) const {
-    const Dim3 all = clusters();
-    return {number % all.x * cluster.x + rank % cluster.x,
-            number / all.x % all.y * cluster.y + rank / cluster.x % cluster.y,
-            number / all.x / all.y * cluster.z + rank / cluster.x / cluster.y};
+    return cta_id_in(grid, cluster, number, rank);
   }
   Dim3 clusters() const { return {grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z}; }
 };

@@ -30,8 +30,8 @@ std::shared_ptr<const std::vector<std::string>> split_lines(std::string_view tex
 }  // namespace
 
 ModuleImage::ModuleImage(std::string_view text, std::string_view name, std::shared_ptr<GlobalMemory> memory,
-                         const Target& target)
-    : name_(name), memory_(std::move(memory)), target_(target), lines_(split_lines(text)) {
+                         const Target& target, int gpu)
+    : name_(name), memory_(std::move(memory)), target_(target), gpu_(gpu), lines_(split_lines(text)) {
   static std::atomic<uint64_t> modules{0};
   function_base_ = kFunctionBase + (modules++ << 24);
   tree_ = ptx::read(text, name, unread_);
@@ -52,7 +52,7 @@ void ModuleImage::place_variables() {
     const uint64_t bytes = static_cast<uint64_t>(v.size());
     const uint64_t alignment = static_cast<uint64_t>(v.alignment());
     if (v.space == ptx::Space::global) {
-      addresses_[i] = memory_->allocate(bytes, "global variable " + v.name, alignment);
+      addresses_[i] = memory_->allocate(bytes, "global variable " + v.name, alignment, gpu_);
     } else if (v.space == ptx::Space::constant) {
       addresses_[i] = memory_->allocate_constant(bytes, "constant variable " + v.name, alignment);
     }

@@ -17,7 +17,7 @@ class ModuleImage {
  public:
   /// Reads and checks the text and places its variables. `name` stands for the text in messages.
   ModuleImage(std::string_view text, std::string_view name, std::shared_ptr<GlobalMemory> memory,
-              const Target& target);
+              const Target& target, int gpu = 0);
   ~ModuleImage();
 
   const ptx::Module& tree() const { return tree_; }
@@ -25,6 +25,8 @@ class ModuleImage {
   const ptx::UnreadBodies& unread() const { return unread_; }
   const std::string& name() const { return name_; }
   const Target& target() const { return target_; }
+  /// The device among those that share its memory.
+  int gpu() const { return gpu_; }
   const std::shared_ptr<const std::vector<std::string>>& lines() const { return lines_; }
   /// Where a .global or .const variable is.
   uint64_t variable_address(uint32_t index) const { return addresses_[index]; }
@@ -42,6 +44,7 @@ class ModuleImage {
   ptx::UnreadBodies unread_;
   std::shared_ptr<GlobalMemory> memory_;
   const Target& target_;
+  int gpu_;
   std::shared_ptr<const std::vector<std::string>> lines_;
   std::vector<uint64_t> addresses_;
   uint64_t function_base_;

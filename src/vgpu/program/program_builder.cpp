@@ -260,7 +260,8 @@ SymbolAddress ProgramBuilder::address_of(const FunctionLayout& layout, const ptx
     }
     case ptx::Ref::param:
       if (layout.function->is_entry)
-        return {Space::kParam, kParamBase + static_cast<uint64_t>(layout.params[symbol.id]) + addend};
+        return {Space::kParam,
+                param_base(image_.gpu()) + static_cast<uint64_t>(layout.params[symbol.id]) + addend};
       return local(layout.params[symbol.id]);
     case ptx::Ref::return_param:
       return local(layout.return_params[symbol.id]);

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce by kernels that read each other's memory: every rank gets the sum of all ranks' tensors, added in float32 in
+// the order of the ranks, so that all get the same bits.
+//
+// One-shot: every rank reads the whole of all others. Least waiting, (ranks - 1) times the traffic: for what is small.
+// Two-shot: every rank adds up a part and stores the sum to all. Least traffic: for what is large.
+//
+// CTA i of every rank does the same parts of the tensor, so that it needs to wait for CTA i of the others only: twice in
+// each call, before it reads what they hold and after the last of them has read (or stored). Each CTA counts its calls in
+// memory, so that a launch can be replayed from a CUDA graph.
+#pragma once
+
+#include "imbrex/lang.h"
+#include "imbrex/parallel/communicator.h"
+#include "imbrex/parallel/signal.h"
+#include "imbrex/runtime/kernel.h"
+
+namespace imbrex::parallel {
+
+/// The meetings of CTAs of the same number on all ranks, for a kernel with a grid of one dimension.
+class MeetingsOfCtas {
+ public:
+  /// int32 signals that a kernel with so many meetings needs.
+  static int64_t signals(int meetings, int64_t ctas, int ranks) { return (meetings * ranks + 1) * ctas; }
+
+  MeetingsOfCtas(Ptr<int32> signal_ptr, int meetings, int ranks, int64_t rank_stride_bytes, const Int32& rank)
+      : ranks_(ranks),
+        rank_(rank),
+        signals_(symmetric_view(signal_ptr, int32, rank_stride_bytes, ranks,
+                                {meetings * ranks + 1, ScalarArg(ScalarOperand(grid_dim.x))})),
+        calls_(signals_[rank_][meetings * ranks][block_idx.x]),
+        call_(calls_.item() + 1) {}
+  /// This CTA and those of the same number on all ranks wait for one another. What each did before, all see behind.
+  void meet(int meeting) {
+    for (int peer = 0; peer < ranks_; ++peer)
+      signal::set(signals_[peer][meeting * ranks_ + rank_][block_idx.x], call_);
+    for (int peer = 0; peer < ranks_; ++peer)
+      signal::wait(signals_[rank_][meeting * ranks_ + peer][block_idx.x], call_);
+  }
+  /// Behind the last meeting: the next launch is another call.
+  void end() { atomic::add(calls_, 1); }
+
+ private:
+  int ranks_;
+  Int32 rank_;
+  GlobalTensor signals_, calls_;
+  Int32 call_;
+};
+
+/// y = the sum of all ranks' x; y is this rank's own, [n].
+struct OneShotAllReduce {
+  static constexpr const char* target = "sm_80";
+  int block = 2048;
+  int num_warps = 8;
+
+  void operator()(Int32 n, Int32 ctas, int ranks, int64_t rank_stride_bytes, Int32 rank, DataType dtype,
+                  Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr) const {
+    grid(ctas);
+    warps(num_warps);
+    auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {n});
+    auto g_y = global_view(y_ptr, dtype, {n});
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+
+    ctas_of_ranks.meet(0);  // their x is there
+    for (Int32 offset : range(block_idx.x * block, n, ctas * block)) {
+      RegisterTensor sum = load_global(g_x[0], {offset}, {block}).to(float32);
+      for (int peer = 1; peer < ranks; ++peer) sum += load_global(g_x[peer], {offset}, {block}).to(float32);
+      store_global(g_y, sum.to(dtype), {offset});
+    }
+    ctas_of_ranks.meet(1);  // they have read mine, which may be overwritten
+    ctas_of_ranks.end();
+  }
+};
+
+/// y = the sum of all ranks' x; y is symmetric too, since others store to it.
+struct TwoShotAllReduce {
+  static constexpr const char* target = "sm_80";
+  int block = 2048;
+  int num_warps = 8;
+
+  void operator()(Int32 n, Int32 ctas, int ranks, int64_t rank_stride_bytes, Int32 rank, DataType dtype,
+                  Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr) const {
+    grid(ctas);
+    warps(num_warps);
+    auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {n});
+    auto g_y = symmetric_view(y_ptr, dtype, rank_stride_bytes, ranks, {n});
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+
+    ctas_of_ranks.meet(0);
+    // Blocks are dealt out to CTAs, and among those of the same number to ranks.
+    for (Int32 offset : range((block_idx.x * ranks + rank) * block, n, ctas * ranks * block)) {
+      RegisterTensor sum = load_global(g_x[0], {offset}, {block}).to(float32);
+      for (int peer = 1; peer < ranks; ++peer) sum += load_global(g_x[peer], {offset}, {block}).to(float32);
+      RegisterTensor y = sum.to(dtype);
+      for (int peer = 0; peer < ranks; ++peer) store_global(g_y[peer], y, {offset});
+    }
+    ctas_of_ranks.meet(1);  // their sums have been stored here
+    ctas_of_ranks.end();
+  }
+};
+
+/// All-reduce of tensors of one communicator, of up to a number of elements. Made and used by every rank alike.
+class AllReduce {
+ public:
+  enum class Kind : uint8_t { kAuto, kOneShot, kTwoShot };
+
+  /// `ctas` of each rank take part; a GPU must hold them all at once.
+  explicit AllReduce(Communicator ranks, int ctas = 64)
+      : ranks_(std::move(ranks)),
+        ctas_(ctas),
+        signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()))),
+        one_shot_({}, ranks_.device()),
+        two_shot_({}, ranks_.device()) {}
+
+  /// Which of the two is taken for tensors of so many bytes.
+  static Kind choose(int64_t bytes, int ranks) {
+    return ranks == 2 || bytes <= int64_t{256} << 10 ? Kind::kOneShot : Kind::kTwoShot;
+  }
+
+  /// y.mine() = the sum of x.mine() of all ranks, on a stream of the rank's device; does not wait for the end. x may be
+  /// overwritten by what follows on the stream. All ranks make the same calls in the same order, one at a time. A call
+  /// whose types and sizes another has had before can be captured into a CUDA graph. LaunchError for tensors of different
+  /// types or shapes.
+  LaunchReport operator()(const SymmetricTensor& x, const SymmetricTensor& y, Kind kind = Kind::kAuto,
+                          const Stream& stream = {}, SourceLocation where = SourceLocation::current()) {
+    if (x.dtype() != y.dtype() || x.shape() != y.shape())
+      throw LaunchError(
+          Diagnostic{where, "AllReduce: x and y differ in type or shape", {}, "make both alike"});
+    const int64_t n = x.mine().bytes() * 8 / x.dtype().bits();
+    if (kind == Kind::kAuto) kind = choose(x.mine().bytes(), ranks_.size());
+    const auto call = [&](auto& kernel) {
+      return kernel.on(stream, where)(
+          n, ctas_, ranks_.size(), x.rank_stride_bytes(), ranks_.rank(), x.dtype(), x.all().address(),
+          kind == Kind::kOneShot ? y.mine().address() : y.all().address(), signals_.all().address());
+    };
+    return kind == Kind::kOneShot ? call(one_shot_) : call(two_shot_);
+  }
+
+ private:
+  Communicator ranks_;
+  int ctas_;
+  SymmetricTensor signals_;
+  Kernel<OneShotAllReduce> one_shot_;
+  Kernel<TwoShotAllReduce> two_shot_;
+};
+
+}  // namespace imbrex::parallel

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Symmetric memory: on a virtual node a part of each GPU's stretch of the address space; on CUDA GPUs one reservation of
+// addresses with a stretch per device, into which physical memory of that device is mapped, for all of them to use.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "imbrex/core/error.h"
+#include "runtime/device/backend.h"
+#include "runtime/driver/cuda_driver.h"
+#include "runtime/parallel/rank_group.h"
+
+namespace imbrex::runtime {
+
+namespace {
+
+class VirtualSymmetricMemory : public SymmetricMemory {
+ public:
+  VirtualSymmetricMemory(std::shared_ptr<vgpu::VirtualNode> node, std::shared_ptr<std::mutex> turn)
+      : node_(std::move(node)), turn_(std::move(turn)) {}
+  ~VirtualSymmetricMemory() override {
+    const std::lock_guard lock(*turn_);
+    for (const uint64_t address : addresses_) node_->free_symmetric(address);
+  }
+  uint64_t allocate(uint64_t bytes) override {
+    const std::lock_guard lock(*turn_);
+    addresses_.push_back(node_->allocate_symmetric(static_cast<int64_t>(bytes)));
+    return addresses_.back();
+  }
+  int64_t rank_stride_bytes() const override { return node_->rank_stride(); }
+
+ private:
+  std::shared_ptr<vgpu::VirtualNode> node_;
+  std::shared_ptr<std::mutex> turn_;
+  std::vector<uint64_t> addresses_;
+};
+
+class CudaSymmetricMemory : public SymmetricMemory {
+ public:
+  explicit CudaSymmetricMemory(const std::vector<Device>& devices) : devices_(devices) {
+    std::string why_not;
+    driver_ = CudaDriver::find(&why_not);
+    if (driver_ == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, ""});
+    for (const Device& a : devices_) {
+      for (const Device& b : devices_) check_peers(a.backend().ordinal(), b.backend().ordinal());
+      CUmemAllocationProp properties;
+      properties.location = a.backend().ordinal();
+      size_t granularity = 0;
+      driver_->check(driver_->cuMemGetAllocationGranularity(&granularity, &properties, 0),
+                     "granularity of device memory");
+      granularity_ = std::max<uint64_t>(granularity_, granularity);
+    }
+    driver_->check(driver_->cuMemAddressReserve(&base_, kStride * devices_.size(), granularity_, 0, 0),
+                   "addresses of symmetric memory");
+    for (const Device& device : devices_) device.backend().add_symmetric(base_, kStride * devices_.size());
+  }
+  ~CudaSymmetricMemory() override {
+    for (const Mapping& mapping : mappings_) {
+      driver_->cuMemUnmap(mapping.address, mapping.bytes);
+      driver_->cuMemRelease(mapping.handle);
+    }
+    if (base_ != 0) driver_->cuMemAddressFree(base_, kStride * devices_.size());
+  }
+  uint64_t allocate(uint64_t bytes) override {
+    const uint64_t size = (std::max<uint64_t>(bytes, 1) + granularity_ - 1) / granularity_ * granularity_;
+    if (size > kStride - next_)
+      throw DeviceError(Diagnostic{{},
+                                   fmt::format("{} bytes of symmetric memory on each rank, {} of {} are left",
+                                               bytes, kStride - next_, kStride),
+                                   {},
+                                   "free what is not needed, with its communicator"});
+    const uint64_t offset = std::exchange(next_, next_ + size);
+    std::vector<CUmemAccessDesc> access;
+    for (const Device& device : devices_) {
+      access.emplace_back();
+      access.back().location = device.backend().ordinal();
+    }
+    for (size_t rank = 0; rank < devices_.size(); ++rank) {
+      CUmemAllocationProp properties;
+      properties.location = devices_[rank].backend().ordinal();
+      Mapping mapping{base_ + rank * kStride + offset, size, 0};
+      const std::string what = fmt::format("{} bytes of symmetric memory on rank {}", size, rank);
+      driver_->check(driver_->cuMemCreate(&mapping.handle, size, &properties, 0), what);
+      driver_->check(driver_->cuMemMap(mapping.address, size, 0, mapping.handle, 0), what);
+      mappings_.push_back(mapping);
+      driver_->check(driver_->cuMemSetAccess(mapping.address, size, access.data(), access.size()), what);
+    }
+    return base_ + offset;
+  }
+  int64_t rank_stride_bytes() const override { return kStride; }
+
+ private:
+  /// Of addresses alone: as much as no GPU has.
+  static constexpr uint64_t kStride = uint64_t{1} << 38;
+  struct Mapping {
+    CUdeviceptr address;
+    size_t bytes;
+    CUmemHandle handle;
+  };
+
+  void check_peers(int a, int b) const {
+    if (a == b) return;
+    int can = 0;
+    driver_->check(driver_->cuDeviceCanAccessPeer(&can, a, b), "access of a GPU to another's memory");
+    if (can != 0) return;
+    throw DeviceError(Diagnostic{{},
+                                 fmt::format("CUDA device {} cannot reach the memory of device {}", a, b),
+                                 {},
+                                 "kernels that read each other's memory need GPUs joined by NVLink, or a "
+                                 "PCIe topology with peer access; use NCCL between these"});
+  }
+
+  std::vector<Device> devices_;
+  const CudaDriver* driver_ = nullptr;
+  CUdeviceptr base_ = 0;
+  uint64_t granularity_ = 1, next_ = 0;
+  std::vector<Mapping> mappings_;
+};
+
+}  // namespace
+
+std::shared_ptr<SymmetricMemory> virtual_symmetric_memory(std::shared_ptr<vgpu::VirtualNode> node,
+                                                          std::shared_ptr<std::mutex> turn) {
+  return std::make_shared<VirtualSymmetricMemory>(std::move(node), std::move(turn));
+}
+
+std::shared_ptr<SymmetricMemory> cuda_symmetric_memory(const std::vector<Device>& devices) {
+  return std::make_shared<CudaSymmetricMemory>(devices);
+}
+
+}  // namespace imbrex::runtime

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks on a virtual node: all-reduce against sums in float64, what the checkers find between ranks, and what happens
+// where a rank fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "imbrex/core/error.h"
+#include "imbrex/parallel.h"
+#include "imbrex/runtime.h"
+
+namespace imbrex::parallel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+vgpu::Options options(uint64_t seed, int64_t memory = int64_t{1} << 26) {
+  vgpu::Options options{.target = "sm_90a", .num_sms = 4, .seed = seed};
+  options.memory_bytes = memory;
+  return options;
+}
+
+std::vector<double> sum_of(const std::vector<HostTensor>& inputs, int64_t n) {
+  std::vector<double> sum(static_cast<size_t>(n));
+  for (const HostTensor& input : inputs)
+    for (int64_t i = 0; i < n; ++i) sum[static_cast<size_t>(i)] += input.get(i);
+  return sum;
+}
+
+/// Two all-reduces one after the other, of different inputs in the same memory.
+void check_all_reduce(int ranks, int64_t n, AllReduce::Kind kind, DataType dtype, uint64_t seed, int ctas) {
+  SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << n << " elements, seed " << seed << ", kind "
+                                    << static_cast<int>(kind));
+  constexpr int kCalls = 2;
+  std::vector<std::vector<HostTensor>> inputs(kCalls);
+  for (int call = 0; call < kCalls; ++call)
+    for (int rank = 0; rank < ranks; ++rank)
+      inputs[static_cast<size_t>(call)].push_back(
+          HostTensor::random(dtype, {n}, 1 + seed * 1000 + static_cast<uint64_t>(call * 16 + rank)));
+  std::vector<std::vector<HostTensor>> outputs(kCalls);
+  for (auto& of_call : outputs) of_call.resize(static_cast<size_t>(ranks));
+  run_ranks(Ranks::virtual_node(ranks, options(seed)), [&](Communicator& communicator) {
+    const auto rank = static_cast<size_t>(communicator.rank());
+    AllReduce all_reduce(communicator, ctas);
+    SymmetricTensor x = communicator.symmetric(dtype, {n}), y = communicator.symmetric(dtype, {n});
+    DeviceTensor in = x.mine(), out = y.mine();
+    for (size_t call = 0; call < kCalls; ++call) {
+      out.poison();
+      communicator.barrier();
+      in.copy_from(inputs[call][rank]);
+      all_reduce(x, y, kind).expect_clean();
+      outputs[call][rank] = y.mine().to_host();
+    }
+  });
+  for (size_t call = 0; call < kCalls; ++call) {
+    const std::vector<double> sum = sum_of(inputs[call], n);
+    const double unit = dtype == float32 ? 1e-6 : dtype == float16 ? 1e-3 : 8e-3;
+    for (int rank = 0; rank < ranks; ++rank)
+      for (int64_t i = 0; i < n; ++i) {
+        const double got = outputs[call][static_cast<size_t>(rank)].get(i);
+        ASSERT_NEAR(got, sum[static_cast<size_t>(i)],
+                    unit * (1 + std::abs(sum[static_cast<size_t>(i)]) * ranks))
+            << "call " << call << ", rank " << rank << ", element " << i;
+        ASSERT_EQ(got, outputs[call][0].get(i));
+      }
+  }
+}
+
+TEST(AllReduce, AddsUpTheTensorsOfAllRanks) {
+  for (const int ranks : {1, 2, 3, 4, 8})
+    for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
+      check_all_reduce(ranks, 5003, kind, float32, 1 + static_cast<uint64_t>(ranks), 2);
+}
+
+TEST(AllReduce, HoldsForSizesThatNothingDivides) {
+  for (const int64_t n : {1, 7, 2047, 2049, 12289})
+    for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
+      check_all_reduce(3, n, kind, n % 2 == 0 ? float16 : bfloat16, static_cast<uint64_t>(n), 3);
+}
+
+TEST(AllReduce, IsCleanUnderFiftySeeds) {
+  for (uint64_t seed = 0; seed < 50; ++seed)
+    check_all_reduce(seed % 2 == 0 ? 2 : 4, 4500,
+                     seed % 4 < 2 ? AllReduce::Kind::kOneShot : AllReduce::Kind::kTwoShot, float32, seed, 2);
+}
+
+// ---- faults in kernels: each is the fault of one rule, and each is found
+
+enum class Fault {
+  kNone,
+  kNoWait,           // reads before the peers have written
+  kNoSet,            // never tells the others
+  kGpuScope,         // signals of gpu scope
+  kNoSecondMeeting,  // goes on before the peers have read
+  kReused,           // a signal value of the call before
+};
+
+/// y = the sum of all ranks' x, one element per thread: OneShotAllReduce with a fault.
+struct FaultySum {
+  static constexpr const char* target = "sm_80";
+  void operator()(int ranks, int64_t rank_stride_bytes, int fault, Int32 rank, Int32 call, Ptr<float32> x_ptr,
+                  Ptr<float32> y_ptr, Ptr<int32> signal_ptr) const {
+    grid(1);
+    warps(4);
+    const auto is = [&](Fault f) { return fault == static_cast<int>(f); };
+    auto g_x = symmetric_view(x_ptr, float32, rank_stride_bytes, ranks, {128});
+    auto g_y = global_view(y_ptr, {128});
+    auto signals = symmetric_view(signal_ptr, int32, rank_stride_bytes, ranks, {2 * ranks});
+    const semaphore::Options scope{.scope = is(Fault::kGpuScope) ? Scope::kGpu : Scope::kSystem};
+    const auto meet = [&](int meeting) {
+      if (!is(Fault::kNoSet))
+        for (int peer = 0; peer < ranks; ++peer)
+          semaphore::release(signals[peer][meeting * ranks + rank], call, scope);
+      if (!is(Fault::kNoWait))
+        for (int peer = 0; peer < ranks; ++peer)
+          semaphore::wait_at_least(signals[rank][meeting * ranks + peer],
+                                   is(Fault::kReused) ? call - 1 : call, scope);
+    };
+    meet(0);
+    RegisterTensor sum = load_global(g_x[0], {0}, {128});
+    for (int peer = 1; peer < ranks; ++peer) sum += load_global(g_x[peer], {0}, {128});
+    store_global(g_y, sum, {0});
+    if (!is(Fault::kNoSecondMeeting)) meet(1);
+    store_global(g_x[rank], full(float32, {128}, 0), {0});
+  }
+};
+
+/// What the virtual node finds, in one of 20 seeds, in two calls on three ranks.
+std::string findings_of(Fault fault) {
+  std::string text;
+  for (uint64_t seed = 0; seed < 20 && text.empty(); ++seed) {
+    std::vector<std::string> of_rank(3);
+    run_ranks(Ranks::virtual_node(3, options(seed)), [&](Communicator& communicator) {
+      Kernel<FaultySum> kernel({}, communicator.device());
+      SymmetricTensor x = communicator.symmetric(float32, {128}), y = communicator.symmetric(float32, {128});
+      SymmetricTensor signals = communicator.signals(6);
+      DeviceTensor in = x.mine();
+      in.fill(0);
+      communicator.barrier();
+      for (int call = 1; call <= 2; ++call)
+        of_rank[static_cast<size_t>(communicator.rank())] +=
+            kernel(3, x.rank_stride_bytes(), static_cast<int>(fault), communicator.rank(), call,
+                   x.all().address(), y.mine(), signals.all().address())
+                .virtual_report.format();
+    });
+    for (const std::string& one : of_rank) text += one;
+  }
+  return text;
+}
+
+TEST(FaultsBetweenRanks, ARightKernelHasNone) { EXPECT_EQ(findings_of(Fault::kNone), ""); }
+TEST(FaultsBetweenRanks, AMissingWaitIsARace) {
+  EXPECT_THAT(findings_of(Fault::kNoWait),
+              AllOf(HasSubstr("race: "), HasSubstr("rank 1"), HasSubstr("parallel_test.cpp")));
+}
+TEST(FaultsBetweenRanks, AMissingSignalIsFoundByRankAndLine) {
+  EXPECT_THAT(findings_of(Fault::kNoSet),
+              AllOf(HasSubstr("endless-run: "), HasSubstr("rank 0"), HasSubstr("rank 1"), HasSubstr("rank 2"),
+                    HasSubstr("wait_at_least")));
+}
+TEST(FaultsBetweenRanks, ScopesThatEndAtTheGpuAreNamed) {
+  EXPECT_THAT(findings_of(Fault::kGpuScope), AllOf(HasSubstr("race: "), HasSubstr("Scope::kSystem")));
+}
+TEST(FaultsBetweenRanks, AMemoryWrittenBeforeAllHaveReadIsARace) {
+  EXPECT_THAT(findings_of(Fault::kNoSecondMeeting), HasSubstr("race: "));
+}
+TEST(FaultsBetweenRanks, ASignalTakenForAnEarlierOneIsARace) {
+  EXPECT_THAT(findings_of(Fault::kReused), HasSubstr("race: "));
+}
+
+// ---- ranks that fail
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunRanks, ARankThatEndsIsNamedOnTheOthers) {
+  std::vector<std::string> errors(3);
+  const std::string thrown = error_of([&] {
+    run_ranks(Ranks::virtual_node(3, options(0)), [&](Communicator& communicator) {
+      if (communicator.rank() == 1) throw DeviceError(Diagnostic{{}, "the disk is full", {}, ""});
+      errors[static_cast<size_t>(communicator.rank())] = error_of([&] { communicator.barrier(); });
+    });
+  });
+  EXPECT_THAT(thrown, HasSubstr("the disk is full"));
+  for (const int rank : {0, 2})
+    EXPECT_THAT(
+        errors[static_cast<size_t>(rank)],
+        AllOf(HasSubstr("rank 1 has ended and does not come to barrier"), HasSubstr("the disk is full")));
+}
+
+TEST(RunRanks, OtherCallsAreAnErrorOnAllRanks) {
+  std::vector<std::string> errors(2);
+  run_ranks(Ranks::virtual_node(2, options(0)), [&](Communicator& communicator) {
+    errors[static_cast<size_t>(communicator.rank())] =
+        error_of([&] { communicator.symmetric(float32, {64 + communicator.rank()}); });
+  });
+  for (const std::string& error : errors)
+    EXPECT_THAT(error, AllOf(HasSubstr("symmetric(float32, [64])"), HasSubstr("symmetric(float32, [65])"),
+                             HasSubstr("parallel_test.cpp")));
+}
+
+TEST(RunRanks, ARankThatIsLateIsNamedWithinTheTimeStated) {
+  std::atomic<bool> is_over = false;
+  std::string error;
+  run_ranks(Ranks::virtual_node(2, options(0)).patience(0.05), [&](Communicator& communicator) {
+    if (communicator.rank() == 1) {
+      while (!is_over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return;
+    }
+    error = error_of([&] { communicator.barrier(); });
+    is_over = true;
+  });
+  EXPECT_THAT(error, HasSubstr("rank 1 has not come within 0.05 s, while rank 0 waits for barrier"));
+}
+
+TEST(RunRanks, AKernelThatWaitsForARankThatEndedIsFound) {
+  std::string report;
+  run_ranks(Ranks::virtual_node(2, options(0)), [&](Communicator& communicator) {
+    AllReduce all_reduce(communicator, 1);
+    SymmetricTensor x = communicator.symmetric(float32, {64});
+    SymmetricTensor y = communicator.symmetric(float32, {64});
+    if (communicator.rank() == 0) report = all_reduce(x, y).virtual_report.format();
+  });
+  EXPECT_THAT(report, AllOf(HasSubstr("endless-run"), HasSubstr("signal::wait"), HasSubstr("rank 0")));
+}
+
+TEST(RunRanks, MemoryAndGpusThatAreNotThereAreRefused) {
+  EXPECT_THAT(error_of([] {
+                run_ranks(Ranks::virtual_node(2, options(0)), [&](Communicator& communicator) {
+                  communicator.symmetric(float32, {int64_t{1} << 40});
+                });
+              }),
+              HasSubstr("raise Options::memory_bytes"));
+  EXPECT_THROW(run_ranks(Ranks::virtual_node(17), [](Communicator&) {}), LaunchError);
+  EXPECT_THAT(error_of([] { run_ranks(Ranks::cuda(1000), [](Communicator&) {}); }),
+              HasSubstr("1000 ranks on CUDA devices"));
+}
+
+TEST(RunRanks, TextsAreGathered) {
+  std::vector<std::vector<std::string>> all(3);
+  run_ranks(Ranks::virtual_node(3, options(0)), [&](Communicator& communicator) {
+    all[static_cast<size_t>(communicator.rank())] =
+        communicator.gather("from " + std::to_string(communicator.rank()));
+  });
+  for (const auto& texts : all) EXPECT_THAT(texts, ::testing::ElementsAre("from 0", "from 1", "from 2"));
+}
+
+}  // namespace
+}  // namespace imbrex::parallel
