@@ -33,6 +33,7 @@ double error_of(Communicator& ranks, AllReduce& all_reduce, int64_t n, AllReduce
       if (rank == ranks.rank()) in.copy_from(data);
     }
     out.poison();
+    all_reduce.prepare(x, y, kind);
     ranks.barrier();
     all_reduce(x, y, kind).expect_clean();
     ranks.synchronize();
@@ -52,7 +53,7 @@ double microseconds(Communicator& ranks, AllReduce& all_reduce, int64_t n, AllRe
   in.copy_from(HostTensor::random(bfloat16, {n}, static_cast<uint64_t>(ranks.rank()) + 1));
   ranks.barrier();
   const Stream stream = Stream::create(ranks.device());
-  all_reduce(x, y, kind);
+  all_reduce.prepare(x, y, kind);
   ranks.barrier();
   const Graph graph = Graph::capture(stream, [&] {
     for (int i = 0; i < kCalls; ++i) all_reduce(x, y, kind, stream);

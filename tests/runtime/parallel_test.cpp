@@ -25,6 +25,15 @@ vgpu::Options options(uint64_t seed, int64_t memory = int64_t{1} << 26) {
   return options;
 }
 
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 std::vector<double> sum_of(const std::vector<HostTensor>& inputs, int64_t n) {
   std::vector<double> sum(static_cast<size_t>(n));
   for (const HostTensor& input : inputs)
@@ -87,6 +96,122 @@ TEST(AllReduce, IsCleanUnderFiftySeeds) {
   for (uint64_t seed = 0; seed < 50; ++seed)
     check_all_reduce(seed % 2 == 0 ? 2 : 4, 4500,
                      seed % 4 < 2 ? AllReduce::Kind::kOneShot : AllReduce::Kind::kTwoShot, float32, seed, 2);
+}
+
+TEST(AllReduce, TakesLargeBlocksWhereThereIsWorkForAll) {
+  for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
+    check_all_reduce(2, 16385, kind, float16, 5, 1);
+}
+
+TEST(AllReduce, RefusesTensorsThatDiffer) {
+  EXPECT_THAT(error_of([] {
+                run_ranks(Ranks::virtual_node(1, options(0)), [&](Communicator& communicator) {
+                  AllReduce all_reduce(communicator, 1);
+                  all_reduce(communicator.symmetric(float32, {64}), communicator.symmetric(float32, {65}));
+                });
+              }),
+              HasSubstr("x and y differ in type or shape"));
+}
+
+TEST(AllGatherAndReduceScatter, MoveAndAddTheRowsOfAllRanks) {
+  for (const int ranks : {2, 3, 8})
+    for (const int64_t n : {1, 1001, 9000})
+      for (uint64_t seed = 0; seed < 4; ++seed) {
+        SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << n << " elements, seed " << seed);
+        std::vector<HostTensor> inputs, gathered(static_cast<size_t>(ranks)),
+            sums(static_cast<size_t>(ranks));
+        for (int rank = 0; rank < ranks; ++rank)
+          inputs.push_back(HostTensor::random(float32, {n}, 1 + seed * 100 + static_cast<uint64_t>(rank)));
+        run_ranks(Ranks::virtual_node(ranks, options(seed)), [&](Communicator& communicator) {
+          const auto rank = static_cast<size_t>(communicator.rank());
+          AllGather all_gather(communicator, 2);
+          ReduceScatter reduce_scatter(communicator, 2);
+          const DeviceTensor x = DeviceTensor::from_host(communicator.device(), inputs[rank]);
+          DeviceTensor sum = DeviceTensor::empty(communicator.device(), float32, {n});
+          const SymmetricTensor y = communicator.symmetric(float32, {ranks, n});
+          DeviceTensor rows = y.mine();
+          rows.poison();
+          sum.poison();
+          communicator.barrier();
+          for (int call = 0; call < 2; ++call) {
+            all_gather(x, y).expect_clean();
+            // Every rank has the same rows: their sums are `ranks` times each.
+            reduce_scatter(y, sum).expect_clean();
+          }
+          gathered[rank] = rows.to_host();
+          sums[rank] = sum.to_host();
+        });
+        for (int rank = 0; rank < ranks; ++rank)
+          for (int64_t i = 0; i < n; ++i) {
+            for (int row = 0; row < ranks; ++row)
+              ASSERT_EQ(gathered[static_cast<size_t>(rank)].get(row * n + i),
+                        inputs[static_cast<size_t>(row)].get(i));
+            const double own = inputs[static_cast<size_t>(rank)].get(i);
+            ASSERT_NEAR(sums[static_cast<size_t>(rank)].get(i), ranks * own, 1e-5 * (1 + std::abs(own)));
+          }
+      }
+}
+
+/// Rank r's y becomes the tile of rank r + 1, fetched by TMA, and its z that of rank r - 1, which stores it there by TMA.
+struct TilesByTma {
+  static constexpr const char* target = "sm_90a";
+  void operator()(int ranks, int64_t rank_stride_bytes, Int32 rank, Ptr<float16> x_ptr, Ptr<float16> y_ptr,
+                  Ptr<float16> z_ptr, Ptr<int32> signal_ptr) const {
+    grid(1);
+    warps(4);
+    auto g_x = symmetric_view(x_ptr, float16, rank_stride_bytes, ranks, {30, 64});
+    auto g_z = symmetric_view(z_ptr, float16, rank_stride_bytes, ranks, {30, 64});
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+    auto theirs = shared_tensor(float16, {32, 64}), mine = shared_tensor(float16, {32, 64});
+    auto barrier = mbarrier::alloc(1);
+    Int32 next = (rank + 1) % ranks;
+    ctas_of_ranks.meet(0);
+    if (auto warp = single_warp()) {
+      if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(barrier, theirs.nbytes());
+      tma::global_to_shared(g_x, theirs, {next, 0, 0}, barrier);
+    }
+    mbarrier::wait(barrier, 0);
+    store_global(global_view(y_ptr, {30, 64}), load_shared(theirs), {0, 0});
+    store_shared(mine, load_global(g_x[rank], {0, 0}, {32, 64}));
+    fence::proxy_async();
+    sync();
+    if (auto warp = single_warp()) {
+      tma::shared_to_global(mine, g_z, {next, 0, 0});
+      tma::commit_group();
+      tma::wait_group(0);
+    }
+    ctas_of_ranks.meet(1);
+    ctas_of_ranks.end();
+  }
+};
+
+TEST(SymmetricTensor, TmaReachesTheTilesOfPeers) {
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    std::vector<HostTensor> tiles, fetched(3), stored(3);
+    for (uint64_t rank = 0; rank < 3; ++rank)
+      tiles.push_back(HostTensor::random(float16, {30, 64}, 1 + 10 * seed + rank));
+    run_ranks(Ranks::virtual_node(3, options(seed)), [&](Communicator& communicator) {
+      const auto rank = static_cast<size_t>(communicator.rank());
+      Kernel<TilesByTma> kernel({}, communicator.device());
+      const SymmetricTensor x = communicator.symmetric(float16, {30, 64}),
+                            z = communicator.symmetric(float16, {30, 64});
+      const SymmetricTensor signals = communicator.signals(MeetingsOfCtas::signals(2, 1, 3));
+      DeviceTensor y = DeviceTensor::empty(communicator.device(), float16, {30, 64}), in = x.mine(),
+                   out = z.mine();
+      in.copy_from(tiles[rank]);
+      out.poison();
+      communicator.barrier();
+      kernel(3, x.rank_stride_bytes(), communicator.rank(), x.all().address(), y, z.all().address(),
+             signals.all().address())
+          .expect_clean();
+      fetched[rank] = y.to_host();
+      stored[rank] = out.to_host();
+    });
+    for (size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(fetched[rank].to_doubles(), tiles[(rank + 1) % 3].to_doubles());
+      EXPECT_EQ(stored[rank].to_doubles(), tiles[(rank + 2) % 3].to_doubles());
+    }
+  }
 }
 
 // ---- faults in kernels: each is the fault of one rule, and each is found
@@ -174,15 +299,6 @@ TEST(FaultsBetweenRanks, ASignalTakenForAnEarlierOneIsARace) {
 }
 
 // ---- ranks that fail
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(RunRanks, ARankThatEndsIsNamedOnTheOthers) {
   std::vector<std::string> errors(3);

@@ -99,7 +99,7 @@ struct TwoShotAllReduce {
   }
 };
 
-/// All-reduce of tensors of one communicator, of up to a number of elements. Made and used by every rank alike.
+/// All-reduce among the ranks of a communicator. Made and used by every rank alike.
 class AllReduce {
  public:
   enum class Kind : uint8_t { kAuto, kOneShot, kTwoShot };
@@ -110,7 +110,9 @@ class AllReduce {
         ctas_(ctas),
         signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()))),
         one_shot_({}, ranks_.device()),
-        two_shot_({}, ranks_.device()) {}
+        large_one_shot_({.block = kLargeBlock}, ranks_.device()),
+        two_shot_({}, ranks_.device()),
+        large_two_shot_({.block = kLargeBlock}, ranks_.device()) {}
 
   /// Which of the two is taken for tensors of so many bytes.
   static Kind choose(int64_t bytes, int ranks) {
@@ -118,30 +120,51 @@ class AllReduce {
   }
 
   /// y.mine() = the sum of x.mine() of all ranks, on a stream of the rank's device; does not wait for the end. x may be
-  /// overwritten by what follows on the stream. All ranks make the same calls in the same order, one at a time. A call
-  /// whose types and sizes another has had before can be captured into a CUDA graph. LaunchError for tensors of different
-  /// types or shapes.
+  /// overwritten by what follows on the stream. All ranks make the same calls in the same order, one at a time. Calls
+  /// that were prepared can be captured into a CUDA graph. LaunchError for tensors of different types or shapes.
   LaunchReport operator()(const SymmetricTensor& x, const SymmetricTensor& y, Kind kind = Kind::kAuto,
                           const Stream& stream = {}, SourceLocation where = SourceLocation::current()) {
+    LaunchReport report;
+    with_kernel(x, y, kind, where, [&](auto& kernel, const auto&... arguments) {
+      report = kernel.on(stream, where)(arguments...);
+    });
+    return report;
+  }
+  /// Compiles and loads what such a call launches, and launches nothing. A rank that compiles in its first call keeps the
+  /// others' kernels waiting.
+  void prepare(const SymmetricTensor& x, const SymmetricTensor& y, Kind kind = Kind::kAuto,
+               SourceLocation where = SourceLocation::current()) {
+    with_kernel(x, y, kind, where,
+                [](auto& kernel, const auto&... arguments) { kernel.prepare(arguments...); });
+  }
+
+ private:
+  static constexpr int kLargeBlock = 8192;
+
+  template <class Body>
+  void with_kernel(const SymmetricTensor& x, const SymmetricTensor& y, Kind kind, SourceLocation where,
+                   Body&& body) {
     if (x.dtype() != y.dtype() || x.shape() != y.shape())
       throw LaunchError(
           Diagnostic{where, "AllReduce: x and y differ in type or shape", {}, "make both alike"});
     const int64_t n = x.mine().bytes() * 8 / x.dtype().bits();
     if (kind == Kind::kAuto) kind = choose(x.mine().bytes(), ranks_.size());
+    const bool is_one_shot = kind == Kind::kOneShot;
+    // More loads in flight per thread, where there is work for all CTAs all the same.
+    const bool is_large = n >= int64_t{kLargeBlock} * ctas_ * (is_one_shot ? 1 : ranks_.size());
     const auto call = [&](auto& kernel) {
-      return kernel.on(stream, where)(
-          n, ctas_, ranks_.size(), x.rank_stride_bytes(), ranks_.rank(), x.dtype(), x.all().address(),
-          kind == Kind::kOneShot ? y.mine().address() : y.all().address(), signals_.all().address());
+      body(kernel, n, ctas_, ranks_.size(), x.rank_stride_bytes(), ranks_.rank(), x.dtype(),
+           x.all().address(), is_one_shot ? y.mine().address() : y.all().address(), signals_.all().address());
     };
-    return kind == Kind::kOneShot ? call(one_shot_) : call(two_shot_);
+    if (is_one_shot) return is_large ? call(large_one_shot_) : call(one_shot_);
+    return is_large ? call(large_two_shot_) : call(two_shot_);
   }
 
- private:
   Communicator ranks_;
   int ctas_;
   SymmetricTensor signals_;
-  Kernel<OneShotAllReduce> one_shot_;
-  Kernel<TwoShotAllReduce> two_shot_;
+  Kernel<OneShotAllReduce> one_shot_, large_one_shot_;
+  Kernel<TwoShotAllReduce> two_shot_, large_two_shot_;
 };
 
 }  // namespace imbrex::parallel

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-gather and reduce-scatter by kernels that reach each other's memory; CTAs of the same number meet as in
+// all_reduce.h. Together they are an all-reduce, with work on the parts in between.
+#pragma once
+
+#include "imbrex/parallel/all_reduce.h"
+
+namespace imbrex::parallel {
+
+/// Every rank's y is the x of all ranks, [ranks, n]: each stores its own to all.
+struct AllGatherKernel {
+  static constexpr const char* target = "sm_80";
+  int block = 4096;
+  int num_warps = 8;
+
+  void operator()(Int32 n, Int32 ctas, int ranks, int64_t rank_stride_bytes, Int32 rank, DataType dtype,
+                  Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr) const {
+    grid(ctas);
+    warps(num_warps);
+    auto g_x = global_view(x_ptr, dtype, {n});
+    auto g_y = symmetric_view(y_ptr, dtype, rank_stride_bytes, ranks, {ranks, n});
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+
+    ctas_of_ranks.meet(0);  // nobody reads the last call's y any more
+    for (Int32 offset : range(block_idx.x * block, n, ctas * block)) {
+      RegisterTensor x = load_global(g_x, {offset}, {block});
+      for (int peer = 0; peer < ranks; ++peer) store_global(g_y[peer][rank], x, {offset});
+    }
+    ctas_of_ranks.meet(1);  // the others' x has been stored here
+    ctas_of_ranks.end();
+  }
+};
+
+/// Rank r's y, [n], is the sum of row r of all ranks' x, [ranks, n], in float32 in the order of the ranks.
+struct ReduceScatterKernel {
+  static constexpr const char* target = "sm_80";
+  int block = 4096;
+  int num_warps = 8;
+
+  void operator()(Int32 n, Int32 ctas, int ranks, int64_t rank_stride_bytes, Int32 rank, DataType dtype,
+                  Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr) const {
+    grid(ctas);
+    warps(num_warps);
+    auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {ranks, n});
+    auto g_y = global_view(y_ptr, dtype, {n});
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+
+    ctas_of_ranks.meet(0);  // their x is there
+    for (Int32 offset : range(block_idx.x * block, n, ctas * block)) {
+      RegisterTensor sum = load_global(g_x[0][rank], {offset}, {block}).to(float32);
+      for (int peer = 1; peer < ranks; ++peer)
+        sum += load_global(g_x[peer][rank], {offset}, {block}).to(float32);
+      store_global(g_y, sum.to(dtype), {offset});
+    }
+    ctas_of_ranks.meet(1);  // they have read mine
+    ctas_of_ranks.end();
+  }
+};
+
+/// What AllGather and ReduceScatter share. Made and used by every rank alike; calls, graphs and preparing as AllReduce.
+template <class K>
+class RowCollective {
+ public:
+  /// `ctas` of each rank take part; a GPU must hold them all at once.
+  explicit RowCollective(Communicator ranks, int ctas = 64)
+      : ranks_(std::move(ranks)),
+        ctas_(ctas),
+        signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()))),
+        kernel_({}, ranks_.device()) {}
+
+ protected:
+  /// `rows` has a row per rank, `row` is one. `x_is_row`: it is what is read.
+  template <class Body>
+  void with_kernel(const char* name, const SymmetricTensor& rows, const DeviceTensor& row, bool x_is_row,
+                   SourceLocation where, Body&& body) {
+    std::vector<int64_t> wanted{ranks_.size()};
+    wanted.insert(wanted.end(), row.shape().begin(), row.shape().end());
+    if (rows.dtype() != row.dtype() || rows.shape() != wanted || !row.is_dense())
+      throw LaunchError(
+          Diagnostic{where,
+                     std::string(name) + ": the larger tensor is not a dense row per rank of the smaller's",
+                     {},
+                     "pass tensors of one type, of shapes [ranks, ...] and [...]"});
+    const int64_t n = row.bytes() * 8 / row.dtype().bits();
+    const uint64_t of_row = row.address(), of_rows = rows.all().address();
+    body(kernel_, n, ctas_, ranks_.size(), rows.rank_stride_bytes(), ranks_.rank(), row.dtype(),
+         x_is_row ? of_row : of_rows, x_is_row ? of_rows : of_row, signals_.all().address());
+  }
+
+ private:
+  Communicator ranks_;
+  int ctas_;
+  SymmetricTensor signals_;
+  Kernel<K> kernel_;
+};
+
+class AllGather : public RowCollective<AllGatherKernel> {
+ public:
+  using RowCollective::RowCollective;
+  /// y.mine() = the x of all ranks, [ranks, ...]; x is this rank's own, [...]. LaunchError for other shapes.
+  LaunchReport operator()(const DeviceTensor& x, const SymmetricTensor& y, const Stream& stream = {},
+                          SourceLocation where = SourceLocation::current()) {
+    LaunchReport report;
+    with_kernel("AllGather", y, x, true, where, [&](auto& kernel, const auto&... arguments) {
+      report = kernel.on(stream, where)(arguments...);
+    });
+    return report;
+  }
+  void prepare(const DeviceTensor& x, const SymmetricTensor& y,
+               SourceLocation where = SourceLocation::current()) {
+    with_kernel("AllGather", y, x, true, where,
+                [](auto& kernel, const auto&... arguments) { kernel.prepare(arguments...); });
+  }
+};
+
+class ReduceScatter : public RowCollective<ReduceScatterKernel> {
+ public:
+  using RowCollective::RowCollective;
+  /// y = the sum of row rank() of the x of all ranks, [ranks, ...]; y is this rank's own, [...]. LaunchError for other
+  /// shapes.
+  LaunchReport operator()(const SymmetricTensor& x, const DeviceTensor& y, const Stream& stream = {},
+                          SourceLocation where = SourceLocation::current()) {
+    LaunchReport report;
+    with_kernel("ReduceScatter", x, y, false, where, [&](auto& kernel, const auto&... arguments) {
+      report = kernel.on(stream, where)(arguments...);
+    });
+    return report;
+  }
+  void prepare(const SymmetricTensor& x, const DeviceTensor& y,
+               SourceLocation where = SourceLocation::current()) {
+    with_kernel("ReduceScatter", x, y, false, where,
+                [](auto& kernel, const auto&... arguments) { kernel.prepare(arguments...); });
+  }
+};
+
+}  // namespace imbrex::parallel
