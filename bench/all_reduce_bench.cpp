@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduce on the CUDA GPUs of this machine, verified against sums in float64 and timed: device time per call, in a
-// captured graph of 20 calls, of the slowest rank; median of 7. `bench_all_reduce [RANKS [CTAS ...]]`.
-// bench/nccl_all_reduce.py times NCCL's in the same way.
+// captured graph of 20 calls, of the slowest rank; median of 7 turns. `bench_all_reduce [RANKS [CTAS ...]]`. NCCL's in the
+// same process, where IMBREX_NCCL names libnccl.so.2 or the loader finds it.
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,16 +48,35 @@ double error_of(Communicator& ranks, AllReduce& all_reduce, int64_t n, AllReduce
   return worst;
 }
 
-double microseconds(Communicator& ranks, AllReduce& all_reduce, int64_t n, AllReduce::Kind kind) {
-  SymmetricTensor x = ranks.symmetric(bfloat16, {n}), y = ranks.symmetric(bfloat16, {n});
-  DeviceTensor in = x.mine();
-  in.copy_from(HostTensor::random(bfloat16, {n}, static_cast<uint64_t>(ranks.rank()) + 1));
-  ranks.barrier();
+/// NCCL's functions, with prototypes of our own; null where it is not installed.
+struct Nccl {
+  int (*init_all)(void** communicators, int count, const int* devices) = nullptr;
+  int (*all_reduce)(const void* x, void* y, size_t count, int type, int op, void* communicator,
+                    void* stream) = nullptr;
+  int (*version)(int*) = nullptr;
+  std::vector<void*> communicators;  // by rank
+
+  explicit Nccl(int ranks) {
+    const char* told = std::getenv("IMBREX_NCCL");
+    void* library = dlopen(told != nullptr ? told : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return;
+    init_all = reinterpret_cast<decltype(init_all)>(dlsym(library, "ncclCommInitAll"));
+    all_reduce = reinterpret_cast<decltype(all_reduce)>(dlsym(library, "ncclAllReduce"));
+    version = reinterpret_cast<decltype(version)>(dlsym(library, "ncclGetVersion"));
+    std::vector<void*> made(static_cast<size_t>(ranks));
+    if (init_all == nullptr || all_reduce == nullptr || init_all(made.data(), ranks, nullptr) != 0) return;
+    communicators = std::move(made);
+  }
+  bool is_there() const { return !communicators.empty(); }
+};
+
+/// Device time of what `record` puts on a stream, per call, of the slowest rank.
+template <class Record>
+double microseconds(Communicator& ranks, Record&& record) {
   const Stream stream = Stream::create(ranks.device());
-  all_reduce.prepare(x, y, kind);
   ranks.barrier();
   const Graph graph = Graph::capture(stream, [&] {
-    for (int i = 0; i < kCalls; ++i) all_reduce(x, y, kind, stream);
+    for (int i = 0; i < kCalls; ++i) record(stream);
   });
   std::vector<double> times;
   for (int turn = 0; turn <= kTurns; ++turn) {
@@ -76,13 +96,46 @@ double microseconds(Communicator& ranks, AllReduce& all_reduce, int64_t n, AllRe
   return slowest;
 }
 
+void time_size(Communicator& ranks, AllReduce& all_reduce, Nccl& nccl, int64_t bytes) {
+  const int64_t n = bytes / 2;
+  const SymmetricTensor x = ranks.symmetric(bfloat16, {n}), y = ranks.symmetric(bfloat16, {n});
+  DeviceTensor in = x.mine();
+  in.copy_from(HostTensor::random(bfloat16, {n}, static_cast<uint64_t>(ranks.rank()) + 1));
+  std::string line = fmt::format("  {:>10} bytes:", bytes);
+  for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot}) {
+    all_reduce.prepare(x, y, kind);
+    const double time = microseconds(ranks, [&](const Stream& stream) { all_reduce(x, y, kind, stream); });
+    line += fmt::format(" {} {:7.1f} us,", kind == AllReduce::Kind::kOneShot ? "one-shot" : "two-shot", time);
+  }
+  if (nccl.is_there()) {
+    constexpr int kBfloat16 = 9, kSum = 0;
+    const auto call = [&](const Stream& stream) {
+      const int result =
+          nccl.all_reduce(reinterpret_cast<const void*>(x.mine().address()),
+                          reinterpret_cast<void*>(y.mine().address()), static_cast<size_t>(n), kBfloat16,
+                          kSum, nccl.communicators[static_cast<size_t>(ranks.rank())], stream.handle());
+      if (result != 0) throw DeviceError(Diagnostic{{}, fmt::format("ncclAllReduce: {}", result), {}, ""});
+    };
+    const Stream warm = Stream::create(ranks.device());
+    ranks.barrier();
+    call(warm);  // it connects the ranks
+    warm.synchronize();
+    line += fmt::format(" NCCL {:7.1f} us", microseconds(ranks, call));
+  }
+  if (ranks.rank() != 0) return;
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
   const int count = argc > 1 ? std::atoi(argv[1]) : Ranks::cuda_devices();
   std::vector<int> grids;
   for (int i = 2; i < argc; ++i) grids.push_back(std::atoi(argv[i]));
-  if (grids.empty()) grids = {64};
+  if (grids.empty()) grids = {128};
+  Nccl nccl(count);
+  if (int version = 0; nccl.is_there() && nccl.version(&version) == 0) fmt::print("NCCL {}\n", version);
   run_ranks(Ranks::cuda(count).patience(10), [&](Communicator& ranks) {
     const bool tells = ranks.rank() == 0;
     for (const int ctas : grids) {
@@ -95,14 +148,7 @@ int main(int argc, char** argv) try {
             fmt::print("  rank {} verified {} elements, kind {}: {:.3f} of the error allowed{}\n",
                        ranks.rank(), n, static_cast<int>(kind), error, error > 1 ? "  WRONG" : "");
         }
-      for (int64_t bytes = 4 << 10; bytes <= 128 << 20; bytes *= 4) {
-        const double one = microseconds(ranks, all_reduce, bytes / 2, AllReduce::Kind::kOneShot);
-        const double two = microseconds(ranks, all_reduce, bytes / 2, AllReduce::Kind::kTwoShot);
-        if (tells) {
-          fmt::print("  {:>10} bytes: one-shot {:8.1f} us, two-shot {:8.1f} us\n", bytes, one, two);
-          std::fflush(stdout);
-        }
-      }
+      for (int64_t bytes = 4 << 10; bytes <= 128 << 20; bytes *= 4) time_size(ranks, all_reduce, nccl, bytes);
     }
   });
   return 0;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <thread>
 
+#include "../skip.h"
 #include "imbrex/core/error.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
@@ -42,7 +43,9 @@ std::vector<double> sum_of(const std::vector<HostTensor>& inputs, int64_t n) {
 }
 
 /// Two all-reduces one after the other, of different inputs in the same memory.
-void check_all_reduce(int ranks, int64_t n, AllReduce::Kind kind, DataType dtype, uint64_t seed, int ctas) {
+void check_all_reduce(const Ranks& where, int64_t n, AllReduce::Kind kind, DataType dtype, uint64_t seed,
+                      int ctas) {
+  const int ranks = where.count();
   SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << n << " elements, seed " << seed << ", kind "
                                     << static_cast<int>(kind));
   constexpr int kCalls = 2;
@@ -53,7 +56,7 @@ void check_all_reduce(int ranks, int64_t n, AllReduce::Kind kind, DataType dtype
           HostTensor::random(dtype, {n}, 1 + seed * 1000 + static_cast<uint64_t>(call * 16 + rank)));
   std::vector<std::vector<HostTensor>> outputs(kCalls);
   for (auto& of_call : outputs) of_call.resize(static_cast<size_t>(ranks));
-  run_ranks(Ranks::virtual_node(ranks, options(seed)), [&](Communicator& communicator) {
+  run_ranks(where, [&](Communicator& communicator) {
     const auto rank = static_cast<size_t>(communicator.rank());
     AllReduce all_reduce(communicator, ctas);
     SymmetricTensor x = communicator.symmetric(dtype, {n}), y = communicator.symmetric(dtype, {n});
@@ -63,6 +66,7 @@ void check_all_reduce(int ranks, int64_t n, AllReduce::Kind kind, DataType dtype
       communicator.barrier();
       in.copy_from(inputs[call][rank]);
       all_reduce(x, y, kind).expect_clean();
+      communicator.synchronize();
       outputs[call][rank] = y.mine().to_host();
     }
   });
@@ -78,6 +82,10 @@ void check_all_reduce(int ranks, int64_t n, AllReduce::Kind kind, DataType dtype
         ASSERT_EQ(got, outputs[call][0].get(i));
       }
   }
+}
+
+void check_all_reduce(int ranks, int64_t n, AllReduce::Kind kind, DataType dtype, uint64_t seed, int ctas) {
+  check_all_reduce(Ranks::virtual_node(ranks, options(seed)), n, kind, dtype, seed, ctas);
 }
 
 TEST(AllReduce, AddsUpTheTensorsOfAllRanks) {
@@ -114,54 +122,52 @@ TEST(AllReduce, RefusesTensorsThatDiffer) {
 }
 
 TEST(AllGatherAndReduceScatter, MoveAndAddTheRowsOfAllRanks) {
-  for (const int ranks : {2, 3, 8})
-    for (const int64_t n : {1, 1001, 9000})
-      for (uint64_t seed = 0; seed < 4; ++seed) {
-        SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << n << " elements, seed " << seed);
-        std::vector<HostTensor> inputs, gathered(static_cast<size_t>(ranks)),
-            sums(static_cast<size_t>(ranks));
-        for (int rank = 0; rank < ranks; ++rank)
-          inputs.push_back(HostTensor::random(float32, {n}, 1 + seed * 100 + static_cast<uint64_t>(rank)));
-        run_ranks(Ranks::virtual_node(ranks, options(seed)), [&](Communicator& communicator) {
-          const auto rank = static_cast<size_t>(communicator.rank());
-          AllGather all_gather(communicator, 2);
-          ReduceScatter reduce_scatter(communicator, 2);
-          const DeviceTensor x = DeviceTensor::from_host(communicator.device(), inputs[rank]);
-          DeviceTensor sum = DeviceTensor::empty(communicator.device(), float32, {n});
-          const SymmetricTensor y = communicator.symmetric(float32, {ranks, n});
-          DeviceTensor rows = y.mine();
-          rows.poison();
-          sum.poison();
-          communicator.barrier();
-          for (int call = 0; call < 2; ++call) {
-            all_gather(x, y).expect_clean();
-            // Every rank has the same rows: their sums are `ranks` times each.
-            reduce_scatter(y, sum).expect_clean();
-          }
-          gathered[rank] = rows.to_host();
-          sums[rank] = sum.to_host();
-        });
-        for (int rank = 0; rank < ranks; ++rank)
-          for (int64_t i = 0; i < n; ++i) {
-            for (int row = 0; row < ranks; ++row)
-              ASSERT_EQ(gathered[static_cast<size_t>(rank)].get(row * n + i),
-                        inputs[static_cast<size_t>(row)].get(i));
-            const double own = inputs[static_cast<size_t>(rank)].get(i);
-            ASSERT_NEAR(sums[static_cast<size_t>(rank)].get(i), ranks * own, 1e-5 * (1 + std::abs(own)));
-          }
-      }
+  for (const auto& [ranks, n] : {std::pair{2, 9001}, {3, 1}, {3, 1001}, {8, 515}})
+    for (uint64_t seed = 0; seed < 2; ++seed) {
+      SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << n << " elements, seed " << seed);
+      std::vector<HostTensor> inputs, gathered(static_cast<size_t>(ranks)), sums(static_cast<size_t>(ranks));
+      for (int rank = 0; rank < ranks; ++rank)
+        inputs.push_back(HostTensor::random(float32, {n}, 1 + seed * 100 + static_cast<uint64_t>(rank)));
+      run_ranks(Ranks::virtual_node(ranks, options(seed)), [&](Communicator& communicator) {
+        const auto rank = static_cast<size_t>(communicator.rank());
+        AllGather all_gather(communicator, 2);
+        ReduceScatter reduce_scatter(communicator, 2);
+        const DeviceTensor x = DeviceTensor::from_host(communicator.device(), inputs[rank]);
+        DeviceTensor sum = DeviceTensor::empty(communicator.device(), float32, {n});
+        const SymmetricTensor y = communicator.symmetric(float32, {ranks, n});
+        DeviceTensor rows = y.mine();
+        rows.poison();
+        sum.poison();
+        communicator.barrier();
+        for (int call = 0; call < 2; ++call) {
+          all_gather(x, y).expect_clean();
+          // Every rank has the same rows: their sums are `ranks` times each.
+          reduce_scatter(y, sum).expect_clean();
+        }
+        gathered[rank] = rows.to_host();
+        sums[rank] = sum.to_host();
+      });
+      for (int rank = 0; rank < ranks; ++rank)
+        for (int64_t i = 0; i < n; ++i) {
+          for (int row = 0; row < ranks; ++row)
+            ASSERT_EQ(gathered[static_cast<size_t>(rank)].get(row * n + i),
+                      inputs[static_cast<size_t>(row)].get(i));
+          const double own = inputs[static_cast<size_t>(rank)].get(i);
+          ASSERT_NEAR(sums[static_cast<size_t>(rank)].get(i), ranks * own, 1e-5 * (1 + std::abs(own)));
+        }
+    }
 }
 
 /// Rank r's y becomes the tile of rank r + 1, fetched by TMA, and its z that of rank r - 1, which stores it there by TMA.
 struct TilesByTma {
   static constexpr const char* target = "sm_90a";
   void operator()(int ranks, int64_t rank_stride_bytes, Int32 rank, Ptr<float16> x_ptr, Ptr<float16> y_ptr,
-                  Ptr<float16> z_ptr, Ptr<int32> signal_ptr) const {
+                  Ptr<float16> z_ptr, Ptr<int32> signal_ptr, Ptr<int32> call_ptr) const {
     grid(1);
     warps(4);
     auto g_x = symmetric_view(x_ptr, float16, rank_stride_bytes, ranks, {30, 64});
     auto g_z = symmetric_view(z_ptr, float16, rank_stride_bytes, ranks, {30, 64});
-    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, call_ptr, 1, 2, ranks, rank_stride_bytes, rank);
     auto theirs = shared_tensor(float16, {32, 64}), mine = shared_tensor(float16, {32, 64});
     auto barrier = mbarrier::alloc(1);
     Int32 next = (rank + 1) % ranks;
@@ -201,8 +207,9 @@ TEST(SymmetricTensor, TmaReachesTheTilesOfPeers) {
       in.copy_from(tiles[rank]);
       out.poison();
       communicator.barrier();
+      const DeviceTensor calls = DeviceTensor::from_host(communicator.device(), HostTensor(int32, {1}));
       kernel(3, x.rank_stride_bytes(), communicator.rank(), x.all().address(), y, z.all().address(),
-             signals.all().address())
+             signals.all().address(), calls)
           .expect_clean();
       fetched[rank] = y.to_host();
       stored[rank] = out.to_host();
@@ -361,6 +368,54 @@ TEST(RunRanks, MemoryAndGpusThatAreNotThereAreRefused) {
   EXPECT_THROW(run_ranks(Ranks::virtual_node(17), [](Communicator&) {}), LaunchError);
   EXPECT_THAT(error_of([] { run_ranks(Ranks::cuda(1000), [](Communicator&) {}); }),
               HasSubstr("1000 ranks on CUDA devices"));
+}
+
+// ---- the same on GPUs
+
+TEST(OnTwoGpus, AllReduceAddsUp) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  for (const int64_t n : {1, 5003, 3000001})
+    for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
+      check_all_reduce(Ranks::cuda(2).patience(20), n, kind, bfloat16, static_cast<uint64_t>(n), 64);
+}
+
+TEST(OnTwoGpus, AKernelThatWaitsInVainIsEnded) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  std::string error;
+  double after = 0;
+  run_ranks(Ranks::cuda(2).patience(2), [&](Communicator& communicator) {
+    AllReduce all_reduce(communicator, 4);
+    const SymmetricTensor x = communicator.symmetric(float32, {64}),
+                          y = communicator.symmetric(float32, {64});
+    all_reduce.prepare(x, y);
+    if (communicator.rank() == 1) return;
+    all_reduce(x, y);
+    const auto begin = std::chrono::steady_clock::now();
+    error = error_of([&] { communicator.synchronize(); });
+    after = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  });
+  EXPECT_THAT(error,
+              AllOf(HasSubstr("rank 0: a kernel has not ended within 2 s"), HasSubstr("its signals: 0")));
+  EXPECT_LT(after, 4);
+}
+
+TEST(OnTwoGpus, ARankThatFailsEndsTheWaitsOfTheOthers) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string error = error_of([] {
+    run_ranks(Ranks::cuda(2).patience(30), [&](Communicator& communicator) {
+      AllReduce all_reduce(communicator, 4);
+      const SymmetricTensor x = communicator.symmetric(float32, {64}),
+                            y = communicator.symmetric(float32, {64});
+      all_reduce.prepare(x, y);
+      communicator.barrier();
+      if (communicator.rank() == 1) throw DeviceError(Diagnostic{{}, "the disk is full", {}, ""});
+      all_reduce(x, y);
+      communicator.synchronize();
+    });
+  });
+  EXPECT_THAT(error, HasSubstr("the disk is full"));
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 20);
 }
 
 TEST(RunRanks, TextsAreGathered) {

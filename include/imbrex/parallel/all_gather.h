@@ -13,18 +13,19 @@ struct AllGatherKernel {
   int block = 4096;
   int num_warps = 8;
 
-  void operator()(Int32 n, Int32 ctas, int ranks, int64_t rank_stride_bytes, Int32 rank, DataType dtype,
-                  Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr) const {
+  void operator()(Int32 n, Int32 ctas, int most_ctas, int ranks, int64_t rank_stride_bytes, Int32 rank,
+                  DataType dtype, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr,
+                  Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
     auto g_x = global_view(x_ptr, dtype, {n});
     auto g_y = symmetric_view(y_ptr, dtype, rank_stride_bytes, ranks, {ranks, n});
-    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, call_ptr, most_ctas, 2, ranks, rank_stride_bytes, rank);
 
     ctas_of_ranks.meet(0);  // nobody reads the last call's y any more
     for (Int32 offset : range(block_idx.x * block, n, ctas * block)) {
       RegisterTensor x = load_global(g_x, {offset}, {block});
-      for (int peer = 0; peer < ranks; ++peer) store_global(g_y[peer][rank], x, {offset});
+      for (int i = 0; i < ranks; ++i) store_global(g_y[(rank + i) % ranks][rank], x, {offset});
     }
     ctas_of_ranks.meet(1);  // the others' x has been stored here
     ctas_of_ranks.end();
@@ -37,13 +38,14 @@ struct ReduceScatterKernel {
   int block = 4096;
   int num_warps = 8;
 
-  void operator()(Int32 n, Int32 ctas, int ranks, int64_t rank_stride_bytes, Int32 rank, DataType dtype,
-                  Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr) const {
+  void operator()(Int32 n, Int32 ctas, int most_ctas, int ranks, int64_t rank_stride_bytes, Int32 rank,
+                  DataType dtype, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr,
+                  Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
     auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {ranks, n});
     auto g_y = global_view(y_ptr, dtype, {n});
-    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, call_ptr, most_ctas, 2, ranks, rank_stride_bytes, rank);
 
     ctas_of_ranks.meet(0);  // their x is there
     for (Int32 offset : range(block_idx.x * block, n, ctas * block)) {
@@ -61,11 +63,12 @@ struct ReduceScatterKernel {
 template <class K>
 class RowCollective {
  public:
-  /// `ctas` of each rank take part; a GPU must hold them all at once.
-  explicit RowCollective(Communicator ranks, int ctas = 64)
+  /// At most `ctas` of each rank take part, fewer for small tensors; a GPU must hold them all at once.
+  explicit RowCollective(Communicator ranks, int ctas = 128)
       : ranks_(std::move(ranks)),
         ctas_(ctas),
         signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()))),
+        calls_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {ctas}))),
         kernel_({}, ranks_.device()) {}
 
  protected:
@@ -83,14 +86,16 @@ class RowCollective {
                      "pass tensors of one type, of shapes [ranks, ...] and [...]"});
     const int64_t n = row.bytes() * 8 / row.dtype().bits();
     const uint64_t of_row = row.address(), of_rows = rows.all().address();
-    body(kernel_, n, ctas_, ranks_.size(), rows.rank_stride_bytes(), ranks_.rank(), row.dtype(),
-         x_is_row ? of_row : of_rows, x_is_row ? of_rows : of_row, signals_.all().address());
+    const int64_t ctas = std::clamp<int64_t>(cdiv(n, K().block), 1, ctas_);
+    body(kernel_, n, ctas, ctas_, ranks_.size(), rows.rank_stride_bytes(), ranks_.rank(), row.dtype(),
+         x_is_row ? of_row : of_rows, x_is_row ? of_rows : of_row, signals_.all().address(), calls_);
   }
 
  private:
   Communicator ranks_;
   int ctas_;
   SymmetricTensor signals_;
+  DeviceTensor calls_;
   Kernel<K> kernel_;
 };
 

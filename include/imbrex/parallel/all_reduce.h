@@ -10,6 +10,8 @@
 // memory, so that a launch can be replayed from a CUDA graph.
 #pragma once
 
+#include <algorithm>
+
 #include "imbrex/lang.h"
 #include "imbrex/parallel/communicator.h"
 #include "imbrex/parallel/signal.h"
@@ -20,25 +22,30 @@ namespace imbrex::parallel {
 /// The meetings of CTAs of the same number on all ranks, for a kernel with a grid of one dimension.
 class MeetingsOfCtas {
  public:
-  /// int32 signals that a kernel with so many meetings needs.
-  static int64_t signals(int meetings, int64_t ctas, int ranks) { return (meetings * ranks + 1) * ctas; }
+  /// Signals that a kernel with so many meetings and a grid of at most so many CTAs needs; Communicator::signals() makes
+  /// them.
+  static int64_t signals(int meetings, int64_t most_ctas, int ranks) { return meetings * ranks * most_ctas; }
 
-  MeetingsOfCtas(Ptr<int32> signal_ptr, int meetings, int ranks, int64_t rank_stride_bytes, const Int32& rank)
+  /// `call_ptr`: int32 in this rank's own memory, one for each of `most_ctas`, which begin as 0: the number of the call.
+  MeetingsOfCtas(Ptr<int32> signal_ptr, Ptr<int32> call_ptr, int most_ctas, int meetings, int ranks,
+                 int64_t rank_stride_bytes, const Int32& rank)
       : ranks_(ranks),
         rank_(rank),
-        signals_(symmetric_view(signal_ptr, int32, rank_stride_bytes, ranks,
-                                {meetings * ranks + 1, ScalarArg(ScalarOperand(grid_dim.x))})),
-        calls_(signals_[rank_][meetings * ranks][block_idx.x]),
+        signals_(symmetric_view(signal_ptr, int32, rank_stride_bytes, ranks, {meetings * ranks, most_ctas})),
+        calls_(global_view(call_ptr, {most_ctas})[block_idx.x]),
         call_(calls_.item() + 1) {}
   /// This CTA and those of the same number on all ranks wait for one another. What each did before, all see behind.
   void meet(int meeting) {
-    for (int peer = 0; peer < ranks_; ++peer)
-      signal::set(signals_[peer][meeting * ranks_ + rank_][block_idx.x], call_);
-    for (int peer = 0; peer < ranks_; ++peer)
-      signal::wait(signals_[rank_][meeting * ranks_ + peer][block_idx.x], call_);
+    for (int i = 1; i < ranks_; ++i)
+      signal::set(signals_[(rank_ + i) % ranks_][meeting * ranks_ + rank_][block_idx.x], call_);
+    for (int i = 1; i < ranks_; ++i)
+      signal::wait(signals_[rank_][meeting * ranks_ + (rank_ + i) % ranks_][block_idx.x], call_);
   }
   /// Behind the last meeting: the next launch is another call.
-  void end() { atomic::add(calls_, 1); }
+  void end() {
+    sync();
+    atomic::add(calls_, 1);
+  }
 
  private:
   int ranks_;
@@ -53,13 +60,14 @@ struct OneShotAllReduce {
   int block = 2048;
   int num_warps = 8;
 
-  void operator()(Int32 n, Int32 ctas, int ranks, int64_t rank_stride_bytes, Int32 rank, DataType dtype,
-                  Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr) const {
+  void operator()(Int32 n, Int32 ctas, int most_ctas, int ranks, int64_t rank_stride_bytes, Int32 rank,
+                  DataType dtype, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr,
+                  Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
     auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {n});
     auto g_y = global_view(y_ptr, dtype, {n});
-    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, call_ptr, most_ctas, 2, ranks, rank_stride_bytes, rank);
 
     ctas_of_ranks.meet(0);  // their x is there
     for (Int32 offset : range(block_idx.x * block, n, ctas * block)) {
@@ -78,13 +86,14 @@ struct TwoShotAllReduce {
   int block = 2048;
   int num_warps = 8;
 
-  void operator()(Int32 n, Int32 ctas, int ranks, int64_t rank_stride_bytes, Int32 rank, DataType dtype,
-                  Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr) const {
+  void operator()(Int32 n, Int32 ctas, int most_ctas, int ranks, int64_t rank_stride_bytes, Int32 rank,
+                  DataType dtype, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr,
+                  Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
     auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {n});
     auto g_y = symmetric_view(y_ptr, dtype, rank_stride_bytes, ranks, {n});
-    MeetingsOfCtas ctas_of_ranks(signal_ptr, 2, ranks, rank_stride_bytes, rank);
+    MeetingsOfCtas ctas_of_ranks(signal_ptr, call_ptr, most_ctas, 2, ranks, rank_stride_bytes, rank);
 
     ctas_of_ranks.meet(0);
     // Blocks are dealt out to CTAs, and among those of the same number to ranks.
@@ -92,7 +101,8 @@ struct TwoShotAllReduce {
       RegisterTensor sum = load_global(g_x[0], {offset}, {block}).to(float32);
       for (int peer = 1; peer < ranks; ++peer) sum += load_global(g_x[peer], {offset}, {block}).to(float32);
       RegisterTensor y = sum.to(dtype);
-      for (int peer = 0; peer < ranks; ++peer) store_global(g_y[peer], y, {offset});
+      for (int i = 0; i < ranks; ++i)
+        store_global(g_y[(rank + i) % ranks], y, {offset});  // not all to one at once
     }
     ctas_of_ranks.meet(1);  // their sums have been stored here
     ctas_of_ranks.end();
@@ -104,20 +114,19 @@ class AllReduce {
  public:
   enum class Kind : uint8_t { kAuto, kOneShot, kTwoShot };
 
-  /// `ctas` of each rank take part; a GPU must hold them all at once.
-  explicit AllReduce(Communicator ranks, int ctas = 64)
+  /// At most `ctas` of each rank take part, fewer for small tensors; a GPU must hold them all at once.
+  explicit AllReduce(Communicator ranks, int ctas = 128)
       : ranks_(std::move(ranks)),
         ctas_(ctas),
         signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()))),
-        one_shot_({}, ranks_.device()),
+        calls_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {ctas}))),
+        one_shot_({.block = kBlock}, ranks_.device()),
         large_one_shot_({.block = kLargeBlock}, ranks_.device()),
-        two_shot_({}, ranks_.device()),
+        two_shot_({.block = kBlock}, ranks_.device()),
         large_two_shot_({.block = kLargeBlock}, ranks_.device()) {}
 
   /// Which of the two is taken for tensors of so many bytes.
-  static Kind choose(int64_t bytes, int ranks) {
-    return ranks == 2 || bytes <= int64_t{256} << 10 ? Kind::kOneShot : Kind::kTwoShot;
-  }
+  static Kind choose(int64_t bytes) { return bytes <= int64_t{64} << 10 ? Kind::kOneShot : Kind::kTwoShot; }
 
   /// y.mine() = the sum of x.mine() of all ranks, on a stream of the rank's device; does not wait for the end. x may be
   /// overwritten by what follows on the stream. All ranks make the same calls in the same order, one at a time. Calls
@@ -139,7 +148,7 @@ class AllReduce {
   }
 
  private:
-  static constexpr int kLargeBlock = 8192;
+  static constexpr int kBlock = 2048, kLargeBlock = 8192;
 
   template <class Body>
   void with_kernel(const SymmetricTensor& x, const SymmetricTensor& y, Kind kind, SourceLocation where,
@@ -148,13 +157,17 @@ class AllReduce {
       throw LaunchError(
           Diagnostic{where, "AllReduce: x and y differ in type or shape", {}, "make both alike"});
     const int64_t n = x.mine().bytes() * 8 / x.dtype().bits();
-    if (kind == Kind::kAuto) kind = choose(x.mine().bytes(), ranks_.size());
+    if (kind == Kind::kAuto) kind = choose(x.mine().bytes());
     const bool is_one_shot = kind == Kind::kOneShot;
+    const int64_t parts = is_one_shot ? 1 : ranks_.size();
     // More loads in flight per thread, where there is work for all CTAs all the same.
-    const bool is_large = n >= int64_t{kLargeBlock} * ctas_ * (is_one_shot ? 1 : ranks_.size());
+    const bool is_large = n >= int64_t{kLargeBlock} * ctas_ * parts;
+    const int64_t blocks = cdiv(n, parts * (is_large ? kLargeBlock : kBlock));
+    const int64_t ctas = std::clamp<int64_t>(blocks, 1, ctas_);
     const auto call = [&](auto& kernel) {
-      body(kernel, n, ctas_, ranks_.size(), x.rank_stride_bytes(), ranks_.rank(), x.dtype(),
-           x.all().address(), is_one_shot ? y.mine().address() : y.all().address(), signals_.all().address());
+      body(kernel, n, ctas, ctas_, ranks_.size(), x.rank_stride_bytes(), ranks_.rank(), x.dtype(),
+           x.all().address(), is_one_shot ? y.mine().address() : y.all().address(), signals_.all().address(),
+           calls_);
     };
     if (is_one_shot) return is_large ? call(large_one_shot_) : call(one_shot_);
     return is_large ? call(large_two_shot_) : call(two_shot_);
@@ -163,6 +176,7 @@ class AllReduce {
   Communicator ranks_;
   int ctas_;
   SymmetricTensor signals_;
+  DeviceTensor calls_;
   Kernel<OneShotAllReduce> one_shot_, large_one_shot_;
   Kernel<TwoShotAllReduce> two_shot_, large_two_shot_;
 };

@@ -26,6 +26,7 @@ constexpr uint8_t kEndsWaits = 0x7F;
 
 void RankGroup::end_waits(int rank) {
   if (node != nullptr) return;  // a virtual node finds who waits in vain itself
+  waits_ended = true;
   const std::lock_guard lock(signals_mutex);
   DeviceBackend& backend = devices[static_cast<size_t>(rank)].backend();
   // The device's own stream may be the one that waits.
@@ -148,6 +149,12 @@ void Communicator::synchronize(SourceLocation where) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   backend.synchronize();
+  if (group.waits_ended)
+    throw DeviceError(Diagnostic{
+        where,
+        fmt::format("rank {}: the waits of its kernels were ended, because a rank has failed", rank()),
+        {},
+        "what the kernels computed is not valid; the other rank's error says what happened"});
 }
 
 // ---- ranks

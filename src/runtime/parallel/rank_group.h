@@ -2,8 +2,8 @@
 // What a Communicator stands on: the ranks' meeting, and memory that is at the same place on each of them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,8 +27,10 @@ class RankGroup {
  public:
   RankGroup(int ranks, std::shared_ptr<vgpu::VirtualNode> virtual_node, double seconds)
       : meeting(ranks, virtual_node, seconds), node(std::move(virtual_node)), patience(seconds) {}
-  /// Ends every signal::wait() of a rank, by setting its signals to a large value.
+  /// Ends every signal::wait() of a rank, by setting its signals to a large value. What kernels compute is worth nothing
+  /// from then on: `waits_ended`.
   void end_waits(int rank);
+  std::atomic<bool> waits_ended = false;
 
   Meeting meeting;
   std::shared_ptr<vgpu::VirtualNode> node;  // null on CUDA GPUs
