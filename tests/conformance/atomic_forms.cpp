@@ -142,28 +142,56 @@ void add_contended(Kernels& out, const std::string& insn, const std::string& typ
   out.push_back(make_kernel(kFamily, name, frame, random_bytes(3 * 128 * 8, random), 3 * 4 * bytes));
 }
 
+struct Row {
+  std::string op;
+  std::vector<const char*> types;
+};
+const Row kRows[] = {{"and", {"b32", "b64"}},
+                     {"or", {"b32", "b64"}},
+                     {"xor", {"b32", "b64"}},
+                     {"add", {"u32", "s32", "u64", "f32", "f64", "f16", "f16x2", "bf16", "bf16x2"}},
+                     {"inc", {"u32"}},
+                     {"dec", {"u32"}},
+                     {"min", {"u32", "s32", "u64", "s64"}},
+                     {"max", {"u32", "s32", "u64", "s64"}},
+                     {"exch", {"b32", "b64", "b128"}},
+                     {"cas", {"b16", "b32", "b64", "b128"}}};
+
+bool always_returns(const std::string& op) { return op == "exch" || op == "cas"; }
+
+// What kernels order by: every operation and type by each order, and every order and scope of what locks and
+// semaphores are made of. One thread alone on its place must not see a difference.
+void add_ordered(Kernels& out) {
+  for (const Row& row : kRows)
+    for (const char* type : row.types)
+      for (const char* space : {".global", ".shared"}) {
+        for (const char* words :
+             {".relaxed.gpu", ".release.cta", ".release.gpu", ".acquire.cluster", ".acq_rel.sys"})
+          add(out, {row.op, type, words, space});
+        if (always_returns(row.op)) continue;
+        for (const char* words : {".relaxed.gpu", ".release.cta", ".release.gpu"})
+          add(out, {row.op, type, words, space, false});
+      }
+  for (const char* scope : {".cta", ".cluster", ".gpu", ".sys"})
+    for (const char* order : {".relaxed", ".acquire", ".release", ".acq_rel"})
+      for (const char* op : {"cas", "exch"}) add(out, {op, "b32", std::string(order) + scope});
+  for (const char* words : {".release.gpu", ".acq_rel.sys"})
+    for (const char* type : {"f16x2", "bf16x2"})
+      for (int vector : {2, 4}) add(out, {"add", type, words, ".global", true, vector});
+  for (const char* words : {".release.gpu", ".acq_rel.sys"})
+    for (int vector : {2, 4}) add(out, {"add", "f32", words, ".global", true, vector});
+  for (const char* type : {"f16x2", "bf16x2", "f32"})
+    for (int vector : {2, 4}) add(out, {"add", type, ".release.gpu", ".global", false, vector});
+}
+
 }  // namespace
 
 void add_atomics(Kernels& out) {
-  struct Row {
-    std::string op;
-    std::vector<const char*> types;
-  };
-  const Row rows[] = {{"and", {"b32", "b64"}},
-                      {"or", {"b32", "b64"}},
-                      {"xor", {"b32", "b64"}},
-                      {"add", {"u32", "s32", "u64", "f32", "f64", "f16", "f16x2", "bf16", "bf16x2"}},
-                      {"inc", {"u32"}},
-                      {"dec", {"u32"}},
-                      {"min", {"u32", "s32", "u64", "s64"}},
-                      {"max", {"u32", "s32", "u64", "s64"}},
-                      {"exch", {"b32", "b64", "b128"}},
-                      {"cas", {"b16", "b32", "b64", "b128"}}};
-  for (const Row& row : rows)
+  for (const Row& row : kRows)
     for (const char* type : row.types)
       for (const char* space : {".global", ".shared", ".shared::cta", ""})
         for (bool returns : {true, false}) {
-          if (!returns && (row.op == "exch" || row.op == "cas")) continue;
+          if (!returns && always_returns(row.op)) continue;
           add(out, {row.op, type, "", space, returns});
         }
   for (const char* scope : {".cta", ".cluster", ".gpu", ".sys"}) {
@@ -196,6 +224,7 @@ void add_atomics(Kernels& out) {
     for (const char* tail : {"add.u32", "add.u64", "min.s32", "max.u64", "xor.b32", "and.b64", "or.b32"})
       add_contended(out, fmt::format("red.{}.{}", space, tail), tail, is_shared);
   }
+  add_ordered(out);
 }
 
 }  // namespace imbrex::conformance

@@ -57,6 +57,17 @@ Features features_used(const Kernels& kernels) {
   return used;
 }
 
+Features whole_instructions(const ptx::Module& module) {
+  Features used;
+  for (const ptx::Function& function : module.functions)
+    for (const ptx::Instruction& insn : function.body) {
+      std::string text(ptx::name(insn.op));
+      for (ptx::Suffix suffix : insn.suffixes()) text += "." + std::string(suffix.spelling());
+      used.insert(std::move(text));
+    }
+  return used;
+}
+
 Features features_of_target() {
   Features all;
   for (const ptx::InsnFacts& insn : ptx::all_insns()) {

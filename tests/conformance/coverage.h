@@ -7,6 +7,7 @@
 #include <string>
 
 #include "families.h"
+#include "ptx/ptx.h"
 
 namespace imbrex::conformance {
 
@@ -15,6 +16,8 @@ namespace imbrex::conformance {
 using Features = std::set<std::string>;
 
 Features features_used(const Kernels& kernels);
+/// "ld.global.v4.b32", ...: the instructions of a module with all their words, as they are written.
+Features whole_instructions(const ptx::Module& module);
 /// What the tables say sm_90a has.
 Features features_of_target();
 

@@ -7,6 +7,10 @@
 
 #include "coverage.h"
 #include "imbrex/core/error.h"
+#include "imbrex/runtime/compile.h"
+#include "imbrex/runtime/registry.h"
+#include "ptx/insns.h"
+#include "ptx/reader.h"
 #include "records.h"
 #include "run.h"
 
@@ -81,6 +85,28 @@ TEST(Coverage, EveryInstructionAndWordOfTheTargetIsTriedOrHasAReason) {
         << "'" << feature << "' is in no micro-kernel: add a form, or the reason to not_tried.txt";
   for (const std::string& feature : not_tried.features)
     EXPECT_FALSE(used.contains(feature)) << "'" << feature << "' is tried now: take it out of not_tried.txt";
+}
+
+/// What the kernels of the library make of the language, at their smallest sizes.
+TEST(Coverage, EveryInstructionOfTheKernelsIsTriedOrHasAReason) {
+  Features used;
+  for (const MicroKernel& kernel : kernels())
+    used.merge(whole_instructions(ptx::read(kernel.ptx, kernel.name)));
+  const NotTried not_tried = read_not_tried(kFolder + "not_tried.txt");
+  int64_t count = 0;
+  for (const auto& [name, kernel] : registered_kernels()) {
+    if (!meets({90, 'a'}, kernel.target)) continue;
+    continue;
+    std::map<std::string, int64_t> sizes;
+    for (const SizeOption& size : kernel.description.sizes) sizes[size.name] = size.otherwise;
+    Case traced(Case::Mode::kTrace, std::nullopt, sizes, 0);
+    kernel.run(traced, std::nullopt, kernel.space.configuration(0));
+    for (const std::string& insn : whole_instructions(ptx::read(emit_ptx(*traced.function), name)))
+      EXPECT_TRUE(used.contains(insn) || not_tried.has(insn))
+          << "'" << insn << "' of the kernel " << name << " is in no micro-kernel: add a form";
+    ++count;
+  }
+  EXPECT_GT(count, 50);
 }
 
 }  // namespace

@@ -79,6 +79,10 @@ void add_mbarrier(Kernels& out) {
        "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64 %p5, [b], 0",
        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p5, [b], 0",
        "mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p5, [b], 0"});
+  add(out, "waits of a cluster's scope",
+      {init(1), one, "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p5, [b], 0",
+       "mbarrier.test_wait.parity.relaxed.cta.shared::cta.b64 %p5, [b], 0",
+       "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 %p5, [b], 1"});
   add(out, "try_wait",
       {init(1), "mbarrier.try_wait.parity.shared::cta.b64 %p5, [b], 1",
        "mbarrier.try_wait.parity.shared::cta.b64 %p5, [b], 0, 20", kept,

@@ -81,6 +81,25 @@ void add_store(Kernels& out, const std::string& insn, const std::string& space, 
   out.push_back(make_kernel(kFamily, name, frame, random_bytes(64 * kSlot, random)));
 }
 
+/// Every priority in L1 with and without a policy of L2, by every width that tiles move in.
+void add_cached(Kernels& out) {
+  const Type b8 = kTypes[0], b16 = kTypes[3], b32 = kTypes[6], b64 = kTypes[10];
+  struct Width {
+    const Type& type;
+    int vector;
+  };
+  const Width widths[] = {{b8, 1}, {b16, 1}, {b16, 4}, {b32, 1}, {b32, 2}, {b32, 4}, {b64, 1}, {b64, 2}};
+  for (const char* priority : {"", ".L1::evict_first", ".L1::evict_last", ".L1::evict_normal",
+                               ".L1::evict_unchanged", ".L1::no_allocate"})
+    for (const char* hint : {"", ".L2::cache_hint"})
+      for (const Width& w : widths) {
+        const std::string tail = w.vector == 1 ? "" : fmt::format(".v{}", w.vector);
+        const std::string words = fmt::format(".global{}{}{}.{}", priority, hint, tail, w.type.name);
+        add_load(out, "ld" + words, ".global", w.type, w.vector, hint);
+        add_store(out, "st" + words, ".global", w.type, w.vector, hint);
+      }
+}
+
 // `body` leaves %r10 (and %rd10 where it says so) to be compared.
 void add_script(Kernels& out, const std::string& name, const std::string& body,
                 const std::string& outside = "") {
@@ -115,6 +134,9 @@ void add_memory(Kernels& out) {
         add_load(out, fmt::format("ld.{}.{}{}.b64", order, scope, space), space, b64, 1);
       for (const char* order : {"relaxed", "release"})
         add_store(out, fmt::format("st.{}.{}{}.b64", order, scope, space), space, b64, 1);
+      // What semaphores read and write.
+      add_load(out, fmt::format("ld.acquire.{}{}.b32", scope, space), space, b32, 1);
+      add_store(out, fmt::format("st.release.{}{}.b32", scope, space), space, b32, 1);
     }
   }
   add_load(out, "ld.mmio.relaxed.sys.global.b32", ".global", b32, 1);
@@ -140,6 +162,7 @@ void add_memory(Kernels& out) {
     add_load(out, fmt::format("ldu.global{}.b32", vector == 1 ? "" : fmt::format(".v{}", vector)), ".global",
              b32, vector);
   for (const Type& type : kTypes) add_load(out, fmt::format("ldu.global.{}", type.name), ".global", type, 1);
+  add_cached(out);
   const std::string wide = "  .reg .b128 %q<2>;\n";
   add_script(out, "ld.global.b128, st.global.b128",
              wide + "  ld.global.b128 %q0, [%in+16];\n  st.global.b128 [%out+16], %q0;\n");
@@ -165,6 +188,22 @@ void add_memory(Kernels& out) {
   add_script(out, "ld.param.v2",
              "  ld.param.v2.b32 {%r20,%r21}, [in];\n  mov.b64 %rd10, {%r20,%r21};\n  sub.u64 %rd10, %rd10, "
              "%ginput;\n  cvt.u32.u64 %r10, %rd10;\n  add.u32 %r10, %r10, 7;\n");
+  // A parameter's low bits by every type: 7 where they are those of the address that it holds.
+  for (const Type& type : kTypes) {
+    const bool is_wide = type.register_bits == 64;
+    const std::string shift = type.bytes == 8 ? "0" : fmt::format("{}", 64 - 8 * type.bytes);
+    std::string body = fmt::format("  ld.param.{} {}10, [in];\n", type.name, type.prefix);
+    const bool is_signed = type.name[0] == 's';
+    const int bits = type.register_bits;
+    if (bits == 16) body += "  cvt.u32.u16 %r10, %h10;\n";
+    const std::string got = bits == 64 ? "%rd10" : "%rd12";
+    if (!is_wide) body += fmt::format("  cvt.{0}64.{0}32 %rd12, %r10;\n", is_signed ? "s" : "u");
+    body += fmt::format(
+        "  shl.b64 %rd13, %ginput, {0};\n  shr.{1}64 %rd13, %rd13, {0};\n  setp.eq.b64 %p1, {2}, %rd13;\n  "
+        "selp.b32 %r10, 7, 8, %p1;\n",
+        shift, is_signed ? "s" : "u", got);
+    add_script(out, fmt::format("ld.param.{}", type.name), body);
+  }
   const std::string constants =
       ".const .align 16 .b32 table[8] = {1, 0x80000000, 3, 0xffffffff, 5, 6, 7, 8};\n.global .align 16 .b8 "
       "words[16] = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16};\n";

@@ -44,6 +44,13 @@ void carries(List& list) {
     list.add(fmt::format("setp.lt.s32 %p0, %c, 0; lop3.{}.b32 _|%d, %a, %b, %c, 0x40, !%p0", op), "pred",
              {"b32", "b32", "b32"});
   }
+  // Every table of lop3, 16 to a form: each result is folded into one.
+  for (int first = 0; first < 256; first += 16) {
+    std::string text = "mov.b32 %d, 0";
+    for (int table = first; table < first + 16; ++table)
+      text += fmt::format("; lop3.b32 %r0, %a, %b, %c, {}; mad.lo.u32 %d, %d, 1664525, %r0", table);
+    list.add(text, "b32", {"b32", "b32", "b32"});
+  }
   for (const std::string d : {"u32", "s32"})
     for (const std::string a : {"u32", "s32"}) {
       for (const char* half : {"lo", "hi"})

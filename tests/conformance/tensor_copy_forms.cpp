@@ -168,6 +168,7 @@ void add_loads(Kernels& out) {
     if (b.padding == 0 && rank == 2) continue;
     add_load(out, b, load_insn(rank, ".tile"));
     add_load(out, b, load_insn(rank, "", ", %rd0"), policy);
+    add_load(out, b, load_insn(rank, ".tile", ", %rd0"), policy);
     add_load(out, b,
              fmt::format("cp.async.bulk.tensor.{}d.shared::cta.global.tile.mbarrier::complete_tx::bytes "
                          "{{0}}, {{1}}, {{2}}",
@@ -194,6 +195,12 @@ void add_stores(Kernels& out) {
   const std::string policy = "  createpolicy.fractional.L2::evict_first.b64 %rd0, 1.0;\n";
   const Box small{.dims = {64, 20}, .box = {32, 8}, .at = {8, 5}};
   add_store(out, small, store_insn(2, ".tile"));
+  add_load(out, small, load_insn(2, ".tile", ", %rd0"), policy);
+  for (const Box& b : common_boxes())
+    if (b.dims.size() != 2 && b.type == 1 && b.tile_offset == 0) {
+      add_store(out, b, store_insn(b.dims.size(), ".tile"));
+      add_store(out, b, store_insn(b.dims.size(), ".tile", ", %rd0"), policy);
+    }
   // Rows that end within 16 bytes.
   for (const Box& b : ragged_boxes()) {
     add_store(out, b, store_insn(b.dims.size()));
@@ -231,9 +238,11 @@ void add_reductions(Kernels& out) {
                   .box = {static_cast<uint32_t>(elements), 8},
                   .at = {elements + elements / 2, 14},
                   .swizzle = 2};
-      add_store(
-          out, b,
-          fmt::format("cp.reduce.async.bulk.tensor.2d.global.shared::cta.{}.bulk_group {{0}}, {{1}}", op));
+      for (const char* mode : {"", ".tile"})
+        add_store(
+            out, b,
+            fmt::format("cp.reduce.async.bulk.tensor.2d.global.shared::cta.{}{}.bulk_group {{0}}, {{1}}", op,
+                        mode));
     }
   for (const Box& b : common_boxes())
     if (b.type == 2 || (b.type == 1 && b.dims.size() != 2 && b.swizzle == 0)) {

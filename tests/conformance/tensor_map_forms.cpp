@@ -9,15 +9,15 @@ namespace imbrex::conformance {
 namespace {
 
 // Every CTA of a cluster gets the box that CTA `from` loads, where the mask says so.
-void add_multicast(Kernels& out, int cluster, uint32_t mask, bool hinted) {
+void add_multicast(Kernels& out, int cluster, uint32_t mask, bool hinted, const char* mode = "") {
   const Box b{.dims = {64, 20}, .box = {32, 8}, .at = {8, 5}, .swizzle = 2};
   BoxSizes sizes;
   MapSpec map = map_of(b, sizes);
   Frame frame{.threads = 64, .ctas = cluster, .cluster = cluster, .tile_bytes = sizes.footprint, .maps = 1};
   const std::string name = fmt::format(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster{} "
+      "cp.async.bulk.tensor.2d.shared::cluster.global{}.mbarrier::complete_tx::bytes.multicast::cluster{} "
       "cluster {} mask {:#x}",
-      hinted ? ".L2::cache_hint" : "", cluster, mask);
+      mode, hinted ? ".L2::cache_hint" : "", cluster, mask);
   map.offset = int64_t{sizes.footprint} * cluster;
   frame.body =
       fill_tile(frame, sizes.footprint) + kInitCopyBarrier +
@@ -34,12 +34,12 @@ void add_multicast(Kernels& out, int cluster, uint32_t mask, bool hinted) {
   @%p2 bra issued;
   mov.u16 %h0, {0};
   createpolicy.fractional.L2::evict_last.b64 %rd0, 1.0;
-  cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster{2} [%tile], [%map0, {{8,5}}], [%bar], %h0{3};
+  cp.async.bulk.tensor.2d.shared::cluster.global{4}.mbarrier::complete_tx::bytes.multicast::cluster{2} [%tile], [%map0, {{8,5}}], [%bar], %h0{3};
 issued:
   bar.sync 0;
   @!%p1 bra waited;
 )",
-                  mask, sizes.transaction, hinted ? ".L2::cache_hint" : "", hinted ? ", %rd0" : "") +
+                  mask, sizes.transaction, hinted ? ".L2::cache_hint" : "", hinted ? ", %rd0" : "", mode) +
       wait_parity("%bar", 0, "wait") +
       "waited:\n  barrier.cluster.arrive.release.aligned;\n  barrier.cluster.wait.acquire.aligned;\n" +
       dump_tile(frame, sizes.footprint);
@@ -134,6 +134,8 @@ void add_tensor_maps(Kernels& out) {
   add_multicast(out, 2, 0x1, false);
   add_multicast(out, 4, 0xB, false);
   add_multicast(out, 8, 0xA5, true);
+  add_multicast(out, 4, 0xB, false, ".tile");
+  add_multicast(out, 4, 0xD, true, ".tile");
   add_replacements(out);
 }
 
