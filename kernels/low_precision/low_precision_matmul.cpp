@@ -54,6 +54,23 @@ HostTensor codes_of(const HostTensor& weights) {
   return codes;
 }
 
+bool is_small_float(DataType type) {
+  return type == float8_e8m0 || type == float8_ue4m3 || type == float8_e4m3;
+}
+
+/// Factors of 8 bits as X's type, which must hold each of them.
+HostTensor widened(const HostTensor& factors, DataType type) {
+  HostTensor wide(type, factors.shape());
+  for (int64_t i = 0; i < factors.elements(); ++i) {
+    const double factor = factors.get(i);
+    wide.set(i, factor);
+    if (std::isfinite(factor) && wide.get(i) != factor)
+      refuse(fmt::format("{} does not hold the factor {}", type.name(), factor),
+             "take bfloat16 for x, c and the factors");
+  }
+  return wide;
+}
+
 void check_zero_points(const HostTensor& points, DataType type, const std::vector<int64_t>& shape) {
   if (!type.is_integer() || points.shape() != shape)
     refuse(fmt::format("zero points [{}] for weights of {}", fmt::join(points.shape(), ", "), type.name()),
@@ -131,8 +148,8 @@ LaunchReport launch(const K& configuration, const LowPrecisionWeights& w, const 
 }  // namespace
 
 LowPrecisionWeights LowPrecisionWeights::pack(const Device& device, const HostTensor& weights,
-                                              const HostTensor& scales, int64_t group,
-                                              const HostTensor* zero_points) {
+                                              const HostTensor& given_scales, int64_t group,
+                                              const HostTensor* zero_points, DataType wide_type) {
   const DataType type = weights.dtype();
   if (weights.shape().size() != 2 || type.bits() > 8 || type.is_bool() || type == float8_e8m0)
     refuse(fmt::format("weights of {} with {} dimensions", type.name(), weights.shape().size()),
@@ -140,10 +157,17 @@ LowPrecisionWeights LowPrecisionWeights::pack(const Device& device, const HostTe
   check_group(group);
   const int64_t n = weights.shape()[0], k = weights.shape()[1];
   const std::vector<int64_t> expected{n, (k + group - 1) / group};
-  if (scales.shape() != expected || (scales.dtype() != float16 && scales.dtype() != bfloat16))
-    refuse(fmt::format("factors {} [{}]", scales.dtype().name(), fmt::join(scales.shape(), ", ")),
-           fmt::format("factors are float16 or bfloat16, [{}, {}]: one for every {} of a row", expected[0],
-                       expected[1], group));
+  const auto is_wide = [](DataType t) { return t == float16 || t == bfloat16; };
+  const DataType given = given_scales.dtype();
+  if (given_scales.shape() != expected || (!is_wide(given) && !is_small_float(given)))
+    refuse(fmt::format("factors {} [{}]", given.name(), fmt::join(given_scales.shape(), ", ")),
+           fmt::format("factors are float16, bfloat16, float8_e8m0, float8_e4m3 or float8_ue4m3, [{}, {}]: "
+                       "one for every "
+                       "{} of a row",
+                       expected[0], expected[1], group));
+  if (!is_wide(wide_type))
+    refuse(fmt::format("factors for products of {}", wide_type.name()), "x and c are float16 or bfloat16");
+  const HostTensor scales = is_wide(given) ? given_scales : widened(given_scales, wide_type);
   if (zero_points) check_zero_points(*zero_points, type, expected);
   return {type,
           n,

@@ -128,36 +128,43 @@ TEST(LowPrecisionPrefill, TypesAndEdges) {
 TEST(LowPrecisionMatmul, EveryNumberOfRows) {
   const Device device = Device::virtual_gpu({.target = "sm_90a", .checks = vgpu::CheckSet::all()});
   const int64_t n = 136, k = 520;
-  for (DataType type : {int4, uint3, float6_e3m2})
-    for (int64_t group : {64, 32}) {
-      const int64_t groups = (k + group - 1) / group;
-      HostTensor weights = HostTensor::random(type, {n, k}, 1),
-                 scales = HostTensor::random(bfloat16, {n, groups}, 2);
-      auto w = LowPrecisionWeights::pack(device, weights, scales, group);
-      for (int64_t m : {1, 9, 30, 70}) {
-        SCOPED_TRACE(::testing::Message() << type.name() << ", groups of " << group << ", " << m << " rows");
-        const HostTensor activations = HostTensor::random(bfloat16, {m, k}, 3);
-        DeviceTensor x = DeviceTensor::from_host(device, activations),
-                     c = DeviceTensor::empty(device, bfloat16, {m, n});
-        c.poison();
-        const LaunchReport report = low_precision_matmul(x, w, c);
-        EXPECT_TRUE(report.clean()) << report.virtual_report.format();
-        const HostTensor got = c.to_host();
-        int wrong = 0;
-        for (int64_t i = 0; i < m; ++i)
-          for (int64_t j = 0; j < n; ++j) {
-            double sum = 0, size = 0;
-            for (int64_t l = 0; l < k; ++l) {
-              const double term =
-                  activations.get(i * k + l) * weights.get(j * k + l) * scales.get(j * groups + l / group);
-              sum += term;
-              size += term * term;
-            }
-            wrong += !(std::abs(got.get(i * n + j) - sum) <= std::abs(sum) / 256 + std::sqrt(size) / 64);
+  struct Format {
+    DataType type, factors;
+    int64_t group;
+  };
+  const Format formats[] = {{int4, bfloat16, 64},           {uint3, bfloat16, 32},
+                            {float6_e3m2, bfloat16, 64},    {float6_e3m2, bfloat16, 32},
+                            {float4_e2m1, float8_e8m0, 32},   // MXFP4
+                            {float4_e2m1, float8_e4m3, 16}};  // NVFP4
+  for (const auto& [type, factors, group] : formats) {
+    const int64_t groups = (k + group - 1) / group;
+    HostTensor weights = HostTensor::random(type, {n, k}, 1),
+               scales = HostTensor::random(factors, {n, groups}, 2);
+    auto w = LowPrecisionWeights::pack(device, weights, scales, group);
+    for (int64_t m : {1, 9, 30, 70}) {
+      SCOPED_TRACE(::testing::Message() << type.name() << ", groups of " << group << ", " << m << " rows");
+      const HostTensor activations = HostTensor::random(bfloat16, {m, k}, 3);
+      DeviceTensor x = DeviceTensor::from_host(device, activations),
+                   c = DeviceTensor::empty(device, bfloat16, {m, n});
+      c.poison();
+      const LaunchReport report = low_precision_matmul(x, w, c);
+      EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+      const HostTensor got = c.to_host();
+      int wrong = 0;
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0, size = 0;
+          for (int64_t l = 0; l < k; ++l) {
+            const double term =
+                activations.get(i * k + l) * weights.get(j * k + l) * scales.get(j * groups + l / group);
+            sum += term;
+            size += term * term;
           }
-        EXPECT_EQ(wrong, 0);
-      }
+          wrong += !(std::abs(got.get(i * n + j) - sum) <= std::abs(sum) / 256 + std::sqrt(size) / 64);
+        }
+      EXPECT_EQ(wrong, 0);
     }
+  }
 }
 
 /// Every choice of tiles compiles: what sums need when the stages are done fits too.
@@ -191,6 +198,12 @@ TEST(LowPrecisionMatmul, SaysWhatDoesNotFit) {
   EXPECT_THAT(says([&] { LowPrecisionWeights::pack(device, weights, scales, 100); }),
               HasSubstr("groups of 100"));
   EXPECT_THAT(says([&] { LowPrecisionWeights::pack(device, weights, scales, 64); }), HasSubstr("[64, 4]"));
+  HostTensor powers(float8_e8m0, {64, 2});
+  for (int64_t i = 0; i < powers.elements(); ++i) powers.set(i, std::ldexp(1.0, -100));
+  EXPECT_THAT(says([&] { LowPrecisionWeights::pack(device, weights, powers, 128, nullptr, float16); }),
+              HasSubstr("float16 does not hold the factor"));
+  EXPECT_THAT(says([&] { LowPrecisionWeights::pack(device, weights, powers, 128, nullptr, float32); }),
+              HasSubstr("x and c are float16 or bfloat16"));
   EXPECT_THAT(says([&] {
                 LowPrecisionWeights::pack(device, HostTensor(float16, {64, 256}), scales, 128);
               }),

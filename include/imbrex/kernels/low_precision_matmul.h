@@ -24,9 +24,12 @@ struct LowPrecisionWeights {
 
   /// Packs weights [n, k] and factors [n, ceil(k / group)], and copies them to the device. A group is 16, 32, 64, 128, or
   /// a multiple of 256 (k or more: one factor per row). `zero_points`: of the shape of the factors and any type, for
-  /// integers; each is a number that a weight can be. LaunchError says what else does not fit.
+  /// integers; each is a number that a weight can be. Factors of 8 bits, as MXFP4's (float4_e2m1, float8_e8m0, groups of 32)
+  /// and NVFP4's (float8_e4m3, groups of 16), become `wide_type`, that of x and c, which must hold each of them; others
+  /// keep theirs. LaunchError says what else does not fit.
   static LowPrecisionWeights pack(const Device& device, const HostTensor& weights, const HostTensor& scales,
-                                  int64_t group, const HostTensor* zero_points = nullptr);
+                                  int64_t group, const HostTensor* zero_points = nullptr,
+                                  DataType wide_type = bfloat16);
   /// Of the device's memory.
   int64_t bytes() const { return words.bytes() + scales.bytes(); }
 };
