@@ -3,11 +3,13 @@
 
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include "attention/decode_launch.h"
 #include "attention/kv_arguments.h"
 #include "attention/reference.h"
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/attention/decode_float8.h"
 #include "imbrex/kernels/attention/merge.h"
 #include "imbrex/runtime/registry.h"
 
@@ -23,13 +25,13 @@ struct Decoding {
   DeviceTensor q, k, v, o, lengths, table;
   std::vector<int64_t> length_of, page_of;  // [batches], [batches, pages of each]
 
-  explicit Decoding(Case& c)
+  Decoding(Case& c, bool is_float8)
       : s{c.size("batch"), c.size("heads"), c.size("group"), c.size("q"), c.size("kv"), c.size("d")},
         page(c.size("page")),
         ragged(c.size("ragged")),
         causal(c.size("causal")),
         dtype(c.size("bf16") ? bfloat16 : float16),
-        kv_dtype(c.size("float8") ? float8_e4m3 : dtype),
+        kv_dtype(is_float8 ? float8_e4m3 : dtype),
         scale(1 / std::sqrt(static_cast<float>(s.head_size))) {
     q = c.input(dtype, {s.batches, s.heads_kv * s.group, s.q_size, s.head_size});
     const int64_t each = page > 0 ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
@@ -101,63 +103,81 @@ struct Decoding {
   }
 };
 
-const KernelRegistration<DecodeAttention> registration{
-    {"attention_decode",
-     "attention of a few query rows to a long cache, contiguous or in pages",
-     {{"batch", 2, "sequences"},
-      {"heads", 2, "heads of K and V"},
-      {"group", 4, "heads of Q that share one of K and V"},
-      {"q", 1, "rows of Q per head"},
-      {"kv", 700, "rows of K and V for which there is room"},
-      {"d", 128, "columns: the head's size, a multiple of 16, at most 256"},
-      {"page", 0, "rows of a page; 0: contiguous"},
-      {"ragged", 0, "1: sequences of several lengths"},
-      {"causal", 0, "1: row i sees the columns up to i + length - q"},
-      {"bf16", 0, "1: bfloat16, 0: float16"},
-      {"float8", 0, "1: K and V are float8_e4m3"},
-      {"parts", 0, "CTAs that share a sequence; 0: as many as fill the GPU"}}},
-    [](Case& c, Kernel<DecodeAttention>& kernel) {
-      const Decoding p(c);
-      const DecodeSizes& s = p.s;
-      const int64_t parts = c.size("parts") > 0 ? c.size("parts") : decode_parts(s, 132, 64);
-      const int64_t heads = s.heads_kv * s.group, rows = s.batches * heads * s.q_size;
-      DeviceTensor partial = c.output(float32, {parts, rows, s.head_size}),
-                   log_sum = c.output(float32, {parts, rows});
-      const HeadArguments qs(p.q), os(p.o);
-      const CacheArguments cache(p.k, p.v, p.lengths, p.table);
-      const auto merge = [&] {
-        Kernel<MergeAttention> last(merge_tiles(parts), p.q.device());
+/// Runs or measures a kernel that decodes, and the merge of its parts. `kv_dtype`...: what the kernel takes behind dtype.
+template <class K, class... KvType>
+void decode(Case& c, const Decoding& p, Kernel<K>& kernel, const KvType&... kv_dtype) {
+  const DecodeSizes& s = p.s;
+  const int64_t parts = c.size("parts") > 0 ? c.size("parts") : decode_parts(s, 132, 64);
+  const int64_t heads = s.heads_kv * s.group, rows = s.batches * heads * s.q_size;
+  DeviceTensor partial = c.output(float32, {parts, rows, s.head_size}),
+               log_sum = c.output(float32, {parts, rows});
+  const HeadArguments qs(p.q), os(p.o);
+  const CacheArguments cache(p.k, p.v, p.lengths, p.table);
+  const auto merge = [&] {
+    Kernel<MergeAttention> last(merge_tiles(parts), p.q.device());
+    last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
+         log_sum.address())
+        .expect_clean();
+  };
+  const auto launch = [&](auto&& run) {
+    run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, p.causal != 0, p.scale,
+        p.dtype, kv_dtype..., qs, cache, CacheScaleArguments({}, {}, p.q.address()), os, partial, log_sum);
+  };
+  if (c.mode() == Case::Mode::kMeasure) {
+    Kernel<MergeAttention> last(merge_tiles(parts), p.q.device());
+    c.measure([&](bool timed) {
+      LaunchReport report;
+      launch([&](const auto&... arguments) {
+        report = timed ? kernel.launch_timed(arguments...) : kernel(arguments...);
+      });
+      if (parts > 1)
         last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
-             log_sum.address())
-            .expect_clean();
-      };
-      const auto launch = [&](auto&& run) {
-        run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, p.causal != 0, p.scale,
-            p.dtype, p.kv_dtype, qs, cache, CacheScaleArguments({}, {}, p.q.address()), os, partial, log_sum);
-      };
-      if (c.mode() == Case::Mode::kMeasure) {
-        Kernel<MergeAttention> last(merge_tiles(parts), p.q.device());
-        c.measure([&](bool timed) {
-          LaunchReport report;
-          launch([&](const auto&... arguments) {
-            report = timed ? kernel.launch_timed(arguments...) : kernel(arguments...);
-          });
-          if (parts > 1)
-            last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
-                 log_sum.address());
-          return report;
-        });
-      } else {
-        launch([&](const auto&... arguments) { c.launch(kernel, arguments...); });
-        if (c.mode() == Case::Mode::kRun && parts > 1) merge();
-      }
-      c.flop = 4.0 * static_cast<double>(heads * s.q_size) * p.read_rows() / static_cast<double>(s.batches) *
-               static_cast<double>(s.batches * s.head_size);
+             log_sum.address());
+      return report;
+    });
+  } else {
+    launch([&](const auto&... arguments) { c.launch(kernel, arguments...); });
+    if (c.mode() == Case::Mode::kRun && parts > 1) merge();
+  }
+  c.flop = 4.0 * static_cast<double>(heads * s.q_size) * p.read_rows() / static_cast<double>(s.batches) *
+           static_cast<double>(s.batches * s.head_size);
+  p.expect(c);
+}
+
+std::vector<SizeOption> sizes(bool has_float8) {
+  std::vector<SizeOption> all{{"batch", 2, "sequences"},
+                              {"heads", 2, "heads of K and V"},
+                              {"group", 4, "heads of Q that share one of K and V"},
+                              {"q", 1, "rows of Q per head"},
+                              {"kv", 700, "rows of K and V for which there is room"},
+                              {"d", 128, "columns: the head's size, a multiple of 16, at most 256"},
+                              {"page", 0, "rows of a page; 0: contiguous"},
+                              {"ragged", 0, "1: sequences of several lengths"},
+                              {"causal", 0, "1: row i sees the columns up to i + length - q"},
+                              {"bf16", 0, "1: bfloat16, 0: float16"}};
+  if (has_float8) all.push_back({"float8", 0, "1: K and V are float8_e4m3"});
+  all.push_back({"parts", 0, "CTAs that share a sequence; 0: as many as fill the GPU"});
+  return all;
+}
+
+const KernelRegistration<DecodeAttention> registration{
+    {"attention_decode", "attention of a few query rows to a long cache, contiguous or in pages",
+     sizes(true)},
+    [](Case& c, Kernel<DecodeAttention>& kernel) {
+      const Decoding p(c, c.size("float8") != 0);
+      decode(c, p, kernel, p.kv_dtype);
+      const DecodeSizes& s = p.s;
       if (c.mode() != Case::Mode::kTrace && p.page == 0 && !p.ragged && p.kv_dtype == p.dtype &&
           s.batches == 1 && (s.q_size == 1 || !p.causal))
         c.attention = StatedAttention{p.q[0], p.k[0], p.v[0], p.o[0], p.scale, false};
-      p.expect(c);
     }};
+
+const KernelRegistration<DecodeFloat8Attention> of_float8{
+    {"attention_decode_float8",
+     "attention of a few query rows to a long cache of float8, whose elements are widened where they are "
+     "multiplied",
+     sizes(false)},
+    [](Case& c, Kernel<DecodeFloat8Attention>& kernel) { decode(c, Decoding(c, true), kernel); }};
 
 }  // namespace
 }  // namespace imbrex::kernels

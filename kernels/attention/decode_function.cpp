@@ -6,6 +6,7 @@
 #include "attention/kv_arguments.h"
 #include "attention/tensors.h"
 #include "imbrex/kernels/attention/decode.h"
+#include "imbrex/kernels/attention/decode_float8.h"
 #include "imbrex/runtime/caller_line.h"
 
 namespace imbrex {
@@ -60,19 +61,33 @@ LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, cons
   const DeviceTensor from = reachable(q, true, options.stream, held),
                      to = reachable(o, false, options.stream, held);
 
-  kernels::DecodeAttention tiles;
-  if (s.head_size > 192) tiles.stages = 2;
-  auto& decode = configured_kernel(q.device(), tiles, {tiles.block_kv, tiles.stages, 0});
+  constexpr int kBlock = 64;
   const int64_t parts =
-      options.parts > 0 ? options.parts : decode_parts(s, q.device().multiprocessors(), tiles.block_kv);
+      options.parts > 0 ? options.parts : decode_parts(s, q.device().multiprocessors(), kBlock);
   const DecodeParts divided(s, s.head_size, parts, from, options, held);
   const HeadArguments qs(from), os(to);
   const CacheArguments cache(k, v, options.lengths, options.page_table);
-  LaunchReport report = decode.on(options.stream)(
-      s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, divided.is_divided, options.causal,
-      attention_scale(options.scale, s.head_size), q.dtype(), k.dtype(), qs, cache,
-      CacheScaleArguments(options.k_scales, options.v_scales, q.address()), os, divided.partial,
-      divided.log_sum);
+  const CacheScaleArguments scales(options.k_scales, options.v_scales, q.address());
+  const auto launch = [&](auto& kernel, const auto&... types) {
+    return kernel.on(options.stream)(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size,
+                                     divided.is_divided, options.causal,
+                                     attention_scale(options.scale, s.head_size), types..., qs, cache, scales,
+                                     os, divided.partial, divided.log_sum);
+  };
+  LaunchReport report;
+  // More rows of Q than a tile has would each read the cache again.
+  if (k.dtype() == float8_e4m3 && s.head_size % 32 == 0 &&
+      s.group * s.q_size <= kernels::DecodeFloat8Attention::kRows) {
+    kernels::DecodeFloat8Attention tiles;
+    if (s.head_size > 128) tiles.warp_rows = 16;
+    report = launch(configured_kernel(q.device(), tiles, {tiles.block_kv(), tiles.stages, 0}), q.dtype());
+  } else {
+    kernels::DecodeAttention tiles;
+    tiles.block_kv = kBlock;
+    if (s.head_size > 192) tiles.stages = 2;
+    report =
+        launch(configured_kernel(q.device(), tiles, {tiles.block_kv, tiles.stages, 0}), q.dtype(), k.dtype());
+  }
   if (divided.is_divided && report.clean())  // on a CUDA GPU it always is
     report = divided.merge(s, q, os, options);
   if (to.address() != o.address()) DeviceTensor(o).copy_from(to, options.stream);

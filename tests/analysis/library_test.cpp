@@ -63,6 +63,7 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
       kernel_traffic(*traced.function, run_time_integers(kernel.entry->parameters, traced.shape));
   // Where places or waits are data, as they are at least by default, the count says so, and differs.
   static const std::set<std::string> kOnData = {"attention_decode",
+                                                "attention_decode_float8",
                                                 "attention_latent_decode",
                                                 "attention_packed",
                                                 "blackwell_attention",

@@ -50,6 +50,17 @@ TEST(AttentionDecode, CachesOfFloat8) {
         "", 1);
   expect_decoded({{"float8", 1}, {"q", 7}, {"causal", 1}, {"kv", 129}, {"d", 96}}, "block_kv=32 stages=4", 1);
 }
+TEST(AttentionDecode, CachesOfFloat8ByWarps) {
+  const auto expect = [](const Sizes& sizes, const std::string& configuration = "", uint64_t seeds = 1) {
+    expect_decoded(sizes, configuration, seeds, "attention_decode_float8");
+  };
+  expect({{"kv", 200}, {"parts", 2}, {"bf16", 1}}, "", 4);
+  expect({{"kv", 1}, {"d", 32}, {"group", 1}});
+  for (const int64_t page : {1, 8, 16, 64})
+    expect({{"page", page}, {"kv", 300}, {"ragged", 1}, {"batch", 4}, {"d", 64}, {"parts", 2}});
+  expect({{"q", 7}, {"causal", 1}, {"kv", 129}, {"d", 96}}, "consumers=2 warp_rows=32 stages=4");
+  expect({{"group", 5}, {"q", 4}, {"causal", 1}, {"kv", 140}, {"d", 256}}, "stages=2");
+}
 void expect_latent(Sizes sizes, uint64_t seeds = 1, const std::string& configuration = "") {
   expect_decoded(std::move(sizes), configuration, seeds, "attention_latent_decode");
 }
