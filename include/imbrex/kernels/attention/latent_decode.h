@@ -3,10 +3,13 @@
 // and the first 512 of each are its value. So a block is loaded once for both products, and 64 rows of Q (heads, mostly)
 // meet it at a time. One warp group computes the scores, their weights, and the first half of the result's columns; another
 // one takes the weights from shared memory and computes the second half, while the first turns the next scores into weights.
+// Shared memory has room for two blocks only. So the columns of each half are given back on their own, as soon as they have
+// been multiplied, and the product that frees the first half goes ahead of the next scores: most of a block has the time of
+// another one to arrive in.
 #pragma once
 
 #include <algorithm>
-#include <vector>
+#include <optional>
 
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/kv_cache.h"
@@ -53,11 +56,16 @@ struct LatentDecodeAttention {
     griddepcontrol::launch_dependents();
 
     auto s_q = shared_tensor(dtype, {kRows, head_size});
-    auto s_kv = shared_tensor(dtype, {stages, block_kv, head_size});
+    // The columns of a block: first half of the values, second half, and those that are no values.
+    const int rest = head_size - value_size;
+    auto s_first = shared_tensor(dtype, {stages, block_kv, half}),
+         s_second = shared_tensor(dtype, {stages, block_kv, half});
+    std::optional<SharedTensor> s_rest;
+    if (rest > 0) s_rest = shared_tensor(dtype, {stages, block_kv, rest});
     auto s_weights = shared_tensor(dtype, {kRows, block_kv});
     auto s_factors = shared_tensor(float32, {kRows, 1});  // by which sums shrink
-    Pipeline pipe(stages, 1, 2);
-    auto weights_full = mbarrier::alloc(128), weights_empty = mbarrier::alloc(1);
+    Pipeline first_pipe(stages), second_pipe(stages);     // the rest goes with the first half
+    auto weights_full = mbarrier::alloc(128), weights_empty = mbarrier::alloc(1), scored = mbarrier::alloc(1);
     sync();
     Int32 length = cache.length_of(batch);
     Int32 num_blocks = cdiv(length, block_kv);
@@ -85,24 +93,38 @@ struct LatentDecodeAttention {
             cache.k_ptr, dtype, cache.is_paged ? cache.pages : batches, 1,
             cache.is_paged ? ScalarArg(cache.rows_of_page) : ScalarArg(cache.pages_per_sequence), head_size);
         for (Int32 block : range(first, last)) {
-          pipe.producer_acquire();
-          auto stage = s_kv[pipe.producer_stage];
-          Barrier full = pipe.producer_barrier();
-          if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(full, stage.nbytes());
-          if (cache.is_paged) {
-            auto table = global_view(cache.table_ptr, {batches, cache.pages_per_sequence})[batch];
-            const int of_page = std::min(block_kv, cache.rows_of_page);
-            for (int i = 0; i < block_kv / of_page; ++i) {
-              // Rows beyond the sequence's end come from its last page: the table need not list more.
-              Int32 at = min(block * block_kv + i * of_page, (length - 1) / of_page * of_page);
-              Int32 page = table[at / cache.rows_of_page];
-              tma::global_to_shared(g_kv, stage.slice({i * of_page, 0}, {of_page, head_size}),
-                                    {page, 0, at % cache.rows_of_page, 0}, full);
+          const auto load = [&](Pipeline& pipe, const SharedTensor& columns, int first_column,
+                                const std::optional<SharedTensor>& others) {
+            pipe.producer_acquire();
+            Barrier full = pipe.producer_barrier();
+            auto stage = columns[pipe.producer_stage];
+            std::optional<SharedTensor> other;
+            if (others) other = (*others)[pipe.producer_stage];
+            if (auto thread = single_thread())
+              mbarrier::arrive_and_expect_tx(full, stage.nbytes() + (other ? other->nbytes() : 0));
+            const auto copy = [&](int of_page, const ScalarArg& page, const ScalarArg& row, int to) {
+              const auto part = [&](const SharedTensor& s) {
+                return s.slice({to, 0}, {of_page, s.shape(1)});
+              };
+              tma::global_to_shared(g_kv, part(stage), {page, 0, row, first_column}, full);
+              if (other) tma::global_to_shared(g_kv, part(*other), {page, 0, row, value_size}, full);
+            };
+            if (cache.is_paged) {
+              auto table = global_view(cache.table_ptr, {batches, cache.pages_per_sequence})[batch];
+              const int of_page = std::min(block_kv, cache.rows_of_page);
+              for (int i = 0; i < block_kv / of_page; ++i) {
+                // Rows beyond the sequence's end come from its last page: the table need not list more.
+                Int32 at = min(block * block_kv + i * of_page, (length - 1) / of_page * of_page);
+                Int32 page = table[at / cache.rows_of_page];
+                copy(of_page, page, at % cache.rows_of_page, i * of_page);
+              }
+            } else {
+              copy(block_kv, batch, block * block_kv, 0);
             }
-          } else {
-            tma::global_to_shared(g_kv, stage, {batch, 0, block * block_kv, 0}, full);
-          }
-          pipe.producer_advance();
+            pipe.producer_advance();
+          };
+          load(first_pipe, s_first, 0, s_rest);
+          load(second_pipe, s_second, half, {});
         }
       }
     }
@@ -124,37 +146,48 @@ struct LatentDecodeAttention {
       auto scores = wgmma::accumulator(float32, {kRows, block_kv});
       RegisterTensor weights = zeros(dtype, {kRows, block_kv});
       UInt32 weights_phase = mbarrier::producer_initial_phase;
-      Int32 scored = 0;  // the stage after that of the weights
-      UInt32 scored_phase = mbarrier::consumer_initial_phase;
+      Int32 next = 0;  // the stage after that of the weights
+      UInt32 next_phase = mbarrier::consumer_initial_phase;
       const auto start_scores = [&](const ScalarArg& block) {
-        mbarrier::wait(pipe.full_barriers[scored], scored_phase);
-        auto stage = s_kv[scored];
-        // Weights of rows beyond the end are zero, but what is there may be no number.
-        if (auto edge = when((block + 1) * block_kv > length)) {
-          auto is_inside = register_tensor(boolean, {block_kv, 1},
-                                           [&](auto r, auto) { return block * block_kv + r < length; });
-          for (int column = 0; column < head_size; column += kPanel) {
-            auto panel = stage.slice({0, column}, {block_kv, kPanel});
-            store_shared(panel, select(is_inside, load_shared(panel), 0));
+        const auto arrive_and_multiply = [&](const Pipeline& pipe, const SharedTensor& columns,
+                                             int first_column, bool adds) {
+          mbarrier::wait(pipe.full_barriers[next], next_phase);
+          auto stage = columns[next];
+          const int size = static_cast<int>(stage.shape(1));
+          // Weights of rows beyond the end are zero, but what is there may be no number.
+          if (auto edge = when((block + 1) * block_kv > length)) {
+            auto is_inside = register_tensor(boolean, {block_kv, 1},
+                                             [&](auto r, auto) { return block * block_kv + r < length; });
+            for (int column = 0; column < size; column += kPanel) {
+              auto panel = stage.slice({0, column}, {block_kv, kPanel});
+              store_shared(panel, select(is_inside, load_shared(panel), 0));
+            }
+            fence::proxy_async();
+            sync();
           }
-          fence::proxy_async();
-          sync();
-        }
-        wgmma::fence();
-        wgmma::mma(s_q, stage.transpose(), scores, {.scale_d = false});
+          wgmma::fence();
+          wgmma::mma(s_q.slice({0, first_column}, {kRows, size}), stage.transpose(), scores,
+                     {.scale_d = adds});
+        };
+        arrive_and_multiply(first_pipe, s_first, 0, false);
+        if (s_rest) arrive_and_multiply(first_pipe, *s_rest, value_size, true);
+        arrive_and_multiply(second_pipe, s_second, half, true);
         wgmma::commit_group();
-        scored = select(scored == stages - 1, 0, scored + 1);
-        scored_phase ^= scored == 0;
+        next = select(next == stages - 1, 0, next + 1);
+        next_phase ^= next == 0;
       };
       const auto start_output = [&] {
         wgmma::fence();
-        wgmma::mma(weights, s_kv[pipe.consumer_stage].slice({0, 0}, {block_kv, half}), out,
-                   {.scale_d = true});
+        wgmma::mma(weights, s_first[first_pipe.consumer_stage], out, {.scale_d = true});
         wgmma::commit_group();
       };
       const auto release = [&] {
-        if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
-        pipe.consumer_advance();
+        if (auto thread = single_thread()) mbarrier::arrive(first_pipe.consumer_barrier());
+        first_pipe.consumer_advance();
+      };
+      // The other warp group's product of the block before fills the time of the next weights.
+      const auto let_the_other_multiply = [&] {
+        if (auto thread = single_thread()) mbarrier::arrive(scored);
       };
       const auto weigh = [&](const ScalarArg& block) {
         Int32 offset = block * block_kv;
@@ -183,17 +216,19 @@ struct LatentDecodeAttention {
         weights = scores;
         hand_over(none, true);
         for (Int32 block : range(first + 1, last)) {
-          start_scores(block);  // of this block; below, the output of the block before
-          start_output();
+          start_output();  // of the block before
+          start_scores(block);
           wgmma::wait_group(1);
-          auto shrink = weigh(block);
-          wgmma::wait_group(0);
           release();
+          wgmma::wait_group(0);
+          let_the_other_multiply();
+          auto shrink = weigh(block);
           out = out * shrink;
           weights = scores;
           hand_over(shrink, true);
         }
         start_output();
+        let_the_other_multiply();
         wgmma::wait_group(0);
         release();
       }
@@ -207,26 +242,28 @@ struct LatentDecodeAttention {
     if (auto helper = warp_group(4, 4)) {
       setmaxnreg(240);
       RegisterTensor out = zeros(float32, {kRows, half});
-      UInt32 weights_phase = mbarrier::consumer_initial_phase;
+      UInt32 weights_phase = mbarrier::consumer_initial_phase,
+             scored_phase = mbarrier::consumer_initial_phase;
       const auto take = [&] {
         mbarrier::wait(weights_full, weights_phase);
         weights_phase ^= 1;
         out = out * load_shared(s_factors);
       };
       for (Int32 block : range(first, last)) {
-        pipe.consumer_acquire();
+        second_pipe.consumer_acquire();
         take();
+        mbarrier::wait(scored, scored_phase);
+        scored_phase ^= 1;
         wgmma::fence();
-        wgmma::mma(s_weights, s_kv[pipe.consumer_stage].slice({0, half}, {block_kv, half}), out,
-                   {.scale_d = true});
+        wgmma::mma(s_weights, s_second[second_pipe.consumer_stage], out, {.scale_d = true});
         wgmma::commit_group();
         wgmma::wait_group(0);
         sync();  // all threads have read the factors
         if (auto thread = single_thread()) {
           mbarrier::arrive(weights_empty);
-          mbarrier::arrive(pipe.consumer_barrier());
+          mbarrier::arrive(second_pipe.consumer_barrier());
         }
-        pipe.consumer_advance();
+        second_pipe.consumer_advance();
         (void)block;
       }
       take();
