@@ -34,6 +34,8 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   if (options.log_sum_exp.is_null())
     call.refuse("log_sum_exp is null", "let attention() write it, and pass it in the options");
   call.check_extra("log_sum_exp", options.log_sum_exp, float32, shape);
+  check_packed(call, s, options.q_begins, options.kv_begins);
+  const PackedArguments packed(options.q_begins, options.kv_begins, q.address());
   const ScoreArguments steps = score_arguments(call, options, s, q.address());
 
   std::vector<Workspace> held;
@@ -43,7 +45,9 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   const HeadArguments qs(read(q)), ks(read(k)), vs(read(v)), os(read(o)), dos(from_do), dqs(to_q), dks(to_k),
       dvs(to_v);
   const float scale = attention_scale(options.scale, s.head_size);
-  const int64_t padded = (s.rows + 127) / 128 * 128;
+  constexpr int64_t kPackedRows = kernels::AttentionGradientRows::kPackedRows;
+  const int64_t padded =
+      packed.is_packed ? (s.rows / kPackedRows + packed.sequences) * kPackedRows : (s.rows + 127) / 128 * 128;
   held.push_back(Workspace::on(options.stream, q.device(), 4 * 2 * s.batch * s.heads * padded));
   const uint64_t rows = held.back().address();
 
@@ -53,18 +57,20 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
     if (report.clean()) report = std::move(of_launch);
   };
   note(kernel_of_device<kernels::AttentionGradientRows>(device).on(options.stream)(
-      s.batch, s.heads, s.rows, padded, s.value_size, q.dtype(), os, dos, options.log_sum_exp, rows));
+      s.batch, s.heads, s.rows, padded, s.value_size, q.dtype(), os, dos, options.log_sum_exp, rows, packed));
 
   using OfKv = kernels::WithScoreOptions<kernels::AttentionGradientKv>;
   using OfQ = kernels::WithScoreOptions<kernels::AttentionGradientQ>;
   const int64_t larger = std::max(s.head_size, s.value_size);
   OfKv of_kv;
-  if (larger > 192 || needs_registers(steps)) of_kv.block_q = 32;
+  if (larger > 128) of_kv.stages = 2;
+  if (larger <= 64 && !packed.is_packed) of_kv = {.block_q = 128, .stages = 2};
+  if (larger > 192 || needs_registers(steps) || (packed.is_packed && larger > 64)) of_kv.block_q = 32;
   auto& kv_kernel = configured_kernel(device, of_kv, {of_kv.block_q, of_kv.stages, 0});
   const auto launch_kv = [&](KvGradients which) {
     note(kv_kernel.on(options.stream)(s.batch, s.heads_kv, s.rows, padded, s.rows_kv, s.head_size,
                                       s.value_size, s.group(), scale, q.dtype(), which, qs, ks, vs, dos, rows,
-                                      dks, dvs, steps));
+                                      dks, dvs, packed, steps));
   };
   if (larger <= 128) {
     launch_kv(KvGradients::kBoth);
@@ -73,10 +79,11 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
     launch_kv(KvGradients::kOnlyV);
   }
   OfQ of_q;
+  if (larger > 128) of_q.stages = 2;
   if (larger > 192 || needs_registers(steps)) of_q.block_kv = 32;
   note(configured_kernel(device, of_q, {of_q.block_kv, of_q.stages, 0})
            .on(options.stream)(s.batch, s.heads, s.rows, padded, s.rows_kv, s.head_size, s.value_size,
-                               s.group(), scale, q.dtype(), qs, ks, vs, dos, rows, dqs, steps));
+                               s.group(), scale, q.dtype(), qs, ks, vs, dos, rows, dqs, packed, steps));
   const auto deliver = [&](const DeviceTensor& from, const DeviceTensor& to) {
     if (from.address() != to.address()) DeviceTensor(to).copy_from(from, options.stream);
   };

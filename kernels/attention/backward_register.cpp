@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "attention/kv_arguments.h"
+#include "attention/packed_case.h"
 #include "attention/score_arguments.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
@@ -21,29 +22,43 @@ namespace {
 using OfKv = WithScoreOptions<AttentionGradientKv>;
 using OfQ = WithScoreOptions<AttentionGradientQ>;
 
-const std::vector<SizeOption> kSizes{{"heads", 4, "heads of Q, of all batches"},
-                                     {"q", 300, "rows of Q per head"},
-                                     {"kv", 300, "rows of K and V per head"},
-                                     {"d", 128, "columns: the head's size, a multiple of 16, at most 128"},
-                                     {"group", 1, "heads of Q that share one of K and V"},
-                                     {"causal", 0, "1: row i sees the columns up to i + kv - q"},
-                                     {"bf16", 0, "1: bfloat16, 0: float16"}};
+std::vector<SizeOption> sizes(bool of_kv) {
+  std::vector<SizeOption> all{
+      {"heads", 4, "heads of Q, of all batches"},
+      {"q", 300, "rows of Q per head"},
+      {"kv", 300, "rows of K and V per head"},
+      {"d", 128, "columns: the head's size, a multiple of 16, at most 256"},
+      {"group", 1, "heads of Q that share one of K and V"},
+      {"causal", 0, "1: row i sees the columns up to i + kv - q"},
+      {"bf16", 0, "1: bfloat16, 0: float16"},
+      {"sequences", 0, "packed sequences that the rows are divided among, unevenly; 0: none"},
+      {"dv", 0, "columns of V and O; 0: as d"},
+      {"window", 0, "columns that a row sees, its own the last; 0: all"},
+      {"cap", 0, "bound of the scores, by tanh; 0: none"},
+      {"alibi", 0, "1: a bias by distance, of each head"}};
+  if (of_kv)
+    all.push_back({"only", 0, "1: the gradient of K, 2: that of V, 0: both, for heads of at most 128"});
+  return all;
+}
 
 /// A backward pass, as sizes of a registered kernel state it.
 struct Problem {
-  int64_t heads, q_size, kv_size, d, group, padded;
+  int64_t heads, q_size, kv_size, d, d_v, group, padded;
   DataType dtype;
   float scale;
   ScoreArguments steps;
-  DeviceTensor q, k, v, d_o, rows;
+  DeviceTensor q, k, v, d_o, rows, slopes, q_at, kv_at;
+  std::vector<int64_t> q_begins{0}, kv_begins{0};  // of sequences, and where the last one ends
 
   explicit Problem(Case& c)
       : heads(c.size("heads")),
         q_size(c.size("q")),
         kv_size(c.size("kv")),
         d(c.size("d")),
+        d_v(c.size("dv") > 0 ? c.size("dv") : d),
         group(c.size("group")),
-        padded((q_size + 127) / 128 * 128),
+        padded(c.size("sequences") > 0 ? (q_size / 16 + c.size("sequences")) * 16
+                                       : (q_size + 127) / 128 * 128),
         dtype(c.size("bf16") ? bfloat16 : float16),
         scale(1 / std::sqrt(static_cast<float>(d))) {
     if (group < 1 || heads % group != 0)
@@ -53,22 +68,38 @@ struct Problem {
                                    "give --heads as a multiple of --group"});
     q = c.input(dtype, {heads, q_size, d});
     k = c.input(dtype, {heads / group, kv_size, d});
-    v = c.input(dtype, {heads / group, kv_size, d});
-    d_o = c.input(dtype, {heads, q_size, d});
+    v = c.input(dtype, {heads / group, kv_size, d_v});
+    d_o = c.input(dtype, {heads, q_size, d_v});
     rows = c.input(HostTensor(float32, {2, heads, padded}));
-    steps.causal = c.size("causal") != 0;
-    steps.slopes = steps.sinks = q.address();
+    if (const int64_t sequences = c.size("sequences"); sequences > 0) {
+      q_begins = divided(q_size, sequences, 101), kv_begins = divided(kv_size, sequences, 57);
+      q_at = as_input(c, q_begins), kv_at = as_input(c, kv_begins);
+    } else {
+      q_begins.push_back(q_size), kv_begins.push_back(kv_size);
+    }
+    steps.causal = c.size("causal") != 0, steps.window = c.size("window") > 0;
+    steps.soft_cap = c.size("cap") > 0, steps.alibi = c.size("alibi") != 0;
+    steps.left = c.size("window") - 1, steps.cap = static_cast<float>(c.size("cap")), steps.heads = heads;
+    slopes = steps.alibi ? c.input(float32, {heads}, 0.02) : q;
+    steps.slopes = slopes.address(), steps.sinks = q.address();
     c.flop =
         static_cast<double>(heads * q_size) * static_cast<double>(kv_size * d) * (steps.causal ? 0.5 : 1);
     if (c.mode() == Case::Mode::kTrace) return;
     const Device& device = q.device();
-    DeviceTensor o = DeviceTensor::empty(device, dtype, q.shape()),
+    DeviceTensor o = DeviceTensor::empty(device, dtype, d_o.shape()),
                  log_sum = DeviceTensor::empty(device, float32, {heads, q_size});
-    attention(q, k, v, o, {.causal = steps.causal, .log_sum_exp = log_sum}).expect_clean();
+    AttentionOptions options{.causal = steps.causal, .log_sum_exp = log_sum};
+    options.q_begins = q_at, options.kv_begins = kv_at;
+    if (steps.window) options.window_left = steps.left, options.window_right = 0;
+    options.soft_cap = steps.cap;
+    if (steps.alibi) options.alibi_slopes = slopes;
+    attention(q, k, v, o, options).expect_clean();
     Kernel<AttentionGradientRows> prepare({}, device);
-    prepare(1, heads, q_size, padded, d, dtype, HeadArguments(o), HeadArguments(d_o), log_sum, rows)
+    prepare(1, heads, q_size, padded, d_v, dtype, HeadArguments(o), HeadArguments(d_o), log_sum, rows,
+            packed())
         .expect_clean();
   }
+  PackedArguments packed() const { return {q_at, kv_at, q.address()}; }
 };
 
 /// Gradients of single elements in float64.
@@ -80,15 +111,17 @@ class Reference {
         k_(c.values(p.k)),
         v_(c.values(p.v)),
         d_o_(c.values(p.d_o)),
-        rows_(p.rows.to_host().to_doubles()) {}
+        rows_(p.rows.to_host().to_doubles()) {
+    if (p.steps.alibi) slopes_ = c.values(p.slopes);
+  }
 
   /// Element `e` of the gradient of K (of V, if `of_v`).
   double of_kv(int64_t e, bool of_v) const {
-    const int64_t row = e / p_.d, head_kv = row / p_.kv_size, j = row % p_.kv_size;
+    const int64_t d = of_v ? p_.d_v : p_.d, row = e / d, head_kv = row / p_.kv_size, j = row % p_.kv_size;
     double total = 0;
     for (int64_t head = head_kv * p_.group; head < (head_kv + 1) * p_.group; ++head)
       for (int64_t i = 0; i < p_.q_size; ++i) {
-        const int64_t at = (head * p_.q_size + i) * p_.d + e % p_.d;
+        const int64_t at = (head * p_.q_size + i) * d + e % d;
         const Weight w = weigh(head, i, j);
         total += of_v ? w.weight * d_o_[at] : w.gradient * p_.scale * q_[at];
       }
@@ -108,19 +141,45 @@ class Reference {
     double weight, gradient;
   };
   Weight weigh(int64_t head, int64_t i, int64_t j) const {
-    if (p_.steps.causal && j > i + p_.kv_size - p_.q_size) return {0, 0};
+    const size_t s = sequence_of(p_.q_begins, i);
+    const int64_t column = j - p_.kv_begins[s], columns = p_.kv_begins[s + 1] - p_.kv_begins[s],
+                  at = i - p_.q_begins[s] + columns - (p_.q_begins[s + 1] - p_.q_begins[s]);
+    if (column < 0 || column >= columns || (p_.steps.causal && column > at) ||
+        (p_.steps.window && (column > at || column < at - p_.steps.left)))
+      return {0, 0};
     const double *q = q_.data() + (head * p_.q_size + i) * p_.d,
-                 *d_o = d_o_.data() + (head * p_.q_size + i) * p_.d;
-    const int64_t kv = (head / p_.group * p_.kv_size + j) * p_.d;
-    const double score = p_.scale * std::inner_product(q, q + p_.d, k_.data() + kv, 0.0),
-                 along = std::inner_product(d_o, d_o + p_.d, v_.data() + kv, 0.0);
-    const double weight = std::exp2(score * 1.4426950408889634 - rows_[head * p_.padded + i]);
-    return {weight, weight * (along - rows_[(p_.heads + head) * p_.padded + i])};
+                 *d_o = d_o_.data() + (head * p_.q_size + i) * p_.d_v;
+    const int64_t kv = head / p_.group * p_.kv_size + j;
+    double score = p_.scale * std::inner_product(q, q + p_.d, k_.data() + kv * p_.d, 0.0), slope = 1;
+    if (p_.steps.soft_cap) {
+      const double t = std::tanh(score / p_.steps.cap);
+      score = p_.steps.cap * t, slope = 1 - t * t;
+    }
+    if (p_.steps.alibi) score += slopes_[head] * static_cast<double>(column - at);
+    const double along = std::inner_product(d_o, d_o + p_.d_v, v_.data() + kv * p_.d_v, 0.0);
+    const int64_t row =
+        p_.q_at.is_null() ? i : (p_.q_begins[s] / 16 + static_cast<int64_t>(s)) * 16 + i - p_.q_begins[s];
+    const double weight = std::exp2(score * 1.4426950408889634 - rows_[head * p_.padded + row]);
+    return {weight, weight * (along - rows_[(p_.heads + head) * p_.padded + row]) * slope};
   }
 
   const Problem p_;
-  std::vector<double> q_, k_, v_, d_o_, rows_;
+  std::vector<double> q_, k_, v_, d_o_, rows_, slopes_;
 };
+
+/// A gradient is a sum of terms of both signs, of which each is rounded to dtype once: by at most u of itself, on average
+/// (root mean square) by u / sqrt(3) * 0.74, where the second factor is that of mantissas from 1 to 2. The sum's error has
+/// so much of the root of the summed squares as its standard deviation; six of them are never seen. The result's own rounding adds u. A
+/// comparison is relative to the root mean square of all elements. Where rows see from one column to all n of them, as
+/// causal ones do, their weights are 1 / n to all, and the sums of squares, sum 1 / i^2 < 1.65 for the column that all rows
+/// see, are log(n) / n on average: so much heavier are its terms.
+double gradient_tolerance(const Problem& p) {
+  const double u = p.dtype == bfloat16 ? 0x1p-8 : 0x1p-11;
+  const auto n = static_cast<double>(std::max(p.q_size, p.kv_size));
+  const bool is_uneven = p.steps.causal || p.steps.window || p.steps.alibi || !p.q_at.is_null();
+  const double heaviest = is_uneven ? std::sqrt(1.65 * n / std::log(n + 2)) : 1;
+  return u * (1 + 6 * 0.74 / std::sqrt(3.0) * heaviest);
+}
 
 /// States the reference of a gradient, some elements of it.
 template <class Element>
@@ -131,42 +190,45 @@ void expect_some(Case& c, const DeviceTensor& gradient, int64_t summed, double t
 }
 
 const KernelRegistration<OfKv> of_kv{
-    {"attention_backward_kv", "gradients of attention by K and V", kSizes},
+    {"attention_backward_kv", "gradients of attention by K and V", sizes(true)},
     [](Case& c, Kernel<OfKv>& kernel) {
       const Problem p(c);
       DeviceTensor dk = c.output(p.dtype, p.k.shape()), dv = c.output(p.dtype, p.v.shape());
-      c.launch(kernel, 1, p.heads / p.group, p.q_size, p.padded, p.kv_size, p.d, p.d, p.group, p.scale,
-               p.dtype, KvGradients::kBoth, HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v),
-               HeadArguments(p.d_o), p.rows, HeadArguments(dk), HeadArguments(dv), p.steps);
+      const auto which = static_cast<KvGradients>(c.size("only"));
+      c.launch(kernel, 1, p.heads / p.group, p.q_size, p.padded, p.kv_size, p.d, p.d_v, p.group, p.scale,
+               p.dtype, which, HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v),
+               HeadArguments(p.d_o), p.rows, HeadArguments(dk), HeadArguments(dv), p.packed(), p.steps);
       c.flop *= 8;
       auto reference = std::make_shared<std::unique_ptr<Reference>>();
       const auto get = [&c, p, reference]() -> Reference& {
         if (!*reference) *reference = std::make_unique<Reference>(c, p);
         return **reference;
       };
-      // Sums of terms of both signs, of which each is rounded to dtype.
-      const double tolerance = 16 * default_tolerance(p.dtype);
+      const double tolerance = gradient_tolerance(p);
       const int64_t summed = p.q_size * p.group * 2 * p.d;
-      expect_some(c, dk, summed, tolerance, [get](int64_t e) { return get().of_kv(e, false); });
-      expect_some(c, dv, summed, tolerance, [get](int64_t e) { return get().of_kv(e, true); });
+      if (which != KvGradients::kOnlyV)
+        expect_some(c, dk, summed, tolerance, [get](int64_t e) { return get().of_kv(e, false); });
+      if (which != KvGradients::kOnlyK)
+        expect_some(c, dv, summed, tolerance, [get](int64_t e) { return get().of_kv(e, true); });
     }};
 
-const KernelRegistration<OfQ> of_q{
-    {"attention_backward_q", "the gradient of attention by Q", kSizes}, [](Case& c, Kernel<OfQ>& kernel) {
-      const Problem p(c);
-      DeviceTensor dq = c.output(p.dtype, p.q.shape());
-      c.launch(kernel, 1, p.heads, p.q_size, p.padded, p.kv_size, p.d, p.d, p.group, p.scale, p.dtype,
-               HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o), p.rows,
-               HeadArguments(dq), p.steps);
-      c.flop *= 6;
-      auto reference = std::make_shared<std::unique_ptr<Reference>>();
-      const auto get = [&c, p, reference]() -> Reference& {
-        if (!*reference) *reference = std::make_unique<Reference>(c, p);
-        return **reference;
-      };
-      expect_some(c, dq, p.kv_size * 2 * p.d, 16 * default_tolerance(p.dtype),
-                  [get](int64_t e) { return get().of_q(e); });
-    }};
+const KernelRegistration<OfQ> of_q{{"attention_backward_q", "the gradient of attention by Q", sizes(false)},
+                                   [](Case& c, Kernel<OfQ>& kernel) {
+                                     const Problem p(c);
+                                     DeviceTensor dq = c.output(p.dtype, p.q.shape());
+                                     c.launch(kernel, 1, p.heads, p.q_size, p.padded, p.kv_size, p.d, p.d_v,
+                                              p.group, p.scale, p.dtype, HeadArguments(p.q),
+                                              HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o),
+                                              p.rows, HeadArguments(dq), p.packed(), p.steps);
+                                     c.flop *= 6;
+                                     auto reference = std::make_shared<std::unique_ptr<Reference>>();
+                                     const auto get = [&c, p, reference]() -> Reference& {
+                                       if (!*reference) *reference = std::make_unique<Reference>(c, p);
+                                       return **reference;
+                                     };
+                                     expect_some(c, dq, p.kv_size * 2 * p.d, gradient_tolerance(p),
+                                                 [get](int64_t e) { return get().of_q(e); });
+                                   }};
 
 }  // namespace
 }  // namespace imbrex::kernels

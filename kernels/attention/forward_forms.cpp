@@ -5,6 +5,7 @@
 
 #include "attention/forward_case.h"
 #include "attention/kv_arguments.h"
+#include "attention/packed_case.h"
 #include "attention/reference.h"
 #include "imbrex/kernels/attention/forward.h"
 
@@ -15,24 +16,6 @@ using Forward = WithScoreOptions<ForwardAttention>;
 
 int64_t section_heads(int64_t columns, int64_t row_bytes, int64_t group) {
   return std::max<int64_t>(1, (int64_t{24} << 20) / (columns * row_bytes) * group);
-}
-
-/// Divides `rows` among sequences, unevenly; every fourth is empty.
-std::vector<int64_t> divided(int64_t rows, int64_t sequences, int64_t seed) {
-  std::vector<int64_t> begins{0};
-  for (int64_t s = 0; s < sequences; ++s) {
-    const int64_t left = rows - begins.back();
-    const int64_t fair = 2 * left / std::max<int64_t>(sequences - s, 1) + 1;
-    const int64_t here = s + 1 == sequences ? left : s % 4 == 3 ? 0 : (s * 7919 + seed) % fair;
-    begins.push_back(begins.back() + std::min(left, here));
-  }
-  return begins;
-}
-DeviceTensor as_input(Case& c, const std::vector<int64_t>& numbers) {
-  HostTensor host(int32, {static_cast<int64_t>(numbers.size())});
-  for (size_t i = 0; i < numbers.size(); ++i)
-    host.set(static_cast<int64_t>(i), static_cast<double>(numbers[i]));
-  return c.input(host);
 }
 
 const KernelRegistration<Forward> packed{

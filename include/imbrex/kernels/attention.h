@@ -55,7 +55,9 @@ void prepare_attention(const DeviceTensor& q, const DeviceTensor& k, const Devic
 
 /// The gradients of a loss by q, k and v, from that by o: dq is like q, dk like k, dv like v, d_o like o. `o` and
 /// `options.log_sum_exp` are what attention() of the same options has written; the latter is read here. Gradients by slopes
-/// and sinks are not computed. Deterministic: equal calls give equal bits. Strides as attention()'s.
+/// and sinks are not computed. Deterministic: equal calls give equal bits. Strides as attention()'s. Packed sequences as
+/// attention()'s, of any lengths: a sequence without rows of q has gradients of 0 for its rows of k and v, and the other way round;
+/// rows behind the last sequence are not written.
 LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
                                 const DeviceTensor& o, const DeviceTensor& d_o, const DeviceTensor& dq,
                                 const DeviceTensor& dk, const DeviceTensor& dv,

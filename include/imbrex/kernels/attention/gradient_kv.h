@@ -4,7 +4,12 @@
 // registers where the products that sum over rows of Q need them. Sums have one order: results are the same each time.
 #pragma once
 
+#include <limits>
+#include <optional>
+
+#include "imbrex/kernels/attention/gradient_rows.h"
 #include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/kernels/attention/score_steps.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
@@ -18,12 +23,12 @@ template <class... Steps>
 struct AttentionGradientKv {
   static constexpr const char* target = "sm_90a";
   static constexpr int kRows = 64, kConsumers = 2;
-  int block_q = 64, stages = 2;
+  int block_q = 64, stages = 3;
 
   static auto space() {
     return Space<AttentionGradientKv>()
         .template choose<&AttentionGradientKv::block_q, &AttentionGradientKv::stages>(
-            {{64, 2}, {64, 3}, {128, 2}, {32, 3}});
+            {{64, 3}, {64, 2}, {128, 2}, {32, 3}});
   }
 
   /// Sizes and tensors as ForwardAttention's; `row_ptr` as AttentionGradientRows leaves it. dK and dV are like K and V.
@@ -32,15 +37,24 @@ struct AttentionGradientKv {
                   HeadStrides q_strides, Ptr<> k_ptr, HeadStrides k_strides, Ptr<> v_ptr,
                   HeadStrides v_strides, Ptr<> do_ptr, HeadStrides do_strides, Ptr<float32> row_ptr,
                   Ptr<> dk_ptr, HeadStrides dk_strides, Ptr<> dv_ptr, HeadStrides dv_strides,
-                  ScoreSteps<Steps...> steps) const {
+                  PackedSequences packed, ScoreSteps<Steps...> steps) const {
     for (const int size : {head_size, value_size})
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
     const bool wants_k = which != KvGradients::kOnlyV, wants_v = which != KvGradients::kOnlyK;
     constexpr int kBlock = kConsumers * kRows;
-    grid(cdiv(kv_size, kBlock), heads_kv, batches);
+    grid(packed.blocks(kv_size, kBlock), heads_kv, batches);
     warps(4 + 4 * kConsumers);
-    Int32 offset_kv = block_idx.x * kBlock, head_kv = block_idx.y, batch = block_idx.z;
-    Int32 heads = heads_kv * group, shift = kv_size - q_size;
+    Int32 block = block_idx.x + 0, head_kv = block_idx.y, batch = block_idx.z;
+    Int32 heads = heads_kv * group, sequence = batch + 0;
+    SequenceRows sizes{0, q_size, 0, kv_size};
+    const bool is_packed = packed.is_packed;
+    if (is_packed) {
+      Int32 of_sequence = 0;
+      packed.find(block, kBlock, true, sequence, of_sequence);
+      packed.rows_of(sequence, sizes);
+      block = of_sequence;
+    }
+    Int32 offset_kv = block * kBlock, shift = sizes.kv_size - sizes.q_size;
 
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
     auto g_do = do_strides.view(do_ptr, dtype, batches, heads, q_size, value_size);
@@ -54,16 +68,19 @@ struct AttentionGradientKv {
     auto s_rows = shared_tensor(float32, {stages, 2, 1, block_q});
     Pipeline pipe(stages, 1, kConsumers * 128);  // every thread reads the rows' numbers
     Barrier kv_full = mbarrier::alloc({1})[0];
+    std::optional<Barrier> cleared;
+    if (is_packed) cleared = mbarrier::alloc(kConsumers * 128);
     sync();
 
     // Rows of Q that see any of these columns.
-    Int32 first = 0, last = q_size - 1;
+    Int32 first = 0, last = sizes.q_size - 1;
     {
       Int32 first_position = shift, last_position = last + shift;
-      steps.narrow_rows({offset_kv, min(offset_kv + kBlock, kv_size) - 1, batch}, first_position,
+      steps.narrow_rows({offset_kv, min(offset_kv + kBlock, sizes.kv_size) - 1, sequence}, first_position,
                         last_position);
       first = max(first_position - shift, 0) / block_q * block_q;
       last = min(last_position - shift, last);
+      if (is_packed) last = select(offset_kv < sizes.kv_size, last, -1);  // no such block of rows
     }
 
     if (auto producer = warp_group(0, 4)) {
@@ -71,8 +88,11 @@ struct AttentionGradientKv {
       if (auto warp = single_warp()) {
         if (auto thread = single_thread())
           mbarrier::arrive_and_expect_tx(kv_full, s_k.nbytes() + s_v.nbytes());
-        tma::global_to_shared(g_k, s_k, {batch, head_kv, offset_kv, 0}, kv_full);
-        tma::global_to_shared(g_v, s_v, {batch, head_kv, offset_kv, 0}, kv_full);
+        tma::global_to_shared(g_k, s_k, {batch, head_kv, sizes.kv_begin + offset_kv, 0}, kv_full);
+        tma::global_to_shared(g_v, s_v, {batch, head_kv, sizes.kv_begin + offset_kv, 0}, kv_full);
+        Int32 begin_of_rows = 0;
+        if (is_packed)
+          begin_of_rows = packed.begin_of_blocks(sizes.q_begin, sequence, AttentionGradientRows::kPackedRows);
         for (Int32 in_group : range(group)) {
           Int32 head = head_kv * group + in_group, of = batch * heads + head;
           for (Int32 row : range(first, last + 1, block_q)) {
@@ -82,9 +102,11 @@ struct AttentionGradientKv {
             Barrier full = pipe.producer_barrier();
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(full, q.nbytes() + d_o.nbytes() + rows.nbytes());
-            tma::global_to_shared(g_q, q, {batch, head, row, 0}, full);
-            tma::global_to_shared(g_do, d_o, {batch, head, row, 0}, full);
-            for (int i = 0; i < 2; ++i) tma::global_to_shared(g_rows, rows[i], {i, of, row}, full);
+            Int32 at = sizes.q_begin + row;
+            tma::global_to_shared(g_q, q, {batch, head, at, 0}, full);
+            tma::global_to_shared(g_do, d_o, {batch, head, at, 0}, full);
+            for (int i = 0; i < 2; ++i)
+              tma::global_to_shared(g_rows, rows[i], {i, of, begin_of_rows + row}, full);
             pipe.producer_advance();
           }
         }
@@ -103,79 +125,162 @@ struct AttentionGradientKv {
         auto along = wgmma::accumulator(float32, {kRows, block_q});
         RegisterTensor weights = zeros(dtype, {kRows, block_q}), slopes = zeros(dtype, {kRows, block_q});
         mbarrier::wait(kv_full, 0);
-        for (Int32 in_group : range(group)) {
-          Int32 head = head_kv * group + in_group;
-          for (Int32 row : range(first, last + 1, block_q)) {
-            pipe.consumer_acquire();
-            auto q = s_q[pipe.consumer_stage], d_o = s_do[pipe.consumer_stage];
-            auto rows = s_rows[pipe.consumer_stage];
-            wgmma::fence();
-            wgmma::mma(k, q.transpose(), scores, {.scale_d = false});
-            wgmma::commit_group();
-            if (wants_k) {
-              wgmma::mma(v, d_o.transpose(), along, {.scale_d = false});
-              wgmma::commit_group();
-            }
-            wgmma::wait_group(wants_k ? 1 : 0);
-
-            const ScoreTile at{
-                [&] {
-                  return register_tensor(int32, {1, block_q},
-                                         [&](auto, auto c) { return c + (row + shift); });
-                },
-                [&] {
-                  return register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return first_column + r; });
-                },
-                [&] {
-                  return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
-                },
-                batch};
-            const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
-            RegisterTensor slope = full(float32, {kRows, block_q}, 1);
-            if (steps.changes()) scores = scores * scale;
-            if (steps.has_slopes())
-              steps.change_with_slopes(scores, slope, at);
-            else
-              steps.change(scores, at);
-            if (steps.masks()) {
-              auto is_edge = steps.is_edge({row + shift, row + (block_q - 1) + shift, first_column,
-                                            first_column + (kRows - 1), batch});
-              if (auto edge = when(is_edge)) steps.mask(scores, at);
-            }
-            // Rows of K beyond the end have gradients that nobody stores.
-            scores = exp2(fma(scores, factor, -load_shared(rows[0])));  // now weights
-            weights = scores;
-            if (wants_k) {
-              wgmma::wait_group(0);
-              auto gradient = scores * (along - load_shared(rows[1]));
-              slopes = steps.has_slopes() ? gradient * slope : gradient;
-            }
-            wgmma::fence();
-            if (wants_v) wgmma::mma(weights, d_o, dv, {.scale_d = true});
-            if (wants_k) wgmma::mma(slopes, q, dk, {.scale_d = true});
-            wgmma::commit_group();
-            wgmma::wait_group(0);
-            mbarrier::arrive(pipe.consumer_barrier());
-            pipe.consumer_advance();
+        Int32 next = 0;
+        UInt32 next_phase = mbarrier::consumer_initial_phase;
+        UInt32 cleared_phase = mbarrier::consumer_initial_phase;
+        const auto start_scores = [&](const Int32& row) {
+          mbarrier::wait(pipe.full_barriers[next], next_phase);
+          if (is_packed)
+            clear_beyond(row, sizes.q_size, i, s_q[next], s_do[next], s_rows[next], *cleared, cleared_phase);
+          wgmma::fence();
+          wgmma::mma(k, s_q[next].transpose(), scores, {.scale_d = false});
+          wgmma::commit_group();
+          next = select(next == stages - 1, 0, next + 1);
+          next_phase ^= next == 0;
+        };
+        const auto no_slope = [&] { return full(float32, {kRows, block_q}, 1); };
+        const auto start_along = [&] {
+          if (!wants_k) return;
+          wgmma::fence();
+          wgmma::mma(v, s_do[pipe.consumer_stage].transpose(), along, {.scale_d = false});
+          wgmma::commit_group();
+        };
+        const auto weigh = [&](const Int32& head, const Int32& row, RegisterTensor& slope,
+                               const SharedTensor& rows) {
+          const ScoreTile at{
+              [&] {
+                return register_tensor(int32, {1, block_q}, [&](auto, auto c) { return c + (row + shift); });
+              },
+              [&] {
+                return register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return first_column + r; });
+              },
+              [&] {
+                return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
+              },
+              sequence};
+          const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
+          if (steps.changes()) scores = scores * scale;
+          if (steps.has_slopes())
+            steps.change_with_slopes(scores, slope, at);
+          else
+            steps.change(scores, at);
+          if (steps.masks()) {
+            auto is_edge = steps.is_edge({row + shift, row + (block_q - 1) + shift, first_column,
+                                          first_column + (kRows - 1), sequence});
+            if (auto edge = when(is_edge)) steps.mask(scores, at);
           }
+          // Rows of K beyond the end have gradients that nobody stores.
+          scores = exp2(fma(scores, factor, -load_shared(rows[0])));  // now weights
+        };
+        const auto find_slopes = [&](const RegisterTensor& slope, const SharedTensor& rows) {
+          if (!wants_k) return;
+          auto gradient = scores * (along - load_shared(rows[1]));
+          slopes = steps.has_slopes() ? gradient * slope : gradient;
+        };
+        const auto add = [&] {
+          wgmma::fence();
+          if (wants_v) wgmma::mma(weights, s_do[pipe.consumer_stage], dv, {.scale_d = true});
+          if (wants_k) wgmma::mma(slopes, s_q[pipe.consumer_stage], dk, {.scale_d = true});
+          wgmma::commit_group();
+        };
+        const auto release = [&] {
+          mbarrier::arrive(pipe.consumer_barrier());
+          pipe.consumer_advance();
+        };
+        // The products of one block that sum run under the weights of the next.
+        Int32 blocks = max(last - first + block_q, 0) / block_q * group;
+        if (auto some = when(blocks > 0)) {
+          Int32 row = first + 0, head = head_kv * group;
+          {
+            start_scores(row);
+            start_along();
+            wgmma::wait_group(0);
+            RegisterTensor slope = no_slope();
+            auto rows = s_rows[pipe.consumer_stage];
+            weigh(head, row, slope, rows);
+            weights = scores;
+            find_slopes(slope, rows);
+          }
+          for (Int32 block : range(1, blocks)) {
+            (void)block;
+            row += block_q;
+            head += select(row > last, 1, 0);
+            row = select(row > last, first, row);
+            auto rows = s_rows[next];
+            start_scores(row);
+            add();  // of the block before
+            wgmma::wait_group(1);
+            RegisterTensor slope = no_slope();
+            weigh(head, row, slope, rows);
+            wgmma::wait_group(0);
+            release();
+            start_along();
+            weights = scores;
+            wgmma::wait_group(0);
+            find_slopes(slope, rows);
+          }
+          add();
+          wgmma::wait_group(0);
+          release();
         }
 
         // This consumer's rows of K and V, which it alone has read, take their gradients.
         const auto store = [&](const SharedTensor& s, const RegisterValue& value, const Ptr<>& pointer,
                                const HeadStrides& strides, int size) {
-          store_shared(s, value);
-          fence::proxy_async();
-          sync();
-          if (auto warp = single_warp()) {
-            tma::shared_to_global(s, strides.view(pointer, dtype, batches, heads_kv, kv_size, size),
-                                  {batch, head_kv, first_column, 0});
-            tma::commit_group();
+          auto g = strides.view(pointer, dtype, batches, heads_kv, kv_size, size);
+          const auto store_whole = [&] {
+            store_shared(s, value);
+            fence::proxy_async();
+            sync();
+            if (auto warp = single_warp()) {
+              tma::shared_to_global(s, g, {batch, head_kv, sizes.kv_begin + first_column, 0});
+              tma::commit_group();
+            }
+          };
+          if (is_packed) {
+            if (auto whole = when(first_column + kRows <= sizes.kv_size)) store_whole();
+            if (auto end_of_sequence = otherwise()) {
+              auto row = register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return first_column + r; });
+              scatter(g, value, {batch, head_kv, row + sizes.kv_begin, 0}, {.mask = row < sizes.kv_size});
+            }
+          } else {
+            store_whole();
           }
         };
         if (wants_k) store(k, (dk * scale).to(dtype), dk_ptr, dk_strides, head_size);
         if (wants_v) store(v, dv.to(dtype), dv_ptr, dv_strides, value_size);
         if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
+    }
+  }
+
+ private:
+  /// Behind the end of a packed sequence are rows of another one, of which nothing is summed, but what is there may be no
+  /// number. Consumer `i` clears its part of a stage, and goes on when all have.
+  void clear_beyond(const Int32& first_row, const Int32& q_size, int i, const SharedTensor& q,
+                    const SharedTensor& d_o, const SharedTensor& rows, const Barrier& cleared,
+                    UInt32& phase) const {
+    const int part = block_q / kConsumers;
+    if (auto edge = when(first_row + block_q > q_size)) {
+      const auto is_inside = [&](const Shape& shape, size_t along) {
+        return register_tensor(boolean, shape, [&](auto r, auto c) {
+          return first_row + i * part + (along == 0 ? r : c) < q_size;
+        });
+      };
+      for (const SharedTensor& s : {q, d_o}) {
+        auto here = s.slice({i * part, 0}, {part, s.shape(1)});
+        store_shared(here, select(is_inside({part, 1}, 0), load_shared(here), 0));
+      }
+      const auto numbers = [&](int which) { return rows[which].slice({0, i * part}, {1, part}); };
+      auto log_sum = load_shared(numbers(0)), along = load_shared(numbers(1));
+      sync();  // several threads have read a number that one of them writes
+      store_shared(numbers(0),
+                   select(is_inside({1, part}, 1), log_sum, std::numeric_limits<float>::infinity()));
+      store_shared(numbers(1), select(is_inside({1, part}, 1), along, 0));
+      fence::proxy_async();
+      mbarrier::arrive(cleared);
+      mbarrier::wait(cleared, phase);
+      phase ^= 1;
     }
   }
 };

@@ -2,7 +2,11 @@
 // The backward pass of attention, the gradient of Q: a CTA has rows of Q and goes through the columns that they see.
 #pragma once
 
+#include <optional>
+
+#include "imbrex/kernels/attention/gradient_rows.h"
 #include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/kernels/attention/score_steps.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
@@ -13,12 +17,12 @@ template <class... Steps>
 struct AttentionGradientQ {
   static constexpr const char* target = "sm_90a";
   static constexpr int kRows = 64, kConsumers = 2;
-  int block_kv = 64, stages = 2;
+  int block_kv = 64, stages = 3;
 
   static auto space() {
     return Space<AttentionGradientQ>()
         .template choose<&AttentionGradientQ::block_kv, &AttentionGradientQ::stages>(
-            {{64, 2}, {96, 2}, {128, 2}, {64, 3}, {32, 2}});
+            {{64, 3}, {64, 2}, {32, 2}});
   }
 
   /// Sizes and tensors as AttentionGradientKv's; dQ is like Q.
@@ -26,15 +30,24 @@ struct AttentionGradientQ {
                   int value_size, int group, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides,
                   Ptr<> k_ptr, HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> do_ptr,
                   HeadStrides do_strides, Ptr<float32> row_ptr, Ptr<> dq_ptr, HeadStrides dq_strides,
-                  ScoreSteps<Steps...> steps) const {
+                  PackedSequences packed, ScoreSteps<Steps...> steps) const {
     for (const int size : {head_size, value_size})
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
     constexpr int kBlock = kConsumers * kRows;
-    grid(cdiv(q_size, kBlock), heads, batches);
+    grid(packed.blocks(q_size, kBlock), heads, batches);
     warps(4 + 4 * kConsumers);
     // The last rows, which take longest when causal, start first.
-    Int32 offset_q = (grid_dim.x - 1 - block_idx.x) * kBlock, head = block_idx.y, batch = block_idx.z;
-    Int32 head_kv = head / group, shift = kv_size - q_size;
+    Int32 block = grid_dim.x - 1 - block_idx.x, head = block_idx.y, batch = block_idx.z;
+    Int32 head_kv = head / group, sequence = batch + 0;
+    SequenceRows rows{0, q_size, 0, kv_size};
+    const bool is_packed = packed.is_packed;
+    if (is_packed) {
+      Int32 of_sequence = 0;
+      packed.find(block, kBlock, false, sequence, of_sequence);
+      packed.rows_of(sequence, rows);
+      block = of_sequence;
+    }
+    Int32 offset_q = block * kBlock, shift = rows.kv_size - rows.q_size;
 
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
     auto g_do = do_strides.view(do_ptr, dtype, batches, heads, q_size, value_size);
@@ -47,26 +60,30 @@ struct AttentionGradientQ {
     auto s_v = shared_tensor(dtype, {stages, block_kv, value_size});
     Pipeline pipe(stages, 1, kConsumers);
     Barrier q_full = mbarrier::alloc({1})[0];
+    std::optional<Barrier> cleared;
+    if (is_packed) cleared = mbarrier::alloc(kConsumers * 128);
     sync();
 
-    Int32 begin = 0, end = kv_size;
-    steps.narrow({offset_q + shift, min(offset_q + kBlock, q_size) - 1 + shift, batch}, begin, end);
+    Int32 begin = 0, end = rows.kv_size;
+    steps.narrow({offset_q + shift, min(offset_q + kBlock, rows.q_size) - 1 + shift, sequence}, begin, end);
     begin = max(begin, 0) / block_kv * block_kv;
+    if (is_packed) end = select(offset_q < rows.q_size, end, begin);  // no such block of rows
 
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(24);
       if (auto warp = single_warp()) {
         if (auto thread = single_thread())
           mbarrier::arrive_and_expect_tx(q_full, s_q.nbytes() + s_do.nbytes());
-        tma::global_to_shared(g_q, s_q, {batch, head, offset_q, 0}, q_full);
-        tma::global_to_shared(g_do, s_do, {batch, head, offset_q, 0}, q_full);
+        tma::global_to_shared(g_q, s_q, {batch, head, rows.q_begin + offset_q, 0}, q_full);
+        tma::global_to_shared(g_do, s_do, {batch, head, rows.q_begin + offset_q, 0}, q_full);
         for (Int32 offset_kv : range(begin, end, block_kv)) {
           pipe.producer_acquire();
           auto k = s_k[pipe.producer_stage], v = s_v[pipe.producer_stage];
           Barrier full = pipe.producer_barrier();
           if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(full, k.nbytes() + v.nbytes());
-          tma::global_to_shared(g_k, k, {batch, head_kv, offset_kv, 0}, full);
-          tma::global_to_shared(g_v, v, {batch, head_kv, offset_kv, 0}, full);
+          Int32 row = rows.kv_begin + offset_kv;
+          tma::global_to_shared(g_k, k, {batch, head_kv, row, 0}, full);
+          tma::global_to_shared(g_v, v, {batch, head_kv, row, 0}, full);
           pipe.producer_advance();
         }
       }
@@ -82,18 +99,27 @@ struct AttentionGradientQ {
         auto scores = wgmma::accumulator(float32, {kRows, block_kv});
         auto along = wgmma::accumulator(float32, {kRows, block_kv});
         RegisterTensor slopes = zeros(dtype, {kRows, block_kv});
-        auto log_sum = load_global(g_rows[0][of], {first_row, 0}, {kRows, 1});
-        auto own = load_global(g_rows[1][of], {first_row, 0}, {kRows, 1});
+        Int32 at_row = first_row + 0;
+        if (is_packed)
+          at_row += packed.begin_of_blocks(rows.q_begin, sequence, AttentionGradientRows::kPackedRows);
+        auto log_sum = load_global(g_rows[0][of], {at_row, 0}, {kRows, 1});
+        auto own = load_global(g_rows[1][of], {at_row, 0}, {kRows, 1});
+        Int32 next = 0;
+        UInt32 next_phase = mbarrier::consumer_initial_phase;
         mbarrier::wait(q_full, 0);
-        for (Int32 offset_kv : range(begin, end, block_kv)) {
-          pipe.consumer_acquire();
-          auto k = s_k[pipe.consumer_stage], v = s_v[pipe.consumer_stage];
+        const auto start = [&] {  // the products of scores and of what runs along the result's gradient
           wgmma::fence();
-          wgmma::mma(q, k.transpose(), scores, {.scale_d = false});
+          wgmma::mma(q, s_k[next].transpose(), scores, {.scale_d = false});
           wgmma::commit_group();
-          wgmma::mma(d_o, v.transpose(), along, {.scale_d = false});
+          wgmma::mma(d_o, s_v[next].transpose(), along, {.scale_d = false});
           wgmma::commit_group();
-          wgmma::wait_group(1);
+        };
+        const auto release = [&] {
+          if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
+          pipe.consumer_advance();
+        };
+        const auto find_slopes = [&](const ScalarArg& offset_kv, int behind) {
+          wgmma::wait_group(1 + behind);
           const ScoreTile at{
               [&] {
                 return register_tensor(int32, {kRows, 1},
@@ -105,7 +131,7 @@ struct AttentionGradientQ {
               [&] {
                 return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
               },
-              batch};
+              sequence};
           const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
           RegisterTensor slope = full(float32, {kRows, block_kv}, 1);
           if (steps.changes()) scores = scores * scale;
@@ -115,30 +141,88 @@ struct AttentionGradientQ {
             steps.change(scores, at);
           scores = exp2(fma(scores, factor, -log_sum));  // now weights
           auto is_edge = steps.is_edge({first_row + shift, first_row + (kRows - 1) + shift, offset_kv,
-                                        offset_kv + (block_kv - 1), batch}) ||
-                         offset_kv + block_kv > kv_size;
+                                        offset_kv + (block_kv - 1), sequence}) ||
+                         offset_kv + block_kv > rows.kv_size;
           if (auto edge = when(is_edge)) {
-            scores = select(at.column() < kv_size, scores, 0);
+            scores = select(at.column() < rows.kv_size, scores, 0);
             steps.clear(scores, at);
           }
-          wgmma::wait_group(0);
-          auto gradient = scores * (along - own);
-          slopes = steps.has_slopes() ? gradient * slope : gradient;
+          wgmma::wait_group(behind);
+          scores = scores * (along - own);
+          if (steps.has_slopes()) scores = scores * slope;
+          if (behind > 0) {
+            wgmma::wait_group(0);
+            release();
+          }
+          slopes = scores;
+        };
+        const auto add = [&] {
           wgmma::fence();
-          wgmma::mma(slopes, k, dq, {.scale_d = true});
+          wgmma::mma(slopes, s_k[pipe.consumer_stage], dq, {.scale_d = true});
           wgmma::commit_group();
+        };
+        UInt32 cleared_phase = mbarrier::consumer_initial_phase;
+        const auto wait_next = [&](const ScalarArg& offset_kv) {
+          mbarrier::wait(pipe.full_barriers[next], next_phase);
+          if (!is_packed) return;
+          // Behind the end of the sequence are rows of another one: their weights are zero, but what is there may be no
+          // number. The consumers clear a part each, and go on when all have.
+          if (auto edge = when(offset_kv + block_kv > rows.kv_size)) {
+            constexpr int kParts = kConsumers;
+            const int part = block_kv / kParts;
+            for (const SharedTensor& s : {s_k, s_v}) {
+              auto here = s[next].slice({i * part, 0}, {part, s.shape(2)});
+              auto is_inside = register_tensor(
+                  boolean, {part, 1}, [&](auto r, auto) { return offset_kv + i * part + r < rows.kv_size; });
+              store_shared(here, select(is_inside, load_shared(here), 0));
+            }
+            fence::proxy_async();
+            mbarrier::arrive(*cleared);
+            mbarrier::wait(*cleared, cleared_phase);
+            cleared_phase ^= 1;
+          }
+        };
+        const auto advance_next = [&] {
+          next = select(next == stages - 1, 0, next + 1);
+          next_phase ^= next == 0;
+        };
+        // The product that sums runs under the weights of the next block.
+        if (auto some = when(begin < end)) {
+          wait_next(begin);
+          start();
+          advance_next();
+          find_slopes(begin, 0);
+          for (Int32 offset_kv : range(begin + block_kv, end, block_kv)) {
+            wait_next(offset_kv);
+            start();
+            advance_next();
+            add();  // of the block before
+            find_slopes(offset_kv, 1);
+          }
+          add();
           wgmma::wait_group(0);
-          if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
-          pipe.consumer_advance();
+          release();
         }
-        store_shared(q, (dq * scale).to(dtype));  // which this consumer alone has read
-        fence::proxy_async();
-        sync();
-        if (auto warp = single_warp()) {
-          tma::shared_to_global(q, dq_strides.view(dq_ptr, dtype, batches, heads, q_size, head_size),
-                                {batch, head, first_row, 0});
-          tma::commit_group();
-          tma::wait_group(0, {.read = true});
+        auto g_dq = dq_strides.view(dq_ptr, dtype, batches, heads, q_size, head_size);
+        auto result = (dq * scale).to(dtype);
+        const auto store = [&] {
+          store_shared(q, result);  // which this consumer alone has read
+          fence::proxy_async();
+          sync();
+          if (auto warp = single_warp()) {
+            tma::shared_to_global(q, g_dq, {batch, head, rows.q_begin + first_row, 0});
+            tma::commit_group();
+            tma::wait_group(0, {.read = true});
+          }
+        };
+        if (is_packed) {
+          if (auto whole = when(first_row + kRows <= rows.q_size)) store();
+          if (auto end_of_sequence = otherwise()) {
+            auto row = register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return first_row + r; });
+            scatter(g_dq, result, {batch, head, row + rows.q_begin, 0}, {.mask = row < rows.q_size});
+          }
+        } else {
+          store();
         }
       }
     }

@@ -6,13 +6,15 @@
 #include <limits>
 
 #include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 
 struct AttentionGradientRows {
   static constexpr const char* target = "sm_90a";
-  int block_q = 16, num_warps = 4;
+  static constexpr int kPackedRows = 16;
+  int block_q = kPackedRows, num_warps = 4;
 
   static auto space() {
     return Space<AttentionGradientRows>()
@@ -22,25 +24,36 @@ struct AttentionGradientRows {
 
   /// O and its gradient are [batches, heads, q_size, value_size], log_sum [batches, heads, q_size]. To rows, [2, batches *
   /// heads, padded], go the exponents of 2 of log_sum, and the rows' sums of O * dO; +infinity and 0 for rows that see
-  /// nothing and for those beyond q_size. `padded` is q_size rounded up to a multiple of 128.
+  /// nothing and for those beyond q_size. `padded` is q_size rounded up to a multiple of 128. Packed sequences each begin at a
+  /// multiple of kPackedRows, PackedSequences::begin_of_blocks, since TMA reads from such places only.
   void operator()(Int32 batches, Int32 heads, Int32 q_size, Int32 padded, int value_size, DataType dtype,
                   Ptr<> o_ptr, HeadStrides o_strides, Ptr<> do_ptr, HeadStrides do_strides,
-                  Ptr<float32> log_sum_ptr, Ptr<float32> row_ptr) const {
-    grid(cdiv(padded, block_q), heads, batches);
+                  Ptr<float32> log_sum_ptr, Ptr<float32> row_ptr, PackedSequences packed) const {
+    require(!packed.is_packed || block_q == kPackedRows, "block_q = {}: {} of packed sequences", block_q,
+            kPackedRows);
+    grid(packed.is_packed ? packed.blocks(q_size, block_q) : cdiv(padded, block_q), heads, batches);
     warps(num_warps);
-    Int32 row = block_q * block_idx.x, head = block_idx.y, batch = block_idx.z;
-    Int32 of = batch * heads + head;
+    Int32 to = block_q * block_idx.x, head = block_idx.y, batch = block_idx.z;
+    Int32 of = batch * heads + head, row = to + 0, end = q_size + 0;
+    if (packed.is_packed) {
+      Int32 block = block_idx.x + 0, sequence = 0, of_sequence = 0;
+      SequenceRows rows;
+      packed.find(block, block_q, false, sequence, of_sequence);
+      packed.rows_of(sequence, rows);
+      row = rows.q_begin + of_sequence * block_q;
+      end = rows.q_begin + rows.q_size;
+    }
     const auto load = [&](const Ptr<>& pointer, const HeadStrides& strides) {
-      auto g = strides.view(pointer, dtype, batches, heads, q_size, value_size);
+      auto g = strides.view(pointer, dtype, batches, heads, end, value_size);
       return load_global(g[batch][head], {row, 0}, {block_q, value_size}).to(float32);
     };
     auto along = sum(load(o_ptr, o_strides) * load(do_ptr, do_strides), {.axis = 1});
     constexpr float kNone = std::numeric_limits<float>::infinity();
-    auto log_sum = load_global(global_view(log_sum_ptr, {batches * heads, q_size})[of], {row}, {block_q},
-                               {.other = -kNone});
+    auto log_sum = load_global(global_view(log_sum_ptr, {batches * heads, end}, {q_size, 1})[of], {row},
+                               {block_q}, {.other = -kNone});
     auto g_rows = global_view(row_ptr, {2, batches * heads, padded});
-    store_global(g_rows[0][of], select(log_sum > -kNone, log_sum * 1.44269504f, kNone), {row});
-    store_global(g_rows[1][of], along, {row});
+    store_global(g_rows[0][of], select(log_sum > -kNone, log_sum * 1.44269504f, kNone), {to});
+    store_global(g_rows[1][of], along, {to});
   }
 };
 

@@ -42,6 +42,12 @@ struct PackedSequences {
     block_of_sequence = max(number - (begins.item({sequence}) / block + sequence), 0);
   }
 
+  /// Where a sequence of rows from `begin` on begins in a tensor that has all blocks of all sequences, as `blocks` counts and
+  /// `find` numbers them: at a multiple of `block`.
+  Expr begin_of_blocks(const Int32& begin, const Int32& sequence, int block) const {
+    return (begin / block + sequence) * block;
+  }
+
   /// The rows of a sequence.
   void rows_of(const Int32& sequence, SequenceRows& rows) const {
     const auto read = [&](const Ptr<int32>& pointer, Int32& begin, Int32& size) {
