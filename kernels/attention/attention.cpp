@@ -98,7 +98,7 @@ auto call_forward(const Checked& c, const DeviceTensor& q, const DeviceTensor& k
   const HeadArguments qs(q), ks(k), vs(v), os(o);
   const bool wants_log_sum = !options.log_sum_exp.is_null();
   const bool long_first = c.steps.causal || c.steps.prefix;
-  return call(configured_kernel(device, tiles, {tiles.block_kv, tiles.stages, tiles.consumers}), s.batch,
+  return call(configured_kernel(device, tiles, {tiles.block_kv, tiles.stages, tiles.takes_turns}), s.batch,
               s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(),
               attention_scale(options.scale, s.head_size), q.dtype(), o.dtype(), qs, ks, vs, os,
               wants_log_sum, wants_log_sum ? options.log_sum_exp.address() : q.address(), long_first,

@@ -54,6 +54,7 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
     kernel.block_kv = s.value_size > 128 ? 96 : steps.alibi ? 64 : needs_registers(steps) ? 128 : 160;
     return kernel;
   }
+  kernel.takes_turns = s.rows_kv <= 2048;  // longer rows find their turns by themselves
   const int64_t larger = std::max(s.head_size, s.value_size), both = s.head_size + s.value_size;
   if (larger > 128) kernel.block_kv = both > 384 ? 80 : both > 320 ? 96 : 112;
   if (steps.alibi) {  // both positions of every score

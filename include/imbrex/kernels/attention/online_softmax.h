@@ -40,7 +40,11 @@ class OnlineSoftmax {
   }
 
   /// What the weighted sum is multiplied by in the end; 0 for a row that has seen nothing.
-  RegisterValue inverse() const { return select(total > 0, 1 / total, 0); }
+  RegisterValue inverse() const {
+    // Of a number that is 1 at least, without the branches of an exactly rounded division: off by some 2^-22.
+    auto root = rsqrt(total);
+    return select(total > 0, root * root, 0);
+  }
   /// The logarithm of the sum of exp(scale * score); -infinity for a row that has seen nothing.
   RegisterValue log_sum_exp() const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
