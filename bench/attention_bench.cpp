@@ -10,7 +10,9 @@
 //     latent/BATCH,HEADS,Q,KV,PAGE[,PARTS]        heads of 576 with values of 512
 //     packed/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL  sequences of random lengths, ROWS together
 //     backward/HEADS,Q,KV,D,GROUP,CAUSAL
+//     dq/... and dkv/..., one of its two kernels        :block_kv=64 stages=2, :block_q=64 stages=2
 //     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,FLOAT8]]  :block_kv=64 stages=3
+//     decode8/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS]          the kernel that is for float8
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +29,11 @@
 #include "contenders.h"
 #include "imbrex/kernels/attention.h"
 #include "imbrex/kernels/attention/decode.h"
+#include "imbrex/kernels/attention/decode_float8.h"
 #include "imbrex/kernels/attention/forward.h"
+#include "imbrex/kernels/attention/gradient_kv.h"
+#include "imbrex/kernels/attention/gradient_q.h"
+#include "imbrex/kernels/attention/gradient_rows.h"
 #include "imbrex/kernels/attention/ladder/attention_a0.h"
 #include "imbrex/kernels/attention/ladder/attention_a1.h"
 #include "imbrex/kernels/attention/ladder/attention_a2.h"
@@ -228,15 +234,57 @@ class Bench {
     return {DeviceTensor::from_host(device_, lengths), DeviceTensor::from_host(device_, order)};
   }
 
+  /// One of the two kernels; of the others' results only that they are there.
+  Timed gradients(const std::vector<int64_t>& n, const std::string& configuration, bool of_q) {
+    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4], padded = (q + 127) / 128 * 128;
+    make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
+    const DeviceTensor log_sum = DeviceTensor::empty(device_, float32, {heads, q}),
+                       rows = DeviceTensor::empty(device_, float32, {2, heads, padded}),
+                       d_o = repeated(device_, bfloat16, o_.shape(), 4, owners_),
+                       dk = DeviceTensor::empty(device_, bfloat16, k_.shape()),
+                       dv = DeviceTensor::empty(device_, bfloat16, v_.shape());
+    ScoreArguments steps;
+    steps.causal = n[5] != 0;
+    steps.slopes = steps.sinks = log_sum.address();
+    attention(q_, k_, v_, o_, {.causal = steps.causal, .log_sum_exp = log_sum});
+    const HeadArguments qs(q_), ks(k_), vs(v_), os(o_), dos(d_o), dks(dk), dvs(dv);
+    const float scale = 1 / std::sqrt(static_cast<float>(d));
+    const PackedArguments packed({}, {}, q_.address());
+    Kernel<kernels::AttentionGradientRows> prepare({}, device_);
+    prepare(1, heads, q, padded, d, bfloat16, os, dos, log_sum, rows, packed);
+    double us = 0;
+    if (of_q) {
+      auto kernel =
+          configured<kernels::WithScoreOptions<kernels::AttentionGradientQ>>(device_, configuration);
+      us = time([&] {
+        kernel(1, heads, q, padded, kv, d, d, group, scale, bfloat16, qs, ks, vs, dos, rows, os, packed,
+               steps);
+      });
+    } else {
+      auto kernel =
+          configured<kernels::WithScoreOptions<kernels::AttentionGradientKv>>(device_, configuration);
+      us = time([&] {
+        kernel(1, heads / group, q, padded, kv, d, d, group, scale, bfloat16, kernels::KvGradients::kBoth, qs,
+               ks, vs, dos, rows, dks, dvs, packed, steps);
+      });
+      o_ = dk;
+    }
+    const Timed t{us, (of_q ? 6.0 : 8.0) * heads * q * kv * d * (steps.causal ? 0.5 : 1), 0, difference(n)};
+    q_ = DeviceTensor();
+    return t;
+  }
+
+  template <class K>
   Timed decode(const std::vector<int64_t>& n, const std::string& configuration) {
+    constexpr bool kOnlyFloat8 = std::is_same_v<K, kernels::DecodeFloat8Attention>;
     const DecodeSizes s{n[0], n[1], n[2], n[3], n[4], n[5]};
     const int64_t page = n[6], heads = s.heads_kv * s.group, rows = s.batches * heads * s.q_size;
     const int64_t each = page ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
     const std::vector<int64_t> cache{pages, s.heads_kv, page ? page : s.capacity, s.head_size};
     const std::vector<int64_t> of_q{s.batches, heads, s.q_size, s.head_size};
-    const DataType kv_dtype = n.size() > 8 && n[8] ? float8_e4m3 : bfloat16;
+    const DataType kv_dtype = kOnlyFloat8 || (n.size() > 8 && n[8]) ? float8_e4m3 : bfloat16;
     make(of_q, cache, cache, of_q, kv_dtype);
-    auto kernel = configured<DecodeAttention>(device_, configuration);
+    auto kernel = configured<K>(device_, configuration);
     const int64_t parts = n.size() > 7 && n[7] > 0 ? n[7] : decode_parts(s, device_.multiprocessors(), 64);
     auto last = Kernel<MergeAttention>(merge_tiles(parts), device_);
     const DeviceTensor partial = DeviceTensor::empty(device_, float32, {parts, rows, s.head_size}),
@@ -246,9 +294,14 @@ class Bench {
     const CacheArguments arguments(k_, v_, paged.lengths, paged.table);
     const float scale = 1 / std::sqrt(static_cast<float>(s.head_size));
     const double us = time([&] {
-      kernel(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, s.q_size > 1, scale,
-             bfloat16, kv_dtype, qs, arguments, CacheScaleArguments({}, {}, q_.address()), os, partial,
-             log_sum);
+      const auto launch = [&](const auto&... types) {
+        kernel(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, s.q_size > 1, scale,
+               types..., qs, arguments, CacheScaleArguments({}, {}, q_.address()), os, partial, log_sum);
+      };
+      if constexpr (kOnlyFloat8)
+        launch(bfloat16);
+      else
+        launch(bfloat16, kv_dtype);
       if (parts > 1)
         last(s.batches, heads, s.q_size, parts, s.head_size, bfloat16, false, partial, log_sum, os,
              log_sum.address());
@@ -327,8 +380,11 @@ void run(Bench& bench, const std::string& argument) {
   const std::string configuration = colon == std::string::npos ? "" : argument.substr(colon + 1);
   const std::vector<int64_t> n = numbers(std::string_view(argument).substr(slash + 1, colon - slash - 1));
   try {
-    const Timed t = kind == "decode"     ? bench.decode(n, configuration)
+    const Timed t = kind == "decode"     ? bench.decode<DecodeAttention>(n, configuration)
+                    : kind == "decode8"  ? bench.decode<kernels::DecodeFloat8Attention>(n, configuration)
                     : kind == "backward" ? bench.backward(n)
+                    : kind == "dq"       ? bench.gradients(n, configuration, true)
+                    : kind == "dkv"      ? bench.gradients(n, configuration, false)
                     : kind == "float8"   ? bench.float8(n, configuration)
                     : kind == "step"     ? bench.step(n)
                     : kind == "latent"   ? bench.latent(n, configuration)
