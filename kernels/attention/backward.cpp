@@ -64,7 +64,7 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   const int64_t larger = std::max(s.head_size, s.value_size);
   OfKv of_kv;
   if (larger > 128) of_kv.stages = 2;
-  if (larger <= 64 && !packed.is_packed) of_kv = {.block_q = 128, .stages = 2};
+  if (larger <= 64 && steps.causal && !packed.is_packed) of_kv = {.block_q = 128, .stages = 2};
   if (larger > 192 || needs_registers(steps) || (packed.is_packed && larger > 64)) of_kv.block_q = 32;
   auto& kv_kernel = configured_kernel(device, of_kv, {of_kv.block_q, of_kv.stages, 0});
   const auto launch_kv = [&](KvGradients which) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "attention/configured_kernel.h"
 #include "attention/decode_call.h"
 #include "attention/kv_arguments.h"
@@ -62,8 +64,17 @@ LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, cons
                      to = reachable(o, false, options.stream, held);
 
   constexpr int kBlock = 64;
-  const int64_t parts =
-      options.parts > 0 ? options.parts : decode_parts(s, q.device().multiprocessors(), kBlock);
+  // More rows of Q than a tile has would each read the cache again. Fewer and longer parts suit it: one CTA for each
+  // multiprocessor.
+  const bool widens_in_registers = k.dtype() == float8_e4m3 && s.head_size % 32 == 0 &&
+                                   s.group * s.q_size <= kernels::DecodeFloat8Attention::kRows;
+  const int multiprocessors = q.device().multiprocessors();
+  const int64_t parts = options.parts > 0 ? options.parts
+                                          : decode_parts(s,
+                                                         widens_in_registers && s.head_size <= 128
+                                                             ? std::max(multiprocessors / 2, 1)
+                                                             : multiprocessors,
+                                                         kBlock);
   const DecodeParts divided(s, s.head_size, parts, from, options, held);
   const HeadArguments qs(from), os(to);
   const CacheArguments cache(k, v, options.lengths, options.page_table);
@@ -75,9 +86,7 @@ LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, cons
                                      os, divided.partial, divided.log_sum);
   };
   LaunchReport report;
-  // More rows of Q than a tile has would each read the cache again.
-  if (k.dtype() == float8_e4m3 && s.head_size % 32 == 0 &&
-      s.group * s.q_size <= kernels::DecodeFloat8Attention::kRows) {
+  if (widens_in_registers) {
     kernels::DecodeFloat8Attention tiles;
     if (s.head_size > 128) tiles.warp_rows = 16;
     report = launch(configured_kernel(q.device(), tiles, {tiles.block_kv(), tiles.stages, 0}), q.dtype());

@@ -111,26 +111,26 @@ TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
     Sizes sizes;
     std::string configuration = "";
   };
-  for (const Form& form :
-       std::vector<Form>{{"attention", {{"causal", 1}}},
-                         {"attention", {{"window", 50}, {"cap", 9}, {"sink", 1}}},
-                         {"attention", {{"alibi", 1}}, "block_kv=64 stages=4"},
-                         {"attention", {{"d", 256}, {"causal", 1}}, "block_kv=80"},
-                         {"attention_backward_kv", {{"causal", 1}}},
-                         {"attention_backward_q", {{"causal", 1}}},
-                         {"attention_a0", {}},
-                         {"attention_a1", {}},
-                         {"attention_a2", {}},
-                         {"attention_a3", {}},
-                         {"attention_a4", {}},
-                         {"attention_decode", {{"page", 16}, {"causal", 1}}},
-                         {"attention_decode", {{"page", 1}}},
-                         {"attention_latent_decode", {{"page", 64}, {"causal", 1}}},
-                         {"attention_decode", {{"float8", 1}, {"causal", 1}}},
-                         {"attention_decode", {{"float8", 1}, {"page", 1}}},
-                         {"attention_decode_float8", {{"causal", 1}}},
-                         {"attention_decode_float8", {{"page", 16}, {"d", 256}}, "stages=2"},
-                         {"attention_decode_float8", {{"page", 1}}}}) {
+  for (const Form& form : std::vector<Form>{
+           {"attention", {{"causal", 1}}},
+           {"attention", {{"window", 50}, {"cap", 9}, {"sink", 1}}},
+           {"attention", {{"alibi", 1}}, "block_kv=64 stages=4"},
+           {"attention", {{"d", 256}, {"causal", 1}}, "block_kv=80"},
+           {"attention_backward_kv", {{"causal", 1}}},
+           {"attention_backward_q", {{"causal", 1}}},
+           {"attention_a0", {}},
+           {"attention_a1", {}},
+           {"attention_a2", {}},
+           {"attention_a3", {}},
+           {"attention_a4", {}},
+           {"attention_decode", {{"page", 16}, {"causal", 1}}},
+           {"attention_decode", {{"page", 1}}},
+           {"attention_latent_decode", {{"page", 64}, {"causal", 1}}},
+           {"attention_decode", {{"float8", 1}, {"causal", 1}}},
+           {"attention_decode", {{"float8", 1}, {"page", 1}}},
+           {"attention_decode_float8", {{"causal", 1}}},
+           {"attention_decode_float8", {{"page", 16}, {"d", 256}}, "consumers=4 warp_rows=16 stages=2"},
+           {"attention_decode_float8", {{"page", 1}}}}) {
     const RegisteredKernel& kernel = registered_kernel(form.kernel);
     Sizes sizes = form.sizes;
     for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);

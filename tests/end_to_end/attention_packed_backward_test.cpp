@@ -175,7 +175,7 @@ TEST(BackwardForms, AssembleWithoutSpills) {  // as attention_backward() configu
     forms.push_back({kv, {{"only", only}, {"d", 256}, {"causal", 1}}, narrow});
     forms.push_back({kv, {{"only", only}, {"d", 256}, {"window", 30}, {"cap", 9}}, narrow});
   }
-  for (const NamedSizes& options : {NamedSizes{}, {{"causal", 1}}}) {
+  for (const NamedSizes& options : {NamedSizes{}, {{"causal", 1}}, {{"d", 64}}, {{"d", 16}}}) {
     forms.push_back({of_q, options});
     forms.push_back({kv, options});
   }
