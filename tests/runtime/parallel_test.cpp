@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <random>
 #include <thread>
 
 #include "../skip.h"
@@ -106,6 +107,53 @@ TEST(AllReduce, IsCleanUnderFiftySeeds) {
                      seed % 4 < 2 ? AllReduce::Kind::kOneShot : AllReduce::Kind::kTwoShot, float32, seed, 2);
 }
 
+/// Calls of both kinds by turns, on the same memory, by ranks that are late by random times.
+void check_many_calls(const Ranks& where, int64_t calls) {
+  constexpr int64_t n = 3001;
+  constexpr size_t kInputs = 5;
+  std::vector<std::vector<HostTensor>> inputs(kInputs);
+  std::vector<std::vector<double>> sums;
+  for (size_t i = 0; i < kInputs; ++i) {
+    for (int rank = 0; rank < where.count(); ++rank)
+      inputs[i].push_back(HostTensor::random(float32, {n}, 1 + i * 100 + static_cast<size_t>(rank)));
+    sums.push_back(sum_of(inputs[i], n));
+  }
+  std::vector<HostTensor> results(static_cast<size_t>(where.count()));
+  run_ranks(where, [&](Communicator& communicator) {
+    const auto rank = static_cast<size_t>(communicator.rank());
+    const Device& device = communicator.device();
+    AllReduce all_reduce(communicator, 2);
+    const SymmetricTensor x = communicator.symmetric(float32, {n}), y = communicator.symmetric(float32, {n});
+    const DeviceTensor history = DeviceTensor::empty(device, float32, {calls, n});
+    std::vector<DeviceTensor> in;
+    for (const std::vector<HostTensor>& input : inputs)
+      in.push_back(DeviceTensor::from_host(device, input[rank]));
+    all_reduce.prepare(x, y, AllReduce::Kind::kOneShot);
+    all_reduce.prepare(x, y, AllReduce::Kind::kTwoShot);
+    communicator.barrier();
+    std::mt19937 random(static_cast<unsigned>(rank));
+    for (int64_t call = 0; call < calls; ++call) {
+      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+      DeviceTensor mine = x.mine(), row = history[call];
+      mine.copy_from(in[static_cast<size_t>(call) % kInputs]);
+      all_reduce(x, y, call % 3 == 0 ? AllReduce::Kind::kOneShot : AllReduce::Kind::kTwoShot).expect_clean();
+      row.copy_from(y.mine());
+    }
+    communicator.synchronize();
+    results[rank] = history.to_host();
+  });
+  for (const HostTensor& result : results)
+    for (int64_t call = 0; call < calls; ++call)
+      for (int64_t i = 0; i < n; ++i)
+        ASSERT_NEAR(result.get(call * n + i),
+                    sums[static_cast<size_t>(call) % kInputs][static_cast<size_t>(i)], 1e-5)
+            << "call " << call << ", element " << i;
+}
+
+TEST(AllReduce, HoldsInManyCallsByRanksThatAreLate) {
+  check_many_calls(Ranks::virtual_node(3, options(7)), 20);
+}
+
 TEST(AllReduce, TakesLargeBlocksWhereThereIsWorkForAll) {
   for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
     check_all_reduce(2, 16385, kind, float16, 5, 1);
@@ -121,41 +169,45 @@ TEST(AllReduce, RefusesTensorsThatDiffer) {
               HasSubstr("x and y differ in type or shape"));
 }
 
+void check_rows(const Ranks& where, int64_t n, uint64_t seed) {
+  const int ranks = where.count();
+  SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << n << " elements, seed " << seed);
+  std::vector<HostTensor> inputs, gathered(static_cast<size_t>(ranks)), sums(static_cast<size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank)
+    inputs.push_back(HostTensor::random(float32, {n}, 1 + seed * 100 + static_cast<uint64_t>(rank)));
+  run_ranks(where, [&](Communicator& communicator) {
+    const auto rank = static_cast<size_t>(communicator.rank());
+    AllGather all_gather(communicator, 2);
+    ReduceScatter reduce_scatter(communicator, 2);
+    const DeviceTensor x = DeviceTensor::from_host(communicator.device(), inputs[rank]);
+    DeviceTensor sum = DeviceTensor::empty(communicator.device(), float32, {n});
+    const SymmetricTensor y = communicator.symmetric(float32, {ranks, n});
+    DeviceTensor rows = y.mine();
+    rows.poison();
+    sum.poison();
+    communicator.barrier();
+    for (int call = 0; call < 2; ++call) {
+      all_gather(x, y).expect_clean();
+      // Every rank has the same rows: their sums are `ranks` times each.
+      reduce_scatter(y, sum).expect_clean();
+    }
+    communicator.synchronize();
+    gathered[rank] = rows.to_host();
+    sums[rank] = sum.to_host();
+  });
+  for (int rank = 0; rank < ranks; ++rank)
+    for (int64_t i = 0; i < n; ++i) {
+      for (int row = 0; row < ranks; ++row)
+        ASSERT_EQ(gathered[static_cast<size_t>(rank)].get(row * n + i),
+                  inputs[static_cast<size_t>(row)].get(i));
+      const double own = inputs[static_cast<size_t>(rank)].get(i);
+      ASSERT_NEAR(sums[static_cast<size_t>(rank)].get(i), ranks * own, 1e-5 * (1 + std::abs(own)));
+    }
+}
+
 TEST(AllGatherAndReduceScatter, MoveAndAddTheRowsOfAllRanks) {
   for (const auto& [ranks, n] : {std::pair{2, 9001}, {3, 1}, {3, 1001}, {8, 515}})
-    for (uint64_t seed = 0; seed < 2; ++seed) {
-      SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << n << " elements, seed " << seed);
-      std::vector<HostTensor> inputs, gathered(static_cast<size_t>(ranks)), sums(static_cast<size_t>(ranks));
-      for (int rank = 0; rank < ranks; ++rank)
-        inputs.push_back(HostTensor::random(float32, {n}, 1 + seed * 100 + static_cast<uint64_t>(rank)));
-      run_ranks(Ranks::virtual_node(ranks, options(seed)), [&](Communicator& communicator) {
-        const auto rank = static_cast<size_t>(communicator.rank());
-        AllGather all_gather(communicator, 2);
-        ReduceScatter reduce_scatter(communicator, 2);
-        const DeviceTensor x = DeviceTensor::from_host(communicator.device(), inputs[rank]);
-        DeviceTensor sum = DeviceTensor::empty(communicator.device(), float32, {n});
-        const SymmetricTensor y = communicator.symmetric(float32, {ranks, n});
-        DeviceTensor rows = y.mine();
-        rows.poison();
-        sum.poison();
-        communicator.barrier();
-        for (int call = 0; call < 2; ++call) {
-          all_gather(x, y).expect_clean();
-          // Every rank has the same rows: their sums are `ranks` times each.
-          reduce_scatter(y, sum).expect_clean();
-        }
-        gathered[rank] = rows.to_host();
-        sums[rank] = sum.to_host();
-      });
-      for (int rank = 0; rank < ranks; ++rank)
-        for (int64_t i = 0; i < n; ++i) {
-          for (int row = 0; row < ranks; ++row)
-            ASSERT_EQ(gathered[static_cast<size_t>(rank)].get(row * n + i),
-                      inputs[static_cast<size_t>(row)].get(i));
-          const double own = inputs[static_cast<size_t>(rank)].get(i);
-          ASSERT_NEAR(sums[static_cast<size_t>(rank)].get(i), ranks * own, 1e-5 * (1 + std::abs(own)));
-        }
-    }
+    for (uint64_t seed = 0; seed < 2; ++seed) check_rows(Ranks::virtual_node(ranks, options(seed)), n, seed);
 }
 
 /// Rank r's y becomes the tile of rank r + 1, fetched by TMA, and its z that of rank r - 1, which stores it there by TMA.
@@ -191,34 +243,38 @@ struct TilesByTma {
   }
 };
 
-TEST(SymmetricTensor, TmaReachesTheTilesOfPeers) {
-  for (uint64_t seed = 0; seed < 5; ++seed) {
-    std::vector<HostTensor> tiles, fetched(3), stored(3);
-    for (uint64_t rank = 0; rank < 3; ++rank)
-      tiles.push_back(HostTensor::random(float16, {30, 64}, 1 + 10 * seed + rank));
-    run_ranks(Ranks::virtual_node(3, options(seed)), [&](Communicator& communicator) {
-      const auto rank = static_cast<size_t>(communicator.rank());
-      Kernel<TilesByTma> kernel({}, communicator.device());
-      const SymmetricTensor x = communicator.symmetric(float16, {30, 64}),
-                            z = communicator.symmetric(float16, {30, 64});
-      const SymmetricTensor signals = communicator.signals(MeetingsOfCtas::signals(2, 1, 3));
-      DeviceTensor y = DeviceTensor::empty(communicator.device(), float16, {30, 64}), in = x.mine(),
-                   out = z.mine();
-      in.copy_from(tiles[rank]);
-      out.poison();
-      communicator.barrier();
-      const DeviceTensor calls = DeviceTensor::from_host(communicator.device(), HostTensor(int32, {1}));
-      kernel(3, x.rank_stride_bytes(), communicator.rank(), x.all().address(), y, z.all().address(),
-             signals.all().address(), calls)
-          .expect_clean();
-      fetched[rank] = y.to_host();
-      stored[rank] = out.to_host();
-    });
-    for (size_t rank = 0; rank < 3; ++rank) {
-      EXPECT_EQ(fetched[rank].to_doubles(), tiles[(rank + 1) % 3].to_doubles());
-      EXPECT_EQ(stored[rank].to_doubles(), tiles[(rank + 2) % 3].to_doubles());
-    }
+void check_tma(const Ranks& where, uint64_t seed) {
+  const auto count = static_cast<size_t>(where.count());
+  std::vector<HostTensor> tiles, fetched(count), stored(count);
+  for (uint64_t rank = 0; rank < count; ++rank)
+    tiles.push_back(HostTensor::random(float16, {30, 64}, 1 + 10 * seed + rank));
+  run_ranks(where, [&](Communicator& communicator) {
+    const auto rank = static_cast<size_t>(communicator.rank());
+    Kernel<TilesByTma> kernel({}, communicator.device());
+    const SymmetricTensor x = communicator.symmetric(float16, {30, 64}),
+                          z = communicator.symmetric(float16, {30, 64});
+    const SymmetricTensor signals = communicator.signals(MeetingsOfCtas::signals(2, 1, communicator.size()));
+    DeviceTensor y = DeviceTensor::empty(communicator.device(), float16, {30, 64}), in = x.mine(),
+                 out = z.mine();
+    in.copy_from(tiles[rank]);
+    out.poison();
+    communicator.barrier();
+    const DeviceTensor calls = DeviceTensor::from_host(communicator.device(), HostTensor(int32, {1}));
+    kernel(communicator.size(), x.rank_stride_bytes(), communicator.rank(), x.all().address(), y,
+           z.all().address(), signals.all().address(), calls)
+        .expect_clean();
+    communicator.synchronize();
+    fetched[rank] = y.to_host();
+    stored[rank] = out.to_host();
+  });
+  for (size_t rank = 0; rank < count; ++rank) {
+    EXPECT_EQ(fetched[rank].to_doubles(), tiles[(rank + 1) % count].to_doubles());
+    EXPECT_EQ(stored[rank].to_doubles(), tiles[(rank + count - 1) % count].to_doubles());
   }
+}
+
+TEST(SymmetricTensor, TmaReachesTheTilesOfPeers) {
+  for (uint64_t seed = 0; seed < 5; ++seed) check_tma(Ranks::virtual_node(3, options(seed)), seed);
 }
 
 // ---- faults in kernels: each is the fault of one rule, and each is found
@@ -377,6 +433,22 @@ TEST(OnTwoGpus, AllReduceAddsUp) {
   for (const int64_t n : {1, 5003, 3000001})
     for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
       check_all_reduce(Ranks::cuda(2).patience(20), n, kind, bfloat16, static_cast<uint64_t>(n), 64);
+}
+
+TEST(OnTwoGpus, RowsAreGatheredAndAddedUp) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  for (const int64_t n : {1, 1001, 1000003}) check_rows(Ranks::cuda(2).patience(20), n, 1);
+}
+
+TEST(OnTwoGpus, TmaReachesTheTilesOfPeers) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
+  check_tma(Ranks::cuda(2).patience(20), 1);
+}
+
+TEST(OnTwoGpus, AThousandCallsByRanksThatAreLateAreRight) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  check_many_calls(Ranks::cuda(2).patience(20), 1000);
 }
 
 TEST(OnTwoGpus, AKernelThatWaitsInVainIsEnded) {
