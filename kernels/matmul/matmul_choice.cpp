@@ -77,79 +77,114 @@ constexpr MatmulChoice kCandidates[] = {skinny(8, 10, 1),
                                         skinny(16, 9, 1),
                                         skinny(32, 8, 2),
                                         skinny(64, 6, 4),
+                                        general(64, 64, 12, 1, 1, 2, 2),
+                                        general(64, 72, 12, 1, 1),
+                                        general(64, 96, 10, 1, 1, 2, 2),
+                                        general(64, 96, 10, 1, 1),
+                                        general(64, 96, 10, 1, 1, 4, 2),
+                                        general(64, 104, 10, 1, 1, 1, 4),
+                                        general(64, 112, 9, 1, 1, 2, 4),
+                                        general(64, 128, 9, 1, 1, 2, 4),
+                                        general(64, 128, 6, 1, 4),
+                                        general(64, 144, 8, 1, 1, 2),
+                                        general(64, 208, 6, 1, 1, 2),
+                                        general(128, 96, 7, 2, 1, 1, 2),
+                                        general(128, 96, 7, 2, 1, 2, 4),
+                                        general(128, 104, 6, 2, 1),
                                         storing_two(general(128, 128, 5, 2, 1, 2)),
-                                        general(128, 192, 5, 2, 1, 2),
-                                        general(128, 192, 5, 2, 1, 1, 2),
+                                        general(128, 128, 6, 2, 1, 2, 4),
+                                        general(128, 128, 5, 2, 2, 2),
+                                        general(128, 144, 5, 2, 1, 2, 2),
+                                        general(128, 144, 5, 2, 1),
+                                        general(128, 160, 5, 2, 1),
+                                        general(128, 176, 5, 2, 1, 2, 2),
+                                        general(128, 176, 5, 2, 1, 2),
+                                        general(128, 208, 4, 2, 1, 2),
+                                        general(128, 224, 4, 2, 1, 2),
                                         storing_two(general(128, 256, 4, 2, 1, 2)),
                                         storing_two(general(128, 256, 4, 2, 1, 1, 2)),
+                                        general(192, 104, 5, 3, 1, 1, 2),
+                                        tight(general(192, 128, 5, 3, 1, 1, 2)),
+                                        tight(general(192, 128, 5, 3, 1)),
+                                        tight(general(192, 128, 5, 3, 1, 1, 4)),
+                                        tight(general(192, 160, 4, 3, 1)),
+                                        tight(general(192, 160, 4, 3, 1, 1, 2)),
+                                        tight(general(192, 160, 4, 3, 1, 4, 2)),
+                                        tight(general(192, 176, 3, 3, 1)),
+                                        tight(general(192, 192, 4, 3, 1, 2)),
                                         general(256, 128, 4, 2, 1, 2),
                                         general(256, 128, 4, 2, 1, 1, 2),
-                                        general(128, 128, 6, 2, 1, 1, 2),
-                                        general(64, 8, 12, 1, 1),
-                                        general(64, 32, 12, 1, 1),
-                                        general(64, 72, 12, 1, 1),
-                                        general(64, 128, 8, 1, 1),
-                                        general(128, 96, 7, 2, 1),
-                                        general(128, 176, 5, 2, 1),
-                                        general(128, 208, 4, 2, 1),
-                                        tight(general(192, 160, 4, 3, 1)),
-                                        general(128, 256, 4, 2, 1),
-                                        tight(general(192, 192, 4, 3, 1)),
-                                        general(64, 128, 6, 1, 4),
-                                        general(64, 96, 10, 1, 1, 2, 4),
-                                        general(128, 128, 6, 2, 1, 2),
-                                        general(128, 112, 6, 2, 1, 2, 2),
-                                        general(128, 160, 5, 2, 1, 2, 4),
-                                        general(128, 176, 5, 2, 1, 2, 2),
-                                        general(128, 224, 4, 2, 1, 2),
-                                        general(128, 224, 4, 2, 1, 1, 2),
-                                        tight(general(192, 160, 4, 3, 1, 1, 2)),
-                                        general(64, 160, 6, 1, 2, 2, 2),
-                                        general(128, 128, 5, 2, 2, 1, 2),
-                                        general(128, 128, 5, 2, 2, 2),
-                                        swapped(16, 64, 12, 1, 1),
-                                        swapped(8, 128, 12, 2, 1),
-                                        swapped(48, 64, 12, 1, 1),
-                                        swapped(96, 64, 10, 1, 1),
-                                        swapped(80, 128, 8, 2, 1),
-                                        swapped(176, 64, 7, 1, 1),
-                                        swapped(104, 128, 7, 2, 1),
-                                        swapped(112, 128, 6, 2, 1),
-                                        swapped(104, 192, 5, 3, 1),
-                                        swapped(160, 128, 5, 2, 1),
+                                        tight(general(256, 160, 3, 2, 1, 1, 2)),
+                                        tight(general(256, 176, 3, 2, 1, 1, 2)),
+                                        tight(general(256, 176, 3, 2, 1, 2)),
+                                        tight(general(256, 192, 3, 2, 1, 1, 2)),
+                                        swapped(8, 64, 12, 1, 1),
                                         swapped(16, 64, 12, 1, 2),
+                                        swapped(24, 64, 12, 1, 1),
+                                        swapped(32, 64, 12, 1, 1),
                                         swapped(32, 64, 12, 1, 2),
-                                        swapped(80, 128, 6, 2, 2),
-                                        swapped(128, 128, 5, 2, 2),
                                         swapped(32, 64, 12, 1, 4),
+                                        swapped(40, 64, 12, 1, 1),
+                                        swapped(48, 64, 12, 1, 1),
+                                        swapped(56, 64, 12, 1, 1),
                                         swapped(64, 64, 8, 1, 4),
-                                        tight(swapped(80, 192, 6, 3, 1, 2, 2)),
-                                        swapped(200, 128, 5, 2, 1, 2),
-                                        swapped(224, 128, 4, 2, 1, 2),
-                                        tight(swapped(192, 192, 4, 3, 1, 2)),
-                                        swapped(96, 128, 6, 2, 4, 2),
-                                        swapped(192, 128, 3, 2, 4, 1, 2),
-                                        stream_k(128, 192, 5, 2, 1, 2),
-                                        stream_k(128, 128, 6, 2, 2, 1),
-                                        tight(stream_k(192, 160, 4, 3, 1, 2)),
-                                        stream_k(128, 256, 4, 2, 2, 1),
-                                        stream_k(256, 128, 4, 2, 2, 1),
-                                        stream_k(160, 128, 5, 2, 2, 1, true),
-                                        stream_k(160, 128, 5, 2, 1, 2, true),
-                                        stream_k(96, 128, 6, 2, 1, 2, true),
+                                        swapped(80, 64, 12, 1, 1, 2, 2),
+                                        swapped(80, 64, 12, 1, 1, 4, 2),
+                                        swapped(80, 64, 12, 1, 1),
+                                        swapped(88, 64, 11, 1, 1),
+                                        swapped(144, 64, 8, 1, 1, 1, 2),
+                                        swapped(8, 128, 12, 2, 1),
+                                        swapped(16, 128, 12, 2, 1),
+                                        swapped(24, 128, 11, 2, 1),
+                                        swapped(32, 128, 10, 2, 1),
+                                        swapped(48, 128, 9, 2, 1),
+                                        swapped(80, 128, 8, 2, 1, 2, 2),
+                                        swapped(80, 128, 8, 2, 1),
+                                        swapped(96, 128, 7, 2, 1, 2, 2),
+                                        swapped(96, 128, 7, 2, 1),
+                                        swapped(120, 128, 6, 2, 1),
+                                        swapped(144, 128, 6, 2, 1, 1, 2),
+                                        swapped(160, 128, 5, 2, 1, 2, 4),
+                                        swapped(176, 128, 5, 2, 1, 2, 2),
+                                        swapped(176, 128, 5, 2, 1, 1, 2),
+                                        swapped(224, 128, 4, 2, 1, 1, 4),
+                                        swapped(224, 128, 4, 2, 1, 1, 2),
+                                        swapped(224, 128, 4, 2, 1, 2, 4),
+                                        swapped(72, 192, 6, 3, 1, 4),
+                                        swapped(104, 192, 5, 3, 1, 2),
+                                        swapped(104, 192, 5, 3, 1, 4),
+                                        tight(swapped(120, 192, 5, 3, 1, 2)),
+                                        tight(swapped(144, 192, 4, 3, 1, 2)),
+                                        tight(swapped(144, 192, 4, 3, 1, 2, 2)),
+                                        tight(swapped(160, 192, 4, 3, 1, 2)),
+                                        tight(swapped(176, 192, 4, 3, 1, 1, 2)),
+                                        tight(swapped(176, 192, 4, 3, 1, 4, 2)),
+                                        tight(swapped(144, 256, 4, 2, 1, 2)),
+                                        tight(swapped(144, 256, 4, 2, 1, 4)),
+                                        tight(swapped(160, 256, 4, 2, 1, 2)),
+                                        tight(swapped(160, 256, 4, 2, 1, 1, 2)),
+                                        tight(swapped(176, 256, 3, 2, 1, 2)),
+                                        tight(swapped(192, 256, 3, 2, 1, 2)),
+                                        tight(swapped(192, 256, 3, 2, 1, 1, 2)),
+                                        in_parts(general(64, 72, 12, 1, 1)),
+                                        in_parts(general(64, 112, 9, 1, 1, 2, 2)),
+                                        in_parts(swapped(8, 64, 12, 1, 1)),
                                         in_parts(swapped(16, 64, 12, 1, 1)),
-                                        in_parts(swapped(32, 64, 12, 1, 1)),
-                                        in_parts(swapped(48, 64, 12, 1, 1)),
-                                        in_parts(swapped(64, 64, 10, 1, 1)),
-                                        in_parts(swapped(96, 64, 10, 1, 1)),
-                                        in_parts(general(64, 128, 8, 1, 1)),
+                                        in_parts(swapped(24, 64, 12, 1, 1)),
+                                        in_parts(swapped(40, 64, 12, 1, 1)),
+                                        in_parts(swapped(88, 64, 11, 1, 1)),
+                                        in_parts(swapped(112, 64, 9, 1, 1, 1, 2)),
+                                        in_parts(swapped(8, 128, 12, 2, 1)),
                                         in_parts(swapped(80, 128, 8, 2, 1, 2)),
-                                        in_parts(swapped(112, 128, 6, 2, 1)),
-                                        in_parts(general(128, 112, 6, 2, 1, 2, 2)),
-                                        in_parts(swapped(160, 128, 5, 2, 1, 1, 2)),
-                                        in_parts(general(128, 176, 5, 2, 1, 2, 2)),
-                                        in_parts(swapped(224, 128, 4, 2, 1, 2)),
-                                        in_parts(general(128, 256, 4, 2, 1, 2))};
+                                        in_parts(swapped(96, 128, 7, 2, 1, 2, 2)),
+                                        in_parts(swapped(96, 128, 7, 2, 1, 1, 2)),
+                                        in_parts(swapped(144, 128, 6, 2, 1, 2, 2)),
+                                        in_parts(swapped(72, 192, 6, 3, 1, 4)),
+                                        in_parts(swapped(112, 192, 5, 3, 1, 2)),
+                                        in_parts(swapped(160, 256, 4, 2, 1, 1, 4)),
+                                        stream_k(128, 192, 5, 2, 1, 2),
+                                        stream_k(128, 256, 4, 2, 2, 1),
+                                        stream_k(256, 128, 4, 2, 2, 1)};
 
 /// Shapes of language models whose fastest candidate was measured, and for which the model takes one that is
 /// more than 4 % slower.
@@ -165,32 +200,34 @@ constexpr Measured kMeasured[] = {{1, 28672, 8192, skinny(8, 10, 1)},
 
 // ---- the model
 //
-// Fitted to 145 shapes times up to 42 candidates, 3700 measurements by device time with operands from memory
-// (docs/measurements): on average the choice takes 3 % longer than the best of all. Large products run at the
-// clock that power allows, which the model does not know.
+// Fitted to 175 shapes with some 20 candidates each, 3300 measurements by device time with operands from memory
+// (docs/measurements): on average the choice takes 4 % longer than the best of those measured. Large products run at
+// the clock that power allows, which the model does not know.
 
-constexpr double kClock = 1500;  // MHz, less what the tensor cores lose between instructions
+constexpr double kClock = 1916;  // MHz, less what the tensor cores lose between instructions
 // Bytes that a multiprocessor gets from the L2 cache while all ask for them; where few do, more, by a power of
 // their share.
-constexpr double kL2BytesPerClock = 70, kAloneExponent = 0.43;
+constexpr double kL2BytesPerClock = 40.8, kAloneExponent = 0.61;
 // Factors on loads whose 128-byte rows straddle two lines of memory, and whose rows begin within a sector of 32.
-constexpr double kStraddledLines = 1.2, kUnalignedSectors = 1.95;
-constexpr double kLoadClocks = 1400;  // from the request of a stage until its arrival
-// Tensor-core clocks of smaller tiles: their loads cost power, and power costs clock.
-constexpr double kSmallTile = 1.016;
-constexpr double kMemory = 4.12e6;         // bytes per microsecond
-constexpr double kLaunch = 1.62;           // microseconds
-constexpr double kTileArea = 1.26;         // microseconds: to store 128 x 256 elements of a tile
-constexpr double kStoredByThreads = 1.35;  // the same where rows of C are not whole sectors
-constexpr double kSum = 0.98;              // microseconds: adding up split_k's parts
-constexpr double kCluster = 0.46;          // microseconds: for each doubling of a cluster's CTAs
-constexpr double kClustersOf4 = 1.06, kClustersOf8 = 1.12;  // on products of several waves of such clusters
+constexpr double kStraddledLines = 1.14, kUnalignedSectors = 1.51;
+constexpr double kLoadClocks = 2165;  // from the request of a stage until its arrival
+constexpr double kSmallTile = 0.95;   // tensor-core clocks of smaller tiles, which take less power
+constexpr double kMemory = 4.34e6;    // bytes per microsecond
+constexpr double kLaunch = 1.6;       // microseconds
+constexpr double kTileArea = 2.36;    // microseconds: to store 128 x 256 elements of a tile
+constexpr double kStoredBehind =
+    0.62;                      // the share of it that is seen where the CTA has another tile to go on with
+constexpr double kSum = 0.45;  // microseconds: adding up split_k's parts
+constexpr double kCluster = 0.83;  // microseconds: for each doubling of a cluster's CTAs
+constexpr double kClustersOf4 = 1.22, kClustersOf8 = 1.26;  // on products of several waves of such clusters
 // Stream-K: microseconds for parts to be exchanged at all, and to add up each one of 128 x 256 elements; and by what it
-// must be faster, because its time is modelled less well.
-constexpr double kExchange = 6, kExchangedPart = 3, kDoubt = 1.03;
-// Parts of k: microseconds for the second launch, and what it reads and writes in bytes per microsecond, from the L2 cache.
-constexpr double kSecondLaunch = 1.8, kPartBytes = 4e6;
-constexpr double kBlockNorm = 5, kMemoryNorm = 2.75;
+// must be faster, because its time is modelled less well. So is that of the kernel for few rows.
+constexpr double kExchange = 6, kExchangedPart = 3, kDoubt = 1.03, kSkinnyDoubt = 1.05;
+// Parts of k: microseconds for the second launch, what it reads and writes in bytes per microsecond, from the L2 cache,
+// and how much longer float32 takes to store.
+constexpr double kSecondLaunch = 1.47, kPartBytes = 12e6, kPartStores = 3.1;
+constexpr double kOneConsumer = 0.96;  // where a single warp group multiplies
+constexpr double kBlockNorm = 5, kMemoryNorm = 2.66;
 
 /// The time of activities that overlap but slow each other down: a norm of their times.
 double overlapped(std::initializer_list<double> parts, double norm) {
@@ -231,16 +268,17 @@ double block_clocks(const MatmulChoice& c, const ProductShape& p, double busy_sh
   return overlapped({busy, (kLoadClocks + busy) / (c.stages * c.block_k / 64)}, kBlockNorm);
 }
 
-/// To store a tile.
-double store_time(const MatmulChoice& c, const ProductShape& p) {
-  return kTileArea * c.block_m * c.block_n / (128 * 256) * (p.n % 16 == 0 ? 1 : kStoredByThreads);
+/// To store as many tiles as a CTA has, one after the other.
+double store_time(const MatmulChoice& c, double tiles) {
+  return kTileArea * c.block_m * c.block_n / (128 * 256) * (1 + kStoredBehind * (tiles - 1)) *
+         (c.method == Method::kParts ? kPartStores : 1);
 }
 
-/// `time`, or that of memory where it is longer.
-double with_memory(double time, const ProductShape& p) {
+/// What memory takes at least.
+double memory_time(const ProductShape& p) {
   const double elements =
       static_cast<double>(p.matrices) * static_cast<double>((p.m + p.n) * p.k + p.m * p.n);
-  return overlapped({time, kLaunch + 2 * elements / kMemory}, kMemoryNorm);
+  return 2 * elements / kMemory;
 }
 
 /// Of stream-K, whose clusters divide the tiles that do not fill a wave, and one wave more where there is one.
@@ -255,32 +293,38 @@ double stream_k_microseconds(const MatmulChoice& c, const ProductShape& p, int m
   double time = kLaunch + kCluster * std::log2(cluster);
   const double share = static_cast<double>(clusters * cluster) / multiprocessors;
   time += (divided_per_cluster + whole) * static_cast<double>(k_blocks) * block_clocks(c, p, share) / kClock;
-  time += (whole + (divided > 0 ? std::max(1.0, divided_per_cluster) : 0)) * store_time(c, p);
+  time += store_time(c, whole + (divided > 0 ? std::max(1.0, divided_per_cluster) : 0));
   if (divided > 0) {
     const double parts = divided < clusters ? static_cast<double>(cdiv(clusters, divided)) : 1.5;
     time += kExchange + kExchangedPart * parts * c.block_m * c.block_n / (128 * 256);
   }
-  return kDoubt * with_memory(time, p);
+  return kDoubt * overlapped({time, kLaunch + memory_time(p)}, kMemoryNorm);
 }
 
 double microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
   if (c.method == Method::kStreamK) return stream_k_microseconds(c, p, multiprocessors);
   const int cluster = cluster_ctas(c);
-  const int64_t tiles = tiles_of(c, p) * c.parts, at_once = clusters_at_once(cluster, multiprocessors);
-  const int64_t waves =
-      c.method == Method::kSkinny ? cdiv(tiles * cluster, multiprocessors) : cdiv(tiles, at_once);
+  const int64_t tiles = tiles_of(c, p) * c.parts;
+  const int64_t at_once = c.method == Method::kSkinny ? std::max(multiprocessors / cluster, 1)
+                                                      : clusters_at_once(cluster, multiprocessors);
+  const int64_t full = tiles / at_once, left = tiles % at_once, waves = full + (left > 0 ? 1 : 0);
   const auto k_blocks = static_cast<double>(cdiv(cdiv(p.k, 64), c.split_k * c.parts));
-  const double busy_share =
-      static_cast<double>(std::min(tiles, at_once) * cluster) / static_cast<double>(multiprocessors);
-  double time = kLaunch +
-                static_cast<double>(waves) * (k_blocks * block_clocks(c, p, busy_share) / kClock +
-                                              store_time(c, p) * (c.method == Method::kParts ? 2 : 1)) +
-                kCluster * std::log2(cluster);
-  if (c.split_k > 1) time += kSum;
+  // Some waves, after which comes what happens once.
+  const auto span = [&](int64_t some, int64_t clusters, double once) {
+    const double share = static_cast<double>(clusters * cluster) / multiprocessors;
+    const double work = static_cast<double>(some) * k_blocks * block_clocks(c, p, share) / kClock;
+    const double of_memory = static_cast<double>(some * clusters) / static_cast<double>(tiles);
+    return overlapped({work + once, memory_time(p) * of_memory + (once > 0 ? kLaunch : 0)}, kMemoryNorm);
+  };
+  const double once = kLaunch + kCluster * std::log2(cluster) + (c.split_k > 1 ? kSum : 0) +
+                      store_time(c, static_cast<double>(waves));
+  double time = full > 0 ? span(full, at_once, left > 0 ? 0 : once) : 0;
+  if (left > 0) time += span(1, left, once);  // alone, each of them gets more from the L2 cache
+  time *= c.method == Method::kSkinny ? kSkinnyDoubt : c.consumers == 1 ? kOneConsumer : 1;
   if (c.method == Method::kParts)
-    return with_memory(time, p) + kSecondLaunch +
+    return time + kSecondLaunch +
            static_cast<double>((4 * c.parts + 2) * p.matrices * p.m * p.n) / kPartBytes;
-  return with_memory(time, p) * (waves == 1 || cluster <= 2 ? 1 : cluster <= 4 ? kClustersOf4 : kClustersOf8);
+  return time * (waves == 1 || cluster <= 2 ? 1 : cluster <= 4 ? kClustersOf4 : kClustersOf8);
 }
 
 constexpr int64_t kMostLayers = 65535;  // of a grid's third dimension

@@ -22,8 +22,6 @@ constexpr CallKind kKinds[] = {
     {"bfloat16 bias", bfloat16, bfloat16, false, false, true, false, 16},
     {"bfloat16 n/8", bfloat16, bfloat16, false, false, false, false, 8},
     {"float16", float16, float16, false, false, false, false, 16},
-    {"float16 b_is_kn", float16, float16, false, true, false, false, 16},
-    {"float16 a_is_km b_is_kn", float16, float16, true, true, false, false, 16},
     {"float8_e4m3 scales", float8_e4m3, bfloat16, false, false, false, true, 16},
 };
 

@@ -99,10 +99,10 @@ int fill(const std::string& folder, int64_t jobs, const std::string& only) {
               assembled_resources(*traced);
             else
               keep_machine_code(*traced, shipped);
-        } catch (...) {
+        } catch (const std::exception& error) {  // the others are made nevertheless
           const std::lock_guard lock(turn);
+          fmt::print(stderr, "{}:\n{}\n", codes[at].name, error.what());
           failure = std::current_exception();
-          next = codes.size();
         }
     });
   for (std::thread& thread : threads) thread.join();

@@ -69,8 +69,9 @@ struct MatmulCode {
   std::string name;
   std::function<std::vector<std::shared_ptr<ir::Function>>()> trace;
 };
-/// The kernels of the products that most programs make, of all sizes: dense operands of float16 and bfloat16 in the orders
-/// of a layer and its gradients, with a bias, and of float8_e4m3 with scales. `imbrex cache fill` makes their machine code.
+/// The kernels of the products that most programs make, of all sizes: dense operands of bfloat16 in the orders of a layer
+/// and its gradients, and with a bias, of float16, and of float8_e4m3 with scales. `imbrex cache fill` makes their machine
+/// code, less than 64 MB.
 std::vector<MatmulCode> matmul_codes();
 
 /// What matmul() runs for a product of this size of 16-bit types: "hopper_matmul_h8 block_m=128 ...".

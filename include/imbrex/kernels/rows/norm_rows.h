@@ -65,23 +65,21 @@ struct LayerNormBackward {
     for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
       const RowPlace at = rows.place(i);
       ahead.take(i);
-      // All CTA-wide sums but that of the variance need only what is loaded, and none waits for the variance.
-      auto value = ahead[0], gradient = ahead[1];
+      auto value = ahead[0];
       const auto mean_of = [&](const RegisterBase& terms) {
         return sum(terms, {.axis = 1, .keep = true}) / shape.columns();
       };
-      auto scaled = gradient * factors();
-      RegisterTensor mean = mean_of(value), shift = has_dx ? mean_of(scaled) : zeros(float32, {tile.rows, 1});
-      RegisterTensor centred = centred_rows(tile, value, mean, 0);
-      auto variance = mean_of(centred * centred);
-      RegisterTensor along = has_dx ? mean_of(scaled * centred) : zeros(float32, {tile.rows, 1});
-      RegisterTensor scale = rsqrt(variance + epsilon);
-      auto normal = centred * scale;
+      RegisterTensor centred = centred_rows(tile, value, mean_of(value), 0);
+      RegisterTensor scale = rsqrt(mean_of(centred * centred) + epsilon);
+      auto normal = centred * scale, gradient = ahead[1];
       if (has_weight_parts) weight_part->add(gradient * normal);
       if (has_bias_parts) bias_part->add(gradient);
-      if (has_dx)
-        store_global(dx.view(shape, at.matrix),
-                     ((scaled - shift - normal * (along * scale)) * scale).to(dx.dtype), {at.row, 0});
+      if (has_dx) {
+        auto scaled = gradient * factors();
+        auto along = mean_of(scaled * normal), shift = mean_of(scaled);
+        store_global(dx.view(shape, at.matrix), ((scaled - shift - normal * along) * scale).to(dx.dtype),
+                     {at.row, 0});
+      }
     }
     if (has_weight_parts) weight_part->store(shape, weight_parts_ptr);
     if (has_bias_parts) bias_part->store(shape, bias_parts_ptr);

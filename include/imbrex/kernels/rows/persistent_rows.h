@@ -63,12 +63,11 @@ class AheadRows {
   /// Goes on to tile i; the next one is tile i + grid_dim.x.
   void take(const ScalarArg& i) {
     if (ring_.empty()) {
-      // All are loaded before the first is used.
-      const RowPlace at = rows_.place(i);
+      place_.emplace(rows_.place(i));
       loaded_.clear();
-      for (const RowOperand* operand : operands_)
-        loaded_.push_back(load_global(operand->view(rows_.shape(), at.matrix), {at.row, 0},
-                                      {rows_.tile().rows, rows_.tile().columns}));
+      // All before the first is used; of wide tiles, which leave no registers for it, each when it is used.
+      if (rows_.tile().columns <= PersistentRows::kWide)
+        for (size_t j = 0; j < operands_.size(); ++j) loaded_.push_back(load(j));
       return;
     }
     copy_async_wait_group(stages_ - 2);
@@ -79,10 +78,14 @@ class AheadRows {
   /// That tile of tensor j, as float32.
   RegisterValue operator[](size_t j) const {
     if (!ring_.empty()) return load_shared(ring_[j][*stage_]).to(float32);
-    return loaded_[j].to(float32);
+    return loaded_.empty() ? load(j).to(float32) : loaded_[j].to(float32);
   }
 
  private:
+  RegisterValue load(size_t j) const {
+    return load_global(operands_[j]->view(rows_.shape(), place_->matrix), {place_->row, 0},
+                       {rows_.tile().rows, rows_.tile().columns});
+  }
   /// Copies tile i, if there is one.
   void start(const ScalarArg& stage, const ScalarArg& i) {
     if (auto is_there = when(i < rows_.count())) {
@@ -98,7 +101,8 @@ class AheadRows {
   int stages_ = 0;
   std::vector<SharedTensor> ring_;  // of each tensor; none where the tiles are loaded when they are needed
   std::optional<Int32> stage_;      // of the tile
-  std::vector<RegisterTensor> loaded_;  // without a ring
+  std::optional<RowPlace> place_;   // of it, without a ring
+  std::vector<RegisterTensor> loaded_;  // then
 };
 
 /// A factor for each column, loaded once; where a thread has many columns, for every tile.
