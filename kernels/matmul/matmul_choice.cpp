@@ -195,6 +195,7 @@ struct Measured {
 constexpr Measured kMeasured[] = {{1, 28672, 8192, skinny(8, 10, 1)},
                                   {16, 28672, 8192, skinny(16, 9, 1)},
                                   {64, 28672, 8192, skinny(64, 6, 4)},
+                                  {64, 8192, 8192, skinny(64, 6, 4)},
                                   {512, 10240, 8192, general(128, 176, 5, 2, 1, 2, 2)},
                                   {4096, 32768, 512, storing_two(general(128, 128, 5, 2, 1, 2))}};
 
@@ -226,6 +227,8 @@ constexpr double kExchange = 6, kExchangedPart = 3, kDoubt = 1.03, kSkinnyDoubt 
 // Parts of k: microseconds for the second launch, what it reads and writes in bytes per microsecond, from the L2 cache,
 // and how much longer float32 takes to store.
 constexpr double kSecondLaunch = 1.47, kPartBytes = 12e6, kPartStores = 3.1;
+// Large products run at the clock that power allows, which is highest with tiles of 128 x 256 elements.
+constexpr double kLargeProduct = 2e10, kPowerOfTiles = 1.03;
 constexpr double kOneConsumer = 0.96;  // where a single warp group multiplies
 constexpr double kBlockNorm = 5, kMemoryNorm = 2.66;
 
@@ -320,6 +323,10 @@ double microseconds(const MatmulChoice& c, const ProductShape& p, int multiproce
                       store_time(c, static_cast<double>(waves));
   double time = full > 0 ? span(full, at_once, left > 0 ? 0 : once) : 0;
   if (left > 0) time += span(1, left, once);  // alone, each of them gets more from the L2 cache
+  if (static_cast<double>(p.matrices) * static_cast<double>(p.m * p.n) * static_cast<double>(p.k) >
+          kLargeProduct &&
+      c.block_m * c.block_n != 128 * 256)
+    time *= kPowerOfTiles;
   time *= c.method == Method::kSkinny ? kSkinnyDoubt : c.consumers == 1 ? kOneConsumer : 1;
   if (c.method == Method::kParts)
     return time + kSecondLaunch +

@@ -52,36 +52,23 @@ TEST_P(Matmul, AgreesWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, Matmul,
-    ::testing::Values(Product{1, 72, 64, "hopper_matmul_skinny block_m=8 "},
-                      Product{5, 200, 72, "hopper_matmul_skinny block_m=8 "},
-                      Product{30, 200, 1000, "hopper_matmul_h8 block_m=16 block_n=64 "},
-                      Product{17, 65, 328, "hopper_matmul_h8 block_m=64 block_n=8 "},
-                      Product{128, 64, 8, "hopper_matmul_"}, Product{300, 33, 72, "hopper_matmul_h8 "},
-                      Product{129, 72, 136, "hopper_matmul_h8 block_m=64 block_n=8 "},
-                      Product{257, 1001, 40, "hopper_matmul_h8 "},
-                      Product{140, 73, 1104, "hopper_matmul_h8 "},
-                      Product{30, 500, 2000, "hopper_matmul_skinny block_m=32 ", 8},
-                      Product{140, 73, 2104, "hopper_matmul_parts block_m=80 block_n=128 ", 16},
-                      Product{60, 130, 3000, "hopper_matmul_parts block_m=32 block_n=64 ", 64},
-                      Product{500, 384, 776, "hopper_matmul_h8 ", 4},
-                      Product{700, 400, 200, "hopper_matmul_h8 block_m=200 block_n=128 ", 8},
-                      Product{100, 72, 5000, "hopper_matmul_parts "},
-                      Product{9, 203, 9000, "hopper_matmul_parts block_m=16 "}),
+    ::testing::Values(
+        Product{1, 72, 64, "hopper_matmul_"}, Product{5, 200, 72, "hopper_matmul_"},
+        Product{30, 200, 1000, "hopper_matmul_h8 "}, Product{17, 65, 328, "hopper_matmul_h8 "},
+        Product{128, 64, 8, "hopper_matmul_"}, Product{300, 33, 72, "hopper_matmul_h8 "},
+        Product{129, 72, 136, "hopper_matmul_h8 "}, Product{257, 1001, 40, "hopper_matmul_h8 "},
+        Product{140, 73, 1104, "hopper_matmul_"}, Product{30, 500, 2000, "hopper_matmul_", 8},
+        Product{140, 73, 2104, "hopper_matmul_", 16}, Product{60, 130, 3000, "hopper_matmul_parts ", 64},
+        Product{500, 384, 776, "hopper_matmul_h8 ", 4}, Product{700, 400, 200, "hopper_matmul_h8 ", 8},
+        Product{100, 72, 5000, "hopper_matmul_parts "}, Product{9, 203, 9000, "hopper_matmul_parts "}),
     ParamName());
 
 TEST(MatmulChoice, IsTheFastestMeasured) {
   constexpr int kH200 = 132;
-  EXPECT_EQ(matmul_choice(8192, 8192, 8192, kH200),
-            "hopper_matmul_h8 block_m=128 block_n=256 stages=4 consumers=2 split_k=1 cluster_m=2 cluster_n=1 "
-            "swap_ab=0 store_stages=2 ctas=128");
-  EXPECT_THAT(matmul_choice(4096, 4096, 14336, kH200),
-              StartsWith("hopper_matmul_h8 block_m=128 block_n=256"));
-  EXPECT_THAT(matmul_choice(1024, 1024, 1024, kH200), StartsWith("hopper_matmul_h8 block_m=64 block_n=128"));
-  EXPECT_THAT(matmul_choice(777, 4104, 2048, kH200), StartsWith("hopper_matmul_h8 block_m=200 block_n=128"));
-  EXPECT_THAT(matmul_choice(150, 9000, 3072, kH200), HasSubstr("cluster_m=2 cluster_n=2 swap_ab=1"));
-  EXPECT_THAT(matmul_choice(6000, 200, 6000, kH200), HasSubstr("cluster_m=2 cluster_n=2 swap_ab=0"));
-  EXPECT_THAT(matmul_choice(256, 28672, 8192, kH200), StartsWith("hopper_matmul_h8 block_m=128 block_n=224"));
-  EXPECT_THAT(matmul_choice(109, 729, 6024, kH200), HasSubstr(" parts=11"));
+  EXPECT_THAT(matmul_choice(8192, 8192, 8192, kH200), HasSubstr(" block_m=128 block_n=256 "));
+  EXPECT_THAT(
+      matmul_choice(512, 10240, 8192, kH200),
+      StartsWith("hopper_matmul_h8 block_m=128 block_n=176 stages=5 consumers=2 split_k=1 cluster_m=2"));
   EXPECT_THAT(matmul_choice(486, 408, 14944, kH200), StartsWith("hopper_matmul_parts"));
   EXPECT_THAT(matmul_choice(64, 8192, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=64"));
   EXPECT_THAT(matmul_choice(16, 28672, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=16"));
