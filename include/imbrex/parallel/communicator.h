@@ -53,7 +53,8 @@ class Communicator {
   /// returns. synchronize() knows them.
   SymmetricTensor signals(int64_t count, SourceLocation where = SourceLocation::current());
 
-  /// Waits for the rank's device, at most for the time of Ranks::patience. Where a kernel has not ended by then, a
+  /// Waits for the rank's device, for what is on its own stream at most for the time of Ranks::patience (for what a program
+  /// has put on other streams, without a bound: wait for those after this). Where a kernel has not ended by then, a
   /// signal that it waits for has not come: all signals of this rank are then set to a large value, which ends every
   /// signal::wait(), and DeviceError tells what the rank's signals were. After that the communicator is of no use.
   /// (On the virtual GPU kernels that wait in vain are found at once, and reported by their launch.)
