@@ -2,7 +2,10 @@
 // Attention of few query rows to long caches: divided, ragged, in pages; under several schedules with every checker on.
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/attention.h"
 #include "imbrex/runtime/registry.h"
 
 namespace imbrex {
@@ -81,6 +84,32 @@ TEST(LatentDecode, Pages) {
   for (const int64_t page : {8, 64, 128})
     expect_latent(
         {{"page", page}, {"ragged", 1}, {"batch", 3}, {"kv", 200}, {"d", 192}, {"dv", 128}, {"parts", 2}});
+}
+/// What lies in a cache beyond a sequence's length makes no difference, not even if it is no number.
+TEST(AttentionDecode, CachesEndInAnything) {
+  const Device device = Device::virtual_gpu({.target = "sm_90a", .checks = vgpu::CheckSet::all()});
+  constexpr int64_t kRoom = 200, kD = 64;
+  const std::vector<int64_t> lengths{37, 0, 129};
+  HostTensor length_host(int32, {3});
+  for (int64_t b = 0; b < 3; ++b) length_host.set(b, static_cast<double>(lengths[b]));
+  const DeviceTensor q = DeviceTensor::random(device, bfloat16, {3, 4, 1, kD}, 1);
+  for (const DataType dtype : {bfloat16, float8_e4m3}) {
+    SCOPED_TRACE(dtype.name());
+    const auto decoded = [&](double beyond) {
+      const auto cache = [&](uint64_t seed) {
+        HostTensor host = HostTensor::random(dtype, {3, 1, kRoom, kD}, seed);
+        for (int64_t b = 0; b < 3; ++b)
+          for (int64_t e = lengths[b] * kD; e < kRoom * kD; ++e) host.set(b * kRoom * kD + e, beyond);
+        return DeviceTensor::from_host(device, host);
+      };
+      const DeviceTensor o = DeviceTensor::empty(device, bfloat16, q.shape());
+      attention_decode(q, cache(2), cache(3), o,
+                       {.lengths = DeviceTensor::from_host(device, length_host), .parts = 2})
+          .expect_clean();
+      return o.to_host().to_doubles();
+    };
+    EXPECT_EQ(decoded(std::numeric_limits<double>::quiet_NaN()), decoded(0));
+  }
 }
 TEST(AttentionDecode, EveryHeadSize) {
   for (const int64_t d : {16, 64, 80, 96, 192, 256})
