@@ -13,7 +13,7 @@ import shutil
 import sys
 
 # The reading order. Pages of docs/ that stand in neither list follow in "More".
-USING = ["guide", "indexing", "glossary", "tiling", "tuning", "embedding", "python", "timeline", "checkers", "run-anything", "performance",
+USING = ["guide", "indexing", "glossary", "tiling", "tuning", "embedding", "python", "timeline", "checkers", "run-anything", "continuous-integration", "performance",
          "ladder", "coming-from", "ops"]
 WORKING = ["hacking", "conformance", "checkers-mutants", "measurements/README", "notes/tiling-article"]
 

@@ -78,14 +78,20 @@ void insert_waits(ir::Function& function, Block& block) {
 
 /// What a thread has done, at a point of the kernel, that no fence has ordered yet.
 struct Pending {
-  bool copies = false;  // cp.async copies started, to memory the async proxy reads
-  bool proxy = false;   // generic writes not yet ordered before the async proxy's reads
-  bool before = false;  // tcgen05 operations not yet ordered before the next synchronisation
-  bool after = false;   // synchronised since the last tcgen05 operation
+  bool copies = false;        // cp.async copies started, to memory the async proxy accesses
+  bool writes = false;        // generic writes not yet ordered before the async proxy's accesses
+  bool reads = false;         // generic reads not yet ordered before another CTA's TMA fills the memory again
+  bool loads = false;         // the same, before TMA of the own CTA does
+  bool synchronised = false;  // perhaps with others whose loads are not
+  bool before = false;        // tcgen05 operations not yet ordered before the next synchronisation
+  bool after = false;         // synchronised since the last tcgen05 operation
 
   Pending& operator|=(const Pending& other) {
     copies |= other.copies;
-    proxy |= other.proxy;
+    writes |= other.writes;
+    reads |= other.reads;
+    loads |= other.loads;
+    synchronised |= other.synchronised;
     before |= other.before;
     after |= other.after;
     return *this;
@@ -99,13 +105,33 @@ class FenceInserter {
     ir::walk(function.body, [&](Op& op) {
       if (reads_by_async_proxy(op))
         for (Value* operand : op.operands) async_roots_.insert(ir::view_root(operand));
+      if (op.code == Opcode::kTmaGlobalToShared)
+        (op.attr("multicast_mask") ? filled_by_others_ : filled_).insert(ir::view_root(op.operands[1]));
+      if (loads(op)) read_.insert(ir::view_root(op.operands[0]));
     });
   }
 
-  void run() { block(function_.body, {}, true); }
+  void run() {
+    block(function_.body, {}, false);  // finds has_unfenced_loads_
+    block(function_.body, {}, true);
+  }
 
  private:
-  bool is_async(Value* memory) const { return async_roots_.count(ir::view_root(memory)) > 0; }
+  using Roots = std::unordered_set<const Value*>;
+  static bool is_in(const Roots& roots, Value* memory) { return roots.count(ir::view_root(memory)) > 0; }
+  static bool loads(const Op& op) {
+    return op.code == Opcode::kLoadShared || op.code == Opcode::kLoadItem || op.code == Opcode::kGather;
+  }
+  /// A load from another CTA's memory, which that CTA has filled.
+  static bool is_remote(const Op& op) { return op.code == Opcode::kLoadShared && op.operands.size() > 1; }
+  bool is_filled(Value* memory) const { return is_in(filled_, memory) || is_in(filled_by_others_, memory); }
+  bool is_async(Value* memory) const { return is_in(async_roots_, memory) || is_filled(memory); }
+  /// Has it TMA fill what threads read? Their loads may still be on their way when they have arrived: an H200
+  /// returned words of the next tile. One fence of the thread that fills costs nothing that was measured, one of
+  /// each reader up to a tenth; but it holds back its own CTA's loads alone.
+  bool refills(const Op& op) const {
+    return op.code == Opcode::kTmaGlobalToShared && is_in(read_, op.operands[1]);
+  }
 
   /// Follows a thread through a block; inserts fences when `insert` says so. Returns what is pending at its end.
   Pending block(Block& block, Pending pending, bool insert) {
@@ -125,28 +151,46 @@ class FenceInserter {
 
   /// The fences that `op` needs before it.
   void fence_before(const Op& op, Pending& pending, std::vector<Op*>* out) {
-    const auto fence = [&](bool& is_pending, Opcode code) {
-      if (!is_pending) return;
-      is_pending = false;
-      if (!out) return;
+    const auto add = [&](Opcode code) {
+      if (out == nullptr) return;
       out->push_back(make(function_, code, op.where));
       if (code == Opcode::kFenceProxyAsync) out->back()->set_attr("space", std::string("shared"));
     };
-    if (releases(op) || reads_by_async_proxy(op)) fence(pending.proxy, Opcode::kFenceProxyAsync);
-    if (releases(op)) fence(pending.before, Opcode::kTcgen05FenceBefore);
-    if (uses_tensor_memory(op)) fence(pending.after, Opcode::kTcgen05FenceAfter);
+    const bool fills = op.code == Opcode::kTmaGlobalToShared;
+    if (releases(op)) has_unfenced_loads_ |= pending.loads;
+    if ((pending.writes && (releases(op) || fills || reads_by_async_proxy(op))) ||
+        (pending.reads && (releases(op) || fills)) || (pending.loads && fills) ||
+        (pending.synchronised && has_unfenced_loads_ && refills(op))) {
+      pending.writes = pending.reads = pending.loads = pending.synchronised = false;
+      add(Opcode::kFenceProxyAsync);
+    }
+    if (pending.before && releases(op)) {
+      pending.before = false;
+      add(Opcode::kTcgen05FenceBefore);
+    }
+    if (pending.after && uses_tensor_memory(op)) {
+      pending.after = false;
+      add(Opcode::kTcgen05FenceAfter);
+    }
   }
 
   /// What is pending after `op`.
   void update(const Op& op, Pending& pending) {
-    if (ir::has(op.code, Fact::kAcquires)) pending.after = true;
+    if (ir::has(op.code, Fact::kAcquires)) pending.after = pending.synchronised = true;
     if (uses_tensor_memory(op)) pending.before = true;
     switch (op.code) {
+      case Opcode::kLoadShared:
+      case Opcode::kLoadItem:
+      case Opcode::kGather:
+        pending.reads |=
+            is_in(filled_by_others_, op.operands[0]) || (is_remote(op) && is_filled(op.operands[0]));
+        pending.loads |= is_in(filled_, op.operands[0]);
+        break;
       case Opcode::kStoreShared:
       case Opcode::kScatter:
       case Opcode::kAtomic:
       case Opcode::kAtomicItem:
-        pending.proxy |= op.operands[0]->type.kind == ir::TypeKind::kShared && is_async(op.operands[0]);
+        pending.writes |= op.operands[0]->type.kind == ir::TypeKind::kShared && is_async(op.operands[0]);
         break;
       case Opcode::kCopyAsync:
       case Opcode::kCopyAsyncGather:
@@ -154,11 +198,12 @@ class FenceInserter {
         break;
       case Opcode::kCopyAsyncWait:
       case Opcode::kCopyAsyncWaitAll:
-        pending.proxy |= pending.copies;
+        pending.writes |= pending.copies;
         if (op.code == Opcode::kCopyAsyncWaitAll || op.int_attr("pending") == 0) pending.copies = false;
         break;
       case Opcode::kFenceProxyAsync:
-        if (op.string_attr("space") != "global") pending.proxy = false;
+        if (op.string_attr("space") != "global")
+          pending.writes = pending.reads = pending.loads = pending.synchronised = false;
         break;
       case Opcode::kTcgen05FenceBefore:
       case Opcode::kTcgen05Commit:
@@ -207,7 +252,10 @@ class FenceInserter {
   }
 
   ir::Function& function_;
-  std::unordered_set<const Value*> async_roots_;
+  Roots async_roots_;                // read by the async proxy
+  Roots filled_, filled_by_others_;  // filled by it: by TMA of the own CTA, of any of the cluster
+  Roots read_;                       // read by threads
+  bool has_unfenced_loads_ = false;  // some thread gives back what TMA fills, and has read it
   std::vector<Pending> exits_;  // of the enclosing loops, innermost last: what is pending at their breaks
 };
 

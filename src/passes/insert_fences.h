@@ -9,7 +9,9 @@ namespace imbrex::passes {
 /// (design D11):
 ///
 ///   fence_proxy_async      after generic writes (store_shared, completed copy_async) to shared memory that a
-///                          matrix instruction reads; before the writer's next synchronisation
+///                          matrix instruction reads or TMA fills; before the writer's next synchronisation.
+///                          Between generic reads of what TMA fills and the next time it does: by the thread that
+///                          starts the copy, after it has waited; where copies go to several CTAs, by the readers
 ///   tcgen05_wait_load      after tcgen05_load, before the first use of what it loaded
 ///   tcgen05_wait_store     after tcgen05_store, before the data is used or the thread synchronises
 ///   tcgen05_fence_before_thread_sync, _after_thread_sync

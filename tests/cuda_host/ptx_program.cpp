@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program for the driver API, as any other but for its compiler: it shows `imbrex run` where there is no nvcc.
-//   ptx_program LAUNCHES [past|far|bend|touch]: lets the last launch write past the end, or where there is nothing at all;
-//   launches a kernel that bends a rule of PTX besides; or follows a device address in host code
+//   ptx_program LAUNCHES [past|far|bend|touch|mark|spin|count]: lets the last launch write past the end, or where there is nothing at all;
+//   launches a kernel that bends a rule of PTX besides; follows a device address in host code; counts the CTAs of a grid
+//   that ran; or launches one that waits for what never comes, or that counts for ever
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -43,6 +44,38 @@ const char* const kDouble = R"(
 }
 )";
 
+const char* const kGrids = R"(
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry mark(.param .u64 x)
+{
+  .reg .b32 %r<3>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [x];
+  mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2;
+  mov.u32 %r2, 7; st.global.u32 [%rd3], %r2;
+  ret;
+}
+.visible .entry spin(.param .u64 x)
+{
+  .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [x];
+AGAIN:
+  ld.volatile.global.u32 %r1, [%rd1]; setp.ne.u32 %p, %r1, 12345;
+  @%p bra AGAIN;
+  ret;
+}
+.visible .entry count(.param .u64 x)
+{
+  .reg .pred %p; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [x]; mov.u64 %rd2, 0;
+AGAIN:
+  add.u64 %rd2, %rd2, 1; st.global.u64 [%rd1], %rd2; setp.ne.u64 %p, %rd2, 0;
+  @%p bra AGAIN;
+  ret;
+}
+)";
+
 void check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
   const char* name = "";
@@ -76,6 +109,19 @@ int main(int argc, char** argv) {
     return 0;
   }
   void* parameters[] = {&x};
+  for (const char* name : {"mark", "spin", "count"})
+    if (is(name)) {
+      check(cuModuleLoadData(&module, kGrids), "module");
+      check(cuModuleGetFunction(&kernel, module, name), "kernel");
+      check(cuLaunchKernel(kernel, is("mark") ? 64 : 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr),
+            "launch");
+      check(cuCtxSynchronize(), "synchronisation");
+      check(cuMemcpyDtoH_v2(host.data(), x, 64 * 4), "copy");
+      int ran = 0;
+      for (const unsigned word : host) ran += word == 7 ? 1 : 0;
+      std::printf("%d CTAs ran\n", ran);
+      return 0;
+    }
   for (int i = 0; i < launches; ++i) {
     const unsigned threads = past && i + 1 == launches ? 65 : 64;
     CUdeviceptr to = far && i + 1 == launches ? x + (CUdeviceptr{1} << 33) : x;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "../skip.h"
 #include "run_program_testing.h"
 
 namespace imbrex {
@@ -126,6 +127,99 @@ TEST(RunProgram, NotesAreToldWhereAskedForAndAreNoFindings) {
   EXPECT_THAT(ran.output, HasSubstr("note: race: "));
   EXPECT_THAT(ran.output, HasSubstr("equal-values"));
   EXPECT_THAT(ran.output, HasSubstr("nothing found; 1 launches"));
+}
+
+TEST(RunProgram, ByTheLetterNotesAreFindings) {
+  const Ran ran = run(kImbrex + " run --strict -- " + kProgram + " 1 bend");
+  EXPECT_EQ(ran.exit_code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("equal-values"));
+}
+
+TEST(RunProgram, AKernelThatWaitsForWhatNeverComesIsEndedWithItsPlaces) {
+  const Ran ran = run("timeout 60 " + kImbrex + " run -- " + kProgram + " 1 spin");
+  EXPECT_EQ(ran.exit_code, 3) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("CUDA_ERROR_LAUNCH_TIMEOUT"));
+  EXPECT_THAT(ran.output, HasSubstr("nothing can change any more"));
+  EXPECT_THAT(ran.output,
+              HasSubstr("a kernel that waits for what the host, or a later launch, writes waits for ever"));
+}
+
+TEST(RunProgram, CtrlCEndsALaunchWithThePlacesOfItsWarps) {
+  const Ran ran = run("timeout -s INT 3 " + kImbrex + " run -- " + kProgram + " 1 count");
+  EXPECT_THAT(ran.output, HasSubstr("interrupted: the launch was ended by its host"));
+  EXPECT_THAT(ran.output, HasSubstr("CTA (0, 0, 0) warp"));
+  EXPECT_THAT(ran.output, HasSubstr("1 finding; 1 launches"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("CTAs ran"))) << "the program goes on";
+}
+
+/// A pytest that runs: the variable's, or that of the machine's Python.
+std::string pytest() {
+  const char* given = std::getenv("IMBREX_PYTEST");
+  const std::string command = given != nullptr ? given : "python3 -m pytest";
+  return run(command + " --version").exit_code == 0 ? command : "";
+}
+
+TEST(CheckTests, ATestFailsByWhatItsLaunchesWereFoundToDo) {
+  const std::string command = pytest();
+  if (command.empty()) IMBREX_SKIP(pytest);
+  const std::string folder = temporary("check");
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/test_some.py") << "import subprocess\nPROGRAM = '" << kProgram << R"('
+def test_clean(): subprocess.run([PROGRAM, '2'], check=True)
+def test_found(): subprocess.run([PROGRAM, '1', 'past'])
+def test_found_again(): subprocess.run([PROGRAM, '1', 'past'])
+def test_wrong(): assert subprocess.run([PROGRAM, '1', 'past']).returncode == 77
+def test_bends(): subprocess.run([PROGRAM, '1', 'bend'], check=True)
+)";
+  const std::string junit = folder + "/out.junit.xml";
+  const Ran ran = run("cd " + folder + " && " + kImbrex + " check test_some.py --report " + junit + " -- " +
+                      command + " -p no:cacheprovider");
+  EXPECT_EQ(ran.exit_code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("3 failed, 2 passed")) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("FAILED test_some.py::test_found_again"));
+  EXPECT_THAT(ran.output, HasSubstr("imbrex: in double_them"));
+  const std::string xml = contents(junit);
+  EXPECT_THAT(xml, HasSubstr("name=\"test_clean\""));
+  EXPECT_THAT(xml, HasSubstr("out-of-bounds"));
+  const Ran strict =
+      run("cd " + folder + " && " + kImbrex + " check --strict test_some.py::test_bends --report junit -- " +
+          command + " -p no:cacheprovider");
+  EXPECT_THAT(strict.output, HasSubstr("1 failed"));
+  EXPECT_THAT(contents(folder + "/imbrex.junit.xml"), HasSubstr("equal-values"));
+  std::filesystem::remove_all(folder);
+}
+
+/// The same kernel, launched by the process of the tests itself.
+TEST(CheckTests, AFindingOfAnEarlierTestFailsTheNextOneToo) {
+  const std::string command = pytest();
+  if (command.empty()) IMBREX_SKIP(pytest);
+  const std::string folder = temporary("check-inside");
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/test_inside.py") << R"(import ctypes
+PTX = b""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry same() {
+  .reg .b32 %r<4>; .shared .align 4 .b8 word[4];
+  mov.u32 %r1, %tid.x; mov.u32 %r2, word; st.shared.u32 [%r2], %r1; ld.shared.u32 %r3, [%r2];
+  ret;
+}"""
+cuda = ctypes.CDLL("libcuda.so.1")
+def launch(threads):
+    context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuModuleLoadData(ctypes.byref(module), PTX) == 0
+    assert cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"same") == 0
+    assert cuda.cuLaunchKernel(kernel, 1, 1, 1, threads, 1, 1, 0, None, None, None) == 0
+def test_one(): launch(64)
+def test_two(): launch(1)
+def test_three(): launch(64)
+)";
+  const Ran ran =
+      run("cd " + folder + " && " + kImbrex + " check test_inside.py -- " + command + " -p no:cacheprovider");
+  EXPECT_THAT(ran.output, HasSubstr("2 failed, 1 passed")) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("FAILED test_inside.py::test_three"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(RunProgram, SuppressedFindingsAreCountedOnly) {

@@ -46,6 +46,7 @@ constexpr Bug kBugs[] = {
     {"register_budgets", "pipelines", "sm_90a", 128, K::kDivergentCollective},
     {"exit_before_the_store_has_read", "pipelines", "sm_90a", 32, K::kAsyncInFlight, 1, false, true},
     {"stage_given_back_unfenced", "pipelines", "sm_90a", 64, K::kMissingProxyFence},
+    {"refill_overtakes_loads", "pipelines", "sm_90a", 64, K::kMissingProxyFence},
     {"arrives_twice", "pipelines", "sm_90a", 64, K::kDeadlock, 1, true},
     {"phase_word_flipped", "pipelines", "sm_90a", 128, K::kDeadlock, 1, true},
     {"pair_out_of_step", "clusters", "sm_90a", 32, K::kDeadlock, 2},

@@ -120,6 +120,54 @@ TEST(InsertFences, MemoryThatOnlyThreadsReadNeedsNone) {
             "store_shared\nsync\nload_shared\n");
 }
 
+const char* const kFill =
+    "thread_group {begin = 0, threads = 32} {\n  tma_global_to_shared %g, %a, %done, %i0, %i0 {dims = [0, "
+    "1]}\n}\n";
+
+const char* const kRead =
+    "%r: register<float16, [128, 64]> = load_shared %a\n%x: float16 = load_item %a, %i0, %i0\n";
+
+TEST(InsertFences, WhoFillsWhatThreadsReadHasAFence) {
+  // One for each trip, behind the wait for the readers; none of the readers' own.
+  EXPECT_EQ(skeleton("loop {\nmbarrier_wait %done, %u0\n" + std::string(kFill) + "}\n" + kRead +
+                     "mbarrier_arrive %done"),
+            "loop\n mbarrier_wait\n thread_group\n  fence_proxy_async\n  tma_global_to_shared\n"
+            "load_shared\nload_item\nmbarrier_arrive\n");
+  // What only products read needs none.
+  EXPECT_EQ(skeleton("loop {\nmbarrier_wait %done, %u0\n" + std::string(kFill) + "}\n"),
+            "loop\n mbarrier_wait\n thread_group\n  tma_global_to_shared\n");
+}
+
+TEST(InsertFences, AThreadThatFillsWhatItReadNeedsOneToo) {
+  EXPECT_EQ(skeleton("%x: float16 = load_item %a, %i0, %i0\n" + std::string(kFill)),
+            "load_item\nthread_group\n fence_proxy_async\n tma_global_to_shared\n");
+}
+
+TEST(InsertFences, ReadersOfWhatOtherCtasFillHaveOne) {
+  // One behind all loads of a trip, at the arrival that gives the stage back; products wait for none.
+  std::string fill = kFill;
+  fill.replace(fill.find("{dims = [0, 1]}"), 15, "{dims = [0, 1], multicast_mask = 3}");
+  EXPECT_EQ(skeleton("loop {\n" + fill + "mbarrier_wait %done, %u0\n" + kRead +
+                     "thread_group {begin = 0, threads = 32} {\n  tcgen05_mma %a, %b, %acc, %yes\n}\n"
+                     "mbarrier_arrive %done\n}"),
+            "loop\n thread_group\n  tma_global_to_shared\n mbarrier_wait\n "
+            "load_shared\n load_item\n"
+            " thread_group\n  tcgen05_fence_after_thread_sync\n  tcgen05_mma\n"
+            " fence_proxy_async\n tcgen05_fence_before_thread_sync\n mbarrier_arrive\n");
+}
+
+TEST(InsertFences, StoresToWhatTmaFillsNeedOne) {
+  EXPECT_EQ(skeleton("store_shared %a, %tile\nsync\n" + std::string(kFill)),
+            "store_shared\nfence_proxy_async\nsync\nthread_group\n tma_global_to_shared\n");
+}
+
+TEST(InsertFences, AFenceOfTheAuthorCountsForReadsToo) {
+  EXPECT_EQ(
+      skeleton(std::string(kRead) + "mbarrier_wait %done, %u0\nfence_proxy_async {space = \"shared\"}\n" +
+               kFill),
+      "load_shared\nload_item\nmbarrier_wait\nfence_proxy_async\nthread_group\n tma_global_to_shared\n");
+}
+
 TEST(InsertFences, StoresToTensorMemoryAreWaitedFor) {
   EXPECT_EQ(skeleton("%z: float32 = const {float = 0.0}\n%r: register<float32, [128, 128]> = broadcast %z "
                      "{shape = [128, 128]}\n"

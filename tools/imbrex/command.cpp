@@ -60,14 +60,15 @@ Complaint complaint(const CLI::App& app, std::span<char* const> words, const std
 }  // namespace
 
 int command_main(int argc, char** argv) {
-  // `imbrex run` with a -- is of a program, and what stands behind is that program's.
+  // `imbrex run` with a -- is of a program, and what stands behind is that program's; so is `imbrex check`.
   std::vector<char*> words(argv, argv + argc);
   std::vector<std::string> program;
   if (const auto dashes = std::ranges::find(words, std::string_view("--"));
-      argc > 1 && std::string_view(argv[1]) == "run" && dashes != words.end()) {
+      argc > 1 && dashes != words.end() &&
+      (std::string_view(argv[1]) == "run" || std::string_view(argv[1]) == "check")) {
     program.assign(dashes + 1, words.end());
     words.erase(dashes, words.end());
-    words[1] = const_cast<char*>(command::kRunProgram);
+    if (std::string_view(argv[1]) == "run") words[1] = const_cast<char*>(command::kRunProgram);
     argc = static_cast<int>(words.size());
     argv = words.data();
   }

@@ -23,10 +23,16 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::string gpu, checks = "on", launches, suppressions, saved_ptx, timeline;
-  std::vector<std::string> kernels, reports;
+  std::vector<std::string> kernels, reports, tests;
   int gpus = 1, seeds = 1;
   uint64_t seed = 0;
-  bool stop_at_first = false, notes = false;
+  bool stop_at_first = false, notes = false, is_strict = false;
+  bool checks_tests = false;   // imbrex check
+  std::string junit() const {  // the report that pytest writes, test by test
+    for (const std::string& file : reports)
+      if (checks_tests && seeds == 1 && file.ends_with(".junit.xml")) return file;
+    return "";
+  }
 };
 
 [[noreturn]] void refuse(std::string message, std::string help = "") {
@@ -88,11 +94,20 @@ void set_environment(const Options& options, const fs::path& libraries, const fs
   set("IMBREX_SEED", std::to_string(seed));
   set("IMBREX_LAUNCHES", options.launches);
   set("IMBREX_KERNELS", joined(options.kernels));
+  if (options.is_strict) set("IMBREX_STRICTNESS", "strict");
   if (!options.suppressions.empty()) set("IMBREX_SUPPRESSIONS", fs::absolute(options.suppressions).string());
   if (!options.saved_ptx.empty()) set("IMBREX_SAVE_PTX", fs::absolute(options.saved_ptx).string());
   if (options.stop_at_first) set("IMBREX_STOP_AT_FIRST", "1");
   if (options.notes) set("IMBREX_NOTES", "1");
   if (!options.timeline.empty()) set("IMBREX_TIMELINE", "1");
+  if (options.checks_tests) {
+    const char* before = std::getenv("PYTEST_ADDOPTS");
+    std::string added = before == nullptr ? "" : std::string(before) + " ";
+    added += "-p imbrex_pytest";
+    if (const std::string file = options.junit(); !file.empty())
+      added += fmt::format(" '--junitxml={}'", fs::absolute(file).string());
+    set("PYTEST_ADDOPTS", added);
+  }
   // Where clients look for the driver and the assembler by names of their own.
   set("NUMBA_CUDA_DRIVER", (libraries / "libcuda.so.1").string());
   set("TRITON_LIBCUDA_PATH", libraries.string());
@@ -136,13 +151,18 @@ void check(const Options& options) {
   for (const std::string& file : options.reports) expect_report_format(file);
 }
 
-int run(const Options& options, const std::vector<std::string>& words) {
+int run(const Options& options, std::vector<std::string> words) {
+  if (options.checks_tests && words.empty()) words = {"pytest"};
+  words.insert(words.end(), options.tests.begin(), options.tests.end());
   if (words.empty()) refuse("no program is given", "write it behind --: imbrex run -- ./program arguments");
   check(options);
   const fs::path libraries = library_folder();
   ProgramReport report;
   report.command = words;
   int exit_code = 0;
+  const std::string junit = options.junit();
+  std::error_code ignored;
+  if (!junit.empty()) fs::remove(junit, ignored);
   for (int i = 0; i < options.seeds; ++i) {
     const RunFolder folder;
     const uint64_t seed = options.seed + static_cast<uint64_t>(i);
@@ -151,18 +171,13 @@ int run(const Options& options, const std::vector<std::string>& words) {
     if (exit_code == 0) exit_code = code;
   }
   report.print();
-  for (const std::string& file : options.reports) report.write(file);
+  for (const std::string& file : options.reports)
+    if (file != junit || !fs::exists(junit)) report.write(file);
   if (!options.timeline.empty()) report.write_timeline(options.timeline);
   return exit_code != 0 ? exit_code : report.found() == 0 ? 0 : 1;
 }
 
-}  // namespace
-
-void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::string>& program) {
-  auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      kRunProgram, "Run a CUDA program on the virtual GPU: imbrex run [OPTIONS] -- PROGRAM ARGS");
-  command->group("");  // reached as `imbrex run ... -- PROGRAM`
+void add_options(CLI::App* command, const std::shared_ptr<Options>& options) {
   command->add_option("--gpu", options->gpu,
                       "the GPU that the program sees: h200 (unless given), h100, a100, b200");
   command->add_option("--gpus", options->gpus, "how many of them")->check(CLI::Range(1, 16));
@@ -176,14 +191,20 @@ void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::strin
       ->excludes(seed);
   command->add_option("--launches", options->launches,
                       "which launches are checked: first:3, every:10, 5-9, 7; the others run unchecked");
-  command->add_option("--kernel", options->kernels,
-                      "check kernels of this name only, with * and ?; may be repeated");
+  command
+      ->add_option("--kernel", options->kernels,
+                   "check kernels of this name only, with * and ?; may be repeated")
+      ->allow_extra_args(false);
   command->add_option("--suppressions", options->suppressions,
                       "a file of findings to leave out, each line KIND [KERNEL [FILE:LINE]] with * and ?");
-  command->add_option("--report", options->reports,
-                      "write FILE.json, .junit.xml, .sarif or .html; may be repeated");
+  command
+      ->add_option("--report", options->reports,
+                   "write FILE.json, .junit.xml, .sarif or .html; may be repeated")
+      ->allow_extra_args(false);
   command->add_option("--timeline", options->timeline,
                       "write the launches with their predicted times to FILE.json, for ui.perfetto.dev");
+  command->add_flag("--strict", options->is_strict,
+                    "hold kernels to the letter of PTX, which libraries bend (docs/checkers.md)");
   command->add_flag("--notes", options->notes,
                     "tell what bends rules of PTX that chips keep less strictly, too");
   command->add_option("--save-ptx", options->saved_ptx,
@@ -193,8 +214,35 @@ void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::strin
       "Exit code: the program's own where it is not 0; else 1 where something was found, and 0.\n"
       "Each option has an environment variable, for programs that are not started by this command: "
       "docs/run-anything.md.");
+}
+
+}  // namespace
+
+void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::string>& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      kRunProgram, "Run a CUDA program on the virtual GPU: imbrex run [OPTIONS] -- PROGRAM ARGS");
+  command->group("");  // reached as `imbrex run ... -- PROGRAM`
+  add_options(command, options);
   command->callback(
       [&chosen, options, &program] { chosen = [options, &program] { return run(*options, program); }; });
+
+  auto checked = std::make_shared<Options>();
+  checked->checks_tests = true;
+  CLI::App* check = app.add_subcommand("check",
+                                       "Run tests on the virtual GPU, each failing by what is found: imbrex "
+                                       "check [OPTIONS] TESTS [-- pytest ARGS]");
+  check->add_option("TESTS", checked->tests, "files, folders and tests as pytest takes them");
+  add_options(check, checked);
+  check->get_option("--report")
+      ->description(
+          "junit, json, sarif or html writes imbrex.FORMAT, or a FILE as of `imbrex run`; may be repeated");
+  check->get_option("--report")->transform([](const std::string& name) -> std::string {
+    if (name == "junit") return "imbrex.junit.xml";
+    return name == "json" || name == "sarif" || name == "html" ? "imbrex." + name : name;
+  });
+  check->callback(
+      [&chosen, checked, &program] { chosen = [checked, &program] { return run(*checked, program); }; });
 }
 
 }  // namespace imbrex::command

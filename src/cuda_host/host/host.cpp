@@ -32,8 +32,14 @@ Host& Host::get() {
   if (g_host == nullptr) {
     g_host = new Host(Settings::from_environment());
     explain_device_address_faults();
+    if (g_host->settings.progress) watch_over_host();
   }
   return *g_host;
+}
+
+void imbrexBeginTest() {
+  const std::lock_guard lock(Host::mutex());
+  if (g_host != nullptr) g_host->log.begin_part();
 }
 
 Host::Host(Settings with)

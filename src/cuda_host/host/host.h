@@ -15,6 +15,7 @@
 #include "cuda_host/host/handles.h"
 #include "cuda_host/host/memory.h"
 #include "cuda_host/host/module.h"
+#include "cuda_host/host/progress.h"
 #include "cuda_host/host/run_log.h"
 #include "cuda_host/host/settings.h"
 #include "cuda_host/host/stream.h"
@@ -104,12 +105,16 @@ class Host {
   uint64_t last_id_ = 0;
 };
 
+/// From now on findings are told anew: between tests of one process.
+extern "C" __attribute__((visibility("default"))) void imbrexBeginTest();
+
 inline CUcontext handle_of(Context& context) { return reinterpret_cast<CUcontext>(&context); }
 
 /// One call: holds the lock, and turns what is thrown into an error code and a line on stderr.
 template <class Body>
 CUresult answer(const char* function, Body&& body) {
   const std::lock_guard lock(Host::mutex());
+  const NotedCall noted(function);
   try {
     body();
     return CUDA_SUCCESS;

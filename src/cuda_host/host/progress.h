@@ -1,27 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line on stderr now and then while a kernel takes long: checked, it runs some hundred thousand times slower than on
-// a GPU, and nobody should wonder whether the program hangs.
+// What a person sees of kernels that take long: checked, they run some hundred thousand times slower than on a GPU. A line
+// on stderr now and then says how far one has come; Ctrl-C ends it with the place of every warp; and a program that
+// computes for long without a call is told that nothing is under way on the GPU.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
-#include <string>
-#include <thread>
+#include <signal.h>
+
+#include <memory>
+
+#include "imbrex/vgpu/watch.h"
 
 namespace imbrex::cuda {
 
-class Progress {
+class RunLog;
+
+/// While it lives, the first Ctrl-C ends the launch that has its watch.
+class Interruptible {
  public:
-  Progress(bool is_wanted, const std::string& kernel);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  /// `tells`: on stderr, after 4, 8, 16, ... seconds.
+  explicit Interruptible(bool tells);
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+  const std::shared_ptr<vgpu::Watch>& watch() const { return watch_; }
+  /// Gives a Ctrl-C that came to whom it belongs, the program, which it ends unless it handles it.
+  void end(RunLog& log);
 
  private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool is_over_ = false;
-  std::thread thread_;
+  void restore();
+  std::shared_ptr<vgpu::Watch> watch_;
+  struct sigaction before_ = {};
+  bool is_installed_ = false;
 };
+
+/// A call of the program begins, or ends.
+void note_call(const char* function);
+struct NotedCall {
+  explicit NotedCall(const char* name) : function(name) { note_call(function); }
+  ~NotedCall() { note_call(function); }
+  NotedCall(const NotedCall&) = delete;
+  NotedCall& operator=(const NotedCall&) = delete;
+  const char* function;
+};
+/// From now on a program that computes for half a minute without a call is told so, once.
+void watch_over_host();
 
 }  // namespace imbrex::cuda

@@ -81,7 +81,7 @@ void RunLog::add(const std::string& kernel, const vgpu::Finding& finding) {
   Entry& entry = entries_[key];
   entry.count += finding.count;
   if (entry.count > finding.count) return;  // told before
-  entry.number = static_cast<int64_t>(entries_.size());
+  entry.number = before_ + static_cast<int64_t>(entries_.size());
   if (finding.severity == vgpu::Severity::kNote) ++noted_;
   if (file_.empty()) {
     fmt::print(stderr, "imbrex: in {}:\n{}\n", demangled(kernel), finding.format());
@@ -132,13 +132,24 @@ void RunLog::launched(const std::string& kernel, uint64_t stream, bool was_check
               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+void RunLog::write_counts() {
+  for (const auto& [key, entry] : entries_)
+    write(
+        nlohmann::ordered_json({{"type", "count"}, {"number", entry.number}, {"count", entry.count}}).dump());
+}
+
+void RunLog::begin_part() {
+  if (file_.empty()) return;
+  write_counts();
+  before_ += static_cast<int64_t>(entries_.size());
+  entries_.clear();
+}
+
 void RunLog::finish() {
   if (is_finished_ || launches_ == 0) return;
   is_finished_ = true;
   if (!file_.empty()) {
-    for (const auto& [key, entry] : entries_)
-      write(nlohmann::ordered_json({{"type", "count"}, {"number", entry.number}, {"count", entry.count}})
-                .dump());
+    write_counts();
     write(nlohmann::ordered_json({{"type", "end"},
                                   {"launches", launches_},
                                   {"checked", checked_},

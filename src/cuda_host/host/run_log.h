@@ -31,6 +31,8 @@ class RunLog {
   void launched(const std::string& kernel, uint64_t stream, bool was_checked, const vgpu::Report& report);
   /// Findings that belong to no single launch, such as streams that race.
   void add(const std::string& kernel, const vgpu::Finding& finding);
+  /// What was told before is told again from now on: a test of its own begins.
+  void begin_part();
   /// The last words: counts, and on stderr a summary.
   void finish();
 
@@ -50,6 +52,7 @@ class RunLog {
   int64_t launches_ = 0, checked_ = 0, suppressed_ = 0;
   size_t noted_ = 0;                      // of the entries
   std::map<std::string, Entry> entries_;  // by what makes findings the same
+  int64_t before_ = 0;                    // entries of earlier parts
   std::set<std::string> kernels_;
   bool is_finished_ = false;
 };

@@ -62,17 +62,22 @@ void run(const LaunchWork& work, Stream& stream) {
   if (is_checked && host.settings.options.checks.stream_order) launch.stream = stream.order;
   vgpu::Options options = host.settings.options;
   if (!is_checked) options.checks = vgpu::CheckSet::none();
+  Interruptible interruptible(host.settings.progress);
+  options.watch = interruptible.watch();
   host.gpu.set_options(options);
-  vgpu::Report report;
-  {
-    const Progress progress(host.settings.progress, kernel);
-    report = host.gpu.launch(work.function->function, launch);
-  }
+  vgpu::Report report = host.gpu.launch(work.function->function, launch);
+  for (vgpu::Finding& finding : report.findings)
+    if (finding.kind == vgpu::FindingKind::kEndlessRun || finding.kind == vgpu::FindingKind::kDeadlock)
+      finding.facts.push_back(
+          "here a launch is over when its call returns: a kernel that waits for what the host, or a later "
+          "launch, "
+          "writes waits for ever");
   if (!report.printf_output.empty()) {
     std::fwrite(report.printf_output.data(), 1, report.printf_output.size(), stdout);
     std::fflush(stdout);
   }
   host.log.launched(kernel, stream.id, is_checked, report);
+  interruptible.end(host.log);
   if (stream.context != nullptr) stream.context->failure = failure_of(report);
 }
 

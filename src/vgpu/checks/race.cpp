@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "vgpu/program/late_reads.h"
+
 #include "vgpu/checks/global_races.h"
 
 namespace imbrex::vgpu {
@@ -461,7 +463,6 @@ struct SharedJudge {
   const RaceChecker::View& view;
   const Who& who;
   uint32_t offset;
-  bool reads;
   bool repeats;  // kSameWrite
   bool silent = true;
 
@@ -485,10 +486,17 @@ struct SharedJudge {
     checker.report_race(who, offset, earlier, now.write, excuse);
     if (excuse.rule == BentRule::kRelaxedWait) in_order(earlier, now);
   }
+  /// Does it do without a proxy fence? Loads may still be on their way when their thread arrives, which a copy then
+  /// overtakes: not those whose values have been used. PTX does not say so, nor through which proxy st.async goes.
+  bool may_overwrite(const Access& earlier) const {
+    const std::string_view unit = who.unit;
+    if (unit == "cluster launch control") return false;
+    const bool is_loose = unit == "async store" || !is_strict();
+    return is_loose && (earlier.write || !is_in_use_late(checker.launch_->program, earlier.insn));
+  }
+  bool is_strict() const { return checker.launch_->options.strictness == Strictness::kStrict; }
   void in_order(const Access& earlier, const Access& now) {
-    if (!now.async_proxy || earlier.async_proxy) return;
-    // Reads of what threads wrote; and responses of cluster launch control over what threads read.
-    if (!(reads && earlier.write) && std::string_view(who.unit) != "cluster launch control") return;
+    if (!now.async_proxy || earlier.async_proxy || (now.write && may_overwrite(earlier))) return;
     const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
     if (view.knowledge->fenced.covers(earlier.agent, earlier.clock, earlier.lane_of(byte) & 31)) return;
     silent = false;
@@ -506,7 +514,7 @@ void RaceChecker::shared_access(const Who& who, int rank, uint32_t offset, uint3
   now.strong = is_strong(kind);
   now.lane_shift = static_cast<uint8_t>(lane_shift);
   begin_memo(who, v, kind);
-  SharedJudge judge{*this, v, who, offset, is_read(kind), kind == AccessKind::kSameWrite};
+  SharedJudge judge{*this, v, who, offset, kind == AccessKind::kSameWrite};
   now.bytes = 0xFFFF;
   record_run(v.is_unit, now, offset, offset + done, offset + bytes, judge, shadow);
 }
@@ -521,7 +529,7 @@ uint32_t RaceChecker::record_shared_run(const Who& who, int rank, uint32_t offse
   now.lane_shift = static_cast<uint8_t>(lane_shift) & 7;
   now.write = writes;
   memo_origin_ = nullptr;
-  SharedJudge judge{*this, v, who, offset, !writes, false};
+  SharedJudge judge{*this, v, who, offset, false};
   return static_cast<uint32_t>(record_blocks(now, offset, offset, offset + bytes, judge, shadow) - offset);
 }
 

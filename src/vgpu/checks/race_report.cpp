@@ -204,9 +204,10 @@ void RaceChecker::report_missing_fence(const Who& who, Space space, uint64_t add
       "generic proxy, with no proxy fence in between",
       who.unit, writes ? "writes" : "reads", space == Space::kGlobal ? "global" : "shared", address,
       other.warp, earlier.write ? "wrote" : "read");
-  finding->hint = earlier.write
-                      ? "fence.proxy.async by the writing threads, between the write and the barrier"
-                      : "fence.proxy.async by the reading threads, between the read and the barrier";
+  finding->hint =
+      earlier.write ? "fence.proxy.async by the writing threads, between the write and the barrier"
+                    : "fence.proxy.async between the read and the write: by the reading threads before they "
+                      "arrive, or by the thread that starts the copy after it has waited";
 }
 
 void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,

@@ -18,6 +18,8 @@ constexpr int64_t kDefaultBudget = int64_t{1} << 40;
 constexpr size_t kMaxPictureLines = 64;
 /// Instructions without progress from which on loops that go round for ever are looked for.
 constexpr int64_t kSuspicious = int64_t{1} << 16;
+/// Every so many instructions, as a power of two.
+constexpr int kLookShift = 10;
 /// In run_warp: the split's own pc is up to date already.
 constexpr uint32_t kPcIsKept = ~0u;
 
@@ -218,6 +220,7 @@ ClusterState Cluster::advance_with(int64_t slice) {
   const int64_t stall_budget = launch_->options.stall_budget;
   while (!warps_.empty() || !async_.empty()) {
     const bool draining = warps_.empty();
+    const uint64_t before = clock_;
     // Where an operation waits for its turn, this round's warp has run already.
     if (!draining && !async_choice_) {
       if (stopped_) return ClusterState::kStopped;
@@ -255,7 +258,7 @@ ClusterState Cluster::advance_with(int64_t slice) {
           "raise Options::stall_budget");
       return ClusterState::kStopped;
     }
-    if (stalled > kSuspicious && loops_for_ever()) {
+    if (stalled > kSuspicious && (clock_ ^ before) >> kLookShift != 0 && loops_for_ever()) {
       report_endless(*ran_last_, "the warps go round in loops, or wait, and nothing can change any more",
                      "a loop waits for something that never comes");
       return ClusterState::kStopped;
@@ -350,8 +353,8 @@ bool Cluster::loops_for_ever() {
     return static_cast<size_t>(warp.cta().rank()) * static_cast<size_t>(launch_->warps()) +
            static_cast<size_t>(warp.index());
   };
-  if (!ran_last_->finished()) loops_.look(number(*ran_last_), *ran_last_, stamp);
   bool some_time_out = false;
+  for (Warp* warp : warps_) loops_.look(number(*warp), *warp, stamp);
   for (Warp* warp : warps_) {
     const EndlessLoops::State state = loops_.state(number(*warp), *warp, stamp);
     if (state == EndlessLoops::State::kUnknown) return false;
