@@ -57,7 +57,7 @@ struct Generation {
 constexpr Generation kAmpere{{2048, 4096}, 128, 2, 400, 200, 30};
 constexpr Generation kAmpereGraphics{{1024, 2048}, 256, 64, 470, 230, 30};
 constexpr Generation kAda{{1024, 2048, 2048}, 256, 64, 540, 270, 30};
-constexpr Generation kHopper{{4096, 8192, 8192}, 256, 2, 800, 270, 30};
+constexpr Generation kHopper{{4096, 8192, 8192}, 256, 2, 600, 275, 30};
 constexpr Generation kBlackwell{{8192, 16384, 16384, 16384, 32768}, 256, 2, 800, 300, 30};
 // Blackwell Ultra has left out nearly all of int8 and float64 for more of 4 bits.
 constexpr Generation kBlackwellUltra{{8192, 512, 16384, 16384, 49152}, 256, 64, 800, 300, 30};

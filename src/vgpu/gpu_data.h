@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ struct FunctionData {
   std::shared_ptr<ModuleImage> image;
   const Target* target = nullptr;
   int64_t max_dynamic_shared = 0;
+  std::once_flag estimated;
+  int64_t registers = 0;  // of a thread, estimated when a time is predicted
 };
 
 }  // namespace detail
@@ -52,7 +55,8 @@ struct VirtualGpu::Prepared {
   std::shared_ptr<const Program> program;
   LaunchContext context;
   int slots = 1;  // clusters that are resident at once
-  int64_t ctas_per_sm = 1;
+  int64_t ctas_per_sm = 1;            // by shared memory and threads
+  int64_t predicted_ctas_per_sm = 1;  // by registers too
   std::optional<StreamOrder::Stream> stream;
   SourceLocation where;
 };

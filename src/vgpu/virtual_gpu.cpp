@@ -14,6 +14,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/vgpu/virtual_node.h"
 #include "ptx/insns.h"
+#include "ptx/register_pressure.h"
 #include "vgpu/gpu_data.h"
 #include "vgpu/memory/tensor_memory.h"
 #include "vgpu/program/program_builder.h"
@@ -290,6 +291,20 @@ std::vector<std::byte> parameter_bytes(const Launch& launch, const Program& prog
   return bytes;
 }
 
+/// CTAs of a kernel that its registers leave room for on one SM, by an estimate from its PTX.
+int64_t register_occupancy(const Launch& launch, detail::FunctionData& function) {
+  constexpr int64_t kOfPart = 16384, kParts = 4, kUnit = 8, kMost = 255;
+  const Program& program = *function.program;
+  std::call_once(function.estimated, [&] {
+    std::string ptx;
+    for (const std::string& line : *program.text) ptx += line + '\n';
+    const int64_t needed = ptx::register_pressure(ptx, program.name).estimate;
+    function.registers = (std::clamp<int64_t>(needed, kUnit, kMost) + kUnit - 1) / kUnit * kUnit;
+  });
+  const int64_t warps = kOfPart / (function.registers * 32) * kParts;
+  return std::max<int64_t>(1, warps / ((launch.block.count() + 31) / 32));
+}
+
 /// CTAs of a kernel that fit on one SM.
 int64_t occupancy(const Launch& launch, const Program& program, const Target& target) {
   const int64_t threads = (launch.block.count() + 31) / 32 * 32;
@@ -343,6 +358,9 @@ std::unique_ptr<VirtualGpu::Prepared> VirtualGpu::prepare(const Function& functi
   context.grid_id = ++data_->launches;
   context.rank = data_->rank;
   prepared->ctas_per_sm = occupancy(launch, program, target);
+  if (data_->options.timeline.record)
+    prepared->predicted_ctas_per_sm =
+        std::min(prepared->ctas_per_sm, register_occupancy(launch, *function.data_));
   const int64_t slots = std::max<int64_t>(1, num_sms * prepared->ctas_per_sm / cluster.count());
   prepared->slots = static_cast<int>(std::min<int64_t>(slots, INT32_MAX));
   if (launch.cooperative) {
@@ -372,12 +390,17 @@ void VirtualGpu::finish(const Prepared& prepared, Grid& grid, size_t n, Report& 
       report.findings.push_back(std::move(race));
   const TimelineOptions& wanted = data_->options.timeline;
   if (!wanted.record || !report.completed) return;
+  constexpr int64_t kLeastL1 = 28 << 10;
+  const int64_t of_cta = program.static_shared_bytes + context.dynamic_shared_bytes +
+                         data_->target->reserved_shared_bytes;
+  const int64_t shared = prepared.predicted_ctas_per_sm * of_cta;
   const ReplayContext replayed{program,
                                cost_model(data_->target->sm, wanted.clock_ghz, wanted.gpu.get()),
                                context.num_sms,
-                               prepared.ctas_per_sm,
+                               prepared.predicted_ctas_per_sm,
                                TensorMemory::kColumns,
                                wanted.cta,
+                               kLeastL1 + std::max<int64_t>(0, data_->target->shared_bytes_per_sm - shared),
                                wanted.explain};
   const std::vector<Recording> recordings = grid.take_recordings(n);
   Timeline timeline = replay(replayed, recordings);

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
-#include "analysis/register_pressure.h"
 #include "core/target.h"
 #include "core/text.h"
 #include "imbrex/core/error.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"
+#include "ptx/register_pressure.h"
 #include "runtime/assemble/assembler.h"
 #include "runtime/assemble/shipped_code.h"
 #include "runtime/compile/compile.h"
@@ -47,7 +47,7 @@ std::string emit_ptx(ir::Function& function) { return runtime::compile(function)
 
 KernelResources kernel_resources(ir::Function& function) {
   codegen::CompiledKernel kernel = runtime::compile(function);
-  const analysis::RegisterPressure pressure = analysis::register_pressure(kernel.ptx, kernel.name);
+  const ptx::RegisterPressure pressure = ptx::register_pressure(kernel.ptx, kernel.name);
   KernelResources result{.target = kernel.target, .cta = {}, .pressure = {}, .ptx = std::move(kernel.ptx)};
   result.cta = {.threads = kernel.threads,
                 .registers_per_thread =

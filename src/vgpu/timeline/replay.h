@@ -43,7 +43,8 @@ class References {
 
 struct WarpRun {
   size_t next = 0;
-  PathNode node = 0;  // what it did last
+  PathNode node = 0;        // what it did last
+  bool is_running = false;  // executes instructions until its event
   double waits_since = kNever;
   const RecordedStep* waits_at = nullptr;
 };
@@ -164,8 +165,9 @@ class Replay {
   void submit(int32_t cluster, int32_t work, PathNode node);
   void begin_work(int32_t cluster, int32_t work, PathNode node);
   Landing load(SmModel& sm, const RecordedWork& work, const Recording& recording, bool by_tma);
-  Landing fetch(SmModel& sm, double now, double bytes, double missed);
-  void store(SmModel& sm, double bytes);
+  Landing fetch(SmModel& sm, double bytes, double missed, double merged);
+  Landing load_block(SmModel& sm, uint64_t block, double bytes);
+  double store(SmModel& sm, double bytes, double cost);
   void finish_work(int32_t cluster, int32_t work);
   void finish_read(int32_t cluster, int32_t work);
   double wake_latency(const RecordedObject& object) const;
@@ -177,6 +179,7 @@ class Replay {
   Server l2_, hbm_;
   double l2_rate_, hbm_rate_;
   CacheModel cache_;
+  PendingRequests pending_;
   std::priority_queue<Event> events_;
   uint64_t order_ = 0;
   double now_ = 0, end_ = 0;
@@ -187,6 +190,7 @@ class Replay {
   PathNode last_ = 0;  // on the path of the launch's end
   std::unique_ptr<TimelineLanes> lanes_;
   int64_t running_ = 0;
+  double dirty_ = 0, drained_ = 0;  // bytes written that are still in L2; when the last store is performed
   double waited_ = 0, lived_ = 0, hidden_ = 0, shorter_ = 0;
   Timeline timeline_;
 };

@@ -21,6 +21,12 @@ class Server {
     busy_ += clocks;
     return free_;
   }
+  /// The same for one of `others` + 1 that take turns in small steps: it is done when all are at the latest, and no
+  /// later than if each of them had got as much meanwhile.
+  double take_turns(double now, double clocks, int others) {
+    const double last = take(now, clocks);
+    return std::min(last, now + clocks * (others + 1));
+  }
   double free() const { return free_; }
   double busy() const { return busy_; }
 
@@ -28,22 +34,24 @@ class Server {
   double free_ = 0, busy_ = 0;
 };
 
-/// Which blocks of global memory are in L2: those used last, as many as it holds. Cold at first.
+/// Which blocks of global memory a cache has: those used last, as many as it holds. Cold at first.
 class CacheModel {
  public:
   explicit CacheModel(int64_t capacity) : capacity_(capacity) {}
-  /// Uses a block; true when it was there.
-  bool use(uint64_t block, int64_t bytes) {
+  /// Uses a block; true when it was there, or on its way. `ready` receives the place of the clock at which its bytes
+  /// are in the cache, for the caller to set when it was not.
+  bool use(uint64_t block, int64_t bytes, double** ready = nullptr) {
     const uint64_t now = ++uses_;
-    const auto [at, is_new] = last_use_.try_emplace(block, now);
-    at->second = now;
+    const auto [at, is_new] = last_use_.try_emplace(block, Last{now, 0});
+    at->second.at = now;
+    if (ready != nullptr) *ready = &at->second.ready;
     order_.push_back({block, now, bytes});
     if (is_new) held_ += bytes;
     while (held_ > capacity_ && !order_.empty()) {
       const Use oldest = order_.front();
       order_.pop_front();
       const auto entry = last_use_.find(oldest.block);
-      if (entry == last_use_.end() || entry->second != oldest.at) continue;  // used again since
+      if (entry == last_use_.end() || entry->second.at != oldest.at) continue;  // used again since
       last_use_.erase(entry);
       held_ -= oldest.bytes;
     }
@@ -55,10 +63,36 @@ class CacheModel {
     uint64_t block, at;
     int64_t bytes;
   };
+  struct Last {
+    uint64_t at;
+    double ready;
+  };
   int64_t capacity_, held_ = 0;
   uint64_t uses_ = 0;
-  std::unordered_map<uint64_t, uint64_t> last_use_;
+  std::unordered_map<uint64_t, Last> last_use_;
   std::deque<Use> order_;
+};
+
+/// Requests under way, by what they ask for and who asks: a further one for the same is answered with them.
+class PendingRequests {
+ public:
+  /// When the answer to a request of this key arrives; 0 when there is none under way.
+  double arrival(uint64_t key, double now) const {
+    const auto at = until_.find(key);
+    return at == until_.end() || at->second <= now ? 0 : at->second;
+  }
+  void add(uint64_t key, double now, double until) {
+    if (until_.size() >= limit_) {
+      std::erase_if(until_, [&](const auto& entry) { return entry.second <= now; });
+      limit_ = std::max(kLeast, 2 * until_.size());
+    }
+    until_[key] = until;
+  }
+
+ private:
+  static constexpr size_t kLeast = 1 << 15;
+  size_t limit_ = kLeast;
+  std::unordered_map<uint64_t, double> until_;
 };
 
 /// Stretches of time, added by begin.
@@ -93,7 +127,11 @@ class Intervals {
 struct SmModel {
   static constexpr size_t kParts = 4;
   std::array<Server, kParts> issue, mma_sync, tensor_memory;
-  Server shared, tma, l2_port, tensor;
+  std::array<int, kParts> running = {};  // warps that execute instructions now
+  Server shared, tma, l2_port, l2_store, tensor, starts;
+  CacheModel l1{0};
+  static constexpr uint64_t kMaxGroups = 16;
+  int group = 0;  // of SMs (GPC), whose requests for the same bytes are served together
   int64_t resident = 0;
   int64_t columns_free = 0;
   int32_t permit_of =

@@ -2,6 +2,8 @@
 // What units take for the work they are given.
 #include "vgpu/timeline/replay.h"
 
+#include <cmath>
+
 namespace imbrex::vgpu {
 
 void Replay::submit(int32_t cluster, int32_t id, PathNode node) {
@@ -18,53 +20,93 @@ void Replay::submit(int32_t cluster, int32_t id, PathNode node) {
   if (run.after == 0) begin_work(cluster, id, node);
 }
 
-Landing Replay::fetch(SmModel& sm, double now, double bytes, double missed) {
-  timeline_.l2_bytes += static_cast<int64_t>(bytes);
+/// `missed` of the bytes come from memory, `merged` of them on the way to another SM already.
+Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged) {
+  timeline_.l2_bytes += static_cast<int64_t>(bytes - merged);
   timeline_.hbm_bytes += static_cast<int64_t>(missed);
   Landing landing;
-  landing.moved =
-      std::max(sm.l2_port.take(now, bytes / model_.l2_port_bytes), l2_.take(now, bytes / l2_rate_));
+  landing.moved = std::max(sm.l2_port.take(now_, bytes / model_.l2_port_bytes),
+                           l2_.take(now_, (bytes - merged + missed * model_.l2_fill_cost) / l2_rate_));
   landing.latency = model_.l2_latency;
   if (missed > 0) {
-    landing.take(hbm_.take(now, missed / hbm_rate_), Resource::kMemoryBandwidth);
-    landing.memory_latency = model_.hbm_latency - model_.l2_latency;
+    landing.take(hbm_.take(now_, missed / hbm_rate_), Resource::kMemoryBandwidth);
+    // The last of several lines is late by as much as their latencies vary.
+    landing.memory_latency = model_.hbm_latency - model_.l2_latency +
+                             model_.hbm_spread * std::log2(std::max(1.0, missed / kLineBytes));
   }
+  return landing;
+}
+
+/// Bytes that are asked for together. SMs of a GPC that ask for the same ones while they are under way are served
+/// together; whoever asks for bytes on their way from memory waits for them.
+Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes) {
+  const uint64_t key = block * SmModel::kMaxGroups + static_cast<uint64_t>(sm.group);
+  const double under_way = pending_.arrival(key, now_);
+  double* ready = nullptr;
+  const bool hit = cache_.use(block, static_cast<int64_t>(bytes), &ready);
+  Landing landing = fetch(sm, bytes, hit ? 0 : bytes, under_way > 0 ? bytes : 0);
+  const double arrival = landing.moved + landing.latency + landing.memory_latency;
+  if (!hit) *ready = arrival;
+  if (const double there = std::max(under_way, *ready); there > arrival) {
+    landing.memory_latency += there - arrival;
+  }
+  if (under_way == 0)
+    pending_.add(key, now_, now_ + model_.merge_window + (hit ? 0 : landing.memory_latency));
   return landing;
 }
 
 Landing Replay::load(SmModel& sm, const RecordedWork& work, const Recording& recording, bool by_tma) {
   const auto bytes = static_cast<double>(work.demand.bytes);
   if (by_tma) {
-    const double issued = sm.tma.take(now_, std::max(model_.tma_issue, bytes / model_.tma_bytes));
+    const double issued =
+        sm.tma.take(now_, std::max(model_.tma_issue, bytes * work.demand.effort / model_.tma_bytes));
     Landing landing;
     if (work.demand.repeated) {
       landing.moved = sm.l2_port.take(now_, bytes / model_.l2_port_bytes);
       landing.latency = model_.l2_latency;
     } else {
-      const bool hit = cache_.use(work.demand.block, work.demand.bytes);
-      landing = fetch(sm, now_, bytes, hit ? 0 : bytes);
+      landing = load_block(sm, work.demand.block, bytes);
     }
     landing.take(issued, Resource::kTma);
     landing.tma_latency = model_.tma_latency;
     return landing;
   }
-  double missed = 0;
-  for (int32_t i = 0; i < work.line_count; ++i)
-    if (!cache_.use(recording.lines[static_cast<size_t>(work.lines + i)], kLineBytes)) missed += kLineBytes;
-  const double moved = std::max(bytes, static_cast<double>(work.line_count * kSectorBytes));
+  // By threads: each line by itself, through L1 unless by cp.async.
+  const bool is_cached = work.queue < 0;
+  const double moved = std::max(bytes / std::max(1, work.line_count), static_cast<double>(kSectorBytes));
   const double issued = sm.shared.take(now_, work.line_count);
-  Landing landing = fetch(sm, now_, moved, missed);
+  Landing last{.moved = now_, .latency = model_.l1_latency};
+  for (int32_t i = 0; i < work.line_count; ++i) {
+    const uint64_t line = recording.lines[static_cast<size_t>(work.lines + i)];
+    double* ready = nullptr;
+    if (is_cached && sm.l1.use(line, kLineBytes, &ready)) {
+      if (*ready > last.done()) last = {.moved = now_, .latency = *ready - now_};
+      continue;
+    }
+    const Landing landing = load_block(sm, line, moved);
+    if (ready != nullptr) *ready = landing.done();
+    if (landing.done() > last.done()) last = landing;
+  }
   // The lines go through the SM's L1 one by one, but that is no part of the latency.
-  if (issued > landing.done()) landing = {.moved = issued, .by = Resource::kSharedMemory};
-  return landing;
+  if (issued > last.done()) last = {.moved = issued, .by = Resource::kSharedMemory};
+  return last;
 }
 
-void Replay::store(SmModel& sm, double bytes) {
+/// When L2 has the bytes; `cost`: what they take of the way there. It keeps what was written last; the rest is on its
+/// way to memory, which nobody waits for but other requests.
+double Replay::store(SmModel& sm, double bytes, double cost) {
   timeline_.l2_bytes += static_cast<int64_t>(bytes);
-  timeline_.hbm_bytes += static_cast<int64_t>(bytes);
-  sm.l2_port.take(now_, bytes / model_.l2_port_bytes);
-  l2_.take(now_, bytes / l2_rate_);
-  hbm_.take(now_, bytes / hbm_rate_);
+  double end = sm.l2_store.take(now_, cost / model_.l2_store_bytes);
+  end = std::max(end, l2_.take(now_, cost * model_.l2_write_cost / l2_rate_));
+  dirty_ += bytes;
+  const double kept = model_.dirty_share * static_cast<double>(model_.l2_capacity);
+  if (dirty_ > kept) {
+    timeline_.hbm_bytes += static_cast<int64_t>(dirty_ - kept);
+    end = std::max(end, hbm_.take(now_, (dirty_ - kept) * model_.hbm_write_cost / hbm_rate_));
+    dirty_ = kept;
+  }
+  drained_ = std::max(drained_, end + model_.l2_latency);
+  return end;
 }
 
 void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
@@ -109,18 +151,22 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
       c.loads[rank].add(now_, run.done);
       break;
     }
-    case Kind::kThreadStore:
-      store(sm, std::max(bytes, static_cast<double>(work.line_count * kSectorBytes)));
+    case Kind::kThreadStore: {
+      // A sector that is written in part takes as long as two whole ones.
+      const double sectors = static_cast<double>(work.line_count * kSectorBytes);
+      store(sm, bytes, bytes < sectors ? model_.partial_store_cost * sectors : bytes);
       run.done = now_;
       break;
+    }
     case Kind::kTmaStore: {
       const double taken = sm.tma.take(now_, std::max(model_.tma_issue, bytes / model_.tma_bytes));
-      store(sm, bytes);
-      run.read = taken + model_.store_read;
-      run.done = std::max(taken, sm.l2_port.free()) + model_.store_latency;
+      const double stored = std::max(taken, store(sm, bytes, bytes));
+      run.read = stored + model_.store_read;
+      run.done = run.read + model_.store_latency;
       then(taken, Resource::kTma);
-      run.read_node = path_.then(node, run.read, Resource::kTma, work.insn, work.warp);
-      then(run.done - model_.store_latency, Resource::kL2Bandwidth);
+      then(stored, Resource::kL2Bandwidth);
+      then(run.read, Resource::kTma);
+      run.read_node = node;
       then(run.done, Resource::kL2Latency);
       post(run.read, EventKind::kWorkRead, cluster, id);
       break;

@@ -21,7 +21,12 @@ Replay::Replay(const ReplayContext& context, const std::vector<Recording>& recor
   size_t cluster_size = 1;
   for (const Recording& r : recordings) cluster_size = std::max(cluster_size, r.ctas.size());
   sms_.resize(std::max(static_cast<size_t>(context.sms), cluster_size));
-  for (SmModel& sm : sms_) sm.columns_free = context.tensor_columns;
+  for (size_t i = 0; i < sms_.size(); ++i) {
+    sms_[i].columns_free = context.tensor_columns;
+    sms_[i].group = static_cast<int>(i * static_cast<size_t>(model_.gpcs) /
+                                     std::max(sms_.size(), static_cast<size_t>(model_.sms)));
+    sms_[i].l1 = CacheModel(context.l1_bytes);
+  }
   clusters_.resize(recordings.size());
 }
 
@@ -48,10 +53,15 @@ bool Replay::start(int32_t cluster, PathNode after) {
     lanes_ = std::make_unique<TimelineLanes>(context_.program, recording);
     run->lanes = lanes_.get();
   }
-  const PathNode started = path_.then(after, now_ + model_.cta_launch, Resource::kStart);
+  // The first CTAs find nothing in the caches that a launch needs. An SM starts one CTA after the other.
+  double begin = now_ + model_.cta_launch + (now_ > 0 ? 0 : model_.cold_start);
+  for (size_t rank = 0; rank < size; ++rank)
+    begin = std::max(
+        begin, best[rank].starts.take(now_, model_.warp_start * recording.warps_per_cta) + model_.cta_launch);
+  const PathNode started = path_.then(after, begin, Resource::kStart);
   for (WarpRun& warp : run->warps) warp.node = started;
   for (size_t warp = 0; warp < run->warps.size(); ++warp)
-    post(now_ + model_.cta_launch, EventKind::kWarp, cluster, static_cast<int32_t>(warp));
+    post(begin, EventKind::kWarp, cluster, static_cast<int32_t>(warp));
   clusters_[static_cast<size_t>(cluster)] = std::move(run);
   ++running_;
   return true;
@@ -90,16 +100,22 @@ double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
   const RunDemand demand = demand_of(step, context_.free);
   double end = now_ + demand.alone;
   Resource by = Resource::kInstructions;
-  const auto take = [&](Server& server, double clocks, Resource resource) {
-    const double taken = server.take(now_, clocks);
+  const int others = sm.running[part]++;
+  c.warps[static_cast<size_t>(warp)].is_running = true;
+  const auto take = [&](Server& server, double clocks, Resource resource, int with) {
+    const double taken = server.take_turns(now_, clocks, with);
     if (taken <= end) return;
     end = taken;
     by = resource;
   };
-  take(sm.issue[part], demand.issue, Resource::kInstructions);
-  if (demand.shared > 0) take(sm.shared, demand.shared, Resource::kSharedMemory);
+  take(sm.issue[part], demand.issue, Resource::kInstructions, others);
+  if (demand.shared > 0) {
+    int all = 0;
+    for (int running : sm.running) all += running;
+    take(sm.shared, demand.shared, Resource::kSharedMemory, all - 1);
+  }
   if (demand.matrix > 0) {
-    take(sm.mma_sync[part], demand.matrix, Resource::kTensorCore);
+    take(sm.mma_sync[part], demand.matrix, Resource::kTensorCore, others);
     c.products[rank].add(now_, end);
   }
   if (c.lanes != nullptr) c.lanes->run(static_cast<size_t>(warp), now_, end, step.insn);
@@ -120,6 +136,11 @@ double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
 void Replay::go_on(int32_t cluster, int32_t warp) {
   ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
   WarpRun& run = c.warps[static_cast<size_t>(warp)];
+  if (run.is_running) {
+    const auto per_cta = static_cast<size_t>(c.recording->warps_per_cta), index = static_cast<size_t>(warp);
+    --c.sms[index / per_cta]->running[index % per_cta % SmModel::kParts];
+    run.is_running = false;
+  }
   if (run.waits_since >= 0) {
     if (c.lanes != nullptr) c.lanes->wait(static_cast<size_t>(warp), run.waits_since, now_, *run.waits_at);
     waited_ += now_ - run.waits_since;
@@ -138,9 +159,16 @@ void Replay::go_on(int32_t cluster, int32_t warp) {
       case RecordedStep::Kind::kRun:
         post(execute(c, warp, step), EventKind::kWarp, cluster, warp);
         return;
-      case RecordedStep::Kind::kSubmit:
+      case RecordedStep::Kind::kSubmit: {
         submit(cluster, step.id, run.node);
+        const WorkDemand::Kind kind = c.recording->works[static_cast<size_t>(step.id)].demand.kind;
+        if (kind == WorkDemand::Kind::kTmaLoad || kind == WorkDemand::Kind::kTmaStore) {
+          run.node = path_.then(run.node, now_ + model_.tma_submit, Resource::kTma, step.insn);
+          post(now_ + model_.tma_submit, EventKind::kWarp, cluster, warp);
+          return;
+        }
         break;
+      }
       case RecordedStep::Kind::kArrive: {
         const int rank = warp / c.recording->warps_per_cta;
         const RecordedObject& object = c.recording->objects[static_cast<size_t>(step.id)];
@@ -256,7 +284,7 @@ double Replay::wake_latency(const RecordedObject& object) const {
     case RecordedObject::Kind::kNamed:
       return model_.barrier_latency;
     default:
-      return model_.cluster_latency;
+      return model_.cluster_barrier_latency;
   }
 }
 
@@ -301,9 +329,12 @@ Timeline Replay::run() {
   t.complete = running_ == 0;
   t.chip = model_.chip;
   t.clock_ghz = model_.clock_ghz;
+  t.launch_us = model_.launch_us;
   t.sms = context_.sms;
   t.ctas_per_sm = context_.ctas_per_sm;
-  t.cycles = std::llround(std::max(end_, now_));
+  last_ = path_.then(last_, drained_, Resource::kL2Bandwidth);
+  end_ = std::max({end_, now_, drained_});
+  t.cycles = std::llround(end_);
   double tensor = 0, tma = 0, issue = 0;
   for (const SmModel& sm : sms_) {
     t.active_sms += sm.was_used ? 1 : 0;

@@ -21,6 +21,7 @@ struct ReplayContext {
   int64_t ctas_per_sm = 1;
   int64_t tensor_columns = 512;  // of an SM
   int64_t drawn_cta = -1;
+  int64_t l1_bytes = 0;               // of an SM, beside the shared memory of its CTAs
   bool explain = false;               // Timeline::why, without its what-ifs
   std::optional<Resource> free = {};  // costs nothing; the model says so already where it can
 };

@@ -6,11 +6,11 @@
 
 #include "ptx/ptx.h"
 
-namespace imbrex::analysis {
+namespace imbrex::ptx {
 
 /// True for the integer registers, by id, whose value is the same in all threads of a warp because it comes
 /// of parameters, the CTA's place and constants by integer arithmetic alone. Newer chips keep such values in
 /// registers that a warp has once, beside those of its threads.
 std::vector<bool> uniform_registers(const ptx::Function& function);
 
-}  // namespace imbrex::analysis
+}  // namespace imbrex::ptx

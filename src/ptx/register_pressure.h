@@ -8,7 +8,7 @@
 
 #include "ptx/ptx.h"
 
-namespace imbrex::analysis {
+namespace imbrex::ptx {
 
 struct RegisterPressure {
   int64_t live = 0;       ///< 32-bit registers live at the worst instruction; predicates are not among them
@@ -26,4 +26,4 @@ RegisterPressure register_pressure(const ptx::Function& function, std::string_vi
 /// Of a kernel in PTX text.
 RegisterPressure register_pressure(std::string_view ptx, std::string_view kernel);
 
-}  // namespace imbrex::analysis
+}  // namespace imbrex::ptx

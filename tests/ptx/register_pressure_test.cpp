@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/register_pressure.h"
+#include "ptx/register_pressure.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "ptx/reader.h"
 
-namespace imbrex::analysis {
+namespace imbrex::ptx {
 namespace {
 
 int64_t live(const std::string& body) {
@@ -136,4 +136,4 @@ TEST(RegisterEstimate, SetmaxnregStartsWithEqualShares) {
 }
 
 }  // namespace
-}  // namespace imbrex::analysis
+}  // namespace imbrex::ptx

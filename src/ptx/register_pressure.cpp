@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/register_pressure.h"
+#include "ptx/register_pressure.h"
 
 #include <algorithm>
 #include <array>
@@ -8,19 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/uniform_registers.h"
 #include "core/target.h"
 #include "ptx/insns.h"
 #include "ptx/operands.h"
 #include "ptx/reader.h"
+#include "ptx/uniform_registers.h"
 
-namespace imbrex::analysis {
+namespace imbrex::ptx {
 namespace {
-
-using ptx::Function;
-using ptx::Instruction;
-using ptx::Operand;
-using ptx::OperandKind;
 
 using Set = std::vector<bool>;
 
@@ -132,8 +127,8 @@ Set copied_sizes(const Function& f) {
 
 /// The limits of the PTX's target. PTX of another compiler may name one that Imbrex does not compile for; what is
 /// read here, the register file, is the same for every target so far.
-const Target& limits_of(std::string_view target) {
-  const Target* known = find_target(target);
+const imbrex::Target& limits_of(std::string_view target) {
+  const imbrex::Target* known = find_target(target);
   return known != nullptr ? *known : *find_target("sm_80");
 }
 
@@ -215,7 +210,7 @@ class Measure {
     return sum;
   }
   const Function& f_;
-  const Target& limits_;
+  const imbrex::Target& limits_;
   std::vector<int64_t> weight_, thread_weight_;
   bool has_warp_registers_ = false;
   RegisterPressure result_;
@@ -279,4 +274,4 @@ RegisterPressure register_pressure(std::string_view ptx, std::string_view kernel
   return result;
 }
 
-}  // namespace imbrex::analysis
+}  // namespace imbrex::ptx

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/uniform_registers.h"
+#include "ptx/uniform_registers.h"
 #include "ptx/insns.h"
 #include "ptx/operands.h"
 
 #include <algorithm>
 
-namespace imbrex::analysis {
-
-using ptx::Instruction;
-using ptx::Op;
-using ptx::Operand;
+namespace imbrex::ptx {
 
 namespace {
 
@@ -59,4 +55,4 @@ std::vector<bool> uniform_registers(const ptx::Function& f) {
   return uniform;
 }
 
-}  // namespace imbrex::analysis
+}  // namespace imbrex::ptx
