@@ -54,7 +54,7 @@ struct FunctionData {
 struct VirtualGpu::Prepared {
   std::shared_ptr<const Program> program;
   LaunchContext context;
-  int slots = 1;  // clusters that are resident at once
+  int slots = 1;                      // clusters that are resident at once
   int64_t ctas_per_sm = 1;            // by shared memory and threads
   int64_t predicted_ctas_per_sm = 1;  // by registers too
   std::optional<StreamOrder::Stream> stream;

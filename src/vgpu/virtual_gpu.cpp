@@ -391,11 +391,12 @@ void VirtualGpu::finish(const Prepared& prepared, Grid& grid, size_t n, Report& 
   const TimelineOptions& wanted = data_->options.timeline;
   if (!wanted.record || !report.completed) return;
   constexpr int64_t kLeastL1 = 28 << 10;
-  const int64_t of_cta = program.static_shared_bytes + context.dynamic_shared_bytes +
-                         data_->target->reserved_shared_bytes;
+  const int64_t of_cta =
+      program.static_shared_bytes + context.dynamic_shared_bytes + data_->target->reserved_shared_bytes;
   const int64_t shared = prepared.predicted_ctas_per_sm * of_cta;
   const ReplayContext replayed{program,
                                cost_model(data_->target->sm, wanted.clock_ghz, wanted.gpu.get()),
+                               chip_rates(data_->target->sm),
                                context.num_sms,
                                prepared.predicted_ctas_per_sm,
                                TensorMemory::kColumns,

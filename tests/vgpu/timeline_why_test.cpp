@@ -2,6 +2,7 @@
 // Kernels that one resource holds up, each resource in turn: the explanation must name it.
 #include <numeric>
 
+#include "imbrex/inspect/gpu_model.h"
 #include "timeline_kit.h"
 
 namespace imbrex::vgpu {
@@ -54,26 +55,37 @@ TEST(TimelineWhy, IsThereOnlyWhenAskedFor) { EXPECT_EQ(predict(chase(1, 0)).why,
 
 TEST(TimelineWhy, MemoryLatency) { expect_limit(explain(chase(24, 4096)), Resource::kMemoryLatency); }
 
-TEST(TimelineWhy, L2Latency) { expect_limit(explain(chase(60, 0)), Resource::kL2Latency); }
+TEST(TimelineWhy, L2Latency) {
+  GpuModel gpu = gpu_model("h200");
+  gpu.hbm_latency_cycles = gpu.l2_latency_cycles;
+  expect_limit(explain(chase(24, 4096), {.gpu = std::make_shared<const GpuModel>(gpu)}),
+               Resource::kL2Latency);
+}
 
-TEST(TimelineWhy, MemoryBandwidth) {
-  const std::string body = R"(
+/// Every thread reads 16 bytes of its own; one per CTA writes.
+constexpr const char* kStream = R"(
   mov.u32 %x, %ctaid.x;
   mad.lo.u32 %x, %x, 256, %t;
   mad.wide.u32 %b, %x, 16, %a;
   ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%b];
-  st.global.f32 [%b], %f0;)";
-  expect_limit(explain(body, {.ctas = 768, .threads = 256, .sms = 33}), Resource::kMemoryBandwidth);
+  @%q st.global.f32 [%b], %f0;)";
+
+TEST(TimelineWhy, MemoryBandwidth) {
+  GpuModel gpu = gpu_model("h200");
+  gpu.l2_bytes_per_second *= 4;  // which what comes from memory passes twice
+  expect_limit(
+      explain(kStream,
+              {.ctas = 768, .threads = 256, .sms = 33, .gpu = std::make_shared<const GpuModel>(gpu)}),
+      Resource::kMemoryBandwidth);
 }
 
 TEST(TimelineWhy, L2Bandwidth) {
-  // Every CTA reads the same 4 KiB again and again.
-  const std::string body = "  mad.wide.u32 %b, %t, 16, %a;\n" +
-                           repeated(24, "  ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%b];\n") +
-                           "  st.global.f32 [%b], %f0;\n";
-  Asked asked{.ctas = 32, .threads = 256, .sms = 8};
-  asked.checks = false;  // all CTAs store to the same words, which is a race
-  expect_limit(explain(body, asked), Resource::kL2Bandwidth);
+  GpuModel gpu = gpu_model("h200");
+  gpu.l2_bytes_per_second /= 4;
+  expect_limit(
+      explain(kStream,
+              {.ctas = 768, .threads = 256, .sms = 33, .gpu = std::make_shared<const GpuModel>(gpu)}),
+      Resource::kL2Bandwidth);
 }
 
 TEST(TimelineWhy, SharedMemory) {

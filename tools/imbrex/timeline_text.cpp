@@ -16,10 +16,9 @@ std::string duration(double microseconds) {
 
 std::string prediction_text(const vgpu::Timeline& t) {
   if (!t.complete) return "  predicted nothing: the simulation of its time got stuck\n";
-  std::string text = fmt::format(
-      "  predicted {} on {} ({} cycles at {:.2f} GHz, {} of {} SMs at work), {} with the launch\n",
-      duration(t.microseconds()), t.chip, t.cycles, t.clock_ghz, t.active_sms, t.sms,
-      duration(t.microseconds() + t.launch_us));
+  std::string text =
+      fmt::format("  predicted {} on {} ({} cycles at {:.2f} GHz, {} of {} SMs at work)\n",
+                  duration(t.microseconds()), t.chip, t.cycles, t.clock_ghz, t.active_sms, t.sms);
   text += fmt::format("  busy      tensor core {}, TMA {}, L2 {}, memory {}, issue slots {}; warps wait {}\n",
                       percent(t.use.tensor_core), percent(t.use.tma), percent(t.use.l2), percent(t.use.hbm),
                       percent(t.use.issue), percent(t.use.waiting));

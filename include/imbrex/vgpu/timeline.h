@@ -142,7 +142,6 @@ struct Timeline {
   int64_t ctas = 0;
   int64_t ctas_per_sm = 1;  // resident at once
   int64_t cycles = 0;       // from the first CTA's start to the last one's end
-  double launch_us = 0;     // of the launch itself, which two events around it would measure on top
   /// The time in microseconds at clock_ghz, without the launch itself.
   double microseconds() const { return static_cast<double>(cycles) / (clock_ghz * 1e3); }
   Utilisation use;

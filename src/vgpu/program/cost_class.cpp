@@ -16,15 +16,6 @@ CostClass arithmetic(const ptx::Instruction& insn) {
   return is_64_bit(insn) || insn.has(ptx::Mod::wide) ? CostClass::kWide : CostClass::kAlu;
 }
 
-CostClass special_function(const ptx::Instruction& insn) {
-  using ptx::Mod;
-  if (insn.type() == ptx::ScalarType::f64) return CostClass::kDouble;
-  if (insn.op == ptx::Op::div && insn.type() != ptx::ScalarType::f32) return CostClass::kIntegerDivide;
-  for (Mod rounded : {Mod::rn, Mod::rz, Mod::rm, Mod::rp})
-    if (insn.has(rounded)) return CostClass::kDivide;
-  return CostClass::kMufu;
-}
-
 CostClass access(const ptx::Instruction& insn) {
   using ptx::Mod;
   if (insn.has(Mod::shared) || insn.has(Mod::shared_cta) || insn.has(Mod::shared_cluster))
@@ -47,7 +38,7 @@ CostClass cost_class(const ptx::Instruction& insn) {
     case Cost::arithmetic:
       return arithmetic(insn);
     case Cost::special_function:
-      return special_function(insn);
+      return insn.type() == ptx::ScalarType::f64 ? CostClass::kDouble : CostClass::kMufu;
     case Cost::access:
       return access(insn);
     case Cost::matrix_access:

@@ -15,8 +15,6 @@ enum class CostClass : uint8_t {
   kWide,    // two instructions on 32-bit data paths
   kDouble,  // 64-bit floating point
   kMufu,
-  kDivide,  // exactly rounded divisions, reciprocals and square roots: a dozen instructions and a branch
-  kIntegerDivide,  // several dozen
   kSharedAccess,
   kGlobalAccess,
   kLocalAccess,

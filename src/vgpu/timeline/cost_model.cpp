@@ -14,29 +14,20 @@ namespace {
 /// assumed, near its neighbours.
 CostModel ampere() {
   CostModel m;
-  m.alu_latency = 4;       // P
-  m.mufu_issue = 8;        // D: 16 a clock and SM
-  m.l1_latency = 33;       // P
-  m.cta_launch = 300;      // A
-  m.warp_start = 3;        // A
-  m.cold_start = 2200;     // A: fitted to launches of a few thousand additions after a flush of L2
-  m.merge_window = 120;    // A: so that L2 reads as much as it was counted to for three kernels
-  m.l2_port_bytes = 64;    // D
-  m.l2_store_bytes = 32;   // A
-  m.l2_write_cost = 2;     // A
-  m.hbm_write_cost = 1.1;  // A
-  m.launch_us = 2.7;       // A
-  m.tma_latency = 0;       // there is none
+  m.alu_latency = 4;     // P
+  m.mufu_issue = 8;      // D: 16 a clock and SM
+  m.l1_latency = 33;     // P
+  m.cta_launch = 300;    // A
+  m.l2_port_bytes = 64;  // D
+  m.tma_latency = 0;     // there is none
   m.tma_issue = 0;
   m.tma_bytes = 64;
   m.store_latency = 400;   // A
   m.store_read = 50;       // A
   m.mbarrier_wake = 60;    // A
   m.mbarrier_issue = 8;    // A
-  m.mbarrier_test = 8;     // A
   m.barrier_latency = 20;  // A
   m.cluster_latency = 0;
-  m.cluster_barrier_latency = 0;
   m.fence_latency = 20;  // A
   m.cancel_latency = 0;
   m.tensor_latency = 25;
@@ -49,41 +40,46 @@ CostModel ampere() {
 
 CostModel hopper() {
   CostModel m = ampere();
-  m.l1_latency = 35;                // P
-  m.cta_launch = 390;               // M
-  m.warp_start = 3;                 // M
-  m.l2_fill_cost = 0.9;             // M: streams of 12 to 200 MB
-  m.hbm_spread = 35;                // M
-  m.tma_submit = 40;                // M
-  m.l2_port_bytes = 92;             // M
-  m.l2_store_bytes = 32;            // M
-  m.l2_write_cost = 1.9;            // M
-  m.dirty_share = 0.35;             // M: 25 of 67 MB written were not in memory when the launch ended
-  m.hbm_write_cost = 1.13;          // M: a copy moves 4.27 TB/s where reading alone moves 4.55
-  m.launch_us = 2.6;                // M: between the events around an empty kernel
-  m.tma_latency = 30;               // M
-  m.tma_issue = 50;                 // M
-  m.tma_bytes = 128;                // A: the shared memory's width
-  m.store_latency = 1;              // M
-  m.store_read = 66;                // M
-  m.mbarrier_wake = 55;             // M
-  m.mbarrier_issue = 7;             // M
-  m.mbarrier_test = 35;             // M
-  m.barrier_latency = 20;           // M
-  m.cluster_latency = 160;          // M
-  m.cluster_barrier_latency = 340;  // M
-  m.fence_latency = 25;             // A
-  m.tensor_latency = 63;            // M
-  m.mma_sync_flops = 2670;          // M
-  m.mma_sync_latency = 24;          // M
+  m.l1_latency = 35;        // P
+  m.cta_launch = 390;       // M
+  m.l2_port_bytes = 92;     // M
+  m.tma_latency = 30;       // M
+  m.tma_issue = 50;         // M
+  m.tma_bytes = 128;        // A: the shared memory's width
+  m.store_latency = 1;      // M
+  m.store_read = 66;        // M
+  m.mbarrier_wake = 55;     // M
+  m.barrier_latency = 20;   // M
+  m.cluster_latency = 160;  // M
+  m.fence_latency = 25;     // A
+  m.tensor_latency = 63;    // M
+  m.mma_sync_flops = 2670;  // M
+  m.mma_sync_latency = 24;  // M
+  return m;
+}
+
+/// What Blackwell's chips have in common: assumed where Hopper's figures were measured since, so that nothing measured on
+/// an H200 is taken for a fact of theirs.
+CostModel blackwells() {
+  CostModel m = hopper();
+  m.l1_latency = 38;        // A
+  m.cta_launch = 300;       // A
+  m.l2_port_bytes = 64;     // A
+  m.tma_latency = 180;      // P: of Hopper
+  m.tma_issue = 16;         // A
+  m.store_latency = 600;    // A
+  m.store_read = 100;       // A
+  m.mbarrier_wake = 95;     // A
+  m.barrier_latency = 25;   // A
+  m.cluster_latency = 190;  // P: of Hopper
+  m.cancel_latency = 1000;  // A
   return m;
 }
 
 CostModel blackwell() {
-  CostModel m = hopper();
-  m.l1_latency = 38;             // A
+  CostModel m = blackwells();
   m.l2_port_bytes = 128;         // A: the ladder's published rates need more than 64
-  m.cancel_latency = 1000;       // A
+  m.store_latency = 700;         // A
   m.tensor_latency = 100;        // A
   m.mma_sync_flops = 2048;       // A
   m.tensor_memory_latency = 40;  // A
@@ -92,9 +88,7 @@ CostModel blackwell() {
 
 /// Blackwell's chips for graphics: no tcgen05, but mma.sync at the rate of the whole tensor core.
 CostModel blackwell_graphics() {
-  CostModel m = hopper();
-  m.l1_latency = 38;        // A
-  m.cancel_latency = 1000;  // A
+  CostModel m = blackwells();
   m.tensor_latency = 30;    // A
   m.mma_sync_latency = 33;  // A
   return m;
@@ -104,8 +98,9 @@ CostModel generation_of(int sm) {
   return sm >= 120 ? blackwell_graphics() : sm >= 100 ? blackwell() : sm >= 90 ? hopper() : ampere();
 }
 
-/// The part of the quoted bandwidth of memory that reading reaches (M: 4.55 of 4.8 TB/s).
-constexpr double kMemoryEfficiency = 0.948;
+/// The part of the quoted bandwidth of memory that is reached: reading (M: 4.55 of 4.8 TB/s; what writing costs is in
+/// chip_rates.h), and of Blackwell's chips copies (M: 4.27).
+constexpr double kReading = 0.948, kCopying = 0.89;
 
 }  // namespace
 
@@ -121,7 +116,7 @@ CostModel cost_model(int sm, double clock_ghz, const GpuModel* chosen) {
   m.clock_ghz = clock_ghz > 0 ? clock_ghz : gpu.clock_ghz;
   const double per_clock = 1 / (m.clock_ghz * 1e9);
   m.l2_bytes = gpu.l2_bytes_per_second * per_clock;
-  m.hbm_bytes = gpu.hbm_bytes_per_second * kMemoryEfficiency * per_clock;
+  m.hbm_bytes = gpu.hbm_bytes_per_second * (sm >= 100 ? kCopying : kReading) * per_clock;
   m.l2_capacity = gpu.l2_bytes;
   m.l2_latency = gpu.l2_latency_cycles;
   m.hbm_latency = gpu.hbm_latency_cycles;
@@ -142,13 +137,6 @@ InstructionCost instruction_cost(const CostModel& m, CostClass cost) {
       return {2, 2 * m.alu_latency};
     case CostClass::kMufu:
       return {m.mufu_issue, m.mufu_issue + 14};
-    case CostClass::kDivide: {
-      // MUFU, five dependent FFMA, a check of the operands and a branch, which nothing is scheduled across.
-      const double chain = m.mufu_issue + 14 + 6 * m.alu_latency + 10;
-      return {10, chain, chain};
-    }
-    case CostClass::kIntegerDivide:
-      return {24, 110, 110};
     case CostClass::kSharedAccess:
       return {1, m.shared_latency};
     case CostClass::kMatrixAccess:
@@ -164,7 +152,7 @@ InstructionCost instruction_cost(const CostModel& m, CostClass cost) {
     case CostClass::kMmaSync:
       return {1, m.mma_sync_latency};
     case CostClass::kMbarrier:
-      return {m.mbarrier_issue, m.mbarrier_test};
+      return {m.mbarrier_issue, m.mbarrier_issue};
     case CostClass::kFence:
       return {m.fence_latency, m.fence_latency};
     case CostClass::kAlu:

@@ -20,10 +20,7 @@ struct CostModel {
   // Of the chip, per SM clock. Fewer SMs get their share.
   double l2_bytes = 1, hbm_bytes = 1;
   int64_t l2_capacity = 0;
-  double l2_latency = 0, hbm_latency = 0;        // of a load by threads; TMA's comes on top
-  double l2_write_cost = 1, hbm_write_cost = 1;  // of a byte written, in bytes read
-  double dirty_share = 0.5;  // of L2: bytes written that it keeps; what is written beyond goes to memory
-  double launch_us = 0;      // of a launch between two events, beside the time from its first CTA's start
+  double l2_latency = 0, hbm_latency = 0;         // of a load by threads; TMA's comes on top
   double shared_bytes = 128, shared_latency = 0;  // of an SM
 
   // Warps: four sub-partitions, each issues one warp instruction a clock.
@@ -31,35 +28,23 @@ struct CostModel {
   double mufu_issue;   // clocks of the sub-partition a warp's special function takes
   double l1_latency;   // ld.local, ld.const
   double cta_launch;   // from a free place to a CTA's first instruction
-  double warp_start;   // of an SM, for each warp of a CTA that it starts
-  double
-      cold_start;  // what the launch's first CTAs wait besides: it finds nothing in caches and translations
 
-  double merge_window = 220;  // of requests that L2 can answer
-  double gpcs = 8;  // groups of SMs; those of one that ask for the same bytes at a time are served together
-  double l2_port_bytes;           // of one SM's way from L2
-  double l2_store_bytes;          // of one SM's way to L2
-  double l2_fill_cost = 0;        // of a byte that comes from memory, in bytes read, on top
-  double partial_store_cost = 2;  // of a sector written in part, in whole ones
-  double hbm_spread = 0;  // by how much each doubling of the lines asked for together delays the last of them
+  double l2_port_bytes;  // of one SM's way to L2
 
   // TMA.
-  double tma_latency;     // beyond a thread's load
-  double tma_submit = 0;  // of the warp that issues a copy
-  double tma_issue;       // engine clocks an instruction takes at least
-  double tma_bytes;       // per SM and clock
-  double store_latency;   // from a bulk store's having been read to its counting as done
-  double store_read;      // until its source has been read, beside the bytes' way to L2
+  double tma_latency;    // beyond a thread's load
+  double tma_issue;      // engine clocks an instruction takes at least
+  double tma_bytes;      // per SM and clock
+  double store_latency;  // until a bulk store is written and counts as done
+  double store_read;     // until its source has been read
 
   // Synchronisation.
-  double mbarrier_wake;            // from the completing arrival to the waiter's next instruction
-  double mbarrier_issue;           // an arrival
-  double mbarrier_test;            // until a wait's result is there
-  double barrier_latency;          // bar.sync: from the last arrival to the next instruction of each thread
-  double cluster_latency;          // of a remote arrival
-  double cluster_barrier_latency;  // barrier.cluster: from the last arrival to the next instruction
-  double fence_latency;            // fences that wait for stores
-  double cancel_latency;           // clusterlaunchcontrol.try_cancel, request to response
+  double mbarrier_wake;    // from the completing arrival to the waiter's next instruction
+  double mbarrier_issue;   // an arrival, a successful wait
+  double barrier_latency;  // bar.sync: from the last arrival to the next instruction of each thread
+  double cluster_latency;  // barrier.cluster, remote arrivals
+  double fence_latency;    // fences that wait for stores
+  double cancel_latency;   // clusterlaunchcontrol.try_cancel, request to response
 
   // Tensor core.
   double tensor_latency;  // from the last clock of a product to its result being there
@@ -78,7 +63,7 @@ CostModel cost_model(int sm, double clock_ghz = 0, const GpuModel* gpu = nullptr
 /// by side (measured on an H200; the same for all types, whose K makes up for their width).
 constexpr double wgmma_clocks(double n, bool a_in_registers) {
   const double shared = 16 + n / 4;
-  return a_in_registers ? n / 2 : n / 2 > shared ? n / 2 : shared;
+  return a_in_registers ? n / 2 + 4 : n / 2 > shared ? n / 2 : shared;
 }
 /// Clocks of one tcgen05.mma of N columns, in each of its CTAs: A from shared memory is 128 rows of 32 bytes,
 /// B is N rows, shared by a pair.
@@ -87,10 +72,9 @@ constexpr double tcgen05_clocks(double n, bool pair, bool a_in_tensor_memory) {
   return n / 2 > shared ? n / 2 : shared;
 }
 
-/// What one warp instruction of a class costs: clocks of the sub-partition, clocks until its result is there, and until the
-/// warp's next instruction may issue where that is later than the first.
+/// What one warp instruction of a class costs: clocks of the sub-partition, clocks until its result is there.
 struct InstructionCost {
-  double issue, latency, next = 0;
+  double issue, latency;
 };
 InstructionCost instruction_cost(const CostModel& model, CostClass cost);
 

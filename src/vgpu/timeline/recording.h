@@ -52,9 +52,8 @@ struct WorkDemand {
   };
   Kind kind = Kind::kNone;
   int64_t bytes = 0;
-  double clocks = 0;          // of kMatrix: how long the tensor core works on it
+  double clocks = 0;          // of kMatrix: of the tensor core; of kTmaLoad: of the engine, beside its bytes
   bool pair = false;          // of kMatrix: on the tensor cores of both CTAs
-  double effort = 1;          // of kTmaLoad: requests for its rows, in those of rows that begin with a line
   bool repeated = false;      // a multicast's further destination: the bytes have been fetched already
   bool after_copies = false;  // comes after the warp's earlier cp.async (cp.async.mbarrier.arrive)
   uint64_t block = 0;         // which bytes of global memory: equal numbers mean equal bytes; 0: none

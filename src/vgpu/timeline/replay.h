@@ -174,6 +174,7 @@ class Replay {
 
   const ReplayContext& context_;
   const CostModel& model_;
+  const ChipRates& rates_;
   const std::vector<Recording>& recordings_;
   std::vector<SmModel> sms_;
   Server l2_, hbm_;

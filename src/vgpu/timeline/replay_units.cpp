@@ -26,13 +26,13 @@ Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged) {
   timeline_.hbm_bytes += static_cast<int64_t>(missed);
   Landing landing;
   landing.moved = std::max(sm.l2_port.take(now_, bytes / model_.l2_port_bytes),
-                           l2_.take(now_, (bytes - merged + missed * model_.l2_fill_cost) / l2_rate_));
+                           l2_.take(now_, (bytes - merged + missed * rates_.l2_fill_cost) / l2_rate_));
   landing.latency = model_.l2_latency;
   if (missed > 0) {
     landing.take(hbm_.take(now_, missed / hbm_rate_), Resource::kMemoryBandwidth);
     // The last of several lines is late by as much as their latencies vary.
     landing.memory_latency = model_.hbm_latency - model_.l2_latency +
-                             model_.hbm_spread * std::log2(std::max(1.0, missed / kLineBytes));
+                             rates_.memory_spread * std::log2(std::max(1.0, missed / kLineBytes));
   }
   return landing;
 }
@@ -51,7 +51,7 @@ Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes) {
     landing.memory_latency += there - arrival;
   }
   if (under_way == 0)
-    pending_.add(key, now_, now_ + model_.merge_window + (hit ? 0 : landing.memory_latency));
+    pending_.add(key, now_, now_ + rates_.merge_window + (hit ? 0 : landing.memory_latency));
   return landing;
 }
 
@@ -59,7 +59,7 @@ Landing Replay::load(SmModel& sm, const RecordedWork& work, const Recording& rec
   const auto bytes = static_cast<double>(work.demand.bytes);
   if (by_tma) {
     const double issued =
-        sm.tma.take(now_, std::max(model_.tma_issue, bytes * work.demand.effort / model_.tma_bytes));
+        sm.tma.take(now_, std::max(model_.tma_issue, bytes / model_.tma_bytes) + work.demand.clocks);
     Landing landing;
     if (work.demand.repeated) {
       landing.moved = sm.l2_port.take(now_, bytes / model_.l2_port_bytes);
@@ -96,13 +96,13 @@ Landing Replay::load(SmModel& sm, const RecordedWork& work, const Recording& rec
 /// way to memory, which nobody waits for but other requests.
 double Replay::store(SmModel& sm, double bytes, double cost) {
   timeline_.l2_bytes += static_cast<int64_t>(bytes);
-  double end = sm.l2_store.take(now_, cost / model_.l2_store_bytes);
-  end = std::max(end, l2_.take(now_, cost * model_.l2_write_cost / l2_rate_));
+  double end = sm.l2_store.take(now_, cost / rates_.store_bytes);
+  end = std::max(end, l2_.take(now_, cost * rates_.store_cost / l2_rate_));
   dirty_ += bytes;
-  const double kept = model_.dirty_share * static_cast<double>(model_.l2_capacity);
+  const double kept = rates_.dirty_share * static_cast<double>(model_.l2_capacity);
   if (dirty_ > kept) {
     timeline_.hbm_bytes += static_cast<int64_t>(dirty_ - kept);
-    end = std::max(end, hbm_.take(now_, (dirty_ - kept) * model_.hbm_write_cost / hbm_rate_));
+    end = std::max(end, hbm_.take(now_, (dirty_ - kept) * rates_.write_back_cost / hbm_rate_));
     dirty_ = kept;
   }
   drained_ = std::max(drained_, end + model_.l2_latency);
@@ -154,7 +154,7 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
     case Kind::kThreadStore: {
       // A sector that is written in part takes as long as two whole ones.
       const double sectors = static_cast<double>(work.line_count * kSectorBytes);
-      store(sm, bytes, bytes < sectors ? model_.partial_store_cost * sectors : bytes);
+      store(sm, bytes, bytes < sectors ? rates_.partial_store_cost * sectors : bytes);
       run.done = now_;
       break;
     }

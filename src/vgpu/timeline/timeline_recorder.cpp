@@ -90,7 +90,7 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
   }
   state.shared += state.wavefronts;
   latency += state.wavefronts;
-  state.clock = begin + std::max(price.issue, price.next);
+  state.clock = begin + price.issue;
   state.issue += price.issue;
   for (uint32_t r : info.writes) {
     state.ready[r] = state.load >= 0 ? 0 : begin + latency;

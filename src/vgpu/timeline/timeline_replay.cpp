@@ -12,6 +12,7 @@ namespace imbrex::vgpu {
 Replay::Replay(const ReplayContext& context, const std::vector<Recording>& recordings)
     : context_(context),
       model_(context.model),
+      rates_(context.rates),
       recordings_(recordings),
       cache_(model_.l2_capacity),
       path_(context.explain) {
@@ -23,7 +24,7 @@ Replay::Replay(const ReplayContext& context, const std::vector<Recording>& recor
   sms_.resize(std::max(static_cast<size_t>(context.sms), cluster_size));
   for (size_t i = 0; i < sms_.size(); ++i) {
     sms_[i].columns_free = context.tensor_columns;
-    sms_[i].group = static_cast<int>(i * static_cast<size_t>(model_.gpcs) /
+    sms_[i].group = static_cast<int>(i * static_cast<size_t>(rates_.gpcs) /
                                      std::max(sms_.size(), static_cast<size_t>(model_.sms)));
     sms_[i].l1 = CacheModel(context.l1_bytes);
   }
@@ -53,11 +54,11 @@ bool Replay::start(int32_t cluster, PathNode after) {
     lanes_ = std::make_unique<TimelineLanes>(context_.program, recording);
     run->lanes = lanes_.get();
   }
-  // The first CTAs find nothing in the caches that a launch needs. An SM starts one CTA after the other.
-  double begin = now_ + model_.cta_launch + (now_ > 0 ? 0 : model_.cold_start);
+  // An SM starts one CTA after the other.
+  double begin = now_ + model_.cta_launch;
   for (size_t rank = 0; rank < size; ++rank)
     begin = std::max(
-        begin, best[rank].starts.take(now_, model_.warp_start * recording.warps_per_cta) + model_.cta_launch);
+        begin, best[rank].starts.take(now_, rates_.warp_start * recording.warps_per_cta) + model_.cta_launch);
   const PathNode started = path_.then(after, begin, Resource::kStart);
   for (WarpRun& warp : run->warps) warp.node = started;
   for (size_t warp = 0; warp < run->warps.size(); ++warp)
@@ -163,8 +164,8 @@ void Replay::go_on(int32_t cluster, int32_t warp) {
         submit(cluster, step.id, run.node);
         const WorkDemand::Kind kind = c.recording->works[static_cast<size_t>(step.id)].demand.kind;
         if (kind == WorkDemand::Kind::kTmaLoad || kind == WorkDemand::Kind::kTmaStore) {
-          run.node = path_.then(run.node, now_ + model_.tma_submit, Resource::kTma, step.insn);
-          post(now_ + model_.tma_submit, EventKind::kWarp, cluster, warp);
+          run.node = path_.then(run.node, now_ + rates_.tma_submit, Resource::kTma, step.insn);
+          post(now_ + rates_.tma_submit, EventKind::kWarp, cluster, warp);
           return;
         }
         break;
@@ -284,7 +285,7 @@ double Replay::wake_latency(const RecordedObject& object) const {
     case RecordedObject::Kind::kNamed:
       return model_.barrier_latency;
     default:
-      return model_.cluster_barrier_latency;
+      return rates_.cluster_barrier_latency;
   }
 }
 
@@ -329,7 +330,6 @@ Timeline Replay::run() {
   t.complete = running_ == 0;
   t.chip = model_.chip;
   t.clock_ghz = model_.clock_ghz;
-  t.launch_us = model_.launch_us;
   t.sms = context_.sms;
   t.ctas_per_sm = context_.ctas_per_sm;
   last_ = path_.then(last_, drained_, Resource::kL2Bandwidth);

@@ -9,6 +9,7 @@
 
 #include "imbrex/vgpu/timeline.h"
 #include "vgpu/program/program.h"
+#include "vgpu/timeline/chip_rates.h"
 #include "vgpu/timeline/cost_model.h"
 #include "vgpu/timeline/recording.h"
 
@@ -17,6 +18,7 @@ namespace imbrex::vgpu {
 struct ReplayContext {
   const Program& program;
   CostModel model;
+  ChipRates rates;
   int sms = 1;
   int64_t ctas_per_sm = 1;
   int64_t tensor_columns = 512;  // of an SM

@@ -44,14 +44,14 @@ const char* name(Resource resource) {
 CostModel without(CostModel m, Resource resource) {
   switch (resource) {
     case Resource::kStart:
-      m.cta_launch = m.cold_start = m.warp_start = 0;
+      m.cta_launch = 0;
       break;
     case Resource::kTma:
       m.tma_latency = m.tma_issue = m.store_read = 0;
       m.tma_bytes = kEndless;
       break;
     case Resource::kL2Bandwidth:
-      m.l2_bytes = m.l2_port_bytes = m.l2_store_bytes = kEndless;
+      m.l2_bytes = m.l2_port_bytes = kEndless;
       break;
     case Resource::kL2Latency:
       m.hbm_latency -= m.l2_latency;
@@ -67,7 +67,7 @@ CostModel without(CostModel m, Resource resource) {
       m.tensor_latency = 0;
       break;
     case Resource::kSynchronisation:
-      m.mbarrier_wake = m.barrier_latency = m.cluster_latency = m.cluster_barrier_latency = 0;
+      m.mbarrier_wake = m.barrier_latency = m.cluster_latency = 0;
       break;
     case Resource::kTensorMemory:
       m.tensor_memory_latency = 0;
@@ -91,6 +91,7 @@ void explain_by_replays(const ReplayContext& context, const std::vector<Recordin
     const auto resource = static_cast<Resource>(i);
     ReplayContext changed = context;
     changed.model = without(context.model, resource);
+    changed.rates = without(context.rates, resource);
     changed.free = resource;
     changed.explain = false;
     changed.drawn_cta = -1;

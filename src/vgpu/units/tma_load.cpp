@@ -75,7 +75,7 @@ class BoxLoad : public AsyncOp {
   WorkDemand demand() const override {
     return {.kind = WorkDemand::Kind::kTmaLoad,
             .bytes = box_.bytes(),
-            .effort = effort(),
+            .clocks = delay(),
             .repeated = !is_first_,
             .block = box_.identity()};
   }
@@ -86,13 +86,14 @@ class BoxLoad : public AsyncOp {
  private:
   void load_row(Cluster& cluster, const BoxRow& row);
   void note_origins();
-  /// Rows that do not begin with a line of 128 bytes straddle two; those that do not begin with a sector are fetched in
-  /// smaller pieces. Measured with products on an H200 (kernels/matmul/matmul_choice.cpp).
-  double effort() const {
-    constexpr double kStraddling = 1.57, kUnaligned = 3.2;
+  /// Clocks of the engine beyond those of rows that begin with a line: others straddle two, and those that do not begin
+  /// with a sector are fetched in smaller pieces. Measured with products on an H200 (kernels/matmul/matmul_choice.cpp).
+  double delay() const {
+    constexpr double kStraddling = 1.57, kUnaligned = 3.2, kBytes = 80;
     uint64_t all = box_.map.address;
     for (size_t d = 1; d < static_cast<size_t>(box_.map.rank); ++d) all |= box_.map.strides[d];
-    return all % 128 == 0 ? 1 : all % 32 == 0 ? kStraddling : kUnaligned;
+    const double effort = all % 128 == 0 ? 1 : all % 32 == 0 ? kStraddling : kUnaligned;
+    return (effort - 1) * static_cast<double>(box_.bytes()) / kBytes;
   }
   /// Its rows fill the destination without gaps, so that the checkers take all of them at once.
   bool is_one_stretch() const {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What launches, L2 and memory cost beside their bandwidths and latencies, which the cost model has. Only replays read it.
+#pragma once
+
+#include "imbrex/vgpu/timeline.h"
+
+namespace imbrex::vgpu {
+
+/// Everything is in clocks of an SM and bytes. M: measured on an H200 (docs/measurements/2026-11-23-starts.md); A: assumed.
+struct ChipRates {
+  double warp_start = 3;  // M: of an SM, for each warp of a CTA that it starts
+  double cold_start =
+      2200;  // A: what the first CTAs of a launch wait for besides, which finds nothing in caches; fitted
+             // to additions of a few thousand numbers after L2 was flushed
+
+  // SMs of a group (GPC) that ask for the same bytes while those are under way are served together.
+  double gpcs = 8;  // M: SMs that are 33 or more CTAs apart are not served together
+  double merge_window =
+      120;  // A: how long a request is under way that L2 can answer; so that L2 is read as much as ncu
+            // counts for two kernels with small tiles. Less than the 250 M of SMs in step
+  double l2_fill_cost = 0.9;  // M: of L2, for a byte that comes from memory, in bytes read, on top
+  double memory_spread =
+      35;  // M: by how much each doubling of the lines asked for together delays the last of them
+
+  double store_bytes = 32;        // M: of one SM's way to L2
+  double store_cost = 1.9;        // M: of L2, for a byte written, in bytes read
+  double partial_store_cost = 2;  // M: of a sector written in part, in whole ones
+  double write_back_cost =
+      1.13;  // M: of memory, for a byte written, in bytes read: a copy moves 4.27 TB/s, reading 4.55
+  double dirty_share = 0.35;  // M: of L2: bytes written that are not in memory when the launch ends
+
+  double tma_submit = 40;                // M: of the warp that issues a copy
+  double cluster_barrier_latency = 340;  // M: barrier.cluster, from the last arrival to the next instruction
+};
+
+/// The rates of a target by its number: Hopper's, which stand for older chips too. Of Blackwell's nothing was measured: they
+/// have neither of these costs but those of the bytes.
+ChipRates chip_rates(int sm);
+
+/// `rates` with a resource that costs nothing.
+ChipRates without(ChipRates rates, Resource resource);
+
+}  // namespace imbrex::vgpu
