@@ -9,8 +9,8 @@ using kernels::Optional;
 /// As Dense, with strides.
 template <template <class...> class K>
 struct Batched {
-  using Kernel = K<kernels::Batch, Optional<kernels::ScaleBy>, Optional<kernels::ScaleBy>,
-                   Optional<kernels::Scale>, Optional<kernels::ColumnBias>, Optional<kernels::RowBias>,
+  using Kernel = K<kernels::Batch, kernels::ScaleByFactors, kernels::ScaleByFactors, Optional<kernels::Scale>,
+                   Optional<kernels::ColumnBias>, Optional<kernels::RowBias>,
                    Optional<kernels::BatchResidual>, kernels::Activate, kernels::Convert>;
   using Parts = K<kernels::Batch, kernels::PartsOfK>;
   struct OfParts {

@@ -9,7 +9,7 @@ using kernels::Optional;
 /// All the steps that options can ask for, in order: one kernel type; unused steps add no instructions.
 template <template <class...> class K>
 struct Dense {
-  using Kernel = K<Optional<kernels::ScaleBy>, Optional<kernels::ScaleBy>, Optional<kernels::Scale>,
+  using Kernel = K<kernels::ScaleByFactors, kernels::ScaleByFactors, Optional<kernels::Scale>,
                    Optional<kernels::ColumnBias>, Optional<kernels::RowBias>, Optional<kernels::Residual>,
                    kernels::Activate, kernels::Convert>;
   using Parts = K<kernels::PartsOfK>;

@@ -15,23 +15,23 @@
 
 namespace imbrex {
 
-/// What a call passes for Optional<ScaleBy>, Optional<ScaleBy>, Optional<Scale>, Optional<ColumnBias>,
+/// What a call passes for ScaleByFactors, ScaleByFactors, Optional<Scale>, Optional<ColumnBias>,
 /// Optional<RowBias>. Addresses that a call does not use are c's, and not read.
 struct FactorsAndBiases {
   explicit FactorsAndBiases(const Product& p)
-      : scales_a(p.scale_a != 0),
-        scale_a(scales_a ? p.scale_a : p.c),
-        scales_b(p.scale_b != 0),
-        scale_b(scales_b ? p.scale_b : p.c),
+      : scales_a(static_cast<int>(p.scales_a)),
+        scale_a(scales_a != 0 ? p.scale_a : p.c),
+        scales_b(static_cast<int>(p.scales_b)),
+        scale_b(scales_b != 0 ? p.scale_b : p.c),
         scales(p.alpha != 1),
         alpha(p.alpha),
         bias_type(p.bias.is_null() ? p.c_type : p.bias.dtype()),
         bias(p.bias.is_null() ? p.c : p.bias.address()),
         has_column_bias(!p.bias.is_null() && p.is_column_bias),
         has_row_bias(!p.bias.is_null() && !p.is_column_bias) {}
-  bool scales_a;
+  int scales_a;  // kernels::Factors
   uint64_t scale_a;
-  bool scales_b;
+  int scales_b;
   uint64_t scale_b;
   bool scales;
   float alpha;

@@ -14,10 +14,16 @@
 
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/caller_line.h"
+#include "matmul/integer_columns.h"
 #include "matmul/matmul_launch.h"
 #include "matmul/placement.h"
 
 namespace imbrex {
+
+kernels::Factors factors_of(const DeviceTensor& t, kernels::Factors several) {
+  if (t.is_null()) return kernels::Factors::kNone;
+  return t.bytes() == float32.bytes() ? kernels::Factors::kOne : several;
+}
 
 bool is_column_bias(const DeviceTensor& bias, int64_t n) {
   const std::vector<int64_t>& shape = bias.shape();
@@ -93,8 +99,9 @@ Problem check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& 
     refuse(fmt::format("{} products of m = {}, n = {}, k = {}; each is 1 or more", p.matrices, p.m, p.n, p.k),
            facts(), "leave the call out where there is nothing to compute");
   const bool is_half = a.dtype() == float16 || a.dtype() == bfloat16;
-  if (a.dtype() != b.dtype() || !(is_half || a.dtype() == float8_e4m3))
-    refuse("a and b are not both float16, both bfloat16 or both float8_e4m3", facts(), "convert them");
+  if (a.dtype() != b.dtype() || !(is_half || a.dtype() == float8_e4m3 || a.dtype() == int8))
+    refuse("a and b are not both float16, both bfloat16, both float8_e4m3 or both int8", facts(),
+           "convert them");
   if (c.dtype() != float16 && c.dtype() != bfloat16 && c.dtype() != float32)
     refuse("c is not float16, bfloat16 or float32", facts(), "give it one of these types");
   check_tensor("b", b, a);
@@ -113,14 +120,15 @@ Problem check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& 
 }
 
 void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& c, const MatmulOptions& o) {
-  const auto check_scale = [&](std::string_view name, const DeviceTensor& t) {
+  const auto check_scale = [&](std::string_view name, const DeviceTensor& t, int64_t rows, const char* what) {
     if (t.is_null()) return;
     check_tensor(name, t, a);
-    if (t.dtype() != float32 || t.bytes() != 4)
-      refuse(fmt::format("{} is not one float32", name), {text_of(name, t)}, "make it float32 [1]");
+    if (t.dtype() != float32 || (t.bytes() != 4 && t.bytes() != 4 * rows) || !t.is_dense())
+      refuse(fmt::format("{} is neither one float32 nor {}, one per {}", name, rows, what),
+             {text_of(name, t)}, fmt::format("make it float32 [1] or [{}], dense", rows));
   };
-  check_scale("scale_a", o.scale_a);
-  check_scale("scale_b", o.scale_b);
+  check_scale("scale_a", o.scale_a, p.m, "row of A");
+  check_scale("scale_b", o.scale_b, p.n, "row of B, a column of C");
   if (!o.bias.is_null()) {
     check_tensor("bias", o.bias, a);
     const auto facts = [&] { return std::vector{text_of("bias", o.bias), text_of("c", c)}; };
@@ -145,7 +153,7 @@ struct Call {
   const void* device;
   int64_t matrices, m, n, k;
   int bits;  // of an element
-  bool a_is_km, b_is_kn, is_plain, has_strides;
+  bool a_is_km, b_is_kn, is_plain, has_strides, is_integer;
   friend auto operator<=>(const Call&, const Call&) = default;
 };
 
@@ -156,6 +164,7 @@ Variant choose(const Call& call, int multiprocessors) {
       choose_matmul(call.m, call.n, cdiv(call.k, halves), call.is_plain, multiprocessors, call.matrices),
       call.a_is_km, call.b_is_kn, call.has_strides};
   variant.choice.block_k *= halves;
+  if (call.is_integer) fit_integers(variant.choice);
   return variant;
 }
 
@@ -198,6 +207,8 @@ Product dense_product(const Problem& p, const DeviceTensor& a, const DeviceTenso
           .a_is_km = o.a_is_km,
           .b_is_kn = o.b_is_kn,
           .alpha = o.alpha,
+          .scales_a = factors_of(o.scale_a, kernels::Factors::kPerRow),
+          .scales_b = factors_of(o.scale_b, kernels::Factors::kPerColumn),
           .scale_a = address_of(o.scale_a, 0),
           .scale_b = address_of(o.scale_b, 0),
           .bias = o.bias,
@@ -209,10 +220,12 @@ Product dense_product(const Problem& p, const DeviceTensor& a, const DeviceTenso
 }
 
 LaunchReport run(Until until, Product p, int64_t matrices, const Device& device, const Stream& stream) {
-  const bool is_plain = p.c_type.bits() == 16 && p.alpha == 1 && p.beta == 0 && p.scale_a == 0 &&
-                        p.scale_b == 0 && p.bias.is_null() && p.activation == Activation::kNone;
+  const bool is_plain = p.c_type.bits() == 16 && p.alpha == 1 && p.beta == 0 &&
+                        p.scales_a == kernels::Factors::kNone && p.scales_b == kernels::Factors::kNone &&
+                        p.bias.is_null() && p.activation == Activation::kNone;
   const Call call{&device.backend(), matrices,  p.m,       p.n,      p.k,
-                  p.dtype.bits(),    p.a_is_km, p.b_is_kn, is_plain, p.strides.has_value()};
+                  p.dtype.bits(),    p.a_is_km, p.b_is_kn, is_plain, p.strides.has_value(),
+                  p.dtype == int8};
   const Found found = find(call, device);
   p.ctas = found.ctas;
   p.parts = found.parts;

@@ -12,17 +12,19 @@ namespace {
 struct CallKind {
   const char* name;
   DataType dtype, c_type;
-  bool a_is_km, b_is_kn, has_bias, has_scales;
+  bool a_is_km, b_is_kn, has_bias;
+  kernels::Factors scales_a, scales_b;
   int64_t n_unit;  // rows of C begin at its multiples
 };
+using enum kernels::Factors;
 constexpr CallKind kKinds[] = {
-    {"bfloat16", bfloat16, bfloat16, false, false, false, false, 16},
-    {"bfloat16 b_is_kn", bfloat16, bfloat16, false, true, false, false, 16},
-    {"bfloat16 a_is_km b_is_kn", bfloat16, bfloat16, true, true, false, false, 16},
-    {"bfloat16 bias", bfloat16, bfloat16, false, false, true, false, 16},
-    {"bfloat16 n/8", bfloat16, bfloat16, false, false, false, false, 8},
-    {"float16", float16, float16, false, false, false, false, 16},
-    {"float8_e4m3 scales", float8_e4m3, bfloat16, false, false, false, true, 16},
+    {"bfloat16", bfloat16, bfloat16, false, false, false, kNone, kNone, 16},
+    {"bfloat16 b_is_kn", bfloat16, bfloat16, false, true, false, kNone, kNone, 16},
+    {"bfloat16 a_is_km b_is_kn", bfloat16, bfloat16, true, true, false, kNone, kNone, 16},
+    {"bfloat16 bias", bfloat16, bfloat16, false, false, true, kNone, kNone, 16},
+    {"bfloat16 n/8", bfloat16, bfloat16, false, false, false, kNone, kNone, 8},
+    {"float16", float16, float16, false, false, false, kNone, kNone, 16},
+    {"float8_e4m3 scales", float8_e4m3, bfloat16, false, false, false, kOne, kOne, 16},
 };
 
 /// A product of the kind; m is of no account, nor are the addresses.
@@ -39,8 +41,10 @@ Product product_of(const CallKind& kind, int64_t k) {
           .a_is_km = kind.a_is_km,
           .b_is_kn = kind.b_is_kn,
           .alpha = 1,
-          .scale_a = kind.has_scales ? kSomewhere : 0,
-          .scale_b = kind.has_scales ? kSomewhere : 0,
+          .scales_a = kind.scales_a,
+          .scales_b = kind.scales_b,
+          .scale_a = kSomewhere,
+          .scale_b = kSomewhere,
           .bias = kind.has_bias ? DeviceTensor::shape_only(kind.c_type, {kind.n_unit}) : DeviceTensor(),
           .is_column_bias = kind.has_bias,
           .beta = 0,
@@ -56,7 +60,7 @@ std::vector<MatmulCode> matmul_codes() {
   std::vector<MatmulCode> codes;
   for (const CallKind& kind : kKinds)
     for (MatmulChoice choice : matmul_candidates()) {
-      if (choice.is_tight && (kind.has_bias || kind.has_scales)) continue;
+      if (choice.is_tight && (kind.has_bias || kind.scales_a != kNone)) continue;
       choice.block_k *= 16 / kind.dtype.bits();
       const Variant variant{choice, kind.a_is_km, kind.b_is_kn, false};
       // Large tiles have code of their own for k that is a multiple of what the stages hold.

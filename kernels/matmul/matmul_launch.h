@@ -10,6 +10,7 @@
 
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/kernels/parts/batch.h"
+#include "imbrex/kernels/parts/steps/linear.h"
 #include "matmul/matmul_choice.h"
 
 namespace imbrex {
@@ -23,7 +24,8 @@ struct Product {
   uint64_t a, b, c;  // addresses
   bool a_is_km, b_is_kn;
   float alpha;
-  uint64_t scale_a, scale_b;  // 0: none
+  kernels::Factors scales_a, scales_b;
+  uint64_t scale_a, scale_b;  // addresses, where there are
   DeviceTensor bias;          // dense, or null
   bool is_column_bias;
   float beta;
@@ -48,6 +50,9 @@ struct Variant {
 
 /// Whether a bias is per column, [n] or [1, n]; else it is per row, [m, 1].
 bool is_column_bias(const DeviceTensor& bias, int64_t n);
+
+/// What the factors of an operand belong to: everything, or what there are `several` of.
+kernels::Factors factors_of(const DeviceTensor& t, kernels::Factors several);
 
 /// A kernel, for what depends on a product.
 struct Launch {

@@ -110,7 +110,7 @@ struct Operand {
 Operand operand(const DeviceTensor& t, bool k_first, Copier& copy) {
   Operand o{Placed(t), k_first};
   if (o.at.row == 1 && (o.at.column != 1 || o.at.columns == 1)) o = {o.at.transposed(), !o.k_first};
-  // The tensor cores take float8 operands with k contiguous only.
+  // The tensor cores take operands of 8 bits with k contiguous only.
   if (t.dtype().bits() == 8 && o.k_first) return {copy(o.at.transposed()), false};
   if (o.at.column != 1 || !o.at.has_units_of_16_bytes()) o.at = copy(o.at);
   return o;
@@ -170,6 +170,8 @@ Placement::Placement(Until until, const Problem& problem, const DeviceTensor& a,
              .a_is_km = rows.k_first,
              .b_is_kn = columns.k_first,
              .alpha = o.alpha,
+             .scales_a = factors_of(swaps ? o.scale_b : o.scale_a, kernels::Factors::kPerRow),
+             .scales_b = factors_of(swaps ? o.scale_a : o.scale_b, kernels::Factors::kPerColumn),
              .scale_a = address_of(swaps ? o.scale_b : o.scale_a),
              .scale_b = address_of(swaps ? o.scale_a : o.scale_b),
              .bias = bias,

@@ -3,7 +3,10 @@
 // choices for shapes that have been measured; what it refuses.
 #include "imbrex/kernels/matmul.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <array>
 
 #include "../param_name.h"
 #include "activations.h"
@@ -173,7 +176,8 @@ TEST(MatmulErrors, OfOptions) {
               HasSubstr("bias is on another device than a"));
   EXPECT_THAT(fails({.beta = 1, .residual = tensor(float32, {32, 20})}),
               AllOf(HasSubstr("residual is not like c"), HasSubstr("residual  float32 [32, 20]")));
-  EXPECT_THAT(fails({.scale_b = tensor(float32, {2})}), HasSubstr("scale_b is not one float32"));
+  EXPECT_THAT(fails({.scale_b = tensor(float32, {2})}),
+              HasSubstr("scale_b is neither one float32 nor 20, one per row of B, a column of C"));
 }
 
 /// Operands in every order, all options, all types of results.
@@ -183,6 +187,7 @@ TEST(MatmulOptions, AgreeWithTheReference) {
     DataType operands, result, bias;
     bool a_is_km, b_is_kn, is_row_bias, own_residual;
     Activation activation;
+    bool scales_rows = false;  // a factor for each row of A, and of B
   };
   const DataType e4m3 = float8_e4m3;
   const Setting settings[] = {
@@ -195,6 +200,11 @@ TEST(MatmulOptions, AgreeWithTheReference) {
       {100, 136, 144, e4m3, float16, float16, false, false, true, false, Activation::kRelu},
       {131, 200, 272, e4m3, bfloat16, bfloat16, false, false, false, false, Activation::kGelu},
       {131, 65, 48, e4m3, float16, float16, false, false, false, true, Activation::kSilu},
+      {131, 200, 272, e4m3, bfloat16, bfloat16, false, false, false, false, Activation::kGelu, true},
+      {5, 33, 144, int8, bfloat16, float32, false, false, false, true, Activation::kNone, true},
+      {131, 200, 272, int8, float16, float16, false, false, true, false, Activation::kRelu, true},
+      {100, 136, 1040, int8, float32, float32, false, false, false, false, Activation::kNone},
+      {264, 328, 136, float16, bfloat16, float32, true, true, true, false, Activation::kNone, true},
   };
   for (const Setting& s : settings) {
     SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k));
@@ -211,8 +221,8 @@ TEST(MatmulOptions, AgreeWithTheReference) {
         .a_is_km = a_km,
         .b_is_kn = b_kn,
         .alpha = 0.375f,
-        .scale_a = random(float32, {1}),
-        .scale_b = random(float32, {1}),
+        .scale_a = random(float32, {s.scales_rows ? s.m : 1}),
+        .scale_b = random(float32, {s.scales_rows ? s.n : 1}),
         .bias = random(s.bias, s.is_row_bias ? std::vector{s.m, int64_t{1}} : std::vector{s.n}),
         .beta = -2,
         .activation = s.activation};
@@ -226,7 +236,8 @@ TEST(MatmulOptions, AgreeWithTheReference) {
     EXPECT_TRUE(report.clean()) << report.virtual_report.format();
     const std::vector<double> x = a.to_host().to_doubles(), y = b.to_host().to_doubles(),
                               old = before.to_host().to_doubles(), bias = options.bias.to_host().to_doubles();
-    const double scale = 0.375 * options.scale_a.to_host().get(0) * options.scale_b.to_host().get(0);
+    const std::vector<double> of_rows = options.scale_a.to_host().to_doubles(),
+                              of_columns = options.scale_b.to_host().to_doubles();
     std::vector<double> expected(static_cast<size_t>(s.m * s.n));
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < s.n; ++j) {
@@ -234,11 +245,46 @@ TEST(MatmulOptions, AgreeWithTheReference) {
         for (int64_t l = 0; l < s.k; ++l)
           sum += x[a_km ? l * s.m + i : i * s.k + l] * y[b_kn ? l * s.n + j : j * s.k + l];
         const int64_t at = i * s.n + j;
+        const double scale = 0.375 * of_rows[s.scales_rows ? i : 0] * of_columns[s.scales_rows ? j : 0];
         expected[at] = activation(s.activation, scale * sum + bias[s.is_row_bias ? i : j] - 2 * old[at]);
       }
     const Comparison comparison = compare(c.to_host(), expected, default_tolerance(s.result));
     EXPECT_TRUE(comparison.passed) << comparison.format();
   }
+}
+
+/// Quantised operands of odd sizes, with a factor for each token and for each channel.
+TEST(MatmulQuantised, OddSizesAndViews) {
+  const Device device = Device::virtual_gpu({.target = "sm_90a", .seed = 5, .checks = vgpu::CheckSet::all()});
+  for (const DataType type : {DataType(int8), DataType(float8_e4m3)})
+    for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {3, 65, 197}, {70, 33, 48}}) {
+      SCOPED_TRACE(fmt::format("{} {}x{}x{}", type.name(), m, n, k));
+      const DeviceTensor x = DeviceTensor::random(device, type, {m, k}, 1),
+                         w = DeviceTensor::random(device, type, {n, k}, 2),
+                         of_tokens = DeviceTensor::random(device, float32, {m, 1}, 3),
+                         of_channels = DeviceTensor::random(device, float32, {n}, 4);
+      // The second time rows and columns of the result change places.
+      for (const bool is_transposed : {false, true}) {
+        DeviceTensor memory =
+            DeviceTensor::empty(device, bfloat16, is_transposed ? std::vector{n, m} : std::vector{m, n});
+        memory.poison();
+        const DeviceTensor y = is_transposed ? memory.transpose() : memory;
+        const LaunchReport report = matmul(x, w, y, {.scale_a = of_tokens, .scale_b = of_channels});
+        EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+        const std::vector<double> a = x.to_host().to_doubles(), b = w.to_host().to_doubles(),
+                                  rows = of_tokens.to_host().to_doubles(),
+                                  columns = of_channels.to_host().to_doubles();
+        std::vector<double> expected(static_cast<size_t>(m * n));
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (int64_t l = 0; l < k; ++l) sum += a[i * k + l] * b[j * k + l];
+            expected[is_transposed ? j * m + i : i * n + j] = rows[i] * columns[j] * sum;
+          }
+        const Comparison comparison = compare(memory.to_host(), expected, default_tolerance(bfloat16));
+        EXPECT_TRUE(comparison.passed) << comparison.format();
+      }
+    }
 }
 
 }  // namespace

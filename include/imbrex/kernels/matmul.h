@@ -24,17 +24,20 @@ struct MatmulOptions {
   bool a_is_km = false;  ///< a is [k, m], not [m, k]
   bool b_is_kn = false;  ///< b is [k, n], not [n, k]
   float alpha = 1;
-  DeviceTensor scale_a, scale_b;  ///< float32, one element each: of quantised operands
-  DeviceTensor bias;              ///< [n], one per column, or [m, 1], one per row; of c's type or float32
-  float beta = 0;                 ///< 0: `residual` is not read
+  /// Of quantised operands, float32 and dense: one element, or one for each row of a (each token, [m]) and of b (each output
+  /// channel, [n]). They are shared by the matrices of a batch.
+  DeviceTensor scale_a, scale_b;
+  DeviceTensor bias;      ///< [n], one per column, or [m, 1], one per row; of c's type or float32
+  float beta = 0;         ///< 0: `residual` is not read
   DeviceTensor residual;  ///< as c, or [m, n] for all of a batch, of c's type; null: c itself, as it was
   Activation activation = Activation::kNone;
   Stream stream;  ///< what it is launched on; Stream(): the own one of a's device
 };
 
-/// C = A B^T with options: a [m, k], b [n, k], c [m, n], sums in float32. a and b are both float16, both bfloat16 or
-/// both float8_e4m3; c is float16, bfloat16 or float32, whatever they are. Any m, n and k of 1 or more. Devices that run
-/// sm_90a. The tensor cores' own sums of float8 products keep about 14 bits.
+/// C = A B^T with options: a [m, k], b [n, k], c [m, n], sums in float32. a and b are both float16, both bfloat16,
+/// both float8_e4m3 or both int8; c is float16, bfloat16 or float32, whatever they are. Any m, n and k of 1 or more. Devices
+/// that run sm_90a. The tensor cores' own sums of float8 products keep about 14 bits. Those of int8 are exact in int32, where
+/// they wrap, and become float32 before all else.
 ///
 /// Batches: where c is [matrices, m, n], a and b may be batches too, and one launch computes c[i] = a[i] b[i]^T. An
 /// operand of two dimensions, of one matrix, or with a stride of 0 between matrices is shared by all products; so are

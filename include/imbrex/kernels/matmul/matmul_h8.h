@@ -169,7 +169,7 @@ struct HopperMatmulH8 {
           const auto [part, part_tile] = tile_of_part(parts, at.tile, part_tiles);
           const ScalarArg share = share_of(part);
           auto [m_block, n_block] = compute_block_coord(part_tile, num_m_blocks, num_n_blocks, swizzle_size);
-          auto acc = wgmma::accumulator(float32, {consumer_x, block_y});
+          auto acc = wgmma::accumulator(sum_type(dtype), {consumer_x, block_y});
           Int32 last_stage = stages - 1;
           each_k_block(sizes, blocks_of(share), [&](const ScalarArg& k_block) {
             pipe.consumer_acquire();
@@ -189,7 +189,7 @@ struct HopperMatmulH8 {
           const Int32 &offset_m = swap_ab ? offset_y : offset_x, &offset_n = swap_ab ? offset_x : offset_y;
           const ScalarArg matrix = parts ? ScalarArg(at.matrix * parts->parts + part) : at.matrix;
           if (cluster_sum)
-            store(i, (*cluster_sum)(i, acc), offset_m, offset_n, matrix);
+            store(i, (*cluster_sum)(i, as_float(acc)), offset_m, offset_n, matrix);
           else
             store(i, acc, offset_m, offset_n, matrix);
         }

@@ -85,7 +85,7 @@ struct HopperMatmulSkinny {
           mbarrier::arrive(remote_barrier(pipe.empty_barriers[stage], cta), {.sem = Sem::kRelaxed});
     };
     if (auto consumer = warp_group(0, 4)) {
-      auto acc = wgmma::accumulator(float32, {block_n, block_m});
+      auto acc = wgmma::accumulator(sum_type(dtype), {block_n, block_m});
       Int32 last_stage = 0;
       for (Int32 offset_k : range(0, sizes.k, block_k)) {
         pipe.consumer_acquire();
@@ -100,8 +100,9 @@ struct HopperMatmulSkinny {
       }
       wgmma::wait_group(0);
       release(last_stage);
-      store_global(g_c, finish(acc.transpose(), {sizes.m, sizes.n(), c_type, offset_m, offset_n, matrix}),
-                   {offset_m, offset_n});
+      store_global(
+          g_c, finish(as_float(acc).transpose(), {sizes.m, sizes.n(), c_type, offset_m, offset_n, matrix}),
+          {offset_m, offset_n});
     }
     cluster_sync();  // no CTA exits while another may still write to it or signal it
   }

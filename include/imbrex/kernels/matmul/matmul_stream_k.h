@@ -153,7 +153,7 @@ struct HopperMatmulStreamK {
           const Work work = work_at(j);
           const TileOfBatch at = tile_of_batch(batch, work.tile, matrix_tiles);
           auto [m_block, n_block] = compute_block_coord(at.tile, num_m_blocks, num_n_blocks, swizzle_size);
-          auto acc = wgmma::accumulator(float32, {consumer_x, block_y});
+          auto acc = wgmma::accumulator(sum_type(dtype), {consumer_x, block_y});
           Int32 last_stage = stages - 1;
           for (Int32 k_block : range(work.begin_k, work.end_k)) {
             pipe.consumer_acquire();
@@ -169,7 +169,7 @@ struct HopperMatmulStreamK {
           wgmma::wait_group(0);
           release(last_stage);
           if (auto unfinished = when(work.end_k < num_k_blocks)) {
-            store_global(g_partials[cta][i], acc, {0, 0});
+            store_global(g_partials[cta][i], as_bits_of(acc, float32), {0, 0});
             semaphore::release(g_turns[cta][i], 1);
           }
           if (auto finished = otherwise()) {
@@ -178,7 +178,8 @@ struct HopperMatmulStreamK {
               Int32 first_group = ((work.tile * num_k_blocks + 1) * num_groups - 1) / num_blocks;
               for (Int32 other : range(first_group * cluster_ctas + rank, cta, cluster_ctas)) {
                 semaphore::wait(g_turns[other][i], 1);
-                acc += load_global(g_partials[other][i], {0, 0}, {consumer_x, block_y});
+                acc +=
+                    as_bits_of(load_global(g_partials[other][i], {0, 0}, {consumer_x, block_y}), acc.dtype());
                 semaphore::release(g_turns[other][i], 0);  // for the next launch
               }
             }

@@ -33,7 +33,7 @@ struct ClusterSum {
   }
 
   /// The sum of the tiles in columns part_n * rank_k, ... of them. The threads of warp group `group` execute it.
-  RegisterTensor operator()(int group, const RegisterTensor& tile) {
+  RegisterTensor operator()(int group, const RegisterBase& tile) {
     Pipeline& pipe = pipes[static_cast<size_t>(group)];
     RegisterTensor sum = tile.slice({0, 0}, {rows, part_n});
     pipe.producer_acquire();  // the others have read what was sent before

@@ -32,6 +32,18 @@ inline GlobalTensor result_view(const PtrArg& pointer, DataType dtype, const Sca
                           : batch->c.view(pointer, dtype, batch->matrices, rows, columns);
 }
 
+/// The type that products of these operands are summed in.
+inline DataType sum_type(DataType operands) { return operands == int8 ? int32 : float32; }
+/// Sums of either type as float32, which steps of an epilogue take.
+inline RegisterValue as_float(const RegisterBase& sums) {
+  return sums.dtype() == float32 ? RegisterValue(sums.handle()) : sums.to(float32);
+}
+
+/// Sums as they lie in a workspace of another type of as many bits.
+inline RegisterValue as_bits_of(const RegisterBase& sums, DataType type) {
+  return sums.dtype() == type ? RegisterValue(sums.handle()) : imbrex::view(sums, type);
+}
+
 /// Tiles of it in shared memory, [stages, rows, k].
 inline SharedTensor operand_stages(DataType dtype, int64_t stages, int64_t rows, int64_t k, bool k_first) {
   return k_first ? shared_tensor(dtype, {stages, k, rows}).transpose()

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/parts_of_k.h"
 #include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/lang.h"
@@ -44,8 +45,9 @@ class ResultStore {
     const GlobalTensor g_out = c_.rank() == 3 ? c_[matrix] : c_;
     auto rows = finish_.rows(tile_.rows);
     const auto part = [&](const Slice& s) {
-      return tile_.swap_ab ? sums.slice({s.column, s.row}, {s.columns, s.rows}).transpose()
-                           : sums.slice({s.row, s.column}, {s.rows, s.columns});
+      // Of integers little by little: a whole tile of both types would be twice as many registers.
+      return as_float(tile_.swap_ab ? sums.slice({s.column, s.row}, {s.columns, s.rows}).transpose()
+                                    : sums.slice({s.row, s.column}, {s.rows, s.columns}));
     };
     const auto place = [&](const Slice& s) {
       return OutputTile{sizes_.m, sizes_.n(), c_type_, offset_m + s.row, offset_n + s.column, matrix};

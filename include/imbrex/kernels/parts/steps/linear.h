@@ -25,6 +25,30 @@ struct ScaleBy {
   }
 };
 
+/// What the factors of a quantised operand belong to.
+enum class Factors : uint8_t { kNone, kOne, kPerRow, kPerColumn };
+
+/// x * factor, which is in device memory: one for all of x, or one for each row or each column.
+struct ScaleByFactors {
+  using Parameters = ParameterList<int, Ptr<float32>>;
+  int of;  ///< Factors
+  Ptr<float32> factors;
+
+  RegisterValue operator()(const RegisterBase& x, const OutputTile& at) const {
+    switch (static_cast<Factors>(of)) {
+      case Factors::kOne:
+        return x * load_global(global_view(factors, {1}), {0}, {1});
+      case Factors::kPerRow:
+        return x *
+               load_global(global_view(factors, {at.rows}), {at.row}, {x.shape(0)}).reshape({x.shape(0), 1});
+      case Factors::kPerColumn:
+        return x * load_global(global_view(factors, {at.columns}), {at.column}, {x.shape(1)});
+      default:
+        return RegisterValue(x.handle());
+    }
+  }
+};
+
 /// x + bias[j] in column j; the bias is of any floating type.
 struct ColumnBias {
   using Parameters = ParameterList<DataType, Ptr<>>;
