@@ -224,7 +224,15 @@ ClusterState Cluster::advance_with(int64_t slice) {
     // Where an operation waits for its turn, this round's warp has run already.
     if (!draining && !async_choice_) {
       if (stopped_) return ClusterState::kStopped;
-      if (run_next_warp<Checks>() == Step::kTurn) return ClusterState::kNeedsTurn;
+      if (run_next_warp<Checks>() == Step::kTurn) {
+        // Where several clusters poll, turns end where looks are due.
+        if (clock_ - last_progress_ <= kSuspicious || (clock_ ^ before) >> kLookShift == 0 ||
+            !loops_for_ever())
+          return ClusterState::kNeedsTurn;
+        report_endless(*ran_last_, "the warps go round in loops, or wait, and nothing can change any more",
+                       "a loop waits for something that never comes");
+        return ClusterState::kStopped;
+      }
     }
     // What an operation did may be what a warp looked at before was waiting for.
     AsyncStep step = run_async(draining);
