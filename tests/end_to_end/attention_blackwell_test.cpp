@@ -31,6 +31,9 @@ TEST(BlackwellAttention, Causal) {
   expect_verified(
       {{"heads", 1}, {"q", 300}, {"kv", 77}, {"d", 64}, {"causal", 1}});  // rows that see nothing are 0
 }
+TEST(BlackwellAttention, EndsWhenItsBarriersAreDone) {  // under some schedules it did not
+  expect_verified({{"q", 140}, {"kv", 200}, {"d", 64}, {"causal", 1}}, "", 30);
+}
 TEST(BlackwellAttention, HeadsOfQShareOneOfKAndV) {
   expect_verified({{"heads", 4}, {"q", 100}, {"kv", 129}, {"d", 32}, {"group", 2}}, "block_kv=32 stages=4");
 }

@@ -73,6 +73,12 @@ struct BlackwellAttention {
         load(k_pipe, g_k, s_k);
         load(v_pipe, g_v, s_v);
       }
+      // The last products give their stages back some time after others know of them: the barriers must be there until then.
+      for (int i = 0; i < stages; ++i)
+        for (Pipeline* pipe : {&k_pipe, &v_pipe}) {
+          pipe->producer_acquire();
+          pipe->producer_advance();
+        }
     }
 
     if (auto multiplier = single_warp(1)) {
