@@ -10,6 +10,7 @@
 #include "core/target.h"
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
+#include "imbrex/inspect/gpu_model_file.h"
 
 namespace imbrex {
 namespace {
@@ -155,6 +156,7 @@ const std::vector<GpuModel>& gpu_models() {
   static const std::vector<GpuModel> models = [] {
     std::vector<GpuModel> made;
     for (const Row& row : kRows) made.push_back(model_of(row));
+    apply_model_files(made);
     return made;
   }();
   return models;

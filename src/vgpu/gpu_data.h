@@ -16,6 +16,7 @@
 #include "vgpu/order/footprint_recorder.h"
 #include "vgpu/program/module_image.h"
 #include "vgpu/program/program.h"
+#include "vgpu/timeline/sampling.h"
 
 namespace imbrex::vgpu {
 
@@ -59,6 +60,7 @@ struct VirtualGpu::Prepared {
   int64_t predicted_ctas_per_sm = 1;  // by registers too
   std::optional<StreamOrder::Stream> stream;
   SourceLocation where;
+  SamplePlan sample;  // everything, unless a part is enough to predict the launch
 };
 
 /// How many host threads run a launch.

@@ -18,8 +18,7 @@
 #include "vgpu/gpu_data.h"
 #include "vgpu/memory/tensor_memory.h"
 #include "vgpu/program/program_builder.h"
-#include "vgpu/timeline/timeline_replay.h"
-#include "vgpu/timeline/what_if.h"
+#include "vgpu/timeline/sampling.h"
 
 namespace imbrex::vgpu {
 
@@ -403,11 +402,10 @@ void VirtualGpu::finish(const Prepared& prepared, Grid& grid, size_t n, Report& 
                                wanted.cta,
                                kLeastL1 + std::max<int64_t>(0, data_->target->shared_bytes_per_sm - shared),
                                wanted.explain};
-  const std::vector<Recording> recordings = grid.take_recordings(n);
-  Timeline timeline = replay(replayed, recordings);
-  if (wanted.explain) explain_by_replays(replayed, recordings, timeline);
-  timeline.target = data_->options.target;
-  report.timeline = std::make_shared<const Timeline>(std::move(timeline));
+  std::optional<Timeline> timeline = predict_sample(replayed, grid.take_recordings(n), prepared.sample);
+  if (!timeline) return;
+  timeline->target = data_->options.target;
+  report.timeline = std::make_shared<const Timeline>(std::move(*timeline));
 }
 
 Report VirtualGpu::launch(const Function& function, const Launch& launch) {
@@ -419,11 +417,22 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
       context.clusters().count() <= kMaxTrackedClusters)
     context.global_races = &races.emplace(data_->memory->size(), threads > 1);
   context.rank = -1;  // it runs alone
-  const ResidentLaunch resident{&context, prepared->slots};
-  Grid grid({&resident, 1});
-  std::vector<Report> reports = grid.run(threads);
-  finish(*prepared, grid, 0, reports.front());
-  return std::move(reports.front());
+  prepared->sample = plan_sample(context, prepared->slots, launch.cooperative);
+  context.chosen = prepared->sample.chosen;
+  context.recorded_works = prepared->sample.recorded_works;
+  const auto run = [&] {
+    const ResidentLaunch resident{&context, prepared->slots};
+    Grid grid({&resident, 1});
+    std::vector<Report> reports = grid.run(threads);
+    finish(*prepared, grid, 0, reports.front());
+    return std::move(reports.front());
+  };
+  Report report = run();
+  if (context.recorded_works > 0 && report.completed && report.timeline == nullptr) {
+    context.recorded_works = 0;  // nothing repeats in what was recorded
+    report = run();
+  }
+  return report;
 }
 
 StreamOrder& VirtualGpu::order() { return data_->order; }

@@ -37,7 +37,7 @@ struct Asked {
   uint64_t seed = 0;
   int sms = 0, host_threads = 1;
   int64_t cta = -1;
-  bool explain = false;
+  bool explain = false, sample = false;
   double clock_ghz = 0;
   bool checks = true;
   std::shared_ptr<const GpuModel> gpu = {};
@@ -49,6 +49,7 @@ inline Report launch(const std::string& body, const Asked& asked = {}) {
   options.timeline = {.record = true,
                       .cta = asked.cta,
                       .explain = asked.explain,
+                      .sample = asked.sample,
                       .clock_ghz = asked.clock_ghz,
                       .gpu = asked.gpu};
   if (!asked.checks) options.checks = CheckSet::none();

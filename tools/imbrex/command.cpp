@@ -12,6 +12,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
 #include "imbrex/core/version.h"
+#include "imbrex/inspect/gpu_model.h"
 #include "subcommands.h"
 
 namespace imbrex {
@@ -72,6 +73,12 @@ int command_main(int argc, char** argv) {
     argc = static_cast<int>(words.size());
     argv = words.data();
   }
+  try {
+    (void)gpu_models();  // whose names the options list; IMBREX_GPU_MODEL may name a file that is none
+  } catch (const LaunchError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
   CLI::App app{"Imbrex: write, run and inspect tile-level GPU kernels"};
   app.name("imbrex");
   app.require_subcommand(1);
@@ -94,6 +101,7 @@ int command_main(int argc, char** argv) {
   command::add_build(app, chosen);
   command::add_worker(app, chosen);
   command::add_cache(app, chosen);
+  command::add_calibrate(app, chosen);
   command::add_tile(app, chosen);
   command::add_roofline(app, chosen);
   command::add_explain(app, chosen);

@@ -11,6 +11,7 @@
 
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
+#include "imbrex/inspect/gpu_model_file.h"
 #include "imbrex/inspect/occupancy.h"
 
 namespace imbrex::command {
@@ -41,6 +42,7 @@ GpuModel read_gpu(const std::string& file) {
   if (!stream) throw LaunchError(Diagnostic{{}, fmt::format("cannot read {}", file), {}, ""});
   const Json json = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) refuse(file, "it is not a JSON object");
+  if (json.contains("imbrex_gpu_model")) return read_model_file(file, gpu_models());
   if (!json.contains("like") || !json["like"].is_string()) refuse(file, "it has no \"like\"");
   GpuModel gpu = gpu_model(json["like"].get<std::string>());
   gpu.name = file;

@@ -21,6 +21,7 @@ void add_build(CLI::App& app, Action& chosen);
 void add_profile(CLI::App& app, Action& chosen);
 void add_tune(CLI::App& app, Action& chosen);
 void add_worker(CLI::App& app, Action& chosen);
+void add_calibrate(CLI::App& app, Action& chosen);
 void add_cache(CLI::App& app, Action& chosen);
 void add_list(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
 
@@ -51,6 +52,30 @@ std::string assembling_text(const TuneResult& result) {
       result.assembling_seconds, count, 1e3 * result.assembling_seconds / count, longest);
 }
 
+/// Right candidates, the winner among them, whose predicted times are as near to the winner's as predictions err.
+size_t rivals(const TuneResult& result) {
+  const Candidate& winner = *result.winner();
+  return static_cast<size_t>(std::ranges::count_if(result.candidates, [&](const Candidate& c) {
+    return c.is_right() &&
+           c.microseconds <= winner.microseconds * (1 + result.prediction_error + c.sampling_error);
+  }));
+}
+
+/// How sure a choice by prediction is: its lead, against what predictions are off.
+std::string certainty_text(const TuneResult& result) {
+  const Candidate& winner = *result.winner();
+  double second = 0;
+  for (const Candidate& c : result.candidates)
+    if (c.is_right() && &c != &winner && (second == 0 || c.microseconds < second)) second = c.microseconds;
+  if (second == 0) return "";
+  const size_t near = rivals(result);
+  return fmt::format(
+      "  sure      {:.1f} % ahead of the next; predictions for one kernel are {:.0f} % off: {}\n",
+      100 * (second / winner.microseconds - 1), 100 * result.prediction_error,
+      near <= 1 ? "the choice is safe"
+                : fmt::format("any of the first {} may be the fastest (--all shows them)", near));
+}
+
 void print_text(const TuneResult& result, bool all) {
   fmt::print("{}  {}\n  device    {}\n", result.kernel, sizes_text(result), result.device);
   if (result.is_modelled)
@@ -70,18 +95,29 @@ void print_text(const TuneResult& result, bool all) {
   constexpr size_t kShown = 5;
   size_t shown = 0;
   for (const Candidate& candidate : result.candidates) {
-    if (!candidate.is_right()) {
+    if (candidate.status == Candidate::Status::kPassedOver && !all) {
+      continue;
+    } else if (!candidate.is_right()) {
       fmt::print("  {:<9} {}: {}\n", name(candidate.status), candidate.text, candidate.reason);
-    } else if (all || ++shown <= kShown) {
+    } else if (result.is_modelled && (all || ++shown <= kShown)) {
+      const std::string sampled =
+          candidate.sampling_error > 0 && candidate.round < 2
+              ? fmt::format(" ±{:.1f} %, from a part of the launch", 100 * candidate.sampling_error)
+              : "";
+      fmt::print("  {:<9} {}  {:.2f} µs{}{}\n", name(candidate.status), candidate.text,
+                 candidate.microseconds, sampled, candidate.is_verified ? ", verified" : "");
+    } else if (!result.is_modelled && (all || ++shown <= kShown)) {
       const std::string behind =
           candidate.behind > 1
               ? fmt::format(", {:.1f} % behind in round {}", 100 * (candidate.behind - 1), candidate.round)
               : "";
-      fmt::print("  {:<9} {}  {:.2f} µs ±{:.1f}%{}  {} launches{}\n", name(candidate.status), candidate.text,
-                 candidate.microseconds, 100 * candidate.spread, behind, candidate.launches,
-                 candidate.registers > 0 ? fmt::format(", {} registers", candidate.registers) : "");
+      fmt::print("  {:<9} {}  {:.2f} µs ±{:.1f}%{}  {} launches{}{}\n", name(candidate.status),
+                 candidate.text, candidate.microseconds, 100 * candidate.spread, behind, candidate.launches,
+                 candidate.registers > 0 ? fmt::format(", {} registers", candidate.registers) : "",
+                 candidate.predicted > 0 ? fmt::format(", {:.2f} µs predicted", candidate.predicted) : "");
     }
   }
+  if (result.is_modelled && winner != nullptr) fmt::print("{}", certainty_text(result));
   fmt::print("  took      {:.2f} s{}\n", result.seconds, assembling_text(result));
   if (result.is_interrupted)
     fmt::print("  stopped   what was measured is kept; the same command goes on from here\n");
@@ -95,6 +131,9 @@ void print_json(const TuneResult& result) {
                           {"status", name(candidate.status)},
                           {"reason", candidate.reason},
                           {"microseconds", candidate.microseconds},
+                          {"predicted", candidate.predicted},
+                          {"sampling_error", candidate.sampling_error},
+                          {"verified", candidate.is_verified},
                           {"spread", candidate.spread},
                           {"round", candidate.round},
                           {"behind", candidate.behind},
@@ -103,18 +142,21 @@ void print_json(const TuneResult& result) {
                           {"assembling_ms", candidate.assembling_ms},
                           {"remembered", candidate.is_remembered}});
   const Candidate* winner = result.winner();
-  const nlohmann::ordered_json out = {{"kernel", result.kernel},
-                                      {"sizes", result.sizes},
-                                      {"device", result.device},
-                                      {"target", result.target},
-                                      {"modelled", result.is_modelled},
-                                      {"remembered", result.is_remembered},
-                                      {"interrupted", result.is_interrupted},
-                                      {"best", winner == nullptr ? "" : winner->text},
-                                      {"microseconds", winner == nullptr ? 0 : winner->microseconds},
-                                      {"seconds", result.seconds},
-                                      {"assembling_seconds", result.assembling_seconds},
-                                      {"candidates", candidates}};
+  const nlohmann::ordered_json out = {
+      {"kernel", result.kernel},
+      {"sizes", result.sizes},
+      {"device", result.device},
+      {"target", result.target},
+      {"modelled", result.is_modelled},
+      {"remembered", result.is_remembered},
+      {"interrupted", result.is_interrupted},
+      {"best", winner == nullptr ? "" : winner->text},
+      {"microseconds", winner == nullptr ? 0 : winner->microseconds},
+      {"prediction_error", result.prediction_error},
+      {"rivals", result.is_modelled && winner != nullptr && !result.is_remembered ? rivals(result) : 0},
+      {"seconds", result.seconds},
+      {"assembling_seconds", result.assembling_seconds},
+      {"candidates", candidates}};
   fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -156,6 +198,10 @@ void add_tune(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--jobs", options->tune.jobs, "assemblers at once (0: one per core)")
       ->check(CLI::Range(0, 1024));
+  command
+      ->add_option("--measure-best", options->tune.measure_best,
+                   "on a CUDA GPU: predict all, and measure only this many of the best (0: all)")
+      ->check(CLI::Range(0, 1000000));
   command->add_flag("--again", options->tune.again, "measure again what was measured before");
   command->add_flag("--all", options->all, "print every candidate");
   command->add_flag("--json", options->json, "print JSON");

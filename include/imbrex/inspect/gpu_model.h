@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,10 @@ struct GpuModel {
   /// True where predicted times were held against runs on this GPU. Those of others are scaled: their own clock,
   /// bandwidths and rates, and latencies that were published or those of the nearest chip that was measured.
   bool is_measured = false;
+  /// Numbers of the timeline's cost model that were measured on a GPU of this model by `imbrex calibrate`, by name
+  /// ("tma_latency"). They replace those of the tables, and so do the bandwidths and latencies above.
+  std::map<std::string, double> constants = {};
+  std::string calibration = {};  ///< the file they came from; "" for a model as Imbrex knows it
 
   /// Dense operations per second for operands of this type: tensor cores where they take it, CUDA cores for
   /// float32. 0 when the GPU has no such unit.

@@ -22,23 +22,29 @@ namespace imbrex {
 
 struct Candidate {
   enum class Status {
-    kWaiting,   // not reached, because the tuning was interrupted
-    kRejected,  // does not compile, or does not fit the target
-    kSlow,      // spills, or ptxas serializes its products
-    kFailed,    // the assembler or the launch refused it
-    kHung,      // ran longer than the time-out and was killed
-    kTrapped,   // ended with a device error, or took the worker with it
-    kWrong,     // its result is not the reference's, or the virtual GPU found something
-    kDropped,   // right, and slower than others
-    kBest,      // measured to the end
+    kWaiting,     // not reached, because the tuning was interrupted
+    kRejected,    // does not compile, or does not fit the target
+    kSlow,        // spills, or ptxas serializes its products
+    kFailed,      // the assembler or the launch refused it
+    kHung,        // ran longer than the time-out and was killed
+    kTrapped,     // ended with a device error, or took the worker with it
+    kWrong,       // its result is not the reference's, or the virtual GPU found something
+    kDropped,     // right, and slower than others
+    kBest,        // measured to the end
+    kPassedOver,  // predicted to be slower than as many as were to be measured
   };
   Configuration configuration;
   std::string text;  ///< "block_m=128 block_n=64"
   Status status = Status::kWaiting;
   std::string reason;       ///< for all that were not measured
   double microseconds = 0;  ///< median of the last round; on the virtual GPU the timeline's prediction
-  double spread = 0;        ///< half the interquartile range, over the median
-  int round = 0;            ///< the last in which it was measured, from 1
+  /// What the timeline predicts: on the virtual GPU the same, on a CUDA GPU where TuneOptions::measure_best asked for it.
+  double predicted = 0;
+  double sampling_error =
+      0;  ///< of `predicted`, relative, where it was extrapolated from a part of the launch
+  bool is_verified = false;  ///< compared with the reference
+  double spread = 0;         ///< half the interquartile range, over the median
+  int round = 0;             ///< the last in which it was measured, from 1
   /// Its time over the fastest of its last round. Times of different rounds do not compare: a chip under
   /// load slows down.
   double behind = 0;
@@ -59,6 +65,9 @@ struct TuneResult {
   bool is_modelled = false;    ///< predicted by the virtual GPU's timeline, not measured
   bool is_remembered = false;  ///< nothing was run: an earlier result, `candidates` has its winner only
   bool is_interrupted = false;
+  /// By how much predictions for two configurations of one kernel differ from what was measured, relative, on average
+  /// (docs/tuning.md): predicted times nearer to each other than that do not tell which is faster. 0 where none were made.
+  double prediction_error = 0;
   std::vector<Candidate> candidates;           ///< the right ones first, fastest first
   double seconds = 0, assembling_seconds = 0;  ///< wall time; the sum of the assemblers' times
 
@@ -78,6 +87,9 @@ struct TuneOptions {
   double timeout_s = 5;  ///< for one candidate's launches
   int jobs = 0;          ///< assemblers at once; 0: one per core
   bool again = false;    ///< measure everything anew, whatever is in the cache
+  /// On a CUDA GPU: predict every candidate's time first, and measure this many, those predicted to be the fastest,
+  /// in that order. 0: all, in the order of the space. LaunchError for a GPU that no model is known of.
+  int measure_best = 0;
   /// The command line that starts a worker. Empty: this program with the argument "worker", which
   /// command_main() answers. A program that does not call command_main() has to call
   /// tune_worker_main() for it.

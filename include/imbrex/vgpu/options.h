@@ -49,6 +49,7 @@ enum class Strictness : uint8_t {
 enum class TensorMath : uint8_t {
   kExact,  // bit for bit the recorded hardware's: products exact, aligned, truncated
   kFast,   // fp32 SIMD; differs from the hardware in the last bits
+  kNone,   // nothing is multiplied, and what the kernel computes is wrong: enough to predict its time
 };
 
 /// What of a launch's time is predicted and kept for drawing (imbrex/vgpu/timeline.h).
@@ -56,6 +57,10 @@ struct TimelineOptions {
   bool record = false;   // predict at all; off, it costs nothing
   int64_t cta = -1;      // keep the lanes of the cluster that holds this CTA; -1: none
   bool explain = false;  // also why it takes so long: Timeline::why; about ten times the time of predicting
+  /// Of a grid of many waves run some, and of a kernel that loops over its work replay the first rounds; the rest is
+  /// extrapolated (docs/timeline.md, Sampling). What the kernel computes is then not complete. Does nothing where
+  /// nothing repeats, and for the clusters that `cta` and `explain` ask about.
+  bool sample = false;
   double clock_ghz = 0;  // of the SMs, where power or a lock holds it down; 0: the GPU model's
   std::shared_ptr<const GpuModel> gpu = {};  // whose clock, bandwidths and latencies are taken
       // (imbrex/inspect/gpu_model.h); null: the one that stands for the target

@@ -141,7 +141,11 @@ struct Timeline {
   int active_sms = 0;    // of those, the ones that had work
   int64_t ctas = 0;
   int64_t ctas_per_sm = 1;  // resident at once
-  int64_t cycles = 0;       // from the first CTA's start to the last one's end
+  /// Of the launch's time, the part that was replayed; the rest is extrapolated (TimelineOptions::sample). 1: all.
+  double replayed = 1;
+  /// By how much of itself `cycles` may be off for that: how far the rounds that were replayed differ.
+  double sampling_error = 0;
+  int64_t cycles = 0;  // from the first CTA's start to the last one's end
   /// The time in microseconds at clock_ghz, without the launch itself.
   double microseconds() const { return static_cast<double>(cycles) / (clock_ghz * 1e3); }
   Utilisation use;

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "core/cache_folder.h"
 #include "core/sha256.h"
 #include "runtime/cache/cache_file.h"
 #include "runtime/host/files.h"
@@ -26,15 +27,6 @@ using runtime::names_in;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr time_t kAbandoned = 3600;  // a temporary file this old has no writer any more
-
-std::string default_directory() {
-  if (const char* chosen = std::getenv("IMBREX_CACHE_DIR")) return chosen;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg == '/')
-    return std::string(xdg) + "/imbrex";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
-    return std::string(home) + "/.cache/imbrex";
-  return fmt::format("/tmp/imbrex-cache-{}", getuid());
-}
 
 int64_t default_bytes() {
   const char* chosen = std::getenv("IMBREX_CACHE_MB");
@@ -119,7 +111,7 @@ std::string CacheKey::part(std::string_view name) const {
 }
 
 Cache& Cache::shared() {
-  static Cache cache(default_directory(), default_bytes());
+  static Cache cache(cache_folder(), default_bytes());
   return cache;
 }
 

@@ -23,6 +23,8 @@ void keep_candidate(Cache& cache, const CacheKey& key, const Candidate& candidat
                         {"reason", candidate.reason},
                         {"microseconds", candidate.microseconds},
                         {"launches", candidate.launches},
+                        {"predicted", candidate.predicted},
+                        {"sampling_error", candidate.sampling_error},
                         {"spill_bytes", candidate.spill_bytes}}
                        .dump(-1, ' ', false, json::error_handler_t::replace));
 }
@@ -36,6 +38,8 @@ bool recall_candidate(Cache& cache, const CacheKey& key, Candidate& candidate) {
   candidate.reason = kept.value("reason", "");
   candidate.microseconds = kept.value("microseconds", 0.0);
   candidate.launches = kept.value("launches", 0);
+  candidate.predicted = kept.value("predicted", 0.0);
+  candidate.sampling_error = kept.value("sampling_error", 0.0);
   candidate.spill_bytes = kept.value("spill_bytes", int64_t{0});
   candidate.is_remembered = true;
   return true;

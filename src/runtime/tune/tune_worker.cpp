@@ -47,7 +47,9 @@ class Worker {
     }
     WorkerVerdict verdict;
     try {
-      verdict = request.kind == WorkerRequest::Kind::kAssemble ? assembled(request) : attempted(request);
+      verdict = request.kind == WorkerRequest::Kind::kAssemble  ? assembled(request)
+                : request.kind == WorkerRequest::Kind::kPredict ? predicted(request)
+                                                                : attempted(request);
     } catch (const runtime::PerformanceError& error) {
       verdict = {Status::kSlow, brief(error)};
       verdict.spill_bytes = error.log().spill_store_bytes;
@@ -69,12 +71,15 @@ class Worker {
     kernel_ = &registered_kernel(problem_.kernel);
     vgpu::Options machine;
     machine.timeline.record = true;
+    data_ = std::make_shared<CaseData>();
+    sampling_ = predicting_ = small_ = {};
     if (!problem_.gpu.empty()) {
       machine.timeline.gpu = std::make_shared<const GpuModel>(gpu_model(problem_.gpu));
       machine.num_sms = machine.timeline.gpu->sms;
     }
     device_ = Device::open(problem_.device, problem_.target, machine);
-    data_ = std::make_shared<CaseData>();
+    machine_ = machine;
+    machine_.target = problem_.target;
     writes_inputs_.reset();
     return {.kind = WorkerAnswer::Kind::kOpened};
   } catch (const Error& error) {
@@ -95,9 +100,41 @@ class Worker {
     return {};
   }
 
+  /// Nothing is checked, multiplied or compared: what there is to know is the time.
+  WorkerVerdict predicted(const WorkerRequest& request) {
+    vgpu::Options machine = machine_;
+    machine.checks = vgpu::CheckSet::none();
+    machine.tensor_math = vgpu::TensorMath::kNone;
+    machine.timeline.sample = request.sample;
+    Bench& bench = request.sample ? sampling_ : predicting_;
+    if (!bench.device) bench = {Device::virtual_gpu(machine), std::make_shared<CaseData>()};
+    Case c(Case::Mode::kMeasure, bench.device, problem_.sizes, problem_.seed);
+    c.share(bench.data);
+    vgpu::Report report;
+    c.measure = [&](const Case::Launcher& launch) {
+      say_stage(Stage::kLaunching);
+      report = launch(true).virtual_report;
+    };
+    kernel_->run(c, bench.device, kernel_->space.parse(request.config));
+    if (!report.completed)
+      return {Status::kWrong,
+              report.findings.empty() ? "did not run to its end" : report.findings[0].message};
+    return time_of(report);
+  }
+
+  static WorkerVerdict time_of(const vgpu::Report& report) {
+    const std::shared_ptr<const vgpu::Timeline>& timeline = report.timeline;
+    if (timeline == nullptr || !timeline->complete)
+      return {Status::kFailed, "its time cannot be predicted: the timeline got stuck"};
+    WorkerVerdict verdict{.times = {timeline->microseconds()}};
+    verdict.sampling_error = timeline->sampling_error;
+    return verdict;
+  }
+
   WorkerVerdict attempted(const WorkerRequest& request) {
     const Configuration configuration = kernel_->space.parse(request.config);
     LaunchReport report;
+    if (request.at_default_sizes) return verified_small(configuration);
     if (request.verify) {
       Case c = new_case(Case::Mode::kRun);
       c.launching = [&] { say_stage(Stage::kLaunching); };
@@ -111,12 +148,8 @@ class Worker {
       }
       if (!writes_inputs_) writes_inputs_ = !data_->are_inputs_intact();
     }
-    if (device_->is_virtual()) {  // nothing to measure: what the cost model predicts for the chip
-      const std::shared_ptr<const vgpu::Timeline>& timeline = report.virtual_report.timeline;
-      if (timeline == nullptr || !timeline->complete)
-        return {Status::kFailed, "its time cannot be predicted: the timeline got stuck"};
-      return {.times = {timeline->microseconds()}};
-    }
+    // Nothing to measure: what the cost model predicts for the chip.
+    if (device_->is_virtual()) return time_of(report.virtual_report);
     if (!timer_) timer_ = std::make_unique<runtime::GpuTimer>(*device_);
     WorkerVerdict verdict;
     Case c = new_case(Case::Mode::kMeasure);
@@ -128,6 +161,21 @@ class Worker {
     };
     kernel_->run(c, device_, configuration);
     return verdict;
+  }
+
+  /// Whether it is right with the sizes that the kernel has where none are given.
+  WorkerVerdict verified_small(const Configuration& configuration) {
+    if (!small_.data) small_ = {device_, std::make_shared<CaseData>()};
+    std::map<std::string, int64_t> sizes;
+    for (const SizeOption& size : kernel_->description.sizes) sizes[size.name] = size.otherwise;
+    Case c(Case::Mode::kRun, small_.device, sizes, problem_.seed);
+    c.share(small_.data);
+    c.launching = [&] { say_stage(Stage::kLaunching); };
+    c.launched = [&] { say_stage(Stage::kChecking); };
+    small_.data->restore_inputs();
+    kernel_->run(c, small_.device, configuration);
+    if (const std::string wrong = what_is_wrong(c); !wrong.empty()) return {Status::kWrong, wrong};
+    return time_of(c.report.virtual_report);
   }
 
   static std::string what_is_wrong(const Case& c) {
@@ -153,6 +201,13 @@ class Worker {
   const RegisteredKernel* kernel_ = nullptr;
   std::optional<Device> device_;
   std::shared_ptr<CaseData> data_;
+  vgpu::Options machine_;
+  /// A device of its own with its data: for predictions, and for the kernel's default sizes.
+  struct Bench {
+    std::optional<Device> device;
+    std::shared_ptr<CaseData> data;
+  };
+  Bench sampling_, predicting_, small_;
   std::optional<bool>
       writes_inputs_;  // so that they are restored before each candidate; not known before the first
   std::unique_ptr<runtime::GpuTimer> timer_;

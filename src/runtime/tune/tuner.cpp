@@ -37,6 +37,11 @@ constexpr int kFirstLaunches = 5;       // of the first round
 constexpr int kLastLaunches = 80;       // of the last
 constexpr double kDropAt = 3;           // times the best: dropped after its first launch
 constexpr double kVirtualTimeout = 20;  // times longer on the virtual GPU
+constexpr size_t kRefined = 5;          // of predicted candidates those that are replayed whole and verified
+/// What predictions for configurations of one kernel are off relative to each other (docs/tuning.md).
+constexpr double kPredictionError = 0.07;
+/// Times the kernel's default sizes, multiplied, up to which the virtual GPU verifies at the sizes asked for.
+constexpr double kVerifiedWork = 64;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -71,19 +76,25 @@ class Tuning {
     set_device(runtime::device_facts(options_.device, machine_target()));
     if (!options_.again && recall()) return std::move(result_);
     use_private_cache_if_none();
+    add_candidates();
+    if (device_.is_virtual || options_.measure_best > 0) result_.prediction_error = kPredictionError;
+    if (options_.measure_best > 0 && !device_.is_virtual) pass_over();
+    assemble_and_measure_once();
+    device_.is_virtual ? refine() : halve();
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  void add_candidates() {
     for (const Configuration& configuration : kernel_.space.configurations()) {
       result_.candidates.push_back({});
       result_.candidates.back().configuration = configuration;
       result_.candidates.back().text = kernel_.space.to_string(configuration);
     }
     digests_.resize(result_.candidates.size());
-    assemble_and_measure_once();
-    halve();
-    finish();
-    return std::move(result_);
   }
 
- private:
   Case trace(const Configuration& configuration) const {
     Case c(Case::Mode::kTrace, std::nullopt, sizes_, options_.seed);
     if (!device_.target.empty()) c.target = target_for(kernel_.target, device_.target).value_or("");
@@ -181,6 +192,7 @@ class Tuning {
 
   void compile(size_t i, const runtime::Assembler* ptxas, std::unique_ptr<WorkerClient>& worker) {
     Candidate& candidate = result_.candidates[i];
+    if (candidate.status != Status::kWaiting) return;
     codegen::CompiledKernel compiled;
     try {
       Case traced = trace(candidate.configuration);
@@ -247,13 +259,16 @@ class Tuning {
       worker_ = open_worker(why_not);
       if (!worker_) throw DeviceError(Diagnostic{{}, "tuning: " + why_not, {}, ""});
     }
-    request.config = result_.candidates[i].text;
+    Candidate& candidate = result_.candidates[i];
+    request.config = candidate.text;
     WorkerVerdict answer = worker_->try_candidate(request, timeout());
     if (answer.status != Status::kDropped) {
-      result_.candidates[i].spill_bytes = answer.spill_bytes;
+      candidate.spill_bytes = answer.spill_bytes;
       verdict(i, answer.status, answer.reason);
       return false;
     }
+    if (request.kind == WorkerRequest::Kind::kPredict) candidate.sampling_error = answer.sampling_error;
+    candidate.is_verified |= request.kind == WorkerRequest::Kind::kTry && request.verify;
     times = std::move(answer.times);
     return true;
   }
@@ -264,7 +279,10 @@ class Tuning {
     candidate.status = Status::kDropped;
     candidate.microseconds = q.median;
     candidate.spread = q.spread();
-    candidate.launches += static_cast<int>(times.size());
+    if (device_.is_virtual)
+      candidate.predicted = q.median;
+    else
+      candidate.launches += static_cast<int>(times.size());
     best_ = best_ == 0 ? q.median : std::min(best_, q.median);
   }
 
@@ -286,7 +304,10 @@ class Tuning {
       tell("first round", done++, count);
       if (result_.candidates[i].status != Status::kWaiting || is_stopped()) continue;
       std::vector<double> times;
-      if (try_candidate(i, {.launches = kFirstLaunches, .limit_us = kDropAt * best_}, times)) {
+      const WorkerRequest request =
+          device_.is_virtual ? WorkerRequest{.kind = WorkerRequest::Kind::kPredict}
+                             : WorkerRequest{.launches = kFirstLaunches, .limit_us = kDropAt * best_};
+      if (try_candidate(i, request, times)) {
         measured(i, times);
         keep_measurement(i);
       }
@@ -310,6 +331,88 @@ class Tuning {
       ++candidate.round;
       candidate.behind = fastest > 0 ? candidate.microseconds / fastest : 1;
     }
+  }
+
+  /// On the virtual GPU: of the candidates predicted to be the fastest, those whose time was extrapolated are replayed
+  /// whole, and each is verified. The sizes of a kernel's description stand for large ones, which would take minutes.
+  void refine() {
+    double work = 1;
+    for (const SizeOption& size : kernel_.description.sizes)
+      work *= static_cast<double>(std::max<int64_t>(1, sizes_.at(size.name))) /
+              static_cast<double>(std::max<int64_t>(1, size.otherwise));
+    const bool is_large = work > kVerifiedWork;
+    std::vector<size_t> order;
+    for (size_t i = 0; i < result_.candidates.size(); ++i)
+      if (result_.candidates[i].status == Status::kDropped) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return result_.candidates[a].microseconds < result_.candidates[b].microseconds;
+    });
+    std::vector<size_t> right;
+    for (size_t i : order) {
+      if (is_stopped() || right.size() == kRefined) break;
+      tell("best few", right.size(), std::min(kRefined, order.size()));
+      std::vector<double> times;
+      if (result_.candidates[i].sampling_error > 0) {
+        if (!try_candidate(i, {.kind = WorkerRequest::Kind::kPredict, .sample = false}, times)) continue;
+        measured(i, times);
+        keep_measurement(i);
+      }
+      if (try_candidate(i, {.at_default_sizes = is_large}, times)) right.push_back(i);
+    }
+    if (is_stopped() || right.empty()) return;
+    compare(right);
+    const size_t best = *std::min_element(right.begin(), right.end(), [&](size_t a, size_t b) {
+      return result_.candidates[a].microseconds < result_.candidates[b].microseconds;
+    });
+    result_.candidates[best].status = Status::kBest;
+  }
+
+  /// On a CUDA GPU: predicts all, and leaves to be measured as many as were asked for, the fastest first.
+  void pass_over() {
+    const GpuModel* gpu = find_gpu_model_of_device(device_.name);
+    if (gpu == nullptr)
+      throw LaunchError(
+          Diagnostic{{},
+                     fmt::format("no GPU model is known of {}, so no time can be predicted", device_.name),
+                     {},
+                     "leave measure_best out, or describe the GPU by `imbrex calibrate`"});
+    TuneOptions options = options_;
+    options.device = "virtual";
+    options.gpu = gpu->name;
+    options.measure_best = 0;
+    Tuning predicting(kernel_, sizes_, options);
+    for (const auto& [text, candidate] : predicting.predictions())
+      for (Candidate& mine : result_.candidates)
+        if (mine.text == text) {
+          mine.predicted = candidate.predicted;
+          mine.sampling_error = candidate.sampling_error;
+        }
+    // Those without a prediction come last, but are measured where there is room.
+    std::stable_sort(
+        result_.candidates.begin(), result_.candidates.end(), [](const Candidate& a, const Candidate& b) {
+          return std::pair(a.predicted == 0, a.predicted) < std::pair(b.predicted == 0, b.predicted);
+        });
+    for (size_t i = static_cast<size_t>(options_.measure_best); i < result_.candidates.size(); ++i) {
+      result_.candidates[i].status = Status::kPassedOver;
+      result_.candidates[i].reason = result_.candidates[i].predicted > 0
+                                         ? fmt::format("{:.2f} µs predicted", result_.candidates[i].predicted)
+                                         : "no time could be predicted";
+    }
+  }
+
+  /// Every candidate by what the virtual GPU predicts, and nothing more.
+  std::map<std::string, Candidate> predictions() {
+    Case traced = trace(kernel_.space.configuration(0));
+    shape_ = traced.shape;
+    code_ = runtime::code_digest(*traced.function);
+    set_device(runtime::device_facts("virtual", machine_target()));
+    use_private_cache_if_none();
+    add_candidates();
+    assemble_and_measure_once();
+    std::map<std::string, Candidate> found;
+    for (const Candidate& candidate : result_.candidates)
+      if (candidate.status == Status::kDropped) found[candidate.text] = candidate;
+    return found;
   }
 
   /// The slower half goes, the rest is measured twice as long, until one is left.
@@ -435,12 +538,19 @@ const char* name(Candidate::Status status) {
       return "slower";
     case Status::kBest:
       return "best";
+    case Status::kPassedOver:
+      return "passed over";
   }
   return "";
 }
 
 TuneResult tune(const RegisteredKernel& kernel, const std::map<std::string, int64_t>& sizes,
                 const TuneOptions& options) {
+  if (options.measure_best > 0 && options.device == "virtual")
+    throw LaunchError(Diagnostic{{},
+                                 "the virtual GPU measures nothing, so there is no best few to measure",
+                                 {},
+                                 "leave measure_best out"});
   if (!options.gpu.empty()) {
     if (options.device != "virtual")
       throw LaunchError(

@@ -58,7 +58,10 @@ std::string to_line(const WorkerRequest& request) {
                      {"verify", request.verify},
                      {"restore", request.restore_inputs},
                      {"launches", request.launches},
-                     {"limit_us", request.limit_us}});
+                     {"limit_us", request.limit_us},
+                     {"default_sizes", request.at_default_sizes}});
+    case WorkerRequest::Kind::kPredict:
+      return dumped({{"do", "predict"}, {"config", request.config}, {"sample", request.sample}});
     case WorkerRequest::Kind::kAssemble:
       return dumped({{"do", "assemble"}, {"config", request.config}});
   }
@@ -77,7 +80,8 @@ std::string to_line(const WorkerAnswer& answer) {
       return dumped({{"status", word_of(kStatuses, answer.verdict.status)},
                      {"reason", answer.verdict.reason},
                      {"times", answer.verdict.times},
-                     {"spill_bytes", answer.verdict.spill_bytes}});
+                     {"spill_bytes", answer.verdict.spill_bytes},
+                     {"sampling_error", answer.verdict.sampling_error}});
   }
   return "";
 }
@@ -96,13 +100,17 @@ std::optional<WorkerRequest> parse_request(const std::string& line) try {
                        object.at("seed")};
     return request;
   }
-  if (what != "try" && what != "assemble") return std::nullopt;
-  request.kind = what == "try" ? WorkerRequest::Kind::kTry : WorkerRequest::Kind::kAssemble;
+  if (what != "try" && what != "predict" && what != "assemble") return std::nullopt;
+  request.kind = what == "try"       ? WorkerRequest::Kind::kTry
+                 : what == "predict" ? WorkerRequest::Kind::kPredict
+                                     : WorkerRequest::Kind::kAssemble;
   request.config = object.at("config");
   request.verify = object.value("verify", request.verify);
   request.restore_inputs = object.value("restore", request.restore_inputs);
   request.launches = object.value("launches", request.launches);
   request.limit_us = object.value("limit_us", request.limit_us);
+  request.at_default_sizes = object.value("default_sizes", request.at_default_sizes);
+  request.sample = object.value("sample", request.sample);
   return request;
 } catch (const json::exception&) {
   return std::nullopt;
@@ -126,6 +134,7 @@ std::optional<WorkerAnswer> parse_answer(const std::string& line) try {
   for (const json& time : object.value("times", json::array()))
     if (time.is_number()) answer.verdict.times.push_back(time);
   answer.verdict.spill_bytes = object.value("spill_bytes", int64_t{0});
+  answer.verdict.sampling_error = object.value("sampling_error", 0.0);
   return answer;
 } catch (const json::exception&) {
   return std::nullopt;

@@ -3,10 +3,12 @@
 // stdin, answers on its stdout.
 //
 //   {"do": "open", "kernel", "device", "target", "gpu", "sizes", "seed"}  ->  {} or {"error"}
-//   {"do": "try", "config", "verify", "restore", "launches", "limit_us"}
+//   {"do": "try", "config", "verify", "restore", "launches", "limit_us", "default_sizes"}
 //       ->  {"stage": "launching"}, {"stage": "checking"}, {"stage": "measuring"}: what is going on now; then
 //           {"status": "right", "times": [us, ...]}
 //           or {"status": "wrong" | "failed" | "trapped" | "slow", "reason", "spill_bytes"}
+//   {"do": "predict", "config", "sample"}
+//       ->  the same, with the predicted time and "sampling_error"; nothing is computed or verified
 //   {"do": "assemble", "config"}                         ->  {"status", ...} as above, without times
 //
 // A worker whose device is lost ("trapped") ends after its answer.
@@ -34,14 +36,16 @@ struct WorkerProblem {
 };
 
 struct WorkerRequest {
-  enum class Kind : uint8_t { kOpen, kTry, kAssemble };
+  enum class Kind : uint8_t { kOpen, kTry, kPredict, kAssemble };
   Kind kind = Kind::kTry;
-  WorkerProblem problem;        ///< kOpen
-  std::string config;           ///< kTry, kAssemble: TuningSpace::to_string
-  bool verify = true;           ///< kTry: run once and compare with the reference before measuring
-  bool restore_inputs = false;  ///< kTry: write the inputs again first
-  int launches = 5;             ///< kTry: to measure
-  double limit_us = 0;          ///< kTry: stop after a first launch that took longer; 0: no limit
+  WorkerProblem problem;          ///< kOpen
+  std::string config;             ///< kTry, kPredict, kAssemble: TuningSpace::to_string
+  bool verify = true;             ///< kTry: run once and compare with the reference before measuring
+  bool restore_inputs = false;    ///< kTry: write the inputs again first
+  int launches = 5;               ///< kTry: to measure
+  double limit_us = 0;            ///< kTry: stop after a first launch that took longer; 0: no limit
+  bool at_default_sizes = false;  ///< kTry on the virtual GPU: verify with the kernel's default sizes instead
+  bool sample = true;             ///< kPredict: from a part of the launch where that is enough
 };
 
 /// How a candidate fared.
@@ -50,6 +54,7 @@ struct WorkerVerdict {
   std::string reason = {};                                 ///< for all others
   std::vector<double> times = {};                          ///< of the launches, in microseconds
   int64_t spill_bytes = 0;                                 ///< per thread, of kSlow
+  double sampling_error = 0;                               ///< of a prediction, relative
 };
 
 struct WorkerAnswer {

@@ -85,10 +85,12 @@ Grid::Grid(std::span<const ResidentLaunch> launches) {
   if (!launches.empty()) watch_ = launches.front().context->options.watch;
   for (const ResidentLaunch& one : launches) {
     const LaunchContext& launch = *one.context;
-    const int64_t clusters = launch.clusters().count();
-    const int slots = static_cast<int>(std::min<int64_t>(one.slots, clusters));
-    std::vector<int64_t> order(static_cast<size_t>(clusters));
-    std::iota(order.begin(), order.end(), int64_t{0});
+    std::vector<int64_t> order = launch.chosen;
+    if (order.empty()) {
+      order.resize(static_cast<size_t>(launch.clusters().count()));
+      std::iota(order.begin(), order.end(), int64_t{0});
+    }
+    const int slots = static_cast<int>(std::min<int64_t>(one.slots, std::ssize(order)));
     Random random(launch.options.seed, ~uint64_t{0});
     if (!random.is_plain())
       for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);

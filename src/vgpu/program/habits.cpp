@@ -8,6 +8,17 @@ void Habits::note(const ptx::Instruction& insn) {
   using ptx::Op;
   const bool is_wait = insn.op == Op::mbarrier_test_wait || insn.op == Op::mbarrier_try_wait;
   const bool is_arrival = insn.op == Op::mbarrier_arrive || insn.op == Op::mbarrier_arrive_drop;
+  const bool is_strong_load =
+      insn.op == Op::ld && (insn.has(Mod::volatile_) || insn.has(Mod::relaxed) || insn.has(Mod::acquire)) &&
+      !insn.has(Mod::shared);
+  heeds_other_clusters |= is_strong_load || (insn.op == Op::atom && !insn.has(Mod::shared)) ||
+                          insn.op == Op::clusterlaunchcontrol_try_cancel;
+  // Without a space, an address may lie anywhere.
+  const bool is_elsewhere = insn.has(Mod::global) || insn.has(Mod::local) || insn.has(Mod::const_) ||
+                            insn.has(Mod::param) || insn.has(Mod::param_entry) || insn.has(Mod::param_func);
+  const bool is_load = insn.op == Op::ld || insn.op == Op::atom || insn.op == Op::wmma_load_a ||
+                       insn.op == Op::wmma_load_b || insn.op == Op::wmma_load_c;
+  reads_shared |= insn.op == Op::ldmatrix || (is_load && !is_elsewhere);
   if (is_wait) ++(insn.has(Mod::relaxed) ? relaxed_waits : acquiring_waits);
   if (insn.has(Mod::relaxed) || !insn.has(Mod::cluster)) return;
   some_wait_for_cluster |= is_wait;

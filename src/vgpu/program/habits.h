@@ -14,6 +14,12 @@ struct Habits {
   int relaxed_waits = 0, acquiring_waits = 0;                           // for mbarriers
   bool some_wait_for_cluster = false, some_arrive_for_cluster = false;  // .cluster scope at mbarriers
 
+  /// Reads what other clusters may be about to write (flags, tickets), or asks for their work: of such a program no
+  /// cluster can be left out.
+  bool heeds_other_clusters = false;
+  /// Threads may read what lies in shared memory. Else what copies bring there is only multiplied or stored.
+  bool reads_shared = false;
+
   void note(const ptx::Instruction& insn);
   /// Is a rule that a wait, or an arrival, bends kept elsewhere in the program?
   bool is_slip(BentRule rule, bool by_wait) const;

@@ -101,6 +101,10 @@ Step exec_mma_kind(Warp& warp, const Instruction& insn, Mask active) {
   const KindForm& form = insn.form<KindForm>();
   Cluster& cluster = warp.cta().cluster();
   const int64_t k = form.spec.shape.k;
+  if (cluster.launch().options.tensor_math == TensorMath::kNone) {
+    cluster.statistics().tensor_flops += 2 * kRows * kColumns * k;
+    return Step::kNext;
+  }
   alignas(16) uint8_t a_rows[kRows * kRowBytes], b_rows[kColumns * kRowBytes];
   uint8_t a[kRows * 64], b[kColumns * 64], a_scales[kRows * kMaxScales], b_scales[kColumns * kMaxScales];
   uint32_t tile[kRows * kColumns];

@@ -145,6 +145,11 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   const MmaForm& form = insn.form<MmaForm>();
   Cluster& cluster = warp.cta().cluster();
+  if (cluster.launch().options.tensor_math == TensorMath::kNone) {
+    const auto [m, n, k] = form.spec.shape;
+    cluster.statistics().tensor_flops += 2 * m * n * k;
+    return Step::kNext;
+  }
   alignas(16) uint8_t a[16 * kMaxRowBytes], b[8 * kMaxRowBytes];
   uint32_t tile[16 * kColumns];
   gather_operands(warp, form, a, b);

@@ -119,6 +119,10 @@ void Mma::multiply(Cluster& cluster, const CtaPair& ctas) {
         fmt::format("instruction descriptor {:#x}: {}", instruction_descriptor_, decoded.problem));
     return;
   }
+  if (cluster.launch().options.tensor_math == TensorMath::kNone) {
+    cluster.statistics().tensor_flops += int64_t{2} * shape.m * shape.n * shape.k;
+    return;
+  }
   ProductSpec spec;
   spec.instruction = !is_block_scaled(form_.kind)       ? arith::TensorInstruction::kTcgen05
                      : form_.kind == MmaKind::kMxF8F6F4 ? arith::TensorInstruction::kMxf8f6f4

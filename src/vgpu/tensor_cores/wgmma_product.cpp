@@ -130,6 +130,10 @@ bool WarpgroupProduct::multiply(Cluster& cluster) {
   thread_local std::vector<uint8_t> a, b;
   std::vector<uint32_t>& tile = group_->tile;
   const arith::MatrixShape& shape = form_->spec.shape;
+  if (cluster.launch().options.tensor_math == TensorMath::kNone) {
+    cluster.statistics().tensor_flops += 2 * shape.m * shape.n * shape.k;
+    return true;
+  }
   thread_local OperandBoxes a_boxes, b_boxes;
   if (!read_a(cluster, a, a_boxes) || !read_b(cluster, b, b_boxes)) return false;
   if (cluster.checks().layouts) note_product(who, a_boxes, b_boxes, accumulator());

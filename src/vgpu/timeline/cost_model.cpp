@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "vgpu/timeline/cost_constants.h"
+
 namespace imbrex::vgpu {
 
 namespace {
@@ -111,7 +113,10 @@ CostModel cost_model(int sm, double clock_ghz, const GpuModel* chosen) {
   if (!m.chip.ends_with(".json"))  // else the file of a GPU that the user describes
     std::transform(m.chip.begin(), m.chip.end(), m.chip.begin(),
                    [](unsigned char c) { return std::toupper(c); });
-  if (!gpu.is_measured) m.chip += " (scaled)";
+  if (!gpu.calibration.empty())
+    m.chip += " (calibrated)";
+  else if (!gpu.is_measured)
+    m.chip += " (scaled)";
   m.sms = gpu.sms;
   m.clock_ghz = clock_ghz > 0 ? clock_ghz : gpu.clock_ghz;
   const double per_clock = 1 / (m.clock_ghz * 1e9);
@@ -124,6 +129,7 @@ CostModel cost_model(int sm, double clock_ghz, const GpuModel* chosen) {
   m.shared_latency = gpu.shared_latency_cycles;
   if (sm < 90 || sm >= 120)
     m.mma_sync_flops = gpu.peak(float16) / (gpu.sms * gpu.clock_ghz * 1e9);  // its only tensor unit
+  apply_constants(m, gpu);
   return m;
 }
 

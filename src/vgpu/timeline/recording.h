@@ -85,6 +85,9 @@ struct RecordedObject {
 };
 
 struct Recording {
+  /// It ends where a sample does, before the run did; the run stored `stored_bytes` in all, whether recorded or not.
+  bool is_cut = false;
+  int64_t stored_bytes = 0;
   int64_t cluster = 0;        // number in the grid
   std::vector<int64_t> ctas;  // linear numbers, by rank
   int warps_per_cta = 1;

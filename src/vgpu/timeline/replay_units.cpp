@@ -133,6 +133,9 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
   const auto then = [&](double end, Resource resource) {
     node = path_.then(node, end, resource, work.insn, work.warp);
   };
+  const bool is_store = work.demand.kind == Kind::kThreadStore || work.demand.kind == Kind::kTmaStore;
+  if (is_store && context_.log != nullptr)
+    context_.log->stores[static_cast<size_t>(cluster)].push_back({now_, work.demand.bytes});
   switch (work.demand.kind) {
     case Kind::kNone:
       run.done = now_;

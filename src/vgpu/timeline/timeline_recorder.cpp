@@ -10,11 +10,30 @@ namespace {
 constexpr int kSubPartitions = 4;
 constexpr int kLineShift = 7;  // 128 bytes
 
+/// The loads that fill registers which an instruction reads, and which its warp has not waited for yet.
+template <class WarpState>
+std::vector<int32_t> loads_for(WarpState& warp, const InstructionInfo& info, const Program& program,
+                               const Recording& recording) {
+  std::vector<int32_t> loads;
+  for (uint32_t r : info.reads) {
+    const int32_t load = warp.loads[r];
+    if (load < 0) continue;
+    loads.push_back(load);
+    // The load's other registers need no wait of their own.
+    for (uint32_t other : program.info[recording.works[static_cast<size_t>(load)].insn].writes)
+      if (warp.loads[other] == load) warp.loads[other] = -1;
+  }
+  return loads;
+}
+
 }  // namespace
 
 TimelineRecorder::TimelineRecorder(const LaunchContext& launch, int64_t number, std::vector<int64_t> ctas,
                                    bool with_texts)
-    : program_(&launch.program), model_(cost_model(launch.target.sm)), with_texts_(with_texts) {
+    : program_(&launch.program),
+      model_(cost_model(launch.target.sm, 0, launch.options.timeline.gpu.get())),
+      with_texts_(with_texts),
+      most_works_(static_cast<size_t>(launch.recorded_works)) {
   recording_.cluster = number;
   recording_.warps_per_cta = launch.warps();
   recording_.ctas = std::move(ctas);
@@ -68,18 +87,9 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
     return;
   }
   if (state.issue == 0) state.run_insn = insn.index;
+  wait_for(warp, insn.index, Kind::kWaitWork, loads_for(state, info, *program_, recording_));
   double begin = state.clock;
-  for (uint32_t r : info.reads) {
-    if (state.loads[r] >= 0) {
-      // The load's other registers need no wait of their own.
-      const int32_t load = state.loads[r];
-      flush(warp, insn.index);
-      push(warp, {.kind = Kind::kWaitWork, .insn = insn.index, .id = load});
-      for (uint32_t other : program_->info[recording_.works[static_cast<size_t>(load)].insn].writes)
-        if (state.loads[other] == load) state.loads[other] = -1;
-    }
-    begin = std::max(begin, state.ready[r]);
-  }
+  for (uint32_t r : info.reads) begin = std::max(begin, state.ready[r]);
   const InstructionCost price = instruction_cost(model_, cost);
   double latency = price.latency;
   if (info.matrix_work > 0) {
@@ -101,7 +111,7 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
 }
 
 void TimelineRecorder::executed(size_t warp, const Instruction& insn, Step step) {
-  if (step == Step::kBlock || step == Step::kTurn) return;
+  if (step == Step::kBlock || step == Step::kTurn || recording_.is_cut) return;
   const InstructionInfo& info = program_->info[insn.index];
   const auto cost = static_cast<CostClass>(info.cost);
   WarpState& state = states_[warp];
@@ -124,14 +134,19 @@ void TimelineRecorder::executed(size_t warp, const Instruction& insn, Step step)
 void TimelineRecorder::accessed(size_t warp, const Instruction& insn, Space space,
                                 const std::byte* const* host, Mask lanes, uint32_t bytes, BankAccess access) {
   if (lanes == 0) return;
+  const bool writes = access == BankAccess::kStore;
+  if (space != Space::kSharedCta && writes) recording_.stored_bytes += int64_t{bytes} * count_lanes(lanes);
+  if (is_cut()) return;
   WarpState& state = states_[warp];
   if (space == Space::kSharedCta) {
     state.wavefronts = banks_.measure(host, lanes, bytes, access).wavefronts;
     return;
   }
   if (static_cast<CostClass>(program_->info[insn.index].cost) != CostClass::kGlobalAccess) return;
+  // Its address may be loaded, too.
+  const std::vector<int32_t> loads = loads_for(state, program_->info[insn.index], *program_, recording_);
+  wait_for(warp, insn.index, Kind::kWaitWork, loads);
   flush(warp, insn.index);
-  const bool writes = access == BankAccess::kStore;
   RecordedWork work;
   work.demand.kind = writes ? WorkDemand::Kind::kThreadStore : WorkDemand::Kind::kThreadLoad;
   work.demand.bytes = int64_t{bytes} * count_lanes(lanes);
@@ -229,12 +244,19 @@ int32_t TimelineRecorder::object_of(const Who& who, SyncKey key) {
   return at->second;
 }
 
+bool TimelineRecorder::is_cut() {
+  recording_.is_cut |= most_works_ > 0 && recording_.works.size() >= most_works_;
+  return recording_.is_cut;
+}
+
 void TimelineRecorder::initialised(const Who& who, SyncKey key) {
+  if (recording_.is_cut) return;
   objects_.erase(key);
   recording_.objects[static_cast<size_t>(object_of(who, key))].init = who.insn->index;
 }
 
 void TimelineRecorder::arrived(const Who& who, SyncKey key, int64_t phase) {
+  if (recording_.is_cut) return;
   const int32_t object = object_of(who, key);
   if (acting_ >= 0) {
     recording_.arrivals.push_back({acting_, object, static_cast<int32_t>(phase)});
@@ -252,7 +274,7 @@ void TimelineRecorder::arrived(const Who& who, SyncKey key, int64_t phase) {
 }
 
 void TimelineRecorder::waited(const Who& who, SyncKey key, int64_t phase) {
-  if (phase < 0) return;
+  if (phase < 0 || recording_.is_cut) return;
   const size_t warp = index_of(who);
   const uint32_t insn = who.insn != nullptr ? who.insn->index : states_[warp].run_insn;
   flush(warp, insn);
@@ -261,6 +283,7 @@ void TimelineRecorder::waited(const Who& who, SyncKey key, int64_t phase) {
 }
 
 void TimelineRecorder::allocated(const Who& who, int rank, int columns) {
+  if (recording_.is_cut) return;
   const size_t warp = index_of(who);
   flush(warp, who.insn->index);
   push(warp, {.kind = columns > 0 ? Kind::kAllocate : Kind::kFree,
@@ -270,6 +293,7 @@ void TimelineRecorder::allocated(const Who& who, int rank, int columns) {
 }
 
 void TimelineRecorder::relinquished(const Who& who, int rank) {
+  if (recording_.is_cut) return;
   const size_t warp = index_of(who);
   flush(warp, who.insn->index);
   push(warp, {.kind = Kind::kRelinquish, .insn = who.insn->index, .phase = rank});
@@ -279,6 +303,8 @@ void TimelineRecorder::relinquished(const Who& who, int rank) {
 
 int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDemand& demand,
                                     const std::vector<uint64_t>& lines, std::string text) {
+  if (demand.kind == WorkDemand::Kind::kTmaStore) recording_.stored_bytes += demand.bytes;
+  if (is_cut()) return -1;
   const auto id = static_cast<int32_t>(recording_.works.size());
   RecordedWork work;
   work.demand = demand;
@@ -336,6 +362,7 @@ int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDem
 }
 
 void TimelineRecorder::joined(size_t warp, const Who& submitter, int32_t product) {
+  if (product < 0 || recording_.is_cut) return;
   states_[warp].products.open.push_back(product);
   if (index_of(submitter) == warp) return;
   flush(warp, submitter.insn->index);
@@ -343,7 +370,8 @@ void TimelineRecorder::joined(size_t warp, const Who& submitter, int32_t product
 }
 
 Recording TimelineRecorder::take() {
-  for (size_t warp = 0; warp < states_.size(); ++warp) flush(warp, 0);
+  if (!recording_.is_cut)
+    for (size_t warp = 0; warp < states_.size(); ++warp) flush(warp, 0);
   return std::move(recording_);
 }
 

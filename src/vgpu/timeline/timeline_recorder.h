@@ -97,7 +97,11 @@ class TimelineRecorder {
   const Program* program_;
   BankMeter banks_;
   CostModel model_;
+  /// True when the sample has ended; nothing more is recorded but how much is stored.
+  bool is_cut();
+
   bool with_texts_;
+  size_t most_works_;
   Recording recording_;
   std::vector<WarpState> states_;
   std::unordered_map<SyncKey, int32_t> objects_;

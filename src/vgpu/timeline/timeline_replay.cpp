@@ -29,6 +29,7 @@ Replay::Replay(const ReplayContext& context, const std::vector<Recording>& recor
     sms_[i].l1 = CacheModel(context.l1_bytes);
   }
   clusters_.resize(recordings.size());
+  if (context.log != nullptr) context.log->stores.resize(recordings.size());
 }
 
 // ---- clusters
@@ -86,6 +87,7 @@ void Replay::finish(int32_t cluster, PathNode last) {
     hidden_ += c.loads[rank].common(c.products[rank]);
   }
   end_ = std::max(end_, now_);
+  if (context_.log != nullptr) context_.log->ends.push_back(now_);
   last_ = last;
   clusters_[static_cast<size_t>(cluster)].reset();
   --running_;

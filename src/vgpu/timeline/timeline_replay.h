@@ -15,6 +15,17 @@
 
 namespace imbrex::vgpu {
 
+/// What an extrapolation goes by (sampling.h), by cluster in the order of launch.
+struct ReplayLog {
+  /// Bytes stored so far.
+  struct Store {
+    double time;
+    int64_t bytes;
+  };
+  std::vector<std::vector<Store>> stores;
+  std::vector<double> ends;  // of clusters, in the order in which they ended
+};
+
 struct ReplayContext {
   const Program& program;
   CostModel model;
@@ -26,6 +37,7 @@ struct ReplayContext {
   int64_t l1_bytes = 0;               // of an SM, beside the shared memory of its CTAs
   bool explain = false;               // Timeline::why, without its what-ifs
   std::optional<Resource> free = {};  // costs nothing; the model says so already where it can
+  ReplayLog* log = nullptr;           // filled where it is there
 };
 
 /// `recordings` in the order of launch.

@@ -59,7 +59,10 @@ class BoxLoad : public AsyncOp {
         is_first_(is_first) {}
 
   bool run(Cluster& cluster) override {
-    box_.for_each_row(offset_, [&](const BoxRow& row) { load_row(cluster, row); });
+    // Where nothing is multiplied and no thread reads it, nobody misses the data.
+    const LaunchContext& launch = cluster.launch();
+    if (launch.options.tensor_math != TensorMath::kNone || launch.program.habits.reads_shared)
+      box_.for_each_row(offset_, [&](const BoxRow& row) { load_row(cluster, row); });
     if (is_one_stretch())
       touch(cluster, who, shared_place(*to_, offset_), box_.footprint(), AccessKind::kWrite);
     if (cluster.checks().layouts) note_origins();

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every number that predicted times of a GPU rest on, and where it comes from (`imbrex list --gpus`).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "imbrex/inspect/gpu_model.h"
+
+namespace imbrex::vgpu {
+
+/// Where a number comes from.
+enum class NumberSource : uint8_t {
+  kCalibrated,  // measured by `imbrex calibrate` on the GPU at hand
+  kMeasured,    // measured on an H200 by bench/units
+  kPublished,   // measurements that others published, of this chip or one of its generation
+  kDocumented,  // a data sheet, a white paper or the PTX manual
+  kAssumed,     // near that of its neighbours, or what published rates of kernels need
+};
+/// "measured", "published", ...
+const char* name(NumberSource source);
+
+struct GpuNumber {
+  std::string name;  // "tma_latency", as a model file spells it
+  double value = 0;
+  std::string unit;  // "clocks", "bytes per clock", "GB/s", ...
+  std::string what;  // "from a bulk copy's issue to its arrival, beyond a thread's load"
+  NumberSource source = NumberSource::kAssumed;
+};
+
+/// The numbers of a GPU: those of its model first, then an SM's.
+std::vector<GpuNumber> gpu_numbers(const GpuModel& gpu);
+
+}  // namespace imbrex::vgpu
