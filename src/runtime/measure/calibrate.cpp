@@ -56,7 +56,7 @@ constexpr Unit kUnits[] = {
     {"barrier_latency", "barriers of four warps", runtime::cta_barriers, Measure::kClocks, Effect::kAdds, 4,
      12},
     {"l2_latency_cycles", "loads that hit in L2, each depending on the one before", runtime::global_chase,
-     Measure::kClocks, Effect::kAdds, 16, 48, 256, 64},
+     Measure::kClocks, Effect::kAdds, 256, 512, 128, 4096},
     {"hbm_latency_cycles", "loads from memory, each depending on the one before", runtime::global_chase,
      Measure::kClocks, Effect::kAdds, 8, 56, 4096, 1024},
     {"mma_sync_latency", "mma.sync m16n8k16, each adding to the one before", runtime::dependent_products,
@@ -71,8 +71,6 @@ constexpr Unit kUnits[] = {
      Measure::kClocks, Effect::kAdds, 8, 40},
     {"tma_latency", "bulk loads of 1 KiB from L2, one after the other", runtime::bulk_loads, Measure::kClocks,
      Effect::kAdds, 8, 40},
-    {"cluster_latency", "barriers of a cluster of two", runtime::cluster_barriers, Measure::kClocks,
-     Effect::kAdds, 4, 12},
 };
 
 constexpr std::pair<const char*, double GpuModel::*> kModelNumbers[] = {

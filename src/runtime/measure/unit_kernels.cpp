@@ -125,15 +125,6 @@ NEXT:
           .threads = 64};
 }
 
-UnitKernel cluster_barriers() {
-  return {.target = "sm_90",
-          .setup = "",
-          .body = repeated(8, "barrier.cluster.arrive.aligned;\n  barrier.cluster.wait.aligned;"),
-          .steps = 8,
-          .threads = 32,
-          .cluster = 2};
-}
-
 UnitKernel chain_writer() {
   return {.target = "sm_80",
           .setup = "  @!%leader bra DONE;\n  mov.u64 %a, %at;\n",

@@ -29,7 +29,6 @@ UnitKernel independent_products();  // of all sub-partitions
 UnitKernel streaming_loads();
 UnitKernel bulk_loads();        // of 1024 bytes, each after the one before has arrived
 UnitKernel barrier_handover();  // two warps that wait for each other by mbarriers
-UnitKernel cluster_barriers();
 /// Writes a chain of addresses: element i of `data`, `mask` bytes apart, names element i + 1, the last of n the first.
 UnitKernel chain_writer();
 
