@@ -100,6 +100,48 @@ void expect_clean(const Bent& kernel) {
   }
 }
 
+// ---- relaxed reads
+
+/// CTA 0 writes and sets a flag; in CTA 1 one thread sees it and all read, after a barrier.
+Bent message(const std::string& look, const std::string& seen) {
+  return {.body = fmt::format(R"(
+  add.u64 %u, %out, 512;
+  setp.eq.u32 %p, %c, 1;
+  @%p bra READER;
+  st.global.b32 [%own], %t;
+  bar.sync 0;
+  @%first st.release.gpu.global.b32 [%u], 1;
+  ret;
+READER:
+  @!%first bra SEEN;
+AGAIN:
+  {} %x, [%u];
+  setp.ne.u32 %q, %x, 1;
+  @%q bra AGAIN;
+SEEN:
+  {}
+  ld.global.b32 %y, [%own];)",
+                              look, seen),
+          .grid = {2},
+          .block = {64}};
+}
+
+TEST(RelaxedRead, OrdersByAFenceBehindIt) {
+  for (const char* look :
+       {"ld.relaxed.gpu.global.b32", "ld.volatile.global.b32", "ld.relaxed.sys.global.b32"}) {
+    expect_bends(message(look, "bar.sync 0;"), FindingKind::kRace, BentRule::kRelaxedWait);
+    for (const char* fence : {"fence.acq_rel.gpu;", "fence.sc.sys;", "membar.gl;"}) {
+      expect_clean(message(look, fmt::format("{}\n  bar.sync 0;", fence)));
+      expect_clean(message(look, fmt::format("bar.sync 0;\n  {}", fence)));
+    }
+    expect_bends(message(look, "fence.acq_rel.cta;\n  bar.sync 0;"), FindingKind::kRace,
+                 BentRule::kRelaxedWait);
+  }
+  expect_clean(message("ld.acquire.gpu.global.b32", "bar.sync 0;"));
+  // What is weak orders nothing at all.
+  expect_found(message("ld.global.b32", "bar.sync 0;"), FindingKind::kRace);
+}
+
 // ---- equal values
 
 constexpr const char* kTwoStores = R"(

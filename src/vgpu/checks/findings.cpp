@@ -75,7 +75,10 @@ uint32_t FindingLog::first_of_line(uint32_t place) const {
 Finding* FindingLog::open(FindingKind kind, const Who& who, uint64_t address, const Who* other, Bend bend) {
   const BentRule rule = bend.rule;
   const bool by_wait = bend.by != Bend::kNowhere && program_->info[bend.by].tests;
-  const bool passes = rule != BentRule::kNone && is_practical() && !program_->habits.is_slip(rule, by_wait);
+  // A flag in memory, of which no instruction is known, is no matter of how mbarriers are waited for.
+  const bool is_flag = rule == BentRule::kRelaxedWait && bend.by == Bend::kNowhere;
+  const bool passes =
+      rule != BentRule::kNone && is_practical() && (is_flag || !program_->habits.is_slip(rule, by_wait));
   const Severity severity = passes ? Severity::kNote : Severity::kFinding;
   constexpr uint32_t kNowhere = ~0u;
   const uint32_t place = who.insn != nullptr ? who.insn->index : kNowhere;

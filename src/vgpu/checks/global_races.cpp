@@ -111,17 +111,20 @@ GlobalRaces::Released GlobalRaces::released_at(uint64_t address, int rank, bool 
     to = join(to, what);
   }
   if (is_system) there.seen = join(there.seen, at->second.to_system);
+  there.unfenced = at->second.unfenced;
   return there;
 }
 
 void GlobalRaces::release_at(uint64_t address, int rank, const std::shared_ptr<const Foreign>& what,
-                             const std::shared_ptr<const Foreign>& to_system) {
+                             const std::shared_ptr<const Foreign>& to_system,
+                             const std::shared_ptr<const Foreign>& unfenced) {
   has_released_.store(true, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   ReleasedAt& at = objects_[address];
   std::shared_ptr<const Foreign>& own = at.by_rank[rank];
   own = join(own, what);
   at.to_system = join(at.to_system, to_system);
+  at.unfenced = join(at.unfenced, unfenced);
 }
 
 void GlobalRaces::add_launch(Launched launch) {

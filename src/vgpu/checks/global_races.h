@@ -77,15 +77,16 @@ class GlobalRaces {
   void name_agent(AgentId agent, const Actor& actor);
   Actor actor(AgentId agent);
 
-  /// What has been released at an address, for a thread of another cluster: what it sees, and what the scopes keep from
-  /// it.
+  /// What has been released at an address, for a thread of another cluster: what it sees, what the scopes keep from it, and
+  /// what had reached the releasing threads by relaxed reads alone.
   struct Released {
-    std::shared_ptr<const Foreign> seen, narrow;
+    std::shared_ptr<const Foreign> seen, narrow, unfenced;
   };
   Released released_at(uint64_t address, int rank, bool is_system);
   /// By a thread of a GPU, for that GPU, and for all others (null: nothing).
   void release_at(uint64_t address, int rank, const std::shared_ptr<const Foreign>& what,
-                  const std::shared_ptr<const Foreign>& to_system);
+                  const std::shared_ptr<const Foreign>& to_system,
+                  const std::shared_ptr<const Foreign>& unfenced);
 
   // Several launches, on several GPUs: what one of a rank did is ordered before the next of that rank.
 
@@ -113,7 +114,7 @@ class GlobalRaces {
  private:
   struct ReleasedAt {
     std::map<int, std::shared_ptr<const Foreign>> by_rank;
-    std::shared_ptr<const Foreign> to_system;
+    std::shared_ptr<const Foreign> to_system, unfenced;
   };
   static constexpr size_t kLocks = 1024;
   bool is_concurrent_;

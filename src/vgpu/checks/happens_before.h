@@ -152,11 +152,12 @@ struct Knowledge {
   /// tcgen05 operations known to be complete: `synced` before synchronisation that follows
   /// (fence::before_thread_sync), `ready` before tcgen05 operations that follow (fence::after_thread_sync).
   VectorClock synced, ready;
-  BentClock bent;                          // where rules are bent
-  std::shared_ptr<const Foreign> foreign;  // null: of no other cluster
-  std::shared_ptr<const Foreign> narrow;   // would be known, if scopes reached as far as other GPUs
-  VectorClock published;                   // of those seen: a fence of gpu scope came in between
-  VectorClock published_to_system;         // of those seen: one of system scope did
+  BentClock bent;                           // where rules are bent
+  std::shared_ptr<const Foreign> foreign;   // null: of no other cluster
+  std::shared_ptr<const Foreign> narrow;    // would be known, if scopes reached as far as other GPUs
+  std::shared_ptr<const Foreign> unfenced;  // what relaxed reads have observed, with no fence behind them
+  VectorClock published;                    // of those seen: a fence of gpu scope came in between
+  VectorClock published_to_system;          // of those seen: one of system scope did
 
   /// What comes through an object that both synchronised on. `ready` does not travel: every thread needs its
   /// own fence::after_thread_sync.
@@ -170,6 +171,7 @@ struct Knowledge {
     bent.join(other.bent);
     foreign = join(foreign, other.foreign);
     narrow = join(narrow, other.narrow);
+    unfenced = join(unfenced, other.unfenced);
   }
   /// All that another part of the same warp knows.
   void absorb(const Knowledge& other) {

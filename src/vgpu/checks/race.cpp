@@ -193,6 +193,7 @@ void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what) 
     warp.knowledge.published_to_system.join(what.published_to_system);
     warp.knowledge.foreign = join(warp.knowledge.foreign, what.foreign);
     warp.knowledge.narrow = join(warp.knowledge.narrow, what.narrow);
+    warp.knowledge.unfenced = join(warp.knowledge.unfenced, what.unfenced);
     return;
   }
   known.synced.join(what.synced);

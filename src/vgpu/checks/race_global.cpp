@@ -37,7 +37,10 @@ void RaceChecker::fence(const Who& who, uint8_t reach) {
     each_known(s, lanes_of(who), [&](const Knowledge& k) { published.join(k.seen); });
     published.join(warp_index(who), s.own_at_fence);
   };
-  if (global_ != nullptr && (reach & kGpuScope) != 0) publish_in(s.knowledge.published);
+  if (global_ != nullptr && (reach & kGpuScope) != 0) {
+    publish_in(s.knowledge.published);
+    s.knowledge.foreign = join(s.knowledge.foreign, s.knowledge.unfenced);
+  }
   if (global_ != nullptr && (reach & kSystemScope) != 0 && launch_->rank >= 0)
     publish_in(s.knowledge.published_to_system);
   ++s.version;
@@ -55,11 +58,14 @@ void RaceChecker::strong_access(const Who& who, uint64_t address, AccessKind kin
   WarpState& s = state(who);
   const bool is_system = (who.order & kSystemScope) != 0;
   if (is_read(kind)) {
-    // Relaxed reads count as acquiring: where the fence behind them stands differs between good kernels.
+    // A relaxed read acquires by a fence behind it, of this thread or of one that it synchronises with.
     const GlobalRaces::Released there = global_->released_at(address, launch_->rank, is_system);
+    Knowledge& ours = s.knowledge;
     if (there.seen != nullptr || there.narrow != nullptr) {
-      s.knowledge.foreign = join(s.knowledge.foreign, there.seen);
-      s.knowledge.narrow = join(s.knowledge.narrow, there.narrow);
+      std::shared_ptr<const Foreign>& to = (who.order & kAcquires) != 0 ? ours.foreign : ours.unfenced;
+      to = join(to, there.seen);
+      ours.unfenced = join(ours.unfenced, there.unfenced);
+      ours.narrow = join(ours.narrow, there.narrow);
       ++s.version;
     }
   }
@@ -76,7 +82,8 @@ void RaceChecker::strong_access(const Who& who, uint64_t address, AccessKind kin
   if (what.empty()) return;
   global_->release_at(
       address, launch_->rank, foreign_of(std::move(what), s.knowledge),
-      launch_->rank < 0 || to_system.empty() ? nullptr : foreign_of(std::move(to_system), s.knowledge));
+      launch_->rank < 0 || to_system.empty() ? nullptr : foreign_of(std::move(to_system), s.knowledge),
+      s.knowledge.unfenced);
 }
 
 void RaceChecker::finished() {
@@ -146,9 +153,13 @@ struct GlobalJudge {
     here.agent = is_own(earlier) ? local_agent(earlier.agent) : kNoAgent;
     const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent));
     const int lane = earlier.lane_of(std::countr_zero(earlier.bytes)) & 31;
+    RaceChecker::Excuse excuse;
+    if (is_of_launch) excuse = checker.excuse(view, here, now, repeats);
+    if (excuse.rule == BentRule::kNone && excuse.wait == nullptr && !is_own(earlier) &&
+        checker.is_known(view.knowledge->unfenced.get(), earlier, lane))
+      excuse.rule = BentRule::kRelaxedWait;
     checker.report_global_race(
-        who, address, earlier, now,
-        is_of_launch ? checker.excuse(view, here, now, repeats) : RaceChecker::Excuse{},
+        who, address, earlier, now, excuse,
         !is_of_launch && checker.is_known(view.knowledge->narrow.get(), earlier, lane));
   }
   void in_order(const Access& earlier, const Access& now) {

@@ -178,7 +178,11 @@ void RaceChecker::report_global_race(const Who& who, uint64_t address, const Acc
                                            allocation->address, allocation->address + allocation->bytes,
                                            address - allocation->address));
   if (excuse.wait != nullptr) return add_bent_wait(*finding, *excuse.wait);
-  if (!of_launch)
+  if (excuse.rule == BentRule::kRelaxedWait)
+    finding->hint =
+        "the read that waited for the other CTA is relaxed or volatile: make it .acquire (ld.acquire.gpu, "
+        "cuda::memory_order_acquire), or put a fence behind it (fence.acq_rel.gpu, __threadfence())";
+  else if (!of_launch)
     finding->hint = hint_between_launches(earlier, now, is_narrow);
   else if (earlier.strong && now.strong)
     finding->hint = "both are atomic, but of a scope that does not reach the other's CTA: use .gpu";
