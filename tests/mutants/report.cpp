@@ -21,14 +21,17 @@ something is found; those listed as equivalent run under a third of them.
 A mutant that is a bug must be **reported by a checker, at a line of the kernel**; a wrong result alone does not count.
 Mutants that are not bugs are listed below with the argument, and must neither be reported nor change the result.
 Faults that only change which numbers are computed (a wrong coordinate, another element of a tile that was written and
-is properly ordered, a missing product in a kernel without roles) are not made: only the result can reveal those.
+is properly ordered, a missing product in a kernel without roles) are not made: only the result can reveal those. Where a rule
+makes only such faults in one kernel, subjects_language.cpp leaves it out there.
 
     ctest --test-dir build -L mutants                        # the suite
     IMBREX_MUTANTS=verdicts.txt build/test_mutants           # every mutant: the verdict, the message, the place
     IMBREX_MUTANTS_ONLY='V5 drop-wait' build/test_mutants    # only mutants whose name contains this text
 
 V0 to V6 are the steps of the Blackwell ladder, mxf8 and nvf4 the block-scaled product in two of its types, H0 to H9 the
-steps of the Hopper ladder.
+steps of the Hopper ladder. Of the library beside them: histogram; split-k and stream-k, products whose CTAs take turns;
+int4, decoding by packed weights; mma-nvf4, the block-scaled product by mma.sync. Of the suite's own: locked, ordered, rows
+and viewed (tests/mutants/language_kernels.h).
 )";
 
 /// Faults that real projects shipped, and the rules that make them here.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -52,7 +53,7 @@ std::vector<Rule> all_rules() {
   std::vector<Rule> all;
   for (const std::span<const Rule> part :
        {wait_rules(), arrival_rules(), commit_rules(), order_rules(), copy_rules(), tensor_memory_rules(),
-        descriptor_rules(), role_rules(), cluster_rules(), wgmma_rules()})
+        descriptor_rules(), role_rules(), cluster_rules(), wgmma_rules(), turn_rules()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }
@@ -60,6 +61,8 @@ std::vector<Rule> all_rules() {
 std::vector<Mutant> mutants_of(const Subject& subject) {
   std::vector<Mutant> mutants;
   for (const Rule& rule : all_rules()) {
+    if (std::find(subject.left_out.begin(), subject.left_out.end(), rule.name) != subject.left_out.end())
+      continue;
     Places places(subject, rule.name, mutants);
     rule.derive(places);
   }

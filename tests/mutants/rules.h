@@ -72,6 +72,7 @@ std::span<const Rule> descriptor_rules();
 std::span<const Rule> role_rules();
 std::span<const Rule> cluster_rules();
 std::span<const Rule> wgmma_rules();
+std::span<const Rule> turn_rules();
 
 /// All rules, in the table's order.
 std::vector<Rule> all_rules();

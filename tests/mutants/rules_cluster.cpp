@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults in clusters and in cluster launch control.
+#include <algorithm>
+
 #include "mutants/rules.h"
 
 namespace imbrex::mutants {
@@ -106,17 +108,24 @@ void unchecked_grant(Places& places) {
       places.add(i, [&](Edit& e) { e.at(i).guard = ptx::Reg(); });
   });
 }
+/// Whether a grant was refused, as the roles of a kernel that asks for clusters keep it.
+template <class Body>
+void each_refusal(Places& places, Body&& body) {
+  const std::vector<ptx::Instruction>& all = places.f.body;
+  if (std::none_of(all.begin(), all.end(), [](const ptx::Instruction& insn) { return insn.op == kCancel; }))
+    return;
+  places.each(Op::not_, [&](size_t i) {
+    if (all[i].type() == ScalarType::pred) body(i);
+  });
+}
 /// One role takes a grant for a refusal and a refusal for a grant.
 void grant_misread(Places& places) {
-  places.each(Op::not_, [&](size_t i) {
-    if (places.f.body[i].type() == ScalarType::pred) places.add(i, [&](Edit& e) { e.at(i).op = Op::mov; });
-  });
+  each_refusal(places, [&](size_t i) { places.add(i, [&](Edit& e) { e.at(i).op = Op::mov; }); });
 }
 /// One role goes on whatever the response says; one stops.
 template <bool kGoOn>
 void grant_ignored(Places& places) {
-  places.each(Op::not_, [&](size_t i) {
-    if (places.f.body[i].type() != ScalarType::pred) return;
+  each_refusal(places, [&](size_t i) {
     places.add(i, [&](Edit& e) {
       const ptx::Reg last = e.operand(i, 0).reg();
       e.insert(i + 1, Op::setp, {kGoOn ? Mod::ne : Mod::eq, ScalarType::u32}, {last, 0, 0});

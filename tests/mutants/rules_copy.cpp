@@ -31,7 +31,9 @@ void load_twice(Places& places) {
   each_load(places, [&](size_t i) { places.add(i, [&](Edit& e) { e.duplicate(i); }); });
 }
 void load_by_all_lanes(Places& places) {
-  each_load(places, [&](size_t i) { places.add(i, [&](Edit& e) { e.at(i).guard = ptx::Reg(); }); });
+  each_load(places, [&](size_t i) {
+    if (places.f.body[i].guard.is_valid()) places.add(i, [&](Edit& e) { e.at(i).guard = ptx::Reg(); });
+  });
 }
 void load_other_barrier(Places& places) {
   each_load(places, [&](size_t i) { places.add(i, [&](Edit& e) { e.operand(i, 2).value += 8; }); });

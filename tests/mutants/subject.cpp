@@ -42,7 +42,7 @@ Outcome run_on(const std::shared_ptr<runtime::DeviceBackend>& device, const Subj
   for (size_t i = 0; i < subject.tensors.size(); ++i) {
     const TensorArgument& tensor = subject.tensors[i];
     HostTensor host(tensor.dtype, tensor.shape);
-    if (!tensor.is_output) host = HostTensor::random(tensor.dtype, tensor.shape, i + 1);
+    if (!tensor.is_output && !tensor.is_zeroed) host = HostTensor::random(tensor.dtype, tensor.shape, i + 1);
     const auto bytes = static_cast<int64_t>(host.bytes().size());
     addresses.push_back(device->allocate(bytes));
     if (tensor.is_output)
@@ -71,7 +71,7 @@ Outcome run_on(const std::shared_ptr<runtime::DeviceBackend>& device, const Subj
     device->synchronize();
     for (size_t i = 0; i < subject.tensors.size(); ++i) {
       const TensorArgument& tensor = subject.tensors[i];
-      if (!tensor.is_output) continue;
+      if (!tensor.is_compared) continue;
       HostTensor host(tensor.dtype, tensor.shape);
       device->copy_from_device(host.bytes().data(), addresses[i], static_cast<int64_t>(host.bytes().size()));
       outcome.results.insert(outcome.results.end(), host.bytes().begin(), host.bytes().end());

@@ -13,15 +13,24 @@
 
 namespace imbrex::mutants {
 
-/// A tensor that the kernel is given: random numbers, or poisoned memory for results.
+/// A tensor that the kernel is given: random numbers, poisoned memory for results, or zeros. What it leaves in the last two
+/// is compared, unless nobody is to read it.
 struct TensorArgument {
   DataType dtype;
   std::vector<int64_t> shape;
-  bool is_output = false;
+  bool is_output = false, is_zeroed = false, is_compared = is_output;
+  TensorArgument unread() && {
+    is_compared = false;
+    return std::move(*this);
+  }
 };
 inline TensorArgument in(DataType dtype, std::vector<int64_t> shape) { return {dtype, std::move(shape)}; }
 inline TensorArgument out(DataType dtype, std::vector<int64_t> shape) {
   return {dtype, std::move(shape), true};
+}
+/// Semaphores, counters.
+inline TensorArgument zeroed(DataType dtype, std::vector<int64_t> shape) {
+  return {dtype, std::move(shape), false, true, true};
 }
 
 struct Subject {
@@ -29,6 +38,8 @@ struct Subject {
   codegen::CompiledKernel kernel;
   ptx::Module module;  ///< kernel.ptx as a tree
   int num_sms = 1;
+  /// Rules whose faults only change numbers here: accesses beside their place that are properly ordered.
+  std::vector<std::string> left_out = {};
 
   struct Value {
     int64_t number = 0;
@@ -97,5 +108,7 @@ Subject make_subject(std::string name, int num_sms, const K& kernel, const Args&
 /// The subjects of the suite: small problems of every kernel that synchronises, in which every ring goes
 /// round, every stage is used again, and persistent CTAs take over several tiles.
 const std::vector<Subject>& subjects();
+/// Those of them that are no products of the ladders.
+std::vector<Subject> language_subjects();
 
 }  // namespace imbrex::mutants

@@ -108,6 +108,7 @@ std::vector<Subject> make_subjects() {
                                         .swizzle_size = 1,
                                         .ctas = 2},
                        1024, 128, 48));
+  for (Subject& subject : language_subjects()) all.push_back(std::move(subject));
   return all;
 }
 
