@@ -11,6 +11,7 @@
 #include <mutex>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/caller_line.h"
@@ -157,37 +158,43 @@ struct Call {
   friend auto operator<=>(const Call&, const Call&) = default;
 };
 
-/// The choice for a call; it depends on the size of an element too, and not on strides.
-Variant choose(const Call& call, int multiprocessors) {
-  const int halves = 16 / call.bits;  // elements per 16 bits: rows of equally many bytes take equally long
-  Variant variant{
-      choose_matmul(call.m, call.n, cdiv(call.k, halves), call.is_plain, multiprocessors, call.matrices),
-      call.a_is_km, call.b_is_kn, call.has_strides};
-  variant.choice.block_k *= halves;
-  if (call.is_integer) fit_integers(variant.choice);
-  return variant;
-}
-
 /// The kernel for a call, and the numbers of its launch.
 struct Found {
   const Launch* launch = nullptr;
   int ctas = 0, parts = 1;
+  size_t choices = 0;  // so many were made for the call; this is the last
 };
-/// Choosing takes longer than a launch should, so choices are kept.
-Found find(const Call& call, const Device& device) {
+/// What is kept of it.
+struct Choices {
+  Found last;
+  std::vector<MatmulChoice> all;
+};
+
+/// One more choice for a call; it depends on the size of an element too, and not on strides.
+void choose(Choices& choices, const Call& call, const Device& device) {
+  const int halves = 16 / call.bits;  // elements per 16 bits: rows of equally many bytes take equally long
+  MatmulChoice choice = choose_matmul(call.m, call.n, cdiv(call.k, halves), call.is_plain,
+                                      device.multiprocessors(), call.matrices, choices.all);
+  Found& found = choices.last;
+  found.ctas = std::exchange(choice.ctas, 0);  // whatever they are, the kernel is the same
+  found.parts = std::exchange(choice.parts, 1);
+  choices.all.push_back(choice);
+  choice.block_k *= halves;
+  if (call.is_integer) fit_integers(choice);
+  found.launch = &find({choice, call.a_is_km, call.b_is_kn, call.has_strides}, device);
+  found.choices = choices.all.size();
+}
+
+/// Choosing takes longer than a launch should, so choices are kept. `refused`: so many of them did not compile.
+Found find(const Call& call, const Device& device, size_t refused) {
   constexpr size_t kMost = 4096;
   static std::mutex turn;
-  static auto& known = *new std::map<Call, Found>;
+  static auto& known = *new std::map<Call, Choices>;
   const std::lock_guard lock(turn);
   if (known.size() > kMost) known.clear();
-  Found& found = known[call];
-  if (found.launch == nullptr) {
-    Variant variant = choose(call, device.multiprocessors());
-    found.ctas = std::exchange(variant.choice.ctas, 0);  // whatever they are, the kernel is the same
-    found.parts = std::exchange(variant.choice.parts, 1);
-    found.launch = &find(variant, device);
-  }
-  return found;
+  Choices& choices = known[call];
+  while (choices.all.size() <= refused) choose(choices, call, device);
+  return choices.last;
 }
 
 /// `p` as dense kernels take it.
@@ -226,10 +233,19 @@ LaunchReport run(Until until, Product p, int64_t matrices, const Device& device,
   const Call call{&device.backend(), matrices,  p.m,       p.n,      p.k,
                   p.dtype.bits(),    p.a_is_km, p.b_is_kn, is_plain, p.strides.has_value(),
                   p.dtype == int8};
-  const Found found = find(call, device);
-  p.ctas = found.ctas;
-  p.parts = found.parts;
-  return found.launch->run(until, p, stream);
+  // Registers may not suffice for the largest tiles with every type, order and step: then the next best serve.
+  constexpr size_t kMostRefused = 4;
+  for (size_t refused = 0;;) {
+    const Found found = find(call, device, refused);
+    p.ctas = found.ctas;
+    p.parts = found.parts;
+    try {
+      return found.launch->run(until, p, stream);
+    } catch (const CompileError&) {
+      refused = found.choices;
+      if (refused >= kMostRefused) throw;
+    }
+  }
 }
 
 LaunchReport run(Until until, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,

@@ -36,8 +36,8 @@ struct MatmulChoice {
 std::span<const MatmulChoice> matmul_candidates();
 
 /// The fastest by a model, for `matrices` products of 16-bit elements in one launch. `is_plain`: the result's elements have
-/// 16 bits, and no steps come before they are stored.
+/// 16 bits, and no steps come before they are stored. `without`: candidates that are passed over; not all of them.
 MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int multiprocessors,
-                           int64_t matrices = 1);
+                           int64_t matrices = 1, std::span<const MatmulChoice> without = {});
 
 }  // namespace imbrex

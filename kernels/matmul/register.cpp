@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels behind imbrex::matmul that are no steps of a ladder.
+#include <algorithm>
+
 #include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/kernels/matmul/matmul_h9.h"
 #include "imbrex/kernels/matmul/matmul_skinny.h"
@@ -45,11 +47,12 @@ const KernelRegistration<HopperMatmulH8<PartsOfK>> parts{
     {"hopper_matmul_parts", "hopper_matmul_h8 of parts of k, whose sums it leaves to sum_of_k_parts",
      [] {
        std::vector<SizeOption> sizes = half_matmul_sizes();
-       sizes.push_back({"parts", 3, "into which k is divided"});
+       sizes.push_back({"parts", 3, "into which k is divided; 0: one"});
        return sizes;
      }()},
     [](Case& c, Kernel<HopperMatmulH8<PartsOfK>>& kernel) {
-      const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k"), parts = c.size("parts");
+      const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k");
+      const int64_t parts = std::max<int64_t>(c.size("parts"), 1);
       const DataType dtype = c.size("bf16") ? bfloat16 : float16;
       DeviceTensor a = c.input(dtype, {m, k}), b = c.input(dtype, {n, k}),
                    sums = c.output(float32, {parts, m, n});

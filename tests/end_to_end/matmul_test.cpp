@@ -12,11 +12,14 @@
 #include "activations.h"
 #include "imbrex/runtime/compare.h"
 #include "kit.h"
+#include "matmul/matmul_choice.h"
 
 namespace imbrex::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Product {
@@ -71,10 +74,22 @@ TEST(MatmulChoice, IsTheFastestMeasured) {
   EXPECT_THAT(matmul_choice(8192, 8192, 8192, kH200), HasSubstr(" block_m=128 block_n=256 "));
   EXPECT_THAT(
       matmul_choice(512, 10240, 8192, kH200),
-      StartsWith("hopper_matmul_h8 block_m=128 block_n=176 stages=5 consumers=2 split_k=1 cluster_m=2"));
+      StartsWith("hopper_matmul_h8 block_m=256 block_n=160 stages=3 consumers=2 split_k=1 cluster_m=1"));
   EXPECT_THAT(matmul_choice(486, 408, 14944, kH200), StartsWith("hopper_matmul_parts"));
-  EXPECT_THAT(matmul_choice(64, 8192, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=64"));
+  EXPECT_THAT(matmul_choice(64, 8192, 8192, kH200), StartsWith("hopper_matmul_h8 block_m=80 block_n=128"));
   EXPECT_THAT(matmul_choice(16, 28672, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=16"));
+}
+
+TEST(MatmulChoice, IsTheNextBestWithoutThoseThatDoNotAssemble) {
+  std::vector<MatmulChoice> refused;
+  for (int i = 0; i < 4; ++i) {
+    MatmulChoice choice = choose_matmul(4096, 4096, 4096, true, 132, 1, refused);
+    choice.ctas = 0;
+    choice.parts = 1;
+    EXPECT_THAT(refused, Not(Contains(choice)));
+    EXPECT_THAT(matmul_candidates(), Contains(choice));
+    refused.push_back(choice);
+  }
 }
 
 TEST(MatmulChoice, HasNoClusterThatTheDeviceCannotHold) {
