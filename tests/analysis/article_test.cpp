@@ -112,7 +112,7 @@ TEST(Article, LevelsOfThreeChips) {
     double hbm_gb, hbm, l2_mib, l2, latency_hbm, latency_l2, latency_shared;
   };
   for (const Row& row :
-       {Row{"a100", 80, 2.0e12, 40, 5e12, 400, 200, 30}, Row{"h200", 141, 4.8e12, 60, 9e12, 800, 270, 30},
+       {Row{"a100", 80, 2.0e12, 40, 5e12, 400, 200, 30}, Row{"h200", 141, 4.8e12, 60, 9e12, 600, 275, 30},
         Row{"b200", 180, 7.7e12, 126, 18e12, 800, 300, 30}}) {
     const GpuModel gpu = gpu_model(row.gpu);
     EXPECT_NEAR(static_cast<double>(gpu.hbm_bytes), row.hbm_gb * 1e9, 1e9) << row.gpu;
@@ -133,7 +133,7 @@ TEST(Article, BytesInFlight) {
     return gpu.hbm_bytes_per_second / (gpu.sms * gpu.clock_ghz * 1e9) * gpu.hbm_latency_cycles / 1e3;
   };
   EXPECT_NEAR(kilobytes("a100"), 5.4, 0.05);
-  EXPECT_NEAR(kilobytes("h200"), 15.9, 0.05);
+  EXPECT_NEAR(kilobytes("h200"), 11.9, 0.05);
   EXPECT_NEAR(kilobytes("b200"), 22.4, 0.05);
 }
 
