@@ -388,7 +388,7 @@ void VirtualGpu::finish(const Prepared& prepared, Grid& grid, size_t n, Report& 
                data_->footprint->take()))
       report.findings.push_back(std::move(race));
   const TimelineOptions& wanted = data_->options.timeline;
-  if (!wanted.record || !report.completed) return;
+  if (!wanted.record || !report.completed || report.ctas_left_out > 0) return;
   constexpr int64_t kLeastL1 = 28 << 10;
   const int64_t of_cta =
       program.static_shared_bytes + context.dynamic_shared_bytes + data_->target->reserved_shared_bytes;

@@ -129,6 +129,19 @@ TEST(RunProgram, NotesAreToldWhereAskedForAndAreNoFindings) {
   EXPECT_THAT(ran.output, HasSubstr("nothing found; 1 launches"));
 }
 
+TEST(RunProgram, SomeCtasOfALargeGridAreRunAndTheReportSaysSo) {
+  EXPECT_THAT(run(kImbrex + " run -- " + kProgram + " 1 mark").output, HasSubstr("64 CTAs ran"));
+  const std::string json = temporary("sampled.json");
+  const Ran ran = run(kImbrex + " run --ctas 5 --report " + json + " -- " + kProgram + " 1 mark");
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("5 CTAs ran"));
+  EXPECT_THAT(ran.output, HasSubstr("1 launches left out 59 CTAs (--ctas): what those compute is missing"));
+  EXPECT_EQ(nlohmann::json::parse(contents(json))["ctas_left_out"], 59);
+  EXPECT_THAT(run("IMBREX_CTAS=2 LD_LIBRARY_PATH=" IMBREX_BINARY_DIR "/cuda " + kProgram + " 1 mark").output,
+              HasSubstr("left out 62 CTAs"));
+  EXPECT_THAT(run(kImbrex + " run --ctas 0 -- " + kProgram).output, HasSubstr("--ctas"));
+}
+
 TEST(RunProgram, ByTheLetterNotesAreFindings) {
   const Ran ran = run(kImbrex + " run --strict -- " + kProgram + " 1 bend");
   EXPECT_EQ(ran.exit_code, 1) << ran.output;

@@ -140,6 +140,56 @@ TEST(Cluster, WhatACtaWroteIsKnownOnlyAtTheScopeOfTheCluster) {
   EXPECT_NE(run(".release.cluster", ".relaxed.cluster").find("race"), std::string::npos);
 }
 
+TEST(Cluster, AFenceOfTheCtaDoesNotReachAnother) {
+  const auto run = [](const std::string& release_fence, const std::string& acquire_fence) {
+    ClusterKernel kernel;
+    kernel.body = fmt::format(
+        "  xor.b32 %r20, %r2, 1;\n  mapa.shared::cluster.u32 %r21, %r10, %r20;\n"
+        "  mapa.shared::cluster.u32 %r22, %r11, %r20;\n  @!%p1 st.shared::cluster.u32 [%r21], %r2;\n  {};\n"
+        "  @!%p1 mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r22];\n"
+        "wait:\n  mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 %p2, [%r11], 0;\n  @!%p2 bra "
+        "wait;\n"
+        "  {};\n  ld.shared.b32 %r23, [%r10];\n",
+        release_fence, acquire_fence);
+    return kernel.run().report;
+  };
+  const std::string wide = "fence.acq_rel.cluster", narrow = "fence.acq_rel.cta";
+  EXPECT_EQ(first(run(wide, wide)), "clean");
+  EXPECT_EQ(first(run("fence.acq_rel.gpu", "fence.sc.sys")), "clean");
+  for (const Report& report : {run(narrow, wide), run(wide, narrow)}) {
+    EXPECT_NE(first(report).find("race"), std::string::npos);
+    EXPECT_NE(report.format().find("fence.acq_rel.cta"), std::string::npos) << report.format();
+    EXPECT_NE(report.format().find("is of CTA scope"), std::string::npos) << report.format();
+    EXPECT_NE(report.format().find(".cluster"), std::string::npos) << report.format();
+  }
+}
+
+TEST(Cluster, AWordOfTheCtasScopeDoesNotReachAnother) {
+  // CTA 0 writes into CTA 1 and sets a word there, for which CTA 1 waits; or CTA 1 does so itself.
+  const auto run = [](const std::string& set, const std::string& get, int writer) {
+    ClusterKernel kernel;
+    kernel.body = fmt::format(
+        "  mov.u32 %r20, 1;\n  mapa.shared::cluster.u32 %r21, %r10, %r20;\n  setp.ne.u32 %p3, %r2, {};\n"
+        "  or.pred %p3, %p3, %p1;\n  @!%p3 st.shared::cluster.u32 [%r21], %r2;\n"
+        "  @!%p3 {}.shared::cluster.u32 [%r21+64], 1;\n"
+        "  setp.ne.u32 %p2, %r2, 1;\n  setp.ne.u32 %p4, %r1, 7;\n  or.pred %p2, %p2, %p4;\n  @%p2 bra end;\n"
+        "wait:\n  {}.shared::cta.u32 %r23, [%r10+64];\n  setp.ne.u32 %p2, %r23, 1;\n  @%p2 bra wait;\n"
+        "  ld.shared.b32 %r23, [%r10];\nend:\n",
+        writer, set, get);
+    return kernel.run().report;
+  };
+  EXPECT_EQ(first(run("st.release.cluster", "ld.acquire.cluster", 0)), "clean");
+  EXPECT_EQ(first(run("st.release.cta", "ld.acquire.cta", 1)), "clean");
+  EXPECT_EQ(first(run("st.release.cluster", "ld.acquire.cta", 1)), "clean");
+  for (const Report& report :
+       {run("st.release.cta", "ld.acquire.cluster", 0), run("st.release.cluster", "ld.acquire.cta", 0)}) {
+    EXPECT_NE(first(report).find("race"), std::string::npos) << report.format();
+    EXPECT_NE(report.format().find("is of CTA scope"), std::string::npos) << report.format();
+  }
+  EXPECT_EQ(first(run("red.release.cluster.add", "ld.acquire.cluster", 0)), "clean");
+  EXPECT_NE(first(run("red.release.cta.add", "ld.acquire.cluster", 0)).find("race"), std::string::npos);
+}
+
 TEST(Cluster, AsyncStoresSignalTheirDestination) {
   ClusterKernel kernel;
   kernel.body =

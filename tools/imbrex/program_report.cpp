@@ -84,6 +84,8 @@ void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int
         launches += json.value("launches", int64_t{0});
         checked += json.value("checked", int64_t{0});
         suppressed += json.value("suppressed", int64_t{0});
+        sampled += json.value("sampled", int64_t{0});
+        ctas_left_out += json.value("ctas_left_out", int64_t{0});
       }
     }
     for (const auto& [number, pair] : by_number) {
@@ -153,6 +155,12 @@ void ProgramReport::print() const {
                             : fmt::format("{} findings", found()),
              launches, checked, suppressed > 0 ? fmt::format("; {} suppressed", suppressed) : "",
              failed > 0 && runs.size() > 1 ? fmt::format("; {} of {} runs failed", failed, runs.size()) : "");
+  if (sampled > 0)
+    fmt::print(stderr,
+               "  {} launches left out {} CTAs (--ctas): what those compute is missing in the results, and "
+               "what they "
+               "do was not checked\n",
+               sampled, ctas_left_out);
   if (processes == 0)
     fmt::print(
         stderr,
@@ -160,8 +168,14 @@ void ProgramReport::print() const {
 }
 
 Json ProgramReport::as_json() const {
-  Json out = {{"command", command},       {"version", version()},     {"launches", launches},
-              {"checked", checked},       {"suppressed", suppressed}, {"runs", Json::array()},
+  Json out = {{"command", command},
+              {"version", version()},
+              {"launches", launches},
+              {"checked", checked},
+              {"suppressed", suppressed},
+              {"sampled", sampled},
+              {"ctas_left_out", ctas_left_out},
+              {"runs", Json::array()},
               {"findings", Json::array()}};
   for (const ProgramRun& run : runs)
     out["runs"].push_back({{"seed", run.seed}, {"exit_code", run.exit_code}, {"found", run.found}});

@@ -43,6 +43,9 @@ std::string ProgramReport::as_html() const {
       : found() == 1 ? "1 finding"
                      : fmt::format("{} findings", found()),
       launches, checked, version());
+  if (sampled > 0)
+    out += fmt::format("<p>{} launches left out {} CTAs: what those compute is missing in the results.</p>\n",
+                       sampled, ctas_left_out);
   out += "<table><tr><th>seed</th><th>exit code</th><th>found</th></tr>\n";
   for (const ProgramRun& run : runs)
     out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", run.seed, run.exit_code,

@@ -25,6 +25,7 @@ struct Options {
   std::string gpu, checks = "on", launches, suppressions, saved_ptx, timeline;
   std::vector<std::string> kernels, reports, tests;
   int gpus = 1, seeds = 1;
+  int64_t ctas = 0;
   uint64_t seed = 0;
   bool stop_at_first = false, notes = false, is_strict = false;
   bool checks_tests = false;   // imbrex check
@@ -94,6 +95,7 @@ void set_environment(const Options& options, const fs::path& libraries, const fs
   set("IMBREX_SEED", std::to_string(seed));
   set("IMBREX_LAUNCHES", options.launches);
   set("IMBREX_KERNELS", joined(options.kernels));
+  if (options.ctas > 0) set("IMBREX_CTAS", std::to_string(options.ctas));
   if (options.is_strict) set("IMBREX_STRICTNESS", "strict");
   if (!options.suppressions.empty()) set("IMBREX_SUPPRESSIONS", fs::absolute(options.suppressions).string());
   if (!options.saved_ptx.empty()) set("IMBREX_SAVE_PTX", fs::absolute(options.saved_ptx).string());
@@ -191,6 +193,10 @@ void add_options(CLI::App* command, const std::shared_ptr<Options>& options) {
       ->excludes(seed);
   command->add_option("--launches", options->launches,
                       "which launches are checked: first:3, every:10, 5-9, 7; the others run unchecked");
+  command
+      ->add_option("--ctas", options->ctas,
+                   "run about so many CTAs of a larger grid, spread evenly; the results are incomplete then")
+      ->check(CLI::PositiveNumber);
   command
       ->add_option("--kernel", options->kernels,
                    "check kernels of this name only, with * and ?; may be repeated")

@@ -81,6 +81,7 @@ struct Options {
   int64_t stall_budget = int64_t{1} << 26;
   int64_t memory_bytes = int64_t{64} << 30;  // size of global memory; host pages are taken when touched
   int max_findings = 32;                     // a launch stops after so many distinct ones
+  int64_t sampled_ctas = 0;                  // of a larger grid run about so many, spread evenly; 0: all
   TimelineOptions timeline = {};             // predict the time on the real chip
   bool count_banks = false;                  // count bank conflicts of shared memory; off, it costs nothing
   bool count_sectors = false;                // count sectors of global memory; off, it costs nothing

@@ -168,6 +168,7 @@ struct Report {
   Statistics statistics;
   std::string printf_output;                 // in CTA order; within a CTA as it was printed
   bool completed = false;                    // every thread ran to its end (findings or not)
+  int64_t ctas_left_out = 0;                 // by Options::sampled_ctas: what they compute is missing
   std::shared_ptr<const Timeline> timeline;  // when Options::timeline asked for it and the launch completed
   std::vector<BankUse> banks;                // when Options::count_banks asked for it, by PTX line
   std::vector<SectorUse> sectors;            // when Options::count_sectors asked for it, by PTX line

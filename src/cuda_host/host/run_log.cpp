@@ -118,6 +118,8 @@ void RunLog::launched(const std::string& kernel, uint64_t stream, bool was_check
                       const vgpu::Report& report) {
   ++launches_;
   if (was_checked) ++checked_;
+  if (report.ctas_left_out > 0) ++sampled_;
+  ctas_left_out_ += report.ctas_left_out;
   kernels_.insert(kernel);
   for (const vgpu::Finding& finding : report.findings) add(kernel, finding);
   if (notes_)
@@ -154,7 +156,9 @@ void RunLog::finish() {
                                   {"launches", launches_},
                                   {"checked", checked_},
                                   {"kernels", kernels_.size()},
-                                  {"suppressed", suppressed_}})
+                                  {"suppressed", suppressed_},
+                                  {"sampled", sampled_},
+                                  {"ctas_left_out", ctas_left_out_}})
               .dump());
     return;
   }
@@ -165,6 +169,9 @@ void RunLog::finish() {
       entries_.size() == noted_ ? "nothing found" : fmt::format("{} findings", entries_.size() - noted_),
       launches_, kernels_.size(), checked_,
       suppressed_ == 0 ? "" : fmt::format("; {} findings suppressed", suppressed_));
+  if (sampled_ > 0)
+    fmt::print(stderr, "imbrex: {} launches left out {} CTAs: what those compute is missing in the results\n",
+               sampled_, ctas_left_out_);
 }
 
 }  // namespace imbrex::cuda

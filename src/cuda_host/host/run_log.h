@@ -50,9 +50,10 @@ class RunLog {
   std::vector<Suppression> suppressions_;
   std::string file_;
   int64_t launches_ = 0, checked_ = 0, suppressed_ = 0;
-  size_t noted_ = 0;                      // of the entries
-  std::map<std::string, Entry> entries_;  // by what makes findings the same
-  int64_t before_ = 0;                    // entries of earlier parts
+  int64_t sampled_ = 0, ctas_left_out_ = 0;  // launches of which a part of the CTAs ran
+  size_t noted_ = 0;                         // of the entries
+  std::map<std::string, Entry> entries_;     // by what makes findings the same
+  int64_t before_ = 0;                       // entries of earlier parts
   std::set<std::string> kernels_;
   bool is_finished_ = false;
 };

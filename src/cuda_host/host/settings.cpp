@@ -103,6 +103,7 @@ Settings Settings::from_environment() {
   settings.options.memory_bytes = 2 * settings.gpu.hbm_bytes;
   settings.options.checks = checks();
   settings.options.strictness = strictness();
+  settings.options.sampled_ctas = number("IMBREX_CTAS", 0, 0, INT64_MAX);
   settings.options.seed = static_cast<uint64_t>(number("IMBREX_SEED", 0, 0, INT64_MAX));
   settings.launches = LaunchSelection::parse(variable("IMBREX_LAUNCHES"));
   settings.kernels = split(variable("IMBREX_KERNELS"));

@@ -24,7 +24,7 @@ struct LaunchSelection {
 struct Settings {
   GpuModel gpu;                      // IMBREX_GPU: h200 unless given
   int gpus = 1;                      // IMBREX_GPUS: how many of them
-  vgpu::Options options;             // IMBREX_CHECKS, IMBREX_SEED, IMBREX_TIMELINE=1
+  vgpu::Options options;             // IMBREX_CHECKS, IMBREX_SEED, IMBREX_CTAS, IMBREX_TIMELINE=1
   LaunchSelection launches;          // IMBREX_LAUNCHES
   std::vector<std::string> kernels;  // IMBREX_KERNELS: names with * and ?, separated by commas; empty: all
   std::string suppressions;          // IMBREX_SUPPRESSIONS: a file

@@ -116,6 +116,12 @@ class BentClock {
     for (size_t i = 0; i < known.entries().size(); ++i)
       if (!(known.entries()[i] == Known())) join(static_cast<AgentId>(i), {known.entries()[i], rule, insn});
   }
+  /// The same, whatever bent a rule before: this instruction decides.
+  void blame(const VectorClock& known, BentRule rule, uint32_t insn) {
+    join(known, rule, insn);
+    for (size_t i = 0; i < known.entries().size(); ++i)
+      if (!(known.entries()[i] == Known())) entries_[i].rule = rule, entries_[i].insn = insn;
+  }
   /// The entry that covers it, or null.
   const Entry* find(AgentId agent, Clock clock, int lane) const {
     return agent < entries_.size() && entries_[agent].known.covers(clock, lane) ? &entries_[agent] : nullptr;
@@ -140,7 +146,7 @@ enum Order : uint8_t {
   kAcquires = 1,
   kReleases = 2,
   kGpuScope = 4,
-  kCtaScope = 8,     // mbarriers: orders nothing with threads of other CTAs
+  kCtaScope = 8,     // orders nothing with threads of other CTAs
   kSystemScope = 16  // with kGpuScope: among the threads of all GPUs too
 };
 

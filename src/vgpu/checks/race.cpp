@@ -14,10 +14,14 @@ namespace {
 /// cp.async goes through the generic proxy, as threads do.
 bool is_async_proxy(CompletedBy by) { return by != CompletedBy::kCopyGroup; }
 
+SyncKind kind_of(SyncKey key) { return static_cast<SyncKind>(key >> 56); }
 /// An mbarrier of another CTA.
 bool is_remote(SyncKey key, const Who& who) {
-  return static_cast<SyncKind>(key >> 56) == SyncKind::kMbarrier &&
-         static_cast<int>(key >> 48 & 0xFF) != who.cta->rank();
+  return kind_of(key) == SyncKind::kMbarrier && static_cast<int>(key >> 48 & 0xFF) != who.cta->rank();
+}
+/// A word as the threads of one CTA use it among themselves.
+SyncKey inside_cta(SyncKey word, const Who& who) {
+  return word | static_cast<SyncKey>(who.cta->rank() + 1) << 36;
 }
 
 }  // namespace
@@ -154,9 +158,16 @@ void RaceChecker::release(const Who& who, SyncKey key) {
   if (!releases) {
     object.last_agent = kNoAgent;
     if ((who.order & kReleases) != 0) bend_arrival(s, who, object);
-    if (s.at_fence == nullptr) return;
-    object.pending.learn(*s.at_fence);
-    object.pending.seen.join(warp, s.own_at_fence);
+    const bool leaves_cta = remote || kind_of(key) == SyncKind::kClusterBarrier;
+    if (leaves_cta && s.at_fence.knowledge != s.at_cluster_fence.knowledge) {
+      bend_scope(object.pending.bent, *s.at_fence.knowledge, s.fence_insn);
+      object.pending.bent.join(warp, {s.at_fence.own, BentRule::kArrivalScope, s.fence_insn});
+    }
+    const WarpState::AtFence& fence = leaves_cta ? s.at_cluster_fence : s.at_fence;
+    if (fence.knowledge == nullptr) return;
+    Knowledge& pending = remote ? object.remote_pending : object.pending;
+    pending.learn(*fence.knowledge);
+    pending.seen.join(warp, fence.own);
     return;
   }
   // Told apart, for those who wait at the scope of their CTA.
@@ -176,13 +187,27 @@ void RaceChecker::bend_arrival(WarpState& warp, const Who& who, SyncObject& obje
   const Mask unfenced = warp.unfenced_copies;
   object.pending.bent.join(warp_index(who), {publish(warp, who), BentRule::kArrivalScope, who.insn->index});
   warp.unfenced_copies = unfenced;
-  each_known(warp, lanes_of(who), [&](const Knowledge& known) {
-    object.pending.bent.join(known.bent);
-    object.pending.bent.join(known.seen, BentRule::kArrivalScope, who.insn->index);
-  });
+  each_known(warp, lanes_of(who),
+             [&](const Knowledge& known) { bend_scope(object.pending.bent, known, who.insn->index); });
 }
 
-void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what) {
+void RaceChecker::release_word(const Who& who, SyncKey key) {
+  if (who.cta == nullptr || who.warp < 0) return;
+  const bool of_cta = ctas_.size() > 1 && (who.order & kCtaScope) != 0;
+  if (!of_cta) release(who, key);
+  if (ctas_.size() > 1) release(who, inside_cta(key, who));
+  if (of_cta) bend_arrival(state(who), who, objects_[key]);
+}
+
+void RaceChecker::acquire_word(const Who& who, SyncKey key) {
+  if (who.cta == nullptr || who.warp < 0) return;
+  if (ctas_.size() > 1) acquire(who, inside_cta(key, who));
+  if (ctas_.size() == 1 || (who.order & kCtaScope) == 0) return acquire(who, key);
+  if (const auto at = objects_.find(key); at != objects_.end())
+    bend_scope(known_to(state(who), who).bent, at->second.pending, who.insn->index);
+}
+
+void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what, bool remote) {
   ++warp.version;
   Knowledge& known = known_to(warp, who);
   if ((who.order & kAcquires) != 0) {
@@ -199,8 +224,9 @@ void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what) 
   known.synced.join(what.synced);
   known.bent.join(what.bent);
   if (who.insn != nullptr) known.bent.join(what.seen, BentRule::kRelaxedWait, who.insn->index);
-  if (warp.stashed == nullptr) warp.stashed = std::make_shared<Knowledge>();
-  warp.stashed->learn(what);
+  std::shared_ptr<Knowledge>& stashed = remote ? warp.stashed_remote : warp.stashed;
+  if (stashed == nullptr) stashed = std::make_shared<Knowledge>();
+  stashed->learn(what);
 }
 
 void RaceChecker::acquire(const Who& who, SyncKey key) {
@@ -210,7 +236,7 @@ void RaceChecker::acquire(const Who& who, SyncKey key) {
   WarpState& s = state(who);
   learn(s, who, at->second.pending);
   // The lanes of a warp that all come to a barrier of the CTA have brought what each of them knew.
-  if (static_cast<SyncKind>(key >> 56) == SyncKind::kNamedBarrier && is_whole(who, lanes_of(who))) unite(s);
+  if (kind_of(key) == SyncKind::kNamedBarrier && is_whole(who, lanes_of(who))) unite(s);
 }
 
 void RaceChecker::complete_phase(SyncKey key) {
@@ -227,10 +253,8 @@ void RaceChecker::acquire_phases(const Who& who, SyncKey key) {
   WarpState& s = state(who);
   const Knowledge& remote = at->second.remote_done;
   learn(s, who, at->second.done);
-  if ((who.order & kCtaScope) == 0) return learn(s, who, remote);
-  BentClock& bent = known_to(s, who).bent;
-  bent.join(remote.bent);
-  bent.join(remote.seen, BentRule::kArrivalScope, who.insn->index);
+  if ((who.order & kCtaScope) == 0) return learn(s, who, remote, true);
+  bend_scope(known_to(s, who).bent, remote, who.insn->index);
 }
 
 void RaceChecker::remote_use(const Who& who, const CtaIdentity& owner) {

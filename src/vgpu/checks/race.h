@@ -51,8 +51,11 @@ class RaceChecker {
   void complete_phase(SyncKey key);
   /// The warp goes on only after the completed phases of an mbarrier.
   void acquire_phases(const Who& who, SyncKey key);
-  /// fence and membar, of a `reach` that is kGpuScope, kGpuScope | kSystemScope or less: relaxed arrivals and writes release what is known now, relaxed waits and reads before
-  /// it have acquired.
+  /// The same by a strong access, at the word in memory of that key.
+  void release_word(const Who& who, SyncKey key);
+  void acquire_word(const Who& who, SyncKey key);
+  /// fence and membar, of a `reach` that is kCtaScope, 0 for the cluster, kGpuScope, or kGpuScope | kSystemScope:
+  /// relaxed arrivals and writes release what is known now, relaxed waits and reads before it have acquired.
   void fence(const Who& who, uint8_t reach);
   /// An atomic or other strong access to global memory: orders clusters.
   void strong_access(const Who& who, uint64_t address, AccessKind kind);
@@ -144,9 +147,14 @@ class RaceChecker {
     Clock clock = 1;
     Clock synced_before = 0;  // bar.warp.sync has ordered the lanes' accesses before this clock
     Mask dirty = 0;           // lanes that have accessed memory at `clock`
-    std::shared_ptr<const Knowledge> at_fence;  // what relaxed arrivals release; null: nothing
-    Known own_at_fence;
-    std::shared_ptr<Knowledge> stashed;  // what relaxed waits have seen, to be learned at a fence
+    struct AtFence {
+      std::shared_ptr<const Knowledge> knowledge;  // null: no fence yet
+      Known own;
+    };
+    AtFence at_fence, at_cluster_fence;  // what relaxed arrivals release: in the own CTA, in others
+    uint32_t fence_insn = 0;             // of at_fence
+    /// What relaxed waits have seen, to be learned at a fence: of the own CTA's threads and all units, of others.
+    std::shared_ptr<Knowledge> stashed, stashed_remote;
     std::shared_ptr<const Knowledge> snapshot;
     uint64_t snapshot_version = 0;
     Mask snapshot_lanes = 0;   // 0: no part is in it
@@ -255,7 +263,13 @@ class RaceChecker {
   }
   /// What this cluster, and through it others, may tell other clusters.
   std::shared_ptr<const Foreign> foreign_of(VectorClock what, const Knowledge& knowledge) const;
-  void learn(WarpState& warp, const Who& who, const Knowledge& what);
+  /// `remote`: from threads of other CTAs.
+  void learn(WarpState& warp, const Who& who, const Knowledge& what, bool remote = false);
+  /// What would be known if that instruction were of the cluster's scope.
+  static void bend_scope(BentClock& bent, const Knowledge& what, uint32_t insn) {
+    bent.join(what.bent);
+    bent.join(what.seen, BentRule::kArrivalScope, insn);
+  }
   void bend_arrival(WarpState& warp, const Who& who, SyncObject& object);
   void begin_memo(const Who& who, const View& view, AccessKind kind);
   /// Records `now` in the shadow of [from, end), of an access that began at `begin` and touches those bytes of every

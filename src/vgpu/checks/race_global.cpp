@@ -28,14 +28,21 @@ std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
 
 void RaceChecker::fence(const Who& who, uint8_t reach) {
   WarpState& s = state(who);
-  if (s.stashed != nullptr) {
-    known_to(s, who).learn(*s.stashed);
-    s.stashed.reset();
+  const bool of_cta = (reach & kCtaScope) != 0;
+  if (s.stashed != nullptr) known_to(s, who).learn(*s.stashed);
+  s.stashed.reset();
+  if (s.stashed_remote != nullptr) {
+    if (of_cta) {
+      known_to(s, who).bent.blame(s.stashed_remote->seen, BentRule::kArrivalScope, who.insn->index);
+    } else {
+      known_to(s, who).learn(*s.stashed_remote);
+      s.stashed_remote.reset();
+    }
   }
-  s.own_at_fence = publish(s, who);
+  const Known own = publish(s, who);
   const auto publish_in = [&](VectorClock& published) {
     each_known(s, lanes_of(who), [&](const Knowledge& k) { published.join(k.seen); });
-    published.join(warp_index(who), s.own_at_fence);
+    published.join(warp_index(who), own);
   };
   if (global_ != nullptr && (reach & kGpuScope) != 0) {
     publish_in(s.knowledge.published);
@@ -44,7 +51,9 @@ void RaceChecker::fence(const Who& who, uint8_t reach) {
   if (global_ != nullptr && (reach & kSystemScope) != 0 && launch_->rank >= 0)
     publish_in(s.knowledge.published_to_system);
   ++s.version;
-  s.at_fence = snapshot(s, lanes_of(who));
+  s.at_fence = {snapshot(s, lanes_of(who)), own};
+  s.fence_insn = who.insn->index;
+  if (!of_cta) s.at_cluster_fence = s.at_fence;
 }
 
 std::shared_ptr<const Foreign> RaceChecker::foreign_of(VectorClock what, const Knowledge& knowledge) const {

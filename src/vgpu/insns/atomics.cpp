@@ -241,6 +241,7 @@ bool decode_atomics(Decoder& d, Instruction& out) {
   if (d.has(Mod::release) || d.has(Mod::acq_rel)) a.order |= kReleases;
   if (scope != Mod::cta && scope != Mod::cluster) a.order |= kGpuScope;
   if (scope == Mod::sys) a.order |= kSystemScope;
+  if (scope == Mod::cta) a.order |= kCtaScope;
   a.lane_bytes = d.lane_bytes(d.operand(first + 1), type);
   const auto take = [&](const ptx::Operand& o, std::vector<Slot>& slots, bool is_source) {
     const auto one = [&](const ptx::Operand& e) {

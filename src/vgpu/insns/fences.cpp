@@ -36,17 +36,17 @@ bool decode_fences(Decoder& d, Instruction& out) {
                              (d.has(Mod::async) || d.has(Mod::async_generic));
   const bool is_thread_fence =
       d.op() == Op::fence || d.op() == Op::membar || d.op() == Op::fence_mbarrier_init;
-  const bool is_narrow = d.has(Mod::cta) || d.has(Mod::cluster) || d.op() == Op::fence_mbarrier_init;
+  const bool is_of_cluster = d.has(Mod::cluster) || d.op() == Op::fence_mbarrier_init;
+  const ExecFunction thread_fence = d.has(Mod::cta) ? exec_fence<kCtaScope>
+                                    : is_of_cluster ? exec_fence<0>
+                                    : d.has(Mod::gpu) || d.has(Mod::gl)
+                                        ? exec_fence<kGpuScope>
+                                        : exec_fence<kGpuScope | kSystemScope>;
   const bool is_shared = d.has(Mod::shared_cta) || d.has(Mod::shared_cluster);
   const ExecFunction proxy_fence = is_shared            ? exec_proxy_fence<true, false>
                                    : d.has(Mod::global) ? exec_proxy_fence<false, true>
                                                         : exec_proxy_fence<true, true>;
-  set_body(out, joins_proxies ? proxy_fence
-                : is_thread_fence
-                    ? (is_narrow                           ? exec_fence<0>
-                       : d.has(Mod::gpu) || d.has(Mod::gl) ? exec_fence<kGpuScope>
-                                                           : exec_fence<kGpuScope | kSystemScope>)
-                    : exec_nothing);
+  set_body(out, joins_proxies ? proxy_fence : is_thread_fence ? thread_fence : exec_nothing);
   return true;
 }
 

@@ -209,7 +209,8 @@ uint8_t order_of(const Instruction& n) {
   const uint8_t flags = n.small[kFlags];
   return static_cast<uint8_t>(((flags & kSynchronises) != 0 ? kAcquires | kReleases : kRelaxed) |
                               ((flags & kOrdered) != 0 ? kGpuScope : 0) |
-                              ((flags & kSystem) != 0 ? kSystemScope : 0));
+                              ((flags & (kOrdered | kSystem)) == (kOrdered | kSystem) ? kSystemScope : 0) |
+                              ((flags & (kOrdered | kOfCta)) == kOfCta ? kCtaScope : 0));
 }
 
 /// What all 32 lanes touch in steps of 2 to 16 bytes of global memory, of which they leave some out.
@@ -507,7 +508,7 @@ bool decode_load_store(Decoder& d, Instruction& out) {
   const bool global = address.space == Space::kGlobal || address.space == Space::kGeneric;
   if (order != Mod::weak && global && scope != Mod::cta && scope != Mod::cluster) flags |= kOrdered;
   if ((flags & kOrdered) != 0 && scope == Mod::sys) flags |= kSystem;
-  if (order != Mod::weak) flags |= kStrong;
+  if (order != Mod::weak) flags |= kStrong | (scope == Mod::cta ? kOfCta : 0);
   if (order == Mod::acquire || order == Mod::release) flags |= kSynchronises;
   const ptx::Operand& value = d.operand(value_at);
   const auto take = [&](const ptx::Operand& o) {

@@ -20,7 +20,8 @@ enum Flag : uint8_t {
   kQuadLanes = 16,
   kStrong = 32,
   kSynchronises = 64,  // .acquire, .release
-  kSystem = 128        // of system scope
+  kSystem = 128,       // with kOrdered: of system scope
+  kOfCta = 128         // without: of the CTA's
 };
 
 /// The slot of element e: d for scalars, else the list.

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -43,6 +42,20 @@ void add(Statistics& sum, const Statistics& s) {
   sum.tensor_flops += s.tensor_flops;
   sum.async_operations += s.async_operations;
   sum.barrier_waits += s.barrier_waits;
+}
+
+/// The clusters that run: all, or of a larger grid so many that lie as far apart as they can, ends included. CTAs of a
+/// cooperative launch wait for each other, and so do GPUs that run together.
+std::vector<int64_t> chosen_clusters(const LaunchContext& launch) {
+  const int64_t all = launch.clusters().count(), of_cluster = launch.grid.count() / std::max<int64_t>(all, 1);
+  const int64_t sampled = launch.options.sampled_ctas;
+  int64_t count = all;
+  if (sampled > 0 && launch.cooperative_workspace == 0 && launch.rank < 0)
+    count = std::min(all, (sampled + of_cluster - 1) / std::max<int64_t>(of_cluster, 1));
+  std::vector<int64_t> chosen(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    chosen[static_cast<size_t>(i)] = count == 1 ? 0 : i * (all - 1) / (count - 1);
+  return chosen;
 }
 
 }  // namespace
@@ -85,11 +98,10 @@ Grid::Grid(std::span<const ResidentLaunch> launches) {
   if (!launches.empty()) watch_ = launches.front().context->options.watch;
   for (const ResidentLaunch& one : launches) {
     const LaunchContext& launch = *one.context;
-    std::vector<int64_t> order = launch.chosen;
-    if (order.empty()) {
-      order.resize(static_cast<size_t>(launch.clusters().count()));
-      std::iota(order.begin(), order.end(), int64_t{0});
-    }
+    // The waves from which the timeline goes on, or what Options::sampled_ctas leaves.
+    const bool is_for_timeline = !launch.chosen.empty();
+    std::vector<int64_t> order = is_for_timeline ? launch.chosen : chosen_clusters(launch);
+    const int64_t left_out = is_for_timeline ? 0 : launch.clusters().count() - std::ssize(order);
     const int slots = static_cast<int>(std::min<int64_t>(one.slots, std::ssize(order)));
     Random random(launch.options.seed, ~uint64_t{0});
     if (!random.is_plain())
@@ -111,6 +123,7 @@ Grid::Grid(std::span<const ResidentLaunch> launches) {
       slots_.push_back(std::move(slot));
     }
     launches_.push_back({&launch});
+    launches_.back().left_out = left_out;
   }
   for (const std::unique_ptr<GridSlot>& slot : slots_) put_back(*slot);
 }
@@ -356,6 +369,13 @@ Report Grid::collect(Running& running, bool interrupted) {
     else
       list.push_back(std::move(f.finding));
   }
+  report.ctas_left_out = running.left_out * (launch.grid.count() / launch.clusters().count());
+  if (running.left_out > 0)
+    for (Finding& finding : report.findings)
+      if (finding.kind == FindingKind::kDeadlock || finding.kind == FindingKind::kEndlessRun)
+        finding.facts.push_back(
+            fmt::format("{} of {} CTAs were left out: what is waited for may be one of theirs",
+                        report.ctas_left_out, launch.grid.count()));
   const size_t limit = static_cast<size_t>(std::max(1, launch.options.max_findings));
   for (std::vector<Finding>* list : {&report.findings, &report.notes})
     if (list->size() > limit) list->resize(limit);

@@ -52,11 +52,11 @@ void Observers::touched(const Who& who, const Place& place, uint32_t bytes, Acce
     const SyncKey key = place.space == Space::kSharedCta
                             ? sync_key(SyncKind::kShared, place.cta->rank(), place.address)
                             : sync_key(SyncKind::kGlobal, 0, place.address / 4 % kGlobalSyncKeys);
-    // Inside a cluster all strong accesses order.
+    // Inside a cluster all strong accesses order, as far as their scope reaches.
     Who both = who;
-    both.order = kAcquires | kReleases;
-    if (is_read(kind)) races_->acquire(both, key);
-    if (is_write(kind)) races_->release(both, key);
+    both.order = kAcquires | kReleases | (who.order & kCtaScope);
+    if (is_read(kind)) races_->acquire_word(both, key);
+    if (is_write(kind)) races_->release_word(both, key);
     if (place.space == Space::kGlobal) races_->strong_access(who, place.address, kind);
   }
   if (place.space == Space::kSharedCta)
