@@ -75,34 +75,36 @@ TEST(AttentionLadder, StepsAreRight) {
 }
 
 /// Small problems of every form of attention under 200 schedules.
-TEST(AttentionAtLength, TwoHundredSchedulesOfEachForm) {
+class SchedulesAtLength : public testing::TestWithParam<std::pair<std::string, Sizes>> {};
+TEST_P(SchedulesAtLength, AttentionIsRightUnderTwoHundredSchedules) {
   IMBREX_AT_LENGTH();
-  const std::vector<std::pair<std::string, Sizes>> forms{
-      {"attention", {{"heads", 2}, {"q", 130}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
-      {"attention_packed", {{"q", 150}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
-      {"attention_float8", {{"q", 70}, {"kv", 150}, {"d", 32}, {"causal", 1}}},
-      {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"ragged", 1}}},
-      {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"page", 1}, {"ragged", 1}}},
-      {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"float8", 1}}},
-      {"attention_decode_float8", {{"kv", 300}, {"d", 32}, {"parts", 2}, {"ragged", 1}, {"batch", 3}}},
-      {"attention_decode_float8", {{"kv", 150}, {"d", 32}, {"parts", 2}, {"page", 1}}},
-      {"attention_latent_decode",
-       {{"kv", 300}, {"d", 192}, {"dv", 128}, {"parts", 1}, {"heads", 9}, {"batch", 1}}},
-      {"attention_backward_kv", {{"heads", 2}, {"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}}},
-      {"attention_backward_q", {{"heads", 2}, {"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}}},
-      {"attention_backward_kv", {{"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}, {"sequences", 3}}},
-      {"attention_backward_q", {{"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}, {"sequences", 3}}},
-      {"blackwell_attention", {{"q", 140}, {"kv", 200}, {"d", 64}, {"causal", 1}}},
-      {"attention_a0", {{"q", 70}, {"kv", 140}, {"d", 32}}},
-      {"attention_a1", {{"q", 70}, {"kv", 140}, {"d", 32}}},
-      {"attention_a2", {{"q", 130}, {"kv", 300}, {"d", 32}}},
-      {"attention_a3", {{"q", 130}, {"kv", 300}, {"d", 32}}},
-      {"attention_a4", {{"q", 130}, {"kv", 300}, {"d", 32}}}};
-  for (const auto& [name, sizes] : forms) {
-    SCOPED_TRACE(name);
-    expect_verified(sizes, "", 200, name);
-  }
+  const auto& [name, sizes] = GetParam();
+  expect_verified(sizes, "", 200, name);
 }
+INSTANTIATE_TEST_SUITE_P(
+    Forms, SchedulesAtLength,
+    testing::ValuesIn(std::vector<std::pair<std::string, Sizes>>{
+        {"attention", {{"heads", 2}, {"q", 130}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
+        {"attention_packed", {{"q", 150}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
+        {"attention_float8", {{"q", 70}, {"kv", 150}, {"d", 32}, {"causal", 1}}},
+        {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"ragged", 1}}},
+        {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"page", 1}, {"ragged", 1}}},
+        {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"float8", 1}}},
+        {"attention_decode_float8", {{"kv", 300}, {"d", 32}, {"parts", 2}, {"ragged", 1}, {"batch", 3}}},
+        {"attention_decode_float8", {{"kv", 150}, {"d", 32}, {"parts", 2}, {"page", 1}}},
+        {"attention_latent_decode",
+         {{"kv", 300}, {"d", 192}, {"dv", 128}, {"parts", 1}, {"heads", 9}, {"batch", 1}}},
+        {"attention_backward_kv", {{"heads", 2}, {"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}}},
+        {"attention_backward_q", {{"heads", 2}, {"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}}},
+        {"attention_backward_kv", {{"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}, {"sequences", 3}}},
+        {"attention_backward_q", {{"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}, {"sequences", 3}}},
+        {"blackwell_attention", {{"q", 140}, {"kv", 200}, {"d", 64}, {"causal", 1}}},
+        {"attention_a0", {{"q", 70}, {"kv", 140}, {"d", 32}}},
+        {"attention_a1", {{"q", 70}, {"kv", 140}, {"d", 32}}},
+        {"attention_a2", {{"q", 130}, {"kv", 300}, {"d", 32}}},
+        {"attention_a3", {{"q", 130}, {"kv", 300}, {"d", 32}}},
+        {"attention_a4", {{"q", 130}, {"kv", 300}, {"d", 32}}}}),
+    [](const auto& info) { return fmt::format("{}_{}", info.param.first, info.index); });
 
 TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
   IMBREX_NEEDS_PTXAS();
