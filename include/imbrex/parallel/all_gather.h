@@ -90,6 +90,19 @@ class RowCollective {
     body(kernel_, n, ctas, ctas_, ranks_.size(), rows.rank_stride_bytes(), ranks_.rank(), row.dtype(),
          x_is_row ? of_row : of_rows, x_is_row ? of_rows : of_row, signals_.all().address(), calls_);
   }
+  LaunchReport launch(const char* name, const SymmetricTensor& rows, const DeviceTensor& row, bool x_is_row,
+                      const Stream& stream, SourceLocation where) {
+    LaunchReport report;
+    with_kernel(name, rows, row, x_is_row, where, [&](auto& kernel, const auto&... arguments) {
+      report = kernel.on(stream, where)(arguments...);
+    });
+    return report;
+  }
+  void compile(const char* name, const SymmetricTensor& rows, const DeviceTensor& row, bool x_is_row,
+               SourceLocation where) {
+    with_kernel(name, rows, row, x_is_row, where,
+                [](auto& kernel, const auto&... arguments) { kernel.prepare(arguments...); });
+  }
 
  private:
   Communicator ranks_;
@@ -105,16 +118,11 @@ class AllGather : public RowCollective<AllGatherKernel> {
   /// y.mine() = the x of all ranks, [ranks, ...]; x is this rank's own, [...]. LaunchError for other shapes.
   LaunchReport operator()(const DeviceTensor& x, const SymmetricTensor& y, const Stream& stream = {},
                           SourceLocation where = SourceLocation::current()) {
-    LaunchReport report;
-    with_kernel("AllGather", y, x, true, where, [&](auto& kernel, const auto&... arguments) {
-      report = kernel.on(stream, where)(arguments...);
-    });
-    return report;
+    return launch("AllGather", y, x, true, stream, where);
   }
   void prepare(const DeviceTensor& x, const SymmetricTensor& y,
                SourceLocation where = SourceLocation::current()) {
-    with_kernel("AllGather", y, x, true, where,
-                [](auto& kernel, const auto&... arguments) { kernel.prepare(arguments...); });
+    compile("AllGather", y, x, true, where);
   }
 };
 
@@ -125,16 +133,11 @@ class ReduceScatter : public RowCollective<ReduceScatterKernel> {
   /// shapes.
   LaunchReport operator()(const SymmetricTensor& x, const DeviceTensor& y, const Stream& stream = {},
                           SourceLocation where = SourceLocation::current()) {
-    LaunchReport report;
-    with_kernel("ReduceScatter", x, y, false, where, [&](auto& kernel, const auto&... arguments) {
-      report = kernel.on(stream, where)(arguments...);
-    });
-    return report;
+    return launch("ReduceScatter", x, y, false, stream, where);
   }
   void prepare(const SymmetricTensor& x, const DeviceTensor& y,
                SourceLocation where = SourceLocation::current()) {
-    with_kernel("ReduceScatter", x, y, false, where,
-                [](auto& kernel, const auto&... arguments) { kernel.prepare(arguments...); });
+    compile("ReduceScatter", x, y, false, where);
   }
 };
 
