@@ -23,6 +23,7 @@ void on_interrupt(int) {
 
 std::atomic<const char*> g_last_call{nullptr};
 std::atomic<uint64_t> g_calls{0};
+std::atomic<int> g_under_way{0};
 
 }  // namespace
 
@@ -60,10 +61,13 @@ void Interruptible::end(RunLog& log) {
   std::raise(SIGINT);
 }
 
-void note_call(const char* function) {
+NotedCall::NotedCall(const char* function) {
+  g_under_way.fetch_add(1, std::memory_order_relaxed);
   g_last_call.store(function, std::memory_order_relaxed);
   g_calls.fetch_add(1, std::memory_order_relaxed);
 }
+
+NotedCall::~NotedCall() { g_under_way.fetch_sub(1, std::memory_order_relaxed); }
 
 void watch_over_host() {
   std::thread([] {
@@ -77,7 +81,8 @@ void watch_over_host() {
       const uint64_t calls = g_calls.load(std::memory_order_relaxed);
       const std::clock_t now = std::clock();
       const bool computes = static_cast<double>(now - cpu) / CLOCKS_PER_SEC > 0.8 * 5;
-      rounds = calls == seen && calls % 2 == 0 && computes ? rounds + 1 : 0;  // odd: a call is under way
+      const bool is_alone = calls == seen && g_under_way.load(std::memory_order_relaxed) == 0;
+      rounds = is_alone && computes ? rounds + 1 : 0;
       seen = calls;
       cpu = now;
       if (rounds < kRounds) continue;

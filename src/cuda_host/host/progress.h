@@ -33,14 +33,13 @@ class Interruptible {
   bool is_installed_ = false;
 };
 
-/// A call of the program begins, or ends.
-void note_call(const char* function);
-struct NotedCall {
-  explicit NotedCall(const char* name) : function(name) { note_call(function); }
-  ~NotedCall() { note_call(function); }
+/// A call of the program is under way while it lives; calls make calls.
+class NotedCall {
+ public:
+  explicit NotedCall(const char* function);
+  ~NotedCall();
   NotedCall(const NotedCall&) = delete;
   NotedCall& operator=(const NotedCall&) = delete;
-  const char* function;
 };
 /// From now on a program that computes for half a minute without a call is told so, once.
 void watch_over_host();
