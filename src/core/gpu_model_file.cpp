@@ -42,6 +42,17 @@ std::string checksum(Json object) {
 
 }  // namespace
 
+double* find_number(GpuModel& model, std::string_view name) {
+  for (const auto& [number, member] : kNumbers)
+    if (name == number) return &(model.*member);
+  return nullptr;
+}
+
+void set_number(GpuModel& model, const std::string& name, double value) {
+  double* own = find_number(model, name);
+  (own != nullptr ? *own : model.constants[name]) = value;
+}
+
 std::string model_file_text(const GpuModel& calibrated, const std::string& device) {
   Json numbers;
   for (const auto& [name, member] : kNumbers) numbers[name] = calibrated.*member;
@@ -74,10 +85,7 @@ GpuModel read_model_file(const std::string& path, const std::vector<GpuModel>& k
   for (const auto& [key, value] : numbers.items()) {
     if (!value.is_number() || value.get<double>() < 0)
       refuse(path, fmt::format("\"{}\" is no positive number", key));
-    double GpuModel::*member = nullptr;
-    for (const auto& [number, each] : kNumbers)
-      if (key == number) member = each;
-    (member != nullptr ? model.*member : model.constants[key]) = value.get<double>();
+    set_number(model, key, value.get<double>());
   }
   return model;
 }

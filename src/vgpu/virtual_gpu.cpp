@@ -313,6 +313,16 @@ int64_t occupancy(const Launch& launch, const Program& program, const Target& ta
                                         target.shared_bytes_per_sm / shared}));
 }
 
+/// Leaves CTAs out as Options::sampled_ctas asks: those of a larger grid that run lie as far apart as they can, ends
+/// included. CTAs of a cooperative launch wait for each other.
+void leave_out(LaunchContext& launch) {
+  const int64_t all = launch.clusters().count(), of_cluster = launch.grid.count() / all;
+  const int64_t count = (launch.options.sampled_ctas + of_cluster - 1) / of_cluster;
+  if (count < 1 || count >= all || launch.cooperative_workspace != 0) return;
+  for (int64_t i = 0; i < count; ++i) launch.chosen.push_back(count == 1 ? 0 : i * (all - 1) / (count - 1));
+  launch.ctas_left_out = (all - count) * of_cluster;
+}
+
 }  // namespace
 
 /// IMBREX_HOST_THREADS=N lets any program's launches run on N threads, which is how the sanitizers get to see
@@ -420,6 +430,7 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   prepared->sample = plan_sample(context, prepared->slots, launch.cooperative);
   context.chosen = prepared->sample.chosen;
   context.recorded_works = prepared->sample.recorded_works;
+  if (context.chosen.empty()) leave_out(context);
   const auto run = [&] {
     const ResidentLaunch resident{&context, prepared->slots};
     Grid grid({&resident, 1});

@@ -3,11 +3,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "imbrex/inspect/gpu_model.h"
 
 namespace imbrex {
+
+/// A number of the model itself by its name in a file ("l2_latency_cycles"); null: it has none of that name.
+double* find_number(GpuModel& model, std::string_view name);
+/// Gives a model a number: one of its own, else a constant of the SM.
+void set_number(GpuModel& model, const std::string& name, double value);
 
 /// The text of the file for a model whose numbers were measured on `device` ("NVIDIA H200").
 std::string model_file_text(const GpuModel& calibrated, const std::string& device);

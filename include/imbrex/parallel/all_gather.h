@@ -49,9 +49,8 @@ struct ReduceScatterKernel {
 
     ctas_of_ranks.meet(0);  // their x is there
     for (Int32 offset : range(block_idx.x * block, n, ctas * block)) {
-      RegisterTensor sum = load_global(g_x[0][rank], {offset}, {block}).to(float32);
-      for (int peer = 1; peer < ranks; ++peer)
-        sum += load_global(g_x[peer][rank], {offset}, {block}).to(float32);
+      RegisterTensor sum =
+          sum_of_ranks(ranks, [&](int peer) { return load_global(g_x[peer][rank], {offset}, {block}); });
       store_global(g_y, sum.to(dtype), {offset});
     }
     ctas_of_ranks.meet(1);  // they have read mine

@@ -54,6 +54,14 @@ class MeetingsOfCtas {
   Int32 call_;
 };
 
+/// The sum of what `load(rank)` gives for each rank, in float32 in the order of the ranks.
+template <class Load>
+RegisterTensor sum_of_ranks(int ranks, Load load) {
+  RegisterTensor sum = load(0).to(float32);
+  for (int peer = 1; peer < ranks; ++peer) sum += load(peer).to(float32);
+  return sum;
+}
+
 /// y = the sum of all ranks' x; y is this rank's own, [n].
 struct OneShotAllReduce {
   static constexpr const char* target = "sm_80";
@@ -71,8 +79,8 @@ struct OneShotAllReduce {
 
     ctas_of_ranks.meet(0);  // their x is there
     for (Int32 offset : range(block_idx.x * block, n, ctas * block)) {
-      RegisterTensor sum = load_global(g_x[0], {offset}, {block}).to(float32);
-      for (int peer = 1; peer < ranks; ++peer) sum += load_global(g_x[peer], {offset}, {block}).to(float32);
+      RegisterTensor sum =
+          sum_of_ranks(ranks, [&](int peer) { return load_global(g_x[peer], {offset}, {block}); });
       store_global(g_y, sum.to(dtype), {offset});
     }
     ctas_of_ranks.meet(1);  // they have read mine, which may be overwritten
@@ -98,8 +106,8 @@ struct TwoShotAllReduce {
     ctas_of_ranks.meet(0);
     // Blocks are dealt out to CTAs, and among those of the same number to ranks.
     for (Int32 offset : range((block_idx.x * ranks + rank) * block, n, ctas * ranks * block)) {
-      RegisterTensor sum = load_global(g_x[0], {offset}, {block}).to(float32);
-      for (int peer = 1; peer < ranks; ++peer) sum += load_global(g_x[peer], {offset}, {block}).to(float32);
+      RegisterTensor sum =
+          sum_of_ranks(ranks, [&](int peer) { return load_global(g_x[peer], {offset}, {block}); });
       RegisterTensor y = sum.to(dtype);
       for (int i = 0; i < ranks; ++i)
         store_global(g_y[(rank + i) % ranks], y, {offset});  // not all to one at once

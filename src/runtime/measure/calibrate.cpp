@@ -10,6 +10,7 @@
 
 #include "core/target.h"
 #include "imbrex/core/error.h"
+#include "imbrex/inspect/gpu_model_file.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/ptx_module.h"
 #include "imbrex/vgpu/gpu_numbers.h"
@@ -73,29 +74,11 @@ constexpr Unit kUnits[] = {
      Effect::kAdds, 8, 40},
 };
 
-constexpr std::pair<const char*, double GpuModel::*> kModelNumbers[] = {
-    {"clock_ghz", &GpuModel::clock_ghz},
-    {"shared_latency_cycles", &GpuModel::shared_latency_cycles},
-    {"l2_latency_cycles", &GpuModel::l2_latency_cycles},
-    {"hbm_latency_cycles", &GpuModel::hbm_latency_cycles},
-    {"l2_bytes_per_second", &GpuModel::l2_bytes_per_second},
-    {"hbm_bytes_per_second", &GpuModel::hbm_bytes_per_second}};
-
-double get(const GpuModel& model, const std::string& name) {
-  for (const auto& [number, member] : kModelNumbers)
-    if (name == number) return model.*member;
+double number_of(GpuModel model, const std::string& name) {
+  if (const double* own = find_number(model, name)) return *own;
   for (const vgpu::GpuNumber& number : vgpu::gpu_numbers(model))
     if (name == number.name) return number.value;
   throw InternalError("calibrate: no number " + name);
-}
-
-void set(GpuModel& model, const std::string& name, double value) {
-  for (const auto& [number, member] : kModelNumbers)
-    if (name == number) {
-      model.*member = value;
-      return;
-    }
-  model.constants[name] = value;
 }
 
 Device device_of(const GpuModel& model) {
@@ -194,10 +177,10 @@ double adapt(GpuModel& model, const Unit& unit, double measured, double& last_of
     if (turn == 0) first = predicted;
     last_off = std::abs(predicted / measured - 1);
     if (last_off < kNear) break;
-    const double now = get(model, unit.number);
+    const double now = number_of(model, unit.number);
     const double next =
         unit.effect == Effect::kAdds ? now + measured - predicted : now * predicted / measured;
-    set(model, unit.number, std::max(unit.effect == Effect::kAdds ? 0 : 1e-3, next));
+    set_number(model, unit.number, std::max(unit.effect == Effect::kAdds ? 0 : 1e-3, next));
   }
   return first;
 }
@@ -223,7 +206,7 @@ Calibration calibrate(const Device& device, const GpuModel& model,
     if (progress) progress(unit.what);
     const double measured = stand.measure(unit);
     GpuModel changed = result.model;
-    const double before = get(changed, unit.number);
+    const double before = number_of(changed, unit.number);
     double off = 0;
     const double predicted = adapt(changed, unit, measured, off);
     const bool by_time = unit.measure == Measure::kSeconds;
@@ -236,7 +219,7 @@ Calibration calibrate(const Device& device, const GpuModel& model,
     }
     result.model = std::move(changed);
     result.numbers.push_back({unit.number, unit.what, by_time ? "GB/s" : "clocks per step", shown(predicted),
-                              shown(measured), before, get(result.model, unit.number)});
+                              shown(measured), before, number_of(result.model, unit.number)});
   }
   return result;
 }

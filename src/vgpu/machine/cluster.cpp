@@ -212,6 +212,14 @@ void Cluster::choose_next_warp() {
     next_warp_ = 0;
 }
 
+bool Cluster::finds_endless_loops(uint64_t before) {
+  const bool is_due = (clock_ ^ before) >> kLookShift != 0;
+  if (clock_ - last_progress_ <= kSuspicious || !is_due || !loops_for_ever()) return false;
+  report_endless(*ran_last_, "the warps go round in loops, or wait, and nothing can change any more",
+                 "a loop waits for something that never comes");
+  return true;
+}
+
 template <class Checks>
 ClusterState Cluster::advance_with(int64_t slice) {
   const uint64_t end = clock_ + static_cast<uint64_t>(slice);
@@ -226,12 +234,7 @@ ClusterState Cluster::advance_with(int64_t slice) {
       if (stopped_) return ClusterState::kStopped;
       if (run_next_warp<Checks>() == Step::kTurn) {
         // Where several clusters poll, turns end where looks are due.
-        if (clock_ - last_progress_ <= kSuspicious || (clock_ ^ before) >> kLookShift == 0 ||
-            !loops_for_ever())
-          return ClusterState::kNeedsTurn;
-        report_endless(*ran_last_, "the warps go round in loops, or wait, and nothing can change any more",
-                       "a loop waits for something that never comes");
-        return ClusterState::kStopped;
+        return finds_endless_loops(before) ? ClusterState::kStopped : ClusterState::kNeedsTurn;
       }
     }
     // What an operation did may be what a warp looked at before was waiting for.
@@ -266,11 +269,7 @@ ClusterState Cluster::advance_with(int64_t slice) {
           "raise Options::stall_budget");
       return ClusterState::kStopped;
     }
-    if (stalled > kSuspicious && (clock_ ^ before) >> kLookShift != 0 && loops_for_ever()) {
-      report_endless(*ran_last_, "the warps go round in loops, or wait, and nothing can change any more",
-                     "a loop waits for something that never comes");
-      return ClusterState::kStopped;
-    }
+    if (finds_endless_loops(before)) return ClusterState::kStopped;
     if (clock_ >= end || slot_->should_return()) return ClusterState::kRunning;
   }
   slot_->publish(clock_);

@@ -111,6 +111,8 @@ class Cluster {
   int64_t new_quantum();
   /// The warps have done nothing that others may wait for in a long time. True when they never will.
   bool loops_for_ever();
+  /// Reports such loops, if a look at them was due since the clock stood at `before`.
+  bool finds_endless_loops(uint64_t before);
 
   const LaunchContext* launch_;
   GridSlot* slot_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -42,20 +43,6 @@ void add(Statistics& sum, const Statistics& s) {
   sum.tensor_flops += s.tensor_flops;
   sum.async_operations += s.async_operations;
   sum.barrier_waits += s.barrier_waits;
-}
-
-/// The clusters that run: all, or of a larger grid so many that lie as far apart as they can, ends included. CTAs of a
-/// cooperative launch wait for each other, and so do GPUs that run together.
-std::vector<int64_t> chosen_clusters(const LaunchContext& launch) {
-  const int64_t all = launch.clusters().count(), of_cluster = launch.grid.count() / std::max<int64_t>(all, 1);
-  const int64_t sampled = launch.options.sampled_ctas;
-  int64_t count = all;
-  if (sampled > 0 && launch.cooperative_workspace == 0 && launch.rank < 0)
-    count = std::min(all, (sampled + of_cluster - 1) / std::max<int64_t>(of_cluster, 1));
-  std::vector<int64_t> chosen(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i)
-    chosen[static_cast<size_t>(i)] = count == 1 ? 0 : i * (all - 1) / (count - 1);
-  return chosen;
 }
 
 }  // namespace
@@ -98,10 +85,11 @@ Grid::Grid(std::span<const ResidentLaunch> launches) {
   if (!launches.empty()) watch_ = launches.front().context->options.watch;
   for (const ResidentLaunch& one : launches) {
     const LaunchContext& launch = *one.context;
-    // The waves from which the timeline goes on, or what Options::sampled_ctas leaves.
-    const bool is_for_timeline = !launch.chosen.empty();
-    std::vector<int64_t> order = is_for_timeline ? launch.chosen : chosen_clusters(launch);
-    const int64_t left_out = is_for_timeline ? 0 : launch.clusters().count() - std::ssize(order);
+    std::vector<int64_t> order = launch.chosen;
+    if (order.empty()) {
+      order.resize(static_cast<size_t>(launch.clusters().count()));
+      std::iota(order.begin(), order.end(), int64_t{0});
+    }
     const int slots = static_cast<int>(std::min<int64_t>(one.slots, std::ssize(order)));
     Random random(launch.options.seed, ~uint64_t{0});
     if (!random.is_plain())
@@ -123,7 +111,6 @@ Grid::Grid(std::span<const ResidentLaunch> launches) {
       slots_.push_back(std::move(slot));
     }
     launches_.push_back({&launch});
-    launches_.back().left_out = left_out;
   }
   for (const std::unique_ptr<GridSlot>& slot : slots_) put_back(*slot);
 }
@@ -369,8 +356,8 @@ Report Grid::collect(Running& running, bool interrupted) {
     else
       list.push_back(std::move(f.finding));
   }
-  report.ctas_left_out = running.left_out * (launch.grid.count() / launch.clusters().count());
-  if (running.left_out > 0)
+  report.ctas_left_out = launch.ctas_left_out;
+  if (report.ctas_left_out > 0)
     for (Finding& finding : report.findings)
       if (finding.kind == FindingKind::kDeadlock || finding.kind == FindingKind::kEndlessRun)
         finding.facts.push_back(

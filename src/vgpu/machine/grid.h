@@ -106,7 +106,6 @@ class Grid {
   /// One of the launches, and what is known of its clusters that ended.
   struct Running {
     const LaunchContext* context;
-    int64_t left_out = 0;  // clusters, by Options::sampled_ctas
     std::vector<NumberedFinding> findings = {};
     std::vector<std::pair<int64_t, std::string>> printed = {};
     Statistics statistics = {};

@@ -40,9 +40,10 @@ struct LaunchContext {
   FootprintRecorder* footprint = nullptr;  // null: nobody asks what the launch touches
   int rank = -1;                           // of the GPU among those that run together; -1: it runs alone
   uint32_t first_cluster = 0;  // its number in global_races, which counts the clusters of several launches
-  // Sampling (vgpu/timeline/sampling.h).
   std::vector<int64_t> chosen = {};  // the clusters that run; empty: all
-  int64_t recorded_works = 0;        // of a cluster, after which its recording ends; 0: never
+  int64_t ctas_left_out = 0;         // by Options::sampled_ctas
+  int64_t recorded_works =
+      0;  // of a cluster, after which its recording ends (vgpu/timeline/sampling.h); 0: never
 
   /// Where the shared memory of a CTA ends, as an offset.
   uint32_t shared_end() const {

@@ -48,12 +48,7 @@ struct AttentionGradientKv {
     Int32 heads = heads_kv * group, sequence = batch + 0;
     SequenceRows sizes{0, q_size, 0, kv_size};
     const bool is_packed = packed.is_packed;
-    if (is_packed) {
-      Int32 of_sequence = 0;
-      packed.find(block, kBlock, true, sequence, of_sequence);
-      packed.rows_of(sequence, sizes);
-      block = of_sequence;
-    }
+    if (is_packed) packed.enter(block, kBlock, true, sequence, sizes);
     Int32 offset_kv = block * kBlock, shift = sizes.kv_size - sizes.q_size;
 
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);

@@ -41,12 +41,7 @@ struct AttentionGradientQ {
     Int32 head_kv = head / group, sequence = batch + 0;
     SequenceRows rows{0, q_size, 0, kv_size};
     const bool is_packed = packed.is_packed;
-    if (is_packed) {
-      Int32 of_sequence = 0;
-      packed.find(block, kBlock, false, sequence, of_sequence);
-      packed.rows_of(sequence, rows);
-      block = of_sequence;
-    }
+    if (is_packed) packed.enter(block, kBlock, false, sequence, rows);
     Int32 offset_q = block * kBlock, shift = rows.kv_size - rows.q_size;
 
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);

@@ -58,6 +58,14 @@ struct PackedSequences {
     read(q_begin_ptr, rows.q_begin, rows.q_size);
     read(kv_begin_ptr, rows.kv_begin, rows.kv_size);
   }
+
+  /// Of a block of `size` rows among all sequences: its sequence, that one's rows, and which of its blocks it is.
+  void enter(Int32& block, int size, bool of_kv, Int32& sequence, SequenceRows& rows) const {
+    Int32 of_sequence = 0;
+    find(block, size, of_kv, sequence, of_sequence);
+    rows_of(sequence, rows);
+    block = of_sequence;
+  }
 };
 
 }  // namespace imbrex::kernels
