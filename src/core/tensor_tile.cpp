@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole matrices of the tensor core's sum, exact to the definition in tensor_dot.cpp. Operands are taken
-// apart once; then every row of every block is one call of the vector code in tensor_row.cpp. What that
-// leaves out (infinities, NaN, subnormal results) goes through the definition.
+// apart once; then every row is one call of the vector code in tensor_float_row.cpp. What that leaves out (extreme
+// exponents, f16 results) is one call per block of that in tensor_row.cpp, and what this leaves out (infinities, NaN,
+// subnormal results) goes through the definition.
 #include <algorithm>
 #include <array>
 #include <tuple>
 #include <vector>
 
+#include "core/tensor_float_row.h"
 #include "core/tensor_operand.h"
 #include "core/tensor_row.h"
 
@@ -42,21 +44,25 @@ void widen(const FloatFormat& format, const void* data, int64_t count, uint32_t*
 struct Side {
   FloatFormat format;
   const void* data;
+  const uint8_t* scale_patterns;
   int64_t count;  ///< rows of a, or columns
   bool negate;
+  int fraction;  ///< bits, of significands
   /// [count][k]; of the side along which vectors run [k][width], those beyond its count being zeros.
   Integers significand, exponent;
-  bool has_special = false;           ///< something is not finite
-  std::vector<uint8_t> special;       ///< [count][blocks]: something in this block is; where has_special
-  std::vector<TensorOperand> scales;  ///< [count][k / scale_block]
+  std::vector<float> values;            ///< the same for tensor_float_row.cpp
+  std::vector<int16_t> float_exponent;  ///< likewise
+  bool has_special = false;             ///< something is not finite
+  std::vector<uint8_t> special;         ///< [count][blocks]: something in this block is; where has_special
+  std::vector<TensorOperand> scales;    ///< [count][k / scale_block]
 };
 
 /// Buffers, kept from one product to the next of the same host thread.
 struct Workspace {
   Side a, b;
   std::vector<uint32_t> patterns, turned, bits, results;
-  Integers special, lane_scale, lane_scale_significand, scale_exponent, c_significand, c_exponent, c_special,
-      group_sums;
+  Integers special, row_scale, lane_scale, lane_scale_significand, scale_exponent, c_significand, c_exponent,
+      c_special, group_sums;
   std::vector<double> sums;
 };
 Workspace& workspace() {
@@ -81,13 +87,11 @@ class Product {
     row_step_ = along_b ? shape.n : 1;
     lane_step_ = along_b ? 1 : shape.n;
     width_ = padded(along_b ? shape.n : shape.m);
-    load(w_.a, arith.a_format, a, modifiers.a_scales, shape.m, modifiers.negate_a, kOperandFraction[0]);
-    load(w_.b, arith.b_format, b, modifiers.b_scales, shape.n, modifiers.negate_b, kOperandFraction[1]);
-    load_lane_scales();
-    for (Integers* values : {&w_.scale_exponent, &w_.c_significand, &w_.c_exponent, &w_.c_special})
-      values->assign(static_cast<size_t>(width_), 0);
-    w_.sums.resize(static_cast<size_t>(width_));
+    describe(w_.a, arith.a_format, a, modifiers.a_scales, shape.m, modifiers.negate_a, kOperandFraction[0]);
+    describe(w_.b, arith.b_format, b, modifiers.b_scales, shape.n, modifiers.negate_b, kOperandFraction[1]);
     w_.results.resize(static_cast<size_t>(width_));
+    in_floats_ = load_floats();
+    if (!in_floats_) load_integers();
   }
 
   void run(const void* c, void* d) {
@@ -100,6 +104,11 @@ class Product {
           for (int64_t lane = 0; lane < lanes_->count; ++lane)
             w_.bits[static_cast<size_t>(lane)] = results[index(row, lane)];
         });
+      if (in_floats_ && sum_in_floats(row)) {
+        store(d, row, w_.results);
+        continue;
+      }
+      if (!in_integers_) load_integers();
       for (int64_t block = 0; block < blocks_; ++block) {
         // Only the instruction's own input is scaled, not the sums that pass from block to block.
         const int scale_input_d = block == 0 ? modifiers_.scale_input_d : 0;
@@ -113,10 +122,7 @@ class Product {
           uint32_t& bits = w_.bits[static_cast<size_t>(lane)];
           bits = add_result(arith_, bits, element(c, row, lane));
         }
-      with_results(d, [&]<class T>(T* results) {
-        for (int64_t lane = 0; lane < lanes_->count; ++lane)
-          results[index(row, lane)] = static_cast<T>(w_.bits[static_cast<size_t>(lane)]);
-      });
+      store(d, row, w_.bits);
     }
   }
 
@@ -138,25 +144,96 @@ class Product {
       body(static_cast<uint32_t*>(data));
   }
 
-  void load(Side& side, const FloatFormat& format, const void* data, const uint8_t* scales, int64_t count,
-            bool negate, int fraction) {
+  void store(void* d, int64_t row, const std::vector<uint32_t>& bits) const {
+    with_results(d, [&]<class T>(T* results) {
+      for (int64_t lane = 0; lane < lanes_->count; ++lane)
+        results[index(row, lane)] = static_cast<T>(bits[static_cast<size_t>(lane)]);
+    });
+  }
+
+  static void describe(Side& side, const FloatFormat& format, const void* data, const uint8_t* scales,
+                       int64_t count, bool negate, int fraction) {
     side.format = format;
     side.data = data;
+    side.scale_patterns = scales;
     side.count = count;
     side.negate = negate;
+    side.fraction = fraction;
+    side.has_special = false;
+  }
+
+  /// The side's patterns in the order of the blocks, those of the lane side turned.
+  const std::vector<uint32_t>& widen_side(const Side& side) {
     const int64_t k = shape_.k;
-    w_.patterns.resize(static_cast<size_t>(count * k));
+    w_.patterns.resize(static_cast<size_t>(side.count * k));
     if (arith_.split_pairs) {
-      for (int64_t i = 0; i < count; ++i)
+      for (int64_t i = 0; i < side.count; ++i)
         for (int64_t position = 0; position < k; ++position)
           w_.patterns[static_cast<size_t>(i * k + position)] =
-              pattern_at(format, data, i * k + product_index(arith_, k, position));
+              pattern_at(side.format, side.data, i * k + product_index(arith_, k, position));
     } else {
-      widen(format, data, count * k, w_.patterns.data());
+      widen(side.format, side.data, side.count * k, w_.patterns.data());
     }
-    const bool along_lanes = &side == lanes_;
-    if (along_lanes) turn(count);
-    const std::vector<uint32_t>& patterns = along_lanes ? w_.turned : w_.patterns;
+    if (&side != lanes_) return w_.patterns;
+    turn(side.count);
+    return w_.turned;
+  }
+
+  /// False where the rows cannot be summed in single precision.
+  bool load_floats() {
+    if (arith_.output == TensorOutput::kF16Nearest || arith_.groups_of_16 || arith_.split_pairs ||
+        modifiers_.scale_input_d != 0)
+      return false;
+    for (Side* side : {&w_.a, &w_.b}) {
+      const std::vector<uint32_t>& patterns = widen_side(*side);
+      side->values.resize(patterns.size());
+      side->float_exponent.resize(patterns.size());
+      if (!take_apart_floats(side->format, patterns.data(), static_cast<int64_t>(patterns.size()),
+                             side->negate, side->values.data(), side->float_exponent.data()))
+        return false;
+      load_scales(*side);
+    }
+    load_lane_scales();
+    return !w_.a.has_special && !w_.b.has_special;
+  }
+
+  /// Sums w_.bits and the products of a row into w_.results. False where that has to be done in integers.
+  bool sum_in_floats(int64_t row) {
+    const bool is_scaled = arith_.scale_block != 0;
+    if (is_scaled) {
+      w_.row_scale.resize(static_cast<size_t>(blocks_));
+      for (int64_t block = 0; block < blocks_; ++block)
+        w_.row_scale[static_cast<size_t>(block)] = scale(*rows_, row, block * length_).exponent;
+    }
+    return accumulate_float_row({.blocks = blocks_,
+                                 .length = length_,
+                                 .columns = width_,
+                                 .a = rows_->values.data() + row * shape_.k,
+                                 .a_exponent = rows_->float_exponent.data() + row * shape_.k,
+                                 .b = lanes_->values.data(),
+                                 .b_exponent = lanes_->float_exponent.data(),
+                                 .a_scale = is_scaled ? w_.row_scale.data() : nullptr,
+                                 .b_scale = is_scaled ? w_.lane_scale.data() : nullptr,
+                                 .kept_bits = arith_.kept_bits,
+                                 .exponent_floor = arith_.exponent_floor,
+                                 .result_fraction = result_fraction(),
+                                 .c = w_.bits.data(),
+                                 .results = w_.results.data()});
+  }
+  int result_fraction() const { return arith_.output == TensorOutput::kF32CutTo13 ? 13 : 23; }
+
+  void load_integers() {
+    in_integers_ = true;
+    load(w_.a);
+    load(w_.b);
+    load_lane_scales();
+    for (Integers* values : {&w_.scale_exponent, &w_.c_significand, &w_.c_exponent, &w_.c_special})
+      values->assign(static_cast<size_t>(width_), 0);
+    w_.sums.resize(static_cast<size_t>(width_));
+  }
+
+  void load(Side& side) {
+    const std::vector<uint32_t>& patterns = widen_side(side);
     const size_t size = patterns.size();
     w_.special.resize(size);
     side.significand.resize(size);
@@ -165,13 +242,14 @@ class Product {
       to_fixed_point(side, patterns);
       side.has_special = false;
     } else {
-      side.has_special = take_apart(format, patterns.data(), static_cast<int64_t>(size), fraction, negate,
-                                    side.significand.data(), side.exponent.data(), w_.special.data());
+      side.has_special =
+          take_apart(side.format, patterns.data(), static_cast<int64_t>(size), side.fraction, side.negate,
+                     side.significand.data(), side.exponent.data(), w_.special.data());
     }
     if (arith_.split_pairs)
-      for (size_t i = 0; i < size; ++i) normalise(side.significand[i], side.exponent[i], fraction);
-    if (side.has_special) note_special_blocks(side, along_lanes);
-    load_scales(side, scales);
+      for (size_t i = 0; i < size; ++i) normalise(side.significand[i], side.exponent[i], side.fraction);
+    if (side.has_special) note_special_blocks(side, &side == lanes_);
+    load_scales(side);
   }
 
   /// Patterns of the lane side with k outermost.
@@ -201,12 +279,12 @@ class Product {
     for (size_t i = 0; i < patterns.size(); ++i) side.significand[i] = table[patterns[i] & 0xFF];
   }
 
-  void load_scales(Side& side, const uint8_t* scales) {
+  void load_scales(Side& side) {
     side.scales.clear();
     if (arith_.scale_block == 0) return;
     const int64_t per_row = scales_per_row();
     for (int64_t i = 0; i < side.count * per_row; ++i) {
-      side.scales.push_back(unpack(arith_.scale_format, scales[i]));
+      side.scales.push_back(unpack(arith_.scale_format, side.scale_patterns[i]));
       if (side.scales.back().kind != OperandKind::kNan) continue;
       if (!side.has_special) side.special.assign(static_cast<size_t>(side.count * blocks_), 0);
       side.has_special = true;
@@ -268,7 +346,7 @@ class Product {
     task.c_exponent = w_.c_exponent.data();
     task.kept_bits = arith_.kept_bits;
     task.exponent_floor = arith_.exponent_floor;
-    task.result_fraction = arith_.output == TensorOutput::kF32CutTo13 ? 13 : 23;
+    task.result_fraction = result_fraction();
     task.sums = w_.sums.data();
     task.results = w_.results.data();
     const bool subnormal = accumulate_row(task);
@@ -354,7 +432,8 @@ class Product {
   const Side* rows_;
   const Side* lanes_;
   int64_t row_step_, lane_step_, width_;
-  bool c_has_special_ = false;  // some addend of the row is not finite
+  bool in_floats_ = false, in_integers_ = false;  // how operands have been taken apart
+  bool c_has_special_ = false;                    // some addend of the row is not finite
 };
 
 }  // namespace

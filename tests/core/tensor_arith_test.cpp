@@ -168,6 +168,35 @@ TEST(TensorArithmetic, WholeMatricesAgreeWithTheDefinitionOutputByOutput) {
   }
 }
 
+/// Products and addends where single precision only just holds what the sum needs, and where it does not.
+TEST(TensorArithmetic, ExponentsFarFromZeroAgreeWithTheDefinition) {
+  std::mt19937 random(6);
+  const auto number = [&](const FloatFormat& format, int exponent) {
+    const double value = std::ldexp(1.0 + random() * 0x1p-32, exponent + static_cast<int>(random() % 5) - 2);
+    return random() % 4 == 0 ? 0 : static_cast<uint32_t>(encode(format, random() & 1 ? value : -value));
+  };
+  for (const DataType type : {bfloat16, tfloat32})
+    for (const int of_a : {-52, -49, 0, 49, 52})
+      for (const int of_b : {-53, -48, 0, 50})
+        for (const int of_c : {-140, -127, -104, -100, 0, 70, 100, 126}) {
+          const Case one{90, kWgmma, type, type, float32, type == bfloat16 ? 32 : 16};
+          const TensorArith arith = one.arith();
+          const MatrixShape shape{2, 83, one.k};
+          std::vector<uint32_t> a, b, c;
+          for (int64_t i = 0; i < shape.m * shape.k; ++i) a.push_back(number(arith.a_format, of_a));
+          for (int64_t i = 0; i < shape.n * shape.k; ++i) b.push_back(number(arith.b_format, of_b));
+          for (int64_t i = 0; i < shape.m * shape.n; ++i) c.push_back(number(kF32, of_c));
+          const auto d = run(arith, shape, a, b, c);
+          for (int64_t m = 0; m < shape.m; ++m)
+            for (int64_t n = 0; n < shape.n; ++n) {
+              const auto at = static_cast<size_t>(m * shape.n + n);
+              ASSERT_EQ(d[at],
+                        dot_accumulate(arith, one.k, a.data() + m * one.k, b.data() + n * one.k, c[at]))
+                  << one.name() << " " << of_a << " " << of_b << " " << of_c << " at " << m << "," << n;
+            }
+        }
+}
+
 /// A row times a column in f16 or bf16, given as numbers.
 uint32_t dot(const Case& one, const std::vector<double>& a, const std::vector<double>& b, float c) {
   const TensorArith arith = one.arith();

@@ -7,6 +7,9 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -110,7 +113,12 @@ class Foreign {
     launch.arguments = pointers;
     if (facts_.threads != 0) launch.block = {facts_.threads};
     if (facts_.shared_bytes != 0) launch.dynamic_shared_bytes = facts_.shared_bytes;
+    const std::clock_t begin = std::clock();
     const Report report = gpu_.launch(function_, launch);
+    if (std::getenv("IMBREX_TIME_LAUNCHES") != nullptr)
+      std::printf("launch %s %.3f ms %lld warp instructions\n", name_.c_str(),
+                  1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC,
+                  static_cast<long long>(report.statistics.instructions));
     findings_ = report.findings;
     EXPECT_TRUE(report.completed) << name_ << "\n" << report.format();
     if (expected_ == FindingKind::kCount) {
