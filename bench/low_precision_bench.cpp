@@ -3,10 +3,10 @@
 // the same run: verified by sampled elements, then timed in turns with weights out of the L2 cache.
 //
 //   bench_low_precision [--sizes 8192x8192,28672x8192] [--types int4,int2] [--m 1,16] [--group 128] [--dtype fp16]
-//                       [--rounds 7] [--ms 10] decode decode:stages=12 prefill ...
+//                       [--rounds 7] [--ms 10] decode decode:stages=12 prefill function ...
 //
-// Sizes are N x K. The line per kernel ends with the time over that of the roof, 2.1 us + all bytes at 4.55 TB/s, and
-// the TFLOPS.
+// `function` is low_precision_matmul(), which chooses. Sizes are N x K. The line per kernel ends with the time over that of
+// the roof, 2.1 us + all bytes at 4.55 TB/s.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +21,7 @@
 #include "core/float_formats.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
+#include "imbrex/kernels/low_precision_matmul.h"
 #include "imbrex/runtime/kernel.h"
 #include "runtime/device/backend.h"
 #include "runtime/host/parallel.h"
@@ -47,9 +48,19 @@ Launch contender(const std::string& spec, const Device& device, int group, DataT
   const size_t colon = spec.find(':');
   const std::string name = spec.substr(0, colon),
                     rest = colon == std::string::npos ? "" : spec.substr(colon + 1);
+  if (name == "function")
+    return [=](const DeviceTensor& x, const DeviceTensor& words, const DeviceTensor& scales,
+               const DeviceTensor& c) {
+      low_precision_matmul(x, {type, c.shape()[1], x.shape()[1], group, words, scales}, c);
+    };
   if (name == "decode") return launch_of<kernels::HopperLowPrecisionDecode>(rest, device, group, type);
   if (name == "prefill") return launch_of<kernels::HopperLowPrecisionPrefill>(rest, device, group, type);
-  throw std::runtime_error("no kernel '" + name + "'; there are decode and prefill");
+  throw std::runtime_error("no kernel '" + name + "'; there are function, decode and prefill");
+}
+
+/// Prefill multiplies the weights by their factors first.
+bool rounds_weights(const std::string& contender, int64_t m) {
+  return contender[0] == 'p' || (contender[0] == 'f' && m > 64);
 }
 
 /// What a code stands for.
@@ -275,9 +286,9 @@ int run(int argc, char** argv) {
               c.poison();
               launch(i);
               device.synchronize();
-              compare_all(c, expected, text[0] == 'p');
+              compare_all(c, expected, rounds_weights(text, m));
             }
-            if (const int wrong = wrong_elements(c, samples, text[0] == 'p')) {
+            if (const int wrong = wrong_elements(c, samples, rounds_weights(text, m))) {
               fmt::print("  {:50} WRONG: {} of {} elements\n", text, wrong, samples.size());
               continue;
             }

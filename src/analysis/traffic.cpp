@@ -228,7 +228,10 @@ void Counter::count_tma(const Op& op) {
     const ir::Op& made = *map->def;
     const bool is_padded = made.code == Opcode::kTensorMap && made.bool_attr("padded", false);
     const int64_t completed = is_padded ? tile.elements() : bytes;  // 16 elements take 16 bytes
-    const auto mask = static_cast<uint64_t>(op.int_attr("multicast_mask", 1));
+    const std::optional<int64_t> receivers =
+        op.attr("masked") ? integer(op, op.operands.back()) : op.int_attr("multicast_mask", 1);
+    if (!receivers) return;
+    const auto mask = static_cast<uint64_t>(*receivers);
     const int64_t destinations = std::popcount(mask);
     result_.counts.tma_bytes_loaded += completed * destinations;
     result_.counts.tma_bytes_repeated += completed * (destinations - 1);

@@ -27,13 +27,14 @@ enum class Effect : uint8_t {
 
 /// Which threads must execute an op together. Checked against the enclosing thread groups.
 enum class Scope : uint8_t {
-  kAny,         // any thread group
-  kOneThread,   // exactly one thread
-  kOneWarp,     // exactly one warp
-  kOneIssuer,   // one warp, whose elected thread acts, or one thread
-  kWarps,       // a multiple of 32 threads, warp-aligned
-  kWarpGroups,  // a multiple of 128 threads, aligned to 128
-  kCta,         // every thread of the CTA
+  kAny,           // any thread group
+  kOneThread,     // exactly one thread
+  kOneWarp,       // exactly one warp
+  kOneIssuer,     // one warp, whose elected thread acts, or one thread
+  kWarps,         // a multiple of 32 threads, warp-aligned
+  kWarpGroups,    // a multiple of 128 threads, aligned to 128
+  kWarpOrGroups,  // exactly one warp, or as kWarpGroups
+  kCta,           // every thread of the CTA
 };
 
 /// What else passes and code generation ask about an op. Combined by `|` in ops.def.

@@ -105,6 +105,8 @@ std::string_view scope_word(Scope scope) {
       return "whole warps";
     case Scope::kWarpGroups:
       return "whole warp groups";
+    case Scope::kWarpOrGroups:
+      return "one warp or whole warp groups";
     case Scope::kCta:
       return "the whole CTA";
   }

@@ -59,6 +59,13 @@ bool verify_copy(const Op& op, size_t global, size_t shared, size_t first_offset
     return false;
   }
   size_t offsets = op.operands.size() - first_offset;
+  if (op.bool_attr("masked", false)) {
+    if (offsets == 0 || op.attr("multicast_mask")) {
+      out.add(op, "a mask is the last operand or an attribute: there is none, or there are both");
+      return false;
+    }
+    --offsets;
+  }
   if (op.bool_attr("four_rows", false)) {
     if (!verify_four_rows(op, memory, tile, offsets, out)) return false;
     offsets = 2;

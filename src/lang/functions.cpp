@@ -4,95 +4,19 @@
 
 #include <array>
 #include <numbers>
-#include <optional>
 
 #include "imbrex/lang/math.h"
 #include "imbrex/lang/random.h"
-#include "lang/tiles.h"
+#include "lang/num_arg.h"
 
 namespace imbrex {
 
 using detail::Arith;
 using detail::Unary;
-using lang::Instruction;
+
+using namespace lang;  // of num_arg.h
 
 namespace {
-
-DataType type_of(const NumArg& a) { return a.is_tile ? RegisterValue(a.handle).dtype() : a.scalar.dtype; }
-RegisterValue tile_of(const NumArg& a) { return RegisterValue(a.handle); }
-Expr scalar_of(const NumArg& a) { return Expr(a.scalar.handle, a.scalar.dtype); }
-
-NumArg apply(Arith op, const NumArg& a, const NumArg& b) {
-  if (a.is_tile || b.is_tile) return {detail::tile_binary(op, a, b), a.where};
-  return {detail::binary(op, a.scalar, b.scalar), a.where};
-}
-NumArg apply(Unary op, const NumArg& a) {
-  if (a.is_tile) return {detail::tile_unary(op, TileArg(tile_of(a), a.where)), a.where};
-  return {detail::unary(op, a.scalar), a.where};
-}
-NumArg fused(const NumArg& a, const NumArg& b, const NumArg& c) {
-  if (!a.is_tile) return {fma(a.scalar, b.scalar, c.scalar), a.where};
-  return {fma(TileArg(tile_of(a), a.where), b, c), a.where};
-}
-NumArg choose(const NumArg& condition, const NumArg& a, const NumArg& b) {
-  const SourceLocation where = condition.where;
-  if (condition.is_tile) return {select(TileArg(tile_of(condition), where), a, b), where};
-  if (!a.is_tile && !b.is_tile) return {select(condition.scalar, a.scalar, b.scalar), where};
-  const Shape shape = tile_of(a.is_tile ? a : b).shape();
-  return {select(TileArg(full(boolean, shape, condition.scalar, where), where), a, b), where};
-}
-NumArg converted(const NumArg& a, DataType to) {
-  if (a.is_tile) return {cast(TileArg(tile_of(a), a.where), to), a.where};
-  return {cast(a.scalar, to), a.where};
-}
-
-/// c[0] + x c[1] + x^2 c[2] + ...
-template <size_t N>
-NumArg polynomial(const NumArg& x, const std::array<double, N>& c) {
-  NumArg sum = fused(x, NumArg(c[N - 1], x.where), NumArg(c[N - 2], x.where));
-  for (size_t i = N - 2; i-- > 0;) sum = fused(sum, x, NumArg(c[i], x.where));
-  return sum;
-}
-
-/// The type of the operands; C++ numbers take the type of the others.
-DataType type_of_all(const Instruction& at, std::initializer_list<const NumArg*> operands) {
-  std::optional<DataType> type;
-  for (const NumArg* x : operands) {
-    if (!x->is_tile && x->scalar.is_number()) continue;
-    type = type ? lang::common_type(at, *type, type_of(*x)) : type_of(*x);
-  }
-  return type.value_or(float32);
-}
-
-/// Runs `function` on operands of type `in` and gives its result the type `out`.
-template <class F, class... Args>
-NumArg in_type(const Instruction& at, DataType in, DataType out, F function, const Args&... operands) {
-  const auto wide = [&](NumArg x) {
-    x.where = at.where();
-    return converted(x, in);
-  };
-  return converted(function(wide(operands)...), out);
-}
-
-/// Runs `function` on float32 and gives its result the type of the operands.
-template <class F, class... Args>
-NumArg in_float32(const char* name, F function, const NumArg& a, const Args&... more) {
-  const Instruction at(name, a.where);
-  const DataType type = type_of_all(at, {&a, &more...});
-  if (type != float32 && type != float16 && type != bfloat16)
-    at.fail(fmt::format("works on float32, float16 and bfloat16, not on {}", type.name()), {},
-            "convert with .to(float32)");
-  return in_type(at, float32, type, function, a, more...);
-}
-
-/// As in_float32(), but `of_doubles` on operands of float64.
-template <class F, class D, class... Args>
-NumArg in_float(const char* name, F function, D of_doubles, const NumArg& a, const Args&... more) {
-  const Instruction at(name, a.where);
-  if (type_of_all(at, {&a, &more...}) == float64)
-    return in_type(at, float64, float64, of_doubles, a, more...);
-  return in_float32(name, function, a, more...);
-}
 
 NumArg erf_of(const NumArg& x) {
   // Of |x| below 1 an odd polynomial; above, 1 - 2^p(|x|). From 4 on it is 1 in float32. Both were fitted to within 1e-9.
@@ -147,13 +71,6 @@ NumArg erf_of_double(const NumArg& x) {
   return choose(apply(Arith::kGe, size, number(1)), signed_large, small);
 }
 
-NumArg pow_of(const NumArg& a, const NumArg& b) {
-  // log() is in units of e; log2 takes the same instruction.
-  const NumArg log2 = apply(Arith::kMul, apply(Unary::kLog, a), NumArg(std::numbers::log2e, a.where));
-  const NumArg power = apply(Unary::kExp2, apply(Arith::kMul, b, log2));
-  return choose(apply(Arith::kEq, b, NumArg(0.0, a.where)), NumArg(1.0, a.where), power);
-}
-
 NumArg fmod_of(const NumArg& a, const NumArg& b) {
   const NumArg zero(0.0, a.where);
   const NumArg quotient = apply(Arith::kDiv, a, b);
@@ -172,13 +89,6 @@ NumArg fmod_of(const NumArg& a, const NumArg& b) {
 
 RegisterValue erf(const TileArg& a) { return tile_of(in_float("erf", erf_of, erf_of_double, a)); }
 Expr erf(const ScalarOperand& a) { return scalar_of(in_float("erf", erf_of, erf_of_double, a)); }
-RegisterValue pow(const TileArg& a, const NumArg& b) { return tile_of(in_float32("pow", pow_of, a, b)); }
-RegisterValue pow(const ScalarOperand& a, const TileArg& b) {
-  return tile_of(in_float32("pow", pow_of, a, NumArg(b)));
-}
-Expr pow(const ScalarOperand& a, const ScalarOperand& b) {
-  return scalar_of(in_float32("pow", pow_of, a, NumArg(b)));
-}
 RegisterValue fmod(const TileArg& a, const NumArg& b) {
   return tile_of(in_float("fmod", fmod_of, fmod_of, a, b));
 }

@@ -106,12 +106,11 @@ void shift(const TMemoryTensor& t, const CopyOptions& options, SourceLocation wh
 
 void commit(const Barrier& barrier, const CommitOptions& options, SourceLocation where) {
   const Instruction at("tcgen05::commit", where);
-  if (options.multicast_mask < 0 || options.multicast_mask > 0xffff)
-    at.fail(fmt::format("multicast_mask is {}; it has one bit for each of 16 CTAs", options.multicast_mask));
   std::vector<ir::Attr> attrs;
   add_cta_group(attrs, options.cta_group);
-  if (options.multicast_mask) attrs.push_back({"multicast_mask", int64_t{options.multicast_mask}});
-  at.emit(ir::Opcode::kTcgen05Commit, {at.use(barrier.handle())}, {}, std::move(attrs));
+  std::vector<ir::Value*> operands{at.use(barrier.handle())};
+  if (ir::Value* mask = lang::multicast_mask(at, options.multicast_mask, attrs)) operands.push_back(mask);
+  at.emit(ir::Opcode::kTcgen05Commit, std::move(operands), {}, std::move(attrs));
 }
 
 RegisterValue load(const TMemoryTensor& src, SourceLocation where) {

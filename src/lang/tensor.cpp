@@ -33,6 +33,15 @@ std::vector<ir::Value*> index_values(const Instruction& at, const Scalars& offse
   return values;
 }
 
+ir::Value* multicast_mask(const Instruction& at, const ScalarArg& mask, std::vector<ir::Attr>& attrs) {
+  const std::optional<int64_t> known = number(mask);
+  if (!known) return index_value(at, mask);
+  if (*known < 0 || *known > 0xffff)
+    at.fail(fmt::format("multicast_mask is {}; it has one bit for each of 16 CTAs", *known));
+  if (*known != 0) attrs.push_back({"multicast_mask", *known});
+  return nullptr;
+}
+
 Shape tile_dims(const ir::Value* tensor, size_t tile_rank, const Shape& dims) {
   if (!dims.empty()) return dims;
   Shape result;

@@ -15,10 +15,12 @@ void check_shape(const Instruction& at, const Shape& shape);
 /// Offsets or extents as index values.
 std::vector<ir::Value*> index_values(const Instruction& at, const Scalars& offsets);
 
-/// Which dimension of `tensor` each dimension of a tile runs along: `dims`, or where that is empty the last
-/// ones.
 /// The attribute of a hint to the L2 cache, where there is one.
 void add_cache_policy(std::vector<ir::Attr>& attrs, CachePolicy policy);
+/// A mask of CTAs: of a C++ number the attribute, where it is not 0; of a run-time scalar its value, else null.
+ir::Value* multicast_mask(const Instruction& at, const ScalarArg& mask, std::vector<ir::Attr>& attrs);
+/// Which dimension of `tensor` each dimension of a tile runs along: `dims`, or where that is empty the last
+/// ones.
 Shape tile_dims(const ir::Value* tensor, size_t tile_rank, const Shape& dims);
 
 ir::Type register_type(DataType dtype, Shape shape);

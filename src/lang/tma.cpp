@@ -22,10 +22,13 @@ std::vector<ir::Value*> four_rows(const Instruction& at, const std::array<Scalar
   return lang::index_values(at, offsets);
 }
 
-void add_receivers(const Instruction& at, std::vector<ir::Attr>& attrs, const LoadOptions& options) {
-  if (options.multicast_mask < 0 || options.multicast_mask > 0xffff)
-    at.fail(fmt::format("multicast_mask is {}; it has one bit for each of 16 CTAs", options.multicast_mask));
-  if (options.multicast_mask) attrs.push_back({"multicast_mask", int64_t{options.multicast_mask}});
+/// A mask that is known is an attribute, another one follows the offsets.
+void add_receivers(const Instruction& at, std::vector<ir::Value*>& offsets, std::vector<ir::Attr>& attrs,
+                   const LoadOptions& options) {
+  if (ir::Value* mask = lang::multicast_mask(at, options.multicast_mask, attrs)) {
+    offsets.push_back(mask);
+    attrs.push_back({"masked", true});
+  }
   if (options.cta_group != 1) attrs.push_back({"cta_group", int64_t{options.cta_group}});
   lang::add_cache_policy(attrs, options.cache_policy);
 }
@@ -38,8 +41,8 @@ void global_to_shared(const GlobalTensor& src, const SharedTensor& dst, const Sc
   ir::Value* from = at.use(src.handle());
   ir::Value* to = at.use(dst.handle());
   std::vector<ir::Attr> attrs = {{"dims", lang::tile_dims(from, to->type.shape.size(), options.dims)}};
-  add_receivers(at, attrs, options);
   std::vector<ir::Value*> operands = lang::index_values(at, offsets);
+  add_receivers(at, operands, attrs, options);
   operands.insert(operands.begin(), {from, to, at.use(barrier.handle())});
   at.emit(ir::Opcode::kTmaGlobalToShared, std::move(operands), {}, std::move(attrs));
 }
@@ -50,7 +53,7 @@ void gather4(const GlobalTensor& src, const SharedTensor& dst, const std::array<
   const Instruction at("tma::gather4", where);
   std::vector<ir::Attr> attrs;
   std::vector<ir::Value*> operands = four_rows(at, rows, column, options.dims, attrs);
-  add_receivers(at, attrs, options);
+  add_receivers(at, operands, attrs, options);
   operands.insert(operands.begin(), {at.use(src.handle()), at.use(dst.handle()), at.use(barrier.handle())});
   at.emit(ir::Opcode::kTmaGlobalToShared, std::move(operands), {}, std::move(attrs));
 }

@@ -34,6 +34,12 @@ class Checker {
  private:
   void check(const Op& op) {
     if (op.attr("multicast_mask")) check_mask(op);
+    const bool has_computed_mask = op.code == Opcode::kTmaGlobalToShared
+                                       ? op.bool_attr("masked", false)
+                                       : op.code == Opcode::kTcgen05Commit && op.operands.size() > 1;
+    if (ctas_ == 1 && has_computed_mask)
+      find(op, "names CTAs by a mask, in a cluster of one",
+           "give the kernel a cluster(), or leave out the mask");
     if (is_of_tensor_core(op)) check_group(op, op.int_attr("cta_group", 1));
     if (op.code == Opcode::kTmaGlobalToShared && op.int_attr("cta_group", 1) == 2) check_pair(op);
     switch (op.code) {

@@ -2,7 +2,9 @@
 #include "passes/check_thread_groups.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "core/target.h"
@@ -37,6 +39,10 @@ std::string_view missing(Scope scope, const ThreadGroup& group, int64_t cta_thre
       return is_whole(kWarp) ? "" : "whole warps";
     case Scope::kWarpGroups:
       return is_whole(kWarpGroup) ? "" : "whole warp groups (128 threads, from a multiple of 128)";
+    case Scope::kWarpOrGroups:
+      return (group.threads == kWarp && is_whole(kWarp)) || is_whole(kWarpGroup)
+                 ? ""
+                 : "one warp, or whole warp groups (128 threads, from a multiple of 128)";
     case Scope::kCta:
       return group.threads == cta_threads ? "" : "every thread of the CTA";
   }
@@ -55,6 +61,7 @@ std::string_view remedy(Scope scope, const ThreadGroup& group) {
     case Scope::kWarps:
       return "make its thread group whole warps";
     case Scope::kWarpGroups:
+    case Scope::kWarpOrGroups:
       return "run it in a CTA of warps(4), or under warp_group(0, 4), warp_group(4, 4), ...";
     default:
       return "";
@@ -67,7 +74,9 @@ class Checker {
 
   void run() {
     const Target* target = find_target(function_.target);
+    budgets_.resize(static_cast<size_t>(function_.threads() / kWarp));
     block(function_.body, {0, function_.threads(), nullptr});
+    check_budgets();
     const int64_t ids = target ? target->named_barriers - 1 : 15;  // 0 is the CTA's
     if (static_cast<int64_t>(barriers_.size()) > ids)
       findings_.push_back({function_.where,
@@ -89,11 +98,48 @@ class Checker {
 
   void check(const Op& op, const ThreadGroup& group) {
     if (op.code == Opcode::kThreadGroup) return check_nesting(op, group);
-    const Scope scope = op.attr("each_thread") ? Scope::kAny : op.info().scope;
+    Scope scope = op.attr("each_thread") ? Scope::kAny : op.info().scope;
+    if (scope == Scope::kWarpOrGroups) {  // a warp reaches a quarter of the lanes
+      const ir::Type& memory = op.operands[0]->type;
+      if (memory.elements() / memory.shape.back() > kWarp) scope = Scope::kWarpGroups;
+    }
     if (const std::string_view needs = missing(scope, group, function_.threads()); !needs.empty())
       return find(op, group, fmt::format("needs {}, it runs in {}", needs, group.describe()),
                   remedy(scope, group));
     if (op.code == Opcode::kSync) check_sync(op, group);
+    if (op.code == Opcode::kSetmaxnreg)
+      for (int64_t warp = group.begin / kWarp; warp < (group.begin + group.threads) / kWarp; ++warp)
+        budgets_[static_cast<size_t>(warp)].push_back({&op, group});
+  }
+
+  /// A warp group's registers change hands when all its four warps ask for the same.
+  void check_budgets() {
+    const auto registers = [](const std::vector<Budget>& asked) {
+      std::vector<int64_t> numbers;
+      for (const Budget& budget : asked) numbers.push_back(budget.op->int_attr("registers"));
+      return numbers;
+    };
+    constexpr size_t kWarps = kWarpGroup / kWarp;
+    for (size_t first = 0; first < budgets_.size(); first += kWarps) {
+      if (first + kWarps > budgets_.size() && !budgets_[first].empty())
+        find(*budgets_[first].front().op, budgets_[first].front().group,
+             fmt::format("needs whole warp groups, the CTA's last one has {} warps", budgets_.size() - first),
+             "give the CTA a multiple of four warps()");
+      for (size_t warp = first + 1; warp < std::min(first + kWarps, budgets_.size()); ++warp) {
+        if (registers(budgets_[warp]) == registers(budgets_[first])) continue;
+        const size_t asks = budgets_[warp].empty() ? first : warp, other = asks == warp ? first : warp;
+        const Budget& budget = budgets_[asks].front();
+        find(*budget.op, budget.group,
+             fmt::format("warp {} of the CTA asks for {} registers, warp {} of the same warp group for {}",
+                         asks, fmt::join(registers(budgets_[asks]), ", then "), other,
+                         budgets_[other].empty()
+                             ? "none"
+                             : fmt::format("{}", fmt::join(registers(budgets_[other]), ", then "))),
+             "put it in front of the warps' roles, under warp_group(), or let all four warps ask for the "
+             "same");
+        break;
+      }
+    }
   }
 
   void check_nesting(const Op& op, const ThreadGroup& group) {
@@ -138,6 +184,11 @@ class Checker {
   const ir::Function& function_;
   std::vector<Diagnostic> findings_;
   std::set<std::pair<int64_t, int64_t>> barriers_;
+  struct Budget {
+    const Op* op;
+    ThreadGroup group;
+  };
+  std::vector<std::vector<Budget>> budgets_;  // what each warp executes of setmaxnreg
 };
 
 }  // namespace

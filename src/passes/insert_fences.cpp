@@ -106,7 +106,8 @@ class FenceInserter {
       if (reads_by_async_proxy(op))
         for (Value* operand : op.operands) async_roots_.insert(ir::view_root(operand));
       if (op.code == Opcode::kTmaGlobalToShared)
-        (op.attr("multicast_mask") ? filled_by_others_ : filled_).insert(ir::view_root(op.operands[1]));
+        (op.attr("multicast_mask") || op.attr("masked") ? filled_by_others_ : filled_)
+            .insert(ir::view_root(op.operands[1]));
       if (loads(op)) read_.insert(ir::view_root(op.operands[0]));
     });
   }

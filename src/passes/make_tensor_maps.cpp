@@ -168,6 +168,7 @@ class MapMaker {
       coordinates.push_back(coordinate(copy, source, order[j]));
     const bool is_padded = copy.tile()->type.dtype.bits() < copy.tile()->type.layout->element_bits();
     check_inner_coordinate(op, source, *coordinates.front(), is_padded);
+    if (op.bool_attr("masked", false)) coordinates.push_back(op.operands.back());
     copy.global() = map(op, source, order, box, boxes->swizzle, is_padded);
     copy.op.operands.resize(copy.first_offset());
     copy.op.operands.insert(copy.op.operands.end(), coordinates.begin(), coordinates.end());

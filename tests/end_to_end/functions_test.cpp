@@ -97,15 +97,71 @@ TEST(ComposedFunctions, OfNarrowTypesAndNumbers) {
   const std::string said = error_of<CompileError>([] {
     Machine machine;
     machine.launch(
-        [](Ptr<float64> p) {
+        [](Ptr<int32> p) {
           grid(1);
           store_global(global_view(p, {4}), pow(load_global(global_view(p, {4}), {0}, {4}), 2), {0});
         },
-        machine.random(float64, {4}));
+        machine.random(int32, {4}));
   });
   EXPECT_NE(said.find("functions_test.cpp"), std::string::npos) << said;
-  EXPECT_NE(said.find("pow: works on float32, float16 and bfloat16, not on float64"), std::string::npos)
+  EXPECT_NE(said.find("pow: works on float32, float16 and bfloat16, not on int32"), std::string::npos)
       << said;
+}
+
+/// Powers of all magnitudes, up to where the results are no normal numbers, and what has no finite logarithm.
+TEST(ComposedFunctions, PowersOfDoubles) {
+  static constexpr int kCount = 3000;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::nan("");
+  Machine machine;
+  const HostTensor random = HostTensor::random(float64, {2, kCount}, 5);
+  std::vector<double> a, b;
+  for (int i = 0; i < kCount; ++i) {
+    const double x = random.get(i), y = random.get(kCount + i);
+    const double base = i % 3 == 0   ? std::exp(700 * std::sin(x))
+                        : i % 3 == 1 ? 1 + 1e-6 * x
+                                     : std::abs(x) + 1e-3;
+    a.push_back(base);
+    b.push_back(i % 3 == 0 ? y : i % 3 == 1 ? 1e8 * y : 40 * y);
+  }
+  const std::vector<std::pair<double, double>> edges = {
+      {0, 2},         {0, -2},          {0, 0},         {kInfinity, 0.5},    {kInfinity, -0.5},
+      {kInfinity, 0}, {5e-324, 1},      {5e-324, -0.9}, {2, 1023},           {2, 1024},
+      {2, -1074},     {2, -1080},       {1.5, 1e300},   {1.5, -1e300},       {1, 1e300},
+      {kNan, 2},      {kNan, 0},        {2, kNan},      {1 - 0x1p-53, 1e18}, {1e308, 1},
+      {3, kInfinity}, {0.5, kInfinity}, {10, -320}};
+  for (size_t i = 0; i < edges.size(); ++i) std::tie(a[i], b[i]) = edges[i];
+  const size_t below = edges.size();
+  a[below] = -2, b[below] = 3;
+  DeviceTensor x = machine.tensor(float64, a), y = machine.tensor(float64, b),
+               z = machine.output(float64, {kCount}), some = machine.output(float64, {3});
+  machine.run(
+      [](Int32 n, Ptr<float64> x_ptr, Ptr<float64> y_ptr, Ptr<float64> z_ptr, Ptr<float64> some_ptr) {
+        grid(cdiv(n, 256));
+        Int32 i = 256 * block_idx.x;
+        auto g_x = global_view(x_ptr, {n}), g_y = global_view(y_ptr, {n});
+        auto x = load_global(g_x, {i}, {256}, {.other = 1}), y = load_global(g_y, {i}, {256}, {.other = 1});
+        store_global(global_view(z_ptr, {n}), pow(x, y), {i});
+        if (auto first = when(block_idx.x == 0)) {
+          auto g_some = global_view(some_ptr, {3});
+          store_global(g_some, full(float64, {1}, pow(g_x[101], g_y[101])), {0});
+          store_global(g_some, pow(g_x[101], load_global(g_y, {101}, {1})), {1});
+          store_global(g_some, pow(load_global(g_x, {101}, {1}), 2.5), {2});
+        }
+      },
+      kCount, x, y, z, some);
+  expect_elements(
+      z,
+      [&](int64_t i) {
+        const auto at = static_cast<size_t>(i);
+        if (at == below || (std::isnan(a[at]) && b[at] != 0)) return kNan;
+        return static_cast<double>(
+            std::pow(static_cast<long double>(a[at]), static_cast<long double>(b[at])));
+      },
+      1e-15, 0x1p-1022);
+  EXPECT_EQ(values<double>(some)[0], values<double>(z)[101]);
+  EXPECT_EQ(values<double>(some)[1], values<double>(z)[101]);
+  expect_elements(
+      some.slice({2}, {1}), [&](int64_t) { return std::pow(a[101], 2.5); }, 1e-15);
 }
 
 TEST(ComposedFunctions, OfDoubles) {

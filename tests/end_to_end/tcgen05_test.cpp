@@ -24,6 +24,7 @@ struct Product {
   bool negate_a = false, negate_b = false;
   enum { kShared, kStored, kCopied } a_place = kShared;  // or in tensor memory, and how it got there
   int ctas = 1;
+  bool has_computed_mask = false;  // of the commit
 };
 
 std::ostream& operator<<(std::ostream& out, const Product& p) {
@@ -90,7 +91,8 @@ void multiply(const Product& p, const Ptr<>& a_ptr, const Ptr<>& b_ptr, const Pt
           tcgen05::mma(left, right, t_d, options);
       }
       if (p.ctas > 1)
-        tcgen05::commit(done, {.cta_group = 2, .multicast_mask = 0b11});
+        tcgen05::commit(done, {.cta_group = 2,
+                               .multicast_mask = p.has_computed_mask ? ScalarArg(3 << rank) : ScalarArg(3)});
       else
         tcgen05::commit(done);
     }
@@ -300,6 +302,10 @@ TEST(Tcgen05Mma, MoreThanOneInstruction) {
   check({.a = float8_e4m3, .b = float8_e4m3, .m = 384, .n = 96, .k = 64});
 }
 
+TEST(Tcgen05Mma, CommitsToAComputedMask) {
+  check({.m = 256, .n = 64, .ctas = 2, .has_computed_mask = true}, 3);
+}
+
 TEST(Tcgen05Mma, Pairs) {
   check({.m = 256, .n = 128, .ctas = 2}, 3);
   check({.m = 128, .n = 64, .ctas = 2}, 3);
@@ -415,6 +421,63 @@ TEST(Tcgen05Shift, MovesLanesDownByOne) {
       x, y);
   const std::vector<double> in = x.to_host().to_doubles();
   expect_elements(y, [&](int64_t i, int64_t j) { return in[(i % 32 == 31 ? i : i + 1) * 16 + j]; });
+}
+
+/// Each warp stores and loads its own quarter of the lanes, in a role of its own and in another order.
+TEST(Tcgen05Transfer, ByWarpsAlone) {
+  for (DataType type : {DataType(float32), DataType(float16)}) {
+    Machine machine(Arch::kSm100a);
+    DeviceTensor x = machine.random(type, {128, 24}), y = machine.output(type, {128, 24});
+    machine.run(
+        [type](Ptr<> x_ptr, Ptr<> y_ptr) {
+          grid(1);
+          warps(8);
+          auto g_x = global_view(x_ptr, type, {128, 24}), g_y = global_view(y_ptr, type, {128, 24});
+          auto t = tcgen05::alloc(type, {128, 24});
+          sync();
+          for (int i : {6, 4, 7, 5})  // warps 4 to 7 reach the same lanes as 0 to 3
+            if (auto warp = single_warp(i)) {
+              auto quarter = t.slice({32 * (i % 4), 0}, {32, 24});
+              tcgen05::store(quarter, load_global(g_x, {32 * (i % 4), 0}, {32, 24}));
+              if (i % 2) store_global(g_y, tcgen05::load(quarter), {32 * (i % 4), 0});
+            }
+          sync();
+          for (int i : {0, 2})
+            if (auto warp = single_warp(i))
+              store_global(g_y, tcgen05::load(t.slice({32 * i, 0}, {32, 24})), {32 * i, 0});
+          sync();
+          tcgen05::dealloc(t);
+        },
+        x, y);
+    const std::vector<double> in = x.to_host().to_doubles();
+    expect_elements(y, [&](int64_t i, int64_t j) { return in[i * 24 + j]; });
+  }
+}
+
+TEST(Tcgen05Transfer, WarpsReachNoOtherLanes) {
+  Machine machine(Arch::kSm100a);
+  const auto said = [&](int warp, int lane, int lanes) {
+    return error_of<CompileError>([&] {
+      machine.launch(
+          [=](Ptr<float32> y_ptr) {
+            grid(1);
+            warps(4);
+            auto t = tcgen05::alloc(float32, {128, 32});
+            sync();
+            if (auto role = single_warp(warp))
+              store_global(global_view(y_ptr, {lanes, 32}), tcgen05::load(t.slice({lane, 0}, {lanes, 32})),
+                           {0, 0});
+            sync();
+            tcgen05::dealloc(t);
+          },
+          machine.output(float32, {128, 32}));
+    });
+  };
+  EXPECT_THAT(
+      said(1, 64, 32),
+      HasSubstr("warp 1 of the CTA reaches lanes 32 ... 63 of tensor memory, the tensor begins at lane 64"));
+  EXPECT_THAT(said(0, 0, 128),
+              HasSubstr("needs whole warp groups (128 threads, from a multiple of 128), it runs in warp 0"));
 }
 
 // ---- transfers

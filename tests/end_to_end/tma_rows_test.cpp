@@ -99,7 +99,7 @@ std::string text_of(const char* target, bool is_scatter, int64_t tile_rows = 4,
   try {
     const auto traced = lang::trace(RetargetedLambda([=](Ptr<float16> p) {
                                       grid(2);
-                                      if (options.multicast_mask != 0) cluster(2);
+                                      if (options.multicast_mask.integer != 0) cluster(2);
                                       auto g = global_view(p, {64, 64});
                                       auto tile = shared_tensor(float16, {tile_rows, 64});
                                       auto barrier = mbarrier::alloc(1);

@@ -234,6 +234,54 @@ TEST(Tma, MulticastServesEveryCtaOfTheCluster) {
   }
 }
 
+/// Pairs of CTAs load halves of their tile for one another, as a mask says that is computed from the rank.
+TEST(Tma, MulticastMasksMayBeComputed) {
+  constexpr int64_t kCtas = 4;
+  for (uint64_t seed : {0, 1, 2}) {
+    Machine machine(Arch::kSm90a, seed);
+    DeviceTensor x = machine.random(float16, {2, 16, 64}), y = machine.output(float16, {kCtas, 16, 64});
+    const LaunchReport report = machine.run(
+        [](Ptr<float16> x_ptr, Ptr<float16> y_ptr) {
+          grid(kCtas);
+          cluster(kCtas);
+          auto tile = shared_tensor(float16, {16, 64});
+          auto barrier = mbarrier::alloc(1);
+          cluster_sync();
+          Int32 rank = cluster_rank(), pair = rank / 2, half = rank % 2;
+          if (auto warp = single_warp()) {
+            if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(barrier, tile.nbytes());
+            tma::global_to_shared(global_view(x_ptr, {2, 16, 64})[pair], tile.slice({8 * half, 0}, {8, 64}),
+                                  {8 * half, 0}, barrier, {.multicast_mask = 3 << (2 * pair)});
+          }
+          mbarrier::wait(barrier, 0);
+          store_global(global_view(y_ptr, {kCtas, 16, 64}), load_shared(tile).reshape({1, 16, 64}),
+                       {block_idx.x, 0, 0});
+          cluster_sync();
+        },
+        x, y);
+    const std::vector<double> in = x.to_host().to_doubles();
+    expect_elements(y, [&](int64_t cta, int64_t i, int64_t j) { return in[(cta / 2 * 16 + i) * 64 + j]; });
+  }
+}
+
+TEST(TmaRefusals, MasksWithoutACluster) {
+  Machine machine(Arch::kSm90a);
+  const std::string said = error_of<CompileError>([&] {
+    machine.launch(
+        [](Ptr<float32> x_ptr, Int32 mask) {
+          grid(1);
+          auto tile = shared_tensor(float32, {8, 32});
+          auto barrier = mbarrier::alloc(1);
+          sync();
+          if (auto warp = single_warp())
+            tma::global_to_shared(global_view(x_ptr, {8, 32}), tile, {0, 0}, barrier,
+                                  {.multicast_mask = mask});
+        },
+        machine.random(float32, {8, 32}), 1);
+  });
+  EXPECT_THAT(said, HasSubstr("names CTAs by a mask, in a cluster of one"));
+}
+
 TEST(Cluster, BarriersOfOtherCtasAreArrivedAt) {
   for (uint64_t seed : {0, 1, 2}) {
     Machine machine(Arch::kSm90a, seed);

@@ -370,6 +370,44 @@ TEST(Setmaxnreg, RolesInsideAWarpGroupAreSeen) {
   EXPECT_EQ(groups[2].threads, 128);
 }
 
+/// Roles of one warp each ask for themselves, together for one number.
+TEST(Setmaxnreg, IsAskedForByTheFourWarpsOfAWarpGroup) {
+  const auto kernel = [](Ptr<int32> d, int last) {
+    grid(1);
+    warps(8);
+    auto out = global_view(d, {5});
+    for (int i = 0; i < 4; ++i)
+      if (auto role = single_warp(i)) {
+        setmaxnreg(i == 3 ? last : 40);
+        store_global(out, full(int32, {1}, i), {i});
+      }
+    if (auto consumers = warp_group(4, 4)) {
+      setmaxnreg(232);
+      if (auto thread = single_thread()) store_global(out, full(int32, {1}, 4), {4});
+    }
+  };
+  Machine machine(Arch::kSm90a);
+  DeviceTensor d = machine.output(int32, {5});
+  machine.run(kernel, d, 40);
+  expect_elements(d, [](int64_t i) { return i; });
+  EXPECT_THAT(error_of<CompileError>([&] { machine.launch(kernel, d, 48); }),
+              HasSubstr("warp 3 of the CTA asks for 48 registers, warp 0 of the same warp group for 40"));
+  EXPECT_THAT(error_of<CompileError>([&] {
+                machine.launch(
+                    [](Int32 n) {
+                      grid(n);
+                      warps(8);
+                      if (auto role = single_warp(5)) setmaxnreg(40);
+                    },
+                    1);
+              }),
+              HasSubstr("warp 5 of the CTA asks for 40 registers, warp 4 of the same warp group for none"));
+  using K = LambdaKernel<decltype(kernel), Arch::kSm90a>;
+  const std::shared_ptr<ir::Function> function =
+      Kernel<K>(K(kernel), machine.device()).trace(int64_t{0}, int64_t{40});
+  EXPECT_EQ(thread_groups(*function).size(), 5u);
+}
+
 // ---- what is found
 
 /// A product of which the named part is left out.

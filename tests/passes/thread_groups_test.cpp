@@ -45,6 +45,9 @@ TEST(CheckThreadGroups, ScopesOfEachKind) {
   EXPECT_EQ(in(0, 128, "%r: register<float32, [128, 64]> = tcgen05_load %t"), "passes");
   EXPECT_THAT(in(0, 64, "%r: register<float32, [128, 64]> = tcgen05_load %t"),
               HasSubstr("needs whole warp groups"));
+  EXPECT_THAT(in(32, 32, "%r: register<float32, [128, 64]> = tcgen05_load %t"),
+              HasSubstr("needs whole warp groups"));
+  EXPECT_THAT(in(32, 32, "setmaxnreg {registers = 40}"), HasSubstr("of the same warp group for none"));
   EXPECT_THAT(in(0, 16, "tcgen05_wait_load"), HasSubstr("needs whole warps"));
   EXPECT_THAT(in(0, 64, "%q: barrier = mbarrier_alloc {counts = [1]}"),
               HasSubstr("needs every thread of the CTA"));

@@ -20,8 +20,8 @@ void max_registers(int64_t count, SourceLocation where = SourceLocation::current
 
 /// Sets the registers of every thread of the group from here on: a multiple of 8, 24 to 256. A CTA starts
 /// with equal shares (with warps(12), 168 per thread); warp groups that need few release some, and those that
-/// need more wait until enough are free. Whole warp groups execute it, at the start of their scope; sm_90a,
-/// sm_100a.
+/// need more wait until enough are free. Whole warp groups execute it, at the start of their scope, or each of a warp
+/// group's four warps in a role of its own, for the same number; sm_90a, sm_100a.
 /// [PTX: setmaxnreg]
 void setmaxnreg(int64_t registers, SourceLocation where = SourceLocation::current());
 

@@ -111,19 +111,24 @@ void shift(const TMemoryTensor& t, const CopyOptions& options = {},
 
 struct CommitOptions {
   int cta_group = 1;
-  int multicast_mask = 0;  ///< CTAs of the cluster, a bit each, on whose barriers it arrives; 0: this one
+  /// CTAs of the cluster, a bit each, on whose barriers it arrives; the number 0: this one. A run-time scalar may be any
+  /// mask but 0.
+  ScalarArg multicast_mask = 0;
 };
 /// Arrives once on the barrier when all products, copies and shifts that the warp has started are complete.
 /// One warp executes it. [PTX: tcgen05.commit]
 void commit(const Barrier& barrier, const CommitOptions& options = {},
             SourceLocation where = SourceLocation::current());
 
-/// Tensor memory to registers. A warp group executes it: each warp reaches its own quarter of the lanes. The
-/// values may be used after wait_load(), which the compiler adds where it is missing. [PTX: tcgen05.ld]
+/// Tensor memory to registers. A warp group executes it: each warp reaches its own quarter of the lanes. A warp
+/// alone loads from its quarter, 32 lanes from lane 32 * (its number in the CTA % 4) on: `t.slice({32, 0}, {32, n})` in
+/// warp 1, 5, ... The values may be used after wait_load(), which the compiler adds where it is missing.
+/// [PTX: tcgen05.ld]
 RegisterValue load(const TMemoryTensor& src, SourceLocation where = SourceLocation::current());
 /// Waits for the executing thread's loads. [PTX: tcgen05.wait::ld]
 void wait_load(SourceLocation where = SourceLocation::current());
-/// Registers to tensor memory; shapes and types must be equal. A warp group executes it. [PTX: tcgen05.st]
+/// Registers to tensor memory; shapes and types must be equal. A warp group executes it, or one warp as load().
+/// [PTX: tcgen05.st]
 void store(const TMemoryTensor& dst, const TileArg& value, SourceLocation where = SourceLocation::current());
 /// Waits for the executing thread's stores. [PTX: tcgen05.wait::st]
 void wait_store(SourceLocation where = SourceLocation::current());

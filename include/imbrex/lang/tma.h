@@ -32,9 +32,11 @@ namespace imbrex::tma {
 using imbrex::CachePolicy;  // a hint to the L2 cache
 
 struct LoadOptions {
-  Shape dims = {};         ///< see the head of this file
-  int multicast_mask = 0;  ///< CTAs of the cluster that receive the tile, a bit each; 0: this one
-  int cta_group = 1;       ///< 2: the barrier may be in the other CTA of the pair; sm_100a
+  Shape dims = {};  ///< see the head of this file
+  /// CTAs of the cluster that receive the tile, a bit each; the number 0: this one. A run-time scalar may be any mask but
+  /// 0, the same in all threads that execute the copy.
+  ScalarArg multicast_mask = 0;
+  int cta_group = 1;  ///< 2: the barrier may be in the other CTA of the pair; sm_100a
   CachePolicy cache_policy = CachePolicy::kDefault;
 };
 /// Starts loading the tile of dst's shape at the offsets in src; its bytes complete on `barrier`. With a

@@ -68,6 +68,16 @@ Operand barrier_operand(Generator& g, const BarrierView& barrier) {
   return ptx::address(address.value.reg(), barrier.offset);
 }
 
+std::optional<Operand> multicast_mask(Generator& g, const ir::Op& op, const ir::Value* mask) {
+  Emitter& e = g.e();
+  if (!mask) {
+    if (!op.attr("multicast_mask")) return std::nullopt;
+    return e.to_register(ScalarType::b16, op.int_attr("multicast_mask"));
+  }
+  const Reg wide = e.to_register(ScalarType::b32, g.ints().narrow(g.integer(mask)).value);
+  return e.make(ScalarType::b16, Op::cvt, {ScalarType::u16, ScalarType::u32}, {wide});
+}
+
 void emit_MbarrierAlloc(Generator& g, const ir::Op& op) {
   if (!op.attr("offset")) throw InternalError("codegen: mbarrier_alloc without an offset");
   const int64_t offset = op.int_attr("offset");

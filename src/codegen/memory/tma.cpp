@@ -99,7 +99,8 @@ class TmaCopy {
     if (boxes_.swizzle.mode > layout::Swizzle::k128B) g.require_arch(op, 100, "a swizzle of wider atoms");
     check_type();
     check_alignment(tile);
-    for (size_t i = first_offset; i < op.operands.size(); ++i)
+    const size_t end = op.operands.size() - (op.bool_attr("masked", false) ? 1 : 0);
+    for (size_t i = first_offset; i < end; ++i)
       coordinates_.push_back(g.ints().narrow(g.integer(op.operands[i])));
   }
 
@@ -223,7 +224,9 @@ void emit_TmaGlobalToShared(Generator& g, const ir::Op& op) {
   if (barrier.remote && !is_pair)
     g.fail(op, "the barrier is another CTA's", {}, "a pair of CTAs may share one: set cta_group = 2");
   const std::optional<Reg> issuer = g.issuer();
-  const bool is_shared = op.attr("multicast_mask") || is_pair;
+  const std::optional<Operand> mask =
+      op.attr("masked") ? multicast_mask(g, op, op.operands.back()) : multicast_mask(g, op, nullptr);
+  const bool is_shared = mask || is_pair;
   if (copy.is_four_rows()) {
     g.require_arch(op, 100, "gather4");
     if (is_shared) require_family(g, op, "gather4 for several CTAs");
@@ -236,9 +239,9 @@ void emit_TmaGlobalToShared(Generator& g, const ir::Op& op) {
       words[3] = Mod::tile_gather4;
     }
     std::vector<Operand> operands{shared, tensor, barrier_operand(g, barrier)};
-    if (op.attr("multicast_mask")) {
+    if (mask) {
       words.push_back(Mod::multicast_cluster);
-      operands.push_back(g.e().to_register(ScalarType::b16, op.int_attr("multicast_mask")));
+      operands.push_back(*mask);
     }
     if (is_pair) words.push_back(Mod::cta_group_2);
     copy.add_policy(words, operands);

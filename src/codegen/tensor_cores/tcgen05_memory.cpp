@@ -110,10 +110,7 @@ class Transfer {
     if (!terms) refuse("the layouts cut the tensor at places that do not nest");
     terms_ = *terms;
     if (view.dtype.bits() > 32) refuse("elements of more than 32 bits");
-    if (view.lane != 0) refuse("the view does not start at lane 0");
-    if (g.group().threads % kLanes != 0 || g.group().begin % kLanes != 0)
-      refuse(fmt::format("threads {} ... {} are not whole warp groups", g.group().begin,
-                         g.group().begin + g.group().threads - 1));
+    check_threads();
     place_words();
     if (tile_.layout().copies() != view.layout.copies())
       refuse(fmt::format("each element is in {} lanes and {} threads", view.layout.copies(),
@@ -169,6 +166,27 @@ class Transfer {
     g_.fail(op_, "no shape of tcgen05.ld and .st moves between these layouts: " + why,
             {"registers      " + tile_.layout().to_string(), "tensor memory  " + view_.layout.to_string()},
             "let the layout be inferred");
+  }
+
+  /// Warp groups reach all lanes, a warp those of its own quarter.
+  void check_threads() const {
+    const int64_t begin = g_.group().begin, threads = g_.group().threads;
+    if (threads == 32) {
+      const int64_t first = begin / 32 % 4 * 32;
+      if (view_.lane != first)
+        g_.fail(
+            op_,
+            fmt::format(
+                "warp {} of the CTA reaches lanes {} ... {} of tensor memory, the tensor begins at lane {}",
+                begin / 32, first, first + 31, view_.lane),
+            {"tensor memory  " + view_.layout.to_string()},
+            fmt::format("give it the slice of 32 lanes from {} on, or let a warp group execute it", first));
+      return;
+    }
+    if (view_.lane != 0) refuse("the view does not start at lane 0");
+    if (threads % kLanes != 0 || begin % kLanes != 0)
+      refuse(fmt::format("threads {} ... {} are neither one warp nor whole warp groups", begin,
+                         begin + threads - 1));
   }
 
   /// Warps beyond the fourth take other columns; their number is the same in the whole warp.

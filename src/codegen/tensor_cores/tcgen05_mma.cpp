@@ -223,11 +223,10 @@ void emit_Tcgen05Commit(Generator& g, const ir::Op& op) {
   const Mod group = cta_group_word(op);
   const Operand address = barrier_operand(g, barrier);
   const Reg elected = g.elected();
-  if (op.attr("multicast_mask")) {
-    const Operand mask = e.to_register(ScalarType::b16, op.int_attr("multicast_mask"));
+  if (const auto mask = multicast_mask(g, op, op.operands.size() > 1 ? op.operands[1] : nullptr)) {
     e.emit(Op::tcgen05_commit,
            {group, Mod::mbarrier_arrive_one, Mod::shared_cluster, Mod::multicast_cluster, ScalarType::b64},
-           {address, mask})
+           {address, *mask})
         .when(elected);
   } else {
     e.emit(Op::tcgen05_commit, {group, Mod::mbarrier_arrive_one, Mod::shared_cluster, ScalarType::b64},

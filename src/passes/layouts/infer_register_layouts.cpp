@@ -189,6 +189,8 @@ static bool is_transfer_layout(const Layout& registers) {
     for (int per_register : {1, 2, 4}) try {
         if (rows == 128 && registers == layout::tensor_memory_registers(shape, 4, columns, per_register))
           return true;
+        if (rows == 32 && registers == layout::tensor_memory_registers(shape, 1, columns, per_register))
+          return true;
         if (rows == 64 && registers == layout::tensor_memory_half_registers(shape, 4, columns, per_register))
           return true;
       } catch (const CompileError&) {  // not with so many columns
@@ -236,7 +238,7 @@ void RegisterInference::propagate_demands() {
           Diagnostic{op.where,
                      fmt::format("{}: {}", op.info().mnemonic, error.diagnostics().front().message),
                      {tensor_text(*op.operands[0])},
-                     ""});
+                     error.diagnostics().front().help});
     }
   });
   ir::walk(function_.body, [&](ir::Op& op) {

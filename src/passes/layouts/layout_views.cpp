@@ -98,13 +98,19 @@ Layout view_layout(const ir::Op& view, const Layout& of) {
 }
 
 Layout tensor_memory_registers(const Layout& memory, int64_t threads) {
-  if (threads % 128 != 0)
-    throw CompileError(
-        Diagnostic{{},
-                   fmt::format("{} threads; tensor memory is accessed by whole warp groups of 128", threads),
-                   {},
-                   "open a warp_group() of four warps, or of a multiple of four"});
-  int64_t groups = threads / 128;
+  if (threads % 128 != 0 && threads != 32)
+    throw CompileError(Diagnostic{
+        {},
+        fmt::format("{} threads; tensor memory is accessed by one warp, or by whole warp groups of 128",
+                    threads),
+        {},
+        "open a warp_group() of four warps, or of a multiple of four"});
+  if (threads == 32 && memory.lanes() > 32)
+    throw CompileError(Diagnostic{{},
+                                  fmt::format("{} lanes, of which one warp reaches 32", memory.lanes()),
+                                  {},
+                                  "let the warp take its slice of 32 lanes, or a warp group the whole"});
+  int64_t groups = std::max<int64_t>(1, threads / 128);
   // Accumulators of 64 rows take 16 of each warp's 32 lanes, which the 16-lane shapes read alone.
   const Modes half_lanes = {{4, 32, Axis::kLane}, {16, 1, Axis::kLane}};
   if (groups == 1 && memory.rank() == 2 && memory.element_bits() == 32 && memory.modes(0) == half_lanes &&

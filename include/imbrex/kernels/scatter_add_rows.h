@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows added to those of a table, found through indices in memory: the gradient of an embedding, and the sum of the experts'
+// rows of each token. Rows of one index may be many: they are added by atomics, as neighbouring elements together as the
+// target can.
+#pragma once
+
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+struct ScatterAddRows {
+  int rows = 16, columns = 256, num_warps = 4;
+
+  static auto space() {
+    return Space<ScatterAddRows>()
+        .choose<&ScatterAddRows::rows, &ScatterAddRows::columns, &ScatterAddRows::num_warps>(
+            {{16, 256, 4}, {8, 512, 4}, {32, 128, 4}, {4, 1024, 4}, {8, 256, 4}});
+  }
+
+  /// table[index[i], :] += x[i, :]; rows with a negative index are left out. x[count, width], table[table_size, width],
+  /// both float32, or float16 or (from sm_90 on) bfloat16. The order of the additions, and so their rounding, differs
+  /// between launches.
+  void operator()(Int32 count, Int32 table_size, int width, DataType dtype, Ptr<int32> index_ptr, Ptr<> x_ptr,
+                  Ptr<> table_ptr) const {
+    grid(cdiv(count, rows), cdiv(width, columns));
+    warps(num_warps);
+    Int32 row = rows * block_idx.x, column = columns * block_idx.y;
+
+    auto index =
+        load_global(global_view(index_ptr, {count}), {row}, {rows}, {.other = -1}).reshape({rows, 1});
+    auto tile = load_global(global_view(x_ptr, dtype, {count, width}), {row, column}, {rows, columns});
+    atomic::add(global_view(table_ptr, dtype, {table_size, width}), tile, {index, column},
+                {.mask = index >= 0});
+  }
+};
+
+}  // namespace imbrex::kernels
