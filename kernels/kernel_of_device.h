@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "imbrex/runtime/kernel.h"
+#include "library_kernel.h"
 
 namespace imbrex {
 
@@ -18,7 +18,7 @@ Kernel<K>& kernel_of_device(const Device& device) {
   static auto& kernels = *new std::map<const void*, std::unique_ptr<Kernel<K>>>;
   const std::lock_guard lock(turn);
   std::unique_ptr<Kernel<K>>& kernel = kernels[&device.backend()];
-  if (!kernel) kernel = std::make_unique<Kernel<K>>(K{}, device);
+  if (!kernel) kernel = std::make_unique<Kernel<K>>(library_kernel(K{}, device));
   return *kernel;
 }
 

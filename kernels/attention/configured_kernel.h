@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "imbrex/runtime/kernel.h"
+#include "library_kernel.h"
 
 namespace imbrex {
 
@@ -22,7 +22,7 @@ Kernel<K>& configured_kernel(const Device& device, const K& kernel, const std::a
       *new std::map<std::pair<const void*, std::array<int, 3>>, std::unique_ptr<Kernel<K>>>;
   const std::lock_guard lock(turn);
   std::unique_ptr<Kernel<K>>& made = kernels[{&device.backend(), key}];
-  if (!made) made = std::make_unique<Kernel<K>>(kernel, device);
+  if (!made) made = std::make_unique<Kernel<K>>(library_kernel(kernel, device));
   return *made;
 }
 

@@ -15,6 +15,7 @@
 #include "imbrex/kernels/grouped/weight_gradient.h"
 #include "imbrex/runtime/caller_line.h"
 #include "kernel_of_device.h"
+#include "library_kernel.h"
 
 namespace imbrex {
 namespace {
@@ -116,7 +117,7 @@ Kernel<K>& kernel_with(const Device& device, int variant, const Set& set) {
   if (!kernel) {
     K instance;
     set(instance);
-    kernel = std::make_unique<Kernel<K>>(instance, device);
+    kernel = std::make_unique<Kernel<K>>(library_kernel(instance, device));
   }
   return *kernel;
 }

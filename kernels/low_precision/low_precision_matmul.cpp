@@ -15,6 +15,7 @@
 #include "imbrex/kernels/low_precision/decode_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/runtime/caller_line.h"
+#include "library_kernel.h"
 
 namespace imbrex {
 
@@ -127,7 +128,7 @@ LaunchReport launch(const K& configuration, const LowPrecisionWeights& w, const 
   struct Ready {
     Kernel<K> kernel;
     std::mutex turn;
-    Ready(const K& configuration, const Device& device) : kernel(configuration, device) {}
+    Ready(const K& configuration, const Device& device) : kernel(library_kernel(configuration, device)) {}
   };
   static std::mutex mutex;
   static auto& known = *new std::map<std::pair<const void*, std::string>, std::shared_ptr<Ready>>;

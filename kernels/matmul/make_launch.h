@@ -11,6 +11,7 @@
 #include "imbrex/kernels/matmul/matmul_stream_k.h"
 #include "imbrex/kernels/matmul/sum_of_k_parts.h"
 #include "imbrex/runtime/workspace.h"
+#include "library_kernel.h"
 #include "matmul/matmul_launch.h"
 
 namespace imbrex {
@@ -81,7 +82,7 @@ void set_tile(K& kernel, const Variant& variant) {
 template <class K, class Arguments>
 Launch launch_of(K kernel, const Variant& variant, const std::optional<Device>& device, Arguments arguments) {
   set_tile(kernel, variant);
-  auto ready = std::make_shared<Kernel<K>>(kernel, device);
+  auto ready = std::make_shared<Kernel<K>>(library_kernel(kernel, device));
   auto turn = std::make_shared<std::mutex>();
   // What a call of the kernel takes goes to `use`.
   const auto with_arguments = [arguments, kernel, device](Until until, const Product& p, const Stream& stream,
@@ -103,6 +104,11 @@ Launch launch_of(K kernel, const Variant& variant, const std::optional<Device>& 
               [=](const Product& p) {
                 return with_arguments(Until::kCompiled, p, Stream(),
                                       [&](const auto&... all) { return std::vector{ready->trace(all...)}; });
+              },
+          .ship =
+              [=](const Product& p, Cache& folder) {
+                with_arguments(Until::kCompiled, p, Stream(),
+                               [&](const auto&... all) { ready->ship(folder, all...); });
               }};
 }
 
@@ -111,8 +117,8 @@ template <class K, class Sum, class OfParts, class OfSum>
 Launch launch_of_parts(K kernel, const Variant& variant, const std::optional<Device>& device,
                        OfParts of_parts, OfSum of_sum) {
   set_tile(kernel, variant);
-  auto multiply = std::make_shared<Kernel<K>>(kernel, device);
-  auto add = std::make_shared<Kernel<Sum>>(Sum(), device);
+  auto multiply = std::make_shared<Kernel<K>>(library_kernel(kernel, device));
+  auto add = std::make_shared<Kernel<Sum>>(library_kernel(Sum(), device));
   auto turn = std::make_shared<std::mutex>();
   const auto multiply_with = [=](const Product& p, uint64_t sums, const auto& use) {
     const auto before = of_parts(p);
@@ -144,6 +150,11 @@ Launch launch_of_parts(K kernel, const Variant& variant, const std::optional<Dev
                 return std::vector{
                     multiply_with(p, p.c, [&](const auto&... all) { return multiply->trace(all...); }),
                     add_with(p, p.c, [&](const auto&... all) { return add->trace(all...); })};
+              },
+          .ship =
+              [=](const Product& p, Cache& folder) {
+                multiply_with(p, p.c, [&](const auto&... all) { multiply->ship(folder, all...); });
+                add_with(p, p.c, [&](const auto&... all) { add->ship(folder, all...); });
               }};
 }
 

@@ -69,8 +69,12 @@ std::vector<MatmulCode> matmul_codes() {
                                   choice.block_m * choice.block_n >= kLargeTile;
       for (int64_t k : {int64_t{1}, int64_t{choice.block_k} * choice.stages})
         if (k == 1 || may_fill_rings)
-          codes.push_back({fmt::format("{} {}", kind.name, choice.text()), [variant, &kind, k] {
+          codes.push_back({fmt::format("{} {}", kind.name, choice.text()),
+                           [variant, &kind, k] {
                              return make_dense_launch(variant, std::nullopt).trace(product_of(kind, k));
+                           },
+                           [variant, &kind, k](Cache& folder) {
+                             make_dense_launch(variant, std::nullopt).ship(product_of(kind, k), folder);
                            }});
     }
   return codes;

@@ -60,6 +60,8 @@ struct Launch {
   std::function<LaunchReport(Until, const Product&, const Stream&)> run;
   /// What that compiles.
   std::function<std::vector<std::shared_ptr<ir::Function>>(const Product&)> trace;
+  /// Makes machine code of that, to be shipped.
+  std::function<void(const Product&, Cache&)> ship;
 };
 
 /// The kernel of a variant: for products with strides or for those without. Without a device it can only be traced.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs of ptxas are read from recorded text; assembling itself is tested where ptxas is installed.
 #include "runtime/assemble/assembler.h"
+#include "core/sha256.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -158,7 +159,8 @@ TEST_F(Ptxas, SpillsAreErrorsWhetherAssembledOrCached) {
 TEST_F(Ptxas, DamagedMachineCodeIsMadeAgain) {
   const codegen::CompiledKernel kernel = kernel_of("{ ret; }\n");
   const Cubin made = assemble_cached(*ptxas, kernel, "sm_80", cache, {});
-  ASSERT_TRUE(cache.store(cubin_key(kernel, "sm_80", ptxas->name()), "not what was stored"));
+  ASSERT_TRUE(
+      cache.store(cubin_key(kernel.name, sha256(kernel.ptx), "sm_80", ptxas->name()), "not what was stored"));
   const Cubin again = assemble_cached(*ptxas, kernel, "sm_80", cache, {});
   EXPECT_FALSE(again.from_cache);
   EXPECT_EQ(again.bytes.substr(0, 4), made.bytes.substr(0, 4));

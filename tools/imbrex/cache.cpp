@@ -13,7 +13,6 @@
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
 #include "imbrex/kernels/matmul.h"
-#include "imbrex/runtime/compile.h"
 #include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
 
@@ -94,11 +93,7 @@ int fill(const std::string& folder, int64_t jobs, const std::string& only) {
   for (int64_t i = 0; i < jobs; ++i)
     threads.emplace_back([&] {
       for (size_t at; (at = next++) < codes.size();) try {
-          for (const auto& traced : codes[at].trace())
-            if (folder.empty())
-              assembled_resources(*traced);
-            else
-              keep_machine_code(*traced, shipped);
+          codes[at].ship(folder.empty() ? Cache::shared() : shipped);
         } catch (const std::exception& error) {  // the others are made nevertheless
           const std::lock_guard lock(turn);
           fmt::print(stderr, "{}:\n{}\n", codes[at].name, error.what());

@@ -71,6 +71,8 @@ void prepare_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTe
 struct MatmulCode {
   std::string name;
   std::function<std::vector<std::shared_ptr<ir::Function>>()> trace;
+  /// As Kernel::ship.
+  std::function<void(Cache& folder)> ship;
 };
 /// The kernels of the products that most programs make, of all sizes: dense operands of bfloat16 in the orders of a layer
 /// and its gradients, and with a bias, of float16, and of float8_e4m3 with scales. `imbrex cache fill` makes their machine

@@ -51,11 +51,6 @@ struct AssembledResources {
 /// there is no ptxas.
 AssembledResources assembled_resources(ir::Function& function, const std::string& target = "");
 
-/// Runs every pass and ptxas, and keeps the machine code, for the kernel's own target, in `folder`: programs that find it
-/// there ($IMBREX_CODE_DIR, or shipped with Imbrex) assemble nothing at a first call. Throws CompileError, for spills too,
-/// LaunchError where there is no ptxas, and DeviceError where the folder cannot be written.
-void keep_machine_code(ir::Function& function, Cache& folder);
-
 /// Threads of the CTA that a kernel gives a part of its own: the outermost thread_group, single_warp,
 /// warp_group or single_thread of a freshly traced kernel; those inside of a warp group that sets its
 /// registers (setmaxnreg) and then only parts.

@@ -31,6 +31,7 @@
 
 namespace imbrex {
 
+class Cache;
 namespace ir {
 struct Function;
 }
@@ -81,6 +82,12 @@ class KernelBase {
   KernelBase(KernelBase&&) noexcept;
   KernelBase& operator=(KernelBase&&) noexcept;
 
+  /// For kernels that come with Imbrex: what operator() depends on besides its arguments, as text. What a launch needs
+  /// to know of a compiled kernel is then kept in the cache under that, the kernel's type, the compile-time arguments and
+  /// the sources Imbrex was built from, so that the first call of another process does not trace. Nothing is kept for
+  /// types that another program may have too: of unnamed namespaces and lambdas.
+  void keep_compiled_as(std::string members);
+
  protected:
   /// `arguments` has one entry per parameter, compile-time ones included. Errors: see Kernel.
   /// `stream`: null is Stream().
@@ -88,6 +95,7 @@ class KernelBase {
   LaunchReport launch_arguments(std::span<const LaunchArgument> arguments, bool timed, const Stream* stream,
                                 SourceLocation where);
   void prepare_arguments(std::span<const LaunchArgument> arguments);
+  void ship_arguments(Cache& folder, std::span<const LaunchArgument> arguments) const;
   /// The IR as the front end made it, for `target` ("": the kernel's own). Throws CompileError.
   std::shared_ptr<ir::Function> trace_arguments(std::span<const LaunchArgument> arguments,
                                                 const std::string& target = "") const;
@@ -307,6 +315,14 @@ class Kernel : public KernelBase {
   template <class... Args>
   void prepare(const Args&... arguments) {
     prepare_arguments(Make::make(arguments...));
+  }
+  /// Keeps in `folder` what such a call needs on any device of the kernel's target: its machine code, by ptxas, and where
+  /// keep_compiled_as() was called what it takes to find it without tracing. Needs no device. Programs find it there as
+  /// shipped code (IMBREX_CODE_DIR). Throws LaunchError without ptxas, DeviceError where the folder cannot be written,
+  /// CompileError.
+  template <class... Args>
+  void ship(Cache& folder, const Args&... arguments) const {
+    ship_arguments(folder, Make::make(arguments...));
   }
   /// Only traces: the IR as the front end made it. Throws CompileError.
   template <class... Args>

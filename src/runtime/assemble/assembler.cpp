@@ -125,33 +125,51 @@ const Assembler* find_ptxas(std::string* why_not) {
   return found.ptxas.get();
 }
 
-CacheKey cubin_key(const codegen::CompiledKernel& kernel, const std::string& target,
+CacheKey cubin_key(const std::string& kernel_name, const std::string& ptx_digest, const std::string& target,
                    const std::string& assembler) {
-  const std::string digest = sha256(kernel.ptx);
   return {"cubin",
-          digest.substr(0, 2),
-          {{"kernel", kernel.name},
+          ptx_digest.substr(0, 2),
+          {{"kernel", kernel_name},
            {"target", target},
-           {"ptx", digest},
+           {"ptx", ptx_digest},
            {"assembler", assembler},
            {"options", "-lineinfo"},
            {"imbrex", version()}}};
 }
 
-Cubin assemble_cached(const Assembler& assembler, const codegen::CompiledKernel& kernel,
-                      const std::string& target, Cache& cache, const AssemblerTolerance& tolerance) {
-  const CacheKey key = cubin_key(kernel, target, assembler.name());
-  std::optional<Cubin> cubin;
-  if (std::optional<std::string> payload = cache.load(key)) cubin = unpack_cubin(*payload);
-  if (!cubin) {
-    cubin = assembler.assemble(kernel, target);
-    cache.store(key, pack_cubin(*cubin));
-  }
-  cubin->assembler = assembler.name();
-  AssemblerLog log = cubin->log();
+namespace {
+
+void check_performance(const codegen::CompiledKernel& kernel, const Cubin& cubin,
+                       const AssemblerTolerance& tolerance) {
+  AssemblerLog log = cubin.log();
   if (std::vector<Diagnostic> errors = performance_errors(kernel, log, tolerance); !errors.empty())
     throw PerformanceError(std::move(errors), std::move(log));
-  return std::move(*cubin);
+}
+
+}  // namespace
+
+std::optional<Cubin> cached_cubin(const std::string& assembler, const codegen::CompiledKernel& kernel,
+                                  const std::string& ptx_digest, const std::string& target, Cache& cache,
+                                  const AssemblerTolerance& tolerance) {
+  const std::optional<std::string> payload =
+      cache.load(cubin_key(kernel.name, ptx_digest, target, assembler));
+  std::optional<Cubin> cubin = payload ? unpack_cubin(*payload) : std::nullopt;
+  if (!cubin) return std::nullopt;
+  cubin->assembler = assembler;
+  check_performance(kernel, *cubin, tolerance);
+  return cubin;
+}
+
+Cubin assemble_cached(const Assembler& assembler, const codegen::CompiledKernel& kernel,
+                      const std::string& target, Cache& cache, const AssemblerTolerance& tolerance) {
+  const std::string digest = sha256(kernel.ptx);
+  if (std::optional<Cubin> kept = cached_cubin(assembler.name(), kernel, digest, target, cache, tolerance))
+    return std::move(*kept);
+  Cubin cubin = assembler.assemble(kernel, target);
+  cache.store(cubin_key(kernel.name, digest, target, assembler.name()), pack_cubin(cubin));
+  cubin.assembler = assembler.name();
+  check_performance(kernel, cubin, tolerance);
+  return cubin;
 }
 
 }  // namespace imbrex::runtime

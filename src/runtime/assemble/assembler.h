@@ -45,10 +45,15 @@ const Assembler* find_ptxas(std::string* why_not = nullptr);
 /// The driver, for the device of the current context.
 std::unique_ptr<Assembler> driver_assembler(const CudaDriver& driver);
 
-/// What a cubin depends on.
-CacheKey cubin_key(const codegen::CompiledKernel& kernel, const std::string& target,
+/// What a cubin depends on. `ptx_digest`: the SHA-256 of its PTX.
+CacheKey cubin_key(const std::string& kernel_name, const std::string& ptx_digest, const std::string& target,
                    const std::string& assembler);
 
+/// From the cache, where it is known by the digest of its PTX; none where it is not there. `kernel` needs no PTX. Throws
+/// PerformanceError as assemble_cached().
+std::optional<Cubin> cached_cubin(const std::string& assembler, const codegen::CompiledKernel& kernel,
+                                  const std::string& ptx_digest, const std::string& target, Cache& cache,
+                                  const AssemblerTolerance& tolerance);
 /// From the cache, else assembled and stored there. Throws CompileError as assemble() does, and
 /// PerformanceError for spills and serialization that are not tolerated.
 Cubin assemble_cached(const Assembler& assembler, const codegen::CompiledKernel& kernel,

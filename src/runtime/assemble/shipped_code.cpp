@@ -6,12 +6,15 @@
 
 #include <cstdlib>
 
+#include "core/sha256.h"
+
 namespace imbrex::runtime {
 namespace {
 
 /// Whichever assembler made it: the PTX, by its digest, says what it computes.
-CacheKey shipped_key(const codegen::CompiledKernel& kernel, const std::string& target) {
-  return cubin_key(kernel, target, "shipped");
+CacheKey shipped_key(const std::string& kernel_name, const std::string& ptx_digest,
+                     const std::string& target) {
+  return cubin_key(kernel_name, ptx_digest, target, "shipped");
 }
 
 bool is_folder(const std::string& path) {
@@ -41,16 +44,20 @@ std::string shipped_code_folder() {
   return folder;
 }
 
-std::optional<Cubin> shipped_code(const codegen::CompiledKernel& kernel, const std::string& target) {
+std::optional<std::string> shipped_entry(const CacheKey& key) {
   static Cache code(shipped_code_folder(), INT64_MAX);
-  if (code.directory().empty()) return std::nullopt;
-  std::optional<std::string> payload = code.load(shipped_key(kernel, target));
+  return code.load(key);
+}
+
+std::optional<Cubin> shipped_code(const std::string& kernel_name, const std::string& ptx_digest,
+                                  const std::string& target) {
+  const std::optional<std::string> payload = shipped_entry(shipped_key(kernel_name, ptx_digest, target));
   return payload ? unpack_cubin(*payload) : std::nullopt;
 }
 
 bool ship_code(const codegen::CompiledKernel& kernel, const std::string& target, const Cubin& cubin,
                Cache& folder) {
-  return folder.store(shipped_key(kernel, target), pack_cubin(cubin));
+  return folder.store(shipped_key(kernel.name, sha256(kernel.ptx), target), pack_cubin(cubin));
 }
 
 }  // namespace imbrex::runtime

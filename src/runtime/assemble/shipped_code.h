@@ -19,8 +19,12 @@ namespace imbrex::runtime {
 /// The folder; "" where there is none.
 std::string shipped_code_folder();
 
-/// Machine code of this PTX for the target, by whatever assembler; none where it has not been shipped.
-std::optional<Cubin> shipped_code(const codegen::CompiledKernel& kernel, const std::string& target);
+/// What was shipped under this key; none where nothing was.
+std::optional<std::string> shipped_entry(const CacheKey& key);
+
+/// Machine code of the PTX with this digest for the target, by whatever assembler; none where it has not been shipped.
+std::optional<Cubin> shipped_code(const std::string& kernel_name, const std::string& ptx_digest,
+                                  const std::string& target);
 
 /// Keeps machine code in `folder` where shipped_code() finds it. False where it cannot be kept.
 bool ship_code(const codegen::CompiledKernel& kernel, const std::string& target, const Cubin& cubin,

@@ -10,4 +10,10 @@ codegen::CompiledKernel compile(ir::Function& function, const codegen::Options& 
   return codegen::generate(function, options);
 }
 
+bool is_compiled_as_usual() {
+  const passes::PipelineOptions options = passes::PipelineOptions::from_environment();
+  return options.dump_after.empty() && options.stop_after.empty() && options.skip.empty() &&
+         !options.verify && !options.time;
+}
+
 }  // namespace imbrex::runtime

@@ -12,6 +12,7 @@
 #include "passes/pipeline.h"
 #include "ptx/register_pressure.h"
 #include "runtime/assemble/assembler.h"
+#include "runtime/assemble/kept_plan.h"
 #include "runtime/assemble/shipped_code.h"
 #include "runtime/compile/compile.h"
 
@@ -83,11 +84,14 @@ AssembledResources assembled_resources(ir::Function& function, const std::string
   return {cubin.assembler, log.registers, log.spill_store_bytes};
 }
 
-void keep_machine_code(ir::Function& function, Cache& folder) {
-  const runtime::Assembler& ptxas = ptxas_or_throw();
-  const codegen::CompiledKernel kernel = runtime::compile(function);
-  const runtime::Cubin cubin = runtime::assemble_cached(ptxas, kernel, kernel.target, Cache::shared(), {});
-  if (!runtime::ship_code(kernel, kernel.target, cubin, folder))
+void runtime::ship(ir::Function& function, const std::string& identity, Cache& folder) {
+  const Assembler& ptxas = ptxas_or_throw();
+  const codegen::CompiledKernel kernel = compile(function);
+  const Cubin cubin = assemble_cached(ptxas, kernel, kernel.target, Cache::shared(), {});
+  const bool has_code =  // the cache has it already
+      &folder == &Cache::shared() || ship_code(kernel, kernel.target, cubin, folder);
+  const bool is_kept = has_code && (identity.empty() || keep_plan(kernel, identity, kernel.target, folder));
+  if (!is_kept)
     throw DeviceError(Diagnostic{
         {}, fmt::format("machine code cannot be kept in {}", folder.directory()), {}, "name another folder"});
 }

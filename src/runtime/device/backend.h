@@ -145,6 +145,10 @@ class DeviceBackend {
   virtual void scratch_given_back(uint64_t, int64_t, OnStream) noexcept {}
 
   virtual std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) = 0;
+  /// The same without its PTX, of which only the SHA-256 is known, where its machine code is at hand; else null.
+  virtual std::shared_ptr<LoadedKernel> load_at_hand(const codegen::CompiledKernel&, const std::string&) {
+    return nullptr;
+  }
   virtual LaunchReport launch(LoadedKernel& kernel, const LaunchPlan& plan) = 0;
 
   /// `name` stands for the text in messages.

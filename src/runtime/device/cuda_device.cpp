@@ -2,19 +2,18 @@
 // A CUDA GPU through its driver.
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <vector>
 
+#include "core/sha256.h"
 #include "imbrex/core/error.h"
-#include "runtime/assemble/assembler.h"
-#include "runtime/assemble/shipped_code.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/cuda_event.h"
 #include "runtime/device/cuda_graph.h"
 #include "runtime/device/device_facts.h"
+#include "runtime/device/module_loader.h"
 #include "runtime/device/symmetric_ranges.h"
 #include "runtime/driver/context_scope.h"
 #include "runtime/driver/cuda_driver.h"
@@ -76,7 +75,7 @@ class CudaModule : public LoadedModule {
 class CudaDevice : public DeviceBackend {
  public:
   CudaDevice(const CudaDriver& driver, CUdevice device, CUcontext context)
-      : driver_(&driver), device_(device), context_(context) {
+      : driver_(&driver), device_(device), context_(context), loader_(driver) {
     const ContextScope scope = current();
     driver_->check(driver_->cuStreamCreate(&stream_, kStreamNonBlocking), "stream");
     for (CUevent& event : events_) driver_->check(driver_->cuEventCreate(&event, 0), "event");
@@ -269,39 +268,17 @@ class CudaDevice : public DeviceBackend {
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
     const ContextScope scope = current();
     auto loaded = std::make_shared<CudaKernel>(*driver_, context_, kernel);
-    load_module(kernel, loaded->module.handle);
-    driver_->check(
-        driver_->cuModuleGetFunction(&loaded->function, loaded->module.handle, kernel.name.c_str()),
-        "kernel " + kernel.name);
-    // Asks for the function's code to be loaded now: the driver may leave that to the first launch, which a capture
-    // must not wait for.
-    int registers = 0;
-    driver_->check(driver_->cuFuncGetAttribute(&registers, kFunctionAttributeRegisters, loaded->function),
-                   "kernel " + kernel.name);
-    if (kernel.shared_bytes > 48 * 1024)
-      driver_->check(
-          driver_->cuFuncSetAttribute(loaded->function, kFunctionAttributeMaxDynamicShared,
-                                      static_cast<int>(kernel.shared_bytes)),
-          fmt::format("{} bytes of dynamic shared memory for {}", kernel.shared_bytes, kernel.name));
-    int cluster_size = kernel.cluster[0] * kernel.cluster[1] * kernel.cluster[2];
-    if (cluster_size > 8)
-      driver_->check(driver_->cuFuncSetAttribute(loaded->function, kFunctionAttributeNonPortableCluster, 1),
-                     "cluster of more than 8");
-    CUlaunchConfig& config = loaded->config;
-    config.block[0] = kernel.threads, config.block[1] = config.block[2] = 1;
-    config.shared_bytes = static_cast<unsigned>(kernel.shared_bytes);
-    if (cluster_size > 1) {
-      CUlaunchAttribute& cluster = loaded->attributes[config.attribute_count++];
-      cluster.id = kLaunchAttributeClusterDimension;
-      for (int i = 0; i < 3; ++i) cluster.value.cluster[i] = kernel.cluster[i];
-    }
-    if (kernel.waits_for_grids) {
-      CUlaunchAttribute& early = loaded->attributes[config.attribute_count++];
-      early.id = kLaunchAttributeProgrammaticStreamSerialization;
-      early.value.programmatic_stream_serialization = 1;
-    }
-    config.attributes = loaded->attributes;
-    return loaded;
+    if (!loader_.load_at_hand(kernel, sha256(kernel.ptx), target_, loaded->module.handle))
+      loader_.assemble(kernel, target_, loaded->module.handle);
+    return ready(std::move(loaded));
+  }
+
+  std::shared_ptr<LoadedKernel> load_at_hand(const codegen::CompiledKernel& kernel,
+                                             const std::string& ptx_digest) override {
+    const ContextScope scope = current();
+    auto loaded = std::make_shared<CudaKernel>(*driver_, context_, kernel);
+    const bool is_loaded = loader_.load_at_hand(kernel, ptx_digest, target_, loaded->module.handle);
+    return is_loaded ? ready(std::move(loaded)) : nullptr;
   }
 
   LaunchReport launch(LoadedKernel& loaded, const LaunchPlan& plan) override {
@@ -490,36 +467,41 @@ class CudaDevice : public DeviceBackend {
     return true;
   }
 
-  /// Assembles, or takes the machine code from the cache, and loads it.
-  void load_module(const codegen::CompiledKernel& kernel, CUmodule& module) {
-    const AssemblerTolerance tolerance = AssemblerTolerance::from_environment();
-    if (std::getenv("IMBREX_ASSEMBLER") == nullptr) {
-      // A driver older than the assembler that made it refuses it.
-      const std::optional<Cubin> shipped = shipped_code(kernel, target());
-      if (shipped && driver_->cuModuleLoadDataEx(&module, shipped->bytes.c_str(), 0, nullptr, nullptr) == 0)
-        return;
+  /// A kernel whose module is loaded, with what all of its launches share. Call with the context current.
+  std::shared_ptr<LoadedKernel> ready(std::shared_ptr<CudaKernel> loaded) {
+    const codegen::CompiledKernel& kernel = loaded->kernel;
+    driver_->check(
+        driver_->cuModuleGetFunction(&loaded->function, loaded->module.handle, kernel.name.c_str()),
+        "kernel " + kernel.name);
+    // Asks for the function's code to be loaded now: the driver may leave that to the first launch, which a capture
+    // must not wait for.
+    int registers = 0;
+    driver_->check(driver_->cuFuncGetAttribute(&registers, kFunctionAttributeRegisters, loaded->function),
+                   "kernel " + kernel.name);
+    if (kernel.shared_bytes > 48 * 1024)
+      driver_->check(
+          driver_->cuFuncSetAttribute(loaded->function, kFunctionAttributeMaxDynamicShared,
+                                      static_cast<int>(kernel.shared_bytes)),
+          fmt::format("{} bytes of dynamic shared memory for {}", kernel.shared_bytes, kernel.name));
+    int cluster_size = kernel.cluster[0] * kernel.cluster[1] * kernel.cluster[2];
+    if (cluster_size > 8)
+      driver_->check(driver_->cuFuncSetAttribute(loaded->function, kFunctionAttributeNonPortableCluster, 1),
+                     "cluster of more than 8");
+    CUlaunchConfig& config = loaded->config;
+    config.block[0] = kernel.threads, config.block[1] = config.block[2] = 1;
+    config.shared_bytes = static_cast<unsigned>(kernel.shared_bytes);
+    if (cluster_size > 1) {
+      CUlaunchAttribute& cluster = loaded->attributes[config.attribute_count++];
+      cluster.id = kLaunchAttributeClusterDimension;
+      for (int i = 0; i < 3; ++i) cluster.value.cluster[i] = kernel.cluster[i];
     }
-    const Assembler* ptxas = usable_ptxas();
-    if (ptxas != nullptr) {
-      const Cubin cubin = assemble_cached(*ptxas, kernel, target(), Cache::shared(), tolerance);
-      if (driver_->cuModuleLoadDataEx(&module, cubin.bytes.c_str(), 0, nullptr, nullptr) == 0) return;
-      // A driver loads what a ptxas of its CUDA version makes. Should it not, its own assembler is tried.
+    if (kernel.waits_for_grids) {
+      CUlaunchAttribute& early = loaded->attributes[config.attribute_count++];
+      early.id = kLaunchAttributeProgrammaticStreamSerialization;
+      early.value.programmatic_stream_serialization = 1;
     }
-    std::call_once(driver_assembler_once_, [&] { driver_assembler_ = driver_assembler(*driver_); });
-    const Cubin cubin = assemble_cached(*driver_assembler_, kernel, target(), Cache::shared(), tolerance);
-    driver_->check(driver_->cuModuleLoadDataEx(&module, cubin.bytes.c_str(), 0, nullptr, nullptr),
-                   "loading " + kernel.name);
-  }
-
-  /// ptxas, unless it is newer than the driver or IMBREX_ASSEMBLER asks for the driver's own assembler.
-  const Assembler* usable_ptxas() const {
-    if (const char* asked = std::getenv("IMBREX_ASSEMBLER");
-        asked != nullptr && std::string_view(asked) == "driver")
-      return nullptr;
-    const Assembler* ptxas = find_ptxas();
-    int version = 0;
-    driver_->check(driver_->cuDriverGetVersion(&version), "driver version");
-    return ptxas != nullptr && ptxas->cuda_version() / 1000 <= version / 1000 ? ptxas : nullptr;
+    config.attributes = loaded->attributes;
+    return loaded;
   }
 
   int attribute(int which) const {
@@ -537,8 +519,7 @@ class CudaDevice : public DeviceBackend {
   CUevent events_[2] = {};
   std::mutex timing_;
   std::vector<CUevent> marks_;
-  std::once_flag driver_assembler_once_;  // threads may load kernels at once
-  std::unique_ptr<Assembler> driver_assembler_;
+  ModuleLoader loader_;
   std::string name_, target_;
   int major_ = 0, minor_ = 0;
 };

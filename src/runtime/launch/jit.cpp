@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "imbrex/core/error.h"
+#include "runtime/assemble/kept_plan.h"
 #include "runtime/compile/compile.h"
 #include "runtime/device/stream_handle.h"
 #include "runtime/device/strides.h"
@@ -16,15 +17,28 @@ namespace imbrex::runtime {
 
 JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
                      std::span<const ParameterInfo> parameters)
-    : device_(std::move(device)),
-      compiled_(compile(*function, {.check_assumptions = device_.is_virtual()})),
-      address_parts_(compiled_) {
+    : JitKernel(device, compile(*function, {.check_assumptions = device.is_virtual()}), parameters) {
+  loaded_ = device_.backend().load(compiled_);
+}
+
+std::unique_ptr<JitKernel> JitKernel::kept(const Device& device, const std::string& identity,
+                                           const std::string& target,
+                                           std::span<const ParameterInfo> parameters) {
+  std::optional<KeptPlan> plan = kept_plan(identity, target);
+  if (!plan) return nullptr;
+  std::unique_ptr<JitKernel> made(new JitKernel(device, std::move(plan->kernel), parameters));
+  made->loaded_ = device.backend().load_at_hand(made->compiled_, plan->ptx_digest);
+  return made->loaded_ ? std::move(made) : nullptr;
+}
+
+JitKernel::JitKernel(Device device, codegen::CompiledKernel compiled,
+                     std::span<const ParameterInfo> parameters)
+    : device_(std::move(device)), compiled_(std::move(compiled)), address_parts_(compiled_) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].kind == ParameterKind::kConstant) continue;
     compiled_.arguments[positions_.size()].dtype = parameters[i].dtype;
     positions_.push_back(i + 1);
   }
-  loaded_ = device_.backend().load(compiled_);
 }
 
 JitKernel::Prepared& JitKernel::prepared_for(std::span<const LaunchArgument> arguments) {

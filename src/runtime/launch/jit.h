@@ -23,6 +23,10 @@ class JitKernel {
  public:
   /// `parameters` are the kernel's, constants included: pointers without a type take any tensor.
   JitKernel(Device device, std::shared_ptr<ir::Function> function, std::span<const ParameterInfo> parameters);
+  /// Without tracing, where the plan of a kernel with this identity and its machine code are kept; else null.
+  static std::unique_ptr<JitKernel> kept(const Device& device, const std::string& identity,
+                                         const std::string& target,
+                                         std::span<const ParameterInfo> parameters);
 
   const codegen::CompiledKernel& compiled() const { return compiled_; }
   /// Checks the arguments and launches on a stream of the device. LaunchError names the argument and the kernel's
@@ -31,6 +35,7 @@ class JitKernel {
                       SourceLocation where);
 
  private:
+  JitKernel(Device device, codegen::CompiledKernel compiled, std::span<const ParameterInfo> parameters);
   void check(std::span<const LaunchArgument> arguments) const;
   void check_buffers(std::span<const LaunchArgument> arguments) const;
   void check_strides(const codegen::BufferNeed& need, const DeviceTensor& tensor) const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -11,7 +12,9 @@
 #include "imbrex/inspect/written_parameters.h"
 #include "imbrex/runtime/kernel.h"
 #include "lang/trace.h"
+#include "runtime/assemble/kept_plan.h"
 #include "runtime/cache/tuned.h"
+#include "runtime/compile/compile.h"
 #include "runtime/device/stream_handle.h"
 #include "runtime/launch/first_call_tuning.h"
 #include "runtime/launch/jit.h"
@@ -63,6 +66,9 @@ struct KernelBase::State {
   std::vector<int64_t> last_constants;
   runtime::JitKernel* last = nullptr;
 
+  std::string members;  // all that operator() depends on; meant where has_identity
+  bool has_identity = false;
+
   std::unique_ptr<Tuned> tuned;
   std::vector<int64_t> last_shape;
   KernelBase* last_tuned = nullptr;
@@ -72,6 +78,9 @@ struct KernelBase::State {
   KernelBase* pick(std::span<const LaunchArgument> arguments, const std::vector<int64_t>& shape);
   /// The kernel with the configuration tuned for this very shape, now if it was not before.
   KernelBase* tune(std::span<const LaunchArgument> arguments, const std::vector<int64_t>& shape);
+  /// What a compiled kernel with these constants is kept as; "" where it is not.
+  std::string identity(std::span<const int64_t> constants) const;
+  std::unique_ptr<runtime::JitKernel> compile(const std::vector<int64_t>& constants) const;
   runtime::JitKernel* prepare(std::span<const LaunchArgument> arguments, LaunchedOn stream);
   /// The kernel for the shape of these arguments: picked, or as it was the last time.
   KernelBase* choose(std::span<const LaunchArgument> arguments, LaunchedOn stream);
@@ -214,6 +223,36 @@ void KernelBase::State::require_may_compile(LaunchedOn stream) const {
         "prepare_matmul(...)"});
 }
 
+std::string KernelBase::State::identity(std::span<const int64_t> constants) const {
+  if (!has_identity || !runtime::is_compiled_as_usual()) return "";
+  return fmt::format("{}\n{}\n{}", entry->type_name, members, fmt::join(constants, ","));
+}
+
+std::unique_ptr<runtime::JitKernel> KernelBase::State::compile(const std::vector<int64_t>& constants) const {
+  const std::string compiled_for = target_for(target, device->target()).value_or(target);
+  const std::string known_as = device->is_virtual() ? "" : identity(constants);  // which runs PTX
+  if (!known_as.empty())
+    if (auto kept = runtime::JitKernel::kept(*device, known_as, compiled_for, entry->parameters)) return kept;
+  auto made = std::make_unique<runtime::JitKernel>(
+      *device, lang::trace(*entry, kernel.get(), constants, compiled_for), entry->parameters);
+  if (!known_as.empty()) runtime::keep_plan(made->compiled(), known_as, compiled_for, Cache::shared());
+  return made;
+}
+
+void KernelBase::keep_compiled_as(std::string members) {
+  const std::string_view type = state_->entry->type_name;
+  for (const char* local : {"{anonymous}", "(anonymous", "<lambda", "(lambda", "<unnamed"})
+    if (type.find(local) != std::string_view::npos) return;
+  state_->members = std::move(members);
+  state_->has_identity = true;
+}
+
+void KernelBase::ship_arguments(Cache& folder, std::span<const LaunchArgument> arguments) const {
+  const std::vector<int64_t> constants = constants_of(*state_->entry, arguments);
+  const auto traced = lang::trace(*state_->entry, state_->kernel.get(), constants, state_->target);
+  runtime::ship(*traced, state_->identity(constants), folder);
+}
+
 /// Compiled for these constants, or as it was the last time. Call with the mutex held.
 runtime::JitKernel* KernelBase::State::prepare(std::span<const LaunchArgument> arguments, LaunchedOn stream) {
   int64_t constants[kMostParameters];
@@ -226,9 +265,7 @@ runtime::JitKernel* KernelBase::State::prepare(std::span<const LaunchArgument> a
     std::unique_ptr<runtime::JitKernel>& made = compiled[key];
     if (!made) {
       require_may_compile(stream);
-      const std::string compiled_for = target_for(target, device->target()).value_or(target);
-      made = std::make_unique<runtime::JitKernel>(
-          *device, lang::trace(*entry, kernel.get(), key, compiled_for), entry->parameters);
+      made = compile(key);
     }
     last = made.get();
     last_constants = std::move(key);

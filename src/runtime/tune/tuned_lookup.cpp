@@ -3,6 +3,7 @@
 // not.
 #include <fmt/format.h>
 
+#include "core/sha256.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/tuner.h"
 #include "runtime/assemble/assembler.h"
@@ -62,7 +63,8 @@ std::string explain_cache(const RegisteredKernel& kernel, const std::map<std::st
   text += fmt::format("machine code of {}\n  ", kernel.space.to_string(configuration));
   if (ptxas == nullptr) return text + "assembled by the driver: " + why_not;
   const std::string target = device.is_virtual ? kernel.target : device.target;
-  return text + Cache::shared().explain(runtime::cubin_key(compiled, target, ptxas->name()));
+  return text + Cache::shared().explain(
+                    runtime::cubin_key(compiled.name, sha256(compiled.ptx), target, ptxas->name()));
 }
 
 }  // namespace imbrex
