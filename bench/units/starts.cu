@@ -120,6 +120,76 @@ __global__ void first_copies(const __grid_constant__ CUtensorMap map, int bytes,
   out[8 * blockIdx.x] = t[0] - s;
   for (int i = 0; i < 5; ++i) out[8 * blockIdx.x + 1 + i] = t[i + 1] - t[i];
 }
+// Clusters: clocks from a CTA's start until it has passed a first barrier, then of four stages of 48 KiB, one after the other, each
+// fetched by the CTA itself (`copies` 1) or a third by itself and of the rest its part for all (2), then of a last barrier.
+// out: SM, globaltimer, start, end, clocks.
+__global__ void cluster_starts(const __grid_constant__ CUtensorMap map, int copies, int barriers, int wait,
+                               long long* out) {
+  const uint32_t bar = s32(smem), data = s32(smem) + 1024;
+  uint32_t rank, size;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  const long long start = clk(), g = ns();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 4; ++i) bar_init(bar + 8 * i, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+  }
+  if (barriers)
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  else
+    __syncthreads();
+  if (threadIdx.x == 0) {
+    long long t[7];
+    t[0] = start;
+    t[1] = clk();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t own = bar + 8 * i;
+      const int parts = 32768 / 4096 / (copies == 2 ? (int)size : 1);  // of 32 rows of 128 bytes
+      if (copies) bar_expect(own, 49152);
+      for (int part = 0; copies && part < 4; ++part)
+        asm volatile(
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+            "{%2, "
+            "%3}], [%4];" ::"r"(data + part * 4096),
+            "l"(&map), "r"(0), "r"((int)(blockIdx.x * 4 + i) * 512 + part * 32), "r"(own)
+            : "memory");
+      for (int part = 0; copies && part < parts; ++part) {
+        const uint32_t to = data + 16384 + (part + (copies == 2 ? rank * parts : 0)) * 4096;
+        const int row = (int)(blockIdx.x * 4 + i) * 512 + 128 + part * 32;
+        if (copies == 1)
+          asm volatile(
+              "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+              "{%2, "
+              "%3}], [%4];" ::"r"(to),
+              "l"(&map), "r"(0), "r"(row), "r"(own)
+              : "memory");
+        else
+          asm volatile(
+              "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::"
+              "cluster "
+              "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+              "l"(&map), "r"(0), "r"(row), "r"(own), "h"((unsigned short)((1 << size) - 1))
+              : "memory");
+      }
+      if (copies) bar_wait(own, 0);
+      t[2 + i] = clk();
+    }
+    while (clk() - start < wait) {
+    }
+    t[6] = clk();
+    for (int i = 0; i < 6; ++i) out[12 * blockIdx.x + 4 + i] = t[i + 1] - t[i];
+  }
+  const long long last = clk();
+  if (barriers) asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  if (threadIdx.x == 0) {
+    out[12 * blockIdx.x] = smid();
+    out[12 * blockIdx.x + 1] = g;
+    out[12 * blockIdx.x + 2] = start;
+    out[12 * blockIdx.x + 3] = clk();
+    out[12 * blockIdx.x + 10] = out[12 * blockIdx.x + 3] - last;
+  }
+}
 // Stores and loads of a warp: `segment` bytes at each of 128 / segment rows (4 bytes a thread).
 __global__ void store_pattern(char* dst, int segment, size_t pitch, int rounds, long long* out) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, per = segment / 4, rows = 32 / per;
@@ -401,6 +471,62 @@ int main() {
                 columns, rows, ctas, is_cold, prefetch, m[0], m[1], m[2], m[3], m[4], m[5]);
           }
     }
+  // Clusters.
+  {
+    CUtensorMap map;
+    const cuuint64_t size[2] = {64, 1u << 20}, stride[1] = {128};
+    const cuuint32_t box[2] = {64, 32}, steps[2] = {1, 1};
+    if (((Encode)entry)(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, src, size, stride, box, steps,
+                        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                        CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+      say("FAILED encode");
+    CHECK(cudaFuncSetAttribute(cluster_starts, cudaFuncAttributeMaxDynamicSharedMemorySize, full));
+    for (int cluster : {0, 1, 2, 4})  // 0: no such attribute
+      for (int barriers : {0, 1})
+        for (int multicast : {0, 1, 2})
+          for (int shared : {full})
+            for (int is_cold : {0, 1})
+              for (int ctas : {4, 2 * sms / 4 * 4}) {
+                if (barriers && cluster < 1) continue;
+                if (multicast == 2 && (cluster < 2 || !barriers)) continue;
+                if (shared != full) continue;
+                cudaLaunchConfig_t config = {};
+                config.gridDim = ctas;
+                config.blockDim = 384;
+                config.dynamicSmemBytes = shared;
+                cudaLaunchAttribute attribute;
+                attribute.id = cudaLaunchAttributeClusterDimension;
+                attribute.val.clusterDim = {(unsigned)std::max(1, cluster), 1, 1};
+                config.attrs = &attribute;
+                config.numAttrs = cluster > 0 ? 1 : 0;
+                const double us = timed(
+                    [&] {
+                      CHECK(cudaLaunchKernelEx(&config, cluster_starts, (const CUtensorMap)map, multicast,
+                                               barriers, 0, out_d));
+                    },
+                    is_cold, 5);
+                fetch();
+                double m[7] = {};
+                std::vector<std::vector<std::pair<long long, long long>>> of(sms);
+                for (int i = 0; i < ctas; ++i) {
+                  const long long* o = &out_h[12 * i];
+                  for (int j = 0; j < 7; ++j) m[j] += o[4 + j] / (double)ctas;
+                  of[o[0]].push_back({o[2], o[3]});
+                }
+                double gap = 0;
+                int n = 0;
+                for (auto& v : of) {
+                  std::sort(v.begin(), v.end());
+                  for (size_t j = 1; j < v.size(); ++j, ++n) gap += v[j].first - v[j - 1].second;
+                }
+                say("clusters size=%d barriers=%d copies=%d shared=%d cold=%d ctas=%d us=%.2f "
+                    "first_barrier=%.0f stages=%.0f "
+                    "%.0f %.0f %.0f rest=%.0f last_barrier=%.0f gap=%.0f",
+                    cluster, barriers, multicast, shared, is_cold, ctas, us, m[0], m[1], m[2], m[3], m[4],
+                    m[5], m[6], n ? gap / n : 0);
+              }
+  }
   // Stores of segments.
   for (int ctas : {1, 33, sms})
     for (int segment : {8, 16, 32, 64, 128}) {

@@ -43,6 +43,16 @@ double number(const GpuModel& gpu, const std::string& name) {
   return 0;
 }
 
+TEST(Calibrate, EveryNumberIsInTheDigestThatKeysPredictions) {
+  const GpuModel gpu = gpu_model("h200");
+  EXPECT_EQ(vgpu::gpu_numbers_digest(gpu), vgpu::gpu_numbers_digest(gpu_model("h200")));
+  GpuModel faster = gpu;
+  faster.constants["tma_latency"] = 29;
+  EXPECT_NE(vgpu::gpu_numbers_digest(gpu), vgpu::gpu_numbers_digest(faster));
+  EXPECT_NE(vgpu::gpu_numbers_digest(gpu), vgpu::gpu_numbers_digest(gpu_model("h100")));
+  EXPECT_GT(number(gpu, "merge_window"), 0) << "what launches, L2 and memory cost is among them";
+}
+
 TEST(Calibrate, AGpuPredictsItself) {
   const GpuModel gpu = small_gpu();
   const Calibration found = calibrate(virtual_gpu(gpu), gpu);

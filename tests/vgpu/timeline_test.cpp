@@ -180,6 +180,50 @@ TEST(Timeline, MatricesMeetBankConflicts) {
   EXPECT_NEAR(static_cast<double>(rows(16, 4) - rows(16, 2)), 32 * 64 * (4 - 2), 64);
 }
 
+/// Each of `count` times the threads add 1 at the word of shared memory (or, with `is_global`, of `p`) that %x numbers.
+std::string additions(const std::string& word, const std::string& what, bool is_global, int count = 200) {
+  std::string body = "  mov.u32 %x, %tid.x;\n  mad.lo.u32 %i, %x, 4, %tile;\n";
+  for (int i = 0; i < 32; ++i) body += fmt::format("  st.shared.u32 [%i+{}], %x;\n", 128 * i);
+  body += "  bar.sync 0;\n" + word + "  shl.b32 %x, %x, 2;\n";
+  body += is_global ? "  cvt.u64.u32 %b, %x;\n  add.s64 %b, %a, %b;\n" : "  add.s32 %x, %x, %tile;\n";
+  for (int i = 0; i < count; ++i) body += fmt::format("  {};\n", what);
+  return body;
+}
+
+TEST(Timeline, LanesThatUpdateOneBankFollowEachOther) {
+  const std::string own = "", one_bank = "  shl.b32 %x, %x, 5;\n", same = "  mov.u32 %x, 5;\n";
+  const std::string red = "red.shared.add.u32 [%x], 1", atom = "atom.shared.add.u32 %y, [%x], 1";
+  const auto cycles = [](const std::string& word, const std::string& what) {
+    return predict(additions(word, what, false)).cycles;
+  };
+  EXPECT_NEAR(static_cast<double>(cycles(one_bank, red) - cycles(own, red)), 200 * 30, 200 * 3);
+  EXPECT_NEAR(static_cast<double>(cycles(same, red)), static_cast<double>(cycles(own, red)), 10)
+      << "added up first";
+  EXPECT_GT(cycles(same, atom), cycles(own, atom) + 200 * 25) << "each wants the old value";
+  EXPECT_GT(cycles(own, "red.shared.add.f32 [%x], 0f3F800000"), cycles(own, red) + 200 * 40) << "a loop";
+}
+
+TEST(Timeline, UpdatesOfOneWordOfGlobalMemoryFollowEachOther) {
+  const std::string own = "  and.b32 %x, %x, 31;\n", same = "  mov.u32 %x, 5;\n";
+  const std::string red = "red.global.add.u32 [%b], 1";
+  const auto cycles = [&](const std::string& word, int64_t ctas) {
+    return predict(additions(word, red, true), {.ctas = ctas}).cycles;
+  };
+  // A warp's lanes pass 4 sectors once, or one 32 times; of all SMs together at the same line.
+  EXPECT_GT(cycles(same, 1), 3 * cycles(own, 1));
+  EXPECT_NEAR(static_cast<double>(cycles(same, 64)) / static_cast<double>(cycles(own, 64)), 8, 1);
+}
+
+TEST(Timeline, ExactDivisionsOfAWarpDoNotOverlap) {
+  const auto divisions = [](const std::string& what) {
+    std::string body = "  cvt.rn.f32.u32 %f0, %t;\n  mov.f32 %f1, 0f40400000;\n";
+    for (int i = 0; i < 100; ++i) body += fmt::format("  {} %f{}, %f0, %f1;\n", what, 2 + i % 6);
+    return predict(body + "  mul.wide.u32 %b, %t, 4;\n  add.s64 %b, %a, %b;\n  st.global.f32 [%b], %f3;\n")
+        .cycles;
+  };
+  EXPECT_NEAR(static_cast<double>(divisions("div.rn.f32") - divisions("div.full.f32")), 100 * (57 - 8), 200);
+}
+
 TEST(Timeline, NothingIsPredictedOfALaunchThatDoesNotEnd) {
   EXPECT_EQ(launch(R"(
   @%q mbarrier.init.shared.b64 [%bar], 2;

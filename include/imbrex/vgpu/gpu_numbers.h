@@ -28,7 +28,9 @@ struct GpuNumber {
   NumberSource source = NumberSource::kAssumed;
 };
 
-/// The numbers of a GPU: those of its model first, then an SM's.
+/// The numbers of a GPU: those of its model first, then an SM's, then what launches, L2 and memory cost besides.
 std::vector<GpuNumber> gpu_numbers(const GpuModel& gpu);
+/// A digest of all of them: predictions that were made with other numbers have another one.
+std::string gpu_numbers_digest(const GpuModel& gpu);
 
 }  // namespace imbrex::vgpu

@@ -12,6 +12,7 @@
 #include "core/sha256.h"
 #include "imbrex/core/error.h"
 #include "imbrex/core/version.h"
+#include "imbrex/vgpu/gpu_numbers.h"
 
 namespace imbrex::runtime {
 namespace {
@@ -75,6 +76,10 @@ std::string code_digest(const ir::Function& traced) {
   if (const size_t from = text.find(" from "); from < text.find('\n'))
     text.erase(from, text.find('\n') - from);
   return sha256(without_locations(text));
+}
+
+std::string tuned_on(const std::string& device, bool is_virtual, const GpuModel& model) {
+  return is_virtual ? device + ", model " + vgpu::gpu_numbers_digest(model).substr(0, 12) : device;
 }
 
 CacheKey tuned_key(const std::string& type_name, const std::string& target, const std::string& device,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "imbrex/inspect/gpu_model.h"
 #include "imbrex/lang/kernel_parameters.h"
 #include "imbrex/lang/tuning_space.h"
 #include "imbrex/runtime/cache.h"
@@ -25,14 +26,18 @@ struct TunedRecord {
   bool is_modelled = false;
 };
 
-/// The key of a kernel's result for a shape; `code` is the code_digest() of the kernel that was tuned.
+/// The device of a result as keys have it. Predictions hold for the numbers of the model they were made with, so a virtual GPU's
+/// name has their digest behind it; `model` is not looked at where the device is not virtual.
+std::string tuned_on(const std::string& device, bool is_virtual, const GpuModel& model);
+
+/// The key of a kernel's result for a shape; `device` is tuned_on(); `code` is the code_digest() of the kernel that was tuned.
 CacheKey tuned_key(const std::string& type_name, const std::string& target, const std::string& device,
                    std::span<const int64_t> shape, const std::string& code);
 /// Stores, over what was there.
 void store_tuned(Cache& cache, const CacheKey& key, const TunedRecord& record);
 /// What was stored under `key`, if anything.
 std::optional<TunedRecord> load_tuned(Cache& cache, const CacheKey& key);
-/// Every result of a kernel on a device.
+/// Every result of a kernel on a device, which is tuned_on().
 std::vector<TunedRecord> all_tuned(const Cache& cache, const std::string& type_name,
                                    const std::string& target, const std::string& device);
 

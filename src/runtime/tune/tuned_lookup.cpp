@@ -25,7 +25,9 @@ std::optional<TunedConfiguration> find_tuned(const RegisteredKernel& kernel,
   std::vector<int64_t> shape;
   digest(sizes, &shape);
   const std::vector<runtime::TunedRecord> records = runtime::by_distance(
-      runtime::all_tuned(Cache::shared(), std::string(kernel.entry->type_name), kernel.target, device.name()),
+      runtime::all_tuned(
+          Cache::shared(), std::string(kernel.entry->type_name), kernel.target,
+          runtime::tuned_on(device.name(), device.is_virtual(), gpu_model_for(device.target()))),
       shape, kernel.entry->parameters);
   bool has_changed = false;
   for (const runtime::TunedRecord& record : records) {
@@ -51,8 +53,10 @@ std::string explain_cache(const RegisteredKernel& kernel, const std::map<std::st
   Case traced(Case::Mode::kTrace, std::nullopt, sizes, 0);
   kernel.run(traced, std::nullopt, kernel.space.configuration(0));
   const runtime::DeviceFacts device = runtime::device_facts("auto", kernel.target);
-  const CacheKey tuning = runtime::tuned_key(std::string(kernel.entry->type_name), kernel.target, device.name,
-                                             traced.shape, runtime::code_digest(*traced.function));
+  const CacheKey tuning =
+      runtime::tuned_key(std::string(kernel.entry->type_name), kernel.target,
+                         runtime::tuned_on(device.name, device.is_virtual, gpu_model_for(device.target)),
+                         traced.shape, runtime::code_digest(*traced.function));
   std::string text = fmt::format("tuning for {} on {}\n  {}\n", runtime::shape_text(traced.shape),
                                  device.name, Cache::shared().explain(tuning));
   Case chosen(Case::Mode::kTrace, std::nullopt, sizes, 0);

@@ -111,8 +111,9 @@ class Tuning {
     // Times on a GPU that was asked for are kept apart from those on the one that stands for its target.
     if (device.is_virtual && !options_.gpu.empty() && options_.gpu != gpu_model_for(device.target).name)
       device_.name += ", " + options_.gpu;
-    key_ = runtime::tuned_key(std::string(kernel_.entry->type_name), kernel_.target, device_.name, shape_,
-                              code_);
+    const GpuModel& model = options_.gpu.empty() ? gpu_model_for(device.target) : gpu_model(options_.gpu);
+    key_ = runtime::tuned_key(std::string(kernel_.entry->type_name), kernel_.target,
+                              runtime::tuned_on(device_.name, device.is_virtual, model), shape_, code_);
     result_.device = device_.name;
     result_.is_modelled = device_.is_virtual;
   }

@@ -143,6 +143,7 @@ struct Atomic {
   uint32_t bytes = 4;  // of an element
   int lane_bytes = 4;
   bool compares = false;
+  bool is_native = false;  // shared memory updates it without a loop
   bool takes_turn = false;
   uint8_t order = kRelaxed;
   std::vector<Slot> d, b;  // per element; d empty for red
@@ -190,8 +191,8 @@ Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
   Cluster& cluster = w.cta().cluster();
   if (a.takes_turn && !cluster.has_turn()) return Step::kTurn;
   const uint32_t bytes = a.bytes * static_cast<uint32_t>(a.b.size());
-  const std::byte* in_global[kWarpSize];
-  Mask global_lanes = 0;
+  const std::byte* at[kWarpSize];
+  Mask global_lanes = 0, shared_lanes = 0;
   for_each_lane(active, [&](int lane) {
     const uint64_t base =
         a.address.base_is_64 ? w.reg<uint64_t>(a.address.base)[lane] : w.reg<uint32_t>(a.address.base)[lane];
@@ -207,12 +208,13 @@ Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
       update_128(w, a, place.host, lane);
     else
       update_elements(w, a, place.space == Space::kGlobal ? a.global : a.shared, place.host, lane);
-    if (place.space != Space::kGlobal) return;
-    in_global[lane] = place.host;
-    global_lanes |= lane_bit(lane);
+    at[lane] = place.host;
+    (place.space == Space::kGlobal ? global_lanes : shared_lanes) |= lane_bit(lane);
   });
-  cluster.observe().global_accessed(n, in_global, global_lanes, bytes,
+  cluster.observe().global_accessed(n, at, global_lanes, bytes,
                                     a.d.empty() ? GlobalAccess::kReduction : GlobalAccess::kAtomic);
+  cluster.observe().updated(w, n, Space::kSharedCta, at, shared_lanes, bytes, !a.d.empty(), a.is_native);
+  cluster.observe().updated(w, n, Space::kGlobal, at, global_lanes, bytes, !a.d.empty(), a.is_native);
   cluster.note_progress();
   return Step::kNext;
 }
@@ -232,6 +234,7 @@ bool decode_atomics(Decoder& d, Instruction& out) {
   a.bytes = static_cast<uint32_t>(ptx::bytes(type));
   if (type == ScalarType::b128 ? op != Mod::exch && op != Mod::cas : a.shared == nullptr) return false;
   a.compares = op == Mod::cas;
+  a.is_native = !ptx::is_float(type) || op == Mod::exch || a.compares;
   const size_t first = returns ? 1 : 0;
   a.address = d.address(first);
   const Mod scope = insn.one_of({Mod::cta, Mod::cluster, Mod::gpu, Mod::sys}, Mod::gpu);

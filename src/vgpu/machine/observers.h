@@ -128,6 +128,12 @@ class Observers {
     if (timeline_ != nullptr) timeline_->accessed(number_of(warp), insn, space, host, lanes, bytes, access);
     if (banks_ != nullptr) banks_->accessed(insn, space, host, lanes, bytes, writes, access);
   }
+  /// An instruction updates atomically what lies at each lane's host address, in one space.
+  void updated(const Warp& warp, const Instruction& insn, Space space, const std::byte* const* host,
+               Mask lanes, uint32_t bytes, bool returns, bool is_native) {
+    if (timeline_ != nullptr)
+      timeline_->updated(number_of(warp), insn, space, host, lanes, bytes, returns, is_native);
+  }
   /// An instruction reads or writes `bytes` of global memory at each lane's host address.
   void global_accessed(const Instruction& insn, const std::byte* const* host, Mask lanes, uint32_t bytes,
                        GlobalAccess access) {

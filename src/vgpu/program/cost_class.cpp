@@ -16,6 +16,20 @@ CostClass arithmetic(const ptx::Instruction& insn) {
   return is_64_bit(insn) || insn.has(ptx::Mod::wide) ? CostClass::kWide : CostClass::kAlu;
 }
 
+CostClass special_function(const ptx::Instruction& insn, const ptx::Operand* last) {
+  using ptx::Mod;
+  const bool is_double = insn.type() == ptx::ScalarType::f64;
+  if (insn.has(Mod::rn) || insn.has(Mod::rz) || insn.has(Mod::rm) || insn.has(Mod::rp))
+    return is_double ? CostClass::kExactDouble : CostClass::kExact;
+  if (is_double) return CostClass::kDouble;
+  const bool divides_integers =
+      (insn.op == ptx::Op::div || insn.op == ptx::Op::rem) && insn.type() != ptx::ScalarType::f32;
+  if (!divides_integers) return CostClass::kMufu;
+  // By a constant it is a product and a shift.
+  if (last != nullptr && last->kind == ptx::OperandKind::immediate) return CostClass::kWide;
+  return is_64_bit(insn) ? CostClass::kWideDivide : CostClass::kDivide;
+}
+
 CostClass access(const ptx::Instruction& insn) {
   using ptx::Mod;
   if (insn.has(Mod::shared) || insn.has(Mod::shared_cta) || insn.has(Mod::shared_cluster))
@@ -27,7 +41,7 @@ CostClass access(const ptx::Instruction& insn) {
 
 }  // namespace
 
-CostClass cost_class(const ptx::Instruction& insn) {
+CostClass cost_class(const ptx::Instruction& insn, const ptx::Operand* last) {
   using ptx::Cost;
   // No default: a new row of costs.def does not compile without its class.
   switch (ptx::insn_facts(insn.op).cost) {
@@ -38,7 +52,7 @@ CostClass cost_class(const ptx::Instruction& insn) {
     case Cost::arithmetic:
       return arithmetic(insn);
     case Cost::special_function:
-      return insn.type() == ptx::ScalarType::f64 ? CostClass::kDouble : CostClass::kMufu;
+      return special_function(insn, last);
     case Cost::access:
       return access(insn);
     case Cost::matrix_access:

@@ -15,6 +15,10 @@ enum class CostClass : uint8_t {
   kWide,    // two instructions on 32-bit data paths
   kDouble,  // 64-bit floating point
   kMufu,
+  kExact,        // float32 division, reciprocal or root, exactly rounded: a dozen instructions and a branch
+  kExactDouble,  // the same of float64
+  kDivide,       // of 32-bit integers
+  kWideDivide,   // of 64-bit integers
   kSharedAccess,
   kGlobalAccess,
   kLocalAccess,
@@ -36,7 +40,8 @@ enum class CostClass : uint8_t {
   kTensorLoadWait,
   kTensorStoreWait,
 };
-CostClass cost_class(const ptx::Instruction& insn);
+/// `last`: its last operand; null where that does not matter.
+CostClass cost_class(const ptx::Instruction& insn, const ptx::Operand* last = nullptr);
 
 /// FLOP of a warp's mma.sync, counted as if its operands had 16 bits: wider and narrower ones are scaled to
 /// the time they take. 0 for other instructions.

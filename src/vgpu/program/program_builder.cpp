@@ -304,7 +304,8 @@ void ProgramBuilder::append(Instruction insn, const FunctionLayout& layout, uint
   if (index < f.body.size()) {
     const ptx::Instruction& source = f.body[index];
     info.ptx_line = static_cast<int>(source.pos.line);
-    info.cost = static_cast<uint8_t>(cost_class(source));
+    const std::span<const ptx::Operand> operands = f.operands_of(source);
+    info.cost = static_cast<uint8_t>(cost_class(source, operands.empty() ? nullptr : &operands.back()));
     info.tests = source.op == ptx::Op::mbarrier_test_wait || source.op == ptx::Op::mbarrier_try_wait;
     info.matrix_work = static_cast<float>(mma_sync_work(source));
     if (source.loc != ptx::Instruction::kNone) {

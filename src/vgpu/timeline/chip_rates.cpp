@@ -4,8 +4,45 @@
 namespace imbrex::vgpu {
 
 namespace {
+
 constexpr double kEndless = 1e30;  // bytes per clock
-}
+
+struct Rate {
+  const char* name;
+  double ChipRates::*value;
+  const char *unit, *what;
+  bool was_measured;  // on an H200; else assumed
+};
+
+constexpr Rate kRates[] = {
+    {"warp_start", &ChipRates::warp_start, "clocks", "an SM's, for each warp of a CTA that it starts", true},
+    {"cold_start", &ChipRates::cold_start, "clocks",
+     "what a launch waits for besides that finds nothing in caches", false},
+    {"gpcs", &ChipRates::gpcs, "", "groups of SMs whose requests for the same bytes are served together",
+     true},
+    {"merge_window", &ChipRates::merge_window, "clocks", "how long such a request is under way", false},
+    {"l2_fill_cost", &ChipRates::l2_fill_cost, "bytes", "what a byte from memory takes of L2 besides", true},
+    {"memory_spread", &ChipRates::memory_spread, "clocks",
+     "by how much each doubling of lines asked for together delays the last", true},
+    {"store_bytes", &ChipRates::store_bytes, "bytes per clock", "an SM's way to L2, storing", true},
+    {"store_cost", &ChipRates::store_cost, "bytes", "what a byte written takes of L2, in bytes read", true},
+    {"partial_store_cost", &ChipRates::partial_store_cost, "sectors", "what a sector written in part takes",
+     true},
+    {"write_back_cost", &ChipRates::write_back_cost, "bytes",
+     "what a byte written takes of memory, in bytes read", true},
+    {"dirty_share", &ChipRates::dirty_share, "of L2",
+     "bytes written that are not in memory when a launch ends", true},
+    {"update_issue", &ChipRates::update_issue, "clocks", "an SM's way to L2, for a pass of an atomic update",
+     true},
+    {"update_cost", &ChipRates::update_cost, "bytes", "what such a pass takes of L2, in bytes read", true},
+    {"update_line", &ChipRates::update_line, "clocks",
+     "a line's, for each of the passes that follow each other", true},
+    {"tma_submit", &ChipRates::tma_submit, "clocks", "of the warp that issues a copy", true},
+    {"cluster_barrier_latency", &ChipRates::cluster_barrier_latency, "clocks",
+     "barrier.cluster, from the last arrival on", true},
+};
+
+}  // namespace
 
 ChipRates chip_rates(int sm) {
   ChipRates rates;
@@ -21,9 +58,22 @@ ChipRates chip_rates(int sm) {
              .partial_store_cost = 1,
              .write_back_cost = 1,
              .dirty_share = 0,
+             .update_issue = 1,
+             .update_cost = 32,
+             .update_line = 1,
              .tma_submit = 0,
              .cluster_barrier_latency = 190};
   return rates;
+}
+
+std::vector<GpuNumber> chip_rate_numbers(int sm) {
+  const ChipRates rates = chip_rates(sm);
+  std::vector<GpuNumber> numbers;
+  for (const Rate& rate : kRates)
+    if (const double value = rates.*rate.value; value != 0)
+      numbers.push_back({rate.name, value, rate.unit, rate.what,
+                         rate.was_measured && sm < 100 ? NumberSource::kMeasured : NumberSource::kAssumed});
+  return numbers;
 }
 
 ChipRates without(ChipRates rates, Resource resource) {

@@ -2,6 +2,9 @@
 // What launches, L2 and memory cost beside their bandwidths and latencies, which the cost model has. Only replays read it.
 #pragma once
 
+#include <vector>
+
+#include "imbrex/vgpu/gpu_numbers.h"
 #include "imbrex/vgpu/timeline.h"
 
 namespace imbrex::vgpu {
@@ -29,6 +32,11 @@ struct ChipRates {
       1.13;  // M: of memory, for a byte written, in bytes read: a copy moves 4.27 TB/s, reading 4.55
   double dirty_share = 0.35;  // M: of L2: bytes written that are not in memory when the launch ends
 
+  // Atomic updates, by passes: of each sector as many as its most wanted word has lanes.
+  double update_issue = 1.2;  // M: of one SM's way to L2
+  double update_cost = 158;   // M: of L2, in bytes read
+  double update_line = 1.2;   // M: of the line, which follow each other
+
   double tma_submit = 40;                // M: of the warp that issues a copy
   double cluster_barrier_latency = 340;  // M: barrier.cluster, from the last arrival to the next instruction
 };
@@ -36,6 +44,9 @@ struct ChipRates {
 /// The rates of a target by its number: Hopper's, which stand for older chips too. Of Blackwell's nothing was measured: they
 /// have neither of these costs but those of the bytes.
 ChipRates chip_rates(int sm);
+
+/// The rates of a target by name, and where each comes from; those that it does not have are left out.
+std::vector<GpuNumber> chip_rate_numbers(int sm);
 
 /// `rates` with a resource that costs nothing.
 ChipRates without(ChipRates rates, Resource resource);

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "core/sha256.h"
 #include "core/target.h"
 #include "imbrex/core/error.h"
 #include "imbrex/vgpu/gpu_numbers.h"
+#include "vgpu/timeline/chip_rates.h"
 
 namespace imbrex::vgpu {
 
@@ -127,7 +129,15 @@ std::vector<GpuNumber> gpu_numbers(const GpuModel& gpu) {
         {constant.name, model.*constant.value, constant.unit, constant.what,
          gpu.constants.contains(constant.name) ? NumberSource::kCalibrated : source_of(letter)});
   }
+  const std::vector<GpuNumber> rates = chip_rate_numbers(sm);
+  numbers.insert(numbers.end(), rates.begin(), rates.end());
   return numbers;
+}
+
+std::string gpu_numbers_digest(const GpuModel& gpu) {
+  std::string text;
+  for (const GpuNumber& number : gpu_numbers(gpu)) text += fmt::format("{} {}\n", number.name, number.value);
+  return sha256(text);
 }
 
 }  // namespace imbrex::vgpu

@@ -143,6 +143,15 @@ InstructionCost instruction_cost(const CostModel& m, CostClass cost) {
       return {2, 2 * m.alu_latency};
     case CostClass::kMufu:
       return {m.mufu_issue, m.mufu_issue + 14};
+    // M, as all of these: docs/measurements/2026-11-23-instructions.md.
+    case CostClass::kExact:
+      return {17, 57, 57};
+    case CostClass::kExactDouble:
+      return {35, 125, 125};
+    case CostClass::kDivide:
+      return {12, 59};
+    case CostClass::kWideDivide:
+      return {141, 326, 312};
     case CostClass::kSharedAccess:
       return {1, m.shared_latency};
     case CostClass::kMatrixAccess:

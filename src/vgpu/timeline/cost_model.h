@@ -72,9 +72,10 @@ constexpr double tcgen05_clocks(double n, bool pair, bool a_in_tensor_memory) {
   return n / 2 > shared ? n / 2 : shared;
 }
 
-/// What one warp instruction of a class costs: clocks of the sub-partition, clocks until its result is there.
+/// What one warp instruction of a class costs: clocks of the sub-partition, clocks until its result is there, and clocks until the
+/// warp's next instruction, where those are more than its issue: code with a branch does not overlap with itself.
 struct InstructionCost {
-  double issue, latency;
+  double issue, latency, alone = 0;
 };
 InstructionCost instruction_cost(const CostModel& model, CostClass cost);
 

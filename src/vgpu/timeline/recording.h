@@ -37,9 +37,10 @@ struct RecordedStep {
 /// What work a unit is given, as the operation itself describes it.
 struct WorkDemand {
   enum class Kind : uint8_t {
-    kNone,         // takes no time: its effects happen when it is submitted
-    kThreadLoad,   // ld.global, cp.async
-    kThreadStore,  // st.global
+    kNone,          // takes no time: its effects happen when it is submitted
+    kThreadLoad,    // ld.global, cp.async
+    kThreadStore,   // st.global
+    kThreadUpdate,  // atom.global, red.global
     kTmaLoad,
     kTmaStore,
     kMatrix,      // wgmma, tcgen05.mma
@@ -52,9 +53,10 @@ struct WorkDemand {
   };
   Kind kind = Kind::kNone;
   int64_t bytes = 0;
-  double clocks = 0;          // of kMatrix: of the tensor core; of kTmaLoad: of the engine, beside its bytes
-  bool pair = false;          // of kMatrix: on the tensor cores of both CTAs
-  bool repeated = false;      // a multicast's further destination: the bytes have been fetched already
+  double clocks = 0;      // of kMatrix: of the tensor core; of kTmaLoad: of the engine, beside its bytes; of
+                          // kThreadUpdate: passes of L2's sectors
+  bool pair = false;      // of kMatrix: on the tensor cores of both CTAs
+  bool repeated = false;  // a multicast's further destination: the bytes have been fetched already
   bool after_copies = false;  // comes after the warp's earlier cp.async (cp.async.mbarrier.arrive)
   uint64_t block = 0;         // which bytes of global memory: equal numbers mean equal bytes; 0: none
 };

@@ -49,8 +49,25 @@ struct WarpRun {
   const RecordedStep* waits_at = nullptr;
 };
 
+/// When the bytes of a load are there, and what it took.
+struct Landing {
+  double moved = 0;                      // the slowest of the units on the way has moved them
+  Resource by = Resource::kL2Bandwidth;  // that unit
+  double latency = 0;                    // of L2, on top
+  double memory_latency = 0;             // of memory, on top of that
+  double tma_latency = 0;                // of TMA, on top of all
+  void take(double end, Resource unit) {
+    if (end <= moved) return;
+    moved = end;
+    by = unit;
+  }
+  double done() const { return moved + latency + memory_latency + tma_latency; }
+};
+
 struct WorkRun {
   double done = kNever, read = kNever;
+  double begin = 0;  // of a bulk load's first part
+  Landing landing;   // of those of a bulk load's parts that were asked for, the last to be there
   PathNode node = 0, read_node = 0;  // how it came to these
   int joins = 0;                     // warps that must still submit it
   int after = 0;                     // works that must still be done
@@ -107,28 +124,13 @@ struct ClusterRun {
   TimelineLanes* lanes = nullptr;
 };
 
-/// When the bytes of a load are there, and what it took.
-struct Landing {
-  double moved = 0;                      // the slowest of the units on the way has moved them
-  Resource by = Resource::kL2Bandwidth;  // that unit
-  double latency = 0;                    // of L2, on top
-  double memory_latency = 0;             // of memory, on top of that
-  double tma_latency = 0;                // of TMA, on top of all
-  void take(double end, Resource unit) {
-    if (end <= moved) return;
-    moved = end;
-    by = unit;
-  }
-  double done() const { return moved + latency + memory_latency + tma_latency; }
-};
-
 class Replay {
  public:
   Replay(const ReplayContext& context, const std::vector<Recording>& recordings);
   Timeline run();
 
  private:
-  enum class EventKind : uint8_t { kWarp, kWorkDone, kWorkRead, kArrival };
+  enum class EventKind : uint8_t { kWarp, kWorkDone, kWorkRead, kArrival, kPart };
   struct Event {
     double time;
     uint64_t order;
@@ -164,9 +166,13 @@ class Replay {
 
   void submit(int32_t cluster, int32_t work, PathNode node);
   void begin_work(int32_t cluster, int32_t work, PathNode node);
-  Landing load(SmModel& sm, const RecordedWork& work, const Recording& recording, bool by_tma);
-  Landing fetch(SmModel& sm, double bytes, double missed, double merged);
-  Landing load_block(SmModel& sm, uint64_t block, double bytes);
+  void begin_bulk_load(int32_t cluster, int32_t work, PathNode node);
+  void load_part(int32_t cluster, int32_t work, int32_t part, PathNode node);
+  Landing load_by_threads(SmModel& sm, const RecordedWork& work, const Recording& recording);
+  Landing update(SmModel& sm, const RecordedWork& work, const Recording& recording);
+  Landing fetch(SmModel& sm, double bytes, double missed, double merged, double together);
+  Landing load_block(SmModel& sm, uint64_t block, double bytes, double together);
+  PathNode landed(const Landing& landing, const RecordedWork& work, PathNode node);
   double store(SmModel& sm, double bytes, double cost);
   void finish_work(int32_t cluster, int32_t work);
   void finish_read(int32_t cluster, int32_t work);
@@ -181,6 +187,7 @@ class Replay {
   double l2_rate_, hbm_rate_;
   CacheModel cache_;
   PendingRequests pending_;
+  std::unordered_map<uint64_t, Server> updated_lines_;  // of global memory, by atomics
   std::priority_queue<Event> events_;
   uint64_t order_ = 0;
   double now_ = 0, end_ = 0;

@@ -6,6 +6,16 @@
 
 namespace imbrex::vgpu {
 
+namespace {
+
+/// Of a bulk load, as far as its bytes go.
+int64_t parts_of(const WorkDemand& demand) {
+  constexpr int64_t kPartBytes = 4096;
+  return std::max<int64_t>(1, demand.bytes / kPartBytes);
+}
+
+}  // namespace
+
 void Replay::submit(int32_t cluster, int32_t id, PathNode node) {
   ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
   WorkRun& run = c.works[static_cast<size_t>(id)];
@@ -20,8 +30,9 @@ void Replay::submit(int32_t cluster, int32_t id, PathNode node) {
   if (run.after == 0) begin_work(cluster, id, node);
 }
 
-/// `missed` of the bytes come from memory, `merged` of them on the way to another SM already.
-Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged) {
+/// `missed` of the bytes come from memory, `merged` of them on the way to another SM already; `together`: how many are
+/// asked for at once.
+Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged, double together) {
   timeline_.l2_bytes += static_cast<int64_t>(bytes - merged);
   timeline_.hbm_bytes += static_cast<int64_t>(missed);
   Landing landing;
@@ -32,19 +43,19 @@ Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged) {
     landing.take(hbm_.take(now_, missed / hbm_rate_), Resource::kMemoryBandwidth);
     // The last of several lines is late by as much as their latencies vary.
     landing.memory_latency = model_.hbm_latency - model_.l2_latency +
-                             rates_.memory_spread * std::log2(std::max(1.0, missed / kLineBytes));
+                             rates_.memory_spread * std::log2(std::max(1.0, together / kLineBytes));
   }
   return landing;
 }
 
 /// Bytes that are asked for together. SMs of a GPC that ask for the same ones while they are under way are served
 /// together; whoever asks for bytes on their way from memory waits for them.
-Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes) {
+Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes, double together) {
   const uint64_t key = block * SmModel::kMaxGroups + static_cast<uint64_t>(sm.group);
   const double under_way = pending_.arrival(key, now_);
   double* ready = nullptr;
   const bool hit = cache_.use(block, static_cast<int64_t>(bytes), &ready);
-  Landing landing = fetch(sm, bytes, hit ? 0 : bytes, under_way > 0 ? bytes : 0);
+  Landing landing = fetch(sm, bytes, hit ? 0 : bytes, under_way > 0 ? bytes : 0, together);
   const double arrival = landing.moved + landing.latency + landing.memory_latency;
   if (!hit) *ready = arrival;
   if (const double there = std::max(under_way, *ready); there > arrival) {
@@ -55,23 +66,65 @@ Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes) {
   return landing;
 }
 
-Landing Replay::load(SmModel& sm, const RecordedWork& work, const Recording& recording, bool by_tma) {
-  const auto bytes = static_cast<double>(work.demand.bytes);
-  if (by_tma) {
-    const double issued =
-        sm.tma.take(now_, std::max(model_.tma_issue, bytes / model_.tma_bytes) + work.demand.clocks);
-    Landing landing;
-    if (work.demand.repeated) {
-      landing.moved = sm.l2_port.take(now_, bytes / model_.l2_port_bytes);
-      landing.latency = model_.l2_latency;
-    } else {
-      landing = load_block(sm, work.demand.block, bytes);
-    }
-    landing.take(issued, Resource::kTma);
-    landing.tma_latency = model_.tma_latency;
-    return landing;
+PathNode Replay::landed(const Landing& landing, const RecordedWork& work, PathNode node) {
+  const auto then = [&](double end, Resource resource) {
+    node = path_.then(node, end, resource, work.insn, work.warp);
+  };
+  then(landing.moved, landing.by);
+  then(landing.moved + landing.latency, Resource::kL2Latency);
+  then(landing.done() - landing.tma_latency, Resource::kMemoryLatency);
+  then(landing.done(), Resource::kTma);
+  return node;
+}
+
+/// The engine of the SM asks for the bytes part by part, so that requests of all SMs take turns at L2 and memory.
+void Replay::begin_bulk_load(int32_t cluster, int32_t id, PathNode node) {
+  ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
+  const WorkDemand& demand = c.recording->works[static_cast<size_t>(id)].demand;
+  SmModel& sm = *c.sms[static_cast<size_t>(c.recording->works[static_cast<size_t>(id)].rank)];
+  const auto bytes = static_cast<double>(demand.bytes);
+  const double clocks = std::max(model_.tma_issue, bytes / model_.tma_bytes) + demand.clocks;
+  const double issued = sm.tma.take(now_, clocks);
+  WorkRun& run = c.works[static_cast<size_t>(id)];
+  run.begin = now_;
+  run.landing = {.moved = issued, .by = Resource::kTma, .latency = 0};
+  const auto parts = static_cast<int32_t>(parts_of(demand));
+  for (int32_t part = 1; part < parts; ++part)
+    post(issued - clocks + clocks * part / parts, EventKind::kPart, cluster, id, part, node);
+  if (issued - clocks <= now_)
+    load_part(cluster, id, 0, node);
+  else
+    post(issued - clocks, EventKind::kPart, cluster, id, 0, node);
+}
+
+void Replay::load_part(int32_t cluster, int32_t id, int32_t part, PathNode node) {
+  ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
+  const RecordedWork& work = c.recording->works[static_cast<size_t>(id)];
+  SmModel& sm = *c.sms[static_cast<size_t>(work.rank)];
+  WorkRun& run = c.works[static_cast<size_t>(id)];
+  const auto parts = static_cast<int32_t>(parts_of(work.demand));
+  const auto all = static_cast<double>(work.demand.bytes);
+  Landing landing;
+  if (work.demand.repeated) {
+    landing.moved = sm.l2_port.take(now_, all / parts / model_.l2_port_bytes);
+    landing.latency = model_.l2_latency;
+  } else {
+    constexpr uint64_t kScatter = 0x9E37'79B9'7F4A'7C15;  // so that parts of different blocks differ
+    landing = load_block(sm, work.demand.block + static_cast<uint64_t>(part) * kScatter, all / parts, all);
   }
-  // By threads: each line by itself, through L1 unless by cp.async.
+  landing.tma_latency = model_.tma_latency;
+  if (landing.done() > run.landing.done()) run.landing = landing;
+  if (part + 1 < parts) return;
+  const double done = run.landing.done();
+  run.node = landed(run.landing, work, node);
+  c.loads[static_cast<size_t>(work.rank)].add(run.begin, done);
+  if (c.lanes != nullptr) c.lanes->work(id, run.begin, done);
+  post(done, EventKind::kWorkDone, cluster, id);
+}
+
+/// Each line by itself, through L1 unless by cp.async.
+Landing Replay::load_by_threads(SmModel& sm, const RecordedWork& work, const Recording& recording) {
+  const auto bytes = static_cast<double>(work.demand.bytes);
   const bool is_cached = work.queue < 0;
   const double moved = std::max(bytes / std::max(1, work.line_count), static_cast<double>(kSectorBytes));
   const double issued = sm.shared.take(now_, work.line_count);
@@ -83,12 +136,32 @@ Landing Replay::load(SmModel& sm, const RecordedWork& work, const Recording& rec
       if (*ready > last.done()) last = {.moved = now_, .latency = *ready - now_};
       continue;
     }
-    const Landing landing = load_block(sm, line, moved);
+    const Landing landing = load_block(sm, line, moved, moved);
     if (ready != nullptr) *ready = landing.done();
     if (landing.done() > last.done()) last = landing;
   }
   // The lines go through the SM's L1 one by one, but that is no part of the latency.
   if (issued > last.done()) last = {.moved = issued, .by = Resource::kSharedMemory};
+  return last;
+}
+
+/// Atomic updates: each line by itself at L2, where those of one line follow each other.
+Landing Replay::update(SmModel& sm, const RecordedWork& work, const Recording& recording) {
+  const double passes = work.demand.clocks;
+  Landing last{.moved = sm.l2_store.take(now_, passes * rates_.update_issue)};
+  last.take(l2_.take(now_, passes * rates_.update_cost / l2_rate_), Resource::kL2Bandwidth);
+  double memory = 0;
+  for (int32_t i = 0; i < work.line_count; ++i) {
+    const uint64_t line = recording.lines[static_cast<size_t>(work.lines + i)];
+    double* ready = nullptr;
+    if (!cache_.use(line, kLineBytes, &ready))
+      *ready = fetch(sm, kLineBytes, kLineBytes, 0, kLineBytes).done();
+    memory = std::max(memory, *ready);
+    last.take(updated_lines_[line].take(now_, passes / work.line_count * rates_.update_line),
+              Resource::kL2Bandwidth);
+  }
+  last.latency = model_.l2_latency;
+  last.memory_latency = std::max(0.0, memory - last.moved - last.latency);
   return last;
 }
 
@@ -143,15 +216,16 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
     case Kind::kCommit:
       run.done = queued();
       break;
+    case Kind::kTmaLoad:
+      return begin_bulk_load(cluster, id, node);
     case Kind::kThreadLoad:
-    case Kind::kTmaLoad: {
-      const Landing landing = load(sm, work, *c.recording, work.demand.kind == Kind::kTmaLoad);
+    case Kind::kThreadUpdate: {
+      const bool loads = work.demand.kind == Kind::kThreadLoad;
+      const Landing landing =
+          loads ? load_by_threads(sm, work, *c.recording) : update(sm, work, *c.recording);
       run.done = landing.done();
-      then(landing.moved, landing.by);
-      then(landing.moved + landing.latency, Resource::kL2Latency);
-      then(run.done - landing.tma_latency, Resource::kMemoryLatency);
-      then(run.done, Resource::kTma);
-      c.loads[rank].add(now_, run.done);
+      node = landed(landing, work, node);
+      if (loads) c.loads[rank].add(now_, run.done);
       break;
     }
     case Kind::kThreadStore: {

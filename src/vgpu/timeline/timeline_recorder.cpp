@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "vgpu/timeline/update_passes.h"
+
 namespace imbrex::vgpu {
 
 namespace {
@@ -100,7 +102,7 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
   }
   state.shared += state.wavefronts;
   latency += state.wavefronts;
-  state.clock = begin + price.issue;
+  state.clock = begin + std::max(price.issue, price.alone);
   state.issue += price.issue;
   for (uint32_t r : info.writes) {
     state.ready[r] = state.load >= 0 ? 0 : begin + latency;
@@ -143,13 +145,36 @@ void TimelineRecorder::accessed(size_t warp, const Instruction& insn, Space spac
     return;
   }
   if (static_cast<CostClass>(program_->info[insn.index].cost) != CostClass::kGlobalAccess) return;
+  WorkDemand demand;
+  demand.kind = writes ? WorkDemand::Kind::kThreadStore : WorkDemand::Kind::kThreadLoad;
+  demand.bytes = int64_t{bytes} * count_lanes(lanes);
+  submit_access(warp, insn, demand, host, lanes, bytes, !writes);
+}
+
+void TimelineRecorder::updated(size_t warp, const Instruction& insn, Space space,
+                               const std::byte* const* host, Mask lanes, uint32_t bytes, bool returns,
+                               bool is_native) {
+  if (lanes == 0 || is_cut()) return;
+  if (space == Space::kSharedCta) {
+    states_[warp].wavefronts = shared_update_clocks(host, lanes, returns, is_native);
+    return;
+  }
+  WorkDemand demand;
+  demand.kind = WorkDemand::Kind::kThreadUpdate;
+  demand.bytes = int64_t{bytes} * count_lanes(lanes);
+  demand.clocks = global_update_passes(host, lanes);
+  submit_access(warp, insn, demand, host, lanes, bytes, returns);
+}
+
+void TimelineRecorder::submit_access(size_t warp, const Instruction& insn, const WorkDemand& demand,
+                                     const std::byte* const* host, Mask lanes, uint32_t bytes, bool loads) {
+  WarpState& state = states_[warp];
   // Its address may be loaded, too.
-  const std::vector<int32_t> loads = loads_for(state, program_->info[insn.index], *program_, recording_);
-  wait_for(warp, insn.index, Kind::kWaitWork, loads);
+  wait_for(warp, insn.index, Kind::kWaitWork,
+           loads_for(state, program_->info[insn.index], *program_, recording_));
   flush(warp, insn.index);
   RecordedWork work;
-  work.demand.kind = writes ? WorkDemand::Kind::kThreadStore : WorkDemand::Kind::kThreadLoad;
-  work.demand.bytes = int64_t{bytes} * count_lanes(lanes);
+  work.demand = demand;
   work.insn = insn.index;
   const auto per_cta = static_cast<size_t>(recording_.warps_per_cta);
   work.rank = static_cast<int16_t>(warp / per_cta);
@@ -158,7 +183,7 @@ void TimelineRecorder::accessed(size_t warp, const Instruction& insn, Space spac
   const auto id = static_cast<int32_t>(recording_.works.size());
   recording_.works.push_back(work);
   push(warp, {.kind = Kind::kSubmit, .insn = insn.index, .id = id});
-  if (!writes) state.load = id;
+  if (loads) state.load = id;
 }
 
 void TimelineRecorder::add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes,

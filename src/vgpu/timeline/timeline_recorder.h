@@ -31,6 +31,9 @@ class TimelineRecorder {
   /// The instruction, which is being executed, reads or writes `bytes` at each lane's host address.
   void accessed(size_t warp, const Instruction& insn, Space space, const std::byte* const* host, Mask lanes,
                 uint32_t bytes, BankAccess access);
+  /// It updates them atomically; `is_native`: by one of the updates that shared memory has itself.
+  void updated(size_t warp, const Instruction& insn, Space space, const std::byte* const* host, Mask lanes,
+               uint32_t bytes, bool returns, bool is_native);
 
   /// mbarrier.init: a new object from now on.
   void initialised(const Who& who, SyncKey key);
@@ -92,6 +95,8 @@ class TimelineRecorder {
   void wait_for_groups(size_t warp, const Instruction& insn, Kind kind, Groups& groups);
   void wait_for_group_of(size_t warp, const Instruction& insn, CostClass cost);
   void issue(size_t warp, const Instruction& insn, const InstructionInfo& info);
+  void submit_access(size_t warp, const Instruction& insn, const WorkDemand& demand,
+                     const std::byte* const* host, Mask lanes, uint32_t bytes, bool loads);
   void add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes, uint32_t bytes);
 
   const Program* program_;

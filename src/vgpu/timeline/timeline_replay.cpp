@@ -323,6 +323,9 @@ Timeline Replay::run() {
       case EventKind::kWorkRead:
         finish_read(event.cluster, event.id);
         break;
+      case EventKind::kPart:
+        load_part(event.cluster, event.id, event.phase, event.node);
+        break;
       case EventKind::kArrival:
         arrive(event.cluster, event.id, event.phase, event.node);
         break;
