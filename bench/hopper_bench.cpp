@@ -2,7 +2,7 @@
 // The Hopper ladder and imbrex::matmul against cuBLASLt on a CUDA GPU: verified first, then timed in turns,
 // so that all meet the same clock.
 //
-//   bench_hopper [--sizes 8192,4096x4096x14336] [--ragged SEED] [--dtype bf16] [--rounds 7] [--ms 20]
+//   bench_hopper [--sizes 8192,4096x4096x14336] [--ragged SEED] [--dtype bf16|fp16|fp8] [--rounds 7] [--ms 20]
 //                [--idle 0] [--copies 0] [--threads CORES] [--json FILE] h0 h7 h7:ctas=128 auto ...
 //
 // Every turn launches one contender back to back; the figure is the median turn's, the ratio that of the
@@ -206,6 +206,9 @@ std::vector<Entry> compiled(const std::vector<std::string>& specs, const Device&
   return good;
 }
 
+/// Of float8 products: bfloat16.
+DataType result_type(DataType operands) { return operands.bits() == 8 ? bfloat16 : operands; }
+
 /// Operands of random normal numbers, and copies of them that launches use in rotation: so many that they
 /// exceed twice the L2, or `copies` if that is not 0.
 std::vector<Operands> make_operands(const Device& device, const Problem& p, DataType dtype, int copies) {
@@ -214,10 +217,17 @@ std::vector<Operands> make_operands(const Device& device, const Problem& p, Data
   int64_t bytes = 0;
   do {
     all.push_back({DeviceTensor::from_host(device, a), DeviceTensor::from_host(device, b),
-                   DeviceTensor::empty(device, dtype, {p.m, p.n})});
+                   DeviceTensor::empty(device, result_type(dtype), {p.m, p.n})});
     bytes += all.back().a.bytes() + all.back().b.bytes() + all.back().c.bytes();
   } while (copies > 0 ? all.size() < static_cast<size_t>(copies) : bytes < 2 * device.backend().l2_bytes());
   return all;
+}
+
+DataType dtype_of(const std::string& name) {
+  if (name == "bf16") return bfloat16;
+  if (name == "fp16") return float16;
+  if (name == "fp8") return float8_e4m3;
+  throw std::runtime_error("--dtype is bf16, fp16 or fp8, not " + name);
 }
 
 int run(int argc, char** argv) {
@@ -247,7 +257,7 @@ int run(int argc, char** argv) {
     else if (word == "--json")
       json = value();
     else if (word == "--dtype")
-      dtype = value() == "fp16" ? float16 : bfloat16;
+      dtype = dtype_of(value());
     else if (word == "--rounds")
       runs.turns = std::stoi(value());
     else if (word == "--idle")
@@ -287,7 +297,7 @@ int run(int argc, char** argv) {
     const HostTensor reference = sums.to_host();
     sums.release();
     rival->launch();
-    if (const int64_t wrong = wrong_elements(c, reference, dtype, p.k))
+    if (const int64_t wrong = wrong_elements(c, reference, c.dtype(), p.k))
       fmt::print("  cuBLASLt itself is off in {} elements of {}: it rounds partial sums\n", wrong, p.m * p.n);
 
     std::vector<Entry> entries{{rival->name(), [rival](const Problem&, DataType, const Operands& t) {
@@ -297,7 +307,7 @@ int run(int argc, char** argv) {
         device.synchronize();
         c.poison();
         candidate.launch(p, dtype, operands[0]);
-        if (const int64_t wrong = wrong_elements(c, reference, dtype, p.k))
+        if (const int64_t wrong = wrong_elements(c, reference, c.dtype(), p.k))
           fmt::print("  {:40} WRONG: {} elements\n", candidate.name, wrong);
         else
           entries.push_back(std::move(candidate));

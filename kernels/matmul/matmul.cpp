@@ -15,6 +15,7 @@
 
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/caller_line.h"
+#include "matmul/block_scaled.h"
 #include "matmul/integer_columns.h"
 #include "matmul/matmul_launch.h"
 #include "matmul/placement.h"
@@ -128,8 +129,10 @@ void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& 
       refuse(fmt::format("{} is neither one float32 nor {}, one per {}", name, rows, what),
              {text_of(name, t)}, fmt::format("make it float32 [1] or [{}], dense", rows));
   };
-  check_scale("scale_a", o.scale_a, p.m, "row of A");
-  check_scale("scale_b", o.scale_b, p.n, "row of B, a column of C");
+  if (!has_block_scales(p, o)) {
+    check_scale("scale_a", o.scale_a, p.m, "row of A");
+    check_scale("scale_b", o.scale_b, p.n, "row of B, a column of C");
+  }
   if (!o.bias.is_null()) {
     check_tensor("bias", o.bias, a);
     const auto facts = [&] { return std::vector{text_of("bias", o.bias), text_of("c", c)}; };
@@ -252,6 +255,7 @@ LaunchReport run(Until until, const DeviceTensor& a, const DeviceTensor& b, cons
                  const MatmulOptions& options) {
   const Problem p = check(a, b, c, options);
   check_options(p, a, c, options);
+  if (has_block_scales(p, options)) return run_block_scaled(until, p, a, b, c, options);
   if (is_dense_call(a, b, c, options))
     return run(until, dense_product(p, a, b, c, options), 1, a.device(), options.stream);
   Placement placement(until, p, a, b, c, options);

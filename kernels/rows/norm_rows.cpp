@@ -34,11 +34,11 @@ LaunchReport layer_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, 
   if (!dx.is_null()) call.result("dx", dx);
   const ColumnSums sums(call, {{"dweight", &dweight}, {"dbias", &dbias}}, x.dtype().bytes(),
                         kernels::LayerNormBackward().thread_bytes, stream);
-  LaunchReport report =
-      kernel_of_device<kernels::LayerNormBackward>(dy.device())
-          .on(stream)(call.row_shape(), sums.ctas(), epsilon, call.arguments(dy), call.arguments(x), weights,
-                      !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0), sums.parts(0),
-                      sums.has(1), sums.parts(1));
+  LaunchReport report = kernel_of_device<kernels::LayerNormBackward>(dy.device())
+                            .on(stream)(call.row_shape(), call.row_shape().tile_columns == call.columns(),
+                                        sums.ctas(), epsilon, call.arguments(dy), call.arguments(x), weights,
+                                        !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0),
+                                        sums.parts(0), sums.has(1), sums.parts(1));
   return sums.add_up(std::move(report));
 }
 
@@ -85,8 +85,9 @@ const KernelRegistration<LayerNormBackward> backward{
       const int64_t ctas = c.size("ctas"), n = rows.n;
       DeviceTensor dy = rows.input(), x = rows.input(), weight = c.input(rows.dtype, {n}), dx = rows.output(),
                    weight_parts = c.output(float32, {ctas, n}), bias_parts = c.output(float32, {ctas, n});
-      c.launch(kernel, rows.shape(), ctas, kEpsilon, rows.operand(dy), rows.operand(x), rows.column(weight),
-               true, rows.operand(dx), true, weight_parts, true, bias_parts);
+      const kernels::RowShapeArguments shape = rows.shape();
+      c.launch(kernel, shape, shape.tile_columns == n, ctas, kEpsilon, rows.operand(dy), rows.operand(x),
+               rows.column(weight), true, rows.operand(dx), true, weight_parts, true, bias_parts);
       c.expect(dx, [&](std::span<double> out) {
         const std::vector<double> in = c.values(x), w = c.values(weight), gradient = c.values(dy);
         rows.each([&](int64_t first) {

@@ -3,10 +3,12 @@
 // with each kind of scales.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/grouped/grouped_matmul.h"
+#include "imbrex/kernels/matmul.h"
 #include "imbrex/kernels/rows/quantise.h"
 #include "imbrex/runtime/compare.h"
 
@@ -39,11 +41,15 @@ struct Reference {
   std::function<double(int64_t group, int64_t column, int64_t i)> factor_b = [](int64_t, int64_t, int64_t) {
     return 1.0;
   };
+  /// What is done to a sum.
+  std::function<double(int64_t row, int64_t column, double sum)> step = [](int64_t, int64_t, double sum) {
+    return sum;
+  };
   double at(int64_t row, int64_t group, int64_t column) const {
     double sum = 0;
     for (int64_t i = 0; i < k; ++i)
       sum += a[row * k + i] * factor_a(row, i) * b[(group * n + column) * k + i] * factor_b(group, column, i);
-    return sum;
+    return step(row, column, sum);
   }
 };
 
@@ -155,6 +161,71 @@ TEST(GroupedMatmul, Float8) {
     expect_clean(grouped_matmul(a, b, c, rows, {.scale_a = of_a, .scale_b = of_b}));
     expect_rows(c, groups.group_of_row, reference);
   }
+}
+
+TEST(GroupedMatmul, OfOneGroupIsMatmulWithScalesOfBlocks) {
+  for (const auto& [m, n, k] :
+       {std::array<int64_t, 3>{200, 264, 304}, {1, 8, 16}, {65, 128, 1024}, {64, 520, 128}}) {
+    const Device device = virtual_gpu();
+    const int64_t k_blocks = (k + 127) / 128, n_blocks = (n + 127) / 128;
+    const DeviceTensor a = DeviceTensor::random(device, float8_e4m3, {m, k}, 1),
+                       b = DeviceTensor::random(device, float8_e4m3, {n, k}, 2),
+                       wide = DeviceTensor::random(device, float32, {k_blocks, m + 5}, 3),
+                       of_a = wide.slice({0, 0}, {k_blocks, m}),
+                       of_b = DeviceTensor::random(device, float32, {n_blocks, k_blocks}, 4),
+                       bias = DeviceTensor::random(device, float32, {n}, 5),
+                       residual = DeviceTensor::random(device, bfloat16, {m, n}, 6),
+                       c = DeviceTensor::empty(device, bfloat16, {m, n});
+    const std::vector<double> blocks_a = of_a.to_host().to_doubles(), blocks_b = of_b.to_host().to_doubles();
+    Reference reference{a.to_host().to_doubles(), b.to_host().to_doubles(), n, k};
+    reference.factor_a = [&, m = m](int64_t i, int64_t l) { return blocks_a[l / 128 * m + i]; };
+    reference.factor_b = [&](int64_t, int64_t j, int64_t l) {
+      return blocks_b[j / 128 * k_blocks + l / 128];
+    };
+    const std::vector<int64_t> all(static_cast<size_t>(m), 0);
+    DeviceTensor(c).poison();
+    expect_clean(matmul(a, b, c, {.scale_a = of_a, .scale_b = of_b}));
+    expect_rows(c, all, reference);
+
+    const std::vector<double> biases = bias.to_host().to_doubles(), before = residual.to_host().to_doubles();
+    reference.step = [&, n = n](int64_t i, int64_t j, double sum) {
+      return std::max(0.0, 0.5 * sum + biases[j] + 2 * before[i * n + j]);
+    };
+    DeviceTensor(c).poison();
+    expect_clean(matmul(a, b, c,
+                        {.alpha = 0.5f,
+                         .scale_a = of_a,
+                         .scale_b = of_b,
+                         .bias = bias,
+                         .beta = 2,
+                         .residual = residual,
+                         .activation = Activation::kRelu}));
+    expect_rows(c, all, reference);
+  }
+}
+
+TEST(GroupedMatmul, ScalesOfBlocksThatDoNotFitAMatmulAreRefused) {
+  const Device device = virtual_gpu();
+  const auto tensor = [&](DataType dtype, std::vector<int64_t> shape) {
+    return DeviceTensor::empty(device, dtype, std::move(shape));
+  };
+  const DeviceTensor a = tensor(float8_e4m3, {64, 256}), b = tensor(float8_e4m3, {128, 256}),
+                     c = tensor(bfloat16, {64, 128}), of_a = tensor(float32, {2, 64}),
+                     of_b = tensor(float32, {1, 2});
+  const auto refusal = [&](const DeviceTensor& from, const DeviceTensor& to, const DeviceTensor& sa,
+                           const DeviceTensor& sb) -> std::string {
+    try {
+      matmul(from, b, to, {.scale_a = sa, .scale_b = sb});
+    } catch (const LaunchError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(a, c, of_a, of_b), "");
+  EXPECT_THAT(refusal(a, c, of_a, {}), HasSubstr("one operand has scales of blocks"));
+  EXPECT_THAT(refusal(a, c, tensor(float32, {3, 64}), of_b), HasSubstr("scale_a is not float32 [2, 64]"));
+  EXPECT_THAT(refusal(a, c, of_a, tensor(float32, {2, 2})), HasSubstr("scale_b is not float32 [1, 2]"));
+  EXPECT_THAT(refusal(a, tensor(float32, {64, 128}), of_a, of_b), HasSubstr("c is of 16 bits"));
 }
 
 TEST(GroupedMatmul, WeightGradient) {

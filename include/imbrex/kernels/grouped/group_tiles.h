@@ -11,11 +11,15 @@ namespace imbrex::kernels {
 class GroupRows {
  public:
   /// The whole CTA executes it; usable after the next sync. At most `most` groups, a number that is compiled for.
-  GroupRows(const Ptr<int32>& pointer, const Int32& groups, int most, bool masked, const Int32& room)
+  /// `all`: not null where there is one group with so many rows, and nothing is read.
+  GroupRows(const Ptr<int32>& pointer, const Int32& groups, int most, bool masked, const Int32& room,
+            const Int32* all = nullptr)
       : groups(groups),
+        all_(all),
         most_(most),
         s_begin_(shared_tensor(int32, {most})),
         s_end_(shared_tensor(int32, {most})) {
+    if (all != nullptr) return;
     if (masked) {
       auto begin = register_tensor(int32, {most}, [&](auto g) { return g * room; });
       store_shared(s_begin_, begin);
@@ -30,8 +34,11 @@ class GroupRows {
   const Int32& groups;
   Expr begin(const ScalarArg& group) const { return s_begin_.item({min(group, most_ - 1)}); }
   Expr end(const ScalarArg& group) const { return s_end_.item({min(group, most_ - 1)}); }
+  /// The rows of the one group, where there is one.
+  const Int32* all() const { return all_; }
 
  private:
+  const Int32* all_;
   int most_;
   SharedTensor s_begin_, s_end_;
 };
@@ -78,8 +85,13 @@ class GroupTiles {
 
  private:
   void look() {
-    begin = rows_.begin(group);
-    end = rows_.end(group);
+    if (rows_.all() != nullptr) {
+      begin = 0;
+      end = *rows_.all();
+    } else {
+      begin = rows_.begin(group);
+      end = rows_.end(group);
+    }
     down_ = cdiv(max(end - begin, 0), block_m_);
     count_ = down_ * columns_;
   }

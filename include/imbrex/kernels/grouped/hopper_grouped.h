@@ -4,6 +4,7 @@
 // of all groups. A tile that reaches beyond its group computes rows of the next one, and does not store them.
 #pragma once
 
+#include "imbrex/kernels/grouped/fused_results.h"
 #include "imbrex/kernels/grouped/group_tiles.h"
 #include "imbrex/kernels/parts/epilogue.h"
 #include "imbrex/kernels/parts/multicast_share.h"
@@ -23,6 +24,14 @@ struct BlockScales {
   Int64 a_stride;
   Ptr<float32> b;  ///< [groups, n / 128, k / 128]
 
+  RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
+    return RegisterValue(x.handle());
+  }
+};
+
+/// Says that there is one group, which has all rows: a dense product. A step of the epilogue that changes nothing.
+struct OneGroup {
+  using Parameters = ParameterList<>;
   RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
     return RegisterValue(x.handle());
   }
@@ -72,14 +81,18 @@ struct HopperGroupedMatmul {
   void operator()(Int32 m_size, int n_size, int k_size, Int32 groups, int most_groups, bool masked,
                   Int32 room, DataType dtype, Ptr<int32> rows_ptr, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
-    constexpr int kStoreN = 64;
-    const int consumer_m = block_m / consumers, slices = block_n / kStoreN,
+    const GatedBy* gate = used_step<GatedBy>(finish);
+    const QuantiseBlocks* quantise = used_step<QuantiseBlocks>(finish);
+    // Columns of a slice of C that is stored at once, and of a tile of C: gated, half of its columns are factors.
+    const int store_n = quantise ? QuantiseBlocks::kBlock : 64, tile_n = gate ? block_n / 2 : block_n;
+    const int consumer_m = block_m / consumers, slices = tile_n / store_n,
               cluster_ctas = cluster_m * cluster_n;
-    require(block_n % kStoreN == 0 && slices % store_stages == 0,
-            "{} columns of a tile are not a multiple of {} x store_stages = {}", block_n, kStoreN,
+    require(tile_n % store_n == 0 && slices % min(store_stages, slices) == 0,
+            "{} columns of a tile are not a multiple of {} x store_stages = {}", tile_n, store_n,
             store_stages);
     require(!finish.kReducesRows, "rows are reduced, which are wider than a tile");
-    const int num_n_blocks = cdiv(n_size, cluster_n * block_n);  // of a cluster
+    const int stored = min(store_stages, slices);
+    const int num_n_blocks = cdiv(n_size, cluster_n * tile_n);  // of a cluster
     // Each group may end with a tile that is not full.
     grid(min(cluster_ctas * num_n_blocks * (cdiv(m_size, cluster_m * block_m) + groups),
              ctas / cluster_ctas * cluster_ctas));
@@ -90,7 +103,7 @@ struct HopperGroupedMatmul {
     if (cluster_n > 1) rank_n = rank / cluster_m, rank_m = rank % cluster_m;
     Int32 first_tile = block_idx.x / cluster_ctas, num_clusters = grid_dim.x / cluster_ctas;
     const MulticastShare share_a(false, block_m, block_k, {cluster_n, cluster_m, cluster_ctas}, rank, rank_n),
-        share_b(false, block_n, block_k, {cluster_m, 1, cluster_ctas}, rank, rank_m);
+        share_b(false, tile_n, block_k, {cluster_m, 1, cluster_ctas}, rank, rank_m);
 
     auto g_a = global_view(a_ptr, dtype, {m_size, k_size});
     auto g_b = global_view(b_ptr, dtype, {groups, n_size, k_size});
@@ -102,10 +115,11 @@ struct HopperGroupedMatmul {
     auto g_c = global_view(c_ptr, c_type, {m_size, n_size});
     auto s_a = shared_tensor(dtype, {stages, block_m, block_k});
     auto s_b = shared_tensor(dtype, {stages, block_n, block_k});
-    auto s_c = shared_tensor(c_type, {consumers, store_stages, consumer_m, kStoreN});
+    auto s_c = shared_tensor(c_type, {consumers, stored, consumer_m, store_n});
     Pipeline pipe(stages, 1, (cluster_m + cluster_n - 1) * consumers);
     griddepcontrol::wait();  // the grid before may still write A, B and the groups, or read C
-    const GroupRows rows(rows_ptr, groups, most_groups, masked, room);
+    const GroupRows rows(rows_ptr, groups, most_groups, masked, room,
+                         finish.template find<OneGroup>() ? &m_size : nullptr);
     cluster_sync();
     griddepcontrol::launch_dependents();
 
@@ -118,7 +132,7 @@ struct HopperGroupedMatmul {
           tiles.find(tile);
           loop.break_if(tiles.at_end());
           Int32 offset_m = tiles.begin + (tiles.m_block * cluster_m + rank_m) * block_m;
-          Int32 offset_n = (tiles.n_block * cluster_n + rank_n) * block_n;
+          Int32 offset_n = (tiles.n_block * cluster_n + rank_n) * tile_n;
           for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
             pipe.producer_acquire();  // empty in all CTAs that receive it
             auto s_a_stage = s_a[pipe.producer_stage];
@@ -127,7 +141,12 @@ struct HopperGroupedMatmul {
               mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
                                              s_a_stage.nbytes() + s_b_stage.nbytes());
             share_a.load(g_a, s_a_stage, offset_m, offset_k, pipe.producer_barrier());
-            share_b.load(g_b[tiles.group], s_b_stage, offset_n, offset_k, pipe.producer_barrier());
+            share_b.load(g_b[tiles.group], s_b_stage.slice({0, 0}, {tile_n, block_k}), offset_n, offset_k,
+                         pipe.producer_barrier());
+            if (gate)
+              share_b.load(gate->view(dtype, groups, n_size, k_size)[tiles.group],
+                           s_b_stage.slice({tile_n, 0}, {tile_n, block_k}), offset_n, offset_k,
+                           pipe.producer_barrier());
             pipe.producer_advance();
           }
           tile += num_clusters;
@@ -156,7 +175,7 @@ struct HopperGroupedMatmul {
           tiles.find(tile);
           loop.break_if(tiles.at_end());
           Int32 offset_m = tiles.begin + (tiles.m_block * cluster_m + rank_m) * block_m + i * consumer_m;
-          Int32 offset_n = (tiles.n_block * cluster_n + rank_n) * block_n;
+          Int32 offset_n = (tiles.n_block * cluster_n + rank_n) * tile_n;
           RegisterTensor acc = scales ? RegisterTensor(zeros(float32, {consumer_m, block_n}))
                                       : wgmma::accumulator(float32, {consumer_m, block_n});
           // Where all of the consumer's rows are beyond the group, the other consumers have the tensor cores.
@@ -181,21 +200,43 @@ struct HopperGroupedMatmul {
             auto g_group = global_view(c_ptr, c_type, {tiles.end, n_size});
             auto steps = finish.rows(consumer_m);
             for (int j = 0; j < slices; ++j) {
-              auto s_slice = s_c[i][j % store_stages];
-              const OutputTile place{m_size, n_size, c_type, offset_m, offset_n + j * kStoreN, tiles.group};
-              if (auto warp = single_warp()) tma::wait_group(store_stages - 1, {.read = true});
+              auto s_slice = s_c[i][j % stored];
+              const auto part = [&](int column) {
+                return acc.slice({0, column + j * store_n}, {consumer_m, store_n});
+              };
+              const auto place = [&](DataType type, int factor) {
+                const ScalarArg column = offset_n + j * store_n;
+                return OutputTile{m_size,
+                                  ScalarArg(gate ? 2 * n_size : n_size),
+                                  type,
+                                  offset_m,
+                                  factor == 0 ? column : ScalarArg(column + n_size),
+                                  tiles.group};
+              };
+              if (auto warp = single_warp()) tma::wait_group(stored - 1, {.read = true});
               sync();  // the slice that was here has been stored
-              store_shared(s_slice, steps(acc.slice({0, j * kStoreN}, {consumer_m, kStoreN}), place));
+              if (!gate && !quantise) {
+                store_shared(s_slice, steps(part(0), place(c_type, 0)));
+              } else {
+                RegisterTensor value = steps(part(0), place(float32, 0));
+                if (gate) value = gate->apply(value, steps(part(tile_n), place(float32, 1)));
+                if (quantise) {
+                  const RegisterTensor largest = QuantiseBlocks::largest_of(value);
+                  quantise->store(largest, tiles.end, n_size, offset_m, offset_n + j * store_n);
+                  value = value * QuantiseBlocks::factor_of(largest);
+                }
+                store_shared(s_slice, value.to(c_type));
+              }
               fence::proxy_async();  // what was written becomes visible to TMA
               sync();
               if (auto warp = single_warp()) {
                 if (auto full = when(is_full != 0))
-                  tma::shared_to_global(s_slice, g_c, {offset_m, offset_n + j * kStoreN});
+                  tma::shared_to_global(s_slice, g_c, {offset_m, offset_n + j * store_n});
                 tma::commit_group();  // where it is empty too: what is waited for is a number of groups
               }
               // Rows of the next group are not written.
               if (auto ragged = when(is_full == 0))
-                store_global(g_group, load_shared(s_slice), {offset_m, offset_n + j * kStoreN});
+                store_global(g_group, load_shared(s_slice), {offset_m, offset_n + j * store_n});
             }
           }
           tile += num_clusters;

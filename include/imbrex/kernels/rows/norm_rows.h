@@ -50,8 +50,8 @@ struct LayerNormBackward {
   }
 
   /// weight_parts[ctas, columns] and bias_parts = the sums of dy * normal and of dy over the rows that a CTA has; normal =
-  /// (x - mean) / sqrt(variance + epsilon). Rows are whole.
-  void operator()(RowShape shape, Int32 ctas, Float32 epsilon, RowOperand dy, RowOperand x,
+  /// (x - mean) / sqrt(variance + epsilon). Rows are whole; `is_full`: as wide as the tile.
+  void operator()(RowShape shape, bool is_full, Int32 ctas, Float32 epsilon, RowOperand dy, RowOperand x,
                   ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
                   Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
     const RowTile tile = PersistentRows::tile(shape, x.dtype.bytes(), thread_bytes);
@@ -62,22 +62,25 @@ struct LayerNormBackward {
     if (has_bias_parts) bias_part.emplace(tile);
     AheadRows ahead(rows, {&x, &dy});
     const ColumnFactors factors(weight, tile, shape);
+    Float32 share = 1.0f / cast<float32>(shape.columns());
     for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
       const RowPlace at = rows.place(i);
       ahead.take(i);
       auto value = ahead[0];
       const auto mean_of = [&](const RegisterBase& terms) {
-        return sum(terms, {.axis = 1, .keep = true}) / shape.columns();
+        return sum(terms, {.axis = 1, .keep = true}) * share;
       };
-      RegisterTensor centred = centred_rows(tile, value, mean_of(value), 0);
+      RegisterTensor mean = mean_of(value);
+      RegisterTensor centred =
+          is_full ? RegisterTensor(value - mean) : RegisterTensor(centred_rows(tile, value, mean, 0));
       RegisterTensor scale = rsqrt(mean_of(centred * centred) + epsilon);
       auto normal = centred * scale, gradient = ahead[1];
-      if (has_weight_parts) weight_part->add(gradient * normal);
+      if (has_weight_parts) weight_part->add_product(gradient, normal);
       if (has_bias_parts) bias_part->add(gradient);
       if (has_dx) {
         auto scaled = gradient * factors();
-        auto along = mean_of(scaled * normal), shift = mean_of(scaled);
-        store_global(dx.view(shape, at.matrix), ((scaled - shift - normal * along) * scale).to(dx.dtype),
+        RegisterTensor along = -mean_of(scaled * normal), shift = mean_of(scaled);
+        store_global(dx.view(shape, at.matrix), (fma(normal, along, scaled - shift) * scale).to(dx.dtype),
                      {at.row, 0});
       }
     }

@@ -141,6 +141,13 @@ class ColumnSum {
     else
       store_shared(*shared_, load_shared(*shared_) + values);
   }
+  /// Adds a * b.
+  void add_product(const RegisterBase& a, const RegisterBase& b) {
+    if (registers_)
+      *registers_ = fma(a, b, *registers_);
+    else
+      store_shared(*shared_, fma(a, b, load_shared(*shared_)));
+  }
   /// Stores it as row block_idx.x of parts [ctas, columns].
   void store(const RowShape& shape, const Ptr<float32>& parts_ptr) const {
     if (shared_) sync();

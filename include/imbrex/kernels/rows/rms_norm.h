@@ -72,21 +72,22 @@ struct RmsNormBackward {
     if (has_parts) part.emplace(tile);
     AheadRows ahead(rows, {&x, &dy});
     const ColumnFactors factors(weight, tile, shape);
+    Float32 share = 1.0f / cast<float32>(shape.columns());
     for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
       const RowPlace at = rows.place(i);
       ahead.take(i);
       auto value = ahead[0], gradient = ahead[1];
-      const auto mean_of = [&](const RegisterBase& terms) {
-        return sum(terms, {.axis = 1, .keep = true}) / shape.columns();
-      };
       auto scaled = gradient * factors();
+      const auto mean_of = [&](const RegisterBase& terms) {
+        return sum(terms, {.axis = 1, .keep = true}) * share;
+      };
       auto squares = mean_of(value * value), products = mean_of(scaled * value);
       RegisterTensor scale = rsqrt(squares + epsilon);
-      auto normal = value * scale;
-      if (has_parts) part->add(gradient * normal);
-      if (has_dx)
-        store_global(dx.view(shape, at.matrix), ((scaled - normal * (products * scale)) * scale).to(dx.dtype),
-                     {at.row, 0});
+      if (has_parts) part->add_product(gradient, value * scale);
+      if (has_dx) {
+        RegisterTensor along = -products * scale * scale * scale;
+        store_global(dx.view(shape, at.matrix), fma(value, along, scaled * scale).to(dx.dtype), {at.row, 0});
+      }
     }
     if (has_parts) part->store(shape, parts_ptr);
   }

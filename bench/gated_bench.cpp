@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with whole-tile results (imbrex/kernels/fused_matmul.h) beside the plain product of the same work and beside the
+// same as kernels of their own, and float8 with scales of blocks beside float8 with scales of rows, on a CUDA GPU. Results
+// are compared with those of separate kernels, then contenders take turns; figures are medians.
+//
+//   bench_gated [--turns 5] [--ms 10] 8192x14336x4096 ...       M x N x K; a gated product has two of N
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "contenders.h"
+#include "imbrex/kernels/fused_matmul.h"
+#include "imbrex/kernels/matmul.h"
+#include "imbrex/kernels/rows/gated.h"
+#include "imbrex/kernels/rows/quantise.h"
+#include "runtime/measure/gpu_timer.h"
+
+namespace imbrex {
+namespace {
+
+struct Subject {
+  std::string name;
+  std::function<void(int)> call;
+};
+
+/// The largest difference of 4096 elements, of the largest magnitude.
+double difference(const DeviceTensor& x, const DeviceTensor& y) {
+  const HostTensor a = x.to_host(), b = y.to_host();
+  double most = 0, largest = 0;
+  for (int64_t i = 0; i < 4096; ++i) {
+    const int64_t at = i * 7919 % a.elements();
+    most = std::max(most, std::abs(a.get(at) - b.get(at)));
+    largest = std::max(largest, std::abs(b.get(at)));
+  }
+  return most / largest;
+}
+
+void run_size(const Device& device, runtime::GpuTimer& timer, const bench::MatmulSize& s,
+              const runtime::GpuTimer::Runs& runs) {
+  const int64_t blocks = (s.n + 127) / 128, k_blocks = (s.k + 127) / 128;
+  const auto random = [&](DataType type, std::vector<int64_t> shape, uint64_t seed) {
+    return bench::repeated_random(device, type, std::move(shape), seed);
+  };
+  const auto empty = [&](DataType type, std::vector<int64_t> shape) {
+    return DeviceTensor::empty(device, type, std::move(shape));
+  };
+  const DeviceTensor a = random(bfloat16, {s.m, s.k}, 1), w = random(bfloat16, {2 * s.n, s.k}, 2),
+                     b = w.slice({0, 0}, {s.n, s.k}), up = w.slice({s.n, 0}, {s.n, s.k}),
+                     both = empty(bfloat16, {s.m, 2 * s.n}), c = empty(bfloat16, {s.m, s.n}),
+                     other = empty(bfloat16, {s.m, s.n}), c8 = empty(float8_e4m3, {s.m, s.n}),
+                     scale = empty(float32, {blocks, s.m}), row = random(float32, {s.m}, 3);
+  const DeviceTensor a8 = random(float8_e4m3, {s.m, s.k}, 4), b8 = random(float8_e4m3, {s.n, s.k}, 5),
+                     column = random(float32, {s.n}, 6), of_a = random(float32, {k_blocks, s.m}, 7),
+                     of_b = random(float32, {blocks, k_blocks}, 8);
+  const float k_scale = 1 / std::sqrt(static_cast<float>(s.k));
+  const DeviceTensor small = DeviceTensor::from_host(device, [&] {
+    HostTensor one(float32, {1});
+    one.set(0, k_scale);
+    return one;
+  }());
+  const auto gate_of_both = [&] {
+    gated(both.slice({0, 0}, {s.m, s.n}), both.slice({0, s.n}, {s.m, s.n}), other);
+  };
+  const std::vector<Subject> subjects{
+      {"matmul of 2n", [&](int) { matmul(a, w, both, {.scale_a = small}); }},
+      {"gated_matmul",
+       [&](int) { gated_matmul(a, b, up, c, {.activation = Activation::kSilu, .scale_a = small}); }},
+      {"gated_matmul to float8",
+       [&](int) {
+         gated_matmul(a, b, up, c8, {.activation = Activation::kSilu, .scale_a = small, .scale_c = scale});
+       }},
+      {"matmul of 2n, then gated",
+       [&](int) {
+         matmul(a, w, both, {.scale_a = small});
+         gate_of_both();
+       }},
+      {"matmul", [&](int) { matmul(a, b, c); }},
+      {"matmul, a scale per row", [&](int) { matmul(a, b, c, {.scale_a = row}); }},
+      {"quantised_matmul", [&](int) { quantised_matmul(a, b, c8, {.scale_c = scale}); }},
+      {"matmul, then quantise_float8",
+       [&](int) {
+         matmul(a, b, c);
+         quantise_float8(c, c8, scale.transpose(), {.block = 128});
+       }},
+      {"float8, scales of rows", [&](int) { matmul(a8, b8, c, {.scale_a = row, .scale_b = column}); }},
+      {"float8, scales of blocks", [&](int) { matmul(a8, b8, c, {.scale_a = of_a, .scale_b = of_b}); }},
+  };
+  for (const Subject& subject : subjects) subject.call(0);
+  matmul(a, w, both, {.scale_a = small});
+  gate_of_both();
+  gated_matmul(a, b, up, c, {.activation = Activation::kSilu, .scale_a = small});
+  fmt::print("{} {}x{}x{}: gated differs by {:.4f}", device.name(), s.m, s.n, s.k, difference(c, other));
+  quantised_matmul(a, b, c8, {.scale_c = scale});
+  const DeviceTensor again = empty(float8_e4m3, {s.m, s.n});
+  matmul(a, b, c);
+  const DeviceTensor scale_again = empty(float32, {blocks, s.m});
+  quantise_float8(c, again, scale_again.transpose(), {.block = 128});
+  fmt::print(", float8 by {:.4f}, its scales by {:.4f}\n", difference(c8, again),
+             difference(scale, scale_again));
+  std::vector<std::function<void(int)>> calls;
+  for (const Subject& subject : subjects) calls.push_back(subject.call);
+  const auto times = timer.measure_runs(calls, runs);
+  for (size_t i = 0; i < subjects.size(); ++i) {
+    const size_t of = i < 4 ? 0 : i < 8 ? 4 : 8;  // the plain product of the same work
+    const double time = runtime::quartiles(times[i]).median, plain = runtime::quartiles(times[of]).median;
+    const double flop = (i < 4 ? 4.0 : 2.0) * static_cast<double>(s.m * s.n) * static_cast<double>(s.k);
+    fmt::print("  {:30} {:9.2f} us {:7.1f} TFLOPS  {:.3f} of the time of '{}'\n", subjects[i].name, time,
+               flop / time * 1e-6, time / plain, subjects[of].name);
+  }
+}
+
+int run(int argc, char** argv) {
+  runtime::GpuTimer::Runs runs;
+  std::vector<bench::MatmulSize> sizes;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--turns" && i + 1 < argc)
+      runs.turns = std::stoi(argv[++i]);
+    else if (word == "--ms" && i + 1 < argc)
+      runs.milliseconds = std::stod(argv[++i]);
+    else
+      sizes.push_back(bench::parse_size(word));
+  }
+  if (sizes.empty()) sizes.push_back({4096, 14336, 4096});
+  const Device device = Device::cuda();
+  runtime::GpuTimer timer(device);
+  for (const bench::MatmulSize& size : sizes) run_size(device, timer, size, runs);
+  return 0;
+}
+
+}  // namespace
+}  // namespace imbrex
+
+int main(int argc, char** argv) {
+  return imbrex::bench::run_main("bench_gated", [&] { return imbrex::run(argc, argv); });
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// They are those of one group.
+#include "matmul/block_scaled.h"
+
+#include <fmt/ranges.h>
+
+#include "imbrex/core/error.h"
+#include "imbrex/kernels/grouped/hopper_grouped.h"
+#include "kernel_of_device.h"
+
+namespace imbrex {
+namespace {
+
+using kernels::Optional;
+using Kernel8 =
+    kernels::HopperGroupedMatmul<kernels::BlockScales, kernels::OneGroup, Optional<kernels::Scale>,
+                                 Optional<kernels::ColumnBias>, Optional<kernels::RowBias>,
+                                 Optional<kernels::Residual>, kernels::Activate, kernels::Convert>;
+constexpr int64_t kBlock = kernels::BlockScales::kBlock;
+
+[[noreturn]] void refuse(std::string message, std::vector<std::string> facts, std::string help) {
+  throw LaunchError(Diagnostic{{}, "matmul: " + std::move(message), std::move(facts), std::move(help)});
+}
+
+std::string text_of(std::string_view name, const DeviceTensor& t) {
+  return fmt::format("{}  {} [{}]", name, t.dtype().name(), fmt::join(t.shape(), ", "));
+}
+
+void check_scales(const char* name, const DeviceTensor& t, const DeviceTensor& a,
+                  const std::vector<int64_t>& shape, std::string_view what) {
+  if (t.is_null())
+    refuse("one operand has scales of blocks, the other none", {}, "give both scale_a and scale_b");
+  if (t.dtype() != float32 || t.shape() != shape)
+    refuse(fmt::format("{} is not float32 [{}]", name, fmt::join(shape, ", ")), {text_of(name, t)},
+           fmt::format("scales of blocks are {}, quotients rounded up", what));
+  if (t.address() == 0 || &t.device().backend() != &a.device().backend())
+    refuse(fmt::format("{} is released, or on another device than a", name), {text_of(name, t)},
+           "copy it to a's device");
+  if (shape[1] > 1 && t.strides()[1] != 1)
+    refuse(fmt::format("neighbours in a row of {} are {} apart", name, t.strides()[1]), {text_of(name, t)},
+           "make its rows dense");
+}
+
+/// The kernel for products of so many rows: few take 64 at a time.
+Kernel<Kernel8>& kernel_for(const Device& device, int64_t m) {
+  constexpr int64_t kFew = 64;
+  static std::mutex turn;
+  // Never freed: at exit the driver may be unloaded first.
+  static auto& kernels = *new std::map<std::pair<const void*, bool>, std::unique_ptr<Kernel<Kernel8>>>;
+  const std::lock_guard lock(turn);
+  std::unique_ptr<Kernel<Kernel8>>& kernel = kernels[{&device.backend(), m <= kFew}];
+  if (!kernel) {
+    Kernel8 instance;
+    instance.ctas = device.multiprocessors();
+    if (m <= kFew)
+      instance.block_m = 64, instance.stages = 8, instance.consumers = 1, instance.cluster_m = 1,
+      instance.cluster_n = 1;
+    kernel = std::make_unique<Kernel<Kernel8>>(library_kernel(instance, device));
+  }
+  return *kernel;
+}
+
+}  // namespace
+
+bool has_block_scales(const Problem& p, const MatmulOptions& options) {
+  const auto are_blocks = [](const DeviceTensor& t, int64_t rows) {
+    return !t.is_null() && t.shape().size() == 2 && t.bytes() != float32.bytes() &&
+           t.bytes() != float32.bytes() * rows;
+  };
+  return are_blocks(options.scale_a, p.m) || are_blocks(options.scale_b, p.n);
+}
+
+LaunchReport run_block_scaled(Until until, const Problem& p, const DeviceTensor& a, const DeviceTensor& b,
+                              const DeviceTensor& c, const MatmulOptions& o) {
+  const std::vector facts{text_of("a", a), text_of("b", b), text_of("c", c)};
+  if (a.dtype() != float8_e4m3)
+    refuse(fmt::format("scales of blocks with operands of {}", a.dtype().name()), facts,
+           "they are for float8_e4m3");
+  if (c.shape().size() != 2 || a.shape().size() != 2 || b.shape().size() != 2 || o.a_is_km || o.b_is_kn)
+    refuse("scales of blocks belong to matrices a [m, k] and b [n, k]", facts,
+           "for several products call grouped_matmul()");
+  if (c.dtype().bits() != 16)
+    refuse("with scales of blocks c is of 16 bits", facts, "give it float16 or bfloat16");
+  for (const DeviceTensor* t : {&a, &b, &c})
+    if (!t->is_dense() || t->address() % 16 != 0)
+      refuse("with scales of blocks a, b and c are dense and begin at multiples of 16 bytes", facts,
+             "copy them");
+  if (p.k % 16 != 0 || p.n % 8 != 0)
+    refuse(
+        fmt::format("with scales of blocks k is a multiple of 16 and n of 8; they are {} and {}", p.k, p.n),
+        facts, "pad the operands");
+  const int64_t k_blocks = (p.k + kBlock - 1) / kBlock, n_blocks = (p.n + kBlock - 1) / kBlock;
+  check_scales("scale_a", o.scale_a, a, {k_blocks, p.m}, "[k / 128, m]");
+  check_scales("scale_b", o.scale_b, a, {n_blocks, k_blocks}, "[n / 128, k / 128]");
+  if (!o.scale_b.is_dense()) refuse("scale_b is not dense", {text_of("scale_b", o.scale_b)}, "copy it");
+  if (!o.residual.is_null() && !o.residual.is_dense())
+    refuse("with scales of blocks the residual is dense", {text_of("residual", o.residual)}, "copy it");
+
+  const bool has_bias = !o.bias.is_null(), is_column = has_bias && is_column_bias(o.bias, p.n);
+  const DataType bias_type = has_bias ? o.bias.dtype() : c.dtype();
+  const uint64_t bias = has_bias ? o.bias.address() : c.address();
+  const uint64_t residual = o.residual.is_null() ? c.address() : o.residual.address();
+  Kernel<Kernel8>& kernel = kernel_for(a.device(), p.m);
+  const auto with_arguments = [&](const auto& use) {
+    return use(p.m, p.n, p.k, 1, 1, false, 0, a.dtype(), c.address(), a.address(), b.address(), c.address(),
+               o.scale_a.address(), o.scale_a.strides()[0], o.scale_b.address(), o.alpha != 1, o.alpha,
+               is_column, bias_type, bias, has_bias && !is_column, bias_type, bias, o.beta != 0, o.beta,
+               residual, o.activation, c.dtype());
+  };
+  if (until == Until::kLaunched)
+    return with_arguments([&](const auto&... all) { return kernel.on(o.stream)(all...); });
+  with_arguments([&](const auto&... all) { kernel.prepare(all...); });
+  return {};
+}
+
+}  // namespace imbrex

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// imbrex::gated_matmul and imbrex::quantised_matmul against float64: all types, factors, sizes that no tile divides, and
+// 200 schedules.
+#include "imbrex/kernels/fused_matmul.h"
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cmath>
+
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/compare.h"
+
+namespace imbrex::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+Device virtual_gpu(uint64_t seed = 1) {
+  return Device::virtual_gpu(
+      {.target = "sm_90a", .num_sms = 6, .seed = seed, .checks = vgpu::CheckSet::all()});
+}
+
+/// Operands that keep results of the size of one, and what becomes of them.
+struct Problem {
+  int64_t m, n, k;
+  DataType type, c_type;
+  bool is_gated, has_factors;
+  Activation activation = Activation::kSilu;
+};
+
+DeviceTensor scaled(const Device& device, DataType dtype, const std::vector<int64_t>& shape, uint64_t seed,
+                    double factor) {
+  HostTensor host = HostTensor::random(float32, shape, seed), out(dtype, shape);
+  for (int64_t i = 0; i < host.elements(); ++i) out.set(i, host.get(i) * factor);
+  return DeviceTensor::from_host(device, out);
+}
+
+double activate(Activation activation, double x) {
+  if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
+  if (activation == Activation::kRelu) return std::max(x, 0.0);
+  return x;
+}
+
+void run(const Problem& p, uint64_t seed = 1) {
+  SCOPED_TRACE(::testing::Message() << p.m << "x" << p.n << "x" << p.k << " " << p.type.name() << " to "
+                                    << p.c_type.name() << (p.is_gated ? ", gated" : "") << ", seed " << seed);
+  const Device device = virtual_gpu(seed);
+  const auto& [m, n, k, type, c_type, is_gated, has_factors, activation] = p;
+  const double size = 1 / std::sqrt(std::sqrt(static_cast<double>(k)));
+  const DeviceTensor a = scaled(device, type, {m, k}, 10 * seed, size),
+                     both = scaled(device, type, {2 * n, k}, 10 * seed + 1, size),
+                     b = both.slice({0, 0}, {n, k}), up = both.slice({n, 0}, {n, k}),
+                     c = DeviceTensor::empty(device, c_type, {m, n}),
+                     of_a = DeviceTensor::random(device, float32, {m}, 10 * seed + 2),
+                     of_b = is_gated ? DeviceTensor::random(device, float32, {2, n}, 10 * seed + 3)
+                                     : DeviceTensor::random(device, float32, {n}, 10 * seed + 3);
+  const bool quantises = c_type == float8_e4m3;
+  const int64_t blocks = (n + 127) / 128;
+  DeviceTensor wide = DeviceTensor::empty(device, float32, {blocks, m + 3});
+  wide.poison();
+  DeviceTensor(c).poison();
+  FusedMatmulOptions options{.activation = activation};
+  if (has_factors) options.scale_a = of_a, options.scale_b = of_b;
+  if (quantises) options.scale_c = wide.slice({0, 0}, {blocks, m});
+  const LaunchReport report =
+      is_gated ? gated_matmul(a, b, up, c, options) : quantised_matmul(a, b, c, options);
+  ASSERT_TRUE(report.clean()) << report.virtual_report.format();
+
+  const std::vector<double> x = a.to_host().to_doubles(), w = both.to_host().to_doubles(),
+                            got = c.to_host().to_doubles(), by_a = of_a.to_host().to_doubles(),
+                            by_b = of_b.to_host().to_doubles(), scales = wide.to_host().to_doubles();
+  const auto product = [&, k = k, n = n, has_factors = has_factors](int64_t i, int64_t j) {
+    double sum = 0;
+    for (int64_t l = 0; l < k; ++l) sum += x[i * k + l] * w[j * k + l];
+    return has_factors ? sum * by_a[i] * by_b[j] : sum;
+  };
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t block = 0; block < blocks; ++block) {
+      std::vector<double> wanted;
+      double largest = 0;
+      for (int64_t j = block * 128; j < std::min(n, (block + 1) * 128); ++j) {
+        const double gate = activate(activation, product(i, j));
+        wanted.push_back(is_gated ? gate * product(i, n + j) : gate);
+        largest = std::max(largest, std::abs(wanted.back()));
+      }
+      // Sums of float8 keep 14 bits; a result of float8 has 3 behind the first.
+      const double unit = type == float8_e4m3 ? 2e-3 : 1e-4;
+      double scale = 1;
+      if (quantises) {
+        scale = scales[block * (m + 3) + i];
+        ASSERT_NEAR(scale, largest / 448, largest / 448 * unit * 4 + 1e-7) << i << " " << block;
+      }
+      const double rounding = quantises ? 1.0 / 16 : c_type == bfloat16 ? 1.0 / 256 : 1.0 / 2048;
+      for (size_t j = 0; j < wanted.size(); ++j)
+        ASSERT_NEAR(got[i * n + block * 128 + static_cast<int64_t>(j)] * scale, wanted[j],
+                    std::abs(wanted[j]) * rounding * 1.05 + largest * (unit + (quantises ? 1e-5 : 0)))
+            << i << " " << block << " " << j;
+    }
+}
+
+TEST(FusedMatmul, Gated) {
+  run({200, 264, 136, bfloat16, bfloat16, true, false});
+  run({1, 8, 8, float16, float16, true, true});
+  run({130, 128, 264, float16, float16, true, true, Activation::kRelu});
+  run({65, 392, 256, float8_e4m3, bfloat16, true, true});
+}
+
+TEST(FusedMatmul, GatedAndQuantised) {
+  run({200, 272, 136, bfloat16, float8_e4m3, true, false});
+  run({3, 16, 16, float16, float8_e4m3, true, true});
+  run({129, 144, 256, float8_e4m3, float8_e4m3, true, true});
+}
+
+TEST(FusedMatmul, Quantised) {
+  run({200, 272, 136, bfloat16, float8_e4m3, false, false, Activation::kNone});
+  run({5, 128, 64, float16, float8_e4m3, false, true, Activation::kRelu});
+  run({131, 400, 272, float8_e4m3, float8_e4m3, false, true, Activation::kSilu});
+}
+
+TEST(FusedMatmul, RowsOfZerosHaveTheScaleOne) {
+  const Device device = virtual_gpu();
+  const DeviceTensor a = scaled(device, bfloat16, {4, 64}, 1, 0),
+                     b = DeviceTensor::random(device, bfloat16, {16, 64}, 1),
+                     c = DeviceTensor::empty(device, float8_e4m3, {4, 16}),
+                     scale = DeviceTensor::empty(device, float32, {1, 4});
+  EXPECT_TRUE(quantised_matmul(a, b, c, {.scale_c = scale}).clean());
+  EXPECT_EQ(scale.to_host().to_doubles(), std::vector<double>(4, 1.0));
+  EXPECT_EQ(c.to_host().to_doubles(), std::vector<double>(64, 0.0));
+}
+
+TEST(FusedMatmul, TwoHundredSchedules) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    run({70, 144, 72, bfloat16, float8_e4m3, true, true}, seed);
+    run({20, 16, 136, float16, float16, true, false}, seed + 100);
+  }
+}
+
+TEST(FusedMatmul, RefusesWhatDoesNotFit) {
+  const Device device = virtual_gpu();
+  const auto tensor = [&](DataType dtype, std::vector<int64_t> shape) {
+    return DeviceTensor::empty(device, dtype, std::move(shape));
+  };
+  const DeviceTensor a = tensor(bfloat16, {64, 64}), b = tensor(bfloat16, {32, 64}),
+                     c = tensor(bfloat16, {64, 32}), c8 = tensor(float8_e4m3, {64, 32}),
+                     scale = tensor(float32, {1, 64});
+  const auto refusal = [&](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const LaunchError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal([&] { gated_matmul(a, b, b, c); }), "");
+  EXPECT_THAT(refusal([&] {
+                gated_matmul(a, b, tensor(bfloat16, {32, 32}), c);
+              }),
+              HasSubstr("gated_matmul: up is [32, 32], not [32, 64]"));
+  EXPECT_THAT(refusal([&] {
+                gated_matmul(a, b, b, tensor(float32, {64, 32}));
+              }),
+              HasSubstr("c is of float32"));
+  EXPECT_THAT(refusal([&] { gated_matmul(a, b, b, c8); }), HasSubstr("scale_c is null"));
+  EXPECT_THAT(refusal([&] { gated_matmul(a, b, b, c, {.scale_c = scale}); }),
+              HasSubstr("c is not quantised"));
+  EXPECT_THAT(refusal([&] { quantised_matmul(a, b, c, {}); }), HasSubstr("scale_c is null"));
+  EXPECT_THAT(refusal([&] {
+                quantised_matmul(a, b, c8, {.scale_c = tensor(float32, {2, 64})});
+              }),
+              HasSubstr("scale_c is [2, 64], not [1, 64]"));
+  EXPECT_THAT(
+      refusal([&] { quantised_matmul(a, b, c8, {.scale_b = tensor(float32, {31}), .scale_c = scale}); }),
+      HasSubstr("scale_b is neither one float32 nor dense float32 [32]"));
+}
+
+}  // namespace
+}  // namespace imbrex::testing
