@@ -42,7 +42,11 @@ Outcome run_on(const std::shared_ptr<runtime::DeviceBackend>& device, const Subj
   for (size_t i = 0; i < subject.tensors.size(); ++i) {
     const TensorArgument& tensor = subject.tensors[i];
     HostTensor host(tensor.dtype, tensor.shape);
-    if (!tensor.is_output && !tensor.is_zeroed) host = HostTensor::random(tensor.dtype, tensor.shape, i + 1);
+    if (!tensor.values.empty())
+      for (size_t k = 0; k < tensor.values.size(); ++k)
+        host.set(static_cast<int64_t>(k), static_cast<double>(tensor.values[k]));
+    else if (!tensor.is_output && !tensor.is_zeroed)
+      host = HostTensor::random(tensor.dtype, tensor.shape, i + 1);
     const auto bytes = static_cast<int64_t>(host.bytes().size());
     addresses.push_back(device->allocate(bytes));
     if (tensor.is_output)

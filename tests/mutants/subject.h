@@ -13,18 +13,23 @@
 
 namespace imbrex::mutants {
 
-/// A tensor that the kernel is given: random numbers, poisoned memory for results, or zeros. What it leaves in the last two
-/// is compared, unless nobody is to read it.
+/// A tensor that the kernel is given: random numbers, given ones, poisoned memory for results, or zeros. What it leaves in
+/// the last two is compared, unless nobody is to read it.
 struct TensorArgument {
   DataType dtype;
   std::vector<int64_t> shape;
   bool is_output = false, is_zeroed = false, is_compared = is_output;
+  std::vector<int64_t> values = {};  ///< of an input; without them it is random
   TensorArgument unread() && {
     is_compared = false;
     return std::move(*this);
   }
 };
 inline TensorArgument in(DataType dtype, std::vector<int64_t> shape) { return {dtype, std::move(shape)}; }
+inline TensorArgument numbers(DataType dtype, std::vector<int64_t> values) {
+  const auto count = static_cast<int64_t>(values.size());
+  return {dtype, {count}, false, false, false, std::move(values)};
+}
 inline TensorArgument out(DataType dtype, std::vector<int64_t> shape) {
   return {dtype, std::move(shape), true};
 }
@@ -108,7 +113,8 @@ Subject make_subject(std::string name, int num_sms, const K& kernel, const Args&
 /// The subjects of the suite: small problems of every kernel that synchronises, in which every ring goes
 /// round, every stage is used again, and persistent CTAs take over several tiles.
 const std::vector<Subject>& subjects();
-/// Those of them that are no products of the ladders.
+/// Those of them that are no products of the ladders, and those that are attention.
 std::vector<Subject> language_subjects();
+std::vector<Subject> attention_subjects();
 
 }  // namespace imbrex::mutants

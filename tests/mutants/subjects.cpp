@@ -109,6 +109,7 @@ std::vector<Subject> make_subjects() {
                                         .ctas = 2},
                        1024, 128, 48));
   for (Subject& subject : language_subjects()) all.push_back(std::move(subject));
+  for (Subject& subject : attention_subjects()) all.push_back(std::move(subject));
   return all;
 }
 

@@ -346,6 +346,19 @@ TEST(Wgmma, MissingFenceIsFound) {
   EXPECT_NE(report.findings[0].message.find("without a wgmma.fence"), std::string::npos) << report.format();
 }
 
+TEST(Wgmma, AFenceStandsBetweenAWriteAndTheNextProduct) {
+  const std::string wait = "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n",
+                    fence = "  wgmma.fence.sync.aligned;\n";
+  const auto run = [&](const std::string& between) {
+    return run_small(fence + std::string(kProduct) + wait + between + std::string(kProduct) + wait);
+  };
+  EXPECT_TRUE(run("").clean()) << run("").format();  // of one shape: in order by themselves
+  EXPECT_TRUE(run("  mov.b32 %out0, 0x3F800000;\n" + fence).clean());
+  const Report report = run("  mov.b32 %out0, 0x3F800000;\n");
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].message, "a register of this wgmma was written after the last wgmma.fence");
+}
+
 TEST(Wgmma, AMissingWarpIsADeadlockThatNamesTheProduct) {
   const Report report =
       run_small(std::string("  setp.lt.u32 %p2, %r1, 32;\n  @%p2 bra skip;\n  wgmma.fence.sync.aligned;\n") +

@@ -2,14 +2,17 @@
 // Warpgroup matrix products of one CTA: which are under way, in which groups, with which registers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "vgpu/machine/async.h"
+#include "vgpu/program/program.h"
 
 namespace imbrex::vgpu {
 
@@ -36,6 +39,13 @@ struct WgmmaWarp {
   std::set<uint32_t> read_early;
   /// Of those, the registers that products read A from: a write to them waits.
   std::set<uint32_t> operands;
+  /// Of the registers of earlier products, by dense number: what they held at the last wgmma.fence, or when the product that
+  /// wrote them had been waited for. Another value has been written since, and a product would need a fence.
+  struct Fenced {
+    Slot slot;
+    std::array<uint32_t, 32> lanes;
+  };
+  std::unordered_map<uint32_t, Fenced> fenced;
 
   bool is_in_flight(uint32_t register_number) const {
     return register_number < uses.size() && uses[register_number] > 0;

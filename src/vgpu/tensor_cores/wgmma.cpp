@@ -65,6 +65,35 @@ void take_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state, const
   state.operands.insert(form.a_numbers.begin(), form.a_numbers.end());
 }
 
+void note_fenced(Warp& warp, WgmmaWarp::Fenced& fenced) {
+  std::copy_n(warp.reg<uint32_t>(fenced.slot), fenced.lanes.size(), fenced.lanes.begin());
+}
+
+// Between a write to a product's registers and the product stands a wgmma.fence. What products themselves have written
+// needs none.
+void check_fenced(Warp& warp, const Who& who, WgmmaWarp& state, const WgmmaForm& form) {
+  if (warp.defined().empty()) return;
+  bool is_reported = false;
+  const auto check = [&](const std::vector<Slot>& slots, const std::vector<uint32_t>& numbers) {
+    if (slots.size() != numbers.size()) return;  // a result that nobody wants has a slot and no number
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const auto [at, is_new] = state.fenced.try_emplace(numbers[i], WgmmaWarp::Fenced{slots[i], {}});
+      WgmmaWarp::Fenced& fenced = at->second;
+      const uint32_t* now = warp.reg<uint32_t>(slots[i]);
+      if (!is_new && !state.is_in_flight(numbers[i]) && !is_reported &&
+          !std::equal(fenced.lanes.begin(), fenced.lanes.end(), now)) {
+        is_reported = true;
+        warp.cta().cluster().report(FindingKind::kIllegalInstruction, who, 0,
+                                    "a register of this wgmma was written after the last wgmma.fence",
+                                    "wgmma.fence between the write and the product");
+      }
+      note_fenced(warp, fenced);
+    }
+  };
+  check(form.d, form.d_numbers);
+  check(form.a, form.a_numbers);
+}
+
 void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
                        const std::vector<uint32_t>& numbers) {
   std::vector<Mask>& defined = warp.defined();
@@ -73,6 +102,7 @@ void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
     state.operands.erase(number);
     check_not_overwritten(warp, insn, state, number, BentRule::kRegisterWait);
     defined[number] = kAllLanes;
+    if (const auto at = state.fenced.find(number); at != state.fenced.end()) note_fenced(warp, at->second);
   }
 }
 
@@ -109,6 +139,7 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
     cluster.report(FindingKind::kIllegalInstruction, who, 0,
                    "wgmma.mma_async without a wgmma.fence before it",
                    "wgmma.fence orders the registers' earlier accesses before the first product");
+  check_fenced(warp, who, state, form);
 
   const auto position = static_cast<size_t>(state.issued - group.first);
   const bool is_first = position == group.pending.size();
@@ -131,7 +162,9 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
 
 Step exec_fence(Warp& warp, const Instruction&, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
-  state_of(warp).has_fenced = true;
+  WgmmaWarp& state = state_of(warp);
+  state.has_fenced = true;
+  for (auto& [number, fenced] : state.fenced) note_fenced(warp, fenced);
   return Step::kNext;
 }
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention among the subjects: problems in which every ring goes round, a persistent CTA has several tiles, and every
+// consumer has rows that are there.
+#include <tuple>
+
+#include "attention/score_arguments.h"
+#include "imbrex/kernels/attention/decode.h"
+#include "imbrex/kernels/attention/decode_float8.h"
+#include "imbrex/kernels/attention/forward.h"
+#include "imbrex/kernels/attention/gradient_kv.h"
+#include "imbrex/kernels/attention/gradient_q.h"
+#include "imbrex/kernels/attention/latent_decode.h"
+#include "mutants/subject.h"
+
+namespace imbrex::mutants {
+
+namespace {
+
+using kernels::WithScoreOptions;
+
+constexpr int kHeads = 2,
+              kSize = 32;  // two heads of K and V (two sequences, in decoding), whose rows have 32 elements
+const TensorArgument kNone = in(float32, {4});
+
+/// A tensor [heads, rows, size], and its strides in units of 16 bytes: between batches, heads, rows.
+auto heads(TensorArgument t) {
+  const int row = static_cast<int>(t.shape[2] * t.dtype.bits() / 128);
+  return std::tuple(t, 0, static_cast<int>(t.shape[1]) * row, row);
+}
+auto read(int rows, int size = kSize, int of_heads = kHeads, DataType dtype = float16) {
+  return heads(in(dtype, {of_heads, rows, size}));
+}
+auto written(int rows, int size = kSize, int of_heads = kHeads) {
+  return heads(out(float16, {of_heads, rows, size}));
+}
+/// ScoreSteps without any but, perhaps, the causal mask.
+auto steps(bool causal) {
+  return std::tuple(causal, false, 0, 0, false, 0, false, 0.f, false, kNone, kHeads, false, kNone, kHeads);
+}
+const auto kNotPacked = std::tuple(false, 0, kNone, kNone);
+
+/// The same of sequences with one head.
+auto sequences(TensorArgument t) {
+  const int row = static_cast<int>(t.shape[2] * t.dtype.bits() / 128),
+            all = static_cast<int>(t.shape[1]) * row;
+  return std::tuple(t, all, all, row);
+}
+/// A cache of two sequences with room for `rows` each, the second of which is no longer than a part of a block.
+template <class K>
+auto cache(int rows, const K& kv) {
+  return std::tuple_cat(std::tuple(false, true, kHeads, 1, rows), kv, kv,
+                        std::tuple(numbers(int32, {rows, 20}), in(int32, {1})));
+}
+
+template <class K, class... Arguments>
+Subject subject_of(std::string name, const K& kernel, const Arguments&... arguments) {
+  return std::apply([&](const auto&... each) { return make_subject(std::move(name), 1, kernel, each...); },
+                    std::tuple_cat(arguments...));
+}
+
+Subject forward() {
+  const int rows = 200, columns = 200;
+  const WithScoreOptions<kernels::ForwardAttention> kernel{
+      .block_kv = 64, .stages = 2, .ctas = 1, .takes_turns = true};
+  return subject_of("attention", kernel,
+                    std::tuple(1, kHeads, rows, columns, kSize, kSize, 1, 0.2f, float16, float16), read(rows),
+                    read(columns), read(columns), written(rows), std::tuple(false, kNone, true, kHeads),
+                    kNotPacked, std::tuple(false, kHeads, kNone, kNone, kNone), steps(true));
+}
+
+Subject gradient_kv() {
+  const int rows = 150, columns = 140, padded = 256;
+  const WithScoreOptions<kernels::AttentionGradientKv> kernel{.block_q = 32, .stages = 2};
+  return subject_of("dkv", kernel,
+                    std::tuple(1, kHeads, rows, padded, columns, kSize, kSize, 1, 0.2f, float16,
+                               kernels::KvGradients::kBoth),
+                    read(rows), read(columns), read(columns), read(rows),
+                    std::tuple(in(float32, {2, kHeads, padded})), written(columns), written(columns),
+                    kNotPacked, steps(true));
+}
+
+Subject gradient_q() {
+  const int rows = 140, columns = 150, padded = 256;
+  const WithScoreOptions<kernels::AttentionGradientQ> kernel{.block_kv = 32, .stages = 2};
+  return subject_of("dq", kernel,
+                    std::tuple(1, kHeads, rows, padded, columns, kSize, kSize, 1, 0.2f, float16), read(rows),
+                    read(columns), read(columns), read(rows), std::tuple(in(float32, {2, kHeads, padded})),
+                    written(rows), kNotPacked, steps(true));
+}
+
+Subject decode() {
+  const int columns = 200;
+  const kernels::DecodeAttention kernel{.block_kv = 32, .stages = 2};
+  const auto q = sequences(in(float16, {2, 2, kSize}));
+  return subject_of("decode", kernel, std::tuple(2, 1, 1, 2, 1, kSize, false, true, 0.2f, float16, float16),
+                    q, cache(columns, sequences(in(float16, {2, columns, kSize}))),
+                    std::tuple(false, kNone, kNone), sequences(out(float16, {2, 2, kSize})),
+                    std::tuple(kNone, out(float32, {2, 2})));
+}
+
+Subject decode_float8() {
+  const int columns = 200;
+  const kernels::DecodeFloat8Attention kernel{.consumers = 2, .warp_rows = 16, .stages = 2};
+  return subject_of("decode8", kernel, std::tuple(2, 1, 1, 2, 1, kSize, false, true, 0.2f, float16),
+                    sequences(in(float16, {2, 2, kSize})),
+                    cache(columns, sequences(in(float8_e4m3, {2, columns, kSize}))),
+                    std::tuple(false, kNone, kNone), sequences(out(float16, {2, 2, kSize})),
+                    std::tuple(kNone, out(float32, {2, 2})));
+}
+
+Subject latent_decode() {
+  const int columns = 120, size = 192, value_size = 128, of_heads = 4;
+  const kernels::LatentDecodeAttention kernel{.block_kv = 32, .stages = 2};
+  const auto of_each = [](TensorArgument t) {  // [sequences, heads, size], one row
+    const int row = static_cast<int>(t.shape[2] / 8);
+    return std::tuple(t, of_heads * row, row, row);
+  };
+  return subject_of(
+      "latent", kernel, std::tuple(2, of_heads, 1, 1, size, value_size, false, false, 0.1f, float16),
+      of_each(in(float16, {2, of_heads, size})), cache(columns, sequences(in(float16, {2, columns, size}))),
+      of_each(out(float16, {2, of_heads, value_size})), std::tuple(kNone, out(float32, {2, of_heads})));
+}
+
+}  // namespace
+
+std::vector<Subject> attention_subjects() {
+  std::vector<Subject> all;
+  for (const auto make : {forward, gradient_kv, gradient_q, decode, decode_float8, latent_decode}) {
+    Subject& subject = all.emplace_back(make());
+    // Tiles lie side by side, all of them written: beside an operand, or in another order, are numbers too.
+    subject.left_out = {
+        "matrix-b-next-line",    "matrix-swizzle",  "matrix-stride",        "matrix-base-offset",
+        "transpose-a",           "transpose-b",     "store-shared-plus-16", "store-shared-plus-4096",
+        "load-shared-plus-8192", "store-shift-128", "map-swizzle"};
+  }
+  return all;
+}
+
+}  // namespace imbrex::mutants
