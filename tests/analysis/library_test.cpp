@@ -61,13 +61,14 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
   kernel.run(traced, std::nullopt, configuration);
   const KernelTraffic counted =
       kernel_traffic(*traced.function, run_time_integers(kernel.entry->parameters, traced.shape));
-  // Where places or waits are data, as they are at least by default, the count says so, and differs.
+  // Where places or waits are data, as they are at least by default, or threads scan, the count says so, and differs.
   static const std::set<std::string> kOnData = {"attention_decode",
                                                 "attention_decode_float8",
                                                 "attention_latent_decode",
                                                 "attention_packed",
                                                 "blackwell_attention",
                                                 "cross_entropy",
+                                                "cumsum_rows",
                                                 "gather_rows",
                                                 "grouped_matmul",
                                                 "histogram",
@@ -76,6 +77,7 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
                                                 "hopper_weight_gradient",
                                                 "low_precision_decode",
                                                 "rope",
+                                                "scatter_add_rows",
                                                 "split_k_matmul",
                                                 "top_k"};
   if (kOnData.contains(kernel.description.name) && (given.empty() || !counted.unknown.empty())) {
