@@ -2,7 +2,7 @@
 // Packed weights of few bits times few rows of activations on a CUDA GPU, beside cuBLASLt's product of 16-bit weights in
 // the same run: verified by sampled elements, then timed in turns with weights out of the L2 cache.
 //
-//   bench_low_precision [--sizes 8192x8192,28672x8192] [--types int4,int2] [--m 1,16] [--group 128] [--dtype fp16]
+//   bench_low_precision [--sizes 8192x8192,28672x8192] [--types int4,int2] [--m 1,16] [--group 128] [--dtype fp16] [--x int8]
 //                       [--rounds 7] [--ms 10] decode decode:stages=12 prefill function ...
 //
 // `function` is low_precision_matmul(), which chooses. Sizes are N x K. The line per kernel ends with the time over that of
@@ -13,12 +13,15 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "contenders.h"
 #include "core/float_formats.h"
+#include "imbrex/kernels/low_precision/ampere_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/kernels/low_precision_matmul.h"
@@ -40,7 +43,15 @@ Launch launch_of(const std::string& configuration, const Device& device, int gro
   auto kernel = std::make_shared<Kernel<K>>(bench::configured<K>(configuration), device);
   return [=](const DeviceTensor& x, const DeviceTensor& words, const DeviceTensor& scales,
              const DeviceTensor& c) {
-    (*kernel)(c.shape()[0], c.shape()[1], x.shape()[1], group, 0, type, c.dtype(), x, words, scales, c);
+    const int64_t m = c.shape()[0], n = c.shape()[1], k = x.shape()[1];
+    const int unit = 16 / x.dtype().bytes(), c_unit = n % 8 == 0 ? 8 : 1;
+    const kernels::ActivationRowsArguments<const DeviceTensor&> rows{
+        x.dtype(), x, {unit, k / unit, 0}, false, x.address()};
+    const kernels::MatrixStridesArguments c_strides{c_unit, n / c_unit, 0};
+    if constexpr (std::is_same_v<K, kernels::HopperLowPrecisionPrefill>)
+      (*kernel)(m, n, k, group, 0, type, c.dtype(), rows, words, scales, c, c_strides, n % 16 == 0);
+    else
+      (*kernel)(m, n, k, group, 0, type, c.dtype(), rows, words, scales, c, c_strides);
   };
 }
 
@@ -54,8 +65,9 @@ Launch contender(const std::string& spec, const Device& device, int group, DataT
       low_precision_matmul(x, {type, c.shape()[1], x.shape()[1], group, words, scales}, c);
     };
   if (name == "decode") return launch_of<kernels::HopperLowPrecisionDecode>(rest, device, group, type);
+  if (name == "ampere") return launch_of<kernels::AmpereLowPrecision>(rest, device, group, type);
   if (name == "prefill") return launch_of<kernels::HopperLowPrecisionPrefill>(rest, device, group, type);
-  throw std::runtime_error("no kernel '" + name + "'; there are function, decode and prefill");
+  throw std::runtime_error("no kernel '" + name + "'; there are function, decode, prefill and ampere");
 }
 
 /// Prefill multiplies the weights by their factors first.
@@ -212,6 +224,7 @@ int run(int argc, char** argv) {
   std::string sizes = "8192x8192", types = "int4", rows = "1,16";
   std::vector<std::string> configurations;
   DataType dtype = float16;
+  std::optional<DataType> x_type;
   int group = 128, repeats = 2;
   runtime::GpuTimer::Runs runs{.turns = 7, .milliseconds = 10};
   for (int i = 1; i < argc; ++i) {
@@ -227,6 +240,8 @@ int run(int argc, char** argv) {
       group = std::stoi(value());
     else if (word == "--dtype")
       dtype = value() == "bf16" ? bfloat16 : float16;
+    else if (word == "--x")
+      x_type = DataType::from_name(value());
     else if (word == "--repeats")
       repeats = std::stoi(value());
     else if (word == "--rounds")
@@ -257,8 +272,11 @@ int run(int argc, char** argv) {
           copies_of(device, DeviceTensor::from_host(device, dequantised(words, scales, n, k, type, group)));
       for (const std::string& row : split(rows, ',')) {
         const int64_t m = std::stoll(row);
-        const HostTensor x_host = HostTensor::random(dtype, {m, k}, 1);
-        const DeviceTensor x = DeviceTensor::from_host(device, x_host);
+        const HostTensor x_host = HostTensor::random(x_type.value_or(dtype), {m, k}, 1);
+        HostTensor wide_x(dtype, {m, k});  // for the rival
+        for (int64_t i = 0; i < m * k; ++i) wide_x.set(i, x_host.get(i));
+        const DeviceTensor x = DeviceTensor::from_host(device, x_host),
+                           x_of_rival = DeviceTensor::from_host(device, wide_x);
         DeviceTensor c = DeviceTensor::empty(device, dtype, {m, n});
         const auto bytes =
             static_cast<double>(packed[0].bytes() + factors[0].bytes() + x.bytes() + c.bytes());
@@ -268,14 +286,14 @@ int run(int argc, char** argv) {
         const std::vector<Sample> samples = samples_of(x_host, n, words, scales, type, group);
         std::string why_not;
         const std::shared_ptr<runtime::CublasLtMatmul> rival =
-            runtime::CublasLtMatmul::make(x, wide[0], c, timer, &why_not);
+            runtime::CublasLtMatmul::make(x_of_rival, wide[0], c, timer, &why_not);
         if (!rival) throw std::runtime_error(why_not);
-        rival->launch(x, wide[0], c);
+        rival->launch(x_of_rival, wide[0], c);
         device.synchronize();
         const HostTensor expected = c.to_host();
         std::vector<std::string> names{rival->name()};
         std::vector<runtime::GpuTimer::NumberedLaunch> launches{
-            [&](int i) { rival->launch(x, wide[static_cast<size_t>(i) % wide.size()], c); }};
+            [&](int i) { rival->launch(x_of_rival, wide[static_cast<size_t>(i) % wide.size()], c); }};
         for (const std::string& text : configurations) try {
             const Launch kernel = contender(text, device, group, type);
             const auto launch = [=](int i) {

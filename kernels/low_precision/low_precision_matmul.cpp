@@ -1,90 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// imbrex::low_precision_matmul: what it takes, and the kernel and tiles for a number of rows.
+// imbrex::matmul with packed weights: what it takes, and the kernel and tiles for a device and a number of rows.
 #include "imbrex/kernels/low_precision_matmul.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <tuple>
+#include <numeric>
+#include <vector>
 
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/low_precision/ampere_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
+#include "imbrex/kernels/low_precision/widen_rows.h"
+#include "imbrex/kernels/matmul/repack.h"
 #include "imbrex/runtime/caller_line.h"
+#include "imbrex/runtime/workspace.h"
+#include "kernel_of_device.h"
 #include "library_kernel.h"
+#include "row_tensors.h"
 
 namespace imbrex {
 
 namespace {
 
+using kernels::ActivationRowsArguments;
+using kernels::AmpereLowPrecision;
 using kernels::HopperLowPrecisionDecode;
 using kernels::HopperLowPrecisionPrefill;
+using kernels::MatrixStridesArguments;
 
-[[noreturn]] void refuse(std::string message, std::string help) {
-  throw LaunchError(Diagnostic{{}, "low_precision_matmul: " + std::move(message), {}, std::move(help)});
-}
+constexpr int64_t kUnitBytes = 16;  // of the rows' addresses
+constexpr int64_t kMostDecoded = 64;
+
+/// Errors name the function that was called.
+class Refusal {
+ public:
+  explicit Refusal(const char* function) : function_(function) {}
+  [[noreturn]] void operator()(const std::string& message, std::string help) const {
+    throw LaunchError(Diagnostic{{}, fmt::format("{}: {}", function_, message), {}, std::move(help)});
+  }
+
+ private:
+  const char* function_;
+};
 
 std::string text_of(const DeviceTensor& t) {
-  return fmt::format("{} [{}]", t.dtype().name(), fmt::join(t.shape(), ", "));
-}
-
-void check_group(int64_t group) {
-  if (group < 16 || (group < 256 ? 256 % group != 0 : group % 256 != 0))
-    refuse(fmt::format("groups of {}", group), "a group is 16, 32, 64, 128, or a multiple of 256");
-}
-
-/// The integer that stands for element `index`: signed numbers with an offset, floats by their bits.
-HostTensor codes_of(const HostTensor& weights) {
-  const DataType type = weights.dtype();
-  HostTensor codes(uint8, weights.shape());
-  auto* to = reinterpret_cast<uint8_t*>(codes.bytes().data());
-  const auto* from = reinterpret_cast<const uint8_t*>(weights.bytes().data());
-  const int bits = type.bits();
-  const unsigned mask = (1u << bits) - 1,
-                 offset = type.is_integer() && type.is_signed() ? 1u << (bits - 1) : 0;
-  for (int64_t i = 0; i < codes.elements(); ++i) {
-    const int64_t at = i * bits;
-    unsigned pair = from[at / 8];
-    if (at % 8 + bits > 8) pair |= static_cast<unsigned>(from[at / 8 + 1]) << 8;
-    to[i] = static_cast<uint8_t>(((pair >> at % 8) + offset) & mask);
-  }
-  return codes;
-}
-
-bool is_small_float(DataType type) {
-  return type == float8_e8m0 || type == float8_ue4m3 || type == float8_e4m3;
-}
-
-/// Factors of 8 bits as X's type, which must hold each of them.
-HostTensor widened(const HostTensor& factors, DataType type) {
-  HostTensor wide(type, factors.shape());
-  for (int64_t i = 0; i < factors.elements(); ++i) {
-    const double factor = factors.get(i);
-    wide.set(i, factor);
-    if (std::isfinite(factor) && wide.get(i) != factor)
-      refuse(fmt::format("{} does not hold the factor {}", type.name(), factor),
-             "take bfloat16 for x, c and the factors");
-  }
-  return wide;
-}
-
-void check_zero_points(const HostTensor& points, DataType type, const std::vector<int64_t>& shape) {
-  if (!type.is_integer() || points.shape() != shape)
-    refuse(fmt::format("zero points [{}] for weights of {}", fmt::join(points.shape(), ", "), type.name()),
-           fmt::format("they are a matrix of the factors' shape, [{}], for weights that are integers",
-                       fmt::join(shape, ", ")));
-  const double least = type.is_signed() ? -std::ldexp(1.0, type.bits() - 1) : 0,
-               most = least + std::ldexp(1.0, type.bits()) - 1;
-  for (int64_t i = 0; i < points.elements(); ++i) {
-    const double point = points.get(i);
-    if (!(point >= least && point <= most) || point != std::floor(point))
-      refuse(fmt::format("zero point {} for weights of {}", point, type.name()),
-             fmt::format("zero points are integers from {} to {}", least, most));
-  }
+  std::string text = fmt::format("{} [{}]", t.dtype().name(), fmt::join(t.shape(), ", "));
+  if (!t.is_dense()) text += fmt::format(" with strides [{}]", fmt::join(t.strides(), ", "));
+  return text;
 }
 
 /// Tiles for few rows: all of them in one, CTAs for every multiprocessor, and as many stages as shared memory holds.
@@ -121,10 +89,37 @@ HopperLowPrecisionDecode decode_for(int64_t m, const LowPrecisionWeights& w) {
   return kernel;
 }
 
+/// Tiles for every other target: the largest that shared memory holds.
+AmpereLowPrecision ampere_for(int64_t m, const LowPrecisionWeights& w, DataType x_type,
+                              bool has_much_memory) {
+  const int64_t most = has_much_memory ? 160'000 : 99'000;
+  AmpereLowPrecision kernel;
+  const auto take = [&](int block_m, int row_tiles, int k_tiles, int warp_rows, int stages) {
+    kernel = {.block_m = block_m,
+              .row_tiles = row_tiles,
+              .k_tiles = k_tiles,
+              .warp_rows = warp_rows,
+              .stages = stages};
+    const int64_t rows = row_tiles * kernels::kWeightTileN, stage_k = k_tiles * kernels::kWeightTileK;
+    const int64_t values =
+        (w.has_zero_points ? 2 : 1) * k_tiles * std::max<int64_t>(1, kernels::kWeightTileK / w.group);
+    const int64_t stage =
+        rows * stage_k * w.type.bits() / 8 + x_type.bytes() * stage_k * block_m + 2 * rows * values;
+    return std::max(stages * stage, 4 * block_m * rows * k_tiles) <= most;
+  };
+  if (m > 64 && take(64, 4, 1, 32, 2)) return kernel;
+  if (m > 32 && (take(64, 2, 1, 16, 2) || take(64, 1, 1, 16, 2))) return kernel;
+  if (m > 16 && (take(32, 1, 2, 16, 2) || take(32, 1, 1, 16, 2))) return kernel;
+  const int block_m = m <= 8 ? 8 : 16;
+  if (take(block_m, 1, 2, 32, 3) || take(block_m, 1, 2, 32, 2)) return kernel;
+  take(block_m, 1, 1, 16, 2);
+  return kernel;
+}
+
 /// Launches of one configuration on one device, one after the other: a Kernel is not for several threads.
-template <class K>
-LaunchReport launch(const K& configuration, const LowPrecisionWeights& w, const DeviceTensor& x,
-                    const DeviceTensor& c, const Stream& stream) {
+template <class K, class... Args>
+LaunchReport launch(const K& configuration, const Device& device, const Stream& stream,
+                    const Args&... arguments) {
   struct Ready {
     Kernel<K> kernel;
     std::mutex turn;
@@ -132,7 +127,6 @@ LaunchReport launch(const K& configuration, const LowPrecisionWeights& w, const 
   };
   static std::mutex mutex;
   static auto& known = *new std::map<std::pair<const void*, std::string>, std::shared_ptr<Ready>>;
-  const Device& device = x.device();
   const std::string key = tuning_space<K>().to_string(tuning_space<K>().read(&configuration));
   std::shared_ptr<Ready> ready;
   {
@@ -142,72 +136,150 @@ LaunchReport launch(const K& configuration, const LowPrecisionWeights& w, const 
     ready = entry;
   }
   const std::lock_guard lock(ready->turn);
-  return ready->kernel.on(stream)(x.shape()[0], w.n, w.k, w.group, w.has_zero_points ? 1 : 0, w.type,
-                                  x.dtype(), x, w.words, w.scales, c);
+  return ready->kernel.on(stream)(arguments...);
 }
 
-}  // namespace
-
-LowPrecisionWeights LowPrecisionWeights::pack(const Device& device, const HostTensor& weights,
-                                              const HostTensor& given_scales, int64_t group,
-                                              const HostTensor* zero_points, DataType wide_type) {
-  const DataType type = weights.dtype();
-  if (weights.shape().size() != 2 || type.bits() > 8 || type.is_bool() || type == float8_e8m0)
-    refuse(fmt::format("weights of {} with {} dimensions", type.name(), weights.shape().size()),
-           "weights are a matrix [n, k] of a type of at most 8 bits");
-  check_group(group);
-  const int64_t n = weights.shape()[0], k = weights.shape()[1];
-  const std::vector<int64_t> expected{n, (k + group - 1) / group};
-  const auto is_wide = [](DataType t) { return t == float16 || t == bfloat16; };
-  const DataType given = given_scales.dtype();
-  if (given_scales.shape() != expected || (!is_wide(given) && !is_small_float(given)))
-    refuse(fmt::format("factors {} [{}]", given.name(), fmt::join(given_scales.shape(), ", ")),
-           fmt::format("factors are float16, bfloat16, float8_e8m0, float8_e4m3 or float8_ue4m3, [{}, {}]: "
-                       "one for every "
-                       "{} of a row",
-                       expected[0], expected[1], group));
-  if (!is_wide(wide_type))
-    refuse(fmt::format("factors for products of {}", wide_type.name()), "x and c are float16 or bfloat16");
-  const HostTensor scales = is_wide(given) ? given_scales : widened(given_scales, wide_type);
-  if (zero_points) check_zero_points(*zero_points, type, expected);
-  return {type,
-          n,
-          k,
-          group,
-          DeviceTensor::from_host(device, kernels::pack_weights(codes_of(weights), type.bits())),
-          DeviceTensor::from_host(device, kernels::pack_group_values(scales, zero_points)),
-          zero_points != nullptr};
+MatrixStridesArguments strides_of(uint64_t address, DataType dtype, int64_t rows, int64_t row) {
+  const int64_t unit = unit_of(address, dtype, rows == 1 ? 0 : row, 0);
+  return {static_cast<int>(unit), rows == 1 ? 0 : row / unit, 0};
 }
 
-LaunchReport low_precision_matmul(const DeviceTensor& x, const LowPrecisionWeights& w, const DeviceTensor& c,
-                                  const LowPrecisionOptions& options, SourceLocation where) {
-  const CallerLine line(where);
+/// Activations where the kernels can read them, and the columns that they have there: k, or the next multiple of 8.
+struct PlacedRows {
+  ActivationRowsArguments<> rows;
+  int64_t k;
+  Workspace repacked, widened;
+  LaunchReport copies;  // of the first copy in which something was found, if any
+};
+
+PlacedRows place(const DeviceTensor& x, DataType wide, bool is_widened, const Stream& stream) {
+  const int64_t m = x.shape()[0], k = x.shape()[1];
+  PlacedRows placed{.rows = {x.dtype(), x.address(), strides_of(x.address(), x.dtype(), m, x.strides()[0])},
+                    .k = k,
+                    .repacked = {},
+                    .widened = {},
+                    .copies = {}};
+  ActivationRowsArguments<>& rows = placed.rows;
+  if (k > 1 && x.strides()[1] != 1) {
+    const int64_t unit = kUnitBytes / x.dtype().bytes(), row = (k + unit - 1) / unit * unit;
+    placed.repacked = Workspace::on(stream, x.device(), m * row * x.dtype().bytes());
+    rows.address = placed.repacked.address();
+    rows.strides = strides_of(rows.address, x.dtype(), m, row);
+    const auto contiguous = x.strides()[0] == 1 ? kernels::Contiguous::kRows : kernels::Contiguous::kNeither;
+    placed.copies = kernel_of_device<kernels::Repack>(x.device())
+                        .on(stream)(1, m, k, x.dtype(), contiguous, x.address(), 0, x.strides()[0],
+                                    x.strides()[1], rows.address, rows.strides);
+  }
+  const bool has_units =
+      rows.strides.unit * x.dtype().bytes() == kUnitBytes && k * x.dtype().bytes() % kUnitBytes == 0;
+  if (has_units && (x.dtype() == wide || !is_widened)) return placed;
+  constexpr int64_t kUnit = 8;
+  placed.k = (k + kUnit - 1) / kUnit * kUnit;
+  placed.widened = Workspace::on(stream, x.device(), m * placed.k * wide.bytes());
+  LaunchReport copy = kernel_of_device<kernels::WidenRows>(x.device())
+                          .on(stream)(m, k, placed.k / kUnit, static_cast<int>(kUnit), x.dtype(),
+                                      rows.address, rows.strides, wide, placed.widened.address());
+  if (placed.copies.clean()) placed.copies = std::move(copy);
+  rows.dtype = wide;
+  rows.address = placed.widened.address();
+  rows.strides = strides_of(rows.address, wide, m, placed.k);
+  return placed;
+}
+
+void check(const Refusal& refuse, const DeviceTensor& x, const LowPrecisionWeights& w, const DeviceTensor& c,
+           const DeviceTensor& scale) {
   if (w.words.is_null() || w.scales.is_null()) refuse("weights that nobody packed", "make them by pack()");
   const DataType dtype = w.scales.dtype();
-  for (const auto& [name, t] : {std::pair("x", &x), std::pair("c", &c)}) {
+  for (const auto& [name, t] : {std::pair("x", &x), std::pair("c", &c), std::pair("scale_a", &scale)}) {
+    if (t == &scale && scale.is_null()) continue;
     if (t->is_null() || t->address() == 0)
       refuse(fmt::format("{} is null or released", name), "make it before the call, and release it after");
-    if (t->shape().size() != 2 || !t->is_dense() || t->dtype() != dtype)
-      refuse(fmt::format("{} is {}", name, text_of(*t)),
-             fmt::format("it is a dense matrix of the factors' type, {}", dtype.name()));
     if (&t->device().backend() != &w.words.device().backend())
       refuse(fmt::format("{} is on another device than the weights", name), "copy it to theirs");
   }
+  const bool has_bytes = x.dtype() == int8 || x.dtype() == float8_e4m3;
+  if (x.shape().size() != 2 || (x.dtype() != dtype && !has_bytes))
+    refuse(fmt::format("x is {}", text_of(x)),
+           fmt::format("it is a matrix of the factors' type, {}, or of int8 or float8_e4m3", dtype.name()));
+  if (c.shape().size() != 2 || c.dtype() != dtype)
+    refuse(fmt::format("c is {}", text_of(c)),
+           fmt::format("it is a matrix of the factors' type, {}", dtype.name()));
   const int64_t m = x.shape()[0];
   if (x.shape()[1] != w.k || c.shape()[0] != m || c.shape()[1] != w.n || m < 1)
     refuse(fmt::format("x is [{}], c [{}], the weights [{}, {}]", fmt::join(x.shape(), ", "),
                        fmt::join(c.shape(), ", "), w.n, w.k),
            "x is [m, k], c [m, n], the weights [n, k], with m of 1 or more");
-  if (w.k % 8 != 0)
-    refuse(fmt::format("k = {}", w.k), "k is a multiple of 8: pad x and the weights with zeros");
+  if (c.may_overlap()) refuse("elements of c share memory", "write to a tensor without strides of 0");
+  if (w.n > 1 && c.strides()[1] != 1)
+    refuse(fmt::format("the rows of c are not neighbours in memory: c is {}", text_of(c)),
+           "give c a stride of 1 along its rows");
+  if (!scale.is_null() &&
+      (scale.dtype() != float32 || !scale.is_dense() || (scale.bytes() != 4 && scale.bytes() != 4 * m)))
+    refuse(fmt::format("scale_a is {}, neither one float32 nor {}, one per row of x", text_of(scale), m),
+           fmt::format("make it float32 [1] or [{}], dense", m));
   if (w.type == float7_e5m1 && dtype == float16)
     refuse("weights of float7_e5m1 do not fit float16", "give x, c and the factors the type bfloat16");
-  if (!x.device().can_run("sm_90a"))
+  if (!x.device().can_run("sm_80"))
     refuse(fmt::format("no kernel for {} ({})", x.device().name(), x.device().target()),
-           "products run on devices of target sm_90a");
-  const bool is_prefill = m > 64 && w.group % HopperLowPrecisionPrefill::kBlockK == 0;
-  return is_prefill ? launch(HopperLowPrecisionPrefill{}, w, x, c, options.stream)
-                    : launch(decode_for(m, w), w, x, c, options.stream);
+           "products run on devices from sm_80 on");
+}
+
+LaunchReport multiply(const Refusal& refuse, const DeviceTensor& x, const LowPrecisionWeights& w,
+                      const DeviceTensor& c, const DeviceTensor& scale, const Stream& stream) {
+  check(refuse, x, w, c, scale);
+  const Device& device = x.device();
+  const DataType dtype = w.scales.dtype();
+  const int64_t m = x.shape()[0];
+  const bool is_hopper = device.can_run("sm_90a"), is_prefill = is_hopper && m > kMostDecoded;
+  PlacedRows placed = place(x, dtype, is_prefill, stream);
+  if (!placed.copies.clean()) return placed.copies;
+  placed.rows.factors = placed.rows.address;  // not read
+  if (!scale.is_null()) {
+    placed.rows.has_factors = true;
+    placed.rows.factors = scale.address();
+    placed.rows.factor_stride = scale.bytes() == 4 ? 0 : 1;
+  }
+  const int zero_points = w.has_zero_points ? 1 : 0;
+  const MatrixStridesArguments c_strides = strides_of(c.address(), dtype, m, c.strides()[0]);
+  const auto run = [&](const auto& kernel, const auto&... more) {
+    return launch(kernel, device, stream, m, w.n, placed.k, w.group, zero_points, w.type, dtype, placed.rows,
+                  w.words, w.scales, c, c_strides, more...);
+  };
+  if (!is_hopper) {
+    const std::string target = device.target();
+    const bool has_much_memory =
+        target.starts_with("sm_80") || target.starts_with("sm_9") || target.starts_with("sm_10");
+    return run(ampere_for(m, w, placed.rows.dtype, has_much_memory));
+  }
+  if (!is_prefill) return run(decode_for(m, w));
+  constexpr int64_t kSector = 32;
+  const bool c_has_tma_rows = c_strides.unit * dtype.bytes() == kUnitBytes &&
+                              w.n * dtype.bytes() % kSector == 0 &&
+                              c.strides()[0] * dtype.bytes() % kSector == 0;
+  return run(HopperLowPrecisionPrefill{}, c_has_tma_rows);
+}
+
+}  // namespace
+
+LaunchReport low_precision_matmul(const DeviceTensor& x, const LowPrecisionWeights& w, const DeviceTensor& c,
+                                  const LowPrecisionOptions& options, SourceLocation where) {
+  const CallerLine line(where);
+  return multiply(Refusal("low_precision_matmul"), x, w, c, options.scale_x, options.stream);
+}
+
+LaunchReport matmul(const DeviceTensor& a, const LowPrecisionWeights& b, const DeviceTensor& c,
+                    const MatmulOptions& options, SourceLocation where) {
+  const CallerLine line(where);
+  const Refusal refuse("matmul");
+  if (options.alpha != 1 || options.beta != 0 || !options.bias.is_null() || !options.residual.is_null() ||
+      options.activation != Activation::kNone)
+    refuse("packed weights with alpha, bias, residual or activation",
+           "take scale_a alone, and another kernel for the rest");
+  if (!options.scale_b.is_null() || options.b_is_kn)
+    refuse("packed weights have their factors and their order already", "leave out scale_b and b_is_kn");
+  if (options.a_is_km && !a.is_null() && a.shape().size() == 2)
+    return multiply(refuse, a.transpose(), b, c, options.scale_a, options.stream);
+  return multiply(refuse, a, b, c, options.scale_a, options.stream);
 }
 
 }  // namespace imbrex

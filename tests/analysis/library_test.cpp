@@ -75,6 +75,7 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
                                                 "hopper_grouped_matmul",
                                                 "hopper_grouped_matmul_fp8",
                                                 "hopper_weight_gradient",
+                                                "low_precision_ampere",
                                                 "low_precision_decode",
                                                 "rope",
                                                 "scatter_add_rows",

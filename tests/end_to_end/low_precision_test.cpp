@@ -6,6 +6,7 @@
 #include <random>
 
 #include "core/float_formats.h"
+#include "imbrex/kernels/low_precision/ampere_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/kernels/low_precision_matmul.h"
@@ -14,6 +15,7 @@
 namespace imbrex {
 namespace {
 
+using kernels::AmpereLowPrecision;
 using kernels::HopperLowPrecisionDecode;
 using kernels::HopperLowPrecisionPrefill;
 using ::testing::HasSubstr;
@@ -36,19 +38,24 @@ struct Problem {
   int group = 128;
   DataType type = int4, dtype = float16;
   bool zero_points = false;
+  DataType x = boolean;  // that of X; boolean: dtype
+  DataType x_type() const { return x == boolean ? dtype : x; }
 };
 
-/// `rounds_weights`: they are rounded after they were multiplied by their factors.
+/// Prefill rounds the weights after they were multiplied by their factors.
 template <class K>
-void check(const K& configuration, const Problem& p, bool rounds_weights = false) {
+void check(const K& configuration, const Problem& p) {
+  constexpr bool rounds_weights = std::is_same_v<K, HopperLowPrecisionPrefill>;
   SCOPED_TRACE(::testing::Message() << p.type.name() << ", groups of " << p.group << ", " << p.dtype.name()
                                     << ", " << p.m << " x " << p.n << " x " << p.k);
-  const Device device = Device::virtual_gpu({.target = "sm_90a", .checks = vgpu::CheckSet::all()});
+  const Device device = Device::virtual_gpu({.target = K::target, .checks = vgpu::CheckSet::all()});
   const int64_t groups = (p.k + p.group - 1) / p.group;
   HostTensor codes = random_codes(p.n, p.k, p.type.bits(), 1);
   for (int64_t i = 0; i < p.n * p.k; ++i)
     if (!std::isfinite(weight(p.type, static_cast<int>(codes.get(i))))) codes.set(i, 1);
-  const HostTensor x = HostTensor::random(p.dtype, {p.m, p.k}, 2),
+  const bool has_factors = p.x_type() != p.dtype;
+  const HostTensor x = HostTensor::random(p.x_type(), {p.m, p.k}, 2),
+                   row_factors = HostTensor::random(float32, {p.m}, 4),
                    scales = HostTensor::random(p.dtype, {p.n, groups}, 3,
                                                facts_of(p.type).exponent_bits > 4 ? 1e-3 : 1);
   HostTensor points(p.dtype, {p.n, groups});
@@ -57,11 +64,25 @@ void check(const K& configuration, const Problem& p, bool rounds_weights = false
   DeviceTensor c = DeviceTensor::empty(device, p.dtype, {p.m, p.n});
   c.poison();
   Kernel<K> kernel(configuration, device);
-  const LaunchReport report = kernel(
-      p.m, p.n, p.k, p.group, p.zero_points ? 1 : 0, p.type, p.dtype, DeviceTensor::from_host(device, x),
-      DeviceTensor::from_host(device, kernels::pack_weights(codes, p.type.bits())),
-      DeviceTensor::from_host(device, kernels::pack_group_values(scales, p.zero_points ? &points : nullptr)),
-      c);
+  const DeviceTensor x_rows = DeviceTensor::from_host(device, x),
+                     factors = DeviceTensor::from_host(device, row_factors),
+                     words = DeviceTensor::from_host(device, kernels::pack_weights(codes, p.type.bits())),
+                     values = DeviceTensor::from_host(
+                         device, kernels::pack_group_values(scales, p.zero_points ? &points : nullptr));
+  const int x_unit = 16 / x.dtype().bytes(), c_unit = p.n % 8 == 0 ? 8 : 1;
+  const kernels::ActivationRowsArguments<const DeviceTensor&> rows{
+      x.dtype(), x_rows, {x_unit, p.k / x_unit, 0}, has_factors, factors.address(), 1};
+  const kernels::MatrixStridesArguments c_strides{c_unit, p.n / c_unit, 0};
+  const auto launch = [&](const auto&... more) {
+    return kernel(p.m, p.n, p.k, p.group, p.zero_points ? 1 : 0, p.type, p.dtype, rows, words, values, c,
+                  c_strides, more...);
+  };
+  const LaunchReport report = [&] {
+    if constexpr (rounds_weights)
+      return launch(p.n % 16 == 0);
+    else
+      return launch();
+  }();
   EXPECT_TRUE(report.clean()) << report.virtual_report.format();
   const HostTensor got = c.to_host();
   const double unit = p.dtype == bfloat16 ? 1.0 / 256 : 1.0 / 2048;
@@ -71,7 +92,7 @@ void check(const K& configuration, const Problem& p, bool rounds_weights = false
       double sum = 0, size = 0;
       for (int64_t l = 0; l < p.k; ++l) {
         const int64_t at = j * groups + l / p.group;
-        const double term = x.get(i * p.k + l) * scales.get(at) *
+        const double term = x.get(i * p.k + l) * (has_factors ? row_factors.get(i) : 1) * scales.get(at) *
                             (weight(p.type, static_cast<int>(codes.get(j * p.k + l))) - points.get(at));
         sum += term;
         size += term * term;
@@ -113,15 +134,55 @@ TEST(LowPrecisionDecode, ZeroPoints) {
   check(HopperLowPrecisionDecode{.stages = 2}, {9, 130, 1504, 512, uint4, float16, true});
 }
 
+/// Activations of 8 bits, with a factor for each row.
+TEST(LowPrecisionDecode, ActivationsOfEightBits) {
+  for (DataType x : {int8, float8_e4m3})
+    for (DataType dtype : {float16, bfloat16}) {
+      check(HopperLowPrecisionDecode{.stages = 2}, {9, 130, 1056, 128, int4, dtype, false, x});
+      check(AmpereLowPrecision{}, {9, 130, 1056, 128, int4, dtype, false, x});
+    }
+  check(HopperLowPrecisionDecode{.stages = 2}, {16, 64, 512, 64, uint4, float16, true, int8});
+  check(HopperLowPrecisionDecode{.block_m = 64, .k_tiles = 1, .warp_rows = 16, .stages = 2},
+        {50, 128, 512, 64, float4_e2m1, float16, false, float8_e4m3});
+}
+
+TEST(LowPrecisionAmpere, EveryType) {
+  for (DataType dtype : {float16, bfloat16})
+    for (int code = 0; code < DataType::kCount; ++code) {
+      const DataType type{static_cast<DataType::Code>(code)};
+      if (type.bits() > 8 || type.is_bool() || type == float8_e8m0 ||
+          (type == float7_e5m1 && dtype == float16))
+        continue;
+      check(AmpereLowPrecision{.block_m = 8, .k_tiles = 1, .stages = 2}, {3, 64, 520, 128, type, dtype});
+    }
+}
+
+TEST(LowPrecisionAmpere, TilesGroupsAndEdges) {
+  for (int group : {16, 32, 64, 256, 512}) check(AmpereLowPrecision{}, {13, 200, 1000, group});
+  check(AmpereLowPrecision{.block_m = 64, .row_tiles = 4, .k_tiles = 1, .warp_rows = 32, .stages = 2},
+        {150, 300, 520, 64, uint4, bfloat16, true});
+  check(AmpereLowPrecision{.block_m = 32, .k_tiles = 2, .warp_rows = 16, .stages = 2},
+        {70, 77, 776, 128, int3});
+  check(AmpereLowPrecision{.k_tiles = 4, .warp_rows = 64, .stages = 2}, {16, 64, 1600, 512, int2});
+}
+
+/// Groups of less than a stage of X, as those of MXFP4 and NVFP4.
+TEST(LowPrecisionPrefill, SmallGroups) {
+  for (int group : {16, 32}) {
+    check(HopperLowPrecisionPrefill{.block_m = 128}, {140, 200, 600, group, float4_e2m1, bfloat16});
+    check(HopperLowPrecisionPrefill{.block_m = 128, .ctas = 2}, {70, 300, 520, group, uint5, float16, true});
+  }
+}
+
 TEST(LowPrecisionPrefill, TypesAndEdges) {
-  check(HopperLowPrecisionPrefill{.ctas = 2}, {300, 300, 600}, true);
+  check(HopperLowPrecisionPrefill{.ctas = 2}, {300, 300, 600});
   check(HopperLowPrecisionPrefill{.block_m = 64, .stages = 8, .ctas = 4},
-        {130, 512, 1032, 64, int3, bfloat16}, true);
+        {130, 512, 1032, 64, int3, bfloat16});
   check(HopperLowPrecisionPrefill{.block_m = 128, .stages = 3, .weight_stages = 3},
-        {100, 77, 512, 256, uint8}, true);
-  check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 256, 512, float4_e2m1}, true);
-  check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 600, 128, uint4, float16, true}, true);
-  check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 600, 64, uint8, bfloat16, true}, true);
+        {100, 77, 512, 256, uint8});
+  check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 256, 512, float4_e2m1});
+  check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 600, 128, uint4, float16, true});
+  check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 600, 64, uint8, bfloat16, true});
 }
 
 /// The public function: whatever kernel it takes, from tensors of small types.
@@ -164,6 +225,52 @@ TEST(LowPrecisionMatmul, EveryNumberOfRows) {
         }
       EXPECT_EQ(wrong, 0);
     }
+  }
+}
+
+/// matmul() with packed weights: every kind of rows, wherever they lie, on every generation.
+TEST(LowPrecisionMatmul, OperandsOfEveryKind) {
+  for (const char* target : {"sm_90a", "sm_80", "sm_89", "sm_120a"}) {
+    const Device device = Device::virtual_gpu({.target = target, .checks = vgpu::CheckSet::all()});
+    const bool is_hopper = std::string(target) == "sm_90a";
+    for (const int64_t k : {256, 197})
+      for (const DataType type : {DataType(bfloat16), DataType(int8), DataType(float8_e4m3)}) {
+        const int64_t n = 72, groups = (k + 63) / 64;
+        const HostTensor weights = HostTensor::random(int4, {n, k}, 1),
+                         scales = HostTensor::random(bfloat16, {n, groups}, 2);
+        const auto w = LowPrecisionWeights::pack(device, weights, scales, 64);
+        for (const int64_t m : {5, 67})
+          for (const bool has_views : {false, true}) {
+            if (has_views && !is_hopper) continue;
+            SCOPED_TRACE(::testing::Message() << target << " " << type.name() << " " << m << " x " << k
+                                              << (has_views ? " views" : ""));
+            const HostTensor x_host = HostTensor::random(
+                                 type, has_views ? std::vector{k, m} : std::vector{m, k}, 3),
+                             factors = HostTensor::random(float32, {m}, 5);
+            DeviceTensor x = DeviceTensor::from_host(device, x_host),
+                         all = DeviceTensor::empty(device, bfloat16, {m, n + 5}),
+                         c = all.slice({0, 3}, {m, n});
+            if (!has_views) all = c = DeviceTensor::empty(device, bfloat16, {m, n});
+            all.poison();
+            const LaunchReport report =
+                matmul(x, w, c, {.a_is_km = has_views, .scale_a = DeviceTensor::from_host(device, factors)});
+            EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+            const HostTensor got = c.to_host();
+            int wrong = 0;
+            for (int64_t i = 0; i < m; ++i)
+              for (int64_t j = 0; j < n; ++j) {
+                double sum = 0, size = 0;
+                for (int64_t l = 0; l < k; ++l) {
+                  const double term = x_host.get(has_views ? l * m + i : i * k + l) * weights.get(j * k + l) *
+                                      scales.get(j * groups + l / 64) * factors.get(i);
+                  sum += term;
+                  size += term * term;
+                }
+                wrong += !(std::abs(got.get(i * n + j) - sum) <= std::abs(sum) / 256 + std::sqrt(size) / 64);
+              }
+            EXPECT_EQ(wrong, 0);
+          }
+      }
   }
 }
 
@@ -218,7 +325,15 @@ TEST(LowPrecisionMatmul, SaysWhatDoesNotFit) {
   EXPECT_THAT(says([&] {
                 low_precision_matmul(DeviceTensor::empty(device, bfloat16, {3, 256}), w, c);
               }),
-              HasSubstr("of the factors' type, float16"));
+              HasSubstr("of the factors' type, float16, or of int8 or float8_e4m3"));
+  EXPECT_THAT(says([&] { matmul(x, w, c, {.alpha = 2}); }), HasSubstr("packed weights with alpha"));
+  EXPECT_THAT(says([&] { matmul(x, w, c, {.b_is_kn = true}); }), HasSubstr("leave out scale_b and b_is_kn"));
+  EXPECT_THAT(says([&] { matmul(x, w, c, {.scale_a = DeviceTensor::empty(device, float32, {2})}); }),
+              HasSubstr("neither one float32 nor 3, one per row of x"));
+  EXPECT_THAT(says([&] {
+                matmul(x, w, DeviceTensor::empty(device, float16, {64, 3}).transpose());
+              }),
+              HasSubstr("the rows of c are not neighbours"));
   EXPECT_THAT(says([&] {
                 low_precision_matmul(x, w, DeviceTensor::empty(device, float16, {3, 65}));
               }),

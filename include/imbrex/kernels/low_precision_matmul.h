@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "imbrex/kernels/matmul.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/kernel.h"
 #include "imbrex/runtime/stream.h"
@@ -35,23 +36,34 @@ struct LowPrecisionWeights {
 };
 
 struct LowPrecisionOptions {
-  Stream stream;  ///< what it is launched on; Stream(): the own one of x's device
+  Stream stream;         ///< what it is launched on; Stream(): the own one of x's device
+  DeviceTensor scale_x;  ///< float32, dense, [m] or [1]: what each row of x, or all, stands for. Null: 1
 };
 
-/// C = X W^T: x [m, k], c [m, n], both dense and of the type of the factors, float16 or bfloat16. Sums in float32. Rows
-/// of x must begin at multiples of 16 bytes: k is a multiple of 8. Devices that run sm_90a.
+/// C = X W^T: x [m, k], c [m, n] of the type of the factors, float16 or bfloat16. x has that type, or is int8 or
+/// float8_e4m3: these become the factors' type exactly, on their way to the tensor cores, and `scale_x` multiplies the
+/// results. Sums in float32. Any m, n and k of 1 or more. Devices from sm_80 on; those that run sm_90a have faster kernels.
 ///
-/// Up to 64 rows weights are converted exactly, and sums of a group multiplied by its factor once; above, weights are
-/// multiplied by their factors first, and rounded to x's type. A NaN among weights of float8_e4m3 counts as 480.
-/// float7_e5m1, whose range is wider than float16's, takes bfloat16.
+/// Rows of x and c may lie any distance apart; those of c are neighbours in memory. x is read where it lies if its rows begin
+/// and end at multiples of 16 bytes, else copied first in the stream's order, as are rows of 8 bits where there are more than
+/// 64 of them.
 ///
-/// With few rows the product begins to read the weights before the kernel launched ahead of it has ended: that one must
-/// not write them. (pack() is no kernel.)
+/// Up to 64 rows, and on devices other than Hopper's, weights are converted exactly, and sums of a group multiplied by its
+/// factor once; above, weights are multiplied by their factors first, and rounded to the factors' type. A NaN among weights
+/// of float8_e4m3 counts as 480. float7_e5m1, whose range is wider than float16's, takes bfloat16.
+///
+/// On Hopper with few rows the product begins to read the weights before the kernel launched ahead of it has ended: that one
+/// must not write them. (pack() is no kernel.)
 ///
 /// Returns without waiting on a CUDA GPU. The first product of each n, k, group and type compiles its kernel. It may be
 /// called from several threads at once. LaunchError names the condition that a call does not meet.
 LaunchReport low_precision_matmul(const DeviceTensor& x, const LowPrecisionWeights& w, const DeviceTensor& c,
                                   const LowPrecisionOptions& options = {},
                                   SourceLocation where = SourceLocation::current());
+
+/// The same as matmul() of matmul.h with packed weights as its second operand. Of the options a_is_km, scale_a and the stream
+/// apply; the others are refused.
+LaunchReport matmul(const DeviceTensor& a, const LowPrecisionWeights& b, const DeviceTensor& c,
+                    const MatmulOptions& options = {}, SourceLocation where = SourceLocation::current());
 
 }  // namespace imbrex

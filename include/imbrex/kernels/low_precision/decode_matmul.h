@@ -12,10 +12,9 @@
 #pragma once
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
-#include "imbrex/kernels/low_precision/dequantise.h"
+#include "imbrex/kernels/low_precision/group_sums.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
@@ -45,10 +44,11 @@ struct HopperLowPrecisionDecode {
         .choose<&K::early_weights>({1, 0});
   }
 
-  /// `type` is that of the weights, `dtype` that of X, factors and C. `zero_points`: 1 where they follow the factors of
-  /// each group, else 0.
+  /// `type` is that of the weights, `dtype` that of factors and C. `zero_points`: 1 where they follow the factors of
+  /// each group, else 0. Rows of X begin at multiples of 16 bytes.
   void operator()(Int32 m_size, int n_size, int k_size, int group, int zero_points, DataType type,
-                  DataType dtype, Ptr<> x_ptr, Ptr<> words_ptr, Ptr<> scales_ptr, Ptr<> c_ptr) const {
+                  DataType dtype, ActivationRows x_rows, Ptr<> words_ptr, Ptr<> scales_ptr, Ptr<> c_ptr,
+                  MatrixStrides c_strides) const {
     const int block_n = row_tiles * kWeightTileN, part_n = block_n / split_k;
     const int tiles = row_tiles * k_tiles, rows = tiles * kWeightTileN;  // of a stage, of all its sums
     require(part_n % 8 == 0, "{} rows of sums are divided among {} CTAs: a part is not a multiple of 8",
@@ -64,19 +64,16 @@ struct HopperLowPrecisionDecode {
     Int32 tile_n = block_idx.x / split_k * row_tiles, offset_m = block_m * block_idx.y;
     const int stages_each = cdiv(tiles_k, split_k * k_tiles);
     Int32 first = rank * stages_each, end = min(first + stages_each, cdiv(tiles_k, k_tiles));
-    // Each warp takes its tile's part of X: where it begins differs between warps.
-    const int tile_threads = 32 * kWeightTileN / warp_rows;
-    UInt32 warp_tile =
-        UInt32(thread_index()) / static_cast<uint32_t>(tile_threads) % static_cast<uint32_t>(k_tiles);
-    Int32 warp_k = Int32(warp_tile * (kWeightTileK / 64));  // in blocks of 64
+    const StageShares shares{tiles, k_tiles, warp_rows, block_m};
+    Int32 warp_k = shares.first_block();
 
     const bool x_by_blocks = k_size % 64 == 0;  // 64 of k, those of all rows: one TMA instruction
-    auto g_x = x_by_blocks ? global_view(x_ptr, dtype, {k_size / 64, m_size, 64}, {64, k_size, 1})
-                           : global_view(x_ptr, dtype, {1, m_size, k_size});
+    auto g_x = x_by_blocks ? x_rows.blocks(m_size, k_size)
+                           : x_rows.strides.view(x_rows.pointer, x_rows.dtype, 1, m_size, k_size);
     auto g_words = global_view(words_ptr, uint32, {tiles_n, tiles_k, words_rows, 256});
     auto g_scales = global_view(scales_ptr, dtype, {tiles_n, groups, kWeightTileN});
-    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
-    auto s_x = shared_tensor(dtype, {stages, stage_k / 64, block_m, 64});
+    auto g_c = c_strides.view(c_ptr, dtype, 1, m_size, n_size)[0];
+    auto s_x = shared_tensor(x_rows.dtype, {stages, stage_k / 64, block_m, 64});
     auto s_words = shared_tensor(uint32, {stages, row_tiles, k_tiles, words_rows, 256});
     auto s_scales = shared_tensor(dtype, {stages, row_tiles, k_tiles * values, kWeightTileN});
     auto arrived = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(stages), 1));
@@ -127,8 +124,8 @@ struct HopperLowPrecisionDecode {
     UInt32 phase = 0;
     for (Int32 at : range(first, end)) {
       mbarrier::wait(arrived[stage], phase);
-      sum_stage(acc, s_words[stage].reshape({tiles, words_rows, 256}), s_scales[stage], s_x[stage], warp_k,
-                group, zero_points, type, dtype);
+      sum_stage(acc, shares, s_words[stage].reshape({tiles, words_rows, 256}), s_scales[stage], s_x[stage],
+                warp_k, group, zero_points, type, dtype);
       fence::proxy_async();  // what was read may be overwritten by TMA
       sync();
       if (auto has = when(at + stages < end))
@@ -145,67 +142,22 @@ struct HopperLowPrecisionDecode {
     auto s_sums = shared_tensor(float32, {block_m, row_tiles, k_tiles, kWeightTileN});
     auto s_parts = shared_tensor(float32, {split_k, block_m, part_n});
     store_shared(s_sums.reshape({block_m, rows}), acc.transpose());
-    // Rows of W first, ..., of all tiles of k.
-    const auto sum_of_tiles = [&](int first_row, int columns) {
-      const int each = std::min(columns, kWeightTileN), count = columns / each;
-      const auto of = [&](int k) {
-        return load_shared(
-            s_sums
-                .slice({0, first_row / kWeightTileN, k, first_row % kWeightTileN}, {block_m, count, 1, each})
-                .reshape({block_m, columns}));
-      };
-      RegisterTensor sum = of(0);
-      for (int k = 1; k < k_tiles; ++k) sum += of(k);
-      return sum;
-    };
     if (split_k == 1) {
       sync_threads();
-      store_global(g_c, sum_of_tiles(0, block_n).to(dtype), {offset_m, tile_n * kWeightTileN});
+      auto sum = x_rows.finished(sum_of_tiles(s_sums, 0, block_n), dtype, m_size, offset_m);
+      store_global(g_c, sum, {offset_m, tile_n * kWeightTileN});
       return;
     }
 
     // Each CTA of the cluster gets the sums of a part of the rows of W from all.
     cluster_sync();  // the others have started
     for (int part = 0; part < split_k; ++part)
-      store_remote_shared(s_parts[rank], sum_of_tiles(part * part_n, part_n), part);
+      store_remote_shared(s_parts[rank], sum_of_tiles(s_sums, part * part_n, part_n), part);
     cluster_sync();
     RegisterTensor sum = load_shared(s_parts[0]);
     for (int i = 1; i < split_k; ++i) sum += load_shared(s_parts[i]);
-    store_global(g_c, sum.to(dtype), {offset_m, tile_n * kWeightTileN + rank * part_n});
-  }
-
- private:
-  /// The first group that a tile of k has a part of.
-  static Expr first_group(const Int32& tile_k, int group) {
-    return group > kWeightTileK ? tile_k * kWeightTileK / group : tile_k * (kWeightTileK / group);
-  }
-
-  /// Adds the products of a stage.
-  void sum_stage(RegisterTensor& acc, const SharedTensor& words, const SharedTensor& scales,
-                 const SharedTensor& x, const Int32& warp_k, int group, int zero_points, DataType type,
-                 DataType dtype) const {
-    const int groups_per_tile = std::max(1, kWeightTileK / group), steps = kWeightSteps / groups_per_tile;
-    const int tiles = row_tiles * k_tiles, rows = tiles * kWeightTileN, warps = rows / warp_rows;
-    const PackedTile tile(words, warps, type, dtype);
-    // Factors, or zero points, of group `g` of the tiles, [rows, 1].
-    auto of_tiles =
-        scales.reshape({tiles, groups_per_tile, 1 + zero_points, kWeightTileN}).permute({2, 1, 0, 3});
-    const auto of_group = [&](int which, int g) {
-      return load_shared(of_tiles[which][g].reshape({rows, 1}));
-    };
-    for (int g = 0; g < groups_per_tile; ++g) {
-      std::optional<RegisterValue> zero;
-      if (zero_points) zero.emplace(of_group(1, g));
-      RegisterTensor part = zeros(float32, {rows, block_m});
-      for (int step = g * steps; step < (g + 1) * steps; ++step) {
-        auto b =
-            load_shared(
-                x.slice({warp_k + step / 4, 0, 16 * (step % 4)}, {1, block_m, 16}).reshape({block_m, 16}))
-                .transpose();
-        part = mma(tile.weights(step, zero), b, part, {.warps_m = warps, .warps_n = 1});
-      }
-      acc = fma(part, of_group(0, g).to(float32), acc);
-    }
+    store_global(g_c, x_rows.finished(sum, dtype, m_size, offset_m),
+                 {offset_m, tile_n * kWeightTileN + rank * part_n});
   }
 };
 

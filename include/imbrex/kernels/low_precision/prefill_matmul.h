@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "imbrex/kernels/low_precision/dequantise.h"
+#include "imbrex/kernels/low_precision/group_sums.h"
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/kernels/parts/tile_order.h"
@@ -36,14 +36,15 @@ struct HopperLowPrecisionPrefill {
   }
 
   /// `type` is that of the weights, `dtype` that of X, factors and C. `zero_points`: 1 where they follow the factors of
-  /// each group, else 0.
+  /// each group, else 0. Rows of X begin at multiples of 16 bytes, those of C with c_has_tma_rows, too: n and their distance
+  /// are then whole sectors of the L2 cache, 32 bytes.
   void operator()(Int32 m_size, int n_size, int k_size, int group, int zero_points, DataType type,
-                  DataType dtype, Ptr<> x_ptr, Ptr<> words_ptr, Ptr<> scales_ptr, Ptr<> c_ptr) const {
+                  DataType dtype, ActivationRows x_rows, Ptr<> words_ptr, Ptr<> scales_ptr, Ptr<> c_ptr,
+                  MatrixStrides c_strides, bool c_has_tma_rows) const {
     const int words_rows = 2 * type.bits();
     constexpr int kBlockN = kConsumers * kWeightTileN, kSlice = 64;
     constexpr int kBlocks = kWeightTileK / kBlockK, kSteps = kBlockK / 16;  // of a tile of W, of a stage of X
-    require(group % kBlockK == 0, "groups of {}: a stage of X is {} of k, and groups are multiples of it",
-            group, kBlockK);
+    require(x_rows.dtype == dtype, "X is {}, weights become {}", x_rows.dtype, dtype);
     const int tiles_n = cdiv(n_size, kWeightTileN), tiles_k = cdiv(k_size, kWeightTileK);
     const int groups = cdiv(k_size, group) * (1 + zero_points),
               groups_per_tile = std::max(1, kWeightTileK / group);
@@ -57,10 +58,10 @@ struct HopperLowPrecisionPrefill {
     const MulticastShare share_x(false, block_m, kBlockK, {kCtas}, rank, rank);
     Int32 first_tile = block_idx.x / kCtas, num_clusters = grid_dim.x / kCtas;
 
-    auto g_x = global_view(x_ptr, dtype, {m_size, k_size});
+    auto g_x = x_rows.view(m_size, k_size);
     auto g_words = global_view(words_ptr, uint32, {tiles_n, tiles_k, words_rows, 256});
     auto g_scales = global_view(scales_ptr, dtype, {tiles_n, groups, kWeightTileN});
-    auto g_c = global_view(c_ptr, dtype, {m_size, n_size});
+    auto g_c = c_strides.view(c_ptr, dtype, 1, m_size, n_size)[0];
     auto s_x = shared_tensor(dtype, {stages, block_m, kBlockK});
     auto s_words = shared_tensor(uint32, {weight_stages, kConsumers, words_rows, 256});
     auto s_scales =
@@ -125,22 +126,34 @@ struct HopperLowPrecisionPrefill {
             weights.consumer_acquire();
             const PackedTile codes(s_words[weights.consumer_stage].slice({i, 0, 0}, {1, words_rows, 256}), 4,
                                    type, dtype);
-            std::vector<RegisterValue> scales;
-            std::vector<std::optional<RegisterValue>> zero(static_cast<size_t>(groups_per_tile));
-            for (int g = 0; g < groups_per_tile; ++g) {
+            std::vector<std::optional<RegisterValue>> scales(static_cast<size_t>(groups_per_tile)),
+                zero = scales;
+            const auto load_factors = [&](int g) {
               const auto value = [&](int at) {
                 return load_shared(s_scales[weights.consumer_stage][i][at]).reshape({kWeightTileN, 1});
               };
-              scales.push_back(value(g * (1 + zero_points)));
+              scales[static_cast<size_t>(g)].emplace(value(g * (1 + zero_points)));
               if (zero_points) zero[static_cast<size_t>(g)].emplace(value(2 * g + 1));
+            };
+            const auto release_weights = [&] {
+              release_words(weights.consumer_barrier());
+              weights.consumer_advance();
+            };
+            // Of small groups there are too many factors for the registers: each block loads its own.
+            const bool has_small_groups = group < kBlockK;
+            if (!has_small_groups) {
+              for (int g = 0; g < groups_per_tile; ++g) load_factors(g);
+              release_weights();
             }
-            release_words(weights.consumer_barrier());
-            weights.consumer_advance();
             for (int block = 0; block < kBlocks; ++block) {
+              const int block_groups = groups_per_tile / kBlocks;
+              for (int g = 0; has_small_groups && g < block_groups; ++g)
+                load_factors(block * block_groups + g);
+              if (has_small_groups && block + 1 == kBlocks) release_weights();
               std::vector<RegisterValue> a;
               for (int step = block * kSteps; step < (block + 1) * kSteps; ++step) {
                 const auto g = static_cast<size_t>(step * groups_per_tile / kWeightSteps);
-                a.push_back(codes.weights(step, zero[g]) * scales[g]);
+                a.push_back(codes.weights(step, zero[g]) * *scales[g]);
               }
               pipe.consumer_acquire();
               wgmma::fence();
@@ -161,15 +174,15 @@ struct HopperLowPrecisionPrefill {
 
           Int32 offset_m = m_block * block_m;
           Int32 offset_n = ((n_block * kCtas + rank) * kConsumers + i) * kWeightTileN;
-          const bool has_tma_rows = n_size * dtype.bits() % 256 == 0;  // whole sectors of the L2 cache
           for (int row = 0; row < block_m; row += kSlice) {
-            if (has_tma_rows)
+            if (c_has_tma_rows)
               if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
             sync();  // the slice that was here has been stored
-            store_shared(s_c[i], acc.slice({0, row}, {kWeightTileN, kSlice}).transpose().to(dtype));
-            if (has_tma_rows) fence::proxy_async();  // what was written becomes visible to TMA
+            auto sums = acc.slice({0, row}, {kWeightTileN, kSlice}).transpose();
+            store_shared(s_c[i], x_rows.finished(sums, dtype, m_size, offset_m + row));
+            if (c_has_tma_rows) fence::proxy_async();  // what was written becomes visible to TMA
             sync();
-            if (!has_tma_rows) {
+            if (!c_has_tma_rows) {
               store_global(g_c, load_shared(s_c[i]), {offset_m + row, offset_n});
             } else if (auto warp = single_warp()) {
               tma::shared_to_global(s_c[i], g_c, {offset_m + row, offset_n});
@@ -177,17 +190,13 @@ struct HopperLowPrecisionPrefill {
             }
           }
         }
-        if (n_size * dtype.bits() % 256 == 0)
+        if (c_has_tma_rows)
           if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
     cluster_sync();  // no CTA exits while the other may still write to it or signal it
   }
 
  private:
-  static Expr first_group(const Int32& tile_k, int group) {
-    return group > kWeightTileK ? tile_k * kWeightTileK / group : tile_k * (kWeightTileK / group);
-  }
-
   /// Every warp has read the words. Without the fence loads that are still on their way, behind those of the products,
   /// may find what TMA brings next: on the chip, the barrier alone holds back nothing but other threads' accesses.
   static void release_words(const Barrier& empty) {

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the products with packed weights share: their operands, and the products of a stage by mma.sync.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "imbrex/kernels/low_precision/dequantise.h"
+#include "imbrex/kernels/parts/batch.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// The rows X [m, k], of the type that weights become, or of 8 bits, int8 or float8_e4m3: these become that type, exactly, on
+/// their way to the tensor cores. Each row may have a factor, which its results are multiplied by.
+struct ActivationRows {
+  using Parameters = ParameterList<DataType, Ptr<>, MatrixStrides, bool, Ptr<float32>, Int32>;
+  DataType dtype;
+  Ptr<> pointer;
+  MatrixStrides strides;
+  bool has_factors;
+  Ptr<float32> factors;
+  Int32 factor_stride;  ///< 0: one for all
+
+  GlobalTensor view(const ScalarArg& m, int k) const { return strides.view(pointer, dtype, 1, m, k)[0]; }
+  /// Blocks of 64 columns, [k / 64, m, 64], so that one copy fetches those of several.
+  GlobalTensor blocks(const ScalarArg& m, int k) const {
+    return global_view(pointer, dtype, {k / 64, m, 64}, {64, strides.row * strides.unit, 1});
+  }
+  /// `sums` of rows from `row` on, times their factors, as `type`. [rows, columns]
+  template <class Sums>  // a register tensor
+  RegisterValue finished(const Sums& sums, DataType type, const ScalarArg& m, const ScalarArg& row) const {
+    if (!has_factors) return sums.to(type);
+    const int64_t rows = sums.shape()[0];
+    auto of_rows = load_global(global_view(factors, {m}, {factor_stride}), {row}, {rows});
+    return (sums * of_rows.reshape({rows, 1})).to(type);
+  }
+};
+template <class Address = uint64_t>  // or const DeviceTensor&
+struct ActivationRowsArguments {
+  DataType dtype;
+  Address address;
+  MatrixStridesArguments strides;
+  bool has_factors = false;
+  uint64_t factors = 0;
+  int factor_stride = 0;
+  auto arguments() const { return std::tie(dtype, address, strides, has_factors, factors, factor_stride); }
+};
+
+/// The first group that a tile of k has a part of.
+inline Expr first_group(const Int32& tile_k, int group) {
+  return group > kWeightTileK ? tile_k * kWeightTileK / group : tile_k * (kWeightTileK / group);
+}
+
+/// How a stage of packed weights is shared by warps: `tiles` tiles of 64 rows, below each other and then along k, of which
+/// each warp has `warp_rows` rows.
+struct StageShares {
+  int tiles, k_tiles, warp_rows, block_m;
+  int rows() const { return tiles * kWeightTileN; }
+  int warps() const { return rows() / warp_rows; }
+  /// The first column of the warp's tile, in blocks of 64. It differs between warps.
+  Int32 first_block() const {
+    const int tile_threads = 32 * kWeightTileN / warp_rows;
+    UInt32 tile =
+        UInt32(thread_index()) / static_cast<uint32_t>(tile_threads) % static_cast<uint32_t>(k_tiles);
+    return Int32(tile * (kWeightTileK / 64));
+  }
+};
+
+/// Adds the products of a stage to acc [rows, block_m]: of words [tiles, 2 * bits, 256], of scales, and of x
+/// [blocks of k, block_m, 64]. Those of a group are summed as they are, and multiplied by its factor once, in float32.
+inline void sum_stage(RegisterTensor& acc, const StageShares& shares, const SharedTensor& words,
+                      const SharedTensor& scales, const SharedTensor& x, const Int32& first_block, int group,
+                      int zero_points, DataType type, DataType dtype) {
+  const int groups_per_tile = std::max(1, kWeightTileK / group), steps = kWeightSteps / groups_per_tile;
+  const int rows = shares.rows(), block_m = shares.block_m;
+  const PackedTile tile(words, shares.warps(), type, dtype);
+  // Factors, or zero points, of group `g` of the tiles, [rows, 1].
+  auto of_tiles =
+      scales.reshape({shares.tiles, groups_per_tile, 1 + zero_points, kWeightTileN}).permute({2, 1, 0, 3});
+  const auto of_group = [&](int which, int g) { return load_shared(of_tiles[which][g].reshape({rows, 1})); };
+  for (int g = 0; g < groups_per_tile; ++g) {
+    std::optional<RegisterValue> zero;
+    if (zero_points) zero.emplace(of_group(1, g));
+    RegisterTensor part = zeros(float32, {rows, block_m});
+    for (int step = g * steps; step < (g + 1) * steps; ++step) {
+      auto at = x.slice({first_block + step / 4, 0, 16 * (step % 4)}, {1, block_m, 16});
+      auto b = load_shared(at.reshape({block_m, 16})).transpose();
+      part = mma(tile.weights(step, zero), x.dtype() == dtype ? RegisterValue(b) : b.to(dtype), part,
+                 {.warps_m = shares.warps(), .warps_n = 1});
+    }
+    acc = fma(part, of_group(0, g).to(float32), acc);
+  }
+}
+
+/// The sums of the tiles of k added up: `columns` of the rows of W from `first_row` on, [block_m, columns]. They were
+/// stored to s_sums [block_m, row_tiles, k_tiles, 64].
+inline RegisterValue sum_of_tiles(const SharedTensor& s_sums, int first_row, int columns) {
+  const int each = std::min(columns, kWeightTileN), count = columns / each;
+  const int64_t block_m = s_sums.shape(0);
+  const auto of = [&](int64_t k) {
+    auto part =
+        s_sums.slice({0, first_row / kWeightTileN, k, first_row % kWeightTileN}, {block_m, count, 1, each});
+    return load_shared(part.reshape({block_m, columns}));
+  };
+  const auto up_to = [&](const auto& self, int64_t last) -> RegisterValue {
+    if (last == 0) return of(0);
+    return self(self, last - 1) + of(last);
+  };
+  return up_to(up_to, s_sums.shape(2) - 1);
+}
+
+}  // namespace imbrex::kernels
