@@ -31,7 +31,8 @@ inline int most_taken(int64_t k) {
 /// A CTA holds some rows, or a part of one, as integers that are ordered as the numbers are. It looks for a bound that at
 /// least k and not many more elements reach, moves these to shared memory, and ranks them there by counting how many are
 /// before each. The bound comes from the largest elements of groups, of which there are few: k of them that reach it are
-/// k elements. Where so many elements are equal that too many reach every bound, the k-th largest is found exactly.
+/// k elements. A warp takes the largest of them away k times; several warps count them in bins of equal width. Where so many
+/// elements reach that bound that there is no room for them, the k-th largest is found exactly.
 struct TopK {
   int thread_bytes = 128;  // of x, per thread
 
@@ -58,6 +59,8 @@ struct TopK {
     /// Moves the elements of the mask to shared memory, as far as there is room; their number in each row.
     const auto collect = [&](const RegisterValue& mask) {
       store_shared(s_count, zeros(int32, {rows}));
+      store_shared(s_keys, full(int32, {rows, room}, kOutside));  // slots beyond the count are before none
+      store_shared(s_places, zeros(int32, {rows, room}));
       sync();
       auto at = atomic::add(s_count, 1, {numbers + zeros(int32, {rows, columns})}, {.mask = mask});
       auto fits = mask && at < room;
@@ -67,7 +70,7 @@ struct TopK {
       return load_shared(s_count);
     };
 
-    RegisterTensor count = collect(keys >= bound_of(group_maxima(tile, keys, most), k, most / 2));
+    RegisterTensor count = collect(keys >= first_bound(tile, group_maxima(tile, keys, most), k, most));
     if (auto many = when(max(count) > room)) {
       sync();  // all have read the counts
       RegisterTensor least = bound_of(keys, k, 0);
@@ -83,13 +86,20 @@ struct TopK {
     auto ranked = gather(s_keys, {numbers, slots}, {rows, room}, {.mask = present});
     auto ranked_places = gather(s_places, {numbers, slots}, {rows, room}, {.mask = present});
     RegisterTensor rank = zeros(int32, {rows, room});
-    for (Int32 j : range(max(count))) {
-      auto is_there = j < counts;
-      auto key = gather(s_keys, {numbers, j}, {rows, 1}, {.mask = is_there});
-      auto place = gather(s_places, {numbers, j}, {rows, 1}, {.mask = is_there});
-      auto is_before = (key > ranked || (key == ranked && place < ranked_places)) && is_there;
-      rank += is_before.to(int32);
-    }
+    constexpr int kAtOnce = 8;  // divides `room`
+    for (Int32 first : range(0, max(count), kAtOnce))
+      for (int j = 0; j < kAtOnce; ++j) {
+        const auto add = [&](const auto& key, const auto& place) {
+          auto is_before = key > ranked || (key == ranked && place < ranked_places);
+          rank += is_before.to(int32);
+        };
+        if (rows == 1) {  // numbers that every thread reads for itself
+          Int32 key = s_keys[0][first + j], place = s_places[0][first + j];
+          add(key, place);
+        } else {
+          add(gather(s_keys, {numbers, first + j}, {rows, 1}), gather(s_places, {numbers, first + j}, {rows, 1}));
+        }
+      }
     auto chosen = present && rank < k && numbers + row < shape.rows;
     auto to_row = numbers + row, to = rank + block_idx.y * k;
     scatter(global_view(values_ptr, values_type, {shape.rows, k * parts}), value_of(ranked).to(values_type),
@@ -152,6 +162,49 @@ struct TopK {
     if (tile.per_row * tile.vector >= 2 * most)
       return max(of_threads, {.axis = 1}).reshape({tile.rows, tile.per_row * tile.vector});
     return keys;
+  }
+
+  /// A number that at least k of each row's maxima reach, [rows, 1], and as a rule not many more.
+  static RegisterTensor first_bound(const Tile& tile, const RegisterValue& maxima, const Int32& k, int most) {
+    constexpr int kMostTakenAway = 16, kWarp = 32;
+    if (tile.threads == kWarp && tile.rows == 1 && maxima.shape()[1] == kWarp && most <= kMostTakenAway)
+      return bound_by_taking(maxima, k);
+    if (tile.rows == 1 && maxima.shape()[1] == tile.threads && tile.threads > kWarp)
+      return bound_by_bins(maxima, k);
+    return bound_of(maxima, k, most / 2);
+  }
+
+  /// The k-th largest, equal ones counted once.
+  static RegisterTensor bound_by_taking(const RegisterValue& maxima, const Int32& k) {
+    RegisterTensor left = maxima, bound = max(maxima, {.axis = 1, .keep = true});
+    for (Int32 taken : range(1, k)) {
+      (void)taken;
+      left = select(left == bound, kOutside, left);
+      bound = max(left, {.axis = 1, .keep = true});
+    }
+    return bound;
+  }
+
+  /// Of bins of equal width from the least to the largest, the last one that k maxima reach: the least in it or behind.
+  static RegisterTensor bound_by_bins(const RegisterValue& maxima, const Int32& k) {
+    constexpr int kBins = 256;
+    constexpr int kLargest = std::numeric_limits<int>::max();
+    const int64_t count = maxima.shape()[1];
+    auto s_bins = shared_tensor(int32, {kBins});
+    store_shared(s_bins, zeros(int32, {kBins}));
+    auto most = max(maxima, {.axis = 1, .keep = true});
+    auto least = min(select(maxima == kOutside, kLargest, maxima), {.axis = 1, .keep = true});
+    // Differences may be as large as 2^32 - 1.
+    const auto above = [&](const auto& x) { return imbrex::view(x - least, uint32).to(float32); };
+    auto bins = (above(max(maxima, least)) * ((kBins - 1) / (above(most) + 1.0F))).to(int32);
+    sync();
+    atomic::add(s_bins, 1, {bins});
+    sync();
+    // How many are in each bin and behind.
+    auto behind = static_cast<int>(count) - scan(load_shared(s_bins), Combine::kSum, {.exclusive = true});
+    auto numbers = register_tensor(int32, {kBins}, [](auto i) { return i; });
+    auto bin = max(select(behind >= k, numbers, 0));
+    return min(select(bins >= bin, maxima, kLargest), {.axis = 1, .keep = true});
   }
 
   static RegisterValue count_of(const RegisterValue& mask) {
