@@ -25,8 +25,12 @@ LaunchReport cross_entropy(const DeviceTensor& logits, const DeviceTensor& targe
   if (!loss.is_null()) call.check_dense("loss", loss, {call.rows()}, {float32});
   if (!dlogits.is_null()) call.result("dlogits", dlogits);
   const DeviceTensor& gradient = dlogits.is_null() ? logits : dlogits;
+  // Rows of odd lengths, as vocabularies have, that follow each other in memory.
+  const auto is_flat = [](const DeviceTensor& t) { return t.is_dense() && t.address() % 16 == 0; };
+  const bool flat = !call.is_whole() && call.columns() % 8 != 0 && is_flat(logits) && is_flat(gradient) &&
+                    call.rows() * call.columns() / 8 < (int64_t{1} << 31);
   return kernel_of_device<kernels::CrossEntropy>(logits.device())
-      .on(stream)(call.row_shape(), call.is_whole(), scale, call.arguments(logits), target.address(),
+      .on(stream)(call.row_shape(), call.is_whole(), flat, scale, call.arguments(logits), target.address(),
                   !loss.is_null(), loss.is_null() ? target.address() : loss.address(), !dlogits.is_null(),
                   call.arguments(gradient));
 }
@@ -48,8 +52,9 @@ const KernelRegistration<CrossEntropy> registration{
                                                         rows.n));
       DeviceTensor target = c.input(classes), loss = c.output(float32, {rows.m}), gradient = rows.output();
       const float scale = 0.25f;
-      c.launch(kernel, rows.shape(), rows.is_whole(), scale, rows.operand(logits), target, true, loss, true,
-               rows.operand(gradient));
+      const bool flat = !rows.is_whole() && rows.n % 8 != 0;
+      c.launch(kernel, rows.shape(), rows.is_whole(), flat, scale, rows.operand(logits), target, true, loss,
+               true, rows.operand(gradient));
       c.expect(gradient, [&](std::span<double> out) {
         const std::vector<double> in = c.values(logits), of_class = c.values(target);
         rows.each([&](int64_t first) {

@@ -187,6 +187,18 @@ def test_grouped_matmul_of_float8(random, block):
     assert got.dtype == np.float16 and error(got, expected) < 0.05
 
 
+def test_matmul_of_float8_with_scales_of_blocks(random):
+    pytest.importorskip("ml_dtypes", reason="SKIPPED: needs ml_dtypes: pip install ml_dtypes")
+    x, w, bias = random(40, 256), random(128, 256), random(128, dtype=np.float32)
+    a, scale_a = imbrex.quantise_float8(x, block=128)
+    scale_b = (np.abs(w).reshape(1, 128, 2, 128).max((1, 3)) / 448).astype(np.float32)
+    b = (w / np.repeat(np.repeat(scale_b, 128, 0), 128, 1)).astype(a.dtype)
+    got = imbrex.matmul(a, b.T, bias=bias, scale_a=scale_a.T, scale_b=scale_b, out_dtype="float16")
+    assert got.dtype == np.float16 and error(got, x.astype(float) @ w.T + bias) < 0.05
+    with pytest.raises(imbrex.LaunchError, match="scales of blocks"):
+        imbrex.matmul(a, b.T, scale_a=scale_a.T)
+
+
 REFUSED = {
     "a is a list": (lambda a, b: imbrex.matmul([1, 2], b), "a is a list, not an array"),
     "inner sizes": (lambda a, b: imbrex.matmul(a, b[:8]), "inner sizes 16 and 8 differ"),

@@ -29,9 +29,11 @@ struct CrossEntropy {
 
   static auto space() { return Space<CrossEntropy>().choose<&CrossEntropy::thread_bytes>({64, 32, 128}); }
 
-  void operator()(RowShape shape, bool is_whole, Float32 gradient_scale, RowOperand logits,
+  /// `is_flat`: rows are dense, follow each other, and 16 bytes do not divide them.
+  void operator()(RowShape shape, bool is_whole, bool is_flat, Float32 gradient_scale, RowOperand logits,
                   Ptr<int32> target_ptr, bool has_loss, Ptr<float32> loss_ptr, bool has_gradient,
                   RowOperand gradient) const {
+    constexpr float kLeast = -std::numeric_limits<float>::infinity();
     const RowTile tile(shape, logits.dtype.bytes(), is_whole, thread_bytes);
     const RowPlace at = tile.place_of_cta();
     const Int32& row = at.row;
@@ -43,29 +45,45 @@ struct CrossEntropy {
     auto counts = target >= 0;
     auto is_class = counts && target < shape.columns();
     auto rows = register_tensor(int32, {tile.rows, 1}, [&](auto i, auto) { return row + i; });
-    auto own = gather(g_logits, {rows, target}, {tile.rows, 1},
-                      {.other = -std::numeric_limits<float>::infinity(), .mask = is_class});
-    RegisterTensor logit = own.to(float32);
+    RegisterTensor logit =
+        gather(g_logits, {rows, target}, {tile.rows, 1}, {.other = kLeast, .mask = is_class}).to(float32);
 
-    const TileRows values(tile, g_logits, row, -std::numeric_limits<float>::infinity());
-    const RowExponents exponents = RowExponents::of(tile, values);
+    std::optional<FlatRow> flat;
+    std::optional<RegisterTensor> edges;  // held, for the gradient may be written over them
+    if (is_flat) {
+      flat.emplace(tile, shape, row);
+      edges.emplace(flat->load_edges(g_logits, kLeast).to(float32));
+    }
+    const TileRows values(tile, g_logits, row, kLeast);
+    const RowExponents exponents =
+        flat ? RowExponents::of(*flat, logits.dtype, logits.pointer, *edges) : RowExponents::of(tile, values);
     if (has_loss) {
       auto loss = log(exponents.sum) + exponents.maximum - logit;
       store_global(global_view(loss_ptr, {shape.rows}), select(counts, loss, 0.0f).reshape({tile.rows}),
                    {row});
     }
     if (has_gradient) {
-      if (has_loss) sync();  // the gradient may be written where the logits of the targets were read
+      sync();  // the gradient may be written where the logits of the targets were read
       RegisterTensor scale = select(counts, gradient_scale / exponents.sum, 0.0f);
-      RegisterTensor of_target = select(counts, gradient_scale, 0.0f);
       auto g_gradient = gradient.view(shape, 0);
-      tile.each_part([&](const ScalarArg& column) {
-        auto is_target =
-            register_tensor(int32, {1, tile.columns}, [&](auto, auto j) { return column + j; }) == target;
-        auto softmax = exp(values.at(column) - exponents.maximum) * scale;
-        store_global(g_gradient, (softmax - select(is_target, of_target, 0.0f)).to(gradient.dtype),
-                     {row, column});
-      });
+      const auto softmax = [&](const RegisterBase& x) {
+        return (exp(x.to(float32) - exponents.maximum) * scale).to(gradient.dtype);
+      };
+      if (flat) {
+        flat->each_part([&](const ScalarArg& unit) {
+          store_global(flat->view(gradient.dtype, gradient.pointer),
+                       softmax(flat->load(logits.dtype, logits.pointer, unit, kLeast)), {unit, 0});
+        });
+        flat->store_edges(g_gradient, softmax(*edges));
+      } else {
+        tile.each_part([&](const ScalarArg& column) {
+          store_global(g_gradient, softmax(values.at(column)), {row, column});
+        });
+      }
+      // Of the targets once more, so that no other element is compared with one.
+      sync();
+      auto of_targets = exp(logit - exponents.maximum) * scale - gradient_scale;
+      scatter(g_gradient, of_targets.to(gradient.dtype), {rows, target}, {.mask = is_class});
     }
   }
 };

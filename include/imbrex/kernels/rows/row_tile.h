@@ -176,6 +176,64 @@ class TileRows {
   std::optional<RegisterValue> held_;
 };
 
+/// A long row of a matrix without gaps whose rows 16 bytes do not divide: what lies in it between multiples of 8 elements
+/// is taken by vectors, as units of 8, and up to 7 elements before and behind, its edges, one by one. The matrix begins at a
+/// multiple of 16 bytes.
+class FlatRow {
+ public:
+  static constexpr int kUnit = 8;
+
+  FlatRow(const RowTile& tile, const RowShape& shape, const Int32& row)
+      : units_(tile.columns / kUnit), row_(row) {
+    const Expr columns = shape.columns();
+    // Of row * columns, which may be beyond 32 bits, only what is left of units.
+    Int32 over = ((row & (kUnit - 1)) * (columns & (kUnit - 1))) & (kUnit - 1);
+    head_ = (kUnit - over) & (kUnit - 1);
+    first_ = cast<int32>((cast<int64>(row) * columns + head_) / kUnit);
+    last_ = first_ + (columns - head_) / kUnit;
+    tail_ = head_ + (last_ - first_) * kUnit;
+    columns_ = columns;
+  }
+
+  /// The units of all rows up to the end of this one's.
+  GlobalTensor view(DataType dtype, const PtrArg& pointer) const {
+    return global_view(pointer, dtype, {last_, kUnit});
+  }
+  /// Runs body(unit) for each part of the row between its edges.
+  template <class Body>
+  void each_part(const Body& body) const {
+    for (Int32 unit : range(first_, last_, units_)) body(ScalarArg(unit));
+  }
+  /// The part that begins at `unit`, [units of a tile, 8]; `other` beyond the row.
+  RegisterValue load(DataType dtype, const PtrArg& pointer, const ScalarArg& unit, double other) const {
+    return load_global(view(dtype, pointer), {unit, 0}, {units_, kUnit}, {.other = other});
+  }
+  /// The edges, [1, 16]: of `matrix`, [rows, columns]; `other` where there are fewer.
+  RegisterValue load_edges(const GlobalTensor& matrix, double other) const {
+    return gather(matrix, {row_, places()}, {1, 2 * kUnit}, {.other = other, .mask = are_there()});
+  }
+  void store_edges(const GlobalTensor& matrix, const RegisterBase& values) const {
+    scatter(matrix, values, {row_, places()}, {.mask = are_there()});
+  }
+  int units() const { return units_; }
+
+ private:
+  RegisterValue places() const {
+    return register_tensor(int32, {1, 2 * kUnit},
+                           [&](auto, auto j) { return select(j < kUnit, j, tail_ + j - kUnit); });
+  }
+  RegisterValue are_there() const {
+    return register_tensor(boolean, {1, 2 * kUnit}, [&](auto, auto j) {
+      return select(j < kUnit, j, tail_ + j - kUnit) < select(j < kUnit, head_, columns_);
+    });
+  }
+
+  int units_;
+  const Int32& row_;
+  Int32 head_ = 0, tail_ = 0, columns_ = 0;  // columns: before the units, where they end, all
+  Int32 first_ = 0, last_ = 0;               // units of the matrix
+};
+
 /// The sum along rows of what body(column) returns for each part, [rows, 1].
 template <class Body>
 RegisterValue sum_of_rows(const RowTile& tile, const Body& body) {

@@ -34,6 +34,25 @@ struct RowExponents {
     RegisterTensor total_of_row = imbrex::sum(total * exp(maximum - of_row), {.axis = 1, .keep = true});
     return {of_row.reshape({tile.rows, 1}), total_of_row.reshape({tile.rows, 1})};
   }
+
+  /// Those of a row of a matrix at `pointer`, with its edges.
+  static RowExponents of(const FlatRow& row, DataType dtype, const PtrArg& pointer,
+                         const RegisterBase& edges) {
+    constexpr float kLeast = -std::numeric_limits<float>::infinity();
+    RegisterTensor maximum = full(float32, {row.units(), 1}, std::numeric_limits<float>::lowest()),
+                   total = zeros(float32, {row.units(), 1});
+    row.each_part([&](const ScalarArg& unit) {
+      auto x = row.load(dtype, pointer, unit, kLeast).to(float32);
+      RegisterTensor now = max(maximum, max(x, {.axis = 1, .keep = true}));
+      total = total * exp(maximum - now) + imbrex::sum(exp(x - now), {.axis = 1, .keep = true});
+      maximum = now;
+    });
+    RegisterTensor of_row =
+        max(max(maximum, {.axis = 0, .keep = true}), max(edges, {.axis = 1, .keep = true}));
+    RegisterTensor total_of_row = imbrex::sum(total * exp(maximum - of_row), {.axis = 0, .keep = true}) +
+                                  imbrex::sum(exp(edges - of_row), {.axis = 1, .keep = true});
+    return {of_row, total_of_row};
+  }
 };
 
 struct SoftmaxRows {
