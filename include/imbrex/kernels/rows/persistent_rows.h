@@ -146,7 +146,7 @@ class ColumnSum {
     if (registers_)
       *registers_ = fma(a, b, *registers_);
     else
-      store_shared(*shared_, fma(a, b, load_shared(*shared_)));
+      add(a * b);
   }
   /// Stores it as row block_idx.x of parts [ctas, columns].
   void store(const RowShape& shape, const Ptr<float32>& parts_ptr) const {

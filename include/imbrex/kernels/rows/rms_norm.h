@@ -83,10 +83,12 @@ struct RmsNormBackward {
       };
       auto squares = mean_of(value * value), products = mean_of(scaled * value);
       RegisterTensor scale = rsqrt(squares + epsilon);
-      if (has_parts) part->add_product(gradient, value * scale);
+      auto normal = value * scale;
+      if (has_parts) part->add_product(gradient, normal);
       if (has_dx) {
-        RegisterTensor along = -products * scale * scale * scale;
-        store_global(dx.view(shape, at.matrix), fma(value, along, scaled * scale).to(dx.dtype), {at.row, 0});
+        RegisterTensor along = -products * scale;
+        store_global(dx.view(shape, at.matrix), (fma(normal, along, scaled) * scale).to(dx.dtype),
+                     {at.row, 0});
       }
     }
     if (has_parts) part->store(shape, parts_ptr);
