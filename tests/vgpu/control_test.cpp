@@ -460,6 +460,27 @@ LOOP:
   EXPECT_NE(r.report.findings[0].message.find("100000 instructions without a store"), std::string::npos);
 }
 
+TEST(Endless, AWarpThatIsHeldBackIsNoLoop) {
+  // Warp 0 waits for a word that warp 1 sets, who may be late by much.
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Options options;
+    options.seed = seed;
+    const Outcome r = run(kernel(R"(
+  setp.lt.u32 %p, %t, 32;
+  @%p bra POLL;
+  mov.u32 %x, 1;
+  st.volatile.global.u32 [%base], %x;
+  ret;
+POLL:
+  ld.volatile.global.u32 %x, [%base];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra POLL;
+  ret;)"),
+                          1, 64, options);
+    ASSERT_TRUE(r.report.completed) << "seed " << seed << "\n" << r.report.format();
+  }
+}
+
 TEST(Budget, StopsALongRun) {
   Options options;
   options.instruction_budget = 5000;

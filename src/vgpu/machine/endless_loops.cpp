@@ -18,7 +18,9 @@ void EndlessLoops::look(size_t number, Warp& warp, uint64_t stamp) {
     if (seen.repeats) return;
     ++seen.looks;
     const std::span<const std::byte> registers = warp.register_bytes();
-    if (std::memcmp(registers.data(), seen.registers.data(), registers.size()) == 0 &&
+    // One that has not run, because others were chosen, is where it was all the same.
+    if (warp.executed != seen.executed &&
+        std::memcmp(registers.data(), seen.registers.data(), registers.size()) == 0 &&
         points_of(warp) == seen.points) {
       seen.repeats = true;
       return;
@@ -32,6 +34,7 @@ void EndlessLoops::look(size_t number, Warp& warp, uint64_t stamp) {
   seen.registers.assign(registers.begin(), registers.end());
   seen.points = points_of(warp);
   seen.stamp = stamp;
+  seen.executed = warp.executed;
   seen.renewed = seen.looks;
   seen.is_valid = true;
   seen.repeats = false;

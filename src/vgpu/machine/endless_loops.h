@@ -36,6 +36,7 @@ class EndlessLoops {
     std::vector<std::byte> registers;
     std::vector<Point> points;
     uint64_t stamp = 0;
+    int64_t executed = 0;  // instructions of the warp until then
     uint64_t looks = 0, renewed = 0;
     bool is_valid = false, repeats = false;
   };

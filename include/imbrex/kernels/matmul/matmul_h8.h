@@ -15,7 +15,7 @@
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/kernels/parts/result_store.h"
-#include "imbrex/kernels/parts/tile_order.h"
+#include "imbrex/kernels/ranks/rank_tiles.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
@@ -84,9 +84,10 @@ struct HopperMatmulH8 {
     Int32 num_m_blocks = cdiv(sizes.m, cluster_m * block_m);  // of a cluster
     Int32 num_n_blocks = cdiv(sizes.n(), cluster_n * block_n);
     const Batch* batch = finish.batch();
+    auto ranks = tiles_of_ranks(finish, sizes, {block_m, cluster_m, cluster_ctas, consumers, dtype});
     auto part_tiles = num_m_blocks * num_n_blocks;
     auto matrix_tiles = parts ? parts->parts * part_tiles : part_tiles;
-    Int32 num_tiles = batch ? batch->matrices * matrix_tiles : matrix_tiles;
+    Int32 num_tiles = batch ? batch->matrices * matrix_tiles : ranks.tiles(matrix_tiles);
     grid(min(cluster_ctas * num_tiles, sizes.ctas / cluster_ctas * cluster_ctas));
     cluster(cluster_ctas);
     warps(4 + 4 * consumers);
@@ -101,15 +102,15 @@ struct HopperMatmulH8 {
                                  rank_y),
         share_y(y_is_km, block_y, block_k, {cluster_x, 1, cluster_ctas}, rank, rank_x);
 
-    auto g_a = operand_view(a_ptr, dtype, sizes.m, sizes.k, a_is_km, batch, &Batch::a);
+    auto g_a = operand_view(a_ptr, dtype, ranks.rows_of_a(sizes.m), sizes.k, a_is_km, batch, &Batch::a);
     auto g_b = operand_view(b_ptr, dtype, sizes.n(), sizes.k, b_is_kn, batch, &Batch::b);
-    const auto &g_x = swap_ab ? g_b : g_a, &g_y = swap_ab ? g_a : g_b;
     const DataType c_type = finish.output_type(dtype);
+    const ProductSizes& sizes_of_c = ranks.sizes_of_c(sizes);
     auto g_c = parts ? parts_view(c_ptr, batch, *parts, sizes.m, sizes.n())
-                     : result_view(c_ptr, c_type, sizes.m, sizes.n(), batch);
+                     : result_view(c_ptr, c_type, sizes_of_c.m, sizes.n(), batch);
     auto s_x = operand_stages(dtype, stages, block_x, block_k, x_is_km);
     auto s_y = operand_stages(dtype, stages, block_y, block_k, y_is_km);
-    const ResultStore store(finish, g_c, c_type, sizes,
+    const ResultStore store(finish, g_c, c_type, sizes_of_c,
                             {consumers, consumer_x, part_y, swap_ab, store_stages});
     Pipeline pipe(stages, 1, (cluster_x + cluster_y - 1) * consumers);
     std::optional<ClusterSum> cluster_sum;
@@ -119,6 +120,7 @@ struct HopperMatmulH8 {
     cluster_sync();
     griddepcontrol::wait();  // the grid before may still write A and B, or read C
     griddepcontrol::launch_dependents();
+    ranks.begin();
 
     // A CTA's share of k, by number, and its blocks: one of zeros, if none is left.
     const auto share_of = [&](const ScalarArg& part) {
@@ -133,12 +135,14 @@ struct HopperMatmulH8 {
       if (consumers > 1) setmaxnreg(consumers == 2 ? 40 : 32);
       if (auto warp = single_warp()) {
         for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
-          const TileOfBatch at = tile_of_batch(batch, tile, matrix_tiles);
+          const TileOfBatch at = ranks.tile(batch, tile, matrix_tiles);
           const auto [part, part_tile] = tile_of_part(parts, at.tile, part_tiles);
           const ScalarArg share = share_of(part);
-          auto [m_block, n_block] = compute_block_coord(part_tile, num_m_blocks, num_n_blocks, swizzle_size);
+          auto [m_block, n_block] = ranks.block(part_tile, num_m_blocks, num_n_blocks, swizzle_size);
           Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x;
           Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y;
+          const auto source_of_a =
+              ranks.source_of_a(matrix_of(batch, g_a, at.matrix), at.matrix, swap_ab ? offset_y : offset_x);
           each_k_block(sizes, blocks_of(share), [&](const ScalarArg& k_block) {
             Int32 offset_k = (share * split_blocks + k_block) * block_k;
             pipe.producer_acquire();  // empty in all CTAs that receive it
@@ -147,14 +151,24 @@ struct HopperMatmulH8 {
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(pipe.producer_barrier(),
                                              s_x_stage.nbytes() + s_y_stage.nbytes());
-            share_x.load(matrix_of(batch, g_x, at.matrix), s_x_stage, offset_x, offset_k,
-                         pipe.producer_barrier());
-            share_y.load(matrix_of(batch, g_y, at.matrix), s_y_stage, offset_y, offset_k,
-                         pipe.producer_barrier());
+            const auto load_x = [&](const GlobalTensor& from, const ScalarArg& row) {
+              share_x.load(from, s_x_stage, row, offset_k, pipe.producer_barrier());
+            };
+            const auto load_y = [&](const GlobalTensor& from, const ScalarArg& row) {
+              share_y.load(from, s_y_stage, row, offset_k, pipe.producer_barrier());
+            };
+            if (swap_ab) {
+              load_x(matrix_of(batch, g_b, at.matrix), offset_x);
+              source_of_a(offset_k, load_y);
+            } else {
+              source_of_a(offset_k, load_x);
+              load_y(matrix_of(batch, g_b, at.matrix), offset_y);
+            }
             pipe.producer_advance();
           });
         }
       }
+      ranks.carry();
     }
 
     const auto release = [&](const Int32& stage) {
@@ -165,10 +179,10 @@ struct HopperMatmulH8 {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         if (consumers > 1) setmaxnreg(consumers == 2 ? 232 : 160);
         for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
-          const TileOfBatch at = tile_of_batch(batch, tile, matrix_tiles);
+          const TileOfBatch at = ranks.tile(batch, tile, matrix_tiles);
           const auto [part, part_tile] = tile_of_part(parts, at.tile, part_tiles);
           const ScalarArg share = share_of(part);
-          auto [m_block, n_block] = compute_block_coord(part_tile, num_m_blocks, num_n_blocks, swizzle_size);
+          auto [m_block, n_block] = ranks.block(part_tile, num_m_blocks, num_n_blocks, swizzle_size);
           auto acc = wgmma::accumulator(sum_type(dtype), {consumer_x, block_y});
           Int32 last_stage = stages - 1;
           each_k_block(sizes, blocks_of(share), [&](const ScalarArg& k_block) {
@@ -179,6 +193,7 @@ struct HopperMatmulH8 {
             wgmma::commit_group();
             wgmma::wait_group(1);
             if (auto later = when(k_block != 0)) release(last_stage);
+            ranks.between_blocks(k_block);
             last_stage = pipe.consumer_stage;
             pipe.consumer_advance();
           });
@@ -189,14 +204,16 @@ struct HopperMatmulH8 {
           const Int32 &offset_m = swap_ab ? offset_y : offset_x, &offset_n = swap_ab ? offset_x : offset_y;
           const ScalarArg matrix = parts ? ScalarArg(at.matrix * parts->parts + part) : at.matrix;
           if (cluster_sum)
-            store(i, (*cluster_sum)(i, as_float(acc)), offset_m, offset_n, matrix);
+            ranks.store(store, i, (*cluster_sum)(i, as_float(acc)), offset_m, offset_n, matrix, at, rank);
           else
-            store(i, acc, offset_m, offset_n, matrix);
+            ranks.store(store, i, acc, offset_m, offset_n, matrix, at, rank);
         }
+        ranks.end_of_tiles();
         store.wait();
       }
     }
     cluster_sync();  // no CTA exits while another may still write to it or signal it
+    ranks.end();
   }
 
   /// Elements of k that the stages hold, where it gains something that they are filled: between the products of large

@@ -42,8 +42,14 @@ class ResultStore {
   /// Stores a tile of `matrix` that begins at (offset_m, offset_n). The threads of warp group `group` execute it.
   void operator()(int group, const RegisterBase& sums, const Int32& offset_m, const Int32& offset_n,
                   const ScalarArg& matrix) const {
-    const GlobalTensor g_out = c_.rank() == 3 ? c_[matrix] : c_;
-    auto rows = finish_.rows(tile_.rows);
+    to(c_.rank() == 3 ? c_[matrix] : c_, finish_, group, sums, offset_m, offset_n, matrix);
+  }
+
+  /// The same to another place for all of C or the matrix, with other steps.
+  template <class Finish>
+  void to(const GlobalTensor& g_out, const Finish& finish, int group, const RegisterBase& sums,
+          const Int32& offset_m, const Int32& offset_n, const ScalarArg& matrix) const {
+    auto rows = finish.rows(tile_.rows);
     const auto part = [&](const Slice& s) {
       // Of integers little by little: a whole tile of both types would be twice as many registers.
       return as_float(tile_.swap_ab ? sums.slice({s.column, s.row}, {s.columns, s.rows}).transpose()
@@ -62,7 +68,7 @@ class ResultStore {
       sync();  // the slice that was here has been stored
       // Steps need registers: they take fewer of wgmma's columns at a time.
       const int along = tile_.swap_ab ? s.rows : s.columns;
-      const int step = finish_.kEmpty ? along : min(along, (tile_.groups > 2 ? 512 : 2048) / tile_.rows);
+      const int step = finish.kEmpty ? along : min(along, (tile_.groups > 2 ? 512 : 2048) / tile_.rows);
       for (int j = 0; j < along; j += step) {
         const int size = min(step, along - j);
         const Slice now = tile_.swap_ab ? Slice{s.row + j, s.column, size, s.columns, s.s_c}
@@ -87,6 +93,10 @@ class ResultStore {
     if (has_tma_rows_)
       if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
   }
+  /// TMA stores, started by the first warp of a group; else all threads do.
+  bool is_by_tma() const { return has_tma_rows_; }
+  DataType dtype() const { return c_type_; }
+  Expr columns() const { return sizes_.n(); }
 
  private:
   /// A part of a tile of C that is stored at once.

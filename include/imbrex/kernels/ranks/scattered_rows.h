@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matmul + reduce-scatter in one kernel: every rank multiplies its part of k, and the rows of the sum are dealt out to the
+// ranks, each of which adds up and keeps its own.
+//
+// A rank's tiles begin with the rows of the rank behind it and end with its own. A tile of another's rows is stored to a
+// place in that rank's memory, one for each sender, by TMA as any result, and a signal follows it. A tile of its own rows
+// it finishes itself: it waits until the others have stored theirs, and adds them to its sums in registers.
+#pragma once
+
+#include <optional>
+
+#include "imbrex/kernels/parts/batch.h"
+#include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/product_sizes.h"
+#include "imbrex/kernels/parts/steps/output_tile.h"
+#include "imbrex/kernels/parts/tile_order.h"
+#include "imbrex/kernels/ranks/rank_call.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// A step of a matmul's epilogue, the first: adds what the other ranks have computed of the rank's own rows, in float32 from
+/// partial results of the result's type. The kernel's m is `rank_rows`, its C has the rank's own rows.
+struct ScatteredRows {
+  using Parameters = ParameterList<RankSignals, Ptr<>, Int32, Int32>;
+  RankSignals signals;
+  Ptr<> partial_ptr;  ///< symmetric, [ranks, rank_rows, n] of the result's type: from each rank
+  Int32 all_rows;     ///< of A
+  Int32 rank_rows;    ///< of each rank but the last ones, which may have fewer or none
+
+  /// Signals that each rank needs for each other, of a kernel with so many tiles of a rank's rows, clusters and consumers.
+  static int64_t parts(int64_t tiles, int64_t cluster_ctas, int64_t consumers) {
+    return tiles * cluster_ctas * consumers;
+  }
+  /// What each rank sends to each: [to, from, rank_rows, n].
+  GlobalTensor partials(DataType dtype, const ScalarArg& n) const {
+    return symmetric_view(partial_ptr, dtype, signals.rank_stride_bytes, signals.ranks,
+                          {signals.ranks, rank_rows, n});
+  }
+  RegisterValue operator()(const RegisterBase& x, const OutputTile& at) const {
+    const GlobalTensor mine = partials(at.dtype, at.columns)[signals.rank];
+    RegisterTensor sum = x.to(float32);
+    for (int i = 1; i < signals.ranks; ++i)
+      sum +=
+          load_global(mine[(signals.rank + i) % signals.ranks], {at.row, at.column}, {x.shape(0), x.shape(1)})
+              .to(float32);
+    return RegisterValue(sum.handle());
+  }
+};
+
+/// The tiles of such a kernel.
+class ScatteredTiles {
+ public:
+  ScatteredTiles(const ScatteredRows& rows, const ProductSizes&, const RankTileShape& shape)
+      : rows_(rows), shape_(shape) {}
+
+  const Int32& rows_of_a(const Int32&) const { return rows_.all_rows; }
+  ProductSizes sizes_of_c(const ProductSizes& sizes) const {
+    return {max(min(rows_.rank_rows, rows_.all_rows - rows_.signals.rank * rows_.rank_rows), 1),
+            sizes.n_units,
+            sizes.n_unit,
+            sizes.k,
+            sizes.k_fills_rings,
+            sizes.ctas};
+  }
+  Expr tiles(const ScalarArg& tiles_of_rank) const { return tiles_of_rank * rows_.signals.ranks; }
+  /// The matrix of a batch is here the rank whose rows they are.
+  TileOfBatch tile(const Batch*, const ScalarArg& tile, const ScalarArg& tiles_of_rank) const {
+    const auto [distance, of_rank] = fast_divmod(tile, tiles_of_rank);
+    return {(rows_.signals.rank + 1 + distance) % rows_.signals.ranks, of_rank};
+  }
+  BlockCoord block(const ScalarArg& tile, const ScalarArg& num_m_blocks, const ScalarArg& num_n_blocks,
+                   int swizzle_size) const {
+    return compute_block_coord(tile, num_m_blocks, num_n_blocks, swizzle_size);
+  }
+  struct SourceOfA {
+    GlobalTensor a;
+    Int32 row;
+    template <class Load>
+    void operator()(const ScalarArg&, const Load& load) const {
+      load(a, row);
+    }
+  };
+  /// Rows that a tile has beyond those of its rank are computed, and not stored.
+  SourceOfA source_of_a(const GlobalTensor& a, const ScalarArg& owner, const Int32& row) const {
+    return {a, owner * rows_.rank_rows + row};
+  }
+  /// `cta`: which of the cluster. The threads of warp group `group` execute it.
+  template <class Store>
+  void store(const Store& store, int group, const RegisterBase& sums, const Int32& row, const Int32& column,
+             const ScalarArg& owner, const TileOfBatch& at, const Int32& cta) {
+    Int32 part = (at.tile * shape_.cluster_ctas + cta) * shape_.consumers + group;
+    tell_of_stored();  // nobody is kept waiting while this one waits
+    if (auto theirs = when(owner != call_->rank())) {
+      if (auto first = when(owner != owner_)) {
+        call_->wait_for_begin(owner);
+        owner_ = owner;
+      }
+      const GlobalTensor place = rows_.partials(store.dtype(), store.columns())[owner][call_->rank()];
+      store.to(place, Epilogue<>(), group, sums, row, column, owner);
+      part_ = part;
+      if (!store.is_by_tma()) {
+        call_->stored(owner, part_);
+        part_ = -1;
+      }
+    }
+    if (auto mine = otherwise()) {
+      for (int i = 1; i < rows_.signals.ranks; ++i) call_->wait_for(call_->peer(i), part);
+      store(group, sums, row, column, 0);
+    }
+  }
+  /// TMA's stores take a while: their owner is told while the next tile is being multiplied.
+  void between_blocks(const ScalarArg& k_block) {
+    constexpr int kBlocks = 4;  // about as long as a store takes
+    if (auto due = when(k_block == kBlocks)) tell_of_stored();
+  }
+  /// Behind a warp group's last tile.
+  void end_of_tiles() { tell_of_stored(); }
+
+  void begin() {
+    call_.emplace(rows_.signals);
+    call_->begin();
+  }
+  void carry() const {}
+  void end() { call_->end(); }
+
+ private:
+  const ScatteredRows& rows_;
+  RankTileShape shape_;
+  std::optional<RankCall> call_;
+  Int32 owner_ = -1;  // a rank that has begun this call
+  Int32 part_ = -1;   // of its rows, which TMA is storing
+
+  void tell_of_stored() {
+    if (auto is_storing = when(part_ >= 0)) {
+      if (auto warp = single_warp()) {  // the one that has started the stores
+        tma::wait_group(0);
+        call_->stored(owner_, part_);
+      }
+      part_ = -1;
+    }
+  }
+};
+
+}  // namespace imbrex::kernels

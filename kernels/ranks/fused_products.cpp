@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ranks/fused_products.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/caller_line.h"
+
+namespace imbrex::parallel {
+namespace {
+
+using kernels::GatheredRows;
+using kernels::ScatteredRows;
+
+[[noreturn]] void refuse(std::string message, std::vector<std::string> facts, std::string help) {
+  throw LaunchError(Diagnostic{{}, std::move(message), std::move(facts), std::move(help)});
+}
+
+std::string text_of(const char* name, const DeviceTensor& t) {
+  return fmt::format("{}  {} [{}]", name, t.dtype().name(), fmt::join(t.shape(), ", "));
+}
+
+/// Products of 16-bit types, of dense matrices that TMA reaches, on Hopper.
+void check_operands(const char* call, const char* a_name, const DeviceTensor& a, const DeviceTensor& b,
+                    const char* c_name, const DeviceTensor& c, const FusedOptions& options) {
+  const std::pair<const char*, const DeviceTensor*> all[] = {{a_name, &a}, {"b", &b}, {c_name, &c}};
+  std::vector<std::string> facts;
+  for (const auto& [name, t] : all) {
+    if (t->is_null()) refuse(fmt::format("{}: {} is null", call, name), {}, "pass all three operands");
+    facts.push_back(text_of(name, *t));
+  }
+  const auto fail = [&](std::string message, std::string help) {
+    refuse(fmt::format("{}: {}", call, message), facts, std::move(help));
+  };
+  for (const auto& [name, t] : all)
+    if (t->shape().size() != 2 || !t->is_dense())
+      fail(fmt::format("{} is not a dense matrix", name), "pass dense tensors of two dimensions");
+  if (a.dtype() != b.dtype() || a.dtype() != c.dtype() || (a.dtype() != float16 && a.dtype() != bfloat16))
+    fail("the operands are not all float16 or all bfloat16", "convert them");
+  if (a.shape()[1] != b.shape()[1]) fail("inner sizes differ", "both have k columns");
+  if (b.shape()[0] != c.shape()[1])
+    fail("the result does not have a column per row of b", "b is [n, k], the result has n columns");
+  if (a.shape()[1] % 8 != 0 || b.shape()[0] < 1 || a.shape()[1] < 1)
+    fail("k is not a multiple of 8", "pad k with zeros: TMA reads rows that begin at multiples of 16 bytes");
+  if (!a.device().can_run("sm_90a"))
+    fail(fmt::format("no kernel for {} ({})", a.device().name(), a.device().target()),
+         "these products run on devices of target sm_90a");
+  if (!options.bias.is_null() &&
+      (options.bias.shape() != std::vector<int64_t>{b.shape()[0]} || !options.bias.is_dense() ||
+       (options.bias.dtype() != c.dtype() && options.bias.dtype() != float32)))
+    fail(fmt::format("{} does not fit", text_of("bias", options.bias)),
+         fmt::format("make it [{}], of the result's type or float32", b.shape()[0]));
+}
+
+/// The tiles of imbrex::matmul that leave `spare` bytes of shared memory, the fastest of them by its model.
+MatmulChoice choose_tiles(int64_t m, int64_t n, int64_t k, int multiprocessors, int64_t matrices,
+                          int64_t spare) {
+  constexpr int64_t kSharedMemory = 227 * 1024, kBarriers = 512, kStoreColumns = 64;
+  const auto fits = [&](const MatmulChoice& c) {
+    const int64_t stages = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * 2;
+    const int64_t rows = c.swap_ab ? c.block_n : c.block_m;  // all consumers' together
+    const int64_t columns = c.swap_ab ? std::min(c.block_m, 128) : kStoreColumns;
+    return stages + rows * columns * 2 + kBarriers + spare <= kSharedMemory;
+  };
+  std::vector<MatmulChoice> without;
+  for (const MatmulChoice& c : matmul_candidates())
+    if (c.method != MatmulChoice::Method::kGeneral || c.is_tight || !fits(c)) without.push_back(c);
+  MatmulChoice choice = choose_matmul(m, n, k, false, multiprocessors, matrices, without);
+  choice.store_stages = 1;
+  return choice;
+}
+
+/// The kernel of a choice; made once.
+template <class Kernels, class Choice>
+auto& kernel_for(Kernels& kernels, Choice choice, const Device& device) {
+  using Ready = typename Kernels::mapped_type::element_type;
+  using K = decltype(Ready::tiles);
+  choice.ctas = 0;  // a number of the launch
+  auto& ready = kernels[choice];
+  if (ready == nullptr) {
+    K kernel;
+    kernel.block_m = choice.block_m;
+    kernel.block_n = choice.block_n;
+    kernel.block_k = choice.block_k;
+    kernel.stages = choice.stages;
+    kernel.consumers = choice.consumers;
+    kernel.cluster_m = choice.cluster_m;
+    kernel.cluster_n = choice.cluster_n;
+    kernel.split_k = choice.split_k;
+    kernel.swap_ab = choice.swap_ab;
+    kernel.store_stages = choice.store_stages;
+    ready = std::make_unique<Ready>(kernel, device);
+  }
+  return *ready;
+}
+
+/// What a call passes for Optional<ColumnBias>, Activate and Convert.
+struct StepArguments {
+  StepArguments(const FusedOptions& options, const DeviceTensor& c)
+      : has_bias(!options.bias.is_null()),
+        bias_type(has_bias ? options.bias.dtype() : c.dtype()),
+        bias(has_bias ? options.bias.address() : c.address()),
+        activation(options.activation),
+        result(c.dtype()) {}
+  bool has_bias;
+  DataType bias_type;
+  uint64_t bias;
+  Activation activation;
+  DataType result;
+  auto arguments() const { return std::tie(has_bias, bias_type, bias, activation, result); }
+};
+
+template <class Ready, class... Arguments>
+LaunchReport launch(Ready& kernel, Until until, const Stream& stream, const Arguments&... arguments) {
+  if (until == Until::kLaunched) return kernel.on(stream)(arguments...);
+  kernel.prepare(arguments...);
+  return {};
+}
+
+}  // namespace
+
+RowsOfRank RowsOfRank::of(int64_t m, int ranks, int rank) {
+  const int64_t each = cdiv(m, ranks), first = std::min(rank * each, m);
+  return {first, std::min(each, m - first)};
+}
+
+FusedProduct::FusedProduct(Communicator ranks, int64_t parts, SourceLocation where)
+    : ranks_(std::move(ranks)),
+      most_parts_(parts),
+      signals_(ranks_.signals(ranks_.size() * (parts + 1), where)),
+      progress_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {2}))) {}
+
+kernels::RankSignalsArguments FusedProduct::signals_for(int64_t parts, SourceLocation where) const {
+  if (parts > most_parts_)
+    throw LaunchError(
+        Diagnostic{where,
+                   fmt::format("{} signals per pair of ranks, there are {}", parts, most_parts_),
+                   {},
+                   "make it for sizes as large as those of the largest call"});
+  return {ranks_.size(), signals_.rank_stride_bytes(), ranks_.rank(),
+          most_parts_,   signals_.all().address(),     progress_.address()};
+}
+
+// ---- all-gather + matmul
+
+namespace {
+constexpr int64_t kLeastChunkK = 128, kMostChunkK = 1024;
+}
+
+GatheredProduct::GatheredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where)
+    : FusedProduct(ranks, GatheredRows::parts(cdiv(largest.m, ranks.size()), largest.k, kLeastChunkK), where),
+      largest_(largest),
+      rows_(ranks_.symmetric(largest.dtype, {largest.m, largest.k}, where)) {}
+
+MatmulChoice GatheredProduct::choose(int64_t m, int64_t n, int64_t k) const {
+  constexpr int64_t kPiece = 16 << 10;
+  return choose_tiles(m, n, k, ranks_.device().multiprocessors(), 1, kPiece);
+}
+
+LaunchReport GatheredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& x,
+                                  const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
+                                  SourceLocation where, int64_t chunk_k) {
+  const CallerLine caller(where);
+  check_operands("AllGatherMatmul", "x", x, b, "c", c, options);
+  const int64_t m = c.shape()[0], n = c.shape()[1], k = x.shape()[1];
+  const int64_t each = cdiv(m, ranks_.size());
+  const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
+  if (x.shape()[0] != mine.count)
+    refuse(fmt::format("AllGatherMatmul: rank {} of {} has {} of {} rows, x has {}", ranks_.rank(),
+                       ranks_.size(), mine.count, m, x.shape()[0]),
+           {text_of("x", x), text_of("c", c)}, "RowsOfRank::of() tells which rows a rank has");
+  if (x.dtype() != largest_.dtype || m * k > largest_.m * largest_.k)
+    refuse(fmt::format("AllGatherMatmul: made for {} rows of {} in {}", largest_.m, largest_.k,
+                       largest_.dtype.name()),
+           {text_of("x", x), text_of("c", c)}, "make it for sizes as large as those of the largest call");
+  if (chunk_k == 0) {
+    // As large as leaves each multiprocessor something to carry.
+    chunk_k = kMostChunkK;
+    while (chunk_k > 256 && GatheredRows::parts(each, k, chunk_k) < 2 * ranks_.device().multiprocessors())
+      chunk_k /= 2;
+  }
+  TiledKernel<K>& ready = kernel_for(kernels_, choice, ranks_.device());
+  const bool keeps_own = each % choice.block_m != 0;
+  const int64_t offset = mine.first * k * x.dtype().bytes();
+  // A rank without rows passes an address that nobody reads.
+  const uint64_t own = mine.count > 0 ? x.address() : rows_.mine().address();
+  const uint64_t place = rows_.all().address() + static_cast<uint64_t>(mine.count > 0 ? offset : 0);
+  return launch(ready.kernel, until, options.stream,
+                kernels::product_sizes(ready.tiles, m, n, k, choice.ctas), x.dtype(), rows_.mine().address(),
+                b.address(), c.address(), signals_for(GatheredRows::parts(each, k, chunk_k), where), own,
+                place, each, chunk_k, keeps_own, StepArguments(options, c));
+}
+
+// ---- matmul + reduce-scatter
+
+ScatteredProduct::ScatteredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where)
+    // Tiles have 64 x 64 elements or more per signal, but for those of few rows.
+    : FusedProduct(ranks, 8192 + 2 * cdiv(cdiv(largest.m, ranks.size()), 64) * cdiv(largest.n, 64), where),
+      largest_(largest),
+      partials_(ranks_.symmetric(largest.dtype, {ranks_.size(), cdiv(largest.m, ranks_.size()), largest.n},
+                                 where)) {}
+
+MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k) const {
+  return choose_tiles(cdiv(m, ranks_.size()), n, k, ranks_.device().multiprocessors(), ranks_.size(), 0);
+}
+
+LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& a,
+                                   const DeviceTensor& b, const DeviceTensor& y, const FusedOptions& options,
+                                   SourceLocation where) {
+  const CallerLine caller(where);
+  check_operands("MatmulReduceScatter", "a", a, b, "y", y, options);
+  const int64_t m = a.shape()[0], n = y.shape()[1], k = a.shape()[1];
+  const int64_t each = cdiv(m, ranks_.size());
+  const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
+  if (y.shape()[0] != mine.count)
+    refuse(fmt::format("MatmulReduceScatter: rank {} of {} has {} of {} rows, y has {}", ranks_.rank(),
+                       ranks_.size(), mine.count, m, y.shape()[0]),
+           {text_of("a", a), text_of("y", y)}, "RowsOfRank::of() tells which rows a rank has");
+  if (y.dtype() != largest_.dtype || each * n > cdiv(largest_.m, ranks_.size()) * largest_.n)
+    refuse(fmt::format("MatmulReduceScatter: made for {} rows of {} in {}", largest_.m, largest_.n,
+                       largest_.dtype.name()),
+           {text_of("a", a), text_of("y", y)}, "make it for sizes as large as those of the largest call");
+  TiledKernel<K>& ready = kernel_for(kernels_, choice, ranks_.device());
+  const int64_t cluster_ctas = choice.cluster_m * choice.cluster_n * choice.split_k;
+  const int64_t tiles =
+      cdiv(each, choice.cluster_m * choice.block_m) * cdiv(n, choice.cluster_n * choice.block_n);
+  // A rank without rows stores where nobody reads: a row of what others send.
+  const uint64_t result = mine.count > 0 ? y.address() : partials_.mine().address();
+  return launch(ready.kernel, until, options.stream,
+                kernels::product_sizes(ready.tiles, each, n, k, choice.ctas), a.dtype(), a.address(),
+                b.address(), result,
+                signals_for(ScatteredRows::parts(tiles, cluster_ctas, choice.consumers), where),
+                partials_.all().address(), m, each, StepArguments(options, y));
+}
+
+// ---- imbrex/parallel/fused_matmul.h
+
+struct AllGatherMatmul::State {
+  GatheredProduct product;
+};
+AllGatherMatmul::AllGatherMatmul(Communicator ranks, const FusedSizes& largest, SourceLocation where)
+    : state_(std::make_shared<State>(State{GatheredProduct(std::move(ranks), largest, where)})) {}
+
+namespace {
+template <class Product>
+LaunchReport run_chosen(Product& product, Until until, int64_t m, int64_t n, int64_t k, const DeviceTensor& a,
+                        const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
+                        SourceLocation where) {
+  return product.run(until, product.choose(m, n, k), a, b, c, options, where);
+}
+/// An extent, where there is one: operands are checked later.
+int64_t extent(const DeviceTensor& t, size_t d) {
+  return t.shape().size() > d ? std::max<int64_t>(t.shape()[d], 1) : 1;
+}
+}  // namespace
+
+LaunchReport AllGatherMatmul::operator()(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
+                                         const FusedOptions& options, SourceLocation where) {
+  return run_chosen(state_->product, Until::kLaunched, extent(c, 0), extent(c, 1), extent(x, 1), x, b, c,
+                    options, where);
+}
+void AllGatherMatmul::prepare(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
+                              const FusedOptions& options, SourceLocation where) {
+  run_chosen(state_->product, Until::kCompiled, extent(c, 0), extent(c, 1), extent(x, 1), x, b, c, options,
+             where);
+}
+
+struct MatmulReduceScatter::State {
+  ScatteredProduct product;
+};
+MatmulReduceScatter::MatmulReduceScatter(Communicator ranks, const FusedSizes& largest, SourceLocation where)
+    : state_(std::make_shared<State>(State{ScatteredProduct(std::move(ranks), largest, where)})) {}
+
+LaunchReport MatmulReduceScatter::operator()(const DeviceTensor& a, const DeviceTensor& b,
+                                             const DeviceTensor& y, const FusedOptions& options,
+                                             SourceLocation where) {
+  return run_chosen(state_->product, Until::kLaunched, extent(a, 0), extent(y, 1), extent(a, 1), a, b, y,
+                    options, where);
+}
+void MatmulReduceScatter::prepare(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
+                                  const FusedOptions& options, SourceLocation where) {
+  run_chosen(state_->product, Until::kCompiled, extent(a, 0), extent(y, 1), extent(a, 1), a, b, y, options,
+             where);
+}
+
+}  // namespace imbrex::parallel

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The products behind imbrex/parallel/fused_matmul.h, with the choice of tiles apart from the launch.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "imbrex/kernels/matmul/matmul_h8.h"
+#include "imbrex/parallel/communicator.h"
+#include "imbrex/parallel/fused_matmul.h"
+#include "imbrex/runtime/kernel.h"
+#include "matmul/matmul_choice.h"
+#include "matmul/matmul_launch.h"
+
+namespace imbrex::parallel {
+
+/// A kernel with the tiles of a choice.
+template <class K>
+struct TiledKernel {
+  TiledKernel(const K& tiles, const Device& device) : tiles(tiles), kernel(tiles, device) {}
+  K tiles;
+  Kernel<K> kernel;
+};
+
+/// What every such product has on each rank: its signals, and its kernels by choice.
+class FusedProduct {
+ public:
+  FusedProduct(Communicator ranks, int64_t parts, SourceLocation where);
+
+ protected:
+  Communicator ranks_;
+  int64_t most_parts_;
+  SymmetricTensor signals_;
+  DeviceTensor progress_;
+
+  kernels::RankSignalsArguments signals_for(int64_t parts, SourceLocation where) const;
+};
+
+class GatheredProduct : FusedProduct {
+ public:
+  GatheredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
+  MatmulChoice choose(int64_t m, int64_t n, int64_t k) const;
+  /// x [rows of the rank, k], b [n, k], c [m, n]. `chunk_k`: elements of k that travel together; 0: chosen here.
+  LaunchReport run(Until until, const MatmulChoice& choice, const DeviceTensor& x, const DeviceTensor& b,
+                   const DeviceTensor& c, const FusedOptions& options, SourceLocation where,
+                   int64_t chunk_k = 0);
+
+ private:
+  using K = kernels::HopperMatmulH8<kernels::GatheredRows, kernels::Optional<kernels::ColumnBias>,
+                                    kernels::Activate, kernels::Convert>;
+  FusedSizes largest_;
+  SymmetricTensor rows_;  // all of them, [ranks * rows of a rank, k]
+  std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
+};
+
+class ScatteredProduct : FusedProduct {
+ public:
+  ScatteredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
+  MatmulChoice choose(int64_t m, int64_t n, int64_t k) const;
+  /// a [m, k], b [n, k], y [rows of the rank, n].
+  LaunchReport run(Until until, const MatmulChoice& choice, const DeviceTensor& a, const DeviceTensor& b,
+                   const DeviceTensor& y, const FusedOptions& options, SourceLocation where);
+
+ private:
+  using K = kernels::HopperMatmulH8<kernels::ScatteredRows, kernels::Optional<kernels::ColumnBias>,
+                                    kernels::Activate, kernels::Convert>;
+  FusedSizes largest_;
+  SymmetricTensor partials_;  // [ranks, rows of a rank, n]
+  std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
+};
+
+}  // namespace imbrex::parallel
