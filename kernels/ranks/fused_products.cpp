@@ -200,10 +200,11 @@ LaunchReport GatheredProduct::run(Until until, const MatmulChoice& choice, const
 
 ScatteredProduct::ScatteredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where)
     // Tiles have 64 x 64 elements or more per signal, but for those of few rows.
-    : FusedProduct(ranks, 8192 + 2 * cdiv(cdiv(largest.m, ranks.size()), 64) * cdiv(largest.n, 64), where),
+    : FusedProduct(ranks, 8192 + 4 * cdiv(cdiv(largest.m, ranks.size()), 64) * cdiv(largest.n, 64), where),
       largest_(largest),
       partials_(ranks_.symmetric(largest.dtype, {ranks_.size(), cdiv(largest.m, ranks_.size()), largest.n},
-                                 where)) {}
+                                 where)),
+      nowhere_(ranks_.symmetric(largest.dtype, {ranks_.size(), largest.n}, where)) {}
 
 MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k) const {
   return choose_tiles(cdiv(m, ranks_.size()), n, k, ranks_.device().multiprocessors(), ranks_.size(), 0);
@@ -211,31 +212,41 @@ MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k) const {
 
 LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& a,
                                    const DeviceTensor& b, const DeviceTensor& y, const FusedOptions& options,
-                                   SourceLocation where) {
+                                   SourceLocation where, const SymmetricTensor* all) {
   const CallerLine caller(where);
-  check_operands("MatmulReduceScatter", "a", a, b, "y", y, options);
+  const char* const call = all != nullptr ? "MatmulAllReduce" : "MatmulReduceScatter";
+  check_operands(call, "a", a, b, "y", y, options);
   const int64_t m = a.shape()[0], n = y.shape()[1], k = a.shape()[1];
   const int64_t each = cdiv(m, ranks_.size());
   const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
-  if (y.shape()[0] != mine.count)
-    refuse(fmt::format("MatmulReduceScatter: rank {} of {} has {} of {} rows, y has {}", ranks_.rank(),
-                       ranks_.size(), mine.count, m, y.shape()[0]),
-           {text_of("a", a), text_of("y", y)}, "RowsOfRank::of() tells which rows a rank has");
-  if (y.dtype() != largest_.dtype || each * n > cdiv(largest_.m, ranks_.size()) * largest_.n)
-    refuse(fmt::format("MatmulReduceScatter: made for {} rows of {} in {}", largest_.m, largest_.n,
-                       largest_.dtype.name()),
-           {text_of("a", a), text_of("y", y)}, "make it for sizes as large as those of the largest call");
+  const std::vector<std::string> facts{text_of("a", a), text_of("y", y)};
+  if (all != nullptr && y.shape()[0] != m)
+    refuse(fmt::format("{}: the product has {} rows, y has {}", call, m, y.shape()[0]), facts,
+           "give y as many rows as a");
+  if (all == nullptr && y.shape()[0] != mine.count)
+    refuse(fmt::format("{}: rank {} of {} has {} of {} rows, y has {}", call, ranks_.rank(), ranks_.size(),
+                       mine.count, m, y.shape()[0]),
+           facts, "RowsOfRank::of() tells which rows a rank has");
+  if (y.dtype() != largest_.dtype || n > largest_.n ||
+      each * n > cdiv(largest_.m, ranks_.size()) * largest_.n)
+    refuse(
+        fmt::format("{}: made for {} rows of {} in {}", call, largest_.m, largest_.n, largest_.dtype.name()),
+        facts, "make it for sizes as large as those of the largest call");
   TiledKernel<K>& ready = kernel_for(kernels_, choice, ranks_.device());
   const int64_t cluster_ctas = choice.cluster_m * choice.cluster_n * choice.split_k;
   const int64_t tiles =
       cdiv(each, choice.cluster_m * choice.block_m) * cdiv(n, choice.cluster_n * choice.block_n);
-  // A rank without rows stores where nobody reads: a row of what others send.
-  const uint64_t result = mine.count > 0 ? y.address() : partials_.mine().address();
+  const bool has_rows = mine.count > 0;
+  const uint64_t result = has_rows ? y.address() : nowhere_.mine().address();
+  uint64_t to_all =
+      nowhere_.all().address() + static_cast<uint64_t>(ranks_.rank() * largest_.n * y.dtype().bytes());
+  if (all != nullptr && has_rows)
+    to_all = all->all().address() + static_cast<uint64_t>(mine.first * n * y.dtype().bytes());
   return launch(ready.kernel, until, options.stream,
                 kernels::product_sizes(ready.tiles, each, n, k, choice.ctas), a.dtype(), a.address(),
                 b.address(), result,
                 signals_for(ScatteredRows::parts(tiles, cluster_ctas, choice.consumers), where),
-                partials_.all().address(), m, each, StepArguments(options, y));
+                partials_.all().address(), m, each, all != nullptr, to_all, StepArguments(options, y));
 }
 
 // ---- imbrex/parallel/fused_matmul.h
@@ -286,6 +297,26 @@ void MatmulReduceScatter::prepare(const DeviceTensor& a, const DeviceTensor& b, 
                                   const FusedOptions& options, SourceLocation where) {
   run_chosen(state_->product, Until::kCompiled, extent(a, 0), extent(y, 1), extent(a, 1), a, b, y, options,
              where);
+}
+
+struct MatmulAllReduce::State {
+  ScatteredProduct product;
+};
+MatmulAllReduce::MatmulAllReduce(Communicator ranks, const FusedSizes& largest, SourceLocation where)
+    : state_(std::make_shared<State>(State{ScatteredProduct(std::move(ranks), largest, where)})) {}
+
+LaunchReport MatmulAllReduce::operator()(const DeviceTensor& a, const DeviceTensor& b,
+                                         const SymmetricTensor& y, const FusedOptions& options,
+                                         SourceLocation where) {
+  ScatteredProduct& product = state_->product;
+  return product.run(Until::kLaunched, product.choose(extent(a, 0), extent(b, 0), extent(a, 1)), a, b,
+                     y.mine(), options, where, &y);
+}
+void MatmulAllReduce::prepare(const DeviceTensor& a, const DeviceTensor& b, const SymmetricTensor& y,
+                              const FusedOptions& options, SourceLocation where) {
+  ScatteredProduct& product = state_->product;
+  product.run(Until::kCompiled, product.choose(extent(a, 0), extent(b, 0), extent(a, 1)), a, b, y.mine(),
+              options, where, &y);
 }
 
 }  // namespace imbrex::parallel

@@ -57,15 +57,17 @@ class ScatteredProduct : FusedProduct {
  public:
   ScatteredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
   MatmulChoice choose(int64_t m, int64_t n, int64_t k) const;
-  /// a [m, k], b [n, k], y [rows of the rank, n].
+  /// a [m, k], b [n, k], y [rows of the rank, n]; or `all`, to which y belongs, [m, n]: every rank gets all rows.
   LaunchReport run(Until until, const MatmulChoice& choice, const DeviceTensor& a, const DeviceTensor& b,
-                   const DeviceTensor& y, const FusedOptions& options, SourceLocation where);
+                   const DeviceTensor& y, const FusedOptions& options, SourceLocation where,
+                   const SymmetricTensor* all = nullptr);
 
  private:
   using K = kernels::HopperMatmulH8<kernels::ScatteredRows, kernels::Optional<kernels::ColumnBias>,
                                     kernels::Activate, kernels::Convert>;
   FusedSizes largest_;
   SymmetricTensor partials_;  // [ranks, rows of a rank, n]
+  SymmetricTensor nowhere_;   // [ranks, n], where ranks without rows store a result, each its own row
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
 };
 

@@ -124,7 +124,7 @@ void check_gathered(const Ranks& where, const std::vector<Sizes>& calls, DataTyp
 }
 
 void check_scattered(const Ranks& where, const std::vector<Sizes>& calls, DataType dtype, uint64_t seed,
-                     const MatmulChoice* choice = nullptr) {
+                     const MatmulChoice* choice = nullptr, bool to_all = false) {
   const int ranks = where.count();
   std::vector<std::vector<HostTensor>> results(calls.size());
   for (auto& of_call : results) of_call.resize(static_cast<size_t>(ranks));
@@ -148,11 +148,14 @@ void check_scattered(const Ranks& where, const std::vector<Sizes>& calls, DataTy
       const DeviceTensor b = DeviceTensor::from_host(device, operand(call, communicator.rank(), true));
       FusedOptions steps{.bias = DeviceTensor::from_host(device, bias_of(call)),
                          .activation = Activation::kRelu};
-      DeviceTensor y =
-          DeviceTensor::empty(device, dtype, {RowsOfRank::of(s.m, ranks, communicator.rank()).count, s.n});
+      const RowsOfRank mine = RowsOfRank::of(s.m, ranks, communicator.rank());
+      SymmetricTensor all;
+      if (to_all) all = communicator.symmetric(dtype, {s.m, s.n});
+      DeviceTensor y = to_all ? all.mine() : DeviceTensor::empty(device, dtype, {mine.count, s.n});
       y.poison();
+      if (to_all) communicator.barrier();  // others store there, too
       expect_clean(product.run(Until::kLaunched, choice_or(product, choice, s), a, b, y, steps,
-                               SourceLocation::current()));
+                               SourceLocation::current(), to_all ? &all : nullptr));
       communicator.synchronize();
       results[call][rank] = y.to_host();
     }
@@ -165,8 +168,11 @@ void check_scattered(const Ranks& where, const std::vector<Sizes>& calls, DataTy
     for (int rank = 0; rank < ranks; ++rank) {
       SCOPED_TRACE(::testing::Message()
                    << "call " << call << ", rank " << rank << " of " << ranks << ", seed " << seed);
-      expect_close(results[call][static_cast<size_t>(rank)], sums, RowsOfRank::of(s.m, ranks, rank).first,
-                   bias_of(call), ranks, s.k);
+      const HostTensor& got = results[call][static_cast<size_t>(rank)];
+      expect_close(got, sums, to_all ? 0 : RowsOfRank::of(s.m, ranks, rank).first, bias_of(call), ranks, s.k);
+      if (to_all) {
+        EXPECT_EQ(got.to_doubles(), results[call][0].to_doubles());
+      }
     }
   }
 }
@@ -244,6 +250,29 @@ TEST(MatmulReduceScatter, IsCleanUnderFiftySeeds) {
                     float16, seed, &choice);
 }
 
+TEST(MatmulAllReduce, GivesAllRanksTheSameSums) {
+  for (const int ranks : {1, 2, 3, 4, 8})
+    check_scattered(Ranks::virtual_node(ranks, options(static_cast<uint64_t>(ranks))),
+                    {{67, 48, 136}, {5, 72, 64}, {130, 20, 72}}, ranks % 2 == 0 ? bfloat16 : float16,
+                    static_cast<uint64_t>(ranks), nullptr, true);
+}
+
+TEST(MatmulAllReduce, HoldsForEveryKindOfTile) {
+  int seed = 0;
+  for (const MatmulChoice& choice :
+       {tiles(64, 64, 1, 1, 1, 1, false), tiles(128, 64, 2, 1, 1, 1, false), tiles(64, 64, 1, 2, 1, 1, false),
+        tiles(64, 64, 1, 1, 1, 2, false), tiles(64, 64, 1, 2, 2, 1, true)})
+    check_scattered(Ranks::virtual_node(2, options(3)), {{200, 144, 392}}, bfloat16,
+                    static_cast<uint64_t>(++seed), &choice, true);
+}
+
+TEST(MatmulAllReduce, IsCleanUnderFiftySeeds) {
+  const MatmulChoice choice = tiles(64, 64, 1, 1, 1, 1, false);
+  for (uint64_t seed = 0; seed < 50; ++seed)
+    check_scattered(Ranks::virtual_node(seed % 2 == 0 ? 2 : 3, options(seed)), {{140, 24, 72}, {9, 32, 392}},
+                    float16, seed, &choice, true);
+}
+
 // ---- calls that do not fit
 
 std::string error_of(const std::function<void(Communicator&)>& body) {
@@ -295,6 +324,8 @@ TEST(OnTwoGpus, ProductsFusedWithCollectivesAreRight) {
   for (const DataType dtype : {float16, bfloat16}) {
     check_gathered(where, {{1, 24, 8}, {67, 40, 136}, {1000, 136, 520}, {5, 520, 4096}}, dtype, 1);
     check_scattered(where, {{1, 24, 8}, {67, 40, 136}, {1000, 136, 520}, {5, 520, 4096}}, dtype, 2);
+    check_scattered(where, {{1, 24, 8}, {67, 40, 136}, {1000, 136, 520}, {5, 520, 4096}}, dtype, 3, nullptr,
+                    true);
   }
 }
 

@@ -80,4 +80,22 @@ class MatmulReduceScatter {
   std::shared_ptr<State> state_;
 };
 
+/// y.mine() = activation(the sum of all ranks' a b^T, + bias), on every rank, with the same bits.
+class MatmulAllReduce {
+ public:
+  MatmulAllReduce(Communicator ranks, const FusedSizes& largest,
+                  SourceLocation where = SourceLocation::current());
+
+  /// a [m, k] and b [n, k], this rank's part of k; y [m, n]. Types and the rest as AllGatherMatmul. Others store into y from
+  /// the moment that this rank's call has begun.
+  LaunchReport operator()(const DeviceTensor& a, const DeviceTensor& b, const SymmetricTensor& y,
+                          const FusedOptions& options = {}, SourceLocation where = SourceLocation::current());
+  void prepare(const DeviceTensor& a, const DeviceTensor& b, const SymmetricTensor& y,
+               const FusedOptions& options = {}, SourceLocation where = SourceLocation::current());
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
 }  // namespace imbrex::parallel

@@ -208,7 +208,7 @@ struct HopperMatmulH8 {
           else
             ranks.store(store, i, acc, offset_m, offset_n, matrix, at, rank);
         }
-        ranks.end_of_tiles();
+        ranks.end_of_tiles(first_tile, num_tiles, num_clusters, matrix_tiles, rank, i);
         store.wait();
       }
     }

@@ -42,12 +42,12 @@ class ResultStore {
   /// Stores a tile of `matrix` that begins at (offset_m, offset_n). The threads of warp group `group` execute it.
   void operator()(int group, const RegisterBase& sums, const Int32& offset_m, const Int32& offset_n,
                   const ScalarArg& matrix) const {
-    to(c_.rank() == 3 ? c_[matrix] : c_, finish_, group, sums, offset_m, offset_n, matrix);
+    to({c_.rank() == 3 ? c_[matrix] : c_}, finish_, group, sums, offset_m, offset_n, matrix);
   }
 
-  /// The same to another place for all of C or the matrix, with other steps.
+  /// The same to other places for all of C or the matrix, with other steps.
   template <class Finish>
-  void to(const GlobalTensor& g_out, const Finish& finish, int group, const RegisterBase& sums,
+  void to(const std::vector<GlobalTensor>& places, const Finish& finish, int group, const RegisterBase& sums,
           const Int32& offset_m, const Int32& offset_n, const ScalarArg& matrix) const {
     auto rows = finish.rows(tile_.rows);
     const auto part = [&](const Slice& s) {
@@ -79,9 +79,12 @@ class ResultStore {
       if (has_tma_rows_) fence::proxy_async();  // what was written becomes visible to TMA
       sync();
       if (!has_tma_rows_) {
-        store_global(g_out, load_shared(s_slice), {offset_m + s.row, offset_n + s.column});
+        const RegisterValue tile = load_shared(s_slice);
+        for (const GlobalTensor& place : places)
+          store_global(place, tile, {offset_m + s.row, offset_n + s.column});
       } else if (auto warp = single_warp()) {
-        tma::shared_to_global(s_slice, g_out, {offset_m + s.row, offset_n + s.column});
+        for (const GlobalTensor& place : places)
+          tma::shared_to_global(s_slice, place, {offset_m + s.row, offset_n + s.column});
         tma::commit_group();
       }
     }
@@ -95,6 +98,7 @@ class ResultStore {
   }
   /// TMA stores, started by the first warp of a group; else all threads do.
   bool is_by_tma() const { return has_tma_rows_; }
+  const Epilogue<Steps...>& finish() const { return finish_; }
   DataType dtype() const { return c_type_; }
   Expr columns() const { return sizes_.n(); }
 

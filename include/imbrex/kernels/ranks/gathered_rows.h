@@ -122,7 +122,7 @@ class GatheredTiles {
   }
 
   void between_blocks(const ScalarArg&) const {}
-  void end_of_tiles() const {}
+  void end_of_tiles(const Int32&, const Int32&, const Int32&, const ScalarArg&, const Int32&, int) const {}
   void begin() {
     call_.emplace(rows_.signals);
     call_->begin();

@@ -51,7 +51,7 @@ class OneRank {
     store(group, sums, row, column, matrix);
   }
   void between_blocks(const ScalarArg&) const {}
-  void end_of_tiles() const {}
+  void end_of_tiles(const Int32&, const Int32&, const Int32&, const ScalarArg&, const Int32&, int) const {}
   void begin() const {}
   void carry() const {}
   void end() const {}

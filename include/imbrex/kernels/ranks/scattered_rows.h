@@ -5,9 +5,12 @@
 // A rank's tiles begin with the rows of the rank behind it and end with its own. A tile of another's rows is stored to a
 // place in that rank's memory, one for each sender, by TMA as any result, and a signal follows it. A tile of its own rows
 // it finishes itself: it waits until the others have stored theirs, and adds them to its sums in registers.
+//
+// Matmul + all-reduce is the same, but for where an owner's tiles go: to all ranks.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "imbrex/kernels/parts/batch.h"
 #include "imbrex/kernels/parts/epilogue.h"
@@ -22,15 +25,18 @@ namespace imbrex::kernels {
 /// A step of a matmul's epilogue, the first: adds what the other ranks have computed of the rank's own rows, in float32 from
 /// partial results of the result's type. The kernel's m is `rank_rows`, its C has the rank's own rows.
 struct ScatteredRows {
-  using Parameters = ParameterList<RankSignals, Ptr<>, Int32, Int32>;
+  using Parameters = ParameterList<RankSignals, Ptr<>, Int32, Int32, bool, Ptr<>>;
   RankSignals signals;
   Ptr<> partial_ptr;  ///< symmetric, [ranks, rank_rows, n] of the result's type: from each rank
   Int32 all_rows;     ///< of A
   Int32 rank_rows;    ///< of each rank but the last ones, which may have fewer or none
+  bool to_all;        ///< every rank gets all rows of the result
+  Ptr<> result_ptr;   ///< then: symmetric, the rank's own rows in everybody's result
 
-  /// Signals that each rank needs for each other, of a kernel with so many tiles of a rank's rows, clusters and consumers.
+  /// Signals that each rank needs for each other, of a kernel with so many tiles of a rank's rows, clusters and consumers:
+  /// that a part of a tile has been sent, and that the result of it has.
   static int64_t parts(int64_t tiles, int64_t cluster_ctas, int64_t consumers) {
-    return tiles * cluster_ctas * consumers;
+    return 2 * tiles * cluster_ctas * consumers;
   }
   /// What each rank sends to each: [to, from, rank_rows, n].
   GlobalTensor partials(DataType dtype, const ScalarArg& n) const {
@@ -56,12 +62,7 @@ class ScatteredTiles {
 
   const Int32& rows_of_a(const Int32&) const { return rows_.all_rows; }
   ProductSizes sizes_of_c(const ProductSizes& sizes) const {
-    return {max(min(rows_.rank_rows, rows_.all_rows - rows_.signals.rank * rows_.rank_rows), 1),
-            sizes.n_units,
-            sizes.n_unit,
-            sizes.k,
-            sizes.k_fills_rings,
-            sizes.ctas};
+    return {own_rows(), sizes.n_units, sizes.n_unit, sizes.k, sizes.k_fills_rings, sizes.ctas};
   }
   Expr tiles(const ScalarArg& tiles_of_rank) const { return tiles_of_rank * rows_.signals.ranks; }
   /// The matrix of a batch is here the rank whose rows they are.
@@ -89,7 +90,7 @@ class ScatteredTiles {
   template <class Store>
   void store(const Store& store, int group, const RegisterBase& sums, const Int32& row, const Int32& column,
              const ScalarArg& owner, const TileOfBatch& at, const Int32& cta) {
-    Int32 part = (at.tile * shape_.cluster_ctas + cta) * shape_.consumers + group;
+    Int32 part = part_of(at, cta, group);
     tell_of_stored();  // nobody is kept waiting while this one waits
     if (auto theirs = when(owner != call_->rank())) {
       if (auto first = when(owner != owner_)) {
@@ -97,7 +98,7 @@ class ScatteredTiles {
         owner_ = owner;
       }
       const GlobalTensor place = rows_.partials(store.dtype(), store.columns())[owner][call_->rank()];
-      store.to(place, Epilogue<>(), group, sums, row, column, owner);
+      store.to({place}, Epilogue<>(), group, sums, row, column, owner);
       part_ = part;
       if (!store.is_by_tma()) {
         call_->stored(owner, part_);
@@ -105,8 +106,12 @@ class ScatteredTiles {
       }
     }
     if (auto mine = otherwise()) {
-      for (int i = 1; i < rows_.signals.ranks; ++i) call_->wait_for(call_->peer(i), part);
-      store(group, sums, row, column, 0);
+      for (int i = 1; i < call_->ranks(); ++i) call_->wait_for(call_->peer(i), part);
+      if (rows_.to_all) {
+        store_to_all(store, group, sums, row, column, part);
+      } else {
+        store(group, sums, row, column, 0);
+      }
     }
   }
   /// TMA's stores take a while: their owner is told while the next tile is being multiplied.
@@ -114,8 +119,18 @@ class ScatteredTiles {
     constexpr int kBlocks = 4;  // about as long as a store takes
     if (auto due = when(k_block == kBlocks)) tell_of_stored();
   }
-  /// Behind a warp group's last tile.
-  void end_of_tiles() { tell_of_stored(); }
+  /// Behind a warp group's last tile. Its tiles were `first`, `first` + `step`, ... below `end`: of those of the other
+  /// ranks' rows the results must have come before the kernel ends.
+  void end_of_tiles(const Int32& first, const Int32& end, const Int32& step, const ScalarArg& tiles_of_rank,
+                    const Int32& cta, int group) {
+    tell_of_stored();
+    if (!rows_.to_all) return;
+    for (Int32 tile : range(first, end, step)) {
+      const TileOfBatch at = this->tile(nullptr, tile, tiles_of_rank);
+      if (auto theirs = when(at.matrix != call_->rank()))
+        call_->wait_for(at.matrix, part_of(at, cta, group) + 1);
+    }
+  }
 
   void begin() {
     call_.emplace(rows_.signals);
@@ -128,8 +143,39 @@ class ScatteredTiles {
   const ScatteredRows& rows_;
   RankTileShape shape_;
   std::optional<RankCall> call_;
-  Int32 owner_ = -1;  // a rank that has begun this call
-  Int32 part_ = -1;   // of its rows, which TMA is storing
+  Int32 owner_ = -1;      // a rank that has begun this call
+  Int32 part_ = -1;       // of its rows, which TMA is storing
+  Int32 result_ = -1;     // a part of the rank's own rows, which TMA is storing to all
+  Bool has_all_ = false;  // all ranks have begun this call
+
+  /// The signal of a part; that of its result is the next one.
+  Expr part_of(const TileOfBatch& at, const Int32& cta, int group) const {
+    return 2 * ((at.tile * shape_.cluster_ctas + cta) * shape_.consumers + group);
+  }
+  template <class Store>
+  void store_to_all(const Store& store, int group, const RegisterBase& sums, const Int32& row,
+                    const Int32& column, const Int32& part) {
+    if (auto first = when(!has_all_)) {
+      for (int i = 1; i < call_->ranks(); ++i) call_->wait_for_begin(call_->peer(i));
+      has_all_ = true;
+    }
+    const GlobalTensor results =
+        symmetric_view(rows_.result_ptr, store.dtype(), rows_.signals.rank_stride_bytes, call_->ranks(),
+                       {own_rows(), store.columns()});
+    std::vector<GlobalTensor> places;
+    for (int i = 0; i < call_->ranks(); ++i) places.push_back(results[call_->peer(i)]);
+    store.to(places, store.finish(), group, sums, row, column, 0);
+    result_ = part + 1;
+    if (!store.is_by_tma()) tell_of_result();
+  }
+  void tell_of_result() {
+    for (int i = 1; i < call_->ranks(); ++i) call_->stored(call_->peer(i), result_);
+    result_ = -1;
+  }
+  /// At least one: a tensor has elements.
+  Expr own_rows() const {
+    return max(min(rows_.rank_rows, rows_.all_rows - rows_.signals.rank * rows_.rank_rows), 1);
+  }
 
   void tell_of_stored() {
     if (auto is_storing = when(part_ >= 0)) {
@@ -138,6 +184,14 @@ class ScatteredTiles {
         call_->stored(owner_, part_);
       }
       part_ = -1;
+    }
+    if (!rows_.to_all) return;
+    if (auto is_storing = when(result_ >= 0)) {
+      if (auto warp = single_warp()) {
+        tma::wait_group(0);
+        tell_of_result();
+      }
+      result_ = -1;
     }
   }
 };
