@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "imbrex/kernels/rows/rms_norm.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "imbrex/runtime/caller_line.h"
@@ -19,6 +21,17 @@ LaunchReport rms_norm(const DeviceTensor& x, const DeviceTensor& weight, const D
   call.result("y", y);
   return kernel_of_device<kernels::RmsNormRows>(x.device())
       .on(stream)(call.row_shape(), call.is_whole(), epsilon, call.arguments(x), weights, call.arguments(y));
+}
+
+LaunchReport rms_factors(const DeviceTensor& x, const DeviceTensor& factors, float epsilon,
+                         const Stream& stream, SourceLocation where) {
+  const CallerLine caller(where);
+  RowCall call("rms_factors", "x", x);
+  if (x.shape().size() != 2)
+    call.refuse_first(fmt::format("has {} dimensions, not 2", x.shape().size()), "make it [rows, columns]");
+  call.check_dense("factors", factors, {call.rows()}, {float32});
+  return kernel_of_device<kernels::RmsFactors>(x.device())
+      .on(stream)(call.row_shape(), call.is_whole(), epsilon, call.arguments(x), factors.address());
 }
 
 LaunchReport rms_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, const DeviceTensor& weight,
@@ -56,6 +69,23 @@ const KernelRegistration<RmsNormRows> registration{
           for (int64_t j = 0; j < rows.n; ++j) squares += in[i * rows.n + j] * in[i * rows.n + j];
           const double scale = 1 / std::sqrt(squares / static_cast<double>(rows.n) + epsilon);
           for (int64_t j = 0; j < rows.n; ++j) out[i * rows.n + j] = in[i * rows.n + j] * scale * w[j];
+        }
+      });
+    }};
+
+const KernelRegistration<RmsFactors> factors{
+    {"rms_factors", "what RMS normalisation multiplies each row by", row_sizes(123, 1000)},
+    [](Case& c, Kernel<RmsFactors>& kernel) {
+      const RowCase rows(c);
+      DeviceTensor x = rows.input(), out = c.output(float32, {rows.m});
+      const float epsilon = 1e-5f;
+      c.launch(kernel, rows.shape(), rows.is_whole(), epsilon, rows.operand(x), out);
+      c.expect(out, [&](std::span<double> expected) {
+        const std::vector<double> in = c.values(x);
+        for (int64_t i = 0; i < rows.m; ++i) {
+          double squares = 0;
+          for (int64_t j = 0; j < rows.n; ++j) squares += in[i * rows.n + j] * in[i * rows.n + j];
+          expected[i] = 1 / std::sqrt(squares / static_cast<double>(rows.n) + epsilon);
         }
       });
     }};

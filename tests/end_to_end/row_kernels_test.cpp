@@ -105,6 +105,26 @@ TEST(RowKernels, RmsNorm) {
   });
 }
 
+TEST(RowKernels, RmsFactors) {
+  each_bench([](Bench& b) {
+    if (b.shape.size() == 3) return;
+    const StridedMemory x = b.input();
+    const DeviceTensor factors = DeviceTensor::empty(b.device, float32, {b.rows()});
+    DeviceTensor(factors).poison();
+    expect_clean(rms_factors(x.tensor, factors, 0.5f));
+    const std::vector<double> values = x.values();
+    const int64_t n = b.columns();
+    std::vector<double> expected;
+    for (int64_t i = 0; i < b.rows(); ++i) {
+      double squares = 0;
+      for (int64_t j = 0; j < n; ++j)
+        squares += values[i * n + j] * values[i * n + j] / static_cast<double>(n);
+      expected.push_back(1 / std::sqrt(squares + 0.5));
+    }
+    expect_values(factors, expected, 1e-4);
+  });
+}
+
 /// A row's normal values, and the factor, of RMS norm or layer norm.
 std::pair<std::vector<double>, double> normal(const double* x, int64_t n, double epsilon, bool centred) {
   double mean = 0, variance = 0;

@@ -17,6 +17,12 @@ LaunchReport rms_norm(const DeviceTensor& x, const DeviceTensor& weight, const D
                       float epsilon = 1e-6f, const Stream& stream = {},
                       SourceLocation where = SourceLocation::current());
 
+/// factors[i] = 1 / sqrt(mean(x[i, :]^2) + epsilon), of each row: RMS normalisation before a product costs no tensor of its
+/// own where they are the product's scale_a (imbrex/kernels/matmul.h), and the norm's weights are multiplied into those of
+/// the product beforehand. x [rows, columns], as for rms_norm(); factors [rows], float32, dense. Otherwise as there.
+LaunchReport rms_factors(const DeviceTensor& x, const DeviceTensor& factors, float epsilon = 1e-6f,
+                         const Stream& stream = {}, SourceLocation where = SourceLocation::current());
+
 /// The gradients of rms_norm(): from dy, that of y, those of x and of weight, of which either may be null.
 ///
 ///   dx = r * (dy * weight - x * r^2 * mean(dy * weight * x)),   r = 1 / sqrt(mean(x^2) + epsilon)
@@ -52,6 +58,26 @@ struct RmsNormRows {
       auto scaled = values.at(column) * scale * weight.load(shape, column, tile.columns);
       store_global(g_y, scaled.to(y.dtype), {row, column});
     });
+  }
+};
+
+struct RmsFactors {
+  int thread_bytes = 64;  // of x, per thread
+
+  static auto space() { return Space<RmsFactors>().choose<&RmsFactors::thread_bytes>({64, 32, 128}); }
+
+  /// factors[i] = 1 / sqrt(mean(x[i, :]^2) + epsilon).
+  void operator()(RowShape shape, bool is_whole, Float32 epsilon, RowOperand x,
+                  Ptr<float32> factors_ptr) const {
+    const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
+    const auto [row, matrix] = tile.place_of_cta();
+    const TileRows values(tile, x.view(shape, matrix), row);
+    auto squares = sum_of_rows(tile, [&](const ScalarArg& column) {
+      auto part = values.at(column);
+      return part * part;
+    });
+    auto factors = rsqrt(squares / shape.columns() + epsilon);
+    store_global(global_view(factors_ptr, {shape.rows}), factors.reshape({tile.rows}), {row});
   }
 };
 

@@ -97,7 +97,8 @@ struct TopK {
           Int32 key = s_keys[0][first + j], place = s_places[0][first + j];
           add(key, place);
         } else {
-          add(gather(s_keys, {numbers, first + j}, {rows, 1}), gather(s_places, {numbers, first + j}, {rows, 1}));
+          add(gather(s_keys, {numbers, first + j}, {rows, 1}),
+              gather(s_places, {numbers, first + j}, {rows, 1}));
         }
       }
     auto chosen = present && rank < k && numbers + row < shape.rows;
