@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/matmul.h"
 #include "imbrex/runtime/compare.h"
 
 namespace imbrex::testing {
@@ -133,6 +134,35 @@ TEST(FusedMatmul, TwoHundredSchedules) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     run({70, 144, 72, bfloat16, float8_e4m3, true, true}, seed);
     run({20, 16, 136, float16, float16, true, false}, seed + 100);
+  }
+}
+
+TEST(FusedMatmul, TwoHundredSchedulesOfScalesOfBlocks) {
+  constexpr int64_t kM = 70, kN = 136, kK = 272, kBlocks = 3;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    const Device device = virtual_gpu(seed);
+    const DeviceTensor a = scaled(device, float8_e4m3, {kM, kK}, seed, 1),
+                       b = scaled(device, float8_e4m3, {kN, kK}, seed + 1000, 1),
+                       of_a = DeviceTensor::random(device, float32, {kBlocks, kM}, seed + 2000),
+                       of_b = DeviceTensor::random(device, float32, {2, kBlocks}, seed + 3000),
+                       c = DeviceTensor::empty(device, float16, {kM, kN});
+    DeviceTensor(c).poison();
+    const LaunchReport report = matmul(a, b, c, {.scale_a = of_a, .scale_b = of_b});
+    ASSERT_TRUE(report.clean()) << report.virtual_report.format();
+    const std::vector<double> x = a.to_host().to_doubles(), w = b.to_host().to_doubles(),
+                              by_a = of_a.to_host().to_doubles(), by_b = of_b.to_host().to_doubles(),
+                              got = c.to_host().to_doubles();
+    for (size_t at = seed % 7; at < got.size(); at += 7) {
+      const auto i = static_cast<int64_t>(at) / kN, j = static_cast<int64_t>(at) % kN;
+      double sum = 0, size = 0;
+      for (int64_t l = 0; l < kK; ++l) {
+        const double term =
+            x[i * kK + l] * w[j * kK + l] * by_a[l / 128 * kM + i] * by_b[j / 128 * kBlocks + l / 128];
+        sum += term, size += std::abs(term);
+      }
+      ASSERT_NEAR(got[at], sum, size * 1e-3 + std::abs(sum) / 1024) << i << " " << j;
+    }
   }
 }
 
