@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/approx.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <vector>
 
 #include "core/approx_tables.h"
 #include "core/float_formats.h"
@@ -20,31 +18,9 @@ constexpr uint32_t kNan = 0x7FFFFFFF;
 constexpr uint32_t kInfinity = 0x7F800000;
 constexpr uint32_t kOne = 0x3F800000;
 
-/// t^2 as the unit forms it, for every 17-bit fraction t in [0, 1), in units of 2^-15: of the partial
-/// products (equal pairs merged) those below that are left out. 256 KiB, which is quicker than forming it
-/// each time.
-const std::vector<uint16_t>& truncated_squares() {
-  static const std::vector<uint16_t> squares = [] {
-    constexpr int kBits = 17, kLowest = 2 * kBits - 15;  // the smallest weight that counts
-    std::vector<uint16_t> table(1u << kBits);
-    for (uint32_t t = 1; t < table.size(); ++t) {
-      // What the top bit j adds to the square of the rest: with every lower bit i, weight i + j + 1; with
-      // itself, 2 j.
-      const int j = 31 - std::countl_zero(t);
-      const uint32_t rest = t ^ (1u << j);
-      const int first = std::max(kLowest - 1 - j, 0);
-      uint64_t added = first >= j ? 0 : uint64_t{rest >> first << first} << (j + 1);
-      if (2 * j >= kLowest) added += uint64_t{1} << (2 * j);
-      table[t] = static_cast<uint16_t>(table[rest] + (added >> kLowest));
-    }
-    return table;
-  }();
-  return squares;
-}
-
 /// The quadratic of a segment at the 17-bit fraction t, in units of 2^-17 of the segment's own.
 int64_t quadratic(const Segment& segment, uint32_t t, int beta) {
-  const int64_t square = int64_t{truncated_squares()[t]} * 4;
+  const int64_t square = int64_t{detail::truncated_square(t)} * 4;
   return int64_t{segment.c0} * 16384 + beta + int64_t{segment.c1} * t + int64_t{segment.c2} * square;
 }
 

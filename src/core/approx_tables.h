@@ -12,6 +12,18 @@ struct Segment {
   int32_t c0, c1, c2;
 };
 
+/// t^2 as the unit forms it, for a 17-bit fraction t in [0, 1), in units of 2^-15: of the partial products (equal pairs
+/// merged) those below that are left out. What bit j adds: with every lower bit i, weight i + j + 1 - 19; with itself,
+/// 2 j - 19.
+inline uint32_t truncated_square(uint32_t t) {
+  uint32_t square = 0;
+  for (uint32_t j = 10; j < 17; ++j) {
+    const uint32_t lower = t & ((1u << j) - 1);
+    square += (t >> j & 1) * ((lower >> (18 - j)) + (1u << (2 * j - 19)));
+  }
+  return square;
+}
+
 // clang-format off
 /// 1/x over [1, 2).
 inline constexpr Segment kRcpTable[128] = {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The approximate functions and the conversions from f32 against what an H200 answered (golden/README.md).
 #include "core/approx.h"
+#include "core/approx_lanes.h"
+#include "core/approx_tables.h"
 
 #include <gtest/gtest.h>
 
@@ -181,6 +183,37 @@ TEST(Approx, StaysWithinTheErrorsMeasuredOnTheHardware) {
 }
 
 // div.approx and div.full are what the assembler makes of them: a product with the unit's reciprocal.
+/// Partial products of the bits i <= j of t, the unequal ones merged in pairs, in units of 2^-34 without those below
+/// 2^-15.
+TEST(Approx, SquaresLeaveOutSmallPartialProducts) {
+  for (uint32_t t = 0; t < 1u << 17; t += t < 4096 ? 1 : 7) {
+    uint64_t sum = 0;
+    for (int i = 0; i < 17; ++i)
+      for (int j = i; j < 17; ++j) {
+        const int weight = i == j ? 2 * i : i + j + 1;
+        if ((t >> i & 1) != 0 && (t >> j & 1) != 0 && weight >= 19) sum += uint64_t{1} << weight;
+      }
+    ASSERT_EQ(uint64_t{detail::truncated_square(t)} << 19, sum) << t;
+  }
+}
+
+TEST(Approx, ManyPowersOfTwoAtOnceAreThoseOneByOne) {
+  std::vector<float> x;
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4093)
+    x.push_back(f32_from_bits(static_cast<uint32_t>(bits)));
+  for (int i = -160; i < 160; ++i)
+    for (const float step : {-0x1p-18f, 0.0f, 0x1p-18f, 0.5f}) x.push_back(static_cast<float>(i) + step);
+  for (const uint32_t bits : {0x7F800000u, 0xFF800000u, 0x7F800001u, 0xFFC00000u, 0x80000000u, 0x80000001u})
+    x.push_back(f32_from_bits(bits));
+  x.resize((x.size() + 15) / 16 * 16);
+  for (const bool ftz : {false, true}) {
+    std::vector<float> results(x.size());
+    ex2_approx_lanes(x.data(), results.data(), static_cast<int64_t>(x.size()), ftz);
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(f32_bits(results[i]), f32_bits(ex2_approx(x[i], ftz))) << x[i] << " " << ftz;
+  }
+}
+
 TEST(Approx, Quotients) {
   EXPECT_EQ(div_approx(6.0f, 2.0f, false), 3.0f);
   EXPECT_TRUE(is_nan(div_approx(0.0f, 0.0f, false)));

@@ -4,8 +4,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <thread>
+#include <utility>
 
 #include "vgpu/memory/memory.h"
 
@@ -37,34 +39,94 @@ bool is_read_by_four(const ShadowCell& cell) {
   return true;
 }
 
+/// Of the shadow of more pages than these nothing is kept: they are at most 18 KiB each.
+constexpr size_t kMostKeptPages = 2048;
+
+struct Sizes {
+  explicit Sizes(uint64_t bytes)
+      : is_used(bytes / GlobalRaces::kPageBytes + 1),
+        blocks(is_used * (GlobalRaces::kPageBytes / kBlockBytes) * sizeof(ShadowCell)),
+        cells(blocks * kCellsInBlock),
+        read_by_many(is_used * (GlobalRaces::kPageBytes / ShadowCell::kBytes / 8)) {}
+  uint64_t is_used, blocks, cells, read_by_many;
+};
+
+void unmap(const GlobalShadow& shadow) {
+  const Sizes sizes(shadow.bytes);
+  munmap(shadow.blocks, sizes.blocks);
+  munmap(shadow.cells, sizes.cells);
+  munmap(shadow.read_by_many, sizes.read_by_many);
+  munmap(shadow.is_used, sizes.is_used);
+}
+
+/// The shadow that no launch uses at the moment, if there is one.
+struct SpareShadow {
+  std::mutex mutex;
+  GlobalShadow shadow;
+};
+SpareShadow& spare_shadow() {
+  static SpareShadow spare;
+  return spare;
+}
+
+GlobalShadow take_shadow(uint64_t bytes) {
+  {
+    SpareShadow& spare = spare_shadow();
+    const std::lock_guard lock(spare.mutex);
+    if (spare.shadow.bytes == bytes) return std::exchange(spare.shadow, {});
+  }
+  const Sizes sizes(bytes);
+  return {.bytes = bytes,
+          .blocks = static_cast<ShadowCell*>(reserve(sizes.blocks, kPurpose, kHelp)),
+          .cells = static_cast<ShadowCell*>(reserve(sizes.cells, kPurpose, kHelp)),
+          .read_by_many = static_cast<std::atomic<uint64_t>*>(reserve(sizes.read_by_many, kPurpose, kHelp)),
+          .is_used = static_cast<uint8_t*>(reserve(sizes.is_used, kPurpose, kHelp))};
+}
+
+void keep_shadow(GlobalShadow shadow) {
+  {
+    SpareShadow& spare = spare_shadow();
+    const std::lock_guard lock(spare.mutex);
+    std::swap(spare.shadow, shadow);
+  }
+  if (shadow.bytes != 0) unmap(shadow);
+}
+
 }  // namespace
 
 GlobalRaces::GlobalRaces(uint64_t bytes, bool is_concurrent)
-    : is_concurrent_(is_concurrent),
-      block_bytes_((bytes / kBlockBytes + 1) * sizeof(ShadowCell)),
-      cell_bytes_(block_bytes_ * kCellsInBlock),
-      read_bytes_((bytes / ShadowCell::kBytes / 64 + 1) * sizeof(uint64_t)),
-      blocks_(static_cast<ShadowCell*>(reserve(block_bytes_, kPurpose, kHelp))),
-      cells_(static_cast<ShadowCell*>(reserve(cell_bytes_, kPurpose, kHelp))),
-      read_by_many_(static_cast<std::atomic<uint64_t>*>(reserve(read_bytes_, kPurpose, kHelp))) {}
+    : is_concurrent_(is_concurrent), shadow_(take_shadow(bytes)) {}
 
 GlobalRaces::~GlobalRaces() {
-  munmap(blocks_, block_bytes_);
-  munmap(cells_, cell_bytes_);
-  munmap(read_by_many_, read_bytes_);
+  if (used_pages_.size() > kMostKeptPages) {
+    unmap(shadow_);
+    return;
+  }
+  for (const uint64_t page : used_pages_) {
+    std::memset(static_cast<void*>(&block(page)), 0, kPageBytes / kBlockBytes * sizeof(ShadowCell));
+    std::memset(static_cast<void*>(&shadow_.read_by_many[cell_index(page) / 64]), 0,
+                kPageBytes / ShadowCell::kBytes / 8);
+    shadow_.is_used[page_index(page)] = 0;
+  }
+  keep_shadow(shadow_);
+}
+
+void GlobalRaces::note_use(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  used_pages_.push_back(address / kPageBytes * kPageBytes);
 }
 
 bool GlobalRaces::is_read_by_many(uint64_t begin, uint64_t end) const {
   if (has_released_.load(std::memory_order_relaxed)) return false;
   const uint64_t last = cell_index(end - 1);
   for (uint64_t i = cell_index(begin); i <= last; i = (i / 64 + 1) * 64)
-    if ((~read_by_many_[i / 64].load(std::memory_order_relaxed) & bits_of(i, last)) != 0) return false;
+    if ((~shadow_.read_by_many[i / 64].load(std::memory_order_relaxed) & bits_of(i, last)) != 0) return false;
   return true;
 }
 
 void GlobalRaces::note_reads(uint64_t begin, uint64_t end, bool by_write) {
   const auto note = [&](uint64_t first, uint64_t last, const ShadowCell& cell) {
-    std::atomic<uint64_t>& word = read_by_many_[first / 64];
+    std::atomic<uint64_t>& word = shadow_.read_by_many[first / 64];
     const uint64_t bits = bits_of(first, last), set = word.load(std::memory_order_relaxed) & bits;
     const bool becomes = !by_write && is_read_by_four(cell);
     if (set != 0 && !becomes) word.fetch_and(~bits, std::memory_order_relaxed);
@@ -73,18 +135,17 @@ void GlobalRaces::note_reads(uint64_t begin, uint64_t end, bool by_write) {
   const uint64_t last = cell_index(end - 1);
   for (uint64_t i = cell_index(begin); i <= last;) {
     const uint64_t of_block = std::min(last, i / kCellsInBlock * kCellsInBlock + kCellsInBlock - 1);
-    const ShadowCell& block = blocks_[i / kCellsInBlock];
+    const ShadowCell& block = shadow_.blocks[i / kCellsInBlock];
     if (!is_split(block)) {
       note(i, of_block, block);
       i = of_block + 1;
     } else {
-      for (; i <= of_block; ++i) note(i, i, cells_[i]);
+      for (; i <= of_block; ++i) note(i, i, shadow_.cells[i]);
     }
   }
 }
 
-GlobalRaces::PageLock::PageLock(GlobalRaces& races, uint64_t address) {
-  if (!races.is_concurrent_) return;
+void GlobalRaces::PageLock::lock(GlobalRaces& races, uint64_t address) {
   flag_ = &races.locks_[address / kPageBytes % kLocks];
   for (int spins = 1; flag_->test_and_set(std::memory_order_acquire); ++spins)
     if (spins % kSpins == 0) std::this_thread::yield();  // its holder may not be running

@@ -23,6 +23,16 @@ inline constexpr int64_t kMaxTrackedClusters = int64_t{1} << (32 - kLocalAgentBi
 constexpr uint32_t cluster_of(AgentId agent) { return agent >> kLocalAgentBits; }
 constexpr AgentId local_agent(AgentId agent) { return agent & (kLocalAgents - 1); }
 
+/// Address space for the shadow of global memory. What a launch has used of it is wiped and kept for the next one:
+/// fresh pages cost more than all else there is to start a launch.
+struct GlobalShadow {
+  uint64_t bytes = 0;                             // of global memory
+  ShadowCell* blocks = nullptr;                   // zero bytes are cells without accesses
+  ShadowCell* cells = nullptr;                    // of split blocks
+  std::atomic<uint64_t>* read_by_many = nullptr;  // a bit for every cell
+  uint8_t* is_used = nullptr;                     // by page
+};
+
 class GlobalRaces {
  public:
   /// `bytes` of global memory from kGlobalBase on. `is_concurrent`: several host threads run clusters.
@@ -33,16 +43,16 @@ class GlobalRaces {
 
   static constexpr uint64_t kPageBytes = 4096;
   /// The block of an address, and its cells where it is split; to be used while the lock of its page is held.
-  ShadowCell& block(uint64_t address) const { return blocks_[(address - kGlobalBase) / kBlockBytes]; }
+  ShadowCell& block(uint64_t address) const { return shadow_.blocks[(address - kGlobalBase) / kBlockBytes]; }
   ShadowCell* cells(uint64_t address) const {
-    return cells_ + (address - kGlobalBase) / kBlockBytes * kCellsInBlock;
+    return shadow_.cells + (address - kGlobalBase) / kBlockBytes * kCellsInBlock;
   }
   void split(uint64_t address) {
     split_into(block(address), cells(address));
     mark_split(block(address), 0);
   }
   void unite(uint64_t address, const Access& now) {
-    block(address) = {};
+    wipe(block(address));
     block(address).slots[0] = now;
   }
   /// Whether four clusters are known to have read all of [begin, end), none to have written it since, and
@@ -56,13 +66,20 @@ class GlobalRaces {
     static_assert(64 % kCellsInBlock == 0);
     for (uint64_t at = begin; at < end; at += kBlockBytes) {
       const uint64_t cell = (at - kGlobalBase) / ShadowCell::kBytes;
-      if (read_by_many_[cell / 64].load(std::memory_order_relaxed) != 0) return note_reads(begin, end, true);
+      if (shadow_.read_by_many[cell / 64].load(std::memory_order_relaxed) != 0)
+        return note_reads(begin, end, true);
     }
   }
   /// Held for a page while its cells are looked at.
   class PageLock {
    public:
-    PageLock(GlobalRaces& races, uint64_t address);
+    PageLock(GlobalRaces& races, uint64_t address) {
+      if (races.is_concurrent_) lock(races, address);
+      if (uint8_t& is_used = races.shadow_.is_used[page_index(address)]; is_used == 0) {
+        is_used = 1;
+        races.note_use(address);
+      }
+    }
     ~PageLock() {
       if (flag_ != nullptr) flag_->clear(std::memory_order_release);
     }
@@ -70,6 +87,7 @@ class GlobalRaces {
     PageLock& operator=(const PageLock&) = delete;
 
    private:
+    void lock(GlobalRaces& races, uint64_t address);
     std::atomic_flag* flag_ = nullptr;
   };
 
@@ -116,12 +134,12 @@ class GlobalRaces {
     std::map<int, std::shared_ptr<const Foreign>> by_rank;
     std::shared_ptr<const Foreign> to_system, unfenced;
   };
+  static constexpr uint64_t page_index(uint64_t address) { return (address - kGlobalBase) / kPageBytes; }
+  void note_use(uint64_t address);
   static constexpr size_t kLocks = 1024;
   bool is_concurrent_;
-  uint64_t block_bytes_, cell_bytes_, read_bytes_;
-  ShadowCell* blocks_;  // zero bytes are cells without accesses
-  ShadowCell* cells_;
-  std::atomic<uint64_t>* read_by_many_;  // a bit for every cell
+  GlobalShadow shadow_;
+  std::vector<uint64_t> used_pages_;  // by their addresses
   std::array<std::atomic_flag, kLocks> locks_{};
   std::atomic<bool> has_released_ = false;
   std::mutex mutex_;

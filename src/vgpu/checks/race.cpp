@@ -490,6 +490,10 @@ struct SharedJudge {
   uint32_t offset;
   bool repeats;  // kSameWrite
   bool silent = true;
+  const WritesTheSame* same = nullptr;  // else
+  const LaneTouch* touch = nullptr;
+
+  bool repeats_values() const { return repeats || (same != nullptr && *same && (*same)(*touch)); }
 
   bool ordered(const Access& earlier, const Access& now, int byte) const {
     return RaceChecker::in_program_order(view, earlier, now, byte) ||
@@ -503,11 +507,11 @@ struct SharedJudge {
            view.knowledge->fenced.covers_all(earlier.agent, earlier.clock);
   }
   bool may_meet(const Access& earlier, const Access& now) const {
-    return (earlier.strong && now.strong) || RaceChecker::repeats_it(view, earlier, now, repeats);
+    return (earlier.strong && now.strong) || RaceChecker::repeats_it(view, earlier, now, repeats_values());
   }
   void race(const Access& earlier, const Access& now) {
     silent = false;
-    const RaceChecker::Excuse excuse = checker.excuse(view, earlier, now, repeats);
+    const RaceChecker::Excuse excuse = checker.excuse(view, earlier, now, repeats_values());
     checker.report_race(who, offset, earlier, now.write, excuse);
     if (excuse.rule == BentRule::kRelaxedWait) in_order(earlier, now);
   }
@@ -517,7 +521,7 @@ struct SharedJudge {
     const std::string_view unit = who.unit;
     if (unit == "cluster launch control") return false;
     const bool is_loose = unit == "async store" || !is_strict();
-    return is_loose && (earlier.write || !is_in_use_late(checker.launch_->program, earlier.insn));
+    return is_loose && (earlier.write || !checker.is_late(earlier.insn));
   }
   bool is_strict() const { return checker.launch_->options.strictness == Strictness::kStrict; }
   void in_order(const Access& earlier, const Access& now) {
@@ -542,6 +546,35 @@ void RaceChecker::shared_access(const Who& who, int rank, uint32_t offset, uint3
   SharedJudge judge{*this, v, who, offset, kind == AccessKind::kSameWrite};
   now.bytes = 0xFFFF;
   record_run(v.is_unit, now, offset, offset + done, offset + bytes, judge, shadow);
+}
+
+void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTouch> touches, bool writes,
+                               const WritesTheSame& same) {
+  if (who.cta == nullptr || who.warp < 0) return;
+  SharedShadow& shadow = shared_[static_cast<size_t>(rank)];
+  if (shadow.empty()) shadow.resize(static_cast<uint32_t>(launch_->shared_end()));
+  const View v = view(who, true);
+  Access now = access_of(who, v, writes);
+  begin_memo(who, v, writes ? AccessKind::kWrite : AccessKind::kRead);
+  Who lanes = who;
+  SharedJudge judge{*this, v, lanes, 0, false};
+  judge.same = &same;
+  for (const LaneTouch& touch : touches) {
+    lanes.lane = touch.lane;
+    lanes.lanes = touch.lanes;
+    judge.touch = &touch;
+    judge.offset = static_cast<uint32_t>(touch.address);
+    now.lane = static_cast<int8_t>(touch.lane);
+    now.lane_shift = touch.lane_shift & 7;
+    now.bytes = 0xFFFF;
+    record_run(v.is_unit, now, touch.address, touch.address, touch.address + touch.bytes, judge, shadow);
+  }
+}
+
+bool RaceChecker::is_late(uint32_t load) {
+  if (late_.empty()) late_.resize(launch_->program.code.size());
+  if (late_[load] == 0) late_[load] = is_in_use_late(launch_->program, load) ? 2 : 1;
+  return late_[load] == 2;
 }
 
 uint32_t RaceChecker::record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes,

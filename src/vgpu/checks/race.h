@@ -16,6 +16,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <unordered_map>
 
 #include "vgpu/checks/findings.h"
@@ -99,6 +100,11 @@ class RaceChecker {
   /// The same in global memory. `pattern`: only these of every 16 bytes, both ends being multiples of 16.
   void global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind, int lane_shift = 7,
                      uint16_t pattern = 0xFFFF, uint32_t done = 0);
+  /// The same two for what the lanes of a warp, or a unit for them, touch by one weak access. `who.lanes`: all of them.
+  void shared_lanes(const Who& who, int rank, std::span<const LaneTouch> touches, bool writes,
+                    const WritesTheSame& same);
+  void global_lanes(const Who& who, std::span<const LaneTouch> touches, bool writes,
+                    const WritesTheSame& same);
   /// The same two for the weak access of a whole warp, from lane 0 on, as far as it is ordered behind all that happened
   /// there and is silent: most are. Returns how many bytes have been recorded; the rest is for the functions above.
   uint32_t record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes, bool writes,
@@ -248,6 +254,13 @@ class RaceChecker {
     return {&state.knowledge, &state.parts, warp, warp, {}, state.clock, state.synced_before, false};
   }
   Access access_of(const Who& who, const View& view, bool writes) const;
+  /// The agent's number among those of all clusters; gives it a name there.
+  AgentId everywhere(const Access& now);
+  /// record_run() of `bytes` from `address` on in global memory, of which `done` have been recorded.
+  void record_pages(bool is_unit, const Access& now, uint64_t address, uint32_t bytes, uint32_t done,
+                    AccessKind kind, struct GlobalJudge& judge);
+  /// Is a load used only where a copy that overwrites its source may come too early? See late_reads.h.
+  bool is_late(uint32_t load);
   /// The same instruction stores the same value by other threads: lawful.
   static bool repeats_it(const View& view, const Access& earlier, const Access& now, bool repeats) {
     return repeats && !view.is_unit && earlier.write && earlier.insn == now.insn;
@@ -338,6 +351,7 @@ class RaceChecker {
   std::vector<std::vector<RemoteUse>> remote_uses_;  // by CTA rank: the last of each warp and instruction
   std::vector<SharedShadow> shared_;                 // by CTA rank
   std::vector<std::vector<ShadowCell>> tensor_;      // by CTA rank: 8 groups of 16 lanes, 32 of 16 columns
+  std::vector<uint8_t> late_;                        // by instruction: 1 + is_late(), 0: not asked yet
   CellMemo memo_;
   const AsyncOrigin* memo_origin_ = nullptr;
   uint64_t memo_kind_ = 0;

@@ -122,6 +122,10 @@ struct GlobalJudge {
   bool reads;
   bool repeats;  // kSameWrite
   bool silent = true;
+  const WritesTheSame* same = nullptr;  // else
+  const LaneTouch* touch = nullptr;
+
+  bool repeats_values() const { return repeats || (same != nullptr && *same && (*same)(*touch)); }
 
   bool is_own(const Access& earlier) const { return cluster_of(earlier.agent) == checker.cluster_number_; }
   bool ordered(const Access& earlier, const Access& now, int byte) const {
@@ -151,7 +155,7 @@ struct GlobalJudge {
   }
   bool may_meet(const Access& earlier, const Access& now) const {
     const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent));
-    if (is_of_launch && RaceChecker::repeats_it(view, earlier, now, repeats)) return true;
+    if (is_of_launch && RaceChecker::repeats_it(view, earlier, now, repeats_values())) return true;
     if (!earlier.strong || !now.strong) return false;
     if (!is_of_launch) return (earlier.system && now.system) || checker.is_of_rank(cluster_of(earlier.agent));
     return is_own(earlier) || (!earlier.special && !now.special);
@@ -163,7 +167,7 @@ struct GlobalJudge {
     const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent));
     const int lane = earlier.lane_of(std::countr_zero(earlier.bytes)) & 31;
     RaceChecker::Excuse excuse;
-    if (is_of_launch) excuse = checker.excuse(view, here, now, repeats);
+    if (is_of_launch) excuse = checker.excuse(view, here, now, repeats_values());
     if (excuse.rule == BentRule::kNone && excuse.wait == nullptr && !is_own(earlier) &&
         checker.is_known(view.knowledge->unfenced.get(), earlier, lane))
       excuse.rule = BentRule::kRelaxedWait;
@@ -197,25 +201,60 @@ void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes
   now.system = now.strong && (who.order & kSystemScope) != 0 && who.origin == nullptr;
   now.lane_shift = static_cast<uint8_t>(lane_shift);
   now.bytes = pattern;
-  Agent& agent = agents_[v.agent];
-  const AgentId everywhere = cluster_number_ << kLocalAgentBits | v.agent;
-  if (!agent.is_named && v.agent >= warps_.size()) {
+  now.agent = everywhere(now);
+  begin_memo(who, v, kind);
+  GlobalJudge judge{*this, v, who, address, is_read(kind), kind == AccessKind::kSameWrite};
+  record_pages(v.is_unit, now, address, bytes, done, kind, judge);
+}
+
+AgentId RaceChecker::everywhere(const Access& now) {
+  Agent& agent = agents_[now.agent];
+  const AgentId number = cluster_number_ << kLocalAgentBits | now.agent;
+  if (!agent.is_named && now.agent >= warps_.size()) {
     agent.is_named = true;
     Who named = who_did(now);
     named.lane = -1;
-    global_->name_agent(everywhere, FindingLog::actor(named));
+    global_->name_agent(number, FindingLog::actor(named));
   }
-  now.agent = everywhere;
-  begin_memo(who, v, kind);
-  GlobalJudge judge{*this, v, who, address, is_read(kind), kind == AccessKind::kSameWrite};
-  const uint64_t begin = address, end = begin + bytes;
-  for (uint64_t page = begin + done; page < end;) {
+  return number;
+}
+
+void RaceChecker::record_pages(bool is_unit, const Access& now, uint64_t address, uint32_t bytes,
+                               uint32_t done, AccessKind kind, GlobalJudge& judge) {
+  const uint64_t end = address + bytes;
+  for (uint64_t page = address + done; page < end;) {
     const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
     const GlobalRaces::PageLock lock(*global_, page);
     if (now.write) global_->note_reads(page, page_end, true);
-    record_run(v.is_unit, now, begin, page, page_end, judge, *global_);
+    record_run(is_unit, now, address, page, page_end, judge, *global_);
     if (kind == AccessKind::kRead) global_->note_reads(page, page_end, false);
     page = page_end;
+  }
+}
+
+void RaceChecker::global_lanes(const Who& who, std::span<const LaneTouch> touches, bool writes,
+                               const WritesTheSame& same) {
+  if (global_ == nullptr || who.cta == nullptr || who.warp < 0) return;
+  const View v = view(who, false);
+  if (v.agent >= kLocalAgents) return;
+  const AccessKind kind = writes ? AccessKind::kWrite : AccessKind::kRead;
+  Access now = access_of(who, v, writes);
+  now.agent = everywhere(now);
+  begin_memo(who, v, kind);
+  Who lanes = who;
+  GlobalJudge judge{*this, v, lanes, 0, !writes, false};
+  judge.same = &same;
+  for (const LaneTouch& touch : touches) {
+    if (touch.address < kHeapBase) continue;
+    if (!writes && global_->is_read_by_many(touch.address, touch.address + touch.bytes)) continue;
+    lanes.lane = touch.lane;
+    lanes.lanes = touch.lanes;
+    judge.touch = &touch;
+    judge.address = touch.address;
+    now.lane = static_cast<int8_t>(touch.lane);
+    now.lane_shift = touch.lane_shift & 7;
+    now.bytes = 0xFFFF;
+    record_pages(v.is_unit, now, touch.address, touch.bytes, 0, kind, judge);
   }
 }
 

@@ -6,7 +6,9 @@
 // beginning. A split block's own cell holds nothing but a mark.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "vgpu/checks/shadow.h"
@@ -20,9 +22,12 @@ inline constexpr uint32_t kCellsInBlock = kBlockBytes / ShadowCell::kBytes;
 constexpr bool is_split(const ShadowCell& block) {
   return block.slots[0].clock == ~Clock{0} && block.slots[0].agent == kNoAgent;
 }
+/// Quicker than `cell = {}`, and as good: a cell without accesses.
+inline void wipe(ShadowCell& cell) { std::memset(static_cast<void*>(&cell), 0, sizeof cell); }
 inline void mark_split(ShadowCell& block, uint32_t group) {
-  block = {};
+  wipe(block);
   block.slots[0].clock = ~Clock{0};
+  block.slots[0].agent = kNoAgent;
   block.slots[1].insn = group;
 }
 /// What an access to a whole block is to one of its cells.
@@ -32,9 +37,12 @@ inline Access in_cell(Access access, uint32_t cell) {
   return access;
 }
 inline void split_into(const ShadowCell& block, ShadowCell* cells) {
-  for (uint32_t c = 0; c < kCellsInBlock; ++c)
-    for (size_t s = 0; s < 4; ++s)
-      cells[c].slots[s] = block.slots[s].clock == 0 ? Access{} : in_cell(block.slots[s], c);
+  for (uint32_t c = 0; c < kCellsInBlock; ++c) cells[c] = block;
+  for (size_t s = 0; s < 4; ++s) {
+    const Access& slot = block.slots[s];
+    if (slot.clock == 0 || slot.lane_shift == 7) continue;
+    for (uint32_t c = 1; c < kCellsInBlock; ++c) cells[c].slots[s] = in_cell(slot, c);
+  }
 }
 /// Has nothing but `now`, an access to the whole block, happened to all cells?
 inline bool are_alike(const ShadowCell* cells, const Access& now) {
@@ -92,17 +100,25 @@ bool record_block(ShadowCell& block, const Access& now, Judge&& judge) {
 /// Of one CTA's shared memory.
 class SharedShadow {
  public:
+  SharedShadow() = default;
+  SharedShadow(SharedShadow&&) = default;
+  SharedShadow& operator=(SharedShadow&&) = default;
+  ~SharedShadow() {
+    if (groups_.capacity() > spare_groups().capacity() && groups_.capacity() <= kMostKept)
+      spare_groups() = std::move(groups_);
+  }
   bool empty() const { return blocks_.empty(); }
   void resize(uint32_t bytes) {
     blocks_ = RecycledBlock((bytes + kBlockBytes - 1) / kBlockBytes * sizeof(ShadowCell));
     std::memset(blocks_.data(), 0, blocks_.size());  // cells without accesses
+    groups_ = std::move(spare_groups());
   }
   ShadowCell& block(uint64_t at) { return reinterpret_cast<ShadowCell*>(blocks_.data())[at / kBlockBytes]; }
   ShadowCell* cells(uint64_t at) { return groups_[block(at).slots[1].insn].data(); }
   void split(uint64_t at) {
-    uint32_t group = static_cast<uint32_t>(groups_.size());
+    uint32_t group = used_groups_;
     if (free_.empty()) {
-      groups_.emplace_back();
+      if (++used_groups_ > groups_.size()) groups_.resize(std::max<size_t>(64, groups_.size() * 2));
     } else {
       group = free_.back();
       free_.pop_back();
@@ -112,13 +128,21 @@ class SharedShadow {
   }
   void unite(uint64_t at, const Access& now) {
     free_.push_back(block(at).slots[1].insn);
-    block(at) = {};
+    wipe(block(at));
     block(at).slots[0] = now;
   }
 
  private:
+  using Groups = std::vector<std::array<ShadowCell, kCellsInBlock>>;
+  static constexpr size_t kMostKept = 4096;
+  /// Of a CTA that the same host thread has run before: fresh pages take longer than to fill them.
+  static Groups& spare_groups() {
+    static thread_local Groups spare;
+    return spare;
+  }
   RecycledBlock blocks_;
-  std::vector<std::array<ShadowCell, kCellsInBlock>> groups_;
+  Groups groups_;  // more than are used
+  uint32_t used_groups_ = 0;
   std::vector<uint32_t> free_;
 };
 

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "vgpu/lanes.h"
@@ -68,5 +71,44 @@ constexpr bool is_read(AccessKind k) {
          k == AccessKind::kStrongRead;
 }
 constexpr bool is_strong(AccessKind k) { return k > AccessKind::kSameWrite; }
+
+/// Bytes that one lane touches, or that neighbouring lanes do side by side.
+struct LaneTouch {
+  uint64_t address = 0;  // in global memory, or the offset in the shared memory of the own CTA
+  uint32_t bytes = 0;
+  int lane = 0;  // the first
+  Mask lanes = 0;
+  uint8_t lane_shift = 7;  // each touches 1 << lane_shift bytes; 7: one lane all of them
+};
+
+/// What the lanes of an instruction touch. Each touches `lane_bytes`, a power of two, or fewer.
+class LaneTouches {
+ public:
+  explicit LaneTouches(uint32_t lane_bytes) : lane_bytes_(lane_bytes) {}
+  /// To be called in the order of the lanes.
+  void add(int lane, uint64_t address, uint32_t bytes) {
+    if (count_ > 0) {
+      LaneTouch& last = touches_[count_ - 1];
+      if (last.address + last.bytes == address && bytes == lane_bytes_ && last.bytes % bytes == 0 &&
+          (last.lanes >> (lane - 1) & 1) != 0) {
+        last.bytes += bytes;
+        last.lanes |= lane_bit(lane);
+        last.lane_shift = static_cast<uint8_t>(std::countr_zero(bytes));
+        return;
+      }
+    }
+    touches_[count_++] = {address, bytes, lane, lane_bit(lane)};
+  }
+  std::span<const LaneTouch> all() const { return {touches_.data(), count_}; }
+  bool empty() const { return count_ == 0; }
+
+ private:
+  uint32_t lane_bytes_;
+  size_t count_ = 0;
+  std::array<LaneTouch, kWarpSize> touches_;
+};
+
+/// Do lanes write the bytes that are there already? Asked only where that decides a race; empty: no.
+using WritesTheSame = std::function<bool(const LaneTouch&)>;
 
 }  // namespace imbrex::vgpu

@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include "core/approx.h"
+#include "core/approx_lanes.h"
 #include "core/scalar_float.h"
 #include "vgpu/insns/lane_loops-inl.h"
 #include "vgpu/insns/small_facts.h"
@@ -147,6 +148,17 @@ ExecFunction flushing_f32(Op op) {
   }
 }
 
+Step exec_ex2(Warp& warp, const Instruction& n, Mask active) {
+  const float* const a = warp.reg<float>(n.a);
+  float results[kWarpSize];
+  if (count_lanes(active) > kFewLanes)
+    arith::ex2_approx_lanes(a, results, kWarpSize, ftz_of(n));
+  else
+    for_each_lane(active, [&](int i) { results[i] = arith::ex2_approx(a[i], ftz_of(n)); });
+  store_lanes<float>(warp.reg<uint32_t>(n.d), active, [&](int i) { return results[i]; });
+  return Step::kNext;
+}
+
 ExecFunction approximate_f32(Op op, bool full) {
   using T = float;
   switch (op) {
@@ -163,7 +175,7 @@ ExecFunction approximate_f32(Op op, bool full) {
     case Op::lg2:
       return unary<T>([](const Instruction& n, T a) { return arith::lg2_approx(a, ftz_of(n)); });
     case Op::ex2:
-      return unary<T>([](const Instruction& n, T a) { return arith::ex2_approx(a, ftz_of(n)); });
+      return exec_ex2;
     case Op::sin:
       return unary<T>([](T a) { return arith::sin_approx(a); });
     case Op::cos:

@@ -256,35 +256,44 @@ void touch_lanes(Warp& w, const Instruction& n, Mask active, Space space, const 
     }
     if (step != 0 && touch_apart(w, n, space, address, step, bytes, now)) return;
   }
-  for (int i = 0; i < kWarpSize;) {
-    if ((active & lane_bit(i)) == 0) {
+  Who who = w.thread(n, first_lane(active));
+  who.order = order_of(n);
+  const auto at = [&](int i) -> uint64_t {
+    return space == Space::kSharedCta ? shared_offset(static_cast<uint32_t>(address[i])) : address[i];
+  };
+  if (is_strong(kind) || space == Space::kLocal)
+    return for_each_lane(active, [&](int i) {
+      who.lane = i;
+      place.host = host[i];
+      place.address = at(i);
+      Checked::touched(cluster, who, place, bytes, kind);
+    });
+  LaneTouches touches(bytes);
+  for (int i = 0; i < kWarpSize; ++i) {
+    if ((active & lane_bit(i)) == 0) continue;
+    touches.add(i, at(i), bytes);
+    if (is_write(kind)) continue;
+    // All reading the same: the first and the last speak for them.
+    while (i + 2 < kWarpSize && (active >> (i + 1) & 3) == 3 && address[i + 1] == address[i] &&
+           address[i + 2] == address[i])
       ++i;
-      continue;
-    }
-    int end = i + 1;
-    if (!is_strong(kind)) {
-      while (end < kWarpSize && (active & lane_bit(end)) != 0 && address[end] == address[end - 1] + bytes)
-        ++end;
-      // All reading the same: the first and the last speak for them.
-      if (end == i + 1 && !is_write(kind))
-        while (end + 1 < kWarpSize && (active >> end & 3) == 3 && address[end] == address[i] &&
-               address[end + 1] == address[i])
-          ++end;
-    }
-    const bool is_run = end > i + 1 && address[i + 1] != address[i];
-    Who who = w.thread(n, i);
-    who.order = order_of(n);
-    if (is_run) who.lanes = static_cast<Mask>(((uint64_t{1} << end) - 1) & ~((uint64_t{1} << i) - 1));
-    // Of a run: what all its lanes do.
-    bool same = kind == AccessKind::kWrite;
-    for (int lane = i; same && lane < end; ++lane) same = stores_the_same(w, n, lane, host[lane]);
-    place.host = host[i];
-    place.address =
-        space == Space::kSharedCta ? shared_offset(static_cast<uint32_t>(address[i])) : address[i];
-    Checked::touched(cluster, who, place, is_run ? bytes * static_cast<uint32_t>(end - i) : bytes,
-                     same ? AccessKind::kSameWrite : kind, is_run ? shift : 7);
-    i = end;
   }
+  who.lanes = active;
+  const struct {
+    Warp& w;
+    const Instruction& n;
+    std::byte* const* host;
+  } stored{w, n, host};
+  WritesTheSame same;
+  if (kind == AccessKind::kWrite)
+    same = [&stored](const LaneTouch& touch) {
+      bool is_same = true;
+      for_each_lane(touch.lanes, [&](int lane) {
+        is_same = is_same && stores_the_same(stored.w, stored.n, lane, stored.host[lane]);
+      });
+      return is_same;
+    };
+  Checked::lanes_touched(w.cta(), who, space, touches, kind, same);
 }
 
 /// Finds the bytes of every active lane; lanes that may not touch theirs are taken out of `active`.

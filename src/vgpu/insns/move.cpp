@@ -66,6 +66,41 @@ Step exec_unpack(Warp& w, const Instruction& n, Mask active) {
   return Step::kNext;
 }
 
+/// The same two for a whole of two parts, as most are.
+template <class Part, class Whole>
+Step exec_pack_pair(Warp& w, const Instruction& n, Mask active) {
+  const uint32_t *low = w.reg<uint32_t>(n.list[0]), *high = w.reg<uint32_t>(n.list[1]);
+  Whole* const out = w.reg<Whole>(n.d);
+  for (int i = 0; i < kWarpSize; ++i) {
+    const auto value =
+        static_cast<Whole>(static_cast<Part>(low[i]) | Whole{static_cast<Part>(high[i])} << 8 * sizeof(Part));
+    out[i] = (active >> i & 1) != 0 ? value : out[i];
+  }
+  return Step::kNext;
+}
+template <class Part, class Whole>
+Step exec_unpack_pair(Warp& w, const Instruction& n, Mask active) {
+  const Whole* const from = w.reg<Whole>(n.a);
+  uint32_t *const low = w.reg<uint32_t>(n.list[0]), *const high = w.reg<uint32_t>(n.list[1]);
+  for (int i = 0; i < kWarpSize; ++i) {
+    const Whole value = from[i];
+    if ((active >> i & 1) == 0) continue;
+    low[i] = static_cast<Part>(value);
+    high[i] = static_cast<Part>(value >> 8 * sizeof(Part));
+  }
+  return Step::kNext;
+}
+
+/// The body for two parts, or null.
+ExecFunction pair_body(const Instruction& n, bool packs) {
+  if (n.small[0] != 2) return nullptr;
+  if (n.small[1] == 16 && n.small[2] == 4)
+    return packs ? exec_pack_pair<uint16_t, uint32_t> : exec_unpack_pair<uint16_t, uint32_t>;
+  if (n.small[1] == 32 && n.small[2] == 8)
+    return packs ? exec_pack_pair<uint32_t, uint64_t> : exec_unpack_pair<uint32_t, uint64_t>;
+  return nullptr;
+}
+
 /// The cluster's logical clock stands for cycles, and at one per nanosecond for time.
 Step exec_mov_counter(Warp& w, const Instruction& n, Mask active) {
   const uint64_t now = w.cta().cluster().clock();
@@ -102,7 +137,8 @@ bool decode_vector(Decoder& d, Instruction& out, const ptx::Operand& parts, cons
     out.d = d.destination(whole, type);
   else
     out.a = d.source(whole, type);
-  set_body(out, packs ? exec_pack : exec_unpack);
+  const ExecFunction of_two = pair_body(out, packs);
+  set_body(out, of_two != nullptr ? of_two : packs ? exec_pack : exec_unpack);
   return true;
 }
 

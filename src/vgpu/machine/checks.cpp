@@ -80,4 +80,29 @@ void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint
                             lane_shift);
 }
 
+void Checked::lanes_touched(Cta& cta, Who who, Space space, const LaneTouches& touches, AccessKind kind,
+                            const WritesTheSame& same) {
+  if (touches.empty()) return;
+  Cluster& cluster = cta.cluster();
+  const bool asks_written = cluster.launch().options.checks.uninitialized && is_read(kind);
+  const bool is_shared = space == Space::kSharedCta;
+  ChunkOrigins& origins = cta.units().chunk_origins;
+  Place place{nullptr, space, &cta};
+  for (const LaneTouch& touch : touches.all()) {
+    place.address = touch.address;
+    const auto offset = static_cast<uint32_t>(touch.address);
+    if (asks_written) {
+      Who lane = who;
+      lane.lane = touch.lane;
+      check_written(cluster, lane, place, touch.bytes, kind, touch.lane_shift);
+    }
+    if (is_write(kind)) mark_written(cluster, who, place, touch.bytes);
+    if (is_shared && is_read(kind)) origins.note_read(offset, touch.bytes);
+    if (is_shared && is_write(kind)) origins.clear(offset, touch.bytes);
+  }
+  if (is_shared && origins.has_suspects()) report_unread_boxes(cta.tiles());
+  cluster.observe().lanes_touched(who, space, cta.rank(), touches.all(),
+                                  kind == AccessKind::kLoad ? AccessKind::kRead : kind, same);
+}
+
 }  // namespace imbrex::vgpu

@@ -48,6 +48,10 @@ struct Checked {
   /// `lane_shift`: the lanes from who.lane on touch 1 << lane_shift bytes each; 7: one does it all.
   static void touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
                       int lane_shift = 7);
+  /// The same for what the lanes of a warp touch by one weak access of global memory, or of the CTA's own shared
+  /// memory. `who.lanes`: all of them.
+  static void lanes_touched(Cta& cta, Who who, Space space, const LaneTouches& touches, AccessKind kind,
+                            const WritesTheSame& same = {});
 };
 
 }  // namespace imbrex::vgpu

@@ -91,6 +91,17 @@ class Observers {
 
   /// A thread or a unit reads or writes bytes whose address was found good. See Checked::touched.
   void touched(const Who& who, const Place& place, uint32_t bytes, AccessKind kind, int lane_shift);
+  /// The lanes of a warp, or a unit for them, touch global memory, or the shared memory of the CTA of rank `rank`.
+  void lanes_touched(const Who& who, Space space, int rank, std::span<const LaneTouch> touches,
+                     AccessKind kind, const WritesTheSame& same) {
+    if (footprint_ != nullptr && space == Space::kGlobal)
+      for (const LaneTouch& touch : touches) note_footprint(touch.address, touch.bytes, kind);
+    if (races_ == nullptr) return;
+    if (space == Space::kSharedCta)
+      races_->shared_lanes(who, rank, touches, is_write(kind), same);
+    else
+      races_->global_lanes(who, touches, is_write(kind), same);
+  }
   /// The lanes of a warp touch those bytes of every 16 of `bytes` of global memory that `pattern` says, each lane
   /// 1 << lane_shift further.
   void touched_apart(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind, int lane_shift,

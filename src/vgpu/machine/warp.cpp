@@ -32,9 +32,9 @@ Warp::Warp(Cta& cta, int index, Mask lanes, const Program& program, bool track_d
       live_(&cta.live(index)),
       program_(&program),
       longest_park_(kMaxPark),
-      registers_(new std::byte[program.register_bytes]),
+      registers_(program.register_bytes),
       local_(size_t{kWarpSize} * program.local_bytes, std::byte{0xFF}) {
-  std::memcpy(registers_.get(), program.register_image.data(), program.register_bytes);
+  std::memcpy(registers_.data(), program.register_image.data(), program.register_bytes);
   if (track_defined) {
     defined_.assign(program.register_count, 0);
     if (!defined_.empty()) defined_[0] = kAllLanes;

@@ -19,6 +19,7 @@
 #include "vgpu/checks/who.h"
 #include "vgpu/lanes.h"
 #include "vgpu/memory/memory.h"
+#include "vgpu/memory/recycled_block.h"
 #include "vgpu/program/instruction.h"
 #include "vgpu/program/program.h"
 
@@ -89,9 +90,9 @@ class Warp {
   /// The 32 lanes of a register, T being uint32_t, float, uint64_t, double, ... as wide as the slot.
   template <class T>
   T* reg(Slot slot) {
-    return reinterpret_cast<T*>(registers_.get() + slot);
+    return reinterpret_cast<T*>(registers_.data() + slot);
   }
-  std::span<const std::byte> register_bytes() const { return {registers_.get(), program_->register_bytes}; }
+  std::span<const std::byte> register_bytes() const { return {registers_.data(), program_->register_bytes}; }
   Mask& predicate(Slot slot) { return *reg<Mask>(slot); }
   /// The address that a lane gives.
   uint64_t address(const AddressSource& source, int lane) {
@@ -196,7 +197,7 @@ class Warp {
   Mask* live_;  // in the CTA, where observers see it
   const Program* program_;
   int64_t longest_park_;  // of lanes, in instructions of the warp
-  std::unique_ptr<std::byte[]> registers_;
+  RecycledBlock registers_;
   std::vector<std::byte> local_;
   WrittenBits local_written_;
   std::vector<Mask> defined_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of memory that live as long as a CTA. A grid of small CTAs would spend more time in the allocator than in its
-// kernel, so each host thread keeps the last few blocks that were given back to it.
+// Blocks of memory that live as long as a CTA, a warp. A grid of small CTAs would spend more time in the allocator and
+// in fresh pages than in its kernel, so each host thread keeps the last blocks that were given back to it.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,9 @@ class RecycledBlock {
   }
   ~RecycledBlock() {
     std::vector<Kept>& kept = kept_blocks();
-    if (data_ != nullptr && bytes_ <= kLargestKept && kept.size() < kMostKept)
-      kept.push_back({bytes_, std::move(data_)});
+    if (data_ == nullptr || bytes_ > kLargestKept) return;
+    if (kept.size() == kMostKept) kept.erase(kept.begin());
+    kept.push_back({bytes_, std::move(data_)});
   }
   RecycledBlock(RecycledBlock&& other) noexcept { *this = std::move(other); }
   RecycledBlock& operator=(RecycledBlock&& other) noexcept {
@@ -52,7 +53,7 @@ class RecycledBlock {
     size_t bytes;
     Data data;
   };
-  static constexpr size_t kLargestKept = 256 << 10, kMostKept = 8;
+  static constexpr size_t kLargestKept = 256 << 10, kMostKept = 64;
   static std::vector<Kept>& kept_blocks() {
     static thread_local std::vector<Kept> blocks;
     return blocks;

@@ -35,10 +35,41 @@ constexpr Element element_of(int l, int h, bool transposed) {
   return transposed ? Element{2 * (l % 4) + h, l / 4} : Element{l / 4, 2 * (l % 4) + h};
 }
 
-template <class Checks>
-bool row_to_read(Warp& warp, const Instruction& insn, const MatrixForm& form, int lane, Place& place) {
-  return access<Checks>(warp.cta().cluster(), warp.thread(insn, lane), form.at.space,
-                        warp.address(form.at, lane), kRowBytes, kRowBytes, AccessKind::kRead, place);
+/// Finds the rows that the first `count` lanes give. False after a finding.
+bool find_rows(Warp& warp, const Instruction& insn, const MatrixForm& form, int count, AccessKind kind,
+               Place* places) {
+  for (int lane = 0; lane < count; ++lane)
+    if (!locate(warp.cta().cluster(), warp.thread(insn, lane), form.at.space, warp.address(form.at, lane),
+                kRowBytes, kRowBytes, kind, places[lane]))
+      return false;
+  return true;
+}
+
+/// Tells the checkers of them. `rows`: what is written there.
+void touch_rows(Warp& warp, const Instruction& insn, int count, AccessKind kind, const Place* places,
+                const Row* rows) {
+  const auto is_same = [&](int lane) { return std::memcmp(places[lane].host, rows[lane], kRowBytes) == 0; };
+  LaneTouches touches(kRowBytes);
+  for (int lane = 0; lane < count; ++lane) {
+    const Place& place = places[lane];
+    if (place.space == Space::kSharedCta && place.cta == &warp.cta()) {
+      touches.add(lane, place.address, kRowBytes);
+      continue;
+    }
+    const bool same = kind == AccessKind::kWrite && is_same(lane);
+    Checked::touched(warp.cta().cluster(), warp.thread(insn, lane), place, kRowBytes,
+                     same ? AccessKind::kSameWrite : kind);
+  }
+  Who who = warp.thread(insn, 0);
+  who.lanes = kAllLanes >> (kWarpSize - count);
+  WritesTheSame same;
+  if (kind == AccessKind::kWrite)
+    same = [&is_same](const LaneTouch& touch) {
+      bool all = true;
+      for_each_lane(touch.lanes, [&](int lane) { all = all && is_same(lane); });
+      return all;
+    };
+  Checked::lanes_touched(warp.cta(), who, Space::kSharedCta, touches, kind, same);
 }
 
 /// The rows that the first `count` lanes gave have been moved.
@@ -58,14 +89,15 @@ Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
   Row rows[32];
   const std::byte* host[kWarpSize] = {};
   const int count = static_cast<int>(form.registers.size()) * 8;
+  Place places[kWarpSize];
+  if (!find_rows(warp, insn, form, count, AccessKind::kRead, places)) return Step::kNext;
+  if constexpr (Checks::kIndex != 0) touch_rows(warp, insn, count, AccessKind::kRead, places, nullptr);
   for (int lane = 0; lane < count; ++lane) {
-    Place place;
-    if (!row_to_read<Checks>(warp, insn, form, lane, place)) return Step::kNext;
-    host[lane] = place.host;
+    host[lane] = places[lane].host;
     if (form.padding == ChunkPadding::kNone)
-      std::memcpy(rows[lane], place.host, kRowBytes);
+      std::memcpy(rows[lane], host[lane], kRowBytes);
     else
-      expand_chunk(form.padding, reinterpret_cast<const uint8_t*>(place.host), rows[lane]);
+      expand_chunk(form.padding, reinterpret_cast<const uint8_t*>(host[lane]), rows[lane]);
   }
   count_rows(warp, insn, host, count, false);
   for (size_t j = 0; j < form.registers.size(); ++j) {
@@ -100,17 +132,12 @@ Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
   }
   const std::byte* host[kWarpSize] = {};
   const int count = static_cast<int>(form.registers.size()) * 8;
+  Place places[kWarpSize];
+  if (!find_rows(warp, insn, form, count, AccessKind::kWrite, places)) return Step::kNext;
+  if constexpr (Checks::kIndex != 0) touch_rows(warp, insn, count, AccessKind::kWrite, places, rows);
   for (int lane = 0; lane < count; ++lane) {
-    Place place;
-    if (!locate(warp.cta().cluster(), warp.thread(insn, lane), form.at.space, warp.address(form.at, lane),
-                kRowBytes, kRowBytes, AccessKind::kWrite, place))
-      return Step::kNext;
-    if constexpr (Checks::kIndex != 0)
-      Checks::touched(
-          warp.cta().cluster(), warp.thread(insn, lane), place, kRowBytes,
-          std::memcmp(place.host, rows[lane], kRowBytes) == 0 ? AccessKind::kSameWrite : AccessKind::kWrite);
-    std::memcpy(place.host, rows[lane], kRowBytes);
-    host[lane] = place.host;
+    std::memcpy(places[lane].host, rows[lane], kRowBytes);
+    host[lane] = places[lane].host;
   }
   count_rows(warp, insn, host, count, true);
   warp.cta().cluster().note_progress();

@@ -56,6 +56,8 @@ class Transfer : public AsyncOp {
     }
     observe.tensor_touched(who, warp_->cta(), at_.lane, lanes, at_.column, form_->columns(), kind);
   }
+  /// Each thread's registers are neighbouring columns of its own lane.
+  bool is_plain() const { return form_->shape == TensorShape::k32x32b && !form_->packed; }
   TensorUnit& unit() const { return tensor_unit(warp_->cta()); }
   TensorUnit::Transfers& transfers() const { return unit().transfers_of(warp_->index()); }
 
@@ -72,7 +74,11 @@ class Load : public Transfer {
     TensorMemory& memory = unit().memory;
     if (cluster.checks().uninitialized) note_unwritten(memory);
     const auto count = static_cast<uint32_t>(form_->registers.size());
-    for (uint32_t r = 0; r < count; ++r) {
+    for (uint32_t t = 0; t < kWarpSize && is_plain(); ++t) {
+      const uint32_t* const row = memory.row(at_.lane + t) + at_.column;
+      for (uint32_t r = 0; r < count; ++r) warp_->reg<uint32_t>(form_->registers[r])[t] = row[r];
+    }
+    for (uint32_t r = 0; r < count && !is_plain(); ++r) {
       uint32_t* to = warp_->reg<uint32_t>(form_->registers[r]);
       for (uint32_t t = 0; t < kWarpSize; ++t) {
         const TensorAddress c = cell(*form_, at_, t, r);
@@ -92,6 +98,10 @@ class Load : public Transfer {
  private:
   /// Cells that nobody has written are found where what was loaded from them is used.
   void note_unwritten(const TensorMemory& memory) {
+    bool all = is_plain();
+    for (uint32_t t = 0; all && t < kWarpSize; ++t)
+      all = memory.is_defined(at_.lane + t, at_.column, form_->columns());
+    if (all) return;
     for (uint32_t r = 0; r < form_->registers.size(); ++r) {
       Mask lanes = 0;
       for (uint32_t t = 0; t < kWarpSize; ++t) {
@@ -121,7 +131,16 @@ class Store : public Transfer {
   bool run(Cluster& cluster) override {
     TensorMemory& memory = unit().memory;
     const uint32_t width = form_->width();
-    for (uint32_t r = 0; r < form_->registers.size(); ++r)
+    if (is_plain()) {
+      const auto count = static_cast<uint32_t>(form_->registers.size());
+      for (uint32_t t = 0; t < kWarpSize; ++t) {
+        uint32_t* const row = memory.row(at_.lane + t) + at_.column;
+        for (uint32_t r = 0; r < count; ++r) row[r] = values_[r * kWarpSize + t];
+        memory.define(at_.lane + t, at_.column, count);
+      }
+      memory.set_result(at_.column, count, {});
+    }
+    for (uint32_t r = 0; r < form_->registers.size() && !is_plain(); ++r)
       for (uint32_t t = 0; t < kWarpSize; ++t) {
         const TensorAddress c = cell(*form_, at_, t, r);
         const uint32_t value = values_[r * kWarpSize + t];

@@ -48,17 +48,12 @@ class WarpCopy : public AsyncOp {
 
   bool run(Cluster& cluster) override {
     Cta& cta = warp_->cta();
+    if (cluster.checks().any()) touch_lanes(cta);
     for_each_lane(lanes, [&](int lane) {
       const LaneCopy& copy = copies_[static_cast<size_t>(lane)];
-      who.lane = lane;
       std::byte* to = cta.shared().at(copy.to);
-      if (copy.source_bytes > 0) {
-        const Place from = global_place(cluster, copy.from);
-        touch(cluster, who, from, copy.source_bytes, AccessKind::kRead);
-        read_bytes(to, from.host, copy.source_bytes);
-      }
+      if (copy.source_bytes > 0) read_bytes(to, global_place(cluster, copy.from).host, copy.source_bytes);
       std::memset(to + copy.source_bytes, 0, bytes_ - copy.source_bytes);
-      touch(cluster, who, shared_place(cta, copy.to), bytes_, AccessKind::kWrite);
       if (copy.source_bytes == ChunkOrigins::kChunkBytes && cluster.checks().layouts)
         cta.units().chunk_origins.note_copy(copy.to, copy.from, who.insn, who.warp);
     });
@@ -94,6 +89,18 @@ class WarpCopy : public AsyncOp {
   CopyGroups::Number number = 0;
 
  private:
+  void touch_lanes(Cta& cta) {
+    LaneTouches from(bytes_), to(bytes_);
+    for_each_lane(lanes, [&](int lane) {
+      const LaneCopy& copy = copies_[static_cast<size_t>(lane)];
+      if (copy.source_bytes > 0) from.add(lane, copy.from, copy.source_bytes);
+      to.add(lane, copy.to, bytes_);
+    });
+    who.lane = first_lane(lanes);
+    Checked::lanes_touched(cta, who, Space::kGlobal, from, AccessKind::kRead);
+    Checked::lanes_touched(cta, who, Space::kSharedCta, to, AccessKind::kWrite);
+  }
+
   Warp* warp_;
   uint32_t bytes_;
   std::array<LaneCopy, kWarpSize> copies_;
