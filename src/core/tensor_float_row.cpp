@@ -40,11 +40,9 @@ HWY_INLINE auto truncate(V x) {
 /// Buffers of a tile: what is known of each column of a block.
 struct Tile {
   HWY_ALIGN int16_t largest[kTileLanes];
-  HWY_ALIGN int32_t top[kTileLanes];
   HWY_ALIGN int32_t addend[kTileLanes];
-  HWY_ALIGN float unit[kTileLanes];  // what takes products to the grid
-  HWY_ALIGN int32_t part[kRowLanes];
-  HWY_ALIGN double sums[kTileLanes];
+  HWY_ALIGN float to_grid[kTileLanes];  // what takes products to units of the grid
+  HWY_ALIGN float unit[kTileLanes];     // of the grid
 };
 
 /// 2^exponent where that is a normal number.
@@ -53,7 +51,7 @@ HWY_INLINE auto power(V exponent) {
   return hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::Add(exponent, hn::Set(Integers(), 127))));
 }
 
-/// Fills tile.top, addend and unit for a vector of columns. False where an addend cannot be taken so.
+/// Fills tile.addend, to_grid and unit for a vector of columns. False where that is not to be computed so.
 HWY_INLINE bool align(const FloatRowTask& task, int64_t block, int64_t column, int64_t at, Tile& tile,
                       const uint32_t* addends) {
   const Integers di;
@@ -71,16 +69,37 @@ HWY_INLINE bool align(const FloatRowTask& task, int64_t block, int64_t column, i
                     hn::Set(di, task.a_scale[block]));
   const auto largest = hn::PromoteTo(di, hn::Load(d16, tile.largest + at));
   const auto top = hn::Max(hn::Max(hn::Add(largest, scale), c_exponent), hn::Set(di, task.exponent_floor));
-  hn::Store(top, di, tile.top + at);
-  // A zero is cut to a zero whatever the unit, and products other than zero are no smaller than this.
-  const auto most = hn::Set(di, 127), least = hn::Set(di, -126);
+  // Units that are normal numbers, and so are sums then; where all is zero any unit will do.
+  const auto most = hn::Set(di, 126), least = hn::Set(di, -126);
   const auto wanted = hn::Sub(hn::Set(di, task.kept_bits), top);
-  hn::Store(power(hn::Max(hn::Min(hn::Add(wanted, scale), most), least)), df, tile.unit + at);
-  const auto c_unit = power(hn::Max(hn::Min(wanted, most), least));
-  hn::Store(truncate(hn::Mul(hn::BitCast(df, bits), c_unit)), di, tile.addend + at);
-  const auto is_lost = hn::AndNot(is_zero, hn::Or(hn::Gt(wanted, most), hn::Lt(wanted, least)));
+  const auto exponent = hn::Max(hn::Min(wanted, most), least);
+  hn::Store(power(hn::Sub(zero, exponent)), df, tile.unit + at);
+  hn::Store(truncate(hn::Mul(hn::BitCast(df, bits), power(exponent))), di, tile.addend + at);
+  const auto of_products =
+      task.b_scale == nullptr ? exponent : hn::Max(hn::Min(hn::Add(wanted, scale), most), least);
+  hn::Store(power(of_products), df, tile.to_grid + at);
+  const auto is_all_zero = hn::And(is_zero, hn::Lt(largest, hn::Set(di, kZeroFloatExponent / 2)));
+  const auto is_far = hn::Or(hn::Gt(wanted, most), hn::Lt(wanted, least));
   const auto is_special = hn::Eq(biased, hn::Set(di, 0xFF));
-  return hn::AllFalse(di, hn::Or(is_lost, is_special));
+  return hn::AllFalse(di, hn::Or(hn::AndNot(is_all_zero, is_far), is_special));
+}
+
+/// Integers to floats, cut toward zero.
+template <class V>
+HWY_INLINE auto to_floats(V x) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (sizeof(x.raw) == 64)
+    return hn::Vec<Floats>{_mm512_cvt_roundepi32_ps(x.raw, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
+#endif
+  // Without the bits below the 24 that a float has.
+  const Integers di;
+  const auto magnitude = hn::Abs(x);
+  auto kept = magnitude;
+  for (int bit = 24; bit < 31; ++bit) {
+    const auto is_as_large = hn::Gt(magnitude, hn::Set(di, (1 << bit) - 1));
+    kept = hn::IfThenElse(is_as_large, hn::And(magnitude, hn::Set(di, ~((2 << (bit - 24)) - 1))), kept);
+  }
+  return hn::CopySign(hn::ConvertTo(Floats(), kept), hn::BitCast(Floats(), x));
 }
 
 /// The largest exponent of the products of each column of a tile.
@@ -100,40 +119,12 @@ HWY_INLINE void find_largest(const FloatRowTask& task, int64_t first, int64_t co
   if constexpr (kVectors == 4) hn::Store(l1, d, largest + half);
 }
 
-/// Adds integers to the sums of their columns.
+/// The sum of two integers; `overflows` gets its sign bit set where that leaves 32 bits.
 template <class V>
-HWY_INLINE void add_to(double* sums, V terms, int32_t* part, bool is_first) {
-  const hn::CappedTag<double, kRowLanes> dd;
-  const hn::Rebind<int32_t, decltype(dd)> dpi;
-  const auto step = static_cast<int64_t>(hn::Lanes(dd)), lanes = static_cast<int64_t>(hn::Lanes(Integers()));
-  hn::Store(terms, Integers(), part);
-  for (int64_t at = 0; at < lanes; at += step) {
-    const auto term = hn::PromoteTo(dd, hn::Load(dpi, part + at));
-    hn::Store(is_first ? term : hn::Add(hn::Load(dd, sums + at), term), dd, sums + at);
-  }
-}
-
-/// Brings a vector of columns' sums into f32. False where one of them is subnormal.
-HWY_INLINE bool finish(const FloatRowTask& task, int64_t at, const Tile& tile, uint32_t* results) {
-  const hn::CappedTag<double, kRowLanes> dd;
-  const hn::RebindToSigned<decltype(dd)> dl;
-  const hn::Rebind<int32_t, decltype(dd)> dpi;
-  const hn::Rebind<float, decltype(dd)> dpf;
-  const auto step = static_cast<int64_t>(hn::Lanes(dd)), lanes = static_cast<int64_t>(hn::Lanes(Integers()));
-  const auto kept = hn::BitCast(
-      dd, hn::Set(hn::RebindToUnsigned<decltype(dd)>(), ~uint64_t{0} << (52 - task.result_fraction)));
-  const auto smallest_normal = hn::Set(dd, 0x1p-126);
-  bool is_fine = true;
-  for (int64_t i = 0; i < lanes; i += step) {
-    const auto exponent =
-        hn::Add(hn::PromoteTo(dl, hn::Load(dpi, tile.top + at + i)), hn::Set(dl, 1023 - task.kept_bits));
-    const auto value =
-        hn::Mul(hn::Load(dd, tile.sums + at + i), hn::BitCast(dd, hn::ShiftLeft<52>(exponent)));
-    const auto is_subnormal = hn::And(hn::Lt(hn::Abs(value), smallest_normal), hn::Ne(value, hn::Zero(dd)));
-    is_fine = is_fine && hn::AllFalse(dd, is_subnormal);
-    hn::StoreU(hn::DemoteTo(dpf, hn::And(value, kept)), dpf, reinterpret_cast<float*>(results) + i);
-  }
-  return is_fine;
+HWY_INLINE auto add_checked(V a, V b, V& overflows) {
+  const auto sum = hn::Add(a, b);
+  overflows = hn::Or(overflows, hn::And(hn::Xor(a, sum), hn::Xor(b, sum)));
+  return sum;
 }
 
 /// All blocks of as many columns as `kVectors` vectors have.
@@ -142,17 +133,21 @@ HWY_INLINE bool run_tile(const FloatRowTask& task, int64_t column, Tile& tile) {
   const Integers di;
   const Floats df;
   const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  const auto kept =
+      hn::BitCast(df, hn::Set(hn::RebindToUnsigned<Floats>(), ~uint32_t{0} << (23 - task.result_fraction)));
   const uint32_t* addends = task.c;
   for (int64_t block = 0; block < task.blocks; ++block) {
     const int64_t begin = block * task.length;
     find_largest<kVectors>(task, begin, column, tile.largest);
     for (int v = 0; v < kVectors; ++v)
       if (!align(task, block, column + v * lanes, v * lanes, tile, addends)) return false;
-    for (int v = 0; v < kVectors; ++v)
-      add_to(tile.sums + v * lanes, hn::Load(di, tile.addend + v * lanes), tile.part, true);
-    const auto unit = [&](int v)
-                          HWY_ATTR { return hn::Load(df, tile.unit + (v < kVectors ? v * lanes : 0)); };
-    const auto unit0 = unit(0), unit1 = unit(1), unit2 = unit(2), unit3 = unit(3);
+    const auto to_grid = [&](int v)
+                             HWY_ATTR { return hn::Load(df, tile.to_grid + (v < kVectors ? v * lanes : 0)); };
+    const auto grid0 = to_grid(0), grid1 = to_grid(1), grid2 = to_grid(2), grid3 = to_grid(3);
+    const auto addend = [&](int v)
+                            HWY_ATTR { return hn::Load(di, tile.addend + (v < kVectors ? v * lanes : 0)); };
+    auto total0 = addend(0), total1 = addend(1), total2 = addend(2), total3 = addend(3);
+    auto overflows = hn::Zero(di);
     // Sixteen terms below 2^27 each stay below 2^31.
     for (int64_t first = begin; first < begin + task.length; first += 16) {
       const int64_t end = std::min(first + 16, begin + task.length);
@@ -160,25 +155,35 @@ HWY_INLINE bool run_tile(const FloatRowTask& task, int64_t column, Tile& tile) {
       for (int64_t k = first; k < end; ++k) {
         const auto a = hn::Set(df, task.a[k]);
         const float* const b = task.b + k * task.columns + column;
-        const auto term = [&](int v, auto to_grid) HWY_ATTR {
-          return truncate(hn::Mul(hn::Mul(a, hn::LoadU(df, b + v * lanes)), to_grid));
+        const auto term = [&](int v, auto grid) HWY_ATTR {
+          return truncate(hn::Mul(hn::Mul(a, hn::LoadU(df, b + v * lanes)), grid));
         };
-        sum0 = hn::Add(sum0, term(0, unit0));
+        sum0 = hn::Add(sum0, term(0, grid0));
         if constexpr (kVectors == 4) {
-          sum1 = hn::Add(sum1, term(1, unit1));
-          sum2 = hn::Add(sum2, term(2, unit2));
-          sum3 = hn::Add(sum3, term(3, unit3));
+          sum1 = hn::Add(sum1, term(1, grid1));
+          sum2 = hn::Add(sum2, term(2, grid2));
+          sum3 = hn::Add(sum3, term(3, grid3));
         }
       }
-      add_to(tile.sums, sum0, tile.part, false);
+      total0 = add_checked(total0, sum0, overflows);
       if constexpr (kVectors == 4) {
-        add_to(tile.sums + lanes, sum1, tile.part, false);
-        add_to(tile.sums + 2 * lanes, sum2, tile.part, false);
-        add_to(tile.sums + 3 * lanes, sum3, tile.part, false);
+        total1 = add_checked(total1, sum1, overflows);
+        total2 = add_checked(total2, sum2, overflows);
+        total3 = add_checked(total3, sum3, overflows);
       }
     }
-    for (int v = 0; v < kVectors; ++v)
-      if (!finish(task, v * lanes, tile, task.results + column + v * lanes)) return false;
+    if (!hn::AllFalse(di, hn::Lt(overflows, hn::Zero(di)))) return false;
+    const auto finish = [&](int v, auto total) HWY_ATTR {
+      const auto result =
+          hn::Mul(hn::And(to_floats(total), kept), hn::Load(df, tile.unit + (v < kVectors ? v * lanes : 0)));
+      hn::StoreU(result, df, reinterpret_cast<float*>(task.results) + column + v * lanes);
+    };
+    finish(0, total0);
+    if constexpr (kVectors == 4) {
+      finish(1, total1);
+      finish(2, total2);
+      finish(3, total3);
+    }
     addends = task.results;
   }
   return true;

@@ -251,7 +251,7 @@ void RaceChecker::global_lanes(const Who& who, std::span<const LaneTouch> touche
     lanes.lanes = touch.lanes;
     judge.touch = &touch;
     judge.address = touch.address;
-    now.lane = static_cast<int8_t>(touch.lane);
+    now.lane = static_cast<int8_t>(std::max(touch.lane, 0));
     now.lane_shift = touch.lane_shift & 7;
     now.bytes = 0xFFFF;
     record_pages(v.is_unit, now, touch.address, touch.bytes, 0, kind, judge);

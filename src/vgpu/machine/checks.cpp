@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "vgpu/checks/operand_boxes.h"
+#include "vgpu/machine/touch_many.h"
 
 namespace imbrex::vgpu {
 
@@ -80,15 +81,17 @@ void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint
                             lane_shift);
 }
 
-void Checked::lanes_touched(Cta& cta, Who who, Space space, const LaneTouches& touches, AccessKind kind,
-                            const WritesTheSame& same) {
+namespace {
+
+void touch_all(Cta& cta, const Who& who, Space space, std::span<const LaneTouch> touches, AccessKind kind,
+               const WritesTheSame& same) {
   if (touches.empty()) return;
   Cluster& cluster = cta.cluster();
   const bool asks_written = cluster.launch().options.checks.uninitialized && is_read(kind);
   const bool is_shared = space == Space::kSharedCta;
   ChunkOrigins& origins = cta.units().chunk_origins;
   Place place{nullptr, space, &cta};
-  for (const LaneTouch& touch : touches.all()) {
+  for (const LaneTouch& touch : touches) {
     place.address = touch.address;
     const auto offset = static_cast<uint32_t>(touch.address);
     if (asks_written) {
@@ -101,8 +104,20 @@ void Checked::lanes_touched(Cta& cta, Who who, Space space, const LaneTouches& t
     if (is_shared && is_write(kind)) origins.clear(offset, touch.bytes);
   }
   if (is_shared && origins.has_suspects()) report_unread_boxes(cta.tiles());
-  cluster.observe().lanes_touched(who, space, cta.rank(), touches.all(),
+  cluster.observe().lanes_touched(who, space, cta.rank(), touches,
                                   kind == AccessKind::kLoad ? AccessKind::kRead : kind, same);
+}
+
+}  // namespace
+
+void Checked::lanes_touched(Cta& cta, Who who, Space space, const LaneTouches& touches, AccessKind kind,
+                            const WritesTheSame& same) {
+  touch_all(cta, who, space, touches.all(), kind, same);
+}
+
+void UnitTouches::flush() {
+  if (cta_->cluster().checks().any()) touch_all(*cta_, who_, space_, touches_, kind_, {});
+  touches_.clear();
 }
 
 }  // namespace imbrex::vgpu

@@ -31,6 +31,7 @@ using Row = uint8_t[kRowBytes];
 struct Element {
   int row, column;
 };
+/// Without a transposition the registers, lane by lane, are the rows one after the other.
 constexpr Element element_of(int l, int h, bool transposed) {
   return transposed ? Element{2 * (l % 4) + h, l / 4} : Element{l / 4, 2 * (l % 4) + h};
 }
@@ -38,10 +39,20 @@ constexpr Element element_of(int l, int h, bool transposed) {
 /// Finds the rows that the first `count` lanes give. False after a finding.
 bool find_rows(Warp& warp, const Instruction& insn, const MatrixForm& form, int count, AccessKind kind,
                Place* places) {
-  for (int lane = 0; lane < count; ++lane)
-    if (!locate(warp.cta().cluster(), warp.thread(insn, lane), form.at.space, warp.address(form.at, lane),
-                kRowBytes, kRowBytes, kind, places[lane]))
+  Cta& cta = warp.cta();
+  const bool may_be_own = form.at.space == Space::kSharedCta || form.at.space == Space::kSharedCluster;
+  for (int lane = 0; lane < count; ++lane) {
+    const uint64_t address = warp.address(form.at, lane);
+    const auto low = static_cast<uint32_t>(address);
+    const uint32_t offset = shared_offset(low);
+    // As locate() would find it.
+    if (may_be_own && low == address && shared_rank(low) == static_cast<uint32_t>(cta.rank()) &&
+        offset % kRowBytes == 0 && cta.shared().contains(offset, kRowBytes))
+      places[lane] = shared_place(cta, offset);
+    else if (!locate(cta.cluster(), warp.thread(insn, lane), form.at.space, address, kRowBytes, kRowBytes,
+                     kind, places[lane]))
       return false;
+  }
   return true;
 }
 
@@ -102,6 +113,10 @@ Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
   count_rows(warp, insn, host, count, false);
   for (size_t j = 0; j < form.registers.size(); ++j) {
     uint32_t* to = warp.reg<uint32_t>(form.registers[j]);
+    if (!form.transposed) {
+      std::memcpy(to, rows[8 * j], sizeof(uint32_t) * kWarpSize);
+      continue;
+    }
     for (int l = 0; l < kWarpSize; ++l) {
       uint32_t word = 0;
       for (int h = 0; h < 2; ++h) {
@@ -123,6 +138,10 @@ Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
   Row rows[32];
   for (size_t j = 0; j < form.registers.size(); ++j) {
     const uint32_t* from = warp.reg<uint32_t>(form.registers[j]);
+    if (!form.transposed) {
+      std::memcpy(rows[8 * j], from, sizeof(uint32_t) * kWarpSize);
+      continue;
+    }
     for (int l = 0; l < kWarpSize; ++l)
       for (int h = 0; h < 2; ++h) {
         const Element e = element_of(l, h, form.transposed);

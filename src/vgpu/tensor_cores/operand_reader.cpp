@@ -7,49 +7,22 @@
 #include <cstring>
 
 #include "vgpu/checks/operand_layout.h"
-#include "vgpu/machine/access.h"
+#include "vgpu/machine/touch_many.h"
 
 namespace imbrex::vgpu {
 namespace {
 
 constexpr uint32_t kMaxChunks = 64;  // 256 elements of 32 bits
 
-// Tells the checkers what is read, whole stretches at once: the chunks of a line mostly fill one, in some
-// order, and the next line goes on where it ends.
-class Toucher {
- public:
-  Toucher(Cluster& cluster, const Who& who, Cta& cta) : cluster_(&cluster), who_(who), cta_(&cta) {}
-  ~Toucher() { flush(); }
-  Toucher(const Toucher&) = delete;
-  Toucher& operator=(const Toucher&) = delete;
-
-  /// `used_bytes`: of every chunk.
-  void line(const uint32_t* chunks, uint32_t count, uint32_t used_bytes) {
-    const auto [low, high] = std::minmax_element(chunks, chunks + count);
-    if (used_bytes == 16 && *high - *low + 16 == count * 16)
-      add(*low, count * 16);
-    else
-      for (uint32_t c = 0; c < count; ++c) add(chunks[c], used_bytes);
-  }
-
- private:
-  void add(uint32_t begin, uint32_t bytes) {
-    if (begin != end_) {
-      flush();
-      begin_ = begin;
-    }
-    end_ = begin + bytes;
-  }
-  void flush() {
-    if (end_ > begin_) touch(*cluster_, who_, shared_place(*cta_, begin_), end_ - begin_, AccessKind::kRead);
-    begin_ = end_;
-  }
-
-  Cluster* cluster_;
-  const Who& who_;
-  Cta* cta_;
-  uint32_t begin_ = 0, end_ = 0;
-};
+// What is read, whole stretches at once: the chunks of a line mostly fill one, in some order, and the next line goes
+// on where it ends. `used_bytes`: of every chunk.
+void add_line(UnitTouches& touches, const uint32_t* chunks, uint32_t count, uint32_t used_bytes) {
+  const auto [low, high] = std::minmax_element(chunks, chunks + count);
+  if (used_bytes == 16 && *high - *low + 16 == count * 16)
+    touches.add(*low, count * 16);
+  else
+    for (uint32_t c = 0; c < count; ++c) touches.add(chunks[c], used_bytes);
+}
 
 }  // namespace
 
@@ -72,7 +45,7 @@ bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddre
   const bool all_inside = memory.contains(begin, end - begin);
   const bool checked = cluster.checks().any();
 
-  Toucher toucher(cluster, who, cta);
+  UnitTouches touches(who, cta, Space::kSharedCta, AccessKind::kRead);
   OperandLayout layout(cta.tiles(), who, addresses.swizzle(), what, boxes);
   const bool check_layout = cluster.checks().layouts;
   uint32_t at[kMaxChunks];
@@ -87,15 +60,17 @@ bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddre
                         "memory [{:#x}, {:#x})",
                         what, line, c * 16, c * 16 + 15, from, memory.user_base(), memory.end()),
             "compare the descriptor's start and strides with the tile");
+        touches.flush();
         return false;
       }
       std::memcpy(out, memory.at(from), 16);
       out += 16;
       at[c] = from;
     }
-    if (checked) toucher.line(at, chunks, used_bytes);
+    if (checked) add_line(touches, at, chunks, used_bytes);
     if (check_layout) layout.line(at, chunks);
   }
+  touches.flush();
   return true;
 }
 

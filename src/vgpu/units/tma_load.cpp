@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/float_formats.h"
+#include "vgpu/machine/touch_many.h"
 #include "vgpu/memory/raced_bytes.h"
 #include "vgpu/units/mbarrier_ops.h"
 #include "vgpu/units/tma.h"
@@ -61,8 +62,10 @@ class BoxLoad : public AsyncOp {
   bool run(Cluster& cluster) override {
     // Where nothing is multiplied and no thread reads it, nobody misses the data.
     const LaunchContext& launch = cluster.launch();
+    UnitTouches reads(who, *to_, Space::kGlobal, AccessKind::kRead);
     if (launch.options.tensor_math != TensorMath::kNone || launch.program.habits.reads_shared)
-      box_.for_each_row(offset_, [&](const BoxRow& row) { load_row(cluster, row); });
+      box_.for_each_row(offset_, [&](const BoxRow& row) { load_row(cluster, row, reads); });
+    reads.flush();
     if (is_one_stretch())
       touch(cluster, who, shared_place(*to_, offset_), box_.footprint(), AccessKind::kWrite);
     if (cluster.checks().layouts) note_origins();
@@ -87,7 +90,7 @@ class BoxLoad : public AsyncOp {
   }
 
  private:
-  void load_row(Cluster& cluster, const BoxRow& row);
+  void load_row(Cluster& cluster, const BoxRow& row, UnitTouches& reads);
   void note_origins();
   /// Clocks of the engine beyond those of rows that begin with a line: others straddle two, and those that do not begin
   /// with a sector are fetched in smaller pieces. Measured with products on an H200 (kernels/matmul/matmul_choice.cpp).
@@ -112,7 +115,7 @@ class BoxLoad : public AsyncOp {
   bool is_first_;  // of a multicast's destinations
 };
 
-void BoxLoad::load_row(Cluster& cluster, const BoxRow& row) {
+void BoxLoad::load_row(Cluster& cluster, const BoxRow& row, UnitTouches& reads) {
   const TensorMapFields& map = box_.map;
   const TensorMapTypeFacts& type = facts(map.type);
   const uint32_t bytes = map.row_bytes();
@@ -128,7 +131,7 @@ void BoxLoad::load_row(Cluster& cluster, const BoxRow& row) {
     const auto count = static_cast<uint32_t>(global_bytes(int64_t{row.end} - row.begin));
     Place place;
     if (!locate(cluster, who, Space::kGlobal, from, count, 1, AccessKind::kRead, place)) return;
-    touch(cluster, who, place, count, AccessKind::kRead);
+    reads.add(from, count);
     if (is_padded)
       spread_groups(place.host, type.eighths_in_global * 2u, (row.end - row.begin) / 16, buffer + row.begin);
     else
