@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "vgpu/checks/operand_boxes.h"
 #include "vgpu/machine/touch_many.h"
 
@@ -83,22 +85,39 @@ void Checked::touched(Cluster& cluster, const Who& who, const Place& place, uint
 
 namespace {
 
+/// True also where nobody asks.
+bool are_written(Cta& cta, Space space, std::span<const LaneTouch> touches) {
+  const LaunchContext& launch = cta.cluster().launch();
+  if (!launch.options.checks.uninitialized) return true;
+  if (space != Space::kSharedCta && !launch.options.checks.uninitialized_global) return true;
+  return std::ranges::all_of(touches, [&](const LaneTouch& touch) {
+    return space == Space::kSharedCta
+               ? cta.shared().is_written(static_cast<uint32_t>(touch.address), touch.bytes)
+               : launch.memory.is_written(touch.address, touch.bytes);
+  });
+}
+
 void touch_all(Cta& cta, const Who& who, Space space, std::span<const LaneTouch> touches, AccessKind kind,
                const WritesTheSame& same) {
   if (touches.empty()) return;
   Cluster& cluster = cta.cluster();
-  const bool asks_written = cluster.launch().options.checks.uninitialized && is_read(kind);
   const bool is_shared = space == Space::kSharedCta;
   ChunkOrigins& origins = cta.units().chunk_origins;
   Place place{nullptr, space, &cta};
+  if (is_read(kind) && !are_written(cta, space, touches)) {
+    // One after the other, so that of each what is said comes together.
+    for (const LaneTouch& touch : touches) {
+      Who lane = who;
+      lane.lane = touch.lane;
+      lane.lanes = touch.lanes;
+      place.address = touch.address;
+      Checked::touched(cluster, lane, place, touch.bytes, kind, touch.lane_shift);
+    }
+    return;
+  }
   for (const LaneTouch& touch : touches) {
     place.address = touch.address;
     const auto offset = static_cast<uint32_t>(touch.address);
-    if (asks_written) {
-      Who lane = who;
-      lane.lane = touch.lane;
-      check_written(cluster, lane, place, touch.bytes, kind, touch.lane_shift);
-    }
     if (is_write(kind)) mark_written(cluster, who, place, touch.bytes);
     if (is_shared && is_read(kind)) origins.note_read(offset, touch.bytes);
     if (is_shared && is_write(kind)) origins.clear(offset, touch.bytes);
