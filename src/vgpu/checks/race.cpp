@@ -3,8 +3,6 @@
 
 #include <string_view>
 
-#include "vgpu/program/late_reads.h"
-
 #include "vgpu/checks/global_races.h"
 
 namespace imbrex::vgpu {
@@ -548,17 +546,6 @@ void RaceChecker::shared_access(const Who& who, int rank, uint32_t offset, uint3
   record_run(v.is_unit, now, offset, offset + done, offset + bytes, judge, shadow);
 }
 
-namespace {
-
-/// Cells are four times as large as what they stand for, and seldom in the first cache.
-constexpr size_t kAhead = 4;
-void prefetch(SharedShadow& shadow, uint64_t at) {
-  if (is_split(shadow.block(at)))
-    __builtin_prefetch(shadow.cells(at) + at % kBlockBytes / ShadowCell::kBytes, 1);
-}
-
-}  // namespace
-
 void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTouch> touches, bool writes,
                                const WritesTheSame& same) {
   if (who.cta == nullptr || who.warp < 0) return;
@@ -570,9 +557,10 @@ void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTou
   Who lanes = who;
   SharedJudge judge{*this, v, lanes, 0, false};
   judge.same = &same;
+  constexpr size_t kAhead = 4;
   for (size_t i = 0; i < touches.size(); ++i) {
     const LaneTouch& touch = touches[i];
-    if (i + kAhead < touches.size()) prefetch(shadow, touches[i + kAhead].address);
+    if (i + kAhead < touches.size()) shadow.prefetch(touches[i + kAhead].address);
     lanes.lane = touch.lane;
     lanes.lanes = touch.lanes;
     judge.touch = &touch;
@@ -582,12 +570,6 @@ void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTou
     now.bytes = 0xFFFF;
     record_run(v.is_unit, now, touch.address, touch.address, touch.address + touch.bytes, judge, shadow);
   }
-}
-
-bool RaceChecker::is_late(uint32_t load) {
-  if (late_.empty()) late_.resize(launch_->program.code.size());
-  if (late_[load] == 0) late_[load] = is_in_use_late(launch_->program, load) ? 2 : 1;
-  return late_[load] == 2;
 }
 
 uint32_t RaceChecker::record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes,

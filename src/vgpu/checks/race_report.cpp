@@ -4,6 +4,7 @@
 
 #include "vgpu/checks/global_races.h"
 #include "vgpu/checks/race.h"
+#include "vgpu/program/late_reads.h"
 
 namespace imbrex::vgpu {
 
@@ -267,6 +268,12 @@ void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32
   finding->hint =
       "tcgen05.commit or tcgen05.wait, tcgen05.fence::before_thread_sync, a barrier, then "
       "tcgen05.dealloc";
+}
+
+bool RaceChecker::is_late(uint32_t load) {
+  if (late_.empty()) late_.resize(launch_->program.code.size());
+  if (late_[load] == 0) late_[load] = is_in_use_late(launch_->program, load) ? 2 : 1;
+  return late_[load] == 2;
 }
 
 }  // namespace imbrex::vgpu
