@@ -202,8 +202,8 @@ ScatteredProduct::ScatteredProduct(Communicator ranks, const FusedSizes& largest
     // Tiles have 64 x 64 elements or more per signal, but for those of few rows.
     : FusedProduct(ranks, 8192 + 4 * cdiv(cdiv(largest.m, ranks.size()), 64) * cdiv(largest.n, 64), where),
       largest_(largest),
-      partials_(ranks_.symmetric(largest.dtype, {ranks_.size(), cdiv(largest.m, ranks_.size()), largest.n},
-                                 where)),
+      partials_(
+          ranks_.symmetric(largest.dtype, {ranks_.size(), cdiv(largest.m, ranks_.size()), largest.n}, where)),
       nowhere_(ranks_.symmetric(largest.dtype, {ranks_.size(), largest.n}, where)) {}
 
 MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k) const {

@@ -17,6 +17,8 @@ uint32_t mufu(Mufu function, uint32_t x);
 
 /// The PTX instructions. `ftz` is the modifier; sin, cos and tanh give the same with and without.
 float ex2_approx(float x, bool ftz);
+/// The same of `count` operands, a multiple of 16. `results` may be `x`.
+void ex2_approx_lanes(const float* x, float* results, int64_t count, bool ftz);
 float lg2_approx(float x, bool ftz);
 float rcp_approx(float x, bool ftz);
 /// rcp.approx.ftz.f64: of the operand's upper 32 bits, with the lower 32 bits of the result zero. The table is

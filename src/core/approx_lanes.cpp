@@ -7,7 +7,7 @@
 
 #include <bit>
 
-#include "core/approx_lanes.h"
+#include "core/approx.h"
 #include "core/approx_tables.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -8,7 +8,6 @@
 #include <bit>
 #include <type_traits>
 
-#include "core/tensor_float_row.h"
 #include "core/tensor_operand.h"
 #include "core/tensor_row.h"
 

@@ -8,7 +8,6 @@
 #include <tuple>
 #include <vector>
 
-#include "core/tensor_float_row.h"
 #include "core/tensor_operand.h"
 #include "core/tensor_row.h"
 

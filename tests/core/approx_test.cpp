@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The approximate functions and the conversions from f32 against what an H200 answered (golden/README.md).
 #include "core/approx.h"
-#include "core/approx_lanes.h"
 #include "core/approx_tables.h"
 
 #include <gtest/gtest.h>

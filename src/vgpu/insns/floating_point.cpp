@@ -7,7 +7,6 @@
 #include <hwy/highway.h>
 
 #include "core/approx.h"
-#include "core/approx_lanes.h"
 #include "core/scalar_float.h"
 #include "vgpu/insns/lane_loops-inl.h"
 #include "vgpu/insns/small_facts.h"
