@@ -14,6 +14,7 @@
 
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/low_precision/ampere_low_precision.h"
+#include "imbrex/kernels/low_precision/blackwell_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/kernels/low_precision/widen_rows.h"
@@ -30,6 +31,7 @@ namespace {
 
 using kernels::ActivationRowsArguments;
 using kernels::AmpereLowPrecision;
+using kernels::BlackwellLowPrecision;
 using kernels::HopperLowPrecisionDecode;
 using kernels::HopperLowPrecisionPrefill;
 using kernels::MatrixStridesArguments;
@@ -176,9 +178,13 @@ PlacedRows place(const DeviceTensor& x, DataType wide, bool is_widened, const St
   constexpr int64_t kUnit = 8;
   placed.k = (k + kUnit - 1) / kUnit * kUnit;
   placed.widened = Workspace::on(stream, x.device(), m * placed.k * wide.bytes());
-  LaunchReport copy = kernel_of_device<kernels::WidenRows>(x.device())
-                          .on(stream)(m, k, placed.k / kUnit, static_cast<int>(kUnit), x.dtype(),
-                                      rows.address, rows.strides, wide, placed.widened.address());
+  const auto widen = [&](auto& kernel) {
+    return kernel.on(stream)(m, k, placed.k / kUnit, static_cast<int>(kUnit), x.dtype(), rows.address,
+                             rows.strides, wide, placed.widened.address());
+  };
+  LaunchReport copy = x.device().can_run("sm_90a")
+                          ? widen(kernel_of_device<kernels::HopperWidenRows>(x.device()))
+                          : widen(kernel_of_device<kernels::WidenRows>(x.device()));
   if (placed.copies.clean()) placed.copies = std::move(copy);
   rows.dtype = wide;
   rows.address = placed.widened.address();
@@ -230,8 +236,9 @@ LaunchReport multiply(const Refusal& refuse, const DeviceTensor& x, const LowPre
   const Device& device = x.device();
   const DataType dtype = w.scales.dtype();
   const int64_t m = x.shape()[0];
-  const bool is_hopper = device.can_run("sm_90a"), is_prefill = is_hopper && m > kMostDecoded;
-  PlacedRows placed = place(x, dtype, is_prefill, stream);
+  const bool is_hopper = device.can_run("sm_90a"), is_blackwell = device.can_run("sm_100a"),
+             is_prefill = (is_hopper || is_blackwell) && m > kMostDecoded;
+  PlacedRows placed = place(x, dtype, is_hopper || is_prefill, stream);
   if (!placed.copies.clean()) return placed.copies;
   placed.rows.factors = placed.rows.address;  // not read
   if (!scale.is_null()) {
@@ -245,6 +252,7 @@ LaunchReport multiply(const Refusal& refuse, const DeviceTensor& x, const LowPre
     return launch(kernel, device, stream, m, w.n, placed.k, w.group, zero_points, w.type, dtype, placed.rows,
                   w.words, w.scales, c, c_strides, more...);
   };
+  if (is_blackwell && is_prefill) return run(BlackwellLowPrecision{.block_m = m <= 128 ? 128 : 256});
   if (!is_hopper) {
     const std::string target = device.target();
     const bool has_much_memory =

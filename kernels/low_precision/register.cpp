@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "imbrex/kernels/low_precision/ampere_low_precision.h"
+#include "imbrex/kernels/low_precision/blackwell_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/runtime/registry.h"
@@ -12,7 +13,8 @@ namespace {
 /// C = X W^T with signed integers of some bits as weights, and random factors.
 template <class K>
 void run(Case& c, Kernel<K>& kernel) {
-  constexpr bool rounds_weights = std::is_same_v<K, HopperLowPrecisionPrefill>;
+  constexpr bool is_hopper_prefill = std::is_same_v<K, HopperLowPrecisionPrefill>,
+                 rounds_weights = is_hopper_prefill || std::is_same_v<K, BlackwellLowPrecision>;
   const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k"), group = c.size("group"),
                 bits = c.size("bits"), zero = c.size("zero");
   const DataType dtype = c.size("bf16") ? bfloat16 : float16;
@@ -34,7 +36,7 @@ void run(Case& c, Kernel<K>& kernel) {
   const ActivationRowsArguments<const DeviceTensor&> rows{
       x_type, x, {unit, k / unit, 0}, x_bits == 8, row_factors.address(), 1};
   const MatrixStridesArguments c_strides{c_unit, n / c_unit, 0};
-  if constexpr (rounds_weights)
+  if constexpr (is_hopper_prefill)
     c.launch(kernel, m, n, k, group, zero, type, dtype, rows, words, factors, out, c_strides, n % 16 == 0);
   else
     c.launch(kernel, m, n, k, group, zero, type, dtype, rows, words, factors, out, c_strides);
@@ -73,6 +75,11 @@ const KernelRegistration<HopperLowPrecisionDecode> decode{
 const KernelRegistration<AmpereLowPrecision> ampere{
     {"low_precision_ampere", "C = X W^T: packed weights of 1 to 8 bits, from sm_80 on", sizes(16, true)},
     run<AmpereLowPrecision>};
+
+const KernelRegistration<BlackwellLowPrecision> blackwell{
+    {"low_precision_blackwell", "C = X W^T: many rows of X, packed weights of 1 to 8 bits, by tcgen05",
+     sizes(256, false)},
+    run<BlackwellLowPrecision>};
 
 const KernelRegistration<HopperLowPrecisionPrefill> prefill{
     {"low_precision_prefill", "C = X W^T: many rows of X, packed weights of 1 to 8 bits", sizes(512, false)},

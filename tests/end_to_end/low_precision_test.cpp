@@ -7,6 +7,7 @@
 
 #include "core/float_formats.h"
 #include "imbrex/kernels/low_precision/ampere_low_precision.h"
+#include "imbrex/kernels/low_precision/blackwell_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/kernels/low_precision_matmul.h"
@@ -16,6 +17,7 @@ namespace imbrex {
 namespace {
 
 using kernels::AmpereLowPrecision;
+using kernels::BlackwellLowPrecision;
 using kernels::HopperLowPrecisionDecode;
 using kernels::HopperLowPrecisionPrefill;
 using ::testing::HasSubstr;
@@ -45,7 +47,8 @@ struct Problem {
 /// Prefill rounds the weights after they were multiplied by their factors.
 template <class K>
 void check(const K& configuration, const Problem& p) {
-  constexpr bool rounds_weights = std::is_same_v<K, HopperLowPrecisionPrefill>;
+  constexpr bool is_hopper_prefill = std::is_same_v<K, HopperLowPrecisionPrefill>,
+                 rounds_weights = is_hopper_prefill || std::is_same_v<K, BlackwellLowPrecision>;
   SCOPED_TRACE(::testing::Message() << p.type.name() << ", groups of " << p.group << ", " << p.dtype.name()
                                     << ", " << p.m << " x " << p.n << " x " << p.k);
   const Device device = Device::virtual_gpu({.target = K::target, .checks = vgpu::CheckSet::all()});
@@ -78,7 +81,7 @@ void check(const K& configuration, const Problem& p) {
                   c_strides, more...);
   };
   const LaunchReport report = [&] {
-    if constexpr (rounds_weights)
+    if constexpr (is_hopper_prefill)
       return launch(p.n % 16 == 0);
     else
       return launch();
@@ -166,6 +169,14 @@ TEST(LowPrecisionAmpere, TilesGroupsAndEdges) {
   check(AmpereLowPrecision{.k_tiles = 4, .warp_rows = 64, .stages = 2}, {16, 64, 1600, 512, int2});
 }
 
+TEST(LowPrecisionBlackwell, TypesGroupsAndEdges) {
+  check(BlackwellLowPrecision{.block_m = 64}, {70, 136, 600, 128, int4});
+  check(BlackwellLowPrecision{.block_m = 128, .stages = 2}, {130, 300, 264, 64, int3, bfloat16});
+  check(BlackwellLowPrecision{.block_m = 64, .weight_stages = 3}, {20, 77, 1032, 16, float4_e2m1, bfloat16});
+  check(BlackwellLowPrecision{.block_m = 64}, {40, 130, 776, 32, uint8, float16, true});
+  check(BlackwellLowPrecision{.block_m = 256, .stages = 2}, {30, 128, 520, 512, float6_e3m2});
+}
+
 /// Groups of less than a stage of X, as those of MXFP4 and NVFP4.
 TEST(LowPrecisionPrefill, SmallGroups) {
   for (int group : {16, 32}) {
@@ -230,7 +241,7 @@ TEST(LowPrecisionMatmul, EveryNumberOfRows) {
 
 /// matmul() with packed weights: every kind of rows, wherever they lie, on every generation.
 TEST(LowPrecisionMatmul, OperandsOfEveryKind) {
-  for (const char* target : {"sm_90a", "sm_80", "sm_89", "sm_120a"}) {
+  for (const char* target : {"sm_90a", "sm_80", "sm_89", "sm_100a", "sm_120a"}) {
     const Device device = Device::virtual_gpu({.target = target, .checks = vgpu::CheckSet::all()});
     const bool is_hopper = std::string(target) == "sm_90a";
     for (const int64_t k : {256, 197})

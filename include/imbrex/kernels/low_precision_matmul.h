@@ -45,8 +45,8 @@ struct LowPrecisionOptions {
 /// results. Sums in float32. Any m, n and k of 1 or more. Devices from sm_80 on; those that run sm_90a have faster kernels.
 ///
 /// Rows of x and c may lie any distance apart; those of c are neighbours in memory. x is read where it lies if its rows begin
-/// and end at multiples of 16 bytes, else copied first in the stream's order, as are rows of 8 bits where there are more than
-/// 64 of them.
+/// and end at multiples of 16 bytes, else copied first in the stream's order, as are rows of 8 bits on Hopper, and on
+/// Blackwell where there are more than 64 of them.
 ///
 /// Up to 64 rows, and on devices other than Hopper's, weights are converted exactly, and sums of a group multiplied by its
 /// factor once; above, weights are multiplied by their factors first, and rounded to the factors' type. A NaN among weights

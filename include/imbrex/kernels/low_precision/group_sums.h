@@ -94,6 +94,17 @@ inline void sum_stage(RegisterTensor& acc, const StageShares& shares, const Shar
   }
 }
 
+/// Every warp of the warp group has read the words. Without the fence loads that are still on their way, behind those of the
+/// products, may find what TMA brings next: on the chip, the barrier alone holds back nothing but other threads' accesses.
+inline void release_words(const Barrier& empty) {
+  fence::proxy_async();
+  for (int i = 0; i < 4; ++i)
+    if (auto warp = single_warp(i)) {
+      sync();
+      if (auto thread = single_thread()) mbarrier::arrive(empty);
+    }
+}
+
 /// The sums of the tiles of k added up: `columns` of the rows of W from `first_row` on, [block_m, columns]. They were
 /// stored to s_sums [block_m, row_tiles, k_tiles, 64].
 inline RegisterValue sum_of_tiles(const SharedTensor& s_sums, int first_row, int columns) {

@@ -195,18 +195,6 @@ struct HopperLowPrecisionPrefill {
       }
     cluster_sync();  // no CTA exits while the other may still write to it or signal it
   }
-
- private:
-  /// Every warp has read the words. Without the fence loads that are still on their way, behind those of the products,
-  /// may find what TMA brings next: on the chip, the barrier alone holds back nothing but other threads' accesses.
-  static void release_words(const Barrier& empty) {
-    fence::proxy_async();
-    for (int i = 0; i < 4; ++i)
-      if (auto warp = single_warp(i)) {
-        sync();
-        if (auto thread = single_thread()) mbarrier::arrive(empty);
-      }
-  }
 };
 
 }  // namespace imbrex::kernels
