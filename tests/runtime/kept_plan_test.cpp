@@ -7,8 +7,10 @@
 
 #include <random>
 
+#include "../skip.h"
 #include "core/sha256.h"
 #include "imbrex/core/error.h"
+#include "imbrex/imbrex.h"
 #include "imbrex/runtime/registry.h"
 #include "library_kernel.h"
 #include "runtime/cache/sources_digest.h"
@@ -17,6 +19,21 @@
 #include "runtime/launch/host_program.h"
 
 namespace imbrex::runtime {
+
+/// Not of an unnamed namespace: kernels of those are not kept.
+struct CountsItsTraces {
+  static inline int traces = 0;
+  int add = 5;
+  void operator()(Int32 n, Ptr<int32> out_ptr) const {
+    ++traces;
+    grid(cdiv(n, 128));
+    warps(4);
+    Int32 offset = block_idx.x * 128;
+    store_global(global_view(out_ptr, {n}),
+                 register_tensor(int32, {128}, [&](auto i) { return offset + i + add; }), {offset});
+  }
+};
+
 namespace {
 
 codegen::CompiledKernel compiled(const RegisteredKernel& kernel) {
@@ -108,6 +125,28 @@ TEST(KeptPlan, KeysDifferByAllThatAKernelDependsOn) {
   EXPECT_EQ(sources_digest.size(), 64u);
   EXPECT_NE(key.text(), plan_key("a kernel", "sm_90").text());
   EXPECT_NE(key.text(), plan_key("another", "sm_90a").text());
+}
+
+TEST(KeptPlan, FirstCallsThatFindOneTraceNothing) {
+  if (!Device::has_cuda()) IMBREX_SKIP(gpu);
+  const Device device = Device::cuda();
+  const std::string once = std::to_string(std::random_device()());  // not what an earlier run of the test left
+  const auto run = [&](int add, const std::string& members) {
+    Kernel<CountsItsTraces> kernel({add}, device);
+    kernel.keep_compiled_as(members);
+    const DeviceTensor out = DeviceTensor::empty(device, int32, {1000});
+    DeviceTensor(out).poison();
+    kernel(1000, out);
+    const HostTensor got = out.to_host();
+    for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(got.get(i), static_cast<double>(i + add));
+  };
+  CountsItsTraces::traces = 0;
+  run(5, once + " 5");
+  EXPECT_EQ(CountsItsTraces::traces, 1);
+  run(5, once + " 5");
+  EXPECT_EQ(CountsItsTraces::traces, 1) << "found, as another process would find it";
+  run(6, once + " 6");
+  EXPECT_EQ(CountsItsTraces::traces, 2) << "of other members";
 }
 
 struct Inner {
