@@ -29,8 +29,13 @@ LaunchReport cross_entropy(const DeviceTensor& logits, const DeviceTensor& targe
   const auto is_flat = [](const DeviceTensor& t) { return t.is_dense() && t.address() % 16 == 0; };
   const bool flat = !call.is_whole() && call.columns() % 8 != 0 && is_flat(logits) && is_flat(gradient) &&
                     call.rows() * call.columns() / 8 < (int64_t{1} << 31);
+  // The gradient reads long rows a second time, from the L2 cache where few rows are under way at once: wide parts, which
+  // take more threads each.
+  constexpr int kGradientPart = 16384;
+  const bool rereads = !call.is_whole() && !dlogits.is_null();
+  const kernels::RowShapeArguments shape = rereads ? call.row_shape(kGradientPart) : call.row_shape();
   return kernel_of_device<kernels::CrossEntropy>(logits.device())
-      .on(stream)(call.row_shape(), call.is_whole(), flat, scale, call.arguments(logits), target.address(),
+      .on(stream)(shape, call.is_whole(), flat, scale, call.arguments(logits), target.address(),
                   !loss.is_null(), loss.is_null() ? target.address() : loss.address(), !dlogits.is_null(),
                   call.arguments(gradient));
 }

@@ -130,7 +130,8 @@ TEST(KeptPlan, KeysDifferByAllThatAKernelDependsOn) {
 TEST(KeptPlan, FirstCallsThatFindOneTraceNothing) {
   if (!Device::has_cuda()) IMBREX_SKIP(gpu);
   const Device device = Device::cuda();
-  const std::string once = std::to_string(std::random_device()());  // not what an earlier run of the test left
+  const std::string once =
+      std::to_string(std::random_device()());  // not what an earlier run of the test left
   const auto run = [&](int add, const std::string& members) {
     Kernel<CountsItsTraces> kernel({add}, device);
     kernel.keep_compiled_as(members);
