@@ -94,12 +94,14 @@ auto call_forward(const Checked& c, const DeviceTensor& q, const DeviceTensor& k
   const AttentionSizes& s = c.s;
   const Device& device = q.device();
   const bool is_float8 = q.dtype() == float8_e4m3;
-  const Forward tiles = forward_tiles<Forward>(s, c.steps, device.multiprocessors(), is_float8);
-  const HeadArguments qs(q), ks(k), vs(v), os(o);
   const bool wants_log_sum = !options.log_sum_exp.is_null();
+  const Forward tiles = forward_tiles<Forward>(s, c.steps, device.multiprocessors(), is_float8,
+                                               !options.q_begins.is_null(), wants_log_sum);
+  const HeadArguments qs(q), ks(k), vs(v), os(o);
   const bool long_first = c.steps.causal || c.steps.prefix;
-  return call(configured_kernel(device, tiles, {tiles.block_kv, tiles.stages, tiles.takes_turns}), s.batch,
-              s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(),
+  return call(configured_kernel(device, tiles,
+                                {tiles.block_kv, tiles.stages, 2 * tiles.consumers + tiles.takes_turns}),
+              s.batch, s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(),
               attention_scale(options.scale, s.head_size), q.dtype(), o.dtype(), qs, ks, vs, os,
               wants_log_sum, wants_log_sum ? options.log_sum_exp.address() : q.address(), long_first,
               heads_of_section(s), PackedArguments(options.q_begins, options.kv_begins, q.address()),

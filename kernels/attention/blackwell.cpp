@@ -6,7 +6,7 @@ namespace imbrex::kernels {
 
 static const KernelRegistration<BlackwellAttention> registration{
     {"blackwell_attention",
-     "attention on Blackwell: two tiles of Q, weights in tensor memory, sums rescaled where it matters",
+     "attention on Blackwell: two tiles of Q, weights in the place of scores, warps that correct sums",
      {{"heads", 2, "heads of Q, of all batches"},
       {"q", 300, "rows of Q per head"},
       {"kv", 300, "rows of K and V per head"},

@@ -9,6 +9,7 @@
 #include "attention/kv_arguments.h"
 #include "attention/reference.h"
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/attention/blackwell_decode.h"
 #include "imbrex/kernels/attention/decode_float8.h"
 #include "imbrex/kernels/attention/merge.h"
 #include "imbrex/runtime/registry.h"
@@ -104,27 +105,35 @@ struct Decoding {
 };
 
 /// Runs or measures a kernel that decodes, and the merge of its parts. `kv_dtype`...: what the kernel takes behind dtype.
-template <class K, class... KvType>
+template <class Merge = MergeAttention, class K, class... KvType>
 void decode(Case& c, const Decoding& p, Kernel<K>& kernel, const KvType&... kv_dtype) {
+  constexpr bool kIsBlackwell = std::is_same_v<K, BlackwellDecodeAttention>;
   const DecodeSizes& s = p.s;
-  const int64_t parts = c.size("parts") > 0 ? c.size("parts") : decode_parts(s, 132, 64);
+  const int64_t parts = c.size("parts") > 0 ? c.size("parts") : decode_parts(s, kIsBlackwell ? 148 : 132, 64);
+  const Merge tiles{merge_tiles(parts).block_parts, merge_tiles(parts).num_warps};
   const int64_t heads = s.heads_kv * s.group, rows = s.batches * heads * s.q_size;
   DeviceTensor partial = c.output(float32, {parts, rows, s.head_size}),
                log_sum = c.output(float32, {parts, rows});
   const HeadArguments qs(p.q), os(p.o);
   const CacheArguments cache(p.k, p.v, p.lengths, p.table);
   const auto merge = [&] {
-    Kernel<MergeAttention> last(merge_tiles(parts), p.q.device());
+    Kernel<Merge> last(tiles, p.q.device());
     last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
          log_sum.address())
         .expect_clean();
   };
   const auto launch = [&](auto&& run) {
-    run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, p.causal != 0, p.scale,
-        p.dtype, kv_dtype..., qs, cache, CacheScaleArguments({}, {}, p.q.address()), os, partial, log_sum);
+    const auto with = [&](const auto&... scales) {
+      run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, p.causal != 0, p.scale,
+          p.dtype, kv_dtype..., qs, cache, scales..., os, partial, log_sum);
+    };
+    if constexpr (kIsBlackwell)
+      with();
+    else
+      with(CacheScaleArguments({}, {}, p.q.address()));
   };
   if (c.mode() == Case::Mode::kMeasure) {
-    Kernel<MergeAttention> last(merge_tiles(parts), p.q.device());
+    Kernel<Merge> last(tiles, p.q.device());
     c.measure([&](bool timed) {
       LaunchReport report;
       launch([&](const auto&... arguments) {
@@ -144,13 +153,13 @@ void decode(Case& c, const Decoding& p, Kernel<K>& kernel, const KvType&... kv_d
   p.expect(c);
 }
 
-std::vector<SizeOption> sizes(bool has_float8) {
+std::vector<SizeOption> sizes(bool has_float8, const char* head_sizes = "a multiple of 16, at most 256") {
   std::vector<SizeOption> all{{"batch", 2, "sequences"},
                               {"heads", 2, "heads of K and V"},
                               {"group", 4, "heads of Q that share one of K and V"},
                               {"q", 1, "rows of Q per head"},
                               {"kv", 700, "rows of K and V for which there is room"},
-                              {"d", 128, "columns: the head's size, a multiple of 16, at most 256"},
+                              {"d", 128, std::string("columns: the head's size, ") + head_sizes},
                               {"page", 0, "rows of a page; 0: contiguous"},
                               {"ragged", 0, "1: sequences of several lengths"},
                               {"causal", 0, "1: row i sees the columns up to i + length - q"},
@@ -178,6 +187,14 @@ const KernelRegistration<DecodeFloat8Attention> of_float8{
      "multiplied",
      sizes(false)},
     [](Case& c, Kernel<DecodeFloat8Attention>& kernel) { decode(c, Decoding(c, true), kernel); }};
+
+const KernelRegistration<BlackwellDecodeAttention> on_blackwell{
+    {"blackwell_attention_decode",
+     "attention of a few query rows to a long cache on Blackwell: scores, weights and sums in tensor memory",
+     sizes(false, "a multiple of 16, at most 128")},
+    [](Case& c, Kernel<BlackwellDecodeAttention>& kernel) {
+      decode<BlackwellMergeAttention>(c, Decoding(c, false), kernel);
+    }};
 
 }  // namespace
 }  // namespace imbrex::kernels

@@ -47,15 +47,23 @@ inline bool needs_registers(const ScoreArguments& steps) {
 /// The tiles of the forward pass.
 template <class Forward>
 Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int multiprocessors,
-                      bool is_float8 = false) {
+                      bool is_float8, bool is_packed, bool wants_log_sum) {
   Forward kernel;
   kernel.ctas = multiprocessors;
+  const int64_t larger = std::max(s.head_size, s.value_size), both = s.head_size + s.value_size;
+  // A third consumer fills the time in which the others wait for their scores, where its registers suffice: without masks.
+  const bool has_room =
+      !steps.causal && !steps.sink && !needs_registers(steps) && !is_packed && s.rows_kv > 2048;
   if (is_float8) {
     kernel.block_kv = s.value_size > 128 ? 96 : steps.alibi ? 64 : needs_registers(steps) ? 128 : 160;
+    if (has_room && larger <= 128) kernel.consumers = 3, kernel.block_kv = 96, kernel.stages = 3;
+    return kernel;
+  }
+  if (has_room && larger <= 64 && !wants_log_sum) {
+    kernel.consumers = 3;
     return kernel;
   }
   kernel.takes_turns = s.rows_kv <= 2048;  // longer rows find their turns by themselves
-  const int64_t larger = std::max(s.head_size, s.value_size), both = s.head_size + s.value_size;
   if (larger > 128) kernel.block_kv = both > 384 ? 80 : both > 320 ? 96 : 112;
   if (steps.alibi) {  // both positions of every score
     kernel.block_kv = larger > 128 ? 48 : 64;

@@ -67,6 +67,7 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
                                                 "attention_latent_decode",
                                                 "attention_packed",
                                                 "blackwell_attention",
+                                                "blackwell_attention_decode",
                                                 "cross_entropy",
                                                 "cumsum_rows",
                                                 "gather_rows",

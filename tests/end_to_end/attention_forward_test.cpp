@@ -59,6 +59,11 @@ TEST(AttentionForward, SlidingWindow) {
 TEST(AttentionForward, Prefix) {
   expect_verified({{"heads", 1}, {"q", 200}, {"kv", 200}, {"d", 64}, {"prefix", 90}}, "block_kv=64 stages=2");
 }
+TEST(AttentionForward, ThreeConsumersWithoutMasks) {
+  expect_verified({{"heads", 2}, {"q", 300}, {"kv", 333}, {"d", 64}}, "consumers=3", 1);
+  expect_verified({{"q", 300}, {"kv", 333}, {"d", 64}}, "block_kv=96 stages=3 consumers=3", 1,
+                  "attention_float8");
+}
 TEST(AttentionForward, ScoreModifications) {
   expect_verified({{"heads", 2}, {"q", 100}, {"kv", 130}, {"d", 64}, {"cap", 2}, {"causal", 1}});
   expect_verified({{"heads", 4}, {"q", 100}, {"kv", 130}, {"d", 64}, {"alibi", 1}, {"group", 2}});
@@ -99,6 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"attention_backward_kv", {{"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}, {"sequences", 3}}},
         {"attention_backward_q", {{"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}, {"sequences", 3}}},
         {"blackwell_attention", {{"q", 140}, {"kv", 200}, {"d", 64}, {"causal", 1}}},
+        {"blackwell_attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"ragged", 1}, {"batch", 3}}},
+        {"blackwell_attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 1}, {"page", 1}}},
         {"attention_a0", {{"q", 70}, {"kv", 140}, {"d", 32}}},
         {"attention_a1", {{"q", 70}, {"kv", 140}, {"d", 32}}},
         {"attention_a2", {{"q", 130}, {"kv", 300}, {"d", 32}}},
@@ -118,6 +125,9 @@ TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
            {"attention", {{"window", 50}, {"cap", 9}, {"sink", 1}}},
            {"attention", {{"alibi", 1}}, "block_kv=64 stages=4"},
            {"attention", {{"d", 256}, {"causal", 1}}, "block_kv=80"},
+           {"attention_float8", {}, "block_kv=96 stages=3 consumers=3"},
+           {"blackwell_attention", {{"causal", 1}}},
+           {"blackwell_attention_decode", {{"page", 16}, {"causal", 1}}},
            {"attention_backward_kv", {{"causal", 1}}},
            {"attention_backward_q", {{"causal", 1}}},
            {"attention_a0", {}},
@@ -141,7 +151,8 @@ TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
         c, std::nullopt,
         form.configuration.empty() ? kernel.space.configuration(0) : kernel.space.parse(form.configuration));
     passes::run_pipeline(*c.function, {});
-    EXPECT_EQ(ptxas_says(codegen::generate(*c.function, {}).ptx, "--warn-on-spills -arch=sm_90a"), "")
+    EXPECT_EQ(ptxas_says(codegen::generate(*c.function, {}).ptx, "--warn-on-spills -arch=" + kernel.target),
+              "")
         << form.kernel << " " << form.configuration;
   }
 }

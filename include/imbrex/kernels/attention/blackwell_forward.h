@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of many query rows on Blackwell. A CTA has two tiles of 128 rows of Q, whose softmax warp groups work while the
-// tensor cores multiply for the other tile. Scores and sums are in tensor memory, one row per thread; weights go back there
-// and are an operand from there. What has been summed is rescaled only where a row's maximum has grown enough to matter:
-// a weight may be as large as 2^8 until then.
+// Attention of many query rows on Blackwell. A CTA has two tiles of 128 rows of Q. Each has a softmax warp group, which works
+// while the tensor cores multiply for the other tile. Scores and sums are in tensor memory, one row per thread; weights take
+// the place of the scores that they were computed from, and are an operand from there, while the next scores go elsewhere.
+// Four more warps correct: each rescales what has been summed in its lanes, off the path from scores to weights, and only
+// where a row's maximum has grown enough to matter (a weight may be as large as 2^8 until then); in the end it divides and
+// stores.
 #pragma once
 
 #include <limits>
+#include <optional>
+#include <vector>
 
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
@@ -14,7 +18,7 @@ namespace imbrex::kernels {
 
 struct BlackwellAttention {
   static constexpr const char* target = "sm_100a";
-  static constexpr int kTiles = 2, kRows = 128;
+  static constexpr int kTiles = 2, kRows = 128, kBuffers = 2;  // of scores
   static constexpr float kGrowth = 8;  // of a maximum, as an exponent of 2, before sums are rescaled
   int block_kv = 64, stages = 3, slice = 32;
 
@@ -30,9 +34,9 @@ struct BlackwellAttention {
                   float scale, DataType dtype, Ptr<> q_ptr, Ptr<> k_ptr, Ptr<> v_ptr, Ptr<> o_ptr) const {
     require(head_size % slice == 0 && head_size <= 128, "head_size is {}: a multiple of {}, at most 128",
             head_size, slice);
-    require(head_size >= block_kv, "block_kv = {} is more than head_size = {}", block_kv, head_size);
+    require(block_kv % 32 == 0 && block_kv <= 64, "block_kv = {}: 32 or 64", block_kv);
     grid(cdiv(q_size, kTiles * kRows), heads);
-    warps(4 + 4 * kTiles);
+    warps(8 + 4 * kTiles);
     Int32 head = block_idx.y, head_kv = head / queries_per_kv;
     // The last rows, which take longest when causal, start first.
     Int32 offset_q = (grid_dim.x - 1 - block_idx.x) * (kTiles * kRows), shift = kv_size - q_size;
@@ -46,16 +50,32 @@ struct BlackwellAttention {
     auto s_q = shared_tensor(dtype, {kTiles, kRows, head_size});
     auto s_k = shared_tensor(dtype, {stages, block_kv, head_size});
     auto s_v = shared_tensor(dtype, {stages, block_kv, head_size});
-    // From the largest: sums are as wide as scores at least, as head_size >= block_kv.
-    auto t_out = tcgen05::alloc(float32, {kTiles, kRows, head_size});
-    auto t_scores = tcgen05::alloc(float32, {kTiles, kRows, block_kv});
-    auto t_weights = tcgen05::alloc(dtype, {kTiles, kRows, block_kv});
+    auto s_factors = shared_tensor(float32, {kTiles, kRows, 1});  // from softmax to correction
+    // From the largest.
+    const auto alloc = [](int tiles, int columns) {
+      return tcgen05::alloc(float32, {tiles, kRows, columns});
+    };
+    const bool scores_first = kBuffers * block_kv > head_size;
+    std::optional<TMemoryTensor> all_scores, all_sums;
+    if (scores_first) all_scores = alloc(kTiles * kBuffers, block_kv);
+    all_sums = alloc(kTiles, head_size);
+    if (!scores_first) all_scores = alloc(kTiles * kBuffers, block_kv);
+    const TMemoryTensor &t_scores = *all_scores, &t_out = *all_sums;
+    const auto weights_of = [&](const ScalarArg& place) {
+      return tcgen05::view(t_scores[place].slice({0, 0}, {kRows, block_kv / 2}), dtype, {kRows, block_kv});
+    };
 
     Barrier q_full = mbarrier::alloc(1);
     Pipeline k_pipe(stages), v_pipe(stages);
-    // Of each tile: scores are there, have been read; weights are there; their product has been added to the sums.
-    auto scores_full = mbarrier::alloc({1, 1}), scores_empty = mbarrier::alloc({kRows, kRows}),
-         weights_full = mbarrier::alloc({kRows, kRows}), added = mbarrier::alloc({1, 1});
+    // Of each place for scores: they are there; weights are there.
+    const auto of_places = [](int64_t arrivals) {
+      return mbarrier::alloc(std::vector<int64_t>(kTiles * kBuffers, arrivals));
+    };
+    auto scores_full = of_places(1), weights_full = of_places(kRows);
+    // Of each tile: factors are there, have been read; sums are rescaled; the product of weights has been added to them.
+    const auto of_tiles = [](int64_t arrivals) { return mbarrier::alloc({arrivals, arrivals}); };
+    auto factors_full = of_tiles(kRows), factors_empty = of_tiles(kRows), rescaled = of_tiles(kRows),
+         added = of_tiles(1);
     sync();
 
     if (auto loader = single_warp(0)) {
@@ -82,27 +102,33 @@ struct BlackwellAttention {
     }
 
     if (auto multiplier = single_warp(1)) {
-      UInt32 empty_phase = mbarrier::producer_initial_phase, full_phase = mbarrier::consumer_initial_phase;
+      UInt32 weights_phase = mbarrier::consumer_initial_phase,
+             rescaled_phase = mbarrier::consumer_initial_phase;
+      Int32 scores_buffer = 0, weights_buffer = 0;
       const auto start_scores = [&] {
         k_pipe.consumer_acquire();
         for (int t = 0; t < kTiles; ++t) {
-          mbarrier::wait(scores_empty[t], empty_phase);
-          tcgen05::mma(s_q[t], s_k[k_pipe.consumer_stage].transpose(), t_scores[t],
+          Int32 place = t * kBuffers + scores_buffer;
+          tcgen05::mma(s_q[t], s_k[k_pipe.consumer_stage].transpose(), t_scores[place],
                        {.enable_input_d = false});
-          tcgen05::commit(scores_full[t]);
+          tcgen05::commit(scores_full[place]);
         }
-        empty_phase ^= 1;
+        scores_buffer = 1 - scores_buffer;
         tcgen05::commit(k_pipe.consumer_barrier());
         k_pipe.consumer_advance();
       };
       const auto start_output = [&](const ScalarArg& adds) {
         v_pipe.consumer_acquire();
         for (int t = 0; t < kTiles; ++t) {
-          mbarrier::wait(weights_full[t], full_phase);
-          tcgen05::mma(t_weights[t], s_v[v_pipe.consumer_stage], t_out[t], {.enable_input_d = adds});
+          Int32 place = t * kBuffers + weights_buffer;
+          mbarrier::wait(weights_full[place], weights_phase);
+          mbarrier::wait(rescaled[t], rescaled_phase);
+          tcgen05::mma(weights_of(place), s_v[v_pipe.consumer_stage], t_out[t], {.enable_input_d = adds});
           tcgen05::commit(added[t]);
         }
-        full_phase ^= 1;
+        weights_buffer = 1 - weights_buffer;
+        weights_phase ^= weights_buffer == 0;
+        rescaled_phase ^= 1;
         tcgen05::commit(v_pipe.consumer_barrier());
         v_pipe.consumer_advance();
       };
@@ -120,16 +146,19 @@ struct BlackwellAttention {
         Int32 first_row = offset_q + t * kRows;
         const float to_exponent = scale * 1.44269504f;
         RegisterTensor largest = full(float32, {kRows, 1}, -1e30f), total = zeros(float32, {kRows, 1});
-        UInt32 phase = mbarrier::consumer_initial_phase, added_phase = mbarrier::consumer_initial_phase;
-        const auto each_slice = [&](const auto& use) {
-          for (int c = 0; c < head_size; c += slice) use(t_out[t].slice({0, c}, {kRows, slice}), c);
+        UInt32 phase = mbarrier::consumer_initial_phase, empty_phase = mbarrier::producer_initial_phase;
+        Int32 buffer = 0;
+        const auto hand_over = [&](const RegisterBase& factors) {
+          mbarrier::wait(factors_empty[t], empty_phase);
+          empty_phase ^= 1;
+          store_shared(s_factors[t], factors);
+          mbarrier::arrive(factors_full[t]);
         };
         for (Int32 offset_kv : range(0, end_kv, block_kv)) {
-          mbarrier::wait(scores_full[t], phase);
-          phase ^= 1;
-          RegisterTensor scores = tcgen05::load(t_scores[t]);
+          Int32 place = t * kBuffers + buffer;
+          mbarrier::wait(scores_full[place], phase);
+          RegisterTensor scores = tcgen05::load(t_scores[place]);
           tcgen05::wait_load();
-          mbarrier::arrive(scores_empty[t]);
           auto last_seen = causal ? min(kv_size - 1, first_row + shift) : kv_size - 1;
           if (auto edge = when(offset_kv + block_kv - 1 > last_seen)) {
             auto is_seen = register_tensor(boolean, {kRows, block_kv}, [&](auto row, auto column) {
@@ -139,44 +168,69 @@ struct BlackwellAttention {
             scores = select(is_seen, scores, -std::numeric_limits<float>::infinity());
           }
           auto larger = max(largest, max(scores, {.axis = 1, .keep = true}));
-          if (auto first = when(offset_kv == 0)) largest = larger;
-          if (auto later = otherwise()) {
-            mbarrier::wait(added[t], added_phase);  // the sums are complete, and the weights have been read
-            added_phase ^= 1;
-            if (auto grown = when(any((larger - largest) * to_exponent > kGrowth))) {
-              RegisterTensor shrink = exp2((largest - larger) * to_exponent);
-              each_slice([&](const TMemoryTensor& sums, int) {
-                tcgen05::store(sums, tcgen05::load(sums) * shrink);
-              });
-              tcgen05::wait_store();
-              total = total * shrink;
-              largest = larger;
-            }
-          }
+          auto has_grown = (larger - largest) * to_exponent > kGrowth;
+          auto shrink = select(has_grown, exp2((largest - larger) * to_exponent), 1);
+          hand_over(shrink);
+          largest = select(has_grown, larger, largest);
           scores = exp2(fma(scores, to_exponent, -(largest * to_exponent)));
-          total = total + sum(scores, {.axis = 1, .keep = true});
-          tcgen05::store(t_weights[t], scores.to(dtype));
+          tcgen05::store(weights_of(place), scores.to(dtype));
           tcgen05::wait_store();
-          mbarrier::arrive(weights_full[t]);
+          mbarrier::arrive(weights_full[place]);
+          total = total * shrink + sum(scores, {.axis = 1, .keep = true});
+          buffer = 1 - buffer;
+          phase ^= buffer == 0;
         }
-        mbarrier::wait(added[t], added_phase);
+        hand_over(total);
+      }
+    }
 
-        RegisterTensor inverse = select(total > 0, 1 / total, 0);  // a row that sees nothing is 0
-        each_slice([&](const TMemoryTensor& sums, int c) {
-          store_shared(s_q[t].slice({0, c}, {kRows, slice}), (tcgen05::load(sums) * inverse).to(dtype));
-        });
-        fence::proxy_async();
-        sync();
-        if (auto warp = single_warp()) {
-          tma::shared_to_global(s_q[t], g_o, {first_row, 0});
-          tma::commit_group();
-          tma::wait_group(0, {.read = true});
+    constexpr int kLanes = 32;  // of a warp
+    for (int first = 0; first < kRows; first += kLanes) {
+      if (auto correction = single_warp(4 + 4 * kTiles + first / kLanes)) {
+        UInt32 phase = mbarrier::consumer_initial_phase, added_phase = mbarrier::consumer_initial_phase;
+        const auto factors_of = [&](int t) { return s_factors[t].slice({first, 0}, {kLanes, 1}); };
+        const auto each_slice = [&](int t, const auto& use) {
+          for (int c = 0; c < head_size; c += slice) use(t_out[t].slice({first, c}, {kLanes, slice}), c);
+        };
+        for (Int32 offset_kv : range(0, end_kv, block_kv)) {
+          for (int t = 0; t < kTiles; ++t) {
+            mbarrier::wait(factors_full[t], phase);
+            RegisterTensor factors = load_shared(factors_of(t));
+            mbarrier::arrive(factors_empty[t]);
+            if (auto later = when(offset_kv > 0)) {
+              mbarrier::wait(added[t], added_phase);
+              if (auto grown = when(any(factors < 1))) {
+                each_slice(t, [&](const TMemoryTensor& sums, int) {
+                  tcgen05::store(sums, tcgen05::load(sums) * factors);
+                });
+                tcgen05::wait_store();
+              }
+            }
+            mbarrier::arrive(rescaled[t]);
+          }
+          phase ^= 1;
+          added_phase = select(offset_kv > 0, added_phase ^ 1, added_phase);
         }
+        for (int t = 0; t < kTiles; ++t) {
+          mbarrier::wait(factors_full[t], phase);
+          auto total = load_shared(factors_of(t));
+          RegisterTensor inverse = select(total > 0, 1 / total, 0);  // a row that sees nothing is 0
+          mbarrier::wait(added[t], added_phase);
+          each_slice(t, [&](const TMemoryTensor& sums, int c) {
+            store_shared(s_q[t].slice({first, c}, {kLanes, slice}),
+                         (tcgen05::load(sums) * inverse).to(dtype));
+          });
+          fence::proxy_async();
+          sync();
+          tma::shared_to_global(s_q[t].slice({first, 0}, {kLanes, head_size}), g_o,
+                                {offset_q + t * kRows + first, 0});
+          tma::commit_group();
+        }
+        tma::wait_group(0, {.read = true});
       }
     }
     sync();
     tcgen05::dealloc(t_scores);
-    tcgen05::dealloc(t_weights);
     tcgen05::dealloc(t_out);
   }
 };
