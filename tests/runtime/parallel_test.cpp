@@ -411,7 +411,8 @@ TEST(RunRanks, AKernelThatWaitsForARankThatEndedIsFound) {
     SymmetricTensor y = communicator.symmetric(float32, {64});
     if (communicator.rank() == 0) report = all_reduce(x, y).virtual_report.format();
   });
-  EXPECT_THAT(report, AllOf(HasSubstr("endless-run"), HasSubstr("signal::wait"), HasSubstr("rank 0")));
+  EXPECT_THAT(report, AllOf(HasSubstr("endless-run"), HasSubstr("signal::wait"), HasSubstr("rank 0"),
+                            HasSubstr("looked at byte 4 of symmetric allocation of rank 0, which holds 0")));
 }
 
 TEST(RunRanks, MemoryAndGpusThatAreNotThereAreRefused) {

@@ -19,6 +19,7 @@ struct Bent {
   Dim3 grid = {}, block = {32}, cluster = {};
   int64_t out_bytes = 1024;
   uint64_t seed = 0;
+  bool explicit_cluster = false;
 
   Report run(Strictness strictness) const {
     const std::string text = fmt::format(R"(.version 9.0
@@ -51,8 +52,11 @@ struct Bent {
     gpu.fill(out, 0, out_bytes);
     void* arguments[] = {&out};
     const Report report =
-        gpu.launch(gpu.load_module(text, "bent.ptx").function("k"),
-                   {.grid = grid, .cluster = cluster, .block = block, .arguments = arguments});
+        gpu.launch(gpu.load_module(text, "bent.ptx").function("k"), {.grid = grid,
+                                                                     .cluster = cluster,
+                                                                     .block = block,
+                                                                     .explicit_cluster = explicit_cluster,
+                                                                     .arguments = arguments});
     result.resize(static_cast<size_t>(out_bytes));
     gpu.copy_from_device(result.data(), out, out_bytes);
     return report;

@@ -203,6 +203,13 @@ struct Completion {
   uint64_t number = 0;  // groups: of the copy or product; a wait covers all numbers below some end
 };
 
+/// The last barrier of its CTA that a warp has passed, and where it did.
+struct PassedBarrier {
+  static constexpr uint32_t kNowhere = ~0u;
+  SyncKey key = 0;
+  uint32_t insn = kNowhere;
+};
+
 /// As whom an asynchronous operation acts, and what its thread knew when it issued it.
 struct AsyncOrigin {
   std::shared_ptr<const Knowledge> knowledge;  // null: races are not looked for
@@ -211,6 +218,7 @@ struct AsyncOrigin {
   AgentId agent = kNoAgent;
   Clock clock = 0;
   Completion completion;
+  PassedBarrier barrier = {};  // of the issuer, before it issued the operation
 };
 
 }  // namespace imbrex::vgpu

@@ -142,6 +142,10 @@ void RaceChecker::release(const Who& who, SyncKey key) {
   }
   const uint32_t warp = warp_index(who);
   WarpState& s = warps_[warp];
+  if (kind_of(key) == SyncKind::kNamedBarrier) {
+    object.arrived_at.resize(warps_.size(), PassedBarrier::kNowhere);
+    object.arrived_at[warp] = who.insn->index;
+  }
   const bool remote = is_remote(key, who);
   const bool releases = (who.order & kReleases) != 0 && !(remote && (who.order & kCtaScope) != 0);
   const Mask lanes = lanes_of(who);
@@ -234,7 +238,9 @@ void RaceChecker::acquire(const Who& who, SyncKey key) {
   WarpState& s = state(who);
   learn(s, who, at->second.pending);
   // The lanes of a warp that all come to a barrier of the CTA have brought what each of them knew.
-  if (kind_of(key) == SyncKind::kNamedBarrier && is_whole(who, lanes_of(who))) unite(s);
+  if (kind_of(key) != SyncKind::kNamedBarrier) return;
+  if (is_whole(who, lanes_of(who))) unite(s);
+  s.barrier = {key, at->second.arrived_at[warp_index(who)]};
 }
 
 void RaceChecker::complete_phase(SyncKey key) {
@@ -340,6 +346,7 @@ void RaceChecker::issue(Who& who, const Completion& completion, AsyncOrigin& ori
     origin.knowledge = snapshot(s, lanes_of(who));
     origin.issuer = warp;
     origin.own = publish(s, who);
+    origin.barrier = s.barrier;
   }
   origin.completion = completion;
   origin.agent = kNoAgent;
@@ -454,6 +461,13 @@ bool RaceChecker::in_program_order(const View& view, const Access& earlier, cons
          (earlier.insn == now.insn && earlier.clock == now.clock);
 }
 
+std::array<uint32_t, 2> RaceChecker::barriers_before(const AsyncOrigin& origin, const Access& load) const {
+  const auto object = objects_.find(origin.barrier.key);
+  if (object == objects_.end() || load.agent >= object->second.arrived_at.size())
+    return {origin.barrier.insn, PassedBarrier::kNowhere};
+  return {origin.barrier.insn, object->second.arrived_at[load.agent]};
+}
+
 RaceChecker::Excuse RaceChecker::excuse(const View& view, const Access& earlier, const Access& now,
                                         bool repeats) const {
   if (repeats && earlier.write) return {BentRule::kEqualValues};
@@ -519,7 +533,7 @@ struct SharedJudge {
     const std::string_view unit = who.unit;
     if (unit == "cluster launch control") return false;
     const bool is_loose = unit == "async store" || !is_strict();
-    return is_loose && (earlier.write || !checker.is_late(earlier.insn));
+    return is_loose && (earlier.write || !checker.is_late(earlier, *who.origin));
   }
   bool is_strict() const { return checker.launch_->options.strictness == Strictness::kStrict; }
   void in_order(const Access& earlier, const Access& now) {

@@ -168,6 +168,7 @@ class RaceChecker {
     std::array<AgentId, kFlows> flows;
     /// Next number of a tcgen05 operation: of the core, loads, stores.
     std::array<Clock, 3> tensor_clock{1, 1, 1};
+    PassedBarrier barrier;
   };
   struct SyncObject {
     Knowledge pending;                      // released; of an mbarrier: since ever
@@ -178,6 +179,7 @@ class RaceChecker {
     AgentId last_agent = kNoAgent;
     uint64_t last_version = 0;
     Mask last_lanes = 0;
+    std::vector<uint32_t> arrived_at;  // barriers of the CTA: of each warp, the instruction
   };
   struct RemoteUse {
     AgentId warp;
@@ -259,8 +261,8 @@ class RaceChecker {
   /// record_run() of `bytes` from `address` on in global memory, of which `done` have been recorded.
   void record_pages(bool is_unit, const Access& now, uint64_t address, uint32_t bytes, uint32_t done,
                     AccessKind kind, struct GlobalJudge& judge);
-  /// Is a load used only where a copy that overwrites its source may come too early? See late_reads.h.
-  bool is_late(uint32_t load);
+  /// Is what a load fetched used only where the copy that overwrites its source may come too early? See late_reads.h.
+  bool is_late(const Access& load, const AsyncOrigin& copy);
   /// The same instruction stores the same value by other threads: lawful.
   static bool repeats_it(const View& view, const Access& earlier, const Access& now, bool repeats) {
     return repeats && !view.is_unit && earlier.write && earlier.insn == now.insn;
@@ -305,6 +307,8 @@ class RaceChecker {
   template <class Judge>
   void record_cell(bool is_unit, ShadowCell& cell, const Access& now, Judge& judge);
 
+  /// Where the warp of an earlier load came to barriers that the issuer of `origin` has passed since.
+  std::array<uint32_t, 2> barriers_before(const AsyncOrigin& origin, const Access& load) const;
   /// What excuses a race, if anything does.
   struct Excuse {
     BentRule rule = BentRule::kNone;
@@ -351,7 +355,7 @@ class RaceChecker {
   std::vector<std::vector<RemoteUse>> remote_uses_;  // by CTA rank: the last of each warp and instruction
   std::vector<SharedShadow> shared_;                 // by CTA rank
   std::vector<std::vector<ShadowCell>> tensor_;      // by CTA rank: 8 groups of 16 lanes, 32 of 16 columns
-  std::vector<uint8_t> late_;                        // by instruction: 1 + is_late(), 0: not asked yet
+  std::vector<uint32_t> used_behind_;                // by instruction: used_behind(); empty: not asked yet
   CellMemo memo_;
   const AsyncOrigin* memo_origin_ = nullptr;
   uint64_t memo_kind_ = 0;

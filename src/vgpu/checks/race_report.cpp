@@ -270,10 +270,13 @@ void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32
       "tcgen05.dealloc";
 }
 
-bool RaceChecker::is_late(uint32_t load) {
-  if (late_.empty()) late_.resize(launch_->program.code.size());
-  if (late_[load] == 0) late_[load] = is_in_use_late(launch_->program, load) ? 2 : 1;
-  return late_[load] == 2;
+bool RaceChecker::is_late(const Access& load, const AsyncOrigin& copy) {
+  if (used_behind_.empty()) used_behind_.resize(launch_->program.code.size(), kNotAsked);
+  uint32_t& behind = used_behind_[load.insn];
+  if (behind == kNotAsked) behind = used_behind(launch_->program, load.insn);
+  if (behind >= kNotAsked) return behind == kBehindArrival;
+  const std::array<uint32_t, 2> barriers = barriers_before(copy, load);
+  return behind == barriers[0] || behind == barriers[1];
 }
 
 }  // namespace imbrex::vgpu

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "vgpu/machine/checks.h"
+#include "vgpu/machine/warp_places.h"
 
 namespace imbrex::vgpu {
 
@@ -388,8 +389,9 @@ void Cluster::report_endless(const Warp& warp, std::string message, std::string 
       if (finding->facts.size() >= kMaxPictureLines) break;
       for (const Split& split : w->splits())
         if (!split.blocked)
-          finding->facts.push_back(fmt::format("CTA rank {} warp {} lanes 0x{:08x} runs at {}", cta->rank(),
-                                               w->index(), split.mask, program().place_text(split.pc)));
+          finding->facts.push_back(fmt::format("CTA rank {} warp {} lanes 0x{:08x} runs at {}{}", cta->rank(),
+                                               w->index(), split.mask, program().place_text(split.pc),
+                                               looked_at(*w)));
       w->describe_waits(finding->facts);
     }
 }

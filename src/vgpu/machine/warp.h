@@ -169,6 +169,12 @@ class Warp {
   void describe_waits(std::vector<std::string>& lines);
 
   int64_t executed = 0;  // instructions of this warp so far
+  /// A place in global memory where it looked for what others change.
+  struct Look {
+    const std::byte* at = nullptr;
+    uint32_t bytes = 0;
+  };
+  Look last_look;
 
  private:
   static constexpr size_t kNone = ~size_t{0};

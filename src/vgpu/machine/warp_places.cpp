@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "vgpu/machine/cluster.h"
+#include "vgpu/memory/raced_bytes.h"
 
 namespace imbrex::vgpu {
 
@@ -21,12 +24,25 @@ std::string place_of(Warp& warp) {
     text += lanes_text(warp, split.mask);
     const std::string at = warp.program().place_text(split.blocked ? split.waits_at : split.pc);
     text += split.blocked ? fmt::format("waiting at {} {}", at, split.wait.describe(warp, split.wait))
-                          : "at " + at;
+                          : "at " + at + looked_at(warp);
   }
   return text.empty() ? "waiting for its lanes to reconverge" : text;
 }
 
 }  // namespace
+
+std::string looked_at(Warp& warp) {
+  const LaunchContext& launch = warp.cta().cluster().launch();
+  const Warp::Look& look = warp.last_look;
+  if (look.at == nullptr || launch.rank < 0) return "";
+  const uint64_t address = kGlobalBase + static_cast<uint64_t>(look.at - launch.memory.host(kGlobalBase));
+  const Allocation* allocation = launch.memory.find(address);
+  if (allocation == nullptr) return "";
+  uint64_t value = 0;
+  read_bytes(&value, look.at, std::min<uint32_t>(look.bytes, 8));
+  return fmt::format(", having last looked at byte {} of {}, which holds {}", address - allocation->address,
+                     allocation->name, value);
+}
 
 void describe_places(Cluster& cluster, std::vector<std::string>& lines) {
   for (const std::unique_ptr<Cta>& cta : cluster.ctas()) {

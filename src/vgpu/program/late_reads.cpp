@@ -15,13 +15,12 @@ constexpr size_t kReach = 4096;
 
 bool has(std::string_view text, std::string_view mnemonic) { return text.find(mnemonic) != text.npos; }
 
-/// Behind a barrier of the CTA loads are as late, but compilers rely on it that copies are later still.
 bool is_barrier(std::string_view text) { return has(text, "bar.sync") || has(text, "barrier.sync"); }
 bool gives_back(std::string_view text) { return has(text, "mbarrier.arrive") && !has(text, "expect_tx"); }
 
 }  // namespace
 
-bool is_in_use_late(const Program& program, uint32_t load) {
+uint32_t used_behind(const Program& program, uint32_t load) {
   const auto registers = [&](uint32_t at, bool written) {
     const DefinedUse& use = program.uses[at];
     const std::span<const uint32_t> all(program.use_numbers.data() + use.first, use.all);
@@ -38,8 +37,9 @@ bool is_in_use_late(const Program& program, uint32_t load) {
   const size_t end = std::min(program.code.size(), load + kReach);
   for (auto at = load + 1; at < end && !unused.empty(); ++at) {
     const std::string_view text = text_of(at);
-    if (is_barrier(text)) return false;
-    if (gives_back(text)) return true;
+    if (gives_back(text)) return kBehindArrival;
+    // Where others follow it, the load has come by the time that the last one is passed.
+    if (is_barrier(text)) return at;
     bool used = false;
     for (const uint32_t number : registers(at, false)) used |= unused.erase(number) != 0;
     // The assembler keeps a value that is moved where it is.
@@ -50,7 +50,7 @@ bool is_in_use_late(const Program& program, uint32_t load) {
       else
         unused.erase(number);
   }
-  return false;
+  return kUsedInTime;
 }
 
 }  // namespace imbrex::vgpu

@@ -6,8 +6,11 @@
 
 namespace imbrex::vgpu {
 
-/// Is a value that this instruction loads first used behind an arrival at an mbarrier? Nothing makes the thread wait for
-/// such a load before it arrives. In the order of the text, which is that of the loops of compilers.
-bool is_in_use_late(const Program& program, uint32_t load);
+inline constexpr uint32_t kUsedInTime = ~0u, kBehindArrival = ~0u - 1, kNotAsked = ~0u - 2;
+
+/// Behind what the values that this instruction loads are first used: kBehindArrival, at an mbarrier; a barrier of the CTA
+/// (index in Program::code); or kUsedInTime. Nothing makes the thread wait for such a load before it arrives. In the order
+/// of the text, which is that of the loops of compilers.
+uint32_t used_behind(const Program& program, uint32_t load);
 
 }  // namespace imbrex::vgpu

@@ -5,6 +5,7 @@
 
 #include "vgpu/memory/raced_bytes.h"
 #include "vgpu/units/bulk_groups.h"
+#include "vgpu/units/cluster_launch.h"
 #include "vgpu/units/mbarrier_ops.h"
 #include "vgpu/units/reduce_words.h"
 
@@ -165,6 +166,9 @@ void submit_to_shared(Cluster& cluster, Warp& warp, const Who& who, const BulkFo
 void copy(Cluster& cluster, Warp& warp, const Instruction& insn, const BulkForm& form, int lane) {
   const Who who = warp.thread(insn, lane).as_unit(kUnit);
   const uint32_t bytes = warp.reg<uint32_t>(insn.a)[lane];
+  if (form.direction == Direction::kSharedToShared &&
+      !expect_cluster_launch(cluster, who, "a bulk copy between shared memories"))
+    return;
   if (bytes % 16 != 0 || bytes == 0) {
     cluster.report_fatal(
         FindingKind::kIllegalInstruction, who, 0,

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "vgpu/units/cluster_launch.h"
 #include "vgpu/units/mbarrier_ops.h"
 #include "vgpu/units/reduce_words.h"
 
@@ -72,6 +73,8 @@ Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
   Cluster& cluster = warp.cta().cluster();
   for_each_lane(active, [&](int lane) {
     const Who who = warp.thread(insn, lane).as_unit(kUnit);
+    if (!expect_cluster_launch(cluster, who, form.reduce != ReduceOp::kNone ? "red.async" : "st.async"))
+      return;
     Place to;
     if (!locate(cluster, who, form.to.space, warp.address(form.to, lane), form.bytes(), form.bytes(),
                 AccessKind::kWrite, to))
