@@ -12,6 +12,7 @@
 #include "imbrex/vgpu/virtual_gpu.h"
 #include "vgpu/checks/global_races.h"
 #include "vgpu/machine/grid.h"
+#include "vgpu/memory/device_heap.h"
 #include "vgpu/memory/memory.h"
 #include "vgpu/order/footprint_recorder.h"
 #include "vgpu/program/module_image.h"
@@ -30,6 +31,8 @@ struct GpuData {
   int gpu() const { return rank < 0 ? 0 : rank; }
   uint64_t launches = 0;
   DeviceAddress cooperative_workspace = 0;  // allocated by the first cooperative launch
+  int64_t heap_bytes = int64_t{8} << 20;
+  std::unique_ptr<DeviceHeap> heap;  // made by the first launch of a kernel that allocates
   StreamOrder order;
   std::unique_ptr<FootprintRecorder> footprint;  // made by the first launch on a stream
 };

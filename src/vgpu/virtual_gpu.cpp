@@ -127,6 +127,17 @@ DeviceAddress VirtualGpu::allocate_host_visible(int64_t bytes) {
   return data_->memory->allocate_host_visible(static_cast<uint64_t>(bytes), "");
 }
 
+int64_t VirtualGpu::heap_bytes() const { return data_->heap_bytes; }
+void VirtualGpu::set_heap_bytes(int64_t bytes) {
+  if (bytes < 0) fail(fmt::format("set_heap_bytes: {} bytes are asked for", bytes));
+  if (data_->heap != nullptr)
+    fail(fmt::format("set_heap_bytes: a kernel that allocates has been launched with a heap of {} bytes",
+                     data_->heap_bytes),
+         {}, "set the size before the first such launch");
+  data_->heap_bytes = bytes;
+}
+void VirtualGpu::drop_heap() { data_->heap.reset(); }
+
 DeviceAddress VirtualGpu::reserve_addresses(int64_t bytes, int64_t alignment) {
   if (bytes <= 0) fail(fmt::format("reserve_addresses: {} bytes are asked for", bytes));
   return data_->memory->reserve_addresses(static_cast<uint64_t>(bytes), static_cast<uint64_t>(alignment));
@@ -361,11 +372,17 @@ std::unique_ptr<VirtualGpu::Prepared> VirtualGpu::prepare(const Function& functi
       new Prepared{function.data_->program,
                    {program, memory, data_->options, target, launch.grid, cluster, launch.block}});
   LaunchContext& context = prepared->context;
-  context.explicit_cluster = !(launch.cluster == Dim3{}) || required.x > 0;
+  context.explicit_cluster = launch.explicit_cluster || !(launch.cluster == Dim3{}) || required.x > 0;
   context.dynamic_shared_bytes = static_cast<uint32_t>(launch.dynamic_shared_bytes);
   context.num_sms = num_sms;
   context.grid_id = ++data_->launches;
   context.rank = data_->rank;
+  if (program.allocates) {
+    if (data_->heap == nullptr)
+      data_->heap =
+          std::make_unique<DeviceHeap>(memory, static_cast<uint64_t>(data_->heap_bytes), data_->gpu());
+    context.heap = data_->heap.get();
+  }
   prepared->ctas_per_sm = occupancy(launch, program, target);
   if (data_->options.timeline.record)
     prepared->predicted_ctas_per_sm =

@@ -30,7 +30,8 @@
 //     for no scratch), and for a tensor descriptor a tensor map, the sizes (int32) and the strides (int64).
 //
 // Not there: textures and surfaces, launches from kernels, recursion, 32-bit generic addresses, and
-// linking: a module stands for itself, with printf, malloc-free code and __assertfail the only externals.
+// linking: a module stands for itself. What it may leave to the driver: printf, __assertfail, malloc and free, and
+// of libcudadevrt cudaMalloc, cudaFree, cudaGetLastError and what cooperative groups call (cudaCGSynchronize, ...).
 //
 // Calls that cannot be carried out (freed buffer, unknown function, impossible launch) throw
 // imbrex::LaunchError; PTX that does not parse throws ParseError, PTX that the machine does not model throws
@@ -144,6 +145,10 @@ struct Launch {
   /// All CTAs are resident at once, so that they may wait for one another (cooperative groups' grid.sync());
   /// LaunchError where they do not fit. Without it CTAs must not wait for later ones.
   bool cooperative = false;
+  /// The launch has a cluster attribute, if only for clusters of one CTA: %is_explicit_cluster, and on sm_90 copies from
+  /// shared memory to .shared::cluster, st.async and red.async are illegal without. Implied by larger clusters and by
+  /// .reqnctapercluster.
+  bool explicit_cluster = false;
   std::span<void* const> arguments = {};
   std::span<const std::byte> parameter_buffer = {};
   /// The stream of VirtualGpu::order() that the launch is on: what it touches is judged with what other calls
@@ -223,6 +228,12 @@ class VirtualGpu {
   /// Memory that kernels and host code both use, at the same address: what the host writes there, kernels read. For
   /// CUDA's managed and pinned memory. LaunchError where something else of the process lies at that address.
   DeviceAddress allocate_host_visible(int64_t bytes);
+  /// How much malloc in kernels may allocate at once: 8 MiB unless set_heap_bytes() was called, as by
+  /// cudaDeviceSetLimit(cudaLimitMallocHeapSize). LaunchError once a kernel that allocates has been launched.
+  int64_t heap_bytes() const;
+  void set_heap_bytes(int64_t bytes);
+  /// Ends the heap, with all that kernels have allocated and not freed; later accesses are use after free.
+  void drop_heap();
   // Addresses and memory apart, as in CUDA's virtual memory management, and memory of other processes. Addresses, extents
   // and offsets are multiples of 4096 bytes; the memory is that of a file (memfd_create), whose descriptor stays the
   // caller's.

@@ -2,7 +2,10 @@
 // Contexts: primary and made, their stack per thread, limits, peers.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cuda_host/host/host.h"
+#include "imbrex/core/error.h"
 
 using namespace imbrex::cuda;
 
@@ -39,16 +42,40 @@ void pop(CUcontext* out) {
   stack.pop_back();
 }
 
+constexpr int kStackLimit = 0, kPrintfLimit = 1, kHeapLimit = 2, kPendingLaunchesLimit = 5;
+
 size_t default_limit(int limit) {
-  constexpr int kStack = 0, kPrintf = 1, kHeap = 2;
-  return limit == kStack ? 1024 : limit == kPrintf ? 1 << 20 : limit == kHeap ? 8 << 20 : limit == 5 ? 64 : 0;
+  switch (limit) {
+    case kStackLimit:
+      return 1024;
+    case kPrintfLimit:
+      return 1 << 20;
+    case kHeapLimit:
+      return static_cast<size_t>(Host::get().gpu.heap_bytes());
+    case kPendingLaunchesLimit:
+      return 64;
+    default:
+      return 0;
+  }
+}
+
+/// Contexts share one virtual GPU, and so the heap of its kernels.
+void set_heap_limit(size_t bytes) {
+  try {
+    Host::get().gpu.set_heap_bytes(static_cast<int64_t>(bytes));
+  } catch (const imbrex::LaunchError& error) {
+    refuse(CUDA_ERROR_INVALID_VALUE, error.diagnostics().front().message);
+  }
 }
 
 void reset_primary(CUdevice device) {
-  Device& on = Host::get().device(device);
-  if (on.primary != nullptr) Host::get().forget(*on.primary);
+  Host& host = Host::get();
+  Device& on = host.device(device);
+  if (on.primary != nullptr) host.forget(*on.primary);
   on.primary.reset();
   on.primary_retained = 0;
+  const auto has_context = [](const Device& one) { return one.primary != nullptr; };
+  if (std::none_of(host.devices.begin(), host.devices.end(), has_context)) host.gpu.drop_heap();
 }
 
 }  // namespace
@@ -177,7 +204,9 @@ CUDA_API cuCtxSetLimit(int limit, size_t value) {
     constexpr int kLast = 9;
     if (limit < 0 || limit > kLast)
       refuse(CUDA_ERROR_UNSUPPORTED_LIMIT, fmt::format("limit {} is not known", limit));
-    Host::get().current().limits[limit] = value;
+    Context& context = Host::get().current();
+    if (limit == kHeapLimit) return set_heap_limit(value);
+    context.limits[limit] = value;
   });
 }
 CUDA_API cuCtxGetCacheConfig(int* config) {

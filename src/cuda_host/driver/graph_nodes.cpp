@@ -58,13 +58,17 @@ Kind& expect(GraphNode& node) {
 void replace(GraphNode& node, LaunchWork work) {
   const LaunchWork& old = expect<LaunchWork>(node);
   work.cluster = old.cluster;
+  work.explicit_cluster = old.explicit_cluster;
   work.cooperative = old.cooperative;
   node.work = std::move(work);
 }
 
 void set_attribute(LaunchWork& work, int attribute, const void* value) {
   const auto& v = *static_cast<const decltype(CUlaunchAttribute::value)*>(value);
-  if (attribute == kLaunchClusterDimension) work.cluster = {v.cluster.x, v.cluster.y, v.cluster.z};
+  if (attribute == kLaunchClusterDimension) {
+    work.cluster = {v.cluster.x, v.cluster.y, v.cluster.z};
+    work.explicit_cluster = true;
+  }
   if (attribute == kLaunchCooperative) work.cooperative = v.cooperative != 0;
 }
 
@@ -231,6 +235,7 @@ CUDA_API cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from) {
     const LaunchWork& source = expect<LaunchWork>(node_of(from));
     LaunchWork& target = expect<LaunchWork>(node_of(to));
     target.cluster = source.cluster;
+    target.explicit_cluster = source.explicit_cluster;
     target.cooperative = source.cooperative;
   });
 }

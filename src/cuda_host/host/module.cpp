@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 
 #include "core/target.h"
 #include "cuda_host/host/host.h"
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
+#include "ptx/reader.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -20,6 +22,23 @@ int version_of(const std::string& ptx) {
   const size_t at = ptx.find(".version");
   if (at == std::string::npos) return 0;
   return static_cast<int>(std::atof(ptx.c_str() + at + 8) * 10 + 0.5);
+}
+
+/// Bytes of the constant variables that a kernel uses, or functions of its module do.
+int constant_bytes(const std::string& ptx, const std::string& kernel) {
+  if (ptx.empty()) return 0;
+  ptx::UnreadBodies unread;
+  const ptx::Module module = ptx::read(ptx, "module.ptx", unread);
+  std::set<uint32_t> used;
+  for (const ptx::Function& f : module.functions) {
+    if (f.is_entry && f.name != kernel) continue;
+    for (const ptx::Operand& o : f.operands)
+      if (o.ref == ptx::Ref::global && module.variables[o.id].space == ptx::Space::constant)
+        used.insert(o.id);
+  }
+  int64_t bytes = 0;
+  for (const uint32_t variable : used) bytes += module.variables[variable].size();
+  return static_cast<int>(bytes);
 }
 
 int capability(const std::string& target) { return std::atoi(target.c_str() + 3); }
@@ -37,6 +56,7 @@ ModuleObject::ModuleObject(std::string ptx, int device) : device_(device), ptx_v
   name_ = fmt::format("module-{}.ptx", host.next_id());
   if (!host.settings.saved_ptx.empty()) save(host.settings.saved_ptx, name_, ptx);
   module_ = host.gpu.load_module(ptx, name_);
+  if (ptx.find(".const") != std::string::npos) ptx_with_constants_ = std::move(ptx);
 }
 
 ModuleObject::~ModuleObject() {
@@ -82,7 +102,7 @@ int FunctionObject::attribute(int which) const {
     case kFuncSharedBytes:
       return static_cast<int>(a.static_shared_bytes);
     case kFuncConstBytes:
-      return 0;
+      return constant_bytes(module.ptx_with_constants(), function.name());
     case kFuncLocalBytes:
       return static_cast<int>(a.local_bytes);
     // Virtual registers say little about real ones; 32 is what small kernels take, and no assembler runs here.

@@ -54,11 +54,14 @@ class ModuleObject {
   FunctionObject& function(const std::string& name);
   vgpu::GlobalVariable global(const std::string& name);
   int ptx_version() const { return ptx_version_; }
+  /// The text, where it has constant variables; else "".
+  const std::string& ptx_with_constants() const { return ptx_with_constants_; }
 
  private:
   std::string name_;
   int device_ = 0, ptx_version_ = 0;
   vgpu::Module module_;
+  std::string ptx_with_constants_;
   std::map<std::string, FunctionObject*> functions_;
   std::vector<uint64_t> adopted_;  // addresses of variables that queries know
 };

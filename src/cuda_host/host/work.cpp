@@ -53,6 +53,7 @@ void run(const LaunchWork& work, Stream& stream) {
   launch.grid = work.grid;
   launch.block = work.block;
   launch.cluster = work.cluster;
+  launch.explicit_cluster = work.explicit_cluster;
   launch.dynamic_shared_bytes = work.dynamic_shared_bytes;
   launch.cooperative = work.cooperative;
   launch.parameter_buffer = work.parameters;
@@ -186,8 +187,10 @@ LaunchWork launch_work(const CUlaunchConfig& config, CUfunction handle, void** p
   work.dynamic_shared_bytes = config.shared_bytes;
   for (unsigned i = 0; i < config.attribute_count; ++i) {
     const CUlaunchAttribute& attribute = config.attributes[i];
-    if (attribute.id == kLaunchClusterDimension)
+    if (attribute.id == kLaunchClusterDimension) {
       work.cluster = {attribute.value.cluster.x, attribute.value.cluster.y, attribute.value.cluster.z};
+      work.explicit_cluster = true;
+    }
     if (attribute.id == kLaunchCooperative) work.cooperative = attribute.value.cooperative != 0;
     if (attribute.id == kLaunchProgrammaticEvent && attribute.value.programmatic_event.event != nullptr)
       Host::get().events.get(attribute.value.programmatic_event.event).is_recorded = true;

@@ -18,6 +18,7 @@ struct EmptyWork {};
 struct LaunchWork {
   FunctionObject* function = nullptr;
   vgpu::Dim3 grid, block, cluster;
+  bool explicit_cluster = false;  // has the attribute
   int64_t dynamic_shared_bytes = 0;
   bool cooperative = false;
   std::vector<std::byte> parameters;  // laid out as the kernel wants them

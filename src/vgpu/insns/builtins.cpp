@@ -4,26 +4,16 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstring>
 
+#include "vgpu/insns/heap_functions.h"
 #include "vgpu/machine/access.h"
+#include "vgpu/program/device_runtime.h"
 
 namespace imbrex::vgpu {
 
 namespace {
 
 constexpr size_t kLongestString = 64 << 10;
-
-template <class T>
-T argument(Warp& w, int lane, int64_t offset) {
-  T value;
-  std::memcpy(&value, w.local(lane) + offset, sizeof value);
-  return value;
-}
-template <class T>
-void set_result(Warp& w, int lane, int64_t offset, T value) {
-  std::memcpy(w.local(lane) + offset, &value, sizeof value);
-}
 
 /// The zero-terminated string at a generic address. False when it leads out of memory (which is reported).
 bool read_string(Cluster& cluster, const Who& who, uint64_t address, std::string& out) {
@@ -182,11 +172,23 @@ Step assertfail_builtin(Warp& w, const Instruction& n, Mask active, const std::v
   return w.exit(active);
 }
 
+Step not_cooperative_builtin(Warp& w, const Instruction& n, Mask active, const std::vector<int64_t>&,
+                             const std::vector<int64_t>&) {
+  w.cta().cluster().report_fatal(FindingKind::kIllegalInstruction, w.thread(n, first_lane(active)), 0,
+                                 "synchronises its grid, but the launch is not cooperative",
+                                 "launch it by cudaLaunchCooperativeKernel, or with the attribute "
+                                 "cudaLaunchAttributeCooperative");
+  return w.exit(active);
+}
+
 }  // namespace
 
 Builtin find_builtin(std::string_view name) {
   if (name == "vprintf") return vprintf_builtin;
   if (name == "__assertfail") return assertfail_builtin;
+  if (name == "malloc") return malloc_builtin;
+  if (name == "free") return free_builtin;
+  if (name == kNotCooperative) return not_cooperative_builtin;
   return nullptr;
 }
 

@@ -10,6 +10,7 @@
 #include "vgpu/insns/builtins.h"
 #include "vgpu/machine/cluster.h"
 #include "vgpu/program/decode.h"
+#include "vgpu/program/device_runtime.h"
 #include "vgpu/program/program_builder.h"
 
 namespace imbrex::vgpu {
@@ -194,7 +195,10 @@ CallInfo call_info(Decoder& d, uint32_t index) {
   if (!callee.has_body) {
     info.builtin = find_builtin(callee.name);
     if (info.builtin == nullptr)
-      d.refuse(fmt::format("the function {} has no body and is not built in", callee.name));
+      d.refuse(launches_kernels(callee.name)
+                   ? fmt::format("it launches kernels from a kernel ({}), which is not there", callee.name)
+                   : fmt::format("the function {} has no body and is not built in", callee.name));
+    if (callee.name == "malloc" || callee.name == "free") d.builder().program().allocates = true;
   }
   if (arguments.size() != callee.params.size() || results.size() != callee.return_params.size())
     d.refuse(fmt::format("{} takes {} arguments and returns {} values, the call has {} and {}", callee.name,

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "vgpu/memory/device_heap.h"
+
 namespace imbrex::vgpu {
 
 namespace {
@@ -63,6 +67,22 @@ bool is_cas_past_end(Cluster& cluster, const Who& who, uint64_t address, uint32_
          address < allocation->address + allocation->bytes;
 }
 
+/// What of the kernels' heap may be the reason: a block nearby, or that malloc has returned null.
+void add_heap_facts(Cluster& cluster, uint64_t address, const Allocation* in, Finding& finding) {
+  constexpr uint64_t kNearNull = 1 << 16;
+  const DeviceHeap* own = cluster.launch().heap;
+  if (address < kNearNull && own != nullptr && own->failures() > 0) {
+    finding.facts.push_back(fmt::format("malloc has returned null {} times, with a heap of {} bytes",
+                                        own->failures(), own->bytes()));
+    finding.hint = "a larger heap: cudaDeviceSetLimit(cudaLimitMallocHeapSize, ...) before the first launch";
+  }
+  if (in == nullptr || in->heap == nullptr) return;
+  if (const std::optional<DeviceHeap::Block> block = in->heap->find(address))
+    finding.facts.push_back(fmt::format("{} bytes past the end of {} bytes allocated at {}",
+                                        address - std::min(address, block->address + block->bytes),
+                                        block->bytes, block->allocated_at));
+}
+
 /// False, or true where the access is let pass.
 bool outside_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t bytes, AccessKind kind,
                     const char* space) {
@@ -71,7 +91,9 @@ bool outside_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t
   if (Finding* f = open(cluster, who, FindingKind::kOutOfBounds, address, rule)) {
     f->message = fmt::format("{} {} bytes of {} memory at 0x{:x}, outside every allocation", verb(kind),
                              bytes, space, address);
-    if (const Allocation* near = cluster.launch().memory.nearest(address)) {
+    const Allocation* near = cluster.launch().memory.nearest(address);
+    add_heap_facts(cluster, address, near, *f);
+    if (near != nullptr && near->heap == nullptr) {
       std::string where;
       if (address >= near->address + near->bytes)
         where = fmt::format("{} bytes past the end of", address - (near->address + near->bytes));
@@ -84,6 +106,23 @@ bool outside_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t
     }
   }
   return rule != BentRule::kNone && cluster.log().is_practical();
+}
+
+/// Whether kernels may touch bytes of their heap: those of one block that has not been freed.
+bool in_heap_block(Cluster& cluster, const Who& who, const Allocation& allocation, uint64_t address,
+                   uint32_t bytes, AccessKind kind) {
+  if (allocation.heap->is_live(address, bytes)) return true;
+  const std::optional<DeviceHeap::Block> block = allocation.heap->find(address);
+  if (!block.has_value() || !block->freed || !block->contains(address, bytes)) {
+    outside_global(cluster, who, address, bytes, kind, "global");
+    return false;
+  }
+  if (Finding* f = open(cluster, who, FindingKind::kUseAfterFree, address)) {
+    f->message = fmt::format("{} {} bytes at {:#x} in {} bytes of malloc, which have been freed", verb(kind),
+                             bytes, address, block->bytes);
+    f->facts.push_back(fmt::format("allocated at {}, freed at {}", block->allocated_at, block->freed_at));
+  }
+  return false;
 }
 
 bool locate_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t bytes, AccessKind kind,
@@ -102,6 +141,8 @@ bool locate_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t 
       }
       return false;
     }
+    if (allocation->heap != nullptr && !in_heap_block(cluster, who, *allocation, address, bytes, kind))
+      return false;
     if (allocation->read_only && is_write(kind)) {
       if (Finding* f = open(cluster, who, FindingKind::kIllegalInstruction, address)) {
         f->message = fmt::format("{} {} bytes at 0x{:x} in {}, which is read-only", verb(kind), bytes,
@@ -109,7 +150,8 @@ bool locate_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t 
       }
       return false;
     }
-    if (!allocation->read_only) cached = {allocation->address, allocation->bytes};
+    if (!allocation->read_only && allocation->heap == nullptr)
+      cached = {allocation->address, allocation->bytes};
   }
   place.host = memory.host(address);
   place.space = Space::kGlobal;

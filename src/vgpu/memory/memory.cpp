@@ -100,6 +100,13 @@ uint64_t GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t align
        "raise Options::memory_bytes"});
 }
 
+uint64_t GlobalMemory::allocate_heap(uint64_t bytes, const DeviceHeap& heap, int gpu) {
+  const uint64_t address = allocate(bytes, "the heap of malloc", kPageBytes, gpu);
+  for (Allocation& a : allocations_)
+    if (a.address == address && !a.freed) a.heap = &heap;
+  return address;
+}
+
 uint64_t GlobalMemory::allocate_on_all(uint64_t bytes, const std::string& name, uint64_t alignment) {
   alignment = std::max<uint64_t>(alignment, 256);
   const uint64_t taken = round_up(bytes + kGuardBytes, alignment);
@@ -188,6 +195,7 @@ bool GlobalMemory::free(uint64_t address, SourceLocation where) {
     if (a.address != address || a.freed || a.read_only || a.mapped) continue;
     a.freed = true;
     a.freed_at = where;
+    a.heap = nullptr;
     if (a.host_visible) {
       release_host_visible(a);
     } else if (a.bytes >= kReturnedBytes) {
@@ -230,6 +238,12 @@ void GlobalMemory::mark_written(uint64_t address, uint64_t bytes) {
   if (written_ == nullptr) return;
   std::byte* to = written_ + (address - kGlobalBase);
   for_each_word(to, bytes, [&]<class T>(size_t i, T) { write_word<T>(to + i, static_cast<T>(kAllWritten)); });
+}
+
+void GlobalMemory::forget_written(uint64_t address, uint64_t bytes) {
+  if (written_ == nullptr) return;
+  std::byte* to = written_ + (address - kGlobalBase);
+  for_each_word(to, bytes, [&]<class T>(size_t i, T) { write_word<T>(to + i, T{0}); });
 }
 
 bool GlobalMemory::is_written(uint64_t address, uint64_t bytes) const {

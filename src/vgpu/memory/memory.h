@@ -44,6 +44,8 @@ constexpr bool in_window(uint64_t address, uint64_t base) { return address - bas
 constexpr uint32_t shared_rank(uint32_t address) { return address >> 24; }
 constexpr uint32_t shared_offset(uint32_t address) { return address & 0x00FF'FFFFu; }
 
+class DeviceHeap;
+
 /// A stretch of global memory that a kernel may touch.
 struct Allocation {
   uint64_t address = 0;
@@ -52,8 +54,9 @@ struct Allocation {
   bool read_only = false;  // .const variables and kernel parameters
   std::string name;        // "allocation 3", "global variable table", ...
   SourceLocation freed_at = {};
-  bool host_visible = false;  // mapped into the process at `address` too
-  bool mapped = false;        // made by GlobalMemory::map
+  bool host_visible = false;         // mapped into the process at `address` too
+  bool mapped = false;               // made by GlobalMemory::map
+  const DeviceHeap* heap = nullptr;  // the kernels' own, of which they may touch the blocks
   bool contains(uint64_t at, uint64_t size) const {
     return at - address <= bytes && size <= bytes - (at - address);
   }
@@ -79,6 +82,8 @@ class GlobalMemory {
 
   /// Throws LaunchError when the device is full.
   uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256, int gpu = 0);
+  /// Where the kernels' heap lies.
+  uint64_t allocate_heap(uint64_t bytes, const DeviceHeap& heap, int gpu);
   /// The same place in the stretch of every device. Returns that of device 0; the next is stretch_bytes() further.
   uint64_t allocate_on_all(uint64_t bytes, const std::string& name, uint64_t alignment = 256);
   /// From the stretch of one device to that of the next.
@@ -124,6 +129,7 @@ class GlobalMemory {
 
   bool tracks_writes() const { return written_ != nullptr; }
   void mark_written(uint64_t address, uint64_t bytes);
+  void forget_written(uint64_t address, uint64_t bytes);
   bool is_written(uint64_t address, uint64_t bytes) const;
 
  private:

@@ -36,6 +36,7 @@ struct LaunchContext {
   int num_sms = 1;
   uint64_t grid_id = 0;
   uint64_t cooperative_workspace = 0;      // address; 0 where the launch is not cooperative
+  DeviceHeap* heap = nullptr;              // null: the kernel does not allocate
   GlobalRaces* global_races = nullptr;     // null: races on global memory are not looked for
   FootprintRecorder* footprint = nullptr;  // null: nobody asks what the launch touches
   int rank = -1;                           // of the GPU among those that run together; -1: it runs alone

@@ -11,6 +11,7 @@
 #include "imbrex/core/error.h"
 #include "ptx/check.h"
 #include "ptx/reader.h"
+#include "vgpu/program/device_runtime.h"
 
 namespace imbrex::vgpu {
 
@@ -31,10 +32,19 @@ std::shared_ptr<const std::vector<std::string>> split_lines(std::string_view tex
 
 ModuleImage::ModuleImage(std::string_view text, std::string_view name, std::shared_ptr<GlobalMemory> memory,
                          const Target& target, int gpu)
-    : name_(name), memory_(std::move(memory)), target_(target), gpu_(gpu), lines_(split_lines(text)) {
+    : name_(name), memory_(std::move(memory)), target_(target), gpu_(gpu) {
   static std::atomic<uint64_t> modules{0};
   function_base_ = kFunctionBase + (modules++ << 24);
   tree_ = ptx::read(text, name, unread_);
+  std::string whole;
+  if (const std::string more = device_runtime_for(tree_); !more.empty()) {
+    // Behind the module's own text, whose lines stay as they are.
+    whole = std::string(text) + "\n" + more;
+    text = whole;
+    unread_.clear();
+    tree_ = ptx::read(text, name, unread_);
+  }
+  lines_ = split_lines(text);
   std::vector<Diagnostic> wrong = ptx::check(tree_, name);
   if (!wrong.empty()) throw CompileError(std::move(wrong));
   place_variables();

@@ -51,6 +51,7 @@ struct Program {
   uint32_t local_bytes = 0;          // per thread: .local variables and call parameters of every function
 
   Habits habits;
+  bool allocates = false;  // calls malloc or free
   FunctionAttributes attributes;
   std::vector<Parameter> parameters;
 

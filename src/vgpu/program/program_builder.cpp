@@ -70,6 +70,7 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
   }
   // Dynamic shared memory (extern .shared x[]) comes after everything static.
   const int64_t base = image_.target().shared_base;
+  program_->attributes.static_shared_bytes = program_->static_shared_bytes;
   const int64_t shared = round_up(base + program_->static_shared_bytes, dynamic_alignment_) - base;
   program_->static_shared_bytes = static_cast<uint32_t>(shared);
   program_->local_bytes = static_cast<uint32_t>(round_up(local_bytes_, 16));
@@ -405,10 +406,9 @@ void ProgramBuilder::decode_instruction(FunctionLayout& layout, uint32_t index) 
 void ProgramBuilder::describe_entry() {
   Program& p = *program_;
   FunctionAttributes& a = p.attributes;
-  a.static_shared_bytes = p.static_shared_bytes;
   a.local_bytes = p.local_bytes;
   a.parameter_bytes = ptx::param_bytes(entry_);
-  a.max_dynamic_shared_bytes = std::max<int64_t>(0, (48 << 10) - a.static_shared_bytes);
+  a.max_dynamic_shared_bytes = std::max<int64_t>(0, (48 << 10) - p.static_shared_bytes);
   const auto extent = [](const std::array<int, 3>& d) {
     return d[0] == 0 ? Dim3{0, 0, 0} : Dim3{d[0], std::max(d[1], 1), std::max(d[2], 1)};
   };
