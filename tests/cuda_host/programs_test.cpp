@@ -43,13 +43,12 @@ TEST_P(CudaProgram, RunsUnmodified) {
   EXPECT_THAT(ran.output, HasSubstr("nothing found"));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaProgram,
-                         testing::Combine(testing::Values("vector_add", "reduction", "streams", "symbols",
-                                                          "host_memory", "graphs", "clusters", "queries"),
-                                          testing::Values("shared", "static")),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, CudaProgram,
+    testing::Combine(testing::Values("vector_add", "reduction", "streams", "symbols", "host_memory", "graphs",
+                                     "clusters", "queries", "heap"),
+                     testing::Values("shared", "static")),
+    [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
 
 TEST(CudaPrograms, OnesCompiledInPartsAreLinkedAsPtx) {
   for (const char* runtime : {"shared", "static"}) {
@@ -59,6 +58,22 @@ TEST(CudaPrograms, OnesCompiledInPartsAreLinkedAsPtx) {
     EXPECT_EQ(ran.exit_code, 0) << ran.output;
     EXPECT_THAT(ran.output, HasSubstr("nothing found"));
   }
+}
+
+TEST(CudaPrograms, ProductsOfCublasAreAnsweredByTheHostWhereAskedFor) {
+  const std::string program = compiled("blas", "shared", " -lcublas -lcublasLt");
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran ran = run(kImbrex + " run --with-blas -- " + program);
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("1 calls of cublasSgemm_v2 were answered by the host"));
+  EXPECT_THAT(ran.output, HasSubstr("3 calls of cublasLtMatmul were answered by the host"));
+  const Ran without = run(kImbrex + " run -- " + program);
+  EXPECT_EQ(without.exit_code, 1) << without.output;
+  EXPECT_THAT(without.output, HasSubstr("libcublas"));
+  EXPECT_THAT(without.output, HasSubstr("imbrex run --with-blas"));
+  const Ran more = run(kImbrex + " run --with-blas -- " + program + " more");
+  EXPECT_EQ(more.exit_code, 0) << more.output;
+  EXPECT_THAT(more.output, HasSubstr("cublasSaxpy_v2: the stand-in for cuBLAS does not have this"));
 }
 
 TEST(CudaProgramFaults, ARaceIsToldAtItsLine) {
@@ -82,6 +97,21 @@ TEST(CudaProgramFaults, FaultsAreTheProgramsErrorCodes) {
   const Ran trap = run(kImbrex + " run -- " + program + " trap");
   EXPECT_EQ(trap.exit_code, 1) << trap.output;
   EXPECT_THAT(trap.output, HasSubstr("value 4\n"));
+}
+
+TEST(CudaProgramFaults, OfTheKernelsHeapAreToldWithTheirPlaces) {
+  const std::string program = compiled("heap", "static");
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran twice = run(kImbrex + " run -- " + program + " twice");
+  EXPECT_THAT(twice.output, HasSubstr("heap.cu:51: use-after-free: frees the 64 bytes at"));
+  EXPECT_THAT(twice.output, HasSubstr("heap.cu:50"));
+  const Ran freed = run(kImbrex + " run -- " + program + " freed");
+  EXPECT_EQ(freed.exit_code, 1) << freed.output;
+  EXPECT_THAT(freed.output, HasSubstr("heap.cu:57: use-after-free: reads 4 bytes"));
+  EXPECT_THAT(freed.output, HasSubstr("of malloc, which have been freed"));
+  const Ran assertion = run(kImbrex + " run -- " + program + " assert");
+  EXPECT_EQ(assertion.exit_code, 1) << assertion.output;
+  EXPECT_THAT(assertion.output, HasSubstr("assertion failed: value == 3"));
 }
 
 TEST(CudaProgramFaults, HostCodeThatFollowsADevicePointerIsTold) {

@@ -86,6 +86,8 @@ void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int
         suppressed += json.value("suppressed", int64_t{0});
         sampled += json.value("sampled", int64_t{0});
         ctas_left_out += json.value("ctas_left_out", int64_t{0});
+        for (const auto& [function, calls] : json.value("stand_ins", std::map<std::string, int64_t>()))
+          stand_ins[function] += calls;
       }
     }
     for (const auto& [number, pair] : by_number) {
@@ -161,6 +163,9 @@ void ProgramReport::print() const {
                "what they "
                "do was not checked\n",
                sampled, ctas_left_out);
+  for (const auto& [function, calls] : stand_ins)
+    fmt::print(stderr, "  {} calls of {} were answered by the host (--with-blas): no kernel of theirs ran\n",
+               calls, function);
   if (processes == 0)
     fmt::print(
         stderr,
@@ -175,6 +180,7 @@ Json ProgramReport::as_json() const {
               {"suppressed", suppressed},
               {"sampled", sampled},
               {"ctas_left_out", ctas_left_out},
+              {"stand_ins", stand_ins},
               {"runs", Json::array()},
               {"findings", Json::array()}};
   for (const ProgramRun& run : runs)

@@ -43,6 +43,10 @@ std::string ProgramReport::as_html() const {
       : found() == 1 ? "1 finding"
                      : fmt::format("{} findings", found()),
       launches, checked, version());
+  for (const auto& [function, calls] : stand_ins)
+    out += fmt::format(
+        "<p>{} calls of {} were answered by the host (--with-blas): no kernel of theirs ran.</p>\n", calls,
+        function);
   if (sampled > 0)
     out += fmt::format("<p>{} launches left out {} CTAs: what those compute is missing in the results.</p>\n",
                        sampled, ctas_left_out);

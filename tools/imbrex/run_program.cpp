@@ -27,7 +27,7 @@ struct Options {
   int gpus = 1, seeds = 1;
   int64_t ctas = 0;
   uint64_t seed = 0;
-  bool stop_at_first = false, notes = false, is_strict = false;
+  bool stop_at_first = false, notes = false, is_strict = false, with_blas = false;
   bool checks_tests = false;   // imbrex check
   std::string junit() const {  // the report that pytest writes, test by test
     for (const std::string& file : reports)
@@ -88,6 +88,7 @@ std::string joined(const std::vector<std::string>& words) {
 void set_environment(const Options& options, const fs::path& libraries, const fs::path& folder,
                      uint64_t seed) {
   prepend("LD_LIBRARY_PATH", libraries.string());
+  if (options.with_blas) prepend("LD_LIBRARY_PATH", (libraries / "blas").string());
   set("IMBREX_RUN_FOLDER", folder.string());
   set("IMBREX_GPU", options.gpu);
   set("IMBREX_GPUS", std::to_string(options.gpus));
@@ -213,6 +214,8 @@ void add_options(CLI::App* command, const std::shared_ptr<Options>& options) {
                     "hold kernels to the letter of PTX, which libraries bend (docs/checkers.md)");
   command->add_flag("--notes", options->notes,
                     "tell what bends rules of PTX that chips keep less strictly, too");
+  command->add_flag("--with-blas", options->with_blas,
+                    "answer the matrix products of cuBLAS and cuBLASLt, which are machine code, on the host");
   command->add_option("--save-ptx", options->saved_ptx,
                       "a folder for the PTX of every module that is loaded");
   command->add_flag("--stop-at-first", options->stop_at_first, "end the program at the first finding");

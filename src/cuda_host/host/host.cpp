@@ -42,6 +42,11 @@ void imbrexBeginTest() {
   if (g_host != nullptr) g_host->log.begin_part();
 }
 
+void imbrexNoteStandIn(const char* function) {
+  const std::lock_guard lock(Host::mutex());
+  Host::get().log.stood_in(function);
+}
+
 Host::Host(Settings with)
     : settings(std::move(with)),
       gpu(settings.options),

@@ -107,6 +107,8 @@ class Host {
 
 /// From now on findings are told anew: between tests of one process.
 extern "C" __attribute__((visibility("default"))) void imbrexBeginTest();
+/// A call that a stand-in for a closed library has answered, to be told at the end.
+extern "C" __attribute__((visibility("default"))) void imbrexNoteStandIn(const char* function);
 
 inline CUcontext handle_of(Context& context) { return reinterpret_cast<CUcontext>(&context); }
 

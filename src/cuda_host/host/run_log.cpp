@@ -148,7 +148,7 @@ void RunLog::begin_part() {
 }
 
 void RunLog::finish() {
-  if (is_finished_ || launches_ == 0) return;
+  if (is_finished_ || (launches_ == 0 && stand_ins_.empty())) return;
   is_finished_ = true;
   if (!file_.empty()) {
     write_counts();
@@ -158,7 +158,8 @@ void RunLog::finish() {
                                   {"kernels", kernels_.size()},
                                   {"suppressed", suppressed_},
                                   {"sampled", sampled_},
-                                  {"ctas_left_out", ctas_left_out_}})
+                                  {"ctas_left_out", ctas_left_out_},
+                                  {"stand_ins", stand_ins_}})
               .dump());
     return;
   }
@@ -172,6 +173,9 @@ void RunLog::finish() {
   if (sampled_ > 0)
     fmt::print(stderr, "imbrex: {} launches left out {} CTAs: what those compute is missing in the results\n",
                sampled_, ctas_left_out_);
+  for (const auto& [function, calls] : stand_ins_)
+    fmt::print(stderr, "imbrex: {} calls of {} were answered by the host: no kernel of theirs ran\n", calls,
+               function);
 }
 
 }  // namespace imbrex::cuda

@@ -29,6 +29,8 @@ class RunLog {
 
   /// Called for every launch, checked or not. `stream`: a number by which it is told from others.
   void launched(const std::string& kernel, uint64_t stream, bool was_checked, const vgpu::Report& report);
+  /// A call that a stand-in for a closed library answered on the host.
+  void stood_in(const std::string& function) { ++stand_ins_[function]; }
   /// Findings that belong to no single launch, such as streams that race.
   void add(const std::string& kernel, const vgpu::Finding& finding);
   /// What was told before is told again from now on: a test of its own begins.
@@ -55,6 +57,7 @@ class RunLog {
   std::map<std::string, Entry> entries_;     // by what makes findings the same
   int64_t before_ = 0;                       // entries of earlier parts
   std::set<std::string> kernels_;
+  std::map<std::string, int64_t> stand_ins_;  // calls by function
   bool is_finished_ = false;
 };
 

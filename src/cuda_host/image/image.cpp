@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_host/image/image.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/uio.h>
@@ -36,17 +37,21 @@ struct Wrapper {
 
 /// Bytes of this process that may not be there: what a corrupt header claims is copied without a fault.
 std::vector<std::byte> copy_readable(const void* from, uint64_t bytes) {
-  std::vector<std::byte> copy(bytes);
+  constexpr uint64_t kStep = 1 << 20;  // a header may claim gigabytes
+  std::vector<std::byte> copy;
   uint64_t done = 0;
   while (done < bytes) {
-    const iovec local{copy.data() + done, bytes - done};
-    const iovec remote{const_cast<char*>(static_cast<const char*>(from)) + done, bytes - done};
+    const uint64_t step = std::min(kStep, bytes - done);
+    copy.resize(done + step);
+    const iovec local{copy.data() + done, step};
+    const iovec remote{const_cast<char*>(static_cast<const char*>(from)) + done, step};
     const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
     if (got <= 0) break;
     done += static_cast<uint64_t>(got);
   }
   // Where a sandbox forbids the call, the header has to be believed.
   if (done == 0) {
+    copy.resize(bytes);
     std::memcpy(copy.data(), from, bytes);
     return copy;
   }
@@ -63,7 +68,18 @@ std::string target_of(std::string_view ptx) {
   return std::string(rest.substr(0, rest.find_first_of(", \t\r\n;/")));
 }
 
-[[noreturn]] void refuse_without_ptx(const std::vector<FatEntry>& entries, std::string_view target) {
+/// "libcublasLt.so.13" where the image is part of a library that the program has loaded; else "".
+std::string library_of(const void* image) {
+  Dl_info info{};
+  if (image == nullptr || dladdr(image, &info) == 0 || info.dli_fname == nullptr) return "";
+  const std::string_view path = info.dli_fname;
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return name.starts_with("lib") && name.find(".so") != name.npos ? std::string(name) : "";
+}
+
+/// `image`: where it lies in the process, if anywhere.
+[[noreturn]] void refuse_without_ptx(const std::vector<FatEntry>& entries, std::string_view target,
+                                     const void* image = nullptr) {
   std::set<std::string> machine_code, ptx;
   for (const FatEntry& entry : entries)
     if (entry.kind == FatEntryKind::kPtx)
@@ -71,6 +87,16 @@ std::string target_of(std::string_view ptx) {
     else
       machine_code.insert(fmt::format("sm_{}", entry.sm));
   std::string arch(target.substr(3));
+  if (const std::string library = library_of(image); !library.empty())
+    refuse(
+        CUDA_ERROR_NO_BINARY_FOR_GPU,
+        fmt::format(
+            "{} has no PTX for {}, only machine code; the virtual GPU runs PTX\n  help: {}", library, target,
+            library.find("cublas") != library.npos
+                ? "imbrex run --with-blas answers the matrix products of cuBLAS and cuBLASLt on the host"
+                : "where the library is your own, build it again with -gencode arch=compute_" + arch +
+                      ",code=compute_" + arch +
+                      "; what a closed library computes has to be computed in another way"));
   if (!ptx.empty())
     refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
            fmt::format("its kernels are there as PTX for {}, which the virtual GPU ({}) does not run\n"
@@ -98,9 +124,10 @@ std::string one_module(std::string text) {
   return modules.size() < 2 ? text : link_ptx(std::move(modules));
 }
 
-std::string choose(const std::vector<FatEntry>& entries, std::string_view target) {
+std::string choose(const std::vector<FatEntry>& entries, std::string_view target,
+                   const void* image = nullptr) {
   const FatEntry* best = best_ptx(entries, target);
-  if (best == nullptr) refuse_without_ptx(entries, target);
+  if (best == nullptr) refuse_without_ptx(entries, target, image);
   return best->text;
 }
 
@@ -170,14 +197,14 @@ std::string ptx_of_image(const void* image, std::string_view target) {
       parts.push_back({fmt::format("part {}", parts.size() + 1), ptx_of_image(*part, target)});
     return parts.empty() ? ptx_of_image(wrapper.binary, target) : link_ptx(std::move(parts));
   }
-  if (std::memcmp(&magic, kElfMagic.data(), kElfMagic.size()) == 0) refuse_without_ptx({}, target);
+  if (std::memcmp(&magic, kElfMagic.data(), kElfMagic.size()) == 0) refuse_without_ptx({}, target, image);
   if (magic == kFatBinaryMagic) {
     const uint64_t bytes = fat_binary_bytes(copy_readable(image, sizeof(FatBinaryHeader)));
     if (bytes > kMostImageBytes)
       refuse(CUDA_ERROR_INVALID_IMAGE,
              fmt::format("corrupt fat binary: its header speaks of {} bytes", bytes));
     const std::vector<std::byte> copy = copy_readable(image, bytes);
-    return choose(read_fat_binary(copy), target);
+    return choose(read_fat_binary(copy), target, image);
   }
   return one_module(static_cast<const char*>(image));
 }
