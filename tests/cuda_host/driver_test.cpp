@@ -222,6 +222,45 @@ TEST_F(Driver, ModulesOneBehindTheOtherAreLinkedWhenLoaded) {
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("'twice' is defined in module 1 and in module 2"));
 }
 
+TEST_F(Driver, AFunctionMayReturnNothingWhereItsCallerDeclaresAResult) {
+  // As Numba calls void functions of C.
+  const std::string head = ".version 8.0\n.target sm_80\n.address_size 64\n";
+  const std::string callee = head + R"(
+.visible .func put(.param .b64 to)
+{
+  .reg .b64 %rd;
+  ld.param.b64 %rd, [to];
+  st.u32 [%rd], 5;
+  ret;
+}
+)";
+  const std::string caller = head + R"(
+.extern .func (.param .b32 result) put(.param .b64 to);
+.visible .entry calls(.param .u64 out)
+{
+  .reg .b64 %rd; .reg .b32 %r;
+  ld.param.u64 %rd, [out];
+  {
+    .param .b64 to; .param .b32 result;
+    st.param.b64 [to], %rd;
+    call.uni (result), put, (to);
+    ld.param.b32 %r, [result];
+  }
+  ret;
+}
+)";
+  CUmodule module = nullptr;
+  ASSERT_OK(cuModuleLoadData(&module, (callee + caller).c_str()));
+  CUfunction function = nullptr;
+  ASSERT_OK(cuModuleGetFunction(&function, module, "calls"));
+  CUdeviceptr out = upload(std::vector<float>(1, 0));
+  void* parameters[] = {&out};
+  ASSERT_OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+  unsigned got = 0;
+  ASSERT_OK(cuMemcpyDtoH_v2(&got, out, 4));
+  EXPECT_EQ(got, 5u);
+}
+
 TEST_F(Driver, AnUnloadedModulesHandlesAreRefused) {
   ASSERT_OK(cuModuleUnload(module_));
   CUfunction function = nullptr;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -200,7 +201,11 @@ CallInfo call_info(Decoder& d, uint32_t index) {
                    : fmt::format("the function {} has no body and is not built in", callee.name));
     if (callee.name == "malloc" || callee.name == "free") d.builder().program().allocates = true;
   }
-  if (arguments.size() != callee.params.size() || results.size() != callee.return_params.size())
+  // Modules are linked by name: where one declares a result and the other returns none, as Numba does for void functions of
+  // C, there is nothing to hand over, and the caller does not look at it.
+  const size_t returned = std::min(results.size(), callee.return_params.size());
+  const bool is_void = results.empty() || callee.return_params.empty();
+  if (arguments.size() != callee.params.size() || (results.size() != callee.return_params.size() && !is_void))
     d.refuse(fmt::format("{} takes {} arguments and returns {} values, the call has {} and {}", callee.name,
                          callee.params.size(), callee.return_params.size(), arguments.size(),
                          results.size()));
@@ -216,7 +221,7 @@ CallInfo call_info(Decoder& d, uint32_t index) {
     if (p.to_register) d.note_write(layout, callee.params[i].reg.id);
     info.arguments.push_back(p);
   }
-  for (size_t i = 0; i < results.size(); ++i) {
+  for (size_t i = 0; i < returned; ++i) {
     Passed p = callers_side(d, results[i], callee.return_params[i], false);
     if (info.builtin != nullptr) {
       if (p.to_register) d.refuse("results of a built-in function must be in .param space");
