@@ -461,13 +461,6 @@ bool RaceChecker::in_program_order(const View& view, const Access& earlier, cons
          (earlier.insn == now.insn && earlier.clock == now.clock);
 }
 
-std::array<uint32_t, 2> RaceChecker::barriers_before(const AsyncOrigin& origin, const Access& load) const {
-  const auto object = objects_.find(origin.barrier.key);
-  if (object == objects_.end() || load.agent >= object->second.arrived_at.size())
-    return {origin.barrier.insn, PassedBarrier::kNowhere};
-  return {origin.barrier.insn, object->second.arrived_at[load.agent]};
-}
-
 RaceChecker::Excuse RaceChecker::excuse(const View& view, const Access& earlier, const Access& now,
                                         bool repeats) const {
   if (repeats && earlier.write) return {BentRule::kEqualValues};

@@ -270,6 +270,13 @@ void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32
       "tcgen05.dealloc";
 }
 
+std::array<uint32_t, 2> RaceChecker::barriers_before(const AsyncOrigin& origin, const Access& load) const {
+  const auto object = objects_.find(origin.barrier.key);
+  if (object == objects_.end() || load.agent >= object->second.arrived_at.size())
+    return {origin.barrier.insn, PassedBarrier::kNowhere};
+  return {origin.barrier.insn, object->second.arrived_at[load.agent]};
+}
+
 bool RaceChecker::is_late(const Access& load, const AsyncOrigin& copy) {
   if (used_behind_.empty()) used_behind_.resize(launch_->program.code.size(), kNotAsked);
   uint32_t& behind = used_behind_[load.insn];
