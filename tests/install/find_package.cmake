@@ -29,6 +29,8 @@ run(${CMAKE_COMMAND} -S ${work}/source -B ${programs} -G ${GENERATOR} -DCMAKE_CX
   -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${programs})
 run(${programs}/saxpy)
+run(${programs}/layouts)
+expect_in("${output}" "0 of 7700 elements are wrong")
 run(${programs}/fused_matmul)
 run(${programs}/softmax)
 run(${programs}/row_norms run row_norms --device virtual)
