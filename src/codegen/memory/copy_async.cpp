@@ -96,7 +96,9 @@ class CopyAsync {
       std::vector<Suffix> words{bytes == 16 ? Mod::cg : Mod::ca, Mod::shared, Mod::global};
       std::vector<Operand> operands{to, from, bytes};
       if (!size.is_immediate() || size.value != bytes) operands.push_back(size);
-      if (hints.policy) {
+      // An H200 takes a copy with a policy and a number of source bytes that is computed, or of 8 bytes, for an illegal
+      // instruction: these go without the hint.
+      if (hints.policy && operands.size() == 3 && bytes != 8) {
         words.push_back(Mod::L2_cache_hint);
         operands.push_back(*hints.policy);
       }
