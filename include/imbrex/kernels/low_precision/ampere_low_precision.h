@@ -52,7 +52,7 @@ struct AmpereLowPrecision {
     auto g_x = x_rows.view(m_size, k_size);
     auto g_words = global_view(words_ptr, uint32, {tiles_n, tiles_k, words_rows, 256});
     auto g_scales = global_view(scales_ptr, dtype, {tiles_n, groups, kWeightTileN});
-    auto g_c = c_strides.view(c_ptr, dtype, 1, m_size, n_size)[0];
+    auto g_c = matrix_view(c_ptr, dtype, c_strides, m_size, n_size);
     auto s_x = shared_tensor(x_rows.dtype, {stages, stage_k / 64, block_m, 64});
     auto s_words = shared_tensor(uint32, {stages, row_tiles, k_tiles, words_rows, 256});
     auto s_scales = shared_tensor(dtype, {stages, row_tiles, k_tiles * values, kWeightTileN});

@@ -50,7 +50,7 @@ struct BlackwellLowPrecision {
     auto g_x = x_rows.view(m_size, k_size);
     auto g_words = global_view(words_ptr, uint32, {tiles_n, tiles_k, words_rows, 256});
     auto g_scales = global_view(scales_ptr, dtype, {tiles_n, groups, kWeightTileN});
-    auto g_c = c_strides.view(c_ptr, dtype, 1, m_size, n_size)[0];
+    auto g_c = matrix_view(c_ptr, dtype, c_strides, m_size, n_size);
     auto s_x = shared_tensor(dtype, {stages, block_m, kBlockK});
     auto s_words = shared_tensor(uint32, {weight_stages, kRowTiles, words_rows, 256});
     auto s_scales = shared_tensor(dtype, {weight_stages, kRowTiles, values, kWeightTileN});

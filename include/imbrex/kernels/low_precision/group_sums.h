@@ -12,6 +12,12 @@
 
 namespace imbrex::kernels {
 
+/// A matrix [rows, columns], of which only rows lie apart.
+inline GlobalTensor matrix_view(const PtrArg& pointer, DataType dtype, const MatrixStrides& strides,
+                                const ScalarArg& rows, const ScalarArg& columns) {
+  return global_view(pointer, dtype, {rows, columns}, {strides.row * strides.unit, 1});
+}
+
 /// The rows X [m, k], of the type that weights become, or of 8 bits, int8 or float8_e4m3: these become that type, exactly, on
 /// their way to the tensor cores. Each row may have a factor, which its results are multiplied by.
 struct ActivationRows {
@@ -23,7 +29,7 @@ struct ActivationRows {
   Ptr<float32> factors;
   Int32 factor_stride;  ///< 0: one for all
 
-  GlobalTensor view(const ScalarArg& m, int k) const { return strides.view(pointer, dtype, 1, m, k)[0]; }
+  GlobalTensor view(const ScalarArg& m, int k) const { return matrix_view(pointer, dtype, strides, m, k); }
   /// Blocks of 64 columns, [k / 64, m, 64], so that one copy fetches those of several.
   GlobalTensor blocks(const ScalarArg& m, int k) const {
     return global_view(pointer, dtype, {k / 64, m, 64}, {64, strides.row * strides.unit, 1});
