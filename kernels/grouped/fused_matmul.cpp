@@ -136,13 +136,22 @@ LaunchReport run(const char* function, const DeviceTensor& a, const DeviceTensor
   // Addresses that a call does not use are c's, and not read.
   const auto address_of = [&](const DeviceTensor& t) { return t.is_null() ? c.address() : t.address(); };
   const bool quantises = !o.scale_c.is_null();
-  return kernel_for(a.device(), a.dtype().bits(), call.m)
-      .on(o.stream)(call.m, call.n, call.k, 1, 1, false, 0, a.dtype(), c.address(), a.address(), b.address(),
-                    c.address(), factors_of(o.scale_a, kernels::Factors::kPerRow), address_of(o.scale_a),
-                    factors_of(o.scale_b, kernels::Factors::kPerColumn), address_of(o.scale_b), up != nullptr,
-                    o.activation, up != nullptr ? up->address() : c.address(), quantises,
-                    address_of(o.scale_c), quantises ? o.scale_c.strides()[0] : int64_t{0},
-                    up != nullptr ? Activation::kNone : o.activation, c.dtype());
+  const auto launch = [&](int64_t m) {
+    return kernel_for(a.device(), a.dtype().bits(), m)
+        .on(o.stream)(call.m, call.n, call.k, 1, 1, false, 0, a.dtype(), c.address(), a.address(),
+                      b.address(), c.address(), factors_of(o.scale_a, kernels::Factors::kPerRow),
+                      address_of(o.scale_a), factors_of(o.scale_b, kernels::Factors::kPerColumn),
+                      address_of(o.scale_b), up != nullptr, o.activation,
+                      up != nullptr ? up->address() : c.address(), quantises, address_of(o.scale_c),
+                      quantises ? o.scale_c.strides()[0] : int64_t{0},
+                      up != nullptr ? Activation::kNone : o.activation, c.dtype());
+  };
+  try {
+    return launch(call.m);
+  } catch (const CompileError&) {
+    return launch(
+        1);  // registers may not suffice for the large tile with every step: then the small one serves
+  }
 }
 
 }  // namespace

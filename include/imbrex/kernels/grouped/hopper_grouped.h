@@ -4,6 +4,8 @@
 // of all groups. A tile that reaches beyond its group computes rows of the next one, and does not store them.
 #pragma once
 
+#include <vector>
+
 #include "imbrex/kernels/grouped/fused_results.h"
 #include "imbrex/kernels/grouped/group_tiles.h"
 #include "imbrex/kernels/parts/epilogue.h"
@@ -201,31 +203,42 @@ struct HopperGroupedMatmul {
             auto steps = finish.rows(consumer_m);
             for (int j = 0; j < slices; ++j) {
               auto s_slice = s_c[i][j % stored];
-              const auto part = [&](int column) {
-                return acc.slice({0, column + j * store_n}, {consumer_m, store_n});
-              };
-              const auto place = [&](DataType type, int factor) {
-                const ScalarArg column = offset_n + j * store_n;
-                return OutputTile{m_size,
-                                  ScalarArg(gate ? 2 * n_size : n_size),
-                                  type,
-                                  offset_m,
-                                  factor == 0 ? column : ScalarArg(column + n_size),
-                                  tiles.group};
+              // Of `columns` of the slice from column `first` on: of the product, or of what it is multiplied by.
+              const auto part = [&](int factor, int first, int columns, DataType type) {
+                const ScalarArg column = offset_n + j * store_n + first;
+                const OutputTile place{m_size,
+                                       ScalarArg(gate ? 2 * n_size : n_size),
+                                       type,
+                                       offset_m,
+                                       factor == 0 ? column : ScalarArg(column + n_size),
+                                       tiles.group};
+                return steps(acc.slice({0, factor * tile_n + j * store_n + first}, {consumer_m, columns}),
+                             place);
               };
               if (auto warp = single_warp()) tma::wait_group(stored - 1, {.read = true});
               sync();  // the slice that was here has been stored
               if (!gate && !quantise) {
-                store_shared(s_slice, steps(part(0), place(c_type, 0)));
+                store_shared(s_slice, part(0, 0, store_n, c_type));
               } else {
-                RegisterTensor value = steps(part(0), place(float32, 0));
-                if (gate) value = gate->apply(value, steps(part(tile_n), place(float32, 1)));
-                if (quantise) {
-                  const RegisterTensor largest = QuantiseBlocks::largest_of(value);
-                  quantise->store(largest, tiles.end, n_size, offset_m, offset_n + j * store_n);
-                  value = value * QuantiseBlocks::factor_of(largest);
+                // Steps need registers: they take fewer columns at a time where much is held until the scales are known.
+                const int columns = quantise ? 16 : store_n;
+                std::vector<RegisterTensor> values;
+                for (int first = 0; first < store_n; first += columns) {
+                  RegisterTensor value = part(0, first, columns, float32);
+                  if (gate) value = gate->apply(value, part(1, first, columns, float32));
+                  values.push_back(value);
                 }
-                store_shared(s_slice, value.to(c_type));
+                if (quantise) {
+                  RegisterTensor magnitudes = abs(values.front());
+                  for (const RegisterTensor& value : values) magnitudes = max(magnitudes, abs(value));
+                  const RegisterTensor largest = QuantiseBlocks::largest_of(magnitudes);
+                  quantise->store(largest, tiles.end, n_size, offset_m, offset_n + j * store_n);
+                  const RegisterTensor factor = QuantiseBlocks::factor_of(largest);
+                  for (RegisterTensor& value : values) value = value * factor;
+                }
+                for (size_t at = 0; at < values.size(); ++at)
+                  store_shared(s_slice.slice({0, static_cast<int64_t>(at) * columns}, {consumer_m, columns}),
+                               values[at].to(c_type));
               }
               fence::proxy_async();  // what was written becomes visible to TMA
               sync();
