@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/matmul.h"
 #include "imbrex/runtime/caller_line.h"
 
 namespace imbrex::parallel {
@@ -155,20 +156,18 @@ constexpr int64_t kLeastChunkK = 128, kMostChunkK = 1024;
 GatheredProduct::GatheredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where)
     : FusedProduct(ranks, GatheredRows::parts(cdiv(largest.m, ranks.size()), largest.k, kLeastChunkK), where),
       largest_(largest),
-      rows_(ranks_.symmetric(largest.dtype, {largest.m, largest.k}, where)) {}
+      rows_(ranks_.symmetric(largest.dtype, {largest.m, largest.k}, where)),
+      gather_(ranks_, where) {}
 
 MatmulChoice GatheredProduct::choose(int64_t m, int64_t n, int64_t k) const {
   constexpr int64_t kPiece = 16 << 10;
   return choose_tiles(m, n, k, ranks_.device().multiprocessors(), 1, kPiece);
 }
 
-LaunchReport GatheredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& x,
-                                  const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
-                                  SourceLocation where, int64_t chunk_k) {
-  const CallerLine caller(where);
+void GatheredProduct::check(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
+                            const FusedOptions& options) const {
   check_operands("AllGatherMatmul", "x", x, b, "c", c, options);
-  const int64_t m = c.shape()[0], n = c.shape()[1], k = x.shape()[1];
-  const int64_t each = cdiv(m, ranks_.size());
+  const int64_t m = c.shape()[0], k = x.shape()[1];
   const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
   if (x.shape()[0] != mine.count)
     refuse(fmt::format("AllGatherMatmul: rank {} of {} has {} of {} rows, x has {}", ranks_.rank(),
@@ -178,6 +177,36 @@ LaunchReport GatheredProduct::run(Until until, const MatmulChoice& choice, const
     refuse(fmt::format("AllGatherMatmul: made for {} rows of {} in {}", largest_.m, largest_.k,
                        largest_.dtype.name()),
            {text_of("x", x), text_of("c", c)}, "make it for sizes as large as those of the largest call");
+}
+
+LaunchReport GatheredProduct::run_apart(Until until, const DeviceTensor& x, const DeviceTensor& b,
+                                        const DeviceTensor& c, const FusedOptions& options,
+                                        SourceLocation where) {
+  const CallerLine caller(where);
+  check(x, b, c, options);
+  const int64_t m = c.shape()[0], k = x.shape()[1], n = x.shape()[0] * k;
+  const DeviceTensor all = DeviceTensor::view(ranks_.device(), rows_.mine().address(), x.dtype(), {m, k});
+  const MatmulOptions steps{.bias = options.bias, .activation = options.activation, .stream = options.stream};
+  LaunchReport gathered =
+      launch(gather_.kernel, until, options.stream, n, gather_.ctas(n), Apart<AllGatherKernel>::kCtas,
+             ranks_.size(), rows_.rank_stride_bytes(), ranks_.rank(), x.dtype(), x, rows_.all().address(),
+             gather_.signals.all().address(), gather_.calls);
+  if (until == Until::kCompiled) {
+    prepare_matmul(all, b, c, steps);
+    return {};
+  }
+  LaunchReport multiplied = matmul(all, b, c, steps, where);
+  return gathered.clean() ? multiplied : gathered;
+}
+
+LaunchReport GatheredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& x,
+                                  const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
+                                  SourceLocation where, int64_t chunk_k) {
+  const CallerLine caller(where);
+  check(x, b, c, options);
+  const int64_t m = c.shape()[0], n = c.shape()[1], k = x.shape()[1];
+  const int64_t each = cdiv(m, ranks_.size());
+  const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
   if (chunk_k == 0) {
     // As large as leaves each multiprocessor something to carry.
     chunk_k = kMostChunkK;
@@ -202,6 +231,7 @@ ScatteredProduct::ScatteredProduct(Communicator ranks, const FusedSizes& largest
     // Tiles have 64 x 64 elements or more per signal, but for those of few rows.
     : FusedProduct(ranks, 8192 + 4 * cdiv(cdiv(largest.m, ranks.size()), 64) * cdiv(largest.n, 64), where),
       largest_(largest),
+      add_(ranks_, where),
       partials_(
           ranks_.symmetric(largest.dtype, {ranks_.size(), cdiv(largest.m, ranks_.size()), largest.n}, where)),
       nowhere_(ranks_.symmetric(largest.dtype, {ranks_.size(), largest.n}, where)) {}
@@ -210,20 +240,18 @@ MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k) const {
   return choose_tiles(cdiv(m, ranks_.size()), n, k, ranks_.device().multiprocessors(), ranks_.size(), 0);
 }
 
-LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& a,
-                                   const DeviceTensor& b, const DeviceTensor& y, const FusedOptions& options,
-                                   SourceLocation where, const SymmetricTensor* all) {
-  const CallerLine caller(where);
-  const char* const call = all != nullptr ? "MatmulAllReduce" : "MatmulReduceScatter";
+void ScatteredProduct::check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
+                             const FusedOptions& options, bool to_all) const {
+  const char* const call = to_all ? "MatmulAllReduce" : "MatmulReduceScatter";
   check_operands(call, "a", a, b, "y", y, options);
-  const int64_t m = a.shape()[0], n = y.shape()[1], k = a.shape()[1];
+  const int64_t m = a.shape()[0], n = y.shape()[1];
   const int64_t each = cdiv(m, ranks_.size());
   const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
   const std::vector<std::string> facts{text_of("a", a), text_of("y", y)};
-  if (all != nullptr && y.shape()[0] != m)
+  if (to_all && y.shape()[0] != m)
     refuse(fmt::format("{}: the product has {} rows, y has {}", call, m, y.shape()[0]), facts,
            "give y as many rows as a");
-  if (all == nullptr && y.shape()[0] != mine.count)
+  if (!to_all && y.shape()[0] != mine.count)
     refuse(fmt::format("{}: rank {} of {} has {} of {} rows, y has {}", call, ranks_.rank(), ranks_.size(),
                        mine.count, m, y.shape()[0]),
            facts, "RowsOfRank::of() tells which rows a rank has");
@@ -232,6 +260,42 @@ LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, cons
     refuse(
         fmt::format("{}: made for {} rows of {} in {}", call, largest_.m, largest_.n, largest_.dtype.name()),
         facts, "make it for sizes as large as those of the largest call");
+}
+
+LaunchReport ScatteredProduct::run_apart(Until until, const DeviceTensor& a, const DeviceTensor& b,
+                                         const DeviceTensor& y, const FusedOptions& options,
+                                         SourceLocation where, bool to_all) {
+  const CallerLine caller(where);
+  check(a, b, y, options, to_all);
+  const int64_t m = a.shape()[0], n = y.shape()[1], each = cdiv(m, ranks_.size());
+  const RowsOfRank mine = to_all ? RowsOfRank{0, m} : RowsOfRank::of(m, ranks_.size(), ranks_.rank());
+  const DeviceTensor partial =
+      DeviceTensor::view(ranks_.device(), partials_.mine().address(), y.dtype(), {m, n});
+  const MatmulOptions to{.stream = options.stream};
+  LaunchReport multiplied;
+  if (until == Until::kCompiled)
+    prepare_matmul(a, b, partial, to);
+  else
+    multiplied = matmul(a, b, partial, to, where);
+  // Without rows a rank adds nothing up, and meets the others.
+  const uint64_t first =
+      partials_.all().address() + static_cast<uint64_t>(mine.first * n * y.dtype().bytes());
+  const uint64_t result = mine.count > 0 ? y.address() : nowhere_.mine().address();
+  LaunchReport added =
+      launch(add_.kernel, until, options.stream, mine.count * n, add_.ctas((to_all ? m : each) * n),
+             Apart<OneShotAllReduce>::kCtas, ranks_.size(), partials_.rank_stride_bytes(), ranks_.rank(),
+             y.dtype(), first, result, add_.signals.all().address(), add_.calls);
+  return multiplied.clean() ? added : multiplied;
+}
+
+LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& a,
+                                   const DeviceTensor& b, const DeviceTensor& y, const FusedOptions& options,
+                                   SourceLocation where, const SymmetricTensor* all) {
+  const CallerLine caller(where);
+  check(a, b, y, options, all != nullptr);
+  const int64_t m = a.shape()[0], n = y.shape()[1], k = a.shape()[1];
+  const int64_t each = cdiv(m, ranks_.size());
+  const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
   TiledKernel<K>& ready = kernel_for(kernels_, choice, ranks_.device());
   const int64_t cluster_ctas = choice.cluster_m * choice.cluster_n * choice.split_k;
   const int64_t tiles =
@@ -252,33 +316,42 @@ LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, cons
 // ---- imbrex/parallel/fused_matmul.h
 
 struct AllGatherMatmul::State {
+  int ranks;
   GatheredProduct product;
 };
 AllGatherMatmul::AllGatherMatmul(Communicator ranks, const FusedSizes& largest, SourceLocation where)
-    : state_(std::make_shared<State>(State{GatheredProduct(std::move(ranks), largest, where)})) {}
+    : state_(std::make_shared<State>(State{ranks.size(), GatheredProduct(ranks, largest, where)})) {}
 
 namespace {
-template <class Product>
-LaunchReport run_chosen(Product& product, Until until, int64_t m, int64_t n, int64_t k, const DeviceTensor& a,
-                        const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
-                        SourceLocation where) {
-  return product.run(until, product.choose(m, n, k), a, b, c, options, where);
-}
 /// An extent, where there is one: operands are checked later.
 int64_t extent(const DeviceTensor& t, size_t d) {
   return t.shape().size() > d ? std::max<int64_t>(t.shape()[d], 1) : 1;
+}
+
+LaunchReport gather(GatheredProduct& product, Until until, int ranks, const DeviceTensor& x,
+                    const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
+                    SourceLocation where) {
+  const int64_t m = extent(c, 0), n = extent(c, 1), k = extent(x, 1);
+  if (m <= kFewRows && m % ranks == 0) return product.run_apart(until, x, b, c, options, where);
+  return product.run(until, product.choose(m, n, k), x, b, c, options, where);
+}
+LaunchReport scatter(ScatteredProduct& product, Until until, const DeviceTensor& a, const DeviceTensor& b,
+                     const DeviceTensor& y, const FusedOptions& options, SourceLocation where,
+                     const SymmetricTensor* all = nullptr) {
+  const int64_t m = extent(a, 0), n = extent(b, 0), k = extent(a, 1);
+  if (m <= kFewRows && options.bias.is_null() && options.activation == Activation::kNone)
+    return product.run_apart(until, a, b, y, options, where, all != nullptr);
+  return product.run(until, product.choose(m, n, k), a, b, y, options, where, all);
 }
 }  // namespace
 
 LaunchReport AllGatherMatmul::operator()(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
                                          const FusedOptions& options, SourceLocation where) {
-  return run_chosen(state_->product, Until::kLaunched, extent(c, 0), extent(c, 1), extent(x, 1), x, b, c,
-                    options, where);
+  return gather(state_->product, Until::kLaunched, state_->ranks, x, b, c, options, where);
 }
 void AllGatherMatmul::prepare(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
                               const FusedOptions& options, SourceLocation where) {
-  run_chosen(state_->product, Until::kCompiled, extent(c, 0), extent(c, 1), extent(x, 1), x, b, c, options,
-             where);
+  gather(state_->product, Until::kCompiled, state_->ranks, x, b, c, options, where);
 }
 
 struct MatmulReduceScatter::State {
@@ -290,13 +363,11 @@ MatmulReduceScatter::MatmulReduceScatter(Communicator ranks, const FusedSizes& l
 LaunchReport MatmulReduceScatter::operator()(const DeviceTensor& a, const DeviceTensor& b,
                                              const DeviceTensor& y, const FusedOptions& options,
                                              SourceLocation where) {
-  return run_chosen(state_->product, Until::kLaunched, extent(a, 0), extent(y, 1), extent(a, 1), a, b, y,
-                    options, where);
+  return scatter(state_->product, Until::kLaunched, a, b, y, options, where);
 }
 void MatmulReduceScatter::prepare(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
                                   const FusedOptions& options, SourceLocation where) {
-  run_chosen(state_->product, Until::kCompiled, extent(a, 0), extent(y, 1), extent(a, 1), a, b, y, options,
-             where);
+  scatter(state_->product, Until::kCompiled, a, b, y, options, where);
 }
 
 struct MatmulAllReduce::State {
@@ -308,15 +379,11 @@ MatmulAllReduce::MatmulAllReduce(Communicator ranks, const FusedSizes& largest, 
 LaunchReport MatmulAllReduce::operator()(const DeviceTensor& a, const DeviceTensor& b,
                                          const SymmetricTensor& y, const FusedOptions& options,
                                          SourceLocation where) {
-  ScatteredProduct& product = state_->product;
-  return product.run(Until::kLaunched, product.choose(extent(a, 0), extent(b, 0), extent(a, 1)), a, b,
-                     y.mine(), options, where, &y);
+  return scatter(state_->product, Until::kLaunched, a, b, y.mine(), options, where, &y);
 }
 void MatmulAllReduce::prepare(const DeviceTensor& a, const DeviceTensor& b, const SymmetricTensor& y,
                               const FusedOptions& options, SourceLocation where) {
-  ScatteredProduct& product = state_->product;
-  product.run(Until::kCompiled, product.choose(extent(a, 0), extent(b, 0), extent(a, 1)), a, b, y.mine(),
-              options, where, &y);
+  scatter(state_->product, Until::kCompiled, a, b, y.mine(), options, where, &y);
 }
 
 }  // namespace imbrex::parallel

@@ -2,10 +2,13 @@
 // The products behind imbrex/parallel/fused_matmul.h, with the choice of tiles apart from the launch.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
 #include "imbrex/kernels/matmul/matmul_h8.h"
+#include "imbrex/parallel/all_gather.h"
+#include "imbrex/parallel/all_reduce.h"
 #include "imbrex/parallel/communicator.h"
 #include "imbrex/parallel/fused_matmul.h"
 #include "imbrex/runtime/kernel.h"
@@ -36,9 +39,32 @@ class FusedProduct {
   kernels::RankSignalsArguments signals_for(int64_t parts, SourceLocation where) const;
 };
 
+/// Few rows are multiplied in less time than their tiles take on the way: then the product and the collective, one after
+/// the other, are faster, as measured on two H200.
+constexpr int64_t kFewRows = 256;
+
+/// A collective kernel whose CTAs of the same number meet, with its signals.
+template <class K>
+struct Apart {
+  static constexpr int kCtas = 128;
+  Apart(Communicator ranks, SourceLocation where)
+      : signals(ranks.signals(MeetingsOfCtas::signals(2, kCtas, ranks.size()), where)),
+        calls(DeviceTensor::from_host(ranks.device(), HostTensor(int32, {kCtas}))),
+        kernel({}, ranks.device()) {}
+  /// As many for all ranks, whatever each has to do.
+  static int64_t ctas(int64_t elements) { return std::clamp<int64_t>(cdiv(elements, K().block), 1, kCtas); }
+
+  SymmetricTensor signals;
+  DeviceTensor calls;
+  Kernel<K> kernel;
+};
+
 class GatheredProduct : FusedProduct {
  public:
   GatheredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
+  /// The same by AllGatherKernel and imbrex::matmul. Every rank has equally many rows.
+  LaunchReport run_apart(Until until, const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
+                         const FusedOptions& options, SourceLocation where);
   MatmulChoice choose(int64_t m, int64_t n, int64_t k) const;
   /// x [rows of the rank, k], b [n, k], c [m, n]. `chunk_k`: elements of k that travel together; 0: chosen here.
   LaunchReport run(Until until, const MatmulChoice& choice, const DeviceTensor& x, const DeviceTensor& b,
@@ -48,14 +74,21 @@ class GatheredProduct : FusedProduct {
  private:
   using K = kernels::HopperMatmulH8<kernels::GatheredRows, kernels::Optional<kernels::ColumnBias>,
                                     kernels::Activate, kernels::Convert>;
+  void check(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
+             const FusedOptions& options) const;
+
   FusedSizes largest_;
-  SymmetricTensor rows_;  // all of them, [ranks * rows of a rank, k]
+  SymmetricTensor rows_;  // all of them, [m, k]
+  Apart<AllGatherKernel> gather_;
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
 };
 
 class ScatteredProduct : FusedProduct {
  public:
   ScatteredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
+  /// The same by imbrex::matmul and OneShotAllReduce, of the rank's rows or of all. Without steps.
+  LaunchReport run_apart(Until until, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
+                         const FusedOptions& options, SourceLocation where, bool to_all);
   MatmulChoice choose(int64_t m, int64_t n, int64_t k) const;
   /// a [m, k], b [n, k], y [rows of the rank, n]; or `all`, to which y belongs, [m, n]: every rank gets all rows.
   LaunchReport run(Until until, const MatmulChoice& choice, const DeviceTensor& a, const DeviceTensor& b,
@@ -65,7 +98,11 @@ class ScatteredProduct : FusedProduct {
  private:
   using K = kernels::HopperMatmulH8<kernels::ScatteredRows, kernels::Optional<kernels::ColumnBias>,
                                     kernels::Activate, kernels::Convert>;
+  void check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y, const FusedOptions& options,
+             bool to_all) const;
+
   FusedSizes largest_;
+  Apart<OneShotAllReduce> add_;
   SymmetricTensor partials_;  // [ranks, rows of a rank, n]
   SymmetricTensor nowhere_;   // [ranks, n], where ranks without rows store a result, each its own row
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
