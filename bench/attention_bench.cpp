@@ -127,7 +127,7 @@ class Bench {
     Kernel<kernels::TransposeValues> transpose({}, device_);
     const int64_t section = std::max<int64_t>(1, (int64_t{24} << 20) / (kv * 2 * d) * group);
     const double us = time([&] {
-      transpose(1, heads_kv, kv, static_cast<int>(d), vs, transposed);
+      transpose(1, heads_kv, kv, static_cast<int>(d), vs, transposed, PackedArguments({}, {}, q8.address()));
       kernel(1, heads, q, kv, d, d, group, scale, float8_e4m3, bfloat16, qs, ks, ts, os, false, scales,
              causal, section, PackedArguments({}, {}, q8.address()),
              Float8Arguments(heads, scales, scales, scales, 0), steps);

@@ -40,9 +40,6 @@ struct Checked {
 
  private:
   void check_scales(bool is_float8, bool has_batch, const AttentionOptions& options) const {
-    const bool is_packed = !options.q_begins.is_null();
-    if (is_float8 && is_packed)
-      call.refuse("packed sequences of float8", "convert them to bfloat16, or call it for each sequence");
     if (is_float8 && s.head_size % 32 != 0)
       call.refuse(fmt::format("head size {} of float8 is not a multiple of 32", s.head_size),
                   "pad the heads with zeros");
@@ -63,22 +60,23 @@ struct Checked {
 
 /// V of float8 as the kernel takes it, in memory of the stream's.
 struct TransposedValues {
-  TransposedValues(const AttentionSizes& s, const DeviceTensor& v, const Stream& stream,
+  TransposedValues(const AttentionSizes& s, const DeviceTensor& v, const AttentionOptions& options,
                    std::vector<Workspace>& held)
-      : sizes(s) {
-    const std::vector<int64_t> shape = transposed_shape(s);
-    held.push_back(Workspace::on(stream, v.device(), shape[0] * shape[1] * shape[2] * shape[3]));
+      : sizes(s), packed(options.q_begins, options.kv_begins, v.address()) {
+    const std::vector<int64_t> shape = transposed_shape(s, packed);
+    held.push_back(Workspace::on(options.stream, v.device(), shape[0] * shape[1] * shape[2] * shape[3]));
     tensor = DeviceTensor::view(v.device(), held.back().address(), v.dtype(), shape);
   }
   LaunchReport launch(const DeviceTensor& v, const Stream& stream) const {
     return kernel(v).on(stream)(sizes.batch, sizes.heads_kv, sizes.rows_kv,
-                                static_cast<int>(sizes.value_size), HeadArguments(v), tensor);
+                                static_cast<int>(sizes.value_size), HeadArguments(v), tensor, packed);
   }
   void prepare(const DeviceTensor& v) const {
     kernel(v).prepare(sizes.batch, sizes.heads_kv, sizes.rows_kv, static_cast<int>(sizes.value_size),
-                      HeadArguments(v), tensor);
+                      HeadArguments(v), tensor, packed);
   }
   AttentionSizes sizes;
+  PackedArguments packed;
   DeviceTensor tensor;
 
  private:
@@ -120,7 +118,7 @@ LaunchReport attention(const DeviceTensor& q, const DeviceTensor& k, const Devic
   const DeviceTensor to = reachable(o, false, options.stream, copies);
   DeviceTensor values = read(v);
   if (q.dtype() == float8_e4m3) {
-    const TransposedValues transposed(checked.s, values, options.stream, copies);
+    const TransposedValues transposed(checked.s, values, options, copies);
     LaunchReport report = transposed.launch(values, options.stream);
     if (!report.clean()) return report;
     values = transposed.tensor;
@@ -139,7 +137,7 @@ void prepare_attention(const DeviceTensor& q, const DeviceTensor& k, const Devic
   const auto like = [&](const DeviceTensor& t) { return reachable(t, false, options.stream, copies); };
   DeviceTensor values = like(v);
   if (q.dtype() == float8_e4m3) {
-    const TransposedValues transposed(checked.s, values, options.stream, copies);
+    const TransposedValues transposed(checked.s, values, options, copies);
     transposed.prepare(values);
     values = transposed.tensor;
   }

@@ -182,7 +182,8 @@ const KernelRegistration<TransposeValues> transposed_values{
       const int64_t heads = c.size("heads"), rows = c.size("kv"), d = c.size("d"), columns = padded(rows);
       const DeviceTensor v = c.input(float8_e4m3, {heads, rows, d}),
                          transposed = c.output(float8_e4m3, {heads, d, columns});
-      c.launch(kernel, 1, heads, rows, static_cast<int>(d), HeadArguments(v), transposed);
+      c.launch(kernel, 1, heads, rows, static_cast<int>(d), HeadArguments(v), transposed,
+               PackedArguments({}, {}, v.address()));
       c.flop = 0;
       c.expect(
           transposed,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "attention/kv_arguments.h"
 #include "attention/score_arguments.h"
 #include "attention/tensors.h"
 #include "imbrex/kernels/attention/forward.h"
@@ -55,7 +56,10 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
   const bool has_room =
       !steps.causal && !steps.sink && !needs_registers(steps) && !is_packed && s.rows_kv > 2048;
   if (is_float8) {
-    kernel.block_kv = s.value_size > 128 ? 96 : steps.alibi ? 64 : needs_registers(steps) ? 128 : 160;
+    kernel.block_kv = s.value_size > 128                    ? 96
+                      : steps.alibi                         ? 64
+                      : needs_registers(steps) || is_packed ? 128
+                                                            : 160;
     if (has_room && larger <= 128) kernel.consumers = 3, kernel.block_kv = 96, kernel.stages = 3;
     return kernel;
   }
@@ -73,9 +77,11 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
 }
 
 /// V of float8 as TransposeValues leaves it.
-inline std::vector<int64_t> transposed_shape(const AttentionSizes& s) {
+inline std::vector<int64_t> transposed_shape(const AttentionSizes& s, const PackedArguments& packed) {
   constexpr int64_t kUnit = kernels::kFloat8Columns;
-  return {s.batch, s.heads_kv, s.value_size, (s.rows_kv + kUnit - 1) / kUnit * kUnit};
+  const int64_t units =
+      packed.is_packed ? s.rows_kv / kUnit + packed.sequences : (s.rows_kv + kUnit - 1) / kUnit;
+  return {s.batch, s.heads_kv, s.value_size, units * kUnit};
 }
 
 /// Heads of Q whose K and V stay in the L2 cache together.

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "../ptxas.h"
+#include "attention/score_arguments.h"
 #include "codegen/codegen.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
@@ -72,13 +73,15 @@ struct ExactRow {
   }
 };
 
-/// Rows behind the last sequence hold NaN, and so do those of `poisoned`, an index of a sequence.
-void expect_packed(const Problem& p, int poisoned = -1, uint64_t seed = 2) {
+/// Rows behind the last sequence hold NaN, and so do those of `poisoned`, an index of a sequence. Of float8, each weight is off
+/// by at most 2^-4 of itself.
+void expect_packed(const Problem& p, int poisoned = -1, uint64_t seed = 2, DataType dtype = bfloat16) {
+  const bool is_float8 = dtype == float8_e4m3;
   const Device device = virtual_gpu(seed);
   const std::vector<int64_t> q_begins = begins_of(p.q), kv_begins = begins_of(p.kv);
   const int64_t rows = q_begins.back() + 5, columns = kv_begins.back() + 9;  // more than sequences take
   const auto random = [&](int64_t heads, int64_t n, const std::vector<int64_t>& begins, uint64_t stream) {
-    HostTensor host = HostTensor::random(bfloat16, {heads, n, p.d}, 10 * seed + stream);
+    HostTensor host = HostTensor::random(dtype, {heads, n, p.d}, 10 * seed + stream);
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t i = 0; i < n; ++i)
         if (i >= begins.back() || (poisoned >= 0 && i >= begins[poisoned] && i < begins[poisoned + 1]))
@@ -112,12 +115,12 @@ void expect_packed(const Problem& p, int poisoned = -1, uint64_t seed = 2) {
                              });
         for (int64_t e = 0; e < p.d; ++e)  // weights and results are rounded to bfloat16
           ASSERT_NEAR(got[row * p.d + e], exact.o[e],
-                      (exact.magnitudes[e] + std::abs(exact.o[e])) / 256 + 1e-6)
+                      exact.magnitudes[e] / (is_float8 ? 16 : 256) + std::abs(exact.o[e]) / 256 + 1e-6)
               << "sequence " << s << ", head " << h << ", row " << i;
         if (std::isinf(exact.log_sum))
           ASSERT_EQ(got_log[row], exact.log_sum);
         else
-          ASSERT_NEAR(got_log[row], exact.log_sum, 1e-4);
+          ASSERT_NEAR(got_log[row], exact.log_sum, is_float8 ? 1e-3 : 1e-4);
       }
     }
   for (int64_t h = 0; h < p.heads; ++h)  // rows of no sequence are left alone
@@ -150,6 +153,19 @@ TEST(PackedAttention, LargeHeads) { expect_packed({1, 1, 256, {65, 100}, {80, 10
 TEST(PackedAttention, UnderSeveralSchedules) {
   for (uint64_t seed = 0; seed < 6; ++seed)
     expect_packed({2, 1, 32, {9, 0, 140, 64}, {20, 3, 140, 65}, true}, -1, seed);
+}
+
+TEST(PackedAttention, OfFloat8) {
+  const auto expect = [](const Problem& p, int poisoned = -1, uint64_t seed = 2) {
+    expect_packed(p, poisoned, seed, float8_e4m3);
+  };
+  expect({2, 2, 64, {1, 0, 7, 129, 0, 64}, {1, 5, 7, 129, 0, 64}});
+  expect({2, 1, 32, {130, 3, 61, 1, 128}, {130, 3, 61, 1, 128}, true});
+  expect({1, 1, 32, {70, 90, 5}, {0, 20, 33}, true});
+  expect({2, 2, 64, {40, 70, 33}, {40, 70, 33}}, 1);
+  expect({1, 1, 256, {65, 100}, {80, 100}, true});
+  for (uint64_t seed = 0; seed < 6; ++seed)
+    expect({2, 1, 32, {9, 0, 140, 64}, {20, 3, 140, 65}, true}, -1, seed);
 }
 
 TEST(PackedAttention, WithStepsOfOnesOwn) {
@@ -261,6 +277,21 @@ TEST(Float8Attention, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refused(tensor(64), tensor(64, float16), one), HasSubstr("some of q_scales"));
   EXPECT_THAT(refused(tensor(64, float16), tensor(64, float16), all),
               HasSubstr("scales of tensors that are not"));
+}
+
+TEST(AttentionForms, PackedFloat8AssemblesWithoutSpills) {
+  IMBREX_NEEDS_PTXAS();
+  const auto t = [](DataType type) { return DeviceTensor::shape_only(type, {2, 512, 128}); };
+  const DeviceTensor q = t(float8_e4m3), o = t(bfloat16), f = t(float32), n = t(int32);
+  for (const bool causal : {false, true}) {
+    Kernel<kernels::WithScoreOptions<kernels::ForwardAttention>> kernel({.block_kv = 128}, std::nullopt);
+    const auto function =
+        kernel.trace(1, 2, 300, 300, 128, 128, 1, 0.1f, float8_e4m3, bfloat16, q, 0, 8, 8, q, 0, 8, 8, q, 0,
+                     8, 8, o, 0, 16, 16, true, f, causal, 2, true, 3, n, n, true, 2, f, f, f, causal, false,
+                     0, 0, false, 0, false, 0.f, false, f, 2, false, f, 2);
+    passes::run_pipeline(*function, {});
+    EXPECT_EQ(ptxas_says(codegen::generate(*function, {}).ptx, "--warn-on-spills -arch=sm_90a"), "");
+  }
 }
 
 TEST(AttentionForms, PackedAndFloat8AssembleWithoutSpills) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
@@ -46,8 +47,15 @@ struct Float8Scales {
   }
 };
 
+/// Columns of V as TransposeValues leaves it, of kv_size rows.
+inline Expr float8_columns(const Int32& kv_size, const PackedSequences& packed) {
+  return packed.is_packed ? (kv_size / kFloat8Columns + packed.sequences) * kFloat8Columns
+                          : cdiv(kv_size, kFloat8Columns) * kFloat8Columns;
+}
+
 /// V [batches, heads, kv_size, value_size] of float8 as ForwardAttention takes it: [batches, heads, value_size, columns], with
-/// kv_size rounded up to a multiple of 16 as columns, in_float8_order; zeros behind the end.
+/// kv_size rounded up to a multiple of 16 as columns, in_float8_order; zeros behind the end. Packed sequences each begin at a
+/// multiple of 16, PackedSequences::begin_of_blocks, so that their columns are in this order too.
 struct TransposeValues {
   static constexpr const char* target = "sm_90a";
   int block = 128, num_warps = 4;
@@ -58,17 +66,28 @@ struct TransposeValues {
   }
 
   void operator()(Int32 batches, Int32 heads, Int32 kv_size, int value_size, Ptr<> v_ptr,
-                  HeadStrides v_strides, Ptr<> transposed_ptr) const {
-    grid(cdiv(kv_size, block), heads, batches);
+                  HeadStrides v_strides, Ptr<> transposed_ptr, PackedSequences packed) const {
+    grid(packed.blocks(kv_size, block), heads, batches);
     warps(num_warps);
     griddepcontrol::wait();
     griddepcontrol::launch_dependents();
     Int32 first = block_idx.x * block, head = block_idx.y, batch = block_idx.z;
-    auto columns = cdiv(kv_size, kFloat8Columns) * kFloat8Columns;
-    auto g_v = v_strides.view(v_ptr, uint8, batches, heads, kv_size, value_size);
-    auto g_t = global_view(transposed_ptr, uint8, {batches, heads, value_size, columns});
+    Int32 columns = float8_columns(kv_size, packed), to = first + 0, end = kv_size + 0, end_to = columns + 0;
+    if (packed.is_packed) {
+      Int32 number = block_idx.x + 0, sequence = 0;
+      SequenceRows rows;
+      packed.enter(number, block, true, sequence, rows);
+      Int32 begin_to = packed.begin_of_blocks(rows.kv_begin, sequence, kFloat8Columns);
+      first = rows.kv_begin + number * block;
+      to = begin_to + number * block;
+      end = rows.kv_begin + rows.kv_size;
+      end_to = begin_to + cdiv(rows.kv_size, kFloat8Columns) * kFloat8Columns;
+    }
+    auto g_v = v_strides.view(v_ptr, uint8, batches, heads, end, value_size);
+    auto g_t = global_view(transposed_ptr, uint8, {batches, heads, value_size, end_to},
+                           {heads * value_size * columns, value_size * columns, columns, 1});
     auto values = load_global(g_v[batch][head], {first, 0}, {block, value_size});
-    store_global(g_t[batch][head], in_float8_order(values.transpose()), {0, first});
+    store_global(g_t[batch][head], in_float8_order(values.transpose()), {0, to});
   }
 };
 

@@ -49,7 +49,6 @@ struct ForwardAttention {
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
     const bool is_float8 = dtype == float8_e4m3, is_packed = packed.is_packed;
     require(!is_float8 || head_size % 32 == 0, "heads of {}: of float8, a multiple of 32", head_size);
-    require(!is_float8 || !is_packed, "packed sequences of float8");
     const int block_q = consumers * kRows;
     Int32 blocks = packed.blocks(q_size, block_q);
     Int32 num_tiles = blocks * heads * batches;
@@ -59,7 +58,7 @@ struct ForwardAttention {
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
     auto g_k = k_strides.view(k_ptr, dtype, batches, heads / group, kv_size, head_size);
     auto g_v = is_float8 ? v_strides.view(v_ptr, dtype, batches, heads / group, value_size,
-                                          cdiv(kv_size, kFloat8Columns) * kFloat8Columns)
+                                          float8_columns(kv_size, packed))
                          : v_strides.view(v_ptr, dtype, batches, heads / group, kv_size, value_size);
     auto g_o = o_strides.view(o_ptr, o_dtype, batches, heads, q_size, value_size);
     // O has memory of its own where there is room; else it takes that of Q, whose next rows come later then.
@@ -132,15 +131,18 @@ struct ForwardAttention {
                                   q_full[i]);
           }
           q_phase ^= 1;
+          Int32 begin_of_values = t.rows.kv_begin + 0;
+          if (is_float8 && is_packed)
+            begin_of_values = packed.begin_of_blocks(t.rows.kv_begin, t.sequence, kFloat8Columns);
           for (Int32 offset_kv : range(begin, end, block_kv)) {
-            Int32 row = t.rows.kv_begin + offset_kv;
+            Int32 row = t.rows.kv_begin + offset_kv, column = begin_of_values + offset_kv;
             const auto load = [&](Pipeline& pipe, const GlobalTensor& g, const SharedTensor& s,
                                   bool is_transposed) {
               pipe.producer_acquire();
               auto stage = s[pipe.producer_stage];
               if (auto thread = single_thread())
                 mbarrier::arrive_and_expect_tx(pipe.producer_barrier(), stage.nbytes());
-              const Scalars rows{t.batch, head_kv, row, 0}, columns{t.batch, head_kv, 0, row};
+              const Scalars rows{t.batch, head_kv, row, 0}, columns{t.batch, head_kv, 0, column};
               tma::global_to_shared(g, stage, is_transposed ? columns : rows, pipe.producer_barrier());
               pipe.producer_advance();
             };
@@ -260,13 +262,22 @@ struct ForwardAttention {
             // number. The consumers clear a part each, and go on when all have.
             Int32 last = begin + (end - 1 - begin) / block_kv * block_kv;
             if (auto edge = when(last + block_kv > kv_end)) {
-              const int parts = block_kv % (8 * consumers) == 0 ? consumers : 1, rows = block_kv / parts;
+              const int all = is_float8 ? value_size : block_kv;  // of float8 the rows are the columns
+              const int parts = all % (8 * consumers) == 0 ? consumers : 1, rows = all / parts;
               v_pipe.consumer_acquire();
               if (i < parts) {
-                auto part = s_v[v_pipe.consumer_stage].slice({i * rows, 0}, {rows, value_size});
-                auto is_inside = register_tensor(boolean, {rows, 1},
-                                                 [&](auto r, auto) { return last + i * rows + r < kv_end; });
-                store_shared(part, select(is_inside, load_shared(part), 0));
+                auto part = s_v[v_pipe.consumer_stage].slice({i * rows, 0},
+                                                             {rows, is_float8 ? block_kv : value_size});
+                if (is_float8) {  // of the last 16, which are not in order, what is behind the end is zero already
+                  auto is_inside = register_tensor(boolean, {1, block_kv}, [&](auto, auto c) {
+                    return last + c / kFloat8Columns * kFloat8Columns < kv_end;
+                  });
+                  store_shared(part, select(is_inside, load_shared(part), 0));
+                } else {
+                  auto is_inside = register_tensor(
+                      boolean, {rows, 1}, [&](auto r, auto) { return last + i * rows + r < kv_end; });
+                  store_shared(part, select(is_inside, load_shared(part), 0));
+                }
                 fence::proxy_async();
               }
               mbarrier::arrive(*cleared);
