@@ -58,9 +58,11 @@ std::vector<Rule> all_rules() {
   return all;
 }
 
-std::vector<Mutant> mutants_of(const Subject& subject) {
+std::vector<Mutant> mutants_of(const Subject& subject) { return mutants_of(subject, all_rules()); }
+
+std::vector<Mutant> mutants_of(const Subject& subject, std::span<const Rule> rules) {
   std::vector<Mutant> mutants;
-  for (const Rule& rule : all_rules()) {
+  for (const Rule& rule : rules) {
     if (std::find(subject.left_out.begin(), subject.left_out.end(), rule.name) != subject.left_out.end())
       continue;
     Places places(subject, rule.name, mutants);

@@ -73,10 +73,13 @@ std::span<const Rule> role_rules();
 std::span<const Rule> cluster_rules();
 std::span<const Rule> wgmma_rules();
 std::span<const Rule> turn_rules();
+/// Of kernels of several ranks; all_rules() has them not.
+std::span<const Rule> signal_rules();
 
 /// All rules, in the table's order.
 std::vector<Rule> all_rules();
 /// Every mutant of a subject.
 std::vector<Mutant> mutants_of(const Subject& subject);
+std::vector<Mutant> mutants_of(const Subject& subject, std::span<const Rule> rules);
 
 }  // namespace imbrex::mutants

@@ -20,6 +20,13 @@ struct TensorArgument {
   std::vector<int64_t> shape;
   bool is_output = false, is_zeroed = false, is_compared = is_output;
   std::vector<int64_t> values = {};  ///< of an input; without them it is random
+  bool is_symmetric = false;         ///< one on each rank; the kernel is given the place of rank 0's,
+  int64_t bytes_per_rank = 0;        ///< so much further for each rank that it is launched on
+  TensorArgument on_all(int64_t further_bytes = 0) && {
+    is_symmetric = true;
+    bytes_per_rank = further_bytes;
+    return std::move(*this);
+  }
   TensorArgument unread() && {
     is_compared = false;
     return std::move(*this);
@@ -38,17 +45,30 @@ inline TensorArgument zeroed(DataType dtype, std::vector<int64_t> shape) {
   return {dtype, std::move(shape), false, true, true};
 }
 
+/// The number of the rank on which it is launched.
+struct RankNumber {};
+/// The rank's own part of a symmetric tensor that is the `tensor`-th of the arguments, from 0.
+struct OwnPart {
+  int tensor;
+  DataType dtype;
+  std::vector<int64_t> shape;
+};
+/// Of the virtual nodes on which subjects of several ranks run.
+int64_t rank_stride_bytes();
+
 struct Subject {
   std::string name;  ///< "V3"
   codegen::CompiledKernel kernel;
   ptx::Module module;  ///< kernel.ptx as a tree
   int num_sms = 1;
+  int ranks = 1;  ///< more: of a virtual node, all of which launch it, twice
   /// Rules whose faults only change numbers here: accesses beside their place that are properly ordered.
   std::vector<std::string> left_out = {};
 
   struct Value {
     int64_t number = 0;
     int tensor = -1;  ///< index into tensors, or -1: a number
+    bool is_rank = false, is_own = false;
   };
   std::vector<Value> arguments;  ///< of the launch, constants left out
   std::vector<TensorArgument> tensors;
@@ -75,8 +95,10 @@ Subject make_subject(std::string name, std::shared_ptr<ir::Function> function);
 
 template <class T>
 decltype(auto) for_tracing(const T& argument) {
-  if constexpr (std::is_same_v<T, TensorArgument>)
+  if constexpr (std::is_same_v<T, TensorArgument> || std::is_same_v<T, OwnPart>)
     return DeviceTensor::shape_only(argument.dtype, argument.shape);
+  else if constexpr (std::is_same_v<T, RankNumber>)
+    return 0;
   else
     return argument;
 }
@@ -87,6 +109,10 @@ void add_argument(Subject& subject, const T& argument) {
   } else if constexpr (std::is_same_v<T, TensorArgument>) {
     subject.arguments.push_back({0, static_cast<int>(subject.tensors.size())});
     subject.tensors.push_back(argument);
+  } else if constexpr (std::is_same_v<T, OwnPart>) {
+    subject.arguments.push_back({.tensor = argument.tensor, .is_own = true});
+  } else if constexpr (std::is_same_v<T, RankNumber>) {
+    subject.arguments.push_back({.is_rank = true});
   } else {
     subject.arguments.push_back({static_cast<int64_t>(argument), -1});
   }
@@ -116,5 +142,7 @@ const std::vector<Subject>& subjects();
 /// Those of them that are no products of the ladders, and those that are attention.
 std::vector<Subject> language_subjects();
 std::vector<Subject> attention_subjects();
+/// Kernels of several ranks, for the rules about signals.
+std::vector<Subject> rank_subjects();
 
 }  // namespace imbrex::mutants
