@@ -102,6 +102,9 @@ constexpr Known kEquivalents[] = {
     {"V6 mxf8 nvf4 H5 H6 H7 H8 H9", "relaxed-cluster-sync", "cluster_sync();", 1,
      "What the barrier publishes are the initialised mbarriers, and fence.mbarrier_init.release.cluster "
      "releases those."},
+    {"H9", "relaxed-wait", "producer_drain", 0,
+     "Nothing follows that the consumers' arrivals order: that they have been made is all the CTA must know "
+     "to exit."},
     {"mxf8 nvf4", "drop-after-fence", "tcgen05::copy", 2,
      "The fence before the tile's first product has ordered what others did."},
     {"mxf8 nvf4", "early-after-fence", "tcgen05::copy", 0,
@@ -142,9 +145,7 @@ constexpr Known kEquivalents[] = {
      "Warp 0 of the group loads; the last one, which stays away, has nothing to do there."},
     {"stream-k", "next-warp", "auto warp = single_warp()", 0, "Any warp of the producers' group may load."},
     {"stream-k", "own-barrier", "remote_barrier(barrier, cta)", 0, "The cluster is one CTA."},
-    {"stream-k", "drop-cluster-sync", "cluster_sync();", 2, "The cluster is one CTA, and nothing follows."},
-    {"stream-k", "drop-cluster-wait", "cluster_sync();", 2, "As before."},
-    {"stream-k", "relaxed-cluster-sync", "cluster_sync();", 0, "As for H8; and the second orders nothing."},
+    {"stream-k", "relaxed-cluster-sync", "cluster_sync();", 0, "As for H8."},
     {"stream-k", "cta-for-cluster-sync", "cluster_sync();", 0, "The cluster is one CTA."},
     {"rows", "drop-proxy-fence", "tma::gather4", 0,
      "There is nothing before it, or the fence before the barrier has ordered the same reads."},

@@ -361,7 +361,7 @@ spin:
 
 TEST(Cluster, AnExitThatNothingMakesWaitForAPeerIsFound) {
   // CTA 0 arrives at CTA 1's barrier early, and CTA 1 happens to leave late.
-  const auto run = [](const char* end) {
+  const auto run = [](const char* end, int count = 2, const char* order = "release") {
     const std::string text = fmt::format(R"(
 .version 9.0
 .target sm_90a
@@ -373,29 +373,41 @@ TEST(Cluster, AnExitThatNothingMakesWaitForAPeerIsFound) {
   .reg .b32 %r<8>;
   .shared .align 8 .b64 barrier;
   mov.u32 %r1, barrier;
-  mbarrier.init.shared::cta.b64 [%r1], 2;
+  mbarrier.init.shared::cta.b64 [%r1], {1};
   fence.mbarrier_init.release.cluster;
   barrier.cluster.arrive;
   barrier.cluster.wait;
   mov.u32 %r2, %cluster_ctarank;
   setp.ne.u32 %p1, %r2, 0;
   mapa.shared::cluster.u32 %r4, %r1, 1;
-  @!%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];
+  @!%p1 mbarrier.arrive.{2}.cluster.shared::cluster.b64 _, [%r4];
   mov.u32 %r3, 0;
 spin:
   add.u32 %r3, %r3, 1;
   setp.lt.u32 %p2, %r3, 1000;
   @%p2 bra spin;
-{}
+{0}
   ret;
 }}
 )",
-                                         end);
+                                         end, count, order);
     VirtualGpu gpu({.target = "sm_90a"});
     return first(gpu.launch(gpu.load_module(text).function("k"), {.grid = {2}, .block = {1}}));
   };
   EXPECT_NE(run("").find("which may have exited by then"), std::string::npos);
   EXPECT_EQ(run("  barrier.cluster.arrive;\n  barrier.cluster.wait;\n"), "clean");
+  // Whoever has waited for the phase knows that the arrival was made, a relaxed one too.
+  const char* const awaited =
+      "  @%p1 bra await;\n  ret;\nawait:\n  mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, "
+      "[%r1], 0;\n  @!%p3 "
+      "bra await;\n";
+  EXPECT_EQ(run(awaited, 1, "relaxed"), "clean");
+  EXPECT_NE(run("", 1, "relaxed").find("which may have exited by then"), std::string::npos);
+  const char* const stale =
+      "  @%p1 bra await;\n  ret;\nawait:\n  mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, "
+      "[%r1], 1;\n";
+  EXPECT_NE(run(stale, 2, "relaxed").find("which may have exited by then"), std::string::npos)
+      << "another phase";
 }
 
 TEST(ClusterBarrier, MisuseIsNamed) {

@@ -255,35 +255,12 @@ void RaceChecker::acquire_phases(const Who& who, SyncKey key) {
   const auto at = objects_.find(key);
   if (at == objects_.end()) return;
   WarpState& s = state(who);
+  if ((who.order & kCtaScope) == 0)
+    at->second.awaited = at->second.phase;  // by threads of its CTA: nobody else may wait
   const Knowledge& remote = at->second.remote_done;
   learn(s, who, at->second.done);
   if ((who.order & kCtaScope) == 0) return learn(s, who, remote, true);
   bend_scope(known_to(s, who).bent, remote, who.insn->index);
-}
-
-void RaceChecker::remote_use(const Who& who, const CtaIdentity& owner) {
-  const RemoteUse use{warp_index(who), state(who).clock, who.lane, who.insn->index};
-  for (RemoteUse& earlier : remote_uses_[static_cast<size_t>(owner.rank())])
-    if (earlier.warp == use.warp && earlier.insn == use.insn) {
-      earlier = use;
-      return;
-    }
-  remote_uses_[static_cast<size_t>(owner.rank())].push_back(use);
-}
-
-void RaceChecker::cta_exit(const CtaIdentity& cta) {
-  const size_t first = static_cast<size_t>(cta.rank()) * warps_per_cta_;
-  for (const RemoteUse& use : remote_uses_[static_cast<size_t>(cta.rank())]) {
-    bool is_known = false;
-    Bend bend;
-    for (size_t w = first; w < first + warps_per_cta_; ++w)
-      each_known(warps_[w], kAllLanes, [&](const Knowledge& known) {
-        is_known |= known.seen.covers(use.warp, use.clock, use.lane);
-        if (const BentClock::Entry* entry = known.bent.find(use.warp, use.clock, use.lane))
-          bend = {entry->rule, entry->insn};
-      });
-    if (!is_known) report_unordered_exit(cta, use, bend);
-  }
 }
 
 void RaceChecker::warp_sync(const Who& who) {

@@ -70,8 +70,8 @@ class RaceChecker {
 
   // ---- the life of a CTA
 
-  /// A thread uses an mbarrier of another CTA, which must not have exited by then.
-  void remote_use(const Who& who, const CtaIdentity& owner);
+  /// A thread arrives at an mbarrier of another CTA, which must not have exited by then.
+  void remote_use(const Who& who, const CtaIdentity& owner, SyncKey object);
   /// The last thread of a CTA has exited: what others did there must have happened before.
   void cta_exit(const CtaIdentity& cta);
   /// All threads of the cluster have, and its operations are done.
@@ -174,8 +174,8 @@ class RaceChecker {
     Knowledge pending;                      // released; of an mbarrier: since ever
     Knowledge done;                         // mbarriers: of completed phases
     Knowledge remote_pending, remote_done;  // mbarriers: the same, by threads of other CTAs
-    Clock phase = 1;
-    std::vector<AgentId> agents;  // whose work the barrier completes
+    Clock phase = 1, awaited = 1;           // the latter: that a thread of the object's own CTA has seen
+    std::vector<AgentId> agents;            // whose work the barrier completes
     AgentId last_agent = kNoAgent;
     uint64_t last_version = 0;
     Mask last_lanes = 0;
@@ -186,6 +186,8 @@ class RaceChecker {
     Clock clock;
     int lane;
     uint32_t insn;
+    SyncKey object;
+    Clock phase;  // in which it arrived
   };
   /// From where accesses are judged.
   struct View {
@@ -352,7 +354,7 @@ class RaceChecker {
   std::vector<WarpState> warps_;
   std::vector<Agent> agents_;  // the warps first
   std::unordered_map<SyncKey, SyncObject> objects_;
-  std::vector<std::vector<RemoteUse>> remote_uses_;  // by CTA rank: the last of each warp and instruction
+  std::vector<std::vector<RemoteUse>> remote_uses_;  // by CTA rank: the last of each warp at an object
   std::vector<SharedShadow> shared_;                 // by CTA rank
   std::vector<std::vector<ShadowCell>> tensor_;      // by CTA rank: 8 groups of 16 lanes, 32 of 16 columns
   std::vector<uint32_t> used_behind_;                // by instruction: used_behind(); empty: not asked yet

@@ -72,19 +72,6 @@ void RaceChecker::add_bent_wait(Finding& finding, const BentClock::Entry& entry)
   }
 }
 
-void RaceChecker::report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, Bend bend) {
-  if (!checks().async_lifetime) return;
-  const CtaIdentity& other = *ctas_[use.warp / warps_per_cta_];
-  const Who who{&other, static_cast<int>(use.warp % warps_per_cta_), use.lane,
-                &launch_->program.code[use.insn], ""};
-  Finding* finding = log_->open(FindingKind::kAsyncInFlight, who, 0, nullptr, bend);
-  if (finding == nullptr) return;
-  finding->message = fmt::format(
-      "warp {} of the CTA of rank {} uses an mbarrier of the CTA of rank {}, which may have exited by then",
-      who.warp, other.rank(), cta.rank());
-  finding->hint = "keep a CTA alive while others may use its shared memory: a cluster barrier at the end";
-}
-
 void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes,
                               Excuse excuse) {
   if (!checks().races) return;

@@ -71,8 +71,9 @@ class Observers {
       races_->shared_access(who, owner.rank(), offset, kMbarrierBytes, AccessKind::kStrongRead);
   }
   /// A thread arrives at an object of a CTA that may be another one, which must not have exited by then.
-  void mbarrier_reached(const Who& who, const Cta& owner) {
-    if (races_ != nullptr && who.cta != &owner) races_->remote_use(who, owner);
+  void mbarrier_reached(const Who& who, const Cta& owner, uint32_t offset) {
+    if (races_ != nullptr && who.cta != &owner)
+      races_->remote_use(who, owner, sync_key(SyncKind::kMbarrier, owner.rank(), offset));
   }
   /// An arrival or a change of the bytes expected, in `phase`, which it may have completed.
   void mbarrier_changed(const Who& who, SyncKey key, int64_t phase, bool completed) {

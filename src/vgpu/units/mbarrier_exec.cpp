@@ -72,7 +72,7 @@ Step exec_arrive(Warp& warp, const Instruction& insn, Mask active) {
     who.order = form.order;
     if (lane == first_lane(active)) {
       use_mbarrier(cluster, who, ref);
-      cluster.observe().mbarrier_reached(who, *ref.cta);
+      cluster.observe().mbarrier_reached(who, *ref.cta, ref.offset);
     }
     apply(cluster, who, ref, [&](Mbarrier& o) { return arrive(o, form, warp.reg<uint32_t>(insn.a)[lane]); });
   });

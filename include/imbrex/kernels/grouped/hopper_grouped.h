@@ -153,6 +153,7 @@ struct HopperGroupedMatmul {
           }
           tile += num_clusters;
         }
+        if (cluster_ctas > 1) pipe.producer_drain();
       }
     }
 
@@ -257,7 +258,6 @@ struct HopperGroupedMatmul {
         if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
     }
-    cluster_sync();  // no CTA exits while another may still write to it or signal it
   }
 
  private:

@@ -92,6 +92,7 @@ struct HopperWeightGradient {
             pipe.producer_advance();
           }
         }
+        if (cluster_m * cluster_n > 1) pipe.producer_drain();
       }
     }
 
@@ -163,7 +164,6 @@ struct HopperWeightGradient {
       }
       if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
     }
-    cluster_sync();  // no CTA exits while another may still write to it or signal it
   }
 };
 

@@ -86,6 +86,7 @@ struct HopperLowPrecisionPrefill {
             pipe.producer_advance();
           }
         }
+        pipe.producer_drain();
       }
       if (auto warp = single_warp(1)) {
         for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
@@ -193,7 +194,6 @@ struct HopperLowPrecisionPrefill {
         if (c_has_tma_rows)
           if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
-    cluster_sync();  // no CTA exits while the other may still write to it or signal it
   }
 };
 

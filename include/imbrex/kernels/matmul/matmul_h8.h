@@ -167,6 +167,7 @@ struct HopperMatmulH8 {
             pipe.producer_advance();
           });
         }
+        if (cluster_ctas > 1 && split_k == 1) pipe.producer_drain();
       }
       ranks.carry();
     }
@@ -212,7 +213,9 @@ struct HopperMatmulH8 {
         store.wait();
       }
     }
-    cluster_sync();  // no CTA exits while another may still write to it or signal it
+    if (split_k > 1) {
+      cluster_sync();  // no CTA exits while another may still read its sums
+    }
     ranks.end();
   }
 

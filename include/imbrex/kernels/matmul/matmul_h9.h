@@ -82,6 +82,7 @@ struct HopperMatmulH9 {
             pipe.producer_advance();
           }
         }
+        pipe.producer_drain();
       }
     }
 
@@ -152,7 +153,6 @@ struct HopperMatmulH9 {
         if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
     }
-    cluster_sync();  // no CTA exits while the other may still write to it or signal it
   }
 
  private:

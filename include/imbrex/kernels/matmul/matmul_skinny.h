@@ -77,6 +77,7 @@ struct HopperMatmulSkinny {
                      tma::CachePolicy::kEvictLast);
         pipe.producer_advance();
       }
+      if (cluster_n > 1) pipe.producer_drain();
     }
 
     const auto release = [&](const Int32& stage) {
@@ -104,7 +105,6 @@ struct HopperMatmulSkinny {
           g_c, finish(as_float(acc).transpose(), {sizes.m, sizes.n(), c_type, offset_m, offset_n, matrix}),
           {offset_m, offset_n});
     }
-    cluster_sync();  // no CTA exits while another may still write to it or signal it
   }
 };
 

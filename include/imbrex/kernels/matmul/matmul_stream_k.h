@@ -140,6 +140,7 @@ struct HopperMatmulStreamK {
             pipe.producer_advance();
           }
         }
+        if (cluster_ctas > 1) pipe.producer_drain();
       }
     }
     const auto release = [&](const Int32& stage) {
@@ -191,7 +192,6 @@ struct HopperMatmulStreamK {
         store.wait();
       }
     }
-    cluster_sync();  // no CTA exits while another may still write to it or signal it
   }
 };
 

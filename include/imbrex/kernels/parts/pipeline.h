@@ -41,6 +41,15 @@ struct Pipeline {
     producer_phase ^= producer_stage == 0;
   }
 
+  /// Waits until the consumers have released every stage. Behind the last fill: no other CTA of the cluster will write to this one
+  /// or signal it, so that it may exit. Costs less than a cluster_sync() at the end, which waits for stores to global memory.
+  void producer_drain(SourceLocation where = SourceLocation::current()) {
+    for ([[maybe_unused]] auto stage : range(num_stages)) {
+      mbarrier::wait(empty_barriers[producer_stage], producer_phase, {.scope = Scope::kCluster}, where);
+      producer_advance();
+    }
+  }
+
   /// Waits until the producer has filled the consumer's stage.
   void consumer_acquire(SourceLocation where = SourceLocation::current()) {
     mbarrier::wait(full_barriers[consumer_stage], consumer_phase, {.scope = scope}, where);
