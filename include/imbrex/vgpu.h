@@ -2,6 +2,7 @@
 // The virtual GPU: hosting PTX of any compiler, its findings and timelines.
 #pragma once
 
+#include "imbrex/vgpu/bent_rule.h"
 #include "imbrex/vgpu/options.h"
 #include "imbrex/vgpu/report.h"
 #include "imbrex/vgpu/stream_order.h"

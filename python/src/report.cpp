@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "imbrex/core/error.h"
+#include "imbrex/vgpu/bent_rule.h"
 #include "imbrex/vgpu/report.h"
 #include "timeline_view.h"
 

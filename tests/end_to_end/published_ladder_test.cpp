@@ -7,6 +7,7 @@
 #include <set>
 
 #include "imbrex/kernels/parts/tile_order.h"
+#include "imbrex/vgpu/bent_rule.h"
 #include "kit.h"
 
 namespace imbrex {

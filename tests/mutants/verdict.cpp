@@ -9,6 +9,8 @@
 #include <sstream>
 #include <thread>
 
+#include "imbrex/vgpu/bent_rule.h"
+
 namespace imbrex::mutants {
 
 bool Known::matches(const Mutant& mutant) const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "imbrex/vgpu/bent_rule.h"
 #include "vgpu_testing.h"
 
 namespace imbrex::vgpu {

@@ -7,6 +7,7 @@
 
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/tuner.h"
+#include "imbrex/vgpu/bent_rule.h"
 #include "imbrex/vgpu/virtual_gpu.h"
 #include "imbrex/vgpu/watch.h"
 #include "subcommands.h"

@@ -46,25 +46,7 @@ enum class Severity : uint8_t { kFinding, kNote };
 /// "finding", "note".
 std::string_view name(Severity severity);
 
-/// Rules of PTX that every chip keeps less strictly, and that established libraries therefore bend.
-enum class BentRule : uint8_t {
-  kNone,
-  kEqualValues,     // unordered stores of the same value
-  kRepeatedInit,    // lanes of one instruction initialise an mbarrier alike
-  kReadBeforeCas,   // a plain read begins a loop of compare-and-swap
-  kArrivalScope,    // an arrival or a wait of CTA scope, across a cluster
-  kRelaxedWait,     // asynchronous work behind a .relaxed wait
-  kTensorFence,     // tcgen05.fence left out beside a synchronisation
-  kRegisterWait,    // registers of tcgen05.ld or wgmma used before the wait
-  kExitBeforeRead,  // exit before the sources of bulk stores have been read
-  kArrivalAhead,    // a CTA arrives at its peer's mbarrier before the peer has seen the phase before end
-  kAtomicPastEnd,   // the word of a compare-and-swap reaches over the end of an allocation
-  kCount,
-};
-/// The name a rule is printed under: "equal-values", "relaxed-wait", ...; "" for kNone.
-std::string_view name(BentRule rule);
-/// What PTX says, and what chips do: one sentence.
-std::string_view explain(BentRule rule);
+enum class BentRule : uint8_t;  // imbrex/vgpu/bent_rule.h
 
 /// A place in a kernel: the author's line by .loc where the PTX has one, and the line of the PTX text. Of findings about
 /// the order of calls, a place in the host program: file and line, and in `function` what the call does.
@@ -90,11 +72,11 @@ struct Actor {
 struct Finding {
   FindingKind kind = FindingKind::kTrap;
   Severity severity = Severity::kFinding;
-  BentRule rule = BentRule::kNone;  // the one that was bent, whatever the severity
-  std::string message;              // one line: what happened, with the numbers
-  CodePlace place;                  // where
-  Actor actor;                      // who
-  CodePlace other_place;            // races: the other access
+  BentRule rule = {};     // the one that was bent, whatever the severity
+  std::string message;    // one line: what happened, with the numbers
+  CodePlace place;        // where
+  Actor actor;            // who
+  CodePlace other_place;  // races: the other access
   Actor other_actor;
   uint64_t address = 0;            // as the kernel wrote it; 0 where no memory is involved
   std::vector<std::string> facts;  // nearest allocation, who waits for what, ...

@@ -2,6 +2,7 @@
 // The rules that chips and libraries bend: one row each.
 #include <array>
 
+#include "imbrex/vgpu/bent_rule.h"
 #include "imbrex/vgpu/report.h"
 
 namespace imbrex::vgpu {

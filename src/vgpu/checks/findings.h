@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "imbrex/vgpu/bent_rule.h"
 #include "imbrex/vgpu/virtual_gpu.h"
 #include "vgpu/checks/who.h"
 #include "vgpu/program/program.h"

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "imbrex/vgpu/report.h"
+#include "imbrex/vgpu/bent_rule.h"
 #include "vgpu/lanes.h"
 
 namespace imbrex::vgpu {

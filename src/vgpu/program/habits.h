@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "imbrex/vgpu/report.h"
+#include "imbrex/vgpu/bent_rule.h"
 #include "ptx/ptx.h"
 
 namespace imbrex::vgpu {
