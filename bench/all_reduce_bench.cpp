@@ -13,6 +13,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
+#include "rank_timing.h"
 
 using namespace imbrex;
 using namespace imbrex::parallel;
@@ -70,32 +71,6 @@ struct Nccl {
   bool is_there() const { return !communicators.empty(); }
 };
 
-/// Device time of what `record` puts on a stream, per call, of the slowest rank.
-template <class Record>
-double microseconds(Communicator& ranks, Record&& record) {
-  const Stream stream = Stream::create(ranks.device());
-  ranks.barrier();
-  const Graph graph = Graph::capture(stream, [&] {
-    for (int i = 0; i < kCalls; ++i) record(stream);
-  });
-  std::vector<double> times;
-  for (int turn = 0; turn <= kTurns; ++turn) {
-    ranks.barrier();
-    Event begin = Event::create(ranks.device()), end = Event::create(ranks.device());
-    graph.launch();  // the ranks begin together behind this one
-    begin.record();
-    graph.launch();
-    end.record();
-    ranks.synchronize();
-    if (turn > 0) times.push_back(1000 * end.milliseconds_since(begin) / kCalls);
-  }
-  std::sort(times.begin(), times.end());
-  double slowest = 0;
-  for (const std::string& text : ranks.gather(fmt::format("{}", times[kTurns / 2])))
-    slowest = std::max(slowest, std::stod(text));
-  return slowest;
-}
-
 void time_size(Communicator& ranks, AllReduce& all_reduce, Nccl& nccl, int64_t bytes) {
   const int64_t n = bytes / 2;
   const SymmetricTensor x = ranks.symmetric(bfloat16, {n}), y = ranks.symmetric(bfloat16, {n});
@@ -104,12 +79,13 @@ void time_size(Communicator& ranks, AllReduce& all_reduce, Nccl& nccl, int64_t b
   std::string line = fmt::format("  {:>10} bytes:", bytes);
   for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot}) {
     all_reduce.prepare(x, y, kind);
-    const double time = microseconds(ranks, [&](const Stream& stream) { all_reduce(x, y, kind, stream); });
+    const double time = microseconds(ranks, kCalls, kTurns,
+                                     [&](int, const Stream& stream) { all_reduce(x, y, kind, stream); });
     line += fmt::format(" {} {:7.1f} us,", kind == AllReduce::Kind::kOneShot ? "one-shot" : "two-shot", time);
   }
   if (nccl.is_there()) {
     constexpr int kBfloat16 = 9, kSum = 0;
-    const auto call = [&](const Stream& stream) {
+    const auto call = [&](int, const Stream& stream) {
       const int result =
           nccl.all_reduce(reinterpret_cast<const void*>(x.mine().address()),
                           reinterpret_cast<void*>(y.mine().address()), static_cast<size_t>(n), kBfloat16,
@@ -118,9 +94,9 @@ void time_size(Communicator& ranks, AllReduce& all_reduce, Nccl& nccl, int64_t b
     };
     const Stream warm = Stream::create(ranks.device());
     ranks.barrier();
-    call(warm);  // it connects the ranks
+    call(0, warm);  // it connects the ranks
     warm.synchronize();
-    line += fmt::format(" NCCL {:7.1f} us", microseconds(ranks, call));
+    line += fmt::format(" NCCL {:7.1f} us", microseconds(ranks, kCalls, kTurns, call));
   }
   if (ranks.rank() != 0) return;
   fmt::print("{}\n", line);

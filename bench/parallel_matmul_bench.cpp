@@ -20,6 +20,7 @@
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
+#include "rank_timing.h"
 #include "ranks/fused_products.h"
 
 using namespace imbrex;
@@ -60,32 +61,6 @@ class Numbers {
   static constexpr int64_t kLength = 4'000'037, kStep = 777'777;
   HostTensor block_;
 };
-
-/// Device time of what `record(call, stream)` puts on a stream, per call, of the slowest rank.
-template <class Record>
-double microseconds(Communicator& ranks, int calls, Record&& record) {
-  const Stream stream = Stream::create(ranks.device());
-  ranks.barrier();
-  const Graph graph = Graph::capture(stream, [&] {
-    for (int i = 0; i < calls; ++i) record(i, stream);
-  });
-  std::vector<double> times;
-  for (int turn = 0; turn <= kTurns; ++turn) {
-    ranks.barrier();
-    Event begin = Event::create(ranks.device()), end = Event::create(ranks.device());
-    graph.launch();  // the ranks begin together behind this one
-    begin.record();
-    graph.launch();
-    end.record();
-    ranks.synchronize();
-    if (turn > 0) times.push_back(1000 * end.milliseconds_since(begin) / calls);
-  }
-  std::sort(times.begin(), times.end());
-  double slowest = 0;
-  for (const std::string& text : ranks.gather(fmt::format("{}", times[kTurns / 2])))
-    slowest = std::max(slowest, std::stod(text));
-  return slowest;
-}
 
 MatmulChoice tile(int m, int n, int stages, int consumers, int cluster_m, int cluster_n,
                   bool swap_ab = false) {
@@ -184,7 +159,7 @@ void run_case(Communicator& ranks, const Numbers& numbers, const BenchCase& c) {
   DeviceTensor all = DeviceTensor::empty(device, bfloat16, {c.m, k});
   numbers.fill(all, 5);
   prepare_matmul(all, b[0], alone);
-  const double matmul_alone = microseconds(ranks, calls, [&](int i, const Stream& stream) {
+  const double matmul_alone = microseconds(ranks, calls, kTurns, [&](int i, const Stream& stream) {
     MatmulOptions options;
     options.stream = stream;
     matmul(all, b[static_cast<size_t>(i % kCopies)], alone, options);
@@ -210,7 +185,7 @@ void run_case(Communicator& ranks, const Numbers& numbers, const BenchCase& c) {
       }
       ranks.barrier();
       const double error = error_of(choice, chunk_k);
-      const double time = microseconds(ranks, calls, [&](int call, const Stream& stream) {
+      const double time = microseconds(ranks, calls, kTurns, [&](int call, const Stream& stream) {
         run(Until::kLaunched, choice, call % kCopies, stream, chunk_k);
       });
       if (tells || error > 1)

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "imbrex/core/error.h"
+#include "tensor_fact.h"
 
 namespace imbrex {
 namespace {
@@ -22,11 +23,8 @@ class TensorCheck {
 
   [[noreturn]] void refuse(const std::string& message, const std::string& help) const {
     Diagnostic told{{}, fmt::format("{} {}", what_, message), {}, help};
-    for (const DeviceTensor* t : {&tensor_, &like_})
-      if (!t->is_null() && (t == &tensor_ || &tensor_ != &like_))
-        told.facts.push_back(fmt::format("{}{} [{}] with strides [{}]",
-                                         t == &tensor_ ? "tensor  " : "beside  ", t->dtype().name(),
-                                         fmt::join(t->shape(), ", "), fmt::join(t->strides(), ", ")));
+    add_fact(told, "tensor", tensor_);
+    if (&tensor_ != &like_) add_fact(told, "beside", like_);
     throw LaunchError(std::move(told));
   }
   void check(DataType dtype) const {

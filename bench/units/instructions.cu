@@ -8,16 +8,6 @@
 extern __shared__ __align__(1024) char smem[];
 constexpr int kRounds = 64;
 
-__global__ void flush(const uint4* from, size_t count, uint32_t* sink) {
-  uint32_t s = 0;
-  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count;
-       i += (size_t)gridDim.x * blockDim.x) {
-    const uint4 v = __ldcg(from + i);
-    s ^= v.x ^ v.y ^ v.z ^ v.w;
-  }
-  if (s == 0x5eed1234) *sink = s;
-}
-
 // Eight instructions a round: each depends on the one before (`kIsChain`) or each on the same one of the round before.
 // Divisors are near 1, so that values stay ordinary numbers.
 #define ARITHMETIC(NAME, TYPE, CODE, LETTER)                                                         \
@@ -196,15 +186,6 @@ __global__ void first_loads(const char* src, long long* out) {
   }
 }
 
-static void say(const char* format, ...) {
-  va_list list;
-  va_start(list, format);
-  vprintf(format, list);
-  va_end(list);
-  printf("\n");
-  fflush(stdout);
-}
-
 int main() {
   cudaDeviceProp properties;
   CHECK(cudaGetDeviceProperties(&properties, 0));
@@ -246,10 +227,11 @@ int main() {
   }
   SAY_ARITHMETIC(fma_f32)
   SAY_ARITHMETIC(div_rn_f32)
-  SAY_ARITHMETIC(div_full_f32) SAY_ARITHMETIC(rcp_rn_f32) SAY_ARITHMETIC(rcp_approx_f32)
-      SAY_ARITHMETIC(sqrt_rn_f32) SAY_ARITHMETIC(ex2_approx_f32) SAY_ARITHMETIC(ex2_approx_f32_denormal)
-          SAY_ARITHMETIC(div_rn_f64) SAY_ARITHMETIC(div_u32) SAY_ARITHMETIC(div_s32) SAY_ARITHMETIC(rem_u32)
-              SAY_ARITHMETIC(div_u64) SAY_ARITHMETIC(mul_u32) SAY_ARITHMETIC(mul_u64) SAY_ARITHMETIC(shfl)
+  SAY_ARITHMETIC(div_full_f32)
+  SAY_ARITHMETIC(rcp_rn_f32) SAY_ARITHMETIC(rcp_approx_f32) SAY_ARITHMETIC(sqrt_rn_f32)
+      SAY_ARITHMETIC(ex2_approx_f32) SAY_ARITHMETIC(ex2_approx_f32_denormal) SAY_ARITHMETIC(div_rn_f64)
+          SAY_ARITHMETIC(div_u32) SAY_ARITHMETIC(div_s32) SAY_ARITHMETIC(rem_u32) SAY_ARITHMETIC(div_u64)
+              SAY_ARITHMETIC(mul_u32) SAY_ARITHMETIC(mul_u64) SAY_ARITHMETIC(shfl)
 
                   const char* const patterns[] = {"side_by_side", "same",  "one_bank",   "random_256",
                                                   "random_32",    "pairs", "random_4096"};
@@ -275,9 +257,10 @@ int main() {
   }
   SAY_ACCESSES(kLoad4, 0)
   SAY_ACCESSES(kLoad16, 0)
-  SAY_ACCESSES(kMatrix, 0) SAY_ACCESSES(kAtomic, 0) SAY_ACCESSES(kAtomicResult, 0)
-      SAY_ACCESSES(kAtomicFloat, 0) SAY_ACCESSES(kGlobalRed, 0) SAY_ACCESSES(kGlobalRed, 8192)
-          SAY_ACCESSES(kGlobalAtomic, 0) SAY_ACCESSES(kGlobalAtomic, 8192)
+  SAY_ACCESSES(kMatrix, 0)
+  SAY_ACCESSES(kAtomic, 0) SAY_ACCESSES(kAtomicResult, 0) SAY_ACCESSES(kAtomicFloat, 0)
+      SAY_ACCESSES(kGlobalRed, 0) SAY_ACCESSES(kGlobalRed, 8192) SAY_ACCESSES(kGlobalAtomic, 0)
+          SAY_ACCESSES(kGlobalAtomic, 8192)
 
               using Encode =
                   CUresult(*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,

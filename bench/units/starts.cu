@@ -17,15 +17,6 @@ __global__ void spin(long long clocks) {
   while (clk() - t < clocks) {
   }
 }
-__global__ void flush(const uint4* from, size_t count, uint32_t* sink) {
-  uint32_t s = 0;
-  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count;
-       i += (size_t)gridDim.x * blockDim.x) {
-    const uint4 v = __ldcg(from + i);
-    s ^= v.x ^ v.y ^ v.z ^ v.w;
-  }
-  if (s == 0x5eed1234) *sink = s;
-}
 __global__ void empty() {}
 __global__ void one_param(long long* out) {
   if (out == (long long*)1) *out = 3;
@@ -264,14 +255,6 @@ static void fetch() {
   CHECK(cudaDeviceSynchronize());
   CHECK(cudaGetLastError());
   CHECK(cudaMemcpy(out_h.data(), out_d, out_h.size() * 8, cudaMemcpyDeviceToHost));
-}
-static void say(const char* f, ...) {
-  va_list v;
-  va_start(v, f);
-  vprintf(f, v);
-  va_end(v);
-  printf("\n");
-  fflush(stdout);
 }
 /// Median microseconds between two events around f, after a flush of L2 or not.
 template <class F>

@@ -433,15 +433,6 @@ static long long most(int n) {
   for (int i = 0; i < n; ++i) m = std::max(m, out_h[2 * i]);
   return m;
 }
-static void say(const char* f, ...) {
-  va_list v;
-  va_start(v, f);
-  vprintf(f, v);
-  va_end(v);
-  printf("\n");
-  fflush(stdout);
-}
-
 template <int N, bool RS, int K, int PENDING>
 void run_one(char* src, float* sink) {
   const int smem_bytes = 200 * 1024;

@@ -9,16 +9,13 @@
 #include "attention/kv_arguments.h"
 #include "imbrex/core/error.h"
 #include "scratch_like.h"
+#include "tensor_fact.h"
 
 namespace imbrex {
 
 void AttentionCall::refuse(const std::string& message, const std::string& help) const {
   Diagnostic told{{}, function_ + ": " + message, {}, help};
-  for (const Named& t : tensors_)
-    if (!t.tensor.is_null())
-      told.facts.push_back(fmt::format("{}  {} [{}] with strides [{}]", t.name, t.tensor.dtype().name(),
-                                       fmt::join(t.tensor.shape(), ", "),
-                                       fmt::join(t.tensor.strides(), ", ")));
+  for (const Named& t : tensors_) add_fact(told, t.name, t.tensor);
   throw LaunchError(std::move(told));
 }
 

@@ -11,6 +11,7 @@
 #include "imbrex/kernels/grouped/hopper_grouped.h"
 #include "imbrex/runtime/caller_line.h"
 #include "kernel_of_device.h"
+#include "tensor_fact.h"
 
 namespace imbrex {
 namespace {
@@ -65,10 +66,7 @@ class FusedCall {
 
   [[noreturn]] void refuse(const std::string& message, const std::string& help) const {
     Diagnostic told{{}, fmt::format("{}: {}", function_, message), {}, help};
-    for (const auto& [name, t] : tensors_)
-      if (!t->is_null())
-        told.facts.push_back(
-            fmt::format("{}  {} [{}]", name, t->dtype().name(), fmt::join(t->shape(), ", ")));
+    for (const auto& [name, t] : tensors_) add_fact(told, name, *t);
     throw LaunchError(std::move(told));
   }
 

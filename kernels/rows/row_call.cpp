@@ -9,6 +9,7 @@
 
 #include "imbrex/core/error.h"
 #include "row_tensors.h"
+#include "tensor_fact.h"
 
 namespace imbrex {
 namespace {
@@ -149,13 +150,8 @@ kernels::RowOperandArguments<> RowCall::arguments(const DeviceTensor& tensor) co
 void RowCall::refuse(const std::string& name, const DeviceTensor& tensor, const std::string& message,
                      const std::string& help) const {
   Diagnostic told{{}, fmt::format("{}: {} {}", function_, name, message), {}, help};
-  const auto add = [&](const char* as, const DeviceTensor& t) {
-    if (!t.is_null())
-      told.facts.push_back(fmt::format("{}  {} [{}] with strides [{}]", as, t.dtype().name(),
-                                       fmt::join(t.shape(), ", "), fmt::join(t.strides(), ", ")));
-  };
-  add("tensor", tensor);
-  if (&tensor != &first_) add("beside", first_);
+  add_fact(told, "tensor", tensor);
+  if (&tensor != &first_) add_fact(told, "beside", first_);
   throw LaunchError(std::move(told));
 }
 

@@ -72,7 +72,7 @@ TEST(CacheHints, StandOnTheInstructionsAndAssemble) {
     for (CachePolicy l2 : kL2) EXPECT_EQ(ptxas_says(ptx_of({l1, l2}), "-arch=sm_80"), "");
 }
 
-/// Of copies, whole ones of 4 and 16 bytes have the hint: an H200 refuses it where source bytes are computed, and of 8 bytes.
+/// Of copies, whole ones of 4 and 16 bytes have the hint: an H200 refused our others.
 TEST(CacheHints, StandOnCopiesThatTheChipTakes) {
   const auto text = [](int64_t rows, bool has_edge) {
     const auto traced =

@@ -96,8 +96,8 @@ class CopyAsync {
       std::vector<Suffix> words{bytes == 16 ? Mod::cg : Mod::ca, Mod::shared, Mod::global};
       std::vector<Operand> operands{to, from, bytes};
       if (!size.is_immediate() || size.value != bytes) operands.push_back(size);
-      // An H200 takes a copy with a policy and a number of source bytes that is computed, or of 8 bytes, for an illegal
-      // instruction: these go without the hint.
+      // Of our copies with a policy an H200 took those with a computed number of source bytes, and those of 8 bytes, for
+      // illegal instructions; why is not known (docs/measurements/2026-11-23-packed-weights.md). They go without the hint.
       if (hints.policy && operands.size() == 3 && bytes != 8) {
         words.push_back(Mod::L2_cache_hint);
         operands.push_back(*hints.policy);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor of a refused call, as the message lists it.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <string_view>
+
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/device_tensor.h"
+
+namespace imbrex {
+
+/// Adds "a  float16 [128, 64] with strides [64, 1]"; nothing for a null tensor.
+inline void add_fact(Diagnostic& told, std::string_view name, const DeviceTensor& t) {
+  if (!t.is_null())
+    told.facts.push_back(fmt::format("{}  {} [{}] with strides [{}]", name, t.dtype().name(),
+                                     fmt::join(t.shape(), ", "), fmt::join(t.strides(), ", ")));
+}
+
+}  // namespace imbrex
