@@ -39,8 +39,8 @@ class FusedProduct {
   kernels::RankSignalsArguments signals_for(int64_t parts, SourceLocation where) const;
 };
 
-/// Few rows are multiplied in less time than their tiles take on the way: then the product and the collective, one after
-/// the other, are faster, as measured on two H200.
+/// Few rows are multiplied in less time than their tiles take on the way: then the product and the collective run one after the
+/// other. The bound is from the times of each by itself on two H200; the pair was not timed.
 constexpr int64_t kFewRows = 256;
 
 /// A collective kernel whose CTAs of the same number meet, with its signals.
