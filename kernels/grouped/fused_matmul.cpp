@@ -4,6 +4,11 @@
 
 #include <fmt/ranges.h>
 
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -103,20 +108,19 @@ class FusedCall {
   std::vector<std::pair<const char*, const DeviceTensor*>> tensors_;
 };
 
-/// A kernel for each width of operands and for few rows and many, as they were first needed.
-Kernel<FusedKernel>& kernel_for(const Device& device, int bits, int64_t m) {
-  constexpr int64_t kFew = 64;
+/// A kernel for each width of operands with large tiles and small ones, as they were first needed.
+Kernel<FusedKernel>& kernel_for(const Device& device, int bits, bool has_small_tiles) {
   static std::mutex turn;
   // Never freed: at exit the driver may be unloaded first.
   static auto& kernels =
       *new std::map<std::tuple<const void*, int, bool>, std::unique_ptr<Kernel<FusedKernel>>>;
   const std::lock_guard lock(turn);
-  std::unique_ptr<Kernel<FusedKernel>>& kernel = kernels[{&device.backend(), bits, m <= kFew}];
+  std::unique_ptr<Kernel<FusedKernel>>& kernel = kernels[{&device.backend(), bits, has_small_tiles}];
   if (!kernel) {
     FusedKernel instance;
     instance.ctas = device.multiprocessors();
     instance.block_k = 1024 / bits;
-    if (m <= kFew)
+    if (has_small_tiles)
       instance.block_m = 64, instance.consumers = 1, instance.cluster_m = instance.cluster_n = 1,
       instance.stages = 5;
     kernel = std::make_unique<Kernel<FusedKernel>>(library_kernel(instance, device));
@@ -124,9 +128,30 @@ Kernel<FusedKernel>& kernel_for(const Device& device, int bits, int64_t m) {
   return *kernel;
 }
 
+/// Calls whose steps leave the large tile too few registers: they are not compiled for it again.
+class SmallTiles {
+ public:
+  using Call =
+      std::tuple<const void*, int64_t, int64_t, DataType::Code, DataType::Code, bool, int, int, Activation>;
+  bool serve(const Call& call) {
+    const std::lock_guard lock(turn_);
+    return calls_.contains(call);
+  }
+  void add(const Call& call) {
+    const std::lock_guard lock(turn_);
+    calls_.insert(call);
+  }
+
+ private:
+  std::mutex turn_;
+  std::set<Call> calls_;
+};
+
 LaunchReport run(const char* function, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor* up,
                  const DeviceTensor& c, const FusedMatmulOptions& o) {
   const FusedCall call(function, a, b, up, c, o);
+  if (up == nullptr && o.scale_c.is_null())
+    call.refuse("scale_c is null", "give it [n / 128, m], and c float8_e4m3");
   const auto factors_of = [](const DeviceTensor& t, kernels::Factors several) {
     if (t.is_null()) return static_cast<int>(kernels::Factors::kNone);
     return static_cast<int>(t.bytes() == 4 ? kernels::Factors::kOne : several);
@@ -134,21 +159,28 @@ LaunchReport run(const char* function, const DeviceTensor& a, const DeviceTensor
   // Addresses that a call does not use are c's, and not read.
   const auto address_of = [&](const DeviceTensor& t) { return t.is_null() ? c.address() : t.address(); };
   const bool quantises = !o.scale_c.is_null();
-  const auto launch = [&](int64_t m) {
-    return kernel_for(a.device(), a.dtype().bits(), m)
+  const int factors_a = factors_of(o.scale_a, kernels::Factors::kPerRow),
+            factors_b = factors_of(o.scale_b, kernels::Factors::kPerColumn);
+  const auto launch = [&](bool has_small_tiles) {
+    return kernel_for(a.device(), a.dtype().bits(), has_small_tiles)
         .on(o.stream)(call.m, call.n, call.k, 1, 1, false, 0, a.dtype(), c.address(), a.address(),
-                      b.address(), c.address(), factors_of(o.scale_a, kernels::Factors::kPerRow),
-                      address_of(o.scale_a), factors_of(o.scale_b, kernels::Factors::kPerColumn),
+                      b.address(), c.address(), factors_a, address_of(o.scale_a), factors_b,
                       address_of(o.scale_b), up != nullptr, o.activation,
                       up != nullptr ? up->address() : c.address(), quantises, address_of(o.scale_c),
                       quantises ? o.scale_c.strides()[0] : int64_t{0},
                       up != nullptr ? Activation::kNone : o.activation, c.dtype());
   };
+  constexpr int64_t kFew = 64;
+  static SmallTiles small_tiles;
+  const SmallTiles::Call key{&a.device().backend(), call.n,    call.k,    a.dtype().code, c.dtype().code,
+                             up != nullptr,         factors_a, factors_b, o.activation};
+  if (call.m <= kFew || small_tiles.serve(key)) return launch(true);
   try {
-    return launch(call.m);
+    return launch(false);
   } catch (const CompileError&) {
-    return launch(
-        1);  // registers may not suffice for the large tile with every step: then the small one serves
+    LaunchReport report = launch(true);
+    small_tiles.add(key);
+    return report;
   }
 }
 
@@ -163,8 +195,6 @@ LaunchReport gated_matmul(const DeviceTensor& a, const DeviceTensor& b, const De
 LaunchReport quantised_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                               const FusedMatmulOptions& options, SourceLocation where) {
   const CallerLine caller(where);
-  FusedCall call("quantised_matmul", a, b, nullptr, c, options);
-  if (options.scale_c.is_null()) call.refuse("scale_c is null", "give it [n / 128, m], and c float8_e4m3");
   return run("quantised_matmul", a, b, nullptr, c, options);
 }
 
