@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "imbrex/kernels/gather_rows.h"
 
-#include <algorithm>
-
 #include "imbrex/runtime/registry.h"
+#include "random_indices.h"
 
 namespace imbrex::kernels {
 
@@ -13,12 +12,7 @@ static const KernelRegistration<GatherRows> registration{
      {{"n", 300, "indices"}, {"table", 1000, "rows of the table"}, {"width", 520, "columns of the table"}}},
     [](Case& c, Kernel<GatherRows>& kernel) {
       const int64_t n = c.size("n"), rows = c.size("table"), width = c.size("width");
-      const HostTensor chance = c.random(float64, {n});
-      HostTensor indices(int32, {n});
-      for (int64_t i = 0; i < n; ++i) {
-        const double x = std::abs(chance.get(i)) * 1000;
-        indices.set(i, i % 17 == 5 ? -1.0 : static_cast<double>(static_cast<int64_t>(x * 7919) % rows));
-      }
+      const HostTensor indices = random_indices(c, n, rows);
       DeviceTensor index = c.input(indices), table = c.input(float16, {rows, width}),
                    y = c.output(float16, {n, width});
       c.launch(kernel, n, rows, width, float16, index, table, y);

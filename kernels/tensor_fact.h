@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor of a refused call, as the message lists it.
+// A tensor of a refused call, as messages tell of it.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,6 +12,17 @@
 #include "imbrex/runtime/device_tensor.h"
 
 namespace imbrex {
+
+/// "float16 [128, 64]", and its strides where it is not dense.
+inline std::string tensor_text(const DeviceTensor& t) {
+  std::string text = fmt::format("{} [{}]", t.dtype().name(), fmt::join(t.shape(), ", "));
+  if (!t.is_dense()) text += fmt::format(" with strides [{}]", fmt::join(t.strides(), ", "));
+  return text;
+}
+/// The same with its name before it: "a  float16 [128, 64]".
+inline std::string tensor_fact(std::string_view name, const DeviceTensor& t) {
+  return fmt::format("{}  {}", name, tensor_text(t));
+}
 
 /// Adds "a  float16 [128, 64] with strides [64, 1]"; nothing for a null tensor.
 inline void add_fact(Diagnostic& told, std::string_view name, const DeviceTensor& t) {

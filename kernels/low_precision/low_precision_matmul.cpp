@@ -24,6 +24,7 @@
 #include "kernel_of_device.h"
 #include "library_kernel.h"
 #include "row_tensors.h"
+#include "tensor_fact.h"
 
 namespace imbrex {
 
@@ -50,12 +51,6 @@ class Refusal {
  private:
   const char* function_;
 };
-
-std::string text_of(const DeviceTensor& t) {
-  std::string text = fmt::format("{} [{}]", t.dtype().name(), fmt::join(t.shape(), ", "));
-  if (!t.is_dense()) text += fmt::format(" with strides [{}]", fmt::join(t.strides(), ", "));
-  return text;
-}
 
 /// Tiles for few rows: all of them in one, CTAs for every multiprocessor, and as many stages as shared memory holds.
 /// As measured on an H200.
@@ -205,10 +200,10 @@ void check(const Refusal& refuse, const DeviceTensor& x, const LowPrecisionWeigh
   }
   const bool has_bytes = x.dtype() == int8 || x.dtype() == float8_e4m3;
   if (x.shape().size() != 2 || (x.dtype() != dtype && !has_bytes))
-    refuse(fmt::format("x is {}", text_of(x)),
+    refuse(fmt::format("x is {}", tensor_text(x)),
            fmt::format("it is a matrix of the factors' type, {}, or of int8 or float8_e4m3", dtype.name()));
   if (c.shape().size() != 2 || c.dtype() != dtype)
-    refuse(fmt::format("c is {}", text_of(c)),
+    refuse(fmt::format("c is {}", tensor_text(c)),
            fmt::format("it is a matrix of the factors' type, {}", dtype.name()));
   const int64_t m = x.shape()[0];
   if (x.shape()[1] != w.k || c.shape()[0] != m || c.shape()[1] != w.n || m < 1)
@@ -217,11 +212,11 @@ void check(const Refusal& refuse, const DeviceTensor& x, const LowPrecisionWeigh
            "x is [m, k], c [m, n], the weights [n, k], with m of 1 or more");
   if (c.may_overlap()) refuse("elements of c share memory", "write to a tensor without strides of 0");
   if (w.n > 1 && c.strides()[1] != 1)
-    refuse(fmt::format("the rows of c are not neighbours in memory: c is {}", text_of(c)),
+    refuse(fmt::format("the rows of c are not neighbours in memory: c is {}", tensor_text(c)),
            "give c a stride of 1 along its rows");
   if (!scale.is_null() &&
       (scale.dtype() != float32 || !scale.is_dense() || (scale.bytes() != 4 && scale.bytes() != 4 * m)))
-    refuse(fmt::format("scale_a is {}, neither one float32 nor {}, one per row of x", text_of(scale), m),
+    refuse(fmt::format("scale_a is {}, neither one float32 nor {}, one per row of x", tensor_text(scale), m),
            fmt::format("make it float32 [1] or [{}], dense", m));
   if (w.type == float7_e5m1 && dtype == float16)
     refuse("weights of float7_e5m1 do not fit float16", "give x, c and the factors the type bfloat16");

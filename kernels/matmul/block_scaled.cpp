@@ -7,6 +7,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
 #include "kernel_of_device.h"
+#include "tensor_fact.h"
 
 namespace imbrex {
 namespace {
@@ -22,23 +23,19 @@ constexpr int64_t kBlock = kernels::BlockScales::kBlock;
   throw LaunchError(Diagnostic{{}, "matmul: " + std::move(message), std::move(facts), std::move(help)});
 }
 
-std::string text_of(std::string_view name, const DeviceTensor& t) {
-  return fmt::format("{}  {} [{}]", name, t.dtype().name(), fmt::join(t.shape(), ", "));
-}
-
 void check_scales(const char* name, const DeviceTensor& t, const DeviceTensor& a,
                   const std::vector<int64_t>& shape, std::string_view what) {
   if (t.is_null())
     refuse("one operand has scales of blocks, the other none", {}, "give both scale_a and scale_b");
   if (t.dtype() != float32 || t.shape() != shape)
-    refuse(fmt::format("{} is not float32 [{}]", name, fmt::join(shape, ", ")), {text_of(name, t)},
+    refuse(fmt::format("{} is not float32 [{}]", name, fmt::join(shape, ", ")), {tensor_fact(name, t)},
            fmt::format("scales of blocks are {}, quotients rounded up", what));
   if (t.address() == 0 || &t.device().backend() != &a.device().backend())
-    refuse(fmt::format("{} is released, or on another device than a", name), {text_of(name, t)},
+    refuse(fmt::format("{} is released, or on another device than a", name), {tensor_fact(name, t)},
            "copy it to a's device");
   if (shape[1] > 1 && t.strides()[1] != 1)
-    refuse(fmt::format("neighbours in a row of {} are {} apart", name, t.strides()[1]), {text_of(name, t)},
-           "make its rows dense");
+    refuse(fmt::format("neighbours in a row of {} are {} apart", name, t.strides()[1]),
+           {tensor_fact(name, t)}, "make its rows dense");
 }
 
 /// The kernel for products of so many rows: few take 64 at a time.
@@ -72,7 +69,7 @@ bool has_block_scales(const Problem& p, const MatmulOptions& options) {
 
 LaunchReport run_block_scaled(Until until, const Problem& p, const DeviceTensor& a, const DeviceTensor& b,
                               const DeviceTensor& c, const MatmulOptions& o) {
-  const std::vector facts{text_of("a", a), text_of("b", b), text_of("c", c)};
+  const std::vector facts{tensor_fact("a", a), tensor_fact("b", b), tensor_fact("c", c)};
   if (a.dtype() != float8_e4m3)
     refuse(fmt::format("scales of blocks with operands of {}", a.dtype().name()), facts,
            "they are for float8_e4m3");
@@ -92,9 +89,9 @@ LaunchReport run_block_scaled(Until until, const Problem& p, const DeviceTensor&
   const int64_t k_blocks = (p.k + kBlock - 1) / kBlock, n_blocks = (p.n + kBlock - 1) / kBlock;
   check_scales("scale_a", o.scale_a, a, {k_blocks, p.m}, "[k / 128, m]");
   check_scales("scale_b", o.scale_b, a, {n_blocks, k_blocks}, "[n / 128, k / 128]");
-  if (!o.scale_b.is_dense()) refuse("scale_b is not dense", {text_of("scale_b", o.scale_b)}, "copy it");
+  if (!o.scale_b.is_dense()) refuse("scale_b is not dense", {tensor_fact("scale_b", o.scale_b)}, "copy it");
   if (!o.residual.is_null() && !o.residual.is_dense())
-    refuse("with scales of blocks the residual is dense", {text_of("residual", o.residual)}, "copy it");
+    refuse("with scales of blocks the residual is dense", {tensor_fact("residual", o.residual)}, "copy it");
 
   const bool has_bias = !o.bias.is_null(), is_column = has_bias && is_column_bias(o.bias, p.n);
   const DataType bias_type = has_bias ? o.bias.dtype() : c.dtype();

@@ -19,6 +19,7 @@
 #include "matmul/integer_columns.h"
 #include "matmul/matmul_launch.h"
 #include "matmul/placement.h"
+#include "tensor_fact.h"
 
 namespace imbrex {
 
@@ -47,16 +48,10 @@ const Launch& find(const Variant& variant, const Device& device) {
   throw LaunchError(Diagnostic{{}, "matmul: " + std::move(message), std::move(facts), std::move(help)});
 }
 
-std::string text_of(std::string_view name, const DeviceTensor& t) {
-  std::string text = fmt::format("{}  {} [{}]", name, t.dtype().name(), fmt::join(t.shape(), ", "));
-  if (!t.is_dense()) text += fmt::format(" with strides [{}]", fmt::join(t.strides(), ", "));
-  return text;
-}
-
 /// A tensor of the options, if it is there: on a's device, and not freed.
 void check_tensor(std::string_view name, const DeviceTensor& t, const DeviceTensor& a) {
   if (t.is_null()) return;
-  const auto facts = [&] { return std::vector{text_of(name, t), text_of("a", a)}; };
+  const auto facts = [&] { return std::vector{tensor_fact(name, t), tensor_fact("a", a)}; };
   if (t.address() == 0) refuse(fmt::format("{} has been released", name), facts(), "call before release()");
   if (&t.device().backend() != &a.device().backend())
     refuse(fmt::format("{} is on another device than a: '{}', a on '{}'", name, t.device().name(),
@@ -70,7 +65,9 @@ Problem check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& 
     if (t->is_null() || t->address() == 0)
       refuse(fmt::format("{} is null or released", name), {},
              "make it before the call, and release it after");
-  const auto facts = [&] { return std::vector{text_of("a", a), text_of("b", b), text_of("c", c)}; };
+  const auto facts = [&] {
+    return std::vector{tensor_fact("a", a), tensor_fact("b", b), tensor_fact("c", c)};
+  };
   for (const auto& [name, t] : tensors)
     if (const size_t rank = t->shape().size(); rank != 2 && rank != 3)
       refuse(fmt::format("{} has {} dimensions; operands are matrices, or batches of them", name, rank),
@@ -127,7 +124,7 @@ void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& 
     check_tensor(name, t, a);
     if (t.dtype() != float32 || (t.bytes() != 4 && t.bytes() != 4 * rows) || !t.is_dense())
       refuse(fmt::format("{} is neither one float32 nor {}, one per {}", name, rows, what),
-             {text_of(name, t)}, fmt::format("make it float32 [1] or [{}], dense", rows));
+             {tensor_fact(name, t)}, fmt::format("make it float32 [1] or [{}], dense", rows));
   };
   if (!has_block_scales(p, o)) {
     check_scale("scale_a", o.scale_a, p.m, "row of A");
@@ -135,7 +132,7 @@ void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& 
   }
   if (!o.bias.is_null()) {
     check_tensor("bias", o.bias, a);
-    const auto facts = [&] { return std::vector{text_of("bias", o.bias), text_of("c", c)}; };
+    const auto facts = [&] { return std::vector{tensor_fact("bias", o.bias), tensor_fact("c", c)}; };
     if (!is_column_bias(o.bias, p.n) && o.bias.shape() != std::vector<int64_t>{p.m, 1})
       refuse("bias does not fit c", facts(),
              fmt::format("make it [{}], one per column, or [{}, 1], one per row", p.n, p.m));
@@ -147,7 +144,7 @@ void check_options(const Problem& p, const DeviceTensor& a, const DeviceTensor& 
     const std::vector<int64_t>& shape = c.shape();
     const bool is_shared = o.residual.shape() == std::vector(shape.end() - 2, shape.end());
     if ((o.residual.shape() != shape && !is_shared) || o.residual.dtype() != c.dtype())
-      refuse("residual is not like c", {text_of("residual", o.residual), text_of("c", c)},
+      refuse("residual is not like c", {tensor_fact("residual", o.residual), tensor_fact("c", c)},
              "give it c's shape and type");
   }
 }

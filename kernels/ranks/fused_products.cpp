@@ -11,6 +11,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/runtime/caller_line.h"
+#include "tensor_fact.h"
 
 namespace imbrex::parallel {
 namespace {
@@ -22,10 +23,6 @@ using kernels::ScatteredRows;
   throw LaunchError(Diagnostic{{}, std::move(message), std::move(facts), std::move(help)});
 }
 
-std::string text_of(const char* name, const DeviceTensor& t) {
-  return fmt::format("{}  {} [{}]", name, t.dtype().name(), fmt::join(t.shape(), ", "));
-}
-
 /// Products of 16-bit types, of dense matrices that TMA reaches, on Hopper.
 void check_operands(const char* call, const char* a_name, const DeviceTensor& a, const DeviceTensor& b,
                     const char* c_name, const DeviceTensor& c, const FusedOptions& options) {
@@ -33,7 +30,7 @@ void check_operands(const char* call, const char* a_name, const DeviceTensor& a,
   std::vector<std::string> facts;
   for (const auto& [name, t] : all) {
     if (t->is_null()) refuse(fmt::format("{}: {} is null", call, name), {}, "pass all three operands");
-    facts.push_back(text_of(name, *t));
+    facts.push_back(tensor_fact(name, *t));
   }
   const auto fail = [&](std::string message, std::string help) {
     refuse(fmt::format("{}: {}", call, message), facts, std::move(help));
@@ -54,7 +51,7 @@ void check_operands(const char* call, const char* a_name, const DeviceTensor& a,
   if (!options.bias.is_null() &&
       (options.bias.shape() != std::vector<int64_t>{b.shape()[0]} || !options.bias.is_dense() ||
        (options.bias.dtype() != c.dtype() && options.bias.dtype() != float32)))
-    fail(fmt::format("{} does not fit", text_of("bias", options.bias)),
+    fail(fmt::format("{} does not fit", tensor_fact("bias", options.bias)),
          fmt::format("make it [{}], of the result's type or float32", b.shape()[0]));
 }
 
@@ -172,11 +169,12 @@ void GatheredProduct::check(const DeviceTensor& x, const DeviceTensor& b, const 
   if (x.shape()[0] != mine.count)
     refuse(fmt::format("AllGatherMatmul: rank {} of {} has {} of {} rows, x has {}", ranks_.rank(),
                        ranks_.size(), mine.count, m, x.shape()[0]),
-           {text_of("x", x), text_of("c", c)}, "RowsOfRank::of() tells which rows a rank has");
+           {tensor_fact("x", x), tensor_fact("c", c)}, "RowsOfRank::of() tells which rows a rank has");
   if (x.dtype() != largest_.dtype || m * k > largest_.m * largest_.k)
     refuse(fmt::format("AllGatherMatmul: made for {} rows of {} in {}", largest_.m, largest_.k,
                        largest_.dtype.name()),
-           {text_of("x", x), text_of("c", c)}, "make it for sizes as large as those of the largest call");
+           {tensor_fact("x", x), tensor_fact("c", c)},
+           "make it for sizes as large as those of the largest call");
 }
 
 LaunchReport GatheredProduct::run_apart(Until until, const DeviceTensor& x, const DeviceTensor& b,
@@ -247,7 +245,7 @@ void ScatteredProduct::check(const DeviceTensor& a, const DeviceTensor& b, const
   const int64_t m = a.shape()[0], n = y.shape()[1];
   const int64_t each = cdiv(m, ranks_.size());
   const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
-  const std::vector<std::string> facts{text_of("a", a), text_of("y", y)};
+  const std::vector<std::string> facts{tensor_fact("a", a), tensor_fact("y", y)};
   if (to_all && y.shape()[0] != m)
     refuse(fmt::format("{}: the product has {} rows, y has {}", call, m, y.shape()[0]), facts,
            "give y as many rows as a");

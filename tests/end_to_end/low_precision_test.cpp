@@ -107,16 +107,24 @@ void check(const K& configuration, const Problem& p) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(LowPrecisionDecode, EveryType) {
+/// Calls body(type of a weight, dtype) for every pair that there are kernels for.
+template <class Body>
+void for_each_type(Body&& body) {
   for (DataType dtype : {float16, bfloat16})
     for (int code = 0; code < DataType::kCount; ++code) {
       const DataType type{static_cast<DataType::Code>(code)};
       if (type.bits() > 8 || type.is_bool() || type == float8_e8m0 ||
           (type == float7_e5m1 && dtype == float16))
         continue;
-      check(HopperLowPrecisionDecode{.block_m = 8, .row_tiles = 1, .stages = 2, .split_k = 1},
-            {3, 64, 768, 128, type, dtype});
+      body(type, dtype);
     }
+}
+
+TEST(LowPrecisionDecode, EveryType) {
+  for_each_type([](DataType type, DataType dtype) {
+    check(HopperLowPrecisionDecode{.block_m = 8, .row_tiles = 1, .stages = 2, .split_k = 1},
+          {3, 64, 768, 128, type, dtype});
+  });
 }
 
 TEST(LowPrecisionDecode, GroupsAndEdges) {
@@ -150,14 +158,9 @@ TEST(LowPrecisionDecode, ActivationsOfEightBits) {
 }
 
 TEST(LowPrecisionAmpere, EveryType) {
-  for (DataType dtype : {float16, bfloat16})
-    for (int code = 0; code < DataType::kCount; ++code) {
-      const DataType type{static_cast<DataType::Code>(code)};
-      if (type.bits() > 8 || type.is_bool() || type == float8_e8m0 ||
-          (type == float7_e5m1 && dtype == float16))
-        continue;
-      check(AmpereLowPrecision{.block_m = 8, .k_tiles = 1, .stages = 2}, {3, 64, 520, 128, type, dtype});
-    }
+  for_each_type([](DataType type, DataType dtype) {
+    check(AmpereLowPrecision{.block_m = 8, .k_tiles = 1, .stages = 2}, {3, 64, 520, 128, type, dtype});
+  });
 }
 
 TEST(LowPrecisionAmpere, TilesGroupsAndEdges) {

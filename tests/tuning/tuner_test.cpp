@@ -174,9 +174,7 @@ TEST_F(Tuner, TunedKernelsTakeTheConfigurationOfTheNearestShape) {
     const std::string code = runtime::code_digest(*c.function);
     runtime::store_tuned(Cache::shared(),
                          runtime::tuned_key(std::string(kernel.entry->type_name), kernel.target,
-                                            runtime::tuned_on(device.name(), device.is_virtual(),
-                                                              gpu_model_for(device.target())),
-                                            c.shape, code),
+                                            runtime::tuned_on(device), c.shape, code),
                          {c.shape, {{"n", n}}, code, config, 1.0, true});
   };
   record(1000, "mode=0 block=256");
@@ -210,10 +208,8 @@ TEST_F(Tuner, ResultsThatNameOtherMembersAreStale) {
   const std::string code = runtime::code_digest(*c.function);
   runtime::store_tuned(
       Cache::shared(),
-      runtime::tuned_key(
-          std::string(kernel.entry->type_name), kernel.target,
-          runtime::tuned_on(device.name(), device.is_virtual(), gpu_model_for(device.target())), c.shape,
-          code),
+      runtime::tuned_key(std::string(kernel.entry->type_name), kernel.target, runtime::tuned_on(device),
+                         c.shape, code),
       {c.shape, {{"n", 3000}}, code, "mode=0 tile=256", 1.0, true});  // block was called tile
   std::string why_not;
   EXPECT_FALSE(find_tuned(kernel, {{"n", 3000}}, device, &why_not));

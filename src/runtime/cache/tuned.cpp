@@ -82,6 +82,10 @@ std::string tuned_on(const std::string& device, bool is_virtual, const GpuModel&
   return is_virtual ? device + ", model " + vgpu::gpu_numbers_digest(model).substr(0, 12) : device;
 }
 
+std::string tuned_on(const Device& device) {
+  return tuned_on(device.name(), device.is_virtual(), gpu_model_for(device.target()));
+}
+
 CacheKey tuned_key(const std::string& type_name, const std::string& target, const std::string& device,
                    std::span<const int64_t> shape, const std::string& code) {
   return {"tuning",

@@ -13,6 +13,7 @@
 #include "imbrex/lang/kernel_parameters.h"
 #include "imbrex/lang/tuning_space.h"
 #include "imbrex/runtime/cache.h"
+#include "imbrex/runtime/device.h"
 #include "ir/ir.h"
 
 namespace imbrex::runtime {
@@ -29,6 +30,8 @@ struct TunedRecord {
 /// The device of a result as keys have it. Predictions hold for the numbers of the model they were made with, so a virtual GPU's
 /// name has their digest behind it; `model` is not looked at where the device is not virtual.
 std::string tuned_on(const std::string& device, bool is_virtual, const GpuModel& model);
+/// With the model that stands for the device's target.
+std::string tuned_on(const Device& device);
 
 /// The key of a kernel's result for a shape; `device` is tuned_on(); `code` is the code_digest() of the kernel that was tuned.
 CacheKey tuned_key(const std::string& type_name, const std::string& target, const std::string& device,

@@ -104,9 +104,7 @@ KernelBase* KernelBase::State::with(const std::string& config) {
 KernelBase* KernelBase::State::pick(std::span<const LaunchArgument> arguments,
                                     const std::vector<int64_t>& shape) {
   const std::vector<runtime::TunedRecord> records = runtime::by_distance(
-      runtime::all_tuned(
-          Cache::shared(), std::string(entry->type_name), target,
-          runtime::tuned_on(device->name(), device->is_virtual(), gpu_model_for(device->target()))),
+      runtime::all_tuned(Cache::shared(), std::string(entry->type_name), target, runtime::tuned_on(*device)),
       shape, entry->parameters);
   for (const runtime::TunedRecord& record : records) {
     try {
@@ -133,9 +131,8 @@ KernelBase* KernelBase::State::tune(std::span<const LaunchArgument> arguments,
   const std::shared_ptr<ir::Function> traced =
       lang::trace(*entry, kernel.get(), constants_of(*entry, arguments), target);
   const std::string code = runtime::code_digest(*traced);
-  const CacheKey key = runtime::tuned_key(
-      std::string(entry->type_name), target,
-      runtime::tuned_on(device->name(), device->is_virtual(), gpu_model_for(device->target())), shape, code);
+  const CacheKey key =
+      runtime::tuned_key(std::string(entry->type_name), target, runtime::tuned_on(*device), shape, code);
   if (const auto record = runtime::load_tuned(Cache::shared(), key);
       record && runtime::configuration_of(*record, tuned->family.space))
     return with(record->config);

@@ -24,11 +24,10 @@ std::optional<TunedConfiguration> find_tuned(const RegisteredKernel& kernel,
   };
   std::vector<int64_t> shape;
   digest(sizes, &shape);
-  const std::vector<runtime::TunedRecord> records = runtime::by_distance(
-      runtime::all_tuned(
-          Cache::shared(), std::string(kernel.entry->type_name), kernel.target,
-          runtime::tuned_on(device.name(), device.is_virtual(), gpu_model_for(device.target()))),
-      shape, kernel.entry->parameters);
+  const std::vector<runtime::TunedRecord> records =
+      runtime::by_distance(runtime::all_tuned(Cache::shared(), std::string(kernel.entry->type_name),
+                                              kernel.target, runtime::tuned_on(device)),
+                           shape, kernel.entry->parameters);
   bool has_changed = false;
   for (const runtime::TunedRecord& record : records) {
     std::optional<Configuration> configuration = runtime::configuration_of(record, kernel.space);
