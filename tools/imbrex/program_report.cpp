@@ -70,7 +70,8 @@ void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int
     ++processes;
     std::ifstream in(entry.path());
     std::map<int64_t, std::pair<Json, int64_t>>
-        by_number;  // counts come at the end of a process, if it has one
+        by_number;              // counts come at the end of a process, if it has one
+    Json end = Json::object();  // the last: a process that hung has written one before
     for (std::string line; std::getline(in, line);) {
       const Json json = Json::parse(line, nullptr, false);
       if (!json.is_object()) continue;  // cut off when the process was killed
@@ -80,16 +81,15 @@ void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int
         predicted.push_back({json.value("kernel", ""), processes, json.value("stream", int64_t{0}),
                              json.value("ctas", int64_t{0}), json.value("microseconds", 0.0)});
       if (type == "count") by_number[json.value("number", 0)].second = json.value("count", int64_t{1});
-      if (type == "end") {
-        launches += json.value("launches", int64_t{0});
-        checked += json.value("checked", int64_t{0});
-        suppressed += json.value("suppressed", int64_t{0});
-        sampled += json.value("sampled", int64_t{0});
-        ctas_left_out += json.value("ctas_left_out", int64_t{0});
-        for (const auto& [function, calls] : json.value("stand_ins", std::map<std::string, int64_t>()))
-          stand_ins[function] += calls;
-      }
+      if (type == "end") end = json;
     }
+    launches += end.value("launches", int64_t{0});
+    checked += end.value("checked", int64_t{0});
+    suppressed += end.value("suppressed", int64_t{0});
+    sampled += end.value("sampled", int64_t{0});
+    ctas_left_out += end.value("ctas_left_out", int64_t{0});
+    for (const auto& [function, calls] : end.value("stand_ins", std::map<std::string, int64_t>()))
+      stand_ins[function] += calls;
     for (const auto& [number, pair] : by_number) {
       const auto& found = pair;  // a name of its own: Clang 14 captures no structured binding
       if (!found.first.is_object()) continue;

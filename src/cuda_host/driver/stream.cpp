@@ -92,7 +92,9 @@ CUDA_API cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* d
     const Stream& on = Host::get().stream(stream);
     expect_not_captured(on);
     if (callback == nullptr) refuse(CUDA_ERROR_INVALID_VALUE, "the callback is null");
-    callback(stream, on.context == nullptr ? CUDA_SUCCESS : on.context->failure, data);
+    const CUresult status = on.context == nullptr ? CUDA_SUCCESS : on.context->failure;
+    const ProgramsTurn turn;
+    callback(stream, status, data);
   });
 }
 

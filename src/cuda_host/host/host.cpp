@@ -20,8 +20,8 @@ std::set<const Context*>& live_contexts() {
 
 }  // namespace
 
-std::recursive_mutex& Host::mutex() {
-  static auto* mutex = new std::recursive_mutex;
+CallLock& Host::mutex() {
+  static auto* mutex = new CallLock;
   return *mutex;
 }
 

@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "cuda_host/host/call_lock.h"
 #include "cuda_host/host/graph.h"
 #include "cuda_host/host/handles.h"
+#include "cuda_host/host/host_watch.h"
 #include "cuda_host/host/memory.h"
 #include "cuda_host/host/module.h"
 #include "cuda_host/host/progress.h"
@@ -60,7 +62,7 @@ class Host {
   /// The one that get() made, or null.
   static Host* made();
   /// Held during each call.
-  static std::recursive_mutex& mutex();
+  static CallLock& mutex();
 
   Settings settings;
   vgpu::VirtualGpu gpu;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a person sees of kernels that take long: checked, they run some hundred thousand times slower than on a GPU. A line
-// on stderr now and then says how far one has come; Ctrl-C ends it with the place of every warp; and a program that
-// computes for long without a call is told that nothing is under way on the GPU.
+// on stderr now and then says how far one has come, and Ctrl-C ends it with the place of every warp.
 #pragma once
 
 #include <signal.h>
@@ -32,16 +31,5 @@ class Interruptible {
   struct sigaction before_ = {};
   bool is_installed_ = false;
 };
-
-/// A call of the program is under way while it lives; calls make calls.
-class NotedCall {
- public:
-  explicit NotedCall(const char* function);
-  ~NotedCall();
-  NotedCall(const NotedCall&) = delete;
-  NotedCall& operator=(const NotedCall&) = delete;
-};
-/// From now on a program that computes for half a minute without a call is told so, once.
-void watch_over_host();
 
 }  // namespace imbrex::cuda

@@ -147,20 +147,25 @@ void RunLog::begin_part() {
   entries_.clear();
 }
 
+void RunLog::write_state() {
+  if (file_.empty()) return;
+  write_counts();
+  write(nlohmann::ordered_json({{"type", "end"},
+                                {"launches", launches_},
+                                {"checked", checked_},
+                                {"kernels", kernels_.size()},
+                                {"suppressed", suppressed_},
+                                {"sampled", sampled_},
+                                {"ctas_left_out", ctas_left_out_},
+                                {"stand_ins", stand_ins_}})
+            .dump());
+}
+
 void RunLog::finish() {
   if (is_finished_ || (launches_ == 0 && stand_ins_.empty())) return;
   is_finished_ = true;
   if (!file_.empty()) {
-    write_counts();
-    write(nlohmann::ordered_json({{"type", "end"},
-                                  {"launches", launches_},
-                                  {"checked", checked_},
-                                  {"kernels", kernels_.size()},
-                                  {"suppressed", suppressed_},
-                                  {"sampled", sampled_},
-                                  {"ctas_left_out", ctas_left_out_},
-                                  {"stand_ins", stand_ins_}})
-              .dump());
+    write_state();
     return;
   }
   const char* quiet = std::getenv("IMBREX_QUIET");

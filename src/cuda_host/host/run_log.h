@@ -37,6 +37,8 @@ class RunLog {
   void begin_part();
   /// The last words: counts, and on stderr a summary.
   void finish();
+  /// The counts as they are now, for `imbrex run`: of a process that may be killed before its end.
+  void write_state();
 
   int64_t launches() const { return launches_; }
 

@@ -127,7 +127,10 @@ struct Performer {
     touched.read.clear();
     judge("fill", stream, touched);
   }
-  void operator()(const HostWork& work) const { work.function(work.data); }
+  void operator()(const HostWork& work) const {
+    const ProgramsTurn turn;
+    work.function(work.data);
+  }
   void operator()(const AllocateWork&) const {}
   void operator()(const FreeWork& work) const {
     Host& host = Host::get();
