@@ -42,11 +42,16 @@ Barrier BarrierArray::operator[](const ScalarArg& i) const {
 namespace mbarrier {
 
 BarrierArray alloc(const std::vector<int64_t>& counts, SourceLocation where) {
+  return alloc(counts, "", where);
+}
+
+BarrierArray alloc(const std::vector<int64_t>& counts, std::string_view member, SourceLocation where) {
   const Instruction at("mbarrier::alloc", where);
   const int64_t size = static_cast<int64_t>(counts.size());
   ir::Value* result =
       at.emit(ir::Opcode::kMbarrierAlloc, {}, {barrier_type({size})}, {{"counts", counts}})->result();
-  at.name_result(result);
+  if (member.empty()) at.name_result(result);
+  if (result->name.empty()) at.name_member(result, member);
   return BarrierArray(at.handle(result), size);
 }
 

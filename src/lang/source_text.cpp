@@ -125,13 +125,14 @@ class Lexer {
   bool done_ = false;
 };
 
-/// Consumes up to the bracket that closes the one just read.
-void skip_brackets(Lexer& lexer, char open, char close) {
+/// Consumes up to the bracket that closes the one just read; returns that one.
+Token skip_brackets(Lexer& lexer, char open, char close) {
   int depth = 1;
   for (Token t = lexer.next(); t.kind != Token::kEnd; t = lexer.next()) {
     if (t.is(std::string_view(&open, 1))) ++depth;
-    if (t.is(std::string_view(&close, 1)) && --depth == 0) return;
+    if (t.is(std::string_view(&close, 1)) && --depth == 0) return t;
   }
+  return {};
 }
 
 bool is_loop_word(const Token& t) { return t.is("for") || t.is("while") || t.is("do") || t.is("switch"); }
@@ -298,6 +299,41 @@ bool declares_another(std::string_view text, size_t from) {
   return false;
 }
 
+/// The line that the statement around this one begins at, as far as the ends of the lines above tell.
+int first_line_of_statement(SourceLocation where) {
+  constexpr int kLongest = 12;
+  int line = static_cast<int>(where.line);
+  for (int left = kLongest; line > 1 && left > 0; --line, --left) {
+    std::string above = source_line(where.file, line - 1);
+    if (const size_t comment = above.find("//"); comment != std::string::npos) above.resize(comment);
+    const size_t last = above.find_last_not_of(" \t");
+    if (last == std::string::npos || std::string_view(";{}").find(above[last]) != std::string_view::npos)
+      break;
+  }
+  return line;
+}
+
+struct Initialiser {
+  int last_line = 0;
+  bool is_by_callee = false;
+};
+/// Consumes an initialiser whose first token is `at`: to the bracket that closes it, or, after an =, to the comma or semicolon
+/// behind it, which is the next `at` then.
+Initialiser read_initialiser(Lexer& lexer, Token& at, std::string_view callee) {
+  const bool is_copy = at.is("=");
+  Initialiser made{at.line, false};
+  bool is_first = true;  // only words and :: so far
+  for (int depth = is_copy ? 0 : 1; (at = lexer.next()).kind != Token::kEnd;) {
+    if (depth == 0 && (at.is(",") || at.is(";"))) break;
+    made.last_line = at.line;
+    if (is_first && at.is(callee)) made.is_by_callee = true;
+    is_first &= at.kind == Token::kWord || at.is("::");
+    if (at.is("(") || at.is("{")) ++depth;
+    if ((at.is(")") || at.is("}")) && --depth == 0 && !is_copy) break;
+  }
+  return made;
+}
+
 /// The names in a parameter list whose tokens follow.
 std::vector<std::string> read_parameter_names(Lexer& lexer) {
   std::vector<std::string> names;
@@ -359,6 +395,43 @@ std::string declared_name(SourceLocation where, std::string_view callee) {
     }
   }
   return "";
+}
+
+std::vector<ConstructedName> constructed_names(SourceLocation where, std::string_view callee) {
+  if (!where.is_known()) return {};
+  const int wanted = static_cast<int>(where.line);
+  std::vector<ConstructedName> names;
+  Lexer lexer(where.file, first_line_of_statement(where));
+  Token before[2], t = lexer.next();  // the two tokens before `t`
+  bool in_list = false;               // a declarator, or a `:`, has been read: more may follow a comma
+  while (t.kind != Token::kEnd && t.line <= wanted && !(t.is(";") && !names.empty())) {
+    Token next = lexer.next();
+    const bool after_type =
+        (before[1].kind == Token::kWord && !before[1].is("return") && !before[1].is("new")) ||
+        before[1].is(">") || before[1].is("&");
+    const bool follows = in_list && (before[1].is(",") || before[1].is(":"));
+    const bool is_method =
+        (t.is("emplace") || t.is("emplace_back") || t.is("push_back")) && before[1].is(".");
+    const std::string name = is_method                                           ? before[0].text
+                             : t.kind == Token::kWord && (after_type || follows) ? t.text
+                                                                                 : "";
+    if (const bool is_copy = next.is("="); !name.empty() && (is_copy || next.is("(") || next.is("{"))) {
+      const int first = t.line;
+      const Initialiser made = read_initialiser(lexer, next, callee);
+      if (first <= wanted && made.last_line >= wanted) names.push_back({name, made.is_by_callee});
+      if (!is_copy) next = lexer.next();
+      in_list = true;
+    } else if (next.is("(") && (t.is("for") || t.is("if") || t.is("while") || t.is("switch"))) {
+      skip_brackets(lexer, '(', ')');
+      next = lexer.next();
+    } else if (t.is(":")) {  // what came before were the constructor's parameters
+      names.clear();
+      in_list = true;
+    }
+    before[0] = std::exchange(before[1], std::move(t));
+    t = std::move(next);
+  }
+  return names;
 }
 
 std::optional<ParameterNames> parameter_names(SourceLocation where) {

@@ -16,6 +16,15 @@ namespace imbrex::lang {
 /// only when the initialiser begins with a call of it: `auto x = load_global(...)`.
 std::string declared_name(SourceLocation where, std::string_view callee = "");
 
+/// A variable that a declaration makes, and whether a call of the function asked for is the beginning of what makes it.
+struct ConstructedName {
+  std::string name;
+  bool is_by_callee = false;
+};
+/// Those that the declaration at this line makes, in order: "k_pipe" and "v_pipe" of `Pipeline k_pipe(stages), v_pipe(stages);`.
+/// Members in a constructor's list, and what `x.emplace(...)` makes, count too. `callee` is a name without namespaces.
+std::vector<ConstructedName> constructed_names(SourceLocation where, std::string_view callee);
+
 struct ParameterNames {
   SourceLocation where;            // of operator()
   std::vector<std::string> names;  // "" where a parameter has none

@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <functional>
 
 #include "lang/source_text.h"
 
@@ -207,6 +209,24 @@ ir::Value* Instruction::constant(DataType dtype, int64_t value) const {
 
 void Instruction::name_result(ir::Value* value) const {
   trace_->function().set_name(*value, declared_name(where_, name_));
+}
+
+void Instruction::name_member(ir::Value* value, std::string_view member) const {
+  std::vector<ConstructedName> objects = constructed_names(where_, name_.substr(name_.rfind(':') + 1));
+  // What the call itself makes has no members.
+  const auto is_other = [&](const ConstructedName& object) { return object.is_by_callee != member.empty(); };
+  if (std::ranges::any_of(objects, std::not_fn(is_other))) std::erase_if(objects, is_other);
+  std::string name(member);
+  if (!objects.empty()) {
+    const auto which = static_cast<size_t>(trace_->occurrence(where_, member));
+    name = objects[which % objects.size()].name;
+    if (!member.empty()) name.append(".").append(member);
+  }
+  trace_->function().set_name(*value, std::move(name));
+}
+
+int Trace::occurrence(SourceLocation where, std::string_view member) {
+  return occurrences_[fmt::format("{}:{}:{}", where.file, where.line, member)]++;
 }
 
 Diagnostic Instruction::diagnostic(std::string message, std::vector<std::string> facts,

@@ -6,6 +6,8 @@
 // trace, checks the handles it is given, and names itself and its line in whatever goes wrong.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -82,6 +84,9 @@ class Trace {
   void begin(SourceLocation where);
   std::unique_ptr<ir::Function> finish();
 
+  /// How many times it has been called with these.
+  int occurrence(SourceLocation where, std::string_view member);
+
   bool has_grid = false;
   bool has_thread_groups = false;  // warps() must come before the first
 
@@ -97,6 +102,7 @@ class Trace {
   std::vector<OpenScope> scopes_;
   std::vector<Diagnostic> pending_;
   SourceLocation last_location_;
+  std::map<std::string, int, std::less<>> occurrences_;
   Trace* outer_;
 };
 
@@ -120,6 +126,9 @@ class Instruction {
   ir::Value* constant(DataType dtype, int64_t value) const;
   /// Names a result of this instruction as the source does where it is `auto x = name(...)`.
   void name_result(ir::Value* value) const;
+  /// Names what is a member of the object that the source constructs at this line: "pipe.full_barriers". Where the line constructs
+  /// several, the first call for `member` is of the first, and so on.
+  void name_member(ir::Value* value, std::string_view member) const;
 
   /// "name: message" at the instruction's line.
   [[noreturn]] void fail(std::string message, std::vector<std::string> facts = {},

@@ -4,6 +4,7 @@
 #include <optional>
 #include <regex>
 
+#include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/runtime/compile.h"
 #include "imbrex/vgpu/virtual_gpu.h"
 #include "message.h"
@@ -216,6 +217,49 @@ TEST(WholeMessages, ADeadlock) {
             "  warp 0 lanes 0xffffffff at here:+9 (PTX #) waits for parity 0 of the barrier barriers at "
             "shared 0x400 "
             "(pending 1 of 2 arrivals)");
+}
+
+constexpr int kEmptyRing = __LINE__;
+struct EmptyRing {
+  static constexpr const char* target = "sm_90a";
+  void operator()(Int32 ctas) const {
+    grid(ctas);
+    warps(1);
+    kernels::Pipeline keys(2), values(2);
+    sync();
+    values.consumer_advance();
+    values.consumer_acquire();
+  }
+};
+
+TEST(WholeMessages, ADeadlockOnARingNamesItsVariable) {
+  const LaunchReport report = Kernel<EmptyRing>({}, checked_device("sm_90a"))(1);
+  EXPECT_EQ(from_here(report.virtual_report.format(), kEmptyRing),
+            "here:+9: deadlock: no thread of the CTA can run and no asynchronous operation is pending\n"
+            "+9 | values.consumer_acquire();\n"
+            "  at    here:+9, PTX #  (in empty_ring)\n"
+            "  by    CTA (0, 0, 0) warp 0\n"
+            "  warp 0 lanes 0xffffffff at here:+9 (PTX #) waits for parity 0 of the barrier "
+            "values.full_barriers[1] at shared 0x428 (pending 1 of 1 arrivals)");
+}
+
+constexpr int kTooMany = __LINE__;
+struct TooMany {
+  static constexpr const char* target = "sm_90a";
+  void operator()(Int32 ctas) const {
+    grid(ctas);
+    warps(1);
+    kernels::Pipeline pipe(2);
+    sync();
+    mbarrier::arrive(pipe.producer_barrier());
+  }
+};
+
+TEST(WholeMessages, AnArrivalTooManyNamesTheVariable) {
+  const LaunchReport report = Kernel<TooMany>({}, checked_device("sm_90a"))(1);
+  EXPECT_THAT(
+      from_here(report.virtual_report.format(), kTooMany),
+      ::testing::HasSubstr("arrives at the mbarrier pipe.full_barriers[0] at shared 0x400 for phase 1"));
 }
 
 constexpr int kOverrun = __LINE__;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -293,6 +294,44 @@ TEST(Signature, StructsAreTheirMembers) {
   EXPECT_EQ(function->params[0]->name, "combined");
   EXPECT_EQ(function->params[1]->name, "combined_1");
   EXPECT_EQ(function->params[2]->name, "n");
+}
+
+struct Ring {
+  explicit Ring(int stages, SourceLocation where = SourceLocation::current())
+      : full(mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(stages), 1), "full", where)) {}
+  BarrierArray full;
+};
+struct Members {
+  BarrierArray plain;
+  Ring ring;
+  Members() : plain(mbarrier::alloc({1, 1})), ring(2) {}
+};
+struct ManyBarriers {
+  void operator()(Int32 n) const {
+    grid(n);
+    [[maybe_unused]] auto done = mbarrier::alloc(1);
+    Ring keys(2), values(2);
+    Ring long_one(3);
+    Ring listed{2};
+    [[maybe_unused]] auto copied = Ring(2);
+    std::optional<Ring> maybe;
+    maybe.emplace(2, SourceLocation::current());
+    for (int i = 0; i < 2; ++i) Ring looped(1), other(1);
+    Members members;
+    static_cast<void>(Ring(2));
+  }
+};
+
+TEST(Names, OfBarriersAreTheVariablesThatHoldThem) {
+  const auto function = lang::trace(ManyBarriers{});
+  std::vector<std::string> names;
+  ir::walk(function->body, [&](const ir::Op& op) {
+    if (op.code == ir::Opcode::kMbarrierAlloc) names.push_back(op.result()->name);
+  });
+  EXPECT_THAT(
+      names, ::testing::ElementsAre("done", "keys.full", "values.full", "long_one.full", "listed.full",
+                                    "copied.full", "maybe.full", "looped.full", "other.full", "looped.full_1",
+                                    "other.full_1", "plain", "ring.full", "full"));
 }
 
 TEST(Signature, TheNumberOfConstantsIsChecked) {

@@ -273,7 +273,7 @@ constexpr Known kEquivalents[] = {
      "The group that uses it first is the one that initialises it, and the other one comes behind an arrival "
      "of that."},
     {"latent", "late-init", "mbarrier::alloc(128)", 3, "As before."},
-    {"decode", "initial-phase", "mbarrier::alloc(std::vector", 2,
+    {"decode", "initial-phase", "empty_barriers(mbarrier::alloc", 2,
      "The first wait has the phase folded in, and the variable is written before the next."},
     {"dkv dq latent", "initial-phase", "UInt32 next_phase", 0, "As before."},
     {"latent", "initial-phase", "UInt32 weights_phase = mbarrier::producer_initial_phase", 0, "As before."},

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ptx/writer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "imbrex/core/error.h"
 #include "ptx/builder.h"
 #include "ptx/check.h"
+#include "ptx/object_names.h"
 #include "ptx/reader.h"
 
 namespace imbrex::ptx {
@@ -150,6 +152,35 @@ TEST(Builder, NamesStayApart) {
   std::string difference;
   EXPECT_TRUE(equivalent(m, again, &difference)) << difference;
   EXPECT_EQ(again.functions[0].registers.size(), 5u);
+}
+
+TEST(Builder, NamesOfBarriersReadBack) {
+  Module m;
+  m.target = "sm_90";
+  Builder b(m, "k");
+  const Reg base = b.reg(ScalarType::b32, "base");
+  const auto initialise = [&](std::string_view variable, int64_t offset) {
+    const LabelId end = b.label(ready_label(variable));
+    for (int64_t i = 0; i < 2; ++i)
+      b.emit(Op::mbarrier_init, {Mod::shared_cta, ScalarType::b64}, {address(base, offset + 8 * i), 1});
+    b.emit(Op::fence_mbarrier_init, {Mod::release, Mod::cluster}, std::initializer_list<Operand>{});
+    b.bind(end);
+  };
+  initialise("pipe.full_barriers", 0);
+  initialise("done", 16);
+  initialise("", 32);
+  initialise("done", 48);  // another of this name
+  b.emit(Op::ret, {}, std::initializer_list<Operand>{});
+  b.finish();
+  const Module again = read(write(m));
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < again.functions[0].body.size(); ++i) {
+    const std::string name = initialised_variable(again.functions[0], i);
+    EXPECT_EQ(again.functions[0].body[i].op != Op::ret || name.empty(), true);
+    if (again.functions[0].body[i].op == Op::mbarrier_init) names.push_back(name);
+  }
+  EXPECT_THAT(names, ::testing::ElementsAre("pipe.full_barriers", "pipe.full_barriers", "done", "done", "",
+                                            "", "done", "done"));
 }
 
 TEST(Builder, AForgottenLabelIsAnInternalError) {

@@ -101,14 +101,14 @@ void name_barriers(std::vector<LaneView>& lanes, const vgpu::Timeline& timeline)
     };
     const auto are_declared_together = [&](size_t a, size_t b) {
       return declared(a) != nullptr && declared(b) != nullptr && declared(a)->file == declared(b)->file &&
-             declared(a)->line == declared(b)->line;
+             declared(a)->line == declared(b)->line && lanes[a].lane->variable == lanes[b].lane->variable;
     };
     while (end < lanes.size() && lanes[end].lane->kind == LaneKind::kBarrier &&
            are_declared_together(end, i) &&
            lanes[end].lane->index == lanes[end - 1].lane->index + kBarrierBytes)
       ++end;
-    std::string name;
-    if (const vgpu::TimelinePlace* place = declared(i); place != nullptr)
+    std::string name = lanes[i].lane->variable;
+    if (const vgpu::TimelinePlace* place = declared(i); place != nullptr && name.empty())
       name = declared_variable(place->file, place->line);
     for (size_t at = i; at < end; ++at) {
       LaneView& view = lanes[at];

@@ -14,6 +14,8 @@
 // [PTX: Parallel Synchronization and Communication Instructions: mbarrier]
 #pragma once
 
+#include <string_view>
+
 #include "imbrex/lang/memory_order.h"
 #include "imbrex/lang/tensor.h"
 
@@ -53,6 +55,9 @@ inline constexpr uint32_t producer_initial_phase = 1;
 /// other CTAs after the next cluster_sync(). [PTX: mbarrier.init]
 BarrierArray alloc(const std::vector<int64_t>& counts, SourceLocation where = SourceLocation::current());
 BarrierArray alloc(std::initializer_list<int64_t> counts, SourceLocation where = SourceLocation::current());
+/// For an object that owns barriers, whose constructor hands on the line of the user who declares it: findings, deadlocks and
+/// timelines then say `pipe.full[0]`, with `pipe` from that line and `member` = "full".
+BarrierArray alloc(const std::vector<int64_t>& counts, std::string_view member, SourceLocation where);
 /// A single barrier that expects `count` arrivals per phase: `alloc(1)`.
 Barrier alloc(int64_t count, SourceLocation where = SourceLocation::current());
 

@@ -56,6 +56,7 @@ struct CodePlace {
   int ptx_line = 0;      // line of the PTX text, from 1
   std::string ptx;       // the instruction, as written
   std::string function;  // entry or device function it stands in
+  std::string object;  // mbarrier.init: the variable that holds the barriers, as the PTX tells it; else empty
   bool is_known() const { return ptx_line > 0 || line > 0; }
 };
 

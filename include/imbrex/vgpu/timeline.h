@@ -60,6 +60,7 @@ struct TimelineLane {
   int index = 0;                    // of the warp; of a barrier its offset in shared memory
   std::string name;                 // "warp 3", "TMA", "tensor core", "mbarrier 0x400"
   int32_t place = -1;               // barriers: their mbarrier.init
+  std::string variable;             // barriers: what holds them, when the PTX tells: "pipe.full_barriers"
   std::vector<int> arrivals;        // barriers: warps that signal it, themselves or through units
   std::vector<int> waits;           // barriers: warps that wait for it
   std::vector<TimelineSpan> spans;  // by begin; those of units may overlap

@@ -8,6 +8,7 @@
 
 #include "codegen/memory/shared_memory.h"
 #include "imbrex/core/error.h"
+#include "ptx/object_names.h"
 
 namespace imbrex::codegen {
 
@@ -83,7 +84,7 @@ void emit_MbarrierAlloc(Generator& g, const ir::Op& op) {
   const int64_t offset = op.int_attr("offset");
   const std::vector<int64_t>& counts = op.ints_attr("counts");
   Emitter& e = g.e();
-  const ptx::LabelId end = e.label("barriers_end");
+  const ptx::LabelId end = e.label(ptx::ready_label(op.result()->name));
   const Reg is_first = e.make(ScalarType::pred, Op::setp, {Mod::eq, ScalarType::u32},
                               {e.to_register(ScalarType::b32, g.thread_index(g.group()).value), 0});
   e.branch_unless(is_first, end);

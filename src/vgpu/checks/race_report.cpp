@@ -79,9 +79,11 @@ void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& ear
   Finding* finding = log_->open(FindingKind::kRace, who, offset, &other, excuse.bend());
   if (finding == nullptr) return;
   if (finding->other_place.ptx.find("mbarrier.init") != std::string::npos) {
+    const std::string& variable = finding->other_place.object;
+    const std::string of_array = variable.empty() ? "" : fmt::format("of {} ", variable);
     finding->message = fmt::format(
-        "{} uses the mbarrier at shared 0x{:x}, which {} initialises with nothing that orders the two",
-        name_of(who), offset, name_of(other));
+        "{} uses the mbarrier {}at shared 0x{:x}, which {} initialises with nothing that orders the two",
+        name_of(who), of_array, offset, name_of(other));
     finding->hint =
         "a barrier of the CTA between mbarrier.init and the first use; for other CTAs fence.mbarrier_init "
         "and a "

@@ -258,4 +258,10 @@ std::string shared_text(const Who& who, const Cta& owner, uint32_t offset) {
   return fmt::format("shared {:#x} of the CTA of rank {}", offset, owner.rank());
 }
 
+std::string barrier_text(const Who& who, Cta& owner, uint32_t offset) {
+  const std::string variable = owner.units().mbarriers.variable_of(offset);
+  return fmt::format("mbarrier {}{}at {}", variable, variable.empty() ? "" : " ",
+                     shared_text(who, owner, offset));
+}
+
 }  // namespace imbrex::vgpu

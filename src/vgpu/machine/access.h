@@ -41,5 +41,7 @@ inline Place global_place(Cluster& cluster, uint64_t address) {
 
 /// How findings print a shared address: "shared 0x408", "shared 0x408 of the CTA of rank 1".
 std::string shared_text(const Who& who, const Cta& owner, uint32_t offset);
+/// "mbarrier ready[1] at shared 0x408", the variable where it is known.
+std::string barrier_text(const Who& who, Cta& owner, uint32_t offset);
 
 }  // namespace imbrex::vgpu

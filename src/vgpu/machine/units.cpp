@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "vgpu/checks/operand_boxes.h"
+#include "vgpu/machine/access.h"
 #include "vgpu/machine/cluster.h"
 #include "vgpu/machine/undefined.h"
 
@@ -68,10 +69,9 @@ void report_unseen_copies(Cta& cta) {
     const Who who{&cta, -1, -1, entry.object.last_copy, ""};
     if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, who, entry.offset)) {
       f->message = fmt::format(
-          "the CTA exits without having waited for {} bytes that were copied to it under the mbarrier at "
-          "shared "
-          "{:#x}: they may still be under way",
-          entry.object.unseen_bytes(), entry.offset);
+          "the CTA exits without having waited for {} bytes that were copied to it under the {}: they may "
+          "still be under way",
+          entry.object.unseen_bytes(), barrier_text(who, cta, entry.offset));
       f->hint = "wait for the phase they belong to, or do not start copies that nobody waits for";
     }
   }

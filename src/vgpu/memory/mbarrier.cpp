@@ -144,21 +144,26 @@ MbarrierFault MbarrierTable::init(uint32_t offset, int64_t count) {
   return MbarrierFault::kNone;
 }
 
-std::string MbarrierTable::name_of(uint32_t offset) const {
-  const auto is_it = [&](const Entry& e) { return e.offset == offset; };
-  const auto entry = std::ranges::find_if(entries_, is_it);
-  const std::string variable =
-      entry == entries_.end() ? "" : declared_variable(entry->object.file, entry->object.line);
-  if (variable.empty()) return fmt::format("the barrier at shared {:#x}", offset);
+std::string MbarrierTable::variable_of(uint32_t offset) const {
+  const auto entry = std::ranges::find_if(entries_, [&](const Entry& e) { return e.offset == offset; });
+  if (entry == entries_.end()) return "";
+  const Mbarrier& it = entry->object;
+  const std::string variable = *it.variable != '\0' ? it.variable : declared_variable(it.file, it.line);
+  if (variable.empty()) return "";
   int before = 0, all = 0;  // of the same array
   for (const Entry& other : entries_) {
-    if (other.object.line != entry->object.line || std::string_view(other.object.file) != entry->object.file)
+    if (other.object.line != it.line || std::string_view(other.object.file) != it.file ||
+        std::string_view(other.object.variable) != it.variable)
       continue;
     ++all;
     before += other.offset < offset;
   }
-  return all == 1 ? fmt::format("the barrier {} at shared {:#x}", variable, offset)
-                  : fmt::format("the barrier {}[{}] at shared {:#x}", variable, before, offset);
+  return all == 1 ? variable : fmt::format("{}[{}]", variable, before);
+}
+
+std::string MbarrierTable::name_of(uint32_t offset) const {
+  const std::string variable = variable_of(offset);
+  return fmt::format("the barrier {}{}at shared {:#x}", variable, variable.empty() ? "" : " ", offset);
 }
 
 MbarrierFault MbarrierTable::invalidate(uint32_t offset) {

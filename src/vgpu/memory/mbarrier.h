@@ -74,6 +74,7 @@ class Mbarrier {
   const Instruction* last_copy = nullptr;
   const char* file = "";  ///< where the source initialises it, when that is known
   int line = 0;
+  const char* variable = "";  ///< that holds it and its array, when the PTX tells
 
   int64_t phase() const { return phase_; }
   int64_t expected() const { return expected_; }
@@ -110,8 +111,9 @@ class MbarrierTable {
 
   /// The object at `offset`, or null.
   Mbarrier* find(uint32_t offset);
-  /// "the barrier ready[1] at shared 0x408" where the source line of its mbarrier.init declares a variable, else "the barrier at
-  /// shared 0x408".
+  /// "ready[1]" where the PTX or the source line of its mbarrier.init names a variable; else "".
+  std::string variable_of(uint32_t offset) const;
+  /// "the barrier ready[1] at shared 0x408", or "the barrier at shared 0x408".
   std::string name_of(uint32_t offset) const;
   /// The live object overlapping the `size` bytes from `offset`, or null.
   const Entry* overlapping(uint32_t offset, uint32_t size) const;

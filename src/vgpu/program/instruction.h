@@ -129,6 +129,7 @@ struct InstructionInfo {
   int line = 0;               // its line
   int ptx_line = 0;           // line of the PTX text
   const char* function = "";  // interned name of the PTX function
+  const char* object = "";    // mbarrier.init: interned name of the variable that holds the barriers, or ""
   LoadedColumns stages = {};  // 16-byte stores: what they store
   bool in_cas = false;        // atom.cas, or the plain load of what it compares first
   // For predicted times:

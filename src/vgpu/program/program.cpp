@@ -51,6 +51,7 @@ CodePlace Program::place(uint32_t index) const {
   place.line = insn.line;
   place.ptx_line = insn.ptx_line;
   place.function = insn.function;
+  place.object = insn.object;
   if (text != nullptr && insn.ptx_line > 0 && insn.ptx_line <= static_cast<int>(text->size())) {
     const std::string& line = (*text)[static_cast<size_t>(insn.ptx_line - 1)];
     const size_t from = line.find_first_not_of(" \t");

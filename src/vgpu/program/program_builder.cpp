@@ -8,6 +8,7 @@
 
 #include "core/text.h"
 #include "imbrex/core/error.h"
+#include "ptx/object_names.h"
 #include "vgpu/program/byte_parts.h"
 #include "vgpu/program/cas_loops.h"
 #include "vgpu/program/control.h"
@@ -308,6 +309,7 @@ void ProgramBuilder::append(Instruction insn, const FunctionLayout& layout, uint
     const std::span<const ptx::Operand> operands = f.operands_of(source);
     info.cost = static_cast<uint8_t>(cost_class(source, operands.empty() ? nullptr : &operands.back()));
     info.tests = source.op == ptx::Op::mbarrier_test_wait || source.op == ptx::Op::mbarrier_try_wait;
+    if (source.op == ptx::Op::mbarrier_init) info.object = intern(ptx::initialised_variable(f, index));
     info.matrix_work = static_cast<float>(mma_sync_work(source));
     if (source.loc != ptx::Instruction::kNone) {
       const ptx::Loc& loc = f.locs[source.loc];

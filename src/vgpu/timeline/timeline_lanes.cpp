@@ -199,7 +199,10 @@ void TimelineLanes::phase(int32_t id, int64_t, double begin, double end) {
   const RecordedObject& object = recording_->objects[static_cast<size_t>(id)];
   if (object.kind != RecordedObject::Kind::kMbarrier) return;
   TimelineLane& barrier = lane(LaneKind::kBarrier, object.rank, static_cast<int>(object.which), "mbarrier");
-  if (object.init >= 0) barrier.place = place(static_cast<uint32_t>(object.init));
+  if (object.init >= 0) {
+    barrier.place = place(static_cast<uint32_t>(object.init));
+    barrier.variable = program_->info[static_cast<size_t>(object.init)].object;
+  }
   add(barrier, {std::llround(begin), std::llround(end), SpanKind::kPhase, barrier.place, -1});
 }
 

@@ -104,6 +104,7 @@ Step exec_init(Warp& warp, const Instruction& insn, Mask active) {
       const InstructionInfo& written = cluster.program().info[insn.index];
       made->file = written.file;
       made->line = written.line;
+      made->variable = written.object;
     }
     const bool repeats = std::find(done.begin(), done.end(), Initialised{offset, count}) != done.end();
     done.push_back({offset, count});
@@ -195,7 +196,7 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
         form.parity ? warp.reg<uint32_t>(insn.a)[lane] : warp.reg<uint64_t>(insn.a)[lane];
     if (!form.parity && cluster.checks().barriers && ref.object->is_stale_state(operand))
       cluster.report(FindingKind::kInvalidBarrier, who, ref.offset,
-                     fmt::format("mbarrier at shared {:#x}: {}", ref.offset,
+                     fmt::format("{}: {}", barrier_text(who, *ref.cta, ref.offset),
                                  explain(MbarrierFault::kStaleState, *ref.object)));
     if (is_done(*ref.object, form.parity, operand)) {
       const SyncKey key = sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset);

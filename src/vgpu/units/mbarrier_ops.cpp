@@ -10,7 +10,7 @@ MbarrierRef find_mbarrier_at(Cluster& cluster, const Who& who, Cta& owner, uint3
   if (owner.finished()) {
     cluster.report_fatal(
         FindingKind::kAsyncInFlight, who, offset,
-        fmt::format("signals the mbarrier at {}, whose CTA has exited", shared_text(who, owner, offset)),
+        fmt::format("signals the {}, whose CTA has exited", barrier_text(who, owner, offset)),
         "keep the CTA alive while others may signal it, e.g. with a cluster barrier at the end");
     return {&owner, offset, nullptr};
   }
@@ -49,15 +49,15 @@ bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOu
   if (outcome.overtook && cluster.checks().barriers)
     cluster.report(
         FindingKind::kInvalidBarrier, who, ref.offset,
-        fmt::format("arrives at the mbarrier at {} for phase {} before any wait has seen the end of phase {}",
-                    shared_text(who, *ref.cta, ref.offset), ref.object->phase() - outcome.completed,
+        fmt::format("arrives at the {} for phase {} before any wait has seen the end of phase {}",
+                    barrier_text(who, *ref.cta, ref.offset), ref.object->phase() - outcome.completed,
                     ref.object->phase() - outcome.completed - 1),
         "of every phase, at least one wait must have returned before anybody arrives for the next one: "
         "look for an arrival too many, a count too small or a wait left out",
         who.cta != ref.cta && !outcome.completed ? BentRule::kArrivalAhead : BentRule::kNone);
   if (outcome.fault == MbarrierFault::kNone) return true;
-  std::string message = fmt::format("mbarrier at {}: {}", shared_text(who, *ref.cta, ref.offset),
-                                    explain(outcome.fault, *ref.object));
+  std::string message =
+      fmt::format("{}: {}", barrier_text(who, *ref.cta, ref.offset), explain(outcome.fault, *ref.object));
   // The hardware lets a .noComplete arrive complete and ends the kernel for the rest.
   if (outcome.fault == MbarrierFault::kNoCompleteCompletes)
     cluster.report(FindingKind::kInvalidBarrier, who, ref.offset, std::move(message));

@@ -116,7 +116,7 @@ struct HopperMatmulH8 {
     std::optional<ClusterSum> cluster_sum;
     if (split_k > 1)
       cluster_sum.emplace(split_k, rank_k, cluster_x * cluster_y, rank_y * cluster_x + rank_x, consumers,
-                          consumer_x, block_y);
+                          consumer_x, block_y, SourceLocation::current());
     cluster_sync();
     griddepcontrol::wait();  // the grid before may still write A and B, or read C
     griddepcontrol::launch_dependents();

@@ -17,7 +17,7 @@ struct ClusterSum {
   /// cluster. In each of them `groups` warp groups have a tile of `rows` x `columns`. The whole CTA executes
   /// it; usable after the next cluster_sync(), and no CTA may end before all are done.
   ClusterSum(int split_k, const Int32& rank_k, int stride, const Int32& member, int groups, int rows,
-             int columns)
+             int columns, SourceLocation where)
       : split_k(split_k),
         rows(rows),
         part_n(columns / split_k),
@@ -29,7 +29,7 @@ struct ClusterSum {
             "{} columns are divided among {} CTAs: a part is not a multiple of 8", columns, split_k);
     constexpr int kThreads = 128;  // of a group, all of which arrive
     for (int i = 0; i < groups; ++i)
-      pipes.emplace_back(1, kThreads * (split_k - 1), kThreads * (split_k - 1), Scope::kCluster);
+      pipes.emplace_back(1, kThreads * (split_k - 1), kThreads * (split_k - 1), Scope::kCluster, where);
   }
 
   /// The sum of the tiles in columns part_n * rank_k, ... of them. The threads of warp group `group` execute it.

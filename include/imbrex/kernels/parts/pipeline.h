@@ -20,15 +20,14 @@ namespace imbrex::kernels {
 /// Checkers and traces report its waits at the line of the kernel that calls acquire.
 struct Pipeline {
   /// The arrivals that make a stage full (the producer's) and empty (the consumer's). Scope::kCluster where
-  /// threads of other CTAs arrive. The whole CTA executes it; the barriers may be used after the next sync().
+  /// threads of other CTAs arrive. The whole CTA executes it; the barriers may be used after the next sync(), and
+  /// are known by the name of the variable declared at `where`: `pipe.full_barriers[0]`.
   explicit Pipeline(int num_stages, int64_t producer_arrivals = 1, int64_t consumer_arrivals = 1,
-                    Scope scope = Scope::kDefault)
+                    Scope scope = Scope::kDefault, SourceLocation where = SourceLocation::current())
       : num_stages(num_stages),
         scope(scope),
-        full_barriers(
-            mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(num_stages), producer_arrivals))),
-        empty_barriers(
-            mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(num_stages), consumer_arrivals))) {}
+        full_barriers(mbarrier::alloc(each(num_stages, producer_arrivals), "full_barriers", where)),
+        empty_barriers(mbarrier::alloc(each(num_stages, consumer_arrivals), "empty_barriers", where)) {}
 
   /// Waits until the consumer has released the producer's stage.
   void producer_acquire(SourceLocation where = SourceLocation::current()) {
@@ -78,6 +77,9 @@ struct Pipeline {
   UInt32 consumer_phase = mbarrier::consumer_initial_phase;
 
  private:
+  static std::vector<int64_t> each(int stages, int64_t arrivals) {
+    return std::vector<int64_t>(static_cast<size_t>(stages), arrivals);
+  }
   /// The next stage of the ring, without the division of a remainder.
   Expr next(const ScalarArg& stage) const { return select(stage == num_stages - 1, 0, stage + 1); }
 };

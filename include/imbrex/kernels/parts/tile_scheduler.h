@@ -26,11 +26,12 @@ struct TileScheduler {
   /// `cluster_ctas`: CTAs of a cluster, at least 2, along x of the grid; `rank`: this CTA's. `consumer_warps`:
   /// the warps of a CTA that call next(), the scheduler warp among them. The whole CTA executes it; usable
   /// after the next cluster_sync().
-  TileScheduler(int cluster_ctas, int consumer_warps, const Int32& rank)
+  TileScheduler(int cluster_ctas, int consumer_warps, const Int32& rank,
+                SourceLocation where = SourceLocation::current())
       : cluster_ctas(cluster_ctas),
         rank(rank),
         s_response(shared_tensor(int32, clc::kResponseShape)),
-        pipe(1, 1, cluster_ctas * consumer_warps * 32, Scope::kCluster) {}
+        pipe(1, 1, cluster_ctas * consumer_warps * 32, Scope::kCluster, where) {}
 
   /// The tile that the cluster was launched for.
   Expr first_tile() const { return block_idx.x / cluster_ctas; }
