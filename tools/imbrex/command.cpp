@@ -61,12 +61,13 @@ Complaint complaint(const CLI::App& app, std::span<char* const> words, const std
 }  // namespace
 
 int command_main(int argc, char** argv) {
-  // `imbrex run` with a -- is of a program, and what stands behind is that program's; so is `imbrex check`.
+  // `imbrex run` with a -- is of a program, and what stands behind is that program's; so are `imbrex check` and `launch`.
   std::vector<char*> words(argv, argv + argc);
   std::vector<std::string> program;
   if (const auto dashes = std::ranges::find(words, std::string_view("--"));
       argc > 1 && dashes != words.end() &&
-      (std::string_view(argv[1]) == "run" || std::string_view(argv[1]) == "check")) {
+      (std::string_view(argv[1]) == "run" || std::string_view(argv[1]) == "check" ||
+       std::string_view(argv[1]) == "launch")) {
     program.assign(dashes + 1, words.end());
     words.erase(dashes, words.end());
     if (std::string_view(argv[1]) == "run") words[1] = const_cast<char*>(command::kRunProgram);
@@ -90,6 +91,7 @@ int command_main(int argc, char** argv) {
   command::add_list(app, chosen);
   command::add_run(app, chosen);
   command::add_run_program(app, chosen, program);
+  command::add_launch(app, chosen, program);
   command::add_trace(app, chosen);
   command::add_why(app, chosen);
   command::add_emit(app, chosen);

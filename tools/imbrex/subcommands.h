@@ -28,6 +28,7 @@ void add_run(CLI::App& app, Action& chosen);
 /// `imbrex run -- PROGRAM`: a subcommand of this name, which does not clash with a kernel's.
 inline constexpr const char* kRunProgram = "run-program";
 void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::string>& program);
+void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& program);
 void add_emit(CLI::App& app, Action& chosen);
 void add_exec(CLI::App& app, Action& chosen);
 void add_demo(CLI::App& app, Action& chosen);

@@ -9,29 +9,46 @@
 //     ranks.synchronize();
 //   });
 //
-// The same program runs on the GPUs of a server with Ranks::cuda(4). See docs/parallel.md.
+// The same program runs on the GPUs of a server with Ranks::cuda(4), and with Ranks::from_environment() as one process per
+// rank, started by torchrun, mpirun, srun or `imbrex launch`. See docs/parallel.md.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "imbrex/core/source_location.h"
 #include "imbrex/parallel/symmetric_tensor.h"
 #include "imbrex/runtime/device.h"
+#include "imbrex/runtime/stream.h"
 #include "imbrex/vgpu/options.h"
 
 namespace imbrex::runtime {
-class RankGroup;
-}
+struct Job;
+class RankLink;
+}  // namespace imbrex::runtime
 
 namespace imbrex::parallel {
 
-/// One rank's handle of all of them. A handle: cheap to copy. The thread that run_ranks() made for the rank uses it.
+class Ranks;
+
+/// One rank's handle of all of them. A handle: cheap to copy. One thread uses it: that which run_ranks() has made for the
+/// rank, or which has called join().
 class Communicator {
  public:
+  /// This process as one of Ranks::from_environment(), for programs that have no function to give to run_ranks(). Returns when
+  /// all ranks have come. DeviceError naming those that have not within Ranks::patience(), and where ranks differ in
+  /// their number, their GPUs or their build of Imbrex; LaunchError for Ranks that are threads, and for ranks on several
+  /// servers. Every process makes its communicators in the same order.
+  static Communicator join(const Ranks& ranks);
+  /// Tells the others that this rank's program has ended, as the end of the last handle does too; `why`: the error by which
+  /// it did, which ends what the others wait for. The process of rank 0 waits here until the other ranks have left: it
+  /// keeps them together. Twice is no harm. After this the rank's virtual GPU is of no use.
+  void leave(const std::string& why = "");
+
   int rank() const;
   int size() const;
   /// The rank's own GPU.
@@ -59,12 +76,14 @@ class Communicator {
   /// signal::wait(), and DeviceError tells what the rank's signals were. After that the communicator is of no use.
   /// (On the virtual GPU kernels that wait in vain are found at once, and reported by their launch.)
   void synchronize(SourceLocation where = SourceLocation::current());
+  /// The same for one stream of the rank's device, which is all that is waited for: kernels that wait for other ranks may be
+  /// on any stream, if this is how their end is awaited.
+  void synchronize(const Stream& stream, SourceLocation where = SourceLocation::current());
 
-  struct State;
-  explicit Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  explicit Communicator(std::shared_ptr<runtime::RankLink> link) : link_(std::move(link)) {}
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<runtime::RankLink> link_;
 };
 
 /// On which GPUs ranks run.
@@ -75,9 +94,17 @@ class Ranks {
   static Ranks virtual_node(int count, vgpu::Options options = {});
   /// The CUDA devices 0 to count - 1 of this process.
   static Ranks cuda(int count);
+  /// One rank per process, as the launcher's environment variables say: of torchrun (RANK, WORLD_SIZE, LOCAL_RANK; also set
+  /// by `imbrex launch` and by hand), Open MPI's mpirun, srun, MPICH's mpiexec. Without any, this process is rank 0 of 1.
+  /// `kind`: "cuda", each rank on the GPU of its number on this server; "virtual", the node of virtual_node() in the process
+  /// of rank 0, where the others' launches are run too; "auto": "cuda" where this process sees a GPU for each rank of this
+  /// server (or just one, chosen for it), otherwise "virtual". LaunchError for another word, and for variables that
+  /// contradict each other.
+  static Ranks from_environment(std::string_view kind = "auto", vgpu::Options options = {});
   /// How many CUDA devices there are; 0 without a driver.
   static int cuda_devices();
 
+  /// How long a rank waits for another on the host, and for its kernels in Communicator::synchronize(); 60 s.
   Ranks& patience(double seconds) {
     patience_ = seconds;
     return *this;
@@ -86,17 +113,21 @@ class Ranks {
   bool is_virtual() const { return is_virtual_; }
   const vgpu::Options& options() const { return options_; }
   double patience() const { return patience_; }
+  /// Null where ranks are threads of this process.
+  const std::shared_ptr<const runtime::Job>& job() const { return job_; }
 
  private:
   int count_ = 1;
   bool is_virtual_ = true;
   vgpu::Options options_;
-  double patience_ = 60;  // in seconds: how long a rank waits for another on the host
+  double patience_ = 60;  // in seconds
+  std::shared_ptr<const runtime::Job> job_;
 };
 
-/// Runs `body` on a thread per rank and returns when all have ended. Where it throws on a rank, the other ranks' calls
-/// that wait for that rank throw DeviceError naming it, and the first error is thrown here. LaunchError where there are not
-/// so many GPUs.
+/// Runs `body` on a thread per rank and returns when all have ended; with Ranks::from_environment(), on this thread for this
+/// process's rank. Where it throws on a rank, the other ranks' calls that wait for that rank throw DeviceError naming it, and
+/// the first error (of a process, its own) is thrown here. A process that ends in between is an error on all others
+/// within a second. LaunchError where there are not so many GPUs.
 void run_ranks(const Ranks& ranks, const std::function<void(Communicator&)>& body);
 
 }  // namespace imbrex::parallel

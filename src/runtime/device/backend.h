@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -15,13 +14,13 @@
 #include "imbrex/core/source_location.h"
 #include "imbrex/runtime/device.h"
 #include "imbrex/vgpu/virtual_gpu.h"
-#include "imbrex/vgpu/virtual_node.h"
 #include "runtime/device/scratch_pool.h"
 #include "runtime/device/strides.h"
 
 namespace imbrex::runtime {
 
 struct CUstream_st;  // the CUDA driver's
+class Machine;       // runtime/device/machine.h
 
 /// A kernel loaded on one device.
 class LoadedKernel {
@@ -179,16 +178,14 @@ class DeviceBackend {
 };
 
 std::shared_ptr<DeviceBackend> make_virtual_device(vgpu::Options options);
-/// Runs a launch of one rank of a virtual node, together with those of the other ranks.
-using RankLauncher = std::function<vgpu::Report(const vgpu::Function&, const vgpu::Launch&)>;
-/// The GPU of one rank. The devices of a node share `turn`, which is free while the launcher runs.
-std::shared_ptr<DeviceBackend> make_rank_device(std::shared_ptr<vgpu::VirtualNode> node, int rank,
-                                                std::shared_ptr<std::mutex> turn, RankLauncher launcher);
+/// The device of a machine, whose calls take turns with those of other devices that share `turn`.
+std::shared_ptr<DeviceBackend> make_virtual_device(std::shared_ptr<Machine> machine,
+                                                   std::shared_ptr<std::mutex> turn);
 /// The device of a GPU's primary context, and that of the context current on this thread. One context has one
 /// device, which lives as long as the process.
 std::shared_ptr<DeviceBackend> cuda_device(int ordinal);
 std::shared_ptr<DeviceBackend> current_cuda_device();
-/// The virtual GPU of a backend made by make_virtual_device.
+/// The virtual GPU of a backend made by make_virtual_device. LaunchError where it is in another process.
 vgpu::VirtualGpu& virtual_machine(DeviceBackend& backend);
 
 }  // namespace imbrex::runtime

@@ -15,33 +15,48 @@
 #include "imbrex/runtime/caller_line.h"
 #include "imbrex/vgpu/virtual_gpu.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/machine.h"
 #include "runtime/device/virtual_graph.h"
 #include "vgpu/program/launch.h"
 
 namespace imbrex::runtime {
 namespace {
 
-class VirtualKernel : public LoadedKernel {
+/// PTX that is loaded on a machine, as long as this lives.
+class MachineModule {
  public:
-  explicit VirtualKernel(std::shared_ptr<std::mutex> turn) : turn_(std::move(turn)) {}
-  ~VirtualKernel() override {
+  MachineModule(std::shared_ptr<std::mutex> turn, std::shared_ptr<Machine> machine)
+      : turn_(std::move(turn)), machine_(std::move(machine)) {}
+  ~MachineModule() {
     const std::lock_guard lock(*turn_);
-    function = {};  // which gives its module's memory back
+    if (number != 0) machine_->unload(number);
   }
-  vgpu::Function function;
-  codegen::CompiledKernel kernel;
+  MachineModule(const MachineModule&) = delete;
+  MachineModule& operator=(const MachineModule&) = delete;
+  uint32_t number = 0;  // 0: not loaded yet
 
  private:
   std::shared_ptr<std::mutex> turn_;
+  std::shared_ptr<Machine> machine_;
+};
+
+class VirtualKernel : public LoadedKernel {
+ public:
+  VirtualKernel(std::shared_ptr<std::mutex> turn, std::shared_ptr<Machine> machine)
+      : module(std::move(turn), std::move(machine)) {}
+  MachineModule module;
+  codegen::CompiledKernel kernel;
 };
 
 class VirtualModule : public LoadedModule {
  public:
-  explicit VirtualModule(std::shared_ptr<std::mutex> turn) : turn_(std::move(turn)) {}
+  VirtualModule(std::shared_ptr<std::mutex> turn, std::shared_ptr<Machine> machine)
+      : module(turn, std::move(machine)), turn_(std::move(turn)) {}
   ~VirtualModule() override {
     const std::lock_guard lock(*turn_);
     facts = {};  // which gives its memory back
   }
+  MachineModule module;
 
  private:
   std::shared_ptr<std::mutex> turn_;
@@ -73,68 +88,57 @@ class VirtualEvent : public DeviceEvent {
 
 class VirtualDevice : public DeviceBackend {
  public:
-  explicit VirtualDevice(vgpu::Options options)
-      : own_(std::make_shared<vgpu::VirtualGpu>(std::move(options))),
-        gpu_(*own_),
-        turn_(std::make_shared<std::mutex>()) {
-    own_stream_ = make_stream("the device's own stream", false);
-  }
-  VirtualDevice(std::shared_ptr<vgpu::VirtualNode> node, int rank, std::shared_ptr<std::mutex> turn,
-                RankLauncher launcher)
-      : node_(std::move(node)),
-        gpu_(node_->gpu(rank)),
-        turn_(std::move(turn)),
-        launcher_(std::move(launcher)) {
+  VirtualDevice(std::shared_ptr<Machine> machine, std::shared_ptr<std::mutex> turn)
+      : machine_(std::move(machine)), turn_(std::move(turn)) {
     const std::lock_guard lock(*turn_);
     own_stream_ = make_stream("the device's own stream", false);
   }
 
   bool is_virtual() const override { return true; }
-  std::string name() const override { return fmt::format("virtual GPU ({})", gpu_.options().target); }
-  std::string target() const override { return gpu_.options().target; }
+  std::string name() const override { return fmt::format("virtual GPU ({})", machine_->options().target); }
+  std::string target() const override { return machine_->options().target; }
   int multiprocessors() const override {
-    const vgpu::Options& options = gpu_.options();
+    const vgpu::Options& options = machine_->options();
     return options.num_sms > 0 ? options.num_sms : vgpu::sm_count(vgpu::target_limits(options.target));
   }
   void synchronize() override {
     const std::lock_guard lock(*turn_);
     refuse_in_capture("Device::synchronize");
-    gpu_.order().synchronize();
+    machine_->synchronize();
   }
   void synchronize(CUstream_st* stream) override {
     const std::lock_guard lock(*turn_);
-    gpu_.order().synchronize(number_of(stream));
+    machine_->synchronize_stream(number_of(stream));
   }
 
   uint64_t allocate(int64_t bytes) override {
     const std::lock_guard lock(*turn_);
     refuse_in_capture("an allocation");
-    const uint64_t address = gpu_.allocate(bytes);
+    const uint64_t address = machine_->allocate(bytes);
     sizes_[address] = bytes;
     return address;
   }
   void free(uint64_t address, SourceLocation where) noexcept override {
     try {
       const std::lock_guard lock(*turn_);
-      gpu_.free(address, where);
+      machine_->free(address, where);
       // It waits, as cuMemFree does; but nothing else may count on that, so the calls stay unordered.
       const auto bytes = sizes_.extract(address);
-      if (!bytes.empty()) gpu_.order().forget({address, address + static_cast<uint64_t>(bytes.mapped())});
+      if (!bytes.empty()) machine_->forget({address, address + static_cast<uint64_t>(bytes.mapped())});
     } catch (const Error&) {
       // The memory was released before; a destructor must not throw.
     }
   }
   void check_unused(uint64_t address, int64_t bytes, SourceLocation where) override {
     const std::lock_guard lock(*turn_);
-    if (!gpu_.options().checks.stream_order) return;
-    report(gpu_.order().perform_on_host({"release of a tensor", where},
-                                        vgpu::Footprint::of_write(address, bytes)));
+    report(
+        machine_->judge_on_host({"release of a tensor", where}, vgpu::Footprint::of_write(address, bytes)));
   }
   void check_memory(uint64_t address, int64_t bytes) const override {
     const std::lock_guard lock(*turn_);
     std::byte ends[2];
-    gpu_.copy_from_device(&ends[0], address, 1);
-    gpu_.copy_from_device(&ends[1], address + static_cast<uint64_t>(bytes) - 1, 1);
+    machine_->read({&ends[0], 1}, address);
+    machine_->read({&ends[1], 1}, address + static_cast<uint64_t>(bytes) - 1);
   }
   void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, OnStream on) override {
     if (records(on.stream, [=, this](CUstream_st* stream) {
@@ -142,7 +146,7 @@ class VirtualDevice : public DeviceBackend {
         }))
       return;
     const std::lock_guard lock(*turn_);
-    gpu_.copy_to_device(to, from, bytes);
+    machine_->write(to, {static_cast<const std::byte*>(from), static_cast<size_t>(bytes)});
     judge(on.stream, {"copy from the host", on.where},
           vgpu::Footprint::of_copy(to, host_address(from), bytes));
   }
@@ -152,7 +156,7 @@ class VirtualDevice : public DeviceBackend {
         }))
       return;
     const std::lock_guard lock(*turn_);
-    gpu_.copy_from_device(to, from, bytes);
+    machine_->read({static_cast<std::byte*>(to), static_cast<size_t>(bytes)}, from);
     judge(on.stream, {"copy to the host", on.where}, vgpu::Footprint::of_copy(host_address(to), from, bytes));
   }
   void start_copy_on_device(uint64_t to, uint64_t from, int64_t bytes, OnStream on) override {
@@ -161,7 +165,7 @@ class VirtualDevice : public DeviceBackend {
         }))
       return;
     const std::lock_guard lock(*turn_);
-    gpu_.copy_on_device(to, from, bytes);
+    machine_->copy(to, from, bytes);
     judge(on.stream, {"copy on the device", on.where}, vgpu::Footprint::of_copy(to, from, bytes));
   }
   void start_fill(uint64_t to, uint8_t value, int64_t bytes, OnStream on) override {
@@ -170,7 +174,7 @@ class VirtualDevice : public DeviceBackend {
         }))
       return;
     const std::lock_guard lock(*turn_);
-    gpu_.fill(to, value, bytes);
+    machine_->fill(to, value, bytes);
     judge(on.stream, {"fill", on.where}, vgpu::Footprint::of_write(to, bytes));
   }
 
@@ -190,7 +194,7 @@ class VirtualDevice : public DeviceBackend {
     scratch().forget(*this, number);
     const std::lock_guard lock(*turn_);
     const auto at = streams_.find(stream);
-    gpu_.order().destroy_stream(at->second->number);
+    machine_->destroy_stream(at->second->number);
     streams_.erase(at);
   }
   void check_adopted(CUstream_st* stream) const override {
@@ -231,7 +235,7 @@ class VirtualDevice : public DeviceBackend {
   }
   uint64_t allocate_in_capture(int64_t bytes, CUstream_st* stream) override {
     const std::lock_guard lock(*turn_);
-    const uint64_t address = gpu_.allocate(bytes);
+    const uint64_t address = machine_->allocate(bytes);
     sizes_[address] = bytes;
     captures_.at(stream).memory.push_back(address);
     return address;
@@ -247,8 +251,8 @@ class VirtualDevice : public DeviceBackend {
     try {
       const std::lock_guard lock(*turn_);
       // Nobody could catch it here: the next call tells.
-      for (vgpu::Finding& finding : gpu_.judge(number_of(on.stream), {"end of a workspace", on.where},
-                                               vgpu::Footprint::of_write(address, bytes)))
+      for (vgpu::Finding& finding : machine_->judge(number_of(on.stream), {"end of a workspace", on.where},
+                                                    vgpu::Footprint::of_write(address, bytes)))
         untold_.push_back(std::move(finding));
     } catch (const Error&) {
       // The stream is gone.
@@ -257,10 +261,9 @@ class VirtualDevice : public DeviceBackend {
   std::unique_ptr<DeviceEvent> create_event() override { return std::make_unique<VirtualEvent>(*this); }
 
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
-    auto loaded = std::make_shared<VirtualKernel>(turn_);
+    auto loaded = std::make_shared<VirtualKernel>(turn_, machine_);
     const std::lock_guard lock(*turn_);
-    loaded->function = gpu_.load_module(kernel.ptx, kernel.name + ".ptx").function(kernel.name);
-    if (kernel.shared_bytes > 0) loaded->function.set_max_dynamic_shared(kernel.shared_bytes);
+    loaded->module.number = machine_->load(kernel.ptx, kernel.name + ".ptx");
     loaded->kernel = kernel;
     return loaded;
   }
@@ -284,15 +287,16 @@ class VirtualDevice : public DeviceBackend {
     launch.parameter_buffer = plan.params;
     launch.where = plan.where;
     std::unique_lock lock(*turn_);
-    LaunchReport report = timed_launch(lock, virtual_kernel.function, launch, plan.stream);
-    if (plan.timed) gpu_.order().synchronize(number_of(plan.stream));
+    LaunchReport report = timed_launch(lock, virtual_kernel.module.number, kernel.name, launch, plan.stream);
+    if (plan.timed) machine_->synchronize_stream(number_of(plan.stream));
     return report;
   }
 
   std::shared_ptr<LoadedModule> load_ptx(const std::string& ptx, const std::string& name) override {
-    auto module = std::make_shared<VirtualModule>(turn_);
+    auto module = std::make_shared<VirtualModule>(turn_, machine_);
     const std::lock_guard lock(*turn_);
-    module->facts = gpu_.load_module(ptx, name);
+    module->module.number = machine_->load(ptx, name);
+    module->facts = machine_->facts(module->module.number, ptx, name);
     return module;
   }
 
@@ -307,9 +311,7 @@ class VirtualDevice : public DeviceBackend {
     };
     if (records(stream, again)) return nothing_found();
     std::unique_lock lock(*turn_);
-    vgpu::Function function = module.facts.function(kernel);
-    if (launch.dynamic_shared_bytes > 0) function.set_max_dynamic_shared(launch.dynamic_shared_bytes);
-    return timed_launch(lock, function, launch, stream);
+    return timed_launch(lock, static_cast<VirtualModule&>(module).module.number, kernel, launch, stream);
   }
 
   void encode_tensor_map(const codegen::TensorMapPlan& plan, std::span<const int64_t> slots,
@@ -333,11 +335,10 @@ class VirtualDevice : public DeviceBackend {
   }
 
  private:
-  std::shared_ptr<vgpu::VirtualGpu> own_;    // null for a rank of a node
-  std::shared_ptr<vgpu::VirtualNode> node_;  // which then owns it
+  const std::shared_ptr<Machine> machine_;
 
  public:
-  vgpu::VirtualGpu& gpu_;
+  Machine& machine() { return *machine_; }
 
  private:
   friend class VirtualEvent;
@@ -349,20 +350,16 @@ class VirtualDevice : public DeviceBackend {
   };
 
   // With the turn held, all of them.
-  LaunchReport timed_launch(std::unique_lock<std::mutex>& turn, const vgpu::Function& function,
+  LaunchReport timed_launch(std::unique_lock<std::mutex>& turn, uint32_t module, const std::string& kernel,
                             vgpu::Launch launch, CUstream_st* stream) {
     launch.stream = number_of(stream);
     launch.where = CallerLine::or_else(launch.where);
     LaunchReport report;
     report.is_virtual = true;
     const auto begin = std::chrono::steady_clock::now();
-    if (launcher_) {
-      turn.unlock();
-      report.virtual_report = launcher_(function, launch);
-      turn.lock();
-    } else {
-      report.virtual_report = gpu_.launch(function, launch);
-    }
+    if (machine_->is_rank()) turn.unlock();
+    report.virtual_report = machine_->launch(module, kernel, launch);
+    if (machine_->is_rank()) turn.lock();
     report.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     std::vector<vgpu::Finding>& findings = report.virtual_report.findings;
@@ -372,8 +369,8 @@ class VirtualDevice : public DeviceBackend {
   }
 
   CUstream_st* make_stream(std::string name, bool is_blocking) {
-    auto stream = std::make_unique<VirtualStream>(
-        VirtualStream{gpu_.order().create_stream(std::move(name), is_blocking)});
+    auto stream =
+        std::make_unique<VirtualStream>(VirtualStream{machine_->create_stream(std::move(name), is_blocking)});
     const auto handle = reinterpret_cast<CUstream_st*>(stream.get());
     streams_[handle] = std::move(stream);
     return handle;
@@ -383,7 +380,7 @@ class VirtualDevice : public DeviceBackend {
     if (value < kPerThread) return StreamOrder::kLegacyStream;
     if (value == kPerThread) {
       const auto [at, is_new] = of_threads_.try_emplace(std::this_thread::get_id());
-      if (is_new) at->second = gpu_.order().create_stream("a thread's default stream", true);
+      if (is_new) at->second = machine_->create_stream("a thread's default stream", true);
       return at->second;
     }
     const auto at = streams_.find(stream);
@@ -433,18 +430,9 @@ class VirtualDevice : public DeviceBackend {
                      {},
                      "capture branches one by one, and order the graphs by events"});
   }
-  static std::vector<std::byte> parameters_of(const vgpu::Function& function, const vgpu::Launch& launch) {
-    if (launch.arguments.empty()) return {launch.parameter_buffer.begin(), launch.parameter_buffer.end()};
-    std::vector<std::byte> buffer(static_cast<size_t>(function.attributes().parameter_bytes));
-    const std::vector<vgpu::Parameter>& parameters = function.parameters();
-    for (size_t i = 0; i < std::min(parameters.size(), launch.arguments.size()); ++i)
-      std::memcpy(buffer.data() + parameters[i].offset, launch.arguments[i],
-                  static_cast<size_t>(parameters[i].bytes));
-    return buffer;
-  }
   void judge(CUstream_st* stream, vgpu::HostCall call, const vgpu::Footprint& footprint) {
     call.where = CallerLine::or_else(call.where);
-    report(gpu_.judge(number_of(stream), call, footprint));
+    report(machine_->judge(number_of(stream), call, footprint));
   }
   /// Throws DeviceError where there are findings: these calls have no report that could hold them.
   void report(std::vector<vgpu::Finding> findings) {
@@ -458,7 +446,6 @@ class VirtualDevice : public DeviceBackend {
   static uint64_t host_address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
   const std::shared_ptr<std::mutex> turn_;
-  RankLauncher launcher_;  // empty: launches run alone
   std::map<CUstream_st*, std::unique_ptr<VirtualStream>> streams_;
   std::map<std::thread::id, StreamOrder::Stream> of_threads_;
   std::map<uint64_t, int64_t> sizes_;                // of what was allocated, by address
@@ -469,44 +456,51 @@ class VirtualDevice : public DeviceBackend {
 
 VirtualEvent::VirtualEvent(VirtualDevice& device) : device_(device) {
   const std::lock_guard lock(*device_.turn_);
-  event_ = device_.gpu_.order().create_event();
+  event_ = device_.machine_->create_event();
 }
 VirtualEvent::~VirtualEvent() {
   const std::lock_guard lock(*device_.turn_);
-  device_.gpu_.order().destroy_event(event_);
+  device_.machine_->destroy_event(event_);
 }
 void VirtualEvent::record(CUstream_st* stream) {
   const std::lock_guard lock(*device_.turn_);
   device_.refuse_event(stream);
-  device_.gpu_.order().record(event_, device_.number_of(stream));
+  device_.machine_->record(event_, device_.number_of(stream));
   time_ = std::chrono::steady_clock::now();
 }
 void VirtualEvent::hold(CUstream_st* stream) {
   const std::lock_guard lock(*device_.turn_);
   device_.refuse_event(stream);
-  device_.gpu_.order().wait(device_.number_of(stream), event_);
+  device_.machine_->wait(device_.number_of(stream), event_);
 }
 void VirtualEvent::synchronize() {
   const std::lock_guard lock(*device_.turn_);
-  device_.gpu_.order().synchronize_event(event_);
+  device_.machine_->synchronize_event(event_);
 }
 
 }  // namespace
 
 std::shared_ptr<DeviceBackend> make_virtual_device(vgpu::Options options) {
-  return std::make_shared<VirtualDevice>(std::move(options));
+  return make_virtual_device(make_machine(std::move(options)), std::make_shared<std::mutex>());
 }
 
-std::shared_ptr<DeviceBackend> make_rank_device(std::shared_ptr<vgpu::VirtualNode> node, int rank,
-                                                std::shared_ptr<std::mutex> turn, RankLauncher launcher) {
-  return std::make_shared<VirtualDevice>(std::move(node), rank, std::move(turn), std::move(launcher));
+std::shared_ptr<DeviceBackend> make_virtual_device(std::shared_ptr<Machine> machine,
+                                                   std::shared_ptr<std::mutex> turn) {
+  return std::make_shared<VirtualDevice>(std::move(machine), std::move(turn));
 }
 
 vgpu::VirtualGpu& virtual_machine(DeviceBackend& backend) {
   if (!backend.is_virtual())
     throw LaunchError(
         Diagnostic{{}, fmt::format("device '{}' is not the virtual GPU", backend.name()), {}, ""});
-  return static_cast<VirtualDevice&>(backend).gpu_;
+  vgpu::VirtualGpu* const gpu = static_cast<VirtualDevice&>(backend).machine().gpu();
+  if (gpu == nullptr)
+    throw LaunchError(Diagnostic{{},
+                                 fmt::format("'{}' runs in the process of rank 0", backend.name()),
+                                 {},
+                                 "for predictions and other options, run the ranks as threads: "
+                                 "Ranks::virtual_node()"});
+  return *gpu;
 }
 
 }  // namespace imbrex::runtime

@@ -22,7 +22,7 @@ using CUlinkState = struct CUlinkState_st*;
 
 // Enumerators of the driver's ABI.
 inline constexpr int kErrorInvalidValue = 1, kErrorNotReady = 600, kErrorOutOfResources = 701;
-inline constexpr int kMemPinned = 1, kMemOnDevice = 1, kMemReadWrite = 3;
+inline constexpr int kMemPinned = 1, kMemOnDevice = 1, kMemReadWrite = 3, kMemHandleIsFile = 1;
 inline constexpr int kStreamNonBlocking = 1, kCaptureModeThreadLocal = 1;
 inline constexpr int kPointerAttributeMemoryType = 2, kPointerAttributeIsManaged = 8,
                      kPointerAttributeDeviceOrdinal = 9;

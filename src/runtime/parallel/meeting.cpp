@@ -10,11 +10,18 @@
 
 namespace imbrex::runtime {
 
+namespace {
+
+constexpr const char* kSameCalls = "every rank makes the same calls of the communicator, in the same order";
+
+}  // namespace
+
 Meeting::Meeting(int ranks, std::shared_ptr<vgpu::VirtualNode> node, double patience)
     : seats_(static_cast<size_t>(ranks)), node_(std::move(node)), patience_(patience) {}
 
 std::string Meeting::text_of(int rank) const {
   const Seat& seat = seats_[static_cast<size_t>(rank)];
+  if (!seat.why_ended.empty()) return fmt::format("rank {} has ended: {}", rank, seat.why_ended);
   const std::string line =
       seat.where.is_known() ? fmt::format(" at {}:{}", seat.where.file, seat.where.line) : "";
   switch (seat.at) {
@@ -23,8 +30,7 @@ std::string Meeting::text_of(int rank) const {
     case At::kLaunch:
       return fmt::format("rank {} has launched a kernel", rank);
     case At::kEnd:
-      return seat.why_ended.empty() ? fmt::format("rank {} has ended", rank)
-                                    : fmt::format("rank {} has ended: {}", rank, seat.why_ended);
+      return fmt::format("rank {} has ended", rank);
     case At::kHostProgram:
       break;
   }
@@ -34,15 +40,16 @@ std::string Meeting::text_of(int rank) const {
 void Meeting::refuse(SourceLocation where) const {
   std::vector<std::string> facts;
   for (size_t rank = 0; rank < seats_.size(); ++rank) facts.push_back(text_of(static_cast<int>(rank)));
-  throw DeviceError(Diagnostic{where, broken_, std::move(facts),
-                               "every rank makes the same calls of the communicator, in the same order"});
+  throw DeviceError(Diagnostic{where, broken_, std::move(facts), help_});
 }
 
-void Meeting::break_up(std::string why) {
-  if (broken_.empty()) broken_ = std::move(why);
+void Meeting::break_up(std::string why, std::string help) {
+  if (!broken_.empty()) return;
+  broken_ = std::move(why);
+  help_ = std::move(help);
 }
 
-void Meeting::advance(const std::function<void()>& then) {
+void Meeting::advance() {
   if (!broken_.empty()) return;
   const auto any = [&](At at) {
     return std::any_of(seats_.begin(), seats_.end(), [&](const Seat& seat) { return seat.at == at; });
@@ -54,14 +61,16 @@ void Meeting::advance(const std::function<void()>& then) {
   if (met == seats_.end()) return;
   for (size_t rank = 0; rank < seats_.size(); ++rank) {
     if (seats_[rank].at == At::kEnd)
-      return break_up(fmt::format("rank {} has ended and does not come to {}", rank, met->call));
+      return break_up(fmt::format("rank {} has ended and does not come to {}", rank, met->call), kSameCalls);
     if (seats_[rank].call != met->call)
       return break_up(fmt::format("ranks call different things: rank {} calls {}, rank {} calls {}",
-                                  met - seats_.begin(), met->call, rank, seats_[rank].call));
+                                  met - seats_.begin(), met->call, rank, seats_[rank].call),
+                      kSameCalls);
   }
-  auto all = std::make_shared<std::vector<std::string>>();
+  const bool is_barrier = met->call == kBarrier;
+  auto all = std::make_shared<std::vector<Brought>>();
   for (Seat& seat : seats_) all->push_back(std::move(seat.brought));
-  if (then) then();
+  if (is_barrier && node_ != nullptr) node_->barrier();
   for (Seat& seat : seats_) {
     seat.all = all;
     seat.at = At::kHostProgram;
@@ -96,7 +105,8 @@ void Meeting::wait(std::unique_lock<std::mutex>& lock, int rank, const char* wha
       if (seats_[other].at == At::kHostProgram)
         missing += fmt::format("{}{}", missing.empty() ? "rank " : ", ", other);
     break_up(fmt::format("{} has not come within {:g} s, while rank {} waits for {}", missing, patience_,
-                         rank, what));
+                         rank, what),
+             kSameCalls);
     changed_.notify_all();
   }
   if (seat.at == At::kHostProgram) return;
@@ -104,8 +114,7 @@ void Meeting::wait(std::unique_lock<std::mutex>& lock, int rank, const char* wha
   refuse(seat.where);
 }
 
-std::vector<std::string> Meeting::meet(int rank, const std::string& call, std::string brought,
-                                       SourceLocation where, const std::function<void()>& then) {
+std::vector<Brought> Meeting::meet(int rank, const std::string& call, Brought brought, SourceLocation where) {
   std::unique_lock lock(mutex_);
   Seat& seat = seats_[static_cast<size_t>(rank)];
   seat.where = where;
@@ -113,7 +122,7 @@ std::vector<std::string> Meeting::meet(int rank, const std::string& call, std::s
   seat.at = At::kMeeting;
   seat.call = call;
   seat.brought = std::move(brought);
-  advance(then);
+  advance();
   wait(lock, rank, call.c_str());
   return *seat.all;
 }
@@ -128,7 +137,7 @@ vgpu::Report Meeting::launch(int rank, const vgpu::Function& function, const vgp
   seat.launch = &launch;
   seat.report.reset();
   seat.failure = nullptr;
-  advance({});
+  advance();
   wait(lock, rank, "its kernel");
   if (seat.failure != nullptr) std::rethrow_exception(seat.failure);
   return std::move(*seat.report);
@@ -139,7 +148,14 @@ void Meeting::end(int rank, const std::string& why) {
   Seat& seat = seats_[static_cast<size_t>(rank)];
   seat.at = At::kEnd;
   seat.why_ended = why;
-  advance({});
+  advance();
+  changed_.notify_all();
+}
+
+void Meeting::lose(int rank, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  seats_[static_cast<size_t>(rank)].why_ended = why;
+  break_up(fmt::format("rank {} is gone: {}", rank, why), "look at what this rank printed");
   changed_.notify_all();
 }
 

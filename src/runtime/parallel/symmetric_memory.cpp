@@ -4,21 +4,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "imbrex/core/error.h"
 #include "runtime/device/backend.h"
 #include "runtime/driver/cuda_driver.h"
-#include "runtime/parallel/rank_group.h"
+#include "runtime/parallel/rank_link.h"
 
 namespace imbrex::runtime {
 
 namespace {
 
-class VirtualSymmetricMemory : public SymmetricMemory {
+class VirtualNodeMemory : public CommonMemory {
  public:
-  VirtualSymmetricMemory(std::shared_ptr<vgpu::VirtualNode> node, std::shared_ptr<std::mutex> turn)
+  VirtualNodeMemory(std::shared_ptr<vgpu::VirtualNode> node, std::shared_ptr<std::mutex> turn)
       : node_(std::move(node)), turn_(std::move(turn)) {}
-  ~VirtualSymmetricMemory() override {
+  ~VirtualNodeMemory() override {
     const std::lock_guard lock(*turn_);
     for (const uint64_t address : addresses_) node_->free_symmetric(address);
   }
@@ -35,9 +36,9 @@ class VirtualSymmetricMemory : public SymmetricMemory {
   std::vector<uint64_t> addresses_;
 };
 
-class CudaSymmetricMemory : public SymmetricMemory {
+class CudaMemory : public CommonMemory {
  public:
-  explicit CudaSymmetricMemory(const std::vector<Device>& devices) : devices_(devices) {
+  explicit CudaMemory(const std::vector<Device>& devices) : devices_(devices) {
     std::string why_not;
     driver_ = CudaDriver::find(&why_not);
     if (driver_ == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, ""});
@@ -54,7 +55,7 @@ class CudaSymmetricMemory : public SymmetricMemory {
                    "addresses of symmetric memory");
     for (const Device& device : devices_) device.backend().add_symmetric(base_, kStride * devices_.size());
   }
-  ~CudaSymmetricMemory() override {
+  ~CudaMemory() override {
     for (const Mapping& mapping : mappings_) {
       driver_->cuMemUnmap(mapping.address, mapping.bytes);
       driver_->cuMemRelease(mapping.handle);
@@ -117,15 +118,47 @@ class CudaSymmetricMemory : public SymmetricMemory {
   std::vector<Mapping> mappings_;
 };
 
+/// Rank 0 allocates for all, and tells the others where, or why not.
+class OfRankZero : public SymmetricMemory {
+ public:
+  OfRankZero(std::shared_ptr<CommonMemory> memory, int64_t rank_stride_bytes)
+      : memory_(std::move(memory)), rank_stride_bytes_(rank_stride_bytes) {}
+  uint64_t allocate(RankLink& link, uint64_t bytes, const std::string& call, SourceLocation where) override {
+    std::string told;
+    std::exception_ptr failure;
+    if (link.rank == 0) try {
+        told = fmt::format("{}", memory_->allocate(bytes));
+      } catch (const Error& error) {
+        told = error.what();
+        failure = std::current_exception();
+      }
+    told = link.meet(call + ", its address", {std::move(told), nullptr}, where).front().text;
+    if (failure != nullptr) std::rethrow_exception(failure);
+    if (told.find_first_not_of("0123456789") != std::string::npos)
+      throw DeviceError(Diagnostic{where, call + ": rank 0 could not allocate it", {told}, ""});
+    return std::stoull(told);
+  }
+  int64_t rank_stride_bytes() const override { return rank_stride_bytes_; }
+
+ private:
+  std::shared_ptr<CommonMemory> memory_;  // null where another process has it
+  int64_t rank_stride_bytes_;
+};
+
 }  // namespace
 
-std::shared_ptr<SymmetricMemory> virtual_symmetric_memory(std::shared_ptr<vgpu::VirtualNode> node,
-                                                          std::shared_ptr<std::mutex> turn) {
-  return std::make_shared<VirtualSymmetricMemory>(std::move(node), std::move(turn));
+std::shared_ptr<CommonMemory> virtual_node_memory(std::shared_ptr<vgpu::VirtualNode> node,
+                                                  std::shared_ptr<std::mutex> turn) {
+  return std::make_shared<VirtualNodeMemory>(std::move(node), std::move(turn));
 }
 
-std::shared_ptr<SymmetricMemory> cuda_symmetric_memory(const std::vector<Device>& devices) {
-  return std::make_shared<CudaSymmetricMemory>(devices);
+std::shared_ptr<CommonMemory> cuda_memory(const std::vector<Device>& devices) {
+  return std::make_shared<CudaMemory>(devices);
+}
+
+std::shared_ptr<SymmetricMemory> symmetric_memory_of(std::shared_ptr<CommonMemory> memory,
+                                                     int64_t rank_stride_bytes) {
+  return std::make_shared<OfRankZero>(std::move(memory), rank_stride_bytes);
 }
 
 }  // namespace imbrex::runtime

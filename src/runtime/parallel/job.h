@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of several processes this one is, as launchers say it in environment variables.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace imbrex::runtime {
+
+struct Job {
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;  // on this server
+  std::string launcher;                // as messages name it; "" where there is none
+  std::string name;                    // that all ranks know, and no other job of the user
+};
+
+/// `variable(NAME)`: its value or null, as std::getenv. Rank 0 of 1 where there is no launcher. LaunchError for values that
+/// make no sense, naming the variable.
+Job job_of_environment(const std::function<const char*(const char*)>& variable);
+
+}  // namespace imbrex::runtime

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Communicator stands on: the ranks as one of them reaches the others, be they threads of one process or processes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "imbrex/parallel/communicator.h"
+#include "imbrex/runtime/device.h"
+#include "runtime/parallel/job.h"
+#include "runtime/parallel/meeting.h"
+
+namespace imbrex::runtime {
+
+class RankLink;
+
+/// Memory of every rank, from one rank to the next at the same distance.
+class SymmetricMemory {
+ public:
+  virtual ~SymmetricMemory() = default;
+  /// By all ranks; `call` for messages. Returns where rank 0's part is to this rank. DeviceError on all where one fails.
+  virtual uint64_t allocate(RankLink& link, uint64_t bytes, const std::string& call,
+                            SourceLocation where) = 0;
+  virtual int64_t rank_stride_bytes() const = 0;
+};
+
+class RankLink {
+ public:
+  RankLink(int my_rank, int ranks, Device my_device, double seconds)
+      : rank(my_rank), size(ranks), device(std::move(my_device)), patience(seconds) {}
+  virtual ~RankLink() = default;
+  RankLink(const RankLink&) = delete;
+  RankLink& operator=(const RankLink&) = delete;
+
+  /// As Meeting::meet().
+  virtual std::vector<Brought> meet(const std::string& call, Brought brought, SourceLocation where) = 0;
+  /// This rank has ended; `why` is the error, "" where there was none. Others get to know.
+  virtual void end(const std::string& why) = 0;
+
+  const int rank, size;
+  const Device device;
+  const double patience;
+  std::shared_ptr<SymmetricMemory> memory;
+
+  void add_signals(uint64_t mine, int64_t bytes);
+  /// The first of each of this rank's signals, as text, read while kernels may be running.
+  std::vector<std::string> signals_as_text() const;
+  /// Ends every signal::wait() of this rank, by setting its signals to a large value, because of what `why` says. What
+  /// kernels compute is worth nothing from then on. Any thread may call it; nothing on a virtual node, which finds itself
+  /// who waits in vain.
+  void end_waits(const std::string& why);
+  /// Why waits were ended; "" where they were not.
+  std::string why_waits_ended() const;
+
+ private:
+  mutable std::mutex signals_mutex_;
+  std::vector<std::pair<uint64_t, int64_t>> signals_;  // of this rank: address and bytes
+  std::string why_waits_ended_;
+};
+
+/// Memory that one rank allocates for all, who share an address space.
+class CommonMemory {
+ public:
+  virtual ~CommonMemory() = default;
+  /// Returns the address on rank 0.
+  virtual uint64_t allocate(uint64_t bytes) = 0;
+  virtual int64_t rank_stride_bytes() const = 0;
+};
+/// Of the virtual GPUs of a node, whose devices share `turn`.
+std::shared_ptr<CommonMemory> virtual_node_memory(std::shared_ptr<vgpu::VirtualNode> node,
+                                                  std::shared_ptr<std::mutex> turn);
+/// Of CUDA devices of this process. DeviceError where one cannot reach another's memory.
+std::shared_ptr<CommonMemory> cuda_memory(const std::vector<Device>& devices);
+/// As a rank sees it; `memory` is null in other processes than rank 0's.
+std::shared_ptr<SymmetricMemory> symmetric_memory_of(std::shared_ptr<CommonMemory> memory,
+                                                     int64_t rank_stride_bytes);
+/// Of one CUDA device of each rank's process.
+std::shared_ptr<SymmetricMemory> cuda_memory_of_processes(const RankLink& link);
+
+/// The links of ranks that are threads of this process.
+std::vector<std::shared_ptr<RankLink>> link_threads(const parallel::Ranks& ranks);
+/// This process's link, once all ranks have come. DeviceError names those that have not.
+std::shared_ptr<RankLink> link_process(const parallel::Ranks& ranks, const Job& job);
+
+}  // namespace imbrex::runtime
