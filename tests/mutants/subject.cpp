@@ -17,6 +17,7 @@
 #include "passes/pipeline.h"
 #include "ptx/reader.h"
 #include "runtime/device/backend.h"
+#include "runtime/device/machine.h"
 #include "runtime/launch/host_program.h"
 #include "runtime/parallel/meeting.h"
 
@@ -134,10 +135,10 @@ Outcome run_on_ranks(const vgpu::Options& options, const Subject& subject,
   std::vector<std::unique_ptr<Problem>> problems;
   std::map<size_t, uint64_t> symmetric;  // by number of the tensor: one allocation for all ranks
   for (int rank = 0; rank < subject.ranks; ++rank) {
-    devices.push_back(runtime::make_rank_device(
-        node, rank, turn, [&meeting, rank](const vgpu::Function& function, const vgpu::Launch& launch) {
-          return meeting.launch(rank, function, launch);
-        }));
+    const auto launch = [&meeting, rank](const vgpu::Function& function, const vgpu::Launch& call) {
+      return meeting.launch(rank, function, call);
+    };
+    devices.push_back(runtime::make_virtual_device(runtime::make_rank_machine(node, rank, launch), turn));
     size_t next = 0;
     problems.push_back(std::make_unique<Problem>(subject, *devices.back(), rank, [&](int64_t bytes) {
       const auto [at, is_new] = symmetric.try_emplace(next++);
