@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subjects of two ranks: collectives, and products fused with them.
+// Subjects of two ranks: collectives, products fused with them, and the exchange of experts' rows.
 #include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/parallel/all_reduce.h"
+#include "imbrex/parallel/experts.h"
 #include "mutants/subject.h"
 
 namespace imbrex::mutants {
@@ -37,6 +38,74 @@ Subject exchanged() {
       zeroed(float32, {64}), zeroed(int32, {2 * kRanks, 1}).on_all().unread(), zeroed(int32, {1}).unread());
   subject.ranks = kRanks;
   return subject;
+}
+
+// The kernels of ExpertExchange, of two experts and two tokens of one choice each. What they store to other ranks, the next
+// kernel reads there; here the same one does, so that it is read before the next call.
+constexpr int kExperts = 2, kTokens = 2, kWidth = 64, kRoom = kRanks * kTokens;
+
+struct Counted {
+  static constexpr const char* target = "sm_90a";
+  void operator()(int ranks, int64_t rank_stride_bytes, Int32 rank, Ptr<int32> expert_ptr,
+                  Ptr<int32> count_ptr, Ptr<int32> signal_ptr, Ptr<int32> call_ptr, Ptr<int32> y_ptr) const {
+    parallel::CountChoices{.block = 64}(kTokens, kExperts, ranks, rank_stride_bytes, rank, expert_ptr,
+                                        count_ptr, signal_ptr, call_ptr);
+    auto g_counts = symmetric_view(count_ptr, int32, rank_stride_bytes, ranks, {ranks, kExperts});
+    auto g_y = global_view(y_ptr, {ranks, kExperts});
+    store_global(g_y, load_global(g_counts[rank], {0, block_idx.x}, {kRanks, 1}), {0, block_idx.x});
+  }
+};
+
+struct Sent {
+  static constexpr const char* target = "sm_90a";
+  void operator()(int ranks, int64_t rank_stride_bytes, Int32 rank, Ptr<> x_ptr, Ptr<int32> expert_ptr,
+                  Ptr<int32> place_ptr, Ptr<> row_ptr, Ptr<int32> signal_ptr, Ptr<int32> call_ptr,
+                  Ptr<> y_ptr) const {
+    store_global(global_view(place_ptr, {kTokens}), full(int32, {kTokens}, rank), {0});
+    sync();
+    parallel::SendRows{.columns = kWidth, .num_warps = 2}(kTokens, 1, kWidth, kExperts, 1, 1, kRoom, ranks,
+                                                          rank_stride_bytes, rank, float32, x_ptr, expert_ptr,
+                                                          place_ptr, row_ptr, signal_ptr, call_ptr);
+    auto g_rows = symmetric_view(row_ptr, float32, rank_stride_bytes, ranks, {kRoom, kWidth});
+    store_global(global_view(y_ptr, float32, {kRanks, kWidth}),
+                 load_global(g_rows[rank], {0, 0}, {kRanks, kWidth}), {0, 0});
+  }
+};
+
+struct Combined {
+  static constexpr const char* target = "sm_90a";
+  void operator()(int ranks, int64_t rank_stride_bytes, Int32 rank, Ptr<> x_ptr, Ptr<int32> expert_ptr,
+                  Ptr<int32> place_ptr, Ptr<float32> weight_ptr, Ptr<> result_ptr, Ptr<int32> signal_ptr,
+                  Ptr<int32> call_ptr, Ptr<> y_ptr) const {
+    auto g_results = symmetric_view(result_ptr, float32, rank_stride_bytes, ranks, {kRoom, kWidth});
+    store_global(global_view(place_ptr, {kTokens}), full(int32, {kTokens}, rank), {0});
+    store_global(g_results[rank],
+                 load_global(global_view(x_ptr, float32, {kRanks, kWidth}), {0, 0}, {kRanks, kWidth}),
+                 {0, 0});
+    sync();
+    parallel::CombineRows{.columns = kWidth, .num_warps = 2}(
+        kTokens, 1, kWidth, kExperts, 1, 1, kRoom, ranks, rank_stride_bytes, rank, float32, result_ptr,
+        expert_ptr, place_ptr, weight_ptr, y_ptr, signal_ptr, call_ptr);
+  }
+};
+
+std::vector<Subject> expert_subjects() {
+  const auto experts = [] { return numbers(int32, {1, 0}); };
+  const auto signals = [](int64_t ctas) { return zeroed(int32, {2 * kRanks, ctas}).on_all().unread(); };
+  std::vector<Subject> all;
+  all.push_back(make_subject("experts: count", 2, Counted(), kRanks, rank_stride_bytes(), RankNumber(),
+                             experts(), out(int32, {kRanks, kExperts}).on_all().unread(), signals(kExperts),
+                             zeroed(int32, {kExperts}).unread(), out(int32, {kRanks, kExperts})));
+  all.push_back(make_subject("experts: send", 1, Sent(), kRanks, rank_stride_bytes(), RankNumber(),
+                             in(float32, {kTokens, kWidth}), experts(), out(int32, {kTokens}).unread(),
+                             out(float32, {kRoom, kWidth}).on_all().unread(), signals(1),
+                             zeroed(int32, {1}).unread(), out(float32, {kRanks, kWidth})));
+  all.push_back(make_subject("experts: combine", 1, Combined(), kRanks, rank_stride_bytes(), RankNumber(),
+                             in(float32, {kRanks, kWidth}), experts(), out(int32, {kTokens}).unread(),
+                             in(float32, {kTokens}), out(float32, {kRoom, kWidth}).on_all().unread(),
+                             signals(1), zeroed(int32, {1}).unread(), out(float32, {kTokens, kWidth})));
+  for (Subject& subject : all) subject.ranks = kRanks;
+  return all;
 }
 
 template <class K>
@@ -91,6 +160,7 @@ std::vector<Subject> rank_subjects() {
   all.push_back(exchanged());
   all.push_back(gathered());
   all.push_back(scattered("reduce-scatter"));
+  for (Subject& subject : expert_subjects()) all.push_back(std::move(subject));
   return all;
 }
 

@@ -491,6 +491,20 @@ TEST(OnTwoGpus, ARankThatFailsEndsTheWaitsOfTheOthers) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 20);
 }
 
+TEST(SymmetricTensor, CanBeViewedAsOthers) {
+  run_ranks(Ranks::virtual_node(3, options(0)), [&](Communicator& communicator) {
+    const SymmetricTensor bytes = communicator.symmetric(uint8, {4096});
+    const SymmetricTensor view = bytes.viewed_as(float32, {16, 64});
+    EXPECT_EQ(view.mine().address(), bytes.mine().address());
+    EXPECT_EQ(view.all().address(), bytes.all().address());
+    EXPECT_EQ(view.all()[communicator.rank()].address(), bytes.mine().address());
+    EXPECT_EQ(view.rank_stride_bytes(), bytes.rank_stride_bytes());
+    EXPECT_EQ(view.all().shape(), (std::vector<int64_t>{3, 16, 64}));
+    EXPECT_THAT(error_of([&] { (void)bytes.viewed_as(float32, {1025}); }),
+                HasSubstr("4100 bytes of 4096 that there are"));
+  });
+}
+
 TEST(RunRanks, TextsAreGathered) {
   std::vector<std::vector<std::string>> all(3);
   run_ranks(Ranks::virtual_node(3, options(0)), [&](Communicator& communicator) {

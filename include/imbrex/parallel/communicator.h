@@ -101,6 +101,10 @@ class Ranks {
   /// server (or just one, chosen for it), otherwise "virtual". LaunchError for another word, and for variables that
   /// contradict each other.
   static Ranks from_environment(std::string_view kind = "auto", vgpu::Options options = {});
+  /// The same for a program that knows its rank otherwise: rank `rank` of `size`, all on this server, of which each says the
+  /// same `job` and no other job of the user does.
+  static Ranks of_process(int rank, int size, const std::string& job, std::string_view kind = "auto",
+                          vgpu::Options options = {});
   /// How many CUDA devices there are; 0 without a driver.
   static int cuda_devices();
 
@@ -117,6 +121,7 @@ class Ranks {
   const std::shared_ptr<const runtime::Job>& job() const { return job_; }
 
  private:
+  static Ranks of_job(const runtime::Job& job, std::string_view kind, vgpu::Options options);
   int count_ = 1;
   bool is_virtual_ = true;
   vgpu::Options options_;

@@ -24,9 +24,15 @@ class SymmetricTensor {
   int64_t rank_stride_bytes() const { return rank_stride_bytes_; }
   DataType dtype() const { return mine_.dtype(); }
   const std::vector<int64_t>& shape() const { return mine_.shape(); }
+  /// The beginning of the same memory as a tensor of another type and shape. LaunchError where that is larger.
+  SymmetricTensor viewed_as(DataType dtype, const std::vector<int64_t>& shape,
+                            SourceLocation where = SourceLocation::current()) const;
 
  private:
   friend class Communicator;
+  /// Of rank `rank`; rank 0's part begins at `address`.
+  static SymmetricTensor at(const Device& device, uint64_t address, int rank, int ranks, int64_t stride,
+                            DataType dtype, const std::vector<int64_t>& shape);
   DeviceTensor mine_, all_;
   int64_t rank_stride_bytes_ = 0;
   std::shared_ptr<const void> keeper_;

@@ -54,15 +54,36 @@ SymmetricTensor Communicator::symmetric(DataType dtype, const std::vector<int64_
   for (const int64_t extent : shape) bits *= extent;
   const uint64_t address =
       link_->memory->allocate(*link_, static_cast<uint64_t>((bits + 7) / 8), call, where);
-  const int64_t stride = link_->memory->rank_stride_bytes();
+  SymmetricTensor tensor = SymmetricTensor::at(device(), address, rank(), size(),
+                                               link_->memory->rank_stride_bytes(), dtype, shape);
+  tensor.keeper_ = link_;
+  return tensor;
+}
+
+SymmetricTensor SymmetricTensor::at(const Device& device, uint64_t address, int rank, int ranks,
+                                    int64_t stride, DataType dtype, const std::vector<int64_t>& shape) {
   SymmetricTensor tensor;
   tensor.rank_stride_bytes_ = stride;
-  tensor.keeper_ = link_;
-  tensor.mine_ = DeviceTensor::view(device(), address + static_cast<uint64_t>(rank() * stride), dtype, shape);
-  std::vector<int64_t> all_shape{size()}, strides{stride * 8 / dtype.bits()};
+  tensor.mine_ = DeviceTensor::view(device, address + static_cast<uint64_t>(rank * stride), dtype, shape);
+  std::vector<int64_t> all_shape{ranks}, strides{stride * 8 / dtype.bits()};
   all_shape.insert(all_shape.end(), shape.begin(), shape.end());
   strides.insert(strides.end(), tensor.mine_.strides().begin(), tensor.mine_.strides().end());
-  tensor.all_ = DeviceTensor::view(device(), address, dtype, all_shape, strides);
+  tensor.all_ = DeviceTensor::view(device, address, dtype, all_shape, strides);
+  return tensor;
+}
+
+SymmetricTensor SymmetricTensor::viewed_as(DataType dtype, const std::vector<int64_t>& shape,
+                                           SourceLocation where) const {
+  const int64_t wanted = DeviceTensor::shape_only(dtype, shape).bytes();
+  if (wanted > mine_.bytes())
+    throw LaunchError(Diagnostic{
+        where, fmt::format("viewed_as: {} bytes of {} that there are", wanted, mine_.bytes()), {}, ""});
+  const auto ranks = static_cast<int>(all_.shape()[0]);
+  const auto rank = static_cast<int>(
+      rank_stride_bytes_ == 0 ? 0
+                              : static_cast<int64_t>(mine_.address() - all_.address()) / rank_stride_bytes_);
+  SymmetricTensor tensor = at(mine_.device(), all_.address(), rank, ranks, rank_stride_bytes_, dtype, shape);
+  tensor.keeper_ = keeper_;
   return tensor;
 }
 
@@ -140,8 +161,18 @@ Ranks Ranks::cuda(int count) {
 }
 
 Ranks Ranks::from_environment(std::string_view kind, vgpu::Options options) {
-  const runtime::Job job =
-      runtime::job_of_environment([](const char* name) -> const char* { return std::getenv(name); });
+  const auto variable = [](const char* name) -> const char* { return std::getenv(name); };
+  return of_job(runtime::job_of_environment(variable), kind, std::move(options));
+}
+
+Ranks Ranks::of_process(int rank, int size, const std::string& job, std::string_view kind,
+                        vgpu::Options options) {
+  if (rank < 0 || rank >= size)
+    throw LaunchError(Diagnostic{{}, fmt::format("rank {} of {}", rank, size), {}, "ranks begin at 0"});
+  return of_job({rank, size, rank, size, "", job}, kind, std::move(options));
+}
+
+Ranks Ranks::of_job(const runtime::Job& job, std::string_view kind, vgpu::Options options) {
   if (kind != "auto" && kind != "cuda" && kind != "virtual")
     throw LaunchError(Diagnostic{{}, fmt::format("ranks on '{}'", kind), {}, "use auto, cuda or virtual"});
   const int devices = kind == "virtual" ? 0 : cuda_devices();
