@@ -37,6 +37,13 @@ TEST(RunProgram, AFaultIsToldWithKernelAndPlaceAndTheProgramsCodeKept) {
   EXPECT_THAT(ran.output, HasSubstr("1 finding; 2 launches, 2 of them checked"));
 }
 
+TEST(RunProgram, ASignalThatEndsTheProgramIsNamed) {
+  const Ran ran = run(kImbrex + " run -- sh -c 'kill -9 $$'");
+  EXPECT_EQ(ran.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(ran.output, HasSubstr("the program was ended by signal 9 (Killed)"));
+  EXPECT_THAT(ran.output, HasSubstr("want of memory"));
+}
+
 TEST(RunProgram, WhatNoGpuNoticesIsToldAndTheProgramGoesOn) {
   const Ran ran = run(kImbrex + " run -- " + kProgram + " 2 past");
   EXPECT_EQ(ran.exit_code, 1) << ran.output;

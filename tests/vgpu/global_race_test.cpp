@@ -2,6 +2,7 @@
 // Races on global memory, inside a CTA and between CTAs.
 #include <fmt/format.h>
 
+#include "vgpu/checks/happens_before.h"
 #include "vgpu_testing.h"
 
 namespace imbrex::vgpu {
@@ -233,6 +234,32 @@ TEST(GlobalRace, TwoThreadsStoreTheSameTile) {
   const std::string end = "  cp.async.bulk.wait_group 0;\n";
   EXPECT_TRUE(run(bulk_store("@%first") + end).clean());
   EXPECT_TRUE(races(run("  setp.lt.u32 %p, %t, 2;\n" + bulk_store("@%p") + end), 10, 10));
+}
+
+/// One agent of one cluster, known up to a clock.
+std::shared_ptr<const Foreign> known(uint32_t cluster, Clock clock) {
+  VectorClock of;
+  of.join(AgentId{3}, Known(clock));
+  return std::make_shared<const Foreign>(Foreign{{cluster, std::make_shared<const VectorClock>(of)}});
+}
+
+TEST(GlobalRace, WhoPollsLearnsNothingNewAndSharesWhatIsKnown) {
+  const auto early = known(1, 5), late = known(1, 6), both = join(late, known(2, 1));
+  EXPECT_EQ(join(late, early), late);
+  EXPECT_EQ(join(early, late), late);
+  EXPECT_EQ(join(both, late), both);
+  EXPECT_EQ(join(early, both), both);
+  EXPECT_EQ(join(nullptr, both), both);
+  ASSERT_EQ(both->size(), 2u);
+  EXPECT_TRUE(both->at(1)->covers_all(3, 5));
+  // Each knows what the other does not.
+  const auto joined = join(join(known(1, 9), known(2, 2)), both);
+  EXPECT_TRUE(joined->at(1)->covers_all(3, 8));
+  EXPECT_TRUE(joined->at(2)->covers_all(3, 1));
+  EXPECT_FALSE(joined->at(2)->covers_all(3, 2));
+  const auto mixed = join(join(known(1, 9), known(2, 1)), join(known(1, 2), known(2, 7)));
+  EXPECT_TRUE(mixed->at(1)->covers_all(3, 8));
+  EXPECT_TRUE(mixed->at(2)->covers_all(3, 6));
 }
 
 }  // namespace

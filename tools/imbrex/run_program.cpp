@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "imbrex/core/error.h"
@@ -143,6 +144,14 @@ int run_to_end(const std::vector<std::string>& words, const Options& options, co
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   std::signal(SIGINT, before);
+  if (WIFSIGNALED(status))
+    fmt::print(stderr, "imbrex: the program was ended by signal {} ({}){}\n", WTERMSIG(status),
+               strsignal(WTERMSIG(status)),
+               WTERMSIG(status) == SIGKILL
+                   ? "\n  help: where the system did so for want of memory: memory of the GPU is memory of "
+                     "this machine "
+                     "here; a GPU that has less of it lets the program take less (--gpu rtx4090: 24 GB)"
+                   : "");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -73,6 +73,16 @@ class VectorClock {
     if (known_.size() < other.known_.size()) known_.resize(other.known_.size());
     for (size_t i = 0; i < other.known_.size(); ++i) known_[i].join(other.known_[i]);
   }
+  /// Whether `other` knows nothing more.
+  bool covers(const VectorClock& other) const {
+    for (size_t i = 0; i < other.known_.size(); ++i) {
+      Known joined = i < known_.size() ? known_[i] : Known();
+      const Known before = joined;
+      joined.join(other.known_[i]);
+      if (!(joined == before)) return false;
+    }
+    return true;
+  }
   /// Of all agents but one.
   void join_except(AgentId one, const VectorClock& other) {
     if (known_.size() < other.known_.size()) known_.resize(other.known_.size());

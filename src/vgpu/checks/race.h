@@ -148,6 +148,8 @@ class RaceChecker {
   static constexpr size_t kParts = 4;
   struct WarpState {
     Knowledge knowledge;  // of every lane
+    /// What a strong read came upon last, and what was known with it: one that polls learns nothing more.
+    std::shared_ptr<const Foreign> came_upon, known_with_it;
     std::vector<Part> parts;
     uint64_t version = 1;  // changes with knowledge and parts
     Clock clock = 1;

@@ -8,10 +8,27 @@
 
 namespace imbrex::vgpu {
 
+namespace {
+
+/// Whether `more` says nothing that `known` does not.
+bool covers(const Foreign& known, const Foreign& more) {
+  auto ours = known.begin();
+  for (const auto& [cluster, theirs] : more) {
+    while (ours != known.end() && ours->first < cluster) ++ours;
+    if (ours == known.end() || ours->first != cluster) return false;
+    if (ours->second != theirs && !ours->second->covers(*theirs)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
                                     const std::shared_ptr<const Foreign>& b) {
+  // A thread that polls learns the same again and again; who learns all of another shares it from then on.
   if (b == nullptr || a == b) return a;
-  if (a == nullptr) return b;
+  if (a == nullptr || (a->size() <= b->size() && covers(*b, *a))) return b;
+  if (covers(*a, *b)) return a;
   auto joined = std::make_shared<Foreign>(*a);
   for (const auto& [cluster, theirs] : *b) {
     std::shared_ptr<const VectorClock>& ours = (*joined)[cluster];
@@ -72,10 +89,20 @@ void RaceChecker::strong_access(const Who& who, uint64_t address, AccessKind kin
     Knowledge& ours = s.knowledge;
     if (there.seen != nullptr || there.narrow != nullptr) {
       std::shared_ptr<const Foreign>& to = (who.order & kAcquires) != 0 ? ours.foreign : ours.unfenced;
-      to = join(to, there.seen);
-      ours.unfenced = join(ours.unfenced, there.unfenced);
-      ours.narrow = join(ours.narrow, there.narrow);
-      ++s.version;
+      const auto learn = [&s](std::shared_ptr<const Foreign>& known,
+                              const std::shared_ptr<const Foreign>& more) {
+        std::shared_ptr<const Foreign> joined = join(known, more);
+        if (joined == known) return;
+        known = std::move(joined);
+        ++s.version;
+      };
+      if (there.seen != s.came_upon || to != s.known_with_it) {
+        learn(to, there.seen);
+        s.came_upon = there.seen;
+        s.known_with_it = to;
+      }
+      learn(ours.unfenced, there.unfenced);
+      learn(ours.narrow, there.narrow);
     }
   }
   if (!is_write(kind)) return;
