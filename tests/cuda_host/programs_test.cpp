@@ -140,6 +140,22 @@ TEST(CudaProgramFaults, TexturesAreNotSupportedAndSaySo) {
   }
 }
 
+TEST(CudaProgramFaults, CublasLinkedIntoTheProgramIsNamed) {
+  const std::string nvcc = find_cuda_tool("nvcc").path;
+  if (nvcc.empty()) IMBREX_SKIP(nvcc);
+  // In place of a library of half a gigabyte: what tells that it is there.
+  const std::string program = testing::TempDir() + "/imbrex-static-blas", trace = program + ".cpp";
+  std::ofstream(trace)
+      << "extern const char cublas_reads[]; const char cublas_reads[] = \"CUBLASLT_LOG_LEVEL\";\n";
+  const Ran built = run(nvcc + " -gencode arch=compute_90a,code=sm_90a " + kSources + "symbols.cu " + trace +
+                        " -o " + program);
+  ASSERT_EQ(built.exit_code, 0) << built.output;
+  const Ran ran = run(kImbrex + " run --with-blas -- " + program);
+  EXPECT_NE(ran.exit_code, 0);
+  EXPECT_THAT(ran.output, HasSubstr("cuBLAS is linked into the program"));
+  EXPECT_THAT(ran.output, HasSubstr("link it as a shared library (-lcublas -lcublasLt"));
+}
+
 TEST(CudaProgramFaults, MachineCodeWithoutPtxSaysHowToAddIt) {
   const std::string nvcc = find_cuda_tool("nvcc").path;
   if (nvcc.empty()) IMBREX_SKIP(nvcc);

@@ -149,6 +149,19 @@ TEST(RunProgram, SomeCtasOfALargeGridAreRunAndTheReportSaysSo) {
   EXPECT_THAT(run(kImbrex + " run --ctas 0 -- " + kProgram).output, HasSubstr("--ctas"));
 }
 
+TEST(RunProgram, WhoOpensCublasByItsPathGetsTheStandInWithBlas) {
+  // Another library by that name, in a folder of its own.
+  const std::string folder = temporary("cublas"), library = folder + "/libcublas.so.13";
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(IMBREX_BINARY_DIR "/cuda/libnvJitLink.so.13", library,
+                             std::filesystem::copy_options::overwrite_existing);
+  const std::string program = " -- " IMBREX_BINARY_DIR "/cuda_library_path_program " + library;
+  EXPECT_THAT(run(kImbrex + " run" + program).output, HasSubstr("nowhere\n"));
+  EXPECT_THAT(run(kImbrex + " run --with-blas" + program).output,
+              HasSubstr(IMBREX_BINARY_DIR "/cuda/blas/libcublas.so.13\n"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(RunProgram, ByTheLetterNotesAreFindings) {
   const Ran ran = run(kImbrex + " run --strict -- " + kProgram + " 1 bend");
   EXPECT_EQ(ran.exit_code, 1) << ran.output;

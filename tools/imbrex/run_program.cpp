@@ -89,7 +89,13 @@ std::string joined(const std::vector<std::string>& words) {
 void set_environment(const Options& options, const fs::path& libraries, const fs::path& folder,
                      uint64_t seed) {
   prepend("LD_LIBRARY_PATH", libraries.string());
-  if (options.with_blas) prepend("LD_LIBRARY_PATH", (libraries / "blas").string());
+  if (options.with_blas) {
+    const fs::path blas = libraries / "blas";
+    prepend("LD_LIBRARY_PATH", blas.string());
+    // For who asks for cuBLAS by a path of its own.
+    set("IMBREX_BLAS_FOLDER", blas.string());
+    prepend("LD_AUDIT", (blas / "libimbrex_blas_search.so").string());
+  }
   set("IMBREX_RUN_FOLDER", folder.string());
   set("IMBREX_GPU", options.gpu);
   set("IMBREX_GPUS", std::to_string(options.gpus));

@@ -74,6 +74,12 @@ CUDA_API cuStreamGetDevice(CUstream stream, CUdevice* device) {
   return answer("cuStreamGetDevice",
                 [&] { not_null(device, "device") = Host::get().stream(stream).context->device; });
 }
+CUDA_API cuStreamGetGreenCtx(CUstream stream, void** green_context) {
+  return answer("cuStreamGetGreenCtx", [&] {
+    Host::get().stream(stream);
+    not_null(green_context, "green context") = nullptr;  // no stream belongs to one
+  });
+}
 // Attributes are policies of caches and synchronisation, which change no result.
 CUDA_API cuStreamCopyAttributes(CUstream, CUstream) { return CUDA_SUCCESS; }
 CUDA_API cuStreamSetAttribute(CUstream, int, const void*) { return CUDA_SUCCESS; }

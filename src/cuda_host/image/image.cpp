@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <set>
 
@@ -77,6 +78,25 @@ std::string library_of(const void* image) {
   return name.starts_with("lib") && name.find(".so") != name.npos ? std::string(name) : "";
 }
 
+/// Whether cuBLAS is linked into the program itself: one of the variables that it reads from the environment stands in the file,
+/// however much has been stripped.
+bool has_cublas_inside() {
+  // Put together here, that no program has it from this layer.
+  const std::string trace = std::string(1, 'C').append("UBLASLT_LOG_LEVEL");
+  constexpr size_t kStep = size_t{1} << 20;
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::string text;
+  while (file) {
+    const size_t kept = std::min(text.size(), trace.size());
+    text.erase(0, text.size() - kept);
+    text.resize(kept + kStep);
+    file.read(text.data() + kept, static_cast<std::streamsize>(kStep));
+    text.resize(kept + static_cast<size_t>(file.gcount()));
+    if (text.find(trace) != std::string::npos) return true;
+  }
+  return false;
+}
+
 /// `image`: where it lies in the process, if anywhere.
 [[noreturn]] void refuse_without_ptx(const std::vector<FatEntry>& entries, std::string_view target,
                                      const void* image = nullptr) {
@@ -103,6 +123,16 @@ std::string library_of(const void* image) {
                        "  help: choose another GPU by --gpu or IMBREX_GPU, or compile with -gencode "
                        "arch=compute_{},code=compute_{}",
                        fmt::join(ptx, ", "), target, arch, arch));
+  if (has_cublas_inside())
+    refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
+           fmt::format(
+               "kernels are there as machine code only, and cuBLAS is linked into the program, whose kernels "
+               "are so; "
+               "the virtual GPU runs PTX\n"
+               "  help: link it as a shared library (-lcublas -lcublasLt in place of -lcublas_static "
+               "-lcublasLt_static), and imbrex run --with-blas answers its matrix products on the host; the "
+               "program's own kernels need PTX, by -gencode arch=compute_{},code=compute_{}",
+               arch, arch));
   refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
          fmt::format("its kernels are there as machine code{}{} only; the virtual GPU runs PTX\n"
                      "  help: build the program again with NVCC_APPEND_FLAGS=\"-gencode "

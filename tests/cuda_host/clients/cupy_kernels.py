@@ -42,4 +42,6 @@ assert np.allclose(fused(x, out).get(), np.sin(host) * host[::-1] + 2, atol=1e-5
 matrix = x[:1000].reshape(25, 40)
 assert np.allclose(matrix.T.sum(axis=0).get(), host[:1000].reshape(25, 40).sum(1), atol=1e-4)
 assert np.array_equal(cupy.where(x > 0, x, 0).get(), np.where(host > 0, host, 0))
+# By cuBLAS, which CuPy opens by its full path (--with-blas).
+assert np.allclose((matrix @ matrix.T).get(), host[:1000].reshape(25, 40) @ host[:1000].reshape(25, 40).T, atol=1e-3)
 print("cupy ok")
