@@ -262,6 +262,31 @@ SMALL:
   }
 }
 
+// Two groups of lanes come to a barrier one after the other while a third waits at the end, where all would meet again: it exits,
+// and the two meet.
+TEST(Calls, LanesThatCameApartMeetOnceTheOthersHaveExited) {
+  const std::string text = kernel(R"(  mov.u32 %y, 1;
+  st.global.u32 [%out], %y;
+  setp.ge.u32 %q, %lane, 20;
+  @%q bra END;
+  setp.lt.u32 %q, %lane, 1;
+  @%q bra MEET;
+  add.u32 %y, %y, 6;
+  setp.lt.u32 %q, %lane, 5;
+  @%q bra END;
+MEET:
+  call.uni meet;
+  call.uni meet;
+  add.u32 %y, %y, 100;
+  st.global.u32 [%out], %y;
+END:
+  ret;)",
+                                  ".func meet()\n{\n  bar.sync 0;\n  ret;\n}");
+  const Outcome r = run(text, 1, 32);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(r.out[i], i == 0 ? 101 : i < 5 || i >= 20 ? 1 : 107) << i;
+}
+
 TEST(Calls, RecursionIsRefusedByName) {
   VirtualGpu gpu({.target = "sm_90a"});
   try {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "vgpu/machine/cluster.h"
@@ -16,7 +17,19 @@ namespace {
 /// that lanes have been parked for so long.
 constexpr int64_t kMaxPark = 20000, kMinPark = 64;
 
-bool gathered(Warp& warp, const Wait& wait) { return (wait.a & warp.live() & ~wait.b) == 0; }
+/// The lanes that are still missing may wait at the same instruction apart, having come when others were live that have exited
+/// since: then they gather now.
+bool gathered(Warp& warp, const Wait& wait) {
+  const Mask missing = static_cast<Mask>(wait.a & warp.live() & ~wait.b);
+  if (missing == 0) return true;
+  const auto own =
+      std::ranges::find_if(warp.splits(), [&](const Split& split) { return &split.wait == &wait; });
+  if (own == warp.splits().end()) return false;
+  Mask here = 0;
+  for (const Split& other : warp.splits())
+    if (other.blocked && other.wait.ready == gathered && other.pc == own->pc) here |= other.mask;
+  return (missing & ~here) == 0;
+}
 
 std::string describe_gather(Warp& warp, const Wait& wait) {
   const Mask missing = static_cast<Mask>(wait.a & ~wait.b) & warp.live();
