@@ -45,15 +45,23 @@ std::vector<std::string> Communicator::gather(const std::string& text, SourceLoc
   return texts;
 }
 
+namespace {
+
+int64_t dense_bytes(DataType dtype, const std::vector<int64_t>& shape) {
+  int64_t bits = dtype.bits();
+  for (const int64_t extent : shape) bits *= extent;
+  return (bits + 7) / 8;
+}
+
+}  // namespace
+
 SymmetricTensor Communicator::symmetric(DataType dtype, const std::vector<int64_t>& shape,
                                         SourceLocation where) {
   const DeviceTensor wanted = DeviceTensor::shape_only(dtype, shape);
   const std::string call = fmt::format("symmetric({}, [{}])", dtype.name(), fmt::join(shape, ", "));
   link_->meet(call, {}, where);
-  int64_t bits = dtype.bits();
-  for (const int64_t extent : shape) bits *= extent;
   const uint64_t address =
-      link_->memory->allocate(*link_, static_cast<uint64_t>((bits + 7) / 8), call, where);
+      link_->memory->allocate(*link_, static_cast<uint64_t>(dense_bytes(dtype, shape)), call, where);
   SymmetricTensor tensor = SymmetricTensor::at(device(), address, rank(), size(),
                                                link_->memory->rank_stride_bytes(), dtype, shape);
   tensor.keeper_ = link_;
@@ -74,7 +82,7 @@ SymmetricTensor SymmetricTensor::at(const Device& device, uint64_t address, int 
 
 SymmetricTensor SymmetricTensor::viewed_as(DataType dtype, const std::vector<int64_t>& shape,
                                            SourceLocation where) const {
-  const int64_t wanted = DeviceTensor::shape_only(dtype, shape).bytes();
+  const int64_t wanted = dense_bytes(dtype, shape);
   if (wanted > mine_.bytes())
     throw LaunchError(Diagnostic{
         where, fmt::format("viewed_as: {} bytes of {} that there are", wanted, mine_.bytes()), {}, ""});
