@@ -13,6 +13,7 @@ library works, and calls return at once. Arrays of the host run on the virtual G
 - `softmax`, `layer_norm`, `rms_norm`, `gated`, `rope`, `cross_entropy`, `top_k`, `quantise_float8`: row by row.
 - `transpose`: a matrix's copy with rows and columns exchanged.
 - `Kernel`: a kernel of your own, in C++; `kernels`: those of the library, by name.
+- `parallel`: several GPUs, a process each: collectives, and products fused with them.
 - `VirtualGpu`: runs PTX of any compiler on the CPU and reports what is wrong with it.
 - `checked`: a test that fails when the virtual GPU finds something.
 
@@ -38,7 +39,7 @@ from ._kernel import Kernel, kernels
 from ._operators import attention, attention_decode, grouped_matmul, matmul
 from ._rows import cross_entropy, gated, layer_norm, quantise_float8, rms_norm, rope, softmax, top_k, transpose
 from ._virtual_gpu import Report, VirtualGpu
-from . import _when_torch
+from . import _when_torch, parallel
 
 __version__ = _version()
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "kernels",
     "layer_norm",
     "matmul",
+    "parallel",
     "quantise_float8",
     "rms_norm",
     "rope",

@@ -20,6 +20,7 @@ NB_MODULE(_imbrex, m) {
   python::bind_matmul(m);
   python::bind_attention(m);
   python::bind_grouped(m);
+  python::bind_parallel(m);
   python::bind_rows(m);
   m.def("version", [] { return std::string(imbrex::version()); });
   m.def("describe", [](nanobind::handle object) { return python::Array("array", object).text(); });

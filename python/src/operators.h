@@ -20,6 +20,7 @@ namespace imbrex::python {
 void bind_attention(nb::module_& m);
 void bind_grouped(nb::module_& m);
 void bind_matmul(nb::module_& m);
+void bind_parallel(nb::module_& m);
 void bind_rows(nb::module_& m);
 
 /// An array that may be left out.

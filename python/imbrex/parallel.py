@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several GPUs, one process per GPU: collectives, and products fused with them.
+
+    ranks = imbrex.parallel.join()          # under torchrun, mpirun, srun or `imbrex launch`
+    h = ranks.all_gather_matmul(x, w1.T)    # [x of all ranks] @ w1.T
+    y = ranks.matmul_all_reduce(h, w2.T)    # the sum of all ranks' h @ w2.T
+
+On CUDA GPUs arrays are those of PyTorch, CuPy or JAX. Where this machine has no GPU for each rank, the ranks have virtual
+ones, with arrays of the host (NumPy), and races between ranks are found. docs/parallel.md tells of the rest.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import uuid
+import weakref
+from typing import Any
+
+from . import _imbrex
+
+Array = Any
+__all__ = ["Communicator", "join"]
+
+
+def join(
+    group: Any = None,
+    *,
+    gpus: str = "auto",
+    target: str = "sm_90a",
+    patience: float = 60.0,
+    seed: int = 0,
+) -> Communicator:
+    """This process as one of several ranks; returns when all have come.
+
+    group: a process group of torch.distributed, whose ranks are taken; None: those of the environment's variables, as
+        torchrun, mpirun, srun and `imbrex launch` set them; without any, rank 0 of 1.
+    gpus: "cuda", each rank on the GPU of its number on this server; "virtual"; "auto", CUDA where this process sees a GPU
+        for each rank, or exactly one.
+    target, seed: of virtual GPUs: what they are, and in which order the ranks' kernels are interleaved. Other functions of
+        this package, called with arrays of the host and this target, run on the rank's virtual GPU until it leaves.
+    patience: seconds that a rank waits for another.
+
+    Raises DeviceError naming the ranks that have not come, and LaunchError (a ValueError) for variables that make no sense.
+    """
+    rank = size = None
+    job = ""
+    if group is not None:
+        import torch.distributed as dist
+
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        names = [f"{os.getpid()} {uuid.uuid4()}"]
+        dist.broadcast_object_list(names, src=dist.get_global_rank(group, 0), group=group)
+        job = names[0]
+    return Communicator(_imbrex.RankGroup(gpus, target, patience, seed, rank, size, job), target)
+
+
+class Communicator:
+    """The ranks, as one of them has them; join() makes it. A context manager: with it, the rank leaves.
+
+    All ranks make the same calls in the same order, with the same shapes where not said otherwise, and on a GPU on one
+    stream. Another call or shape on one rank is a DeviceError on all that names both.
+    """
+
+    def __init__(self, group: _imbrex.RankGroup, target: str):
+        self._group = group
+        self._target = target
+        self._has_left = False
+        if group.device.is_virtual:
+            _imbrex.set_default_virtual_gpu(target, group.device)
+        atexit.register(_leave_at_exit, weakref.ref(self))
+
+    @property
+    def rank(self) -> int:
+        return self._group.rank
+
+    @property
+    def size(self) -> int:
+        return self._group.size
+
+    @property
+    def device(self) -> _imbrex.Device:
+        """The rank's own GPU."""
+        return self._group.device
+
+    def barrier(self) -> None:
+        """Waits for the rank's GPU, then for the other ranks."""
+        self._group.barrier()
+
+    def gather(self, text: str) -> list[str]:
+        """The texts of all ranks, by rank."""
+        return self._group.gather(text)
+
+    def synchronize(self) -> None:
+        """Waits for the rank's GPU: on PyTorch's current stream at most for `patience`, after which it raises DeviceError
+        and ends what the kernels wait for. Other ways of waiting have no such bound."""
+        torch = sys.modules.get("torch")
+        is_torch = torch is not None and not self.device.is_virtual and torch.cuda.is_initialized()
+        self._group.synchronize(torch.cuda.current_stream().cuda_stream if is_torch else 0)
+
+    def leave(self, why: str = "") -> None:
+        """Tells the others that this rank has ended; `why`: the error by which it did. Rank 0 waits here for the others."""
+        if self._has_left:
+            return
+        self._has_left = True
+        if self.device.is_virtual:
+            _imbrex.set_default_virtual_gpu(self._target, None)
+        self._group.leave(why)
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        self.leave("" if error is None else f"{kind.__name__}: {error}".splitlines()[0])
+
+    def all_reduce(self, x: Array, *, out: Array | None = None) -> Array:
+        """The sum of all ranks' x, in float32 in the order of the ranks: all get the same bits. Any type that converts to
+        float32; `out` may be x."""
+        return self._group.all_reduce(x, out)
+
+    def all_gather(self, x: Array, *, out: Array | None = None) -> Array:
+        """The x of all ranks, [n, ...], one after the other: [size * n, ...]."""
+        return self._group.all_gather(x, out)
+
+    def reduce_scatter(self, x: Array, *, out: Array | None = None) -> Array:
+        """This rank's rows of the sum of all ranks' x: of [size * n, ...], [n, ...]."""
+        return self._group.reduce_scatter(x, out)
+
+    def all_gather_matmul(
+        self,
+        x: Array,
+        w: Array,
+        *,
+        bias: Array | None = None,
+        activation: str | None = None,
+        rows: int | None = None,
+        out: Array | None = None,
+    ) -> Array:
+        """activation([x of all ranks] @ w + bias), while the rows travel.
+
+        x: [n, k], this rank's rows, float16 or bfloat16, dense; k a multiple of 8.
+        w: [k, columns], its own, as a view of a dense [columns, k]: `weight.T`.
+        rows: of all ranks together; None: size * n. They are dealt out evenly but for the last ranks.
+        out: [rows, columns], of x's type.
+
+        On GPUs that run sm_90a (Hopper). Raises LaunchError naming the argument.
+        """
+        return self._group.all_gather_matmul(x, w, bias, activation, rows, out)
+
+    def matmul_reduce_scatter(
+        self, x: Array, w: Array, *, bias: Array | None = None, activation: str | None = None, out: Array | None = None
+    ) -> Array:
+        """activation(this rank's rows of the sum of all ranks' x @ w, + bias), while the sums travel.
+
+        x: [m, k] and w: [k, n], this rank's part of k; types and the rest as in all_gather_matmul().
+        """
+        return self._group.matmul_reduce_scatter(x, w, bias, activation, out)
+
+    def matmul_all_reduce(
+        self, x: Array, w: Array, *, bias: Array | None = None, activation: str | None = None, out: Array | None = None
+    ) -> Array:
+        """activation(the sum of all ranks' x @ w, + bias), on every rank, with the same bits; as matmul_reduce_scatter()."""
+        return self._group.matmul_all_reduce(x, w, bias, activation, out)
+
+
+def _leave_at_exit(reference) -> None:
+    communicator = reference()
+    if communicator is None:
+        return
+    error = getattr(sys, "last_value", None)
+    try:
+        communicator.leave("" if error is None else f"{type(error).__name__}: {error}".splitlines()[0])
+    except _imbrex.DeviceError:
+        pass  # rank 0 is gone, and with it whoever would want to know

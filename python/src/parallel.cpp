@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// imbrex.parallel: this process as one of several ranks, and what they do together with arrays.
+#include "imbrex/parallel.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "operators.h"
+
+namespace imbrex::python {
+using namespace nb::literals;
+using namespace parallel;
+namespace {
+
+Ranks ranks_of(const std::string& gpus, const std::string& target, double patience, uint64_t seed,
+               const std::optional<int>& rank, const std::optional<int>& size, const std::string& job) {
+  vgpu::Options options{.target = target, .seed = seed};
+  Ranks ranks = rank && size ? Ranks::of_process(*rank, *size, job, gpus, options)
+                             : Ranks::from_environment(gpus, options);
+  return ranks.patience(patience);
+}
+
+std::vector<int64_t> shape_of(const Array& array) { return {array.shape().begin(), array.shape().end()}; }
+
+/// The ranks, as one of them has them. Symmetric memory is taken as calls need it, and kept.
+class Group {
+ public:
+  Group(const std::string& gpus, const std::string& target, double patience, uint64_t seed,
+        const std::optional<int>& rank, const std::optional<int>& size, const std::string& job)
+      : target_(target), ranks_([&] {
+          const nb::gil_scoped_release released;
+          return Communicator::join(ranks_of(gpus, target, patience, seed, rank, size, job));
+        }()) {}
+
+  int rank() const { return ranks_.rank(); }
+  int size() const { return ranks_.size(); }
+  Device device() const { return ranks_.device(); }
+  void barrier() { ranks_.barrier(); }
+  void leave(const std::string& why) { ranks_.leave(why); }
+  std::vector<std::string> gather(const std::string& text) { return ranks_.gather(text); }
+  void synchronize(uintptr_t stream) {
+    if (stream == 0) return ranks_.synchronize();
+    ranks_.synchronize(Stream::adopt(ranks_.device(), reinterpret_cast<void*>(stream)));
+  }
+
+  nb::object all_reduce(nb::handle x_object, nb::handle out_object) {
+    const Array x("x", x_object);
+    Result out(x, out_object, x.shape(), x.dtype);
+    expect(out.array, x.dtype, x.shape());
+    Call call("all_reduce", {&x, &out.array}, target_);
+    return collective(call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to) {
+      const SymmetricTensor sent = buffer(0, x.dtype, shape_of(x)), sum = buffer(1, x.dtype, shape_of(x));
+      copy(sent.mine(), from, call);
+      if (!all_reduce_) all_reduce_.emplace(ranks_);
+      LaunchReport report = (*all_reduce_)(sent, sum, AllReduce::Kind::kAuto, call.stream());
+      copy(to, sum.mine(), call);
+      return report;
+    });
+  }
+
+  nb::object all_gather(nb::handle x_object, nb::handle out_object) {
+    const Array x("x", x_object);
+    if (x.rank == 0) x.refuse("has no dimension", "give it one");
+    std::vector<int64_t> shape = shape_of(x), rows = shape;
+    shape[0] *= size();
+    rows.insert(rows.begin(), size());
+    Result out(x, out_object, shape, x.dtype);
+    expect(out.array, x.dtype, shape);
+    Call call("all_gather", {&x, &out.array}, target_);
+    return collective(call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to) {
+      const DeviceTensor row = buffer(0, x.dtype, shape_of(x)).mine();
+      copy(row, from, call);
+      if (!all_gather_) all_gather_.emplace(ranks_);
+      LaunchReport report = (*all_gather_)(row, buffer(1, x.dtype, rows), call.stream());
+      copy(to, buffer(1, x.dtype, shape).mine(), call);
+      return report;
+    });
+  }
+
+  nb::object reduce_scatter(nb::handle x_object, nb::handle out_object) {
+    const Array x("x", x_object);
+    if (x.rank == 0 || x.extents[0] % size() != 0)
+      x.refuse(fmt::format("is {}, for {} ranks", x.text(), size()), "make its first extent a multiple of the ranks");
+    std::vector<int64_t> shape = shape_of(x);
+    shape[0] /= size();
+    std::vector<int64_t> rows = shape;
+    rows.insert(rows.begin(), size());
+    Result out(x, out_object, shape, x.dtype);
+    expect(out.array, x.dtype, shape);
+    Call call("reduce_scatter", {&x, &out.array}, target_);
+    return collective(call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to) {
+      copy(buffer(0, x.dtype, shape_of(x)).mine(), from, call);
+      const DeviceTensor sum = buffer(1, x.dtype, shape).mine();
+      if (!reduce_scatter_) reduce_scatter_.emplace(ranks_);
+      LaunchReport report = (*reduce_scatter_)(buffer(0, x.dtype, rows), sum, call.stream());
+      copy(to, sum, call);
+      return report;
+    });
+  }
+
+  nb::object all_gather_matmul(nb::handle x_object, nb::handle w_object, nb::handle bias_object,
+                               nb::handle activation, const std::optional<int64_t>& rows, nb::handle out_object) {
+    const Array x("x", x_object);
+    Array w("w", w_object);
+    const Optional bias("bias", bias_object);
+    weight(x, w);
+    const int64_t m = rows.value_or(x.extents[0] * size()), k = x.extents[1];
+    const int64_t shape[] = {m, w.extents[0]};
+    Result out(x, out_object, shape, x.dtype);
+    expect(out.array, x.dtype, shape);
+    Call call("all_gather_matmul", {&x, &w, &out.array, bias.get()}, target_);
+    const DeviceTensor &tx = call.in(x), &tw = call.in(w), &to = call.out(out.array);
+    const FusedOptions options = fused_options(call, bias, activation);
+    call.run([&] {
+      grow(all_gather_matmul_, {.m = m, .k = k, .dtype = x.dtype});
+      return (*all_gather_matmul_.call)(tx, tw, to, options);
+    });
+    return out.take();
+  }
+
+  nb::object matmul_reduce_scatter(nb::handle x_object, nb::handle w_object, nb::handle bias_object,
+                                   nb::handle activation, nb::handle out_object) {
+    const Array x("x", x_object);
+    Array w("w", w_object);
+    const Optional bias("bias", bias_object);
+    weight(x, w);
+    const int64_t m = x.extents[0], n = w.extents[0];
+    const int64_t shape[] = {RowsOfRank::of(m, size(), rank()).count, n};
+    Result out(x, out_object, shape, x.dtype);
+    expect(out.array, x.dtype, shape);
+    Call call("matmul_reduce_scatter", {&x, &w, &out.array, bias.get()}, target_);
+    const DeviceTensor &tx = call.in(x), &tw = call.in(w), &to = call.out(out.array);
+    const FusedOptions options = fused_options(call, bias, activation);
+    call.run([&] {
+      grow(matmul_reduce_scatter_, {.m = m, .n = n, .dtype = x.dtype});
+      return (*matmul_reduce_scatter_.call)(tx, tw, to, options);
+    });
+    return out.take();
+  }
+
+  nb::object matmul_all_reduce(nb::handle x_object, nb::handle w_object, nb::handle bias_object,
+                               nb::handle activation, nb::handle out_object) {
+    const Array x("x", x_object);
+    Array w("w", w_object);
+    const Optional bias("bias", bias_object);
+    weight(x, w);
+    const std::vector<int64_t> shape{x.extents[0], w.extents[0]};
+    Result out(x, out_object, shape, x.dtype);
+    expect(out.array, x.dtype, shape);
+    Call call("matmul_all_reduce", {&x, &w, &out.array, bias.get()}, target_);
+    const DeviceTensor &tx = call.in(x), &tw = call.in(w), &to = call.out(out.array);
+    const FusedOptions options = fused_options(call, bias, activation);
+    call.run([&] {
+      grow(matmul_all_reduce_, {.m = shape[0], .n = shape[1], .dtype = x.dtype});
+      const SymmetricTensor y = buffer(1, x.dtype, shape);
+      LaunchReport report = (*matmul_all_reduce_.call)(tx, tw, y, options);
+      copy(to, y.mine(), call);
+      return report;
+    });
+    return out.take();
+  }
+
+ private:
+  /// A fused product, and the largest call that it was made for.
+  template <class Product>
+  struct Grown {
+    std::optional<Product> call;
+    FusedSizes largest{};
+  };
+
+  template <class Product>
+  void grow(Grown<Product>& product, const FusedSizes& needed) {
+    FusedSizes& has = product.largest;
+    if (product.call && needed.m <= has.m && needed.n <= has.n && needed.k <= has.k && needed.dtype == has.dtype)
+      return;
+    has = {std::max(has.m, needed.m), std::max(has.n, needed.n), std::max(has.k, needed.k), needed.dtype};
+    product.call.emplace(ranks_, has);
+  }
+
+  /// Symmetric memory, of which each call uses the beginning. All ranks ask for the same.
+  SymmetricTensor buffer(size_t number, DataType dtype, const std::vector<int64_t>& shape) {
+    int64_t bits = dtype.bits();
+    for (const int64_t extent : shape) bits *= extent;
+    SymmetricTensor& memory = buffers_[number];
+    const auto bytes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(bits / 8, 4096))));
+    if (number_of_bytes_[number] < bytes) {
+      memory = ranks_.symmetric(uint8, {bytes});
+      number_of_bytes_[number] = bytes;
+    }
+    return memory.viewed_as(dtype, shape);
+  }
+
+  static void copy(DeviceTensor to, const DeviceTensor& from, const Call& call) { to.copy_from(from, call.stream()); }
+
+  template <class Body>
+  nb::object collective(Call& call, const Array& x, Result& out, const Body& body) {
+    if (!out.is_empty()) {
+      const DeviceTensor &from = call.in(x), &to = call.out(out.array);
+      call.run([&] { return body(from, to); });
+    }
+    return out.take();
+  }
+
+  /// w as the kernels take it: [n, k].
+  static void weight(const Array& x, Array& w) {
+    for (const Array* each : {&x, static_cast<const Array*>(&w)})
+      if (each->rank != 2) each->refuse(fmt::format("is {}", each->text()), "give it two dimensions");
+    if (x.extents[1] != w.extents[0])
+      w.refuse(fmt::format("is {}, x is {}: inner sizes {} and {} differ", w.text(), x.text(), x.extents[1], w.extents[0]),
+               "x is [m, k], w is [k, n]");
+    w.transpose();
+    if (!w.is_dense()) w.refuse("does not lie as [n, k]", "pass the view weight.T of a dense [n, k]");
+    if (!x.is_dense()) x.refuse("is not dense", "pass x.contiguous(), or numpy.ascontiguousarray(x)");
+  }
+  static FusedOptions fused_options(Call& call, const Optional& bias, nb::handle activation) {
+    FusedOptions options;
+    options.bias = call.in(bias);
+    options.activation = activation_of(activation);
+    options.stream = call.stream();
+    return options;
+  }
+
+  std::string target_;
+  Communicator ranks_;
+  SymmetricTensor buffers_[2];
+  int64_t number_of_bytes_[2] = {};
+  std::optional<AllReduce> all_reduce_;
+  std::optional<AllGather> all_gather_;
+  std::optional<ReduceScatter> reduce_scatter_;
+  Grown<AllGatherMatmul> all_gather_matmul_;
+  Grown<MatmulReduceScatter> matmul_reduce_scatter_;
+  Grown<MatmulAllReduce> matmul_all_reduce_;
+};
+
+}  // namespace
+
+void bind_parallel(nb::module_& m) {
+  using Released = nb::call_guard<nb::gil_scoped_release>;
+  const nb::object none = nb::none();
+  nb::class_<Group>(m, "RankGroup", "imbrex.parallel.Communicator stands on it.")
+      .def(nb::init<const std::string&, const std::string&, double, uint64_t, const std::optional<int>&,
+                    const std::optional<int>&, const std::string&>(),
+           "gpus"_a, "target"_a, "patience"_a, "seed"_a, "rank"_a.none() = none, "size"_a.none() = none, "job"_a = "")
+      .def_prop_ro("rank", &Group::rank)
+      .def_prop_ro("size", &Group::size)
+      .def_prop_ro("device", &Group::device)
+      .def("barrier", &Group::barrier, Released())
+      .def("gather", &Group::gather, "text"_a, Released())
+      .def("synchronize", &Group::synchronize, "stream"_a = 0, Released())
+      .def("leave", &Group::leave, "why"_a = "", Released())
+      .def("all_reduce", &Group::all_reduce, "x"_a, "out"_a.none() = none)
+      .def("all_gather", &Group::all_gather, "x"_a, "out"_a.none() = none)
+      .def("reduce_scatter", &Group::reduce_scatter, "x"_a, "out"_a.none() = none)
+      .def("all_gather_matmul", &Group::all_gather_matmul, "x"_a, "w"_a, "bias"_a.none() = none,
+           "activation"_a.none() = none, "rows"_a.none() = none, "out"_a.none() = none)
+      .def("matmul_reduce_scatter", &Group::matmul_reduce_scatter, "x"_a, "w"_a, "bias"_a.none() = none,
+           "activation"_a.none() = none, "out"_a.none() = none)
+      .def("matmul_all_reduce", &Group::matmul_all_reduce, "x"_a, "w"_a, "bias"_a.none() = none,
+           "activation"_a.none() = none, "out"_a.none() = none);
+}
+
+}  // namespace imbrex::python

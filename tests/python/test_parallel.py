@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""imbrex.parallel on virtual GPUs: this file is also the program that each rank runs."""
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import imbrex
+import imbrex.parallel
+
+SOURCE = Path(os.environ.get("IMBREX_SOURCE_DIR", Path(__file__).parents[2]))
+
+
+def launch(count, *program, timeout=300):
+    """Exit codes and outputs of the ranks."""
+    job = f"test {uuid.uuid4()}"
+    processes = []
+    for rank in range(count):
+        variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "IMBREX_JOB": job}
+        environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
+        processes.append(subprocess.Popen([sys.executable, *map(str, program)], env=environment, text=True,
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+    try:
+        return [(process.communicate(timeout=timeout)[0], process.returncode) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def inputs(ranks, shape, dtype, seed):
+    """What each rank brings, by rank."""
+    generator = np.random.default_rng(seed)
+    return [generator.standard_normal(shape).astype(dtype) for _ in range(ranks.size)]
+
+
+def collectives(ranks):
+    for seed, shape in enumerate([(1,), (ranks.size * 7, 33), (ranks.size * 64, 40)]):
+        for dtype in (np.float32, np.float16):
+            x = inputs(ranks, shape, dtype, seed)
+            total = sum(t.astype(np.float64) for t in x)
+            tolerance = {"rtol": 2e-3, "atol": 2e-3} if dtype == np.float16 else {"rtol": 1e-5, "atol": 1e-5}
+            np.testing.assert_allclose(ranks.all_reduce(x[ranks.rank]), total, **tolerance)
+            np.testing.assert_array_equal(ranks.all_gather(x[ranks.rank]), np.concatenate(x))
+            if shape[0] % ranks.size == 0:
+                rows = total.reshape(ranks.size, -1, *shape[1:])[ranks.rank]
+                np.testing.assert_allclose(ranks.reduce_scatter(x[ranks.rank]), rows, **tolerance)
+    in_place = np.full(5, 2.0 ** ranks.rank, np.float32)
+    assert ranks.all_reduce(in_place, out=in_place) is in_place
+    np.testing.assert_array_equal(in_place, 2.0**ranks.size - 1)
+
+
+def products(ranks):
+    m, n, k = 300, 96, 64  # so many rows that the fused kernels are taken
+    rows = -(-m // ranks.size)
+    x = inputs(ranks, (m, k), np.float16, 1)
+    w = inputs(ranks, (n, k), np.float16, 2)
+    bias = np.random.default_rng(3).standard_normal(n).astype(np.float16)
+    mine = slice(rows * ranks.rank, min(rows * (ranks.rank + 1), m))
+    exact = lambda a, b: a.astype(np.float64) @ b.T.astype(np.float64)
+    total = sum(exact(a, b) for a, b in zip(x, w)) + bias
+    close = {"rtol": 4e-3, "atol": 0.2}
+    gathered = ranks.all_gather_matmul(np.ascontiguousarray(x[0][mine]), w[ranks.rank].T, bias=bias, activation="relu", rows=m)
+    np.testing.assert_allclose(gathered, np.maximum(exact(x[0], w[ranks.rank]) + bias, 0), **close)
+    scattered = ranks.matmul_reduce_scatter(x[ranks.rank], w[ranks.rank].T, bias=bias)
+    np.testing.assert_allclose(scattered, total[mine], **close)
+    np.testing.assert_allclose(ranks.matmul_all_reduce(x[ranks.rank], w[ranks.rank].T, bias=bias), total, **close)
+
+
+def refused(ranks):
+    assert ranks.gather(f"from {ranks.rank}") == [f"from {rank}" for rank in range(ranks.size)]
+    with pytest.raises(imbrex.LaunchError, match="make its first extent a multiple of the ranks"):
+        ranks.reduce_scatter(np.zeros((ranks.size + 1, 2), np.float32))
+    with pytest.raises(imbrex.LaunchError, match="inner sizes 8 and 16 differ"):
+        ranks.matmul_all_reduce(np.zeros((4, 8), np.float16), np.zeros((16, 4), np.float16))
+    with pytest.raises(imbrex.LaunchError, match="does not lie as"):
+        ranks.matmul_all_reduce(np.zeros((4, 8), np.float16), np.zeros((8, 16), np.float16))
+    with pytest.raises(imbrex.DeviceError, match=r"symmetric\(uint8, \[4096\]\).*symmetric\(uint8, \[16384\]\)"):
+        ranks.all_reduce(np.zeros(10 + 4000 * ranks.rank, np.float32))
+
+
+def fails(ranks):
+    if ranks.rank == 1:
+        raise OSError("the disk is full")
+    ranks.barrier()
+
+
+@pytest.mark.parametrize("body, count", [("collectives", 3), ("products", 2), ("refused", 2)])
+def test_ranks(body, count):
+    for output, code in launch(count, __file__, body):
+        assert (output.strip(), code) == ("right", 0)
+
+
+def test_an_error_of_one_rank_reaches_the_others():
+    (first, code_0), (second, code_1) = launch(2, __file__, "fails")
+    assert code_0 == code_1 == 1
+    assert "OSError: the disk is full" in second
+    assert "rank 1 has ended and does not come to barrier" in first and "the disk is full" in first
+
+
+def test_alone():
+    with imbrex.parallel.join(gpus="virtual") as ranks:
+        assert (ranks.rank, ranks.size) == (0, 1)
+        x = np.arange(10, dtype=np.float32)
+        np.testing.assert_array_equal(ranks.all_reduce(x), x)
+    assert float(imbrex.matmul(np.ones((8, 8), np.float16), np.ones((8, 8), np.float16))[0, 0]) == 8
+
+
+def test_the_example():
+    for output, code in launch(2, SOURCE / "examples/tensor_parallel.py"):
+        assert code == 0, output
+
+
+if __name__ == "__main__":
+    with imbrex.parallel.join(gpus="virtual", patience=120) as ranks:
+        globals()[sys.argv[1]](ranks)
+    print("right")
