@@ -25,11 +25,19 @@ def _compute_torchs_operators():
         imbrex_torch.activate()
 
 
+def _launch_tuned_kernels_once():
+    if os.environ.get("IMBREX_TRITON_AUTOTUNE") != "measure":
+        import imbrex_triton
+
+        imbrex_triton.activate()
+
+
 # Package: what is done before it is imported, and after.
 _PREPARED = {
     "cuda.bindings": (_keep_ptx_when_linking, None),
     "numba": (_keep_ptx_when_linking, None),
     "torch": (None, _compute_torchs_operators),
+    "triton.runtime.autotuner": (None, _launch_tuned_kernels_once),
 }
 
 
