@@ -19,7 +19,7 @@ install(TARGETS imbrex_tool RUNTIME COMPONENT command)
 if(IMBREX_CUDA_HOST)  # in a folder of their own, so that no program meets them unasked
   install(TARGETS imbrex_libcuda imbrex_libcudart_12 imbrex_libcudart_13 imbrex_jit_link_12 imbrex_jit_link_13
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda COMPONENT command)
-  install(TARGETS imbrex_cublas_12 imbrex_cublas_13 imbrex_cublasLt_12 imbrex_cublasLt_13 imbrex_blas_search
+  install(TARGETS imbrex_cublas_12 imbrex_cublas_13 imbrex_cublasLt_12 imbrex_cublasLt_13 imbrex_curand imbrex_blas_search
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda/blas COMPONENT command)
   install(PROGRAMS src/cuda_host/ptxas src/cuda_host/nvcc DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda
     COMPONENT command)

@@ -76,6 +76,18 @@ TEST(CudaPrograms, ProductsOfCublasAreAnsweredByTheHostWhereAskedFor) {
   EXPECT_THAT(more.output, HasSubstr("cublasSaxpy_v2: the stand-in for cuBLAS does not have this"));
 }
 
+TEST(CudaPrograms, RandomNumbersOfCurandAreAnsweredByTheHostWhereAskedFor) {
+  const std::string program = compiled("random", "shared", " -lcurand");
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran ran = run(kImbrex + " run --with-blas -- " + program);
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("4 calls of curandGenerateUniform were answered by the host"));
+  EXPECT_THAT(ran.output, HasSubstr("the stand-in for cuRAND does not have this: quasirandom generators"));
+  const Ran without = run(kImbrex + " run -- " + program);
+  EXPECT_EQ(without.exit_code, 1) << without.output;
+  EXPECT_THAT(without.output, HasSubstr("imbrex run --with-blas"));
+}
+
 TEST(CudaProgramFaults, ARaceIsToldAtItsLine) {
   const std::string program = compiled("faults", "static");
   if (program.empty()) IMBREX_SKIP(nvcc);

@@ -230,7 +230,8 @@ void add_options(CLI::App* command, const std::shared_ptr<Options>& options) {
   command->add_flag("--notes", options->notes,
                     "tell what bends rules of PTX that chips keep less strictly, too");
   command->add_flag("--with-blas", options->with_blas,
-                    "answer the matrix products of cuBLAS and cuBLASLt, which are machine code, on the host");
+                    "answer the matrix products of cuBLAS and cuBLASLt and the random numbers of cuRAND, "
+                    "which are machine code, on the host");
   command->add_option("--save-ptx", options->saved_ptx,
                       "a folder for the PTX of every module that is loaded");
   command->add_flag("--stop-at-first", options->stop_at_first, "end the program at the first finding");

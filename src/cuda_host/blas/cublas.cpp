@@ -103,6 +103,10 @@ ATTRIBUTE(cublasGetMathMode, cublasSetMathMode, int, math_mode)
 ATTRIBUTE(cublasGetAtomicsMode, cublasSetAtomicsMode, int, atomics_mode)
 ATTRIBUTE(cublasGetSmCountTarget, cublasSetSmCountTarget, int, sm_count)
 #undef ATTRIBUTE
+/// No header has it; NVIDIA's solver library calls it.
+BLAS_API cublasSetEnvironmentMode(Handle* handle, int) {
+  return handle == nullptr ? kNotInitialized : kSuccess;
+}
 BLAS_API cublasSetWorkspace_v2(Handle* handle, void*, size_t) {
   return handle == nullptr ? kNotInitialized : kSuccess;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An auditor of the program loader (LD_AUDIT, rtld-audit(7)): whoever asks for cuBLAS, be it by its full path, as CuPy does,
+// An auditor of the program loader (LD_AUDIT, rtld-audit(7)): whoever asks for cuBLAS or cuRAND, be it by its full path, as CuPy does,
 // or by a path that is written into a library, gets the one of IMBREX_BLAS_FOLDER. It is loaded apart from the program with
 // a C library of its own, so it needs nothing else.
 #include <link.h>
@@ -11,7 +11,8 @@
 namespace {
 
 constexpr size_t kLongestPath = 4096;
-const char* const kNames[] = {"libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13"};
+const char* const kNames[] = {"libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13",
+                              "libcurand.so.10"};
 
 }  // namespace
 

@@ -108,15 +108,16 @@ bool has_cublas_inside() {
       machine_code.insert(fmt::format("sm_{}", entry.sm));
   std::string arch(target.substr(3));
   if (const std::string library = library_of(image); !library.empty())
-    refuse(
-        CUDA_ERROR_NO_BINARY_FOR_GPU,
-        fmt::format(
-            "{} has no PTX for {}, only machine code; the virtual GPU runs PTX\n  help: {}", library, target,
-            library.find("cublas") != library.npos
-                ? "imbrex run --with-blas answers the matrix products of cuBLAS and cuBLASLt on the host"
-                : "where the library is your own, build it again with -gencode arch=compute_" + arch +
-                      ",code=compute_" + arch +
-                      "; what a closed library computes has to be computed in another way"));
+    refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
+           fmt::format("{} has no PTX for {}, only machine code; the virtual GPU runs PTX\n  help: {}",
+                       library, target,
+                       library.find("cublas") != library.npos || library.find("curand") != library.npos
+                           ? "imbrex run --with-blas answers the matrix products of cuBLAS and cuBLASLt and "
+                             "the random numbers of "
+                             "cuRAND on the host"
+                           : "where the library is your own, build it again with -gencode arch=compute_" +
+                                 arch + ",code=compute_" + arch +
+                                 "; what a closed library computes has to be computed in another way"));
   if (!ptx.empty())
     refuse(CUDA_ERROR_NO_BINARY_FOR_GPU,
            fmt::format("its kernels are there as PTX for {}, which the virtual GPU ({}) does not run\n"
