@@ -29,7 +29,7 @@ def register(library: torch.library.Library, name: str, kernel) -> None:
     def call(keyset, *args, **kwargs):
         if grad_is_enabled() and any_requires_grad(*args):
             if name == "attention":  # the operator that keeps what the gradients need
-                return torch.ops.imbrex.attention_forward(*args, **kwargs)[0]
+                return torch.ops.imbrex.attention_forward(*args[:_OF_FORWARD], **_kept_options(args, kwargs))[0]
             return differentiated(keyset, *args, **kwargs)
         raw = keyset.raw_repr()
         direct = is_direct.get(raw)
@@ -130,22 +130,34 @@ def _grouped_matmul_backward(ctx, grad):
     return grad_a, grad_b, None, None, None, None, None
 
 
+_OF_FORWARD = 7  # arguments of attention() that attention_forward() has too: those in front of the scales
+
+
+def _kept_options(inputs, options):
+    if any(scale is not None for scale in inputs[_OF_FORWARD:]) or inputs[0].dtype not in (torch.float16, torch.bfloat16):
+        _refuse("attention", "operands of float8 have")
+    return {name: value for name, value in options.items() if name != "out_dtype"}
+
+
 def _attention_context(ctx, inputs, keyword_only_inputs, output):
-    slopes, sinks = inputs[3:]
+    slopes, sinks = inputs[3:5]
     for name, tensor in (("alibi_slopes", slopes), ("sinks", sinks)):
         if tensor is not None and tensor.requires_grad:
             _refuse("attention", f"{name} have")
     known = output if isinstance(output, tuple) else ()
-    ctx.save_for_backward(*inputs, *known)
+    ctx.options = _kept_options(inputs, keyword_only_inputs)
+    ctx.inputs = len(inputs)
+    ctx.save_for_backward(*inputs[:_OF_FORWARD], *known)
     ctx.mark_non_differentiable(*known[1:])
-    ctx.options = keyword_only_inputs
 
 
 def _attention_backward(ctx, grad, *_):
-    q, k, v, slopes, sinks, *known = ctx.saved_tensors
-    o, log_sum_exp = known or torch.ops.imbrex.attention_forward(q, k, v, slopes, sinks, **ctx.options)
-    gradients = torch.ops.imbrex.attention_backward(grad, q, k, v, o, log_sum_exp, slopes, sinks, **ctx.options)
-    return (*gradients, None, None)
+    saved = ctx.saved_tensors
+    inputs, known = saved[:_OF_FORWARD], saved[_OF_FORWARD:]
+    q, k, v, *others = inputs
+    o, log_sum_exp = known or torch.ops.imbrex.attention_forward(*inputs, **ctx.options)
+    gradients = torch.ops.imbrex.attention_backward(grad, q, k, v, o, log_sum_exp, *others, **ctx.options)
+    return (*gradients, *[None] * (ctx.inputs - 3))
 
 
 def _softmax_context(ctx, inputs, output):

@@ -109,16 +109,24 @@ def attention(
     soft_cap: float = 0.0,
     alibi_slopes: Array | None = None,
     sinks: Array | None = None,
+    q_begins: Array | None = None,
+    kv_begins: Array | None = None,
+    q_scales: Array | None = None,
+    k_scales: Array | None = None,
+    v_scales: Array | None = None,
+    out_dtype: Any = None,
     out: Array | None = None,
     target: str = "sm_90a",
 ) -> Array:
     """softmax(scale q k^T) v for every head; the scores are never in memory.
 
-    q: [heads, q_rows, d] or [batch, heads, q_rows, d], float16 or bfloat16; d a multiple of 16, at most 256.
+    q: [heads, q_rows, d] or [batch, heads, q_rows, d], float16, bfloat16 or float8_e4m3; d a multiple of 16 (of float8, of
+        32), at most 256.
     k: the same with kv_rows, and as many heads, or a divisor of them that consecutive heads of q share.
     v: like k, of head sizes that may be others, which are then the result's.
     scale: None is 1 / sqrt(d).
-    out: like q; made if None, with heads and rows in the order in which they lie in q's memory.
+    out: like q; made if None, with heads and rows in the order in which they lie in q's memory. Of float8 it is float16 or
+        bfloat16: `out_dtype`, bfloat16 if None.
 
     Row i is at position p = i + kv_rows - q_rows; one that sees nothing is 0.
     causal: it sees the columns up to p.
@@ -127,9 +135,14 @@ def attention(
     soft_cap: scores become soft_cap * tanh(score / soft_cap); 0: they do not.
     alibi_slopes: float32 [heads]: slope * (column - p) is added to the scores.
     sinks: float32 [heads]: a score that takes part in each sum of weights, and has no value.
+    q_begins, kv_begins: int32 [sequences + 1], ascending from 0: sequences of these rows of q, and of k and v, lie one behind
+        the other, and see nothing of each other; positions are counted in each. Without a batch. Read on the device. Rows
+        behind the last sequence are not written.
+    q_scales, k_scales, v_scales: float32, of float8: [heads] and [kv_heads], or with a batch [batch, heads] and so on: what
+        an element stands for is multiplied by its head's. All or none.
 
     Strides may be any: `x.transpose(1, 2)` of [batch, rows, heads, d] is not copied, and what is returned for it is such a
-    view too. Differentiable by torch in q, k and v, by kernels that give equal bits for equal calls. Raises LaunchError
+    view too. Differentiable by torch in q, k and v of 16 bits, by kernels that give equal bits for equal calls. Raises LaunchError
     naming the argument. On a GPU that runs sm_90a (Hopper).
     """
     left, right = window
@@ -141,9 +154,10 @@ def attention(
         "prefix": prefix,
         "soft_cap": soft_cap,
     }
+    tensors = q, k, v, alibi_slopes, sinks, q_begins, kv_begins, q_scales, k_scales, v_scales
     if _is_compiling():
-        return _traced("attention", out, q, k, v, alibi_slopes, sinks, **options)
-    return _imbrex.attention(q, k, v, alibi_slopes, sinks, **options, out=out, target=target)
+        return _traced("attention", out, *tensors, **options, out_dtype=out_dtype if out is None else out.dtype)
+    return _imbrex.attention(*tensors, **options, out_dtype=out_dtype, out=out, target=target)
 
 
 def attention_decode(
@@ -155,6 +169,12 @@ def attention_decode(
     page_table: Array | None = None,
     causal: bool = False,
     scale: float | None = None,
+    window: int = -1,
+    soft_cap: float = 0.0,
+    alibi_slopes: Array | None = None,
+    sinks: Array | None = None,
+    k_scales: Array | None = None,
+    v_scales: Array | None = None,
     parts: int = 0,
     out: Array | None = None,
     target: str = "sm_90a",
@@ -162,21 +182,53 @@ def attention_decode(
     """Attention of a few rows, as in decoding, to long caches.
 
     q: [batch, heads, rows, d], float16 or bfloat16; d a multiple of 16, at most 256.
-    k, v: [batch, kv_heads, rows that there is room for, d]; with a page table [pages, kv_heads, rows of a page, d]. kv_heads
-        divide heads. Strides are multiples of 16 bytes. What lies beyond a sequence's length may be anything.
+    k, v: [batch, kv_heads, rows that there is room for, d]; with a page table [pages, kv_heads, rows of a page, d]. Of q's
+        type, or float8_e4m3. kv_heads divide heads. Strides are multiples of 16 bytes. What lies beyond a sequence's length may be anything.
     lengths: int32 [batch], rows of each sequence that are there; None: all that there is room for.
     page_table: int32 [batch, pages of a sequence]: the pages of each sequence, in order; asks for lengths.
-    causal: row i sees the columns up to length - rows + i.
+    causal: row i sees the columns up to its position, length - rows + i.
+    window: it sees that many columns before its position; -1 is all of them. Others are not read.
+    soft_cap, alibi_slopes, sinks: as in attention().
+    k_scales, v_scales: float32 [kv_heads], by which elements of float8 are multiplied; both or none.
     parts: CTAs that a sequence is divided among; 0: as many as fill the GPU.
     out: like q; made if None, with heads and rows in the order in which they lie in q's memory.
 
     Lengths and table are read on the device: a captured call serves every step. Not differentiated. Raises LaunchError
     naming the argument. On a GPU that runs sm_90a (Hopper).
     """
+    tensors = q, k, v, lengths, page_table, alibi_slopes, sinks, k_scales, v_scales
+    options = {"causal": causal, "scale": scale, "window_left": window, "soft_cap": soft_cap, "parts": parts}
     if _is_compiling():
-        return _traced(
-            "attention_decode", out, q, k, v, lengths, page_table, causal=causal, scale=scale, parts=parts
-        )
-    return _imbrex.attention_decode(
-        q, k, v, lengths, page_table, causal=causal, scale=scale, parts=parts, out=out, target=target
-    )
+        return _traced("attention_decode", out, *tensors, **options)
+    return _imbrex.attention_decode(*tensors, **options, out=out, target=target)
+
+
+def attention_latent_decode(
+    q: Array,
+    cache: Array,
+    lengths: Array | None = None,
+    *,
+    value_size: int = 512,
+    page_table: Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    parts: int = 0,
+    out: Array | None = None,
+    target: str = "sm_90a",
+) -> Array:
+    """Multi-head latent attention of a few rows, with the projections absorbed: all heads share one cache.
+
+    q: [batch, heads, rows, d], float16 or bfloat16; d a multiple of 64, at most 576.
+    cache: [batch, 1, rows that there is room for, d], with a page table [pages, 1, rows of a page, d], of 8, 16, 32 or a
+        multiple of 64 rows. A row is a key, and its first value_size elements are the value: a multiple of 128, at most 512.
+    lengths, page_table, causal, parts: as attention_decode()'s.
+    scale: None is 1 / sqrt(d), which is rarely what such a model has.
+    out: [batch, heads, rows, value_size]; made if None.
+
+    Lengths and table are read on the device. Not differentiated. Raises LaunchError naming the argument. On a GPU that runs
+    sm_90a (Hopper).
+    """
+    options = {"value_size": value_size, "causal": causal, "scale": scale, "parts": parts}
+    if _is_compiling():
+        return _traced("attention_latent_decode", out, q, cache, lengths, page_table, **options)
+    return _imbrex.attention_latent_decode(q, cache, lengths, page_table, **options, out=out, target=target)

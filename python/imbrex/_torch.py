@@ -54,8 +54,9 @@ def _new_like_heads(t, columns):
     return t.new_empty(shape)
 
 
-def _fake_attention(q, k, v, *_, **__):
-    return _new_like_heads(q, v.shape[-1])
+def _fake_attention(q, k, v, *_, out_dtype=None, **__):
+    made = _new_like_heads(q, v.shape[-1])
+    return made if q.dtype in (torch.float16, torch.bfloat16) else made.to(out_dtype or torch.bfloat16)
 
 
 def _fake_quantise(x, gate=None, *, block=0, activation="silu"):
@@ -89,15 +90,20 @@ def _like(*places):
 _STEPS = (
     "*, bool causal=False, float? scale=None, int window_left=-1, int window_right=-1, int prefix=0, float soft_cap=0.0"
 )
+_OPTIONAL = "Tensor? alibi_slopes=None, Tensor? sinks=None, Tensor? q_begins=None, Tensor? kv_begins=None"
 # Each operator and its fake kernel.
 _OPERATORS = {
     "matmul(Tensor a, Tensor b, Tensor? bias=None, str? activation=None, float alpha=1.0, float beta=0.0, "
     "Tensor? residual=None, ScalarType? out_dtype=None, Tensor? scale_a=None, Tensor? scale_b=None) -> Tensor": _fake_matmul,
     "grouped_matmul(Tensor a, Tensor b, Tensor rows, bool masked=False, ScalarType? out_dtype=None, Tensor? scale_a=None, "
     "Tensor? scale_b=None) -> Tensor": _fake_grouped_matmul,
-    f"attention(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes=None, Tensor? sinks=None, {_STEPS}) -> Tensor": _fake_attention,
-    "attention_decode(Tensor q, Tensor k, Tensor v, Tensor? lengths=None, Tensor? page_table=None, *, bool causal=False, "
-    "float? scale=None, int parts=0) -> Tensor": lambda q, *_, **__: _new_like_heads(q, q.shape[-1]),
+    f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONAL}, Tensor? q_scales=None, Tensor? k_scales=None, Tensor? v_scales=None, "
+    f"{_STEPS}, ScalarType? out_dtype=None) -> Tensor": _fake_attention,
+    "attention_decode(Tensor q, Tensor k, Tensor v, Tensor? lengths=None, Tensor? page_table=None, Tensor? alibi_slopes=None, "
+    "Tensor? sinks=None, Tensor? k_scales=None, Tensor? v_scales=None, *, bool causal=False, float? scale=None, "
+    "int window_left=-1, float soft_cap=0.0, int parts=0) -> Tensor": lambda q, *_, **__: _new_like_heads(q, q.shape[-1]),
+    "attention_latent_decode(Tensor q, Tensor cache, Tensor? lengths=None, Tensor? page_table=None, *, int value_size=512, "
+    "bool causal=False, float? scale=None, int parts=0) -> Tensor": lambda q, *_, value_size=512, **__: _new_like_heads(q, value_size),
     "softmax(Tensor x) -> Tensor": _like(0),
     "layer_norm(Tensor x, Tensor weight, Tensor bias, float eps=1e-05) -> Tensor": _like(0),
     "rms_norm(Tensor x, Tensor weight, float eps=1e-06) -> Tensor": _like(0),
@@ -108,13 +114,11 @@ _OPERATORS = {
     'quantise_float8(Tensor x, Tensor? gate=None, *, int block=0, str? activation="silu") -> (Tensor, Tensor)': _fake_quantise,
     "transpose(Tensor x) -> Tensor": _fake_transpose,
     # What attention keeps for its gradients, and the gradients: used by autograd.
-    "attention_forward(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes=None, Tensor? sinks=None, "
-    f"{_STEPS}) -> (Tensor, Tensor)": lambda q, k, v, *_, **__: (
+    f"attention_forward(Tensor q, Tensor k, Tensor v, {_OPTIONAL}, {_STEPS}) -> (Tensor, Tensor)": lambda q, k, v, *_, **__: (
         _fake_attention(q, k, v),
         q.new_empty(q.shape[:-1], dtype=torch.float32),
     ),
-    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor o, Tensor log_sum_exp, Tensor? alibi_slopes=None, "
-    f"Tensor? sinks=None, {_STEPS}) -> (Tensor, Tensor, Tensor)": lambda grad, q, k, v, *_, **__: tuple(
+    f"attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor o, Tensor log_sum_exp, {_OPTIONAL}, {_STEPS}) -> (Tensor, Tensor, Tensor)": lambda grad, q, k, v, *_, **__: tuple(
         _new_like_heads(t, t.shape[-1]) for t in (q, k, v)
     ),
     "grouped_matmul_rows_gradient(Tensor grad, Tensor b, Tensor rows, bool masked=False) -> Tensor": lambda grad, b, *_: grad.new_empty(

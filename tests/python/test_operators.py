@@ -153,6 +153,79 @@ def test_attention_decode_of_pages(random):
         assert error(got[i : i + 1], exact_steps(q[i : i + 1], *rows)) < 3e-3
 
 
+def test_attention_of_packed_sequences(random):
+    q_begins, kv_begins = np.array([0, 5, 5, 40], np.int32), np.array([0, 9, 20, 50], np.int32)
+    q, k, v = random(4, 44, 32, dtype=np.float16), *(random(2, 60, 32, dtype=np.float16) for _ in range(2))
+    k[:, 50:], v[:, 50:] = np.nan, np.nan
+    out = np.full(q.shape, 7, np.float16)
+    imbrex.attention(q, k, v, causal=True, q_begins=q_begins, kv_begins=kv_begins, out=out)
+    for b, e, kb, ke in zip(q_begins, q_begins[1:], kv_begins, kv_begins[1:]):
+        if b < e:
+            assert error(out[:, b:e], exact_steps(q[:, b:e], k[:, kb:ke], v[:, kb:ke], causal=True)) < 3e-3
+    assert (out[:, 40:] == 7).all()
+
+
+def float8(x, axes):
+    """float8_e4m3, and the scales by which it is multiplied."""
+    float8_e4m3fn = pytest.importorskip("ml_dtypes", reason="SKIPPED: needs ml_dtypes: pip install ml_dtypes").float8_e4m3fn
+    scale = np.abs(x).max(axes) / 448
+    return (x / np.expand_dims(scale, axes)).astype(float8_e4m3fn), scale.astype(np.float32)
+
+
+def test_attention_of_float8(random):
+    (q, q_scale), (k, k_scale), (v, v_scale) = (float8(random(2, h, rows, 32), (2, 3)) for h, rows in [(4, 20), (2, 24), (2, 24)])
+    got = imbrex.attention(q, k, v, causal=True, q_scales=q_scale, k_scales=k_scale, v_scales=v_scale, out_dtype="float16")
+    exact = [t.astype(float) * s[..., None, None] for t, s in ((q, q_scale), (k, k_scale), (v, v_scale))]
+    assert got.dtype == np.float16 and error(got, exact_steps(*exact, causal=True)) < 0.1
+    assert imbrex.attention(q, k, v).dtype.name == "bfloat16"
+    with pytest.raises(imbrex.LaunchError, match="not all"):
+        imbrex.attention(q, k, v, q_scales=q_scale)
+
+
+def test_attention_decode_from_caches_of_float8_in_pages(random):
+    lengths, table = np.array([40, 17], np.int32), np.array([[4, 0, 2], [1, 5, 99]], np.int32)
+    q = random(2, 4, 1, 64, dtype=np.float16)
+    (k, k_scale), (v, v_scale) = (float8(random(6, 2, 16, 64), (0, 2, 3)) for _ in range(2))
+    got = imbrex.attention_decode(q, k, v, lengths, page_table=table, k_scales=k_scale, v_scales=v_scale)
+    for i, n in enumerate(lengths):
+        rows = [
+            np.concatenate(t[table[i][: -(-n // 16)]].astype(float) * s[:, None, None], axis=1)[None, :, :n]
+            for t, s in ((k, k_scale), (v, v_scale))
+        ]
+        assert error(got[i : i + 1], exact_steps(q[i : i + 1], *rows)) < 5e-3
+
+
+DECODE_STEPS = {
+    "window": {"window": 7},
+    "soft cap": {"soft_cap": 1.5},
+    "alibi": {"alibi_slopes": STEPS["alibi"]["alibi_slopes"]},
+    "sinks": {"sinks": STEPS["sinks"]["sinks"]},
+}
+
+
+@pytest.mark.parametrize("what", DECODE_STEPS)
+def test_attention_decode_with(random, what):
+    steps = DECODE_STEPS[what]
+    q, k, v = (random(1, heads, rows, 32, dtype=np.float16) for heads, rows in [(4, 3), (2, 80), (2, 80)])
+    exact = {**steps, **({"window": (steps["window"], -1)} if "window" in steps else {})}
+    got = imbrex.attention_decode(q, k, v, causal=True, parts=2, **steps)
+    assert error(got, exact_steps(q, k, v, causal=True, **exact)) < 3e-3
+    assert error(got, exact_steps(q, k, v, causal=True)) > 1e-2
+
+
+def test_attention_latent_decode(random):
+    lengths = np.array([70, 0, 9], np.int32)
+    q, cache = random(3, 5, 2, 192, dtype=np.float16), random(3, 1, 80, 192, dtype=np.float16)
+    got = imbrex.attention_latent_decode(q, cache, lengths, value_size=128, causal=True, parts=2)
+    assert got.shape == (3, 5, 2, 128)
+    for i, n in enumerate(lengths):
+        rows = cache[i : i + 1, :, :n]
+        if n:
+            assert error(got[i : i + 1], exact_steps(q[i : i + 1], rows, rows[..., :128], causal=True)) < 3e-3
+        else:
+            assert not got[i].any()
+
+
 @pytest.mark.parametrize("dtype", [np.float16, "bfloat16"])
 def test_grouped_matmul(random, dtype):
     if dtype == "bfloat16":
@@ -216,6 +289,9 @@ REFUSED = {
     "slopes": (lambda a, b: imbrex.attention(a[None], a[None], a[None], alibi_slopes=a[0]), "alibi_slopes"),
     "prefix and window": (lambda a, b: imbrex.attention(a[None], a[None], a[None], window=(-5, 1)), "window"),
     "pages without lengths": (lambda a, b: imbrex.attention_decode(*[a[None, None]] * 3, page_table=np.zeros((1, 1), np.int32)), "page table without lengths"),
+    "only one of the beginnings": (lambda a, b: imbrex.attention(a[None], a[None], a[None], q_begins=np.zeros(2, np.int32)), "only one of q_begins and kv_begins"),
+    "type of a cache": (lambda a, b: imbrex.attention_decode(a[None, None], *[a[None, None].astype(np.float32)] * 2), "float8_e4m3"),
+    "size of values": (lambda a, b: imbrex.attention_latent_decode(a[None, None], a[None, None], value_size=16), "heads of 16 with values of 16"),
     "group sizes": (lambda a, b: imbrex.grouped_matmul(a, b[None], np.zeros(2, np.int64)), "rows is int64[2]"),
     "number of groups": (lambda a, b: imbrex.grouped_matmul(a, b[None], np.zeros(3, np.int32)), "b is float16[1, 16, 16]"),
     "weights' order": (lambda a, b: imbrex.grouped_matmul(a, b[None], np.array([0, 16], np.int32)), "b has strides"),

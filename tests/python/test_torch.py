@@ -165,6 +165,33 @@ def test_attention_refuses_gradients_that_are_not_computed():
         imbrex.attention(q, q, q, sinks=torch.zeros(2, requires_grad=True))
 
 
+def test_gradients_of_packed_sequences():
+    begins = [0, 7, 7, 30]
+    at = torch.tensor(begins, dtype=torch.int32)
+    q, k, v = (normal(heads, 30, 16, dtype=torch.float16, seed=i) for i, heads in enumerate((4, 2, 2)))
+    packed = gradients(lambda *t: imbrex.attention(*t, causal=True, q_begins=at, kv_begins=at), q, k, v)
+    expected = gradients(
+        lambda *t: torch.cat([exact_attention(*(x[:, b:e] for x in t), True) for b, e in zip(begins, begins[1:])], 1),
+        *(t.double() for t in (q, k, v)),
+    )
+    for g, e in zip(packed, expected):
+        assert error(g, e) < 1e-2
+
+
+def test_attention_of_float8_and_latent_attention_are_operators():
+    checks = ("test_schema", "test_faketensor")
+    q, k, v = (normal(2, 24, 32, seed=i).to(torch.float8_e4m3fn) for i in range(3))
+    o = imbrex.attention(q, k, v)
+    assert o.dtype == torch.bfloat16 and error(o, exact_attention(q.double(), k.double(), v.double(), False)) < 0.2
+    latent, cache = normal(1, 3, 1, 128, dtype=torch.float16), normal(1, 1, 40, 128, dtype=torch.float16)
+    torch.library.opcheck(
+        torch.ops.imbrex.attention_latent_decode.default, (latent, cache), {"value_size": 128}, test_utils=checks
+    )
+    with pytest.raises(NotImplementedError, match="float8 have no gradient"):
+        scale = torch.ones(2, requires_grad=True)
+        imbrex.attention(q, k, v, q_scales=scale, k_scales=scale, v_scales=scale)
+
+
 def test_attention_keeps_the_order_of_memory():
     q, k, v = normal(2, 20, 3, 4, 16, dtype=torch.float16).permute(2, 0, 3, 1, 4)  # of [batch, rows, 3, heads, size]
     o = imbrex.attention(q, k, v)
