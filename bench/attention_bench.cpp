@@ -11,8 +11,10 @@
 //     packed/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL  sequences of random lengths, ROWS together
 //     backward/HEADS,Q,KV,D,GROUP,CAUSAL
 //     dq/... and dkv/..., one of its two kernels        :block_kv=64 stages=2, :block_q=64 stages=2
-//     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,FLOAT8]]  :block_kv=64 stages=3
-//     decode8/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS]          the kernel that is for float8
+//     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,FLOAT8[,MERGE]]]  :block_kv=64 stages=3; MERGE 1: by the last CTA,
+//                                                 2: by a launch, 3: not at all
+//     decode8/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,1[,MERGE]]]      the kernel that is for float8
+//     copy/MEGABYTES                              read, and as many written
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,9 +49,10 @@
 namespace imbrex {
 namespace {
 
-using kernels::DecodeAttention;
 using kernels::MergeAttention;
 using Forward = kernels::WithScoreOptions<kernels::ForwardAttention>;
+using Decode = kernels::WithScoreOptions<kernels::DecodeAttention>;
+using DecodeFloat8 = kernels::WithScoreOptions<kernels::DecodeFloat8Attention>;
 
 /// Random numbers without the time that as many take on the host: a few millions, repeated.
 DeviceTensor repeated(const Device& device, DataType dtype, std::vector<int64_t> shape, uint64_t seed,
@@ -276,7 +279,7 @@ class Bench {
 
   template <class K>
   Timed decode(const std::vector<int64_t>& n, const std::string& configuration) {
-    constexpr bool kOnlyFloat8 = std::is_same_v<K, kernels::DecodeFloat8Attention>;
+    constexpr bool kOnlyFloat8 = std::is_same_v<K, DecodeFloat8>;
     const DecodeSizes s{n[0], n[1], n[2], n[3], n[4], n[5]};
     const int64_t page = n[6], heads = s.heads_kv * s.group, rows = s.batches * heads * s.q_size;
     const int64_t each = page ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
@@ -286,27 +289,38 @@ class Bench {
     make(of_q, cache, cache, of_q, kv_dtype);
     auto kernel = configured<K>(device_, configuration);
     const int64_t parts = n.size() > 7 && n[7] > 0 ? n[7] : decode_parts(s, device_.multiprocessors(), 64);
+    const int64_t tiles = (s.group * s.q_size + K::kRows - 1) / K::kRows, merge = n.size() > 9 ? n[9] : 0;
+    const kernels::Division division = merge == 0   ? decode_division(s, s.head_size, parts, K::kRows)
+                                       : parts == 1 ? kernels::Division::kNone
+                                       : merge == 1 ? kernels::Division::kMerged
+                                                    : kernels::Division::kLeft;
     auto last = Kernel<MergeAttention>(merge_tiles(parts), device_);
     const DeviceTensor partial = DeviceTensor::empty(device_, float32, {parts, rows, s.head_size}),
-                       log_sum = DeviceTensor::empty(device_, float32, {parts, rows});
+                       log_sum = DeviceTensor::empty(device_, float32, {parts, rows}),
+                       tickets = DeviceTensor::from_host(device_,
+                                                         HostTensor(int32, {s.batches * s.heads_kv * tiles}));
     const Pages paged = page ? pages_of(s, each) : Pages{};
     const HeadArguments qs(q_), os(o_);
     const CacheArguments arguments(k_, v_, paged.lengths, paged.table);
+    const ScoreArguments steps{
+        .causal = s.q_size > 1, .heads = heads, .slopes = q_.address(), .sinks = q_.address()};
     const float scale = 1 / std::sqrt(static_cast<float>(s.head_size));
     const double us = time([&] {
-      const auto launch = [&](const auto&... types) {
-        kernel(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, s.q_size > 1, scale,
-               types..., qs, arguments, CacheScaleArguments({}, {}, q_.address()), os, partial, log_sum);
-      };
-      if constexpr (kOnlyFloat8)
-        launch(bfloat16);
-      else
-        launch(bfloat16, kv_dtype);
-      if (parts > 1)
+      kernel(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, scale, bfloat16, kv_dtype, qs,
+             arguments, CacheScaleArguments({}, {}, q_.address()), os, division, false, partial, log_sum,
+             tickets, log_sum.address(), steps);
+      if (division == kernels::Division::kLeft && merge != 3)
         last(s.batches, heads, s.q_size, parts, s.head_size, bfloat16, false, partial, log_sum, os,
              log_sum.address());
     });
     return {us, 0, 2.0 * kv_dtype.bytes() * s.batches * s.heads_kv * s.capacity * s.head_size, difference(n)};
+  }
+
+  Timed copy(const std::vector<int64_t>& n) {
+    const DeviceTensor from = DeviceTensor::empty(device_, bfloat16, {n[0] << 19}),
+                       to = DeviceTensor::empty(device_, bfloat16, {n[0] << 19});
+    const double us = time([&] { DeviceTensor(to).copy_from(from); });
+    return {us, 0, 4.0 * static_cast<double>(n[0] << 19)};
   }
 
  private:
@@ -380,12 +394,13 @@ void run(Bench& bench, const std::string& argument) {
   const std::string configuration = colon == std::string::npos ? "" : argument.substr(colon + 1);
   const std::vector<int64_t> n = numbers(std::string_view(argument).substr(slash + 1, colon - slash - 1));
   try {
-    const Timed t = kind == "decode"     ? bench.decode<DecodeAttention>(n, configuration)
-                    : kind == "decode8"  ? bench.decode<kernels::DecodeFloat8Attention>(n, configuration)
+    const Timed t = kind == "decode"     ? bench.decode<Decode>(n, configuration)
+                    : kind == "decode8"  ? bench.decode<DecodeFloat8>(n, configuration)
                     : kind == "backward" ? bench.backward(n)
                     : kind == "dq"       ? bench.gradients(n, configuration, true)
                     : kind == "dkv"      ? bench.gradients(n, configuration, false)
                     : kind == "float8"   ? bench.float8(n, configuration)
+                    : kind == "copy"     ? bench.copy(n)
                     : kind == "step"     ? bench.step(n)
                     : kind == "latent"   ? bench.latent(n, configuration)
                     : kind == "packed"   ? bench.packed(n, configuration)

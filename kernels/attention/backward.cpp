@@ -2,25 +2,24 @@
 #include "attention/configured_kernel.h"
 #include "attention/forward_launch.h"
 #include "attention/kv_arguments.h"
-#include "imbrex/kernels/attention/gradient_kv.h"
-#include "imbrex/kernels/attention/gradient_q.h"
+#include "imbrex/kernels/attention/custom_backward.h"
 #include "imbrex/kernels/attention/gradient_rows.h"
 #include "imbrex/runtime/caller_line.h"
 #include "kernel_of_device.h"
 
 namespace imbrex {
 
-using kernels::KvGradients;
-
-LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
-                                const DeviceTensor& o, const DeviceTensor& d_o, const DeviceTensor& dq,
-                                const DeviceTensor& dk, const DeviceTensor& dv,
-                                const AttentionOptions& options, SourceLocation where) {
-  const CallerLine caller(where);
+BackwardAttentionCall::BackwardAttentionCall(const DeviceTensor& q, const DeviceTensor& k,
+                                             const DeviceTensor& v, const DeviceTensor& o,
+                                             const DeviceTensor& d_o, const DeviceTensor& dq,
+                                             const DeviceTensor& dk, const DeviceTensor& dv,
+                                             const AttentionOptions& options)
+    : stream_(options.stream) {
   const AttentionCall call(
       "attention_backward",
       {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"d_o", d_o}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
   call.check_tensors();
+  device_ = q.device();
   const AttentionSizes s = attention_sizes(call, q, k, v);
   std::vector<int64_t> shape = q.shape();
   shape.back() = s.value_size;
@@ -35,60 +34,63 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
     call.refuse("log_sum_exp is null", "let attention() write it, and pass it in the options");
   call.check_extra("log_sum_exp", options.log_sum_exp, float32, shape);
   check_packed(call, s, options.q_begins, options.kv_begins);
+
+  const auto heads_of = [](const DeviceTensor& t) {
+    const HeadArguments a(t);
+    return Heads{a.address, a.batch, a.head, a.row};
+  };
+  const auto read = [&](const DeviceTensor& t) { return heads_of(reachable(t, true, stream_, held_)); };
+  const auto written = [&](const DeviceTensor& t) {
+    const DeviceTensor to = reachable(t, false, stream_, held_);
+    if (to.address() != t.address()) copied_.emplace_back(to, t);
+    return heads_of(to);
+  };
+  q_ = read(q), k_ = read(k), v_ = read(v), o_ = read(o), d_o_ = read(d_o);
+  dq_ = written(dq), dk_ = written(dk), dv_ = written(dv);
+  batches_ = s.batch, heads_ = s.heads, heads_kv_ = s.heads_kv, rows_ = s.rows, rows_kv_ = s.rows_kv;
+  head_size_ = s.head_size, value_size_ = s.value_size, group_ = s.group();
+  scale_ = attention_scale(options.scale, s.head_size);
+  dtype_ = q.dtype();
+  log_sum_ = options.log_sum_exp.address();
   const PackedArguments packed(options.q_begins, options.kv_begins, q.address());
-  const ScoreArguments steps = score_arguments(call, options, s, q.address());
-
-  std::vector<Workspace> held;
-  const auto read = [&](const DeviceTensor& t) { return reachable(t, true, options.stream, held); };
-  const auto written = [&](const DeviceTensor& t) { return reachable(t, false, options.stream, held); };
-  const DeviceTensor to_q = written(dq), to_k = written(dk), to_v = written(dv), from_do = read(d_o);
-  const HeadArguments qs(read(q)), ks(read(k)), vs(read(v)), os(read(o)), dos(from_do), dqs(to_q), dks(to_k),
-      dvs(to_v);
-  const float scale = attention_scale(options.scale, s.head_size);
+  is_packed_ = packed.is_packed, sequences_ = packed.sequences;
+  q_begins_ = packed.q_begin, kv_begins_ = packed.kv_begin;
   constexpr int64_t kPackedRows = kernels::AttentionGradientRows::kPackedRows;
-  const int64_t padded =
-      packed.is_packed ? (s.rows / kPackedRows + packed.sequences) * kPackedRows : (s.rows + 127) / 128 * 128;
-  held.push_back(Workspace::on(options.stream, q.device(), 4 * 2 * s.batch * s.heads * padded));
-  const uint64_t rows = held.back().address();
+  padded_ = is_packed_ ? (rows_ / kPackedRows + sequences_) * kPackedRows : (rows_ + 127) / 128 * 128;
+  held_.push_back(Workspace::on(stream_, *device_, 4 * 2 * batches_ * heads_ * padded_));
+  of_rows_ = held_.back().address();
+}
 
-  const Device& device = q.device();
-  LaunchReport report;  // the first that has findings, else the last
-  const auto note = [&](LaunchReport of_launch) {
-    if (report.clean()) report = std::move(of_launch);
-  };
-  note(kernel_of_device<kernels::AttentionGradientRows>(device).on(options.stream)(
-      s.batch, s.heads, s.rows, padded, s.value_size, q.dtype(), os, dos, options.log_sum_exp, rows, packed));
+LaunchReport BackwardAttentionCall::start() const {
+  return kernel_of_device<kernels::AttentionGradientRows>(*device_).on(stream_)(
+      batches_, heads_, rows_, padded_, value_size_, dtype_, o_, d_o_, log_sum_, of_rows_, is_packed_,
+      sequences_, q_begins_, kv_begins_);
+}
 
-  using OfKv = kernels::WithScoreOptions<kernels::AttentionGradientKv>;
-  using OfQ = kernels::WithScoreOptions<kernels::AttentionGradientQ>;
-  const int64_t larger = std::max(s.head_size, s.value_size);
-  OfKv of_kv;
+void BackwardAttentionCall::deliver() const {
+  for (const auto& [from, to] : copied_) DeviceTensor(to).copy_from(from, stream_);
+}
+
+LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                                const DeviceTensor& o, const DeviceTensor& d_o, const DeviceTensor& dq,
+                                const DeviceTensor& dk, const DeviceTensor& dv,
+                                const AttentionOptions& options, SourceLocation where) {
+  const CallerLine caller(where);
+  const BackwardAttentionCall call(q, k, v, o, d_o, dq, dk, dv, options);
+  const ScoreArguments steps = score_arguments({"attention_backward", {{"q", q}, {"k", k}}}, options,
+                                               {.heads = head_extent(q, 1)}, q.address());
+  const int64_t larger = call.larger_size();
+  kernels::WithScoreOptions<kernels::AttentionGradientKv> of_kv;
   if (larger > 128) of_kv.stages = 2;
-  if (larger <= 64 && steps.causal && !packed.is_packed) of_kv = {.block_q = 128, .stages = 2};
-  if (larger > 192 || needs_registers(steps) || (packed.is_packed && larger > 64)) of_kv.block_q = 32;
-  auto& kv_kernel = configured_kernel(device, of_kv, {of_kv.block_q, of_kv.stages, 0});
-  const auto launch_kv = [&](KvGradients which) {
-    note(kv_kernel.on(options.stream)(s.batch, s.heads_kv, s.rows, padded, s.rows_kv, s.head_size,
-                                      s.value_size, s.group(), scale, q.dtype(), which, qs, ks, vs, dos, rows,
-                                      dks, dvs, packed, steps));
-  };
-  if (larger <= 128) {
-    launch_kv(KvGradients::kBoth);
-  } else {
-    launch_kv(KvGradients::kOnlyK);
-    launch_kv(KvGradients::kOnlyV);
-  }
-  OfQ of_q;
+  if (larger <= 64 && steps.causal && !call.is_packed()) of_kv = {.block_q = 128, .stages = 2};
+  if (larger > 192 || needs_registers(steps) || (call.is_packed() && larger > 64)) of_kv.block_q = 32;
+  kernels::WithScoreOptions<kernels::AttentionGradientQ> of_q;
   if (larger > 128) of_q.stages = 2;
   if (larger > 192 || needs_registers(steps)) of_q.block_kv = 32;
-  note(configured_kernel(device, of_q, {of_q.block_kv, of_q.stages, 0})
-           .on(options.stream)(s.batch, s.heads, s.rows, padded, s.rows_kv, s.head_size, s.value_size,
-                               s.group(), scale, q.dtype(), qs, ks, vs, dos, rows, dqs, packed, steps));
-  const auto deliver = [&](const DeviceTensor& from, const DeviceTensor& to) {
-    if (from.address() != to.address()) DeviceTensor(to).copy_from(from, options.stream);
-  };
-  deliver(to_q, dq), deliver(to_k, dk), deliver(to_v, dv);
-  return report;
+  auto& kv_kernel = configured_kernel(q.device(), of_kv, {of_kv.block_q, of_kv.stages, 0});
+  auto& q_kernel = configured_kernel(q.device(), of_q, {of_q.block_kv, of_q.stages, 0});
+  return call.launch([&](const auto& of) { return kv_kernel.on(options.stream)(of, steps); },
+                     [&](const auto& of) { return q_kernel.on(options.stream)(of, steps); });
 }
 
 }  // namespace imbrex

@@ -12,7 +12,8 @@ ForwardAttentionArguments::ForwardAttentionArguments(const DeviceTensor& from_q,
                                                      const DeviceTensor& from_v, const DeviceTensor& to,
                                                      float given_scale, bool long_first,
                                                      const DeviceTensor& q_begins,
-                                                     const DeviceTensor& kv_begins)
+                                                     const DeviceTensor& kv_begins,
+                                                     const DeviceTensor& log_sum_exp)
     : long_first(long_first) {
   const AttentionCall call("attention", {{"q", from_q}, {"k", from_k}, {"v", from_v}, {"o", to}});
   call.check_tensors();
@@ -34,6 +35,10 @@ ForwardAttentionArguments::ForwardAttentionArguments(const DeviceTensor& from_q,
   scale = attention_scale(given_scale, s.head_size);
   dtype = from_q.dtype();
   unused = q.address;
+  shape.pop_back();
+  call.check_extra("log_sum_exp", log_sum_exp, float32, shape);
+  wants_log_sum = !log_sum_exp.is_null();
+  log_sum = wants_log_sum ? log_sum_exp.address() : unused;
   check_packed(call, s, q_begins, kv_begins);
   const PackedArguments packed(q_begins, kv_begins, unused);
   is_packed = packed.is_packed, sequences = packed.sequences;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "imbrex/kernels/attention/decode.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "attention/decode_launch.h"
 #include "attention/kv_arguments.h"
 #include "attention/reference.h"
+#include "attention/score_arguments.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention/blackwell_decode.h"
 #include "imbrex/kernels/attention/decode_float8.h"
@@ -104,33 +106,37 @@ struct Decoding {
   }
 };
 
-/// Runs or measures a kernel that decodes, and the merge of its parts. `kv_dtype`...: what the kernel takes behind dtype.
-template <class Merge = MergeAttention, class K, class... KvType>
-void decode(Case& c, const Decoding& p, Kernel<K>& kernel, const KvType&... kv_dtype) {
+/// Runs or measures a kernel that decodes, and the merge of its parts where a launch does that.
+template <class Merge = MergeAttention, class K>
+void decode(Case& c, const Decoding& p, Kernel<K>& kernel) {
   constexpr bool kIsBlackwell = std::is_same_v<K, BlackwellDecodeAttention>;
   const DecodeSizes& s = p.s;
   const int64_t parts = c.size("parts") > 0 ? c.size("parts") : decode_parts(s, kIsBlackwell ? 148 : 132, 64);
   const Merge tiles{merge_tiles(parts).block_parts, merge_tiles(parts).num_warps};
   const int64_t heads = s.heads_kv * s.group, rows = s.batches * heads * s.q_size;
+  const Division division = parts == 1         ? Division::kNone
+                            : c.size("launch") ? Division::kLeft
+                                               : Division::kMerged;
   DeviceTensor partial = c.output(float32, {parts, rows, s.head_size}),
-               log_sum = c.output(float32, {parts, rows});
+               log_sum = c.output(float32, {parts, rows}),
+               tickets =
+                   c.input(HostTensor(int32, {s.batches * s.heads_kv * ((s.group * s.q_size + 15) / 16)}));
   const HeadArguments qs(p.q), os(p.o);
   const CacheArguments cache(p.k, p.v, p.lengths, p.table);
-  const auto merge = [&] {
-    Kernel<Merge> last(tiles, p.q.device());
-    last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
-         log_sum.address())
-        .expect_clean();
+  ScoreArguments steps{
+      .causal = p.causal != 0, .heads = heads, .slopes = p.q.address(), .sinks = p.q.address()};
+  const auto merge = [&](Kernel<Merge>& last) {
+    return last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
+                log_sum.address());
   };
   const auto launch = [&](auto&& run) {
-    const auto with = [&](const auto&... scales) {
-      run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, parts > 1, p.causal != 0, p.scale,
-          p.dtype, kv_dtype..., qs, cache, scales..., os, partial, log_sum);
-    };
     if constexpr (kIsBlackwell)
-      with();
+      run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, p.causal != 0, p.scale, p.dtype, qs,
+          cache, os, division, false, partial, log_sum, tickets, log_sum.address());
     else
-      with(CacheScaleArguments({}, {}, p.q.address()));
+      run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, p.scale, p.dtype, p.kv_dtype, qs,
+          cache, CacheScaleArguments({}, {}, p.q.address()), os, division, false, partial, log_sum, tickets,
+          log_sum.address(), steps);
   };
   if (c.mode() == Case::Mode::kMeasure) {
     Kernel<Merge> last(tiles, p.q.device());
@@ -139,18 +145,20 @@ void decode(Case& c, const Decoding& p, Kernel<K>& kernel, const KvType&... kv_d
       launch([&](const auto&... arguments) {
         report = timed ? kernel.launch_timed(arguments...) : kernel(arguments...);
       });
-      if (parts > 1)
-        last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
-             log_sum.address());
+      if (division == Division::kLeft) merge(last);
       return report;
     });
   } else {
     launch([&](const auto&... arguments) { c.launch(kernel, arguments...); });
-    if (c.mode() == Case::Mode::kRun && parts > 1) merge();
+    if (c.mode() == Case::Mode::kRun && division == Division::kLeft) {
+      Kernel<Merge> last(tiles, p.q.device());
+      merge(last).expect_clean();
+    }
   }
   c.flop = 4.0 * static_cast<double>(heads * s.q_size) * p.read_rows() / static_cast<double>(s.batches) *
            static_cast<double>(s.batches * s.head_size);
   p.expect(c);
+  c.expect(tickets, [](std::span<double> zeros) { std::ranges::fill(zeros, 0); });
 }
 
 std::vector<SizeOption> sizes(bool has_float8, const char* head_sizes = "a multiple of 16, at most 256") {
@@ -166,27 +174,30 @@ std::vector<SizeOption> sizes(bool has_float8, const char* head_sizes = "a multi
                               {"bf16", 0, "1: bfloat16, 0: float16"}};
   if (has_float8) all.push_back({"float8", 0, "1: K and V are float8_e4m3"});
   all.push_back({"parts", 0, "CTAs that share a sequence; 0: as many as fill the GPU"});
+  all.push_back({"launch", 0, "1: a launch of its own merges the parts, 0: the last of their CTAs"});
   return all;
 }
 
-const KernelRegistration<DecodeAttention> registration{
+const KernelRegistration<WithScoreOptions<DecodeAttention>> registration{
     {"attention_decode", "attention of a few query rows to a long cache, contiguous or in pages",
      sizes(true)},
-    [](Case& c, Kernel<DecodeAttention>& kernel) {
+    [](Case& c, Kernel<WithScoreOptions<DecodeAttention>>& kernel) {
       const Decoding p(c, c.size("float8") != 0);
-      decode(c, p, kernel, p.kv_dtype);
+      decode(c, p, kernel);
       const DecodeSizes& s = p.s;
       if (c.mode() != Case::Mode::kTrace && p.page == 0 && !p.ragged && p.kv_dtype == p.dtype &&
           s.batches == 1 && (s.q_size == 1 || !p.causal))
         c.attention = StatedAttention{p.q[0], p.k[0], p.v[0], p.o[0], p.scale, false};
     }};
 
-const KernelRegistration<DecodeFloat8Attention> of_float8{
+const KernelRegistration<WithScoreOptions<DecodeFloat8Attention>> of_float8{
     {"attention_decode_float8",
      "attention of a few query rows to a long cache of float8, whose elements are widened where they are "
      "multiplied",
      sizes(false)},
-    [](Case& c, Kernel<DecodeFloat8Attention>& kernel) { decode(c, Decoding(c, true), kernel); }};
+    [](Case& c, Kernel<WithScoreOptions<DecodeFloat8Attention>>& kernel) {
+      decode(c, Decoding(c, true), kernel);
+    }};
 
 const KernelRegistration<BlackwellDecodeAttention> on_blackwell{
     {"blackwell_attention_decode",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of attention_decode and attention_latent_decode have alike: checks of options, and the parts that CTAs
-// make of one sequence with the launch that merges them.
+// What calls of attention_decode and attention_latent_decode have alike: checks of options, memory for the parts that CTAs make
+// of one sequence, and the launch that merges them.
 #pragma once
 
 #include <fmt/format.h>
@@ -41,37 +41,46 @@ inline void check_cache_rows(const AttentionCall& call, const DeviceTensor& cach
                 "its address and strides must be multiples of 16 bytes, and elements of a row neighbours");
 }
 
-/// Where the parts of a sequence leave their rows of values and the logarithms of their sums. Memory that the launches
-/// need goes to `held`.
-struct DecodeParts {
-  DecodeParts(const DecodeSizes& s, int64_t value_size, int64_t parts, const DeviceTensor& q,
-              const AttentionDecodeOptions& options, std::vector<Workspace>& held)
-      : is_divided(parts > 1),
-        wants_log_sum(!options.log_sum_exp.is_null()),
-        parts(parts),
-        value_size(value_size) {
-    const int64_t rows = s.batches * s.heads_kv * s.group * s.q_size;
-    const auto floats = [&](int64_t n) {
-      held.push_back(Workspace::on(options.stream, q.device(), 4 * n));
-      return held.back().address();
-    };
-    partial = is_divided ? floats(parts * rows * value_size) : q.address();
-    log_sum = is_divided || !wants_log_sum ? floats(parts * rows) : options.log_sum_exp.address();
-  }
-
-  /// Launches the merge of the parts into O.
-  LaunchReport merge(const DecodeSizes& s, const DeviceTensor& q, const HeadArguments& o,
-                     const AttentionDecodeOptions& options) const {
-    const kernels::MergeAttention tiles = merge_tiles(parts);
-    return configured_kernel(q.device(), tiles, {tiles.block_parts, 0, 0})
-        .on(options.stream)(s.batches, s.heads_kv * s.group, s.q_size, parts, value_size, q.dtype(),
-                            wants_log_sum, partial, log_sum, o,
-                            wants_log_sum ? options.log_sum_exp.address() : log_sum);
-  }
-
-  bool is_divided, wants_log_sum;
-  int64_t parts, value_size;
-  uint64_t partial, log_sum;
+/// What a launch passes for kernels::PartialResults.
+struct PartialArguments {
+  kernels::Division division;
+  bool wants_log_sum;
+  uint64_t partial, log_sum, tickets, all_log_sum;
+  auto arguments() const { return std::tie(division, wants_log_sum, partial, log_sum, tickets, all_log_sum); }
 };
+
+/// Memory that the launches need goes to `held`. `tile_rows`: rows of Q of a CTA.
+inline PartialArguments partial_arguments(const DecodeSizes& s, int64_t value_size, int64_t parts,
+                                          kernels::Division division, int64_t tile_rows,
+                                          const DeviceTensor& q, const AttentionDecodeOptions& options,
+                                          std::vector<Workspace>& held) {
+  const int64_t rows = s.group * s.q_size, groups = s.batches * s.heads_kv;
+  const auto memory = [&](int64_t elements, Workspace::Contents contents = Workspace::Contents::kUndefined) {
+    held.push_back(Workspace::on(options.stream, q.device(), 4 * elements, contents));
+    return held.back().address();
+  };
+  const bool is_divided = division != kernels::Division::kNone,
+             wants_log_sum = !options.log_sum_exp.is_null();
+  const uint64_t unused = q.address();  // a pointer must not be null
+  return {
+      .division = division,
+      .wants_log_sum = wants_log_sum,
+      .partial = is_divided ? memory(parts * groups * rows * value_size) : unused,
+      .log_sum = is_divided || !wants_log_sum ? memory(parts * groups * rows) : options.log_sum_exp.address(),
+      .tickets = division == kernels::Division::kMerged
+                     ? memory(groups * ((rows + tile_rows - 1) / tile_rows), Workspace::Contents::kLeftZero)
+                     : unused,
+      .all_log_sum = wants_log_sum ? options.log_sum_exp.address() : unused};
+}
+
+/// Launches the merge of kLeft into O.
+inline LaunchReport merge_parts(const DecodeSizes& s, int64_t value_size, int64_t parts, DataType dtype,
+                                const PartialArguments& results, const HeadArguments& o, const Device& device,
+                                const Stream& stream) {
+  const kernels::MergeAttention tiles = merge_tiles(parts);
+  return configured_kernel(device, tiles, {tiles.block_parts, 0, 0})
+      .on(stream)(s.batches, s.heads_kv * s.group, s.q_size, parts, value_size, dtype, results.wants_log_sum,
+                  results.partial, results.log_sum, o, results.all_log_sum);
+}
 
 }  // namespace imbrex

@@ -5,14 +5,17 @@
 
 #include "attention/configured_kernel.h"
 #include "attention/decode_call.h"
+#include "attention/forward_launch.h"
 #include "attention/kv_arguments.h"
 #include "attention/tensors.h"
-#include "imbrex/kernels/attention/decode.h"
-#include "imbrex/kernels/attention/decode_float8.h"
+#include "imbrex/kernels/attention/custom_decode.h"
 #include "imbrex/runtime/caller_line.h"
 
 namespace imbrex {
 namespace {
+
+using Decode = kernels::WithScoreOptions<kernels::DecodeAttention>;
+using DecodeFloat8 = kernels::WithScoreOptions<kernels::DecodeFloat8Attention>;
 
 DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const DeviceTensor& k,
                   const DeviceTensor& v, const DeviceTensor& o, const AttentionDecodeOptions& options) {
@@ -52,55 +55,75 @@ DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const Device
 
 }  // namespace
 
-LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
-                              const DeviceTensor& o, const AttentionDecodeOptions& options,
-                              SourceLocation where) {
-  const CallerLine caller(where);
+DecodeAttentionArguments::DecodeAttentionArguments(const DeviceTensor& q, const DeviceTensor& k,
+                                                   const DeviceTensor& v, const DeviceTensor& o,
+                                                   const AttentionDecodeOptions& options)
+    : given_o_(o), stream_(options.stream) {
   const AttentionCall call("attention_decode", {{"q", q}, {"k", k}, {"v", v}, {"o", o}});
   DecodeSizes s = check(call, q, k, v, o, options);
   if (!options.page_table.is_null()) s.capacity = options.page_table.shape()[1] * head_extent(k, 2);
-  std::vector<Workspace> held;  // given back when the launches are on the stream
-  const DeviceTensor from = reachable(q, true, options.stream, held),
-                     to = reachable(o, false, options.stream, held);
+  const DeviceTensor from = reachable(q, true, stream_, held_);
+  o_tensor_ = reachable(o, false, stream_, held_);
 
   constexpr int kBlock = 64;
   // More rows of Q than a tile has would each read the cache again. Fewer and longer parts suit it: one CTA for each
   // multiprocessor.
-  const bool widens_in_registers = k.dtype() == float8_e4m3 && s.head_size % 32 == 0 &&
-                                   s.group * s.q_size <= kernels::DecodeFloat8Attention::kRows;
+  widens_in_registers_ = k.dtype() == float8_e4m3 && s.head_size % 32 == 0 &&
+                         s.group * s.q_size <= kernels::DecodeFloat8Attention<>::kRows;
   const int multiprocessors = q.device().multiprocessors();
-  const int64_t parts = options.parts > 0 ? options.parts
-                                          : decode_parts(s,
-                                                         widens_in_registers && s.head_size <= 128
-                                                             ? std::max(multiprocessors / 2, 1)
-                                                             : multiprocessors,
-                                                         kBlock);
-  const DecodeParts divided(s, s.head_size, parts, from, options, held);
-  const HeadArguments qs(from), os(to);
+  parts_ = options.parts > 0
+               ? options.parts
+               : decode_parts(s,
+                              widens_in_registers_ && s.head_size <= 128 ? std::max(multiprocessors / 2, 1)
+                                                                         : multiprocessors,
+                              kBlock);
+  const int64_t tile_rows =
+      widens_in_registers_ ? kernels::DecodeFloat8Attention<>::kRows : kernels::DecodeAttention<>::kRows;
+  const PartialArguments results =
+      partial_arguments(s, s.head_size, parts_, decode_division(s, s.head_size, parts_, tile_rows), tile_rows,
+                        from, options, held_);
+  std::tie(division_, wants_log_sum_, partial_, log_sum_, tickets_, all_log_sum_) = results.arguments();
+  std::tie(batches_, heads_kv_, group_, q_size_, head_size_) =
+      std::tie(s.batches, s.heads_kv, s.group, s.q_size, s.head_size);
+  scale_ = attention_scale(options.scale, s.head_size);
+  dtype_ = q.dtype(), kv_dtype_ = k.dtype();
+  const auto heads_of = [](const HeadArguments& a) { return Heads{a.address, a.batch, a.head, a.row}; };
   const CacheArguments cache(k, v, options.lengths, options.page_table);
-  const CacheScaleArguments scales(options.k_scales, options.v_scales, q.address());
-  const auto launch = [&](auto& kernel, const auto&... types) {
-    return kernel.on(options.stream)(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size,
-                                     divided.is_divided, options.causal,
-                                     attention_scale(options.scale, s.head_size), types..., qs, cache, scales,
-                                     os, divided.partial, divided.log_sum);
-  };
-  LaunchReport report;
-  if (widens_in_registers) {
-    kernels::DecodeFloat8Attention tiles;
-    if (s.head_size > 128) tiles.warp_rows = 16;
-    report = launch(configured_kernel(q.device(), tiles, {tiles.block_kv(), tiles.stages, 0}), q.dtype());
-  } else {
-    kernels::DecodeAttention tiles;
-    tiles.block_kv = kBlock;
-    if (s.head_size > 192) tiles.stages = 2;
-    report =
-        launch(configured_kernel(q.device(), tiles, {tiles.block_kv, tiles.stages, 0}), q.dtype(), k.dtype());
-  }
-  if (divided.is_divided && report.clean())  // on a CUDA GPU it always is
-    report = divided.merge(s, q, os, options);
-  if (to.address() != o.address()) DeviceTensor(o).copy_from(to, options.stream);
+  q_ = heads_of(HeadArguments(from)), o_ = heads_of(HeadArguments(o_tensor_));
+  k_ = heads_of(cache.k), v_ = heads_of(cache.v);
+  is_paged_ = cache.is_paged, has_lengths_ = cache.has_lengths, pages_ = cache.pages;
+  rows_of_page_ = cache.rows_of_page, rows_of_sequence_ = cache.per_sequence;
+  lengths_ = cache.length_address, table_ = cache.table_address;
+  std::tie(has_scales_, k_scales_, v_scales_) =
+      CacheScaleArguments(options.k_scales, options.v_scales, q.address()).arguments();
+}
+
+LaunchReport DecodeAttentionArguments::finish(LaunchReport report) const {
+  if (division_ == kernels::Division::kLeft && report.clean())  // on a CUDA GPU it always is
+    report = merge_parts({batches_, heads_kv_, group_, q_size_, 0, head_size_}, head_size_, parts_, dtype_,
+                         {division_, wants_log_sum_, partial_, log_sum_, tickets_, all_log_sum_},
+                         HeadArguments(o_tensor_), given_o_.device(), stream_);
+  if (o_tensor_.address() != given_o_.address()) DeviceTensor(given_o_).copy_from(o_tensor_, stream_);
   return report;
+}
+
+LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                              const DeviceTensor& o, const AttentionDecodeOptions& options,
+                              SourceLocation where) {
+  const CallerLine caller(where);
+  const DecodeAttentionArguments call(q, k, v, o, options);
+  AttentionOptions scores;
+  scores.causal = options.causal, scores.window_left = options.window_left;
+  scores.soft_cap = options.soft_cap;
+  scores.alibi_slopes = options.alibi_slopes, scores.sinks = options.sinks;
+  const ScoreArguments steps = score_arguments({"attention_decode", {{"q", q}, {"k", k}, {"v", v}, {"o", o}}},
+                                               scores, {.heads = head_extent(q, 1)}, q.address());
+  const auto launch = [&](const auto& tiles) {
+    return call.finish(configured_kernel(q.device(), tiles, {static_cast<int>(call.head_size()), 0, 0})
+                           .on(options.stream)(call, steps));
+  };
+  return call.widens_in_registers() ? launch(DecodeFloat8::for_heads(call.head_size()))
+                                    : launch(Decode::for_heads(call.head_size()));
 }
 
 }  // namespace imbrex

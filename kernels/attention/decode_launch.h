@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "imbrex/kernels/attention/merge.h"
+#include "imbrex/kernels/attention/partial_results.h"
 
 namespace imbrex {
 
@@ -29,6 +30,16 @@ inline int64_t decode_parts(const DecodeSizes& s, int64_t multiprocessors, int64
   for (int64_t parts = 2; parts <= most; ++parts)
     if (busy(parts) > busy(best) + 0.05) best = parts;  // a part costs a result to be merged
   return best;
+}
+
+/// Who merges the parts. The last CTA of `tile_rows` rows reads what a launch has many CTAs for, but needs no launch.
+inline kernels::Division decode_division(const DecodeSizes& s, int64_t value_size, int64_t parts,
+                                         int64_t tile_rows) {
+  constexpr int64_t kMostBytes = int64_t{64} << 10;
+  const int64_t rows = std::min(s.group * s.q_size, tile_rows);
+  return parts == 1                                    ? kernels::Division::kNone
+         : parts * rows * value_size * 4 <= kMostBytes ? kernels::Division::kMerged
+                                                       : kernels::Division::kLeft;
 }
 
 /// The merge reads all parts at once as far as registers hold them: each further block of them waits for memory again.

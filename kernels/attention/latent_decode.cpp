@@ -50,6 +50,9 @@ DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const Device
                   "pages have 8, 16, 32, or a multiple of 64 rows");
     s.capacity = options.page_table.shape()[1] * rows_of_page;
   }
+  if (options.window_left >= 0 || options.soft_cap != 0 || !options.alibi_slopes.is_null() ||
+      !options.sinks.is_null())
+    call.refuse("a window, a soft cap, slopes or sinks", "latent attention has no such steps");
   if (!options.k_scales.is_null() || !options.v_scales.is_null())
     call.refuse("scales of a cache that is not float8", "leave them out, and use options.scale");
   return s;
@@ -69,17 +72,19 @@ LaunchReport attention_latent_decode(const DeviceTensor& q, const DeviceTensor& 
                      to = reachable(o, false, options.stream, held);
   const int64_t parts =
       options.parts > 0 ? options.parts : decode_parts(s, q.device().multiprocessors(), tiles.block_kv);
-  const DecodeParts divided(s, value_size, parts, from, options, held);
+  // Results of 64 rows of 512 are much to merge.
+  const PartialArguments results =
+      partial_arguments(s, value_size, parts, parts > 1 ? kernels::Division::kLeft : kernels::Division::kNone,
+                        LatentDecodeAttention::kRows, from, options, held);
   const HeadArguments qs(from), os(to);
   LaunchReport report =
       configured_kernel(q.device(), tiles, {tiles.block_kv, tiles.stages, 0})
-          .on(options.stream)(s.batches, s.group, s.q_size, parts, s.head_size, value_size,
-                              divided.is_divided, options.causal, attention_scale(options.scale, s.head_size),
-                              q.dtype(), qs,
+          .on(options.stream)(s.batches, s.group, s.q_size, parts, s.head_size, value_size, parts > 1,
+                              options.causal, attention_scale(options.scale, s.head_size), q.dtype(), qs,
                               CacheArguments(cache, cache, options.lengths, options.page_table), os,
-                              divided.partial, divided.log_sum);
-  if (divided.is_divided && report.clean())  // on a CUDA GPU it always is
-    report = divided.merge(s, q, os, options);
+                              results.partial, results.log_sum);
+  if (parts > 1 && report.clean())  // on a CUDA GPU it always is
+    report = merge_parts(s, value_size, parts, q.dtype(), results, os, q.device(), options.stream);
   if (to.address() != o.address()) DeviceTensor(o).copy_from(to, options.stream);
   return report;
 }

@@ -100,8 +100,9 @@ TEST(BlackwellDecode, SumsAreRescaledWhereMaximaGrow) {
                      o = DeviceTensor::empty(device, float16, {1, kRows, 1, kD}),
                      log_sum = DeviceTensor::empty(device, float32, {kRows});
   Kernel<kernels::BlackwellDecodeAttention> kernel({.block_kv = 32, .stages = 2}, device);
-  kernel(1, 1, kRows, 1, 1, static_cast<int>(kD), false, false, 4.f, float16, HeadArguments(q),
-         CacheArguments(k, v, {}, {}), HeadArguments(o), log_sum, log_sum)
+  kernel(1, 1, kRows, 1, 1, static_cast<int>(kD), false, 4.f, float16, HeadArguments(q),
+         CacheArguments(k, v, {}, {}), HeadArguments(o), kernels::Division::kNone, false, log_sum, log_sum,
+         log_sum.address(), log_sum)
       .expect_clean();
   expect_mean(q, k, v, o, kD, 4);
 }

@@ -88,24 +88,29 @@ Subject gradient_q() {
                     written(rows), kNotPacked, steps(true));
 }
 
+/// Two parts of each sequence, which the last CTA merges.
+auto parts(int head_size) {
+  return std::tuple(kernels::Division::kMerged, true, out(float32, {2, 2, 2, head_size}),
+                    out(float32, {2, 2, 2}), zeroed(int32, {2}), out(float32, {2, 2}));
+}
+
 Subject decode() {
   const int columns = 200;
-  const kernels::DecodeAttention kernel{.block_kv = 32, .stages = 2};
+  const WithScoreOptions<kernels::DecodeAttention> kernel{.block_kv = 32, .stages = 2};
   const auto q = sequences(in(float16, {2, 2, kSize}));
-  return subject_of("decode", kernel, std::tuple(2, 1, 1, 2, 1, kSize, false, true, 0.2f, float16, float16),
-                    q, cache(columns, sequences(in(float16, {2, columns, kSize}))),
-                    std::tuple(false, kNone, kNone), sequences(out(float16, {2, 2, kSize})),
-                    std::tuple(kNone, out(float32, {2, 2})));
+  return subject_of("decode", kernel, std::tuple(2, 1, 1, 2, 2, kSize, 0.2f, float16, float16), q,
+                    cache(columns, sequences(in(float16, {2, columns, kSize}))),
+                    std::tuple(false, kNone, kNone), sequences(out(float16, {2, 2, kSize})), parts(kSize),
+                    steps(true));
 }
 
 Subject decode_float8() {
   const int columns = 200;
-  const kernels::DecodeFloat8Attention kernel{.consumers = 2, .warp_rows = 16, .stages = 2};
-  return subject_of("decode8", kernel, std::tuple(2, 1, 1, 2, 1, kSize, false, true, 0.2f, float16),
-                    sequences(in(float16, {2, 2, kSize})),
-                    cache(columns, sequences(in(float8_e4m3, {2, columns, kSize}))),
-                    std::tuple(false, kNone, kNone), sequences(out(float16, {2, 2, kSize})),
-                    std::tuple(kNone, out(float32, {2, 2})));
+  const WithScoreOptions<kernels::DecodeFloat8Attention> kernel{.consumers = 2, .warp_rows = 16, .stages = 2};
+  return subject_of(
+      "decode8", kernel, std::tuple(2, 1, 1, 2, 2, kSize, 0.2f, float16, float8_e4m3),
+      sequences(in(float16, {2, 2, kSize})), cache(columns, sequences(in(float8_e4m3, {2, columns, kSize}))),
+      std::tuple(false, kNone, kNone), sequences(out(float16, {2, 2, kSize})), parts(kSize), steps(true));
 }
 
 Subject latent_decode() {

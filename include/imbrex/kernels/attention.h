@@ -65,8 +65,13 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
                                 SourceLocation where = SourceLocation::current());
 
 struct AttentionDecodeOptions {
-  float scale = 0;       ///< of the scores; 0: 1 / sqrt(head size)
-  bool causal = false;   ///< row i of q sees the columns up to length - (rows of q) + i
+  float scale = 0;      ///< of the scores; 0: 1 / sqrt(head size)
+  bool causal = false;  ///< row i of q sees the columns up to its position, length - (rows of q) + i
+  int64_t window_left =
+      -1;              ///< columns that a row sees before its own position; -1: all. Others are not read
+  float soft_cap = 0;  ///< as in AttentionOptions, like the next two
+  DeviceTensor alibi_slopes;  ///< float32 [heads]; positions are those in the sequence
+  DeviceTensor sinks;         ///< float32 [heads]
   DeviceTensor lengths;  ///< int32 [batch]: rows of each sequence that are there; null: all there is room for
   DeviceTensor page_table;   ///< int32 [batch, pages of a sequence]: k and v are pages; null: they are not
   DeviceTensor log_sum_exp;  ///< float32, like q without its last dimension: written if not null

@@ -10,6 +10,7 @@
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/kv_cache.h"
 #include "imbrex/kernels/attention/merge.h"
+#include "imbrex/kernels/attention/partial_results.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
@@ -28,11 +29,10 @@ struct BlackwellDecodeAttention {
             {{64, 2}, {64, 4}, {128, 2}, {32, 4}});
   }
 
-  /// Everything as DecodeAttention's; K and V are of `dtype`, and head_size is at most 128.
+  /// Everything as DecodeAttention's, `causal` its only step; K and V are of `dtype`, and head_size is at most 128.
   void operator()(Int32 batches, Int32 heads_kv, Int32 group, Int32 q_size, Int32 parts, int head_size,
-                  bool is_divided, bool causal, float scale, DataType dtype, Ptr<> q_ptr,
-                  HeadStrides q_strides, KvCache cache, Ptr<> o_ptr, HeadStrides o_strides,
-                  Ptr<float32> partial_ptr, Ptr<float32> log_sum_ptr) const {
+                  bool causal, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides, KvCache cache,
+                  Ptr<> o_ptr, HeadStrides o_strides, PartialResults results) const {
     require(head_size % 16 == 0 && head_size <= 128, "head_size is {}: a multiple of 16, at most 128",
             head_size);
     const int loaders = cache.warps_needed(block_kv), slice = head_size % 32 == 0 ? 32 : 16;
@@ -165,20 +165,20 @@ struct BlackwellDecodeAttention {
 
       auto inverse = select(total > 0, 1 / total, 0);
       constexpr float kNone = -std::numeric_limits<float>::infinity();
-      Int32 heads = batch * heads_kv + head_kv;  // before this one, of K and V
-      auto g_log_sum = global_view(log_sum_ptr, {parts, batches * heads_kv, q_rows, 1});
-      store_global(g_log_sum[part][heads], select(total > 0, largest * scale + log(total), kNone),
-                   {tile * kRows, 0});
-      const auto store = [&](const RegisterBase& result, int column) {
-        if (is_divided) {
-          auto g_partial = global_view(partial_ptr, {parts, batches * heads_kv, q_rows, head_size});
-          store_global(g_partial[part][heads], result, {tile * kRows, column});
-        } else {
-          auto r = row();
-          scatter(all_q(o_ptr, o_strides), result.to(dtype),
-                  {batch, r / q_size + head_kv * group, r % q_size, column}, {.mask = r < q_rows});
-        }
+      Int32 of = batch * heads_kv + head_kv, groups = batches * heads_kv, first_row = tile * kRows;
+      const PartialResults::Rows rows{parts, of, groups, first_row, q_rows, kRows, head_size};
+      const auto store_o = [&](const RegisterBase& values, const Int32& from, int column) {
+        auto r = register_tensor(int32, {values.shape(0), 1}, [&](auto i, auto) { return from + i; });
+        scatter(all_q(o_ptr, o_strides), values.to(dtype),
+                {batch, r / q_size + head_kv * group, r % q_size, column}, {.mask = r < q_rows});
       };
+      const auto store = [&](const RegisterBase& values, int column) {
+        if (results.is_divided())
+          results.store_values(rows, part, values, column);
+        else
+          store_o(values, first_row, column);
+      };
+      results.store_log_sum(rows, part, select(total > 0, largest * scale + log(total), kNone));
       if (auto some = when(first < last)) {
         mbarrier::wait(added, added_phase);
         each_slice([&](const TMemoryTensor& sums, int c) { store(tcgen05::load(sums) * inverse, c); });
@@ -186,6 +186,8 @@ struct BlackwellDecodeAttention {
       if (auto none = otherwise()) {
         for (int c = 0; c < head_size; c += slice) store(zeros(float32, {kRows, slice}), c);
       }
+      results.merge_if_last(
+          tile, [&](const RegisterBase& values, const Int32& from) { store_o(values, from, 0); }, rows);
     }
     sync();
     tcgen05::dealloc(t_scores);

@@ -15,10 +15,11 @@ namespace imbrex {
 struct ForwardAttentionArguments {
   /// The tensors as attention() takes them, but TMA must reach each as it lies. LaunchError names what does not fit.
   /// `long_first`: rows see ever more columns, as in causal attention; the longest start first.
-  /// `q_begins`, `kv_begins`: as in AttentionOptions, or null.
+  /// `q_begins`, `kv_begins`, `log_sum_exp`: as in AttentionOptions, or null.
   ForwardAttentionArguments(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
                             const DeviceTensor& o, float scale, bool long_first,
-                            const DeviceTensor& q_begins = {}, const DeviceTensor& kv_begins = {});
+                            const DeviceTensor& q_begins = {}, const DeviceTensor& kv_begins = {},
+                            const DeviceTensor& log_sum_exp = {});
 
   /// A tensor's address, and its strides in units of 16 bytes.
   struct Heads {
@@ -31,12 +32,12 @@ struct ForwardAttentionArguments {
   DataType dtype;
   Heads q, k, v, o;
   bool wants_log_sum = false, long_first, is_packed = false, has_scales = false;
-  uint64_t unused;  // an address for tensors that are not there
+  uint64_t log_sum, unused;  // an address for tensors that are not there
   int64_t section_heads, sequences = 0;
   uint64_t q_begins, kv_begins;
   auto arguments() const {
     return std::tie(batches, heads, rows, rows_kv, head_size, value_size, group, scale, dtype, dtype, q, k, v,
-                    o, wants_log_sum, unused, long_first, section_heads, is_packed, sequences, q_begins,
+                    o, wants_log_sum, log_sum, long_first, section_heads, is_packed, sequences, q_begins,
                     kv_begins, has_scales, heads, unused, unused, unused);
   }
 };
@@ -53,6 +54,7 @@ class CustomAttention {
     float scale = 0;                             ///< of the scores; 0: 1 / sqrt(head size)
     bool long_first = false;                     ///< see ForwardAttentionArguments
     DeviceTensor q_begins = {}, kv_begins = {};  ///< packed sequences, as in AttentionOptions
+    DeviceTensor log_sum_exp = {};               ///< as in AttentionOptions: CustomAttentionBackward reads it
     Stream stream = {};                          ///< Stream(): the device's own
   };
   /// `tiles`: steps that take many registers need a smaller block_kv (CompileError tells of spills).
@@ -64,7 +66,7 @@ class CustomAttention {
   LaunchReport operator()(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
                           const DeviceTensor& o, const Options& options, const Arguments&... arguments) {
     const ForwardAttentionArguments call(q, k, v, o, options.scale, options.long_first, options.q_begins,
-                                         options.kv_begins);
+                                         options.kv_begins, options.log_sum_exp);
     return kernel_.on(options.stream)(call, arguments...);
   }
 

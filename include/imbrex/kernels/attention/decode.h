@@ -1,38 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of few rows of Q to a long cache of K and V, as in decoding: bound by reading the cache once. The heads of Q
-// that share one of K and V are rows of one tile. The cache of a sequence is divided among CTAs, which leave partial
-// results; MergeAttention adds them. Two CTAs share a multiprocessor, so that one reads while the other begins or ends.
+// that share one of K and V are rows of one tile. The cache of a sequence is divided among CTAs, of which the last one to end
+// merges the results, or MergeAttention does. Two CTAs share a multiprocessor, so that one reads while the other begins or ends.
 #pragma once
 
 #include <optional>
 
+#include "imbrex/kernels/attention/decode_columns.h"
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/kv_cache.h"
 #include "imbrex/kernels/attention/online_softmax.h"
+#include "imbrex/kernels/attention/partial_results.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 
+template <class... Steps>
 struct DecodeAttention {
   static constexpr const char* target = "sm_90a";
   static constexpr int kRows = 64;  // of a tile: those of wgmma
   int block_kv = 64, stages = 3;
 
   static auto space() {
-    return Space<DecodeAttention>().choose<&DecodeAttention::block_kv, &DecodeAttention::stages>(
+    return Space<DecodeAttention>().template choose<&DecodeAttention::block_kv, &DecodeAttention::stages>(
         {{64, 3}, {128, 3}, {64, 2}, {64, 6}, {32, 6}});
   }
 
+  /// The configuration for heads of this size.
+  static DecodeAttention for_heads(int64_t head_size) {
+    DecodeAttention kernel;
+    if (head_size > 192) kernel.stages = 2;
+    return kernel;
+  }
+
   /// Q and O are [batches, heads_kv * group, q_size, head_size]. Row i of a sequence of `length` rows is the one of
-  /// position length - q_size + i; `causal`: it sees no later ones. A cache of `kv_dtype` float8_e4m3, with `scales`, is
-  /// converted to float16, exactly, and so is Q; else it is dtype. `parts`: CTAs that a sequence is divided among. With
-  /// `is_divided`, part p's result goes to partial[p], float32 [rows of Q of all heads, head_size], and the logarithm of its
-  /// sum of weights to log_sum[p], for MergeAttention; without it (parts is 1), to O and log_sum.
+  /// position length - q_size + i, which the steps count as its own. A cache of `kv_dtype` float8_e4m3, with `scales`, is
+  /// converted to float16, exactly, and so is Q; else it is dtype. `parts`: CTAs that the columns of a sequence are divided
+  /// among, whose results are merged as `results` says; with one part they go to O and its log_sum.
   void operator()(Int32 batches, Int32 heads_kv, Int32 group, Int32 q_size, Int32 parts, int head_size,
-                  bool is_divided, bool causal, float scale, DataType dtype, DataType kv_dtype, Ptr<> q_ptr,
-                  HeadStrides q_strides, KvCache cache, CacheScales scales, Ptr<> o_ptr,
-                  HeadStrides o_strides, Ptr<float32> partial_ptr, Ptr<float32> log_sum_ptr) const {
+                  float scale, DataType dtype, DataType kv_dtype, Ptr<> q_ptr, HeadStrides q_strides,
+                  KvCache cache, CacheScales scales, Ptr<> o_ptr, HeadStrides o_strides,
+                  PartialResults results, ScoreSteps<Steps...> steps) const {
     require(head_size % 16 == 0 && head_size <= 256, "head_size is {}: a multiple of 16, at most 256",
             head_size);
     Int32 q_rows = group * q_size;  // that share one head of K and V
@@ -60,8 +69,8 @@ struct DecodeAttention {
     Pipeline k_pipe(stages, blocks.arrivals(), 1), v_pipe(stages, blocks.arrivals(), 1);
     sync();
     Int32 length = cache.length_of(batch);
-    Int32 num_blocks = cdiv(length, block_kv);
-    Int32 first = num_blocks * part / parts, last = num_blocks * (part + 1) / parts;
+    DecodeColumns columns(steps, length, q_size, batch, block_kv);
+    Int32 first = columns.first_of(part, parts), last = columns.first_of(part + 1, parts);
 
     if (auto producer = warp_group(4, cache.warps_needed(block_kv))) {
       if (shares_registers) setmaxnreg(80);
@@ -93,7 +102,7 @@ struct DecodeAttention {
 
       RegisterTensor out = zeros(float32, {kRows, head_size});
       const ScalarArg factor = is_float8 ? scales.of_k(heads_kv, head_kv) * scale : ScalarArg(scale);
-      OnlineSoftmax softmax(kRows, factor);
+      OnlineSoftmax softmax(kRows, factor, steps.changes());
       auto scores = wgmma::accumulator(float32, {kRows, block_kv});
       RegisterTensor weights = zeros(product, {kRows, block_kv});
       // A block of float8 as tensor cores take it; the products that read the one before have ended. Rows from `end` on
@@ -131,16 +140,23 @@ struct DecodeAttention {
       const auto release_read = [&](Pipeline& pipe) {  // what products have read as it was loaded
         if (!is_float8) release(pipe);
       };
+      const auto tile_of = [&](const Int32& offset) {
+        return ScoreTile{
+            [&] { return row() % q_size + (length - q_size); },
+            [&] {
+              return register_tensor(int32, {1, block_kv}, [&](auto, auto j) { return offset + j; });
+            },
+            [&] { return min(row() / q_size, group - 1) + head_kv * group; }, batch};
+      };
       const auto weigh = [&](const ScalarArg& block) {
         Int32 offset = block * block_kv;
-        auto first_unseen = causal ? length - q_size + 1 : length + 0;
-        if (auto edge = when(offset + block_kv > first_unseen)) {
-          auto column = register_tensor(int32, {1, block_kv}, [&](auto, auto j) { return offset + j; });
-          auto is_seen = causal ? column <= row() % q_size + (length - q_size) : column < length;
-          scores = select(is_seen, scores, -std::numeric_limits<float>::infinity());
-        }
+        columns.apply(scores, offset, factor, tile_of(offset));
         return softmax.weigh(scores);
       };
+      Int32 first_column = first * block_kv;
+      steps.with_sink(tile_of(first_column), [&](const RegisterValue& sink) {
+        softmax.begin_with(sink, register_tensor(boolean, {kRows, 1}, [&](auto, auto) { return part == 0; }));
+      });
 
       if (auto some = when(first < last)) {
         start_scores();
@@ -171,17 +187,19 @@ struct DecodeAttention {
 
       auto inverse = softmax.inverse();
       auto result = out * (is_float8 ? inverse * scales.of_v(heads_kv, head_kv) : inverse);
-      Int32 heads = batch * heads_kv + head_kv;  // before this one, of K and V
-      auto g_log_sum = global_view(log_sum_ptr, {parts, batches * heads_kv, q_rows, 1});
-      store_global(g_log_sum[part][heads], softmax.log_sum_exp(), {tile * kRows, 0});
-      if (is_divided) {
-        auto g_partial = global_view(partial_ptr, {parts, batches * heads_kv, q_rows, head_size});
-        store_global(g_partial[part][heads], result, {tile * kRows, 0});
-      } else {
-        auto r = row();
-        scatter(all_q(o_ptr, o_strides), result.to(dtype),
+      Int32 of = batch * heads_kv + head_kv, groups = batches * heads_kv, first_row = tile * kRows;
+      const PartialResults::Rows rows{parts, of, groups, first_row, q_rows, kRows, head_size};
+      const auto store = [&](const RegisterBase& values, const Int32& from) {
+        auto r = register_tensor(int32, {values.shape(0), 1}, [&](auto i, auto) { return from + i; });
+        scatter(all_q(o_ptr, o_strides), values.to(dtype),
                 {batch, r / q_size + head_kv * group, r % q_size, 0}, {.mask = r < q_rows});
-      }
+      };
+      results.store_log_sum(rows, part, softmax.log_sum_exp());
+      if (results.is_divided())
+        results.store_values(rows, part, result);
+      else
+        store(result, first_row);
+      results.merge_if_last(tile, store, rows);
     }
   }
 };

@@ -8,15 +8,18 @@
 
 #include <vector>
 
+#include "imbrex/kernels/attention/decode_columns.h"
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/kv_cache.h"
 #include "imbrex/kernels/attention/online_softmax.h"
+#include "imbrex/kernels/attention/partial_results.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 #include "imbrex/lang/view.h"
 
 namespace imbrex::kernels {
 
+template <class... Steps>
 struct DecodeFloat8Attention {
   static constexpr const char* target = "sm_90a";
   static constexpr int kRows = 16;  // of Q in a tile: those of mma.sync
@@ -24,16 +27,24 @@ struct DecodeFloat8Attention {
 
   static auto space() {
     using K = DecodeFloat8Attention;
-    return Space<K>().choose<&K::consumers, &K::warp_rows, &K::stages>(
+    return Space<K>().template choose<&K::consumers, &K::warp_rows, &K::stages>(
         {{4, 32, 2}, {4, 32, 3}, {8, 16, 2}, {4, 16, 3}, {2, 32, 4}, {4, 16, 2}});
   }
   int block_kv() const { return consumers * warp_rows; }
 
+  /// The configuration for heads of this size.
+  static DecodeFloat8Attention for_heads(int64_t head_size) {
+    DecodeFloat8Attention kernel;
+    if (head_size > 128) kernel.warp_rows = 16;
+    return kernel;
+  }
+
   /// As DecodeAttention's, with K and V of float8_e4m3. The head size is a multiple of 32.
   void operator()(Int32 batches, Int32 heads_kv, Int32 group, Int32 q_size, Int32 parts, int head_size,
-                  bool is_divided, bool causal, float scale, DataType dtype, Ptr<> q_ptr,
-                  HeadStrides q_strides, KvCache cache, CacheScales scales, Ptr<> o_ptr,
-                  HeadStrides o_strides, Ptr<float32> partial_ptr, Ptr<float32> log_sum_ptr) const {
+                  float scale, DataType dtype, DataType kv_dtype, Ptr<> q_ptr, HeadStrides q_strides,
+                  KvCache cache, CacheScales scales, Ptr<> o_ptr, HeadStrides o_strides,
+                  PartialResults results, ScoreSteps<Steps...> steps) const {
+    require(kv_dtype == float8_e4m3, "a cache of {}: of float8_e4m3", kv_dtype.name());
     require(head_size % 32 == 0 && head_size <= 256, "head_size is {}: a multiple of 32, at most 256",
             head_size);
     require(warp_rows % 16 == 0, "{} rows of a warp: a multiple of 16", warp_rows);
@@ -52,8 +63,8 @@ struct DecodeFloat8Attention {
     Pipeline k_pipe(stages, blocks.arrivals(), consumers), v_pipe(stages, blocks.arrivals(), consumers);
     sync();
     Int32 length = cache.length_of(batch);
-    Int32 num_blocks = cdiv(length, block);
-    Int32 first = num_blocks * part / parts, last = num_blocks * (part + 1) / parts;
+    DecodeColumns columns(steps, length, q_size, batch, block);
+    Int32 first = columns.first_of(part, parts), last = columns.first_of(part + 1, parts);
 
     if (auto producer = warp_group(consumers, cache.warps_needed(block)))
       blocks.load(first, last, length, k_pipe, v_pipe);
@@ -89,11 +100,30 @@ struct DecodeFloat8Attention {
       UInt32 warp = UInt32(thread_index()) / 32u % static_cast<uint32_t>(consumers);
 
       const ScalarArg factor = scales.of_k(heads_kv, head_kv) * scale;
-      OnlineSoftmax softmax(rows, factor);
+      OnlineSoftmax softmax(rows, factor, steps.changes());
+      const auto row_of_q = [&] {
+        return register_tensor(int32, {rows, 1}, [&](auto i, auto) { return tile * kRows + i % kRows; });
+      };
+      const auto tile_of = [&](const Int32& offset) {
+        return ScoreTile{[&] { return row_of_q() % q_size + (length - q_size); },
+                         [&] {
+                           return register_tensor(int32, {rows, warp_rows}, [&](auto i, auto j) {
+                             return offset + i / kRows * warp_rows + j;
+                           });
+                         },
+                         [&] { return min(row_of_q() / q_size, group - 1) + head_kv * group; }, batch};
+      };
+      Int32 first_column = first * block;
+      steps.with_sink(tile_of(first_column), [&](const RegisterValue& sink) {
+        // Of the warps that meet at the end, one has it as well.
+        auto is_first =
+            register_tensor(boolean, {rows, 1}, [&](auto i, auto) { return i < kRows && part == 0; });
+        softmax.begin_with(sink, is_first);
+      });
       std::vector<RegisterTensor> out;  // [i]: columns i, i + 4, i + 8, ... of the head
       for (int i = 0; i < 4; ++i) out.push_back(zeros(float32, {rows, head_size / 4}));
-      for (Int32 at : range(first, last)) {
-        Int32 offset = at * block;
+      for (Int32 number : range(first, last)) {
+        Int32 offset = number * block;
         k_pipe.consumer_acquire();
         auto k = blocks.k(k_pipe.consumer_stage)
                      .reshape({consumers, warp_rows, head_size / 16, 4})
@@ -102,21 +132,12 @@ struct DecodeFloat8Attention {
         for (int step = 0; step < head_size / 16; ++step)
           scores = mma(q[static_cast<size_t>(step)], operand_of(load_shared(k[step])), scores, each_warp);
         release(k_pipe);
-        auto first_unseen = causal ? length - q_size + 1 : length + 0;
-        if (auto edge = when(offset + block > first_unseen)) {
-          auto column = register_tensor(int32, {rows, warp_rows},
-                                        [&](auto i, auto j) { return offset + i / kRows * warp_rows + j; });
-          auto end = register_tensor(int32, {rows, 1}, [&](auto i, auto) {
-            auto row = tile * kRows + i % kRows;
-            return causal ? row % q_size + (length - q_size + 1) : length + 0 * row;
-          });
-          scores = select(column < end, scores, -std::numeric_limits<float>::infinity());
-        }
+        columns.apply(scores, offset, factor, tile_of(offset));
         auto shrink = softmax.weigh(scores);
         auto weights = scores.to(float16);
         for (RegisterTensor& part_of_out : out) part_of_out = part_of_out * shrink;
 
-        blocks.clear_beyond(length, at, v_pipe);
+        blocks.clear_beyond(length, number, v_pipe);
         v_pipe.consumer_acquire();
         auto v = blocks.v(v_pipe.consumer_stage)
                      .reshape({consumers, warp_rows / 16, 2, 4, 2, head_size / 4})
@@ -157,24 +178,25 @@ struct DecodeFloat8Attention {
       for (int warp = 1; warp < consumers; ++warp) largest = max(largest, of_warp(s_sums[0], warp));
       RegisterTensor total = zeros(float32, {kRows, 1}), result = zeros(float32, {kRows, head_size});
       for (int warp = 0; warp < consumers; ++warp) {
-        auto part_of_all = exp2((of_warp(s_sums[0], warp) - largest) * (factor * 1.44269504f));
+        auto part_of_all = exp2((of_warp(s_sums[0], warp) - largest) * (softmax.scale() * 1.44269504f));
         total = total + of_warp(s_sums[1], warp) * part_of_all;
         result = result + of_warp(s_out, warp) * part_of_all;
       }
       result = result * (select(total > 0, 1 / total, 0) * scales.of_v(heads_kv, head_kv));
       constexpr float kNone = -std::numeric_limits<float>::infinity();
-      Int32 heads = batch * heads_kv + head_kv;  // before this one, of K and V
-      auto g_log_sum = global_view(log_sum_ptr, {parts, batches * heads_kv, q_rows, 1});
-      store_global(g_log_sum[part][heads], select(total > 0, largest * factor + log(total), kNone),
-                   {tile * kRows, 0});
-      if (is_divided) {
-        auto g_partial = global_view(partial_ptr, {parts, batches * heads_kv, q_rows, head_size});
-        store_global(g_partial[part][heads], result, {tile * kRows, 0});
-      } else {
-        auto r = register_tensor(int32, {kRows, 1}, [&](auto i, auto) { return tile * kRows + i; });
-        scatter(all_q(o_ptr, o_strides), result.to(dtype),
+      Int32 of = batch * heads_kv + head_kv, groups = batches * heads_kv, first_row = tile * kRows;
+      const PartialResults::Rows at{parts, of, groups, first_row, q_rows, kRows, head_size};
+      const auto store = [&](const RegisterBase& values, const Int32& from) {
+        auto r = register_tensor(int32, {values.shape(0), 1}, [&](auto i, auto) { return from + i; });
+        scatter(all_q(o_ptr, o_strides), values.to(dtype),
                 {batch, r / q_size + head_kv * group, r % q_size, 0}, {.mask = r < q_rows});
-      }
+      };
+      results.store_log_sum(at, part, select(total > 0, largest * softmax.scale() + log(total), kNone));
+      if (results.is_divided())
+        results.store_values(at, part, result);
+      else
+        store(result, first_row);
+      results.merge_if_last(tile, store, at);
     }
   }
 

@@ -26,6 +26,11 @@ class OnlineSoftmax {
     largest = score * (1 / scale_);
     total = total + std::ldexp(1.f, weight_exponent_);
   }
+  /// The same for rows where it `takes_part`, a bool tile: of those that have parts of a row's columns, one has it.
+  void begin_with(const RegisterBase& score, const RegisterBase& takes_part) {
+    largest = select(takes_part, score * (1 / scale_), largest);
+    total = total + select(takes_part, std::ldexp(1.f, weight_exponent_), 0.f);
+  }
 
   /// Turns a block's scores, of which masked ones are -infinity, into weights; returns the factor by which
   /// what has been summed so far shrinks, [rows, 1].
@@ -51,6 +56,9 @@ class OnlineSoftmax {
     auto log_total = weight_exponent_ == 0 ? log(total) : log(total * std::ldexp(1.f, -weight_exponent_));
     return select(total > 0, largest * scale_ + log_total, kNone);
   }
+
+  /// What turns `largest` into the largest score.
+  const ScalarArg& scale() const { return scale_; }
 
   static constexpr float kLeast = -1e30f;  // below every score; finite, because it is subtracted
   RegisterTensor largest, total;

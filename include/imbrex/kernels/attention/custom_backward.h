@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradients of attention with masks and score modifications of one's own (score_steps.h), called on tensors.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "imbrex/kernels/attention.h"
+#include "imbrex/kernels/attention/custom_attention.h"
+#include "imbrex/kernels/attention/gradient_kv.h"
+#include "imbrex/kernels/attention/gradient_q.h"
+#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/kernel.h"
+#include "imbrex/runtime/workspace.h"
+
+namespace imbrex {
+
+/// A call of attention_backward(): what its launches are passed in front of the steps' arguments. Memory that they need is the
+/// stream's until its end.
+class BackwardAttentionCall {
+ public:
+  /// LaunchError names what does not fit. The options' masks and modifications are not looked at.
+  BackwardAttentionCall(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                        const DeviceTensor& o, const DeviceTensor& d_o, const DeviceTensor& dq,
+                        const DeviceTensor& dk, const DeviceTensor& dv, const AttentionOptions& options);
+
+  int64_t larger_size() const { return std::max(head_size_, value_size_); }
+  bool is_packed() const { return is_packed_; }
+
+  /// All launches: `of_kv(arguments)` launches kernels::AttentionGradientKv, once or, for large heads, for each of the gradients of
+  /// K and V; `of_q(arguments)` launches kernels::AttentionGradientQ. Returns the first report that has findings, else the last.
+  template <class LaunchOfKv, class LaunchOfQ>
+  LaunchReport launch(const LaunchOfKv& of_kv, const LaunchOfQ& of_q) const {
+    using kernels::KvGradients;
+    LaunchReport report = start();
+    const auto note = [&](LaunchReport of_launch) {
+      if (report.clean()) report = std::move(of_launch);
+    };
+    if (larger_size() <= 128) {
+      note(of_kv(OfKv{*this, KvGradients::kBoth}));
+    } else {
+      note(of_kv(OfKv{*this, KvGradients::kOnlyK}));
+      note(of_kv(OfKv{*this, KvGradients::kOnlyV}));
+    }
+    note(of_q(OfQ{*this}));
+    deliver();
+    return report;
+  }
+
+ private:
+  struct OfKv {
+    const BackwardAttentionCall& c;
+    kernels::KvGradients which;
+    auto arguments() const {
+      return std::tie(c.batches_, c.heads_kv_, c.rows_, c.padded_, c.rows_kv_, c.head_size_, c.value_size_,
+                      c.group_, c.scale_, c.dtype_, which, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, c.dk_, c.dv_,
+                      c.is_packed_, c.sequences_, c.q_begins_, c.kv_begins_);
+    }
+  };
+  struct OfQ {
+    const BackwardAttentionCall& c;
+    auto arguments() const {
+      return std::tie(c.batches_, c.heads_, c.rows_, c.padded_, c.rows_kv_, c.head_size_, c.value_size_,
+                      c.group_, c.scale_, c.dtype_, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, c.dq_, c.is_packed_,
+                      c.sequences_, c.q_begins_, c.kv_begins_);
+    }
+  };
+  /// What the others need of each row of Q.
+  LaunchReport start() const;
+  /// Copies to gradients that TMA does not reach.
+  void deliver() const;
+
+  using Heads = ForwardAttentionArguments::Heads;
+  int64_t batches_, heads_, heads_kv_, rows_, rows_kv_, padded_, head_size_, value_size_, group_;
+  float scale_;
+  DataType dtype_;
+  Heads q_, k_, v_, o_, d_o_, dq_, dk_, dv_;
+  uint64_t of_rows_, log_sum_, q_begins_, kv_begins_;
+  bool is_packed_;
+  int64_t sequences_;
+  std::optional<Device> device_;
+  Stream stream_;
+  std::vector<std::pair<DeviceTensor, DeviceTensor>> copied_;  ///< from, to
+  std::vector<Workspace> held_;
+};
+
+/// Gradients of attention with these steps on a device: an object that is called like a function. It compiles on the first call
+/// of each type, head size and scale. A step with change() needs slope() too, unless its derivative by the score is 1; what
+/// rows() says lets blocks of rows be skipped.
+///
+///   CustomAttention<MyCap> attend(device);
+///   CustomAttentionBackward<MyCap> back(device);
+///   attend(q, k, v, o, {.log_sum_exp = sums}, cap);
+///   back(q, k, v, o, d_o, dq, dk, dv, {.log_sum_exp = sums}, cap);
+template <class... Steps>
+class CustomAttentionBackward {
+ public:
+  /// Rows of Q, and columns, that a step of the kernels takes: fewer where steps need registers (CompileError tells of spills).
+  struct Tiles {
+    int block_q = 32, block_kv = 32;
+  };
+  explicit CustomAttentionBackward(const Device& device, const Tiles& tiles = {})
+      : device_(device), tiles_(tiles) {}
+
+  /// attention_backward() with the steps in place of the options' masks and modifications, launched without waiting.
+  /// `arguments`: those of the steps, in order.
+  template <class... Arguments>
+  LaunchReport operator()(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
+                          const DeviceTensor& o, const DeviceTensor& d_o, const DeviceTensor& dq,
+                          const DeviceTensor& dk, const DeviceTensor& dv, const AttentionOptions& options,
+                          const Arguments&... arguments) {
+    const BackwardAttentionCall call(q, k, v, o, d_o, dq, dk, dv, options);
+    const int stages = call.larger_size() <= 128 ? 3 : 2;
+    auto& of_kv =
+        of_kv_.try_emplace(stages, OfKv{.block_q = tiles_.block_q, .stages = stages}, device_).first->second;
+    auto& of_q =
+        of_q_.try_emplace(stages, OfQ{.block_kv = tiles_.block_kv, .stages = stages}, device_).first->second;
+    return call.launch([&](const auto& of) { return of_kv.on(options.stream)(of, arguments...); },
+                       [&](const auto& of) { return of_q.on(options.stream)(of, arguments...); });
+  }
+
+ private:
+  using OfKv = kernels::AttentionGradientKv<Steps...>;
+  using OfQ = kernels::AttentionGradientQ<Steps...>;
+  Device device_;
+  Tiles tiles_;
+  std::map<int, Kernel<OfKv>> of_kv_;  // by stages
+  std::map<int, Kernel<OfQ>> of_q_;
+};
+
+}  // namespace imbrex
