@@ -6,6 +6,7 @@
 #include "attention/configured_kernel.h"
 #include "attention/forward_launch.h"
 #include "attention/kv_arguments.h"
+#include "imbrex/kernels/attention/blackwell_forward.h"
 #include "imbrex/runtime/caller_line.h"
 #include "kernel_of_device.h"
 
@@ -13,6 +14,7 @@ namespace imbrex {
 namespace {
 
 using Forward = kernels::WithScoreOptions<kernels::ForwardAttention>;
+using Blackwell = kernels::WithScoreOptions<kernels::BlackwellAttention>;
 
 /// A checked call.
 struct Checked {
@@ -23,7 +25,7 @@ struct Checked {
   Checked(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v, const DeviceTensor& o,
           const AttentionOptions& options)
       : call("attention", {{"q", q}, {"k", k}, {"v", v}, {"o", o}}),
-        s((call.check_tensors(AttentionCall::Float8::kAllButTheLast), attention_sizes(call, q, k, v))) {
+        s((call.check_tensors(AttentionCall::Float8::kAllButTheLast, true), attention_sizes(call, q, k, v))) {
     std::vector<int64_t> shape = q.shape();
     shape.back() = s.value_size;
     if (o.shape() != shape)
@@ -34,6 +36,12 @@ struct Checked {
     shape.pop_back();
     call.check_extra("log_sum_exp", options.log_sum_exp, float32, shape);
     check_packed(call, s, options.q_begins, options.kv_begins);
+    if (is_blackwell(q.device())) {
+      call.check_blackwell(k, s.head_size, s.value_size);
+      if (!options.q_begins.is_null())
+        call.refuse("packed sequences on a device of target sm_100a",
+                    "they need one of sm_90a; call for each");
+    }
     check_scales(q.dtype() == float8_e4m3, q.shape().size() == 4, options);
     steps = score_arguments(call, options, s, q.address());
   }
@@ -93,16 +101,23 @@ auto call_forward(const Checked& c, const DeviceTensor& q, const DeviceTensor& k
   const Device& device = q.device();
   const bool is_float8 = q.dtype() == float8_e4m3;
   const bool wants_log_sum = !options.log_sum_exp.is_null();
+  const uint64_t log_sum = wants_log_sum ? options.log_sum_exp.address() : q.address();
+  const float scale = attention_scale(options.scale, s.head_size);
+  const HeadArguments qs(q), ks(k), vs(v), os(o);
+  if (is_blackwell(device)) {
+    Blackwell tiles;
+    if (s.head_size % tiles.slice != 0) tiles.slice = 16;
+    return call(configured_kernel(device, tiles, {tiles.slice, 0, 0}), s.batch, s.heads, s.rows, s.rows_kv,
+                s.head_size, s.group(), scale, q.dtype(), qs, ks, vs, os, wants_log_sum, log_sum, c.steps);
+  }
   const Forward tiles = forward_tiles<Forward>(s, c.steps, device.multiprocessors(), is_float8,
                                                !options.q_begins.is_null(), wants_log_sum);
-  const HeadArguments qs(q), ks(k), vs(v), os(o);
   const bool long_first = c.steps.causal || c.steps.prefix;
   return call(configured_kernel(device, tiles,
                                 {tiles.block_kv, tiles.stages, 2 * tiles.consumers + tiles.takes_turns}),
-              s.batch, s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(),
-              attention_scale(options.scale, s.head_size), q.dtype(), o.dtype(), qs, ks, vs, os,
-              wants_log_sum, wants_log_sum ? options.log_sum_exp.address() : q.address(), long_first,
-              heads_of_section(s), PackedArguments(options.q_begins, options.kv_begins, q.address()),
+              s.batch, s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(), scale, q.dtype(),
+              o.dtype(), qs, ks, vs, os, wants_log_sum, log_sum, long_first, heads_of_section(s),
+              PackedArguments(options.q_begins, options.kv_begins, q.address()),
               Float8Arguments(s.heads, options.q_scales, options.k_scales, options.v_scales, q.address()),
               c.steps);
 }

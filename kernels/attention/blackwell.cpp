@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention/forward_case.h"
+#include "attention/kv_arguments.h"
 #include "imbrex/kernels/attention/blackwell_forward.h"
 
 namespace imbrex::kernels {
 
-static const KernelRegistration<BlackwellAttention> registration{
+using Forward = WithScoreOptions<BlackwellAttention>;
+
+static const KernelRegistration<Forward> registration{
     {"blackwell_attention",
      "attention on Blackwell: two tiles of Q, weights in the place of scores, warps that correct sums",
      {{"heads", 2, "heads of Q, of all batches"},
@@ -13,12 +16,17 @@ static const KernelRegistration<BlackwellAttention> registration{
       {"d", 128, "columns: the head's size, a multiple of 32, at most 128"},
       {"group", 1, "heads of Q that share one of K and V"},
       {"causal", 0, "1: row i sees the columns up to i + kv - q"},
-      {"bf16", 0, "1: bfloat16, 0: float16"}}},
-    [](Case& c, Kernel<BlackwellAttention>& kernel) {
-      const ForwardProblem p(c, false);
-      c.launch(kernel, p.heads, p.rows, p.columns, p.d, p.group, p.steps.causal, p.scale, p.dtype, p.q, p.k,
-               p.v, p.o);
-      expect_forward(c, p, false);
+      {"bf16", 0, "1: bfloat16, 0: float16"},
+      {"window", 0, "columns that a row sees, its own the last; 0: all"},
+      {"prefix", 0, "columns that every row sees, beside those up to its own; 0: no such mask"},
+      {"cap", 0, "bound of the scores, by tanh; 0: none"},
+      {"alibi", 0, "1: a bias by distance, of each head"},
+      {"sink", 0, "1: a score of each head without a value"}}},
+    [](Case& c, Kernel<Forward>& kernel) {
+      const ForwardProblem p(c, ForwardProblem::Has::kSteps);
+      c.launch(kernel, 1, p.heads, p.rows, p.columns, p.d, p.group, p.scale, p.dtype, HeadArguments(p.q),
+               HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.o), true, p.log_sum, p.steps);
+      expect_forward(c, p, true);
     }};
 
 }  // namespace imbrex::kernels

@@ -109,7 +109,7 @@ struct Decoding {
 /// Runs or measures a kernel that decodes, and the merge of its parts where a launch does that.
 template <class Merge = MergeAttention, class K>
 void decode(Case& c, const Decoding& p, Kernel<K>& kernel) {
-  constexpr bool kIsBlackwell = std::is_same_v<K, BlackwellDecodeAttention>;
+  constexpr bool kIsBlackwell = std::is_same_v<K, WithScoreOptions<BlackwellDecodeAttention>>;
   const DecodeSizes& s = p.s;
   const int64_t parts = c.size("parts") > 0 ? c.size("parts") : decode_parts(s, kIsBlackwell ? 148 : 132, 64);
   const Merge tiles{merge_tiles(parts).block_parts, merge_tiles(parts).num_warps};
@@ -130,13 +130,9 @@ void decode(Case& c, const Decoding& p, Kernel<K>& kernel) {
                 log_sum.address());
   };
   const auto launch = [&](auto&& run) {
-    if constexpr (kIsBlackwell)
-      run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, p.causal != 0, p.scale, p.dtype, qs,
-          cache, os, division, false, partial, log_sum, tickets, log_sum.address());
-    else
-      run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, p.scale, p.dtype, p.kv_dtype, qs,
-          cache, CacheScaleArguments({}, {}, p.q.address()), os, division, false, partial, log_sum, tickets,
-          log_sum.address(), steps);
+    run(s.batches, s.heads_kv, s.group, s.q_size, parts, s.head_size, p.scale, p.dtype, p.kv_dtype, qs, cache,
+        CacheScaleArguments({}, {}, p.q.address()), os, division, false, partial, log_sum, tickets,
+        log_sum.address(), steps);
   };
   if (c.mode() == Case::Mode::kMeasure) {
     Kernel<Merge> last(tiles, p.q.device());
@@ -199,11 +195,11 @@ const KernelRegistration<WithScoreOptions<DecodeFloat8Attention>> of_float8{
       decode(c, Decoding(c, true), kernel);
     }};
 
-const KernelRegistration<BlackwellDecodeAttention> on_blackwell{
+const KernelRegistration<WithScoreOptions<BlackwellDecodeAttention>> on_blackwell{
     {"blackwell_attention_decode",
      "attention of a few query rows to a long cache on Blackwell: scores, weights and sums in tensor memory",
      sizes(false, "a multiple of 16, at most 128")},
-    [](Case& c, Kernel<BlackwellDecodeAttention>& kernel) {
+    [](Case& c, Kernel<WithScoreOptions<BlackwellDecodeAttention>>& kernel) {
       decode<BlackwellMergeAttention>(c, Decoding(c, false), kernel);
     }};
 

@@ -11,6 +11,7 @@
 #include "attention/decode_launch.h"
 #include "attention/kv_arguments.h"
 #include "attention/tensors.h"
+#include "imbrex/kernels/attention/blackwell_decode.h"
 #include "imbrex/kernels/attention/merge.h"
 
 namespace imbrex {
@@ -78,9 +79,13 @@ inline LaunchReport merge_parts(const DecodeSizes& s, int64_t value_size, int64_
                                 const PartialArguments& results, const HeadArguments& o, const Device& device,
                                 const Stream& stream) {
   const kernels::MergeAttention tiles = merge_tiles(parts);
-  return configured_kernel(device, tiles, {tiles.block_parts, 0, 0})
-      .on(stream)(s.batches, s.heads_kv * s.group, s.q_size, parts, value_size, dtype, results.wants_log_sum,
-                  results.partial, results.log_sum, o, results.all_log_sum);
+  const auto launch = [&](const auto& kernel) {
+    return configured_kernel(device, kernel, {tiles.block_parts, 0, 0})
+        .on(stream)(s.batches, s.heads_kv * s.group, s.q_size, parts, value_size, dtype,
+                    results.wants_log_sum, results.partial, results.log_sum, o, results.all_log_sum);
+  };
+  return is_blackwell(device) ? launch(kernels::BlackwellMergeAttention{tiles.block_parts, tiles.num_warps})
+                              : launch(tiles);
 }
 
 }  // namespace imbrex

@@ -15,11 +15,12 @@ namespace imbrex {
 namespace {
 
 using Decode = kernels::WithScoreOptions<kernels::DecodeAttention>;
+using Blackwell = kernels::WithScoreOptions<kernels::BlackwellDecodeAttention>;
 using DecodeFloat8 = kernels::WithScoreOptions<kernels::DecodeFloat8Attention>;
 
 DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const DeviceTensor& k,
                   const DeviceTensor& v, const DeviceTensor& o, const AttentionDecodeOptions& options) {
-  call.check_tensors(AttentionCall::Float8::kKAndV);
+  call.check_tensors(AttentionCall::Float8::kKAndV, true);
   const bool is_paged = !options.page_table.is_null();
   const DecodeSizes s{head_extent(q, 0),
                       head_extent(k, 1),
@@ -42,6 +43,7 @@ DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const Device
   if (s.heads_kv > 65535 || s.batches > 65535)
     call.refuse(fmt::format("{} kv heads of {} batches; at most 65535 of each", s.heads_kv, s.batches),
                 "divide the call");
+  if (is_blackwell(q.device())) call.check_blackwell(k, s.head_size, s.head_size);
   if (options.k_scales.is_null() != options.v_scales.is_null())
     call.refuse("only one of k_scales and v_scales is there", "give both, or none");
   if (!options.k_scales.is_null() && k.dtype() != float8_e4m3)
@@ -66,19 +68,22 @@ DecodeAttentionArguments::DecodeAttentionArguments(const DeviceTensor& q, const 
   o_tensor_ = reachable(o, false, stream_, held_);
 
   constexpr int kBlock = 64;
-  // More rows of Q than a tile has would each read the cache again. Fewer and longer parts suit it: one CTA for each
-  // multiprocessor.
-  widens_in_registers_ = k.dtype() == float8_e4m3 && s.head_size % 32 == 0 &&
-                         s.group * s.q_size <= kernels::DecodeFloat8Attention<>::kRows;
+  const bool is_float8 = k.dtype() == float8_e4m3;
+  which_ =
+      is_blackwell(q.device()) ? Which::kBlackwell
+      // More rows of Q than a tile has would each read the cache again.
+      : is_float8 && s.head_size % 32 == 0 && s.group * s.q_size <= kernels::DecodeFloat8Attention<>::kRows
+          ? Which::kHopperFloat8
+          : Which::kHopper;
+  // Fewer and longer parts suit float8: one CTA for each multiprocessor.
   const int multiprocessors = q.device().multiprocessors();
+  const bool has_long_parts = which_ == Which::kHopperFloat8 && s.head_size <= 128;
   parts_ = options.parts > 0
                ? options.parts
-               : decode_parts(s,
-                              widens_in_registers_ && s.head_size <= 128 ? std::max(multiprocessors / 2, 1)
-                                                                         : multiprocessors,
-                              kBlock);
-  const int64_t tile_rows =
-      widens_in_registers_ ? kernels::DecodeFloat8Attention<>::kRows : kernels::DecodeAttention<>::kRows;
+               : decode_parts(s, has_long_parts ? std::max(multiprocessors / 2, 1) : multiprocessors, kBlock);
+  const int64_t tile_rows = which_ == Which::kBlackwell      ? kernels::BlackwellDecodeAttention<>::kRows
+                            : which_ == Which::kHopperFloat8 ? kernels::DecodeFloat8Attention<>::kRows
+                                                             : kernels::DecodeAttention<>::kRows;
   const PartialArguments results =
       partial_arguments(s, s.head_size, parts_, decode_division(s, s.head_size, parts_, tile_rows), tile_rows,
                         from, options, held_);
@@ -122,8 +127,10 @@ LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, cons
     return call.finish(configured_kernel(q.device(), tiles, {static_cast<int>(call.head_size()), 0, 0})
                            .on(options.stream)(call, steps));
   };
-  return call.widens_in_registers() ? launch(DecodeFloat8::for_heads(call.head_size()))
-                                    : launch(Decode::for_heads(call.head_size()));
+  using enum DecodeAttentionArguments::Which;
+  return call.which() == kBlackwell      ? launch(Blackwell::for_heads(call.head_size()))
+         : call.which() == kHopperFloat8 ? launch(DecodeFloat8::for_heads(call.head_size()))
+                                         : launch(Decode::for_heads(call.head_size()));
 }
 
 }  // namespace imbrex

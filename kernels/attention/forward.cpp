@@ -28,7 +28,7 @@ const KernelRegistration<Forward> registration{
       {"alibi", 0, "1: a bias by distance, of each head"},
       {"sink", 0, "1: a score of each head without a value"}}},
     [](Case& c, Kernel<Forward>& kernel) {
-      const ForwardProblem p(c, true);
+      const ForwardProblem p(c, ForwardProblem::Has::kAll);
       const HeadArguments qs(p.q), ks(p.k), vs(p.v), os(p.o);
       const bool wants_log_sum = true;
       c.launch(kernel, 1, p.heads, p.rows, p.columns, p.d, p.d_v, p.group, p.scale, p.dtype, p.dtype, qs, ks,

@@ -25,13 +25,15 @@ struct ForwardProblem {
   ScoreArguments steps;
   DeviceTensor q, k, v, o, log_sum, slopes, sinks;
 
-  /// `has_options`: the kernel has all the sizes of `attention`, and writes the logarithms of sums.
-  ForwardProblem(Case& c, bool has_options)
+  /// What the kernel has beside the sizes of the problem: masks and modifications, and the logarithms of sums; values of a
+  /// size of their own, too.
+  enum class Has : uint8_t { kNothing, kSteps, kAll };
+  ForwardProblem(Case& c, Has has)
       : heads(c.size("heads")),
         rows(c.size("q")),
         columns(c.size("kv")),
         d(c.size("d")),
-        d_v(has_options && c.size("dv") > 0 ? c.size("dv") : d),
+        d_v(has == Has::kAll && c.size("dv") > 0 ? c.size("dv") : d),
         group(c.size("group")),
         dtype(c.size("bf16") ? bfloat16 : float16),
         scale(1 / std::sqrt(static_cast<float>(d))) {
@@ -46,7 +48,7 @@ struct ForwardProblem {
     o = c.output(dtype, {heads, rows, d_v});
     slopes = sinks = q;
     steps.causal = c.size("causal") != 0;
-    if (!has_options) return;
+    if (has == Has::kNothing) return;
     log_sum = c.output(float32, {heads, rows});
     steps = {.causal = c.size("causal") != 0,
              .window = c.size("window") > 0,

@@ -20,7 +20,7 @@ const std::vector<SizeOption> kSizes{{"heads", 2, "heads of Q, K and V, of all b
 
 template <class K>
 void run(Case& c, Kernel<K>& kernel) {
-  const ForwardProblem p(c, false);
+  const ForwardProblem p(c, ForwardProblem::Has::kNothing);
   if (p.group != 1 || p.steps.causal)
     throw LaunchError(
         Diagnostic{{}, "attention: a step of the ladder with a group or a mask", {}, "leave them out"});

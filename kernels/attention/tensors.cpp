@@ -19,7 +19,7 @@ void AttentionCall::refuse(const std::string& message, const std::string& help) 
   throw LaunchError(std::move(told));
 }
 
-void AttentionCall::check_tensors(Float8 may_be_float8) const {
+void AttentionCall::check_tensors(Float8 may_be_float8, bool has_blackwell) const {
   const DeviceTensor &q = tensors_[0].tensor, &k = tensors_[1].tensor;
   const bool q_is_float8 = may_be_float8 == Float8::kAllButTheLast && q.dtype() == float8_e4m3,
              k_is_float8 = may_be_float8 == Float8::kKAndV && k.dtype() == float8_e4m3;
@@ -49,9 +49,18 @@ void AttentionCall::check_tensors(Float8 may_be_float8) const {
     for (int64_t size : t.tensor.shape())
       if (size < 1) refuse(fmt::format("{} has an extent of {}", t.name, size), "leave the call out");
   }
-  if (!q.device().can_run("sm_90a"))
+  if (!q.device().can_run("sm_90a") && !(has_blackwell && is_blackwell(q.device())))
     refuse(fmt::format("no kernel for {} ({})", q.device().name(), q.device().target()),
-           "it runs on devices of target sm_90a");
+           has_blackwell ? "it runs on devices of target sm_90a or sm_100a"
+                         : "it runs on devices of target sm_90a");
+}
+
+void AttentionCall::check_blackwell(const DeviceTensor& k, int64_t head_size, int64_t value_size) const {
+  if (k.dtype() == float8_e4m3)
+    refuse("float8 on a device of target sm_100a", "it needs one of sm_90a; convert the tensors");
+  if (head_size != value_size || head_size > 128)
+    refuse(fmt::format("heads of {} with values of {} on a device of target sm_100a", head_size, value_size),
+           "there both are of one size, a multiple of 16 of at most 128");
 }
 
 void AttentionCall::check_shape(const char* name, const DeviceTensor& t, const std::vector<int64_t>& shape,

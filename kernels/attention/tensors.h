@@ -25,8 +25,10 @@ class AttentionCall {
   [[noreturn]] void refuse(const std::string& message, const std::string& help) const;
 
   /// All are there, on the first one's device, of its type, float16 or bfloat16, and of its number of dimensions, three
-  /// or four; the device runs sm_90a.
-  void check_tensors(Float8 may_be_float8 = Float8::kNothing) const;
+  /// or four; the device runs sm_90a, or if `has_blackwell` sm_100a.
+  void check_tensors(Float8 may_be_float8 = Float8::kNothing, bool has_blackwell = false) const;
+  /// Of tensors on a Blackwell device: float16 or bfloat16, and heads of at most 128, the values' as the keys'.
+  void check_blackwell(const DeviceTensor& k, int64_t head_size, int64_t value_size) const;
   /// `t` has this shape.
   void check_shape(const char* name, const DeviceTensor& t, const std::vector<int64_t>& shape,
                    const std::string& why) const;
@@ -53,6 +55,9 @@ AttentionSizes attention_sizes(const AttentionCall& call, const DeviceTensor& q,
 /// Where packed sequences begin: both tensors, or neither.
 void check_packed(const AttentionCall& call, const AttentionSizes& s, const DeviceTensor& q_begins,
                   const DeviceTensor& kv_begins);
+
+/// Whether kernels for Blackwell serve the device.
+inline bool is_blackwell(const Device& device) { return device.can_run("sm_100a"); }
 
 /// Whether TMA reaches the tensor as it lies.
 bool has_tma_rows(const DeviceTensor& t);

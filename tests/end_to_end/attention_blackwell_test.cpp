@@ -46,6 +46,10 @@ TEST(BlackwellAttention, EndsWhenItsBarriersAreDone) {  // under some schedules 
 TEST(BlackwellAttention, HeadsOfQShareOneOfKAndV) {
   expect_verified({{"heads", 4}, {"q", 100}, {"kv", 129}, {"d", 32}, {"group", 2}}, "block_kv=32 stages=4");
 }
+TEST(BlackwellAttention, MasksAndModifications) {
+  for (const char* what : {"window", "prefix", "cap", "alibi", "sink"})
+    expect_verified({{"q", 140}, {"kv", 200}, {"d", 64}, {"causal", 1}, {what, 3}}, "", 1);
+}
 TEST(BlackwellAttention, OddLengths) {
   for (const int64_t kv : {7, 129})
     for (const int64_t q : {7, 129})
@@ -86,8 +90,10 @@ TEST(BlackwellAttention, SumsAreRescaledWhereMaximaGrow) {
   };
   const DeviceTensor q = make(kRows, 1), k = make(kColumns, 2), v = make(kColumns, 3),
                      o = DeviceTensor::empty(device, float16, {1, kRows, kD});
-  Kernel<kernels::BlackwellAttention> kernel({.block_kv = 32, .stages = 2}, device);
-  kernel(1, kRows, kColumns, static_cast<int>(kD), 1, false, 4.f, float16, q, k, v, o).expect_clean();
+  Kernel<kernels::BlackwellAttention<>> kernel({.block_kv = 32, .stages = 2}, device);
+  const HeadArguments qs(q), ks(k), vs(v), os(o);
+  kernel(1, 1, kRows, kColumns, static_cast<int>(kD), 1, 4.f, float16, qs, ks, vs, os, false, o.address())
+      .expect_clean();
   expect_mean(q, k, v, o, kD, 4);
 }
 TEST(BlackwellDecode, SumsAreRescaledWhereMaximaGrow) {
@@ -99,10 +105,10 @@ TEST(BlackwellDecode, SumsAreRescaledWhereMaximaGrow) {
   const DeviceTensor q = make(kRows, 1, 1), k = make(1, kColumns, 2), v = make(1, kColumns, 3),
                      o = DeviceTensor::empty(device, float16, {1, kRows, 1, kD}),
                      log_sum = DeviceTensor::empty(device, float32, {kRows});
-  Kernel<kernels::BlackwellDecodeAttention> kernel({.block_kv = 32, .stages = 2}, device);
-  kernel(1, 1, kRows, 1, 1, static_cast<int>(kD), false, 4.f, float16, HeadArguments(q),
-         CacheArguments(k, v, {}, {}), HeadArguments(o), kernels::Division::kNone, false, log_sum, log_sum,
-         log_sum.address(), log_sum)
+  Kernel<kernels::BlackwellDecodeAttention<>> kernel({.block_kv = 32, .stages = 2}, device);
+  kernel(1, 1, kRows, 1, 1, static_cast<int>(kD), 4.f, float16, float16, HeadArguments(q),
+         CacheArguments(k, v, {}, {}), CacheScaleArguments({}, {}, q.address()), HeadArguments(o),
+         kernels::Division::kNone, false, log_sum, log_sum, log_sum.address(), log_sum)
       .expect_clean();
   expect_mean(q, k, v, o, kD, 4);
 }

@@ -33,7 +33,8 @@ struct AttentionOptions {
 /// rows, head size], v [batch, kv heads, kv rows, value size], o [batch, heads, rows, value size], all float16 or all
 /// bfloat16, or q, k and v float8_e4m3 and o one of the two; without a batch, tensors of three dimensions. kv heads divide heads: consecutive heads of q share one of k and
 /// v. Head and value size are multiples of 16 of at most 256 (of float8, the head size of 32). A row that sees nothing is 0.
-/// Devices that run sm_90a.
+/// Devices that run sm_90a, and those that run sm_100a: there float16 and bfloat16, head and value size one number of at most
+/// 128, and no packed sequences.
 ///
 /// Of float8, v is transposed into the stream's workspace first, and weights are rounded to float8. Packed sequences
 /// (q_begins) may have any lengths, 0 too; where they begin is read on the device.
@@ -85,7 +86,8 @@ struct AttentionDecodeOptions {
 /// [batch, kv heads, rows that there is room for, head size], or, with a page table, [pages, kv heads, rows of a page, head
 /// size] with pages of any number of rows. Heads and strides as attention()'s; the head size is at most 256. q and o are float16
 /// or bfloat16, k and v the same or float8_e4m3 (then q is converted to float16, whose largest number is 65504). What lies
-/// in a cache beyond a sequence's length may be anything. A row that sees nothing is 0.
+/// in a cache beyond a sequence's length may be anything. A row that sees nothing is 0. Devices that run sm_90a, and those
+/// that run sm_100a: there no float8, and heads of at most 128.
 ///
 /// Lengths and page table are read on the device: a captured graph serves every step. `parts` is chosen from the room, not
 /// from lengths. Elements of the table beyond a sequence's length are not read. Memory for the parts' results comes from

@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "imbrex/kernels/attention/decode_columns.h"
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/kv_cache.h"
 #include "imbrex/kernels/attention/merge.h"
@@ -16,6 +17,7 @@
 
 namespace imbrex::kernels {
 
+template <class... Steps>
 struct BlackwellDecodeAttention {
   static constexpr const char* target = "sm_100a";
   static constexpr int kRows = 128;    // of a tile: the lanes of tensor memory
@@ -25,14 +27,20 @@ struct BlackwellDecodeAttention {
 
   static auto space() {
     return Space<BlackwellDecodeAttention>()
-        .choose<&BlackwellDecodeAttention::block_kv, &BlackwellDecodeAttention::stages>(
+        .template choose<&BlackwellDecodeAttention::block_kv, &BlackwellDecodeAttention::stages>(
             {{64, 2}, {64, 4}, {128, 2}, {32, 4}});
   }
 
-  /// Everything as DecodeAttention's, `causal` its only step; K and V are of `dtype`, and head_size is at most 128.
+  /// The configuration for heads of this size.
+  static BlackwellDecodeAttention for_heads(int64_t) { return {}; }
+
+  /// Everything as DecodeAttention's; K and V are of `dtype`, and head_size is at most 128.
   void operator()(Int32 batches, Int32 heads_kv, Int32 group, Int32 q_size, Int32 parts, int head_size,
-                  bool causal, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides, KvCache cache,
-                  Ptr<> o_ptr, HeadStrides o_strides, PartialResults results) const {
+                  float scale, DataType dtype, DataType kv_dtype, Ptr<> q_ptr, HeadStrides q_strides,
+                  KvCache cache, CacheScales scales, Ptr<> o_ptr, HeadStrides o_strides,
+                  PartialResults results, ScoreSteps<Steps...> steps) const {
+    require(kv_dtype == dtype && !scales.are_given, "a cache of {}: of {}, without scales", kv_dtype.name(),
+            dtype.name());
     require(head_size % 16 == 0 && head_size <= 128, "head_size is {}: a multiple of 16, at most 128",
             head_size);
     const int loaders = cache.warps_needed(block_kv), slice = head_size % 32 == 0 ? 32 : 16;
@@ -55,8 +63,8 @@ struct BlackwellDecodeAttention {
     auto scores_full = mbarrier::alloc({1, 1});
     sync();
     Int32 length = cache.length_of(batch);
-    Int32 num_blocks = cdiv(length, block_kv);
-    Int32 first = num_blocks * part / parts, last = num_blocks * (part + 1) / parts;
+    DecodeColumns columns(steps, length, q_size, batch, block_kv);
+    Int32 first = columns.first_of(part, parts), last = columns.first_of(part + 1, parts);
 
     if (auto producer = warp_group(4, loaders)) {
       blocks.load(first, last, length, k_pipe, v_pipe);
@@ -120,8 +128,22 @@ struct BlackwellDecodeAttention {
       fence::proxy_async();
       mbarrier::arrive(q_full);
 
-      const float to_exponent = scale * 1.44269504f;
+      const float factor = steps.changes() ? 1 : scale, to_exponent = factor * 1.44269504f;
       RegisterTensor largest = full(float32, {kRows, 1}, -1e30f), total = zeros(float32, {kRows, 1});
+      const auto tile_of = [&](const Int32& offset) {
+        return ScoreTile{
+            [&] { return row() % q_size + (length - q_size); },
+            [&] {
+              return register_tensor(int32, {1, block_kv}, [&](auto, auto c) { return offset + c; });
+            },
+            [&] { return min(row() / q_size, group - 1) + head_kv * group; }, batch};
+      };
+      Int32 first_column = first * block_kv;
+      steps.with_sink(tile_of(first_column), [&](const RegisterValue& sink) {
+        auto takes_part = register_tensor(boolean, {kRows, 1}, [&](auto, auto) { return part == 0; });
+        largest = select(takes_part, sink * (1 / factor), largest);
+        total = total + select(takes_part, 1.f, 0.f);
+      });
       UInt32 phase = mbarrier::consumer_initial_phase, added_phase = mbarrier::consumer_initial_phase;
       Int32 buffer = 0;
       const auto each_slice = [&](const auto& use) {
@@ -132,14 +154,7 @@ struct BlackwellDecodeAttention {
         RegisterTensor scores = tcgen05::load(t_scores[buffer]);
         tcgen05::wait_load();
         Int32 offset = block * block_kv;
-        auto first_unseen = causal ? length - q_size + 1 : length + 0;
-        if (auto edge = when(offset + block_kv > first_unseen)) {
-          auto is_seen = register_tensor(boolean, {kRows, block_kv}, [&](auto r, auto c) {
-            return causal ? offset + c <= (tile * kRows + r) % q_size + (length - q_size)
-                          : offset + c < length;
-          });
-          scores = select(is_seen, scores, -std::numeric_limits<float>::infinity());
-        }
+        columns.apply(scores, offset, scale, tile_of(offset));
         auto larger = max(largest, max(scores, {.axis = 1, .keep = true}));
         auto has_grown = (larger - largest) * to_exponent > kGrowth;
         auto shrink = select(has_grown, exp2((largest - larger) * to_exponent), 1);
@@ -178,7 +193,7 @@ struct BlackwellDecodeAttention {
         else
           store_o(values, first_row, column);
       };
-      results.store_log_sum(rows, part, select(total > 0, largest * scale + log(total), kNone));
+      results.store_log_sum(rows, part, select(total > 0, largest * factor + log(total), kNone));
       if (auto some = when(first < last)) {
         mbarrier::wait(added, added_phase);
         each_slice([&](const TMemoryTensor& sums, int c) { store(tcgen05::load(sums) * inverse, c); });

@@ -11,11 +11,14 @@
 #include <optional>
 #include <vector>
 
+#include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/kernels/attention/score_steps.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 
+template <class... Steps>
 struct BlackwellAttention {
   static constexpr const char* target = "sm_100a";
   static constexpr int kTiles = 2, kRows = 128, kBuffers = 2;  // of scores
@@ -24,29 +27,42 @@ struct BlackwellAttention {
 
   static auto space() {
     return Space<BlackwellAttention>()
-        .choose<&BlackwellAttention::block_kv, &BlackwellAttention::stages>({{64, 3}, {64, 2}, {32, 4}})
-        .choose<&BlackwellAttention::slice>({32, 64});
+        .template choose<&BlackwellAttention::block_kv, &BlackwellAttention::stages>(
+            {{64, 3}, {64, 2}, {32, 4}})
+        .template choose<&BlackwellAttention::slice>({32, 64, 16});
   }
 
-  /// Q and O are [heads, q_size, head_size], K and V [heads / queries_per_kv, kv_size, head_size], of `dtype` (float16 or
-  /// bfloat16). `causal`: row i sees columns up to i + kv_size - q_size.
-  void operator()(Int32 heads, Int32 q_size, Int32 kv_size, int head_size, int queries_per_kv, bool causal,
-                  float scale, DataType dtype, Ptr<> q_ptr, Ptr<> k_ptr, Ptr<> v_ptr, Ptr<> o_ptr) const {
+  /// Q and O are [batches, heads, q_size, head_size], K and V [batches, heads / group, kv_size, head_size], of `dtype`
+  /// (float16 or bfloat16). Position of row i: i + kv_size - q_size. With `wants_log_sum`, the logarithm of each row's sum of
+  /// weights goes to log_sum [batches, heads, q_size].
+  void operator()(Int32 batches, Int32 heads, Int32 q_size, Int32 kv_size, int head_size, int group,
+                  float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides, Ptr<> k_ptr,
+                  HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> o_ptr,
+                  HeadStrides o_strides, bool wants_log_sum, Ptr<float32> log_sum_ptr,
+                  ScoreSteps<Steps...> steps) const {
     require(head_size % slice == 0 && head_size <= 128, "head_size is {}: a multiple of {}, at most 128",
             head_size, slice);
     require(block_kv % 32 == 0 && block_kv <= 64, "block_kv = {}: 32 or 64", block_kv);
-    grid(cdiv(q_size, kTiles * kRows), heads);
+    grid(cdiv(q_size, kTiles * kRows), heads, batches);
     warps(8 + 4 * kTiles);
-    Int32 head = block_idx.y, head_kv = head / queries_per_kv;
+    Int32 head = block_idx.y, batch = block_idx.z, head_kv = head / group;
     // The last rows, which take longest when causal, start first.
     Int32 offset_q = (grid_dim.x - 1 - block_idx.x) * (kTiles * kRows), shift = kv_size - q_size;
-    Int32 end_kv = kv_size;
-    if (causal) end_kv = max(1, min(kv_size, offset_q + kTiles * kRows + shift));
+    // Columns that rows of the tiles see: at least one block, so that all rings turn; its scores are masked.
+    Int32 begin_kv = 0, end_kv = kv_size;
+    steps.narrow({offset_q + shift, min(offset_q + kTiles * kRows, q_size) - 1 + shift, batch}, begin_kv,
+                 end_kv);
+    begin_kv = max(min(max(begin_kv, 0), kv_size - 1), 0) / block_kv * block_kv;
+    end_kv = max(end_kv, begin_kv + 1);
 
-    auto g_q = global_view(q_ptr, dtype, {heads, q_size, head_size})[head];
-    auto g_k = global_view(k_ptr, dtype, {heads / queries_per_kv, kv_size, head_size})[head_kv];
-    auto g_v = global_view(v_ptr, dtype, {heads / queries_per_kv, kv_size, head_size})[head_kv];
-    auto g_o = global_view(o_ptr, dtype, {heads, q_size, head_size})[head];
+    const auto of_head = [&](const HeadStrides& strides, const Ptr<>& pointer, const Int32& rows,
+                             const Int32& which, const ScalarArg& all) {
+      return strides.view(pointer, dtype, batches, all, rows, head_size)[batch][which];
+    };
+    auto g_q = of_head(q_strides, q_ptr, q_size, head, heads),
+         g_k = of_head(k_strides, k_ptr, kv_size, head_kv, heads / group),
+         g_v = of_head(v_strides, v_ptr, kv_size, head_kv, heads / group),
+         g_o = of_head(o_strides, o_ptr, q_size, head, heads);
     auto s_q = shared_tensor(dtype, {kTiles, kRows, head_size});
     auto s_k = shared_tensor(dtype, {stages, block_kv, head_size});
     auto s_v = shared_tensor(dtype, {stages, block_kv, head_size});
@@ -81,7 +97,7 @@ struct BlackwellAttention {
     if (auto loader = single_warp(0)) {
       if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(q_full, s_q.nbytes());
       for (int t = 0; t < kTiles; ++t) tma::global_to_shared(g_q, s_q[t], {offset_q + t * kRows, 0}, q_full);
-      for (Int32 offset_kv : range(0, end_kv, block_kv)) {
+      for (Int32 offset_kv : range(begin_kv, end_kv, block_kv)) {
         const auto load = [&](Pipeline& pipe, const GlobalTensor& g, const SharedTensor& s) {
           pipe.producer_acquire();
           auto stage = s[pipe.producer_stage];
@@ -134,18 +150,37 @@ struct BlackwellAttention {
       };
       mbarrier::wait(q_full, 0);
       start_scores();
-      for (Int32 offset_kv : range(block_kv, end_kv, block_kv)) {
+      Int32 second = begin_kv + block_kv;
+      for (Int32 offset_kv : range(second, end_kv, block_kv)) {
         start_scores();  // of this block; below, the output of the block before
-        start_output(offset_kv > block_kv);
+        start_output(offset_kv > second);
       }
-      start_output(end_kv > block_kv);
+      start_output(end_kv > second);
     }
 
     for (int t = 0; t < kTiles; ++t) {
       if (auto softmax = warp_group(4 + 4 * t, 4)) {
         Int32 first_row = offset_q + t * kRows;
-        const float to_exponent = scale * 1.44269504f;
+        const float factor = steps.changes() ? 1 : scale, to_exponent = factor * 1.44269504f;
         RegisterTensor largest = full(float32, {kRows, 1}, -1e30f), total = zeros(float32, {kRows, 1});
+        const auto tile_of = [&](const Int32& offset_kv) {
+          return ScoreTile{
+              [&] {
+                return register_tensor(int32, {kRows, 1},
+                                       [&](auto r, auto) { return first_row + r + shift; });
+              },
+              [&] {
+                return register_tensor(int32, {1, block_kv}, [&](auto, auto c) { return offset_kv + c; });
+              },
+              [&] {
+                return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
+              },
+              batch};
+        };
+        steps.with_sink(tile_of(begin_kv), [&](const RegisterValue& sink) {
+          largest = sink * (1 / factor);
+          total = total + 1;
+        });
         UInt32 phase = mbarrier::consumer_initial_phase, empty_phase = mbarrier::producer_initial_phase;
         Int32 buffer = 0;
         const auto hand_over = [&](const RegisterBase& factors) {
@@ -154,18 +189,22 @@ struct BlackwellAttention {
           store_shared(s_factors[t], factors);
           mbarrier::arrive(factors_full[t]);
         };
-        for (Int32 offset_kv : range(0, end_kv, block_kv)) {
+        for (Int32 offset_kv : range(begin_kv, end_kv, block_kv)) {
           Int32 place = t * kBuffers + buffer;
           mbarrier::wait(scores_full[place], phase);
           RegisterTensor scores = tcgen05::load(t_scores[place]);
           tcgen05::wait_load();
-          auto last_seen = causal ? min(kv_size - 1, first_row + shift) : kv_size - 1;
-          if (auto edge = when(offset_kv + block_kv - 1 > last_seen)) {
-            auto is_seen = register_tensor(boolean, {kRows, block_kv}, [&](auto row, auto column) {
-              auto at = offset_kv + column;
-              return causal ? at < kv_size && at <= first_row + row + shift : at < kv_size;
-            });
-            scores = select(is_seen, scores, -std::numeric_limits<float>::infinity());
+          const ScoreTile at = tile_of(offset_kv);
+          if (steps.changes()) {
+            scores = scores * scale;
+            steps.change(scores, at);
+          }
+          auto is_edge = steps.is_edge({first_row + shift, first_row + (kRows - 1) + shift, offset_kv,
+                                        offset_kv + (block_kv - 1), batch}) ||
+                         offset_kv + block_kv > kv_size;
+          if (auto edge = when(is_edge)) {
+            scores = select(at.column() < kv_size, scores, -std::numeric_limits<float>::infinity());
+            steps.mask(scores, at);
           }
           auto larger = max(largest, max(scores, {.axis = 1, .keep = true}));
           auto has_grown = (larger - largest) * to_exponent > kGrowth;
@@ -181,6 +220,12 @@ struct BlackwellAttention {
           phase ^= buffer == 0;
         }
         hand_over(total);
+        if (wants_log_sum) {
+          constexpr float kNone = -std::numeric_limits<float>::infinity();
+          auto g_log_sum = global_view(log_sum_ptr, {batches, heads, q_size, 1});
+          store_global(g_log_sum[batch][head], select(total > 0, largest * factor + log(total), kNone),
+                       {first_row, 0});
+        }
       }
     }
 
@@ -192,12 +237,12 @@ struct BlackwellAttention {
         const auto each_slice = [&](int t, const auto& use) {
           for (int c = 0; c < head_size; c += slice) use(t_out[t].slice({first, c}, {kLanes, slice}), c);
         };
-        for (Int32 offset_kv : range(0, end_kv, block_kv)) {
+        for (Int32 offset_kv : range(begin_kv, end_kv, block_kv)) {
           for (int t = 0; t < kTiles; ++t) {
             mbarrier::wait(factors_full[t], phase);
             RegisterTensor factors = load_shared(factors_of(t));
             mbarrier::arrive(factors_empty[t]);
-            if (auto later = when(offset_kv > 0)) {
+            if (auto later = when(offset_kv > begin_kv)) {
               mbarrier::wait(added[t], added_phase);
               if (auto grown = when(any(factors < 1))) {
                 each_slice(t, [&](const TMemoryTensor& sums, int) {
@@ -209,7 +254,7 @@ struct BlackwellAttention {
             mbarrier::arrive(rescaled[t]);
           }
           phase ^= 1;
-          added_phase = select(offset_kv > 0, added_phase ^ 1, added_phase);
+          added_phase = select(offset_kv > begin_kv, added_phase ^ 1, added_phase);
         }
         for (int t = 0; t < kTiles; ++t) {
           mbarrier::wait(factors_full[t], phase);

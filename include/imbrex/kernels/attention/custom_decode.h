@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "imbrex/kernels/attention.h"
+#include "imbrex/kernels/attention/blackwell_decode.h"
 #include "imbrex/kernels/attention/custom_attention.h"
 #include "imbrex/kernels/attention/decode.h"
 #include "imbrex/kernels/attention/decode_float8.h"
@@ -17,16 +18,17 @@
 
 namespace imbrex {
 
-/// What a launch of kernels::DecodeAttention and kernels::DecodeFloat8Attention is passed in front of the steps' arguments, from
-/// the tensors and options of a call of attention_decode(). Memory for the parts' results is the stream's until its end.
+/// What a launch of a kernel that decodes is passed in front of the steps' arguments, from the tensors and options of a call of attention_decode(). Memory for the parts' results is the stream's until its end.
 class DecodeAttentionArguments {
  public:
   /// LaunchError names what does not fit. The options' masks and modifications are not looked at.
   DecodeAttentionArguments(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
                            const DeviceTensor& o, const AttentionDecodeOptions& options);
 
-  /// Whether kernels::DecodeFloat8Attention is the faster kernel for this call.
-  bool widens_in_registers() const { return widens_in_registers_; }
+  /// The kernel that serves the call: kernels::DecodeAttention, kernels::DecodeFloat8Attention where it is the faster one,
+  /// kernels::BlackwellDecodeAttention on devices of target sm_100a.
+  enum class Which : uint8_t { kHopper, kHopperFloat8, kBlackwell };
+  Which which() const { return which_; }
   int64_t head_size() const { return head_size_; }
   /// What is launched behind the kernel, whose report is passed on: the merge of parts that their CTAs do not merge, and the copy
   /// to an O that TMA does not reach.
@@ -44,7 +46,8 @@ class DecodeAttentionArguments {
   int64_t batches_, heads_kv_, group_, q_size_, parts_, head_size_;
   float scale_;
   DataType dtype_, kv_dtype_;
-  bool is_paged_, has_lengths_, has_scales_, wants_log_sum_, widens_in_registers_;
+  bool is_paged_, has_lengths_, has_scales_, wants_log_sum_;
+  Which which_;
   int64_t pages_, rows_of_page_, rows_of_sequence_;
   Heads q_, k_, v_, o_;
   uint64_t lengths_, table_, k_scales_, v_scales_;
@@ -75,8 +78,10 @@ class CustomDecodeAttention {
     const auto launch = [&](auto& kernel) {
       return call.finish(kernel.on(options.stream)(call, arguments...));
     };
-    return call.widens_in_registers() ? launch(of_size(float8_, call.head_size()))
-                                      : launch(of_size(kernels_, call.head_size()));
+    using enum DecodeAttentionArguments::Which;
+    return call.which() == kBlackwell      ? launch(of_size(blackwell_, call.head_size()))
+           : call.which() == kHopperFloat8 ? launch(of_size(float8_, call.head_size()))
+                                           : launch(of_size(hopper_, call.head_size()));
   }
 
  private:
@@ -86,8 +91,9 @@ class CustomDecodeAttention {
   }
 
   Device device_;
-  std::map<int64_t, Kernel<kernels::DecodeAttention<Steps...>>> kernels_;  // by head size
+  std::map<int64_t, Kernel<kernels::DecodeAttention<Steps...>>> hopper_;  // by head size
   std::map<int64_t, Kernel<kernels::DecodeFloat8Attention<Steps...>>> float8_;
+  std::map<int64_t, Kernel<kernels::BlackwellDecodeAttention<Steps...>>> blackwell_;
 };
 
 }  // namespace imbrex
