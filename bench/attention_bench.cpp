@@ -9,11 +9,14 @@
 //     step/STEP,HEADS,Q,KV,D                      of the ladder, 0 to 4
 //     latent/BATCH,HEADS,Q,KV,PAGE[,PARTS]        heads of 576 with values of 512
 //     packed/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL  sequences of random lengths, ROWS together
+//     packback/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL
 //     backward/HEADS,Q,KV,D,GROUP,CAUSAL
 //     dq/... and dkv/..., one of its two kernels        :block_kv=64 stages=2, :block_q=64 stages=2
 //     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,FLOAT8[,MERGE]]]  :block_kv=64 stages=3; MERGE 1: by the last CTA,
 //                                                 2: by a launch, 3: not at all
 //     decode8/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,1[,MERGE]]]      the kernel that is for float8
+//     call/HEADS,Q,KV,D,GROUP,CAUSAL[,FLOAT8]     attention(), with the tiles that it chooses
+//     graph/BATCH,HEADS_KV,GROUP,Q,KV,D[,PARTS[,FLOAT8]]   attention_decode() in a CUDA graph; calls/... the same without one
 //     copy/MEGABYTES                              read, and as many written
 #include <fmt/format.h>
 
@@ -43,6 +46,7 @@
 #include "imbrex/kernels/attention/ladder/attention_a4.h"
 #include "imbrex/kernels/attention/latent_decode.h"
 #include "imbrex/kernels/attention/merge.h"
+#include "imbrex/runtime/graph.h"
 #include "imbrex/runtime/kernel.h"
 #include "runtime/measure/gpu_timer.h"
 
@@ -142,19 +146,8 @@ class Bench {
     const int64_t heads = n[0], rows = n[1], sequences = n[2], d = n[3], group = n[4];
     const bool causal = n[5] != 0;
     make({heads, rows, d}, {heads / group, rows, d}, {heads / group, rows, d}, {heads, rows, d});
-    HostTensor begins(int32, {sequences + 1});
-    std::mt19937_64 random(7);  // as cudnn.py's
-    std::vector<int64_t> ends(static_cast<size_t>(sequences - 1));
-    for (int64_t& end : ends) end = static_cast<int64_t>(random() % static_cast<uint64_t>(rows));
-    std::sort(ends.begin(), ends.end());
-    ends.push_back(rows);
     double scores = 0;
-    for (int64_t s = 0, begin = 0; s < sequences; begin = ends[s++]) {
-      begins.set(s + 1, static_cast<double>(ends[s]));
-      scores += static_cast<double>(ends[s] - begin) * static_cast<double>(ends[s] - begin);
-    }
-    begins.set(0, 0);
-    const DeviceTensor at = DeviceTensor::from_host(device_, begins),
+    const DeviceTensor at = begins_of(rows, sequences, scores),
                        log_sum = DeviceTensor::empty(device_, float32, {1});  // not written
     ScoreArguments steps;
     steps.causal = causal;
@@ -316,6 +309,68 @@ class Bench {
     return {us, 0, 2.0 * kv_dtype.bytes() * s.batches * s.heads_kv * s.capacity * s.head_size, difference(n)};
   }
 
+  /// By the library's function; what it computes is compared with a kernel's of the same problem in front of it.
+  Timed call(const std::vector<int64_t>& n) {
+    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4];
+    const AttentionOptions options{.causal = n[5] != 0};
+    double us = 0;
+    if (n.size() > 6 && n[6] != 0) {
+      q_ = DeviceTensor();
+      owners_.clear();
+      const auto make8 = [&](std::vector<int64_t> shape, uint64_t seed) {
+        return repeated(device_, float8_e4m3, std::move(shape), seed, owners_);
+      };
+      const DeviceTensor q8 = make8({heads, q, d}, 1), k8 = make8({heads / group, kv, d}, 2),
+                         v8 = make8({heads / group, kv, d}, 3);
+      o_ = DeviceTensor::empty(device_, bfloat16, {heads, q, d});
+      us = time([&] { attention(q8, k8, v8, o_, options); });
+    } else {
+      make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
+      us = time([&] { attention(q_, k_, v_, o_, options); });
+    }
+    return {us, 4.0 * heads * q * kv * d * (options.causal ? 0.5 : 1), 0, difference(n)};
+  }
+
+  Timed decode_call(const std::vector<int64_t>& n, bool is_graph) {
+    const int64_t heads = n[1] * n[2], kv = n[4], d = n[5];
+    const std::vector<int64_t> of_q{n[0], heads, n[3], d}, cache{n[0], n[1], kv, d};
+    const DataType kv_dtype = n.size() > 7 && n[7] != 0 ? float8_e4m3 : bfloat16;
+    make(of_q, cache, cache, of_q, kv_dtype);
+    const Stream stream = Stream::create(device_);
+    AttentionDecodeOptions options{.causal = n[3] > 1, .parts = n.size() > 6 ? n[6] : 0};
+    const auto call = [&] { attention_decode(q_, k_, v_, o_, options); };
+    double us = 0;
+    if (is_graph) {
+      call();
+      device_.synchronize();
+      options.stream = stream;
+      const Graph graph = Graph::capture(stream, call);
+      us = time([&] { graph.launch(); });
+    } else {
+      us = time(call);
+    }
+    return {us, 0, 2.0 * kv_dtype.bytes() * n[0] * n[1] * kv * d, difference(n)};
+  }
+
+  Timed packed_backward(const std::vector<int64_t>& n) {
+    const int64_t heads = n[0], rows = n[1], d = n[3], group = n[4];
+    make({heads, rows, d}, {heads / group, rows, d}, {heads / group, rows, d}, {heads, rows, d});
+    double scores = 0;
+    const DeviceTensor at = begins_of(rows, n[2], scores);
+    AttentionOptions options;
+    options.causal = n[5] != 0;
+    options.q_begins = options.kv_begins = at;
+    options.log_sum_exp = DeviceTensor::empty(device_, float32, {heads, rows});
+    const auto like = [&](const DeviceTensor& t) {
+      return DeviceTensor::empty(device_, bfloat16, t.shape());
+    };
+    const DeviceTensor d_o = repeated(device_, bfloat16, o_.shape(), 4, owners_), dq = like(q_),
+                       dk = like(k_), dv = like(v_);
+    attention(q_, k_, v_, o_, options);
+    const double us = time([&] { attention_backward(q_, k_, v_, o_, d_o, dq, dk, dv, options); });
+    return {us, 10.0 * static_cast<double>(heads * d) * scores * (options.causal ? 0.5 : 1), 0};
+  }
+
   Timed copy(const std::vector<int64_t>& n) {
     const DeviceTensor from = DeviceTensor::empty(device_, bfloat16, {n[0] << 19}),
                        to = DeviceTensor::empty(device_, bfloat16, {n[0] << 19});
@@ -324,6 +379,22 @@ class Bench {
   }
 
  private:
+  /// Where sequences of random lengths begin, and the sum of their squares.
+  DeviceTensor begins_of(int64_t rows, int64_t sequences, double& squares) const {
+    HostTensor begins(int32, {sequences + 1});
+    std::mt19937_64 random(7);  // as cudnn.py's
+    std::vector<int64_t> ends(static_cast<size_t>(sequences - 1));
+    for (int64_t& end : ends) end = static_cast<int64_t>(random() % static_cast<uint64_t>(rows));
+    std::sort(ends.begin(), ends.end());
+    ends.push_back(rows);
+    for (int64_t s = 0, begin = 0; s < sequences; begin = ends[s++]) {
+      begins.set(s + 1, static_cast<double>(ends[s]));
+      squares += static_cast<double>(ends[s] - begin) * static_cast<double>(ends[s] - begin);
+    }
+    begins.set(0, 0);
+    return DeviceTensor::from_host(device_, begins);
+  }
+
   template <class K>
   double time_step(int64_t heads, int64_t q, int64_t kv, int64_t d) {
     Kernel<K> kernel({}, device_);
@@ -401,6 +472,10 @@ void run(Bench& bench, const std::string& argument) {
                     : kind == "dkv"      ? bench.gradients(n, configuration, false)
                     : kind == "float8"   ? bench.float8(n, configuration)
                     : kind == "copy"     ? bench.copy(n)
+                    : kind == "call"     ? bench.call(n)
+                    : kind == "graph"    ? bench.decode_call(n, true)
+                    : kind == "calls"    ? bench.decode_call(n, false)
+                    : kind == "packback" ? bench.packed_backward(n)
                     : kind == "step"     ? bench.step(n)
                     : kind == "latent"   ? bench.latent(n, configuration)
                     : kind == "packed"   ? bench.packed(n, configuration)

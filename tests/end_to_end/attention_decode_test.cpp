@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
+#include "imbrex/runtime/graph.h"
 #include "imbrex/runtime/registry.h"
 
 namespace imbrex {
@@ -121,6 +123,31 @@ TEST(AttentionDecode, CachesEndInAnything) {
   }
 }
 
+/// A captured call serves other lengths at each replay, and leaves its tickets as it found them.
+TEST(AttentionDecode, InAGraph) {
+  const Device device = Device::virtual_gpu({.target = "sm_90a", .checks = vgpu::CheckSet::all()});
+  const Stream stream = Stream::create(device);
+  const auto random = [&](int64_t heads, int64_t rows, uint64_t seed) {
+    return DeviceTensor::random(device, bfloat16, {2, heads, rows, 64}, seed);
+  };
+  const DeviceTensor q = random(4, 1, 1), k = random(1, 300, 2), v = random(1, 300, 3),
+                     o = DeviceTensor::empty(device, bfloat16, q.shape()),
+                     expected = DeviceTensor::empty(device, bfloat16, q.shape());
+  DeviceTensor lengths = DeviceTensor::from_host(device, HostTensor(int32, {2}));
+  const AttentionDecodeOptions options{.lengths = lengths, .parts = 3, .stream = stream};
+  attention_decode(q, k, v, o, options).expect_clean();
+  stream.synchronize();
+  const Graph graph = Graph::capture(stream, [&] { attention_decode(q, k, v, o, options); });
+  for (const auto& [a, b] : {std::pair{300, 1}, {17, 130}, {0, 299}}) {
+    HostTensor host(int32, {2});
+    host.set(0, a), host.set(1, b);
+    lengths.copy_from(host);
+    graph.launch(stream).expect_clean();
+    stream.synchronize();
+    attention_decode(q, k, v, expected, {.lengths = lengths, .parts = 3}).expect_clean();
+    EXPECT_EQ(o.to_host().to_doubles(), expected.to_host().to_doubles()) << a;
+  }
+}
 /// Attention of the last `q_rows` of a sequence to its `length` rows, in float64, with what the options add.
 struct Reference {
   std::vector<double> q, k, v;

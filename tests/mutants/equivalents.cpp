@@ -184,7 +184,7 @@ constexpr Known kEquivalents[] = {
     {"attention dq decode latent", "relaxed-arrive", "pipe.consumer_barrier()", 0,
      "Only products have read the stage, and they are complete: nothing of the thread's own is to be "
      "ordered."},
-    {"attention", "relaxed-arrive", "q_empty[i]", 0, "As before: only products have read Q."},
+    {"attention", "relaxed-arrive", "q_barrier(q_empty", 0, "As before: only products have read Q."},
     {"attention", "relaxed-arrive", "(*turns)", 0, "A turn hands no memory over."},
     {"attention", "relaxed-wait", "(*turns)", 0, "As for the arrival."},
     {"attention", "early-arrive", "(*turns)", 0, "A turn hands no memory over: it may come early."},

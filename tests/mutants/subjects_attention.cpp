@@ -4,8 +4,6 @@
 #include <tuple>
 
 #include "attention/score_arguments.h"
-#include "imbrex/kernels/attention/blackwell_decode.h"
-#include "imbrex/kernels/attention/blackwell_forward.h"
 #include "imbrex/kernels/attention/decode.h"
 #include "imbrex/kernels/attention/decode_float8.h"
 #include "imbrex/kernels/attention/forward.h"
@@ -128,29 +126,11 @@ Subject latent_decode() {
       of_each(out(float16, {2, of_heads, value_size})), std::tuple(kNone, out(float32, {2, of_heads})));
 }
 
-Subject blackwell_forward() {
-  const int rows = 140, columns = 150;
-  const WithScoreOptions<kernels::BlackwellAttention> kernel{.block_kv = 32, .stages = 2};
-  return subject_of("b-attention", kernel, std::tuple(1, 1, rows, columns, kSize, 1, 0.2f, float16),
-                    read(rows, kSize, 1), read(columns, kSize, 1), read(columns, kSize, 1),
-                    written(rows, kSize, 1), std::tuple(true, out(float32, {rows})), steps(true));
-}
-
-Subject blackwell_decode() {
-  const int columns = 200;
-  const WithScoreOptions<kernels::BlackwellDecodeAttention> kernel{.block_kv = 32, .stages = 2};
-  return subject_of(
-      "b-decode", kernel, std::tuple(2, 1, 1, 2, 2, kSize, 0.2f, float16, float16),
-      sequences(in(float16, {2, 2, kSize})), cache(columns, sequences(in(float16, {2, columns, kSize}))),
-      std::tuple(false, kNone, kNone), sequences(out(float16, {2, 2, kSize})), parts(kSize), steps(true));
-}
-
 }  // namespace
 
 std::vector<Subject> attention_subjects() {
   std::vector<Subject> all;
-  for (const auto make : {forward, gradient_kv, gradient_q, decode, decode_float8, latent_decode,
-                          blackwell_forward, blackwell_decode}) {
+  for (const auto make : {forward, gradient_kv, gradient_q, decode, decode_float8, latent_decode}) {
     Subject& subject = all.emplace_back(make());
     // Tiles lie side by side, all of them written: beside an operand, or in another order, are numbers too.
     subject.left_out = {

@@ -24,13 +24,15 @@ struct ForwardAttention {
   static constexpr int kRows = 64;  // of a consumer
   int block_kv = 128, stages = 2, consumers = 2, ctas = 132;
   bool takes_turns = false;  // two consumers start products in turns
+  int q_stages = 1;          // 2: the rows of Q of the next tile come while this one is worked on
 
   static auto space() {
     return Space<ForwardAttention>()
         .template choose<&ForwardAttention::block_kv, &ForwardAttention::stages,
                          &ForwardAttention::consumers>(
             {{128, 2, 2}, {160, 2, 2}, {96, 2, 2}, {80, 2, 2}, {64, 4, 2}, {64, 2, 3}})
-        .template choose<&ForwardAttention::takes_turns>({false, true})
+        .template choose<&ForwardAttention::takes_turns, &ForwardAttention::q_stages>(
+            {{false, 1}, {true, 1}, {true, 2}, {false, 2}})
         .template choose<&ForwardAttention::ctas>({132});
   }
 
@@ -63,17 +65,32 @@ struct ForwardAttention {
     auto g_o = o_strides.view(o_ptr, o_dtype, batches, heads, q_size, value_size);
     // O has memory of its own where there is room; else it takes that of Q, whose next rows come later then.
     const int64_t taken =
-        (block_q * head_size + stages * block_kv * (head_size + value_size)) * (dtype.bits() / 8);
-    const bool o_in_q = taken + block_q * value_size * (o_dtype.bits() / 8) > 220 * 1024;
-    auto s_q = shared_tensor(dtype, {block_q, head_size});
-    auto s_o =
-        o_in_q ? s_q.slice({0, 0}, {block_q, value_size}) : shared_tensor(o_dtype, {block_q, value_size});
+        (q_stages * block_q * head_size + stages * block_kv * (head_size + value_size)) * (dtype.bits() / 8);
+    const bool o_in_q = taken + block_q * value_size * (o_dtype.bits() / 8) > 224 * 1024;
+    auto s_q = shared_tensor(dtype, {q_stages, block_q, head_size});
+    std::optional<SharedTensor> own_o;
+    if (!o_in_q) own_o = shared_tensor(o_dtype, {block_q, value_size});
     auto s_k = shared_tensor(dtype, {stages, block_kv, head_size});
     auto s_v = shared_tensor(
         dtype, is_float8 ? Shape{stages, value_size, block_kv} : Shape{stages, block_kv, value_size});
     Pipeline k_pipe(stages, 1, consumers), v_pipe(stages, 1, consumers);
-    auto q_full = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(consumers), 1));
-    auto q_empty = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(consumers), 1));
+    const std::vector<int64_t> of_q(static_cast<size_t>(q_stages * consumers), 1);
+    auto q_full = mbarrier::alloc(of_q), q_empty = mbarrier::alloc(of_q);
+    // Of consumer i in a stage; and the step to the next stage.
+    const auto q_barrier = [&](const BarrierArray& barriers, int i, const Int32& stage) {
+      return q_stages == 1 ? barriers[i] : barriers[stage * consumers + i];
+    };
+    const auto q_rows_of = [&](int i, const Int32& stage) {
+      return (q_stages == 1 ? s_q[0] : s_q[stage]).slice({i * kRows, 0}, {kRows, head_size});
+    };
+    const auto advance_q = [&](Int32& stage, UInt32& phase) {
+      if (q_stages == 1) {
+        phase ^= 1;
+      } else {
+        stage = select(stage == q_stages - 1, 0, stage + 1);
+        phase ^= stage == 0;
+      }
+    };
     const bool in_turns = takes_turns && consumers == 2;
     std::optional<BarrierArray> turns;
     if (in_turns) turns = mbarrier::alloc({128, 128});
@@ -120,17 +137,19 @@ struct ForwardAttention {
       setmaxnreg(consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
         UInt32 q_phase = mbarrier::producer_initial_phase;
+        Int32 q_stage = 0;
         each_tile([&](const Tile& t) {
           Int32 head_kv = t.head / group, begin = 0, end = 0;
           columns_of(t, begin, end);
           for (int i = 0; i < consumers; ++i) {
-            auto rows = s_q.slice({i * kRows, 0}, {kRows, head_size});
-            mbarrier::wait(q_empty[i], q_phase);
-            if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(q_full[i], rows.nbytes());
+            auto rows = q_rows_of(i, q_stage);
+            Barrier full = q_barrier(q_full, i, q_stage);
+            mbarrier::wait(q_barrier(q_empty, i, q_stage), q_phase);
+            if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(full, rows.nbytes());
             tma::global_to_shared(g_q, rows, {t.batch, t.head, t.rows.q_begin + t.first_row + i * kRows, 0},
-                                  q_full[i]);
+                                  full);
           }
-          q_phase ^= 1;
+          advance_q(q_stage, q_phase);
           Int32 begin_of_values = t.rows.kv_begin + 0;
           if (is_float8 && is_packed)
             begin_of_values = packed.begin_of_blocks(t.rows.kv_begin, t.sequence, kFloat8Columns);
@@ -156,8 +175,7 @@ struct ForwardAttention {
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         setmaxnreg(consumers == 2 ? 240 : 160);
-        auto s_q_rows = s_q.slice({i * kRows, 0}, {kRows, head_size});
-        auto s_o_rows = s_o.slice({i * kRows, 0}, {kRows, value_size});
+        Int32 q_stage = 0;
         UInt32 q_phase = mbarrier::consumer_initial_phase, cleared_phase = mbarrier::consumer_initial_phase;
         const auto release = [&](Pipeline& pipe) {
           if (auto thread = single_thread()) mbarrier::arrive(pipe.consumer_barrier());
@@ -178,7 +196,8 @@ struct ForwardAttention {
         const auto start_scores = [&] {
           k_pipe.consumer_acquire();
           wgmma::fence();
-          wgmma::mma(s_q_rows, s_k[k_pipe.consumer_stage].transpose(), scores, {.scale_d = false});
+          wgmma::mma(q_rows_of(i, q_stage), s_k[k_pipe.consumer_stage].transpose(), scores,
+                     {.scale_d = false});
           wgmma::commit_group();
         };
         const auto start_output = [&](const ScalarArg& adds) {
@@ -233,8 +252,7 @@ struct ForwardAttention {
           };
           steps.with_sink(tile_of(begin), [&](const RegisterValue& sink) { softmax.begin_with(sink); });
 
-          mbarrier::wait(q_full[i], q_phase);
-          q_phase ^= 1;
+          mbarrier::wait(q_barrier(q_full, i, q_stage), q_phase);
           take_turn();
           start_scores();
           give_turn();
@@ -256,7 +274,8 @@ struct ForwardAttention {
             take_weights();
           }
           if (!o_in_q)
-            if (auto thread = single_thread()) mbarrier::arrive(q_empty[i]);  // the last scores are there
+            if (auto thread = single_thread())  // the last scores are there
+              mbarrier::arrive(q_barrier(q_empty, i, q_stage));
           if (is_packed) {
             // Behind the end of the sequence are rows of another one: their weights are zero, but what is there may be no
             // number. The consumers clear a part each, and go on when all have.
@@ -309,6 +328,8 @@ struct ForwardAttention {
               if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
               sync();  // the tile before has been stored
             }
+            auto s_o_rows = o_in_q ? q_rows_of(i, q_stage).slice({0, 0}, {kRows, value_size})
+                                   : own_o->slice({i * kRows, 0}, {kRows, value_size});
             store_shared(s_o_rows, result);
             fence::proxy_async();
             sync();
@@ -317,7 +338,7 @@ struct ForwardAttention {
               tma::commit_group();
               if (o_in_q) {
                 tma::wait_group(0, {.read = true});
-                if (auto thread = single_thread()) mbarrier::arrive(q_empty[i]);
+                if (auto thread = single_thread()) mbarrier::arrive(q_barrier(q_empty, i, q_stage));
               }
             }
           };
@@ -327,11 +348,12 @@ struct ForwardAttention {
               scatter(g_o, result, {t.batch, t.head, row() + t.rows.q_begin, 0},
                       {.mask = row() < t.rows.q_size});
               if (o_in_q)
-                if (auto thread = single_thread()) mbarrier::arrive(q_empty[i]);
+                if (auto thread = single_thread()) mbarrier::arrive(q_barrier(q_empty, i, q_stage));
             }
           } else {
             store();
           }
+          advance_q(q_stage, q_phase);
         });
         if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }

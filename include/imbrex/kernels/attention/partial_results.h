@@ -66,14 +66,15 @@ struct PartialResults {
   template <class Store>
   void merge(const Rows& at, const Int32& row, const Store& store) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
-    const int at_once = at.value_size <= 128 ? 16 : 8;  // parts, whose loads do not wait for each other
+    constexpr int kAtOnce =
+        8;  // parts, whose loads do not wait for each other; 16 leave no registers to a second CTA
     auto g_values = at.view(value_ptr, at.value_size), g_log_sum = at.view(log_sum_ptr, 1);
     RegisterTensor sums = zeros(float32, {kMergedRows, at.value_size});
     RegisterTensor largest = full(float32, {kMergedRows, 1}, -1e30f),
                    total = zeros(float32, {kMergedRows, 1});
-    for (Int32 part : range(0, at.parts, at_once)) {
+    for (Int32 part : range(0, at.parts, kAtOnce)) {
       std::vector<RegisterValue> logs, values;
-      for (int i = 0; i < at_once; ++i) {
+      for (int i = 0; i < kAtOnce; ++i) {
         logs.push_back(load_global(g_log_sum, {part + i, at.group, row, 0}, {kMergedRows, 1},
                                    {.other = kNone, .dims = {2, 3}}));
         values.push_back(load_global(g_values, {part + i, at.group, row, 0}, {kMergedRows, at.value_size},
@@ -84,7 +85,7 @@ struct PartialResults {
       auto shrink = exp(largest - larger);
       sums = sums * shrink;
       total = total * shrink;
-      for (int i = 0; i < at_once; ++i) {
+      for (int i = 0; i < kAtOnce; ++i) {
         auto weight = exp(logs[static_cast<size_t>(i)] - larger);
         sums = sums + values[static_cast<size_t>(i)] * weight;
         total = total + weight;
