@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "../skip.h"
 #include "driver_testing.h"
 
 namespace imbrex::cuda {
@@ -284,6 +285,9 @@ TEST_F(Driver, VariablesOfModulesAreFound) {
 }
 
 TEST_F(Driver, ManagedAndPinnedMemoryIsOneForHostAndKernels) {
+#ifdef __SANITIZE_ADDRESS__
+  IMBREX_SKIP(device_addresses);
+#endif
   for (const bool managed : {true, false}) {
     CUdeviceptr x = 0;
     if (managed)

@@ -146,7 +146,9 @@ uint64_t GlobalMemory::allocate_host_visible(uint64_t bytes, std::string name) {
          fmt::format("virtual gpu: cannot map {} bytes for the host at the device address 0x{:x}", bytes,
                      address),
          {},
-         "something else of the process lies there"});
+         "something else of the process lies there: a program that is built with AddressSanitizer has its "
+         "shadow at "
+         "these addresses, and can have no managed or pinned memory here"});
   auto made = std::ranges::find(allocations_, address, &Allocation::address);
   made->host_visible = true;
   mark_written(address, bytes);  // nobody sees what the host writes
