@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
 
 #include "codegen/memory/cache_hints.h"
 #include "codegen/memory/global_memory.h"
@@ -92,19 +94,30 @@ class CopyAsync {
       const Operand guard = g_.ints().both(holds, tile.in_shape(run.first), 0);
       if (guard.is_immediate() && guard.value == 0) continue;
       const Operand size = source_bytes(global, run.first, bytes, cut);
-      const Operand to = shared.address(run.first), from = global.address(run.first);
+      const Operand from = global.address(run.first);
+      Operand to = shared.address(run.first);
+      if (hints.policy) to = without_uniform_part(to);
       std::vector<Suffix> words{bytes == 16 ? Mod::cg : Mod::ca, Mod::shared, Mod::global};
       std::vector<Operand> operands{to, from, bytes};
       if (!size.is_immediate() || size.value != bytes) operands.push_back(size);
-      // Of our copies with a policy an H200 took those with a computed number of source bytes, and those of 8 bytes, for
-      // illegal instructions; why is not known (docs/measurements/2026-11-23-packed-weights.md). They go without the hint.
-      if (hints.policy && operands.size() == 3 && bytes != 8) {
+      if (hints.policy) {
         words.push_back(Mod::L2_cache_hint);
         operands.push_back(*hints.policy);
       }
       ptx::Instruction& i = e.emit(Op::cp_async, words, operands);
       if (guard.is_reg()) i.when(guard.reg());
     }
+  }
+
+  /// The address in a register that ptxas does not take apart. For chips from sm_90 on ptxas 13.0 may add a uniform register, the
+  /// beginning of shared memory, in the copy itself; with a policy, which is in uniform registers too, it writes numbers of them
+  /// that do not exist, and the chip finds an illegal instruction (docs/measurements/2026-11-23-cache-hints.md).
+  Operand without_uniform_part(const Operand& address) {
+    const auto [known, is_new] = plain_.try_emplace(address.id);
+    if (is_new)  // addresses of shared memory have fewer bits
+      known->second = g_.e().make(ScalarType::b32, Op::min, {ScalarType::u32},
+                                  {ptx::Reg{address.id}, std::numeric_limits<int32_t>::max()});
+    return ptx::address(known->second, address.value);
   }
 
   /// Bytes of a vector that lie inside the tensor; the rest of it becomes zero.
@@ -181,6 +194,7 @@ class CopyAsync {
   SharedView to_;
   const std::vector<int64_t>& dims_;
   std::vector<Integer> offsets_;
+  std::map<uint32_t, ptx::Reg> plain_;  // by without_uniform_part()
 };
 
 }  // namespace
