@@ -30,6 +30,14 @@ struct Problem {
 Sizes grouped(int64_t m, int64_t n, int64_t k, int64_t groups, int64_t masked) {
   return {{"m", m}, {"n", n}, {"k", k}, {"groups", groups}, {"masked", masked}, {"even", 0}};
 }
+Sizes delta_rule(int64_t tokens, int64_t heads, int64_t value_heads, int64_t key, int64_t value,
+                 int64_t bf16) {
+  return {{"tokens", tokens}, {"heads", heads}, {"value_heads", value_heads},
+          {"key", key},       {"value", value}, {"bf16", bf16}};
+}
+Sizes routed(int64_t m, int64_t width, int64_t limited, int64_t bf16) {
+  return {{"m", m}, {"width", width}, {"choices", 30}, {"limited", limited}, {"bf16", bf16}};
+}
 Sizes rows(int64_t m, int64_t n, Sizes more = {}) {
   more.insert({{"m", m}, {"n", n}, {"bits", 16}, {"fp16", 0}});
   return more;
@@ -76,30 +84,34 @@ TEST_P(DataDependent, AssemblesWithoutWarnings) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kernels, DataDependent,
-    testing::Values(Problem{"gather_rows", {{"n", 1}, {"table", 1}, {"width", 1}}},
-                    Problem{"gather_rows", {{"n", 130}, {"table", 77}, {"width", 320}}},
-                    Problem{"gather_rows", {{"n", 45}, {"table", 500}, {"width", 83}}},
-                    Problem{"scatter_add_rows", {{"n", 1}, {"table", 1}, {"width", 1}}},
-                    Problem{"scatter_add_rows", {{"n", 130}, {"table", 7}, {"width", 320}}},
-                    Problem{"scatter_add_rows", {{"n", 45}, {"table", 50}, {"width", 83}}},
-                    Problem{"cumsum_rows", {{"m", 1}, {"n", 1}}},
-                    Problem{"cumsum_rows", {{"m", 3}, {"n", 8192}}},
-                    Problem{"cumsum_rows", {{"m", 5}, {"n", 5003}}},
-                    Problem{"histogram", {{"n", 1}, {"bins", 1}}},
-                    Problem{"histogram", {{"n", 70001}, {"bins", 100}}},
-                    Problem{"histogram", {{"n", 20000}, {"bins", 3000}}},
-                    Problem{"split_k_matmul", {{"m", 1}, {"n", 8}, {"k", 8}, {"bf16", 0}}},
-                    Problem{"split_k_matmul", {{"m", 40}, {"n", 136}, {"k", 1000}, {"bf16", 1}}},
-                    Problem{"grouped_matmul", {{"m", 1}, {"n", 8}, {"k", 8}, {"groups", 1}}},
-                    Problem{"grouped_matmul", {{"m", 500}, {"n", 200}, {"k", 136}, {"groups", 9}}},
-                    Problem{"hopper_grouped_matmul", grouped(1, 8, 8, 1, 0)},
-                    Problem{"hopper_grouped_matmul", grouped(600, 328, 200, 9, 0)},
-                    Problem{"hopper_grouped_matmul", grouped(150, 264, 136, 3, 1)},
-                    Problem{"layer_norm_backward", rows(9, 4096, {{"ctas", 3}})},
-                    Problem{"rms_norm_backward", rows(3, 8192, {{"ctas", 2}})},
-                    Problem{"layer_norm_rows", rows(3, 5120)}, Problem{"softmax_rows", rows(2, 40001)},
-                    Problem{"cross_entropy", rows(5, 32768)}, Problem{"top_k", rows(9, 130, {{"k", 3}})},
-                    Problem{"quantise_float8", rows(9, 7168, {{"block", 128}, {"gate", 1}})}),
+    testing::Values(
+        Problem{"gather_rows", {{"n", 1}, {"table", 1}, {"width", 1}}},
+        Problem{"gather_rows", {{"n", 130}, {"table", 77}, {"width", 320}}},
+        Problem{"gather_rows", {{"n", 45}, {"table", 500}, {"width", 83}}},
+        Problem{"scatter_add_rows", {{"n", 1}, {"table", 1}, {"width", 1}}},
+        Problem{"scatter_add_rows", {{"n", 130}, {"table", 7}, {"width", 320}}},
+        Problem{"scatter_add_rows", {{"n", 45}, {"table", 50}, {"width", 83}}},
+        Problem{"hopper_scatter_add_rows", {{"n", 1}, {"table", 1}, {"width", 1}}},
+        Problem{"hopper_scatter_add_rows", {{"n", 45}, {"table", 50}, {"width", 328}}},
+        Problem{"gated_delta_rule", delta_rule(1, 1, 1, 16, 8, 0)},
+        Problem{"gated_delta_rule", delta_rule(6, 2, 6, 128, 80, 1)},
+        Problem{"routed_swiglu", routed(1, 128, 0, 1)}, Problem{"routed_swiglu", routed(40, 1152, 1, 0)},
+        Problem{"cumsum_rows", {{"m", 1}, {"n", 1}}}, Problem{"cumsum_rows", {{"m", 3}, {"n", 8192}}},
+        Problem{"cumsum_rows", {{"m", 5}, {"n", 5003}}}, Problem{"histogram", {{"n", 1}, {"bins", 1}}},
+        Problem{"histogram", {{"n", 70001}, {"bins", 100}}},
+        Problem{"histogram", {{"n", 20000}, {"bins", 3000}}},
+        Problem{"split_k_matmul", {{"m", 1}, {"n", 8}, {"k", 8}, {"bf16", 0}}},
+        Problem{"split_k_matmul", {{"m", 40}, {"n", 136}, {"k", 1000}, {"bf16", 1}}},
+        Problem{"grouped_matmul", {{"m", 1}, {"n", 8}, {"k", 8}, {"groups", 1}}},
+        Problem{"grouped_matmul", {{"m", 500}, {"n", 200}, {"k", 136}, {"groups", 9}}},
+        Problem{"hopper_grouped_matmul", grouped(1, 8, 8, 1, 0)},
+        Problem{"hopper_grouped_matmul", grouped(600, 328, 200, 9, 0)},
+        Problem{"hopper_grouped_matmul", grouped(150, 264, 136, 3, 1)},
+        Problem{"layer_norm_backward", rows(9, 4096, {{"ctas", 3}})},
+        Problem{"rms_norm_backward", rows(3, 8192, {{"ctas", 2}})}, Problem{"layer_norm_rows", rows(3, 5120)},
+        Problem{"softmax_rows", rows(2, 40001)}, Problem{"cross_entropy", rows(5, 32768)},
+        Problem{"top_k", rows(9, 130, {{"k", 3}})},
+        Problem{"quantise_float8", rows(9, 7168, {{"block", 128}, {"gate", 1}})}),
     ParamName());
 
 }  // namespace

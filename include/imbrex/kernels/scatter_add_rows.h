@@ -8,13 +8,16 @@
 
 namespace imbrex::kernels {
 
-struct ScatterAddRows {
+/// `kHasVectors`: the target adds four neighbouring floats in one operation. Without that, neighbouring threads have neighbouring
+/// elements, so that those of a warp still go to memory together.
+template <bool kHasVectors>
+struct ScatterAddRowsOf {
   int rows = 16, columns = 256, num_warps = 4;
 
   static auto space() {
-    return Space<ScatterAddRows>()
-        .choose<&ScatterAddRows::rows, &ScatterAddRows::columns, &ScatterAddRows::num_warps>(
-            {{16, 256, 4}, {8, 512, 4}, {32, 128, 4}, {4, 1024, 4}, {8, 256, 4}});
+    using K = ScatterAddRowsOf;
+    return Space<K>().template choose<&K::rows, &K::columns, &K::num_warps>(
+        {{16, 256, 4}, {8, 512, 4}, {32, 128, 4}, {4, 1024, 4}, {8, 256, 4}});
   }
 
   /// table[index[i], :] += x[i, :]; rows with a negative index are left out. x[count, width], table[table_size, width],
@@ -29,8 +32,28 @@ struct ScatterAddRows {
     auto index =
         load_global(global_view(index_ptr, {count}), {row}, {rows}, {.other = -1}).reshape({rows, 1});
     auto tile = load_global(global_view(x_ptr, dtype, {count, width}), {row, column}, {rows, columns});
+    if (!kHasVectors && columns >= 32 * num_warps)
+      annotate_layout(
+          tile, layout::local({rows, columns / (32 * num_warps)}) * layout::spatial({1, 32 * num_warps}));
     atomic::add(global_view(table_ptr, dtype, {table_size, width}), tile, {index, column},
                 {.mask = index >= 0});
+  }
+};
+
+using ScatterAddRows = ScatterAddRowsOf<false>;
+struct HopperScatterAddRows {
+  static constexpr const char* target = "sm_90";
+  int rows = 16, columns = 256, num_warps = 4;
+
+  static auto space() {
+    using K = HopperScatterAddRows;
+    return Space<K>().choose<&K::rows, &K::columns, &K::num_warps>(
+        {{16, 256, 4}, {8, 512, 4}, {4, 1024, 4}, {1, 2048, 4}, {2, 2048, 8}, {32, 128, 4}, {8, 256, 4}});
+  }
+  void operator()(Int32 count, Int32 table_size, int width, DataType dtype, Ptr<int32> index_ptr, Ptr<> x_ptr,
+                  Ptr<> table_ptr) const {
+    ScatterAddRowsOf<true>{rows, columns, num_warps}(count, table_size, width, dtype, index_ptr, x_ptr,
+                                                     table_ptr);
   }
 };
 
