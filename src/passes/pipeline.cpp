@@ -11,9 +11,10 @@
 #include "core/text.h"
 #include "imbrex/core/error.h"
 #include "passes/allocate_memory.h"
-#include "passes/check_clusters.h"
-#include "passes/check_tensor_memory.h"
-#include "passes/check_thread_groups.h"
+#include "passes/checks/check_clusters.h"
+#include "passes/checks/check_tensor_memory.h"
+#include "passes/checks/check_thread_groups.h"
+#include "passes/checks/check_variables.h"
 #include "passes/dead_code.h"
 #include "passes/fold.h"
 #include "passes/insert_fences.h"
@@ -35,6 +36,7 @@ constexpr Pass kPasses[] = {
      "variables that are never assigned become values"},
     {"verify", verify, "structure, types, targets and limits"},
     {"check_thread_groups", check_thread_groups, "every op runs in a thread group it can run in"},
+    {"check_variables", check_variables, "who reads a variable has been among those who set it"},
     {"check_clusters", check_clusters, "ranks, masks and pairs fit the cluster"},
     {"check_tensor_memory", check_tensor_memory, "tensor memory is freed, once, after its last use"},
     {"promote_variables", promote_variables, "reads of variables become the values assigned to them"},

@@ -19,10 +19,10 @@ TEST(Pipeline, DumpsStopsAndSkipsByName) {
   options.dump = [&](std::string_view pass, const ir::Function&) { dumped.emplace_back(pass); };
   const auto f = kernel("sync");
   const auto times = run_pipeline(*f, options);
-  EXPECT_THAT(dumped,
-              testing::ElementsAre("promote_constant_variables", "verify", "check_thread_groups",
-                                   "check_clusters", "check_tensor_memory", "promote_variables", "unroll"));
-  ASSERT_EQ(times.size(), 7u);
+  EXPECT_THAT(dumped, testing::ElementsAre("promote_constant_variables", "verify", "check_thread_groups",
+                                           "check_variables", "check_clusters", "check_tensor_memory",
+                                           "promote_variables", "unroll"));
+  ASSERT_EQ(times.size(), 8u);
   EXPECT_EQ(times.back().name, "unroll");
 }
 

@@ -2,7 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "pass_test.h"
-#include "passes/check_thread_groups.h"
+#include "passes/checks/check_thread_groups.h"
+#include "passes/checks/check_variables.h"
 
 namespace imbrex::passes {
 namespace {
@@ -59,6 +60,36 @@ TEST(CheckThreadGroups, ReportsEveryFinding) {
       refusal("thread_group {begin = 0, threads = 1} {\n sync @3\n sync @4\n}", check_thread_groups);
   EXPECT_THAT(text, HasSubstr("f.cpp:3"));
   EXPECT_THAT(text, HasSubstr("f.cpp:4"));
+}
+
+/// A variable %v of the CTA; `body` may use it and the number %one.
+std::string with_variable(const std::string& body) {
+  return refusal("%one: int32 = const {int = 1}\n%v: var<int32> = var %one @2\n" + body, check_variables);
+}
+constexpr const char* kSetByOne = "thread_group {begin = 3, threads = 1} {\n assign %v, %one @5\n}\n";
+
+TEST(CheckVariables, SetBySomeAndReadByAll) {
+  EXPECT_EQ(with_variable(std::string(kSetByOne) + "%r: int32 = read %v @8"),
+            "f.cpp:5: error: assign: 'v' is set by one thread (thread 3) only, and read by others too, which "
+            "keep the value from "
+            "before\n"
+            "  read at f.cpp:8, by threads 0 ... 127\n"
+            "  the CTA has 128 threads\n"
+            "  help: set it in all threads that read it, or hand the value over in shared memory");
+  // In a loop the read of the next round comes behind.
+  EXPECT_THAT(with_variable("loop {\n %r: int32 = read %v @8\n " + std::string(kSetByOne) + "}"),
+              HasSubstr("read at f.cpp:8"));
+}
+
+TEST(CheckVariables, ReadBeforeByTheSameOrByOthersAlone) {
+  EXPECT_EQ(with_variable("%r: int32 = read %v @8\n" + std::string(kSetByOne)), "passes");
+  EXPECT_EQ(with_variable(std::string(kSetByOne) +
+                          "thread_group {begin = 3, threads = 1} {\n %r: int32 = read %v\n}"),
+            "passes");
+  EXPECT_EQ(with_variable(std::string(kSetByOne) +
+                          "thread_group {begin = 32, threads = 32} {\n %r: int32 = read %v\n}"),
+            "passes");
+  EXPECT_EQ(with_variable(std::string(kSetByOne) + "assign %v, %one\n%r: int32 = read %v"), "passes");
 }
 
 }  // namespace

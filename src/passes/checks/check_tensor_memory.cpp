@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows the kernel's text with the set of allocations that are freed on every path. What happens on some
 // path only is left to the virtual GPU.
-#include "passes/check_tensor_memory.h"
+#include "passes/checks/check_tensor_memory.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/check_thread_groups.h"
+#include "passes/checks/check_thread_groups.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
