@@ -45,13 +45,13 @@ Launch launch_of(const std::string& configuration, const Device& device, int gro
              const DeviceTensor& c) {
     const int64_t m = c.shape()[0], n = c.shape()[1], k = x.shape()[1];
     const int unit = 16 / x.dtype().bytes(), c_unit = n % 8 == 0 ? 8 : 1;
-    const kernels::ActivationRowsArguments<const DeviceTensor&> rows{
-        x.dtype(), x, {unit, k / unit, 0}, false, x.address()};
+    const kernels::ActivationRowsArguments<const DeviceTensor&> rows{x.dtype(), x, {unit, k / unit, 0}};
+    const kernels::PackedFinishArguments finish(c.address(), c.dtype());
     const kernels::MatrixStridesArguments c_strides{c_unit, n / c_unit, 0};
     if constexpr (std::is_same_v<K, kernels::HopperLowPrecisionPrefill>)
-      (*kernel)(m, n, k, group, 0, type, c.dtype(), rows, words, scales, c, c_strides, n % 16 == 0);
+      (*kernel)(m, n, k, group, 0, type, c.dtype(), rows, words, scales, c, c_strides, finish, n % 16 == 0);
     else
-      (*kernel)(m, n, k, group, 0, type, c.dtype(), rows, words, scales, c, c_strides);
+      (*kernel)(m, n, k, group, 0, type, c.dtype(), rows, words, scales, c, c_strides, finish);
   };
 }
 
@@ -72,7 +72,7 @@ Launch contender(const std::string& spec, const Device& device, int group, DataT
 
 /// Prefill multiplies the weights by their factors first.
 bool rounds_weights(const std::string& contender, int64_t m) {
-  return contender[0] == 'p' || (contender[0] == 'f' && m > 64);
+  return contender[0] == 'p' || (contender[0] == 'f' && m > 32);
 }
 
 /// What a code stands for.
@@ -201,11 +201,16 @@ int wrong_elements(const DeviceTensor& c, const std::vector<Sample>& samples, bo
   return wrong;
 }
 
-HostTensor random_words(const std::vector<int64_t>& shape) {
+/// Packed weights of random codes; of floats of 8 bits, whose codes are bytes of the words, those of numbers.
+HostTensor random_words(const std::vector<int64_t>& shape, DataType type) {
   HostTensor words(uint32, shape);
-  auto* at = reinterpret_cast<uint32_t*>(words.bytes().data());
   std::mt19937_64 random(3);
-  for (int64_t i = 0; i < words.elements(); ++i) at[i] = static_cast<uint32_t>(random());
+  const bool has_others = type.is_float() && type.bits() == 8;
+  for (std::byte& byte : words.bytes()) {
+    auto code = static_cast<uint8_t>(random());
+    while (has_others && !std::isfinite(arith::decode(arith::float_format(type), code))) --code;
+    byte = static_cast<std::byte>(code);
+  }
   return words;
 }
 
@@ -262,7 +267,7 @@ int run(int argc, char** argv) {
       const DataType type = DataType::from_name(name).value();
       const int bits = type.bits();
       const std::vector<int64_t> shape{(n + 63) / 64, (k + 255) / 256, 2 * bits, 256};
-      const HostTensor words = random_words(shape);
+      const HostTensor words = random_words(shape, type);
       const std::vector<int64_t> scale_shape{shape[0], (k + group - 1) / group, 64};
       const HostTensor scales = HostTensor::random(dtype, scale_shape, 9, 0.01);
       const std::vector<DeviceTensor> packed = copies_of(device, DeviceTensor::from_host(device, words));
@@ -281,8 +286,8 @@ int run(int argc, char** argv) {
         const auto bytes =
             static_cast<double>(packed[0].bytes() + factors[0].bytes() + x.bytes() + c.bytes());
         const double roof = 2.1 + bytes / 4.55e6;
-        fmt::print("{} m {} n {} k {} int{} groups of {}, {}: roof {:.2f} us\n", device.name(), m, n, k, bits,
-                   group, dtype.name(), roof);
+        fmt::print("{} m {} n {} k {} {} groups of {}, {}: roof {:.2f} us\n", device.name(), m, n, k,
+                   type.name(), group, dtype.name(), roof);
         const std::vector<Sample> samples = samples_of(x_host, n, words, scales, type, group);
         std::string why_not;
         const std::shared_ptr<runtime::CublasLtMatmul> rival =

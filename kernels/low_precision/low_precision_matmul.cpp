@@ -20,10 +20,13 @@
 #include "imbrex/kernels/low_precision/widen_rows.h"
 #include "imbrex/kernels/matmul/repack.h"
 #include "imbrex/runtime/caller_line.h"
+#include "imbrex/runtime/device_limits.h"
 #include "imbrex/runtime/workspace.h"
 #include "kernel_of_device.h"
 #include "library_kernel.h"
+#include "matmul/matmul_launch.h"
 #include "row_tensors.h"
+#include "scratch_like.h"
 #include "tensor_fact.h"
 
 namespace imbrex {
@@ -36,9 +39,10 @@ using kernels::BlackwellLowPrecision;
 using kernels::HopperLowPrecisionDecode;
 using kernels::HopperLowPrecisionPrefill;
 using kernels::MatrixStridesArguments;
+using kernels::PackedFinishArguments;
 
 constexpr int64_t kUnitBytes = 16;  // of the rows' addresses
-constexpr int64_t kMostDecoded = 64;
+constexpr int64_t kMostDecoded = 64, kMostDecodedOnHopper = 32;
 
 /// Errors name the function that was called.
 class Refusal {
@@ -86,10 +90,34 @@ HopperLowPrecisionDecode decode_for(int64_t m, const LowPrecisionWeights& w) {
   return kernel;
 }
 
+/// Tiles for many rows. Of few there are smaller ones, so that every multiprocessor has a CTA: with two consumers that have rows of
+/// W of their own, with one, or with two that divide k. As measured on an H200.
+HopperLowPrecisionPrefill prefill_for(int64_t m, const LowPrecisionWeights& w) {
+  constexpr int64_t kMultiprocessors = 132, kSharedBytes = 225'000;
+  HopperLowPrecisionPrefill kernel;
+  if (m > 128) return kernel;
+  const int64_t tiles_n = (w.n + kernels::kWeightTileN - 1) / kernels::kWeightTileN;
+  const bool has_enough_rows = tiles_n >= 2 * kMultiprocessors;
+  kernel.block_m = m <= 64 ? 64 : 128;
+  kernel.stages = m <= 64 ? 8 : 6;
+  kernel.consumers = m <= 64 && !has_enough_rows ? 1 : 2;
+  kernel.k_parts = m > 64 && !has_enough_rows ? 2 : 1;
+  const int64_t values = (w.has_zero_points ? 2 : 1) * std::max<int64_t>(1, kernels::kWeightTileK / w.group);
+  const int64_t x_stages = kernel.stages * kernel.block_m * HopperLowPrecisionPrefill::kBlockK * 2,
+                weight_stage = kernel.consumers * kernels::kWeightTileN *
+                               (kernels::kWeightTileK * w.type.bits() / 8 + 2 * values),
+                sums = kernel.k_parts > 1 ? kernels::kWeightTileN * kernel.block_m * 4 : 0,
+                results = kernel.consumers * kernels::kWeightTileN * 64 * 2;
+  const int64_t left = kSharedBytes - x_stages - results - sums;
+  kernel.weight_stages = static_cast<int>(std::clamp<int64_t>(left / weight_stage, 1, 4));
+  return kernel;
+}
+
 /// Tiles for every other target: the largest that shared memory holds.
 AmpereLowPrecision ampere_for(int64_t m, const LowPrecisionWeights& w, DataType x_type,
-                              bool has_much_memory) {
-  const int64_t most = has_much_memory ? 160'000 : 99'000;
+                              const Device& device) {
+  constexpr int64_t kAlignment = 2048;  // what tensors of a stage may leave between each other
+  const int64_t most = shared_bytes_per_cta(device) - kAlignment;
   AmpereLowPrecision kernel;
   const auto take = [&](int block_m, int row_tiles, int k_tiles, int warp_rows, int stages) {
     kernel = {.block_m = block_m,
@@ -188,11 +216,12 @@ PlacedRows place(const DeviceTensor& x, DataType wide, bool is_widened, const St
 }
 
 void check(const Refusal& refuse, const DeviceTensor& x, const LowPrecisionWeights& w, const DeviceTensor& c,
-           const DeviceTensor& scale) {
+           const MatmulOptions& o) {
   if (w.words.is_null() || w.scales.is_null()) refuse("weights that nobody packed", "make them by pack()");
   const DataType dtype = w.scales.dtype();
-  for (const auto& [name, t] : {std::pair("x", &x), std::pair("c", &c), std::pair("scale_a", &scale)}) {
-    if (t == &scale && scale.is_null()) continue;
+  for (const auto& [name, t] : {std::pair("x", &x), std::pair("c", &c), std::pair("scale_a", &o.scale_a),
+                                std::pair("bias", &o.bias), std::pair("residual", &o.residual)}) {
+    if (t->is_null() && t != &x && t != &c) continue;
     if (t->is_null() || t->address() == 0)
       refuse(fmt::format("{} is null or released", name), "make it before the call, and release it after");
     if (&t->device().backend() != &w.words.device().backend())
@@ -214,10 +243,20 @@ void check(const Refusal& refuse, const DeviceTensor& x, const LowPrecisionWeigh
   if (w.n > 1 && c.strides()[1] != 1)
     refuse(fmt::format("the rows of c are not neighbours in memory: c is {}", tensor_text(c)),
            "give c a stride of 1 along its rows");
+  const DeviceTensor& scale = o.scale_a;
   if (!scale.is_null() &&
       (scale.dtype() != float32 || !scale.is_dense() || (scale.bytes() != 4 && scale.bytes() != 4 * m)))
     refuse(fmt::format("scale_a is {}, neither one float32 nor {}, one per row of x", tensor_text(scale), m),
            fmt::format("make it float32 [1] or [{}], dense", m));
+  if (!o.bias.is_null() && ((!is_column_bias(o.bias, w.n) && o.bias.shape() != std::vector<int64_t>{m, 1}) ||
+                            (o.bias.dtype() != dtype && o.bias.dtype() != float32)))
+    refuse(
+        fmt::format("bias is {}, which does not fit c, {}", tensor_text(o.bias), tensor_text(c)),
+        fmt::format("make it [{}], one per column, or [{}, 1], one per row, of c's type or float32", w.n, m));
+  if (const DeviceTensor& r = o.residual;
+      !r.is_null() && (r.shape() != c.shape() || r.dtype() != dtype || (w.n > 1 && r.strides()[1] != 1)))
+    refuse(fmt::format("residual is {}, c is {}", tensor_text(r), tensor_text(c)),
+           "give it c's shape and type, and a stride of 1 along its rows");
   if (w.type == float7_e5m1 && dtype == float16)
     refuse("weights of float7_e5m1 do not fit float16", "give x, c and the factors the type bfloat16");
   if (!x.device().can_run("sm_80"))
@@ -225,41 +264,66 @@ void check(const Refusal& refuse, const DeviceTensor& x, const LowPrecisionWeigh
            "products run on devices from sm_80 on");
 }
 
+/// The steps that the options ask for. `copied` keeps what was copied for them.
+PackedFinishArguments finish_of(const MatmulOptions& o, const DeviceTensor& c,
+                                std::vector<Workspace>& copied) {
+  const int64_t m = c.shape()[0], n = c.shape()[1];
+  PackedFinishArguments finish(c.address(), c.dtype());
+  if (!o.scale_a.is_null()) {
+    finish.factors = static_cast<int>(factors_of(o.scale_a, kernels::Factors::kPerRow));
+    finish.row_factors = o.scale_a.address();
+  }
+  finish.scales = o.alpha != 1;
+  finish.alpha = o.alpha;
+  if (!o.bias.is_null()) {
+    DeviceTensor bias = o.bias;
+    if (!bias.is_dense() || bias.address() % kUnitBytes != 0) {
+      bias = scratch_like(o.bias, o.stream, copied);
+      bias.copy_from(o.bias, o.stream);
+    }
+    finish.has_column_bias = is_column_bias(bias, n);
+    finish.has_row_bias = !finish.has_column_bias;
+    finish.bias_type = bias.dtype();
+    finish.bias = bias.address();
+  }
+  if (o.beta != 0) {
+    const DeviceTensor& before = o.residual.is_null() ? c : o.residual;
+    finish.has_residual = true;
+    finish.beta = o.beta;
+    finish.residual = before.address();
+    finish.residual_strides = strides_of(before.address(), before.dtype(), m, before.strides()[0]);
+  }
+  finish.activation = o.activation;
+  return finish;
+}
+
 LaunchReport multiply(const Refusal& refuse, const DeviceTensor& x, const LowPrecisionWeights& w,
-                      const DeviceTensor& c, const DeviceTensor& scale, const Stream& stream) {
-  check(refuse, x, w, c, scale);
+                      const DeviceTensor& c, const MatmulOptions& options) {
+  check(refuse, x, w, c, options);
+  const Stream& stream = options.stream;
   const Device& device = x.device();
   const DataType dtype = w.scales.dtype();
   const int64_t m = x.shape()[0];
   const bool is_hopper = device.can_run("sm_90a"), is_blackwell = device.can_run("sm_100a"),
-             is_prefill = (is_hopper || is_blackwell) && m > kMostDecoded;
+             is_prefill = is_hopper ? m > kMostDecodedOnHopper : is_blackwell && m > kMostDecoded;
   PlacedRows placed = place(x, dtype, is_hopper || is_prefill, stream);
   if (!placed.copies.clean()) return placed.copies;
-  placed.rows.factors = placed.rows.address;  // not read
-  if (!scale.is_null()) {
-    placed.rows.has_factors = true;
-    placed.rows.factors = scale.address();
-    placed.rows.factor_stride = scale.bytes() == 4 ? 0 : 1;
-  }
+  std::vector<Workspace> copied;
+  const PackedFinishArguments finish = finish_of(options, c, copied);
   const int zero_points = w.has_zero_points ? 1 : 0;
   const MatrixStridesArguments c_strides = strides_of(c.address(), dtype, m, c.strides()[0]);
   const auto run = [&](const auto& kernel, const auto&... more) {
     return launch(kernel, device, stream, m, w.n, placed.k, w.group, zero_points, w.type, dtype, placed.rows,
-                  w.words, w.scales, c, c_strides, more...);
+                  w.words, w.scales, c, c_strides, finish, more...);
   };
   if (is_blackwell && is_prefill) return run(BlackwellLowPrecision{.block_m = m <= 128 ? 128 : 256});
-  if (!is_hopper) {
-    const std::string target = device.target();
-    const bool has_much_memory =
-        target.starts_with("sm_80") || target.starts_with("sm_9") || target.starts_with("sm_10");
-    return run(ampere_for(m, w, placed.rows.dtype, has_much_memory));
-  }
+  if (!is_hopper) return run(ampere_for(m, w, placed.rows.dtype, device));
   if (!is_prefill) return run(decode_for(m, w));
   constexpr int64_t kSector = 32;
   const bool c_has_tma_rows = c_strides.unit * dtype.bytes() == kUnitBytes &&
                               w.n * dtype.bytes() % kSector == 0 &&
                               c.strides()[0] * dtype.bytes() % kSector == 0;
-  return run(HopperLowPrecisionPrefill{}, c_has_tma_rows);
+  return run(prefill_for(m, w), c_has_tma_rows);
 }
 
 }  // namespace
@@ -267,22 +331,19 @@ LaunchReport multiply(const Refusal& refuse, const DeviceTensor& x, const LowPre
 LaunchReport low_precision_matmul(const DeviceTensor& x, const LowPrecisionWeights& w, const DeviceTensor& c,
                                   const LowPrecisionOptions& options, SourceLocation where) {
   const CallerLine line(where);
-  return multiply(Refusal("low_precision_matmul"), x, w, c, options.scale_x, options.stream);
+  return multiply(Refusal("low_precision_matmul"), x, w, c,
+                  {.scale_a = options.scale_x, .stream = options.stream});
 }
 
 LaunchReport matmul(const DeviceTensor& a, const LowPrecisionWeights& b, const DeviceTensor& c,
                     const MatmulOptions& options, SourceLocation where) {
   const CallerLine line(where);
   const Refusal refuse("matmul");
-  if (options.alpha != 1 || options.beta != 0 || !options.bias.is_null() || !options.residual.is_null() ||
-      options.activation != Activation::kNone)
-    refuse("packed weights with alpha, bias, residual or activation",
-           "take scale_a alone, and another kernel for the rest");
   if (!options.scale_b.is_null() || options.b_is_kn)
     refuse("packed weights have their factors and their order already", "leave out scale_b and b_is_kn");
   if (options.a_is_km && !a.is_null() && a.shape().size() == 2)
-    return multiply(refuse, a.transpose(), b, c, options.scale_a, options.stream);
-  return multiply(refuse, a, b, c, options.scale_a, options.stream);
+    return multiply(refuse, a.transpose(), b, c, options);
+  return multiply(refuse, a, b, c, options);
 }
 
 }  // namespace imbrex

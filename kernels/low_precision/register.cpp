@@ -33,13 +33,18 @@ void run(Case& c, Kernel<K>& kernel) {
                factors = c.input(pack_group_values(scales, zero ? &points : nullptr)),
                out = c.output(dtype, {m, n}), row_factors = x_bits == 8 ? c.input(float32, {m}) : x;
   const int unit = 16 / x_type.bytes(), c_unit = n % 8 == 0 ? 8 : 1;
-  const ActivationRowsArguments<const DeviceTensor&> rows{
-      x_type, x, {unit, k / unit, 0}, x_bits == 8, row_factors.address(), 1};
+  const ActivationRowsArguments<const DeviceTensor&> rows{x_type, x, {unit, k / unit, 0}};
   const MatrixStridesArguments c_strides{c_unit, n / c_unit, 0};
+  PackedFinishArguments finish(out.address(), dtype);
+  if (x_bits == 8) {
+    finish.factors = static_cast<int>(Factors::kPerRow);
+    finish.row_factors = row_factors.address();
+  }
   if constexpr (is_hopper_prefill)
-    c.launch(kernel, m, n, k, group, zero, type, dtype, rows, words, factors, out, c_strides, n % 16 == 0);
+    c.launch(kernel, m, n, k, group, zero, type, dtype, rows, words, factors, out, c_strides, finish,
+             n % 16 == 0);
   else
-    c.launch(kernel, m, n, k, group, zero, type, dtype, rows, words, factors, out, c_strides);
+    c.launch(kernel, m, n, k, group, zero, type, dtype, rows, words, factors, out, c_strides, finish);
   // Prefill rounds the weights to x's type after the factors, decoding multiplies sums by the factors.
   HostTensor scaled(rounds_weights ? dtype : float64, {n, k});
   const std::vector<double> from_scales = scales.to_doubles();

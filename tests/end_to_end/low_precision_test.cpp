@@ -74,11 +74,16 @@ void check(const K& configuration, const Problem& p) {
                          device, kernels::pack_group_values(scales, p.zero_points ? &points : nullptr));
   const int x_unit = 16 / x.dtype().bytes(), c_unit = p.n % 8 == 0 ? 8 : 1;
   const kernels::ActivationRowsArguments<const DeviceTensor&> rows{
-      x.dtype(), x_rows, {x_unit, p.k / x_unit, 0}, has_factors, factors.address(), 1};
+      x.dtype(), x_rows, {x_unit, p.k / x_unit, 0}};
+  kernels::PackedFinishArguments finish(c.address(), p.dtype);
+  if (has_factors) {
+    finish.factors = static_cast<int>(kernels::Factors::kPerRow);
+    finish.row_factors = factors.address();
+  }
   const kernels::MatrixStridesArguments c_strides{c_unit, p.n / c_unit, 0};
   const auto launch = [&](const auto&... more) {
     return kernel(p.m, p.n, p.k, p.group, p.zero_points ? 1 : 0, p.type, p.dtype, rows, words, values, c,
-                  c_strides, more...);
+                  c_strides, finish, more...);
   };
   const LaunchReport report = [&] {
     if constexpr (is_hopper_prefill)
@@ -195,6 +200,12 @@ TEST(LowPrecisionPrefill, TypesAndEdges) {
   check(HopperLowPrecisionPrefill{.block_m = 128, .stages = 3, .weight_stages = 3},
         {100, 77, 512, 256, uint8});
   check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 256, 512, float4_e2m1});
+  check(HopperLowPrecisionPrefill{.block_m = 64, .stages = 8, .consumers = 1}, {50, 200, 776, 128, int4});
+  for (int64_t k : {200, 512, 1288})  // of one tile, as many for both consumers, and one less for the second
+    check(HopperLowPrecisionPrefill{.block_m = 64, .stages = 8, .weight_stages = 3, .k_parts = 2, .ctas = 4},
+          {50, 400, k, 128, int4});
+  check(HopperLowPrecisionPrefill{.block_m = 32, .stages = 6, .k_parts = 2},
+        {30, 136, 776, 32, uint3, bfloat16, true});
   check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 600, 128, uint4, float16, true});
   check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 600, 64, uint8, bfloat16, true});
 }
@@ -288,6 +299,67 @@ TEST(LowPrecisionMatmul, OperandsOfEveryKind) {
   }
 }
 
+/// What matmul()'s options ask for behind the sums: of every kernel, each step by itself and all together.
+TEST(LowPrecisionMatmul, StepsBehindTheSums) {
+  struct Steps {
+    float alpha = 1;
+    DataType bias = boolean;  // boolean: none
+    bool is_row_bias = false;
+    float beta = 0;
+    bool has_residual = false;
+    Activation activation = Activation::kNone;
+  };
+  const Steps all[] = {
+      {.alpha = 0.5f},
+      {.bias = float32},
+      {.bias = bfloat16, .is_row_bias = true},
+      {.beta = 1},
+      {.alpha = -2, .bias = bfloat16, .beta = -1.5f, .has_residual = true, .activation = Activation::kSilu}};
+  const int64_t n = 72, k = 264, groups = (k + 63) / 64;
+  for (const char* target : {"sm_90a", "sm_80", "sm_100a"}) {
+    const Device device = Device::virtual_gpu({.target = target, .checks = vgpu::CheckSet::all()});
+    const HostTensor weights = HostTensor::random(int4, {n, k}, 1),
+                     scales = HostTensor::random(bfloat16, {n, groups}, 2);
+    const auto w = LowPrecisionWeights::pack(device, weights, scales, 64);
+    for (const int64_t m : {5, 67})
+      for (const Steps& steps : all) {
+        SCOPED_TRACE(::testing::Message() << target << " " << m << " rows, step " << (&steps - all));
+        const HostTensor x = HostTensor::random(bfloat16, {m, k}, 3),
+                         before = HostTensor::random(bfloat16, {m, n}, 4),
+                         residual = HostTensor::random(bfloat16, {m, n + 8}, 5),
+                         bias = HostTensor::random(
+                             steps.bias == boolean ? DataType(float32) : steps.bias,
+                             steps.is_row_bias ? std::vector{m, int64_t{1}} : std::vector{n}, 6);
+        DeviceTensor c = DeviceTensor::from_host(device, before);
+        MatmulOptions options{.alpha = steps.alpha, .beta = steps.beta, .activation = steps.activation};
+        if (steps.bias != boolean) options.bias = DeviceTensor::from_host(device, bias);
+        if (steps.has_residual)
+          options.residual = DeviceTensor::from_host(device, residual).slice({0, 3}, {m, n});
+        const LaunchReport report = matmul(DeviceTensor::from_host(device, x), w, c, options);
+        EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+        const HostTensor got = c.to_host();
+        int wrong = 0;
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0, size = 0;
+            for (int64_t l = 0; l < k; ++l) {
+              const double term = x.get(i * k + l) * weights.get(j * k + l) * scales.get(j * groups + l / 64);
+              sum += term;
+              size += term * term;
+            }
+            double value = steps.alpha * sum;
+            if (steps.bias != boolean) value += bias.get(steps.is_row_bias ? i : j);
+            value +=
+                steps.beta * (steps.has_residual ? residual.get(i * (n + 8) + j + 3) : before.get(i * n + j));
+            if (steps.activation == Activation::kSilu) value /= 1 + std::exp(-value);
+            const double bound = std::abs(value) / 256 + std::abs(steps.alpha) * std::sqrt(size) / 64;
+            wrong += !(std::abs(got.get(i * n + j) - value) <= bound);
+          }
+        EXPECT_EQ(wrong, 0);
+      }
+  }
+}
+
 /// Every choice of tiles compiles: what sums need when the stages are done fits too.
 TEST(LowPrecisionMatmul, FitsSharedMemory) {
   const Device device = Device::virtual_gpu({.target = "sm_90a"});
@@ -297,7 +369,7 @@ TEST(LowPrecisionMatmul, FitsSharedMemory) {
       const HostTensor weights(type, {n, k}), scales(float16, {n, k / 16});
       const HostTensor points(float16, {n, k / 16});
       const auto w = LowPrecisionWeights::pack(device, weights, scales, 16, &points);
-      for (int64_t m : {16, 64}) {
+      for (int64_t m : {16, 64, 100}) {
         DeviceTensor x = DeviceTensor::from_host(device, HostTensor(float16, {m, k})),
                      c = DeviceTensor::empty(device, float16, {m, n});
         EXPECT_TRUE(low_precision_matmul(x, w, c).clean()) << type.name() << " " << n << " " << m;
@@ -340,7 +412,9 @@ TEST(LowPrecisionMatmul, SaysWhatDoesNotFit) {
                 low_precision_matmul(DeviceTensor::empty(device, bfloat16, {3, 256}), w, c);
               }),
               HasSubstr("of the factors' type, float16, or of int8 or float8_e4m3"));
-  EXPECT_THAT(says([&] { matmul(x, w, c, {.alpha = 2}); }), HasSubstr("packed weights with alpha"));
+  EXPECT_THAT(says([&] { matmul(x, w, c, {.bias = DeviceTensor::empty(device, float32, {63})}); }),
+              HasSubstr("make it [64], one per column, or [3, 1], one per row"));
+  EXPECT_THAT(says([&] { matmul(x, w, c, {.beta = 1, .residual = x}); }), HasSubstr("residual is"));
   EXPECT_THAT(says([&] { matmul(x, w, c, {.b_is_kn = true}); }), HasSubstr("leave out scale_b and b_is_kn"));
   EXPECT_THAT(says([&] { matmul(x, w, c, {.scale_a = DeviceTensor::empty(device, float32, {2})}); }),
               HasSubstr("neither one float32 nor 3, one per row of x"));

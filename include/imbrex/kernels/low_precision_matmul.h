@@ -48,8 +48,8 @@ struct LowPrecisionOptions {
 /// and end at multiples of 16 bytes, else copied first in the stream's order, as are rows of 8 bits on Hopper, and on
 /// Blackwell where there are more than 64 of them.
 ///
-/// Up to 64 rows, and on devices other than Hopper's, weights are converted exactly, and sums of a group multiplied by its
-/// factor once; above, weights are multiplied by their factors first, and rounded to the factors' type. A NaN among weights
+/// Up to 32 rows on Hopper, 64 on Blackwell, and any number on other devices, weights are converted exactly, and sums of a group
+/// multiplied by its factor once; above, weights are multiplied by their factors first, and rounded to the factors' type. A NaN among weights
 /// of float8_e4m3 counts as 480. float7_e5m1, whose range is wider than float16's, takes bfloat16.
 ///
 /// On Hopper with few rows the product begins to read the weights before the kernel launched ahead of it has ended: that one
@@ -61,8 +61,8 @@ LaunchReport low_precision_matmul(const DeviceTensor& x, const LowPrecisionWeigh
                                   const LowPrecisionOptions& options = {},
                                   SourceLocation where = SourceLocation::current());
 
-/// The same as matmul() of matmul.h with packed weights as its second operand. Of the options a_is_km, scale_a and the stream
-/// apply; the others are refused.
+/// The same as matmul() of matmul.h with packed weights as its second operand: alpha, scale_a, bias, beta, residual (whose columns
+/// are neighbours in memory) and activation apply. scale_b and b_is_kn are refused.
 LaunchReport matmul(const DeviceTensor& a, const LowPrecisionWeights& b, const DeviceTensor& c,
                     const MatmulOptions& options = {}, SourceLocation where = SourceLocation::current());
 

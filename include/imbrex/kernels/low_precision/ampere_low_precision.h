@@ -33,7 +33,7 @@ struct AmpereLowPrecision {
   /// As HopperLowPrecisionDecode.
   void operator()(Int32 m_size, int n_size, int k_size, int group, int zero_points, DataType type,
                   DataType dtype, ActivationRows x_rows, Ptr<> words_ptr, Ptr<> scales_ptr, Ptr<> c_ptr,
-                  MatrixStrides c_strides) const {
+                  MatrixStrides c_strides, PackedFinish finish) const {
     const int tiles = row_tiles * k_tiles, block_n = row_tiles * kWeightTileN,
               stage_k = k_tiles * kWeightTileK;
     const StageShares shares{tiles, k_tiles, warp_rows, block_m};
@@ -87,7 +87,8 @@ struct AmpereLowPrecision {
     auto s_sums = shared_tensor(float32, {block_m, row_tiles, k_tiles, kWeightTileN});
     store_shared(s_sums.reshape({block_m, shares.rows()}), acc.transpose());
     sync();
-    auto sum = x_rows.finished(sum_of_tiles(s_sums, 0, block_n), dtype, m_size, offset_m);
+    auto sum =
+        finish(sum_of_tiles(s_sums, 0, block_n), {m_size, n_size, dtype, offset_m, tile_n * kWeightTileN});
     store_global(g_c, sum, {offset_m, tile_n * kWeightTileN});
   }
 };

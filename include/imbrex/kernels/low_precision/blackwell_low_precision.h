@@ -32,7 +32,7 @@ struct BlackwellLowPrecision {
   /// As HopperLowPrecisionPrefill.
   void operator()(Int32 m_size, int n_size, int k_size, int group, int zero_points, DataType type,
                   DataType dtype, ActivationRows x_rows, Ptr<> words_ptr, Ptr<> scales_ptr, Ptr<> c_ptr,
-                  MatrixStrides c_strides) const {
+                  MatrixStrides c_strides, PackedFinish finish) const {
     require(x_rows.dtype == dtype, "X is {}, weights become {}", x_rows.dtype, dtype);
     constexpr int kBlocks = kWeightTileK / kBlockK, kSteps = kBlockK / 16, kBuffers = 2;
     const int words_rows = 2 * type.bits(), tiles_n = cdiv(n_size, kWeightTileN),
@@ -129,7 +129,7 @@ struct BlackwellLowPrecision {
       constexpr int kSlice = 32;
       for (int row = 0; row < block_m; row += kSlice) {
         auto sums = tcgen05::load(t_sums.slice({0, row}, {kRows, kSlice})).transpose();
-        store_global(g_c, x_rows.finished(sums, dtype, m_size, offset_m + row),
+        store_global(g_c, finish(sums, {m_size, n_size, dtype, offset_m + row, tile_n * kWeightTileN}),
                      {offset_m + row, tile_n * kWeightTileN});
       }
     }

@@ -48,7 +48,7 @@ struct HopperLowPrecisionDecode {
   /// each group, else 0. Rows of X begin at multiples of 16 bytes.
   void operator()(Int32 m_size, int n_size, int k_size, int group, int zero_points, DataType type,
                   DataType dtype, ActivationRows x_rows, Ptr<> words_ptr, Ptr<> scales_ptr, Ptr<> c_ptr,
-                  MatrixStrides c_strides) const {
+                  MatrixStrides c_strides, PackedFinish finish) const {
     const int block_n = row_tiles * kWeightTileN, part_n = block_n / split_k;
     const int tiles = row_tiles * k_tiles, rows = tiles * kWeightTileN;  // of a stage, of all its sums
     require(part_n % 8 == 0, "{} rows of sums are divided among {} CTAs: a part is not a multiple of 8",
@@ -144,7 +144,8 @@ struct HopperLowPrecisionDecode {
     store_shared(s_sums.reshape({block_m, rows}), acc.transpose());
     if (split_k == 1) {
       sync_threads();
-      auto sum = x_rows.finished(sum_of_tiles(s_sums, 0, block_n), dtype, m_size, offset_m);
+      auto sum =
+          finish(sum_of_tiles(s_sums, 0, block_n), {m_size, n_size, dtype, offset_m, tile_n * kWeightTileN});
       store_global(g_c, sum, {offset_m, tile_n * kWeightTileN});
       return;
     }
@@ -156,8 +157,8 @@ struct HopperLowPrecisionDecode {
     cluster_sync();
     RegisterTensor sum = load_shared(s_parts[0]);
     for (int i = 1; i < split_k; ++i) sum += load_shared(s_parts[i]);
-    store_global(g_c, x_rows.finished(sum, dtype, m_size, offset_m),
-                 {offset_m, tile_n * kWeightTileN + rank * part_n});
+    auto offset_n = tile_n * kWeightTileN + rank * part_n;
+    store_global(g_c, finish(sum, {m_size, n_size, dtype, offset_m, offset_n}), {offset_m, offset_n});
   }
 };
 

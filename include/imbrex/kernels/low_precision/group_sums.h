@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "imbrex/kernels/low_precision/dequantise.h"
+#include "imbrex/kernels/low_precision/finish.h"
 #include "imbrex/kernels/parts/batch.h"
 #include "imbrex/lang.h"
 
@@ -19,28 +20,17 @@ inline GlobalTensor matrix_view(const PtrArg& pointer, DataType dtype, const Mat
 }
 
 /// The rows X [m, k], of the type that weights become, or of 8 bits, int8 or float8_e4m3: these become that type, exactly, on
-/// their way to the tensor cores. Each row may have a factor, which its results are multiplied by.
+/// their way to the tensor cores.
 struct ActivationRows {
-  using Parameters = ParameterList<DataType, Ptr<>, MatrixStrides, bool, Ptr<float32>, Int32>;
+  using Parameters = ParameterList<DataType, Ptr<>, MatrixStrides>;
   DataType dtype;
   Ptr<> pointer;
   MatrixStrides strides;
-  bool has_factors;
-  Ptr<float32> factors;
-  Int32 factor_stride;  ///< 0: one for all
 
   GlobalTensor view(const ScalarArg& m, int k) const { return matrix_view(pointer, dtype, strides, m, k); }
   /// Blocks of 64 columns, [k / 64, m, 64], so that one copy fetches those of several.
   GlobalTensor blocks(const ScalarArg& m, int k) const {
     return global_view(pointer, dtype, {k / 64, m, 64}, {64, strides.row * strides.unit, 1});
-  }
-  /// `sums` of rows from `row` on, times their factors, as `type`. [rows, columns]
-  template <class Sums>  // a register tensor
-  RegisterValue finished(const Sums& sums, DataType type, const ScalarArg& m, const ScalarArg& row) const {
-    if (!has_factors) return sums.to(type);
-    const int64_t rows = sums.shape()[0];
-    auto of_rows = load_global(global_view(factors, {m}, {factor_stride}), {row}, {rows});
-    return (sums * of_rows.reshape({rows, 1})).to(type);
   }
 };
 template <class Address = uint64_t>  // or const DeviceTensor&
@@ -48,10 +38,7 @@ struct ActivationRowsArguments {
   DataType dtype;
   Address address;
   MatrixStridesArguments strides;
-  bool has_factors = false;
-  uint64_t factors = 0;
-  int factor_stride = 0;
-  auto arguments() const { return std::tie(dtype, address, strides, has_factors, factors, factor_stride); }
+  auto arguments() const { return std::tie(dtype, address, strides); }
 };
 
 /// The first group that a tile of k has a part of.
