@@ -95,13 +95,13 @@ HopperLowPrecisionDecode decode_for(int64_t m, const LowPrecisionWeights& w) {
 HopperLowPrecisionPrefill prefill_for(int64_t m, const LowPrecisionWeights& w) {
   constexpr int64_t kMultiprocessors = 132, kSharedBytes = 225'000;
   HopperLowPrecisionPrefill kernel;
-  if (m > 128) return kernel;
+  if (m > 256) return kernel;
   const int64_t tiles_n = (w.n + kernels::kWeightTileN - 1) / kernels::kWeightTileN;
   const bool has_enough_rows = tiles_n >= 2 * kMultiprocessors;
   kernel.block_m = m <= 64 ? 64 : 128;
   kernel.stages = m <= 64 ? 8 : 6;
   kernel.consumers = m <= 64 && !has_enough_rows ? 1 : 2;
-  kernel.k_parts = m > 64 && !has_enough_rows ? 2 : 1;
+  kernel.k_parts = m > 64 && m <= 128 && !has_enough_rows ? 2 : 1;
   const int64_t values = (w.has_zero_points ? 2 : 1) * std::max<int64_t>(1, kernels::kWeightTileK / w.group);
   const int64_t x_stages = kernel.stages * kernel.block_m * HopperLowPrecisionPrefill::kBlockK * 2,
                 weight_stage = kernel.consumers * kernels::kWeightTileN *

@@ -11,11 +11,11 @@
 namespace imbrex::kernels {
 
 struct GatedDeltaRule {
-  int block_v = 16, num_warps = 4;  // columns of a state in a CTA
+  int block_v = 32, num_warps = 4;  // columns of a state in a CTA
 
   static auto space() {
     return Space<GatedDeltaRule>().choose<&GatedDeltaRule::block_v, &GatedDeltaRule::num_warps>(
-        {{16, 4}, {32, 4}, {8, 2}, {32, 8}, {64, 8}});
+        {{32, 4}, {16, 4}, {8, 2}, {32, 8}, {64, 8}});
   }
 
   /// For token t and each head h of values, which has the queries and keys of head h / (value_heads / heads):
