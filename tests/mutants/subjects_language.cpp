@@ -35,10 +35,12 @@ Subject decode() {
   const kernels::HopperLowPrecisionDecode kernel{
       .block_m = 8, .row_tiles = 1, .k_tiles = 1, .stages = 2, .split_k = 2};
   const int m = 5, n = 64, k = 2048, group = 128;
+  const auto unread = in(float32, {m}).unread();
   Subject subject =
       make_subject("int4", 2, kernel, m, n, k, group, 0, int4, float16, float16, in(float16, {m, k}), 8,
-                   k / 8, 0, false, in(float32, {m}).unread(), 0, in(uint32, {1, k / 256, 8, 256}),
-                   in(float16, {1, k / group, 64}), out(float16, {m, n}), 8, n / 8, 0);
+                   k / 8, 0, in(uint32, {1, k / 256, 8, 256}), in(float16, {1, k / group, 64}),
+                   out(float16, {m, n}), 8, n / 8, 0, 0, unread, false, 0, false, float16, unread, false,
+                   float16, unread, false, 0, unread, 1, 1, 0, 0, Activation::kNone);
   // Sums lie where stages were: there are numbers beside them too.
   subject.left_out = {"store-shared-plus-16", "store-shared-plus-4096", "load-shared-plus-8192", "rank-1",
                       "own-barrier"};
