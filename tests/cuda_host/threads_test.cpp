@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host threads that use the driver at once, each with objects of its own and all with a module, a context and the memory in
-// common. What the sanitizers see of the layer's locks they see here (scripts/test --host-sanitizers).
+// common. What the sanitizers see of the layer's locks they see here (scripts/test --host-layer).
 #include <array>
 #include <atomic>
 #include <thread>
