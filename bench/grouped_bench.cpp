@@ -72,16 +72,22 @@ Problem make_problem(const Device& device, const Shape& shape, DataType dtype) {
                                  {shape.groups, (shape.n + 127) / 128, (shape.k + 127) / 128}, 6)};
 }
 
+template <class K>
+kernels::ProductSizesArguments sizes_of(const K& kernel, const Problem& p) {
+  return kernels::product_sizes(kernel, p.m, p.shape.n, p.shape.k);
+}
+
 using Launcher = std::function<void(const Problem&, const DeviceTensor& c)>;
 
 Launcher launcher(const std::string& spec, const std::string& type, DataType dtype, const Device& device) {
   using namespace kernels;
   if (type == "blocks") {
     using K = HopperGroupedMatmul<BlockScales, Convert>;
-    auto kernel = std::make_shared<Kernel<K>>(bench::configured<K>(spec), device);
-    return [kernel](const Problem& p, const DeviceTensor& c) {
-      (*kernel)(p.m, p.shape.n, p.shape.k, p.shape.groups, 128, false, 0, p.dtype, p.rows, p.a, p.b, c,
-                p.block_a, p.m, p.block_b, bfloat16);
+    const K instance = bench::configured<K>(spec);
+    auto kernel = std::make_shared<Kernel<K>>(instance, device);
+    return [kernel, instance](const Problem& p, const DeviceTensor& c) {
+      (*kernel)(sizes_of(instance, p), p.shape.groups, 128, false, 0, p.dtype, p.rows, p.a, p.b, c, p.block_a,
+                p.m, p.block_b, bfloat16);
     };
   }
   if (type == "gradient") {  // of the weights: a [m, k], b is the result, and c [m, n] the other operand
@@ -96,15 +102,16 @@ Launcher launcher(const std::string& spec, const std::string& type, DataType dty
     K instance = bench::configured<K>(spec);
     instance.block_k = 128;
     auto kernel = std::make_shared<Kernel<K>>(instance, device);
-    return [kernel](const Problem& p, const DeviceTensor& c) {
-      (*kernel)(p.m, p.shape.n, p.shape.k, p.shape.groups, 128, false, 0, p.dtype, p.rows, p.a, p.b, c,
-                float32, p.scale_a, p.shape.groups, p.scale_b, bfloat16);
+    return [kernel, instance](const Problem& p, const DeviceTensor& c) {
+      (*kernel)(sizes_of(instance, p), p.shape.groups, 128, false, 0, p.dtype, p.rows, p.a, p.b, c, float32,
+                p.scale_a, p.shape.groups, p.scale_b, bfloat16);
     };
   }
   using K = HopperGroupedMatmul<>;
-  auto kernel = std::make_shared<Kernel<K>>(bench::configured<K>(spec), device);
-  return [kernel](const Problem& p, const DeviceTensor& c) {
-    (*kernel)(p.m, p.shape.n, p.shape.k, p.shape.groups, 128, false, 0, p.dtype, p.rows, p.a, p.b, c);
+  const K instance = bench::configured<K>(spec);
+  auto kernel = std::make_shared<Kernel<K>>(instance, device);
+  return [kernel, instance](const Problem& p, const DeviceTensor& c) {
+    (*kernel)(sizes_of(instance, p), p.shape.groups, 128, false, 0, p.dtype, p.rows, p.a, p.b, c);
   };
 }
 

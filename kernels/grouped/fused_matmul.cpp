@@ -4,18 +4,16 @@
 
 #include <fmt/ranges.h>
 
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "grouped/fused_tiles.h"
+#include "grouped/tiled_kernels.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
 #include "imbrex/runtime/caller_line.h"
-#include "kernel_of_device.h"
 #include "tensor_fact.h"
 
 namespace imbrex {
@@ -108,94 +106,141 @@ class FusedCall {
   std::vector<std::pair<const char*, const DeviceTensor*>> tensors_;
 };
 
-/// A kernel for each width of operands with large tiles and small ones, as they were first needed.
-Kernel<FusedKernel>& kernel_for(const Device& device, int bits, bool has_small_tiles) {
-  static std::mutex turn;
-  // Never freed: at exit the driver may be unloaded first.
-  static auto& kernels =
-      *new std::map<std::tuple<const void*, int, bool>, std::unique_ptr<Kernel<FusedKernel>>>;
-  const std::lock_guard lock(turn);
-  std::unique_ptr<Kernel<FusedKernel>>& kernel = kernels[{&device.backend(), bits, has_small_tiles}];
-  if (!kernel) {
-    FusedKernel instance;
-    instance.ctas = device.multiprocessors();
-    instance.block_k = 1024 / bits;
-    if (has_small_tiles)
-      instance.block_m = 64, instance.consumers = 1, instance.cluster_m = instance.cluster_n = 1,
-      instance.stages = 5;
-    kernel = std::make_unique<Kernel<FusedKernel>>(library_kernel(instance, device));
-  }
-  return *kernel;
-}
+/// What a kernel computes. Addresses that it does not use are c's, and not read.
+struct FusedProduct {
+  int64_t m, n, k;
+  DataType dtype, c_type;
+  uint64_t a, b, c;
+  bool is_gated;
+  uint64_t up;
+  Activation activation;
+  kernels::Factors scales_a, scales_b;
+  uint64_t scale_a, scale_b;
+  bool quantises;
+  uint64_t scale_c;
+  int64_t scale_c_stride;  // between its rows
+  int multiprocessors;
 
-/// Calls whose steps leave the large tile too few registers: they are not compiled for it again.
-class SmallTiles {
- public:
-  using Call =
-      std::tuple<const void*, int64_t, int64_t, DataType::Code, DataType::Code, bool, int, int, Activation>;
-  bool serve(const Call& call) {
-    const std::lock_guard lock(turn_);
-    return calls_.contains(call);
-  }
-  void add(const Call& call) {
-    const std::lock_guard lock(turn_);
-    calls_.insert(call);
-  }
-
- private:
-  std::mutex turn_;
-  std::set<Call> calls_;
+  /// What of it, beside its sizes, decides which registers a kernel needs.
+  auto steps() const { return std::tuple(c_type.code, is_gated, scales_a, scales_b, activation); }
+  int64_t columns() const { return is_gated ? 2 * n : n; }
 };
 
-LaunchReport run(const char* function, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor* up,
-                 const DeviceTensor& c, const FusedMatmulOptions& o) {
-  const FusedCall call(function, a, b, up, c, o);
-  if (up == nullptr && o.scale_c.is_null())
-    call.refuse("scale_c is null", "give it [n / 128, m], and c float8_e4m3");
-  const auto factors_of = [](const DeviceTensor& t, kernels::Factors several) {
-    if (t.is_null()) return static_cast<int>(kernels::Factors::kNone);
-    return static_cast<int>(t.bytes() == 4 ? kernels::Factors::kOne : several);
-  };
-  // Addresses that a call does not use are c's, and not read.
-  const auto address_of = [&](const DeviceTensor& t) { return t.is_null() ? c.address() : t.address(); };
-  const bool quantises = !o.scale_c.is_null();
-  const int factors_a = factors_of(o.scale_a, kernels::Factors::kPerRow),
-            factors_b = factors_of(o.scale_b, kernels::Factors::kPerColumn);
-  const auto launch = [&](bool has_small_tiles) {
-    return kernel_for(a.device(), a.dtype().bits(), has_small_tiles)
-        .on(o.stream)(call.m, call.n, call.k, 1, 1, false, 0, a.dtype(), c.address(), a.address(),
-                      b.address(), c.address(), factors_a, address_of(o.scale_a), factors_b,
-                      address_of(o.scale_b), up != nullptr, o.activation,
-                      up != nullptr ? up->address() : c.address(), quantises, address_of(o.scale_c),
-                      quantises ? o.scale_c.strides()[0] : int64_t{0},
-                      up != nullptr ? Activation::kNone : o.activation, c.dtype());
-  };
-  constexpr int64_t kFew = 64;
-  static SmallTiles small_tiles;
-  const SmallTiles::Call key{&a.device().backend(), call.n,    call.k,    a.dtype().code, c.dtype().code,
-                             up != nullptr,         factors_a, factors_b, o.activation};
-  if (call.m <= kFew || small_tiles.serve(key)) return launch(true);
-  try {
-    return launch(false);
-  } catch (const CompileError&) {
-    LaunchReport report = launch(true);
-    small_tiles.add(key);
-    return report;
-  }
+/// What a kernel with these tiles takes goes to `use`.
+template <class Use>
+auto with_arguments(const FusedProduct& p, const FusedKernel& tile, const Use& use) {
+  return use(kernels::product_sizes(tile, p.m, p.n, p.k, p.multiprocessors), 1, 1, false, 0, p.dtype, p.c,
+             p.a, p.b, p.c, static_cast<int>(p.scales_a), p.scale_a, static_cast<int>(p.scales_b), p.scale_b,
+             p.is_gated, p.activation, p.up, p.quantises, p.scale_c, p.scale_c_stride,
+             p.is_gated ? Activation::kNone : p.activation, p.c_type);
 }
 
 }  // namespace
 
+LaunchReport run_fused_matmul(const char* function, const DeviceTensor& a, const DeviceTensor& b,
+                              const DeviceTensor* up, const DeviceTensor& c, const FusedMatmulOptions& o,
+                              std::span<const MatmulChoice> tiles) {
+  const FusedCall call(function, a, b, up, c, o);
+  if (up == nullptr && o.scale_c.is_null())
+    call.refuse("scale_c is null", "give it [n / 128, m], and c float8_e4m3");
+  const auto factors_of = [](const DeviceTensor& t, kernels::Factors several) {
+    if (t.is_null()) return kernels::Factors::kNone;
+    return t.bytes() == 4 ? kernels::Factors::kOne : several;
+  };
+  const auto address_of = [&](const DeviceTensor& t) { return t.is_null() ? c.address() : t.address(); };
+  const bool quantises = !o.scale_c.is_null();
+  const FusedProduct p{.m = call.m,
+                       .n = call.n,
+                       .k = call.k,
+                       .dtype = a.dtype(),
+                       .c_type = c.dtype(),
+                       .a = a.address(),
+                       .b = b.address(),
+                       .c = c.address(),
+                       .is_gated = up != nullptr,
+                       .up = up != nullptr ? up->address() : c.address(),
+                       .activation = o.activation,
+                       .scales_a = factors_of(o.scale_a, kernels::Factors::kPerRow),
+                       .scales_b = factors_of(o.scale_b, kernels::Factors::kPerColumn),
+                       .scale_a = address_of(o.scale_a),
+                       .scale_b = address_of(o.scale_b),
+                       .quantises = quantises,
+                       .scale_c = address_of(o.scale_c),
+                       .scale_c_stride = quantises ? o.scale_c.strides()[0] : 0,
+                       .multiprocessors = a.device().multiprocessors()};
+  using Steps = decltype(p.steps());
+  // Never freed: at exit the driver may be unloaded first.
+  static auto& kernels = *new TiledKernels<FusedKernel, Steps>;
+  return kernels.run(a.device(), tiles, p.m, p.columns(), p.k, a.dtype().bits(), p.steps(),
+                     [&](Kernel<FusedKernel>& kernel, const FusedKernel& tile) {
+                       return with_arguments(p, tile,
+                                             [&](const auto&... all) { return kernel.on(o.stream)(all...); });
+                     });
+}
+
 LaunchReport gated_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& up,
                           const DeviceTensor& c, const FusedMatmulOptions& options, SourceLocation where) {
   const CallerLine caller(where);
-  return run("gated_matmul", a, b, &up, c, options);
+  return run_fused_matmul("gated_matmul", a, b, &up, c, options, fused_tiles(true, c.dtype() == float8_e4m3));
 }
 
 LaunchReport quantised_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                               const FusedMatmulOptions& options, SourceLocation where) {
   const CallerLine caller(where);
-  return run("quantised_matmul", a, b, nullptr, c, options);
+  return run_fused_matmul("quantised_matmul", a, b, nullptr, c, options, fused_tiles(false, true));
+}
+
+/// Layers of language models: gated ones in bfloat16, after a normalisation and without, and results in float8.
+std::vector<MatmulCode> fused_matmul_codes() {
+  constexpr uint64_t kSomewhere = 4096;
+  struct CodeKind {
+    const char* name;
+    bool is_gated, quantises;
+    kernels::Factors scales_a;
+  };
+  using enum kernels::Factors;
+  constexpr CodeKind kKinds[] = {{"gated", true, false, kNone},
+                                 {"gated scale_a", true, false, kPerRow},
+                                 {"gated to float8", true, true, kNone},
+                                 {"to float8", false, true, kNone}};
+  std::vector<MatmulCode> codes;
+  for (const CodeKind& kind : kKinds)
+    for (const MatmulChoice& choice : fused_tiles(kind.is_gated, kind.quantises)) {
+      const auto tile = with_tile<FusedKernel>(choice, bfloat16.bits());
+      for (const int64_t k : {int64_t{8}, tile.ring()}) {
+        const FusedProduct p{.m = 64,
+                             .n = 16,
+                             .k = k,
+                             .dtype = bfloat16,
+                             .c_type = kind.quantises ? float8_e4m3 : bfloat16,
+                             .a = kSomewhere,
+                             .b = kSomewhere,
+                             .c = kSomewhere,
+                             .is_gated = kind.is_gated,
+                             .up = kSomewhere,
+                             .activation = kind.is_gated ? Activation::kSilu : Activation::kNone,
+                             .scales_a = kind.scales_a,
+                             .scales_b = kNone,
+                             .scale_a = kSomewhere,
+                             .scale_b = kSomewhere,
+                             .quantises = kind.quantises,
+                             .scale_c = kSomewhere,
+                             .scale_c_stride = 64,
+                             .multiprocessors = 132};
+        codes.push_back({fmt::format("bfloat16 {} {}", kind.name, choice.text()),
+                         [p, tile] {
+                           return with_arguments(p, tile, [&](const auto&... all) {
+                             return std::vector{library_kernel(tile, std::nullopt).trace(all...)};
+                           });
+                         },
+                         [p, tile](Cache& folder) {
+                           with_arguments(p, tile, [&](const auto&... all) {
+                             library_kernel(tile, std::nullopt).ship(folder, all...);
+                           });
+                         }});
+      }
+    }
+  return codes;
 }
 
 }  // namespace imbrex

@@ -120,17 +120,15 @@ Kernel<K>& kernel_with(const Device& device, int variant, const Set& set) {
   return *kernel;
 }
 
-/// The kernel for groups of about so many rows: few rows take 64 at a time, and are bound by the weights.
+/// The tile for groups of about so many rows: few rows take 64 at a time, and are bound by the weights.
 template <class K>
-Kernel<K>& kernel_for(const GroupedCall& call, const DeviceTensor& a) {
+K tile_for(const GroupedCall& call, DataType dtype) {
   constexpr int64_t kFew = 80;
-  const bool is_few = call.mean_rows() <= kFew;
-  const int multiprocessors = a.device().multiprocessors();
-  return kernel_with<K>(a.device(), is_few, [&](K& k) {
-    k.ctas = multiprocessors;
-    if (!K::kScaled) k.block_k = 1024 / a.dtype().bits();
-    if (is_few) k.block_m = 64, k.block_n = 128, k.stages = 8, k.consumers = 1, k.cluster_m = k.cluster_n = 1;
-  });
+  K k;
+  k.block_k = 1024 / dtype.bits();
+  if (call.mean_rows() <= kFew)
+    k.block_m = 64, k.block_n = 128, k.stages = 8, k.consumers = 1, k.cluster_m = k.cluster_n = 1;
+  return k;
 }
 
 }  // namespace
@@ -159,13 +157,15 @@ LaunchReport grouped_matmul(const DeviceTensor& a, const DeviceTensor& b, const 
   if (has_scales == options.scale_b.is_null())
     call.refuse("one operand has scales, the other none", "give both or none");
   if (has_scales && !is_float8) call.refuse("operands of 16 bits have scales", "scales are for float8");
-  const auto launch = [&](auto& kernel, const auto&... steps) {
-    return kernel.on(options.stream)(m, n, k, call.count(), call.most_groups(), groups.masked, call.room(),
-                                     a.dtype(), groups.rows.address(), a.address(), b.address(), c.address(),
-                                     steps...);
+  const auto launch = [&]<class K>(const K& tile, const auto&... steps) {
+    Kernel<K>& kernel =
+        kernel_with<K>(a.device(), tile.block_m * 1024 + tile.block_k, [&](K& instance) { instance = tile; });
+    return kernel.on(options.stream)(product_sizes(tile, m, n, k, a.device().multiprocessors()), call.count(),
+                                     call.most_groups(), groups.masked, call.room(), a.dtype(),
+                                     groups.rows.address(), a.address(), b.address(), c.address(), steps...);
   };
-  if (!is_float8) return launch(kernel_for<HopperGroupedMatmul<>>(call, a));
-  if (!has_scales) return launch(kernel_for<HopperGroupedMatmul<Convert>>(call, a), c.dtype());
+  if (!is_float8) return launch(tile_for<HopperGroupedMatmul<>>(call, a.dtype()));
+  if (!has_scales) return launch(tile_for<HopperGroupedMatmul<Convert>>(call, a.dtype()), c.dtype());
   const DeviceTensor &by_a = options.scale_a, &by_b = options.scale_b;
   for (const auto& [name, t] : {std::pair{"scale_a", &by_a}, {"scale_b", &by_b}}) {
     if (t->dtype() != float32)
@@ -177,8 +177,8 @@ LaunchReport grouped_matmul(const DeviceTensor& a, const DeviceTensor& b, const 
     call.check("scale_a", by_a), call.check("scale_b", by_b);
     call.expect_shape("scale_a", by_a, {m});
     call.expect_shape("scale_b", by_b, {call.count(), n});
-    return launch(kernel_for<HopperGroupedMatmul<RowScale, GroupColumnScale, Convert>>(call, a), float32,
-                  by_a.address(), call.count(), by_b.address(), c.dtype());
+    return launch(tile_for<HopperGroupedMatmul<RowScale, GroupColumnScale, Convert>>(call, a.dtype()),
+                  float32, by_a.address(), call.count(), by_b.address(), c.dtype());
   }
   constexpr int64_t kBlock = BlockScales::kBlock;
   const int64_t k_blocks = (k + kBlock - 1) / kBlock, n_blocks = (n + kBlock - 1) / kBlock;
@@ -188,7 +188,7 @@ LaunchReport grouped_matmul(const DeviceTensor& a, const DeviceTensor& b, const 
   if (m > 1 && by_a.strides()[1] != 1)
     call.refuse(fmt::format("scales of neighbouring rows of a are {} apart", by_a.strides()[1]),
                 "scale_a is [k / 128, m], the scales of a row's blocks below each other");
-  return launch(kernel_for<HopperGroupedMatmul<BlockScales, Convert>>(call, a), by_a.address(),
+  return launch(tile_for<HopperGroupedMatmul<BlockScales, Convert>>(call, a.dtype()), by_a.address(),
                 by_a.strides()[0], by_b.address(), c.dtype());
 }
 

@@ -2,6 +2,7 @@
 #include "grouped/group_case.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
 #include "imbrex/kernels/grouped/weight_gradient.h"
+#include "imbrex/kernels/parts/product_sizes.h"
 
 namespace imbrex::kernels {
 namespace {
@@ -57,8 +58,8 @@ void run_scaled(Case& c, Kernel<HopperGroupedMatmul<BlockScales, Convert>>& kern
   DeviceTensor rows = c.input(int32_tensor(first)), a = c.input(float8_e4m3, {m, k}),
                b = c.input(float8_e4m3, {groups, n, k}), scale_a = c.input(float32, {k_blocks, m}),
                scale_b = c.input(float32, {groups, n_blocks, k_blocks}), out = c.output(bfloat16, {m, n});
-  c.launch(kernel, m, n, k, groups, 128, false, 0, float8_e4m3, rows, a, b, out, scale_a, m, scale_b,
-           bfloat16);
+  c.launch(kernel, ProductSizesArguments(m, n, k, 0, 132), groups, 128, false, 0, float8_e4m3, rows, a, b,
+           out, scale_a, m, scale_b, bfloat16);
   c.flop = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const std::vector<double> from_a = c.values(a), from_b = c.values(b), by_a = c.values(scale_a),
                             by_b = c.values(scale_b);
@@ -80,7 +81,8 @@ const KernelRegistration<HopperGroupedMatmul<>> registration{
       run(c, [&](int64_t m, int64_t n, int64_t k, int64_t groups, bool masked, int64_t room,
                  const DeviceTensor& rows, const DeviceTensor& a, const DeviceTensor& b,
                  const DeviceTensor& out) {
-        c.launch(kernel, m, n, k, groups, 128, masked, room, bfloat16, rows, a, b, out);
+        c.launch(kernel, ProductSizesArguments(m, n, k, 0, 132), groups, 128, masked, room, bfloat16, rows, a,
+                 b, out);
       });
     }};
 

@@ -4,9 +4,9 @@
 
 #include <fmt/ranges.h>
 
+#include "grouped/tiled_kernels.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
-#include "kernel_of_device.h"
 #include "tensor_fact.h"
 
 namespace imbrex {
@@ -38,24 +38,8 @@ void check_scales(const char* name, const DeviceTensor& t, const DeviceTensor& a
            {tensor_fact(name, t)}, "make its rows dense");
 }
 
-/// The kernel for products of so many rows: few take 64 at a time.
-Kernel<Kernel8>& kernel_for(const Device& device, int64_t m) {
-  constexpr int64_t kFew = 64;
-  static std::mutex turn;
-  // Never freed: at exit the driver may be unloaded first.
-  static auto& kernels = *new std::map<std::pair<const void*, bool>, std::unique_ptr<Kernel<Kernel8>>>;
-  const std::lock_guard lock(turn);
-  std::unique_ptr<Kernel<Kernel8>>& kernel = kernels[{&device.backend(), m <= kFew}];
-  if (!kernel) {
-    Kernel8 instance;
-    instance.ctas = device.multiprocessors();
-    if (m <= kFew)
-      instance.block_m = 64, instance.stages = 8, instance.consumers = 1, instance.cluster_m = 1,
-      instance.cluster_n = 1;
-    kernel = std::make_unique<Kernel<Kernel8>>(library_kernel(instance, device));
-  }
-  return *kernel;
-}
+constexpr MatmulChoice kTiles[] = {grouped_tile(128, 128, 6, 2, 1, 2, 2),
+                                   grouped_tile(64, 128, 8, 1, 1, 1, 2)};
 
 }  // namespace
 
@@ -97,17 +81,23 @@ LaunchReport run_block_scaled(Until until, const Problem& p, const DeviceTensor&
   const DataType bias_type = has_bias ? o.bias.dtype() : c.dtype();
   const uint64_t bias = has_bias ? o.bias.address() : c.address();
   const uint64_t residual = o.residual.is_null() ? c.address() : o.residual.address();
-  Kernel<Kernel8>& kernel = kernel_for(a.device(), p.m);
-  const auto with_arguments = [&](const auto& use) {
-    return use(p.m, p.n, p.k, 1, 1, false, 0, a.dtype(), c.address(), a.address(), b.address(), c.address(),
-               o.scale_a.address(), o.scale_a.strides()[0], o.scale_b.address(), o.alpha != 1, o.alpha,
-               is_column, bias_type, bias, has_bias && !is_column, bias_type, bias, o.beta != 0, o.beta,
-               residual, o.activation, c.dtype());
-  };
-  if (until == Until::kLaunched)
-    return with_arguments([&](const auto&... all) { return kernel.on(o.stream)(all...); });
-  with_arguments([&](const auto&... all) { kernel.prepare(all...); });
-  return {};
+  static auto& kernels =
+      *new TiledKernels<Kernel8, std::tuple<>>;  // never freed: at exit the driver may be unloaded first
+  return kernels.run(
+      a.device(), kTiles, p.m, p.n, p.k, a.dtype().bits(), {},
+      [&](Kernel<Kernel8>& kernel, const Kernel8& tile) {
+        const auto with_arguments = [&](const auto& use) {
+          return use(kernels::product_sizes(tile, p.m, p.n, p.k, a.device().multiprocessors()), 1, 1, false,
+                     0, a.dtype(), c.address(), a.address(), b.address(), c.address(), o.scale_a.address(),
+                     o.scale_a.strides()[0], o.scale_b.address(), o.alpha != 1, o.alpha, is_column, bias_type,
+                     bias, has_bias && !is_column, bias_type, bias, o.beta != 0, o.beta, residual,
+                     o.activation, c.dtype());
+        };
+        if (until == Until::kLaunched)
+          return with_arguments([&](const auto&... all) { return kernel.on(o.stream)(all...); });
+        with_arguments([&](const auto&... all) { kernel.prepare(all...); });
+        return LaunchReport();
+      });
 }
 
 }  // namespace imbrex

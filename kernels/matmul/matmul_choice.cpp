@@ -393,6 +393,13 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int m
   return best;
 }
 
+MatmulChoice fastest_of(std::span<const MatmulChoice> tiles, int64_t m, int64_t n, int64_t k,
+                        int multiprocessors, int64_t matrices) {
+  const ProductShape p{m, n, k, matrices};
+  return *std::ranges::min_element(
+      tiles, {}, [&](const MatmulChoice& c) { return microseconds(c, p, multiprocessors); });
+}
+
 std::string MatmulChoice::text() const {
   const bool is_in_parts = method == Method::kParts;
   switch (method) {

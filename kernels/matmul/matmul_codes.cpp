@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The products whose machine code can be made before anybody calls them: few enough to ship, and what most calls are.
+#include "grouped/fused_tiles.h"
 #include "imbrex/kernels/matmul.h"
 #include "matmul/matmul_launch.h"
 
@@ -77,6 +78,7 @@ std::vector<MatmulCode> matmul_codes() {
                              make_dense_launch(variant, std::nullopt).ship(product_of(kind, k), folder);
                            }});
     }
+  for (MatmulCode& code : fused_matmul_codes()) codes.push_back(std::move(code));
   return codes;
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 
+#include "grouped/fused_tiles.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/runtime/compare.h"
@@ -43,7 +44,7 @@ double activate(Activation activation, double x) {
   return x;
 }
 
-void run(const Problem& p, uint64_t seed = 1) {
+void run(const Problem& p, uint64_t seed = 1, std::span<const MatmulChoice> tiles = {}) {
   SCOPED_TRACE(::testing::Message() << p.m << "x" << p.n << "x" << p.k << " " << p.type.name() << " to "
                                     << p.c_type.name() << (p.is_gated ? ", gated" : "") << ", seed " << seed);
   const Device device = virtual_gpu(seed);
@@ -65,7 +66,9 @@ void run(const Problem& p, uint64_t seed = 1) {
   if (has_factors) options.scale_a = of_a, options.scale_b = of_b;
   if (quantises) options.scale_c = wide.slice({0, 0}, {blocks, m});
   const LaunchReport report =
-      is_gated ? gated_matmul(a, b, up, c, options) : quantised_matmul(a, b, c, options);
+      !tiles.empty() ? run_fused_matmul("matmul", a, b, is_gated ? &up : nullptr, c, options, tiles)
+      : is_gated     ? gated_matmul(a, b, up, c, options)
+                     : quantised_matmul(a, b, c, options);
   ASSERT_TRUE(report.clean()) << report.virtual_report.format();
 
   const std::vector<double> x = a.to_host().to_doubles(), w = both.to_host().to_doubles(),
@@ -117,6 +120,19 @@ TEST(FusedMatmul, Quantised) {
   run({200, 272, 136, bfloat16, float8_e4m3, false, false, Activation::kNone});
   run({5, 128, 64, float16, float8_e4m3, false, true, Activation::kRelu});
   run({131, 400, 272, float8_e4m3, float8_e4m3, false, true, Activation::kSilu});
+}
+
+TEST(FusedMatmul, EveryTile) {
+  const auto each_tile = [](const Problem& p) {
+    const std::span<const MatmulChoice> tiles = fused_tiles(p.is_gated, p.c_type == float8_e4m3);
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      SCOPED_TRACE(tiles[i].text());
+      run(p, 1, tiles.subspan(i, 1));
+    }
+  };
+  each_tile({200, 264, 72, bfloat16, bfloat16, true, true});
+  each_tile({200, 272, 512, float16, float8_e4m3, true, false});  // k fills some rings
+  each_tile({200, 272, 320, bfloat16, float8_e4m3, false, true});
 }
 
 TEST(FusedMatmul, RowsOfZerosHaveTheScaleOne) {

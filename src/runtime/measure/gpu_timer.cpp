@@ -14,7 +14,6 @@ constexpr int kThreads = 512;
 constexpr int64_t kMaxMultiprocessors = 1024;
 constexpr double kQueueing = 20;  // microseconds in which the host surely has queued one launch
 constexpr int kAhead = 64;        // rounds of single launches in the queue before their times are read
-constexpr int kMaxRun = 512;      // launches of one turn: no more than the driver's queue holds
 
 // One CTA that waits until so many nanoseconds have passed.
 constexpr const char* kSpin = R"(.version 7.0
@@ -215,7 +214,7 @@ std::vector<std::vector<double>> GpuTimer::measure_runs(const std::vector<Number
       device_.synchronize();
       std::this_thread::sleep_for(std::chrono::duration<double>(options.idle_s));
       const double once = mean_time(contenders[i], 2);
-      const double count = std::clamp(1e3 * options.milliseconds / once, 3.0, double{kMaxRun});
+      const double count = std::clamp(1e3 * options.milliseconds / once, 3.0, double(options.most));
       times[i].push_back(mean_time(contenders[i], static_cast<int>(count)));
     }
   return times;

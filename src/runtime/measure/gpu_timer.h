@@ -35,8 +35,9 @@ class GpuTimer {
 
   struct Runs {
     int turns = 7;             ///< of each contender
-    double milliseconds = 20;  ///< that a turn takes, about; 3 to 512 launches
-    double idle_s = 0;         ///< before each turn, for the chip to cool
+    double milliseconds = 20;  ///< that a turn takes, about
+    int most = 512;     ///< launches of a turn, 3 at least; more than 512 do not fit the driver's queue
+    double idle_s = 0;  ///< before each turn, for the chip to cool
   };
   /// Mean times of launches in microseconds, one per turn, of each contender in turn. A turn launches one
   /// contender back to back, as a program that does nothing else would.

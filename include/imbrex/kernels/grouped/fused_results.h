@@ -18,7 +18,8 @@ struct GatedBy {
   RegisterValue operator()(const RegisterBase& x, const OutputTile&) const {
     return RegisterValue(x.handle());
   }
-  GlobalTensor view(DataType dtype, const ScalarArg& groups, int n_size, int k_size) const {
+  GlobalTensor view(DataType dtype, const ScalarArg& groups, const ScalarArg& n_size,
+                    const ScalarArg& k_size) const {
     return global_view(up, dtype, {groups, n_size, k_size});
   }
   RegisterValue apply(const RegisterBase& gate, const RegisterBase& factor) const {
@@ -44,8 +45,8 @@ struct QuantiseBlocks {
     return select(largest > 0.0f, kLargest / largest, 1.0f);
   }
   /// Stores the scales of the block at (row, column), of rows before `end`.
-  void store(const RegisterBase& largest, const ScalarArg& end, int columns, const ScalarArg& row,
-             const ScalarArg& column) const {
+  void store(const RegisterBase& largest, const ScalarArg& end, const ScalarArg& columns,
+             const ScalarArg& row, const ScalarArg& column) const {
     auto g_scale = global_view(scale, {cdiv(columns, kBlock), end}, {stride, 1});
     store_global(g_scale,
                  select(largest > 0.0f, largest * (1 / kLargest), 1.0f).reshape({1, largest.shape(0)}),

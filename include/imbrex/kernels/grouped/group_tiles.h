@@ -52,8 +52,8 @@ class GroupRows {
 class GroupTiles {
  public:
   /// Tiles of `block_m` rows, `columns` of them beside each other.
-  GroupTiles(const GroupRows& rows, int block_m, int columns, int band)
-      : rows_(rows), block_m_(block_m), columns_(columns), band_(std::min(band, columns)) {
+  GroupTiles(const GroupRows& rows, int block_m, const Int32& columns, int band)
+      : rows_(rows), block_m_(block_m), columns_(columns), band_(band) {
     look();
   }
 
@@ -71,14 +71,11 @@ class GroupTiles {
       look();
     }
     Int32 in_group = tile - before_;
-    Int32 first_column = 0, width = columns_;
-    if (band_ < columns_) {
-      Int32 band_tiles = max(down_, 1) * band_;
-      Int32 index = in_group / band_tiles;
-      in_group -= index * band_tiles;
-      first_column = index * band_;
-      width = min(columns_ - first_column, band_);
-    }
+    Int32 band_tiles = max(down_, 1) * band_;
+    Int32 index = in_group / band_tiles;
+    in_group -= index * band_tiles;
+    Int32 first_column = index * band_;
+    Int32 width = min(columns_ - first_column, band_);
     m_block = in_group / max(width, 1);
     n_block = first_column + in_group - m_block * width;
   }
@@ -96,7 +93,9 @@ class GroupTiles {
     count_ = down_ * columns_;
   }
   const GroupRows& rows_;
-  int block_m_, columns_, band_;
+  int block_m_;
+  const Int32& columns_;
+  int band_;
   Int32 before_ = 0, down_ = 0, count_ = 0;
 };
 

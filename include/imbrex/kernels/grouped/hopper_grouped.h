@@ -12,6 +12,7 @@
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
@@ -59,18 +60,17 @@ struct HopperGroupedMatmul {
   int stages = kScaled ? 6 : 4, consumers = 2;
   int cluster_m = 1, cluster_n = 2;  // CTAs of a cluster with tiles below and beside each other (multicast)
   int store_stages = 2;              // slices of a consumer
-  int band = 8, ctas = 132;
+  int band = 8;
 
   static auto space() {
     using Tiles = std::initializer_list<std::tuple<int, int, int, int, int, int, int>>;
     const Tiles plain{{128, 256, 4, 2, 1, 2, 2}, {128, 256, 4, 2, 2, 1, 2}, {256, 128, 4, 2, 1, 2, 1},
                       {128, 192, 5, 2, 1, 2, 1}, {128, 256, 4, 2, 1, 1, 2}, {128, 128, 6, 2, 1, 2, 2},
-                      {64, 256, 5, 1, 1, 1, 2},  {64, 128, 8, 1, 1, 2, 2},  {64, 128, 8, 1, 1, 1, 2}};
-    const Tiles scaled{{128, 128, 6, 2, 1, 2, 2},
-                       {128, 128, 6, 2, 2, 1, 2},
-                       {128, 128, 6, 2, 1, 1, 2},
-                       {64, 128, 8, 1, 1, 2, 2},
-                       {64, 128, 8, 1, 1, 1, 2}};
+                      {64, 256, 5, 1, 1, 1, 2},  {64, 128, 8, 1, 1, 2, 2},  {64, 128, 8, 1, 1, 1, 2},
+                      {192, 128, 5, 3, 1, 1, 2}, {64, 64, 10, 1, 1, 1, 1}};
+    const Tiles scaled{{128, 128, 6, 2, 1, 2, 2}, {192, 128, 4, 3, 1, 2, 2}, {192, 128, 4, 3, 2, 1, 2},
+                       {192, 128, 4, 3, 1, 1, 2}, {128, 128, 6, 2, 2, 1, 2}, {128, 128, 6, 2, 1, 1, 2},
+                       {64, 128, 8, 1, 1, 2, 2},  {64, 128, 8, 1, 1, 1, 2}};
     return Space<HopperGroupedMatmul>()
         .template choose<&HopperGroupedMatmul::block_m, &HopperGroupedMatmul::block_n,
                          &HopperGroupedMatmul::stages, &HopperGroupedMatmul::consumers,
@@ -80,13 +80,16 @@ struct HopperGroupedMatmul {
   }
 
   /// A[m, k], B[groups, n, k], C[m, n]; rows_ptr: see GroupRows. `most_groups`: a number that `groups` does not exceed.
-  void operator()(Int32 m_size, int n_size, int k_size, Int32 groups, int most_groups, bool masked,
-                  Int32 room, DataType dtype, Ptr<int32> rows_ptr, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
+  void operator()(ProductSizes sizes, Int32 groups, int most_groups, bool masked, Int32 room, DataType dtype,
+                  Ptr<int32> rows_ptr, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
                   Epilogue<Steps...> finish) const {
+    const Int32 &m_size = sizes.m, &k_size = sizes.k;
+    const Expr n_size = sizes.n();
     const GatedBy* gate = used_step<GatedBy>(finish);
     const QuantiseBlocks* quantise = used_step<QuantiseBlocks>(finish);
     // Columns of a slice of C that is stored at once, and of a tile of C: gated, half of its columns are factors.
-    const int store_n = quantise ? QuantiseBlocks::kBlock : 64, tile_n = gate ? block_n / 2 : block_n;
+    const int tile_n = gate ? block_n / 2 : block_n;
+    const int store_n = quantise ? QuantiseBlocks::kBlock : tile_n % 64 == 0 ? 64 : 32;
     const int consumer_m = block_m / consumers, slices = tile_n / store_n,
               cluster_ctas = cluster_m * cluster_n;
     require(tile_n % store_n == 0 && slices % min(store_stages, slices) == 0,
@@ -94,10 +97,10 @@ struct HopperGroupedMatmul {
             store_stages);
     require(!finish.kReducesRows, "rows are reduced, which are wider than a tile");
     const int stored = min(store_stages, slices);
-    const int num_n_blocks = cdiv(n_size, cluster_n * tile_n);  // of a cluster
+    Int32 num_n_blocks = cdiv(n_size, cluster_n * tile_n);  // of a cluster
     // Each group may end with a tile that is not full.
     grid(min(cluster_ctas * num_n_blocks * (cdiv(m_size, cluster_m * block_m) + groups),
-             ctas / cluster_ctas * cluster_ctas));
+             sizes.ctas / cluster_ctas * cluster_ctas));
     cluster(cluster_ctas);
     warps(4 + 4 * consumers);
     Int32 rank = cluster_rank();
@@ -126,7 +129,7 @@ struct HopperGroupedMatmul {
     griddepcontrol::launch_dependents();
 
     if (auto producer = warp_group(0, 4)) {
-      if (consumers > 1) setmaxnreg(40);
+      if (consumers > 1) setmaxnreg(consumers == 2 ? 40 : 32);
       if (auto warp = single_warp()) {
         GroupTiles tiles(rows, cluster_m * block_m, num_n_blocks, band);
         Int32 tile = first_tile;
@@ -135,7 +138,8 @@ struct HopperGroupedMatmul {
           loop.break_if(tiles.at_end());
           Int32 offset_m = tiles.begin + (tiles.m_block * cluster_m + rank_m) * block_m;
           Int32 offset_n = (tiles.n_block * cluster_n + rank_n) * tile_n;
-          for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
+          each_k_block(sizes, [&](const ScalarArg& k_block) {
+            Int32 offset_k = k_block * block_k;
             pipe.producer_acquire();  // empty in all CTAs that receive it
             auto s_a_stage = s_a[pipe.producer_stage];
             auto s_b_stage = s_b[pipe.producer_stage];
@@ -150,7 +154,7 @@ struct HopperGroupedMatmul {
                            s_b_stage.slice({tile_n, 0}, {tile_n, block_k}), offset_n, offset_k,
                            pipe.producer_barrier());
             pipe.producer_advance();
-          }
+          });
           tile += num_clusters;
         }
         if (cluster_ctas > 1) pipe.producer_drain();
@@ -171,7 +175,7 @@ struct HopperGroupedMatmul {
     };
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
-        if (consumers > 1) setmaxnreg(232);
+        if (consumers > 1) setmaxnreg(consumers == 2 ? 232 : 160);
         GroupTiles tiles(rows, cluster_m * block_m, num_n_blocks, band);
         Int32 tile = first_tile;
         for (Loop loop : forever()) {
@@ -192,11 +196,11 @@ struct HopperGroupedMatmul {
           }
           if (auto busy = otherwise()) {
             if (scales)
-              multiply_scaled(
-                  *scales, ScaledPlace{m_size, n_size, k_size, groups, tiles.group, offset_m, offset_n}, pipe,
-                  s_a.slice({0, i * consumer_m, 0}, {stages, consumer_m, block_k}), s_b, acc, release);
+              multiply_scaled(*scales, ScaledPlace{sizes, groups, tiles.group, offset_m, offset_n}, pipe,
+                              s_a.slice({0, i * consumer_m, 0}, {stages, consumer_m, block_k}), s_b, acc,
+                              release);
             else
-              multiply(k_size, pipe, s_a.slice({0, i * consumer_m, 0}, {stages, consumer_m, block_k}), s_b,
+              multiply(sizes, pipe, s_a.slice({0, i * consumer_m, 0}, {stages, consumer_m, block_k}), s_b,
                        acc, release);
 
             Int32 is_full = cast<int32>(offset_m + consumer_m <= tiles.end);
@@ -207,12 +211,9 @@ struct HopperGroupedMatmul {
               // Of `columns` of the slice from column `first` on: of the product, or of what it is multiplied by.
               const auto part = [&](int factor, int first, int columns, DataType type) {
                 const ScalarArg column = offset_n + j * store_n + first;
-                const OutputTile place{m_size,
-                                       ScalarArg(gate ? 2 * n_size : n_size),
-                                       type,
-                                       offset_m,
-                                       factor == 0 ? column : ScalarArg(column + n_size),
-                                       tiles.group};
+                const OutputTile place{
+                    m_size,   gate ? ScalarArg(2 * n_size) : ScalarArg(n_size),  type,
+                    offset_m, factor == 0 ? column : ScalarArg(column + n_size), tiles.group};
                 return steps(acc.slice({0, factor * tile_n + j * store_n + first}, {consumer_m, columns}),
                              place);
               };
@@ -260,29 +261,31 @@ struct HopperGroupedMatmul {
     }
   }
 
+  /// Elements of k that the stages hold.
+  int64_t ring() const { return int64_t{block_k} * stages; }
+
  private:
   /// A consumer's sums over k.
-  void multiply(int k_size, Pipeline& pipe, const SharedTensor& s_a, const SharedTensor& s_b,
+  void multiply(const ProductSizes& sizes, Pipeline& pipe, const SharedTensor& s_a, const SharedTensor& s_b,
                 RegisterTensor& acc, const auto& release) const {
     Int32 last_stage = stages - 1;
-    for (Int32 offset_k : range(0, k_size, block_k, {.unroll = stages})) {
+    each_k_block(sizes, [&](const ScalarArg& k_block) {
       pipe.consumer_acquire();
       wgmma::fence();
       wgmma::mma(s_a[pipe.consumer_stage], s_b[pipe.consumer_stage].transpose(), acc,
-                 {.scale_d = offset_k != 0});
+                 {.scale_d = k_block != 0});
       wgmma::commit_group();
       wgmma::wait_group(1);
-      if (auto later = when(offset_k != 0)) release(last_stage);
+      if (auto later = when(k_block != 0)) release(last_stage);
       last_stage = pipe.consumer_stage;
       pipe.consumer_advance();
-    }
+    });
     wgmma::wait_group(0);
     release(last_stage);
   }
 
   struct ScaledPlace {
-    const Int32& m_size;
-    int n_size, k_size;
+    const ProductSizes& sizes;
     const Int32 &groups, &group, &offset_m, &offset_n;
   };
   /// The same, each block of k scaled by itself. (Two sets of sums, one scaled while the other is computed, do not help:
@@ -291,18 +294,18 @@ struct HopperGroupedMatmul {
                        const SharedTensor& s_a, const SharedTensor& s_b, RegisterTensor& acc,
                        const auto& release) const {
     const int64_t rows = s_a.shape(1);
-    const int k_blocks = cdiv(at.k_size, block_k);
-    auto g_scale_a = global_view(scales.a, {k_blocks, at.m_size}, {scales.a_stride, 1});
-    auto g_scale_b = global_view(scales.b, {at.groups, cdiv(at.n_size, block_n), k_blocks})[at.group];
+    Int32 k_blocks = cdiv(at.sizes.k, block_k), n_blocks = cdiv(at.sizes.n(), block_n);
+    auto g_scale_a = global_view(scales.a, {k_blocks, at.sizes.m}, {scales.a_stride, 1});
+    auto g_scale_b = global_view(scales.b, {at.groups, n_blocks, k_blocks})[at.group];
     // Beyond the last column there are no scales; those elements are not stored.
-    Int32 n_block = min(at.offset_n / block_n, cdiv(at.n_size, block_n) - 1);
+    Int32 n_block = min(at.offset_n / block_n, n_blocks - 1);
     const auto load = [&](const ScalarArg& k_block) {
       return load_global(g_scale_a, {k_block, at.offset_m}, {rows}).reshape({rows, 1});
     };
     auto partial = wgmma::accumulator(float32, {rows, block_n});
     RegisterTensor scale_a = load(0);
     Float32 scale_b = g_scale_b.item({n_block, 0});
-    for (Int32 k_block : range(0, k_blocks, {.unroll = k_blocks % stages == 0 ? stages : 1})) {
+    each_k_block(at.sizes, [&](const ScalarArg& k_block) {
       pipe.consumer_acquire();
       wgmma::fence();
       wgmma::mma(s_a[pipe.consumer_stage], s_b[pipe.consumer_stage].transpose(), partial, {.scale_d = false});
@@ -315,6 +318,18 @@ struct HopperGroupedMatmul {
       release(pipe.consumer_stage);
       acc = fma(partial, scale, acc);
       pipe.consumer_advance();
+    });
+  }
+
+  /// Runs body(k_block) for the blocks of k; written out for each stage where they fill rings.
+  template <class Body>
+  void each_k_block(const ProductSizes& sizes, const Body& body) const {
+    if (sizes.k_fills_rings) {
+      assume(sizes.k % (block_k * stages) == 0);
+      for (Int32 ring : range(0, sizes.k / (block_k * stages)))
+        for (int stage = 0; stage < stages; ++stage) body(ring * stages + stage);
+    } else {
+      for (Int32 k_block : range(0, cdiv(sizes.k, block_k))) body(k_block);
     }
   }
 };
