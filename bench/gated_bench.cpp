@@ -3,7 +3,9 @@
 // same as kernels of their own, and float8 with scales of blocks beside float8 with scales of rows, on a CUDA GPU. Results
 // are compared with those of separate kernels, then contenders take turns; figures are medians.
 //
-//   bench_gated [--turns 5] [--ms 10] 8192x14336x4096 ...       M x N x K; a gated product has two of N
+//   bench_gated [--turns 5] [--ms 10] [--tiles] 8192x14336x4096 ...       M x N x K; a gated product has two of N
+//
+// --tiles: the fused products with each of their tiles instead
 #include <fmt/format.h>
 
 #include <cmath>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "contenders.h"
+#include "grouped/fused_tiles.h"
 #include "imbrex/kernels/fused_matmul.h"
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/kernels/rows/gated.h"
@@ -36,6 +39,50 @@ double difference(const DeviceTensor& x, const DeviceTensor& y) {
     largest = std::max(largest, std::abs(b.get(at)));
   }
   return most / largest;
+}
+
+/// What bounds the choice among them.
+void run_tiles(const Device& device, runtime::GpuTimer& timer, const bench::MatmulSize& s,
+               const runtime::GpuTimer::Runs& runs) {
+  const DeviceTensor a = bench::repeated_random(device, bfloat16, {s.m, s.k}, 1),
+                     w = bench::repeated_random(device, bfloat16, {2 * s.n, s.k}, 2),
+                     b = w.slice({0, 0}, {s.n, s.k}), up = w.slice({s.n, 0}, {s.n, s.k}),
+                     both = DeviceTensor::empty(device, bfloat16, {s.m, 2 * s.n}),
+                     c = DeviceTensor::empty(device, bfloat16, {s.m, s.n}),
+                     c8 = DeviceTensor::empty(device, float8_e4m3, {s.m, s.n}),
+                     scale = DeviceTensor::empty(device, float32, {(s.n + 127) / 128, s.m});
+  const FusedMatmulOptions silu{Activation::kSilu}, silu8{.activation = Activation::kSilu, .scale_c = scale},
+      plain8{.scale_c = scale};
+  for (const auto& [name, gated, quantises] : {std::tuple{"gated_matmul", true, false},
+                                               {"gated_matmul to float8", true, true},
+                                               {"quantised_matmul", false, true}}) {
+    std::vector<std::string> names{"matmul"};
+    std::vector<std::function<void(int)>> calls{[&, gated = gated](int) {
+      if (gated)
+        matmul(a, w, both);
+      else
+        matmul(a, b, c);
+    }};
+    const std::span<const MatmulChoice> tiles = fused_tiles(gated, quantises);
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      names.push_back(tiles[i].text());
+      calls.push_back([&, i, tiles, gated = gated, quantises = quantises](int) {
+        run_fused_matmul("bench", a, b, gated ? &up : nullptr, quantises ? c8 : c,
+                         !quantises ? silu
+                         : gated    ? silu8
+                                    : plain8,
+                         tiles.subspan(i, 1));
+      });
+    }
+    for (const auto& call : calls) call(0);
+    const auto times = timer.measure_runs(calls, runs);
+    fmt::print("{} {}x{}x{}\n", name, s.m, s.n, s.k);
+    const double first = runtime::quartiles(times[0]).median;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const double time = runtime::quartiles(times[i]).median;
+      fmt::print("  {:9.2f} us {:.3f} {}\n", time, time / first, names[i]);
+    }
+  }
 }
 
 void run_size(const Device& device, runtime::GpuTimer& timer, const bench::MatmulSize& s,
@@ -115,19 +162,22 @@ void run_size(const Device& device, runtime::GpuTimer& timer, const bench::Matmu
 int run(int argc, char** argv) {
   runtime::GpuTimer::Runs runs;
   std::vector<bench::MatmulSize> sizes;
+  bool tiles = false;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--turns" && i + 1 < argc)
       runs.turns = std::stoi(argv[++i]);
     else if (word == "--ms" && i + 1 < argc)
       runs.milliseconds = std::stod(argv[++i]);
+    else if (word == "--tiles")
+      tiles = true;
     else
       sizes.push_back(bench::parse_size(word));
   }
   if (sizes.empty()) sizes.push_back({4096, 14336, 4096});
   const Device device = Device::cuda();
   runtime::GpuTimer timer(device);
-  for (const bench::MatmulSize& size : sizes) run_size(device, timer, size, runs);
+  for (const bench::MatmulSize& size : sizes) (tiles ? run_tiles : run_size)(device, timer, size, runs);
   return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
 #include "imbrex/kernels/grouped/weight_gradient.h"
+#include "imbrex/lang/scalar.h"
 #include "imbrex/runtime/caller_line.h"
 #include "kernel_of_device.h"
 #include "library_kernel.h"
@@ -120,14 +121,22 @@ Kernel<K>& kernel_with(const Device& device, int variant, const Set& set) {
   return *kernel;
 }
 
-/// The tile for groups of about so many rows: few rows take 64 at a time, and are bound by the weights.
+/// The tile for groups of about so many rows: few rows take 64 at a time, and are bound by the weights. Of scaled products,
+/// where sums are scaled while other warp groups multiply, three of them are faster than two, unless tiles of 192 rows
+/// leave too many of theirs empty.
 template <class K>
 K tile_for(const GroupedCall& call, DataType dtype) {
-  constexpr int64_t kFew = 80;
+  constexpr int64_t kFew = 80, kTwo = 128, kThree = 192;
+  constexpr double kFaster = 1.2;
+  const int64_t rows = call.mean_rows();
   K k;
   k.block_k = 1024 / dtype.bits();
-  if (call.mean_rows() <= kFew)
+  if (rows <= kFew) {
     k.block_m = 64, k.block_n = 128, k.stages = 8, k.consumers = 1, k.cluster_m = k.cluster_n = 1;
+  } else if (K::kScaled && static_cast<double>(cdiv(rows, kThree) * kThree) <
+                               kFaster * static_cast<double>(cdiv(rows, kTwo) * kTwo)) {
+    k.block_m = kThree, k.stages = 5, k.consumers = 3, k.cluster_n = 1, k.store_stages = 1;
+  }
   return k;
 }
 

@@ -38,7 +38,8 @@ void check_scales(const char* name, const DeviceTensor& t, const DeviceTensor& a
            {tensor_fact(name, t)}, "make its rows dense");
 }
 
-constexpr MatmulChoice kTiles[] = {grouped_tile(128, 128, 6, 2, 1, 2, 2),
+constexpr MatmulChoice kTiles[] = {grouped_tile(192, 128, 5, 3, 1, 1, 1),
+                                   grouped_tile(128, 128, 6, 2, 1, 2, 2),
                                    grouped_tile(64, 128, 8, 1, 1, 1, 2)};
 
 }  // namespace

@@ -9,8 +9,8 @@
 Arrays are those of PyTorch, CuPy, JAX and NumPy. On a CUDA GPU, kernels are launched on the stream on which the array's
 library works, and calls return at once. Arrays of the host run on the virtual GPU, with every checker on.
 
-- `matmul`, `grouped_matmul`, `attention`, `attention_decode`, `attention_latent_decode`: products and attention.
-- `softmax`, `layer_norm`, `rms_norm`, `gated`, `rope`, `cross_entropy`, `top_k`, `quantise_float8`: row by row.
+- `matmul`, `gated_matmul`, `quantised_matmul`, `grouped_matmul`, `attention`, `attention_decode`, `attention_latent_decode`: products and attention.
+- `softmax`, `layer_norm`, `rms_norm`, `rms_factors`, `gated`, `rope`, `cross_entropy`, `top_k`, `quantise_float8`: row by row.
 - `transpose`: a matrix's copy with rows and columns exchanged.
 - `Kernel`: a kernel of your own, in C++; `kernels`: those of the library, by name.
 - `parallel`: several GPUs, a process each: collectives, and products fused with them.
@@ -36,8 +36,8 @@ from ._imbrex import (
 )
 from ._checking import checked
 from ._kernel import Kernel, kernels
-from ._operators import attention, attention_decode, attention_latent_decode, grouped_matmul, matmul
-from ._rows import cross_entropy, gated, layer_norm, quantise_float8, rms_norm, rope, softmax, top_k, transpose
+from ._operators import attention, attention_decode, attention_latent_decode, gated_matmul, grouped_matmul, matmul, quantised_matmul
+from ._rows import cross_entropy, gated, layer_norm, quantise_float8, rms_factors, rms_norm, rope, softmax, top_k, transpose
 from ._virtual_gpu import Report, VirtualGpu
 from . import _when_torch, parallel
 
@@ -63,6 +63,7 @@ __all__ = [
     "checked",
     "cross_entropy",
     "gated",
+    "gated_matmul",
     "grouped_matmul",
     "has_cuda",
     "kernels",
@@ -70,6 +71,8 @@ __all__ = [
     "matmul",
     "parallel",
     "quantise_float8",
+    "quantised_matmul",
+    "rms_factors",
     "rms_norm",
     "rope",
     "softmax",

@@ -112,6 +112,28 @@ def _matmul_backward(ctx, grad):
     return grad_a, grad_b, grad_bias, None, None, None, grad_residual, None, None, None
 
 
+def _gated_matmul_context(ctx, inputs, output):
+    *tensors, ctx.activation, _, scale_a, scale_b = inputs
+    if scale_a is not None or scale_b is not None or tensors[0].dtype not in (torch.float16, torch.bfloat16):
+        _refuse("gated_matmul", "scaled operands and float8 have")
+    ctx.save_for_backward(*tensors)
+
+
+def _gated_matmul_backward(ctx, grad):
+    a, b, up = ctx.saved_tensors
+    # Both products anew: they were never stored.
+    gate, factor = _product(a, b), _product(a, up)
+    grad_gate, grad_factor = torch.ops.imbrex.gated_backward(grad.to(a.dtype).contiguous(), gate, factor, ctx.activation)
+    grad_a = grad_b = grad_up = None
+    if ctx.needs_input_grad[0]:
+        grad_a = torch.ops.imbrex.matmul(grad_factor, up.mT, residual=_product(grad_gate, b.mT), beta=1.0)
+    if ctx.needs_input_grad[1]:
+        grad_b = _product(a.mT, grad_gate)
+    if ctx.needs_input_grad[2]:
+        grad_up = _product(a.mT, grad_factor)
+    return grad_a, grad_b, grad_up, None, None, None, None
+
+
 def _grouped_matmul_context(ctx, inputs, output):
     a, b, rows, ctx.masked, _, scale_a, scale_b = inputs
     if scale_a is not None or scale_b is not None or a.dtype not in (torch.float16, torch.bfloat16):
@@ -240,6 +262,7 @@ def _transpose_backward(ctx, grad):
 
 _FORMULAS = {
     "matmul": (_matmul_context, _matmul_backward),
+    "gated_matmul": (_gated_matmul_context, _gated_matmul_backward),
     "grouped_matmul": (_grouped_matmul_context, _grouped_matmul_backward),
     "attention": (_attention_context, _attention_backward),
     "attention_forward": (_attention_context, _attention_backward),

@@ -65,6 +65,58 @@ def matmul(
     return _matmul(a, b, out, bias, activation, alpha, beta, residual, out_dtype, scale_a, scale_b, target)
 
 
+def gated_matmul(
+    a: Array,
+    b: Array,
+    up: Array,
+    activation: Activation | None = "silu",
+    *,
+    out: Array | None = None,
+    out_dtype: Any = None,
+    scale_a: Array | None = None,
+    scale_b: Array | None = None,
+    target: str = "sm_90a",
+) -> Array:
+    """activation(a @ b) * (a @ up) in one kernel: SwiGLU's two products with "silu", GEGLU's with one of the GELUs.
+
+    a: [m, k], dense, float16, bfloat16 or float8_e4m3; k a multiple of 16 bytes.
+    b, up: [k, n] of a's type, as views of weights that lie as [n, k]: `w[:n].T` and `w[n:].T`. n a multiple of 8.
+    out: [m, n], of a's type (of float8: float16 or bfloat16); made if None, of `out_dtype`.
+    scale_a, scale_b: float32: one element, or one for each row of a, [m], such as rms_factors(a), and for each column of b
+        and of up, [2, n].
+
+    Sums, scales and activation are float32; nothing is rounded before the result is. Differentiable by torch in a, b and up
+    of 16 bits, without scales. Raises LaunchError naming the argument. On a GPU that runs sm_90a (Hopper).
+    """
+    if _is_compiling():
+        return _traced("gated_matmul", out, a, b, up, activation, out_dtype if out is None else out.dtype, scale_a, scale_b)
+    return _imbrex.gated_matmul(a, b, up, activation, out_dtype, scale_a, scale_b, out=out, target=target)
+
+
+def quantised_matmul(
+    a: Array,
+    b: Array,
+    up: Array | None = None,
+    *,
+    activation: Activation | None = None,
+    scale_a: Array | None = None,
+    scale_b: Array | None = None,
+    target: str = "sm_90a",
+) -> tuple[Array, Array]:
+    """activation(a @ b), or activation(a @ b) * (a @ up), as float8_e4m3, and its scale per 128 columns, in one kernel.
+
+    a, b, up, scale_a, scale_b: as gated_matmul(), but n is a multiple of 16, and without `up` scale_b is [n].
+
+    Returns float8_e4m3 [m, n] and float32 [m, n / 128] rounded up, as quantise_float8(x, block=128) does: matmul and
+    grouped_matmul take `scale.T` as it lies. Not differentiated. NumPy needs the package ml_dtypes. Raises LaunchError
+    naming the argument. On a GPU that runs sm_90a (Hopper).
+    """
+    options = {"activation": activation, "scale_a": scale_a, "scale_b": scale_b}
+    if _is_compiling():
+        return _traced("quantised_matmul", None, a, b, up, **options)
+    return _imbrex.quantised_matmul(a, b, up, **options, target=target)
+
+
 def grouped_matmul(
     a: Array,
     b: Array,

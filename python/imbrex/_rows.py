@@ -52,6 +52,19 @@ def rms_norm(x: Array, weight: Array, eps: float = 1e-6, *, out: Array | None = 
     return _imbrex.rms_norm(x, weight, eps, out=out, target=target)
 
 
+def rms_factors(x: Array, eps: float = 1e-6, *, target: str = "sm_90a") -> Array:
+    """1 / sqrt(mean of x^2 + eps) of each row of x [m, n]: float32 [m].
+
+    x: as layer_norm().
+
+    A product of normalised rows reads x as it is with `scale_a=rms_factors(x)`; the norm's weights are multiplied into
+    those of the product beforehand. Not differentiated. Raises LaunchError naming the argument.
+    """
+    if _operators._is_compiling():
+        return _operators._traced("rms_factors", None, x, eps)
+    return _imbrex.rms_factors(x, eps, target=target)
+
+
 def gated(
     gate: Array, up: Array, activation: Activation | None = "silu", *, out: Array | None = None, target: str = "sm_90a"
 ) -> Array:

@@ -44,6 +44,15 @@ def _fake_grouped_matmul(a, b, rows, masked=False, out_dtype=None, scale_a=None,
     return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=out_dtype or _dtype_of_product(a))
 
 
+def _fake_gated_matmul(a, b, up, activation="silu", out_dtype=None, scale_a=None, scale_b=None):
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype or _dtype_of_product(a))
+
+
+def _fake_quantised_matmul(a, b, up=None, **_):
+    scale = a.new_empty((-(-b.shape[1] // 128), a.shape[0]), dtype=torch.float32)
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=torch.float8_e4m3fn), scale.transpose(0, 1)
+
+
 def _new_like_heads(t, columns):
     """As the extension makes it: with heads and rows in the order in which they lie in t's memory."""
     rows, heads = t.dim() - 2, t.dim() - 3
@@ -95,6 +104,10 @@ _OPTIONAL = "Tensor? alibi_slopes=None, Tensor? sinks=None, Tensor? q_begins=Non
 _OPERATORS = {
     "matmul(Tensor a, Tensor b, Tensor? bias=None, str? activation=None, float alpha=1.0, float beta=0.0, "
     "Tensor? residual=None, ScalarType? out_dtype=None, Tensor? scale_a=None, Tensor? scale_b=None) -> Tensor": _fake_matmul,
+    'gated_matmul(Tensor a, Tensor b, Tensor up, str? activation="silu", ScalarType? out_dtype=None, Tensor? scale_a=None, '
+    "Tensor? scale_b=None) -> Tensor": _fake_gated_matmul,
+    "quantised_matmul(Tensor a, Tensor b, Tensor? up=None, *, str? activation=None, Tensor? scale_a=None, "
+    "Tensor? scale_b=None) -> (Tensor, Tensor)": _fake_quantised_matmul,
     "grouped_matmul(Tensor a, Tensor b, Tensor rows, bool masked=False, ScalarType? out_dtype=None, Tensor? scale_a=None, "
     "Tensor? scale_b=None) -> Tensor": _fake_grouped_matmul,
     f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONAL}, Tensor? q_scales=None, Tensor? k_scales=None, Tensor? v_scales=None, "
@@ -107,6 +120,7 @@ _OPERATORS = {
     "softmax(Tensor x) -> Tensor": _like(0),
     "layer_norm(Tensor x, Tensor weight, Tensor bias, float eps=1e-05) -> Tensor": _like(0),
     "rms_norm(Tensor x, Tensor weight, float eps=1e-06) -> Tensor": _like(0),
+    "rms_factors(Tensor x, float eps=1e-06) -> Tensor": lambda x, *_: x.new_empty(x.shape[:1], dtype=torch.float32),
     'gated(Tensor gate, Tensor up, str? activation="silu") -> Tensor': _like(0),
     "rope(Tensor x, Tensor cos, Tensor sin, Tensor? positions=None, *, bool interleaved=False, bool inverse=False) -> Tensor": _like(0),
     "cross_entropy(Tensor logits, Tensor classes) -> Tensor": lambda logits, _: logits.new_empty(logits.shape[:1], dtype=torch.float32),

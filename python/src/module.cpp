@@ -19,6 +19,7 @@ NB_MODULE(_imbrex, m) {
   python::bind_kernels(m);
   python::bind_matmul(m);
   python::bind_attention(m);
+  python::bind_fused(m);
   python::bind_grouped(m);
   python::bind_parallel(m);
   python::bind_rows(m);

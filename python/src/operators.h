@@ -18,6 +18,7 @@ namespace imbrex::python {
 
 // A file each.
 void bind_attention(nb::module_& m);
+void bind_fused(nb::module_& m);
 void bind_grouped(nb::module_& m);
 void bind_matmul(nb::module_& m);
 void bind_parallel(nb::module_& m);

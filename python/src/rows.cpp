@@ -136,6 +136,18 @@ nb::object rms_norm(nb::handle x_object, nb::handle weight_object, double eps, n
   return out.take();
 }
 
+nb::object rms_factors(nb::handle x_object, double eps, const std::string& target) {
+  const Array x("x", x_object);
+  expect_rows(x);
+  if (x.rank != 2) x.refuse(fmt::format("is {}", x.text()), "give it as [rows, columns]");
+  Result out(x, nb::none(), x.shape().first(1), float32);
+  if (out.is_empty()) return out.take();
+  Call call("rms_factors", {&x, &out.array}, target);
+  const DeviceTensor &tx = call.in(x), &factors = call.out(out.array);
+  call.run([&] { return imbrex::rms_factors(tx, factors, static_cast<float>(eps), call.stream(), {}); });
+  return out.take();
+}
+
 nb::tuple rms_norm_backward(nb::handle grad_object, nb::handle x_object, nb::handle weight_object, double eps) {
   Array grad("grad", grad_object), x("x", x_object);
   const Array weight("weight", weight_object);
@@ -334,6 +346,7 @@ void bind_rows(nb::module_& m) {
         "target"_a = "sm_90a");
   m.def("rms_norm", &rms_norm, "x"_a, "weight"_a, "eps"_a = 1e-6, nb::kw_only(), "out"_a.none() = none,
         "target"_a = "sm_90a");
+  m.def("rms_factors", &rms_factors, "x"_a, "eps"_a = 1e-6, nb::kw_only(), "target"_a = "sm_90a");
   m.def("gated", &gated, "gate"_a, "up"_a, "activation"_a.none() = "silu", nb::kw_only(), "out"_a.none() = none,
         "target"_a = "sm_90a");
   m.def("rope", &rope, "x"_a, "cos"_a, "sin"_a, "positions"_a.none() = none, nb::kw_only(), "interleaved"_a = false,

@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
     Sizes, Matmul,
     ::testing::Values(
         Product{1, 72, 64, "hopper_matmul_"}, Product{5, 200, 72, "hopper_matmul_"},
-        Product{30, 200, 1000, "hopper_matmul_h8 "}, Product{17, 65, 328, "hopper_matmul_h8 "},
+        Product{30, 200, 1000, "hopper_matmul_h8 "}, Product{17, 65, 328, "hopper_matmul_"},
         Product{128, 64, 8, "hopper_matmul_"}, Product{300, 33, 72, "hopper_matmul_h8 "},
         Product{129, 72, 136, "hopper_matmul_h8 "}, Product{257, 1001, 40, "hopper_matmul_h8 "},
         Product{140, 73, 1104, "hopper_matmul_"}, Product{30, 500, 2000, "hopper_matmul_", 8},
@@ -71,12 +71,13 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(MatmulChoice, IsTheFastestMeasured) {
   constexpr int kH200 = 132;
-  EXPECT_THAT(matmul_choice(8192, 8192, 8192, kH200), HasSubstr(" block_m=128 block_n=256 "));
+  EXPECT_THAT(matmul_choice(4096, 4096, 4096, kH200), HasSubstr(" block_m=256 block_n=128 "));
+  EXPECT_THAT(matmul_choice(2048, 11008, 4096, kH200), HasSubstr(" block_m=128 block_n=168 "));
   EXPECT_THAT(
       matmul_choice(512, 10240, 8192, kH200),
       StartsWith("hopper_matmul_h8 block_m=256 block_n=160 stages=3 consumers=2 split_k=1 cluster_m=1"));
   EXPECT_THAT(matmul_choice(486, 408, 14944, kH200), StartsWith("hopper_matmul_parts"));
-  EXPECT_THAT(matmul_choice(64, 8192, 8192, kH200), StartsWith("hopper_matmul_h8 block_m=80 block_n=128"));
+  EXPECT_THAT(matmul_choice(64, 8192, 8192, kH200), StartsWith("hopper_matmul_h8 block_m=64 block_n=64"));
   EXPECT_THAT(matmul_choice(16, 28672, 8192, kH200), StartsWith("hopper_matmul_skinny block_m=16"));
 }
 

@@ -272,7 +272,45 @@ def test_matmul_of_float8_with_scales_of_blocks(random):
         imbrex.matmul(a, b.T, scale_a=scale_a.T)
 
 
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, "bfloat16"])
+def test_gated_matmul(random, dtype):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes", reason="SKIPPED: needs ml_dtypes: pip install ml_dtypes").bfloat16
+    a, w = random(50, 64, dtype=dtype), random(80, 64, dtype=dtype)
+    b, up, exact = w[:40].T, w[40:].T, [a.astype(float) @ t.T.astype(float) for t in (w[:40], w[40:])]
+    assert error(imbrex.gated_matmul(a, b, up), silu(exact[0]) * exact[1]) < 1e-2
+    out = np.zeros((50, 40), dtype)
+    assert imbrex.gated_matmul(a, b, up, "relu", out=out) is out
+    assert error(out, np.maximum(exact[0], 0) * exact[1]) < 1e-2
+    factors = imbrex.rms_factors(a, 1e-5)
+    by_hand = 1 / np.sqrt((a.astype(float) ** 2).mean(1) + 1e-5)
+    assert factors.dtype == np.float32 and error(factors, by_hand) < 1e-3
+    gate, factor = (by_hand[:, None] * t for t in exact)
+    assert error(imbrex.gated_matmul(a, b, up, scale_a=factors), silu(gate) * factor) < 1e-2
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_quantised_matmul(random, gated):
+    pytest.importorskip("ml_dtypes", reason="SKIPPED: needs ml_dtypes: pip install ml_dtypes")
+    a, w = random(50, 64, dtype=np.float16), random(288, 64, dtype=np.float16)
+    b, up = w[:144].T, w[144:].T
+    q, scale = imbrex.quantised_matmul(a, b, up, activation="silu") if gated else imbrex.quantised_matmul(a, b)
+    exact = a.astype(float) @ b.astype(float)
+    if gated:
+        exact = silu(exact) * (a.astype(float) @ up.astype(float))
+    assert q.shape == (50, 144) and q.dtype.name == "float8_e4m3fn" and scale.shape == (50, 2)
+    assert scale.T.flags.c_contiguous  # as products take them
+    assert error(q.astype(float) * np.repeat(scale, 128, 1)[:, :144], exact) < 0.05
+
+
 REFUSED = {
+    "order of gated weights": (lambda a, b: imbrex.gated_matmul(a, b.copy(), b), "b has strides"),
+    "shape of up": (lambda a, b: imbrex.gated_matmul(a, b.T, b[:8].T), "up is float16[16, 8]"),
+    "float8 of gated_matmul": (lambda a, b: imbrex.gated_matmul(a, b.T, b.T, out_dtype="float8_e4m3"), "quantised_matmul"),
     "a is a list": (lambda a, b: imbrex.matmul([1, 2], b), "a is a list, not an array"),
     "inner sizes": (lambda a, b: imbrex.matmul(a, b[:8]), "inner sizes 16 and 8 differ"),
     "rank": (lambda a, b: imbrex.matmul(a[0], b), "a is float16[16]"),

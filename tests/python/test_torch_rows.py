@@ -116,6 +116,23 @@ def test_top_k():
     assert torch.equal(imbrex.top_k(normal(4, 20), 3)[1].long(), torch.topk(normal(4, 20), 3).indices)
 
 
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+def test_gated_matmul(activation):
+    form = {"silu": torch.nn.functional.silu, "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh")}[activation]
+    both(
+        lambda a, b, up: imbrex.gated_matmul(a, b.T, up.T, activation),
+        lambda a, b, up: form(a @ b.T) * (a @ up.T),
+        *(normal(n, 32, dtype=torch.float16, seed=i) / 2 for i, n in enumerate((24, 40, 40))),
+        tolerance=2e-2,
+    )
+
+
+def test_scaled_gated_products_have_no_gradient():
+    a, w = normal(8, 16, dtype=torch.float16).requires_grad_(), normal(8, 16, dtype=torch.float16)
+    with pytest.raises(NotImplementedError, match="gated_matmul: scaled operands and float8 have no gradient"):
+        imbrex.gated_matmul(a, w.T, w.T, scale_a=torch.ones(8))
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_grouped_matmul(masked):
     rows = torch.tensor([3, 0, 8, 5] if masked else [0, 7, 7, 21, 30], dtype=torch.int32)
@@ -170,6 +187,9 @@ def calls():
         "top_k": ((x, 3), {}),
         "transpose": ((half,), {}),
         "quantise_float8": ((normal(3, 4, 200),), {"block": 128}),
+        "rms_factors": ((half,), {}),
+        "gated_matmul": ((half, weights[0], weights[1]), {}),
+        "quantised_matmul": ((half, normal(144, 32, dtype=torch.float16).mT), {}),
         "attention_decode": ((q, cache, cache, torch.tensor([48, 20], dtype=torch.int32)), {"causal": True}),
         "grouped_matmul": ((half, weights, first), {}),
         "grouped_matmul_rows_gradient": ((normal(4, 8, dtype=torch.float16), weights.contiguous(), first), {}),

@@ -31,7 +31,8 @@ class Ptxas : public Assembler {
     return 1000 * major + 10 * minor;
   }
 
-  Cubin assemble(const codegen::CompiledKernel& kernel, const std::string& target) const override {
+  Cubin assemble(const codegen::CompiledKernel& kernel, const std::string& target,
+                 bool has_lines) const override {
     const TemporaryFolder folder;
     const std::string source = folder.path() + "/kernel.ptx", result = folder.path() + "/kernel.cubin";
     if (const int failure = write_file_whole(source, kernel.ptx); failure != 0)
@@ -40,8 +41,9 @@ class Ptxas : public Assembler {
                                    {},
                                    "free space, or set TMPDIR"});
     const auto begin = std::chrono::steady_clock::now();
-    ProcessResult ran =
-        run_process({path_, "-v", "-lineinfo", "-arch=" + target, source, "-o", result}, kTimeout);
+    std::vector<std::string> command{path_, "-v", "-arch=" + target, source, "-o", result};
+    if (has_lines) command.emplace_back("-lineinfo");
+    ProcessResult ran = run_process(command, kTimeout);
     Cubin cubin;
     cubin.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
@@ -169,6 +171,13 @@ Cubin assemble_cached(const Assembler& assembler, const codegen::CompiledKernel&
   cache.store(cubin_key(kernel.name, digest, target, assembler.name()), pack_cubin(cubin));
   cubin.assembler = assembler.name();
   check_performance(kernel, cubin, tolerance);
+  return cubin;
+}
+
+Cubin assemble_to_ship(const Assembler& assembler, const codegen::CompiledKernel& kernel) {
+  Cubin cubin = assembler.assemble(kernel, kernel.target, false);
+  cubin.assembler = assembler.name();
+  check_performance(kernel, cubin, {});
   return cubin;
 }
 

@@ -36,7 +36,9 @@ class Assembler {
   /// The CUDA version whose drivers load its machine code: 13000 for 13.0.
   virtual int cuda_version() const = 0;
   /// Throws CompileError with the assembler's messages at the kernel's lines, and for one that hangs.
-  virtual Cubin assemble(const codegen::CompiledKernel& kernel, const std::string& target) const = 0;
+  /// With `has_lines`, as profilers want it, machine code has tables of lines and the PTX: two thirds of its size.
+  virtual Cubin assemble(const codegen::CompiledKernel& kernel, const std::string& target,
+                         bool has_lines = true) const = 0;
 };
 
 /// The ptxas that find_cuda_tool() finds (core/find_tool.h); null, with the reason, where there is none.
@@ -58,5 +60,7 @@ std::optional<Cubin> cached_cubin(const std::string& assembler, const codegen::C
 /// PerformanceError for spills and serialization that are not tolerated.
 Cubin assemble_cached(const Assembler& assembler, const codegen::CompiledKernel& kernel,
                       const std::string& target, Cache& cache, const AssemblerTolerance& tolerance);
+/// For the kernel's own target, without tables of lines. Throws as assemble_cached(), and tolerates nothing.
+Cubin assemble_to_ship(const Assembler& assembler, const codegen::CompiledKernel& kernel);
 
 }  // namespace imbrex::runtime

@@ -28,7 +28,7 @@ class DriverAssembler : public Assembler {
   }
   int cuda_version() const override { return cuda_version_; }
 
-  Cubin assemble(const codegen::CompiledKernel& kernel, const std::string&) const override {
+  Cubin assemble(const codegen::CompiledKernel& kernel, const std::string&, bool) const override {
     std::vector<char> log(64 << 10), errors(64 << 10);
     int options[] = {kJitInfoLogBuffer, kJitInfoLogBytes, kJitErrorLogBuffer,
                      kJitErrorLogBytes, kJitLogVerbose,   kJitGenerateLineInfo};

@@ -87,9 +87,11 @@ AssembledResources assembled_resources(ir::Function& function, const std::string
 void runtime::ship(ir::Function& function, const std::string& identity, Cache& folder) {
   const Assembler& ptxas = ptxas_or_throw();
   const codegen::CompiledKernel kernel = compile(function);
-  const Cubin cubin = assemble_cached(ptxas, kernel, kernel.target, Cache::shared(), {});
-  const bool has_code =  // the cache has it already
-      &folder == &Cache::shared() || ship_code(kernel, kernel.target, cubin, folder);
+  bool has_code = true;
+  if (&folder == &Cache::shared())
+    assemble_cached(ptxas, kernel, kernel.target, folder, {});
+  else
+    has_code = ship_code(kernel, kernel.target, assemble_to_ship(ptxas, kernel), folder);
   const bool is_kept = has_code && (identity.empty() || keep_plan(kernel, identity, kernel.target, folder));
   if (!is_kept)
     throw DeviceError(Diagnostic{
