@@ -247,4 +247,9 @@ constexpr MatmulChoice kCandidates[] = {skinny(8, 10, 1),
 
 std::span<const MatmulChoice> matmul_candidates() { return kCandidates; }
 
+bool takes_any_order(const MatmulChoice& choice) {
+  const int columns = choice.swap_ab ? choice.block_m : choice.block_n;  // of wgmma
+  return choice.consumers < 3 || columns <= 128 || columns % 16 == 0;
+}
+
 }  // namespace imbrex

@@ -32,6 +32,9 @@ struct MatmulChoice {
   std::string text() const;
 };
 
+/// Whether registers suffice for operands that do not lie with k contiguous.
+bool takes_any_order(const MatmulChoice& choice);
+
 /// All that choose_matmul() chooses from.
 std::span<const MatmulChoice> matmul_candidates();
 

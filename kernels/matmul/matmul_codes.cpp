@@ -62,6 +62,7 @@ std::vector<MatmulCode> matmul_codes() {
   for (const CallKind& kind : kKinds)
     for (MatmulChoice choice : matmul_candidates()) {
       if (choice.is_tight && (kind.has_bias || kind.scales_a != kNone)) continue;
+      if ((kind.a_is_km || kind.b_is_kn) && !takes_any_order(choice)) continue;
       choice.block_k *= 16 / kind.dtype.bits();
       const Variant variant{choice, kind.a_is_km, kind.b_is_kn, false};
       // Large tiles have code of their own for k that is a multiple of what the stages hold.

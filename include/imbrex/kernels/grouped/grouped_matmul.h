@@ -38,7 +38,7 @@ struct GroupedMatmulOptions {
 /// no group keep what they had. Sums are float32. Devices that run sm_90a.
 ///
 /// The sizes of the groups are read on the device, in the stream's order: a captured call serves other sizes at each
-/// replay. On a CUDA GPU it returns without waiting; the first call of each n, k and set of types compiles. Which tiles it
+/// replay. On a CUDA GPU it returns without waiting; the first call of a set of types compiles, for all sizes. Which tiles it
 /// takes depends on the mean number of rows per group. LaunchError names the condition that a call does not meet.
 LaunchReport grouped_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                             const Groups& groups, const GroupedMatmulOptions& options = {},
