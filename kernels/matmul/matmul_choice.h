@@ -43,7 +43,8 @@ std::span<const MatmulChoice> matmul_candidates();
 MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int multiprocessors,
                            int64_t matrices = 1, std::span<const MatmulChoice> without = {});
 
-/// The fastest of `tiles`, all for the general method, by the same model and without conditions.
+/// The fastest of `tiles`, all for the general method, by the estimate alone (the correction
+/// has not seen their kernels) and without conditions.
 MatmulChoice fastest_of(std::span<const MatmulChoice> tiles, int64_t m, int64_t n, int64_t k,
                         int multiprocessors, int64_t matrices = 1);
 

@@ -42,7 +42,7 @@ class Ptxas : public Assembler {
                                    "free space, or set TMPDIR"});
     const auto begin = std::chrono::steady_clock::now();
     std::vector<std::string> command{path_, "-v", "-arch=" + target, source, "-o", result};
-    if (has_lines) command.emplace_back("-lineinfo");
+    command.emplace_back(has_lines ? "-lineinfo" : "-suppress-debug-info");
     ProcessResult ran = run_process(command, kTimeout);
     Cubin cubin;
     cubin.milliseconds =
