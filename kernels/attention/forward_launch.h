@@ -67,12 +67,12 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
     kernel.consumers = 3;
     return kernel;
   }
-  if (s.rows_kv <= 2048) {
-    // There the rows of Q of the next tile had better be on their way, where there is room; else consumers take turns.
-    // Longer rows find their turns by themselves.
-    kernel.q_stages = larger <= 128 ? 2 : 1;
-    kernel.takes_turns = larger > 128;
-  }
+  // Where there is room, the rows of Q of the next tile are on their way; else consumers of short rows take turns.
+  if (larger <= 128)
+    kernel.q_stages = 2;
+  else
+    kernel.takes_turns = s.rows_kv <= 2048;
+  kernel.both_ways = larger > 64;  // for smaller heads it takes 4 to 8 % longer
   if (larger > 128) kernel.block_kv = both > 384 ? 80 : both > 320 ? 96 : 112;
   if (steps.alibi) {  // both positions of every score
     kernel.block_kv = larger > 128 ? 48 : 64;

@@ -2,6 +2,7 @@
 // imbrex::attention with its options, its gradients and imbrex::attention_decode, against float64.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <limits>
 
 #include "../full.h"
@@ -54,6 +55,29 @@ void expect_gradients(const Sizes& s, AttentionOptions options = {}, DataType dt
   expect_within("dv", values(dv), dtype, exact.dv, exact.dv_squares);
 }
 
+/// On two multiprocessors, whose CTAs have several tiles each: rows of Q of the next come early, and where tiles become shorter the
+/// CTAs take them both ways round.
+TEST(AttentionForward, OfFewMultiprocessors) {
+  for (const auto& [heads, rows, d] :
+       {std::array<int64_t, 3>{3, 500, 96}, {5, 129, 128}, {3, 700, 64}, {7, 130, 16}}) {
+    const Device device =
+        Device::virtual_gpu({.target = "sm_90a", .num_sms = 2, .seed = 3, .checks = vgpu::CheckSet::all()});
+    const Sizes s{.heads = heads, .heads_kv = heads, .rows = rows, .rows_kv = rows, .d = d, .d_v = d};
+    const auto random = [&](uint64_t seed) {
+      return DeviceTensor::random(device, bfloat16, {1, heads, rows, d}, seed);
+    };
+    const DeviceTensor q = random(1), k = random(2), v = random(3);
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(rows);
+      DeviceTensor o = DeviceTensor::empty(device, bfloat16, q.shape());
+      o.poison();
+      attention(q, k, v, o, {.causal = causal}).expect_clean();
+      const auto values = [](const DeviceTensor& t) { return t.to_host().to_doubles(); };
+      const Exact exact(s, {.causal = causal}, values(q), values(k), values(v), values(q));
+      expect_near("o", o, exact.o, 3 * default_tolerance(bfloat16));
+    }
+  }
+}
 TEST(AttentionBackward, Full) { expect_gradients({}); }
 TEST(AttentionBackward, OfSeveralBlocks) {
   expect_gradients({.rows = 300, .rows_kv = 333, .d = 64, .d_v = 64}, {}, float16);

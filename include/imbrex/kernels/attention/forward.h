@@ -24,6 +24,7 @@ struct ForwardAttention {
   static constexpr int kRows = 64;  // of a consumer
   int block_kv = 128, stages = 2, consumers = 2, ctas = 132;
   bool takes_turns = false;  // two consumers start products in turns
+  bool both_ways = false;    // AttentionTileOrder::both_ways, of tiles that become shorter
   int q_stages = 1;          // 2: the rows of Q of the next tile come while this one is worked on
 
   static auto space() {
@@ -32,7 +33,7 @@ struct ForwardAttention {
                          &ForwardAttention::consumers>(
             {{128, 2, 2}, {160, 2, 2}, {96, 2, 2}, {80, 2, 2}, {64, 4, 2}, {64, 2, 3}})
         .template choose<&ForwardAttention::takes_turns, &ForwardAttention::q_stages>(
-            {{false, 1}, {true, 1}, {true, 2}, {false, 2}})
+            {{false, 1}, {false, 2}, {true, 2}, {true, 1}})
         .template choose<&ForwardAttention::ctas>({132});
   }
 
@@ -105,8 +106,12 @@ struct ForwardAttention {
       Expr shift() const { return rows.kv_size - rows.q_size; }  // from rows to positions
     };
     const auto each_tile = [&](const auto& work) {
-      for (Int32 tile : range(block_idx.x, num_tiles, grid_dim.x)) {
+      const bool mirrors = both_ways && order.long_first;
+      Int32 round = 0;
+      for (Int32 number : range(block_idx.x, num_tiles, grid_dim.x)) {
+        Int32 tile = mirrors ? order.both_ways(number, round, num_tiles) : number + 0;
         Int32 block = 0, head = 0, batch = 0;
+        if (mirrors) round += 1;
         order.place(tile, blocks, heads, batches, block, head, batch);
         if (is_packed) {
           Int32 sequence = 0, of_sequence = 0;

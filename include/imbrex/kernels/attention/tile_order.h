@@ -14,6 +14,14 @@ struct AttentionTileOrder {
   bool long_first;
   Int32 section_heads;
 
+  /// The tile that is `number` of a persistent CTA's, in its `round`, of `tiles`: the CTA that takes the first of one round takes
+  /// the last of the next. Where tiles become shorter it would else have more to do than the others.
+  static Expr both_ways(const Int32& number, const Int32& round, const Int32& tiles) {
+    auto first = number - block_idx.x;
+    return select(round % 2 == 1 && first + grid_dim.x <= tiles, first + (grid_dim.x - 1 - block_idx.x),
+                  number);
+  }
+
   /// Sets the block of rows, of `blocks`, the head and the batch that the tile is.
   void place(const Int32& tile, const Int32& blocks, const Int32& heads, const Int32& batches,
              Int32& row_block, Int32& head, Int32& batch) const {
