@@ -84,6 +84,36 @@ void all_reduces(Communicator& ranks) {
   std::printf("right\n");
 }
 
+/// All-gather and reduce-scatter, compared element by element.
+void rows(Communicator& ranks) {
+  for (const int64_t n : {1, 1003}) {
+    AllGather all_gather(ranks, 2);
+    ReduceScatter reduce_scatter(ranks, 2);
+    const SymmetricTensor all = ranks.symmetric(float32, {ranks.size(), n});
+    const DeviceTensor row = DeviceTensor::empty(ranks.device(), float32, {n});
+    const auto input = [&](int rank) {
+      return HostTensor::random(float32, {n}, static_cast<uint64_t>(n + rank));
+    };
+    DeviceTensor in = row, gathered = all.mine();
+    in.copy_from(input(ranks.rank()));
+    gathered.poison();
+    ranks.barrier();
+    all_gather(row, all).expect_clean();
+    reduce_scatter(all, row).expect_clean();
+    ranks.synchronize();
+    const HostTensor got = all.mine().to_host(), sum = row.to_host();
+    for (int rank = 0; rank < ranks.size(); ++rank)
+      for (int64_t i = 0; i < n; ++i)
+        if (got.get(rank * n + i) != input(rank).get(i) ||
+            !(std::abs(sum.get(i) - ranks.size() * input(ranks.rank()).get(i)) < 1e-5)) {
+          std::printf("WRONG: rank %d, element %d of %d\n", ranks.rank(), int(i), int(n));
+          return;
+        }
+    ranks.barrier();
+  }
+  std::printf("right\n");
+}
+
 /// Every rank stores to the next one and reads its own, and nothing orders the two.
 struct Racing {
   static constexpr const char* target = "sm_80";
@@ -136,6 +166,7 @@ void foreign_ptx(Communicator& ranks) {
 
 const std::map<std::string, std::function<void(Communicator&)>> kBodies = {
     {"all-reduces", all_reduces},
+    {"rows", rows},
     {"race", race},
     {"foreign PTX", foreign_ptx},
     {"dies",
@@ -260,6 +291,8 @@ TEST(Processes, AllReduceAddsUp) {
   for (const int ranks : {1, 2, 4}) EXPECT_THAT(outputs(run("all-reduces", ranks)), Each("right\n"));
 }
 
+TEST(Processes, RowsAreGatheredAndAddedUp) { EXPECT_THAT(outputs(run("rows", 3)), Each("right\n")); }
+
 TEST(Processes, RacesBetweenRanksAreFoundAndDependOnTheSeedAlone) {
   const std::vector<std::string> first = outputs(run("race", 3)), second = outputs(run("race", 3));
   EXPECT_THAT(first, ::testing::Contains(AllOf(HasSubstr("race: "), HasSubstr("rank 0"), HasSubstr("rank 1"),
@@ -351,6 +384,25 @@ TEST(ProcessesOnTwoGpus, KernelsThatWaitForARankThatDiesAreEnded) {
   EXPECT_THAT(ranks[0].output, AllOf(HasSubstr("rank 0: the waits of its kernels were ended"),
                                      HasSubstr("rank 1 is gone: its process")));
   EXPECT_LT(ranks[0].seconds, 25);
+}
+
+TEST(ProcessesOnTwoGpus, CollectivesGoThroughNcclWhereThereIsNoPeerAccess) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  setenv("IMBREX_NO_PEERS", "1", 1);
+  const std::vector<std::string> sums = outputs(run("all-reduces", 2, "cuda")),
+                                 moved = outputs(run("rows", 2, "cuda")),
+                                 refused = outputs(run("race", 2, "cuda")),
+                                 ended = outputs(run("dies while a kernel waits", 2, "cuda", 30));
+  unsetenv("IMBREX_NO_PEERS");
+  if (sums[0].find("there is no NCCL to use instead") != std::string::npos) IMBREX_SKIP(nccl);
+  for (const auto& texts : {sums, moved}) {
+    EXPECT_THAT(texts[0], AllOf(HasSubstr("collectives go through NCCL 2."), HasSubstr("right\n")));
+    EXPECT_EQ(texts[1], "right\n");
+  }
+  EXPECT_THAT(refused, Each(HasSubstr("kernels cannot reach the memory of other ranks")));
+  // NCCL connects in its first call, and may be the first to see that the other rank is gone.
+  EXPECT_THAT(ended[0],
+              ::testing::AnyOf(HasSubstr("rank 1 is gone: its process"), HasSubstr("ncclAllReduce: ")));
 }
 
 // ---- what launchers say

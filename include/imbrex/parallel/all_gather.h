@@ -83,6 +83,7 @@ class RowCollective {
                      std::string(name) + ": the larger tensor is not a dense row per rank of the smaller's",
                      {},
                      "pass tensors of one type, of shapes [ranks, ...] and [...]"});
+    if (!ranks_.reaches_peers()) return;  // NCCL's kernels do it
     const int64_t n = row.bytes() * 8 / row.dtype().bits();
     const uint64_t of_row = row.address(), of_rows = rows.all().address();
     const int64_t ctas = std::clamp<int64_t>(cdiv(n, K().block), 1, ctas_);
@@ -95,6 +96,11 @@ class RowCollective {
     with_kernel(name, rows, row, x_is_row, where, [&](auto& kernel, const auto&... arguments) {
       report = kernel.on(stream, where)(arguments...);
     });
+    if (ranks_.reaches_peers()) return report;
+    if (x_is_row)
+      ranks_.all_gather_by_nccl(row, rows.mine(), stream, where);
+    else
+      ranks_.reduce_scatter_by_nccl(rows.mine(), row, stream, where);
     return report;
   }
   void compile(const char* name, const SymmetricTensor& rows, const DeviceTensor& row, bool x_is_row,

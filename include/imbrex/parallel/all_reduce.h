@@ -145,6 +145,7 @@ class AllReduce {
     with_kernel(x, y, kind, where, [&](auto& kernel, const auto&... arguments) {
       report = kernel.on(stream, where)(arguments...);
     });
+    if (!ranks_.reaches_peers()) ranks_.all_reduce_by_nccl(x.mine(), y.mine(), stream, where);
     return report;
   }
   /// Compiles and loads what such a call launches, and launches nothing. A rank that compiles in its first call keeps the
@@ -164,6 +165,7 @@ class AllReduce {
     if (x.dtype() != y.dtype() || x.shape() != y.shape())
       throw LaunchError(
           Diagnostic{where, "AllReduce: x and y differ in type or shape", {}, "make both alike"});
+    if (!ranks_.reaches_peers()) return;  // NCCL's kernels do it
     const int64_t n = x.mine().bytes() * 8 / x.dtype().bits();
     if (kind == Kind::kAuto) kind = choose(x.mine().bytes());
     const bool is_one_shot = kind == Kind::kOneShot;

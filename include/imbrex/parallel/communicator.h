@@ -70,6 +70,22 @@ class Communicator {
   /// returns. synchronize() knows them.
   SymmetricTensor signals(int64_t count, SourceLocation where = SourceLocation::current());
 
+  /// Whether kernels reach the memory of other ranks. On GPUs without peer access they do not: then the collectives
+  /// (AllReduce, AllGather, ReduceScatter) go through NCCL 2.19 or later, whose sums are added in an order of its own, and
+  /// whatever needs all() of a SymmetricTensor is a LaunchError. Rank 0 says so on stderr when the ranks come together, and
+  /// DeviceError is thrown where there is no NCCL. (IMBREX_NO_PEERS=1 makes it so for a test.)
+  bool reaches_peers() const;
+  /// y = the sum of all ranks' x; of dense tensors of one type and shape, by NCCL, without waiting; where reaches_peers() is
+  /// false. LaunchError for types that NCCL does not add.
+  void all_reduce_by_nccl(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
+                          SourceLocation where = SourceLocation::current());
+  /// y = the x of all ranks, one behind the other.
+  void all_gather_by_nccl(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
+                          SourceLocation where = SourceLocation::current());
+  /// y = this rank's part of the sum of all ranks' x, of as many parts as there are ranks.
+  void reduce_scatter_by_nccl(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
+                              SourceLocation where = SourceLocation::current());
+
   /// Waits for the rank's device, for what is on its own stream at most for the time of Ranks::patience (for what a program
   /// has put on other streams, without a bound: wait for those after this). Where a kernel has not ended by then, a
   /// signal that it waits for has not come: all signals of this rank are then set to a large value, which ends every

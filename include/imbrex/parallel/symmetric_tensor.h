@@ -19,8 +19,8 @@ class SymmetricTensor {
   /// This rank's part, a dense tensor. Valid as long as a handle of the communicator lives.
   const DeviceTensor& mine() const { return mine_; }
   /// The parts of all ranks: its first dimension is the rank. Not dense: a kernel takes rank_stride_bytes() besides, and
-  /// views it by symmetric_view() (imbrex/parallel/signal.h).
-  const DeviceTensor& all() const { return all_; }
+  /// views it by symmetric_view() (imbrex/parallel/signal.h). LaunchError where Communicator::reaches_peers() is false.
+  const DeviceTensor& all() const;
   int64_t rank_stride_bytes() const { return rank_stride_bytes_; }
   DataType dtype() const { return mine_.dtype(); }
   const std::vector<int64_t>& shape() const { return mine_.shape(); }

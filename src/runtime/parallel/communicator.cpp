@@ -12,6 +12,7 @@
 #include "runtime/device/backend.h"
 #include "runtime/device/stream_handle.h"
 #include "runtime/driver/cuda_driver.h"
+#include "runtime/parallel/nccl.h"
 #include "runtime/parallel/rank_link.h"
 
 namespace imbrex::parallel {
@@ -32,6 +33,36 @@ void Communicator::leave(const std::string& why) { link_->end(why); }
 int Communicator::rank() const { return link_->rank; }
 int Communicator::size() const { return link_->size; }
 const Device& Communicator::device() const { return link_->device; }
+
+bool Communicator::reaches_peers() const { return link_->nccl == nullptr; }
+
+namespace {
+
+/// NCCL, and the stream of a call that goes through it.
+runtime::Nccl& nccl_of(RankLink& link) {
+  if (link.nccl == nullptr)
+    throw LaunchError(Diagnostic{{}, "these ranks reach each other's memory, and use no NCCL", {}, ""});
+  return *link.nccl;
+}
+int64_t elements(const DeviceTensor& tensor) { return tensor.bytes() * 8 / tensor.dtype().bits(); }
+
+}  // namespace
+
+void Communicator::all_reduce_by_nccl(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
+                                      SourceLocation) {
+  nccl_of(*link_).all_reduce(x.address(), y.address(), elements(x), x.dtype(),
+                             runtime::handle_on(device(), stream, "AllReduce"));
+}
+void Communicator::all_gather_by_nccl(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
+                                      SourceLocation) {
+  nccl_of(*link_).all_gather(x.address(), y.address(), x.bytes(),
+                             runtime::handle_on(device(), stream, "AllGather"));
+}
+void Communicator::reduce_scatter_by_nccl(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
+                                          SourceLocation) {
+  nccl_of(*link_).reduce_scatter(x.address(), y.address(), elements(y), x.dtype(),
+                                 runtime::handle_on(device(), stream, "ReduceScatter"));
+}
 
 void Communicator::barrier(SourceLocation where) {
   synchronize(where);
@@ -66,6 +97,16 @@ SymmetricTensor Communicator::symmetric(DataType dtype, const std::vector<int64_
                                                link_->memory->rank_stride_bytes(), dtype, shape);
   tensor.keeper_ = link_;
   return tensor;
+}
+
+const DeviceTensor& SymmetricTensor::all() const {
+  if (rank_stride_bytes_ == 0 && !all_.is_null() && all_.shape()[0] > 1)
+    throw LaunchError(
+        Diagnostic{{},
+                   "kernels cannot reach the memory of other ranks: these GPUs have no peer access",
+                   {},
+                   "use AllReduce, AllGather and ReduceScatter, which go through NCCL"});
+  return all_;
 }
 
 SymmetricTensor SymmetricTensor::at(const Device& device, uint64_t address, int rank, int ranks,
@@ -216,6 +257,7 @@ void run_rank(const std::shared_ptr<RankLink>& link, const std::function<void(Co
     }
   };
   try {
+    if (link->memory->rank_stride_bytes() == 0 && link->nccl == nullptr) runtime::use_nccl(*link);
     Communicator communicator(link);
     body(communicator);
     link->end("");

@@ -316,8 +316,10 @@ std::shared_ptr<RankLink> host_ranks(const parallel::Ranks& ranks, const Job& jo
   if (!device) device = Device(make_virtual_device(host->machine_of(0), host->turn()));
   auto link = std::make_shared<HostRank>(host, job, *device, ranks.patience());
   host->serve_all(*link);
-  link->memory = ranks.is_virtual() ? symmetric_memory_of(host->memory(), host->memory()->rank_stride_bytes())
-                                    : cuda_memory_of_processes(*link);
+  if (ranks.is_virtual())
+    link->memory = symmetric_memory_of(host->memory(), host->memory()->rank_stride_bytes());
+  else
+    set_cuda_memory(*link);
   return link;
 }
 

@@ -10,7 +10,6 @@
 #include "imbrex/core/error.h"
 #include "runtime/cache/sources_digest.h"
 #include "runtime/device/backend.h"
-#include "runtime/driver/cuda_driver.h"
 
 namespace imbrex::runtime {
 
@@ -43,13 +42,17 @@ Hello hello_of(const parallel::Ranks& ranks, const Job& job, const Device* devic
     return hello;
   }
   hello.where = "CUDA GPUs";
-  std::string why_not;
-  const CudaDriver* const driver = CudaDriver::find(&why_not);
-  char bus[32] = {};
-  if (device != nullptr && driver != nullptr)
-    driver->check(driver->cuDeviceGetPCIBusId(bus, sizeof bus, device->backend().ordinal()), "bus of a GPU");
-  hello.gpu = bus;
+  if (device != nullptr) hello.gpu = place_of_gpu(*device);
   return hello;
+}
+
+void set_cuda_memory(RankLink& link) {
+  if (can_reach_all(link)) {
+    link.memory = cuda_memory_of_processes(link);
+    return;
+  }
+  use_nccl(link);
+  link.memory = memory_without_peers(link.device);
 }
 
 std::shared_ptr<RankLink> link_process(const parallel::Ranks& ranks, const Job& job) {

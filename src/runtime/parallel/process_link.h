@@ -22,6 +22,8 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
 
 /// The CUDA device of a rank's process. LaunchError where the process sees too few.
 Device cuda_device_of(const Job& job);
+/// The symmetric memory of CUDA GPUs, or NCCL in its place.
+void set_cuda_memory(RankLink& link);
 /// What a rank says of itself. `device`: its own, where that is known already.
 Hello hello_of(const parallel::Ranks& ranks, const Job& job, const Device* device);
 

@@ -17,6 +17,7 @@
 
 namespace imbrex::runtime {
 
+class Nccl;
 class RankLink;
 
 /// Memory of every rank, from one rank to the next at the same distance.
@@ -46,6 +47,8 @@ class RankLink {
   const Device device;
   const double patience;
   std::shared_ptr<SymmetricMemory> memory;
+  /// Where GPUs cannot reach each other's memory; null where they can.
+  std::shared_ptr<Nccl> nccl;
 
   void add_signals(uint64_t mine, int64_t bytes);
   /// The first of each of this rank's signals, as text, read while kernels may be running.
@@ -74,13 +77,24 @@ class CommonMemory {
 /// Of the virtual GPUs of a node, whose devices share `turn`.
 std::shared_ptr<CommonMemory> virtual_node_memory(std::shared_ptr<vgpu::VirtualNode> node,
                                                   std::shared_ptr<std::mutex> turn);
-/// Of CUDA devices of this process. DeviceError where one cannot reach another's memory.
+/// Of CUDA devices of this process, which can reach each other's memory.
 std::shared_ptr<CommonMemory> cuda_memory(const std::vector<Device>& devices);
 /// As a rank sees it; `memory` is null in other processes than rank 0's.
 std::shared_ptr<SymmetricMemory> symmetric_memory_of(std::shared_ptr<CommonMemory> memory,
                                                      int64_t rank_stride_bytes);
 /// Of one CUDA device of each rank's process.
 std::shared_ptr<SymmetricMemory> cuda_memory_of_processes(const RankLink& link);
+/// Of GPUs that cannot reach each other's: of this rank alone, with a distance of 0.
+std::shared_ptr<SymmetricMemory> memory_without_peers(const Device& device);
+
+/// Where a CUDA GPU is in its server: "0000:00:06.0".
+std::string place_of_gpu(const Device& device);
+/// By all ranks, on CUDA GPUs: whether each can reach the memory of all others (IMBREX_NO_PEERS=1 says no).
+bool can_reach_all(RankLink& link);
+/// The same of devices of this process.
+bool can_reach_all(const std::vector<Device>& devices);
+/// By all ranks, where they cannot: collectives go through NCCL, which rank 0 says on stderr. DeviceError without NCCL.
+void use_nccl(RankLink& link);
 
 /// The links of ranks that are threads of this process.
 std::vector<std::shared_ptr<RankLink>> link_threads(const parallel::Ranks& ranks);

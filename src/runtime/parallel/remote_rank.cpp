@@ -256,8 +256,10 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
     device = Device(make_virtual_device(std::make_shared<RemoteMachine>(connection, ranks.options()),
                                         std::make_shared<std::mutex>()));
   auto link = std::make_shared<RemoteRank>(job, *device, patience, connection, std::move(channels[1]));
-  link->memory = ranks.is_virtual() ? symmetric_memory_of(nullptr, welcome.rank_stride_bytes)
-                                    : cuda_memory_of_processes(*link);
+  if (ranks.is_virtual())
+    link->memory = symmetric_memory_of(nullptr, welcome.rank_stride_bytes);
+  else
+    set_cuda_memory(*link);
   return link;
 }
 

@@ -43,7 +43,6 @@ class CudaMemory : public CommonMemory {
     driver_ = CudaDriver::find(&why_not);
     if (driver_ == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, ""});
     for (const Device& a : devices_) {
-      for (const Device& b : devices_) check_peers(a.backend().ordinal(), b.backend().ordinal());
       CUmemAllocationProp properties;
       properties.location = a.backend().ordinal();
       size_t granularity = 0;
@@ -98,18 +97,6 @@ class CudaMemory : public CommonMemory {
     size_t bytes;
     CUmemHandle handle;
   };
-
-  void check_peers(int a, int b) const {
-    if (a == b) return;
-    int can = 0;
-    driver_->check(driver_->cuDeviceCanAccessPeer(&can, a, b), "access of a GPU to another's memory");
-    if (can != 0) return;
-    throw DeviceError(Diagnostic{{},
-                                 fmt::format("CUDA device {} cannot reach the memory of device {}", a, b),
-                                 {},
-                                 "kernels that read each other's memory need GPUs joined by NVLink, or a "
-                                 "PCIe topology with peer access; use NCCL between these"});
-  }
 
   std::vector<Device> devices_;
   const CudaDriver* driver_ = nullptr;

@@ -67,11 +67,12 @@ std::vector<std::shared_ptr<RankLink>> link_threads(const parallel::Ranks& ranks
     auto threads = std::make_shared<Threads>(count, nullptr, ranks.patience());
     std::vector<Device> of_ranks;
     for (int rank = 0; rank < count; ++rank) of_ranks.push_back(Device::cuda(rank));
-    const auto memory = cuda_memory(of_ranks);
+    const auto memory = can_reach_all(of_ranks) ? cuda_memory(of_ranks) : nullptr;
     for (int rank = 0; rank < count; ++rank) {
-      links.push_back(std::make_shared<ThreadLink>(threads, rank, count, of_ranks[static_cast<size_t>(rank)],
-                                                   ranks.patience()));
-      links.back()->memory = symmetric_memory_of(memory, memory->rank_stride_bytes());
+      const Device& device = of_ranks[static_cast<size_t>(rank)];
+      links.push_back(std::make_shared<ThreadLink>(threads, rank, count, device, ranks.patience()));
+      links.back()->memory = memory == nullptr ? memory_without_peers(device)
+                                               : symmetric_memory_of(memory, memory->rank_stride_bytes());
     }
     return links;
   }
