@@ -54,6 +54,13 @@ bool wait_readable(int socket, Deadline deadline) {
   }
 }
 
+/// Whether the process at the other end is: anybody may use a name that is in no file system.
+bool is_of_this_user(int socket) {
+  ucred who = {};
+  socklen_t length = sizeof who;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid();
+}
+
 }  // namespace
 
 FileDescriptor::~FileDescriptor() {
@@ -161,10 +168,7 @@ Channel Listener::accept(Deadline deadline) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       throw DeviceError(Diagnostic{{}, fmt::format("accept: {}", std::strerror(errno)), {}, ""});
     }
-    ucred who = {};
-    socklen_t length = sizeof who;
-    if (getsockopt(made.number(), SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid())
-      return Channel(std::move(made));
+    if (is_of_this_user(made.number())) return Channel(std::move(made));
   }
   return {};
 }
@@ -173,7 +177,8 @@ Channel connect_to(const std::string& name, Deadline deadline) {
   const auto [address, length] = address_of(name);
   for (;;) {
     FileDescriptor made = new_socket();
-    if (connect(made.number(), reinterpret_cast<const sockaddr*>(&address), length) == 0)
+    if (connect(made.number(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+        is_of_this_user(made.number()))
       return Channel(std::move(made));
     if (Clock::now() >= deadline) return {};
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
