@@ -486,6 +486,17 @@ TEST(Join, IsForRanksThatAreProcesses) {
   alone.leave();
 }
 
+TEST(Join, TakesRanksThatTheProgramKnowsItself) {
+  EXPECT_THAT(error_of([] { Ranks::of_process(2, 2, "a job", "virtual", options()); }),
+              HasSubstr("rank 2 of 2"));
+  EXPECT_THAT(error_of([] { Ranks::of_process(0, 1, "a job", "graphics", options()); }),
+              HasSubstr("ranks on 'graphics'"));
+  Communicator alone = Communicator::join(Ranks::of_process(0, 1, "a job", "virtual", options()));
+  EXPECT_TRUE(alone.reaches_peers());
+  const SymmetricTensor x = alone.symmetric(float32, {4});
+  EXPECT_THAT(error_of([&] { alone.all_reduce_by_nccl(x.mine(), x.mine(), {}); }), HasSubstr("use no NCCL"));
+}
+
 }  // namespace
 }  // namespace imbrex::parallel
 
