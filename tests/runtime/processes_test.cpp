@@ -192,7 +192,7 @@ const std::map<std::string, std::function<void(Communicator&)>> kBodies = {
      }},
     {"late",
      [](Communicator& ranks) {
-       if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+       if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(5000));
        std::printf("%s", error_of([&] { ranks.barrier(); }).c_str());
      }},
     {"waits for one that ended",
@@ -245,7 +245,7 @@ int run_as_rank(const std::string& body, const std::string& kind, double patienc
   return 1;
 }
 
-// ---- how they are started
+// ---- how they are started; the shortest patience is longer than a busy machine takes to start a process
 
 const std::string kProgram = std::filesystem::read_symlink("/proc/self/exe");
 
@@ -310,7 +310,7 @@ TEST(Processes, ARankThatDiesIsNamedOnTheOthersAtOnce) {
   for (const int rank : {0, 2}) {
     EXPECT_THAT(ranks[static_cast<size_t>(rank)].output,
                 AllOf(HasSubstr("rank 1 is gone: its process ("), HasSubstr("has ended without a word")));
-    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, 10);
+    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, 15);
   }
 }
 
@@ -318,7 +318,7 @@ TEST(Processes, TheOthersGetToKnowThatRank0HasDied) {
   const std::vector<Rank> ranks = run("rank 0 dies", 3);
   for (const int rank : {1, 2}) {
     EXPECT_THAT(ranks[static_cast<size_t>(rank)].output, HasSubstr("rank 0 is gone"));
-    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, 10);
+    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, 15);
   }
 }
 
@@ -339,18 +339,18 @@ TEST(Processes, OtherShapesAreAnErrorOnAllRanks) {
 }
 
 TEST(Processes, ARankThatIsLateIsNamedWithinTheTimeStated) {
-  const std::vector<Rank> ranks = run("late", 2, "virtual", 0.5);
-  EXPECT_THAT(ranks[0].output, HasSubstr("rank 1 has not come within 0.5 s, while rank 0 waits for barrier"));
-  EXPECT_THAT(ranks[1].output, HasSubstr("rank 1 has not come within 0.5 s"));
+  const std::vector<Rank> ranks = run("late", 2, "virtual", 3);
+  EXPECT_THAT(ranks[0].output, HasSubstr("rank 1 has not come within 3 s, while rank 0 waits for barrier"));
+  EXPECT_THAT(ranks[1].output, HasSubstr("rank 1 has not come within 3 s"));
 }
 
 TEST(Processes, RanksThatWereNotStartedAreNamed) {
-  for (const Rank& rank : run("nothing", 4, "virtual", 1, 0, 2)) {
-    EXPECT_THAT(rank.output, HasSubstr("rank 2, 3 of 4 ranks have not come within 1 s"));
+  for (const Rank& rank : run("nothing", 4, "virtual", 3, 0, 2)) {
+    EXPECT_THAT(rank.output, HasSubstr("rank 2, 3 of 4 ranks have not come within 3 s"));
     EXPECT_EQ(rank.exit_code, 1);
   }
-  for (const Rank& rank : run("nothing", 3, "virtual", 1, 1, 3))
-    EXPECT_THAT(rank.output, HasSubstr("rank 0 has not come within 1 s"));
+  for (const Rank& rank : run("nothing", 3, "virtual", 3, 1, 3))
+    EXPECT_THAT(rank.output, HasSubstr("rank 0 has not come within 3 s"));
 }
 
 TEST(Processes, AKernelThatWaitsForARankThatEndedIsFound) {
