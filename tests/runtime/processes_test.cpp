@@ -388,6 +388,7 @@ TEST(ProcessesOnTwoGpus, KernelsThatWaitForARankThatDiesAreEnded) {
 
 TEST(ProcessesOnTwoGpus, CollectivesGoThroughNcclWhereThereIsNoPeerAccess) {
   if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  if (std::getenv("IMBREX_NCCL_FALLBACK") == nullptr) IMBREX_SKIP(nccl);
   setenv("IMBREX_NO_PEERS", "1", 1);
   const std::vector<std::string> sums = outputs(run("all-reduces", 2, "cuda")),
                                  moved = outputs(run("rows", 2, "cuda")),
