@@ -96,6 +96,16 @@ ptx::Reg Edit::fresh(ptx::ScalarType type) {
   return ptx::Reg{static_cast<uint32_t>(f.registers.size() - 1)};
 }
 
+void Edit::set_mask(size_t i, size_t k, int64_t mask) {
+  if (operand(i, k).is_immediate()) {
+    operand(i, k).value = mask;
+    return;
+  }
+  const ptx::Reg number = fresh(ptx::ScalarType::b16);
+  insert(i, Op::mov, {ptx::ScalarType::b16}, {number, mask});
+  operand(i + 1, k) = number;
+}
+
 Operand Edit::pair(Operand d, Operand p) {
   Operand result;
   result.kind = OperandKind::pair;

@@ -50,6 +50,8 @@ class Edit {
 
   /// A register that nothing uses yet.
   ptx::Reg fresh(ptx::ScalarType type);
+  /// Operand k of the instruction at i becomes this number: in the operand, or in a register of 16 bits, set in front.
+  void set_mask(size_t i, size_t k, int64_t mask);
   /// {d, p} as an operand.
   ptx::Operand pair(ptx::Operand d, ptx::Operand p);
 

@@ -123,4 +123,40 @@ struct Viewed {
   }
 };
 
+/// y[cta, 5 i + 3 mod 128, :] = x[i, :] for the rows i of two warps but every third. Each CTA of two loads half of x for both and
+/// copies all to its tensor memory, and both know when both have: by masks that the program computes. Each of the two warps reads
+/// its own lanes, and leaves out rows by a mask.
+struct Masked {
+  static constexpr const char* target = "sm_100a";
+  void operator()(Ptr<float32> x_ptr, Ptr<float32> y_ptr) const {
+    constexpr int kCtas = 2, kRows = 128, kHalf = kRows / kCtas;
+    grid(kCtas);
+    cluster(kCtas);
+    warps(4);
+    auto tile = shared_tensor(float32, {kRows, 32});
+    auto t = tcgen05::alloc(float32, {kRows, 32});
+    auto landed = mbarrier::alloc(1), copied = mbarrier::alloc(kCtas);
+    cluster_sync();
+    Int32 rank = cluster_rank(), both = (1 << rank) | (1 << (kCtas - 1 - rank));
+    if (auto warp = single_warp()) {
+      if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(landed, tile.nbytes());
+      tma::global_to_shared(global_view(x_ptr, {kRows, 32}), tile.slice({kHalf * rank, 0}, {kHalf, 32}),
+                            {kHalf * rank, 0}, landed, {.multicast_mask = both});
+      mbarrier::wait(landed, 0);
+      tcgen05::copy(tile, t);
+      tcgen05::commit(copied, {.multicast_mask = both});
+    }
+    mbarrier::wait(copied, 0);
+    auto g_y = global_view(y_ptr, {kCtas, kRows, 32})[block_idx.x];
+    for (int i : {2, 1})
+      if (auto warp = single_warp(i)) {
+        auto row = register_tensor(int32, {32, 1}, [&](auto r, auto) { return r + 32 * i; });
+        scatter(g_y, tcgen05::load(t.slice({32 * i, 0}, {32, 32})), {(5 * row + 3) % kRows, 0},
+                {.mask = row % 3 != 0});
+      }
+    sync();  // all that the other CTA sends has arrived
+    tcgen05::dealloc(t);
+  }
+};
+
 }  // namespace imbrex::mutants

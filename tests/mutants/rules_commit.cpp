@@ -38,8 +38,7 @@ template <int kMask>
 void mask(Places& places) {
   places.each(Op::tcgen05_commit, [&](size_t i) {
     if (places.f.body[i].operand_count < 2) return;
-    const auto mask = definition_before(places.f, i, places.operand(i, 1).reg());
-    if (mask) places.add(i, [&](Edit& e) { e.operand(*mask, 1).value = kMask; });
+    places.add(i, [&](Edit& e) { e.set_mask(i, 1, kMask); });
   });
 }
 void mma_by_all_lanes(Places& places) {

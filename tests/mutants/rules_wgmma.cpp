@@ -40,13 +40,7 @@ template <int kMask>
 void load_mask(Places& places) {
   places.each(Op::cp_async_bulk_tensor, [&](size_t i) {
     if (!places.f.body[i].has(Mod::multicast_cluster)) return;
-    const ptx::Operand& mask = places.operand(i, 3);
-    if (mask.is_immediate()) {
-      places.add(i, [&](Edit& e) { e.operand(i, 3).value = kMask; });
-      return;
-    }
-    const auto definition = definition_before(places.f, i, mask.reg());
-    if (definition) places.add(i, [&](Edit& e) { e.operand(*definition, 1).value = kMask; });
+    places.add(i, [&](Edit& e) { e.set_mask(i, 3, kMask); });
   });
 }
 void load_alone(Places& places) {

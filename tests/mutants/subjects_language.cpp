@@ -2,6 +2,8 @@
 // Subjects beside the ladders: kernels with atomics, semaphores, scans, packed weights, views of bits.
 #include "imbrex/kernels/block_scaled_matmul/block_scaled_mma.h"
 #include "imbrex/kernels/histogram.h"
+#include "imbrex/kernels/low_precision/ampere_low_precision.h"
+#include "imbrex/kernels/low_precision/blackwell_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
 #include "imbrex/kernels/matmul/matmul_stream_k.h"
 #include "imbrex/kernels/split_k_matmul.h"
@@ -31,19 +33,41 @@ Subject stream_k(int m, int n, int k, int ctas) {
   return subject;
 }
 
+/// A product with weights of int4 and groups of 128, without any step behind it.
+template <class K>
+Subject packed_product(const char* name, int num_sms, const K& kernel, int m, int n, int k) {
+  const int group = 128, tiles_n = (n + 63) / 64;
+  const auto unread = in(float32, {m}).unread();
+  return make_subject(name, num_sms, kernel, m, n, k, group, 0, int4, float16, float16, in(float16, {m, k}),
+                      8, k / 8, 0, in(uint32, {tiles_n, k / 256, 8, 256}),
+                      in(float16, {tiles_n, k / group, 64}), out(float16, {m, n}), 8, n / 8, 0, 0, unread,
+                      false, 0, false, float16, unread, false, float16, unread, false, 0, unread, 1, 1, 0, 0,
+                      Activation::kNone);
+}
+
 Subject decode() {
   const kernels::HopperLowPrecisionDecode kernel{
       .block_m = 8, .row_tiles = 1, .k_tiles = 1, .stages = 2, .split_k = 2};
-  const int m = 5, n = 64, k = 2048, group = 128;
-  const auto unread = in(float32, {m}).unread();
-  Subject subject =
-      make_subject("int4", 2, kernel, m, n, k, group, 0, int4, float16, float16, in(float16, {m, k}), 8,
-                   k / 8, 0, in(uint32, {1, k / 256, 8, 256}), in(float16, {1, k / group, 64}),
-                   out(float16, {m, n}), 8, n / 8, 0, 0, unread, false, 0, false, float16, unread, false,
-                   float16, unread, false, 0, unread, 1, 1, 0, 0, Activation::kNone);
+  Subject subject = packed_product("int4", 2, kernel, 5, 64, 2048);
   // Sums lie where stages were: there are numbers beside them too.
   subject.left_out = {"store-shared-plus-16", "store-shared-plus-4096", "load-shared-plus-8192", "rank-1",
                       "own-barrier"};
+  return subject;
+}
+
+Subject ampere_packed() {
+  const kernels::AmpereLowPrecision kernel{
+      .block_m = 8, .row_tiles = 1, .k_tiles = 1, .warp_rows = 32, .stages = 3};
+  Subject subject = packed_product("int4-ampere", 1, kernel, 5, 64, 1536);
+  // As above.
+  subject.left_out = {"store-shared-plus-16", "store-shared-plus-4096", "load-shared-plus-8192"};
+  return subject;
+}
+
+Subject blackwell_packed() {
+  const kernels::BlackwellLowPrecision kernel{.block_m = 64, .stages = 3, .weight_stages = 2};
+  Subject subject = packed_product("int4-tcgen05", 1, kernel, 40, 128, 1024);
+  subject.left_out = {"load-columns-plus-16"};  // there are more sums, and weights behind them
   return subject;
 }
 
@@ -72,12 +96,15 @@ std::vector<Subject> language_subjects() {
                    out(float32, {32, 32}).unread(), zeroed(int32, {2}), out(float16, {32, 32})));
   all.push_back(stream_k(320, 64, 112, 2));
   all.push_back(decode());
+  all.push_back(ampere_packed());
+  all.push_back(blackwell_packed());
   all.push_back(scaled_mma());
   all.push_back(make_subject("rows", 1, Rows(), in(float16, {16, 64}), out(float16, {16, 64})));
   all.back().left_out = {"store-shared-plus-16", "map-narrow-box"};  // a neighbour of the same rows
   all.push_back(make_subject("viewed", 1, Viewed(), in(float16, {128, 32}), in(float16, {32, 32}),
                              in(float16, {32, 32}), out(float32, {128, 32})));
   all.back().left_out = {"matrix-b-next-line"};  // behind V lie numbers
+  all.push_back(make_subject("masked", 2, Masked(), in(float32, {128, 32}), zeroed(float32, {2, 128, 32})));
   return all;
 }
 
