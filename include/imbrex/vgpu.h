@@ -4,6 +4,7 @@
 
 #include "imbrex/vgpu/bent_rule.h"
 #include "imbrex/vgpu/options.h"
+#include "imbrex/vgpu/power.h"
 #include "imbrex/vgpu/report.h"
 #include "imbrex/vgpu/stream_order.h"
 #include "imbrex/vgpu/timeline.h"

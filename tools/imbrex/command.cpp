@@ -94,6 +94,7 @@ int command_main(int argc, char** argv) {
   command::add_launch(app, chosen, program);
   command::add_trace(app, chosen);
   command::add_why(app, chosen);
+  command::add_predict(app, chosen);
   command::add_emit(app, chosen);
   command::add_exec(app, chosen);
   command::add_demo(app, chosen);

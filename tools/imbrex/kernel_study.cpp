@@ -46,6 +46,28 @@ StudyRun study_run(const KernelChoice& choice, const GpuModel& gpu, bool with_ti
   return {std::move(c.report.virtual_report), c.verified(), c.max_rel_err()};
 }
 
+Device predicting_device(const GpuModel& gpu, int sms, vgpu::TimelineOptions timeline) {
+  vgpu::Options machine;
+  machine.target = gpu.target;
+  machine.num_sms = sms > 0 ? sms : gpu.sms;
+  machine.checks = vgpu::CheckSet::none();
+  machine.tensor_math = vgpu::TensorMath::kNone;
+  machine.timeline = std::move(timeline);
+  machine.timeline.record = true;
+  machine.timeline.gpu = std::make_shared<const GpuModel>(gpu);
+  return Device::virtual_gpu(machine);
+}
+
+vgpu::Report predicted_launch(const KernelChoice& choice, const Device& device,
+                              const Configuration& configuration, const std::shared_ptr<CaseData>& data) {
+  Case c(Case::Mode::kMeasure, device, choice.sizes(), 0);
+  c.share(data);
+  vgpu::Report report;
+  c.measure = [&](const Case::Launcher& launcher) { report = launcher(true).virtual_report; };
+  choice.kernel().run(c, device, configuration);
+  return report;
+}
+
 TrafficCounts counts_of(const vgpu::Statistics& s) {
   return {.global_bytes_read = s.global_bytes_read,
           .global_bytes_written = s.global_bytes_written,

@@ -29,6 +29,13 @@ struct StudyRun {
 };
 StudyRun study_run(const KernelChoice& choice, const GpuModel& gpu, bool with_timeline);
 
+/// A virtual GPU that predicts `gpu`'s times as `timeline` asks, on so many of its SMs (0: all), and computes no products,
+/// at whose results nobody looks.
+Device predicting_device(const GpuModel& gpu, int sms, vgpu::TimelineOptions timeline);
+/// Launches once, without comparing the results.
+vgpu::Report predicted_launch(const KernelChoice& choice, const Device& device,
+                              const Configuration& configuration, const std::shared_ptr<CaseData>& data);
+
 /// What the virtual GPU counted, under the names of what is counted from the IR.
 TrafficCounts counts_of(const vgpu::Statistics& statistics);
 /// "global_bytes_read: 1234 from the IR, 1200 in the run", one entry for every count that differs.

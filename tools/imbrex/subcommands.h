@@ -18,6 +18,7 @@ using Action = std::function<int()>;
 
 void add_bench(CLI::App& app, Action& chosen);
 void add_build(CLI::App& app, Action& chosen);
+void add_predict(CLI::App& app, Action& chosen);
 void add_profile(CLI::App& app, Action& chosen);
 void add_tune(CLI::App& app, Action& chosen);
 void add_worker(CLI::App& app, Action& chosen);

@@ -29,29 +29,9 @@ struct Options {
 };
 
 Device machine_of(const Options& options, const GpuModel& gpu, bool explain) {
-  vgpu::Options machine;
-  machine.target = gpu.target;
-  machine.num_sms = options.sms > 0 ? options.sms : gpu.sms;
-  machine.checks = vgpu::CheckSet::none();
-  machine.tensor_math = vgpu::TensorMath::kNone;  // nobody looks at the results
-  machine.timeline = {.record = true,
-                      .cta = explain ? 0 : -1,
-                      .explain = explain,
-                      .sample = !explain,
-                      .clock_ghz = options.clock,
-                      .gpu = std::make_shared<const GpuModel>(gpu)};
-  return Device::virtual_gpu(machine);
-}
-
-/// Launches once, without comparing the results.
-vgpu::Report launch(const Options& options, const Device& device, const Configuration& configuration,
-                    const std::shared_ptr<CaseData>& data) {
-  Case c(Case::Mode::kMeasure, device, options.choice.sizes(), 0);
-  c.share(data);
-  vgpu::Report report;
-  c.measure = [&](const Case::Launcher& launcher) { report = launcher(true).virtual_report; };
-  options.choice.kernel().run(c, device, configuration);
-  return report;
+  return predicting_device(
+      gpu, options.sms,
+      {.cta = explain ? 0 : -1, .explain = explain, .sample = !explain, .clock_ghz = options.clock});
 }
 
 /// The members in which two configurations differ.
@@ -106,7 +86,7 @@ Trials try_neighbours(const Options& options, const GpuModel& gpu, const Configu
     }
     Trial trial{.change = change_text(space, from, candidate)};
     try {
-      const vgpu::Report report = launch(options, device, candidate, data);
+      const vgpu::Report report = predicted_launch(options.choice, device, candidate, data);
       if (report.timeline == nullptr || !report.timeline->complete)
         trial.refused = "its run did not end";
       else
@@ -126,8 +106,8 @@ int why(const Options& options) {
   const RegisteredKernel& kernel = options.choice.kernel();
   const GpuModel gpu = options.gpu.gpu_for(kernel);
   const Configuration configuration = options.choice.configuration();
-  const vgpu::Report report =
-      launch(options, machine_of(options, gpu, true), configuration, std::make_shared<CaseData>());
+  const vgpu::Report report = predicted_launch(options.choice, machine_of(options, gpu, true), configuration,
+                                               std::make_shared<CaseData>());
   if (report.timeline == nullptr) {
     fmt::print(stderr, "{}\n", report.format());
     return 1;

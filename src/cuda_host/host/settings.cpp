@@ -114,6 +114,7 @@ Settings Settings::from_environment() {
   if (variable("IMBREX_TIMELINE") == "1") {
     settings.options.timeline.record = true;
     settings.options.timeline.gpu = std::make_shared<const GpuModel>(settings.gpu);
+    settings.options.timeline.clock_ghz = 1e-3 * static_cast<double>(number("IMBREX_CLOCK_MHZ", 0, 0, 10000));
   }
   settings.stop_at_first = variable("IMBREX_STOP_AT_FIRST") == "1";
   settings.progress = variable("IMBREX_PROGRESS") != "0";

@@ -171,7 +171,7 @@ class Replay {
   Landing load_by_threads(SmModel& sm, const RecordedWork& work, const Recording& recording);
   Landing update(SmModel& sm, const RecordedWork& work, const Recording& recording);
   Landing fetch(SmModel& sm, double bytes, double missed, double merged, double together);
-  Landing load_block(SmModel& sm, uint64_t block, double bytes, double together);
+  Landing load_block(SmModel& sm, uint64_t block, double bytes, double together, bool alone = false);
   PathNode landed(const Landing& landing, const RecordedWork& work, PathNode node);
   double store(SmModel& sm, double bytes, double cost);
   void finish_work(int32_t cluster, int32_t work);

@@ -49,10 +49,10 @@ Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged, d
 }
 
 /// Bytes that are asked for together. SMs of a GPC that ask for the same ones while they are under way are served
-/// together; whoever asks for bytes on their way from memory waits for them.
-Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes, double together) {
+/// together, but not those of clusters, which ncu counts in full; whoever asks for bytes on their way from memory waits for them.
+Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes, double together, bool alone) {
   const uint64_t key = block * SmModel::kMaxGroups + static_cast<uint64_t>(sm.group);
-  const double under_way = pending_.arrival(key, now_);
+  const double under_way = alone ? 0 : pending_.arrival(key, now_);
   double* ready = nullptr;
   const bool hit = cache_.use(block, static_cast<int64_t>(bytes), &ready);
   Landing landing = fetch(sm, bytes, hit ? 0 : bytes, under_way > 0 ? bytes : 0, together);
@@ -61,7 +61,7 @@ Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes, double tog
   if (const double there = std::max(under_way, *ready); there > arrival) {
     landing.memory_latency += there - arrival;
   }
-  if (under_way == 0)
+  if (under_way == 0 && !alone)
     pending_.add(key, now_, now_ + rates_.merge_window + (hit ? 0 : landing.memory_latency));
   return landing;
 }
@@ -110,7 +110,8 @@ void Replay::load_part(int32_t cluster, int32_t id, int32_t part, PathNode node)
     landing.latency = model_.l2_latency;
   } else {
     constexpr uint64_t kScatter = 0x9E37'79B9'7F4A'7C15;  // so that parts of different blocks differ
-    landing = load_block(sm, work.demand.block + static_cast<uint64_t>(part) * kScatter, all / parts, all);
+    landing = load_block(sm, work.demand.block + static_cast<uint64_t>(part) * kScatter, all / parts, all,
+                         c.recording->ctas.size() > 1);
   }
   landing.tma_latency = model_.tma_latency;
   if (landing.done() > run.landing.done()) run.landing = landing;
