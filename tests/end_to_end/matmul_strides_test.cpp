@@ -71,7 +71,9 @@ void expect_product(const Setting& s, const std::string& what) {
         expected[at] = activation(s.activation, sum);
       }
   }
-  const Comparison comparison = compare(c.tensor.to_host(), expected, default_tolerance(s.result));
+  // The tensor cores' sums of float8 keep 14 bits, of the largest partial sum.
+  const double tolerance = default_tolerance(s.result) + (s.operands == float8_e4m3 ? 2e-3 : 0);
+  const Comparison comparison = compare(c.tensor.to_host(), expected, tolerance);
   EXPECT_TRUE(comparison.passed) << comparison.format();
   c.expect_surroundings_untouched();
   a.expect_surroundings_untouched();

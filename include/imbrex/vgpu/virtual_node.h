@@ -10,7 +10,8 @@
 //   std::vector<Report> reports = node.launch(launches);
 //
 // A launch on several ranks depends on the seed alone: it says in what order clusters of all ranks see each other's
-// atomics, and how much later one rank begins than another. Beside the checks of one GPU there are those between them:
+// atomics, and how much later one rank begins than another. (Which of two accesses that race is found to be the later one
+// also depends on time, unless Options::host_threads is 1.) Beside the checks of one GPU there are those between them:
 // weak accesses of two ranks to one place, of which one writes, must be ordered by releases and acquires of system scope
 // (of the launches of one rank, each is ordered before the next); and where no rank can get on any more, the finding says
 // where each of them stands. imbrex/parallel.h builds on this.

@@ -166,11 +166,13 @@ class ScatteredTiles {
     for (int i = 0; i < call_->ranks(); ++i) places.push_back(results[call_->peer(i)]);
     store.to(places, store.finish(), group, sums, row, column, 0);
     result_ = part + 1;
-    if (!store.is_by_tma()) tell_of_result();
+    if (!store.is_by_tma()) {
+      tell_of_result();
+      result_ = -1;
+    }
   }
-  void tell_of_result() {
+  void tell_of_result() const {
     for (int i = 1; i < call_->ranks(); ++i) call_->stored(call_->peer(i), result_);
-    result_ = -1;
   }
   /// At least one: a tensor has elements.
   Expr own_rows() const {
