@@ -49,17 +49,19 @@ void add_product(std::vector<double>& sum, const HostTensor& a, const HostTensor
             x[static_cast<size_t>(i * k + l)] * w[static_cast<size_t>(j * k + l)];
 }
 
-/// The sums, or with `steps` relu(sum + bias), compared with what a rank got. `roundings`: of results that were rounded on the way, each as large as
-/// some sqrt(k).
+/// The sums, or with `steps` relu(sum + bias), compared with what a rank got. `roundings`: of results that were rounded on
+/// the way, each as large as some sqrt(k).
 void expect_close(const HostTensor& got, const std::vector<double>& sums, int64_t first_row,
                   const HostTensor& bias, double roundings, int64_t k, bool steps = true) {
   const int64_t n = got.shape()[1];
   const double unit = got.dtype() == float16 ? 1.0 / 1024 : 1.0 / 128;
+  // Tensor cores cut each of k / 16 partial sums, which are about as large as sqrt(k), to 24 bits.
+  const double cut = std::ceil(static_cast<double>(k) / 16) * std::sqrt(static_cast<double>(k)) * 0x1p-23;
   for (int64_t i = 0; i < got.elements(); ++i) {
     const double sum = sums[static_cast<size_t>(first_row * n + i)];
     const double wanted = steps ? std::max(sum + bias.get(i % n), 0.0) : sum;
     ASSERT_NEAR(got.get(i), wanted,
-                unit * (std::abs(wanted) + roundings * 2 * std::sqrt(static_cast<double>(k)) + 0.1))
+                cut + unit * (std::abs(wanted) + roundings * 2 * std::sqrt(static_cast<double>(k)) + 0.1))
         << "row " << i / n << " of the rank's, column " << i % n;
   }
 }
