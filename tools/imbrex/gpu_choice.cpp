@@ -88,6 +88,13 @@ void GpuChoice::add_to(CLI::App& command) {
                      fmt::format("{}, or a JSON file that describes one", fmt::join(names, ", ")));
 }
 
+void GpuChoice::add_sms_to(CLI::App& command, int& sms) {
+  command
+      .add_option("--sms", sms,
+                  "model so many multiprocessors, with their share of the bandwidths (0: the chip's)")
+      ->check(CLI::Range(0, 100000));
+}
+
 GpuModel GpuChoice::gpu_for(const RegisteredKernel& kernel) const {
   if (!is_given()) return gpu_model_for(kernel.target);
   GpuModel model = gpu("");

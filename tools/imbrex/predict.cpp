@@ -123,10 +123,7 @@ void add_predict(CLI::App& app, Action& chosen) {
       "Predict a kernel's time on a chip, without its products: from a part of it where the rest repeats");
   options->choice.add_to(*command);
   options->gpu.add_to(*command);
-  command
-      ->add_option("--sms", options->sms,
-                   "model so many multiprocessors, with their share of the bandwidths (0: the chip's)")
-      ->check(CLI::Range(0, 100000));
+  GpuChoice::add_sms_to(*command, options->sms);
   command->add_option(
       "--clock", options->clock,
       "clock of the multiprocessors in GHz (else the chip's), or the one that power leaves: cool, sustained");

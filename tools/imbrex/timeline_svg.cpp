@@ -18,9 +18,8 @@ using vgpu::LaneKind;
 using vgpu::SpanKind;
 using vgpu::TimelineSpan;
 
-constexpr double kWidth = 1240, kLabels = 262, kRight = 28, kTop = 118;
+constexpr double kPlot = 950, kLeastLabels = 262, kRight = 28, kTop = 118;
 constexpr double kLaneGap = 7, kHeadingHeight = 26, kLegendHeight = 64;
-constexpr double kPlot = kWidth - kLabels - kRight;
 constexpr double kCharacter = 5.9;  // of the labels in boxes, in pixels
 
 struct Style {
@@ -75,14 +74,18 @@ class Picture {
     begin_ = static_cast<double>(options.begin);
     end_ = static_cast<double>(options.end > options.begin ? options.end : last_end());
     end_ = std::max(end_, begin_ + 1);
+    labels_ = std::max(kLeastLabels, labels_width());
   }
 
   std::string draw();
 
  private:
   double last_end() const;
+  /// Of the names and details before the lanes, side by side.
+  double labels_width() const;
+  double whole_width() const { return labels_ + kPlot + kRight; }
   bool is_drawn(const LaneView& lane) const;
-  double x(double cycles) const { return kLabels + (cycles - begin_) / (end_ - begin_) * kPlot; }
+  double x(double cycles) const { return labels_ + (cycles - begin_) / (end_ - begin_) * kPlot; }
   void draw_lanes();
   void draw_lane(const LaneView& lane);
   void draw_row(const LaneView& lane, int row, double top, double height);
@@ -94,7 +97,7 @@ class Picture {
 
   const TimelineView& view_;
   SvgOptions options_;
-  double begin_ = 0, end_ = 1, y_ = kTop, legend_bottom_ = 0;
+  double begin_ = 0, end_ = 1, y_ = kTop, legend_bottom_ = 0, labels_ = 0;
   std::string lanes_, grid_, head_;
   std::array<bool, 8> used_{};
 };
@@ -184,17 +187,29 @@ void Picture::draw_row(const LaneView& lane, int row, double top, double height)
   flush();
 }
 
+double Picture::labels_width() const {
+  constexpr double kBold = 7.5, kThin = 6, kDetail = 5.4,
+                   kAround = 18 + 14 + 12;  // of a character; beside the two
+  double widest = 0;
+  for (const LaneView& lane : view_.lanes)
+    if (is_drawn(lane))
+      widest = std::max(widest, kAround + kDetail * static_cast<double>(lane.detail.size()) +
+                                    (lane.lane->kind == LaneKind::kBarrier ? kThin : kBold) *
+                                        static_cast<double>(lane.name.size()));
+  return std::ceil(widest);
+}
+
 void Picture::draw_lane(const LaneView& lane) {
   const double height = row_height(lane.lane->kind, lane.rows), gap = lane.rows > 1 ? 2 : 0;
   const double total = lane.rows * height + (lane.rows - 1) * gap;
   const bool is_thin = lane.lane->kind == LaneKind::kBarrier;
   lanes_ += fmt::format(R"(<rect x="{}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="3" fill="#f6f8fa"/>)",
-                        kLabels, y_ - 1.5, kPlot, total + 3);
+                        labels_, y_ - 1.5, kPlot, total + 3);
   const double middle = y_ + total / 2 + 4;
   lanes_ += fmt::format(R"(<text x="18" y="{:.1f}" class="{}">{}</text>)", middle, is_thin ? "s" : "n",
                         svg_escaped(lane.name));
   if (!lane.detail.empty())
-    lanes_ += fmt::format(R"(<text x="{}" y="{:.1f}" class="d" text-anchor="end">{}</text>)", kLabels - 12,
+    lanes_ += fmt::format(R"(<text x="{}" y="{:.1f}" class="d" text-anchor="end">{}</text>)", labels_ - 12,
                           middle, svg_escaped(lane.detail));
   lanes_ += "\n";
   for (int row = 0; row < lane.rows; ++row) draw_row(lane, row, y_ + row * (height + gap), height);
@@ -237,8 +252,8 @@ void Picture::draw_axis(double bottom) {
         R"(<line x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}" stroke="#8c959f"/><text x="{0:.1f}" y="{3:.1f}" class="a">{4:g}</text>)",
         x(t * per_microsecond), bottom, bottom + 4, bottom + 15, t);
   grid_ += fmt::format(
-      R"(<line x1="{}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="#8c959f" stroke-width="0.8"/>)", kLabels,
-      bottom, kLabels + kPlot, bottom);
+      R"(<line x1="{}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="#8c959f" stroke-width="0.8"/>)", labels_,
+      bottom, labels_ + kPlot, bottom);
   grid_ += fmt::format(R"(<text x="18" y="{:.1f}" class="e">µs at {:.2f} GHz</text>)", bottom + 15,
                        view_.timeline->clock_ghz);
 }
@@ -249,7 +264,7 @@ void Picture::draw_legend(double top) {
     if (!used_[kind]) continue;
     const Style style = style_of(static_cast<SpanKind>(kind));
     const double width = 36 + 6.2 * static_cast<double>(std::char_traits<char>::length(style.legend));
-    if (at + width > kWidth - 10) {
+    if (at + width > whole_width() - 10) {
       at = 18;
       top += 20;
       legend_bottom_ += 20;
@@ -288,7 +303,7 @@ std::string Picture::draw() {
 {4}
 {6}{5}</svg>
 )svg",
-      kWidth, height, kWidth - 1, height - 1, head_, lanes_, grid_);
+      whole_width(), height, whole_width() - 1, height - 1, head_, lanes_, grid_);
 }
 
 }  // namespace

@@ -88,10 +88,7 @@ void add_trace(CLI::App& app, Action& chosen) {
   command->add_option("-o,--output", options->output, "write the trace for Perfetto (ui.perfetto.dev) here");
   command->add_option("--svg", options->svg, "write a picture here");
   command->add_option("--cta", options->cta, "draw this CTA and those of its cluster")->capture_default_str();
-  command
-      ->add_option("--sms", options->sms,
-                   "model so many multiprocessors, with their share of the bandwidths (0: the chip's)")
-      ->check(CLI::Range(0, 100000));
+  GpuChoice::add_sms_to(*command, options->sms);
   command->add_option("--clock", options->clock, "clock of the multiprocessors in GHz (0: the chip's)")
       ->check(CLI::Range(0.0, 100.0));
   command->add_option("--from", options->picture.begin, "first cycle of the picture")

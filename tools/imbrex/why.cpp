@@ -137,10 +137,7 @@ void add_why(CLI::App& app, Action& chosen) {
       "Explain what limits a kernel on the chip: the critical path, who waits for what, what would help");
   options->choice.add_to(*command);
   options->gpu.add_to(*command);
-  command
-      ->add_option("--sms", options->sms,
-                   "model so many multiprocessors, with their share of the bandwidths (0: the chip's)")
-      ->check(CLI::Range(0, 100000));
+  GpuChoice::add_sms_to(*command, options->sms);
   command->add_option("--clock", options->clock, "clock of the multiprocessors in GHz (0: the chip's)")
       ->check(CLI::Range(0.0, 100.0));
   command->add_option("--seconds", options->seconds, "time for trying neighbours in the tuning space")
