@@ -14,19 +14,14 @@ using Forward = WithScoreOptions<ForwardAttention>;
 const KernelRegistration<Forward> registration{
     {"attention",
      "softmax(Q K^T / sqrt(d)) V, with masks and score modifications: the scores stay on the chip",
-     {{"heads", 4, "heads of Q, of all batches"},
-      {"q", 300, "rows of Q per head"},
-      {"kv", 300, "rows of K and V per head"},
-      {"d", 128, "columns: the head's size, a multiple of 16, at most 256"},
-      {"group", 1, "heads of Q that share one of K and V"},
-      {"causal", 0, "1: row i sees the columns up to i + kv - q"},
-      {"bf16", 0, "1: bfloat16, 0: float16"},
-      {"dv", 0, "columns of V and O; 0: as d"},
-      {"window", 0, "columns that a row sees, its own the last; 0: all"},
-      {"prefix", 0, "columns that every row sees, beside those up to its own; 0: no such mask"},
-      {"cap", 0, "bound of the scores, by tanh; 0: none"},
-      {"alibi", 0, "1: a bias by distance, of each head"},
-      {"sink", 0, "1: a score of each head without a value"}}},
+     with_steps({{"heads", 4, "heads of Q, of all batches"},
+                 {"q", 300, "rows of Q per head"},
+                 {"kv", 300, "rows of K and V per head"},
+                 {"d", 128, "columns: the head's size, a multiple of 16, at most 256"},
+                 {"group", 1, "heads of Q that share one of K and V"},
+                 {"causal", 0, "1: row i sees the columns up to i + kv - q"},
+                 {"bf16", 0, "1: bfloat16, 0: float16"},
+                 {"dv", 0, "columns of V and O; 0: as d"}})},
     [](Case& c, Kernel<Forward>& kernel) {
       const ForwardProblem p(c, ForwardProblem::Has::kAll);
       const HeadArguments qs(p.q), ks(p.k), vs(p.v), os(p.o);

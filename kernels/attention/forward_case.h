@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -16,6 +17,18 @@
 #include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
+
+/// A kernel's sizes, and behind them those of masks and score modifications.
+inline std::vector<SizeOption> with_steps(std::vector<SizeOption> sizes) {
+  for (const SizeOption& step : std::initializer_list<SizeOption>{
+           {"window", 0, "columns that a row sees, its own the last; 0: all"},
+           {"prefix", 0, "columns that every row sees, beside those up to its own; 0: no such mask"},
+           {"cap", 0, "bound of the scores, by tanh; 0: none"},
+           {"alibi", 0, "1: a bias by distance, of each head"},
+           {"sink", 0, "1: a score of each head without a value"}})
+    sizes.push_back(step);
+  return sizes;
+}
 
 /// A problem, as sizes of the registered kernel state it.
 struct ForwardProblem {

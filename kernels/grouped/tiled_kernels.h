@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -56,12 +55,13 @@ class TiledKernels {
   template <class Use>
   auto run(const Device& device, std::span<const MatmulChoice> tiles, int64_t m, int64_t n, int64_t k,
            int bits, const Steps& steps, const Use& use) {
+    const Call call{&device.backend(), tiles.data(), tiles.size(), bits, steps};
     for (;;) {
-      const MatmulChoice tile = choose(device, tiles, m, n, k, bits, steps);
+      const MatmulChoice tile = choose(call, tiles, m, n, (k * bits + 15) / 16, device.multiprocessors());
       try {
         return use(kernel(device, tile, bits), with_tile<K>(tile, bits));
       } catch (const CompileError&) {
-        if (!refuse(device, tiles, bits, steps, tile)) throw;
+        if (!refuse(call, tile)) throw;
       }
     }
   }
@@ -70,30 +70,31 @@ class TiledKernels {
   using Call =
       std::tuple<const void*, const MatmulChoice*, size_t, int, Steps>;  // the device, the tiles, ...
 
-  MatmulChoice choose(const Device& device, std::span<const MatmulChoice> tiles, int64_t m, int64_t n,
-                      int64_t k, int bits, const Steps& steps) {
+  /// `k`: of elements of 16 bits.
+  MatmulChoice choose(const Call& call, std::span<const MatmulChoice> tiles, int64_t m, int64_t n, int64_t k,
+                      int multiprocessors) {
     const std::lock_guard lock(turn_);
     constexpr size_t kMost = 4096;
     if (chosen_.size() > kMost) chosen_.clear();
-    const Call call{&device.backend(), tiles.data(), tiles.size(), bits, steps};
-    std::optional<MatmulChoice>& choice = chosen_[{call, m, n, k}];
-    if (!choice) {
+    const auto [known, is_new] = chosen_.try_emplace({call, m, n, k});
+    if (is_new) {
+      const std::vector<MatmulChoice>& refused = refused_[call];
       std::vector<MatmulChoice> left;
       for (const MatmulChoice& tile : tiles)
-        if (std::ranges::find(refused_[call], tile) == refused_[call].end()) left.push_back(tile);
-      choice = fastest_of(left, m, n, (k * bits + 15) / 16, device.multiprocessors());
+        if (std::ranges::find(refused, tile) == refused.end()) left.push_back(tile);
+      known->second = fastest_of(left, m, n, k, multiprocessors);
     }
-    return *choice;
+    return known->second;
   }
-  /// False if no other tile is left.
-  bool refuse(const Device& device, std::span<const MatmulChoice> tiles, int bits, const Steps& steps,
-              const MatmulChoice& tile) {
+  /// False if no other tile is left; the last one is tried again by the next call.
+  bool refuse(const Call& call, const MatmulChoice& tile) {
     const std::lock_guard lock(turn_);
-    std::vector<MatmulChoice>& refused =
-        refused_[{&device.backend(), tiles.data(), tiles.size(), bits, steps}];
-    if (std::ranges::find(refused, tile) == refused.end()) refused.push_back(tile);
+    std::vector<MatmulChoice>& refused = refused_[call];
+    if (std::ranges::find(refused, tile) != refused.end()) return true;  // by another thread meanwhile
+    if (refused.size() + 1 == std::get<2>(call)) return false;
+    refused.push_back(tile);
     chosen_.clear();
-    return refused.size() < tiles.size();
+    return true;
   }
   Kernel<K>& kernel(const Device& device, const MatmulChoice& tile, int bits) {
     const std::lock_guard lock(turn_);
@@ -104,7 +105,7 @@ class TiledKernels {
 
   std::mutex turn_;
   std::map<std::tuple<const void*, int, MatmulChoice>, std::unique_ptr<Kernel<K>>> kernels_;
-  std::map<std::tuple<Call, int64_t, int64_t, int64_t>, std::optional<MatmulChoice>> chosen_;
+  std::map<std::tuple<Call, int64_t, int64_t, int64_t>, MatmulChoice> chosen_;
   std::map<Call, std::vector<MatmulChoice>> refused_;
 };
 

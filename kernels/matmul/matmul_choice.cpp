@@ -111,8 +111,8 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int m
 }
 
 MatmulChoice fastest_of(std::span<const MatmulChoice> tiles, int64_t m, int64_t n, int64_t k,
-                        int multiprocessors, int64_t matrices) {
-  const ProductShape p{m, n, k, matrices};
+                        int multiprocessors) {
+  const ProductShape p{m, n, k};
   return *std::ranges::min_element(tiles, {}, [&](const MatmulChoice& c) {
     constexpr double kThreeConsumers = 1.08;  // steps of whole tiles take registers that they do not have
     return estimated_microseconds(c, p, multiprocessors) * (c.consumers == 3 ? kThreeConsumers : 1);

@@ -46,6 +46,6 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int m
 /// The fastest of `tiles`, all for the general method, by the estimate alone (the correction
 /// has not seen their kernels) and without conditions.
 MatmulChoice fastest_of(std::span<const MatmulChoice> tiles, int64_t m, int64_t n, int64_t k,
-                        int multiprocessors, int64_t matrices = 1);
+                        int multiprocessors);
 
 }  // namespace imbrex

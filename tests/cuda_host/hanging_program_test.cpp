@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "run_program_testing.h"
+#include "../skip.h"
 
 namespace imbrex {
 namespace {
@@ -22,7 +23,7 @@ Ran run_hanging(const std::string& how, const std::string& options = "--stop-at-
 class HangingProgram : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists("/proc/self/task")) GTEST_SKIP() << "needs /proc";
+    if (!std::filesystem::exists("/proc/self/task")) IMBREX_SKIP(proc);
   }
 };
 

@@ -101,18 +101,17 @@ std::string line_of(const HostThread& thread, const std::vector<HostThread>& all
                      place.empty() ? "" : ", in ", place);
 }
 
-/// Those that wait for something by name come first.
+/// The first of the threads, and of the others those that wait for something by name in front.
 std::vector<std::string> lines_of(const std::vector<HostThread>& threads, ThreadSampler& sampler) {
   constexpr size_t kMost = 8;
-  std::vector<std::string> lines, others;
-  for (const HostThread& thread : threads) {
+  std::vector<HostThread> shown(threads.begin(),
+                                threads.begin() + static_cast<ptrdiff_t>(std::min(threads.size(), kMost)));
+  std::ranges::stable_partition(shown, [&](const HostThread& thread) {
     const bool is_named = thread.waits && waits_for(thread, threads).find("thread") != std::string::npos;
-    (is_named || &thread == &threads.front() ? lines : others).push_back("");
-    if (lines.size() + others.size() <= kMost)
-      (is_named || &thread == &threads.front() ? lines : others).back() = line_of(thread, threads, sampler);
-  }
-  lines.insert(lines.end(), others.begin(), others.end());
-  std::erase(lines, "");
+    return is_named || thread.id == threads.front().id;
+  });
+  std::vector<std::string> lines;
+  for (const HostThread& thread : shown) lines.push_back(line_of(thread, threads, sampler));
   if (threads.size() > lines.size())
     lines.push_back(fmt::format("and {} more", threads.size() - lines.size()));
   return lines;

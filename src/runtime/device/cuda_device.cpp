@@ -525,12 +525,7 @@ class CudaDevice : public DeviceBackend {
 };
 
 const CudaDriver& driver_or_throw() {
-  std::string why_not;
-  const CudaDriver* found = CudaDriver::find(&why_not);
-  if (found == nullptr)
-    throw DeviceError(
-        Diagnostic{{}, why_not, {}, "use the virtual GPU: Device::virtual_gpu(), --device virtual"});
-  return *found;
+  return CudaDriver::get("use the virtual GPU: Device::virtual_gpu(), --device virtual");
 }
 
 /// The device of a context, made on the first request.

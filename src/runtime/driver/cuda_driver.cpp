@@ -49,6 +49,13 @@ const CudaDriver* CudaDriver::find(std::string* why_not) {
   return loaded.why_not.empty() ? &loaded.driver : nullptr;
 }
 
+const CudaDriver& CudaDriver::get(const std::string& help) {
+  std::string why_not;
+  const CudaDriver* const found = find(&why_not);
+  if (found == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, help});
+  return *found;
+}
+
 std::string CudaDriver::describe(CUresult result) const {
   const char* name = nullptr;
   const char* text = nullptr;

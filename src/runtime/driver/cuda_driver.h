@@ -118,6 +118,8 @@ struct CudaDriver {
 
   /// The driver, or null with the reason in `why_not`.
   static const CudaDriver* find(std::string* why_not);
+  /// The driver; DeviceError with the reason and this help where there is none.
+  static const CudaDriver& get(const std::string& help = "");
   /// cuTensorMapEncodeTiled; `out` has 128 bytes, aligned to 64.
   CUresult encode(const TiledTensorMap& map, void* out) const {
     return cuTensorMapEncodeTiled(out, map.type, map.rank, reinterpret_cast<void*>(map.address), map.dims,

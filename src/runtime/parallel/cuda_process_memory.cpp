@@ -17,9 +17,6 @@ namespace {
 class CudaProcessMemory : public SymmetricMemory {
  public:
   explicit CudaProcessMemory(const RankLink& link) : device_(link.device), ranks_(link.size) {
-    std::string why_not;
-    driver_ = CudaDriver::find(&why_not);
-    if (driver_ == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, ""});
     size_t granularity = 0;
     const CUmemAllocationProp properties = properties_of_mine();
     driver_->check(driver_->cuMemGetAllocationGranularity(&granularity, &properties, 0),
@@ -119,7 +116,7 @@ class CudaProcessMemory : public SymmetricMemory {
 
   Device device_;
   int ranks_;
-  const CudaDriver* driver_ = nullptr;
+  const CudaDriver* driver_ = &CudaDriver::get();
   CUdeviceptr base_ = 0;
   uint64_t granularity_ = 1, next_ = 0;
   std::vector<Mapping> mappings_;

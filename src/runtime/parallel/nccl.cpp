@@ -49,18 +49,13 @@ int sum_type(DataType dtype) {
 /// The device's primary context, current for a scope: NCCL works on the current device.
 class OnDevice {
  public:
-  explicit OnDevice(const Device& device) : scope_(driver(), context_of(device)) {}
+  explicit OnDevice(const Device& device) : scope_(CudaDriver::get(), context_of(device)) {}
 
  private:
-  static const CudaDriver& driver() {
-    std::string why_not;
-    const CudaDriver* const found = CudaDriver::find(&why_not);
-    if (found == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, ""});
-    return *found;
-  }
   static CUcontext context_of(const Device& device) {
+    const CudaDriver& driver = CudaDriver::get();
     CUcontext context = nullptr;
-    driver().check(driver().cuDevicePrimaryCtxRetain(&context, device.backend().ordinal()), "CUDA context");
+    driver.check(driver.cuDevicePrimaryCtxRetain(&context, device.backend().ordinal()), "CUDA context");
     return context;  // which Imbrex's device keeps for good
   }
   ContextScope scope_;

@@ -16,12 +16,7 @@ namespace imbrex::runtime {
 
 namespace {
 
-const CudaDriver& driver() {
-  std::string why_not;
-  const CudaDriver* const found = CudaDriver::find(&why_not);
-  if (found == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, ""});
-  return *found;
-}
+const CudaDriver& driver() { return CudaDriver::get(); }
 
 bool is_without_peers_by_wish() {
   const char* const told = std::getenv("IMBREX_NO_PEERS");

@@ -39,9 +39,6 @@ class VirtualNodeMemory : public CommonMemory {
 class CudaMemory : public CommonMemory {
  public:
   explicit CudaMemory(const std::vector<Device>& devices) : devices_(devices) {
-    std::string why_not;
-    driver_ = CudaDriver::find(&why_not);
-    if (driver_ == nullptr) throw DeviceError(Diagnostic{{}, why_not, {}, ""});
     for (const Device& a : devices_) {
       CUmemAllocationProp properties;
       properties.location = a.backend().ordinal();
@@ -99,7 +96,7 @@ class CudaMemory : public CommonMemory {
   };
 
   std::vector<Device> devices_;
-  const CudaDriver* driver_ = nullptr;
+  const CudaDriver* driver_ = &CudaDriver::get();
   CUdeviceptr base_ = 0;
   uint64_t granularity_ = 1, next_ = 0;
   std::vector<Mapping> mappings_;
