@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "run_program_testing.h"
 #include "../skip.h"
+#include "run_program_testing.h"
 
 namespace imbrex {
 namespace {
