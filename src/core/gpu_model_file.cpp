@@ -12,6 +12,7 @@
 
 #include "core/cache_folder.h"
 #include "core/sha256.h"
+#include "core/text.h"
 #include "imbrex/core/error.h"
 #include "imbrex/core/version.h"
 
@@ -109,7 +110,7 @@ void apply_model_files(std::vector<GpuModel>& models) {
     try {
       model = read_model_file(path, models);
     } catch (const LaunchError& error) {
-      fmt::print(stderr, "imbrex: warning: {}; it is not used\n", error.diagnostics().front().message);
+      say("imbrex: warning: {}; it is not used\n", error.diagnostics().front().message);
     }
   }
 }

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/text.h"
+
 namespace imbrex::vgpu {
 
 namespace {
@@ -40,9 +42,9 @@ std::shared_ptr<Watch> watch_on_stderr() {
   const bool is_terminal = isatty(STDERR_FILENO) != 0;
   watch->tell = [is_terminal](const Progress& progress) {
     if (is_terminal)
-      fmt::print(stderr, "\r\033[K{}\r", line_of(progress));
+      say("\r\033[K{}\r", line_of(progress));
     else
-      fmt::print(stderr, "{}\n", line_of(progress));
+      say("{}\n", line_of(progress));
     std::fflush(stderr);
   };
   return watch;

@@ -269,10 +269,11 @@ std::vector<Rank> run(const std::string& body, int ranks, const std::string& kin
       Rank& result = results[static_cast<size_t>(rank - from)];
       const auto begin = std::chrono::steady_clock::now();
       const std::string number = std::to_string(rank);
+      const bool shares = std::getenv("IMBREX_RANKS_SHARE_GPU") != nullptr;
       const runtime::ProcessResult process = runtime::run_process(
           {"/usr/bin/env", "RANK=" + number, "LOCAL_RANK=" + number, "WORLD_SIZE=" + std::to_string(ranks),
-           "LOCAL_WORLD_SIZE=" + std::to_string(ranks), job, kProgram, "--rank", body, kind,
-           std::to_string(patience)},
+           "LOCAL_WORLD_SIZE=" + std::to_string(ranks), job, "NCCL_HOSTID=server " + (shares ? number : "0"),
+           kProgram, "--rank", body, kind, std::to_string(patience)},
           60);
       result = {process.exit_code, process.output,
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
@@ -387,24 +388,52 @@ TEST(ProcessesOnTwoGpus, KernelsThatWaitForARankThatDiesAreEnded) {
   EXPECT_LT(ranks[0].seconds, 25);
 }
 
-TEST(ProcessesOnTwoGpus, CollectivesGoThroughNcclWhereThereIsNoPeerAccess) {
-  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
-  if (std::getenv("IMBREX_NCCL_FALLBACK") == nullptr) IMBREX_SKIP(nccl);
-  setenv("IMBREX_NO_PEERS", "1", 1);
-  const std::vector<std::string> sums = outputs(run("all-reduces", 2, "cuda")),
-                                 moved = outputs(run("rows", 2, "cuda")),
-                                 refused = outputs(run("race", 2, "cuda")),
-                                 ended = outputs(run("dies while a kernel waits", 2, "cuda", 30));
-  unsetenv("IMBREX_NO_PEERS");
-  if (sums[0].find("there is no NCCL to use instead") != std::string::npos) IMBREX_SKIP(nccl);
-  for (const auto& texts : {sums, moved}) {
-    EXPECT_THAT(texts[0], AllOf(HasSubstr("collectives go through NCCL 2."), HasSubstr("right\n")));
-    EXPECT_EQ(texts[1], "right\n");
+/// Ranks that go through NCCL. On one GPU they say to be on servers of their own, for NCCL refuses two on one.
+class ProcessesWithoutPeers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (Ranks::cuda_devices() == 0) IMBREX_SKIP(gpu);
+    setenv("IMBREX_NO_PEERS", "1", 1);
+    setenv("IMBREX_NCCL_FALLBACK", "1", 1);
+    if (Ranks::cuda_devices() == 1) setenv("IMBREX_RANKS_SHARE_GPU", "1", 1);
+    if (outputs(run("nothing", 1, "cuda"))[0].find("there is no NCCL to use instead") != std::string::npos)
+      IMBREX_SKIP(nccl);
   }
-  EXPECT_THAT(refused, Each(HasSubstr("kernels cannot reach the memory of other ranks")));
+  void TearDown() override {
+    unsetenv("IMBREX_NO_PEERS");
+    unsetenv("IMBREX_RANKS_SHARE_GPU");
+  }
+};
+
+TEST_F(ProcessesWithoutPeers, AllReduceAddsUp) {
+  const std::vector<std::string> texts = outputs(run("all-reduces", 2, "cuda"));
+  EXPECT_THAT(texts[0], AllOf(HasSubstr("collectives go through NCCL 2."), HasSubstr("right\n")));
+  EXPECT_EQ(texts[1], "right\n");
+}
+
+TEST_F(ProcessesWithoutPeers, RowsAreGatheredAndAddedUp) {
+  EXPECT_THAT(outputs(run("rows", 2, "cuda")), Each(HasSubstr("right\n")));
+}
+
+TEST_F(ProcessesWithoutPeers, KernelsCannotReachOtherRanks) {
+  EXPECT_THAT(outputs(run("race", 2, "cuda")),
+              Each(HasSubstr("kernels cannot reach the memory of other ranks")));
+}
+
+TEST_F(ProcessesWithoutPeers, ACollectiveThatWaitsForARankThatDiesIsEnded) {
+  const std::vector<Rank> ranks = run("dies while a kernel waits", 2, "cuda", 30);
   // NCCL connects in its first call, and may be the first to see that the other rank is gone.
-  EXPECT_THAT(ended[0],
+  EXPECT_THAT(ranks[0].output,
               ::testing::AnyOf(HasSubstr("rank 1 is gone: its process"), HasSubstr("ncclAllReduce: ")));
+  EXPECT_LT(ranks[0].seconds, 25);
+}
+
+TEST_F(ProcessesWithoutPeers, ACollectiveToWhichARankDoesNotComeIsEnded) {
+  const std::vector<Rank> ranks = run("kernel that waits in vain", 2, "cuda", 3);
+  EXPECT_THAT(ranks[0].output, ::testing::AnyOf(HasSubstr("rank 0: a kernel has not ended within 3 s"),
+                                                HasSubstr("it is not connected to all ranks within 3 s"),
+                                                HasSubstr("rank 1")));
+  EXPECT_LT(ranks[0].seconds, 20);
 }
 
 // ---- what launchers say

@@ -11,6 +11,7 @@ TEST(WorkerProtocol, RequestsAreReadBack) {
   const WorkerRequest open{.kind = WorkerRequest::Kind::kOpen,
                            .problem = {.kernel = "softmax",
                                        .device = "virtual",
+                                       .ordinal = 2,
                                        .target = "sm_80",
                                        .gpu = "a10",
                                        .sizes = {{"n", 7}},
@@ -20,6 +21,7 @@ TEST(WorkerProtocol, RequestsAreReadBack) {
   EXPECT_EQ(opened->kind, WorkerRequest::Kind::kOpen);
   EXPECT_EQ(opened->problem.kernel, "softmax");
   EXPECT_EQ(opened->problem.device, "virtual");
+  EXPECT_EQ(opened->problem.ordinal, 2);
   EXPECT_EQ(opened->problem.target, "sm_80");
   EXPECT_EQ(opened->problem.gpu, "a10");
   EXPECT_EQ(opened->problem.sizes, (std::map<std::string, int64_t>{{"n", 7}}));

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -18,7 +19,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "../skip.h"
 #include "imbrex/lang.h"
+#include "imbrex/parallel.h"
 #include "imbrex/runtime/cache.h"
 #include "imbrex/vgpu/timeline.h"
 #include "runtime/cache/tuned.h"
@@ -132,6 +135,47 @@ TEST_F(Tuner, BadCandidatesAreReportedAndNeverWin) {
       }
       EXPECT_GT(candidate.microseconds, 0);
     }
+  }
+}
+
+/// On the virtual GPU workers that predict at once, on CUDA GPUs as many as there are.
+TEST_F(Tuner, SeveralWorkersFindWhatOneFinds) {
+  const TuneResult alone = tune(kernel, {{"n", 3000}}, quick());
+  TuneOptions options = quick();
+  options.gpus = device_kind() == "virtual" ? 3 : 0;
+  options.again = true;
+  std::vector<size_t> steps;
+  options.progress = [&](const std::string& phase, size_t done, size_t) {
+    if (phase == "first round") steps.push_back(done);
+  };
+  const TuneResult together = tune(kernel, {{"n", 3000}}, options);
+  ASSERT_EQ(together.candidates.size(), alone.candidates.size());
+  for (const Candidate& candidate : alone.candidates) {
+    if (candidate.is_right())
+      EXPECT_TRUE(of(together, candidate.text).is_right()) << candidate.text;
+    else
+      EXPECT_EQ(of(together, candidate.text).status, candidate.status) << candidate.text;
+    if (alone.is_modelled) {
+      EXPECT_EQ(of(together, candidate.text).microseconds, candidate.microseconds) << candidate.text;
+    }
+  }
+  ASSERT_NE(together.winner(), nullptr);
+  if (alone.is_modelled) {
+    EXPECT_EQ(together.winner()->text, alone.winner()->text);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(steps)) << "progress goes forward, whoever makes it";
+}
+
+TEST_F(Tuner, MoreGpusThanThereAreAreRefused) {
+  TuneOptions options = quick();
+  options.device = "cuda";
+  options.gpus = 1000;
+  if (parallel::Ranks::cuda_devices() == 0) IMBREX_SKIP(gpu);
+  try {
+    tune(kernel, {{"n", 2900}}, options);
+    ADD_FAILURE();
+  } catch (const LaunchError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("tuning on 1000 GPUs"));
   }
 }
 
@@ -254,7 +298,7 @@ class TuningProcess {
       close(ends[1]);
       const rlimit limit{file_bytes, file_bytes};
       setrlimit(RLIMIT_FSIZE, &limit);
-      signal(SIGXFSZ, SIG_IGN);  // writing fails with EFBIG, as on a full disk with ENOSPC
+      ::signal(SIGXFSZ, SIG_IGN);  // writing fails with EFBIG, as on a full disk with ENOSPC
       execl("/proc/self/exe", "tuner_test", "tune", std::to_string(n).c_str(),
             std::to_string(pause_after).c_str(), nullptr);
       _exit(127);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "imbrex/command.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -58,9 +60,16 @@ Complaint complaint(const CLI::App& app, std::span<char* const> words, const std
   return {message, ""};
 }
 
+/// Those that are closed: the next file would take their numbers, and printing would fail.
+void open_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", O_RDWR);
+}
+
 }  // namespace
 
 int command_main(int argc, char** argv) {
+  open_standard_streams();
   // `imbrex run` with a -- is of a program, and what stands behind is that program's; so are `imbrex check` and `launch`.
   std::vector<char*> words(argv, argv + argc);
   std::vector<std::string> program;

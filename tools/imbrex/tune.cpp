@@ -192,6 +192,12 @@ void add_tune(CLI::App& app, Action& chosen) {
       ->check(CLI::IsMember({"auto", "virtual", "cuda"}))
       ->capture_default_str();
   options->gpu.add_to(*command);
+  command
+      ->add_option("--gpus", options->tune.gpus,
+                   "GPUs of one name to measure on at once, or `all`; on the virtual GPU: processes at once")
+      ->transform(CLI::Transformer(std::map<std::string, std::string>{{"all", "0"}}).description(""))
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   command->add_option("--seed", options->tune.seed, "seed of the inputs");
   command->add_option("--timeout", options->tune.timeout_s, "seconds after which a candidate counts as hung")
       ->check(CLI::Range(0.05, 3600.0))

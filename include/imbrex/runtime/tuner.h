@@ -86,7 +86,10 @@ struct TuneOptions {
   uint64_t seed = 1;
   double timeout_s = 5;  ///< for one candidate's launches
   int jobs = 0;          ///< assemblers at once; 0: one per core
-  bool again = false;    ///< measure everything anew, whatever is in the cache
+  /// GPUs to measure on at once, all of the first one's name; 0: all of them. The last few candidates are measured on the
+  /// first GPU alone. On the virtual GPU: worker processes that predict at once. LaunchError where there are fewer.
+  int gpus = 1;
+  bool again = false;  ///< measure everything anew, whatever is in the cache
   /// On a CUDA GPU: predict every candidate's time first, and measure this many, those predicted to be the fastest,
   /// in that order. 0: all, in the order of the space. LaunchError for a GPU that no model is known of.
   int measure_best = 0;

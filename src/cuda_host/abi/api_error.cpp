@@ -9,6 +9,7 @@
 #include <new>
 #include <unordered_set>
 
+#include "core/text.h"
 #include "imbrex/core/error.h"
 
 namespace imbrex::cuda {
@@ -62,7 +63,7 @@ void tell_once(const std::string& line) {
   const char* quiet = std::getenv("IMBREX_QUIET");
   if (quiet != nullptr && std::string_view(quiet) == "1") return;
   const std::lock_guard lock(mutex);
-  if (seen->insert(line).second) fmt::print(stderr, "imbrex: {}\n", line);
+  if (seen->insert(line).second) say("imbrex: {}\n", line);
 }
 
 CUresult not_supported(const char* function, const char* reason) {

@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "core/text.h"
 #include "cuda_host/host/host.h"
 #include "cuda_host/host/host_threads.h"
 
@@ -85,7 +86,7 @@ void tell(vgpu::FindingKind kind, std::string message, std::vector<std::string> 
     if (!is_logged) std::this_thread::sleep_for(milliseconds(2));
   }
   if (!is_logged || !Host::made()->settings.run_folder.empty())
-    fmt::print(stderr, "imbrex: in the host program:\n{}\n", finding.format());
+    say("imbrex: in the host program:\n{}\n", finding.format());
   if (!is_logged) return;
   Host::made()->log.add("the host program", finding);
   Host::made()->log.write_state();
@@ -205,12 +206,11 @@ void tell_polling(uint64_t calls) {
 }
 
 void tell_computes(int seconds) {
-  fmt::print(stderr,
-             "imbrex: the program has computed for {} s; {}, and nothing is under way on the GPU\n"
-             "  help: if it waits for memory to change, no launch will change it any more: launch what "
-             "writes it before, "
-             "or wait for it with cudaDeviceSynchronize\n",
-             seconds, last_call());
+  say("imbrex: the program has computed for {} s; {}, and nothing is under way on the GPU\n"
+      "  help: if it waits for memory to change, no launch will change it any more: launch what "
+      "writes it before, "
+      "or wait for it with cudaDeviceSynchronize\n",
+      seconds, last_call());
 }
 
 /// One look a second, and what the last ones showed.

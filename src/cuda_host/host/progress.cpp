@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "core/text.h"
 #include "cuda_host/host/run_log.h"
 
 namespace imbrex::cuda {
@@ -25,9 +26,9 @@ Interruptible::Interruptible(bool tells) : watch_(std::make_shared<vgpu::Watch>(
     watch_->tell = [next = 4.0](const vgpu::Progress& progress) mutable {
       if (progress.seconds < next) return;
       while (next <= progress.seconds) next *= 2;
-      fmt::print(stderr, "imbrex: {} has been running for {:.0f} s: {} of {} CTAs are done{}{}\n",
-                 demangled(std::string(progress.kernel)), progress.seconds, progress.ctas_done, progress.ctas,
-                 progress.places.empty() ? "" : "; ", progress.places.empty() ? "" : progress.places.front());
+      say("imbrex: {} has been running for {:.0f} s: {} of {} CTAs are done{}{}\n",
+          demangled(std::string(progress.kernel)), progress.seconds, progress.ctas_done, progress.ctas,
+          progress.places.empty() ? "" : "; ", progress.places.empty() ? "" : progress.places.front());
     };
   struct sigaction action = {};
   action.sa_handler = on_interrupt;

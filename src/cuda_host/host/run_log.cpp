@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/text.h"
 #include "imbrex/core/error.h"
 #include "imbrex/vgpu/timeline.h"
 
@@ -84,7 +85,7 @@ void RunLog::add(const std::string& kernel, const vgpu::Finding& finding) {
   entry.number = before_ + static_cast<int64_t>(entries_.size());
   if (finding.severity == vgpu::Severity::kNote) ++noted_;
   if (file_.empty()) {
-    fmt::print(stderr, "imbrex: in {}:\n{}\n", demangled(kernel), finding.format());
+    say("imbrex: in {}:\n{}\n", demangled(kernel), finding.format());
   } else {
     const nlohmann::ordered_json json = {{"type", "finding"},
                                          {"number", entry.number},
@@ -109,7 +110,7 @@ void RunLog::add(const std::string& kernel, const vgpu::Finding& finding) {
   }
   if (stop_at_first_ && finding.severity == vgpu::Severity::kFinding) {
     finish();
-    fmt::print(stderr, "imbrex: stopped at the first finding\n");
+    say("imbrex: stopped at the first finding\n");
     _exit(1);
   }
 }
@@ -176,11 +177,10 @@ void RunLog::finish() {
       launches_, kernels_.size(), checked_,
       suppressed_ == 0 ? "" : fmt::format("; {} findings suppressed", suppressed_));
   if (sampled_ > 0)
-    fmt::print(stderr, "imbrex: {} launches left out {} CTAs: what those compute is missing in the results\n",
-               sampled_, ctas_left_out_);
+    say("imbrex: {} launches left out {} CTAs: what those compute is missing in the results\n", sampled_,
+        ctas_left_out_);
   for (const auto& [function, calls] : stand_ins_)
-    fmt::print(stderr, "imbrex: {} calls of {} were answered by the host: no kernel of theirs ran\n", calls,
-               function);
+    say("imbrex: {} calls of {} were answered by the host: no kernel of theirs ran\n", calls, function);
 }
 
 }  // namespace imbrex::cuda

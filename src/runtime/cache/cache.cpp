@@ -17,6 +17,7 @@
 
 #include "core/cache_folder.h"
 #include "core/sha256.h"
+#include "core/text.h"
 #include "runtime/cache/cache_file.h"
 #include "runtime/host/files.h"
 
@@ -34,7 +35,7 @@ int64_t default_bytes() {
   int64_t value = 0;
   auto [end, error] = std::from_chars(chosen, chosen + std::strlen(chosen), value);
   if (error == std::errc() && *end == '\0' && value >= 1 && value < int64_t{1} << 30) return value * kMiB;
-  fmt::print(stderr, "imbrex: warning: IMBREX_CACHE_MB is '{}', not a number of MiB; 1024 is used\n", chosen);
+  say("imbrex: warning: IMBREX_CACHE_MB is '{}', not a number of MiB; 1024 is used\n", chosen);
   return 1024 * kMiB;
 }
 
@@ -116,7 +117,7 @@ Cache& Cache::shared() {
 }
 
 Cache::Cache(std::string directory, int64_t max_bytes)
-    : warn([](const std::string& text) { fmt::print(stderr, "imbrex: warning: {}\n", text); }),
+    : warn([](const std::string& text) { say("imbrex: warning: {}\n", text); }),
       directory_(std::move(directory)),
       max_bytes_(max_bytes) {
   while (directory_.size() > 1 && directory_.back() == '/') directory_.pop_back();

@@ -95,6 +95,23 @@ std::optional<DeviceFacts> remembered_facts(const std::string& kind, const std::
   return facts;
 }
 
+std::vector<int> gpus_like_the_first() {
+  const CudaDriver& driver = CudaDriver::get();
+  const auto name_of = [&](int ordinal) {
+    CUdevice device = 0;
+    char name[256] = {};
+    driver.check(driver.cuDeviceGet(&device, ordinal), "CUDA device");
+    driver.check(driver.cuDeviceGetName(name, sizeof name, device), "device name");
+    return std::string(name);
+  };
+  int count = 0;
+  driver.check(driver.cuDeviceGetCount(&count), "number of GPUs");
+  std::vector<int> alike;
+  for (int ordinal = 0; ordinal < count; ++ordinal)
+    if (ordinal == 0 || name_of(ordinal) == name_of(0)) alike.push_back(ordinal);
+  return alike;
+}
+
 bool target_runs(const std::string& own, const std::string& wanted) {
   return target_for(wanted, own).has_value();
 }

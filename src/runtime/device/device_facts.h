@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace imbrex::runtime {
 
@@ -22,6 +23,9 @@ DeviceFacts device_facts(const std::string& kind, const std::string& target);
 /// for kind "virtual", where the kernel driver lists nothing, and for a GPU that cannot run `target`. Enough
 /// to find what was kept, but not to launch: whether the driver starts is not known.
 std::optional<DeviceFacts> remembered_facts(const std::string& kind, const std::string& target);
+
+/// The CUDA GPUs of device 0's name, by ordinal.
+std::vector<int> gpus_like_the_first();
 
 /// True when a device whose newest target is `own` runs kernels written for `wanted`: compiled for it, or anew for the
 /// device (core/target.h).

@@ -4,9 +4,12 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <chrono>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "imbrex/core/error.h"
@@ -17,12 +20,24 @@ namespace imbrex::runtime {
 
 namespace {
 
+constexpr int kOldest = 21900;  // 2.19.0
+
 /// ncclUniqueId, which is passed by value.
 struct UniqueId {
   char bytes[128] = {};
 };
-constexpr int kOldest = 21900;       // 2.19.0
-constexpr int kSum = 0, kUint8 = 1;  // ncclRedOp_t, ncclDataType_t
+/// ncclConfig_t as of 2.19, which later versions take by its size.
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = kOldest;
+  int blocking = 0;
+  int cluster_size = INT_MIN, min_ctas = INT_MIN, max_ctas = INT_MIN;  // INT_MIN: NCCL's own choice
+  const char* net_name = nullptr;
+  int split_share = INT_MIN;
+};
+constexpr int kSum = 0, kUint8 = 1;           // ncclRedOp_t, ncclDataType_t
+constexpr int kSuccess = 0, kInProgress = 7;  // ncclResult_t
 
 std::optional<int> nccl_type(DataType dtype) {
   if (dtype == int8) return 0;
@@ -66,7 +81,9 @@ class OnDevice {
 struct Nccl::Library {
   int (*get_version)(int*) = nullptr;
   int (*get_unique_id)(UniqueId*) = nullptr;
-  int (*init_rank)(void** communicator, int ranks, UniqueId id, int rank) = nullptr;
+  int (*init_rank)(void** communicator, int ranks, UniqueId id, int rank, Config*) = nullptr;
+  int (*async_error)(void*, int* result) = nullptr;
+  int (*finalize)(void*) = nullptr;
   int (*destroy)(void*) = nullptr;
   int (*abort)(void*) = nullptr;
   const char* (*error_string)(int) = nullptr;
@@ -90,7 +107,9 @@ struct Nccl::Library {
     };
     find(get_version, "ncclGetVersion");
     find(get_unique_id, "ncclGetUniqueId");
-    find(init_rank, "ncclCommInitRank");
+    find(init_rank, "ncclCommInitRankConfig");
+    find(async_error, "ncclCommGetAsyncError");
+    find(finalize, "ncclCommFinalize");
     find(destroy, "ncclCommDestroy");
     find(abort, "ncclCommAbort");
     find(error_string, "ncclGetErrorString");
@@ -130,22 +149,43 @@ std::shared_ptr<Nccl> Nccl::make(RankLink& link, std::string* why_not) {
   const std::string bytes =
       link.meet("NCCL's communicator", {std::string(id.bytes, sizeof id.bytes), nullptr}, {}).front().text;
   std::memcpy(id.bytes, bytes.data(), std::min(bytes.size(), sizeof id.bytes));
-  std::shared_ptr<Nccl> made(new Nccl(library, link.device));
-  {
+  std::shared_ptr<Nccl> made(new Nccl(library, link.device, link.patience));
+  try {
     const OnDevice scope(link.device);
-    if (const int result = library.init_rank(&made->communicator_, link.size, id, link.rank); result != 0)
+    Config config;
+    const int begun = library.init_rank(&made->communicator_, link.size, id, link.rank, &config);
+    const int result = made->wait("ncclCommInitRankConfig", begun);
+    if (result == kInProgress)
+      failure = fmt::format("the ranks have not found each other within {:g} s", link.patience);
+    else if (result != kSuccess)
       failure = fmt::format("{} ({})", library.error_string(result), library.last_error(nullptr));
+  } catch (const Error& error) {
+    failure = error.diagnostics().front().message;
   }
+  if (!failure.empty()) made->abort();
   told_by_all("NCCL, begun", failure, &of_any);
-  if (!of_any.empty()) throw DeviceError(Diagnostic{{}, "ncclCommInitRank: " + of_any, {}, ""});
+  if (!of_any.empty())
+    throw DeviceError(
+        Diagnostic{{},
+                   "NCCL cannot begin: " + of_any,
+                   {},
+                   "NCCL_DEBUG=WARN lets NCCL tell more; NCCL_SOCKET_IFNAME names the network"});
   return made;
 }
 
 Nccl::~Nccl() {
-  if (communicator_ == nullptr) return;
   try {
     const OnDevice scope(device_);
-    library_.destroy(communicator_);
+    int result = kInProgress;
+    {
+      const std::lock_guard lock(mutex_);
+      if (communicator_ == nullptr) return;
+      result = library_.finalize(communicator_);
+    }
+    if (wait("ncclCommFinalize", result) == kSuccess)
+      library_.destroy(communicator_);
+    else
+      abort();
   } catch (const Error&) {
     // The context is gone, and the communicator with it.
   }
@@ -156,45 +196,66 @@ std::string Nccl::name() const {
                      library_.version % 100);
 }
 
-void Nccl::check(int result, const char* call) const {
-  if (result == 0) return;
-  throw DeviceError(Diagnostic{{},
-                               fmt::format("{}: {}", call, library_.error_string(result)),
-                               {library_.last_error(communicator_)},
-                               "NCCL_DEBUG=WARN lets NCCL tell more"});
+void Nccl::fail(const char* name, const std::string& why) const {
+  throw DeviceError(
+      Diagnostic{{}, fmt::format("{}: {}", name, why), {}, "NCCL_DEBUG=WARN lets NCCL tell more"});
 }
 
-void* Nccl::communicator(const char* call) const {
-  if (communicator_ != nullptr) return communicator_;
-  throw DeviceError(Diagnostic{
-      {}, fmt::format("{}: NCCL's communicator was ended, because a rank has failed", call), {}, ""});
+void Nccl::fail_ended(const char* name) const {
+  fail(name, "NCCL's communicator was ended, because a rank has failed");
+}
+
+int Nccl::wait(const char* name, int result) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  while (result == kInProgress && Clock::now() - begin < std::chrono::duration<double>(patience_)) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (communicator_ == nullptr) fail_ended(name);
+      if (const int asked = library_.async_error(communicator_, &result); asked != kSuccess) result = asked;
+    }
+    if (result == kInProgress) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return result;
+}
+
+void Nccl::call(const char* name, const std::function<int(void*)>& begin) {
+  const OnDevice scope(device_);
+  int result = kSuccess;
+  {
+    const std::lock_guard lock(mutex_);
+    if (communicator_ == nullptr) fail_ended(name);
+    result = begin(communicator_);
+  }
+  result = wait(name, result);
+  if (result == kSuccess) return;
+  if (result != kInProgress)
+    fail(name, fmt::format("{} ({})", library_.error_string(result), library_.last_error(nullptr)));
+  abort();
+  fail(name, fmt::format("it is not connected to all ranks within {:g} s", patience_));
 }
 
 void Nccl::all_reduce(uint64_t from, uint64_t to, int64_t count, DataType dtype, CUstream_st* stream) {
   const int type = sum_type(dtype);
-  const OnDevice scope(device_);
-  const std::lock_guard lock(mutex_);
-  check(library_.all_reduce(reinterpret_cast<const void*>(from), reinterpret_cast<void*>(to),
-                            static_cast<size_t>(count), type, kSum, communicator("ncclAllReduce"), stream),
-        "ncclAllReduce");
+  call("ncclAllReduce", [&](void* communicator) {
+    return library_.all_reduce(reinterpret_cast<const void*>(from), reinterpret_cast<void*>(to),
+                               static_cast<size_t>(count), type, kSum, communicator, stream);
+  });
 }
 
 void Nccl::all_gather(uint64_t from, uint64_t to, int64_t bytes, CUstream_st* stream) {
-  const OnDevice scope(device_);
-  const std::lock_guard lock(mutex_);
-  check(library_.all_gather(reinterpret_cast<const void*>(from), reinterpret_cast<void*>(to),
-                            static_cast<size_t>(bytes), kUint8, communicator("ncclAllGather"), stream),
-        "ncclAllGather");
+  call("ncclAllGather", [&](void* communicator) {
+    return library_.all_gather(reinterpret_cast<const void*>(from), reinterpret_cast<void*>(to),
+                               static_cast<size_t>(bytes), kUint8, communicator, stream);
+  });
 }
 
 void Nccl::reduce_scatter(uint64_t from, uint64_t to, int64_t count, DataType dtype, CUstream_st* stream) {
   const int type = sum_type(dtype);
-  const OnDevice scope(device_);
-  const std::lock_guard lock(mutex_);
-  check(library_.reduce_scatter(reinterpret_cast<const void*>(from), reinterpret_cast<void*>(to),
-                                static_cast<size_t>(count), type, kSum, communicator("ncclReduceScatter"),
-                                stream),
-        "ncclReduceScatter");
+  call("ncclReduceScatter", [&](void* communicator) {
+    return library_.reduce_scatter(reinterpret_cast<const void*>(from), reinterpret_cast<void*>(to),
+                                   static_cast<size_t>(count), type, kSum, communicator, stream);
+  });
 }
 
 void Nccl::abort() noexcept {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/text.h"
 #include "imbrex/core/error.h"
 #include "runtime/device/backend.h"
 #include "runtime/driver/cuda_driver.h"
@@ -107,10 +108,9 @@ void use_nccl(RankLink& link) {
                    {why_not},
                    "install NCCL 2.19 or later, or name its libnccl.so.2 by IMBREX_NCCL"});
   if (link.rank == 0)
-    fmt::print(stderr,
-               "imbrex: the GPUs cannot reach each other's memory: collectives go through {}, and kernels "
-               "cannot use that of other ranks\n",
-               link.nccl->name());
+    say("imbrex: the GPUs cannot reach each other's memory: collectives go through {}, and kernels "
+        "cannot use that of other ranks\n",
+        link.nccl->name());
 }
 
 std::shared_ptr<SymmetricMemory> memory_without_peers(const Device& device) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "core/text.h"
 #include "imbrex/core/error.h"
 #include "imbrex/inspect/gpu_model.h"
 #include "imbrex/runtime/tuner.h"
@@ -77,7 +78,8 @@ class Worker {
       machine.timeline.gpu = std::make_shared<const GpuModel>(gpu_model(problem_.gpu));
       machine.num_sms = machine.timeline.gpu->sms;
     }
-    device_ = Device::open(problem_.device, problem_.target, machine);
+    device_ = problem_.device == "cuda" ? Device::cuda(problem_.ordinal)
+                                        : Device::open(problem_.device, problem_.target, machine);
     machine_ = machine;
     machine_.target = problem_.target;
     writes_inputs_.reset();
@@ -224,7 +226,7 @@ int tune_worker_main() {
   for (std::string line; std::getline(std::cin, line);) {
     const std::optional<WorkerRequest> request = runtime::parse_request(line);
     if (!request) {
-      fmt::print(stderr, "imbrex worker: this is not a request: {}\n", line);
+      say("imbrex worker: this is not a request: {}\n", line);
       return 2;
     }
     if (!worker.answer(*request)) break;

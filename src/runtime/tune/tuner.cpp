@@ -23,6 +23,7 @@
 #include "runtime/measure/gpu_timer.h"
 #include "runtime/tune/kept_candidates.h"
 #include "runtime/tune/worker_client.h"
+#include "runtime/tune/worker_team.h"
 
 namespace imbrex {
 namespace {
@@ -37,6 +38,7 @@ constexpr int kFirstLaunches = 5;       // of the first round
 constexpr int kLastLaunches = 80;       // of the last
 constexpr double kDropAt = 3;           // times the best: dropped after its first launch
 constexpr double kVirtualTimeout = 20;  // times longer on the virtual GPU
+constexpr size_t kOnOneGpu = 4;         // candidates left, from which on all are measured on the same GPU
 constexpr size_t kRefined = 5;          // of predicted candidates those that are replayed whole and verified
 /// What predictions for configurations of one kernel are off relative to each other (docs/tuning.md).
 constexpr double kPredictionError = 0.07;
@@ -148,7 +150,8 @@ class Tuning {
   }
 
   bool is_stopped() const { return options_.stop != nullptr && *options_.stop; }
-  void tell(const std::string& phase, size_t done, size_t total) const {
+  void tell(const std::string& phase, size_t done, size_t total) {
+    const std::lock_guard lock(telling_);
     if (options_.progress) options_.progress(phase, done, total);
   }
   double timeout() const { return options_.timeout_s * (device_.is_virtual ? kVirtualTimeout : 1); }
@@ -157,6 +160,7 @@ class Tuning {
 
   void assemble_and_measure_once() {
     const size_t count = result_.candidates.size();
+    start_team();
     const runtime::Assembler* ptxas = device_.is_virtual ? nullptr : runtime::find_ptxas();
     size_t jobs = options_.jobs > 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency());
     // Without ptxas each assembler is a worker with a CUDA context of its own, some hundred MiB each.
@@ -180,7 +184,7 @@ class Tuning {
       }
       std::lock_guard lock(mutex_);
       all_assembled_ = true;
-      is_ready_.notify_one();
+      is_ready_.notify_all();
     });
     try {
       measure_as_they_come(count);
@@ -231,7 +235,7 @@ class Tuning {
     const auto begin = Clock::now();
     if (!worker || !worker->is_alive()) {
       std::string why_not;
-      worker = open_worker(why_not);
+      worker = open_worker(gpus_.front(), why_not);
       if (!worker) return verdict(i, Status::kFailed, why_not);
     }
     const WorkerVerdict answer = worker->assemble(result_.candidates[i].text);
@@ -240,12 +244,29 @@ class Tuning {
     if (answer.status != Status::kDropped) verdict(i, answer.status, answer.reason);
   }
 
-  // Measuring, by one worker.
+  // Measuring, by a worker per GPU.
 
-  std::unique_ptr<WorkerClient> open_worker(std::string& why_not) {
+  void start_team() {
+    const auto wanted = static_cast<size_t>(options_.gpus);
+    gpus_ =
+        device_.is_virtual ? std::vector<int>(std::max<size_t>(1, wanted)) : runtime::gpus_like_the_first();
+    if (wanted > gpus_.size())
+      throw LaunchError(Diagnostic{{},
+                                   fmt::format("tuning on {} GPUs, and there are {} of the name {}", wanted,
+                                               gpus_.size(), device_.name),
+                                   {},
+                                   "0 takes all that there are"});
+    if (wanted > 0) gpus_.resize(wanted);
+    team_ = std::make_unique<runtime::WorkerTeam>(gpus_.size(), [this](size_t member, std::string& why_not) {
+      return open_worker(gpus_[member], why_not);
+    });
+  }
+
+  std::unique_ptr<WorkerClient> open_worker(int ordinal, std::string& why_not) {
     return WorkerClient::open(options_.worker, cache_->directory(),
                               {.kernel = kernel_.description.name,
                                .device = device_.is_virtual ? "virtual" : "cuda",
+                               .ordinal = ordinal,
                                .target = machine_target(),
                                .gpu = options_.gpu,
                                .sizes = sizes_,
@@ -253,16 +274,12 @@ class Tuning {
                               why_not);
   }
 
-  /// Lets the worker try candidate i as `request` says; false when that settled the candidate for the worse.
-  bool try_candidate(size_t i, WorkerRequest request, std::vector<double>& times) {
-    if (!worker_ || !worker_->is_alive()) {
-      std::string why_not;
-      worker_ = open_worker(why_not);
-      if (!worker_) throw DeviceError(Diagnostic{{}, "tuning: " + why_not, {}, ""});
-    }
+  /// Lets a member of the team try candidate i as `request` says, on its thread; false when that settled the candidate for
+  /// the worse.
+  bool try_candidate(size_t member, size_t i, WorkerRequest request, std::vector<double>& times) {
     Candidate& candidate = result_.candidates[i];
     request.config = candidate.text;
-    WorkerVerdict answer = worker_->try_candidate(request, timeout());
+    WorkerVerdict answer = team_->worker(member).try_candidate(request, timeout());
     if (answer.status != Status::kDropped) {
       candidate.spill_bytes = answer.spill_bytes;
       verdict(i, answer.status, answer.reason);
@@ -284,35 +301,39 @@ class Tuning {
       candidate.predicted = q.median;
     else
       candidate.launches += static_cast<int>(times.size());
+    const std::lock_guard lock(mutex_);
     best_ = best_ == 0 ? q.median : std::min(best_, q.median);
   }
 
   /// The first round: each candidate once it is assembled, verified and then measured briefly.
   void measure_as_they_come(size_t count) {
-    // The device is opened while the first is assembled. A failure shows when the worker is needed.
-    std::string ignored;
-    if (count > 0 && !worker_) worker_ = open_worker(ignored);
     size_t done = 0;
-    while (done < count) {
-      size_t i;
-      {
-        std::unique_lock lock(mutex_);
-        is_ready_.wait(lock, [&] { return !ready_.empty() || all_assembled_; });
-        if (ready_.empty()) break;
-        i = ready_.front();
-        ready_.pop_front();
-      }
-      tell("first round", done++, count);
-      if (result_.candidates[i].status != Status::kWaiting || is_stopped()) continue;
-      std::vector<double> times;
-      const WorkerRequest request =
-          device_.is_virtual ? WorkerRequest{.kind = WorkerRequest::Kind::kPredict}
-                             : WorkerRequest{.launches = kFirstLaunches, .limit_us = kDropAt * best_};
-      if (try_candidate(i, request, times)) {
-        measured(i, times);
-        keep_measurement(i);
-      }
-    }
+    if (count > 0)
+      team_->run(team_->size(), [&](size_t member) {
+        team_->worker(member);  // opens the device while the first candidates are assembled
+        for (;;) {
+          size_t i;
+          double limit_us;
+          {
+            std::unique_lock lock(mutex_);
+            is_ready_.wait(lock, [&] { return !ready_.empty() || all_assembled_; });
+            if (ready_.empty()) return;
+            i = ready_.front();
+            ready_.pop_front();
+            limit_us = kDropAt * best_;
+            tell("first round", done++, count);
+          }
+          if (result_.candidates[i].status != Status::kWaiting || is_stopped()) continue;
+          std::vector<double> times;
+          const WorkerRequest request = device_.is_virtual
+                                            ? WorkerRequest{.kind = WorkerRequest::Kind::kPredict}
+                                            : WorkerRequest{.launches = kFirstLaunches, .limit_us = limit_us};
+          if (try_candidate(member, i, request, times)) {
+            measured(i, times);
+            keep_measurement(i);
+          }
+        }
+      });
     tell("first round", done, count);
     std::vector<size_t> right;
     for (size_t i = 0; i < result_.candidates.size(); ++i)
@@ -354,11 +375,11 @@ class Tuning {
       tell("best few", right.size(), std::min(kRefined, order.size()));
       std::vector<double> times;
       if (result_.candidates[i].sampling_error > 0) {
-        if (!try_candidate(i, {.kind = WorkerRequest::Kind::kPredict, .sample = false}, times)) continue;
+        if (!try_candidate(0, i, {.kind = WorkerRequest::Kind::kPredict, .sample = false}, times)) continue;
         measured(i, times);
         keep_measurement(i);
       }
-      if (try_candidate(i, {.at_default_sizes = is_large}, times)) right.push_back(i);
+      if (try_candidate(0, i, {.at_default_sizes = is_large}, times)) right.push_back(i);
     }
     if (is_stopped() || right.empty()) return;
     compare(right);
@@ -381,6 +402,7 @@ class Tuning {
     options.device = "virtual";
     options.gpu = gpu->name;
     options.measure_best = 0;
+    options.gpus = 1;
     Tuning predicting(kernel_, sizes_, options);
     for (const auto& [text, candidate] : predicting.predictions())
       for (Candidate& mine : result_.candidates)
@@ -416,7 +438,8 @@ class Tuning {
     return found;
   }
 
-  /// The slower half goes, the rest is measured twice as long, until one is left.
+  /// The slower half goes, the rest is measured twice as long, until one is left. The last few are measured on one GPU, so
+  /// that small differences between GPUs do not choose the winner.
   void halve() {
     std::vector<size_t> alive;
     for (size_t i = 0; i < result_.candidates.size(); ++i)
@@ -431,14 +454,18 @@ class Tuning {
       // The last two are measured to the end, so that the choice between them is not one round's luck.
       if (alive.size() <= 2) launches = kLastLaunches;
       std::vector<size_t> still;
-      for (size_t i : alive) {
-        if (is_stopped()) return;
-        tell(fmt::format("{} left", alive.size()), still.size(), alive.size());
-        std::vector<double> times;
-        if (!try_candidate(i, {.verify = false, .launches = launches}, times)) continue;
-        measured(i, times);
-        still.push_back(i);
-      }
+      std::atomic<size_t> next = 0;
+      team_->run(alive.size() > kOnOneGpu ? team_->size() : 1, [&](size_t member) {
+        for (size_t at; (at = next++) < alive.size() && !is_stopped();) {
+          tell(fmt::format("{} left", alive.size()), at, alive.size());
+          std::vector<double> times;
+          if (!try_candidate(member, alive[at], {.verify = false, .launches = launches}, times)) continue;
+          measured(alive[at], times);
+          const std::lock_guard lock(mutex_);
+          still.push_back(alive[at]);
+        }
+      });
+      if (is_stopped()) return;
       alive = std::move(still);
       compare(alive);
       std::sort(alive.begin(), alive.end(), faster);
@@ -448,7 +475,7 @@ class Tuning {
     for (size_t i : alive) {
       if (is_stopped()) return;
       std::vector<double> times;
-      if (!try_candidate(i, {.restore_inputs = true, .launches = 1}, times)) continue;
+      if (!try_candidate(0, i, {.restore_inputs = true, .launches = 1}, times)) continue;
       result_.candidates[i].status = Status::kBest;
       break;
     }
@@ -508,10 +535,12 @@ class Tuning {
   std::unique_ptr<runtime::TemporaryFolder> folder_;
   std::unique_ptr<Cache> own_cache_;
   Cache* cache_ = nullptr;
-  std::unique_ptr<WorkerClient> worker_;
-  double best_ = 0;
+  std::vector<int> gpus_;  // ordinals
+  std::unique_ptr<runtime::WorkerTeam> team_;
+  std::mutex telling_;
 
   std::mutex mutex_;
+  double best_ = 0;
   std::condition_variable is_ready_;
   std::deque<size_t> ready_;
   bool all_assembled_ = false;

@@ -48,6 +48,7 @@ std::string to_line(const WorkerRequest& request) {
       return dumped({{"do", "open"},
                      {"kernel", request.problem.kernel},
                      {"device", request.problem.device},
+                     {"ordinal", request.problem.ordinal},
                      {"target", request.problem.target},
                      {"gpu", request.problem.gpu},
                      {"sizes", request.problem.sizes},
@@ -92,11 +93,9 @@ std::optional<WorkerRequest> parse_request(const std::string& line) try {
   WorkerRequest request;
   if (what == "open") {
     request.kind = WorkerRequest::Kind::kOpen;
-    request.problem = {object.at("kernel"),
-                       object.at("device"),
-                       object.at("target"),
-                       object.at("gpu"),
-                       object.at("sizes").get<std::map<std::string, int64_t>>(),
+    request.problem = {object.at("kernel"),  object.at("device"),
+                       object.at("ordinal"), object.at("target"),
+                       object.at("gpu"),     object.at("sizes").get<std::map<std::string, int64_t>>(),
                        object.at("seed")};
     return request;
   }

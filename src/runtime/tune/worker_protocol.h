@@ -2,7 +2,7 @@
 // What the tuner and its worker process tell each other: one JSON object per line, requests on the worker's
 // stdin, answers on its stdout.
 //
-//   {"do": "open", "kernel", "device", "target", "gpu", "sizes", "seed"}  ->  {} or {"error"}
+//   {"do": "open", "kernel", "device", "ordinal", "target", "gpu", "sizes", "seed"}  ->  {} or {"error"}
 //   {"do": "try", "config", "verify", "restore", "launches", "limit_us", "default_sizes"}
 //       ->  {"stage": "launching"}, {"stage": "checking"}, {"stage": "measuring"}: what is going on now; then
 //           {"status": "right", "times": [us, ...]}
@@ -28,6 +28,7 @@ namespace imbrex::runtime {
 struct WorkerProblem {
   std::string kernel;  ///< the registered kernel's name
   std::string device;  ///< "virtual" or "cuda"
+  int ordinal = 0;     ///< of the CUDA GPU
   std::string target;  ///< of the virtual GPU: "sm_90a"
   std::string
       gpu;  ///< whose times the virtual GPU predicts: "rtx4090"; "" for the one that stands for the target
