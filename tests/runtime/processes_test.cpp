@@ -394,7 +394,6 @@ class ProcessesWithoutPeers : public ::testing::Test {
   void SetUp() override {
     if (Ranks::cuda_devices() == 0) IMBREX_SKIP(gpu);
     setenv("IMBREX_NO_PEERS", "1", 1);
-    setenv("IMBREX_NCCL_FALLBACK", "1", 1);
     if (Ranks::cuda_devices() == 1) setenv("IMBREX_RANKS_SHARE_GPU", "1", 1);
     if (outputs(run("nothing", 1, "cuda"))[0].find("there is no NCCL to use instead") != std::string::npos)
       IMBREX_SKIP(nccl);

@@ -70,8 +70,7 @@ class Communicator {
   /// returns. synchronize() knows them.
   SymmetricTensor signals(int64_t count, SourceLocation where = SourceLocation::current());
 
-  /// Whether kernels reach the memory of other ranks. On GPUs without peer access they do not, and the ranks are refused
-  /// unless IMBREX_NCCL_FALLBACK=1 is set, which is an experiment (docs/parallel.md): then the collectives
+  /// Whether kernels reach the memory of other ranks. On GPUs without peer access they do not: then the collectives
   /// (AllReduce, AllGather, ReduceScatter) go through NCCL 2.19 or later, whose sums are added in an order of its own, and
   /// whatever needs all() of a SymmetricTensor is a LaunchError. Rank 0 says so on stderr when the ranks come together, and
   /// DeviceError is thrown where there is no NCCL. (IMBREX_NO_PEERS=1 makes it so for a test.)

@@ -91,22 +91,16 @@ bool can_reach_all(RankLink& link) {
 }
 
 void use_nccl(RankLink& link) {
-  if (std::getenv("IMBREX_NCCL_FALLBACK") == nullptr)
-    throw DeviceError(
-        Diagnostic{{},
-                   "the GPUs cannot reach each other's memory",
-                   {"kernels that read each other's memory need GPUs joined by NVLink, or a PCIe "
-                    "topology with peer access"},
-                   "IMBREX_NCCL_FALLBACK=1 lets collectives go through NCCL, which is not proven "
-                   "yet: docs/parallel.md"});
   std::string why_not;
   link.nccl = Nccl::make(link, &why_not);
   if (link.nccl == nullptr)
-    throw DeviceError(
-        Diagnostic{{},
-                   "the GPUs cannot reach each other's memory, and there is no NCCL to use instead",
-                   {why_not},
-                   "install NCCL 2.19 or later, or name its libnccl.so.2 by IMBREX_NCCL"});
+    throw DeviceError(Diagnostic{
+        {},
+        "the GPUs cannot reach each other's memory, and there is no NCCL to use instead",
+        {why_not,
+         "kernels that read each other's memory need GPUs joined by NVLink, or a PCIe topology with "
+         "peer access"},
+        "install NCCL 2.19 or later, or name its libnccl.so.2 by IMBREX_NCCL"});
   if (link.rank == 0)
     say("imbrex: the GPUs cannot reach each other's memory: collectives go through {}, and kernels "
         "cannot use that of other ranks\n",
