@@ -367,13 +367,18 @@ TEST(Processes, ErrorsOfTheVirtualGpuReachTheRankThatMadeThem) {
 
 // ---- the same on GPUs
 
+/// IMBREX_RANKS_SHARE_GPU=1 lets the ranks take turns on one.
+bool lacks_two_gpus() {
+  return Ranks::cuda_devices() < (std::getenv("IMBREX_RANKS_SHARE_GPU") == nullptr ? 2 : 1);
+}
+
 TEST(ProcessesOnTwoGpus, AllReduceAddsUp) {
-  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  if (lacks_two_gpus()) IMBREX_SKIP(two_gpus);
   EXPECT_THAT(outputs(run("all-reduces", 2, "cuda")), Each("right\n"));
 }
 
 TEST(ProcessesOnTwoGpus, AKernelThatWaitsInVainOnAStreamOfTheProgramIsEnded) {
-  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  if (lacks_two_gpus()) IMBREX_SKIP(two_gpus);
   const std::vector<Rank> ranks = run("kernel that waits in vain", 2, "cuda", 2);
   EXPECT_THAT(ranks[0].output,
               AllOf(HasSubstr("rank 0: a kernel has not ended within 2 s"), HasSubstr("its signals: 0")));
@@ -381,7 +386,7 @@ TEST(ProcessesOnTwoGpus, AKernelThatWaitsInVainOnAStreamOfTheProgramIsEnded) {
 }
 
 TEST(ProcessesOnTwoGpus, KernelsThatWaitForARankThatDiesAreEnded) {
-  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  if (lacks_two_gpus()) IMBREX_SKIP(two_gpus);
   const std::vector<Rank> ranks = run("dies while a kernel waits", 2, "cuda", 30);
   EXPECT_THAT(ranks[0].output, AllOf(HasSubstr("rank 0: the waits of its kernels were ended"),
                                      HasSubstr("rank 1 is gone: its process")));

@@ -3,12 +3,10 @@
 // addresses with a stretch per device, into which physical memory of that device is mapped, for all of them to use.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <exception>
 
 #include "imbrex/core/error.h"
-#include "runtime/device/backend.h"
-#include "runtime/driver/cuda_driver.h"
+#include "runtime/parallel/cuda_stretches.h"
 #include "runtime/parallel/rank_link.h"
 
 namespace imbrex::runtime {
@@ -38,68 +36,19 @@ class VirtualNodeMemory : public CommonMemory {
 
 class CudaMemory : public CommonMemory {
  public:
-  explicit CudaMemory(const std::vector<Device>& devices) : devices_(devices) {
-    for (const Device& a : devices_) {
-      CUmemAllocationProp properties;
-      properties.location = a.backend().ordinal();
-      size_t granularity = 0;
-      driver_->check(driver_->cuMemGetAllocationGranularity(&granularity, &properties, 0),
-                     "granularity of device memory");
-      granularity_ = std::max<uint64_t>(granularity_, granularity);
-    }
-    driver_->check(driver_->cuMemAddressReserve(&base_, kStride * devices_.size(), granularity_, 0, 0),
-                   "addresses of symmetric memory");
-    for (const Device& device : devices_) device.backend().add_symmetric(base_, kStride * devices_.size());
-  }
-  ~CudaMemory() override {
-    for (const Mapping& mapping : mappings_) {
-      driver_->cuMemUnmap(mapping.address, mapping.bytes);
-      driver_->cuMemRelease(mapping.handle);
-    }
-    if (base_ != 0) driver_->cuMemAddressFree(base_, kStride * devices_.size());
-  }
+  explicit CudaMemory(const std::vector<Device>& devices)
+      : devices_(devices), stretches_(static_cast<int>(devices.size()), devices, false) {}
   uint64_t allocate(uint64_t bytes) override {
-    const uint64_t size = (std::max<uint64_t>(bytes, 1) + granularity_ - 1) / granularity_ * granularity_;
-    if (size > kStride - next_)
-      throw DeviceError(Diagnostic{{},
-                                   fmt::format("{} bytes of symmetric memory on each rank, {} of {} are left",
-                                               bytes, kStride - next_, kStride),
-                                   {},
-                                   "free what is not needed, with its communicator"});
-    const uint64_t offset = std::exchange(next_, next_ + size);
-    std::vector<CUmemAccessDesc> access;
-    for (const Device& device : devices_) {
-      access.emplace_back();
-      access.back().location = device.backend().ordinal();
-    }
-    for (size_t rank = 0; rank < devices_.size(); ++rank) {
-      CUmemAllocationProp properties;
-      properties.location = devices_[rank].backend().ordinal();
-      Mapping mapping{base_ + rank * kStride + offset, size, 0};
-      const std::string what = fmt::format("{} bytes of symmetric memory on rank {}", size, rank);
-      driver_->check(driver_->cuMemCreate(&mapping.handle, size, &properties, 0), what);
-      driver_->check(driver_->cuMemMap(mapping.address, size, 0, mapping.handle, 0), what);
-      mappings_.push_back(mapping);
-      driver_->check(driver_->cuMemSetAccess(mapping.address, size, access.data(), access.size()), what);
-    }
-    return base_ + offset;
+    const CudaStretches::Part part = stretches_.take(bytes);
+    for (size_t rank = 0; rank < devices_.size(); ++rank)
+      stretches_.map(stretches_.create(devices_[rank], part), static_cast<int>(rank), part);
+    return stretches_.address(part);
   }
-  int64_t rank_stride_bytes() const override { return kStride; }
+  int64_t rank_stride_bytes() const override { return CudaStretches::kStride; }
 
  private:
-  /// Of addresses alone: as much as no GPU has.
-  static constexpr uint64_t kStride = uint64_t{1} << 38;
-  struct Mapping {
-    CUdeviceptr address;
-    size_t bytes;
-    CUmemHandle handle;
-  };
-
   std::vector<Device> devices_;
-  const CudaDriver* driver_ = &CudaDriver::get();
-  CUdeviceptr base_ = 0;
-  uint64_t granularity_ = 1, next_ = 0;
-  std::vector<Mapping> mappings_;
+  CudaStretches stretches_;
 };
 
 /// Rank 0 allocates for all, and tells the others where, or why not.
