@@ -4,9 +4,10 @@
 //   again     the only thread takes a mutex that it holds
 //   flag      spins on managed memory that nobody writes any more
 //   ask       asks for ever whether a stream's work is done
-//   gate      a host function waits for what the program does after submitting it
+//   gate      waits for a stream whose host function waits for what it would do then
 // or that only looks so, and ends by itself:
 //   callback  a host function waits for a thread that makes calls
+//   opened    a host function waits for what the program does after submitting it, and another stream's work goes on meanwhile
 //   busy      computes for seconds without a call
 //   late      waits for a thread that sleeps first
 #include <cstdio>
@@ -25,6 +26,7 @@
 extern "C" {
 CUresult cuStreamCreate(CUstream* stream, unsigned flags);
 CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void*), void* data);
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream);
 }
 
 namespace {
@@ -86,7 +88,30 @@ struct Gate {
 void hang_at_gate(CUstream stream) {
   Gate gate;
   check(cuLaunchHostFunc(stream, Gate::wait, &gate));
+  check(cuStreamSynchronize(stream));
   gate.open();
+}
+
+unsigned word_at(CUdeviceptr address) { return *reinterpret_cast<volatile unsigned*>(address); }
+
+void open_after_submitting(CUstream stream) {
+  constexpr unsigned kGlobal = 1, kNonBlocking = 1;
+  Gate gate;
+  CUstream other = nullptr;
+  CUdeviceptr words = 0;
+  check(cuStreamCreate(&other, kNonBlocking));
+  check(cuMemAllocManaged(&words, 8, kGlobal));
+  check(cuMemsetD32Async(words, 1, 2, other));
+  check(cuStreamSynchronize(other));
+  check(cuLaunchHostFunc(stream, Gate::wait, &gate));
+  check(cuMemsetD32Async(words, 2, 1, stream));
+  check(cuMemsetD32Async(words + 4, 3, 1, other));
+  check(cuStreamSynchronize(other));
+  const bool is_ordered =
+      word_at(words) == 1 && word_at(words + 4) == 3 && cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+  gate.open();
+  check(cuStreamSynchronize(stream));
+  if (!is_ordered || word_at(words) != 2) std::exit(4);
 }
 
 void call_from_another_thread(CUcontext context, CUstream stream) {
@@ -99,6 +124,7 @@ void call_from_another_thread(CUcontext context, CUstream stream) {
     gate.open();
   });
   check(cuLaunchHostFunc(stream, Gate::wait, &gate));
+  check(cuStreamSynchronize(stream));
   other.join();
 }
 
@@ -142,6 +168,7 @@ int main(int argc, char** argv) {
   if (is("flag")) hang_by_flag();
   if (is("ask")) hang_by_asking(stream);
   if (is("gate")) hang_at_gate(stream);
+  if (is("opened")) open_after_submitting(stream);
   if (is("callback")) call_from_another_thread(context, stream);
   if (is("busy")) compute_for(std::chrono::seconds(5));
   if (is("late")) wait_for_a_sleeper();

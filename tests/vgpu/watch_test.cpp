@@ -84,6 +84,40 @@ TEST(EndlessLoop, IsRecognisedWithinAMillionInstructions) {
   expect_endless({.body = kSharedFlag, .checks = CheckSet::none()});
 }
 
+/// What the loop's finding says of the word that is looked at.
+void expect_awaited(const std::string& body, const std::string& text, int64_t ctas = 2) {
+  const Report report = Loop{.body = body, .ctas = ctas}.run();
+  ASSERT_EQ(report.findings.size(), 1u) << report.format();
+  EXPECT_NE(report.format().find(text), std::string::npos) << report.format();
+  EXPECT_NE(report.format().find(fmt::format("CTA ({}, 0, 0) warp", ctas - 1)), std::string::npos)
+      << report.format();
+}
+
+TEST(EndlessLoop, SaysWhichValueIsWaitedFor) {
+  const std::string word = "having last looked at byte 8 of allocation 0 (0x",
+                    look = "  ld.acquire.gpu.u32 %x, [%out+8];\n";
+  const std::string raised = "  @%first red.global.add.u32 [%out+8], 1;\n";  // by either CTA
+  expect_awaited(raised + "SPIN:\n" + look + "  setp.ne.s32 %p, %x, 3;\n  @%p bra SPIN;", word);
+  for (const auto& [comparison, awaited] : std::vector<std::pair<std::string, std::string>>{
+           {"setp.ne.s32 %p, %x, 3;\n  @%p bra SPIN;", "which holds 2 and is waited for to be 3"},
+           {"setp.lt.u32 %p, %x, 7;\n  @%p bra SPIN;", "which holds 2 and is waited for to be at least 7"},
+           {"setp.ge.u32 %p, %x, 7;\n  @!%p bra SPIN;", "which holds 2 and is waited for to be at least 7"},
+           {"mov.b32 %y, %x;\n  setp.gt.s32 %p, 5, %y;\n  @%p bra SPIN;",
+            "and is waited for to be at least 5"},
+           {"setp.eq.u32 %p, %x, 2;\n  @!%p bra OUT;\n  bra SPIN;\nOUT:",
+            "and is waited for to be other than 2"},
+       })
+    expect_awaited(raised + "SPIN:\n" + look + "  " + comparison, awaited);
+  // By updates that change nothing: they are looks as well.
+  expect_awaited(
+      raised + "SPIN:\n  atom.global.add.u32 %x, [%out+8], 0;\n  setp.ne.s32 %p, %x, 3;\n  @%p bra SPIN;",
+      "which holds 2 and is waited for to be 3");
+  expect_awaited(
+      "  @%first st.shared.u32 [%s], 1;\n  bar.sync 0;\nSPIN:\n  atom.shared.exch.b32 %x, [%s], 1;\n"
+      "  setp.ne.s32 %p, %x, 0;\n  @%p bra SPIN;",
+      "of shared memory, which holds 1 and is waited for to be 0", 1);
+}
+
 TEST(EndlessLoop, OfOneWarpWhileAnotherWaitsByTryWait) {
   expect_endless({.body = R"(
   @%first mbarrier.init.shared::cta.b64 [%s], 2;

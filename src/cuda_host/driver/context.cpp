@@ -14,7 +14,7 @@ namespace {
 /// CUDA answers a kernel's fault from every later call that waits.
 void wait_for(const Context& context) {
   expect_no_capture();
-  host_waited_for_everything();
+  host_waits_for_everything();
   if (context.failure != CUDA_SUCCESS) refuse(context.failure);
 }
 
@@ -31,6 +31,7 @@ void create(CUcontext* out, unsigned flags, CUdevice device) {
 
 void destroy(CUcontext context) {
   Host& host = Host::get();
+  host_waits_for_backlog();
   host.forget(host.contexts.get(context));
   host.contexts.destroy(context);
 }
@@ -70,6 +71,7 @@ void set_heap_limit(size_t bytes) {
 
 void reset_primary(CUdevice device) {
   Host& host = Host::get();
+  host_waits_for_backlog();
   Device& on = host.device(device);
   if (on.primary != nullptr) host.forget(*on.primary);
   on.primary.reset();

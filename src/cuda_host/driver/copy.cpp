@@ -32,7 +32,7 @@ CUresult copy_now(const char* function, Ends ends, uint64_t to, uint64_t from, s
     if (bytes > 0) expect_ends(ends, to, from);
     Stream& stream = Host::get().current().default_stream;
     submit(stream, CopyWork{{to}, {from}, static_cast<int64_t>(bytes)});
-    host_waited_for(stream);
+    host_waits_for(stream);
   });
 }
 
@@ -86,7 +86,7 @@ CUDA_API cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
   return answer("cuMemcpy2D", [&] {
     Stream& stream = Host::get().current().default_stream;
     submit(stream, copy_work(not_null(copy, "copy")));
-    host_waited_for(stream);
+    host_waits_for(stream);
   });
 }
 CUDA_API cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) { return cuMemcpy2D_v2(copy); }
@@ -98,7 +98,7 @@ CUDA_API cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) {
   return answer("cuMemcpy3D", [&] {
     Stream& stream = Host::get().current().default_stream;
     submit(stream, copy_work(not_null(copy, "copy")));
-    host_waited_for(stream);
+    host_waits_for(stream);
   });
 }
 CUDA_API cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D* copy, CUstream stream) {

@@ -43,7 +43,8 @@ CUDA_API cuGraphCreate(CUgraph* graph, unsigned) {
                 [&] { not_null(graph, "graph") = reinterpret_cast<CUgraph>(&Host::get().graphs.make()); });
 }
 CUDA_API cuGraphDestroy(CUgraph graph) {
-  return answer("cuGraphDestroy", [&] { Host::get().graphs.destroy(graph); });
+  return answer("cuGraphDestroy",
+                [&] { when_nothing_is_under_way([gone = Host::get().graphs.take(graph)] {}); });
 }
 CUDA_API cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
   return answer("cuGraphGetNodes", [&] {
@@ -171,7 +172,8 @@ CUDA_API cuGraphExecGetFlags(CUgraphExec exec, unsigned long long* flags) {
                 [&] { not_null(flags, "flags") = Host::get().graph_execs.get(exec).flags; });
 }
 CUDA_API cuGraphExecDestroy(CUgraphExec exec) {
-  return answer("cuGraphExecDestroy", [&] { Host::get().graph_execs.destroy(exec); });
+  return answer("cuGraphExecDestroy",
+                [&] { when_nothing_is_under_way([gone = Host::get().graph_execs.take(exec)] {}); });
 }
 CUDA_API cuGraphUpload(CUgraphExec exec, CUstream) {
   return answer("cuGraphUpload", [&] { Host::get().graph_execs.get(exec); });
@@ -191,6 +193,7 @@ CUDA_API cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
   return answer("cuGraphExecUpdate", [&] {
     Host& host = Host::get();
     GraphExec& old = host.graph_execs.get(exec);
+    host_waits_for_backlog();
     const Graph& wanted = host.graphs.get(graph);
     constexpr int kSuccess = 0, kTopologyChanged = 2;
     const bool is_alike =
@@ -203,17 +206,12 @@ CUDA_API cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
     old.graph = wanted.clone(&old.nodes);
   });
 }
-CUDA_API cuGraphDebugDotPrint(CUgraph graph, const char* path, unsigned) {
+CUDA_API cuGraphDebugDotPrint(CUgraph graph, const char* path, unsigned flags) {
   return answer("cuGraphDebugDotPrint", [&] {
+    const std::string picture = dot_of(Host::get().graphs.get(graph), flags);
     FILE* out = std::fopen(&not_null(path, "path"), "w");
     if (out == nullptr) refuse(CUDA_ERROR_OPERATING_SYSTEM, fmt::format("'{}' cannot be written", path));
-    fmt::print(out, "digraph {{\n");
-    for (const auto& node : Host::get().graphs.get(graph).nodes) {
-      fmt::print(out, "  n{} [label=\"type {}\"];\n", fmt::ptr(node.get()), type_of(node->work));
-      for (const GraphNode* dependency : node->dependencies)
-        fmt::print(out, "  n{} -> n{};\n", fmt::ptr(dependency), fmt::ptr(node.get()));
-    }
-    fmt::print(out, "}}\n");
+    fmt::print(out, "{}", picture);
     std::fclose(out);
   });
 }

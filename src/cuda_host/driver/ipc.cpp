@@ -102,7 +102,7 @@ CUDA_API cuIpcCloseMemHandle(CUdeviceptr address) {
     const auto at = opened().find(address);
     if (at == opened().end())
       refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("0x{:x} was not opened by cuIpcOpenMemHandle", address));
-    host_waited_for_everything();
+    host_waits_for_everything();
     Host::get().gpu.unmap(at->second.mapped, at->second.mapped_bytes);
     Host::get().memory.disown(address);
     opened().erase(at);

@@ -5,7 +5,11 @@
 namespace {
 
 __attribute__((destructor)) void say_last_words() {
-  if (imbrex::cuda::Host* host = imbrex::cuda::Host::made(); host != nullptr) host->log.finish();
+  imbrex::cuda::Host* host = imbrex::cuda::Host::made();
+  if (host == nullptr) return;
+  host->backlog.stop();
+  const std::lock_guard lock(imbrex::cuda::Host::mutex());  // a kernel behind a host function may be running
+  host->log.finish();
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ CUDA_API cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
 CUDA_API cuMemFree_v2(CUdeviceptr address) {
   return answer("cuMemFree", [&] {
     if (address == 0) return;
-    host_waited_for_everything();  // as cudaFree does
+    host_waits_for_everything();  // as cudaFree does
     Host::get().memory.free(address, MemoryKind::kDevice);
   });
 }
@@ -71,7 +71,7 @@ CUDA_API cuMemAllocHost_v2(void** pointer, size_t bytes) { return cuMemHostAlloc
 CUDA_API cuMemFreeHost(void* pointer) {
   return answer("cuMemFreeHost", [&] {
     if (pointer == nullptr) return;
-    host_waited_for_everything();
+    host_waits_for_everything();
     Host::get().memory.free(reinterpret_cast<uint64_t>(pointer), MemoryKind::kPinned);
   });
 }

@@ -42,7 +42,10 @@ CUDA_API cuModuleLoad(CUmodule* module, const char* file) {
   return answer("cuModuleLoad", [&] { load(module, ptx_of_bytes(read_image_file(file), target())); });
 }
 CUDA_API cuModuleUnload(CUmodule module) {
-  return answer("cuModuleUnload", [&] { Host::get().modules.destroy(module); });
+  return answer("cuModuleUnload", [&] {
+    host_waits_for_backlog();
+    Host::get().modules.destroy(module);
+  });
 }
 CUDA_API cuModuleGetLoadingMode(int* mode) {
   return answer("cuModuleGetLoadingMode", [&] { not_null(mode, "mode") = 2; });  // lazy
@@ -112,6 +115,7 @@ CUDA_API cuLibraryLoadFromFile(CUlibrary* library, const char* file, int*, void*
 CUDA_API cuLibraryUnload(CUlibrary library) {
   return answer("cuLibraryUnload", [&] {
     Host& host = Host::get();
+    host_waits_for_backlog();
     for (const auto& [name, kernel] : host.libraries.get(library).kernels()) host.kernels.destroy(kernel);
     host.libraries.destroy(library);
   });

@@ -32,15 +32,15 @@ CUDA_API cuStreamCreate(CUstream* stream, unsigned flags) {
 CUDA_API cuStreamDestroy_v2(CUstream stream) {
   return answer("cuStreamDestroy", [&] {
     Host& host = Host::get();
-    host.gpu.order().destroy_stream(host.streams.get(stream).order);
-    host.streams.destroy(stream);
+    when_nothing_is_under_way(
+        [gone = host.streams.take(stream)] { Host::get().gpu.order().destroy_stream(gone->order); });
   });
 }
 CUDA_API cuStreamSynchronize(CUstream stream) {
   return answer("cuStreamSynchronize", [&] {
     const Stream& on = Host::get().stream(stream);
     expect_not_captured(on);
-    host_waited_for(on);
+    host_waits_for(on);
     expect_healthy(on);
   });
 }
@@ -48,7 +48,8 @@ CUDA_API cuStreamQuery(CUstream stream) {
   return answer("cuStreamQuery", [&] {
     const Stream& on = Host::get().stream(stream);
     expect_not_captured(on);
-    host_waited_for(on);
+    if (is_under_way(on)) refuse(CUDA_ERROR_NOT_READY);
+    host_waits_for(on);
     expect_healthy(on);
   });
 }
@@ -95,24 +96,31 @@ CUDA_API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
 }
 CUDA_API cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* data, unsigned) {
   return answer("cuStreamAddCallback", [&] {
-    const Stream& on = Host::get().stream(stream);
+    Stream& on = Host::get().stream(stream);
     expect_not_captured(on);
     if (callback == nullptr) refuse(CUDA_ERROR_INVALID_VALUE, "the callback is null");
-    const CUresult status = on.context == nullptr ? CUDA_SUCCESS : on.context->failure;
-    const ProgramsTurn turn;
-    callback(stream, status, data);
+    // Unlike a host function it is called after a fault, too, and told of it.
+    on.last = Host::get().backlog.add([context = on.context, callback, stream, data] {
+      const CUresult status = context == nullptr ? CUDA_SUCCESS : context->failure;
+      const ProgramsTurn turn;
+      const HostFunctionScope scope;
+      callback(stream, status, data);
+    });
   });
 }
 
-// Memory operations of streams. All earlier work is done, so a wait that does not hold now never will.
+// Memory operations of streams. When a wait's turn has come all earlier work is done, so one that does not hold then never will.
 namespace {
 
 template <class Value>
 CUresult write_value(const char* function, CUstream stream, CUdeviceptr address, Value value) {
   return answer(function, [&] {
     Host& host = Host::get();
-    expect_not_captured(host.stream(stream));
-    host.memory.copy(address, reinterpret_cast<uint64_t>(&value), sizeof value);
+    Stream& on = host.stream(stream);
+    expect_not_captured(on);
+    carry_out(on, [address, value] {
+      Host::get().memory.copy(address, reinterpret_cast<uint64_t>(&value), sizeof value);
+    });
   });
 }
 
@@ -122,6 +130,7 @@ CUresult wait_value(const char* function, CUstream stream, CUdeviceptr address, 
   return answer(function, [&] {
     Host& host = Host::get();
     expect_not_captured(host.stream(stream));
+    host_waits_for_backlog();
     Value value;
     host.memory.copy(reinterpret_cast<uint64_t>(&value), address, sizeof value);
     using Signed = std::make_signed_t<Value>;
@@ -247,8 +256,8 @@ CUDA_API cuEventCreate(CUevent* event, unsigned flags) {
 CUDA_API cuEventDestroy_v2(CUevent event) {
   return answer("cuEventDestroy", [&] {
     Host& host = Host::get();
-    host.gpu.order().destroy_event(host.events.get(event).order);
-    host.events.destroy(event);
+    when_nothing_is_under_way(
+        [gone = host.events.take(event)] { Host::get().gpu.order().destroy_event(gone->order); });
   });
 }
 CUDA_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned) {
@@ -263,7 +272,8 @@ CUDA_API cuEventQuery(CUevent event) {
     const Event& of = Host::get().events.get(event);
     if (of.capture != nullptr)
       refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that is being captured");
-    host_waited_for(of);
+    if (is_under_way(of)) refuse(CUDA_ERROR_NOT_READY);
+    host_waits_for(of);
   });
 }
 CUDA_API cuEventSynchronize(CUevent event) {
@@ -271,7 +281,7 @@ CUDA_API cuEventSynchronize(CUevent event) {
     const Event& of = Host::get().events.get(event);
     if (of.capture != nullptr)
       refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that is being captured");
-    host_waited_for(of);
+    host_waits_for(of);
     if (const Context* context = Host::get().current_or_null();
         context != nullptr && context->failure != CUDA_SUCCESS)
       refuse(context->failure);
@@ -284,6 +294,7 @@ CUDA_API cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
       if ((event->flags & kEventDisableTiming) != 0)
         refuse(CUDA_ERROR_INVALID_HANDLE, "the event was made without timing");
       if (!event->is_recorded) refuse(CUDA_ERROR_INVALID_HANDLE, "the event was never recorded");
+      if (is_under_way(*event)) refuse(CUDA_ERROR_NOT_READY);
     }
     not_null(milliseconds, "milliseconds") =
         std::chrono::duration<float, std::milli>(end.time - begin.time).count();

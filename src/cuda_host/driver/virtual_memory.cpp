@@ -62,7 +62,7 @@ CUDA_API cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemHandle 
 }
 CUDA_API cuMemUnmap(CUdeviceptr address, size_t bytes) {
   return answer("cuMemUnmap", [&] {
-    host_waited_for_everything();
+    host_waits_for_everything();
     Host::get().virtual_memory.unmap(address, static_cast<int64_t>(bytes));
   });
 }

@@ -88,6 +88,7 @@ GraphExec::~GraphExec() {
 }
 
 GraphNode& GraphExec::node(CUgraphNode of_original) const {
+  host_waits_for_backlog();
   for (const auto& [original, own] : nodes)
     if (original == reinterpret_cast<const GraphNode*>(of_original)) return *own;
   refuse(CUDA_ERROR_INVALID_VALUE, "the node is none of the graph that this was instantiated from");
@@ -95,25 +96,25 @@ GraphNode& GraphExec::node(CUgraphNode of_original) const {
 
 void GraphExec::launch(Stream& stream) {
   vgpu::StreamOrder& order = Host::get().gpu.order();
-  order.wait(stream.order, launched_);
+  carry_out(stream, [&order, on = stream.order, after = launched_] { order.wait(on, after); });
   const std::vector<GraphNode*> all = graph->in_order();
   bool is_chain = true;
   for (size_t i = 1; i < all.size(); ++i)
     is_chain = is_chain && std::ranges::find(all[i]->dependencies, all[i - 1]) != all[i]->dependencies.end();
   if (is_chain) {
     for (const GraphNode* node : all)
-      if (node->is_enabled) perform(node->work, stream);
+      if (node->is_enabled) submit(stream, node->work);
   } else {
     launch_branches(all, stream);
   }
-  order.record(launched_, stream.order);
+  carry_out(stream, [&order, on = stream.order, launched = launched_] { order.record(launched, on); });
 }
 
 /// Every node goes behind one that it depends on, where that is the last of its branch, else to a branch of its own.
 void GraphExec::launch_branches(const std::vector<GraphNode*>& all, Stream& stream) {
   vgpu::StreamOrder& order = Host::get().gpu.order();
   const vgpu::StreamOrder::Event begun = order.create_event();
-  order.record(begun, stream.order);
+  carry_out(stream, [&order, begun, on = stream.order] { order.record(begun, on); });
   std::vector<const GraphNode*> last;  // by branch
   std::map<const GraphNode*, vgpu::StreamOrder::Event> done;
   for (const GraphNode* node : all) {
@@ -124,20 +125,31 @@ void GraphExec::launch_branches(const std::vector<GraphNode*>& all, Stream& stre
       last.push_back(nullptr);
       if (branches_.size() < last.size())
         branches_.push_back(order.create_stream(fmt::format("branch {} of a graph", last.size())));
-      order.wait(branches_[branch], begun);
+      carry_out(stream, [&order, begun, on = branches_[branch]] { order.wait(on, begun); });
     }
-    Stream on(stream.context, kStreamNonBlocking);
-    on.order = branches_[branch];
-    for (const GraphNode* dependency : before) order.wait(on.order, done.at(dependency));
-    if (node->is_enabled) perform(node->work, on);
+    const auto on = std::make_shared<Stream>(stream.context, kStreamNonBlocking);
+    on->order = branches_[branch];
+    const vgpu::StreamOrder::Event end = done[node] = order.create_event();
+    std::vector<vgpu::StreamOrder::Event> waits;
+    for (const GraphNode* dependency : before) waits.push_back(done.at(dependency));
+    const auto run = [&order, on, end, waits, node] {
+      for (const vgpu::StreamOrder::Event event : waits) order.wait(on->order, event);
+      if (node->is_enabled) perform(node->work, *on);
+      order.record(end, on->order);
+    };
+    if (node->is_enabled && runs_host_function(node->work))
+      leave(stream, run);
+    else
+      carry_out(stream, run);
     last[branch] = node;
-    order.record(done[node] = order.create_event(), on.order);
   }
-  for (const auto& [node, event] : done) {
-    order.wait(stream.order, event);
-    order.destroy_event(event);
-  }
-  order.destroy_event(begun);
+  carry_out(stream, [&order, done, begun, on = stream.order] {
+    for (const auto& [node, event] : done) {
+      order.wait(on, event);
+      order.destroy_event(event);
+    }
+    order.destroy_event(begun);
+  });
 }
 
 }  // namespace imbrex::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cuda_host/host/work.h"
@@ -42,6 +43,7 @@ struct GraphExec {
   std::unique_ptr<Graph> graph;
   std::vector<std::pair<const GraphNode*, GraphNode*>> nodes;  // of the original, of this one
   uint64_t flags = 0;
+  /// To be changed: launches that are under way are waited for.
   GraphNode& node(CUgraphNode of_original) const;
   /// Behind the launches before. Of its nodes only what depends on another comes after it: branches are as unordered as
   /// streams are.
@@ -61,5 +63,9 @@ struct UserObject {
 };
 
 int type_of(const Work& work);
+/// The graph in the language of Graphviz, laid out as CUDA's drivers do it: nodes by number, kernels by name, and with kDotVerbose or
+/// kDotKernels with their grid, block and dynamic shared memory.
+std::string dot_of(const Graph& graph, unsigned flags);
+inline constexpr unsigned kDotVerbose = 1, kDotKernels = 4;
 
 }  // namespace imbrex::cuda

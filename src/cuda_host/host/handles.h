@@ -38,6 +38,13 @@ class Handles {
     return *object;
   }
   void destroy(const void* handle) { alive_.erase(&get(handle)); }
+  /// No handle from now on; the object lives as long as it is kept.
+  std::shared_ptr<Object> take(const void* handle) {
+    const auto at = alive_.find(&get(handle));
+    std::shared_ptr<Object> object = std::move(at->second);
+    alive_.erase(at);
+    return object;
+  }
   const std::unordered_map<const void*, std::unique_ptr<Object>>& all() const { return alive_; }
 
  private:

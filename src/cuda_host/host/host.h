@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda_host/host/backlog.h"
 #include "cuda_host/host/call_lock.h"
 #include "cuda_host/host/graph.h"
 #include "cuda_host/host/handles.h"
@@ -70,6 +71,7 @@ class Host {
   DeviceMemory memory;
   VirtualMemory virtual_memory;
   RunLog log;
+  Backlog backlog;
 
   Handles<Context> contexts{"context"};  // those made by cuCtxCreate
   Handles<ModuleObject> modules{"module"};
@@ -120,6 +122,7 @@ CUresult answer(const char* function, Body&& body) {
   const std::lock_guard lock(Host::mutex());
   const NotedCall noted(function);
   try {
+    expect_no_host_function(function);
     body();
     return CUDA_SUCCESS;
   } catch (...) {

@@ -23,11 +23,12 @@ namespace {
 
 std::atomic<const char*> g_last_call{nullptr};
 std::atomic<uint64_t> g_working_calls{0}, g_asking_calls{0};
-std::atomic<int> g_under_way{0}, g_programs_turns{0};
+std::atomic<int> g_under_way{0};
 thread_local int t_under_way = 0;
 
 /// Calls that change nothing that a program could wait for.
 bool only_asks(const char* function) {
+  if (function == nullptr) return false;
   for (const char* word : {"Query", "Synchronize", "Get", "DtoH"})
     if (std::strstr(function, word) != nullptr) return true;
   return false;
@@ -38,7 +39,7 @@ bool only_asks(const char* function) {
 NotedCall::NotedCall(const char* function) {
   ++t_under_way;
   g_under_way.fetch_add(1, std::memory_order_relaxed);
-  g_last_call.store(function, std::memory_order_relaxed);
+  if (function != nullptr) g_last_call.store(function, std::memory_order_relaxed);
   (only_asks(function) ? g_asking_calls : g_working_calls).fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -50,11 +51,9 @@ NotedCall::~NotedCall() {
 ProgramsTurn::ProgramsTurn() : lock_depth_(Host::mutex().let_go()), calls_(t_under_way) {
   t_under_way = 0;
   g_under_way.fetch_sub(calls_, std::memory_order_relaxed);
-  g_programs_turns.fetch_add(1, std::memory_order_relaxed);
 }
 
 ProgramsTurn::~ProgramsTurn() {
-  g_programs_turns.fetch_sub(1, std::memory_order_relaxed);
   g_under_way.fetch_add(calls_, std::memory_order_relaxed);
   t_under_way = calls_;
   Host::mutex().take_back(lock_depth_);
@@ -122,17 +121,11 @@ void tell_deadlock(const std::vector<HostThread>& threads) {
   ThreadSampler sampler;
   std::vector<std::string> facts = lines_of(threads, sampler);
   facts.push_back(last_call() + ", and nothing is under way on the GPU");
-  if (g_programs_turns.load() > 0) {
-    // On a GPU this may well go on, so that it is no fault of the program.
-    std::string text = "imbrex: the program hangs in a host function that it gave to a stream\n";
-    for (const std::string& fact : facts) text += "  " + fact + "\n";
-    fmt::print(
-        stderr,
-        "{}  help: here a host function runs within the call that submits it: what it waits for must be done "
-        "before cudaLaunchHostFunc or cudaStreamAddCallback, or by another thread\n",
-        text);
-    return;
-  }
+  if (Host::made()->backlog.length() > 0)
+    facts.push_back(
+        "one of the threads runs the host functions of all streams (cudaLaunchHostFunc, "
+        "cudaStreamAddCallback), "
+        "one after the other: who waits for such a stream waits for it");
   tell(vgpu::FindingKind::kDeadlock,
        threads.size() == 1
            ? "the program's only thread waits with no time limit, and nobody is left to wake it"
@@ -283,7 +276,7 @@ class Looks {
       if (!sample.has_value()) return false;
       if (!first.has_value()) first = std::move(sample);
     }
-    if (g_programs_turns.load() > 0 || g_under_way.load() > 0) return false;
+    if (g_under_way.load() > 0) return false;
     tell_spin(running.front(), *first, threads);
     return true;
   }

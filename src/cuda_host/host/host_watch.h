@@ -6,7 +6,7 @@
 
 namespace imbrex::cuda {
 
-/// A call of the program is under way while it lives; calls make calls.
+/// A call of the program is under way while it lives, or, without a name, work that calls have left; calls make calls.
 class NotedCall {
  public:
   explicit NotedCall(const char* function);
@@ -15,8 +15,8 @@ class NotedCall {
   NotedCall& operator=(const NotedCall&) = delete;
 };
 
-/// Code of the program runs within a call while it lives: a host function of a stream. The call's lock is let go, for that code
-/// may wait for a thread that makes calls.
+/// A call stands still while it lives, for code of the program runs: a host function of a stream, or what the call waits for. The
+/// call's lock is let go, for that code may wait for a thread that makes calls.
 class ProgramsTurn {
  public:
   ProgramsTurn();

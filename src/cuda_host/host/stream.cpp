@@ -13,7 +13,89 @@ void join(std::vector<GraphNode*>& tail, const std::vector<GraphNode*>& more) {
     if (std::ranges::find(tail, node) == tail.end()) tail.push_back(node);
 }
 
+/// The step of the backlog that new work of the stream comes after. The legacy stream waits for all others that block, and they
+/// for it.
+Backlog::Number comes_after(const Stream& stream) {
+  Backlog::Number number = stream.last;
+  if (stream.order == vgpu::StreamOrder::kLegacyStream) {
+    for (const auto& [handle, other] : Host::get().streams.all())
+      if (other->context == stream.context && (other->flags & kStreamNonBlocking) == 0)
+        number = std::max(number, other->last);
+  } else if ((stream.flags & kStreamNonBlocking) == 0 && stream.context != nullptr) {
+    number = std::max(number, stream.context->default_stream.last);
+  }
+  return number;
+}
+
 }  // namespace
+
+bool runs_host_function(const Work& work) {
+  if (const auto* child = std::get_if<ChildWork>(&work); child != nullptr)
+    return std::ranges::any_of(child->graph->nodes,
+                               [](const auto& node) { return runs_host_function(node->work); });
+  return std::holds_alternative<HostWork>(work);
+}
+
+namespace {
+
+/// Adds to the backlog. What comes behind a fault is left out, as a GPU does it.
+Backlog::Number leave(Context* context, std::function<void()> step) {
+  return Host::get().backlog.add([context, step = std::move(step)] {
+    if (context != nullptr && context->failure != CUDA_SUCCESS) return;
+    try {
+      step();
+    } catch (...) {
+      const CUresult code = explain_current_exception("work behind a host function");
+      if (context != nullptr) context->failure = code;
+    }
+  });
+}
+
+bool is_pageable(uint64_t address) {
+  return !DeviceMemory::is_of_device(address) &&
+         Host::get().memory.find_registered(reinterpret_cast<const void*>(address)) == nullptr;
+}
+
+/// A copy that is left to the backlog and touches memory that is not pinned: of such a source the bytes are kept, as drivers do it
+/// with short ones; other copies are waited for.
+void expect_to_be_left(Stream& stream, Work& work) {
+  auto* copy = std::get_if<CopyWork>(&work);
+  if (copy == nullptr || (!is_pageable(copy->to.address) && !is_pageable(copy->from.address))) return;
+  constexpr int64_t kShort = 1 << 16;
+  if (is_pageable(copy->to.address) || copy->height * copy->depth != 1 || copy->width > kShort) {
+    Host::get().backlog.wait_for(comes_after(stream));
+    return;
+  }
+  const auto* const from = reinterpret_cast<const std::byte*>(copy->from.address);
+  copy->kept = std::make_shared<const std::vector<std::byte>>(from, from + copy->width);
+  copy->from.address = reinterpret_cast<uint64_t>(copy->kept->data());
+}
+
+}  // namespace
+
+bool is_under_way(const Stream& stream) {
+  const Backlog& backlog = Host::get().backlog;
+  return !backlog.is_empty() && !backlog.has_passed(comes_after(stream));
+}
+bool is_under_way(const Event& event) { return !Host::get().backlog.has_passed(event.last); }
+
+void leave(Stream& stream, std::function<void()> step) {
+  stream.last = leave(stream.context, std::move(step));
+}
+void carry_out(Stream& stream, std::function<void()> step) {
+  if (is_under_way(stream))
+    leave(stream, std::move(step));
+  else
+    step();
+}
+
+void when_nothing_is_under_way(std::function<void()> step) {
+  Backlog& backlog = Host::get().backlog;
+  if (backlog.is_empty())
+    step();
+  else
+    backlog.add(std::move(step));
+}
 
 void submit(Stream& stream, Work work) {
   expect_no_implicit_capture(stream);
@@ -24,7 +106,15 @@ void submit(Stream& stream, Work work) {
     return;
   }
   if (stream.context != nullptr && stream.context->failure != CUDA_SUCCESS) refuse(stream.context->failure);
-  perform(work, stream);
+  if (runs_host_function(work)) {
+    leave(stream, [&stream, work = std::move(work)] { perform(work, stream); });
+    return;
+  }
+  if (is_under_way(stream)) expect_to_be_left(stream, work);
+  if (is_under_way(stream))
+    leave(stream, [&stream, work = std::move(work)] { perform(work, stream); });
+  else
+    perform(work, stream);
 }
 
 void record_event(Stream& stream, Event& event) {
@@ -33,14 +123,23 @@ void record_event(Stream& stream, Event& event) {
   event.tail = stream.tail;
   if (stream.is_capturing()) return;
   event.is_recorded = true;
-  event.time = std::chrono::steady_clock::now();
-  Host::get().gpu.order().record(event.order, stream.order);
+  const bool is_left = is_under_way(stream);
+  carry_out(stream, [&event, order = stream.order] {
+    event.time = std::chrono::steady_clock::now();
+    Host::get().gpu.order().record(event.order, order);
+  });
+  event.last = is_left ? stream.last : 0;
 }
 
 void wait_event(Stream& stream, Event& event) {
   expect_no_implicit_capture(stream);
   if (event.capture == nullptr) {
-    if (event.is_recorded) Host::get().gpu.order().wait(stream.order, event.order);
+    if (!event.is_recorded) return;
+    const auto wait = [&event, order = stream.order] { Host::get().gpu.order().wait(order, event.order); };
+    if (is_under_way(event))
+      leave(stream, wait);
+    else
+      carry_out(stream, wait);
     return;
   }
   if (stream.capture == nullptr) {
@@ -53,11 +152,28 @@ void wait_event(Stream& stream, Event& event) {
   join(stream.tail, event.tail);
 }
 
-void host_waited_for(const Stream& stream) { Host::get().gpu.order().synchronize(stream.order); }
-void host_waited_for(const Event& event) {
-  if (event.is_recorded) Host::get().gpu.order().synchronize_event(event.order);
+void host_waits_for(const Stream& stream) {
+  Host& host = Host::get();
+  const vgpu::StreamOrder::Stream order = stream.order;
+  host.backlog.wait_for(comes_after(stream));
+  host.gpu.order().synchronize(order);  // the stream itself may have been destroyed meanwhile
 }
-void host_waited_for_everything() { Host::get().gpu.order().synchronize(); }
+void host_waits_for(const Event& event) {
+  if (!event.is_recorded) return;
+  Host& host = Host::get();
+  const vgpu::StreamOrder::Event order = event.order;
+  host.backlog.wait_for(event.last);
+  host.gpu.order().synchronize_event(order);
+}
+void host_waits_for_backlog() {
+  Backlog& backlog = Host::get().backlog;
+  backlog.wait_for(backlog.last());
+}
+void host_waits_for_everything() {
+  Host& host = Host::get();
+  host.backlog.wait_for(host.backlog.last());
+  host.gpu.order().synchronize();
+}
 
 void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail) {
   if (stream.is_capturing()) refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is captured already");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and events. Work is carried out when it is submitted, in the program's order, which is one of the orders that
-// a GPU could have chosen.
+// a GPU could have chosen; what comes behind a host function is left to the backlog.
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda_host/abi/driver_types.h"
+#include "cuda_host/host/backlog.h"
 #include "imbrex/vgpu/stream_order.h"
 
 namespace imbrex::cuda {
@@ -37,6 +38,7 @@ struct Stream {
   vgpu::StreamOrder::Stream order = vgpu::StreamOrder::kLegacyStream;  // what the virtual GPU knows it by
   std::shared_ptr<Capture> capture;
   std::vector<GraphNode*> tail;  // while captured: what the next node comes after
+  Backlog::Number last = 0;      // of its steps in the backlog
 
   bool is_capturing() const { return capture != nullptr; }
 };
@@ -46,6 +48,7 @@ struct Event {
   unsigned flags;
   vgpu::StreamOrder::Event order = 0;
   bool is_recorded = false;
+  Backlog::Number last = 0;  // the step by which it is recorded, where that is in the backlog
   std::chrono::steady_clock::time_point time;
   std::shared_ptr<Capture> capture;  // recorded while captured: not a point in time, but in the graph
   std::vector<GraphNode*> tail;
@@ -53,11 +56,23 @@ struct Event {
 
 inline constexpr unsigned kEventDisableTiming = 2, kStreamNonBlocking = 1;
 
-/// The host has waited: for a stream's work, for an event, for everything. What unordered calls do to the same memory is
+/// Whether a host function that comes before the end of the stream's work, or before the event, is still to run.
+bool is_under_way(const Stream& stream);
+bool is_under_way(const Event& event);
+/// Takes the next step of the stream's work: now, or when what is under way has been done.
+void carry_out(Stream& stream, std::function<void()> step);
+/// Takes it by the thread of host functions, which the rest of the stream's work then waits for.
+void leave(Stream& stream, std::function<void()> step);
+/// Now, or when all that is under way has been done: for the end of what that may use.
+void when_nothing_is_under_way(std::function<void()> step);
+
+/// The host waits: for a stream's work, for an event, for everything. What unordered calls do to the same memory is
 /// a race, and these are what orders them.
-void host_waited_for(const Stream& stream);
-void host_waited_for(const Event& event);
-void host_waited_for_everything();
+void host_waits_for(const Stream& stream);
+void host_waits_for(const Event& event);
+void host_waits_for_everything();
+/// What host functions hold up, which changes nothing about what is ordered.
+void host_waits_for_backlog();
 
 /// Event record and wait, by which captured streams fork and join.
 void record_event(Stream& stream, Event& event);

@@ -118,7 +118,7 @@ struct Performer {
     const uint64_t to = work.to.address;
     if (!DeviceMemory::is_of_device(to) &&
         Host::get().memory.find_registered(reinterpret_cast<const void*>(to)) == nullptr)
-      host_waited_for(stream);
+      Host::get().gpu.order().synchronize(stream.order);
   }
   void operator()(const FillWork& work) const {
     Host::get().memory.fill(work.to, work.pitch, work.value, work.element_bytes, work.width, work.height);
@@ -129,6 +129,7 @@ struct Performer {
   }
   void operator()(const HostWork& work) const {
     const ProgramsTurn turn;
+    const HostFunctionScope scope;
     work.function(work.data);
   }
   void operator()(const AllocateWork&) const {}
@@ -149,6 +150,10 @@ struct Performer {
 }  // namespace
 
 void perform(const Work& work, Stream& stream) {
+  if (const auto* host = std::get_if<HostWork>(&work); host != nullptr) {
+    Performer{stream}(*host);  // which sees registered memory as it is
+    return;
+  }
   DeviceMemory& memory = Host::get().memory;
   memory.push_registered();
   std::visit(Performer{stream}, work);

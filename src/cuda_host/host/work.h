@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct LaunchWork {
 struct CopyWork {
   PitchedSide to, from;
   int64_t width = 0, height = 1, depth = 1;
+  std::shared_ptr<const std::vector<std::byte>> kept =
+      nullptr;  // the bytes that `from` points to, where they are its own
 };
 struct FillWork {
   uint64_t to = 0;
@@ -62,7 +65,9 @@ using Work = std::variant<EmptyWork, LaunchWork, CopyWork, FillWork, HostWork, A
 struct Stream;
 /// Carries it out now, as work of `stream`.
 void perform(const Work& work, Stream& stream);
-/// Carries it out, or keeps it where the stream is being captured.
+/// Whether it is a host function, or a graph that has one.
+bool runs_host_function(const Work& work);
+/// Carries it out, leaves it to the backlog, or keeps it where the stream is being captured.
 void submit(Stream& stream, Work work);
 
 /// The parameters of a launch as the program gave them: one pointer each, or one packed buffer (`extra`).

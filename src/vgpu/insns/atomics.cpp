@@ -154,8 +154,8 @@ struct Word128 {
   uint64_t low, high;
 };
 
-/// exch and cas on 16 bytes.
-void update_128(Warp& w, const Atomic& a, std::byte* host, int lane) {
+/// exch and cas on 16 bytes. Whether the memory has changed.
+bool update_128(Warp& w, const Atomic& a, std::byte* host, int lane) {
   Word128 old, b, c{};
   read_bytes(&old, host, 16);
   std::memcpy(&b, w.reg<std::byte>(a.b[0]) + 16 * lane, 16);
@@ -164,25 +164,30 @@ void update_128(Warp& w, const Atomic& a, std::byte* host, int lane) {
   const Word128 next = !a.compares ? b : equal ? c : old;
   write_bytes(host, &next, 16);
   if (!a.d.empty()) std::memcpy(w.reg<std::byte>(a.d[0]) + 16 * lane, &old, 16);
+  return next.low != old.low || next.high != old.high;
 }
 
 uint64_t read_slot(Warp& w, Slot slot, int lane_bytes, int lane) {
   return lane_bytes == 8 ? w.reg<uint64_t>(slot)[lane] : w.reg<uint32_t>(slot)[lane];
 }
 
-void update_elements(Warp& w, const Atomic& a, Update update, std::byte* host, int lane) {
+/// Whether the memory has changed.
+bool update_elements(Warp& w, const Atomic& a, Update update, std::byte* host, int lane) {
+  bool has_changed = false;
   for (size_t e = 0; e < a.b.size(); ++e) {
     uint64_t old = 0;
     read_bytes(&old, host + e * a.bytes, a.bytes);
     const uint64_t c = a.compares ? read_slot(w, a.c, a.lane_bytes, lane) : 0;
     const uint64_t next = update(old, read_slot(w, a.b[e], a.lane_bytes, lane), c);
     write_bytes(host + e * a.bytes, &next, a.bytes);
+    has_changed |= std::memcmp(&next, &old, a.bytes) != 0;
     if (a.d.empty()) continue;
     if (a.lane_bytes == 8)
       w.reg<uint64_t>(a.d[e])[lane] = old;
     else
       w.reg<uint32_t>(a.d[e])[lane] = static_cast<uint32_t>(old);
   }
+  return has_changed;
 }
 
 template <class Checks>
@@ -193,6 +198,7 @@ Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
   const uint32_t bytes = a.bytes * static_cast<uint32_t>(a.b.size());
   const std::byte* at[kWarpSize];
   Mask global_lanes = 0, shared_lanes = 0;
+  bool has_changed = false;
   for_each_lane(active, [&](int lane) {
     const uint64_t base =
         a.address.base_is_64 ? w.reg<uint64_t>(a.address.base)[lane] : w.reg<uint32_t>(a.address.base)[lane];
@@ -204,10 +210,9 @@ Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
       return;
     Statistics& s = cluster.statistics();
     (place.space == Space::kGlobal ? s.global_bytes_written : s.shared_bytes_written) += bytes;
-    if (a.bytes == 16)
-      update_128(w, a, place.host, lane);
-    else
-      update_elements(w, a, place.space == Space::kGlobal ? a.global : a.shared, place.host, lane);
+    has_changed |= a.bytes == 16 ? update_128(w, a, place.host, lane)
+                                 : update_elements(w, a, place.space == Space::kGlobal ? a.global : a.shared,
+                                                   place.host, lane);
     at[lane] = place.host;
     (place.space == Space::kGlobal ? global_lanes : shared_lanes) |= lane_bit(lane);
   });
@@ -215,7 +220,13 @@ Step exec_atomic(Warp& w, const Instruction& n, Mask active) {
                                     a.d.empty() ? GlobalAccess::kReduction : GlobalAccess::kAtomic);
   cluster.observe().updated(w, n, Space::kSharedCta, at, shared_lanes, bytes, !a.d.empty(), a.is_native);
   cluster.observe().updated(w, n, Space::kGlobal, at, global_lanes, bytes, !a.d.empty(), a.is_native);
-  cluster.note_progress();
+  if (has_changed) {
+    cluster.note_progress();
+  } else if (const Mask looked = global_lanes | shared_lanes; looked != 0) {
+    // A lock that is taken, a compare-and-swap that fails, an addition of zero: no more than a look.
+    cluster.note_poll();
+    w.last_look = {at[first_lane(looked)], bytes, n.index, first_lane(looked)};
+  }
   return Step::kNext;
 }
 

@@ -11,6 +11,7 @@
 #include "vgpu/insns/lane_loops-inl.h"
 #include "vgpu/insns/small_facts.h"
 #include "vgpu/program/decode_arith.h"
+#include "vgpu/program/program_builder.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace imbrex::vgpu::HWY_NAMESPACE {
@@ -109,6 +110,28 @@ ExecFunction rounded(Op op) {
     default:
       return nullptr;
   }
+}
+
+/// a * b + c, a * b - c and c - a * b, rounded once; the operands are those of the product, then the other of the sum.
+template <class T>
+ExecFunction contracted(Op op, bool product_is_left, bool is_plain) {
+  if (op == Op::add)
+    return is_plain ? ternary<T>([](T a, T b, T c) { return fused(a, b, c); })
+                    : ternary<T>(
+                          [](const Instruction& n, T a, T b, T c) { return arith::fma(a, b, c, how<T>(n)); });
+  if (product_is_left)
+    return is_plain ? ternary<T>([](T a, T b, T c) { return fused(a, b, -c); })
+                    : ternary<T>([](const Instruction& n, T a, T b, T c) {
+                        return arith::fma(a, b, -c, how<T>(n));
+                      });
+  return is_plain ? ternary<T>([](T a, T b, T c) { return fused(-a, b, c); })
+                  : ternary<T>(
+                        [](const Instruction& n, T a, T b, T c) { return arith::fma(-a, b, c, how<T>(n)); });
+}
+
+ExecFunction contracted_body(const ptx::Instruction& sum, bool product_is_left) {
+  if (sum.type() == ScalarType::f64) return contracted<double>(sum.op, product_is_left, true);
+  return contracted<float>(sum.op, product_is_left, !sum.has(Mod::ftz) && !sum.has(Mod::sat));
 }
 
 // ---- f32
@@ -276,6 +299,7 @@ HWY_AFTER_NAMESPACE();
 namespace imbrex::vgpu {
 
 HWY_EXPORT(floating_point_body);
+HWY_EXPORT(contracted_body);
 
 bool decode_wide_floats(Decoder& d, Instruction& out) {
   using ptx::Mod;
@@ -284,7 +308,10 @@ bool decode_wide_floats(Decoder& d, Instruction& out) {
   const ScalarType type = insn.type();
   // add{.rnd}.f32.f16 mixes precisions: half.cpp has it.
   if (insn.type_count() != 1) return false;
-  const ExecFunction body = HWY_DYNAMIC_DISPATCH(floating_point_body)(insn, d.operand_count());
+  const Contraction* const contraction = d.layout().contraction_of(insn);
+  const ExecFunction body = contraction != nullptr
+                                ? HWY_DYNAMIC_DISPATCH(contracted_body)(insn, contraction->is_left)
+                                : HWY_DYNAMIC_DISPATCH(floating_point_body)(insn, d.operand_count());
   if (body == nullptr) return false;
   set_body(out, body);
   switch (insn.one_of({Mod::rz, Mod::rm, Mod::rp}, Mod::rn)) {
@@ -304,6 +331,15 @@ bool decode_wide_floats(Decoder& d, Instruction& out) {
   out.small[FloatSmall::kFtz] = insn.has(Mod::ftz) ? 1 : 0;
   out.small[FloatSmall::kSat] = insn.has(Mod::sat) || insn.has(Mod::NaN) ? 1 : 0;
   out.small[FloatSmall::kXorsign] = insn.has(Mod::xorsign) ? 1 : 0;
+  if (contraction != nullptr) {
+    const ptx::Function& f = *d.layout().function;
+    const auto factors = f.operands_of(f.body[contraction->product]);
+    out.d = d.destination(0, type);
+    out.a = d.source(factors[1], type);
+    out.b = d.source(factors[2], type);
+    out.c = d.source(contraction->is_left ? 2 : 1, type);
+    return true;
+  }
   switch (d.operand_count()) {
     case 2:
       take_operands(d, out, type, {type});

@@ -432,8 +432,8 @@ Step exec_ld(Warp& w, const Instruction& n, Mask active) {
                           : follows           ? AccessKind::kLoad
                                               : AccessKind::kRead;
   const Space space = find_lanes<Checks>(w, n, good, bytes * count, kind, host);
-  if (visible_to_others(n) && space == Space::kGlobal && good != 0)
-    w.last_look = {host[std::countr_zero(good)], bytes};
+  if (kind == AccessKind::kStrongRead && space != Space::kLocal && good != 0)
+    w.last_look = {host[first_lane(good)], bytes, n.index, first_lane(good)};
   count_access(cluster, n, space, host, good, bytes * count, false);
   cluster.observe().accessed(w, n, space, host, good, bytes * count, BankAccess::kLoad, false);
   alignas(16) static constexpr std::byte kZeros[32] = {};

@@ -384,16 +384,11 @@ void Cluster::report_endless(const Warp& warp, std::string message, std::string 
   if (finding == nullptr) return;
   finding->message = std::move(message);
   finding->hint = std::move(hint);
-  for (const std::unique_ptr<Cta>& cta : ctas_)
-    for (const std::unique_ptr<Warp>& w : cta->warps()) {
-      if (finding->facts.size() >= kMaxPictureLines) break;
-      for (const Split& split : w->splits())
-        if (!split.blocked)
-          finding->facts.push_back(fmt::format("CTA rank {} warp {} lanes 0x{:08x} runs at {}{}", cta->rank(),
-                                               w->index(), split.mask, program().place_text(split.pc),
-                                               looked_at(*w)));
-      w->describe_waits(finding->facts);
-    }
+  describe_places(*this, finding->facts);
+  if (const size_t lines = finding->facts.size(); lines > kMaxPictureLines) {
+    finding->facts.resize(kMaxPictureLines);
+    finding->facts.push_back(fmt::format("... and {} more", lines - kMaxPictureLines));
+  }
 }
 
 }  // namespace imbrex::vgpu

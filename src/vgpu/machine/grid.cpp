@@ -133,7 +133,10 @@ void Grid::finish_cluster(GridSlot& slot, bool stopped) {
     finding.actor.rank = rank;
     if (finding.other_actor.rank < 0 && finding.other_actor.cta[0] >= 0) finding.other_actor.rank = rank;
   }
-  if (stopped && launches_.size() > 1 && !findings.empty()) describe_others(slot, findings.back().facts);
+  // In a loop that nobody can end, what a CTA waits for may be another's to do, which loops, too.
+  if (stopped && !findings.empty() &&
+      (launches_.size() > 1 || findings.back().kind == FindingKind::kEndlessRun))
+    describe_others(slot, findings.back().facts);
   for (size_t i = 0; i < findings.size(); ++i)
     running.findings.push_back(
         {cluster.number(), end, slot.index_, cluster.log().places(i), std::move(findings[i])});

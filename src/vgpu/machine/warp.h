@@ -169,10 +169,12 @@ class Warp {
   void describe_waits(std::vector<std::string>& lines);
 
   int64_t executed = 0;  // instructions of this warp so far
-  /// A place in global memory where it looked for what others change.
+  /// A place in memory where a lane looked for what others change, and the instruction by which it did.
   struct Look {
     const std::byte* at = nullptr;
     uint32_t bytes = 0;
+    uint32_t insn = 0;
+    int lane = 0;
   };
   Look last_look;
 

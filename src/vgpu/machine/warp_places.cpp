@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "vgpu/machine/awaited_value.h"
 #include "vgpu/machine/cluster.h"
 #include "vgpu/memory/raced_bytes.h"
 
@@ -16,6 +17,21 @@ std::string lanes_text(const Warp& warp, Mask lanes) {
   return lanes == warp.live() ? "" : fmt::format("lanes 0x{:08x} ", lanes);
 }
 
+/// "byte 8 of allocation 2 (0x1000200108)", "byte 0x410 of shared memory".
+std::string place_looked_at(Warp& warp) {
+  const std::byte* const at = warp.last_look.at;
+  SharedMemory& shared = warp.cta().shared();
+  if (at >= shared.at(shared.user_base()) &&
+      at < shared.at(shared.user_base()) + (shared.end() - shared.user_base()))
+    return fmt::format("byte 0x{:x} of shared memory",
+                       static_cast<uint64_t>(at - shared.at(shared.user_base())) + shared.user_base());
+  const GlobalMemory& memory = warp.cta().cluster().launch().memory;
+  const uint64_t address = kGlobalBase + static_cast<uint64_t>(at - memory.host(kGlobalBase));
+  const Allocation* allocation = memory.find(address);
+  if (allocation == nullptr) return "memory of another CTA";
+  return fmt::format("byte {} of {} (0x{:x})", address - allocation->address, allocation->name, address);
+}
+
 /// What the warp does, without its number: the same for warps at the same place.
 std::string place_of(Warp& warp) {
   std::string text;
@@ -24,24 +40,21 @@ std::string place_of(Warp& warp) {
     text += lanes_text(warp, split.mask);
     const std::string at = warp.program().place_text(split.blocked ? split.waits_at : split.pc);
     text += split.blocked ? fmt::format("waiting at {} {}", at, split.wait.describe(warp, split.wait))
-                          : "at " + at + looked_at(warp);
+                          : "at " + at + looked_at(warp, split.mask);
   }
   return text.empty() ? "waiting for its lanes to reconverge" : text;
 }
 
 }  // namespace
 
-std::string looked_at(Warp& warp) {
-  const LaunchContext& launch = warp.cta().cluster().launch();
+std::string looked_at(Warp& warp, Mask lanes) {
   const Warp::Look& look = warp.last_look;
-  if (look.at == nullptr || launch.rank < 0) return "";
-  const uint64_t address = kGlobalBase + static_cast<uint64_t>(look.at - launch.memory.host(kGlobalBase));
-  const Allocation* allocation = launch.memory.find(address);
-  if (allocation == nullptr) return "";
+  if (look.at == nullptr || (lanes & lane_bit(look.lane)) == 0) return "";
   uint64_t value = 0;
   read_bytes(&value, look.at, std::min<uint32_t>(look.bytes, 8));
-  return fmt::format(", having last looked at byte {} of {}, which holds {}", address - allocation->address,
-                     allocation->name, value);
+  const std::string awaited = awaited_value(warp);
+  return fmt::format(", having last looked at {}, which holds {}{}", place_looked_at(warp), value,
+                     awaited.empty() ? "" : " and is waited for to be " + awaited);
 }
 
 void describe_places(Cluster& cluster, std::vector<std::string>& lines) {

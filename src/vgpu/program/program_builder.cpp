@@ -288,6 +288,7 @@ void ProgramBuilder::lay_out_code(FunctionLayout& layout, uint32_t& pc) {
   for (uint32_t m : meetings)
     if (m != kNoMeeting) layout.is_meeting[m] = true;
   layout.in_flight = uses_in_flight(f);
+  layout.contractions = contractions(f);
   for (size_t i = 0; i <= f.body.size(); ++i) {
     layout.pcs.push_back(pc);
     pc += layout.own_before(i);

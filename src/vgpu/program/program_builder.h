@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ptx/ptx.h"
+#include "vgpu/program/contraction.h"
 #include "vgpu/program/module_image.h"
 #include "vgpu/program/program.h"
 
@@ -34,6 +35,12 @@ class FunctionLayout {
   std::vector<uint32_t> meetings;      // pc where lanes meet again after instruction i, or kNowhere
   std::vector<bool> is_meeting;        // a join stands before instruction i
   std::vector<uint8_t> in_flight;      // the RegisterWriters that instruction i has to wait for; empty: none
+  std::map<uint32_t, Contraction> contractions;  // by instruction
+  /// Of an instruction of the body; null where it takes no product in.
+  const Contraction* contraction_of(const ptx::Instruction& insn) const {
+    const auto at = contractions.find(static_cast<uint32_t>(&insn - function->body.data()));
+    return at == contractions.end() ? nullptr : &at->second;
+  }
   uint8_t waits_for(size_t i) const { return i < in_flight.size() ? in_flight[i] : 0; }
   /// The machine's own instructions before instruction i.
   uint32_t own_before(size_t i) const { return (is_meeting[i] ? 1 : 0) + (waits_for(i) != 0 ? 1 : 0); }
