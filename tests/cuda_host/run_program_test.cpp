@@ -297,6 +297,12 @@ TEST(RunProgram, ThePtxasStandInKeepsThePtx) {
   const Ran ran = run(IMBREX_BINARY_DIR "/cuda/ptxas -lineinfo -v --gpu-name=sm_90a " + ptx + " -o " + out);
   EXPECT_EQ(ran.exit_code, 0) << ran.output;
   EXPECT_EQ(contents(out), ".version 8.0\n");
+  std::ofstream(ptx) << "mul.f32 %f1, %f2, %f3; @%p add.ftz.f32 %f4, %f1, %f5;\nsub.rz.f64 %fd1, %fd2, %fd3; "
+                        "mul.lo.s32 %r1, %r2, %r3;\n";
+  EXPECT_EQ(run(IMBREX_BINARY_DIR "/cuda/ptxas --fmad=false " + ptx + " -o " + out).exit_code, 0);
+  EXPECT_EQ(contents(out),
+            "mul.rn.f32 %f1, %f2, %f3; @%p add.rn.ftz.f32 %f4, %f1, %f5;\nsub.rz.f64 %fd1, %fd2, %fd3; "
+            "mul.lo.s32 %r1, %r2, %r3;\n");
 }
 
 TEST(RunProgram, TheNvccStandInAsksTheRealOneForPtx) {
