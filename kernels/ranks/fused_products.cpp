@@ -23,9 +23,10 @@ using kernels::ScatteredRows;
   throw LaunchError(Diagnostic{{}, std::move(message), std::move(facts), std::move(help)});
 }
 
-/// Products of 16-bit types, of dense matrices that TMA reaches, on Hopper.
-void check_operands(const char* call, const char* a_name, const DeviceTensor& a, const DeviceTensor& b,
-                    const char* c_name, const DeviceTensor& c, const FusedOptions& options) {
+/// Products of 16-bit types, of dense matrices that TMA reaches; on Hopper where kernels reach the other ranks.
+void check_operands(const char* call, bool reaches_peers, const char* a_name, const DeviceTensor& a,
+                    const DeviceTensor& b, const char* c_name, const DeviceTensor& c,
+                    const FusedOptions& options) {
   const std::pair<const char*, const DeviceTensor*> all[] = {{a_name, &a}, {"b", &b}, {c_name, &c}};
   std::vector<std::string> facts;
   for (const auto& [name, t] : all) {
@@ -45,7 +46,7 @@ void check_operands(const char* call, const char* a_name, const DeviceTensor& a,
     fail("the result does not have a column per row of b", "b is [n, k], the result has n columns");
   if (a.shape()[1] % 8 != 0 || b.shape()[0] < 1 || a.shape()[1] < 1)
     fail("k is not a multiple of 8", "pad k with zeros: TMA reads rows that begin at multiples of 16 bytes");
-  if (!a.device().can_run("sm_90a"))
+  if (reaches_peers && !a.device().can_run("sm_90a"))
     fail(fmt::format("no kernel for {} ({})", a.device().name(), a.device().target()),
          "these products run on devices of target sm_90a");
   if (!options.bias.is_null() &&
@@ -153,7 +154,8 @@ constexpr int64_t kLeastChunkK = 128, kMostChunkK = 1024;
 GatheredProduct::GatheredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where)
     : FusedProduct(ranks, GatheredRows::parts(cdiv(largest.m, ranks.size()), largest.k, kLeastChunkK), where),
       largest_(largest),
-      rows_(ranks_.symmetric(largest.dtype, {largest.m, largest.k}, where)),
+      rows_(
+          ranks_.symmetric(largest.dtype, {cdiv(largest.m, ranks.size()) * ranks.size(), largest.k}, where)),
       gather_(ranks_, where) {}
 
 MatmulChoice GatheredProduct::choose(int64_t m, int64_t n, int64_t k) const {
@@ -163,7 +165,7 @@ MatmulChoice GatheredProduct::choose(int64_t m, int64_t n, int64_t k) const {
 
 void GatheredProduct::check(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
                             const FusedOptions& options) const {
-  check_operands("AllGatherMatmul", "x", x, b, "c", c, options);
+  check_operands("AllGatherMatmul", reaches_peers(), "x", x, b, "c", c, options);
   const int64_t m = c.shape()[0], k = x.shape()[1];
   const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
   if (x.shape()[0] != mine.count)
@@ -195,6 +197,35 @@ LaunchReport GatheredProduct::run_apart(Until until, const DeviceTensor& x, cons
   }
   LaunchReport multiplied = matmul(all, b, c, steps, where);
   return gathered.clean() ? multiplied : gathered;
+}
+
+LaunchReport GatheredProduct::run_by_nccl(Until until, const DeviceTensor& x, const DeviceTensor& b,
+                                          const DeviceTensor& c, const FusedOptions& options,
+                                          SourceLocation where) {
+  const CallerLine caller(where);
+  check(x, b, c, options);
+  const int64_t m = c.shape()[0], k = x.shape()[1], each = cdiv(m, ranks_.size());
+  const DeviceTensor room = rows_.mine();
+  if (each * ranks_.size() * k > room.shape()[0] * room.shape()[1])
+    refuse(fmt::format("AllGatherMatmul: {} ranks with {} rows of {} each need more room than {} rows of {}",
+                       ranks_.size(), each, k, largest_.m, largest_.k),
+           {tensor_fact("x", x), tensor_fact("c", c)}, "make it for as many rows as the ranks divide");
+  const auto rows_of = [&](int64_t first, int64_t count) {
+    const auto offset = static_cast<uint64_t>(first * k * x.dtype().bytes());
+    return DeviceTensor::view(ranks_.device(), room.address() + offset, x.dtype(), {count, k});
+  };
+  const MatmulOptions steps{.bias = options.bias, .activation = options.activation, .stream = options.stream};
+  if (until == Until::kCompiled) {
+    prepare_matmul(rows_of(0, m), b, c, steps);
+    return {};
+  }
+  // A rank with fewer rows sends as many as the others, the last of them undefined, from where they belong.
+  const DeviceTensor place = rows_of(ranks_.rank() * each, each);
+  if (x.shape()[0] > 0 && x.shape()[0] < each)
+    rows_of(ranks_.rank() * each, x.shape()[0]).copy_from(x, options.stream, where);
+  ranks_.all_gather_by_nccl(x.shape()[0] == each ? x : place, rows_of(0, each * ranks_.size()),
+                            options.stream, where);
+  return matmul(rows_of(0, m), b, c, steps, where);
 }
 
 LaunchReport GatheredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& x,
@@ -232,7 +263,8 @@ ScatteredProduct::ScatteredProduct(Communicator ranks, const FusedSizes& largest
       add_(ranks_, where),
       partials_(
           ranks_.symmetric(largest.dtype, {ranks_.size(), cdiv(largest.m, ranks_.size()), largest.n}, where)),
-      nowhere_(ranks_.symmetric(largest.dtype, {ranks_.size(), largest.n}, where)) {}
+      nowhere_(ranks_.symmetric(largest.dtype, {ranks_.size(), largest.n}, where)),
+      steps_({}, ranks_.device()) {}
 
 MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k) const {
   return choose_tiles(cdiv(m, ranks_.size()), n, k, ranks_.device().multiprocessors(), ranks_.size(), 0);
@@ -241,7 +273,7 @@ MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k) const {
 void ScatteredProduct::check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
                              const FusedOptions& options, bool to_all) const {
   const char* const call = to_all ? "MatmulAllReduce" : "MatmulReduceScatter";
-  check_operands(call, "a", a, b, "y", y, options);
+  check_operands(call, reaches_peers(), "a", a, b, "y", y, options);
   const int64_t m = a.shape()[0], n = y.shape()[1];
   const int64_t each = cdiv(m, ranks_.size());
   const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
@@ -284,6 +316,43 @@ LaunchReport ScatteredProduct::run_apart(Until until, const DeviceTensor& a, con
              Apart<OneShotAllReduce>::kCtas, ranks_.size(), partials_.rank_stride_bytes(), ranks_.rank(),
              y.dtype(), first, result, add_.signals.all().address(), add_.calls);
   return multiplied.clean() ? added : multiplied;
+}
+
+LaunchReport ScatteredProduct::run_by_nccl(Until until, const DeviceTensor& a, const DeviceTensor& b,
+                                           const DeviceTensor& y, const FusedOptions& options,
+                                           SourceLocation where, bool to_all) {
+  const CallerLine caller(where);
+  check(a, b, y, options, to_all);
+  const int64_t m = a.shape()[0], n = y.shape()[1], each = cdiv(m, ranks_.size());
+  const RowsOfRank mine = to_all ? RowsOfRank{0, m} : RowsOfRank::of(m, ranks_.size(), ranks_.rank());
+  const auto partial = [&](int64_t first, int64_t count) {
+    const auto offset = static_cast<uint64_t>(first * n * y.dtype().bytes());
+    return DeviceTensor::view(ranks_.device(), partials_.mine().address() + offset, y.dtype(), {count, n});
+  };
+  // NCCL gives each rank equally many rows, the last of them perhaps of none; the sum is where the rank's part was.
+  const DeviceTensor sum = to_all ? partial(0, m) : partial(ranks_.rank() * each, each);
+  const MatmulOptions plain{.stream = options.stream};
+  const StepArguments steps(options, y);
+  const auto finish = [&] {
+    if (mine.count == 0) return LaunchReport{};
+    return std::apply(
+        [&](bool has_bias, DataType bias_type, uint64_t bias, Activation activation, DataType) {
+          return launch(steps_, until, options.stream, mine.count, n, y.dtype(), sum.address(), y.address(),
+                        has_bias, bias_type, bias, activation);
+        },
+        steps.arguments());
+  };
+  if (until == Until::kCompiled) {
+    prepare_matmul(a, b, partial(0, m), plain);
+    return finish();
+  }
+  LaunchReport multiplied = matmul(a, b, partial(0, m), plain, where);
+  if (to_all)
+    ranks_.all_reduce_by_nccl(sum, sum, options.stream, where);
+  else
+    ranks_.reduce_scatter_by_nccl(partial(0, each * ranks_.size()), sum, options.stream, where);
+  LaunchReport finished = finish();
+  return multiplied.clean() ? finished : multiplied;
 }
 
 LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& a,
@@ -330,6 +399,7 @@ LaunchReport gather(GatheredProduct& product, Until until, int ranks, const Devi
                     const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
                     SourceLocation where) {
   const int64_t m = extent(c, 0), n = extent(c, 1), k = extent(x, 1);
+  if (!product.reaches_peers()) return product.run_by_nccl(until, x, b, c, options, where);
   if (m <= kFewRows && m % ranks == 0) return product.run_apart(until, x, b, c, options, where);
   return product.run(until, product.choose(m, n, k), x, b, c, options, where);
 }
@@ -337,6 +407,7 @@ LaunchReport scatter(ScatteredProduct& product, Until until, const DeviceTensor&
                      const DeviceTensor& y, const FusedOptions& options, SourceLocation where,
                      const SymmetricTensor* all = nullptr) {
   const int64_t m = extent(a, 0), n = extent(b, 0), k = extent(a, 1);
+  if (!product.reaches_peers()) return product.run_by_nccl(until, a, b, y, options, where, all != nullptr);
   if (m <= kFewRows && options.bias.is_null() && options.activation == Activation::kNone)
     return product.run_apart(until, a, b, y, options, where, all != nullptr);
   return product.run(until, product.choose(m, n, k), a, b, y, options, where, all);

@@ -37,6 +37,25 @@ class FusedProduct {
   DeviceTensor progress_;
 
   kernels::RankSignalsArguments signals_for(int64_t parts, SourceLocation where) const;
+
+ public:
+  bool reaches_peers() const { return ranks_.reaches_peers(); }
+};
+
+/// y = activation(x + bias), row by row: what is left to do once NCCL has added up.
+struct StepsBehindSum {
+  static constexpr const char* target = "sm_80";
+  int block = 1024;  // columns of a CTA
+
+  void operator()(Int32 m, Int32 n, DataType dtype, Ptr<> x_ptr, Ptr<> y_ptr,
+                  kernels::Optional<kernels::ColumnBias> add_bias, kernels::Activate activate) const {
+    grid(m, cdiv(n, block));
+    warps(4);
+    Int32 row = block_idx.x, column = block * block_idx.y;
+    const kernels::OutputTile at{m, n, dtype, row, column};
+    auto x = load_global(global_view(x_ptr, dtype, {m, n}), {row, column}, {1, block}).to(float32);
+    store_global(global_view(y_ptr, dtype, {m, n}), activate(add_bias(x, at), at).to(dtype), {row, column});
+  }
 };
 
 /// Few rows are multiplied in less time than their tiles take on the way: then the product and the collective run one after the
@@ -59,12 +78,15 @@ struct Apart {
   Kernel<K> kernel;
 };
 
-class GatheredProduct : FusedProduct {
+class GatheredProduct : public FusedProduct {
  public:
   GatheredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
   /// The same by AllGatherKernel and imbrex::matmul. Every rank has equally many rows.
   LaunchReport run_apart(Until until, const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
                          const FusedOptions& options, SourceLocation where);
+  /// The same by NCCL and imbrex::matmul, where kernels do not reach the other ranks.
+  LaunchReport run_by_nccl(Until until, const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
+                           const FusedOptions& options, SourceLocation where);
   MatmulChoice choose(int64_t m, int64_t n, int64_t k) const;
   /// x [rows of the rank, k], b [n, k], c [m, n]. `chunk_k`: elements of k that travel together; 0: chosen here.
   LaunchReport run(Until until, const MatmulChoice& choice, const DeviceTensor& x, const DeviceTensor& b,
@@ -78,17 +100,20 @@ class GatheredProduct : FusedProduct {
              const FusedOptions& options) const;
 
   FusedSizes largest_;
-  SymmetricTensor rows_;  // all of them, [m, k]
+  SymmetricTensor rows_;  // all of them, [m, k], and room for as many of each rank
   Apart<AllGatherKernel> gather_;
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
 };
 
-class ScatteredProduct : FusedProduct {
+class ScatteredProduct : public FusedProduct {
  public:
   ScatteredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
   /// The same by imbrex::matmul and OneShotAllReduce, of the rank's rows or of all. Without steps.
   LaunchReport run_apart(Until until, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
                          const FusedOptions& options, SourceLocation where, bool to_all);
+  /// The same by imbrex::matmul and NCCL, where kernels do not reach the other ranks: y are the rank's rows, or all.
+  LaunchReport run_by_nccl(Until until, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
+                           const FusedOptions& options, SourceLocation where, bool to_all);
   MatmulChoice choose(int64_t m, int64_t n, int64_t k) const;
   /// a [m, k], b [n, k], y [rows of the rank, n]; or `all`, to which y belongs, [m, n]: every rank gets all rows.
   LaunchReport run(Until until, const MatmulChoice& choice, const DeviceTensor& a, const DeviceTensor& b,
@@ -106,6 +131,7 @@ class ScatteredProduct : FusedProduct {
   SymmetricTensor partials_;  // [ranks, rows of a rank, n]
   SymmetricTensor nowhere_;   // [ranks, n], where ranks without rows store a result, each its own row
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
+  Kernel<StepsBehindSum> steps_;
 };
 
 }  // namespace imbrex::parallel

@@ -115,6 +115,73 @@ void rows(Communicator& ranks) {
   std::printf("right\n");
 }
 
+/// The three products fused with collectives, with steps, of rows that the ranks do not divide.
+void products(Communicator& ranks) {
+  const int64_t m = 67, n = 40, k = 136;
+  const auto operand = [&](int64_t rows, int rank, int which) {
+    return HostTensor::random(bfloat16, {rows, k}, static_cast<uint64_t>(1000 * which + rank + 1));
+  };
+  const HostTensor bias = HostTensor::random(float32, {n}, 7);
+  const auto mine = RowsOfRank::of(m, ranks.size(), ranks.rank());
+  const Device& device = ranks.device();
+  const FusedOptions steps{.bias = DeviceTensor::from_host(device, bias), .activation = Activation::kRelu};
+  const auto check = [&](const char* what, const DeviceTensor& got, const std::vector<double>& sums) {
+    const HostTensor host = got.to_host();
+    for (int64_t i = 0; i < host.elements(); ++i) {
+      const double wanted = std::max(sums[static_cast<size_t>(i)] + bias.get(i % n), 0.0);
+      if (!(std::abs(host.get(i) - wanted) < 0.03 * (std::abs(wanted) + 12)))
+        std::printf("WRONG: %s, rank %d, element %d: %g, not %g\n", what, ranks.rank(), int(i), host.get(i),
+                    wanted);
+    }
+  };
+  const auto add_product = [&](std::vector<double>& sums, const HostTensor& a, const HostTensor& b,
+                               RowsOfRank rows) {
+    sums.resize(static_cast<size_t>(rows.count * n));
+    for (int64_t i = 0; i < rows.count; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t l = 0; l < k; ++l)
+          sums[static_cast<size_t>(i * n + j)] += a.get((rows.first + i) * k + l) * b.get(j * k + l);
+  };
+  const auto part_of = [&](const HostTensor& all) {
+    HostTensor part(all.dtype(), {mine.count, k});
+    for (int64_t i = 0; i < mine.count * k; ++i) part.set(i, all.get(mine.first * k + i));
+    return part;
+  };
+  const RowsOfRank all_rows{0, m};
+  const HostTensor x = operand(m, 0, 0), b = operand(n, ranks.rank(), 1), a = operand(m, ranks.rank(), 2);
+  const DeviceTensor device_b = DeviceTensor::from_host(device, b),
+                     device_a = DeviceTensor::from_host(device, a);
+
+  AllGatherMatmul gather(ranks, {.m = m + 1, .k = k});
+  DeviceTensor c = DeviceTensor::empty(device, bfloat16, {m, n});
+  c.poison();
+  gather(DeviceTensor::from_host(device, part_of(x)), device_b, c, steps).expect_clean();
+  ranks.synchronize();
+  std::vector<double> gathered, sums, my_sums;
+  add_product(gathered, x, b, all_rows);
+  check("all-gather + matmul", c, gathered);
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    add_product(sums, operand(m, rank, 2), operand(n, rank, 1), all_rows);
+    add_product(my_sums, operand(m, rank, 2), operand(n, rank, 1), mine);
+  }
+  MatmulReduceScatter scatter(ranks, {.m = m, .n = n});
+  DeviceTensor y = DeviceTensor::empty(device, bfloat16, {mine.count, n});
+  y.poison();
+  scatter(device_a, device_b, y, steps).expect_clean();
+  ranks.synchronize();
+  check("matmul + reduce-scatter", y, my_sums);
+
+  MatmulAllReduce reduce(ranks, {.m = m, .n = n});
+  const SymmetricTensor all = ranks.symmetric(bfloat16, {m, n});
+  DeviceTensor everywhere = all.mine();
+  everywhere.poison();
+  ranks.barrier();
+  reduce(device_a, device_b, all, steps).expect_clean();
+  ranks.synchronize();
+  check("matmul + all-reduce", everywhere, sums);
+  std::printf("right\n");
+}
+
 /// Every rank stores to the next one and reads its own, and nothing orders the two.
 struct Racing {
   static constexpr const char* target = "sm_80";
@@ -168,6 +235,7 @@ void foreign_ptx(Communicator& ranks) {
 const std::map<std::string, std::function<void(Communicator&)>> kBodies = {
     {"all-reduces", all_reduces},
     {"rows", rows},
+    {"products", products},
     {"race", race},
     {"foreign PTX", foreign_ptx},
     {"dies",
@@ -295,6 +363,10 @@ TEST(Processes, AllReduceAddsUp) {
 
 TEST(Processes, RowsAreGatheredAndAddedUp) { EXPECT_THAT(outputs(run("rows", 3)), Each("right\n")); }
 
+TEST(Processes, ProductsFusedWithCollectivesAreRight) {
+  EXPECT_THAT(outputs(run("products", 3)), Each("right\n"));
+}
+
 TEST(Processes, RacesBetweenRanksAreFoundAndDependOnTheSeedAlone) {
   const std::vector<std::string> first = outputs(run("race", 3)), second = outputs(run("race", 3));
   EXPECT_THAT(first, ::testing::Contains(AllOf(HasSubstr("race: "), HasSubstr("rank 0"), HasSubstr("rank 1"),
@@ -377,6 +449,12 @@ TEST(ProcessesOnTwoGpus, AllReduceAddsUp) {
   EXPECT_THAT(outputs(run("all-reduces", 2, "cuda")), Each("right\n"));
 }
 
+TEST(ProcessesOnTwoGpus, ProductsFusedWithCollectivesAreRight) {
+  if (lacks_two_gpus()) IMBREX_SKIP(two_gpus);
+  if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
+  EXPECT_THAT(outputs(run("products", 2, "cuda")), Each("right\n"));
+}
+
 TEST(ProcessesOnTwoGpus, AKernelThatWaitsInVainOnAStreamOfTheProgramIsEnded) {
   if (lacks_two_gpus()) IMBREX_SKIP(two_gpus);
   const std::vector<Rank> ranks = run("kernel that waits in vain", 2, "cuda", 2);
@@ -417,6 +495,12 @@ TEST_F(ProcessesWithoutPeers, AllReduceAddsUp) {
 
 TEST_F(ProcessesWithoutPeers, RowsAreGatheredAndAddedUp) {
   EXPECT_THAT(outputs(run("rows", 2, "cuda")), Each(HasSubstr("right\n")));
+}
+
+TEST_F(ProcessesWithoutPeers, ProductsAndCollectivesOneAfterTheOther) {
+  const std::vector<std::string> texts = outputs(run("products", 2, "cuda"));
+  EXPECT_THAT(texts[0], ::testing::EndsWith("other ranks\nright\n"));
+  EXPECT_EQ(texts[1], "right\n");
 }
 
 TEST_F(ProcessesWithoutPeers, KernelsCannotReachOtherRanks) {

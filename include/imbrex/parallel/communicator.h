@@ -71,8 +71,8 @@ class Communicator {
   SymmetricTensor signals(int64_t count, SourceLocation where = SourceLocation::current());
 
   /// Whether kernels reach the memory of other ranks. On GPUs without peer access they do not: then the collectives
-  /// (AllReduce, AllGather, ReduceScatter) go through NCCL 2.19 or later, whose sums are added in an order of its own, and
-  /// whatever needs all() of a SymmetricTensor is a LaunchError. Rank 0 says so on stderr when the ranks come together, and
+  /// (AllReduce, AllGather, ReduceScatter, the fused products) go through NCCL 2.19 or later, whose sums are added in an order of
+  /// its own, and whatever needs all() of a SymmetricTensor is a LaunchError. Rank 0 says so on stderr when the ranks come together, and
   /// DeviceError is thrown where there is no NCCL. (IMBREX_NO_PEERS=1 makes it so for a test.)
   bool reaches_peers() const;
   /// y = the sum of all ranks' x; of dense tensors of one type and shape, by NCCL, without waiting; where reaches_peers() is
