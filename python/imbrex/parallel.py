@@ -11,6 +11,7 @@ ones, with arrays of the host (NumPy), and races between ranks are found. docs/p
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import sys
 import uuid
@@ -20,7 +21,7 @@ from typing import Any
 from . import _imbrex
 
 Array = Any
-__all__ = ["Communicator", "join"]
+__all__ = ["Communicator", "ExpertExchange", "join"]
 
 
 def join(
@@ -161,6 +162,63 @@ class Communicator:
     ) -> Array:
         """activation(the sum of all ranks' x @ w, + bias), on every rank, with the same bits; as matmul_reduce_scatter()."""
         return self._group.matmul_all_reduce(x, w, bias, activation, out)
+
+    def expert_exchange(
+        self, *, tokens: int, width: int, experts: int, chosen: int, dtype: Any = "bfloat16"
+    ) -> ExpertExchange:
+        """Sends rows to the ranks of their experts, and brings the results back. By all ranks alike.
+
+        tokens: of one rank, at most.
+        width: columns of a row.
+        experts: of all ranks together, which the ranks divide: rank r has those from r * experts / size on.
+        chosen: experts of a token.
+        dtype: of rows and results.
+
+        It takes twice size * tokens * chosen rows of memory on each rank.
+        """
+        return ExpertExchange(self._group.expert_exchange(tokens, width, experts, chosen, dtype))
+
+
+class ExpertExchange:
+    """A mixture's experts on several ranks; Communicator.expert_exchange() makes it.
+
+        rows, first_row = exchange.dispatch(x, chosen)
+        results = imbrex.grouped_matmul(rows, w.mT, first_row, out=exchange.results_like(x))
+        y = exchange.combine(results, weights)
+
+    One dispatch() and then one combine() at a time, on one stream.
+    """
+
+    def __init__(self, exchange: _imbrex.Exchange):
+        self._exchange = exchange
+
+    def dispatch(self, x: Array, chosen: Array) -> tuple[Array, Array]:
+        """Sends x, [n, width], to the experts that `chosen`, int32 [n, chosen], names; -1 is none. Ranks may have different n.
+
+        Returns the rows of this rank's experts, [size * tokens * chosen, width], and int32 [experts / size + 1]: local expert g
+        has the rows first_row[g] ... first_row[g + 1] - 1, and behind the last expert's nothing is defined. On a GPU both are
+        views of memory that the next dispatch() overwrites.
+        """
+        rows, first_row = self._exchange.dispatch(x, chosen)
+        return _of_library(x, rows), _of_library(x, first_row)
+
+    def results_like(self, x: Array) -> Array | None:
+        """Where combine() takes results from without copying them, as an array of x's library; None on virtual GPUs."""
+        results = self._exchange.results(x)
+        return None if results is None else _of_library(x, results)
+
+    def combine(self, results: Array, weights: Array, *, out: Array | None = None) -> Array:
+        """For each token of the last dispatch() the sum of its experts' results, each times its weight, float32 [n, chosen]; in
+        float32 in the order of `chosen`. results: row by row as dispatch() gave the rows."""
+        return self._exchange.combine(results, weights, out)
+
+
+def _of_library(like: Array, array: Any) -> Array:
+    """A view of GPU memory as an array of the library that `like` is of; arrays of the host as they are."""
+    name = type(like).__module__.split(".")[0]
+    if not hasattr(array, "__dlpack__") or hasattr(array, "__array_interface__"):
+        return array
+    return importlib.import_module({"jaxlib": "jax.numpy", "jax": "jax.numpy"}.get(name, name)).from_dlpack(array)
 
 
 def _leave_at_exit(reference) -> None:

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "experts.h"
 #include "operators.h"
 
 namespace imbrex::python {
@@ -165,6 +166,10 @@ class Group {
     return out.take();
   }
 
+  nb::object expert_exchange(int64_t tokens, int64_t width, int experts, int chosen, nb::handle dtype) {
+    return make_exchange(ranks_, target_, {tokens, width, experts, chosen, dtype_of(dtype)});
+  }
+
  private:
   /// A fused product, and the largest call that it was made for.
   template <class Product>
@@ -240,6 +245,7 @@ class Group {
 }  // namespace
 
 void bind_parallel(nb::module_& m) {
+  bind_experts(m);
   using Released = nb::call_guard<nb::gil_scoped_release>;
   const nb::object none = nb::none();
   nb::class_<Group>(m, "RankGroup", "imbrex.parallel.Communicator stands on it.")
@@ -261,7 +267,8 @@ void bind_parallel(nb::module_& m) {
       .def("matmul_reduce_scatter", &Group::matmul_reduce_scatter, "x"_a, "w"_a, "bias"_a.none() = none,
            "activation"_a.none() = none, "out"_a.none() = none)
       .def("matmul_all_reduce", &Group::matmul_all_reduce, "x"_a, "w"_a, "bias"_a.none() = none,
-           "activation"_a.none() = none, "out"_a.none() = none);
+           "activation"_a.none() = none, "out"_a.none() = none)
+      .def("expert_exchange", &Group::expert_exchange, "tokens"_a, "width"_a, "experts"_a, "chosen"_a, "dtype"_a);
 }
 
 }  // namespace imbrex::python

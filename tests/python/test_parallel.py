@@ -70,6 +70,37 @@ def products(ranks):
     np.testing.assert_allclose(ranks.matmul_all_reduce(x[ranks.rank], w[ranks.rank].T, bias=bias), total, **close)
 
 
+def experts(ranks):
+    """Experts multiply by matrices of their own; ranks have different numbers of tokens."""
+    width, columns, count, chosen, tokens = 64, 64, 2 * ranks.size, 2, 40
+    generator = np.random.default_rng(5)
+    w = generator.standard_normal((count, columns, width)).astype(np.float16)
+    of_ranks = []
+    for rank in range(ranks.size):
+        n = tokens - 7 * rank
+        of_ranks.append((generator.standard_normal((n, width)).astype(np.float16),
+                         generator.integers(-1, count, (n, chosen)).astype(np.int32),
+                         generator.random((n, chosen)).astype(np.float32)))
+    x, choices, weights = of_ranks[ranks.rank]
+    exchange = ranks.expert_exchange(tokens=tokens, width=width, experts=count, chosen=chosen, dtype="float16")
+    mine = w[2 * ranks.rank : 2 * ranks.rank + 2]
+    for _ in range(2):
+        rows, first_row = exchange.dispatch(x, choices)
+        assert first_row[-1] == sum(np.isin(c, [2 * ranks.rank, 2 * ranks.rank + 1]).sum() for _, c, _ in of_ranks)
+        results = imbrex.grouped_matmul(rows, mine.swapaxes(1, 2), first_row, out=exchange.results_like(x))
+        y = exchange.combine(results, weights)
+    exact = np.zeros((len(x), columns))
+    for token in range(len(x)):
+        for j in range(chosen):
+            if choices[token, j] >= 0:
+                exact[token] += weights[token, j] * (w[choices[token, j]].astype(np.float64) @ x[token])
+    np.testing.assert_allclose(y, exact, rtol=4e-3, atol=0.1)
+    with pytest.raises(imbrex.LaunchError, match="has 41 tokens, the exchange was made for 40"):
+        exchange.dispatch(np.zeros((41, width), np.float16), np.zeros((41, chosen), np.int32))
+    with pytest.raises(imbrex.LaunchError, match="chosen"):
+        exchange.dispatch(x, choices.astype(np.int64))
+
+
 def refused(ranks):
     assert ranks.gather(f"from {ranks.rank}") == [f"from {rank}" for rank in range(ranks.size)]
     with pytest.raises(imbrex.LaunchError, match="make its first extent a multiple of the ranks"):
@@ -88,7 +119,7 @@ def fails(ranks):
     ranks.barrier()
 
 
-@pytest.mark.parametrize("body, count", [("collectives", 3), ("products", 2), ("refused", 2)])
+@pytest.mark.parametrize("body, count", [("collectives", 3), ("products", 2), ("experts", 2), ("refused", 2)])
 def test_ranks(body, count):
     for output, code in launch(count, __file__, body):
         assert (output.strip(), code) == ("right", 0)
