@@ -331,6 +331,18 @@ TEST(FusedMatmul, SaysWhatDoesNotFit) {
               HasSubstr("rank 0 of 1 has 32 of 32 rows, y has 30"));
 }
 
+TEST(FusedMatmul, WithoutPeersProductAndCollectiveRunOneAfterTheOther) {
+  setenv("IMBREX_NO_PEERS", "1", 1);
+  for (const int ranks : {1, 2, 3, 5}) {
+    const Ranks where = Ranks::virtual_node(ranks, options(1));
+    check_gathered(where, {{1, 24, 8}, {67, 40, 136}, {128, 136, 72}}, bfloat16, 1);
+    check_scattered(where, {{1, 24, 8}, {67, 40, 136}, {128, 136, 72}}, float16, 2);
+    check_scattered(where, {{1, 24, 8}, {67, 40, 136}, {128, 136, 72}}, bfloat16, 3);
+    check_scattered(where, {{1, 24, 8}, {67, 40, 136}}, bfloat16, 5, nullptr, true);
+  }
+  unsetenv("IMBREX_NO_PEERS");
+}
+
 // ---- the same on GPUs
 
 TEST(OnTwoGpus, ProductsFusedWithCollectivesAreRight) {

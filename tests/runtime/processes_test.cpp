@@ -471,6 +471,14 @@ TEST(ProcessesOnTwoGpus, KernelsThatWaitForARankThatDiesAreEnded) {
   EXPECT_LT(ranks[0].seconds, 25);
 }
 
+TEST(Processes, WithoutPeersTheHostProgramsCarryWhatCollectivesNeed) {
+  setenv("IMBREX_NO_PEERS", "1", 1);
+  for (const char* body : {"rows", "products"}) EXPECT_THAT(outputs(run(body, 3)), Each("right\n")) << body;
+  EXPECT_THAT(outputs(run("race", 2)), Each(HasSubstr("kernels cannot reach the memory of other ranks")));
+  EXPECT_THAT(outputs(run("all-reduces", 2)), Each(HasSubstr("capture")));
+  unsetenv("IMBREX_NO_PEERS");
+}
+
 /// Ranks that go through NCCL. On one GPU they say to be on servers of their own, for NCCL refuses two on one.
 class ProcessesWithoutPeers : public ::testing::Test {
  protected:

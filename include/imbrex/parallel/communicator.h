@@ -73,7 +73,8 @@ class Communicator {
   /// Whether kernels reach the memory of other ranks. On GPUs without peer access they do not: then the collectives
   /// (AllReduce, AllGather, ReduceScatter, the fused products) go through NCCL 2.19 or later, whose sums are added in an order of
   /// its own, and whatever needs all() of a SymmetricTensor is a LaunchError. Rank 0 says so on stderr when the ranks come together, and
-  /// DeviceError is thrown where there is no NCCL. (IMBREX_NO_PEERS=1 makes it so for a test.)
+  /// DeviceError is thrown where there is no NCCL. (IMBREX_NO_PEERS=1 makes it so for a test; on virtual
+  /// GPUs the ranks' host programs then carry what NCCL would, which waits and cannot be captured.)
   bool reaches_peers() const;
   /// y = the sum of all ranks' x; of dense tensors of one type and shape, by NCCL, without waiting; where reaches_peers() is
   /// false. LaunchError for types that NCCL does not add.

@@ -12,7 +12,7 @@
 #include "runtime/device/backend.h"
 #include "runtime/device/stream_handle.h"
 #include "runtime/driver/cuda_driver.h"
-#include "runtime/parallel/nccl.h"
+#include "runtime/parallel/collectives.h"
 #include "runtime/parallel/rank_link.h"
 
 namespace imbrex::parallel {
@@ -34,15 +34,14 @@ int Communicator::rank() const { return link_->rank; }
 int Communicator::size() const { return link_->size; }
 const Device& Communicator::device() const { return link_->device; }
 
-bool Communicator::reaches_peers() const { return link_->nccl == nullptr; }
+bool Communicator::reaches_peers() const { return link_->collectives == nullptr; }
 
 namespace {
 
-/// NCCL, and the stream of a call that goes through it.
-runtime::Nccl& nccl_of(RankLink& link) {
-  if (link.nccl == nullptr)
+runtime::Collectives& collectives_of(RankLink& link) {
+  if (link.collectives == nullptr)
     throw LaunchError(Diagnostic{{}, "these ranks reach each other's memory, and use no NCCL", {}, ""});
-  return *link.nccl;
+  return *link.collectives;
 }
 int64_t elements(const DeviceTensor& tensor) { return tensor.bytes() * 8 / tensor.dtype().bits(); }
 
@@ -50,18 +49,18 @@ int64_t elements(const DeviceTensor& tensor) { return tensor.bytes() * 8 / tenso
 
 void Communicator::all_reduce_by_nccl(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
                                       SourceLocation) {
-  nccl_of(*link_).all_reduce(x.address(), y.address(), elements(x), x.dtype(),
-                             runtime::handle_on(device(), stream, "AllReduce"));
+  collectives_of(*link_).all_reduce(x.address(), y.address(), elements(x), x.dtype(),
+                                    runtime::handle_on(device(), stream, "AllReduce"));
 }
 void Communicator::all_gather_by_nccl(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
                                       SourceLocation) {
-  nccl_of(*link_).all_gather(x.address(), y.address(), x.bytes(),
-                             runtime::handle_on(device(), stream, "AllGather"));
+  collectives_of(*link_).all_gather(x.address(), y.address(), x.bytes(),
+                                    runtime::handle_on(device(), stream, "AllGather"));
 }
 void Communicator::reduce_scatter_by_nccl(const DeviceTensor& x, const DeviceTensor& y, const Stream& stream,
                                           SourceLocation) {
-  nccl_of(*link_).reduce_scatter(x.address(), y.address(), elements(y), x.dtype(),
-                                 runtime::handle_on(device(), stream, "ReduceScatter"));
+  collectives_of(*link_).reduce_scatter(x.address(), y.address(), elements(y), x.dtype(),
+                                        runtime::handle_on(device(), stream, "ReduceScatter"));
 }
 
 void Communicator::barrier(SourceLocation where) {
@@ -257,7 +256,7 @@ void run_rank(const std::shared_ptr<RankLink>& link, const std::function<void(Co
     }
   };
   try {
-    if (link->memory->rank_stride_bytes() == 0 && link->nccl == nullptr) runtime::use_nccl(*link);
+    if (link->memory->rank_stride_bytes() == 0 && link->collectives == nullptr) runtime::use_nccl(*link);
     Communicator communicator(link);
     body(communicator);
     link->end("");

@@ -320,6 +320,7 @@ std::shared_ptr<RankLink> host_ranks(const parallel::Ranks& ranks, const Job& jo
     link->memory = symmetric_memory_of(host->memory(), host->memory()->rank_stride_bytes());
   else
     set_cuda_memory(*link);
+  part_if_wished(*link);
   return link;
 }
 

@@ -13,34 +13,28 @@
 #include <mutex>
 #include <string>
 
-#include "imbrex/core/dtype.h"
+#include "runtime/parallel/collectives.h"
 #include "runtime/parallel/rank_link.h"
 
 namespace imbrex::runtime {
 
-struct CUstream_st;  // the CUDA driver's
-
-class Nccl {
+class Nccl : public Collectives {
  public:
   /// By all ranks. Null on all of them, with the reason in `why_not`, where a rank has no NCCL 2.19 or later. DeviceError
   /// where it is there and fails, or has not found the other ranks within the link's patience.
   static std::shared_ptr<Nccl> make(RankLink& link, std::string* why_not);
   /// Waits for what is under way, as long as a call may take; then ends it.
-  ~Nccl();
+  ~Nccl() override;
   Nccl(const Nccl&) = delete;
   Nccl& operator=(const Nccl&) = delete;
 
-  /// "NCCL 2.28.9".
-  std::string name() const;
-  // Addresses of dense memory of this rank; numbers of elements. LaunchError for types that NCCL does not add; DeviceError
-  // where NCCL fails, has been aborted, or is not connected within the patience.
-  void all_reduce(uint64_t from, uint64_t to, int64_t count, DataType dtype, CUstream_st* stream);
-  /// `bytes` of each rank, one behind the other.
-  void all_gather(uint64_t from, uint64_t to, int64_t bytes, CUstream_st* stream);
-  /// `count` for each rank.
-  void reduce_scatter(uint64_t from, uint64_t to, int64_t count, DataType dtype, CUstream_st* stream);
-  /// Ends what is under way, and all later calls fail. Any thread may call it.
-  void abort() noexcept;
+  std::string name() const override;
+  // DeviceError where NCCL fails, has been aborted, or is not connected within the patience.
+  void all_reduce(uint64_t from, uint64_t to, int64_t count, DataType dtype, CUstream_st* stream) override;
+  void all_gather(uint64_t from, uint64_t to, int64_t bytes, CUstream_st* stream) override;
+  void reduce_scatter(uint64_t from, uint64_t to, int64_t count, DataType dtype,
+                      CUstream_st* stream) override;
+  void abort() noexcept override;
 
  private:
   struct Library;

@@ -92,8 +92,8 @@ bool can_reach_all(RankLink& link) {
 
 void use_nccl(RankLink& link) {
   std::string why_not;
-  link.nccl = Nccl::make(link, &why_not);
-  if (link.nccl == nullptr)
+  link.collectives = Nccl::make(link, &why_not);
+  if (link.collectives == nullptr)
     throw DeviceError(Diagnostic{
         {},
         "the GPUs cannot reach each other's memory, and there is no NCCL to use instead",
@@ -104,7 +104,13 @@ void use_nccl(RankLink& link) {
   if (link.rank == 0)
     say("imbrex: the GPUs cannot reach each other's memory: collectives go through {}, and kernels "
         "cannot use that of other ranks\n",
-        link.nccl->name());
+        link.collectives->name());
+}
+
+void part_if_wished(RankLink& link) {
+  if (!link.device.is_virtual() || !is_without_peers_by_wish()) return;
+  link.memory = memory_without_peers(link.device);
+  link.collectives = collectives_by_host(link);
 }
 
 std::shared_ptr<SymmetricMemory> memory_without_peers(const Device& device) {

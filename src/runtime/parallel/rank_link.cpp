@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "runtime/device/backend.h"
-#include "runtime/parallel/nccl.h"
+#include "runtime/parallel/collectives.h"
 
 namespace imbrex::runtime {
 
@@ -57,7 +57,7 @@ void RankLink::end_waits(const std::string& why) {
   DeviceBackend& backend = device.backend();
   const std::lock_guard lock(signals_mutex_);
   if (why_waits_ended_.empty()) why_waits_ended_ = why;
-  if (nccl != nullptr) nccl->abort();
+  if (collectives != nullptr) collectives->abort();
   const StreamBeside stream(backend);
   for (const auto& [address, bytes] : signals_) backend.start_fill(address, kEndsWaits, bytes, stream.get());
   backend.synchronize(stream.get());

@@ -17,7 +17,7 @@
 
 namespace imbrex::runtime {
 
-class Nccl;
+class Collectives;
 class RankLink;
 
 /// Memory of every rank, from one rank to the next at the same distance.
@@ -48,7 +48,7 @@ class RankLink {
   const double patience;
   std::shared_ptr<SymmetricMemory> memory;
   /// Where GPUs cannot reach each other's memory; null where they can.
-  std::shared_ptr<Nccl> nccl;
+  std::shared_ptr<Collectives> collectives;
 
   void add_signals(uint64_t mine, int64_t bytes);
   /// The first of each of this rank's signals, as text, read while kernels may be running.
@@ -95,6 +95,8 @@ bool can_reach_all(RankLink& link);
 bool can_reach_all(const std::vector<Device>& devices);
 /// By all ranks, where they cannot: collectives go through NCCL, which rank 0 says on stderr. DeviceError without NCCL.
 void use_nccl(RankLink& link);
+/// Virtual GPUs, where IMBREX_NO_PEERS=1, as GPUs that cannot: their host programs carry what collectives need.
+void part_if_wished(RankLink& link);
 
 /// The links of ranks that are threads of this process.
 std::vector<std::shared_ptr<RankLink>> link_threads(const parallel::Ranks& ranks);

@@ -260,6 +260,7 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
     link->memory = symmetric_memory_of(nullptr, welcome.rank_stride_bytes);
   else
     set_cuda_memory(*link);
+  part_if_wished(*link);
   return link;
 }
 

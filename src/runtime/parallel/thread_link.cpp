@@ -87,6 +87,7 @@ std::vector<std::shared_ptr<RankLink>> link_threads(const parallel::Ranks& ranks
     const Device device(make_virtual_device(make_rank_machine(node, rank, launch), turn));
     links.push_back(std::make_shared<ThreadLink>(threads, rank, count, device, ranks.patience()));
     links.back()->memory = symmetric_memory_of(memory, memory->rank_stride_bytes());
+    part_if_wished(*links.back());
   }
   return links;
 }
