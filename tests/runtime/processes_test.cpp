@@ -101,7 +101,7 @@ TEST(Processes, ProductsFusedWithCollectivesAreRight) {
 TEST(Processes, RacesBetweenRanksAreFoundAndDependOnTheSeedAlone) {
   const std::vector<std::string> first = outputs(run("race", 3)), second = outputs(run("race", 3));
   EXPECT_THAT(first, ::testing::Contains(AllOf(HasSubstr("race: "), HasSubstr("rank 0"), HasSubstr("rank 1"),
-                                               HasSubstr("processes_test.cpp"))));
+                                               HasSubstr("rank_bodies.cpp"))));
   EXPECT_EQ(first, second);
 }
 
@@ -140,7 +140,7 @@ TEST(Processes, AnErrorOfOneRankIsToldToTheOthers) {
 TEST(Processes, OtherShapesAreAnErrorOnAllRanks) {
   EXPECT_THAT(outputs(run("other shape", 2)),
               Each(AllOf(HasSubstr("symmetric(float32, [64])"), HasSubstr("symmetric(float32, [65])"),
-                         HasSubstr("processes_test.cpp"))));
+                         HasSubstr("rank_bodies.cpp"))));
 }
 
 TEST(Processes, ARankThatIsLateIsNamedWithinTheTimeStated) {
