@@ -23,6 +23,32 @@ bool is_positive(const Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](int64_t n) { return n > 0; });
 }
 
+/// A layout that the author wants for `tensor`.
+void verify_layout(const Op& op, const Type& tensor, Findings& out) {
+  using layout::Axis;
+  const layout::Layout& layout = std::get<layout::Layout>(*op.attr("layout"));
+  if (layout.shape() != tensor.shape)
+    return out.add(op, fmt::format("the tensor is {}, the layout {}", shape_text(tensor.shape),
+                                   shape_text(layout.shape())));
+  const auto uses = [&](std::initializer_list<Axis> axes) {
+    return std::any_of(axes.begin(), axes.end(), [&](Axis axis) { return layout.uses(axis); });
+  };
+  const bool is_of_registers = uses({Axis::kThread, Axis::kRegister}), is_of_memory = uses({Axis::kAddress}),
+             is_of_tensor_memory = uses({Axis::kLane, Axis::kColumn, Axis::kCta});
+  if (tensor.kind == TypeKind::kRegister && (is_of_memory || is_of_tensor_memory))
+    return out.add(op,
+                   fmt::format("{} is a layout of memory, the tensor is in registers", layout.to_string()),
+                   "make one of spatial() and local()");
+  if (tensor.kind == TypeKind::kShared && (is_of_registers || is_of_tensor_memory))
+    return out.add(
+        op, fmt::format("{} is no layout of addresses, the tensor is in shared memory", layout.to_string()),
+        "make one by row_major(), or with a swizzle");
+  if (tensor.kind == TypeKind::kShared && layout.element_bits() != 0 &&
+      layout.element_bits() != tensor.dtype.bits())
+    out.add(op, fmt::format("the layout is of elements of {} bits, those of {} have {}",
+                            layout.element_bits(), tensor.dtype.name(), tensor.dtype.bits()));
+}
+
 void verify_tabulate(const Op& op, Findings& out) {
   const Shape& shape = op.ints_attr("shape");
   const DataType dtype = op.dtype_attr("dtype");
@@ -174,6 +200,7 @@ void verify_registers(const Op& op, Findings& out) {
       return verify_view(op, out);
     case Opcode::kRelayout: {
       const Type& from = op.operands[0]->type;
+      if (op.attr("layout")) verify_layout(op, op.result()->type, out);
       return expect_result(op, from.dtype, from.shape, out);
     }
     case Opcode::kBroadcast: {
@@ -192,13 +219,8 @@ void verify_registers(const Op& op, Findings& out) {
       if (const Shape& shape = op.ints_attr("shape"); !is_positive(shape))
         return out.add(op, "shape " + shape_text(shape) + " has an extent below 1");
       return expect_result(op, op.dtype_attr("dtype"), op.ints_attr("shape"), out);
-    case Opcode::kAnnotateLayout: {
-      const layout::Layout& layout = std::get<layout::Layout>(*op.attr("layout"));
-      if (layout.shape() != op.operands[0]->type.shape)
-        out.add(op, fmt::format("the tensor is {}, the layout {}", shape_text(op.operands[0]->type.shape),
-                                shape_text(layout.shape())));
-      return;
-    }
+    case Opcode::kAnnotateLayout:
+      return verify_layout(op, op.operands[0]->type, out);
     default:
       return;
   }

@@ -89,7 +89,9 @@ ir::Value* lang::only_element(const Instruction& at, ir::Value* tensor) {
   const Shape& shape = tensor->type.shape;
   if (product(shape) != 1)
     at.fail(fmt::format("a tensor of {} elements where a scalar is wanted", lang::shape_text(shape)),
-            {Instruction::describe("it", tensor)}, "take one, as in t[i] of a vector or t.item({i, j})");
+            {Instruction::describe("it", tensor)},
+            "take one, as in t[i] of a vector or t.item({i, j}); load_global() or load_shared() to compute "
+            "with all");
   std::vector<ir::Value*> operands(1 + shape.size(), shape.empty() ? nullptr : at.constant(int32, 0));
   operands[0] = tensor;
   return at.emit(ir::Opcode::kLoadItem, std::move(operands), {ir::Type::scalar(tensor->type.dtype)})

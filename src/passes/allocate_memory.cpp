@@ -196,6 +196,10 @@ void place_shared(ir::Function& function, const Target& target) {
                                    function.name, end, function.target, target.max_shared_bytes);
   for (const Piece& piece : pieces) diagnostic.facts.push_back(describe(*piece.op, piece.bytes, "bytes"));
   diagnostic.help = "use smaller tiles or fewer stages, or free_shared() what is not used any more";
+  if (const Target* larger = find_target("sm_90"); target.sm < larger->sm && end <= larger->max_shared_bytes)
+    diagnostic.help +=
+        fmt::format("; {} has {}: a kernel for it says static constexpr const char* target = \"{}\"",
+                    larger->name, larger->max_shared_bytes, larger->name);
   throw CompileError(std::move(diagnostic));
 }
 

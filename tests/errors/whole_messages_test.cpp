@@ -76,7 +76,9 @@ TEST(WholeMessages, ATileTooLargeForSharedMemory) {
       "+2 | void operator()(Int32 ctas) const {\n"
       "    153600 bytes  %large float16[256, 300]  made at here:+5\n"
       "     32768 bytes  %small float32[128, 64]  made at here:+4\n"
-      "  help: use smaller tiles or fewer stages, or free_shared() what is not used any more");
+      "  help: use smaller tiles or fewer stages, or free_shared() what is not used any more; sm_90 has "
+      "232448: a "
+      "kernel for it says static constexpr const char* target = \"sm_90\"");
 }
 
 constexpr int kWrongGroup = __LINE__;

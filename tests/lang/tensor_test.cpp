@@ -271,17 +271,6 @@ TEST(Tiles, RegisterTensorTabulates) {
             "}\n");
 }
 
-TEST(Tiles, LayoutsCanBeDemanded) {
-  const std::string text = traced([](Int32&, Int32&, Pointer&) {
-    const layout::Layout layout = layout::local({1, 4}) * layout::spatial({8, 4});
-    auto x = zeros(float32, {8, 16});
-    annotate_layout(x, layout);
-    relayout(x, layout);
-  });
-  EXPECT_THAT(text, HasSubstr("annotate_layout "));
-  EXPECT_THAT(text, HasSubstr("relayout "));
-}
-
 TEST(TileErrors, Shapes) {
   const std::string error = error_of([](Int32&, Int32&, Pointer&) {
     auto a = zeros(float32, {16, 64});

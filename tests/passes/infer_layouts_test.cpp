@@ -398,6 +398,18 @@ TEST(Clashes, RegistersNameBothDemands) {
             "  help: relayout one of them");
 }
 
+TEST(Clashes, ALayoutOfMoreThreadsThanThereAre) {
+  EXPECT_EQ(complaint(R"(
+    thread_group {begin = 0, threads = 16} @20 {
+      %r: register<float32, [16, 2]> = broadcast %x {shape = [16, 2]} @21
+      annotate_layout %r {layout = [16: 16t2, 2: 2t1]} @22
+    }
+  )"),
+            "22: annotate_layout: the layout has 32 threads, this group 16\n"
+            "  layout  [16: 16t2, 2: 2t1]\n"
+            "  help: give each thread more elements, or the kernel more warps()");
+}
+
 // The ops of a block and the regions in it, one word each.
 std::string ops_of(const ir::Function& function) {
   std::string out;

@@ -51,6 +51,9 @@ TEST(AllocateMemory, TheLimitIsTheTargets) {
   const std::string more =
       "%a: shared<float16, [704, 128]> = shared_alloc {dtype = float16, shape = [704, 128]}";
   EXPECT_THAT(refusal(more, allocate_memory, "sm_80"), HasSubstr("sm_80 has 166912"));
+  EXPECT_THAT(
+      refusal(more, allocate_memory, "sm_80"),
+      HasSubstr("; sm_90 has 232448: a kernel for it says static constexpr const char* target = \"sm_90\""));
   EXPECT_EQ(refusal(more, allocate_memory, "sm_90a"), "passes");
 }
 

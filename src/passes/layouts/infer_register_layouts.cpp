@@ -200,11 +200,21 @@ static bool is_transfer_layout(const Layout& registers) {
 
 void RegisterInference::propagate_demands() {
   // What is given is taken first: annotations, explicit layouts, then instructions.
+  const auto given = [&](const ir::Op& op) {
+    const Layout& layout = std::get<Layout>(*op.attr("layout"));
+    if (const int64_t threads = threads_.at(&op); layout.threads() > threads)
+      throw CompileError(Diagnostic{op.where,
+                                    fmt::format("{}: the layout has {} threads, this group {}",
+                                                op.info().mnemonic, layout.threads(), threads),
+                                    {"layout  " + layout.to_string()},
+                                    "give each thread more elements, or the kernel more warps()"});
+    return layout;
+  };
   ir::walk(function_.body, [&](ir::Op& op) {
     if (op.code == Opcode::kAnnotateLayout && holds_registers(op.operands[0]))
-      demand(op.operands[0], std::get<Layout>(*op.attr("layout")), op, "the annotated layout");
+      demand(op.operands[0], given(op), op, "the annotated layout");
     if (op.code == Opcode::kRelayout && op.attr("layout"))
-      demand(op.result(), std::get<Layout>(*op.attr("layout")), op, "the layout asked for");
+      demand(op.result(), given(op), op, "the layout asked for");
     if (op.code == Opcode::kView) demand_rows(op);
   });
   ir::walk(function_.body, [&](ir::Op& op) {
