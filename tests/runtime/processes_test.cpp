@@ -55,6 +55,9 @@ struct Rank {
   double seconds = 0;
 };
 
+/// Set while the ranks pretend to be on servers of their own, which meet here.
+std::string address_of_servers;
+
 /// Runs the ranks `from` to `to` - 1 of `ranks` as processes.
 std::vector<Rank> run(const std::string& body, int ranks, const std::string& kind = "virtual",
                       double patience = 20, int from = 0, int to = -1) {
@@ -68,10 +71,12 @@ std::vector<Rank> run(const std::string& body, int ranks, const std::string& kin
       Rank& result = results[static_cast<size_t>(rank - from)];
       const auto begin = std::chrono::steady_clock::now();
       const std::string number = std::to_string(rank);
-      const bool shares = std::getenv("IMBREX_RANKS_SHARE_GPU") != nullptr;
+      const bool apart = !address_of_servers.empty();
+      const bool shares = std::getenv("IMBREX_RANKS_SHARE_GPU") != nullptr || apart;
       const runtime::ProcessResult process = runtime::run_process(
-          {"/usr/bin/env", "RANK=" + number, "LOCAL_RANK=" + number, "WORLD_SIZE=" + std::to_string(ranks),
-           "LOCAL_WORLD_SIZE=" + std::to_string(ranks), job, "NCCL_HOSTID=server " + (shares ? number : "0"),
+          {"/usr/bin/env", "RANK=" + number, "LOCAL_RANK=" + (apart ? "0" : number),
+           "WORLD_SIZE=" + std::to_string(ranks), "LOCAL_WORLD_SIZE=" + std::to_string(apart ? 1 : ranks),
+           "IMBREX_ADDRESS=" + address_of_servers, job, "NCCL_HOSTID=server " + (shares ? number : "0"),
            kProgram, "--rank", body, kind, std::to_string(patience)},
           60);
       result = {process.exit_code, process.output,
@@ -210,6 +215,47 @@ TEST(Processes, WithoutPeersTheHostProgramsCarryWhatCollectivesNeed) {
   unsetenv("IMBREX_NO_PEERS");
 }
 
+/// Each rank on a server of its own, as far as it knows: they meet over TCP.
+class ProcessesOnSeveralServers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    static int port = 20000 + getpid() % 20000;
+    address_of_servers = "127.0.0.1:" + std::to_string(port++);
+  }
+  void TearDown() override { address_of_servers.clear(); }
+};
+
+TEST_F(ProcessesOnSeveralServers, MeetOnVirtualGpus) {
+  EXPECT_THAT(outputs(run("rows", 3)), Each("right\n"));
+  EXPECT_THAT(outputs(run("texts", 2)), Each("from 0, from 1, "));
+}
+
+TEST_F(ProcessesOnSeveralServers, ARankThatDiesIsNamed) {
+  EXPECT_THAT(run("dies", 3)[0].output, HasSubstr("rank 1 is gone: its process ("));
+}
+
+TEST_F(ProcessesOnSeveralServers, OneThatIsNotStartedIsNamed) {
+  EXPECT_THAT(run("nothing", 2, "virtual", 3, 0, 1)[0].output, HasSubstr("rank 1 of 2 ranks has not come"));
+  EXPECT_THAT(run("nothing", 2, "virtual", 3, 1, 2)[0].output,
+              AllOf(HasSubstr("rank 0 has not come within 3 s"), HasSubstr("rank 0 listens at 127.0.0.1:")));
+}
+
+TEST_F(ProcessesOnSeveralServers, OfAnAddressThatIsNoneAreRefused) {
+  address_of_servers = "no.such.server.invalid:1";
+  EXPECT_THAT(run("nothing", 2, "virtual", 3, 0, 1)[0].output, HasSubstr("no.such.server.invalid"));
+}
+
+TEST_F(ProcessesOnSeveralServers, GoThroughNcclOnGpus) {
+  if (Ranks::cuda_devices() == 0) IMBREX_SKIP(gpu);
+  setenv("IMBREX_RANKS_SHARE_GPU", "1", 1);
+  const std::vector<std::string> sums = outputs(run("all-reduces", 2, "cuda")),
+                                 products = outputs(run("products", 2, "cuda"));
+  unsetenv("IMBREX_RANKS_SHARE_GPU");
+  if (sums[0].find("there is no NCCL to use instead") != std::string::npos) IMBREX_SKIP(nccl);
+  EXPECT_THAT(sums, Each(HasSubstr("right\n")));
+  EXPECT_THAT(products, Each(HasSubstr("right\n")));
+}
+
 /// Ranks that go through NCCL. On one GPU they say to be on servers of their own, for NCCL refuses two on one.
 class ProcessesWithoutPeers : public ::testing::Test {
  protected:
@@ -284,6 +330,7 @@ TEST(Job, IsWhatTheLaunchersVariablesSay) {
   EXPECT_EQ(torchrun.local_rank, 1);
   EXPECT_EQ(torchrun.local_size, 4);
   EXPECT_THAT(torchrun.name, AllOf(HasSubstr("10.0.0.1"), HasSubstr("29500")));
+  EXPECT_EQ(torchrun.address, "10.0.0.1:29501") << "29500 is torchrun's own";
 
   const runtime::Job mpirun = job_of({{"OMPI_COMM_WORLD_RANK", "2"},
                                       {"OMPI_COMM_WORLD_SIZE", "3"},
@@ -326,11 +373,11 @@ TEST(Job, WhoseVariablesMakeNoSenseIsRefused) {
               AllOf(HasSubstr("rank 2 of 2"), HasSubstr("torchrun")));
 }
 
-TEST(Job, OnSeveralServersIsRefused) {
+TEST(Job, OnSeveralServersNeedsTheAddressOfRank0) {
   setenv("RANK", "0", 1), setenv("WORLD_SIZE", "4", 1), setenv("LOCAL_RANK", "0", 1);
   setenv("LOCAL_WORLD_SIZE", "2", 1);
   EXPECT_THAT(error_of([] { Communicator::join(Ranks::from_environment("virtual", options())); }),
-              HasSubstr("4 ranks, of which 2 are on this server"));
+              AllOf(HasSubstr("4 ranks, of which 2 are on this server"), HasSubstr("IMBREX_ADDRESS")));
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) unsetenv(name);
 }
 

@@ -42,7 +42,7 @@ class Communicator {
   /// This process as one of Ranks::from_environment(), for programs that have no function to give to run_ranks(). Returns when
   /// all ranks have come. DeviceError naming those that have not within Ranks::patience(), and where ranks differ in
   /// their number, their GPUs or their build of Imbrex; LaunchError for Ranks that are threads, and for ranks on several
-  /// servers. Every process makes its communicators in the same order.
+  /// servers where nothing says where rank 0 is (docs/parallel.md). Every process makes its communicators in the same order.
   static Communicator join(const Ranks& ranks);
   /// Tells the others that this rank's program has ended, as the end of the last handle does too; `why`: the error by which
   /// it did, which ends what the others wait for. The process of rank 0 waits here until the other ranks have left: it

@@ -2,6 +2,8 @@
 #include "runtime/host/channel.h"
 
 #include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -25,20 +27,62 @@ constexpr size_t kMostFiles = 16;
 
 [[noreturn]] void lost() { throw ConnectionLost(std::strerror(errno)); }
 
-/// The address, and how much of it is used: a name that begins with a zero byte is in no file system.
-std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  const size_t length = std::min(name.size(), sizeof address.sun_path - 1);
-  std::memcpy(address.sun_path + 1, name.data(), length);
-  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)};
+/// Where a name leads; `why_not` where to nowhere.
+struct Address {
+  sockaddr_storage bytes = {};
+  socklen_t length = 0;
+  std::string why_not;
+  bool is_local() const { return bytes.ss_family == AF_UNIX; }
+};
+
+constexpr std::string_view kTcp = "tcp:";
+
+Address address_of(const std::string& name) {
+  Address address;
+  if (!name.starts_with(kTcp)) {
+    // A name that begins with a zero byte is in no file system.
+    auto& local = reinterpret_cast<sockaddr_un&>(address.bytes);
+    local.sun_family = AF_UNIX;
+    const size_t length = std::min(name.size(), sizeof local.sun_path - 1);
+    std::memcpy(local.sun_path + 1, name.data(), length);
+    address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+    return address;
+  }
+  const size_t colon = name.rfind(':');
+  std::string host = name.substr(kTcp.size(), std::max(colon, kTcp.size()) - kTcp.size());
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), name.c_str() + colon + 1, &hints, &found); error != 0) {
+    address.why_not = gai_strerror(error);
+    return address;
+  }
+  std::memcpy(&address.bytes, found->ai_addr, found->ai_addrlen);
+  address.length = found->ai_addrlen;
+  freeaddrinfo(found);
+  return address;
 }
 
-FileDescriptor new_socket() {
-  FileDescriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+FileDescriptor new_socket(const Address& address) {
+  FileDescriptor made(socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!made.is_open())
     throw DeviceError(Diagnostic{{}, fmt::format("socket: {}", std::strerror(errno)), {}, ""});
   return made;
+}
+
+/// Of TCP: messages go at once, and a server that is gone without a word is noticed within a quarter of a minute.
+void tune(int socket, bool is_local) {
+  if (is_local) return;
+  const auto set = [&](int level, int option, int value) {
+    setsockopt(socket, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 3);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15000);
 }
 
 /// Waits until the socket can be read (or has ended).
@@ -148,17 +192,23 @@ void Channel::shut_down() noexcept {
   if (socket_.is_open()) shutdown(socket_.number(), SHUT_RDWR);
 }
 
-Listener::Listener(const std::string& name) : socket_(new_socket()) {
-  const auto [address, length] = address_of(name);
-  if (bind(socket_.number(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+Listener::Listener(const std::string& name) {
+  const Address address = address_of(name);
+  const auto fail = [&](const std::string& why) {
+    throw DeviceError(Diagnostic{{},
+                                 fmt::format("ranks cannot meet under the name '{}': {}", name, why),
+                                 {},
+                                 "two programs at once need names of their own: set IMBREX_JOB, or another "
+                                 "MASTER_PORT, for one of them"});
+  };
+  if (!address.why_not.empty()) fail(address.why_not);
+  is_local_ = address.is_local();
+  socket_ = new_socket(address);
+  const int again = 1;  // a port that an earlier job has just left
+  setsockopt(socket_.number(), SOL_SOCKET, SO_REUSEADDR, &again, sizeof again);
+  if (bind(socket_.number(), reinterpret_cast<const sockaddr*>(&address.bytes), address.length) != 0 ||
       listen(socket_.number(), 64) != 0)
-    throw DeviceError(
-        Diagnostic{{},
-                   fmt::format("ranks cannot meet under the name '{}': {}", name,
-                               errno == EADDRINUSE ? "another process does already" : std::strerror(errno)),
-                   {},
-                   "two programs at once need names of their own: set IMBREX_JOB, or another "
-                   "MASTER_PORT, for one of them"});
+    fail(errno == EADDRINUSE ? "another process does already" : std::strerror(errno));
 }
 
 Channel Listener::accept(Deadline deadline) {
@@ -168,18 +218,25 @@ Channel Listener::accept(Deadline deadline) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       throw DeviceError(Diagnostic{{}, fmt::format("accept: {}", std::strerror(errno)), {}, ""});
     }
-    if (is_of_this_user(made.number())) return Channel(std::move(made));
+    if (is_local_ && !is_of_this_user(made.number())) continue;
+    tune(made.number(), is_local_);
+    return Channel(std::move(made));
   }
   return {};
 }
 
 Channel connect_to(const std::string& name, Deadline deadline) {
-  const auto [address, length] = address_of(name);
   for (;;) {
-    FileDescriptor made = new_socket();
-    if (connect(made.number(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
-        is_of_this_user(made.number()))
-      return Channel(std::move(made));
+    // Looked up again each time: the server of rank 0 may get its name late.
+    const Address address = address_of(name);
+    if (address.why_not.empty()) {
+      FileDescriptor made = new_socket(address);
+      if (connect(made.number(), reinterpret_cast<const sockaddr*>(&address.bytes), address.length) == 0 &&
+          (!address.is_local() || is_of_this_user(made.number()))) {
+        tune(made.number(), address.is_local());
+        return Channel(std::move(made));
+      }
+    }
     if (Clock::now() >= deadline) return {};
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

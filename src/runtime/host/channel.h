@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between processes of one user on one machine, over Unix sockets whose names are in no file system and go with
-// the process that listens.
+// Messages between processes: of one user on one machine, over Unix sockets whose names are in no file system and go with
+// the process that listens; of several machines, where the name is "tcp:HOST:PORT", over TCP. Whoever reaches that port is
+// trusted, as by NCCL and by torchrun's store.
 #pragma once
 
 #include <chrono>
@@ -46,7 +47,7 @@ class Channel {
   Channel() = default;
   explicit Channel(FileDescriptor socket) : socket_(std::move(socket)) {}
 
-  /// With a message go at most 16 open files, of which the other process gets copies. ConnectionLost.
+  /// With a message go at most 16 open files, of which the other process gets copies; none by TCP. ConnectionLost.
   void send(std::string_view message, const Files& files = {});
   /// Waits for the next message. ConnectionLost.
   std::string receive(Files* files = nullptr);
@@ -65,11 +66,12 @@ class Channel {
 class Listener {
  public:
   explicit Listener(const std::string& name);
-  /// The next connection of a process of this user; one that is not open where none came in time.
+  /// The next connection, of a process of this user where it is of this machine; one that is not open where none came in time.
   Channel accept(Deadline deadline);
 
  private:
   FileDescriptor socket_;
+  bool is_local_ = true;
 };
 
 /// Connects to who listens under the name, as soon as somebody does; one that is not open where nobody did in time.

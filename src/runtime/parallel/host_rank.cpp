@@ -135,6 +135,7 @@ void Host::gather(Listener& listener, const Hello& mine, double patience) {
       }
       if (hello.protocol != mine.protocol || hello.build != mine.build)
         return "ranks are of different builds of Imbrex";
+      if (hello.job != mine.job) continue;  // another job's, at this address by mistake
       if (hello.size != size_ || hello.rank < 1 || hello.rank >= size_)
         return fmt::format("a process calls itself rank {} of {}; rank 0 is one of {}", hello.rank,
                            hello.size, size_);
@@ -319,7 +320,7 @@ std::shared_ptr<RankLink> host_ranks(const parallel::Ranks& ranks, const Job& jo
   if (ranks.is_virtual())
     link->memory = symmetric_memory_of(host->memory(), host->memory()->rank_stride_bytes());
   else
-    set_cuda_memory(*link);
+    set_cuda_memory(*link, job);
   part_if_wished(*link);
   return link;
 }

@@ -95,8 +95,14 @@ Job job_of_environment(const std::function<const char*(const char*)>& variable) 
     break;
   }
   if (const char* value = variable("IMBREX_JOB")) job.name = value;
+  if (const char* value = variable("IMBREX_ADDRESS")) {
+    job.address = value;
+  } else if (const char* host = variable("MASTER_ADDR")) {
+    // The port itself is the launcher's own.
+    if (const auto port = number("MASTER_PORT")) job.address = fmt::format("{}:{}", host, *port + 1);
+  }
   // Processes that one launcher has started have the same parent.
-  if (job.name.empty()) job.name = fmt::format("parent={}", getppid());
+  if (job.name.empty() && job.is_on_one_server()) job.name = fmt::format("parent={}", getppid());
   return job;
 }
 

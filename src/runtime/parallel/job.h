@@ -12,6 +12,8 @@ struct Job {
   int local_rank = 0, local_size = 1;  // on this server
   std::string launcher;                // as messages name it; "" where there is none
   std::string name;                    // that all ranks know, and no other job of the user
+  std::string address;  // "host:port" where rank 0 listens for other servers; "" where nothing says
+  bool is_on_one_server() const { return local_size == size; }
 };
 
 /// `variable(NAME)`: its value or null, as std::getenv. Rank 0 of 1 where there is no launcher. LaunchError for values that

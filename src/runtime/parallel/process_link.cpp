@@ -10,6 +10,7 @@
 #include "imbrex/core/error.h"
 #include "runtime/cache/sources_digest.h"
 #include "runtime/device/backend.h"
+#include "runtime/host/files.h"
 
 namespace imbrex::runtime {
 
@@ -28,6 +29,12 @@ Device cuda_device_of(const Job& job) {
   return Device::cuda(ordinal);
 }
 
+/// What tells this server from others.
+static std::string this_boot() {
+  std::string id = read_file("/proc/sys/kernel/random/boot_id").value_or("unknown");
+  return id.substr(0, id.find('\n'));
+}
+
 Hello hello_of(const parallel::Ranks& ranks, const Job& job, const Device* device) {
   Hello hello;
   hello.protocol = "imbrex ranks 1";
@@ -35,6 +42,7 @@ Hello hello_of(const parallel::Ranks& ranks, const Job& job, const Device* devic
   hello.rank = job.rank;
   hello.size = job.size;
   hello.process = getpid();
+  hello.job = sha256(job.name).substr(0, 32);
   const vgpu::Options& options = ranks.options();
   if (ranks.is_virtual()) {
     hello.where = fmt::format("virtual GPUs ({}, {} multiprocessors, {} bytes)", options.target,
@@ -42,12 +50,14 @@ Hello hello_of(const parallel::Ranks& ranks, const Job& job, const Device* devic
     return hello;
   }
   hello.where = "CUDA GPUs";
-  if (device != nullptr) hello.gpu = place_of_gpu(*device);
+  if (device == nullptr) return hello;
+  hello.gpu = place_of_gpu(*device);
+  if (!job.is_on_one_server()) hello.gpu += " of the server with boot id " + this_boot();
   return hello;
 }
 
-void set_cuda_memory(RankLink& link) {
-  if (can_reach_all(link)) {
+void set_cuda_memory(RankLink& link, const Job& job) {
+  if (job.is_on_one_server() && can_reach_all(link)) {
     link.memory = cuda_memory_of_processes(link);
     return;
   }
@@ -56,17 +66,19 @@ void set_cuda_memory(RankLink& link) {
 }
 
 std::shared_ptr<RankLink> link_process(const parallel::Ranks& ranks, const Job& job) {
-  if (job.local_size != job.size)
-    throw LaunchError(Diagnostic{
-        {},
-        fmt::format("{} ranks, of which {} are on this server: ranks of several servers cannot be joined",
-                    job.size, job.local_size),
-        {},
-        "start all ranks on one server"});
+  if (!job.is_on_one_server() && job.address.empty())
+    throw LaunchError(
+        Diagnostic{{},
+                   fmt::format("{} ranks, of which {} are on this server, and nothing says where rank 0 is",
+                               job.size, job.local_size),
+                   {},
+                   "set IMBREX_ADDRESS to its HOST:PORT on all of them, or MASTER_ADDR and MASTER_PORT"});
   // Programs make their communicators in the same order.
   static std::atomic<int> communicators = 0;
   const std::string full = fmt::format("{} communicator={}", job.name, communicators++);
-  const std::string name = fmt::format("imbrex-{}-{}", geteuid(), sha256(full).substr(0, 32));
+  const std::string digest = sha256(full).substr(0, 32);
+  const std::string name = job.is_on_one_server() ? fmt::format("imbrex-{}-{}", geteuid(), digest)
+                                                  : fmt::format("tcp:{}", job.address);
   return job.rank == 0 ? host_ranks(ranks, job, name) : join_host(ranks, job, name);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are processes of one server. All of them connect to the process of rank 0, which keeps their meetings and, on
+// Ranks that are processes, of one server or of several. All of them connect to the process of rank 0, which keeps their meetings and, on
 // virtual GPUs, hosts the node: the other ranks' calls of their devices are carried out there, so that launches depend on
 // the seed alone and are checked between ranks as they are between threads.
 //
@@ -23,7 +23,7 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
 /// The CUDA device of a rank's process. LaunchError where the process sees too few.
 Device cuda_device_of(const Job& job);
 /// The symmetric memory of CUDA GPUs, or NCCL in its place.
-void set_cuda_memory(RankLink& link);
+void set_cuda_memory(RankLink& link, const Job& job);
 /// What a rank says of itself. `device`: its own, where that is known already.
 Hello hello_of(const parallel::Ranks& ranks, const Job& job, const Device* device);
 

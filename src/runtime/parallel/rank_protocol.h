@@ -93,7 +93,7 @@ void members(Archive& archive, vgpu::Launch& l) {
 
 /// What each of two connections of a rank says first.
 struct Hello {
-  std::string protocol, build;
+  std::string protocol, build, job;
   bool is_for_notices = false;
   int rank = 0, size = 0;
   int64_t process = 0;
@@ -102,7 +102,7 @@ struct Hello {
 };
 template <class Archive>
 void members(Archive& archive, Hello& h) {
-  archive(h.protocol, h.build, h.is_for_notices, h.rank, h.size, h.process, h.where, h.gpu);
+  archive(h.protocol, h.build, h.job, h.is_for_notices, h.rank, h.size, h.process, h.where, h.gpu);
 }
 
 /// Answered once all ranks have come.

@@ -229,11 +229,15 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
   for (Channel& channel : channels) {
     channel = connect_to(name, deadline_after(patience));
     if (!channel.is_open())
-      throw DeviceError(Diagnostic{
-          {},
-          fmt::format("rank {}: rank 0 has not come within {:g} s", job.rank, patience),
-          {fmt::format("ranks of one job say {} to each other", job.name)},
-          "start all ranks at the same time, in one network namespace, or set the same IMBREX_JOB for them"});
+      throw DeviceError(
+          Diagnostic{{},
+                     fmt::format("rank {}: rank 0 has not come within {:g} s", job.rank, patience),
+                     {job.is_on_one_server() ? fmt::format("ranks of one job say {} to each other", job.name)
+                                             : fmt::format("rank 0 listens at {}", job.address)},
+                     job.is_on_one_server()
+                         ? "start all ranks at the same time, in one network namespace, or set the same "
+                           "IMBREX_JOB for them"
+                         : "start all ranks at the same time, and let the port through between the servers"});
     PacketWriter says;
     says(hello);
     channel.send(says.bytes());
@@ -259,7 +263,7 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
   if (ranks.is_virtual())
     link->memory = symmetric_memory_of(nullptr, welcome.rank_stride_bytes);
   else
-    set_cuda_memory(*link);
+    set_cuda_memory(*link, job);
   part_if_wished(*link);
   return link;
 }
