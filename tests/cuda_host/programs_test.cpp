@@ -134,6 +134,60 @@ TEST(CudaProgramFaults, HostCodeThatFollowsADevicePointerIsTold) {
   EXPECT_THAT(ran.output, HasSubstr("which is a device address: only kernels and cudaMemcpy may use it"));
 }
 
+TEST(CudaProgramFaults, OfPointersAndMemoryAreNamedWithARemedy) {
+  for (const char* runtime : {"shared", "static"}) {
+    const std::string program = compiled("faults", runtime);
+    if (program.empty()) IMBREX_SKIP(nvcc);
+    const Ran twice = run(kImbrex + " run -- " + program + " twice");
+    EXPECT_EQ(twice.exit_code, 1) << twice.output;
+    EXPECT_THAT(twice.output, HasSubstr("imbrex: in the host program\nuse-after-free: 0x"));
+    EXPECT_THAT(twice.output, HasSubstr("was freed before (512 bytes): a double free\n  in main ("));
+    EXPECT_THAT(twice.output, HasSubstr("help: free it once"));
+    const Ran much = run(kImbrex + " run -- " + program + " much");
+    EXPECT_THAT(much.output,
+                HasSubstr("bytes of device memory are asked for, 512 of 141000000000 are in use"));
+    EXPECT_THAT(
+        much.output,
+        HasSubstr("help: free what is not used any more, or let the GPU be a larger one: imbrex run --gpu"));
+    EXPECT_THAT(much.output, HasSubstr("1 call of cuMemAlloc (CUDA_ERROR_OUT_OF_MEMORY) failed"));
+    const Ran stopped = run(kImbrex + " run --stop-at-first -- " + program + " much");
+    EXPECT_EQ(stopped.exit_code, 1) << stopped.output;
+    EXPECT_THAT(stopped.output, HasSubstr("stopped at the first call that failed"));
+    const Ran host = run(kImbrex + " run -- " + program + " host");
+    EXPECT_EQ(host.exit_code, 1) << host.output;
+    EXPECT_THAT(host.output, HasSubstr("this is an address of the host"));
+    EXPECT_THAT(host.output, HasSubstr("help: copy to memory of cudaMalloc"));
+    EXPECT_THAT(run(kImbrex + " run -- " + program + " null").output, HasSubstr("this is a null pointer"));
+  }
+}
+
+TEST(CudaProgramFaults, AWaitForAValueThatNeverComesIsToldWithTheValue) {
+  const std::string program = compiled("faults", "static");
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran ran = run("timeout 60 " + kImbrex + " run -- " + program + " semaphore");
+  EXPECT_EQ(ran.exit_code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("endless-run"));
+  EXPECT_THAT(ran.output, HasSubstr("CTA (0, 0, 0) warp 0 "));
+  EXPECT_THAT(ran.output, HasSubstr("having last looked at byte 8 of allocation 0"));
+  EXPECT_THAT(ran.output, HasSubstr("which holds 3 and is waited for to be 4"));
+}
+
+TEST(CudaProgramFaults, MachineCodeAloneIsNamedAndNotTakenForSuccess) {
+  const std::string nvcc = find_cuda_tool("nvcc").path;
+  if (nvcc.empty()) IMBREX_SKIP(nvcc);
+  const std::string program = IMBREX_BINARY_DIR "/cuda_programs/faults-machine-code";
+  fs::create_directories(IMBREX_BINARY_DIR "/cuda_programs");
+  const Ran built =
+      run(nvcc + " -gencode arch=compute_90a,code=sm_90a " + kSources + "faults.cu -o " + program);
+  ASSERT_EQ(built.exit_code, 0) << built.output;
+  const Ran ran = run(kImbrex + " run -- " + program + " race || echo code $?");
+  EXPECT_THAT(ran.output, HasSubstr("its kernels are there as machine code for sm_90 only"));
+  EXPECT_THAT(ran.output, HasSubstr("help: build the program again with NVCC_APPEND_FLAGS="));
+  EXPECT_THAT(ran.output, HasSubstr("(CUDA_ERROR_NO_BINARY_FOR_GPU) failed"));
+  EXPECT_THAT(ran.output, HasSubstr("no kernel was launched, so that nothing was checked"));
+  EXPECT_THAT(ran.output, HasSubstr("code 1"));
+}
+
 TEST(CudaProgramFaults, StreamsThatNothingOrdersRace) {
   const std::string program = compiled("streams", "shared");
   if (program.empty()) IMBREX_SKIP(nvcc);

@@ -57,6 +57,9 @@ TEST(RunProgram, ADeviceAddressInHostCodeIsNamedWithItsAllocation) {
   EXPECT_THAT(ran.output, HasSubstr("which is a device address: only kernels and cudaMemcpy may use it"));
   EXPECT_THAT(ran.output, HasSubstr("it is byte 40 of an allocation of 256 bytes at 0x"));
   EXPECT_THAT(ran.output, HasSubstr("help: copy with cudaMemcpy, or allocate with cudaMallocManaged"));
+  EXPECT_THAT(ran.output, HasSubstr("imbrex: in the host program\nout-of-bounds: host code accesses 0x"));
+  EXPECT_THAT(ran.output, HasSubstr("1 finding"));
+  EXPECT_EQ(run(kImbrex + " run --stop-at-first -- " + kProgram + " 1 touch").exit_code, 1);
 }
 
 TEST(RunProgram, UncheckedLaunchesComputeTheSame) {

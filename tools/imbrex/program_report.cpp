@@ -88,6 +88,8 @@ void ProgramReport::read(const std::filesystem::path& folder, uint64_t seed, int
     suppressed += end.value("suppressed", int64_t{0});
     sampled += end.value("sampled", int64_t{0});
     ctas_left_out += end.value("ctas_left_out", int64_t{0});
+    for (const auto& [call, times] : end.value("failed_calls", std::map<std::string, int64_t>()))
+      failed_calls[call] += times;
     for (const auto& [function, calls] : end.value("stand_ins", std::map<std::string, int64_t>()))
       stand_ins[function] += calls;
     for (const auto& [number, pair] : by_number) {
@@ -163,6 +165,10 @@ void ProgramReport::print() const {
                "what they "
                "do was not checked\n",
                sampled, ctas_left_out);
+  for (const auto& [call, times] : failed_calls)
+    fmt::print(stderr, "  {} call{} of {} failed\n", times, times == 1 ? "" : "s", call);
+  if (launches == 0 && !failed_calls.empty())
+    fmt::print(stderr, "  no kernel was launched, so that nothing was checked\n");
   for (const auto& [function, calls] : stand_ins)
     fmt::print(stderr, "  {} calls of {} were answered by the host (--with-blas): no kernel of theirs ran\n",
                calls, function);
@@ -180,6 +186,7 @@ Json ProgramReport::as_json() const {
               {"suppressed", suppressed},
               {"sampled", sampled},
               {"ctas_left_out", ctas_left_out},
+              {"failed_calls", failed_calls},
               {"stand_ins", stand_ins},
               {"runs", Json::array()},
               {"findings", Json::array()}};

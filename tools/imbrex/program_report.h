@@ -37,6 +37,7 @@ class ProgramReport {
   std::vector<ProgramFinding> findings;    // notes among them
   std::vector<PredictedLaunch> predicted;  // of the first run
   int64_t launches = 0, checked = 0, suppressed = 0, processes = 0;
+  std::map<std::string, int64_t> failed_calls;  // with their code: "cuMemFree (CUDA_ERROR_INVALID_VALUE)"
   std::map<std::string, int64_t> stand_ins;  // calls that the host answered for closed libraries, by function
   int64_t sampled = 0, ctas_left_out = 0;    // launches of which a part of the CTAs ran
 

@@ -43,6 +43,8 @@ std::string ProgramReport::as_html() const {
       : found() == 1 ? "1 finding"
                      : fmt::format("{} findings", found()),
       launches, checked, version());
+  for (const auto& [call, times] : failed_calls)
+    out += fmt::format("<p>{} calls of {} failed.</p>\n", times, escaped(call));
   for (const auto& [function, calls] : stand_ins)
     out += fmt::format(
         "<p>{} calls of {} were answered by the host (--with-blas): no kernel of theirs ran.</p>\n", calls,

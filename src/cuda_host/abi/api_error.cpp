@@ -34,8 +34,14 @@ const ErrorNames* find(int code) {
   return nullptr;
 }
 
+FailureListener g_listener = nullptr;
+
 CUresult told(const char* function, CUresult code, const std::string& message) {
-  if (!message.empty()) tell_once(fmt::format("{}: {} ({})", function, message, error_name(code)));
+  if (message.empty()) return code;
+  tell_once(fmt::format("{}: {} ({})", function, message, error_name(code)));
+  // What the virtual GPU lacks, programs ask for to see whether it is there.
+  const bool is_probe = code == CUDA_ERROR_NOT_SUPPORTED || code == CUDA_ERROR_NOT_FOUND;
+  if (g_listener != nullptr && !is_probe) g_listener(function, code);
   return code;
 }
 
@@ -47,6 +53,8 @@ std::string text_of(const Error& error) {
 }
 
 }  // namespace
+
+void set_failure_listener(FailureListener listener) { g_listener = listener; }
 
 const char* error_name(int code) {
   const ErrorNames* error = find(code);

@@ -26,6 +26,10 @@ T& not_null(T* pointer, const char* argument) {
   return *pointer;
 }
 
+/// Hears of every call that failed and was told of, but for those that ask for what the virtual GPU does not have.
+using FailureListener = void (*)(const char* function, CUresult code);
+void set_failure_listener(FailureListener listener);
+
 /// The code of the exception in flight, which is told on stderr as an error of `function`.
 CUresult explain_current_exception(const char* function);
 

@@ -15,7 +15,7 @@ constexpr int64_t kPitchAlignment = 512;
 
 CUdeviceptr allocate(size_t bytes, MemoryKind kind, unsigned flags = 0) {
   Host& host = Host::get();
-  return host.memory.allocate(static_cast<int64_t>(bytes), kind, host.current().device, flags).address;
+  return host.memory.allocate(static_cast<int64_t>(bytes), kind, host.usable().device, flags).address;
 }
 
 /// Allocation on a stream: while the stream is captured the graph owns the memory.
@@ -57,6 +57,7 @@ CUDA_API cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
 CUDA_API cuMemFree_v2(CUdeviceptr address) {
   return answer("cuMemFree", [&] {
     if (address == 0) return;
+    Host::get().usable();
     host_waits_for_everything();  // as cudaFree does
     Host::get().memory.free(address, MemoryKind::kDevice);
   });

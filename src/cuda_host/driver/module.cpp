@@ -19,7 +19,7 @@ const std::string& target() { return Host::get().settings.gpu.target; }
 
 void load(CUmodule* module, std::string ptx) {
   Host& host = Host::get();
-  const int device = host.current().device;
+  const int device = host.usable().device;
   not_null(module, "module") = reinterpret_cast<CUmodule>(&host.modules.make(std::move(ptx), device));
 }
 

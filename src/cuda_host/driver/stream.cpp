@@ -20,7 +20,7 @@ void expect_healthy(const Stream& stream) {
 CUDA_API cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
   return answer("cuStreamCreate", [&] {
     Host& host = Host::get();
-    Stream& made = host.streams.make(&host.current(), flags, std::clamp(priority, -5, 0));
+    Stream& made = host.streams.make(&host.usable(), flags, std::clamp(priority, -5, 0));
     made.id = host.next_id();
     made.order = host.gpu.order().create_stream("", (flags & kStreamNonBlocking) == 0);
     not_null(stream, "stream") = reinterpret_cast<CUstream>(&made);
@@ -247,7 +247,7 @@ CUDA_API cuThreadExchangeStreamCaptureMode(int* mode) {
 
 CUDA_API cuEventCreate(CUevent* event, unsigned flags) {
   return answer("cuEventCreate", [&] {
-    Host::get().current();
+    Host::get().usable();
     Event& made = Host::get().events.make(flags);
     made.order = Host::get().gpu.order().create_event();
     not_null(event, "event") = reinterpret_cast<CUevent>(&made);

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_host/host/device_address_fault.h"
 
+#include <execinfo.h>
+#include <fmt/format.h>
 #include <unistd.h>
+
+#include <array>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "cuda_host/host/host.h"
+#include "cuda_host/host/host_threads.h"
 #include "vgpu/memory/memory.h"
 
 namespace imbrex::cuda {
@@ -32,6 +38,30 @@ int describe(char* to, size_t room, uint64_t address) {
   return length;
 }
 
+/// As a finding, for `imbrex run`. This may allocate where the fault has come from an allocator: then the alarm ends the process,
+/// which ends anyway.
+void report(uint64_t address) {
+  Host* const host = Host::made();
+  if (host == nullptr || !host->log.is_collected() || !Host::mutex().try_lock()) return;
+  constexpr unsigned kSeconds = 5;
+  alarm(kSeconds);
+  vgpu::Finding finding;
+  finding.kind = vgpu::FindingKind::kOutOfBounds;
+  finding.address = address;
+  finding.message = fmt::format("host code accesses 0x{:x}, which is a device address", address);
+  std::array<void*, 32> frames{};
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  std::vector<uint64_t> stack;
+  for (int i = 0; i < count; ++i) stack.push_back(reinterpret_cast<uint64_t>(frames[static_cast<size_t>(i)]));
+  if (const std::string place = place_in_program(stack); !place.empty())
+    finding.facts.push_back("in " + place);
+  finding.hint = "copy with cudaMemcpy, or allocate with cudaMallocManaged or cudaMallocHost";
+  host->log.add("the host program", finding);
+  host->log.write_state();
+  alarm(0);
+  Host::mutex().unlock();
+}
+
 void handle(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uint64_t>(info->si_addr);
   constexpr uint64_t kMostBytes = uint64_t{1} << 40;
@@ -46,6 +76,7 @@ void handle(int signal, siginfo_t* info, void* context) {
     length +=
         std::snprintf(line + length, sizeof line - static_cast<size_t>(length),
                       "  help: copy with cudaMemcpy, or allocate with cudaMallocManaged or cudaMallocHost\n");
+    report(address);
     if (length > 0 && write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(128 + signal);
   }
   if ((g_before.sa_flags & SA_SIGINFO) != 0 && g_before.sa_sigaction != nullptr) {

@@ -27,11 +27,21 @@ CallLock& Host::mutex() {
 
 Host* Host::made() { return g_host; }
 
+Context& Host::usable() {
+  Context& context = current();
+  if (context.failure != CUDA_SUCCESS) refuse(context.failure);
+  return context;
+}
+
 Host& Host::get() {
   const std::lock_guard lock(mutex());
   if (g_host == nullptr) {
     g_host = new Host(Settings::from_environment());
     explain_device_address_faults();
+    set_failure_listener([](const char* function, CUresult code) {
+      const std::lock_guard call(mutex());
+      g_host->log.failed(fmt::format("{} ({})", function, error_name(code)));
+    });
     if (g_host->settings.progress) watch_over_host();
   }
   return *g_host;

@@ -92,6 +92,8 @@ class Host {
   Context& context(CUcontext handle);
   /// The calling thread's context; CUDA_ERROR_INVALID_CONTEXT where it has none.
   Context& current();
+  /// The same; a kernel's fault, where there has been one, as all calls answer it that would use the context.
+  Context& usable();
   Context* current_or_null();
   std::vector<Context*>& context_stack();
   /// Takes a context out of every thread's reach.

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -201,7 +202,11 @@ std::string place_in_program(const std::vector<uint64_t>& stack) {
         is_library("libcudart.so"))
       continue;
     const std::string described = described_address(address);
-    if (!described.starts_with("std::")) return described;
+    // The runtime may be linked statically, with its own functions and the API's.
+    const bool is_runtime =
+        described.starts_with("libcudart_static") ||
+        (described.starts_with("cuda") && described.size() > 4 && std::isupper(described[4]) != 0);
+    if (!is_runtime && !described.starts_with("std::")) return described;
   }
   return "";
 }

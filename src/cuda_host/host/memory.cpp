@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_host/host/memory.h"
 
+#include <execinfo.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "cuda_host/abi/api_error.h"
+#include "cuda_host/host/host.h"
+#include "cuda_host/host/host_threads.h"
 #include "imbrex/core/error.h"
 #include "vgpu/memory/memory.h"
 
@@ -54,18 +58,55 @@ Block& DeviceMemory::allocate(int64_t bytes, MemoryKind kind, int device, unsign
   return blocks_[block.address] = block;
 }
 
+namespace {
+
+/// A finding of the program: no GPU goes on as if nothing had been.
+void tell_double_free(const std::string& what) {
+  vgpu::Finding finding;
+  finding.kind = vgpu::FindingKind::kUseAfterFree;
+  finding.message = what;
+  std::array<void*, 32> frames{};
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  std::vector<uint64_t> stack;
+  for (int i = 0; i < count; ++i) stack.push_back(reinterpret_cast<uint64_t>(frames[static_cast<size_t>(i)]));
+  if (const std::string place = place_in_program(stack); !place.empty())
+    finding.facts.push_back("in " + place);
+  finding.hint =
+      "free it once: let one owner do it, or set the pointer to null behind it (freeing null does nothing)";
+  Host::get().log.add("the host program", finding);
+}
+
+std::string larger_gpu_than(int64_t bytes) {
+  const std::vector<GpuModel>& models = gpu_models();
+  const auto most = std::ranges::max_element(models, {}, &GpuModel::hbm_bytes);
+  const std::string keep = "  help: free what is not used any more";
+  return most->hbm_bytes <= bytes
+             ? keep
+             : fmt::format("{}, or let the GPU be a larger one: imbrex run --gpu {} has {:.0f} GB", keep,
+                           most->name, static_cast<double>(most->hbm_bytes) / 1e9);
+}
+
+}  // namespace
+
 void DeviceMemory::free(uint64_t address, MemoryKind kind) {
   const auto at = blocks_.find(address);
   if (at == blocks_.end()) {
     const char* call = releasing(kind);
-    if (freed_.contains(address))
-      refuse(CUDA_ERROR_INVALID_VALUE,
-             fmt::format("0x{:x} was freed before ({} bytes): a double free", address, freed_[address]));
+    if (freed_.contains(address)) {
+      const std::string what =
+          fmt::format("0x{:x} was freed before ({} bytes): a double free", address, freed_[address]);
+      tell_double_free(what);
+      refuse(CUDA_ERROR_INVALID_VALUE, what);
+    }
     if (const Block* inside = find(address); inside != nullptr)
       refuse(CUDA_ERROR_INVALID_VALUE,
-             fmt::format("0x{:x} is byte {} of an allocation of {}, whose start {} wants", address,
-                         address - inside->address, inside->bytes, call));
-    refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("0x{:x} was not allocated here", address));
+             fmt::format("0x{:x} is byte {} of an allocation of {}, whose start {} wants\n"
+                         "  help: pass the pointer that the allocation gave",
+                         address, address - inside->address, inside->bytes, call));
+    refuse(CUDA_ERROR_INVALID_VALUE,
+           fmt::format("0x{:x} was not allocated here\n"
+                       "  help: memory of malloc and new is released by free and delete",
+                       address));
   }
   const Block block = at->second;
   if ((block.kind == MemoryKind::kPinned) != (kind == MemoryKind::kPinned))
@@ -197,8 +238,9 @@ void DeviceMemory::pull_registered() {
 
 void DeviceMemory::take(int64_t bytes, const char* what) {
   if (bytes > total_bytes() - used_bytes_)
-    refuse(CUDA_ERROR_OUT_OF_MEMORY, fmt::format("{} bytes of {} are asked for, {} of {} are in use", bytes,
-                                                 what, used_bytes_, total_bytes()));
+    refuse(CUDA_ERROR_OUT_OF_MEMORY,
+           fmt::format("{} bytes of {} are asked for, {} of {} are in use\n{}", bytes, what, used_bytes_,
+                       total_bytes(), larger_gpu_than(total_bytes())));
   used_bytes_ += bytes;
 }
 

@@ -23,7 +23,7 @@ void on_interrupt(int) {
 
 Interruptible::Interruptible(bool tells) : watch_(std::make_shared<vgpu::Watch>()) {
   if (tells)
-    watch_->tell = [next = 4.0](const vgpu::Progress& progress) mutable {
+    watch_->tell = [next = 2.0](const vgpu::Progress& progress) mutable {
       if (progress.seconds < next) return;
       while (next <= progress.seconds) next *= 2;
       say("imbrex: {} has been running for {:.0f} s: {} of {} CTAs are done{}{}\n",

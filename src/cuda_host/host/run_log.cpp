@@ -158,12 +158,21 @@ void RunLog::write_state() {
                                 {"suppressed", suppressed_},
                                 {"sampled", sampled_},
                                 {"ctas_left_out", ctas_left_out_},
+                                {"failed_calls", failed_},
                                 {"stand_ins", stand_ins_}})
             .dump());
 }
 
+void RunLog::failed(const std::string& call) {
+  ++failed_[call];
+  if (!stop_at_first_) return;
+  finish();
+  fmt::print(stderr, "imbrex: stopped at the first call that failed\n");
+  _exit(1);
+}
+
 void RunLog::finish() {
-  if (is_finished_ || (launches_ == 0 && stand_ins_.empty())) return;
+  if (is_finished_ || (launches_ == 0 && stand_ins_.empty() && failed_.empty() && entries_.empty())) return;
   is_finished_ = true;
   if (!file_.empty()) {
     write_state();
@@ -179,6 +188,8 @@ void RunLog::finish() {
   if (sampled_ > 0)
     say("imbrex: {} launches left out {} CTAs: what those compute is missing in the results\n", sampled_,
         ctas_left_out_);
+  for (const auto& [call, times] : failed_)
+    fmt::print(stderr, "imbrex: {} calls of {} failed\n", times, call);
   for (const auto& [function, calls] : stand_ins_)
     say("imbrex: {} calls of {} were answered by the host: no kernel of theirs ran\n", calls, function);
 }

@@ -31,6 +31,10 @@ class RunLog {
   void launched(const std::string& kernel, uint64_t stream, bool was_checked, const vgpu::Report& report);
   /// A call that a stand-in for a closed library answered on the host.
   void stood_in(const std::string& function) { ++stand_ins_[function]; }
+  /// A call that failed, with its code: "cuMemFree (CUDA_ERROR_INVALID_VALUE)". Ends the process where it is to stop at the first.
+  void failed(const std::string& call);
+  /// Whether `imbrex run` collects what is found.
+  bool is_collected() const { return !file_.empty(); }
   /// Findings that belong to no single launch, such as streams that race.
   void add(const std::string& kernel, const vgpu::Finding& finding);
   /// What was told before is told again from now on: a test of its own begins.
@@ -60,6 +64,7 @@ class RunLog {
   int64_t before_ = 0;                       // entries of earlier parts
   std::set<std::string> kernels_;
   std::map<std::string, int64_t> stand_ins_;  // calls by function
+  std::map<std::string, int64_t> failed_;     // calls, with their code
   bool is_finished_ = false;
 };
 

@@ -47,6 +47,22 @@ bool is_chosen(const Host& host, const std::string& kernel) {
   return false;
 }
 
+/// A pointer that is none of the device's: null, or of the host.
+void explain_foreign_address(vgpu::Finding& finding) {
+  constexpr uint64_t kNearNull = 1 << 16;
+  if (finding.address < kNearNull) {
+    finding.facts.push_back("this is a null pointer, or one counted from it");
+    if (finding.hint.empty())
+      finding.hint = "check that each cudaMalloc has succeeded, and that the pointer is passed to the kernel";
+  } else if (!DeviceMemory::is_of_device(finding.address)) {
+    finding.facts.push_back(
+        "this is an address of the host: of a variable, of malloc or of new, which no kernel can reach");
+    finding.hint =
+        "copy to memory of cudaMalloc, or allocate with cudaMallocManaged or cudaMallocHost; memory of "
+        "cudaHostRegister has a device address, by cudaHostGetDevicePointer";
+  }
+}
+
 void run(const LaunchWork& work, Stream& stream) {
   Host& host = Host::get();
   vgpu::Launch launch;
@@ -73,6 +89,10 @@ void run(const LaunchWork& work, Stream& stream) {
           "here a launch is over when its call returns: a kernel that waits for what the host, or a later "
           "launch, "
           "writes waits for ever");
+  for (vgpu::Finding& finding : report.findings)
+    if (finding.kind == vgpu::FindingKind::kOutOfBounds &&
+        finding.message.find("global memory") != std::string::npos)
+      explain_foreign_address(finding);
   if (!report.printf_output.empty()) {
     std::fwrite(report.printf_output.data(), 1, report.printf_output.size(), stdout);
     std::fflush(stdout);

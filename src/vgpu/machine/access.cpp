@@ -93,7 +93,11 @@ bool outside_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t
                              bytes, space, address);
     const Allocation* near = cluster.launch().memory.nearest(address);
     add_heap_facts(cluster, address, near, *f);
-    if (near != nullptr && near->heap == nullptr) {
+    // What lies further away has nothing to do with it.
+    constexpr uint64_t kFar = uint64_t{1} << 34;
+    const bool is_near =
+        near != nullptr && address + kFar >= near->address && address < near->address + near->bytes + kFar;
+    if (is_near && near->heap == nullptr) {
       std::string where;
       if (address >= near->address + near->bytes)
         where = fmt::format("{} bytes past the end of", address - (near->address + near->bytes));

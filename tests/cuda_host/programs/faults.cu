@@ -15,6 +15,14 @@ __global__ void asserting(int value) {
   if (value != 3) __trap();
 }
 
+/// All CTAs but the first come once; the first waits for one more than there are.
+__global__ void wait_for_others(int* arrived) {
+  if (blockIdx.x == 0 && threadIdx.x == 0)
+    while (atomicAdd(arrived + 2, 0) != 4) {
+    }
+  if (blockIdx.x > 0 && threadIdx.x == 0) atomicAdd(arrived + 2, 1);
+}
+
 int main(int argc, char** argv) {
   float* x;
   CHECK(cudaMalloc(&x, 128 * sizeof(float)));
@@ -34,6 +42,23 @@ int main(int argc, char** argv) {
   } else if (std::strcmp(what, "trap") == 0) {
     asserting<<<1, 1>>>(4);
     EXPECT(cudaDeviceSynchronize() != cudaSuccess);
+  } else if (std::strcmp(what, "twice") == 0) {
+    CHECK(cudaFree(x));
+    EXPECT(cudaFree(x) == cudaErrorInvalidValue);
+  } else if (std::strcmp(what, "much") == 0) {
+    float* y = x;
+    EXPECT(cudaMalloc(&y, size_t{1} << 50) == cudaErrorMemoryAllocation);
+    past_the_end<<<1, 1>>>(x);
+    CHECK(cudaDeviceSynchronize());
+  } else if (std::strcmp(what, "host") == 0 || std::strcmp(what, "null") == 0) {
+    float on_the_stack[2];
+    past_the_end<<<1, 1>>>(std::strcmp(what, "host") == 0 ? on_the_stack : nullptr);
+    EXPECT(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+    EXPECT(cudaMalloc(&x, 4) == cudaErrorIllegalAddress);
+    EXPECT(cudaFree(x) == cudaErrorIllegalAddress);
+  } else if (std::strcmp(what, "semaphore") == 0) {
+    wait_for_others<<<4, 64>>>(reinterpret_cast<int*>(x));
+    EXPECT(cudaDeviceSynchronize() == cudaErrorLaunchTimeout);
   } else if (std::strcmp(what, "follow") == 0) {
     x[0] = 1;
   }
