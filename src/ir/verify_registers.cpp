@@ -43,6 +43,9 @@ void verify_layout(const Op& op, const Type& tensor, Findings& out) {
     return out.add(
         op, fmt::format("{} is no layout of addresses, the tensor is in shared memory", layout.to_string()),
         "make one by row_major(), or with a swizzle");
+  if (tensor.kind == TypeKind::kTensorMemory && (is_of_registers || is_of_memory))
+    return out.add(op, fmt::format("{} is no layout of lanes and columns, the tensor is in tensor memory",
+                                   layout.to_string()));
   if (tensor.kind == TypeKind::kShared && layout.element_bits() != 0 &&
       layout.element_bits() != tensor.dtype.bits())
     out.add(op, fmt::format("the layout is of elements of {} bits, those of {} have {}",

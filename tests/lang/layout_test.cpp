@@ -46,6 +46,12 @@ TEST(TileErrors, LayoutsOfOtherPlaces) {
                 annotate_layout(shared_tensor(float32, {16, 8}), row_major({16, 8}, 16));
               }),
               HasSubstr("annotate_layout: the layout is of elements of 16 bits, those of float32 have 32"));
+  EXPECT_THAT(
+      error_of([](Int32&, Int32&, Pointer&) {
+        annotate_layout(tcgen05::alloc(float32, {128, 32}), spatial({128, 1}) * local({1, 32}));
+      }),
+      HasSubstr("annotate_layout: [128: 128t1, 32: 32r1] is no layout of lanes and columns, the tensor is in "
+                "tensor memory"));
 }
 
 }  // namespace
