@@ -49,7 +49,7 @@ class GlobalRaces {
   }
   void split(uint64_t address) {
     split_into(block(address), cells(address));
-    mark_split(block(address), 0);
+    mark_split(block(address));
   }
   void unite(uint64_t address, const Access& now) {
     wipe(block(address));
@@ -61,14 +61,12 @@ class GlobalRaces {
   /// Brings that up to date, for cells of one page, after they have been read (or, `by_write`, before they
   /// are written); to be called while the page's lock is held.
   void note_reads(uint64_t begin, uint64_t end, bool by_write);
-  /// The same before blocks are written, mostly nothing: few places are read by four clusters and then written.
-  void note_write_of_blocks(uint64_t begin, uint64_t end) {
-    static_assert(64 % kCellsInBlock == 0);
-    for (uint64_t at = begin; at < end; at += kBlockBytes) {
-      const uint64_t cell = (at - kGlobalBase) / ShadowCell::kBytes;
-      if (shadow_.read_by_many[cell / 64].load(std::memory_order_relaxed) != 0)
+  /// The same before a warp writes, mostly nothing: few places are read by four clusters and then written.
+  void note_write(uint64_t begin, uint64_t end) {
+    const uint64_t last = (end - 1 - kGlobalBase) / ShadowCell::kBytes / 64;
+    for (uint64_t word = (begin - kGlobalBase) / ShadowCell::kBytes / 64; word <= last; ++word)
+      if (shadow_.read_by_many[word].load(std::memory_order_relaxed) != 0)
         return note_reads(begin, end, true);
-    }
   }
   /// Held for a page while its cells are looked at.
   class PageLock {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "vgpu/checks/global_races.h"
+#include "vgpu/checks/touched_cells.h"
 
 namespace imbrex::vgpu {
 
@@ -313,7 +314,6 @@ void RaceChecker::tensor_fence_after(const Who& who) {
 // ---- asynchronous work
 
 void RaceChecker::issue(Who& who, const Completion& completion, AsyncOrigin& origin) {
-  if (memo_origin_ == &origin) memo_origin_ = nullptr;  // of an operation that was there before
   if (who.cta == nullptr || who.warp < 0) return;
   const uint32_t warp = warp_index(who);
   WarpState& s = warps_[warp];
@@ -422,9 +422,9 @@ RaceChecker::View RaceChecker::view(const Who& who, bool space_is_shared) {
 Access RaceChecker::access_of(const Who& who, const View& v, bool writes) const {
   Access now;
   now.clock = v.clock;
-  now.insn = who.insn->index;
+  now.set_insn(who.insn->index);
   now.agent = v.agent;
-  now.lane = static_cast<int8_t>(std::max(who.lane, 0));
+  now.set_lanes(std::max(who.lane, 0), 7);
   now.write = writes;
   now.async_proxy = v.is_unit && is_async_proxy(who.origin->completion.by);
   return now;
@@ -458,24 +458,18 @@ RaceChecker::Excuse RaceChecker::excuse(const View& view, const Access& earlier,
   return {passes ? entry->rule : BentRule::kNone, entry};
 }
 
-void RaceChecker::begin_memo(const Who& who, const View& v, AccessKind kind) {
-  const uint64_t memo_kind = uint64_t{v.clock} << 32 | uint64_t{v.agent} << 8 | static_cast<uint64_t>(kind);
-  if (who.origin == nullptr || memo_origin_ != who.origin || memo_kind_ != memo_kind) memo_.reset();
-  memo_origin_ = who.origin;
-  memo_kind_ = memo_kind;
-}
-
 struct SharedJudge {
   RaceChecker& checker;
   const RaceChecker::View& view;
   const Who& who;
   uint32_t offset;
-  bool repeats;  // kSameWrite
-  bool silent = true;
+  bool repeats;                         // kSameWrite
   const WritesTheSame* same = nullptr;  // else
-  const LaneTouch* touch = nullptr;
+  std::span<const LaneTouch> touches;
 
-  bool repeats_values() const { return repeats || (same != nullptr && *same && (*same)(*touch)); }
+  bool repeats_values() const {
+    return repeats || (same != nullptr && *same && std::ranges::all_of(touches, *same));
+  }
 
   bool ordered(const Access& earlier, const Access& now, int byte) const {
     return RaceChecker::in_program_order(view, earlier, now, byte) ||
@@ -486,13 +480,13 @@ struct SharedJudge {
   }
   bool in_order_says_nothing(const Access& earlier, const Access& now) const {
     return !now.async_proxy || earlier.async_proxy ||
-           view.knowledge->fenced.covers_all(earlier.agent, earlier.clock);
+           view.knowledge->fenced.covers_all(earlier.agent, earlier.clock) ||
+           (now.write && may_overwrite(earlier));
   }
   bool may_meet(const Access& earlier, const Access& now) const {
     return (earlier.strong && now.strong) || RaceChecker::repeats_it(view, earlier, now, repeats_values());
   }
   void race(const Access& earlier, const Access& now) {
-    silent = false;
     const RaceChecker::Excuse excuse = checker.excuse(view, earlier, now, repeats_values());
     checker.report_race(who, offset, earlier, now.write, excuse);
     if (excuse.rule == BentRule::kRelaxedWait) in_order(earlier, now);
@@ -510,7 +504,6 @@ struct SharedJudge {
     if (!now.async_proxy || earlier.async_proxy || (now.write && may_overwrite(earlier))) return;
     const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
     if (view.knowledge->fenced.covers(earlier.agent, earlier.clock, earlier.lane_of(byte) & 31)) return;
-    silent = false;
     checker.report_missing_fence(who, Space::kSharedCta, offset, earlier, now.write);
   }
 };
@@ -523,11 +516,10 @@ void RaceChecker::shared_access(const Who& who, int rank, uint32_t offset, uint3
   const View v = view(who, true);
   Access now = access_of(who, v, is_write(kind));
   now.strong = is_strong(kind);
-  now.lane_shift = static_cast<uint8_t>(lane_shift);
-  begin_memo(who, v, kind);
+  now.set_lanes(now.lane, lane_shift);
   SharedJudge judge{*this, v, who, offset, kind == AccessKind::kSameWrite};
   now.bytes = 0xFFFF;
-  record_run(v.is_unit, now, offset, offset + done, offset + bytes, judge, shadow);
+  record_run(shadow, now, offset, offset + done, offset + bytes, judge);
 }
 
 void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTouch> touches, bool writes,
@@ -537,37 +529,53 @@ void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTou
   if (shadow.empty()) shadow.resize(static_cast<uint32_t>(launch_->shared_end()));
   const View v = view(who, true);
   Access now = access_of(who, v, writes);
-  begin_memo(who, v, writes ? AccessKind::kWrite : AccessKind::kRead);
   Who lanes = who;
   SharedJudge judge{*this, v, lanes, 0, false};
   judge.same = &same;
-  constexpr size_t kAhead = 4;
-  for (size_t i = 0; i < touches.size(); ++i) {
-    const LaneTouch& touch = touches[i];
-    if (i + kAhead < touches.size()) shadow.prefetch(touches[i + kAhead].address);
-    lanes.lane = touch.lane;
-    lanes.lanes = touch.lanes;
-    judge.touch = &touch;
-    judge.offset = static_cast<uint32_t>(touch.address);
-    now.lane = static_cast<int8_t>(std::max(touch.lane, 0));
-    now.lane_shift = touch.lane_shift & 7;
-    now.bytes = 0xFFFF;
-    record_run(v.is_unit, now, touch.address, touch.address, touch.address + touch.bytes, judge, shadow);
+  now.bytes = 0xFFFF;
+  const auto one_by_one = [&](std::span<const LaneTouch> alike) {
+    constexpr size_t kAhead = 4;
+    for (size_t i = 0; i < alike.size(); ++i) {
+      const LaneTouch& touch = alike[i];
+      if (i + kAhead < alike.size()) shadow.prefetch(alike[i + kAhead].address);
+      lanes.lane = touch.lane;
+      lanes.lanes = touch.lanes;
+      judge.touches = {&touch, 1};
+      judge.offset = static_cast<uint32_t>(touch.address);
+      now.set_lanes(std::max(touch.lane, 0), touch.lane_shift);
+      if (touch.lane_shift == 7 && is_one_cell(touch) && shadow.tile(touch.address).is_split())
+        record(shadow.cells(touch.address)[touch.address % kTileBytes / ShadowCell::kBytes], now, judge);
+      else
+        record_run(shadow, now, touch.address, touch.address, touch.address + touch.bytes, judge);
+    }
+  };
+  while (!touches.empty()) {
+    ShadowTile& tile = shadow.tile(touches[0].address);
+    TouchedCells cells;
+    if (tile.is_split())
+      cells.touches = touches_in_split_tiles(shadow, touches);
+    else
+      cells = cells_touched(touches);
+    judge.touches = touches.first(cells.touches);
+    touches = touches.subspan(cells.touches);
+    now.lane = cells.lane;
+    now.lane_shift = cells.lane_shift & 0xF;
+    if (cells.cells == 0 || !record_in_tile(tile, {now, cells.cells}, judge)) one_by_one(judge.touches);
   }
 }
 
 uint32_t RaceChecker::record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes,
                                         bool writes, int lane_shift) {
   SharedShadow& shadow = shared_[static_cast<size_t>(rank)];
-  if (shadow.empty() || offset % kBlockBytes != 0) return 0;
+  if (shadow.empty()) return 0;
   const uint32_t warp = warp_index(who);
   const View v = thread_view(warps_[warp], warp, kAllLanes);
-  Access now{.clock = v.clock, .insn = who.insn->index, .agent = warp, .bytes = 0xFFFF};
-  now.lane_shift = static_cast<uint8_t>(lane_shift) & 7;
+  Access now{.clock = v.clock, .agent = warp, .bytes = 0xFFFF};
+  now.set_insn(who.insn->index);
+  now.set_lanes(0, lane_shift);
   now.write = writes;
-  memo_origin_ = nullptr;
   SharedJudge judge{*this, v, who, offset, false};
-  return static_cast<uint32_t>(record_blocks(now, offset, offset, offset + bytes, judge, shadow) - offset);
+  return static_cast<uint32_t>(record_tiles(shadow, now, offset, offset, offset + bytes, judge) - offset);
 }
 
 }  // namespace imbrex::vgpu

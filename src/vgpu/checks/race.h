@@ -20,7 +20,7 @@
 #include <unordered_map>
 
 #include "vgpu/checks/findings.h"
-#include "vgpu/checks/shadow_blocks.h"
+#include "vgpu/checks/shared_shadow.h"
 #include "vgpu/memory/tensor_memory.h"
 #include "vgpu/program/launch.h"
 
@@ -262,9 +262,9 @@ class RaceChecker {
   Access access_of(const Who& who, const View& view, bool writes) const;
   /// The agent's number among those of all clusters; gives it a name there.
   AgentId everywhere(const Access& now);
-  /// record_run() of `bytes` from `address` on in global memory, of which `done` have been recorded.
-  void record_pages(bool is_unit, const Access& now, uint64_t address, uint32_t bytes, uint32_t done,
-                    AccessKind kind, struct GlobalJudge& judge);
+  /// Records `bytes` from `address` on in global memory, of which `done` have been recorded.
+  void record_pages(const Access& now, uint64_t address, uint32_t bytes, uint32_t done, AccessKind kind,
+                    struct GlobalJudge& judge);
   /// Is what a load fetched used only where the copy that overwrites its source may come too early? See late_reads.h.
   bool is_late(const Access& load, const AsyncOrigin& copy);
   /// The same instruction stores the same value by other threads: lawful.
@@ -290,26 +290,6 @@ class RaceChecker {
     bent.join(what.seen, BentRule::kArrivalScope, insn);
   }
   void bend_arrival(WarpState& warp, const Who& who, SyncObject& object);
-  void begin_memo(const Who& who, const View& view, AccessKind kind);
-  /// Records `now` in the shadow of [from, end), of an access that began at `begin` and touches those bytes of every
-  /// 16 that now.bytes says.
-  template <class Judge, class Shadow>
-  void record_run(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end, Judge& judge,
-                  Shadow& shadow);
-  /// record_run() of the whole blocks from `at` on, of an access that began at `begin`, up to the first that is not
-  /// silent. Returns where that is.
-  template <class Judge, class Shadow>
-  static uint64_t record_blocks(Access now, uint64_t begin, uint64_t at, uint64_t end, Judge& judge,
-                                Shadow& shadow) {
-    for (; end - at >= kBlockBytes; at += kBlockBytes) {
-      ShadowCell& block = shadow.block(at);
-      now.lane = static_cast<int8_t>((at - begin) >> now.lane_shift);
-      if (is_split(block) || !record_block(block, now, judge)) break;
-    }
-    return at;
-  }
-  template <class Judge>
-  void record_cell(bool is_unit, ShadowCell& cell, const Access& now, Judge& judge);
 
   /// Where the warp of an earlier load came to barriers that the issuer of `origin` has passed since.
   std::array<uint32_t, 2> barriers_before(const AsyncOrigin& origin, const Access& load) const;
@@ -360,59 +340,6 @@ class RaceChecker {
   std::vector<SharedShadow> shared_;                 // by CTA rank
   std::vector<std::vector<ShadowCell>> tensor_;      // by CTA rank: 8 groups of 16 lanes, 32 of 16 columns
   std::vector<uint32_t> used_behind_;                // by instruction: used_behind(); empty: not asked yet
-  CellMemo memo_;
-  const AsyncOrigin* memo_origin_ = nullptr;
-  uint64_t memo_kind_ = 0;
 };
-
-template <class Judge>
-void RaceChecker::record_cell(bool is_unit, ShadowCell& cell, const Access& now, Judge& judge) {
-  if (now.bytes != 0xFFFF || !is_unit) {
-    record(cell, now, judge);
-  } else if (!memo_.apply(cell)) {
-    memo_.begin(cell);
-    judge.silent = true;
-    record(cell, now, judge);
-    memo_.end(cell, judge.silent);
-  }
-}
-
-template <class Judge, class Shadow>
-void RaceChecker::record_run(bool is_unit, Access now, uint64_t begin, uint64_t from, uint64_t end,
-                             Judge& judge, Shadow& shadow) {
-  constexpr uint64_t kCell = ShadowCell::kBytes;
-  const uint16_t pattern = now.bytes;
-  const int first_lane = now.lane;
-  // The lane of the first byte of a cell or a block that `at` lies in, which may be before `begin`.
-  const auto set_lane = [&](uint64_t at, uint64_t in_unit) {
-    if (now.lane_shift < 7)
-      now.lane = static_cast<int8_t>(first_lane + static_cast<int>((at - begin) >> now.lane_shift) -
-                                     static_cast<int>(in_unit >> now.lane_shift));
-  };
-  for (uint64_t at = from; at < end;) {
-    ShadowCell& block = shadow.block(at);
-    const bool is_whole = at % kBlockBytes == 0 && end - at >= kBlockBytes;
-    if (is_whole) {
-      set_lane(at, 0);
-      now.bytes = pattern;
-      if (!is_split(block) && record_block(block, now, judge)) {
-        at += kBlockBytes;
-        continue;
-      }
-    }
-    const Access whole = now;
-    if (!is_split(block)) shadow.split(at);
-    ShadowCell* const cells = shadow.cells(at);
-    const uint64_t block_begin = at, block_end = std::min(end, (at / kBlockBytes + 1) * kBlockBytes);
-    while (at < block_end) {
-      const uint64_t in_cell = at % kCell, count = std::min(kCell - in_cell, block_end - at);
-      now.bytes = static_cast<uint16_t>((((1u << count) - 1) << in_cell) & pattern);
-      set_lane(at, in_cell);
-      if (now.bytes != 0) record_cell(is_unit, cells[at % kBlockBytes / kCell], now, judge);
-      at += count;
-    }
-    if (is_whole && whole.write && are_alike(cells, whole)) shadow.unite(block_begin, whole);
-  }
-}
 
 }  // namespace imbrex::vgpu

@@ -147,8 +147,7 @@ struct GlobalJudge {
   const Who& who;
   uint64_t address;
   bool reads;
-  bool repeats;  // kSameWrite
-  bool silent = true;
+  bool repeats;                         // kSameWrite
   const WritesTheSame* same = nullptr;  // else
   const LaneTouch* touch = nullptr;
 
@@ -177,7 +176,7 @@ struct GlobalJudge {
     return checker.is_known(view.knowledge->foreign.get(), earlier, -1);
   }
   bool in_order_says_nothing(const Access& earlier, const Access& now) const {
-    return !now.async_proxy || !is_own(earlier) || earlier.async_proxy ||
+    return !now.async_proxy || !reads || !earlier.write || !is_own(earlier) || earlier.async_proxy ||
            view.knowledge->fenced_global.covers_all(local_agent(earlier.agent), earlier.clock);
   }
   bool may_meet(const Access& earlier, const Access& now) const {
@@ -188,7 +187,6 @@ struct GlobalJudge {
     return is_own(earlier) || (!earlier.special && !now.special);
   }
   void race(const Access& earlier, const Access& now) {
-    silent = false;
     Access here = earlier;
     here.agent = is_own(earlier) ? local_agent(earlier.agent) : kNoAgent;
     const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent));
@@ -208,7 +206,6 @@ struct GlobalJudge {
     if (view.knowledge->fenced_global.covers(local_agent(earlier.agent), earlier.clock,
                                              earlier.lane_of(byte) & 31))
       return;
-    silent = false;
     Access here = earlier;
     here.agent = local_agent(earlier.agent);
     checker.report_missing_fence(who, Space::kGlobal, address, here, false);
@@ -226,12 +223,11 @@ void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes
   now.strong = is_strong(kind);
   now.special = now.strong && (who.order & kGpuScope) == 0 && who.origin == nullptr;
   now.system = now.strong && (who.order & kSystemScope) != 0 && who.origin == nullptr;
-  now.lane_shift = static_cast<uint8_t>(lane_shift);
+  now.set_lanes(now.lane, lane_shift);
   now.bytes = pattern;
   now.agent = everywhere(now);
-  begin_memo(who, v, kind);
   GlobalJudge judge{*this, v, who, address, is_read(kind), kind == AccessKind::kSameWrite};
-  record_pages(v.is_unit, now, address, bytes, done, kind, judge);
+  record_pages(now, address, bytes, done, kind, judge);
 }
 
 AgentId RaceChecker::everywhere(const Access& now) {
@@ -246,14 +242,14 @@ AgentId RaceChecker::everywhere(const Access& now) {
   return number;
 }
 
-void RaceChecker::record_pages(bool is_unit, const Access& now, uint64_t address, uint32_t bytes,
-                               uint32_t done, AccessKind kind, GlobalJudge& judge) {
+void RaceChecker::record_pages(const Access& now, uint64_t address, uint32_t bytes, uint32_t done,
+                               AccessKind kind, GlobalJudge& judge) {
   const uint64_t end = address + bytes;
   for (uint64_t page = address + done; page < end;) {
     const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
     const GlobalRaces::PageLock lock(*global_, page);
     if (now.write) global_->note_reads(page, page_end, true);
-    record_run(is_unit, now, address, page, page_end, judge, *global_);
+    record_run(*global_, now, address, page, page_end, judge);
     if (kind == AccessKind::kRead) global_->note_reads(page, page_end, false);
     page = page_end;
   }
@@ -267,7 +263,6 @@ void RaceChecker::global_lanes(const Who& who, std::span<const LaneTouch> touche
   const AccessKind kind = writes ? AccessKind::kWrite : AccessKind::kRead;
   Access now = access_of(who, v, writes);
   now.agent = everywhere(now);
-  begin_memo(who, v, kind);
   Who lanes = who;
   GlobalJudge judge{*this, v, lanes, 0, !writes, false};
   judge.same = &same;
@@ -278,10 +273,9 @@ void RaceChecker::global_lanes(const Who& who, std::span<const LaneTouch> touche
     lanes.lanes = touch.lanes;
     judge.touch = &touch;
     judge.address = touch.address;
-    now.lane = static_cast<int8_t>(std::max(touch.lane, 0));
-    now.lane_shift = touch.lane_shift & 7;
+    now.set_lanes(std::max(touch.lane, 0), touch.lane_shift);
     now.bytes = 0xFFFF;
-    record_pages(v.is_unit, now, touch.address, touch.bytes, 0, kind, judge);
+    record_pages(now, touch.address, touch.bytes, 0, kind, judge);
   }
 }
 
@@ -293,20 +287,17 @@ uint32_t RaceChecker::record_global_run(const Who& who, uint64_t address, uint32
   const uint32_t warp = warp_index(who);
   if (address % kBlockBytes != 0 || warp >= kLocalAgents) return 0;
   const View v = thread_view(warps_[warp], warp, kAllLanes);
-  Access now{.clock = v.clock,
-             .insn = who.insn->index,
-             .agent = cluster_number_ << kLocalAgentBits | warp,
-             .bytes = pattern};
-  now.lane_shift = static_cast<uint8_t>(lane_shift) & 7;
+  Access now{.clock = v.clock, .agent = cluster_number_ << kLocalAgentBits | warp, .bytes = pattern};
+  now.set_insn(who.insn->index);
+  now.set_lanes(0, lane_shift);
   now.write = writes;
-  memo_origin_ = nullptr;
   GlobalJudge judge{*this, v, who, address, !writes, false};
   uint64_t recorded = address;
   for (uint64_t page = address; recorded == page && page < end;) {
     const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
     const GlobalRaces::PageLock lock(*global_, page);
-    if (writes) global_->note_write_of_blocks(page, page_end);
-    recorded = record_blocks(now, address, page, page_end, judge, *global_);
+    if (writes) global_->note_write(page, page_end);
+    recorded = record_whole_blocks(*global_, now, address, page, page_end, judge);
     if (!writes && recorded > page) global_->note_reads(page, recorded, false);
     page = page_end;
   }

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shadow of memory, 128 bytes at a time: one cell for all of them as long as what happened looks alike in each of
+// The shadow of global memory, 128 bytes at a time: one cell for all of them as long as what happened looks alike in each of
 // their 16 bytes, which is so where warps and units access neighbouring bytes; else eight cells.
 //
 // In a block's one cell `bytes` are those of every 16 bytes, and the lane of an offset is counted from the block's
 // beginning. A split block's own cell holds nothing but a mark.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstring>
-#include <vector>
 
 #include "vgpu/checks/shadow.h"
-#include "vgpu/memory/recycled_block.h"
 
 namespace imbrex::vgpu {
 
@@ -24,40 +20,19 @@ constexpr bool is_split(const ShadowCell& block) {
 }
 /// Quicker than `cell = {}`, and as good: a cell without accesses.
 inline void wipe(ShadowCell& cell) { std::memset(static_cast<void*>(&cell), 0, sizeof cell); }
-inline void mark_split(ShadowCell& block, uint32_t group) {
+inline void mark_split(ShadowCell& block) {
   wipe(block);
   block.slots[0].clock = ~Clock{0};
   block.slots[0].agent = kNoAgent;
-  block.slots[1].insn = group;
-}
-/// What an access to a whole block is to one of its cells.
-inline Access in_cell(Access access, uint32_t cell) {
-  if (access.lane_shift != 7)
-    access.lane = static_cast<int8_t>(access.lane + (cell * ShadowCell::kBytes >> access.lane_shift));
-  return access;
 }
 inline void split_into(const ShadowCell& block, ShadowCell* cells) {
   for (uint32_t c = 0; c < kCellsInBlock; ++c) cells[c] = block;
   for (size_t s = 0; s < 4; ++s) {
     const Access& slot = block.slots[s];
-    if (slot.clock == 0 || slot.lane_shift == 7) continue;
-    for (uint32_t c = 1; c < kCellsInBlock; ++c) cells[c].slots[s] = in_cell(slot, c);
+    if (slot.clock == 0) continue;
+    for (uint32_t c = 0; c < kCellsInBlock; ++c) cells[c].slots[s] = in_cell(slot, c);
   }
 }
-/// Has nothing but `now`, an access to the whole block, happened to all cells?
-inline bool are_alike(const ShadowCell* cells, const Access& now) {
-  for (uint32_t c = 0; c < kCellsInBlock; ++c) {
-    bool found = false;
-    for (const Access& slot : cells[c].slots) {
-      if (slot.clock == 0) continue;
-      if (found || slot.bytes != now.bytes || !slot.is_like(in_cell(now, c))) return false;
-      found = true;
-    }
-    if (!found) return false;
-  }
-  return true;
-}
-
 /// record() for a whole block. False, and nothing recorded, where its cells have to be judged one by one: the judge
 /// has something to say, or orders some lanes only.
 ///   bool ordered_for_all(const Access& earlier, const Access& now)   // every byte of it
@@ -97,57 +72,35 @@ bool record_block(ShadowCell& block, const Access& now, Judge&& judge) {
   return true;
 }
 
-/// Of one CTA's shared memory.
-class SharedShadow {
- public:
-  SharedShadow() = default;
-  SharedShadow(SharedShadow&&) = default;
-  SharedShadow& operator=(SharedShadow&&) = default;
-  ~SharedShadow() {
-    if (groups_.capacity() > spare_groups().capacity() && groups_.capacity() <= kMostKept)
-      spare_groups() = std::move(groups_);
-  }
-  bool empty() const { return blocks_.empty(); }
-  void resize(uint32_t bytes) {
-    blocks_ = RecycledBlock((bytes + kBlockBytes - 1) / kBlockBytes * sizeof(ShadowCell));
-    std::memset(blocks_.data(), 0, blocks_.size());  // cells without accesses
-    groups_ = std::move(spare_groups());
-  }
-  ShadowCell& block(uint64_t at) { return reinterpret_cast<ShadowCell*>(blocks_.data())[at / kBlockBytes]; }
-  ShadowCell* cells(uint64_t at) { return groups_[block(at).slots[1].insn].data(); }
-  /// Cells are four times as large as what they stand for, and seldom in the first cache.
-  void prefetch(uint64_t at) {
-    if (is_split(block(at))) __builtin_prefetch(cells(at) + at % kBlockBytes / ShadowCell::kBytes, 1);
-  }
-  void split(uint64_t at) {
-    uint32_t group = used_groups_;
-    if (free_.empty()) {
-      if (++used_groups_ > groups_.size()) groups_.resize(std::max<size_t>(64, groups_.size() * 2));
-    } else {
-      group = free_.back();
-      free_.pop_back();
+/// Records `now` in the shadow of [from, end), of an access that began at `begin` and touches those bytes of every 16 that
+/// now.bytes says.
+template <class Judge, class Shadow>
+void record_run(Shadow& shadow, const Access& now, uint64_t begin, uint64_t from, uint64_t end,
+                Judge& judge) {
+  for (uint64_t at = from; at < end;) {
+    ShadowCell& block = shadow.block(at);
+    const uint64_t block_end = std::min(end, (at / kBlockBytes + 1) * kBlockBytes);
+    const bool is_whole = block_end - at == kBlockBytes;
+    const Access whole = in_block(now, begin, at, kBlockBytes);
+    if (!is_whole || is_split(block) || !record_block(block, whole, judge)) {
+      if (!is_split(block)) shadow.split(at);
+      record_cells(shadow.cells(at), kBlockBytes, whole, at, block_end, judge);
+      if (is_whole && now.write && are_alike({shadow.cells(at), kCellsInBlock}, whole))
+        shadow.unite(at, whole);
     }
-    split_into(block(at), groups_[group].data());
-    mark_split(block(at), group);
+    at = block_end;
   }
-  void unite(uint64_t at, const Access& now) {
-    free_.push_back(block(at).slots[1].insn);
-    wipe(block(at));
-    block(at).slots[0] = now;
+}
+/// record_run() of the whole blocks from `at` on up to the first that is not silent. Returns where that is.
+template <class Judge, class Shadow>
+uint64_t record_whole_blocks(Shadow& shadow, Access now, uint64_t begin, uint64_t at, uint64_t end,
+                             Judge& judge) {
+  for (; end - at >= kBlockBytes; at += kBlockBytes) {
+    ShadowCell& block = shadow.block(at);
+    now.lane = static_cast<int16_t>((at - begin) >> now.lane_shift);
+    if (is_split(block) || !record_block(block, now, judge)) break;
   }
-
- private:
-  using Groups = std::vector<std::array<ShadowCell, kCellsInBlock>>;
-  static constexpr size_t kMostKept = 4096;
-  /// Of a CTA that the same host thread has run before: fresh pages take longer than to fill them.
-  static Groups& spare_groups() {
-    static thread_local Groups spare;
-    return spare;
-  }
-  RecycledBlock blocks_;
-  Groups groups_;  // more than are used
-  uint32_t used_groups_ = 0;
-  std::vector<uint32_t> free_;
-};
+  return at;
+}
 
 }  // namespace imbrex::vgpu

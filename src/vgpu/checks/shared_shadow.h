@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shadow of shared memory, a tile of 1024 bytes at a time: a list of accesses, each with those of the 64 cells that it touches. That
+// holds what copies, products and whole warps do. A tile that has too much to remember, or of which a judge has
+// something to say, is split into its cells, each with its own four accesses, and is united when a write that all is
+// ordered before covers it.
+//
+// In a tile an access's `bytes` are those of every one of its cells, and its lane is that of the tile's first byte. A
+// split tile's own list holds nothing but a mark.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "vgpu/checks/shadow.h"
+#include "vgpu/memory/recycled_block.h"
+
+namespace imbrex::vgpu {
+
+inline constexpr uint32_t kTileBytes = 1024;
+inline constexpr uint32_t kCellsInTile = kTileBytes / ShadowCell::kBytes;
+/// Of the cells of a tile, a bit each.
+using Cells = uint64_t;
+inline constexpr Cells kAllCells = ~Cells{0};
+
+/// Accesses from the oldest on; the first without a clock ends the list.
+struct alignas(64) ShadowTile {
+  struct Slot {
+    Access access;
+    Cells cells = 0;
+  };
+  static constexpr size_t kMost = 21;
+  Slot slots[kMost];
+
+  size_t count() const {
+    size_t n = 0;
+    while (n < kMost && slots[n].access.clock != 0) ++n;
+    return n;
+  }
+  void truncate(size_t count) {
+    if (count < kMost) slots[count].access.clock = 0;
+  }
+  void insert(size_t at, size_t count, const Slot& now) {
+    for (size_t i = count; i > at; --i) slots[i] = slots[i - 1];
+    slots[at] = now;
+    truncate(count + 1);
+  }
+  bool is_split() const { return slots[0].access.clock == ~Clock{0} && slots[0].access.agent == kNoAgent; }
+  /// `group`: where its cells are.
+  void mark_split(uint32_t group) {
+    slots[0].access.clock = ~Clock{0};
+    slots[0].access.agent = kNoAgent;
+    slots[0].cells = group;
+  }
+  uint32_t group() const { return static_cast<uint32_t>(slots[0].cells); }
+};
+static_assert(sizeof(ShadowTile) == kTileBytes / 2);
+
+/// As if record() had been called for each cell: it takes the last free place first.
+inline void split_tile(const ShadowTile& tile, ShadowCell* cells) {
+  const size_t count = tile.count();
+  for (uint32_t c = 0; c < kCellsInTile; ++c) {
+    cells[c] = {};
+    size_t place = std::size(cells[c].slots);
+    for (size_t i = 0; i < count; ++i) {
+      if ((tile.slots[i].cells >> c & 1) == 0) continue;
+      const Access access = in_cell(tile.slots[i].access, c);
+      Access* like = std::find_if(cells[c].slots + place, std::end(cells[c].slots),
+                                  [&](const Access& slot) { return slot.is_like(access); });
+      if (like != std::end(cells[c].slots))
+        like->bytes |= access.bytes;
+      else
+        cells[c].slots[--place] = access;
+    }
+  }
+}
+/// How often each cell of a tile is one of some masks, up to four times.
+class CellCounts {
+ public:
+  void add(Cells cells) {
+    const Cells twos = ones_ & cells, fours = twos_ & twos;
+    ones_ ^= cells;
+    twos_ ^= twos;
+    fours_ |= fours;
+  }
+  Cells four_times() const { return fours_; }
+
+ private:
+  Cells ones_ = 0, twos_ = 0, fours_ = 0;
+};
+
+/// Is `earlier` ordered before `now` in the bytes of `cells` that both touch?
+enum class Ordered : uint8_t { kNo, kYes, kHere };  // kHere: in some cells only
+template <class Judge>
+Ordered order_of(const Access& earlier, const Access& now, Cells cells, const Judge& judge) {
+  if (judge.ordered_for_all(earlier, now)) return Ordered::kYes;
+  const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
+  const auto in_next = [&] {
+    return judge.ordered(earlier, now, std::countr_zero(cells) * static_cast<int>(ShadowCell::kBytes) + byte);
+  };
+  const bool first = in_next();
+  if (earlier.lane_shift != Access::kOneLane || now.lane_shift != Access::kOneLane)
+    while ((cells &= cells - 1) != 0)
+      if (in_next() != first) return Ordered::kHere;
+  return first ? Ordered::kYes : Ordered::kNo;
+}
+
+/// Makes room for `now` in cells that have four accesses, as record() does: nothing is remembered of a fifth read, else
+/// the read is forgotten that came first. Returns whether that could be done; `now` is left with the cells in which it is
+/// to be remembered, `at` is its place.
+inline bool make_room(ShadowTile& tile, size_t count, Cells full, ShadowTile::Slot& now, size_t& at) {
+  for (; full != 0; full &= full - 1) {
+    const Cells cell = full & -full;
+    size_t read = count;
+    bool only_reads = now.access.write == 0;
+    for (size_t i = count; i-- > 0;) {
+      if ((tile.slots[i].cells & cell) == 0) continue;
+      if (tile.slots[i].access.write == 0)
+        read = i;
+      else
+        only_reads = false;
+    }
+    if (only_reads) {
+      now.cells &= ~cell;
+      continue;
+    }
+    if (read == count) return false;
+    tile.slots[read].cells &= ~cell;
+    at = std::min(at, read);
+  }
+  return true;
+}
+
+/// record() in the cells of a tile that `now` says. False where they have to be judged one by one, for which the tile
+/// is as good as before: the judge has something to say, orders some bytes only, or there is too much to remember.
+///   bool ordered_for_all(const Access& earlier, const Access& now)   // every byte of it
+///   bool in_order_says_nothing(const Access& earlier, const Access& now)
+template <class Judge>
+bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
+  const Access& access = now.access;
+  uint64_t known = 0;  // a bit for every slot that need not be remembered where this access touches it
+  size_t count = 0;
+  for (; count < ShadowTile::kMost && tile.slots[count].access.clock != 0; ++count) {
+    const auto& [slot, cells] = tile.slots[count];
+    if ((cells & now.cells) == 0 || (slot.bytes & access.bytes) == 0) continue;
+    const Ordered order = order_of(slot, access, cells & now.cells, judge);
+    if (order == Ordered::kHere) return false;
+    const bool before = order == Ordered::kYes;
+    if (slot.write != 0 || access.write != 0)
+      if (before ? !judge.in_order_says_nothing(slot, access) : !judge.may_meet(slot, access)) return false;
+    if (!before || (access.write == 0 && slot.write != 0)) continue;
+    if ((slot.bytes & ~access.bytes) != 0 && (cells & ~now.cells) != 0) return false;
+    known |= uint64_t{1} << count;
+  }
+  size_t at = count;
+  if (known != 0) {
+    size_t kept = 0;
+    at = ShadowTile::kMost;
+    for (size_t i = 0; i < count; ++i) {
+      ShadowTile::Slot slot = tile.slots[i];
+      if ((known >> i & 1) != 0) {
+        if ((slot.access.bytes & ~access.bytes) == 0)
+          slot.cells &= ~now.cells;
+        else
+          slot.access.bytes &= static_cast<uint16_t>(~access.bytes);
+        if (slot.cells == 0) {
+          at = std::min(at, kept);
+          continue;
+        }
+      }
+      if (kept != i || (known >> i & 1) != 0) tile.slots[kept] = slot;
+      ++kept;
+    }
+    count = kept;
+    at = std::min(at, count);
+    tile.truncate(count);
+  }
+  ShadowTile::Slot* const end = tile.slots + count;
+  ShadowTile::Slot* const like = std::find_if(tile.slots, end, [&](const ShadowTile::Slot& slot) {
+    return slot.access.is_like(access) && (slot.access.bytes == access.bytes || slot.cells == now.cells);
+  });
+  if (count >= std::size(ShadowCell().slots)) {
+    CellCounts counts;
+    for (size_t i = 0; i < count; ++i) counts.add(tile.slots[i].cells);
+    const Cells added = like != end ? now.cells & ~like->cells : now.cells;
+    if (const Cells full = counts.four_times() & added; full != 0) {
+      if (!make_room(tile, count, full, now, at)) return false;
+      if (now.cells == 0) return true;
+    }
+  }
+  if (like != end) {
+    like->cells |= now.cells;
+    like->access.bytes |= access.bytes;
+    return true;
+  }
+  if (at < count && tile.slots[at].cells == 0) {
+    tile.slots[at] = now;
+    return true;
+  }
+  if (count == ShadowTile::kMost) return false;
+  tile.insert(at, count, now);
+  return true;
+}
+
+/// The same for those bytes of [at, end), which lie in one tile, that now.bytes says of every 16. Returns how far it
+/// came.
+template <class Judge>
+uint64_t record_run_in_tile(ShadowTile& tile, const Access& now, uint64_t at, uint64_t end, Judge&& judge) {
+  constexpr uint64_t kCell = ShadowCell::kBytes;
+  ShadowTile::Slot part{now, 0};
+  while (at < end) {
+    const uint64_t in_cell = at % kCell, cell = at % kTileBytes / kCell;
+    uint64_t bytes = (end - at) / kCell * kCell;
+    if (in_cell == 0 && bytes != 0) {
+      part.cells = kAllCells >> (kCellsInTile - bytes / kCell) << cell;
+      part.access.bytes = now.bytes;
+    } else {
+      bytes = std::min(kCell - in_cell, end - at);
+      part.cells = Cells{1} << cell;
+      part.access.bytes = static_cast<uint16_t>((((1u << bytes) - 1) << in_cell) & now.bytes);
+    }
+    if (part.access.bytes != 0 && !record_in_tile(tile, part, judge)) break;
+    at += bytes;
+  }
+  return at;
+}
+
+/// Of one CTA's shared memory.
+class SharedShadow {
+ public:
+  SharedShadow() = default;
+  SharedShadow(SharedShadow&&) = default;
+  SharedShadow& operator=(SharedShadow&&) = default;
+  ~SharedShadow() {
+    if (groups_.capacity() > spare_groups().capacity() && groups_.capacity() <= kMostKept)
+      spare_groups() = std::move(groups_);
+  }
+  bool empty() const { return tiles_.empty(); }
+  void resize(uint32_t bytes) {
+    tiles_ = RecycledBlock((bytes + kTileBytes - 1) / kTileBytes * sizeof(ShadowTile));
+    std::memset(tiles_.data(), 0, tiles_.size());  // cells without accesses
+    groups_ = std::move(spare_groups());
+  }
+  ShadowTile& tile(uint64_t at) { return reinterpret_cast<ShadowTile*>(tiles_.data())[at / kTileBytes]; }
+  ShadowCell* cells(uint64_t at) { return groups_[tile(at).group()].data(); }
+  /// Cells are four times as large as what they stand for, and seldom in the first cache.
+  void prefetch(uint64_t at) {
+    if (tile(at).is_split()) __builtin_prefetch(cells(at) + at % kTileBytes / ShadowCell::kBytes, 1);
+  }
+  void split(uint64_t at) {
+    uint32_t group = used_groups_;
+    if (free_.empty()) {
+      if (++used_groups_ > groups_.size()) groups_.resize(std::max<size_t>(8, groups_.size() * 2));
+    } else {
+      group = free_.back();
+      free_.pop_back();
+    }
+    split_tile(tile(at), groups_[group].data());
+    tile(at).mark_split(group);
+  }
+  void unite(uint64_t at, const Access& now) {
+    free_.push_back(tile(at).group());
+    tile(at).insert(0, 0, {now, kAllCells});
+  }
+
+ private:
+  using Groups = std::vector<std::array<ShadowCell, kCellsInTile>>;
+  static constexpr size_t kMostKept = 512;
+  /// Of a CTA that the same host thread has run before: fresh pages take longer than to fill them.
+  static Groups& spare_groups() {
+    static thread_local Groups spare;
+    return spare;
+  }
+  RecycledBlock tiles_;
+  Groups groups_;  // more than are used
+  uint32_t used_groups_ = 0;
+  std::vector<uint32_t> free_;
+};
+
+/// Records `now` in the shadow of [from, end), of an access that began at `begin`, up to the first place where that is
+/// not silent or a tile is split. Returns where that is.
+template <class Judge>
+uint64_t record_tiles(SharedShadow& shadow, const Access& now, uint64_t begin, uint64_t from, uint64_t end,
+                      Judge& judge) {
+  for (uint64_t at = from; at < end;) {
+    ShadowTile& tile = shadow.tile(at);
+    const uint64_t tile_end = std::min(end, (at / kTileBytes + 1) * kTileBytes);
+    if (tile.is_split()) return at;
+    const uint64_t recorded =
+        record_run_in_tile(tile, in_block(now, begin, at, kTileBytes), at, tile_end, judge);
+    if (recorded != tile_end) return recorded;
+    at = tile_end;
+  }
+  return end;
+}
+/// The same to the end.
+template <class Judge>
+void record_run(SharedShadow& shadow, const Access& now, uint64_t begin, uint64_t from, uint64_t end,
+                Judge& judge) {
+  for (uint64_t at = from; (at = record_tiles(shadow, now, begin, at, end, judge)) < end;) {
+    const uint64_t tile_end = std::min(end, (at / kTileBytes + 1) * kTileBytes);
+    const Access whole = in_block(now, begin, at, kTileBytes);
+    if (!shadow.tile(at).is_split()) shadow.split(at);
+    record_cells(shadow.cells(at), kTileBytes, whole, at, tile_end, judge);
+    if (tile_end - at == kTileBytes && now.write && are_alike({shadow.cells(at), kCellsInTile}, whole))
+      shadow.unite(at, whole);
+    at = tile_end;
+  }
+}
+
+}  // namespace imbrex::vgpu
