@@ -7,7 +7,8 @@
 //
 // CASES has a line per shape: MxNxK and candidates such as "h8:128,96,7,2,1,1,2", the numbers being block_m, block_n,
 // stages, consumers, split_k, cluster_m, cluster_n and, if any, store_stages. "h8" and "h8t" are HopperMatmulH8 and the same
-// transposed; "parts", "partst" with the number of parts of k first; "stream", "streamt"; "skinny:block_m,stages,cluster_n".
+// transposed; "parts", "partst" with the number of parts of k first; "turns", "turnst" of two consumers that take turns;
+// "stream", "streamt"; "skinny:block_m,stages,cluster_n".
 // "auto" is the model's choice. Results are compared with float64 in sampled elements of the first and last tiles.
 #include <fmt/format.h>
 
@@ -59,6 +60,8 @@ MatmulChoice parse_candidate(const std::string& spec, const Shape& s, int multip
     numbers.erase(numbers.begin());
   } else if (method == "stream") {
     c.method = Method::kStreamK;
+  } else if (method == "turns") {
+    c.takes_turns = true;
   } else if (method != "h8") {
     throw std::runtime_error("no candidate is called " + spec);
   }

@@ -44,10 +44,20 @@ double difference(const DeviceTensor& x, const DeviceTensor& y) {
 /// What bounds the choice among them.
 void run_tiles(const Device& device, runtime::GpuTimer& timer, const bench::MatmulSize& s,
                const runtime::GpuTimer::Runs& runs) {
-  const DeviceTensor a = bench::repeated_random(device, bfloat16, {s.m, s.k}, 1),
-                     w = bench::repeated_random(device, bfloat16, {2 * s.n, s.k}, 2),
-                     b = w.slice({0, 0}, {s.n, s.k}), up = w.slice({s.n, 0}, {s.n, s.k}),
-                     both = DeviceTensor::empty(device, bfloat16, {s.m, 2 * s.n}),
+  // Operands rotate, so that they come from memory.
+  struct Operands {
+    DeviceTensor a, w, b, up;
+  };
+  std::vector<Operands> operands;
+  for (int64_t bytes = 0; bytes < 2 * device.backend().l2_bytes(); bytes += 2 * (s.m + s.n) * s.k) {
+    const DeviceTensor w = bench::repeated_random(device, bfloat16, {2 * s.n, s.k}, 2);
+    operands.push_back({bench::repeated_random(device, bfloat16, {s.m, s.k}, 1), w,
+                        w.slice({0, 0}, {s.n, s.k}), w.slice({s.n, 0}, {s.n, s.k})});
+  }
+  const auto of = [&](int i) -> const Operands& {
+    return operands[static_cast<size_t>(i) % operands.size()];
+  };
+  const DeviceTensor both = DeviceTensor::empty(device, bfloat16, {s.m, 2 * s.n}),
                      c = DeviceTensor::empty(device, bfloat16, {s.m, s.n}),
                      c8 = DeviceTensor::empty(device, float8_e4m3, {s.m, s.n}),
                      scale = DeviceTensor::empty(device, float32, {(s.n + 127) / 128, s.m});
@@ -57,22 +67,26 @@ void run_tiles(const Device& device, runtime::GpuTimer& timer, const bench::Matm
                                                {"gated_matmul to float8", true, true},
                                                {"quantised_matmul", false, true}}) {
     std::vector<std::string> names{"matmul"};
-    std::vector<std::function<void(int)>> calls{[&, gated = gated](int) {
+    std::vector<std::function<void(int)>> calls{[&, gated = gated](int turn) {
       if (gated)
-        matmul(a, w, both);
+        matmul(of(turn).a, of(turn).w, both);
       else
-        matmul(a, b, c);
+        matmul(of(turn).a, of(turn).b, c);
     }};
-    const std::span<const MatmulChoice> tiles = fused_tiles(gated, quantises);
-    for (size_t i = 0; i < tiles.size(); ++i) {
-      names.push_back(tiles[i].text());
-      calls.push_back([&, i, tiles, gated = gated, quantises = quantises](int) {
-        run_fused_matmul("bench", a, b, gated ? &up : nullptr, quantises ? c8 : c,
-                         !quantises ? silu
-                         : gated    ? silu8
-                                    : plain8,
-                         tiles.subspan(i, 1));
-      });
+    for (const auto tiles_of : {fused_tiles, few_row_tiles}) {
+      if (tiles_of == few_row_tiles && s.m > 256) continue;
+      const std::span<const MatmulChoice> tiles = tiles_of(gated, quantises);
+      for (size_t i = 0; i < tiles.size(); ++i) {
+        names.push_back(tiles[i].text());
+        calls.push_back([&, i, tiles, gated = gated, quantises = quantises](int turn) {
+          run_fused_matmul("bench", of(turn).a, of(turn).b, gated ? &of(turn).up : nullptr,
+                           quantises ? c8 : c,
+                           !quantises ? silu
+                           : gated    ? silu8
+                                      : plain8,
+                           tiles.subspan(i, 1));
+        });
+      }
     }
     for (const auto& call : calls) call(0);
     const auto times = timer.measure_runs(calls, runs);

@@ -12,6 +12,7 @@
 #include "grouped/fused_tiles.h"
 #include "grouped/tiled_kernels.h"
 #include "imbrex/core/error.h"
+#include "imbrex/kernels/grouped/few_rows.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
 #include "imbrex/runtime/caller_line.h"
 #include "tensor_fact.h"
@@ -23,6 +24,9 @@ using FusedKernel =
     kernels::HopperGroupedMatmul<kernels::OneGroup, kernels::ScaleByFactors, kernels::ScaleByFactors,
                                  kernels::GatedBy, kernels::QuantiseBlocks, kernels::Activate,
                                  kernels::Convert>;
+using FewRowsKernel =
+    kernels::HopperFewRows<kernels::ScaleByFactors, kernels::ScaleByFactors, kernels::GatedBy,
+                           kernels::QuantiseBlocks, kernels::Activate, kernels::Convert>;
 
 /// A call, checked.
 class FusedCall {
@@ -126,13 +130,38 @@ struct FusedProduct {
   int64_t columns() const { return is_gated ? 2 * n : n; }
 };
 
-/// What a kernel with these tiles takes goes to `use`.
+/// What a kernel takes for its steps goes to `use`.
+template <class Use>
+auto with_steps(const FusedProduct& p, const Use& use) {
+  return use(static_cast<int>(p.scales_a), p.scale_a, static_cast<int>(p.scales_b), p.scale_b, p.is_gated,
+             p.activation, p.up, p.quantises, p.scale_c, p.scale_c_stride,
+             p.is_gated ? Activation::kNone : p.activation, p.c_type);
+}
+/// All that a kernel with these tiles takes goes to `use`.
 template <class Use>
 auto with_arguments(const FusedProduct& p, const FusedKernel& tile, const Use& use) {
-  return use(kernels::product_sizes(tile, p.m, p.n, p.k, p.multiprocessors), 1, 1, false, 0, p.dtype, p.c,
-             p.a, p.b, p.c, static_cast<int>(p.scales_a), p.scale_a, static_cast<int>(p.scales_b), p.scale_b,
-             p.is_gated, p.activation, p.up, p.quantises, p.scale_c, p.scale_c_stride,
-             p.is_gated ? Activation::kNone : p.activation, p.c_type);
+  return with_steps(p, [&](const auto&... steps) {
+    return use(kernels::product_sizes(tile, p.m, p.n, p.k, p.multiprocessors), 1, 1, false, 0, p.dtype, p.c,
+               p.a, p.b, p.c, steps...);
+  });
+}
+template <class Use>
+auto with_arguments(const FusedProduct& p, const FewRowsKernel& tile, const Use& use) {
+  return with_steps(p, [&](const auto&... steps) {
+    return use(kernels::product_sizes(tile, p.m, p.n, p.k, p.multiprocessors), p.dtype, p.a, p.b, p.c,
+               steps...);
+  });
+}
+
+template <class K>
+LaunchReport launch(const FusedProduct& p, const Device& device, std::span<const MatmulChoice> tiles,
+                    const Stream& stream) {
+  // Never freed: at exit the driver may be unloaded first.
+  static auto& kernels = *new TiledKernels<K, decltype(p.steps())>;
+  return kernels.run(
+      device, tiles, p.m, p.columns(), p.k, p.dtype.bits(), p.steps(), [&](Kernel<K>& kernel, const K& tile) {
+        return with_arguments(p, tile, [&](const auto&... all) { return kernel.on(stream)(all...); });
+      });
 }
 
 }  // namespace
@@ -168,26 +197,49 @@ LaunchReport run_fused_matmul(const char* function, const DeviceTensor& a, const
                        .scale_c = address_of(o.scale_c),
                        .scale_c_stride = quantises ? o.scale_c.strides()[0] : 0,
                        .multiprocessors = a.device().multiprocessors()};
-  using Steps = decltype(p.steps());
-  // Never freed: at exit the driver may be unloaded first.
-  static auto& kernels = *new TiledKernels<FusedKernel, Steps>;
-  return kernels.run(a.device(), tiles, p.m, p.columns(), p.k, a.dtype().bits(), p.steps(),
-                     [&](Kernel<FusedKernel>& kernel, const FusedKernel& tile) {
-                       return with_arguments(p, tile,
-                                             [&](const auto&... all) { return kernel.on(o.stream)(all...); });
-                     });
+  return tiles.front().method == MatmulChoice::Method::kSkinny
+             ? launch<FewRowsKernel>(p, a.device(), tiles, o.stream)
+             : launch<FusedKernel>(p, a.device(), tiles, o.stream);
 }
+
+std::span<const MatmulChoice> tile_of_few_rows(bool is_gated, bool quantises, int64_t m, int64_t n,
+                                               int multiprocessors) {
+  const std::span<const MatmulChoice> tiles = few_row_tiles(is_gated, quantises);
+  if (!quantises)
+    return m <= 16 ? tiles.subspan(0, 1) : m > 64 && m <= 128 ? tiles.subspan(1, 1) : tiles.first(0);
+  // Without a second CTA for each multiprocessor one has more stages; with half of the multiprocessors idle, two divide k.
+  const int64_t blocks = cdiv(n, int64_t{kernels::QuantiseBlocks::kBlock});
+  const bool leaves_half = 2 * blocks <= multiprocessors;
+  if (m <= 16) return tiles.subspan(leaves_half ? 1 : 0, 1);
+  if (m <= 64) return tiles.subspan(leaves_half ? 3 : 2, 1);
+  return m <= 128 && 4 * blocks <= multiprocessors ? tiles.subspan(3, 1) : tiles.first(0);
+}
+
+namespace {
+
+/// A call by the tiles it may have.
+LaunchReport run_fastest(const char* function, const DeviceTensor& a, const DeviceTensor& b,
+                         const DeviceTensor* up, const DeviceTensor& c, const FusedMatmulOptions& options) {
+  const bool is_gated = up != nullptr, quantises = c.dtype() == float8_e4m3;
+  std::span<const MatmulChoice> few;
+  if (c.shape().size() == 2 && !a.is_null() && a.address() != 0)  // else the call is refused
+    few = tile_of_few_rows(is_gated, quantises, c.shape()[0], c.shape()[1], a.device().multiprocessors());
+  return run_fused_matmul(function, a, b, up, c, options,
+                          few.empty() ? fused_tiles(is_gated, quantises) : few);
+}
+
+}  // namespace
 
 LaunchReport gated_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& up,
                           const DeviceTensor& c, const FusedMatmulOptions& options, SourceLocation where) {
   const CallerLine caller(where);
-  return run_fused_matmul("gated_matmul", a, b, &up, c, options, fused_tiles(true, c.dtype() == float8_e4m3));
+  return run_fastest("gated_matmul", a, b, &up, c, options);
 }
 
 LaunchReport quantised_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                               const FusedMatmulOptions& options, SourceLocation where) {
   const CallerLine caller(where);
-  return run_fused_matmul("quantised_matmul", a, b, nullptr, c, options, fused_tiles(false, true));
+  return run_fastest("quantised_matmul", a, b, nullptr, c, options);
 }
 
 /// Layers of language models: gated ones in bfloat16, after a normalisation and without, and results in float8.
@@ -204,42 +256,48 @@ std::vector<MatmulCode> fused_matmul_codes() {
                                  {"gated to float8", true, true, kNone},
                                  {"to float8", false, true, kNone}};
   std::vector<MatmulCode> codes;
-  for (const CodeKind& kind : kKinds)
+  for (const CodeKind& kind : kKinds) {
+    const auto product = [kind](int64_t k) {
+      return FusedProduct{.m = 64,
+                          .n = 16,
+                          .k = k,
+                          .dtype = bfloat16,
+                          .c_type = kind.quantises ? float8_e4m3 : bfloat16,
+                          .a = kSomewhere,
+                          .b = kSomewhere,
+                          .c = kSomewhere,
+                          .is_gated = kind.is_gated,
+                          .up = kSomewhere,
+                          .activation = kind.is_gated ? Activation::kSilu : Activation::kNone,
+                          .scales_a = kind.scales_a,
+                          .scales_b = kNone,
+                          .scale_a = kSomewhere,
+                          .scale_b = kSomewhere,
+                          .quantises = kind.quantises,
+                          .scale_c = kSomewhere,
+                          .scale_c_stride = 64,
+                          .multiprocessors = 132};
+    };
+    const auto add = [&](const auto& tile, const MatmulChoice& choice, int64_t k) {
+      codes.push_back({fmt::format("bfloat16 {} {}", kind.name, choice.text()),
+                       [p = product(k), tile] {
+                         return with_arguments(p, tile, [&](const auto&... all) {
+                           return std::vector{library_kernel(tile, std::nullopt).trace(all...)};
+                         });
+                       },
+                       [p = product(k), tile](Cache& folder) {
+                         with_arguments(p, tile, [&](const auto&... all) {
+                           library_kernel(tile, std::nullopt).ship(folder, all...);
+                         });
+                       }});
+    };
     for (const MatmulChoice& choice : fused_tiles(kind.is_gated, kind.quantises)) {
       const auto tile = with_tile<FusedKernel>(choice, bfloat16.bits());
-      for (const int64_t k : {int64_t{8}, tile.ring()}) {
-        const FusedProduct p{.m = 64,
-                             .n = 16,
-                             .k = k,
-                             .dtype = bfloat16,
-                             .c_type = kind.quantises ? float8_e4m3 : bfloat16,
-                             .a = kSomewhere,
-                             .b = kSomewhere,
-                             .c = kSomewhere,
-                             .is_gated = kind.is_gated,
-                             .up = kSomewhere,
-                             .activation = kind.is_gated ? Activation::kSilu : Activation::kNone,
-                             .scales_a = kind.scales_a,
-                             .scales_b = kNone,
-                             .scale_a = kSomewhere,
-                             .scale_b = kSomewhere,
-                             .quantises = kind.quantises,
-                             .scale_c = kSomewhere,
-                             .scale_c_stride = 64,
-                             .multiprocessors = 132};
-        codes.push_back({fmt::format("bfloat16 {} {}", kind.name, choice.text()),
-                         [p, tile] {
-                           return with_arguments(p, tile, [&](const auto&... all) {
-                             return std::vector{library_kernel(tile, std::nullopt).trace(all...)};
-                           });
-                         },
-                         [p, tile](Cache& folder) {
-                           with_arguments(p, tile, [&](const auto&... all) {
-                             library_kernel(tile, std::nullopt).ship(folder, all...);
-                           });
-                         }});
-      }
+      for (const int64_t k : {int64_t{8}, tile.ring()}) add(tile, choice, k);
     }
+    for (const MatmulChoice& choice : few_row_tiles(kind.is_gated, kind.quantises))
+      add(with_tile<FewRowsKernel>(choice, bfloat16.bits()), choice, 8);
+  }
   return codes;
 }
 

@@ -11,6 +11,12 @@
 
 namespace imbrex {
 
+/// A tile whose sums leave few registers for what is done to a whole block.
+constexpr MatmulChoice tight(MatmulChoice tile) {
+  tile.is_tight = true;
+  return tile;
+}
+
 /// Among which to choose. Half of a tile's columns are factors where a product is gated; a scale belongs to 128 columns of
 /// a result.
 inline std::span<const MatmulChoice> fused_tiles(bool is_gated, bool quantises) {
@@ -20,9 +26,38 @@ inline std::span<const MatmulChoice> fused_tiles(bool is_gated, bool quantises) 
       grouped_tile(192, 128, 5, 3, 1, 2, 1), grouped_tile(128, 128, 6, 2, 1, 2, 1),
       grouped_tile(128, 128, 6, 2, 2, 1, 1), grouped_tile(64, 128, 8, 1, 1, 1, 1),
       grouped_tile(128, 192, 5, 2, 1, 2, 1), grouped_tile(64, 64, 12, 1, 1, 1, 1)};
-  constexpr size_t kTwoBlocks = 3, kBlocks = 8;  // so many have 256 columns, multiples of 128
-  return std::span(kTiles).first(!quantises ? std::size(kTiles) : is_gated ? kTwoBlocks : kBlocks);
+  static constexpr MatmulChoice kQuantised[] = {
+      tight(grouped_tile(128, 256, 4, 2, 1, 2, 2)), tight(grouped_tile(128, 256, 4, 2, 2, 1, 2)),
+      tight(grouped_tile(64, 256, 5, 1, 1, 1, 2)),  tight(grouped_tile(256, 128, 4, 2, 2, 1, 1)),
+      grouped_tile(192, 128, 5, 3, 1, 2, 1),        grouped_tile(128, 128, 6, 2, 2, 1, 1),
+      grouped_tile(128, 128, 6, 2, 1, 2, 1),        grouped_tile(64, 128, 8, 1, 1, 1, 1)};
+  constexpr size_t kTwoBlocks = 3;  // so many have 256 columns
+  if (!quantises) return kTiles;
+  return is_gated ? std::span(kTiles).first(kTwoBlocks) : std::span<const MatmulChoice>(kQuantised);
 }
+
+/// A tile of HopperFewRows.
+constexpr MatmulChoice few_rows(int block_m, int block_n, int stages, int cluster_n, int split_k) {
+  MatmulChoice tile = grouped_tile(block_m, block_n, stages, 1, 1, cluster_n, 1);
+  tile.method = MatmulChoice::Method::kSkinny;
+  tile.split_k = split_k;
+  tile.swap_ab = true;
+  return tile;
+}
+/// For few rows. Those of bench_gated --tiles that were the fastest for some number of rows and columns, by which
+/// tile_of_few_rows() takes them.
+inline std::span<const MatmulChoice> few_row_tiles(bool is_gated, bool quantises) {
+  static constexpr MatmulChoice kTiles[] = {few_rows(16, 128, 5, 1, 1), few_rows(16, 128, 10, 1, 1),
+                                            few_rows(64, 128, 4, 1, 1), few_rows(64, 128, 4, 1, 2)};
+  static constexpr MatmulChoice kGated[] = {few_rows(16, 64, 10, 1, 1), few_rows(128, 64, 6, 1, 1)};
+  static constexpr MatmulChoice kGatedBlocks[] = {few_rows(16, 128, 3, 1, 1), few_rows(16, 128, 6, 1, 1),
+                                                  few_rows(64, 128, 5, 1, 1), few_rows(64, 128, 4, 1, 2)};
+  if (!is_gated) return kTiles;
+  return quantises ? std::span<const MatmulChoice>(kGatedBlocks) : kGated;
+}
+/// The one of them for m x n; none where a tile of fused_tiles() is faster.
+std::span<const MatmulChoice> tile_of_few_rows(bool is_gated, bool quantises, int64_t m, int64_t n,
+                                               int multiprocessors);
 
 /// gated_matmul(), or where `up` is null quantised_matmul(), with one of these tiles.
 LaunchReport run_fused_matmul(const char* function, const DeviceTensor& a, const DeviceTensor& b,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of HopperGroupedMatmul with several tiles: the model of matmul() says which one a call gets.
+// Kernels of HopperGroupedMatmul and HopperFewRows with several tiles: the model of matmul() says which one a call gets.
 #pragma once
 
 #include <algorithm>
@@ -38,10 +38,15 @@ K with_tile(const MatmulChoice& tile, int bits) {
   kernel.block_n = tile.block_n;
   kernel.block_k = 1024 / bits;
   kernel.stages = tile.stages;
-  kernel.consumers = tile.consumers;
-  kernel.cluster_m = tile.cluster_m;
-  kernel.cluster_n = tile.cluster_n;
-  kernel.store_stages = tile.store_stages;
+  if constexpr (requires { kernel.split_k; }) {
+    kernel.cluster_n = tile.cluster_n;
+    kernel.split_k = tile.split_k;
+  } else {
+    kernel.consumers = tile.consumers;
+    kernel.cluster_m = tile.cluster_m;
+    kernel.cluster_n = tile.cluster_n;
+    kernel.store_stages = tile.store_stages;
+  }
   return kernel;
 }
 

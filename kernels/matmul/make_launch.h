@@ -166,6 +166,7 @@ void set_h8(K& kernel, const MatmulChoice& choice) {
   kernel.split_k = choice.split_k;
   kernel.swap_ab = choice.swap_ab;
   kernel.store_stages = choice.store_stages;
+  kernel.takes_turns = choice.takes_turns;
 }
 
 /// `Steps<K>`: kernel template K with the steps that `arguments(product)` stands for.

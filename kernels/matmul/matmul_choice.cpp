@@ -20,16 +20,18 @@ using Method = MatmulChoice::Method;
 struct Measured {
   int64_t m, n, k;
   int block_m, block_n, cluster_m, cluster_n;  // of a general candidate, the only one with these
-  bool swap_ab;
+  bool swap_ab, takes_turns = false;
 };
 constexpr Measured kMeasured[] = {{1024, 28672, 8192, 128, 160, 1, 2, false},
                                   {2048, 11008, 4096, 128, 168, 1, 2, false},
-                                  {4096, 24576, 1536, 128, 192, 2, 1, true}};
+                                  {4096, 24576, 1536, 160, 128, 1, 2, true, true},
+                                  {4096, 32768, 512, 128, 192, 2, 1, false, true},
+                                  {8192, 3072, 1024, 128, 192, 1, 2, false, true}};
 
 bool is_for(const Measured& shape, const MatmulChoice& c) {
   return c.method == Method::kGeneral && c.split_k == 1 && c.block_m == shape.block_m &&
          c.block_n == shape.block_n && c.cluster_m == shape.cluster_m && c.cluster_n == shape.cluster_n &&
-         c.swap_ab == shape.swap_ab;
+         c.swap_ab == shape.swap_ab && c.takes_turns == shape.takes_turns;
 }
 
 constexpr int64_t kMostLayers = 65535;  // of a grid's third dimension
@@ -115,7 +117,9 @@ MatmulChoice fastest_of(std::span<const MatmulChoice> tiles, int64_t m, int64_t 
   const ProductShape p{m, n, k};
   return *std::ranges::min_element(tiles, {}, [&](const MatmulChoice& c) {
     constexpr double kThreeConsumers = 1.08;  // steps of whole tiles take registers that they do not have
-    return estimated_microseconds(c, p, multiprocessors) * (c.consumers == 3 ? kThreeConsumers : 1);
+    constexpr double kTight = 1.051;
+    return estimated_microseconds(c, p, multiprocessors) * (c.consumers == 3 ? kThreeConsumers : 1) *
+           (c.is_tight ? kTight : 1);
   });
 }
 
@@ -123,8 +127,9 @@ std::string MatmulChoice::text() const {
   const bool is_in_parts = method == Method::kParts;
   switch (method) {
     case Method::kSkinny:
-      return fmt::format("hopper_matmul_skinny block_m={} block_k={} stages={} cluster_n={}", block_m,
-                         block_k, stages, cluster_n);
+      return fmt::format("hopper_matmul_skinny block_m={} block_n={} block_k={} stages={} cluster_n={}{}",
+                         block_m, block_n, block_k, stages, cluster_n,
+                         split_k > 1 ? fmt::format(" split_k={}", split_k) : "");
     case Method::kStreamK:
       return fmt::format(
           "hopper_matmul_stream_k block_m={} block_n={} stages={} consumers={} cluster_m={} cluster_n={} "
@@ -134,10 +139,10 @@ std::string MatmulChoice::text() const {
     default:
       return fmt::format(
           "{} block_m={} block_n={} stages={} consumers={} split_k={} cluster_m={} "
-          "cluster_n={} swap_ab={} store_stages={} ctas={}{}",
+          "cluster_n={} swap_ab={} store_stages={}{} ctas={}{}",
           is_in_parts ? "hopper_matmul_parts" : "hopper_matmul_h8", block_m, block_n, stages, consumers,
-          split_k, cluster_m, cluster_n, int{swap_ab}, store_stages, ctas,
-          is_in_parts ? fmt::format(" parts={}", parts) : "");
+          split_k, cluster_m, cluster_n, int{swap_ab}, store_stages, takes_turns ? " takes_turns=1" : "",
+          ctas, is_in_parts ? fmt::format(" parts={}", parts) : "");
   }
 }
 

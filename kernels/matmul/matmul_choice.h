@@ -22,6 +22,7 @@ struct MatmulChoice {
   int store_stages = 1;              ///< kGeneral: slices of a tile that are being stored at once
   int cluster_m = 1, cluster_n = 1;  ///< CTAs of a cluster that load B, and A, for each other
   int split_k = 1;                   ///< CTAs of a cluster that divide k
+  bool takes_turns = false;          ///< kGeneral: each of two consumers computes every other tile
   bool swap_ab = false;              ///< B gives wgmma its rows, A its columns
   int ctas = 0;                      ///< of the grid; not of kSkinny
   int parts = 1;                     ///< kParts: of k

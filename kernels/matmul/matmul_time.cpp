@@ -29,8 +29,9 @@ constexpr double kTile = 0.907;             // microseconds: to store a tile, ho
 constexpr double kTileArea = 2.43;          // microseconds: to store 128 x 256 elements of it
 constexpr double kUnevenRows = 1.16;        // the same where rows of C begin at multiples of 8 only
 constexpr double kStoredBehind =
-    0.4;                       // the share of it that is seen where the CTA has another tile to go on with
-constexpr double kSum = 1.86;  // microseconds: adding up split_k's parts
+    0.4;  // the share of it that is seen where the CTA has another tile to go on with
+constexpr double kStoredInTurns = 0.05;  // and where another warp group multiplies meanwhile
+constexpr double kSum = 1.86;            // microseconds: adding up split_k's parts
 constexpr double kCluster = 0.252;       // microseconds: for each doubling of a cluster's CTAs
 constexpr double kClustersOf4 = 1.06;    // on products of several waves of such clusters
 constexpr double kClustersOf8 = 1.13;    // or of larger ones
@@ -68,6 +69,11 @@ class Estimate {
         area_(c.block_m * c.block_n) {
     constexpr double kStageBytes = 128;  // of a row, per 64 of k
     tensor_ = area_ / 32;
+    if (c.takes_turns) {
+      // A stage serves one warp group: shared memory, 128 bytes per clock, may take longer to receive and to give it.
+      const double rows = c.swap_ab ? c.block_n : c.block_m, columns = c.swap_ab ? c.block_m : c.block_n;
+      tensor_ = std::max(tensor_, 2 * rows + columns + rows * columns / 64);
+    }
     loads_ = (static_cast<double>(c.block_m) / c.cluster_n + static_cast<double>(c.block_n) / c.cluster_m) *
              kStageBytes / kL2BytesPerClock *
              (p.k % 64 == 0   ? 1
@@ -120,6 +126,7 @@ class Estimate {
         flag(p_.k % 16 != 0),
         flag(p_.n % 16 == 0),
         flag(c_.store_stages == 2),
+        flag(c_.takes_turns),
         std::log(m),
         std::log(n),
         std::log(static_cast<double>(p_.k)),
@@ -144,7 +151,8 @@ class Estimate {
   /// To store as many tiles as a CTA has, one after the other.
   double store_time(double tiles) const {
     return (kTileArea * area_ / (128 * 256) * (p_.n % 16 == 0 ? 1 : kUnevenRows) + kTile) *
-           (1 + kStoredBehind * (tiles - 1)) * (c_.method == Method::kParts ? kPartStores : 1);
+           (1 + (c_.takes_turns ? kStoredInTurns : kStoredBehind) * (tiles - 1)) *
+           (c_.method == Method::kParts ? kPartStores : 1);
   }
   /// Some waves, after which comes what happens once.
   double span(int64_t waves, int64_t clusters, double once) const {

@@ -124,15 +124,18 @@ TEST(FusedMatmul, Quantised) {
 
 TEST(FusedMatmul, EveryTile) {
   const auto each_tile = [](const Problem& p) {
-    const std::span<const MatmulChoice> tiles = fused_tiles(p.is_gated, p.c_type == float8_e4m3);
-    for (size_t i = 0; i < tiles.size(); ++i) {
-      SCOPED_TRACE(tiles[i].text());
-      run(p, 1, tiles.subspan(i, 1));
+    for (const auto tiles : {fused_tiles, few_row_tiles}) {
+      const std::span<const MatmulChoice> all = tiles(p.is_gated, p.c_type == float8_e4m3);
+      for (size_t i = 0; i < all.size(); ++i) {
+        SCOPED_TRACE(all[i].text());
+        run(p, 1, all.subspan(i, 1));
+      }
     }
   };
   each_tile({200, 264, 72, bfloat16, bfloat16, true, true});
   each_tile({200, 272, 512, float16, float8_e4m3, true, false});  // k fills some rings
   each_tile({200, 272, 320, bfloat16, float8_e4m3, false, true});
+  each_tile({9, 136, 72, bfloat16, bfloat16, true, true});  // fewer blocks of k than CTAs that divide it
 }
 
 TEST(FusedMatmul, RowsOfZerosHaveTheScaleOne) {

@@ -28,7 +28,7 @@ struct FusedMatmulOptions {
 /// sliced). a, b and up all float16, bfloat16 or float8_e4m3; c float16, bfloat16 or float8_e4m3, of 16-bit operands their
 /// type or float8_e4m3. k is a multiple of 16 bytes, n of 8, for c of float8 of 16. Sums, scales and activation are float32;
 /// nothing is rounded before c is. Devices that run sm_90a. On a CUDA GPU it returns without waiting. Nothing is compiled
-/// for m, n and k; which of ten tiles a call gets is chosen as in matmul(), and machine code for bfloat16 with Activation::kSilu
+/// for m, n and k; which tile a call gets is chosen as in matmul(), for few rows by measurements, and machine code for bfloat16 with Activation::kSilu
 /// is shipped as for that. LaunchError names the condition that a call does not meet.
 LaunchReport gated_matmul(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& up,
                           const DeviceTensor& c, const FusedMatmulOptions& options = {Activation::kSilu},

@@ -55,7 +55,8 @@ struct GroupColumnScale {
 template <class... Steps>
 struct HopperGroupedMatmul {
   static constexpr const char* target = "sm_90a";
-  static constexpr bool kScaled = (std::is_same_v<Steps, BlockScales> || ...);
+  static constexpr bool kScaled = (std::is_same_v<Steps, BlockScales> || ...),
+                        kQuantised = (std::is_same_v<Steps, QuantiseBlocks> || ...);
   int block_m = 128, block_n = kScaled ? 128 : 256, block_k = kScaled ? 128 : 64;  // of a CTA
   int stages = kScaled ? 6 : 4, consumers = 2;
   int cluster_m = 1, cluster_n = 2;  // CTAs of a cluster with tiles below and beside each other (multicast)
@@ -71,11 +72,16 @@ struct HopperGroupedMatmul {
     const Tiles scaled{{128, 128, 6, 2, 1, 2, 2}, {192, 128, 5, 3, 1, 1, 1}, {192, 128, 5, 3, 1, 2, 1},
                        {192, 128, 4, 3, 1, 1, 2}, {128, 128, 6, 2, 2, 1, 2}, {128, 128, 6, 2, 1, 1, 2},
                        {64, 128, 8, 1, 1, 2, 2},  {64, 128, 8, 1, 1, 1, 2}};
+    const Tiles quantised{{128, 256, 4, 2, 1, 2, 2}, {128, 256, 4, 2, 2, 1, 2}, {64, 256, 5, 1, 1, 1, 2},
+                          {256, 128, 4, 2, 2, 1, 1}, {192, 128, 5, 3, 1, 2, 1}, {128, 128, 6, 2, 1, 2, 1},
+                          {128, 128, 6, 2, 2, 1, 1}, {64, 128, 8, 1, 1, 1, 1}};
     return Space<HopperGroupedMatmul>()
         .template choose<&HopperGroupedMatmul::block_m, &HopperGroupedMatmul::block_n,
                          &HopperGroupedMatmul::stages, &HopperGroupedMatmul::consumers,
                          &HopperGroupedMatmul::cluster_m, &HopperGroupedMatmul::cluster_n,
-                         &HopperGroupedMatmul::store_stages>(kScaled ? scaled : plain)
+                         &HopperGroupedMatmul::store_stages>(kScaled      ? scaled
+                                                             : kQuantised ? quantised
+                                                                          : plain)
         .template choose<&HopperGroupedMatmul::band>({8, 16, 4});
   }
 
@@ -185,16 +191,7 @@ struct HopperGroupedMatmul {
           Int32 offset_n = (tiles.n_block * cluster_n + rank_n) * tile_n;
           RegisterTensor acc = scales ? RegisterTensor(zeros(float32, {consumer_m, block_n}))
                                       : wgmma::accumulator(float32, {consumer_m, block_n});
-          // Where all of the consumer's rows are beyond the group, the other consumers have the tensor cores.
-          if (auto idle = when(offset_m >= tiles.end)) {
-            for ([[maybe_unused]] auto k_block : range(cdiv(k_size, block_k))) {
-              pipe.consumer_acquire();
-              sync();  // one thread releases for all: a warp that is late for its wait could miss the phase
-              release(pipe.consumer_stage);
-              pipe.consumer_advance();
-            }
-          }
-          if (auto busy = otherwise()) {
+          const auto compute = [&, i = i] {
             if (scales)
               multiply_scaled(*scales, ScaledPlace{sizes, groups, tiles.group, offset_m, offset_n}, pipe,
                               s_a.slice({0, i * consumer_m, 0}, {stages, consumer_m, block_k}), s_b, acc,
@@ -253,6 +250,21 @@ struct HopperGroupedMatmul {
               if (auto ragged = when(is_full == 0))
                 store_global(g_group, load_shared(s_slice), {offset_m, offset_n + j * store_n});
             }
+          };
+          // Where all of the consumer's rows are beyond the group, the other consumers have the tensor cores. The first one of
+          // a tile has some.
+          if (i == 0 && cluster_m == 1) {
+            compute();
+          } else {
+            if (auto idle = when(offset_m >= tiles.end)) {
+              for ([[maybe_unused]] auto k_block : range(cdiv(k_size, block_k))) {
+                pipe.consumer_acquire();
+                sync();  // one thread releases for all: a warp that is late for its wait could miss the phase
+                release(pipe.consumer_stage);
+                pipe.consumer_advance();
+              }
+            }
+            if (auto busy = otherwise()) compute();
           }
           tile += num_clusters;
         }

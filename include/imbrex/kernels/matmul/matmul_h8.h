@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hopper matmul, step 8: any shape. Where there are fewer tiles than multiprocessors, the CTAs of a cluster
 // divide k and add up their partial sums (split_k); clusters have one CTA or more, tiles one to three
-// consumers; rows of C may begin at any address; and a tile may be computed transposed (swap_ab), so that its
-// height is wgmma's number of columns, any multiple of 8.
+// consumers; rows of C may begin at any address; a tile may be computed transposed (swap_ab), so that its
+// height is wgmma's number of columns, any multiple of 8; and consumers may take turns, a whole tile each
+// (takes_turns), so that one multiplies while the other stores, which pays where k is short.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "imbrex/kernels/parts/cluster_sum.h"
 #include "imbrex/kernels/parts/epilogue.h"
@@ -30,43 +32,49 @@ struct HopperMatmulH8 {
                                      // B, and A, for each other (multicast)
   bool swap_ab = false;              // B gives wgmma its rows, A its columns
   int store_stages = 1;              // slices of a tile of C that TMA may be storing at once
+  bool takes_turns = false;  // each of two consumers computes every other tile; not where k is divided
   int swizzle_size = 8;
   bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
 
   static auto space() {
+    // Consumers take turns only where k is not in parts.
+    constexpr bool kTurn = !(std::is_same_v<Steps, PartsOfK> || ...);
     return Space<HopperMatmulH8>()
         .template choose<&HopperMatmulH8::block_m, &HopperMatmulH8::block_n, &HopperMatmulH8::stages,
                          &HopperMatmulH8::consumers, &HopperMatmulH8::split_k, &HopperMatmulH8::cluster_m,
-                         &HopperMatmulH8::cluster_n, &HopperMatmulH8::swap_ab, &HopperMatmulH8::store_stages>(
-            {{64, 128, 8, 1, 1, 1, 1, false, 1},  {64, 8, 12, 1, 1, 1, 1, false, 1},
-             {64, 32, 12, 1, 1, 1, 1, false, 1},  {64, 72, 12, 1, 1, 1, 1, false, 1},
-             {128, 96, 7, 2, 1, 1, 1, false, 1},  {128, 208, 4, 2, 1, 1, 1, false, 1},
-             {128, 112, 6, 2, 1, 2, 2, false, 1}, {128, 176, 5, 2, 1, 1, 1, false, 1},
-             {192, 160, 4, 3, 1, 1, 1, false, 1}, {128, 256, 4, 2, 1, 1, 1, false, 1},
-             {192, 192, 4, 3, 1, 1, 1, false, 1}, {64, 128, 6, 1, 4, 1, 1, false, 1},
-             {64, 96, 10, 1, 1, 2, 4, false, 1},  {128, 128, 6, 2, 1, 2, 1, false, 1},
-             {128, 160, 5, 2, 1, 2, 4, false, 1}, {128, 176, 5, 2, 1, 2, 2, false, 1},
-             {128, 224, 4, 2, 1, 2, 1, false, 1}, {128, 224, 4, 2, 1, 1, 2, false, 1},
-             {192, 160, 4, 3, 1, 1, 2, false, 1}, {64, 160, 6, 1, 2, 2, 2, false, 1},
-             {128, 128, 5, 2, 2, 1, 2, false, 1}, {128, 128, 5, 2, 2, 2, 1, false, 1},
-             {16, 64, 12, 1, 1, 1, 1, true, 1},   {8, 128, 12, 2, 1, 1, 1, true, 1},
-             {48, 64, 12, 1, 1, 1, 1, true, 1},   {96, 64, 10, 1, 1, 1, 1, true, 1},
-             {80, 128, 8, 2, 1, 1, 1, true, 1},   {176, 64, 7, 1, 1, 1, 1, true, 1},
-             {104, 128, 7, 2, 1, 1, 1, true, 1},  {112, 128, 6, 2, 1, 1, 1, true, 1},
-             {104, 192, 5, 3, 1, 1, 1, true, 1},  {160, 128, 5, 2, 1, 1, 1, true, 1},
-             {16, 64, 12, 1, 2, 1, 1, true, 1},   {32, 64, 12, 1, 2, 1, 1, true, 1},
-             {80, 128, 6, 2, 2, 1, 1, true, 1},   {128, 128, 5, 2, 2, 1, 1, true, 1},
-             {32, 64, 12, 1, 4, 1, 1, true, 1},   {64, 64, 8, 1, 4, 1, 1, true, 1},
-             {80, 192, 5, 3, 1, 2, 2, true, 1},   {200, 128, 5, 2, 1, 2, 1, true, 1},
-             {224, 128, 4, 2, 1, 2, 1, true, 1},  {192, 192, 4, 3, 1, 2, 1, true, 1},
-             {96, 128, 6, 2, 4, 2, 1, true, 1},   {192, 128, 3, 2, 4, 1, 2, true, 1},
-             {128, 256, 4, 2, 1, 2, 1, false, 2}, {128, 256, 4, 2, 1, 1, 2, false, 2},
-             {256, 128, 4, 2, 1, 2, 1, false, 1}, {256, 128, 4, 2, 1, 1, 2, false, 1},
-             {256, 192, 3, 2, 1, 2, 1, false, 1}, {128, 192, 5, 2, 1, 2, 1, false, 1},
-             {128, 192, 5, 2, 1, 1, 2, false, 1}, {128, 128, 6, 2, 1, 1, 2, false, 1},
-             {128, 128, 5, 2, 1, 2, 1, false, 2}, {32, 64, 12, 1, 1, 1, 1, true, 1},
-             {64, 64, 10, 1, 1, 1, 1, true, 1},   {80, 128, 8, 2, 1, 2, 1, true, 1},
-             {160, 128, 5, 2, 1, 1, 2, true, 1},  {128, 256, 4, 2, 1, 2, 1, false, 1}});
+                         &HopperMatmulH8::cluster_n, &HopperMatmulH8::swap_ab, &HopperMatmulH8::store_stages,
+                         &HopperMatmulH8::takes_turns>(
+            {{64, 128, 8, 1, 1, 1, 1, false, 1, false},  {64, 8, 12, 1, 1, 1, 1, false, 1, false},
+             {64, 32, 12, 1, 1, 1, 1, false, 1, false},  {64, 72, 12, 1, 1, 1, 1, false, 1, false},
+             {128, 96, 7, 2, 1, 1, 1, false, 1, false},  {128, 208, 4, 2, 1, 1, 1, false, 1, false},
+             {128, 112, 6, 2, 1, 2, 2, false, 1, false}, {128, 176, 5, 2, 1, 1, 1, false, 1, false},
+             {192, 160, 4, 3, 1, 1, 1, false, 1, false}, {128, 256, 4, 2, 1, 1, 1, false, 1, false},
+             {192, 192, 4, 3, 1, 1, 1, false, 1, false}, {64, 128, 6, 1, 4, 1, 1, false, 1, false},
+             {64, 96, 10, 1, 1, 2, 4, false, 1, false},  {128, 128, 6, 2, 1, 2, 1, false, 1, false},
+             {128, 160, 5, 2, 1, 2, 4, false, 1, false}, {128, 176, 5, 2, 1, 2, 2, false, 1, false},
+             {128, 224, 4, 2, 1, 2, 1, false, 1, false}, {128, 224, 4, 2, 1, 1, 2, false, 1, false},
+             {192, 160, 4, 3, 1, 1, 2, false, 1, false}, {64, 160, 6, 1, 2, 2, 2, false, 1, false},
+             {128, 128, 5, 2, 2, 1, 2, false, 1, false}, {128, 128, 5, 2, 2, 2, 1, false, 1, false},
+             {16, 64, 12, 1, 1, 1, 1, true, 1, false},   {8, 128, 12, 2, 1, 1, 1, true, 1, false},
+             {48, 64, 12, 1, 1, 1, 1, true, 1, false},   {96, 64, 10, 1, 1, 1, 1, true, 1, false},
+             {80, 128, 8, 2, 1, 1, 1, true, 1, false},   {176, 64, 7, 1, 1, 1, 1, true, 1, false},
+             {104, 128, 7, 2, 1, 1, 1, true, 1, false},  {112, 128, 6, 2, 1, 1, 1, true, 1, false},
+             {104, 192, 5, 3, 1, 1, 1, true, 1, false},  {160, 128, 5, 2, 1, 1, 1, true, 1, false},
+             {16, 64, 12, 1, 2, 1, 1, true, 1, false},   {32, 64, 12, 1, 2, 1, 1, true, 1, false},
+             {80, 128, 6, 2, 2, 1, 1, true, 1, false},   {128, 128, 5, 2, 2, 1, 1, true, 1, false},
+             {32, 64, 12, 1, 4, 1, 1, true, 1, false},   {64, 64, 8, 1, 4, 1, 1, true, 1, false},
+             {80, 192, 5, 3, 1, 2, 2, true, 1, false},   {200, 128, 5, 2, 1, 2, 1, true, 1, false},
+             {224, 128, 4, 2, 1, 2, 1, true, 1, false},  {192, 192, 4, 3, 1, 2, 1, true, 1, false},
+             {96, 128, 6, 2, 4, 2, 1, true, 1, false},   {192, 128, 3, 2, 4, 1, 2, true, 1, false},
+             {128, 256, 4, 2, 1, 2, 1, false, 2, false}, {128, 256, 4, 2, 1, 1, 2, false, 2, false},
+             {256, 128, 4, 2, 1, 2, 1, false, 1, false}, {256, 128, 4, 2, 1, 1, 2, false, 1, false},
+             {256, 192, 3, 2, 1, 2, 1, false, 1, false}, {128, 192, 5, 2, 1, 2, 1, false, 1, false},
+             {128, 192, 5, 2, 1, 1, 2, false, 1, false}, {128, 128, 6, 2, 1, 1, 2, false, 1, false},
+             {128, 128, 5, 2, 1, 2, 1, false, 2, false}, {32, 64, 12, 1, 1, 1, 1, true, 1, false},
+             {64, 64, 10, 1, 1, 1, 1, true, 1, false},   {80, 128, 8, 2, 1, 2, 1, true, 1, false},
+             {160, 128, 5, 2, 1, 1, 2, true, 1, false},  {128, 256, 4, 2, 1, 2, 1, false, 1, false},
+             {128, 176, 4, 2, 1, 2, 1, false, 1, kTurn}, {128, 192, 4, 2, 1, 1, 2, false, 1, kTurn},
+             {136, 128, 5, 2, 1, 2, 1, true, 1, kTurn}});
   }
 
   void operator()(ProductSizes sizes, DataType dtype, Ptr<> a_ptr, Ptr<> b_ptr, Ptr<> c_ptr,
@@ -75,7 +83,11 @@ struct HopperMatmulH8 {
     // X gives wgmma its rows, Y its columns: A and B, or B and A. CTAs side by side along x load Y for each
     // other, CTAs along y load X.
     const int block_x = swap_ab ? block_n : block_m, block_y = swap_ab ? block_m : block_n;
-    const int consumer_x = block_x / consumers, part_y = block_y / split_k;
+    require(!takes_turns || (consumers == 2 && split_k == 1 && !finish.template find<PartsOfK>()),
+            "consumers take turns where there are two and k is not divided; there are {}, split_k is {}",
+            consumers, split_k);
+    const int sharers = takes_turns ? 1 : consumers;  // of a tile
+    const int consumer_x = block_x / sharers, part_y = block_y / split_k;
     const int cluster_x = swap_ab ? cluster_n : cluster_m, cluster_y = swap_ab ? cluster_m : cluster_n;
     const int cluster_ctas = cluster_m * cluster_n * split_k;
     const PartsOfK* parts = finish.template find<PartsOfK>();
@@ -112,7 +124,9 @@ struct HopperMatmulH8 {
     auto s_y = operand_stages(dtype, stages, block_y, block_k, y_is_km);
     const ResultStore store(finish, g_c, c_type, sizes_of_c,
                             {consumers, consumer_x, part_y, swap_ab, store_stages});
-    Pipeline pipe(stages, 1, (cluster_x + cluster_y - 1) * consumers);
+    Pipeline pipe(stages, 1, (cluster_x + cluster_y - 1) * sharers);
+    std::optional<BarrierArray> turns;  // a consumer's turn to multiply
+    if (takes_turns) turns.emplace(mbarrier::alloc({4, 4}));
     std::optional<ClusterSum> cluster_sum;
     if (split_k > 1)
       cluster_sum.emplace(split_k, rank_k, cluster_x * cluster_y, rank_y * cluster_x + rank_x, consumers,
@@ -179,17 +193,25 @@ struct HopperMatmulH8 {
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         if (consumers > 1) setmaxnreg(consumers == 2 ? 232 : 160);
-        for (Int32 tile : range(first_tile, num_tiles, num_clusters)) {
+        const int turn = takes_turns ? i : 0, row = takes_turns ? 0 : i * consumer_x;  // of the CTA's tile
+        if (turn == 1) skip_tile(pipe, sizes, num_k_blocks);
+        UInt32 turn_phase = turn == 0 ? mbarrier::producer_initial_phase : mbarrier::consumer_initial_phase;
+        for (Int32 tile : range(turn == 0 ? ScalarArg(first_tile) : ScalarArg(first_tile + num_clusters),
+                                num_tiles, takes_turns ? ScalarArg(2 * num_clusters) : num_clusters)) {
           const TileOfBatch at = ranks.tile(batch, tile, matrix_tiles);
           const auto [part, part_tile] = tile_of_part(parts, at.tile, part_tiles);
           const ScalarArg share = share_of(part);
           auto [m_block, n_block] = ranks.block(part_tile, num_m_blocks, num_n_blocks, swizzle_size);
           auto acc = wgmma::accumulator(sum_type(dtype), {consumer_x, block_y});
           Int32 last_stage = stages - 1;
+          if (turns) {
+            mbarrier::wait((*turns)[i], turn_phase);
+            turn_phase ^= 1;
+          }
           each_k_block(sizes, blocks_of(share), [&](const ScalarArg& k_block) {
             pipe.consumer_acquire();
             wgmma::fence();
-            wgmma::mma(s_x[pipe.consumer_stage].slice({i * consumer_x, 0}, {consumer_x, block_k}),
+            wgmma::mma(s_x[pipe.consumer_stage].slice({row, 0}, {consumer_x, block_k}),
                        s_y[pipe.consumer_stage].transpose(), acc, {.scale_d = k_block != 0});
             wgmma::commit_group();
             wgmma::wait_group(1);
@@ -198,9 +220,12 @@ struct HopperMatmulH8 {
             last_stage = pipe.consumer_stage;
             pipe.consumer_advance();
           });
+          // The last stage has been filled: the phases that the other consumer waits for now are its tile's.
+          if (turns) arrive_each_warp((*turns)[1 - i], 4);
           wgmma::wait_group(0);
           release(last_stage);
-          Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x + i * consumer_x;
+          if (takes_turns) skip_tile(pipe, sizes, num_k_blocks);
+          Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x + row;
           Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y + rank_k * part_y;
           const Int32 &offset_m = swap_ab ? offset_y : offset_x, &offset_n = swap_ab ? offset_x : offset_y;
           const ScalarArg matrix = parts ? ScalarArg(at.matrix * parts->parts + part) : at.matrix;
@@ -226,6 +251,16 @@ struct HopperMatmulH8 {
   }
 
  private:
+  /// Skips the stages of the other consumer's tile.
+  void skip_tile(Pipeline& pipe, const ProductSizes& sizes, const Int32& k_blocks) const {
+    if (sizes.k_fills_rings) {
+      pipe.consumer_phase ^= cast<uint32>(k_blocks / stages) & 1u;
+    } else {
+      Int32 at = pipe.consumer_stage + k_blocks;
+      pipe.consumer_phase ^= cast<uint32>(at / stages) & 1u;
+      pipe.consumer_stage = at % stages;
+    }
+  }
   /// Runs body(k_block) for a CTA's blocks of k; written out for each stage where they fill rings.
   template <class Body>
   void each_k_block(const ProductSizes& sizes, const ScalarArg& k_blocks, const Body& body) const {
