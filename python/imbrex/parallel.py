@@ -16,6 +16,7 @@ import os
 import sys
 import uuid
 import weakref
+from pathlib import Path
 from typing import Any
 
 from . import _imbrex
@@ -34,8 +35,8 @@ def join(
 ) -> Communicator:
     """This process as one of several ranks; returns when all have come.
 
-    group: a process group of torch.distributed, whose ranks are taken; None: those of the environment's variables, as
-        torchrun, mpirun, srun and `imbrex launch` set them; without any, rank 0 of 1.
+    group: a process group of torch.distributed, whose ranks are taken, all on one server; None: those of the environment's
+        variables, as torchrun, mpirun, srun and `imbrex launch` set them; without any, rank 0 of 1.
     gpus: "cuda", each rank on the GPU of its number on this server; "virtual"; "auto", CUDA where this process sees a GPU
         for each rank, or exactly one.
     target, seed: of virtual GPUs: what they are, and in which order the ranks' kernels are interleaved. Other functions of
@@ -50,6 +51,13 @@ def join(
         import torch.distributed as dist
 
         rank, size = dist.get_rank(group), dist.get_world_size(group)
+        servers: list[Any] = [None] * size
+        dist.all_gather_object(servers, Path("/proc/sys/kernel/random/boot_id").read_text(), group=group)
+        if len(set(servers)) > 1:
+            raise _imbrex.LaunchError(
+                f"join: the {size} ranks of this group are on {len(set(servers))} servers\n"
+                "  help: start them by torchrun and call join() without a group: its variables say where rank 0 is"
+            )
         names = [f"{os.getpid()} {uuid.uuid4()}"]
         dist.broadcast_object_list(names, src=dist.get_global_rank(group, 0), group=group)
         job = names[0]

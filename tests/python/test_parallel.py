@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import types
 import uuid
 from pathlib import Path
 
@@ -138,6 +139,23 @@ def test_alone():
         x = np.arange(10, dtype=np.float32)
         np.testing.assert_array_equal(ranks.all_reduce(x), x)
     assert float(imbrex.matmul(np.ones((8, 8), np.float16), np.ones((8, 8), np.float16))[0, 0]) == 8
+
+
+class GroupOfTwoServers:
+    """What join() asks torch.distributed of a group."""
+    get_rank = staticmethod(lambda group: 0)
+    get_world_size = staticmethod(lambda group: 2)
+
+    @staticmethod
+    def all_gather_object(all, mine, group):
+        all[:] = [mine, "another boot"]
+
+
+def test_groups_of_several_servers_are_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(distributed=GroupOfTwoServers))
+    monkeypatch.setitem(sys.modules, "torch.distributed", GroupOfTwoServers)
+    with pytest.raises(imbrex.LaunchError, match="the 2 ranks of this group are on 2 servers"):
+        imbrex.parallel.join("a group", gpus="virtual")
 
 
 def test_the_example():
