@@ -80,6 +80,21 @@ TEST_F(Driver, ACaptureIsAsStrictAsCudas) {
   ASSERT_OK(cuStreamBeginCapture_v2(free, 0));
   EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   EXPECT_EQ(cuStreamEndCapture(free, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  // The end of a capture that another stream began.
+  ASSERT_OK(cuStreamBeginCapture_v2(blocking, 0));
+  CUevent event = nullptr;
+  ASSERT_OK(cuEventCreate(&event, 0));
+  ASSERT_OK(cuEventRecordWithFlags(event, blocking, 0));
+  ASSERT_OK(cuStreamWaitEvent(free, event, 0));
+  EXPECT_EQ(cuStreamEndCapture(free, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+  EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_OK(cuEventDestroy_v2(event));
+  // Whether the legacy stream is captured cannot be asked meanwhile, which ends nothing.
+  int status = 0;
+  ASSERT_OK(cuStreamBeginCapture_v2(blocking, 0));
+  EXPECT_EQ(cuStreamIsCapturing(nullptr, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  EXPECT_OK(cuStreamEndCapture(blocking, &graph));
+  EXPECT_OK(cuGraphDestroy(graph));
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("make the captured one with cudaStreamNonBlocking"));
   // A stream that is not ordered with the legacy one takes no notice of it, and a failed capture is over.
   ASSERT_OK(cuStreamBeginCapture_v2(free, 0));

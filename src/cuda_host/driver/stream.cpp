@@ -204,8 +204,11 @@ CUDA_API cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   });
 }
 CUDA_API cuStreamIsCapturing(CUstream stream, int* status) {
-  return answer("cuStreamIsCapturing",
-                [&] { not_null(status, "status") = capture_status(Host::get().stream(stream)); });
+  return answer("cuStreamIsCapturing", [&] {
+    const Stream& on = Host::get().stream(stream);
+    expect_no_implicit_capture(on, false);
+    not_null(status, "status") = capture_status(on);
+  });
 }
 CUDA_API cuStreamGetCaptureInfo_v2(CUstream stream, int* status, unsigned long long* id, CUgraph* graph,
                                    const CUgraphNode** dependencies, size_t* count) {

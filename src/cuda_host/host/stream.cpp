@@ -184,8 +184,10 @@ void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail) {
 Graph& end_capture(Stream& stream) {
   if (!stream.is_capturing()) refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is not being captured");
   const std::shared_ptr<Capture> capture = stream.capture;
-  if (capture->origin != &stream)
+  if (capture->origin != &stream) {
+    capture->is_invalid = true;
     refuse(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "the capture was begun on another stream");
+  }
   const bool is_invalid = capture->is_invalid;
   // Every node of the streams that joined must come before something of this one.
   std::vector<GraphNode*> reached = stream.tail;
@@ -218,11 +220,11 @@ void expect_no_capture() {
   for (const auto& [handle, stream] : Host::get().streams.all()) expect_not_captured(*stream);
 }
 
-void expect_no_implicit_capture(const Stream& stream) {
+void expect_no_implicit_capture(const Stream& stream, bool ends_capture) {
   if (stream.order != vgpu::StreamOrder::kLegacyStream || stream.is_capturing()) return;
   for (const auto& [handle, other] : Host::get().streams.all())
     if (other->is_capturing() && (other->flags & kStreamNonBlocking) == 0) {
-      other->capture->is_invalid = true;
+      if (ends_capture) other->capture->is_invalid = true;
       refuse(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
              "the legacy default stream is used while a stream is captured that is ordered with it\n"
              "  help: use another stream, or make the captured one with cudaStreamNonBlocking");

@@ -87,7 +87,7 @@ void expect_not_captured(const Stream& stream);
 /// The same of every stream, for what waits for all.
 void expect_no_capture();
 /// CUDA_ERROR_STREAM_CAPTURE_IMPLICIT for work on the legacy stream while a stream is captured that waits for it, which ends
-/// the capture.
-void expect_no_implicit_capture(const Stream& stream);
+/// the capture; a question about that stream does not.
+void expect_no_implicit_capture(const Stream& stream, bool ends_capture = true);
 
 }  // namespace imbrex::cuda
