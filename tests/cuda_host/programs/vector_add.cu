@@ -30,7 +30,7 @@ int main() {
   EXPECT(cudaGetLastError() == cudaSuccess);
   EXPECT(cudaMemcpy(z.data(), y.data(), 4, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
   CHECK(cudaFree(a));
-  EXPECT(cudaFree(a) != cudaSuccess);
+  EXPECT(cudaFree(b + 1) != cudaSuccess);
   cudaGetLastError();
   CHECK(cudaDeviceReset());
 }
