@@ -55,6 +55,18 @@ TEST(CheckThreadGroups, ScopesOfEachKind) {
   EXPECT_THAT(in(3, 1, "sync"), HasSubstr("a single thread has no other thread to wait for"));
 }
 
+TEST(CheckThreadGroups, BarriersUnderAConditionOnTheThreadsNumber) {
+  const std::string few =
+      "%i: int32 = thread_idx\n%three: int32 = const {int = 3}\n%few: bool = lt %i, %three\n";
+  EXPECT_THAT(refusal(few + "if %few @7 {\n sync @8\n}", check_thread_groups),
+              HasSubstr("f.cpp:8: error: sync: every thread of the group executes it, and the condition of "
+                        "line 7 depends on the thread's number"));
+  EXPECT_EQ(refusal(few + "if %few {\n thread_group {begin = 32, threads = 32} {\n  sync\n }\n}",
+                    check_thread_groups),
+            "passes");
+  EXPECT_EQ(refusal("%b: bool = lt %m, %m\nif %b {\n sync\n}", check_thread_groups), "passes");
+}
+
 TEST(CheckThreadGroups, ReportsEveryFinding) {
   const std::string text =
       refusal("thread_group {begin = 0, threads = 1} {\n sync @3\n sync @4\n}", check_thread_groups);

@@ -68,14 +68,48 @@ std::string_view remedy(Scope scope, const ThreadGroup& group) {
   }
 }
 
+/// Scalars that differ between the threads of a group: their number, and what is computed from it.
+class ThreadNumbers {
+ public:
+  explicit ThreadNumbers(const ir::Function& function) {
+    for (size_t before = 1; before != of_threads_.size();) {  // variables may be assigned behind their uses
+      before = of_threads_.size();
+      ir::walk(function.body, [&](const Op& op) { look(op); });
+    }
+  }
+  bool has(const ir::Value* value) const { return of_threads_.contains(value); }
+
+ private:
+  void look(const Op& op) {
+    bool depends = op.code == Opcode::kThreadIdx;
+    if (op.code != Opcode::kItem && op.code != Opcode::kReduce)
+      for (const ir::Value* operand : op.operands) depends = depends || (is_scalar(*operand) && has(operand));
+    if (!depends) return;
+    if (op.code == Opcode::kAssign) of_threads_.insert(op.operands[0]);
+    for (const ir::Value* result : op.results)
+      if (is_scalar(*result)) of_threads_.insert(result);
+  }
+  static bool is_scalar(const ir::Value& value) {
+    return value.type.kind == ir::TypeKind::kScalar ||
+           (value.type.kind == ir::TypeKind::kVariable && value.type.shape.empty());
+  }
+
+  std::set<const ir::Value*> of_threads_;
+};
+
+/// Ops by which the threads of a group wait for each other.
+bool waits_for_all(const Op& op) {
+  return op.code == Opcode::kSync || op.code == Opcode::kClusterSync || op.code == Opcode::kItem;
+}
+
 class Checker {
  public:
-  explicit Checker(const ir::Function& function) : function_(function) {}
+  explicit Checker(const ir::Function& function) : function_(function), numbers_(function) {}
 
   void run() {
     const Target* target = find_target(function_.target);
     budgets_.resize(static_cast<size_t>(function_.threads() / kWarp));
-    block(function_.body, {0, function_.threads(), nullptr});
+    block(function_.body, {0, function_.threads(), nullptr}, nullptr);
     check_budgets();
     const int64_t ids = target ? target->named_barriers - 1 : 15;  // 0 is the CTA's
     if (static_cast<int64_t>(barriers_.size()) > ids)
@@ -88,11 +122,23 @@ class Checker {
   }
 
  private:
-  void block(const Block& block, const ThreadGroup& group) {
+  /// `divides`: the condition or loop by which the group's threads do not all come here, if there is one.
+  void block(const Block& block, const ThreadGroup& group, const Op* divides) {
     for (const Op* op : block.ops) {
       check(*op, group);
-      const ThreadGroup inside = op->code == Opcode::kThreadGroup ? group.narrowed(*op) : group;
-      for (const auto& region : op->regions) this->block(*region, inside);
+      if (divides && waits_for_all(*op))
+        find(*op, group,
+             fmt::format("every thread of the group executes it, and the {} of line {} depends on the "
+                         "thread's number",
+                         divides->code == Opcode::kIf ? "condition" : "loop", divides->where.line),
+             "move it out, or take the threads by thread_group() or single_warp()");
+      const bool narrows = op->code == Opcode::kThreadGroup;
+      const ThreadGroup inside = narrows ? group.narrowed(*op) : group;
+      const bool divides_here = (op->code == Opcode::kIf || op->code == Opcode::kFor) &&
+                                std::any_of(op->operands.begin(), op->operands.end(),
+                                            [&](const ir::Value* v) { return numbers_.has(v); });
+      const Op* by = narrows ? nullptr : divides_here ? op : divides;
+      for (const auto& region : op->regions) this->block(*region, inside, by);
     }
   }
 
@@ -182,6 +228,7 @@ class Checker {
   }
 
   const ir::Function& function_;
+  const ThreadNumbers numbers_;
   std::vector<Diagnostic> findings_;
   std::set<std::pair<int64_t, int64_t>> barriers_;
   struct Budget {
