@@ -64,6 +64,10 @@ TEST(CheckThreadGroups, BarriersUnderAConditionOnTheThreadsNumber) {
   EXPECT_EQ(refusal(few + "if %few {\n thread_group {begin = 32, threads = 32} {\n  sync\n }\n}",
                     check_thread_groups),
             "passes");
+  EXPECT_THAT(refusal(few + "%t: register<int32, [64]> = broadcast %m {shape = [64]}\n"
+                            "for %at: int32 in %i, %m, %three {\n %v: int32 = item %t, %three\n}",
+                      check_thread_groups),
+              HasSubstr("item: every thread of the group executes it, and the loop of line"));
   EXPECT_EQ(refusal("%b: bool = lt %m, %m\nif %b {\n sync\n}", check_thread_groups), "passes");
 }
 
