@@ -3,7 +3,9 @@
 // float8_e4m3 with a factor for each 128 rows of a column, as products along the rows want it.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <utility>
 
 #include "imbrex/imbrex.h"
 

@@ -6,7 +6,10 @@
 // and -infinity behind the sequence's end. Keys are float8_e4m3 with a float32 factor per token, in pages of 64
 // tokens, which a table of each sequence names; the factors stand behind the keys of their page. One warp loads
 // pages, wherever they lie, and a warp group multiplies them.
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <vector>
