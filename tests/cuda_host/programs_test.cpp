@@ -46,7 +46,7 @@ TEST_P(CudaProgram, RunsUnmodified) {
 INSTANTIATE_TEST_SUITE_P(
     All, CudaProgram,
     testing::Combine(testing::Values("vector_add", "reduction", "streams", "symbols", "host_memory", "graphs",
-                                     "host_functions", "clusters", "queries", "heap"),
+                                     "host_functions", "patterns", "clusters", "queries", "heap"),
                      testing::Values("shared", "static")),
     [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
 
