@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of rows on a CUDA GPU, each beside a device copy that moves as many bytes.
 //
-//   bench_rows [--turns 5] [--only rms_norm,top_k]
+//   bench_rows [--turns 5] [--only rms_norm,top_k] [--sizes 65536x1023,8192x8192]
 //
 // Contenders take turns; each turn launches back to back with operands in rotation, so that each launch finds its own in
 // memory and not in the L2 cache. Figures are medians. tests/ verify what is timed here.
@@ -169,18 +169,22 @@ std::vector<Subject> subjects(const Device& device) {
 
 int run(int argc, char** argv) {
   int turns = 5;
-  std::string only;
+  std::string only, sizes;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::string(argv[i]) == "--turns") turns = std::stoi(argv[i + 1]);
     if (std::string(argv[i]) == "--only") only = argv[i + 1];
+    if (std::string(argv[i]) == "--sizes") sizes = argv[i + 1];
   }
   const Device device = Device::cuda();
   runtime::GpuTimer timer(device);
   fmt::print("{}\n", device.name());
-  const std::vector<std::string> wanted = bench::split(only, ',');
+  const std::vector<std::string> wanted = bench::split(only, ','), wanted_sizes = bench::split(sizes, ',');
+  const auto is_among = [](const std::vector<std::string>& words, const std::string& text) {
+    const std::string word = text.substr(0, text.find(' '));
+    return words.empty() || std::find(words.begin(), words.end(), word) != words.end();
+  };
   for (const Subject& subject : subjects(device)) {
-    const std::string name = subject.name.substr(0, subject.name.find(' '));
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
+    if (!is_among(wanted, subject.name) || !is_among(wanted_sizes, subject.size)) continue;
     try {
       measure(device, timer, subject, turns);
     } catch (const std::exception& error) {

@@ -14,10 +14,17 @@ namespace imbrex {
 class ColumnSums {
  public:
   /// Each a name and a dense tensor of [columns], or null. LaunchError for one that does not fit, and for rows that are too
-  /// long to be held whole. `bytes` of an element, of which a thread takes `thread_bytes`: how many CTAs there is room for.
-  ColumnSums(const RowCall& call, std::vector<std::pair<std::string, const DeviceTensor*>> results, int bytes,
-             int thread_bytes, const Stream& stream);
+  /// long to be held whole. `read`: what the kernel reads row by row, of the last of which a thread takes `thread_bytes`; it
+  /// says how many CTAs there is room for.
+  ColumnSums(const RowCall& call, std::vector<std::pair<std::string, const DeviceTensor*>> results,
+             const std::vector<const DeviceTensor*>& read, int thread_bytes, const Stream& stream);
 
+  /// Whether what adds up the parts can start while they are computed.
+  bool overlaps() const { return overlaps_; }
+  /// Bytes of a multiprocessor's shared memory for tiles that are loaded ahead.
+  int room() const { return room_; }
+  /// Whether rows are WideRows.
+  bool are_wide() const { return are_wide_; }
   /// CTAs that share the rows.
   int64_t ctas() const { return ctas_; }
   bool has(size_t i) const { return !results_[i].second->is_null(); }
@@ -31,6 +38,8 @@ class ColumnSums {
   std::vector<std::pair<std::string, const DeviceTensor*>> results_;
   Stream stream_;
   int64_t ctas_;
+  bool overlaps_, are_wide_;
+  int room_;
   std::vector<Workspace> parts_;  // a last one of no size for those that are not asked for
 };
 

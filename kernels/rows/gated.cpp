@@ -23,9 +23,10 @@ LaunchReport gated(const DeviceTensor& gate, const DeviceTensor& up, const Devic
   RowCall call("gated", "gate", gate);
   call.operand("up", up);
   call.result("y", y);
+  const kernels::RowShapeArguments shape = call.shape_of_elements(tile_columns(call.columns()));
+  const auto operand = [&](const DeviceTensor& t) { return call.arguments(t, shape.rows == 1); };
   return kernel_of_device<kernels::Gated>(gate.device())
-      .on(stream)(call.row_shape(tile_columns(call.columns())), call.arguments(gate), call.arguments(up),
-                  call.arguments(y), activation);
+      .on(stream)(shape, operand(gate), operand(up), operand(y), activation);
 }
 
 LaunchReport gated_backward(const DeviceTensor& dy, const DeviceTensor& gate, const DeviceTensor& up,
@@ -34,9 +35,10 @@ LaunchReport gated_backward(const DeviceTensor& dy, const DeviceTensor& gate, co
   const CallerLine caller(where);
   RowCall call("gated_backward", "dy", dy);
   call.operand("gate", gate).operand("up", up).result("dgate", dgate).result("dup", dup);
+  const kernels::RowShapeArguments shape = call.shape_of_elements(tile_columns(call.columns()));
+  const auto operand = [&](const DeviceTensor& t) { return call.arguments(t, shape.rows == 1); };
   return kernel_of_device<kernels::GatedBackward>(gate.device())
-      .on(stream)(call.row_shape(tile_columns(call.columns())), call.arguments(dy), call.arguments(gate),
-                  call.arguments(up), call.arguments(dgate), call.arguments(dup), activation);
+      .on(stream)(shape, operand(dy), operand(gate), operand(up), operand(dgate), operand(dup), activation);
 }
 
 namespace kernels {

@@ -19,7 +19,7 @@ LaunchReport layer_norm(const DeviceTensor& x, const DeviceTensor& weight, const
   const auto weights = call.column_operand("weight", weight), biases = call.column_operand("bias", bias);
   call.result("y", y);
   return kernel_of_device<kernels::LayerNormRows>(x.device())
-      .on(stream)(call.row_shape(), call.is_whole(), epsilon, call.arguments(x), weights, biases,
+      .on(stream)(call.spanned_shape(), call.is_whole(), epsilon, call.arguments(x), weights, biases,
                   call.arguments(y));
 }
 
@@ -32,14 +32,22 @@ LaunchReport layer_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, 
   call.operand("x", x);
   const auto weights = call.column_operand("weight", weight);
   if (!dx.is_null()) call.result("dx", dx);
-  const ColumnSums sums(call, {{"dweight", &dweight}, {"dbias", &dbias}}, x.dtype().bytes(),
+  const ColumnSums sums(call, {{"dweight", &dweight}, {"dbias", &dbias}}, {&dy, &x},
                         kernels::LayerNormBackward().thread_bytes, stream);
-  LaunchReport report = kernel_of_device<kernels::LayerNormBackward>(dy.device())
-                            .on(stream)(call.row_shape(), call.row_shape().tile_columns == call.columns(),
-                                        sums.ctas(), epsilon, call.arguments(dy), call.arguments(x), weights,
-                                        !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0),
-                                        sums.parts(0), sums.has(1), sums.parts(1));
-  return sums.add_up(std::move(report));
+  if (sums.are_wide())
+    return sums.add_up(kernel_of_device<kernels::WideLayerNormBackward>(dy.device())
+                           .on(stream)(call.row_shape(), call.row_shape().tile_columns == call.columns(),
+                                       sums.ctas(), epsilon, call.arguments(dy), call.arguments(x), weights,
+                                       !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0),
+                                       sums.parts(0), sums.has(1), sums.parts(1)));
+  const auto launch = [&](auto& kernel) {
+    return kernel.on(stream)(call.row_shape(), call.row_shape().tile_columns == call.columns(), sums.ctas(),
+                             sums.room(), epsilon, call.arguments(dy), call.arguments(x), weights,
+                             !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0), sums.parts(0),
+                             sums.has(1), sums.parts(1));
+  };
+  return sums.add_up(sums.overlaps() ? launch(kernel_of_device<kernels::HopperLayerNormBackward>(dy.device()))
+                                     : launch(kernel_of_device<kernels::LayerNormBackward>(dy.device())));
 }
 
 namespace kernels {
@@ -77,31 +85,49 @@ const KernelRegistration<LayerNormRows> forward{
       });
     }};
 
+template <class K>
+void try_backward(Case& c, Kernel<K>& kernel) {
+  const RowCase rows(c);
+  const int64_t ctas = c.size("ctas"), n = rows.n;
+  DeviceTensor dy = rows.input(), x = rows.input(), weight = c.input(rows.dtype, {n}), dx = rows.output(),
+               weight_parts = c.output(float32, {ctas, n}), bias_parts = c.output(float32, {ctas, n});
+  const kernels::RowShapeArguments shape = rows.shape();
+  const auto launch = [&](const auto&... room) {
+    c.launch(kernel, shape, shape.tile_columns == n, ctas, room..., kEpsilon, rows.operand(dy),
+             rows.operand(x), rows.column(weight), true, rows.operand(dx), true, weight_parts, true,
+             bias_parts);
+  };
+  if constexpr (std::is_same_v<K, WideLayerNormBackward>)
+    launch();
+  else
+    launch(kTriedRoom);
+  c.expect(dx, [&](std::span<double> out) {
+    const std::vector<double> in = c.values(x), w = c.values(weight), gradient = c.values(dy);
+    rows.each([&](int64_t first) {
+      const NormalRow normal(&in[first], n, kEpsilon);
+      double along = 0, shift = 0;
+      for (int64_t j = 0; j < n; ++j) {
+        along += gradient[first + j] * w[j] * normal.values[j] / static_cast<double>(n);
+        shift += gradient[first + j] * w[j] / static_cast<double>(n);
+      }
+      for (int64_t j = 0; j < n; ++j)
+        out[first + j] = normal.scale * (gradient[first + j] * w[j] - shift - normal.values[j] * along);
+    });
+  });
+}
+
 const KernelRegistration<LayerNormBackward> backward{
     {"layer_norm_backward", "gradients of layer normalisation: of x, and of weight and bias per CTA",
      with_ctas(row_sizes(123, 1000))},
-    [](Case& c, Kernel<LayerNormBackward>& kernel) {
-      const RowCase rows(c);
-      const int64_t ctas = c.size("ctas"), n = rows.n;
-      DeviceTensor dy = rows.input(), x = rows.input(), weight = c.input(rows.dtype, {n}), dx = rows.output(),
-                   weight_parts = c.output(float32, {ctas, n}), bias_parts = c.output(float32, {ctas, n});
-      const kernels::RowShapeArguments shape = rows.shape();
-      c.launch(kernel, shape, shape.tile_columns == n, ctas, kEpsilon, rows.operand(dy), rows.operand(x),
-               rows.column(weight), true, rows.operand(dx), true, weight_parts, true, bias_parts);
-      c.expect(dx, [&](std::span<double> out) {
-        const std::vector<double> in = c.values(x), w = c.values(weight), gradient = c.values(dy);
-        rows.each([&](int64_t first) {
-          const NormalRow normal(&in[first], n, kEpsilon);
-          double along = 0, shift = 0;
-          for (int64_t j = 0; j < n; ++j) {
-            along += gradient[first + j] * w[j] * normal.values[j] / static_cast<double>(n);
-            shift += gradient[first + j] * w[j] / static_cast<double>(n);
-          }
-          for (int64_t j = 0; j < n; ++j)
-            out[first + j] = normal.scale * (gradient[first + j] * w[j] - shift - normal.values[j] * along);
-        });
-      });
-    }};
+    try_backward<LayerNormBackward>};
+const KernelRegistration<HopperLayerNormBackward> hopper_backward{
+    {"hopper_layer_norm_backward", "the same, during whose end the next kernel starts",
+     with_ctas(row_sizes(123, 1000))},
+    try_backward<HopperLayerNormBackward>};
+const KernelRegistration<WideLayerNormBackward> wide_backward{
+    {"wide_layer_norm_backward", "the same of rows that are too wide for registers",
+     with_ctas(row_sizes(12, 9000))},
+    try_backward<WideLayerNormBackward>};
 
 }  // namespace
 }  // namespace kernels

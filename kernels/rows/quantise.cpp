@@ -36,7 +36,7 @@ LaunchReport quantise_float8(const DeviceTensor& x, const DeviceTensor& q, const
   const bool merged = is_batch && call.row_shape().matrices == 1;
   const int64_t scale_row = merged && shape[row] == 1 ? scale.strides()[0] : scale.strides()[row];
   return kernel_of_device<kernels::QuantiseRows>(x.device())
-      .on(options.stream)(call.row_shape(), call.is_whole(), options.block, call.arguments(x), has_gate,
+      .on(options.stream)(call.spanned_shape(), call.is_whole(), options.block, call.arguments(x), has_gate,
                           call.arguments(has_gate ? options.gate : x), options.activation, call.arguments(q),
                           scale.address(), scale_row, scale.strides().back(),
                           is_batch ? scale.strides()[0] : 0);

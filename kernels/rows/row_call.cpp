@@ -70,6 +70,9 @@ void RowCall::add(const std::string& name, const DeviceTensor& tensor,
   if (columns_ > 1 && tensor.strides().back() != 1)
     refuse(name, tensor, fmt::format("has a stride of {} along its rows, not 1", tensor.strides().back()),
            "copy it to a tensor whose rows are contiguous");
+  is_dense_ = is_dense_ && tensor.is_dense() && tensor.address() % kVectorBytes == 0;
+  least_bytes_ = std::min(least_bytes_, tensor.dtype().bytes());
+  most_bytes_ = std::max(most_bytes_, tensor.dtype().bytes());
   const size_t row = tensor.shape().size() - 2;
   if (matrices_ > 1 && rows_ > 1 && tensor.strides()[0] != rows_ * tensor.strides()[row])
     is_one_matrix_ = false;
@@ -138,11 +141,32 @@ kernels::RowShapeArguments RowCall::row_shape(int tile_columns) const {
           static_cast<int>(column_unit_), tile_columns};
 }
 
-kernels::RowOperandArguments<> RowCall::arguments(const DeviceTensor& tensor) const {
+kernels::RowShapeArguments RowCall::spanned_shape() const {
+  constexpr int64_t kMostBytes = 65536, kMostUnits = int64_t{1} << 31;
+  kernels::RowShapeArguments shape = row_shape();
+  const int64_t rows = kVectorBytes / least_bytes_;
+  // Single elements of 32 bits move well enough; more bytes would not fit a CTA's registers.
+  if (is_dense_ && column_unit_ == 1 && least_bytes_ < 4 &&
+      rows * shape.tile_columns * most_bytes_ <= kMostBytes &&
+      matrices_ * rows_ * columns_ * most_bytes_ / kVectorBytes < kMostUnits)
+    shape.span_rows = static_cast<int>(rows);
+  return shape;
+}
+
+kernels::RowShapeArguments RowCall::shape_of_elements(int tile_columns) const {
+  constexpr int64_t kMostTiles = 65535;
+  const int64_t elements = matrices_ * rows_ * columns_, unit = std::gcd(elements, kVectorBytes);
+  if (!is_dense_ || column_unit_ >= 8 || unit < 8 || elements > kMostTiles * tile_columns)
+    return row_shape(tile_columns);
+  return {1, 1, elements / unit, static_cast<int>(unit), tile_columns};
+}
+
+kernels::RowOperandArguments<> RowCall::arguments(const DeviceTensor& tensor, bool is_one_row) const {
   const size_t first = tensor.shape().size() - 2;
   const std::vector<int64_t>& strides = tensor.strides();
   int64_t row = strides[first], batch = is_one_matrix_ || matrices_ == 1 ? 0 : strides[0];
   if (rows_ == 1) row = is_one_matrix_ && matrices_ > 1 ? strides[0] : 0;
+  if (is_one_row) row = batch = 0;
   const int64_t unit = unit_of(tensor.address(), tensor.dtype(), row, batch);
   return {tensor.dtype(), tensor.address(), {static_cast<int>(unit), row / unit, batch / unit}};
 }

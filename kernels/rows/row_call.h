@@ -50,7 +50,13 @@ class RowCall {
   kernels::RowShapeArguments row_shape(int tile_columns) const;
   /// The width of tiles: whole rows, where is_whole().
   int tile_columns() const;
-  kernels::RowOperandArguments<> arguments(const DeviceTensor& tensor) const;
+  /// `is_one_row`: the shape is that of one row.
+  kernels::RowOperandArguments<> arguments(const DeviceTensor& tensor, bool is_one_row = false) const;
+  /// The same of kernels that move tiles of whole rows as spans where they can; see kernels::RowShape::span_rows.
+  kernels::RowShapeArguments spanned_shape() const;
+  /// The same of kernels that compute each element by itself: one row of all elements where tensors are dense and their rows are
+  /// not vectors.
+  kernels::RowShapeArguments shape_of_elements(int tile_columns) const;
   /// Whether rows are held whole.
   bool is_whole() const { return columns_ <= kernels::RowTile::kMostColumns; }
 
@@ -72,6 +78,8 @@ class RowCall {
   int64_t matrices_, rows_, columns_;
   int64_t column_unit_;
   bool is_one_matrix_;
+  bool is_dense_ = true;                   ///< all operands, which begin at multiples of 16 bytes, are
+  int least_bytes_ = 16, most_bytes_ = 1;  ///< of an operand's elements
 };
 
 }  // namespace imbrex

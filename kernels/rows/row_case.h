@@ -24,6 +24,9 @@ inline std::vector<SizeOption> with_ctas(std::vector<SizeOption> sizes) {
   return sizes;
 }
 
+/// Bytes of shared memory for tiles that are loaded ahead: of a multiprocessor of sm_80.
+inline constexpr int kTriedRoom = 152 << 10;
+
 /// A problem of row_sizes().
 struct RowCase {
   explicit RowCase(Case& c)

@@ -18,7 +18,7 @@ LaunchReport softmax(const DeviceTensor& x, const DeviceTensor& y, const Stream&
   RowCall call("softmax", "x", x);
   call.result("y", y);
   return kernel_of_device<kernels::SoftmaxRows>(x.device())
-      .on(stream)(call.row_shape(), call.is_whole(), call.arguments(x), call.arguments(y));
+      .on(stream)(call.spanned_shape(), call.is_whole(), call.arguments(x), call.arguments(y));
 }
 
 LaunchReport softmax_backward(const DeviceTensor& dy, const DeviceTensor& y, const DeviceTensor& dx,
@@ -28,7 +28,7 @@ LaunchReport softmax_backward(const DeviceTensor& dy, const DeviceTensor& y, con
   call.operand("y", y);
   call.result("dx", dx);
   return kernel_of_device<kernels::SoftmaxBackward>(y.device())
-      .on(stream)(call.row_shape(), call.is_whole(), call.arguments(dy), call.arguments(y),
+      .on(stream)(call.spanned_shape(), call.is_whole(), call.arguments(dy), call.arguments(y),
                   call.arguments(dx));
 }
 

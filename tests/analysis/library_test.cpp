@@ -73,6 +73,7 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
                                                 "gated_delta_rule",
                                                 "gather_rows",
                                                 "grouped_matmul",
+                                                "held_cross_entropy",
                                                 "histogram",
                                                 "hopper_grouped_matmul",
                                                 "hopper_grouped_matmul_fp8",

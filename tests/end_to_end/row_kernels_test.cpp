@@ -76,6 +76,9 @@ void each_bench(const Body& body, bool with_long = true) {
                                {{3, 5, 136}, {.order = {1, 0, 2}, .gap = 8}},
                                {{2, 3, 64}, {.gap = 8, .first = 8}},
                                {{1, 1}},
+                               {{19, 203}},
+                               {{2, 7, 1031}},
+                               {{8, 203}},
                                {{2, 4100}},
                                {{2, 33001}}};
   for (size_t i = 0; i < lies.size() - (with_long ? 0 : 1); ++i)

@@ -6,16 +6,29 @@
 // the value, and answer the query.
 #pragma once
 
+#include <algorithm>
+
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 
 struct GatedDeltaRule {
   int block_v = 32, num_warps = 4;  // columns of a state in a CTA
+  /// 1: a warp has some columns of all rows of the state, and sums along columns need no other warp; 0: rows of all of them.
+  int by_columns = 0;
 
   static auto space() {
-    return Space<GatedDeltaRule>().choose<&GatedDeltaRule::block_v, &GatedDeltaRule::num_warps>(
-        {{32, 4}, {16, 4}, {8, 2}, {32, 8}, {64, 8}});
+    using K = GatedDeltaRule;
+    return Space<K>().choose<&K::block_v, &K::num_warps, &K::by_columns>({{32, 4, 0},
+                                                                          {32, 4, 1},
+                                                                          {64, 4, 1},
+                                                                          {64, 8, 1},
+                                                                          {128, 8, 1},
+                                                                          {16, 1, 1},
+                                                                          {16, 4, 0},
+                                                                          {8, 2, 0},
+                                                                          {32, 8, 0},
+                                                                          {64, 8, 0}});
   }
 
   /// For token t and each head h of values, which has the queries and keys of head h / (value_heads / heads):
@@ -37,10 +50,9 @@ struct GatedDeltaRule {
     Int32 column = block_v * block_idx.x, value_head = block_idx.y, token = block_idx.z;
     auto head = value_head / (value_heads / heads);
 
-    const auto unit_row = [&](const Ptr<>& from) {
+    const auto of_key = [&](const Ptr<>& from) {
       auto x = load_global(global_view(from, dtype, {tokens, heads, key_size})[token][head], {0}, {key_size});
-      RegisterTensor row = x.to(float32);
-      return RegisterValue((row * rsqrt(sum(row * row) + 1e-6f)).reshape({key_size, 1}));
+      return RegisterTensor(x.to(float32));
     };
     const auto of_head = [&](const GlobalTensor& from) {
       return load_global(from, {value_head}, {1}).to(float32);
@@ -54,22 +66,42 @@ struct GatedDeltaRule {
     auto g_state = global_view(state_ptr, {slots, value_heads, key_size, value_size});
 
     Int32 slot = global_view(slot_ptr, {tokens})[token];
+    RegisterTensor k_row = of_key(k_ptr), q_row = of_key(q_ptr);
+    auto v = load_global(values(v_ptr), {column}, {block_v}).to(float32);
+    auto x = of_token(a_ptr) + of_head(global_view(dt_bias_ptr, {value_heads}));
+    auto a_log = of_head(global_view(a_log_ptr, {value_heads})), b = of_token(b_ptr);
     RegisterTensor state = zeros(float32, {key_size, block_v});
+    if (by_columns) annotate_layout(state, layout_by_columns(key_size));
     if (auto kept = when(slot >= 0))
       state = load_global(g_state[slot][value_head], {0, column}, {key_size, block_v});
-    auto k = unit_row(k_ptr), q = unit_row(q_ptr);
-    auto v = load_global(values(v_ptr), {column}, {block_v}).to(float32);
 
-    auto x = of_token(a_ptr) + of_head(global_view(dt_bias_ptr, {value_heads}));
     auto softplus = max(x, 0.0f) + log(exp(-abs(x)) + 1.0f);
-    auto decay = exp(-exp(of_head(global_view(a_log_ptr, {value_heads}))) * softplus);
-    auto strength = 1.0f / (exp(-of_token(b_ptr)) + 1.0f);
-    state *= decay.reshape({1, 1});
-    auto error = strength * (v - sum(state * k, {.axis = 0}));
-    state += k * error.reshape({1, block_v});
+    RegisterTensor decay = exp(-exp(a_log) * softplus), strength = 1.0f / (exp(-b) + 1.0f);
+    const auto one_over_length = [](const RegisterTensor& row) {
+      return RegisterTensor(rsqrt(sum(row * row, {.axis = 0, .keep = true}) + 1e-6f));
+    };
+    RegisterTensor per_k = one_over_length(k_row), per_q = one_over_length(q_row);
+    auto k = (k_row * per_k).reshape({key_size, 1}), q = (q_row * per_q).reshape({key_size, 1});
+    // What the new state answers, without it: s^T q = decay * (state^T q) + (k^T q) r, so that both sums over the state are made
+    // at once.
+    RegisterTensor predicted = sum(state * k, {.axis = 0}), answered = sum(state * q, {.axis = 0}),
+                   along = sum(k_row * q_row, {.axis = 0, .keep = true}) * per_k * per_q;
+    RegisterTensor error = strength * (v - decay * predicted);
+    RegisterTensor answer = decay * answered + along * error;
+    state = state * decay.reshape({1, 1}) + k * error.reshape({1, block_v});
 
-    store_global(values(o_ptr), (sum(state * q, {.axis = 0}) * scale).to(dtype), {column});
+    store_global(values(o_ptr), (answer * scale).to(dtype), {column});
     if (auto kept = when(slot >= 0)) store_global(g_state[slot][value_head], state, {0, column});
+  }
+
+ private:
+  layout::Layout layout_by_columns(int key_size) const {
+    constexpr int kVector = 4;
+    const int lanes = std::max(1, block_v / (kVector * num_warps)), rows = 32 / lanes;
+    require(block_v % (kVector * num_warps) == 0 && 32 % lanes == 0 && key_size % rows == 0,
+            "{} rows of {} columns cannot be divided among {} warps", key_size, block_v, num_warps);
+    return layout::spatial({1, num_warps}) * layout::local({key_size / rows, 1}) *
+           layout::spatial({rows, lanes}) * layout::local({1, kVector});
   }
 };
 

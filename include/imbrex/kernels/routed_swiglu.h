@@ -15,7 +15,7 @@ struct RoutedSwiglu {
 
   static auto space() {
     return Space<RoutedSwiglu>().choose<&RoutedSwiglu::blocks, &RoutedSwiglu::num_warps>(
-        {{8, 4}, {4, 2}, {16, 4}, {4, 4}, {16, 8}});
+        {{8, 4}, {4, 2}, {16, 4}, {4, 4}, {16, 8}, {2, 1}, {8, 2}, {16, 2}, {32, 8}});
   }
 
   /// y[i, j] = g / (1 + exp(-g)) * u * weights[choice[i]] / scales[i, j / 128], with g = x[i, j] and u = x[i, width + j].
@@ -32,16 +32,16 @@ struct RoutedSwiglu {
     grid(cdiv(width, blocks * kBlock), rows);
     warps(num_warps);
     Int32 block = blocks * block_idx.x, row = block_idx.y;
-    if (auto none = when(global_view(expert_ptr, {rows})[row] < 0)) return_();
+    // Three loads deep at most: of the expert and the choice, of the row and its weight.
+    Int32 expert = global_view(expert_ptr, {rows})[row], choice = global_view(choice_ptr, {rows})[row];
+    if (auto none = when(expert < 0)) return_();
 
-    Int32 choice = global_view(choice_ptr, {rows})[row];
+    auto g_x = global_view(x_ptr, dtype, {rows, 2, width / kBlock, kBlock})[row];
+    const auto half = [&](int which) { return load_global(g_x[which], {block, 0}, {blocks, kBlock}); };
+    auto loaded_gate = half(0), loaded_up = half(1);
     Float32 weight = 1;
     if (auto has = when(choice >= 0)) weight = global_view(weights_ptr, {choices})[choice];
-    auto g_x = global_view(x_ptr, dtype, {rows, 2, width / kBlock, kBlock})[row];
-    const auto half = [&](int which) {
-      return load_global(g_x[which], {block, 0}, {blocks, kBlock}).to(float32);
-    };
-    RegisterTensor gate = half(0), up = half(1);
+    RegisterTensor gate = loaded_gate.to(float32), up = loaded_up.to(float32);
     if (has_limit) {
       gate = min(gate, limit);
       up = max(min(up, limit), -limit);

@@ -2,6 +2,7 @@
 // Layer normalisation of rows of any length, forward and backward. (layer_norm.h has the simplest form.)
 #pragma once
 
+#include "imbrex/kernels/rows/flat_tile.h"
 #include "imbrex/kernels/rows/persistent_rows.h"
 
 namespace imbrex::kernels {
@@ -23,8 +24,8 @@ struct LayerNormRows {
   void operator()(RowShape shape, bool is_whole, Float32 epsilon, RowOperand x, ColumnOperand weight,
                   ColumnOperand bias, RowOperand y) const {
     const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
-    const auto [row, matrix] = tile.place_of_cta();
-    const TileRows values(tile, x.view(shape, matrix), row);
+    const RowPlace at = tile.place_of_cta();
+    TileRows values(tile, x, at);
     RegisterTensor mean =
         sum_of_rows(tile, [&](const ScalarArg& column) { return values.at(column); }) / shape.columns();
     auto squares = sum_of_rows(tile, [&](const ScalarArg& column) {
@@ -32,60 +33,156 @@ struct LayerNormRows {
       return centred * centred;
     });
     RegisterTensor scale = rsqrt(squares / shape.columns() + epsilon);
-    auto g_y = y.view(shape, matrix);
-    tile.each_part([&, &row = row](const ScalarArg& column) {
+    tile.each_part([&](const ScalarArg& column) {
       auto scaled = (values.at(column) - mean) * scale * weight.load(shape, column, tile.columns) +
                     bias.load(shape, column, tile.columns);
-      store_global(g_y, scaled.to(y.dtype), {row, column});
+      store_tile(tile, y, at, column, scaled);
     });
   }
 };
 
-/// dx, and each CTA's parts of dweight and dbias, which SumOfParts adds up.
+/// dx, and each CTA's parts of dweight and dbias, which SumsOfParts adds up. `kOverlaps`: these begin while it ends.
+template <bool kOverlaps>
+struct LayerNormBackwardOf {
+  int thread_bytes = 32;  // of x, per thread
+
+  /// weight_parts[ctas, columns] and bias_parts = the sums of dy * normal and of dy over the rows that a CTA has; normal =
+  /// (x - mean) / sqrt(variance + epsilon). Rows are whole; `is_full`: as wide as the tile.
+  /// `room`: bytes of a multiprocessor's shared memory for tiles that are loaded ahead.
+  void operator()(RowShape shape, bool is_full, Int32 ctas, int room, Float32 epsilon, RowOperand dy,
+                  RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
+                  Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
+    grid(ctas);
+    const PersistentRows rows(shape, x.dtype.bytes(), std::max(x.dtype.bytes(), dy.dtype.bytes()),
+                              thread_bytes);
+    if (kOverlaps) griddepcontrol::launch_dependents();
+    std::optional<ColumnSum> weight_part, bias_part;
+    if (has_weight_parts) weight_part.emplace(rows);
+    if (has_bias_parts) bias_part.emplace(rows);
+    AheadRows ahead(rows, {&x, &dy}, room);
+    RowSums sums(rows, 4);
+    const ColumnFactors factors(weight, rows);
+    Float32 share = 1.0f / cast<float32>(shape.columns());
+    // Sums are of what a row's numbers are above the mean of its first ones, so that little is lost where the mean of all is
+    // taken from them afterwards. The same in all threads of the row.
+    Float32 first_share = 1.0f / cast<float32>(min(shape.columns(), PersistentRows::kLeastColumns));
+    RegisterTensor next_pivot = zeros(float32, {rows.tile_rows(), 1}), pivot = next_pivot;
+    const auto prepare = [&](const ScalarArg& i, bool is_next) {
+      std::vector<RegisterTensor> terms;  // above, above^2, dy * weight, dy * weight * above
+      next_pivot = sum(ahead.least_columns(0, i, is_next), {.axis = 1, .keep = true}) * first_share;
+      for (int s = 0; s < rows.slabs(); ++s) {
+        auto difference = ahead.slab(0, s, i, is_next) - next_pivot, gradient = ahead.slab(1, s, i, is_next);
+        RegisterTensor above = difference;
+        if (!is_full) {
+          const Expr end = shape.columns() - s * rows.slab_columns();
+          auto in_row =
+              register_tensor(boolean, {1, rows.slab_columns()}, [&](auto, auto j) { return j < end; });
+          above = select(in_row, difference, 0.0f);
+        }
+        auto weighted = gradient * factors.slab(s);
+        add_terms(terms, {{above, {}}, {above, above}, {weighted, {}}, {weighted, above}});
+      }
+      sums.put(terms);
+    };
+    ahead.begin();
+    prepare(block_idx.x, false);
+    sums.advance();
+    pivot = next_pivot;
+    for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
+      ahead.advance(i);
+      if (auto is_there = when(i + grid_dim.x < rows.count())) prepare(i + grid_dim.x, true);
+      const RowPlace at = rows.place(i);
+      RegisterTensor above = sums.get(0) * share, shift = sums.get(2) * share;
+      RegisterTensor mean = pivot + above;
+      RegisterTensor scale = rsqrt(sums.get(1) * share - above * above + epsilon);
+      RegisterTensor along = (above * shift - sums.get(3) * share) * scale * scale * scale;
+      for (int s = 0; s < rows.slabs(); ++s) {
+        auto gradient = ahead.slab(1, s, i, false), centred = ahead.slab(0, s, i, false) - mean;
+        if (has_weight_parts) weight_part->add_product(s, gradient, centred * scale);
+        if (has_bias_parts) bias_part->add(s, gradient);
+        if (has_dx) {
+          // Products of float32 are rounded in the sums, too: of a single column nothing is left.
+          auto less_shift = dy.dtype == float32 || weight.dtype == float32
+                                ? gradient * factors.slab(s) - shift
+                                : fma(gradient, factors.slab(s), -shift);
+          store_global(dx.view(shape, at.matrix), fma(less_shift, scale, centred * along).to(dx.dtype),
+                       {at.row, s * rows.slab_columns()});
+        }
+      }
+      sums.advance();
+      pivot = next_pivot;
+      ahead.end();
+    }
+    if (has_weight_parts) weight_part->store(weight_parts_ptr);
+    if (has_bias_parts) bias_part->store(bias_parts_ptr);
+  }
+};
+
 struct LayerNormBackward {
   int thread_bytes = 32;  // of x, per thread
 
   static auto space() {
     return Space<LayerNormBackward>().choose<&LayerNormBackward::thread_bytes>({32, 16});
   }
+  void operator()(RowShape shape, bool is_full, Int32 ctas, int room, Float32 epsilon, RowOperand dy,
+                  RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
+                  Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
+    LayerNormBackwardOf<false>{thread_bytes}(shape, is_full, ctas, room, epsilon, dy, x, weight, has_dx, dx,
+                                             has_weight_parts, weight_parts_ptr, has_bias_parts,
+                                             bias_parts_ptr);
+  }
+};
+/// The same, during whose end the next kernel starts.
+struct HopperLayerNormBackward {
+  static constexpr const char* target = "sm_90";
+  int thread_bytes = 32;
 
-  /// weight_parts[ctas, columns] and bias_parts = the sums of dy * normal and of dy over the rows that a CTA has; normal =
-  /// (x - mean) / sqrt(variance + epsilon). Rows are whole; `is_full`: as wide as the tile.
+  static auto space() {
+    return Space<HopperLayerNormBackward>().choose<&HopperLayerNormBackward::thread_bytes>({32, 16});
+  }
+  void operator()(RowShape shape, bool is_full, Int32 ctas, int room, Float32 epsilon, RowOperand dy,
+                  RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
+                  Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
+    LayerNormBackwardOf<true>{thread_bytes}(shape, is_full, ctas, room, epsilon, dy, x, weight, has_dx, dx,
+                                            has_weight_parts, weight_parts_ptr, has_bias_parts,
+                                            bias_parts_ptr);
+  }
+};
+
+/// The same of rows that are too wide for registers.
+struct WideLayerNormBackward {
+  int thread_bytes = 32;  // of x, per thread
+
   void operator()(RowShape shape, bool is_full, Int32 ctas, Float32 epsilon, RowOperand dy, RowOperand x,
                   ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
                   Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
-    const RowTile tile = PersistentRows::tile(shape, x.dtype.bytes(), thread_bytes);
-    grid(ctas);
-    const PersistentRows rows(tile, shape);
-    std::optional<ColumnSum> weight_part, bias_part;
-    if (has_weight_parts) weight_part.emplace(tile);
-    if (has_bias_parts) bias_part.emplace(tile);
-    AheadRows ahead(rows, {&x, &dy});
-    const ColumnFactors factors(weight, tile, shape);
+    const WideRows rows(shape, ctas, x.dtype.bytes(), thread_bytes);
+    std::optional<SharedTensor> weight_part, bias_part;
+    if (has_weight_parts) weight_part.emplace(rows.sum_of_columns());
+    if (has_bias_parts) bias_part.emplace(rows.sum_of_columns());
     Float32 share = 1.0f / cast<float32>(shape.columns());
     for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
       const RowPlace at = rows.place(i);
-      ahead.take(i);
-      auto value = ahead[0];
+      auto value = rows.load(x, at);
       const auto mean_of = [&](const RegisterBase& terms) {
         return sum(terms, {.axis = 1, .keep = true}) * share;
       };
       RegisterTensor mean = mean_of(value);
       RegisterTensor centred =
-          is_full ? RegisterTensor(value - mean) : RegisterTensor(centred_rows(tile, value, mean, 0));
+          is_full ? RegisterTensor(value - mean) : RegisterTensor(centred_rows(rows.tile(), value, mean, 0));
       RegisterTensor scale = rsqrt(mean_of(centred * centred) + epsilon);
-      auto normal = centred * scale, gradient = ahead[1];
-      if (has_weight_parts) weight_part->add_product(gradient, normal);
-      if (has_bias_parts) bias_part->add(gradient);
+      auto normal = centred * scale, gradient = rows.load(dy, at);
+      if (has_weight_parts) WideRows::add(*weight_part, gradient * normal);
+      if (has_bias_parts) WideRows::add(*bias_part, gradient);
       if (has_dx) {
-        auto scaled = gradient * factors();
+        auto scaled = gradient * rows.load(weight);
         RegisterTensor along = -mean_of(scaled * normal), shift = mean_of(scaled);
         store_global(dx.view(shape, at.matrix), (fma(normal, along, scaled - shift) * scale).to(dx.dtype),
                      {at.row, 0});
       }
     }
-    if (has_weight_parts) weight_part->store(shape, weight_parts_ptr);
-    if (has_bias_parts) bias_part->store(shape, bias_parts_ptr);
+    if (has_weight_parts) rows.store(*weight_part, weight_parts_ptr);
+    if (has_bias_parts) rows.store(*bias_part, bias_parts_ptr);
   }
 };
 

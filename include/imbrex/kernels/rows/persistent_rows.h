@@ -10,81 +10,172 @@
 
 namespace imbrex::kernels {
 
-/// All tiles of a call, matrix by matrix, which the CTAs take in turn.
+/// All tiles of a call, matrix by matrix, which the CTAs take in turn, and how the threads of a CTA share one: in slabs of
+/// neighbouring columns, of which each thread has a vector.
 class PersistentRows {
  public:
-  static constexpr int kWide = 8192;  ///< wider tiles leave no registers for what can be elsewhere
   /// Of a multiprocessor, with as many registers as there are for them; a CTA has no more.
   static constexpr int kThreads = 512;
-  static RowTile tile(const RowShape& shape, int bytes, int thread_bytes) {
-    return RowTile(shape, bytes, thread_bytes, kThreads);
+
+  static int threads(int columns, int bytes, int thread_bytes) {
+    int count = columns / std::max(1, thread_bytes / bytes);
+    while (count > kThreads) count /= 2;  // and not the most: all have as many vectors
+    return std::max(count, 128);
+  }
+  static int rows(int columns, int bytes, int thread_bytes) {
+    return std::max(1, threads(columns, bytes, thread_bytes) * (thread_bytes / bytes) / columns);
   }
 
-  PersistentRows(const RowTile& tile, const RowShape& shape)
-      : tile_(tile), shape_(shape), tiles_(tile.count()), count_(shape.matrices * tiles_) {
+  /// Whether rows of a tile this wide fit the registers, where there is shared memory for tiles that are ahead (`has_room`)
+  /// and where there is none; else they are WideRows.
+  static bool can_take(int columns, bool has_room) { return columns <= (has_room ? 8192 : 4096); }
+
+  /// `bytes` of an element of x, `most_bytes` of the widest operand's.
+  PersistentRows(const RowShape& shape, int bytes, int most_bytes, int thread_bytes)
+      : threads_(threads(shape.tile_columns, bytes, thread_bytes)),
+        tile_rows_(rows(shape.tile_columns, bytes, thread_bytes)),
+        columns_(shape.tile_columns),
+        shape_(shape),
+        tiles_(cdiv(shape.rows, tile_rows_)),
+        count_(shape.matrices * tiles_) {
+    constexpr int kVectorBytes = 16;
+    vector_ = std::min(kVectorBytes / most_bytes, columns_ / per_row());
+    warps(threads_ / 32);
     max_registers(65536 / kThreads);
   }
-  const RowTile& tile() const { return tile_; }
+
+  int threads() const { return threads_; }
+  int tile_rows() const { return tile_rows_; }
+  int columns() const { return columns_; }
+  int per_row() const { return threads_ / tile_rows_; }  ///< threads that share a row
+  int warps_per_row() const { return std::max(1, per_row() / 32); }
+  /// Whether registers are left for more than sums.
+  bool are_few_columns() const { return columns_ / per_row() <= 16; }
+  int slab_columns() const { return per_row() * vector_; }
+  int slabs() const { return columns_ / slab_columns(); }
+  Shape slab() const { return {tile_rows_, slab_columns()}; }
+  /// Of a slab.
+  layout::Layout layout() const {
+    return layout::spatial({tile_rows_, per_row()}) * layout::local({1, vector_});
+  }
+  /// [rows, warps_per_row()], all of a row in each of its threads.
+  layout::Layout parts_layout() const {
+    using layout::Axis;
+    return {{tile_rows_, warps_per_row()},
+            {{{tile_rows_, per_row(), Axis::kThread}}, {{warps_per_row(), 1, Axis::kRegister}}},
+            {{per_row(), 1, Axis::kThread}}};
+  }
+
+  /// [rows, least_columns], the least of a tile, which each warp of a row reads for itself.
+  static constexpr int kLeastColumns = 32;
+  layout::Layout least_layout() const {
+    using layout::Axis;
+    const int lanes = std::min(per_row(), kLeastColumns);
+    return {{tile_rows_, kLeastColumns},
+            {{{tile_rows_, per_row(), Axis::kThread}},
+             {{kLeastColumns / lanes, 1, Axis::kRegister}, {lanes, 1, Axis::kThread}}},
+            {{per_row() / lanes, lanes, Axis::kThread}}};
+  }
+
   const RowShape& shape() const { return shape_; }
   const Expr& count() const { return count_; }
   RowPlace place(const ScalarArg& i) const {
     const auto [matrix, tile] = fast_divmod(i, tiles_);
-    return {tile * tile_.rows, matrix};
+    return {tile * tile_rows_, matrix};
+  }
+  /// A variable for each slab.
+  std::vector<RegisterTensor> zero_slabs() const {
+    std::vector<RegisterTensor> all;
+    for (int i = 0; i < slabs(); ++i) {
+      all.emplace_back(zeros(float32, slab()));
+      annotate_layout(all.back(), layout());
+    }
+    return all;
   }
 
  private:
-  const RowTile& tile_;
+  int threads_, tile_rows_, columns_, vector_;
   const RowShape& shape_;
   Expr tiles_, count_;
 };
 
-/// The CTA's tiles of some tensors, which a ring in shared memory gets long before they are needed: a row's sums are
-/// waited for, and that time is to be filled with loads.
+/// The CTA's tiles of some tensors, which a ring in shared memory gets long before they are needed. Where there is no room
+/// for it, and where elements are too narrow to be copied, tiles are loaded when they are needed.
 class AheadRows {
  public:
-  AheadRows(const PersistentRows& rows, const std::vector<const RowOperand*>& operands)
+  /// Tiles of so many bytes that fit in `room`, a multiprocessor's, for CTAs of so many threads; 0: too few.
+  static int stages(int tile_bytes, int threads, int room) {
+    constexpr int kLeast = 3, kMost = 8;
+    const int count = std::min(room / (PersistentRows::kThreads / threads) / tile_bytes, kMost);
+    return count < kLeast ? 0 : count;
+  }
+
+  /// Whether elements can be copied so, of rows of which so many are neighbours: single ones of 16 bits cannot.
+  static bool can_copy(DataType dtype, int unit, int column_unit) {
+    return std::min(unit, column_unit) * dtype.bytes() >= 4;
+  }
+
+  /// `room`: bytes of a multiprocessor's shared memory for it.
+  AheadRows(const PersistentRows& rows, const std::vector<const RowOperand*>& operands, int room)
       : rows_(rows), operands_(operands) {
-    constexpr int kRoom = 152 * 1024, kMostStages = 8;  // bytes of a multiprocessor of sm_80
-    if (rows.tile().columns > PersistentRows::kWide) return;
     int stage_bytes = 0;
+    bool can_be_copied = true;
     for (const RowOperand* operand : operands) {
-      stage_bytes += rows.tile().rows * rows.tile().columns * operand->dtype.bytes();
-      // Single elements of 16 bits cannot be copied.
-      if (std::min(operand->strides.unit, rows.shape().column_unit) * operand->dtype.bytes() < 4) return;
+      stage_bytes += rows.tile_rows() * rows.columns() * operand->dtype.bytes();
+      can_be_copied =
+          can_be_copied && can_copy(operand->dtype, operand->strides.unit, rows.shape().column_unit);
     }
-    stages_ = std::min((kRoom * rows.tile().threads() / PersistentRows::kThreads) / stage_bytes, kMostStages);
-    if (stages_ < 2) return;
+    stages_ = can_be_copied ? stages(stage_bytes, rows.threads(), room) : 0;
+    require(PersistentRows::can_take(rows.columns(), stages_ > 0),
+            "tiles of {} columns leave no registers: take the kernel of wide rows", rows.columns());
+    if (stages_ == 0) return;
     for (const RowOperand* operand : operands)
-      ring_.push_back(shared_tensor(operand->dtype, {stages_, rows.tile().rows, rows.tile().columns}));
-    stage_.emplace(stages_ - 1);
+      ring_.push_back(shared_tensor(operand->dtype, {stages_, rows.tile_rows(), rows.columns()}));
+    stage_.emplace(0);
     for (int i = 0; i < stages_ - 1; ++i) start(i, block_idx.x + i * grid_dim.x);
   }
 
-  /// Goes on to tile i; the next one is tile i + grid_dim.x.
-  void take(const ScalarArg& i) {
-    if (ring_.empty()) {
-      place_.emplace(rows_.place(i));
-      loaded_.clear();
-      // All before the first is used; of wide tiles, which leave no registers for it, each when it is used.
-      if (rows_.tile().columns <= PersistentRows::kWide)
-        for (size_t j = 0; j < operands_.size(); ++j) loaded_.push_back(load(j));
-      return;
-    }
-    copy_async_wait_group(stages_ - 2);
-    sync();  // all threads' copies of this tile have arrived, and all threads have read the tile before
-    start(*stage_, i + (stages_ - 1) * grid_dim.x);
-    *stage_ = select(*stage_ == stages_ - 1, 0, *stage_ + 1);
+  /// Waits for the first tile.
+  void begin() const { wait(stages_ - 2); }
+  /// Before tile i is computed with: the one behind it has arrived, and all threads are done with the one before it.
+  void advance(const ScalarArg& i) {
+    wait(stages_ - 3);
+    if (!ring_.empty()) start(select(*stage_ == 0, stages_ - 1, *stage_ - 1), i + (stages_ - 1) * grid_dim.x);
   }
-  /// That tile of tensor j, as float32.
-  RegisterValue operator[](size_t j) const {
-    if (!ring_.empty()) return load_shared(ring_[j][*stage_]).to(float32);
-    return loaded_.empty() ? load(j).to(float32) : loaded_[j].to(float32);
+  /// After tile i.
+  void end() {
+    if (!ring_.empty()) *stage_ = next_stage();
+  }
+
+  /// A slab of tensor j of tile i, the present one, or of the one behind it; float32.
+  RegisterValue slab(size_t j, int number, const ScalarArg& i, bool is_next) const {
+    return load(j, number * rows_.slab_columns(), rows_.slab_columns(), rows_.layout(), i, is_next);
+  }
+  /// The first columns of it.
+  RegisterValue least_columns(size_t j, const ScalarArg& i, bool is_next) const {
+    return load(j, 0, PersistentRows::kLeastColumns, rows_.least_layout(), i, is_next);
   }
 
  private:
-  RegisterValue load(size_t j) const {
-    return load_global(operands_[j]->view(rows_.shape(), place_->matrix), {place_->row, 0},
-                       {rows_.tile().rows, rows_.tile().columns});
+  RegisterValue load(size_t j, int column, int columns, const layout::Layout& layout, const ScalarArg& i,
+                     bool is_next) const {
+    const Shape shape{rows_.tile_rows(), columns};
+    if (ring_.empty()) {
+      const RowPlace at = rows_.place(i);
+      RegisterValue values =
+          load_global(operands_[j]->view(rows_.shape(), at.matrix), {at.row, column}, shape);
+      annotate_layout(values, layout);
+      return values.to(float32);
+    }
+    const Expr stage = is_next ? next_stage() : *stage_ + 0;
+    RegisterValue values = load_shared(ring_[j][stage].slice({0, column}, shape));
+    annotate_layout(values, layout);
+    return values.to(float32);
+  }
+  Expr next_stage() const { return select(*stage_ == stages_ - 1, 0, *stage_ + 1); }
+  void wait(int pending) const {
+    if (!ring_.empty()) copy_async_wait_group(pending);
+    sync();
   }
   /// Copies tile i, if there is one.
   void start(const ScalarArg& stage, const ScalarArg& i) {
@@ -100,82 +191,194 @@ class AheadRows {
   std::vector<const RowOperand*> operands_;
   int stages_ = 0;
   std::vector<SharedTensor> ring_;  // of each tensor; none where the tiles are loaded when they are needed
-  std::optional<Int32> stage_;      // of the tile
-  std::optional<RowPlace> place_;   // of it, without a ring
-  std::vector<RegisterTensor> loaded_;  // then
+  std::optional<Int32> stage_;      // of the present tile
+};
+
+/// Adds to each of the sums the tile, or the product of both tiles; the first ones are the sums.
+struct Term {
+  TileArg tile;
+  std::optional<TileArg> times = {};
+};
+inline void add_terms(std::vector<RegisterTensor>& sums, const std::vector<Term>& terms) {
+  const bool are_first = sums.empty();
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const auto& [tile, times] = terms[i];
+    if (are_first)
+      sums.emplace_back(times ? tile * *times : RegisterValue(tile.handle));
+    else
+      sums[i] = times ? fma(tile, *times, sums[i]) : tile + sums[i];
+  }
+}
+
+/// Sums along the rows of a tile, of several tensors at once: warps leave theirs in shared memory, and after the sync() of
+/// the next tile each thread adds up what the warps of its row left. So a tile costs one barrier, and no thread waits for
+/// it while it could compute.
+class RowSums {
+ public:
+  RowSums(const PersistentRows& rows, int count) : rows_(rows) {
+    if (rows.warps_per_row() > 1)
+      s_parts_.emplace(shared_tensor(float32, {2, count, rows.tile_rows(), rows.warps_per_row()}));
+    else
+      for (int i = 0; i < count; ++i) {
+        ready_.emplace_back(zeros(float32, {rows.tile_rows(), 1}));
+        next_.emplace_back(zeros(float32, {rows.tile_rows(), 1}));
+      }
+  }
+  /// Of the next tile: each a slab, whose columns are to be added up.
+  void put(const std::vector<RegisterTensor>& terms) {
+    for (size_t i = 0; i < terms.size(); ++i) {
+      const int64_t warps = rows_.warps_per_row();
+      if (!s_parts_) {
+        next_[i] = sum(terms[i], {.axis = 1, .keep = true});
+      } else {
+        auto of_warps =
+            sum(terms[i].reshape({rows_.tile_rows(), warps, rows_.slab_columns() / warps}), {.axis = 2});
+        store_shared((*s_parts_)[1 - slot_][static_cast<int>(i)], of_warps);
+      }
+    }
+  }
+  /// Of the present one, [rows, 1].
+  RegisterValue get(int i) const {
+    if (!s_parts_) return RegisterValue(ready_[static_cast<size_t>(i)].handle());
+    auto parts = load_shared((*s_parts_)[slot_][i]);
+    annotate_layout(parts, rows_.parts_layout());
+    return sum(parts, {.axis = 1, .keep = true});
+  }
+  /// The next tile is the present one.
+  void advance() {
+    if (s_parts_) slot_ = 1 - slot_;
+    for (size_t i = 0; i < ready_.size(); ++i) ready_[i] = next_[i];
+  }
+
+ private:
+  const PersistentRows& rows_;
+  std::optional<SharedTensor> s_parts_;  // [slot, sum, row, warp]
+  Int32 slot_ = 0;
+  std::vector<RegisterTensor> ready_, next_;
 };
 
 /// A factor for each column, loaded once; where a thread has many columns, for every tile.
 class ColumnFactors {
  public:
-  ColumnFactors(const ColumnOperand& operand, const RowTile& tile, const RowShape& shape)
-      : operand_(operand), tile_(tile), shape_(shape) {
-    if (tile.columns <= PersistentRows::kWide) held_.emplace(load());
+  ColumnFactors(const ColumnOperand& operand, const PersistentRows& rows) : operand_(operand), rows_(rows) {
+    if (!rows.are_few_columns()) return;
+    for (int i = 0; i < rows.slabs(); ++i) held_.emplace_back(load(i));
   }
-  RegisterValue operator()() const { return held_ ? RegisterValue(held_->handle()) : load(); }
+  RegisterValue slab(int i) const {
+    return held_.empty() ? load(i) : RegisterValue(held_[static_cast<size_t>(i)].handle());
+  }
 
  private:
-  RegisterValue load() const { return operand_.load(shape_, 0, tile_.columns); }
+  RegisterValue load(int i) const {
+    return operand_.load(rows_.shape(), i * rows_.slab_columns(), rows_.slab_columns());
+  }
   const ColumnOperand& operand_;
-  const RowTile& tile_;
-  const RowShape& shape_;
-  std::optional<RegisterTensor> held_;
+  const PersistentRows& rows_;
+  std::vector<RegisterTensor> held_;
 };
 
-/// A CTA's sum over its rows, one element for each column; of wide tiles, which leave no registers for it, in shared
-/// memory.
+/// A CTA's sum over its rows, one element for each column.
 class ColumnSum {
  public:
-  explicit ColumnSum(const RowTile& tile) {
-    const Shape shape{tile.rows, tile.columns};
-    if (tile.columns <= PersistentRows::kWide) {
-      registers_.emplace(zeros(float32, shape));
-    } else {
-      shared_.emplace(shared_tensor(float32, shape));
-      store_shared(*shared_, zeros(float32, shape));
-    }
-  }
-  void add(const RegisterBase& values) {
-    if (registers_)
-      *registers_ += values;
-    else
-      store_shared(*shared_, load_shared(*shared_) + values);
-  }
+  explicit ColumnSum(const PersistentRows& rows) : rows_(rows), slabs_(rows.zero_slabs()) {}
+  void add(int slab, const RegisterBase& values) { slabs_[static_cast<size_t>(slab)] += values; }
   /// Adds a * b.
-  void add_product(const RegisterBase& a, const RegisterBase& b) {
-    if (registers_)
-      *registers_ = fma(a, b, *registers_);
-    else
-      add(a * b);
+  void add_product(int slab, const RegisterBase& a, const RegisterBase& b) {
+    RegisterTensor& total = slabs_[static_cast<size_t>(slab)];
+    total = fma(a, b, total);
   }
   /// Stores it as row block_idx.x of parts [ctas, columns].
-  void store(const RowShape& shape, const Ptr<float32>& parts_ptr) const {
-    if (shared_) sync();
-    auto all = registers_ ? RegisterValue(registers_->handle()) : load_shared(*shared_);
-    store_global(global_view(parts_ptr, {grid_dim.x, shape.columns()}), sum(all, {.axis = 0, .keep = true}),
-                 {block_idx.x, 0});
+  void store(const Ptr<float32>& parts_ptr) const {
+    auto g_parts = global_view(parts_ptr, {grid_dim.x, rows_.shape().columns()});
+    for (int i = 0; i < rows_.slabs(); ++i)
+      store_global(g_parts, sum(slabs_[static_cast<size_t>(i)], {.axis = 0, .keep = true}),
+                   {block_idx.x, i * rows_.slab_columns()});
   }
 
  private:
-  std::optional<RegisterTensor> registers_;
-  std::optional<SharedTensor> shared_;
+  const PersistentRows& rows_;
+  std::vector<RegisterTensor> slabs_;
 };
 
-/// y[j] = the sum of parts[:, j].
-struct SumOfParts {
-  int columns = 32, rows = 32;  // of a tile
+/// Rows that are too wide for a thread's registers, which CTAs take in turn: tiles are read where they are used, sums are
+/// in shared memory.
+class WideRows {
+ public:
+  /// Sets grid, warps and registers.
+  WideRows(const RowShape& shape, const Int32& ctas, int bytes, int thread_bytes)
+      : shape_(shape),
+        tile_(shape, bytes, thread_bytes, PersistentRows::kThreads),
+        tiles_(tile_.count()),
+        count_(shape.matrices * tiles_) {
+    grid(ctas);
+    max_registers(65536 / PersistentRows::kThreads);
+  }
+  const RowTile& tile() const { return tile_; }
+  const Expr& count() const { return count_; }
+  RowPlace place(const ScalarArg& i) const {
+    const auto [matrix, tile] = fast_divmod(i, tiles_);
+    return {tile * tile_.rows, matrix};
+  }
+  RegisterValue load(const RowOperand& from, const RowPlace& at) const {
+    return load_global(from.view(shape_, at.matrix), {at.row, 0}, {tile_.rows, tile_.columns}).to(float32);
+  }
+  RegisterValue load(const ColumnOperand& from) const { return from.load(shape_, 0, tile_.columns); }
+  SharedTensor sum_of_columns() const {
+    SharedTensor sums = shared_tensor(float32, {tile_.rows, tile_.columns});
+    store_shared(sums, zeros(float32, {tile_.rows, tile_.columns}));
+    return sums;
+  }
+  static void add(const SharedTensor& sums, const RegisterBase& values) {
+    store_shared(sums, load_shared(sums) + values);
+  }
+  /// Stores them as row block_idx.x of parts [ctas, columns].
+  void store(const SharedTensor& sums, const Ptr<float32>& parts_ptr) const {
+    sync();
+    store_global(global_view(parts_ptr, {grid_dim.x, shape_.columns()}),
+                 sum(load_shared(sums), {.axis = 0, .keep = true}), {block_idx.x, 0});
+  }
 
-  void operator()(Int32 parts, Int32 column_units, int column_unit, Ptr<float32> parts_ptr, DataType dtype,
-                  Ptr<> y_ptr) const {
+ private:
+  const RowShape& shape_;
+  RowTile tile_;
+  Expr tiles_, count_;
+};
+
+/// y[j] = the sum of parts[:, j], for one or two tensors of parts.
+template <bool kOverlaps>
+struct SumsOfPartsOf {
+  int columns = 32, rows = 128;  // of a tile
+
+  void operator()(Int32 parts, Int32 column_units, int column_unit, int tensors, Ptr<float32> parts_ptr,
+                  DataType dtype, Ptr<> y_ptr, Ptr<float32> more_parts_ptr, DataType more_dtype,
+                  Ptr<> more_y_ptr) const {
     auto size = column_units * column_unit;
-    grid(cdiv(size, columns));
+    grid(cdiv(size, columns), tensors);
     warps(8);
-    auto g_parts = global_view(parts_ptr, {parts, size});
+    if (kOverlaps) griddepcontrol::wait();
     Int32 column = block_idx.x * columns;
-    RegisterTensor total = zeros(float32, {rows, columns});
-    for (Int32 row : range(0, parts, rows, {.unroll = 2}))
-      total += load_global(g_parts, {row, column}, {rows, columns});
-    store_global(global_view(y_ptr, dtype, {size}), sum(total, {.axis = 0}).to(dtype), {column});
+    const auto add_up = [&](const Ptr<float32>& from, DataType type, const Ptr<>& to) {
+      auto g_parts = global_view(from, {parts, size});
+      RegisterTensor total = zeros(float32, {rows, columns});
+      for (Int32 row : range(0, parts, rows)) total += load_global(g_parts, {row, column}, {rows, columns});
+      store_global(global_view(to, type, {size}), sum(total, {.axis = 0}).to(type), {column});
+    };
+    if (tensors == 1) return add_up(parts_ptr, dtype, y_ptr);
+    if (auto first = when(block_idx.y == 0)) add_up(parts_ptr, dtype, y_ptr);
+    if (auto second = otherwise()) add_up(more_parts_ptr, more_dtype, more_y_ptr);
+  }
+};
+using SumsOfParts = SumsOfPartsOf<false>;
+/// The same, launched while the kernel that writes the parts ends.
+struct HopperSumsOfParts {
+  static constexpr const char* target = "sm_90";
+  int columns = 32, rows = 128;
+
+  void operator()(Int32 parts, Int32 column_units, int column_unit, int tensors, Ptr<float32> parts_ptr,
+                  DataType dtype, Ptr<> y_ptr, Ptr<float32> more_parts_ptr, DataType more_dtype,
+                  Ptr<> more_y_ptr) const {
+    SumsOfPartsOf<true>{columns, rows}(parts, column_units, column_unit, tensors, parts_ptr, dtype, y_ptr,
+                                       more_parts_ptr, more_dtype, more_y_ptr);
   }
 };
 

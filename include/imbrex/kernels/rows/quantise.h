@@ -4,7 +4,7 @@
 
 #include "imbrex/kernels/activation.h"
 #include "imbrex/kernels/parts/steps/activations.h"
-#include "imbrex/kernels/rows/row_tile.h"
+#include "imbrex/kernels/rows/flat_tile.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/stream.h"
 
@@ -42,14 +42,13 @@ struct QuantiseRows {
                   Int64 scale_block, Int64 scale_matrix) const {
     const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
     const RowPlace at = tile.place_of_cta();
-    const TileRows values(tile, x.view(shape, at.matrix), at.row);
+    TileRows values(tile, x, at);
     std::optional<TileRows> gates;
-    if (has_gate) gates.emplace(tile, gate.view(shape, at.matrix), at.row);
+    if (has_gate) gates.emplace(tile, gate, at);
     const auto value = [&](const ScalarArg& column) -> RegisterValue {
       if (!has_gate) return values.at(column);
       return Activate{activation}(gates->at(column), OutputTile{0, 0, float32, 0, 0}) * values.at(column);
     };
-    auto g_q = q.view(shape, at.matrix);
     const ScalarArg blocks = block == 0 ? ScalarArg(1) : ScalarArg(cdiv(shape.columns(), block));
     auto g_scale = global_view(scale_ptr, {shape.matrices, shape.rows, blocks},
                                {scale_matrix, scale_row, scale_block})[at.matrix];
@@ -59,7 +58,7 @@ struct QuantiseRows {
         auto x_blocks = value(column).reshape({tile.rows, count, width});
         auto largest = max(abs(x_blocks), {.axis = 2, .keep = true});
         auto scaled = x_blocks * select(largest > 0.0f, kLargest / largest, 1.0f);
-        store_global(g_q, scaled.reshape({tile.rows, tile.columns}).to(q.dtype), {at.row, column});
+        store_tile(tile, q, at, column, scaled.reshape({tile.rows, tile.columns}));
         auto scale = select(largest > 0.0f, largest * (1 / kLargest), 1.0f);
         store_global(g_scale, scale.reshape({tile.rows, count}), {at.row, column / block});
       });
@@ -70,9 +69,7 @@ struct QuantiseRows {
       largest = max(largest, max(abs(value(column)), {.axis = 1, .keep = true}));
     });
     RegisterTensor factor = select(largest > 0.0f, kLargest / largest, 1.0f);
-    tile.each_part([&](const ScalarArg& column) {
-      store_global(g_q, (value(column) * factor).to(q.dtype), {at.row, column});
-    });
+    tile.each_part([&](const ScalarArg& column) { store_tile(tile, q, at, column, value(column) * factor); });
     store_global(g_scale, select(largest > 0.0f, largest * (1 / kLargest), 1.0f), {at.row, 0});
   }
 };

@@ -2,6 +2,7 @@
 // RMS normalisation of rows, forward and backward.
 #pragma once
 
+#include "imbrex/kernels/rows/flat_tile.h"
 #include "imbrex/kernels/rows/persistent_rows.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/stream.h"
@@ -46,17 +47,15 @@ struct RmsNormRows {
   void operator()(RowShape shape, bool is_whole, Float32 epsilon, RowOperand x, ColumnOperand weight,
                   RowOperand y) const {
     const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
-    const auto [row, matrix] = tile.place_of_cta();
-    const TileRows values(tile, x.view(shape, matrix), row);
+    const RowPlace at = tile.place_of_cta();
+    TileRows values(tile, x, at);
     auto squares = sum_of_rows(tile, [&](const ScalarArg& column) {
       auto part = values.at(column);
       return part * part;
     });
     RegisterTensor scale = rsqrt(squares / shape.columns() + epsilon);
-    auto g_y = y.view(shape, matrix);
-    tile.each_part([&, &row = row](const ScalarArg& column) {
-      auto scaled = values.at(column) * scale * weight.load(shape, column, tile.columns);
-      store_global(g_y, scaled.to(y.dtype), {row, column});
+    tile.each_part([&](const ScalarArg& column) {
+      store_tile(tile, y, at, column, values.at(column) * scale * weight.load(shape, column, tile.columns));
     });
   }
 };
@@ -70,54 +69,125 @@ struct RmsFactors {
   void operator()(RowShape shape, bool is_whole, Float32 epsilon, RowOperand x,
                   Ptr<float32> factors_ptr) const {
     const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
-    const auto [row, matrix] = tile.place_of_cta();
-    const TileRows values(tile, x.view(shape, matrix), row);
+    const RowPlace at = tile.place_of_cta();
+    TileRows values(tile, x, at);
     auto squares = sum_of_rows(tile, [&](const ScalarArg& column) {
       auto part = values.at(column);
       return part * part;
     });
     auto factors = rsqrt(squares / shape.columns() + epsilon);
-    store_global(global_view(factors_ptr, {shape.rows}), factors.reshape({tile.rows}), {row});
+    store_global(global_view(factors_ptr, {shape.rows}), factors.reshape({tile.rows}), {at.row});
   }
 };
 
-/// dx, and each CTA's part of dweight, which SumOfParts adds up.
+/// dx, and each CTA's part of dweight, which SumsOfParts adds up. `kOverlaps`: these begin while it ends.
+template <bool kOverlaps>
+struct RmsNormBackwardOf {
+  int thread_bytes = 32;  // of x, per thread
+
+  /// parts[ctas, columns] = the sums of dy * x * r over the rows that a CTA has; see rms_norm_backward(). Rows are whole.
+  /// `room`: bytes of a multiprocessor's shared memory for tiles that are loaded ahead.
+  void operator()(RowShape shape, Int32 ctas, int room, Float32 epsilon, RowOperand dy, RowOperand x,
+                  ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
+                  Ptr<float32> parts_ptr) const {
+    grid(ctas);
+    const PersistentRows rows(shape, x.dtype.bytes(), std::max(x.dtype.bytes(), dy.dtype.bytes()),
+                              thread_bytes);
+    if (kOverlaps) griddepcontrol::launch_dependents();
+    std::optional<ColumnSum> part;
+    if (has_parts) part.emplace(rows);
+    AheadRows ahead(rows, {&x, &dy}, room);
+    RowSums sums(rows, 2);
+    const ColumnFactors factors(weight, rows);
+    Float32 share = 1.0f / cast<float32>(shape.columns());
+    const auto prepare = [&](const ScalarArg& i, bool is_next) {
+      std::vector<RegisterTensor> terms;  // x^2, dy * weight * x
+      for (int s = 0; s < rows.slabs(); ++s) {
+        auto value = ahead.slab(0, s, i, is_next), gradient = ahead.slab(1, s, i, is_next);
+        add_terms(terms, {{value, value}, {gradient * factors.slab(s), value}});
+      }
+      sums.put(terms);
+    };
+    ahead.begin();
+    prepare(block_idx.x, false);
+    sums.advance();
+    for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
+      ahead.advance(i);
+      if (auto is_there = when(i + grid_dim.x < rows.count())) prepare(i + grid_dim.x, true);
+      const RowPlace at = rows.place(i);
+      RegisterTensor scale = rsqrt(sums.get(0) * share + epsilon);
+      RegisterTensor along = -(sums.get(1) * share) * scale * scale * scale;
+      for (int s = 0; s < rows.slabs(); ++s) {
+        auto value = ahead.slab(0, s, i, false), gradient = ahead.slab(1, s, i, false);
+        auto scaled = gradient * scale;
+        if (has_parts) part->add_product(s, scaled, value);
+        if (has_dx)
+          store_global(dx.view(shape, at.matrix), fma(scaled, factors.slab(s), value * along).to(dx.dtype),
+                       {at.row, s * rows.slab_columns()});
+      }
+      sums.advance();
+      ahead.end();
+    }
+    if (has_parts) part->store(parts_ptr);
+  }
+};
+
 struct RmsNormBackward {
   int thread_bytes = 32;  // of x, per thread
 
   static auto space() { return Space<RmsNormBackward>().choose<&RmsNormBackward::thread_bytes>({32, 16}); }
 
-  /// parts[ctas, columns] = the sums of dy * x * r over the rows that a CTA has; see rms_norm_backward(). Rows are whole.
+  void operator()(RowShape shape, Int32 ctas, int room, Float32 epsilon, RowOperand dy, RowOperand x,
+                  ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
+                  Ptr<float32> parts_ptr) const {
+    RmsNormBackwardOf<false>{thread_bytes}(shape, ctas, room, epsilon, dy, x, weight, has_dx, dx, has_parts,
+                                           parts_ptr);
+  }
+};
+/// The same, during whose end the next kernel starts.
+struct HopperRmsNormBackward {
+  static constexpr const char* target = "sm_90";
+  int thread_bytes = 32;
+
+  static auto space() {
+    return Space<HopperRmsNormBackward>().choose<&HopperRmsNormBackward::thread_bytes>({32, 16});
+  }
+  void operator()(RowShape shape, Int32 ctas, int room, Float32 epsilon, RowOperand dy, RowOperand x,
+                  ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
+                  Ptr<float32> parts_ptr) const {
+    RmsNormBackwardOf<true>{thread_bytes}(shape, ctas, room, epsilon, dy, x, weight, has_dx, dx, has_parts,
+                                          parts_ptr);
+  }
+};
+
+/// The same of rows that are too wide for registers.
+struct WideRmsNormBackward {
+  int thread_bytes = 32;  // of x, per thread
+
   void operator()(RowShape shape, Int32 ctas, Float32 epsilon, RowOperand dy, RowOperand x,
                   ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
                   Ptr<float32> parts_ptr) const {
-    const RowTile tile = PersistentRows::tile(shape, x.dtype.bytes(), thread_bytes);
-    grid(ctas);
-    const PersistentRows rows(tile, shape);
-    std::optional<ColumnSum> part;
-    if (has_parts) part.emplace(tile);
-    AheadRows ahead(rows, {&x, &dy});
-    const ColumnFactors factors(weight, tile, shape);
+    const WideRows rows(shape, ctas, x.dtype.bytes(), thread_bytes);
+    std::optional<SharedTensor> part;
+    if (has_parts) part.emplace(rows.sum_of_columns());
     Float32 share = 1.0f / cast<float32>(shape.columns());
     for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
       const RowPlace at = rows.place(i);
-      ahead.take(i);
-      auto value = ahead[0], gradient = ahead[1];
-      auto scaled = gradient * factors();
+      auto value = rows.load(x, at), gradient = rows.load(dy, at), scaled = gradient * rows.load(weight);
       const auto mean_of = [&](const RegisterBase& terms) {
         return sum(terms, {.axis = 1, .keep = true}) * share;
       };
       auto squares = mean_of(value * value), products = mean_of(scaled * value);
       RegisterTensor scale = rsqrt(squares + epsilon);
       auto normal = value * scale;
-      if (has_parts) part->add_product(gradient, normal);
+      if (has_parts) WideRows::add(*part, gradient * normal);
       if (has_dx) {
         RegisterTensor along = -products * scale;
         store_global(dx.view(shape, at.matrix), (fma(normal, along, scaled) * scale).to(dx.dtype),
                      {at.row, 0});
       }
     }
-    if (has_parts) part->store(shape, parts_ptr);
+    if (has_parts) rows.store(*part, parts_ptr);
   }
 };
 

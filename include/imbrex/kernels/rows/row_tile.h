@@ -17,18 +17,23 @@ namespace imbrex::kernels {
 
 /// The rows of a call: `matrices` of `rows`, each of column_units * column_unit elements.
 struct RowShape {
-  using Parameters = ParameterList<Int32, Int32, Int32, int, int>;
+  using Parameters = ParameterList<Int32, Int32, Int32, int, int, int>;
   Int32 matrices, rows, column_units;
   int column_unit;   ///< a power of two that divides the number of columns: what vector accesses rely on
   int tile_columns;  ///< of a tile; longer rows are taken tile by tile
+  /// Where 16 bytes do not divide rows: so many rows together they do, all operands are dense and begin at multiples of 16
+  /// bytes, and tiles are moved as one span; see flat_tile.h. 0: each row is moved by itself.
+  int span_rows;
 
   Expr columns() const { return column_units * column_unit; }
 };
 /// What a launch passes for a RowShape.
 struct RowShapeArguments {
   int64_t matrices, rows, column_units;
-  int column_unit, tile_columns;
-  auto arguments() const { return std::tie(matrices, rows, column_units, column_unit, tile_columns); }
+  int column_unit, tile_columns, span_rows = 0;
+  auto arguments() const {
+    return std::tie(matrices, rows, column_units, column_unit, tile_columns, span_rows);
+  }
 };
 
 /// A tensor with a row for each row of the call.
@@ -105,9 +110,9 @@ class RowTile {
   RowTile(const RowShape& shape, int bytes, int thread_bytes = 64, int most = 1024)
       : columns(shape.tile_columns), is_whole_(true), shape_(shape) {
     const int per_thread = std::max(1, thread_bytes / bytes);
-    most = std::min(most, most_threads(shape.column_unit));
-    const int count = threads_ = threads(columns, bytes, thread_bytes, most);
-    rows = std::max(1, count * per_thread / columns);
+    if (shape.span_rows == 0) most = std::min(most, most_threads(shape.column_unit));
+    const int count = threads_ = threads(columns * std::max(1, shape.span_rows), bytes, thread_bytes, most);
+    rows = std::max({1, shape.span_rows, count * per_thread / columns});
     warps(count / 32);
     if (count >= 256 && most == 1024) max_registers(64);  // a multiprocessor has room for 1024 threads
   }
@@ -121,6 +126,7 @@ class RowTile {
 
   bool is_whole() const { return is_whole_; }
   int threads() const { return threads_; }
+  const RowShape& shape() const { return shape_; }
   /// Sets the grid to a CTA for each tile, `across` of them beside each other; the tile of this CTA.
   RowPlace place_of_cta(const ScalarArg& across = 1) const {
     const Expr tiles = count();
@@ -153,29 +159,6 @@ inline int tile_columns_of(int64_t columns) {
   return columns <= RowTile::kMostColumns ? row_tile_columns(columns) : RowTile::kPartColumns;
 }
 
-/// A tensor's elements in a RowTile, which are loaded once where the rows are whole, else whenever they are asked for.
-class TileRows {
- public:
-  TileRows(const RowTile& tile, GlobalTensor from, const ScalarArg& row, double other = 0)
-      : tile_(tile), from_(from), row_(row), other_(other) {
-    if (tile.is_whole()) held_.emplace(load(0));
-  }
-  /// As float32, [rows, columns]; `other` beyond the row.
-  RegisterValue at(const ScalarArg& column) const {
-    return held_ ? held_->to(float32) : load(column).to(float32);
-  }
-
- private:
-  RegisterValue load(const ScalarArg& column) const {
-    return load_global(from_, {row_, column}, {tile_.rows, tile_.columns}, {.other = other_});
-  }
-  const RowTile& tile_;
-  GlobalTensor from_;
-  ScalarArg row_;
-  double other_;
-  std::optional<RegisterValue> held_;
-};
-
 /// A long row of a matrix without gaps whose rows 16 bytes do not divide: what lies in it between multiples of 8 elements
 /// is taken by vectors, as units of 8, and up to 7 elements before and behind, its edges, one by one. The matrix begins at a
 /// multiple of 16 bytes.
@@ -184,7 +167,9 @@ class FlatRow {
   static constexpr int kUnit = 8;
 
   FlatRow(const RowTile& tile, const RowShape& shape, const Int32& row)
-      : units_(tile.columns / kUnit), row_(row) {
+      : FlatRow(tile.columns / kUnit, shape, row) {}
+  /// `units` of a tile.
+  FlatRow(int units, const RowShape& shape, const Int32& row) : units_(units), row_(row) {
     const Expr columns = shape.columns();
     // Of row * columns, which may be beyond 32 bits, only what is left of units.
     Int32 over = ((row & (kUnit - 1)) * (columns & (kUnit - 1))) & (kUnit - 1);
@@ -216,6 +201,11 @@ class FlatRow {
     scatter(matrix, values, {row_, places()}, {.mask = are_there()});
   }
   int units() const { return units_; }
+  /// The row's units: the first, and the one behind the last.
+  const Int32& first() const { return first_; }
+  const Int32& last() const { return last_; }
+  /// The elements in front of them.
+  const Int32& head() const { return head_; }
 
  private:
   RegisterValue places() const {

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "imbrex/kernels/rows/row_tile.h"
+#include "imbrex/kernels/rows/flat_tile.h"
 
 namespace imbrex::kernels {
 
@@ -13,7 +13,7 @@ namespace imbrex::kernels {
 struct RowExponents {
   RegisterTensor maximum, sum;  // [rows, 1]
 
-  static RowExponents of(const RowTile& tile, const TileRows& values) {
+  static RowExponents of(const RowTile& tile, TileRows& values) {
     if (tile.is_whole()) {
       auto x = values.at(0);
       RegisterTensor maximum = max(x, {.axis = 1, .keep = true});
@@ -63,13 +63,12 @@ struct SoftmaxRows {
   /// y = softmax of x along each row. `is_whole`: a row has no more columns than a tile.
   void operator()(RowShape shape, bool is_whole, RowOperand x, RowOperand y) const {
     const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
-    const auto [row, matrix] = tile.place_of_cta();
-    const TileRows values(tile, x.view(shape, matrix), row, -std::numeric_limits<float>::infinity());
+    const RowPlace at = tile.place_of_cta();
+    TileRows values(tile, x, at, -std::numeric_limits<float>::infinity());
     const RowExponents exponents = RowExponents::of(tile, values);
     RegisterTensor scale = 1.0f / exponents.sum;
-    auto g_y = y.view(shape, matrix);
-    tile.each_part([&, &row = row](const ScalarArg& column) {
-      store_global(g_y, (exp(values.at(column) - exponents.maximum) * scale).to(y.dtype), {row, column});
+    tile.each_part([&](const ScalarArg& column) {
+      store_tile(tile, y, at, column, exp(values.at(column) - exponents.maximum) * scale);
     });
   }
 };
@@ -84,13 +83,12 @@ struct SoftmaxBackward {
   /// dx = y * (dy - the sum of y * dy along the row).
   void operator()(RowShape shape, bool is_whole, RowOperand dy, RowOperand y, RowOperand dx) const {
     const RowTile tile(shape, y.dtype.bytes(), is_whole, thread_bytes);
-    const auto [row, matrix] = tile.place_of_cta();
-    const TileRows values(tile, y.view(shape, matrix), row), gradients(tile, dy.view(shape, matrix), row);
+    const RowPlace at = tile.place_of_cta();
+    TileRows values(tile, y, at), gradients(tile, dy, at);
     RegisterTensor along =
         sum_of_rows(tile, [&](const ScalarArg& column) { return values.at(column) * gradients.at(column); });
-    auto g_dx = dx.view(shape, matrix);
-    tile.each_part([&, &row = row](const ScalarArg& column) {
-      store_global(g_dx, (values.at(column) * (gradients.at(column) - along)).to(dx.dtype), {row, column});
+    tile.each_part([&](const ScalarArg& column) {
+      store_tile(tile, dx, at, column, values.at(column) * (gradients.at(column) - along));
     });
   }
 };
