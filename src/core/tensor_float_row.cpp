@@ -201,6 +201,31 @@ HWY_ATTR bool float_row_vectors(const FloatRowTask& task) {
   return true;
 }
 
+void transpose_vectors(const uint32_t* from, int64_t rows, int64_t columns, uint32_t* to, int64_t pitch) {
+  int64_t r = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<uint32_t, 4> d;
+  const hn::FixedTag<uint64_t, 2> d2;
+  for (; r + 4 <= rows && columns % 4 == 0; r += 4)
+    for (int64_t c = 0; c < columns; c += 4) {
+      const uint32_t* const at = from + r * columns + c;
+      const auto r0 = hn::LoadU(d, at), r1 = hn::LoadU(d, at + columns);
+      const auto r2 = hn::LoadU(d, at + 2 * columns), r3 = hn::LoadU(d, at + 3 * columns);
+      const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, r0, r1));
+      const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
+      const auto high01 = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
+      const auto high23 = hn::BitCast(d2, hn::InterleaveUpper(d, r2, r3));
+      uint32_t* const out = to + c * pitch + r;
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d2, low01, low23)), d, out);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d2, low01, low23)), d, out + pitch);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d2, high01, high23)), d, out + 2 * pitch);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d2, high01, high23)), d, out + 3 * pitch);
+    }
+#endif
+  for (; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) to[c * pitch + r] = from[r * columns + c];
+}
+
 // The compiler makes vectors of this loop.
 bool take_apart_floats_vectors(const FloatFormat& format, const uint32_t* HWY_RESTRICT patterns,
                                int64_t count, bool negate, float* HWY_RESTRICT values,
@@ -237,8 +262,13 @@ namespace imbrex::arith {
 
 HWY_EXPORT(float_row_vectors);
 HWY_EXPORT(take_apart_floats_vectors);
+HWY_EXPORT(transpose_vectors);
 
 bool accumulate_float_row(const FloatRowTask& task) { return HWY_DYNAMIC_DISPATCH(float_row_vectors)(task); }
+
+void transpose(const uint32_t* from, int64_t rows, int64_t columns, uint32_t* to, int64_t pitch) {
+  HWY_DYNAMIC_DISPATCH(transpose_vectors)(from, rows, columns, to, pitch);
+}
 
 bool take_apart_floats(const FloatFormat& format, const uint32_t* patterns, int64_t count, bool negate,
                        float* values, int16_t* exponents) {

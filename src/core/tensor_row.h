@@ -77,6 +77,9 @@ inline constexpr int kMostFloatExponent = 50;
 bool take_apart_floats(const FloatFormat& format, const uint32_t* patterns, int64_t count, bool negate,
                        float* values, int16_t* exponents);
 
+/// to[column][row] = from[row][column], of dense rows to rows of `pitch`.
+void transpose(const uint32_t* from, int64_t rows, int64_t columns, uint32_t* to, int64_t pitch);
+
 /// A row of `blocks` blocks of `length` products, each chained to the one before.
 struct FloatRowTask {
   int64_t blocks;

@@ -94,19 +94,12 @@ class Product {
   }
 
   void run(const void* c, void* d) {
-    w_.bits.assign(static_cast<size_t>(width_), 0);
     for (int64_t row = 0; row < rows_->count; ++row) {
-      if (arith_.split_pairs || c == nullptr)
-        std::fill(w_.bits.begin(), w_.bits.end(), 0);
-      else
-        with_results(const_cast<void*>(c), [&](auto* results) {
-          for (int64_t lane = 0; lane < lanes_->count; ++lane)
-            w_.bits[static_cast<size_t>(lane)] = results[index(row, lane)];
-        });
-      if (in_floats_ && sum_in_floats(row)) {
+      if (in_floats_ && sum_in_floats(row, addends(c, row))) {
         store(d, row, w_.results);
         continue;
       }
+      load_addends(arith_.split_pairs ? nullptr : c, row);
       if (!in_integers_) load_integers();
       for (int64_t block = 0; block < blocks_; ++block) {
         // Only the instruction's own input is scaled, not the sums that pass from block to block.
@@ -143,7 +136,26 @@ class Product {
       body(static_cast<uint32_t*>(data));
   }
 
+  /// A row of c, read from there where it lies as it is needed.
+  const uint32_t* addends(const void* c, int64_t row) {
+    if (c != nullptr && lane_step_ == 1 && lanes_->count == width_)
+      return static_cast<const uint32_t*>(c) + row * row_step_;
+    load_addends(c, row);
+    return w_.bits.data();
+  }
+  void load_addends(const void* c, int64_t row) {
+    w_.bits.assign(static_cast<size_t>(width_), 0);
+    if (c == nullptr) return;
+    with_results(const_cast<void*>(c), [&](auto* results) {
+      for (int64_t lane = 0; lane < lanes_->count; ++lane)
+        w_.bits[static_cast<size_t>(lane)] = results[index(row, lane)];
+    });
+  }
   void store(void* d, int64_t row, const std::vector<uint32_t>& bits) const {
+    if (lane_step_ == 1 && arith_.result_bytes() == 4) {
+      std::copy_n(bits.data(), lanes_->count, static_cast<uint32_t*>(d) + row * row_step_);
+      return;
+    }
     with_results(d, [&]<class T>(T* results) {
       for (int64_t lane = 0; lane < lanes_->count; ++lane)
         results[index(row, lane)] = static_cast<T>(bits[static_cast<size_t>(lane)]);
@@ -196,8 +208,8 @@ class Product {
     return !w_.a.has_special && !w_.b.has_special;
   }
 
-  /// Sums w_.bits and the products of a row into w_.results. False where that has to be done in integers.
-  bool sum_in_floats(int64_t row) {
+  /// Sums `c` and the products of a row into w_.results. False where that has to be done in integers.
+  bool sum_in_floats(int64_t row, const uint32_t* c) {
     const bool is_scaled = arith_.scale_block != 0;
     if (is_scaled) {
       w_.row_scale.resize(static_cast<size_t>(blocks_));
@@ -216,7 +228,7 @@ class Product {
                                  .kept_bits = arith_.kept_bits,
                                  .exponent_floor = arith_.exponent_floor,
                                  .result_fraction = result_fraction(),
-                                 .c = w_.bits.data(),
+                                 .c = c,
                                  .results = w_.results.data()});
   }
   int result_fraction() const { return arith_.output == TensorOutput::kF32CutTo13 ? 13 : 23; }
@@ -253,11 +265,9 @@ class Product {
 
   /// Patterns of the lane side with k outermost.
   void turn(int64_t count) {
-    w_.turned.assign(static_cast<size_t>(shape_.k * width_), 0);
-    for (int64_t lane = 0; lane < count; ++lane)
-      for (int64_t k = 0; k < shape_.k; ++k)
-        w_.turned[static_cast<size_t>(k * width_ + lane)] =
-            w_.patterns[static_cast<size_t>(lane * shape_.k + k)];
+    w_.turned.resize(static_cast<size_t>(shape_.k * width_));
+    if (count < width_) std::fill(w_.turned.begin(), w_.turned.end(), 0);
+    transpose(w_.patterns.data(), count, shape_.k, w_.turned.data(), width_);
   }
 
   void note_special_blocks(Side& side, bool along_lanes) {

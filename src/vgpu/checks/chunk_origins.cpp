@@ -5,12 +5,12 @@ namespace imbrex::vgpu {
 
 namespace {
 
+constexpr size_t kLine = 8;  // chunks of a swizzle's line
 constexpr Swizzle kSwizzles[] = {Swizzle::kNone, Swizzle::k32B, Swizzle::k64B, Swizzle::k128B};
 
 /// Rows that follow one another in both memories look like one long row. A swizzle's line ends after eight chunks: where
 /// the next eight lie directly behind it they are as likely the next row, so that nothing is known of the rectangle.
 bool may_be_several_rows(const std::vector<uint32_t>& chunks, size_t row_chunks) {
-  constexpr size_t kLine = 8;
   if (row_chunks <= kLine) return false;
   return std::ranges::any_of(kSwizzles, [&](Swizzle swizzle) {
     return swizzle_address(swizzle, chunks[kLine] * ChunkOrigins::kChunkBytes) ==
@@ -53,8 +53,14 @@ ChunkOrigins::Kept* ChunkOrigins::find_unread(uint64_t barrier, int64_t phase, c
 }
 
 void ChunkOrigins::find_rectangle(uint64_t allocation, std::vector<uint32_t>& chunks) {
-  std::sort(chunks.begin(), chunks.end(),
-            [&](uint32_t a, uint32_t b) { return copied_[a].from < copied_[b].from; });
+  // A swizzle moves chunks inside their line only, so that lines put in order mostly put all in order.
+  const auto is_before = [&](uint32_t a, uint32_t b) { return copied_[a].from < copied_[b].from; };
+  for (size_t first = 0, end = 0; first < chunks.size(); first = end) {
+    while (end < chunks.size() && chunks[end] / kLine == chunks[first] / kLine) ++end;
+    std::sort(chunks.begin() + static_cast<ptrdiff_t>(first), chunks.begin() + static_cast<ptrdiff_t>(end),
+              is_before);
+  }
+  if (!std::ranges::is_sorted(chunks, is_before)) std::ranges::sort(chunks, is_before);
   const auto from = [&](size_t i) { return copied_[chunks[i]].from; };
   size_t row_chunks = 1;
   while (row_chunks < chunks.size() && from(row_chunks) == from(row_chunks - 1) + kChunkBytes) ++row_chunks;

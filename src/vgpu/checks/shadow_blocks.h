@@ -42,7 +42,7 @@ bool record_block(ShadowCell& block, const Access& now, Judge&& judge) {
   bool before[4];
   for (size_t i = 0; i < 4; ++i) {
     const Access& slot = block.slots[i];
-    before[i] = slot.clock != 0 && judge.ordered_for_all(slot, now);
+    before[i] = slot.clock != 0 && (slot.bytes & now.bytes) != 0 && judge.ordered_for_all(slot, now);
     if (slot.clock == 0 || (slot.bytes & now.bytes) == 0 || (slot.write == 0 && now.write == 0)) continue;
     if (before[i] ? !judge.in_order_says_nothing(slot, now) : !judge.may_meet(slot, now)) return false;
   }

@@ -18,20 +18,20 @@ class RecycledBlock {
   RecycledBlock() = default;
   /// Of any content.
   explicit RecycledBlock(size_t bytes) : bytes_(bytes) {
-    std::vector<Kept>& kept = kept_blocks();
-    for (size_t i = kept.size(); i-- > 0;)
-      if (kept[i].bytes == bytes) {
-        data_ = std::move(kept[i].data);
-        kept.erase(kept.begin() + static_cast<ptrdiff_t>(i));
+    Store& kept = store();
+    for (size_t i = kept.blocks.size(); i-- > 0;)
+      if (kept.blocks[i].bytes == bytes) {
+        data_ = kept.take(i);
         return;
       }
     data_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment})));
   }
   ~RecycledBlock() {
-    std::vector<Kept>& kept = kept_blocks();
     if (data_ == nullptr || bytes_ > kLargestKept) return;
-    if (kept.size() == kMostKept) kept.erase(kept.begin());
-    kept.push_back({bytes_, std::move(data_)});
+    Store& kept = store();
+    while (kept.blocks.size() == kMostKept || kept.bytes + bytes_ > kMostBytesKept) kept.take(0);
+    kept.bytes += bytes_;
+    kept.blocks.push_back({bytes_, std::move(data_)});
   }
   RecycledBlock(RecycledBlock&& other) noexcept { *this = std::move(other); }
   RecycledBlock& operator=(RecycledBlock&& other) noexcept {
@@ -53,9 +53,20 @@ class RecycledBlock {
     size_t bytes;
     Data data;
   };
-  static constexpr size_t kLargestKept = 256 << 10, kMostKept = 64;
-  static std::vector<Kept>& kept_blocks() {
-    static thread_local std::vector<Kept> blocks;
+  static constexpr size_t kLargestKept = 1 << 20, kMostKept = 128, kMostBytesKept = 32 << 20;
+  /// From the one that was given back first on.
+  struct Store {
+    std::vector<Kept> blocks;
+    size_t bytes = 0;
+    Data take(size_t i) {
+      Data data = std::move(blocks[i].data);
+      bytes -= blocks[i].bytes;
+      blocks.erase(blocks.begin() + static_cast<ptrdiff_t>(i));
+      return data;
+    }
+  };
+  static Store& store() {
+    static thread_local Store blocks;
     return blocks;
   }
 

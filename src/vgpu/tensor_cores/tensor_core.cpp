@@ -248,9 +248,10 @@ void TensorProduct::multiply_exact_rows(int64_t row, int64_t rows, int64_t colum
   Scratch& s = scratch();
   const bool half = exact_->output == arith::TensorOutput::kF16Nearest;
   // The model wants D dense; f16 results two bytes each.
-  uint32_t* c = room(s.c, rows * columns);
+  const bool in_place = !half && pitch == columns;
+  uint32_t* c = in_place ? d : room(s.c, rows * columns);
   auto* c16 = reinterpret_cast<uint16_t*>(c);
-  for (int64_t i = 0; add && i < rows; ++i) {
+  for (int64_t i = 0; add && !in_place && i < rows; ++i) {
     if (!half) {
       std::memcpy(c + i * columns, d + i * pitch, static_cast<size_t>(columns) * 4);
     } else {
@@ -268,7 +269,7 @@ void TensorProduct::multiply_exact_rows(int64_t row, int64_t rows, int64_t colum
   arith::multiply_accumulate(*exact_, {rows, columns, k},
                              s.a_patterns.data() + row * k * pattern_bytes(spec_.a), b, add ? c : nullptr, c,
                              modifiers);
-  for (int64_t i = 0; i < rows; ++i) {
+  for (int64_t i = 0; !in_place && i < rows; ++i) {
     if (!half) {
       std::memcpy(d + i * pitch, c + i * columns, static_cast<size_t>(columns) * 4);
     } else {
