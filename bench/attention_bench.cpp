@@ -4,18 +4,19 @@
 // does that.
 //
 //   bench_attention PROBLEM:CONFIGURATION ...
-//     forward/HEADS,Q,KV,D,GROUP,CAUSAL[,DV]      :block_kv=128 stages=2
+//     forward/HEADS,Q,KV,D,GROUP,CAUSAL[,DV[,SECTION]] :block_kv=128 stages=2
 //     float8/HEADS,Q,KV,D,GROUP,CAUSAL            :block_kv=160 stages=2
 //     step/STEP,HEADS,Q,KV,D                      of the ladder, 0 to 4
 //     latent/BATCH,HEADS,Q,KV,PAGE[,PARTS]        heads of 576 with values of 512
 //     packed/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL  sequences of random lengths, ROWS together
 //     packback/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL
 //     backward/HEADS,Q,KV,D,GROUP,CAUSAL
+//     adding/... without determinism; dall/..., its kernel :stages=3
 //     dq/... and dkv/..., one of its two kernels        :block_kv=64 stages=2, :block_q=64 stages=2
 //     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,FLOAT8[,MERGE]]]  :block_kv=64 stages=3; MERGE 1: by the last CTA,
 //                                                 2: by a launch, 3: not at all
 //     decode8/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,1[,MERGE]]]      the kernel that is for float8
-//     call/HEADS,Q,KV,D,GROUP,CAUSAL[,FLOAT8]     attention(), with the tiles that it chooses
+//     call/HEADS,Q,KV,D,GROUP,CAUSAL[,FLOAT8[,DV]]   attention(), with the tiles that it chooses
 //     graph/BATCH,HEADS_KV,GROUP,Q,KV,D[,PARTS[,FLOAT8]]   attention_decode() in a CUDA graph; calls/... the same without one
 //     copy/MEGABYTES                              read, and as many written
 #include <fmt/format.h>
@@ -36,6 +37,7 @@
 #include "imbrex/kernels/attention/decode.h"
 #include "imbrex/kernels/attention/decode_float8.h"
 #include "imbrex/kernels/attention/forward.h"
+#include "imbrex/kernels/attention/gradient_all.h"
 #include "imbrex/kernels/attention/gradient_kv.h"
 #include "imbrex/kernels/attention/gradient_q.h"
 #include "imbrex/kernels/attention/gradient_rows.h"
@@ -91,7 +93,8 @@ class Bench {
   explicit Bench(const Device& device) : device_(device), timer_(device) {}
 
   Timed forward(const std::vector<int64_t>& n, const std::string& configuration) {
-    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4], dv = n.size() > 6 ? n[6] : d;
+    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4],
+                  dv = n.size() > 6 && n[6] > 0 ? n[6] : d;
     const bool causal = n[5] != 0;
     make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, dv}, {heads, q, dv});
     const DeviceTensor log_sum = DeviceTensor::empty(device_, float32, {heads, q});
@@ -101,7 +104,8 @@ class Bench {
     const HeadArguments qs(q_), ks(k_), vs(v_), os(o_);
     const float scale = 1 / std::sqrt(static_cast<float>(d));
     auto kernel = configured<Forward>(device_, configuration);
-    const int64_t section = std::max<int64_t>(1, (int64_t{24} << 20) / (kv * (d + dv) * 2) * group);
+    const int64_t section =
+        n.size() > 7 ? n[7] : std::max<int64_t>(1, (int64_t{24} << 20) / (kv * (d + dv) * 2)) * group;
     const double us = time([&] {
       kernel(1, heads, q, kv, d, dv, group, scale, bfloat16, bfloat16, qs, ks, vs, os, false, log_sum, causal,
              section, PackedArguments({}, {}, q_.address()), Float8Arguments(heads, {}, {}, {}, q_.address()),
@@ -201,11 +205,11 @@ class Bench {
             2.0 * s.batches * s.capacity * s.head_size, difference(n)};
   }
 
-  Timed backward(const std::vector<int64_t>& n) {
+  Timed backward(const std::vector<int64_t>& n, bool adds) {
     const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4];
     make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
     AttentionOptions options;
-    options.causal = n[5] != 0;
+    options.causal = n[5] != 0, options.deterministic = !adds;
     options.log_sum_exp = DeviceTensor::empty(device_, float32, {heads, q});
     const auto like = [&](const DeviceTensor& t) {
       return DeviceTensor::empty(device_, bfloat16, t.shape());
@@ -270,6 +274,35 @@ class Bench {
     return t;
   }
 
+  /// The kernel alone; the sums of dQ grow from launch to launch.
+  Timed all_gradients(const std::vector<int64_t>& n, const std::string& configuration) {
+    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4], padded = (q + 127) / 128 * 128;
+    make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
+    const DeviceTensor log_sum = DeviceTensor::empty(device_, float32, {heads, q}),
+                       rows = DeviceTensor::empty(device_, float32, {2, heads, padded}),
+                       sums = DeviceTensor::empty(device_, float32, {heads, padded, d}),
+                       d_o = repeated(device_, bfloat16, o_.shape(), 4, owners_),
+                       dk = DeviceTensor::empty(device_, bfloat16, k_.shape()),
+                       dv = DeviceTensor::empty(device_, bfloat16, v_.shape());
+    ScoreArguments steps;
+    steps.causal = n[5] != 0;
+    steps.slopes = steps.sinks = log_sum.address();
+    attention(q_, k_, v_, o_, {.causal = steps.causal, .log_sum_exp = log_sum});
+    const HeadArguments qs(q_), ks(k_), vs(v_), os(o_), dos(d_o), dks(dk), dvs(dv);
+    Kernel<kernels::AttentionGradientRows> prepare({}, device_);
+    prepare(1, heads, q, padded, d, bfloat16, os, dos, log_sum, rows, PackedArguments({}, {}, q_.address()));
+    auto kernel =
+        configured<kernels::WithScoreOptions<kernels::AttentionGradientAll>>(device_, configuration);
+    const double us = time([&] {
+      kernel(1, heads / group, q, padded, kv, d, group, 1 / std::sqrt(static_cast<float>(d)), bfloat16, qs,
+             ks, vs, dos, rows, sums, dks, dvs, steps);
+    });
+    o_ = dk;
+    const Timed t{us, 10.0 * heads * q * kv * d * (steps.causal ? 0.5 : 1), 0, difference(n)};
+    q_ = DeviceTensor();
+    return t;
+  }
+
   template <class K>
   Timed decode(const std::vector<int64_t>& n, const std::string& configuration) {
     constexpr bool kOnlyFloat8 = std::is_same_v<K, DecodeFloat8>;
@@ -311,7 +344,7 @@ class Bench {
 
   /// By the library's function; what it computes is compared with a kernel's of the same problem in front of it.
   Timed call(const std::vector<int64_t>& n) {
-    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4];
+    const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4], dv = n.size() > 7 ? n[7] : d;
     const AttentionOptions options{.causal = n[5] != 0};
     double us = 0;
     if (n.size() > 6 && n[6] != 0) {
@@ -325,10 +358,10 @@ class Bench {
       o_ = DeviceTensor::empty(device_, bfloat16, {heads, q, d});
       us = time([&] { attention(q8, k8, v8, o_, options); });
     } else {
-      make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
+      make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, dv}, {heads, q, dv});
       us = time([&] { attention(q_, k_, v_, o_, options); });
     }
-    return {us, 4.0 * heads * q * kv * d * (options.causal ? 0.5 : 1), 0, difference(n)};
+    return {us, 2.0 * heads * q * kv * (d + dv) * (options.causal ? 0.5 : 1), 0, difference(n)};
   }
 
   Timed decode_call(const std::vector<int64_t>& n, bool is_graph) {
@@ -467,7 +500,9 @@ void run(Bench& bench, const std::string& argument) {
   try {
     const Timed t = kind == "decode"     ? bench.decode<Decode>(n, configuration)
                     : kind == "decode8"  ? bench.decode<DecodeFloat8>(n, configuration)
-                    : kind == "backward" ? bench.backward(n)
+                    : kind == "backward" ? bench.backward(n, false)
+                    : kind == "adding"   ? bench.backward(n, true)
+                    : kind == "dall"     ? bench.all_gradients(n, configuration)
                     : kind == "dq"       ? bench.gradients(n, configuration, true)
                     : kind == "dkv"      ? bench.gradients(n, configuration, false)
                     : kind == "float8"   ? bench.float8(n, configuration)

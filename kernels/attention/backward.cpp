@@ -3,7 +3,9 @@
 #include "attention/forward_launch.h"
 #include "attention/kv_arguments.h"
 #include "imbrex/kernels/attention/custom_backward.h"
+#include "imbrex/kernels/attention/gradient_all.h"
 #include "imbrex/kernels/attention/gradient_rows.h"
+#include "imbrex/kernels/attention/gradient_sums.h"
 #include "imbrex/runtime/caller_line.h"
 #include "kernel_of_device.h"
 
@@ -67,6 +69,11 @@ LaunchReport BackwardAttentionCall::start() const {
       sequences_, q_begins_, kv_begins_);
 }
 
+LaunchReport BackwardAttentionCall::finish(uint64_t sums) const {
+  return kernel_of_device<kernels::AttentionGradientSums>(*device_).on(stream_)(
+      batches_, heads_, rows_, head_size_, scale_, dtype_, sums, dq_);
+}
+
 void BackwardAttentionCall::deliver() const {
   for (const auto& [from, to] : copied_) DeviceTensor(to).copy_from(from, stream_);
 }
@@ -80,6 +87,14 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   const ScoreArguments steps = score_arguments({"attention_backward", {{"q", q}, {"k", k}}}, options,
                                                {.heads = head_extent(q, 1)}, q.address());
   const int64_t larger = call.larger_size();
+  const bool adds_faster =
+      larger == 64 ? !steps.causal : larger > 64;  // measured: causal heads of 64 lose 3 %
+  if (!options.deterministic && adds_faster && call.may_add() && !needs_registers(steps)) {
+    kernels::WithScoreOptions<kernels::AttentionGradientAll> of_all;
+    of_all.staggers = !steps.causal;  // else all CTAs add to the same rows at the same time
+    auto& kernel = configured_kernel(q.device(), of_all, {of_all.staggers, 0, 0});
+    return call.launch_adding([&](const auto& of) { return kernel.on(options.stream)(of, steps); });
+  }
   kernels::WithScoreOptions<kernels::AttentionGradientKv> of_kv;
   if (larger > 128) of_kv.stages = 2;
   if (larger <= 64 && steps.causal && !call.is_packed()) of_kv = {.block_q = 128, .stages = 2};

@@ -11,9 +11,11 @@
 #include "attention/score_arguments.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
+#include "imbrex/kernels/attention/gradient_all.h"
 #include "imbrex/kernels/attention/gradient_kv.h"
 #include "imbrex/kernels/attention/gradient_q.h"
 #include "imbrex/kernels/attention/gradient_rows.h"
+#include "imbrex/kernels/attention/gradient_sums.h"
 #include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
@@ -21,6 +23,7 @@ namespace {
 
 using OfKv = WithScoreOptions<AttentionGradientKv>;
 using OfQ = WithScoreOptions<AttentionGradientQ>;
+using OfAll = WithScoreOptions<AttentionGradientAll>;
 
 std::vector<SizeOption> sizes(bool of_kv) {
   std::vector<SizeOption> all{
@@ -229,6 +232,33 @@ const KernelRegistration<OfQ> of_q{{"attention_backward_q", "the gradient of att
                                      expect_some(c, dq, p.kv_size * 2 * p.d, gradient_tolerance(p),
                                                  [get](int64_t e) { return get().of_q(e); });
                                    }};
+
+const KernelRegistration<OfAll> of_all{
+    {"attention_backward_all", "gradients of attention by Q, K and V, in the order in which CTAs add",
+     sizes(false)},
+    [](Case& c, Kernel<OfAll>& kernel) {
+      const Problem p(c);
+      DeviceTensor dk = c.output(p.dtype, p.k.shape()), dv = c.output(p.dtype, p.v.shape());
+      const DeviceTensor sums = c.input(HostTensor(float32, {p.heads, (p.q_size + 63) / 64, p.d / 8, 64, 8})),
+                         dq = c.output(p.dtype, p.q.shape());
+      c.launch(kernel, 1, p.heads / p.group, p.q_size, p.padded, p.kv_size, p.d, p.group, p.scale, p.dtype,
+               HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o), p.rows, sums,
+               HeadArguments(dk), HeadArguments(dv), p.steps);
+      c.flop *= 10;
+      auto reference = std::make_shared<std::unique_ptr<Reference>>();
+      const auto get = [&c, p, reference]() -> Reference& {
+        if (!*reference) *reference = std::make_unique<Reference>(c, p);
+        return **reference;
+      };
+      const double tolerance = gradient_tolerance(p);
+      const int64_t summed = p.q_size * p.group * 2 * p.d;
+      expect_some(c, dk, summed, tolerance, [get](int64_t e) { return get().of_kv(e, false); });
+      expect_some(c, dv, summed, tolerance, [get](int64_t e) { return get().of_kv(e, true); });
+      if (c.mode() == Case::Mode::kTrace) return;
+      Kernel<AttentionGradientSums> finish({}, p.q.device());
+      finish(1, p.heads, p.q_size, p.d, p.scale, p.dtype, sums, HeadArguments(dq)).expect_clean();
+      expect_some(c, dq, p.kv_size * 2 * p.d, tolerance, [get](int64_t e) { return get().of_q(e); });
+    }};
 
 }  // namespace
 }  // namespace imbrex::kernels

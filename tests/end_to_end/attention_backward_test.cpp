@@ -100,6 +100,8 @@ TEST(AttentionAtLength, GradientsOfThreeThousandRows) {
   expect_gradients({.heads = 1, .heads_kv = 1, .rows = 3000, .rows_kv = 3000, .d = 64, .d_v = 64});
   expect_gradients({.heads = 1, .heads_kv = 1, .rows = 3000, .rows_kv = 3000, .d = 16, .d_v = 16},
                    {.causal = true}, float16);
+  expect_gradients({.heads = 1, .heads_kv = 1, .rows = 3000, .rows_kv = 3000, .d = 64, .d_v = 64},
+                   {.deterministic = false}, float16);
 }
 TEST(AttentionBackward, HeadsThatShareKAndV) {
   expect_gradients({.batch = 2, .heads = 6, .heads_kv = 2, .rows = 129}, {.causal = true});
@@ -119,6 +121,30 @@ TEST(AttentionBackward, ScoreModifications) {
   expect_gradients({}, {.soft_cap = 1.5f});
   expect_gradients({}, {.soft_cap = 3, .alibi_slopes = some});
   expect_gradients({.heads = 4}, {.causal = true, .sinks = some});
+}
+/// Sums of dQ in the order in which CTAs come; where the kernel for that does not fit, the deterministic ones.
+TEST(AttentionBackward, InAnyOrder) {
+  const auto expect = [](Sizes s, AttentionOptions options, uint64_t seed = 2) {
+    options.deterministic = false;
+    expect_gradients(s, options, seed % 2 == 0 ? bfloat16 : float16, seed);
+  };
+  for (uint64_t seed = 0; seed < 4; ++seed)
+    expect({.heads = 4,
+            .heads_kv = 2,
+            .rows = 300,
+            .rows_kv = 333,
+            .d = seed > 1 ? 128 : 64,
+            .d_v = seed > 1 ? 128 : 64},
+           {.causal = seed > 1}, seed);
+  expect({.heads = 2, .rows = 200, .rows_kv = 70, .d = 128, .d_v = 128}, {.causal = true});
+  for (const int64_t rows : {1, 7, 129})
+    for (const int64_t columns : {1, 7, 129})
+      expect({.batch = 2, .heads = 2, .heads_kv = 1, .rows = rows, .rows_kv = columns},
+             {.causal = rows != 7});
+  const DeviceTensor some = DeviceTensor::random(virtual_gpu(), float32, {1}, 1);
+  expect({.heads = 4, .d = 128, .d_v = 128}, {.causal = true, .sinks = some});
+  expect({.d = 16, .d_v = 16}, {});
+  expect({}, {.soft_cap = 1.5f});
 }
 TEST(AttentionBackward, SeveralSchedules) {
   for (uint64_t seed = 0; seed < 4; ++seed)

@@ -52,6 +52,26 @@ class BackwardAttentionCall {
     return report;
   }
 
+  /// Whether kernels::AttentionGradientAll takes these heads.
+  bool may_add() const {
+    return head_size_ == value_size_ && head_size_ % 32 == 0 && head_size_ <= 128 && !is_packed_;
+  }
+  /// The same in one launch beside those before and after: `of_all(arguments)` launches kernels::AttentionGradientAll.
+  template <class LaunchOfAll>
+  LaunchReport launch_adding(const LaunchOfAll& of_all) const {
+    const Workspace sums =
+        Workspace::on(stream_, *device_, 4 * batches_ * heads_ * ((rows_ + 63) / 64 * 64) * head_size_,
+                      Workspace::Contents::kZero);
+    LaunchReport report = start();
+    const auto note = [&](LaunchReport of_launch) {
+      if (report.clean()) report = std::move(of_launch);
+    };
+    note(of_all(OfAll{*this, sums.address()}));
+    note(finish(sums.address()));
+    deliver();
+    return report;
+  }
+
  private:
   struct OfKv {
     const BackwardAttentionCall& c;
@@ -70,8 +90,18 @@ class BackwardAttentionCall {
                       c.sequences_, c.q_begins_, c.kv_begins_);
     }
   };
+  struct OfAll {
+    const BackwardAttentionCall& c;
+    uint64_t sums;
+    auto arguments() const {
+      return std::tie(c.batches_, c.heads_kv_, c.rows_, c.padded_, c.rows_kv_, c.head_size_, c.group_,
+                      c.scale_, c.dtype_, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, sums, c.dk_, c.dv_);
+    }
+  };
   /// What the others need of each row of Q.
   LaunchReport start() const;
+  /// dQ from its float32 sums.
+  LaunchReport finish(uint64_t sums) const;
   /// Copies to gradients that TMA does not reach.
   void deliver() const;
 
