@@ -113,15 +113,14 @@ auto call_forward(const Checked& c, const DeviceTensor& q, const DeviceTensor& k
   const Forward tiles = forward_tiles<Forward>(s, c.steps, device.multiprocessors(), is_float8,
                                                !options.q_begins.is_null(), wants_log_sum);
   const bool long_first = c.steps.causal || c.steps.prefix;
-  return call(configured_kernel(
-                  device, tiles,
-                  {tiles.block_kv, tiles.stages,
-                   8 * tiles.consumers + 4 * tiles.both_ways + 2 * tiles.takes_turns + tiles.q_stages - 1}),
-              s.batch, s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(), scale, q.dtype(),
-              o.dtype(), qs, ks, vs, os, wants_log_sum, log_sum, long_first, heads_of_section(s),
-              PackedArguments(options.q_begins, options.kv_begins, q.address()),
-              Float8Arguments(s.heads, options.q_scales, options.k_scales, options.v_scales, q.address()),
-              c.steps);
+  return call(
+      configured_kernel(
+          device, tiles,
+          {tiles.block_kv, tiles.stages, 4 * tiles.consumers + 2 * tiles.takes_turns + tiles.q_stages - 1}),
+      s.batch, s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(), scale, q.dtype(), o.dtype(),
+      qs, ks, vs, os, wants_log_sum, log_sum, long_first, heads_of_section(s),
+      PackedArguments(options.q_begins, options.kv_begins, q.address()),
+      Float8Arguments(s.heads, options.q_scales, options.k_scales, options.v_scales, q.address()), c.steps);
 }
 
 }  // namespace

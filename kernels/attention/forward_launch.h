@@ -72,7 +72,6 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
     kernel.q_stages = 2;
   else
     kernel.takes_turns = s.rows_kv <= 2048;
-  kernel.both_ways = larger == 128;  // for heads of 64 and 96 it takes 4 to 12 % longer
   if (larger > 128) kernel.block_kv = both > 384 ? 80 : both > 320 ? 96 : 112;
   if (steps.alibi) {  // both positions of every score
     kernel.block_kv = larger > 128 ? 48 : 64;

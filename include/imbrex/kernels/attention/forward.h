@@ -24,7 +24,6 @@ struct ForwardAttention {
   static constexpr int kRows = 64;  // of a consumer
   int block_kv = 128, stages = 2, consumers = 2, ctas = 132;
   bool takes_turns = false;  // two consumers start products in turns
-  bool both_ways = false;    // AttentionTileOrder::both_ways, of tiles that become shorter
   int q_stages = 1;          // 2: the rows of Q of the next tile come while this one is worked on
 
   static auto space() {
@@ -106,13 +105,7 @@ struct ForwardAttention {
       Expr shift() const { return rows.kv_size - rows.q_size; }  // from rows to positions
     };
     const auto each_tile = [&](const auto& work) {
-      const bool mirrors = both_ways && order.long_first;
-      Int32 round = 0;
-      for (Int32 number : range(block_idx.x, num_tiles, grid_dim.x)) {
-        Int32 tile = mirrors ? order.both_ways(number, round, num_tiles) : number + 0;
-        Int32 block = 0, head = 0, batch = 0;
-        if (mirrors) round += 1;
-        order.place(tile, blocks, heads, batches, block, head, batch);
+      order.each(blocks, heads, batches, [&](const Int32& block, const Int32& head, const Int32& batch) {
         if (is_packed) {
           Int32 sequence = 0, of_sequence = 0;
           SequenceRows rows;
@@ -124,7 +117,7 @@ struct ForwardAttention {
           Int32 first_row = block * block_q;
           work({first_row, head, batch, batch, {0, q_size, 0, kv_size}});
         }
-      }
+      });
     };
     // Blocks of columns that rows of a tile see: from `begin`, a multiple of block_kv, to `end`. At least one, so that all
     // rings turn; its scores are masked.
