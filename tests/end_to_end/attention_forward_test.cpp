@@ -80,21 +80,38 @@ TEST(AttentionLadder, StepsAreRight) {
 }
 
 /// Small problems of every form of attention under 200 schedules.
-class SchedulesAtLength : public testing::TestWithParam<std::pair<std::string, Sizes>> {};
+struct Scheduled {
+  std::string kernel;
+  Sizes sizes;
+  std::string configuration = "";
+  friend std::ostream& operator<<(std::ostream& to, const Scheduled& s) { return to << s.kernel; }
+};
+class SchedulesAtLength : public testing::TestWithParam<Scheduled> {};
 TEST_P(SchedulesAtLength, AttentionIsRightUnderTwoHundredSchedules) {
   IMBREX_AT_LENGTH();
-  const auto& [name, sizes] = GetParam();
-  expect_verified(sizes, "", 200, name);
+  const auto& [name, sizes, configuration] = GetParam();
+  expect_verified(sizes, configuration, 200, name);
 }
 INSTANTIATE_TEST_SUITE_P(
     Forms, SchedulesAtLength,
-    testing::ValuesIn(std::vector<std::pair<std::string, Sizes>>{
+    testing::ValuesIn(std::vector<Scheduled>{
         {"attention", {{"heads", 2}, {"q", 130}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
+        {"attention",
+         {{"heads", 3}, {"q", 260}, {"kv", 260}, {"d", 32}, {"causal", 1}},
+         "block_kv=64 stages=2 q_stages=2 ctas=2"},
+        {"attention",
+         {{"heads", 3}, {"q", 260}, {"kv", 150}, {"d", 32}},
+         "block_kv=64 stages=2 consumers=3 ctas=2"},
+        {"attention", {{"q", 130}, {"kv", 200}, {"d", 32}, {"window", 37}, {"cap", 3}, {"sink", 1}}},
+        {"attention_float8", {{"q", 260}, {"kv", 150}, {"d", 32}}, "block_kv=96 stages=3 consumers=3 ctas=2"},
         {"attention_packed", {{"q", 150}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
         {"attention_float8", {{"q", 70}, {"kv", 150}, {"d", 32}, {"causal", 1}}},
         {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"ragged", 1}}},
         {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"page", 1}, {"ragged", 1}}},
         {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"float8", 1}}},
+        {"attention_decode",
+         {{"kv", 300}, {"d", 32}, {"parts", 3}, {"page", 16}, {"ragged", 1}, {"q", 3}, {"causal", 1}}},
+        {"attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 3}, {"launch", 1}, {"ragged", 1}}},
         {"attention_decode_float8", {{"kv", 300}, {"d", 32}, {"parts", 2}, {"ragged", 1}, {"batch", 3}}},
         {"attention_decode_float8", {{"kv", 150}, {"d", 32}, {"parts", 2}, {"page", 1}}},
         {"attention_latent_decode",
@@ -103,6 +120,11 @@ INSTANTIATE_TEST_SUITE_P(
         {"attention_backward_q", {{"heads", 2}, {"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}}},
         {"attention_backward_kv", {{"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}, {"sequences", 3}}},
         {"attention_backward_q", {{"q", 130}, {"kv", 140}, {"d", 32}, {"causal", 1}, {"sequences", 3}}},
+        {"attention_backward_all", {{"heads", 2}, {"q", 140}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
+        {"attention_backward_all",
+         {{"heads", 2}, {"group", 2}, {"q", 200}, {"kv", 200}, {"d", 64}},
+         "stages=4 staggers=1"},
+        {"blackwell_attention", {{"q", 140}, {"kv", 200}, {"d", 64}, {"alibi", 1}, {"cap", 3}, {"sink", 1}}},
         {"blackwell_attention", {{"q", 140}, {"kv", 200}, {"d", 64}, {"causal", 1}}},
         {"blackwell_attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"ragged", 1}, {"batch", 3}}},
         {"blackwell_attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 1}, {"page", 1}}},
@@ -111,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"attention_a2", {{"q", 130}, {"kv", 300}, {"d", 32}}},
         {"attention_a3", {{"q", 130}, {"kv", 300}, {"d", 32}}},
         {"attention_a4", {{"q", 130}, {"kv", 300}, {"d", 32}}}}),
-    [](const auto& info) { return fmt::format("{}_{}", info.param.first, info.index); });
+    [](const auto& info) { return fmt::format("{}_{}", info.param.kernel, info.index); });
 
 TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
   IMBREX_NEEDS_PTXAS();
@@ -130,6 +152,8 @@ TEST(AttentionForms, AssembleWithoutSpills) {  // which a GPU's device refuses
            {"blackwell_attention_decode", {{"page", 16}, {"causal", 1}}},
            {"attention_backward_kv", {{"causal", 1}}},
            {"attention_backward_q", {{"causal", 1}}},
+           {"attention_backward_all", {{"causal", 1}}},
+           {"attention_backward_all", {{"group", 4}}, "staggers=1"},
            {"attention_a0", {}},
            {"attention_a1", {}},
            {"attention_a2", {}},

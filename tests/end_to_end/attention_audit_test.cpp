@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every form of attention on problems that are drawn: head sizes, masks, odd lengths, configurations and schedules, with every
+// checker on. A few draws of each in quick tests, hundreds at length. A failure says what to give to `imbrex run`.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "../full.h"
+#include "imbrex/core/error.h"
+#include "imbrex/runtime/registry.h"
+
+namespace imbrex {
+namespace {
+
+using Choices = std::map<std::string, std::vector<int64_t>>;
+
+/// Problems of a kernel: a size has one of its values, those that are not listed their defaults.
+struct Form {
+  std::string name, kernel;
+  Choices sizes;
+  std::vector<std::string> configurations;
+  friend std::ostream& operator<<(std::ostream& to, const Form& form) { return to << form.name; }
+};
+
+const std::vector<int64_t> kLengths{1, 7, 64, 129, 300}, kSwitch{0, 1};
+
+Choices operator+(Choices some, const Choices& others) {
+  for (const auto& [name, values] : others) some[name] = values;
+  return some;
+}
+const Choices kRows{
+    {"heads", {2, 4}}, {"group", {1, 2}}, {"q", kLengths}, {"kv", kLengths}, {"bf16", kSwitch}};
+const Choices kMasks{{"causal", kSwitch},
+                     {"window", {0, 0, 37}},
+                     {"prefix", {0, 0, 20}},
+                     {"cap", {0, 0, 3}},
+                     {"sink", kSwitch}};
+/// Of one column, gradients by K and Q are 0, and the average that errors are compared with is rounding itself.
+const Choices kGradients{{"causal", kSwitch}, {"window", {0, 0, 37}}, {"kv", {7, 64, 129, 300}}};
+const Choices kCaches{{"heads", {1, 2}},   {"batch", {1, 3}},       {"kv", kLengths},    {"ragged", kSwitch},
+                      {"causal", kSwitch}, {"parts", {0, 1, 2, 5}}, {"launch", kSwitch}, {"bf16", kSwitch}};
+const Choices kFewRows{{"group", {1, 3, 8}}, {"q", {1, 2, 7}}};
+const std::vector<int64_t> kPages{0, 0, 1, 3, 16, 64};
+
+std::vector<Form> forms() {
+  const std::vector<int64_t> usual{16, 64, 80, 96, 128};
+  return {
+      {"Forward",
+       "attention",
+       kRows + kMasks + Choices{{"d", usual}},
+       {"block_kv=64 stages=2 ctas=2", "block_kv=64 stages=4 ctas=1",
+        "block_kv=64 stages=2 q_stages=2 ctas=2", "block_kv=64 stages=2 takes_turns=1 ctas=2",
+        "block_kv=64 stages=2 q_stages=2 ctas=3", "block_kv=64 stages=2 consumers=3 ctas=2"}},
+      {"ForwardOfBiases",
+       "attention",
+       kRows + Choices{{"d", usual}, {"causal", kSwitch}, {"alibi", {1}}},
+       {"block_kv=64 stages=4 ctas=2", "block_kv=64 stages=2 q_stages=2 ctas=2"}},
+      {"ForwardOfLargeHeads",
+       "attention",
+       kRows + kMasks + Choices{{"d", {192, 256}}, {"dv", {0, 128}}},
+       {"block_kv=80 ctas=2", "block_kv=80 takes_turns=1 ctas=1"}},
+      {"Packed",
+       "attention_packed",
+       kRows + Choices{{"d", {16, 64, 128}}, {"causal", kSwitch}, {"sequences", {1, 6, 20}}},
+       {"ctas=2", "q_stages=2 ctas=2", "q_stages=2 ctas=3"}},
+      {"Float8",
+       "attention_float8",
+       // Columns for all rows: errors are compared with the average of all elements.
+       Choices{{"heads", {2}},
+               {"q", {1, 7, 64, 129}},
+               {"kv", {129, 300}},
+               {"causal", kSwitch},
+               {"d", {32, 64, 128}}},
+       {"block_kv=160 ctas=2", "block_kv=96 stages=3 consumers=3 ctas=2", "block_kv=64 stages=4 ctas=1"}},
+      {"Decode", "attention_decode", kCaches + kFewRows + Choices{{"d", usual}, {"page", kPages}}, {""}},
+      {"DecodeFloat8InSharedMemory",
+       "attention_decode",
+       kCaches + kFewRows + Choices{{"d", {32, 64, 96, 128}}, {"page", kPages}, {"float8", {1}}},
+       {""}},
+      {"DecodeFloat8",
+       "attention_decode_float8",
+       kCaches + Choices{{"group", {1, 3, 8}}, {"q", {1, 2}}, {"d", {32, 64, 128}}, {"page", kPages}},
+       {""}},
+      {"Latent",
+       "attention_latent_decode",
+       Choices{{"heads", {1, 9, 70}},
+               {"batch", {1, 3}},
+               {"q", {1, 3}},
+               {"kv", kLengths},
+               {"d", {192, 576}},
+               {"dv", {128}},
+               {"page", {0, 8, 64}},
+               {"ragged", kSwitch},
+               {"causal", kSwitch},
+               {"parts", {0, 1, 2}},
+               {"bf16", kSwitch}},
+       {""}},
+      {"GradientOfKAndV",
+       "attention_backward_kv",
+       kRows + kGradients + Choices{{"d", usual}, {"only", {0, 1, 2}}},
+       {"block_q=64 stages=3", "block_q=32 stages=3"}},
+      {"GradientOfQ",
+       "attention_backward_q",
+       kRows + kGradients + Choices{{"d", usual}},
+       {"block_kv=64 stages=2", "block_kv=32 stages=2"}},
+      {"GradientsOfPackedSequences",
+       "attention_backward_kv",
+       kRows + Choices{{"d", {16, 64}}, {"causal", kSwitch}, {"sequences", {1, 5}}, {"kv", {64, 129, 300}}},
+       {"block_q=32 stages=3"}},
+      {"AllGradients",
+       "attention_backward_all",
+       kRows + kGradients + Choices{{"d", {32, 64, 96}}},
+       {"stages=2", "stages=4", "stages=2 staggers=1", "stages=2 slopes_shared=0"}},
+      {"Blackwell",
+       "blackwell_attention",
+       kRows + kMasks + Choices{{"d", {32, 64, 96, 128}}, {"alibi", {0, 0, 1}}},
+       {"", "block_kv=32 stages=4"}},
+      {"BlackwellDecode",
+       "blackwell_attention_decode",
+       kCaches + kFewRows + Choices{{"d", {32, 64, 128}}, {"page", kPages}},
+       {""}},
+  };
+}
+
+class AttentionAudit : public testing::TestWithParam<Form> {
+ protected:
+  /// Draws a problem by its number, and tries it under a schedule of the same number.
+  static void try_draw(const Form& form, uint64_t number) {
+    std::mt19937_64 random(number * 7919 + std::hash<std::string>{}(form.name));
+    const auto one_of = [&](const auto& values) { return values[random() % values.size()]; };
+    const RegisteredKernel& kernel = registered_kernel(form.kernel);
+    std::map<std::string, int64_t> sizes;
+    std::string command = "imbrex run " + form.kernel;
+    for (const auto& [name, values] : form.sizes) sizes[name] = one_of(values);
+    // Some rows may see nothing, but not most: errors are compared with the average of all elements.
+    if (sizes["causal"] != 0) sizes["q"] = std::min(sizes["q"], 2 * sizes["kv"]);
+    for (const auto& [name, value] : sizes) command += fmt::format(" --{} {}", name, value);
+    const std::string configuration = one_of(form.configurations);
+    if (!configuration.empty()) command += fmt::format(" --config '{}'", configuration);
+    SCOPED_TRACE(fmt::format("{} --seed {}", command, number));
+    for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);
+    const Device device = Device::virtual_gpu(
+        {.target = kernel.target, .host_threads = 1, .seed = number, .checks = vgpu::CheckSet::all()});
+    Case c(Case::Mode::kRun, device, sizes, number);
+    kernel.run(c, device,
+               configuration.empty() ? kernel.space.configuration(0) : kernel.space.parse(configuration));
+    EXPECT_FALSE(c.comparisons.empty());
+    for (const Comparison& comparison : c.comparisons) EXPECT_TRUE(comparison.passed) << comparison.format();
+    EXPECT_TRUE(c.report.clean()) << c.report.virtual_report.format();
+  }
+};
+
+TEST_P(AttentionAudit, DrawnProblems) {
+  const uint64_t draws = is_full() ? 200 : 2;
+  for (uint64_t number = 0; number < draws; ++number) try_draw(GetParam(), number);
+}
+INSTANTIATE_TEST_SUITE_P(Forms, AttentionAudit, testing::ValuesIn(forms()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace imbrex
