@@ -239,8 +239,7 @@ const KernelRegistration<OfAll> of_all{
     [](Case& c, Kernel<OfAll>& kernel) {
       const Problem p(c);
       DeviceTensor dk = c.output(p.dtype, p.k.shape()), dv = c.output(p.dtype, p.v.shape());
-      const DeviceTensor sums = c.input(HostTensor(float32, {p.heads, (p.q_size + 63) / 64, p.d / 8, 64, 8})),
-                         dq = c.output(p.dtype, p.q.shape());
+      const DeviceTensor sums = c.input(HostTensor(float32, {p.heads, (p.q_size + 63) / 64, p.d / 8, 64, 8}));
       c.launch(kernel, 1, p.heads / p.group, p.q_size, p.padded, p.kv_size, p.d, p.group, p.scale, p.dtype,
                HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o), p.rows, sums,
                HeadArguments(dk), HeadArguments(dv), p.steps);
@@ -255,6 +254,8 @@ const KernelRegistration<OfAll> of_all{
       expect_some(c, dk, summed, tolerance, [get](int64_t e) { return get().of_kv(e, false); });
       expect_some(c, dv, summed, tolerance, [get](int64_t e) { return get().of_kv(e, true); });
       if (c.mode() == Case::Mode::kTrace) return;
+      DeviceTensor dq = DeviceTensor::empty(p.q.device(), p.dtype, p.q.shape());  // not this kernel's traffic
+      dq.poison();
       Kernel<AttentionGradientSums> finish({}, p.q.device());
       finish(1, p.heads, p.q_size, p.d, p.scale, p.dtype, sums, HeadArguments(dq)).expect_clean();
       expect_some(c, dq, p.kv_size * 2 * p.d, tolerance, [get](int64_t e) { return get().of_q(e); });

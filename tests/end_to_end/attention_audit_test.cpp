@@ -116,7 +116,7 @@ std::vector<Form> forms() {
       {"AllGradients",
        "attention_backward_all",
        kRows + kGradients + Choices{{"d", {32, 64, 96}}},
-       {"stages=2", "stages=4", "stages=2 staggers=1", "stages=2 slopes_shared=0"}},
+       {"staggers=0", "staggers=1", "slopes_shared=0"}},
       {"Blackwell",
        "blackwell_attention",
        kRows + kMasks + Choices{{"d", {32, 64, 96, 128}}, {"alibi", {0, 0, 1}}},

@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"attention_backward_all", {{"heads", 2}, {"q", 140}, {"kv", 200}, {"d", 32}, {"causal", 1}}},
         {"attention_backward_all",
          {{"heads", 2}, {"group", 2}, {"q", 200}, {"kv", 200}, {"d", 64}},
-         "stages=4 staggers=1"},
+         "staggers=1"},
         {"blackwell_attention", {{"q", 140}, {"kv", 200}, {"d", 64}, {"alibi", 1}, {"cap", 3}, {"sink", 1}}},
         {"blackwell_attention", {{"q", 140}, {"kv", 200}, {"d", 64}, {"causal", 1}}},
         {"blackwell_attention_decode", {{"kv", 200}, {"d", 32}, {"parts", 2}, {"ragged", 1}, {"batch", 3}}},

@@ -27,15 +27,15 @@ struct AttentionGradientAll {
 
   static auto space() {
     return Space<AttentionGradientAll>()
-        .template choose<&AttentionGradientAll::block_q, &AttentionGradientAll::stages>(
-            {{64, 2}, {64, 4}, {128, 2}})
+        .template choose<&AttentionGradientAll::block_q, &AttentionGradientAll::stages>({{64, 2}})
         .template choose<&AttentionGradientAll::slopes_shared, &AttentionGradientAll::staggers>(
             {{true, false}, {false, false}, {true, true}, {false, true}});
   }
 
-  /// Sizes and tensors as AttentionGradientKv's, heads of one size, of at most 128, a multiple of 32. `sum_ptr`, float32, holds zeros, or sums to add
-  /// to, as AttentionGradientSums reads them: [batches * heads, blocks of 64 rows, head_size / 8, 64, 8], so that what a thread has is
-  /// added without conflicts and TMA adds whole lines. What is added is not yet multiplied by `scale`.
+  /// Sizes and tensors as AttentionGradientKv's, heads of one size, of at most 128, a multiple of 32. `sum_ptr`,
+  /// float32, holds zeros, or sums to add to, as AttentionGradientSums reads them: [batches * heads, blocks of 64
+  /// rows, head_size / 8, 64, 8], so that threads store without conflicts and TMA adds whole lines. What is added is
+  /// not yet multiplied by `scale`.
   void operator()(Int32 batches, Int32 heads_kv, Int32 q_size, Int32 padded, Int32 kv_size, int head_size,
                   int group, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides, Ptr<> k_ptr,
                   HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> do_ptr,
