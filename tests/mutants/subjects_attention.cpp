@@ -4,6 +4,8 @@
 #include <tuple>
 
 #include "attention/score_arguments.h"
+#include "imbrex/kernels/attention/blackwell_decode.h"
+#include "imbrex/kernels/attention/blackwell_forward.h"
 #include "imbrex/kernels/attention/decode.h"
 #include "imbrex/kernels/attention/decode_float8.h"
 #include "imbrex/kernels/attention/forward.h"
@@ -126,17 +128,42 @@ Subject latent_decode() {
       of_each(out(float16, {2, of_heads, value_size})), std::tuple(kNone, out(float32, {2, of_heads})));
 }
 
+Subject blackwell_forward() {
+  const int rows = 250, columns = 150;  // every warp has rows, whose sums are rescaled
+  const WithScoreOptions<kernels::BlackwellAttention> kernel{.block_kv = 32, .stages = 2};
+  Subject subject =
+      subject_of("b-attention", kernel, std::tuple(1, kHeads, rows, columns, kSize, 1, 4.f, float16),
+                 read(rows), read(columns), read(columns), written(rows),
+                 std::tuple(true, out(float32, {kHeads, rows})), steps(false));
+  // The next line of Q is another row, and half of the last product is missing: only the result can reveal it.
+  subject.left_out = {"matrix-a-next-line", "matrix-a-next-stage", "half-n"};
+  return subject;
+}
+
+Subject blackwell_decode() {
+  const int columns = 200;
+  const WithScoreOptions<kernels::BlackwellDecodeAttention> kernel{.block_kv = 32, .stages = 2};
+  // Scores whose maxima grow enough for sums to be rescaled.
+  Subject subject = subject_of(
+      "b-decode", kernel, std::tuple(2, 1, 1, 2, 2, kSize, 6.f, float16, float16),
+      sequences(in(float16, {2, 2, kSize})), cache(columns, sequences(in(float16, {2, columns, kSize}))),
+      std::tuple(false, kNone, kNone), sequences(out(float16, {2, 2, kSize})), parts(kSize), steps(true));
+  subject.left_out = {"matrix-a-next-line"};  // another row of Q
+  return subject;
+}
+
 }  // namespace
 
 std::vector<Subject> attention_subjects() {
   std::vector<Subject> all;
-  for (const auto make : {forward, gradient_kv, gradient_q, decode, decode_float8, latent_decode}) {
+  for (const auto make : {forward, gradient_kv, gradient_q, decode, decode_float8, latent_decode,
+                          blackwell_forward, blackwell_decode}) {
     Subject& subject = all.emplace_back(make());
     // Tiles lie side by side, all of them written: beside an operand, or in another order, are numbers too.
-    subject.left_out = {
-        "matrix-b-next-line",    "matrix-swizzle",  "matrix-stride",        "matrix-base-offset",
-        "transpose-a",           "transpose-b",     "store-shared-plus-16", "store-shared-plus-4096",
-        "load-shared-plus-8192", "store-shift-128", "map-swizzle"};
+    for (const char* rule : {"matrix-b-next-line", "matrix-swizzle", "matrix-stride", "matrix-base-offset",
+                             "transpose-a", "transpose-b", "store-shared-plus-16", "store-shared-plus-4096",
+                             "load-shared-plus-8192", "store-shift-128", "map-swizzle"})
+      subject.left_out.emplace_back(rule);
   }
   return all;
 }

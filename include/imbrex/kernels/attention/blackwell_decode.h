@@ -152,7 +152,6 @@ struct BlackwellDecodeAttention {
       for (Int32 block : range(first, last)) {
         mbarrier::wait(scores_full[buffer], phase);
         RegisterTensor scores = tcgen05::load(t_scores[buffer]);
-        tcgen05::wait_load();
         Int32 offset = block * block_kv;
         columns.apply(scores, offset, scale, tile_of(offset));
         auto larger = max(largest, max(scores, {.axis = 1, .keep = true}));

@@ -193,7 +193,6 @@ struct BlackwellAttention {
           Int32 place = t * kBuffers + buffer;
           mbarrier::wait(scores_full[place], phase);
           RegisterTensor scores = tcgen05::load(t_scores[place]);
-          tcgen05::wait_load();
           const ScoreTile at = tile_of(offset_kv);
           if (steps.changes()) {
             scores = scores * scale;
