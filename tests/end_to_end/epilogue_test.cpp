@@ -389,7 +389,11 @@ TEST(EpilogueAtLength, OfMatmulAssemblesForEveryCandidate) {
     kernel.cluster_m = c.cluster_m;
     kernel.cluster_n = c.cluster_n;
     kernel.swap_ab = c.swap_ab;
-    if constexpr (requires { kernel.split_k; }) kernel.split_k = c.split_k;
+    if constexpr (requires { kernel.split_k; }) {
+      kernel.split_k = c.split_k;
+      kernel.store_stages = c.store_stages;
+      kernel.takes_turns = c.takes_turns;
+    }
     for (int64_t n : {1160, 1161})
       EXPECT_EQ(complaints_of(
                     ptx_of(kernel, 1000, n, 584, workspace..., true, any, true, any, true, 0.25f, true,

@@ -110,6 +110,7 @@ std::vector<Subject> make_subjects() {
                        1024, 128, 48));
   for (Subject& subject : language_subjects()) all.push_back(std::move(subject));
   for (Subject& subject : attention_subjects()) all.push_back(std::move(subject));
+  for (Subject& subject : fused_subjects()) all.push_back(std::move(subject));
   return all;
 }
 

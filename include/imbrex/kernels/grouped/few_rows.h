@@ -47,6 +47,8 @@ struct HopperFewRows {
         !quantise || block_n == QuantiseBlocks::kBlock || shares_blocks,
         "tiles of {} columns in clusters of {}; a scale belongs to 128 columns, of one CTA or of two with 64",
         block_n, cluster_n);
+    // Where two CTAs share blocks, or some share sums, each hears from the others behind their last arrivals.
+    const bool drains = cluster_n > 1 && split_k == 1 && !(shares_blocks && cluster_n == 2);
     const int block_x = gate ? 2 * block_n : block_n, part_m = block_m / split_k,
               cluster_ctas = cluster_n * split_k;
     const Expr n_size = sizes.n();
@@ -101,8 +103,7 @@ struct HopperFewRows {
                      tma::CachePolicy::kEvictLast);
         pipe.producer_advance();
       }
-      // Where two CTAs share blocks, or sums, each has heard from the other behind its last arrival.
-      if (cluster_n > 1 && split_k == 1 && !(shares_blocks && cluster_n == 2)) pipe.producer_drain();
+      if (drains) pipe.producer_drain();
     }
     if (auto consumer = warp_group(0, 4)) {
       auto acc = wgmma::accumulator(float32, {block_x, block_m});
@@ -123,7 +124,7 @@ struct HopperFewRows {
         pipe.consumer_advance();
       }
       wgmma::wait_group(0);
-      if (cluster_n > 1) release(last_stage);
+      if (drains) release(last_stage);
       const RegisterTensor sums = cluster_sum ? (*cluster_sum)(0, acc) : RegisterTensor(acc);
       Int32 row = offset_m + rank_k * part_m;
       auto steps = finish.rows(part_m);
