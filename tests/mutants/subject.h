@@ -139,11 +139,12 @@ Subject make_subject(std::string name, int num_sms, const K& kernel, const Args&
 /// The subjects of the suite: small problems of every kernel that synchronises, in which every ring goes
 /// round, every stage is used again, and persistent CTAs take over several tiles.
 const std::vector<Subject>& subjects();
-/// Those of them that are no products of the ladders, those that are attention, and products of groups or with results that
-/// need more than their own elements.
+/// Those of them that are no products of the ladders, those that are attention, products of groups or with results that need
+/// more than their own elements, and those that work row by row.
 std::vector<Subject> language_subjects();
 std::vector<Subject> attention_subjects();
 std::vector<Subject> fused_subjects();
+std::vector<Subject> row_subjects();
 /// Kernels of several ranks, for the rules about signals.
 std::vector<Subject> rank_subjects();
 

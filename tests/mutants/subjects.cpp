@@ -111,6 +111,7 @@ std::vector<Subject> make_subjects() {
   for (Subject& subject : language_subjects()) all.push_back(std::move(subject));
   for (Subject& subject : attention_subjects()) all.push_back(std::move(subject));
   for (Subject& subject : fused_subjects()) all.push_back(std::move(subject));
+  for (Subject& subject : row_subjects()) all.push_back(std::move(subject));
   return all;
 }
 
