@@ -72,7 +72,7 @@ FileDescriptor new_socket(const Address& address) {
 }
 
 /// Of TCP: messages go at once, and a server that is gone without a word is noticed within a quarter of a minute.
-void tune(int socket, bool is_local) {
+void set_options(int socket, bool is_local) {
   if (is_local) return;
   const auto set = [&](int level, int option, int value) {
     setsockopt(socket, level, option, &value, sizeof value);
@@ -219,7 +219,7 @@ Channel Listener::accept(Deadline deadline) {
       throw DeviceError(Diagnostic{{}, fmt::format("accept: {}", std::strerror(errno)), {}, ""});
     }
     if (is_local_ && !is_of_this_user(made.number())) continue;
-    tune(made.number(), is_local_);
+    set_options(made.number(), is_local_);
     return Channel(std::move(made));
   }
   return {};
@@ -233,7 +233,7 @@ Channel connect_to(const std::string& name, Deadline deadline) {
       FileDescriptor made = new_socket(address);
       if (connect(made.number(), reinterpret_cast<const sockaddr*>(&address.bytes), address.length) == 0 &&
           (!address.is_local() || is_of_this_user(made.number()))) {
-        tune(made.number(), address.is_local());
+        set_options(made.number(), address.is_local());
         return Channel(std::move(made));
       }
     }
