@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_host/host/device_address_fault.h"
 
-#include <execinfo.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <vector>
 
 #include "cuda_host/host/host.h"
 #include "cuda_host/host/host_threads.h"
@@ -49,12 +46,7 @@ void report(uint64_t address) {
   finding.kind = vgpu::FindingKind::kOutOfBounds;
   finding.address = address;
   finding.message = fmt::format("host code accesses 0x{:x}, which is a device address", address);
-  std::array<void*, 32> frames{};
-  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
-  std::vector<uint64_t> stack;
-  for (int i = 0; i < count; ++i) stack.push_back(reinterpret_cast<uint64_t>(frames[static_cast<size_t>(i)]));
-  if (const std::string place = place_in_program(stack); !place.empty())
-    finding.facts.push_back("in " + place);
+  if (const std::string place = place_in_program(); !place.empty()) finding.facts.push_back("in " + place);
   finding.hint = "copy with cudaMemcpy, or allocate with cudaMallocManaged or cudaMallocHost";
   host->log.add("the host program", finding);
   host->log.write_state();

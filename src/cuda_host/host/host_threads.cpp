@@ -189,7 +189,7 @@ std::optional<ThreadSample> ThreadSampler::sample(pid_t thread) {
 
 std::string place_in_program(const std::vector<uint64_t>& stack) {
   Dl_info ours{};
-  dladdr(reinterpret_cast<const void*>(&place_in_program), &ours);
+  dladdr(reinterpret_cast<const void*>(static_cast<std::string (*)()>(place_in_program)), &ours);
   for (const uint64_t address : stack) {
     Dl_info info{};
     if (dladdr(reinterpret_cast<const void*>(address), &info) == 0 || info.dli_fbase == ours.dli_fbase)
@@ -209,6 +209,14 @@ std::string place_in_program(const std::vector<uint64_t>& stack) {
     if (!is_runtime && !described.starts_with("std::")) return described;
   }
   return "";
+}
+
+std::string place_in_program() {
+  std::array<void*, 32> frames{};
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  std::vector<uint64_t> stack;
+  for (int i = 0; i < count; ++i) stack.push_back(reinterpret_cast<uint64_t>(frames[static_cast<size_t>(i)]));
+  return place_in_program(stack);
 }
 
 }  // namespace imbrex::cuda

@@ -53,5 +53,7 @@ class ThreadSampler {
 /// The innermost function of a stack that is the program's, not of the C or C++ library or of this one:
 /// "worker(int) (./program+0x1234)"; "" where there is none.
 std::string place_in_program(const std::vector<uint64_t>& stack);
+/// The same of the stack of the thread that calls.
+std::string place_in_program();
 
 }  // namespace imbrex::cuda

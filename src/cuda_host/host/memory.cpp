@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_host/host/memory.h"
 
-#include <execinfo.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "cuda_host/abi/api_error.h"
@@ -65,12 +63,7 @@ void tell_double_free(const std::string& what) {
   vgpu::Finding finding;
   finding.kind = vgpu::FindingKind::kUseAfterFree;
   finding.message = what;
-  std::array<void*, 32> frames{};
-  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
-  std::vector<uint64_t> stack;
-  for (int i = 0; i < count; ++i) stack.push_back(reinterpret_cast<uint64_t>(frames[static_cast<size_t>(i)]));
-  if (const std::string place = place_in_program(stack); !place.empty())
-    finding.facts.push_back("in " + place);
+  if (const std::string place = place_in_program(); !place.empty()) finding.facts.push_back("in " + place);
   finding.hint =
       "free it once: let one owner do it, or set the pointer to null behind it (freeing null does nothing)";
   Host::get().log.add("the host program", finding);
