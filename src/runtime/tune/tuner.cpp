@@ -310,7 +310,7 @@ class Tuning {
     size_t done = 0;
     if (count > 0)
       team_->run(team_->size(), [&](size_t member) {
-        team_->worker(member);  // opens the device while the first candidates are assembled
+        team_->start(member);  // opens the device while the first candidates are assembled
         for (;;) {
           size_t i;
           double limit_us;

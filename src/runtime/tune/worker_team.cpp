@@ -64,6 +64,11 @@ void WorkerTeam::call(size_t member) {
   if (--running_ == 0) ends_.notify_one();
 }
 
+void WorkerTeam::start(size_t member) {
+  std::string ignored;
+  if (workers_[member] == nullptr) workers_[member] = open_(member, ignored);
+}
+
 WorkerClient& WorkerTeam::worker(size_t member) {
   std::unique_ptr<WorkerClient>& worker = workers_[member];
   if (worker == nullptr || !worker->is_alive()) {

@@ -29,6 +29,8 @@ class WorkerTeam {
   /// Calls body(member) for the first `members`, each on its own thread; member 0's is the caller's, which must always be
   /// the same. Returns when all have; then the first exception is thrown again.
   void run(size_t members, const std::function<void(size_t member)>& body);
+  /// On the member's thread: starts its worker ahead. A failure shows when the worker is needed.
+  void start(size_t member);
   /// On the member's thread: its worker, started where none is alive. DeviceError when it does not start.
   WorkerClient& worker(size_t member);
 
