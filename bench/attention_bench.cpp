@@ -3,7 +3,7 @@
 // cache, medians. Results are not checked here: `imbrex run`
 // does that.
 //
-//   bench_attention PROBLEM:CONFIGURATION ...
+//   bench_attention PROBLEM:CONFIGURATION ...        or `-`: those that stand on lines of the standard input
 //     forward/HEADS,Q,KV,D,GROUP,CAUSAL[,DV[,SECTION]] :block_kv=128 stages=2
 //     float8/HEADS,Q,KV,D,GROUP,CAUSAL            :block_kv=160 stages=2
 //     step/STEP,HEADS,Q,KV,D                      of the ladder, 0 to 4
@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iostream>
 #include <map>
 #include <random>
 #include <string>
@@ -415,7 +416,7 @@ class Bench {
   /// Where sequences of random lengths begin, and the sum of their squares.
   DeviceTensor begins_of(int64_t rows, int64_t sequences, double& squares) const {
     HostTensor begins(int32, {sequences + 1});
-    std::mt19937_64 random(7);  // as cudnn.py's
+    std::mt19937_64 random(7);
     std::vector<int64_t> ends(static_cast<size_t>(sequences - 1));
     for (int64_t& end : ends) end = static_cast<int64_t>(random() % static_cast<uint64_t>(rows));
     std::sort(ends.begin(), ends.end());
@@ -532,7 +533,11 @@ int main(int argc, char** argv) {
   return imbrex::bench::run_main("bench_attention", [&] {
     const imbrex::Device device = imbrex::Device::cuda();
     imbrex::Bench bench(device);
-    for (int i = 1; i < argc; ++i) imbrex::run(bench, argv[i]);
+    for (int i = 1; i < argc; ++i)
+      if (argv[i] == std::string_view("-"))
+        for (std::string line; std::getline(std::cin, line);) imbrex::run(bench, line);
+      else
+        imbrex::run(bench, argv[i]);
     return 0;
   });
 }

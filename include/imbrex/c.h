@@ -110,7 +110,7 @@ typedef struct imbrex_virtual_options {
   const char* target;     /* "sm_80", "sm_90a", "sm_100a", ...; null: "sm_100a" */
   uint64_t seed;          /* of interleaving and completion order; 0: a plain fair order */
   int32_t without_checks; /* 1: no checkers; out-of-bounds accesses and deadlocks are reported all the same */
-  int32_t with_all_checks;    /* 1: also reads of global memory that was never written */
+  int32_t with_all_checks;    /* 1: every checker, which is the default */
   int64_t instruction_budget; /* warp instructions of a cluster before it counts as endless; 0: 2^40 */
   int64_t memory_bytes;       /* of global memory; 0: 64 GiB, taken when touched */
   int32_t

@@ -29,6 +29,7 @@
 #include "imbrex/lang/mbarrier.h"
 #include "imbrex/lang/memory.h"
 #include "imbrex/lang/memory_order.h"
+#include "imbrex/lang/mistakes.h"
 #include "imbrex/lang/mma.h"
 #include "imbrex/lang/pointer.h"
 #include "imbrex/lang/random.h"

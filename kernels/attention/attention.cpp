@@ -57,12 +57,18 @@ struct Checked {
       call.refuse("some of q_scales, k_scales and v_scales, and not all", "give all three, or none");
     if (has_q && !is_float8)
       call.refuse("scales of tensors that are not float8", "leave them out, and use options.scale");
-    const auto of = [&](int64_t heads) {
-      return has_batch ? std::vector<int64_t>{s.batch, heads} : std::vector<int64_t>{heads};
+    const bool are_of_rows = has_q && options.q_scales.shape().size() > (has_batch ? 2 : 1);
+    if (are_of_rows && !options.q_begins.is_null())
+      call.refuse("scales of rows, of packed sequences", "give a scale for each head");
+    const auto of = [&](int64_t heads, int64_t rows) {
+      std::vector<int64_t> shape{heads};
+      if (has_batch) shape.insert(shape.begin(), s.batch);
+      if (are_of_rows) shape.push_back((rows + kernels::kScaledRows - 1) / kernels::kScaledRows);
+      return shape;
     };
-    call.check_extra("q_scales", options.q_scales, float32, of(s.heads));
-    call.check_extra("k_scales", options.k_scales, float32, of(s.heads_kv));
-    call.check_extra("v_scales", options.v_scales, float32, of(s.heads_kv));
+    call.check_extra("q_scales", options.q_scales, float32, of(s.heads, s.rows));
+    call.check_extra("k_scales", options.k_scales, float32, of(s.heads_kv, s.rows_kv));
+    call.check_extra("v_scales", options.v_scales, float32, of(s.heads_kv, s.rows_kv));
   }
 };
 
@@ -110,17 +116,19 @@ auto call_forward(const Checked& c, const DeviceTensor& q, const DeviceTensor& k
     return call(configured_kernel(device, tiles, {tiles.slice, 0, 0}), s.batch, s.heads, s.rows, s.rows_kv,
                 s.head_size, s.group(), scale, q.dtype(), qs, ks, vs, os, wants_log_sum, log_sum, c.steps);
   }
-  const Forward tiles = forward_tiles<Forward>(s, c.steps, device.multiprocessors(), is_float8,
-                                               !options.q_begins.is_null(), wants_log_sum);
+  const size_t heads_rank = q.shape().size() - 2;
+  const Float8Arguments scales(s.heads, options.q_scales, options.k_scales, options.v_scales, q.address(),
+                               heads_rank);
+  Forward tiles = forward_tiles<Forward>(s, c.steps, device.multiprocessors(), is_float8,
+                                         !options.q_begins.is_null(), wants_log_sum);
+  if (scales.of == kernels::Float8ScaleOf::kRows) use_blocks_of_scaled_rows(tiles, s, c.steps);
   const bool long_first = c.steps.causal || c.steps.prefix;
-  return call(
-      configured_kernel(
-          device, tiles,
-          {tiles.block_kv, tiles.stages, 4 * tiles.consumers + 2 * tiles.takes_turns + tiles.q_stages - 1}),
-      s.batch, s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(), scale, q.dtype(), o.dtype(),
-      qs, ks, vs, os, wants_log_sum, log_sum, long_first, heads_of_section(s),
-      PackedArguments(options.q_begins, options.kv_begins, q.address()),
-      Float8Arguments(s.heads, options.q_scales, options.k_scales, options.v_scales, q.address()), c.steps);
+  return call(configured_kernel(device, tiles,
+                                {tiles.block_kv, tiles.stages,
+                                 4 * tiles.consumers + 2 * tiles.takes_turns + tiles.q_stages - 1}),
+              s.batch, s.heads, s.rows, s.rows_kv, s.head_size, s.value_size, s.group(), scale, q.dtype(),
+              o.dtype(), qs, ks, vs, os, wants_log_sum, log_sum, long_first, heads_of_section(s),
+              PackedArguments(options.q_begins, options.kv_begins, q.address()), scales, c.steps);
 }
 
 }  // namespace

@@ -87,12 +87,10 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   const ScoreArguments steps = score_arguments({"attention_backward", {{"q", q}, {"k", k}}}, options,
                                                {.heads = head_extent(q, 1)}, q.address());
   const int64_t larger = call.larger_size();
-  const bool adds_faster =
-      larger == 64 ? !steps.causal : larger > 64;  // measured: causal heads of 64 lose 3 %
-  if (!options.deterministic && adds_faster && call.may_add() && !needs_registers(steps)) {
+  if (!options.deterministic && larger >= 64 && call.may_add() && !needs_registers(steps)) {
     kernels::WithScoreOptions<kernels::AttentionGradientAll> of_all;
-    of_all.staggers = !steps.causal;  // else all CTAs add to the same rows at the same time
-    auto& kernel = configured_kernel(q.device(), of_all, {of_all.staggers, 0, 0});
+    if (larger == 64) of_all.slopes_shared = false, of_all.held = 2;  // there is room in registers
+    auto& kernel = configured_kernel(q.device(), of_all, {of_all.held, 0, 0});
     return call.launch_adding([&](const auto& of) { return kernel.on(options.stream)(of, steps); });
   }
   kernels::WithScoreOptions<kernels::AttentionGradientKv> of_kv;

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <numeric>
 
 #include "attention/kv_arguments.h"
 #include "attention/packed_case.h"
+#include "attention/reference.h"
 #include "attention/score_arguments.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
@@ -119,29 +119,38 @@ class Reference {
   }
 
   /// Element `e` of the gradient of K (of V, if `of_v`).
-  double of_kv(int64_t e, bool of_v) const {
+  Bounded of_kv(int64_t e, bool of_v) const {
     const int64_t d = of_v ? p_.d_v : p_.d, row = e / d, head_kv = row / p_.kv_size, j = row % p_.kv_size;
-    double total = 0;
+    RoundedSum sum;
     for (int64_t head = head_kv * p_.group; head < (head_kv + 1) * p_.group; ++head)
       for (int64_t i = 0; i < p_.q_size; ++i) {
-        const int64_t at = (head * p_.q_size + i) * d + e % d;
         const Weight w = weigh(head, i, j);
-        total += of_v ? w.weight * d_o_[at] : w.gradient * p_.scale * q_[at];
+        if (w.weight == 0) continue;
+        const int64_t at = (head * p_.q_size + i) * d + e % d;
+        if (of_v)
+          sum.add(w.weight, w.error, d_o_[at]);
+        else
+          sum.add(w.gradient, w.of_gradient, q_[at]);
       }
-    return total;
+    return bounded(sum, of_v ? 1 : p_.scale);
   }
-  double of_q(int64_t e) const {
+  Bounded of_q(int64_t e) const {
     const int64_t row = e / p_.d, head = row / p_.q_size, i = row % p_.q_size;
-    double total = 0;
+    RoundedSum sum;
     for (int64_t j = 0; j < p_.kv_size; ++j)
-      total +=
-          weigh(head, i, j).gradient * p_.scale * k_[(head / p_.group * p_.kv_size + j) * p_.d + e % p_.d];
-    return total;
+      if (const Weight w = weigh(head, i, j); w.weight != 0)
+        sum.add(w.gradient, w.of_gradient, k_[(head / p_.group * p_.kv_size + j) * p_.d + e % p_.d]);
+    return bounded(sum, p_.scale);
   }
 
  private:
+  Bounded bounded(const RoundedSum& sum, double factor) const {
+    return sum.result(rounding_to(p_.dtype), 1, p_.dtype, rounding_to(p_.dtype), factor);
+  }
+
+  /// A weight and its gradient, and how far float32 may be off.
   struct Weight {
-    double weight, gradient;
+    double weight = 0, error = 0, gradient = 0, of_gradient = 0;
   };
   Weight weigh(int64_t head, int64_t i, int64_t j) const {
     const size_t s = sequence_of(p_.q_begins, i);
@@ -149,47 +158,46 @@ class Reference {
                   at = i - p_.q_begins[s] + columns - (p_.q_begins[s + 1] - p_.q_begins[s]);
     if (column < 0 || column >= columns || (p_.steps.causal && column > at) ||
         (p_.steps.window && (column > at || column < at - p_.steps.left)))
-      return {0, 0};
-    const double *q = q_.data() + (head * p_.q_size + i) * p_.d,
-                 *d_o = d_o_.data() + (head * p_.q_size + i) * p_.d_v;
-    const int64_t kv = head / p_.group * p_.kv_size + j;
-    double score = p_.scale * std::inner_product(q, q + p_.d, k_.data() + kv * p_.d, 0.0), slope = 1;
+      return {};
+    const int64_t kv = head / p_.group * p_.kv_size + j, of_row = head * p_.q_size + i;
+    RowScore score = score_of(q_.data() + of_row * p_.d, k_.data() + kv * p_.d, p_.d, p_.scale, p_.dtype);
+    double slope = 1, of_slope = 0;
     if (p_.steps.soft_cap) {
-      const double t = std::tanh(score / p_.steps.cap);
-      score = p_.steps.cap * t, slope = 1 - t * t;
+      const double t = std::tanh(score.value / p_.steps.cap);
+      slope = 1 - t * t,
+      of_slope = 2 * t * t * kTanh + 2 * std::abs(t) * score.error / p_.steps.cap + 0x1p-22;
+      score = capped(score, p_.steps.cap);
     }
-    if (p_.steps.alibi) score += slopes_[head] * static_cast<double>(column - at);
-    const double along = std::inner_product(d_o, d_o + p_.d_v, v_.data() + kv * p_.d_v, 0.0);
+    if (p_.steps.alibi) {
+      const double bias = slopes_[head] * static_cast<double>(column - at);
+      score = {score.value + bias, score.error + 0x1p-23 * (std::abs(score.value) + std::abs(bias))};
+    }
     const int64_t row =
         p_.q_at.is_null() ? i : (p_.q_begins[s] / 16 + static_cast<int64_t>(s)) * 16 + i - p_.q_begins[s];
-    const double weight = std::exp2(score * 1.4426950408889634 - rows_[head * p_.padded + row]);
-    return {weight, weight * (along - rows_[(p_.heads + head) * p_.padded + row]) * slope};
+    const double log_sum = rows_[head * p_.padded + row], own = rows_[(p_.heads + head) * p_.padded + row];
+    const RowScore along =
+        score_of(d_o_.data() + of_row * p_.d_v, v_.data() + kv * p_.d_v, p_.d_v, 1, p_.dtype);
+    Weight w;
+    w.weight = std::exp2(score.value * 1.4426950408889634 - log_sum);
+    w.error =
+        w.weight * (score.error + 0x1p-23 * (std::abs(score.value) + std::abs(log_sum) + 1) + kApproximate);
+    const double difference = along.value - own,
+                 of_difference = along.error + (0x1p-22 + summing(p_.d_v, p_.dtype)) * std::abs(own);
+    w.gradient = w.weight * difference * slope;
+    w.of_gradient = w.error * std::abs(difference) * slope + w.weight * slope * of_difference +
+                    w.weight * std::abs(difference) * of_slope + kApproximate * std::abs(w.gradient);
+    return w;
   }
 
   const Problem p_;
   std::vector<double> q_, k_, v_, d_o_, rows_, slopes_;
 };
 
-/// A gradient is a sum of terms of both signs, of which each is rounded to dtype once: by at most u of itself, on average
-/// (root mean square) by u / sqrt(3) * 0.74, where the second factor is that of mantissas from 1 to 2. The sum's error has
-/// so much of the root of the summed squares as its standard deviation; six of them are never seen. The result's own rounding adds u. A
-/// comparison is relative to the root mean square of all elements. Where rows see from one column to all n of them, as
-/// causal ones do, their weights are 1 / n to all, and the sums of squares, sum 1 / i^2 < 1.65 for the column that all rows
-/// see, are log(n) / n on average: so much heavier are its terms.
-double gradient_tolerance(const Problem& p) {
-  const double u = p.dtype == bfloat16 ? 0x1p-8 : 0x1p-11;
-  const auto n = static_cast<double>(std::max(p.q_size, p.kv_size));
-  const bool is_uneven = p.steps.causal || p.steps.window || p.steps.alibi || !p.q_at.is_null();
-  const double heaviest = is_uneven ? std::sqrt(1.65 * n / std::log(n + 2)) : 1;
-  return u * (1 + 6 * 0.74 / std::sqrt(3.0) * heaviest);
-}
-
 /// States the reference of a gradient, some elements of it.
 template <class Element>
-void expect_some(Case& c, const DeviceTensor& gradient, int64_t summed, double tolerance,
-                 const Element& element) {
-  const int64_t samples = std::max<int64_t>((int64_t{1} << 27) / std::max<int64_t>(summed, 1), 200);
-  c.expect_samples(gradient, element, samples, tolerance);
+void expect_some(Case& c, const DeviceTensor& gradient, int64_t summed, const Element& element) {
+  c.expect_within(gradient, element,
+                  std::max<int64_t>((int64_t{1} << 27) / std::max<int64_t>(summed, 1), 200));
 }
 
 const KernelRegistration<OfKv> of_kv{
@@ -207,31 +215,29 @@ const KernelRegistration<OfKv> of_kv{
         if (!*reference) *reference = std::make_unique<Reference>(c, p);
         return **reference;
       };
-      const double tolerance = gradient_tolerance(p);
       const int64_t summed = p.q_size * p.group * 2 * p.d;
       if (which != KvGradients::kOnlyV)
-        expect_some(c, dk, summed, tolerance, [get](int64_t e) { return get().of_kv(e, false); });
+        expect_some(c, dk, summed, [get](int64_t e) { return get().of_kv(e, false); });
       if (which != KvGradients::kOnlyK)
-        expect_some(c, dv, summed, tolerance, [get](int64_t e) { return get().of_kv(e, true); });
+        expect_some(c, dv, summed, [get](int64_t e) { return get().of_kv(e, true); });
     }};
 
-const KernelRegistration<OfQ> of_q{{"attention_backward_q", "the gradient of attention by Q", sizes(false)},
-                                   [](Case& c, Kernel<OfQ>& kernel) {
-                                     const Problem p(c);
-                                     DeviceTensor dq = c.output(p.dtype, p.q.shape());
-                                     c.launch(kernel, 1, p.heads, p.q_size, p.padded, p.kv_size, p.d, p.d_v,
-                                              p.group, p.scale, p.dtype, HeadArguments(p.q),
-                                              HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o),
-                                              p.rows, HeadArguments(dq), p.packed(), p.steps);
-                                     c.flop *= 6;
-                                     auto reference = std::make_shared<std::unique_ptr<Reference>>();
-                                     const auto get = [&c, p, reference]() -> Reference& {
-                                       if (!*reference) *reference = std::make_unique<Reference>(c, p);
-                                       return **reference;
-                                     };
-                                     expect_some(c, dq, p.kv_size * 2 * p.d, gradient_tolerance(p),
-                                                 [get](int64_t e) { return get().of_q(e); });
-                                   }};
+const KernelRegistration<OfQ> of_q{
+    {"attention_backward_q", "the gradient of attention by Q", sizes(false)},
+    [](Case& c, Kernel<OfQ>& kernel) {
+      const Problem p(c);
+      DeviceTensor dq = c.output(p.dtype, p.q.shape());
+      c.launch(kernel, 1, p.heads, p.q_size, p.padded, p.kv_size, p.d, p.d_v, p.group, p.scale, p.dtype,
+               HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o), p.rows,
+               HeadArguments(dq), p.packed(), p.steps);
+      c.flop *= 6;
+      auto reference = std::make_shared<std::unique_ptr<Reference>>();
+      const auto get = [&c, p, reference]() -> Reference& {
+        if (!*reference) *reference = std::make_unique<Reference>(c, p);
+        return **reference;
+      };
+      expect_some(c, dq, p.kv_size * 2 * p.d, [get](int64_t e) { return get().of_q(e); });
+    }};
 
 const KernelRegistration<OfAll> of_all{
     {"attention_backward_all", "gradients of attention by Q, K and V, in the order in which CTAs add",
@@ -249,16 +255,15 @@ const KernelRegistration<OfAll> of_all{
         if (!*reference) *reference = std::make_unique<Reference>(c, p);
         return **reference;
       };
-      const double tolerance = gradient_tolerance(p);
       const int64_t summed = p.q_size * p.group * 2 * p.d;
-      expect_some(c, dk, summed, tolerance, [get](int64_t e) { return get().of_kv(e, false); });
-      expect_some(c, dv, summed, tolerance, [get](int64_t e) { return get().of_kv(e, true); });
+      expect_some(c, dk, summed, [get](int64_t e) { return get().of_kv(e, false); });
+      expect_some(c, dv, summed, [get](int64_t e) { return get().of_kv(e, true); });
       if (c.mode() == Case::Mode::kTrace) return;
       DeviceTensor dq = DeviceTensor::empty(p.q.device(), p.dtype, p.q.shape());  // not this kernel's traffic
       dq.poison();
       Kernel<AttentionGradientSums> finish({}, p.q.device());
       finish(1, p.heads, p.q_size, p.d, p.scale, p.dtype, sums, HeadArguments(dq)).expect_clean();
-      expect_some(c, dq, p.kv_size * 2 * p.d, tolerance, [get](int64_t e) { return get().of_q(e); });
+      expect_some(c, dq, p.kv_size * 2 * p.d, [get](int64_t e) { return get().of_q(e); });
     }};
 
 }  // namespace

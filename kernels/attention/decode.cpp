@@ -72,7 +72,8 @@ struct Decoding {
     int64_t of = -1;
     const int64_t d = s.head_size, heads = s.heads_kv * s.group, rows = page > 0 ? page : s.capacity;
     const int64_t each = page > 0 ? (s.capacity + page - 1) / page : 1;
-    c.expect_samples(
+    const DataType product = kv_dtype == float8_e4m3 ? float16 : dtype;  // what is multiplied
+    c.expect_within(
         o,
         [&, values, row, of](int64_t element) mutable {
           if (!values)
@@ -88,14 +89,15 @@ struct Decoding {
           if (r != of) {
             const int64_t seen =
                 std::max<int64_t>(0, causal ? length_of[b] - s.q_size + i + 1 : length_of[b]);
-            row.weigh(qs.data() + r * d, d, scale, seen, [&](int64_t j) { return ks.data() + place(j); });
+            row.weigh(qs.data() + r * d, d, scale, seen, product,
+                      [&](int64_t j) { return ks.data() + place(j); });
             of = r;
           }
-          return row.mean(element % d, [&](int64_t j) { return vs.data() + place(j); });
+          return row.mean(element % d, {product, product, dtype},
+                          [&](int64_t j) { return vs.data() + place(j); });
         },
         std::min<int64_t>(s.batches * heads * s.q_size * d,
-                          (int64_t{1} << 28) / std::max<int64_t>(s.capacity, 1) / d + 300),
-        3 * default_tolerance(dtype));
+                          (int64_t{1} << 28) / std::max<int64_t>(s.capacity, 1) / d + 300));
   }
 
  private:

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <limits>
 #include <memory>
-#include <numeric>
+#include <optional>
 #include <vector>
 
+#include "attention/reference.h"
 #include "attention/score_arguments.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/registry.h"
@@ -96,47 +96,43 @@ class ForwardReference {
     if (p.steps.alibi) slopes_ = c.values(p.slopes);
     if (p.steps.sink) sinks_ = c.values(p.sinks);
   }
-  double operator()(int64_t element) {
+  Bounded operator()(int64_t element) {
     const int64_t row = element / p_.d_v;
-    if (row != row_) weigh(row);
-    const double* v = v_.data() + first_kv(row) * p_.d_v + element % p_.d_v;
-    double sum = 0;
-    for (int64_t j = 0; j < p_.columns; ++j) sum += weights_[j] * v[j * p_.d_v];
-    return sum;
+    weigh(row);
+    return reference_.mean(element % p_.d_v, AttentionTypes(p_.dtype),
+                           [&](int64_t j) { return v_.data() + (first_kv(row) + j) * p_.d_v; });
   }
-  double log_sum(int64_t row) {
-    if (row != row_) weigh(row);
-    return log_sum_;
+  Bounded log_sum(int64_t row) {
+    weigh(row);
+    return reference_.log_sum();
   }
 
  private:
   int64_t first_kv(int64_t row) const { return row / p_.rows / p_.group * p_.columns; }
 
   void weigh(int64_t row) {
+    if (row == row_) return;
     row_ = row;
     const int64_t i = row % p_.rows, head = row / p_.rows;
-    constexpr double kNone = -std::numeric_limits<double>::infinity();
-    weights_.assign(static_cast<size_t>(p_.columns), kNone);
-    const double* q = q_.data() + row * p_.d;
-    double largest = p_.steps.sink ? sinks_[head] : kNone;
+    std::vector<RowScore> scores(static_cast<size_t>(p_.columns), {RowReference::kNone, 0});
     for (int64_t j = 0; j < p_.columns; ++j) {
       if (!p_.sees(i, j)) continue;
-      const double* k = k_.data() + (first_kv(row) + j) * p_.d;
-      double score = p_.scale * std::inner_product(q, q + p_.d, k, 0.0);
-      if (p_.steps.soft_cap) score = p_.steps.cap * std::tanh(score / p_.steps.cap);
-      if (p_.steps.alibi) score += slopes_[head] * static_cast<double>(j - (i + p_.columns - p_.rows));
-      largest = std::max(largest, weights_[j] = score);
+      RowScore score =
+          score_of(q_.data() + row * p_.d, k_.data() + (first_kv(row) + j) * p_.d, p_.d, p_.scale, p_.dtype);
+      if (p_.steps.soft_cap) score = capped(score, p_.steps.cap);
+      if (p_.steps.alibi) {
+        const double bias = slopes_[head] * static_cast<double>(j - (i + p_.columns - p_.rows));
+        score = {score.value + bias, score.error + 0x1p-23 * (std::abs(score.value) + std::abs(bias))};
+      }
+      scores[static_cast<size_t>(j)] = score;
     }
-    double total = p_.steps.sink ? std::exp(sinks_[head] - largest) : 0;
-    for (double& weight : weights_) total += weight = weight == kNone ? 0 : std::exp(weight - largest);
-    log_sum_ = total > 0 ? largest + std::log(total) : kNone;
-    for (double& weight : weights_) weight = total > 0 ? weight / total : 0;
+    reference_.weigh(scores, p_.steps.sink ? std::optional(sinks_[head]) : std::nullopt);
   }
 
   const ForwardProblem p_;
-  std::vector<double> q_, k_, v_, slopes_, sinks_, weights_;
+  std::vector<double> q_, k_, v_, slopes_, sinks_;
+  RowReference reference_;
   int64_t row_ = -1;
-  double log_sum_ = 0;
 };
 
 /// States the result, and the logarithms of sums if the kernel writes them.
@@ -155,13 +151,12 @@ inline void expect_forward(Case& c, const ForwardProblem& p, bool has_log_sum) {
     if (!*reference) *reference = std::make_shared<ForwardReference>(c, p);
     return **reference;
   };
-  c.expect_samples(
+  c.expect_within(
       p.o, [&](int64_t element) { return get()(element); },
-      whole ? all * p.d_v : std::max<int64_t>(kProducts / row, 500),
-      3 * default_tolerance(p.dtype));  // the weights are rounded to dtype as well
+      whole ? all * p.d_v : std::max<int64_t>(kProducts / row, 500));
   if (has_log_sum)
-    c.expect_samples(
-        p.log_sum, [&](int64_t r) { return get().log_sum(r); }, whole ? all : 100, 1e-3);
+    c.expect_within(
+        p.log_sum, [&](int64_t r) { return get().log_sum(r); }, whole ? all : 100);
 }
 
 }  // namespace imbrex::kernels

@@ -57,7 +57,7 @@ const KernelRegistration<Forward> packed{
       std::shared_ptr<std::array<std::vector<double>, 3>> values;
       RowReference row;
       int64_t of = -1, first = 0;
-      c.expect_samples(
+      c.expect_within(
           o,
           [&, q, k, v, q_begins, kv_begins, values, row, of, first](int64_t element) mutable {
             if (!values)
@@ -73,14 +73,14 @@ const KernelRegistration<Forward> packed{
               const int64_t q_size = q_begins[s + 1] - q_begins[s], kv_size = kv_begins[s + 1] - first;
               const int64_t seen =
                   causal ? std::clamp<int64_t>(i - q_begins[s] + 1 + kv_size - q_size, 0, kv_size) : kv_size;
-              row.weigh((*values)[0].data() + r * d, d, scale, seen,
+              row.weigh((*values)[0].data() + r * d, d, scale, seen, dtype,
                         [&](int64_t j) { return (*values)[1].data() + place(j); });
               of = r;
             }
-            return row.mean(element % d, [&](int64_t j) { return (*values)[2].data() + place(j); });
+            return row.mean(element % d, AttentionTypes(dtype),
+                            [&](int64_t j) { return (*values)[2].data() + place(j); });
           },
-          std::min<int64_t>(heads * rows * d, (int64_t{1} << 28) / std::max<int64_t>(columns, 1) / d + 300),
-          3 * default_tolerance(dtype));
+          std::min<int64_t>(heads * rows * d, (int64_t{1} << 28) / std::max<int64_t>(columns, 1) / d + 300));
     }};
 
 const std::vector<SizeOption> kFloat8Sizes{
@@ -89,7 +89,8 @@ const std::vector<SizeOption> kFloat8Sizes{
     {"kv", 300, "rows of K and V per head"},
     {"d", 128, "columns: the head's size, a multiple of 32, at most 256"},
     {"group", 1, "heads of Q that share one of K and V"},
-    {"causal", 0, "1: row i sees the columns up to i + kv - q"}};
+    {"causal", 0, "1: row i sees the columns up to i + kv - q"},
+    {"by_rows", 0, "1: a scale for each 128 rows of a head, 0: for each head"}};
 
 int64_t padded(int64_t columns) { return (columns + kFloat8Columns - 1) / kFloat8Columns * kFloat8Columns; }
 
@@ -101,10 +102,23 @@ double transposed_value(int64_t i, int64_t columns, int64_t d, const Value& valu
   return j < columns ? value((head * columns + j) * d + e) : 0;
 }
 
-DeviceTensor scales(Case& c, int64_t heads) {  // positive
-  HostTensor host = c.random(float32, {heads});
-  for (int64_t i = 0; i < heads; ++i) host.set(i, 0.25 + std::abs(host.get(i)));
+/// Of `heads` heads of `rows` rows: positive numbers, one for each head, or for each block of rows of it.
+DeviceTensor scales(Case& c, int64_t heads, int64_t rows) {
+  std::vector<int64_t> shape{heads};
+  if (c.size("by_rows")) shape.push_back((rows + kScaledRows - 1) / kScaledRows);
+  HostTensor host = c.random(float32, shape);
+  for (int64_t i = 0; i < host.elements(); ++i) host.set(i, 0.25 + std::abs(host.get(i)));
   return c.input(host);
+}
+/// What elements of [heads, rows, d] stand for.
+std::vector<double> scaled(std::vector<double> elements, const std::vector<double>& scales, bool by_rows,
+                           int64_t rows, int64_t d) {
+  const int64_t blocks = (rows + kScaledRows - 1) / kScaledRows;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / d, head = row / rows;
+    elements[i] *= scales[static_cast<size_t>(by_rows ? head * blocks + row % rows / kScaledRows : head)];
+  }
+  return elements;
 }
 
 /// Of the tiles, those whose weights are whole operands of float8: 32 columns each.
@@ -119,20 +133,21 @@ struct Float8Forward : Forward {
 };
 
 const KernelRegistration<Float8Forward> float8{
-    {"attention_float8", "attention of float8_e4m3 with a scale per head, into bfloat16", kFloat8Sizes},
+    {"attention_float8",
+     "attention of float8_e4m3 with a scale per head, or for each 128 rows, into bfloat16", kFloat8Sizes},
     [](Case& c, Kernel<Float8Forward>& kernel) {
       const int64_t heads = c.size("heads"), rows = c.size("q"), columns = c.size("kv"), d = c.size("d"),
                     group = c.size("group"), heads_kv = heads / group;
       const float scale = 1 / std::sqrt(static_cast<float>(d));
-      const bool causal = c.size("causal") != 0;
+      const bool causal = c.size("causal") != 0, by_rows = c.size("by_rows") != 0;
       const DeviceTensor q = c.input(float8_e4m3, {heads, rows, d}),
                          k = c.input(float8_e4m3, {heads_kv, columns, d});
       const HostTensor v = c.random(float8_e4m3, {heads_kv, columns, d});
       HostTensor transposed_v(float8_e4m3, {heads_kv, d, padded(columns)});
       for (int64_t i = 0; i < transposed_v.elements(); ++i)
         transposed_v.set(i, transposed_value(i, columns, d, [&](int64_t j) { return v.get(j); }));
-      const DeviceTensor transposed = c.input(transposed_v), q_scales = scales(c, heads),
-                         k_scales = scales(c, heads_kv), v_scales = scales(c, heads_kv),
+      const DeviceTensor transposed = c.input(transposed_v), q_scales = scales(c, heads, rows),
+                         k_scales = scales(c, heads_kv, columns), v_scales = scales(c, heads_kv, columns),
                          o = c.output(bfloat16, {heads, rows, d});
       ScoreArguments steps;
       steps.causal = causal;
@@ -143,35 +158,33 @@ const KernelRegistration<Float8Forward> float8{
                Float8Arguments(heads, q_scales, k_scales, v_scales, q.address()), steps);
       c.flop =
           4.0 * static_cast<double>(heads * rows) * static_cast<double>(columns * d) * (causal ? 0.5 : 1);
-      struct Values {
-        std::vector<double> q, k, v, q_scales, k_scales, v_scales;
-      };
-      std::shared_ptr<Values> values;
+      std::shared_ptr<std::array<std::vector<double>, 3>> values;
       RowReference row;
       int64_t of = -1;
-      // A weight is off by at most 2^-4 of itself, evenly: six standard deviations of that.
-      const double tolerance = 6 / std::sqrt(3.0) / 16;
-      c.expect_samples(
+      c.expect_within(
           o,
           [&, q, k, v, q_scales, k_scales, v_scales, values, row, of](int64_t element) mutable {
-            if (!values)
-              values = std::make_shared<Values>(Values{c.values(q), c.values(k), v.to_doubles(),
-                                                       c.values(q_scales), c.values(k_scales),
-                                                       c.values(v_scales)});
-            const int64_t r = element / d, i = r % rows, head = r / rows, head_kv = head / group;
+            if (!values) {
+              const auto all = [&](std::vector<double> elements, const DeviceTensor& by, int64_t n) {
+                return scaled(std::move(elements), c.values(by), by_rows, n, d);
+              };
+              values =
+                  std::make_shared<std::array<std::vector<double>, 3>>(std::array<std::vector<double>, 3>{
+                      all(c.values(q), q_scales, rows), all(c.values(k), k_scales, columns),
+                      all(v.to_doubles(), v_scales, columns)});
+            }
+            const int64_t r = element / d, i = r % rows, head_kv = r / rows / group;
             const auto place = [&](int64_t j) { return (head_kv * columns + j) * d; };
             if (r != of) {
               const int64_t seen = causal ? std::clamp<int64_t>(i + 1 + columns - rows, 0, columns) : columns;
-              row.weigh(values->q.data() + r * d, d,
-                        scale * values->q_scales[head] * values->k_scales[head_kv], seen,
-                        [&](int64_t j) { return values->k.data() + place(j); });
+              row.weigh((*values)[0].data() + r * d, d, scale, seen, float8_e4m3,
+                        [&](int64_t j) { return (*values)[1].data() + place(j); });
               of = r;
             }
-            return values->v_scales[head_kv] *
-                   row.mean(element % d, [&](int64_t j) { return values->v.data() + place(j); });
+            return row.mean(element % d, {float8_e4m3, float8_e4m3, bfloat16},
+                            [&](int64_t j) { return (*values)[2].data() + place(j); });
           },
-          std::min<int64_t>(heads * rows * d, (int64_t{1} << 28) / std::max<int64_t>(columns, 1) / d + 300),
-          tolerance);
+          std::min<int64_t>(heads * rows * d, (int64_t{1} << 28) / std::max<int64_t>(columns, 1) / d + 300));
     }};
 
 const KernelRegistration<TransposeValues> transposed_values{

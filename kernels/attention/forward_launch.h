@@ -80,6 +80,14 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
   return kernel;
 }
 
+/// Of float8 with scales of rows: blocks that have one scale each.
+template <class Forward>
+void use_blocks_of_scaled_rows(Forward& kernel, const AttentionSizes& s, const ScoreArguments& steps) {
+  const bool is_small = s.value_size > 128 || needs_registers(steps);
+  kernel.consumers = 2, kernel.block_kv = is_small ? 64 : kernels::kScaledRows,
+  kernel.stages = is_small ? 3 : 2;
+}
+
 /// V of float8 as TransposeValues leaves it.
 inline std::vector<int64_t> transposed_shape(const AttentionSizes& s, const PackedArguments& packed) {
   constexpr int64_t kUnit = kernels::kFloat8Columns;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "imbrex/kernels/attention/float8_operands.h"
 #include "imbrex/runtime/device_tensor.h"
 
 namespace imbrex {
@@ -41,19 +42,22 @@ struct PackedArguments {
   auto arguments() const { return std::tie(is_packed, sequences, q_begin, kv_begin); }
 };
 
-/// What a launch passes for Float8Scales; null tensors: the scales are 1.
+/// What a launch passes for Float8Scales; null tensors: the scales are 1. `heads_rank`: dimensions of scales of heads; those of
+/// rows have one more.
 struct Float8Arguments {
   Float8Arguments(int64_t heads, const DeviceTensor& q_scale, const DeviceTensor& k_scale,
-                  const DeviceTensor& v_scale, uint64_t any_address)
-      : are_given(!q_scale.shape().empty()),
+                  const DeviceTensor& v_scale, uint64_t any_address, size_t heads_rank = 1)
+      : of(q_scale.shape().empty()                ? kernels::Float8ScaleOf::kNothing
+           : q_scale.shape().size() == heads_rank ? kernels::Float8ScaleOf::kHead
+                                                  : kernels::Float8ScaleOf::kRows),
         heads(heads),
-        q(are_given ? q_scale.address() : any_address),
-        k(are_given ? k_scale.address() : any_address),
-        v(are_given ? v_scale.address() : any_address) {}
-  bool are_given;
+        q(q_scale.shape().empty() ? any_address : q_scale.address()),
+        k(q_scale.shape().empty() ? any_address : k_scale.address()),
+        v(q_scale.shape().empty() ? any_address : v_scale.address()) {}
+  kernels::Float8ScaleOf of;
   int64_t heads;
   uint64_t q, k, v;
-  auto arguments() const { return std::tie(are_given, heads, q, k, v); }
+  auto arguments() const { return std::tie(of, heads, q, k, v); }
 };
 
 /// What a launch passes for CacheScales; null tensors: the scales are 1.

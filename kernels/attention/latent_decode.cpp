@@ -152,7 +152,7 @@ const KernelRegistration<LatentDecodeAttention> registration{
       std::shared_ptr<std::array<std::vector<double>, 2>> values;
       RowReference row;
       int64_t of = -1;
-      c.expect_samples(
+      c.expect_within(
           o,
           [&, q, cache, values, row, of, length_of, page_of](int64_t element) mutable {
             if (!values)
@@ -167,14 +167,13 @@ const KernelRegistration<LatentDecodeAttention> registration{
             if (r != of) {
               const int64_t seen =
                   std::max<int64_t>(0, is_causal ? length_of[b] - s.q_size + i + 1 : length_of[b]);
-              row.weigh((*values)[0].data() + r * s.head_size, s.head_size, scale, seen, at);
+              row.weigh((*values)[0].data() + r * s.head_size, s.head_size, scale, seen, dtype, at);
               of = r;
             }
-            return row.mean(element % value_size, at);
+            return row.mean(element % value_size, AttentionTypes(dtype), at);
           },
           std::min<int64_t>(rows * value_size,
-                            (int64_t{1} << 27) / std::max<int64_t>(s.capacity, 1) / s.head_size + 300),
-          3 * default_tolerance(dtype));
+                            (int64_t{1} << 27) / std::max<int64_t>(s.capacity, 1) / s.head_size + 300));
     }};
 
 }  // namespace

@@ -15,7 +15,9 @@
 #include "imbrex/kernels/grouped/few_rows.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
 #include "imbrex/runtime/caller_line.h"
+#include "matmul/matmul_time.h"
 #include "tensor_fact.h"
+#include "whole_rows.h"
 
 namespace imbrex {
 namespace {
@@ -42,6 +44,8 @@ class FusedCall {
     expect_shape("b", b, {n, k});
     if (up != nullptr) expect_shape("up", *up, {n, k});
     expect_shape("c", c, {m, n});
+    if (!c.is_dense() || c.address() % 16 != 0)
+      refuse("c is not dense, or does not begin at a multiple of 16 bytes", "copy it");
     const DataType type = a.dtype();
     if (type != float16 && type != bfloat16 && type != float8_e4m3)
       refuse(fmt::format("a is of {}", type.name()), "it is float16, bfloat16 or float8_e4m3");
@@ -50,10 +54,10 @@ class FusedCall {
     const bool quantises = c.dtype() == float8_e4m3;
     if (!quantises && c.dtype() != type && !(type == float8_e4m3 && c.dtype().bits() == 16))
       refuse(fmt::format("c is of {}", c.dtype().name()), "it is of a's type of 16 bits, or float8_e4m3");
-    const int64_t k_unit = 128 / type.bits(), n_unit = quantises ? 16 : 8;
-    if (k % k_unit != 0 || n % n_unit != 0)
-      refuse(fmt::format("k is {} and n {}, not multiples of {} and {}", k, n, k_unit, n_unit),
-             "pad them: TMA moves units of 16 bytes");
+    const int64_t n_unit = quantises ? 16 : 8;
+    if (n % n_unit != 0)
+      refuse(fmt::format("n is {}, not a multiple of {}", n, n_unit),
+             "pad the rows of the weights and those of c: TMA stores units of 16 bytes");
     check_factors("scale_a", o.scale_a, {m});
     if (up == nullptr)
       check_factors("scale_b", o.scale_b, {n});
@@ -89,8 +93,6 @@ class FusedCall {
     check_device(name, t);
     if (t.shape().size() != 2 || t.shape()[0] < 1 || t.shape()[1] < 1)
       refuse(fmt::format("{} is not a matrix", name), "it has two extents of 1 or more");
-    if (!t.is_dense() || t.address() % 16 != 0)
-      refuse(fmt::format("{} is not dense, or does not begin at a multiple of 16 bytes", name), "copy it");
   }
   void check_factors(const char* name, const DeviceTensor& t, const std::vector<int64_t>& shape) const {
     if (t.is_null()) return;
@@ -178,16 +180,18 @@ LaunchReport run_fused_matmul(const char* function, const DeviceTensor& a, const
   };
   const auto address_of = [&](const DeviceTensor& t) { return t.is_null() ? c.address() : t.address(); };
   const bool quantises = !o.scale_c.is_null();
+  WholeRows whole(o.stream);
+  const DeviceTensor a_rows = whole(a), b_rows = whole(b), up_rows = up != nullptr ? whole(*up) : c;
   const FusedProduct p{.m = call.m,
                        .n = call.n,
-                       .k = call.k,
+                       .k = a_rows.shape()[1],
                        .dtype = a.dtype(),
                        .c_type = c.dtype(),
-                       .a = a.address(),
-                       .b = b.address(),
+                       .a = a_rows.address(),
+                       .b = b_rows.address(),
                        .c = c.address(),
                        .is_gated = up != nullptr,
-                       .up = up != nullptr ? up->address() : c.address(),
+                       .up = up_rows.address(),
                        .activation = o.activation,
                        .scales_a = factors_of(o.scale_a, kernels::Factors::kPerRow),
                        .scales_b = factors_of(o.scale_b, kernels::Factors::kPerColumn),
@@ -197,22 +201,29 @@ LaunchReport run_fused_matmul(const char* function, const DeviceTensor& a, const
                        .scale_c = address_of(o.scale_c),
                        .scale_c_stride = quantises ? o.scale_c.strides()[0] : 0,
                        .multiprocessors = a.device().multiprocessors()};
-  return tiles.front().method == MatmulChoice::Method::kSkinny
-             ? launch<FewRowsKernel>(p, a.device(), tiles, o.stream)
-             : launch<FusedKernel>(p, a.device(), tiles, o.stream);
+  LaunchReport report = tiles.front().method == MatmulChoice::Method::kSkinny
+                            ? launch<FewRowsKernel>(p, a.device(), tiles, o.stream)
+                            : launch<FusedKernel>(p, a.device(), tiles, o.stream);
+  return whole.copies().clean() ? report : whole.copies();
 }
 
 std::span<const MatmulChoice> tile_of_few_rows(bool is_gated, bool quantises, int64_t m, int64_t n,
                                                int multiprocessors) {
-  const std::span<const MatmulChoice> tiles = few_row_tiles(is_gated, quantises);
-  if (!quantises)
-    return m <= 16 ? tiles.subspan(0, 1) : m > 64 && m <= 128 ? tiles.subspan(1, 1) : tiles.first(0);
-  // Without a second CTA for each multiprocessor one has more stages; with half of the multiprocessors idle, two divide k.
-  const int64_t blocks = cdiv(n, int64_t{kernels::QuantiseBlocks::kBlock});
-  const bool leaves_half = 2 * blocks <= multiprocessors;
-  if (m <= 16) return tiles.subspan(leaves_half ? 1 : 0, 1);
-  if (m <= 64) return tiles.subspan(leaves_half ? 3 : 2, 1);
-  return m <= 128 && 4 * blocks <= multiprocessors ? tiles.subspan(3, 1) : tiles.first(0);
+  const std::span<const MatmulChoice> tiles = few_row_tiles(is_gated, quantises), none = tiles.first(0);
+  const auto tile = [&](size_t which) { return tiles.subspan(which, 1); };
+  if (m > 128) return none;
+  const size_t rows = m <= 16 ? 0 : m <= 32 ? 1 : m <= 64 ? 2 : 3;
+  // Whether CTAs with 64 columns are a wave, and whether two of them could divide k.
+  const bool is_narrow = cdiv(n, int64_t{64}) <= multiprocessors,
+             leaves_half = 2 * cdiv(n, int64_t{64}) <= multiprocessors;
+  if (is_gated) {
+    if (rows < 3) return tile(rows);
+    return !is_narrow ? none : leaves_half && !quantises ? tile(4) : tile(3);
+  }
+  constexpr int64_t kColumns = 4 * kernels::QuantiseBlocks::kBlock;  // of a cluster, with 128 rows
+  if (rows == 3 && leaves_half) return tile(8);
+  if (rows == 3 && !is_narrow && cdiv(n, kColumns) > clusters_at_once(4, multiprocessors)) return none;
+  return tile(is_narrow ? rows : 4 + rows);
 }
 
 namespace {
@@ -291,12 +302,16 @@ std::vector<MatmulCode> fused_matmul_codes() {
                          });
                        }});
     };
-    for (const MatmulChoice& choice : fused_tiles(kind.is_gated, kind.quantises)) {
+    const auto add_rings = [&](const MatmulChoice& choice) {
       const auto tile = with_tile<FusedKernel>(choice, bfloat16.bits());
       for (const int64_t k : {int64_t{8}, tile.ring()}) add(tile, choice, k);
-    }
+    };
+    for (const MatmulChoice& choice : fused_tiles(kind.is_gated, kind.quantises)) add_rings(choice);
     for (const MatmulChoice& choice : few_row_tiles(kind.is_gated, kind.quantises))
-      add(with_tile<FewRowsKernel>(choice, bfloat16.bits()), choice, 8);
+      if (choice.method == MatmulChoice::Method::kSkinny)
+        add(with_tile<FewRowsKernel>(choice, bfloat16.bits()), choice, 8);
+      else
+        add_rings(choice);
   }
   return codes;
 }

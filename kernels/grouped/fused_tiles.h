@@ -21,15 +21,16 @@ constexpr MatmulChoice tight(MatmulChoice tile) {
 /// a result.
 inline std::span<const MatmulChoice> fused_tiles(bool is_gated, bool quantises) {
   static constexpr MatmulChoice kTiles[] = {
-      grouped_tile(128, 256, 4, 2, 1, 2, 2), grouped_tile(128, 256, 4, 2, 2, 1, 2),
-      grouped_tile(64, 256, 5, 1, 1, 1, 2),  grouped_tile(256, 128, 4, 2, 2, 1, 1),
-      grouped_tile(192, 128, 5, 3, 1, 2, 1), grouped_tile(128, 128, 6, 2, 1, 2, 1),
-      grouped_tile(128, 128, 6, 2, 2, 1, 1), grouped_tile(64, 128, 8, 1, 1, 1, 1),
-      grouped_tile(128, 192, 5, 2, 1, 2, 1), grouped_tile(64, 64, 12, 1, 1, 1, 1)};
+      grouped_tile(128, 256, 4, 2, 1, 2, 2),        grouped_tile(128, 256, 4, 2, 2, 1, 2),
+      grouped_tile(64, 256, 5, 1, 1, 1, 2),         grouped_tile(256, 128, 4, 2, 2, 1, 1),
+      grouped_tile(192, 128, 5, 3, 1, 2, 1),        grouped_tile(128, 128, 6, 2, 1, 2, 1),
+      grouped_tile(128, 128, 6, 2, 2, 1, 1),        grouped_tile(64, 128, 8, 1, 1, 1, 1),
+      grouped_tile(128, 192, 5, 2, 1, 2, 1),        grouped_tile(64, 64, 12, 1, 1, 1, 1),
+      tight(grouped_tile(128, 224, 4, 2, 2, 1, 1)), tight(grouped_tile(128, 224, 4, 2, 1, 2, 1))};
   static constexpr MatmulChoice kQuantised[] = {
       tight(grouped_tile(128, 256, 4, 2, 1, 2, 2)), tight(grouped_tile(128, 256, 4, 2, 2, 1, 2)),
       tight(grouped_tile(64, 256, 5, 1, 1, 1, 2)),  tight(grouped_tile(256, 128, 4, 2, 2, 1, 1)),
-      grouped_tile(192, 128, 5, 3, 1, 2, 1),        grouped_tile(128, 128, 6, 2, 2, 1, 1),
+      tight(grouped_tile(192, 128, 5, 3, 1, 2, 1)), grouped_tile(128, 128, 6, 2, 2, 1, 1),
       grouped_tile(128, 128, 6, 2, 1, 2, 1),        grouped_tile(64, 128, 8, 1, 1, 1, 1)};
   constexpr size_t kTwoBlocks = 3;  // so many have 256 columns
   if (!quantises) return kTiles;
@@ -44,14 +45,19 @@ constexpr MatmulChoice few_rows(int block_m, int block_n, int stages, int cluste
   tile.swap_ab = true;
   return tile;
 }
-/// For few rows. Those of bench_gated --tiles that were the fastest for some number of rows and columns, by which
-/// tile_of_few_rows() takes them.
+/// For few rows: those of bench_gated --tiles that were the fastest for some number of rows and columns, in the order of
+/// tile_of_few_rows(). CTAs with 64 columns of a block of 128 come in clusters of two or four.
 inline std::span<const MatmulChoice> few_row_tiles(bool is_gated, bool quantises) {
-  static constexpr MatmulChoice kTiles[] = {few_rows(16, 128, 5, 1, 1), few_rows(16, 128, 10, 1, 1),
-                                            few_rows(64, 128, 4, 1, 1), few_rows(64, 128, 4, 1, 2)};
-  static constexpr MatmulChoice kGated[] = {few_rows(16, 64, 10, 1, 1), few_rows(128, 64, 6, 1, 1)};
-  static constexpr MatmulChoice kGatedBlocks[] = {few_rows(16, 128, 3, 1, 1), few_rows(16, 128, 6, 1, 1),
-                                                  few_rows(64, 128, 5, 1, 1), few_rows(64, 128, 4, 1, 2)};
+  static constexpr MatmulChoice kTiles[] = {few_rows(16, 64, 18, 2, 1), few_rows(32, 64, 12, 2, 1),
+                                            few_rows(64, 64, 12, 2, 1), few_rows(128, 64, 8, 2, 1),
+                                            few_rows(16, 128, 5, 1, 1), few_rows(32, 128, 5, 1, 1),
+                                            few_rows(64, 64, 6, 4, 1),  grouped_tile(128, 128, 6, 2, 1, 4, 1),
+                                            few_rows(64, 128, 4, 1, 2)};
+  static constexpr MatmulChoice kGated[] = {few_rows(16, 64, 10, 1, 1), few_rows(32, 64, 10, 1, 1),
+                                            few_rows(64, 64, 9, 1, 1), few_rows(128, 64, 6, 1, 1),
+                                            few_rows(128, 64, 5, 1, 2)};
+  static constexpr MatmulChoice kGatedBlocks[] = {few_rows(16, 64, 10, 2, 1), few_rows(32, 64, 10, 2, 1),
+                                                  few_rows(64, 64, 8, 2, 1), few_rows(128, 64, 6, 2, 1)};
   if (!is_gated) return kTiles;
   return quantises ? std::span<const MatmulChoice>(kGatedBlocks) : kGated;
 }

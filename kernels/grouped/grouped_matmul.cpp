@@ -18,6 +18,7 @@
 #include "kernel_of_device.h"
 #include "library_kernel.h"
 #include "tensor_fact.h"
+#include "whole_rows.h"
 
 namespace imbrex {
 namespace {
@@ -34,6 +35,7 @@ class GroupedCall {
         a_(a),
         tensors_{{"a", &a}, {"b", &b}, {"c", &c}, {"rows", &groups.rows}} {
     for (const auto& [name, t] : tensors_) check(name, *t);
+    expect_dense("c", c), expect_dense("rows", groups.rows);
     if (!a.device().can_run("sm_90a"))
       refuse(fmt::format("no kernel for {}", a.device().name()), "it runs on devices of target sm_90a");
     if (groups.rows.dtype() != int32 || groups.rows.shape().size() != 1)
@@ -68,9 +70,12 @@ class GroupedCall {
     if (&t.device().backend() != &a_.device().backend())
       refuse(fmt::format("{} is on '{}', a on '{}'", name, t.device().name(), a_.device().name()),
              "copy it to the same device");
-    if (!t.is_dense()) refuse(fmt::format("{} is not dense", name), "copy it to a tensor without gaps");
     for (int64_t extent : t.shape())
       if (extent < 1) refuse(fmt::format("{} has an extent of {}", name, extent), "leave the call out");
+  }
+  /// What no copy is made of.
+  void expect_dense(const char* name, const DeviceTensor& t) const {
+    if (!t.is_dense()) refuse(fmt::format("{} is not dense", name), "copy it to a tensor without gaps");
     if (t.address() % 16 != 0)
       refuse(fmt::format("{} is at address 0x{:x}, not a multiple of 16", name, t.address()),
              "align the buffer");
@@ -160,18 +165,21 @@ LaunchReport grouped_matmul(const DeviceTensor& a, const DeviceTensor& b, const 
   if (is_float8 ? c.dtype() != float16 && c.dtype() != bfloat16 : c.dtype() != a.dtype())
     call.refuse(fmt::format("c is of {}", c.dtype().name()),
                 is_float8 ? "it is float16 or bfloat16" : "give it the operands' type");
-  call.expect_multiple("k", k, 128 / a.dtype().bits());
   call.expect_multiple("n", n, 8);
   const bool has_scales = !options.scale_a.is_null();
   if (has_scales == options.scale_b.is_null())
     call.refuse("one operand has scales, the other none", "give both or none");
   if (has_scales && !is_float8) call.refuse("operands of 16 bits have scales", "scales are for float8");
+  WholeRows whole(options.stream);
   const auto launch = [&]<class K>(const K& tile, const auto&... steps) {
+    const DeviceTensor a_rows = whole(a), b_rows = whole(b);
     Kernel<K>& kernel =
         kernel_with<K>(a.device(), tile.block_m * 1024 + tile.block_k, [&](K& instance) { instance = tile; });
-    return kernel.on(options.stream)(product_sizes(tile, m, n, k, a.device().multiprocessors()), call.count(),
-                                     call.most_groups(), groups.masked, call.room(), a.dtype(),
-                                     groups.rows.address(), a.address(), b.address(), c.address(), steps...);
+    LaunchReport report = kernel.on(options.stream)(
+        product_sizes(tile, m, n, a_rows.shape().back(), a.device().multiprocessors()), call.count(),
+        call.most_groups(), groups.masked, call.room(), a.dtype(), groups.rows.address(), a_rows.address(),
+        b_rows.address(), c.address(), steps...);
+    return whole.copies().clean() ? report : whole.copies();
   };
   if (!is_float8) return launch(tile_for<HopperGroupedMatmul<>>(call, a.dtype()));
   if (!has_scales) return launch(tile_for<HopperGroupedMatmul<Convert>>(call, a.dtype()), c.dtype());
@@ -183,7 +191,8 @@ LaunchReport grouped_matmul(const DeviceTensor& a, const DeviceTensor& b, const 
       call.refuse(fmt::format("{} is on another device than a", name), "copy it to a's");
   }
   if (by_a.shape().size() == 1) {
-    call.check("scale_a", by_a), call.check("scale_b", by_b);
+    call.check("scale_a", by_a), call.expect_dense("scale_a", by_a);
+    call.check("scale_b", by_b), call.expect_dense("scale_b", by_b);
     call.expect_shape("scale_a", by_a, {m});
     call.expect_shape("scale_b", by_b, {call.count(), n});
     return launch(tile_for<HopperGroupedMatmul<RowScale, GroupColumnScale, Convert>>(call, a.dtype()),
@@ -192,7 +201,7 @@ LaunchReport grouped_matmul(const DeviceTensor& a, const DeviceTensor& b, const 
   constexpr int64_t kBlock = BlockScales::kBlock;
   const int64_t k_blocks = (k + kBlock - 1) / kBlock, n_blocks = (n + kBlock - 1) / kBlock;
   call.expect_shape("scale_a", by_a, {k_blocks, m});
-  call.check("scale_b", by_b);
+  call.check("scale_b", by_b), call.expect_dense("scale_b", by_b);
   call.expect_shape("scale_b", by_b, {call.count(), n_blocks, k_blocks});
   if (m > 1 && by_a.strides()[1] != 1)
     call.refuse(fmt::format("scales of neighbouring rows of a are {} apart", by_a.strides()[1]),
@@ -206,6 +215,7 @@ LaunchReport grouped_matmul_weight_gradient(const DeviceTensor& a, const DeviceT
                                             SourceLocation where) {
   const CallerLine caller(where);
   const GroupedCall call("grouped_matmul_weight_gradient", groups, a, b, c);
+  call.expect_dense("a", a), call.expect_dense("b", b);
   const int64_t p = a.shape().back(), q = b.shape().back();
   call.expect_shape("b", b, call.with_rows(q));
   call.expect_shape("c", c, {call.count(), p, q});

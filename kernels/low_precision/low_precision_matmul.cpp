@@ -192,7 +192,7 @@ PlacedRows place(const DeviceTensor& x, DataType wide, bool is_widened, const St
     rows.strides = strides_of(rows.address, x.dtype(), m, row);
     const auto contiguous = x.strides()[0] == 1 ? kernels::Contiguous::kRows : kernels::Contiguous::kNeither;
     placed.copies = kernel_of_device<kernels::Repack>(x.device())
-                        .on(stream)(1, m, k, x.dtype(), contiguous, x.address(), 0, x.strides()[0],
+                        .on(stream)(1, m, k, row, x.dtype(), contiguous, x.address(), 0, x.strides()[0],
                                     x.strides()[1], rows.address, rows.strides);
   }
   const bool has_units =

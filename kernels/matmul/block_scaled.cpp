@@ -8,6 +8,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
 #include "tensor_fact.h"
+#include "whole_rows.h"
 
 namespace imbrex {
 namespace {
@@ -63,14 +64,11 @@ LaunchReport run_block_scaled(Until until, const Problem& p, const DeviceTensor&
            "for several products call grouped_matmul()");
   if (c.dtype().bits() != 16)
     refuse("with scales of blocks c is of 16 bits", facts, "give it float16 or bfloat16");
-  for (const DeviceTensor* t : {&a, &b, &c})
-    if (!t->is_dense() || t->address() % 16 != 0)
-      refuse("with scales of blocks a, b and c are dense and begin at multiples of 16 bytes", facts,
-             "copy them");
-  if (p.k % 16 != 0 || p.n % 8 != 0)
-    refuse(
-        fmt::format("with scales of blocks k is a multiple of 16 and n of 8; they are {} and {}", p.k, p.n),
-        facts, "pad the operands");
+  if (!c.is_dense() || c.address() % 16 != 0)
+    refuse("with scales of blocks c is dense and begins at a multiple of 16 bytes", facts, "copy it");
+  if (p.n % 8 != 0)
+    refuse(fmt::format("with scales of blocks n is a multiple of 8; it is {}", p.n), facts,
+           "pad the rows of b and those of c");
   const int64_t k_blocks = (p.k + kBlock - 1) / kBlock, n_blocks = (p.n + kBlock - 1) / kBlock;
   check_scales("scale_a", o.scale_a, a, {k_blocks, p.m}, "[k / 128, m]");
   check_scales("scale_b", o.scale_b, a, {n_blocks, k_blocks}, "[n / 128, k / 128]");
@@ -78,27 +76,32 @@ LaunchReport run_block_scaled(Until until, const Problem& p, const DeviceTensor&
   if (!o.residual.is_null() && !o.residual.is_dense())
     refuse("with scales of blocks the residual is dense", {tensor_fact("residual", o.residual)}, "copy it");
 
+  WholeRows whole(o.stream, until == Until::kLaunched);
+  const DeviceTensor a_rows = whole(a), b_rows = whole(b);
+  const int64_t k = a_rows.shape()[1];
+
   const bool has_bias = !o.bias.is_null(), is_column = has_bias && is_column_bias(o.bias, p.n);
   const DataType bias_type = has_bias ? o.bias.dtype() : c.dtype();
   const uint64_t bias = has_bias ? o.bias.address() : c.address();
   const uint64_t residual = o.residual.is_null() ? c.address() : o.residual.address();
   static auto& kernels =
       *new TiledKernels<Kernel8, std::tuple<>>;  // never freed: at exit the driver may be unloaded first
-  return kernels.run(
-      a.device(), kTiles, p.m, p.n, p.k, a.dtype().bits(), {},
+  LaunchReport report = kernels.run(
+      a.device(), kTiles, p.m, p.n, k, a.dtype().bits(), {},
       [&](Kernel<Kernel8>& kernel, const Kernel8& tile) {
         const auto with_arguments = [&](const auto& use) {
-          return use(kernels::product_sizes(tile, p.m, p.n, p.k, a.device().multiprocessors()), 1, 1, false,
-                     0, a.dtype(), c.address(), a.address(), b.address(), c.address(), o.scale_a.address(),
-                     o.scale_a.strides()[0], o.scale_b.address(), o.alpha != 1, o.alpha, is_column, bias_type,
-                     bias, has_bias && !is_column, bias_type, bias, o.beta != 0, o.beta, residual,
-                     o.activation, c.dtype());
+          return use(kernels::product_sizes(tile, p.m, p.n, k, a.device().multiprocessors()), 1, 1, false, 0,
+                     a.dtype(), c.address(), a_rows.address(), b_rows.address(), c.address(),
+                     o.scale_a.address(), o.scale_a.strides()[0], o.scale_b.address(), o.alpha != 1, o.alpha,
+                     is_column, bias_type, bias, has_bias && !is_column, bias_type, bias, o.beta != 0, o.beta,
+                     residual, o.activation, c.dtype());
         };
         if (until == Until::kLaunched)
           return with_arguments([&](const auto&... all) { return kernel.on(o.stream)(all...); });
         with_arguments([&](const auto&... all) { kernel.prepare(all...); });
         return LaunchReport();
       });
+  return whole.copies().clean() ? report : whole.copies();
 }
 
 }  // namespace imbrex

@@ -22,11 +22,11 @@ struct Measured {
   int block_m, block_n, cluster_m, cluster_n;  // of a general candidate, the only one with these
   bool swap_ab, takes_turns = false;
 };
-constexpr Measured kMeasured[] = {{1024, 28672, 8192, 128, 160, 1, 2, false},
-                                  {2048, 11008, 4096, 128, 168, 1, 2, false},
-                                  {4096, 24576, 1536, 160, 128, 1, 2, true, true},
-                                  {4096, 32768, 512, 128, 192, 2, 1, false, true},
-                                  {8192, 3072, 1024, 128, 192, 1, 2, false, true}};
+constexpr Measured kMeasured[] = {
+    {32, 10240, 8192, 64, 96, 1, 8, false},          {128, 4096, 14336, 64, 80, 2, 2, false},
+    {256, 8192, 8192, 128, 128, 2, 1, false},        {4096, 24576, 1536, 160, 128, 1, 2, true, true},
+    {4096, 32768, 512, 128, 192, 2, 1, false, true}, {8192, 3072, 1024, 128, 192, 1, 2, false, true},
+    {8192, 8192, 8192, 128, 256, 2, 1, false},       {8192, 8192, 28672, 128, 256, 2, 1, false}};
 
 bool is_for(const Measured& shape, const MatmulChoice& c) {
   return c.method == Method::kGeneral && c.split_k == 1 && c.block_m == shape.block_m &&
@@ -36,10 +36,13 @@ bool is_for(const Measured& shape, const MatmulChoice& c) {
 
 constexpr int64_t kMostLayers = 65535;  // of a grid's third dimension
 constexpr int64_t kMostParts = 64;
+constexpr int64_t kTooLongForTurns =
+    8192;  // from such a k on, what consumers in turns save is less than they lose
 
 bool is_possible(const MatmulChoice& c, const ProductShape& p, bool is_plain, int multiprocessors) {
   if (cluster_ctas(c) > multiprocessors) return false;
   if (c.is_tight && !is_plain) return false;
+  if (c.takes_turns && p.k >= kTooLongForTurns) return false;
   if (c.method == Method::kSkinny) return p.m <= c.block_m && p.matrices <= kMostLayers;
   if (c.method == Method::kParts) {
     constexpr int64_t kLeastBlocks = 3, kMostElements = int64_t{1} << 27;  // of k per part; of all parts
@@ -117,9 +120,11 @@ MatmulChoice fastest_of(std::span<const MatmulChoice> tiles, int64_t m, int64_t 
   const ProductShape p{m, n, k};
   return *std::ranges::min_element(tiles, {}, [&](const MatmulChoice& c) {
     constexpr double kThreeConsumers = 1.08;  // steps of whole tiles take registers that they do not have
-    constexpr double kTight = 1.051;
-    return estimated_microseconds(c, p, multiprocessors) * (c.consumers == 3 ? kThreeConsumers : 1) *
-           (c.is_tight ? kTight : 1);
+    constexpr double kTight = 1.051, kThreeTight = 1.17;
+    const double factor = c.consumers == 3 ? c.is_tight ? kThreeTight : kThreeConsumers
+                          : c.is_tight     ? kTight
+                                           : 1;
+    return factor * estimated_microseconds(c, p, multiprocessors);
   });
 }
 

@@ -79,8 +79,8 @@ class Copier {
     Placed to(from, kUnitBytes);  // where it would be, for compiling
     const MatrixStridesArguments strides = to.strides();
     const auto pass = [&](auto&& call) {
-      call(to.matrices, from.rows, from.columns, from.dtype, contiguous, from.address, from.batch, from.row,
-           from.column, to.address, strides);
+      call(to.matrices, from.rows, from.columns, to.row, from.dtype, contiguous, from.address, from.batch,
+           from.row, from.column, to.address, strides);
     };
     if (until_ == Until::kCompiled) {
       pass([&](const auto&... arguments) { repack.prepare(arguments...); });

@@ -63,7 +63,10 @@ MatmulChoice choose_tiles(int64_t m, int64_t n, int64_t k, int multiprocessors, 
   const auto fits = [&](const MatmulChoice& c) {
     const int64_t stages = int64_t{c.stages} * (c.block_m + c.block_n) * c.block_k * 2;
     const int64_t rows = c.swap_ab ? c.block_n : c.block_m;  // all consumers' together
-    const int64_t columns = c.swap_ab ? std::min(c.block_m, 128) : kStoreColumns;
+    // Columns are stored by pieces, with room of its own for a narrower last one.
+    const int64_t columns = c.swap_ab                   ? std::min(c.block_m, 128)
+                            : c.block_n < kStoreColumns ? c.block_n
+                                                        : kStoreColumns + c.block_n % kStoreColumns;
     return stages + rows * columns * 2 + kBarriers + spare <= kSharedMemory;
   };
   std::vector<MatmulChoice> without;
@@ -164,7 +167,7 @@ MatmulChoice GatheredProduct::choose(int64_t m, int64_t n, int64_t k) const {
 }
 
 void GatheredProduct::check(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
-                            const FusedOptions& options) const {
+                            const FusedOptions& options, SourceLocation where) const {
   check_operands("AllGatherMatmul", reaches_peers(), "x", x, b, "c", c, options);
   const int64_t m = c.shape()[0], k = x.shape()[1];
   const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
@@ -177,20 +180,22 @@ void GatheredProduct::check(const DeviceTensor& x, const DeviceTensor& b, const 
                        largest_.dtype.name()),
            {tensor_fact("x", x), tensor_fact("c", c)},
            "make it for sizes as large as those of the largest call");
+  ranks_.agree("AllGatherMatmul", x.dtype(), {m, k}, where);
 }
 
 LaunchReport GatheredProduct::run_apart(Until until, const DeviceTensor& x, const DeviceTensor& b,
                                         const DeviceTensor& c, const FusedOptions& options,
                                         SourceLocation where) {
   const CallerLine caller(where);
-  check(x, b, c, options);
+  check(x, b, c, options, where);
   const int64_t m = c.shape()[0], k = x.shape()[1], n = x.shape()[0] * k;
   const DeviceTensor all = DeviceTensor::view(ranks_.device(), rows_.mine().address(), x.dtype(), {m, k});
   const MatmulOptions steps{.bias = options.bias, .activation = options.activation, .stream = options.stream};
+  const int unit = unit_of_rows(n);
   LaunchReport gathered =
-      launch(gather_.kernel, until, options.stream, n, gather_.ctas(n), Apart<AllGatherKernel>::kCtas,
-             ranks_.size(), rows_.rank_stride_bytes(), ranks_.rank(), x.dtype(), x, rows_.all().address(),
-             gather_.signals.all().address(), gather_.calls);
+      launch(gather_.kernel, until, options.stream, n / unit, unit, gather_.ctas(n),
+             Apart<AllGatherKernel>::kCtas, ranks_.size(), rows_.rank_stride_bytes(), ranks_.rank(),
+             x.dtype(), x, rows_.all().address(), gather_.signals.all().address(), gather_.calls);
   if (until == Until::kCompiled) {
     prepare_matmul(all, b, c, steps);
     return {};
@@ -203,7 +208,7 @@ LaunchReport GatheredProduct::run_by_nccl(Until until, const DeviceTensor& x, co
                                           const DeviceTensor& c, const FusedOptions& options,
                                           SourceLocation where) {
   const CallerLine caller(where);
-  check(x, b, c, options);
+  check(x, b, c, options, where);
   const int64_t m = c.shape()[0], k = x.shape()[1], each = cdiv(m, ranks_.size());
   const DeviceTensor room = rows_.mine();
   if (each * ranks_.size() * k > room.shape()[0] * room.shape()[1])
@@ -232,7 +237,7 @@ LaunchReport GatheredProduct::run(Until until, const MatmulChoice& choice, const
                                   const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
                                   SourceLocation where, int64_t chunk_k) {
   const CallerLine caller(where);
-  check(x, b, c, options);
+  check(x, b, c, options, where);
   const int64_t m = c.shape()[0], n = c.shape()[1], k = x.shape()[1];
   const int64_t each = cdiv(m, ranks_.size());
   const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
@@ -271,7 +276,7 @@ MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k) const {
 }
 
 void ScatteredProduct::check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
-                             const FusedOptions& options, bool to_all) const {
+                             const FusedOptions& options, bool to_all, SourceLocation where) const {
   const char* const call = to_all ? "MatmulAllReduce" : "MatmulReduceScatter";
   check_operands(call, reaches_peers(), "a", a, b, "y", y, options);
   const int64_t m = a.shape()[0], n = y.shape()[1];
@@ -290,76 +295,78 @@ void ScatteredProduct::check(const DeviceTensor& a, const DeviceTensor& b, const
     refuse(
         fmt::format("{}: made for {} rows of {} in {}", call, largest_.m, largest_.n, largest_.dtype.name()),
         facts, "make it for sizes as large as those of the largest call");
+  ranks_.agree(call, a.dtype(), {m, n, a.shape()[1]}, where);
+}
+
+ScatteredProduct::Partial ScatteredProduct::multiply(Until until, const DeviceTensor& a,
+                                                     const DeviceTensor& b, const DeviceTensor& y,
+                                                     const FusedOptions& options, SourceLocation where,
+                                                     bool to_all) {
+  check(a, b, y, options, to_all, where);
+  const int64_t m = a.shape()[0], n = y.shape()[1];
+  Partial partial{.columns = n,
+                  .rows_of_each = cdiv(m, ranks_.size()),
+                  .mine = to_all ? RowsOfRank{0, m} : RowsOfRank::of(m, ranks_.size(), ranks_.rank())};
+  const DeviceTensor sums =
+      DeviceTensor::view(ranks_.device(), partials_.mine().address(), y.dtype(), {m, n});
+  const MatmulOptions plain{.stream = options.stream};
+  if (until == Until::kCompiled)
+    prepare_matmul(a, b, sums, plain);
+  else
+    partial.multiplied = matmul(a, b, sums, plain, where);
+  return partial;
 }
 
 LaunchReport ScatteredProduct::run_apart(Until until, const DeviceTensor& a, const DeviceTensor& b,
                                          const DeviceTensor& y, const FusedOptions& options,
                                          SourceLocation where, bool to_all) {
   const CallerLine caller(where);
-  check(a, b, y, options, to_all);
-  const int64_t m = a.shape()[0], n = y.shape()[1], each = cdiv(m, ranks_.size());
-  const RowsOfRank mine = to_all ? RowsOfRank{0, m} : RowsOfRank::of(m, ranks_.size(), ranks_.rank());
-  const DeviceTensor partial =
-      DeviceTensor::view(ranks_.device(), partials_.mine().address(), y.dtype(), {m, n});
-  const MatmulOptions to{.stream = options.stream};
-  LaunchReport multiplied;
-  if (until == Until::kCompiled)
-    prepare_matmul(a, b, partial, to);
-  else
-    multiplied = matmul(a, b, partial, to, where);
+  const Partial partial = multiply(until, a, b, y, options, where, to_all);
+  const auto [first, count] = partial.mine;
   // Without rows a rank adds nothing up, and meets the others.
-  const uint64_t first =
-      partials_.all().address() + static_cast<uint64_t>(mine.first * n * y.dtype().bytes());
-  const uint64_t result = mine.count > 0 ? y.address() : nowhere_.mine().address();
-  LaunchReport added =
-      launch(add_.kernel, until, options.stream, mine.count * n, add_.ctas((to_all ? m : each) * n),
-             Apart<OneShotAllReduce>::kCtas, ranks_.size(), partials_.rank_stride_bytes(), ranks_.rank(),
-             y.dtype(), first, result, add_.signals.all().address(), add_.calls);
-  return multiplied.clean() ? added : multiplied;
+  const int64_t offset = count > 0 ? first * partial.columns * y.dtype().bytes() : 0;
+  const uint64_t from = partials_.all().address() + static_cast<uint64_t>(offset);
+  const uint64_t result = count > 0 ? y.address() : nowhere_.mine().address();
+  const int64_t most_rows = to_all ? count : partial.rows_of_each;
+  LaunchReport added = launch(add_.kernel, until, options.stream, count * partial.columns,
+                              add_.ctas(most_rows * partial.columns), Apart<OneShotAllReduce>::kCtas,
+                              ranks_.size(), partials_.rank_stride_bytes(), ranks_.rank(), y.dtype(), from,
+                              result, add_.signals.all().address(), add_.calls);
+  return partial.multiplied.clean() ? added : partial.multiplied;
 }
 
 LaunchReport ScatteredProduct::run_by_nccl(Until until, const DeviceTensor& a, const DeviceTensor& b,
                                            const DeviceTensor& y, const FusedOptions& options,
                                            SourceLocation where, bool to_all) {
   const CallerLine caller(where);
-  check(a, b, y, options, to_all);
-  const int64_t m = a.shape()[0], n = y.shape()[1], each = cdiv(m, ranks_.size());
-  const RowsOfRank mine = to_all ? RowsOfRank{0, m} : RowsOfRank::of(m, ranks_.size(), ranks_.rank());
-  const auto partial = [&](int64_t first, int64_t count) {
+  const Partial partial = multiply(until, a, b, y, options, where, to_all);
+  const int64_t n = partial.columns, each = partial.rows_of_each;
+  const auto rows = [&](int64_t first, int64_t count) {
     const auto offset = static_cast<uint64_t>(first * n * y.dtype().bytes());
     return DeviceTensor::view(ranks_.device(), partials_.mine().address() + offset, y.dtype(), {count, n});
   };
   // NCCL gives each rank equally many rows, the last of them perhaps of none; the sum is where the rank's part was.
-  const DeviceTensor sum = to_all ? partial(0, m) : partial(ranks_.rank() * each, each);
-  const MatmulOptions plain{.stream = options.stream};
-  const StepArguments steps(options, y);
-  const auto finish = [&] {
-    if (mine.count == 0) return LaunchReport{};
-    return std::apply(
-        [&](bool has_bias, DataType bias_type, uint64_t bias, Activation activation, DataType) {
-          return launch(steps_, until, options.stream, mine.count, n, y.dtype(), sum.address(), y.address(),
-                        has_bias, bias_type, bias, activation);
-        },
-        steps.arguments());
-  };
-  if (until == Until::kCompiled) {
-    prepare_matmul(a, b, partial(0, m), plain);
-    return finish();
-  }
-  LaunchReport multiplied = matmul(a, b, partial(0, m), plain, where);
-  if (to_all)
+  const DeviceTensor sum = to_all ? rows(0, a.shape()[0]) : rows(ranks_.rank() * each, each);
+  if (until == Until::kLaunched && to_all)
     ranks_.all_reduce_by_nccl(sum, sum, options.stream, where);
-  else
-    ranks_.reduce_scatter_by_nccl(partial(0, each * ranks_.size()), sum, options.stream, where);
-  LaunchReport finished = finish();
-  return multiplied.clean() ? finished : multiplied;
+  else if (until == Until::kLaunched)
+    ranks_.reduce_scatter_by_nccl(rows(0, each * ranks_.size()), sum, options.stream, where);
+  if (partial.mine.count == 0) return partial.multiplied;
+  const StepArguments steps(options, y);
+  LaunchReport finished = std::apply(
+      [&](bool has_bias, DataType bias_type, uint64_t bias, Activation activation, DataType) {
+        return launch(steps_, until, options.stream, partial.mine.count, n, y.dtype(), sum.address(),
+                      y.address(), has_bias, bias_type, bias, activation);
+      },
+      steps.arguments());
+  return partial.multiplied.clean() ? finished : partial.multiplied;
 }
 
 LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& a,
                                    const DeviceTensor& b, const DeviceTensor& y, const FusedOptions& options,
                                    SourceLocation where, const SymmetricTensor* all) {
   const CallerLine caller(where);
-  check(a, b, y, options, all != nullptr);
+  check(a, b, y, options, all != nullptr, where);
   const int64_t m = a.shape()[0], n = y.shape()[1], k = a.shape()[1];
   const int64_t each = cdiv(m, ranks_.size());
   const RowsOfRank mine = RowsOfRank::of(m, ranks_.size(), ranks_.rank());
@@ -408,7 +415,9 @@ LaunchReport scatter(ScatteredProduct& product, Until until, const DeviceTensor&
                      const SymmetricTensor* all = nullptr) {
   const int64_t m = extent(a, 0), n = extent(b, 0), k = extent(a, 1);
   if (!product.reaches_peers()) return product.run_by_nccl(until, a, b, y, options, where, all != nullptr);
-  if (m <= kFewRows && options.bias.is_null() && options.activation == Activation::kNone)
+  // The sums begin at each rank's rows, which the kernel that adds them up takes by 16 bytes.
+  const bool is_aligned = all != nullptr || cdiv(m, product.ranks()) * n * y.dtype().bytes() % 16 == 0;
+  if (m <= kFewRows && options.bias.is_null() && options.activation == Activation::kNone && is_aligned)
     return product.run_apart(until, a, b, y, options, where, all != nullptr);
   return product.run(until, product.choose(m, n, k), a, b, y, options, where, all);
 }

@@ -40,6 +40,7 @@ class FusedProduct {
 
  public:
   bool reaches_peers() const { return ranks_.reaches_peers(); }
+  int ranks() const { return ranks_.size(); }
 };
 
 /// y = activation(x + bias), row by row: what is left to do once NCCL has added up.
@@ -96,8 +97,8 @@ class GatheredProduct : public FusedProduct {
  private:
   using K = kernels::HopperMatmulH8<kernels::GatheredRows, kernels::Optional<kernels::ColumnBias>,
                                     kernels::Activate, kernels::Convert>;
-  void check(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
-             const FusedOptions& options) const;
+  void check(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
+             SourceLocation where) const;
 
   FusedSizes largest_;
   SymmetricTensor rows_;  // all of them, [m, k], and room for as many of each rank
@@ -124,7 +125,15 @@ class ScatteredProduct : public FusedProduct {
   using K = kernels::HopperMatmulH8<kernels::ScatteredRows, kernels::Optional<kernels::ColumnBias>,
                                     kernels::Activate, kernels::Convert>;
   void check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y, const FusedOptions& options,
-             bool to_all) const;
+             bool to_all, SourceLocation where) const;
+  /// What a rank has multiplied, for a collective that follows: its sums are in partials_, [m, columns].
+  struct Partial {
+    int64_t columns, rows_of_each;
+    RowsOfRank mine;  // of the result, or all
+    LaunchReport multiplied = {};
+  };
+  Partial multiply(Until until, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
+                   const FusedOptions& options, SourceLocation where, bool to_all);
 
   FusedSizes largest_;
   Apart<OneShotAllReduce> add_;

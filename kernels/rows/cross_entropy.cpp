@@ -26,17 +26,10 @@ LaunchReport cross_entropy(const DeviceTensor& logits, const DeviceTensor& targe
   if (!loss.is_null()) call.check_dense("loss", loss, {call.rows()}, {float32});
   if (!dlogits.is_null()) call.result("dlogits", dlogits);
   const DeviceTensor& gradient = dlogits.is_null() ? logits : dlogits;
-  // Rows of odd lengths, as vocabularies have, that follow each other in memory.
-  const auto is_flat = [](const DeviceTensor& t) { return t.is_dense() && t.address() % 16 == 0; };
-  const bool flat = !call.is_whole() && call.columns() % 8 != 0 && is_flat(logits) && is_flat(gradient) &&
-                    call.rows() * call.columns() / 8 < (int64_t{1} << 31);
   const bool rereads = !call.is_whole() && !dlogits.is_null();
-  // The gradient reads long rows a second time, from the L2 cache where few rows are under way at once: wide parts, which
-  // take more threads each.
-  constexpr int kGradientPart = 16384;
-  const kernels::RowShapeArguments shape = rereads ? call.row_shape(kGradientPart) : call.spanned_shape();
+  const kernels::RowShapeArguments shape = rereads ? call.rereading_shape() : call.spanned_shape();
   return kernel_of_device<kernels::CrossEntropy>(logits.device())
-      .on(stream)(shape, call.is_whole(), flat, scale, call.arguments(logits), target.address(),
+      .on(stream)(shape, call.is_whole(), call.is_flat(), scale, call.arguments(logits), target.address(),
                   !loss.is_null(), loss.is_null() ? target.address() : loss.address(), !dlogits.is_null(),
                   call.arguments(gradient));
 }
@@ -83,10 +76,9 @@ const KernelRegistration<CrossEntropy> registration{
      row_sizes(37, 1003)},
     [](Case& c, Kernel<CrossEntropy>& kernel) {
       const RowCase rows(c);
-      const bool flat = !rows.is_whole() && rows.n % 8 != 0;
       try_kernel(c, rows, [&](auto& logits, auto& target, auto& loss, auto& gradient, float scale) {
-        c.launch(kernel, rows.shape(), rows.is_whole(), flat, scale, rows.operand(logits), target, true, loss,
-                 true, rows.operand(gradient));
+        c.launch(kernel, rows.spanned_shape(), rows.is_whole(), rows.is_flat(), scale, rows.operand(logits),
+                 target, true, loss, true, rows.operand(gradient));
       });
     }};
 

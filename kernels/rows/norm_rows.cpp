@@ -18,9 +18,10 @@ LaunchReport layer_norm(const DeviceTensor& x, const DeviceTensor& weight, const
   RowCall call("layer_norm", "x", x);
   const auto weights = call.column_operand("weight", weight), biases = call.column_operand("bias", bias);
   call.result("y", y);
+  const kernels::RowShapeArguments shape = call.spanned_shape();
   return kernel_of_device<kernels::LayerNormRows>(x.device())
-      .on(stream)(call.spanned_shape(), call.is_whole(), epsilon, call.arguments(x), weights, biases,
-                  call.arguments(y));
+      .on(stream)(shape, call.is_whole(), shape.tile_columns == call.columns(), epsilon, call.arguments(x),
+                  weights, biases, call.arguments(y));
 }
 
 LaunchReport layer_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, const DeviceTensor& weight,
@@ -41,7 +42,8 @@ LaunchReport layer_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, 
                                        !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0),
                                        sums.parts(0), sums.has(1), sums.parts(1)));
   const auto launch = [&](auto& kernel) {
-    return kernel.on(stream)(call.row_shape(), call.row_shape().tile_columns == call.columns(), sums.ctas(),
+    const kernels::RowShapeArguments shape = call.row_shape();
+    return kernel.on(stream)(shape, shape.matrices == 1, shape.tile_columns == call.columns(), sums.ctas(),
                              sums.room(), epsilon, call.arguments(dy), call.arguments(x), weights,
                              !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0), sums.parts(0),
                              sums.has(1), sums.parts(1));
@@ -74,8 +76,9 @@ const KernelRegistration<LayerNormRows> forward{
       const RowCase rows(c);
       DeviceTensor x = rows.input(), weight = c.input(rows.dtype, {rows.n}),
                    bias = c.input(rows.dtype, {rows.n}), y = rows.output();
-      c.launch(kernel, rows.shape(), rows.is_whole(), kEpsilon, rows.operand(x), rows.column(weight),
-               rows.column(bias), rows.operand(y));
+      const RowShapeArguments shape = rows.spanned_shape();
+      c.launch(kernel, shape, rows.is_whole(), shape.tile_columns == rows.n, kEpsilon, rows.operand(x),
+               rows.column(weight), rows.column(bias), rows.operand(y));
       c.expect(y, [&](std::span<double> out) {
         const std::vector<double> in = c.values(x), w = c.values(weight), b = c.values(bias);
         rows.each([&](int64_t first) {
@@ -92,15 +95,13 @@ void try_backward(Case& c, Kernel<K>& kernel) {
   DeviceTensor dy = rows.input(), x = rows.input(), weight = c.input(rows.dtype, {n}), dx = rows.output(),
                weight_parts = c.output(float32, {ctas, n}), bias_parts = c.output(float32, {ctas, n});
   const kernels::RowShapeArguments shape = rows.shape();
-  const auto launch = [&](const auto&... room) {
-    c.launch(kernel, shape, shape.tile_columns == n, ctas, room..., kEpsilon, rows.operand(dy),
-             rows.operand(x), rows.column(weight), true, rows.operand(dx), true, weight_parts, true,
-             bias_parts);
-  };
+  const bool is_full = shape.tile_columns == n;
   if constexpr (std::is_same_v<K, WideLayerNormBackward>)
-    launch();
+    c.launch(kernel, shape, is_full, ctas, kEpsilon, rows.operand(dy), rows.operand(x), rows.column(weight),
+             true, rows.operand(dx), true, weight_parts, true, bias_parts);
   else
-    launch(kTriedRoom);
+    c.launch(kernel, shape, true, is_full, ctas, kTriedRoom, kEpsilon, rows.operand(dy), rows.operand(x),
+             rows.column(weight), true, rows.operand(dx), true, weight_parts, true, bias_parts);
   c.expect(dx, [&](std::span<double> out) {
     const std::vector<double> in = c.values(x), w = c.values(weight), gradient = c.values(dy);
     rows.each([&](int64_t first) {

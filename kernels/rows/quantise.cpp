@@ -61,8 +61,9 @@ const KernelRegistration<QuantiseRows> registration{
       const bool has_gate = c.size("gate") != 0;
       DeviceTensor x = rows.input(), gate = has_gate ? rows.input() : x,
                    q = c.output(float8_e4m3, {rows.m, rows.n}), scale = c.output(float32, {blocks, rows.m});
-      c.launch(kernel, rows.shape(), rows.is_whole(), block, rows.operand(x), has_gate, rows.operand(gate),
-               Activation::kSilu, rows.operand(q), scale, int64_t{1}, rows.m, int64_t{0});
+      c.launch(kernel, rows.spanned_shape(float8_e4m3.bytes()), rows.is_whole(), block, rows.operand(x),
+               has_gate, rows.operand(gate), Activation::kSilu, rows.operand(q), scale, int64_t{1}, rows.m,
+               int64_t{0});
       const auto value = [&](const std::vector<double>& in, const std::vector<double>& through, int64_t i) {
         return has_gate ? in[i] * through[i] / (1 + std::exp(-through[i])) : in[i];
       };

@@ -51,9 +51,10 @@ LaunchReport rms_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, co
                                        call.arguments(x), weights, !dx.is_null(),
                                        call.arguments(dx.is_null() ? x : dx), sums.has(0), sums.parts(0)));
   const auto launch = [&](auto& kernel) {
-    return kernel.on(stream)(call.row_shape(), sums.ctas(), sums.room(), epsilon, call.arguments(dy),
-                             call.arguments(x), weights, !dx.is_null(), call.arguments(dx.is_null() ? x : dx),
-                             sums.has(0), sums.parts(0));
+    const kernels::RowShapeArguments shape = call.row_shape();
+    return kernel.on(stream)(shape, shape.matrices == 1, sums.ctas(), sums.room(), epsilon,
+                             call.arguments(dy), call.arguments(x), weights, !dx.is_null(),
+                             call.arguments(dx.is_null() ? x : dx), sums.has(0), sums.parts(0));
   };
   return sums.add_up(sums.overlaps() ? launch(kernel_of_device<kernels::HopperRmsNormBackward>(dy.device()))
                                      : launch(kernel_of_device<kernels::RmsNormBackward>(dy.device())));
@@ -68,7 +69,7 @@ const KernelRegistration<RmsNormRows> registration{
       const RowCase rows(c);
       DeviceTensor x = rows.input(), weight = c.input(rows.dtype, {rows.n}), y = rows.output();
       const float epsilon = 1e-5f;
-      c.launch(kernel, rows.shape(), rows.is_whole(), epsilon, rows.operand(x), rows.column(weight),
+      c.launch(kernel, rows.spanned_shape(), rows.is_whole(), epsilon, rows.operand(x), rows.column(weight),
                rows.operand(y));
       c.expect(y, [&](std::span<double> out) {
         const std::vector<double> in = c.values(x), w = c.values(weight);
@@ -87,7 +88,7 @@ const KernelRegistration<RmsFactors> factors{
       const RowCase rows(c);
       DeviceTensor x = rows.input(), out = c.output(float32, {rows.m});
       const float epsilon = 1e-5f;
-      c.launch(kernel, rows.shape(), rows.is_whole(), epsilon, rows.operand(x), out);
+      c.launch(kernel, rows.spanned_shape(), rows.is_whole(), epsilon, rows.operand(x), out);
       c.expect(out, [&](std::span<double> expected) {
         const std::vector<double> in = c.values(x);
         for (int64_t i = 0; i < rows.m; ++i) {
@@ -105,14 +106,12 @@ void try_backward(Case& c, Kernel<K>& kernel) {
   const float epsilon = 1e-5f;
   DeviceTensor dy = rows.input(), x = rows.input(), weight = c.input(rows.dtype, {n}), dx = rows.output(),
                parts = c.output(float32, {ctas, n});
-  const auto launch = [&](const auto&... room) {
-    c.launch(kernel, rows.shape(), ctas, room..., epsilon, rows.operand(dy), rows.operand(x),
-             rows.column(weight), true, rows.operand(dx), true, parts);
-  };
   if constexpr (std::is_same_v<K, WideRmsNormBackward>)
-    launch();
+    c.launch(kernel, rows.shape(), ctas, epsilon, rows.operand(dy), rows.operand(x), rows.column(weight),
+             true, rows.operand(dx), true, parts);
   else
-    launch(kTriedRoom);
+    c.launch(kernel, rows.shape(), true, ctas, kTriedRoom, epsilon, rows.operand(dy), rows.operand(x),
+             rows.column(weight), true, rows.operand(dx), true, parts);
   c.expect(dx, [&](std::span<double> out) {
     const std::vector<double> in = c.values(x), w = c.values(weight), gradient = c.values(dy);
     rows.each([&](int64_t first) {

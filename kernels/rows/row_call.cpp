@@ -142,15 +142,17 @@ kernels::RowShapeArguments RowCall::row_shape(int tile_columns) const {
 }
 
 kernels::RowShapeArguments RowCall::spanned_shape() const {
-  constexpr int64_t kMostBytes = 65536, kMostUnits = int64_t{1} << 31;
+  constexpr int64_t kMostUnits = int64_t{1} << 31;
   kernels::RowShapeArguments shape = row_shape();
-  const int64_t rows = kVectorBytes / least_bytes_;
-  // Single elements of 32 bits move well enough; more bytes would not fit a CTA's registers.
-  if (is_dense_ && column_unit_ == 1 && least_bytes_ < 4 &&
-      rows * shape.tile_columns * most_bytes_ <= kMostBytes &&
-      matrices_ * rows_ * columns_ * most_bytes_ / kVectorBytes < kMostUnits)
-    shape.span_rows = static_cast<int>(rows);
+  if (is_dense_ && matrices_ * rows_ * columns_ * most_bytes_ / kVectorBytes < kMostUnits)
+    shape.span_rows = kernels::span_rows_of(columns_, least_bytes_);
   return shape;
+}
+
+bool RowCall::is_flat() const {
+  constexpr int64_t kUnit = kernels::FlatRow::kUnit, kMostUnits = int64_t{1} << 31;
+  return !is_whole() && columns_ % kUnit != 0 && is_dense_ &&
+         matrices_ * rows_ * columns_ / kUnit < kMostUnits;
 }
 
 kernels::RowShapeArguments RowCall::shape_of_elements(int tile_columns) const {

@@ -57,6 +57,11 @@ class RowCall {
   /// The same of kernels that compute each element by itself: one row of all elements where tensors are dense and their rows are
   /// not vectors.
   kernels::RowShapeArguments shape_of_elements(int tile_columns) const;
+  /// The same of kernels that read long rows a second time, from the L2 cache where few rows are under way at once: wide parts,
+  /// which take more threads each.
+  kernels::RowShapeArguments rereading_shape() const { return row_shape(2 * kernels::RowTile::kPartColumns); }
+  /// Whether long rows can be taken as kernels::FlatRow. After the last operand.
+  bool is_flat() const;
   /// Whether rows are held whole.
   bool is_whole() const { return columns_ <= kernels::RowTile::kMostColumns; }
 

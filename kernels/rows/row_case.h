@@ -41,6 +41,13 @@ struct RowCase {
     const int64_t unit = std::gcd(n, int64_t{16});
     return {1, m, n / unit, static_cast<int>(unit), tile_columns};
   }
+  /// As functions call kernels that move odd rows as spans; least_bytes: of an element of the narrowest operand, 0: x's.
+  RowShapeArguments spanned_shape(int least_bytes = 0) const {
+    RowShapeArguments spans = shape();
+    spans.span_rows = span_rows_of(n, least_bytes == 0 ? dtype.bytes() : least_bytes);
+    return spans;
+  }
+  bool is_flat() const { return !is_whole() && n % FlatRow::kUnit != 0; }
   bool is_whole() const { return n <= RowTile::kMostColumns; }
   /// A dense tensor of rows, or a row of it for each column.
   static RowOperandArguments<const DeviceTensor&> operand(const DeviceTensor& t) {

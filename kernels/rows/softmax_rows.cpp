@@ -18,7 +18,8 @@ LaunchReport softmax(const DeviceTensor& x, const DeviceTensor& y, const Stream&
   RowCall call("softmax", "x", x);
   call.result("y", y);
   return kernel_of_device<kernels::SoftmaxRows>(x.device())
-      .on(stream)(call.spanned_shape(), call.is_whole(), call.arguments(x), call.arguments(y));
+      .on(stream)(call.is_whole() ? call.spanned_shape() : call.rereading_shape(), call.is_whole(),
+                  call.is_flat(), call.arguments(x), call.arguments(y));
 }
 
 LaunchReport softmax_backward(const DeviceTensor& dy, const DeviceTensor& y, const DeviceTensor& dx,
@@ -40,7 +41,8 @@ const KernelRegistration<SoftmaxRows> forward{
     [](Case& c, Kernel<SoftmaxRows>& kernel) {
       const RowCase rows(c);
       DeviceTensor x = rows.input(), y = rows.output();
-      c.launch(kernel, rows.shape(), rows.is_whole(), rows.operand(x), rows.operand(y));
+      c.launch(kernel, rows.spanned_shape(), rows.is_whole(), rows.is_flat(), rows.operand(x),
+               rows.operand(y));
       c.expect(y, [&](std::span<double> out) {
         const std::vector<double> in = c.values(x);
         rows.each([&](int64_t first) {
@@ -57,7 +59,8 @@ const KernelRegistration<SoftmaxBackward> backward{
     [](Case& c, Kernel<SoftmaxBackward>& kernel) {
       const RowCase rows(c);
       DeviceTensor dy = rows.input(), y = rows.input(), dx = rows.output();
-      c.launch(kernel, rows.shape(), rows.is_whole(), rows.operand(dy), rows.operand(y), rows.operand(dx));
+      c.launch(kernel, rows.spanned_shape(), rows.is_whole(), rows.operand(dy), rows.operand(y),
+               rows.operand(dx));
       c.expect(dx, [&](std::span<double> out) {
         const std::vector<double> gradient = c.values(dy), value = c.values(y);
         rows.each([&](int64_t first) {

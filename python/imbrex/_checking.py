@@ -64,7 +64,7 @@ def checked(test: Callable | None = None, *, seeds: int | Sequence[int] = (0, 1)
     is there when the package is installed, a failure shows the finding instead of a traceback, and
     `pytest --imbrex-seeds 20` tries more orders.
 
-    checks: "on", or "all", which also reports reads of global memory that was never written.
+    checks: "on", or "all", which is the same.
     """
     if test is None:
         return functools.partial(checked, seeds=seeds, checks=checks)

@@ -79,7 +79,7 @@ def gated_matmul(
 ) -> Array:
     """activation(a @ b) * (a @ up) in one kernel: SwiGLU's two products with "silu", GEGLU's with one of the GELUs.
 
-    a: [m, k], dense, float16, bfloat16 or float8_e4m3; k a multiple of 16 bytes.
+    a: [m, k], float16, bfloat16 or float8_e4m3. Copied first where it is not dense or 16 bytes do not divide k, as are b and up.
     b, up: [k, n] of a's type, as views of weights that lie as [n, k]: `w[:n].T` and `w[n:].T`. n a multiple of 8.
     out: [m, n], of a's type (of float8: float16 or bfloat16); made if None, of `out_dtype`.
     scale_a, scale_b: float32: one element, or one for each row of a, [m], such as rms_factors(a), and for each column of b
@@ -131,7 +131,8 @@ def grouped_matmul(
 ) -> Array:
     """a[i] @ b[g] for each row i of each group g, whose sizes only the device knows: a mixture's experts, in one launch.
 
-    a: [m, k], the rows of all groups; both float16, both bfloat16 or both float8_e4m3. Dense, k a multiple of 16 bytes.
+    a: [m, k], the rows of all groups; both float16, both bfloat16 or both float8_e4m3. Copied first where it is not dense or
+        16 bytes do not divide k, as is b.
     b: [groups, k, n], as a view of weights that lie as [groups, n, k]: `w.mT`, or `w.swapaxes(1, 2)`. n a multiple of 8.
     rows: int32 [groups + 1]: group g has the rows rows[g] ... rows[g + 1] - 1. At most 1024 groups, which may be empty.
     masked: a is [groups, room, k], and rows [groups]: group g has the first rows[g] of its `room` rows.
@@ -166,6 +167,7 @@ def attention(
     q_scales: Array | None = None,
     k_scales: Array | None = None,
     v_scales: Array | None = None,
+    deterministic: bool = True,
     out_dtype: Any = None,
     out: Array | None = None,
     target: str = "sm_90a",
@@ -191,11 +193,13 @@ def attention(
         the other, and see nothing of each other; positions are counted in each. Without a batch. Read on the device. Rows
         behind the last sequence are not written.
     q_scales, k_scales, v_scales: float32, of float8: [heads] and [kv_heads], or with a batch [batch, heads] and so on: what
-        an element stands for is multiplied by its head's. All or none.
+        an element stands for is multiplied by its head's. With one dimension more, [..., heads, (rows + 127) // 128], by that of
+        its block of 128 rows, which is positive; not of packed sequences. All or none.
+    deterministic: equal calls have gradients of equal bits; False lets the last bits of q's differ where that is faster (heads of
+        64, 96 and 128 with no mask but `causal`, v's size that of k, not packed), for more memory meanwhile.
 
     Strides may be any: `x.transpose(1, 2)` of [batch, rows, heads, d] is not copied, and what is returned for it is such a
-    view too. Differentiable by torch in q, k and v of 16 bits, by kernels that give equal bits for equal calls. Raises LaunchError
-    naming the argument. On a GPU that runs sm_90a (Hopper).
+    view too. Differentiable by torch in q, k and v of 16 bits. Raises LaunchError naming the argument. On a GPU that runs sm_90a (Hopper).
     """
     left, right = window
     options = {
@@ -205,6 +209,7 @@ def attention(
         "window_right": right,
         "prefix": prefix,
         "soft_cap": soft_cap,
+        "deterministic": deterministic,
     }
     tensors = q, k, v, alibi_slopes, sinks, q_begins, kv_begins, q_scales, k_scales, v_scales
     if _is_compiling():

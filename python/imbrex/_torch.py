@@ -97,7 +97,8 @@ def _like(*places):
 
 
 _STEPS = (
-    "*, bool causal=False, float? scale=None, int window_left=-1, int window_right=-1, int prefix=0, float soft_cap=0.0"
+    "*, bool causal=False, float? scale=None, int window_left=-1, int window_right=-1, int prefix=0, float soft_cap=0.0, "
+    "bool deterministic=True"
 )
 _OPTIONAL = "Tensor? alibi_slopes=None, Tensor? sinks=None, Tensor? q_begins=None, Tensor? kv_begins=None"
 # Each operator and its fake kernel.

@@ -37,7 +37,7 @@ class VirtualGpu:
 
     target: "sm_80", "sm_90a", "sm_100a", ...
     seed: of interleaving and of the order in which asynchronous operations end; 0 is a plain fair order.
-    checks: "on", "off", or "all", which also reports reads of global memory that was never written.
+    checks: "on" or "off"; "all" is the same as "on".
     strict: False makes notes of what every chip does right though PTX leaves it undefined (docs/checkers.md), as suits
         PTX of other people; they are in the report's `notes`.
     budget: warp instructions of a cluster before it counts as endless; 0 is 2**40.

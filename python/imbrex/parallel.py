@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
+import socket
 import sys
 import uuid
 import weakref
@@ -35,8 +36,9 @@ def join(
 ) -> Communicator:
     """This process as one of several ranks; returns when all have come.
 
-    group: a process group of torch.distributed, whose ranks are taken, all on one server; None: those of the environment's
-        variables, as torchrun, mpirun, srun and `imbrex launch` set them; without any, rank 0 of 1.
+    group: a process group of torch.distributed, whose ranks are taken; None: those of the environment's variables, as
+        torchrun, mpirun, srun and `imbrex launch` set them; without any, rank 0 of 1. Ranks of a group on several servers meet at
+        the IMBREX_ADDRESS (HOST:PORT) of the group's rank 0, or else at a port that it finds free.
     gpus: "cuda", each rank on the GPU of its number on this server; "virtual"; "auto", CUDA where this process sees a GPU
         for each rank, or exactly one.
     target, seed: of virtual GPUs: what they are, and in which order the ranks' kernels are interleaved. Other functions of
@@ -45,23 +47,49 @@ def join(
 
     Raises DeviceError naming the ranks that have not come, and LaunchError (a ValueError) for variables that make no sense.
     """
-    rank = size = None
-    job = ""
-    if group is not None:
-        import torch.distributed as dist
+    place = {} if group is None else _place_in(group)
+    return Communicator(_imbrex.RankGroup(gpus, target, patience, seed, **place), target)
 
-        rank, size = dist.get_rank(group), dist.get_world_size(group)
-        servers: list[Any] = [None] * size
-        dist.all_gather_object(servers, Path("/proc/sys/kernel/random/boot_id").read_text(), group=group)
-        if len(set(servers)) > 1:
-            raise _imbrex.LaunchError(
-                f"join: the {size} ranks of this group are on {len(set(servers))} servers\n"
-                "  help: start them by torchrun and call join() without a group: its variables say where rank 0 is"
-            )
-        names = [f"{os.getpid()} {uuid.uuid4()}"]
-        dist.broadcast_object_list(names, src=dist.get_global_rank(group, 0), group=group)
-        job = names[0]
-    return Communicator(_imbrex.RankGroup(gpus, target, patience, seed, rank, size, job), target)
+
+def _place_in(group: Any) -> dict[str, Any]:
+    """What RankGroup is told of this rank of a process group of torch.distributed."""
+    import torch.distributed as dist
+
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    servers: list[Any] = [None] * size
+    dist.all_gather_object(servers, _this_server(), group=group)
+    neighbours = [other for other in range(size) if servers[other] == servers[rank]]
+    first = dist.get_global_rank(group, 0)
+    said: list[Any] = [None, None]
+    if rank == 0:
+        said = [f"{os.getpid()} {uuid.uuid4()}", "" if len(neighbours) == size else _address_for_others(first)]
+    dist.broadcast_object_list(said, src=first, group=group)
+    return {
+        "rank": rank,
+        "size": size,
+        "job": said[0],
+        # A group may be some of a server's ranks, each of which has the GPU of its number there.
+        "gpu": int(os.environ.get("LOCAL_RANK", neighbours.index(rank))),
+        "ranks_of_server": len(neighbours),
+        "address": said[1],
+    }
+
+
+def _this_server() -> str:
+    """What tells this server from others."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text()
+
+
+def _address_for_others(global_rank: int) -> str:
+    """Where this process, rank 0 of a group, listens for ranks on other servers. MASTER_ADDR is where global rank 0 is, as the
+    others know it."""
+    address = os.environ.get("IMBREX_ADDRESS")
+    if address:
+        return address
+    host = os.environ.get("MASTER_ADDR") if global_rank == 0 else None
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return f"{host or socket.gethostname()}:{free.getsockname()[1]}"
 
 
 class Communicator:
@@ -224,9 +252,24 @@ class ExpertExchange:
 def _of_library(like: Array, array: Any) -> Array:
     """A view of GPU memory as an array of the library that `like` is of; arrays of the host as they are."""
     name = type(like).__module__.split(".")[0]
+    if type(array).__name__ == "PyCapsule":  # what some versions of nanobind make of a view
+        array = _Capsule(array, like.__dlpack_device__())
     if not hasattr(array, "__dlpack__") or hasattr(array, "__array_interface__"):
         return array
     return importlib.import_module({"jaxlib": "jax.numpy", "jax": "jax.numpy"}.get(name, name)).from_dlpack(array)
+
+
+class _Capsule:
+    """A DLPack capsule as an object that array libraries take it from, once."""
+
+    def __init__(self, capsule: Any, device: tuple[int, int]):
+        self._capsule, self._device = capsule, device
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
 
 
 def _leave_at_exit(reference) -> None:

@@ -62,6 +62,7 @@ struct Steps {
   std::optional<float> scale;
   int64_t window_left, window_right, prefix;
   float soft_cap;
+  bool deterministic;
 
   AttentionOptions options(Call& call) const {
     AttentionOptions o;
@@ -71,6 +72,7 @@ struct Steps {
     o.window_right = window_right;
     o.prefix = prefix;
     o.soft_cap = soft_cap;
+    o.deterministic = deterministic;
     o.alibi_slopes = call.in(alibi_slopes);
     o.sinks = call.in(sinks);
     o.q_begins = call.in(q_begins);
@@ -119,30 +121,30 @@ nb::object attention_into(const Array& q, const Array& k, const Array& v, const 
 nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_object, nb::handle slopes,
                      nb::handle sinks, nb::handle q_begins, nb::handle kv_begins, nb::handle q_scales,
                      nb::handle k_scales, nb::handle v_scales, bool causal, std::optional<float> scale,
-                     int64_t window_left, int64_t window_right, int64_t prefix, float soft_cap, nb::handle out_dtype,
-                     nb::handle out, const std::string& target) {
+                     int64_t window_left, int64_t window_right, int64_t prefix, float soft_cap, bool deterministic,
+                     nb::handle out_dtype, nb::handle out, const std::string& target) {
   const Array q("q", q_object), k("k", k_object), v("v", v_object);
   check_heads(q, k, v, true);
   const Steps steps{{"alibi_slopes", slopes}, {"sinks", sinks}, {"q_begins", q_begins}, {"kv_begins", kv_begins},
-                    causal, scale, window_left, window_right, prefix, soft_cap};
+                    causal, scale, window_left, window_right, prefix, soft_cap, deterministic};
   const Scales scales{{"q_scales", q_scales}, {"k_scales", k_scales}, {"v_scales", v_scales}};
   if (out.is_none() && needs_gradient({&q, &k, &v, steps.alibi_slopes.get(), steps.sinks.get(), scales.q.get(),
                                        scales.k.get(), scales.v.get()}))
     return differentiable("attention", q_object, k_object, v_object, slopes, sinks, q_begins, kv_begins, q_scales,
                           k_scales, v_scales, "causal"_a = causal, "scale"_a = scale, "window_left"_a = window_left,
                           "window_right"_a = window_right, "prefix"_a = prefix, "soft_cap"_a = soft_cap,
-                          "out_dtype"_a = out_dtype);
+                          "deterministic"_a = deterministic, "out_dtype"_a = out_dtype);
   return attention_into(q, k, v, steps, scales, out_dtype, out, target, nullptr);
 }
 
 nb::tuple attention_forward(nb::handle q_object, nb::handle k_object, nb::handle v_object, nb::handle slopes,
                             nb::handle sinks, nb::handle q_begins, nb::handle kv_begins, bool causal,
                             std::optional<float> scale, int64_t window_left, int64_t window_right, int64_t prefix,
-                            float soft_cap) {
+                            float soft_cap, bool deterministic) {
   const Array q("q", q_object), k("k", k_object), v("v", v_object);
   check_heads(q, k, v);
   const Steps steps{{"alibi_slopes", slopes}, {"sinks", sinks}, {"q_begins", q_begins}, {"kv_begins", kv_begins},
-                    causal, scale, window_left, window_right, prefix, soft_cap};
+                    causal, scale, window_left, window_right, prefix, soft_cap, deterministic};
   const nb::object none = nb::none();
   const Scales scales{{"q_scales", none}, {"k_scales", none}, {"v_scales", none}};
   nb::object sums, made = attention_into(q, k, v, steps, scales, none, none, "sm_90a", &sums);
@@ -152,7 +154,8 @@ nb::tuple attention_forward(nb::handle q_object, nb::handle k_object, nb::handle
 nb::tuple attention_backward(nb::handle grad_object, nb::handle q_object, nb::handle k_object, nb::handle v_object,
                              nb::handle o_object, nb::handle sums_object, nb::handle slopes, nb::handle sinks,
                              nb::handle q_begins, nb::handle kv_begins, bool causal, std::optional<float> scale,
-                             int64_t window_left, int64_t window_right, int64_t prefix, float soft_cap) {
+                             int64_t window_left, int64_t window_right, int64_t prefix, float soft_cap,
+                             bool deterministic) {
   const Array grad("grad", grad_object), q("q", q_object), k("k", k_object), v("v", v_object), o("o", o_object),
       sums("log_sum_exp", sums_object);
   check_heads(q, k, v);
@@ -160,7 +163,7 @@ nb::tuple attention_backward(nb::handle grad_object, nb::handle q_object, nb::ha
   expect(grad, q.dtype, o.shape());
   expect(sums, float32, q.shape().first(q.rank - 1));
   const Steps steps{{"alibi_slopes", slopes}, {"sinks", sinks}, {"q_begins", q_begins}, {"kv_begins", kv_begins},
-                    causal, scale, window_left, window_right, prefix, soft_cap};
+                    causal, scale, window_left, window_right, prefix, soft_cap, deterministic};
   nb::object made[3];
   for (int i = 0; const Array* t : {&q, &k, &v}) made[i++] = new_like_heads(*t, t->extents[t->rank - 1], t->dtype);
   const Array dq("dq", made[0]), dk("dk", made[1]), dv("dv", made[2]);
@@ -268,7 +271,7 @@ void bind_attention(nb::module_& m) {
         "q_begins"_a.none() = none, "kv_begins"_a.none() = none, "q_scales"_a.none() = none,
         "k_scales"_a.none() = none, "v_scales"_a.none() = none, nb::kw_only(), "causal"_a = false,
         "scale"_a.none() = none, "window_left"_a = -1, "window_right"_a = -1, "prefix"_a = 0, "soft_cap"_a = 0.0f,
-        "out_dtype"_a.none() = none, "out"_a.none() = none, "target"_a = "sm_90a");
+        "deterministic"_a = true, "out_dtype"_a.none() = none, "out"_a.none() = none, "target"_a = "sm_90a");
   m.def("attention_decode", &attention_decode, "q"_a, "k"_a, "v"_a, "lengths"_a.none() = none,
         "page_table"_a.none() = none, "alibi_slopes"_a.none() = none, "sinks"_a.none() = none,
         "k_scales"_a.none() = none, "v_scales"_a.none() = none, nb::kw_only(), "causal"_a = false,
@@ -281,11 +284,11 @@ void bind_attention(nb::module_& m) {
   m.def("attention_forward", &attention_forward, "q"_a, "k"_a, "v"_a, "alibi_slopes"_a.none() = none,
         "sinks"_a.none() = none, "q_begins"_a.none() = none, "kv_begins"_a.none() = none, nb::kw_only(),
         "causal"_a = false, "scale"_a.none() = none, "window_left"_a = -1, "window_right"_a = -1, "prefix"_a = 0,
-        "soft_cap"_a = 0.0f);
+        "soft_cap"_a = 0.0f, "deterministic"_a = true);
   m.def("attention_backward", &attention_backward, "grad"_a, "q"_a, "k"_a, "v"_a, "o"_a, "log_sum_exp"_a,
         "alibi_slopes"_a.none() = none, "sinks"_a.none() = none, "q_begins"_a.none() = none,
         "kv_begins"_a.none() = none, nb::kw_only(), "causal"_a = false, "scale"_a.none() = none,
-        "window_left"_a = -1, "window_right"_a = -1, "prefix"_a = 0, "soft_cap"_a = 0.0f);
+        "window_left"_a = -1, "window_right"_a = -1, "prefix"_a = 0, "soft_cap"_a = 0.0f, "deterministic"_a = true);
 }
 
 }  // namespace imbrex::python

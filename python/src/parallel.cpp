@@ -18,11 +18,17 @@ using namespace nb::literals;
 using namespace parallel;
 namespace {
 
-Ranks ranks_of(const std::string& gpus, const std::string& target, double patience, uint64_t seed,
-               const std::optional<int>& rank, const std::optional<int>& size, const std::string& job) {
+/// Rank, ranks, and what they call themselves, of a program that knows; else the environment's variables say.
+struct Place {
+  std::optional<int> rank, size;
+  std::string job;
+  ServerOfRank server;
+};
+
+Ranks ranks_of(const std::string& gpus, const std::string& target, double patience, uint64_t seed, const Place& at) {
   vgpu::Options options{.target = target, .seed = seed};
-  Ranks ranks = rank && size ? Ranks::of_process(*rank, *size, job, gpus, options)
-                             : Ranks::from_environment(gpus, options);
+  Ranks ranks = at.rank && at.size ? Ranks::of_process(*at.rank, *at.size, at.job, gpus, options, at.server)
+                                   : Ranks::from_environment(gpus, options);
   return ranks.patience(patience);
 }
 
@@ -32,10 +38,12 @@ std::vector<int64_t> shape_of(const Array& array) { return {array.shape().begin(
 class Group {
  public:
   Group(const std::string& gpus, const std::string& target, double patience, uint64_t seed,
-        const std::optional<int>& rank, const std::optional<int>& size, const std::string& job)
+        const std::optional<int>& rank, const std::optional<int>& size, const std::string& job, int gpu,
+        int ranks_of_server, const std::string& address)
       : target_(target), ranks_([&] {
           const nb::gil_scoped_release released;
-          return Communicator::join(ranks_of(gpus, target, patience, seed, rank, size, job));
+          const Place at{rank, size, job, {gpu, ranks_of_server, address}};
+          return Communicator::join(ranks_of(gpus, target, patience, seed, at));
         }()) {}
 
   int rank() const { return ranks_.rank(); }
@@ -250,8 +258,9 @@ void bind_parallel(nb::module_& m) {
   const nb::object none = nb::none();
   nb::class_<Group>(m, "RankGroup", "imbrex.parallel.Communicator stands on it.")
       .def(nb::init<const std::string&, const std::string&, double, uint64_t, const std::optional<int>&,
-                    const std::optional<int>&, const std::string&>(),
-           "gpus"_a, "target"_a, "patience"_a, "seed"_a, "rank"_a.none() = none, "size"_a.none() = none, "job"_a = "")
+                    const std::optional<int>&, const std::string&, int, int, const std::string&>(),
+           "gpus"_a, "target"_a, "patience"_a, "seed"_a, "rank"_a.none() = none, "size"_a.none() = none, "job"_a = "",
+           "gpu"_a = -1, "ranks_of_server"_a = 0, "address"_a = "")
       .def_prop_ro("rank", &Group::rank)
       .def_prop_ro("size", &Group::size)
       .def_prop_ro("device", &Group::device)

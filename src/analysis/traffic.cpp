@@ -55,6 +55,8 @@ class Counter {
   // What the rows of ops.def name.
   void count_nothing(const Op&) {}
   void count_uncounted(const Op& op) {
+    // Within warps, lanes exchange registers.
+    if (op.code == Opcode::kExchange && codegen::exchange_scratch(op, walk_.group()) == 0) return;
     walk_.note_unknown(op, "moves elements in a way that is not counted");
   }
   void count_global(const Op& op);

@@ -249,8 +249,17 @@ float sin_approx(float x) { return unit(Mufu::kSin, revolutions(x)); }
 float cos_approx(float x) { return unit(Mufu::kCos, revolutions(x)); }
 float tanh_approx(float x) { return unit(Mufu::kTanh, x); }
 
+namespace {
+/// mul(), at once where the host's product is that: nothing is subnormal, near it, or not finite.
+float product(float a, float b, FloatMode mode) {
+  const auto is_ordinary = [](float x) { return (f32_bits(x) >> 23 & 0xFF) - 2 < 252; };
+  const float plain = a * b;
+  return is_ordinary(a) && is_ordinary(b) && is_ordinary(plain) ? plain : mul(a, b, mode);
+}
+}  // namespace
+
 float div_approx(float a, float b, bool ftz) {
-  if (ftz) return mul(unit(Mufu::kRcp, b), a, {.ftz = true});
+  if (ftz) return product(unit(Mufu::kRcp, b), a, {.ftz = true});
   const float scale = is_subnormal_or_zero(b) ? 0x1p24f : 1.0f;
   return mul(unit(Mufu::kRcp, b * scale), a * scale);
 }
@@ -259,7 +268,7 @@ float div_full(float a, float b, bool ftz) {
   if (!ftz && is_subnormal_or_zero(b)) scale = 0x1p24f;
   const FloatMode mode{.ftz = ftz};
   if (scale != 1.0f) a = mul(a, scale, mode), b = mul(b, scale, mode);
-  return mul(unit(Mufu::kRcp, b), a, mode);
+  return product(unit(Mufu::kRcp, b), a, mode);
 }
 
 uint16_t ex2_approx_f16(uint16_t x) { return cut_to_16(kF16, mufu(Mufu::kEx2, f32_bits(f16_to_f32(x)))); }

@@ -75,9 +75,10 @@ struct TensorModifiers {
   /// Scale factors of a block-scaled instruction, row-major [m][k / scale_block] and [n][k / scale_block].
   const uint8_t* a_scales = nullptr;
   const uint8_t* b_scales = nullptr;
+  int64_t pitch = 0;  ///< elements from one row of c and d to the next; 0: they are dense
 };
 
-/// d = a b^T + c. Matrices are dense and row-major; b has its k contiguous, like a. Elements of a and b are
+/// d = a b^T + c. Matrices are dense (but for modifiers.pitch) and row-major; b has its k contiguous, like a. Elements of a and b are
 /// patterns of their format: a byte each up to 8 bits, uint16_t for 16, uint32_t for tf32. c and d are f32
 /// patterns (uint32_t), or f16 (uint16_t) for TensorOutput::kF16Nearest. c may be null, which is +0, and may
 /// be d. Every result is exact to the model. Large shapes are cheap: operands are taken apart once.

@@ -83,8 +83,9 @@ class Product {
     const bool along_b = shape.m * padded(shape.n) <= shape.n * padded(shape.m);
     rows_ = along_b ? &w_.a : &w_.b;
     lanes_ = along_b ? &w_.b : &w_.a;
-    row_step_ = along_b ? shape.n : 1;
-    lane_step_ = along_b ? 1 : shape.n;
+    const int64_t pitch = modifiers.pitch != 0 ? modifiers.pitch : shape.n;
+    row_step_ = along_b ? pitch : 1;
+    lane_step_ = along_b ? 1 : pitch;
     width_ = padded(along_b ? shape.n : shape.m);
     describe(w_.a, arith.a_format, a, modifiers.a_scales, shape.m, modifiers.negate_a, kOperandFraction[0]);
     describe(w_.b, arith.b_format, b, modifiers.b_scales, shape.n, modifiers.negate_b, kOperandFraction[1]);

@@ -20,8 +20,10 @@ void expect_same(const Op& op, const Type& a, std::string_view a_role, const Typ
                         b.dtype.name()),
             "cast first");
   else if (a.shape != b.shape)
-    out.add(op, fmt::format("shapes differ, {} is {} and {} {}", a_role, shape_text(a.shape), b_role,
-                            shape_text(b.shape)));
+    out.add(op,
+            fmt::format("shapes differ, {} is {} and {} {}", a_role, shape_text(a.shape), b_role,
+                        shape_text(b.shape)),
+            a_role == "dst" ? "make the shapes the same; slice(offsets, shape) is a part of dst" : "");
 }
 
 }  // namespace
@@ -51,8 +53,17 @@ void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, con
 bool verify_tile(const Op& op, const Type& global, const Shape& tile, size_t offsets, Findings& out) {
   const Shape& dims = op.ints_attr("dims");
   if (offsets != global.shape.size()) {
-    out.add(op, fmt::format("{} takes {} offsets, there are {}", shape_text(global.shape), global.rank(),
-                            offsets));
+    out.add(
+        op,
+        fmt::format("{} takes {} offsets, there are {}", shape_text(global.shape), global.rank(), offsets),
+        "give the tile's place along each dimension of the tensor");
+    return false;
+  }
+  if (tile.size() > global.shape.size()) {
+    out.add(op,
+            fmt::format("a tile of {} dimensions, {}, is more than the tensor {} has", tile.size(),
+                        shape_text(tile), shape_text(global.shape)),
+            "view the memory as a tensor of as many dimensions, or take a tile of fewer and reshape() it");
     return false;
   }
   if (dims.size() != tile.size()) {

@@ -17,6 +17,7 @@
 #include "vgpu/order/footprint_recorder.h"
 #include "vgpu/program/module_image.h"
 #include "vgpu/program/program.h"
+#include "vgpu/timeline/flag_writers.h"
 #include "vgpu/timeline/sampling.h"
 
 namespace imbrex::vgpu {
@@ -63,8 +64,12 @@ struct VirtualGpu::Prepared {
   int64_t predicted_ctas_per_sm = 1;  // by registers too
   std::optional<StreamOrder::Stream> stream;
   SourceLocation where;
+  FlagWriters flags;
   SamplePlan sample;  // everything, unless a part is enough to predict the launch
 };
+
+/// What a launch is replayed on, of which so many CTAs fit on an SM.
+ReplayContext replay_context(const Target& target, const LaunchContext& launch, int64_t ctas_per_sm);
 
 /// How many host threads run a launch.
 int host_threads(const Options& options);

@@ -15,6 +15,8 @@ inline constexpr Mask kAllLanes = 0xFFFF'FFFFu;
 
 constexpr Mask lane_bit(int lane) { return Mask{1} << lane; }
 constexpr int first_lane(Mask mask) { return std::countr_zero(mask); }
+/// std::has_single_bit, which counts the bits by a call where there is no instruction for it that every CPU has.
+constexpr bool is_power_of_two(uint64_t x) { return x != 0 && (x & (x - 1)) == 0; }
 constexpr int count_lanes(Mask mask) { return mask == kAllLanes ? kWarpSize : std::popcount(mask); }
 
 /// Calls body(lane) for every lane of the mask, lowest first.

@@ -93,7 +93,7 @@ GlobalVariable Module::global(std::string_view name) const {
 VirtualGpu::VirtualGpu(Options options) : data_(std::make_unique<detail::GpuData>()) {
   data_->target = &target_limits(options.target);
   if (options.memory_bytes <= 0) fail(fmt::format("memory_bytes is {}", options.memory_bytes));
-  data_->memory = std::make_shared<GlobalMemory>(options.memory_bytes, options.checks.uninitialized_global);
+  data_->memory = std::make_shared<GlobalMemory>(options.memory_bytes);
   data_->options = std::move(options);
 }
 VirtualGpu::VirtualGpu(Options options, const VirtualNode& node, int rank)
@@ -112,8 +112,6 @@ const Options& VirtualGpu::options() const { return data_->options; }
 void VirtualGpu::set_options(const Options& options) {
   if (options.target != data_->options.target || options.memory_bytes != data_->options.memory_bytes)
     fail("target and memory size of a device stay as they were made", {}, "make another VirtualGpu");
-  if (options.checks.uninitialized_global && !data_->memory->tracks_writes())
-    fail("uninitialized_global has to be on from the start", {}, "make the VirtualGpu with it");
   data_->options = options;
 }
 
@@ -195,7 +193,7 @@ void VirtualGpu::copy_on_device(DeviceAddress to, DeviceAddress from, int64_t by
   std::byte* target = checked(*data_->memory, to, bytes, "copy_on_device");
   if (bytes == 0) return;
   std::memmove(target, source, static_cast<size_t>(bytes));
-  data_->memory->mark_written(to, static_cast<uint64_t>(bytes));
+  data_->memory->copy_written(to, from, static_cast<uint64_t>(bytes));
 }
 
 void VirtualGpu::fill(DeviceAddress to, uint8_t value, int64_t bytes) {
@@ -203,6 +201,11 @@ void VirtualGpu::fill(DeviceAddress to, uint8_t value, int64_t bytes) {
   if (bytes == 0) return;
   std::memset(host, value, static_cast<size_t>(bytes));
   data_->memory->mark_written(to, static_cast<uint64_t>(bytes));
+}
+
+void VirtualGpu::discard(DeviceAddress at, int64_t bytes) {
+  fill(at, 0xFF, bytes);
+  data_->memory->forget_written(at, static_cast<uint64_t>(bytes));
 }
 
 void VirtualGpu::fill16(DeviceAddress to, uint16_t value, int64_t count) {
@@ -362,6 +365,7 @@ std::unique_ptr<VirtualGpu::Prepared> VirtualGpu::prepare(const Function& functi
   if (parameters.size() > kParamBytes)
     fail(fmt::format("{}: {} bytes of parameters", program.name, parameters.size()));
   GlobalMemory& memory = *data_->memory;
+  memory.settle_missed_writes();
   const uint64_t base = param_base(data_->gpu());
   memory.remove(base);
   memory.place(base, parameters.size(), fmt::format("parameters of {}", program.name));
@@ -384,6 +388,7 @@ std::unique_ptr<VirtualGpu::Prepared> VirtualGpu::prepare(const Function& functi
     context.heap = data_->heap.get();
   }
   prepared->ctas_per_sm = occupancy(launch, program, target);
+  if (data_->options.timeline.record && program.habits.heeds_other_clusters) context.flags = &prepared->flags;
   if (data_->options.timeline.record)
     prepared->predicted_ctas_per_sm =
         std::min(prepared->ctas_per_sm, register_occupancy(launch, *function.data_));
@@ -409,30 +414,37 @@ std::unique_ptr<VirtualGpu::Prepared> VirtualGpu::prepare(const Function& functi
 void VirtualGpu::finish(const Prepared& prepared, Grid& grid, size_t n, Report& report) {
   const LaunchContext& context = prepared.context;
   const Program& program = *prepared.program;
+  if (!data_->options.checks.any() || !report.completed || !context.chosen.empty())
+    data_->memory->miss_writes();
   if (context.footprint != nullptr)
     for (Finding& race :
          judge(*prepared.stream, {fmt::format("launch of '{}'", program.name), prepared.where},
                data_->footprint->take()))
       report.findings.push_back(std::move(race));
-  const TimelineOptions& wanted = data_->options.timeline;
-  if (!wanted.record || !report.completed || report.ctas_left_out > 0) return;
-  constexpr int64_t kLeastL1 = 28 << 10;
-  const int64_t of_cta =
-      program.static_shared_bytes + context.dynamic_shared_bytes + data_->target->reserved_shared_bytes;
-  const int64_t shared = prepared.predicted_ctas_per_sm * of_cta;
-  const ReplayContext replayed{program,
-                               cost_model(data_->target->sm, wanted.clock_ghz, wanted.gpu.get()),
-                               chip_rates(data_->target->sm),
-                               context.num_sms,
-                               prepared.predicted_ctas_per_sm,
-                               TensorMemory::kColumns,
-                               wanted.cta,
-                               kLeastL1 + std::max<int64_t>(0, data_->target->shared_bytes_per_sm - shared),
-                               wanted.explain};
-  std::optional<Timeline> timeline = predict_sample(replayed, grid.take_recordings(n), prepared.sample);
+  const bool is_predicted = data_->options.timeline.record && report.completed && report.ctas_left_out == 0;
+  if (!is_predicted || context.signals != nullptr) return;  // those of a node are replayed together
+  std::optional<Timeline> timeline =
+      predict_sample(replay_context(*data_->target, context, prepared.predicted_ctas_per_sm),
+                     grid.take_recordings(n), prepared.sample);
   if (!timeline) return;
   timeline->target = data_->options.target;
   report.timeline = std::make_shared<const Timeline>(std::move(*timeline));
+}
+
+ReplayContext replay_context(const Target& target, const LaunchContext& launch, int64_t ctas_per_sm) {
+  const TimelineOptions& wanted = launch.options.timeline;
+  constexpr int64_t kLeastL1 = 28 << 10;
+  const int64_t of_cta =
+      launch.program.static_shared_bytes + launch.dynamic_shared_bytes + target.reserved_shared_bytes;
+  return {launch.program,
+          cost_model(target.sm, wanted.clock_ghz, wanted.gpu.get()),
+          chip_rates(target.sm),
+          launch.num_sms,
+          ctas_per_sm,
+          TensorMemory::kColumns,
+          wanted.cta,
+          kLeastL1 + std::max<int64_t>(0, target.shared_bytes_per_sm - ctas_per_sm * of_cta),
+          wanted.explain};
 }
 
 Report VirtualGpu::launch(const Function& function, const Launch& launch) {
@@ -447,6 +459,7 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
   prepared->sample = plan_sample(context, prepared->slots, launch.cooperative);
   context.chosen = prepared->sample.chosen;
   context.recorded_works = prepared->sample.recorded_works;
+  context.whole = prepared->sample.whole;
   if (context.chosen.empty()) leave_out(context);
   const auto run = [&] {
     const ResidentLaunch resident{&context, prepared->slots};

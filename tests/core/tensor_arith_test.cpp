@@ -120,6 +120,17 @@ std::vector<uint32_t> run(const TensorArith& arith, MatrixShape shape, const std
   }
   std::vector<uint32_t> d(c.size());
   multiply_accumulate(arith, shape, left, right, c.data(), d.data(), modifiers);
+  // The same in place in a wider matrix, of which the rest stays as it is.
+  constexpr uint32_t kUntouched = 0xABABABAB;
+  TensorModifiers in_wider = modifiers;
+  in_wider.pitch = shape.n + 5;
+  std::vector<uint32_t> wide(static_cast<size_t>(shape.m * in_wider.pitch), kUntouched), expected = wide;
+  for (int64_t row = 0; row < shape.m; ++row) {
+    std::copy_n(c.begin() + row * shape.n, shape.n, wide.begin() + row * in_wider.pitch);
+    std::copy_n(d.begin() + row * shape.n, shape.n, expected.begin() + row * in_wider.pitch);
+  }
+  multiply_accumulate(arith, shape, left, right, wide.data(), wide.data(), in_wider);
+  EXPECT_EQ(wide, expected);
   return d;
 }
 

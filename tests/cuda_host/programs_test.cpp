@@ -46,9 +46,33 @@ TEST_P(CudaProgram, RunsUnmodified) {
 INSTANTIATE_TEST_SUITE_P(
     All, CudaProgram,
     testing::Combine(testing::Values("vector_add", "reduction", "streams", "symbols", "host_memory", "graphs",
-                                     "host_functions", "patterns", "clusters", "queries", "heap"),
+                                     "host_functions", "patterns", "clusters", "queries", "heap",
+                                     "unwritten"),
                      testing::Values("shared", "static")),
     [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
+
+TEST(CudaPrograms, LaunchesThatNoGpuCanRunAnswerAsAnH200Does) {
+  for (const char* runtime : {"shared", "static"}) {
+    const std::string program = compiled("launch_limits", runtime);
+    if (program.empty()) IMBREX_SKIP(nvcc);
+    const Ran ran = run(kImbrex + " run -- " + program);
+    EXPECT_THAT(ran.output, HasSubstr("ok\n"));
+  }
+}
+
+TEST(CudaPrograms, ScratchMemoryThatNobodyHasWrittenIsFound) {
+  const std::string program = compiled("unwritten", "static");
+  if (program.empty()) IMBREX_SKIP(nvcc);
+  const Ran good = run(kImbrex + " run -- " + program + " pool");
+  EXPECT_EQ(good.exit_code, 0) << good.output;
+  for (const char* where : {" unwritten", " unwritten pool"}) {
+    const Ran ran = run(kImbrex + " run -- " + program + where);
+    EXPECT_EQ(ran.exit_code, 1) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr("in count(int const*, int, int*)"));
+    EXPECT_THAT(ran.output, HasSubstr("uninitialized-read: reads 4 bytes of global memory"));
+    EXPECT_THAT(ran.output, HasSubstr("unwritten.cu:16: uninitialized-read: reads memory of which not all"));
+  }
+}
 
 TEST(CudaPrograms, OnesCompiledInPartsAreLinkedAsPtx) {
   for (const char* runtime : {"shared", "static"}) {

@@ -54,14 +54,16 @@ struct ExactRow {
 
   template <class See>
   ExactRow(const double* q, const double* k, const double* v, int64_t columns, int64_t d, double scale,
-           const See& sees)
+           const See& sees, double soft_cap = 0)
       : o(static_cast<size_t>(d)), magnitudes(static_cast<size_t>(d)) {
     Values weights(static_cast<size_t>(columns));
     double total = 0;
     for (int64_t j = 0; j < columns; ++j) {
       double score = 0;
       for (int64_t e = 0; e < d; ++e) score += q[e] * k[j * d + e];
-      total += weights[j] = sees(j) ? std::exp(scale * score) : 0;
+      score *= scale;
+      if (soft_cap > 0) score = soft_cap * std::tanh(score / soft_cap);
+      total += weights[j] = sees(j) ? std::exp(score) : 0;
     }
     if (total == 0) return;
     log_sum = std::log(total);
@@ -205,45 +207,53 @@ TEST(PackedAttention, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refused(q, on_device(device, {0}), begins), HasSubstr("q_begins is [1]"));
 }
 
-/// Attention of float8 by the public function: each weight is off by at most 2^-4 of itself.
+/// Attention of float8 by the public function: each weight is off by at most 2^-4 of itself. `by_rows`: a scale for each 128 rows.
 void expect_float8(int64_t heads, int64_t heads_kv, int64_t rows, int64_t columns, int64_t d, bool causal,
-                   DataType o_type = bfloat16, uint64_t seed = 2) {
+                   DataType o_type = bfloat16, uint64_t seed = 2, bool by_rows = false, float soft_cap = 0) {
   const Device device = virtual_gpu(seed);
   const DeviceTensor q = DeviceTensor::random(device, float8_e4m3, {heads, rows, d}, 10 * seed + 1),
                      k = DeviceTensor::random(device, float8_e4m3, {heads_kv, columns, d}, 10 * seed + 2),
                      v = DeviceTensor::random(device, float8_e4m3, {heads_kv, columns, d}, 10 * seed + 3);
-  const auto scales = [&](int64_t n, double first) {
-    HostTensor host(float32, {n});
-    for (int64_t i = 0; i < n; ++i) host.set(i, first + 0.25 * static_cast<double>(i));
+  const auto scales = [&](int64_t n, int64_t rows_of_each, double first) {
+    HostTensor host(float32,
+                    by_rows ? std::vector<int64_t>{n, (rows_of_each + 127) / 128} : std::vector<int64_t>{n});
+    for (int64_t i = 0; i < host.elements(); ++i) host.set(i, first + 0.25 * static_cast<double>(i % 4));
     return DeviceTensor::from_host(device, host);
+  };
+  // What elements stand for.
+  const auto meant = [&](const DeviceTensor& t, const DeviceTensor& by) {
+    Values all = t.to_host().to_doubles();
+    const Values factors = by.to_host().to_doubles();
+    const int64_t n = t.shape()[1], blocks = (n + 127) / 128;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int64_t row = static_cast<int64_t>(i) / d, head = row / n;
+      all[i] *= factors[static_cast<size_t>(by_rows ? head * blocks + row % n / 128 : head)];
+    }
+    return all;
   };
   DeviceTensor o = DeviceTensor::empty(device, o_type, {heads, rows, d}),
                log_sum = DeviceTensor::empty(device, float32, {heads, rows});
   o.poison(), log_sum.poison();
-  AttentionOptions options{.causal = causal, .log_sum_exp = log_sum};
-  options.q_scales = scales(heads, 0.5), options.k_scales = scales(heads_kv, 0.75);
-  options.v_scales = scales(heads_kv, 3);
+  AttentionOptions options{.causal = causal, .soft_cap = soft_cap, .log_sum_exp = log_sum};
+  options.q_scales = scales(heads, rows, 0.5), options.k_scales = scales(heads_kv, columns, 0.75);
+  options.v_scales = scales(heads_kv, columns, 3);
   prepare_attention(q, k, v, o, options);
   const LaunchReport report = attention(q, k, v, o, options);
   EXPECT_TRUE(report.clean()) << report.virtual_report.format();
-  const Values x = q.to_host().to_doubles(), y = k.to_host().to_doubles(), z = v.to_host().to_doubles(),
+  const Values x = meant(q, options.q_scales), y = meant(k, options.k_scales), z = meant(v, options.v_scales),
                got = o.to_host().to_doubles(), got_log = log_sum.to_host().to_doubles();
   for (int64_t row = 0; row < heads * rows; ++row) {
-    const int64_t h = row / rows, i = row % rows, head_kv = h / (heads / heads_kv),
-                  kv = head_kv * columns * d;
-    const double scale = (0.5 + 0.25 * static_cast<double>(h)) *
-                         (0.75 + 0.25 * static_cast<double>(head_kv)) / std::sqrt(static_cast<double>(d)),
-                 of_v = 3 + 0.25 * static_cast<double>(head_kv);
-    const ExactRow exact(x.data() + row * d, y.data() + kv, z.data() + kv, columns, d, scale,
-                         [&](int64_t j) { return !causal || j <= i + columns - rows; });
+    const int64_t h = row / rows, i = row % rows, kv = h / (heads / heads_kv) * columns * d;
+    const ExactRow exact(
+        x.data() + row * d, y.data() + kv, z.data() + kv, columns, d, 1 / std::sqrt(static_cast<double>(d)),
+        [&](int64_t j) { return !causal || j <= i + columns - rows; }, soft_cap);
     for (int64_t e = 0; e < d; ++e)
-      ASSERT_NEAR(got[row * d + e], of_v * exact.o[e],
-                  of_v * (exact.magnitudes[e] / 16 + std::abs(exact.o[e]) / 256) + 1e-6)
+      ASSERT_NEAR(got[row * d + e], exact.o[e], exact.magnitudes[e] / 16 + std::abs(exact.o[e]) / 256 + 1e-6)
           << "row " << row << " column " << e;
     if (std::isinf(exact.log_sum))
       ASSERT_EQ(got_log[row], exact.log_sum);
     else
-      ASSERT_NEAR(got_log[row], exact.log_sum, 1e-3);
+      ASSERT_NEAR(got_log[row], exact.log_sum, soft_cap > 0 ? 1e-2 : 2e-3);
   }
 }
 
@@ -254,6 +264,13 @@ TEST(Float8Attention, OfOneElement) { expect_float8(1, 1, 1, 1, 32, false); }
 TEST(Float8Attention, LargeHeads) { expect_float8(1, 1, 129, 140, 256, true); }
 TEST(Float8Attention, UnderSeveralSchedules) {
   for (uint64_t seed = 0; seed < 6; ++seed) expect_float8(2, 1, 130, 129, 64, true, bfloat16, seed);
+}
+TEST(Float8Attention, WithScalesOfRows) {
+  expect_float8(2, 1, 300, 400, 64, false, bfloat16, 2, true);
+  expect_float8(2, 2, 200, 270, 128, true, float16, 3, true);
+  expect_float8(1, 1, 90, 33, 32, true, bfloat16, 4, true);  // rows that see nothing
+  expect_float8(1, 1, 129, 140, 256, true, bfloat16, 5, true);
+  expect_float8(2, 1, 140, 260, 64, false, bfloat16, 6, true, 4);
 }
 TEST(Float8Attention, RefusesWhatDoesNotFit) {
   const Device device = virtual_gpu();
@@ -277,6 +294,14 @@ TEST(Float8Attention, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refused(tensor(64), tensor(64, float16), one), HasSubstr("some of q_scales"));
   EXPECT_THAT(refused(tensor(64, float16), tensor(64, float16), all),
               HasSubstr("scales of tensors that are not"));
+  AttentionOptions of_rows;
+  of_rows.q_scales = of_rows.k_scales = DeviceTensor::empty(device, float32, {2, 1});
+  of_rows.v_scales = DeviceTensor::empty(device, float32, {2, 2});
+  EXPECT_THAT(refused(tensor(64), tensor(64, float16), of_rows), HasSubstr("v_scales is float32 [2, 2]"));
+  of_rows.v_scales = of_rows.q_scales;
+  of_rows.q_begins = of_rows.kv_begins = on_device(device, {0, 64});
+  EXPECT_THAT(refused(tensor(64), tensor(64, float16), of_rows),
+              HasSubstr("scales of rows, of packed sequences"));
 }
 
 TEST(AttentionForms, PackedFloat8AssemblesWithoutSpills) {
@@ -287,8 +312,8 @@ TEST(AttentionForms, PackedFloat8AssemblesWithoutSpills) {
     Kernel<kernels::WithScoreOptions<kernels::ForwardAttention>> kernel({.block_kv = 128}, std::nullopt);
     const auto function =
         kernel.trace(1, 2, 300, 300, 128, 128, 1, 0.1f, float8_e4m3, bfloat16, q, 0, 8, 8, q, 0, 8, 8, q, 0,
-                     8, 8, o, 0, 16, 16, true, f, causal, 2, true, 3, n, n, true, 2, f, f, f, causal, false,
-                     0, 0, false, 0, false, 0.f, false, f, 2, false, f, 2);
+                     8, 8, o, 0, 16, 16, true, f, causal, 2, true, 3, n, n, kernels::Float8ScaleOf::kHead, 2,
+                     f, f, f, causal, false, 0, 0, false, 0, false, 0.f, false, f, 2, false, f, 2);
     passes::run_pipeline(*function, {});
     EXPECT_EQ(ptxas_says(codegen::generate(*function, {}).ptx, "--warn-on-spills -arch=sm_90a"), "");
   }

@@ -122,6 +122,13 @@ TEST(FusedMatmul, Quantised) {
   run({131, 400, 272, float8_e4m3, float8_e4m3, false, true, Activation::kSilu});
 }
 
+/// k that 16 bytes do not divide: operands are copied first, with zeros behind their rows.
+TEST(FusedMatmul, AnyK) {
+  run({65, 136, 197, float8_e4m3, bfloat16, true, true});
+  run({3, 16, 1, bfloat16, float8_e4m3, true, false});
+  run({131, 144, 35, float16, float8_e4m3, false, true, Activation::kRelu});
+}
+
 TEST(FusedMatmul, EveryTile) {
   const auto each_tile = [](const Problem& p) {
     for (const auto tiles : {fused_tiles, few_row_tiles}) {
@@ -136,6 +143,27 @@ TEST(FusedMatmul, EveryTile) {
   each_tile({200, 272, 512, float16, float8_e4m3, true, false});  // k fills some rings
   each_tile({200, 272, 320, bfloat16, float8_e4m3, false, true});
   each_tile({9, 136, 72, bfloat16, bfloat16, true, true});  // fewer blocks of k than CTAs that divide it
+}
+
+TEST(FusedMatmul, FewRowsHaveTheTileThatFillsAWave) {
+  const auto tile = [](bool is_gated, bool quantises, int64_t m, int64_t n) -> std::string {
+    const std::span<const MatmulChoice> tiles = tile_of_few_rows(is_gated, quantises, m, n, 132);
+    return tiles.empty() ? "" : tiles.front().text();
+  };
+  EXPECT_THAT(tile(false, true, 16, 4096), HasSubstr("block_m=16 block_n=64 "));
+  EXPECT_THAT(tile(false, true, 16, 14336), HasSubstr("block_m=16 block_n=128 "));
+  EXPECT_THAT(tile(false, true, 32, 8192), HasSubstr("block_m=32 block_n=64 "));
+  EXPECT_THAT(tile(false, true, 64, 4096),
+              HasSubstr("block_m=64 block_n=64 block_k=64 stages=12 cluster_n=2"));
+  EXPECT_THAT(tile(false, true, 64, 14336), HasSubstr("cluster_n=4"));
+  EXPECT_THAT(tile(false, true, 128, 4096), HasSubstr("split_k=2"));
+  EXPECT_THAT(tile(false, true, 128, 8192), HasSubstr("block_m=128 block_n=64 "));
+  EXPECT_THAT(tile(false, true, 128, 14336), HasSubstr("hopper_matmul_h8 block_m=128 block_n=128 "));
+  EXPECT_EQ(tile(false, true, 128, 16384), "");  // more clusters of four than run at once
+  EXPECT_THAT(tile(true, false, 128, 4096),
+              HasSubstr("block_m=128 block_n=64 block_k=64 stages=5 cluster_n=1 split_k=2"));
+  EXPECT_THAT(tile(true, true, 64, 14336), HasSubstr("cluster_n=2"));
+  for (const bool is_gated : {false, true}) EXPECT_EQ(tile(is_gated, true, 129, 4096), "");
 }
 
 TEST(FusedMatmul, RowsOfZerosHaveTheScaleOne) {

@@ -123,6 +123,40 @@ TEST(GroupedMatmul, Masked) {
   }
 }
 
+/// k that 16 bytes do not divide, and operands that are not dense: copied first, with zeros behind their rows.
+TEST(GroupedMatmul, AnyKAndViews) {
+  const Contiguous groups({5, 0, 130}, 3);
+  const Device device = virtual_gpu();
+  constexpr int64_t kN = 136;
+  const int64_t m = groups.rows(), count = groups.groups();
+  for (const DataType dtype : {DataType(bfloat16), DataType(float8_e4m3)})
+    for (const int64_t k : {1, 15, 77, 197}) {
+      SCOPED_TRACE(::testing::Message() << dtype.name() << ", k = " << k);
+      const DeviceTensor a = DeviceTensor::random(device, dtype, {m, k}, 1),
+                         b = DeviceTensor::random(device, dtype, {count, kN, k}, 2),
+                         c = DeviceTensor::empty(device, bfloat16, {m, kN});
+      DeviceTensor(c).poison();
+      expect_clean(grouped_matmul(a, b, c, Groups::contiguous(int32s(device, groups.first))));
+      expect_rows(c, groups.group_of_row, {a.to_host().to_doubles(), b.to_host().to_doubles(), kN, k});
+    }
+  const DeviceTensor wide = DeviceTensor::random(device, bfloat16, {m, 83}, 3),
+                     a = wide.slice({0, 3}, {m, 80}),
+                     b = DeviceTensor::random(device, bfloat16, {count, 80, kN}, 4).transpose(),
+                     c = DeviceTensor::empty(device, bfloat16, {m, kN});
+  DeviceTensor(c).poison();
+  expect_clean(grouped_matmul(a, b, c, Groups::contiguous(int32s(device, groups.first))));
+  expect_rows(c, groups.group_of_row, {a.to_host().to_doubles(), b.to_host().to_doubles(), kN, 80});
+
+  const DeviceTensor masked = DeviceTensor::random(device, float8_e4m3, {2, 70, 45}, 5),
+                     weights = DeviceTensor::random(device, float8_e4m3, {2, kN, 45}, 6),
+                     result = DeviceTensor::empty(device, float16, {2, 70, kN});
+  DeviceTensor(result).poison();
+  expect_clean(grouped_matmul(masked, weights, result, Groups::with_counts(int32s(device, {70, 9}))));
+  std::vector<int64_t> group_of_row(140, -1);
+  for (size_t i = 0; i < 79; ++i) group_of_row[i] = i < 70 ? 0 : 1;
+  expect_rows(result, group_of_row, {masked.to_host().to_doubles(), weights.to_host().to_doubles(), kN, 45});
+}
+
 TEST(GroupedMatmul, Float8) {
   for (const std::vector<int64_t>& counts : kCounts) {
     const Contiguous groups(counts, 2);
@@ -164,8 +198,12 @@ TEST(GroupedMatmul, Float8) {
 }
 
 TEST(GroupedMatmul, OfOneGroupIsMatmulWithScalesOfBlocks) {
-  for (const auto& [m, n, k] :
-       {std::array<int64_t, 3>{200, 264, 304}, {1, 8, 16}, {65, 128, 1024}, {64, 520, 128}}) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{200, 264, 304},
+                                {1, 8, 16},
+                                {65, 128, 1024},
+                                {64, 520, 128},
+                                {70, 136, 197},
+                                {3, 16, 1}}) {
     const Device device = virtual_gpu();
     const int64_t k_blocks = (k + 127) / 128, n_blocks = (n + 127) / 128;
     const DeviceTensor a = DeviceTensor::random(device, float8_e4m3, {m, k}, 1),
@@ -279,10 +317,10 @@ TEST(GroupedMatmul, RefusesByName) {
               }),
               HasSubstr("c is of float32"));
   EXPECT_THAT(refused([&] {
-                grouped_matmul(tensor(bfloat16, {10, 60}), tensor(bfloat16, {3, 40, 60}), c,
+                grouped_matmul(a, tensor(bfloat16, {3, 36, 64}), tensor(bfloat16, {10, 36}),
                                Groups::contiguous(rows));
               }),
-              HasSubstr("k is 60, not a multiple of 8"));
+              HasSubstr("n is 36, not a multiple of 8"));
   EXPECT_THAT(
       refused([&] { grouped_matmul(a, b, c, Groups::contiguous(rows), {.scale_a = tensor(float32, {10})}); }),
       HasSubstr("one operand has scales, the other none"));

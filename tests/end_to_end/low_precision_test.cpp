@@ -210,6 +210,23 @@ TEST(LowPrecisionPrefill, TypesAndEdges) {
   check(HopperLowPrecisionPrefill{.block_m = 128}, {40, 200, 600, 64, uint8, bfloat16, true});
 }
 
+/// Every element (i, j) is the sum of k terms, off by at most these parts of itself and of the root of the terms' squares.
+template <class Term>
+void expect_sums(const HostTensor& got, int64_t k, double of_sum, double of_root, const Term& term) {
+  const int64_t n = got.shape()[1];
+  int wrong = 0;
+  for (int64_t e = 0; e < got.elements(); ++e) {
+    double sum = 0, squares = 0;
+    for (int64_t l = 0; l < k; ++l) {
+      const double value = term(e / n, e % n, l);
+      sum += value;
+      squares += value * value;
+    }
+    wrong += !(std::abs(got.get(e) - sum) <= std::abs(sum) * of_sum + std::sqrt(squares) * of_root);
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
 /// The public function: whatever kernel it takes, from tensors of small types.
 TEST(LowPrecisionMatmul, EveryNumberOfRows) {
   const Device device = Device::virtual_gpu({.target = "sm_90a", .checks = vgpu::CheckSet::all()});
@@ -235,21 +252,35 @@ TEST(LowPrecisionMatmul, EveryNumberOfRows) {
       c.poison();
       const LaunchReport report = low_precision_matmul(x, w, c);
       EXPECT_TRUE(report.clean()) << report.virtual_report.format();
-      const HostTensor got = c.to_host();
-      int wrong = 0;
-      for (int64_t i = 0; i < m; ++i)
-        for (int64_t j = 0; j < n; ++j) {
-          double sum = 0, size = 0;
-          for (int64_t l = 0; l < k; ++l) {
-            const double term =
-                activations.get(i * k + l) * weights.get(j * k + l) * scales.get(j * groups + l / group);
-            sum += term;
-            size += term * term;
-          }
-          wrong += !(std::abs(got.get(i * n + j) - sum) <= std::abs(sum) / 256 + std::sqrt(size) / 64);
-        }
-      EXPECT_EQ(wrong, 0);
+      expect_sums(c.to_host(), k, 1. / 256, 1. / 64, [&](int64_t i, int64_t j, int64_t l) {
+        return activations.get(i * k + l) * weights.get(j * k + l) * scales.get(j * groups + l / group);
+      });
     }
+  }
+}
+
+/// k that units of 16 bytes, tiles and groups do not divide.
+TEST(LowPrecisionMatmul, AnyK) {
+  for (const char* target : {"sm_90a", "sm_80", "sm_100a"}) {
+    const Device device = Device::virtual_gpu({.target = target, .checks = vgpu::CheckSet::all()});
+    for (const int64_t k : {1, 7, 15, 33, 263})
+      for (const auto& [weight, x_type] :
+           {std::pair(DataType(int4), DataType(float16)), {DataType(uint3), DataType(float8_e4m3)}})
+        for (const int64_t m : {3, 70}) {
+          SCOPED_TRACE(::testing::Message() << target << " " << weight.name() << " " << m << " x " << k);
+          const int64_t n = 40, groups = (k + 31) / 32;
+          const HostTensor weights = HostTensor::random(weight, {n, k}, 1),
+                           scales = HostTensor::random(float16, {n, groups}, 2),
+                           x = HostTensor::random(x_type, {m, k}, 3);
+          const auto w = LowPrecisionWeights::pack(device, weights, scales, 32);
+          DeviceTensor c = DeviceTensor::empty(device, float16, {m, n});
+          c.poison();
+          const LaunchReport report = matmul(DeviceTensor::from_host(device, x), w, c);
+          EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+          expect_sums(c.to_host(), k, 1. / 1024, 1. / 256, [&](int64_t i, int64_t j, int64_t l) {
+            return x.get(i * k + l) * weights.get(j * k + l) * scales.get(j * groups + l / 32);
+          });
+        }
   }
 }
 
@@ -280,20 +311,10 @@ TEST(LowPrecisionMatmul, OperandsOfEveryKind) {
             const LaunchReport report =
                 matmul(x, w, c, {.a_is_km = has_views, .scale_a = DeviceTensor::from_host(device, factors)});
             EXPECT_TRUE(report.clean()) << report.virtual_report.format();
-            const HostTensor got = c.to_host();
-            int wrong = 0;
-            for (int64_t i = 0; i < m; ++i)
-              for (int64_t j = 0; j < n; ++j) {
-                double sum = 0, size = 0;
-                for (int64_t l = 0; l < k; ++l) {
-                  const double term = x_host.get(has_views ? l * m + i : i * k + l) * weights.get(j * k + l) *
-                                      scales.get(j * groups + l / 64) * factors.get(i);
-                  sum += term;
-                  size += term * term;
-                }
-                wrong += !(std::abs(got.get(i * n + j) - sum) <= std::abs(sum) / 256 + std::sqrt(size) / 64);
-              }
-            EXPECT_EQ(wrong, 0);
+            expect_sums(c.to_host(), k, 1. / 256, 1. / 64, [&](int64_t i, int64_t j, int64_t l) {
+              return x_host.get(has_views ? l * m + i : i * k + l) * weights.get(j * k + l) *
+                     scales.get(j * groups + l / 64) * factors.get(i);
+            });
           }
       }
   }

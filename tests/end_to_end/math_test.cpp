@@ -114,7 +114,10 @@ TEST_P(Functions, OfScalars) {
         },
         x, out);
     const std::vector<float> got = values<float>(out);
-    EXPECT_EQ(got[0], got[1]) << f.name << " of " << x << ": folding must not change a result";
+    // On a GPU ptxas folds approximations of constants too, and rounds them better than the chip does.
+    if (machine.device().is_virtual()) {
+      EXPECT_EQ(got[0], got[1]) << f.name << " of " << x << ": folding must not change a result";
+    }
     expect_elements(
         out, [&](int64_t) { return expected(f, float32, x); }, f.error, f.floor);
   }

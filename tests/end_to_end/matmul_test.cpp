@@ -71,8 +71,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(MatmulChoice, IsTheFastestMeasured) {
   constexpr int kH200 = 132;
-  EXPECT_THAT(matmul_choice(4096, 4096, 4096, kH200), HasSubstr(" block_m=256 block_n=128 "));
-  EXPECT_THAT(matmul_choice(2048, 11008, 4096, kH200), HasSubstr(" block_m=128 block_n=168 "));
+  EXPECT_THAT(matmul_choice(4096, 4096, 4096, kH200), HasSubstr(" block_m=128 block_n=256 "));
+  EXPECT_THAT(matmul_choice(8192, 8192, 8192, kH200), HasSubstr(" block_m=128 block_n=256 "));
+  EXPECT_THAT(matmul_choice(10000, 10000, 8192, kH200), Not(HasSubstr("takes_turns")));
+  EXPECT_THAT(matmul_choice(2048, 11008, 4096, kH200), HasSubstr(" block_m=176 block_n=128 "));
   EXPECT_THAT(
       matmul_choice(512, 10240, 8192, kH200),
       StartsWith("hopper_matmul_h8 block_m=256 block_n=160 stages=3 consumers=2 split_k=1 cluster_m=1"));

@@ -42,7 +42,9 @@ const Lies kLies[] = {{{9, 200}},
                       {{9, 77}, {.gap = 3, .first = 1}, {.first = 2}},
                       {{3, 5, 130}, {.order = {1, 0, 2}, .gap = 2}, {.order = {0, 1, 2}, .gap = 1}},
                       {{1, 1}, {.step = 5}},
-                      {{3, 5, 64}}};
+                      {{3, 5, 64}},
+                      {{2, 33001}},
+                      {{3, 16392}}};
 
 TEST(RowFunctions, Softmax) {
   for (const Lies& l : kLies)

@@ -386,13 +386,13 @@ TEST(RowKernels, QuantisesRowsAndBlocks) {
 }
 
 TEST(RowKernels, TopK) {
-  for (const auto& [m, n, k] :
-       std::vector<std::array<int64_t, 3>>{{9, 256, 8}, {5, 77, 64}, {3, 1, 1}, {2, 33001, 3}})
+  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
+           {9, 256, 8}, {5, 77, 64}, {3, 1, 1}, {2, 33001, 3}, {5, 4096, 8}, {5, 7000, 50}, {2, 16390, 64}})
     for (const DataType dtype : {float32, bfloat16}) {
       SCOPED_TRACE(::testing::Message() << n << " " << dtype.name());
       Bench b{virtual_gpu(), {m, n}, {.gap = 1}, dtype};
       const StridedMemory x = b.input();
-      if (n == 256) {  // nothing but minus infinity, and some NaNs
+      if (n == 256 || n == 7000) {  // nothing but minus infinity, and some NaNs
         HostTensor row(dtype, {1, n});
         for (int64_t j = 0; j < n; ++j) row.set(j, j % 3 == 1 ? std::nan("") : -INFINITY);
         x.tensor.slice({4, 0}, {1, n}).copy_from(row);

@@ -340,6 +340,25 @@ TEST(Setmaxnreg, WarpGroupsTakeAndGiveRegisters) {
   EXPECT_THAT(ptx, Not(HasSubstr("u32 168;")));
 }
 
+TEST(Setmaxnreg, MoreThanTheCtaBeganWithIsRefused) {
+  const auto kernel = [](Ptr<int32> d, int producer) {
+    grid(1);
+    warps(12);
+    for (int64_t i = 0; i < 3; ++i)
+      if (auto group = warp_group(4 * i, 4)) {
+        setmaxnreg(i == 0 ? producer : 240);
+        if (auto thread = single_thread()) store_global(global_view(d, {3}), full(int32, {1}, i), {i});
+      }
+  };
+  Machine machine(Arch::kSm90a);
+  DeviceTensor d = machine.output(int32, {3});
+  machine.run(kernel, d, 24);
+  EXPECT_THAT(
+      error_of<CompileError>([&] { machine.launch(kernel, d, 32); }),
+      HasSubstr("the warp groups ask for 32, 240, 240 registers in each thread, 2048 with all warps; the CTA "
+                "begins with 168 in each of 12 warps, 2016"));
+}
+
 /// What sets the registers of a warp group hides nothing of what its warps do.
 TEST(Setmaxnreg, RolesInsideAWarpGroupAreSeen) {
   const auto kernel = [](Ptr<int32> d) {

@@ -245,6 +245,27 @@ TEST(WholeMessages, ADeadlockOnARingNamesItsVariable) {
             "values.full_barriers[1] at shared 0x428 (pending 1 of 1 arrivals)");
 }
 
+/// Before sm_90 waiting is a loop that asks.
+struct EmptyRingOfAmpere {
+  static constexpr const char* target = "sm_80";
+  void operator()(Int32 ctas) const {
+    grid(ctas);
+    warps(1);
+    kernels::Pipeline keys(2), values(2);
+    sync();
+    values.consumer_advance();
+    values.consumer_acquire();
+  }
+};
+
+TEST(WholeMessages, ALoopThatAsksARingNamesItsVariable) {
+  const LaunchReport report = Kernel<EmptyRingOfAmpere>({}, checked_device("sm_80"))(1);
+  EXPECT_THAT(
+      report.virtual_report.format(),
+      ::testing::HasSubstr(
+          "for parity 0 of the barrier values.full_barriers[1] at shared 0x28 (pending 1 of 1 arrivals)"));
+}
+
 constexpr int kTooMany = __LINE__;
 struct TooMany {
   static constexpr const char* target = "sm_90a";

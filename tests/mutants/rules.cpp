@@ -49,6 +49,11 @@ void Places::add(size_t i, const std::function<void(Edit&)>& change) {
   mutants_->push_back(std::move(mutant));
 }
 
+void Places::add_unzeroed(size_t i, int tensor) {
+  add(i, [](Edit&) {});
+  mutants_->back().unzeroed = tensor;
+}
+
 std::vector<Rule> all_rules() {
   std::vector<Rule> all;
   for (const std::span<const Rule> part :

@@ -21,6 +21,7 @@ struct Mutant {
   int occurrence;     ///< which of the rule's places on that line, from 1, in the PTX's order
   std::string place;  ///< "matmul_v3.h:48"
   codegen::CompiledKernel kernel;
+  int unzeroed = -1;  ///< the number of a tensor of zeros that is left as it was allocated; -1: none
   /// "V3 drop-wait: mbarrier::wait(full_barriers[stage], phase); #1"
   std::string name() const;
 };
@@ -41,6 +42,8 @@ class Places {
 
   /// A mutant at instruction i: `change` makes the fault in a copy of the kernel.
   void add(size_t i, const std::function<void(Edit&)>& change);
+  /// A mutant of the call: nobody sets a tensor to zero, which instruction i counts on.
+  void add_unzeroed(size_t i, int tensor);
   /// body(i) for every instruction of one kind.
   template <class Body>
   void each(ptx::Op op, Body&& body) {

@@ -124,6 +124,19 @@ void late_wait(Places& places) {
   });
 }
 
+/// Counters and turns that nobody has set to zero before the launch.
+void drop_zeroing(Places& places) {
+  const auto counts = [](const ptx::Instruction& insn) {
+    return insn.op == Op::atom || insn.op == Op::red || (insn.op == Op::ld && insn.has(Mod::acquire));
+  };
+  const auto first = std::ranges::find_if(places.f.body, counts);
+  if (first == places.f.body.end()) return;
+  const std::vector<TensorArgument>& tensors = places.subject().tensors;
+  for (size_t t = 0; t < tensors.size(); ++t)
+    if (tensors[t].is_zeroed && tensors[t].dtype == int32)
+      places.add_unzeroed(static_cast<size_t>(first - places.f.body.begin()), static_cast<int>(t));
+}
+
 constexpr Rule kRules[] = {
     {"plain-atomic", "an atomic addition becomes a load, an addition and a store", plain},
     {"relaxed-acquire", "what waits for or takes a turn does not acquire", relaxed<Mod::acquire>},
@@ -137,6 +150,7 @@ constexpr Rule kRules[] = {
     {"loose-async-wait", "a cp.async.wait_group leaves one more group pending", loose_wait},
     {"late-async-wait", "a cp.async.wait_group comes after the barrier", late_wait<Op::cp_async_wait_group>},
     {"drop-async-group", "a cp.async.commit_group is left out", drop<Op::cp_async_commit_group>},
+    {"drop-zeroing", "counters or turns are not set to zero before the launch", drop_zeroing},
 };
 
 }  // namespace

@@ -66,10 +66,12 @@ struct Problem {
         given.push_back(device.allocate(bytes));
         addresses.push_back(given.back());
       }
-      if (tensor.is_output)
+      if (tensor.is_output) {
         device.fill(addresses.back(), 0xFF, bytes);
-      else
+        device.scratch_taken(addresses.back(), bytes, {device.stream()});  // nobody has written it
+      } else {
         device.copy_to_device(addresses.back(), host.bytes().data(), bytes);
+      }
     }
   }
   void launch(const codegen::CompiledKernel& kernel, Outcome& outcome) const {

@@ -64,10 +64,10 @@ Subject forward() {
   const int rows = 200, columns = 200;
   const WithScoreOptions<kernels::ForwardAttention> kernel{
       .block_kv = 64, .stages = 2, .ctas = 1, .takes_turns = true};
-  return subject_of("attention", kernel,
-                    std::tuple(1, kHeads, rows, columns, kSize, kSize, 1, 0.2f, float16, float16), read(rows),
-                    read(columns), read(columns), written(rows), std::tuple(false, kNone, true, kHeads),
-                    kNotPacked, std::tuple(false, kHeads, kNone, kNone, kNone), steps(true));
+  return subject_of(
+      "attention", kernel, std::tuple(1, kHeads, rows, columns, kSize, kSize, 1, 0.2f, float16, float16),
+      read(rows), read(columns), read(columns), written(rows), std::tuple(false, kNone, true, kHeads),
+      kNotPacked, std::tuple(kernels::Float8ScaleOf::kNothing, kHeads, kNone, kNone, kNone), steps(true));
 }
 
 Subject gradient_kv() {

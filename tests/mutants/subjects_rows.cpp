@@ -13,18 +13,19 @@ Subject norm_gradient() {
   const int rows = 9, columns = 1000, unit = 8, tile_columns = 1024, ctas = 1;
   constexpr int kTileBytes = 2 * tile_columns * (2 + 2), kCtas = 4, kStages = 3;
   const auto tensor = in(float16, {rows, columns});
-  return make_subject(
-      "norm-gradient", 1, kernels::LayerNormBackward(), 1, rows, columns / unit, unit, tile_columns, 0, false,
-      ctas, kTileBytes * kCtas * kStages, 0.5f, float16, tensor, unit, columns / unit, 0, float16, tensor,
-      unit, columns / unit, 0, float16, in(float16, {columns}), true, float16, out(float16, {rows, columns}),
-      unit, columns / unit, 0, true, out(float32, {ctas, columns}), true, out(float32, {ctas, columns}));
+  return make_subject("norm-gradient", 1, kernels::LayerNormBackward(), 1, rows, columns / unit, unit,
+                      tile_columns, 0, true, false, ctas, kTileBytes * kCtas * kStages, 0.5f, float16, tensor,
+                      unit, columns / unit, 0, float16, tensor, unit, columns / unit, 0, float16,
+                      in(float16, {columns}), true, float16, out(float16, {rows, columns}), unit,
+                      columns / unit, 0, true, out(float32, {ctas, columns}), true,
+                      out(float32, {ctas, columns}));
 }
 
 /// Tiles of eight rows; the last one has fewer and ends within a vector.
 Subject span() {
   const int rows = 13, columns = 75, tile_columns = 128, span_rows = 8;
   return make_subject("span", 1, kernels::SoftmaxRows(), 1, rows, columns, 1, tile_columns, span_rows, true,
-                      float16, in(float16, {rows, columns}), 1, columns, 0, float16,
+                      false, float16, in(float16, {rows, columns}), 1, columns, 0, float16,
                       out(float16, {rows, columns}), 1, columns, 0);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -41,11 +42,11 @@ void in_parallel(size_t count, const std::function<void(size_t)>& body) {
 namespace {
 
 /// A bug of which the strict run under `seed` says only what bends rules: what practice says of it, under any seed.
-Practical judge_practically(const Mutant& mutant, uint64_t seeds) {
+Practical judge_practically(const Subject& subject, const Mutant& mutant, uint64_t seeds) {
   bool is_noted = false;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     const Outcome outcome =
-        run(*mutant.subject, mutant.kernel, seed, vgpu::TensorMath::kFast, vgpu::Strictness::kPractical);
+        run(subject, mutant.kernel, seed, vgpu::TensorMath::kFast, vgpu::Strictness::kPractical);
     if (!outcome.is_clean()) return Practical::kFound;
     is_noted = is_noted || !outcome.notes.empty();
   }
@@ -55,6 +56,15 @@ Practical judge_practically(const Mutant& mutant, uint64_t seeds) {
 bool all_bend_rules(const std::vector<vgpu::Finding>& findings) {
   return std::all_of(findings.begin(), findings.end(),
                      [](const vgpu::Finding& f) { return f.rule != vgpu::BentRule::kNone; });
+}
+
+/// The subject as the mutant is called.
+Subject subject_of(const Mutant& mutant) {
+  Subject subject = *mutant.subject;
+  TensorArgument& tensor = subject.tensors[static_cast<size_t>(mutant.unzeroed)];
+  tensor.is_zeroed = false;
+  tensor.is_output = true;
+  return subject;
 }
 
 }  // namespace
@@ -72,12 +82,15 @@ std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t se
     verdict.mutant = &mutant;
     for (const Known& known : equivalents())
       if (known.matches(mutant)) verdict.equivalent = &known;
+    std::optional<Subject> called;
+    if (mutant.unzeroed >= 0) called = subject_of(mutant);
+    const Subject& subject = called ? *called : *mutant.subject;
     // What is known as equivalent survives them all: there a sample is tried, of each another one.
     const uint64_t step = verdict.equivalent != nullptr ? 3 : 1;
     for (uint64_t seed = verdict.equivalent != nullptr ? i % step : 0; seed < seeds; seed += step) {
       Outcome outcome;
       try {
-        outcome = run(*mutant.subject, mutant.kernel, seed);
+        outcome = run(subject, mutant.kernel, seed);
       } catch (const std::bad_alloc&) {
         verdict.status = Status::kUnplaced;
         verdict.message = "takes all memory";
@@ -98,7 +111,7 @@ std::vector<Verdict> try_mutants(const std::vector<Mutant>& mutants, uint64_t se
       verdict.kind = vgpu::name(first.kind);
       verdict.message = fmt::format("{}:{}: {}", first.place.file, first.place.line, first.message);
       if (first.place.line == 0) verdict.status = Status::kUnplaced;
-      if (all_bend_rules(outcome.findings)) verdict.practical = judge_practically(mutant, seeds);
+      if (all_bend_rules(outcome.findings)) verdict.practical = judge_practically(subject, mutant, seeds);
       return;
     }
   });

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """imbrex.parallel on virtual GPUs: this file is also the program that each rank runs."""
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import types
 import uuid
 from pathlib import Path
@@ -19,10 +22,15 @@ SOURCE = Path(os.environ.get("IMBREX_SOURCE_DIR", Path(__file__).parents[2]))
 def launch(count, *program, timeout=300):
     """Exit codes and outputs of the ranks."""
     job = f"test {uuid.uuid4()}"
+    variables = [{"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "IMBREX_JOB": job}
+                 for rank in range(count)]
+    return start([program] * count, variables, timeout)
+
+
+def start(programs, variables, timeout=300):
     processes = []
-    for rank in range(count):
-        variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "IMBREX_JOB": job}
-        environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
+    for program, own in zip(programs, variables):
+        environment = {**os.environ, **{name: str(value) for name, value in own.items()}}
         processes.append(subprocess.Popen([sys.executable, *map(str, program)], env=environment, text=True,
                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
     try:
@@ -114,13 +122,35 @@ def refused(ranks):
         ranks.all_reduce(np.zeros(10 + 4000 * ranks.rank, np.float32))
 
 
+def other_shape(ranks):
+    n = 10 + ranks.rank  # in a buffer of the same size
+    with pytest.raises(imbrex.DeviceError, match=r"AllReduce\(float32, 10\), rank 1 calls .*AllReduce\(float32, 11\)"):
+        ranks.all_reduce(np.zeros(n, np.float32))
+
+
+def other_product(ranks):
+    x, w = np.zeros((300, 16 + 16 * ranks.rank), np.float16), np.zeros((16 + 16 * ranks.rank, 24), np.float16)
+    with pytest.raises(imbrex.DeviceError, match=r"MatmulReduceScatter\(float16, 300 x 24 x 16\), rank 1 calls .* 32\)"):
+        ranks.matmul_reduce_scatter(x, np.asfortranarray(w))
+
+
+def dies(ranks):
+    ranks.all_reduce(np.zeros(4, np.float32))
+    if ranks.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(imbrex.DeviceError, match=r"rank 1 is gone: its process \(\d+\) has ended without a word"):
+        while True:
+            ranks.all_reduce(np.zeros(4, np.float32))
+
+
 def fails(ranks):
     if ranks.rank == 1:
         raise OSError("the disk is full")
     ranks.barrier()
 
 
-@pytest.mark.parametrize("body, count", [("collectives", 3), ("products", 2), ("experts", 2), ("refused", 2)])
+@pytest.mark.parametrize("body, count", [("collectives", 3), ("products", 2), ("experts", 2), ("refused", 2),
+                                         ("other_shape", 2), ("other_product", 2)])
 def test_ranks(body, count):
     for output, code in launch(count, __file__, body):
         assert (output.strip(), code) == ("right", 0)
@@ -133,6 +163,11 @@ def test_an_error_of_one_rank_reaches_the_others():
     assert "rank 1 has ended and does not come to barrier" in first and "the disk is full" in first
 
 
+def test_a_rank_that_dies_is_named():
+    (first, code_0), (_, code_1) = launch(2, __file__, "dies")
+    assert (first.strip(), code_0, code_1) == ("right", 0, -signal.SIGKILL)
+
+
 def test_alone():
     with imbrex.parallel.join(gpus="virtual") as ranks:
         assert (ranks.rank, ranks.size) == (0, 1)
@@ -141,21 +176,64 @@ def test_alone():
     assert float(imbrex.matmul(np.ones((8, 8), np.float16), np.ones((8, 8), np.float16))[0, 0]) == 8
 
 
-class GroupOfTwoServers:
-    """What join() asks torch.distributed of a group."""
-    get_rank = staticmethod(lambda group: 0)
-    get_world_size = staticmethod(lambda group: 2)
+class Folder:
+    """What join() asks torch.distributed of a group, by files; its even ranks seem to be on one server, the odd ones on another."""
+    def __init__(self, path, rank, size):
+        self.path, self.rank, self.size, self.calls = Path(path), rank, size, 0
 
-    @staticmethod
-    def all_gather_object(all, mine, group):
-        all[:] = [mine, "another boot"]
+    def get_rank(self, group):
+        return self.rank
+
+    def get_world_size(self, group):
+        return self.size
+
+    def get_global_rank(self, group, rank):
+        return rank
+
+    def all_gather_object(self, all, mine, group):
+        all[:] = self._all(mine)
+
+    def broadcast_object_list(self, objects, src, group):
+        objects[:] = self._all(objects)[src]
+
+    def _all(self, mine):
+        self.calls += 1
+        files = [self.path / f"{self.calls} {rank}" for rank in range(self.size)]
+        part = files[self.rank].with_suffix(".part")
+        part.write_text(json.dumps(mine))
+        part.rename(files[self.rank])
+        while not all(file.exists() for file in files):
+            time.sleep(0.01)
+        return [json.loads(file.read_text()) for file in files]
 
 
-def test_groups_of_several_servers_are_refused(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(distributed=GroupOfTwoServers))
-    monkeypatch.setitem(sys.modules, "torch.distributed", GroupOfTwoServers)
-    with pytest.raises(imbrex.LaunchError, match="the 2 ranks of this group are on 2 servers"):
-        imbrex.parallel.join("a group", gpus="virtual")
+def join_group(folder, rank, size):
+    rank = int(rank)
+    group = Folder(folder, rank, int(size))
+    sys.modules["torch"] = types.SimpleNamespace(distributed=group)
+    sys.modules["torch.distributed"] = group
+    imbrex.parallel._this_server = lambda: f"server {rank % 2}"
+    with imbrex.parallel.join(group, gpus="virtual", patience=120) as ranks:
+        assert (ranks.rank, ranks.size) == (rank, int(size))
+        collectives(ranks)
+        products(ranks)
+
+
+def test_a_group_on_several_servers(tmp_path):
+    programs = [(__file__, "join_group", tmp_path, rank, 3) for rank in range(3)]
+    for output, code in start(programs, [{}] * 3):
+        assert (output.strip(), code) == ("right", 0)
+
+
+def test_a_group_without_rank_0s_address_names_it(monkeypatch):
+    group = types.SimpleNamespace(
+        get_rank=lambda group: 1, get_world_size=lambda group: 2, get_global_rank=lambda group, rank: rank,
+        all_gather_object=lambda all, mine, group: all.__setitem__(slice(None), ["another", mine]),
+        broadcast_object_list=lambda objects, src, group: objects.__setitem__(slice(None), ["job", "127.0.0.1:9"]))
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(distributed=group))
+    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    with pytest.raises(imbrex.DeviceError, match="rank 0 has not come within 1 s\n.*rank 0 listens at 127.0.0.1:9"):
+        imbrex.parallel.join("a group", gpus="virtual", patience=1)
 
 
 def test_the_example():
@@ -164,6 +242,9 @@ def test_the_example():
 
 
 if __name__ == "__main__":
-    with imbrex.parallel.join(gpus="virtual", patience=120) as ranks:
-        globals()[sys.argv[1]](ranks)
+    if sys.argv[1] == "join_group":
+        join_group(*sys.argv[2:])
+    else:
+        with imbrex.parallel.join(gpus="virtual", patience=120) as ranks:
+            globals()[sys.argv[1]](ranks)
     print("right")

@@ -119,6 +119,18 @@ def test_gradients_of_attention(rows, kv_rows, causal):
         assert g.dtype == torch.float16 and error(g, e.nan_to_num(0)) < 1e-2
 
 
+def test_gradients_of_attention_in_any_order():
+    """By another kernel, whose last bits are others."""
+    q, k, v = (normal(4, rows, 64, dtype=torch.float16) for rows in (150, 140, 140))
+    one_order, any_order = (
+        gradients(lambda *t: imbrex.attention(*t, deterministic=deterministic), q, k, v) for deterministic in (True, False)
+    )
+    expected = gradients(lambda *t: exact_attention(*t, causal=False), q.double(), k.double(), v.double())
+    for g, e in zip(any_order, expected):
+        assert error(g, e) < 1e-2
+    assert not torch.equal(one_order[0], any_order[0])
+
+
 def test_gradients_of_attention_with_other_sizes_and_orders():
     q, k = (normal(2, 20, 2, 32, dtype=torch.float16, seed=i).transpose(1, 2) for i in range(2))
     v = normal(2, 2, 20, 48, dtype=torch.float16)

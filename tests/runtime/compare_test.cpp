@@ -54,5 +54,26 @@ TEST(Compare, SamplesAreComparedAtTheirIndices) {
   EXPECT_EQ(c.worst, (std::vector<int64_t>{1, 0}));
 }
 
+TEST(Compare, EachElementHasABoundOfItsOwn) {
+  const HostTensor got = tensor({10, 1.25, -3, 0.5}, {2, 2});
+  const std::vector<int64_t> all{0, 1, 2, 3};
+  const auto compared = [&](double allowed_of_the_last) {
+    return compare_at(got, all, std::vector<Bounded>{{10.5, 1}, {1, 0.5}, {-3, 0}, {0, allowed_of_the_last}});
+  };
+  const Comparison c = compared(0.75), wrong = compared(0.25);
+  EXPECT_TRUE(c.passed);
+  EXPECT_EQ(c.worst, (std::vector<int64_t>{1, 1}));  // two thirds of its bound; the others half, and nothing
+  EXPECT_NEAR(c.max_rel_err / c.tolerance, 2. / 3, 1e-12);
+  EXPECT_FALSE(wrong.passed);
+  EXPECT_EQ(wrong.failed, 1);
+  EXPECT_FALSE(compare_at(got, std::vector<int64_t>{2}, std::vector<Bounded>{{-3.001, 0}}).passed);
+}
+/// Where nothing may be off, the worst is the one that is farthest off.
+TEST(Compare, OfExactResultsTheWorstIsTheFarthest) {
+  const Comparison c = compare(tensor({1, 2, 3}, {3}), std::vector<double>{1, 2.5, 5}, 0);
+  EXPECT_EQ(c.failed, 2);
+  EXPECT_EQ(c.worst, (std::vector<int64_t>{2}));
+}
+
 }  // namespace
 }  // namespace imbrex

@@ -235,6 +235,21 @@ TEST(AllGatherMatmul, HoldsForEveryKindOfTile) {
                    static_cast<uint64_t>(++seed), &choice, 128);
 }
 
+TEST(AllGatherMatmul, IsMadeOfTilesThatLeaveRoomForWhatCarriesRows) {
+  vgpu::Options machine = options(1);
+  machine.num_sms = 132;
+  run_ranks(Ranks::virtual_node(2, machine), [](Communicator& ranks) {
+    const int64_t m = 1001, k = 264;
+    const Device& device = ranks.device();
+    AllGatherMatmul product(ranks, {.m = m, .k = k});
+    const int64_t rows = RowsOfRank::of(m, 2, ranks.rank()).count;
+    for (const int64_t n : {520, 700, 1100})  // for 520 of 96 columns, stored as 64 and 32
+      product.prepare(DeviceTensor::empty(device, bfloat16, {rows, k}),
+                      DeviceTensor::empty(device, bfloat16, {n, k}),
+                      DeviceTensor::empty(device, bfloat16, {m, n}));
+  });
+}
+
 TEST(AllGatherMatmul, IsCleanUnderFiftySeeds) {
   const MatmulChoice choice = tiles(64, 64, 1, 1, 1, 1, false);
   for (uint64_t seed = 0; seed < 50; ++seed)

@@ -409,6 +409,7 @@ TEST(RunRanks, AKernelThatWaitsForARankThatEndedIsFound) {
     AllReduce all_reduce(communicator, 1);
     SymmetricTensor x = communicator.symmetric(float32, {64});
     SymmetricTensor y = communicator.symmetric(float32, {64});
+    all_reduce.prepare(x, y);
     if (communicator.rank() == 0) report = all_reduce(x, y).virtual_report.format();
   });
   EXPECT_THAT(report, AllOf(HasSubstr("endless-run"), HasSubstr("signal::wait"), HasSubstr("rank 0"),

@@ -250,6 +250,7 @@ const std::map<std::string, std::function<void(Communicator&)>> rank_bodies = {
      [](Communicator& ranks) {
        AllReduce all_reduce(ranks, 1);
        const SymmetricTensor x = ranks.symmetric(float32, {64}), y = ranks.symmetric(float32, {64});
+       all_reduce.prepare(x, y);
        if (ranks.rank() == 1) return;
        std::printf("%s\n", all_reduce(x, y).virtual_report.format().c_str());
      }},

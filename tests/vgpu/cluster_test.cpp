@@ -410,6 +410,66 @@ spin:
       << "another phase";
 }
 
+TEST(Cluster, SharedMemoryOfACtaThatMayNotHaveBegunIsFound) {
+  // CTA 0 touches the tile of CTA 1, which looks at it behind the last barrier.
+  const auto run = [](const std::string& before, const std::string& touch) {
+    const std::string text = fmt::format(R"(
+.version 9.0
+.target sm_90a
+.address_size 64
+.file 1 "begin.cu"
+.visible .entry k(.param .u64 flag)
+.reqnctapercluster 2, 1, 1
+{{
+  .reg .pred %p<4>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  .shared .align 8 .b8 tile[16];
+  ld.param.u64 %rd1, [flag];
+  mov.u32 %r2, %cluster_ctarank;
+  setp.ne.u32 %p1, %r2, 0;
+  mov.u32 %r1, tile;
+  mapa.shared::cluster.u32 %r3, %r1, 1;
+  .loc 1 3 0
+  {}
+  @%p1 bra DONE;
+  .loc 1 4 0
+  {}
+DONE:
+  barrier.cluster.arrive;
+  barrier.cluster.wait;
+  @%p1 ld.shared.u32 %r5, [%r1];
+  ret;
+}}
+)",
+                                         before, touch);
+    VirtualGpu gpu({.target = "sm_90a"});
+    DeviceAddress flag = gpu.allocate(4);
+    gpu.fill(flag, 0, 4);
+    void* arguments[] = {&flag};
+    return gpu.launch(gpu.load_module(text).function("k"),
+                      {.grid = {2}, .block = {1}, .arguments = arguments});
+  };
+  const std::string store = "st.shared::cluster.u32 [%r3], 7;";
+  for (const std::string& touch : {store, std::string("atom.shared::cluster.exch.b32 %r4, [%r3], 7;")}) {
+    const Report report = run("", touch);
+    const auto f = std::ranges::find(report.findings, FindingKind::kRace, &Finding::kind);
+    ASSERT_NE(f, report.findings.end()) << touch << report.format();
+    EXPECT_EQ(f->message,
+              "the CTA of rank 0 uses shared memory of the CTA of rank 1, which may not have begun by then");
+    EXPECT_EQ(f->place.line, 4);
+  }
+  // A barrier will do, and whatever else tells that the peer runs.
+  for (const char* before :
+       {"barrier.cluster.arrive;\n  barrier.cluster.wait;",
+        "barrier.cluster.arrive.relaxed;\n  barrier.cluster.wait;",
+        "@%p1 red.release.gpu.global.add.u32 [%rd1], 1;\n  @%p1 bra GO;\nWAIT:\n"
+        "  ld.acquire.gpu.global.u32 %r4, [%rd1];\n  setp.eq.u32 %p2, %r4, 0;\n  @%p2 bra WAIT;\nGO:"}) {
+    const Report report = run(before, store);
+    EXPECT_TRUE(report.clean()) << before << report.format();
+  }
+}
+
 TEST(ClusterBarrier, MisuseIsNamed) {
   ClusterKernel kernel;
   kernel.body = "  barrier.cluster.wait.aligned;\n";

@@ -190,8 +190,8 @@ TEST(KernelHeap, LaterLaunchesUseItUntilItIsDropped) {
   EXPECT_TRUE(heap.run("  malloc(n)\n  st.u32 [%p], 5;\n  st.global.u64 [%out], %p;", 1, 1, 64).clean());
   const uint64_t block = heap.out[0];
   EXPECT_THROW(heap.gpu.set_heap_bytes(1 << 20), LaunchError);
-  EXPECT_TRUE(heap.run("  ld.u64 %x, [%n];\n  st.global.u64 [%out], %x;", 1, 1, block).clean());
-  EXPECT_EQ(static_cast<uint32_t>(heap.out[0]), 5u);
+  EXPECT_TRUE(heap.run("  ld.u32 %x, [%n];\n  st.global.u64 [%out], %x;", 1, 1, block).clean());
+  EXPECT_EQ(heap.out[0], 5u);
   heap.gpu.drop_heap();
   heap.gpu.set_heap_bytes(1 << 20);
   expect_found(heap.run("  ld.u64 %x, [%n];", 1, 1, block), FindingKind::kUseAfterFree, "the heap of malloc",

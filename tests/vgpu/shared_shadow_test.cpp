@@ -32,34 +32,35 @@ struct TestJudge {
   const World& world;
   std::set<Race> races;
 
-  bool ordered(const Access& earlier, const Access& now, int byte) const {
-    if (earlier.agent == now.agent &&
-        (earlier.clock < world.synced_before[now.agent] || earlier.lane_of(byte) == now.lane_of(byte) ||
-         (earlier.insn == now.insn && earlier.clock == now.clock)))
+  bool ordered(Access earlier, Access now, int byte) const {
+    if (earlier.agent() == now.agent() &&
+        (earlier.clock() < world.synced_before[now.agent()] || earlier.lane_of(byte) == now.lane_of(byte) ||
+         (earlier.insn() == now.insn() && earlier.clock() == now.clock())))
       return true;
-    return world.seen[now.agent][earlier.agent].covers(earlier.clock, earlier.lane_of(byte) & 31);
+    return world.seen[now.agent()][earlier.agent()].covers(earlier.clock(), earlier.lane_of(byte) & 31);
   }
-  bool ordered_for_all(const Access& earlier, const Access& now) const {
-    if (earlier.agent == now.agent && (earlier.clock < world.synced_before[now.agent] ||
-                                       (earlier.lane == now.lane && earlier.lane_shift == now.lane_shift) ||
-                                       (earlier.insn == now.insn && earlier.clock == now.clock)))
+  bool ordered_for_all(Access earlier, Access now) const {
+    if (earlier.agent() == now.agent() &&
+        (earlier.clock() < world.synced_before[now.agent()] || earlier.has_lanes_of(now) ||
+         (earlier.insn() == now.insn() && earlier.clock() == now.clock())))
       return true;
-    return world.seen[now.agent][earlier.agent].covers_all(earlier.clock);
+    return world.seen[now.agent()][earlier.agent()].covers_all(earlier.clock());
   }
-  bool in_order_says_nothing(const Access&, const Access&) const { return true; }
-  bool may_meet(const Access& earlier, const Access& now) const { return earlier.strong && now.strong; }
-  void race(const Access& earlier, const Access& now) {
-    const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
-    races.insert({earlier.agent, earlier.insn, earlier.lane_of(byte)});
+  bool in_order_says_nothing(Access, Access) const { return true; }
+  bool may_meet(Access earlier, Access now) const { return earlier.is_strong() && now.is_strong(); }
+  void race(Access earlier, Access now) {
+    const int byte = std::countr_zero(earlier.common(now));
+    races.insert({earlier.agent(), earlier.insn(), earlier.lane_of(byte)});
   }
-  void in_order(const Access&, const Access&) {}
+  void in_order(Access, Access) {}
 };
 
 Remembered remembered(const ShadowCell& cell) {
   Remembered all;
-  for (const Access& a : cell.slots)
-    if (a.clock != 0)
-      all.insert({a.agent, a.clock, a.insn, a.bytes, a.write, a.strong, a.lane, a.lane_shift});
+  for (Access a : cell.slots)
+    if (!a.is_none())
+      all.insert(
+          {a.agent(), a.clock(), a.insn(), a.bytes(), a.is_write(), a.is_strong(), a.lane(), a.lane_shift()});
   return all;
 }
 
@@ -117,20 +118,21 @@ TEST(SharedShadow, RemembersWhatItsCellsWould) {
     world.clock.fill(1);
     for (int i = 0; i < kAccesses; ++i) {
       const std::vector<LaneTouch> touches = random_touches(random, 2 + 2 * (seed / 4 % 4));
-      Access now{.agent = static_cast<AgentId>(random() % kAgents), .bytes = 0xFFFF};
+      Access now(0, static_cast<AgentId>(random() % kAgents));
+      now.set_bytes(0xFFFF);
       // Readers may come together.
-      now.write = random() % 3 == 0;
-      if (now.write != 0 ? random() % 1000 >= kUnsynchronised[seed % 4] : random() % 4 == 0)
-        world.synchronise(now.agent);
-      now.clock = world.clock[now.agent];
+      now.set(Access::kWrite, random() % 3 == 0);
+      if (now.is_write() ? random() % 1000 >= kUnsynchronised[seed % 4] : random() % 4 == 0)
+        world.synchronise(now.agent());
+      now.set_clock(world.clock[now.agent()]);
       now.set_insn(static_cast<uint32_t>(random() % 16));
-      now.strong = random() % 10 == 0;
+      now.set(Access::kStrong, random() % 10 == 0);
       TestJudge by_tiles{world, {}}, by_cells{world, {}};
       for (std::span<const LaneTouch> left = touches; !left.empty();) {
         const TouchedCells touched = cells_touched(left);
         ShadowTile& tile = shadow.tile(left[0].address);
-        now.lane = touched.lane;
-        now.lane_shift = touched.lane_shift & 0xF;
+        now.set_lane(touched.lane);
+        now.set_lane_shift(touched.lane_shift & 0xF);
         if (touched.cells != 0 && !tile.is_split() && record_in_tile(tile, {now, touched.cells}, by_tiles)) {
           ++in_tiles;
         } else {

@@ -33,11 +33,13 @@ double relative(const Timeline& part, const Timeline& whole) {
 }
 
 TEST(Sampling, WavesOfAGridAreExtrapolated) {
-  // Two SMs with room for eight CTAs each: forty waves, and a last one that is not full.
-  Asked asked{.ctas = 16 * 40 + 5, .threads = 256, .sms = 2, .checks = false};
-  const Timeline whole = predict(kCopyOwn, asked);
+  // Four SMs with room for 32 CTAs each: thirty waves, and a last one that is not full. A CTA has 1 KiB.
+  const size_t stride = kCopyOwn.find("256");
+  const std::string body = std::string(kCopyOwn).replace(stride, 3, "64");
+  Asked asked{.ctas = 128 * 30 + 5, .threads = 64, .sms = 4, .checks = false};
+  const Timeline whole = predict(body, asked);
   asked.sample = true;
-  const Report report = launch(kCopyOwn, asked);
+  const Report report = launch(body, asked);
   ASSERT_NE(report.timeline, nullptr);
   const Timeline& part = *report.timeline;
   EXPECT_LT(report.statistics.ctas, asked.ctas / 4) << "the others are not run";
@@ -58,6 +60,26 @@ TEST(Sampling, RoundsOfAPersistentKernelAreExtrapolated) {
   EXPECT_LT(part.replayed, 0.5);
   EXPECT_NEAR(relative(part, whole), 0, 0.01);
   EXPECT_EQ(whole.replayed, 1);
+}
+
+TEST(Sampling, MostClustersOfAPersistentKernelEndWithTheirRecordings) {
+  // Work is dealt out in turn: the first five CTAs of 24 go round once more than the others.
+  const std::string rounds = rounds_of_work(0);
+  const std::string body =
+      "  mov.u32 %y, %ctaid.x;\n  mul.lo.u32 %y, %y, 4096;\n  cvt.u64.u32 %s, %y;\n  add.u64 %a, %a, %s;\n" +
+      rounds.substr(0, rounds.find("ROUND:")) +
+      "  mov.u32 %x, %ctaid.x;\n  setp.lt.u32 %p, %x, 5;\n  mov.u32 %i, 3000;\n  @%p mov.u32 %i, 3300;\n" +
+      rounds.substr(rounds.find("ROUND:"));
+  Asked asked{.ctas = 24, .sms = 24, .checks = false};
+  const Report whole = launch(body, asked);
+  asked.sample = true;
+  const Report part = launch(body, asked);
+  ASSERT_NE(part.timeline, nullptr);
+  EXPECT_LT(part.timeline->replayed, 0.9);
+  EXPECT_NEAR(relative(*part.timeline, *whole.timeline), 0, 0.01);
+  EXPECT_LT(part.statistics.instructions, whole.statistics.instructions * 6 / 10);
+  EXPECT_NEAR(static_cast<double>(part.timeline->l2_bytes) / static_cast<double>(whole.timeline->l2_bytes), 1,
+              0.1);
 }
 
 TEST(Sampling, ShortGridsAreReplayedWhole) {

@@ -44,7 +44,7 @@ TEST(Timeline, IndependentLoadsOverlap) {
   std::string body = "  mad.wide.u32 %b, %t, 4, %a;\n";
   for (int i = 0; i < 8; ++i) body += fmt::format("  ld.global.f32 %f{}, [%b+{}];\n", i, 4096 * i);
   for (int i = 0; i < 8; ++i) body += fmt::format("  st.global.f32 [%b+{}], %f{};\n", 65536 + 4096 * i, i);
-  EXPECT_LT(predict(body).cycles, predict(chase(1, 4096)).cycles + 200);
+  EXPECT_LT(predict(body).cycles, predict(chase(2, 4096)).cycles - 300);
 }
 
 TEST(Timeline, MemoryBandwidthIsShared) {
@@ -62,7 +62,7 @@ TEST(Timeline, MemoryBandwidthIsShared) {
   EXPECT_EQ(whole.hbm_bytes, part.hbm_bytes);
   // A quarter of the SMs has a quarter of the bandwidth.
   const int64_t start = predict("").cycles;
-  EXPECT_GT(part.use.hbm * static_cast<double>(part.cycles), 0.7 * static_cast<double>(part.cycles - start));
+  EXPECT_GT(part.use.hbm * static_cast<double>(part.cycles), 0.66 * static_cast<double>(part.cycles - start));
   EXPECT_GT(static_cast<double>(part.cycles - start), 1.9 * static_cast<double>(whole.cycles - start));
   EXPECT_EQ(whole.active_sms, 132);
   EXPECT_EQ(part.active_sms, 33);

@@ -132,6 +132,17 @@ SPIN:
   @!%p bra SPIN;)"});
 }
 
+TEST(EndlessLoop, SaysWhichBarrierIsAskedFor) {
+  const std::string start = "  @%first mbarrier.init.shared::cta.b64 [%s], 2;\n  bar.sync 0;\n",
+                    ask = "  mbarrier.test_wait.parity.shared::cta.b64 %p, [%s], ";
+  const auto told = [&](const std::string& body) { return Loop{.body = start + body}.run().format(); };
+  const std::string awaited = "asking for parity 0 of the barrier at shared 0x400 (pending 2 of 2 arrivals)";
+  EXPECT_NE(told("SPIN:\n" + ask + "0;\n  @!%p bra SPIN;").find(awaited), std::string::npos)
+      << told("SPIN:\n" + ask + "0;\n  @!%p bra SPIN;");
+  // An answer that came is not waited for.
+  EXPECT_EQ(told(ask + "1;\nSPIN:\n  bra SPIN;").find("asking for"), std::string::npos);
+}
+
 TEST(EndlessLoop, IsNotALongOne) {
   const std::string count = R"(
   mov.u32 %y, 0;

@@ -405,6 +405,62 @@ TEST(Wgmma, TheLastWarpgroupMayNotBeWhole) {
   EXPECT_TRUE(found) << report.format();
 }
 
+/// Two warp groups: the first gives registers back, somehow, the second takes more.
+Report run_budgets(const std::string& limit, const std::string& gives, int takes,
+                   const std::string& meets = "bar.sync 1, 256;") {
+  const std::string text = fmt::format(R"(.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k()
+.maxntid 256, 1, 1
+{}
+{{
+  .reg .pred %p;
+  .reg .b32 %t;
+  mov.u32 %t, %tid.x;
+  setp.lt.u32 %p, %t, 128;
+  @%p bra PRODUCER;
+  setmaxnreg.inc.sync.aligned.u32 {};
+  {}
+  ret;
+PRODUCER:
+  {}
+  ret;
+}}
+)",
+                                       limit, takes, meets, gives);
+  VirtualGpu gpu({.target = "sm_90a"});
+  return gpu.launch(gpu.load_module(text, "budget.ptx").function("k"), {.block = {256}});
+}
+
+TEST(Setmaxnreg, WaitsForRegistersThatOthersGiveBack) {
+  const auto dec = [](int to) { return fmt::format("setmaxnreg.dec.sync.aligned.u32 {};", to); };
+  const std::string meet = "\n  bar.sync 1, 256;";
+  for (const char* limit : {".minnctapersm 1", ".maxnreg 128", ".minnctapersm 2"})
+    for (const int takes : {128, 232}) {
+      // 256 at the start with one CTA, 128 with two, or so limited.
+      SCOPED_TRACE(fmt::format("{} {}", limit, takes));
+      const Report enough = run_budgets(limit, dec(24) + meet, takes),
+                   late = run_budgets(limit, "bar.sync 1, 256;\n  " + dec(24), takes);
+      EXPECT_TRUE(enough.clean()) << enough.format();
+      const bool waits = takes == 232 && std::string(limit) != ".minnctapersm 1";
+      EXPECT_EQ(late.clean(), !waits) << late.format();
+      if (!waits) continue;
+      EXPECT_EQ(late.findings[0].kind, FindingKind::kDeadlock) << late.format();
+      EXPECT_NE(late.format().find(
+                    "for 232 registers in each thread, 104 more than it has: the CTA began with 128 in "
+                    "each of 8 warps, of which 0 for one warp are free"),
+                std::string::npos)
+          << late.format();
+    }
+  // 232 - 128 = 104 that the others must give back, and not by exiting: an H200 waited in vain in each of these.
+  EXPECT_TRUE(run_budgets(".maxnreg 128", dec(24), 232, "").clean());
+  EXPECT_FALSE(run_budgets(".maxnreg 128", dec(32), 232, "").clean());
+  EXPECT_FALSE(run_budgets(".maxnreg 128", "", 232, "").clean());
+  // ptxas ignores the instruction where it does not know what a CTA begins with.
+  EXPECT_TRUE(run_budgets("", dec(32), 232, "").clean());
+}
+
 TEST(Setmaxnreg, IsExecutedByWholeWarpgroups) {
   const auto run = [](int first) {
     const std::string text = fmt::format(R"(.version 8.0

@@ -252,7 +252,7 @@ void add_exec(CLI::App& app, Action& chosen) {
                       "machine to run on, e.g. sm_100a (default: the file's .target)");
   command->add_option("--seed", options->seed, "seed of random buffers and of the schedule");
   command->add_option("--seeds", options->seeds, "run this many seeds")->check(CLI::Range(1, 1000000));
-  command->add_option("--checks", options->checks, "checkers: on, off or all")
+  command->add_option("--checks", options->checks, "checkers: on or off (all: as on)")
       ->check(CLI::IsMember({"on", "off", "all"}));
   CLI::Option* strict = command->add_flag("--strict", options->strict,
                                           "hold the kernel to the letter of PTX (docs/checkers.md)");

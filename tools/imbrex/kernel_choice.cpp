@@ -50,10 +50,12 @@ void KernelChoice::add_to(CLI::App& command, Need need) {
 
 const RegisteredKernel& KernelChoice::kernel() const { return registered_kernel(name_); }
 
-std::map<std::string, int64_t> KernelChoice::sizes() const {
+std::map<std::string, int64_t> KernelChoice::sizes() const { return sizes_of(kernel().description); }
+
+std::map<std::string, int64_t> KernelChoice::sizes_of(const KernelDescription& kernel) const {
   std::map<std::string, int64_t> sizes;
   std::vector<std::string> names;
-  for (const SizeOption& size : kernel().description.sizes) {
+  for (const SizeOption& size : kernel.sizes) {
     sizes[size.name] = size.otherwise;
     names.push_back("--" + size.name);
   }

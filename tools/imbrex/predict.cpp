@@ -10,6 +10,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/vgpu/power.h"
 #include "kernel_study.h"
+#include "predict_ranks.h"
 #include "subcommands.h"
 #include "timeline_text.h"
 
@@ -24,7 +25,8 @@ struct Options {
   KernelChoice choice;
   GpuChoice gpu;
   int sms = 0;
-  std::string clock;
+  std::string clock, trace;
+  int ranks = 0;
   bool whole = false, json = false;
 };
 
@@ -43,6 +45,11 @@ double clock_of(const std::string& text) {
 }
 
 int predict(const Options& options) {
+  if (options.ranks > 0)
+    return predict_ranks(options.choice, options.gpu.gpu("h200"), options.ranks, options.sms,
+                         clock_of(options.clock), options.trace, options.json);
+  if (!options.trace.empty())
+    throw LaunchError(Diagnostic{{}, "--trace goes with --ranks", {}, "of one GPU `imbrex trace` draws"});
   const RegisteredKernel& kernel = options.choice.kernel();
   const GpuModel gpu = options.gpu.gpu_for(kernel);
   const Configuration configuration = options.choice.configuration();
@@ -127,6 +134,13 @@ void add_predict(CLI::App& app, Action& chosen) {
   command->add_option(
       "--clock", options->clock,
       "clock of the multiprocessors in GHz (else the chip's), or the one that power leaves: cool, sustained");
+  command
+      ->add_option("--ranks", options->ranks,
+                   "of a collective, or a product fused with one, on so many GPUs of a server: all_reduce, "
+                   "all_gather, reduce_scatter, all_gather_matmul, matmul_reduce_scatter, matmul_all_reduce")
+      ->check(CLI::Range(1, 16));
+  command->add_option("--trace", options->trace,
+                      "with --ranks: write CTA 0 and the links of every rank for Perfetto here");
   command->add_flag("--whole", options->whole, "replay all of it");
   command->add_flag("--json", options->json, "print JSON");
   command->callback([&chosen, options] { chosen = [options] { return predict(*options); }; });

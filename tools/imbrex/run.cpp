@@ -281,9 +281,7 @@ void add_run(CLI::App& app, Action& chosen) {
   command->add_option("--seeds", options->seeds, "run this many seeds, each another schedule")
       ->check(CLI::Range(1, 1000000))
       ->excludes(seed);
-  command
-      ->add_option("--checks", options->checks,
-                   "virtual GPU checkers: on, off, or all (with global initialisation)")
+  command->add_option("--checks", options->checks, "virtual GPU checkers: on or off (all: as on)")
       ->check(CLI::IsMember({"on", "off", "all"}))
       ->capture_default_str();
   CLI::Option* practical = command->add_flag("--practical", options->practical,

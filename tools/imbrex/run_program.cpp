@@ -202,7 +202,7 @@ void add_options(CLI::App* command, const std::shared_ptr<Options>& options) {
   command->add_option("--gpu", options->gpu,
                       "the GPU that the program sees: h200 (unless given), h100, a100, b200");
   command->add_option("--gpus", options->gpus, "how many of them")->check(CLI::Range(1, 16));
-  command->add_option("--checks", options->checks, "on, off, or all (with global initialisation)")
+  command->add_option("--checks", options->checks, "on or off (all: as on)")
       ->check(CLI::IsMember({"on", "off", "all"}))
       ->capture_default_str();
   CLI::Option* seed = command->add_option("--seed", options->seed, "seed of the schedule");

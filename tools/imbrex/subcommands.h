@@ -63,6 +63,9 @@ class KernelChoice {
   /// Sizes given on the command line over the kernel's defaults; LaunchError for a size the kernel does not
   /// have.
   std::map<std::string, int64_t> sizes() const;
+  /// The same for a description that the command found otherwise.
+  std::map<std::string, int64_t> sizes_of(const KernelDescription& kernel) const;
+  const std::string& name() const { return name_; }
   /// A size given on the command line, whether or not the kernel has it, or `otherwise`.
   int64_t given(const std::string& size, int64_t otherwise) const;
   /// The configuration of --config over `otherwise`, the default unless given; LaunchError for an unknown

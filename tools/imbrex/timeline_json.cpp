@@ -3,6 +3,7 @@
 // unit that overlaps takes several threads.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "timeline_view.h"
@@ -19,14 +20,20 @@ Json metadata(const char* what, int64_t process, int64_t thread, const Json& arg
 
 }  // namespace
 
-std::string timeline_json(const TimelineView& view) {
+namespace {
+
+/// CTAs of several GPUs are told apart.
+constexpr int64_t kMostCtas = 1'000'000'000;
+
+void add_lanes(const TimelineView& view, Json& events, int64_t& thread) {
   const vgpu::Timeline& timeline = *view.timeline;
-  Json events = Json::array();
-  int64_t thread = 0, process = -1;
+  int64_t process = -1;
   for (const LaneView& lane : view.lanes) {
-    const int64_t cta = lane.lane->cta;
+    const int64_t cta = lane.lane->cta + std::max(timeline.rank, 0) * kMostCtas;
     if (cta != process) {
-      events.push_back(metadata("process_name", cta, 0, {{"name", fmt::format("CTA {}", cta)}}));
+      const std::string gpu = timeline.rank < 0 ? "" : fmt::format("rank {}, ", timeline.rank);
+      events.push_back(
+          metadata("process_name", cta, 0, {{"name", fmt::format("{}CTA {}", gpu, lane.lane->cta)}}));
       process = cta;
     }
     for (int row = 0; row < lane.rows; ++row) {
@@ -63,6 +70,18 @@ std::string timeline_json(const TimelineView& view) {
     }
     thread += lane.rows;
   }
+}
+
+}  // namespace
+
+std::string timeline_json(const TimelineView& view) { return timeline_json(std::span(&view, 1)); }
+
+std::string timeline_json(std::span<const TimelineView> views) {
+  Json events = Json::array();
+  int64_t thread = 0;
+  for (const TimelineView& view : views) add_lanes(view, events, thread);
+  const TimelineView& view = views.front();
+  const vgpu::Timeline& timeline = *view.timeline;
   const Json out = {{"displayTimeUnit", "ns"},
                     {"otherData",
                      {{"kernel", view.title},

@@ -14,6 +14,10 @@ std::string duration(double microseconds) {
   return fmt::format("{:.{}f} µs", microseconds, microseconds < 100 ? 2 : 1);
 }
 
+static std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.4g} MB", static_cast<double>(bytes) / 1e6);
+}
+
 std::string prediction_text(const vgpu::Timeline& t) {
   if (!t.complete) return "  predicted nothing: the simulation of its time got stuck\n";
   std::string text =
@@ -25,6 +29,9 @@ std::string prediction_text(const vgpu::Timeline& t) {
   if (t.overlap >= 0)
     text += fmt::format("  overlap   {} of the loads or the tensor core's work, whichever is shorter\n",
                         percent(t.overlap));
+  if (t.rank >= 0)
+    text += fmt::format("  links     out {} ({}), in {} ({})\n", percent(t.use.links_out),
+                        megabytes(t.link_bytes_out), percent(t.use.links_in), megabytes(t.link_bytes_in));
   return text;
 }
 

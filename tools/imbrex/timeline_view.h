@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ TimelineView view_of(const vgpu::Timeline& timeline, const std::vector<ThreadGro
 
 /// The timeline in the format of Chrome's tracing, which Perfetto reads.
 std::string timeline_json(const TimelineView& view);
+/// Of several GPUs, one below the other.
+std::string timeline_json(std::span<const TimelineView> views);
 
 /// What of the timeline the picture shows, in cycles; end 0: to the end.
 struct SvgOptions {

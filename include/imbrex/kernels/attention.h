@@ -24,7 +24,8 @@ struct AttentionOptions {
   /// which sees no other. Both or neither; without a batch. Positions are then counted in the sequence.
   DeviceTensor q_begins, kv_begins;
   /// Of float8: float32 [batch, heads] of q and [batch, kv heads] of k and v, without a batch [heads] and [kv heads]: what an
-  /// element stands for is multiplied by its head's. All or none; without them 1.
+  /// element stands for is multiplied by its head's. Or with one dimension more, [..., heads, (rows + 127) / 128], by that of its
+  /// block of 128 rows, a positive number; not of packed sequences. All or none; without them 1.
   DeviceTensor q_scales, k_scales, v_scales;
   bool deterministic = true;  ///< of attention_backward(); see there
   Stream stream;              ///< what it is launched on; Stream(): the own one of q's device
@@ -58,7 +59,7 @@ void prepare_attention(const DeviceTensor& q, const DeviceTensor& k, const Devic
 /// The gradients of a loss by q, k and v, from that by o: dq is like q, dk like k, dv like v, d_o like o. `o` and
 /// `options.log_sum_exp` are what attention() of the same options has written; the latter is read here. Gradients by slopes
 /// and sinks are not computed. Equal calls give equal bits. With `deterministic` = false the last bits of dq may differ from call
-/// to call where that is faster (heads of 64 without a mask, of 96 and 128 with none but `causal`; v's size that of k, not packed), for
+/// to call where that is faster (heads of 64, 96 and 128 with no mask but `causal`; v's size that of k, not packed), for
 /// which float32 sums of dq's size take their place in the stream's workspace. Strides as attention()'s. Packed sequences as
 /// attention()'s, of any lengths: a sequence without rows of q has gradients of 0 for its rows of k and v, and the other way round;
 /// rows behind the last sequence are not written.

@@ -28,7 +28,7 @@ struct MatmulOptions {
   /// channel, [n]). They are shared by the matrices of a batch. Or of both float8 operands one per block of 128 of k: scale_a
   /// [k / 128, m], rows of which begin any distance apart (what quantise_float8() writes to scale_a.transpose()), and scale_b
   /// [n / 128, k / 128], one per 128 rows of b, quotients rounded up. Sums of 128 products each are then scaled and added up
-  /// in float32. Such operands are dense matrices [m, k] and [n, k], k a multiple of 16 and n of 8, c dense and of 16 bits;
+  /// in float32. Such operands are matrices [m, k] and [n, k], n a multiple of 8, c dense and of 16 bits;
   /// the first call of each n and k compiles. Groups of such products: grouped_matmul().
   DeviceTensor scale_a, scale_b;
   DeviceTensor bias;      ///< [n], one per column, or [m, 1], one per row; of c's type or float32

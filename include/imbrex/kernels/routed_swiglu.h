@@ -3,6 +3,7 @@
 // router gave the token there, as float8 with a scale for every 128 columns. Bound by reading the rows once.
 #pragma once
 
+#include "imbrex/kernels/parts/steps/activations.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
@@ -46,7 +47,7 @@ struct RoutedSwiglu {
       gate = min(gate, limit);
       up = max(min(up, limit), -limit);
     }
-    auto value = gate / (exp(-gate) + 1.0f) * up * weight;
+    auto value = Silu()(gate, OutputTile{0, 0, float32, 0, 0}) * up * weight;
     auto largest = max(abs(value), {.axis = 1, .keep = true});
     auto scaled = value * select(largest > 0.0f, kLargest / largest, 1.0f);
     store_global(global_view(y_ptr, {rows, width / kBlock, kBlock})[row], scaled.to(float8_e4m3), {block, 0});

@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows added to those of a table, found through indices in memory: the gradient of an embedding, and the sum of the experts'
 // rows of each token. Rows of one index may be many: they are added by atomics, as neighbouring elements together as the
-// target can.
+// target can. (grouped_scatter_add.h has what sorts them first.)
 #pragma once
 
 #include "imbrex/lang.h"
+#include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/stream.h"
+
+namespace imbrex {
+
+/// table[index[i], :] += x[i, :] for each row of x; rows with a negative index are left out. x [rows, width] and
+/// table [table rows, width], both float32, float16 or (from sm_90 on) bfloat16, and index [rows], int32: all dense. Sums of
+/// rows that go to one row are float32 where they are added up before they are added to the table; in which order they
+/// are, and so their rounding, differs between calls. From sm_90 on many rows are sorted by index first, in memory of the
+/// stream's. On a CUDA GPU it returns without waiting. LaunchError names the condition that a call does not meet.
+LaunchReport scatter_add_rows(const DeviceTensor& x, const DeviceTensor& index, const DeviceTensor& table,
+                              const Stream& stream = {}, SourceLocation where = SourceLocation::current());
+
+}  // namespace imbrex
 
 namespace imbrex::kernels {
 

@@ -127,7 +127,16 @@ class [[nodiscard]] Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
   ~Guard();
-  explicit operator bool() const { return true; }
+  explicit operator bool() const& { return true; }
+  /// Does not compile: `if (when(c)) { ... }` would close the scope before the block begins.
+  template <class T>
+  requires std::same_as<T, bool>
+  explicit operator T() const&& {
+    static_assert(detail::kNever<T>,
+                  "the scope would end before its block begins: give it a name, `if (auto arm = "
+                  "when(condition)) { ... }`");
+    return false;
+  }
 
  private:
   uint64_t serial_;

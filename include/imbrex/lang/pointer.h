@@ -19,7 +19,29 @@ class Ptr {
   explicit Ptr(detail::Handle handle) : handle_(handle) {}
   detail::Handle handle() const { return handle_; }
 
+  /// They do not compile: what a pointer points to has a shape first.
+  template <class I>
+  Expr operator[](const I&) const {
+    return explain<I>();
+  }
+  template <class I>
+  Expr operator+(const I&) const {
+    return explain<I>();
+  }
+  template <class I = void>
+  Expr operator*() const {
+    return explain<I>();
+  }
+
  private:
+  template <class I>
+  static Expr explain() {
+    static_assert(
+        detail::kNever<I>,
+        "a pointer has no elements: `auto g = global_view(p, {n})` gives it a shape, then `g[i]` is one "
+        "and `load_global(g, {offset}, {size})` a tile");
+    return Expr({}, int32);
+  }
   detail::Handle handle_;
 };
 

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <tuple>
 #include <vector>
 
 #include "imbrex/lang/scalar.h"
@@ -88,10 +89,26 @@ class MemoryTensor : public Tensor {
 
 }  // namespace detail
 
+// A handle may be set to another tensor, elements are not assigned: `g[i] = g_other[j]` would set a temporary handle.
+#define IMBREX_IS_STORED_TO(Name, advice)                                               \
+  Name(const Name&) = default;                                                          \
+  Name& operator=(const Name&)& = default;                                              \
+  template <class T>                                                                    \
+  void operator=(const T&) {                                                            \
+    static_assert(detail::kNever<T>, "elements of a tensor are not assigned: " advice); \
+  }                                                                                     \
+  template <class T>                                                                    \
+  void operator+=(const T&) {                                                           \
+    static_assert(detail::kNever<T>, "elements of a tensor are not assigned: " advice   \
+                                     "; atomic::add() adds where several threads may"); \
+  }
 /// See the head of this file.
 class GlobalTensor : public detail::MemoryTensor<GlobalTensor> {
  public:
   using MemoryTensor::MemoryTensor;
+  IMBREX_IS_STORED_TO(GlobalTensor,
+                      "store a tile by `store_global(g, tile, {row, column})`, a number by "
+                      "`store_global(g, full(g.dtype(), {1}, x), {row, column})`")
   /// The element at the index, one number per dimension, or the only one: a scalar that all threads of the executing
   /// group read, and that is the same in all as long as nobody else writes it. Any thread group. [PTX: ld.global]
   Expr item(const Scalars& index = {}, SourceLocation where = SourceLocation::current()) const {
@@ -102,11 +119,15 @@ class GlobalTensor : public detail::MemoryTensor<GlobalTensor> {
 class SharedTensor : public detail::MemoryTensor<SharedTensor> {
  public:
   using MemoryTensor::MemoryTensor;
+  IMBREX_IS_STORED_TO(SharedTensor,
+                      "store a tile of the tensor's shape by `store_shared(s, tile)`, a part of it by "
+                      "`store_shared(s.slice({row, column}, {rows, columns}), tile)`")
   /// As GlobalTensor::item(). What other threads stored is there after a sync(). [PTX: ld.shared]
   Expr item(const Scalars& index = {}, SourceLocation where = SourceLocation::current()) const {
     return detail::memory_item(*this, index, where);
   }
 };
+#undef IMBREX_IS_STORED_TO
 /// See the head of this file.
 class TMemoryTensor : public detail::MemoryTensor<TMemoryTensor> {
   using MemoryTensor::MemoryTensor;
@@ -132,6 +153,20 @@ class RegisterBase : public Tensor {
   /// The element at the index (one number per dimension, inside the shape), or the only one: a scalar, the same in all
   /// threads of the group, which all execute it. Moves through shared memory unless every thread holds the element.
   Expr item(const Scalars& index = {}, SourceLocation where = SourceLocation::current()) const;
+
+  /// They do not compile: the elements are spread over threads.
+  template <class I>
+  Expr operator[](const I&) const {
+    static_assert(
+        detail::kNever<I>,
+        "the elements of a register tensor are spread over threads: `x.item({i, j})` is one of them, the "
+        "same in all threads, and `x.slice({row, column}, {rows, columns})` a box");
+    return item();
+  }
+  template <class... I>
+  Expr operator()(const I&... i) const {
+    return (*this)[std::tuple(i...)];
+  }
 
   template <class T>
   requires std::same_as<T, bool>
@@ -212,6 +247,29 @@ class RegisterTensor : public RegisterBase {
       : RegisterBase(detail::new_tile_variable(TileArg(init, where), where)) {}
   RegisterTensor(const RegisterTensor& other, SourceLocation where = SourceLocation::current())
       : RegisterBase(detail::new_tile_variable(TileArg(other, where), where)) {}
+  /// They do not compile: a variable has the shape, the type and the value of a first tile.
+  template <class T>
+  requires(std::derived_from<T, GlobalTensor> || std::derived_from<T, SharedTensor> ||
+           ScalarLike<T>) explicit RegisterTensor(const T&)
+      : RegisterBase(detail::Handle{}) {
+    static_assert(!std::derived_from<T, GlobalTensor>,
+                  "a tensor of global memory is no register tensor: load a tile of it, `RegisterTensor x = "
+                  "load_global(g, {row, column}, {rows, columns})`");
+    static_assert(!std::derived_from<T, SharedTensor>,
+                  "a shared tensor is no register tensor: load it, `RegisterTensor x = load_shared(s)`");
+    static_assert(std::derived_from<T, GlobalTensor> || std::derived_from<T, SharedTensor>,
+                  "a number has no shape: `RegisterTensor x = full(float32, {m, n}, 0.5)`, or zeros()");
+  }
+  template <class T = void>
+  RegisterTensor() : RegisterBase(detail::Handle{}) {
+    static_assert(detail::kNever<T>,
+                  "a register tensor begins with a value: `RegisterTensor x = zeros(float32, {m, n})`");
+  }
+  template <class T = void>
+  RegisterTensor(DataType, const Shape&) : RegisterBase(detail::Handle{}) {
+    static_assert(detail::kNever<T>,
+                  "a register tensor begins with a value: `RegisterTensor x = zeros(float32, {m, n})`");
+  }
   /// Takes the variable over; `other` must not be used any more.
   RegisterTensor(RegisterTensor&& other) noexcept : RegisterBase(other.handle_) { other.handle_ = {}; }
 

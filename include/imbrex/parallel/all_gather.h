@@ -3,9 +3,15 @@
 // all_reduce.h. Together they are an all-reduce, with work on the parts in between.
 #pragma once
 
+#include <numeric>
+
 #include "imbrex/parallel/all_reduce.h"
 
 namespace imbrex::parallel {
+
+/// A row of n elements as so many units of elements: a kernel that knows the unit moves rows, which begin at multiples of n, by
+/// as many bytes at once as it allows.
+inline int unit_of_rows(int64_t n) { return static_cast<int>(std::gcd(n, int64_t{16})); }
 
 /// Every rank's y is the x of all ranks, [ranks, n]: each stores its own to all.
 struct AllGatherKernel {
@@ -13,11 +19,12 @@ struct AllGatherKernel {
   int block = 4096;
   int num_warps = 8;
 
-  void operator()(Int32 n, Int32 ctas, int most_ctas, int ranks, int64_t rank_stride_bytes, Int32 rank,
-                  DataType dtype, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr,
+  void operator()(Int32 n_units, int n_unit, Int32 ctas, int most_ctas, int ranks, int64_t rank_stride_bytes,
+                  Int32 rank, DataType dtype, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr,
                   Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
+    Int32 n = n_units * n_unit;
     auto g_x = global_view(x_ptr, dtype, {n});
     auto g_y = symmetric_view(y_ptr, dtype, rank_stride_bytes, ranks, {ranks, n});
     MeetingsOfCtas ctas_of_ranks(signal_ptr, call_ptr, most_ctas, 2, ranks, rank_stride_bytes, rank);
@@ -38,11 +45,12 @@ struct ReduceScatterKernel {
   int block = 4096;
   int num_warps = 8;
 
-  void operator()(Int32 n, Int32 ctas, int most_ctas, int ranks, int64_t rank_stride_bytes, Int32 rank,
-                  DataType dtype, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr,
+  void operator()(Int32 n_units, int n_unit, Int32 ctas, int most_ctas, int ranks, int64_t rank_stride_bytes,
+                  Int32 rank, DataType dtype, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<int32> signal_ptr,
                   Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
+    Int32 n = n_units * n_unit;
     auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {ranks, n});
     auto g_y = global_view(y_ptr, dtype, {n});
     MeetingsOfCtas ctas_of_ranks(signal_ptr, call_ptr, most_ctas, 2, ranks, rank_stride_bytes, rank);
@@ -83,12 +91,15 @@ class RowCollective {
                      std::string(name) + ": the larger tensor is not a dense row per rank of the smaller's",
                      {},
                      "pass tensors of one type, of shapes [ranks, ...] and [...]"});
-    if (!ranks_.reaches_peers()) return;  // NCCL's kernels do it
     const int64_t n = row.bytes() * 8 / row.dtype().bits();
+    ranks_.agree(name, row.dtype(), {n}, where);
+    if (!ranks_.reaches_peers()) return;  // NCCL's kernels do it
     const uint64_t of_row = row.address(), of_rows = rows.all().address();
     const int64_t ctas = std::clamp<int64_t>(cdiv(n, K().block), 1, ctas_);
-    body(kernel_, n, ctas, ctas_, ranks_.size(), rows.rank_stride_bytes(), ranks_.rank(), row.dtype(),
-         x_is_row ? of_row : of_rows, x_is_row ? of_rows : of_row, signals_.all().address(), calls_);
+    const int unit = unit_of_rows(n);
+    body(kernel_, n / unit, unit, ctas, ctas_, ranks_.size(), rows.rank_stride_bytes(), ranks_.rank(),
+         row.dtype(), x_is_row ? of_row : of_rows, x_is_row ? of_rows : of_row, signals_.all().address(),
+         calls_);
   }
   LaunchReport launch(const char* name, const SymmetricTensor& rows, const DeviceTensor& row, bool x_is_row,
                       const Stream& stream, SourceLocation where) {

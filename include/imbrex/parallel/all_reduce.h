@@ -165,9 +165,10 @@ class AllReduce {
     if (x.dtype() != y.dtype() || x.shape() != y.shape())
       throw LaunchError(
           Diagnostic{where, "AllReduce: x and y differ in type or shape", {}, "make both alike"});
-    if (!ranks_.reaches_peers()) return;  // NCCL's kernels do it
     const int64_t n = x.mine().bytes() * 8 / x.dtype().bits();
     if (kind == Kind::kAuto) kind = choose(x.mine().bytes());
+    ranks_.agree(kind == Kind::kOneShot ? "one-shot AllReduce" : "two-shot AllReduce", x.dtype(), {n}, where);
+    if (!ranks_.reaches_peers()) return;  // NCCL's kernels do it
     const bool is_one_shot = kind == Kind::kOneShot;
     const int64_t parts = is_one_shot ? 1 : ranks_.size();
     // More loads in flight per thread, where there is work for all CTAs all the same.

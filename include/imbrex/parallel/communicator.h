@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -70,6 +71,11 @@ class Communicator {
   /// returns. synchronize() knows them.
   SymmetricTensor signals(int64_t count, SourceLocation where = SourceLocation::current());
 
+  /// For a call whose kernels wait for each other: DeviceError where ranks make it with different types or sizes. They meet the
+  /// first time that the call has these, and not again: a rank that then calls with others, which are new to it, meets nobody.
+  void agree(const char* call, DataType dtype, std::initializer_list<int64_t> sizes,
+             SourceLocation where = SourceLocation::current()) const;
+
   /// Whether kernels reach the memory of other ranks. On GPUs without peer access they do not: then the collectives
   /// (AllReduce, AllGather, ReduceScatter, the fused products) go through NCCL 2.19 or later, whose sums are added in an order of
   /// its own, and whatever needs all() of a SymmetricTensor is a LaunchError. Rank 0 says so on stderr when the ranks come together, and
@@ -103,6 +109,14 @@ class Communicator {
   std::shared_ptr<runtime::RankLink> link_;
 };
 
+/// Where a rank of Ranks::of_process() is among the servers; as it is, all ranks are on one.
+struct ServerOfRank {
+  int gpu = -1;   ///< the rank's, of this server's; -1: of its rank's number
+  int ranks = 0;  ///< on this server; 0: all
+  std::string address =
+      {};  ///< HOST:PORT at which rank 0 listens, the same for all, where ranks are on several
+};
+
 /// On which GPUs ranks run.
 class Ranks {
  public:
@@ -118,10 +132,10 @@ class Ranks {
   /// server (or just one, chosen for it), otherwise "virtual". LaunchError for another word, and for variables that
   /// contradict each other.
   static Ranks from_environment(std::string_view kind = "auto", vgpu::Options options = {});
-  /// The same for a program that knows its rank otherwise: rank `rank` of `size`, all on this server, of which each says the
-  /// same `job` and no other job of the user does.
+  /// The same for a program that knows its rank otherwise: rank `rank` of `size`, of which each says the same `job` and no other
+  /// job of the user does. LaunchError for a rank that is none of them, and for several servers without an address.
   static Ranks of_process(int rank, int size, const std::string& job, std::string_view kind = "auto",
-                          vgpu::Options options = {});
+                          vgpu::Options options = {}, const ServerOfRank& server = {});
   /// How many CUDA devices there are; 0 without a driver.
   static int cuda_devices();
 

@@ -31,6 +31,11 @@ struct Comparison {
   std::string format() const;
 };
 
+/// A reference, and how far a result may be from it.
+struct Bounded {
+  double value = 0, allowed = 0;
+};
+
 /// The tolerance for results that were accumulated in float32 and rounded once to `dtype`: about twice what
 /// that rounding needs. 0 for integers.
 double default_tolerance(DataType dtype);
@@ -40,5 +45,9 @@ Comparison compare(const HostTensor& got, std::span<const double> expected, doub
 /// Compares the elements at the row-major `indices`; `expected[i]` belongs to `indices[i]`.
 Comparison compare_at(const HostTensor& got, std::span<const int64_t> indices,
                       std::span<const double> expected, double tolerance);
+/// The same where each element has a bound of its own. `max_rel_err` and `tolerance` are the error of the worst element, which
+/// is nearest to its bound or farthest beyond it, and that bound, both relative as above.
+Comparison compare_at(const HostTensor& got, std::span<const int64_t> indices,
+                      std::span<const Bounded> expected);
 
 }  // namespace imbrex

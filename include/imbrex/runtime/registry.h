@@ -140,6 +140,9 @@ class Case {
   /// value at a row-major index. Checks at most `samples` elements: the corners and a seeded random choice.
   void expect_samples(const DeviceTensor& output, const std::function<double(int64_t)>& element,
                       int64_t samples, double tolerance = -1);
+  /// The same with a bound for each element: how far what is rounded on the way may take it from its value.
+  void expect_within(const DeviceTensor& output, const std::function<Bounded(int64_t)>& element,
+                     int64_t samples);
 
   /// States C[m, n] = A[m, k] * B[n, k]^T of two inputs. Small products are checked whole; of large ones
   /// sampled elements, and all elements together by random projections of the rows.

@@ -10,16 +10,17 @@ namespace imbrex::vgpu {
 /// Rules of PTX that every chip keeps less strictly, and that established libraries therefore bend.
 enum class BentRule : uint8_t {
   kNone,
-  kEqualValues,     // unordered stores of the same value
-  kRepeatedInit,    // lanes of one instruction initialise an mbarrier alike
-  kReadBeforeCas,   // a plain read begins a loop of compare-and-swap
-  kArrivalScope,    // an arrival or a wait of CTA scope, across a cluster
-  kRelaxedWait,     // asynchronous work behind a .relaxed wait
-  kTensorFence,     // tcgen05.fence left out beside a synchronisation
-  kRegisterWait,    // registers of tcgen05.ld or wgmma used before the wait
-  kExitBeforeRead,  // exit before the sources of bulk stores have been read
-  kArrivalAhead,    // a CTA arrives at its peer's mbarrier before the peer has seen the phase before end
-  kAtomicPastEnd,   // the word of a compare-and-swap reaches over the end of an allocation
+  kEqualValues,       // unordered stores of the same value
+  kRepeatedInit,      // lanes of one instruction initialise an mbarrier alike
+  kReadBeforeCas,     // a plain read begins a loop of compare-and-swap
+  kArrivalScope,      // an arrival or a wait of CTA scope, across a cluster
+  kRelaxedWait,       // asynchronous work behind a .relaxed wait
+  kTensorFence,       // tcgen05.fence left out beside a synchronisation
+  kRegisterWait,      // registers of tcgen05.ld or wgmma used before the wait
+  kExitBeforeRead,    // exit before the sources of bulk stores have been read
+  kArrivalAhead,      // a CTA arrives at its peer's mbarrier before the peer has seen the phase before end
+  kAtomicPastEnd,     // the word of a compare-and-swap reaches over the end of an allocation
+  kUnwrittenPadding,  // bytes of global memory that nobody has written, beside others that somebody has
   kCount,
 };
 /// The name a rule is printed under: "equal-values", "relaxed-wait", ...; "" for kNone.

@@ -17,8 +17,8 @@ struct Watch;  // imbrex/vgpu/watch.h
 /// Which checkers run. With everything off, kernels run the unchecked bodies: memory safety of the host,
 /// deadlocks and the budget are still watched.
 struct CheckSet {
-  bool uninitialized = true;          // registers, shared and local memory
-  bool uninitialized_global = false;  // also global bytes never written since allocation
+  bool uninitialized = true;         // registers, shared and local memory
+  bool uninitialized_global = true;  // with `uninitialized`: also global bytes never written since allocation
   bool races = true;         // on shared and tensor memory, between lanes, warps and asynchronous units
   bool global_races = true;  // with `races`: on global memory too, within and between clusters
   bool stream_order = true;  // between launches, copies and the host, where they are on streams

@@ -24,7 +24,7 @@ enum class FindingKind : uint8_t {
   kInterrupted,         // the host ended the launch (Watch::stop)
   kIllegalInstruction,  // operands or state the hardware answers with an error or leaves undefined
   // Checkers.
-  kUninitializedRead,    // register, shared, local (and, if asked, global) bytes never written
+  kUninitializedRead,    // register, shared, local or global bytes never written
   kUseAfterFree,         // freed global memory
   kRace,                 // conflicting accesses with no happens-before between them
   kMissingProxyFence,    // ordered, but the generic and the async proxy were not joined by a fence

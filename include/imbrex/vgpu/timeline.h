@@ -21,6 +21,7 @@ enum class LaneKind : uint8_t {
   kTensorMemory,   // tcgen05.ld, st and cp
   kLaunchControl,  // requests of cluster launch control
   kBarrier,        // one mbarrier
+  kLinks,          // the GPU's links to the others of its node
 };
 
 /// What happens during a span.
@@ -74,6 +75,8 @@ struct Utilisation {
   double hbm = 0;          // bytes from and to memory against its bandwidth
   double issue = 0;        // issue slots used, mean over all SMs
   double waiting = 0;      // of the warps' time, what they spend waiting
+  double links_out = 0;    // of the GPUs of a node: its links to the others, sending
+  double links_in = 0;     // ... and receiving
 };
 
 /// What time can go to. One of them made free at a time tells what limits a launch.
@@ -155,6 +158,8 @@ struct Timeline {
   /// tensor-core work or no load.
   double overlap = -1;
   int64_t hbm_bytes = 0, l2_bytes = 0;
+  int rank = -1;  // of the GPU where several ran together, all of which began at cycle 0; -1: it was alone
+  int64_t link_bytes_out = 0, link_bytes_in = 0;  // sent to and received from the others
   /// False when the simulation got stuck and nothing above is to be believed.
   bool complete = true;
   std::vector<TimelineLane> lanes;  // of the cluster asked for

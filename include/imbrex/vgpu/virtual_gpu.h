@@ -258,6 +258,9 @@ class VirtualGpu {
   void copy_from_device(void* to, DeviceAddress from, int64_t bytes) const;
   void copy_on_device(DeviceAddress to, DeviceAddress from, int64_t bytes);
   void fill(DeviceAddress to, uint8_t value, int64_t bytes);
+  /// Makes the contents undefined, as those of memory just allocated: what a kernel reads before it is written is a
+  /// finding. For memory that the host hands out again. LaunchError as of fill().
+  void discard(DeviceAddress at, int64_t bytes);
   /// fill() with a 16- or 32-bit pattern, as the driver's memset D16 and D32.
   void fill16(DeviceAddress to, uint16_t value, int64_t count);
   void fill32(DeviceAddress to, uint32_t value, int64_t count);

@@ -9,7 +9,12 @@ CUDA_API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   return answer("cuLaunchKernel", [&] {
     const CUlaunchConfig& launch = not_null(config, "config");
     Stream& stream = Host::get().stream(launch.stream);
-    submit(stream, launch_work(launch, function, parameters, extra));
+    try {
+      submit(stream, launch_work(launch, function, parameters, extra));
+    } catch (const ApiError&) {
+      if (stream.is_capturing()) stream.capture->is_invalid = true;
+      throw;
+    }
   });
 }
 

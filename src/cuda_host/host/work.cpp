@@ -226,13 +226,7 @@ LaunchWork launch_work(const CUlaunchConfig& config, CUfunction handle, void** p
       Host::get().events.get(attribute.value.completion_event.event).is_recorded = true;
     // The others are hints about time, which change no result: priority, policy, serialisation, carve-out.
   }
-  if (const int allowed = work.function->attribute(kFuncMaxDynamicShared);
-      work.dynamic_shared_bytes > allowed)
-    refuse(CUDA_ERROR_INVALID_VALUE,
-           fmt::format("{} is to get {} bytes of dynamic shared memory, it may have {}\n"
-                       "  help: allow more by cudaFuncSetAttribute(kernel, "
-                       "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)",
-                       demangled(work.function->function.name()), work.dynamic_shared_bytes, allowed));
+  check_limits(work);
   work.parameters = pack_parameters(*work.function, parameters, extra);
   return work;
 }

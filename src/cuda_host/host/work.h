@@ -72,7 +72,9 @@ void submit(Stream& stream, Work work);
 
 /// The parameters of a launch as the program gave them: one pointer each, or one packed buffer (`extra`).
 std::vector<std::byte> pack_parameters(const FunctionObject& function, void** parameters, void** extra);
-/// What a launch configuration says, its attributes included; CUDA_ERROR_INVALID_VALUE where it contradicts itself.
+/// Refuses a launch that asks for more than there is, or contradicts itself: by the code that a GPU's driver has for it.
+void check_limits(const LaunchWork& work);
+/// What a launch configuration says, its attributes included; refused as by check_limits().
 LaunchWork launch_work(const CUlaunchConfig& config, CUfunction function, void** parameters, void** extra);
 
 }  // namespace imbrex::cuda

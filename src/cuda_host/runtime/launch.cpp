@@ -21,8 +21,12 @@ constexpr auto kInvalidConfiguration = static_cast<CUresult>(9);
 
 CUresult launch(const cudaLaunchConfig_t& wanted, CUfunction function, void** arguments) {
   const CudaDim3 &grid = wanted.grid, &block = wanted.block;
-  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  if (threads == 0 || threads > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0)
+  // From 13.0 on the runtime leaves that to the driver, and its code is another.
+  const auto is_between = [](unsigned value, unsigned most) { return value >= 1 && value <= most; };
+  if (IMBREX_CUDART_MAJOR < 13 &&
+      (!is_between(grid.x, 0x7FFFFFFF) || !is_between(grid.y, 65535) || !is_between(grid.z, 65535) ||
+       !is_between(block.x, 1024) || !is_between(block.y, 1024) || !is_between(block.z, 64) ||
+       uint64_t{block.x} * block.y * block.z > 1024))
     return kInvalidConfiguration;
   const CUlaunchConfig config{grid.x,
                               grid.y,

@@ -9,6 +9,7 @@
 
 #include "core/target.h"
 #include "imbrex/core/error.h"
+#include "ir/entry_registers.h"
 #include "passes/thread_group.h"
 
 namespace imbrex::passes {
@@ -111,6 +112,7 @@ class Checker {
     budgets_.resize(static_cast<size_t>(function_.threads() / kWarp));
     block(function_.body, {0, function_.threads(), nullptr}, nullptr);
     check_budgets();
+    if (findings_.empty()) check_sum_of_budgets();
     const int64_t ids = target ? target->named_barriers - 1 : 15;  // 0 is the CTA's
     if (static_cast<int64_t>(barriers_.size()) > ids)
       findings_.push_back({function_.where,
@@ -186,6 +188,36 @@ class Checker {
         break;
       }
     }
+  }
+
+  /// What the warps hold in the end is at most what the CTA began with: else the last to ask waits for ever.
+  void check_sum_of_budgets() {
+    const Target* target = find_target(function_.target);
+    const auto asks = [](const std::vector<Budget>& asked) { return !asked.empty(); };
+    const auto changes_its_mind = [](const std::vector<Budget>& asked) { return asked.size() > 1; };
+    if (target == nullptr || std::ranges::none_of(budgets_, asks) ||
+        std::ranges::any_of(budgets_, changes_its_mind))
+      return;
+    const int64_t entry = ir::registers_at_entry(function_, *target);
+    int64_t sum = 0;
+    std::vector<int64_t> shares;
+    const Budget* largest = nullptr;
+    for (size_t warp = 0; warp < budgets_.size(); ++warp) {
+      const std::vector<Budget>& asked = budgets_[warp];
+      const int64_t share = asked.empty() ? entry : asked.front().op->int_attr("registers");
+      sum += share;
+      if (warp % (kWarpGroup / kWarp) == 0) shares.push_back(share);
+      if (!asked.empty() && (largest == nullptr || share > largest->op->int_attr("registers")))
+        largest = &asked.front();
+    }
+    const auto pool = entry * static_cast<int64_t>(budgets_.size());
+    if (sum <= pool) return;
+    find(*largest->op, largest->group,
+         fmt::format("the warp groups ask for {} registers in each thread, {} with all warps; the CTA begins "
+                     "with {} in "
+                     "each of {} warps, {}",
+                     fmt::join(shares, ", "), sum, entry, budgets_.size(), pool),
+         "ask for fewer, or let the warps that load give more back: the last to ask would wait for ever");
   }
 
   void check_nesting(const Op& op, const ThreadGroup& group) {

@@ -29,6 +29,7 @@ class LocalMachine : public Machine {
   }
   void copy(uint64_t to, uint64_t from, int64_t bytes) override { gpu_.copy_on_device(to, from, bytes); }
   void fill(uint64_t to, uint8_t value, int64_t bytes) override { gpu_.fill(to, value, bytes); }
+  void discard(uint64_t at, int64_t bytes) override { gpu_.discard(at, bytes); }
 
   Stream create_stream(const std::string& name, bool is_blocking) override {
     return gpu_.order().create_stream(name, is_blocking);

@@ -36,6 +36,7 @@ class Machine {
   virtual void read(std::span<std::byte> to, uint64_t from) = 0;
   virtual void copy(uint64_t to, uint64_t from, int64_t bytes) = 0;
   virtual void fill(uint64_t to, uint8_t value, int64_t bytes) = 0;
+  virtual void discard(uint64_t at, int64_t bytes) = 0;
 
   // Of VirtualGpu::order().
   virtual Stream create_stream(const std::string& name, bool is_blocking) = 0;

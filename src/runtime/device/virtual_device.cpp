@@ -245,7 +245,13 @@ class VirtualDevice : public DeviceBackend {
     return number_of(stream);
   }
   void scratch_taken(uint64_t address, int64_t bytes, OnStream on) override {
-    start_fill(address, 0xFF, bytes, on);  // for those who count on zeros
+    if (records(on.stream, [=, this](CUstream_st* stream) {
+          scratch_taken(address, bytes, {stream, on.where});
+        }))
+      return;
+    const std::lock_guard lock(*turn_);
+    machine_->discard(address, bytes);  // for those who count on zeros
+    judge(on.stream, {"fill", on.where}, vgpu::Footprint::of_write(address, bytes));
   }
   void scratch_given_back(uint64_t address, int64_t bytes, OnStream on) noexcept override {
     try {

@@ -191,7 +191,10 @@ void JitKernel::check(std::span<const LaunchArgument> arguments) const {
            fmt::format("is a tensor of {}, the kernel takes {}", tensor->dtype().name(), info.dtype.name()),
            "convert the tensor or use another kernel");
     if (tensor->device().shared_backend() != device_.shared_backend())
-      fail(i, fmt::format("lives on '{}', the kernel runs on '{}'", tensor->device().name(), device_.name()),
+      fail(i,
+           fmt::format("lives on '{}', the kernel runs on {}'{}'", tensor->device().name(),
+                       tensor->device().name() == device_.name() ? "another of that name, " : "",
+                       device_.name()),
            "copy the tensor to the kernel's device");
     if (tensor->address() % info.alignment != 0)
       fail(i, fmt::format("is at address 0x{:x}, not a multiple of {}", tensor->address(), info.alignment),

@@ -75,6 +75,19 @@ std::vector<std::string> Communicator::gather(const std::string& text, SourceLoc
   return texts;
 }
 
+void Communicator::agree(const char* call, DataType dtype, std::initializer_list<int64_t> sizes,
+                         SourceLocation where) const {
+  uint64_t hash = std::hash<std::string_view>()(call);
+  const auto mix = [&](uint64_t value) {
+    hash = (hash ^ value) * 0x9E37'79B9'7F4A'7C15u, hash ^= hash >> 29;
+  };
+  mix(std::hash<std::string_view>()(dtype.name()));
+  for (const int64_t size : sizes) mix(static_cast<uint64_t>(size));
+  if (link_->agreed.contains(hash)) return;
+  link_->meet(fmt::format("{}({}, {})", call, dtype.name(), fmt::join(sizes, " x ")), {}, where);
+  link_->agreed.insert(hash);
+}
+
 namespace {
 
 int64_t dense_bytes(DataType dtype, const std::vector<int64_t>& shape) {
@@ -214,10 +227,15 @@ Ranks Ranks::from_environment(std::string_view kind, vgpu::Options options) {
 }
 
 Ranks Ranks::of_process(int rank, int size, const std::string& job, std::string_view kind,
-                        vgpu::Options options) {
+                        vgpu::Options options, const ServerOfRank& server) {
   if (rank < 0 || rank >= size)
     throw LaunchError(Diagnostic{{}, fmt::format("rank {} of {}", rank, size), {}, "ranks begin at 0"});
-  return of_job({rank, size, rank, size, "", job}, kind, std::move(options));
+  if (server.ranks < 0 || server.ranks > size)
+    throw LaunchError(Diagnostic{
+        {}, fmt::format("{} of {} ranks are on this server", server.ranks, size), {}, "1 to all of them"});
+  const int on_server = server.ranks == 0 ? size : server.ranks;
+  const int gpu = server.gpu < 0 ? rank : server.gpu;
+  return of_job({rank, size, gpu, on_server, "", job, server.address}, kind, std::move(options));
 }
 
 Ranks Ranks::of_job(const runtime::Job& job, std::string_view kind, vgpu::Options options) {

@@ -9,7 +9,7 @@ namespace imbrex::runtime {
 
 struct Job {
   int rank = 0, size = 1;
-  int local_rank = 0, local_size = 1;  // on this server
+  int local_rank = 0, local_size = 1;  // on this server; of a program's own subset of ranks the GPU's number
   std::string launcher;                // as messages name it; "" where there is none
   std::string name;                    // that all ranks know, and no other job of the user
   std::string address;  // "host:port" where rank 0 listens for other servers; "" where nothing says

@@ -64,6 +64,7 @@ class Meeting {
   /// Something has changed: what can happen now, happens.
   void advance();
   void run_launches();
+  void name_absent(vgpu::Report& report) const;
   /// The ranks cannot go on together.
   void break_up(std::string why, std::string help);
   /// Waits until the rank's seat is back in its host program.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,9 @@ class RankLink {
   std::shared_ptr<SymmetricMemory> memory;
   /// Where GPUs cannot reach each other's memory; null where they can.
   std::shared_ptr<Collectives> collectives;
+
+  /// What Communicator::agree() has met for.
+  std::unordered_set<uint64_t> agreed;
 
   void add_signals(uint64_t mine, int64_t bytes);
   /// The first of each of this rank's signals, as text, read while kernels may be running.

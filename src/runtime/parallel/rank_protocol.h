@@ -142,7 +142,7 @@ struct CallTable {
 /// Machine's, but for what a rank's own process answers itself, and read(), whose bytes are the answer.
 using MachineCalls =
     CallTable<&Machine::allocate, &Machine::free, &Machine::write, &Machine::copy, &Machine::fill,
-              &Machine::create_stream, &Machine::destroy_stream, &Machine::create_event,
+              &Machine::discard, &Machine::create_stream, &Machine::destroy_stream, &Machine::create_event,
               &Machine::destroy_event, &Machine::record, &Machine::wait, &Machine::synchronize_stream,
               &Machine::synchronize_event, &Machine::synchronize, &Machine::forget, &Machine::judge,
               &Machine::judge_on_host, &Machine::load, &Machine::unload, &Machine::launch>;

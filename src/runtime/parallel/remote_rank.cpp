@@ -98,6 +98,7 @@ class RemoteMachine : public Machine {
   }
   void copy(uint64_t to, uint64_t from, int64_t bytes) override { ask<&Machine::copy>(to, from, bytes); }
   void fill(uint64_t to, uint8_t value, int64_t bytes) override { ask<&Machine::fill>(to, value, bytes); }
+  void discard(uint64_t at, int64_t bytes) override { ask<&Machine::discard>(at, bytes); }
 
   Stream create_stream(const std::string& name, bool is_blocking) override {
     return ask<&Machine::create_stream>(name, is_blocking);

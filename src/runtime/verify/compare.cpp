@@ -40,33 +40,38 @@ double default_tolerance(DataType dtype) {
 
 namespace {
 
-template <class IndexAt, class GotAt>
-Comparison compare_elements(const HostTensor& got, std::span<const double> expected, double tolerance,
-                            IndexAt index_at, GotAt got_at) {
+/// `expected_at(i)` is what element `i` is compared with, allowed_at(i, r) how far it may be off, r being the root mean
+/// square of the reference.
+template <class IndexAt, class GotAt, class ExpectedAt, class AllowedAt>
+Comparison compare_elements(const HostTensor& got, int64_t checked, const IndexAt& index_at,
+                            const GotAt& got_at, const ExpectedAt& expected_at, const AllowedAt& allowed_at) {
   Comparison result;
-  result.tolerance = tolerance;
   result.elements = got.elements();
-  result.checked = static_cast<int64_t>(expected.size());
+  result.checked = checked;
   double squares = 0;
   int64_t finite = 0;
-  for (double value : expected)
-    if (std::isfinite(value)) squares += value * value, ++finite;
+  for (int64_t i = 0; i < checked; ++i)
+    if (const double value = expected_at(i); std::isfinite(value)) squares += value * value, ++finite;
   const double scale = finite > 0 ? std::sqrt(squares / static_cast<double>(finite)) : 0;
   int64_t worst = -1;
-  for (int64_t i = 0; i < result.checked; ++i) {
-    const double want = expected[i], have = got_at(i);
+  double worst_part = 0;
+  for (int64_t i = 0; i < checked; ++i) {
+    const double want = expected_at(i), have = got_at(i),
+                 unit = std::max({std::abs(want), scale, std::numeric_limits<double>::min()});
     double error;
     if (have == want || (std::isnan(have) && std::isnan(want))) {
       error = 0;
     } else if (!std::isfinite(have) || !std::isfinite(want)) {
       error = std::numeric_limits<double>::infinity();
     } else {
-      error = std::abs(have - want) / std::max({std::abs(want), scale, std::numeric_limits<double>::min()});
+      error = std::abs(have - want) / unit;
     }
-    if (error > tolerance) ++result.failed;
-    if (worst < 0 || error > result.max_rel_err) {
-      worst = i;
-      result.max_rel_err = error, result.expected = want, result.got = have;
+    const double allowed = allowed_at(i, unit);
+    if (error > allowed) ++result.failed;
+    const double part = error == 0 ? 0 : error / allowed;
+    if (worst < 0 || part > worst_part || (part == worst_part && error > result.max_rel_err)) {
+      worst = i, worst_part = part;
+      result.max_rel_err = error, result.tolerance = allowed, result.expected = want, result.got = have;
     }
   }
   if (worst >= 0) {
@@ -94,16 +99,30 @@ Comparison compare(const HostTensor& got, std::span<const double> expected, doub
   if (static_cast<int64_t>(expected.size()) != got.elements())
     throw InternalError(
         fmt::format("reference of {} elements for a result of {}", expected.size(), got.elements()));
-  std::vector<double> values = got.to_doubles();
-  return compare_elements(
-      got, expected, tolerance, [](int64_t i) { return i; }, [&](int64_t i) { return values[i]; });
+  const std::vector<double> values = got.to_doubles();
+  Comparison result = compare_elements(
+      got, got.elements(), [](int64_t i) { return i; }, [&](int64_t i) { return values[i]; },
+      [&](int64_t i) { return expected[i]; }, [&](int64_t, double) { return tolerance; });
+  result.tolerance = tolerance;
+  return result;
 }
 
 Comparison compare_at(const HostTensor& got, std::span<const int64_t> indices,
                       std::span<const double> expected, double tolerance) {
+  Comparison result = compare_elements(
+      got, static_cast<int64_t>(expected.size()), [&](int64_t i) { return indices[i]; },
+      [&](int64_t i) { return got.get(indices[i]); }, [&](int64_t i) { return expected[i]; },
+      [&](int64_t, double) { return tolerance; });
+  result.tolerance = tolerance;
+  return result;
+}
+
+Comparison compare_at(const HostTensor& got, std::span<const int64_t> indices,
+                      std::span<const Bounded> expected) {
   return compare_elements(
-      got, expected, tolerance, [&](int64_t i) { return indices[i]; },
-      [&](int64_t i) { return got.get(indices[i]); });
+      got, static_cast<int64_t>(expected.size()), [&](int64_t i) { return indices[i]; },
+      [&](int64_t i) { return got.get(indices[i]); }, [&](int64_t i) { return expected[i].value; },
+      [&](int64_t i, double unit) { return expected[i].allowed / unit; });
 }
 
 }  // namespace imbrex

@@ -161,8 +161,10 @@ void Case::expect_samples(const DeviceTensor& output, const std::function<double
   });
 }
 
-void Case::compare_samples(const HostTensor& got, int64_t samples, double tolerance,
-                           const std::function<std::vector<double>(std::span<const int64_t>)>& make) {
+namespace {
+
+/// Row-major indices of all elements; if there are more than `samples`, of the corners and a random choice.
+std::vector<int64_t> sampled(const HostTensor& got, int64_t samples, uint64_t seed) {
   const int64_t n = got.elements();
   std::vector<int64_t> indices;
   if (n <= samples) {
@@ -170,7 +172,7 @@ void Case::compare_samples(const HostTensor& got, int64_t samples, double tolera
   } else {
     const int64_t columns = got.shape().back();
     indices = {0, columns - 1, n - columns, n - 1};
-    uint64_t state = seed_;
+    uint64_t state = seed;
     while (static_cast<int64_t>(indices.size()) < samples) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       indices.push_back(static_cast<int64_t>((state >> 33) * 0x100000001u % static_cast<uint64_t>(n)));
@@ -178,6 +180,32 @@ void Case::compare_samples(const HostTensor& got, int64_t samples, double tolera
     std::sort(indices.begin(), indices.end());
     indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   }
+  return indices;
+}
+
+}  // namespace
+
+void Case::expect_within(const DeviceTensor& output, const std::function<Bounded(int64_t)>& element,
+                         int64_t samples) {
+  if (!is_launched_) return;
+  const HostTensor got = output.to_host();
+  const std::vector<int64_t> indices = sampled(got, samples, seed_);
+  const std::vector<double> numbers = reference([&] {  // values, each with its bound
+    std::vector<double> made;
+    for (int64_t index : indices) {
+      const Bounded b = element(index);
+      made.insert(made.end(), {b.value, b.allowed});
+    }
+    return made;
+  });
+  std::vector<Bounded> expected;
+  for (size_t i = 0; i < indices.size(); ++i) expected.push_back({numbers[2 * i], numbers[2 * i + 1]});
+  comparisons.push_back(compare_at(got, indices, expected));
+}
+
+void Case::compare_samples(const HostTensor& got, int64_t samples, double tolerance,
+                           const std::function<std::vector<double>(std::span<const int64_t>)>& make) {
+  const std::vector<int64_t> indices = sampled(got, samples, seed_);
   const std::vector<double> expected = reference([&] { return make(indices); });
   comparisons.push_back(
       compare_at(got, indices, expected, tolerance < 0 ? default_tolerance(got.dtype()) : tolerance));

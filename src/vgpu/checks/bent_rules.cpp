@@ -49,6 +49,10 @@ constexpr std::array<Row, static_cast<size_t>(BentRule::kCount)> kRows{{
     {"atomic-past-end",
      "the access reaches over the end of the allocation; allocators give memory in blocks of 256 bytes or "
      "more, and a compare-and-swap puts back what it found there"},
+    {"unwritten-padding",
+     "what was never written has no value; libraries load and copy whole tiles and vectors, the padding of "
+     "an "
+     "allocation with them, and throw away what they compute from it"},
 }};
 
 }  // namespace

@@ -76,9 +76,9 @@ void ChunkOrigins::find_rectangle(uint64_t allocation, std::vector<uint32_t>& ch
   const uint32_t box = add_box({first.insn, first.warp, Swizzle::kNone, static_cast<uint32_t>(rows),
                                 static_cast<uint32_t>(row_chunks), allocation,
                                 static_cast<int64_t>((first.from - allocation) % pitch), true});
-  for (size_t i = 0; i < chunks.size(); ++i)
-    set(chunks[i] * kChunkBytes,
-        {box, static_cast<uint32_t>(i / row_chunks), static_cast<uint32_t>(i % row_chunks)});
+  for (uint32_t row = 0; row < rows; ++row)
+    set_row(box, row, static_cast<uint32_t>(row_chunks),
+            [&](uint32_t i) { return chunks[row * row_chunks + i] * kChunkBytes; });
 }
 
 }  // namespace imbrex::vgpu

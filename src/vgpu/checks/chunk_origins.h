@@ -75,13 +75,17 @@ class ChunkOrigins {
   /// A box announced to that phase of a barrier, of the tensor and the form of `like`, that has not been
   /// read; or null.
   Kept* find_unread(uint64_t barrier, int64_t phase, const Box& like);
-  void set(uint32_t offset, Chunk chunk) {
-    const size_t i = offset / kChunkBytes;
-    if (i >= chunks_.size()) chunks_.resize(i + 1);
-    ++boxes_[chunk.box - 1].chunks;
-    ++boxes_[chunk.box - 1].size;
-    forget(chunks_[i]);
-    chunks_[i] = chunk;
+  /// The chunks of a row of a box; number `i` lies at offset_of(i).
+  template <class OffsetOf>
+  void set_row(uint32_t box, uint32_t row, uint32_t row_chunks, OffsetOf&& offset_of) {
+    kept(box).chunks += row_chunks;
+    kept(box).size += row_chunks;
+    for (uint32_t i = 0; i < row_chunks; ++i) {
+      const size_t at = offset_of(i) / kChunkBytes;
+      if (at >= chunks_.size()) chunks_.resize(at + 1);
+      if (chunks_[at].box != 0) forget(chunks_[at]);
+      chunks_[at] = {box, row, i};
+    }
   }
   Chunk at(uint32_t offset) const {
     const size_t i = offset / kChunkBytes;
@@ -91,7 +95,7 @@ class ChunkOrigins {
   void clear(uint32_t offset, uint32_t bytes) {
     const size_t end =
         std::min<size_t>(chunks_.size(), (size_t{offset} + bytes + kChunkBytes - 1) / kChunkBytes);
-    for (size_t i = offset / kChunkBytes; i < end; ++i) forget(chunks_[i]);
+    for (size_t i = offset / kChunkBytes; i < end;) i = forget_run(i, end);
     for (size_t i = offset / kChunkBytes; i * kChunkBytes < size_t{offset} + bytes && i < staged_.size(); ++i)
       staged_[i].is_known = false;
     if (copied_.empty()) return;
@@ -124,8 +128,12 @@ class ChunkOrigins {
   void note_read(uint32_t offset, uint32_t bytes) {
     const size_t end =
         std::min<size_t>(chunks_.size(), (size_t{offset} + bytes + kChunkBytes - 1) / kChunkBytes);
-    for (size_t i = offset / kChunkBytes; i < end; ++i)
-      if (chunks_[i].box != 0 && !std::exchange(chunks_[i].is_read, true)) ++boxes_[chunks_[i].box - 1].read;
+    for (size_t i = offset / kChunkBytes; i < end;) {
+      const uint32_t box = chunks_[i].box;
+      uint32_t read = 0;
+      for (; i < end && chunks_[i].box == box; ++i) read += std::exchange(chunks_[i].is_read, true) ? 0 : 1;
+      if (box != 0) boxes_[box - 1].read += read;
+    }
   }
   bool has_suspects() const { return !suspects_.empty(); }
   /// Boxes that are there no more and are suspect.
@@ -162,12 +170,20 @@ class ChunkOrigins {
     int warp = -1;
   };
   void find_rectangle(uint64_t allocation, std::vector<uint32_t>& chunks);
-  void forget(Chunk& chunk) {
-    if (chunk.box != 0 && --boxes_[chunk.box - 1].chunks == 0) {
-      if (kept(chunk.box).is_suspect()) suspects_.push_back(kept(chunk.box));
-      free_.push_back(chunk.box);
-    }
-    chunk.box = 0;
+  void forget(Chunk& chunk) { let_go(std::exchange(chunk.box, 0), 1); }
+  /// From `i` on as long as they are of the same box. Returns where that ends.
+  size_t forget_run(size_t i, size_t end) {
+    const uint32_t box = chunks_[i].box;
+    const size_t first = i;
+    for (; i < end && chunks_[i].box == box; ++i) chunks_[i].box = 0;
+    let_go(box, static_cast<uint32_t>(i - first));
+    return i;
+  }
+  /// So many chunks of a box are there no more.
+  void let_go(uint32_t box, uint32_t chunks) {
+    if (box == 0 || (kept(box).chunks -= chunks) != 0) return;
+    if (kept(box).is_suspect()) suspects_.push_back(kept(box));
+    free_.push_back(box);
   }
 
   std::vector<Kept> boxes_;

@@ -31,10 +31,10 @@ constexpr uint64_t bits_of(uint64_t first, uint64_t last) {
 bool is_read_by_four(const ShadowCell& cell) {
   const Access* slots = cell.slots;
   for (size_t i = 0; i < std::size(cell.slots); ++i) {
-    if (slots[i].clock == 0 || slots[i].bytes != 0xFFFF || slots[i].write != 0 || slots[i].strong != 0)
+    if (slots[i].is_none() || slots[i].bytes() != 0xFFFF || slots[i].is_write() || slots[i].is_strong())
       return false;
     for (size_t k = 0; k < i; ++k)
-      if (cluster_of(slots[k].agent) == cluster_of(slots[i].agent)) return false;
+      if (cluster_of(slots[k].agent()) == cluster_of(slots[i].agent())) return false;
   }
   return true;
 }

@@ -51,7 +51,7 @@ class GlobalRaces {
     split_into(block(address), cells(address));
     mark_split(block(address));
   }
-  void unite(uint64_t address, const Access& now) {
+  void unite(uint64_t address, Access now) {
     wipe(block(address));
     block(address).slots[0] = now;
   }

@@ -174,6 +174,7 @@ struct Knowledge {
   std::shared_ptr<const Foreign> unfenced;  // what relaxed reads have observed, with no fence behind them
   VectorClock published;                    // of those seen: a fence of gpu scope came in between
   VectorClock published_to_system;          // of those seen: one of system scope did
+  uint32_t begun = 0;                       // CTAs of the cluster, by rank as bits, that are known to run
 
   /// What comes through an object that both synchronised on. `ready` does not travel: every thread needs its
   /// own fence::after_thread_sync.
@@ -188,6 +189,7 @@ struct Knowledge {
     foreign = join(foreign, other.foreign);
     narrow = join(narrow, other.narrow);
     unfenced = join(unfenced, other.unfenced);
+    begun |= other.begun;
   }
   /// All that another part of the same warp knows.
   void absorb(const Knowledge& other) {

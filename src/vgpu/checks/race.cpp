@@ -37,6 +37,7 @@ RaceChecker::RaceChecker(const LaunchContext& launch, int64_t number, std::vecto
   agents_.reserve(warps_.size());
   for (uint32_t w = 0; w < warps_.size(); ++w) {
     warps_[w].flows.fill(kNoAgent);
+    warps_[w].knowledge.begun = 1u << w / warps_per_cta_;
     if (global_ != nullptr && launch.rank >= 0)
       warps_[w].knowledge.foreign = global_->known_before(launch.rank);
     add_agent("", w, -1);
@@ -127,6 +128,7 @@ void RaceChecker::release(const Who& who, SyncKey key) {
   SyncObject& object = objects_[key];
   if (who.origin != nullptr) {
     const AsyncOrigin& origin = *who.origin;
+    object.pending.begun |= origin.knowledge->begun;
     // A delivery of bytes says nothing about its thread; complete_phase() knows whose work it was.
     if (origin.completion.by == CompletedBy::kMbarrier) return;
     object.pending.learn(*origin.knowledge);
@@ -150,6 +152,8 @@ void RaceChecker::release(const Who& who, SyncKey key) {
   const bool remote = is_remote(key, who);
   const bool releases = (who.order & kReleases) != 0 && !(remote && (who.order & kCtaScope) != 0);
   const Mask lanes = lanes_of(who);
+  // Whoever arrives runs, whatever the arrival orders.
+  each_known(s, lanes, [&](const Knowledge& known) { object.pending.begun |= known.begun; });
   if (!releases || remote) {
     // tcgen05.fence::before_thread_sync does without a release, and so does asynchronous work that has been
     // waited for: what a product has read may be overwritten.
@@ -226,6 +230,7 @@ void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what, 
   }
   known.synced.join(what.synced);
   known.bent.join(what.bent);
+  known.begun |= what.begun;
   if (who.insn != nullptr) known.bent.join(what.seen, BentRule::kRelaxedWait, who.insn->index);
   std::shared_ptr<Knowledge>& stashed = remote ? warp.stashed_remote : warp.stashed;
   if (stashed == nullptr) stashed = std::make_shared<Knowledge>();
@@ -420,40 +425,37 @@ RaceChecker::View RaceChecker::view(const Who& who, bool space_is_shared) {
 // ---- shared memory
 
 Access RaceChecker::access_of(const Who& who, const View& v, bool writes) const {
-  Access now;
-  now.clock = v.clock;
+  Access now(v.clock, v.agent);
   now.set_insn(who.insn->index);
-  now.agent = v.agent;
   now.set_lanes(std::max(who.lane, 0), 7);
-  now.write = writes;
-  now.async_proxy = v.is_unit && is_async_proxy(who.origin->completion.by);
+  now.set(Access::kWrite, writes);
+  now.set(Access::kAsyncProxy, v.is_unit && is_async_proxy(who.origin->completion.by));
   return now;
 }
 
-bool RaceChecker::in_program_order(const View& view, const Access& earlier, const Access& now, int byte) {
-  if (earlier.agent != view.agent) return false;
-  if (view.is_unit) return earlier.clock == now.clock;
+bool RaceChecker::in_program_order(const View& view, Access earlier, Access now, int byte) {
+  if (earlier.agent() != view.agent) return false;
+  if (view.is_unit) return earlier.clock() == now.clock();
   // Values that the lanes of one instruction write to the same place are compared when they are stored.
-  return earlier.clock < view.synced_before || earlier.lane_of(byte) == now.lane_of(byte) ||
-         (earlier.insn == now.insn && earlier.clock == now.clock);
+  return earlier.clock() < view.synced_before || earlier.lane_of(byte) == now.lane_of(byte) ||
+         (earlier.insn() == now.insn() && earlier.clock() == now.clock());
 }
 
-RaceChecker::Excuse RaceChecker::excuse(const View& view, const Access& earlier, const Access& now,
-                                        bool repeats) const {
-  if (repeats && earlier.write) return {BentRule::kEqualValues};
-  const auto begins_cas = [&](const Access& access) {
-    return !access.write && !access.strong && launch_->program.info[access.insn].in_cas;
+RaceChecker::Excuse RaceChecker::excuse(const View& view, Access earlier, Access now, bool repeats) const {
+  if (repeats && earlier.is_write()) return {BentRule::kEqualValues};
+  const auto begins_cas = [&](Access access) {
+    return !access.is_write() && !access.is_strong() && launch_->program.info[access.insn()].in_cas;
   };
-  const auto is_atomic = [](const Access& access) { return access.write && access.strong; };
+  const auto is_atomic = [](Access access) { return access.is_write() && access.is_strong(); };
   if ((begins_cas(earlier) && is_atomic(now)) || (begins_cas(now) && is_atomic(earlier)))
     return {BentRule::kReadBeforeCas};
-  const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
+  const int byte = std::countr_zero(earlier.common(now));
   const BentClock::Entry* entry = view.bent(earlier, byte, now.lane_of(byte));
   if (entry == nullptr) return {};
   // A thread's own access may be moved before a wait that does not acquire, and so may its cp.async.
-  bool passes = now.async_proxy || entry->rule != BentRule::kRelaxedWait;
+  bool passes = now.is_async_proxy() || entry->rule != BentRule::kRelaxedWait;
   // What threads have written is stale behind an arrival of CTA scope: an H200 showed 2 % of it so in shared memory.
-  if (entry->rule == BentRule::kArrivalScope && !view.is_unit && earlier.agent < warps_.size())
+  if (entry->rule == BentRule::kArrivalScope && !view.is_unit && earlier.agent() < warps_.size())
     passes = false;
   return {passes ? entry->rule : BentRule::kNone, entry};
 }
@@ -471,40 +473,42 @@ struct SharedJudge {
     return repeats || (same != nullptr && *same && std::ranges::all_of(touches, *same));
   }
 
-  bool ordered(const Access& earlier, const Access& now, int byte) const {
+  bool ordered(Access earlier, Access now, int byte) const {
     return RaceChecker::in_program_order(view, earlier, now, byte) ||
            view.has_seen(earlier, byte, now.lane_of(byte));
   }
-  bool ordered_for_all(const Access& earlier, const Access& now) const {
+  bool ordered_for_all(Access earlier, Access now) const {
     return RaceChecker::all_in_program_order(view, earlier, now) || view.has_seen_all(earlier);
   }
-  bool in_order_says_nothing(const Access& earlier, const Access& now) const {
-    return !now.async_proxy || earlier.async_proxy ||
-           view.knowledge->fenced.covers_all(earlier.agent, earlier.clock) ||
-           (now.write && may_overwrite(earlier));
+  bool in_order_says_nothing(Access earlier, Access now) const {
+    return !now.is_async_proxy() || earlier.is_async_proxy() ||
+           view.knowledge->fenced.covers_all(earlier.agent(), earlier.clock()) ||
+           (now.is_write() && may_overwrite(earlier));
   }
-  bool may_meet(const Access& earlier, const Access& now) const {
-    return (earlier.strong && now.strong) || RaceChecker::repeats_it(view, earlier, now, repeats_values());
+  bool may_meet(Access earlier, Access now) const {
+    return (earlier.is_strong() && now.is_strong()) ||
+           RaceChecker::repeats_it(view, earlier, now, repeats_values());
   }
-  void race(const Access& earlier, const Access& now) {
+  void race(Access earlier, Access now) {
     const RaceChecker::Excuse excuse = checker.excuse(view, earlier, now, repeats_values());
-    checker.report_race(who, offset, earlier, now.write, excuse);
+    checker.report_race(who, offset, earlier, now.is_write(), excuse);
     if (excuse.rule == BentRule::kRelaxedWait) in_order(earlier, now);
   }
   /// Does it do without a proxy fence? Loads may still be on their way when their thread arrives, which a copy then
   /// overtakes: not those whose values have been used. PTX does not say so, nor through which proxy st.async goes.
-  bool may_overwrite(const Access& earlier) const {
+  bool may_overwrite(Access earlier) const {
     const std::string_view unit = who.unit;
     if (unit == "cluster launch control") return false;
     const bool is_loose = unit == "async store" || !is_strict();
-    return is_loose && (earlier.write || !checker.is_late(earlier, *who.origin));
+    return is_loose && (earlier.is_write() || !checker.is_late(earlier, *who.origin));
   }
   bool is_strict() const { return checker.launch_->options.strictness == Strictness::kStrict; }
-  void in_order(const Access& earlier, const Access& now) {
-    if (!now.async_proxy || earlier.async_proxy || (now.write && may_overwrite(earlier))) return;
-    const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
-    if (view.knowledge->fenced.covers(earlier.agent, earlier.clock, earlier.lane_of(byte) & 31)) return;
-    checker.report_missing_fence(who, Space::kSharedCta, offset, earlier, now.write);
+  void in_order(Access earlier, Access now) {
+    if (!now.is_async_proxy() || earlier.is_async_proxy() || (now.is_write() && may_overwrite(earlier)))
+      return;
+    const int byte = std::countr_zero(earlier.common(now));
+    if (view.knowledge->fenced.covers(earlier.agent(), earlier.clock(), earlier.lane_of(byte) & 31)) return;
+    checker.report_missing_fence(who, Space::kSharedCta, offset, earlier, now.is_write());
   }
 };
 
@@ -514,11 +518,12 @@ void RaceChecker::shared_access(const Who& who, int rank, uint32_t offset, uint3
   SharedShadow& shadow = shared_[static_cast<size_t>(rank)];
   if (shadow.empty()) shadow.resize(static_cast<uint32_t>(launch_->shared_end()));
   const View v = view(who, true);
+  if (rank != who.cta->rank()) check_begun(who, v, rank);
   Access now = access_of(who, v, is_write(kind));
-  now.strong = is_strong(kind);
-  now.set_lanes(now.lane, lane_shift);
+  now.set(Access::kStrong, is_strong(kind));
+  now.set_lanes(now.lane(), lane_shift);
   SharedJudge judge{*this, v, who, offset, kind == AccessKind::kSameWrite};
-  now.bytes = 0xFFFF;
+  now.set_bytes(0xFFFF);
   record_run(shadow, now, offset, offset + done, offset + bytes, judge);
 }
 
@@ -528,11 +533,12 @@ void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTou
   SharedShadow& shadow = shared_[static_cast<size_t>(rank)];
   if (shadow.empty()) shadow.resize(static_cast<uint32_t>(launch_->shared_end()));
   const View v = view(who, true);
+  if (rank != who.cta->rank()) check_begun(who, v, rank);
   Access now = access_of(who, v, writes);
   Who lanes = who;
   SharedJudge judge{*this, v, lanes, 0, false};
   judge.same = &same;
-  now.bytes = 0xFFFF;
+  now.set_bytes(0xFFFF);
   const auto one_by_one = [&](std::span<const LaneTouch> alike) {
     constexpr size_t kAhead = 4;
     for (size_t i = 0; i < alike.size(); ++i) {
@@ -558,8 +564,8 @@ void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTou
       cells = cells_touched(touches);
     judge.touches = touches.first(cells.touches);
     touches = touches.subspan(cells.touches);
-    now.lane = cells.lane;
-    now.lane_shift = cells.lane_shift & 0xF;
+    now.set_lane(cells.lane);
+    now.set_lane_shift(cells.lane_shift & 0xF);
     if (cells.cells == 0 || !record_in_tile(tile, {now, cells.cells}, judge)) one_by_one(judge.touches);
   }
 }
@@ -570,10 +576,11 @@ uint32_t RaceChecker::record_shared_run(const Who& who, int rank, uint32_t offse
   if (shadow.empty()) return 0;
   const uint32_t warp = warp_index(who);
   const View v = thread_view(warps_[warp], warp, kAllLanes);
-  Access now{.clock = v.clock, .agent = warp, .bytes = 0xFFFF};
+  Access now(v.clock, warp);
+  now.set_bytes(0xFFFF);
   now.set_insn(who.insn->index);
   now.set_lanes(0, lane_shift);
-  now.write = writes;
+  now.set(Access::kWrite, writes);
   SharedJudge judge{*this, v, who, offset, false};
   return static_cast<uint32_t>(record_tiles(shadow, now, offset, offset, offset + bytes, judge) - offset);
 }

@@ -202,30 +202,30 @@ class RaceChecker {
     Clock synced_before;
     bool is_unit;
     /// Has the lane (of a thread's access) seen the earlier access?
-    bool has_seen(const Access& earlier, int byte, int lane) const {
+    bool has_seen(Access earlier, int byte, int lane) const {
       const int its_lane = earlier.lane_of(byte) & 31;
-      if (is_unit && earlier.agent == warp && own.covers(earlier.clock, its_lane)) return true;
-      if (knowledge->seen.covers(earlier.agent, earlier.clock, its_lane)) return true;
+      if (is_unit && earlier.agent() == warp && own.covers(earlier.clock(), its_lane)) return true;
+      if (knowledge->seen.covers(earlier.agent(), earlier.clock(), its_lane)) return true;
       if (parts != nullptr)
         for (const Part& part : *parts)
           if ((part.lanes >> (lane & 31) & 1) != 0 &&
-              part.more.seen.covers(earlier.agent, earlier.clock, its_lane))
+              part.more.seen.covers(earlier.agent(), earlier.clock(), its_lane))
             return true;
       return false;
     }
     /// Has every lane seen all of it?
-    bool has_seen_all(const Access& earlier) const {
-      if (is_unit && earlier.agent == warp && own.covers_all(earlier.clock)) return true;
-      return knowledge->seen.covers_all(earlier.agent, earlier.clock);
+    bool has_seen_all(Access earlier) const {
+      if (is_unit && earlier.agent() == warp && own.covers_all(earlier.clock())) return true;
+      return knowledge->seen.covers_all(earlier.agent(), earlier.clock());
     }
     /// By which bent rule it would have; null: by none.
-    const BentClock::Entry* bent(const Access& earlier, int byte, int lane) const {
+    const BentClock::Entry* bent(Access earlier, int byte, int lane) const {
       const int its_lane = earlier.lane_of(byte) & 31;
-      const BentClock::Entry* found = knowledge->bent.find(earlier.agent, earlier.clock, its_lane);
+      const BentClock::Entry* found = knowledge->bent.find(earlier.agent(), earlier.clock(), its_lane);
       if (parts != nullptr)
         for (const Part& part : *parts)
           if (found == nullptr && (part.lanes >> (lane & 31) & 1) != 0)
-            found = part.more.bent.find(earlier.agent, earlier.clock, its_lane);
+            found = part.more.bent.find(earlier.agent(), earlier.clock(), its_lane);
       return found;
     }
   };
@@ -261,24 +261,23 @@ class RaceChecker {
   }
   Access access_of(const Who& who, const View& view, bool writes) const;
   /// The agent's number among those of all clusters; gives it a name there.
-  AgentId everywhere(const Access& now);
+  AgentId everywhere(Access now);
   /// Records `bytes` from `address` on in global memory, of which `done` have been recorded.
-  void record_pages(const Access& now, uint64_t address, uint32_t bytes, uint32_t done, AccessKind kind,
+  void record_pages(Access now, uint64_t address, uint32_t bytes, uint32_t done, AccessKind kind,
                     struct GlobalJudge& judge);
   /// Is what a load fetched used only where the copy that overwrites its source may come too early? See late_reads.h.
-  bool is_late(const Access& load, const AsyncOrigin& copy);
+  bool is_late(Access load, const AsyncOrigin& copy);
   /// The same instruction stores the same value by other threads: lawful.
-  static bool repeats_it(const View& view, const Access& earlier, const Access& now, bool repeats) {
-    return repeats && !view.is_unit && earlier.write && earlier.insn == now.insn;
+  static bool repeats_it(const View& view, Access earlier, Access now, bool repeats) {
+    return repeats && !view.is_unit && earlier.is_write() && earlier.insn() == now.insn();
   }
-  static bool in_program_order(const View& view, const Access& earlier, const Access& now, int byte);
+  static bool in_program_order(const View& view, Access earlier, Access now, int byte);
   /// Byte by byte.
-  static bool all_in_program_order(const View& view, const Access& earlier, const Access& now) {
-    if (earlier.agent != view.agent) return false;
-    if (view.is_unit) return earlier.clock == now.clock;
-    return earlier.clock < view.synced_before ||
-           (earlier.lane == now.lane && earlier.lane_shift == now.lane_shift) ||
-           (earlier.insn == now.insn && earlier.clock == now.clock);
+  static bool all_in_program_order(const View& view, Access earlier, Access now) {
+    if (earlier.agent() != view.agent) return false;
+    if (view.is_unit) return earlier.clock() == now.clock();
+    return earlier.clock() < view.synced_before || earlier.has_lanes_of(now) ||
+           (earlier.insn() == now.insn() && earlier.clock() == now.clock());
   }
   /// What this cluster, and through it others, may tell other clusters.
   std::shared_ptr<const Foreign> foreign_of(VectorClock what, const Knowledge& knowledge) const;
@@ -292,29 +291,30 @@ class RaceChecker {
   void bend_arrival(WarpState& warp, const Who& who, SyncObject& object);
 
   /// Where the warp of an earlier load came to barriers that the issuer of `origin` has passed since.
-  std::array<uint32_t, 2> barriers_before(const AsyncOrigin& origin, const Access& load) const;
+  std::array<uint32_t, 2> barriers_before(const AsyncOrigin& origin, Access load) const;
   /// What excuses a race, if anything does.
   struct Excuse {
     BentRule rule = BentRule::kNone;
     const BentClock::Entry* wait = nullptr;  // that would have ordered the two
     Bend bend() const { return {rule, wait == nullptr ? Bend::kNowhere : wait->insn}; }
   };
-  Excuse excuse(const View& view, const Access& earlier, const Access& now, bool repeats) const;
+  Excuse excuse(const View& view, Access earlier, Access now, bool repeats) const;
   void add_bent_wait(Finding& finding, const BentClock::Entry& entry) const;
-  void report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes, Excuse excuse);
+  void report_race(const Who& who, uint32_t offset, Access earlier, bool writes, Excuse excuse);
   /// `is_narrow`: it would be ordered if scopes reached as far as the other GPU.
-  void report_global_race(const Who& who, uint64_t address, const Access& earlier, const Access& now,
-                          Excuse excuse, bool is_narrow);
+  void report_global_race(const Who& who, uint64_t address, Access earlier, Access now, Excuse excuse,
+                          bool is_narrow);
   /// What to do about one with another launch.
-  static const char* hint_between_launches(const Access& earlier, const Access& now, bool is_narrow);
-  void report_missing_fence(const Who& who, Space space, uint64_t address, const Access& earlier,
-                            bool writes);
-  void report_tensor(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
-                     const View& view, bool writes);
-  void report_tensor_release(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
+  static const char* hint_between_launches(Access earlier, Access now, bool is_narrow);
+  void report_missing_fence(const Who& who, Space space, uint64_t address, Access earlier, bool writes);
+  void report_tensor(const Who& who, TensorAddress at, uint32_t columns, Access earlier, const View& view,
+                     bool writes);
+  void report_tensor_release(const Who& who, TensorAddress at, uint32_t columns, Access earlier,
                              const Knowledge& knowledge);
   void report_unordered_exit(const CtaIdentity& cta, const RemoteUse& use, Bend bend);
-  Who who_did(const Access& access) const;
+  /// Reports an access to the shared memory of the CTA of rank `rank` by one that cannot know that it runs yet.
+  void check_begun(const Who& who, const View& view, int rank);
+  Who who_did(Access access) const;
   Actor actor_of(AgentId everywhere) const;
   /// The cluster is one of this launch.
   bool is_of_launch(uint32_t cluster) const {
@@ -323,7 +323,7 @@ class RaceChecker {
   /// The cluster is one of this GPU.
   bool is_of_rank(uint32_t cluster) const;
   /// Whether a thread that knows `foreign` knows what another cluster did.
-  bool is_known(const Foreign* foreign, const Access& earlier, int lane) const;
+  bool is_known(const Foreign* foreign, Access earlier, int lane) const;
 
   const CheckSet& checks() const { return launch_->options.checks; }
 

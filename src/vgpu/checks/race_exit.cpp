@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// CTAs of a cluster that exit while others may still arrive at their mbarriers.
+// The life of the CTAs of a cluster: shared memory of a CTA is used before it has begun, or its mbarriers after it has exited.
 #include <fmt/format.h>
 
 #include "vgpu/checks/race.h"
 
 namespace imbrex::vgpu {
+
+void RaceChecker::check_begun(const Who& who, const View& view, int rank) {
+  uint32_t begun = view.knowledge->begun;
+  if (view.parts != nullptr)
+    for (const Part& part : *view.parts) begun |= part.more.begun;
+  if ((begun >> rank & 1) != 0) return;
+  Finding* finding = log_->open(FindingKind::kRace, who);
+  if (finding == nullptr) return;
+  finding->message = fmt::format(
+      "the CTA of rank {} uses shared memory of the CTA of rank {}, which may not have begun by then",
+      who.cta->rank(), rank);
+  finding->hint = "a cluster barrier at the beginning, before any CTA uses the shared memory of another one";
+}
 
 void RaceChecker::remote_use(const Who& who, const CtaIdentity& owner, SyncKey object) {
   constexpr Clock kNeverAwaited = ~Clock{0};

@@ -130,12 +130,12 @@ void RaceChecker::finished() {
   global_->cluster_finished(launch_->rank, foreign);
 }
 
-bool RaceChecker::is_known(const Foreign* foreign, const Access& earlier, int lane) const {
+bool RaceChecker::is_known(const Foreign* foreign, Access earlier, int lane) const {
   if (foreign == nullptr) return false;
-  const uint32_t cluster = cluster_of(earlier.agent);
+  const uint32_t cluster = cluster_of(earlier.agent());
   const auto covers = [&](const VectorClock& known) {
-    const AgentId agent = local_agent(earlier.agent);
-    return lane < 0 ? known.covers_all(agent, earlier.clock) : known.covers(agent, earlier.clock, lane);
+    const AgentId agent = local_agent(earlier.agent());
+    return lane < 0 ? known.covers_all(agent, earlier.clock()) : known.covers(agent, earlier.clock(), lane);
   };
   if (const auto at = foreign->find(cluster); at != foreign->end() && covers(*at->second)) return true;
   return launch_->rank >= 0 && global_->is_known_whole(*foreign, cluster);
@@ -153,44 +153,45 @@ struct GlobalJudge {
 
   bool repeats_values() const { return repeats || (same != nullptr && *same && (*same)(*touch)); }
 
-  bool is_own(const Access& earlier) const { return cluster_of(earlier.agent) == checker.cluster_number_; }
-  bool ordered(const Access& earlier, const Access& now, int byte) const {
+  bool is_own(Access earlier) const { return cluster_of(earlier.agent()) == checker.cluster_number_; }
+  bool ordered(Access earlier, Access now, int byte) const {
     if (is_own(earlier)) {
       Access here = earlier;
-      here.agent = local_agent(earlier.agent);
+      here.set_agent(local_agent(earlier.agent()));
       return RaceChecker::in_program_order(view, here, now, byte) ||
              view.has_seen(here, byte, now.lane_of(byte));
     }
     return checker.is_known(view.knowledge->foreign.get(), earlier, earlier.lane_of(byte) & 31);
   }
-  bool ordered_for_all(const Access& earlier, const Access& now) const {
+  bool ordered_for_all(Access earlier, Access now) const {
     // The same lanes of the same warp, as most often.
-    if (earlier.agent == now.agent && !view.is_unit && earlier.lane == now.lane &&
-        earlier.lane_shift == now.lane_shift)
-      return true;
+    if (earlier.agent() == now.agent() && !view.is_unit && earlier.has_lanes_of(now)) return true;
     if (is_own(earlier)) {
       Access here = earlier;
-      here.agent = local_agent(earlier.agent);
+      here.set_agent(local_agent(earlier.agent()));
       return RaceChecker::all_in_program_order(view, here, now) || view.has_seen_all(here);
     }
     return checker.is_known(view.knowledge->foreign.get(), earlier, -1);
   }
-  bool in_order_says_nothing(const Access& earlier, const Access& now) const {
-    return !now.async_proxy || !reads || !earlier.write || !is_own(earlier) || earlier.async_proxy ||
-           view.knowledge->fenced_global.covers_all(local_agent(earlier.agent), earlier.clock);
+  bool in_order_says_nothing(Access earlier, Access now) const {
+    return !now.is_async_proxy() || !reads || !earlier.is_write() || !is_own(earlier) ||
+           earlier.is_async_proxy() ||
+           view.knowledge->fenced_global.covers_all(local_agent(earlier.agent()), earlier.clock());
   }
-  bool may_meet(const Access& earlier, const Access& now) const {
-    const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent));
+  bool may_meet(Access earlier, Access now) const {
+    const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent()));
     if (is_of_launch && RaceChecker::repeats_it(view, earlier, now, repeats_values())) return true;
-    if (!earlier.strong || !now.strong) return false;
-    if (!is_of_launch) return (earlier.system && now.system) || checker.is_of_rank(cluster_of(earlier.agent));
-    return is_own(earlier) || (!earlier.special && !now.special);
+    if (!earlier.is_strong() || !now.is_strong()) return false;
+    if (!is_of_launch)
+      return (earlier.is(Access::kSystem) && now.is(Access::kSystem)) ||
+             checker.is_of_rank(cluster_of(earlier.agent()));
+    return is_own(earlier) || (!earlier.is(Access::kSpecial) && !now.is(Access::kSpecial));
   }
-  void race(const Access& earlier, const Access& now) {
+  void race(Access earlier, Access now) {
     Access here = earlier;
-    here.agent = is_own(earlier) ? local_agent(earlier.agent) : kNoAgent;
-    const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent));
-    const int lane = earlier.lane_of(std::countr_zero(earlier.bytes)) & 31;
+    here.set_agent(is_own(earlier) ? local_agent(earlier.agent()) : kNoAgent);
+    const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent()));
+    const int lane = earlier.lane_of(std::countr_zero(earlier.bytes())) & 31;
     RaceChecker::Excuse excuse;
     if (is_of_launch) excuse = checker.excuse(view, here, now, repeats_values());
     if (excuse.rule == BentRule::kNone && excuse.wait == nullptr && !is_own(earlier) &&
@@ -200,14 +201,16 @@ struct GlobalJudge {
         who, address, earlier, now, excuse,
         !is_of_launch && checker.is_known(view.knowledge->narrow.get(), earlier, lane));
   }
-  void in_order(const Access& earlier, const Access& now) {
-    if (!is_own(earlier) || !now.async_proxy || !reads || !earlier.write || earlier.async_proxy) return;
-    const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
-    if (view.knowledge->fenced_global.covers(local_agent(earlier.agent), earlier.clock,
+  void in_order(Access earlier, Access now) {
+    if (!is_own(earlier) || !now.is_async_proxy() || !reads || !earlier.is_write() ||
+        earlier.is_async_proxy())
+      return;
+    const int byte = std::countr_zero(earlier.common(now));
+    if (view.knowledge->fenced_global.covers(local_agent(earlier.agent()), earlier.clock(),
                                              earlier.lane_of(byte) & 31))
       return;
     Access here = earlier;
-    here.agent = local_agent(earlier.agent);
+    here.set_agent(local_agent(earlier.agent()));
     checker.report_missing_fence(who, Space::kGlobal, address, here, false);
   }
 };
@@ -220,20 +223,20 @@ void RaceChecker::global_access(const Who& who, uint64_t address, uint32_t bytes
   const View v = view(who, false);
   if (v.agent >= kLocalAgents) return;
   Access now = access_of(who, v, is_write(kind));
-  now.strong = is_strong(kind);
-  now.special = now.strong && (who.order & kGpuScope) == 0 && who.origin == nullptr;
-  now.system = now.strong && (who.order & kSystemScope) != 0 && who.origin == nullptr;
-  now.set_lanes(now.lane, lane_shift);
-  now.bytes = pattern;
-  now.agent = everywhere(now);
+  now.set(Access::kStrong, is_strong(kind));
+  now.set(Access::kSpecial, now.is_strong() && (who.order & kGpuScope) == 0 && who.origin == nullptr);
+  now.set(Access::kSystem, now.is_strong() && (who.order & kSystemScope) != 0 && who.origin == nullptr);
+  now.set_lanes(now.lane(), lane_shift);
+  now.set_bytes(pattern);
+  now.set_agent(everywhere(now));
   GlobalJudge judge{*this, v, who, address, is_read(kind), kind == AccessKind::kSameWrite};
   record_pages(now, address, bytes, done, kind, judge);
 }
 
-AgentId RaceChecker::everywhere(const Access& now) {
-  Agent& agent = agents_[now.agent];
-  const AgentId number = cluster_number_ << kLocalAgentBits | now.agent;
-  if (!agent.is_named && now.agent >= warps_.size()) {
+AgentId RaceChecker::everywhere(Access now) {
+  Agent& agent = agents_[now.agent()];
+  const AgentId number = cluster_number_ << kLocalAgentBits | now.agent();
+  if (!agent.is_named && now.agent() >= warps_.size()) {
     agent.is_named = true;
     Who named = who_did(now);
     named.lane = -1;
@@ -242,13 +245,13 @@ AgentId RaceChecker::everywhere(const Access& now) {
   return number;
 }
 
-void RaceChecker::record_pages(const Access& now, uint64_t address, uint32_t bytes, uint32_t done,
-                               AccessKind kind, GlobalJudge& judge) {
+void RaceChecker::record_pages(Access now, uint64_t address, uint32_t bytes, uint32_t done, AccessKind kind,
+                               GlobalJudge& judge) {
   const uint64_t end = address + bytes;
   for (uint64_t page = address + done; page < end;) {
     const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
     const GlobalRaces::PageLock lock(*global_, page);
-    if (now.write) global_->note_reads(page, page_end, true);
+    if (now.is_write()) global_->note_reads(page, page_end, true);
     record_run(*global_, now, address, page, page_end, judge);
     if (kind == AccessKind::kRead) global_->note_reads(page, page_end, false);
     page = page_end;
@@ -262,7 +265,7 @@ void RaceChecker::global_lanes(const Who& who, std::span<const LaneTouch> touche
   if (v.agent >= kLocalAgents) return;
   const AccessKind kind = writes ? AccessKind::kWrite : AccessKind::kRead;
   Access now = access_of(who, v, writes);
-  now.agent = everywhere(now);
+  now.set_agent(everywhere(now));
   Who lanes = who;
   GlobalJudge judge{*this, v, lanes, 0, !writes, false};
   judge.same = &same;
@@ -274,7 +277,7 @@ void RaceChecker::global_lanes(const Who& who, std::span<const LaneTouch> touche
     judge.touch = &touch;
     judge.address = touch.address;
     now.set_lanes(std::max(touch.lane, 0), touch.lane_shift);
-    now.bytes = 0xFFFF;
+    now.set_bytes(0xFFFF);
     record_pages(now, touch.address, touch.bytes, 0, kind, judge);
   }
 }
@@ -287,10 +290,11 @@ uint32_t RaceChecker::record_global_run(const Who& who, uint64_t address, uint32
   const uint32_t warp = warp_index(who);
   if (address % kBlockBytes != 0 || warp >= kLocalAgents) return 0;
   const View v = thread_view(warps_[warp], warp, kAllLanes);
-  Access now{.clock = v.clock, .agent = cluster_number_ << kLocalAgentBits | warp, .bytes = pattern};
+  Access now(v.clock, cluster_number_ << kLocalAgentBits | warp);
+  now.set_bytes(pattern);
   now.set_insn(who.insn->index);
   now.set_lanes(0, lane_shift);
-  now.write = writes;
+  now.set(Access::kWrite, writes);
   GlobalJudge judge{*this, v, who, address, !writes, false};
   uint64_t recorded = address;
   for (uint64_t page = address; recorded == page && page < end;) {

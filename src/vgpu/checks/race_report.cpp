@@ -22,11 +22,11 @@ std::string columns_text(TensorAddress at, uint32_t columns) {
 
 }  // namespace
 
-Who RaceChecker::who_did(const Access& access) const {
-  const Agent& agent = agents_[access.agent];
-  const int byte = std::countr_zero(access.bytes);
+Who RaceChecker::who_did(Access access) const {
+  const Agent& agent = agents_[access.agent()];
+  const int byte = std::countr_zero(access.bytes());
   return {ctas_[agent.warp / warps_per_cta_], static_cast<int>(agent.warp % warps_per_cta_),
-          access.lane_of(byte & 15), &launch_->program.code[access.insn], agent.unit};
+          access.lane_of(byte & 15), &launch_->program.code[access.insn()], agent.unit};
 }
 
 /// An agent of any cluster: a warp is known by its number, units have been named.
@@ -72,8 +72,7 @@ void RaceChecker::add_bent_wait(Finding& finding, const BentClock::Entry& entry)
   }
 }
 
-void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& earlier, bool writes,
-                              Excuse excuse) {
+void RaceChecker::report_race(const Who& who, uint32_t offset, Access earlier, bool writes, Excuse excuse) {
   if (!checks().races) return;
   const Who other = who_did(earlier);
   Finding* finding = log_->open(FindingKind::kRace, who, offset, &other, excuse.bend());
@@ -97,7 +96,7 @@ void RaceChecker::report_race(const Who& who, uint32_t offset, const Access& ear
                   of_lanes ? fmt::format("lane {} of warp {}", who.lane, who.warp) : name_of(who),
                   writes ? "writes" : "reads", offset,
                   of_lanes ? fmt::format("lane {} of the same warp", other.lane) : name_of(other),
-                  earlier.write ? "wrote" : "read");
+                  earlier.is_write() ? "wrote" : "read");
   if (excuse.wait != nullptr) return add_bent_wait(*finding, *excuse.wait);
   if (of_lanes)
     finding->hint =
@@ -122,8 +121,8 @@ bool RaceChecker::is_of_rank(uint32_t cluster) const {
   return launch != nullptr && launch->rank == launch_->rank;
 }
 
-const char* RaceChecker::hint_between_launches(const Access& earlier, const Access& now, bool is_narrow) {
-  if (earlier.strong && now.strong)
+const char* RaceChecker::hint_between_launches(Access earlier, Access now, bool is_narrow) {
+  if (earlier.is_strong() && now.is_strong())
     return "both are atomic, but of a scope that does not reach the other GPU: use .sys (Scope::kSystem)";
   if (is_narrow)
     return "a signal stands between the two, but of .gpu scope, which orders nothing between GPUs: release "
@@ -132,26 +131,26 @@ const char* RaceChecker::hint_between_launches(const Access& earlier, const Acce
          "acquire of .sys scope by the later rank before its own";
 }
 
-void RaceChecker::report_global_race(const Who& who, uint64_t address, const Access& earlier,
-                                     const Access& now, Excuse excuse, bool is_narrow) {
+void RaceChecker::report_global_race(const Who& who, uint64_t address, Access earlier, Access now,
+                                     Excuse excuse, bool is_narrow) {
   if (!checks().races) return;
-  const bool own = cluster_of(earlier.agent) == cluster_number_;
-  const bool of_launch = own || is_of_launch(cluster_of(earlier.agent));
+  const bool own = cluster_of(earlier.agent()) == cluster_number_;
+  const bool of_launch = own || is_of_launch(cluster_of(earlier.agent()));
   Access here = earlier;
-  here.agent = local_agent(earlier.agent);
+  here.set_agent(local_agent(earlier.agent()));
   const std::vector<Instruction>& code = launch_->program.code;
   const Who other =
       own ? who_did(here)
-          : Who{nullptr, -1, -1, earlier.insn < code.size() ? &code[earlier.insn] : nullptr, ""};
+          : Who{nullptr, -1, -1, earlier.insn() < code.size() ? &code[earlier.insn()] : nullptr, ""};
   Finding* finding = log_->open(FindingKind::kRace, who, address, &other, excuse.bend());
   if (finding == nullptr) return;
   if (!own) {
-    finding->other_actor = actor_of(earlier.agent);
-    finding->other_actor.lane = earlier.lane_of(std::countr_zero(earlier.bytes) & 15);
+    finding->other_actor = actor_of(earlier.agent());
+    finding->other_actor.lane = earlier.lane_of(std::countr_zero(earlier.bytes()) & 15);
   }
   if (!of_launch)
-    if (const GlobalRaces::Launched* launch = global_->launch_of(cluster_of(earlier.agent)))
-      finding->other_place = launch->program->place(earlier.insn);
+    if (const GlobalRaces::Launched* launch = global_->launch_of(cluster_of(earlier.agent())))
+      finding->other_place = launch->program->place(earlier.insn());
   const Actor& a = finding->other_actor;
   const std::string whose =
       own && other.cta == who.cta
@@ -161,7 +160,7 @@ void RaceChecker::report_global_race(const Who& who, uint64_t address, const Acc
   finding->message =
       fmt::format("{}{} {} global memory at 0x{:x}, which {} {} with nothing that orders the two",
                   name_of(who), of_launch ? "" : fmt::format(" of rank {}", launch_->rank),
-                  now.write ? "writes" : "reads", address, whose, earlier.write ? "wrote" : "read");
+                  now.is_write() ? "writes" : "reads", address, whose, earlier.is_write() ? "wrote" : "read");
   if (launch_->rank >= 0)
     if (const Allocation* allocation = launch_->memory.find(address))
       finding->facts.push_back(fmt::format("{} [0x{:x}, 0x{:x}), byte {}", allocation->name,
@@ -174,7 +173,7 @@ void RaceChecker::report_global_race(const Who& who, uint64_t address, const Acc
         "cuda::memory_order_acquire), or put a fence behind it (fence.acq_rel.gpu, __threadfence())";
   else if (!of_launch)
     finding->hint = hint_between_launches(earlier, now, is_narrow);
-  else if (earlier.strong && now.strong)
+  else if (earlier.is_strong() && now.is_strong())
     finding->hint = "both are atomic, but of a scope that does not reach the other's CTA: use .gpu";
   else if (own && (other.unit[0] != 0 || who.unit[0] != 0))
     finding->hint =
@@ -187,7 +186,7 @@ void RaceChecker::report_global_race(const Who& who, uint64_t address, const Acc
               "or atomics for both accesses";
 }
 
-void RaceChecker::report_missing_fence(const Who& who, Space space, uint64_t address, const Access& earlier,
+void RaceChecker::report_missing_fence(const Who& who, Space space, uint64_t address, Access earlier,
                                        bool writes) {
   if (!checks().proxy_fences) return;
   const Who other = who_did(earlier);
@@ -197,20 +196,21 @@ void RaceChecker::report_missing_fence(const Who& who, Space space, uint64_t add
       "{} {} {} memory at 0x{:x} through the async proxy, which warp {} {} through the "
       "generic proxy, with no proxy fence in between",
       who.unit, writes ? "writes" : "reads", space == Space::kGlobal ? "global" : "shared", address,
-      other.warp, earlier.write ? "wrote" : "read");
+      other.warp, earlier.is_write() ? "wrote" : "read");
   finding->hint =
-      earlier.write ? "fence.proxy.async by the writing threads, between the write and the barrier"
-                    : "fence.proxy.async between the read and the write: by the reading threads before they "
-                      "arrive, or by the thread that starts the copy after it has waited";
+      earlier.is_write()
+          ? "fence.proxy.async by the writing threads, between the write and the barrier"
+          : "fence.proxy.async between the read and the write: by the reading threads before they "
+            "arrive, or by the thread that starts the copy after it has waited";
 }
 
-void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t columns, const Access& earlier,
+void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t columns, Access earlier,
                                 const View& view, bool writes) {
   const VectorClock& seen = view.knowledge->seen;
   const VectorClock& synced = view.knowledge->synced;
   // A relaxed wait synchronises too.
   const bool is_complete =
-      seen.covers(earlier.agent, earlier.clock, 0) || synced.covers(earlier.agent, earlier.clock, 0);
+      seen.covers(earlier.agent(), earlier.clock(), 0) || synced.covers(earlier.agent(), earlier.clock(), 0);
   if (!(is_complete ? checks().proxy_fences : checks().races)) return;
   const Who other = who_did(earlier);
   const BentClock::Entry* bent = is_complete ? nullptr : view.bent(earlier, 0, 0);
@@ -219,9 +219,9 @@ void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t colum
                                 at.bits(), &other, {rule, bent == nullptr ? Bend::kNowhere : bent->insn});
   if (finding == nullptr) return;
   const char* verb = writes ? "writes" : "reads";
-  const char* earlier_verb = earlier.write ? "wrote" : "read";
+  const char* earlier_verb = earlier.is_write() ? "wrote" : "read";
   if (is_complete) {
-    const bool no_after = synced.covers(earlier.agent, earlier.clock, 0);
+    const bool no_after = synced.covers(earlier.agent(), earlier.clock(), 0);
     finding->message =
         fmt::format("{} {} {}, which {} {} before a synchronisation with no tcgen05.fence::{} at it",
                     name_of(who), verb, columns_text(at, columns), name_of(other), earlier_verb,
@@ -241,9 +241,9 @@ void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t colum
       "barrier if it is another thread";
 }
 
-void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32_t columns,
-                                        const Access& earlier, const Knowledge& knowledge) {
-  const bool is_complete = knowledge.seen.covers(earlier.agent, earlier.clock, 0);
+void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32_t columns, Access earlier,
+                                        const Knowledge& knowledge) {
+  const bool is_complete = knowledge.seen.covers(earlier.agent(), earlier.clock(), 0);
   if (!(is_complete ? checks().proxy_fences : checks().races)) return;
   const Who other = who_did(earlier);
   Finding* finding = log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who,
@@ -251,7 +251,7 @@ void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32
   if (finding == nullptr) return;
   finding->message =
       fmt::format("warp {} gives back {}, which {} {} {}", who.warp, columns_text(at, columns),
-                  name_of(other), earlier.write ? "writes" : "reads",
+                  name_of(other), earlier.is_write() ? "writes" : "reads",
                   is_complete ? "before a synchronisation with no tcgen05.fence::before_thread_sync at it"
                               : "with nothing that orders the two");
   finding->hint =
@@ -259,17 +259,17 @@ void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32
       "tcgen05.dealloc";
 }
 
-std::array<uint32_t, 2> RaceChecker::barriers_before(const AsyncOrigin& origin, const Access& load) const {
+std::array<uint32_t, 2> RaceChecker::barriers_before(const AsyncOrigin& origin, Access load) const {
   const auto object = objects_.find(origin.barrier.key);
-  if (object == objects_.end() || load.agent >= object->second.arrived_at.size())
+  if (object == objects_.end() || load.agent() >= object->second.arrived_at.size())
     return {origin.barrier.insn, PassedBarrier::kNowhere};
-  return {origin.barrier.insn, object->second.arrived_at[load.agent]};
+  return {origin.barrier.insn, object->second.arrived_at[load.agent()]};
 }
 
-bool RaceChecker::is_late(const Access& load, const AsyncOrigin& copy) {
+bool RaceChecker::is_late(Access load, const AsyncOrigin& copy) {
   if (used_behind_.empty()) used_behind_.resize(launch_->program.code.size(), kNotAsked);
-  uint32_t& behind = used_behind_[load.insn];
-  if (behind == kNotAsked) behind = used_behind(launch_->program, load.insn);
+  uint32_t& behind = used_behind_[load.insn()];
+  if (behind == kNotAsked) behind = used_behind(launch_->program, load.insn());
   if (behind >= kNotAsked) return behind == kBehindArrival;
   const std::array<uint32_t, 2> barriers = barriers_before(copy, load);
   return behind == barriers[0] || behind == barriers[1];

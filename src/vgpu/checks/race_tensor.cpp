@@ -28,25 +28,25 @@ struct TensorJudge {
   bool is_core(AgentId agent) const {
     return checker.agents_[agent].flow == static_cast<int>(RaceChecker::Flow::kTensorCore);
   }
-  bool ordered(const Access& earlier, const Access& now, int) const {
-    const bool same = earlier.agent == now.agent;
+  bool ordered(Access earlier, Access now, int) const {
+    const bool same = earlier.agent() == now.agent();
     // A result is read as an operand only when it is complete; everything else follows in the pipeline.
-    if (is_core(now.agent) && is_core(earlier.agent) &&
-        !(kind == TensorAccess::kOperand && earlier.special)) {
+    if (is_core(now.agent()) && is_core(earlier.agent()) &&
+        !(kind == TensorAccess::kOperand && earlier.is(Access::kSpecial))) {
       if (same) return true;
       const AgentId issue =
-          checker.flow_agent(checker.agents_[earlier.agent].warp, RaceChecker::Flow::kTensorIssue);
-      return view.knowledge->seen.covers(issue, earlier.clock, 0);
+          checker.flow_agent(checker.agents_[earlier.agent()].warp, RaceChecker::Flow::kTensorIssue);
+      return view.knowledge->seen.covers(issue, earlier.clock(), 0);
     }
-    if (same && earlier.write == now.write) return true;
-    return view.knowledge->ready.covers(earlier.agent, earlier.clock, 0);
+    if (same && earlier.is_write() == now.is_write()) return true;
+    return view.knowledge->ready.covers(earlier.agent(), earlier.clock(), 0);
   }
-  void race(const Access& earlier, const Access& now) {
+  void race(Access earlier, Access now) {
     silent = false;
-    checker.report_tensor(who, at, columns, earlier, view, now.write);
+    checker.report_tensor(who, at, columns, earlier, view, now.is_write());
   }
-  bool may_meet(const Access&, const Access&) const { return false; }
-  void in_order(const Access&, const Access&) {}
+  bool may_meet(Access, Access) const { return false; }
+  void in_order(Access, Access) {}
 };
 
 void RaceChecker::tensor_access(const Who& who, const CtaIdentity& owner, uint32_t lane, uint32_t lanes,
@@ -56,15 +56,15 @@ void RaceChecker::tensor_access(const Who& who, const CtaIdentity& owner, uint32
   if (cells.empty()) cells.resize(size_t{kGroups} * kCellsInGroup);
   const View v = view(who, false);
   Access now = access_of(who, v, kind == TensorAccess::kWrite || kind == TensorAccess::kAccumulate);
-  now.special = kind == TensorAccess::kAccumulate;
-  now.lane = 0;
+  now.set(Access::kSpecial, kind == TensorAccess::kAccumulate);
+  now.set_lane(0);
   TensorJudge judge{*this, v, who, kind, {lane, column}, columns};
   CellMemo memo;
   const uint32_t end = column + columns;
   for (uint32_t group = lane / kGroupLanes; group * kGroupLanes < lane + lanes; ++group)
     for (uint32_t c = column; c < end;) {
       const uint32_t in_cell = c % kCellColumns, count = std::min(kCellColumns - in_cell, end - c);
-      now.bytes = static_cast<uint16_t>(((1u << count) - 1) << in_cell);
+      now.set_bytes(static_cast<uint16_t>(((1u << count) - 1) << in_cell));
       ShadowCell& cell = cells[group * kCellsInGroup + c / kCellColumns];
       c += count;
       if (count == kCellColumns && memo.apply(cell)) continue;
@@ -84,10 +84,10 @@ void RaceChecker::tensor_release(const Who& who, const CtaIdentity& owner, uint3
     for (uint32_t c = column; c < column + columns; c += kCellColumns) {
       ShadowCell& cell = cells[group * kCellsInGroup + c / kCellColumns];
       for (Access& slot : cell.slots) {
-        if (slot.clock != 0 && !known.ready.covers(slot.agent, slot.clock, 0) &&
-            !known.synced.covers(slot.agent, slot.clock, 0))
+        if (!slot.is_none() && !known.ready.covers(slot.agent(), slot.clock(), 0) &&
+            !known.synced.covers(slot.agent(), slot.clock(), 0))
           report_tensor_release(who, {group * kGroupLanes, column}, columns, slot, known);
-        slot.clock = 0;
+        slot.forget();
       }
     }
 }

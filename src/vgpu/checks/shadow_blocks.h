@@ -16,52 +16,54 @@ inline constexpr uint32_t kBlockBytes = 128;
 inline constexpr uint32_t kCellsInBlock = kBlockBytes / ShadowCell::kBytes;
 
 constexpr bool is_split(const ShadowCell& block) {
-  return block.slots[0].clock == ~Clock{0} && block.slots[0].agent == kNoAgent;
+  return block.slots[0].clock() == ~Clock{0} && block.slots[0].agent() == kNoAgent;
 }
 /// Quicker than `cell = {}`, and as good: a cell without accesses.
 inline void wipe(ShadowCell& cell) { std::memset(static_cast<void*>(&cell), 0, sizeof cell); }
 inline void mark_split(ShadowCell& block) {
   wipe(block);
-  block.slots[0].clock = ~Clock{0};
-  block.slots[0].agent = kNoAgent;
+  block.slots[0].set_clock(~Clock{0});
+  block.slots[0].set_agent(kNoAgent);
 }
 inline void split_into(const ShadowCell& block, ShadowCell* cells) {
   for (uint32_t c = 0; c < kCellsInBlock; ++c) cells[c] = block;
   for (size_t s = 0; s < 4; ++s) {
     const Access& slot = block.slots[s];
-    if (slot.clock == 0) continue;
+    if (slot.is_none()) continue;
     for (uint32_t c = 0; c < kCellsInBlock; ++c) cells[c].slots[s] = in_cell(slot, c);
   }
 }
 /// record() for a whole block. False, and nothing recorded, where its cells have to be judged one by one: the judge
 /// has something to say, or orders some lanes only.
-///   bool ordered_for_all(const Access& earlier, const Access& now)   // every byte of it
-///   bool in_order_says_nothing(const Access& earlier, const Access& now)
+///   bool ordered_for_all(Access earlier, Access now)   // every byte of it
+///   bool in_order_says_nothing(Access earlier, Access now)
 template <class Judge>
-bool record_block(ShadowCell& block, const Access& now, Judge&& judge) {
-  bool before[4];
-  for (size_t i = 0; i < 4; ++i) {
+bool record_block(ShadowCell& block, Access now, Judge&& judge) {
+  uint32_t known = 0;  // a bit for every slot that is ordered before
+  for (uint32_t i = 0; i < 4; ++i) {
     const Access& slot = block.slots[i];
-    before[i] = slot.clock != 0 && (slot.bytes & now.bytes) != 0 && judge.ordered_for_all(slot, now);
-    if (slot.clock == 0 || (slot.bytes & now.bytes) == 0 || (slot.write == 0 && now.write == 0)) continue;
-    if (before[i] ? !judge.in_order_says_nothing(slot, now) : !judge.may_meet(slot, now)) return false;
+    if (slot.is_none() || slot.common(now) == 0) continue;
+    const bool before = judge.ordered_for_all(slot, now);
+    known |= uint32_t{before} << i;
+    if (!slot.is_write() && !now.is_write()) continue;
+    if (before ? !judge.in_order_says_nothing(slot, now) : !judge.may_meet(slot, now)) return false;
   }
   Access* free = nullptr;
-  bool merged = false, is_full = true, only_reads = now.write == 0;
-  for (size_t i = 0; i < 4; ++i) {
+  bool merged = false, is_full = true, only_reads = !now.is_write();
+  for (uint32_t i = 0; i < 4; ++i) {
     Access& slot = block.slots[i];
-    if (slot.clock != 0 && before[i] && (now.write || !slot.write)) {
-      slot.bytes &= static_cast<uint16_t>(~now.bytes);
-      if (slot.bytes == 0) slot.clock = 0;
+    if ((known >> i & 1) != 0 && (now.is_write() || !slot.is_write())) {
+      slot.remove_bytes(now.bytes());
+      if (slot.bytes() == 0) slot.forget();
     }
-    if (slot.clock == 0) {
+    if (slot.is_none()) {
       free = &slot;
       is_full = false;
       continue;
     }
-    only_reads = only_reads && !slot.write;
+    only_reads = only_reads && !slot.is_write();
     if (!merged && slot.is_like(now)) {
-      slot.bytes |= now.bytes;
+      slot.add_bytes(now.bytes());
       merged = true;
     }
   }
@@ -75,8 +77,7 @@ bool record_block(ShadowCell& block, const Access& now, Judge&& judge) {
 /// Records `now` in the shadow of [from, end), of an access that began at `begin` and touches those bytes of every 16 that
 /// now.bytes says.
 template <class Judge, class Shadow>
-void record_run(Shadow& shadow, const Access& now, uint64_t begin, uint64_t from, uint64_t end,
-                Judge& judge) {
+void record_run(Shadow& shadow, Access now, uint64_t begin, uint64_t from, uint64_t end, Judge& judge) {
   for (uint64_t at = from; at < end;) {
     ShadowCell& block = shadow.block(at);
     const uint64_t block_end = std::min(end, (at / kBlockBytes + 1) * kBlockBytes);
@@ -85,20 +86,52 @@ void record_run(Shadow& shadow, const Access& now, uint64_t begin, uint64_t from
     if (!is_whole || is_split(block) || !record_block(block, whole, judge)) {
       if (!is_split(block)) shadow.split(at);
       record_cells(shadow.cells(at), kBlockBytes, whole, at, block_end, judge);
-      if (is_whole && now.write && are_alike({shadow.cells(at), kCellsInBlock}, whole))
+      if (is_whole && now.is_write() && are_alike({shadow.cells(at), kCellsInBlock}, whole))
         shadow.unite(at, whole);
     }
     at = block_end;
   }
 }
+/// The blocks of a run mostly look alike but for the lanes: what happened to the last one happens to the next.
+class BlockMemo {
+ public:
+  /// `now`: the access to that block. False where it looks otherwise.
+  bool apply(ShadowCell& block, Access now) const {
+    if (!is_known_) return false;
+    const int lanes = now.lane() - lane_;
+    uint64_t differs = 0;
+    for (size_t i = 0; i < 4; ++i) differs |= block.slots[i].difference(before_.slots[i].moved_by(lanes));
+    if (differs != 0) return false;
+    for (size_t i = 0; i < 4; ++i) block.slots[i] = after_.slots[i].moved_by(lanes);
+    return true;
+  }
+  void begin(const ShadowCell& block) { before_ = block; }
+  void end(const ShadowCell& block, Access now) {
+    after_ = block;
+    lane_ = now.lane();
+    is_known_ = true;
+  }
+
+ private:
+  ShadowCell before_, after_;
+  int lane_ = 0;
+  bool is_known_ = false;
+};
+
 /// record_run() of the whole blocks from `at` on up to the first that is not silent. Returns where that is.
 template <class Judge, class Shadow>
 uint64_t record_whole_blocks(Shadow& shadow, Access now, uint64_t begin, uint64_t at, uint64_t end,
                              Judge& judge) {
+  BlockMemo memo;
   for (; end - at >= kBlockBytes; at += kBlockBytes) {
     ShadowCell& block = shadow.block(at);
-    now.lane = static_cast<int16_t>((at - begin) >> now.lane_shift);
-    if (is_split(block) || !record_block(block, now, judge)) break;
+    now.set_lane(static_cast<int>((at - begin) >> now.lane_shift()));
+    if (memo.apply(block, now)) continue;
+    if (is_split(block)) break;
+    const bool is_last = end - at < 2 * kBlockBytes;
+    if (!is_last) memo.begin(block);
+    if (!record_block(block, now, judge)) break;
+    if (!is_last) memo.end(block, now);
   }
   return at;
 }

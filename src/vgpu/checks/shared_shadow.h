@@ -36,22 +36,24 @@ struct alignas(64) ShadowTile {
 
   size_t count() const {
     size_t n = 0;
-    while (n < kMost && slots[n].access.clock != 0) ++n;
+    while (n < kMost && !slots[n].access.is_none()) ++n;
     return n;
   }
   void truncate(size_t count) {
-    if (count < kMost) slots[count].access.clock = 0;
+    if (count < kMost) slots[count].access.forget();
   }
   void insert(size_t at, size_t count, const Slot& now) {
     for (size_t i = count; i > at; --i) slots[i] = slots[i - 1];
     slots[at] = now;
     truncate(count + 1);
   }
-  bool is_split() const { return slots[0].access.clock == ~Clock{0} && slots[0].access.agent == kNoAgent; }
+  bool is_split() const {
+    return slots[0].access.clock() == ~Clock{0} && slots[0].access.agent() == kNoAgent;
+  }
   /// `group`: where its cells are.
   void mark_split(uint32_t group) {
-    slots[0].access.clock = ~Clock{0};
-    slots[0].access.agent = kNoAgent;
+    slots[0].access.set_clock(~Clock{0});
+    slots[0].access.set_agent(kNoAgent);
     slots[0].cells = group;
   }
   uint32_t group() const { return static_cast<uint32_t>(slots[0].cells); }
@@ -68,9 +70,9 @@ inline void split_tile(const ShadowTile& tile, ShadowCell* cells) {
       if ((tile.slots[i].cells >> c & 1) == 0) continue;
       const Access access = in_cell(tile.slots[i].access, c);
       Access* like = std::find_if(cells[c].slots + place, std::end(cells[c].slots),
-                                  [&](const Access& slot) { return slot.is_like(access); });
+                                  [&](Access slot) { return slot.is_like(access); });
       if (like != std::end(cells[c].slots))
-        like->bytes |= access.bytes;
+        like->add_bytes(access.bytes());
       else
         cells[c].slots[--place] = access;
     }
@@ -94,14 +96,14 @@ class CellCounts {
 /// Is `earlier` ordered before `now` in the bytes of `cells` that both touch?
 enum class Ordered : uint8_t { kNo, kYes, kHere };  // kHere: in some cells only
 template <class Judge>
-Ordered order_of(const Access& earlier, const Access& now, Cells cells, const Judge& judge) {
+Ordered order_of(Access earlier, Access now, Cells cells, const Judge& judge) {
   if (judge.ordered_for_all(earlier, now)) return Ordered::kYes;
-  const int byte = std::countr_zero(static_cast<uint16_t>(earlier.bytes & now.bytes));
+  const int byte = std::countr_zero(earlier.common(now));
   const auto in_next = [&] {
     return judge.ordered(earlier, now, std::countr_zero(cells) * static_cast<int>(ShadowCell::kBytes) + byte);
   };
   const bool first = in_next();
-  if (earlier.lane_shift != Access::kOneLane || now.lane_shift != Access::kOneLane)
+  if (earlier.lane_shift() != Access::kOneLane || now.lane_shift() != Access::kOneLane)
     while ((cells &= cells - 1) != 0)
       if (in_next() != first) return Ordered::kHere;
   return first ? Ordered::kYes : Ordered::kNo;
@@ -114,10 +116,10 @@ inline bool make_room(ShadowTile& tile, size_t count, Cells full, ShadowTile::Sl
   for (; full != 0; full &= full - 1) {
     const Cells cell = full & -full;
     size_t read = count;
-    bool only_reads = now.access.write == 0;
+    bool only_reads = !now.access.is_write();
     for (size_t i = count; i-- > 0;) {
       if ((tile.slots[i].cells & cell) == 0) continue;
-      if (tile.slots[i].access.write == 0)
+      if (!tile.slots[i].access.is_write())
         read = i;
       else
         only_reads = false;
@@ -135,23 +137,23 @@ inline bool make_room(ShadowTile& tile, size_t count, Cells full, ShadowTile::Sl
 
 /// record() in the cells of a tile that `now` says. False where they have to be judged one by one, for which the tile
 /// is as good as before: the judge has something to say, orders some bytes only, or there is too much to remember.
-///   bool ordered_for_all(const Access& earlier, const Access& now)   // every byte of it
-///   bool in_order_says_nothing(const Access& earlier, const Access& now)
+///   bool ordered_for_all(Access earlier, Access now)   // every byte of it
+///   bool in_order_says_nothing(Access earlier, Access now)
 template <class Judge>
 bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
   const Access& access = now.access;
   uint64_t known = 0;  // a bit for every slot that need not be remembered where this access touches it
   size_t count = 0;
-  for (; count < ShadowTile::kMost && tile.slots[count].access.clock != 0; ++count) {
+  for (; count < ShadowTile::kMost && !tile.slots[count].access.is_none(); ++count) {
     const auto& [slot, cells] = tile.slots[count];
-    if ((cells & now.cells) == 0 || (slot.bytes & access.bytes) == 0) continue;
+    if ((cells & now.cells) == 0 || (slot.bytes() & access.bytes()) == 0) continue;
     const Ordered order = order_of(slot, access, cells & now.cells, judge);
     if (order == Ordered::kHere) return false;
     const bool before = order == Ordered::kYes;
-    if (slot.write != 0 || access.write != 0)
+    if (slot.is_write() || access.is_write())
       if (before ? !judge.in_order_says_nothing(slot, access) : !judge.may_meet(slot, access)) return false;
-    if (!before || (access.write == 0 && slot.write != 0)) continue;
-    if ((slot.bytes & ~access.bytes) != 0 && (cells & ~now.cells) != 0) return false;
+    if (!before || (!access.is_write() && slot.is_write())) continue;
+    if ((slot.bytes() & ~access.bytes()) != 0 && (cells & ~now.cells) != 0) return false;
     known |= uint64_t{1} << count;
   }
   size_t at = count;
@@ -161,10 +163,10 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
     for (size_t i = 0; i < count; ++i) {
       ShadowTile::Slot slot = tile.slots[i];
       if ((known >> i & 1) != 0) {
-        if ((slot.access.bytes & ~access.bytes) == 0)
+        if ((slot.access.bytes() & ~access.bytes()) == 0)
           slot.cells &= ~now.cells;
         else
-          slot.access.bytes &= static_cast<uint16_t>(~access.bytes);
+          slot.access.remove_bytes(access.bytes());
         if (slot.cells == 0) {
           at = std::min(at, kept);
           continue;
@@ -179,7 +181,7 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
   }
   ShadowTile::Slot* const end = tile.slots + count;
   ShadowTile::Slot* const like = std::find_if(tile.slots, end, [&](const ShadowTile::Slot& slot) {
-    return slot.access.is_like(access) && (slot.access.bytes == access.bytes || slot.cells == now.cells);
+    return slot.access.is_like(access) && (slot.access.bytes() == access.bytes() || slot.cells == now.cells);
   });
   if (count >= std::size(ShadowCell().slots)) {
     CellCounts counts;
@@ -192,7 +194,7 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
   }
   if (like != end) {
     like->cells |= now.cells;
-    like->access.bytes |= access.bytes;
+    like->access.add_bytes(access.bytes());
     return true;
   }
   if (at < count && tile.slots[at].cells == 0) {
@@ -207,7 +209,7 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
 /// The same for those bytes of [at, end), which lie in one tile, that now.bytes says of every 16. Returns how far it
 /// came.
 template <class Judge>
-uint64_t record_run_in_tile(ShadowTile& tile, const Access& now, uint64_t at, uint64_t end, Judge&& judge) {
+uint64_t record_run_in_tile(ShadowTile& tile, Access now, uint64_t at, uint64_t end, Judge&& judge) {
   constexpr uint64_t kCell = ShadowCell::kBytes;
   ShadowTile::Slot part{now, 0};
   while (at < end) {
@@ -215,13 +217,13 @@ uint64_t record_run_in_tile(ShadowTile& tile, const Access& now, uint64_t at, ui
     uint64_t bytes = (end - at) / kCell * kCell;
     if (in_cell == 0 && bytes != 0) {
       part.cells = kAllCells >> (kCellsInTile - bytes / kCell) << cell;
-      part.access.bytes = now.bytes;
+      part.access.set_bytes(now.bytes());
     } else {
       bytes = std::min(kCell - in_cell, end - at);
       part.cells = Cells{1} << cell;
-      part.access.bytes = static_cast<uint16_t>((((1u << bytes) - 1) << in_cell) & now.bytes);
+      part.access.set_bytes(static_cast<uint16_t>((((1u << bytes) - 1) << in_cell) & now.bytes()));
     }
-    if (part.access.bytes != 0 && !record_in_tile(tile, part, judge)) break;
+    if (part.access.bytes() != 0 && !record_in_tile(tile, part, judge)) break;
     at += bytes;
   }
   return at;
@@ -260,7 +262,7 @@ class SharedShadow {
     split_tile(tile(at), groups_[group].data());
     tile(at).mark_split(group);
   }
-  void unite(uint64_t at, const Access& now) {
+  void unite(uint64_t at, Access now) {
     free_.push_back(tile(at).group());
     tile(at).insert(0, 0, {now, kAllCells});
   }
@@ -282,7 +284,7 @@ class SharedShadow {
 /// Records `now` in the shadow of [from, end), of an access that began at `begin`, up to the first place where that is
 /// not silent or a tile is split. Returns where that is.
 template <class Judge>
-uint64_t record_tiles(SharedShadow& shadow, const Access& now, uint64_t begin, uint64_t from, uint64_t end,
+uint64_t record_tiles(SharedShadow& shadow, Access now, uint64_t begin, uint64_t from, uint64_t end,
                       Judge& judge) {
   for (uint64_t at = from; at < end;) {
     ShadowTile& tile = shadow.tile(at);
@@ -297,14 +299,13 @@ uint64_t record_tiles(SharedShadow& shadow, const Access& now, uint64_t begin, u
 }
 /// The same to the end.
 template <class Judge>
-void record_run(SharedShadow& shadow, const Access& now, uint64_t begin, uint64_t from, uint64_t end,
-                Judge& judge) {
+void record_run(SharedShadow& shadow, Access now, uint64_t begin, uint64_t from, uint64_t end, Judge& judge) {
   for (uint64_t at = from; (at = record_tiles(shadow, now, begin, at, end, judge)) < end;) {
     const uint64_t tile_end = std::min(end, (at / kTileBytes + 1) * kTileBytes);
     const Access whole = in_block(now, begin, at, kTileBytes);
     if (!shadow.tile(at).is_split()) shadow.split(at);
     record_cells(shadow.cells(at), kTileBytes, whole, at, tile_end, judge);
-    if (tile_end - at == kTileBytes && now.write && are_alike({shadow.cells(at), kCellsInTile}, whole))
+    if (tile_end - at == kTileBytes && now.is_write() && are_alike({shadow.cells(at), kCellsInTile}, whole))
       shadow.unite(at, whole);
     at = tile_end;
   }

@@ -112,26 +112,26 @@ ExecFunction rounded(Op op) {
   }
 }
 
-/// a * b + c, a * b - c and c - a * b, rounded once; the operands are those of the product, then the other of the sum.
+/// a * b + c with either sign of each, rounded once; the operands are those of the product, then the other of the sum.
+template <class T, bool kNegatesProduct, bool kNegatesAddend>
+ExecFunction contracted(bool is_plain) {
+  if (is_plain)
+    return ternary<T>(
+        [](T a, T b, T c) { return fused(kNegatesProduct ? -a : a, b, kNegatesAddend ? -c : c); });
+  return ternary<T>([](const Instruction& n, T a, T b, T c) {
+    return arith::fma(kNegatesProduct ? -a : a, b, kNegatesAddend ? -c : c, how<T>(n));
+  });
+}
 template <class T>
-ExecFunction contracted(Op op, bool product_is_left, bool is_plain) {
-  if (op == Op::add)
-    return is_plain ? ternary<T>([](T a, T b, T c) { return fused(a, b, c); })
-                    : ternary<T>(
-                          [](const Instruction& n, T a, T b, T c) { return arith::fma(a, b, c, how<T>(n)); });
-  if (product_is_left)
-    return is_plain ? ternary<T>([](T a, T b, T c) { return fused(a, b, -c); })
-                    : ternary<T>([](const Instruction& n, T a, T b, T c) {
-                        return arith::fma(a, b, -c, how<T>(n));
-                      });
-  return is_plain ? ternary<T>([](T a, T b, T c) { return fused(-a, b, c); })
-                  : ternary<T>(
-                        [](const Instruction& n, T a, T b, T c) { return arith::fma(-a, b, c, how<T>(n)); });
+ExecFunction contracted(const Contraction& of, bool is_plain) {
+  if (of.negates_addend)
+    return of.negates_product ? contracted<T, true, true>(is_plain) : contracted<T, false, true>(is_plain);
+  return of.negates_product ? contracted<T, true, false>(is_plain) : contracted<T, false, false>(is_plain);
 }
 
-ExecFunction contracted_body(const ptx::Instruction& sum, bool product_is_left) {
-  if (sum.type() == ScalarType::f64) return contracted<double>(sum.op, product_is_left, true);
-  return contracted<float>(sum.op, product_is_left, !sum.has(Mod::ftz) && !sum.has(Mod::sat));
+ExecFunction contracted_body(const ptx::Instruction& sum, const Contraction& of) {
+  if (sum.type() == ScalarType::f64) return contracted<double>(of, true);
+  return contracted<float>(of, !sum.has(Mod::ftz) && !sum.has(Mod::sat));
 }
 
 // ---- f32
@@ -308,9 +308,10 @@ bool decode_wide_floats(Decoder& d, Instruction& out) {
   const ScalarType type = insn.type();
   // add{.rnd}.f32.f16 mixes precisions: half.cpp has it.
   if (insn.type_count() != 1) return false;
-  const Contraction* const contraction = d.layout().contraction_of(insn);
+  const bool is_wide = type == ScalarType::f32 || type == ScalarType::f64;
+  const Contraction* const contraction = is_wide ? d.layout().contraction_of(insn) : nullptr;
   const ExecFunction body = contraction != nullptr
-                                ? HWY_DYNAMIC_DISPATCH(contracted_body)(insn, contraction->is_left)
+                                ? HWY_DYNAMIC_DISPATCH(contracted_body)(insn, *contraction)
                                 : HWY_DYNAMIC_DISPATCH(floating_point_body)(insn, d.operand_count());
   if (body == nullptr) return false;
   set_body(out, body);
@@ -332,12 +333,7 @@ bool decode_wide_floats(Decoder& d, Instruction& out) {
   out.small[FloatSmall::kSat] = insn.has(Mod::sat) || insn.has(Mod::NaN) ? 1 : 0;
   out.small[FloatSmall::kXorsign] = insn.has(Mod::xorsign) ? 1 : 0;
   if (contraction != nullptr) {
-    const ptx::Function& f = *d.layout().function;
-    const auto factors = f.operands_of(f.body[contraction->product]);
-    out.d = d.destination(0, type);
-    out.a = d.source(factors[1], type);
-    out.b = d.source(factors[2], type);
-    out.c = d.source(contraction->is_left ? 2 : 1, type);
+    take_contracted(d, out, *contraction, type);
     return true;
   }
   switch (d.operand_count()) {

@@ -12,6 +12,7 @@
 #include "vgpu/insns/lane_loops-inl.h"
 #include "vgpu/insns/small_facts.h"
 #include "vgpu/program/decode_arith.h"
+#include "vgpu/program/program_builder.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace imbrex::vgpu::HWY_NAMESPACE {
@@ -200,6 +201,41 @@ ExecFunction general_half(Op op, bool three) {
   });
 }
 
+/// A product and a sum in one: fma with the sum's modifiers and either sign of product and addend.
+template <class F, class P, bool kNegatesProduct, bool kNegatesAddend>
+ExecFunction contracted_half() {
+  using T = typename P::T;
+  return ternary<T>([](const Instruction& n, T a, T b, T c) {
+    const uint8_t m = n.small[HalfSmall::kModifiers];
+    return P::map(
+        [m](H x, H y, H z) {
+          const H p = F::in(kNegatesProduct ? F::neg(x) : x, m), q = F::in(y, m);
+          return F::out(F::fma(p, q, F::in(kNegatesAddend ? F::neg(z) : z, m), m), m);
+        },
+        a, b, c);
+  });
+}
+template <class F, class P>
+ExecFunction contracted_half(const Contraction& of) {
+  if (of.negates_addend)
+    return of.negates_product ? contracted_half<F, P, true, true>() : contracted_half<F, P, false, true>();
+  return of.negates_product ? contracted_half<F, P, true, false>() : contracted_half<F, P, false, false>();
+}
+ExecFunction contracted_half_body(ScalarType type, const Contraction& of) {
+  switch (type) {
+    case ScalarType::f16:
+      return contracted_half<F16, Single>(of);
+    case ScalarType::f16x2:
+      return contracted_half<F16, Pair>(of);
+    case ScalarType::bf16:
+      return contracted_half<BF16, Single>(of);
+    case ScalarType::bf16x2:
+      return contracted_half<BF16, Pair>(of);
+    default:
+      return nullptr;
+  }
+}
+
 /// add, sub, fma with an f32 result: {a, b} are 16 bits, the addend is f32.
 template <class F>
 ExecFunction mixed_half(Op op) {
@@ -256,6 +292,7 @@ namespace imbrex::vgpu {
 
 HWY_EXPORT(half_body);
 HWY_EXPORT(mixed_half_body);
+HWY_EXPORT(contracted_half_body);
 
 bool decode_half(Decoder& d, Instruction& out) {
   using ptx::Mod;
@@ -290,10 +327,17 @@ bool decode_half(Decoder& d, Instruction& out) {
   modifiers |= insn.has(Mod::oob) ? kHalfOob : 0;
   const bool plain = modifiers == 0 && insn.op != Op::min && insn.op != Op::max;
   const size_t sources = d.operand_count() - 1;
-  const ExecFunction body = HWY_DYNAMIC_DISPATCH(half_body)(insn.op, type, plain, sources == 3);
+  const Contraction* const contraction = d.layout().contraction_of(insn);
+  const ExecFunction body = contraction != nullptr
+                                ? HWY_DYNAMIC_DISPATCH(contracted_half_body)(type, *contraction)
+                                : HWY_DYNAMIC_DISPATCH(half_body)(insn.op, type, plain, sources == 3);
   if (body == nullptr) return false;
   set_body(out, body);
   out.small[HalfSmall::kModifiers] = modifiers;
+  if (contraction != nullptr) {
+    take_contracted(d, out, *contraction, type);
+    return true;
+  }
   switch (sources) {
     case 1:
       take_operands(d, out, type, {type});

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "vgpu/insns/load_store.h"
 #include "vgpu/machine/undefined.h"
@@ -44,8 +45,9 @@ bool is_regular(const uint64_t* address, uint64_t& step) {
 /// Host addresses of all lanes at once when all are good, which is the usual case: within the allocation that
 /// the instruction touched last, or within the own shared memory, and aligned.
 bool locate_all(Warp& w, const Instruction& n, Mask active, const uint64_t* address, uint32_t bytes,
-                std::byte** host, Space& space) {
-  const auto [begin, size, base, found_in] = good_range(w, n);
+                AccessKind kind, std::byte** host, Space& space) {
+  if (active == 0) return false;
+  const auto [begin, size, base, found_in] = good_range(w, n, address[first_lane(active)], !is_write(kind));
   space = found_in;
   if (size < bytes) return false;
   const uint64_t last = size - bytes;
@@ -186,22 +188,31 @@ bool load_store::stores_the_same(Warp& w, const Instruction& n, int lane, const 
 
 namespace {
 
-/// Do all lanes of a warp?
-bool all_store_the_same(Warp& w, const Instruction& n, std::byte* const* host) {
-  const uint32_t bytes = n.small[kElementBytes], count = n.small[kCount];
-  const size_t stride = lane_stride(n);
-  if (bytes != 4 || stride != 4) {
-    for (int i = 0; i < kWarpSize; ++i)
-      if (!stores_the_same(w, n, i, host[i])) return false;
-    return true;
-  }
-  for (uint32_t e = 0; e < count; ++e) {
-    const uint32_t* values = w.reg<uint32_t>(element_slot(n, e));
-    uint32_t differs = 0;
-    for (int i = 0; i < kWarpSize; ++i) differs |= read_word<uint32_t>(host[i] + e * 4) ^ values[i];
+/// Do some lanes of a warp?
+template <class T, class Lane>
+bool lanes_store_the_same(Warp& w, const Instruction& n, Mask lanes, std::byte* const* host) {
+  for (uint32_t e = 0; e < n.small[kCount]; ++e) {
+    const Lane* values = w.reg<Lane>(element_slot(n, e));
+    T differs = 0;
+    const auto compare = [&](int i) {
+      differs = static_cast<T>(differs | (read_word<T>(host[i] + e * sizeof(T)) ^ static_cast<T>(values[i])));
+    };
+    if (lanes == kAllLanes)
+      for (int i = 0; i < kWarpSize; ++i) compare(i);
+    else
+      for_each_lane(lanes, compare);
     if (differs != 0) return false;
   }
   return true;
+}
+bool all_store_the_same(Warp& w, const Instruction& n, Mask lanes, std::byte* const* host) {
+  const size_t bytes = n.small[kElementBytes], stride = lane_stride(n);
+  if (bytes == 4 && stride == 4) return lanes_store_the_same<uint32_t, uint32_t>(w, n, lanes, host);
+  if (bytes == 2 && stride == 4) return lanes_store_the_same<uint16_t, uint32_t>(w, n, lanes, host);
+  if (bytes == 8 && stride == 8) return lanes_store_the_same<uint64_t, uint64_t>(w, n, lanes, host);
+  bool all = true;
+  for_each_lane(lanes, [&](int i) { all = all && stores_the_same(w, n, i, host[i]); });
+  return all;
 }
 
 /// The order bits of a strong access.
@@ -218,16 +229,22 @@ bool touch_apart(Warp& w, const Instruction& n, Space space, const uint64_t* add
                  uint32_t bytes, AccessKind kind) {
   Cluster& cluster = w.cta().cluster();
   const uint64_t in_step = address[0] % step;
-  if (space != Space::kGlobal || !std::has_single_bit(step) || step > 16 || in_step + bytes > step ||
-      (address[0] - in_step) % 16 != 0 || cluster.checks().uninitialized_global ||
-      cluster.observe().has_footprint())
+  if (space != Space::kGlobal || !is_power_of_two(step) || step > 16 || in_step + bytes > step ||
+      (address[0] - in_step) % 16 != 0 || cluster.observe().has_footprint())
     return false;
   uint32_t pattern = 0;
   for (uint64_t at = in_step; at < 16; at += step) pattern |= ((1u << bytes) - 1) << at;
+  const auto span = static_cast<uint32_t>(step * kWarpSize);
+  GlobalMemory& memory = cluster.launch().memory;
+  if (is_write(kind))
+    memory.mark_written(address[0] - in_step, span, static_cast<uint16_t>(pattern));
+  else if (cluster.checks().uninitialized_global &&
+           !memory.is_written(address[0] - in_step, span, static_cast<uint16_t>(pattern)))
+    return false;
   Who who = w.thread(n, 0);
   who.order = order_of(n);
   who.lanes = kAllLanes;
-  cluster.observe().touched_apart(who, address[0] - in_step, static_cast<uint32_t>(step * kWarpSize),
+  cluster.observe().touched_apart(who, address[0] - in_step, span,
                                   kind == AccessKind::kLoad ? AccessKind::kRead : kind,
                                   std::countr_zero(step), static_cast<uint16_t>(pattern));
   return true;
@@ -242,9 +259,10 @@ void touch_lanes(Warp& w, const Instruction& n, Mask active, Space space, const 
   place.cta = &w.cta();
   const int shift = std::countr_zero(bytes);
   if (uint64_t step = 0; active == kAllLanes && !is_strong(kind) && is_regular(address, step)) {
-    const AccessKind now = kind == AccessKind::kWrite && step != 0 && all_store_the_same(w, n, host)
-                               ? AccessKind::kSameWrite
-                               : kind;
+    const AccessKind now =
+        kind == AccessKind::kWrite && step != 0 && all_store_the_same(w, n, kAllLanes, host)
+            ? AccessKind::kSameWrite
+            : kind;
     if (step == bytes) {
       Who who = w.thread(n, 0);
       who.order = order_of(n);
@@ -304,7 +322,7 @@ Space find_lanes(Warp& w, const Instruction& n, Mask& active, uint32_t bytes, Ac
   addresses(w, n, address);
   Cluster& cluster = w.cta().cluster();
   Space space = Space::kGlobal;
-  if (locate_all(w, n, active, address, bytes, host, space)) {
+  if (locate_all(w, n, active, address, bytes, kind, host, space)) {
     if constexpr (Checks::kIndex != 0) touch_lanes(w, n, active, space, address, bytes, kind, host);
     return space;
   }
@@ -344,6 +362,7 @@ void check_lanes_agree(Warp& w, const Instruction& n, Mask active, Space space, 
   if (apart || !w.cta().cluster().observe().check_races()) return;
   const uint8_t flags = n.small[kFlags];
   const size_t stride = (flags & kQuadLanes) != 0 ? 16 : (flags & kWideLanes) != 0 ? 8 : 4;
+  if (all_store_the_same(w, n, active, host)) return;
   for (uint32_t e = 0; e < count; ++e) {
     const std::byte* values = w.reg<std::byte>(element_slot(n, e));
     for_each_lane(active, [&](int i) {
@@ -369,6 +388,7 @@ struct OwnBytes {
   const char* memory = "";
   uint64_t address = 0;
   uint64_t unwritten = 0;  // as bits
+  UndefinedStore how;      // of the first of those
 };
 OwnBytes own_bytes(Warp& w, int lane, const std::byte* host, uint32_t count) {
   const auto distance = [&](const std::byte* base) {
@@ -381,14 +401,17 @@ OwnBytes own_bytes(Warp& w, int lane, const std::byte* host, uint32_t count) {
     for (uint32_t i = 0; i < count; ++i)
       if (!is_written(i)) own.unwritten |= uint64_t{1} << i;
   };
+  const auto look_in = [&](const char* memory, uint64_t address, const WrittenBits& written, size_t at) {
+    look(memory, address, [&](uint32_t i) { return written.all(at + i, 1); });
+    if (own.unwritten != 0)
+      own.how = written.undefined_store(at + static_cast<size_t>(std::countr_zero(own.unwritten)));
+  };
   SharedMemory& shared = w.cta().shared();
   GlobalMemory& global = w.cta().cluster().launch().memory;
   if (const uint64_t at = distance(shared.at(0)); at < shared.end())
-    look("shared", at, [&](uint32_t i) { return shared.is_written(static_cast<uint32_t>(at) + i, 1); });
+    look_in("shared", at, shared.written(), at);
   else if (const uint64_t mine = distance(w.local(lane)); mine < w.program().local_bytes)
-    look("local", mine, [&](uint32_t i) {
-      return w.local_written().all(static_cast<size_t>(lane) * w.program().local_bytes + mine + i, 1);
-    });
+    look_in("local", mine, w.local_written(), static_cast<size_t>(lane) * w.program().local_bytes + mine);
   else if (const uint64_t in_global = distance(global.host(kGlobalBase)); in_global < global.size())
     look("global", kGlobalBase + in_global,
          [&](uint32_t i) { return global.is_written(kGlobalBase + in_global + i, 1); });
@@ -397,22 +420,28 @@ OwnBytes own_bytes(Warp& w, int lane, const std::byte* host, uint32_t count) {
 
 /// Bytes of registers that come from memory which nobody has written count as never written.
 void note_unwritten(Warp& w, const Instruction& n, Mask lanes, std::byte* const* host) {
-  const std::vector<uint32_t>& loaded = w.program().info[n.index].loaded;
+  const std::vector<uint32_t>& loaded = w.program().info[n.index].elements;
   const uint32_t bytes = n.small[kElementBytes];
   const bool extends = (n.small[kFlags] & kSignExtend) != 0 && bytes < 4;
   Warp::UnwrittenLoad& found = w.unwritten_loads()[n.index];
   found.bytes = bytes * n.small[kCount];
+  std::optional<bool> is_padding;  // all of an instruction are taken as the first
   for_each_lane(lanes, [&](int lane) {
     for (uint32_t e = 0; e < loaded.size(); ++e) {
       const OwnBytes own = own_bytes(w, lane, host[lane] + size_t{e} * bytes, bytes);
       if (own.unwritten == 0) continue;
       found.memory = own.memory;
       found.addresses[static_cast<size_t>(lane)] = own.address - size_t{e} * bytes;
+      if (!is_padding) {
+        is_padding = own.address >= kGlobalBase && w.cta().cluster().launch().memory.is_padding(own.address);
+        found.is_padding = *is_padding;
+      }
       if (loaded[e] == 0) continue;
       const auto low = static_cast<uint8_t>(extends ? 0xF : own.unwritten & 0xF);
-      note_loaded_unwritten(w, n, lane_bit(lane), loaded[e], low);
+      note_loaded_unwritten(w, n, lane_bit(lane), loaded[e], low, own.how);
       if (bytes == 8)
-        note_loaded_unwritten(w, n, lane_bit(lane), loaded[e] + 1, static_cast<uint8_t>(own.unwritten >> 4));
+        note_loaded_unwritten(w, n, lane_bit(lane), loaded[e] + 1, static_cast<uint8_t>(own.unwritten >> 4),
+                              own.how);
     }
   });
 }
@@ -473,6 +502,8 @@ Step exec_st(Warp& w, const Instruction& n, Mask active) {
     if (kind == AccessKind::kWrite && space != Space::kLocal) check_lanes_agree(w, n, active, space, host);
   if constexpr (Checks::kIndex != 0)
     if (space == Space::kSharedCta && w.program().uses[n.index].stages) note_staged(w, n, active, host);
+  if constexpr (Checks::kIndex != 0)
+    if (w.stores_undefined) note_undefined_stored(w, n, active, space, host);
   cluster.note_progress();
   return Step::kNext;
 }
@@ -492,7 +523,7 @@ bool is_plain(const Instruction& n) {
   const uint8_t flags = n.small[kFlags], bytes = n.small[kElementBytes], count = n.small[kCount];
   const auto space = static_cast<Space>(n.small[kSpace]);
   if (space == Space::kLocal || space == Space::kParam || space == Space::kConst) return false;
-  if ((flags & (kStrong | kQuadLanes)) != 0 || bytes > 8 || bytes * count > 16 || !std::has_single_bit(count))
+  if ((flags & (kStrong | kQuadLanes)) != 0 || bytes > 8 || bytes * count > 16 || !is_power_of_two(count))
     return false;
   const int lane_bytes = (flags & kWideLanes) != 0 ? 8 : 4;
   return bytes == lane_bytes || (lane_bytes == 4 && bytes < 4 && (flags & kSignExtend) == 0);

@@ -27,14 +27,14 @@ enum Flag : uint8_t {
 /// The slot of element e: d for scalars, else the list.
 inline Slot element_slot(const Instruction& n, uint32_t e) { return n.small[kCount] == 1 ? n.d : n.list[e]; }
 
-/// Bytes that an instruction may touch without asking further: the allocation that it touched last, or the CTA's own
-/// shared memory. Empty where there are none.
+/// Bytes that an instruction may touch without asking further: the CTA's own shared memory, or the allocation that it
+/// touched last, or else the one at `address`. Empty where there are none.
 struct GoodRange {
   uint64_t begin = 0, bytes = 0;
   std::byte* host = nullptr;
   Space space = Space::kGlobal;
 };
-inline GoodRange good_range(Warp& w, const Instruction& n) {
+inline GoodRange good_range(Warp& w, const Instruction& n, uint64_t address, bool is_load) {
   const Space space = static_cast<Space>(n.small[kSpace]);
   if (space == Space::kSharedCta || space == Space::kSharedCluster) {
     SharedMemory& shared = w.cta().shared();
@@ -42,8 +42,13 @@ inline GoodRange good_range(Warp& w, const Instruction& n) {
             shared.end() - shared.user_base(), shared.at(shared.user_base()), Space::kSharedCta};
   }
   Cluster& cluster = w.cta().cluster();
+  if (space == Space::kLocal) return {};
   const CachedRange& cached = cluster.cached_range(&n);
-  if (space == Space::kLocal || cached.bytes == 0) return {};
+  const bool is_constant = is_load && (space == Space::kParam || space == Space::kConst);
+  if (address - cached.begin >= cached.bytes &&
+      (is_constant || (address >= kHeapBase && address < kSharedWindow)))
+    remember_allocation(cluster, n, address, is_constant);
+  if (cached.bytes == 0) return {};
   return {cached.begin, cached.bytes, cluster.launch().memory.host(cached.begin), Space::kGlobal};
 }
 

@@ -32,7 +32,7 @@ bool find_pattern(Warp& w, const Instruction& n, LanePattern& out) {
   out.bytes = uint32_t{n.small[kElementBytes]} * n.small[kCount];
   const auto fits = [&](uint64_t step) {
     out.step = step;
-    return step == out.bytes || (step <= kLargestStep && step > out.bytes && std::has_single_bit(step));
+    return step == out.bytes || (step <= kLargestStep && step > out.bytes && is_power_of_two(step));
   };
   if ((n.small[kFlags] & kBase64) != 0) {
     const uint64_t* lanes = w.reg<uint64_t>(n.a);
@@ -73,7 +73,6 @@ bool tell_checkers(Warp& w, const Instruction& n, const LanePattern& lanes, Spac
     }
     if (origins.has_suspects()) report_unread_boxes(w.cta().tiles());
   } else {
-    if (cluster.launch().memory.tracks_writes()) return false;
     if (!lanes.is_dense()) {
       const uint64_t in_step = lanes.first % lanes.step;
       place.address = lanes.first - in_step;
@@ -82,6 +81,11 @@ bool tell_checkers(Warp& w, const Instruction& n, const LanePattern& lanes, Spac
       for (uint64_t byte = in_step; byte < kLargestStep; byte += lanes.step)
         pattern = static_cast<uint16_t>(pattern | ((1u << lanes.bytes) - 1) << byte);
     }
+    GlobalMemory& memory = cluster.launch().memory;
+    if (!kLoads)
+      memory.mark_written(place.address, bytes, pattern);
+    else if (cluster.checks().uninitialized_global && !memory.is_written(place.address, bytes, pattern))
+      return false;
   }
   const auto is_same = [&] {
     for (int i = 0; i < kWarpSize; ++i)
@@ -98,7 +102,7 @@ template <class Checks, bool kLoads>
 std::byte* touch_whole_warp(Warp& w, const Instruction& n, LanePattern& lanes, Space& space) {
   Cluster& cluster = w.cta().cluster();
   if (!cluster.observe().is_quiet() || !find_pattern(w, n, lanes)) return nullptr;
-  const GoodRange range = good_range(w, n);
+  const GoodRange range = good_range(w, n, lanes.first, kLoads);
   const uint64_t in_range = lanes.first - range.begin, span = lanes.span();
   if (range.bytes < span || in_range > range.bytes - span || (lanes.first & (lanes.bytes - 1)) != 0 ||
       (!lanes.is_dense() && range.space != Space::kGlobal))
@@ -203,7 +207,7 @@ bool load_whole_warp(Warp& w, const Instruction& n) {
 
 template <class Checks>
 bool store_whole_warp(Warp& w, const Instruction& n) {
-  if (Checks::kIndex != 0 && w.program().uses[n.index].stages) return false;
+  if (Checks::kIndex != 0 && (w.program().uses[n.index].stages || w.stores_undefined)) return false;
   LanePattern lanes;
   Space space = Space::kGlobal;
   std::byte* const at = touch_whole_warp<Checks, false>(w, n, lanes, space);

@@ -257,6 +257,13 @@ bool locate(Cluster& cluster, const Who& who, Space space, uint64_t address, uin
   return locate_global(cluster, who, address, bytes, kind, space_name, place);
 }
 
+void remember_allocation(Cluster& cluster, const Instruction& insn, uint64_t address, bool is_constant) {
+  const Allocation* allocation = cluster.launch().memory.find(address);
+  if (allocation != nullptr && !allocation->freed && allocation->read_only == is_constant &&
+      allocation->heap == nullptr)
+    cluster.cached_range(&insn) = {allocation->address, allocation->bytes};
+}
+
 std::string shared_text(const Who& who, const Cta& owner, uint32_t offset) {
   if (who.cta == &owner) return fmt::format("shared {:#x}", offset);
   return fmt::format("shared {:#x} of the CTA of rank {}", offset, owner.rank());

@@ -17,6 +17,10 @@ bool locate(Cluster& cluster, const Who& who, Space space, uint64_t address, uin
 bool locate_shared(const Who& who, Cta& owner, uint32_t offset, uint32_t bytes, uint32_t alignment,
                    AccessKind kind, Place& place);
 
+/// Remembers the allocation at a global address for the instruction, if kernels may touch all of it at any time.
+/// `is_constant`: it is one of parameters or constants, and the instruction a load.
+void remember_allocation(Cluster& cluster, const Instruction& insn, uint64_t address, bool is_constant);
+
 /// locate(), then the policy's look at it. The way in for all bodies.
 template <class Checks>
 bool access(Cluster& cluster, const Who& who, Space space, uint64_t address, uint32_t bytes,

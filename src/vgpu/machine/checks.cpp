@@ -7,6 +7,7 @@
 
 #include "vgpu/checks/operand_boxes.h"
 #include "vgpu/machine/touch_many.h"
+#include "vgpu/machine/undefined.h"
 
 namespace imbrex::vgpu {
 
@@ -14,22 +15,26 @@ namespace {
 
 void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,
                    int lane_shift) {
-  const CheckSet& checks = cluster.launch().options.checks;
   const char* memory = nullptr;
+  const WrittenBits* written = nullptr;
+  size_t at = 0;
   switch (place.space) {
     case Space::kSharedCta:
-      if (!place.cta->shared().is_written(static_cast<uint32_t>(place.address), bytes)) memory = "shared";
+      at = place.address;
+      written = &place.cta->shared().written();
+      if (!place.cta->shared().is_written(static_cast<uint32_t>(at), bytes)) memory = "shared";
       break;
-    case Space::kLocal: {
-      const size_t at = static_cast<size_t>(who.lane) * cluster.program().local_bytes + place.address;
-      if (!place.warp->local_written().all(at, bytes)) memory = "local";
+    case Space::kLocal:
+      at = static_cast<size_t>(who.lane) * cluster.program().local_bytes + place.address;
+      written = &place.warp->local_written();
+      if (!written->all(at, bytes)) memory = "local";
       break;
-    }
     default:
-      if (checks.uninitialized_global && !cluster.launch().memory.is_written(place.address, bytes))
+      if (cluster.checks().uninitialized_global && !cluster.launch().memory.is_written(place.address, bytes))
         memory = "global";
       break;
   }
+  const bool is_weak_global = memory != nullptr && place.space == Space::kGlobal && !is_strong(kind);
   if (memory == nullptr) return;
   if (kind == AccessKind::kLoad) {
     cluster.note_unwritten_load();
@@ -45,10 +50,17 @@ void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_
     }
     return;
   }
-  Finding* finding = cluster.log().open(FindingKind::kUninitializedRead, who, place.address);
+  const bool is_padding = is_weak_global && cluster.launch().memory.is_padding(place.address);
+  // Copies take whole tiles, the padding of an allocation with them; what becomes of it is not followed.
+  if (is_padding && kind == AccessKind::kRead) return;
+  Finding* finding = cluster.log().open(FindingKind::kUninitializedRead, who, place.address, nullptr,
+                                        is_padding ? BentRule::kUnwrittenPadding : BentRule::kNone);
   if (finding == nullptr) return;
   finding->message = fmt::format("reads {} bytes of {} memory at 0x{:x} of which not all have been written",
                                  bytes, memory, place.address);
+  if (written == nullptr) return;
+  while (written->all(at, 1)) ++at;
+  finding->facts = undefined_store_facts(cluster.program(), written->undefined_store(at));
 }
 
 void mark_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes) {

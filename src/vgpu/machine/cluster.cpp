@@ -238,6 +238,7 @@ ClusterState Cluster::advance_with(int64_t slice) {
         return finds_endless_loops(before) ? ClusterState::kStopped : ClusterState::kNeedsTurn;
       }
     }
+    if (observers_.is_enough()) return ClusterState::kFinished;
     // What an operation did may be what a warp looked at before was waiting for.
     AsyncStep step = run_async(draining);
     if (step == AsyncStep::kNone) {

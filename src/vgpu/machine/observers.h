@@ -28,6 +28,8 @@ class Observers {
   /// For what costs time to find out.
   bool check_races() const { return races_ != nullptr; }
   bool record_timeline() const { return timeline_ != nullptr; }
+  /// Is what is to be known of the cluster known before its end?
+  bool is_enough() const { return timeline_ != nullptr && timeline_->is_enough(); }
   bool count_sectors() const { return sectors_ != nullptr; }
 
   // ---- synchronisation

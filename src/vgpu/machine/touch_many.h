@@ -2,6 +2,7 @@
 // What a unit touches in many places at once: one call to the checkers for all of them.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "vgpu/machine/access.h"
@@ -12,7 +13,13 @@ namespace imbrex::vgpu {
 class UnitTouches {
  public:
   UnitTouches(const Who& who, Cta& cta, Space space, AccessKind kind)
-      : who_(who), cta_(&cta), space_(space), kind_(kind) {}
+      : who_(who), cta_(&cta), space_(space), kind_(kind), touches_(std::move(spare())) {}
+  ~UnitTouches() {
+    touches_.clear();
+    spare() = std::move(touches_);
+  }
+  UnitTouches(const UnitTouches&) = delete;
+  UnitTouches& operator=(const UnitTouches&) = delete;
   /// Pieces of shared memory that lie side by side become one.
   void add(uint64_t address, uint32_t bytes) {
     if (space_ == Space::kSharedCta && !touches_.empty() &&
@@ -24,6 +31,12 @@ class UnitTouches {
   void flush();
 
  private:
+  /// The list of one that is no more, for its memory.
+  static std::vector<LaneTouch>& spare() {
+    static thread_local std::vector<LaneTouch> list;
+    return list;
+  }
+
   const Who& who_;
   Cta* cta_;
   Space space_;

@@ -15,6 +15,15 @@ uint32_t origin_of(Warp& warp, uint32_t reg) {
   return warp.undefined_origin().empty() ? 0 : warp.undefined_origin()[reg];
 }
 
+/// Whether a value of that origin came from bytes that may be the padding of an allocation.
+bool is_padding(Warp& warp, uint32_t origin) {
+  if (origin == 0) return false;
+  if (const auto way = warp.undefined_ways().find(origin); way != warp.undefined_ways().end())
+    return way->second.how.is_padding;
+  const auto load = warp.unwritten_loads().find(origin - 1);
+  return load != warp.unwritten_loads().end() && load->second.is_padding;
+}
+
 /// The finding stands where the unwritten register was first read, and tells where that comes to matter.
 void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes, uint32_t reg) {
   FindingLog& log = warp.cta().cluster().log();
@@ -22,13 +31,22 @@ void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes, 
   const uint32_t origin = origin_of(warp, reg);
   const Who who{&warp.cta(), warp.index(), first_lane(lanes), origin == 0 ? &insn : &program.code[origin - 1],
                 ""};
-  Finding* finding = log.open(FindingKind::kUninitializedRead, who);
-  if (finding == nullptr) return;
   const auto load = origin == 0 ? warp.unwritten_loads().end() : warp.unwritten_loads().find(origin - 1);
-  if (load == warp.unwritten_loads().end()) {
+  const auto way = warp.undefined_ways().find(origin);
+  Finding* finding = log.open(FindingKind::kUninitializedRead, who, 0, nullptr,
+                              is_padding(warp, origin) ? BentRule::kUnwrittenPadding : BentRule::kNone);
+  if (finding == nullptr) return;
+  if (way != warp.undefined_ways().end()) {
+    finding->message = program.info[origin - 1].flow == UndefinedFlow::kLoaded
+                           ? "reads memory of which not all has been written"
+                           : "reads a register that was never written";
+    finding->facts.push_back(fmt::format("stored at {}, loaded at {}",
+                                         program.place_text(way->second.how.store - 1),
+                                         program.place_text(way->second.load - 1)));
+  } else if (load == warp.unwritten_loads().end()) {
     finding->message = fmt::format("reads a register that was never written in lanes 0x{:08x}", lanes);
   } else {
-    const auto& [memory, bytes, addresses] = load->second;
+    const auto& [memory, bytes, addresses, padding] = load->second;
     finding->address = addresses[static_cast<size_t>(first_lane(lanes))];
     finding->message = fmt::format("reads {} bytes of {} memory at 0x{:x} of which not all have been written",
                                    bytes, memory, finding->address);
@@ -142,13 +160,20 @@ Mask undefined_results(Warp& warp, const Instruction& insn, const InstructionInf
   }
 }
 
+/// Is it one of the registers whose values a kStored instruction stores?
+bool is_stored(const InstructionInfo& info, uint32_t reg) {
+  const uint32_t halves = info.element_bytes == 8 ? 2 : 1;
+  return reg != info.guard && std::ranges::any_of(info.elements, [&](uint32_t of) {
+           return of != 0 && reg >= of && reg < of + halves;
+         });
+}
+
 }  // namespace
 
 void Checked::follow_undefined(Warp& warp, const Instruction& insn, Mask active) {
   std::vector<Mask>& defined = warp.defined();
   const InstructionInfo& info = warp.program().info[insn.index];
-  const bool passes = info.flow != UndefinedFlow::kReported && info.flow != UndefinedFlow::kShuffled &&
-                      info.flow != UndefinedFlow::kLoaded;
+  const bool passes = warp.program().uses[insn.index].passes;
   Mask any = 0;
   uint32_t from = 0;
   for (const uint32_t reg : info.reads) {
@@ -161,9 +186,10 @@ void Checked::follow_undefined(Warp& warp, const Instruction& insn, Mask active)
         continue;
       }
       if (info.flow == UndefinedFlow::kShuffled && reg == info.numbers[0]) continue;
-      if (std::find(info.narrow.begin(), info.narrow.end(), reg) != info.narrow.end() &&
-          lanes_undefined(warp, undefined, reg, info.narrow_bytes) == 0)
+      if (info.flow == UndefinedFlow::kStored && is_stored(info, reg)) {
+        warp.stores_undefined = true;
         continue;
+      }
       report_undefined_register(warp, insn, undefined, reg);
       defined[reg] |= undefined;  // one report is enough; what follows from it is not news
     }
@@ -190,9 +216,70 @@ void define_loaded(Warp& warp, const Instruction& insn, Mask lanes) {
   for (uint32_t i = use.reads; i < use.all; ++i) warp.defined()[numbers[i]] |= lanes;
 }
 
-void note_loaded_unwritten(Warp& warp, const Instruction& insn, Mask lanes, uint32_t number, uint8_t bytes) {
-  if (number != 0 && lanes != 0 && bytes != 0)
-    mark_undefined_from(warp, insn.index + 1, lanes, number, bytes);
+void note_loaded_unwritten(Warp& warp, const Instruction& insn, Mask lanes, uint32_t number, uint8_t bytes,
+                           UndefinedStore how) {
+  if (number == 0 || lanes == 0 || bytes == 0) return;
+  if (how.origin != 0) warp.undefined_ways()[how.origin] = {how, insn.index + 1};
+  mark_undefined_from(warp, how.origin != 0 ? how.origin : insn.index + 1, lanes, number, bytes);
+}
+
+namespace {
+
+/// Bytes of shared memory, of whichever CTA of the cluster, or of the lane's own, as those that were not written.
+void mark_undefined_bytes(Warp& warp, Space space, const std::byte* host, uint8_t bytes, UndefinedStore how) {
+  const auto mark = [&](WrittenBits& written, size_t at) {
+    for (size_t i = 0; i < 4; ++i)
+      if ((bytes >> i & 1) != 0) written.mark_undefined(at + i, how);
+  };
+  const auto distance = [&](const std::byte* base) {
+    return reinterpret_cast<uintptr_t>(host) - reinterpret_cast<uintptr_t>(base);
+  };
+  if (space == Space::kLocal) return mark(warp.local_written(), distance(warp.local(0)));
+  for (const std::unique_ptr<Cta>& cta : warp.cta().cluster().ctas())
+    if (const size_t at = distance(cta->shared().at(0)); at < cta->shared().end())
+      mark(cta->shared().written(), at);
+}
+
+}  // namespace
+
+void note_undefined_stored(Warp& warp, const Instruction& insn, Mask lanes, Space space,
+                           std::byte* const* host) {
+  warp.stores_undefined = false;
+  const InstructionInfo& info = warp.program().info[insn.index];
+  const std::vector<uint32_t>& elements = info.elements;
+  const uint32_t element_bytes = info.element_bytes;
+  const bool is_followed = space == Space::kLocal || space == Space::kSharedCta;
+  const uint8_t all = element_bytes >= 4 ? kAllBytes : static_cast<uint8_t>((1u << element_bytes) - 1);
+  for (uint32_t e = 0; e < elements.size(); ++e)
+    for (uint32_t half = 0; elements[e] != 0 && half < std::max(1u, element_bytes / 4); ++half) {
+      const uint32_t reg = elements[e] + half;
+      const Mask undefined = lanes_undefined(warp, lanes, reg, all);
+      if (undefined == 0) continue;
+      if (!is_followed) {
+        report_undefined_register(warp, insn, undefined, reg);
+        warp.defined()[reg] |= undefined;  // one report is enough
+        continue;
+      }
+      const uint32_t origin = origin_of(warp, reg);
+      const UndefinedStore how{origin != 0 ? origin : insn.index + 1, insn.index + 1,
+                               is_padding(warp, origin)};
+      const auto partial = warp.undefined_bytes().find(reg);
+      for_each_lane(undefined, [&](int lane) {
+        const auto at = static_cast<size_t>(lane);
+        const uint8_t bytes = partial == warp.undefined_bytes().end() ? kAllBytes : partial->second[at];
+        mark_undefined_bytes(warp, space, host[at] + size_t{e} * element_bytes + half * 4,
+                             static_cast<uint8_t>(bytes & all), how);
+      });
+    }
+}
+
+std::vector<std::string> undefined_store_facts(const Program& program, UndefinedStore how) {
+  if (how.store == 0) return {};
+  const bool is_loaded = program.info[how.origin - 1].flow == UndefinedFlow::kLoaded;
+  return {fmt::format("what was stored there at {} has no value: it comes from {} never written, read at {}",
+                      program.place_text(how.store - 1),
+                      is_loaded ? "memory that was" : "a register that was",
+                      program.place_text(how.origin - 1))};
 }
 
 void pass_shuffled(Warp& warp, const Instruction& insn, Mask members, const int* from) {

@@ -8,6 +8,7 @@
 #include "vgpu/checks/chunk_origins.h"
 #include "vgpu/machine/cluster_barrier.h"
 #include "vgpu/machine/copy_groups.h"
+#include "vgpu/machine/register_pool.h"
 #include "vgpu/machine/tensor_unit.h"
 #include "vgpu/machine/wgmma_unit.h"
 #include "vgpu/memory/mbarrier.h"
@@ -25,6 +26,7 @@ struct CtaUnits {
   /// Made when first used: few kernels use every unit.
   std::unique_ptr<TensorUnit> tensor;
   std::vector<std::unique_ptr<Warpgroup>> warpgroups;
+  RegisterPool registers;
   /// By warp: the setmaxnreg instructions it has executed, which carry their number of registers.
   std::vector<std::vector<const Instruction*>> register_budgets;
   /// A thread of the CTA has seen that cluster launch control had nothing left.

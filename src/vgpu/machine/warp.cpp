@@ -230,6 +230,7 @@ Step Warp::wait_at(Mask active, Wait& wait, uint32_t advance) {
   split.waits_at = split.pc;
   split.pc += advance;
   split.blocked = true;
+  split.asked = false;
   split.wait = wait;
   ++cta_->cluster().statistics().barrier_waits;
   return Step::kBlock;

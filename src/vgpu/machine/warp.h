@@ -55,7 +55,8 @@ struct Split {
   std::vector<Guests> guests;
   bool blocked = false;
   bool timed_out = false;  // woken from a Wait with may_time_out before it was ready
-  uint32_t waits_at = 0;   // the instruction that blocked it
+  bool asked = false;      // not blocked: an instruction that only asks has found `wait` not over
+  uint32_t waits_at = 0;   // the instruction that blocked it, or asked
   Wait wait = {};
 };
 
@@ -116,8 +117,17 @@ class Warp {
     const char* memory = "";
     uint32_t bytes = 0;
     std::array<uint64_t, kWarpSize> addresses{};  // of the lanes that did
+    bool is_padding = false;                      // GlobalMemory::is_padding
   };
   std::unordered_map<uint32_t, UnwrittenLoad>& unwritten_loads() { return unwritten_loads_; }
+  /// Values that were never written and came through memory, by their undefined_origin(): the last time.
+  struct UndefinedWay {
+    UndefinedStore how;
+    uint32_t load = 0;  // as its index + 1
+  };
+  std::unordered_map<uint32_t, UndefinedWay>& undefined_ways() { return undefined_ways_; }
+  /// A store is about to store registers that were not written: its body has to look.
+  bool stores_undefined = false;
   /// The thread-private memory of a lane (.local variables, call parameters); Program::local_bytes of it.
   std::byte* local(int lane) { return local_.data() + static_cast<size_t>(lane) * program_->local_bytes; }
   /// One bit per byte of local memory, lane after lane; empty unless tracked.
@@ -212,6 +222,7 @@ class Warp {
   std::vector<uint32_t> undefined_origin_;
   std::unordered_map<uint32_t, LaneBytes> undefined_bytes_;
   std::unordered_map<uint32_t, UnwrittenLoad> unwritten_loads_;
+  std::unordered_map<uint32_t, UndefinedWay> undefined_ways_;
   std::vector<Split> splits_;
   size_t current_ = kNone;
   std::vector<Join> joins_;

@@ -39,8 +39,12 @@ std::string place_of(Warp& warp) {
     if (!text.empty()) text += ", ";
     text += lanes_text(warp, split.mask);
     const std::string at = warp.program().place_text(split.blocked ? split.waits_at : split.pc);
-    text += split.blocked ? fmt::format("waiting at {} {}", at, split.wait.describe(warp, split.wait))
-                          : "at " + at + looked_at(warp, split.mask);
+    if (split.blocked)
+      text += fmt::format("waiting at {} {}", at, split.wait.describe(warp, split.wait));
+    else if (split.asked)  // in a loop, as kernels wait for barriers that have no try_wait
+      text += fmt::format("at {}, asking {}", at, split.wait.describe(warp, split.wait));
+    else
+      text += "at " + at + looked_at(warp, split.mask);
   }
   return text.empty() ? "waiting for its lanes to reconverge" : text;
 }

@@ -99,6 +99,7 @@ int GlobalMemory::shared_file() {
     if (file >= 0) close(file);
     fail("device memory cannot be shared with other processes");
   }
+  written_.reset();  // nobody sees what they write
   return shared_file_ = file;
 }
 

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "imbrex/core/error.h"
-#include "vgpu/memory/raced_bytes.h"
 
 namespace imbrex::vgpu {
 
@@ -24,9 +23,6 @@ constexpr uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 
 
 /// Freed stretches at least this large give their host pages back.
 constexpr uint64_t kReturnedBytes = 1 << 20;
-
-/// Eight bytes of GlobalMemory::written_ when all have been written.
-constexpr uint64_t kAllWritten = 0x0101'0101'0101'0101;
 
 }  // namespace
 
@@ -47,7 +43,7 @@ std::vector<std::string> freed_where(const Allocation& allocation) {
   return {fmt::format("freed at {}:{}", at.file, at.line)};
 }
 
-GlobalMemory::GlobalMemory(int64_t bytes, bool track_writes, int gpus)
+GlobalMemory::GlobalMemory(int64_t bytes, int gpus)
     : size_(round_up(static_cast<uint64_t>(bytes), kPageBytes) * static_cast<uint64_t>(gpus) +
             (kHeapBase - kGlobalBase)),
       stretch_bytes_(round_up(static_cast<uint64_t>(bytes), kPageBytes)) {
@@ -56,7 +52,7 @@ GlobalMemory::GlobalMemory(int64_t bytes, bool track_writes, int gpus)
     stretches_.push_back({begin, begin + stretch_bytes_});
   }
   base_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
-  if (track_writes) written_ = static_cast<std::byte*>(reserve(size_, kPurpose, kHelp));
+  written_ = std::make_unique<WrittenMap>(size_);
 }
 
 GlobalMemory::~GlobalMemory() {
@@ -64,7 +60,6 @@ GlobalMemory::~GlobalMemory() {
     if (allocation.host_visible && !allocation.freed) release_host_visible(allocation);
   munmap(base_, size_);
   if (shared_file_ >= 0) close(shared_file_);
-  if (written_ != nullptr) munmap(written_, size_);
 }
 
 uint64_t GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t alignment, int gpu) {
@@ -207,7 +202,7 @@ bool GlobalMemory::free(uint64_t address, SourceLocation where) {
       // Of a shared file the bytes themselves have to go.
       if (to > from) madvise(base_ + from, to - from, shared_file_ < 0 ? MADV_DONTNEED : MADV_REMOVE);
     }
-    if (written_ != nullptr) std::memset(written_ + (address - kGlobalBase), 0, a.bytes);
+    forget_written(address, a.bytes);
     return true;
   }
   return false;
@@ -236,25 +231,29 @@ const Allocation* GlobalMemory::nearest(uint64_t address) const {
   return best;
 }
 
-void GlobalMemory::mark_written(uint64_t address, uint64_t bytes) {
-  if (written_ == nullptr) return;
-  std::byte* to = written_ + (address - kGlobalBase);
-  for_each_word(to, bytes, [&]<class T>(size_t i, T) { write_word<T>(to + i, static_cast<T>(kAllWritten)); });
+bool GlobalMemory::is_written_to_end(uint64_t address, uint64_t bytes) const {
+  const Allocation* const allocation = find(address);
+  if (allocation == nullptr) return true;
+  const uint64_t left = allocation->address + allocation->bytes - address;
+  return left < bytes && written_->all(address - kGlobalBase, left);
 }
 
-void GlobalMemory::forget_written(uint64_t address, uint64_t bytes) {
-  if (written_ == nullptr) return;
-  std::byte* to = written_ + (address - kGlobalBase);
-  for_each_word(to, bytes, [&]<class T>(size_t i, T) { write_word<T>(to + i, T{0}); });
+void GlobalMemory::settle_missed_writes() {
+  if (!misses_writes_) return;
+  misses_writes_ = false;
+  for (const Allocation& a : allocations_)
+    if (!a.freed) mark_written(a.address, a.bytes);
 }
 
-bool GlobalMemory::is_written(uint64_t address, uint64_t bytes) const {
-  if (written_ == nullptr) return true;
-  const std::byte* at = written_ + (address - kGlobalBase);
-  bool all = true;
-  for_each_word(at, bytes,
-                [&]<class T>(size_t i, T) { all &= read_word<T>(at + i) == static_cast<T>(kAllWritten); });
-  return all;
+bool GlobalMemory::is_padding(uint64_t address) const {
+  const Allocation* const allocation = find(address);
+  if (written_ == nullptr || allocation == nullptr) return false;
+  const uint64_t end = allocation->address + allocation->bytes;
+  for (const uint64_t reach : {uint64_t{256}, uint64_t{4096}, uint64_t{1} << 20}) {
+    const uint64_t from = std::max(allocation->address, address - std::min(address, reach));
+    if (written_->any(from - kGlobalBase, std::min(end, address + reach) - from)) return true;
+  }
+  return false;
 }
 
 }  // namespace imbrex::vgpu

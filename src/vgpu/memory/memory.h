@@ -13,12 +13,14 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "imbrex/core/source_location.h"
 #include "vgpu/lanes.h"
 #include "vgpu/memory/recycled_block.h"
+#include "vgpu/memory/written_map.h"
 
 namespace imbrex::vgpu {
 
@@ -73,9 +75,8 @@ void* reserve(uint64_t bytes, const char* purpose, const char* help);
 /// touched.
 class GlobalMemory {
  public:
-  /// `track_writes` keeps a byte per byte that tells whether it was ever written. `gpus`: so many devices share the
-  /// addresses, each with a stretch of `bytes` for its own allocations.
-  GlobalMemory(int64_t bytes, bool track_writes, int gpus = 1);
+  /// `gpus`: so many devices share the addresses, each with a stretch of `bytes` for its own allocations.
+  explicit GlobalMemory(int64_t bytes, int gpus = 1);
   ~GlobalMemory();
   GlobalMemory(const GlobalMemory&) = delete;
   GlobalMemory& operator=(const GlobalMemory&) = delete;
@@ -127,21 +128,42 @@ class GlobalMemory {
   /// Bytes of the arena, from kGlobalBase on.
   uint64_t size() const { return size_; }
 
-  bool tracks_writes() const { return written_ != nullptr; }
-  void mark_written(uint64_t address, uint64_t bytes);
-  void forget_written(uint64_t address, uint64_t bytes);
-  bool is_written(uint64_t address, uint64_t bytes) const;
+  // Which bytes have been written since they were allocated. From shared_file() on all of them count as written.
+
+  /// `pattern`: of every 16 bytes, counted from a multiple of 16, those.
+  void mark_written(uint64_t address, uint64_t bytes, uint16_t pattern = WrittenMap::kAllOf16) {
+    if (written_ != nullptr && bytes > 0) written_->mark(address - kGlobalBase, bytes, pattern);
+  }
+  void forget_written(uint64_t address, uint64_t bytes) {
+    if (written_ != nullptr) written_->forget(address - kGlobalBase, bytes);
+  }
+  void copy_written(uint64_t to, uint64_t from, uint64_t bytes) {
+    if (written_ != nullptr) written_->copy(to - kGlobalBase, from - kGlobalBase, bytes);
+  }
+  bool is_written(uint64_t address, uint64_t bytes, uint16_t pattern = WrittenMap::kAllOf16) const {
+    return written_ == nullptr || bytes == 0 || written_->all(address - kGlobalBase, bytes, pattern) ||
+           is_written_to_end(address, bytes);
+  }
+  /// Of bytes that have not been written: have others of the allocation nearby? Then they may be its padding.
+  bool is_padding(uint64_t address) const;
+  /// A kernel has run of which nobody knows what it has written or would have written...
+  void miss_writes() { misses_writes_ = true; }
+  /// ... so that all there is now counts as written.
+  void settle_missed_writes();
 
  private:
   void insert(Allocation allocation);
   void release_host_visible(const Allocation& allocation);
+  /// Of an access past the end of an allocation: what lies in it has been written.
+  bool is_written_to_end(uint64_t address, uint64_t bytes) const;
   void join_mappings();
   /// What lies between `begin` and `end` of the arena becomes memory of the arena's own again, all zeros.
   void restore(uint64_t begin, uint64_t end);
   uint64_t size_ = 0;
   std::byte* base_ = nullptr;
-  std::byte* written_ = nullptr;  // bytes, 1 once written
   uint64_t stretch_bytes_ = 0;
+  std::unique_ptr<WrittenMap> written_;
+  bool misses_writes_ = false;
   /// Where the next allocation of a device begins, and where those end that all have at the same place (which are made
   /// from the end of the stretches downwards).
   struct Stretch {
@@ -155,10 +177,21 @@ class GlobalMemory {
   int shared_file_ = -1;
 };
 
+/// How bytes that count as never written came to be: a register without a value was stored there. Instructions as their
+/// index + 1; 0: nothing was stored.
+struct UndefinedStore {
+  uint32_t origin = 0;  // that read the register first
+  uint32_t store = 0;
+  bool is_padding = false;  // it came from global memory, and may be the padding of an allocation
+};
+
 /// One bit per byte of a small memory: has it been written?
 class WrittenBits {
  public:
-  void reset(size_t bytes) { words_.assign((bytes + 63) / 64, 0); }
+  void reset(size_t bytes) {
+    words_.assign((bytes + 63) / 64, 0);
+    undefined_.clear();
+  }
   void mark(size_t at, size_t bytes) {
     for (size_t i = at; i < at + bytes;) {
       size_t span = step(i, at + bytes);
@@ -174,13 +207,25 @@ class WrittenBits {
     }
     return true;
   }
+  /// What was stored in the byte has no value.
+  void mark_undefined(size_t at, UndefinedStore how) {
+    words_[at / 64] &= ~pattern(at, 1);
+    if (undefined_.empty()) undefined_.resize(words_.size() * (64 / kUndefinedBytes));
+    undefined_[at / kUndefinedBytes] = how;
+  }
+  /// Of a byte that is not written.
+  UndefinedStore undefined_store(size_t at) const {
+    return undefined_.empty() ? UndefinedStore() : undefined_[at / kUndefinedBytes];
+  }
 
  private:
+  static constexpr size_t kUndefinedBytes = 4;  // that share a record
   static size_t step(size_t i, size_t end) { return std::min<size_t>(64 - i % 64, end - i); }
   static uint64_t pattern(size_t i, size_t span) {
     return (span == 64 ? ~uint64_t{0} : (uint64_t{1} << span) - 1) << (i % 64);
   }
   std::vector<uint64_t> words_;
+  std::vector<UndefinedStore> undefined_;  // empty until something undefined is stored
 };
 
 /// Shared memory of one CTA, indexed by the offset bits of a shared address; user data starts at `user_base`.
@@ -204,6 +249,8 @@ class SharedMemory {
     if (tracked_) written_.mark(offset, bytes);
   }
   bool is_written(uint32_t offset, uint64_t bytes) const { return !tracked_ || written_.all(offset, bytes); }
+  /// Which bytes have been written, where that is tracked.
+  WrittenBits& written() { return written_; }
 
  private:
   uint32_t user_base_ = 0;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace imbrex::vgpu {
 
 std::string TensorBox::text() const {
@@ -15,6 +17,13 @@ std::string TensorBox::text() const {
   if (mode == TileMode::kIm2col)
     return fmt::format("column of {} pixels with {} channels at {{{}}}", map.pixels, map.box[0], place);
   return fmt::format("box of {} elements at {{{}}}", extents, place);
+}
+
+uint64_t TensorBox::address() const {
+  uint64_t address = map.address;
+  for (size_t d = 1; d < static_cast<size_t>(map.rank); ++d)
+    address += static_cast<uint64_t>(std::max(coordinates[d], 0)) * map.strides[d];
+  return address;
 }
 
 uint64_t TensorBox::identity() const {

@@ -29,6 +29,8 @@ struct TensorBox {
   }
   /// Equal for boxes of equal elements, for the prediction of what hits L2.
   uint64_t identity() const;
+  /// Of its first row in global memory; coordinates before the tensor count as 0.
+  uint64_t address() const;
   /// "box of 64x128 elements at {0, 64}", "column of 64 pixels with 32 channels at {0, -1, -1, 0}".
   std::string text() const;
 

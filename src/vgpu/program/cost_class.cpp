@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "ptx/insns.h"
+#include "ptx/operands.h"
+#include "ptx/uniform_registers.h"
 
 namespace imbrex::vgpu {
 
@@ -87,6 +89,47 @@ CostClass cost_class(const ptx::Instruction& insn, const ptx::Operand* last) {
       return CostClass::kTensorStoreWait;
   }
   return CostClass::kAlu;
+}
+
+bool is_strong_access(const ptx::Instruction& insn) {
+  using ptx::Mod;
+  const bool is_near = insn.has(Mod::shared) || insn.has(Mod::shared_cta) || insn.has(Mod::shared_cluster);
+  const bool is_plain = insn.op == ptx::Op::ld || insn.op == ptx::Op::st;
+  return is_plain && !is_near &&
+         (insn.has(Mod::volatile_) || insn.has(Mod::relaxed) || insn.has(Mod::acquire) ||
+          insn.has(Mod::release) || insn.has(Mod::mmio));
+}
+
+bool drains_stores(const ptx::Instruction& insn) {
+  using ptx::Mod, ptx::Op;
+  const bool is_far = insn.has(Mod::gpu) || insn.has(Mod::sys) || insn.has(Mod::gl);
+  const bool is_fence = insn.op == Op::membar ||
+                        (insn.op == Op::fence && !insn.has(Mod::acquire));  // .sc, .acq_rel or .release
+  const bool is_access = insn.op == Op::st || insn.op == Op::red || insn.op == Op::atom;
+  return is_far && (is_fence || (is_access && (insn.has(Mod::release) || insn.has(Mod::acq_rel))));
+}
+
+std::vector<SharedUpdate> shared_updates(const ptx::Function& f) {
+  using ptx::Mod, ptx::Op;
+  std::vector<SharedUpdate> updates(f.body.size(), SharedUpdate::kNone);
+  std::vector<bool> uniform;
+  for (size_t i = 0; i < f.body.size(); ++i) {
+    const ptx::Instruction& insn = f.body[i];
+    const bool is_shared = insn.has(Mod::shared) || insn.has(Mod::shared_cta);
+    if ((insn.op != Op::atom && insn.op != Op::red) || !is_shared) continue;
+    if (insn.guard.is_valid()) updates[i] = SharedUpdate::kGuarded;
+    const auto operands = f.operands_of(insn);
+    const size_t address = insn.op == Op::atom ? 1 : 0;
+    if (insn.op != Op::atom || !insn.has(Mod::add) || ptx::is_float(insn.type()) ||
+        operands.size() <= address + 1)
+      continue;
+    if (uniform.empty()) uniform = ptx::uniform_registers(f);
+    bool is_one_word = true;
+    for (const ptx::Operand& o : {operands[address], operands[address + 1]})
+      ptx::each_register(f, o, [&](uint32_t id, bool) { is_one_word = is_one_word && uniform[id]; });
+    if (is_one_word) updates[i] = SharedUpdate::kCounted;
+  }
+  return updates;
 }
 
 double mma_sync_work(const ptx::Instruction& insn) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ptx/ptx.h"
 
@@ -42,6 +43,20 @@ enum class CostClass : uint8_t {
 };
 /// `last`: its last operand; null where that does not matter.
 CostClass cost_class(const ptx::Instruction& insn, const ptx::Operand* last = nullptr);
+
+/// Does it access memory beyond the CTA as others see it?
+bool is_strong_access(const ptx::Instruction& insn);
+/// Does it wait until other SMs see what the CTA stored before it: a fence or a release of more than the CTA's scope?
+bool drains_stores(const ptx::Instruction& insn);
+
+/// What the assembler makes of an atomic update of shared memory.
+enum class SharedUpdate : uint8_t {
+  kNone,     // it is something else, or one instruction
+  kGuarded,  // its predicate becomes a branch around it
+  kCounted,  // all lanes add to one word: one of them adds their number, and tells the others the old value
+};
+/// Of each instruction of a function.
+std::vector<SharedUpdate> shared_updates(const ptx::Function& f);
 
 /// FLOP of a warp's mma.sync, counted as if its operands had 16 bits: wider and narrower ones are scaled to
 /// the time they take. 0 for other instructions.

@@ -93,6 +93,7 @@ enum class UndefinedFlow : uint8_t {
   kShuffled,  // shfl: where the lane it comes from is; the body knows
   kByParts,   // byte by byte, as `parts` says
   kLoaded,    // where memory was never written; the body knows
+  kStored,    // what is stored: passed on to shared and local memory, reported elsewhere; the body knows
 };
 
 /// Columns from `column` on of those that one tcgen05.ld.32x32b loads; `load` is 0 for none.
@@ -119,12 +120,11 @@ struct InstructionInfo {
   /// kSelected: numbers of a, b, p; kAnd, kOr: of a, b; kShuffled: of the value and the result. 0: not a
   /// register.
   uint32_t numbers[3] = {};
-  std::vector<BytePart> parts;   // kByParts
-  std::vector<uint32_t> loaded;  // kLoaded: of every element the number of its register, 0 for none
-  uint32_t guard = 0;            // number of the guard
-  /// Of these operands only `narrow_bytes` are used: what stores of 8 and 16 bits store.
-  std::vector<uint32_t> narrow;
-  uint8_t narrow_bytes = 0xF;
+  std::vector<BytePart> parts;  // kByParts
+  /// kLoaded, kStored: of every element the number of its register, 0 for none.
+  std::vector<uint32_t> elements;
+  uint8_t element_bytes = 0;  // in memory
+  uint32_t guard = 0;         // number of the guard
   const char* file = "";      // interned kernel source file by .loc, or ""
   int line = 0;               // its line
   int ptx_line = 0;           // line of the PTX text
@@ -133,9 +133,16 @@ struct InstructionInfo {
   LoadedColumns stages = {};  // 16-byte stores: what they store
   bool in_cas = false;        // atom.cas, or the plain load of what it compares first
   // For predicted times:
-  uint8_t cost = 0;       // CostClass
-  bool tests = false;     // asks whether an mbarrier's phase is over
-  float matrix_work = 0;  // mma_sync_work
+  uint8_t cost = 0;    // CostClass
+  bool tests = false;  // asks whether an mbarrier's phase is over
+  bool looks = false;  // a load by which a warp may wait for what others store
+  bool tells = false;  // a store or update that others may wait for; `releases`: after what was stored before
+  bool releases = false;
+  bool ends_block = false;  // a branch: instructions behind it are not moved before it
+  bool is_strong = false;   // touches global memory as others see it: volatile, relaxed, acquire, release
+  bool drains = false;      // waits until other SMs see what was stored before it
+  uint8_t update = 0;       // SharedUpdate
+  float matrix_work = 0;    // mma_sync_work
 };
 
 }  // namespace imbrex::vgpu

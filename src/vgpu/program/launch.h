@@ -9,8 +9,10 @@
 
 namespace imbrex::vgpu {
 
+class FlagWriters;
 class FootprintRecorder;
 class GlobalRaces;
+class SignalBoard;
 
 /// The limits of "sm_90a" and the like; LaunchError for a target the machine does not have.
 const Target& target_limits(const std::string& name);
@@ -40,11 +42,14 @@ struct LaunchContext {
   GlobalRaces* global_races = nullptr;     // null: races on global memory are not looked for
   FootprintRecorder* footprint = nullptr;  // null: nobody asks what the launch touches
   int rank = -1;                           // of the GPU among those that run together; -1: it runs alone
+  SignalBoard* signals = nullptr;          // of those, where their timeline is asked for
   uint32_t first_cluster = 0;  // its number in global_races, which counts the clusters of several launches
   std::vector<int64_t> chosen = {};  // the clusters that run; empty: all
   int64_t ctas_left_out = 0;         // by Options::sampled_ctas
   int64_t recorded_works =
       0;  // of a cluster, after which its recording ends (vgpu/timeline/sampling.h); 0: never
+  std::vector<int64_t> whole = {};  // clusters that run on then; the others end with their recordings
+  FlagWriters* flags = nullptr;     // null: nobody asks for the launch's time, or no cluster heeds others
 
   /// Where the shared memory of a CTA ends, as an offset.
   uint32_t shared_end() const {

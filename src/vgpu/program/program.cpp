@@ -37,7 +37,8 @@ void Program::collect_uses() {
     use.is_reported = of.flow == UndefinedFlow::kReported;
     use.is_loaded = of.flow == UndefinedFlow::kLoaded;
     use.stages = of.stages.load != 0;
-    use.passes = !use.is_reported && of.flow != UndefinedFlow::kShuffled && !use.is_loaded;
+    use.passes = !use.is_reported && !use.is_loaded && of.flow != UndefinedFlow::kShuffled &&
+                 of.flow != UndefinedFlow::kStored;
     use_numbers.insert(use_numbers.end(), of.reads.begin(), of.reads.end());
     use_numbers.insert(use_numbers.end(), of.writes.begin(), of.writes.end());
   }

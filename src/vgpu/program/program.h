@@ -50,6 +50,7 @@ struct Program {
   uint32_t static_shared_bytes = 0;  // from the start of user data to the start of dynamic shared memory
   uint32_t local_bytes = 0;          // per thread: .local variables and call parameters of every function
 
+  int64_t max_registers = 0, ctas_per_sm = 0;  // .maxnreg and .minnctapersm; 0: absent
   Habits habits;
   bool allocates = false;  // calls malloc or free
   FunctionAttributes attributes;

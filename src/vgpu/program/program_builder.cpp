@@ -310,6 +310,15 @@ void ProgramBuilder::append(Instruction insn, const FunctionLayout& layout, uint
     const std::span<const ptx::Operand> operands = f.operands_of(source);
     info.cost = static_cast<uint8_t>(cost_class(source, operands.empty() ? nullptr : &operands.back()));
     info.tests = source.op == ptx::Op::mbarrier_test_wait || source.op == ptx::Op::mbarrier_try_wait;
+    info.releases = source.has(ptx::Mod::release) || source.has(ptx::Mod::acq_rel);
+    const bool is_strong = info.releases || source.has(ptx::Mod::acquire) || source.has(ptx::Mod::relaxed) ||
+                           source.has(ptx::Mod::volatile_);
+    info.looks = source.op == ptx::Op::ld && is_strong;
+    info.tells =
+        (source.op == ptx::Op::st && is_strong) || source.op == ptx::Op::atom || source.op == ptx::Op::red;
+    info.ends_block = ptx::insn_facts(source.op).family == ptx::Family::control;
+    info.is_strong = is_strong_access(source);
+    info.drains = drains_stores(source);
     if (source.op == ptx::Op::mbarrier_init) info.object = intern(ptx::initialised_variable(f, index));
     info.matrix_work = static_cast<float>(mma_sync_work(source));
     if (source.loc != ptx::Instruction::kNone) {
@@ -337,6 +346,9 @@ void ProgramBuilder::decode_function(FunctionLayout& layout) {
   const std::vector<bool> in_cas = in_cas_loops(f);
   for (uint32_t i = 0; i < in_cas.size(); ++i)
     program_->info[layout.pcs[i] + layout.own_before(i)].in_cas = in_cas[i];
+  const std::vector<SharedUpdate> updates = shared_updates(f);
+  for (uint32_t i = 0; i < updates.size(); ++i)
+    program_->info[layout.pcs[i] + layout.own_before(i)].update = static_cast<uint8_t>(updates[i]) & 3;
   // The 16-byte stores of what was loaded from tensor memory.
   TensorOrigins origins(f);
   for (uint32_t i = 0; i < f.body.size(); ++i)
@@ -367,18 +379,18 @@ void ProgramBuilder::describe_undefined_flow(const FunctionLayout& layout, const
     info.flow = UndefinedFlow::kByParts;
   } else if (computes) {
     info.flow = UndefinedFlow::kPassed;
-  } else if ((source.op == ptx::Op::ld || source.op == ptx::Op::ldu) && ptx::bits(source.type()) <= 64) {
-    info.flow = UndefinedFlow::kLoaded;
+  } else if ((source.op == ptx::Op::ld || source.op == ptx::Op::ldu || source.op == ptx::Op::st) &&
+             ptx::bits(source.type()) <= 64) {
+    const bool is_store = source.op == ptx::Op::st;
+    if (is_store && (source.has(ptx::Mod::param) || source.has(ptx::Mod::param_func))) return;
+    info.flow = is_store ? UndefinedFlow::kStored : UndefinedFlow::kLoaded;
+    info.element_bytes = static_cast<uint8_t>(ptx::bytes(source.type()));
+    const ptx::Operand& value = operands[is_store ? 1 : 0];
     const std::span<const ptx::Operand> elements =
-        operands[0].has_elements() ? layout.function->elements_of(operands[0]) : operands.first(1);
-    for (const ptx::Operand& o : elements) info.loaded.push_back(number(o));
+        value.has_elements() ? layout.function->elements_of(value) : std::span(&value, 1);
+    for (const ptx::Operand& o : elements) info.elements.push_back(number(o));
   } else if (source.op == ptx::Op::tcgen05_ld) {
     info.flow = UndefinedFlow::kLoaded;
-  } else if (source.op == ptx::Op::st && ptx::bits(source.type()) < 32) {
-    info.narrow_bytes = ptx::bits(source.type()) == 8 ? 1 : 3;
-    const std::span<const ptx::Operand> stored =
-        operands[1].has_elements() ? layout.function->elements_of(operands[1]) : operands.subspan(1, 1);
-    for (const ptx::Operand& o : stored) info.narrow.push_back(number(o));
   }
 }
 
@@ -420,6 +432,9 @@ void ProgramBuilder::describe_entry() {
   const Dim3 most = extent(entry_.maxntid);
   if (most.x > 0) a.max_threads = static_cast<int>(most.count());
   if (a.required_block.x > 0) a.max_threads = static_cast<int>(a.required_block.count());
+  p.max_registers = entry_.maxnreg;
+  // Without a number of threads ptxas does not heed it.
+  if (most.x > 0 || a.required_block.x > 0) p.ctas_per_sm = entry_.minnctapersm;
   for (const ptx::Register& r : entry_.registers)
     if (r.type != ptx::ScalarType::pred) a.registers_declared += std::max(1, ptx::bits(r.type) / 32);
   const std::vector<int64_t> offsets = ptx::param_offsets(entry_);

@@ -48,6 +48,11 @@ void registers_of(Warp& warp, const std::vector<Slot>& slots, uint32_t** out) {
   for (size_t r = 0; r < slots.size(); ++r) out[r] = warp.reg<uint32_t>(slots[r]);
 }
 
+/// Four lanes after another have 16 bytes of a row side by side.
+void copy_quads(const uint32_t* lanes, uint8_t* to, int64_t row_bytes) {
+  for (int row = 0; row < kWarpSize / 4; ++row) std::memcpy(to + row * row_bytes, lanes + 4 * row, 16);
+}
+
 // Rows of A and of B (column n of B is row n here).
 void gather_operands(Warp& warp, const MmaForm& form, uint8_t* a, uint8_t* b) {
   uint32_t* registers[4];
@@ -56,14 +61,11 @@ void gather_operands(Warp& warp, const MmaForm& form, uint8_t* a, uint8_t* b) {
   for (size_t r = 0; r < form.a.size(); ++r) {
     const int64_t row = short_a ? 0 : 8 * static_cast<int64_t>(r % 2);
     const int64_t byte = short_a ? 16 * static_cast<int64_t>(r) : 16 * static_cast<int64_t>(r / 2);
-    for (int l = 0; l < kWarpSize; ++l)
-      std::memcpy(a + (l / 4 + row) * form.a_row_bytes + 4 * (l % 4) + byte, registers[r] + l, 4);
+    copy_quads(registers[r], a + row * form.a_row_bytes + byte, form.a_row_bytes);
   }
   registers_of(warp, form.b, registers);
   for (size_t r = 0; r < form.b.size(); ++r)
-    for (int l = 0; l < kWarpSize; ++l)
-      std::memcpy(b + l / 4 * form.b_row_bytes + 4 * (l % 4) + 16 * static_cast<int64_t>(r), registers[r] + l,
-                  4);
+    copy_quads(registers[r], b + 16 * static_cast<int64_t>(r), form.b_row_bytes);
 }
 
 void gather_c(Warp& warp, const MmaForm& form, uint32_t* tile) {

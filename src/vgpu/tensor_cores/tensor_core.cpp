@@ -247,18 +247,13 @@ void TensorProduct::multiply_exact_rows(int64_t row, int64_t rows, int64_t colum
   const int64_t k = stored_k();
   Scratch& s = scratch();
   const bool half = exact_->output == arith::TensorOutput::kF16Nearest;
-  // The model wants D dense; f16 results two bytes each.
-  const bool in_place = !half && pitch == columns;
-  uint32_t* c = in_place ? d : room(s.c, rows * columns);
+  // The model wants f16 results two bytes each.
+  uint32_t* c = half ? room(s.c, rows * columns) : d;
   auto* c16 = reinterpret_cast<uint16_t*>(c);
-  for (int64_t i = 0; add && !in_place && i < rows; ++i) {
-    if (!half) {
-      std::memcpy(c + i * columns, d + i * pitch, static_cast<size_t>(columns) * 4);
-    } else {
-      for (int64_t j = 0; j < columns; ++j) c16[i * columns + j] = static_cast<uint16_t>(d[i * pitch + j]);
-    }
-  }
+  for (int64_t i = 0; add && half && i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) c16[i * columns + j] = static_cast<uint16_t>(d[i * pitch + j]);
   arith::TensorModifiers modifiers;
+  if (!half) modifiers.pitch = pitch;
   modifiers.negate_a = spec_.negate_a;
   modifiers.negate_b = spec_.negate_b;
   modifiers.scale_input_d = spec_.scale_input_d;
@@ -269,13 +264,8 @@ void TensorProduct::multiply_exact_rows(int64_t row, int64_t rows, int64_t colum
   arith::multiply_accumulate(*exact_, {rows, columns, k},
                              s.a_patterns.data() + row * k * pattern_bytes(spec_.a), b, add ? c : nullptr, c,
                              modifiers);
-  for (int64_t i = 0; !in_place && i < rows; ++i) {
-    if (!half) {
-      std::memcpy(d + i * pitch, c + i * columns, static_cast<size_t>(columns) * 4);
-    } else {
-      for (int64_t j = 0; j < columns; ++j) d[i * pitch + j] = c16[i * columns + j];
-    }
-  }
+  for (int64_t i = 0; half && i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) d[i * pitch + j] = c16[i * columns + j];
 }
 
 void TensorProduct::multiply_saturating(int64_t row, int64_t rows, int64_t column, int64_t columns,

@@ -16,6 +16,7 @@ struct Rate {
 
 constexpr Rate kRates[] = {
     {"warp_start", &ChipRates::warp_start, "clocks", "an SM's, for each warp of a CTA that it starts", true},
+    {"grid_start", &ChipRates::grid_start, "clocks", "the chip's, for each CTA that it starts", true},
     {"cold_start", &ChipRates::cold_start, "clocks",
      "what a launch waits for besides that finds nothing in caches", false},
     {"gpcs", &ChipRates::gpcs, "", "groups of SMs whose requests for the same bytes are served together",
@@ -37,6 +38,9 @@ constexpr Rate kRates[] = {
     {"update_cost", &ChipRates::update_cost, "bytes", "what such a pass takes of L2, in bytes read", true},
     {"update_line", &ChipRates::update_line, "clocks",
      "a line's, for each of the passes that follow each other", true},
+    {"far_fence", &ChipRates::far_fence, "clocks",
+     "a fence beyond the CTA, or a release, behind the last store", true},
+    {"flag_latency", &ChipRates::flag_latency, "clocks", "from a flag in L2 to who polls it", true},
     {"tma_submit", &ChipRates::tma_submit, "clocks", "of the warp that issues a copy", true},
     {"cluster_barrier_latency", &ChipRates::cluster_barrier_latency, "clocks",
      "barrier.cluster, from the last arrival on", true},
@@ -49,6 +53,7 @@ ChipRates chip_rates(int sm) {
   if (sm < 90) rates.tma_submit = rates.cluster_barrier_latency = 0;
   if (sm >= 100)  // nothing was measured there
     rates = {.warp_start = 0,
+             .grid_start = 0,
              .gpcs = 8,
              .merge_window = 0,
              .l2_fill_cost = 0,
@@ -61,6 +66,8 @@ ChipRates chip_rates(int sm) {
              .update_issue = 1,
              .update_cost = 32,
              .update_line = 1,
+             .far_fence = 0,
+             .flag_latency = 0,
              .tma_submit = 0,
              .cluster_barrier_latency = 190};
   return rates;
@@ -77,7 +84,7 @@ std::vector<GpuNumber> chip_rate_numbers(int sm) {
 }
 
 ChipRates without(ChipRates rates, Resource resource) {
-  if (resource == Resource::kStart) rates.warp_start = 0;
+  if (resource == Resource::kStart) rates.warp_start = rates.grid_start = 0;
   if (resource == Resource::kTma) rates.tma_submit = 0;
   if (resource == Resource::kL2Bandwidth) {
     rates.store_bytes = kEndless;
@@ -85,7 +92,8 @@ ChipRates without(ChipRates rates, Resource resource) {
   }
   if (resource == Resource::kMemoryLatency) rates.memory_spread = 0;
   if (resource == Resource::kMemoryBandwidth) rates.write_back_cost = 0;
-  if (resource == Resource::kSynchronisation) rates.cluster_barrier_latency = 0;
+  if (resource == Resource::kSynchronisation)
+    rates.cluster_barrier_latency = rates.far_fence = rates.flag_latency = 0;
   return rates;
 }
 

@@ -11,7 +11,8 @@ namespace imbrex::vgpu {
 
 /// Everything is in clocks of an SM and bytes. M: measured on an H200 (docs/measurements/2026-11-23-starts.md); A: assumed.
 struct ChipRates {
-  double warp_start = 3;  // M: of an SM, for each warp of a CTA that it starts
+  double warp_start = 3;    // M: of an SM, for each warp of a CTA that it starts
+  double grid_start = 1.2;  // M: of the whole chip, for each CTA: 4224 empty ones take 2.23 us more than 528
   double cold_start =
       2200;  // A: what the first CTAs of a launch wait for besides, which finds nothing in caches; fitted
              // to additions of a few thousand numbers after L2 was flushed
@@ -37,6 +38,10 @@ struct ChipRates {
   double update_cost = 158;   // M: of L2, in bytes read
   double update_line = 1.2;   // M: of the line, which follow each other
 
+  // Through global memory: a fence of the GPU's scope, or a release, behind the last store; and who polls a flag, from when
+  // L2 has it to the next instruction.
+  double far_fence = 390;                // M
+  double flag_latency = 600;             // M
   double tma_submit = 40;                // M: of the warp that issues a copy
   double cluster_barrier_latency = 340;  // M: barrier.cluster, from the last arrival to the next instruction
 };

@@ -8,6 +8,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/vgpu/gpu_numbers.h"
 #include "vgpu/timeline/chip_rates.h"
+#include "vgpu/timeline/link_rates.h"
 
 namespace imbrex::vgpu {
 
@@ -131,6 +132,8 @@ std::vector<GpuNumber> gpu_numbers(const GpuModel& gpu) {
   }
   const std::vector<GpuNumber> rates = chip_rate_numbers(sm);
   numbers.insert(numbers.end(), rates.begin(), rates.end());
+  const std::vector<GpuNumber> links = link_numbers(gpu);
+  numbers.insert(numbers.end(), links.begin(), links.end());
   return numbers;
 }
 

@@ -78,5 +78,7 @@ struct InstructionCost {
   double issue, latency, alone = 0;
 };
 InstructionCost instruction_cost(const CostModel& model, CostClass cost);
+/// The same of atomic updates of shared memory that are more than an instruction.
+InstructionCost update_cost(const CostModel& model, SharedUpdate update);
 
 }  // namespace imbrex::vgpu

@@ -21,13 +21,16 @@ struct RecordedStep {
     kWait,      // for the end of that phase
     kWaitWork,  // for work `id` to be done
     kWaitRead,  // for its source to have been read
+    kFlag,      // for what work `id` of cluster `phase` stored to be seen; nothing where `id` is negative
+    kDrain,     // for what the CTA has stored to be seen by all
     kAllocate,  // tensor memory: `id` columns in the CTA of rank `phase`
     kFree,
     kRelinquish,  // the permit to allocate
+    kWaitSignal,  // for store `id` of a SignalBoard to be there; -1: for none
   };
   Kind kind = Kind::kRun;
   uint32_t insn = 0;  // index into Program::code
-  int32_t id = 0;
+  int32_t id = 0;     // kRun: how often products by mma.sync follow loads from shared memory
   int32_t phase = 0;
   // kRun, in clocks: of the warp alone; of its sub-partition's issue port; of the SM's shared memory; of the
   // sub-partition's tensor core (mma.sync).
@@ -59,12 +62,15 @@ struct WorkDemand {
   bool repeated = false;  // a multicast's further destination: the bytes have been fetched already
   bool after_copies = false;  // comes after the warp's earlier cp.async (cp.async.mbarrier.arrive)
   uint64_t block = 0;         // which bytes of global memory: equal numbers mean equal bytes; 0: none
+  uint64_t address = 0;       // where they begin; 0: the lines tell
 };
 
 struct RecordedWork {
   WorkDemand demand;
   uint32_t insn = 0;
   int16_t rank = 0, warp = 0;
+  int16_t peer = -1;                  // whose memory it is of the GPUs of a node; -1: this one's
+  int32_t signal = -1;                // what others may wait for: its number on a SignalBoard
   int32_t queue = -1;                 // works of one queue follow each other
   int32_t parent = -1;                // starts when that work is done, without being submitted by a warp
   int32_t after = -1;                 // first of the works it waits for ...
@@ -89,6 +95,7 @@ struct RecordedObject {
 struct Recording {
   /// It ends where a sample does, before the run did; the run stored `stored_bytes` in all, whether recorded or not.
   bool is_cut = false;
+  bool is_ended = false;  // the run ended with it, and nobody knows what it would have stored
   int64_t stored_bytes = 0;
   int64_t cluster = 0;        // number in the grid
   std::vector<int64_t> ctas;  // linear numbers, by rank

@@ -14,6 +14,8 @@
 
 namespace imbrex::vgpu {
 
+class NodeReplay;
+
 inline constexpr double kNever = -1;
 inline constexpr int64_t kLineBytes = 128, kSectorBytes = 32;
 
@@ -90,8 +92,10 @@ struct ClusterRun {
         warps(r.warps.size()),
         works(r.works.size()),
         objects(r.objects.size()),
+        acknowledged(r.ctas.size()),
         loads(r.ctas.size()),
-        products(r.ctas.size()) {
+        products(r.ctas.size()),
+        stored(r.ctas.size()) {
     const auto expect = [&](int32_t object, int64_t phase) {
       std::vector<PhaseRun>& phases = objects[static_cast<size_t>(object)];
       if (phases.size() <= static_cast<size_t>(phase)) phases.resize(static_cast<size_t>(phase) + 1);
@@ -112,13 +116,21 @@ struct ClusterRun {
   std::vector<WarpRun> warps;
   std::vector<WorkRun> works;
   std::vector<std::vector<PhaseRun>> objects;
-  std::vector<SmModel*> sms;  // by rank
+  std::vector<SmModel*> sms;        // by rank
+  std::vector<size_t> first_parts;  // sub-partitions of their first warps
+  /// The sub-partition of a warp.
+  size_t part_of(int32_t warp) const {
+    const auto per_cta = static_cast<size_t>(recording->warps_per_cta), index = static_cast<size_t>(warp);
+    return (first_parts[index / per_cta] + index % per_cta) % SmModel::kParts;
+  }
   struct QueueEnd {
     double done = 0;
     PathNode node = 0;
   };
   std::vector<QueueEnd> queues;
+  std::vector<double> acknowledged;        // by rank: when other GPUs have what it stored there, as it knows
   std::vector<Intervals> loads, products;  // by rank
+  std::vector<double> stored;              // by rank: when what threads stored can be seen by all
   int64_t live = 0, pending = 0;           // warps, works
   double begin = 0;
   TimelineLanes* lanes = nullptr;
@@ -129,8 +141,22 @@ class Replay {
   Replay(const ReplayContext& context, const std::vector<Recording>& recordings);
   Timeline run();
 
+  // The same step by step, for one of several GPUs.
+  void join(NodeReplay& node, int rank) {
+    node_ = &node;
+    rank_ = rank;
+  }
+  void launch() { launch_clusters(0); }
+  bool has_next() const { return !events_.empty(); }
+  double next_time() const { return events_.top().time; }
+  void step();
+  Timeline finish();
+  void wake(double now, int32_t cluster, int32_t warp) { post(now, EventKind::kWarp, cluster, warp); }
+  Landing read_by_peer(double now, uint64_t block, double bytes, double together);
+  double stored_by_peer(double now, double bytes, double cost);
+
  private:
-  enum class EventKind : uint8_t { kWarp, kWorkDone, kWorkRead, kArrival, kPart };
+  enum class EventKind : uint8_t { kWarp, kWorkDone, kWorkRead, kArrival, kPart, kSignal };
   struct Event {
     double time;
     uint64_t order;
@@ -158,6 +184,8 @@ class Replay {
   void go_on(int32_t cluster, int32_t warp);
   double execute(ClusterRun& c, int32_t warp, const RecordedStep& step);
   bool wait(int32_t cluster, int32_t warp, const RecordedStep& step);
+  void set_flag(int32_t cluster, int32_t work, double seen, PathNode node);
+  bool give_up_flags();
   void block(ClusterRun& c, int32_t warp, const RecordedStep& step);
   PathNode awaited(const ClusterRun& c, const RecordedStep& step, PathNode otherwise);
   void arrive(int32_t cluster, int32_t object, int64_t phase, PathNode node);
@@ -170,10 +198,17 @@ class Replay {
   void load_part(int32_t cluster, int32_t work, int32_t part, PathNode node);
   Landing load_by_threads(SmModel& sm, const RecordedWork& work, const Recording& recording);
   Landing update(SmModel& sm, const RecordedWork& work, const Recording& recording);
-  Landing fetch(SmModel& sm, double bytes, double missed, double merged, double together);
-  Landing load_block(SmModel& sm, uint64_t block, double bytes, double together, bool alone = false);
+  Landing fetch(SmModel& sm, double bytes, double missed, double merged, double spread);
+  Landing load_block(SmModel& sm, uint64_t block, double bytes, double spread, bool alone = false);
+  double spread_of(double bytes) const;
+  double spread_of_line(const Recording& recording, const RecordedWork& work, int32_t line) const;
   PathNode landed(const Landing& landing, const RecordedWork& work, PathNode node);
   double store(SmModel& sm, double bytes, double cost);
+  double write_to_l2(double now, double bytes, double cost);
+  Landing load_from_peer(SmModel& sm, int peer, uint64_t block, double bytes, double together);
+  double store_to_peer(ClusterRun& c, const RecordedWork& work, double bytes, double cost);
+  Landing update_at_peer(SmModel& sm, const RecordedWork& work);
+  void tell(const ClusterRun& c, const RecordedWork& work);
   void finish_work(int32_t cluster, int32_t work);
   void finish_read(int32_t cluster, int32_t work);
   double wake_latency(const RecordedObject& object) const;
@@ -182,12 +217,24 @@ class Replay {
   const CostModel& model_;
   const ChipRates& rates_;
   const std::vector<Recording>& recordings_;
+  NodeReplay* node_ = nullptr;  // null: the GPU is alone
+  int rank_ = -1;
   std::vector<SmModel> sms_;
-  Server l2_, hbm_;
+  Server l2_, hbm_, starts_;
   double l2_rate_, hbm_rate_;
   CacheModel cache_;
   PendingRequests pending_;
   std::unordered_map<uint64_t, Server> updated_lines_;  // of global memory, by atomics
+  /// Flags: when the stores that have been made are seen, and who waits for others; by cluster and work.
+  struct Flag {
+    double seen = kNever;
+    PathNode node = 0;
+    std::vector<std::pair<int32_t, int32_t>> waiters;  // cluster, warp
+  };
+  std::unordered_map<uint64_t, Flag> flags_;
+  static uint64_t flag_key(int32_t cluster, int32_t work) {
+    return static_cast<uint64_t>(cluster) << 32 | static_cast<uint32_t>(work);
+  }
   std::priority_queue<Event> events_;
   uint64_t order_ = 0;
   double now_ = 0, end_ = 0;

@@ -22,10 +22,10 @@ class Server {
     return free_;
   }
   /// The same for one of `others` + 1 that take turns in small steps: it is done when all are at the latest, and no
-  /// later than if each of them had got as much meanwhile.
-  double take_turns(double now, double clocks, int others) {
+  /// later than if each of them had got as much meanwhile, `behind` clocks that do not take turns.
+  double take_turns(double now, double clocks, int others, double behind = 0) {
     const double last = take(now, clocks);
-    return std::min(last, now + clocks * (others + 1));
+    return std::min(last, now + behind + clocks * (others + 1));
   }
   double free() const { return free_; }
   double busy() const { return busy_; }
@@ -104,6 +104,7 @@ class Intervals {
     else if (end > begin)
       parts_.emplace_back(begin, end);
   }
+  const std::vector<std::pair<double, double>>& parts() const { return parts_; }
   double length() const {
     double sum = 0;
     for (const auto& [begin, end] : parts_) sum += end - begin;
@@ -128,6 +129,8 @@ struct SmModel {
   static constexpr size_t kParts = 4;
   std::array<Server, kParts> issue, mma_sync, tensor_memory;
   std::array<int, kParts> running = {};  // warps that execute instructions now
+  std::array<int, kParts> held = {};     // warps that are there
+  Server copies;  // the part of `shared` that copies by threads take, which accesses wait for as well
   Server shared, tma, l2_port, l2_store, tensor, starts;
   CacheModel l1{0};
   static constexpr uint64_t kMaxGroups = 16;
@@ -137,6 +140,16 @@ struct SmModel {
   int32_t permit_of =
       -1;  // cluster whose CTA may allocate tensor memory; others wait until it relinquishes or ends
   bool was_used = false;
+
+  /// Where the first of a CTA's warps goes, the others following in turn: the sub-partition that has the fewest.
+  size_t take_warps(int count) {
+    const auto first = static_cast<size_t>(std::min_element(held.begin(), held.end()) - held.begin());
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) ++held[(first + i) % kParts];
+    return first;
+  }
+  void give_back_warps(size_t first, int count) {
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) --held[(first + i) % kParts];
+  }
 };
 
 }  // namespace imbrex::vgpu

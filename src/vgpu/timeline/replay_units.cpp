@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "vgpu/timeline/node_replay.h"
+
 namespace imbrex::vgpu {
 
 namespace {
@@ -12,6 +14,12 @@ namespace {
 int64_t parts_of(const WorkDemand& demand) {
   constexpr int64_t kPartBytes = 4096;
   return std::max<int64_t>(1, demand.bytes / kPartBytes);
+}
+
+/// Which bytes a part of it moves.
+uint64_t block_of(const WorkDemand& demand, uint64_t part) {
+  constexpr uint64_t kScatter = 0x9E37'79B9'7F4A'7C15;  // so that parts of different blocks differ
+  return demand.block + part * kScatter;
 }
 
 }  // namespace
@@ -30,9 +38,30 @@ void Replay::submit(int32_t cluster, int32_t id, PathNode node) {
   if (run.after == 0) begin_work(cluster, id, node);
 }
 
-/// `missed` of the bytes come from memory, `merged` of them on the way to another SM already; `together`: how many are
-/// asked for at once.
-Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged, double together) {
+constexpr double kMostDoublings = 7;  // M: of 16 KiB and of 32 KiB the last line is as late
+
+/// By how much the last of the lines that are asked for together is later than one of them.
+double Replay::spread_of(double bytes) const {
+  return rates_.memory_spread * std::clamp(std::log2(bytes / kLineBytes), 0.0, kMostDoublings);
+}
+
+/// The same for each line by itself: late by chance, so that the last of many is as late as the last of those that are asked
+/// for together, and the mean of all what is said of one. The chance depends on what loads the line, not on when.
+double Replay::spread_of_line(const Recording& recording, const RecordedWork& work, int32_t line) const {
+  constexpr double kMean = 1.44;  // of -log2 of a number between 0 and 1
+  const auto number = static_cast<uint64_t>(&work - recording.works.data());
+  uint64_t x =
+      ((static_cast<uint64_t>(recording.cluster) << 20 ^ number) << 5 ^ static_cast<uint64_t>(line)) *
+      0x9E37'79B9'7F4A'7C15;
+  x = (x ^ x >> 30) * 0xBF58'476D'1CE4'E5B9;
+  x = (x ^ x >> 27) * 0x94D0'49BB'1331'11EB;
+  const double chance = (static_cast<double>(x >> 11) + 1) * 0x1p-53;
+  return rates_.memory_spread * (std::min(kMostDoublings, -std::log2(chance)) - kMean);
+}
+
+/// `missed` of the bytes come from memory, which takes `spread` clocks more, `merged` of them are on the way to another SM
+/// already.
+Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged, double spread) {
   timeline_.l2_bytes += static_cast<int64_t>(bytes - merged);
   timeline_.hbm_bytes += static_cast<int64_t>(missed);
   Landing landing;
@@ -41,21 +70,19 @@ Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged, d
   landing.latency = model_.l2_latency;
   if (missed > 0) {
     landing.take(hbm_.take(now_, missed / hbm_rate_), Resource::kMemoryBandwidth);
-    // The last of several lines is late by as much as their latencies vary.
-    landing.memory_latency = model_.hbm_latency - model_.l2_latency +
-                             rates_.memory_spread * std::log2(std::max(1.0, together / kLineBytes));
+    landing.memory_latency = model_.hbm_latency - model_.l2_latency + spread;
   }
   return landing;
 }
 
 /// Bytes that are asked for together. SMs of a GPC that ask for the same ones while they are under way are served
 /// together, but not those of clusters, which ncu counts in full; whoever asks for bytes on their way from memory waits for them.
-Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes, double together, bool alone) {
+Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes, double spread, bool alone) {
   const uint64_t key = block * SmModel::kMaxGroups + static_cast<uint64_t>(sm.group);
   const double under_way = alone ? 0 : pending_.arrival(key, now_);
   double* ready = nullptr;
   const bool hit = cache_.use(block, static_cast<int64_t>(bytes), &ready);
-  Landing landing = fetch(sm, bytes, hit ? 0 : bytes, under_way > 0 ? bytes : 0, together);
+  Landing landing = fetch(sm, bytes, hit ? 0 : bytes, under_way > 0 ? bytes : 0, spread);
   const double arrival = landing.moved + landing.latency + landing.memory_latency;
   if (!hit) *ready = arrival;
   if (const double there = std::max(under_way, *ready); there > arrival) {
@@ -109,9 +136,10 @@ void Replay::load_part(int32_t cluster, int32_t id, int32_t part, PathNode node)
     landing.moved = sm.l2_port.take(now_, all / parts / model_.l2_port_bytes);
     landing.latency = model_.l2_latency;
   } else {
-    constexpr uint64_t kScatter = 0x9E37'79B9'7F4A'7C15;  // so that parts of different blocks differ
-    landing = load_block(sm, work.demand.block + static_cast<uint64_t>(part) * kScatter, all / parts, all,
-                         c.recording->ctas.size() > 1);
+    const uint64_t block = block_of(work.demand, static_cast<uint64_t>(part));
+    landing = work.peer >= 0
+                  ? load_from_peer(sm, work.peer, block, all / parts, all)
+                  : load_block(sm, block, all / parts, spread_of(all), c.recording->ctas.size() > 1);
   }
   landing.tma_latency = model_.tma_latency;
   if (landing.done() > run.landing.done()) run.landing = landing;
@@ -126,9 +154,13 @@ void Replay::load_part(int32_t cluster, int32_t id, int32_t part, PathNode node)
 /// Each line by itself, through L1 unless by cp.async.
 Landing Replay::load_by_threads(SmModel& sm, const RecordedWork& work, const Recording& recording) {
   const auto bytes = static_cast<double>(work.demand.bytes);
-  const bool is_cached = work.queue < 0;
+  const bool is_cached =
+      static_cast<CostClass>(context_.program.info[work.insn].cost) == CostClass::kGlobalAccess;
   const double moved = std::max(bytes / std::max(1, work.line_count), static_cast<double>(kSectorBytes));
-  const double issued = sm.shared.take(now_, work.line_count);
+  // What is copied is written to shared memory, which cannot serve accesses meanwhile.
+  const double written = is_cached ? 0 : bytes / model_.shared_bytes;
+  const double issued = sm.shared.take(now_, work.line_count + written);
+  if (!is_cached) sm.copies.take(now_, work.line_count + written);
   Landing last{.moved = now_, .latency = model_.l1_latency};
   for (int32_t i = 0; i < work.line_count; ++i) {
     const uint64_t line = recording.lines[static_cast<size_t>(work.lines + i)];
@@ -137,7 +169,8 @@ Landing Replay::load_by_threads(SmModel& sm, const RecordedWork& work, const Rec
       if (*ready > last.done()) last = {.moved = now_, .latency = *ready - now_};
       continue;
     }
-    const Landing landing = load_block(sm, line, moved, moved);
+    const Landing landing = work.peer >= 0 ? load_from_peer(sm, work.peer, line, moved, moved)
+                                           : load_block(sm, line, moved, spread_of_line(recording, work, i));
     if (ready != nullptr) *ready = landing.done();
     if (landing.done() > last.done()) last = landing;
   }
@@ -155,8 +188,7 @@ Landing Replay::update(SmModel& sm, const RecordedWork& work, const Recording& r
   for (int32_t i = 0; i < work.line_count; ++i) {
     const uint64_t line = recording.lines[static_cast<size_t>(work.lines + i)];
     double* ready = nullptr;
-    if (!cache_.use(line, kLineBytes, &ready))
-      *ready = fetch(sm, kLineBytes, kLineBytes, 0, kLineBytes).done();
+    if (!cache_.use(line, kLineBytes, &ready)) *ready = fetch(sm, kLineBytes, kLineBytes, 0, 0).done();
     memory = std::max(memory, *ready);
     last.take(updated_lines_[line].take(now_, passes / work.line_count * rates_.update_line),
               Resource::kL2Bandwidth);
@@ -170,16 +202,21 @@ Landing Replay::update(SmModel& sm, const RecordedWork& work, const Recording& r
 /// way to memory, which nobody waits for but other requests.
 double Replay::store(SmModel& sm, double bytes, double cost) {
   timeline_.l2_bytes += static_cast<int64_t>(bytes);
-  double end = sm.l2_store.take(now_, cost / rates_.store_bytes);
-  end = std::max(end, l2_.take(now_, cost * rates_.store_cost / l2_rate_));
+  const double end =
+      std::max(sm.l2_store.take(now_, cost / rates_.store_bytes), write_to_l2(now_, bytes, cost));
+  drained_ = std::max(drained_, end + model_.l2_latency);
+  return end;
+}
+
+double Replay::write_to_l2(double now, double bytes, double cost) {
+  double end = l2_.take(now, cost * rates_.store_cost / l2_rate_);
   dirty_ += bytes;
   const double kept = rates_.dirty_share * static_cast<double>(model_.l2_capacity);
   if (dirty_ > kept) {
     timeline_.hbm_bytes += static_cast<int64_t>(dirty_ - kept);
-    end = std::max(end, hbm_.take(now_, (dirty_ - kept) * rates_.write_back_cost / hbm_rate_));
+    end = std::max(end, hbm_.take(now, (dirty_ - kept) * rates_.write_back_cost / hbm_rate_));
     dirty_ = kept;
   }
-  drained_ = std::max(drained_, end + model_.l2_latency);
   return end;
 }
 
@@ -222,8 +259,10 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
     case Kind::kThreadLoad:
     case Kind::kThreadUpdate: {
       const bool loads = work.demand.kind == Kind::kThreadLoad;
-      const Landing landing =
-          loads ? load_by_threads(sm, work, *c.recording) : update(sm, work, *c.recording);
+      const Landing landing = loads            ? load_by_threads(sm, work, *c.recording)
+                              : work.peer >= 0 ? update_at_peer(sm, work)
+                                               : update(sm, work, *c.recording);
+      tell(c, work);
       run.done = landing.done();
       node = landed(landing, work, node);
       if (loads) c.loads[rank].add(now_, run.done);
@@ -232,15 +271,28 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
     case Kind::kThreadStore: {
       // A sector that is written in part takes as long as two whole ones.
       const double sectors = static_cast<double>(work.line_count * kSectorBytes);
-      store(sm, bytes, bytes < sectors ? rates_.partial_store_cost * sectors : bytes);
+      const double cost = bytes < sectors ? rates_.partial_store_cost * sectors : bytes;
+      const double stored = work.peer >= 0 ? store_to_peer(c, work, bytes, cost) : store(sm, bytes, cost);
+      if (work.peer < 0)
+        for (int32_t i = 0; i < work.line_count; ++i)
+          cache_.use(c.recording->lines[static_cast<size_t>(work.lines + i)], kLineBytes);
+      const double seen = stored + model_.l2_latency / 2;
+      c.stored[rank] = std::max(c.stored[rank], seen);
+      set_flag(cluster, id, seen, path_.then(node, seen, Resource::kL2Latency, work.insn, work.warp));
+      tell(c, work);
       run.done = now_;
       break;
     }
     case Kind::kTmaStore: {
       const double taken = sm.tma.take(now_, std::max(model_.tma_issue, bytes / model_.tma_bytes));
-      const double stored = std::max(taken, store(sm, bytes, bytes));
+      const double there = work.peer >= 0 ? store_to_peer(c, work, bytes, bytes) : store(sm, bytes, bytes);
+      const double latency = work.peer >= 0 ? node_->latency() : 0;
+      const double stored = std::max(taken, there - latency);
+      const auto parts = static_cast<uint64_t>(parts_of(work.demand));
+      for (uint64_t part = 0; work.peer < 0 && part < parts; ++part)
+        cache_.use(block_of(work.demand, part), work.demand.bytes / static_cast<int64_t>(parts));
       run.read = stored + model_.store_read;
-      run.done = run.read + model_.store_latency;
+      run.done = run.read + 2 * latency + model_.store_latency;
       then(taken, Resource::kTma);
       then(stored, Resource::kL2Bandwidth);
       then(run.read, Resource::kTma);

@@ -6,7 +6,8 @@
 // on. L2, memory and the SMs are all there, so what clusters share they share as in the whole launch.
 //
 // Rounds. A persistent kernel has few clusters, and each loops over pieces of work. All of them run, since nothing
-// else tells how much work there is, but only the first rounds are recorded and replayed. A round shows by what the
+// else tells how much work there is, but only the first rounds are recorded and replayed, and most clusters end with
+// their recordings: a few of them, evenly spread, tell how much the others between them have to store. A round shows by what the
 // cluster stores: bursts of stores with a pause between them, or stores all the time. What is left to store tells
 // how long the rest takes.
 //
@@ -25,6 +26,7 @@ namespace imbrex::vgpu {
 struct SamplePlan {
   std::vector<int64_t> chosen;  // clusters to run; empty: all
   int64_t recorded_works = 0;   // of each cluster; 0: all
+  std::vector<int64_t> whole;   // clusters that run to their end nevertheless
   int64_t clusters = 0;         // of the launch
   int64_t slots = 1;            // clusters that fit at once
 };

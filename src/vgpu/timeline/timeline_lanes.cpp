@@ -131,6 +131,9 @@ void TimelineLanes::run(size_t warp, double begin, double end, uint32_t insn) {
 
 std::string TimelineLanes::awaited(const RecordedStep& step, bool with_phase) const {
   if (step.kind == RecordedStep::Kind::kAllocate) return "tensor memory";
+  if (step.kind == RecordedStep::Kind::kWaitSignal) return "a signal";
+  if (step.kind == RecordedStep::Kind::kDrain) return "its stores to be seen";
+  if (step.kind == RecordedStep::Kind::kFlag) return "what another CTA stores";
   if (step.kind == RecordedStep::Kind::kWait) {
     const RecordedObject& object = recording_->objects[static_cast<size_t>(step.id)];
     if (object.kind == RecordedObject::Kind::kNamed) return fmt::format("barrier {}", object.which);
@@ -153,11 +156,11 @@ void TimelineLanes::wait(size_t warp, double begin, double end, const RecordedSt
 void TimelineLanes::waited(size_t warp, double begin, double end, const RecordedStep& step,
                            const TimelineExplanation::Shares& because) {
   // Works differ by their coordinates: one entry for all of an instruction.
-  const bool is_object = step.kind == RecordedStep::Kind::kWait;
+  const bool is_work =
+      step.kind == RecordedStep::Kind::kWaitWork || step.kind == RecordedStep::Kind::kWaitRead;
   const std::string what =
-      is_object || step.kind == RecordedStep::Kind::kAllocate
-          ? awaited(step, false)
-          : std::string(name_of(recording_->works[static_cast<size_t>(step.id)].demand.kind));
+      is_work ? std::string(name_of(recording_->works[static_cast<size_t>(step.id)].demand.kind))
+              : awaited(step, false);
   TimelineExplanation::Wait& wait = waits_[{warp, step.insn, what}];
   const auto per_cta = static_cast<size_t>(recording_->warps_per_cta);
   wait.rank = static_cast<int>(warp / per_cta);

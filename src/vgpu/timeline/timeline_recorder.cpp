@@ -2,6 +2,7 @@
 #include "vgpu/timeline/timeline_recorder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "vgpu/timeline/update_passes.h"
 
@@ -33,9 +34,14 @@ std::vector<int32_t> loads_for(WarpState& warp, const InstructionInfo& info, con
 TimelineRecorder::TimelineRecorder(const LaunchContext& launch, int64_t number, std::vector<int64_t> ctas,
                                    bool with_texts)
     : program_(&launch.program),
+      memory_(&launch.memory),
+      signals_(launch.signals),
+      rank_(launch.rank),
       model_(cost_model(launch.target.sm, 0, launch.options.timeline.gpu.get())),
       with_texts_(with_texts),
-      most_works_(static_cast<size_t>(launch.recorded_works)) {
+      most_works_(static_cast<size_t>(launch.recorded_works)),
+      ends_when_cut_(std::find(launch.whole.begin(), launch.whole.end(), number) == launch.whole.end()),
+      flags_(launch.flags) {
   recording_.cluster = number;
   recording_.warps_per_cta = launch.warps();
   recording_.ctas = std::move(ctas);
@@ -54,12 +60,19 @@ size_t TimelineRecorder::index_of(const Who& who) const {
 
 // ---- instructions
 
+/// What follows begins when all before it has been issued, as behind a branch.
+void TimelineRecorder::end_block(WarpState& state) {
+  state.clock = std::max({state.clock, state.port, state.last});
+}
+
 void TimelineRecorder::flush(size_t warp, uint32_t insn) {
   WarpState& state = states_[warp];
+  end_block(state);
   const double alone = state.clock - state.run_begin;
   if (alone > 0 || state.issue > 0) {
     RecordedStep step;
     step.insn = state.run_insn;
+    step.id = state.operand_groups;
     step.alone = static_cast<float>(alone);
     step.issue = static_cast<float>(state.issue);
     step.shared = static_cast<float>(state.shared);
@@ -68,6 +81,7 @@ void TimelineRecorder::flush(size_t warp, uint32_t insn) {
   }
   state.run_begin = state.clock;
   state.issue = state.shared = state.matrix = 0;
+  state.operand_groups = 0;
   state.run_insn = insn;
 }
 
@@ -90,20 +104,27 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
   }
   if (state.issue == 0) state.run_insn = insn.index;
   wait_for(warp, insn.index, Kind::kWaitWork, loads_for(state, info, *program_, recording_));
+  const auto update = static_cast<SharedUpdate>(info.update);
+  const InstructionCost price =
+      update == SharedUpdate::kNone ? instruction_cost(model_, cost) : update_cost(model_, update);
+  if (price.alone > 0) end_block(state);
   double begin = state.clock;
   for (uint32_t r : info.reads) begin = std::max(begin, state.ready[r]);
-  const InstructionCost price = instruction_cost(model_, cost);
   double latency = price.latency;
   if (info.matrix_work > 0) {
     const double clocks = info.matrix_work / (model_.mma_sync_flops / kSubPartitions);
     begin = std::max(begin, state.matrix_free);
+    if (std::exchange(state.has_operands, false)) ++state.operand_groups;
     state.matrix_free = begin + clocks;
     state.matrix += clocks;
   }
+  state.has_operands |= state.wavefronts > 0;
   state.shared += state.wavefronts;
   latency += state.wavefronts;
-  state.clock = begin + std::max(price.issue, price.alone);
+  state.port = std::max(state.port, state.clock) + price.issue;
+  state.last = std::max(state.last, begin + std::max(price.issue, price.alone));
   state.issue += price.issue;
+  if (price.alone > 0 || info.ends_block) end_block(state);
   for (uint32_t r : info.writes) {
     state.ready[r] = state.load >= 0 ? 0 : begin + latency;
     state.loads[r] = state.load;
@@ -120,8 +141,9 @@ void TimelineRecorder::executed(size_t warp, const Instruction& insn, Step step)
   if (cost == CostClass::kMbarrier && info.tests) {
     // The same test, nothing recorded since: it has failed, and the instructions around it were spinning.
     const size_t steps = recording_.warps[warp].size();
+    end_block(state);
     if (state.spin_insn == insn.index && state.spin_steps == steps) {
-      state.clock = state.spin_clock;
+      state.clock = state.port = state.last = state.spin_clock;
       state.issue = state.spin_issue;
     }
     state.spin_insn = insn.index;
@@ -130,7 +152,13 @@ void TimelineRecorder::executed(size_t warp, const Instruction& insn, Step step)
     state.spin_issue = state.issue;
   }
   issue(warp, insn, info);
+  if (cost == CostClass::kFence && info.drains) drain(warp, insn.index);
   if (cost >= CostClass::kCopyCommit) wait_for_group_of(warp, insn, cost);
+}
+
+void TimelineRecorder::drain(size_t warp, uint32_t insn) {
+  flush(warp, insn);
+  push(warp, {.kind = Kind::kDrain, .insn = insn});
 }
 
 void TimelineRecorder::accessed(size_t warp, const Instruction& insn, Space space,
@@ -144,11 +172,93 @@ void TimelineRecorder::accessed(size_t warp, const Instruction& insn, Space spac
     state.wavefronts = banks_.measure(host, lanes, bytes, access).wavefronts;
     return;
   }
-  if (static_cast<CostClass>(program_->info[insn.index].cost) != CostClass::kGlobalAccess) return;
+  const InstructionInfo& info = program_->info[insn.index];
+  if (static_cast<CostClass>(info.cost) != CostClass::kGlobalAccess) return;
+  const bool is_flag = info.is_strong && flags_ != nullptr;
+  if (is_flag && !writes && polls_again(warp, insn.index, host[first_lane(lanes)]))
+    return wait_for_flags(warp, insn.index, host, lanes);
   WorkDemand demand;
   demand.kind = writes ? WorkDemand::Kind::kThreadStore : WorkDemand::Kind::kThreadLoad;
   demand.bytes = int64_t{bytes} * count_lanes(lanes);
-  submit_access(warp, insn, demand, host, lanes, bytes, !writes);
+  const std::byte* const at = host[first_lane(lanes)];
+  if (signals_ == nullptr || !info.looks) {
+    submit_access(warp, insn, demand, host, lanes, bytes, !writes);
+    if (signals_ != nullptr && info.tells) recording_.works.back().signal = signals_->tell(at);
+    if (!is_flag) return;
+    const auto work = static_cast<int32_t>(recording_.works.size() - 1);
+    if (!writes) {
+      state.poll = {insn.index, at, recording_.warps[warp].size(), work};
+      return wait_for_flags(warp, insn.index, host, lanes);
+    }
+    const FlagWriters::Writer writer{static_cast<int32_t>(recording_.cluster), work};
+    for_each_lane(lanes, [&](int lane) { flags_->wrote(host[lane], writer); });
+    return;
+  }
+  if (looks_again(warp, insn, at)) return;
+  flush(warp, insn.index);
+  const size_t wait = recording_.warps[warp].size();
+  push(warp, {.kind = Kind::kWaitSignal, .insn = insn.index, .id = signals_->last(at)});
+  submit_access(warp, insn, demand, host, lanes, bytes, true);
+  state.look = {insn.index, at, wait, recording_.warps[warp].size(), state.load, state.clock};
+}
+
+/// How often a warp looks in vain depends on the schedule: of a loop the last look is recorded, with the store that ended
+/// it.
+bool TimelineRecorder::looks_again(size_t warp, const Instruction& insn, const std::byte* at) {
+  WarpState& state = states_[warp];
+  const Look& look = state.look;
+  std::vector<RecordedStep>& steps = recording_.warps[warp];
+  const auto is_of_loop = [&](const RecordedStep& step) {
+    return step.kind == Kind::kRun || (step.kind == Kind::kWaitWork && step.id == look.load);
+  };
+  if (look.insn != insn.index || look.at != at || steps.size() < look.steps ||
+      !std::all_of(steps.begin() + static_cast<ptrdiff_t>(look.steps), steps.end(), is_of_loop))
+    return false;
+  steps.resize(look.steps);
+  steps[look.wait].id = signals_->last(at);
+  state.clock = state.port = state.last = state.run_begin = look.clock;
+  state.issue = state.shared = state.matrix = 0;
+  state.run_insn = insn.index;
+  state.load = look.load;
+  return true;
+}
+
+int16_t TimelineRecorder::peer_of(uint64_t address) const {
+  if (rank_ < 0 || address < kHeapBase) return -1;
+  const int gpu = memory_->gpu_of(address);
+  return static_cast<int16_t>(gpu == rank_ ? -1 : gpu);
+}
+int16_t TimelineRecorder::peer_of(const std::byte* host) const {
+  return peer_of(kGlobalBase + static_cast<uint64_t>(host - memory_->host(kGlobalBase)));
+}
+
+/// A look at the same word again, and nothing since but what a loop around it does: how often it goes round depends on the
+/// schedule. Takes back what the round recorded.
+bool TimelineRecorder::polls_again(size_t warp, uint32_t insn, const std::byte* word) {
+  WarpState& state = states_[warp];
+  std::vector<RecordedStep>& steps = recording_.warps[warp];
+  if (state.poll.insn != insn || state.poll.word != word) return false;
+  const bool is_loop =
+      std::all_of(steps.begin() + static_cast<ptrdiff_t>(state.poll.end), steps.end(), [&](const auto& step) {
+        return step.kind == Kind::kRun || step.kind == Kind::kFlag || step.kind == Kind::kDrain ||
+               (step.kind == Kind::kWaitWork && step.id == state.poll.work);
+      });
+  if (!is_loop) return false;
+  flush(warp, insn);
+  steps.resize(state.poll.end);
+  push(warp, {.kind = Kind::kWaitWork, .insn = insn, .id = state.poll.work});
+  state.load = state.poll.work;
+  return true;
+}
+
+void TimelineRecorder::wait_for_flags(size_t warp, uint32_t insn, const std::byte* const* host, Mask lanes) {
+  std::optional<FlagWriters::Writer> last;
+  for_each_lane(lanes, [&](int lane) {
+    const std::optional<FlagWriters::Writer> writer = flags_->writer(host[lane]);
+    if (!writer || writer == last) return;
+    push(warp, {.kind = Kind::kFlag, .insn = insn, .id = writer->work, .phase = writer->cluster});
+    last = writer;
+  });
 }
 
 void TimelineRecorder::updated(size_t warp, const Instruction& insn, Space space,
@@ -156,7 +266,9 @@ void TimelineRecorder::updated(size_t warp, const Instruction& insn, Space space
                                bool is_native) {
   if (lanes == 0 || is_cut()) return;
   if (space == Space::kSharedCta) {
-    states_[warp].wavefronts = shared_update_clocks(host, lanes, returns, is_native);
+    const bool is_counted =
+        static_cast<SharedUpdate>(program_->info[insn.index].update) == SharedUpdate::kCounted;
+    states_[warp].wavefronts = is_counted ? 1 : shared_update_clocks(host, lanes, returns, is_native);
     return;
   }
   WorkDemand demand;
@@ -164,11 +276,14 @@ void TimelineRecorder::updated(size_t warp, const Instruction& insn, Space space
   demand.bytes = int64_t{bytes} * count_lanes(lanes);
   demand.clocks = global_update_passes(host, lanes);
   submit_access(warp, insn, demand, host, lanes, bytes, returns);
+  if (signals_ != nullptr && program_->info[insn.index].tells)
+    recording_.works.back().signal = signals_->tell(host[first_lane(lanes)]);
 }
 
 void TimelineRecorder::submit_access(size_t warp, const Instruction& insn, const WorkDemand& demand,
                                      const std::byte* const* host, Mask lanes, uint32_t bytes, bool loads) {
   WarpState& state = states_[warp];
+  if (program_->info[insn.index].drains) drain(warp, insn.index);
   // Its address may be loaded, too.
   wait_for(warp, insn.index, Kind::kWaitWork,
            loads_for(state, program_->info[insn.index], *program_, recording_));
@@ -179,6 +294,7 @@ void TimelineRecorder::submit_access(size_t warp, const Instruction& insn, const
   const auto per_cta = static_cast<size_t>(recording_.warps_per_cta);
   work.rank = static_cast<int16_t>(warp / per_cta);
   work.warp = static_cast<int16_t>(warp % per_cta);
+  work.peer = peer_of(host[first_lane(lanes)]);
   add_lines(work, host, lanes, bytes);
   const auto id = static_cast<int32_t>(recording_.works.size());
   recording_.works.push_back(work);
@@ -238,6 +354,7 @@ void TimelineRecorder::wait_for_group_of(size_t warp, const Instruction& insn, C
     case CostClass::kBulkWait:
       return wait_for_groups(warp, insn, Kind::kWaitWork, state.bulk_writes);
     case CostClass::kWgmmaCommit:
+      state.product = -1;
       return state.products.commit();
     case CostClass::kWgmmaWait:
       return wait_for_groups(warp, insn, Kind::kWaitWork, state.products);
@@ -326,10 +443,29 @@ void TimelineRecorder::relinquished(const Who& who, int rank) {
 
 // ---- work
 
+/// Does this product follow the one before without anything between them that takes time? Then they are one work, which
+/// spares the replay most of what it does. The picture has each for itself.
+bool TimelineRecorder::follows_at_once(size_t warp, int32_t queue, const WorkDemand& product) {
+  constexpr double kAtOnce = 12;  // clocks of the warp, much less than a product takes
+  WarpState& state = states_[warp];
+  if (product.kind != WorkDemand::Kind::kMatrix || with_texts_ || acting_ >= 0 || state.product < 0)
+    return false;
+  const RecordedWork& before = recording_.works[static_cast<size_t>(state.product)];
+  const RecordedStep& last = recording_.warps[warp].back();
+  end_block(state);
+  return last.kind == Kind::kSubmit && last.id == state.product && before.queue == queue &&
+         before.demand.pair == product.pair && state.clock - state.run_begin <= kAtOnce;
+}
+
 int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDemand& demand,
                                     const std::vector<uint64_t>& lines, std::string text) {
   if (demand.kind == WorkDemand::Kind::kTmaStore) recording_.stored_bytes += demand.bytes;
   if (is_cut()) return -1;
+  if (follows_at_once(index_of(who), queue, demand)) {
+    const int32_t product = states_[index_of(who)].product;
+    recording_.works[static_cast<size_t>(product)].demand.clocks += demand.clocks;
+    return product;
+  }
   const auto id = static_cast<int32_t>(recording_.works.size());
   RecordedWork work;
   work.demand = demand;
@@ -338,6 +474,7 @@ int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDem
   work.warp = static_cast<int16_t>(who.warp);
   work.queue = queue;
   work.parent = acting_;
+  work.peer = peer_of(demand.address == 0 && !lines.empty() ? lines.front() << kLineShift : demand.address);
   if (with_texts_) {
     work.text = static_cast<int32_t>(recording_.texts.size());
     recording_.texts.push_back(std::move(text));
@@ -370,6 +507,9 @@ int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDem
       state.copies.open.push_back(id);
       state.copies_for_barrier.push_back(id);
       break;
+    case WorkDemand::Kind::kMatrix:
+      state.product = id;
+      break;
     case WorkDemand::Kind::kTmaStore:
       state.bulk_reads.open.push_back(id);
       state.bulk_writes.open.push_back(id);
@@ -388,7 +528,10 @@ int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDem
 
 void TimelineRecorder::joined(size_t warp, const Who& submitter, int32_t product) {
   if (product < 0 || recording_.is_cut) return;
-  states_[warp].products.open.push_back(product);
+  std::vector<int32_t>& open = states_[warp].products.open;
+  if (!open.empty() && open.back() == product) return;  // more of the same work
+  open.push_back(product);
+  states_[warp].product = product;
   if (index_of(submitter) == warp) return;
   flush(warp, submitter.insn->index);
   push(warp, {.kind = Kind::kSubmit, .insn = submitter.insn->index, .id = product});
@@ -397,6 +540,7 @@ void TimelineRecorder::joined(size_t warp, const Who& submitter, int32_t product
 Recording TimelineRecorder::take() {
   if (!recording_.is_cut)
     for (size_t warp = 0; warp < states_.size(); ++warp) flush(warp, 0);
+  recording_.is_ended = is_enough();
   return std::move(recording_);
 }
 

@@ -15,7 +15,9 @@
 #include "vgpu/memory/memory.h"
 #include "vgpu/program/launch.h"
 #include "vgpu/timeline/cost_model.h"
+#include "vgpu/timeline/flag_writers.h"
 #include "vgpu/timeline/recording.h"
+#include "vgpu/timeline/signal_board.h"
 
 namespace imbrex::vgpu {
 
@@ -25,6 +27,8 @@ class TimelineRecorder {
   /// each operation does, for the picture.
   TimelineRecorder(const LaunchContext& launch, int64_t number, std::vector<int64_t> ctas, bool with_texts);
   bool with_texts() const { return with_texts_; }
+  /// The sample has ended, and nobody wants to know how the cluster goes on.
+  bool is_enough() const { return recording_.is_cut && ends_when_cut_; }
 
   /// A warp has executed an instruction (Step::kBlock: it will come again).
   void executed(size_t warp, const Instruction& insn, Step step);
@@ -68,28 +72,50 @@ class TimelineRecorder {
       open.clear();
     }
   };
+  /// The last time that a warp looked whether another has stored something.
+  struct Look {
+    uint32_t insn = ~0u;
+    const std::byte* at = nullptr;
+    size_t wait = 0, steps = 0;  // in the warp's steps: its kWaitSignal, and what was behind its load
+    int32_t load = -1;
+    double clock = 0;
+  };
   struct WarpState {
-    double clock = 0;                                         // of the warp alone, without its waits
+    // Of the warp alone, without its waits: the earliest begin of the instructions of this block, which overlap as far as
+    // they do not depend on each other; when all of them have been issued one by one; and when the last of them has been.
+    double clock = 0, port = 0, last = 0;
     double run_begin = 0, issue = 0, shared = 0, matrix = 0;  // since the last event
     uint32_t run_insn = 0;
     double matrix_free = 0;
+    int32_t operand_groups = 0;  // loads from shared memory with products behind them, since the last event
+    bool has_operands = false;   // loaded since the last product
     std::vector<double> ready;   // by register: when it may be used
     std::vector<int32_t> loads;  // by register: the load that fills it, or -1
     int32_t load = -1;           // by the instruction being executed
     double wavefronts = 0;       // clocks its access takes of shared memory
+    int32_t product = -1;        // the one submitted or joined last, unless its group has been closed
     Groups copies, bulk_reads, bulk_writes, products;
     std::vector<int32_t> tensor_loads, tensor_stores;
     std::vector<int32_t> copies_for_barrier;  // since the last arrival that waits for copies
     int32_t after = -1, after_count = 0;      // what that one waits for
+    // The strong load that it executed last, and where it stands among the steps.
+    struct Poll {
+      uint32_t insn = ~0u;
+      const std::byte* word = nullptr;
+      size_t end = 0;  // of the steps that submit it
+      int32_t work = -1;
+    } poll;
     // A test that fails again costs nothing: how often depends on the schedule.
     uint32_t spin_insn = ~0u;
     size_t spin_steps = 0;
     double spin_clock = 0, spin_issue = 0;
+    Look look;
   };
 
   size_t index_of(const Who& who) const;
   int32_t object_of(const Who& who, SyncKey key);
   void flush(size_t warp, uint32_t insn);
+  bool follows_at_once(size_t warp, int32_t queue, const WorkDemand& product);
   void push(size_t warp, RecordedStep step) { recording_.warps[warp].push_back(step); }
   void wait_for(size_t warp, uint32_t insn, Kind kind, const std::vector<int32_t>& works);
   void wait_for_groups(size_t warp, const Instruction& insn, Kind kind, Groups& groups);
@@ -97,9 +123,21 @@ class TimelineRecorder {
   void issue(size_t warp, const Instruction& insn, const InstructionInfo& info);
   void submit_access(size_t warp, const Instruction& insn, const WorkDemand& demand,
                      const std::byte* const* host, Mask lanes, uint32_t bytes, bool loads);
+  bool looks_again(size_t warp, const Instruction& insn, const std::byte* at);
+  /// Whose memory it is, where not this GPU's.
+  int16_t peer_of(uint64_t address) const;
+  int16_t peer_of(const std::byte* host) const;
+  /// A strong load, submitted just now or as often before as a poll looks: waits for who stored what it finds.
+  void wait_for_flags(size_t warp, uint32_t insn, const std::byte* const* host, Mask lanes);
+  bool polls_again(size_t warp, uint32_t insn, const std::byte* word);
+  void drain(size_t warp, uint32_t insn);
+  static void end_block(WarpState& state);
   void add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes, uint32_t bytes);
 
   const Program* program_;
+  const GlobalMemory* memory_;
+  SignalBoard* signals_;  // null: nobody asks who waits for which store
+  int rank_;              // of the GPU among those of a node; -1: it is alone
   BankMeter banks_;
   CostModel model_;
   /// True when the sample has ended; nothing more is recorded but how much is stored.
@@ -111,6 +149,8 @@ class TimelineRecorder {
   std::vector<WarpState> states_;
   std::unordered_map<SyncKey, int32_t> objects_;
   int32_t acting_ = -1;
+  bool ends_when_cut_;  // the run, with its recording
+  FlagWriters* flags_;  // null where no cluster heeds others
 };
 
 }  // namespace imbrex::vgpu

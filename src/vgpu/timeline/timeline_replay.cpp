@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 
+#include "vgpu/timeline/node_replay.h"
 #include "vgpu/timeline/replay.h"
 #include "vgpu/timeline/what_if.h"
 
@@ -29,6 +30,10 @@ Replay::Replay(const ReplayContext& context, const std::vector<Recording>& recor
     sms_[i].l1 = CacheModel(context.l1_bytes);
   }
   clusters_.resize(recordings.size());
+  for (const Recording& r : recordings)
+    for (const std::vector<RecordedStep>& steps : r.warps)
+      for (const RecordedStep& step : steps)
+        if (step.kind == RecordedStep::Kind::kFlag) flags_.try_emplace(flag_key(step.phase, step.id));
   if (context.log != nullptr) context.log->stores.resize(recordings.size());
 }
 
@@ -48,6 +53,7 @@ bool Replay::start(int32_t cluster, PathNode after) {
   run->begin = now_;
   for (size_t rank = 0; rank < size; ++rank) {
     run->sms.push_back(best + rank);
+    run->first_parts.push_back(best[rank].take_warps(recording.warps_per_cta));
     ++best[rank].resident;
     best[rank].was_used = true;
   }
@@ -55,8 +61,8 @@ bool Replay::start(int32_t cluster, PathNode after) {
     lanes_ = std::make_unique<TimelineLanes>(context_.program, recording);
     run->lanes = lanes_.get();
   }
-  // An SM starts one CTA after the other.
-  double begin = now_ + model_.cta_launch;
+  // An SM starts one CTA after the other, and so does the chip.
+  double begin = starts_.take(now_, rates_.grid_start * static_cast<double>(size)) + model_.cta_launch;
   for (size_t rank = 0; rank < size; ++rank)
     begin = std::max(
         begin, best[rank].starts.take(now_, rates_.warp_start * recording.warps_per_cta) + model_.cta_launch);
@@ -78,6 +84,7 @@ void Replay::finish(int32_t cluster, PathNode last) {
   ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
   for (size_t rank = 0; rank < c.sms.size(); ++rank) {
     --c.sms[rank]->resident;
+    c.sms[rank]->give_back_warps(c.first_parts[rank], c.recording->warps_per_cta);
     if (c.sms[rank]->permit_of == cluster) {
       c.sms[rank]->permit_of = -1;
       retry_allocations(*c.sms[rank]);
@@ -98,15 +105,15 @@ void Replay::finish(int32_t cluster, PathNode last) {
 
 double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
   const auto per_cta = static_cast<size_t>(c.recording->warps_per_cta);
-  const size_t rank = static_cast<size_t>(warp) / per_cta, part = static_cast<size_t>(warp) % per_cta % 4;
+  const size_t rank = static_cast<size_t>(warp) / per_cta, part = c.part_of(warp);
   SmModel& sm = *c.sms[rank];
   const RunDemand demand = demand_of(step, context_.free);
   double end = now_ + demand.alone;
   Resource by = Resource::kInstructions;
   const int others = sm.running[part]++;
   c.warps[static_cast<size_t>(warp)].is_running = true;
-  const auto take = [&](Server& server, double clocks, Resource resource, int with) {
-    const double taken = server.take_turns(now_, clocks, with);
+  const auto take = [&](Server& server, double clocks, Resource resource, int with, double behind = 0) {
+    const double taken = server.take_turns(now_, clocks, with, behind);
     if (taken <= end) return;
     end = taken;
     by = resource;
@@ -115,9 +122,13 @@ double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
   if (demand.shared > 0) {
     int all = 0;
     for (int running : sm.running) all += running;
-    take(sm.shared, demand.shared, Resource::kSharedMemory, all - 1);
+    take(sm.shared, demand.shared, Resource::kSharedMemory, all - 1, std::max(0.0, sm.copies.free() - now_));
   }
   if (demand.matrix > 0) {
+    // The assembler puts copies behind the loads of the first products' operands; those of the next products wait for them,
+    // and so does the tensor core when it has done the first ones.
+    const double first = demand.matrix * (others + 1) / std::max(1, step.id);
+    if (step.id > 1) end += std::max(0.0, sm.copies.free() - now_ - first);
     take(sm.mma_sync[part], demand.matrix, Resource::kTensorCore, others);
     c.products[rank].add(now_, end);
   }
@@ -140,8 +151,7 @@ void Replay::go_on(int32_t cluster, int32_t warp) {
   ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
   WarpRun& run = c.warps[static_cast<size_t>(warp)];
   if (run.is_running) {
-    const auto per_cta = static_cast<size_t>(c.recording->warps_per_cta), index = static_cast<size_t>(warp);
-    --c.sms[index / per_cta]->running[index % per_cta % SmModel::kParts];
+    --c.sms[static_cast<size_t>(warp / c.recording->warps_per_cta)]->running[c.part_of(warp)];
     run.is_running = false;
   }
   if (run.waits_since >= 0) {
@@ -221,6 +231,10 @@ bool Replay::wait(int32_t cluster, int32_t warp, const RecordedStep& step) {
       const RecordedObject& object = c.recording->objects[static_cast<size_t>(step.id)];
       return until(phase.complete == kNever ? kNever : phase.complete + wake_latency(object), phase.waiters);
     }
+    case RecordedStep::Kind::kWaitSignal:
+      if (node_ == nullptr || node_->has_landed(step.id, *this, cluster, warp)) return true;
+      block(c, warp, step);
+      return false;
     case RecordedStep::Kind::kWaitWork: {
       WorkRun& work = c.works[static_cast<size_t>(step.id)];
       return until(work.done, work.waiters);
@@ -228,6 +242,21 @@ bool Replay::wait(int32_t cluster, int32_t warp, const RecordedStep& step) {
     case RecordedStep::Kind::kWaitRead: {
       WorkRun& work = c.works[static_cast<size_t>(step.id)];
       return until(work.read == kNever ? work.done : work.read, work.readers);
+    }
+    case RecordedStep::Kind::kFlag: {
+      Flag& flag = flags_.at(flag_key(step.phase, step.id));
+      if (flag.seen == kNever) {
+        block(c, warp, step);
+        flag.waiters.emplace_back(cluster, warp);
+        return false;
+      }
+      std::vector<int32_t> none;
+      return flag.seen <= now_ || until(flag.seen + rates_.flag_latency, none);
+    }
+    case RecordedStep::Kind::kDrain: {
+      std::vector<int32_t> none;
+      const double stored = c.stored[static_cast<size_t>(warp / c.recording->warps_per_cta)];
+      return until(std::max(stored, now_) + rates_.far_fence, none);
     }
     default: {  // kAllocate
       SmModel& sm = *c.sms[static_cast<size_t>(step.phase)];
@@ -250,6 +279,13 @@ PathNode Replay::awaited(const ClusterRun& c, const RecordedStep& step, PathNode
       return c.works[static_cast<size_t>(step.id)].node;
     case RecordedStep::Kind::kWaitRead:
       return c.works[static_cast<size_t>(step.id)].read_node;
+    case RecordedStep::Kind::kWaitSignal:
+      return path_.then(otherwise, now_, Resource::kSynchronisation, step.insn);
+    case RecordedStep::Kind::kFlag:
+      return path_.then(flags_.at(flag_key(step.phase, step.id)).node, now_, Resource::kSynchronisation,
+                        step.insn);
+    case RecordedStep::Kind::kDrain:
+      return path_.then(otherwise, now_, Resource::kL2Latency, step.insn);
     default:
       return path_.then(otherwise, now_, Resource::kTensorMemory, step.insn);
   }
@@ -306,31 +342,61 @@ void Replay::arrive(int32_t cluster, int32_t object, int64_t index, PathNode nod
 
 // ---- the whole
 
-Timeline Replay::run() {
-  launch_clusters(0);
-  while (!events_.empty()) {
-    const Event event = events_.top();
-    events_.pop();
-    now_ = event.time;
-    if (clusters_[static_cast<size_t>(event.cluster)] == nullptr) continue;  // has ended meanwhile
-    switch (event.kind) {
-      case EventKind::kWarp:
-        go_on(event.cluster, event.id);
-        break;
-      case EventKind::kWorkDone:
-        finish_work(event.cluster, event.id);
-        break;
-      case EventKind::kWorkRead:
-        finish_read(event.cluster, event.id);
-        break;
-      case EventKind::kPart:
-        load_part(event.cluster, event.id, event.phase, event.node);
-        break;
-      case EventKind::kArrival:
-        arrive(event.cluster, event.id, event.phase, event.node);
-        break;
-    }
+/// What a thread's store sets is seen by all from then on.
+void Replay::set_flag(int32_t cluster, int32_t work, double seen, PathNode node) {
+  const auto at = flags_.find(flag_key(cluster, work));
+  if (at == flags_.end()) return;
+  Flag& flag = at->second;
+  flag.seen = seen;
+  flag.node = node;
+  for (const auto& [waiting, warp] : flag.waiters)
+    post(seen + rates_.flag_latency, EventKind::kWarp, waiting, warp);
+  flag.waiters.clear();
+}
+
+/// Where clusters wait for those that find no room (they were told of each other in another order when the launch was
+/// recorded), they go on. False where none waits.
+bool Replay::give_up_flags() {
+  bool some = false;
+  for (auto& [key, flag] : flags_) {
+    some |= !flag.waiters.empty();
+    if (!flag.waiters.empty())
+      set_flag(static_cast<int32_t>(key >> 32), static_cast<int32_t>(key), now_, flag.node);
   }
+  return some;
+}
+
+Timeline Replay::run() {
+  launch();
+  do
+    while (has_next()) step();
+  while (give_up_flags());
+  return finish();
+}
+
+void Replay::step() {
+  const Event event = events_.top();
+  events_.pop();
+  now_ = event.time;
+  if (event.kind == EventKind::kSignal) return node_->land(event.id, now_);
+  if (clusters_[static_cast<size_t>(event.cluster)] == nullptr) return;  // has ended meanwhile
+  switch (event.kind) {
+    case EventKind::kWarp:
+      return go_on(event.cluster, event.id);
+    case EventKind::kWorkDone:
+      return finish_work(event.cluster, event.id);
+    case EventKind::kWorkRead:
+      return finish_read(event.cluster, event.id);
+    case EventKind::kPart:
+      return load_part(event.cluster, event.id, event.phase, event.node);
+    case EventKind::kArrival:
+      return arrive(event.cluster, event.id, event.phase, event.node);
+    case EventKind::kSignal:
+      return;
+  }
+}
+
+Timeline Replay::finish() {
   Timeline& t = timeline_;
   t.complete = running_ == 0;
   t.chip = model_.chip;

@@ -65,7 +65,8 @@ class CopyToShared : public AsyncOp {
     const bool is_global = from_.space == Space::kGlobal;
     return {.kind = is_global ? WorkDemand::Kind::kTmaLoad : WorkDemand::Kind::kRemote,
             .bytes = bytes_,
-            .block = is_global ? from_.address * 0x9E3779B97F4A7C15u + bytes_ : 0};
+            .block = is_global ? from_.address * 0x9E3779B97F4A7C15u + bytes_ : 0,
+            .address = is_global ? from_.address : 0};
   }
   Completion completion() const override {
     return {CompletedBy::kMbarrier, sync_key(SyncKind::kMbarrier, to_->rank(), barrier_)};
@@ -93,7 +94,8 @@ class CopyToGlobal : public BulkStore {
   WorkDemand demand() const override {
     return {.kind = WorkDemand::Kind::kTmaStore,
             .bytes = bytes_,
-            .block = to_.address * 0x9E3779B97F4A7C15u + bytes_};
+            .block = to_.address * 0x9E3779B97F4A7C15u + bytes_,
+            .address = to_.address};
   }
 
  protected:

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cluster launch control: a running cluster takes over the work of one that has not been launched. Also the
-// two instructions about grids and registers that this machine has nothing to do for: griddepcontrol
-// (launches are carried out one after the other) and setmaxnreg (registers are not scarce here; which warps
-// execute it is looked at when the CTA exits).
+// two instructions about grids and registers: griddepcontrol, which this machine has nothing to do for (launches are carried
+// out one after the other), and setmaxnreg, whose warps wait where the CTA has no registers left. Which warps execute it is
+// looked at when the CTA exits.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "vgpu/units/mbarrier_ops.h"
@@ -181,7 +182,44 @@ bool decode_query(Decoder& decoder, Instruction& out) {
 
 Step exec_nothing(Warp&, const Instruction&, Mask) { return Step::kNext; }
 
-Step exec_setmaxnreg(Warp& warp, const Instruction& insn, Mask) {
+/// Registers that the CTA began with, in each thread; 0 where ptxas would not know them either, and ignores setmaxnreg.
+int64_t entry_registers(const LaunchContext& launch) {
+  const Program& program = launch.program;
+  constexpr int64_t kStep = 8, kWarpgroup = 128, kMost = 256;
+  if (program.max_registers > 0) return program.max_registers / kStep * kStep;
+  if (program.ctas_per_sm == 0) return 0;
+  const int64_t threads = (program.attributes.max_threads + kWarpgroup - 1) / kWarpgroup * kWarpgroup;
+  return std::min(launch.target.registers_per_sm / (threads * program.ctas_per_sm) / kStep * kStep, kMost);
+}
+
+bool has_registers(Warp& warp, const Wait& wait) {
+  const RegisterPool& pool = warp.cta().units().registers;
+  return pool.lacks(warp.index(), static_cast<int64_t>(wait.a)) <= pool.free();
+}
+
+std::string describe_registers(Warp& warp, const Wait& wait) {
+  const RegisterPool& pool = warp.cta().units().registers;
+  return fmt::format(
+      "for {} registers in each thread, {} more than it has: the CTA began with {} in each of {} warps, of "
+      "which "
+      "{} for one warp are free",
+      wait.a, pool.lacks(warp.index(), static_cast<int64_t>(wait.a)), pool.entry(), warp.cta().warps().size(),
+      pool.free());
+}
+
+Step exec_setmaxnreg(Warp& warp, const Instruction& insn, Mask active) {
+  RegisterPool& pool = warp.cta().units().registers;
+  if (!pool.has_begun())
+    pool.begin(warp.cta().warps().size(), entry_registers(warp.cta().cluster().launch()));
+  if (pool.lacks(warp.index(), insn.immediate) > pool.free()) {
+    Wait wait;
+    wait.ready = has_registers;
+    wait.describe = describe_registers;
+    wait.a = static_cast<uint64_t>(insn.immediate);
+    return warp.wait_and_retry(active, wait);
+  }
+  pool.hold(warp.index(), insn.immediate);
+  warp.cta().cluster().note_progress();
   std::vector<std::vector<const Instruction*>>& budgets = warp.cta().units().register_budgets;
   budgets.resize(warp.cta().warps().size());
   budgets[static_cast<size_t>(warp.index())].push_back(&insn);

@@ -218,7 +218,12 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
     }
   });
   if (kBlocking && wait.ready != nullptr && !warp.split().timed_out) return warp.wait_and_retry(active, wait);
-  warp.split().timed_out = false;
+  Split& split = warp.split();
+  split.timed_out = false;
+  if (split.asked = !kBlocking && wait.ready != nullptr; split.asked) {
+    split.wait = wait;
+    split.waits_at = split.pc;
+  }
   Mask& result = warp.predicate(insn.d);
   result = (result & ~active) | done;
   return Step::kNext;

@@ -83,7 +83,8 @@ class BoxLoad : public AsyncOp {
             .bytes = box_.bytes(),
             .clocks = delay(),
             .repeated = !is_first_,
-            .block = box_.identity()};
+            .block = box_.identity(),
+            .address = box_.address()};
   }
   Completion completion() const override {
     return {CompletedBy::kMbarrier, sync_key(SyncKind::kMbarrier, barrier_cta_->rank(), barrier_)};
@@ -184,9 +185,8 @@ void BoxLoad::note_origins() {
                                         barrier == nullptr ? 0 : barrier->phase()});
   uint32_t index = 0;
   box_.for_each_row(offset_, [&](const BoxRow& row) {
-    for (uint32_t chunk = 0; chunk < chunks; ++chunk)
-      origins.set(swizzle_address(map.swizzle, row.shared + chunk * 16), {box, index, chunk});
-    ++index;
+    origins.set_row(box, index++, chunks,
+                    [&](uint32_t chunk) { return swizzle_address(map.swizzle, row.shared + chunk * 16); });
   });
 }
 

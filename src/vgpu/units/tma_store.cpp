@@ -64,7 +64,10 @@ class BoxStore : public BulkStore {
     return fmt::format("{} of a {} from shared {:#x}", reduces() ? "reduction" : "store", box_.text(), from_);
   }
   WorkDemand demand() const override {
-    return {.kind = WorkDemand::Kind::kTmaStore, .bytes = box_.bytes(), .block = box_.identity()};
+    return {.kind = WorkDemand::Kind::kTmaStore,
+            .bytes = box_.bytes(),
+            .block = box_.identity(),
+            .address = box_.address()};
   }
 
  protected:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// error: convert|conversion|no matching|invalid initialization
+// error: known when the kernel is traced
 #include "imbrex/lang.h"
 using namespace imbrex;
 

@@ -164,18 +164,7 @@ struct BlackwellAttention {
         const float factor = steps.changes() ? 1 : scale, to_exponent = factor * 1.44269504f;
         RegisterTensor largest = full(float32, {kRows, 1}, -1e30f), total = zeros(float32, {kRows, 1});
         const auto tile_of = [&](const Int32& offset_kv) {
-          return ScoreTile{
-              [&] {
-                return register_tensor(int32, {kRows, 1},
-                                       [&](auto r, auto) { return first_row + r + shift; });
-              },
-              [&] {
-                return register_tensor(int32, {1, block_kv}, [&](auto, auto c) { return offset_kv + c; });
-              },
-              [&] {
-                return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
-              },
-              batch};
+          return score_tile(kRows, first_row, shift, block_kv, offset_kv, head, batch);
         };
         steps.with_sink(tile_of(begin_kv), [&](const RegisterValue& sink) {
           largest = sink * (1 / factor);
@@ -199,12 +188,9 @@ struct BlackwellAttention {
             steps.change(scores, at);
           }
           auto is_edge = steps.is_edge({first_row + shift, first_row + (kRows - 1) + shift, offset_kv,
-                                        offset_kv + (block_kv - 1), batch}) ||
-                         offset_kv + block_kv > kv_size;
-          if (auto edge = when(is_edge)) {
-            scores = select(at.column() < kv_size, scores, -std::numeric_limits<float>::infinity());
-            steps.mask(scores, at);
-          }
+                                        offset_kv + (block_kv - 1), batch},
+                                       kv_size);
+          if (auto edge = when(is_edge)) steps.mask(scores, at, kv_size);
           auto larger = max(largest, max(scores, {.axis = 1, .keep = true}));
           auto has_grown = (larger - largest) * to_exponent > kGrowth;
           auto shrink = select(has_grown, exp2((largest - larger) * to_exponent), 1);

@@ -31,14 +31,15 @@ struct ForwardAttentionArguments {
   float scale;
   DataType dtype;
   Heads q, k, v, o;
-  bool wants_log_sum = false, long_first, is_packed = false, has_scales = false;
+  bool wants_log_sum = false, long_first, is_packed = false;
+  kernels::Float8ScaleOf scale_of = kernels::Float8ScaleOf::kNothing;
   uint64_t log_sum, unused;  // an address for tensors that are not there
   int64_t section_heads, sequences = 0;
   uint64_t q_begins, kv_begins;
   auto arguments() const {
     return std::tie(batches, heads, rows, rows_kv, head_size, value_size, group, scale, dtype, dtype, q, k, v,
                     o, wants_log_sum, log_sum, long_first, section_heads, is_packed, sequences, q_begins,
-                    kv_begins, has_scales, heads, unused, unused, unused);
+                    kv_begins, scale_of, heads, unused, unused, unused);
   }
 };
 

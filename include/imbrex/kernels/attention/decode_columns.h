@@ -41,12 +41,8 @@ class DecodeColumns {
       steps_.change(scores, at);
     }
     auto is_edge =
-        steps_.is_edge({length_ - q_size_, length_ - 1, offset, offset + (block_kv_ - 1), batch_}) ||
-        offset + block_kv_ > length_;
-    if (auto edge = when(is_edge)) {
-      scores = select(at.column() < length_, scores, -std::numeric_limits<float>::infinity());
-      steps_.mask(scores, at);
-    }
+        steps_.is_edge({length_ - q_size_, length_ - 1, offset, offset + (block_kv_ - 1), batch_}, length_);
+    if (auto edge = when(is_edge)) steps_.mask(scores, at, length_);
   }
 
  private:

@@ -25,25 +25,48 @@ inline RegisterValue float8_weights(const RegisterBase& scores) {
 /// Weights are at most 1; multiplied by 2 to this, they use float8's range, up to 448.
 inline constexpr int kFloat8WeightExponent = 8;
 
-/// Factors of Q, K and V, one for each of their heads: what a tensor stands for is its elements multiplied by it. A
-/// parameter of a kernel; without `are_given` they are 1.
-struct Float8Scales {
-  using Parameters = ParameterList<bool, Int32, Ptr<float32>, Ptr<float32>, Ptr<float32>>;
-  bool are_given;
-  Int32 heads;                       ///< of Q, in each batch
-  Ptr<float32> q_ptr, k_ptr, v_ptr;  ///< [batches, heads], for K and V [batches, heads / group]
+/// What has a factor of its own: nothing, a head, or each kScaledRows rows of a head.
+enum class Float8ScaleOf : uint8_t { kNothing, kHead, kRows };
+inline constexpr int kScaledRows = 128;
 
-  Expr of_scores(const Int32& batch, const Int32& head, int group) const {
+/// Factors of Q, K and V: what a tensor stands for is its elements multiplied by them. A parameter of a kernel.
+struct Float8Scales {
+  using Parameters = ParameterList<Float8ScaleOf, Int32, Ptr<float32>, Ptr<float32>, Ptr<float32>>;
+  Float8ScaleOf of;
+  Int32 heads;  ///< of Q, in each batch
+  Ptr<float32> q_ptr, k_ptr,
+      v_ptr;  ///< [batches, heads], for K and V [batches, heads / group]; kRows: [..., blocks of rows]
+
+  bool are_of_rows() const { return of == Float8ScaleOf::kRows; }
+
+  /// What scores of a head are multiplied by; of_keys() is left out where it is of rows.
+  Expr of_scores(const Int32& batch, const Int32& head, int group, const ScalarArg& row,
+                 const Int32& q_size) const {
+    if (are_of_rows()) return item(q_ptr, batch, head, 1, row, q_size);
     return item(q_ptr, batch, head, 1) * item(k_ptr, batch, head, group);
   }
   Expr of_values(const Int32& batch, const Int32& head, int group) const {
     return item(v_ptr, batch, head, group);
   }
+  /// Of the block of rows of K, and of V, that `row` is in.
+  Expr of_keys(const Int32& batch, const Int32& head, int group, const ScalarArg& row,
+               const Int32& kv_size) const {
+    return item(k_ptr, batch, head, group, row, kv_size);
+  }
+  Expr of_values(const Int32& batch, const Int32& head, int group, const ScalarArg& row,
+                 const Int32& kv_size) const {
+    return item(v_ptr, batch, head, group, row, kv_size);
+  }
 
  private:
   Expr item(const Ptr<float32>& pointer, const Int32& batch, const Int32& head, int group) const {
-    if (!are_given) return Float32(1.f) + 0.f;
+    if (of == Float8ScaleOf::kNothing) return Float32(1.f) + 0.f;
     return global_view(pointer, {batch + 1, heads / group}).item({batch, head / group});
+  }
+  Expr item(const Ptr<float32>& pointer, const Int32& batch, const Int32& head, int group,
+            const ScalarArg& row, const Int32& rows) const {
+    return global_view(pointer, {batch + 1, heads / group, cdiv(rows, kScaledRows)})
+        .item({batch, head / group, row / kScaledRows});
   }
 };
 

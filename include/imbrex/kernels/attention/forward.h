@@ -52,6 +52,10 @@ struct ForwardAttention {
     const bool is_float8 = dtype == float8_e4m3, is_packed = packed.is_packed;
     require(!is_float8 || head_size % 32 == 0, "heads of {}: of float8, a multiple of 32", head_size);
     const int block_q = consumers * kRows;
+    const bool scales_rows = is_float8 && scales.are_of_rows();
+    require(!scales_rows || (kScaledRows % block_kv == 0 && !is_packed),
+            "scales of {} rows with blocks of {}: a divisor, and sequences that are not packed", kScaledRows,
+            block_kv);
     Int32 blocks = packed.blocks(q_size, block_q);
     Int32 num_tiles = blocks * heads * batches;
     grid(min(num_tiles, ctas));
@@ -217,36 +221,30 @@ struct ForwardAttention {
           columns_of(t, begin, end);
           const Int32& kv_end = t.rows.kv_size;
           const ScalarArg factor =
-              is_float8 ? scales.of_scores(t.batch, t.head, group) * scale : ScalarArg(scale);
+              is_float8 ? scales.of_scores(t.batch, t.head, group, min(first_row, q_size - 1), q_size) * scale
+                        : ScalarArg(scale);
           OnlineSoftmax softmax(kRows, factor, steps.changes(), is_float8 ? kFloat8WeightExponent : 0);
           const auto tile_of = [&](const Int32& offset_kv) {
-            return ScoreTile{
-                [&] {
-                  return register_tensor(int32, {kRows, 1},
-                                         [&](auto r, auto) { return first_row + r + shift; });
-                },
-                [&] {
-                  return register_tensor(int32, {1, block_kv}, [&](auto, auto c) { return offset_kv + c; });
-                },
-                [&] {
-                  return register_tensor(int32, {1, 1}, [&](auto, auto) { return t.head + 0; });
-                },
-                t.sequence};
+            return score_tile(kRows, first_row, shift, block_kv, offset_kv, t.head, t.sequence);
+          };
+          // Scales of the block's rows of K and V: read before its scores are there.
+          Float32 scale_of_keys = 1.f, scale_of_values = 1.f;
+          const auto read_scales = [&](const Int32& offset_kv) {
+            scale_of_keys = scales.of_keys(t.batch, t.head, group, offset_kv, kv_size);
+            scale_of_values = scales.of_values(t.batch, t.head, group, offset_kv, kv_size);
           };
           const auto weigh = [&](const Int32& offset_kv) {
             const ScoreTile at = tile_of(offset_kv);
             if (steps.changes()) {
-              scores = scores * factor;
+              scores = scales_rows ? scores * (factor * scale_of_keys) : scores * factor;
               steps.change(scores, at);
             }
             auto is_edge = steps.is_edge({first_row + shift, first_row + (kRows - 1) + shift, offset_kv,
-                                          offset_kv + (block_kv - 1), t.sequence}) ||
-                           offset_kv + block_kv > kv_end;
-            if (auto edge = when(is_edge)) {
-              scores = select(at.column() < kv_end, scores, -std::numeric_limits<float>::infinity());
-              steps.mask(scores, at);
-            }
-            return softmax.weigh(scores);
+                                          offset_kv + (block_kv - 1), t.sequence},
+                                         kv_end);
+            if (auto edge = when(is_edge)) steps.mask(scores, at, kv_end);
+            return scales_rows && !steps.changes() ? softmax.weigh(scores, scale_of_keys)
+                                                   : softmax.weigh(scores);
           };
           steps.with_sink(tile_of(begin), [&](const RegisterValue& sink) { softmax.begin_with(sink); });
 
@@ -254,6 +252,7 @@ struct ForwardAttention {
           take_turn();
           start_scores();
           give_turn();
+          if (scales_rows) read_scales(begin);
           wgmma::wait_group(0);
           release(k_pipe);
           weigh(begin);
@@ -263,12 +262,20 @@ struct ForwardAttention {
             start_scores();  // of this block; below, the output of the block before
             start_output(offset_kv > begin + block_kv);
             give_turn();
+            Float32 scale_before = 1.f;
+            if (scales_rows) {
+              scale_before = scale_of_values;
+              read_scales(offset_kv);
+            }
             wgmma::wait_group(1);
             release(k_pipe);
             auto shrink = weigh(offset_kv);
             wgmma::wait_group(0);
             release(v_pipe);
-            out = out * shrink;
+            if (scales_rows)  // the sum has been in units of the block before
+              out = out * (shrink * (scale_before / scale_of_values));
+            else
+              out = out * shrink;
             take_weights();
           }
           if (!o_in_q)
@@ -319,8 +326,10 @@ struct ForwardAttention {
               store_global(g_log_sum[t.batch][t.head], softmax.log_sum_exp(), {first_row, 0});
           }
           auto inverse = softmax.inverse();
-          auto result =
-              (out * (is_float8 ? inverse * scales.of_values(t.batch, t.head, group) : inverse)).to(o_dtype);
+          auto result = (out * (scales_rows ? inverse * scale_of_values
+                                : is_float8 ? inverse * scales.of_values(t.batch, t.head, group)
+                                            : inverse))
+                            .to(o_dtype);
           const auto store = [&] {
             if (!o_in_q) {
               if (auto warp = single_warp()) tma::wait_group(0, {.read = true});

@@ -12,6 +12,7 @@
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/kernels/attention/score_steps.h"
+#include "imbrex/kernels/attention/tile_order.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
@@ -23,13 +24,16 @@ struct AttentionGradientAll {
   static constexpr int kRows = 64, kConsumers = 2, kLine = 32;  // floats that TMA adds at a time
   int block_q = 64, stages = 2;
   bool slopes_shared = true;  // the sum for dK reads its weights from shared memory, not from registers
-  bool staggers = false;      // blocks of K and V begin with different rows of Q, where they see all
+  bool staggers = true;       // where no mask is, blocks of K and V begin with different rows of Q
+  int held =
+      0;  // operands that consumers keep in registers, so that products read less shared memory: 1: K, 2: K and V
 
   static auto space() {
     return Space<AttentionGradientAll>()
         .template choose<&AttentionGradientAll::block_q, &AttentionGradientAll::stages>({{64, 2}})
         .template choose<&AttentionGradientAll::slopes_shared, &AttentionGradientAll::staggers>(
-            {{true, false}, {false, false}, {true, true}, {false, true}});
+            {{true, true}, {false, true}, {true, false}, {false, false}})
+        .template choose<&AttentionGradientAll::held>({0, 1, 2});
   }
 
   /// Sizes and tensors as AttentionGradientKv's, heads of one size, of at most 128, a multiple of 32. `sum_ptr`,
@@ -49,10 +53,13 @@ struct AttentionGradientAll {
     // A block of dQ is divided among the consumers: its rows, or, where they are too few, its columns.
     const bool by_rows = block_q == kBlock;
     const int columns = by_rows ? head_size : head_size / kConsumers, lines = kRows * columns / kLine;
-    grid(cdiv(kv_size, kBlock), heads_kv, batches);
+    // Q, the result's gradient and the sums of a head. Of masks, those by which first columns are seen by most rows.
+    const auto [number, head_kv, batch] =
+        BlockOfHead::enter(cdiv(kv_size, kBlock), heads_kv, batches,
+                           q_size.to(int64) * (2 * head_size * dtype.bits() / 8 + 4 * head_size),
+                           steps.masks() ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
     warps(4 + 4 * kConsumers);
-    Int32 head_kv = block_idx.y, batch = block_idx.z, heads = heads_kv * group;
-    Int32 offset_kv = block_idx.x * kBlock, shift = kv_size - q_size;
+    Int32 heads = heads_kv * group, offset_kv = number * kBlock, shift = kv_size - q_size;
 
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
     auto g_do = do_strides.view(do_ptr, dtype, batches, heads, q_size, head_size);
@@ -85,11 +92,13 @@ struct AttentionGradientAll {
       last = min(last_position - shift, last);
     }
     Int32 blocks = max(last - first + block_q, 0) / block_q, all_blocks = blocks * group;
+    // Else all CTAs add to the same rows at the same time.
+    const bool is_staggered = staggers && !steps.masks();
     Int32 begin = first + 0;
-    if (staggers) begin = first + block_idx.x * (kBlock / block_q) % max(blocks, 1) * block_q;
+    if (is_staggered) begin = first + number * (kBlock / block_q) % max(blocks, 1) * block_q;
     const auto advance = [&](Int32& head, Int32& row) {
       row += block_q;
-      if (group == 1 && !staggers) return;
+      if (group == 1 && !is_staggered) return;
       row = select(row > last, first, row);
       head += select(row == begin, 1, 0);
     };
@@ -154,27 +163,23 @@ struct AttentionGradientAll {
         auto scores = wgmma::accumulator(float32, {kRows, block_q});
         RegisterTensor weights = zeros(dtype, {kRows, block_q}), slopes = zeros(dtype, {kRows, block_q});
         mbarrier::wait(kv_full, 0);
+        RegisterTensor own_k = zeros(dtype, {kRows, head_size}), own_v = zeros(dtype, {kRows, head_size});
+        if (held > 0) own_k = load_shared(k);
+        if (held > 1) own_v = load_shared(v);
         // Of a block by its number, which says everything that rings need: registers are scarce.
         const auto stage = [&](const ScalarArg& block) { return block % stages; };
         const auto start_scores = [&](const ScalarArg& block) {
           mbarrier::wait(pipe.full_barriers[stage(block)], (block / stages % 2).to(uint32));
           wgmma::fence();
-          wgmma::mma(k, s_q[stage(block)].transpose(), scores, {.scale_d = false});
+          if (held > 0)
+            wgmma::mma(own_k, s_q[stage(block)].transpose(), scores, {.scale_d = false});
+          else
+            wgmma::mma(k, s_q[stage(block)].transpose(), scores, {.scale_d = false});
           wgmma::commit_group();
         };
         const auto weigh = [&](const ScalarArg& block, const Int32& head, const Int32& row,
                                std::optional<RegisterTensor>& slope) {
-          const ScoreTile at{
-              [&] {
-                return register_tensor(int32, {1, block_q}, [&](auto, auto c) { return c + (row + shift); });
-              },
-              [&] {
-                return register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return first_column + r; });
-              },
-              [&] {
-                return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
-              },
-              batch};
+          const ScoreTile at = transposed_score_tile(block_q, row, shift, kRows, first_column, head, batch);
           const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
           if (steps.changes()) scores = scores * scale;
           if (steps.has_slopes()) {
@@ -183,19 +188,21 @@ struct AttentionGradientAll {
           } else {
             steps.change(scores, at);
           }
-          auto is_edge = steps.is_edge({row + shift, row + (block_q - 1) + shift, first_column,
-                                        first_column + (kRows - 1), batch}) ||
-                         (first_column + kRows > kv_size && row <= last);
-          if (auto edge = when(is_edge)) {
-            scores = select(at.column() < kv_size, scores, -std::numeric_limits<float>::infinity());
-            steps.mask(scores, at);
-          }
+          Bool is_edge = steps.is_edge(
+              {row + shift, row + (block_q - 1) + shift, first_column, first_column + (kRows - 1), batch});
+          // With a test of the row, which is always met, it is not the same for all blocks: what the loop would keep for
+          // that are registers too many.
+          if (!steps.hide_beyond()) is_edge = is_edge || (first_column + kRows > kv_size && row <= last);
+          if (auto edge = when(is_edge)) steps.mask(scores, at, kv_size);
           scores = exp2(fma(scores, factor, -load_shared(s_rows[stage(block)][0])));  // now weights
         };
         // The products that begin with what is to be subtracted need no registers for it later.
         const auto start_along = [&](const ScalarArg& block, RegisterTensor& along) {
           wgmma::fence();
-          wgmma::mma(v, s_do[stage(block)].transpose(), along, {.scale_d = true});
+          if (held > 1)
+            wgmma::mma(own_v, s_do[stage(block)].transpose(), along, {.scale_d = true});
+          else
+            wgmma::mma(v, s_do[stage(block)].transpose(), along, {.scale_d = true});
           wgmma::commit_group();
         };
         const auto own = [&](const ScalarArg& block) {

@@ -11,6 +11,7 @@
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/kernels/attention/score_steps.h"
+#include "imbrex/kernels/attention/tile_order.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
@@ -42,9 +43,12 @@ struct AttentionGradientKv {
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
     const bool wants_k = which != KvGradients::kOnlyV, wants_v = which != KvGradients::kOnlyK;
     constexpr int kBlock = kConsumers * kRows;
-    grid(packed.blocks(kv_size, kBlock), heads_kv, batches);
+    // Q and the result's gradient of a head.
+    auto [block, head_kv, batch] =
+        BlockOfHead::enter(packed.blocks(kv_size, kBlock), heads_kv, batches,
+                           q_size.to(int64) * ((head_size + value_size) * dtype.bits() / 8),
+                           steps.masks() ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
     warps(4 + 4 * kConsumers);
-    Int32 block = block_idx.x + 0, head_kv = block_idx.y, batch = block_idx.z;
     Int32 heads = heads_kv * group, sequence = batch + 0;
     SequenceRows sizes{0, q_size, 0, kv_size};
     const bool is_packed = packed.is_packed;
@@ -142,17 +146,8 @@ struct AttentionGradientKv {
         };
         const auto weigh = [&](const Int32& head, const Int32& row, RegisterTensor& slope,
                                const SharedTensor& rows) {
-          const ScoreTile at{
-              [&] {
-                return register_tensor(int32, {1, block_q}, [&](auto, auto c) { return c + (row + shift); });
-              },
-              [&] {
-                return register_tensor(int32, {kRows, 1}, [&](auto r, auto) { return first_column + r; });
-              },
-              [&] {
-                return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
-              },
-              sequence};
+          const ScoreTile at =
+              transposed_score_tile(block_q, row, shift, kRows, first_column, head, sequence);
           const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
           if (steps.changes()) scores = scores * scale;
           if (steps.has_slopes())
@@ -162,7 +157,7 @@ struct AttentionGradientKv {
           if (steps.masks()) {
             auto is_edge = steps.is_edge({row + shift, row + (block_q - 1) + shift, first_column,
                                           first_column + (kRows - 1), sequence});
-            if (auto edge = when(is_edge)) steps.mask(scores, at);
+            if (auto edge = when(is_edge)) steps.mask_seen(scores, at);
           }
           // Rows of K beyond the end have gradients that nobody stores.
           scores = exp2(fma(scores, factor, -load_shared(rows[0])));  // now weights
@@ -199,8 +194,10 @@ struct AttentionGradientKv {
           for (Int32 block : range(1, blocks)) {
             (void)block;
             row += block_q;
-            head += select(row > last, 1, 0);
-            row = select(row > last, first, row);
+            if (group > 1) {
+              head += select(row > last, 1, 0);
+              row = select(row > last, first, row);
+            }
             auto rows = s_rows[next];
             start_scores(row);
             add();  // of the block before

@@ -8,6 +8,7 @@
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/kernels/attention/score_steps.h"
+#include "imbrex/kernels/attention/tile_order.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
@@ -22,7 +23,7 @@ struct AttentionGradientQ {
   static auto space() {
     return Space<AttentionGradientQ>()
         .template choose<&AttentionGradientQ::block_kv, &AttentionGradientQ::stages>(
-            {{64, 3}, {64, 2}, {32, 2}});
+            {{64, 3}, {64, 2}, {32, 2}, {128, 2}});
   }
 
   /// Sizes and tensors as AttentionGradientKv's; dQ is like Q.
@@ -34,10 +35,12 @@ struct AttentionGradientQ {
     for (const int size : {head_size, value_size})
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
     constexpr int kBlock = kConsumers * kRows;
-    grid(packed.blocks(q_size, kBlock), heads, batches);
+    // K and V of a head.
+    auto [block, head, batch] =
+        BlockOfHead::enter(packed.blocks(q_size, kBlock), heads, batches,
+                           kv_size.to(int64) * ((head_size + value_size) * dtype.bits() / 8),
+                           steps.masks() ? BlockOfHead::Longest::kLast : BlockOfHead::Longest::kNone);
     warps(4 + 4 * kConsumers);
-    // The last rows, which take longest when causal, start first.
-    Int32 block = grid_dim.x - 1 - block_idx.x, head = block_idx.y, batch = block_idx.z;
     Int32 head_kv = head / group, sequence = batch + 0;
     SequenceRows rows{0, q_size, 0, kv_size};
     const bool is_packed = packed.is_packed;
@@ -115,18 +118,7 @@ struct AttentionGradientQ {
         };
         const auto find_slopes = [&](const ScalarArg& offset_kv, int behind) {
           wgmma::wait_group(1 + behind);
-          const ScoreTile at{
-              [&] {
-                return register_tensor(int32, {kRows, 1},
-                                       [&](auto r, auto) { return first_row + r + shift; });
-              },
-              [&] {
-                return register_tensor(int32, {1, block_kv}, [&](auto, auto c) { return offset_kv + c; });
-              },
-              [&] {
-                return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
-              },
-              sequence};
+          const ScoreTile at = score_tile(kRows, first_row, shift, block_kv, offset_kv, head, sequence);
           const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
           RegisterTensor slope = full(float32, {kRows, block_kv}, 1);
           if (steps.changes()) scores = scores * scale;
@@ -136,12 +128,9 @@ struct AttentionGradientQ {
             steps.change(scores, at);
           scores = exp2(fma(scores, factor, -log_sum));  // now weights
           auto is_edge = steps.is_edge({first_row + shift, first_row + (kRows - 1) + shift, offset_kv,
-                                        offset_kv + (block_kv - 1), sequence}) ||
-                         offset_kv + block_kv > rows.kv_size;
-          if (auto edge = when(is_edge)) {
-            scores = select(at.column() < rows.kv_size, scores, 0);
-            steps.clear(scores, at);
-          }
+                                        offset_kv + (block_kv - 1), sequence},
+                                       rows.kv_size);
+          if (auto edge = when(is_edge)) steps.mask(scores, at, rows.kv_size, 0);
           wgmma::wait_group(behind);
           scores = scores * (along - own);
           if (steps.has_slopes()) scores = scores * slope;

@@ -46,6 +46,9 @@ struct LatentDecodeAttention {
             "pages of {} rows: a multiple of 8 that divides {}, or is divided by it", cache.rows_of_page,
             block_kv);
     const int half = value_size / 2;
+    // A block of several pages is loaded by as many copies, each with addresses of its own.
+    const bool has_small_pages = cache.is_paged && cache.rows_of_page < block_kv;
+    const int loading_registers = has_small_pages ? 32 : 24, registers = has_small_pages ? 232 : 240;
     Int32 q_rows = heads * q_size;
     Int32 tiles = cdiv(q_rows, kRows);
     grid(tiles * parts, batches);
@@ -87,7 +90,7 @@ struct LatentDecodeAttention {
     };
 
     if (auto producer = warp_group(8, 4)) {
-      setmaxnreg(24);
+      setmaxnreg(loading_registers);
       if (auto warp = single_warp()) {
         auto g_kv = cache.k_strides.view(
             cache.k_ptr, dtype, cache.is_paged ? cache.pages : batches, 1,
@@ -130,7 +133,7 @@ struct LatentDecodeAttention {
     }
 
     if (auto scorer = warp_group(0, 4)) {
-      setmaxnreg(240);
+      setmaxnreg(registers);
       auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
       for (int column = 0; column < head_size; column += kPanel) {
         auto r = row();
@@ -240,7 +243,7 @@ struct LatentDecodeAttention {
     }
 
     if (auto helper = warp_group(4, 4)) {
-      setmaxnreg(240);
+      setmaxnreg(registers);
       RegisterTensor out = zeros(float32, {kRows, half});
       UInt32 weights_phase = mbarrier::consumer_initial_phase,
              scored_phase = mbarrier::consumer_initial_phase;

@@ -44,6 +44,17 @@ class OnlineSoftmax {
     return shrink;
   }
 
+  /// The same of scores that are still to be multiplied by `scale`, which is positive, before `scale` of all scores is.
+  RegisterValue weigh(RegisterTensor& scores, const ScalarArg& scale) {
+    auto to_exponent = scale * to_exponent_;
+    auto larger = max(largest, max(scores, {.axis = 1, .keep = true}) * scale);
+    auto shrink = exp2((largest - larger) * to_exponent_);
+    scores = exp2(fma(scores, to_exponent, weight_exponent_ - larger * to_exponent_));
+    total = total * shrink + sum(scores, {.axis = 1, .keep = true});
+    largest = larger;
+    return shrink;
+  }
+
   /// What the weighted sum is multiplied by in the end; 0 for a row that has seen nothing.
   RegisterValue inverse() const {
     // Of a number that is 1 at least, without the branches of an exactly rounded division: off by some 2^-22.

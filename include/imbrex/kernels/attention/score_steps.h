@@ -10,6 +10,8 @@
 //                                                       mask of that block is left out
 //   ColumnRange columns(const RowRange& rows)           columns that any of the rows sees; blocks outside are skipped
 //   SeeingRows rows(const ColumnSpan& columns)            the same for the backward pass: rows that see any of the columns
+//   static constexpr bool sees_no_later = true          no row sees a column behind its own; then no row that is there sees
+//                                                       one behind the last, which need not be checked
 //   RegisterValue change(const RegisterBase& scores, const ScoreTile& at)
 //                                                       other scores, from those that were scaled
 //   RegisterValue slope(const RegisterBase& changed, const ScoreTile& at)
@@ -38,6 +40,35 @@ struct ScoreTile {
   std::function<RegisterValue()> head;         ///< of Q, int32
   ScalarArg batch;
 };
+/// The tile of `rows` rows of Q, from first_row on, of one head, and `columns` columns, from first_column on. `shift`: from
+/// rows to positions. It refers to its arguments.
+inline ScoreTile score_tile(int rows, const Int32& first_row, const Int32& shift, int columns,
+                            const auto& first_column, const Int32& head, const ScalarArg& batch) {
+  return {[&, rows] {
+            return register_tensor(int32, {rows, 1}, [&](auto r, auto) { return first_row + r + shift; });
+          },
+          [&, columns] {
+            return register_tensor(int32, {1, columns}, [&](auto, auto c) { return first_column + c; });
+          },
+          [&] {
+            return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
+          },
+          batch};
+}
+/// The same transposed: rows of Q lie side by side.
+inline ScoreTile transposed_score_tile(int rows, const Int32& first_row, const Int32& shift, int columns,
+                                       const Int32& first_column, const Int32& head, const ScalarArg& batch) {
+  return {[&, rows] {
+            return register_tensor(int32, {1, rows}, [&](auto, auto r) { return r + (first_row + shift); });
+          },
+          [&, columns] {
+            return register_tensor(int32, {columns, 1}, [&](auto c, auto) { return first_column + c; });
+          },
+          [&] {
+            return register_tensor(int32, {1, 1}, [&](auto, auto) { return head + 0; });
+          },
+          batch};
+}
 
 /// Positions first ... last.
 struct RowRange {
@@ -64,6 +95,7 @@ template <class... Steps>
 class ScoreSteps {
  public:
   using Parameters = ParameterList<Steps...>;
+  static constexpr float kHidden = -std::numeric_limits<float>::infinity();
   explicit ScoreSteps(Steps... steps) : steps_(std::move(steps)...) {}
 
   /// Whether a step changes scores: then they are scaled before.
@@ -80,6 +112,15 @@ class ScoreSteps {
     bool any = false;
     each([&](const auto& step) {
       if constexpr (requires(const ScoreTile& at) { step.sees(at); }) any |= is_used(step);
+    });
+    return any;
+  }
+
+  /// Whether masks hide what is behind the last column, as a mask does that hides what is behind a row's own.
+  bool hide_beyond() const {
+    bool any = false;
+    each([&](const auto& step) {
+      if constexpr (requires { step.sees_no_later; }) any |= is_used(step) && step.sees_no_later;
     });
     return any;
   }
@@ -116,19 +157,22 @@ class ScoreSteps {
     });
     return edge;
   }
-  /// Sets the scores that are not seen to -infinity.
-  void mask(RegisterTensor& scores, const ScoreTile& at) const {
-    each([&](const auto& step) {
-      if constexpr (requires { step.sees(at); }) {
-        if (is_used(step)) scores = select(step.sees(at), scores, -std::numeric_limits<float>::infinity());
-      }
-    });
+  /// Whether some row of the box does not see some column, or the box ends behind the last of `columns` columns.
+  Bool is_edge(const ScoreBox& box, const Int32& columns) const {
+    Bool edge = is_edge(box);
+    if (!hide_beyond()) edge = edge || box.last_column >= columns;
+    return edge;
   }
-  /// Sets the weights of what is not seen to 0.
-  void clear(RegisterTensor& weights, const ScoreTile& at) const {
+  /// Sets the scores that are not seen to `hidden`, and those behind the last of `columns` columns.
+  void mask(RegisterTensor& scores, const ScoreTile& at, const Int32& columns, float hidden = kHidden) const {
+    if (!hide_beyond()) scores = select(at.column() < columns, scores, hidden);
+    mask_seen(scores, at, hidden);
+  }
+  /// The same where no column is behind the last, or nothing comes of those.
+  void mask_seen(RegisterTensor& scores, const ScoreTile& at, float hidden = kHidden) const {
     each([&](const auto& step) {
       if constexpr (requires { step.sees(at); }) {
-        if (is_used(step)) weights = select(step.sees(at), weights, 0);
+        if (is_used(step)) scores = select(step.sees(at), scores, hidden);
       }
     });
   }
@@ -197,6 +241,7 @@ struct OptionalScore : Step {
 /// Each row sees the columns up to its own.
 struct CausalMask {
   using Parameters = ParameterList<>;
+  static constexpr bool sees_no_later = true;
   RegisterValue sees(const ScoreTile& at) const { return at.column() <= at.row(); }
   Expr sees_all(const ScoreBox& box) const { return box.last_column <= box.first_row; }
   ColumnRange columns(const RowRange& rows) const { return {.end = rows.last + 1}; }

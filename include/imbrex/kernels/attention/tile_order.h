@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order the persistent CTAs of attention take tiles of rows of Q.
+// In which order CTAs of attention take tiles of rows.
 #pragma once
 
 #include "imbrex/lang.h"
@@ -43,6 +43,29 @@ struct AttentionTileOrder {
       head = remainder;
       work(block, head, batch);
     }
+  }
+};
+
+/// The block of rows of a head that a CTA has, where each has one. CTAs start in the order of their numbers. Where some blocks take
+/// longer, the first ones or the last, these start first in all heads of a section, so that short ones fill the end; a section is as
+/// many heads as the L2 cache holds what their CTAs read over and over, a power of two.
+struct BlockOfHead {
+  Int32 block, head, batch;
+  enum class Longest : uint8_t { kNone, kFirst, kLast };
+
+  /// Makes the grid. `bytes`: what CTAs of a head read over and over.
+  static BlockOfHead enter(const Expr& blocks, const Int32& heads, const Int32& batches, const Expr& bytes,
+                           Longest longest) {
+    if (longest == Longest::kNone) {  // numbers that need no registers to be kept in
+      grid(blocks, heads, batches);
+      return {block_idx.x, block_idx.y, block_idx.z};
+    }
+    Int32 section = 1;
+    for (int size = 2; size <= 64; size *= 2)
+      section = select(heads * batches % size == 0 && bytes * size <= int64_t{36} << 20, size, section);
+    grid(section, blocks, heads * batches / section);
+    auto [batch, head] = fast_divmod(block_idx.z * section + block_idx.x, heads);
+    return {longest == Longest::kLast ? grid_dim.y - 1 - block_idx.y : block_idx.y + 0, head, batch};
   }
 };
 

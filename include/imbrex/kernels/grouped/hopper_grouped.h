@@ -95,7 +95,10 @@ struct HopperGroupedMatmul {
     const QuantiseBlocks* quantise = used_step<QuantiseBlocks>(finish);
     // Columns of a slice of C that is stored at once, and of a tile of C: gated, half of its columns are factors.
     const int tile_n = gate ? block_n / 2 : block_n;
-    const int store_n = quantise ? QuantiseBlocks::kBlock : tile_n % 64 == 0 ? 64 : 32;
+    const int store_n = quantise           ? QuantiseBlocks::kBlock
+                        : tile_n % 64 == 0 ? 64
+                        : tile_n % 32 == 0 ? 32
+                                           : 16;
     const int consumer_m = block_m / consumers, slices = tile_n / store_n,
               cluster_ctas = cluster_m * cluster_n;
     require(tile_n % store_n == 0 && slices % min(store_stages, slices) == 0,

@@ -20,16 +20,17 @@ struct LayerNormRows {
   static auto space() { return Space<LayerNormRows>().choose<&LayerNormRows::thread_bytes>({64, 32, 128}); }
 
   /// y[i, :] = (x[i, :] - mean) / sqrt(variance + epsilon) * weight + bias. `is_whole`: a row has no more columns than a
-  /// tile.
-  void operator()(RowShape shape, bool is_whole, Float32 epsilon, RowOperand x, ColumnOperand weight,
-                  ColumnOperand bias, RowOperand y) const {
+  /// tile; `is_full`: it has as many.
+  void operator()(RowShape shape, bool is_whole, bool is_full, Float32 epsilon, RowOperand x,
+                  ColumnOperand weight, ColumnOperand bias, RowOperand y) const {
     const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
     const RowPlace at = tile.place_of_cta();
     TileRows values(tile, x, at);
     RegisterTensor mean =
         sum_of_rows(tile, [&](const ScalarArg& column) { return values.at(column); }) / shape.columns();
     auto squares = sum_of_rows(tile, [&](const ScalarArg& column) {
-      auto centred = centred_rows(tile, values.at(column), mean, column);
+      const RegisterValue centred =
+          is_full ? values.at(column) - mean : centred_rows(tile, values.at(column), mean, column);
       return centred * centred;
     });
     RegisterTensor scale = rsqrt(squares / shape.columns() + epsilon);
@@ -44,17 +45,23 @@ struct LayerNormRows {
 /// dx, and each CTA's parts of dweight and dbias, which SumsOfParts adds up. `kOverlaps`: these begin while it ends.
 template <bool kOverlaps>
 struct LayerNormBackwardOf {
+  static constexpr const char* target = kOverlaps ? "sm_90" : "sm_80";
   int thread_bytes = 32;  // of x, per thread
+
+  static auto space() {
+    return Space<LayerNormBackwardOf>().template choose<&LayerNormBackwardOf::thread_bytes>({32, 16});
+  }
 
   /// weight_parts[ctas, columns] and bias_parts = the sums of dy * normal and of dy over the rows that a CTA has; normal =
   /// (x - mean) / sqrt(variance + epsilon). Rows are whole; `is_full`: as wide as the tile.
-  /// `room`: bytes of a multiprocessor's shared memory for tiles that are loaded ahead.
-  void operator()(RowShape shape, bool is_full, Int32 ctas, int room, Float32 epsilon, RowOperand dy,
-                  RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
-                  Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
+  /// `room`: bytes of a multiprocessor's shared memory for tiles that are loaded ahead. `is_one_matrix`: shape.matrices is 1.
+  void operator()(RowShape shape, bool is_one_matrix, bool is_full, Int32 ctas, int room, Float32 epsilon,
+                  RowOperand dy, RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx,
+                  bool has_weight_parts, Ptr<float32> weight_parts_ptr, bool has_bias_parts,
+                  Ptr<float32> bias_parts_ptr) const {
     grid(ctas);
-    const PersistentRows rows(shape, x.dtype.bytes(), std::max(x.dtype.bytes(), dy.dtype.bytes()),
-                              thread_bytes);
+    const PersistentRows rows(shape, is_one_matrix, x.dtype.bytes(),
+                              std::max(x.dtype.bytes(), dy.dtype.bytes()), thread_bytes);
     if (kOverlaps) griddepcontrol::launch_dependents();
     std::optional<ColumnSum> weight_part, bias_part;
     if (has_weight_parts) weight_part.emplace(rows);
@@ -92,10 +99,11 @@ struct LayerNormBackwardOf {
       ahead.advance(i);
       if (auto is_there = when(i + grid_dim.x < rows.count())) prepare(i + grid_dim.x, true);
       const RowPlace at = rows.place(i);
-      RegisterTensor above = sums.get(0) * share, shift = sums.get(2) * share;
+      const std::vector<RegisterTensor> of_row = sums.get();
+      RegisterTensor above = of_row[0] * share, shift = of_row[2] * share;
       RegisterTensor mean = pivot + above;
-      RegisterTensor scale = rsqrt(sums.get(1) * share - above * above + epsilon);
-      RegisterTensor along = (above * shift - sums.get(3) * share) * scale * scale * scale;
+      RegisterTensor scale = rsqrt(of_row[1] * share - above * above + epsilon);
+      RegisterTensor along = (above * shift - of_row[3] * share) * scale * scale * scale;
       for (int s = 0; s < rows.slabs(); ++s) {
         auto gradient = ahead.slab(1, s, i, false), centred = ahead.slab(0, s, i, false) - mean;
         if (has_weight_parts) weight_part->add_product(s, gradient, centred * scale);
@@ -118,36 +126,8 @@ struct LayerNormBackwardOf {
   }
 };
 
-struct LayerNormBackward {
-  int thread_bytes = 32;  // of x, per thread
-
-  static auto space() {
-    return Space<LayerNormBackward>().choose<&LayerNormBackward::thread_bytes>({32, 16});
-  }
-  void operator()(RowShape shape, bool is_full, Int32 ctas, int room, Float32 epsilon, RowOperand dy,
-                  RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
-                  Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
-    LayerNormBackwardOf<false>{thread_bytes}(shape, is_full, ctas, room, epsilon, dy, x, weight, has_dx, dx,
-                                             has_weight_parts, weight_parts_ptr, has_bias_parts,
-                                             bias_parts_ptr);
-  }
-};
-/// The same, during whose end the next kernel starts.
-struct HopperLayerNormBackward {
-  static constexpr const char* target = "sm_90";
-  int thread_bytes = 32;
-
-  static auto space() {
-    return Space<HopperLayerNormBackward>().choose<&HopperLayerNormBackward::thread_bytes>({32, 16});
-  }
-  void operator()(RowShape shape, bool is_full, Int32 ctas, int room, Float32 epsilon, RowOperand dy,
-                  RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx, bool has_weight_parts,
-                  Ptr<float32> weight_parts_ptr, bool has_bias_parts, Ptr<float32> bias_parts_ptr) const {
-    LayerNormBackwardOf<true>{thread_bytes}(shape, is_full, ctas, room, epsilon, dy, x, weight, has_dx, dx,
-                                            has_weight_parts, weight_parts_ptr, has_bias_parts,
-                                            bias_parts_ptr);
-  }
-};
+using LayerNormBackward = LayerNormBackwardOf<false>;
+using HopperLayerNormBackward = LayerNormBackwardOf<true>;
 
 /// The same of rows that are too wide for registers.
 struct WideLayerNormBackward {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "imbrex/kernels/rows/row_tile.h"
@@ -30,14 +31,16 @@ class PersistentRows {
   /// and where there is none; else they are WideRows.
   static bool can_take(int columns, bool has_room) { return columns <= (has_room ? 8192 : 4096); }
 
-  /// `bytes` of an element of x, `most_bytes` of the widest operand's.
-  PersistentRows(const RowShape& shape, int bytes, int most_bytes, int thread_bytes)
+  /// `bytes` of an element of x, `most_bytes` of the widest operand's. `is_one_matrix`: shape.matrices is 1, so that places
+  /// cost no division.
+  PersistentRows(const RowShape& shape, bool is_one_matrix, int bytes, int most_bytes, int thread_bytes)
       : threads_(threads(shape.tile_columns, bytes, thread_bytes)),
         tile_rows_(rows(shape.tile_columns, bytes, thread_bytes)),
         columns_(shape.tile_columns),
+        is_one_matrix_(is_one_matrix),
         shape_(shape),
         tiles_(cdiv(shape.rows, tile_rows_)),
-        count_(shape.matrices * tiles_) {
+        count_(is_one_matrix ? tiles_ : shape.matrices * tiles_) {
     constexpr int kVectorBytes = 16;
     vector_ = std::min(kVectorBytes / most_bytes, columns_ / per_row());
     warps(threads_ / 32);
@@ -58,13 +61,25 @@ class PersistentRows {
   layout::Layout layout() const {
     return layout::spatial({tile_rows_, per_row()}) * layout::local({1, vector_});
   }
-  /// [rows, warps_per_row()], all of a row in each of its threads.
-  layout::Layout parts_layout() const {
+  /// [rows, parts, count], parts a power of two. Each thread of a row has all of few parts; of more, each warp has them,
+  /// neighbouring lanes those of a part.
+  layout::Layout parts_layout(int parts, int count) const {
     using layout::Axis;
-    return {{tile_rows_, warps_per_row()},
-            {{{tile_rows_, per_row(), Axis::kThread}}, {{warps_per_row(), 1, Axis::kRegister}}},
-            {{per_row(), 1, Axis::kThread}}};
+    if (has_all_parts(parts))
+      return {{tile_rows_, parts, count},
+              {{{tile_rows_, per_row(), Axis::kThread}},
+               {{parts, count, Axis::kRegister}},
+               {{count, 1, Axis::kRegister}}},
+              {{per_row(), 1, Axis::kThread}}};
+    const int of_lanes = std::min(parts, 32 / count), lanes = of_lanes * count;
+    return {{tile_rows_, parts, count},
+            {{{tile_rows_, per_row(), Axis::kThread}},
+             {{parts / of_lanes, 1, Axis::kRegister}, {of_lanes, count, Axis::kThread}},
+             {{count, 1, Axis::kThread}}},
+            {{per_row() / lanes, lanes, Axis::kThread}}};
   }
+  /// Adding up few parts takes no longer than exchanging them between lanes, and nothing waits for that.
+  static bool has_all_parts(int parts) { return parts <= 8; }
 
   /// [rows, least_columns], the least of a tile, which each warp of a row reads for itself.
   static constexpr int kLeastColumns = 32;
@@ -80,6 +95,7 @@ class PersistentRows {
   const RowShape& shape() const { return shape_; }
   const Expr& count() const { return count_; }
   RowPlace place(const ScalarArg& i) const {
+    if (is_one_matrix_) return {i * tile_rows_, 0};
     const auto [matrix, tile] = fast_divmod(i, tiles_);
     return {tile * tile_rows_, matrix};
   }
@@ -95,6 +111,7 @@ class PersistentRows {
 
  private:
   int threads_, tile_rows_, columns_, vector_;
+  bool is_one_matrix_;
   const RowShape& shape_;
   Expr tiles_, count_;
 };
@@ -210,39 +227,64 @@ inline void add_terms(std::vector<RegisterTensor>& sums, const std::vector<Term>
   }
 }
 
-/// Sums along the rows of a tile, of several tensors at once: warps leave theirs in shared memory, and after the sync() of
-/// the next tile each thread adds up what the warps of its row left. So a tile costs one barrier, and no thread waits for
-/// it while it could compute.
+/// Sums along the rows of a tile, of two or four tensors at once: warps leave theirs in shared memory, and after the sync() of
+/// the next tile each warp adds up what those of its row left. So a tile costs one barrier, and no thread waits for it while
+/// it could compute.
 class RowSums {
  public:
-  RowSums(const PersistentRows& rows, int count) : rows_(rows) {
-    if (rows.warps_per_row() > 1)
-      s_parts_.emplace(shared_tensor(float32, {2, count, rows.tile_rows(), rows.warps_per_row()}));
-    else
-      for (int i = 0; i < count; ++i) {
-        ready_.emplace_back(zeros(float32, {rows.tile_rows(), 1}));
-        next_.emplace_back(zeros(float32, {rows.tile_rows(), 1}));
-      }
+  RowSums(const PersistentRows& rows, int count)
+      : rows_(rows),
+        count_(count),
+        parts_(static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows.warps_per_row())))) {
+    if (rows.warps_per_row() > 1) {
+      const Shape shape{2, rows.tile_rows(), parts_, count};
+      s_parts_.emplace(shared_tensor(float32, shape));
+      if (parts_ != rows.warps_per_row()) store_shared(*s_parts_, zeros(float32, shape));
+    }
+    for (int i = 0; i < count && !s_parts_; ++i) {
+      ready_.emplace_back(zeros(float32, {rows.tile_rows(), 1}));
+      next_.emplace_back(zeros(float32, {rows.tile_rows(), 1}));
+    }
   }
   /// Of the next tile: each a slab, whose columns are to be added up.
   void put(const std::vector<RegisterTensor>& terms) {
-    for (size_t i = 0; i < terms.size(); ++i) {
-      const int64_t warps = rows_.warps_per_row();
-      if (!s_parts_) {
-        next_[i] = sum(terms[i], {.axis = 1, .keep = true});
-      } else {
-        auto of_warps =
-            sum(terms[i].reshape({rows_.tile_rows(), warps, rows_.slab_columns() / warps}), {.axis = 2});
-        store_shared((*s_parts_)[1 - slot_][static_cast<int>(i)], of_warps);
-      }
+    if (!s_parts_) {
+      for (size_t i = 0; i < terms.size(); ++i) next_[i] = sum(terms[i], {.axis = 1, .keep = true});
+      return;
     }
+    // Lanes exchange one tensor for another, until each has a quarter, or half, of the lanes' numbers of one of them.
+    std::vector<RegisterValue> left;
+    for (const RegisterTensor& term : terms) left.push_back(of_lanes(term));
+    int lanes = kWarp;
+    for (size_t n = terms.size() / 2; n >= 1; n /= 2) {
+      lanes /= 2;
+      std::vector<RegisterValue> merged;
+      for (size_t i = 0; i < n; ++i) merged.push_back(merge(left[i], left[i + n], lanes));
+      left.swap(merged);
+    }
+    const int rows = rows_.tile_rows(), warps = rows_.warps_per_row();
+    store_shared((*s_parts_)[1 - slot_].slice({0, 0, 0}, {rows, warps, count_}),
+                 sum(left[0].reshape({rows, warps, count_, lanes}), {.axis = 3}));
   }
-  /// Of the present one, [rows, 1].
-  RegisterValue get(int i) const {
-    if (!s_parts_) return RegisterValue(ready_[static_cast<size_t>(i)].handle());
-    auto parts = load_shared((*s_parts_)[slot_][i]);
-    annotate_layout(parts, rows_.parts_layout());
-    return sum(parts, {.axis = 1, .keep = true});
+  /// Of the present one, each [rows, 1].
+  std::vector<RegisterTensor> get() const {
+    std::vector<RegisterTensor> all;
+    if (!s_parts_) {
+      for (const RegisterTensor& sum : ready_) all.emplace_back(sum);
+      return all;
+    }
+    auto parts = load_shared((*s_parts_)[slot_]);
+    annotate_layout(parts, rows_.parts_layout(parts_, count_));
+    auto sums = sum(parts, {.axis = 1});
+    for (int i = 0; i < count_; ++i) {
+      if (PersistentRows::has_all_parts(parts_)) {
+        all.emplace_back(sums.slice({0, i}, {rows_.tile_rows(), 1}));
+        continue;
+      }
+      auto is_it = register_tensor(boolean, {1, count_}, [&](auto, auto j) { return j == i; });
+      all.emplace_back(sum(select(is_it, sums, 0.0f), {.axis = 1, .keep = true}));
+    }
+    return all;
   }
   /// The next tile is the present one.
   void advance() {
@@ -251,8 +293,24 @@ class RowSums {
   }
 
  private:
+  static constexpr int kWarp = 32;
+
+  /// What each lane has of the sum, [rows, warps, 32].
+  RegisterValue of_lanes(const RegisterBase& term) const {
+    const int rows = rows_.tile_rows(), threads = rows_.per_row();
+    return sum(term.reshape({rows, threads, rows_.slab_columns() / threads}), {.axis = 2})
+        .reshape({rows, threads / kWarp, kWarp});
+  }
+  /// The sums of two lanes `mask` apart, of `a` in the lower one and of `b` in the upper one.
+  static RegisterValue merge(const RegisterBase& a, const RegisterBase& b, int mask) {
+    auto is_upper =
+        register_tensor(boolean, {1, 1, kWarp}, [&](auto, auto, auto lane) { return (lane & mask) != 0; });
+    return select(is_upper, b, a) + exchange(select(is_upper, a, b), 2, mask);
+  }
+
   const PersistentRows& rows_;
-  std::optional<SharedTensor> s_parts_;  // [slot, sum, row, warp]
+  int count_, parts_;
+  std::optional<SharedTensor> s_parts_;  // [slot, row, warp, sum]
   Int32 slot_ = 0;
   std::vector<RegisterTensor> ready_, next_;
 };
@@ -347,6 +405,7 @@ class WideRows {
 /// y[j] = the sum of parts[:, j], for one or two tensors of parts.
 template <bool kOverlaps>
 struct SumsOfPartsOf {
+  static constexpr const char* target = kOverlaps ? "sm_90" : "sm_80";
   int columns = 32, rows = 128;  // of a tile
 
   void operator()(Int32 parts, Int32 column_units, int column_unit, int tensors, Ptr<float32> parts_ptr,
@@ -369,17 +428,6 @@ struct SumsOfPartsOf {
   }
 };
 using SumsOfParts = SumsOfPartsOf<false>;
-/// The same, launched while the kernel that writes the parts ends.
-struct HopperSumsOfParts {
-  static constexpr const char* target = "sm_90";
-  int columns = 32, rows = 128;
-
-  void operator()(Int32 parts, Int32 column_units, int column_unit, int tensors, Ptr<float32> parts_ptr,
-                  DataType dtype, Ptr<> y_ptr, Ptr<float32> more_parts_ptr, DataType more_dtype,
-                  Ptr<> more_y_ptr) const {
-    SumsOfPartsOf<true>{columns, rows}(parts, column_units, column_unit, tensors, parts_ptr, dtype, y_ptr,
-                                       more_parts_ptr, more_dtype, more_y_ptr);
-  }
-};
+using HopperSumsOfParts = SumsOfPartsOf<true>;
 
 }  // namespace imbrex::kernels

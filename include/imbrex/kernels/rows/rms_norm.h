@@ -83,16 +83,22 @@ struct RmsFactors {
 /// dx, and each CTA's part of dweight, which SumsOfParts adds up. `kOverlaps`: these begin while it ends.
 template <bool kOverlaps>
 struct RmsNormBackwardOf {
+  static constexpr const char* target = kOverlaps ? "sm_90" : "sm_80";
   int thread_bytes = 32;  // of x, per thread
+
+  static auto space() {
+    return Space<RmsNormBackwardOf>().template choose<&RmsNormBackwardOf::thread_bytes>({32, 16});
+  }
 
   /// parts[ctas, columns] = the sums of dy * x * r over the rows that a CTA has; see rms_norm_backward(). Rows are whole.
   /// `room`: bytes of a multiprocessor's shared memory for tiles that are loaded ahead.
-  void operator()(RowShape shape, Int32 ctas, int room, Float32 epsilon, RowOperand dy, RowOperand x,
-                  ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
+  /// `is_one_matrix`: shape.matrices is 1.
+  void operator()(RowShape shape, bool is_one_matrix, Int32 ctas, int room, Float32 epsilon, RowOperand dy,
+                  RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
                   Ptr<float32> parts_ptr) const {
     grid(ctas);
-    const PersistentRows rows(shape, x.dtype.bytes(), std::max(x.dtype.bytes(), dy.dtype.bytes()),
-                              thread_bytes);
+    const PersistentRows rows(shape, is_one_matrix, x.dtype.bytes(),
+                              std::max(x.dtype.bytes(), dy.dtype.bytes()), thread_bytes);
     if (kOverlaps) griddepcontrol::launch_dependents();
     std::optional<ColumnSum> part;
     if (has_parts) part.emplace(rows);
@@ -115,8 +121,9 @@ struct RmsNormBackwardOf {
       ahead.advance(i);
       if (auto is_there = when(i + grid_dim.x < rows.count())) prepare(i + grid_dim.x, true);
       const RowPlace at = rows.place(i);
-      RegisterTensor scale = rsqrt(sums.get(0) * share + epsilon);
-      RegisterTensor along = -(sums.get(1) * share) * scale * scale * scale;
+      const std::vector<RegisterTensor> of_row = sums.get();
+      RegisterTensor scale = rsqrt(of_row[0] * share + epsilon);
+      RegisterTensor along = -(of_row[1] * share) * scale * scale * scale;
       for (int s = 0; s < rows.slabs(); ++s) {
         auto value = ahead.slab(0, s, i, false), gradient = ahead.slab(1, s, i, false);
         auto scaled = gradient * scale;
@@ -132,33 +139,8 @@ struct RmsNormBackwardOf {
   }
 };
 
-struct RmsNormBackward {
-  int thread_bytes = 32;  // of x, per thread
-
-  static auto space() { return Space<RmsNormBackward>().choose<&RmsNormBackward::thread_bytes>({32, 16}); }
-
-  void operator()(RowShape shape, Int32 ctas, int room, Float32 epsilon, RowOperand dy, RowOperand x,
-                  ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
-                  Ptr<float32> parts_ptr) const {
-    RmsNormBackwardOf<false>{thread_bytes}(shape, ctas, room, epsilon, dy, x, weight, has_dx, dx, has_parts,
-                                           parts_ptr);
-  }
-};
-/// The same, during whose end the next kernel starts.
-struct HopperRmsNormBackward {
-  static constexpr const char* target = "sm_90";
-  int thread_bytes = 32;
-
-  static auto space() {
-    return Space<HopperRmsNormBackward>().choose<&HopperRmsNormBackward::thread_bytes>({32, 16});
-  }
-  void operator()(RowShape shape, Int32 ctas, int room, Float32 epsilon, RowOperand dy, RowOperand x,
-                  ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
-                  Ptr<float32> parts_ptr) const {
-    RmsNormBackwardOf<true>{thread_bytes}(shape, ctas, room, epsilon, dy, x, weight, has_dx, dx, has_parts,
-                                          parts_ptr);
-  }
-};
+using RmsNormBackward = RmsNormBackwardOf<false>;
+using HopperRmsNormBackward = RmsNormBackwardOf<true>;
 
 /// The same of rows that are too wide for registers.
 struct WideRmsNormBackward {

@@ -95,6 +95,7 @@ struct RowPlace {
 class RowTile {
  public:
   static constexpr int kMostColumns = 16384;  ///< of a row that is held whole
+  static constexpr int kMostOfSpan = 32;      ///< elements of a span in a thread
   /// Parts of longer rows: narrow, so that a multiprocessor has several CTAs, one loading while another computes.
   static constexpr int kPartColumns = 8192;
 
@@ -109,12 +110,17 @@ class RowTile {
   /// loads in flight, few enough registers.
   RowTile(const RowShape& shape, int bytes, int thread_bytes = 64, int most = 1024)
       : columns(shape.tile_columns), is_whole_(true), shape_(shape) {
+    if (shape.span_rows == 0)
+      most = std::min(most, most_threads(shape.column_unit));
+    else
+      thread_bytes = std::min(thread_bytes, kMostOfSpan * bytes);
     const int per_thread = std::max(1, thread_bytes / bytes);
-    if (shape.span_rows == 0) most = std::min(most, most_threads(shape.column_unit));
     const int count = threads_ = threads(columns * std::max(1, shape.span_rows), bytes, thread_bytes, most);
     rows = std::max({1, shape.span_rows, count * per_thread / columns});
     warps(count / 32);
-    if (count >= 256 && most == 1024) max_registers(64);  // a multiprocessor has room for 1024 threads
+    // A multiprocessor has room for 1024 threads; spans need registers for the places of their elements, too.
+    if (count >= 256 && most == 1024)
+      max_registers(shape.span_rows == 0 ? 64 : std::min(128, 65536 / count / 8 * 8));
   }
   /// The same for rows that may be longer than the tile: `is_whole` says that they are not.
   RowTile(const RowShape& shape, int bytes, bool is_whole, int thread_bytes)
@@ -157,6 +163,16 @@ class RowTile {
 /// The width of tiles for rows of so many columns: of a whole row, or of a part.
 inline int tile_columns_of(int64_t columns) {
   return columns <= RowTile::kMostColumns ? row_tile_columns(columns) : RowTile::kPartColumns;
+}
+
+/// RowShape::span_rows for dense rows of `columns` elements, of which an operand's have least_bytes; 0 where they are not moved
+/// so: single elements of 32 bits move well enough, and more elements take more registers than 512 threads have.
+inline int span_rows_of(int64_t columns, int least_bytes) {
+  constexpr int kVectorBytes = 16, kMostElements = 512 * RowTile::kMostOfSpan;
+  const int rows = kVectorBytes / least_bytes;
+  const bool are_spans = columns % 2 == 1 && least_bytes < 4 && columns <= RowTile::kMostColumns &&
+                         rows * row_tile_columns(columns) <= kMostElements;
+  return are_spans ? rows : 0;
 }
 
 /// A long row of a matrix without gaps whose rows 16 bytes do not divide: what lies in it between multiples of 8 elements

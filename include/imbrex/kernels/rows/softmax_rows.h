@@ -60,16 +60,35 @@ struct SoftmaxRows {
 
   static auto space() { return Space<SoftmaxRows>().choose<&SoftmaxRows::thread_bytes>({64, 32, 128}); }
 
-  /// y = softmax of x along each row. `is_whole`: a row has no more columns than a tile.
-  void operator()(RowShape shape, bool is_whole, RowOperand x, RowOperand y) const {
+  /// y = softmax of x along each row. `is_whole`: a row has no more columns than a tile. `is_flat`: rows are longer, dense,
+  /// follow each other, and 16 bytes do not divide them.
+  void operator()(RowShape shape, bool is_whole, bool is_flat, RowOperand x, RowOperand y) const {
     const RowTile tile(shape, x.dtype.bytes(), is_whole, thread_bytes);
     const RowPlace at = tile.place_of_cta();
+    if (is_flat) return of_flat_rows(FlatRow(tile, shape, at.row), shape, x, y);
     TileRows values(tile, x, at, -std::numeric_limits<float>::infinity());
     const RowExponents exponents = RowExponents::of(tile, values);
     RegisterTensor scale = 1.0f / exponents.sum;
     tile.each_part([&](const ScalarArg& column) {
       store_tile(tile, y, at, column, exp(values.at(column) - exponents.maximum) * scale);
     });
+  }
+
+ private:
+  static void of_flat_rows(const FlatRow& row, const RowShape& shape, const RowOperand& x,
+                           const RowOperand& y) {
+    constexpr float kLeast = -std::numeric_limits<float>::infinity();
+    RegisterTensor edges = row.load_edges(x.view(shape, 0), kLeast).to(float32);
+    const RowExponents exponents = RowExponents::of(row, x.dtype, x.pointer, edges);
+    RegisterTensor scale = 1.0f / exponents.sum;
+    const auto softmax = [&](const RegisterBase& values) {
+      return (exp(values.to(float32) - exponents.maximum) * scale).to(y.dtype);
+    };
+    row.each_part([&](const ScalarArg& unit) {
+      store_global(row.view(y.dtype, y.pointer), softmax(row.load(x.dtype, x.pointer, unit, kLeast)),
+                   {unit, 0});
+    });
+    row.store_edges(y.view(shape, 0), softmax(edges));
   }
 };
 

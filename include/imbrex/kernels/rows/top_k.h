@@ -28,11 +28,10 @@ inline int most_taken(int64_t k) {
   return static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::max(k, kLeast))));
 }
 
-/// A CTA holds some rows, or a part of one, as integers that are ordered as the numbers are. It looks for a bound that at
-/// least k and not many more elements reach, moves these to shared memory, and ranks them there by counting how many are
-/// before each. The bound comes from the largest elements of groups, of which there are few: k of them that reach it are
-/// k elements. A warp takes the largest of them away k times; several warps count them in bins of equal width. Where so many
-/// elements reach that bound that there is no room for them, the k-th largest is found exactly.
+/// A CTA holds some rows, or a part of one. It looks for a bound that at least k and not many more elements reach, moves these
+/// to shared memory, and ranks them there by counting how many are before each. The bound comes from the largest elements of
+/// groups, of which there are few: k of them that reach it are k elements. Where so many elements reach it that there is no
+/// room for them, the k-th largest is found exactly, among integers that are ordered as the numbers are.
 struct TopK {
   int thread_bytes = 128;  // of x, per thread
 
@@ -43,15 +42,162 @@ struct TopK {
   void operator()(RowShape shape, Int32 k, int most, RowOperand x, bool has_indices, Ptr<int32> x_indices_ptr,
                   DataType values_type, Ptr<> values_ptr, Ptr<int32> indices_ptr) const {
     const Tile tile(shape.tile_columns, x.dtype.bytes(), thread_bytes);
-    const int rows = tile.rows, columns = tile.columns, room = std::min(columns, 4 * most);
     warps(tile.threads / 32);
-    // So that a multiprocessor has room for a second CTA, which loads while the first one counts.
-    if (tile.threads >= 128 && tile.per_thread <= 32) max_registers(std::max(64, 4 * tile.per_thread));
-    auto parts = cdiv(shape.columns(), columns);
-    grid(cdiv(shape.rows, rows), parts);
-    Int32 row = block_idx.x * rows, column = block_idx.y * columns;
+    auto parts = cdiv(shape.columns(), tile.columns);
+    grid(cdiv(shape.rows, tile.rows), parts);
+    Int32 row = block_idx.x * tile.rows, column = block_idx.y * tile.columns;
+    /// Stores the elements of the mask, which are at these places of the tile's rows, as those of these ranks.
+    const auto store = [&](const RegisterBase& mask, const RegisterBase& of_row, const RegisterBase& rank,
+                           const RegisterBase& values, const RegisterBase& places) {
+      const RegisterValue to_row = of_row + row, to = rank + block_idx.y * k;
+      scatter(global_view(values_ptr, values_type, {shape.rows, k * parts}), values.to(values_type),
+              {to_row, to}, {.mask = mask});
+      auto g_indices = global_view(indices_ptr, {shape.rows, k * parts});
+      if (has_indices) {
+        auto index = gather(global_view(x_indices_ptr, {shape.rows, shape.columns()}),
+                            {to_row, places + column}, mask.shape(), {.mask = mask});
+        scatter(g_indices, index, {to_row, to}, {.mask = mask});
+      } else {
+        scatter(g_indices, places + column, {to_row, to}, {.mask = mask});
+      }
+    };
+    if (tile.rows == 1 && tile.threads >= 2 * most)
+      take_from_row(tile, shape, k, most, x, row, column, store);
+    else
+      take_from_rows(tile, shape, k, most, x, row, column, store);
+  }
 
-    auto keys = load_keys(tile, x.view(shape, 0), row, column, shape.columns());
+ private:
+  static constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  static constexpr int kOutside = std::numeric_limits<int>::min();  // the key of columns that there are not
+
+  /// How threads share a tile: whole rows by one warp, or a wide one by several.
+  struct Tile {
+    int columns, threads, rows, per_row, vector;
+    Tile(int columns, int bytes, int thread_bytes) : columns(columns) {
+      constexpr int kMost = 64;  // numbers that a thread's registers hold
+      const int per_thread = std::clamp(columns / 32, 8, std::min(kMost, thread_bytes / bytes));
+      threads = std::clamp(  // narrow rows: a warp for each
+          static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, columns / per_thread)))), 32,
+          1024);
+      rows = std::max(1, threads * per_thread / columns);
+      if (threads > 32) rows = 1;
+      rows = std::min(rows, 32);
+      per_row = threads / rows;
+      vector = std::gcd(columns / per_row, 16 / bytes);
+    }
+    layout::Layout layout() const {
+      return layout::spatial({rows, 1}) * layout::local({1, columns / (per_row * vector)}) *
+             layout::spatial({1, per_row}) * layout::local({1, vector});
+    }
+  };
+
+  /// Of one row: elements stay the numbers they are, and each thread's largest one is a group's. One warp finds the bound.
+  template <class Store>
+  void take_from_row(const Tile& tile, const RowShape& shape, const Int32& k, int most, const RowOperand& x,
+                     const Int32& row, const Int32& column, const Store& store) const {
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    constexpr int kMostTakenAway = 16;
+    constexpr int kFewMore = 8;  // share of `most` by which more maxima than k may reach the bound
+    const int columns = tile.columns, threads = tile.threads, room = 4 * most;
+    max_registers(std::max(80, 5 * columns / threads / 2));  // so that some CTAs fit a multiprocessor
+    RegisterTensor numbers = load(tile, x.view(shape, 0), row, column);
+    auto places = register_tensor(int32, {1, columns}, [](auto, auto j) { return j; });
+    auto s_maxima = shared_tensor(float32, {threads}), s_bound = shared_tensor(float32, {1});
+    auto s_count = shared_tensor(int32, {1});
+    auto s_numbers = shared_tensor(float32, {room});
+    auto s_places = shared_tensor(int32, {room});
+    const auto clear = [&] {
+      store_shared(s_count, zeros(int32, {1}));
+      store_shared(s_numbers, full(float32, {room}, kNan));  // slots beyond the count are before none
+      store_shared(s_places, zeros(int32, {room}));
+    };
+    const Shape in_vectors{columns / (threads * tile.vector), threads, tile.vector};
+    /// Moves the elements of the mask to shared memory, as far as there is room: vector by vector, each with one atomic,
+    /// so that few masks are held at once. `mask_of` takes what makes a part of a tile.
+    const auto collect = [&](const auto& mask_of, const RegisterBase& elements) {
+      auto of_thread =
+          register_tensor(int32, {1, threads, 1}, [&](auto, auto i, auto) { return i * tile.vector; });
+      for (int64_t v = 0; v < in_vectors[0]; ++v) {
+        const auto vector = [&](const RegisterBase& t) {
+          return t.reshape(in_vectors).slice({v, 0, 0}, {1, threads, tile.vector});
+        };
+        auto mask = mask_of(vector);
+        auto count = sum(mask.to(int32), {.axis = 2, .keep = true});
+        auto first = atomic::add(s_count, count, {zeros(int32, {1, threads, 1})}, {.mask = count > 0});
+        auto fits = first + count <= room;
+        RegisterTensor at = first;
+        auto numbers_of_vector = vector(elements);
+        for (int64_t i = 0; i < tile.vector; ++i) {
+          const auto element = [&](const RegisterBase& t) { return t.slice({0, 0, i}, {1, threads, 1}); };
+          auto is_moved = element(mask) && fits;
+          scatter(s_numbers, element(numbers_of_vector), {at}, {.mask = is_moved});
+          scatter(s_places, of_thread + (v * threads * tile.vector + i), {at}, {.mask = is_moved});
+          at += element(mask).to(int32);
+        }
+      }
+      sync();
+    };
+
+    clear();
+    store_shared(s_maxima, max(max(numbers.reshape(in_vectors), {.axes = {0, 2}}), kLeast));
+    sync();
+    if (auto first = single_warp()) {
+      auto maxima = turned(imbrex::view(load_shared(s_maxima), int32)).reshape({1, threads});
+      auto least = most <= kMostTakenAway ? bound_by_taking(maxima, k) : bound_of(maxima, k, most / kFewMore);
+      store_shared(s_bound,
+                   max(value_of(least), kLeast).reshape({1}));  // too few different ones: all reach it
+    }
+    sync();
+    Float32 bound = s_bound[0];
+    collect([&](const auto& part) { return part(numbers) >= bound; }, numbers);
+    Int32 count = s_count[0];
+    // All columns that there are not are minus infinity, too.
+    if (auto exactly = when(count > room || bound == kLeast)) {
+      sync();  // all have read the count
+      clear();
+      auto keys = keys_of(tile, numbers, column, shape.columns());
+      RegisterTensor least = bound_of(keys, k, 0);
+      auto missing = k - count_of(keys > least);
+      auto is_last = keys == least && places <= last_place(keys == least, places, missing);
+      sync();
+      auto is_taken = keys > least || is_last;
+      collect([&](const auto& part) { return part(is_taken); }, select(numbers == numbers, numbers, kLeast));
+      count = s_count[0];
+    }
+
+    // An element's rank is the number of those before it: each is compared with the others by some neighbouring threads.
+    const int slots = std::max({16, most, threads / 32}), sharing = threads / slots,
+              at_once = std::min(4, room / sharing);
+    auto shares = register_tensor(int32, {1, sharing}, [](auto, auto j) { return j; });
+    for (Int32 first : range(0, count, slots)) {
+      auto slot = register_tensor(int32, {slots, 1}, [&](auto i, auto) { return first + i; });
+      auto number = gather(s_numbers, {slot}, {slots, 1});
+      auto place = gather(s_places, {slot}, {slots, 1});
+      RegisterTensor before = zeros(int32, {slots, sharing});
+      annotate_layout(before, layout::spatial({slots, sharing}));
+      for (Int32 other : range(0, count, sharing * at_once))
+        for (int i = 0; i < at_once; ++i) {
+          auto other_slot = shares + (other + i * sharing);
+          auto other_number = gather(s_numbers, {other_slot}, {1, sharing});
+          auto other_place = gather(s_places, {other_slot}, {1, sharing});
+          auto is_before = other_number > number || (other_number == number && other_place < place);
+          before += is_before.to(int32);
+        }
+      RegisterTensor rank = sum(before, {.axis = 1, .keep = true});
+      store(slot < count && rank < k, zeros(int32, {slots, 1}), rank, number, place);
+    }
+  }
+
+  /// Of several rows, or of one that has few threads: elements are integers.
+  template <class Store>
+  void take_from_rows(const Tile& tile, const RowShape& shape, const Int32& k, int most, const RowOperand& x,
+                      const Int32& row, const Int32& column, const Store& store) const {
+    const int rows = tile.rows, columns = tile.columns, room = std::min(columns, 4 * most);
+    // So that a multiprocessor has room for a second CTA, which loads while the first one counts.
+    if (tile.threads >= 128 && columns <= 32 * tile.threads)
+      max_registers(std::max(64, 4 * columns / tile.threads));
+    auto keys = keys_of(tile, load(tile, x.view(shape, 0), row, column), column, shape.columns());
     auto places = register_tensor(int32, {rows, columns}, [](auto, auto j) { return j; });
     auto s_count = shared_tensor(int32, {rows});
     auto s_keys = shared_tensor(int32, {rows, room}), s_places = shared_tensor(int32, {rows, room});
@@ -70,7 +216,7 @@ struct TopK {
       return load_shared(s_count);
     };
 
-    RegisterTensor count = collect(keys >= first_bound(tile, group_maxima(tile, keys, most), k, most));
+    RegisterTensor count = collect(keys >= bound_of(group_maxima(tile, keys, most), k, most / 2));
     if (auto many = when(max(count) > room)) {
       sync();  // all have read the counts
       RegisterTensor least = bound_of(keys, k, 0);
@@ -79,7 +225,6 @@ struct TopK {
           collect(keys > least || (keys == least && places <= last_place(keys == least, places, missing)));
     }
 
-    // An element's rank is the number of those before it.
     auto counts = count.reshape({rows, 1});
     auto slots = register_tensor(int32, {rows, room}, [](auto, auto j) { return j; });
     auto present = slots < counts;
@@ -101,53 +246,23 @@ struct TopK {
               gather(s_places, {numbers, first + j}, {rows, 1}));
         }
       }
-    auto chosen = present && rank < k && numbers + row < shape.rows;
-    auto to_row = numbers + row, to = rank + block_idx.y * k;
-    scatter(global_view(values_ptr, values_type, {shape.rows, k * parts}), value_of(ranked).to(values_type),
-            {to_row, to}, {.mask = chosen});
-    auto g_indices = global_view(indices_ptr, {shape.rows, k * parts});
-    if (has_indices) {
-      auto index = gather(global_view(x_indices_ptr, {shape.rows, shape.columns()}),
-                          {to_row, ranked_places + column}, {rows, room}, {.mask = chosen});
-      scatter(g_indices, index, {to_row, to}, {.mask = chosen});
-    } else {
-      scatter(g_indices, ranked_places + column, {to_row, to}, {.mask = chosen});
-    }
+    store(present && rank < k && numbers + row < shape.rows, numbers, rank, value_of(ranked), ranked_places);
   }
 
- private:
-  static constexpr int kOutside = std::numeric_limits<int>::min();  // the key of columns that there are not
-
-  /// How threads share a tile: whole rows by one warp, or a wide one by several.
-  struct Tile {
-    int columns, per_thread, threads, rows, per_row, vector;
-    Tile(int columns, int bytes, int thread_bytes) : columns(columns) {
-      per_thread = std::clamp(columns / 32, 8, thread_bytes / bytes);  // narrow rows: a warp for each
-      threads = std::clamp(
-          static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, columns / per_thread)))), 32,
-          1024);
-      rows = std::max(1, threads * per_thread / columns);
-      if (threads > 32) rows = 1;
-      rows = std::min(rows, 32);
-      per_row = threads / rows;
-      vector = std::gcd(columns / per_row, 16 / bytes);
-    }
-    layout::Layout layout() const {
-      return layout::spatial({rows, 1}) * layout::local({1, columns / (per_row * vector)}) *
-             layout::spatial({1, per_row}) * layout::local({1, vector});
-    }
-  };
-
   /// The bits of a float32 as an integer of the same order, and back: negative numbers have theirs turned round.
-  static RegisterValue turned(const RegisterValue& bits) { return bits ^ ((bits >> 31) & 0x7FFFFFFF); }
-  static RegisterValue value_of(const RegisterValue& keys) { return imbrex::view(turned(keys), float32); }
+  static RegisterValue turned(const RegisterBase& bits) { return bits ^ ((bits >> 31) & 0x7FFFFFFF); }
+  static RegisterValue value_of(const RegisterBase& keys) { return imbrex::view(turned(keys), float32); }
 
-  static RegisterValue load_keys(const Tile& tile, const GlobalTensor& from, const Int32& row,
-                                 const Int32& column, const ScalarArg& width) {
-    constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  /// Minus infinity beyond the columns.
+  static RegisterValue load(const Tile& tile, const GlobalTensor& from, const Int32& row,
+                            const Int32& column) {
     RegisterTensor loaded = load_global(from, {row, column}, {tile.rows, tile.columns}, {.other = kLeast});
     annotate_layout(loaded, tile.layout());
-    auto numbers = loaded.to(float32);
+    return loaded.to(float32);
+  }
+  /// NaN as minus infinity, -0 as 0, and beyond the columns what is less than any number.
+  static RegisterValue keys_of(const Tile& tile, const RegisterBase& numbers, const Int32& column,
+                               const ScalarArg& width) {
     auto keys = turned(imbrex::view(select(numbers == numbers, numbers, kLeast), int32));
     constexpr int kMinusZero = -1;
     auto is_inside =
@@ -165,18 +280,8 @@ struct TopK {
     return keys;
   }
 
-  /// A number that at least k of each row's maxima reach, [rows, 1], and as a rule not many more.
-  static RegisterTensor first_bound(const Tile& tile, const RegisterValue& maxima, const Int32& k, int most) {
-    constexpr int kMostTakenAway = 16, kWarp = 32;
-    if (tile.threads == kWarp && tile.rows == 1 && maxima.shape()[1] == kWarp && most <= kMostTakenAway)
-      return bound_by_taking(maxima, k);
-    if (tile.rows == 1 && maxima.shape()[1] == tile.threads && tile.threads > kWarp)
-      return bound_by_bins(maxima, k);
-    return bound_of(maxima, k, most / 2);
-  }
-
   /// The k-th largest, equal ones counted once.
-  static RegisterTensor bound_by_taking(const RegisterValue& maxima, const Int32& k) {
+  static RegisterTensor bound_by_taking(const RegisterBase& maxima, const Int32& k) {
     RegisterTensor left = maxima, bound = max(maxima, {.axis = 1, .keep = true});
     for (Int32 taken : range(1, k)) {
       (void)taken;
@@ -186,35 +291,13 @@ struct TopK {
     return bound;
   }
 
-  /// Of bins of equal width from the least to the largest, the last one that k maxima reach: the least in it or behind.
-  static RegisterTensor bound_by_bins(const RegisterValue& maxima, const Int32& k) {
-    constexpr int kBins = 256;
-    constexpr int kLargest = std::numeric_limits<int>::max();
-    const int64_t count = maxima.shape()[1];
-    auto s_bins = shared_tensor(int32, {kBins});
-    store_shared(s_bins, zeros(int32, {kBins}));
-    auto most = max(maxima, {.axis = 1, .keep = true});
-    auto least = min(select(maxima == kOutside, kLargest, maxima), {.axis = 1, .keep = true});
-    // Differences may be as large as 2^32 - 1.
-    const auto above = [&](const auto& x) { return imbrex::view(x - least, uint32).to(float32); };
-    auto bins = (above(max(maxima, least)) * ((kBins - 1) / (above(most) + 1.0F))).to(int32);
-    sync();
-    atomic::add(s_bins, 1, {bins});
-    sync();
-    // How many are in each bin and behind.
-    auto behind = static_cast<int>(count) - scan(load_shared(s_bins), Combine::kSum, {.exclusive = true});
-    auto numbers = register_tensor(int32, {kBins}, [](auto i) { return i; });
-    auto bin = max(select(behind >= k, numbers, 0));
-    return min(select(bins >= bin, maxima, kLargest), {.axis = 1, .keep = true});
-  }
-
   static RegisterValue count_of(const RegisterValue& mask) {
     return sum(mask.to(int32), {.axis = 1, .keep = true});
   }
 
   /// A number that at least k of each row's keys reach, [rows, 1]: the k-th largest, or a smaller one that at most
   /// `more` further ones reach.
-  static RegisterTensor bound_of(const RegisterValue& keys, const Int32& k, int more) {
+  static RegisterTensor bound_of(const RegisterBase& keys, const Int32& k, int more) {
     RegisterTensor least = min(keys, {.axis = 1, .keep = true}), most = max(keys, {.axis = 1, .keep = true});
     RegisterTensor reached = count_of(keys >= least);
     for (Int32 step : range(32)) {

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that ranks call together, by trials drawn by lot: which call, how many ranks, sizes that ranks do not divide, the
+// schedule's seed, and how late each rank is. And what the others get where one rank fails in it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "../full.h"
+#include "imbrex/core/error.h"
+#include "imbrex/parallel.h"
+#include "imbrex/runtime.h"
+
+namespace imbrex::parallel {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+vgpu::Options options(uint64_t seed) {
+  vgpu::Options options{.target = "sm_90a", .num_sms = 3, .seed = seed};
+  options.memory_bytes = int64_t{1} << 26;
+  return options;
+}
+
+enum class Call {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllGatherMatmul,
+  kMatmulReduceScatter,
+  kMatmulAllReduce,
+  kExperts
+};
+constexpr int kCalls = 7;
+const char* name(Call call) {
+  static constexpr const char* kNames[kCalls] = {
+      "all_reduce",        "all_gather", "reduce_scatter", "all_gather_matmul", "matmul_reduce_scatter",
+      "matmul_all_reduce", "experts"};
+  return kNames[static_cast<size_t>(call)];
+}
+
+struct Trial {
+  Call call;
+  int ranks;
+  int64_t m, n, k;  // collectives: n elements; products: a rank's sizes; experts: m tokens of width n
+  uint64_t seed;
+};
+
+/// Numbers that every rank can make of every other: whole ones, so that float16 sums are exact but for one rounding.
+double number(const Trial& trial, int64_t which, int64_t i) {
+  uint64_t bits = (static_cast<uint64_t>(i) << 20) + static_cast<uint64_t>(which) * 64 + trial.seed;
+  bits = (bits ^ bits >> 30) * 0xBF58'476D'1CE4'E5B9u;
+  return static_cast<double>((bits ^ bits >> 27) % 9) - 4;
+}
+DeviceTensor filled(const Device& device, DataType dtype, const std::vector<int64_t>& shape,
+                    const std::function<double(int64_t)>& value) {
+  HostTensor tensor(dtype, shape);
+  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, value(i));
+  return DeviceTensor::from_host(device, tensor);
+}
+void expect_close(const Trial& trial, const DeviceTensor& got, const std::function<double(int64_t)>& wanted) {
+  const HostTensor host = got.to_host();
+  for (int64_t i = 0; i < host.elements(); ++i) {
+    const double exact = wanted(i);
+    if (!(std::abs(host.get(i) - exact) <= std::abs(exact) / 64 + 1)) {
+      ADD_FAILURE() << name(trial.call) << ": element " << i << " is " << host.get(i) << ", not " << exact;
+      return;
+    }
+  }
+}
+
+/// What ranks make together before they call.
+struct Prepared {
+  std::function<LaunchReport()> call;
+  std::function<void()> check;
+};
+
+Prepared prepare_collective(const Trial& trial, Communicator& ranks) {
+  const int64_t n = trial.n;
+  const int size = ranks.size(), me = ranks.rank();
+  const Device& device = ranks.device();
+  const auto sum = [=](int64_t i) {
+    double all = 0;
+    for (int rank = 0; rank < size; ++rank) all += number(trial, rank, i);
+    return all;
+  };
+  if (trial.call == Call::kAllReduce) {
+    const auto all_reduce = std::make_shared<AllReduce>(ranks, 2);
+    const SymmetricTensor x = ranks.symmetric(float16, {n}), y = ranks.symmetric(float16, {n});
+    DeviceTensor in = x.mine();
+    in.copy_from(filled(device, float16, {n}, [&](int64_t i) { return number(trial, me, i); }));
+    const auto kind = trial.seed % 2 == 0 ? AllReduce::Kind::kOneShot : AllReduce::Kind::kTwoShot;
+    return {[=] { return (*all_reduce)(x, y, kind); }, [=] { expect_close(trial, y.mine(), sum); }};
+  }
+  if (trial.call == Call::kAllGather) {
+    const auto all_gather = std::make_shared<AllGather>(ranks, 2);
+    const DeviceTensor x = filled(device, float16, {n}, [&](int64_t i) { return number(trial, me, i); });
+    const SymmetricTensor y = ranks.symmetric(float16, {size, n});
+    return {[=] { return (*all_gather)(x, y); },
+            [=] { expect_close(trial, y.mine(), [=](int64_t i) { return number(trial, i / n, i % n); }); }};
+  }
+  const auto reduce_scatter = std::make_shared<ReduceScatter>(ranks, 2);
+  const SymmetricTensor x = ranks.symmetric(float16, {size, n});
+  DeviceTensor in = x.mine();
+  in.copy_from(filled(device, float16, {size, n}, [&](int64_t i) { return number(trial, me, i); }));
+  const DeviceTensor y = DeviceTensor::empty(device, float16, {n});
+  return {[=] { return (*reduce_scatter)(x, y); },
+          [=] { expect_close(trial, y, [=](int64_t i) { return sum(me * n + i); }); }};
+}
+
+Prepared prepare_product(const Trial& trial, Communicator& ranks) {
+  const int64_t m = trial.m, n = trial.n, k = trial.k;
+  const int size = ranks.size(), me = ranks.rank();
+  const Device& device = ranks.device();
+  const RowsOfRank mine = RowsOfRank::of(m, size, me);
+  // A of rank r, or of all, are numbers r; B of rank r are numbers 100 + r.
+  const auto element = [=](int rank, int64_t a_of, int64_t row, int64_t column) {
+    double sum = 0;
+    for (int64_t l = 0; l < k; ++l)
+      sum += number(trial, a_of, row * k + l) * number(trial, 100 + rank, column * k + l);
+    return sum;
+  };
+  const DeviceTensor b =
+      filled(device, float16, {n, k}, [&](int64_t i) { return number(trial, 100 + me, i); });
+  if (trial.call == Call::kAllGatherMatmul) {
+    const auto product =
+        std::make_shared<AllGatherMatmul>(ranks, FusedSizes{.m = m, .k = k, .dtype = float16});
+    const DeviceTensor x = filled(device, float16, {mine.count, k},
+                                  [&](int64_t i) { return number(trial, 0, mine.first * k + i); });
+    const DeviceTensor c = DeviceTensor::empty(device, float16, {m, n});
+    return {[=] { return (*product)(x, b, c); },
+            [=] { expect_close(trial, c, [=](int64_t i) { return element(me, 0, i / n, i % n); }); }};
+  }
+  const DeviceTensor a = filled(device, float16, {m, k}, [&](int64_t i) { return number(trial, me, i); });
+  const FusedSizes sizes{.m = m, .n = n, .dtype = float16};
+  const auto sum = [=](int64_t i) {
+    double all = 0;
+    for (int rank = 0; rank < size; ++rank) all += element(rank, rank, i / n, i % n);
+    return all;
+  };
+  if (trial.call == Call::kMatmulReduceScatter) {
+    const auto product = std::make_shared<MatmulReduceScatter>(ranks, sizes);
+    const DeviceTensor y = DeviceTensor::empty(device, float16, {mine.count, n});
+    return {[=] { return (*product)(a, b, y); },
+            [=] { expect_close(trial, y, [=](int64_t i) { return sum(mine.first * n + i); }); }};
+  }
+  const auto product = std::make_shared<MatmulAllReduce>(ranks, sizes);
+  const SymmetricTensor y = ranks.symmetric(float16, {m, n});
+  return {[=] { return (*product)(a, b, y); }, [=] { expect_close(trial, y.mine(), sum); }};
+}
+
+/// Experts that give back what they get.
+Prepared prepare_experts(const Trial& trial, Communicator& ranks) {
+  const int64_t tokens = std::max<int64_t>(trial.m - ranks.rank(), 1), width = trial.n, chosen = 2;
+  const int me = ranks.rank(), experts = 2 * ranks.size();
+  const Device& device = ranks.device();
+  const auto exchange = std::make_shared<ExpertExchange>(
+      ranks,
+      ExpertSizes{.tokens = trial.m, .width = width, .experts = experts, .chosen = chosen, .dtype = float16},
+      3);
+  const auto expert_of = [=](int64_t i) {
+    return static_cast<double>((i * 5 + me + static_cast<int64_t>(trial.seed)) % (experts + 1) - 1);
+  };
+  const DeviceTensor x = filled(device, float16, {tokens, width},
+                                [&](int64_t i) { return number(trial, me, i); }),
+                     choices = filled(device, int32, {tokens, chosen}, expert_of),
+                     weights = filled(device, float32, {tokens, chosen},
+                                      [](int64_t i) { return static_cast<double>(i % 3 + 1); }),
+                     y = DeviceTensor::empty(device, float16, {tokens, width});
+  return {[=] {
+            LaunchReport sent = exchange->dispatch(x, choices);
+            if (!sent.clean()) return sent;
+            DeviceTensor results = exchange->results();
+            results.copy_from(exchange->rows());
+            return exchange->combine(weights, y);
+          },
+          [=] {
+            expect_close(trial, y, [=](int64_t i) {
+              double factor = 0;
+              for (int64_t j = 0; j < chosen; ++j)
+                if (expert_of(i / width * chosen + j) >= 0)
+                  factor += static_cast<double>((i / width * chosen + j) % 3 + 1);
+              return factor * number(trial, me, i);
+            });
+          }};
+}
+
+Prepared prepare(const Trial& trial, Communicator& ranks) {
+  if (trial.call == Call::kExperts) return prepare_experts(trial, ranks);
+  return trial.call < Call::kAllGatherMatmul ? prepare_collective(trial, ranks)
+                                             : prepare_product(trial, ranks);
+}
+
+Trial drawn(uint64_t number) {
+  std::mt19937_64 random(number);
+  const auto between = [&](int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
+  };
+  constexpr int kRanks[] = {2, 3, 4, 8};
+  Trial trial{.call = static_cast<Call>(number % kCalls),
+              .ranks = kRanks[random() % 4],
+              .m = between(1, 40),
+              .n = between(1, 50),
+              .k = 8 * between(1, 20),
+              .seed = number % 50};
+  if (trial.call < Call::kAllGatherMatmul) trial.n = between(1, 9000);
+  if (trial.call > Call::kReduceScatter && number % 8 == 0) trial.m += 260;  // beyond few rows
+  return trial;
+}
+
+TEST(RankTrials, AreRightAndClean) {
+  const char* const told = std::getenv("IMBREX_RANK_TRIALS");
+  const uint64_t trials = told != nullptr ? std::strtoull(told, nullptr, 10) : is_full() ? 1000 : 28;
+  for (uint64_t i = 0; i < trials && !HasFailure(); ++i) {
+    const Trial trial = drawn(i);
+    SCOPED_TRACE(::testing::Message()
+                 << "trial " << i << ": " << name(trial.call) << ", " << trial.ranks << " ranks, " << trial.m
+                 << " x " << trial.n << " x " << trial.k << ", seed " << trial.seed);
+    run_ranks(Ranks::virtual_node(trial.ranks, options(trial.seed)), [&](Communicator& ranks) {
+      const Prepared ready = prepare(trial, ranks);
+      ranks.barrier();
+      std::mt19937 random(static_cast<unsigned>(1000 * i) + static_cast<unsigned>(ranks.rank()));
+      for (int turn = 0; turn < 2; ++turn) {
+        if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+        ready.call().expect_clean();
+        ranks.synchronize();
+        ready.check();
+      }
+    });
+  }
+}
+
+// ---- one rank fails
+
+enum class Fault { kEnds, kThrows, kIsLate, kCallsSomethingElse };
+
+/// What the ranks but the last get where that one fails instead of calling; each within so many seconds.
+std::vector<std::string> errors_of(Call call, Fault fault, double patience, double* seconds) {
+  const Trial trial{.call = call, .ranks = 3, .m = 20, .n = 24, .k = 16, .seed = 3};
+  std::vector<std::string> errors(2);
+  std::vector<double> took(2);
+  std::atomic<int> told = 0;  // ranks that have their error
+  try {
+    run_ranks(Ranks::virtual_node(3, options(3)).patience(patience), [&](Communicator& ranks) {
+      const Prepared ready = prepare(trial, ranks);
+      ranks.barrier();
+      if (ranks.rank() == 2) {
+        if (fault == Fault::kEnds) return;
+        if (fault == Fault::kThrows) throw DeviceError(Diagnostic{{}, "the disk is full", {}, ""});
+        while (fault == Fault::kIsLate && told < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (fault == Fault::kCallsSomethingElse) ranks.symmetric(int8, {7});
+        return;
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      std::string& error = errors[static_cast<size_t>(ranks.rank())];
+      try {
+        const LaunchReport report = ready.call();
+        if (!report.clean()) error = report.virtual_report.format();
+        if (error.empty()) ranks.barrier();
+      } catch (const Error& thrown) {
+        error = thrown.what();
+      }
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+      took[static_cast<size_t>(ranks.rank())] = passed.count();
+      ++told;
+    });
+  } catch (const Error&) {
+    // Of the rank that has failed.
+  }
+  *seconds = std::max(took[0], took[1]);
+  return errors;
+}
+
+/// What each rank gets where the last one calls with a smaller size than the others.
+TEST(RankTrials, AnotherSizeOfOneRankIsAnErrorOnAllInEveryCall) {
+  for (int call = 0; call < kCalls; ++call) {
+    SCOPED_TRACE(name(static_cast<Call>(call)));
+    std::vector<std::string> errors(3);
+    run_ranks(Ranks::virtual_node(3, options(4)).patience(20), [&](Communicator& ranks) {
+      const bool is_last = ranks.rank() == 2;
+      Trial trial{.call = static_cast<Call>(call), .ranks = 3, .m = 20, .n = 24, .k = 16, .seed = 4};
+      try {
+        if (trial.call == Call::kExperts && is_last) trial.m = 19;
+        const Prepared as_all = prepare(trial, ranks);
+        if (trial.call <= Call::kReduceScatter) trial.n = 23;
+        if (trial.call > Call::kReduceScatter) trial.k = 8;
+        const Prepared smaller = prepare(trial, ranks);
+        (is_last ? smaller : as_all).call();
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(ranks.rank())] = error.what();
+      }
+    });
+    for (const std::string& error : errors)
+      EXPECT_THAT(error, ::testing::AllOf(HasSubstr("ranks call different things"), HasSubstr("rank 2")));
+  }
+}
+
+TEST(RankTrials, AFaultOfOneRankIsAnErrorOnTheOthersInEveryCall) {
+  for (int call = 0; call < kCalls; ++call)
+    for (const Fault fault : {Fault::kEnds, Fault::kThrows, Fault::kIsLate, Fault::kCallsSomethingElse}) {
+      SCOPED_TRACE(::testing::Message()
+                   << name(static_cast<Call>(call)) << ", fault " << static_cast<int>(fault));
+      double seconds = 0;
+      const double patience = fault == Fault::kIsLate ? 1 : 20;
+      for (const std::string& error : errors_of(static_cast<Call>(call), fault, patience, &seconds)) {
+        EXPECT_THAT(error, HasSubstr("rank 2"));
+        if (fault == Fault::kThrows) {
+          EXPECT_THAT(error, AnyOf(HasSubstr("the disk is full"), HasSubstr("endless-run")));
+        }
+      }
+      EXPECT_LT(seconds, patience + 15);  // on a busy machine
+    }
+}
+
+}  // namespace
+}  // namespace imbrex::parallel
