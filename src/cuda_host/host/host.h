@@ -121,6 +121,7 @@ inline CUcontext handle_of(Context& context) { return reinterpret_cast<CUcontext
 /// One call: holds the lock, and turns what is thrown into an error code and a line on stderr.
 template <class Body>
 CUresult answer(const char* function, Body&& body) {
+  let_watch_speak();
   const std::lock_guard lock(Host::mutex());
   const NotedCall noted(function);
   try {

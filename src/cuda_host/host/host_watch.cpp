@@ -24,6 +24,7 @@ namespace {
 std::atomic<const char*> g_last_call{nullptr};
 std::atomic<uint64_t> g_working_calls{0}, g_asking_calls{0};
 std::atomic<int> g_under_way{0};
+std::atomic<bool> g_speaks{false};
 thread_local int t_under_way = 0;
 
 /// Calls that change nothing that a program could wait for.
@@ -35,6 +36,11 @@ bool only_asks(const char* function) {
 }
 
 }  // namespace
+
+void let_watch_speak() {
+  while (g_speaks.load(std::memory_order_relaxed) && t_under_way == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 NotedCall::NotedCall(const char* function) {
   ++t_under_way;
@@ -72,7 +78,7 @@ std::string last_call() {
 }
 
 /// As a finding of the program where the log can be had, whose lock may be part of the hang; and at once on stderr, for the
-/// program will not end by itself.
+/// program will not end by itself. New calls wait meanwhile: a program that only makes calls has the lock almost always.
 void tell(vgpu::FindingKind kind, std::string message, std::vector<std::string> facts, std::string hint) {
   vgpu::Finding finding;
   finding.kind = kind;
@@ -80,10 +86,12 @@ void tell(vgpu::FindingKind kind, std::string message, std::vector<std::string> 
   finding.facts = std::move(facts);
   finding.hint = std::move(hint);
   bool is_logged = false;
-  for (int i = 0; i < 50 && !is_logged; ++i) {
+  g_speaks.store(true);
+  for (int i = 0; i < 500 && !is_logged; ++i) {
     is_logged = Host::mutex().try_lock();
     if (!is_logged) std::this_thread::sleep_for(milliseconds(2));
   }
+  g_speaks.store(false);
   if (!is_logged || !Host::made()->settings.run_folder.empty())
     say("imbrex: in the host program:\n{}\n", finding.format());
   if (!is_logged) return;

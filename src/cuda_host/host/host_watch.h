@@ -6,6 +6,9 @@
 
 namespace imbrex::cuda {
 
+/// Before a call takes the lock: the watch may want it, to say something.
+void let_watch_speak();
+
 /// A call of the program is under way while it lives, or, without a name, work that calls have left; calls make calls.
 class NotedCall {
  public:

@@ -123,6 +123,27 @@ void Grid::start_cluster(GridSlot& slot) {
                                             slot.clock_.load(std::memory_order_relaxed));
 }
 
+/// In a loop that nobody can end, what a CTA waits for may be another's to do, which loops, too.
+bool Grid::needs_others(Cluster& stopped) const {
+  const std::vector<Finding>& findings = stopped.log().findings();
+  return !findings.empty() &&
+         (launches_.size() > 1 || findings.back().kind == FindingKind::kEndlessRun);
+}
+
+void Grid::pause_others(std::unique_lock<std::mutex>& lock) {
+  ++pausing_threads_;
+  ++waiting_threads_;
+  ++idle_threads_;
+  changed_.wait(lock, [&] {
+    return std::none_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<GridSlot>& slot) {
+      return slot->state_ == GridSlot::State::kRunning;
+    });
+  });
+  --idle_threads_;
+  --waiting_threads_;
+  --pausing_threads_;
+}
+
 void Grid::finish_cluster(GridSlot& slot, bool stopped) {
   Cluster& cluster = *slot.cluster_;
   Running& running = launches_[slot.launch_];
@@ -133,10 +154,7 @@ void Grid::finish_cluster(GridSlot& slot, bool stopped) {
     finding.actor.rank = rank;
     if (finding.other_actor.rank < 0 && finding.other_actor.cta[0] >= 0) finding.other_actor.rank = rank;
   }
-  // In a loop that nobody can end, what a CTA waits for may be another's to do, which loops, too.
-  if (stopped && !findings.empty() &&
-      (launches_.size() > 1 || findings.back().kind == FindingKind::kEndlessRun))
-    describe_others(slot, findings.back().facts);
+  if (stopped && needs_others(cluster)) describe_others(slot, findings.back().facts);
   for (size_t i = 0; i < findings.size(); ++i)
     running.findings.push_back(
         {cluster.number(), end, slot.index_, cluster.log().places(i), std::move(findings[i])});
@@ -266,7 +284,7 @@ void Grid::look_around() {
 void Grid::worker() {
   std::unique_lock lock(mutex_);
   while (failure_ == nullptr && !is_interrupted()) {
-    GridSlot* slot = choose();
+    GridSlot* slot = pausing_threads_ > 0 ? nullptr : choose();
     if (slot == nullptr) {
       if (all_done()) break;
       // The running clusters have to yield soon only if others wait for their progress.
@@ -293,6 +311,8 @@ void Grid::worker() {
     lock.lock();
     if (failure != nullptr) failure_ = failure;
     slot->state_ = state == ClusterState::kNeedsTurn ? GridSlot::State::kNeedsTurn : GridSlot::State::kReady;
+    if (failure == nullptr && state == ClusterState::kStopped && needs_others(*slot->cluster_))
+      pause_others(lock);
     if (failure == nullptr && (state == ClusterState::kFinished || state == ClusterState::kStopped)) {
       finish_cluster(*slot, state == ClusterState::kStopped);
       slot->state_ = GridSlot::State::kIdle;

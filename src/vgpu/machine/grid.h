@@ -131,6 +131,9 @@ class Grid {
   void retire_beyond_stop();
   bool all_done() const;
   void start_cluster(GridSlot& slot);
+  bool needs_others(Cluster& stopped) const;
+  /// Until no cluster runs: what they are at can be read then.
+  void pause_others(std::unique_lock<std::mutex>& lock);
   void finish_cluster(GridSlot& slot, bool stopped);
   std::vector<Report> collect();
   Report collect(Running& running, bool interrupted);
@@ -142,6 +145,7 @@ class Grid {
   std::mutex mutex_;
   std::condition_variable changed_;
   int idle_threads_ = 0;
+  int pausing_threads_ = 0;  ///< that wait for the others to stand still
   std::atomic<int> waiting_threads_{0};
   // Where a cluster stopped the launch: nothing that comes later in (epoch, slot) order counts.
   uint64_t stop_epoch_ = kNever;
