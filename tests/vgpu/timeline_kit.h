@@ -41,6 +41,7 @@ struct Asked {
   double clock_ghz = 0;
   bool checks = true;
   std::shared_ptr<const GpuModel> gpu = {};
+  TensorMath math = TensorMath::kExact;
 };
 
 inline Report launch(const std::string& body, const Asked& asked = {}) {
@@ -52,6 +53,7 @@ inline Report launch(const std::string& body, const Asked& asked = {}) {
                       .sample = asked.sample,
                       .clock_ghz = asked.clock_ghz,
                       .gpu = asked.gpu};
+  options.tensor_math = asked.math;
   if (!asked.checks) options.checks = CheckSet::none();
   VirtualGpu gpu(options);
   const Module module = gpu.load_module(module_of(body), "timeline.ptx");

@@ -214,14 +214,45 @@ TEST(Timeline, UpdatesOfOneWordOfGlobalMemoryFollowEachOther) {
   EXPECT_NEAR(static_cast<double>(cycles(same, 64)) / static_cast<double>(cycles(own, 64)), 8, 1);
 }
 
+/// Clocks of a hundred divisions by 3 in each warp. `numerators` sets %f0.
+double divisions(const std::string& what, const std::string& numerators, const Asked& asked = {}) {
+  std::string body = numerators + "  mov.f32 %f1, 0f40400000;\n";
+  for (int i = 0; i < 100; ++i) body += fmt::format("  {} %f{}, %f0, %f1;\n", what, 2 + i % 6);
+  body += "  mul.wide.u32 %b, %t, 4;\n  add.s64 %b, %a, %b;\n  st.global.f32 [%b], %f3;\n";
+  return static_cast<double>(predict(body, asked).cycles);
+}
+const std::string kFromZero = "  cvt.rn.f32.u32 %f0, %t;\n",
+                  kFromOne = kFromZero + "  add.f32 %f0, %f0, 0f3F800000;\n",
+                  kDenormals = "  mov.f32 %f0, 0f000116C2;\n";
+
 TEST(Timeline, ExactDivisionsOfAWarpDoNotOverlap) {
-  const auto divisions = [](const std::string& what) {
-    std::string body = "  cvt.rn.f32.u32 %f0, %t;\n  mov.f32 %f1, 0f40400000;\n";
-    for (int i = 0; i < 100; ++i) body += fmt::format("  {} %f{}, %f0, %f1;\n", what, 2 + i % 6);
-    return predict(body + "  mul.wide.u32 %b, %t, 4;\n  add.s64 %b, %a, %b;\n  st.global.f32 [%b], %f3;\n")
-        .cycles;
+  EXPECT_NEAR(divisions("div.rn.f32", kFromOne) - divisions("div.full.f32", kFromOne), 100 * (57 - 8), 200);
+}
+
+TEST(Timeline, ExactDivisionsOfZeroAndOfDenormalsTakeLonger) {
+  const auto slower = [](const std::string& what, const std::string& numerators, const Asked& asked = {}) {
+    return divisions(what, numerators, asked) - divisions(what, kFromOne, asked);
   };
-  EXPECT_NEAR(static_cast<double>(divisions("div.rn.f32") - divisions("div.full.f32")), 100 * (57 - 8), 200);
+  // Measured, for each: 57.6, 285.7 where one lane divides 0, 535.8 where one divides a denormal number.
+  EXPECT_NEAR(slower("div.rn.f32", kFromZero), 100 * (285.7 - 57.6), 300);
+  EXPECT_NEAR(slower("div.rn.f32", kDenormals), 100 * (535.8 - 57.6), 300);
+  // Sixteen warps on an SM: 71.1, 352.7 and 740.7.
+  const std::string all_zero = "  mov.f32 %f0, 0f80000000;\n";
+  EXPECT_NEAR(slower("div.rn.f32", all_zero, {.threads = 512}), 100 * (352.7 - 71.1), 1500);
+  EXPECT_NEAR(slower("div.rn.f32", kDenormals, {.threads = 512}), 100 * (740.7 - 71.1), 3000);
+  EXPECT_NEAR(slower("div.full.f32", kFromZero), 0, 10);
+}
+
+TEST(Timeline, NumbersThatFollowFromProductsLeftOutDoNotSlowDivisionsDown) {
+  const std::string product = R"(
+  mov.u32 %x, 0;
+  mov.f32 %f0, 0f00000000;
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f2,%f3,%f4,%f5}, {%x,%x,%x,%x}, {%x,%x}, {%f0,%f0,%f0,%f0};
+  mov.f32 %f0, %f2;
+)";
+  EXPECT_GT(divisions("div.rn.f32", product), 28000);
+  EXPECT_LT(divisions("div.rn.f32", product, {.math = TensorMath::kNone}), 8000);
+  EXPECT_GT(divisions("div.rn.f32", kFromZero, {.math = TensorMath::kNone}), 28000);  // no product, no doubt
 }
 
 TEST(Timeline, NothingIsPredictedOfALaunchThatDoesNotEnd) {

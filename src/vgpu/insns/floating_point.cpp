@@ -10,6 +10,7 @@
 #include "core/scalar_float.h"
 #include "vgpu/insns/lane_loops-inl.h"
 #include "vgpu/insns/small_facts.h"
+#include "vgpu/machine/cluster.h"
 #include "vgpu/program/decode_arith.h"
 #include "vgpu/program/program_builder.h"
 
@@ -54,6 +55,13 @@ auto how(const Instruction& n) {
 
 // ---- f32 and f64
 
+/// Those who predict times see what is divided first.
+Step exec_div_f32(Warp& w, const Instruction& n, Mask active) {
+  w.cta().cluster().observe().divides(w, w.reg<uint32_t>(n.a), active);
+  return exec_binary<float, float, float, decltype([](float a, float b) { return arith::div(a, b); })>(
+      w, n, active);
+}
+
 /// Round to nearest, no modifiers: loops that vectorise.
 template <class T>
 ExecFunction plain(Op op) {
@@ -68,6 +76,7 @@ ExecFunction plain(Op op) {
     case Op::mad:
       return ternary<T>([](T a, T b, T c) { return fused(a, b, c); });
     case Op::div:
+      if constexpr (std::is_same_v<T, float>) return exec_div_f32;
       return binary<T>([](T a, T b) { return arith::div(a, b); });
     case Op::rcp:
       return unary<T>([](T a) { return arith::rcp(a); });

@@ -148,6 +148,10 @@ class Observers {
     if (timeline_ != nullptr)
       timeline_->updated(number_of(warp), insn, space, host, lanes, bytes, returns, is_native);
   }
+  /// A warp is about to divide, exactly rounded, these float32 numbers, by lane.
+  void divides(const Warp& warp, const uint32_t* numerators, Mask lanes) {
+    if (timeline_ != nullptr) timeline_->divides(number_of(warp), numerators, lanes);
+  }
   /// An instruction reads or writes `bytes` of global memory at each lane's host address.
   void global_accessed(const Instruction& insn, const std::byte* const* host, Mask lanes, uint32_t bytes,
                        GlobalAccess access) {

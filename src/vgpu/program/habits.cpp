@@ -18,6 +18,22 @@ void Habits::note(const ptx::Instruction& insn) {
                             insn.has(Mod::param) || insn.has(Mod::param_entry) || insn.has(Mod::param_func);
   const bool is_load = insn.op == Op::ld || insn.op == Op::atom || insn.op == Op::wmma_load_a ||
                        insn.op == Op::wmma_load_b || insn.op == Op::wmma_load_c;
+  switch (insn.op) {
+    case Op::mma_sync:
+    case Op::mma_sp_sync:
+    case Op::mma_sp_ordered_sync:
+    case Op::wmma_mma:
+    case Op::wgmma_mma_async:
+    case Op::wgmma_mma_async_sp:
+    case Op::tcgen05_mma:
+    case Op::tcgen05_mma_sp:
+    case Op::tcgen05_mma_ws:
+    case Op::tcgen05_mma_ws_sp:
+      multiplies = true;
+      break;
+    default:
+      break;
+  }
   reads_shared |= insn.op == Op::ldmatrix || (is_load && !is_elsewhere);
   if (is_wait) ++(insn.has(Mod::relaxed) ? relaxed_waits : acquiring_waits);
   if (insn.has(Mod::relaxed) || !insn.has(Mod::cluster)) return;

@@ -19,6 +19,8 @@ struct Habits {
   bool heeds_other_clusters = false;
   /// Threads may read what lies in shared memory. Else what copies bring there is only multiplied or stored.
   bool reads_shared = false;
+  /// Uses tensor cores: where their products are left out, what it computes is nonsense.
+  bool multiplies = false;
 
   void note(const ptx::Instruction& insn);
   /// Is a rule that a wait, or an arrival, bends kept elsewhere in the program?

@@ -145,7 +145,7 @@ InstructionCost instruction_cost(const CostModel& m, CostClass cost) {
       return {m.mufu_issue, m.mufu_issue + 14};
     // M, as all of these: docs/measurements/2026-11-23-instructions.md.
     case CostClass::kExact:
-      return {17, 57, 57};
+      return division_cost(Numerator::kNormal);
     case CostClass::kExactDouble:
       return {35, 125, 125};
     case CostClass::kDivide:
@@ -196,6 +196,18 @@ InstructionCost update_cost(const CostModel& model, SharedUpdate update) {
       return {14, 110, 110};
     default:
       return instruction_cost(model, CostClass::kAtomic);
+  }
+}
+
+// M: docs/measurements/2026-11-23-waits.md. Issue: a quarter of what each of 16 warps of an SM took.
+InstructionCost division_cost(Numerator numerator) {
+  switch (numerator) {
+    case Numerator::kZero:
+      return {88, 286, 286};
+    case Numerator::kDenormal:
+      return {185, 536, 536};
+    default:
+      return {17, 57, 57};
   }
 }
 

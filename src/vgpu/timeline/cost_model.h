@@ -80,5 +80,9 @@ struct InstructionCost {
 InstructionCost instruction_cost(const CostModel& model, CostClass cost);
 /// The same of atomic updates of shared memory that are more than an instruction.
 InstructionCost update_cost(const CostModel& model, SharedUpdate update);
+/// What div.rn.f32 divides, as far as that says how long it takes: a warp with a zero or a denormal number among its lanes
+/// leaves the usual code. In the order of the time.
+enum class Numerator : uint8_t { kNormal, kZero, kDenormal };
+InstructionCost division_cost(Numerator numerator);
 
 }  // namespace imbrex::vgpu

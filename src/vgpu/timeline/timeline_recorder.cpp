@@ -39,6 +39,7 @@ TimelineRecorder::TimelineRecorder(const LaunchContext& launch, int64_t number, 
       rank_(launch.rank),
       model_(cost_model(launch.target.sm, 0, launch.options.timeline.gpu.get())),
       with_texts_(with_texts),
+      computes_(launch.options.tensor_math != TensorMath::kNone || !launch.program.habits.multiplies),
       most_works_(static_cast<size_t>(launch.recorded_works)),
       ends_when_cut_(std::find(launch.whole.begin(), launch.whole.end(), number) == launch.whole.end()),
       flags_(launch.flags) {
@@ -105,8 +106,10 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
   if (state.issue == 0) state.run_insn = insn.index;
   wait_for(warp, insn.index, Kind::kWaitWork, loads_for(state, info, *program_, recording_));
   const auto update = static_cast<SharedUpdate>(info.update);
-  const InstructionCost price =
-      update == SharedUpdate::kNone ? instruction_cost(model_, cost) : update_cost(model_, update);
+  const Numerator numerator = std::exchange(state.numerator, Numerator::kNormal);
+  const InstructionCost price = numerator != Numerator::kNormal ? division_cost(numerator)
+                                : update != SharedUpdate::kNone ? update_cost(model_, update)
+                                                                : instruction_cost(model_, cost);
   if (price.alone > 0) end_block(state);
   double begin = state.clock;
   for (uint32_t r : info.reads) begin = std::max(begin, state.ready[r]);
@@ -131,6 +134,17 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
   }
   state.load = -1;
   state.wavefronts = 0;
+}
+
+void TimelineRecorder::divides(size_t warp, const uint32_t* numerators, Mask lanes) {
+  if (!computes_) return;
+  Numerator& slowest = states_[warp].numerator;
+  slowest = Numerator::kNormal;
+  for_each_lane(lanes, [&](int lane) {
+    const uint32_t magnitude = numerators[lane] & 0x7FFFFFFFu;
+    if (magnitude < 0x00800000u)
+      slowest = std::max(slowest, magnitude == 0 ? Numerator::kZero : Numerator::kDenormal);
+  });
 }
 
 void TimelineRecorder::executed(size_t warp, const Instruction& insn, Step step) {

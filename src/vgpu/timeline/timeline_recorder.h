@@ -39,6 +39,9 @@ class TimelineRecorder {
   void updated(size_t warp, const Instruction& insn, Space space, const std::byte* const* host, Mask lanes,
                uint32_t bytes, bool returns, bool is_native);
 
+  /// It divides float32 numbers, exactly rounded: what is divided says how long that takes.
+  void divides(size_t warp, const uint32_t* numerators, Mask lanes);
+
   /// mbarrier.init: a new object from now on.
   void initialised(const Who& who, SyncKey key);
   /// An arrival, announced or delivered bytes, in a phase of an object; by whoever acts now.
@@ -93,7 +96,8 @@ class TimelineRecorder {
     std::vector<int32_t> loads;  // by register: the load that fills it, or -1
     int32_t load = -1;           // by the instruction being executed
     double wavefronts = 0;       // clocks its access takes of shared memory
-    int32_t product = -1;        // the one submitted or joined last, unless its group has been closed
+    Numerator numerator = Numerator::kNormal;  // of its lanes, the one that takes longest
+    int32_t product = -1;  // the one submitted or joined last, unless its group has been closed
     Groups copies, bulk_reads, bulk_writes, products;
     std::vector<int32_t> tensor_loads, tensor_stores;
     std::vector<int32_t> copies_for_barrier;  // since the last arrival that waits for copies
@@ -144,6 +148,7 @@ class TimelineRecorder {
   bool is_cut();
 
   bool with_texts_;
+  bool computes_;  // what it divides is what the chip would
   size_t most_works_;
   Recording recording_;
   std::vector<WarpState> states_;
