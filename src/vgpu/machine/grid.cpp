@@ -126,8 +126,7 @@ void Grid::start_cluster(GridSlot& slot) {
 /// In a loop that nobody can end, what a CTA waits for may be another's to do, which loops, too.
 bool Grid::needs_others(Cluster& stopped) const {
   const std::vector<Finding>& findings = stopped.log().findings();
-  return !findings.empty() &&
-         (launches_.size() > 1 || findings.back().kind == FindingKind::kEndlessRun);
+  return !findings.empty() && (launches_.size() > 1 || findings.back().kind == FindingKind::kEndlessRun);
 }
 
 void Grid::pause_others(std::unique_lock<std::mutex>& lock) {
