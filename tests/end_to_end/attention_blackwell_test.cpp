@@ -133,6 +133,10 @@ TEST(BlackwellDecode, PagesOfEverySize) {
   for (const int64_t page : {1, 3, 16, 64, 256})
     expect_decoded({{"page", page}, {"kv", 300}, {"ragged", 1}, {"batch", 3}, {"d", 64}, {"parts", 2}});
 }
+TEST(BlackwellDecode,
+     PagesThatTakeTurnsInMemory) {  // a block's rows are two stretches of the cache, one in two
+  expect_decoded({{"page", 1}, {"kv", 129}, {"batch", 3}, {"heads", 1}, {"d", 32}, {"parts", 2}});
+}
 
 }  // namespace
 }  // namespace imbrex

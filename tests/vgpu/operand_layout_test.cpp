@@ -254,6 +254,29 @@ TEST(CopiedOperand, RowsThatFollowOneAnotherInGlobalMemoryAreNoLongRow) {
   EXPECT_TRUE(report.clean()) << report.format();
 }
 
+/// Rows of 32 bytes whose next one in global memory is the one `1 << bits` rows further.
+Report run_taking_turns(int bits) {
+  constexpr uint64_t k32B = 6, kRows = 16;
+  const std::string row_offset = fmt::format(
+      "and.b32 %x, %row, {}; mul.lo.u32 %x, %x, 96; shr.u32 %row, %row, {}; add.u32 %x, %x, %row;"
+      "mul.wide.u32 %wide, %x, 32;",
+      (1 << bits) - 1, bits);
+  return run_copied(descriptor(0, kRows, k32B), descriptor(4096, kRows, k32B), 0x08080010, false, row_offset);
+}
+
+TEST(CopiedOperand, RowsThatTakeTurnsInGlobalMemoryAreNoLongRows) {
+  // As pages of one row of a cache can lie: in memory 2 or 4 long rows.
+  for (const int bits : {1, 2}) {
+    const Report report = run_taking_turns(bits);
+    EXPECT_TRUE(report.clean()) << report.format();
+  }
+}
+
+TEST(CopiedOperand, LongRowsGoOnBehindGroupsOfEight) {
+  // Eight or sixteen rows whose parts of 32 bytes lie one behind the other, read as if they were more rows.
+  for (const int bits : {3, 4}) EXPECT_TRUE(disagrees(run_taking_turns(bits), "a tile that cp.async copied"));
+}
+
 TEST(CopiedOperand, DescriptorsThatDoNot) {
   constexpr uint64_t k32B = 6, kRows = 16;
   const uint64_t a = descriptor(0, kRows, k32B), b = descriptor(4096, kRows, k32B);

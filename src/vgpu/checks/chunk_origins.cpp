@@ -19,10 +19,30 @@ bool may_be_several_rows(const std::vector<uint32_t>& chunks, size_t row_chunks)
   });
 }
 
+constexpr size_t kGroup = 8;  // rows of a matrix descriptor that lie directly one after the other
+
+/// Is each group of eight rows there for itself? A row that is longer than a line goes on behind the whole group, never
+/// between its rows: what looks so are short rows that take turns in global memory, as pages of one row can.
+/// `at(row, column)`: where a chunk is before the swizzle; `next`: from a row to the next one.
+template <class At>
+bool are_groups_apart(const At& at, size_t rows, size_t row_chunks, int64_t next) {
+  std::vector<int64_t> begins;
+  for (size_t row = 0; row < rows; row += kGroup)
+    for (size_t column = 0; column < row_chunks; ++column) begins.push_back(at(row, column));
+  std::ranges::sort(begins);
+  int64_t line = begins[0];
+  for (const int64_t begin : begins) {
+    if (begin - line < next) continue;
+    // A part of a line may begin anywhere in it.
+    if (begin - line <= static_cast<int64_t>(kGroup - 1) * next) return false;
+    line = begin;
+  }
+  return true;
+}
+
 /// Do the chunks, row by row, lie as descriptors can describe: under one of the swizzles, rows one after the
 /// other in groups of eight? Rows gathered in an order of their own do not.
 bool is_laid_out(const std::vector<uint32_t>& chunks, size_t row_chunks) {
-  constexpr size_t kGroup = 8;
   const size_t rows = chunks.size() / row_chunks;
   for (const Swizzle swizzle : kSwizzles) {
     const auto at = [&](size_t row, size_t column) -> int64_t {
@@ -36,7 +56,7 @@ bool is_laid_out(const std::vector<uint32_t>& chunks, size_t row_chunks) {
       for (size_t column = 0; column < row_chunks && fits; ++column)
         fits = at(row, column) == at(0, column) + r * next + g * group;
     }
-    if (fits) return true;
+    if (fits && are_groups_apart(at, rows, row_chunks, next)) return true;
   }
   return false;
 }
