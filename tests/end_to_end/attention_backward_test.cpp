@@ -4,6 +4,7 @@
 
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "../full.h"
 #include "attention_exact.h"
@@ -137,14 +138,18 @@ TEST(AttentionBackward, InAnyOrder) {
             .d_v = seed > 1 ? 128 : 64},
            {.causal = seed > 1}, seed);
   expect({.heads = 2, .rows = 200, .rows_kv = 70, .d = 128, .d_v = 128}, {.causal = true});
+  // K and V in registers, whose blocks the diagonal cuts in odd places
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{301, 333}, {203, 71}, {7, 257}})
+    expect({.heads = 4, .heads_kv = 2, .rows = rows, .rows_kv = columns, .d = 64, .d_v = 64},
+           {.causal = true}, rows % 4);
   for (const int64_t rows : {1, 7, 129})
     for (const int64_t columns : {1, 7, 129})
-      expect({.batch = 2, .heads = 2, .heads_kv = 1, .rows = rows, .rows_kv = columns},
+      expect({.batch = 2, .heads = 2, .heads_kv = 1, .rows = rows, .rows_kv = columns, .d = 64, .d_v = 64},
              {.causal = rows != 7});
   const DeviceTensor some = DeviceTensor::random(virtual_gpu(), float32, {1}, 1);
   expect({.heads = 4, .d = 128, .d_v = 128}, {.causal = true, .sinks = some});
   expect({.d = 16, .d_v = 16}, {});
-  expect({}, {.soft_cap = 1.5f});
+  expect({.d = 64, .d_v = 64}, {.soft_cap = 1.5f});
 }
 TEST(AttentionBackward, SeveralSchedules) {
   for (uint64_t seed = 0; seed < 4; ++seed)
