@@ -288,6 +288,31 @@ TEST(Findings, UninitializedRegistersAreFoundWhereverTheyGetOut) {
   }
 }
 
+// A guard that was never written holds one value or the other: both are tried.
+TEST(Findings, UninitializedGuardsAreFoundWhicheverWayTheyRead) {
+  for (const std::string guard : {"@%q", "@!%q"}) {
+    for (const std::string& body : {
+             guard + " st.global.u32 [%out], %z;",
+             guard + " bra over;\n  st.global.u32 [%out], %z;\nover:",
+             "  mov.u32 %y, 5;\n  " + guard + " mov.u32 %y, %z;\n  st.global.u32 [%out], %y;",
+         }) {
+      for (const std::string before :
+           {"", "  @%p setp.eq.u32 %q, %z, 7;\n", "  @%p setp.ne.u32 %q, %z, 7;\n"}) {
+        const Finding f = only_finding(run(kernel(kHalfWritten + before + "  " + body), {0}));
+        EXPECT_EQ(f.kind, FindingKind::kUninitializedRead) << before << body;
+        EXPECT_EQ(f.message, fmt::format("reads a register that was never written in lanes 0x{:08x}",
+                                         before.empty() ? 0xFFFFFFFFu : 0xFFFFFFE0u))
+            << before << body;
+      }
+      // Only lanes that come there judge it; and what it decides in vain is nobody's business.
+      const std::string within = "  @!%p bra past;\n  setp.eq.u32 %q, %z, 7;\n  " + body + "\npast:";
+      EXPECT_TRUE(run(kernel(kHalfWritten + within), {0}).report.clean()) << within;
+      const std::string vain = "  " + guard + " mov.u32 %y, %z;";
+      EXPECT_TRUE(run(kernel(kHalfWritten + vain), {0}).report.clean()) << vain;
+    }
+  }
+}
+
 TEST(Findings, UninitializedSharedMemory) {
   const Outcome r = run(kernel(R"(
   mov.u32 %x, tile;

@@ -15,6 +15,7 @@ struct Unchecked {
   static constexpr int kIndex = 0;
   static void before(Warp&, const Instruction&, Mask) {}
   static void after(Warp&, const Instruction&, Mask) {}
+  static void guard_read(Warp&, const Instruction&, Mask) {}
   static void touched(Cluster&, const Who&, const Place&, uint32_t /*bytes*/, AccessKind, int = 7) {}
 };
 
@@ -42,8 +43,16 @@ struct Checked {
     const uint32_t* const numbers = warp.program().use_numbers.data() + use.first;
     for (uint32_t i = use.reads; i < use.all; ++i) defined[numbers[i]] |= active;
   }
+  /// Where the guard reads false in some of the `evaluating` lanes: if it is undefined, that they do nothing is chance.
+  static void guard_read(Warp& warp, const Instruction& insn, Mask evaluating) {
+    if (warp.defined().empty()) return;
+    const Mask undefined = evaluating & ~warp.defined()[warp.program().info[insn.index].guard];
+    if (undefined != 0) [[unlikely]]
+      follow_undefined_guard(warp, insn, undefined);
+  }
   /// before(), where a register read is undefined in some of the lanes.
   static void follow_undefined(Warp& warp, const Instruction& insn, Mask active);
+  static void follow_undefined_guard(Warp& warp, const Instruction& insn, Mask undefined);
   /// Every byte that a thread or a unit reads or writes passes here once, after its address was found good.
   /// `lane_shift`: the lanes from who.lane on touch 1 << lane_shift bytes each; 7: one does it all.
   static void touched(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes, AccessKind kind,

@@ -114,6 +114,7 @@ Step Cluster::run_warp(Warp& warp) {
   while (clock_ - begin < static_cast<uint64_t>(quantum_left_)) {
     const Instruction& insn = code[pc];
     const Mask active = mask & (warp.predicate(insn.guard) ^ insn.guard_flip);
+    if (active != mask) Checks::guard_read(warp, insn, mask);
     if (active == 0) {
       ++clock_;
       ++pc;

@@ -210,6 +210,18 @@ void Checked::follow_undefined(Warp& warp, const Instruction& insn, Mask active)
   }
 }
 
+void Checked::follow_undefined_guard(Warp& warp, const Instruction& insn, Mask undefined) {
+  const InstructionInfo& info = warp.program().info[insn.index];
+  if (!report_pending(warp, insn, undefined, info.guard)) {
+    if (warp.program().uses[insn.index].passes) {
+      for (const uint32_t reg : info.writes) mark_undefined(warp, insn, undefined, info.guard, reg);
+      return;
+    }
+    report_undefined_register(warp, insn, undefined, info.guard);
+  }
+  warp.defined()[info.guard] |= undefined;  // one report is enough
+}
+
 void define_loaded(Warp& warp, const Instruction& insn, Mask lanes) {
   const DefinedUse& use = warp.program().uses[insn.index];
   const uint32_t* const numbers = warp.program().use_numbers.data() + use.first;
