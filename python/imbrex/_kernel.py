@@ -208,6 +208,13 @@ class Kernel:
         return f"<Kernel {self.name}{' ' if configuration else ''}{configuration}, {self.target}>"
 
 
+class _UnknownKernel(KeyError):
+    """Shown as the words it was given, where KeyError shows them quoted."""
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
 class _Registered(Mapping):
     """The kernels of the library, by name: imbrex.kernels["softmax"]."""
 
@@ -215,7 +222,7 @@ class _Registered(Mapping):
         try:
             kernel = _imbrex.Kernel.registered(name, "")
         except _imbrex.LaunchError as error:
-            raise KeyError(str(error)) from None
+            raise _UnknownKernel(str(error)) from None
         _, _, sizes = _imbrex.registered_kernels()[name]
         return Kernel._of(kernel, (name, sizes))
 

@@ -81,9 +81,11 @@ def build(source: str | os.PathLike, name: str, members: tuple[str, ...], flags:
     if known := _recorded(record):
         return str(folder / known)
     listed = ", ".join(f"imbrex::detail::member<&Kernel::{member}>()" for member in members)
+    # Errors in what the caller of imbrex.Kernel gave name that, not a file of ours.
     glue = (
-        f'#include "{path}"\n#include "imbrex/lang/plugin.h"\nnamespace {{\nusing Kernel = {name};\n}}\n'
-        f"IMBREX_PLUGIN(Kernel{', ' if listed else ''}{listed})\n"
+        f'#include "{path}"\n#include "imbrex/lang/plugin.h"\nnamespace {{\n'
+        f'#line 1 "the name given to imbrex.Kernel"\nusing Kernel = {name};\n}}\n'
+        f'#line 1 "the members given to imbrex.Kernel"\nIMBREX_PLUGIN(Kernel{", " if listed else ""}{listed})\n'
     )
     with tempfile.TemporaryDirectory(dir=folder) as work:
         unit, made, rules = (os.path.join(work, file) for file in ("plugin.cpp", "plugin.so", "plugin.d"))

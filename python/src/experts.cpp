@@ -6,6 +6,7 @@
 #include <nanobind/ndarray.h>
 
 #include "operators.h"
+#include "python_line.h"
 
 namespace imbrex::python {
 using namespace nb::literals;
@@ -23,11 +24,11 @@ nb::dlpack::dtype dlpack_type(DataType dtype) {
 
 class Exchange {
  public:
-  Exchange(const Communicator& ranks, const std::string& target, const ExpertSizes& sizes)
+  Exchange(const Communicator& ranks, const std::string& target, const ExpertSizes& sizes, SourceLocation where)
       : ranks_(ranks),
         target_(target),
         sizes_(sizes),
-        exchange_(ranks, sizes),
+        exchange_(ranks, sizes, 128, where),
         chosen_(DeviceTensor::empty(ranks.device(), int32, {sizes.tokens * sizes.chosen})) {}
 
   /// The rows and where each expert's begin: on a GPU views of the exchange's memory, else new arrays.
@@ -67,10 +68,11 @@ class Exchange {
     expect(out.array, sizes_.dtype, shape);
     Call call("combine", {&results, &weights, &out.array}, target_);
     const DeviceTensor &from = call.in(results), &by = call.in(weights), &to = call.out(out.array);
+    const SourceLocation where = python_line();
     call.run([&] {
       DeviceTensor own = exchange_.results();
       if (from.address() != own.address()) own.copy_from(from, call.stream());
-      return exchange_.combine(by, to, call.stream());
+      return exchange_.combine(by, to, call.stream(), where);
     });
     return out.take();
   }
@@ -85,9 +87,10 @@ class Exchange {
   void send(Call& call, const DeviceTensor& x, const DeviceTensor& chosen, const Behind& behind) {
     // combine() reads the choices, which the caller's array need not keep until then.
     DeviceTensor kept = DeviceTensor::view(ranks_.device(), chosen_.address(), int32, chosen.shape());
+    const SourceLocation where = python_line();
     call.run([&] {
       if (tokens_ > 0) kept.copy_from(chosen, call.stream());
-      LaunchReport report = exchange_.dispatch(x, kept, call.stream());
+      LaunchReport report = exchange_.dispatch(x, kept, call.stream(), where);
       behind();
       return report;
     });
@@ -113,8 +116,9 @@ class Exchange {
 
 }  // namespace
 
-nb::object make_exchange(const Communicator& ranks, const std::string& target, const ExpertSizes& sizes) {
-  return nb::cast(new Exchange(ranks, target, sizes), nb::rv_policy::take_ownership);
+nb::object make_exchange(const Communicator& ranks, const std::string& target, const ExpertSizes& sizes,
+                         SourceLocation where) {
+  return nb::cast(new Exchange(ranks, target, sizes, where), nb::rv_policy::take_ownership);
 }
 
 void bind_experts(nb::module_& m) {

@@ -12,6 +12,7 @@
 
 #include "experts.h"
 #include "operators.h"
+#include "python_line.h"
 
 namespace imbrex::python {
 using namespace nb::literals;
@@ -49,12 +50,22 @@ class Group {
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
   Device device() const { return ranks_.device(); }
-  void barrier() { ranks_.barrier(); }
   void leave(const std::string& why) { ranks_.leave(why); }
-  std::vector<std::string> gather(const std::string& text) { return ranks_.gather(text); }
+  void barrier() {
+    const SourceLocation where = python_line();
+    const nb::gil_scoped_release released;
+    ranks_.barrier(where);
+  }
+  std::vector<std::string> gather(const std::string& text) {
+    const SourceLocation where = python_line();
+    const nb::gil_scoped_release released;
+    return ranks_.gather(text, where);
+  }
   void synchronize(uintptr_t stream) {
-    if (stream == 0) return ranks_.synchronize();
-    ranks_.synchronize(Stream::adopt(ranks_.device(), reinterpret_cast<void*>(stream)));
+    const SourceLocation where = python_line();
+    const nb::gil_scoped_release released;
+    if (stream == 0) return ranks_.synchronize(where);
+    ranks_.synchronize(Stream::adopt(ranks_.device(), reinterpret_cast<void*>(stream)), where);
   }
 
   nb::object all_reduce(nb::handle x_object, nb::handle out_object) {
@@ -62,11 +73,11 @@ class Group {
     Result out(x, out_object, x.shape(), x.dtype);
     expect(out.array, x.dtype, x.shape());
     Call call("all_reduce", {&x, &out.array}, target_);
-    return collective(call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to) {
-      const SymmetricTensor sent = buffer(0, x.dtype, shape_of(x)), sum = buffer(1, x.dtype, shape_of(x));
+    return collective("all_reduce", call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to, At where) {
+      const SymmetricTensor sent = buffer(0, x.dtype, shape_of(x), where), sum = buffer(1, x.dtype, shape_of(x), where);
       copy(sent.mine(), from, call);
-      if (!all_reduce_) all_reduce_.emplace(ranks_);
-      LaunchReport report = (*all_reduce_)(sent, sum, AllReduce::Kind::kAuto, call.stream());
+      if (!all_reduce_) all_reduce_.emplace(ranks_, kCtas, where);
+      LaunchReport report = (*all_reduce_)(sent, sum, AllReduce::Kind::kAuto, call.stream(), where);
       copy(to, sum.mine(), call);
       return report;
     });
@@ -81,12 +92,12 @@ class Group {
     Result out(x, out_object, shape, x.dtype);
     expect(out.array, x.dtype, shape);
     Call call("all_gather", {&x, &out.array}, target_);
-    return collective(call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to) {
-      const DeviceTensor row = buffer(0, x.dtype, shape_of(x)).mine();
+    return collective("all_gather", call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to, At where) {
+      const DeviceTensor row = buffer(0, x.dtype, shape_of(x), where).mine();
       copy(row, from, call);
-      if (!all_gather_) all_gather_.emplace(ranks_);
-      LaunchReport report = (*all_gather_)(row, buffer(1, x.dtype, rows), call.stream());
-      copy(to, buffer(1, x.dtype, shape).mine(), call);
+      if (!all_gather_) all_gather_.emplace(ranks_, kCtas, where);
+      LaunchReport report = (*all_gather_)(row, buffer(1, x.dtype, rows, where), call.stream(), where);
+      copy(to, buffer(1, x.dtype, shape, where).mine(), call);
       return report;
     });
   }
@@ -102,11 +113,11 @@ class Group {
     Result out(x, out_object, shape, x.dtype);
     expect(out.array, x.dtype, shape);
     Call call("reduce_scatter", {&x, &out.array}, target_);
-    return collective(call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to) {
-      copy(buffer(0, x.dtype, shape_of(x)).mine(), from, call);
-      const DeviceTensor sum = buffer(1, x.dtype, shape).mine();
-      if (!reduce_scatter_) reduce_scatter_.emplace(ranks_);
-      LaunchReport report = (*reduce_scatter_)(buffer(0, x.dtype, rows), sum, call.stream());
+    return collective("reduce_scatter", call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to, At where) {
+      copy(buffer(0, x.dtype, shape_of(x), where).mine(), from, call);
+      const DeviceTensor sum = buffer(1, x.dtype, shape, where).mine();
+      if (!reduce_scatter_) reduce_scatter_.emplace(ranks_, kCtas, where);
+      LaunchReport report = (*reduce_scatter_)(buffer(0, x.dtype, rows, where), sum, call.stream(), where);
       copy(to, sum, call);
       return report;
     });
@@ -125,9 +136,11 @@ class Group {
     Call call("all_gather_matmul", {&x, &w, &out.array, bias.get()}, target_);
     const DeviceTensor &tx = call.in(x), &tw = call.in(w), &to = call.out(out.array);
     const FusedOptions options = fused_options(call, bias, activation);
+    const SourceLocation where = python_line();
     call.run([&] {
-      grow(all_gather_matmul_, {.m = m, .k = k, .dtype = x.dtype});
-      return (*all_gather_matmul_.call)(tx, tw, to, options);
+      ranks_.agree("all_gather_matmul", x.dtype, {m, k}, where);
+      grow(all_gather_matmul_, {.m = m, .k = k, .dtype = x.dtype}, where);
+      return (*all_gather_matmul_.call)(tx, tw, to, options, where);
     });
     return out.take();
   }
@@ -145,9 +158,11 @@ class Group {
     Call call("matmul_reduce_scatter", {&x, &w, &out.array, bias.get()}, target_);
     const DeviceTensor &tx = call.in(x), &tw = call.in(w), &to = call.out(out.array);
     const FusedOptions options = fused_options(call, bias, activation);
+    const SourceLocation where = python_line();
     call.run([&] {
-      grow(matmul_reduce_scatter_, {.m = m, .n = n, .dtype = x.dtype});
-      return (*matmul_reduce_scatter_.call)(tx, tw, to, options);
+      ranks_.agree("matmul_reduce_scatter", x.dtype, {m, n, x.extents[1]}, where);
+      grow(matmul_reduce_scatter_, {.m = m, .n = n, .dtype = x.dtype}, where);
+      return (*matmul_reduce_scatter_.call)(tx, tw, to, options, where);
     });
     return out.take();
   }
@@ -164,10 +179,12 @@ class Group {
     Call call("matmul_all_reduce", {&x, &w, &out.array, bias.get()}, target_);
     const DeviceTensor &tx = call.in(x), &tw = call.in(w), &to = call.out(out.array);
     const FusedOptions options = fused_options(call, bias, activation);
+    const SourceLocation where = python_line();
     call.run([&] {
-      grow(matmul_all_reduce_, {.m = shape[0], .n = shape[1], .dtype = x.dtype});
-      const SymmetricTensor y = buffer(1, x.dtype, shape);
-      LaunchReport report = (*matmul_all_reduce_.call)(tx, tw, y, options);
+      ranks_.agree("matmul_all_reduce", x.dtype, {shape[0], shape[1], x.extents[1]}, where);
+      grow(matmul_all_reduce_, {.m = shape[0], .n = shape[1], .dtype = x.dtype}, where);
+      const SymmetricTensor y = buffer(1, x.dtype, shape, where);
+      LaunchReport report = (*matmul_all_reduce_.call)(tx, tw, y, options, where);
       copy(to, y.mine(), call);
       return report;
     });
@@ -175,10 +192,19 @@ class Group {
   }
 
   nb::object expert_exchange(int64_t tokens, int64_t width, int experts, int chosen, nb::handle dtype) {
-    return make_exchange(ranks_, target_, {tokens, width, experts, chosen, dtype_of(dtype)});
+    const SourceLocation where = python_line();
+    const ExpertSizes sizes{tokens, width, experts, chosen, dtype_of(dtype)};
+    {
+      const nb::gil_scoped_release released;
+      ranks_.agree("expert_exchange", sizes.dtype, {tokens, width, experts, chosen}, where);
+    }
+    return make_exchange(ranks_, target_, sizes, where);
   }
 
  private:
+  using At = const SourceLocation&;
+  static constexpr int kCtas = 128;  // of each rank, at most
+
   /// A fused product, and the largest call that it was made for.
   template <class Product>
   struct Grown {
@@ -187,34 +213,39 @@ class Group {
   };
 
   template <class Product>
-  void grow(Grown<Product>& product, const FusedSizes& needed) {
+  void grow(Grown<Product>& product, const FusedSizes& needed, At where) {
     FusedSizes& has = product.largest;
     if (product.call && needed.m <= has.m && needed.n <= has.n && needed.k <= has.k && needed.dtype == has.dtype)
       return;
     has = {std::max(has.m, needed.m), std::max(has.n, needed.n), std::max(has.k, needed.k), needed.dtype};
-    product.call.emplace(ranks_, has);
+    product.call.emplace(ranks_, has, where);
   }
 
   /// Symmetric memory, of which each call uses the beginning. All ranks ask for the same.
-  SymmetricTensor buffer(size_t number, DataType dtype, const std::vector<int64_t>& shape) {
+  SymmetricTensor buffer(size_t number, DataType dtype, const std::vector<int64_t>& shape, At where) {
     int64_t bits = dtype.bits();
     for (const int64_t extent : shape) bits *= extent;
     SymmetricTensor& memory = buffers_[number];
     const auto bytes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(bits / 8, 4096))));
     if (number_of_bytes_[number] < bytes) {
-      memory = ranks_.symmetric(uint8, {bytes});
+      memory = ranks_.symmetric(uint8, {bytes}, where);
       number_of_bytes_[number] = bytes;
     }
-    return memory.viewed_as(dtype, shape);
+    return memory.viewed_as(dtype, shape, where);
   }
 
   static void copy(DeviceTensor to, const DeviceTensor& from, const Call& call) { to.copy_from(from, call.stream()); }
 
   template <class Body>
-  nb::object collective(Call& call, const Array& x, Result& out, const Body& body) {
+  nb::object collective(const char* name, Call& call, const Array& x, Result& out, const Body& body) {
     if (!out.is_empty()) {
       const DeviceTensor &from = call.in(x), &to = call.out(out.array);
-      call.run([&] { return body(from, to); });
+      const SourceLocation where = python_line();
+      call.run([&] {
+        // Before anything is made for it: where ranks differ, each is told what the others called.
+        ranks_.agree(name, x.dtype, {x.elements()}, where);
+        return body(from, to, where);
+      });
     }
     return out.take();
   }
@@ -264,9 +295,9 @@ void bind_parallel(nb::module_& m) {
       .def_prop_ro("rank", &Group::rank)
       .def_prop_ro("size", &Group::size)
       .def_prop_ro("device", &Group::device)
-      .def("barrier", &Group::barrier, Released())
-      .def("gather", &Group::gather, "text"_a, Released())
-      .def("synchronize", &Group::synchronize, "stream"_a = 0, Released())
+      .def("barrier", &Group::barrier)
+      .def("gather", &Group::gather, "text"_a)
+      .def("synchronize", &Group::synchronize, "stream"_a = 0)
       .def("leave", &Group::leave, "why"_a = "", Released())
       .def("all_reduce", &Group::all_reduce, "x"_a, "out"_a.none() = none)
       .def("all_gather", &Group::all_gather, "x"_a, "out"_a.none() = none)

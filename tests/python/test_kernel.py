@@ -115,6 +115,10 @@ def test_says_what_the_compiler_says(source):
         imbrex.Kernel("missing.cpp", "Scale")
     with pytest.raises(imbrex.LaunchError, match="no name of a C"):
         imbrex.Kernel(source, "Scale; system(0)")
+    with pytest.raises(imbrex.CompileError, match="the name given to imbrex.Kernel:1:.*Skale"):
+        imbrex.Kernel(source, "Skale")
+    with pytest.raises(imbrex.CompileError, match="the members given to imbrex.Kernel:1:.*blok"):
+        imbrex.Kernel(source, "Scale", blok=128)
 
 
 def test_without_a_compiler(source, monkeypatch):
@@ -132,8 +136,9 @@ def test_the_kernels_of_the_library(random):
     powers = np.exp(x.astype(float))
     assert np.abs(y - powers / powers.sum(1, keepdims=True)).max() < 1e-6
     assert kernel.run(5, 33, x, y).clean
-    with pytest.raises(KeyError, match="softmax"):
+    with pytest.raises(KeyError) as unknown:
         imbrex.kernels["softmaxx"]
+    assert str(unknown.value) == "error: no kernel is called 'softmaxx'\n  help: did you mean 'softmax'?"
 
 
 def test_a_page_about_a_kernel():

@@ -118,20 +118,35 @@ def refused(ranks):
         ranks.matmul_all_reduce(np.zeros((4, 8), np.float16), np.zeros((16, 4), np.float16))
     with pytest.raises(imbrex.LaunchError, match="does not lie as"):
         ranks.matmul_all_reduce(np.zeros((4, 8), np.float16), np.zeros((8, 16), np.float16))
-    with pytest.raises(imbrex.DeviceError, match=r"symmetric\(uint8, \[4096\]\).*symmetric\(uint8, \[16384\]\)"):
+    with pytest.raises(imbrex.DeviceError, match=r"all_reduce\(float32, 10\).* all_reduce\(float32, 4010\)"):
         ranks.all_reduce(np.zeros(10 + 4000 * ranks.rank, np.float32))
 
 
 def other_shape(ranks):
     n = 10 + ranks.rank  # in a buffer of the same size
-    with pytest.raises(imbrex.DeviceError, match=r"AllReduce\(float32, 10\), rank 1 calls .*AllReduce\(float32, 11\)"):
+    with pytest.raises(imbrex.DeviceError, match=r"all_reduce\(float32, 10\), rank 1 calls all_reduce\(float32, 11\)"):
         ranks.all_reduce(np.zeros(n, np.float32))
 
 
 def other_product(ranks):
     x, w = np.zeros((300, 16 + 16 * ranks.rank), np.float16), np.zeros((16 + 16 * ranks.rank, 24), np.float16)
-    with pytest.raises(imbrex.DeviceError, match=r"MatmulReduceScatter\(float16, 300 x 24 x 16\), rank 1 calls .* 32\)"):
+    with pytest.raises(imbrex.DeviceError, match=r"matmul_reduce_scatter\(float16, 300 x 24 x 16\), rank 1 calls .* 32\)"):
         ranks.matmul_reduce_scatter(x, np.asfortranarray(w))
+
+
+def other_call(ranks):
+    """The error names the calls and the lines of this program, none of the extension's."""
+    with pytest.raises(imbrex.DeviceError) as caught:
+        if ranks.rank == 0:
+            ranks.all_reduce(np.zeros(8, np.float32))
+        else:
+            ranks.expert_exchange(tokens=4, width=64, experts=2, chosen=1)
+    said = str(caught.value)
+    assert "rank 0 calls all_reduce(float32, 8), rank 1 calls expert_exchange(bfloat16, 4 x 64 x 2 x 1)" in said
+    line = other_call.__code__.co_firstlineno + 4  # of rank 0's call
+    assert f"rank 0 has come to all_reduce(float32, 8) at {__file__}:{line}" in said
+    assert said.startswith(f"{__file__}:{line + 2 * ranks.rank}: error: ")
+    assert ".cpp" not in said and ".h:" not in said
 
 
 def dies(ranks):
@@ -150,7 +165,7 @@ def fails(ranks):
 
 
 @pytest.mark.parametrize("body, count", [("collectives", 3), ("products", 2), ("experts", 2), ("refused", 2),
-                                         ("other_shape", 2), ("other_product", 2)])
+                                         ("other_shape", 2), ("other_product", 2), ("other_call", 2)])
 def test_ranks(body, count):
     for output, code in launch(count, __file__, body):
         assert (output.strip(), code) == ("right", 0)

@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 vgpu::Options options(uint64_t seed, int64_t memory = int64_t{1} << 26) {
   vgpu::Options options{.target = "sm_90a", .num_sms = 4, .seed = seed};
@@ -385,8 +386,24 @@ TEST(RunRanks, OtherCallsAreAnErrorOnAllRanks) {
         error_of([&] { communicator.symmetric(float32, {64 + communicator.rank()}); });
   });
   for (const std::string& error : errors)
-    EXPECT_THAT(error, AllOf(HasSubstr("symmetric(float32, [64])"), HasSubstr("symmetric(float32, [65])"),
+    EXPECT_THAT(error, AllOf(HasSubstr("rank 0 has come to symmetric(float32, [64]) at"),
+                             HasSubstr("rank 1 has come to symmetric(float32, [65]) at"),
                              HasSubstr("parallel_test.cpp")));
+}
+
+TEST(RunRanks, ACollectiveThatOneRankMakesIsNamedByTheProgramsLine) {
+  std::vector<std::string> errors(2);
+  run_ranks(Ranks::virtual_node(2, options(0)), [&](Communicator& communicator) {
+    errors[static_cast<size_t>(communicator.rank())] = error_of([&] {
+      if (communicator.rank() == 0)
+        AllReduce(communicator, 2);
+      else
+        AllGather(communicator, 3);
+    });
+  });
+  for (const std::string& error : errors)
+    EXPECT_THAT(error, AllOf(HasSubstr("parallel_test.cpp"), Not(HasSubstr("all_reduce.h")),
+                             Not(HasSubstr("all_gather.h"))));
 }
 
 TEST(RunRanks, ARankThatIsLateIsNamedWithinTheTimeStated) {
@@ -400,7 +417,9 @@ TEST(RunRanks, ARankThatIsLateIsNamedWithinTheTimeStated) {
     error = error_of([&] { communicator.barrier(); });
     is_over = true;
   });
-  EXPECT_THAT(error, HasSubstr("rank 1 has not come within 0.05 s, while rank 0 waits for barrier"));
+  EXPECT_THAT(error,
+              AllOf(HasSubstr("rank 1 has not come within 0.05 s, while rank 0 waits for barrier"),
+                    HasSubstr("rank 0 has come to barrier at"), HasSubstr("rank 1 is in its host program")));
 }
 
 TEST(RunRanks, AKernelThatWaitsForARankThatEndedIsFound) {

@@ -43,6 +43,7 @@ int free_port() {
 struct Rank {
   pid_t process = -1;
   bool is_running = false;
+  bool is_ended_here = false;  // by this program, which has said so
 };
 
 pid_t start(const std::vector<std::string>& program, int rank, int ranks, int port, const std::string& job) {
@@ -95,8 +96,14 @@ int launch(const Options& options, const std::vector<std::string>& program) {
     const pid_t ended = waitpid(-1, &status, WNOHANG);
     if (ended <= 0) {
       if (Clock::now() >= end_them) {
-        for (const Rank& rank : ranks)
-          if (rank.is_running) kill(rank.process, with);
+        for (size_t rank = 0; rank < ranks.size(); ++rank) {
+          if (!ranks[rank].is_running) continue;
+          kill(ranks[rank].process, with);
+          if (with == SIGTERM)
+            fmt::print(stderr, "imbrex launch: rank {} still ran {:g} s after that (--grace), and is ended\n",
+                       rank, options.grace);
+          ranks[rank].is_ended_here = true;
+        }
         with = SIGKILL;
         end_them = Clock::now() + std::chrono::seconds(2);
       }
@@ -108,7 +115,7 @@ int launch(const Options& options, const std::vector<std::string>& program) {
       ranks[rank].is_running = false;
       --running;
       const std::string how = how_it_ended(static_cast<int>(rank), status);
-      if (how.empty()) continue;
+      if (how.empty() || ranks[rank].is_ended_here) continue;
       fmt::print(stderr, "imbrex launch: {}\n", how);
       if (exit_code != 0) continue;
       exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

@@ -230,7 +230,19 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
   if (options.stats && device.is_virtual()) print_statistics(last.report.virtual_report.statistics);
 }
 
+/// A program where a kernel's name belongs: who types it means `imbrex run -- PROGRAM`.
+void refuse_program(const std::string& name) {
+  const bool is_program = name.find('/') != name.npos && access(name.c_str(), X_OK) == 0;
+  if (is_program)
+    throw LaunchError(
+        Diagnostic{{},
+                   fmt::format("'{}' is a program; a kernel of `imbrex list` is expected here", name),
+                   {},
+                   fmt::format("a CUDA program is run by: imbrex run -- {}", name)});
+}
+
 int run(Options options, const CLI::App& command) {
+  refuse_program(options.choice.name());
   const RegisteredKernel& kernel = options.choice.kernel();
   Device device = Device::open(options.device, kernel.target, virtual_options(options, options.seed));
   if (device.is_virtual())

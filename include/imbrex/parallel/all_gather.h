@@ -71,10 +71,10 @@ template <class K>
 class RowCollective {
  public:
   /// At most `ctas` of each rank take part, fewer for small tensors; a GPU must hold them all at once.
-  explicit RowCollective(Communicator ranks, int ctas = 128)
+  explicit RowCollective(Communicator ranks, int ctas = 128, SourceLocation where = SourceLocation::current())
       : ranks_(std::move(ranks)),
         ctas_(ctas),
-        signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()))),
+        signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()), where)),
         calls_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {ctas}))),
         kernel_({}, ranks_.device()) {}
 

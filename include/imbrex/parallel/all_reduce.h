@@ -123,10 +123,10 @@ class AllReduce {
   enum class Kind : uint8_t { kAuto, kOneShot, kTwoShot };
 
   /// At most `ctas` of each rank take part, fewer for small tensors; a GPU must hold them all at once.
-  explicit AllReduce(Communicator ranks, int ctas = 128)
+  explicit AllReduce(Communicator ranks, int ctas = 128, SourceLocation where = SourceLocation::current())
       : ranks_(std::move(ranks)),
         ctas_(ctas),
-        signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()))),
+        signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()), where)),
         calls_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {ctas}))),
         one_shot_({.block = kBlock}, ranks_.device()),
         large_one_shot_({.block = kLargeBlock}, ranks_.device()),

@@ -38,15 +38,15 @@ std::string Meeting::text_of(int rank) const {
 }
 
 void Meeting::refuse(SourceLocation where) const {
-  std::vector<std::string> facts;
-  for (size_t rank = 0; rank < seats_.size(); ++rank) facts.push_back(text_of(static_cast<int>(rank)));
-  throw DeviceError(Diagnostic{where, broken_, std::move(facts), help_});
+  throw DeviceError(Diagnostic{where, broken_, facts_, help_});
 }
 
 void Meeting::break_up(std::string why, std::string help) {
   if (!broken_.empty()) return;
   broken_ = std::move(why);
   help_ = std::move(help);
+  // As the ranks stand now: each leaves its place when it is told.
+  for (size_t rank = 0; rank < seats_.size(); ++rank) facts_.push_back(text_of(static_cast<int>(rank)));
 }
 
 void Meeting::advance() {

@@ -77,7 +77,8 @@ class Meeting {
   std::vector<Seat> seats_;
   std::shared_ptr<vgpu::VirtualNode> node_;
   double patience_;
-  std::string broken_, help_;  // why, and what to do; "" while all is well
+  std::string broken_, help_;       // why, and what to do; "" while all is well
+  std::vector<std::string> facts_;  // where each rank stood when it broke
 };
 
 }  // namespace imbrex::runtime
