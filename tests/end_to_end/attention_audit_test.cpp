@@ -128,7 +128,11 @@ std::vector<Form> forms() {
       {"AllGradients",
        "attention_backward_all",
        kRows + kGradients + Choices{{"d", {32, 64, 96}}},
-       {"staggers=0", "staggers=1", "slopes_shared=0", "slopes_shared=0 held=2", "held=1"}},
+       {"staggers=0", "staggers=1", "slopes_shared=0"}},
+      {"AllGradientsHeld",  // of small heads, whose operands find room in registers
+       "attention_backward_all",
+       kRows + kGradients + Choices{{"d", {32, 64}}},
+       {"slopes_shared=0 held=2", "held=1"}},
       {"Blackwell",
        "blackwell_attention",
        kRows + kMasks + Choices{{"d", {32, 64, 96, 128}}, {"alibi", {0, 0, 1}}},

@@ -128,6 +128,12 @@ int typed_tile(const TileOptions& options) {
   return 0;
 }
 
+Json messages(const std::vector<Diagnostic>& diagnostics) {
+  Json result = Json::array();
+  for (const Diagnostic& d : diagnostics) result.push_back(d.message);
+  return result;
+}
+
 int kernel_tiles(const TileOptions& options) {
   const RegisteredKernel& kernel = options.choice.kernel();
   const GpuModel gpu = options.gpu.gpu_for(kernel);
@@ -153,7 +159,8 @@ int kernel_tiles(const TileOptions& options) {
                       {"tensor_memory_columns", c.resources.cta.tensor_memory_columns}});
         if (c.assembled)
           entry.update({{"assembled_registers", c.assembled->registers_per_thread},
-                        {"spill_bytes", c.assembled->spill_bytes}});
+                        {"spill_bytes", c.assembled->spill_bytes},
+                        {"slow", messages(c.assembled->slow)}});
         entry.update(to_json(c.occupancy));
       }
       out.push_back(entry);
@@ -175,6 +182,9 @@ int kernel_tiles(const TileOptions& options) {
                                          c.resources.cta.registers_per_thread)
                            : "an estimate",
                c.resources.pressure.file, c.resources.pressure.line);
+    if (c.assembled)
+      for (const Diagnostic& slow : c.assembled->slow)
+        fmt::print("\na launch refuses it: {}\n", slow.format());
     return 0;
   }
   size_t width = 6;
@@ -197,7 +207,9 @@ int kernel_tiles(const TileOptions& options) {
     }
     fmt::print("{:{}} {:>7} {:>9} {}{:>7} {:>7}  {}{}\n", c.config, width, r.threads, r.registers_per_thread,
                real, r.shared_bytes, r.tensor_memory_columns, verdict(c.occupancy),
-               c.assembled && c.assembled->spill_bytes > 0 ? ", spills" : "");
+               !c.assembled || c.assembled->slow.empty() ? ""
+               : c.assembled->spill_bytes > 0            ? ", spills"
+                                                         : ", products serialized");
   }
   if (assembled > 0)
     fmt::print("\nregisters within 16 or 10 % of what {} gives: {} of {}\n",

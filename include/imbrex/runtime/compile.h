@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "imbrex/core/error.h"
 #include "imbrex/core/source_location.h"
 #include "imbrex/inspect/occupancy.h"
 #include "imbrex/runtime/cache.h"
@@ -44,7 +45,8 @@ KernelResources kernel_resources(ir::Function& function);
 struct AssembledResources {
   std::string assembler;  ///< "ptxas 13.0.88"
   int64_t registers_per_thread = 0;
-  int64_t spill_bytes = 0;  ///< stored a thread
+  int64_t spill_bytes = 0;       ///< stored a thread
+  std::vector<Diagnostic> slow;  ///< what a launch refuses: spills, and tensor core products one at a time
 };
 /// Runs every pass and ptxas, or takes what the cache has of that. The PTX is the kernel's own target's, the
 /// machine code `target`'s, which must run such PTX; "": the same. Throws CompileError, and LaunchError where

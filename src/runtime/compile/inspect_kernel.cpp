@@ -81,7 +81,8 @@ AssembledResources assembled_resources(ir::Function& function, const std::string
       runtime::assemble_cached(ptxas, kernel, target.empty() ? kernel.target : target, Cache::shared(),
                                {.spills = true, .serialization = true});
   const runtime::AssemblerLog log = cubin.log();
-  return {cubin.assembler, log.registers, log.spill_store_bytes};
+  return {cubin.assembler, log.registers, log.spill_store_bytes,
+          runtime::performance_errors(kernel, log, {})};
 }
 
 void runtime::ship(ir::Function& function, const std::string& identity, Cache& folder) {
