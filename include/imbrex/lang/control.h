@@ -162,9 +162,10 @@ Guard warp_group(int64_t first_warp, int64_t warps, SourceLocation where = Sourc
 
 /// Barrier over the enclosing thread group: the CTA, several whole warps, or one. All its threads execute it.
 /// Orders their accesses to memory. [PTX: bar.sync, bar.warp.sync]
-void sync(SourceLocation where = SourceLocation::current());
+void sync(SourceLocation where = SourceLocation::current());  // beside unistd.h: `using imbrex::sync;`
 /// sync() under a name that does not clash with POSIX's: with `using namespace imbrex` at global scope,
-/// sync() is ambiguous as soon as some header includes <unistd.h>.
+/// sync() is ambiguous as soon as some header includes <unistd.h>, unless `using imbrex::sync;` stands in the kernel's
+/// body or in a namespace around the kernel.
 inline void sync_threads(SourceLocation where = SourceLocation::current()) { sync(where); }
 
 /// Promises that the condition holds whenever control passes here, for the compiler to use. Where it does not

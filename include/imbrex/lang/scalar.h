@@ -102,6 +102,20 @@ class Scalar {
     return false;
   }
 
+  /// Does not compile. Explicit, because an implicit one would tie with the operators; so where a C++ number is initialised
+  /// with `=`, the compiler says only that it cannot convert.
+  template <class T>
+  requires(std::is_arithmetic_v<T> && !std::same_as<T, bool>) explicit operator T()
+      const {  // a traced value is no C++ number: write `Int32 y = x` or `auto y = x`
+    static_assert(detail::kNever<T>,
+                  "a traced value is no C++ number, for the kernel is not running yet: hold it in `Int32 y = "
+                  "x` or `auto y "
+                  "= x`, convert it with `x.to(float32)`, and take what must be known when the kernel is "
+                  "traced from an "
+                  "int parameter or a member");
+    return T{};
+  }
+
   detail::Handle handle() const { return handle_; }
 
  protected:
@@ -240,6 +254,11 @@ class Var : public Scalar {
  public:
   static constexpr DataType kType = D;
 
+  /// Does not compile: a variable begins with a value.
+  template <class T = void>
+  Var() : Scalar({}, D) {
+    static_assert(detail::kNever<T>, "a variable begins with a value: `Int32 x = 0`");
+  }
   /// Sets the variable each time control passes here. CompileError for a floating `init` of an integer
   /// variable.
   template <ScalarLike T>

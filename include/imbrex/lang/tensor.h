@@ -85,6 +85,16 @@ class MemoryTensor : public Tensor {
   Derived reshape(const Shape& shape, SourceLocation where = SourceLocation::current()) const {
     return Derived(detail::reshape(*this, shape, where));
   }
+
+  /// Does not compile; see Scalar.
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  explicit operator T() const {  // an element is read when the kernel runs: write `Int32 y = g[i]`
+    static_assert(
+        kNever<T>,
+        "an element of memory is read when the kernel runs, so it is no C++ number: `Int32 y = g[i]`");
+    return T{};
+  }
 };
 
 }  // namespace detail
@@ -176,6 +186,16 @@ class RegisterBase : public Tensor {
                   "`if (auto arm = when(...))`, or pick elements with select()");
     return false;
   }
+  /// Does not compile; see Scalar.
+  template <class T>
+  requires(std::is_arithmetic_v<T> && !std::same_as<T, bool>) explicit operator T()
+      const {  // a register tensor is no number: `Float32 y = sum(x)` or x.item({i, j})
+    static_assert(
+        detail::kNever<T>,
+        "a register tensor is no number: reduce it, as in `Float32 y = sum(x)`, or take one element, "
+        "`x.item({i, j})`; convert all of it with `x.to(float32)`");
+    return T{};
+  }
 
  protected:
   using Tensor::Tensor;
@@ -249,8 +269,8 @@ class RegisterTensor : public RegisterBase {
       : RegisterBase(detail::new_tile_variable(TileArg(other, where), where)) {}
   /// They do not compile: a variable has the shape, the type and the value of a first tile.
   template <class T>
-  requires(std::derived_from<T, GlobalTensor> || std::derived_from<T, SharedTensor> ||
-           ScalarLike<T>) explicit RegisterTensor(const T&)
+  requires(std::derived_from<T, GlobalTensor> || std::derived_from<T, SharedTensor> || ScalarLike<T>)
+      RegisterTensor(const T&)
       : RegisterBase(detail::Handle{}) {
     static_assert(!std::derived_from<T, GlobalTensor>,
                   "a tensor of global memory is no register tensor: load a tile of it, `RegisterTensor x = "
@@ -273,8 +293,9 @@ class RegisterTensor : public RegisterBase {
   /// Takes the variable over; `other` must not be used any more.
   RegisterTensor(RegisterTensor&& other) noexcept : RegisterBase(other.handle_) { other.handle_ = {}; }
 
-  RegisterTensor& operator=(const RegisterTensor& value) {
-    detail::assign_tile(*this, NumArg(value, detail::last_location()));
+  /// (Volatile, so that a number is not converted to a RegisterTensor on the way: NumArg takes it, with its line.)
+  RegisterTensor& operator=(const volatile RegisterTensor& value) {
+    detail::assign_tile(*this, NumArg(const_cast<const RegisterTensor&>(value), detail::last_location()));
     return *this;
   }
   RegisterTensor& operator=(const RegisterValue& value) {
@@ -381,6 +402,10 @@ inline RegisterValue floor(const TileArg& a) { return detail::tile_unary(detail:
 inline RegisterValue ceil(const TileArg& a) { return detail::tile_unary(detail::Unary::kCeil, a); }
 RegisterValue fma(const TileArg& a, const NumArg& b, const NumArg& c);
 RegisterValue cast(const TileArg& a, DataType dtype);
+template <DataType D>
+RegisterValue cast(const TileArg& a) {
+  return cast(a, D);
+}
 
 struct ReduceOptions {
   int axis = -1;      ///< the dimension to reduce; negative counts from the end

@@ -200,10 +200,10 @@ struct LaunchArguments<ParameterList<T, Params...>> {
     if constexpr ((ArgumentStruct<Args> || ...)) {
       return std::apply([&](const auto&... all) { return make_behind(first, all...); },
                         std::tuple_cat(flat_arguments(rest)...));
-    } else {
-      static_assert(sizeof...(Args) == sizeof...(Params),
-                    "the kernel's operator() takes another number of arguments");
+    } else if constexpr (1 + sizeof...(Args) == kCount) {
       return {first.argument, launch_argument<Params>(rest)...};
+    } else {
+      return explain_count<1 + sizeof...(Args)>();
     }
   }
   template <class... Args>
@@ -211,14 +211,23 @@ struct LaunchArguments<ParameterList<T, Params...>> {
     if constexpr ((ArgumentStruct<Args> || ...)) {
       return std::apply([](const auto&... all) { return make(all...); },
                         std::tuple_cat(flat_arguments(arguments)...));
-    } else {
-      static_assert(sizeof...(Args) == 1 + sizeof...(Params),
-                    "the kernel's operator() takes another number of arguments");
+    } else if constexpr (sizeof...(Args) == kCount) {
       return make_all(arguments...);
+    } else {
+      return explain_count<sizeof...(Args)>();
     }
   }
 
  private:
+  static constexpr size_t kCount = 1 + sizeof...(Params);
+  template <size_t kGiven>
+  static std::array<LaunchArgument, kCount> explain_count() {
+    static_assert(
+        kGiven == kCount,
+        "the kernel's operator() takes another number of arguments: give one for each of its parameters, in "
+        "order (given == wanted)");
+    return {};
+  }
   template <class A, class... Args>
   static std::array<LaunchArgument, 1 + sizeof...(Params)> make_all(const A& first, const Args&... rest) {
     return {launch_argument<T>(first), launch_argument<Params>(rest)...};

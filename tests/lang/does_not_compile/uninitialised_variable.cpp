@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// error: no (matching function|default constructor|matching constructor)
+// error: a variable begins with a value
 #include "imbrex/lang.h"
 using namespace imbrex;
 
