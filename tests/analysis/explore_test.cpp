@@ -58,10 +58,55 @@ TEST(ExplorePage, ComputesWhatTheLibraryComputes) {
       ASSERT_EQ(row[4][i][1], table.cells[i].b) << row[0] << " element " << i;
     }
   }
-  for (const Json& row : page["refused"]) {
-    EXPECT_TRUE(row[1].get<bool>()) << row[0];
+}
+
+/// What the page draws of an expression: its canonical text, and the first cells of its table.
+void expect_drawn(const Json& row, const LayoutTable& table) {
+  ASSERT_EQ(row[1], table.layout) << row[0];
+  const int64_t rows = row[2], columns = row[3];
+  ASSERT_EQ(rows, std::min<int64_t>(table.rows, 8)) << row[0];
+  ASSERT_EQ(columns, std::min<int64_t>(table.columns, 8)) << row[0];
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      const Json& cell = row[4][static_cast<size_t>(r * columns + c)];
+      ASSERT_EQ(cell[0], table.cell(r, c).a) << row[0] << " element " << r << ", " << c;
+      ASSERT_EQ(cell[1], table.cell(r, c).b) << row[0] << " element " << r << ", " << c;
+    }
+}
+
+// Expressions made at random, of which every third has a letter changed: the page draws and refuses what the library
+// draws and refuses.
+TEST(ExplorePage, TakesTheExpressionsThatTheLibraryTakes) {
+  const std::optional<Json> checked = testing::Page("explore").check("check");
+  if (!checked) IMBREX_SKIP(browser);
+  size_t drawn = 0, refused = 0;
+  for (const Json& row : (*checked)["random"]) {
+    std::optional<LayoutTable> table;
+    try {
+      table = layout_table(row[0].get<std::string>());
+    } catch (const Error&) {
+    }
+    ASSERT_EQ(row[1].is_null(), !table.has_value()) << row;
+    if (table) expect_drawn(row, *table);
+    ++(table ? drawn : refused);
+  }
+  EXPECT_GT(drawn, 200u);
+  EXPECT_GT(refused, 200u);
+}
+
+TEST(ExplorePage, MarksWhatIsWrongInAnExpression) {
+  const std::optional<Json> checked = testing::Page("explore").check("check");
+  if (!checked) IMBREX_SKIP(browser);
+  EXPECT_GE((*checked)["refused"].size(), 10u);
+  for (const Json& row : (*checked)["refused"]) {  // where it is, is told there
+    EXPECT_TRUE(row[1].get<bool>()) << row;
     EXPECT_THROW(layout_table(row[0].get<std::string>()), Error) << row[0];
   }
+  const Json& shown = (*checked)["shown"];
+  EXPECT_EQ(shown[0], "spatial(8, 4) * locl(2)");
+  EXPECT_EQ(shown[1], "locl(2)");
+  EXPECT_EQ(shown[2].get<std::string>().find("Character 17: expected spatial, column_spatial"), 0u)
+      << shown[2];
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "imbrex/inspect/gpu_model.h"
 #include "imbrex/inspect/occupancy.h"
 #include "imbrex/inspect/tiling.h"
+#include "imbrex/lang/swizzle.h"
 #include "pages.h"
 #include "subcommands.h"
 #include "svg.h"
@@ -20,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json facts() {
-  Json gpus = Json::array(), targets = Json::object(), swizzles = Json::object();
+  Json gpus = Json::array(), targets = Json::object(), swizzles = Json::object(), atoms = Json::object();
   for (const GpuModel& gpu : gpu_models()) {
     gpus.push_back({{"name", gpu.name},
                     {"title", gpu.title},
@@ -41,10 +42,12 @@ Json facts() {
                                                                          : "tcgen05";
   }
   // Where each 8 bytes of 1024 go: every pattern repeats within that.
-  for (const std::string& name : swizzle_names())
+  for (const std::string& name : swizzle_names()) {
+    atoms[name] = layout::Swizzle::from_name(name).value().atom_bytes();
     for (int64_t address = 0; address < 1024; address += 8)
       swizzles[name].push_back(swizzled_address(name, address) / 8);
-  return {{"gpus", gpus}, {"targets", targets}, {"swizzles", swizzles}};
+  }
+  return {{"gpus", gpus}, {"targets", targets}, {"swizzles", swizzles}, {"atoms", atoms}};
 }
 
 }  // namespace
