@@ -46,8 +46,8 @@ TEST_P(CudaProgram, RunsUnmodified) {
 INSTANTIATE_TEST_SUITE_P(
     All, CudaProgram,
     testing::Combine(testing::Values("vector_add", "reduction", "streams", "symbols", "host_memory", "graphs",
-                                     "host_functions", "patterns", "clusters", "queries", "heap",
-                                     "unwritten"),
+                                     "graph_nodes", "host_functions", "patterns", "clusters", "queries",
+                                     "heap", "unwritten"),
                      testing::Values("shared", "static")),
     [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
 

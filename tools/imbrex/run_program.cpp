@@ -2,6 +2,7 @@
 // imbrex run -- PROGRAM ARGS: runs a CUDA program with libcuda.so.1 and libcudart.so of the virtual GPU, and tells at the
 // end what its launches were found to do. The processes of the program leave what they find in a folder
 // (src/cuda_host/host/run_log.h).
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
@@ -129,10 +131,13 @@ void set_environment(const Options& options, const fs::path& libraries, const fs
     if (std::getenv(assembler) == nullptr) set(assembler, (libraries / "ptxas").string());
 }
 
-/// Runs the program to its end; its exit code, or 128 and the signal that ended it.
-int run_to_end(const std::vector<std::string>& words, const Options& options, const fs::path& libraries,
-               const fs::path& folder, uint64_t seed) {
+/// Runs the program to its end; its exit code, or 128 and the signal that ended it. None where it cannot be started,
+/// which is said.
+std::optional<int> run_to_end(const std::vector<std::string>& words, const Options& options,
+                              const fs::path& libraries, const fs::path& folder, uint64_t seed) {
   std::fflush(nullptr);
+  int reason[2];  // why it did not start; closed by its start
+  if (pipe2(reason, O_CLOEXEC) != 0) refuse("no process can be started");
   const pid_t child = fork();
   if (child < 0) refuse("no process can be started");
   if (child == 0) {
@@ -141,15 +146,25 @@ int run_to_end(const std::vector<std::string>& words, const Options& options, co
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     execvp(arguments[0], arguments.data());
-    fmt::print(stderr, "imbrex: '{}' cannot be started: {}\n", words[0], std::strerror(errno));
-    _exit(127);
+    const int why = errno;
+    _exit(write(reason[1], &why, sizeof why) == sizeof why ? 127 : 126);
   }
+  close(reason[1]);
+  int why = 0;
+  const bool is_started = read(reason[0], &why, sizeof why) != sizeof why;
+  close(reason[0]);
   // A Ctrl-C is the program's; what it found until then is still told.
   void (*const before)(int) = std::signal(SIGINT, SIG_IGN);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   std::signal(SIGINT, before);
+  if (!is_started) {
+    const bool is_here = why == ENOENT && words[0].find('/') == std::string::npos && fs::exists(words[0]);
+    fmt::print(stderr, "imbrex: '{}' cannot be started: {}\n{}", words[0], std::strerror(why),
+               is_here ? fmt::format("  help: the one in this folder is ./{}\n", words[0]) : "");
+    return {};
+  }
   if (WIFSIGNALED(status))
     fmt::print(stderr, "imbrex: the program was ended by signal {} ({}){}\n", WTERMSIG(status),
                strsignal(WTERMSIG(status)),
@@ -184,9 +199,10 @@ int run(const Options& options, std::vector<std::string> words) {
   for (int i = 0; i < options.seeds; ++i) {
     const RunFolder folder;
     const uint64_t seed = options.seed + static_cast<uint64_t>(i);
-    const int code = run_to_end(words, options, libraries, folder.path(), seed);
-    report.read(folder.path(), seed, code);
-    if (exit_code == 0) exit_code = code;
+    const std::optional<int> code = run_to_end(words, options, libraries, folder.path(), seed);
+    if (!code) return 127;
+    report.read(folder.path(), seed, *code);
+    if (exit_code == 0) exit_code = *code;
   }
   report.print();
   for (const std::string& file : options.reports)

@@ -138,6 +138,8 @@ CUDA_API cuGraphClone(CUgraph* clone, CUgraph original) {
     Graph& made = host.graphs.make();
     made.children = std::move(copy->children);
     made.nodes = std::move(copy->nodes);
+    made.objects = std::move(copy->objects);
+    copy->objects.clear();
     for (const auto& node : made.nodes) node->graph = &made;
     not_null(clone, "clone") = reinterpret_cast<CUgraph>(&made);
   });
@@ -228,19 +230,26 @@ CUDA_API cuUserObjectRetain(CUuserObject object, unsigned count) {
   return answer("cuUserObjectRetain", [&] { Host::get().user_objects.get(object).references += count; });
 }
 CUDA_API cuUserObjectRelease(CUuserObject object, unsigned count) {
-  return answer("cuUserObjectRelease", [&] {
+  return answer("cuUserObjectRelease", [&] { release(Host::get().user_objects.get(object), count); });
+}
+CUDA_API cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags) {
+  return answer("cuGraphRetainUserObject", [&] {
+    constexpr unsigned kMove = 1;  // the program's references, which are the graph's from now on
     UserObject& of = Host::get().user_objects.get(object);
-    of.references -= std::min(of.references, count);
-    if (of.references > 0) return;
-    if (of.destroy != nullptr) of.destroy(of.data);
-    Host::get().user_objects.destroy(object);
+    Host::get().graphs.get(graph).objects.emplace_back(&of, count);
+    if ((flags & kMove) == 0) of.references += count;
   });
 }
-// A graph's own references: the object then lives as long as the process.
-CUDA_API cuGraphRetainUserObject(CUgraph, CUuserObject object, unsigned count, unsigned flags) {
-  constexpr unsigned kMove = 1;
-  return (flags & kMove) != 0 ? CUDA_SUCCESS : cuUserObjectRetain(object, count);
-}
-CUDA_API cuGraphReleaseUserObject(CUgraph, CUuserObject object, unsigned count) {
-  return cuUserObjectRelease(object, count);
+CUDA_API cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned count) {
+  return answer("cuGraphReleaseUserObject", [&] {
+    UserObject* const of = &Host::get().user_objects.get(object);
+    for (auto& [held, references] : Host::get().graphs.get(graph).objects) {
+      if (held != of) continue;
+      const unsigned given_back = std::min(references, count);
+      references -= given_back, count -= given_back;
+      if (given_back > 0) release(*of, given_back);
+      if (count == 0) return;
+    }
+    if (count > 0) refuse(CUDA_ERROR_INVALID_VALUE, "the graph has fewer references to the object");
+  });
 }

@@ -34,7 +34,10 @@ LaunchWork work_of(const CUDA_KERNEL_NODE_PARAMS* parameters, bool is_first_vers
       p.function == nullptr && !is_first_version ? reinterpret_cast<CUfunction>(p.kernel) : p.function;
   const CUlaunchConfig config{p.grid_x,  p.grid_y,       p.grid_z, p.block_x, p.block_y,
                               p.block_z, p.shared_bytes, nullptr,  nullptr,   0};
-  return launch_work(config, function, p.parameters, p.extra);
+  LaunchWork work = launch_work(config, function, p.parameters, p.extra);
+  // Runtimes give the kernel beside its function, and want it back.
+  if (!is_first_version) work.kernel = Host::get().kernels.find(p.kernel);
+  return work;
 }
 
 FillWork work_of(const CUDA_MEMSET_NODE_PARAMS* parameters) {
@@ -147,6 +150,7 @@ CUDA_API cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS
     CUDA_KERNEL_NODE_PARAMS& p = not_null(parameters, "parameters");
     p = {};
     p.function = reinterpret_cast<CUfunction>(work.function);
+    p.kernel = reinterpret_cast<CUkernel>(work.kernel);
     p.grid_x = static_cast<unsigned>(work.grid.x);
     p.grid_y = static_cast<unsigned>(work.grid.y);
     p.grid_z = static_cast<unsigned>(work.grid.z);

@@ -17,7 +17,16 @@ int type_of(const Work& work) {
   return kTypes[work.index()];
 }
 
+void release(UserObject& object, unsigned count) {
+  object.references -= std::min(object.references, count);
+  if (object.references > 0) return;
+  if (object.destroy != nullptr) object.destroy(object.data);
+  Host::get().user_objects.destroy(&object);
+}
+
 Graph::~Graph() {
+  for (const auto& [object, references] : objects)
+    if (references > 0) release(*object, references);
   DeviceMemory& memory_of_host = Host::get().memory;
   for (const uint64_t address : memory)
     if (memory_of_host.find(address) != nullptr) memory_of_host.free(address, MemoryKind::kDevice);
@@ -73,6 +82,11 @@ std::unique_ptr<Graph> Graph::clone(std::vector<std::pair<const GraphNode*, Grap
   for (const auto& node : nodes)
     for (const GraphNode* dependency : node->dependencies)
       twins[node.get()]->dependencies.push_back(twins[dependency]);
+  for (const auto& [object, references] : objects) {
+    if (references == 0) continue;
+    copy->objects.emplace_back(object, 1);
+    ++object->references;
+  }
   return copy;
 }
 

@@ -9,6 +9,15 @@
 
 namespace imbrex::cuda {
 
+/// An object of the program that graphs keep alive.
+struct UserObject {
+  void* data = nullptr;
+  CUhostFn destroy = nullptr;
+  unsigned references = 0;
+};
+/// Without its last reference it is destroyed.
+void release(UserObject& object, unsigned count);
+
 struct GraphNode {
   Work work;
   std::vector<GraphNode*> dependencies;
@@ -18,8 +27,9 @@ struct GraphNode {
 
 struct Graph {
   std::vector<std::unique_ptr<GraphNode>> nodes;
-  std::vector<uint64_t> memory;                  // of its allocation nodes
-  std::vector<std::unique_ptr<Graph>> children;  // copies, of its child graph nodes
+  std::vector<uint64_t> memory;                           // of its allocation nodes
+  std::vector<std::unique_ptr<Graph>> children;           // copies, of its child graph nodes
+  std::vector<std::pair<UserObject*, unsigned>> objects;  // and references to them
 
   Graph() = default;
   ~Graph();
@@ -53,13 +63,6 @@ struct GraphExec {
   void launch_branches(const std::vector<GraphNode*>& in_order, Stream& stream);
   std::vector<vgpu::StreamOrder::Stream> branches_;
   vgpu::StreamOrder::Event launched_;
-};
-
-/// An object of the program that graphs keep alive.
-struct UserObject {
-  void* data = nullptr;
-  CUhostFn destroy = nullptr;
-  unsigned references = 0;
 };
 
 int type_of(const Work& work);

@@ -14,10 +14,12 @@ namespace imbrex::cuda {
 
 struct Graph;
 struct Event;
+struct LibraryKernel;
 
 struct EmptyWork {};
 struct LaunchWork {
   FunctionObject* function = nullptr;
+  LibraryKernel* kernel = nullptr;  // by which a graph's node was given it, if it was
   vgpu::Dim3 grid, block, cluster;
   bool explicit_cluster = false;  // has the attribute
   int64_t dynamic_shared_bytes = 0;

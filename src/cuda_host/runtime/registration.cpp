@@ -87,7 +87,9 @@ CUresult find_kernel(const void* function, CUkernel* kernel) {
       }
     const char* name = nullptr;
     const auto handle = reinterpret_cast<CUkernel>(const_cast<void*>(function));
-    if (function == nullptr || cuKernelGetName(&name, handle) != CUDA_SUCCESS) return kInvalidDeviceFunction;
+    if (function == nullptr) return kInvalidDeviceFunction;
+    if (const CUresult error = cuKernelGetName(&name, handle); error != CUDA_SUCCESS)
+      return error;  // as on a chip
     *kernel = handle;
     return CUDA_SUCCESS;
   }
@@ -102,6 +104,16 @@ CUresult find_function(const void* function, CUfunction* out) {
   CUkernel kernel = nullptr;
   if (const CUresult error = find_kernel(function, &kernel); error != CUDA_SUCCESS) return error;
   return cuKernelGetFunction(out, kernel);
+}
+
+void* host_address(CUfunction function) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& [address, kernel] : all.kernels) {
+    CUfunction of = nullptr;
+    if (cuKernelGetFunction(&of, kernel) == CUDA_SUCCESS && of == function) return const_cast<void*>(address);
+  }
+  return reinterpret_cast<void*>(function);
 }
 
 CUresult find_variable(const void* variable, CUdeviceptr* address, size_t* bytes) {

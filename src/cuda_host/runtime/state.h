@@ -31,10 +31,12 @@ cudaError_t call(Body&& body) {
 }
 
 /// The kernel that stands behind the address of a `__global__` function, or behind a cudaKernel_t;
-/// cudaErrorInvalidDeviceFunction (98) where there is none.
+/// cudaErrorInvalidResourceHandle (400) where there is none, and cudaErrorInvalidDeviceFunction (98) for a null address.
 CUresult find_kernel(const void* function, CUkernel* kernel);
 /// Its function on the thread's device.
 CUresult find_function(const void* function, CUfunction* out);
+/// The address by which the program knows a function, or, where it has none, the function.
+void* host_address(CUfunction function);
 /// The device memory of a `__device__` variable; cudaErrorInvalidSymbol (13).
 CUresult find_variable(const void* variable, CUdeviceptr* address, size_t* bytes);
 
