@@ -165,9 +165,6 @@ constexpr Known kEquivalents[] = {
     {"stream-k", "previous-warp", "auto producer = warp_group(0, 4)", 0,
      "Warp 0 of the group loads; the last one, which stays away, has nothing to do there."},
     {"stream-k", "next-warp", "auto warp = single_warp()", 0, "Any warp of the producers' group may load."},
-    {"stream-k", "drop-zeroing", "semaphore::wait(g_turns[other][i], 1);", 0,
-     "CTA 1 waits after two tiles of its own for what CTA 0 does first: the virtual GPU's schedules are not "
-     "so unfair that it would come before. Where turns are waited for at once, the other subjects tell."},
     {"stream-k", "own-barrier", "remote_barrier(barrier, cta)", 0, "The cluster is one CTA."},
     {"stream-k", "relaxed-cluster-sync", "cluster_sync();", 0, "As for H8."},
     {"stream-k", "cta-for-cluster-sync", "cluster_sync();", 0, "The cluster is one CTA."},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults in who does what, and how often: thread groups, elections, trip counts.
+// Faults in who does what, how often and with how many registers: thread groups, elections, trip counts.
 #include "mutants/rules.h"
 
 namespace imbrex::mutants {
@@ -79,6 +79,13 @@ void trips(Places& places) {
   });
 }
 
+/// Warps that need few registers keep theirs, and those that ask for more wait for them.
+void keep_registers(Places& places) {
+  places.each(Op::setmaxnreg, [&](size_t i) {
+    if (places.f.body[i].has(Mod::dec)) places.add(i, [&](Edit& e) { e.erase(i); });
+  });
+}
+
 constexpr Rule kRules[] = {
     {"next-warp", "a role is taken by the next warp", other_warp<1>},
     {"previous-warp", "a role is taken by the warp before", other_warp<-1>},
@@ -86,6 +93,7 @@ constexpr Rule kRules[] = {
     {"no-election", "elect.sync chooses every lane", no_election},
     {"one-trip-more", "a role's loop runs once too often", trips<1>},
     {"one-trip-less", "a role's loop runs once too rarely", trips<-1>},
+    {"keep-registers", "a setmaxnreg.dec is left out", keep_registers},
 };
 
 }  // namespace

@@ -315,6 +315,40 @@ PASS:
   }
 }
 
+TEST(Determinism, ACtaMayBeginLate) {
+  // CTA 0 stores first of all, CTA 1 looks after some 24,000 instructions.
+  const std::string text = kernel(R"(
+  setp.ne.u32 %p, %lane, 0;
+  @%p exit;
+  setp.eq.u32 %p, %cta, 0;
+  @%p bra STORE;
+  mov.u32 %x, 0;
+COUNT:
+  add.u32 %x, %x, 1;
+  setp.lt.u32 %q, %x, 8000;
+  @%q bra COUNT;
+  ld.acquire.gpu.global.u32 %y, [%base];
+  st.global.u32 [%base+4], %y;
+  ret;
+STORE:
+  mov.u32 %y, 7;
+  st.release.gpu.global.u32 [%base], %y;
+  ret;)");
+  std::set<uint32_t> seen;
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    Options options;
+    options.seed = seed;
+    const Outcome r = run(text, 2, 32, options, 2);
+    ASSERT_TRUE(r.report.clean()) << r.report.format();
+    EXPECT_EQ(r.out[0], 7u);
+    seen.insert(r.out[1]);
+    if (seed == 0) {
+      EXPECT_EQ(r.out[1], 7u);
+    }
+  }
+  EXPECT_EQ(seen, (std::set<uint32_t>{0, 7}));
+}
+
 TEST(Determinism, FindingsDoNotDependOnTheNumberOfThreads) {
   std::string first;
   for (const int threads : {1, 2, 4}) {

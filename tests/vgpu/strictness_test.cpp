@@ -335,7 +335,25 @@ std::string product_of_registers(const std::string& between, const std::string& 
   st.global.b32 [%own], %d0;)";
 }
 constexpr const char* kProductRegisters = "  .reg .b32 %d<4>, %a<4>;";
+/// Products of whose accumulators `use` makes something before the wait.
+Bent product_used_early(const std::string& use, uint64_t seed) {
+  return {
+      .body = product_of_registers("", use), .variables = kProductRegisters, .block = {128}, .seed = seed};
+}
 constexpr const char* kZeros = "  mov.b32 %a0, 0;\n  mov.b32 %a1, 0;\n  mov.b32 %a2, 0;\n  mov.b32 %a3, 0;\n";
+
+TEST(RegisterWait, IsBentByCopiesOfAccumulatorsAlone) {
+  for (uint64_t seed : {0, 1, 2, 3}) {
+    const Bent copied = product_used_early("  mov.b32 %y, %d1;\n", seed);
+    expect_bends(copied, FindingKind::kAsyncInFlight, BentRule::kRegisterWait);
+    EXPECT_EQ(copied.word(77), std::bit_cast<uint32_t>(32.0f));
+    for (const char* use : {"  add.f32 %y, %d1, %d1;\n", "  st.global.b32 [%own], %d1;\n"}) {
+      const Bent computed = product_used_early(use, seed);
+      expect_found(computed, FindingKind::kAsyncInFlight);
+      EXPECT_EQ(computed.run(Strictness::kStrict).findings[0].rule, BentRule::kRegisterWait);
+    }
+  }
+}
 
 TEST(RegisterWait, IsInjectedBeforeARegisterOfAIsOverwritten) {
   const auto kernel = [](const std::string& between, const std::string& after, uint64_t seed) {

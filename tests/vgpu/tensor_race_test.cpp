@@ -3,6 +3,7 @@
 // on the lawful one.
 #include <fmt/format.h>
 
+#include "imbrex/vgpu/bent_rule.h"
 #include "vgpu_testing.h"
 
 namespace imbrex::vgpu {
@@ -108,8 +109,9 @@ END:
         "  tcgen05.fence::after_thread_sync;\n");
   }
   Report run(uint64_t seed = 0) const { return run_text(text(), seed); }
-  static Report run_text(const std::string& text, uint64_t seed = 0) {
-    VirtualGpu gpu({.target = "sm_100a", .seed = seed});
+  static Report run_text(const std::string& text, uint64_t seed = 0,
+                         Strictness strictness = Strictness::kStrict) {
+    VirtualGpu gpu({.target = "sm_100a", .seed = seed, .strictness = strictness});
     return gpu.launch(gpu.load_module(text, "tensor.ptx").function("k"), {.block = {128}});
   }
 };
@@ -186,6 +188,34 @@ TEST(TensorRace, MissingFences) {
     EXPECT_TRUE(
         finds(no_second_after.run(seed), FindingKind::kMissingTensorFence, 20, 15, "after_thread_sync"));
     EXPECT_TRUE(finds(no_before.run(seed), FindingKind::kMissingTensorFence, 20, 15, "before_thread_sync"));
+  }
+}
+
+TEST(TensorRace, FencesThatAKernelHasNoneOfAreNotedInPractice) {
+  const auto practical = [](const std::string& text) {
+    return TensorKernel::run_text(text, 0, Strictness::kPractical);
+  };
+  TensorKernel kernel;
+  EXPECT_TRUE(practical(kernel.text()).clean() && practical(kernel.text()).notes.empty());
+  // One that is left out among others is a slip.
+  kernel.after = "";
+  EXPECT_FALSE(practical(kernel.text()).clean());
+  kernel = {};
+  kernel.before = "";
+  EXPECT_FALSE(practical(kernel.text()).clean());
+  // Of a side of which there is none, or of both, there are notes.
+  const auto without = [](std::string text, const std::string& fence) {
+    for (size_t at; (at = text.find(fence)) != std::string::npos;)
+      text.erase(at, text.find(';', at) + 1 - at);
+    return text;
+  };
+  const std::string no_before = without(kernel.text(), "tcgen05.fence::before"),
+                    none = without(no_before, "tcgen05.fence::after");
+  for (const std::string& text : {no_before, none}) {
+    const Report report = practical(text);
+    EXPECT_TRUE(report.clean()) << report.format();
+    ASSERT_FALSE(report.notes.empty());
+    EXPECT_EQ(report.notes[0].rule, BentRule::kTensorFence);
   }
 }
 

@@ -33,11 +33,11 @@ constexpr std::array<Row, static_cast<size_t>(BentRule::kCount)> kRows{{
      "find what is "
      "there, unless their L1 cache holds an older line"},
     {"tensor-fence",
-     "PTX asks for tcgen05.fence::before_thread_sync and after_thread_sync beside a synchronisation; "
-     "libraries "
-     "leave them out, and no chip is known to need them"},
+     "PTX asks for tcgen05.fence::before_thread_sync and after_thread_sync beside a synchronisation; Triton "
+     "leaves all of them out, and no chip is known to need them"},
     {"register-wait",
-     "PTX asks for the wait before the registers are used; the assembler puts it there (remark C7517)"},
+     "PTX asks for the wait before the registers are used; the assembler joins copies that compilers make of "
+     "them, and waits itself for what is computed with them (remarks C7514 and C7517)"},
     {"exit-before-read",
      "PTX asks for cp.async.bulk.wait_group.read before the CTA's shared memory goes; libraries exit without "
      "it, "

@@ -61,11 +61,19 @@ bool report_pending(Warp& warp, const Instruction& insn, Mask lanes, uint32_t re
   const PendingResult pending = pending_result(warp, reg);
   if (pending.instruction == nullptr) return false;
   const Who who{&warp.cta(), warp.index(), first_lane(lanes), &insn, ""};
-  if (Finding* finding = warp.cta().cluster().log().open(FindingKind::kAsyncInFlight, who, 0, nullptr,
-                                                         BentRule::kRegisterWait)) {
+  FindingLog& log = warp.cta().cluster().log();
+  // Compilers copy accumulators before the wait, and the assembler keeps no such copy. Nobody's habit is to compute with
+  // them: there the assembler waits for all products (remark C7517), or runs them one after the other (C7514).
+  const bool is_product = std::string_view(pending.instruction) == "wgmma";
+  const bool is_copy = warp.program().info[insn.index].flow == UndefinedFlow::kByParts;
+  const BentRule rule =
+      log.is_practical() && is_product && !is_copy ? BentRule::kNone : BentRule::kRegisterWait;
+  if (Finding* finding = log.open(FindingKind::kAsyncInFlight, who, 0, nullptr, rule)) {
     finding->message =
         fmt::format("reads a register of a {} that has not been waited for", pending.instruction);
     finding->hint = fmt::format("{} before it", pending.wait);
+    if (is_product && !is_copy)
+      finding->hint += "; without, the assembler waits for all products there, or runs them one by one";
   }
   note_read_early(warp, reg);  // one report is enough
   return true;
