@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <compare>
-#include <functional>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -175,11 +173,9 @@ struct Choices {
 /// One more choice for a call; it depends on the size of an element too, and not on strides.
 void choose(Choices& choices, const Call& call, const Device& device) {
   const int halves = 16 / call.bits;  // elements per 16 bits: rows of equally many bytes take equally long
-  std::vector<MatmulChoice> without = choices.all;
-  if (call.a_is_km || call.b_is_kn)
-    std::ranges::copy_if(matmul_candidates(), std::back_inserter(without), std::not_fn(takes_any_order));
-  MatmulChoice choice = choose_matmul(call.m, call.n, cdiv(call.k, halves), call.is_plain,
-                                      device.multiprocessors(), call.matrices, without);
+  MatmulChoice choice =
+      choose_matmul(call.m, call.n, cdiv(call.k, halves), call.is_plain, device.multiprocessors(),
+                    call.matrices, choices.all, call.a_is_km || call.b_is_kn);
   Found& found = choices.last;
   found.ctas = std::exchange(choice.ctas, 0);  // whatever they are, the kernel is the same
   found.parts = std::exchange(choice.parts, 1);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -52,49 +53,62 @@ bool is_possible(const MatmulChoice& c, const ProductShape& p, bool is_plain, in
   return c.split_k <= cdiv(p.k, 64);
 }
 
-/// Into how many parts k may be divided: so many that they fill some waves, as nearly as they can.
-std::vector<int> parts_of(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
+/// Into how many parts k may be divided: so many that they fill some waves, as nearly as they can. Zeros are none.
+std::array<int, 3> parts_of(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
   if (c.method != Method::kParts) return {1};
   const int64_t tiles = tiles_of(c, p), at_once = clusters_at_once(cluster_ctas(c), multiprocessors);
-  std::vector<int> parts;
-  for (int64_t waves = 1; waves <= 3; ++waves)
-    if (const int64_t count = waves * at_once / tiles; count > 1 && count <= kMostParts)
-      parts.push_back(static_cast<int>(count));
+  std::array<int, 3> parts{};
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (const int64_t count = static_cast<int64_t>(i + 1) * at_once / tiles; count > 1 && count <= kMostParts)
+      parts[i] = static_cast<int>(count);
   return parts;
 }
 
-/// A candidate with a number of parts, and what it is thought to take.
+/// A candidate with a number of parts, what it takes at least, and what it is thought to take.
 struct Considered {
   MatmulChoice choice;
-  double estimate;
+  double least, estimate = 0;
 };
+/// The correction was learned from choices whose estimates are as close to the least, and from single products.
+constexpr double kClose = 1.3;
+
+/// Estimates those that may be close to the least; the others are left out.
+void keep_close(std::vector<Considered>& all, const ProductShape& p, int multiprocessors) {
+  double least = std::numeric_limits<double>::infinity();
+  const auto estimate = [&](Considered& c) {
+    c.estimate = estimated_microseconds(c.choice, p, multiprocessors);
+    least = std::min(least, c.estimate);
+  };
+  if (!all.empty()) estimate(*std::ranges::min_element(all, {}, &Considered::least));
+  for (Considered& c : all)
+    if (c.estimate == 0 && c.least <= kClose * least) estimate(c);
+  std::erase_if(all, [&](const Considered& c) { return c.estimate == 0 || c.estimate > kClose * least; });
+}
 
 }  // namespace
 
 MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int multiprocessors,
-                           int64_t matrices, std::span<const MatmulChoice> without) {
+                           int64_t matrices, std::span<const MatmulChoice> without, bool any_order) {
   const ProductShape p{m, n, k, matrices};
   const auto is_passed_over = [&](const MatmulChoice& c) {
     return std::ranges::find(without, c) != without.end();
   };
   std::vector<Considered> considered;
-  double least = std::numeric_limits<double>::infinity();
+  considered.reserve(matmul_candidates().size() * 3 / 2);
   for (MatmulChoice candidate : matmul_candidates()) {
-    if (is_passed_over(candidate)) continue;
+    if ((any_order && !takes_any_order(candidate)) || is_passed_over(candidate)) continue;
     for (int parts : parts_of(candidate, p, multiprocessors)) {
       candidate.parts = parts;
-      if (!is_possible(candidate, p, is_plain, multiprocessors)) continue;
-      considered.push_back({candidate, estimated_microseconds(candidate, p, multiprocessors)});
-      least = std::min(least, considered.back().estimate);
+      if (parts == 0 || !is_possible(candidate, p, is_plain, multiprocessors)) continue;
+      considered.push_back({candidate, least_microseconds(candidate, p, multiprocessors)});
     }
   }
-  // The correction was learned from choices that are as close as that, and from single products.
-  constexpr double kClose = 1.3;
+  keep_close(considered, p, multiprocessors);
   MatmulChoice best;
   double best_time = std::numeric_limits<double>::infinity();
   for (const Considered& c : considered) {
-    if (c.estimate > kClose * least) continue;
-    const double time = matrices == 1 ? corrected_microseconds(c.choice, p, multiprocessors) : c.estimate;
+    const double time =
+        matrices == 1 ? corrected_microseconds(c.choice, p, multiprocessors, c.estimate) : c.estimate;
     if (time >= best_time) continue;
     best = c.choice;
     best_time = time;

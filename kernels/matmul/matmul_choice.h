@@ -41,8 +41,10 @@ std::span<const MatmulChoice> matmul_candidates();
 
 /// The fastest by a model, for `matrices` products of 16-bit elements in one launch. `is_plain`: the result's elements have
 /// 16 bits, and no steps come before they are stored. `without`: candidates that are passed over; not all of them.
+/// `any_order`: one that takes_any_order().
 MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int multiprocessors,
-                           int64_t matrices = 1, std::span<const MatmulChoice> without = {});
+                           int64_t matrices = 1, std::span<const MatmulChoice> without = {},
+                           bool any_order = false);
 
 /// The fastest of `tiles`, all for the general method, by the estimate alone (the correction
 /// has not seen their kernels) and without conditions.

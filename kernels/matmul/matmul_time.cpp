@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
-#include <initializer_list>
 
 #include "imbrex/kernels/matmul/matmul_stream_k.h"
 #include "imbrex/lang/scalar.h"
@@ -51,11 +51,15 @@ constexpr double kTransposed = 0.964;      // where tiles are computed transpose
 constexpr double kBlockNorm = 12;          // see overlapped()
 constexpr double kMemoryNorm = 2.18;
 
-/// The time of activities that overlap but slow each other down: a norm of their times.
-double overlapped(std::initializer_list<double> parts, double norm) {
-  double sum = 0;
-  for (double part : parts) sum += std::pow(part, norm);
-  return std::pow(sum, 1 / norm);
+/// x to the power of y, in single precision: a choice among hundreds of candidates is made of powers.
+double power(double x, double y) { return std::pow(static_cast<float>(x), static_cast<float>(y)); }
+
+/// The time of two activities that overlap but slow each other down: a norm of their times.
+double overlapped(double one, double other, double norm) {
+  const double longer = std::max(one, other), ratio = std::min(one, other) / longer;
+  constexpr double kOfNoAccount = 0.3;  // to the power of kBlockNorm, in single precision
+  if (norm == kBlockNorm && ratio < kOfNoAccount) return longer;
+  return longer * power(1 + power(ratio, norm), 1 / norm);
 }
 
 /// What the estimate is made of, and the correction is a function of.
@@ -85,25 +89,39 @@ class Estimate {
     at_once_ = c.method == Method::kSkinny ? std::max(multiprocessors / cluster_, 1)
                                            : clusters_at_once(cluster_, multiprocessors);
     full_ = tiles_ / at_once_, left_ = tiles_ % at_once_;
+    waves_ = full_ + (left_ > 0 ? 1 : 0);
     k_blocks_ = static_cast<double>(cdiv(cdiv(p.k, 64), int64_t{c.split_k} * c.parts));
-    time_ = c.method == Method::kStreamK ? of_stream_k() : of_tiles();
+    multiplying_ = tensor_ * (area_ < 30'000 ? kSmallTile : 1);
   }
-  double time() const { return time_; }
+  double time() const { return c_.method == Method::kStreamK ? of_stream_k() : of_tiles(); }
+  /// What time() is at least: the longer of its two activities alone, for a tenth of the trouble.
+  double least_time() const {
+    if (c_.method == Method::kStreamK) return memory_;
+    // A wave asks the L2 cache for no less than its share of the multiprocessors does.
+    const auto wave = [&](int64_t clusters) {
+      const double share = static_cast<double>(clusters * cluster_) / multiprocessors_,
+                   busy = std::max(multiplying_, loads_ * share);
+      return std::max(busy, (kLoadClocks + busy) / blocks_in_flight_);
+    };
+    const double blocks = static_cast<double>(full_) * wave(at_once_) + (left_ > 0 ? wave(left_) : 0);
+    const double work = blocks * k_blocks_ / kClock + once();
+    return std::max(work, memory_) * factor() + second_launch();
+  }
 
   /// Natural logarithms of sizes and of ratios of times, counts and flags: the network's inputs.
-  std::array<float, kNetInputs> features() const {
-    const double waves = static_cast<double>(full_ + (left_ > 0 ? 1 : 0)), busy = std::max(tensor_, loads_);
+  std::array<float, kNetInputs> features(double time) const {
+    const double waves = static_cast<double>(waves_), busy = std::max(tensor_, loads_);
     const int rows = c_.swap_ab ? c_.block_n : c_.block_m, columns = c_.swap_ab ? c_.block_m : c_.block_n;
     const auto m = static_cast<double>(p_.m), n = static_cast<double>(p_.n);
     const auto tiles = static_cast<double>(tiles_), at_once = static_cast<double>(at_once_);
     const auto flag = [](bool is) { return is ? 1.0 : 0.0; };
     const std::array<double, kNetInputs> values{
-        std::log(time_),
+        std::log(time),
         std::log(tensor_),
         std::log(loads_ / tensor_),
         std::log((kLoadClocks + busy) / blocks_in_flight_ / tensor_),
-        std::log(waves * k_blocks_ * busy / 1700 / time_),
-        std::log(memory_ / time_),
+        std::log(waves * k_blocks_ * busy / 1700 / time),
+        std::log(memory_ / time),
         std::log(k_blocks_),
         std::log(waves),
         left_ > 0 ? static_cast<double>(left_) / at_once : 1,
@@ -143,10 +161,9 @@ class Estimate {
   }
   /// Clocks of the main loop per 64 of k, while `share` of the multiprocessors are at work.
   double block_clocks(double share) const {
-    const double busy = overlapped(
-        {tensor_ * (area_ < 30'000 ? kSmallTile : 1), loads_ * std::pow(share, kAloneExponent)}, kBlockNorm);
+    const double busy = overlapped(multiplying_, loads_ * power(share, kAloneExponent), kBlockNorm);
     // A stage is requested when the one before it in its place of the ring has been used.
-    return overlapped({busy, (kLoadClocks + busy) / blocks_in_flight_}, kBlockNorm);
+    return overlapped(busy, (kLoadClocks + busy) / blocks_in_flight_, kBlockNorm);
   }
   /// To store as many tiles as a CTA has, one after the other.
   double store_time(double tiles) const {
@@ -159,26 +176,35 @@ class Estimate {
     const double share = static_cast<double>(clusters * cluster_) / multiprocessors_;
     const double work = static_cast<double>(waves) * k_blocks_ * block_clocks(share) / kClock;
     const double of_memory = static_cast<double>(waves * clusters) / static_cast<double>(tiles_);
-    return overlapped({work + once, memory_ * of_memory + (once > 0 ? kLaunch : 0)}, kMemoryNorm);
+    return overlapped(work + once, memory_ * of_memory + (once > 0 ? kLaunch : 0), kMemoryNorm);
   }
-  double of_tiles() const {
-    const int64_t waves = full_ + (left_ > 0 ? 1 : 0);
-    const double once = kLaunch + kCluster * std::log2(cluster_) + (c_.split_k > 1 ? kSum : 0) +
-                        store_time(static_cast<double>(waves));
-    double time = full_ > 0 ? span(full_, at_once_, left_ > 0 ? 0 : once) : 0;
-    if (left_ > 0) time += span(1, left_, once);  // alone, each of them gets more from the L2 cache
+  /// What happens once: the launch, and the stores that no products hide.
+  double once() const {
+    return kLaunch + kCluster * std::bit_width(static_cast<unsigned>(cluster_) / 2) +
+           (c_.split_k > 1 ? kSum : 0) + store_time(static_cast<double>(waves_));
+  }
+  /// What multiplies the time of all waves.
+  double factor() const {
+    double factor = c_.method == Method::kSkinny ? kSkinnyDoubt
+                    : c_.consumers == 1          ? kOneConsumer
+                    : c_.consumers == 3          ? kThreeConsumers
+                                                 : 1;
     const double products =
         static_cast<double>(p_.matrices) * static_cast<double>(p_.m * p_.n) * static_cast<double>(p_.k);
-    if (products > kLargeProduct && c_.block_m * c_.block_n != 128 * 256) time *= kPowerOfTiles;
-    time *= c_.method == Method::kSkinny ? kSkinnyDoubt
-            : c_.consumers == 1          ? kOneConsumer
-            : c_.consumers == 3          ? kThreeConsumers
-                                         : 1;
-    if (c_.swap_ab) time *= kTransposed;
-    if (c_.method == Method::kParts)
-      return time + kSecondLaunch +
-             static_cast<double>((4 * c_.parts + 2) * p_.matrices * p_.m * p_.n) / kPartBytes;
-    return time * (waves == 1 || cluster_ <= 2 ? 1 : cluster_ <= 4 ? kClustersOf4 : kClustersOf8);
+    if (products > kLargeProduct && c_.block_m * c_.block_n != 128 * 256) factor *= kPowerOfTiles;
+    if (c_.swap_ab) factor *= kTransposed;
+    if (c_.method != Method::kParts && waves_ > 1 && cluster_ > 2)
+      factor *= cluster_ <= 4 ? kClustersOf4 : kClustersOf8;
+    return factor;
+  }
+  double second_launch() const {
+    if (c_.method != Method::kParts) return 0;
+    return kSecondLaunch + static_cast<double>((4 * c_.parts + 2) * p_.matrices * p_.m * p_.n) / kPartBytes;
+  }
+  double of_tiles() const {
+    double time = full_ > 0 ? span(full_, at_once_, left_ > 0 ? 0 : once()) : 0;
+    if (left_ > 0) time += span(1, left_, once());  // alone, each of them gets more from the L2 cache
+    return time * factor() + second_launch();
   }
   /// Clusters divide the tiles that do not fill a wave, and one wave more where there is one.
   double of_stream_k() const {
@@ -198,16 +224,17 @@ class Estimate {
       const double parts = divided < clusters ? static_cast<double>(cdiv(clusters, divided)) : 1.5;
       time += kExchange + kExchangedPart * parts * area_ / (128 * 256);
     }
-    return kDoubt * overlapped({time, kLaunch + memory_}, kMemoryNorm);
+    return kDoubt * overlapped(time, kLaunch + memory_, kMemoryNorm);
   }
 
   const MatmulChoice& c_;
   const ProductShape& p_;
   int multiprocessors_, cluster_;
   double area_, tensor_, loads_;      // elements of a tile; clocks per 64 of k
+  double multiplying_;                // tensor_, at a clock that is higher for smaller tiles
   double blocks_in_flight_, memory_;  // of 64 of k; microseconds
-  int64_t tiles_, at_once_, full_, left_;
-  double k_blocks_, time_;
+  int64_t tiles_, at_once_, full_, left_, waves_;
+  double k_blocks_;
 };
 
 /// The network: two hidden layers of rectified sums.
@@ -243,11 +270,16 @@ double estimated_microseconds(const MatmulChoice& c, const ProductShape& p, int 
   return Estimate(c, p, multiprocessors).time();
 }
 
-double corrected_microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
-  const Estimate estimate(c, p, multiprocessors);
-  const auto first = rectified(layer(estimate.features(), kNetFirst, kNetFirstBiases));
+double least_microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
+  return Estimate(c, p, multiprocessors).least_time();
+}
+
+double corrected_microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors,
+                              double estimate) {
+  const auto inputs = Estimate(c, p, multiprocessors).features(estimate);
+  const auto first = rectified(layer(inputs, kNetFirst, kNetFirstBiases));
   const auto second = rectified(layer(first, kNetSecond, kNetSecondBiases));
-  return estimate.time() * std::exp(double{layer(second, kNetLast, kNetLastBiases)[0]});
+  return estimate * std::exp(double{layer(second, kNetLast, kNetLastBiases)[0]});
 }
 
 }  // namespace imbrex

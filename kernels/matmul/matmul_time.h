@@ -24,8 +24,12 @@ int64_t tiles_of(const MatmulChoice& c, const ProductShape& p);
 /// for the faster choices.
 double estimated_microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors);
 
-/// The same corrected by a small network that learned the rest, within 5 %. For choices whose estimates are close to the
+/// What that is at least, for a tenth of the trouble.
+double least_microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors);
+
+/// An estimate corrected by a small network that learned the rest, within 5 %. For choices whose estimates are close to the
 /// least: it was taught by no others.
-double corrected_microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors);
+double corrected_microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors,
+                              double estimate);
 
 }  // namespace imbrex

@@ -7,12 +7,15 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <cmath>
+#include <random>
 
 #include "../param_name.h"
 #include "activations.h"
 #include "imbrex/runtime/compare.h"
 #include "kit.h"
 #include "matmul/matmul_choice.h"
+#include "matmul/matmul_time.h"
 
 namespace imbrex::testing {
 namespace {
@@ -93,6 +96,27 @@ TEST(MatmulChoice, IsTheNextBestWithoutThoseThatDoNotAssemble) {
     EXPECT_THAT(matmul_candidates(), Contains(choice));
     refused.push_back(choice);
   }
+}
+
+TEST(MatmulChoice, PassesOverOnlyWhatIsSlowerByTheModel) {
+  std::mt19937_64 random(3);
+  const auto between = [&](double low, double high) {
+    const double at = static_cast<double>(random() >> 11) / static_cast<double>(uint64_t{1} << 53);
+    return static_cast<int64_t>(low * std::pow(high / low, at));
+  };
+  double nearest = 0;
+  for (int i = 0; i < 100; ++i) {
+    const ProductShape shape{between(1, 16384), between(8, 16384), between(1, 16384), 1 + i % 3};
+    for (MatmulChoice c : matmul_candidates())
+      for (int parts : {1, 2, 7}) {
+        if (parts > 1 && c.method != MatmulChoice::Method::kParts) continue;
+        c.parts = parts;
+        const double least = least_microseconds(c, shape, 132), time = estimated_microseconds(c, shape, 132);
+        ASSERT_LE(least, time) << c.text() << shape.m << "x" << shape.n << "x" << shape.k;
+        nearest = std::max(nearest, least / time);
+      }
+  }
+  EXPECT_GT(nearest, 0.9);  // else it passes over nothing
 }
 
 TEST(MatmulChoice, HasNoClusterThatTheDeviceCannotHold) {
