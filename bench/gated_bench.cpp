@@ -8,6 +8,7 @@
 // --tiles: the fused products with each of their tiles instead
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -19,6 +20,7 @@
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/kernels/rows/gated.h"
 #include "imbrex/kernels/rows/quantise.h"
+#include "matmul/matmul_time.h"
 #include "runtime/measure/gpu_timer.h"
 
 namespace imbrex {
@@ -39,6 +41,25 @@ double difference(const DeviceTensor& x, const DeviceTensor& y) {
     largest = std::max(largest, std::abs(b.get(at)));
   }
   return most / largest;
+}
+
+constexpr int64_t kFewRows = 512;
+
+/// In two launches: some tiles and numbers of parts of k that are among the fastest by the model.
+std::vector<MatmulChoice> in_parts(const bench::MatmulSize& s, int multiprocessors) {
+  constexpr size_t kSome = 10;
+  std::vector<std::pair<double, MatmulChoice>> all;
+  for (MatmulChoice c : matmul_candidates())
+    for (int parts : {1, 2, 3, 4, 6, 8}) {
+      if (c.method != MatmulChoice::Method::kParts || 3 * parts * 64 > s.k) continue;
+      c.parts = parts;
+      c.ctas = multiprocessors / cluster_ctas(c) * cluster_ctas(c);
+      all.emplace_back(estimated_microseconds(c, {s.m, s.n, s.k}, multiprocessors), c);
+    }
+  std::ranges::sort(all, {}, [](const auto& each) { return each.first; });
+  std::vector<MatmulChoice> some{choose_in_parts(s.m, s.n, s.k, multiprocessors)};
+  for (size_t i = 0; i < std::min(kSome, all.size()); ++i) some.push_back(all[i].second);
+  return some;
 }
 
 /// What bounds the choice among them.
@@ -85,6 +106,15 @@ void run_tiles(const Device& device, runtime::GpuTimer& timer, const bench::Matm
                            : gated    ? silu8
                                       : plain8,
                            tiles.subspan(i, 1));
+        });
+      }
+    }
+    if (!gated && s.m <= kFewRows) {
+      const std::vector<MatmulChoice> choices = in_parts(s, device.multiprocessors());
+      for (const MatmulChoice& choice : choices) {
+        names.push_back(choice.text());
+        calls.push_back([&, choice](int turn) {
+          run_fused_matmul("bench", of(turn).a, of(turn).b, nullptr, c8, plain8, {&choice, 1});
         });
       }
     }

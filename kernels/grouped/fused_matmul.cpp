@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "grouped/fused_product.h"
 #include "grouped/fused_tiles.h"
+#include "grouped/quantised_parts.h"
 #include "grouped/tiled_kernels.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/grouped/few_rows.h"
@@ -112,26 +114,6 @@ class FusedCall {
   std::vector<std::pair<const char*, const DeviceTensor*>> tensors_;
 };
 
-/// What a kernel computes. Addresses that it does not use are c's, and not read.
-struct FusedProduct {
-  int64_t m, n, k;
-  DataType dtype, c_type;
-  uint64_t a, b, c;
-  bool is_gated;
-  uint64_t up;
-  Activation activation;
-  kernels::Factors scales_a, scales_b;
-  uint64_t scale_a, scale_b;
-  bool quantises;
-  uint64_t scale_c;
-  int64_t scale_c_stride;  // between its rows
-  int multiprocessors;
-
-  /// What of it, beside its sizes, decides which registers a kernel needs.
-  auto steps() const { return std::tuple(c_type.code, is_gated, scales_a, scales_b, activation); }
-  int64_t columns() const { return is_gated ? 2 * n : n; }
-};
-
 /// What a kernel takes for its steps goes to `use`.
 template <class Use>
 auto with_steps(const FusedProduct& p, const Use& use) {
@@ -201,9 +183,11 @@ LaunchReport run_fused_matmul(const char* function, const DeviceTensor& a, const
                        .scale_c = address_of(o.scale_c),
                        .scale_c_stride = quantises ? o.scale_c.strides()[0] : 0,
                        .multiprocessors = a.device().multiprocessors()};
-  LaunchReport report = tiles.front().method == MatmulChoice::Method::kSkinny
-                            ? launch<FewRowsKernel>(p, a.device(), tiles, o.stream)
-                            : launch<FusedKernel>(p, a.device(), tiles, o.stream);
+  const MatmulChoice::Method method = tiles.front().method;
+  LaunchReport report =
+      method == MatmulChoice::Method::kParts    ? quantise_parts(p, a.device(), tiles.front(), o.stream)
+      : method == MatmulChoice::Method::kSkinny ? launch<FewRowsKernel>(p, a.device(), tiles, o.stream)
+                                                : launch<FusedKernel>(p, a.device(), tiles, o.stream);
   return whole.copies().clean() ? report : whole.copies();
 }
 

@@ -47,7 +47,7 @@ bool is_possible(const MatmulChoice& c, const ProductShape& p, bool is_plain, in
   if (c.method == Method::kSkinny) return p.m <= c.block_m && p.matrices <= kMostLayers;
   if (c.method == Method::kParts) {
     constexpr int64_t kLeastBlocks = 3, kMostElements = int64_t{1} << 27;  // of k per part; of all parts
-    return c.parts > 1 && c.parts * c.split_k * kLeastBlocks <= cdiv(p.k, 64) && p.matrices <= kMostLayers &&
+    return c.parts * c.split_k * kLeastBlocks <= cdiv(p.k, 64) && p.matrices <= kMostLayers &&
            c.parts * p.matrices * p.m * p.n <= kMostElements;
   }
   return c.split_k <= cdiv(p.k, 64);
@@ -62,6 +62,18 @@ std::array<int, 3> parts_of(const MatmulChoice& c, const ProductShape& p, int mu
     if (const int64_t count = static_cast<int64_t>(i + 1) * at_once / tiles; count > 1 && count <= kMostParts)
       parts[i] = static_cast<int>(count);
   return parts;
+}
+
+/// No more CTAs than the waves need: idle multiprocessors leave their power to the others. (Where a single wave is not full
+/// the kernel itself launches fewer, so that all such m share a compiled kernel.)
+void set_ctas(MatmulChoice& c, const ProductShape& p, int multiprocessors) {
+  const int cluster = cluster_ctas(c);
+  const int64_t at_once = clusters_at_once(cluster, multiprocessors),
+                tiles = std::max(tiles_of(c, p) * c.parts, at_once);
+  if (c.method == Method::kStreamK)
+    c.ctas = multiprocessors;
+  else if (c.method != Method::kSkinny)
+    c.ctas = static_cast<int>(cluster * cdiv(tiles, cdiv(tiles, at_once)));
 }
 
 /// A candidate with a number of parts, what it takes at least, and what it is thought to take.
@@ -117,15 +129,28 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int m
     for (const Measured& shape : kMeasured)
       for (const Considered& c : considered)
         if (shape.m == m && shape.n == n && shape.k == k && is_for(shape, c.choice)) best = c.choice;
-  // No more CTAs than the waves need: idle multiprocessors leave their power to the others. (Where a single
-  // wave is not full the kernel itself launches fewer, so that all such m share a compiled kernel.)
-  const int cluster = cluster_ctas(best);
-  const int64_t at_once = clusters_at_once(cluster, multiprocessors),
-                tiles = std::max(tiles_of(best, p) * best.parts, at_once);
-  if (best.method == Method::kStreamK)
-    best.ctas = multiprocessors;
-  else if (best.method != Method::kSkinny)
-    best.ctas = static_cast<int>(cluster * cdiv(tiles, cdiv(tiles, at_once)));
+  set_ctas(best, p, multiprocessors);
+  return best;
+}
+
+MatmulChoice choose_in_parts(int64_t m, int64_t n, int64_t k, int multiprocessors) {
+  const ProductShape p{m, n, k};
+  MatmulChoice best;
+  double best_time = std::numeric_limits<double>::infinity();
+  for (MatmulChoice c : matmul_candidates()) {
+    if (c.method != Method::kParts) continue;
+    std::array<int, 4> counts{1};
+    std::ranges::copy(parts_of(c, p, multiprocessors), counts.begin() + 1);
+    for (int parts : counts) {
+      c.parts = parts;
+      if (parts == 0 || !is_possible(c, p, true, multiprocessors)) continue;
+      const double time = estimated_microseconds(c, p, multiprocessors);
+      if (time >= best_time) continue;
+      best = c;
+      best_time = time;
+    }
+  }
+  set_ctas(best, p, multiprocessors);
   return best;
 }
 

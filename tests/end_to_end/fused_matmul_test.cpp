@@ -12,6 +12,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/runtime/compare.h"
+#include "matmul/matmul_time.h"
 
 namespace imbrex::testing {
 namespace {
@@ -143,6 +144,31 @@ TEST(FusedMatmul, EveryTile) {
   each_tile({200, 272, 512, float16, float8_e4m3, true, false});  // k fills some rings
   each_tile({200, 272, 320, bfloat16, float8_e4m3, false, true});
   each_tile({9, 136, 72, bfloat16, bfloat16, true, true});  // fewer blocks of k than CTAs that divide it
+}
+
+TEST(FusedMatmul, QuantisedByASecondLaunch) {
+  for (const Problem& p : {Problem{131, 272, 1000, bfloat16, float8_e4m3, false, true, Activation::kSilu},
+                           Problem{9, 144, 264, float16, float8_e4m3, false, false, Activation::kNone},
+                           Problem{1, 16, 8, bfloat16, float8_e4m3, false, true, Activation::kNone},
+                           Problem{40, 400, 1040, float8_e4m3, float8_e4m3, false, true, Activation::kRelu}})
+    for (const MatmulChoice& candidate : matmul_candidates()) {
+      // One in four of them, with one part and with as many as may be.
+      if (candidate.method != MatmulChoice::Method::kParts ||
+          (candidate.block_m + candidate.block_n) % 32 != 0)
+        continue;
+      for (const int parts : {1, p.k > 500 ? 5 : 2}) {
+        MatmulChoice choice = candidate;
+        choice.parts = parts;
+        choice.ctas = 6;
+        if (cluster_ctas(choice) > 4) continue;  // of six multiprocessors
+        SCOPED_TRACE(choice.text());
+        run(p, 1, {&choice, 1});
+      }
+    }
+  const MatmulChoice chosen = choose_in_parts(70, 144, 1000, 6);
+  EXPECT_THAT(chosen.text(), HasSubstr("hopper_matmul_parts"));
+  for (uint64_t seed = 1; seed <= 100; ++seed)
+    run({70, 144, 1000, bfloat16, float8_e4m3, false, true, Activation::kNone}, seed, {&chosen, 1});
 }
 
 TEST(FusedMatmul, FewRowsHaveTheTileThatFillsAWave) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of what CTAs that divide k have left in memory, with the steps of the product: the second of two launches.
+// The sum of what CTAs that divide k have left in memory, with the steps of the product: the second of two launches. A tile is
+// one block of columns wide, so that it may have scales of its own.
 #pragma once
 
+#include "imbrex/kernels/grouped/fused_results.h"
 #include "imbrex/kernels/parts/epilogue.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/product_sizes.h"
@@ -10,7 +12,7 @@
 namespace imbrex::kernels {
 
 /// C = steps(the sum over parts of X), X float32 [parts, m, n], of a batch [matrices * parts, m, n]. Parts are added in
-/// their order.
+/// their order. QuantiseBlocks among the steps is carried out.
 template <class... Steps>
 struct SumOfKParts {
   static constexpr const char* target = "sm_90a";
@@ -47,7 +49,16 @@ struct SumOfKParts {
       for (int i = 0; i < kAtOnce; ++i) some.push_back(part(first + i));
       for (const RegisterTensor& x : some) sum += x;
     }
-    store_global(g_c, finish(sum, {sizes.m, sizes.n(), c_type, row, column, matrix}), {row, column});
+    if (const QuantiseBlocks* quantise = used_step<QuantiseBlocks>(finish)) {
+      require(block_n == QuantiseBlocks::kBlock, "tiles of {} columns; a scale belongs to {}", block_n,
+              QuantiseBlocks::kBlock);
+      const RegisterTensor value = finish(sum, {sizes.m, sizes.n(), float32, row, column, matrix});
+      const RegisterTensor largest = QuantiseBlocks::largest_of(value);
+      quantise->store(largest, sizes.m, sizes.n(), row, column);
+      store_global(g_c, (value * QuantiseBlocks::factor_of(largest)).to(c_type), {row, column});
+    } else {
+      store_global(g_c, finish(sum, {sizes.m, sizes.n(), c_type, row, column, matrix}), {row, column});
+    }
   }
 };
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grouped/quantised_parts.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+#include "imbrex/kernels/matmul/matmul_h8.h"
+#include "imbrex/kernels/matmul/sum_of_k_parts.h"
+#include "imbrex/runtime/workspace.h"
+#include "library_kernel.h"
+
+namespace imbrex {
+namespace {
+
+using Multiply = kernels::HopperMatmulH8<kernels::PartsOfK>;
+using Quantise = kernels::SumOfKParts<kernels::ScaleByFactors, kernels::ScaleByFactors,
+                                      kernels::QuantiseBlocks, kernels::Activate, kernels::Convert>;
+
+Multiply multiply_with(const MatmulChoice& c, int bits) {
+  Multiply kernel;
+  kernel.block_m = c.block_m;
+  kernel.block_n = c.block_n;
+  kernel.block_k = c.block_k * 16 / bits;
+  kernel.stages = c.stages;
+  kernel.consumers = c.consumers;
+  kernel.cluster_m = c.cluster_m;
+  kernel.cluster_n = c.cluster_n;
+  kernel.split_k = c.split_k;
+  kernel.swap_ab = c.swap_ab;
+  kernel.store_stages = c.store_stages;
+  return kernel;
+}
+
+/// The kernels of a device, made when they are first needed.
+struct Kernels {
+  explicit Kernels(const Device& device)
+      : quantise(std::make_unique<Kernel<Quantise>>(library_kernel(Quantise(), device))) {}
+  std::map<std::tuple<int, MatmulChoice>, std::unique_ptr<Kernel<Multiply>>> multiply;
+  std::unique_ptr<Kernel<Quantise>> quantise;
+};
+
+}  // namespace
+
+LaunchReport quantise_parts(const FusedProduct& p, const Device& device, const MatmulChoice& choice,
+                            const Stream& stream) {
+  static std::mutex turn;
+  // Never freed: at exit the driver may be unloaded first.
+  static auto& known = *new std::map<const void*, Kernels>;
+  const std::lock_guard lock(turn);
+  Kernels& kernels = known.try_emplace(&device.backend(), device).first->second;
+  const int bits = p.dtype.bits();
+  MatmulChoice tile = choice;  // how many CTAs and parts, is for each launch to say
+  tile.ctas = 0, tile.parts = 1;
+  std::unique_ptr<Kernel<Multiply>>& multiply = kernels.multiply[{bits, tile}];
+  if (!multiply)
+    multiply = std::make_unique<Kernel<Multiply>>(library_kernel(multiply_with(tile, bits), device));
+  const int64_t parts = choice.parts;
+  const Workspace sums = Workspace::on(stream, device, 4 * parts * p.m * p.n);
+  const LaunchReport multiplied =
+      multiply->on(stream)(kernels::ProductSizesArguments(p.m, p.n, p.k, 0, choice.ctas), p.dtype, p.a, p.b,
+                           sums.address(), parts);
+  const LaunchReport quantised = kernels.quantise->on(stream)(
+      kernels::ProductSizesArguments(p.m, p.n, 1, 0, 0), parts, p.dtype, sums.address(), p.c,
+      static_cast<int>(p.scales_a), p.scale_a, static_cast<int>(p.scales_b), p.scale_b, true, p.scale_c,
+      p.scale_c_stride, p.activation, p.c_type);
+  return multiplied.clean() ? quantised : multiplied;
+}
+
+}  // namespace imbrex
