@@ -109,12 +109,14 @@ void run_tiles(const Device& device, runtime::GpuTimer& timer, const bench::Matm
         });
       }
     }
-    if (!gated && s.m <= kFewRows) {
-      const std::vector<MatmulChoice> choices = in_parts(s, device.multiprocessors());
+    if (quantises && s.m <= kFewRows) {
+      const std::vector<MatmulChoice> choices =
+          in_parts({s.m, gated ? 2 * s.n : s.n, s.k}, device.multiprocessors());
       for (const MatmulChoice& choice : choices) {
         names.push_back(choice.text());
-        calls.push_back([&, choice](int turn) {
-          run_fused_matmul("bench", of(turn).a, of(turn).b, nullptr, c8, plain8, {&choice, 1});
+        calls.push_back([&, choice, gated = gated](int turn) {
+          run_fused_matmul("bench", of(turn).a, of(turn).b, gated ? &of(turn).up : nullptr, c8,
+                           gated ? silu8 : plain8, {&choice, 1});
         });
       }
     }

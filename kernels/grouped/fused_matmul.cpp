@@ -114,13 +114,6 @@ class FusedCall {
   std::vector<std::pair<const char*, const DeviceTensor*>> tensors_;
 };
 
-/// What a kernel takes for its steps goes to `use`.
-template <class Use>
-auto with_steps(const FusedProduct& p, const Use& use) {
-  return use(static_cast<int>(p.scales_a), p.scale_a, static_cast<int>(p.scales_b), p.scale_b, p.is_gated,
-             p.activation, p.up, p.quantises, p.scale_c, p.scale_c_stride,
-             p.is_gated ? Activation::kNone : p.activation, p.c_type);
-}
 /// All that a kernel with these tiles takes goes to `use`.
 template <class Use>
 auto with_arguments(const FusedProduct& p, const FusedKernel& tile, const Use& use) {

@@ -31,4 +31,12 @@ struct FusedProduct {
   int64_t columns() const { return is_gated ? 2 * n : n; }
 };
 
+/// What a kernel takes for its steps goes to `use`.
+template <class Use>
+auto with_steps(const FusedProduct& p, const Use& use) {
+  return use(static_cast<int>(p.scales_a), p.scale_a, static_cast<int>(p.scales_b), p.scale_b, p.is_gated,
+             p.activation, p.up, p.quantises, p.scale_c, p.scale_c_stride,
+             p.is_gated ? Activation::kNone : p.activation, p.c_type);
+}
+
 }  // namespace imbrex

@@ -15,7 +15,7 @@ namespace imbrex {
 namespace {
 
 using Multiply = kernels::HopperMatmulH8<kernels::PartsOfK>;
-using Quantise = kernels::SumOfKParts<kernels::ScaleByFactors, kernels::ScaleByFactors,
+using Quantise = kernels::SumOfKParts<kernels::ScaleByFactors, kernels::ScaleByFactors, kernels::GatedBy,
                                       kernels::QuantiseBlocks, kernels::Activate, kernels::Convert>;
 
 Multiply multiply_with(const MatmulChoice& c, int bits) {
@@ -43,6 +43,10 @@ struct Kernels {
 
 }  // namespace
 
+bool has_one_factor(const FusedProduct& p) {
+  return !p.is_gated || p.up == p.b + static_cast<uint64_t>(p.n * p.k * p.dtype.bits() / 8);
+}
+
 LaunchReport quantise_parts(const FusedProduct& p, const Device& device, const MatmulChoice& choice,
                             const Stream& stream) {
   static std::mutex turn;
@@ -57,14 +61,14 @@ LaunchReport quantise_parts(const FusedProduct& p, const Device& device, const M
   if (!multiply)
     multiply = std::make_unique<Kernel<Multiply>>(library_kernel(multiply_with(tile, bits), device));
   const int64_t parts = choice.parts;
-  const Workspace sums = Workspace::on(stream, device, 4 * parts * p.m * p.n);
+  const Workspace sums = Workspace::on(stream, device, 4 * parts * p.m * p.columns());
   const LaunchReport multiplied =
-      multiply->on(stream)(kernels::ProductSizesArguments(p.m, p.n, p.k, 0, choice.ctas), p.dtype, p.a, p.b,
-                           sums.address(), parts);
-  const LaunchReport quantised = kernels.quantise->on(stream)(
-      kernels::ProductSizesArguments(p.m, p.n, 1, 0, 0), parts, p.dtype, sums.address(), p.c,
-      static_cast<int>(p.scales_a), p.scale_a, static_cast<int>(p.scales_b), p.scale_b, true, p.scale_c,
-      p.scale_c_stride, p.activation, p.c_type);
+      multiply->on(stream)(kernels::ProductSizesArguments(p.m, p.columns(), p.k, 0, choice.ctas), p.dtype,
+                           p.a, p.b, sums.address(), parts);
+  const LaunchReport quantised = with_steps(p, [&](const auto&... steps) {
+    return kernels.quantise->on(stream)(kernels::ProductSizesArguments(p.m, p.n, 1, 0, 0), parts, p.dtype,
+                                        sums.address(), p.c, steps...);
+  });
   return multiplied.clean() ? quantised : multiplied;
 }
 

@@ -150,7 +150,8 @@ TEST(FusedMatmul, QuantisedByASecondLaunch) {
   for (const Problem& p : {Problem{131, 272, 1000, bfloat16, float8_e4m3, false, true, Activation::kSilu},
                            Problem{9, 144, 264, float16, float8_e4m3, false, false, Activation::kNone},
                            Problem{1, 16, 8, bfloat16, float8_e4m3, false, true, Activation::kNone},
-                           Problem{40, 400, 1040, float8_e4m3, float8_e4m3, false, true, Activation::kRelu}})
+                           Problem{40, 400, 1040, float8_e4m3, float8_e4m3, false, true, Activation::kRelu},
+                           Problem{17, 144, 328, bfloat16, float8_e4m3, true, true}})
     for (const MatmulChoice& candidate : matmul_candidates()) {
       // One in four of them, with one part and with as many as may be.
       if (candidate.method != MatmulChoice::Method::kParts ||

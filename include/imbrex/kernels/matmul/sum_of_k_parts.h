@@ -12,7 +12,7 @@
 namespace imbrex::kernels {
 
 /// C = steps(the sum over parts of X), X float32 [parts, m, n], of a batch [matrices * parts, m, n]. Parts are added in
-/// their order. QuantiseBlocks among the steps is carried out.
+/// their order. QuantiseBlocks among the steps is carried out, and GatedBy, with which X has two of n.
 template <class... Steps>
 struct SumOfKParts {
   static constexpr const char* target = "sm_90a";
@@ -35,30 +35,39 @@ struct SumOfKParts {
     Int32 row = block_m * block_idx.y, column = block_n * block_idx.x;
     const ScalarArg matrix = block_idx.z;
     const DataType c_type = finish.output_type(dtype);
-    auto g_parts = global_view(sum_ptr, {matrices, parts, sizes.m, sizes.n()})[matrix];
+    const GatedBy* gate = used_step<GatedBy>(finish);
+    const QuantiseBlocks* quantise = used_step<QuantiseBlocks>(finish);
+    require(!quantise || block_n == QuantiseBlocks::kBlock, "tiles of {} columns; a scale belongs to {}",
+            block_n, QuantiseBlocks::kBlock);
+    const ScalarArg columns = gate ? ScalarArg(2 * sizes.n()) : ScalarArg(sizes.n());
+    auto g_parts = global_view(sum_ptr, {matrices, parts, sizes.m, columns})[matrix];
     auto g_c = matrix_of(batch, result_view(c_ptr, c_type, sizes.m, sizes.n(), batch), matrix);
     griddepcontrol::wait();  // the grid before writes the parts
     griddepcontrol::launch_dependents();
-    // Behind the last part there are zeros.
-    const auto part = [&](const ScalarArg& i) {
-      return load_global(g_parts, {i, row, column}, {1, block_m, block_n}).reshape({block_m, block_n});
+    // The tile that begins at a column, with the steps.
+    const auto tile = [&](const ScalarArg& first_column) {
+      // Behind the last part there are zeros.
+      const auto part = [&](const ScalarArg& i) {
+        return load_global(g_parts, {i, row, first_column}, {1, block_m, block_n})
+            .reshape({block_m, block_n});
+      };
+      RegisterTensor sum = zeros(float32, {block_m, block_n});
+      for (Int32 first : range(0, parts, kAtOnce)) {
+        std::vector<RegisterTensor> some;
+        for (int i = 0; i < kAtOnce; ++i) some.push_back(part(first + i));
+        for (const RegisterTensor& x : some) sum += x;
+      }
+      return finish(sum, {sizes.m, columns, gate || quantise ? float32 : c_type, row, first_column, matrix});
     };
-    RegisterTensor sum = zeros(float32, {block_m, block_n});
-    for (Int32 first : range(0, parts, kAtOnce)) {
-      std::vector<RegisterTensor> some;
-      for (int i = 0; i < kAtOnce; ++i) some.push_back(part(first + i));
-      for (const RegisterTensor& x : some) sum += x;
-    }
-    if (const QuantiseBlocks* quantise = used_step<QuantiseBlocks>(finish)) {
-      require(block_n == QuantiseBlocks::kBlock, "tiles of {} columns; a scale belongs to {}", block_n,
-              QuantiseBlocks::kBlock);
-      const RegisterTensor value = finish(sum, {sizes.m, sizes.n(), float32, row, column, matrix});
+    RegisterTensor value = tile(column);
+    if (gate) value = gate->apply(value, tile(column + sizes.n()));
+    if (quantise) {
+      // Behind the last column there are zeros; of two products, those of the other one times zeros.
       const RegisterTensor largest = QuantiseBlocks::largest_of(value);
       quantise->store(largest, sizes.m, sizes.n(), row, column);
-      store_global(g_c, (value * QuantiseBlocks::factor_of(largest)).to(c_type), {row, column});
-    } else {
-      store_global(g_c, finish(sum, {sizes.m, sizes.n(), c_type, row, column, matrix}), {row, column});
+      value = value * QuantiseBlocks::factor_of(largest);
     }
+    store_global(g_c, gate || quantise ? RegisterTensor(value.to(c_type)) : value, {row, column});
   }
 };
 

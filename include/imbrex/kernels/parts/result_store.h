@@ -79,7 +79,8 @@ class ResultStore {
       if (has_tma_rows_) fence::proxy_async();  // what was written becomes visible to TMA
       sync();
       if (!has_tma_rows_) {
-        const RegisterValue tile = load_shared(s_slice);
+        const RegisterTensor tile = load_shared(s_slice);
+        if (batch_ == nullptr && sizes_.n_unit * c_type_.bits() < 128) annotate_layout(tile, narrow(s));
         for (const GlobalTensor& place : places)
           store_global(place, tile, {offset_m + s.row, offset_n + s.column});
       } else if (auto warp = single_warp()) {
@@ -121,6 +122,16 @@ class ResultStore {
                                : slices[slices.size() - turn].s_c});
     }
     return slices;
+  }
+  /// How threads hold a slice whose rows in memory begin at odd places: each has as few columns as they allow to store at
+  /// once, next to those of its neighbours, so that a warp's store is one piece. (Eight columns a thread, as shared memory
+  /// would have it, are stores of 32 single elements in as many sectors.)
+  layout::Layout narrow(const Slice& s) const {
+    constexpr int kWarps = 4, kLanes = 32;
+    const int unit = min(sizes_.n_unit, s.columns), units = s.columns / unit, beside = min(units, kLanes),
+              below = kWarps * (kLanes / beside);
+    return layout::local({s.rows / below, units / beside}) * layout::spatial({below, beside}) *
+           layout::local({1, unit});
   }
   /// Slices that have all rows of a product, and the same shape.
   std::vector<Slice> transposed_slices() const {
