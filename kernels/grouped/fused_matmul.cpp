@@ -203,17 +203,44 @@ std::span<const MatmulChoice> tile_of_few_rows(bool is_gated, bool quantises, in
   return tile(is_narrow ? rows : 4 + rows);
 }
 
+bool takes_two_launches(bool is_gated, int64_t m, int64_t n, int64_t k, int multiprocessors) {
+  constexpr int64_t kFewRows = 64;                 // for which a second launch takes longer than it saves
+  constexpr int64_t kLong = 4096, kLonger = 8192;  // k
+  const int64_t ctas = cdiv(n, int64_t{64});       // with tiles of few rows
+  if (m <= kFewRows || ctas > multiprocessors) return false;
+  const bool leaves_half = 2 * ctas <= multiprocessors;
+  if (is_gated) return leaves_half && m <= 2 * kFewRows && k >= kLonger;
+  return leaves_half ? m <= 4 * kFewRows && k >= kLong : m <= 2 * kFewRows && k >= kLonger;
+}
+
 namespace {
+
+/// Whether columns that gate follow the others in memory, and rows need not be copied: one product has both.
+bool are_one_matrix(const DeviceTensor& b, const DeviceTensor& up) {
+  if (b.is_null() || up.is_null() || b.shape().size() != 2 || b.shape() != up.shape()) return false;
+  return b.is_dense() && up.is_dense() && up.address() == b.address() + static_cast<uint64_t>(b.bytes()) &&
+         b.address() % 16 == 0 && b.shape()[1] * b.dtype().bits() % 128 == 0;
+}
 
 /// A call by the tiles it may have.
 LaunchReport run_fastest(const char* function, const DeviceTensor& a, const DeviceTensor& b,
                          const DeviceTensor* up, const DeviceTensor& c, const FusedMatmulOptions& options) {
   const bool is_gated = up != nullptr, quantises = c.dtype() == float8_e4m3;
-  std::span<const MatmulChoice> few;
-  if (c.shape().size() == 2 && !a.is_null() && a.address() != 0)  // else the call is refused
-    few = tile_of_few_rows(is_gated, quantises, c.shape()[0], c.shape()[1], a.device().multiprocessors());
-  return run_fused_matmul(function, a, b, up, c, options,
-                          few.empty() ? fused_tiles(is_gated, quantises) : few);
+  std::span<const MatmulChoice> tiles = fused_tiles(is_gated, quantises);
+  MatmulChoice in_parts;
+  if (c.shape().size() == 2 && !a.is_null() && a.address() != 0 &&
+      a.shape().size() == 2) {  // else it is refused
+    const int64_t m = c.shape()[0], n = c.shape()[1], k = (a.shape()[1] * a.dtype().bits() + 15) / 16;
+    const int multiprocessors = a.device().multiprocessors();
+    const auto few = tile_of_few_rows(is_gated, quantises, m, n, multiprocessors);
+    if (!few.empty()) tiles = few;
+    if (quantises && takes_two_launches(is_gated, m, n, k, multiprocessors) &&
+        (!is_gated || are_one_matrix(b, *up))) {
+      in_parts = choose_in_parts(m, is_gated ? 2 * n : n, k, multiprocessors);
+      tiles = {&in_parts, 1};
+    }
+  }
+  return run_fused_matmul(function, a, b, up, c, options, tiles);
 }
 
 }  // namespace
@@ -279,6 +306,10 @@ std::vector<MatmulCode> fused_matmul_codes() {
                          });
                        }});
     };
+    if (kind.quantises)
+      codes.push_back({fmt::format("bfloat16 {} second launch", kind.name),
+                       [p = product(8)] { return trace_second_launch(p); },
+                       [p = product(8)](Cache& folder) { ship_second_launch(p, folder); }});
     const auto add_rings = [&](const MatmulChoice& choice) {
       const auto tile = with_tile<FusedKernel>(choice, bfloat16.bits());
       for (const int64_t k : {int64_t{8}, tile.ring()}) add(tile, choice, k);

@@ -65,6 +65,10 @@ inline std::span<const MatmulChoice> few_row_tiles(bool is_gated, bool quantises
 std::span<const MatmulChoice> tile_of_few_rows(bool is_gated, bool quantises, int64_t m, int64_t n,
                                                int multiprocessors);
 
+/// Whether a result in float8 is made in two launches (quantised_parts.h): where tiles of whole blocks leave multiprocessors
+/// idle or read much twice, as n is small, and k is long, by bench_gated --tiles. `k`: of elements of 16 bits.
+bool takes_two_launches(bool is_gated, int64_t m, int64_t n, int64_t k, int multiprocessors);
+
 /// gated_matmul(), or where `up` is null quantised_matmul(), with one of these tiles.
 LaunchReport run_fused_matmul(const char* function, const DeviceTensor& a, const DeviceTensor& b,
                               const DeviceTensor* up, const DeviceTensor& c,

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "imbrex/kernels/matmul/matmul_h8.h"
@@ -31,6 +32,13 @@ Multiply multiply_with(const MatmulChoice& c, int bits) {
   kernel.swap_ab = c.swap_ab;
   kernel.store_stages = c.store_stages;
   return kernel;
+}
+
+/// What the second launch takes goes to `use`; the sums are at an address, of so many parts of k.
+auto with_arguments(const FusedProduct& p, uint64_t sums, int64_t parts, const auto& use) {
+  return with_steps(p, [&](const auto&... steps) {
+    return use(kernels::ProductSizesArguments(p.m, p.n, 1, 0, 0), parts, p.dtype, sums, p.c, steps...);
+  });
 }
 
 /// The kernels of a device, made when they are first needed.
@@ -65,11 +73,19 @@ LaunchReport quantise_parts(const FusedProduct& p, const Device& device, const M
   const LaunchReport multiplied =
       multiply->on(stream)(kernels::ProductSizesArguments(p.m, p.columns(), p.k, 0, choice.ctas), p.dtype,
                            p.a, p.b, sums.address(), parts);
-  const LaunchReport quantised = with_steps(p, [&](const auto&... steps) {
-    return kernels.quantise->on(stream)(kernels::ProductSizesArguments(p.m, p.n, 1, 0, 0), parts, p.dtype,
-                                        sums.address(), p.c, steps...);
-  });
+  const LaunchReport quantised = with_arguments(
+      p, sums.address(), parts, [&](const auto&... all) { return kernels.quantise->on(stream)(all...); });
   return multiplied.clean() ? quantised : multiplied;
+}
+
+std::vector<std::shared_ptr<ir::Function>> trace_second_launch(const FusedProduct& p) {
+  return with_arguments(p, p.c, 1, [&](const auto&... all) {
+    return std::vector{library_kernel(Quantise(), std::nullopt).trace(all...)};
+  });
+}
+void ship_second_launch(const FusedProduct& p, Cache& folder) {
+  with_arguments(p, p.c, 1,
+                 [&](const auto&... all) { library_kernel(Quantise(), std::nullopt).ship(folder, all...); });
 }
 
 }  // namespace imbrex

@@ -4,6 +4,9 @@
 // are few, and then no block of 128 columns keeps a multiprocessor idle.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "grouped/fused_product.h"
 #include "imbrex/runtime/stream.h"
 #include "matmul/matmul_choice.h"
@@ -16,5 +19,9 @@ bool has_one_factor(const FusedProduct& p);
 /// `choice`: of choose_in_parts(), for elements of 16 bits, p.columns() of them and a product that has_one_factor().
 LaunchReport quantise_parts(const FusedProduct& p, const Device& device, const MatmulChoice& choice,
                             const Stream& stream);
+
+/// Its second kernel, and machine code of it. (The first one is matmul()'s.)
+std::vector<std::shared_ptr<ir::Function>> trace_second_launch(const FusedProduct& p);
+void ship_second_launch(const FusedProduct& p, Cache& folder);
 
 }  // namespace imbrex

@@ -144,7 +144,8 @@ MatmulChoice choose_in_parts(int64_t m, int64_t n, int64_t k, int multiprocessor
     for (int parts : counts) {
       c.parts = parts;
       if (parts == 0 || !is_possible(c, p, true, multiprocessors)) continue;
-      const double time = estimated_microseconds(c, p, multiprocessors);
+      const double time =
+          corrected_microseconds(c, p, multiprocessors, estimated_microseconds(c, p, multiprocessors));
       if (time >= best_time) continue;
       best = c;
       best_time = time;

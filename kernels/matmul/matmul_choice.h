@@ -46,7 +46,7 @@ MatmulChoice choose_matmul(int64_t m, int64_t n, int64_t k, bool is_plain, int m
                            int64_t matrices = 1, std::span<const MatmulChoice> without = {},
                            bool any_order = false);
 
-/// The fastest candidate whose sums go through memory, of one part of k or several, by the estimate alone.
+/// The fastest candidate whose sums go through memory, of one part of k or several, by the model.
 MatmulChoice choose_in_parts(int64_t m, int64_t n, int64_t k, int multiprocessors);
 
 /// The fastest of `tiles`, all for the general method, by the estimate alone (the correction

@@ -193,6 +193,22 @@ TEST(FusedMatmul, FewRowsHaveTheTileThatFillsAWave) {
   for (const bool is_gated : {false, true}) EXPECT_EQ(tile(is_gated, true, 129, 4096), "");
 }
 
+TEST(FusedMatmul, FewColumnsTakeTwoLaunches) {
+  constexpr int kH200 = 132;
+  EXPECT_TRUE(takes_two_launches(false, 256, 4096, 4096, kH200));
+  EXPECT_TRUE(takes_two_launches(false, 128, 8192, 8192, kH200));
+  EXPECT_TRUE(takes_two_launches(true, 128, 4096, 14336, kH200));
+  EXPECT_FALSE(takes_two_launches(true, 128, 4096, 4096, kH200));
+  EXPECT_FALSE(takes_two_launches(false, 64, 4096, 4096, kH200));
+  EXPECT_FALSE(takes_two_launches(false, 128, 4096, 512, kH200));
+  EXPECT_FALSE(takes_two_launches(false, 128, 14336, 8192, kH200));
+  EXPECT_THAT(choose_in_parts(128, 4096, 14336, kH200).text(), HasSubstr("block_n=160 "));
+  // The virtual GPU's six multiprocessors: calls as users make them.
+  run({73, 144, 4096, bfloat16, float8_e4m3, false, true, Activation::kNone});
+  run({70, 128, 8192, bfloat16, float8_e4m3, true, true});
+  run({66, 192, 8200, float16, float8_e4m3, true, false});
+}
+
 TEST(FusedMatmul, RowsOfZerosHaveTheScaleOne) {
   const Device device = virtual_gpu();
   const DeviceTensor a = scaled(device, bfloat16, {4, 64}, 1, 0),
