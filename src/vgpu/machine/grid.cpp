@@ -23,8 +23,8 @@ constexpr int64_t kSliceInTurns = int64_t{1} << 16;
 constexpr int kFairnessShift = 22;
 /// GPUs that run together begin up to so many instructions apart, as a power of 2.
 constexpr uint64_t kMostDelayBits = 16;
-/// CTAs do so under one seed in so many: about half of them late, by up to so many instructions.
-constexpr uint64_t kSeedsPerStaggered = 3, kMostLate = uint64_t{1} << 17;
+/// CTAs of a GPU that runs alone do so under one seed in so many: about half of them late, by up to so many instructions.
+constexpr uint64_t kSeedsPerStaggered = 3, kMostLate = uint64_t{1} << 16;
 
 void add(Statistics& sum, const Statistics& s) {
   sum.ctas += s.ctas;
@@ -103,10 +103,9 @@ Grid::Grid(std::span<const ResidentLaunch> launches) {
       begin = late.below(uint64_t{1} << late.below(kMostDelayBits + 1));
     }
     // Nor do CTAs: what one of them does first may come after much that another does.
-    Random stagger(launch.options.seed,
-                   (~uint64_t{0} >> 1) - static_cast<uint64_t>(std::max(launch.rank, 0)));
-    const bool is_staggered = !random.is_plain() && slots > 1 && !launch.options.timeline.record &&
-                              stagger.once_in(kSeedsPerStaggered);
+    Random stagger(launch.options.seed, ~uint64_t{0} >> 1);
+    const bool is_staggered = launch.rank < 0 && !random.is_plain() && slots > 1 &&
+                              !launch.options.timeline.record && stagger.once_in(kSeedsPerStaggered);
     for (int i = 0; i < slots; ++i) {
       auto slot = std::make_unique<GridSlot>();
       slot->grid_ = this;
