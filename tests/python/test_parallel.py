@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""imbrex.parallel on virtual GPUs: this file is also the program that each rank runs."""
+"""imbrex.parallel on virtual GPUs, and on those of the machine with PyTorch: this file is also the program that each rank runs."""
 import json
 import os
 import signal
@@ -40,6 +40,25 @@ def start(programs, variables, timeout=300):
             process.kill()
 
 
+def put(array):
+    """An array as the ranks' calls take it: as it is, or on this rank's GPU."""
+    return array
+
+
+def take(array):
+    """What put() does, undone."""
+    return array
+
+
+def use_torch():
+    """Arrays are PyTorch's, on the GPU of this rank's number."""
+    import torch
+
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    globals()["put"] = lambda array: array if array is None else torch.from_numpy(array).cuda()
+    globals()["take"] = lambda tensor: tensor.cpu().numpy()
+
+
 def inputs(ranks, shape, dtype, seed):
     """What each rank brings, by rank."""
     generator = np.random.default_rng(seed)
@@ -52,14 +71,15 @@ def collectives(ranks):
             x = inputs(ranks, shape, dtype, seed)
             total = sum(t.astype(np.float64) for t in x)
             tolerance = {"rtol": 2e-3, "atol": 2e-3} if dtype == np.float16 else {"rtol": 1e-5, "atol": 1e-5}
-            np.testing.assert_allclose(ranks.all_reduce(x[ranks.rank]), total, **tolerance)
-            np.testing.assert_array_equal(ranks.all_gather(x[ranks.rank]), np.concatenate(x))
+            mine = put(x[ranks.rank])
+            np.testing.assert_allclose(take(ranks.all_reduce(mine)), total, **tolerance)
+            np.testing.assert_array_equal(take(ranks.all_gather(mine)), np.concatenate(x))
             if shape[0] % ranks.size == 0:
                 rows = total.reshape(ranks.size, -1, *shape[1:])[ranks.rank]
-                np.testing.assert_allclose(ranks.reduce_scatter(x[ranks.rank]), rows, **tolerance)
-    in_place = np.full(5, 2.0 ** ranks.rank, np.float32)
+                np.testing.assert_allclose(take(ranks.reduce_scatter(mine)), rows, **tolerance)
+    in_place = put(np.full(5, 2.0 ** ranks.rank, np.float32))
     assert ranks.all_reduce(in_place, out=in_place) is in_place
-    np.testing.assert_array_equal(in_place, 2.0**ranks.size - 1)
+    np.testing.assert_array_equal(take(in_place), 2.0**ranks.size - 1)
 
 
 def products(ranks):
@@ -72,11 +92,12 @@ def products(ranks):
     exact = lambda a, b: a.astype(np.float64) @ b.T.astype(np.float64)
     total = sum(exact(a, b) for a, b in zip(x, w)) + bias
     close = {"rtol": 4e-3, "atol": 0.2}
-    gathered = ranks.all_gather_matmul(np.ascontiguousarray(x[0][mine]), w[ranks.rank].T, bias=bias, activation="relu", rows=m)
-    np.testing.assert_allclose(gathered, np.maximum(exact(x[0], w[ranks.rank]) + bias, 0), **close)
-    scattered = ranks.matmul_reduce_scatter(x[ranks.rank], w[ranks.rank].T, bias=bias)
-    np.testing.assert_allclose(scattered, total[mine], **close)
-    np.testing.assert_allclose(ranks.matmul_all_reduce(x[ranks.rank], w[ranks.rank].T, bias=bias), total, **close)
+    w_mine, x_mine, bias = put(w[ranks.rank]), put(x[ranks.rank]), put(bias)
+    gathered = ranks.all_gather_matmul(put(np.ascontiguousarray(x[0][mine])), w_mine.T, bias=bias, activation="relu", rows=m)
+    np.testing.assert_allclose(take(gathered), np.maximum(exact(x[0], w[ranks.rank]) + take(bias), 0), **close)
+    scattered = ranks.matmul_reduce_scatter(x_mine, w_mine.T, bias=bias)
+    np.testing.assert_allclose(take(scattered), total[mine], **close)
+    np.testing.assert_allclose(take(ranks.matmul_all_reduce(x_mine, w_mine.T, bias=bias)), total, **close)
 
 
 def experts(ranks):
@@ -91,23 +112,24 @@ def experts(ranks):
                          generator.integers(-1, count, (n, chosen)).astype(np.int32),
                          generator.random((n, chosen)).astype(np.float32)))
     x, choices, weights = of_ranks[ranks.rank]
+    on_gpu = [put(array) for array in of_ranks[ranks.rank]]
     exchange = ranks.expert_exchange(tokens=tokens, width=width, experts=count, chosen=chosen, dtype="float16")
-    mine = w[2 * ranks.rank : 2 * ranks.rank + 2]
+    mine = put(np.ascontiguousarray(w[2 * ranks.rank : 2 * ranks.rank + 2]))
     for _ in range(2):
-        rows, first_row = exchange.dispatch(x, choices)
-        assert first_row[-1] == sum(np.isin(c, [2 * ranks.rank, 2 * ranks.rank + 1]).sum() for _, c, _ in of_ranks)
-        results = imbrex.grouped_matmul(rows, mine.swapaxes(1, 2), first_row, out=exchange.results_like(x))
-        y = exchange.combine(results, weights)
+        rows, first_row = exchange.dispatch(*on_gpu[:2])
+        assert take(first_row)[-1] == sum(np.isin(c, [2 * ranks.rank, 2 * ranks.rank + 1]).sum() for _, c, _ in of_ranks)
+        results = imbrex.grouped_matmul(rows, mine.swapaxes(1, 2), first_row, out=exchange.results_like(on_gpu[0]))
+        y = exchange.combine(results, on_gpu[2])
     exact = np.zeros((len(x), columns))
     for token in range(len(x)):
         for j in range(chosen):
             if choices[token, j] >= 0:
                 exact[token] += weights[token, j] * (w[choices[token, j]].astype(np.float64) @ x[token])
-    np.testing.assert_allclose(y, exact, rtol=4e-3, atol=0.1)
+    np.testing.assert_allclose(take(y), exact, rtol=4e-3, atol=0.1)
     with pytest.raises(imbrex.LaunchError, match="has 41 tokens, the exchange was made for 40"):
-        exchange.dispatch(np.zeros((41, width), np.float16), np.zeros((41, chosen), np.int32))
+        exchange.dispatch(put(np.zeros((41, width), np.float16)), put(np.zeros((41, chosen), np.int32)))
     with pytest.raises(imbrex.LaunchError, match="chosen"):
-        exchange.dispatch(x, choices.astype(np.int64))
+        exchange.dispatch(on_gpu[0], put(choices.astype(np.int64)))
 
 
 def refused(ranks):
@@ -256,8 +278,34 @@ def test_the_example():
         assert code == 0, output
 
 
+def on_gpus(*bodies):
+    """As torchrun starts it: the ranks of a process group."""
+    import torch.distributed as dist
+
+    use_torch()
+    dist.init_process_group("gloo")
+    with imbrex.parallel.join(dist.group.WORLD, gpus="cuda") as ranks:
+        for body in bodies:
+            globals()[body](ranks)
+            ranks.synchronize()
+    dist.destroy_process_group()
+
+
+def test_ranks_on_gpus():
+    torch = pytest.importorskip("torch", reason="SKIPPED: needs PyTorch: pip install torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("SKIPPED: needs two CUDA GPUs: run on a machine with two GPUs that reach each other's memory")
+    count = min(torch.cuda.device_count(), 4)
+    run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count), __file__, "on_gpus"]
+    done = subprocess.run([*run, "collectives", "products", "experts"], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=300)
+    assert done.returncode == 0 and done.stdout.count("right") == count, done.stdout
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "join_group":
+    if sys.argv[1] == "on_gpus":
+        on_gpus(*sys.argv[2:])
+    elif sys.argv[1] == "join_group":
         join_group(*sys.argv[2:])
     else:
         with imbrex.parallel.join(gpus="virtual", patience=120) as ranks:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../skip.h"
+#include "gpu_counts.h"
 #include "imbrex/core/error.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
@@ -363,13 +364,14 @@ TEST(FusedMatmul, WithoutPeersProductAndCollectiveRunOneAfterTheOther) {
 TEST(OnTwoGpus, ProductsFusedWithCollectivesAreRight) {
   if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
   if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
-  const Ranks where = Ranks::cuda(2).patience(20);
-  for (const DataType dtype : {float16, bfloat16}) {
-    check_gathered(where, {{1, 24, 8}, {67, 40, 136}, {1000, 136, 520}, {5, 520, 4096}}, dtype, 1);
-    check_scattered(where, {{1, 24, 8}, {67, 40, 136}, {1000, 136, 520}, {5, 520, 4096}}, dtype, 2);
-    check_scattered(where, {{1, 24, 8}, {67, 40, 136}, {1000, 136, 520}, {5, 520, 4096}}, dtype, 3, nullptr,
-                    true);
-  }
+  for (const int ranks : gpu_counts())
+    for (const DataType dtype : {float16, bfloat16}) {
+      const Ranks where = Ranks::cuda(ranks).patience(20);
+      const std::vector<Sizes> calls{{1, 24, 8}, {67, 40, 136}, {1000, 136, 520}, {5, 520, 4096}};
+      check_gathered(where, calls, dtype, 1);
+      check_scattered(where, calls, dtype, 2);
+      check_scattered(where, calls, dtype, 3, nullptr, true);
+    }
 }
 
 }  // namespace

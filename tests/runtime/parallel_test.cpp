@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "../skip.h"
+#include "gpu_counts.h"
 #include "imbrex/core/error.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
@@ -452,25 +453,27 @@ TEST(RunRanks, MemoryAndGpusThatAreNotThereAreRefused) {
 
 TEST(OnTwoGpus, AllReduceAddsUp) {
   if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
-  for (const int64_t n : {1, 5003, 3000001})
-    for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
-      check_all_reduce(Ranks::cuda(2).patience(20), n, kind, bfloat16, static_cast<uint64_t>(n), 64);
+  for (const int ranks : gpu_counts())
+    for (const int64_t n : {1, 5003, 3000001})
+      for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
+        check_all_reduce(Ranks::cuda(ranks).patience(20), n, kind, bfloat16, static_cast<uint64_t>(n), 64);
 }
 
 TEST(OnTwoGpus, RowsAreGatheredAndAddedUp) {
   if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
-  for (const int64_t n : {1, 1001, 1000003}) check_rows(Ranks::cuda(2).patience(20), n, 1);
+  for (const int ranks : gpu_counts())
+    for (const int64_t n : {1, 1001, 1000003}) check_rows(Ranks::cuda(ranks).patience(20), n, 1);
 }
 
 TEST(OnTwoGpus, TmaReachesTheTilesOfPeers) {
   if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
   if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
-  check_tma(Ranks::cuda(2).patience(20), 1);
+  for (const int ranks : gpu_counts()) check_tma(Ranks::cuda(ranks).patience(20), 1);
 }
 
 TEST(OnTwoGpus, AThousandCallsByRanksThatAreLateAreRight) {
   if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
-  check_many_calls(Ranks::cuda(2).patience(20), 1000);
+  for (const int ranks : gpu_counts()) check_many_calls(Ranks::cuda(ranks).patience(20), 1000);
 }
 
 TEST(OnTwoGpus, AKernelThatWaitsInVainIsEnded) {

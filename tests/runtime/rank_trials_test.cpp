@@ -9,12 +9,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <optional>
 #include <random>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "../full.h"
+#include "../skip.h"
+#include "gpu_counts.h"
 #include "imbrex/core/error.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
@@ -67,54 +71,94 @@ DeviceTensor filled(const Device& device, DataType dtype, const std::vector<int6
   for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, value(i));
   return DeviceTensor::from_host(device, tensor);
 }
-void expect_close(const Trial& trial, const DeviceTensor& got, const std::function<double(int64_t)>& wanted) {
-  const HostTensor host = got.to_host();
-  for (int64_t i = 0; i < host.elements(); ++i) {
-    const double exact = wanted(i);
-    if (!(std::abs(host.get(i) - exact) <= std::abs(exact) / 64 + 1)) {
-      ADD_FAILURE() << name(trial.call) << ": element " << i << " is " << host.get(i) << ", not " << exact;
-      return;
-    }
-  }
-}
-
-/// What ranks make together before they call.
+/// What ranks make together before they call: a call with inputs of several versions, whose result is always in the same place. What
+/// an earlier call left where others store is then wrong for the next one.
 struct Prepared {
-  std::function<LaunchReport()> call;
-  std::function<void()> check;
+  Call call;
+  DeviceTensor result;
+  std::vector<std::function<LaunchReport()>> runs;     // by version
+  std::vector<std::function<double(int64_t)>> wanted;  // element by element
+  std::map<size_t, std::vector<double>> kept = {};     // of those that were asked for
+
+  /// Whether the result is that of version `v`; says where it is not.
+  void check(size_t v) {
+    const HostTensor got = result.to_host();
+    std::vector<double>& exact = kept[v];
+    for (int64_t i = std::ssize(exact); i < got.elements(); ++i) exact.push_back(wanted[v](i));
+    for (int64_t i = 0; i < got.elements(); ++i)
+      if (const double e = exact[static_cast<size_t>(i)];
+          !(std::abs(got.get(i) - e) <= std::abs(e) / 64 + 1)) {
+        ADD_FAILURE() << name(call) << ", version " << v << ": element " << i << " is " << got.get(i)
+                      << ", not " << e;
+        return;
+      }
+  }
+  /// The others may store into it: a barrier must follow.
+  void poison() { result.poison(); }
 };
+
+constexpr size_t kVersions = 3;
+
+/// `add(trial)` for each version, whose numbers are others.
+template <class Add>
+void for_versions(const Trial& trial, const Add& add) {
+  Trial version = trial;
+  for (size_t v = 0; v < kVersions; ++v, version.seed += 50) add(version);
+}
 
 Prepared prepare_collective(const Trial& trial, Communicator& ranks) {
   const int64_t n = trial.n;
   const int size = ranks.size(), me = ranks.rank();
   const Device& device = ranks.device();
-  const auto sum = [=](int64_t i) {
-    double all = 0;
-    for (int rank = 0; rank < size; ++rank) all += number(trial, rank, i);
-    return all;
+  const auto sum_of = [=](const Trial& version) {
+    return [=](int64_t i) {
+      double all = 0;
+      for (int rank = 0; rank < size; ++rank) all += number(version, rank, i);
+      return all;
+    };
   };
+  const auto input = [&](const Trial& version, const std::vector<int64_t>& shape) {
+    return filled(device, float16, shape, [&](int64_t i) { return number(version, me, i); });
+  };
+  Prepared made{trial.call, {}, {}, {}};
   if (trial.call == Call::kAllReduce) {
     const auto all_reduce = std::make_shared<AllReduce>(ranks, 2);
     const SymmetricTensor x = ranks.symmetric(float16, {n}), y = ranks.symmetric(float16, {n});
-    DeviceTensor in = x.mine();
-    in.copy_from(filled(device, float16, {n}, [&](int64_t i) { return number(trial, me, i); }));
     const auto kind = trial.seed % 2 == 0 ? AllReduce::Kind::kOneShot : AllReduce::Kind::kTwoShot;
-    return {[=] { return (*all_reduce)(x, y, kind); }, [=] { expect_close(trial, y.mine(), sum); }};
-  }
-  if (trial.call == Call::kAllGather) {
+    made.result = y.mine();
+    for_versions(trial, [&](const Trial& version) {
+      const DeviceTensor mine = input(version, {n});
+      made.runs.emplace_back([=] {
+        DeviceTensor in = x.mine();
+        in.copy_from(mine);
+        return (*all_reduce)(x, y, kind);
+      });
+      made.wanted.emplace_back(sum_of(version));
+    });
+  } else if (trial.call == Call::kAllGather) {
     const auto all_gather = std::make_shared<AllGather>(ranks, 2);
-    const DeviceTensor x = filled(device, float16, {n}, [&](int64_t i) { return number(trial, me, i); });
     const SymmetricTensor y = ranks.symmetric(float16, {size, n});
-    return {[=] { return (*all_gather)(x, y); },
-            [=] { expect_close(trial, y.mine(), [=](int64_t i) { return number(trial, i / n, i % n); }); }};
+    made.result = y.mine();
+    for_versions(trial, [&](const Trial& version) {
+      const DeviceTensor x = input(version, {n});
+      made.runs.emplace_back([=] { return (*all_gather)(x, y); });
+      made.wanted.emplace_back([=](int64_t i) { return number(version, i / n, i % n); });
+    });
+  } else {
+    const auto reduce_scatter = std::make_shared<ReduceScatter>(ranks, 2);
+    const SymmetricTensor x = ranks.symmetric(float16, {size, n});
+    const DeviceTensor y = made.result = DeviceTensor::empty(device, float16, {n});
+    for_versions(trial, [&](const Trial& version) {
+      const DeviceTensor mine = input(version, {size, n});
+      made.runs.emplace_back([=] {
+        DeviceTensor in = x.mine();
+        in.copy_from(mine);
+        return (*reduce_scatter)(x, y);
+      });
+      made.wanted.emplace_back([=, sum = sum_of(version)](int64_t i) { return sum(me * n + i); });
+    });
   }
-  const auto reduce_scatter = std::make_shared<ReduceScatter>(ranks, 2);
-  const SymmetricTensor x = ranks.symmetric(float16, {size, n});
-  DeviceTensor in = x.mine();
-  in.copy_from(filled(device, float16, {size, n}, [&](int64_t i) { return number(trial, me, i); }));
-  const DeviceTensor y = DeviceTensor::empty(device, float16, {n});
-  return {[=] { return (*reduce_scatter)(x, y); },
-          [=] { expect_close(trial, y, [=](int64_t i) { return sum(me * n + i); }); }};
+  return made;
 }
 
 Prepared prepare_product(const Trial& trial, Communicator& ranks) {
@@ -123,39 +167,56 @@ Prepared prepare_product(const Trial& trial, Communicator& ranks) {
   const Device& device = ranks.device();
   const RowsOfRank mine = RowsOfRank::of(m, size, me);
   // A of rank r, or of all, are numbers r; B of rank r are numbers 100 + r.
-  const auto element = [=](int rank, int64_t a_of, int64_t row, int64_t column) {
+  const auto element = [=](const Trial& version, int rank, int64_t a_of, int64_t row, int64_t column) {
     double sum = 0;
     for (int64_t l = 0; l < k; ++l)
-      sum += number(trial, a_of, row * k + l) * number(trial, 100 + rank, column * k + l);
+      sum += number(version, a_of, row * k + l) * number(version, 100 + rank, column * k + l);
     return sum;
   };
-  const DeviceTensor b =
-      filled(device, float16, {n, k}, [&](int64_t i) { return number(trial, 100 + me, i); });
+  const auto b_of = [&](const Trial& version) {
+    return filled(device, float16, {n, k}, [&](int64_t i) { return number(version, 100 + me, i); });
+  };
+  Prepared made{trial.call, {}, {}, {}};
   if (trial.call == Call::kAllGatherMatmul) {
     const auto product =
         std::make_shared<AllGatherMatmul>(ranks, FusedSizes{.m = m, .k = k, .dtype = float16});
-    const DeviceTensor x = filled(device, float16, {mine.count, k},
-                                  [&](int64_t i) { return number(trial, 0, mine.first * k + i); });
-    const DeviceTensor c = DeviceTensor::empty(device, float16, {m, n});
-    return {[=] { return (*product)(x, b, c); },
-            [=] { expect_close(trial, c, [=](int64_t i) { return element(me, 0, i / n, i % n); }); }};
+    const DeviceTensor c = made.result = DeviceTensor::empty(device, float16, {m, n});
+    for_versions(trial, [&](const Trial& version) {
+      const DeviceTensor x = filled(device, float16, {mine.count, k},
+                                    [&](int64_t i) { return number(version, 0, mine.first * k + i); });
+      made.runs.emplace_back([=, b = b_of(version)] { return (*product)(x, b, c); });
+      made.wanted.emplace_back([=](int64_t i) { return element(version, me, 0, i / n, i % n); });
+    });
+    return made;
   }
-  const DeviceTensor a = filled(device, float16, {m, k}, [&](int64_t i) { return number(trial, me, i); });
   const FusedSizes sizes{.m = m, .n = n, .dtype = float16};
-  const auto sum = [=](int64_t i) {
-    double all = 0;
-    for (int rank = 0; rank < size; ++rank) all += element(rank, rank, i / n, i % n);
-    return all;
+  const auto sum_of = [=](const Trial& version) {
+    return [=](int64_t i) {
+      double all = 0;
+      for (int rank = 0; rank < size; ++rank) all += element(version, rank, rank, i / n, i % n);
+      return all;
+    };
+  };
+  const auto a_of = [&](const Trial& version) {
+    return filled(device, float16, {m, k}, [&](int64_t i) { return number(version, me, i); });
   };
   if (trial.call == Call::kMatmulReduceScatter) {
     const auto product = std::make_shared<MatmulReduceScatter>(ranks, sizes);
-    const DeviceTensor y = DeviceTensor::empty(device, float16, {mine.count, n});
-    return {[=] { return (*product)(a, b, y); },
-            [=] { expect_close(trial, y, [=](int64_t i) { return sum(mine.first * n + i); }); }};
+    const DeviceTensor y = made.result = DeviceTensor::empty(device, float16, {mine.count, n});
+    for_versions(trial, [&](const Trial& version) {
+      made.runs.emplace_back([=, a = a_of(version), b = b_of(version)] { return (*product)(a, b, y); });
+      made.wanted.emplace_back([=, sum = sum_of(version)](int64_t i) { return sum(mine.first * n + i); });
+    });
+    return made;
   }
   const auto product = std::make_shared<MatmulAllReduce>(ranks, sizes);
   const SymmetricTensor y = ranks.symmetric(float16, {m, n});
-  return {[=] { return (*product)(a, b, y); }, [=] { expect_close(trial, y.mine(), sum); }};
+  made.result = y.mine();
+  for_versions(trial, [&](const Trial& version) {
+    made.runs.emplace_back([=, a = a_of(version), b = b_of(version)] { return (*product)(a, b, y); });
+    made.wanted.emplace_back(sum_of(version));
+  });
+  return made;
 }
 
 /// Experts that give back what they get.
@@ -167,31 +228,33 @@ Prepared prepare_experts(const Trial& trial, Communicator& ranks) {
       ranks,
       ExpertSizes{.tokens = trial.m, .width = width, .experts = experts, .chosen = chosen, .dtype = float16},
       3);
-  const auto expert_of = [=](int64_t i) {
-    return static_cast<double>((i * 5 + me + static_cast<int64_t>(trial.seed)) % (experts + 1) - 1);
-  };
-  const DeviceTensor x = filled(device, float16, {tokens, width},
-                                [&](int64_t i) { return number(trial, me, i); }),
-                     choices = filled(device, int32, {tokens, chosen}, expert_of),
-                     weights = filled(device, float32, {tokens, chosen},
-                                      [](int64_t i) { return static_cast<double>(i % 3 + 1); }),
-                     y = DeviceTensor::empty(device, float16, {tokens, width});
-  return {[=] {
-            LaunchReport sent = exchange->dispatch(x, choices);
-            if (!sent.clean()) return sent;
-            DeviceTensor results = exchange->results();
-            results.copy_from(exchange->rows());
-            return exchange->combine(weights, y);
-          },
-          [=] {
-            expect_close(trial, y, [=](int64_t i) {
-              double factor = 0;
-              for (int64_t j = 0; j < chosen; ++j)
-                if (expert_of(i / width * chosen + j) >= 0)
-                  factor += static_cast<double>((i / width * chosen + j) % 3 + 1);
-              return factor * number(trial, me, i);
-            });
-          }};
+  const DeviceTensor y = DeviceTensor::empty(device, float16, {tokens, width});
+  Prepared made{trial.call, y, {}, {}};
+  for_versions(trial, [&](const Trial& version) {
+    const auto expert_of = [=](int64_t i) {
+      return static_cast<double>((i * 5 + me + static_cast<int64_t>(version.seed)) % (experts + 1) - 1);
+    };
+    const DeviceTensor x = filled(device, float16, {tokens, width},
+                                  [&](int64_t i) { return number(version, me, i); }),
+                       choices = filled(device, int32, {tokens, chosen}, expert_of),
+                       weights = filled(device, float32, {tokens, chosen},
+                                        [](int64_t i) { return static_cast<double>(i % 3 + 1); });
+    made.runs.emplace_back([=] {
+      LaunchReport sent = exchange->dispatch(x, choices);
+      if (!sent.clean()) return sent;
+      DeviceTensor results = exchange->results();
+      results.copy_from(exchange->rows());
+      return exchange->combine(weights, y);
+    });
+    made.wanted.emplace_back([=](int64_t i) {
+      double factor = 0;
+      for (int64_t j = 0; j < chosen; ++j)
+        if (expert_of(i / width * chosen + j) >= 0)
+          factor += static_cast<double>((i / width * chosen + j) % 3 + 1);
+      return factor * number(version, me, i);
+    });
+  });
+  return made;
 }
 
 Prepared prepare(const Trial& trial, Communicator& ranks) {
@@ -232,17 +295,65 @@ TEST(RankTrials, AreRightAndClean) {
                  << "trial " << i << ": " << name(trial.call) << ", " << trial.ranks << " ranks, " << trial.m
                  << " x " << trial.n << " x " << trial.k << ", seed " << trial.seed);
     run_ranks(Ranks::virtual_node(trial.ranks, options(trial.seed)), [&](Communicator& ranks) {
-      const Prepared ready = prepare(trial, ranks);
+      Prepared ready = prepare(trial, ranks);
       ranks.barrier();
       std::mt19937 random(static_cast<unsigned>(1000 * i) + static_cast<unsigned>(ranks.rank()));
-      for (int turn = 0; turn < 2; ++turn) {
+      for (size_t turn = 0; turn < 2; ++turn) {
         if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
-        ready.call().expect_clean();
+        ready.runs[turn]().expect_clean();
         ranks.synchronize();
-        ready.check();
+        ready.check(turn);
       }
     });
   }
+}
+
+/// Rounds of three calls drawn by lot, which follow one another without a barrier, by ranks that are late by times of their own.
+void check_rounds(const Ranks& where, const std::vector<bool>& sizes_are_small, int rounds) {
+  SCOPED_TRACE(::testing::Message() << where.count() << " ranks");
+  run_ranks(where, [&](Communicator& ranks) {
+    std::vector<Prepared> all;
+    for (int call = 0; call < kCalls; ++call)
+      for (const bool is_small : sizes_are_small)
+        all.push_back(prepare({.call = static_cast<Call>(call),
+                               .ranks = where.count(),
+                               .m = is_small ? 37 : 291,
+                               .n = call <= 2 ? (is_small ? 777 : 60001) : (is_small ? 50 : 104),
+                               .k = is_small ? 136 : 200,
+                               .seed = static_cast<uint64_t>(is_small)},
+                              ranks));
+    std::mt19937 lots(5), late(static_cast<unsigned>(100 + ranks.rank()));  // alike for all; of this rank
+    const auto be_late = [&] {
+      if (late() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(late() % 300));
+    };
+    for (Prepared& each : all) {  // compiles
+      each.runs[0]().expect_clean();
+      ranks.synchronize();
+    }
+    for (int round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
+      SCOPED_TRACE(::testing::Message() << "round " << round);
+      const size_t first = lots() % all.size(), step = 1 + lots() % 3, version = lots() % kVersions;
+      const auto drawn_at = [&](size_t i) -> Prepared& { return all[(first + i * step) % all.size()]; };
+      for (size_t i = 0; i < 3; ++i) drawn_at(i).poison();
+      ranks.barrier();
+      for (size_t i = 0; i < 3; ++i) {
+        be_late();
+        drawn_at(i).runs[(version + i) % kVersions]().expect_clean();
+      }
+      ranks.synchronize();
+      for (size_t i = 0; i < 3; ++i) drawn_at(i).check((version + i) % kVersions);
+    }
+  });
+}
+
+TEST(RankTrials, CallsThatFollowOneAnotherAreRight) {
+  check_rounds(Ranks::virtual_node(3, options(6)), {true}, 12);
+}
+
+TEST(RankTrials, AThousandRoundsOnGpusAreRight) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
+  for (const int count : gpu_counts()) check_rounds(Ranks::cuda(count).patience(20), {true, false}, 1000);
 }
 
 // ---- one rank fails
@@ -269,7 +380,7 @@ std::vector<std::string> errors_of(Call call, Fault fault, double patience, doub
       const auto begin = std::chrono::steady_clock::now();
       std::string& error = errors[static_cast<size_t>(ranks.rank())];
       try {
-        const LaunchReport report = ready.call();
+        const LaunchReport report = ready.runs[0]();
         if (!report.clean()) error = report.virtual_report.format();
         if (error.empty()) ranks.barrier();
       } catch (const Error& thrown) {
@@ -300,7 +411,7 @@ TEST(RankTrials, AnotherSizeOfOneRankIsAnErrorOnAllInEveryCall) {
         if (trial.call <= Call::kReduceScatter) trial.n = 23;
         if (trial.call > Call::kReduceScatter) trial.k = 8;
         const Prepared smaller = prepare(trial, ranks);
-        (is_last ? smaller : as_all).call();
+        (is_last ? smaller : as_all).runs[0]();
       } catch (const Error& error) {
         errors[static_cast<size_t>(ranks.rank())] = error.what();
       }
