@@ -10,11 +10,13 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <thread>
 
 #include "../skip.h"
+#include "gpu_counts.h"
 #include "imbrex/core/error.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
@@ -38,6 +40,7 @@ vgpu::Options options(uint64_t seed = 3) {
 }
 
 int run_as_rank(const std::string& body, const std::string& kind, double patience) try {
+  if (body == "ends while it joins" && std::string_view(std::getenv("RANK")) == "1") alarm(5);
   run_ranks(Ranks::from_environment(kind, options()).patience(patience), rank_bodies.at(body));
   return 0;
 } catch (const Error& error) {
@@ -163,6 +166,25 @@ TEST(Processes, RanksThatWereNotStartedAreNamed) {
     EXPECT_THAT(rank.output, HasSubstr("rank 0 has not come within 3 s"));
 }
 
+TEST(Processes, ARankThatEndsBeforeAllHaveComeIsNamedAtOnce) {
+  // One that has connected, and one that has not, as a launcher knows.
+  const std::vector<Rank> connected = run("ends while it joins", 3, "virtual", 40, 0, 2);
+  EXPECT_THAT(connected[0].output, AllOf(HasSubstr("rank 1 is gone: its process ("),
+                                         HasSubstr("has ended without a word, before all ranks had come")));
+  EXPECT_LT(connected[0].seconds, 30);
+  const std::string file = ::testing::TempDir() + "/ended ranks " + std::to_string(getpid());
+  std::ofstream(file) << "rank 2 was killed by signal 9 (Killed)\n";
+  setenv("IMBREX_ENDED_RANKS", file.c_str(), 1);
+  const std::vector<Rank> with_host = run("nothing", 3, "virtual", 40, 0, 2),
+                          without = run("nothing", 3, "virtual", 40, 1, 2);
+  unsetenv("IMBREX_ENDED_RANKS");
+  std::filesystem::remove(file);
+  for (const Rank& rank : {with_host[0], with_host[1], without[0]}) {
+    EXPECT_THAT(rank.output, HasSubstr("rank 2 was killed by signal 9 (Killed), before all ranks had come"));
+    EXPECT_LT(rank.seconds, 30);
+  }
+}
+
 TEST(Processes, AKernelThatWaitsForARankThatEndedIsFound) {
   EXPECT_THAT(run("waits for one that ended", 2)[0].output,
               AllOf(HasSubstr("endless-run"), HasSubstr("signal::wait"), HasSubstr("rank 0")));
@@ -180,15 +202,23 @@ bool lacks_two_gpus() {
   return Ranks::cuda_devices() < (std::getenv("IMBREX_RANKS_SHARE_GPU") == nullptr ? 2 : 1);
 }
 
+/// Two also where they share one.
+std::vector<int> gpu_counts_or_two() {
+  const std::vector<int> counts = gpu_counts();
+  return counts.empty() ? std::vector<int>{2} : counts;
+}
+
 TEST(ProcessesOnTwoGpus, AllReduceAddsUp) {
   if (lacks_two_gpus()) IMBREX_SKIP(two_gpus);
-  EXPECT_THAT(outputs(run("all-reduces", 2, "cuda")), Each("right\n"));
+  for (const int ranks : gpu_counts_or_two())
+    EXPECT_THAT(outputs(run("all-reduces", ranks, "cuda")), Each("right\n"));
 }
 
 TEST(ProcessesOnTwoGpus, ProductsFusedWithCollectivesAreRight) {
   if (lacks_two_gpus()) IMBREX_SKIP(two_gpus);
   if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
-  EXPECT_THAT(outputs(run("products", 2, "cuda")), Each("right\n"));
+  for (const int ranks : gpu_counts_or_two())
+    EXPECT_THAT(outputs(run("products", ranks, "cuda")), Each("right\n"));
 }
 
 TEST(ProcessesOnTwoGpus, AKernelThatWaitsInVainOnAStreamOfTheProgramIsEnded) {

@@ -265,6 +265,7 @@ const std::map<std::string, std::function<void(Communicator&)>> rank_bodies = {
          std::printf("%s, ", text.c_str());
      }},
     {"nothing", [](Communicator&) { std::printf("came\n"); }},
+    {"ends while it joins", [](Communicator&) { std::printf("came\n"); }},
     {"kernel that waits in vain",
      [](Communicator& ranks) {
        AllReduce all_reduce(ranks, 4);

@@ -3,6 +3,7 @@
 // sets, and ends the other ranks when one has failed.
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -46,7 +47,30 @@ struct Rank {
   bool is_ended_here = false;  // by this program, which has said so
 };
 
-pid_t start(const std::vector<std::string>& program, int rank, int ranks, int port, const std::string& job) {
+/// Which ranks have ended, a line for each: a file in memory, which ranks find by this program's entry in /proc, whatever
+/// starts them in between. Those that wait for others to come read it.
+class EndedRanks {
+ public:
+  EndedRanks() : file_(memfd_create("ranks that have ended", MFD_CLOEXEC)) {}
+  ~EndedRanks() {
+    if (file_ >= 0) close(file_);
+  }
+  EndedRanks(const EndedRanks&) = delete;
+  EndedRanks& operator=(const EndedRanks&) = delete;
+  /// "" where there is none.
+  std::string path() const { return file_ < 0 ? "" : fmt::format("/proc/{}/fd/{}", getpid(), file_); }
+  void add(const std::string& how) {
+    const std::string line = how + "\n";
+    // Without the file the others wait as long as they have patience.
+    [[maybe_unused]] const ssize_t written = write(file_, line.data(), line.size());
+  }
+
+ private:
+  int file_;
+};
+
+pid_t start(const std::vector<std::string>& program, int rank, int ranks, int port, const std::string& job,
+            const std::string& ended) {
   std::vector<char*> words;
   for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -65,18 +89,18 @@ pid_t start(const std::vector<std::string>& program, int rank, int ranks, int po
   set("MASTER_ADDR", "127.0.0.1");
   set("MASTER_PORT", std::to_string(port));
   set("IMBREX_JOB", job);
+  set("IMBREX_ENDED_RANKS", ended);
   execvp(words[0], words.data());
   fmt::print(stderr, "imbrex launch: {}: {}\n", words[0], std::strerror(errno));
   _exit(127);
 }
 
-/// "rank 1 was killed by signal 9 (Killed)"; "" for one that ended well.
+/// "rank 1 was killed by signal 9 (Killed)".
 std::string how_it_ended(int rank, int status) {
   if (WIFSIGNALED(status))
     return fmt::format("rank {} was killed by signal {} ({})", rank, WTERMSIG(status),
                        strsignal(WTERMSIG(status)));
-  const int code = WEXITSTATUS(status);
-  return code == 0 ? "" : fmt::format("rank {} ended with exit code {}", rank, code);
+  return fmt::format("rank {} ended with exit code {}", rank, WEXITSTATUS(status));
 }
 
 int launch(const Options& options, const std::vector<std::string>& program) {
@@ -85,9 +109,11 @@ int launch(const Options& options, const std::vector<std::string>& program) {
         Diagnostic{{}, "imbrex launch: which program?", {}, "imbrex launch -n 2 -- PROGRAM ARGS"});
   const int port = free_port();
   const std::string job = fmt::format("launch {} {}", getpid(), Clock::now().time_since_epoch().count());
+  EndedRanks ended_ranks;
   std::vector<Rank> ranks(static_cast<size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank)
-    ranks[static_cast<size_t>(rank)] = {start(program, rank, options.ranks, port, job), true};
+    ranks[static_cast<size_t>(rank)] = {start(program, rank, options.ranks, port, job, ended_ranks.path()),
+                                        true};
   int running = options.ranks, exit_code = 0;
   Clock::time_point end_them = Clock::time_point::max();
   int with = SIGTERM;
@@ -115,7 +141,8 @@ int launch(const Options& options, const std::vector<std::string>& program) {
       ranks[rank].is_running = false;
       --running;
       const std::string how = how_it_ended(static_cast<int>(rank), status);
-      if (how.empty() || ranks[rank].is_ended_here) continue;
+      ended_ranks.add(how);
+      if (status == 0 || ranks[rank].is_ended_here) continue;
       fmt::print(stderr, "imbrex launch: {}\n", how);
       if (exit_code != 0) continue;
       exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

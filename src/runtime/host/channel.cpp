@@ -188,6 +188,11 @@ std::string Channel::receive(Files* files) {
 
 bool Channel::is_ready(Deadline deadline) const { return wait_readable(socket_.number(), deadline); }
 
+bool Channel::has_ended() const {
+  pollfd poll_for{socket_.number(), POLLRDHUP, 0};
+  return poll(&poll_for, 1, 0) > 0;
+}
+
 void Channel::shut_down() noexcept {
   if (socket_.is_open()) shutdown(socket_.number(), SHUT_RDWR);
 }
@@ -225,7 +230,7 @@ Channel Listener::accept(Deadline deadline) {
   return {};
 }
 
-Channel connect_to(const std::string& name, Deadline deadline) {
+Channel connect_to(const std::string& name, Deadline deadline, const std::function<bool()>& gives_up) {
   for (;;) {
     // Looked up again each time: the server of rank 0 may get its name late.
     const Address address = address_of(name);
@@ -237,7 +242,7 @@ Channel connect_to(const std::string& name, Deadline deadline) {
         return Channel(std::move(made));
       }
     }
-    if (Clock::now() >= deadline) return {};
+    if (Clock::now() >= deadline || gives_up()) return {};
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -53,6 +54,8 @@ class Channel {
   std::string receive(Files* files = nullptr);
   /// Whether there is something to receive, an end of the connection included, before the deadline.
   bool is_ready(Deadline deadline) const;
+  /// Whether the other process has closed its end, or is gone. What it has sent before can still be received.
+  bool has_ended() const;
   /// Ends the connection: who waits for a message, on either side, gets ConnectionLost.
   void shut_down() noexcept;
   int number() const { return socket_.number(); }
@@ -74,7 +77,8 @@ class Listener {
   bool is_local_ = true;
 };
 
-/// Connects to who listens under the name, as soon as somebody does; one that is not open where nobody did in time.
-Channel connect_to(const std::string& name, Deadline deadline);
+/// Connects to who listens under the name, as soon as somebody does; one that is not open where nobody did in time, or
+/// `gives_up()` says that nobody will.
+Channel connect_to(const std::string& name, Deadline deadline, const std::function<bool()>& gives_up);
 
 }  // namespace imbrex::runtime

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -21,6 +22,8 @@ namespace imbrex::runtime {
 
 namespace {
 
+/// How often rank 0 looks whether those that it waits for have ended, in seconds.
+constexpr double kLooksEvery = 0.05;
 /// How long rank 0 stays for the others when it has failed itself, in seconds.
 constexpr double kStaysAfterFailure = 10;
 
@@ -57,7 +60,7 @@ class Host {
   const std::shared_ptr<CommonMemory>& memory() const { return memory_; }
 
   /// Waits until all other ranks have connected; `mine` is what rank 0 says of itself.
-  void gather(Listener& listener, const Hello& mine, double patience);
+  void gather(Listener& listener, const Job& job, const Hello& mine, double patience);
   void serve_all(RankLink& mine);
   /// A rank has ended; where it failed, the others are told.
   void end(int rank, const std::string& why) {
@@ -86,6 +89,8 @@ class Host {
   };
 
   std::string missing() const;
+  /// Of a rank that is gone before all have come: what is known of it.
+  std::string gone(const Job& job) const;
   void serve(int rank);
   void answer(int rank, PacketReader request, const Files& files, PacketWriter& answer, Files& answer_files);
   void watch();
@@ -115,12 +120,24 @@ std::string Host::missing() const {
   return ranks;
 }
 
-void Host::gather(Listener& listener, const Hello& mine, double patience) {
+std::string Host::gone(const Job& job) const {
+  if (std::string ended = ended_rank(job); !ended.empty()) return ended;
+  for (int rank = 1; rank < size_; ++rank) {
+    const Peer& peer = peers_[static_cast<size_t>(rank)];
+    if (peer.calls.is_open() && peer.calls.has_ended())
+      return fmt::format("rank {} is gone: its process ({}) has ended without a word", rank, peer.process);
+  }
+  return "";
+}
+
+void Host::gather(Listener& listener, const Job& job, const Hello& mine, double patience) {
   const Deadline deadline = deadline_after(patience);
   peers_[0].gpu = mine.gpu;
   const auto refusal = [&]() -> std::string {
     while (!missing().empty()) {
-      Channel channel = listener.accept(deadline);
+      if (const std::string who = gone(job); !who.empty()) return who + ", before all ranks had come";
+      Channel channel = listener.accept(std::min(deadline, deadline_after(kLooksEvery)));
+      if (!channel.is_open() && Deadline::clock::now() < deadline) continue;
       if (!channel.is_open())
         return fmt::format("{} of {} ranks {} not come within {:g} s", missing(), size_,
                            missing().find(',') == std::string::npos ? "has" : "have", patience);
@@ -313,7 +330,8 @@ std::shared_ptr<RankLink> host_ranks(const parallel::Ranks& ranks, const Job& jo
   std::optional<Device> device;
   if (!ranks.is_virtual()) device = cuda_device_of(job);
   auto host = std::make_shared<Host>(ranks, job);
-  if (listener) host->gather(*listener, hello_of(ranks, job, device ? &*device : nullptr), ranks.patience());
+  if (listener)
+    host->gather(*listener, job, hello_of(ranks, job, device ? &*device : nullptr), ranks.patience());
   if (!device) device = Device(make_virtual_device(host->machine_of(0), host->turn()));
   auto link = std::make_shared<HostRank>(host, job, *device, ranks.patience());
   host->serve_all(*link);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "imbrex/core/error.h"
+#include "runtime/host/files.h"
 
 namespace imbrex::runtime {
 
@@ -101,9 +102,16 @@ Job job_of_environment(const std::function<const char*(const char*)>& variable) 
     // The port itself is the launcher's own.
     if (const auto port = number("MASTER_PORT")) job.address = fmt::format("{}:{}", host, *port + 1);
   }
+  if (const char* value = variable("IMBREX_ENDED_RANKS")) job.ended_file = value;
   // Processes that one launcher has started have the same parent.
   if (job.name.empty() && job.is_on_one_server()) job.name = fmt::format("parent={}", getppid());
   return job;
+}
+
+std::string ended_rank(const Job& job) {
+  if (job.ended_file.empty()) return "";
+  const std::string lines = read_file(job.ended_file).value_or("");
+  return lines.substr(0, lines.find('\n'));
 }
 
 }  // namespace imbrex::runtime

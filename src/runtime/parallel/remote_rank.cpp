@@ -228,7 +228,12 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
   Hello hello = hello_of(ranks, job, device ? &*device : nullptr);
   Channel channels[2];
   for (Channel& channel : channels) {
-    channel = connect_to(name, deadline_after(patience));
+    channel = connect_to(name, deadline_after(patience), [&] { return !ended_rank(job).empty(); });
+    if (const std::string ended = ended_rank(job); !channel.is_open() && !ended.empty())
+      throw DeviceError(Diagnostic{{},
+                                   fmt::format("rank {}: {}, before all ranks had come", job.rank, ended),
+                                   {},
+                                   "look at what that rank printed"});
     if (!channel.is_open())
       throw DeviceError(
           Diagnostic{{},
