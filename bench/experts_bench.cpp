@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layer of experts on the CUDA GPUs of this machine: dispatch, grouped product and combine, verified at random elements against
-// float64, and timed as bench_all_reduce does: device time per call in captured graphs, of the slowest rank, medians of 5
+// float64, and timed as bench_collectives does: device time per call in captured graphs, of the slowest rank, medians of 5
 // turns. `bench_experts [RANKS [SECONDS]]`: no case begins after so many seconds. bench/expert_rivals.py times PyTorch's
 // all-to-all with its grouped product for the same cases.
 #include <fmt/format.h>
@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <random>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "imbrex/kernels/grouped/grouped_matmul.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
+#include "rank_numbers.h"
 #include "rank_timing.h"
 
 using namespace imbrex;
@@ -32,27 +32,20 @@ struct BenchCase {
 constexpr BenchCase kCases[] = {{64, 4096, 8, 2},   {256, 4096, 8, 2},  {1024, 4096, 8, 2},
                                 {4096, 4096, 8, 2}, {1024, 4096, 8, 8}, {4096, 2048, 8, 8}};
 
-/// Random numbers that are cheap to make: a block of them over and over.
-DeviceTensor numbers(const Device& device, DataType dtype, const std::vector<int64_t>& shape, uint64_t seed) {
+/// A tensor of `numbers`.
+DeviceTensor filled(const Numbers& numbers, const Device& device, DataType dtype,
+                    const std::vector<int64_t>& shape, int64_t seed) {
   const DeviceTensor made = DeviceTensor::empty(device, dtype, shape);
-  const HostTensor block = HostTensor::random(dtype, {1 << 20}, seed);
-  const int64_t bytes = made.bytes(), step = block.elements() * dtype.bits() / 8;
-  for (int64_t at = 0; at < bytes; at += step) {
-    const int64_t count = std::min(step, bytes - at) * 8 / dtype.bits();
-    HostTensor part(dtype, {count});
-    std::memcpy(part.bytes().data(), block.bytes().data(), static_cast<size_t>(count * dtype.bits() / 8));
-    DeviceTensor::view(device, made.address() + static_cast<uint64_t>(at), dtype, {count}).copy_from(part);
-  }
+  numbers.fill(made, seed);
   return made;
 }
 
-void time_case(Communicator& ranks, const BenchCase& c) {
+void time_case(Communicator& ranks, const Numbers& numbers, const Numbers& factors, const BenchCase& c) {
   const Device& device = ranks.device();
   const ExpertSizes sizes{c.tokens, c.width, c.experts_of_rank * ranks.size(), c.chosen, bfloat16};
   ExpertExchange exchange(ranks, sizes);
-  const auto seed = static_cast<uint64_t>(ranks.rank());
   HostTensor choices(int32, {c.tokens, c.chosen});
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(static_cast<uint64_t>(ranks.rank()));
   for (int64_t token = 0; token < c.tokens; ++token) {
     std::vector<int> left;
     for (int expert = 0; expert < sizes.experts; ++expert) left.push_back(expert);
@@ -62,11 +55,11 @@ void time_case(Communicator& ranks, const BenchCase& c) {
       choices.set(token * c.chosen + j, left[static_cast<size_t>(j)]);
     }
   }
-  const DeviceTensor x = numbers(device, bfloat16, {c.tokens, c.width}, 1 + seed),
+  const DeviceTensor x = filled(numbers, device, bfloat16, {c.tokens, c.width}, 1 + ranks.rank()),
                      chosen = DeviceTensor::from_host(device, choices),
-                     weights = numbers(device, float32, {c.tokens, c.chosen}, 20 + seed),
+                     weights = filled(factors, device, float32, {c.tokens, c.chosen}, 20 + ranks.rank()),
                      // All experts' weights are alike, so that a rank can verify what another computes.
-      w = numbers(device, bfloat16, {c.experts_of_rank, c.width, c.width}, 40);
+      w = filled(numbers, device, bfloat16, {c.experts_of_rank, c.width, c.width}, 40);
   DeviceTensor y = DeviceTensor::empty(device, bfloat16, {c.tokens, c.width});
   const Groups groups = Groups::contiguous(exchange.first_row());
   const auto dispatch = [&](const Stream& stream) { exchange.dispatch(x, chosen, stream); };
@@ -96,20 +89,20 @@ void time_case(Communicator& ranks, const BenchCase& c) {
     const double error = std::abs(got.get(token * c.width + column) - sum) / (size + std::abs(sum));
     if (!(error <= worst)) worst = error;  // NaN stays
   }
-  const auto time = [&](auto&& call) {
-    return microseconds(ranks, kCalls, kTurns, [&](int, const Stream& stream) { call(stream); });
-  };
-  const double all = time([&](const Stream& s) { dispatch(s), product(s), combine(s); });
-  const double there = time(dispatch), back = time(combine), alone = time(product);
+  const std::vector<double> times =
+      microseconds(ranks, kCalls, kTurns,
+                   {[&](int, const Stream& s) { dispatch(s), product(s), combine(s); },
+                    [&](int, const Stream& s) { dispatch(s); }, [&](int, const Stream& s) { product(s); },
+                    [&](int, const Stream& s) { combine(s); }});
   bool is_right = true;
   for (const std::string& text : ranks.gather(fmt::format("{}", worst)))
     is_right = is_right && std::stod(text) < 0.02;  // false for NaN
   if (ranks.rank() == 0)
     fmt::print(
-        "{:5} tokens x {}, {} experts per rank, {} chosen: {:8.1f} us = dispatch {:.1f}, product {:.1f}, "
-        "combine "
-        "{:.1f}{}\n",
-        c.tokens, c.width, c.experts_of_rank, c.chosen, all, there, alone, back, is_right ? "" : "  WRONG");
+        "{:5} tokens x {}, {} experts per rank, {} chosen: {:8.1f} us; by itself dispatch {:.1f}, product "
+        "{:.1f}, combine {:.1f}{}\n",
+        c.tokens, c.width, c.experts_of_rank, c.chosen, times[0], times[1], times[2], times[3],
+        is_right ? "" : "  WRONG");
   std::fflush(stdout);
 }
 
@@ -119,11 +112,12 @@ int main(int argc, char** argv) try {
   const int count = argc > 1 ? std::atoi(argv[1]) : Ranks::cuda_devices();
   const double seconds = argc > 2 ? std::atof(argv[2]) : 1e9;
   const auto begin = std::chrono::steady_clock::now();
+  const Numbers numbers, factors(float32);
   run_ranks(Ranks::cuda(count), [&](Communicator& ranks) {
     for (const BenchCase& c : kCases) {
       const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (std::stod(ranks.gather(fmt::format("{}", passed)).front()) > seconds) break;
-      time_case(ranks, c);
+      time_case(ranks, numbers, factors, c);
     }
   });
   return 0;

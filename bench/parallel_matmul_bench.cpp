@@ -1,27 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products fused with their collectives, on the CUDA GPUs of this machine: verified at random elements against float64, and
-// timed as bench_all_reduce does: device time per call in captured graphs, of the slowest rank, medians of 5 turns. Three
-// copies of the weights take turns, so that they come from memory. `bench_parallel_matmul [RANKS [SECONDS [FIRST_CASE]]]`:
-// no case begins after so many seconds. Beside each: imbrex::matmul of the same operands without the collective.
-// bench/parallel_rivals.py times NCCL with cuBLAS, and PyTorch's asynchronous tensor parallelism, for the same cases.
+// Products fused with their collectives, on the CUDA GPUs of this machine, beside cuBLASLt's best suggestion and NCCL in the same
+// process. What programs call is verified at random elements against float64, as its rival is, and timed as bench_collectives
+// does: device time per call in captured graphs, of the slowest rank, contenders in turns, medians of 5. Three copies of the
+// weights take turns, so that they come from memory. bench/parallel_rivals.py times PyTorch's asynchronous tensor
+// parallelism, which cannot be captured, for the same cases.
+//
+//   bench_parallel_matmul [--ranks N] [--seconds S] [--first I] [--last I] [--candidates] [--prepare]
+//
+// --seconds: no case begins after so many; --first, --last: of the cases; --candidates: other tiles, and other ways to the
+// same result, by themselves; --prepare: compiles what the cases launch, and times nothing.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
+#include "nccl_rival.h"
+#include "rank_numbers.h"
 #include "rank_timing.h"
 #include "ranks/fused_products.h"
+#include "runtime/measure/cublas_lt.h"
 
 using namespace imbrex;
 using namespace imbrex::parallel;
@@ -30,37 +39,26 @@ namespace {
 
 constexpr int kTurns = 5, kCopies = 3;
 
+struct Arguments {
+  int ranks = Ranks::cuda_devices(), first = 0, last = 1 << 20;
+  double seconds = 1e9;
+  bool has_candidates = false, only_prepares = false;
+};
+
+enum class Kind { kGather, kScatter, kReduce };
+constexpr const char* kNames[] = {"all-gather + matmul", "matmul + reduce-scatter", "matmul + all-reduce"};
 struct BenchCase {
-  bool gathers;     // all-gather + matmul; else matmul + reduce-scatter
+  Kind kind;
   int64_t m, n, k;  // before they are dealt out
 };
-constexpr BenchCase kCases[] = {
-    {true, 8192, 8192, 8192},   {true, 8192, 28672, 8192}, {true, 4096, 28672, 8192},
-    {true, 1024, 8192, 8192},   {true, 256, 8192, 8192},   {true, 64, 8192, 8192},
-    {false, 8192, 8192, 28672}, {false, 8192, 8192, 8192}, {false, 4096, 8192, 28672},
-    {false, 1024, 8192, 8192},  {false, 256, 8192, 8192},  {false, 64, 8192, 8192}};
-
-/// Random matrices that are cheap to make: a block of normal numbers over and over, from another place each.
-class Numbers {
- public:
-  Numbers() : block_(HostTensor::random(bfloat16, {kLength}, 1)) {}
-  double get(int64_t seed, int64_t i) const { return block_.get((i + seed * kStep) % kLength); }
-  void fill(const DeviceTensor& t, int64_t seed) const {
-    const int64_t count = t.bytes() / 2;
-    for (int64_t i = 0; i < count;) {
-      const int64_t from = (i + seed * kStep) % kLength, size = std::min(kLength - from, count - i);
-      HostTensor part(bfloat16, {size});
-      std::memcpy(part.bytes().data(), block_.bytes().data() + from * 2, static_cast<size_t>(size) * 2);
-      DeviceTensor::view(t.device(), t.address() + static_cast<uint64_t>(i) * 2, bfloat16, {size})
-          .copy_from(part);
-      i += size;
-    }
-  }
-
- private:
-  static constexpr int64_t kLength = 4'000'037, kStep = 777'777;
-  HostTensor block_;
-};
+constexpr BenchCase kCases[] = {{Kind::kGather, 8192, 8192, 8192},   {Kind::kGather, 8192, 28672, 8192},
+                                {Kind::kGather, 4096, 28672, 8192},  {Kind::kGather, 1024, 8192, 8192},
+                                {Kind::kGather, 256, 8192, 8192},    {Kind::kGather, 64, 8192, 8192},
+                                {Kind::kScatter, 8192, 8192, 28672}, {Kind::kScatter, 8192, 8192, 8192},
+                                {Kind::kScatter, 4096, 8192, 28672}, {Kind::kScatter, 1024, 8192, 8192},
+                                {Kind::kScatter, 256, 8192, 8192},   {Kind::kScatter, 64, 8192, 8192},
+                                {Kind::kReduce, 64, 8192, 28672},    {Kind::kReduce, 1024, 8192, 28672},
+                                {Kind::kReduce, 8192, 8192, 28672}};
 
 MatmulChoice tile(int m, int n, int stages, int consumers, int cluster_m, int cluster_n,
                   bool swap_ab = false) {
@@ -86,130 +84,294 @@ std::vector<MatmulChoice> candidates(const BenchCase& c) {
   return {tile(32, 64, 12, 1, 1, 1, true), tile(64, 64, 10, 1, 1, 1, true), tile(64, 64, 10, 1, 1, 1)};
 }
 
-void run_case(Communicator& ranks, const Numbers& numbers, const BenchCase& c) {
-  const int count = ranks.size(), rank = ranks.rank();
-  const Device& device = ranks.device();
-  const RowsOfRank mine = RowsOfRank::of(c.m, count, rank);
-  const int64_t n = c.gathers ? c.n / count : c.n, k = c.gathers ? c.k : c.k / count;
-  const int64_t a_rows = c.gathers ? mine.count : c.m, c_rows = c.gathers ? c.m : mine.count;
-  // Seeds: of A (all rows, or the rank's part of k) and of B on each rank.
-  const auto a_seed = [&](int r) { return c.gathers ? 0 : 1 + r; };
-  const auto b_seed = [&](int r, int copy) { return 100 + r * kCopies + copy; };
-  DeviceTensor a = DeviceTensor::empty(device, bfloat16, {a_rows, k});
-  if (c.gathers) {
-    DeviceTensor all = DeviceTensor::empty(device, bfloat16, {c.m, k});
-    numbers.fill(all, a_seed(rank));
-    a.copy_from(DeviceTensor::view(device, all.address() + static_cast<uint64_t>(mine.first * k) * 2,
-                                   bfloat16, {a_rows, k}));
-    device.synchronize();
-  } else {
-    numbers.fill(a, a_seed(rank));
+/// A case on one rank: its operands, and what multiplies them.
+class Case {
+ public:
+  Case(Communicator& ranks, const Numbers& numbers, const BenchCase& c)
+      : ranks_(ranks),
+        numbers_(numbers),
+        c_(c),
+        gathers_(c.kind == Kind::kGather),
+        mine_(RowsOfRank::of(c.m, ranks.size(), ranks.rank())),
+        n_(gathers_ ? c.n / ranks.size() : c.n),
+        k_(gathers_ ? c.k : c.k / ranks.size()),
+        a_(empty(gathers_ ? mine_.count : c.m, k_)),
+        all_a_(empty(c.m, k_)),
+        product_(empty(c.m, n_)),
+        y_(c.kind == Kind::kReduce ? ranks.symmetric(bfloat16, {c.m, n_}) : SymmetricTensor()),
+        out_(gathers_                  ? empty(c.m, n_)
+             : c.kind == Kind::kReduce ? y_.mine()
+                                       : empty(mine_.count, n_)) {
+    if (!gathers_) numbers.fill(a_, a_seed(ranks.rank()));
+    numbers.fill(all_a_, a_seed(0));
+    if (gathers_) a_.copy_from(rows(all_a_, mine_));
+    for (int copy = 0; copy < kCopies; ++copy) {
+      b_.push_back(empty(n_, k_));
+      numbers.fill(b_.back(), b_seed(ranks.rank(), copy));
+    }
+    const FusedSizes sizes{.m = c.m, .n = n_, .k = k_};
+    if (gathers_) {
+      gather_.emplace(ranks, sizes);
+      gathered_.emplace(ranks, sizes, SourceLocation::current());
+    } else {
+      scattered_.emplace(ranks, sizes, SourceLocation::current());
+      if (c.kind == Kind::kScatter) scatter_.emplace(ranks, sizes);
+      if (c.kind == Kind::kReduce) reduce_.emplace(ranks, sizes);
+    }
   }
-  std::vector<DeviceTensor> b;
-  for (int copy = 0; copy < kCopies; ++copy) {
-    b.push_back(DeviceTensor::empty(device, bfloat16, {n, k}));
-    numbers.fill(b.back(), b_seed(rank, copy));
+
+  void prepare() {
+    prepare_matmul(multiplied(), b_[0], product_);
+    if (gather_) gather_->prepare(a_, b_[0], out_);
+    if (scatter_) scatter_->prepare(a_, b_[0], out_);
+    if (reduce_) reduce_->prepare(a_, b_[0], y_);
   }
-  DeviceTensor out = DeviceTensor::empty(device, bfloat16, {c_rows, n});
-  const FusedSizes sizes{.m = c.m, .n = n, .k = k};
-  std::optional<GatheredProduct> gathered;
-  std::optional<ScatteredProduct> scattered;
-  if (c.gathers)
-    gathered.emplace(ranks, sizes, SourceLocation::current());
-  else
-    scattered.emplace(ranks, sizes, SourceLocation::current());
-  const auto run = [&](Until until, const MatmulChoice& choice, int copy, const Stream& stream,
-                       int64_t chunk_k) {
-    FusedOptions options;
-    options.stream = stream;
-    const DeviceTensor& weights = b[static_cast<size_t>(copy)];
-    return c.gathers
-               ? gathered->run(until, choice, a, weights, out, options, SourceLocation::current(), chunk_k)
-               : scattered->run(until, choice, a, weights, out, options, SourceLocation::current());
-  };
-  // The largest error at random elements over what the type allows.
-  const auto error_of = [&](const MatmulChoice& choice, int64_t chunk_k) {
+  /// What programs call.
+  void call(int i, const Stream& stream) {
+    const FusedOptions options{.bias = {}, .stream = stream};
+    if (gather_) (*gather_)(a_, b(i), out_, options);
+    if (scatter_) (*scatter_)(a_, b(i), out_, options);
+    if (reduce_) (*reduce_)(a_, b(i), y_, options);
+  }
+  void multiply(int i, const Stream& stream) const {
+    matmul(multiplied(), b(i), product_, {.stream = stream});
+  }
+  MatmulChoice chosen() const {
+    return gathers_ ? gathered_->choose(c_.m, n_, k_) : scattered_->choose(c_.m, n_, k_);
+  }
+  std::string chosen_alone() const { return matmul_choice(c_.m, n_, k_, ranks_.device().multiprocessors()); }
+  /// The fused kernel with these tiles.
+  void fused(Until until, const MatmulChoice& choice, int64_t chunk_k, int i, const Stream& stream) {
+    const FusedOptions options{.bias = {}, .stream = stream};
+    const SourceLocation where = SourceLocation::current();
+    if (gathers_)
+      gathered_->run(until, choice, a_, b(i), out_, options, where, chunk_k);
+    else
+      scattered_->run(until, choice, a_, b(i), out_, options, where, y_of_all());
+  }
+  /// The product and a collective one after the other.
+  void apart(Until until, int i, const Stream& stream) {
+    const FusedOptions options{.bias = {}, .stream = stream};
+    const SourceLocation where = SourceLocation::current();
+    if (gathers_)
+      gathered_->run_apart(until, a_, b(i), out_, options, where);
+    else
+      scattered_->run_apart(until, a_, b(i), out_, options, where, c_.kind == Kind::kReduce);
+  }
+
+  void multiply_by_cublas(int i, const Stream& stream) const {
+    cublas_->launch(multiplied(), b(i), gathers_ ? out_ : product_, stream);
+  }
+  void collect_by_nccl(const NcclRival& nccl, const Stream& stream) const {
+    const int rank = ranks_.rank();
+    if (c_.kind == Kind::kGather) nccl.all_gather(rank, a_, all_a_, stream);
+    if (c_.kind == Kind::kScatter) nccl.reduce_scatter(rank, product_, out_, stream);
+    if (c_.kind == Kind::kReduce) nccl.all_reduce(rank, product_, out_, stream);
+  }
+  void one_after_the_other(const NcclRival& nccl, int i, const Stream& stream) const {
+    if (gathers_) collect_by_nccl(nccl, stream);
+    multiply_by_cublas(i, stream);
+    if (!gathers_) collect_by_nccl(nccl, stream);
+  }
+  /// "" or why there is none.
+  std::string find_cublas(runtime::GpuTimer& timer) {
+    std::string why_not;
+    cublas_ = runtime::CublasLtMatmul::make(multiplied(), b_[0], gathers_ ? out_ : product_, timer, &why_not);
+    return cublas_ == nullptr ? why_not : "";
+  }
+  std::string cublas_name() const { return cublas_->name(); }
+
+  /// The largest error at random elements over what the type allows, of two calls.
+  double error_of(const RankCalls& run) {
     double worst = 0;
     for (int call = 0; call < 2; ++call) {
-      out.poison();
-      ranks.barrier();
-      run(Until::kLaunched, choice, call, Stream(), chunk_k);
-      ranks.synchronize();
-      const HostTensor got = out.to_host();
+      out_.poison();
+      ranks_.barrier();
+      run(call, Stream());
+      ranks_.synchronize();
+      const HostTensor got = out_.to_host();
+      const int rank = ranks_.rank();
+      const int64_t first_row = c_.kind == Kind::kScatter ? mine_.first : 0;
       std::mt19937_64 random(static_cast<uint64_t>(call + 10 * rank));
       for (int i = 0; i < 300; ++i) {
-        const int64_t row = static_cast<int64_t>(random() % static_cast<uint64_t>(c_rows)),
-                      column = static_cast<int64_t>(random() % static_cast<uint64_t>(n));
+        const auto element = static_cast<int64_t>(random() % static_cast<uint64_t>(got.elements()));
+        const int64_t row = element / n_, column = element % n_;
         double sum = 0;
-        for (int r = c.gathers ? rank : 0; r < (c.gathers ? rank + 1 : count); ++r) {
-          const int64_t a_row = c.gathers ? row : mine.first + row;
-          for (int64_t l = 0; l < k; ++l)
-            sum += numbers.get(a_seed(r), a_row * k + l) * numbers.get(b_seed(r, call), column * k + l);
-        }
-        const double error = std::abs(got.get(row * n + column) - sum);
-        worst = std::max(
-            worst, std::isnan(error) ? 1e9 : error / (std::abs(sum) / 128 + std::sqrt(double(c.k)) / 100));
+        for (int r = gathers_ ? rank : 0; r < (gathers_ ? rank + 1 : ranks_.size()); ++r)
+          for (int64_t l = 0; l < k_; ++l)
+            sum += numbers_.get(gathers_ ? a_seed(0) : a_seed(r), (first_row + row) * k_ + l) *
+                   numbers_.get(b_seed(r, call), column * k_ + l);
+        const double error = std::abs(got.get(element) - sum);
+        const double allowed = std::abs(sum) / 128 + std::sqrt(static_cast<double>(c_.k)) / 100;
+        worst = std::max(worst, std::isnan(error) ? 1e9 : error / allowed);
       }
-      ranks.barrier();
+      ranks_.barrier();
     }
     return worst;
-  };
-  const int calls = c.m >= 4096 ? 6 : 24;
-  DeviceTensor alone = DeviceTensor::empty(device, bfloat16, {c.m, n});
-  DeviceTensor all = DeviceTensor::empty(device, bfloat16, {c.m, k});
-  numbers.fill(all, 5);
-  prepare_matmul(all, b[0], alone);
-  const double matmul_alone = microseconds(ranks, calls, kTurns, [&](int i, const Stream& stream) {
-    MatmulOptions options;
-    options.stream = stream;
-    matmul(all, b[static_cast<size_t>(i % kCopies)], alone, options);
-  });
-  const bool tells = rank == 0;
-  if (tells)
-    fmt::print("{} {} x {} x {}: matmul alone {:.1f} us ({})\n", c.gathers ? "AG" : "RS", c.m, c.n, c.k,
-               matmul_alone, matmul_choice(c.m, n, k, device.multiprocessors()));
-  MatmulChoice chosen = c.gathers ? gathered->choose(c.m, n, k) : scattered->choose(c.m, n, k);
-  std::vector<MatmulChoice> all_choices = candidates(c);
-  all_choices.insert(all_choices.begin(), chosen);
-  std::vector<int64_t> chunks{0};
-  if (c.gathers) chunks = c.m >= 4096 ? std::vector<int64_t>{0, 512} : std::vector<int64_t>{0, 128, 512};
-  for (size_t i = 0; i < all_choices.size(); ++i)
-    for (const int64_t chunk_k : i == 0 ? chunks : std::vector<int64_t>{0}) {
-      const MatmulChoice& choice = all_choices[i];
-      std::string text = choice.text();
-      try {
-        run(Until::kCompiled, choice, 0, Stream(), chunk_k);
-      } catch (const CompileError& error) {
-        if (tells) fmt::print("   {}: does not compile\n", text);
-        continue;
-      }
-      ranks.barrier();
-      const double error = error_of(choice, chunk_k);
-      const double time = microseconds(ranks, calls, kTurns, [&](int call, const Stream& stream) {
-        run(Until::kLaunched, choice, call % kCopies, stream, chunk_k);
-      });
-      if (tells || error > 1)
-        fmt::print("   {:8.1f} us  {:.2f} of the error allowed{}  chunk_k {}  {}\n", time, error,
-                   error > 1 ? " WRONG" : "", chunk_k, text);
-      std::fflush(stdout);
+  }
+  bool divides() const { return c_.m % ranks_.size() == 0; }
+
+ private:
+  DeviceTensor empty(int64_t rows, int64_t columns) const {
+    return DeviceTensor::empty(ranks_.device(), bfloat16, {std::max<int64_t>(rows, 1), columns});
+  }
+  DeviceTensor rows(const DeviceTensor& of, RowsOfRank part) const {
+    return DeviceTensor::view(ranks_.device(), of.address() + static_cast<uint64_t>(part.first * k_) * 2,
+                              bfloat16, {part.count, k_});
+  }
+  const DeviceTensor& multiplied() const { return gathers_ ? all_a_ : a_; }
+  const DeviceTensor& b(int i) const { return b_[static_cast<size_t>(i % kCopies)]; }
+  const SymmetricTensor* y_of_all() const { return c_.kind == Kind::kReduce ? &y_ : nullptr; }
+  static int64_t a_seed(int rank) { return 1 + rank; }
+  static int64_t b_seed(int rank, int copy) { return 100 + rank * kCopies + copy; }
+
+  Communicator& ranks_;
+  const Numbers& numbers_;
+  BenchCase c_;
+  bool gathers_;
+  RowsOfRank mine_;
+  int64_t n_, k_;
+  DeviceTensor a_, all_a_, product_;
+  SymmetricTensor y_;
+  DeviceTensor out_;
+  std::vector<DeviceTensor> b_;
+  std::optional<AllGatherMatmul> gather_;
+  std::optional<MatmulReduceScatter> scatter_;
+  std::optional<MatmulAllReduce> reduce_;
+  std::optional<GatheredProduct> gathered_;
+  std::optional<ScatteredProduct> scattered_;
+  std::unique_ptr<runtime::CublasLtMatmul> cublas_;
+};
+
+void time_candidates(Communicator& ranks, Case& one, const BenchCase& c, int calls) {
+  const auto time = [&](const std::string& text, const RankCalls& compile, const RankCalls& run) {
+    try {
+      compile(0, Stream());
+    } catch (const CompileError&) {
+      return;
     }
+    ranks.barrier();
+    const double error = one.error_of(run);
+    const double us = microseconds(ranks, calls, kTurns, run);
+    if (ranks.rank() == 0 || error > 1)
+      fmt::print("   {:8.1f} us  {}{}\n", us, text, error > 1 ? "  WRONG" : "");
+    std::fflush(stdout);
+  };
+  if (one.divides())
+    time(
+        "apart", [&](int i, const Stream& s) { one.apart(Until::kCompiled, i, s); },
+        [&](int i, const Stream& s) { one.apart(Until::kLaunched, i, s); });
+  const std::vector<int64_t> chunks_of_many_rows{0, 512, 2048, 8192}, chunks_of_few_rows{0, 128, 512};
+  std::vector<MatmulChoice> choices = candidates(c);
+  choices.insert(choices.begin(), one.chosen());
+  for (const MatmulChoice& choice : choices)
+    for (const int64_t chunk_k : c.m >= 4096 ? chunks_of_many_rows : chunks_of_few_rows) {
+      if (chunk_k != 0 && (c.kind != Kind::kGather || &choice != &choices[0])) continue;
+      time(
+          fmt::format("fused, {}{}", choice.text(),
+                      chunk_k == 0 ? "" : fmt::format(", carried by {} of k", chunk_k)),
+          [&](int i, const Stream& s) { one.fused(Until::kCompiled, choice, chunk_k, i, s); },
+          [&](int i, const Stream& s) { one.fused(Until::kLaunched, choice, chunk_k, i, s); });
+    }
+}
+
+/// Ours over one after the other; 0 where there is no rival.
+double run_case(Communicator& ranks, const Numbers& numbers, const NcclRival& nccl,
+                const Arguments& arguments, const BenchCase& c) {
+  Case one(ranks, numbers, c);
+  one.prepare();
+  if (arguments.only_prepares) return 0;
+  const RankCalls ours = [&](int i, const Stream& s) { one.call(i, s); };
+  std::vector<RankCalls> contenders{ours, [&](int i, const Stream& s) { one.multiply(i, s); }};
+  std::vector<double> errors{one.error_of(ours)};
+  runtime::GpuTimer timer(ranks.device());
+  const std::string why_not = one.find_cublas(timer);
+  const bool has_rival = why_not.empty() && nccl.is_there() && one.divides();
+  if (has_rival) {
+    contenders.emplace_back([&](int i, const Stream& s) { one.one_after_the_other(nccl, i, s); });
+    contenders.emplace_back([&](int i, const Stream& s) { one.multiply_by_cublas(i, s); });
+    contenders.emplace_back([&](int, const Stream& s) { one.collect_by_nccl(nccl, s); });
+    ranks.barrier();
+    const Stream stream = Stream::create(ranks.device());  // NCCL takes no Stream()
+    errors.push_back(one.error_of([&](int i, const Stream&) {
+      one.one_after_the_other(nccl, i, stream);
+      ranks.synchronize(stream);
+    }));
+  }
+  const int calls = c.m >= 4096 ? 6 : 24;
+  const std::vector<double> t = microseconds(ranks, calls, kTurns, contenders);
+  double worst = 0;
+  for (const std::string& text :
+       ranks.gather(fmt::format("{}", *std::max_element(errors.begin(), errors.end()))))
+    worst = std::max(worst, std::stod(text));
+  const bool tells = ranks.rank() == 0;
+  if (tells && has_rival)
+    fmt::print("| {}, {} x {} x {} | {:.1f} | {:.1f} | {:.1f}, {:.1f} | {:.2f} | {:.2f} | {:.1f} |{}\n",
+               kNames[static_cast<int>(c.kind)], c.m, c.n, c.k, t[0], t[2], t[3], t[4], t[2] / t[0],
+               t[2] / std::max(t[3], t[4]), t[1], worst > 1 ? " WRONG" : "");
+  else if (tells)
+    fmt::print("| {}, {} x {} x {} | {:.1f} | {} |{}\n", kNames[static_cast<int>(c.kind)], c.m, c.n, c.k,
+               t[0], why_not, worst > 1 ? " WRONG" : "");
+  if (tells && arguments.has_candidates)
+    fmt::print("   error {:.2f} of what is allowed; imbrex::matmul by {}\n", worst, one.chosen_alone());
+  std::fflush(stdout);
+  if (arguments.has_candidates) time_candidates(ranks, one, c, calls);
+  return has_rival ? t[2] / t[0] : 0;
+}
+
+Arguments read_arguments(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const auto value = [&] { return i + 1 < argc ? std::atof(argv[++i]) : 0; };
+    if (word == "--candidates")
+      arguments.has_candidates = true;
+    else if (word == "--prepare")
+      arguments.only_prepares = true;
+    else if (word == "--ranks")
+      arguments.ranks = static_cast<int>(value());
+    else if (word == "--seconds")
+      arguments.seconds = value();
+    else if (word == "--first")
+      arguments.first = static_cast<int>(value());
+    else if (word == "--last")
+      arguments.last = static_cast<int>(value());
+    else
+      throw LaunchError(
+          Diagnostic{{}, fmt::format("{}?", word), {}, "the head of the source says how to call it"});
+  }
+  return arguments;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const int count = argc > 1 ? std::atoi(argv[1]) : Ranks::cuda_devices();
-  const double seconds = argc > 2 ? std::atof(argv[2]) : 1e9;
-  const int first = argc > 3 ? std::atoi(argv[3]) : 0, last = argc > 4 ? std::atoi(argv[4]) : 12;
-  const Numbers numbers;
+  const Arguments arguments = read_arguments(argc, argv);
   const auto begin = std::chrono::steady_clock::now();
-  run_ranks(Ranks::cuda(count).patience(10), [&](Communicator& ranks) {
-    for (int i = first; i < std::min<int>(last, std::size(kCases)); ++i) {
-      const double now = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      const std::vector<std::string> all = ranks.gather(fmt::format("{}", now));
-      if (std::stod(all[0]) > seconds) break;
-      run_case(ranks, numbers, kCases[i]);
+  const NcclRival nccl(arguments.ranks);
+  const Numbers numbers;
+  run_ranks(Ranks::cuda(arguments.ranks).patience(20), [&](Communicator& ranks) {
+    const bool tells = ranks.rank() == 0 && !arguments.only_prepares;
+    if (tells)
+      fmt::print(
+          "{} ranks on {}; {}. Microseconds; the bound is what perfect overlap of the two by itself would "
+          "give:\n"
+          "| product | ours | one after the other | cuBLASLt, NCCL by themselves | ratio | bound | "
+          "imbrex::matmul "
+          "by itself |\n|---|---|---|---|---|---|---|\n",
+          ranks.size(), ranks.device().name(), nccl.name());
+    double logs = 0, least = 1e9;
+    int rows = 0;
+    for (int i = 0; i < std::ssize(kCases); ++i) {
+      if (i < arguments.first || i > arguments.last) continue;
+      const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (std::stod(ranks.gather(fmt::format("{}", passed))[0]) > arguments.seconds) break;
+      const double ratio = run_case(ranks, numbers, nccl, arguments, kCases[i]);
+      if (ratio == 0) continue;
+      logs += std::log(ratio), ++rows, least = std::min(least, ratio);
     }
+    if (tells && rows > 0)
+      fmt::print("geometric mean {:.3f} of {} rows, least {:.3f}\n", std::exp(logs / rows), rows, least);
   });
   return 0;
 } catch (const Error& error) {

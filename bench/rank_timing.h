@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,31 +14,48 @@
 
 namespace imbrex::parallel {
 
-/// Microseconds per call of what `record(call, stream)` puts on a stream, in a captured graph of `calls`, of the slowest
-/// rank; the median of `turns`.
-template <class Record>
-double microseconds(Communicator& ranks, int calls, int turns, Record&& record) {
+/// What is timed: call number `i` of a graph, put on a stream.
+using RankCalls = std::function<void(int i, const Stream& stream)>;
+
+/// Microseconds per call of each contender, in a captured graph of `calls`, of the slowest rank; contenders in turns,
+/// medians of `turns`. Each is called once before, outside of a graph: NCCL connects the ranks then.
+inline std::vector<double> microseconds(Communicator& ranks, int calls, int turns,
+                                        const std::vector<RankCalls>& contenders) {
   const Stream stream = Stream::create(ranks.device());
-  ranks.barrier();
-  const Graph graph = Graph::capture(stream, [&] {
-    for (int i = 0; i < calls; ++i) record(i, stream);
-  });
-  std::vector<double> times;
-  for (int turn = 0; turn <= turns; ++turn) {
+  std::vector<Graph> graphs;
+  for (const RankCalls& contender : contenders) {
     ranks.barrier();
-    Event begin = Event::create(ranks.device()), end = Event::create(ranks.device());
-    graph.launch();  // the ranks begin together behind this one
-    begin.record();
-    graph.launch();
-    end.record();
-    ranks.synchronize();
-    if (turn > 0) times.push_back(1000 * end.milliseconds_since(begin) / calls);
+    contender(0, stream);
+    ranks.synchronize(stream);
+    ranks.barrier();
+    graphs.push_back(Graph::capture(stream, [&] {
+      for (int i = 0; i < calls; ++i) contender(i, stream);
+    }));
   }
-  std::sort(times.begin(), times.end());
-  double slowest = 0;
-  for (const std::string& text : ranks.gather(fmt::format("{}", times[static_cast<size_t>(turns / 2)])))
-    slowest = std::max(slowest, std::stod(text));
+  std::vector<std::vector<double>> times(contenders.size());
+  for (int turn = 0; turn <= turns; ++turn)
+    for (size_t i = 0; i < graphs.size(); ++i) {
+      ranks.barrier();
+      Event begin = Event::create(ranks.device()), end = Event::create(ranks.device());
+      graphs[i].launch();  // the ranks begin together behind this one
+      begin.record();
+      graphs[i].launch();
+      end.record();
+      ranks.synchronize();
+      if (turn > 0) times[i].push_back(1000 * end.milliseconds_since(begin) / calls);
+    }
+  std::vector<double> slowest(contenders.size());
+  for (size_t i = 0; i < times.size(); ++i) {
+    std::sort(times[i].begin(), times[i].end());
+    const double median = times[i][static_cast<size_t>(turns / 2)];
+    for (const std::string& text : ranks.gather(fmt::format("{}", median)))
+      slowest[i] = std::max(slowest[i], std::stod(text));
+  }
   return slowest;
+}
+
+inline double microseconds(Communicator& ranks, int calls, int turns, const RankCalls& contender) {
+  return microseconds(ranks, calls, turns, std::vector<RankCalls>{contender})[0];
 }
 
 }  // namespace imbrex::parallel

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "imbrex/core/error.h"
+#include "runtime/device/stream_handle.h"
 
 namespace imbrex::runtime {
 namespace {
@@ -181,9 +182,10 @@ class Matmul : public CublasLtMatmul {
     return fmt::format("cuBLASLt {}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
   }
 
-  void launch() override { launch(a_, b_, c_); }
+  void launch() override { launch(a_, b_, c_, {}); }
 
-  void launch(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c) override {
+  void launch(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+              const Stream& stream) override {
     const double one64 = 1, zero64 = 0;
     const int one32 = 1, zero32 = 0;
     const void* alpha = is_double_    ? static_cast<const void*>(&one64)
@@ -199,7 +201,7 @@ class Matmul : public CublasLtMatmul {
         handle_, operation_, alpha, reinterpret_cast<void*>(b.address()), layout_b_,
         reinterpret_cast<void*>(a.address()), layout_a_, beta, before, layout_c_, result, layout_c_,
         suggestions_[chosen_].algorithm, reinterpret_cast<void*>(workspace_.address()), kWorkspace,
-        a_.device().backend().stream());
+        handle_on(a_.device(), stream, "cublasLtMatmul"));
     if (status != 0)
       throw DeviceError(Diagnostic{{}, fmt::format("cublasLtMatmul: status {}", status), {}, ""});
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "imbrex/runtime/device_tensor.h"
+#include "imbrex/runtime/stream.h"
 #include "runtime/measure/gpu_timer.h"
 
 namespace imbrex::runtime {
@@ -37,8 +38,9 @@ class CublasLtMatmul {
   virtual std::string name() const = 0;
   /// Multiplies the tensors of make(), on the device's stream, without waiting.
   virtual void launch() = 0;
-  /// The same for other tensors of the same types, shapes and device.
-  virtual void launch(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c) = 0;
+  /// The same for other tensors of the same types, shapes and device; on a stream of it, which may be captured.
+  virtual void launch(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+                      const Stream& stream = {}) = 0;
 };
 
 }  // namespace imbrex::runtime

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce, all-gather and reduce-scatter on the CUDA GPUs of this machine beside NCCL's in the same process: verified against
+// sums in float64, then timed: device time per call in captured graphs of 20 calls, of the slowest rank, contenders in turns,
+// medians of 7. Sizes are those of the larger tensor on each rank.
+//
+//   bench_collectives [RANKS [SECONDS [CTAS]]]: no size begins after so many seconds
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "imbrex/core/error.h"
+#include "imbrex/parallel.h"
+#include "imbrex/runtime.h"
+#include "nccl_rival.h"
+#include "rank_numbers.h"
+#include "rank_timing.h"
+
+using namespace imbrex;
+using namespace imbrex::parallel;
+
+namespace {
+
+constexpr int kCalls = 20, kTurns = 7;
+using Kind = AllReduce::Kind;
+
+/// The collectives of a rank, as all three are called here.
+struct Collectives {
+  Collectives(Communicator& ranks, int ctas)
+      : all_reduce(ranks, ctas), all_gather(ranks, ctas), reduce_scatter(ranks, ctas) {}
+  AllReduce all_reduce;
+  AllGather all_gather;
+  ReduceScatter reduce_scatter;
+};
+
+/// The largest error over what bfloat16 allows, of three calls of each with other data in the same memory; n elements per rank.
+double error_of(Communicator& ranks, Collectives& ours, const Numbers& numbers, int64_t n) {
+  const int size = ranks.size(), me = ranks.rank();
+  const SymmetricTensor x = ranks.symmetric(bfloat16, {size, n}), y = ranks.symmetric(bfloat16, {size, n});
+  const DeviceTensor row = DeviceTensor::empty(ranks.device(), bfloat16, {n});
+  double worst = 0;
+  const auto compare = [&](const DeviceTensor& got, const auto& wanted) {
+    const HostTensor host = got.to_host();
+    for (int64_t i = 0; i < host.elements(); ++i) {
+      const double exact = wanted(i), error = std::abs(host.get(i) - exact);
+      worst = std::max(worst, std::isnan(error) ? 1e9 : error / (std::abs(exact) / 256 + 1e-3));
+    }
+  };
+  for (int call = 0; call < 3; ++call) {
+    const auto element = [&](int64_t rank, int64_t i) { return numbers.get(100 * call + rank, i); };
+    const auto sum = [&](int64_t i) {
+      double all = 0;
+      for (int rank = 0; rank < size; ++rank) all += element(rank, i);
+      return all;
+    };
+    DeviceTensor out = y.mine(), own = row;
+    numbers.fill(x.mine(), 100 * call + me);
+    for (const Kind kind : {Kind::kOneShot, Kind::kTwoShot}) {
+      out.poison();
+      ours.all_reduce.prepare(x, y, kind);
+      ranks.barrier();
+      ours.all_reduce(x, y, kind).expect_clean();
+      ranks.synchronize();
+      compare(out, sum);
+    }
+    own.poison();
+    ours.reduce_scatter.prepare(x, row);
+    ranks.barrier();
+    ours.reduce_scatter(x, row).expect_clean();
+    ranks.synchronize();
+    compare(row, [&](int64_t i) { return sum(me * n + i); });
+    numbers.fill(row, 100 * call + me);
+    out.poison();
+    ours.all_gather.prepare(row, y);
+    ranks.barrier();
+    ours.all_gather(row, y).expect_clean();
+    ranks.synchronize();
+    compare(out, [&](int64_t i) { return element(i / n, i % n); });
+    ranks.barrier();
+  }
+  return worst;
+}
+
+void time_size(Communicator& ranks, Collectives& ours, const Numbers& numbers, const NcclRival& nccl,
+               int64_t bytes) {
+  const int size = ranks.size(), me = ranks.rank();
+  const int64_t n = bytes / 2 / size;
+  const SymmetricTensor x = ranks.symmetric(bfloat16, {size, n}), y = ranks.symmetric(bfloat16, {size, n});
+  const DeviceTensor row = DeviceTensor::empty(ranks.device(), bfloat16, {n});
+  numbers.fill(x.mine(), me);
+  numbers.fill(row, size + me);
+  for (const Kind kind : {Kind::kOneShot, Kind::kTwoShot}) ours.all_reduce.prepare(x, y, kind);
+  ours.all_gather.prepare(row, y);
+  ours.reduce_scatter.prepare(x, row);
+  std::vector<RankCalls> calls{
+      [&](int, const Stream& s) { ours.all_reduce(x, y, Kind::kOneShot, s); },
+      [&](int, const Stream& s) { ours.all_reduce(x, y, Kind::kTwoShot, s); },
+      [&](int, const Stream& s) { ours.all_gather(row, y, s); },
+      [&](int, const Stream& s) { ours.reduce_scatter(x, row, s); },
+  };
+  if (nccl.is_there()) {
+    calls.emplace_back([&](int, const Stream& s) { nccl.all_reduce(me, x.mine(), y.mine(), s); });
+    calls.emplace_back([&](int, const Stream& s) { nccl.all_gather(me, row, y.mine(), s); });
+    calls.emplace_back([&](int, const Stream& s) { nccl.reduce_scatter(me, x.mine(), row, s); });
+  }
+  std::vector<double> t = microseconds(ranks, kCalls, kTurns, calls);
+  t.resize(7, NAN);
+  if (me == 0)
+    fmt::print("| {:>9} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} |\n", bytes,
+               t[0], t[1], t[4], t[2], t[5], t[3], t[6]);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const int count = argc > 1 ? std::atoi(argv[1]) : Ranks::cuda_devices();
+  const double seconds = argc > 2 ? std::atof(argv[2]) : 1e9;
+  const int ctas = argc > 3 ? std::atoi(argv[3]) : 128;
+  const auto begin = std::chrono::steady_clock::now();
+  const NcclRival nccl(count);
+  const Numbers numbers;
+  run_ranks(Ranks::cuda(count).patience(20), [&](Communicator& ranks) {
+    const bool tells = ranks.rank() == 0;
+    Collectives ours(ranks, ctas);
+    for (const int64_t n : {1, 8191, 100003}) {
+      const double error = error_of(ranks, ours, numbers, n);
+      if (error > 1) throw DeviceError(Diagnostic{{}, fmt::format("WRONG: {} elements", n), {}, ""});
+    }
+    if (tells)
+      fmt::print(
+          "{} ranks on {}, {} CTAs each, verified; {}. Microseconds:\n"
+          "| bytes | all-reduce, one-shot | two-shot | NCCL | all-gather | NCCL | reduce-scatter | NCCL |\n"
+          "|---|---|---|---|---|---|---|---|\n",
+          ranks.size(), ranks.device().name(), ctas, nccl.name());
+    for (int64_t bytes = 4 << 10; bytes <= 256 << 20; bytes *= bytes < 128 << 20 ? 4 : 2) {
+      const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (std::stod(ranks.gather(fmt::format("{}", passed))[0]) > seconds) break;
+      time_size(ranks, ours, numbers, nccl, bytes);
+    }
+  });
+  return 0;
+} catch (const Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
+}
