@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 #include "demo_view.h"
 #include "timeline_text.h"
@@ -104,7 +105,7 @@ void print_step(const Ladder& ladder, const RegisteredKernel& kernel, const Outc
     fmt::print("\n{}{} ladder{}  {} · {} · times predicted for {} SMs of the {}\n", palette.bold,
                ladder.title(), palette.off, outcome.shape, kernel.target, kLadderSms,
                t != nullptr ? t->chip : "chip");
-    fmt::print("{}{:<5}{:<10}{:>8}{:>10}{:>11}   {:<16}  {:<15} {:>10} {:>7}  {}{}\n", palette.dim, "step",
+    fmt::print("{}{:<5}{:<10}{:>8}{:>10}{:>11}   {:<16}  {:<16} {:>10} {:>7}  {}{}\n", palette.dim, "step",
                "result", "findings", "instr.", "TMA bytes", "loads hidden", "tensor core", "predicted",
                "speed", "what it adds", palette.off);
   }
@@ -115,7 +116,7 @@ void print_step(const Ladder& ladder, const RegisteredKernel& kernel, const Outc
              short_number(static_cast<double>(s.tma_bytes_loaded + s.tma_bytes_stored), "B"));
   if (t != nullptr) {
     const double busy = t->use.tensor_core * t->sms / std::max(1, t->active_sms);
-    fmt::print("   {}{}{} {:>5}  {}{}{} {:>4} {:>10} {:>6.1f}×", palette.bar, bar(t->overlap), palette.off,
+    fmt::print("   {}{}{} {:>5}  {}{}{} {:>5} {:>10} {:>6.1f}×", palette.bar, bar(t->overlap), palette.off,
                t->overlap < 0 ? "-" : percent(t->overlap), palette.bar, bar(busy), palette.off, percent(busy),
                duration(t->microseconds()), first_us / t->microseconds());
   }
@@ -143,13 +144,24 @@ bool show_ladder(const Ladder& ladder, const Palette& palette, Json* json) {
   return all_good;
 }
 
-void print_kernel(const RegisteredKernel& kernel, const Outcome& outcome, const Palette& palette) {
+/// The characters of UTF-8 text: each has one byte that does not continue another.
+size_t characters(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+/// How wide the columns of names and sizes are.
+struct Columns {
+  size_t name = 0, size = 0;
+};
+
+void print_kernel(const RegisteredKernel& kernel, const Outcome& outcome, const Columns& columns,
+                  const Palette& palette) {
   const vgpu::Statistics& s = outcome.statistics();
   const vgpu::Timeline* t = outcome.timeline();
   const size_t findings = outcome.findings().size();
-  fmt::print("{:<29} {:<14} {}  {:>8.1e} {}{:>8}{} {:>9} {:>9} {:>10} {:>8}\n", kernel.description.name,
-             outcome.shape, verdict(outcome.verified, outcome.good, palette), outcome.max_rel_err,
-             findings == 0 ? "" : palette.bad, findings, palette.off,
+  fmt::print("{:<{}} {:<{}} {}  {:>8.1e} {}{:>8}{} {:>9} {:>9} {:>10} {:>8}\n", kernel.description.name,
+             columns.name, outcome.shape, columns.size, verdict(outcome.verified, outcome.good, palette),
+             outcome.max_rel_err, findings == 0 ? "" : palette.bad, findings, palette.off,
              short_number(static_cast<double>(s.instructions)),
              short_number(static_cast<double>(bytes_moved(s)), "B"),
              t != nullptr ? duration(t->microseconds()) : "-", t != nullptr ? percent(t->use.hbm) : "-");
@@ -157,22 +169,29 @@ void print_kernel(const RegisteredKernel& kernel, const Outcome& outcome, const 
 }
 
 bool show_others(const std::vector<Ladder>& shown, const Palette& palette, Json* json) {
-  bool all_good = true;
-  if (json == nullptr)
-    fmt::print("\n{}Other kernels{}\n{}{:<29} {:<14} {:<9} {:>8} {:>9} {:>9} {:>9} {:>10} {:>8}{}\n",
-               palette.bold, palette.off, palette.dim, "kernel", "size", "result", "rel. err", "findings",
-               "instr.", "bytes", "predicted", "memory", palette.off);
+  std::vector<const RegisteredKernel*> others;
+  Columns columns;
   for (const auto& [name, kernel] : registered_kernels()) {
     bool is_step = false;
     for (const Ladder& ladder : shown)
       for (const RegisteredKernel* step : ladder.steps) is_step = is_step || step == &kernel;
     if (is_step) continue;
-    const Outcome outcome = run(kernel, virtual_device(kernel), kernel.space.configuration(0), {});
+    others.push_back(&kernel);
+    columns.name = std::max(columns.name, name.size());
+    columns.size = std::max(columns.size, characters(shape_text(kernel, sizes_with(kernel, {}))));
+  }
+  if (json == nullptr)
+    fmt::print("\n{}Other kernels{}\n{}{:<{}} {:<{}} {:<9} {:>8} {:>9} {:>9} {:>9} {:>10} {:>8}{}\n",
+               palette.bold, palette.off, palette.dim, "kernel", columns.name, "size", columns.size, "result",
+               "rel. err", "findings", "instr.", "bytes", "predicted", "memory", palette.off);
+  bool all_good = true;
+  for (const RegisteredKernel* kernel : others) {
+    const Outcome outcome = run(*kernel, virtual_device(*kernel), kernel->space.configuration(0), {});
     all_good = all_good && outcome.good;
     if (json != nullptr)
-      (*json)["kernels"].push_back(to_json(kernel, outcome));
+      (*json)["kernels"].push_back(to_json(*kernel, outcome));
     else
-      print_kernel(kernel, outcome, palette);
+      print_kernel(*kernel, outcome, columns, palette);
   }
   return all_good;
 }
