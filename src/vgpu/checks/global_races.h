@@ -58,15 +58,23 @@ class GlobalRaces {
   /// Whether four clusters are known to have read all of [begin, end), none to have written it since, and
   /// no cluster has told another anything: then a write here is a race. Asked without a lock.
   bool is_read_by_many(uint64_t begin, uint64_t end) const;
+  /// False where that is known of no cell.
+  bool may_be_read_by_many(uint64_t begin, uint64_t end) const {
+    const uint64_t last = (end - 1 - kGlobalBase) / ShadowCell::kBytes / 64;
+    for (uint64_t word = (begin - kGlobalBase) / ShadowCell::kBytes / 64; word <= last; ++word)
+      if (shadow_.read_by_many[word].load(std::memory_order_relaxed) != 0) return true;
+    return false;
+  }
   /// Brings that up to date, for cells of one page, after they have been read (or, `by_write`, before they
   /// are written); to be called while the page's lock is held.
   void note_reads(uint64_t begin, uint64_t end, bool by_write);
   /// The same before a warp writes, mostly nothing: few places are read by four clusters and then written.
   void note_write(uint64_t begin, uint64_t end) {
-    const uint64_t last = (end - 1 - kGlobalBase) / ShadowCell::kBytes / 64;
-    for (uint64_t word = (begin - kGlobalBase) / ShadowCell::kBytes / 64; word <= last; ++word)
-      if (shadow_.read_by_many[word].load(std::memory_order_relaxed) != 0)
-        return note_reads(begin, end, true);
+    if (may_be_read_by_many(begin, end)) note_reads(begin, end, true);
+  }
+  /// The same after whole blocks have been read. `some_are_full`: one of them has four accesses.
+  void note_blocks_read(uint64_t begin, uint64_t end, bool some_are_full) {
+    if (some_are_full || may_be_read_by_many(begin, end)) note_reads(begin, end, false);
   }
   /// Held for a page while its cells are looked at.
   class PageLock {

@@ -36,12 +36,11 @@ void OperandLayout::check_neighbours(const Chunk& before, const Chunk& now, uint
   if (before.box == 0 || before.box != now.box) return;
   const ChunkOrigins::Box& box = tiles_.origins.box(now);
   if (box.swizzle == Swizzle::kNone && swizzle_ == Swizzle::kNone) return;
-  const bool next_in_row = now.row == before.row && now.column == before.column + 1;
   // A line goes on in another part of the box only where that lies whole repetitions of the swizzle further.
   const bool next_part =
       now.column == 0 && before.column + 1 == box.row_chunks && now.row > before.row &&
       (now.row - before.row) * box.row_chunks * ChunkOrigins::kChunkBytes % facts(box.swizzle).period == 0;
-  if (next_in_row || next_part) return;
+  if (next_part) return;
   report(now, chunk, offset,
          fmt::format("behind row {}, byte {} the same row's byte {} was expected", before.row,
                      before.column * 16, before.column * 16 + 16));
@@ -84,7 +83,9 @@ void OperandLayout::line(const uint32_t* chunks, uint32_t count) {
   last_ = before;
   for (uint32_t c = 1; c < count && !reported_; ++c) {
     const Chunk now = origins.at(chunks[c]);
-    check_neighbours(before, now, c, chunks[c]);
+    const bool next_in_row =
+        now.box == before.box && now.row == before.row && now.column == before.column + 1;
+    if (!next_in_row) check_neighbours(before, now, c, chunks[c]);
     before = now;
   }
   ++line_;

@@ -286,23 +286,31 @@ uint32_t RaceChecker::record_global_run(const Who& who, uint64_t address, uint32
                                         int lane_shift, uint16_t pattern) {
   const uint64_t end = address + bytes;
   if (global_ == nullptr || address < kHeapBase) return bytes;
-  if (!writes && global_->is_read_by_many(address, end)) return bytes;
+  if (!writes && global_->may_be_read_by_many(address, end) && global_->is_read_by_many(address, end))
+    return bytes;
   const uint32_t warp = warp_index(who);
   if (address % kBlockBytes != 0 || warp >= kLocalAgents) return 0;
-  const View v = thread_view(warps_[warp], warp, kAllLanes);
-  Access now(v.clock, cluster_number_ << kLocalAgentBits | warp);
+  WarpState& state = warps_[warp];
+  state.dirty = kAllLanes;
+  Access now(state.clock, cluster_number_ << kLocalAgentBits | warp);
   now.set_bytes(pattern);
   now.set_insn(who.insn->index);
   now.set_lanes(0, lane_shift);
   now.set(Access::kWrite, writes);
-  GlobalJudge judge{*this, v, who, address, !writes, false};
   uint64_t recorded = address;
   for (uint64_t page = address; recorded == page && page < end;) {
     const uint64_t page_end = std::min(end, (page / GlobalRaces::kPageBytes + 1) * GlobalRaces::kPageBytes);
     const GlobalRaces::PageLock lock(*global_, page);
-    if (writes) global_->note_write(page, page_end);
-    recorded = record_whole_blocks(*global_, now, address, page, page_end, judge);
-    if (!writes && recorded > page) global_->note_reads(page, recorded, false);
+    recorded = record_own_blocks(*global_, now, address, page, page_end);
+    if (page_end - recorded >= kBlockBytes) {
+      const View v = thread_view(state, warp, kAllLanes);
+      GlobalJudge judge{*this, v, who, address, !writes, false};
+      const uint64_t others = recorded;
+      if (writes) global_->note_write(others, page_end);
+      const BlocksRecorded blocks = record_whole_blocks(*global_, now, address, others, page_end, judge);
+      recorded = blocks.end;
+      if (!writes && recorded > others) global_->note_blocks_read(others, recorded, blocks.some_are_full);
+    }
     page = page_end;
   }
   return static_cast<uint32_t>(recorded - address);

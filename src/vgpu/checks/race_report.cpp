@@ -206,18 +206,33 @@ void RaceChecker::report_missing_fence(const Who& who, Space space, uint64_t add
 
 namespace {
 
+/// Which fences of tensor memory there are in a program.
+struct TensorFences {
+  TensorFences() = default;
+  explicit TensorFences(const Program& program) : text(program.text), name(program.name) {
+    // Decoded instructions have no names: their lines do.
+    for (const InstructionInfo& insn : program.info) {
+      if (insn.ptx_line <= 0 || insn.ptx_line > static_cast<int>(text->size())) continue;
+      const std::string& line = (*text)[static_cast<size_t>(insn.ptx_line - 1)];
+      before = before || line.find("tcgen05.fence::before_thread_sync") != std::string::npos;
+      after = after || line.find("tcgen05.fence::after_thread_sync") != std::string::npos;
+    }
+  }
+  bool are_of(const Program& program) const { return text == program.text && name == program.name; }
+
+  std::shared_ptr<const std::vector<std::string>> text;
+  std::string name;
+  bool before = false, after = false;
+};
+
 /// The rule of the fences of tensor memory, for a finding of a missing one. In practice it is bent by kernels that have none
 /// of that side, as Triton's; one that has some elsewhere has forgotten this one.
 BentRule fence_rule(const FindingLog& log, const Program& program, bool after) {
   if (!log.is_practical() || program.text == nullptr) return BentRule::kTensorFence;
-  const std::string_view wanted =
-      after ? "tcgen05.fence::after_thread_sync" : "tcgen05.fence::before_thread_sync";
-  // Decoded instructions have no names: their lines do.
-  const bool has_some = std::ranges::any_of(program.info, [&](const InstructionInfo& insn) {
-    return insn.ptx_line > 0 && insn.ptx_line <= static_cast<int>(program.text->size()) &&
-           (*program.text)[static_cast<size_t>(insn.ptx_line - 1)].find(wanted) != std::string::npos;
-  });
-  return has_some ? BentRule::kNone : BentRule::kTensorFence;
+  // Kernels that have none ask at each access.
+  static thread_local TensorFences fences;
+  if (!fences.are_of(program)) fences = TensorFences(program);
+  return (after ? fences.after : fences.before) ? BentRule::kNone : BentRule::kTensorFence;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 // beginning. A split block's own cell holds nothing but a mark.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "vgpu/checks/shadow.h"
@@ -118,11 +119,17 @@ class BlockMemo {
   bool is_known_ = false;
 };
 
-/// record_run() of the whole blocks from `at` on up to the first that is not silent. Returns where that is.
+/// How far record_whole_blocks() came, and whether a block has four accesses now.
+struct BlocksRecorded {
+  uint64_t end = 0;
+  bool some_are_full = false;
+};
+/// record_run() of the whole blocks from `at` on up to the first that is not silent.
 template <class Judge, class Shadow>
-uint64_t record_whole_blocks(Shadow& shadow, Access now, uint64_t begin, uint64_t at, uint64_t end,
-                             Judge& judge) {
+BlocksRecorded record_whole_blocks(Shadow& shadow, Access now, uint64_t begin, uint64_t at, uint64_t end,
+                                   Judge& judge) {
   BlockMemo memo;
+  BlocksRecorded recorded;
   for (; end - at >= kBlockBytes; at += kBlockBytes) {
     ShadowCell& block = shadow.block(at);
     now.set_lane(static_cast<int>((at - begin) >> now.lane_shift()));
@@ -132,7 +139,44 @@ uint64_t record_whole_blocks(Shadow& shadow, Access now, uint64_t begin, uint64_
     if (!is_last) memo.begin(block);
     if (!record_block(block, now, judge)) break;
     if (!is_last) memo.end(block, now);
+    recorded.some_are_full |= std::ranges::none_of(block.slots, &Access::is_none);
   }
+  recorded.end = at;
+  return recorded;
+}
+
+/// record_block() where nobody but `now`'s lanes, each at its own bytes, has been there, for which no judge is needed. False, and
+/// nothing recorded, where that is not so, or where more is remembered than one write and one read behind it.
+inline bool record_own_block(ShadowCell& block, const Access& now) {
+  auto& [first, second, third, last] = block.slots;
+  const auto is_own = [&](const Access& slot) {
+    return slot.agent() == now.agent() && slot.bytes() == now.bytes() && slot.has_lanes_of(now);
+  };
+  if (!first.is_none() || !second.is_none() || !(last.is_none() || is_own(last)) ||
+      !(third.is_none() || is_own(third)))
+    return false;
+  if (now.is_write()) {
+    third.forget();
+    last = now;
+    return true;
+  }
+  // Reads are replaced by this one, which takes the last free place.
+  if (last.is_none() || !last.is_write()) {
+    if (!third.is_write()) third.forget();
+    last = now;
+    return true;
+  }
+  if (third.is_write()) return false;
+  third = now;
+  return true;
+}
+/// The same for the blocks from `at` on up to the first of which that is not so. Returns where that is.
+template <class Shadow>
+uint64_t record_own_blocks(Shadow& shadow, Access now, uint64_t begin, uint64_t at, uint64_t end) {
+  now.set_lane(static_cast<int>((at - begin) >> now.lane_shift()));
+  const int lanes = static_cast<int>(kBlockBytes >> now.lane_shift());
+  for (; end - at >= kBlockBytes && record_own_block(shadow.block(at), now); at += kBlockBytes)
+    now = now.moved_by(lanes);
   return at;
 }
 

@@ -74,7 +74,7 @@ bool tell_checkers(Warp& w, const Instruction& n, const LanePattern& lanes, Spac
     if (origins.has_suspects()) report_unread_boxes(w.cta().tiles());
   } else {
     if (!lanes.is_dense()) {
-      const uint64_t in_step = lanes.first % lanes.step;
+      const uint64_t in_step = lanes.first & (lanes.step - 1);
       place.address = lanes.first - in_step;
       if (place.address % kLargestStep != 0 || cluster.observe().has_footprint()) return false;
       pattern = 0;
@@ -134,27 +134,56 @@ void write_run(std::byte* at, const void* from, Space space, size_t bytes) {
     write_bytes(at, from, bytes);
 }
 
+/// Of lanes that are so many bytes apart. The step is a constant, and nothing is reached through a reference: a store to memory
+/// might change what it leads to, for all that the compiler knows.
+template <class T, size_t kStep, class Lane>
+void load_apart(Lane* out, const std::byte* at) {
+  for (size_t i = 0; i < kWarpSize; ++i) out[i] = read_word<T>(at + kStep * i);
+}
+template <class T, size_t kStep, class Lane>
+void store_apart(std::byte* at, const Lane* in) {
+  for (size_t i = 0; i < kWarpSize; ++i) write_word(at + kStep * i, static_cast<T>(in[i]));
+}
+
 template <class T, class Lane>
 void load_element(Warp& w, Slot slot, const std::byte* at, const LanePattern& lanes, Space space) {
-  Lane* out = w.reg<Lane>(slot);
-  if (lanes.step == sizeof(T)) {
-    T run[kWarpSize];
-    read_run(run, at, space, sizeof run);
-    for (int i = 0; i < kWarpSize; ++i) out[i] = run[i];
-    return;
+  Lane* const out = w.reg<Lane>(slot);
+  if (lanes.step != sizeof(T)) {
+    switch (lanes.step) {
+      case 2:
+        return load_apart<T, 2>(out, at);
+      case 4:
+        return load_apart<T, 4>(out, at);
+      case 8:
+        return load_apart<T, 8>(out, at);
+      default:
+        return load_apart<T, 16>(out, at);
+    }
   }
-  for (int i = 0; i < kWarpSize; ++i) out[i] = read_word<T>(at + lanes.step * static_cast<uint64_t>(i));
+  if constexpr (sizeof(T) == sizeof(Lane)) return read_run(out, at, space, sizeof(T) * kWarpSize);
+  T run[kWarpSize];
+  read_run(run, at, space, sizeof run);
+  for (int i = 0; i < kWarpSize; ++i) out[i] = run[i];
 }
 template <class T, class Lane>
 void store_element(Warp& w, Slot slot, std::byte* at, const LanePattern& lanes, Space space) {
-  const Lane* in = w.reg<Lane>(slot);
-  if (lanes.step == sizeof(T)) {
-    T run[kWarpSize];
-    for (int i = 0; i < kWarpSize; ++i) run[i] = static_cast<T>(in[i]);
-    write_run(at, run, space, sizeof run);
-    return;
+  const Lane* const in = w.reg<Lane>(slot);
+  if (lanes.step != sizeof(T)) {
+    switch (lanes.step) {
+      case 2:
+        return store_apart<T, 2>(at, in);
+      case 4:
+        return store_apart<T, 4>(at, in);
+      case 8:
+        return store_apart<T, 8>(at, in);
+      default:
+        return store_apart<T, 16>(at, in);
+    }
   }
-  for (int i = 0; i < kWarpSize; ++i, at += lanes.step) write_word(at, static_cast<T>(in[i]));
+  if constexpr (sizeof(T) == sizeof(Lane)) return write_run(at, in, space, sizeof(T) * kWarpSize);
+  T run[kWarpSize];
+  for (int i = 0; i < kWarpSize; ++i) run[i] = static_cast<T>(in[i]);
+  write_run(at, run, space, sizeof run);
 }
 
 /// Calls move(T{}, Lane{}, e, offset) for every element, or words(count) where all elements can move at once.
@@ -194,10 +223,12 @@ bool load_whole_warp(Warp& w, const Instruction& n) {
         load_element<T, Lane>(w, element_slot(n, e), at + e * sizeof(T), lanes, space);
       },
       [&](uint32_t count) {
-        alignas(64) uint32_t run[4 * kWarpSize];
         uint32_t* registers[4] = {};
         for (uint32_t e = 0; e < count; ++e) registers[e] = w.reg<uint32_t>(n.list[e]);
-        read_run(run, at, space, count * sizeof(uint32_t) * kWarpSize);
+        if (space == Space::kSharedCta)
+          return lane_moves.to_lanes(count, reinterpret_cast<const uint32_t*>(at), registers);
+        alignas(64) uint32_t run[4 * kWarpSize];
+        read_bytes(run, at, count * sizeof(uint32_t) * kWarpSize);
         lane_moves.to_lanes(count, run, registers);
       });
   if (Checks::kIndex != 0 && !w.defined().empty() && w.program().uses[n.index].is_loaded)
@@ -218,11 +249,13 @@ bool store_whole_warp(Warp& w, const Instruction& n) {
         store_element<T, Lane>(w, element_slot(n, e), at + e * sizeof(T), lanes, space);
       },
       [&](uint32_t count) {
-        alignas(64) uint32_t run[4 * kWarpSize];
         const uint32_t* registers[4] = {};
         for (uint32_t e = 0; e < count; ++e) registers[e] = w.reg<uint32_t>(n.list[e]);
+        if (space == Space::kSharedCta)
+          return lane_moves.from_lanes(count, reinterpret_cast<uint32_t*>(at), registers);
+        alignas(64) uint32_t run[4 * kWarpSize];
         lane_moves.from_lanes(count, run, registers);
-        write_run(at, run, space, count * sizeof(uint32_t) * kWarpSize);
+        write_bytes(at, run, count * sizeof(uint32_t) * kWarpSize);
       });
   w.cta().cluster().note_progress();
   return true;

@@ -33,6 +33,17 @@ bool each_word(uint64_t at, uint64_t bytes, Each&& each) {
   return true;
 }
 
+/// Of bytes [at, end): which are not marked in a word, of any of its words.
+uint64_t not_marked(const uint64_t* bits, uint64_t at, uint64_t end) {
+  const auto missing = [&](uint64_t word) { return ~__atomic_load_n(&bits[word], __ATOMIC_RELAXED); };
+  const uint64_t first = at / 64, last = (end - 1) / 64;
+  const uint64_t head = kAllBits << at % 64, tail = kAllBits >> (63 - (end - 1) % 64);
+  if (first == last) return missing(first) & head & tail;
+  uint64_t some = (missing(first) & head) | (missing(last) & tail);
+  for (uint64_t word = first + 1; word < last; ++word) some |= missing(word);
+  return some;
+}
+
 }  // namespace
 
 WrittenMap::WrittenMap(uint64_t bytes) : pages_((bytes + kPageBytes - 1) / kPageBytes) {
@@ -53,7 +64,7 @@ void WrittenMap::mark_apart(uint64_t at, uint64_t bytes, uint16_t pattern) {
     const uint64_t page = at / kPageBytes, stop = std::min(end, (page + 1) * kPageBytes);
     if (pattern == kAllOf16 && stop - at == kPageBytes) {
       __atomic_store_n(&whole_[page], uint8_t{1}, __ATOMIC_RELAXED);
-    } else if (!is_whole(page)) {
+    } else if (!is_whole(page) && (not_marked(bits_, at, stop) & in_word) != 0) {
       each_word(at, stop - at, [&](uint64_t index, uint64_t range) {
         const uint64_t wanted = range & in_word;
         if ((word(index) & wanted) != wanted) __atomic_fetch_or(&bits_[index], wanted, __ATOMIC_RELAXED);
@@ -68,11 +79,7 @@ bool WrittenMap::all_apart(uint64_t at, uint64_t bytes, uint16_t pattern) const 
   const uint64_t in_word = uint64_t{pattern} * 0x0001'0001'0001'0001;
   for (const uint64_t end = at + bytes; at < end;) {
     const uint64_t page = at / kPageBytes, stop = std::min(end, (page + 1) * kPageBytes);
-    if (!is_whole(page) && !each_word(at, stop - at, [&](uint64_t index, uint64_t range) {
-          const uint64_t wanted = range & in_word;
-          return (word(index) & wanted) == wanted;
-        }))
-      return false;
+    if (!is_whole(page) && (not_marked(bits_, at, stop) & in_word) != 0) return false;
     at = stop;
   }
   return true;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "vgpu/tensor_cores/wgmma_product.h"
 
@@ -77,17 +78,21 @@ void check_fenced(Warp& warp, const Who& who, WgmmaWarp& state, const WgmmaForm&
   const auto check = [&](const std::vector<Slot>& slots, const std::vector<uint32_t>& numbers) {
     if (slots.size() != numbers.size()) return;  // a result that nobody wants has a slot and no number
     for (size_t i = 0; i < slots.size(); ++i) {
-      const auto [at, is_new] = state.fenced.try_emplace(numbers[i], WgmmaWarp::Fenced{slots[i], {}});
-      WgmmaWarp::Fenced& fenced = at->second;
-      const uint32_t* now = warp.reg<uint32_t>(slots[i]);
-      if (!is_new && !state.is_in_flight(numbers[i]) && !is_reported &&
-          !std::equal(fenced.lanes.begin(), fenced.lanes.end(), now)) {
-        is_reported = true;
-        warp.cta().cluster().report(FindingKind::kIllegalInstruction, who, 0,
-                                    "a register of this wgmma was written after the last wgmma.fence",
-                                    "wgmma.fence between the write and the product");
+      const auto found = state.fenced.find(numbers[i]);
+      if (found == state.fenced.end()) {
+        note_fenced(warp,
+                    state.fenced.try_emplace(numbers[i], WgmmaWarp::Fenced{slots[i], {}}).first->second);
+        continue;
       }
+      // What is under way is noted when the warp has waited for it.
+      if (state.is_in_flight(numbers[i])) continue;
+      WgmmaWarp::Fenced& fenced = found->second;
+      if (std::equal(fenced.lanes.begin(), fenced.lanes.end(), warp.reg<uint32_t>(slots[i]))) continue;
       note_fenced(warp, fenced);
+      if (std::exchange(is_reported, true)) continue;
+      warp.cta().cluster().report(FindingKind::kIllegalInstruction, who, 0,
+                                  "a register of this wgmma was written after the last wgmma.fence",
+                                  "wgmma.fence between the write and the product");
     }
   };
   check(form.d, form.d_numbers);
@@ -164,7 +169,8 @@ Step exec_fence(Warp& warp, const Instruction&, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   WgmmaWarp& state = state_of(warp);
   state.has_fenced = true;
-  for (auto& [number, fenced] : state.fenced) note_fenced(warp, fenced);
+  for (auto& [number, fenced] : state.fenced)
+    if (!state.is_in_flight(number)) note_fenced(warp, fenced);
   return Step::kNext;
 }
 
