@@ -135,6 +135,15 @@ TEST(Processes, TheOthersGetToKnowThatRank0HasDied) {
   }
 }
 
+TEST(Processes, TheOthersGetToKnowThatRank0IsStoppedWhileItRunsTheirKernels) {
+  const std::vector<Rank> ranks = run("rank 0 stops", 3, "virtual", 2);
+  for (const int rank : {1, 2}) {
+    EXPECT_THAT(ranks[static_cast<size_t>(rank)].output,
+                AllOf(HasSubstr("rank 0 is gone"), HasSubstr("its process has said nothing for 12 s")));
+    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, 30);
+  }
+}
+
 TEST(Processes, AnErrorOfOneRankIsToldToTheOthers) {
   const std::vector<Rank> ranks = run("throws", 3);
   EXPECT_THAT(ranks[1].output, HasSubstr("the disk is full"));

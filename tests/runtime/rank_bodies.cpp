@@ -232,6 +232,25 @@ const std::map<std::string, std::function<void(Communicator&)>> rank_bodies = {
        if (ranks.rank() == 0) kill(getpid(), SIGKILL);
        std::printf("%s", error_of([&] { ranks.barrier(); }).c_str());
      }},
+    {"rank 0 stops",
+     [](Communicator& ranks) {
+       AllReduce all_reduce(ranks, 1);
+       const SymmetricTensor x = ranks.symmetric(float32, {64}), y = ranks.symmetric(float32, {64});
+       all_reduce.prepare(x, y);
+       ranks.barrier();
+       if (ranks.rank() > 0) {
+         std::printf("%s", error_of([&] { all_reduce(x, y); }).c_str());
+         return;
+       }
+       if (fork() == 0) {
+         std::this_thread::sleep_for(std::chrono::seconds(17));
+         kill(getppid(), SIGCONT);
+         _exit(0);
+       }
+       kill(getpid(), SIGSTOP);
+       std::this_thread::sleep_for(
+           std::chrono::seconds(5));  // another thread may take the signal, a little later
+     }},
     {"throws",
      [](Communicator& ranks) {
        if (ranks.rank() == 1) throw DeviceError(Diagnostic{{}, "the disk is full", {}, ""});

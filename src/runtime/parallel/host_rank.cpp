@@ -33,6 +33,7 @@ class Host {
       : size_(job.size),
         node_(ranks.is_virtual() ? std::make_shared<vgpu::VirtualNode>(job.size, ranks.options()) : nullptr),
         meeting_(std::make_shared<Meeting>(job.size, node_, ranks.patience())),
+        patience_(ranks.patience()),
         peers_(static_cast<size_t>(job.size)) {
     if (node_ == nullptr) return;
     memory_ = virtual_node_memory(node_, turn_);
@@ -96,11 +97,14 @@ class Host {
   void watch();
   void lose(int rank);
   void tell_others(int rank, const std::string& why);
+  /// "": that this process is still there.
+  void tell(Peer& peer, const std::string& why);
 
   int size_;
   std::shared_ptr<vgpu::VirtualNode> node_;  // null on CUDA GPUs
   std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();
   std::shared_ptr<Meeting> meeting_;
+  double patience_;
   std::vector<Peer> peers_;  // by rank; rank 0 has no connections
   std::shared_ptr<CommonMemory> memory_;
   RankLink* mine_ = nullptr;
@@ -260,6 +264,7 @@ void Host::answer(int rank, PacketReader request, const Files& files, PacketWrit
 }
 
 void Host::watch() {
+  const auto period = static_cast<int>(1000 * std::clamp(patience_ / 8, 0.1, 10.0));
   for (;;) {
     std::vector<pollfd> polled{{wake_.number(), POLLIN, 0}};
     std::vector<int> ranks{0};
@@ -269,8 +274,11 @@ void Host::watch() {
       polled.push_back({peer.notices.number(), POLLIN, 0});
       ranks.push_back(rank);
     }
-    if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
+    const int ready = poll(polled.data(), polled.size(), period);
+    if (ready < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) return;
+    if (ready == 0)
+      for (size_t i = 1; i < ranks.size(); ++i) tell(peers_[static_cast<size_t>(ranks[i])], "");
     for (size_t i = 1; i < polled.size(); ++i)
       if (polled[i].revents != 0) lose(ranks[i]);  // a rank says nothing here: it is the connection's end
   }
@@ -287,19 +295,22 @@ void Host::lose(int rank) {
 void Host::tell_others(int rank, const std::string& why) {
   for (int other = 1; other < size_; ++other) {
     Peer& peer = peers_[static_cast<size_t>(other)];
-    if (other == rank || peer.has_ended) continue;
-    const std::lock_guard lock(peer.notices_mutex);
-    try {
-      peer.notices.send(why);
-    } catch (const ConnectionLost&) {
-      // That one is gone as well.
-    }
+    if (other != rank && !peer.has_ended) tell(peer, why);
   }
   if (rank != 0 && mine_ != nullptr) try {
       mine_->end_waits(why);
     } catch (const Error&) {
       // The GPU has failed, and waits for nothing.
     }
+}
+
+void Host::tell(Peer& peer, const std::string& why) {
+  const std::lock_guard lock(peer.notices_mutex);
+  try {
+    peer.notices.send(why);
+  } catch (const ConnectionLost&) {
+    // That one is gone as well.
+  }
 }
 
 /// Rank 0 itself.

@@ -88,7 +88,7 @@ void Meeting::run_launches() {
   }
   try {
     std::vector<vgpu::Report> reports = node_->launch(launches);
-    for (vgpu::Report& report : reports) name_absent(report);
+    tell_all(reports);
     for (size_t i = 0; i < launched.size(); ++i) launched[i]->report = std::move(reports[i]);
   } catch (...) {
     for (Seat* seat : launched) seat->failure = std::current_exception();
@@ -96,14 +96,18 @@ void Meeting::run_launches() {
   for (Seat* seat : launched) seat->at = At::kHostProgram;
 }
 
-/// Who waits in vain may wait for a rank that has launched nothing.
-void Meeting::name_absent(vgpu::Report& report) const {
-  for (vgpu::Finding& finding : report.findings) {
-    if (finding.kind != vgpu::FindingKind::kEndlessRun && finding.kind != vgpu::FindingKind::kDeadlock)
-      continue;
-    for (size_t rank = 0; rank < seats_.size(); ++rank)
-      if (seats_[rank].at != At::kLaunch) finding.facts.push_back(text_of(static_cast<int>(rank)));
+void Meeting::tell_all(std::vector<vgpu::Report>& reports) const {
+  std::vector<vgpu::Finding> told;
+  for (vgpu::Report& report : reports) {
+    // Who waits in vain may wait for a rank that has launched nothing.
+    for (vgpu::Finding& finding : report.findings)
+      if (finding.kind == vgpu::FindingKind::kEndlessRun || finding.kind == vgpu::FindingKind::kDeadlock)
+        for (size_t rank = 0; rank < seats_.size(); ++rank)
+          if (seats_[rank].at != At::kLaunch) finding.facts.push_back(text_of(static_cast<int>(rank)));
+    if (told.empty() && !report.completed) told = report.findings;
   }
+  for (vgpu::Report& report : reports)
+    if (!report.completed && report.findings.empty()) report.findings = told;
 }
 
 void Meeting::wait(std::unique_lock<std::mutex>& lock, int rank, const char* what) {

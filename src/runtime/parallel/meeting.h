@@ -64,7 +64,8 @@ class Meeting {
   /// Something has changed: what can happen now, happens.
   void advance();
   void run_launches();
-  void name_absent(vgpu::Report& report) const;
+  /// What ended a run is told to all whose kernels it ended, with the ranks that have launched nothing.
+  void tell_all(std::vector<vgpu::Report>& reports) const;
   /// The ranks cannot go on together.
   void break_up(std::string why, std::string help);
   /// Waits until the rank's seat is back in its host program.

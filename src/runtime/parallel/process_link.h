@@ -3,8 +3,9 @@
 // virtual GPUs, hosts the node: the other ranks' calls of their devices are carried out there, so that launches depend on
 // the seed alone and are checked between ranks as they are between threads.
 //
-// A rank has two connections: one for its calls, and one on which it is told that another rank has failed. When a process
-// ends, whatever ends it, the system closes both.
+// A rank has two connections: one for its calls, and one on which it is told that another rank has failed, and, several times
+// within its patience, that rank 0 is still there. When a process ends, whatever ends it, the system closes both; one that is
+// stopped says nothing.
 #pragma once
 
 #include <memory>

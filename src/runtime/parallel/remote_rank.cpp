@@ -40,7 +40,7 @@ class Connection {
     } catch (const ConnectionLost& lost) {
       throw DeviceError(Diagnostic{{},
                                    "rank 0 is gone, whose process keeps the ranks together",
-                                   {lost.what()},
+                                   {is_silent_ ? silence_ : lost.what()},
                                    "look at what rank 0 printed"});
     }
   }
@@ -49,9 +49,17 @@ class Connection {
     is_closed_ = true;
     channel_.shut_down();
   }
+  /// Rank 0 has said nothing for so many seconds: ends the call that waits, and all that follow.
+  void end_of_silence(double seconds) {
+    silence_ = fmt::format("its process has said nothing for {:g} s", seconds);
+    is_silent_ = true;
+    channel_.shut_down();
+  }
 
  private:
   std::mutex mutex_;
+  std::string silence_;
+  std::atomic<bool> is_silent_ = false;
   Channel channel_;
   bool is_closed_ = false;
 };
@@ -202,7 +210,13 @@ class RemoteRank : public RankLink {
   void listen() {
     std::string why;
     try {
-      why = notices_.receive();
+      while (why.empty()) {
+        if (!notices_.is_ready(deadline_after(patience + kGrace))) {
+          connection_->end_of_silence(patience + kGrace);
+          throw ConnectionLost("");
+        }
+        why = notices_.receive();
+      }
     } catch (const ConnectionLost&) {
       why = "rank 0 is gone, whose process keeps the ranks together";
     }
