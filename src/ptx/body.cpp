@@ -213,6 +213,19 @@ void BodyParser::instruction(bool guarded, Operand guard) {
     spelled = respelled;
   }
   std::optional<MnemonicMatch> match = find_mnemonic(spelled);
+  if (Token* const sync = std::find_if(words, words + count, [](const Token& t) { return t.text == "sync"; });
+      !match && sync != words + count) {
+    // The assembler takes words in any order, and CUB writes vote.ballot.sync.
+    std::string in_order = fmt::format("{}.sync", first.text);
+    for (const Token* t = words; t != words + count; ++t)
+      if (t != sync) in_order.append(".").append(t->text);
+    match = find_mnemonic(in_order);
+    if (match) {
+      std::rotate(words, sync, sync + 1);
+      respelled = std::move(in_order);
+      spelled = respelled;
+    }
+  }
   if (!match) {
     std::string nearest = nearest_mnemonic(spelled);
     throw SyntaxError{first.pos, fmt::format("unknown instruction '{}'", spelled.substr(0, 80)),

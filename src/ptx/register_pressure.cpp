@@ -154,6 +154,8 @@ class Measure {
   void add_run(size_t first, size_t end, std::vector<Set>& before) {
     for (size_t i = first; i < end; ++i) {
       const int64_t live = sum(before[end - 1 - i], weight_);
+      if (i > first && f_.body[i - 1].op == ptx::Op::call)
+        result_.across_calls = std::max(result_.across_calls, live);
       if (live <= result_.live) continue;
       result_.live = live;
       if (const uint32_t loc = f_.body[i].loc; loc != Instruction::kNone) {

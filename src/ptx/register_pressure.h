@@ -20,6 +20,7 @@ struct RegisterPressure {
   /// registers do not suffice; from sm_100 on without what a warp's own registers hold; with setmaxnreg the
   /// equal shares that a CTA of `.maxntid` threads starts with.
   int64_t estimate = 0;
+  int64_t across_calls = 0;  ///< 32-bit registers live behind a call of a function, at the worst one
 };
 /// `target` as PTX names it: "sm_90a".
 RegisterPressure register_pressure(const ptx::Function& function, std::string_view target);

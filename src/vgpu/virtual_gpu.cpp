@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -18,6 +19,7 @@
 #include "vgpu/gpu_data.h"
 #include "vgpu/memory/tensor_memory.h"
 #include "vgpu/program/program_builder.h"
+#include "vgpu/stack_limit.h"
 #include "vgpu/timeline/sampling.h"
 
 namespace imbrex::vgpu {
@@ -30,7 +32,12 @@ namespace {
 
 std::string text_of(const Dim3& d) { return fmt::format("({}, {}, {})", d.x, d.y, d.z); }
 
+std::atomic<int64_t> g_stack_bytes{1024};
+
 }  // namespace
+
+void set_stack_bytes(int64_t bytes) { g_stack_bytes = bytes; }
+int64_t stack_bytes() { return g_stack_bytes; }
 
 // ---- functions and modules
 
@@ -199,6 +206,7 @@ void VirtualGpu::copy_on_device(DeviceAddress to, DeviceAddress from, int64_t by
 void VirtualGpu::fill(DeviceAddress to, uint8_t value, int64_t bytes) {
   std::byte* host = checked(*data_->memory, to, bytes, "fill");
   if (bytes == 0) return;
+  if (value == 0) return data_->memory->zero(to, static_cast<uint64_t>(bytes));
   std::memset(host, value, static_cast<size_t>(bytes));
   data_->memory->mark_written(to, static_cast<uint64_t>(bytes));
 }
@@ -216,6 +224,7 @@ void VirtualGpu::fill16(DeviceAddress to, uint16_t value, int64_t count) {
 
 void VirtualGpu::fill32(DeviceAddress to, uint32_t value, int64_t count) {
   std::byte* host = checked(*data_->memory, to, count * 4, "fill32");
+  if (value == 0 && count > 0) return data_->memory->zero(to, static_cast<uint64_t>(count) * 4);
   for (int64_t i = 0; i < count; ++i) std::memcpy(host + i * 4, &value, 4);
   if (count > 0) data_->memory->mark_written(to, static_cast<uint64_t>(count) * 4);
 }
@@ -380,6 +389,7 @@ std::unique_ptr<VirtualGpu::Prepared> VirtualGpu::prepare(const Function& functi
   context.dynamic_shared_bytes = static_cast<uint32_t>(launch.dynamic_shared_bytes);
   context.num_sms = num_sms;
   context.grid_id = ++data_->launches;
+  context.stack_bytes = stack_bytes();
   context.rank = data_->rank;
   if (program.allocates) {
     if (data_->heap == nullptr)

@@ -42,6 +42,18 @@ std::vector<Diagnostic> errors(const std::string& text) {
 }
 Diagnostic body_error(const std::string& body) { return errors(kernel(body))[0]; }
 
+// The assembler takes words in any order, and CUB writes the first of these.
+TEST(Reader, TakesSyncAnywhere) {
+  EXPECT_EQ(
+      lines("vote.ballot.sync.b32 r0, p, 0xFFFFFFFF;\nshfl.bfly.b32.sync r0|p, r1, 16, 31, 0xFFFFFFFF;\n"
+            "match.any.sync.b32 r0, r1, 0xFFFFFFFF;"),
+      (std::vector<std::string>{"vote.sync.ballot.b32 r0, p, 0xFFFFFFFF;",
+                                "shfl.sync.bfly.b32 r0|p, r1, 16, 31, 0xFFFFFFFF;",
+                                "match.any.sync.b32 r0, r1, 0xFFFFFFFF;"}));
+  EXPECT_THAT(body_error("warp.bar.sync 0xFFFFFFFF;").message,
+              HasSubstr("unknown instruction 'warp.bar.sync'"));
+}
+
 TEST(Reader, PrintsWhatItReads) {
   const std::vector<std::string> text = {
       "add.s32 r0, r1, 2;",

@@ -13,9 +13,10 @@ namespace {
 TEST(Modules, AnEntryThatCannotRunRefusesWhenItIsLaunched) {
   for (const std::string body :
        {"  frobnicate.b32 %x, %y;\n", "  call.uni helper;\n", "  call.uni unmodelled;\n"}) {
-    std::string text = kernel("  st.global.u32 [%out], 5;\n  ret;",
-                              ".func unmodelled()\n{\n  call.uni unmodelled;\n  ret;\n}\n"
-                              ".func helper()\n{\n  frobnicate;\n  ret;\n}");
+    std::string text =
+        kernel("  st.global.u32 [%out], 5;\n  ret;",
+               ".extern .func elsewhere();\n.func unmodelled()\n{\n  call.uni elsewhere;\n  ret;\n}\n"
+               ".func helper()\n{\n  frobnicate;\n  ret;\n}");
     text += ".visible .entry other()\n{\n  .reg .b32 %x, %y;\n" + body + "  ret;\n}\n";
     VirtualGpu gpu({.target = "sm_90a"});
     const Module module = gpu.load_module(text, "two.ptx");

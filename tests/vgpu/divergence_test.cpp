@@ -239,17 +239,5 @@ END:
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(r.out[i], i == 0 ? 101 : i < 5 || i >= 20 ? 1 : 107) << i;
 }
 
-TEST(Calls, RecursionIsRefusedByName) {
-  VirtualGpu gpu({.target = "sm_90a"});
-  try {
-    gpu.load_module(kernel("  call.uni loop;\n  ret;", ".func loop()\n{\n  call.uni loop;\n  ret;\n}"),
-                    "r.ptx");
-    FAIL();
-  } catch (const CompileError& e) {
-    EXPECT_NE(std::string(e.what()).find("loop: recursive calls are not modelled"), std::string::npos)
-        << e.what();
-  }
-}
-
 }  // namespace
 }  // namespace imbrex::vgpu

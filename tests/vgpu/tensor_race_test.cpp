@@ -203,6 +203,13 @@ TEST(TensorRace, FencesThatAKernelHasNoneOfAreNotedInPractice) {
   kernel = {};
   kernel.before = "";
   EXPECT_FALSE(practical(kernel.text()).clean());
+  // Behind waits for products alone libraries have none, and others elsewhere.
+  TensorKernel no_after;
+  no_after.after = "";
+  std::string none_behind_waits = no_after.text();
+  const std::string second = "  tcgen05.fence::after_thread_sync;\n" + TensorKernel::load(25);
+  ASSERT_NE(none_behind_waits.find(second), std::string::npos);
+  none_behind_waits.replace(none_behind_waits.find(second), second.size(), TensorKernel::load(25));
   // Of a side of which there is none, or of both, there are notes.
   const auto without = [](std::string text, const std::string& fence) {
     for (size_t at; (at = text.find(fence)) != std::string::npos;)
@@ -211,7 +218,7 @@ TEST(TensorRace, FencesThatAKernelHasNoneOfAreNotedInPractice) {
   };
   const std::string no_before = without(kernel.text(), "tcgen05.fence::before"),
                     none = without(no_before, "tcgen05.fence::after");
-  for (const std::string& text : {no_before, none}) {
+  for (const std::string& text : {no_before, none, none_behind_waits}) {
     const Report report = practical(text);
     EXPECT_TRUE(report.clean()) << report.format();
     ASSERT_FALSE(report.notes.empty());

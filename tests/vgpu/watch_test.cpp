@@ -82,6 +82,8 @@ TEST(EndlessLoop, IsRecognisedWithinAMillionInstructions) {
   expect_endless({.body = kGlobalFlag, .ctas = 4});
   expect_endless({.body = kGlobalFlag, .ctas = 4, .host_threads = 3});
   expect_endless({.body = kSharedFlag, .checks = CheckSet::none()});
+  // What goes round in its own memory does so whatever the others do, who need not be run so far.
+  for (const uint64_t seed : {0, 1}) expect_endless({.body = kSharedFlag, .ctas = 100, .seed = seed});
 }
 
 /// What the loop's finding says of the word that is looked at.

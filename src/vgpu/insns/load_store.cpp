@@ -410,8 +410,8 @@ OwnBytes own_bytes(Warp& w, int lane, const std::byte* host, uint32_t count) {
   GlobalMemory& global = w.cta().cluster().launch().memory;
   if (const uint64_t at = distance(shared.at(0)); at < shared.end())
     look_in("shared", at, shared.written(), at);
-  else if (const uint64_t mine = distance(w.local(lane)); mine < w.program().local_bytes)
-    look_in("local", mine, w.local_written(), static_cast<size_t>(lane) * w.program().local_bytes + mine);
+  else if (const uint64_t mine = distance(w.local(lane)); mine < w.local_bytes())
+    look_in("local", mine, w.local_written(), static_cast<size_t>(lane) * w.local_bytes() + mine);
   else if (const uint64_t in_global = distance(global.host(kGlobalBase)); in_global < global.size())
     look("global", kGlobalBase + in_global,
          [&](uint32_t i) { return global.is_written(kGlobalBase + in_global + i, 1); });

@@ -27,6 +27,16 @@ Step exec_mov(Warp& w, const Instruction& n, Mask active) {
   return Step::kNext;
 }
 
+/// The address of a variable in the frame of a function that may call itself; `Word` as wide as the destination.
+template <class Word>
+Step exec_mov_frame(Warp& w, const Instruction& n, Mask active) {
+  const uint64_t* pointers = w.reg<uint64_t>(n.a);
+  Word* out = w.reg<Word>(n.d);
+  for_each_lane(active,
+                [&](int i) { out[i] = static_cast<Word>(pointers[i] + static_cast<uint64_t>(n.immediate)); });
+  return Step::kNext;
+}
+
 /// small[0]: invert the source.
 Step exec_mov_predicate(Warp& w, const Instruction& n, Mask active) {
   const Mask value = w.predicate(n.a) ^ (n.small[0] != 0 ? kAllLanes : 0);
@@ -162,6 +172,12 @@ bool decode_move(Decoder& d, Instruction& out) {
   if (from.kind == OperandKind::special && is_running_counter(static_cast<SpecialReg>(from.id))) {
     out.small[0] = static_cast<uint8_t>(from.id);
     set_body(out, exec_mov_counter);
+    return true;
+  }
+  if (const std::optional<int64_t> distance = d.distance_in_frame(from)) {
+    out.a = d.stack_pointer();
+    out.immediate = *distance;
+    set_body(out, d.lane_bytes(to, type) == 8 ? exec_mov_frame<uint64_t> : exec_mov_frame<uint32_t>);
     return true;
   }
   out.a = d.source(from, type);

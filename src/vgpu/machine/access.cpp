@@ -165,17 +165,20 @@ bool locate_global(Cluster& cluster, const Who& who, uint64_t address, uint32_t 
 
 bool locate_local(Cluster& cluster, const Who& who, uint64_t offset, uint32_t bytes, AccessKind kind,
                   Place& place) {
-  const uint32_t size = cluster.program().local_bytes;
-  if (who.warp < 0 || offset > size || bytes > size - offset) {
+  Warp* const warp =
+      who.warp < 0
+          ? nullptr
+          : cluster.cta(static_cast<uint32_t>(who.cta->rank()))->warps()[static_cast<size_t>(who.warp)].get();
+  const uint32_t size = warp == nullptr ? 0 : warp->local_bytes();
+  if (offset > size || bytes > size - offset) {
     if (Finding* f = open(cluster, who, FindingKind::kOutOfBounds, offset)) {
       f->message = fmt::format("{} {} bytes of local memory at 0x{:x}; the thread has {} bytes", verb(kind),
                                bytes, offset, size);
     }
     return false;
   }
-  Warp& warp = *cluster.cta(static_cast<uint32_t>(who.cta->rank()))->warps()[static_cast<size_t>(who.warp)];
-  place.warp = &warp;
-  place.host = warp.local(who.lane) + offset;
+  place.warp = warp;
+  place.host = warp->local(who.lane) + offset;
   place.space = Space::kLocal;
   place.address = offset;
   return true;

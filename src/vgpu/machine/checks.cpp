@@ -25,7 +25,7 @@ void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_
       if (!place.cta->shared().is_written(static_cast<uint32_t>(at), bytes)) memory = "shared";
       break;
     case Space::kLocal:
-      at = static_cast<size_t>(who.lane) * cluster.program().local_bytes + place.address;
+      at = static_cast<size_t>(who.lane) * place.warp->local_bytes() + place.address;
       written = &place.warp->local_written();
       if (!written->all(at, bytes)) memory = "local";
       break;
@@ -70,7 +70,7 @@ void mark_written(Cluster& cluster, const Who& who, const Place& place, uint32_t
       break;
     case Space::kLocal:
       place.warp->local_written().mark(
-          static_cast<size_t>(who.lane) * cluster.program().local_bytes + place.address, bytes);
+          static_cast<size_t>(who.lane) * place.warp->local_bytes() + place.address, bytes);
       break;
     default:
       cluster.launch().memory.mark_written(place.address, bytes);

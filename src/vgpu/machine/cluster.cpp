@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "vgpu/machine/checks.h"
 #include "vgpu/machine/warp_places.h"
@@ -17,8 +18,9 @@ constexpr int64_t kPlainQuantum = 128;
 constexpr int kHopelessStalls = 4;
 constexpr int64_t kDefaultBudget = int64_t{1} << 40;
 constexpr size_t kMaxPictureLines = 64;
-/// Instructions without progress from which on loops that go round for ever are looked for.
-constexpr int64_t kSuspicious = int64_t{1} << 16;
+/// Instructions without progress from which on loops that go round for ever are looked for: those that look at global memory, too,
+/// and those that do not. The first of these ends the launch, which the others have to be run up to.
+constexpr int64_t kSuspicious = int64_t{1} << 16, kSuspiciousAlone = int64_t{1} << 11;
 /// Every so many instructions, as a power of two.
 constexpr int kLookShift = 10;
 /// In run_warp: the split's own pc is up to date already.
@@ -37,6 +39,13 @@ void tell_executed(Warp&, const Instruction&, Step) {}
 template <class Checks>
 requires requires { &Checks::executed; }
 void tell_executed(Warp& warp, const Instruction& insn, Step step) { Checks::executed(warp, insn, step); }
+
+/// Lanes that wait for others to meet them, which go on alone after a while (kMaxPark in warp.cpp).
+bool has_parked_lanes(const Warp* warp) {
+  Mask parked = warp->live();
+  for (const Split& split : warp->splits()) parked &= ~split.mask;
+  return parked != 0;
+}
 
 std::array<uint32_t, 3> split_index(int64_t index, const Dim3& extent) {
   return {static_cast<uint32_t>(index % extent.x), static_cast<uint32_t>(index / extent.x % extent.y),
@@ -216,7 +225,7 @@ void Cluster::choose_next_warp() {
 
 bool Cluster::finds_endless_loops(uint64_t before) {
   const bool is_due = (clock_ ^ before) >> kLookShift != 0;
-  if (clock_ - last_progress_ <= kSuspicious || !is_due || !loops_for_ever()) return false;
+  if (clock_ - last_progress_ <= kSuspiciousAlone || !is_due || !loops_for_ever()) return false;
   report_endless(*ran_last_, "the warps go round in loops, or wait, and nothing can change any more",
                  "a loop waits for something that never comes");
   return true;
@@ -358,7 +367,12 @@ void Cluster::report_deadlock() {
 
 bool Cluster::loops_for_ever() {
   if (warps_.empty() || !async_.empty()) return false;
-  const uint64_t stamp = slot_->grid_progress();
+  // Warps that have not been to global memory since the look before go round whatever other clusters do.
+  const int64_t global_bytes = statistics_.global_bytes_read + statistics_.global_bytes_written;
+  const bool is_alone = std::exchange(global_bytes_seen_, global_bytes) == global_bytes;
+  const bool some_parked = std::ranges::any_of(warps_, has_parked_lanes);
+  if ((!is_alone || some_parked) && clock_ - last_progress_ <= kSuspicious) return false;
+  const uint64_t stamp = is_alone ? ~last_progress_ : slot_->grid_progress();
   const auto number = [&](const Warp& warp) {
     return static_cast<size_t>(warp.cta().rank()) * static_cast<size_t>(launch_->warps()) +
            static_cast<size_t>(warp.index());
@@ -375,7 +389,7 @@ bool Cluster::loops_for_ever() {
     for (Warp* warp : warps_) warp->time_out_one();
     return false;
   }
-  return slot_->all_loop(stamp);
+  return is_alone || slot_->all_loop(stamp);
 }
 
 void Cluster::report_endless(const Warp& warp, std::string message, std::string hint) {

@@ -142,6 +142,7 @@ class Cluster {
   std::optional<uint64_t> async_choice_;  // of an operation that waits for its turn
   Warp* ran_last_ = nullptr;
   EndlessLoops loops_;
+  int64_t global_bytes_seen_ = 0;  // moved to or from global memory until the latest look at loops
   bool unwritten_load_ = false;
   bool stopped_ = false;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "vgpu/machine/call_stack.h"
 #include "vgpu/machine/cluster.h"
 
 namespace imbrex::vgpu {
@@ -46,16 +47,20 @@ Warp::Warp(Cta& cta, int index, Mask lanes, const Program& program, bool track_d
       program_(&program),
       longest_park_(kMaxPark),
       registers_(program.register_bytes),
-      local_(size_t{kWarpSize} * program.local_bytes, std::byte{0xFF}) {
+      local_bytes_(program.local_bytes_with(cta.cluster().launch().stack_bytes)),
+      local_(size_t{kWarpSize} * local_bytes_, std::byte{0xFF}) {
   std::memcpy(registers_.data(), program.register_image.data(), program.register_bytes);
   if (track_defined) {
     defined_.assign(program.register_count, 0);
     if (!defined_.empty()) defined_[0] = kAllLanes;
     local_written_.reset(local_.size());
   }
+  if (program.stack_pointer != 0) call_stack_ = std::make_unique<CallStack>();
   *live_ = lanes;
   add_split(0, lanes, kNoJoin);
 }
+
+Warp::~Warp() = default;
 
 // ---- splits and joins
 
@@ -179,6 +184,7 @@ Step Warp::ret(Mask active) {
   const JoinIndex frame = innermost_call(split.join);
   if (frame == kNoJoin) return exit(active);
   const JoinIndex inner = split.join;
+  returned_ |= active;
   split.mask &= ~active;
   split.pc += 1;
   if (split.mask == 0) remove_current();

@@ -25,6 +25,7 @@
 
 namespace imbrex::vgpu {
 
+struct CallStack;
 class Cta;
 class Warp;
 
@@ -73,6 +74,7 @@ struct Join {
 class Warp {
  public:
   Warp(Cta& cta, int index, Mask lanes, const Program& program, bool track_defined);
+  ~Warp();
 
   Cta& cta() const { return *cta_; }
   int index() const { return index_; }
@@ -128,14 +130,19 @@ class Warp {
   std::unordered_map<uint32_t, UndefinedWay>& undefined_ways() { return undefined_ways_; }
   /// A store is about to store registers that were not written: its body has to look.
   bool stores_undefined = false;
-  /// The thread-private memory of a lane (.local variables, call parameters); Program::local_bytes of it.
-  std::byte* local(int lane) { return local_.data() + static_cast<size_t>(lane) * program_->local_bytes; }
+  /// The thread-private memory of a lane (.local variables, call parameters).
+  std::byte* local(int lane) { return local_.data() + static_cast<size_t>(lane) * local_bytes_; }
+  uint32_t local_bytes() const { return local_bytes_; }
   /// One bit per byte of local memory, lane after lane; empty unless tracked.
   WrittenBits& local_written() { return local_written_; }
   void mark_local_written(int lane, uint64_t offset, uint64_t bytes) {
-    if (!defined_.empty())
-      local_written_.mark(static_cast<size_t>(lane) * program_->local_bytes + offset, bytes);
+    if (!defined_.empty()) local_written_.mark(static_cast<size_t>(lane) * local_bytes_ + offset, bytes);
   }
+  void mark_local_unwritten(int lane, uint64_t offset, uint64_t bytes) {
+    local_written_.unmark(static_cast<size_t>(lane) * local_bytes_ + offset, bytes);
+  }
+  /// Where Program::stack_pointer is.
+  CallStack& call_stack() { return *call_stack_; }
 
   // ---- control
 
@@ -154,6 +161,12 @@ class Warp {
   /// The lanes that do not call go on behind the call; where `others_call`, they come to it again.
   Step call(Mask active, uint32_t target, bool others_call = false);
   Step ret(Mask active);
+  /// Those of the lanes that have returned to here and were not taken yet.
+  Mask take_returned(Mask lanes) {
+    const Mask taken = returned_ & lanes;
+    returned_ &= ~lanes;
+    return taken;
+  }
   Step exit(Mask active);
   /// Executed as the first instruction of every reconvergence point: parks the split if it is inside a join
   /// there.
@@ -167,6 +180,8 @@ class Warp {
   /// Step::kNext once all live lanes of `needed` stand at this instruction in one split and are active; else
   /// blocks. To be called first by every .sync and .aligned body.
   Step gather(Mask active, Mask needed);
+  /// Guests go on in splits of their own; the instruction is executed again.
+  Step part_from_guests();
 
   /// Makes one split that can run current; false when all wait.
   bool pick();
@@ -206,8 +221,6 @@ class Warp {
   bool gathers_here(const Split& other) const;
   /// Makes guests of those who wait here in other calls, provided that then all `needed` are there.
   bool invite_guests(Mask needed);
-  /// Guests go on in splits of their own; the instruction is executed again.
-  Step part_from_guests();
 
   Cta* cta_;
   const CtaIdentity* known_cta_;  // the same
@@ -216,6 +229,7 @@ class Warp {
   const Program* program_;
   int64_t longest_park_;  // of lanes, in instructions of the warp
   RecycledBlock registers_;
+  uint32_t local_bytes_;  // of a lane
   std::vector<std::byte> local_;
   WrittenBits local_written_;
   std::vector<Mask> defined_;
@@ -227,6 +241,8 @@ class Warp {
   size_t current_ = kNone;
   std::vector<Join> joins_;
   std::vector<JoinIndex> free_joins_;
+  Mask returned_ = 0;
+  std::unique_ptr<CallStack> call_stack_;
 };
 
 }  // namespace imbrex::vgpu

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "imbrex/core/error.h"
 
@@ -196,16 +197,32 @@ bool GlobalMemory::free(uint64_t address, SourceLocation where) {
     if (a.host_visible) {
       release_host_visible(a);
     } else if (a.bytes >= kReturnedBytes) {
-      // Whole pages only: the ends may share theirs with neighbours.
-      const uint64_t from = round_up(address - kGlobalBase, 4096);
-      const uint64_t to = (address - kGlobalBase + a.bytes) / 4096 * 4096;
-      // Of a shared file the bytes themselves have to go.
-      if (to > from) madvise(base_ + from, to - from, shared_file_ < 0 ? MADV_DONTNEED : MADV_REMOVE);
+      give_back_pages(address, address + a.bytes);
     }
     forget_written(address, a.bytes);
     return true;
   }
   return false;
+}
+
+std::pair<uint64_t, uint64_t> GlobalMemory::give_back_pages(uint64_t begin, uint64_t end) {
+  // Whole pages only: the ends may share theirs with neighbours.
+  const uint64_t from = round_up(begin, kPageBytes), to = end / kPageBytes * kPageBytes;
+  if (to <= from) return {end, end};
+  // Of a shared file the bytes themselves have to go.
+  madvise(host(from), to - from, shared_file_ < 0 ? MADV_DONTNEED : MADV_REMOVE);
+  return {from, to};
+}
+
+void GlobalMemory::zero(uint64_t address, uint64_t bytes) {
+  const Allocation* const allocation = find(address);
+  const uint64_t end = address + bytes;
+  uint64_t from = end, to = end;
+  if (bytes >= kReturnedBytes && !allocation->host_visible && !allocation->mapped)
+    std::tie(from, to) = give_back_pages(address, end);
+  std::memset(host(address), 0, from - address);
+  std::memset(host(to), 0, end - to);
+  mark_written(address, bytes);
 }
 
 const Allocation* GlobalMemory::find(uint64_t address) const {

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "imbrex/core/source_location.h"
@@ -100,6 +101,8 @@ class GlobalMemory {
   /// A read-only stretch at a fixed place (parameters), written from the start.
   void place(uint64_t address, uint64_t bytes, std::string name);
   void remove(uint64_t address);
+  /// Makes bytes of one allocation zero; of many, by giving their pages back to the host.
+  void zero(uint64_t address, uint64_t bytes);
   /// False when `address` is no live allocation's start. `where`: of the call, for messages.
   bool free(uint64_t address, SourceLocation where = {});
 
@@ -154,6 +157,9 @@ class GlobalMemory {
  private:
   void insert(Allocation allocation);
   void release_host_visible(const Allocation& allocation);
+  /// Gives back the pages of the arena that lie between, which are zeros from then on. Returns the first and the last byte that
+  /// they do not hold.
+  std::pair<uint64_t, uint64_t> give_back_pages(uint64_t begin, uint64_t end);
   /// Of an access past the end of an allocation: what lies in it has been written.
   bool is_written_to_end(uint64_t address, uint64_t bytes) const;
   void join_mappings();
@@ -198,6 +204,15 @@ class WrittenBits {
       words_[i / 64] |= pattern(i, span);
       i += span;
     }
+  }
+  void unmark(size_t at, size_t bytes) {
+    for (size_t i = at; i < at + bytes;) {
+      size_t span = step(i, at + bytes);
+      words_[i / 64] &= ~pattern(i, span);
+      i += span;
+    }
+    for (size_t i = at / kUndefinedBytes; !undefined_.empty() && i * kUndefinedBytes < at + bytes; ++i)
+      undefined_[i] = {};
   }
   bool all(size_t at, size_t bytes) const {
     for (size_t i = at; i < at + bytes;) {

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,9 @@ class Decoder {
   /// Width of the lanes of a register operand's slot in bytes: 4, 8 or 16 (as `type` says for others).
   int lane_bytes(const ptx::Operand& operand, ptx::ScalarType type) const;
   AddressSource address(const ptx::Operand& operand);
+  /// Of a symbol that lies in the caller's frame: how far from the stack pointer. Nothing for other operands.
+  std::optional<int64_t> distance_in_frame(const ptx::Operand& operand) const;
+  Slot stack_pointer() const;
   AddressSource address(size_t index) { return address(operand(index)); }
   /// An integer immediate that must be known before the launch. Refuses registers by name of `what`.
   int64_t immediate(size_t index, const char* what);

@@ -80,6 +80,8 @@ Slot Decoder::source(const Operand& o, ScalarType type) {
         return builder_.constant(builder_.image().function_address(o.id) + static_cast<uint64_t>(o.value),
                                  lanes_of(type));
       const SymbolAddress address = builder_.address_of(layout_, o);
+      if (address.in_frame)
+        refuse("the address of a variable of a function that calls itself is taken by mov only");
       return builder_.constant(address.address, lanes_of(type), address.space == Space::kSharedCta);
     }
     default:
@@ -123,11 +125,26 @@ AddressSource Decoder::address(const Operand& o) {
     return out;
   }
   const SymbolAddress symbol = builder_.address_of(layout_, o);
+  if (symbol.in_frame) {
+    out.base = builder_.program().stack_pointer;
+    out.offset = static_cast<int64_t>(symbol.address);
+    out.space = Space::kLocal;
+    return out;
+  }
   out.base = builder_.constant(symbol.address, 8, symbol.space == Space::kSharedCta);
   // Call parameters are kept in local memory; ld.param and generic accesses to a symbol go where it is.
   if (symbol.space == Space::kLocal || out.space == Space::kGeneric) out.space = symbol.space;
   return out;
 }
+
+std::optional<int64_t> Decoder::distance_in_frame(const Operand& o) const {
+  if (o.kind != OperandKind::symbol || o.ref == ptx::Ref::function) return std::nullopt;
+  const SymbolAddress symbol = builder_.address_of(layout_, o);
+  if (!symbol.in_frame) return std::nullopt;
+  return static_cast<int64_t>(symbol.address);
+}
+
+Slot Decoder::stack_pointer() const { return builder_.program().stack_pointer; }
 
 int64_t Decoder::immediate(size_t index, const char* what) {
   if (index >= operands_.size() || operands_[index].kind != OperandKind::immediate)

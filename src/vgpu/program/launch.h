@@ -37,6 +37,7 @@ struct LaunchContext {
   uint32_t dynamic_shared_bytes = 0;
   int num_sms = 1;
   uint64_t grid_id = 0;
+  int64_t stack_bytes = 1024;              // of a thread, for functions that may call themselves
   uint64_t cooperative_workspace = 0;      // address; 0 where the launch is not cooperative
   DeviceHeap* heap = nullptr;              // null: the kernel does not allocate
   GlobalRaces* global_races = nullptr;     // null: races on global memory are not looked for

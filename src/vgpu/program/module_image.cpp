@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <set>
@@ -30,6 +31,10 @@ std::shared_ptr<const std::vector<std::string>> split_lines(std::string_view tex
 
 }  // namespace
 
+bool is_managed(const ptx::Variable& variable) {
+  return std::ranges::find(variable.attributes, "managed") != variable.attributes.end();
+}
+
 ModuleImage::ModuleImage(std::string_view text, std::string_view name, std::shared_ptr<GlobalMemory> memory,
                          const Target& target, int gpu)
     : name_(name), memory_(std::move(memory)), target_(target), gpu_(gpu) {
@@ -51,8 +56,13 @@ ModuleImage::ModuleImage(std::string_view text, std::string_view name, std::shar
 }
 
 ModuleImage::~ModuleImage() {
-  for (size_t i = 0; i < addresses_.size(); ++i)
-    if (addresses_[i] != 0) memory_->remove(addresses_[i]);
+  for (size_t i = 0; i < addresses_.size(); ++i) {
+    if (addresses_[i] == 0) continue;
+    if (is_managed(tree_.variables[i]))
+      memory_->free(addresses_[i]);
+    else
+      memory_->remove(addresses_[i]);
+  }
 }
 
 void ModuleImage::place_variables() {
@@ -61,7 +71,9 @@ void ModuleImage::place_variables() {
     const ptx::Variable& v = tree_.variables[i];
     const uint64_t bytes = static_cast<uint64_t>(v.size());
     const uint64_t alignment = static_cast<uint64_t>(v.alignment());
-    if (v.space == ptx::Space::global) {
+    if (is_managed(v)) {
+      addresses_[i] = memory_->allocate_host_visible(bytes, "managed variable " + v.name);
+    } else if (v.space == ptx::Space::global) {
       addresses_[i] = memory_->allocate(bytes, "global variable " + v.name, alignment, gpu_);
     } else if (v.space == ptx::Space::constant) {
       addresses_[i] = memory_->allocate_constant(bytes, "constant variable " + v.name, alignment);

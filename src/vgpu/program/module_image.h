@@ -13,6 +13,9 @@
 
 namespace imbrex::vgpu {
 
+/// `__managed__` in CUDA: memory that the host may touch as well, at the same address.
+bool is_managed(const ptx::Variable& variable);
+
 class ModuleImage {
  public:
   /// Reads and checks the text and places its variables. `name` stands for the text in messages.

@@ -49,6 +49,15 @@ struct Program {
 
   uint32_t static_shared_bytes = 0;  // from the start of user data to the start of dynamic shared memory
   uint32_t local_bytes = 0;          // per thread: .local variables and call parameters of every function
+  /// Where a function may call itself (vgpu/program/call_frame.h): where the lanes' stack pointers are, 64 bits each, how
+  /// many bytes behind the others the stack takes for one of the chip's. Else 0.
+  Slot stack_pointer = 0;
+  double stack_scale = 0;
+  /// Of local memory, for threads with a stack of so many bytes.
+  uint32_t local_bytes_with(int64_t stack_bytes) const {
+    return local_bytes +
+           (static_cast<uint32_t>(stack_scale * static_cast<double>(stack_bytes)) + 15) / 16 * 16;
+  }
 
   int64_t max_registers = 0, ctas_per_sm = 0;  // .maxnreg and .minnctapersm; 0: absent
   Habits habits;

@@ -62,52 +62,51 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
   next_slot_ = 0;
   constant(kAllLanes, 1);  // slot 0: the guard of instructions without one
 
-  std::vector<uint32_t> path;
-  find_functions(static_cast<uint32_t>(&entry_ - module.functions.data()), path);
+  find_functions(static_cast<uint32_t>(&entry_ - module.functions.data()));
+  find_circles();
   module_shared_.assign(module.variables.size(), -1);
   for (uint32_t f : order_) {
     place_registers(layouts_[f]);
     place_variables(layouts_[f]);
   }
+  finish_frames();
   // Dynamic shared memory (extern .shared x[]) comes after everything static.
   const int64_t base = image_.target().shared_base;
   program_->attributes.static_shared_bytes = program_->static_shared_bytes;
   const int64_t shared = round_up(base + program_->static_shared_bytes, dynamic_alignment_) - base;
   program_->static_shared_bytes = static_cast<uint32_t>(shared);
-  program_->local_bytes = static_cast<uint32_t>(round_up(local_bytes_, 16));
-
   uint32_t pc = 0;
   for (uint32_t f : order_) lay_out_code(layouts_[f], pc);
   for (uint32_t f : order_) decode_function(layouts_[f]);
+  place_stack();
   finish_image();
   describe_entry();
   program_->collect_uses();
   return program_;
 }
 
-void ProgramBuilder::find_functions(uint32_t index, std::vector<uint32_t>& path) {
+void ProgramBuilder::find_functions(uint32_t index) {
   const ptx::Function& f = module().functions[index];
-  if (std::find(path.begin(), path.end(), index) != path.end())
-    refuse(*this, f, f.pos.line, fmt::format("{}: recursive calls are not modelled", f.name));
   if (layouts_.contains(index)) return;
   if (const auto unread = image_.unread().find(index); unread != image_.unread().end())
     throw ParseError(unread->second);
   layouts_[index].function = &f;
   order_.push_back(index);
-  path.push_back(index);
   for (const ptx::Instruction& insn : f.body) {
     if (insn.op != ptx::Op::call) continue;
+    const auto finds = [&](uint32_t callee) {
+      calls_[index].insert(callee);
+      find_functions(callee);
+    };
     if (f.operands_of(insn)[1].is_reg()) {
-      for (const uint32_t callee : callees_by_pointer(f, insn))
-        if (std::find(path.begin(), path.end(), callee) == path.end()) find_functions(callee, path);
+      for (const uint32_t callee : callees_by_pointer(f, insn)) finds(callee);
       continue;
     }
     for (const ptx::Operand& o : f.operands_of(insn))
       if (o.kind == ptx::OperandKind::symbol && o.ref == ptx::Ref::function &&
           module().functions[o.id].has_body)
-        find_functions(o.id, path);
+        finds(o.id);
   }
-  path.pop_back();
 }
 
 std::vector<uint32_t> ProgramBuilder::callees_by_pointer(const ptx::Function& f,
@@ -211,9 +210,10 @@ void ProgramBuilder::place_shared(const ptx::Variable& v, int64_t& offset) {
 
 void ProgramBuilder::place_variables(FunctionLayout& layout) {
   const ptx::Function& f = *layout.function;
+  uint32_t& used = layout.frame != nullptr ? layout.frame->bytes : local_bytes_;
   const auto place_local = [&](const ptx::Variable& v) {
-    const int64_t offset = round_up(local_bytes_, v.alignment());
-    local_bytes_ = static_cast<uint32_t>(offset + std::max<int64_t>(v.size(), 1));
+    const int64_t offset = round_up(used, v.alignment());
+    used = static_cast<uint32_t>(offset + std::max<int64_t>(v.size(), 1));
     return offset;
   };
   layout.variables.resize(f.variables.size());
@@ -251,7 +251,9 @@ SymbolAddress ProgramBuilder::address_of(const FunctionLayout& layout, const ptx
                          static_cast<uint64_t>(image_.target().shared_base + offset) + addend};
   };
   const auto local = [&](int64_t offset) {
-    return SymbolAddress{Space::kLocal, static_cast<uint64_t>(offset) + addend};
+    const bool in_frame = layout.frame != nullptr;
+    if (in_frame) offset -= layout.frame->bytes;
+    return SymbolAddress{Space::kLocal, static_cast<uint64_t>(offset) + addend, in_frame};
   };
   switch (symbol.ref) {
     case ptx::Ref::global: {
@@ -413,8 +415,10 @@ void ProgramBuilder::decode_instruction(FunctionLayout& layout, uint32_t index) 
   if (machine_instructions(source) == 2) {
     append(source.op == ptx::Op::call ? call_result_instruction(insn) : barrier_result_instruction(insn),
            layout, index);
+    // A frame brings its registers back as they were, defined or not.
     std::vector<InstructionInfo>& info = program_->info;
-    info.back().writes = info[info.size() - 2].writes;
+    if (source.op != ptx::Op::call || program_->code.back().guard == insn.guard)
+      info.back().writes = info[info.size() - 2].writes;
   }
 }
 

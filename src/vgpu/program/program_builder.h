@@ -6,10 +6,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "ptx/ptx.h"
+#include "vgpu/program/call_frame.h"
 #include "vgpu/program/contraction.h"
 #include "vgpu/program/module_image.h"
 #include "vgpu/program/program.h"
@@ -20,6 +22,7 @@ namespace imbrex::vgpu {
 class FunctionLayout {
  public:
   const ptx::Function* function = nullptr;
+  CallFrame* frame = nullptr;   // where the function may call itself; offsets in local memory are in it then
   std::vector<Slot> registers;  // by ptx::Reg::id
   std::vector<uint32_t>
       register_numbers;  // dense numbers, same index; 64-bit registers have two, for their halves
@@ -51,6 +54,7 @@ class FunctionLayout {
 struct SymbolAddress {
   Space space = Space::kGlobal;
   uint64_t address = 0;
+  bool in_frame = false;  // in local memory, the address being a distance from the stack pointer
 };
 
 class ProgramBuilder {
@@ -73,8 +77,8 @@ class ProgramBuilder {
   SymbolAddress address_of(const FunctionLayout& layout, const ptx::Operand& symbol) const;
   /// The layout of a function of the module that has a body and is reachable from the entry.
   const FunctionLayout& layout_of(uint32_t function) const;
-  /// Whether that is so of a function.
-  bool is_reachable(uint32_t function) const { return layouts_.contains(function); }
+  /// Place in local memory that is in no frame, for values on their way.
+  int64_t allocate_local(int64_t bytes);
   /// The functions that a call through a register may mean: those of its list, else those of its prototype's kind whose
   /// address is taken somewhere.
   std::vector<uint32_t> callees_by_pointer(const ptx::Function& function, const ptx::Instruction& call);
@@ -86,7 +90,11 @@ class ProgramBuilder {
     uint64_t value;
     int lane_bytes;
   };
-  void find_functions(uint32_t function, std::vector<uint32_t>& path);
+  void find_functions(uint32_t function);
+  // Frames of functions that may call themselves (call_frames.cpp)
+  void find_circles();
+  void finish_frames();
+  void place_stack();
   void place_registers(FunctionLayout& layout);
   void place_variables(FunctionLayout& layout);
   void place_shared(const ptx::Variable& variable, int64_t& offset);
@@ -104,9 +112,11 @@ class ProgramBuilder {
   std::map<uint32_t, FunctionLayout> layouts_;
   std::optional<std::vector<uint32_t>> by_address_;  // ModuleImage::functions_by_address, once asked for
   std::vector<uint32_t> order_;                      // functions in code order
+  std::map<uint32_t, std::set<uint32_t>> calls_;     // by function, those that it may call
   std::vector<int64_t> module_shared_;               // offsets of module-scope shared variables
   int64_t dynamic_alignment_ = 16;
   uint32_t local_bytes_ = 0;
+  int64_t stack_alignment_ = 16;
   uint32_t next_slot_ = 0;
   std::vector<Constant> constants_;
   std::map<std::tuple<uint64_t, int, bool>, Slot> constant_slots_;
