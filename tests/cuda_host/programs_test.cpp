@@ -47,17 +47,18 @@ INSTANTIATE_TEST_SUITE_P(
     All, CudaProgram,
     testing::Combine(testing::Values("vector_add", "reduction", "streams", "symbols", "host_memory", "graphs",
                                      "graph_nodes", "host_functions", "patterns", "clusters", "queries",
-                                     "heap", "unwritten"),
+                                     "heap", "unwritten", "managed", "recursion", "async_copies"),
                      testing::Values("shared", "static")),
     [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
 
-TEST(CudaPrograms, LaunchesThatNoGpuCanRunAnswerAsAnH200Does) {
-  for (const char* runtime : {"shared", "static"}) {
-    const std::string program = compiled("launch_limits", runtime);
-    if (program.empty()) IMBREX_SKIP(nvcc);
-    const Ran ran = run(kImbrex + " run -- " + program);
-    EXPECT_THAT(ran.output, HasSubstr("ok\n"));
-  }
+TEST(CudaPrograms, LaunchesAndCallsThatCannotBeAnswerAsAnH200Does) {
+  for (const char* name : {"launch_limits", "error_codes"})
+    for (const char* runtime : {"shared", "static"}) {
+      const std::string program = compiled(name, runtime);
+      if (program.empty()) IMBREX_SKIP(nvcc);
+      const Ran ran = run(kImbrex + " run -- " + program);
+      EXPECT_THAT(ran.output, HasSubstr("ok\n"));
+    }
 }
 
 TEST(CudaPrograms, ScratchMemoryThatNobodyHasWrittenIsFound) {
@@ -119,6 +120,7 @@ TEST(CudaProgramFaults, ARaceIsToldAtItsLine) {
   EXPECT_EQ(ran.exit_code, 1) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("imbrex: in reverse(float*)"));
   EXPECT_THAT(ran.output, HasSubstr("programs/faults.cu:10: race"));
+  EXPECT_THAT(ran.output, HasSubstr("launched in main (" + program + "+0x"));
 }
 
 TEST(CudaProgramFaults, FaultsAreTheProgramsErrorCodes) {
@@ -227,6 +229,33 @@ TEST(CudaProgramFaults, TexturesAreNotSupportedAndSaySo) {
     const Ran ran = run(kImbrex + " run -- " + program);
     EXPECT_EQ(ran.exit_code, 0) << ran.output;
     EXPECT_THAT(ran.output, HasSubstr("the virtual GPU does not have this: textures, surfaces and arrays"));
+    EXPECT_THAT(ran.output,
+                HasSubstr("this is of textures or surfaces, which the virtual GPU does not have"));
+  }
+}
+
+TEST(CudaProgramFaults, LaunchesFromKernelsAreNotSupportedAndSaySo) {
+  for (const char* runtime : {"shared", "static"}) {
+    const std::string program = compiled("kernel_launches", runtime, " -rdc=true");
+    if (program.empty()) IMBREX_SKIP(nvcc);
+    const Ran ran = run(kImbrex + " run -- " + program);
+    EXPECT_EQ(ran.exit_code, 0) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr("it launches kernels from a kernel"));
+  }
+}
+
+TEST(CudaProgramFaults, ARecursionThatOverflowsTheStackIsToldWithItsCalls) {
+  for (const char* runtime : {"shared", "static"}) {
+    const std::string program = compiled("recursion", runtime);
+    if (program.empty()) IMBREX_SKIP(nvcc);
+    const Ran ran = run(kImbrex + " run -- " + program + " deep");
+    EXPECT_EQ(ran.exit_code, 1) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr("in dive(int, int*)"));
+    EXPECT_THAT(ran.output,
+                HasSubstr("recursion.cu:35: out-of-bounds: stack overflow: calls chain(int, int*)"));
+    EXPECT_THAT(ran.output, HasSubstr("cudaLimitStackSize"));
+    const Ran raised = run(kImbrex + " run -- " + program + " deep raised");
+    EXPECT_EQ(raised.exit_code, 0) << raised.output;
   }
 }
 

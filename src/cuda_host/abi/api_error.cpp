@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <unordered_set>
 
 #include "core/text.h"
@@ -52,6 +54,18 @@ std::string text_of(const Error& error) {
   return text;  // without the help, which is for who calls the virtual GPU's own functions
 }
 
+/// Whether the text was given up at an instruction of textures or surfaces.
+bool reads_textures(const ParseError& error) {
+  constexpr std::string_view kBefore = "unknown instruction '";
+  constexpr std::string_view kInstructions[] = {"tex.", "tld4.", "txq.", "suld.", "sust.", "sured.", "suq."};
+  const std::string_view message = error.diagnostics().front().message;
+  const size_t at = message.find(kBefore);
+  if (at == std::string_view::npos) return false;
+  return std::ranges::any_of(kInstructions, [&](std::string_view insn) {
+    return message.substr(at + kBefore.size()).starts_with(insn);
+  });
+}
+
 }  // namespace
 
 void set_failure_listener(FailureListener listener) { g_listener = listener; }
@@ -86,6 +100,12 @@ CUresult explain_current_exception(const char* function) {
   } catch (const ApiError& error) {
     return told(function, error.code, error.message);
   } catch (const ParseError& error) {
+    if (reads_textures(error)) {
+      Diagnostic first = error.diagnostics().front();
+      first.facts.push_back("this is of textures or surfaces, which the virtual GPU does not have");
+      first.help = "read the memory by a pointer, as with __ldg()";
+      return told(function, CUDA_ERROR_NOT_SUPPORTED, first.format());
+    }
     const bool is_version = std::string_view(error.what()).find(".version") != std::string_view::npos;
     return told(function, is_version ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION : CUDA_ERROR_INVALID_PTX,
                 error.what());

@@ -84,6 +84,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, int* options, v
 CUresult cuLibraryUnload(CUlibrary library);
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name);
 CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary library, const char* name);
+CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary library, const char* name);
 CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary library);
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned count, CUlibrary library);
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel);

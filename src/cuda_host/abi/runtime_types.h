@@ -23,6 +23,10 @@ struct cudaLaunchConfig_t {
   CUlaunchAttribute* attributes;
   unsigned attribute_count;
 };
+/// Of a texture's or a surface's element.
+struct cudaChannelFormatDesc {
+  int x, y, z, w, kind;
+};
 struct cudaExtent {
   size_t width, height, depth;
 };

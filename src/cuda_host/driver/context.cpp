@@ -43,12 +43,12 @@ void pop(CUcontext* out) {
   stack.pop_back();
 }
 
-constexpr int kStackLimit = 0, kPrintfLimit = 1, kHeapLimit = 2, kPendingLaunchesLimit = 5;
+constexpr int kPrintfLimit = 1, kHeapLimit = 2, kPendingLaunchesLimit = 5;
 
 size_t default_limit(int limit) {
   switch (limit) {
-    case kStackLimit:
-      return 1024;
+    case Context::kStackLimit:
+      return Context::kDefaultStack;
     case kPrintfLimit:
       return 1 << 20;
     case kHeapLimit:
@@ -98,6 +98,10 @@ CUDA_API cuDevicePrimaryCtxReset_v2(CUdevice device) {
 }
 CUDA_API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
   return answer("cuDevicePrimaryCtxSetFlags", [&] {
+    constexpr unsigned kKnown = 0x1ff, kSchedules = 0x7;
+    const unsigned schedule = flags & kSchedules;
+    if ((flags & ~kKnown) != 0 || (schedule & (schedule - 1)) != 0)
+      refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("context flags {:#x}", flags));
     Device& on = Host::get().device(device);
     on.primary_flags = flags;
     if (on.primary != nullptr) on.primary->flags = flags;
@@ -205,7 +209,13 @@ CUDA_API cuCtxSetLimit(int limit, size_t value) {
   return answer("cuCtxSetLimit", [&] {
     constexpr int kLast = 9;
     if (limit < 0 || limit > kLast)
-      refuse(CUDA_ERROR_UNSUPPORTED_LIMIT, fmt::format("limit {} is not known", limit));
+      refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("limit {} is not known", limit));
+    if (limit == Context::kStackLimit) {
+      constexpr size_t kMost = 512 << 10, kUnit = 16;
+      if (value > kMost)
+        refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("a stack of {} bytes, {} are the most", value, kMost));
+      value = (value + kUnit - 1) / kUnit * kUnit;
+    }
     Context& context = Host::get().current();
     if (limit == kHeapLimit) return set_heap_limit(value);
     context.limits[limit] = value;
@@ -231,6 +241,8 @@ CUDA_API cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
   return answer("cuCtxEnablePeerAccess", [&] {
     Host& host = Host::get();
     const int device = host.context(peer).device;
+    if (device == host.current().device)
+      refuse(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "a device is no peer of its own");
     bool& enabled = host.current().peers[device];
     if (enabled) refuse(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
     enabled = true;

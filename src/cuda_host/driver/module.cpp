@@ -156,6 +156,13 @@ CUDA_API cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary libra
     if (bytes != nullptr) *bytes = static_cast<size_t>(variable.bytes);
   });
 }
+CUDA_API cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary library, const char* name) {
+  return answer("cuLibraryGetManaged", [&] {
+    const auto variable = Host::get().libraries.get(library).managed(&not_null(name, "name"));
+    if (address != nullptr) *address = variable.address;
+    if (bytes != nullptr) *bytes = static_cast<size_t>(variable.bytes);
+  });
+}
 CUDA_API cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   return answer("cuKernelGetFunction", [&] {
     Host& host = Host::get();

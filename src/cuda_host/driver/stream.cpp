@@ -20,6 +20,9 @@ void expect_healthy(const Stream& stream) {
 CUDA_API cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
   return answer("cuStreamCreate", [&] {
     Host& host = Host::get();
+    if ((flags & ~kStreamNonBlocking) != 0)
+      refuse(CUDA_ERROR_INVALID_VALUE,
+             fmt::format("stream flags {}: 0 and {} are there", flags, kStreamNonBlocking));
     Stream& made = host.streams.make(&host.usable(), flags, std::clamp(priority, -5, 0));
     made.id = host.next_id();
     made.order = host.gpu.order().create_stream("", (flags & kStreamNonBlocking) == 0);

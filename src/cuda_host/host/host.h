@@ -36,7 +36,14 @@ struct Context {
   int users = 1;                    // of a made context, counted by cuCtxAttach and cuCtxDetach
   CUresult failure = CUDA_SUCCESS;  // of a kernel; every later call answers it, as CUDA does, until a reset
   Stream default_stream{this, 0};
-  std::map<int, size_t> limits;
+  std::map<int, size_t> limits;  // by CUlimit, those that were set
+  static constexpr int kStackLimit = 0;
+  static constexpr size_t kDefaultStack = 1024;
+  /// Of each thread of a kernel.
+  int64_t stack_bytes() const {
+    const auto at = limits.find(kStackLimit);
+    return static_cast<int64_t>(at == limits.end() ? kDefaultStack : at->second);
+  }
   std::map<int, bool> peers;
 
   /// What runtimes keep with a context by key, and how they want to hear of its end.

@@ -153,6 +153,14 @@ void take_sample(int, siginfo_t*, void* context) {
   g_slot.is_taken.store(true, std::memory_order_release);
 }
 
+std::vector<uint64_t> current_stack() {
+  std::array<void*, 32> frames{};
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  std::vector<uint64_t> stack;
+  for (int i = 0; i < count; ++i) stack.push_back(reinterpret_cast<uint64_t>(frames[static_cast<size_t>(i)]));
+  return stack;
+}
+
 }  // namespace
 
 ThreadSampler::ThreadSampler() {
@@ -187,9 +195,9 @@ std::optional<ThreadSample> ThreadSampler::sample(pid_t thread) {
   return sample;
 }
 
-std::string place_in_program(const std::vector<uint64_t>& stack) {
+std::string place_in_program(const std::vector<uint64_t>& stack, const std::string& kernel) {
   Dl_info ours{};
-  dladdr(reinterpret_cast<const void*>(static_cast<std::string (*)()>(place_in_program)), &ours);
+  dladdr(reinterpret_cast<const void*>(place_of_launch), &ours);
   for (const uint64_t address : stack) {
     Dl_info info{};
     if (dladdr(reinterpret_cast<const void*>(address), &info) == 0 || info.dli_fbase == ours.dli_fbase)
@@ -206,17 +214,24 @@ std::string place_in_program(const std::vector<uint64_t>& stack) {
     const bool is_runtime =
         described.starts_with("libcudart_static") ||
         (described.starts_with("cuda") && described.size() > 4 && std::isupper(described[4]) != 0);
-    if (!is_runtime && !described.starts_with("std::")) return described;
+    // What nvcc makes of `kernel<<<...>>>` is a function of the kernel's name and another.
+    const bool is_stub = described.find("__device_stub__") != std::string::npos ||
+                         described.starts_with("__cudaLaunch") ||
+                         (!kernel.empty() && described.starts_with(kernel + " ("));
+    if (!is_runtime && !is_stub && !described.starts_with("std::")) return described;
   }
   return "";
 }
 
-std::string place_in_program() {
-  std::array<void*, 32> frames{};
-  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
-  std::vector<uint64_t> stack;
-  for (int i = 0; i < count; ++i) stack.push_back(reinterpret_cast<uint64_t>(frames[static_cast<size_t>(i)]));
-  return place_in_program(stack);
+std::string place_of_launch(const std::string& kernel) {
+  std::string program(4096, '\0');
+  const ssize_t length = readlink("/proc/self/exe", program.data(), program.size());
+  program.resize(static_cast<size_t>(std::max<ssize_t>(length, 0)));
+  // The frames there are the interpreter's.
+  if (program.substr(program.rfind('/') + 1).starts_with("python")) return "";
+  return place_in_program(current_stack(), kernel);
 }
+
+std::string place_in_program() { return place_in_program(current_stack()); }
 
 }  // namespace imbrex::cuda

@@ -52,8 +52,11 @@ class ThreadSampler {
 
 /// The innermost function of a stack that is the program's, not of the C or C++ library or of this one:
 /// "worker(int) (./program+0x1234)"; "" where there is none.
-std::string place_in_program(const std::vector<uint64_t>& stack);
+/// Functions by which nvcc launches `kernel`, a name as its author wrote it, do not count.
+std::string place_in_program(const std::vector<uint64_t>& stack, const std::string& kernel = "");
 /// The same of the stack of the thread that calls.
 std::string place_in_program();
+/// The same of a launch; "" in an interpreter, whose functions say nothing.
+std::string place_of_launch(const std::string& kernel);
 
 }  // namespace imbrex::cuda

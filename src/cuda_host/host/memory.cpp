@@ -102,6 +102,10 @@ void DeviceMemory::free(uint64_t address, MemoryKind kind) {
                        address));
   }
   const Block block = at->second;
+  if (block.is_adopted)
+    refuse(CUDA_ERROR_INVALID_VALUE,
+           fmt::format("0x{:x} is a variable, or mapped memory, which {} does not release", address,
+                       releasing(kind)));
   if ((block.kind == MemoryKind::kPinned) != (kind == MemoryKind::kPinned))
     refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("0x{:x} is {}, which is released by {}", address,
                                                  name(block.kind), releasing(block.kind)));
@@ -130,8 +134,8 @@ bool DeviceMemory::would_fault(uint64_t address) const {
   return last.address + static_cast<uint64_t>(last.bytes) <= begin;
 }
 
-void DeviceMemory::adopt(uint64_t address, int64_t bytes, int device) {
-  blocks_[address] = {address, bytes, MemoryKind::kDevice, device, ++last_id_, 0, nullptr};
+void DeviceMemory::adopt(uint64_t address, int64_t bytes, int device, MemoryKind kind) {
+  blocks_[address] = {address, bytes, kind, device, ++last_id_, 0, nullptr, true};
 }
 void DeviceMemory::disown(uint64_t address) { blocks_.erase(address); }
 
@@ -163,7 +167,13 @@ void DeviceMemory::fill(uint64_t to, int64_t pitch, uint32_t value, int element_
                         int64_t height) {
   for (int64_t y = 0; y < height; ++y) {
     const uint64_t row = to + static_cast<uint64_t>(y * pitch);
-    if (!is_of_device(row)) {  // host memory that the program registered
+    if (!is_of_device(row)) {
+      if (width == 0) return;
+      if (find_registered(reinterpret_cast<const void*>(row)) == nullptr)
+        refuse(CUDA_ERROR_INVALID_VALUE,
+               row == 0 ? "a fill of address 0"
+                        : fmt::format("a fill of 0x{:x}, which is memory of the host that was not registered",
+                                      row));
       char* at = reinterpret_cast<char*>(row);
       for (int64_t i = 0; i < width; ++i)
         std::memcpy(at + i * element_bytes, &value, static_cast<size_t>(element_bytes));

@@ -28,6 +28,7 @@ struct Block {
   uint64_t id = 0;
   unsigned flags = 0;
   const void* pool = nullptr;
+  bool is_adopted = false;  // what allocated it releases it
 };
 
 /// Host memory that the program registered. Kernels reach it at an address of its own, where a copy of it is while
@@ -66,7 +67,7 @@ class DeviceMemory {
   /// Whether a GPU would notice an access there: not in the pages of 2 MiB that allocations lie in.
   bool would_fault(uint64_t address) const;
   /// Variables of a module, so that queries know them.
-  void adopt(uint64_t address, int64_t bytes, int device);
+  void adopt(uint64_t address, int64_t bytes, int device, MemoryKind kind = MemoryKind::kDevice);
   void disown(uint64_t address);
 
   int64_t used_bytes() const { return used_bytes_; }

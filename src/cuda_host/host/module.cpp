@@ -13,6 +13,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
 #include "ptx/reader.h"
+#include "vgpu/program/module_image.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -56,6 +57,13 @@ ModuleObject::ModuleObject(std::string ptx, int device) : device_(device), ptx_v
   name_ = fmt::format("module-{}.ptx", host.next_id());
   if (!host.settings.saved_ptx.empty()) save(host.settings.saved_ptx, name_, ptx);
   module_ = host.gpu.load_module(ptx, name_);
+  if (ptx.find(".managed") != std::string::npos) {
+    ptx::UnreadBodies unread;
+    for (const ptx::Variable& v : ptx::read(ptx, name_, unread).variables) {
+      if (vgpu::is_managed(v)) managed_.insert(v.name);
+      if (!vgpu::is_managed(v) && v.space == ptx::Space::global) has_device_variables_ = true;
+    }
+  }
   if (ptx.find(".const") != std::string::npos) ptx_with_constants_ = std::move(ptx);
 }
 
@@ -87,7 +95,8 @@ vgpu::GlobalVariable ModuleObject::global(const std::string& name) {
   }
   Host& host = Host::get();
   if (host.memory.find(variable.address) == nullptr) {
-    host.memory.adopt(variable.address, variable.bytes, device_);
+    host.memory.adopt(variable.address, variable.bytes, device_,
+                      managed_.contains(name) ? MemoryKind::kManaged : MemoryKind::kDevice);
     adopted_.push_back(variable.address);
   }
   return variable;
@@ -155,9 +164,26 @@ void FunctionObject::set_attribute(int which, int value) {
 FunctionObject& LibraryKernel::on(int device) { return library.on(device).function(name); }
 
 ModuleObject& Library::on(int device) {
+  if (!modules_.empty() && !modules_.contains(device)) {
+    ModuleObject& first = *modules_.begin()->second;
+    if (!first.managed().empty() && first.has_device_variables())
+      refuse(
+          CUDA_ERROR_NOT_SUPPORTED,
+          fmt::format("a module with the __managed__ variable '{}' and with __device__ variables runs on one "
+                      "device only here; allocate what devices share with cudaMallocManaged",
+                      *first.managed().begin()));
+    if (!first.managed().empty()) return first;
+  }
   std::unique_ptr<ModuleObject>& module = modules_[device];
   if (module == nullptr) module = std::make_unique<ModuleObject>(ptx_, device);
   return *module;
+}
+
+vgpu::GlobalVariable Library::managed(const std::string& name) {
+  ModuleObject& module = on(modules_.empty() ? 0 : modules_.begin()->first);
+  if (!module.managed().contains(name))
+    refuse(CUDA_ERROR_NOT_FOUND, fmt::format("the library has no managed variable '{}'", name));
+  return module.global(name);
 }
 
 LibraryKernel& Library::kernel(const std::string& name) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,10 @@ class ModuleObject {
   /// CUDA_ERROR_NOT_FOUND where there is none of that name.
   FunctionObject& function(const std::string& name);
   vgpu::GlobalVariable global(const std::string& name);
+  /// Names of the variables that the host may touch as well.
+  const std::set<std::string>& managed() const { return managed_; }
+  /// There are variables of the device's own.
+  bool has_device_variables() const { return has_device_variables_; }
   int ptx_version() const { return ptx_version_; }
   /// The text, where it has constant variables; else "".
   const std::string& ptx_with_constants() const { return ptx_with_constants_; }
@@ -62,6 +67,8 @@ class ModuleObject {
   int device_ = 0, ptx_version_ = 0;
   vgpu::Module module_;
   std::string ptx_with_constants_;
+  std::set<std::string> managed_;
+  bool has_device_variables_ = false;
   std::map<std::string, FunctionObject*> functions_;
   std::vector<uint64_t> adopted_;  // addresses of variables that queries know
 };
@@ -79,6 +86,8 @@ class Library {
  public:
   explicit Library(std::string ptx) : ptx_(std::move(ptx)) {}
   ModuleObject& on(int device);
+  /// A managed variable, of which all devices have the same. CUDA_ERROR_NOT_FOUND where there is none of that name.
+  vgpu::GlobalVariable managed(const std::string& name);
   LibraryKernel& kernel(const std::string& name);
   std::map<std::string, LibraryKernel*>& kernels() { return kernels_; }
 

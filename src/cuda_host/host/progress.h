@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person sees of kernels that take long: checked, they run some hundred thousand times slower than on a GPU. A line
-// on stderr now and then says how far one has come, and Ctrl-C ends it with the place of every warp.
+// What a person sees of what takes long: checked, kernels run some hundred thousand times slower than on a GPU, and copies and
+// fills of many gigabytes take their time, too. A line on stderr now and then says how far one has come, and Ctrl-C ends it, a
+// kernel with the place of every warp.
 #pragma once
 
 #include <signal.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "imbrex/vgpu/watch.h"
@@ -31,5 +34,10 @@ class Interruptible {
   struct sigaction before_ = {};
   bool is_installed_ = false;
 };
+
+/// Does `bytes` piece by piece, as piece(first, count). `what`: "a copy", "a fill". Where Ctrl-C ends it, that is a
+/// finding. CUDA_ERROR_OUT_OF_MEMORY when the machine has no memory left for the next piece, if `takes_memory`.
+void in_pieces(const char* what, int64_t bytes, bool takes_memory,
+               const std::function<void(int64_t first, int64_t count)>& piece);
 
 }  // namespace imbrex::cuda

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -23,6 +25,24 @@ std::string demangled(const std::string& name) {
   std::free(text);
   return result;
 }
+
+namespace {
+
+/// The text with the names of C++ functions as their authors wrote them.
+std::string with_names_demangled(std::string text) {
+  for (size_t at = text.find("_Z"); at != std::string::npos; at = text.find("_Z", at)) {
+    size_t end = at;
+    while (end < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_' || text[end] == '$'))
+      ++end;
+    const std::string name = demangled(text.substr(at, end - at));
+    text.replace(at, end - at, name);
+    at += std::max<size_t>(name.size(), 2);
+  }
+  return text;
+}
+
+}  // namespace
 
 std::vector<Suppression> read_suppressions(const std::string& file) {
   std::ifstream in(file);
@@ -71,7 +91,10 @@ void RunLog::write(const std::string& line) {
   }
 }
 
-void RunLog::add(const std::string& kernel, const vgpu::Finding& finding) {
+void RunLog::add(const std::string& kernel, const vgpu::Finding& found) {
+  vgpu::Finding finding = found;
+  finding.message = with_names_demangled(finding.message);
+  for (std::string& fact : finding.facts) fact = with_names_demangled(fact);
   if (is_suppressed(kernel, finding)) {
     suppressed_ += finding.count;
     return;

@@ -6,8 +6,10 @@
 #include <cstring>
 
 #include "cuda_host/host/host.h"
+#include "cuda_host/host/host_threads.h"
 #include "cuda_host/host/progress.h"
 #include "imbrex/core/error.h"
+#include "vgpu/stack_limit.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -81,6 +83,7 @@ void run(const LaunchWork& work, Stream& stream) {
   if (!is_checked) options.checks = vgpu::CheckSet::none();
   Interruptible interruptible(host.settings.progress);
   options.watch = interruptible.watch();
+  if (stream.context != nullptr) vgpu::set_stack_bytes(stream.context->stack_bytes());
   host.gpu.set_options(options);
   vgpu::Report report = host.gpu.launch(work.function->function, launch);
   for (vgpu::Finding& finding : report.findings)
@@ -93,6 +96,9 @@ void run(const LaunchWork& work, Stream& stream) {
     if (finding.kind == vgpu::FindingKind::kOutOfBounds &&
         finding.message.find("global memory") != std::string::npos)
       explain_foreign_address(finding);
+  if (!report.findings.empty())
+    if (const std::string place = place_of_launch(demangled(kernel)); !place.empty())
+      for (vgpu::Finding& finding : report.findings) finding.facts.push_back("launched in " + place);
   if (!report.printf_output.empty()) {
     std::fwrite(report.printf_output.data(), 1, report.printf_output.size(), stdout);
     std::fflush(stdout);
@@ -126,13 +132,34 @@ vgpu::Footprint footprint(const CopyWork& work) {
   return all;
 }
 
+/// In pieces where there are no rows.
+void copy(const CopyWork& work) {
+  DeviceMemory& memory = Host::get().memory;
+  if (work.height * work.depth != 1)
+    return memory.copy(work.to, work.from, work.width, work.height, work.depth);
+  in_pieces("a copy", work.width, true, [&](int64_t first, int64_t count) {
+    const auto from = static_cast<uint64_t>(first);
+    memory.copy({work.to.address + from}, {work.from.address + from}, count, 1, 1);
+  });
+}
+void fill(const FillWork& work) {
+  DeviceMemory& memory = Host::get().memory;
+  if (work.height != 1)
+    return memory.fill(work.to, work.pitch, work.value, work.element_bytes, work.width, work.height);
+  // Zeros take no memory.
+  in_pieces("a fill", work.width * work.element_bytes, work.value != 0, [&](int64_t first, int64_t count) {
+    memory.fill(work.to + static_cast<uint64_t>(first), 0, work.value, work.element_bytes,
+                count / work.element_bytes, 1);
+  });
+}
+
 struct Performer {
   Stream& stream;
 
   void operator()(const EmptyWork&) const {}
   void operator()(const LaunchWork& work) const { run(work, stream); }
   void operator()(const CopyWork& work) const {
-    Host::get().memory.copy(work.to, work.from, work.width, work.height, work.depth);
+    copy(work);
     judge("copy", stream, footprint(work));
     // Copies into memory that is not pinned have ended when the call returns.
     const uint64_t to = work.to.address;
@@ -141,7 +168,7 @@ struct Performer {
       Host::get().gpu.order().synchronize(stream.order);
   }
   void operator()(const FillWork& work) const {
-    Host::get().memory.fill(work.to, work.pitch, work.value, work.element_bytes, work.width, work.height);
+    fill(work);
     const CopyWork rows{{work.to, work.pitch}, {}, work.width * work.element_bytes, work.height, 1};
     vgpu::Footprint touched = footprint(rows);
     touched.read.clear();

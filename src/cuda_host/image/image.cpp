@@ -162,6 +162,27 @@ std::string choose(const std::vector<FatEntry>& entries, std::string_view target
   return best->text;
 }
 
+std::vector<FatEntry> entries_at(const void* image) {
+  const uint64_t bytes = fat_binary_bytes(copy_readable(image, sizeof(FatBinaryHeader)));
+  if (bytes > kMostImageBytes)
+    refuse(CUDA_ERROR_INVALID_IMAGE, fmt::format("corrupt fat binary: its header speaks of {} bytes", bytes));
+  return read_fat_binary(copy_readable(image, bytes));
+}
+
+/// The part of libcudadevrt, of which the virtual GPU has what it has itself. Its PTX is for the newest GPUs only.
+bool is_device_runtime(const void* part) {
+  uint32_t magic = 0;
+  const std::vector<std::byte> start = copy_readable(part, sizeof magic);
+  if (start.size() < sizeof magic) return false;
+  std::memcpy(&magic, start.data(), sizeof magic);
+  if (magic != kFatBinaryMagic) return false;
+  const std::vector<FatEntry> entries = entries_at(part);
+  return std::ranges::any_of(entries, [](const FatEntry& entry) {
+    return entry.kind == FatEntryKind::kPtx &&
+           entry.text.find("_cuda_device_runtime_cu_") != std::string::npos;
+  });
+}
+
 }  // namespace
 
 std::string link_ptx(std::vector<NamedPtx> modules) {
@@ -225,17 +246,13 @@ std::string ptx_of_image(const void* image, std::string_view target) {
     // Of a program compiled in parts (-rdc=true): nvcc's linker leaves machine code, and beside it the parts.
     std::vector<NamedPtx> parts;
     for (const void* const* part = static_cast<const void* const*>(wrapper.more); *part != nullptr; ++part)
-      parts.push_back({fmt::format("part {}", parts.size() + 1), ptx_of_image(*part, target)});
+      if (!is_device_runtime(*part))
+        parts.push_back({fmt::format("part {}", parts.size() + 1), ptx_of_image(*part, target)});
     return parts.empty() ? ptx_of_image(wrapper.binary, target) : link_ptx(std::move(parts));
   }
   if (std::memcmp(&magic, kElfMagic.data(), kElfMagic.size()) == 0) refuse_without_ptx({}, target, image);
   if (magic == kFatBinaryMagic) {
-    const uint64_t bytes = fat_binary_bytes(copy_readable(image, sizeof(FatBinaryHeader)));
-    if (bytes > kMostImageBytes)
-      refuse(CUDA_ERROR_INVALID_IMAGE,
-             fmt::format("corrupt fat binary: its header speaks of {} bytes", bytes));
-    const std::vector<std::byte> copy = copy_readable(image, bytes);
-    return choose(read_fat_binary(copy), target, image);
+    return choose(entries_at(image), target, image);
   }
   return one_module(static_cast<const char*>(image));
 }

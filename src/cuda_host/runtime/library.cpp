@@ -22,6 +22,10 @@ CUDART_API cudaLibraryGetGlobal(void** pointer, size_t* bytes, CUlibrary library
   return call(
       [&] { return cuLibraryGetGlobal(reinterpret_cast<CUdeviceptr*>(pointer), bytes, library, name); });
 }
+CUDART_API cudaLibraryGetManaged(void** pointer, size_t* bytes, CUlibrary library, const char* name) {
+  return call(
+      [&] { return cuLibraryGetManaged(reinterpret_cast<CUdeviceptr*>(pointer), bytes, library, name); });
+}
 CUDART_API cudaLibraryGetKernelCount(unsigned* count, CUlibrary library) {
   return call([&] { return cuLibraryGetKernelCount(count, library); });
 }

@@ -2,7 +2,6 @@
 // What nvcc's host code calls before main(): the program's fat binaries, kernels and variables. A binary is loaded when
 // something of it is first wanted, so that one which the GPU does not run hurts only who uses it.
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,7 +15,6 @@ namespace {
 struct ManagedVariable {
   void** pointer;  // the host's pointer to it
   std::string name;
-  size_t bytes;
 };
 struct Binary {
   const void* image;
@@ -46,7 +44,16 @@ constexpr auto kInvalidDeviceFunction = static_cast<CUresult>(98), kInvalidSymbo
 
 CUresult load(Binary& binary) {
   if (binary.library != nullptr) return CUDA_SUCCESS;
-  return cuLibraryLoadData(&binary.library, binary.image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (const CUresult error =
+          cuLibraryLoadData(&binary.library, binary.image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+      error != CUDA_SUCCESS)
+    return error;
+  for (const ManagedVariable& variable : binary.managed) {
+    CUdeviceptr address = 0;
+    if (cuLibraryGetManaged(&address, nullptr, binary.library, variable.name.c_str()) == CUDA_SUCCESS)
+      *variable.pointer = reinterpret_cast<void*>(address);
+  }
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -119,7 +126,11 @@ void* host_address(CUfunction function) {
 CUresult find_variable(const void* variable, CUdeviceptr* address, size_t* bytes) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  const auto at = all.variables.find(variable);
+  auto at = all.variables.find(variable);
+  // A managed variable's name stands for where it is, and not for the pointer that was registered.
+  for (const std::unique_ptr<Binary>& binary : all.binaries)
+    for (const ManagedVariable& managed : binary->managed)
+      if (variable != nullptr && *managed.pointer == variable) at = all.variables.find(managed.pointer);
   if (at == all.variables.end()) return kInvalidSymbol;
   if (const CUresult error = load(*at->second.binary); error != CUDA_SUCCESS) return error;
   const CUresult error =
@@ -167,26 +178,22 @@ __cudaRegisterVar(void** handle, char* variable, char*, const char* name, int, s
   all.variables[variable] = {reinterpret_cast<Binary*>(handle), name};
 }
 REGISTRATION(void)
-__cudaRegisterManagedVar(void** handle, void** pointer, char*, const char* name, int, size_t bytes, int,
-                         int) {
+__cudaRegisterManagedVar(void** handle, void** pointer, char*, const char* name, int, size_t, int, int) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   auto* binary = reinterpret_cast<Binary*>(handle);
-  binary->managed.push_back({pointer, name, bytes});
+  binary->managed.push_back({pointer, name});
   all.variables[pointer] = {binary, name};
 }
 REGISTRATION(void) __cudaRegisterTexture(void**, const void*, const void**, const char*, int, int, int) {}
 REGISTRATION(void) __cudaRegisterSurface(void**, const void*, const void**, const char*, int, int) {}
 
-/// Called before host code first touches a `__managed__` variable. Here the variable is device memory of its module, so
-/// that its host pointer stays null.
+/// Called before host code first touches a `__managed__` variable, whose pointer load() sets. Why that failed has been said.
 REGISTRATION(char) __cudaInitModule(void** handle) {
-  for (const ManagedVariable& variable : reinterpret_cast<Binary*>(handle)->managed)
-    std::fprintf(stderr,
-                 "imbrex: __managed__ variable '%s': host code cannot use it on the virtual GPU\n"
-                 "  help: allocate it with cudaMallocManaged\n",
-                 variable.name.c_str());
-  return 1;
+  if (keep(enter()) != 0) return 0;
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  return keep(load(*reinterpret_cast<Binary*>(handle))) == 0 ? 1 : 0;
 }
 
 // ---- each thread's device and errors
