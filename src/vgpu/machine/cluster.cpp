@@ -20,9 +20,9 @@ constexpr int64_t kDefaultBudget = int64_t{1} << 40;
 constexpr size_t kMaxPictureLines = 64;
 /// Instructions without progress from which on loops that go round for ever are looked for: those that look at global memory, too,
 /// and those that do not. The first of these ends the launch, which the others have to be run up to.
-constexpr int64_t kSuspicious = int64_t{1} << 16, kSuspiciousAlone = int64_t{1} << 11;
+constexpr int64_t kSuspicious = int64_t{1} << 16, kSuspiciousAlone = int64_t{1} << 10;
 /// Every so many instructions, as a power of two.
-constexpr int kLookShift = 10;
+constexpr int kLookShift = 10, kLookShiftAlone = 8;
 /// In run_warp: the split's own pc is up to date already.
 constexpr uint32_t kPcIsKept = ~0u;
 
@@ -224,7 +224,8 @@ void Cluster::choose_next_warp() {
 }
 
 bool Cluster::finds_endless_loops(uint64_t before) {
-  const bool is_due = (clock_ ^ before) >> kLookShift != 0;
+  const bool is_early = clock_ - last_progress_ <= kSuspicious;
+  const bool is_due = (clock_ ^ before) >> (is_early ? kLookShiftAlone : kLookShift) != 0;
   if (clock_ - last_progress_ <= kSuspiciousAlone || !is_due || !loops_for_ever()) return false;
   report_endless(*ran_last_, "the warps go round in loops, or wait, and nothing can change any more",
                  "a loop waits for something that never comes");

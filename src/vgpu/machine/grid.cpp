@@ -159,14 +159,16 @@ void Grid::finish_cluster(GridSlot& slot, bool stopped) {
     finding.actor.rank = rank;
     if (finding.other_actor.rank < 0 && finding.other_actor.cta[0] >= 0) finding.other_actor.rank = rank;
   }
-  if (stopped && needs_others(cluster)) describe_others(slot, findings.back().facts);
+  const bool stops_first = stopped && (end < stop_epoch_ || (end == stop_epoch_ && slot.index_ < stop_slot_));
+  // What a later one has found is not told.
+  if (stops_first && needs_others(cluster)) describe_others(slot, findings.back().facts);
   for (size_t i = 0; i < findings.size(); ++i)
     running.findings.push_back(
         {cluster.number(), end, slot.index_, cluster.log().places(i), std::move(findings[i])});
   if (!cluster.printed().empty())
     running.printed.emplace_back(cluster.number(), std::move(cluster.printed()));
   add(running.statistics, cluster.statistics());
-  if (stopped && (end < stop_epoch_ || (end == stop_epoch_ && slot.index_ < stop_slot_))) {
+  if (stops_first) {
     stop_epoch_ = end;
     stop_slot_ = slot.index_;
   }
