@@ -318,9 +318,9 @@ TEST(Recursion, TheEndOfTheStackIsTold) {
     ASSERT_EQ(r.report.findings.size(), 1u) << r.report.format();
     const Finding& f = r.report.findings[0];
     EXPECT_EQ(f.kind, FindingKind::kOutOfBounds);
-    const int64_t frame = 96 + 16, depth = stack / frame;
+    const int64_t frame = 96 + 8, depth = stack / frame;
     EXPECT_THAT(f.message, HasSubstr(fmt::format(
-                               "stack overflow: calls down, which takes about {} bytes, {} calls deep; {} "
+                               "stack overflow: calls down, which takes at least {} bytes, {} calls deep; {} "
                                "of the thread's {} bytes are in use",
                                frame, depth, depth * frame, stack)));
     EXPECT_THAT(f.hint, HasSubstr("cudaLimitStackSize"));

@@ -69,7 +69,7 @@ bool has_room(Warp& w, const Instruction& n, int lane, const CallInfo& info) {
   if (used + needed <= limit) return true;
   if (Finding* f = cluster.log().open(FindingKind::kOutOfBounds, w.thread(n, lane))) {
     f->message = fmt::format(
-        "stack overflow: calls {}, which takes about {} bytes, {} calls deep; {} of the thread's {} "
+        "stack overflow: calls {}, which takes at least {} bytes, {} calls deep; {} of the thread's {} "
         "bytes are in use",
         info.function, needed, stack.calls.size(), used, limit);
     f->facts = call_facts(w.program(), stack.calls);

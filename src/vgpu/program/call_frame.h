@@ -20,7 +20,7 @@ struct CallFrame {
   };
   uint32_t circle = 0;       // functions that may all reach each other have the same
   uint32_t bytes = 0;        // of local memory; variables lie that far below the stack pointer, or less
-  uint32_t stack_bytes = 0;  // what a chip's stack is estimated to need for it
+  uint32_t stack_bytes = 0;  // what a chip's stack needs for it at the least, estimated
   std::vector<Register> registers;
   std::vector<uint32_t> numbers;    // of those, dense
   std::vector<uint32_t> unwritten;  // of those that are no parameters
