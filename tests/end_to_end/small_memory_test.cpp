@@ -53,6 +53,60 @@ TEST_P(SmallMemory, EveryTypeThroughEveryMemory) {
   }
 }
 
+/// Tensor cores hold neighbours of the other dimension: tiles move as whole bytes, and between threads once they are converted.
+TEST_P(SmallMemory, OperandsOfTensorCoresWhicheverWayTheyLie) {
+  for (const DataType type : types_below_a_byte()) {
+    SCOPED_TRACE(type.name());
+    Machine machine(GetParam());
+    constexpr int64_t size = 64;
+    DeviceTensor a = machine.random(float16, {size, size}), x = machine.random(type, {size, size}),
+                 y = machine.output(float32, {2, size, size}), z = machine.output(type, {size, size});
+    machine.run(
+        [=](Ptr<> a_ptr, Ptr<> x_ptr, Ptr<> y_ptr, Ptr<> z_ptr) {
+          grid(1);
+          warps(4);
+          auto g_x = global_view(x_ptr, type, {size, size});
+          auto tile = load_global(global_view(a_ptr, float16, {size, size}), {0, 0}, {size, size});
+          auto s = shared_tensor(type, {size, size});
+          copy_async(g_x, s, {0, 0});
+          copy_async_wait_all();
+          sync();
+          RegisterTensor sums = zeros(float32, {size, size});
+          sums = mma(tile, load_global(g_x, {0, 0}, {size, size}).to(float16), sums);
+          sums = mma(tile, load_shared(s).to(float16), sums);
+          auto others = mma(tile, load_global(g_x, {0, 0}, {size, size}).transpose().to(float16),
+                            zeros(float32, {size, size}));
+          auto g_y = global_view(y_ptr, float32, {2, size, size});
+          store_global(g_y, sums.reshape({1, size, size}), {0, 0, 0});
+          store_global(g_y, others.reshape({1, size, size}), {1, 0, 0});
+          store_global(global_view(z_ptr, type, {size, size}), sums.to(type), {0, 0});
+        },
+        a, x, y, z);
+    const std::vector<double> in_a = a.to_host().to_doubles(), in_x = x.to_host().to_doubles(),
+                              got = y.to_host().to_doubles();
+    const auto is_sum = [&](int64_t at, const auto& term) {
+      double sum = 0, size_of_terms = 0;
+      for (int64_t k = 0; k < size; ++k) {
+        sum += term(k);
+        size_of_terms += std::abs(term(k));
+      }
+      return std::abs(got[static_cast<size_t>(at)] - sum) <= 1e-5 * size_of_terms;
+    };
+    HostTensor converted(type, {size, size});
+    int wrong = 0;
+    for (int64_t i = 0; i < size; ++i)
+      for (int64_t j = 0; j < size; ++j) {
+        wrong +=
+            !is_sum(i * size + j, [&](int64_t k) { return 2 * in_a[i * size + k] * in_x[k * size + j]; });
+        wrong += !is_sum((size + i) * size + j,
+                         [&](int64_t k) { return in_a[i * size + k] * in_x[j * size + k]; });
+        converted.set(i * size + j, got[i * size + j]);
+      }
+    EXPECT_EQ(wrong, 0);
+    expect_elements(z, [&](int64_t i, int64_t j) { return converted.get(i * size + j); });
+  }
+}
+
 TEST_P(SmallMemory, TilesBeginAtAnyByte) {
   for (const DataType type : types_below_a_byte()) {
     SCOPED_TRACE(type.name());

@@ -114,8 +114,8 @@ void RegisterInference::demand(ir::Value* value, Layout layout, ir::Op& origin, 
   demands_.push_back({value, {std::move(layout), &origin, std::move(what)}, &origin, operand});
 }
 
-std::optional<Layout> RegisterInference::derive(const Relation& relation, bool forward) const {
-  const Layout& known = known_.at(forward ? relation.from : relation.to).layout;
+std::optional<Layout> RegisterInference::derive(const Relation& relation, bool forward,
+                                                const Layout& known) const {
   const ir::Value& target = *(forward ? relation.to : relation.from);
   try {
     switch (relation.kind) {
@@ -172,7 +172,8 @@ void RegisterInference::spread(ir::Value* value) {
       const bool forward = relation.from == at;
       ir::Value* other = forward ? relation.to : relation.from;
       if (known_.count(other)) continue;
-      if (std::optional<Layout> derived = derive(relation, forward)) {
+      if (std::optional<Layout> derived = derive(relation, forward);
+          derived && !stops_at(relation, forward, *derived)) {
         known_.emplace(other, Known{*derived, origin.origin, origin.what});
         work.push_back(other);
       }

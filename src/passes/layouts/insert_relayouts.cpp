@@ -97,6 +97,10 @@ bool RegisterInference::move_for(const Relation& relation) {
   const Layout& wanted = known_.at(relation.to).layout;
   switch (relation.kind) {
     case RelationKind::kSame:
+      // Elements that share bytes move once they are converted.
+      if (op.code == Opcode::kCast && relation.from->type.dtype.bits() < 8 &&
+          move_result(op, known_.at(relation.from).layout))
+        return true;
       return op.code == Opcode::kRead
                  ? move_result(op, known_.at(relation.from).layout)
                  : move_operand(

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/ir.h"
@@ -133,7 +134,17 @@ class RegisterInference {
   void set(ir::Value* value, Known known);
   /// Sets the layouts that follow from that of a value.
   void spread(ir::Value* value);
-  std::optional<layout::Layout> derive(const Relation& relation, bool forward) const;
+  /// The layout of the other side of a relation, of which `forward` says the side that is known, and `known` its layout.
+  std::optional<layout::Layout> derive(const Relation& relation, bool forward,
+                                       const layout::Layout& known) const;
+  std::optional<layout::Layout> derive(const Relation& relation, bool forward) const {
+    return derive(relation, forward, known_.at(forward ? relation.from : relation.to).layout);
+  }
+  /// True where a layout does not spread from elements that fill bytes to those that share them (whole_bytes.cpp).
+  bool stops_at(const Relation& relation, bool forward, const layout::Layout& layout) const;
+  /// Whether in this layout of a value every thread moves whole bytes, be it the value or a view of it that is in memory.
+  bool moves_whole_bytes(const ir::Value& value, const layout::Layout& layout,
+                         std::unordered_set<const ir::Value*>& seen) const;
   void prefer(ir::Value* value, const ir::Op& op, int contiguous, int max_vector_bytes, std::string what);
   void choose_for(const ir::Op& op);
   /// Whether a value can be moved between the threads that execute `at`.
