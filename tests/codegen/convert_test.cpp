@@ -16,7 +16,7 @@ namespace {
 /// Each of 32 threads converts `words` words of `from`, whose registers `order` lays out.
 std::string kernel(DataType from, DataType to, int words, const std::string& order,
                    const std::string& target) {
-  const int each = 32 / from.bits() * words;
+  const int each = 32 * words / from.bits();
   return fill(
       R"(kernel convert(%a: ptr<uint32>, %b: ptr<{to}>) target {target} warps 1 from "convert.cpp":1 {
   %zero: int32 = const {int = 0}
@@ -85,6 +85,18 @@ TEST(ConvertSmall, ThePublishedOrderTakesThePublishedInstructions) {
     EXPECT_EQ(cost_of_a_word(int4, float16, {"4r1 2r4", "2r8 4r1 2r4"}, target), 9);
     EXPECT_EQ(cost_of_a_word(uint4, float16, {"4r1 2r4", "2r8 4r1 2r4"}, target), 9);
   }
+}
+
+/// Some targets convert small floats by an instruction of variants 'a' and 'f' alone.
+TEST(ConvertSmall, AssemblesForEveryTarget) {
+  for (const std::string target : {"sm_89", "sm_90", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"})
+    for (const DataType type : {float8_e4m3, float6_e2m3, float6_e3m2, float4_e2m1, float8_e8m0}) {
+      SCOPED_TRACE(target + ", " + std::string(type.name()));
+      const int words = type.bits() == 6 ? 3 : 4;
+      const std::string order = std::to_string(words * 32 / type.bits()) + "r1";
+      expect_assembles(compile(kernel(type, float16, words, order, target)));
+      expect_assembles(compile(kernel(float16, type, 4, "8r1", target)));
+    }
 }
 
 /// The result is in order, whatever order the registers had.

@@ -8,6 +8,7 @@
 #include "codegen/values/convert_small.h"
 #include "codegen/values/scalar.h"
 #include "codegen/values/words.h"
+#include "core/target.h"
 #include "imbrex/core/error.h"
 #include "layout/queries.h"
 
@@ -21,21 +22,22 @@ bool is_f32(DataType type) { return type == float32 || type == tfloat32; }
 struct NarrowFloat {
   DataType dtype;
   ScalarType pair;
-  int arch;          // first target that converts it
-  ScalarType word;   // the register of a pair
-  ScalarType wider;  // what a pair widens to: pairs of these
+  std::string_view targets;  // that convert it, as meets() reads it
+  ScalarType word;           // the register of a pair
+  ScalarType wider;          // what a pair widens to: pairs of these
 };
 /// The instruction for this type; null where the target has none.
 const NarrowFloat* narrow_float(const Generator& g, DataType type) {
   using enum ScalarType;
   static constexpr NarrowFloat kFloats[] = {
-      {float8_e4m3, e4m3x2, 90, b16, f16x2},  {float8_e5m2, e5m2x2, 90, b16, f16x2},
-      {float6_e2m3, e2m3x2, 100, b16, f16x2}, {float6_e3m2, e3m2x2, 100, b16, f16x2},
-      {float4_e2m1, e2m1x2, 100, b8, f16x2},  {float8_e8m0, ue8m0x2, 100, b16, bf16x2},
-      {float8_ue4m3, e4m3x2, 90, b16, f16x2},  // an e4m3 whose sign is clear
+      {float8_e4m3, e4m3x2, "90", b16, f16x2},    {float8_e5m2, e5m2x2, "90", b16, f16x2},
+      {float6_e2m3, e2m3x2, "100a+", b16, f16x2}, {float6_e3m2, e3m2x2, "100a+", b16, f16x2},
+      {float4_e2m1, e2m1x2, "100a+", b8, f16x2},  {float8_e8m0, ue8m0x2, "100a+", b16, bf16x2},
+      {float8_ue4m3, e4m3x2, "90", b16, f16x2},  // an e4m3 whose sign is clear
   };
+  const TargetName target = TargetName::parse(g.function().target).value();
   for (const NarrowFloat& f : kFloats)
-    if (f.dtype == type && g.arch() >= f.arch) return &f;
+    if (f.dtype == type && meets(target, f.targets)) return &f;
   return nullptr;
 }
 
