@@ -172,7 +172,8 @@ Sorted top_k(const TileArg& a, int64_t k, const TopKOptions& options) {
   int64_t& extent = shape[static_cast<size_t>(axis)];
   if (k < 1 || k > extent || extent % k != 0)
     at.fail(fmt::format("{} of {} elements along axis {}; it must divide them", k, extent, axis),
-            {Instruction::describe("it", value)}, "take more and leave some out");
+            {Instruction::describe("it", value)},
+            k > extent ? fmt::format("take at most {}", extent) : "take more and leave some out");
   Network network(at, value, axis, true, true);
   network.run();
   extent = k;

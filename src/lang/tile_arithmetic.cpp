@@ -261,6 +261,7 @@ Expr all(const TileArg& a) { return lang::reduce_all("all", a); }
 
 RegisterValue full(DataType dtype, const Shape& shape, const ScalarArg& value, SourceLocation where) {
   const Instruction at("full", where);
+  lang::check_shape(at, shape);
   ir::Value* scalar = lang::materialize(at, value, dtype);
   return lang::result(
       at, at.emit(ir::Opcode::kBroadcast, {scalar}, {lang::register_type(dtype, shape)}, {{"shape", shape}}));

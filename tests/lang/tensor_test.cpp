@@ -288,7 +288,7 @@ TEST(TileErrors, Shapes) {
   EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) {
                 zeros(float32, {8, -8});
               }),
-              HasSubstr("broadcast: [] does not broadcast to [8, -8]"));
+              HasSubstr("full: the shape [8, -8] has an extent that is not positive"));
   EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { sum(zeros(float32, {8}), {.axis = 1}); }),
               HasSubstr("sum: axis 1 of a tensor of 1 dimensions"));
   EXPECT_THAT(

@@ -69,6 +69,10 @@ TEST(CheckThreadGroups, BarriersUnderAConditionOnTheThreadsNumber) {
                       check_thread_groups),
               HasSubstr("item: every thread of the group executes it, and the loop of line"));
   EXPECT_EQ(refusal("%b: bool = lt %m, %m\nif %b {\n sync\n}", check_thread_groups), "passes");
+  // The others would wait at the next barrier for threads that have gone.
+  EXPECT_THAT(refusal(few + "if %few @7 {\n return @8\n}", check_thread_groups),
+              HasSubstr("f.cpp:8: error: return: every thread of the CTA leaves, and the condition of line 7 "
+                        "depends on the thread's number"));
 }
 
 TEST(CheckThreadGroups, ReportsEveryFinding) {
@@ -95,6 +99,17 @@ TEST(CheckVariables, SetBySomeAndReadByAll) {
   // In a loop the read of the next round comes behind.
   EXPECT_THAT(with_variable("loop {\n %r: int32 = read %v @8\n " + std::string(kSetByOne) + "}"),
               HasSubstr("read at f.cpp:8"));
+}
+
+/// The other threads would keep their part of the tile from before.
+TEST(CheckVariables, TilesSetBySomeAndReadByAll) {
+  EXPECT_THAT(
+      refusal("%one: int32 = const {int = 1}\n%t: register<int32, [64]> = broadcast %one {shape = [64]}\n"
+              "%v: var<int32, [64]> = var %t @2\n"
+              "thread_group {begin = 0, threads = 64} {\n assign %v, %t @5\n}\n"
+              "%r: register<int32, [64]> = read %v @8",
+              check_variables),
+      HasSubstr("f.cpp:5: error: assign: 'v' is set by threads 0 ... 63 only, and read by others too"));
 }
 
 TEST(CheckVariables, ReadBeforeByTheSameOrByOthersAlone) {

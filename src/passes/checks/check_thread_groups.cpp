@@ -134,6 +134,13 @@ class Checker {
                          "thread's number",
                          divides->code == Opcode::kIf ? "condition" : "loop", divides->where.line),
              "move it out, or take the threads by thread_group() or single_warp()");
+      if (divides && op->code == Opcode::kReturn)
+        find(*op, group,
+             fmt::format(
+                 "every thread of the CTA leaves, and the {} of line {} depends on the thread's number",
+                 divides->code == Opcode::kIf ? "condition" : "loop", divides->where.line),
+             "guard what follows by when(); loads and stores leave out what is outside their tensor by "
+             "themselves");
       const bool narrows = op->code == Opcode::kThreadGroup;
       const ThreadGroup inside = narrows ? group.narrowed(*op) : group;
       const bool divides_here = (op->code == Opcode::kIf || op->code == Opcode::kFor) &&

@@ -69,8 +69,7 @@ class Checker {
   void collect(const Block& block, const ThreadGroup& group) {
     for (const Op* op : block.ops) {
       ++position_;
-      if ((op->code == Opcode::kAssign || op->code == Opcode::kRead) && op->operands[0]->def != nullptr &&
-          op->operands[0]->type.shape.empty()) {
+      if ((op->code == Opcode::kAssign || op->code == Opcode::kRead) && op->operands[0]->def != nullptr) {
         const auto [known, is_new] = variables_.try_emplace(op->operands[0]);
         if (is_new) in_order_.push_back(op->operands[0]);
         Uses& uses = known->second;
