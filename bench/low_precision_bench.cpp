@@ -23,6 +23,7 @@
 #include "core/float_formats.h"
 #include "imbrex/kernels/low_precision/ampere_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
+#include "imbrex/kernels/low_precision/direct_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/kernels/low_precision_matmul.h"
 #include "imbrex/runtime/kernel.h"
@@ -65,9 +66,11 @@ Launch contender(const std::string& spec, const Device& device, int group, DataT
       low_precision_matmul(x, {type, c.shape()[1], x.shape()[1], group, words, scales}, c);
     };
   if (name == "decode") return launch_of<kernels::HopperLowPrecisionDecode>(rest, device, group, type);
+  if (name == "direct") return launch_of<kernels::HopperLowPrecisionDirect>(rest, device, group, type);
   if (name == "ampere") return launch_of<kernels::AmpereLowPrecision>(rest, device, group, type);
   if (name == "prefill") return launch_of<kernels::HopperLowPrecisionPrefill>(rest, device, group, type);
-  throw std::runtime_error("no kernel '" + name + "'; there are function, decode, prefill and ampere");
+  throw std::runtime_error("no kernel '" + name +
+                           "'; there are function, decode, direct, prefill and ampere");
 }
 
 /// Prefill multiplies the weights by their factors first.

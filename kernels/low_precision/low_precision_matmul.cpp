@@ -10,12 +10,14 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/low_precision/ampere_low_precision.h"
 #include "imbrex/kernels/low_precision/blackwell_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
+#include "imbrex/kernels/low_precision/direct_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/kernels/low_precision/widen_rows.h"
 #include "imbrex/kernels/matmul/repack.h"
@@ -37,6 +39,7 @@ using kernels::ActivationRowsArguments;
 using kernels::AmpereLowPrecision;
 using kernels::BlackwellLowPrecision;
 using kernels::HopperLowPrecisionDecode;
+using kernels::HopperLowPrecisionDirect;
 using kernels::HopperLowPrecisionPrefill;
 using kernels::MatrixStridesArguments;
 using kernels::PackedFinishArguments;
@@ -56,11 +59,37 @@ class Refusal {
   const char* function_;
 };
 
+constexpr int64_t kMultiprocessors = 132;
+
+/// Tiles for weights that go straight to registers, where that is faster, as measured on an H200: every multiprocessor has one
+/// CTA, whose part of X stays in shared memory.
+std::optional<HopperLowPrecisionDirect> direct_for(int64_t m, const LowPrecisionWeights& w) {
+  constexpr int64_t kSharedBytes = 225'000, kMostGroups = 256;  // of a CTA, which one TMA instruction loads
+  const int64_t tiles_n = (w.n + kernels::kWeightTileN - 1) / kernels::kWeightTileN;
+  const bool is_faster =
+      m <= 8 || (m <= 16 && w.type.is_integer() && w.type.bits() >= 3 && w.type.bits() <= 7);
+  if (!is_faster || w.has_zero_points || tiles_n <= kMultiprocessors / 2 || tiles_n > kMultiprocessors ||
+      w.group > kernels::kWeightTileK)
+    return {};
+  HopperLowPrecisionDirect kernel;
+  if (m <= 8) {
+    kernel.block_m = 8;
+    kernel.row_tiles = 1;
+    kernel.k_tiles = 4;
+    kernel.split_k = 1;
+  }
+  const int64_t stage_k = kernel.k_tiles * kernels::kWeightTileK, part = kernel.split_k * stage_k,
+                cta_k = (w.k + part - 1) / part * stage_k, values = cta_k / w.group,
+                rows = kernel.row_tiles * kernels::kWeightTileN;
+  const int64_t sums = 4 * kernel.block_m * rows * (kernel.k_tiles + 1);
+  if (values > kMostGroups || 2 * (cta_k * kernel.block_m + values * rows) + sums > kSharedBytes) return {};
+  return kernel;
+}
+
 /// Tiles for few rows: all of them in one, CTAs for every multiprocessor, and as many stages as shared memory holds.
 /// As measured on an H200.
 HopperLowPrecisionDecode decode_for(int64_t m, const LowPrecisionWeights& w) {
-  constexpr int64_t kMultiprocessors = 132, kSharedBytes = 225'000, kSharedBytesOfOne = 140'000,
-                    kSharedBytesOfTwo = 112'000;
+  constexpr int64_t kSharedBytes = 225'000, kSharedBytesOfOne = 140'000, kSharedBytesOfTwo = 114'000;
   HopperLowPrecisionDecode kernel;
   kernel.block_m = m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64;
   const int64_t tiles_n = (w.n + kernels::kWeightTileN - 1) / kernels::kWeightTileN;
@@ -93,7 +122,7 @@ HopperLowPrecisionDecode decode_for(int64_t m, const LowPrecisionWeights& w) {
 /// Tiles for many rows. Of few there are smaller ones, so that every multiprocessor has a CTA: with two consumers that have rows of
 /// W of their own, with one, or with two that divide k. As measured on an H200.
 HopperLowPrecisionPrefill prefill_for(int64_t m, const LowPrecisionWeights& w) {
-  constexpr int64_t kMultiprocessors = 132, kSharedBytes = 225'000;
+  constexpr int64_t kSharedBytes = 225'000;
   HopperLowPrecisionPrefill kernel;
   if (m > 256) return kernel;
   const int64_t tiles_n = (w.n + kernels::kWeightTileN - 1) / kernels::kWeightTileN;
@@ -318,6 +347,7 @@ LaunchReport multiply(const Refusal& refuse, const DeviceTensor& x, const LowPre
   };
   if (is_blackwell && is_prefill) return run(BlackwellLowPrecision{.block_m = m <= 128 ? 128 : 256});
   if (!is_hopper) return run(ampere_for(m, w, placed.rows.dtype, device));
+  if (const auto direct = direct_for(m, w); !is_prefill && direct) return run(*direct);
   if (!is_prefill) return run(decode_for(m, w));
   constexpr int64_t kSector = 32;
   const bool c_has_tma_rows = c_strides.unit * dtype.bytes() == kUnitBytes &&

@@ -4,6 +4,7 @@
 #include "imbrex/kernels/low_precision/ampere_low_precision.h"
 #include "imbrex/kernels/low_precision/blackwell_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
+#include "imbrex/kernels/low_precision/direct_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/runtime/registry.h"
 
@@ -76,6 +77,11 @@ std::vector<SizeOption> sizes(int64_t m, bool has_bytes) {
 const KernelRegistration<HopperLowPrecisionDecode> decode{
     {"low_precision_decode", "C = X W^T: few rows of X, packed weights of 1 to 8 bits", sizes(16, true)},
     run<HopperLowPrecisionDecode>};
+
+const KernelRegistration<HopperLowPrecisionDirect> direct{
+    {"low_precision_direct", "C = X W^T: few rows of X, packed weights of 1 to 8 bits straight to registers",
+     sizes(16, true)},
+    run<HopperLowPrecisionDirect>};
 
 const KernelRegistration<AmpereLowPrecision> ampere{
     {"low_precision_ampere", "C = X W^T: packed weights of 1 to 8 bits, from sm_80 on", sizes(16, true)},

@@ -9,6 +9,7 @@
 #include "imbrex/kernels/low_precision/ampere_low_precision.h"
 #include "imbrex/kernels/low_precision/blackwell_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
+#include "imbrex/kernels/low_precision/direct_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/kernels/low_precision_matmul.h"
 #include "imbrex/runtime/kernel.h"
@@ -19,6 +20,7 @@ namespace {
 using kernels::AmpereLowPrecision;
 using kernels::BlackwellLowPrecision;
 using kernels::HopperLowPrecisionDecode;
+using kernels::HopperLowPrecisionDirect;
 using kernels::HopperLowPrecisionPrefill;
 using ::testing::HasSubstr;
 
@@ -143,6 +145,22 @@ TEST(LowPrecisionDecode, GroupsAndEdges) {
         {16, 64, 1600, 128});
 }
 
+TEST(LowPrecisionDirect, EveryType) {
+  for_each_type([](DataType type, DataType dtype) {
+    check(HopperLowPrecisionDirect{.block_m = 8, .row_tiles = 1, .k_tiles = 2, .ahead = 1, .split_k = 1},
+          {3, 64, 768, 128, type, dtype});
+  });
+}
+
+TEST(LowPrecisionDirect, GroupsAndEdges) {
+  for (int group : {16, 32, 64, 256}) check(HopperLowPrecisionDirect(), {13, 200, 1000, group});
+  check(HopperLowPrecisionDirect{.block_m = 8, .row_tiles = 4, .k_tiles = 1, .split_k = 4},
+        {1, 136, 2312, 128, int3, bfloat16});
+  check(HopperLowPrecisionDirect{.row_tiles = 1, .k_tiles = 2, .warp_rows = 16, .ahead = 3},
+        {21, 150, 4096, 128, int2});
+  check(HopperLowPrecisionDirect{.k_tiles = 2}, {9, 130, 704, 64, uint4, float16, true});
+}
+
 TEST(LowPrecisionDecode, ZeroPoints) {
   for (DataType type : {uint4, int3, uint8})
     for (DataType dtype : {float16, bfloat16})
@@ -256,6 +274,27 @@ TEST(LowPrecisionMatmul, EveryNumberOfRows) {
         return activations.get(i * k + l) * weights.get(j * k + l) * scales.get(j * groups + l / group);
       });
     }
+  }
+}
+
+/// As many rows of W as give each multiprocessor a CTA: weights go straight to registers.
+TEST(LowPrecisionMatmul, RowsForEveryMultiprocessor) {
+  const Device device = Device::virtual_gpu({.target = "sm_90a", .checks = vgpu::CheckSet::all()});
+  const int64_t n = 67 * 64 - 24, k = 264, group = 128, groups = 3;
+  const HostTensor weights = HostTensor::random(int4, {n, k}, 1),
+                   scales = HostTensor::random(float16, {n, groups}, 2);
+  const auto w = LowPrecisionWeights::pack(device, weights, scales, group);
+  for (int64_t m : {1, 9}) {
+    SCOPED_TRACE(m);
+    const HostTensor activations = HostTensor::random(float16, {m, k}, 3);
+    DeviceTensor x = DeviceTensor::from_host(device, activations),
+                 c = DeviceTensor::empty(device, float16, {m, n});
+    c.poison();
+    const LaunchReport report = low_precision_matmul(x, w, c);
+    EXPECT_TRUE(report.clean()) << report.virtual_report.format();
+    expect_sums(c.to_host(), k, 1. / 2048, 1e-3, [&](int64_t i, int64_t j, int64_t l) {
+      return activations.get(i * k + l) * weights.get(j * k + l) * scales.get(j * groups + l / group);
+    });
   }
 }
 

@@ -9,11 +9,11 @@
 namespace imbrex::kernels {
 
 struct Histogram {
-  int keys_per_cta = 32768, num_warps = 8;
+  int keys_per_cta = 65536, num_warps = 32;
 
   static auto space() {
     return Space<Histogram>().choose<&Histogram::keys_per_cta, &Histogram::num_warps>(
-        {{32768, 8}, {16384, 8}, {65536, 16}, {8192, 4}});
+        {{65536, 32}, {32768, 32}, {32768, 8}, {16384, 8}, {8192, 4}});
   }
 
   /// counts[b] = how many of the keys are b, for 0 <= b < bins; other keys are left out. `sums` and `ticket` are zero,

@@ -75,8 +75,8 @@ struct AmpereLowPrecision {
       copy_async_wait_group(stages - 2);
       sync();  // this stage has arrived, and no warp reads the one before any more
       load(at + stages - 1, select(stage == 0, stages - 1, stage - 1));
-      sum_stage(acc, shares, s_words[stage].reshape({tiles, words_rows, 256}), s_scales[stage], s_x[stage],
-                warp_k, group, zero_points, type, dtype);
+      const PackedTile weights(s_words[stage].reshape({tiles, words_rows, 256}), shares.warps(), type, dtype);
+      sum_stage(acc, shares, weights, s_scales[stage], s_x[stage], warp_k, group, zero_points, dtype);
       stage = select(stage == stages - 1, 0, stage + 1);
     }
     copy_async_wait_all();

@@ -124,8 +124,8 @@ struct HopperLowPrecisionDecode {
     UInt32 phase = 0;
     for (Int32 at : range(first, end)) {
       mbarrier::wait(arrived[stage], phase);
-      sum_stage(acc, shares, s_words[stage].reshape({tiles, words_rows, 256}), s_scales[stage], s_x[stage],
-                warp_k, group, zero_points, type, dtype);
+      const PackedTile weights(s_words[stage].reshape({tiles, words_rows, 256}), shares.warps(), type, dtype);
+      sum_stage(acc, shares, weights, s_scales[stage], s_x[stage], warp_k, group, zero_points, dtype);
       fence::proxy_async();  // what was read may be overwritten by TMA
       sync();
       if (auto has = when(at + stages < end))
@@ -142,23 +142,7 @@ struct HopperLowPrecisionDecode {
     auto s_sums = shared_tensor(float32, {block_m, row_tiles, k_tiles, kWeightTileN});
     auto s_parts = shared_tensor(float32, {split_k, block_m, part_n});
     store_shared(s_sums.reshape({block_m, rows}), acc.transpose());
-    if (split_k == 1) {
-      sync_threads();
-      auto sum =
-          finish(sum_of_tiles(s_sums, 0, block_n), {m_size, n_size, dtype, offset_m, tile_n * kWeightTileN});
-      store_global(g_c, sum, {offset_m, tile_n * kWeightTileN});
-      return;
-    }
-
-    // Each CTA of the cluster gets the sums of a part of the rows of W from all.
-    cluster_sync();  // the others have started
-    for (int part = 0; part < split_k; ++part)
-      store_remote_shared(s_parts[rank], sum_of_tiles(s_sums, part * part_n, part_n), part);
-    cluster_sync();
-    RegisterTensor sum = load_shared(s_parts[0]);
-    for (int i = 1; i < split_k; ++i) sum += load_shared(s_parts[i]);
-    auto offset_n = tile_n * kWeightTileN + rank * part_n;
-    store_global(g_c, finish(sum, {m_size, n_size, dtype, offset_m, offset_n}), {offset_m, offset_n});
+    store_sums(s_sums, s_parts, rank, {m_size, n_size, dtype, offset_m, tile_n * kWeightTileN}, finish, g_c);
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "imbrex/kernels/low_precision/packed_weights.h"
@@ -33,6 +34,9 @@ class PackedTile {
     for (int i = 0; i < bits_; ++i)
       planes_.push_back(load_shared(planes[i].permute({0, 1, 3, 2, 4}).reshape({32 * warps, 4 * sixteens})));
   }
+  /// The same of planes in registers, each with a row for every thread: the words of its rows of W, sixteen by sixteen.
+  PackedTile(std::vector<RegisterValue> planes, int rows, DataType type, DataType dtype)
+      : bits_(type.bits()), rows_(rows), type_(type), dtype_(dtype), planes_(std::move(planes)) {}
 
   /// The weights of one step of k as [64 * tiles, 16]. `zero_points`, [64 * tiles, 1] of the type that weights
   /// become, are subtracted: integers of the weights' range, so that nothing is rounded.

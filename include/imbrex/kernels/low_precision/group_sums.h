@@ -61,14 +61,13 @@ struct StageShares {
   }
 };
 
-/// Adds the products of a stage to acc [rows, block_m]: of words [tiles, 2 * bits, 256], of scales, and of x
-/// [blocks of k, block_m, 64]. Those of a group are summed as they are, and multiplied by its factor once, in float32.
-inline void sum_stage(RegisterTensor& acc, const StageShares& shares, const SharedTensor& words,
+/// Adds the products of a stage to acc [rows, block_m]: of the weights, of scales, and of x [blocks of k, block_m, 64].
+/// Those of a group are summed as they are, and multiplied by its factor once, in float32.
+inline void sum_stage(RegisterTensor& acc, const StageShares& shares, const PackedTile& tile,
                       const SharedTensor& scales, const SharedTensor& x, const Int32& first_block, int group,
-                      int zero_points, DataType type, DataType dtype) {
+                      int zero_points, DataType dtype) {
   const int groups_per_tile = std::max(1, kWeightTileK / group), steps = kWeightSteps / groups_per_tile;
   const int rows = shares.rows(), block_m = shares.block_m;
-  const PackedTile tile(words, shares.warps(), type, dtype);
   // Factors, or zero points, of group `g` of the tiles, [rows, 1].
   auto of_tiles =
       scales.reshape({shares.tiles, groups_per_tile, 1 + zero_points, kWeightTileN}).permute({2, 1, 0, 3});
@@ -113,6 +112,26 @@ inline RegisterValue sum_of_tiles(const SharedTensor& s_sums, int first_row, int
     return self(self, last - 1) + of(last);
   };
   return up_to(up_to, s_sums.shape(2) - 1);
+}
+
+/// Stores what the CTA at `at` has summed, s_sums as above; of a cluster, whose CTAs divide k, each a part of the rows of W,
+/// for which it gets the sums of all. s_parts is [split_k, block_m, rows of a part].
+inline void store_sums(const SharedTensor& s_sums, const SharedTensor& s_parts, const Int32& rank,
+                       const OutputTile& at, const PackedFinish& finish, const GlobalTensor& g_c) {
+  const auto split_k = static_cast<int>(s_parts.shape(0)), part_n = static_cast<int>(s_parts.shape(2));
+  if (split_k == 1) {
+    sync_threads();
+    store_global(g_c, finish(sum_of_tiles(s_sums, 0, part_n), at), {at.row, at.column});
+    return;
+  }
+  cluster_sync();  // the others have started
+  for (int part = 0; part < split_k; ++part)
+    store_remote_shared(s_parts[rank], sum_of_tiles(s_sums, part * part_n, part_n), part);
+  cluster_sync();
+  RegisterTensor sum = load_shared(s_parts[0]);
+  for (int i = 1; i < split_k; ++i) sum += load_shared(s_parts[i]);
+  auto column = at.column + rank * part_n;
+  store_global(g_c, finish(sum, {at.rows, at.columns, at.dtype, at.row, column}), {at.row, column});
 }
 
 }  // namespace imbrex::kernels
