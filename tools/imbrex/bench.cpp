@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "imbrex/core/error.h"
@@ -21,7 +22,7 @@ struct Options {
   BenchOptions bench;
   std::vector<std::string> others, shapes;
   bool json = false, csv = false, tune = false;
-  std::string svg;
+  std::string svg, rows;
 };
 
 [[noreturn]] void fail(const std::string& message, const std::string& help = "") {
@@ -179,6 +180,61 @@ Configuration configuration_for(const RegisteredKernel& kernel, const std::map<s
   return found ? found->configuration : kernel.space.configuration(0);
 }
 
+/// The fields of a line of CSV without quotes.
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (const char c : line) {
+    if (c == ',')
+      fields.emplace_back();
+    else if (c != '\r')
+      fields.back() += c;
+  }
+  return fields;
+}
+
+/// Measures every row of a file, each kernel by itself; prints them with what was measured. A row that cannot be measured is
+/// told of and left out.
+int measure_rows(const Options& options) {
+  std::ifstream file(options.rows);
+  if (!file) fail(fmt::format("cannot read {}", options.rows), "it is CSV: kernel,sizes,config");
+  BenchOptions how = options.bench;
+  how.alone = true;
+  bool all_right = true;
+  std::string line;
+  // Inputs and references are shared by neighbours that have all sizes in common.
+  std::pair<std::string, std::string> problem;
+  fmt::print("kernel,sizes,config,mhz,us,low_us,high_us\n");
+  while (std::getline(file, line)) {
+    const std::vector<std::string> fields = fields_of(line);
+    if (fields.size() < 3 || fields[0] == "kernel") continue;
+    try {
+      const RegisteredKernel& kernel = registered_kernel(fields[0]);
+      std::map<std::string, int64_t> sizes;
+      for (const SizeOption& size : kernel.description.sizes) sizes[size.name] = size.otherwise;
+      sizes = with_shape(kernel, sizes, fields[1]);
+      if (const std::pair now{fields[0], fields[1]}; now != problem || how.data == nullptr) {
+        how.data = std::make_shared<CaseData>();
+        problem = now;
+      }
+      Configuration configuration = kernel.space.configuration(0);
+      for (const Setting& given : kernel.space.parse(fields[2]))
+        for (Setting& setting : configuration)
+          if (setting.name == given.name) setting.bits = given.bits;
+      const BenchResult result = bench(kernel, sizes, configuration, how);
+      for (const BenchMode& mode : result.modes)
+        fmt::print("{},{},{},{:.0f},{:.3f},{:.3f},{:.3f}\n", result.kernel, shape_text(kernel, result),
+                   result.config, mode.clock_mhz, mode.kernel.median, mode.kernel.low, mode.kernel.high);
+      if (!result.verified) fmt::print(stderr, "{}: wrong, not timed: {}\n", line, result.wrong);
+      all_right = all_right && result.verified;
+    } catch (const Error& error) {
+      fmt::print(stderr, "{}: {}\n", line, error.what());
+      all_right = false;
+    }
+    std::fflush(stdout);
+  }
+  return all_right ? 0 : 1;
+}
+
 int run(const Options& options) {
   std::vector<const RegisteredKernel*> kernels{&options.choice.kernel()};
   for (const std::string& name : options.others) kernels.push_back(&registered_kernel(name));
@@ -226,7 +282,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   auto warm = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand(
       "bench", "Time a kernel on a CUDA GPU against cuBLASLt, cuDNN, or a copy of as many bytes");
-  options->choice.add_to(*command);
+  options->choice.add_to(*command, KernelChoice::Need::kOptional);
   command->add_option("--and", options->others, "more kernels, with the same sizes")->delimiter(',');
   command
       ->add_option("--shape", options->shapes,
@@ -252,6 +308,10 @@ void add_bench(CLI::App& app, Action& chosen) {
   command->add_flag("--json", options->json, "print JSON");
   command->add_flag("--csv", options->csv, "print CSV");
   command->add_option("--svg", options->svg, "draw the ratios into this file");
+  command->add_option(
+      "--from", options->rows,
+      "measure every row of this CSV (kernel,sizes,config), each without a rival, and print it "
+      "with its clock and its time");
   command->footer(
       "The kernel is verified first; a wrong one is not timed. Ratio: the rival's time over the kernel's, "
       "above 1 "
@@ -264,9 +324,16 @@ void add_bench(CLI::App& app, Action& chosen) {
       if (*modes == "burst") refuse_given(*command, {"--warm-up"}, "goes with --mode sustained or both");
       if (*modes == "sustained")
         refuse_given(*command, {"--launches", "--pause"}, "goes with --mode burst or both");
+      if (options->rows.empty() != options->choice.is_given())
+        fail("bench: name a KERNEL, or a file by --from", "`imbrex list` lists the kernels");
       options->bench.burst = *modes != "sustained";
       options->bench.sustained = *modes != "burst";
       options->bench.cold_l2 = !*warm;
+      if (!options->rows.empty()) {
+        refuse_given(*command, {"--and", "--shape", "--tune", "--json", "--svg", "--config"},
+                     "does not go with --from");
+        return measure_rows(*options);
+      }
       return run(*options);
     };
   });

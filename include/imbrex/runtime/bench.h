@@ -55,6 +55,7 @@ struct BenchOptions {
   int burst_launches = 10;       ///< of each contender
   double warm_up_s = 3;          ///< of load before sustained launches are timed
   int sustained_launches = 100;  ///< of each contender
+  bool alone = false;            ///< no rival; the clock is that of the kernel's own launches, 32 at most
   bool cold_l2 = true;           ///< each launch begins with a cold L2 that holds no dirty lines
   /// Inputs and references that several kernels for one problem, of the same sizes and seed, share; made by the
   /// first. Null: its own.

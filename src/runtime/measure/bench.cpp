@@ -52,6 +52,11 @@ struct Contest {
     return times;
   }
   BenchMode measure(const std::string& name, int launches) {
+    if (options.alone) {
+      const GpuTimer::WithClock measured =
+          timer.measure_with_clock(kernel, {.launches = launches, .cold = options.cold_l2});
+      return {name, timing(measured.times), {}, measured.mhz};
+    }
     timer.stamp_begin();
     const std::vector<std::vector<double>> times = measure_turns(launches);
     timer.stamp_end();
@@ -63,7 +68,10 @@ struct Contest {
     return mode;
   }
   BenchMode burst() {
-    measure_turns(1);
+    if (options.alone)
+      timer.measure({kernel}, {.launches = 1, .cold = options.cold_l2});
+    else
+      measure_turns(1);
     std::this_thread::sleep_for(std::chrono::duration<double>(options.pause_s));
     return measure("burst", options.burst_launches);
   }
@@ -110,9 +118,9 @@ BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, in
   std::unique_ptr<runtime::CublasLtMatmul> library;
   DeviceTensor rival_out, copied[2];
   Rival rival;
-  if (checked.attention)
+  if (checked.attention && !options.alone)
     rival.process = runtime::TorchAttention::make(*checked.attention, &result.rival_missing);
-  if (checked.matmul) {
+  if (checked.matmul && !options.alone) {
     const StatedMatmul& matmul = *checked.matmul;
     rival_out = DeviceTensor::empty(device, matmul.c.dtype(), matmul.c.shape());
     rival_out.poison();
@@ -130,7 +138,7 @@ BenchResult bench(const RegisteredKernel& kernel, const std::map<std::string, in
                                     2 * default_tolerance(rival_out.dtype()));
     if (!same.passed)
       throw DeviceError(Diagnostic{{}, "cuBLASLt gives another product: " + same.format(), {}, ""});
-  } else {
+  } else if (!options.alone) {
     // As many bytes as the kernel moves at least, half of them read and half written.
     const int64_t half = std::max<int64_t>(result.bytes / 2, 1);
     for (DeviceTensor& tensor : copied) tensor = DeviceTensor::empty(device, uint8, {half});

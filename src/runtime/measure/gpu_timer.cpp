@@ -154,6 +154,57 @@ void GpuTimer::stamp(int which) {
   launch_own(backend, *stamp_kernel_, 4 * int64_t{device_.multiprocessors()}, {stamps_[which].address()});
 }
 
+void GpuTimer::note(const DeviceTensor& stamps, int64_t which) {
+  launch_own(device_.backend(), *stamp_kernel_, 4 * int64_t{device_.multiprocessors()},
+             {stamps.address() + static_cast<uint64_t>(which * kMaxMultiprocessors * 16)});
+}
+
+GpuTimer::WithClock GpuTimer::measure_with_clock(const Launch& contender, const Single& options) {
+  DeviceBackend& backend = device_.backend();
+  const int launches = std::min(options.launches, kMostNoted);
+  stamp_begin();
+  hold(2000);
+  stamp_end();
+  const double highest = mean_clock_mhz();
+  DeviceTensor stamps = DeviceTensor::empty(device_, int64, {2 * launches, kMaxMultiprocessors, 2});
+  backend.fill(stamps.address(), 0, stamps.bytes());
+  hold(kQueueing * launches);
+  for (int i = 0; i < launches; ++i) {
+    if (options.cold) flush();
+    note(stamps, 2 * i);
+    backend.mark(static_cast<size_t>(2 * i));
+    contender();
+    backend.mark(static_cast<size_t>(2 * i + 1));
+    note(stamps, 2 * i + 1);
+  }
+  WithClock result;
+  double in_launches = 0;
+  for (int i = 0; i < launches; ++i) {
+    result.times.push_back(
+        1e3 * backend.milliseconds_between(static_cast<size_t>(2 * i), static_cast<size_t>(2 * i + 1)));
+    in_launches += result.times.back();
+  }
+  const HostTensor notes = stamps.to_host();
+  std::vector<double> rates;
+  double span = 0;  // microseconds between the notes, of the multiprocessor that took them furthest apart
+  for (int64_t sm = 0; sm < kMaxMultiprocessors; ++sm) {
+    double clocks = 0, nanoseconds = 0;
+    for (int64_t i = 0; i < launches; ++i) {
+      int64_t first[2], last[2];
+      std::memcpy(first, notes.bytes().data() + 16 * (2 * i * kMaxMultiprocessors + sm), 16);
+      std::memcpy(last, notes.bytes().data() + 16 * ((2 * i + 1) * kMaxMultiprocessors + sm), 16);
+      if (first[1] == 0 || last[1] == 0) continue;
+      clocks += static_cast<double>(last[0] - first[0]);
+      nanoseconds += static_cast<double>(last[1] - first[1]);
+    }
+    if (nanoseconds > 0) rates.push_back(1e3 * clocks / nanoseconds);
+    span = std::max(span, 1e-3 * nanoseconds);
+  }
+  result.mhz = std::min(highest, (quartiles(rates).median * span - highest * (span - in_launches)) /
+                                     std::max(in_launches, 1e-3));
+  return result;
+}
+
 double GpuTimer::mean_clock_mhz() {
   const HostTensor begin = stamps_[0].to_host(), end = stamps_[1].to_host();
   std::vector<double> clocks;

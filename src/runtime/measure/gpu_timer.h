@@ -44,6 +44,15 @@ class GpuTimer {
   std::vector<std::vector<double>> measure_runs(const std::vector<NumberedLaunch>& contenders,
                                                 const Runs& options);
 
+  struct WithClock {
+    std::vector<double> times;  ///< of single launches, in microseconds
+    double mhz = 0;             ///< the mean clock of the launches themselves
+  };
+  /// As measure() of one contender, at most kMostNoted launches. Every multiprocessor notes its clock and the time right before and
+  /// after each launch; what lies between these notes and the launch is taken to run at the highest clock.
+  WithClock measure_with_clock(const Launch& contender, const Single& options);
+  static constexpr int kMostNoted = 32;
+
   /// Records the clock and the time of every multiprocessor, in order with the launches.
   void stamp_begin() { stamp(0); }
   void stamp_end() { stamp(1); }
@@ -55,6 +64,7 @@ class GpuTimer {
   void hold(double microseconds);
   void flush();
   void stamp(int which);
+  void note(const DeviceTensor& stamps, int64_t which);
 
   Device device_;
   std::shared_ptr<LoadedKernel> spin_kernel_, flush_kernel_, stamp_kernel_;
