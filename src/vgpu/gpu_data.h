@@ -18,6 +18,7 @@
 #include "vgpu/program/module_image.h"
 #include "vgpu/program/program.h"
 #include "vgpu/timeline/flag_writers.h"
+#include "vgpu/timeline/machine_costs.h"
 #include "vgpu/timeline/sampling.h"
 
 namespace imbrex::vgpu {
@@ -50,7 +51,8 @@ struct FunctionData {
   const Target* target = nullptr;
   int64_t max_dynamic_shared = 0;
   std::once_flag estimated;
-  int64_t registers = 0;  // of a thread, estimated when a time is predicted
+  int64_t registers = 0;  // of a thread, when a time is predicted: of the machine code, or estimated
+  std::shared_ptr<const MachineCosts> machine;  // null: only PTX is at hand
 };
 
 }  // namespace detail

@@ -313,14 +313,17 @@ std::vector<std::byte> parameter_bytes(const Launch& launch, const Program& prog
   return bytes;
 }
 
-/// CTAs of a kernel that its registers leave room for on one SM, by an estimate from its PTX.
+/// CTAs of a kernel that its registers leave room for on one SM: those of its machine code, or an estimate from its PTX.
 int64_t register_occupancy(const Launch& launch, detail::FunctionData& function) {
   constexpr int64_t kOfPart = 16384, kParts = 4, kUnit = 8, kMost = 255;
   const Program& program = *function.program;
   std::call_once(function.estimated, [&] {
+    function.machine = assembled_costs(program, std::string(function.target->name), function.target->sm);
     std::string ptx;
-    for (const std::string& line : *program.text) ptx += line + '\n';
-    const int64_t needed = ptx::register_pressure(ptx, program.name).estimate;
+    if (!function.machine)
+      for (const std::string& line : *program.text) ptx += line + '\n';
+    const int64_t needed =
+        function.machine ? function.machine->registers : ptx::register_pressure(ptx, program.name).estimate;
     function.registers = (std::clamp<int64_t>(needed, kUnit, kMost) + kUnit - 1) / kUnit * kUnit;
   });
   const int64_t warps = kOfPart / (function.registers * 32) * kParts;

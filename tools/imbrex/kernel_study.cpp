@@ -8,6 +8,8 @@
 #include <map>
 #include <tuple>
 
+#include "imbrex/runtime/machine_code.h"
+
 namespace imbrex::command {
 
 std::string sizes_text(const KernelChoice& choice) {
@@ -38,6 +40,7 @@ StudyRun study_run(const KernelChoice& choice, const GpuModel& gpu, bool with_ti
   machine.tensor_math = vgpu::TensorMath::kFast;
   machine.count_banks = true;
   machine.count_sectors = true;
+  if (with_timeline) predict_from_machine_code();
   if (with_timeline)
     machine.timeline = {.record = true, .cta = 0, .gpu = std::make_shared<const GpuModel>(gpu)};
   const Device device = Device::virtual_gpu(machine);
@@ -47,6 +50,7 @@ StudyRun study_run(const KernelChoice& choice, const GpuModel& gpu, bool with_ti
 }
 
 Device predicting_device(const GpuModel& gpu, int sms, vgpu::TimelineOptions timeline) {
+  predict_from_machine_code();
   vgpu::Options machine;
   machine.target = gpu.target;
   machine.num_sms = sms > 0 ? sms : gpu.sms;

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "imbrex/core/error.h"
+#include "imbrex/core/find_tool.h"
 #include "imbrex/core/nearest.h"
 #include "imbrex/inspect/gpu_model.h"
 #include "program_report.h"
@@ -111,7 +112,11 @@ void set_environment(const Options& options, const fs::path& libraries, const fs
   if (!options.saved_ptx.empty()) set("IMBREX_SAVE_PTX", fs::absolute(options.saved_ptx).string());
   if (options.stop_at_first) set("IMBREX_STOP_AT_FIRST", "1");
   if (options.notes) set("IMBREX_NOTES", "1");
-  if (!options.timeline.empty()) set("IMBREX_TIMELINE", "1");
+  if (!options.timeline.empty()) {
+    set("IMBREX_TIMELINE", "1");
+    // The real one: the program finds one that keeps PTX.
+    set("IMBREX_TIMELINE_PTXAS", find_cuda_tool("ptxas").path);
+  }
   if (options.checks_tests) {
     const char* before = std::getenv("PYTEST_ADDOPTS");
     std::string added = before == nullptr ? "" : std::string(before) + " ";

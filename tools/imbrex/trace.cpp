@@ -7,6 +7,7 @@
 
 #include "gpu_choice.h"
 #include "imbrex/core/error.h"
+#include "imbrex/runtime/machine_code.h"
 #include "subcommands.h"
 #include "svg.h"
 #include "timeline_text.h"
@@ -36,6 +37,7 @@ int trace(const Options& options) {
   machine.num_sms = options.sms > 0 ? options.sms : gpu.sms;
   machine.checks = vgpu::CheckSet::none();
   machine.tensor_math = vgpu::TensorMath::kFast;
+  predict_from_machine_code();
   machine.timeline = {.record = true,
                       .cta = options.cta,
                       .clock_ghz = options.clock,

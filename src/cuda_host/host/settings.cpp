@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <memory>
 
+#include "cuda_host/image/assemble.h"
 #include "imbrex/core/error.h"
+#include "imbrex/vgpu/timeline_assembler.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -113,6 +115,11 @@ Settings Settings::from_environment() {
   settings.notes = variable("IMBREX_NOTES") == "1";
   if (variable("IMBREX_TIMELINE") == "1") {
     settings.options.timeline.record = true;
+    if (const std::string ptxas = variable("IMBREX_TIMELINE_PTXAS"); !ptxas.empty())
+      vgpu::set_timeline_assembler(
+          [ptxas](const std::string& ptx, const std::string&, const std::string& target) {
+            return assemble(ptxas, ptx, target);
+          });
     settings.options.timeline.gpu = std::make_shared<const GpuModel>(settings.gpu);
     settings.options.timeline.clock_ghz = 1e-3 * static_cast<double>(number("IMBREX_CLOCK_MHZ", 0, 0, 10000));
   }

@@ -32,9 +32,9 @@ struct RecordedStep {
   uint32_t insn = 0;  // index into Program::code
   int32_t id = 0;     // kRun: how often products by mma.sync follow loads from shared memory
   int32_t phase = 0;
-  // kRun, in clocks: of the warp alone; of its sub-partition's issue port; of the SM's shared memory; of the
-  // sub-partition's tensor core (mma.sync).
-  float alone = 0, issue = 0, shared = 0, matrix = 0;
+  // kRun, in clocks: of the warp alone; of its sub-partition, which issues and has units that take longer; of the SM's shared
+  // memory; of the sub-partition's tensor core (mma.sync). slots: instructions that are issued.
+  float alone = 0, issue = 0, shared = 0, matrix = 0, slots = 0;
 };
 
 /// What work a unit is given, as the operation itself describes it.

@@ -134,7 +134,8 @@ struct SmModel {
   Server shared, tma, l2_port, l2_store, tensor, starts;
   CacheModel l1{0};
   static constexpr uint64_t kMaxGroups = 16;
-  int group = 0;  // of SMs (GPC), whose requests for the same bytes are served together
+  int group = 0;     // of SMs (GPC), whose requests for the same bytes are served together
+  double slots = 0;  // instructions issued
   int64_t resident = 0;
   int64_t columns_free = 0;
   int32_t permit_of =

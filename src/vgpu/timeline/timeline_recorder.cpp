@@ -34,6 +34,7 @@ std::vector<int32_t> loads_for(WarpState& warp, const InstructionInfo& info, con
 TimelineRecorder::TimelineRecorder(const LaunchContext& launch, int64_t number, std::vector<int64_t> ctas,
                                    bool with_texts)
     : program_(&launch.program),
+      machine_(assembled_costs_of(launch.program)),
       memory_(&launch.memory),
       signals_(launch.signals),
       rank_(launch.rank),
@@ -76,12 +77,13 @@ void TimelineRecorder::flush(size_t warp, uint32_t insn) {
     step.id = state.operand_groups;
     step.alone = static_cast<float>(alone);
     step.issue = static_cast<float>(state.issue);
+    step.slots = static_cast<float>(state.slots);
     step.shared = static_cast<float>(state.shared);
     step.matrix = static_cast<float>(state.matrix);
     push(warp, step);
   }
   state.run_begin = state.clock;
-  state.issue = state.shared = state.matrix = 0;
+  state.issue = state.slots = state.shared = state.matrix = 0;
   state.operand_groups = 0;
   state.run_insn = insn;
 }
@@ -89,8 +91,16 @@ void TimelineRecorder::flush(size_t warp, uint32_t insn) {
 void TimelineRecorder::issue(size_t warp, const Instruction& insn, const InstructionInfo& info) {
   WarpState& state = states_[warp];
   const auto cost = static_cast<CostClass>(info.cost);
-  if (cost == CostClass::kFree) {
-    // The machine code uses the source itself.
+  const MachineCosts::Cost* const made = machine_ != nullptr ? &machine_->costs[insn.index] : nullptr;
+  const bool is_merged =
+      made != nullptr && made->issue == 0 && (cost == CostClass::kAlu || cost == CostClass::kWide);
+  if (cost == CostClass::kFree || is_merged) {
+    if (made != nullptr) {
+      state.port = std::max(state.port, state.clock) + made->stall;
+      state.issue += made->issue;
+      state.slots += made->issue;
+    }
+    // The machine code uses the source itself, or has done it with another instruction.
     double ready = 0;
     int32_t load = -1;
     for (uint32_t r : info.reads) {
@@ -124,9 +134,16 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
   state.has_operands |= state.wavefronts > 0;
   state.shared += state.wavefronts;
   latency += state.wavefronts;
-  state.port = std::max(state.port, state.clock) + price.issue;
+  // An exact division and its like are what was measured; the rest of a warp's instructions are as far apart as the assembler put them.
+  const bool is_made = made != nullptr && price.alone == 0;
+  state.port = std::max(state.port, state.clock) + (is_made ? made->stall : price.issue);
   state.last = std::max(state.last, begin + std::max(price.issue, price.alone));
-  state.issue += price.issue;
+  const bool is_narrow =
+      cost == CostClass::kMufu || cost == CostClass::kDouble;  // a unit, rather than issue slots
+  state.issue += !is_made    ? price.issue
+                 : is_narrow ? std::max<double>(price.issue, made->issue)
+                             : made->issue;
+  state.slots += made != nullptr ? made->issue : price.issue;
   if (price.alone > 0 || info.ends_block) end_block(state);
   for (uint32_t r : info.writes) {
     state.ready[r] = state.load >= 0 ? 0 : begin + latency;
@@ -159,11 +176,13 @@ void TimelineRecorder::executed(size_t warp, const Instruction& insn, Step step)
     if (state.spin_insn == insn.index && state.spin_steps == steps) {
       state.clock = state.port = state.last = state.spin_clock;
       state.issue = state.spin_issue;
+      state.slots = state.spin_slots;
     }
     state.spin_insn = insn.index;
     state.spin_steps = steps;
     state.spin_clock = state.clock;
     state.spin_issue = state.issue;
+    state.spin_slots = state.slots;
   }
   issue(warp, insn, info);
   if (cost == CostClass::kFence && info.drains) drain(warp, insn.index);
@@ -231,7 +250,7 @@ bool TimelineRecorder::looks_again(size_t warp, const Instruction& insn, const s
   steps.resize(look.steps);
   steps[look.wait].id = signals_->last(at);
   state.clock = state.port = state.last = state.run_begin = look.clock;
-  state.issue = state.shared = state.matrix = 0;
+  state.issue = state.slots = state.shared = state.matrix = 0;
   state.run_insn = insn.index;
   state.load = look.load;
   return true;

@@ -16,6 +16,7 @@
 #include "vgpu/program/launch.h"
 #include "vgpu/timeline/cost_model.h"
 #include "vgpu/timeline/flag_writers.h"
+#include "vgpu/timeline/machine_costs.h"
 #include "vgpu/timeline/recording.h"
 #include "vgpu/timeline/signal_board.h"
 
@@ -87,7 +88,7 @@ class TimelineRecorder {
     // Of the warp alone, without its waits: the earliest begin of the instructions of this block, which overlap as far as
     // they do not depend on each other; when all of them have been issued one by one; and when the last of them has been.
     double clock = 0, port = 0, last = 0;
-    double run_begin = 0, issue = 0, shared = 0, matrix = 0;  // since the last event
+    double run_begin = 0, issue = 0, slots = 0, shared = 0, matrix = 0;  // since the last event
     uint32_t run_insn = 0;
     double matrix_free = 0;
     int32_t operand_groups = 0;  // loads from shared memory with products behind them, since the last event
@@ -112,7 +113,7 @@ class TimelineRecorder {
     // A test that fails again costs nothing: how often depends on the schedule.
     uint32_t spin_insn = ~0u;
     size_t spin_steps = 0;
-    double spin_clock = 0, spin_issue = 0;
+    double spin_clock = 0, spin_issue = 0, spin_slots = 0;
     Look look;
   };
 
@@ -139,6 +140,7 @@ class TimelineRecorder {
   void add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes, uint32_t bytes);
 
   const Program* program_;
+  const MachineCosts* machine_;  // null: only PTX is at hand
   const GlobalMemory* memory_;
   SignalBoard* signals_;  // null: nobody asks who waits for which store
   int rank_;              // of the GPU among those of a node; -1: it is alone

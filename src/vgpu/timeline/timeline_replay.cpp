@@ -118,6 +118,7 @@ double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
     end = taken;
     by = resource;
   };
+  sm.slots += step.slots;
   take(sm.issue[part], demand.issue, Resource::kInstructions, others);
   if (demand.shared > 0) {
     int all = 0;
@@ -411,9 +412,9 @@ Timeline Replay::finish() {
     t.active_sms += sm.was_used ? 1 : 0;
     tensor += sm.tensor.busy();
     tma += sm.tma.busy();
+    issue += sm.slots / SmModel::kParts;
     for (size_t part = 0; part < SmModel::kParts; ++part) {
       tensor += sm.mma_sync[part].busy() / SmModel::kParts;
-      issue += sm.issue[part].busy() / SmModel::kParts;
     }
   }
   for (const Recording& recording : recordings_) t.ctas += static_cast<int64_t>(recording.ctas.size());

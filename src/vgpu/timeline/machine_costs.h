@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel's instructions take of a warp and of its sub-partition where its machine code is at hand.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "vgpu/program/program.h"
+
+namespace imbrex::ptx {
+struct MachineCode;
+}
+
+namespace imbrex::vgpu {
+
+/// By index into Program::code: how many instructions the assembler made of one of PTX, and for how many clocks each time they keep
+/// their warp from issuing more. Both may be fractions, and 0: of what is merged into another, or lifted out of a loop.
+struct MachineCosts {
+  struct Cost {
+    float issue = 0, stall = 0;
+  };
+  int registers = 0;  // of a thread
+  std::vector<Cost> costs;
+};
+
+MachineCosts machine_costs(const Program& program, const ptx::MachineCode& code);
+
+/// By the assembler of the process (imbrex/vgpu/timeline_assembler.h); null where there is none, or it cannot. `program` must live at least
+/// as long as the result, by which it is found again.
+std::shared_ptr<const MachineCosts> assembled_costs(const Program& program, const std::string& target,
+                                                    int sm);
+/// What assembled_costs() returned for the program; null where it did not, or that is no longer kept.
+const MachineCosts* assembled_costs_of(const Program& program);
+
+}  // namespace imbrex::vgpu

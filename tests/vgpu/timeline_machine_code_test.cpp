@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predictions that read machine code.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "../ptxas.h"
+#include "imbrex/vgpu/timeline_assembler.h"
+#include "ptx/machine_code.h"
+#include "timeline_kit.h"
+#include "vgpu/timeline/machine_costs.h"
+
+namespace imbrex::vgpu {
+namespace {
+
+/// A program of which only the lines of its instructions matter, and where its blocks end.
+struct Lines {
+  Program program;
+  explicit Lines(std::vector<std::string> text) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i].back() == ':') continue;
+      InstructionInfo info;
+      info.ptx_line = static_cast<int>(i + 1);
+      info.ends_block = text[i].find("bra") != std::string::npos;
+      program.info.push_back(info);
+    }
+    program.text = std::make_shared<const std::vector<std::string>>(std::move(text));
+  }
+};
+
+constexpr uint16_t kLoad = 0x181, kAdd = 0x010;
+
+TEST(MachineCosts, ALoopThatWasCopiedCostsEachRoundItsShare) {
+  const Lines loop({"mov", "LOOP:", "ld", "add", "bra"});
+  ptx::MachineCode code{40, {{1, kAdd, 2, 0}}};
+  for (int copy = 0; copy < 4; ++copy) {
+    code.instructions.push_back({3, kLoad, 3, 1});
+    code.instructions.push_back({4, kAdd, 1, 1});
+    code.instructions.push_back({4, kAdd, 5, 1});
+  }
+  code.instructions.push_back({5, 0x147, 5, 1});
+  const MachineCosts costs = machine_costs(loop.program, code);
+  EXPECT_EQ(costs.registers, 40);
+  ASSERT_EQ(costs.costs.size(), 4u);
+  EXPECT_FLOAT_EQ(costs.costs[0].issue, 1);
+  EXPECT_FLOAT_EQ(costs.costs[0].stall, 2);
+  EXPECT_FLOAT_EQ(costs.costs[1].issue, 1);
+  EXPECT_FLOAT_EQ(costs.costs[2].issue, 2);
+  EXPECT_FLOAT_EQ(costs.costs[2].stall, 6);
+  EXPECT_FLOAT_EQ(costs.costs[3].issue, 0.25);  // one branch for four rounds
+}
+
+TEST(MachineCosts, WhatWasLiftedOutOfALoopOrMergedCostsNothingInIt) {
+  const Lines loop({"LOOP:", "cvt", "ld", "add", "bra"});
+  const ptx::MachineCode code{16, {{2, kAdd, 4, 0}, {3, kLoad, 2, 1}, {5, 0x147, 5, 1}}};
+  const MachineCosts costs = machine_costs(loop.program, code);
+  EXPECT_FLOAT_EQ(costs.costs[0].issue, 0);
+  EXPECT_FLOAT_EQ(costs.costs[1].issue, 1);
+  EXPECT_FLOAT_EQ(costs.costs[2].issue, 0);
+}
+
+TEST(MachineCosts, InstructionsOfOneLineShareWhatWasMadeOfIt) {
+  Lines line({"add"});
+  line.program.info.push_back(line.program.info[0]);
+  const ptx::MachineCode code{16, {{1, kLoad, 4, 0}}};
+  const MachineCosts costs = machine_costs(line.program, code);
+  EXPECT_FLOAT_EQ(costs.costs[0].issue, 0.5);
+  EXPECT_FLOAT_EQ(costs.costs[1].stall, 2);
+}
+
+/// Sums of products that depend on each other, so that the assembler may not leave any out.
+std::string chain(int count) {
+  std::string body = "  mad.wide.u32 %b, %t, 4, %a;\n  ld.global.f32 %f0, [%b];\n";
+  for (int i = 0; i < count; ++i) body += "  fma.rn.f32 %f0, %f0, %f0, %f0;\n";
+  return body + "  st.global.f32 [%b], %f0;\n";
+}
+
+class TimelineMachineCode : public testing::Test {
+ protected:
+  void TearDown() override { set_timeline_assembler(nullptr); }
+};
+
+TEST_F(TimelineMachineCode, IsAskedForOnceAndPredictionsOfPtxStandWhereThereIsNone) {
+  const int64_t of_ptx = predict(chain(64)).cycles;
+  int asked = 0;
+  set_timeline_assembler([&](const std::string& ptx, const std::string& kernel, const std::string& target) {
+    ++asked;
+    EXPECT_NE(ptx.find("fma.rn.f32"), std::string::npos);
+    EXPECT_EQ(kernel, "k");
+    EXPECT_EQ(target, "sm_90a");
+    return std::string("no cubin");
+  });
+  EXPECT_EQ(predict(chain(64)).cycles, of_ptx);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(TimelineMachineCode, SaysWhatIsIssuedAndHowLongItTakes) {
+  IMBREX_NEEDS_PTXAS();
+  // Nothing is added, which the assembler leaves out, and PTX does not show.
+  std::string body = "  mad.wide.u32 %b, %t, 4, %a;\n  ld.global.u32 %x, [%b];\n";
+  for (int i = 0; i < 256; ++i) body += "  add.u32 %x, %x, 0;\n";
+  body += "  st.global.u32 [%b], %x;\n";
+  const Timeline of_ptx = predict(body), longer = predict(chain(256));
+  set_timeline_assembler([](const std::string& ptx, const std::string&, const std::string& target) {
+    const std::string file =
+        (std::filesystem::temp_directory_path() / ("imbrex_timeline_" + std::to_string(getpid()) + ".cubin"))
+            .string();
+    ptxas_says(ptx, "-lineinfo -arch=" + target, file);
+    std::stringstream cubin;
+    cubin << std::ifstream(file, std::ios::binary).rdbuf();
+    std::filesystem::remove(file);
+    return cubin.str();
+  });
+  const Timeline of_code = predict(body), longer_of_code = predict(chain(256));
+  EXPECT_GT(of_ptx.cycles - of_code.cycles, 256 * 3);
+  EXPECT_NEAR(static_cast<double>(longer_of_code.cycles), static_cast<double>(longer.cycles), 100);
+}
+
+}  // namespace
+}  // namespace imbrex::vgpu
