@@ -75,6 +75,13 @@ MatmulChoice tile(int m, int n, int stages, int consumers, int cluster_m, int cl
 }
 
 std::vector<MatmulChoice> candidates(const BenchCase& c) {
+  const auto stored_whole = [](MatmulChoice choice, int slices) {
+    choice.store_stages = slices;
+    return choice;
+  };
+  if (c.m >= 4096 && c.kind != Kind::kGather)
+    return {tile(128, 256, 4, 2, 2, 1), stored_whole(tile(128, 256, 3, 2, 2, 1), 4),
+            stored_whole(tile(128, 192, 4, 2, 2, 1), 3), stored_whole(tile(128, 256, 3, 2, 2, 1), 2)};
   if (c.m >= 4096)
     return {tile(128, 256, 4, 2, 2, 1), tile(128, 256, 4, 2, 1, 2), tile(256, 128, 3, 2, 1, 2),
             tile(128, 192, 4, 2, 1, 2)};

@@ -102,7 +102,7 @@ class GatheredProduct : public FusedProduct {
 
   FusedSizes largest_;
   SymmetricTensor rows_;  // all of them, [m, k], and room for as many of each rank
-  Apart<AllGatherKernel> gather_;
+  Apart<AllGatherKernel<true>> gather_;
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
 };
 
@@ -136,7 +136,7 @@ class ScatteredProduct : public FusedProduct {
                    const FusedOptions& options, SourceLocation where, bool to_all);
 
   FusedSizes largest_;
-  Apart<OneShotAllReduce> add_;
+  Apart<OneShotAllReduce<true>> add_;
   SymmetricTensor partials_;  // [ranks, rows of a rank, n]
   SymmetricTensor nowhere_;   // [ranks, n], where ranks without rows store a result, each its own row
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;

@@ -14,8 +14,9 @@ namespace imbrex::parallel {
 inline int unit_of_rows(int64_t n) { return static_cast<int>(std::gcd(n, int64_t{16})); }
 
 /// Every rank's y is the x of all ranks, [ranks, n]: each stores its own to all.
+template <bool kOverlaps>
 struct AllGatherKernel {
-  static constexpr const char* target = "sm_80";
+  static constexpr const char* target = kOverlaps ? "sm_90" : "sm_80";
   int block = 4096;
   int num_warps = 8;
 
@@ -24,6 +25,7 @@ struct AllGatherKernel {
                   Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
+    wait_for_kernel_before(kOverlaps);
     Int32 n = n_units * n_unit;
     auto g_x = global_view(x_ptr, dtype, {n});
     auto g_y = symmetric_view(y_ptr, dtype, rank_stride_bytes, ranks, {ranks, n});
@@ -40,8 +42,9 @@ struct AllGatherKernel {
 };
 
 /// Rank r's y, [n], is the sum of row r of all ranks' x, [ranks, n], in float32 in the order of the ranks.
+template <bool kOverlaps>
 struct ReduceScatterKernel {
-  static constexpr const char* target = "sm_80";
+  static constexpr const char* target = kOverlaps ? "sm_90" : "sm_80";
   int block = 4096;
   int num_warps = 8;
 
@@ -50,6 +53,7 @@ struct ReduceScatterKernel {
                   Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
+    wait_for_kernel_before(kOverlaps);
     Int32 n = n_units * n_unit;
     auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {ranks, n});
     auto g_y = global_view(y_ptr, dtype, {n});
@@ -67,7 +71,7 @@ struct ReduceScatterKernel {
 };
 
 /// What AllGather and ReduceScatter share. Made and used by every rank alike; calls, graphs and preparing as AllReduce.
-template <class K>
+template <template <bool> class K>
 class RowCollective {
  public:
   /// At most `ctas` of each rank take part, fewer for small tensors; a GPU must hold them all at once.
@@ -76,7 +80,7 @@ class RowCollective {
         ctas_(ctas),
         signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()), where)),
         calls_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {ctas}))),
-        kernel_({}, ranks_.device()) {}
+        kernel_(ranks_.device()) {}
 
  protected:
   /// `rows` has a row per rank, `row` is one. `x_is_row`: it is what is read.
@@ -95,11 +99,13 @@ class RowCollective {
     ranks_.agree(name, row.dtype(), {n}, where);
     if (!ranks_.reaches_peers()) return;  // NCCL's kernels do it
     const uint64_t of_row = row.address(), of_rows = rows.all().address();
-    const int64_t ctas = std::clamp<int64_t>(cdiv(n, K().block), 1, ctas_);
+    const int64_t ctas = std::clamp<int64_t>(cdiv(n, K<true>().block), 1, ctas_);
     const int unit = unit_of_rows(n);
-    body(kernel_, n / unit, unit, ctas, ctas_, ranks_.size(), rows.rank_stride_bytes(), ranks_.rank(),
-         row.dtype(), x_is_row ? of_row : of_rows, x_is_row ? of_rows : of_row, signals_.all().address(),
-         calls_);
+    kernel_.with([&](auto& kernel) {
+      body(kernel, n / unit, unit, ctas, ctas_, ranks_.size(), rows.rank_stride_bytes(), ranks_.rank(),
+           row.dtype(), x_is_row ? of_row : of_rows, x_is_row ? of_rows : of_row, signals_.all().address(),
+           calls_);
+    });
   }
   LaunchReport launch(const char* name, const SymmetricTensor& rows, const DeviceTensor& row, bool x_is_row,
                       const Stream& stream, SourceLocation where) {
@@ -125,7 +131,7 @@ class RowCollective {
   int ctas_;
   SymmetricTensor signals_;
   DeviceTensor calls_;
-  Kernel<K> kernel_;
+  OverlappingKernel<K> kernel_;
 };
 
 class AllGather : public RowCollective<AllGatherKernel> {

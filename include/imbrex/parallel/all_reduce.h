@@ -62,9 +62,37 @@ RegisterTensor sum_of_ranks(int ranks, Load load) {
   return sum;
 }
 
+/// A kernel for the GPU that it runs on. From sm_90 on K<true> is launched while the kernel before it ends, and lets the one behind
+/// it be; it waits for the one before where it begins to read memory.
+template <template <bool kOverlaps> class K>
+class OverlappingKernel {
+ public:
+  explicit OverlappingKernel(const Device& device, const K<false>& tiles = {})
+      : overlaps_(device.can_run("sm_90")), plain_(tiles, device), overlapping_({tiles.block}, device) {}
+  /// body(kernel)
+  template <class Body>
+  void with(Body&& body) {
+    if (overlaps_)
+      body(overlapping_);
+    else
+      body(plain_);
+  }
+
+ private:
+  bool overlaps_;
+  Kernel<K<false>> plain_;
+  Kernel<K<true>> overlapping_;
+};
+inline void wait_for_kernel_before(bool overlaps) {
+  if (!overlaps) return;
+  griddepcontrol::wait();
+  griddepcontrol::launch_dependents();
+}
+
 /// y = the sum of all ranks' x; y is this rank's own, [n].
+template <bool kOverlaps>
 struct OneShotAllReduce {
-  static constexpr const char* target = "sm_80";
+  static constexpr const char* target = kOverlaps ? "sm_90" : "sm_80";
   int block = 2048;
   int num_warps = 8;
 
@@ -73,6 +101,7 @@ struct OneShotAllReduce {
                   Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
+    wait_for_kernel_before(kOverlaps);
     auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {n});
     auto g_y = global_view(y_ptr, dtype, {n});
     MeetingsOfCtas ctas_of_ranks(signal_ptr, call_ptr, most_ctas, 2, ranks, rank_stride_bytes, rank);
@@ -89,8 +118,9 @@ struct OneShotAllReduce {
 };
 
 /// y = the sum of all ranks' x; y is symmetric too, since others store to it.
+template <bool kOverlaps>
 struct TwoShotAllReduce {
-  static constexpr const char* target = "sm_80";
+  static constexpr const char* target = kOverlaps ? "sm_90" : "sm_80";
   int block = 2048;
   int num_warps = 8;
 
@@ -99,6 +129,7 @@ struct TwoShotAllReduce {
                   Ptr<int32> call_ptr) const {
     grid(ctas);
     warps(num_warps);
+    wait_for_kernel_before(kOverlaps);
     auto g_x = symmetric_view(x_ptr, dtype, rank_stride_bytes, ranks, {n});
     auto g_y = symmetric_view(y_ptr, dtype, rank_stride_bytes, ranks, {n});
     MeetingsOfCtas ctas_of_ranks(signal_ptr, call_ptr, most_ctas, 2, ranks, rank_stride_bytes, rank);
@@ -128,10 +159,10 @@ class AllReduce {
         ctas_(ctas),
         signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()), where)),
         calls_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {ctas}))),
-        one_shot_({.block = kBlock}, ranks_.device()),
-        large_one_shot_({.block = kLargeBlock}, ranks_.device()),
-        two_shot_({.block = kBlock}, ranks_.device()),
-        large_two_shot_({.block = kLargeBlock}, ranks_.device()) {}
+        one_shot_(ranks_.device(), {.block = kBlock}),
+        large_one_shot_(ranks_.device(), {.block = kLargeBlock}),
+        two_shot_(ranks_.device(), {.block = kBlock}),
+        large_two_shot_(ranks_.device(), {.block = kLargeBlock}) {}
 
   /// Which of the two is taken for tensors of so many bytes.
   static Kind choose(int64_t bytes) { return bytes <= int64_t{64} << 10 ? Kind::kOneShot : Kind::kTwoShot; }
@@ -180,16 +211,18 @@ class AllReduce {
            x.all().address(), is_one_shot ? y.mine().address() : y.all().address(), signals_.all().address(),
            calls_);
     };
-    if (is_one_shot) return is_large ? call(large_one_shot_) : call(one_shot_);
-    return is_large ? call(large_two_shot_) : call(two_shot_);
+    if (is_one_shot)
+      (is_large ? large_one_shot_ : one_shot_).with(call);
+    else
+      (is_large ? large_two_shot_ : two_shot_).with(call);
   }
 
   Communicator ranks_;
   int ctas_;
   SymmetricTensor signals_;
   DeviceTensor calls_;
-  Kernel<OneShotAllReduce> one_shot_, large_one_shot_;
-  Kernel<TwoShotAllReduce> two_shot_, large_two_shot_;
+  OverlappingKernel<OneShotAllReduce> one_shot_, large_one_shot_;
+  OverlappingKernel<TwoShotAllReduce> two_shot_, large_two_shot_;
 };
 
 }  // namespace imbrex::parallel
