@@ -82,6 +82,7 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
                                                 "hopper_weight_gradient",
                                                 "low_precision_ampere",
                                                 "low_precision_decode",
+                                                "low_precision_direct",
                                                 "rope",
                                                 "routed_swiglu",
                                                 "scatter_add_rows",
