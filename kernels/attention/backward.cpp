@@ -87,21 +87,24 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   const ScoreArguments steps = score_arguments({"attention_backward", {{"q", q}, {"k", k}}}, options,
                                                {.heads = head_extent(q, 1)}, q.address());
   const int64_t larger = call.larger_size();
-  if (!options.deterministic && larger >= 64 && call.may_add() && !needs_registers(steps)) {
-    kernels::WithScoreOptions<kernels::AttentionGradientAll> of_all;
-    if (larger == 64) of_all.slopes_shared = false, of_all.held = 2;  // there is room in registers
-    auto& kernel = configured_kernel(q.device(), of_all, {of_all.held, 0, 0});
+  // Where heads are small there are registers for three warp groups, and then tensor cores wait less for exponentials.
+  const bool may_be_three = !call.is_packed() && !needs_registers(steps);
+  const int of_kv_groups = may_be_three && larger <= 64 ? 3 : 2,
+            of_q_groups = may_be_three && (larger <= 64 || larger == 96) ? 3 : 2;
+  if (!options.deterministic && larger > 64 && call.may_add() && !needs_registers(steps)) {
+    auto& kernel = kernel_of_device<kernels::WithScoreOptions<kernels::AttentionGradientAll>>(q.device());
     return call.launch_adding([&](const auto& of) { return kernel.on(options.stream)(of, steps); });
   }
-  kernels::WithScoreOptions<kernels::AttentionGradientKv> of_kv;
+  kernels::WithScoreOptions<kernels::AttentionGradientKv> of_kv{.consumers = of_kv_groups};
+  if (of_kv_groups == 3) of_kv.stages = 4;
   if (larger > 128) of_kv.stages = 2;
-  if (larger <= 64 && steps.causal && !call.is_packed()) of_kv = {.block_q = 128, .stages = 2};
   if (larger > 192 || needs_registers(steps) || (call.is_packed() && larger > 64)) of_kv.block_q = 32;
-  kernels::WithScoreOptions<kernels::AttentionGradientQ> of_q;
+  kernels::WithScoreOptions<kernels::AttentionGradientQ> of_q{.consumers = of_q_groups, .overlaps = true};
+  if (of_q_groups == 3) of_q.stages = 4;
   if (larger > 128) of_q.stages = 2;
   if (larger > 192 || needs_registers(steps)) of_q.block_kv = 32;
-  auto& kv_kernel = configured_kernel(q.device(), of_kv, {of_kv.block_q, of_kv.stages, 0});
-  auto& q_kernel = configured_kernel(q.device(), of_q, {of_q.block_kv, of_q.stages, 0});
+  auto& kv_kernel = configured_kernel(q.device(), of_kv, {of_kv.block_q, of_kv.stages, of_kv_groups});
+  auto& q_kernel = configured_kernel(q.device(), of_q, {of_q.block_kv, of_q.stages, of_q_groups});
   return call.launch([&](const auto& of) { return kv_kernel.on(options.stream)(of, steps); },
                      [&](const auto& of) { return q_kernel.on(options.stream)(of, steps); });
 }

@@ -63,10 +63,11 @@ DecodeSizes check(const AttentionCall& call, const DeviceTensor& q, const Device
 LaunchReport attention_latent_decode(const DeviceTensor& q, const DeviceTensor& cache, const DeviceTensor& o,
                                      const AttentionDecodeOptions& options, SourceLocation where) {
   const CallerLine caller(where);
-  const LatentDecodeAttention tiles;
+  LatentDecodeAttention tiles;
   const AttentionCall call("attention_latent_decode", {{"q", q}, {"cache", cache}, {"o", o}});
   const DecodeSizes s = check(call, q, cache, o, options, tiles.block_kv);
   const int64_t value_size = head_extent(o, 3);
+  tiles.helps_early = s.group * s.q_size <= LatentDecodeAttention::kRows;  // one tile reads a sequence
   std::vector<Workspace> held;  // given back when the launches are on the stream
   const DeviceTensor from = reachable(q, true, options.stream, held),
                      to = reachable(o, false, options.stream, held);
@@ -78,7 +79,7 @@ LaunchReport attention_latent_decode(const DeviceTensor& q, const DeviceTensor& 
                         LatentDecodeAttention::kRows, from, options, held);
   const HeadArguments qs(from), os(to);
   LaunchReport report =
-      configured_kernel(q.device(), tiles, {tiles.block_kv, tiles.stages, 0})
+      configured_kernel(q.device(), tiles, {tiles.block_kv, tiles.stages, tiles.helps_early})
           .on(options.stream)(s.batches, s.group, s.q_size, parts, s.head_size, value_size, parts > 1,
                               options.causal, attention_scale(options.scale, s.head_size), q.dtype(), qs,
                               CacheArguments(cache, cache, options.lengths, options.page_table), os,

@@ -196,7 +196,7 @@ def attention(
         an element stands for is multiplied by its head's. With one dimension more, [..., heads, (rows + 127) // 128], by that of
         its block of 128 rows, which is positive; not of packed sequences. All or none.
     deterministic: equal calls have gradients of equal bits; False lets the last bits of q's differ where that is faster (heads of
-        64, 96 and 128 with no mask but `causal`, v's size that of k, not packed), for more memory meanwhile.
+        96 and 128 with no mask but `causal`, v's size that of k, not packed), for more memory meanwhile.
 
     Strides may be any: `x.transpose(1, 2)` of [batch, rows, heads, d] is not copied, and what is returned for it is such a
     view too. Differentiable by torch in q, k and v of 16 bits. Raises LaunchError naming the argument. On a GPU that runs sm_90a (Hopper).

@@ -101,14 +101,14 @@ TEST(AttentionAtLength, GradientsOfThreeThousandRows) {
   expect_gradients({.heads = 1, .heads_kv = 1, .rows = 3000, .rows_kv = 3000, .d = 64, .d_v = 64});
   expect_gradients({.heads = 1, .heads_kv = 1, .rows = 3000, .rows_kv = 3000, .d = 16, .d_v = 16},
                    {.causal = true}, float16);
-  expect_gradients({.heads = 1, .heads_kv = 1, .rows = 3000, .rows_kv = 3000, .d = 64, .d_v = 64},
+  expect_gradients({.heads = 1, .heads_kv = 1, .rows = 3000, .rows_kv = 3000, .d = 96, .d_v = 96},
                    {.deterministic = false}, float16);
 }
 TEST(AttentionBackward, HeadsThatShareKAndV) {
   expect_gradients({.batch = 2, .heads = 6, .heads_kv = 2, .rows = 129}, {.causal = true});
 }
 TEST(AttentionBackward, HeadSizes) {
-  for (const int64_t d : {80, 128}) expect_gradients({.heads = 1, .heads_kv = 1, .d = d, .d_v = d});
+  for (const int64_t d : {80, 96, 128}) expect_gradients({.heads = 1, .heads_kv = 1, .d = d, .d_v = d});
   expect_gradients({.heads = 1, .heads_kv = 1, .d = 192, .d_v = 128});
   expect_gradients({.heads = 1, .heads_kv = 1, .d = 256, .d_v = 256});
 }
@@ -134,22 +134,34 @@ TEST(AttentionBackward, InAnyOrder) {
             .heads_kv = 2,
             .rows = 300,
             .rows_kv = 333,
-            .d = seed > 1 ? 128 : 64,
-            .d_v = seed > 1 ? 128 : 64},
+            .d = seed > 1 ? 128 : 96,
+            .d_v = seed > 1 ? 128 : 96},
            {.causal = seed > 1}, seed);
   expect({.heads = 2, .rows = 200, .rows_kv = 70, .d = 128, .d_v = 128}, {.causal = true});
-  // K and V in registers, whose blocks the diagonal cuts in odd places
+  // blocks that the diagonal cuts in odd places
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{301, 333}, {203, 71}, {7, 257}})
-    expect({.heads = 4, .heads_kv = 2, .rows = rows, .rows_kv = columns, .d = 64, .d_v = 64},
+    expect({.heads = 4, .heads_kv = 2, .rows = rows, .rows_kv = columns, .d = 96, .d_v = 96},
            {.causal = true}, rows % 4);
   for (const int64_t rows : {1, 7, 129})
     for (const int64_t columns : {1, 7, 129})
-      expect({.batch = 2, .heads = 2, .heads_kv = 1, .rows = rows, .rows_kv = columns, .d = 64, .d_v = 64},
+      expect({.batch = 2, .heads = 2, .heads_kv = 1, .rows = rows, .rows_kv = columns, .d = 96, .d_v = 96},
              {.causal = rows != 7});
   const DeviceTensor some = DeviceTensor::random(virtual_gpu(), float32, {1}, 1);
   expect({.heads = 4, .d = 128, .d_v = 128}, {.causal = true, .sinks = some});
   expect({.d = 16, .d_v = 16}, {});
-  expect({.d = 64, .d_v = 64}, {.soft_cap = 1.5f});
+  expect({.d = 64, .d_v = 64}, {});
+  expect({.d = 96, .d_v = 96}, {.soft_cap = 1.5f});
+}
+/// Small heads are worked on by three warp groups, in blocks of 192 rows; what is needed of each row is padded to 128.
+TEST(AttentionBackward, BlocksOfThreeWarpGroups) {
+  for (const int64_t rows : {191, 193, 386})
+    for (const int64_t columns : {191, 193, 386})
+      expect_gradients(
+          {.batch = 2, .heads = 2, .heads_kv = 1, .rows = rows, .rows_kv = columns, .d = 64, .d_v = 64},
+          {.causal = rows != 193}, columns == 193 ? float16 : bfloat16, static_cast<uint64_t>(rows));
+  const DeviceTensor some = DeviceTensor::random(virtual_gpu(), float32, {1}, 1);
+  expect_gradients({.heads = 4, .rows = 200, .rows_kv = 200, .d = 48, .d_v = 16},
+                   {.causal = true, .sinks = some});
 }
 TEST(AttentionBackward, SeveralSchedules) {
   for (uint64_t seed = 0; seed < 4; ++seed)

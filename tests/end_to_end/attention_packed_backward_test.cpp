@@ -167,7 +167,10 @@ TEST(BackwardForms, AssembleWithoutSpills) {  // as attention_backward() configu
   std::vector<Form> forms{{kv, {{"sequences", 3}}, few_rows},
                           {kv, {{"sequences", 3}, {"causal", 1}}, few_rows},
                           {kv, {{"sequences", 3}, {"causal", 1}, {"d", 64}}},
-                          {kv, {{"causal", 1}, {"d", 64}}, "block_q=128 stages=2"},
+                          {kv, {{"causal", 1}, {"d", 64}}, "block_q=64 stages=4 consumers=3"},
+                          {kv, {{"d", 64}, {"group", 4}}, "block_q=64 stages=4 consumers=3"},
+                          {of_q, {{"causal", 1}, {"d", 64}}, "block_kv=64 stages=4 consumers=3"},
+                          {of_q, {{"d", 64}, {"group", 4}}, "block_kv=64 stages=4 consumers=3"},
                           {of_q, {{"d", 192}, {"dv", 128}, {"causal", 1}}, "block_kv=64 stages=2"},
                           {of_q, {{"d", 256}, {"causal", 1}}, few_columns}};
   for (const int64_t only : {1, 2}) {

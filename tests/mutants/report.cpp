@@ -192,9 +192,9 @@ std::string report(const std::vector<Verdict>& verdicts) {
   text += practice(verdicts);
   text += "\n## Equivalent mutants\n\n| kernels | rule | where | why it is not a bug |\n|---|---|---|---|\n";
   for (const Known& known : equivalents())
-    text +=
-        fmt::format("| {} | `{}` | {} | {} |\n", known.subjects == std::string("*") ? "all" : known.subjects,
-                    known.rule, *known.at == 0 ? "everywhere" : fmt::format("`{}`", known.at), known.reason);
+    text += fmt::format(
+        "| {} | `{}` | {} | {} |\n", known.subjects == std::string("*") ? "all" : known.subjects, known.rule,
+        *known.at == 0 ? "everywhere" : fmt::format("`{}`", known.at + (*known.at == '^')), known.reason);
   return text;
 }
 

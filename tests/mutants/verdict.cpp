@@ -15,7 +15,10 @@
 namespace imbrex::mutants {
 
 bool Known::matches(const Mutant& mutant) const {
-  if (mutant.rule != rule || mutant.at.find(at) == std::string::npos) return false;
+  const std::string_view text = at;
+  if (mutant.rule != rule || (text.starts_with('^') ? !mutant.at.starts_with(text.substr(1))
+                                                    : mutant.at.find(text) == std::string::npos))
+    return false;
   if (occurrence != 0 && occurrence != mutant.occurrence) return false;
   if (std::string_view(subjects) == "*") return true;
   std::istringstream words{std::string(subjects)};

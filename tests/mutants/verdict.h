@@ -15,7 +15,7 @@ namespace imbrex::mutants {
 struct Known {
   const char* subjects;
   const char* rule;
-  const char* at;
+  const char* at;  ///< a part of the line, or, behind ^, its beginning
   int occurrence;
   const char* reason;
   bool matches(const Mutant& mutant) const;

@@ -149,7 +149,10 @@ class CustomAttentionBackward {
     auto& of_kv =
         of_kv_.try_emplace(stages, OfKv{.block_q = tiles_.block_q, .stages = stages}, device_).first->second;
     auto& of_q =
-        of_q_.try_emplace(stages, OfQ{.block_kv = tiles_.block_kv, .stages = stages}, device_).first->second;
+        of_q_
+            .try_emplace(stages, OfQ{.block_kv = tiles_.block_kv, .stages = stages, .overlaps = true},
+                         device_)
+            .first->second;
     return call.launch([&](const auto& of) { return of_kv.on(options.stream)(of, arguments...); },
                        [&](const auto& of) { return of_q.on(options.stream)(of, arguments...); });
   }

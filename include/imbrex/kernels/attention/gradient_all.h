@@ -30,7 +30,7 @@ struct AttentionGradientAll {
 
   static auto space() {
     return Space<AttentionGradientAll>()
-        .template choose<&AttentionGradientAll::block_q, &AttentionGradientAll::stages>({{64, 2}})
+        .template choose<&AttentionGradientAll::block_q, &AttentionGradientAll::stages>({{64, 2}, {64, 4}})
         .template choose<&AttentionGradientAll::slopes_shared, &AttentionGradientAll::staggers>(
             {{true, true}, {false, true}, {true, false}, {false, false}})
         .template choose<&AttentionGradientAll::held>({0, 1, 2});
@@ -59,6 +59,8 @@ struct AttentionGradientAll {
                            q_size.to(int64) * (2 * head_size * dtype.bits() / 8 + 4 * head_size),
                            steps.masks() ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
     warps(4 + 4 * kConsumers);
+    griddepcontrol::wait();  // the grid before writes what rows need, and may still read what this one writes
+    griddepcontrol::launch_dependents();
     Int32 heads = heads_kv * group, offset_kv = number * kBlock, shift = kv_size - q_size;
 
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);

@@ -23,13 +23,16 @@ enum class KvGradients : uint8_t { kBoth, kOnlyK, kOnlyV };
 template <class... Steps>
 struct AttentionGradientKv {
   static constexpr const char* target = "sm_90a";
-  static constexpr int kRows = 64, kConsumers = 2;
+  static constexpr int kRows = 64;
   int block_q = 64, stages = 3;
+  int consumers =
+      2;  // warp groups with kRows each; 3, with 160 registers per thread, for heads of at most 64
 
   static auto space() {
     return Space<AttentionGradientKv>()
-        .template choose<&AttentionGradientKv::block_q, &AttentionGradientKv::stages>(
-            {{64, 3}, {64, 2}, {128, 2}, {32, 3}});
+        .template choose<&AttentionGradientKv::block_q, &AttentionGradientKv::stages,
+                         &AttentionGradientKv::consumers>(
+            {{64, 3, 2}, {64, 2, 2}, {128, 2, 2}, {32, 3, 2}, {64, 3, 3}, {64, 4, 3}});
   }
 
   /// Sizes and tensors as ForwardAttention's; `row_ptr` as AttentionGradientRows leaves it. dK and dV are like K and V.
@@ -42,40 +45,44 @@ struct AttentionGradientKv {
     for (const int size : {head_size, value_size})
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
     const bool wants_k = which != KvGradients::kOnlyV, wants_v = which != KvGradients::kOnlyK;
-    constexpr int kBlock = kConsumers * kRows;
+    require(consumers == 2 || (consumers == 3 && !packed.is_packed),
+            "consumers = {}: 2, or 3 of sequences that are not packed", consumers);
+    const int block_kv = consumers * kRows;
     // Q and the result's gradient of a head.
     auto [block, head_kv, batch] =
-        BlockOfHead::enter(packed.blocks(kv_size, kBlock), heads_kv, batches,
+        BlockOfHead::enter(packed.blocks(kv_size, block_kv), heads_kv, batches,
                            q_size.to(int64) * ((head_size + value_size) * dtype.bits() / 8),
                            steps.masks() ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
-    warps(4 + 4 * kConsumers);
+    warps(4 + 4 * consumers);
+    griddepcontrol::wait();  // the grid before writes what rows need, and may still read what this one writes
+    griddepcontrol::launch_dependents();
     Int32 heads = heads_kv * group, sequence = batch + 0;
     SequenceRows sizes{0, q_size, 0, kv_size};
     const bool is_packed = packed.is_packed;
-    if (is_packed) packed.enter(block, kBlock, true, sequence, sizes);
-    Int32 offset_kv = block * kBlock, shift = sizes.kv_size - sizes.q_size;
+    if (is_packed) packed.enter(block, block_kv, true, sequence, sizes);
+    Int32 offset_kv = block * block_kv, shift = sizes.kv_size - sizes.q_size;
 
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
     auto g_do = do_strides.view(do_ptr, dtype, batches, heads, q_size, value_size);
     auto g_k = k_strides.view(k_ptr, dtype, batches, heads_kv, kv_size, head_size);
     auto g_v = v_strides.view(v_ptr, dtype, batches, heads_kv, kv_size, value_size);
     auto g_rows = global_view(row_ptr, {2, batches * heads, padded});
-    auto s_k = shared_tensor(dtype, {kBlock, head_size});
-    auto s_v = shared_tensor(dtype, {kBlock, value_size});
+    auto s_k = shared_tensor(dtype, {block_kv, head_size});
+    auto s_v = shared_tensor(dtype, {block_kv, value_size});
     auto s_q = shared_tensor(dtype, {stages, block_q, head_size});
     auto s_do = shared_tensor(dtype, {stages, block_q, value_size});
     auto s_rows = shared_tensor(float32, {stages, 2, 1, block_q});
-    Pipeline pipe(stages, 1, kConsumers * 128);  // every thread reads the rows' numbers
+    Pipeline pipe(stages, 1, consumers * 128);  // every thread reads the rows' numbers
     Barrier kv_full = mbarrier::alloc({1})[0];
     std::optional<Barrier> cleared;
-    if (is_packed) cleared = mbarrier::alloc(kConsumers * 128);
+    if (is_packed) cleared = mbarrier::alloc(consumers * 128);
     sync();
 
     // Rows of Q that see any of these columns.
     Int32 first = 0, last = sizes.q_size - 1;
     {
       Int32 first_position = shift, last_position = last + shift;
-      steps.narrow_rows({offset_kv, min(offset_kv + kBlock, sizes.kv_size) - 1, sequence}, first_position,
+      steps.narrow_rows({offset_kv, min(offset_kv + block_kv, sizes.kv_size) - 1, sequence}, first_position,
                         last_position);
       first = max(first_position - shift, 0) / block_q * block_q;
       last = min(last_position - shift, last);
@@ -83,7 +90,7 @@ struct AttentionGradientKv {
     }
 
     if (auto producer = warp_group(0, 4)) {
-      setmaxnreg(24);
+      setmaxnreg(consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
         if (auto thread = single_thread())
           mbarrier::arrive_and_expect_tx(kv_full, s_k.nbytes() + s_v.nbytes());
@@ -112,9 +119,9 @@ struct AttentionGradientKv {
       }
     }
 
-    for (int i = 0; i < kConsumers; ++i) {
+    for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
-        setmaxnreg(240);
+        setmaxnreg(consumers == 2 ? 240 : 160);
         auto k = s_k.slice({i * kRows, 0}, {kRows, head_size});
         auto v = s_v.slice({i * kRows, 0}, {kRows, value_size});
         Int32 first_column = offset_kv + i * kRows;
@@ -252,7 +259,7 @@ struct AttentionGradientKv {
   void clear_beyond(const Int32& first_row, const Int32& q_size, int i, const SharedTensor& q,
                     const SharedTensor& d_o, const SharedTensor& rows, const Barrier& cleared,
                     UInt32& phase) const {
-    const int part = block_q / kConsumers;
+    const int part = block_q / consumers;
     if (auto edge = when(first_row + block_q > q_size)) {
       const auto is_inside = [&](const Shape& shape, size_t along) {
         return register_tensor(boolean, shape, [&](auto r, auto c) {

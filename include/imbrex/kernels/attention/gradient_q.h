@@ -17,13 +17,19 @@ namespace imbrex::kernels {
 template <class... Steps>
 struct AttentionGradientQ {
   static constexpr const char* target = "sm_90a";
-  static constexpr int kRows = 64, kConsumers = 2;
+  static constexpr int kRows = 64;
   int block_kv = 64, stages = 3;
+  int consumers =
+      2;  // warp groups with kRows each; 3, with 160 registers per thread, for heads of at most 64
+  /// Begins while AttentionGradientKv, the grid before, ends: that one has waited for all that this one reads. So its last CTAs do
+  /// not leave multiprocessors idle.
+  bool overlaps = false;
 
   static auto space() {
     return Space<AttentionGradientQ>()
-        .template choose<&AttentionGradientQ::block_kv, &AttentionGradientQ::stages>(
-            {{64, 3}, {64, 2}, {32, 2}, {128, 2}});
+        .template choose<&AttentionGradientQ::block_kv, &AttentionGradientQ::stages,
+                         &AttentionGradientQ::consumers>(
+            {{64, 3, 2}, {64, 2, 2}, {32, 2, 2}, {128, 2, 2}, {64, 4, 3}});
   }
 
   /// Sizes and tensors as AttentionGradientKv's; dQ is like Q.
@@ -34,41 +40,43 @@ struct AttentionGradientQ {
                   PackedSequences packed, ScoreSteps<Steps...> steps) const {
     for (const int size : {head_size, value_size})
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
-    constexpr int kBlock = kConsumers * kRows;
+    require(consumers == 2 || (consumers == 3 && !packed.is_packed),
+            "consumers = {}: 2, or 3 of sequences that are not packed", consumers);
+    const int block_q = consumers * kRows;
     // K and V of a head.
     auto [block, head, batch] =
-        BlockOfHead::enter(packed.blocks(q_size, kBlock), heads, batches,
+        BlockOfHead::enter(packed.blocks(q_size, block_q), heads, batches,
                            kv_size.to(int64) * ((head_size + value_size) * dtype.bits() / 8),
                            steps.masks() ? BlockOfHead::Longest::kLast : BlockOfHead::Longest::kNone);
-    warps(4 + 4 * kConsumers);
+    warps(4 + 4 * consumers);
     Int32 head_kv = head / group, sequence = batch + 0;
     SequenceRows rows{0, q_size, 0, kv_size};
     const bool is_packed = packed.is_packed;
-    if (is_packed) packed.enter(block, kBlock, false, sequence, rows);
-    Int32 offset_q = block * kBlock, shift = rows.kv_size - rows.q_size;
+    if (is_packed) packed.enter(block, block_q, false, sequence, rows);
+    Int32 offset_q = block * block_q, shift = rows.kv_size - rows.q_size;
 
     auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
     auto g_do = do_strides.view(do_ptr, dtype, batches, heads, q_size, value_size);
     auto g_k = k_strides.view(k_ptr, dtype, batches, heads / group, kv_size, head_size);
     auto g_v = v_strides.view(v_ptr, dtype, batches, heads / group, kv_size, value_size);
     auto g_rows = global_view(row_ptr, {2, batches * heads, padded, 1});
-    auto s_q = shared_tensor(dtype, {kBlock, head_size});
-    auto s_do = shared_tensor(dtype, {kBlock, value_size});
+    auto s_q = shared_tensor(dtype, {block_q, head_size});
+    auto s_do = shared_tensor(dtype, {block_q, value_size});
     auto s_k = shared_tensor(dtype, {stages, block_kv, head_size});
     auto s_v = shared_tensor(dtype, {stages, block_kv, value_size});
-    Pipeline pipe(stages, 1, kConsumers);
+    Pipeline pipe(stages, 1, consumers);
     Barrier q_full = mbarrier::alloc({1})[0];
     std::optional<Barrier> cleared;
-    if (is_packed) cleared = mbarrier::alloc(kConsumers * 128);
+    if (is_packed) cleared = mbarrier::alloc(consumers * 128);
     sync();
 
     Int32 begin = 0, end = rows.kv_size;
-    steps.narrow({offset_q + shift, min(offset_q + kBlock, rows.q_size) - 1 + shift, sequence}, begin, end);
+    steps.narrow({offset_q + shift, min(offset_q + block_q, rows.q_size) - 1 + shift, sequence}, begin, end);
     begin = max(begin, 0) / block_kv * block_kv;
     if (is_packed) end = select(offset_q < rows.q_size, end, begin);  // no such block of rows
 
     if (auto producer = warp_group(0, 4)) {
-      setmaxnreg(24);
+      setmaxnreg(consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
         if (auto thread = single_thread())
           mbarrier::arrive_and_expect_tx(q_full, s_q.nbytes() + s_do.nbytes());
@@ -87,9 +95,9 @@ struct AttentionGradientQ {
       }
     }
 
-    for (int i = 0; i < kConsumers; ++i) {
+    for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
-        setmaxnreg(240);
+        setmaxnreg(consumers == 2 ? 240 : 160);
         Int32 first_row = offset_q + i * kRows, of = batch * heads + head;
         auto q = s_q.slice({i * kRows, 0}, {kRows, head_size});
         auto d_o = s_do.slice({i * kRows, 0}, {kRows, value_size});
@@ -152,8 +160,7 @@ struct AttentionGradientQ {
           // Behind the end of the sequence are rows of another one: their weights are zero, but what is there may be no
           // number. The consumers clear a part each, and go on when all have.
           if (auto edge = when(offset_kv + block_kv > rows.kv_size)) {
-            constexpr int kParts = kConsumers;
-            const int part = block_kv / kParts;
+            const int part = block_kv / consumers;
             for (const SharedTensor& s : {s_k, s_v}) {
               auto here = s[next].slice({i * part, 0}, {part, s.shape(2)});
               auto is_inside = register_tensor(
@@ -208,6 +215,8 @@ struct AttentionGradientQ {
         } else {
           store();
         }
+        if (overlaps)
+          griddepcontrol::wait();  // who waits for this grid expects that the one before has ended
       }
     }
   }

@@ -33,6 +33,8 @@ struct AttentionGradientRows {
             kPackedRows);
     grid(packed.is_packed ? packed.blocks(q_size, block_q) : cdiv(padded, block_q), heads, batches);
     warps(num_warps);
+    griddepcontrol::wait();  // the grid before may still write O, or read what this one writes
+    griddepcontrol::launch_dependents();
     Int32 to = block_q * block_idx.x, head = block_idx.y, batch = block_idx.z;
     Int32 of = batch * heads + head, row = to + 0, end = q_size + 0;
     if (packed.is_packed) {

@@ -22,6 +22,8 @@ struct AttentionGradientSums {
                   Ptr<float32> sum_ptr, Ptr<> dq_ptr, HeadStrides dq_strides) const {
     grid(cdiv(q_size, kRows), heads, batches);
     warps(num_warps);
+    griddepcontrol::wait();  // the grid before writes the sums
+    griddepcontrol::launch_dependents();
     Int32 block = block_idx.x, head = block_idx.y, batch = block_idx.z;
     const int groups = head_size / kColumns;
     auto g_sums = global_view(sum_ptr, {batches * heads, cdiv(q_size, kRows), groups, kRows, kColumns})

@@ -157,7 +157,8 @@ class KvBlocks {
   }
 
   /// Row by row in pieces of 16 bytes, for pages that TMA has no use for. While one is waited for, those
-  /// behind it for which the ring has room are in flight; the pages of a block are looked up meanwhile.
+  /// behind it for which the ring has room are in flight; pages are looked up two blocks ahead, one round of the loop
+  /// before anything waits for them.
   void gather_blocks(const Int32& first, const Int32& last, const Int32& length, Pipeline& k_pipe,
                      Pipeline& v_pipe) {
     // The consumer is done with a block when it has the next one.
@@ -179,7 +180,7 @@ class KvBlocks {
       stage = select(stage == k_pipe.num_stages - 1, 0, stage + 1);
     };
     if (auto some = when(first < last)) {
-      RegisterTensor page = page_of(first);
+      RegisterTensor page = page_of(first), next_page = page_of(min(first + 1, last - 1));
       for (Int32 block : range(first, last)) {
         auto in_page = row_of(block) % cache_.rows_of_page;
         const auto start = [&](Pipeline& pipe, const GlobalTensor& g, const SharedTensor& ring) {
@@ -190,7 +191,8 @@ class KvBlocks {
         start(k_pipe, g_k_, s_k_);
         start(v_pipe, g_v_, s_v_);
         copy_async_commit_group();
-        page = page_of(min(block + 1, last - 1));
+        page = next_page;
+        next_page = page_of(min(block + 2, last - 1));
         if (auto full = when(block - announced >= behind)) {
           copy_async_wait_group(behind);
           announce();

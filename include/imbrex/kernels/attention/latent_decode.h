@@ -24,9 +24,13 @@ struct LatentDecodeAttention {
   static constexpr int kRows = 64;   // of a tile: those of wgmma
   static constexpr int kPanel = 64;  // columns that are moved at a time where registers hold them
   int block_kv = 64, stages = 2;
+  /// The second warp group multiplies as soon as weights are there, not under the next ones: blocks are given back earlier, which
+  /// suits a cache that is read for few rows of Q; with many, tensor cores are what is scarce.
+  bool helps_early = false;
 
   static auto space() {
     return Space<LatentDecodeAttention>()
+        .choose<&LatentDecodeAttention::helps_early>({false, true})
         .choose<&LatentDecodeAttention::block_kv, &LatentDecodeAttention::stages>(
             {{64, 2}, {32, 4}, {32, 3}});
   }
@@ -47,8 +51,8 @@ struct LatentDecodeAttention {
             block_kv);
     const int half = value_size / 2;
     // A block of several pages is loaded by as many copies, each with addresses of its own.
-    const bool has_small_pages = cache.is_paged && cache.rows_of_page < block_kv;
-    const int loading_registers = has_small_pages ? 32 : 24, registers = has_small_pages ? 232 : 240;
+    const int copies = cache.is_paged && cache.rows_of_page < block_kv ? block_kv / cache.rows_of_page : 1;
+    const int loading_registers = copies > 4 ? 40 : copies > 1 ? 32 : 24, registers = copies > 1 ? 232 : 240;
     Int32 q_rows = heads * q_size;
     Int32 tiles = cdiv(q_rows, kRows);
     grid(tiles * parts, batches);
@@ -68,7 +72,9 @@ struct LatentDecodeAttention {
     auto s_weights = shared_tensor(dtype, {kRows, block_kv});
     auto s_factors = shared_tensor(float32, {kRows, 1});  // by which sums shrink
     Pipeline first_pipe(stages), second_pipe(stages);     // the rest goes with the first half
-    auto weights_full = mbarrier::alloc(128), weights_empty = mbarrier::alloc(1), scored = mbarrier::alloc(1);
+    auto weights_full = mbarrier::alloc(128), weights_empty = mbarrier::alloc(1);
+    std::optional<Barrier> scored;
+    if (!helps_early) scored = mbarrier::alloc(1);
     sync();
     Int32 length = cache.length_of(batch);
     Int32 num_blocks = cdiv(length, block_kv);
@@ -83,9 +89,15 @@ struct LatentDecodeAttention {
         auto g_partial = global_view(partial_ptr, {parts, batches, q_rows, value_size});
         store_global(g_partial[part][batch], result, {tile * kRows, column});
       } else {
+        // By way of Q's place, which nobody reads any more, so that threads store 16 bytes.
         auto g_o = o_strides.view(o_ptr, dtype, batches, heads, q_size, value_size);
-        auto r = row();
-        scatter(g_o, result.to(dtype), {batch, r / q_size, r % q_size, column}, {.mask = r < q_rows});
+        store_shared(s_q.slice({0, column}, {kRows, half}), result.to(dtype));
+        sync();
+        for (int i = column; i < column + half; i += kPanel) {
+          auto r = row();
+          scatter(g_o, load_shared(s_q.slice({0, i}, {kRows, kPanel})), {batch, r / q_size, r % q_size, i},
+                  {.mask = r < q_rows});
+        }
       }
     };
 
@@ -135,12 +147,9 @@ struct LatentDecodeAttention {
     if (auto scorer = warp_group(0, 4)) {
       setmaxnreg(registers);
       auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
-      for (int column = 0; column < head_size; column += kPanel) {
-        auto r = row();
-        store_shared(
-            s_q.slice({0, column}, {kRows, kPanel}),
-            gather(g_q, {batch, r / q_size, r % q_size, column}, {kRows, kPanel}, {.mask = r < q_rows}));
-      }
+      auto r = min(row(), q_rows - 1);  // what rows beyond the end get is not stored
+      copy_async_gather(g_q, s_q, {batch, r / q_size, r % q_size, 0});
+      copy_async_wait_all();
       fence::proxy_async();
       sync();
 
@@ -190,7 +199,8 @@ struct LatentDecodeAttention {
       };
       // The other warp group's product of the block before fills the time of the next weights.
       const auto let_the_other_multiply = [&] {
-        if (auto thread = single_thread()) mbarrier::arrive(scored);
+        if (!scored) return;
+        if (auto thread = single_thread()) mbarrier::arrive(*scored);
       };
       const auto weigh = [&](const ScalarArg& block) {
         Int32 offset = block * block_kv;
@@ -255,8 +265,10 @@ struct LatentDecodeAttention {
       for (Int32 block : range(first, last)) {
         second_pipe.consumer_acquire();
         take();
-        mbarrier::wait(scored, scored_phase);
-        scored_phase ^= 1;
+        if (scored) {
+          mbarrier::wait(*scored, scored_phase);
+          scored_phase ^= 1;
+        }
         wgmma::fence();
         wgmma::mma(s_weights, s_second[second_pipe.consumer_stage], out, {.scale_d = true});
         wgmma::commit_group();
