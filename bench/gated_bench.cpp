@@ -12,6 +12,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "contenders.h"
@@ -21,6 +22,7 @@
 #include "imbrex/kernels/rows/gated.h"
 #include "imbrex/kernels/rows/quantise.h"
 #include "matmul/matmul_time.h"
+#include "runtime/host/parallel.h"
 #include "runtime/measure/gpu_timer.h"
 
 namespace imbrex {
@@ -82,8 +84,10 @@ void run_tiles(const Device& device, runtime::GpuTimer& timer, const bench::Matm
                      c = DeviceTensor::empty(device, bfloat16, {s.m, s.n}),
                      c8 = DeviceTensor::empty(device, float8_e4m3, {s.m, s.n}),
                      scale = DeviceTensor::empty(device, float32, {(s.n + 127) / 128, s.m});
+  const DeviceTensor row_scale = DeviceTensor::empty(device, float32, {s.m});
   const FusedMatmulOptions silu{Activation::kSilu}, silu8{.activation = Activation::kSilu, .scale_c = scale},
-      plain8{.scale_c = scale};
+      plain8{.scale_c = scale}, silu_rows{.activation = Activation::kSilu, .scale_c = row_scale},
+      plain_rows{.scale_c = row_scale};
   for (const auto& [name, gated, quantises] : {std::tuple{"gated_matmul", true, false},
                                                {"gated_matmul to float8", true, true},
                                                {"quantised_matmul", false, true}}) {
@@ -94,9 +98,9 @@ void run_tiles(const Device& device, runtime::GpuTimer& timer, const bench::Matm
       else
         matmul(of(turn).a, of(turn).b, c);
     }};
-    for (const auto tiles_of : {fused_tiles, few_row_tiles}) {
-      if (tiles_of == few_row_tiles && s.m > 256) continue;
-      const std::span<const MatmulChoice> tiles = tiles_of(gated, quantises);
+    const auto few = few_row_tiles(gated, quantises), in_turns = gated_tiles_in_turns();
+    for (const auto tiles : {fused_tiles(gated, quantises), s.m > 256 ? few.first(0) : few,
+                             !gated || quantises || s.m < kFewRows ? in_turns.first(0) : in_turns}) {
       for (size_t i = 0; i < tiles.size(); ++i) {
         names.push_back(tiles[i].text());
         calls.push_back([&, i, tiles, gated = gated, quantises = quantises](int turn) {
@@ -109,6 +113,22 @@ void run_tiles(const Device& device, runtime::GpuTimer& timer, const bench::Matm
         });
       }
     }
+    names.emplace_back("as chosen");
+    calls.push_back([&, gated = gated, quantises = quantises](int turn) {
+      if (gated)
+        gated_matmul(of(turn).a, of(turn).b, of(turn).up, quantises ? c8 : c, quantises ? silu8 : silu);
+      else
+        quantised_matmul(of(turn).a, of(turn).b, c8, plain8);
+    });
+    if (quantises) {
+      names.emplace_back("as chosen, scales of whole rows");
+      calls.push_back([&, gated = gated](int turn) {
+        if (gated)
+          gated_matmul(of(turn).a, of(turn).b, of(turn).up, c8, silu_rows);
+        else
+          quantised_matmul(of(turn).a, of(turn).b, c8, plain_rows);
+      });
+    }
     if (quantises && s.m <= kFewRows) {
       const std::vector<MatmulChoice> choices =
           in_parts({s.m, gated ? 2 * s.n : s.n, s.k}, device.multiprocessors());
@@ -120,7 +140,8 @@ void run_tiles(const Device& device, runtime::GpuTimer& timer, const bench::Matm
         });
       }
     }
-    for (const auto& call : calls) call(0);
+    // Compiled on all cores.
+    runtime::parallel_for(calls.size(), std::thread::hardware_concurrency(), [&](size_t i) { calls[i](0); });
     const auto times = timer.measure_runs(calls, runs);
     fmt::print("{} {}x{}x{}\n", name, s.m, s.n, s.k);
     const double first = runtime::quartiles(times[0]).median;

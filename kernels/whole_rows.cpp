@@ -3,9 +3,6 @@
 
 #include <utility>
 
-#include "imbrex/kernels/matmul/repack.h"
-#include "kernel_of_device.h"
-
 namespace imbrex {
 
 DeviceTensor WholeRows::operator()(const DeviceTensor& t) {
@@ -21,24 +18,17 @@ DeviceTensor WholeRows::operator()(const DeviceTensor& t) {
   DeviceTensor copy = held_.back().tensor(t.dtype(), std::move(shape));
   const int64_t batch = first == 0 ? 0 : t.strides()[0], row = t.strides()[first],
                 column = t.strides().back();
-  using kernels::Contiguous;
-  const Contiguous contiguous = column == 1 || k == 1 ? Contiguous::kColumns
-                                : row == 1            ? Contiguous::kRows
-                                                      : Contiguous::kNeither;
-  const kernels::MatrixStridesArguments to{static_cast<int>(unit), whole / unit, rows * whole / unit};
-  Kernel<kernels::Repack>& repack = kernel_of_device<kernels::Repack>(t.device());
-  const auto pass = [&](auto&& call) {
-    call(matrices, rows, k, whole, t.dtype(), contiguous, t.address(), batch, row, column, copy.address(),
-         to);
-  };
-  if (!is_launched_) {
-    pass([&](const auto&... arguments) { repack.prepare(arguments...); });
-    return copy;
-  }
-  pass([&](const auto&... arguments) {
-    LaunchReport report = repack.on(stream_)(arguments...);
-    if (copies_.clean()) copies_ = std::move(report);
-  });
+  repacker_.add({t.dtype(),
+                 matrices,
+                 rows,
+                 k,
+                 whole,
+                 t.address(),
+                 batch,
+                 row,
+                 column,
+                 copy.address(),
+                 {static_cast<int>(unit), whole / unit, rows * whole / unit}});
   return copy;
 }
 

@@ -8,6 +8,7 @@
 #include "imbrex/runtime/kernel.h"
 #include "imbrex/runtime/stream.h"
 #include "imbrex/runtime/workspace.h"
+#include "repacker.h"
 
 namespace imbrex {
 
@@ -16,20 +17,19 @@ namespace imbrex {
 class WholeRows {
  public:
   /// With `is_launched` false what copies is only compiled.
-  explicit WholeRows(const Stream& stream, bool is_launched = true)
-      : stream_(stream), is_launched_(is_launched) {}
+  WholeRows(const Device& device, const Stream& stream, bool is_launched = true)
+      : stream_(stream), repacker_(device, stream, is_launched) {}
 
-  /// `t`, if it is dense and its rows are whole, else a dense copy, made in the stream's order and valid for as long as this
-  /// object. k of the result is that of t, rounded up.
+  /// `t`, if it is dense and its rows are whole, else a dense copy, which copy() makes in the stream's order and which is valid
+  /// for as long as this object. k of the result is that of t, rounded up.
   DeviceTensor operator()(const DeviceTensor& t);
-  /// Of the first copy in which something was found, if any.
-  const LaunchReport& copies() const { return copies_; }
+  /// Makes the copies that were asked for. Of the first launch in which something was found, if any.
+  LaunchReport copy() { return repacker_.copy(); }
 
  private:
   const Stream& stream_;
-  bool is_launched_;
+  Repacker repacker_;
   std::vector<Workspace> held_;
-  LaunchReport copies_;
 };
 
 }  // namespace imbrex

@@ -16,6 +16,8 @@
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/grouped/few_rows.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
+#include "imbrex/kernels/matmul/matmul_h8.h"
+#include "imbrex/kernels/rows/quantise.h"
 #include "imbrex/runtime/caller_line.h"
 #include "matmul/matmul_time.h"
 #include "tensor_fact.h"
@@ -31,6 +33,8 @@ using FusedKernel =
 using FewRowsKernel =
     kernels::HopperFewRows<kernels::ScaleByFactors, kernels::ScaleByFactors, kernels::GatedBy,
                            kernels::QuantiseBlocks, kernels::Activate, kernels::Convert>;
+using InTurnsKernel = kernels::HopperMatmulH8<kernels::ScaleByFactors, kernels::ScaleByFactors,
+                                              kernels::GatedBy, kernels::Activate, kernels::Convert>;
 
 /// A call, checked.
 class FusedCall {
@@ -54,8 +58,8 @@ class FusedCall {
     for (const DeviceTensor* t : {&b, up})
       if (t != nullptr && t->dtype() != type) refuse("a and b are not of one type", "convert them");
     const bool quantises = c.dtype() == float8_e4m3;
-    if (!quantises && c.dtype() != type && !(type == float8_e4m3 && c.dtype().bits() == 16))
-      refuse(fmt::format("c is of {}", c.dtype().name()), "it is of a's type of 16 bits, or float8_e4m3");
+    if (!quantises && c.dtype() != float16 && c.dtype() != bfloat16)
+      refuse(fmt::format("c is of {}", c.dtype().name()), "it is float16, bfloat16 or float8_e4m3");
     const int64_t n_unit = quantises ? 16 : 8;
     if (n % n_unit != 0)
       refuse(fmt::format("n is {}, not a multiple of {}", n, n_unit),
@@ -70,9 +74,12 @@ class FusedCall {
              "give scale_c [n / 128, m] with c of float8_e4m3, and only then");
     if (quantises) {
       check_device("scale_c", o.scale_c);
-      expect_shape("scale_c", o.scale_c, {(n + 127) / 128, m});
-      if (o.scale_c.dtype() != float32 || (m > 1 && o.scale_c.strides()[1] != 1))
-        refuse("scale_c is not float32 whose rows are dense", "make it [n / 128, m]");
+      if (o.scale_c.shape().size() == 1)
+        expect_shape("scale_c", o.scale_c, {m});
+      else
+        expect_shape("scale_c", o.scale_c, {(n + 127) / 128, m});
+      if (o.scale_c.dtype() != float32 || (m > 1 && o.scale_c.strides().back() != 1))
+        refuse("scale_c is not float32 whose rows are dense", "make it [n / 128, m], or [m]");
     }
   }
   int64_t m = 0, n = 0, k = 0;
@@ -129,6 +136,12 @@ auto with_arguments(const FusedProduct& p, const FewRowsKernel& tile, const Use&
                steps...);
   });
 }
+template <class Use>
+auto with_arguments(const FusedProduct& p, const InTurnsKernel& tile, const Use& use) {
+  return use(kernels::product_sizes(tile, p.m, p.n, p.k, p.multiprocessors), p.dtype, p.a, p.b, p.c,
+             static_cast<int>(p.scales_a), p.scale_a, static_cast<int>(p.scales_b), p.scale_b, p.is_gated,
+             p.activation, p.up, Activation::kNone, p.c_type);
+}
 
 template <class K>
 LaunchReport launch(const FusedProduct& p, const Device& device, std::span<const MatmulChoice> tiles,
@@ -155,8 +168,9 @@ LaunchReport run_fused_matmul(const char* function, const DeviceTensor& a, const
   };
   const auto address_of = [&](const DeviceTensor& t) { return t.is_null() ? c.address() : t.address(); };
   const bool quantises = !o.scale_c.is_null();
-  WholeRows whole(o.stream);
+  WholeRows whole(a.device(), o.stream);
   const DeviceTensor a_rows = whole(a), b_rows = whole(b), up_rows = up != nullptr ? whole(*up) : c;
+  LaunchReport copies = whole.copy();
   const FusedProduct p{.m = call.m,
                        .n = call.n,
                        .k = a_rows.shape()[1],
@@ -180,8 +194,9 @@ LaunchReport run_fused_matmul(const char* function, const DeviceTensor& a, const
   LaunchReport report =
       method == MatmulChoice::Method::kParts    ? quantise_parts(p, a.device(), tiles.front(), o.stream)
       : method == MatmulChoice::Method::kSkinny ? launch<FewRowsKernel>(p, a.device(), tiles, o.stream)
+      : tiles.front().takes_turns               ? launch<InTurnsKernel>(p, a.device(), tiles, o.stream)
                                                 : launch<FusedKernel>(p, a.device(), tiles, o.stream);
-  return whole.copies().clean() ? report : whole.copies();
+  return copies.clean() ? report : copies;
 }
 
 std::span<const MatmulChoice> tile_of_few_rows(bool is_gated, bool quantises, int64_t m, int64_t n,
@@ -222,10 +237,46 @@ bool are_one_matrix(const DeviceTensor& b, const DeviceTensor& up) {
          b.address() % 16 == 0 && b.shape()[1] * b.dtype().bits() % 128 == 0;
 }
 
+LaunchReport run_fastest(const char* function, const DeviceTensor& a, const DeviceTensor& b,
+                         const DeviceTensor* up, const DeviceTensor& c, const FusedMatmulOptions& options);
+
+bool has_scales_of_rows(const FusedMatmulOptions& options) {
+  return !options.scale_c.is_null() && options.scale_c.shape().size() == 1;
+}
+
+/// The result in bfloat16, then that in float8: where a scale belongs to a whole row, which no tile has, and where consumers in
+/// turns gain more than the second launch takes.
+LaunchReport quantise_behind(const char* function, const DeviceTensor& a, const DeviceTensor& b,
+                             const DeviceTensor* up, const DeviceTensor& c,
+                             const FusedMatmulOptions& options) {
+  const FusedCall call(function, a, b, up, c, options);
+  const Workspace memory = Workspace::on(options.stream, a.device(), call.m * call.n * bfloat16.bytes());
+  const DeviceTensor result = memory.tensor(bfloat16, {call.m, call.n});
+  FusedMatmulOptions of_product = options;
+  of_product.scale_c = {};
+  LaunchReport report = up != nullptr ? run_fastest(function, a, b, up, result, of_product)
+                                      : matmul(a, b, result,
+                                               {.scale_a = options.scale_a,
+                                                .scale_b = options.scale_b,
+                                                .activation = options.activation,
+                                                .stream = options.stream});
+  const DeviceTensor& scale = options.scale_c;
+  LaunchReport quantised =
+      has_scales_of_rows(options)
+          ? quantise_float8(result, c, DeviceTensor::view(a.device(), scale.address(), float32, {call.m, 1}),
+                            {.stream = options.stream})
+          : quantise_float8(result, c, scale.transpose(),
+                            {.block = kernels::QuantiseBlocks::kBlock, .stream = options.stream});
+  return report.clean() ? quantised : report;
+}
+
 /// A call by the tiles it may have.
 LaunchReport run_fastest(const char* function, const DeviceTensor& a, const DeviceTensor& b,
                          const DeviceTensor* up, const DeviceTensor& c, const FusedMatmulOptions& options) {
   const bool is_gated = up != nullptr, quantises = c.dtype() == float8_e4m3;
+  const bool turns = is_gated && c.shape().size() == 2 && gates_in_turns(c.shape()[0]);
+  if (quantises && (turns || has_scales_of_rows(options)))
+    return quantise_behind(function, a, b, up, c, options);
   std::span<const MatmulChoice> tiles = fused_tiles(is_gated, quantises);
   MatmulChoice in_parts;
   if (c.shape().size() == 2 && !a.is_null() && a.address() != 0 &&
@@ -234,6 +285,7 @@ LaunchReport run_fastest(const char* function, const DeviceTensor& a, const Devi
     const int multiprocessors = a.device().multiprocessors();
     const auto few = tile_of_few_rows(is_gated, quantises, m, n, multiprocessors);
     if (!few.empty()) tiles = few;
+    if (turns) tiles = gated_tiles_in_turns();
     if (quantises && takes_two_launches(is_gated, m, n, k, multiprocessors) &&
         (!is_gated || are_one_matrix(b, *up))) {
       in_parts = choose_in_parts(m, is_gated ? 2 * n : n, k, multiprocessors);
@@ -315,6 +367,11 @@ std::vector<MatmulCode> fused_matmul_codes() {
       for (const int64_t k : {int64_t{8}, tile.ring()}) add(tile, choice, k);
     };
     for (const MatmulChoice& choice : fused_tiles(kind.is_gated, kind.quantises)) add_rings(choice);
+    if (kind.is_gated && !kind.quantises)
+      for (const MatmulChoice& choice : gated_tiles_in_turns()) {
+        const auto tile = with_tile<InTurnsKernel>(choice, bfloat16.bits());
+        for (const int64_t k : {int64_t{8}, tile.ring()}) add(tile, choice, k);
+      }
     for (const MatmulChoice& choice : few_row_tiles(kind.is_gated, kind.quantises))
       if (choice.method == MatmulChoice::Method::kSkinny)
         add(with_tile<FewRowsKernel>(choice, bfloat16.bits()), choice, 8);

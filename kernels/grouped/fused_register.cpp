@@ -5,6 +5,7 @@
 
 #include "imbrex/kernels/grouped/few_rows.h"
 #include "imbrex/kernels/grouped/hopper_grouped.h"
+#include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/runtime/registry.h"
 
 namespace imbrex::kernels {
@@ -12,6 +13,7 @@ namespace {
 
 using Gated = HopperGroupedMatmul<OneGroup, GatedBy>;
 using Quantised = HopperGroupedMatmul<OneGroup, QuantiseBlocks, Convert>;
+using GatedInTurns = HopperMatmulH8<GatedBy>;
 using GatedFewRows = HopperFewRows<GatedBy>;
 using QuantisedFewRows = HopperFewRows<QuantiseBlocks, Convert>;
 
@@ -73,6 +75,14 @@ const KernelRegistration<Gated> gated{
       run_gated(c, [&](const auto& sizes, const auto& a, const auto& b, const auto& up, const auto& out) {
         c.launch(kernel, sizes, 1, 1, false, 0, bfloat16, no_groups(c), a, b, out, true, Activation::kSilu,
                  up);
+      });
+    }};
+
+const KernelRegistration<GatedInTurns> gated_in_turns{
+    {"hopper_gated_in_turns", "the same for many rows of A: consumers take turns, a tile each", sizes(200)},
+    [](Case& c, Kernel<GatedInTurns>& kernel) {
+      run_gated(c, [&](const auto& sizes, const auto& a, const auto& b, const auto& up, const auto& out) {
+        c.launch(kernel, sizes, bfloat16, a, b, out, true, Activation::kSilu, up);
       });
     }};
 

@@ -37,6 +37,29 @@ inline std::span<const MatmulChoice> fused_tiles(bool is_gated, bool quantises) 
   return is_gated ? std::span(kTiles).first(kTwoBlocks) : std::span<const MatmulChoice>(kQuantised);
 }
 
+/// A tile of HopperMatmulH8 whose consumers take turns.
+constexpr MatmulChoice in_turns(bool swap_ab, int block_m, int block_n, int stages, int cluster_m,
+                                int cluster_n) {
+  MatmulChoice tile = grouped_tile(block_m, block_n, stages, 2, cluster_m, cluster_n, 1);
+  tile.swap_ab = swap_ab;
+  tile.takes_turns = true;
+  return tile;
+}
+/// Of gated products with many rows: one consumer multiplies while the other activates and stores.
+inline std::span<const MatmulChoice> gated_tiles_in_turns() {
+  static constexpr MatmulChoice kTiles[] = {
+      in_turns(true, 176, 128, 5, 2, 1),  in_turns(true, 176, 128, 5, 1, 2),
+      in_turns(true, 160, 128, 5, 1, 2),  in_turns(false, 128, 192, 4, 2, 1),
+      in_turns(false, 128, 160, 5, 2, 1), in_turns(false, 128, 160, 5, 1, 2)};
+  return kTiles;
+}
+/// Whether they are faster than fused_tiles(), by bench_gated --tiles: then also where the result is quantised, by a second
+/// launch.
+constexpr bool gates_in_turns(int64_t m) {
+  constexpr int64_t kManyRows = 1024;
+  return m >= kManyRows;
+}
+
 /// A tile of HopperFewRows.
 constexpr MatmulChoice few_rows(int block_m, int block_n, int stages, int cluster_n, int split_k) {
   MatmulChoice tile = grouped_tile(block_m, block_n, stages, 1, 1, cluster_n, 1);

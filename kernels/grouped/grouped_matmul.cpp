@@ -170,16 +170,17 @@ LaunchReport grouped_matmul(const DeviceTensor& a, const DeviceTensor& b, const 
   if (has_scales == options.scale_b.is_null())
     call.refuse("one operand has scales, the other none", "give both or none");
   if (has_scales && !is_float8) call.refuse("operands of 16 bits have scales", "scales are for float8");
-  WholeRows whole(options.stream);
+  WholeRows whole(a.device(), options.stream);
   const auto launch = [&]<class K>(const K& tile, const auto&... steps) {
     const DeviceTensor a_rows = whole(a), b_rows = whole(b);
+    LaunchReport copies = whole.copy();
     Kernel<K>& kernel =
         kernel_with<K>(a.device(), tile.block_m * 1024 + tile.block_k, [&](K& instance) { instance = tile; });
     LaunchReport report = kernel.on(options.stream)(
         product_sizes(tile, m, n, a_rows.shape().back(), a.device().multiprocessors()), call.count(),
         call.most_groups(), groups.masked, call.room(), a.dtype(), groups.rows.address(), a_rows.address(),
         b_rows.address(), c.address(), steps...);
-    return whole.copies().clean() ? report : whole.copies();
+    return copies.clean() ? report : copies;
   };
   if (!is_float8) return launch(tile_for<HopperGroupedMatmul<>>(call, a.dtype()));
   if (!has_scales) return launch(tile_for<HopperGroupedMatmul<Convert>>(call, a.dtype()), c.dtype());

@@ -38,14 +38,16 @@ K with_tile(const MatmulChoice& tile, int bits) {
   kernel.block_n = tile.block_n;
   kernel.block_k = 1024 / bits;
   kernel.stages = tile.stages;
-  if constexpr (requires { kernel.split_k; }) {
-    kernel.cluster_n = tile.cluster_n;
-    kernel.split_k = tile.split_k;
-  } else {
+  kernel.cluster_n = tile.cluster_n;
+  if constexpr (requires { kernel.split_k; }) kernel.split_k = tile.split_k;
+  if constexpr (requires { kernel.consumers; }) {
     kernel.consumers = tile.consumers;
     kernel.cluster_m = tile.cluster_m;
-    kernel.cluster_n = tile.cluster_n;
     kernel.store_stages = tile.store_stages;
+  }
+  if constexpr (requires { kernel.takes_turns; }) {
+    kernel.swap_ab = tile.swap_ab;
+    kernel.takes_turns = tile.takes_turns;
   }
   return kernel;
 }

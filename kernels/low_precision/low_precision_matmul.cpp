@@ -20,13 +20,13 @@
 #include "imbrex/kernels/low_precision/direct_matmul.h"
 #include "imbrex/kernels/low_precision/prefill_matmul.h"
 #include "imbrex/kernels/low_precision/widen_rows.h"
-#include "imbrex/kernels/matmul/repack.h"
 #include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/device_limits.h"
 #include "imbrex/runtime/workspace.h"
 #include "kernel_of_device.h"
 #include "library_kernel.h"
 #include "matmul/matmul_launch.h"
+#include "repacker.h"
 #include "row_tensors.h"
 #include "scratch_like.h"
 #include "tensor_fact.h"
@@ -219,10 +219,10 @@ PlacedRows place(const DeviceTensor& x, DataType wide, bool is_widened, const St
     placed.repacked = Workspace::on(stream, x.device(), m * row * x.dtype().bytes());
     rows.address = placed.repacked.address();
     rows.strides = strides_of(rows.address, x.dtype(), m, row);
-    const auto contiguous = x.strides()[0] == 1 ? kernels::Contiguous::kRows : kernels::Contiguous::kNeither;
-    placed.copies = kernel_of_device<kernels::Repack>(x.device())
-                        .on(stream)(1, m, k, row, x.dtype(), contiguous, x.address(), 0, x.strides()[0],
-                                    x.strides()[1], rows.address, rows.strides);
+    Repacker repacker(x.device(), stream);
+    repacker.add({x.dtype(), 1, m, k, row, x.address(), 0, x.strides()[0], x.strides()[1], rows.address,
+                  rows.strides});
+    placed.copies = repacker.copy();
   }
   const bool has_units =
       rows.strides.unit * x.dtype().bytes() == kUnitBytes && k * x.dtype().bytes() % kUnitBytes == 0;

@@ -76,8 +76,9 @@ LaunchReport run_block_scaled(Until until, const Problem& p, const DeviceTensor&
   if (!o.residual.is_null() && !o.residual.is_dense())
     refuse("with scales of blocks the residual is dense", {tensor_fact("residual", o.residual)}, "copy it");
 
-  WholeRows whole(o.stream, until == Until::kLaunched);
+  WholeRows whole(a.device(), o.stream, until == Until::kLaunched);
   const DeviceTensor a_rows = whole(a), b_rows = whole(b);
+  LaunchReport copies = whole.copy();
   const int64_t k = a_rows.shape()[1];
 
   const bool has_bias = !o.bias.is_null(), is_column = has_bias && is_column_bias(o.bias, p.n);
@@ -101,7 +102,7 @@ LaunchReport run_block_scaled(Until until, const Problem& p, const DeviceTensor&
         with_arguments([&](const auto&... all) { kernel.prepare(all...); });
         return LaunchReport();
       });
-  return whole.copies().clean() ? report : whole.copies();
+  return copies.clean() ? report : copies;
 }
 
 }  // namespace imbrex

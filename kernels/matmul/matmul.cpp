@@ -20,6 +20,7 @@
 #include "matmul/matmul_launch.h"
 #include "matmul/placement.h"
 #include "tensor_fact.h"
+#include "whole_rows.h"
 
 namespace imbrex {
 
@@ -256,6 +257,15 @@ LaunchReport run(Until until, const DeviceTensor& a, const DeviceTensor& b, cons
   if (has_block_scales(p, options)) return run_block_scaled(until, p, a, b, c, options);
   if (is_dense_call(a, b, c, options))
     return run(until, dense_product(p, a, b, c, options), 1, a.device(), options.stream);
+  if (is_dense_but_for_k(a, b, c, options)) {
+    WholeRows whole(a.device(), options.stream, until == Until::kLaunched);
+    const DeviceTensor a_rows = whole(a), b_rows = whole(b);
+    LaunchReport copies = whole.copy();
+    const Problem padded{p.matrices, p.m, p.n, a_rows.shape()[1]};
+    LaunchReport report =
+        run(until, dense_product(padded, a_rows, b_rows, c, options), 1, a.device(), options.stream);
+    return copies.clean() ? report : copies;
+  }
   Placement placement(until, p, a, b, c, options);
   LaunchReport report = run(until, placement.product, p.matrices, a.device(), options.stream);
   return placement.copies.clean() ? report : std::move(placement.copies);

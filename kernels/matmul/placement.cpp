@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "imbrex/kernels/matmul/repack.h"
-#include "kernel_of_device.h"
+#include "repacker.h"
 #include "row_tensors.h"
 #include "scratch_like.h"
 
 namespace imbrex {
 namespace {
 
-using kernels::Contiguous;
 using kernels::MatrixStridesArguments;
 
 constexpr int64_t kUnitBytes = 16;  // of addresses and strides that TMA takes, and of the widest vector
@@ -64,42 +62,35 @@ struct Placed {
   }
 };
 
-/// Makes copies for one call.
+/// Finds room for the copies of one call, and makes them.
 class Copier {
  public:
   Copier(Until until, const Device& device, const Stream& stream, Placement& placement)
-      : until_(until), device_(device), stream_(stream), placement_(placement) {}
+      : until_(until),
+        device_(device),
+        stream_(stream),
+        placement_(placement),
+        repacker_(device, stream, until == Until::kLaunched) {}
 
-  /// The matrices in rows that begin at multiples of 16 bytes.
+  /// The matrices in rows that begin at multiples of 16 bytes, after make().
   Placed operator()(const Placed& from) {
-    const Contiguous contiguous = from.column == 1 ? Contiguous::kColumns
-                                  : from.row == 1  ? Contiguous::kRows
-                                                   : Contiguous::kNeither;
-    Kernel<kernels::Repack>& repack = kernel_of_device<kernels::Repack>(device_);
     Placed to(from, kUnitBytes);  // where it would be, for compiling
-    const MatrixStridesArguments strides = to.strides();
-    const auto pass = [&](auto&& call) {
-      call(to.matrices, from.rows, from.columns, to.row, from.dtype, contiguous, from.address, from.batch,
-           from.row, from.column, to.address, strides);
-    };
-    if (until_ == Until::kCompiled) {
-      pass([&](const auto&... arguments) { repack.prepare(arguments...); });
-      return to;
+    if (until_ == Until::kLaunched) {
+      placement_.copied.push_back(Workspace::on(stream_, device_, to.bytes()));
+      to.address = placement_.copied.back().address();
     }
-    placement_.copied.push_back(Workspace::on(stream_, device_, to.bytes()));
-    to.address = placement_.copied.back().address();
-    pass([&](const auto&... arguments) {
-      LaunchReport report = repack.on(stream_)(arguments...);
-      if (placement_.copies.clean()) placement_.copies = std::move(report);
-    });
+    repacker_.add({from.dtype, to.matrices, from.rows, from.columns, to.row, from.address, from.batch,
+                   from.row, from.column, to.address, to.strides()});
     return to;
   }
+  void make() { placement_.copies = repacker_.copy(); }
 
  private:
   Until until_;
   Device device_;
   const Stream& stream_;
   Placement& placement_;
+  Repacker repacker_;
 };
 
 /// An operand as TMA reads it, and whether it has k first.
@@ -116,21 +107,32 @@ Operand operand(const DeviceTensor& t, bool k_first, Copier& copy) {
   return o;
 }
 
-}  // namespace
-
-bool is_dense_call(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
-                   const MatmulOptions& options) {
-  const auto is_aligned = [](const DeviceTensor& t) { return t.address() % kUnitBytes == 0; };
-  for (const DeviceTensor* t : {&a, &b})
-    if (t->shape().size() != 2 || !t->is_dense() || !is_aligned(*t) ||
-        t->shape()[1] * t->dtype().bytes() % kUnitBytes != 0)
-      return false;
-  if ((options.a_is_km || options.b_is_kn) && a.dtype().bits() == 8) return false;
+bool is_aligned(const DeviceTensor& t) { return t.address() % kUnitBytes == 0; }
+bool has_whole_rows(const DeviceTensor& t) { return t.shape()[1] * t.dtype().bytes() % kUnitBytes == 0; }
+/// Whether dense kernels can take what a product is added to and stored in.
+bool has_dense_result(const DeviceTensor& c, const MatmulOptions& options) {
   for (const DeviceTensor* t : {&c, &options.bias, &options.residual})
     if (!t->is_null() && (!t->is_dense() || !is_aligned(*t))) return false;
   return c.shape().size() == 2;
 }
 
+}  // namespace
+
+bool is_dense_call(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+                   const MatmulOptions& options) {
+  for (const DeviceTensor* t : {&a, &b})
+    if (t->shape().size() != 2 || !t->is_dense() || !is_aligned(*t) || !has_whole_rows(*t)) return false;
+  if ((options.a_is_km || options.b_is_kn) && a.dtype().bits() == 8) return false;
+  return has_dense_result(c, options);
+}
+
+bool is_dense_but_for_k(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+                        const MatmulOptions& options) {
+  if (options.a_is_km || options.b_is_kn) return false;
+  for (const DeviceTensor* t : {&a, &b})
+    if (t->shape().size() != 2 || !t->is_dense() || has_whole_rows(*t)) return false;
+  return has_dense_result(c, options);
+}
 Placement::Placement(Until until, const Problem& problem, const DeviceTensor& a, const DeviceTensor& b,
                      const DeviceTensor& c, const MatmulOptions& o) {
   Copier copy(until, a.device(), o.stream, *this);
@@ -147,6 +149,7 @@ Placement::Placement(Until until, const Problem& problem, const DeviceTensor& a,
     if (swaps) residual = residual.transposed();
     if (residual.column != 1) residual = copy(residual);
   }
+  copy.make();
   DeviceTensor bias = o.bias;
   const bool is_column = !bias.is_null() && is_column_bias(bias, problem.n);
   if (!bias.is_null() && (!bias.is_dense() || bias.address() % kUnitBytes != 0)) {

@@ -20,6 +20,11 @@ struct Problem {
 bool is_dense_call(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
                    const MatmulOptions& options);
 
+/// Whether they could but for rows of a [m, k] and b [n, k] that do not end at multiples of 16 bytes: of copies with zeros
+/// behind each row the product is the same.
+bool is_dense_but_for_k(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& c,
+                        const MatmulOptions& options);
+
 /// A product with strides. Operands that TMA cannot read, and residuals and biases that threads cannot, are copied in
 /// order with the stream, into memory that is given back in its order; with kCompiled only what copies them is
 /// compiled.

@@ -124,6 +124,25 @@ TEST(MatmulStrides, SizesAndAddressesThatTmaDoesNotReach) {
   expect_product({.matrices = 3, .m = 40, .n = 36, .k = 33, .a = {.gap = 1}, .shares_b = true}, "batch");
 }
 
+/// Rows whose length 16 bytes do not divide, of either operand or of both, from addresses that vectors of one to eight elements
+/// may begin at: copies are made in one launch, and dense operands then are as any others.
+TEST(MatmulStrides, RowsThatEndAnywhere) {
+  for (int64_t k : {4, 37, 70, 132, 300}) {
+    const std::string what = "k = " + std::to_string(k);
+    expect_product({0, 130, 66, k}, what + ", dense");
+    expect_product(
+        {.matrices = 0, .m = 67, .n = 130, .k = k, .residual = Lie{}, .activation = Activation::kRelu},
+        what + ", dense, added to");
+    expect_product({0, 67, 130, k, {}, {}, {}, float8_e4m3, bfloat16}, what + ", float8");
+    expect_product({0, 67, 130, k, {.first = 4}, {.gap = 2, .first = 2}}, what + ", from other addresses");
+    expect_product({0, 67, 130, k, {}, {.gap = 8 - k % 8}}, what + ", one operand has whole rows");
+    expect_product({.matrices = 3, .m = 67, .n = 34, .k = k, .shares_b = true}, what + ", a batch");
+    expect_product({.matrices = 0, .m = 67, .n = 136, .k = k, .b_is_kn = true}, what + ", one has k first");
+  }
+  // What a copy gets besides has no part in the product.
+  expect_product({0, 40, 40, 13, {.gap = 3}, {.gap = 3}}, "numbers behind each row");
+}
+
 TEST(MatmulStrides, EitherOrderOfMemory) {
   const Lie columns{.order = {1, 0}, .gap = 8};
   expect_product({0, 136, 72, 64, columns, {}, {}}, "a");

@@ -6,9 +6,9 @@
 
 #include <optional>
 
-#include "imbrex/kernels/grouped/fused_results.h"
 #include "imbrex/kernels/parts/cluster_sum.h"
 #include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/fused_results.h"
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/kernels/parts/product_sizes.h"

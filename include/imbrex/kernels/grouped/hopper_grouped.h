@@ -6,9 +6,9 @@
 
 #include <vector>
 
-#include "imbrex/kernels/grouped/fused_results.h"
 #include "imbrex/kernels/grouped/group_tiles.h"
 #include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/fused_results.h"
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/pipeline.h"

@@ -3,7 +3,8 @@
 // divide k and add up their partial sums (split_k); clusters have one CTA or more, tiles one to three
 // consumers; rows of C may begin at any address; a tile may be computed transposed (swap_ab), so that its
 // height is wgmma's number of columns, any multiple of 8; and consumers may take turns, a whole tile each
-// (takes_turns), so that one multiplies while the other stores, which pays where k is short.
+// (takes_turns), so that one multiplies while the other stores, which pays where k is short or the steps are long: those
+// of a gated product, half of whose tile is what the other half is multiplied by.
 #pragma once
 
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "imbrex/kernels/parts/cluster_sum.h"
 #include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/fused_results.h"
 #include "imbrex/kernels/parts/multicast_share.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/parts_of_k.h"
@@ -26,19 +28,31 @@ namespace imbrex::kernels {
 template <class... Steps>
 struct HopperMatmulH8 {
   static constexpr const char* target = "sm_90a";
-  int block_m = 128, block_n = 128, block_k = 64, stages = 5, consumers = 2;  // of a CTA
+  static constexpr bool kGated = (std::is_same_v<Steps, GatedBy> || ...);
+  int block_m = 128, block_n = kGated ? 192 : 128, block_k = 64;  // of a CTA
+  int stages = kGated ? 4 : 5, consumers = 2;
   int split_k = 1;                   // CTAs of a cluster that divide k, for the same tiles
   int cluster_m = 1, cluster_n = 1;  // CTAs of a cluster with tiles below and beside each other: they load
                                      // B, and A, for each other (multicast)
   bool swap_ab = false;              // B gives wgmma its rows, A its columns
   int store_stages = 1;              // slices of a tile of C that TMA may be storing at once
-  bool takes_turns = false;  // each of two consumers computes every other tile; not where k is divided
+  bool takes_turns = kGated;  // each of two consumers computes every other tile; not where k is divided
   int swizzle_size = 8;
   bool a_is_km = false, b_is_kn = false;  // A is [k, m], B is [k, n] in memory
 
   static auto space() {
     // Consumers take turns only where k is not in parts.
     constexpr bool kTurn = !(std::is_same_v<Steps, PartsOfK> || ...);
+    if constexpr (kGated)
+      return Space<HopperMatmulH8>()
+          .template choose<&HopperMatmulH8::block_m, &HopperMatmulH8::block_n, &HopperMatmulH8::stages,
+                           &HopperMatmulH8::cluster_m, &HopperMatmulH8::cluster_n, &HopperMatmulH8::swap_ab>(
+              {{128, 192, 4, 2, 1, false},
+               {128, 160, 5, 2, 1, false},
+               {128, 160, 5, 1, 2, false},
+               {176, 128, 5, 2, 1, true},
+               {176, 128, 5, 1, 2, true},
+               {160, 128, 5, 1, 2, true}});
     return Space<HopperMatmulH8>()
         .template choose<&HopperMatmulH8::block_m, &HopperMatmulH8::block_n, &HopperMatmulH8::stages,
                          &HopperMatmulH8::consumers, &HopperMatmulH8::split_k, &HopperMatmulH8::cluster_m,
@@ -88,13 +102,21 @@ struct HopperMatmulH8 {
             consumers, split_k);
     const int sharers = takes_turns ? 1 : consumers;  // of a tile
     const int consumer_x = block_x / sharers, part_y = block_y / split_k;
+    const GatedBy* gate = used_step<GatedBy>(finish);
+    const int tile_n = gate ? block_n / 2 : block_n;  // columns of C; a gated tile has as many of B and of U
+    const int tile_x = swap_ab ? tile_n : block_x, tile_y = swap_ab ? block_y : tile_n;
     const int cluster_x = swap_ab ? cluster_n : cluster_m, cluster_y = swap_ab ? cluster_m : cluster_n;
     const int cluster_ctas = cluster_m * cluster_n * split_k;
     const PartsOfK* parts = finish.template find<PartsOfK>();
+    require(
+        !gate || (split_k == 1 && !parts && !b_is_kn && (!swap_ab || consumer_x == block_n)),
+        "a gated product has rows of k, in one part; transposed, each consumer has a tile. split_k is {}, {} "
+        "consumers share a tile",
+        split_k, sharers);
     Int32 num_k_blocks = cdiv(sizes.k, block_k);
     Int32 split_blocks = cdiv(num_k_blocks, parts ? ScalarArg(parts->parts * split_k) : ScalarArg(split_k));
     Int32 num_m_blocks = cdiv(sizes.m, cluster_m * block_m);  // of a cluster
-    Int32 num_n_blocks = cdiv(sizes.n(), cluster_n * block_n);
+    Int32 num_n_blocks = cdiv(sizes.n(), cluster_n * tile_n);
     const Batch* batch = finish.batch();
     auto ranks = tiles_of_ranks(finish, sizes, {block_m, cluster_m, cluster_ctas, consumers, dtype});
     auto part_tiles = num_m_blocks * num_n_blocks;
@@ -110,9 +132,9 @@ struct HopperMatmulH8 {
     if (cluster_y > 1) rank_y = rank_x / cluster_x, rank_x = rank_x % cluster_x;
     Int32 first_tile = block_idx.x / cluster_ctas, num_clusters = grid_dim.x / cluster_ctas;
     const bool x_is_km = swap_ab ? b_is_kn : a_is_km, y_is_km = swap_ab ? a_is_km : b_is_kn;
-    const MulticastShare share_x(x_is_km, block_x, block_k, {cluster_y, cluster_x, cluster_ctas}, rank,
+    const MulticastShare share_x(x_is_km, tile_x, block_k, {cluster_y, cluster_x, cluster_ctas}, rank,
                                  rank_y),
-        share_y(y_is_km, block_y, block_k, {cluster_x, 1, cluster_ctas}, rank, rank_x);
+        share_y(y_is_km, tile_y, block_k, {cluster_x, 1, cluster_ctas}, rank, rank_x);
 
     auto g_a = operand_view(a_ptr, dtype, ranks.rows_of_a(sizes.m), sizes.k, a_is_km, batch, &Batch::a);
     auto g_b = operand_view(b_ptr, dtype, sizes.n(), sizes.k, b_is_kn, batch, &Batch::b);
@@ -123,7 +145,7 @@ struct HopperMatmulH8 {
     auto s_x = operand_stages(dtype, stages, block_x, block_k, x_is_km);
     auto s_y = operand_stages(dtype, stages, block_y, block_k, y_is_km);
     const ResultStore store(finish, g_c, c_type, sizes_of_c,
-                            {consumers, consumer_x, part_y, swap_ab, store_stages});
+                            {consumers, min(consumer_x, tile_x), min(part_y, tile_y), swap_ab, store_stages});
     Pipeline pipe(stages, 1, (cluster_x + cluster_y - 1) * sharers);
     std::optional<BarrierArray> turns;  // a consumer's turn to multiply
     if (takes_turns) turns.emplace(mbarrier::alloc({4, 4}));
@@ -153,8 +175,8 @@ struct HopperMatmulH8 {
           const auto [part, part_tile] = tile_of_part(parts, at.tile, part_tiles);
           const ScalarArg share = share_of(part);
           auto [m_block, n_block] = ranks.block(part_tile, num_m_blocks, num_n_blocks, swizzle_size);
-          Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x;
-          Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y;
+          Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * tile_x;
+          Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * tile_y;
           const auto source_of_a =
               ranks.source_of_a(matrix_of(batch, g_a, at.matrix), at.matrix, swap_ab ? offset_y : offset_x);
           each_k_block(sizes, blocks_of(share), [&](const ScalarArg& k_block) {
@@ -171,7 +193,20 @@ struct HopperMatmulH8 {
             const auto load_y = [&](const GlobalTensor& from, const ScalarArg& row) {
               share_y.load(from, s_y_stage, row, offset_k, pipe.producer_barrier());
             };
-            if (swap_ab) {
+            if (gate) {
+              const auto load_half = [&](const GlobalTensor& from, int half) {
+                const auto& share = swap_ab ? share_x : share_y;
+                share.load(from,
+                           (swap_ab ? s_x_stage : s_y_stage).slice({half * tile_n, 0}, {tile_n, block_k}),
+                           swap_ab ? offset_x : offset_y, offset_k, pipe.producer_barrier());
+              };
+              if (swap_ab)
+                source_of_a(offset_k, load_y);
+              else
+                source_of_a(offset_k, load_x);
+              load_half(matrix_of(batch, g_b, at.matrix), 0);
+              load_half(gate->view(dtype, 1, sizes.n(), sizes.k)[0], 1);
+            } else if (swap_ab) {
               load_x(matrix_of(batch, g_b, at.matrix), offset_x);
               source_of_a(offset_k, load_y);
             } else {
@@ -225,8 +260,8 @@ struct HopperMatmulH8 {
           wgmma::wait_group(0);
           release(last_stage);
           if (takes_turns) skip_tile(pipe, sizes, num_k_blocks);
-          Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * block_x + row;
-          Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * block_y + rank_k * part_y;
+          Int32 offset_x = ((swap_ab ? n_block : m_block) * cluster_x + rank_x) * tile_x + row;
+          Int32 offset_y = ((swap_ab ? m_block : n_block) * cluster_y + rank_y) * tile_y + rank_k * part_y;
           const Int32 &offset_m = swap_ab ? offset_y : offset_x, &offset_n = swap_ab ? offset_x : offset_y;
           const ScalarArg matrix = parts ? ScalarArg(at.matrix * parts->parts + part) : at.matrix;
           if (cluster_sum)

@@ -3,8 +3,8 @@
 // one block of columns wide, so that it may have scales of its own.
 #pragma once
 
-#include "imbrex/kernels/grouped/fused_results.h"
 #include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/fused_results.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/product_sizes.h"
 #include "imbrex/lang.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "imbrex/kernels/parts/epilogue.h"
+#include "imbrex/kernels/parts/fused_results.h"
 #include "imbrex/kernels/parts/operand.h"
 #include "imbrex/kernels/parts/parts_of_k.h"
 #include "imbrex/kernels/parts/product_sizes.h"
@@ -13,7 +14,8 @@
 
 namespace imbrex::kernels {
 
-/// The tile whose sums each warp group of a CTA holds: wgmma's rows and columns. `swap_ab`: C has them transposed.
+/// The tile whose sums each warp group of a CTA holds: wgmma's rows and columns. `swap_ab`: C has them transposed. Of a
+/// gated product as many sums again, which are multiplied by, lie behind them along C's columns.
 /// `store_stages`: slices that TMA may be storing at once.
 struct SumsTile {
   int groups, rows, columns;
@@ -50,13 +52,28 @@ class ResultStore {
   void to(const std::vector<GlobalTensor>& places, const Finish& finish, int group, const RegisterBase& sums,
           const Int32& offset_m, const Int32& offset_n, const ScalarArg& matrix) const {
     auto rows = finish.rows(tile_.rows);
-    const auto part = [&](const Slice& s) {
+    const auto part = [&](const Slice& s, int behind = 0) {
+      const int column = s.column + behind;
       // Of integers little by little: a whole tile of both types would be twice as many registers.
-      return as_float(tile_.swap_ab ? sums.slice({s.column, s.row}, {s.columns, s.rows}).transpose()
-                                    : sums.slice({s.row, s.column}, {s.rows, s.columns}));
+      return as_float(tile_.swap_ab ? sums.slice({column, s.row}, {s.columns, s.rows}).transpose()
+                                    : sums.slice({s.row, column}, {s.rows, s.columns}));
     };
     const auto place = [&](const Slice& s) {
       return OutputTile{sizes_.m, sizes_.n(), c_type_, offset_m + s.row, offset_n + s.column, matrix};
+    };
+    const GatedBy* gate = used_step<GatedBy>(finish);
+    const auto gated = [&](const Slice& s) {
+      const auto half = [&](int which) {
+        const ScalarArg column = offset_n + s.column;
+        const OutputTile at{sizes_.m,
+                            2 * sizes_.n(),
+                            float32,
+                            offset_m + s.row,
+                            which == 0 ? column : ScalarArg(column + sizes_.n()),
+                            matrix};
+        return rows(part(s, which * (tile_.swap_ab ? tile_.rows : tile_.columns)), at);
+      };
+      return gate->apply(half(0), half(1)).to(c_type_);
     };
     require(slices_.size() % tile_.store_stages == 0,
             "{} slices of a tile are not a multiple of store_stages = {}", slices_.size(),
@@ -74,7 +91,7 @@ class ResultStore {
         const Slice now = tile_.swap_ab ? Slice{s.row + j, s.column, size, s.columns, s.s_c}
                                         : Slice{s.row, s.column + j, s.rows, size, s.s_c};
         store_shared(s_slice.slice({now.row - s.row, now.column - s.column}, {now.rows, now.columns}),
-                     rows(part(now), place(now)));
+                     gate ? gated(now) : rows(part(now), place(now)));
       }
       if (has_tma_rows_) fence::proxy_async();  // what was written becomes visible to TMA
       sync();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of HopperGroupedMatmul that need more of a product than its elements one by one: gated products, and results that
-// are quantised by blocks. Steps of its epilogue which the kernel carries out; by themselves they change nothing.
+// Results of a matmul that need more of a product than its elements one by one: gated products, and results that
+// are quantised by blocks. Steps of an epilogue which the kernel carries out; by themselves they change nothing.
 #pragma once
 
 #include "imbrex/kernels/parts/epilogue.h"
