@@ -56,7 +56,7 @@ inline std::span<const MatmulChoice> gated_tiles_in_turns() {
 /// Whether they are faster than fused_tiles(), by bench_gated --tiles: then also where the result is quantised, by a second
 /// launch.
 constexpr bool gates_in_turns(int64_t m) {
-  constexpr int64_t kManyRows = 1024;
+  constexpr int64_t kManyRows = 512;
   return m >= kManyRows;
 }
 

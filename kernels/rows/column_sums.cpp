@@ -43,8 +43,15 @@ ColumnSums::ColumnSums(const RowCall& call, std::vector<std::pair<std::string, c
   const bool has_room = can_be_copied && kernels::AheadRows::stages(rows * tile * bytes, threads, room_) > 0;
   are_wide_ = !Rows::can_take(tile, has_room);
   if (are_wide_) threads = kernels::RowTile::threads(tile, bytes_of_x, thread_bytes, Rows::kThreads);
-  ctas_ = std::min((call.matrices() * call.rows() + rows - 1) / rows,
-                   int64_t{Rows::kThreads / threads} * device.multiprocessors());
+  const int64_t tiles = (call.matrices() * call.rows() + rows - 1) / rows,
+                at_once = Rows::kThreads / threads;  // CTAs of a multiprocessor
+  ctas_ = std::min(tiles, at_once * device.multiprocessors());
+  // By bench_rows: where a multiprocessor has one CTA, two sums of columns cost more than late CTAs gain.
+  if (!are_wide_ && (at_once > 1 || results_.size() == 1) &&
+      tiles / Rows::kLateShare >= device.multiprocessors()) {
+    late_ctas_ = device.multiprocessors();
+    ctas_ += late_ctas_;
+  }
   overlaps_ = device.can_run(kernels::HopperSumsOfParts::target);
   for (const auto& [name, tensor] : results_)
     parts_.push_back(Workspace::on(stream, device, tensor->is_null() ? 4 : ctas_ * call.columns() * 4));

@@ -25,8 +25,9 @@ class ColumnSums {
   int room() const { return room_; }
   /// Whether rows are WideRows.
   bool are_wide() const { return are_wide_; }
-  /// CTAs that share the rows.
+  /// CTAs that share the rows, and how many of them begin when others end (PersistentRows).
   int64_t ctas() const { return ctas_; }
+  int64_t late_ctas() const { return late_ctas_; }
   bool has(size_t i) const { return !results_[i].second->is_null(); }
   /// The address of parts [ctas, columns], float32; of no use where has() is false.
   uint64_t parts(size_t i) const { return has(i) ? parts_[i].address() : parts_.back().address(); }
@@ -37,7 +38,7 @@ class ColumnSums {
   const RowCall& call_;
   std::vector<std::pair<std::string, const DeviceTensor*>> results_;
   Stream stream_;
-  int64_t ctas_;
+  int64_t ctas_, late_ctas_ = 0;
   bool overlaps_, are_wide_;
   int room_;
   std::vector<Workspace> parts_;  // a last one of no size for those that are not asked for

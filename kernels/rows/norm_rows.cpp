@@ -44,9 +44,9 @@ LaunchReport layer_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, 
   const auto launch = [&](auto& kernel) {
     const kernels::RowShapeArguments shape = call.row_shape();
     return kernel.on(stream)(shape, shape.matrices == 1, shape.tile_columns == call.columns(), sums.ctas(),
-                             sums.room(), epsilon, call.arguments(dy), call.arguments(x), weights,
-                             !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0), sums.parts(0),
-                             sums.has(1), sums.parts(1));
+                             sums.late_ctas(), sums.room(), epsilon, call.arguments(dy), call.arguments(x),
+                             weights, !dx.is_null(), call.arguments(dx.is_null() ? x : dx), sums.has(0),
+                             sums.parts(0), sums.has(1), sums.parts(1));
   };
   return sums.add_up(sums.overlaps() ? launch(kernel_of_device<kernels::HopperLayerNormBackward>(dy.device()))
                                      : launch(kernel_of_device<kernels::LayerNormBackward>(dy.device())));
@@ -100,7 +100,7 @@ void try_backward(Case& c, Kernel<K>& kernel) {
     c.launch(kernel, shape, is_full, ctas, kEpsilon, rows.operand(dy), rows.operand(x), rows.column(weight),
              true, rows.operand(dx), true, weight_parts, true, bias_parts);
   else
-    c.launch(kernel, shape, true, is_full, ctas, kTriedRoom, kEpsilon, rows.operand(dy), rows.operand(x),
+    c.launch(kernel, shape, true, is_full, ctas, 0, kTriedRoom, kEpsilon, rows.operand(dy), rows.operand(x),
              rows.column(weight), true, rows.operand(dx), true, weight_parts, true, bias_parts);
   c.expect(dx, [&](std::span<double> out) {
     const std::vector<double> in = c.values(x), w = c.values(weight), gradient = c.values(dy);

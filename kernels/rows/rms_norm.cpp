@@ -52,7 +52,7 @@ LaunchReport rms_norm_backward(const DeviceTensor& dy, const DeviceTensor& x, co
                                        call.arguments(dx.is_null() ? x : dx), sums.has(0), sums.parts(0)));
   const auto launch = [&](auto& kernel) {
     const kernels::RowShapeArguments shape = call.row_shape();
-    return kernel.on(stream)(shape, shape.matrices == 1, sums.ctas(), sums.room(), epsilon,
+    return kernel.on(stream)(shape, shape.matrices == 1, sums.ctas(), sums.late_ctas(), sums.room(), epsilon,
                              call.arguments(dy), call.arguments(x), weights, !dx.is_null(),
                              call.arguments(dx.is_null() ? x : dx), sums.has(0), sums.parts(0));
   };
@@ -110,7 +110,7 @@ void try_backward(Case& c, Kernel<K>& kernel) {
     c.launch(kernel, rows.shape(), ctas, epsilon, rows.operand(dy), rows.operand(x), rows.column(weight),
              true, rows.operand(dx), true, parts);
   else
-    c.launch(kernel, rows.shape(), true, ctas, kTriedRoom, epsilon, rows.operand(dy), rows.operand(x),
+    c.launch(kernel, rows.shape(), true, ctas, 0, kTriedRoom, epsilon, rows.operand(dy), rows.operand(x),
              rows.column(weight), true, rows.operand(dx), true, parts);
   c.expect(dx, [&](std::span<double> out) {
     const std::vector<double> in = c.values(x), w = c.values(weight), gradient = c.values(dy);

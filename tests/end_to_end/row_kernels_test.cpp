@@ -174,6 +174,18 @@ TEST(RowKernels, LayerNormBackward) {
   each_bench([](Bench& b) { expect_norm_gradients(b, true); }, false);
 }
 
+/// So many rows that the last CTAs begin when others have ended: one row a CTA, several, and of a batch.
+TEST(RowKernels, NormBackwardOfManyRows) {
+  for (const bool centred : {false, true})
+    for (const auto& [shape, dtype] : {std::pair<std::vector<int64_t>, DataType>{{61, 4096}, bfloat16},
+                                       {{203, 1000}, float16},
+                                       {{3, 431, 136}, float32},
+                                       {{37, 8192}, bfloat16}}) {
+      Bench b{virtual_gpu("sm_90a"), shape, {}, dtype};
+      expect_norm_gradients(b, centred);
+    }
+}
+
 TEST(RowKernels, OnlyTheGradientsThatAreAskedFor) {
   Bench b{virtual_gpu(), {5, 40}, {}, float32};
   const StridedMemory dy = b.input(), x = b.input();

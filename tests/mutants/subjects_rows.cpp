@@ -14,8 +14,8 @@ Subject norm_gradient() {
   constexpr int kTileBytes = 2 * tile_columns * (2 + 2), kCtas = 4, kStages = 3;
   const auto tensor = in(float16, {rows, columns});
   return make_subject("norm-gradient", 1, kernels::LayerNormBackward(), 1, rows, columns / unit, unit,
-                      tile_columns, 0, true, false, ctas, kTileBytes * kCtas * kStages, 0.5f, float16, tensor,
-                      unit, columns / unit, 0, float16, tensor, unit, columns / unit, 0, float16,
+                      tile_columns, 0, true, false, ctas, 0, kTileBytes * kCtas * kStages, 0.5f, float16,
+                      tensor, unit, columns / unit, 0, float16, tensor, unit, columns / unit, 0, float16,
                       in(float16, {columns}), true, float16, out(float16, {rows, columns}), unit,
                       columns / unit, 0, true, out(float32, {ctas, columns}), true,
                       out(float32, {ctas, columns}));

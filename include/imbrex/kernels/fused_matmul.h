@@ -20,7 +20,7 @@ struct FusedMatmulOptions {
   /// float32, where c is float8_e4m3, and only then: [n / 128, m], quotients rounded up, rows of which begin any distance
   /// apart. It gets the scale of each row of each 128 columns: the largest magnitude there / 448, and 1 where that is 0. Or
   /// dense [m], one of each whole row; no tile has all of it, so that the result is rounded to bfloat16, goes through
-  /// memory, and is quantised by a second launch. So are gated results of 1024 rows and more, which is faster.
+  /// memory, and is quantised by a second launch. So are gated results of 512 rows and more, which is faster.
   DeviceTensor scale_c;
   Stream stream;
 };

@@ -54,14 +54,15 @@ struct LayerNormBackwardOf {
 
   /// weight_parts[ctas, columns] and bias_parts = the sums of dy * normal and of dy over the rows that a CTA has; normal =
   /// (x - mean) / sqrt(variance + epsilon). Rows are whole; `is_full`: as wide as the tile.
+  /// `late_ctas`: of the CTAs, see PersistentRows.
   /// `room`: bytes of a multiprocessor's shared memory for tiles that are loaded ahead. `is_one_matrix`: shape.matrices is 1.
-  void operator()(RowShape shape, bool is_one_matrix, bool is_full, Int32 ctas, int room, Float32 epsilon,
-                  RowOperand dy, RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx,
-                  bool has_weight_parts, Ptr<float32> weight_parts_ptr, bool has_bias_parts,
+  void operator()(RowShape shape, bool is_one_matrix, bool is_full, Int32 ctas, Int32 late_ctas, int room,
+                  Float32 epsilon, RowOperand dy, RowOperand x, ColumnOperand weight, bool has_dx,
+                  RowOperand dx, bool has_weight_parts, Ptr<float32> weight_parts_ptr, bool has_bias_parts,
                   Ptr<float32> bias_parts_ptr) const {
     grid(ctas);
     const PersistentRows rows(shape, is_one_matrix, x.dtype.bytes(),
-                              std::max(x.dtype.bytes(), dy.dtype.bytes()), thread_bytes);
+                              std::max(x.dtype.bytes(), dy.dtype.bytes()), thread_bytes, late_ctas);
     if (kOverlaps) griddepcontrol::launch_dependents();
     std::optional<ColumnSum> weight_part, bias_part;
     if (has_weight_parts) weight_part.emplace(rows);
@@ -92,12 +93,12 @@ struct LayerNormBackwardOf {
       sums.put(terms);
     };
     ahead.begin();
-    prepare(block_idx.x, false);
+    prepare(rows.first(), false);
     sums.advance();
     pivot = next_pivot;
-    for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
+    for (Int32 i : range(rows.first(), rows.end(), rows.step())) {
       ahead.advance(i);
-      if (auto is_there = when(i + grid_dim.x < rows.count())) prepare(i + grid_dim.x, true);
+      if (auto is_there = when(i + rows.step() < rows.end())) prepare(i + rows.step(), true);
       const RowPlace at = rows.place(i);
       const std::vector<RegisterTensor> of_row = sums.get();
       RegisterTensor above = of_row[0] * share, shift = of_row[2] * share;

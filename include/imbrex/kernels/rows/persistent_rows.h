@@ -13,6 +13,9 @@ namespace imbrex::kernels {
 
 /// All tiles of a call, matrix by matrix, which the CTAs take in turn, and how the threads of a CTA share one: in slabs of
 /// neighbouring columns, of which each thread has a vector.
+///
+/// Multiprocessors that memory serves sooner are ready sooner. The last CTAs (`late_ctas`, more than run at once) share the last
+/// eighth of the tiles, and begin where others have ended. Which CTA has which tile is always the same, and so are its sums.
 class PersistentRows {
  public:
   /// Of a multiprocessor, with as many registers as there are for them; a CTA has no more.
@@ -27,13 +30,16 @@ class PersistentRows {
     return std::max(1, threads(columns, bytes, thread_bytes) * (thread_bytes / bytes) / columns);
   }
 
+  static constexpr int kLateShare = 8;  ///< late CTAs have one of so many tiles
+
   /// Whether rows of a tile this wide fit the registers, where there is shared memory for tiles that are ahead (`has_room`)
   /// and where there is none; else they are WideRows.
   static bool can_take(int columns, bool has_room) { return columns <= (has_room ? 8192 : 4096); }
 
   /// `bytes` of an element of x, `most_bytes` of the widest operand's. `is_one_matrix`: shape.matrices is 1, so that places
   /// cost no division.
-  PersistentRows(const RowShape& shape, bool is_one_matrix, int bytes, int most_bytes, int thread_bytes)
+  PersistentRows(const RowShape& shape, bool is_one_matrix, int bytes, int most_bytes, int thread_bytes,
+                 const Int32& late_ctas)
       : threads_(threads(shape.tile_columns, bytes, thread_bytes)),
         tile_rows_(rows(shape.tile_columns, bytes, thread_bytes)),
         columns_(shape.tile_columns),
@@ -41,6 +47,12 @@ class PersistentRows {
         shape_(shape),
         tiles_(cdiv(shape.rows, tile_rows_)),
         count_(is_one_matrix ? tiles_ : shape.matrices * tiles_) {
+    Int32 early_ctas = grid_dim.x - late_ctas;
+    Int32 late = select(late_ctas > 0, count_ / kLateShare, 0);
+    Int32 is_late = cast<int32>(block_idx.x >= early_ctas);
+    first_ = block_idx.x + select(is_late != 0, count_ - late - early_ctas, 0);
+    end_ = count_ - select(is_late != 0, 0, late);
+    step_ = select(is_late != 0, late_ctas, early_ctas);
     constexpr int kVectorBytes = 16;
     vector_ = std::min(kVectorBytes / most_bytes, columns_ / per_row());
     warps(threads_ / 32);
@@ -93,7 +105,10 @@ class PersistentRows {
   }
 
   const RowShape& shape() const { return shape_; }
-  const Expr& count() const { return count_; }
+  /// The CTA's tiles: every step()th from first() on, up to end().
+  const Int32& first() const { return first_; }
+  const Int32& end() const { return end_; }
+  const Int32& step() const { return step_; }
   RowPlace place(const ScalarArg& i) const {
     if (is_one_matrix_) return {i * tile_rows_, 0};
     const auto [matrix, tile] = fast_divmod(i, tiles_);
@@ -114,6 +129,7 @@ class PersistentRows {
   bool is_one_matrix_;
   const RowShape& shape_;
   Expr tiles_, count_;
+  Int32 first_ = 0, end_ = 0, step_ = 0;
 };
 
 /// The CTA's tiles of some tensors, which a ring in shared memory gets long before they are needed. Where there is no room
@@ -149,7 +165,7 @@ class AheadRows {
     for (const RowOperand* operand : operands)
       ring_.push_back(shared_tensor(operand->dtype, {stages_, rows.tile_rows(), rows.columns()}));
     stage_.emplace(0);
-    for (int i = 0; i < stages_ - 1; ++i) start(i, block_idx.x + i * grid_dim.x);
+    for (int i = 0; i < stages_ - 1; ++i) start(i, rows.first() + i * rows.step());
   }
 
   /// Waits for the first tile.
@@ -157,7 +173,8 @@ class AheadRows {
   /// Before tile i is computed with: the one behind it has arrived, and all threads are done with the one before it.
   void advance(const ScalarArg& i) {
     wait(stages_ - 3);
-    if (!ring_.empty()) start(select(*stage_ == 0, stages_ - 1, *stage_ - 1), i + (stages_ - 1) * grid_dim.x);
+    if (!ring_.empty())
+      start(select(*stage_ == 0, stages_ - 1, *stage_ - 1), i + (stages_ - 1) * rows_.step());
   }
   /// After tile i.
   void end() {
@@ -196,7 +213,7 @@ class AheadRows {
   }
   /// Copies tile i, if there is one.
   void start(const ScalarArg& stage, const ScalarArg& i) {
-    if (auto is_there = when(i < rows_.count())) {
+    if (auto is_there = when(i < rows_.end())) {
       const RowPlace at = rows_.place(i);
       for (size_t j = 0; j < ring_.size(); ++j)
         copy_async(operands_[j]->view(rows_.shape(), at.matrix), ring_[j][stage], {at.row, 0});

@@ -91,14 +91,15 @@ struct RmsNormBackwardOf {
   }
 
   /// parts[ctas, columns] = the sums of dy * x * r over the rows that a CTA has; see rms_norm_backward(). Rows are whole.
+  /// `late_ctas`: of the CTAs, see PersistentRows.
   /// `room`: bytes of a multiprocessor's shared memory for tiles that are loaded ahead.
   /// `is_one_matrix`: shape.matrices is 1.
-  void operator()(RowShape shape, bool is_one_matrix, Int32 ctas, int room, Float32 epsilon, RowOperand dy,
-                  RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx, bool has_parts,
-                  Ptr<float32> parts_ptr) const {
+  void operator()(RowShape shape, bool is_one_matrix, Int32 ctas, Int32 late_ctas, int room, Float32 epsilon,
+                  RowOperand dy, RowOperand x, ColumnOperand weight, bool has_dx, RowOperand dx,
+                  bool has_parts, Ptr<float32> parts_ptr) const {
     grid(ctas);
     const PersistentRows rows(shape, is_one_matrix, x.dtype.bytes(),
-                              std::max(x.dtype.bytes(), dy.dtype.bytes()), thread_bytes);
+                              std::max(x.dtype.bytes(), dy.dtype.bytes()), thread_bytes, late_ctas);
     if (kOverlaps) griddepcontrol::launch_dependents();
     std::optional<ColumnSum> part;
     if (has_parts) part.emplace(rows);
@@ -115,11 +116,11 @@ struct RmsNormBackwardOf {
       sums.put(terms);
     };
     ahead.begin();
-    prepare(block_idx.x, false);
+    prepare(rows.first(), false);
     sums.advance();
-    for (Int32 i : range(block_idx.x, rows.count(), grid_dim.x)) {
+    for (Int32 i : range(rows.first(), rows.end(), rows.step())) {
       ahead.advance(i);
-      if (auto is_there = when(i + grid_dim.x < rows.count())) prepare(i + grid_dim.x, true);
+      if (auto is_there = when(i + rows.step() < rows.end())) prepare(i + rows.step(), true);
       const RowPlace at = rows.place(i);
       const std::vector<RegisterTensor> of_row = sums.get();
       RegisterTensor scale = rsqrt(of_row[0] * share + epsilon);

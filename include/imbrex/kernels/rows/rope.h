@@ -30,8 +30,11 @@ namespace kernels {
 
 struct Rope {
   int thread_bytes = 32;  // of x, per thread
+  int tiles = 4;  // of heads that a CTA turns one after the other by the same angles, which it reads once
 
-  static auto space() { return Space<Rope>().choose<&Rope::thread_bytes>({32, 16, 64}); }
+  static auto space() {
+    return Space<Rope>().choose<&Rope::thread_bytes, &Rope::tiles>({{32, 4}, {32, 1}, {16, 4}, {64, 2}});
+  }
 
   /// `tokens` of `heads`, each of 2 * half_units * half_unit elements; tiles are of tile_half pairs.
   void operator()(Int32 tokens, Int32 heads, Int32 half_units, int half_unit, int tile_half, DataType dtype,
@@ -43,8 +46,9 @@ struct Rope {
     const int rows =
         std::max(1, kThreads * (thread_bytes / dtype.bytes()) / (2 * tile_half));  // heads of a tile
     auto half = half_units * half_unit;
-    grid(tokens, cdiv(heads, rows));
-    Int32 token = block_idx.x, head = block_idx.y * rows;
+    const int cta_heads = rows * tiles;
+    grid(tokens, cdiv(heads, cta_heads));
+    Int32 token = block_idx.x, first_head = block_idx.y * cta_heads;
     Int32 position = token;
     if (has_positions) position = global_view(positions_ptr, {tokens})[token];
     const auto table = [&](const Ptr<float32>& pointer) {
@@ -56,7 +60,12 @@ struct Rope {
       return strides.view(pointer, dtype, tokens, heads, half * 2)[token];
     };
     auto g_x = view(x_ptr, x_strides), g_y = view(y_ptr, y_strides);
-    if (interleaved) {
+    const auto halves = [&](const Ptr<>& pointer, const MatrixStrides& strides) {
+      return global_view(pointer, dtype, {tokens, heads, 2, half},
+                         {strides.batch * strides.unit, strides.row * strides.unit, half, 1})[token];
+    };
+    auto h_x = halves(x_ptr, x_strides), h_y = halves(y_ptr, y_strides);
+    const auto turn_interleaved = [&](const ScalarArg& head) {
       auto x = load_global(g_x, {head, 0}, {rows, 2 * tile_half}).to(float32).reshape({rows, tile_half, 2});
       const auto part = [&](bool second) {
         auto chosen =
@@ -68,17 +77,16 @@ struct Rope {
       auto is_second = register_tensor(boolean, {1, 1, 2}, [&](auto, auto, auto i) { return i == 1; });
       auto turned = select(is_second, second * c + first * s, first * c - second * s);
       store_global(g_y, turned.reshape({rows, 2 * tile_half}).to(dtype), {head, 0});
-      return;
-    }
-    const auto halves = [&](const Ptr<>& pointer, const MatrixStrides& strides) {
-      return global_view(pointer, dtype, {tokens, heads, 2, half},
-                         {strides.batch * strides.unit, strides.row * strides.unit, half, 1})[token];
     };
-    auto h_x = halves(x_ptr, x_strides), h_y = halves(y_ptr, y_strides);
-    auto first = load_global(h_x, {head, 0, 0}, {rows, tile_half}, {.dims = {0, 2}}).to(float32);
-    auto second = load_global(h_x, {head, 1, 0}, {rows, tile_half}, {.dims = {0, 2}}).to(float32);
-    store_global(h_y, (first * cos - second * sin).to(dtype), {head, 0, 0}, {.dims = {0, 2}});
-    store_global(h_y, (second * cos + first * sin).to(dtype), {head, 1, 0}, {.dims = {0, 2}});
+    const auto turn = [&](const ScalarArg& head) {
+      if (interleaved) return turn_interleaved(head);
+      auto first = load_global(h_x, {head, 0, 0}, {rows, tile_half}, {.dims = {0, 2}}).to(float32);
+      auto second = load_global(h_x, {head, 1, 0}, {rows, tile_half}, {.dims = {0, 2}}).to(float32);
+      store_global(h_y, (first * cos - second * sin).to(dtype), {head, 0, 0}, {.dims = {0, 2}});
+      store_global(h_y, (second * cos + first * sin).to(dtype), {head, 1, 0}, {.dims = {0, 2}});
+    };
+    if (tiles == 1) return turn(first_head);
+    for (Int32 head : range(first_head, min(heads, first_head + cta_heads), rows)) turn(head);
   }
 };
 
