@@ -46,8 +46,10 @@ ColumnSums::ColumnSums(const RowCall& call, std::vector<std::pair<std::string, c
   const int64_t tiles = (call.matrices() * call.rows() + rows - 1) / rows,
                 at_once = Rows::kThreads / threads;  // CTAs of a multiprocessor
   ctas_ = std::min(tiles, at_once * device.multiprocessors());
-  // By bench_rows: where a multiprocessor has one CTA, two sums of columns cost more than late CTAs gain.
-  if (!are_wide_ && (at_once > 1 || results_.size() == 1) &&
+  // By bench_rows: where a multiprocessor has one CTA, two sums of columns cost more than late CTAs gain, and short rows gain
+  // nothing by them.
+  constexpr int kShort = 512;
+  if (!are_wide_ && tile > kShort && (at_once > 1 || results_.size() == 1) &&
       tiles / Rows::kLateShare >= device.multiprocessors()) {
     late_ctas_ = device.multiprocessors();
     ctas_ += late_ctas_;
