@@ -194,7 +194,7 @@ constexpr Known kEquivalents[] = {
      "Any warp may do it: a barrier of the CTA stands between what two warps do."},
     {"rows", "early-group", "tma::commit_group();", 3,
      "The store goes with the group behind it, and no wait in between lets two be under way."},
-    {"viewed", "relaxed-wait", "mbarrier::wait(*scored", 0,
+    {"viewed", "relaxed-wait", "mbarrier::wait(scored", 0,
      "Products complete by commit; the tcgen05 fences order what follows."},
     {"viewed", "relaxed-wait", "mbarrier::wait(done", 0, "As before."},
     {"viewed", "early-sync", "sync();", 1,
