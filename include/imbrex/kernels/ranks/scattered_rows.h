@@ -116,7 +116,8 @@ class ScatteredTiles {
   }
   /// TMA's stores take a while: their owner is told while the next tile is being multiplied.
   void between_blocks(const ScalarArg& k_block) {
-    constexpr int kBlocks = 4;  // about as long as a store takes
+    // As long as it takes that all CTAs store a tile over the links at once: a warp that waits for its stores multiplies nothing.
+    constexpr int kBlocks = 28;
     if (auto due = when(k_block == kBlocks)) tell_of_stored();
   }
   /// Behind a warp group's last tile. Its tiles were `first`, `first` + `step`, ... below `end`: of those of the other
