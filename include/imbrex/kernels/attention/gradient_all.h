@@ -30,7 +30,7 @@ struct AttentionGradientAll {
 
   static auto space() {
     return Space<AttentionGradientAll>()
-        .template choose<&AttentionGradientAll::block_q, &AttentionGradientAll::stages>({{64, 2}, {64, 4}})
+        .template choose<&AttentionGradientAll::block_q, &AttentionGradientAll::stages>({{64, 2}})
         .template choose<&AttentionGradientAll::slopes_shared, &AttentionGradientAll::staggers>(
             {{true, true}, {false, true}, {true, false}, {false, false}})
         .template choose<&AttentionGradientAll::held>({0, 1, 2});
