@@ -30,7 +30,7 @@ makes only such faults in one kernel, subjects_language.cpp leaves it out there.
 
 V0 to V6 are the steps of the Blackwell ladder, mxf8 and nvf4 the block-scaled product in two of its types, H0 to H9 the
 steps of the Hopper ladder. Of the library beside them: histogram; split-k and stream-k, products whose CTAs take turns;
-turns, H8 whose consumers do; groups8, masked groups of float8 with scales of blocks; gated and few-rows, gated products with results in float8;
+turns and gated-turns, H8 whose consumers do; groups8, masked groups of float8 with scales of blocks; gated and few-rows, gated products with results in float8;
 int4, int4-ampere and int4-tcgen05, packed weights; mma-nvf4, the block-scaled product by mma.sync; attention: forward (attention), its
 gradients (dkv, dq), and decoding from caches of float16 (decode), of float8 (decode8) and of latent attention (latent), on
 Blackwell forward (b-attention) and decoding (b-decode); gradients of layer norm (norm-gradient), and softmax of rows that move as

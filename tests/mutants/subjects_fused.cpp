@@ -26,6 +26,22 @@ Subject turns(int m, int n, int k) {
                       float16, in(float16, {m, k}), in(float16, {n, k}), out(float16, {m, n}));
 }
 
+/// The same of two B, which come as one tile.
+Subject gated_turns(int m, int n, int k) {
+  const HopperMatmulH8<GatedBy> kernel{.block_m = 64,
+                                       .block_n = 64,
+                                       .block_k = 16,
+                                       .stages = 2,
+                                       .consumers = 2,
+                                       .cluster_m = 2,
+                                       .takes_turns = true,
+                                       .swizzle_size = 1};
+  const ProductSizesArguments sizes(m, n, k, 0, 2);
+  return make_subject("gated-turns", 1, kernel, m, static_cast<int>(sizes.n_units), sizes.n_unit, k, false, 2,
+                      float16, in(float16, {m, k}), in(float16, {n, k}), out(float16, {m, n}), true,
+                      Activation::kSilu, in(float16, {n, k}));
+}
+
 /// Masked groups, each with room for 128 rows.
 Subject scaled_groups(int n, int k) {
   const HopperGroupedMatmul<BlockScales, Convert> kernel{
@@ -65,6 +81,7 @@ Subject few_rows(int m, int n, int k) {
 std::vector<Subject> fused_subjects() {
   std::vector<Subject> all;
   all.push_back(turns(512, 128, 48));
+  all.push_back(gated_turns(512, 64, 48));
   all.push_back(scaled_groups(128, 640));
   all.back().left_out = {"store-shift-128", "transpose-a", "transpose-b"};  // float8 is never transposed
   all.push_back(gated(320, 256, 80));
