@@ -140,7 +140,7 @@ Subject gathered() {
 /// tile before it is told of.
 Subject scattered(const char* name) {
   using namespace kernels;
-  const int m = 256, n = 64, k = 384, rows = m / kRanks, ctas = 3;
+  const int m = 256, n = 64, k = 1920, rows = m / kRanks, ctas = 3;
   const ProductSizesArguments sizes(rows, n, k, 0, ctas);
   Subject subject = make_subject(
       name, 3, small_tiles<HopperMatmulH8<ScatteredRows>>(), rows, static_cast<int>(sizes.n_units),
