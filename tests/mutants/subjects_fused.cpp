@@ -12,34 +12,31 @@ namespace {
 
 using namespace kernels;
 
+/// H8 with two consumers that take turns, in pairs of CTAs.
+template <class... Steps>
+HopperMatmulH8<Steps...> in_turns() {
+  return {.block_m = 64,
+          .block_n = 64,
+          .block_k = 16,
+          .stages = 2,
+          .consumers = 2,
+          .cluster_m = 2,
+          .takes_turns = true,
+          .swizzle_size = 1};
+}
+
 Subject turns(int m, int n, int k) {
-  const HopperMatmulH8<> kernel{.block_m = 64,
-                                .block_n = 64,
-                                .block_k = 16,
-                                .stages = 2,
-                                .consumers = 2,
-                                .cluster_m = 2,
-                                .takes_turns = true,
-                                .swizzle_size = 1};
   const ProductSizesArguments sizes(m, n, k, 0, 2);
-  return make_subject("turns", 1, kernel, m, static_cast<int>(sizes.n_units), sizes.n_unit, k, false, 2,
+  return make_subject("turns", 1, in_turns(), m, static_cast<int>(sizes.n_units), sizes.n_unit, k, false, 2,
                       float16, in(float16, {m, k}), in(float16, {n, k}), out(float16, {m, n}));
 }
 
 /// The same of two B, which come as one tile.
 Subject gated_turns(int m, int n, int k) {
-  const HopperMatmulH8<GatedBy> kernel{.block_m = 64,
-                                       .block_n = 64,
-                                       .block_k = 16,
-                                       .stages = 2,
-                                       .consumers = 2,
-                                       .cluster_m = 2,
-                                       .takes_turns = true,
-                                       .swizzle_size = 1};
   const ProductSizesArguments sizes(m, n, k, 0, 2);
-  return make_subject("gated-turns", 1, kernel, m, static_cast<int>(sizes.n_units), sizes.n_unit, k, false, 2,
-                      float16, in(float16, {m, k}), in(float16, {n, k}), out(float16, {m, n}), true,
-                      Activation::kSilu, in(float16, {n, k}));
+  return make_subject("gated-turns", 1, in_turns<GatedBy>(), m, static_cast<int>(sizes.n_units), sizes.n_unit,
+                      k, false, 2, float16, in(float16, {m, k}), in(float16, {n, k}), out(float16, {m, n}),
+                      true, Activation::kSilu, in(float16, {n, k}));
 }
 
 /// Masked groups, each with room for 128 rows.
