@@ -22,6 +22,7 @@
 #include "imbrex/runtime.h"
 #include "imbrex/vgpu/virtual_gpu.h"
 #include "rank_bodies.h"
+#include "runtime/host/channel.h"
 #include "runtime/host/process.h"
 #include "runtime/parallel/job.h"
 
@@ -277,6 +278,24 @@ TEST_F(ProcessesOnSeveralServers, OneThatIsNotStartedIsNamed) {
   EXPECT_THAT(run("nothing", 2, "virtual", 3, 0, 1)[0].output, HasSubstr("rank 1 of 2 ranks has not come"));
   EXPECT_THAT(run("nothing", 2, "virtual", 3, 1, 2)[0].output,
               AllOf(HasSubstr("rank 0 has not come within 3 s"), HasSubstr("rank 0 listens at 127.0.0.1:")));
+}
+
+TEST_F(ProcessesOnSeveralServers, ThatRank0HasLeftBeforeItSawThemSayWhichRankHasEnded) {
+  const auto output_of_rank1 = [] {
+    runtime::Listener rank0("tcp:" + address_of_servers);
+    std::thread leaves([&] { rank0.accept(runtime::Deadline::clock::now() + std::chrono::seconds(30)); });
+    const std::string output = run("nothing", 3, "virtual", 10, 1, 2)[0].output;
+    leaves.join();
+    return output;
+  };
+  EXPECT_THAT(output_of_rank1(), HasSubstr("rank 1: rank 0 has ended before all ranks had come"));
+  const std::string file = ::testing::TempDir() + "/ended ranks of servers " + std::to_string(getpid());
+  std::ofstream(file) << "rank 2 was killed by signal 9 (Killed)\n";
+  setenv("IMBREX_ENDED_RANKS", file.c_str(), 1);
+  EXPECT_THAT(output_of_rank1(),
+              HasSubstr("rank 2 was killed by signal 9 (Killed), before all ranks had come"));
+  unsetenv("IMBREX_ENDED_RANKS");
+  std::filesystem::remove(file);
 }
 
 TEST_F(ProcessesOnSeveralServers, OfAnAddressThatIsNoneAreRefused) {

@@ -241,37 +241,47 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
   if (!ranks.is_virtual()) device = cuda_device_of(job);
   Hello hello = hello_of(ranks, job, device ? &*device : nullptr);
   Channel channels[2];
-  for (Channel& channel : channels) {
-    channel = connect_to(name, deadline_after(patience), [&] { return !ended_rank(job).empty(); });
-    if (const std::string ended = ended_rank(job); !channel.is_open() && !ended.empty())
-      throw DeviceError(Diagnostic{{},
-                                   fmt::format("rank {}: {}, before all ranks had come", job.rank, ended),
-                                   {},
-                                   "look at what that rank printed"});
-    if (!channel.is_open())
-      throw DeviceError(
-          Diagnostic{{},
-                     fmt::format("rank {}: rank 0 has not come within {:g} s", job.rank, patience),
-                     {job.is_on_one_server() ? fmt::format("ranks of one job say {} to each other", job.name)
-                                             : fmt::format("rank 0 listens at {}", job.address)},
-                     job.is_on_one_server()
-                         ? "start all ranks at the same time, in one network namespace, or set the same "
-                           "IMBREX_JOB for them"
-                         : "start all ranks at the same time, and let the port through between the servers"});
-    PacketWriter says;
-    says(hello);
-    channel.send(says.bytes());
-    hello.is_for_notices = true;
-  }
   Welcome welcome;
   try {
+    // Before rank 0 has both connections it answers only to refuse.
+    const auto is_answered = [&] {
+      return channels[0].is_open() && channels[0].is_ready(Deadline::clock::now());
+    };
+    for (Channel& channel : channels) {
+      channel = connect_to(name, deadline_after(patience),
+                           [&] { return is_answered() || !ended_rank(job).empty(); });
+      if (is_answered()) break;
+      if (const std::string ended = ended_rank(job); !channel.is_open() && !ended.empty())
+        throw DeviceError(Diagnostic{{},
+                                     fmt::format("rank {}: {}, before all ranks had come", job.rank, ended),
+                                     {},
+                                     "look at what that rank printed"});
+      if (!channel.is_open())
+        throw DeviceError(Diagnostic{
+            {},
+            fmt::format("rank {}: rank 0 has not come within {:g} s", job.rank, patience),
+            {job.is_on_one_server() ? fmt::format("ranks of one job say {} to each other", job.name)
+                                    : fmt::format("rank 0 listens at {}", job.address)},
+            job.is_on_one_server()
+                ? "start all ranks at the same time, in one network namespace, or set the same "
+                  "IMBREX_JOB for them"
+                : "start all ranks at the same time, and let the port through between the servers"});
+      PacketWriter says;
+      says(hello);
+      channel.send(says.bytes());
+      hello.is_for_notices = true;
+    }
     if (!channels[0].is_ready(deadline_after(patience + kGrace)))
       throw ConnectionLost(fmt::format("it has not answered within {:g} s", patience + kGrace));
     const std::string answer = channels[0].receive();
     PacketReader reader(answer);
     reader(welcome);
   } catch (const ConnectionLost& lost) {
-    welcome.refusal = fmt::format("rank 0 has ended before all ranks had come ({})", lost.what());
+    // Rank 0 may have ended before it saw this rank: then the launcher knows of whom.
+    const std::string ended = ended_rank(job);
+    welcome.refusal = ended.empty()
+                          ? fmt::format("rank 0 has ended before all ranks had come ({})", lost.what())
+                          : ended + ", before all ranks had come";
   }
   if (!welcome.refusal.empty())
     throw DeviceError(Diagnostic{{}, fmt::format("rank {}: {}", job.rank, welcome.refusal), {}, ""});
