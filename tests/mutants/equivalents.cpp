@@ -485,6 +485,11 @@ constexpr Known kEquivalents[] = {
      "products."},
     {"int4-tcgen05", "sync-other-id", "sync();", 0,
      "The four warps agree on the other number, which nobody else uses."},
+    {"int4-direct", "drop-proxy-fence", "tma::global_to_shared", 1,
+     "What it fills is filled once, and nobody has read or written there before: the compiler fences a fill "
+     "that may follow "
+     "reads of other threads, whatever memory they read."},
+    {"int4-direct", "global-proxy-fence", "tma::global_to_shared", 1, "As drop-proxy-fence."},
     {"int4-tcgen05", "drop-proxy-fence", "", 0,
      "Whoever has read executes one, and whoever loads another: either orders the two."},
     {"int4-tcgen05", "one-lane-proxy-fence", "", 0, "As drop-proxy-fence."},

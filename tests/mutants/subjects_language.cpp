@@ -5,6 +5,7 @@
 #include "imbrex/kernels/low_precision/ampere_low_precision.h"
 #include "imbrex/kernels/low_precision/blackwell_low_precision.h"
 #include "imbrex/kernels/low_precision/decode_matmul.h"
+#include "imbrex/kernels/low_precision/direct_matmul.h"
 #include "imbrex/kernels/matmul/matmul_stream_k.h"
 #include "imbrex/kernels/split_k_matmul.h"
 #include "mutants/language_kernels.h"
@@ -55,6 +56,12 @@ Subject decode() {
   return subject;
 }
 
+Subject direct() {
+  const kernels::HopperLowPrecisionDirect kernel{
+      .block_m = 8, .row_tiles = 1, .k_tiles = 1, .warp_rows = 32, .ahead = 1, .split_k = 2};
+  return packed_product("int4-direct", 2, kernel, 5, 64, 2048);
+}
+
 Subject ampere_packed() {
   const kernels::AmpereLowPrecision kernel{
       .block_m = 8, .row_tiles = 1, .k_tiles = 1, .warp_rows = 32, .stages = 3};
@@ -96,6 +103,7 @@ std::vector<Subject> language_subjects() {
                    out(float32, {32, 32}).unread(), zeroed(int32, {2}), out(float16, {32, 32})));
   all.push_back(stream_k(320, 64, 112, 2));
   all.push_back(decode());
+  all.push_back(direct());
   all.push_back(ampere_packed());
   all.push_back(blackwell_packed());
   all.push_back(scaled_mma());
