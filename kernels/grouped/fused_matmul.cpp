@@ -20,6 +20,7 @@
 #include "imbrex/kernels/rows/quantise.h"
 #include "imbrex/runtime/caller_line.h"
 #include "matmul/matmul_time.h"
+#include "rows/quantise_codes.h"
 #include "tensor_fact.h"
 #include "whole_rows.h"
 
@@ -322,7 +323,7 @@ std::vector<MatmulCode> fused_matmul_codes() {
                                  {"gated scale_a", true, false, kPerRow},
                                  {"gated to float8", true, true, kNone},
                                  {"to float8", false, true, kNone}};
-  std::vector<MatmulCode> codes;
+  std::vector<MatmulCode> codes = quantise_codes();
   for (const CodeKind& kind : kKinds) {
     const auto product = [kind](int64_t k) {
       return FusedProduct{.m = 64,

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "imbrex/runtime/caller_line.h"
 #include "kernel_of_device.h"
+#include "rows/quantise_codes.h"
 #include "rows/row_call.h"
 #include "rows/row_case.h"
 
@@ -40,6 +42,38 @@ LaunchReport quantise_float8(const DeviceTensor& x, const DeviceTensor& q, const
                           call.arguments(has_gate ? options.gate : x), options.activation, call.arguments(q),
                           scale.address(), scale_row, scale.strides().back(),
                           is_batch ? scale.strides()[0] : 0);
+}
+
+std::vector<MatmulCode> quantise_codes() {
+  using kernels::RowTile;
+  constexpr int kUnit = 16;
+  constexpr uint64_t kSomewhere = 4096;
+  std::set<int> widths;
+  for (int64_t n = kUnit; n <= RowTile::kMostColumns; n += kUnit) widths.insert(kernels::tile_columns_of(n));
+  std::vector<MatmulCode> codes;
+  const auto add = [&](int width, bool is_whole, int block) {
+    const auto with_arguments = [=](const auto& use) {
+      const auto operand = [](DataType dtype) {
+        return kernels::RowOperandArguments<>{dtype, kSomewhere, {kUnit / dtype.bytes(), 1, 0}};
+      };
+      return use(kernels::RowShapeArguments{1, 64, width / kUnit, kUnit, width}, is_whole, block,
+                 operand(bfloat16), false, operand(bfloat16), QuantiseOptions().activation,
+                 operand(float8_e4m3), kSomewhere, int64_t{1}, int64_t{1}, int64_t{0});
+    };
+    const auto kernel = [] { return library_kernel(kernels::QuantiseRows(), std::nullopt); };
+    codes.push_back(
+        {fmt::format("bfloat16 to float8 behind a product, rows of {} columns{}, a scale for {}", width,
+                     is_whole ? "" : " at a time", block == 0 ? "each" : fmt::format("{} of them", block)),
+         [=] {
+           return with_arguments([&](const auto&... all) { return std::vector{kernel().trace(all...)}; });
+         },
+         [=](Cache& folder) { with_arguments([&](const auto&... all) { kernel().ship(folder, all...); }); }});
+  };
+  for (const int block : {0, 128}) {
+    for (const int width : widths) add(width, true, block);
+    add(RowTile::kPartColumns, false, block);
+  }
+  return codes;
 }
 
 namespace kernels {

@@ -98,20 +98,23 @@ def quantised_matmul(
     b: Array,
     up: Array | None = None,
     *,
+    block: int = 128,
     activation: Activation | None = None,
     scale_a: Array | None = None,
     scale_b: Array | None = None,
     target: str = "sm_90a",
 ) -> tuple[Array, Array]:
-    """activation(a @ b), or activation(a @ b) * (a @ up), as float8_e4m3, and its scale per 128 columns, in one kernel.
+    """activation(a @ b), or activation(a @ b) * (a @ up), as float8_e4m3, and its scales.
 
     a, b, up, scale_a, scale_b: as gated_matmul(), but n is a multiple of 16, and without `up` scale_b is [n].
+    block: 128: a scale per 128 columns, in the product's own kernel, but for gated ones of 512 rows and more. 0: a scale per
+        row, which no tile has all of: the result is rounded to bfloat16, and a second kernel quantises it.
 
-    Returns float8_e4m3 [m, n] and float32 [m, n / 128] rounded up, as quantise_float8(x, block=128) does: matmul and
-    grouped_matmul take `scale.T` as it lies. Not differentiated. NumPy needs the package ml_dtypes. Raises LaunchError
-    naming the argument. On a GPU that runs sm_90a (Hopper).
+    Returns float8_e4m3 [m, n] and float32, [m, n / 128] rounded up or [m, 1], as quantise_float8(x, block=block) does: matmul
+    and grouped_matmul take `scale.T` of blocks as it lies, and `scale[:, 0]` of rows. Not differentiated. NumPy needs the
+    package ml_dtypes. Raises LaunchError naming the argument. On a GPU that runs sm_90a (Hopper).
     """
-    options = {"activation": activation, "scale_a": scale_a, "scale_b": scale_b}
+    options = {"block": block, "activation": activation, "scale_a": scale_a, "scale_b": scale_b}
     if _is_compiling():
         return _traced("quantised_matmul", None, a, b, up, **options)
     return _imbrex.quantised_matmul(a, b, up, **options, target=target)

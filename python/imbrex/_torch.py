@@ -48,8 +48,8 @@ def _fake_gated_matmul(a, b, up, activation="silu", out_dtype=None, scale_a=None
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype or _dtype_of_product(a))
 
 
-def _fake_quantised_matmul(a, b, up=None, **_):
-    scale = a.new_empty((-(-b.shape[1] // 128), a.shape[0]), dtype=torch.float32)
+def _fake_quantised_matmul(a, b, up=None, *, block=128, **_):
+    scale = a.new_empty((1 if block == 0 else -(-b.shape[1] // block), a.shape[0]), dtype=torch.float32)
     return a.new_empty((a.shape[0], b.shape[1]), dtype=torch.float8_e4m3fn), scale.transpose(0, 1)
 
 
@@ -107,7 +107,7 @@ _OPERATORS = {
     "Tensor? residual=None, ScalarType? out_dtype=None, Tensor? scale_a=None, Tensor? scale_b=None) -> Tensor": _fake_matmul,
     'gated_matmul(Tensor a, Tensor b, Tensor up, str? activation="silu", ScalarType? out_dtype=None, Tensor? scale_a=None, '
     "Tensor? scale_b=None) -> Tensor": _fake_gated_matmul,
-    "quantised_matmul(Tensor a, Tensor b, Tensor? up=None, *, str? activation=None, Tensor? scale_a=None, "
+    "quantised_matmul(Tensor a, Tensor b, Tensor? up=None, *, int block=128, str? activation=None, Tensor? scale_a=None, "
     "Tensor? scale_b=None) -> (Tensor, Tensor)": _fake_quantised_matmul,
     "grouped_matmul(Tensor a, Tensor b, Tensor rows, bool masked=False, ScalarType? out_dtype=None, Tensor? scale_a=None, "
     "Tensor? scale_b=None) -> Tensor": _fake_grouped_matmul,

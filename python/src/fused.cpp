@@ -74,12 +74,14 @@ nb::object gated_matmul(nb::handle a_object, nb::handle b_object, nb::handle up_
   return out.take();
 }
 
-nb::tuple quantised_matmul(nb::handle a_object, nb::handle b_object, nb::handle up_object, nb::handle activation,
-                           nb::handle scale_a_object, nb::handle scale_b_object, const std::string& target) {
+nb::tuple quantised_matmul(nb::handle a_object, nb::handle b_object, nb::handle up_object, int block,
+                           nb::handle activation, nb::handle scale_a_object, nb::handle scale_b_object,
+                           const std::string& target) {
   Operands in(a_object, b_object, up_object, scale_a_object, scale_b_object);
   in.turn();
-  constexpr int64_t kBlock = 128;
-  const int64_t shape[] = {in.rows(), in.columns()}, scales[] = {(in.columns() + kBlock - 1) / kBlock, in.rows()};
+  check_block(block);
+  const int64_t blocks = block == 0 ? 1 : (in.columns() + block - 1) / block;
+  const int64_t shape[] = {in.rows(), in.columns()}, scales[] = {blocks, in.rows()};
   Result of_q(in.a, nb::none(), shape, float8_e4m3);
   // Those of a block's rows side by side, as products take them.
   Result of_scale(in.a, new_array(in.a, scales, float32), false, "scale");
@@ -90,7 +92,7 @@ nb::tuple quantised_matmul(nb::handle a_object, nb::handle b_object, nb::handle 
     const FusedMatmulOptions options{.activation = activation_of(activation),
                                      .scale_a = call.in(in.scale_a),
                                      .scale_b = call.in(in.scale_b),
-                                     .scale_c = call.out(scale),
+                                     .scale_c = block == 0 ? call.out(scale)[0] : call.out(scale),
                                      .stream = call.stream()};
     const DeviceTensor up = call.in(in.up);
     call.run([&] {
@@ -110,7 +112,7 @@ void bind_fused(nb::module_& m) {
         "scale_a"_a.none() = none, "scale_b"_a.none() = none, nb::kw_only(), "out"_a.none() = none,
         "target"_a = "sm_90a");
   m.def("quantised_matmul", &quantised_matmul, "a"_a, "b"_a, "up"_a.none() = none, nb::kw_only(),
-        "activation"_a.none() = none, "scale_a"_a.none() = none, "scale_b"_a.none() = none, "target"_a = "sm_90a");
+        "block"_a = 128, "activation"_a.none() = none, "scale_a"_a.none() = none, "scale_b"_a.none() = none, "target"_a = "sm_90a");
 }
 
 }  // namespace imbrex::python

@@ -34,6 +34,10 @@ Activation activation_of(nb::handle given) {
   return found->second;
 }
 
+void check_block(int block) {
+  if (block != 0 && block != 128) refuse(fmt::format("block is {}", block), "give 128, or 0 for a scale per row");
+}
+
 void expect(const Array& array, DataType dtype, std::span<const int64_t> shape) {
   if (array.dtype != dtype || !std::ranges::equal(array.shape(), shape))
     array.refuse(fmt::format("is {}", array.text()),

@@ -48,6 +48,8 @@ void expect(const Array& array, DataType dtype, std::span<const int64_t> shape);
 void expect_shape(const Array& array, std::span<const int64_t> shape);
 /// Of "relu" and so on; kNone of None.
 Activation activation_of(nb::handle given);
+/// LaunchError unless so many columns can share a scale of float8.
+void check_block(int block);
 /// The shape with another last extent.
 std::vector<int64_t> with_last(std::span<const int64_t> shape, int64_t last);
 

@@ -281,7 +281,7 @@ nb::tuple quantise_float8(nb::handle x_object, nb::handle gate_object, int block
   Optional gate("gate", gate_object);
   expect_rows(x);
   if (gate) expect_rows(*gate.array, x.shape());
-  if (block != 0 && block != 128) refuse(fmt::format("block is {}", block), "give 128, or 0 for a scale per row");
+  check_block(block);
   QuantiseOptions options;
   options.block = block;
   options.activation = activation_of(activation);

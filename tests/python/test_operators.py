@@ -293,24 +293,28 @@ def test_gated_matmul(random, dtype):
     assert error(imbrex.gated_matmul(a, b, up, scale_a=factors), silu(gate) * factor) < 1e-2
 
 
+@pytest.mark.parametrize("block", [128, 0])
 @pytest.mark.parametrize("gated", [False, True])
-def test_quantised_matmul(random, gated):
+def test_quantised_matmul(random, gated, block):
     pytest.importorskip("ml_dtypes", reason="SKIPPED: needs ml_dtypes: pip install ml_dtypes")
     a, w = random(50, 64, dtype=np.float16), random(288, 64, dtype=np.float16)
     b, up = w[:144].T, w[144:].T
-    q, scale = imbrex.quantised_matmul(a, b, up, activation="silu") if gated else imbrex.quantised_matmul(a, b)
+    q, scale = imbrex.quantised_matmul(a, b, *([up] if gated else []), block=block, activation="silu" if gated else None)
     exact = a.astype(float) @ b.astype(float)
     if gated:
         exact = silu(exact) * (a.astype(float) @ up.astype(float))
-    assert q.shape == (50, 144) and q.dtype.name == "float8_e4m3fn" and scale.shape == (50, 2)
+    assert q.shape == (50, 144) and q.dtype.name == "float8_e4m3fn" and scale.shape == (50, 2 if block else 1)
     assert scale.T.flags.c_contiguous  # as products take them
-    assert error(q.astype(float) * np.repeat(scale, 128, 1)[:, :144], exact) < 0.05
+    assert error(q.astype(float) * np.repeat(scale, block or 144, 1)[:, :144], exact) < 0.05
+    if not block:
+        assert np.abs(scale[:, 0] / (np.abs(exact).max(1) / 448) - 1).max() < 0.01
 
 
 REFUSED = {
     "order of gated weights": (lambda a, b: imbrex.gated_matmul(a, b.copy(), b), "b has strides"),
     "shape of up": (lambda a, b: imbrex.gated_matmul(a, b.T, b[:8].T), "up is [8, 16], not [16, 16]"),
     "float8 of gated_matmul": (lambda a, b: imbrex.gated_matmul(a, b.T, b.T, out_dtype="float8_e4m3"), "quantised_matmul"),
+    "blocks of a quantised product": (lambda a, b: imbrex.quantised_matmul(a, b.T, block=64), "block is 64"),
     "a is a list": (lambda a, b: imbrex.matmul([1, 2], b), "a is a list, not an array"),
     "inner sizes": (lambda a, b: imbrex.matmul(a, b[:8]), "inner sizes 16 and 8 differ"),
     "rank": (lambda a, b: imbrex.matmul(a[0], b), "a is float16[16]"),

@@ -49,9 +49,11 @@ std::optional<std::string> shipped_entry(const CacheKey& key) {
   return code.load(key);
 }
 
-std::optional<Cubin> shipped_code(const std::string& kernel_name, const std::string& ptx_digest,
+std::optional<Cubin> shipped_code(const codegen::CompiledKernel& kernel, const std::string& ptx_digest,
                                   const std::string& target) {
-  const std::optional<std::string> payload = shipped_entry(shipped_key(kernel_name, ptx_digest, target));
+  std::optional<std::string> payload = shipped_entry(shipped_key(kernel.name, ptx_digest, target));
+  if (!payload && kernel.target != target)
+    payload = shipped_entry(shipped_key(kernel.name, ptx_digest, kernel.target));
   return payload ? unpack_cubin(*payload) : std::nullopt;
 }
 

@@ -22,8 +22,10 @@ std::string shipped_code_folder();
 /// What was shipped under this key; none where nothing was.
 std::optional<std::string> shipped_entry(const CacheKey& key);
 
-/// Machine code of the PTX with this digest for the target, by whatever assembler; none where it has not been shipped.
-std::optional<Cubin> shipped_code(const std::string& kernel_name, const std::string& ptx_digest,
+/// Machine code of a kernel, whose PTX has this digest, for a GPU's target, by whatever assembler: that of the GPU's, else
+/// that of the kernel's, which is what Kernel::ship() makes and GPUs of its generation run (the driver of another refuses
+/// it). None where it has not been shipped.
+std::optional<Cubin> shipped_code(const codegen::CompiledKernel& kernel, const std::string& ptx_digest,
                                   const std::string& target);
 
 /// Keeps machine code in `folder` where shipped_code() finds it. False where it cannot be kept.

@@ -15,11 +15,15 @@ bool ModuleLoader::load_at_hand(const codegen::CompiledKernel& kernel, const std
     return cubin && driver_.cuModuleLoadDataEx(&module, cubin->bytes.c_str(), 0, nullptr, nullptr) == 0;
   };
   // A driver older than the assembler that made it refuses what was shipped.
-  if (std::getenv("IMBREX_ASSEMBLER") == nullptr && is_loaded(shipped_code(kernel.name, ptx_digest, target)))
+  if (std::getenv("IMBREX_ASSEMBLER") == nullptr && is_loaded(shipped_code(kernel, ptx_digest, target)))
     return true;
   const Assembler* const ptxas = usable_ptxas();
-  return is_loaded(cached_cubin(ptxas != nullptr ? ptxas->name() : own_assembler().name(), kernel, ptx_digest,
-                                target, Cache::shared(), AssemblerTolerance::from_environment()));
+  const std::string assembler = ptxas != nullptr ? ptxas->name() : own_assembler().name();
+  const auto cached_for = [&](const std::string& made_for) {
+    return cached_cubin(assembler, kernel, ptx_digest, made_for, Cache::shared(),
+                        AssemblerTolerance::from_environment());
+  };
+  return is_loaded(cached_for(target)) || (kernel.target != target && is_loaded(cached_for(kernel.target)));
 }
 
 void ModuleLoader::assemble(const codegen::CompiledKernel& kernel, const std::string& target,
