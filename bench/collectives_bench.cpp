@@ -3,7 +3,7 @@
 // sums in float64, then timed: device time per call in captured graphs of 20 calls, of the slowest rank, contenders in turns,
 // medians of 7. Sizes are those of the larger tensor on each rank.
 //
-//   bench_collectives [RANKS [SECONDS [CTAS]]]: no size begins after so many seconds
+//   bench_collectives [RANKS [SECONDS [CTAS]]]: no size begins after so many seconds; RANKS virtual:4: see rank_place.h
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "imbrex/runtime.h"
 #include "nccl_rival.h"
 #include "rank_numbers.h"
+#include "rank_place.h"
 #include "rank_timing.h"
 
 using namespace imbrex;
@@ -85,7 +86,7 @@ double error_of(Communicator& ranks, Collectives& ours, const Numbers& numbers, 
 }
 
 void time_size(Communicator& ranks, Collectives& ours, const Numbers& numbers, const NcclRival& nccl,
-               int64_t bytes) {
+               const RankTiming& timing, int64_t bytes) {
   const int size = ranks.size(), me = ranks.rank();
   const int64_t n = bytes / 2 / size;
   const SymmetricTensor x = ranks.symmetric(bfloat16, {size, n}), y = ranks.symmetric(bfloat16, {size, n});
@@ -106,7 +107,7 @@ void time_size(Communicator& ranks, Collectives& ours, const Numbers& numbers, c
     calls.emplace_back([&](int, const Stream& s) { nccl.all_gather(me, row, y.mine(), s); });
     calls.emplace_back([&](int, const Stream& s) { nccl.reduce_scatter(me, x.mine(), row, s); });
   }
-  std::vector<double> t = microseconds(ranks, kCalls, kTurns, calls);
+  std::vector<double> t = microseconds(ranks, timing, calls);
   t.resize(7, NAN);
   if (me == 0)
     fmt::print("| {:>9} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} |\n", bytes,
@@ -117,16 +118,16 @@ void time_size(Communicator& ranks, Collectives& ours, const Numbers& numbers, c
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const int count = argc > 1 ? std::atoi(argv[1]) : Ranks::cuda_devices();
+  const RankPlace place = RankPlace::of(argc > 1 ? argv[1] : "");
   const double seconds = argc > 2 ? std::atof(argv[2]) : 1e9;
-  const int ctas = argc > 3 ? std::atoi(argv[3]) : 128;
+  const int ctas = argc > 3 ? std::atoi(argv[3]) : static_cast<int>(place.size(128, 16));
   const auto begin = std::chrono::steady_clock::now();
-  const NcclRival nccl(count);
+  const NcclRival nccl(place.is_virtual ? 0 : place.ranks);
   const Numbers numbers;
-  run_ranks(Ranks::cuda(count).patience(20), [&](Communicator& ranks) {
+  run_ranks(place.where(), [&](Communicator& ranks) {
     const bool tells = ranks.rank() == 0;
     Collectives ours(ranks, ctas);
-    for (const int64_t n : {1, 8191, 100003}) {
+    for (const int64_t n : {int64_t{1}, int64_t{8191}, place.size(100003, 10)}) {
       const double error = error_of(ranks, ours, numbers, n);
       if (error > 1) throw DeviceError(Diagnostic{{}, fmt::format("WRONG: {} elements", n), {}, ""});
     }
@@ -136,10 +137,10 @@ int main(int argc, char** argv) try {
           "| bytes | all-reduce, one-shot | two-shot | NCCL | all-gather | NCCL | reduce-scatter | NCCL |\n"
           "|---|---|---|---|---|---|---|---|\n",
           ranks.size(), ranks.device().name(), ctas, nccl.name());
-    for (int64_t bytes = 4 << 10; bytes <= 256 << 20; bytes *= bytes < 128 << 20 ? 4 : 2) {
+    for (int64_t bytes = 4 << 10; bytes <= place.size(256 << 20, 4096); bytes *= bytes < 128 << 20 ? 4 : 2) {
       const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (std::stod(ranks.gather(fmt::format("{}", passed))[0]) > seconds) break;
-      time_size(ranks, ours, numbers, nccl, bytes);
+      time_size(ranks, ours, numbers, nccl, place.timing(kCalls, kTurns), bytes);
     }
   });
   return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layer of experts on the CUDA GPUs of this machine: dispatch, grouped product and combine, verified at random elements against
 // float64, and timed as bench_collectives does: device time per call in captured graphs, of the slowest rank, medians of 5
-// turns. `bench_experts [RANKS [SECONDS]]`: no case begins after so many seconds. bench/expert_rivals.py times PyTorch's
+// turns. `bench_experts [RANKS [SECONDS]]`: no case begins after so many seconds; RANKS virtual:4: see rank_place.h. bench/expert_rivals.py times PyTorch's
 // all-to-all with its grouped product for the same cases.
 #include <fmt/format.h>
 
@@ -16,6 +16,7 @@
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
 #include "rank_numbers.h"
+#include "rank_place.h"
 #include "rank_timing.h"
 
 using namespace imbrex;
@@ -40,7 +41,8 @@ DeviceTensor filled(const Numbers& numbers, const Device& device, DataType dtype
   return made;
 }
 
-void time_case(Communicator& ranks, const Numbers& numbers, const Numbers& factors, const BenchCase& c) {
+void time_case(Communicator& ranks, const Numbers& numbers, const Numbers& factors, const RankTiming& timing,
+               const BenchCase& c) {
   const Device& device = ranks.device();
   const ExpertSizes sizes{c.tokens, c.width, c.experts_of_rank * ranks.size(), c.chosen, bfloat16};
   ExpertExchange exchange(ranks, sizes);
@@ -90,7 +92,7 @@ void time_case(Communicator& ranks, const Numbers& numbers, const Numbers& facto
     if (!(error <= worst)) worst = error;  // NaN stays
   }
   const std::vector<double> times =
-      microseconds(ranks, kCalls, kTurns,
+      microseconds(ranks, timing,
                    {[&](int, const Stream& s) { dispatch(s), product(s), combine(s); },
                     [&](int, const Stream& s) { dispatch(s); }, [&](int, const Stream& s) { product(s); },
                     [&](int, const Stream& s) { combine(s); }});
@@ -109,15 +111,17 @@ void time_case(Communicator& ranks, const Numbers& numbers, const Numbers& facto
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const int count = argc > 1 ? std::atoi(argv[1]) : Ranks::cuda_devices();
+  const RankPlace place = RankPlace::of(argc > 1 ? argv[1] : "");
   const double seconds = argc > 2 ? std::atof(argv[2]) : 1e9;
   const auto begin = std::chrono::steady_clock::now();
   const Numbers numbers, factors(float32);
-  run_ranks(Ranks::cuda(count), [&](Communicator& ranks) {
-    for (const BenchCase& c : kCases) {
+  run_ranks(place.where(), [&](Communicator& ranks) {
+    for (BenchCase c : kCases) {
       const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (std::stod(ranks.gather(fmt::format("{}", passed)).front()) > seconds) break;
-      time_case(ranks, numbers, factors, c);
+      c.tokens = place.size(c.tokens, 64);
+      c.width = place.size(c.width, 16);
+      time_case(ranks, numbers, factors, place.timing(kCalls, kTurns), c);
     }
   });
   return 0;

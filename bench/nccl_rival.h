@@ -18,7 +18,9 @@ namespace imbrex::parallel {
 
 class NcclRival {
  public:
+  /// Of no ranks: none.
   explicit NcclRival(int ranks) {
+    if (ranks == 0) return;
     const char* const told = std::getenv("IMBREX_NCCL");
     void* const library = dlopen(told != nullptr ? told : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return;

@@ -7,7 +7,7 @@
 //
 //   bench_parallel_matmul [--ranks N] [--seconds S] [--first I] [--last I] [--candidates] [--prepare]
 //
-// --seconds: no case begins after so many; --first, --last: of the cases; --candidates: other tiles, and other ways to the
+// --ranks virtual:4: see rank_place.h; --seconds: no case begins after so many; --first, --last: of the cases; --candidates: other tiles, and other ways to the
 // same result, by themselves; --prepare: compiles what the cases launch, and times nothing.
 #include <fmt/format.h>
 
@@ -28,6 +28,7 @@
 #include "imbrex/runtime.h"
 #include "nccl_rival.h"
 #include "rank_numbers.h"
+#include "rank_place.h"
 #include "rank_timing.h"
 #include "ranks/fused_products.h"
 #include "runtime/measure/cublas_lt.h"
@@ -40,7 +41,8 @@ namespace {
 constexpr int kTurns = 5, kCopies = 3;
 
 struct Arguments {
-  int ranks = Ranks::cuda_devices(), first = 0, last = 1 << 20;
+  RankPlace place;
+  int first = 0, last = 1 << 20;
   double seconds = 1e9;
   bool has_candidates = false, only_prepares = false;
 };
@@ -250,7 +252,7 @@ class Case {
   std::unique_ptr<runtime::CublasLtMatmul> cublas_;
 };
 
-void time_candidates(Communicator& ranks, Case& one, const BenchCase& c, int calls) {
+void time_candidates(Communicator& ranks, Case& one, const BenchCase& c, const RankTiming& timing) {
   const auto time = [&](const std::string& text, const RankCalls& compile, const RankCalls& run) {
     try {
       compile(0, Stream());
@@ -259,7 +261,7 @@ void time_candidates(Communicator& ranks, Case& one, const BenchCase& c, int cal
     }
     ranks.barrier();
     const double error = one.error_of(run);
-    const double us = microseconds(ranks, calls, kTurns, run);
+    const double us = microseconds(ranks, timing, run);
     if (ranks.rank() == 0 || error > 1)
       fmt::print("   {:8.1f} us  {}{}\n", us, text, error > 1 ? "  WRONG" : "");
     std::fflush(stdout);
@@ -291,8 +293,11 @@ double run_case(Communicator& ranks, const Numbers& numbers, const NcclRival& nc
   const RankCalls ours = [&](int i, const Stream& s) { one.call(i, s); };
   std::vector<RankCalls> contenders{ours, [&](int i, const Stream& s) { one.multiply(i, s); }};
   std::vector<double> errors{one.error_of(ours)};
-  runtime::GpuTimer timer(ranks.device());
-  const std::string why_not = one.find_cublas(timer);
+  std::string why_not = "no rival on a virtual node";
+  if (!arguments.place.is_virtual) {
+    runtime::GpuTimer timer(ranks.device());
+    why_not = one.find_cublas(timer);
+  }
   const bool has_rival = why_not.empty() && nccl.is_there() && one.divides();
   if (has_rival) {
     contenders.emplace_back([&](int i, const Stream& s) { one.one_after_the_other(nccl, i, s); });
@@ -305,8 +310,8 @@ double run_case(Communicator& ranks, const Numbers& numbers, const NcclRival& nc
       ranks.synchronize(stream);
     }));
   }
-  const int calls = c.m >= 4096 ? 6 : 24;
-  const std::vector<double> t = microseconds(ranks, calls, kTurns, contenders);
+  const RankTiming timing = arguments.place.timing(c.m >= 4096 ? 6 : 24, kTurns);
+  const std::vector<double> t = microseconds(ranks, timing, contenders);
   double worst = 0;
   for (const std::string& text :
        ranks.gather(fmt::format("{}", *std::max_element(errors.begin(), errors.end()))))
@@ -322,12 +327,13 @@ double run_case(Communicator& ranks, const Numbers& numbers, const NcclRival& nc
   if (tells && arguments.has_candidates)
     fmt::print("   error {:.2f} of what is allowed; imbrex::matmul by {}\n", worst, one.chosen_alone());
   std::fflush(stdout);
-  if (arguments.has_candidates) time_candidates(ranks, one, c, calls);
+  if (arguments.has_candidates) time_candidates(ranks, one, c, timing);
   return has_rival ? t[2] / t[0] : 0;
 }
 
 Arguments read_arguments(int argc, char** argv) {
   Arguments arguments;
+  std::string ranks;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     const auto value = [&] { return i + 1 < argc ? std::atof(argv[++i]) : 0; };
@@ -335,8 +341,8 @@ Arguments read_arguments(int argc, char** argv) {
       arguments.has_candidates = true;
     else if (word == "--prepare")
       arguments.only_prepares = true;
-    else if (word == "--ranks")
-      arguments.ranks = static_cast<int>(value());
+    else if (word == "--ranks" && i + 1 < argc)
+      ranks = argv[++i];
     else if (word == "--seconds")
       arguments.seconds = value();
     else if (word == "--first")
@@ -347,6 +353,7 @@ Arguments read_arguments(int argc, char** argv) {
       throw LaunchError(
           Diagnostic{{}, fmt::format("{}?", word), {}, "the head of the source says how to call it"});
   }
+  arguments.place = RankPlace::of(ranks);
   return arguments;
 }
 
@@ -355,9 +362,10 @@ Arguments read_arguments(int argc, char** argv) {
 int main(int argc, char** argv) try {
   const Arguments arguments = read_arguments(argc, argv);
   const auto begin = std::chrono::steady_clock::now();
-  const NcclRival nccl(arguments.ranks);
+  const RankPlace& place = arguments.place;
+  const NcclRival nccl(place.is_virtual ? 0 : place.ranks);
   const Numbers numbers;
-  run_ranks(Ranks::cuda(arguments.ranks).patience(20), [&](Communicator& ranks) {
+  run_ranks(place.where(), [&](Communicator& ranks) {
     const bool tells = ranks.rank() == 0 && !arguments.only_prepares;
     if (tells)
       fmt::print(
@@ -373,7 +381,9 @@ int main(int argc, char** argv) try {
       if (i < arguments.first || i > arguments.last) continue;
       const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (std::stod(ranks.gather(fmt::format("{}", passed))[0]) > arguments.seconds) break;
-      const double ratio = run_case(ranks, numbers, nccl, arguments, kCases[i]);
+      const double ratio = run_case(ranks, numbers, nccl, arguments,
+                                    {kCases[i].kind, place.size(kCases[i].m, 16), place.size(kCases[i].n, 32),
+                                     place.size(kCases[i].k, 32)});
       if (ratio == 0) continue;
       logs += std::log(ratio), ++rows, least = std::min(least, ratio);
     }

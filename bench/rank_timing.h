@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,10 +18,17 @@ namespace imbrex::parallel {
 /// What is timed: call number `i` of a graph, put on a stream.
 using RankCalls = std::function<void(int i, const Stream& stream)>;
 
-/// Microseconds per call of each contender, in a captured graph of `calls`, of the slowest rank; contenders in turns,
-/// medians of `turns`. Each is called once before, outside of a graph: NCCL connects the ranks then.
-inline std::vector<double> microseconds(Communicator& ranks, int calls, int turns,
+struct RankTiming {
+  int calls;  ///< of a graph
+  int turns;
+  bool is_told = true;  ///< false: the calls are made as ever, and there is no time
+};
+
+/// Microseconds per call of each contender, in a captured graph, of the slowest rank; contenders in turns, medians of them. NaN
+/// where no time is told. Each is called once before, outside of a graph: NCCL connects the ranks then.
+inline std::vector<double> microseconds(Communicator& ranks, const RankTiming& timing,
                                         const std::vector<RankCalls>& contenders) {
+  const auto [calls, turns, is_told] = timing;
   const Stream stream = Stream::create(ranks.device());
   std::vector<Graph> graphs;
   for (const RankCalls& contender : contenders) {
@@ -29,7 +37,7 @@ inline std::vector<double> microseconds(Communicator& ranks, int calls, int turn
     ranks.synchronize(stream);
     ranks.barrier();
     graphs.push_back(Graph::capture(stream, [&] {
-      for (int i = 0; i < calls; ++i) contender(i, stream);
+      for (int i = 0; i < timing.calls; ++i) contender(i, stream);
     }));
   }
   std::vector<std::vector<double>> times(contenders.size());
@@ -44,6 +52,7 @@ inline std::vector<double> microseconds(Communicator& ranks, int calls, int turn
       ranks.synchronize();
       if (turn > 0) times[i].push_back(1000 * end.milliseconds_since(begin) / calls);
     }
+  if (!is_told) return std::vector<double>(contenders.size(), NAN);
   std::vector<double> slowest(contenders.size());
   for (size_t i = 0; i < times.size(); ++i) {
     std::sort(times[i].begin(), times[i].end());
@@ -54,8 +63,8 @@ inline std::vector<double> microseconds(Communicator& ranks, int calls, int turn
   return slowest;
 }
 
-inline double microseconds(Communicator& ranks, int calls, int turns, const RankCalls& contender) {
-  return microseconds(ranks, calls, turns, std::vector<RankCalls>{contender})[0];
+inline double microseconds(Communicator& ranks, const RankTiming& timing, const RankCalls& contender) {
+  return microseconds(ranks, timing, std::vector<RankCalls>{contender})[0];
 }
 
 }  // namespace imbrex::parallel

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,22 @@ void show_progress(const std::string& phase, size_t done, size_t total) {
   fmt::print(stderr, "\r  {:<12} [{:#<{}}{:.<{}}] {}/{} \033[K", phase, "", filled, "", kWidth - filled, done,
              total);
   std::fflush(stderr);
+}
+
+/// "all" as 0, which is no number of GPUs by itself.
+CLI::Validator number_of_gpus() {
+  const auto read = [](std::string& text) -> std::string {
+    if (text == "all") {
+      text = "0";
+      return "";
+    }
+    int number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [read_to, error] = std::from_chars(text.data(), end, number);
+    const bool is_number = error == std::errc() && read_to == end && number >= 1 && number <= 1024;
+    return is_number ? "" : fmt::format("'{}' is no number of GPUs: give 1 to 1024, or all", text);
+  };
+  return CLI::Validator(read, "");
 }
 
 std::string sizes_text(const TuneResult& result) {
@@ -195,8 +212,7 @@ void add_tune(CLI::App& app, Action& chosen) {
   command
       ->add_option("--gpus", options->tune.gpus,
                    "GPUs of one name to measure on at once, or `all`; on the virtual GPU: processes at once")
-      ->transform(CLI::Transformer(std::map<std::string, std::string>{{"all", "0"}}).description(""))
-      ->check(CLI::Range(0, 1024))
+      ->transform(number_of_gpus())
       ->capture_default_str();
   command->add_option("--seed", options->tune.seed, "seed of the inputs");
   command->add_option("--timeout", options->tune.timeout_s, "seconds after which a candidate counts as hung")
