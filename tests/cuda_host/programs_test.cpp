@@ -2,6 +2,7 @@
 // The programs of programs/, compiled by nvcc and run unmodified, with the shared and with the static CUDA runtime.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 const std::string kSources = IMBREX_SOURCE_DIR "/tests/cuda_host/programs/";
 
 /// The program, compiled unless it is newer than its source; "" where there is no nvcc. `more`: options and other sources.
+/// Tests that run at the same time want the same program: it gets its name when it is whole.
 std::string compiled(const std::string& name, const std::string& runtime, const std::string& more = "") {
   const std::string nvcc = find_cuda_tool("nvcc").path;
   if (nvcc.empty()) return "";
@@ -26,9 +28,11 @@ std::string compiled(const std::string& name, const std::string& runtime, const 
   const fs::path program = folder / (name + "-" + runtime), source = kSources + name + ".cu";
   if (fs::exists(program) && fs::last_write_time(program) > fs::last_write_time(source))
     return program.string();
+  const std::string half_made = program.string() + "." + std::to_string(getpid());
   const Ran ran = run(nvcc + " -lineinfo -arch=sm_90a -cudart " + runtime + " " + source.string() + more +
-                      " -o " + program.string());
+                      " -o " + half_made);
   EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  if (ran.exit_code == 0) fs::rename(half_made, program);
   return program.string();
 }
 
@@ -190,7 +194,7 @@ TEST(CudaProgramFaults, OfPointersAndMemoryAreNamedWithARemedy) {
 TEST(CudaProgramFaults, AWaitForAValueThatNeverComesIsToldWithTheValue) {
   const std::string program = compiled("faults", "static");
   if (program.empty()) IMBREX_SKIP(nvcc);
-  const Ran ran = run("timeout 60 " + kImbrex + " run -- " + program + " semaphore");
+  const Ran ran = run("timeout 300 " + kImbrex + " run -- " + program + " semaphore");
   EXPECT_EQ(ran.exit_code, 1) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("endless-run"));
   EXPECT_THAT(ran.output, HasSubstr("CTA (0, 0, 0) warp 0 "));
@@ -263,7 +267,7 @@ TEST(CudaProgramFaults, CublasLinkedIntoTheProgramIsNamed) {
   const std::string nvcc = find_cuda_tool("nvcc").path;
   if (nvcc.empty()) IMBREX_SKIP(nvcc);
   // In place of a library of half a gigabyte: what tells that it is there.
-  const std::string program = testing::TempDir() + "/imbrex-static-blas", trace = program + ".cpp";
+  const std::string program = temporary("static-blas"), trace = program + ".cpp";
   std::ofstream(trace)
       << "extern const char cublas_reads[]; const char cublas_reads[] = \"CUBLASLT_LOG_LEVEL\";\n";
   const Ran built = run(nvcc + " -gencode arch=compute_90a,code=sm_90a " + kSources + "symbols.cu " + trace +
@@ -278,7 +282,7 @@ TEST(CudaProgramFaults, CublasLinkedIntoTheProgramIsNamed) {
 TEST(CudaProgramFaults, MachineCodeWithoutPtxSaysHowToAddIt) {
   const std::string nvcc = find_cuda_tool("nvcc").path;
   if (nvcc.empty()) IMBREX_SKIP(nvcc);
-  const std::string program = testing::TempDir() + "/imbrex-machine-code-only";
+  const std::string program = temporary("machine-code-only");
   const Ran built =
       run(nvcc + " -gencode arch=compute_90a,code=sm_90a " + kSources + "symbols.cu -o " + program);
   ASSERT_EQ(built.exit_code, 0) << built.output;

@@ -2,10 +2,12 @@
 // Runs commands through the shell, as a user does.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -31,6 +33,22 @@ inline Ran run(const std::string& command) {
 inline std::string contents(const std::string& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// A name in a folder that this process has for itself, beside other checkouts' and other users' tests; it goes at exit.
+inline std::string temporary(const std::string& name) {
+  struct Folder {
+    std::string path = testing::TempDir() + "imbrex-test-XXXXXX";
+    Folder() {
+      if (mkdtemp(path.data()) == nullptr) std::abort();
+    }
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  };
+  static const Folder folder;
+  return folder.path + "/" + name;
 }
 
 inline const std::string kImbrex = IMBREX_BINARY_DIR "/imbrex";

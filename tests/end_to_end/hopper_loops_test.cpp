@@ -3,9 +3,11 @@
 // products, none that moves a descriptor or a sum, no spills. Counted in the disassembly where nvdisasm is
 // there, and always in the PTX.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <cctype>
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <vector>
@@ -136,10 +138,12 @@ TEST_P(Loop, IsShort) {
   IMBREX_NEEDS_PTXAS();
   const std::string disassembler = find_cuda_tool("nvdisasm").path;
   if (disassembler.empty()) IMBREX_SKIP(nvdisasm);  // the PTX has been counted, not what the machine executes
-  const std::string cubin = testing::TempDir() + "imbrex_loop_" + GetParam().kernel + ".cubin";
+  const std::string cubin = testing::TempDir() + "imbrex_loop_" + std::to_string(getpid()) + ".cubin";
   const std::string said = ptxas_says(ptx, "-v -arch=sm_90a", cubin);
   EXPECT_NE(said.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << said;
-  check(listing_of(output_of(disassembler + " -c " + cubin)), "HGMMA", GetParam().machine_instructions);
+  const std::string code = output_of(disassembler + " -c " + cubin);
+  std::filesystem::remove(cubin);
+  check(listing_of(code), "HGMMA", GetParam().machine_instructions);
 }
 
 INSTANTIATE_TEST_SUITE_P(Hopper, Loop,

@@ -3,7 +3,9 @@
 // itself and prints what the test compares.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -255,13 +257,22 @@ TEST(Processes, WithoutPeersTheHostProgramsCarryWhatCollectivesNeed) {
   unsetenv("IMBREX_NO_PEERS");
 }
 
+/// A port that nobody uses now.
+int free_port() {
+  const runtime::FileDescriptor any(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(bind(any.number(), reinterpret_cast<const sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(any.number(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  return ntohs(address.sin_port);
+}
+
 /// Each rank on a server of its own, as far as it knows: they meet over TCP.
 class ProcessesOnSeveralServers : public ::testing::Test {
  protected:
-  void SetUp() override {
-    static int port = 20000 + getpid() % 20000;
-    address_of_servers = "127.0.0.1:" + std::to_string(port++);
-  }
+  void SetUp() override { address_of_servers = "127.0.0.1:" + std::to_string(free_port()); }
   void TearDown() override { address_of_servers.clear(); }
 };
 

@@ -8,6 +8,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "imbrex/core/error.h"
@@ -26,6 +30,17 @@ std::string error_of(const std::function<void()>& body) {
 }
 
 namespace {
+
+/// A rank's note to processes of its job that may not speak to it in any other way.
+std::filesystem::path note_of(int rank) {
+  return std::filesystem::temp_directory_path() /
+         ("imbrex " + std::string(std::getenv("IMBREX_JOB")) + " note " + std::to_string(rank));
+}
+void leave_note(int rank) { std::ofstream(note_of(rank)) << "told"; }
+void await_note(int rank) {
+  while (!std::filesystem::exists(note_of(rank))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::filesystem::remove(note_of(rank));
+}
 
 /// All-reduces of several sizes and kinds, compared with sums in float64; the second by a captured graph.
 void all_reduces(Communicator& ranks) {
@@ -237,17 +252,20 @@ const std::map<std::string, std::function<void(Communicator&)>> rank_bodies = {
        AllReduce all_reduce(ranks, 1);
        const SymmetricTensor x = ranks.symmetric(float32, {64}), y = ranks.symmetric(float32, {64});
        all_reduce.prepare(x, y);
-       ranks.barrier();
        if (ranks.rank() > 0) {
-         std::printf("%s", error_of([&] { all_reduce(x, y); }).c_str());
+         // Rank 0 may stop before its process has told that all have come to the barrier.
+         std::printf("%s", error_of([&] { ranks.barrier(), all_reduce(x, y); }).c_str());
+         leave_note(ranks.rank());
          return;
        }
+       ranks.barrier();
+       const pid_t rank0 = getpid();
        if (fork() == 0) {
-         std::this_thread::sleep_for(std::chrono::seconds(17));
-         kill(getppid(), SIGCONT);
+         for (int rank = 1; rank < ranks.size(); ++rank) await_note(rank);
+         kill(rank0, SIGCONT);
          _exit(0);
        }
-       kill(getpid(), SIGSTOP);
+       kill(rank0, SIGSTOP);
        std::this_thread::sleep_for(
            std::chrono::seconds(5));  // another thread may take the signal, a little later
      }},
@@ -262,8 +280,9 @@ const std::map<std::string, std::function<void(Communicator&)>> rank_bodies = {
      }},
     {"late",
      [](Communicator& ranks) {
-       if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(5000));
+       if (ranks.rank() == 1) await_note(0);
        std::printf("%s", error_of([&] { ranks.barrier(); }).c_str());
+       if (ranks.rank() == 0) leave_note(0);
      }},
     {"waits for one that ended",
      [](Communicator& ranks) {

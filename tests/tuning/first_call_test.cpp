@@ -99,7 +99,9 @@ struct FirstCall : ::testing::Test {
   void SetUp() override { Cache::shared().clear(); }
   Device device = Device::open(device_kind(), "sm_80");
   std::vector<AutotuneReport> reports;
-  AutotuneOptions options{.report = [this](const AutotuneReport& report) { reports.push_back(report); }};
+  /// With time for all candidates on whatever machine.
+  AutotuneOptions options{.seconds = 600,
+                          .report = [this](const AutotuneReport& report) { reports.push_back(report); }};
 
   /// Calls with fresh numbers, and checks that x was added once.
   LaunchReport call(Kernel<AddTo>& kernel, int64_t n, int factor = 1, const Stream& stream = {}) {

@@ -165,13 +165,17 @@ std::string memory_behind(const std::vector<uint64_t>& registers) {
 /// Samples of a thread that runs: where few states of its registers come again and again, it goes round in a loop that only
 /// memory can end.
 std::optional<ThreadSample> spins(pid_t thread) {
-  constexpr size_t kSamples = 300, kStatesIn = 4;
+  constexpr size_t kSamples = 300, kStatesIn = 4,
+                   kMisses = 20;  // on a busy machine it may have no turn for a while
   ThreadSampler sampler;
   std::set<std::vector<uint64_t>> states;
   std::optional<ThreadSample> last;
-  for (size_t i = 0; i < kSamples; ++i) {
+  for (size_t taken = 0, misses = 0; taken < kSamples; ++taken) {
     last = sampler.sample(thread);
-    if (!last.has_value()) return std::nullopt;
+    while (!last.has_value()) {
+      if (++misses > kMisses) return std::nullopt;
+      last = sampler.sample(thread);
+    }
     states.insert(last->registers);
     if (states.size() > kSamples / kStatesIn) return std::nullopt;
     std::this_thread::sleep_for(milliseconds(2));
@@ -254,7 +258,7 @@ class Looks {
     std::vector<HostThread> running;
     for (const HostThread& now : threads)
       for (const HostThread& before : threads_)
-        if (now.id == before.id && now.pauses == before.pauses && now.cpu_ticks > before.cpu_ticks + 5)
+        if (now.id == before.id && now.pauses == before.pauses && now.cpu_ticks > before.cpu_ticks)
           running.push_back(now);
     computing_ = running.empty() ? 0 : computing_ + 1;
     threads_ = threads;

@@ -105,6 +105,15 @@ bool is_of_this_user(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid();
 }
 
+/// TCP connects a socket to itself where it was given, by chance, the very port that it asks for and nobody listens there.
+bool is_to_itself(int socket) {
+  sockaddr_storage mine = {}, other = {};
+  socklen_t length = sizeof mine, other_length = sizeof other;
+  return getsockname(socket, reinterpret_cast<sockaddr*>(&mine), &length) == 0 &&
+         getpeername(socket, reinterpret_cast<sockaddr*>(&other), &other_length) == 0 &&
+         length == other_length && std::memcmp(&mine, &other, length) == 0;
+}
+
 }  // namespace
 
 FileDescriptor::~FileDescriptor() {
@@ -237,7 +246,7 @@ Channel connect_to(const std::string& name, Deadline deadline, const std::functi
     if (address.why_not.empty()) {
       FileDescriptor made = new_socket(address);
       if (connect(made.number(), reinterpret_cast<const sockaddr*>(&address.bytes), address.length) == 0 &&
-          (!address.is_local() || is_of_this_user(made.number()))) {
+          (address.is_local() ? is_of_this_user(made.number()) : !is_to_itself(made.number()))) {
         set_options(made.number(), address.is_local());
         return Channel(std::move(made));
       }
