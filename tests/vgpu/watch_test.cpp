@@ -2,6 +2,10 @@
 // Launches that take long or never end: told of, ended by the host, and recognised.
 #include <fmt/format.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "imbrex/vgpu/watch.h"
 #include "vgpu_testing.h"
 
@@ -84,6 +88,113 @@ TEST(EndlessLoop, IsRecognisedWithinAMillionInstructions) {
   expect_endless({.body = kSharedFlag, .checks = CheckSet::none()});
   // What goes round in its own memory does so whatever the others do, who need not be run so far.
   for (const uint64_t seed : {0, 1}) expect_endless({.body = kSharedFlag, .ctas = 100, .seed = seed});
+}
+
+// A GPU full of CTAs that poll: each is run no further than it takes to see that it goes round.
+TEST(EndlessLoop, OfAGridThatPollsIsFoundEarly) {
+  constexpr int64_t kCtas = 150;
+  const std::string one_thread = R"(
+  @!%first bra MEET;
+  red.global.add.u32 [%out], 1;
+SPIN:
+  ld.acquire.gpu.global.u32 %x, [%out];
+  setp.lt.u32 %p, %x, 151;
+  @%p bra SPIN;
+MEET:
+  bar.sync 0;)";
+  const std::string by_updates =
+      "SPIN:\n  atom.global.cas.b32 %x, [%out], 1, 2;\n  setp.ne.u32 %p, %x, 1;\n  @%p bra SPIN;";
+  for (const std::string& body : {kGlobalFlag, by_updates, one_thread}) {
+    const Report report = Loop{.body = body, .ctas = kCtas}.run();
+    ASSERT_EQ(report.findings.size(), 1u) << report.format();
+    EXPECT_EQ(report.findings[0].kind, FindingKind::kEndlessRun) << report.format();
+    EXPECT_NE(report.format().find("having last looked at byte 0 of allocation 0"), std::string::npos);
+    EXPECT_LT(report.statistics.instructions, kCtas * 8192);
+  }
+}
+
+// Two CTAs, one of which polls once in a while and computes in between.
+TEST(EndlessLoop, IsNotOneThatPollsSeldom) {
+  for (const int delay : {100, 340, 1364, 2000}) {
+    const Report report = Loop{.body = fmt::format(R"(
+  setp.eq.u32 %p, %c, 0;
+  @%p bra POLL;
+  mov.u32 %y, 0;
+COUNT:
+  add.u32 %y, %y, 1;
+  setp.lt.u32 %p, %y, 20000;
+  @%p bra COUNT;
+  @%first st.release.gpu.global.u32 [%out], 1;
+  ret;
+POLL:
+  mov.u32 %y, 0;
+DELAY:
+  add.u32 %y, %y, 1;
+  setp.lt.u32 %p, %y, {};
+  @%p bra DELAY;
+  ld.acquire.gpu.global.u32 %x, [%out];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra POLL;)",
+                                                   delay),
+                               .ctas = 2,
+                               .threads = 32}
+                              .run();
+    EXPECT_TRUE(report.clean()) << delay << ": " << report.format();
+  }
+}
+
+TEST(EndlessLoop, SaysWhichCtasHaveNotStarted) {
+  // The last CTA would end it, but the others leave no room.
+  const std::string body = R"(
+  setp.eq.u32 %p, %c, 299;
+  @!%p bra LOOK;
+  @%first st.release.gpu.global.u32 [%out], 1;
+  ret;
+LOOK:
+  @!%q bra MEET;)" + kGlobalFlag +
+                           "\nMEET:\n  bar.sync 0;";
+  const Report report = Loop{.body = body, .ctas = 300, .threads = 1024}.run();
+  ASSERT_EQ(report.findings.size(), 1u) << report.format();
+  EXPECT_EQ(report.findings[0].kind, FindingKind::kEndlessRun);
+  EXPECT_NE(report.format().find(" of 300 CTAs have not started"), std::string::npos) << report.format();
+  // All of these have room.
+  EXPECT_EQ((Loop{.body = kGlobalFlag, .ctas = 4}.run().format().find("have not started")),
+            std::string::npos);
+}
+
+// A thread of the program ends the loop, long after the loop has begun to repeat itself.
+TEST(EndlessLoop, IsNotOneThatAThreadOfTheProgramEnds) {
+  const std::string text = R"(.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry spin(.param .u64 buffer)
+{
+  .reg .pred %p;
+  .reg .b32 %x;
+  .reg .b64 %out;
+  ld.param.u64 %out, [buffer];
+  st.release.sys.global.u32 [%out], 1;
+SPIN:
+  ld.acquire.sys.global.u32 %x, [%out+4];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra SPIN;
+  ret;
+}
+)";
+  VirtualGpu gpu({.target = "sm_90a"});
+  DeviceAddress words = gpu.allocate_host_visible(8);
+  gpu.fill(words, 0, 8);
+  auto* const seen = reinterpret_cast<uint32_t*>(words);
+  std::thread program([&] {
+    while (std::atomic_ref(seen[0]).load() == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::atomic_ref(seen[1]).store(1);
+  });
+  void* arguments[] = {&words};
+  const Report report =
+      gpu.launch(gpu.load_module(text, "spin.ptx").function("spin"), {.arguments = arguments});
+  program.join();
+  EXPECT_TRUE(report.clean()) << report.format();
 }
 
 /// What the loop's finding says of the word that is looked at.

@@ -18,11 +18,13 @@ constexpr int64_t kPlainQuantum = 128;
 constexpr int kHopelessStalls = 4;
 constexpr int64_t kDefaultBudget = int64_t{1} << 40;
 constexpr size_t kMaxPictureLines = 64;
-/// Instructions without progress from which on loops that go round for ever are looked for: those that look at global memory, too,
-/// and those that do not. The first of these ends the launch, which the others have to be run up to.
-constexpr int64_t kSuspicious = int64_t{1} << 16, kSuspiciousAlone = int64_t{1} << 10;
+/// Instructions without progress from which on loops that go round for ever are looked for: those that read global memory, and
+/// those that poll it or do neither. Every CTA of a GPU that polls has to be run up to there.
+constexpr int64_t kSuspicious = int64_t{1} << 16, kSuspiciousEarly = int64_t{1} << 10;
 /// Every so many instructions, as a power of two.
-constexpr int kLookShift = 10, kLookShiftAlone = 8;
+constexpr int kLookShift = 10, kLookShiftEarly = 8;
+/// Of memory that the host sees as well, for how long.
+constexpr std::chrono::seconds kHostMayWrite{4};
 /// In run_warp: the split's own pc is up to date already.
 constexpr uint32_t kPcIsKept = ~0u;
 
@@ -225,8 +227,8 @@ void Cluster::choose_next_warp() {
 
 bool Cluster::finds_endless_loops(uint64_t before) {
   const bool is_early = clock_ - last_progress_ <= kSuspicious;
-  const bool is_due = (clock_ ^ before) >> (is_early ? kLookShiftAlone : kLookShift) != 0;
-  if (clock_ - last_progress_ <= kSuspiciousAlone || !is_due || !loops_for_ever()) return false;
+  const bool is_due = (clock_ ^ before) >> (is_early ? kLookShiftEarly : kLookShift) != 0;
+  if (clock_ - last_progress_ <= kSuspiciousEarly || !is_due || !loops_for_ever()) return false;
   report_endless(*ran_last_, "the warps go round in loops, or wait, and nothing can change any more",
                  "a loop waits for something that never comes");
   return true;
@@ -371,9 +373,16 @@ bool Cluster::loops_for_ever() {
   // Warps that have not been to global memory since the look before go round whatever other clusters do.
   const int64_t global_bytes = statistics_.global_bytes_read + statistics_.global_bytes_written;
   const bool is_alone = std::exchange(global_bytes_seen_, global_bytes) == global_bytes;
+  const bool polls = std::exchange(has_polled_, false);
   const bool some_parked = std::ranges::any_of(warps_, has_parked_lanes);
-  if ((!is_alone || some_parked) && clock_ - last_progress_ <= kSuspicious) return false;
-  const uint64_t stamp = is_alone ? ~last_progress_ : slot_->grid_progress();
+  // Where time is predicted, parked lanes stay so for longer: a chip would hardly part them.
+  const bool is_soon_known = some_parked ? polls && !observers_.record_timeline() : is_alone || polls;
+  if (!is_soon_known && clock_ - last_progress_ <= kSuspicious) return false;
+  // When parked lanes go on must not depend on how far other clusters have got on the host.
+  constexpr uint64_t kAlone = uint64_t{1} << 63, kParting = uint64_t{1} << 62;
+  const uint64_t stamp = is_alone      ? kAlone | (last_progress_ + static_cast<uint64_t>(global_bytes))
+                         : some_parked ? kParting | last_progress_
+                                       : slot_->grid_progress();
   const auto number = [&](const Warp& warp) {
     return static_cast<size_t>(warp.cta().rank()) * static_cast<size_t>(launch_->warps()) +
            static_cast<size_t>(warp.index());
@@ -385,12 +394,26 @@ bool Cluster::loops_for_ever() {
     if (state == EndlessLoops::State::kUnknown) return false;
     some_time_out = some_time_out || state == EndlessLoops::State::kTimesOut;
   }
+  if (some_time_out && polls && clock_ - last_progress_ <= kSuspicious) return false;
   // A wait that returns for once may lead elsewhere.
   if (some_time_out && loops_.note_time_outs(stamp) < kHopelessStalls) {
     for (Warp* warp : warps_) warp->time_out_one();
     return false;
   }
-  return is_alone || slot_->all_loop(stamp);
+  if (some_parked) {  // those who go round may wait for them
+    for (Warp* warp : warps_) warp->release_joins(true);
+    loops_.forget();
+    return false;
+  }
+  return is_alone || (!host_may_write(stamp) && slot_->all_loop(stamp));
+}
+
+bool Cluster::host_may_write(uint64_t stamp) {
+  if (std::ranges::none_of(warps_, [](const Warp* warp) { return looks_at_host_memory(*warp); }))
+    return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (std::exchange(host_awaited_at_, stamp) != stamp) host_awaited_since_ = now;
+  return now - host_awaited_since_ < kHostMayWrite;
 }
 
 void Cluster::report_endless(const Warp& warp, std::string message, std::string hint) {

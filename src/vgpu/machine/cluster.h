@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -81,7 +82,10 @@ class Cluster {
   /// Something happened that others may wait for (store, arrival, exit): the cluster is not stalled.
   void note_progress() { last_progress_ = clock_; }
   /// A look at what another cluster may change: time-outs in between are no sign of a deadlock.
-  void note_poll() { stalls_ = 0; }
+  void note_poll() {
+    stalls_ = 0;
+    has_polled_ = true;
+  }
   /// A load into registers has come upon bytes that were never written: take_unwritten_load() says so once.
   void note_unwritten_load() { unwritten_load_ = true; }
   bool take_unwritten_load() { return std::exchange(unwritten_load_, false); }
@@ -111,6 +115,8 @@ class Cluster {
   int64_t new_quantum();
   /// The warps have done nothing that others may wait for in a long time. True when they never will.
   bool loops_for_ever();
+  /// Of loops that repeat while `stamp` stays: whether they look at memory that a thread of the program may be about to write.
+  bool host_may_write(uint64_t stamp);
   /// Reports such loops, if a look at them was due since the clock stood at `before`.
   bool finds_endless_loops(uint64_t before);
 
@@ -143,6 +149,9 @@ class Cluster {
   Warp* ran_last_ = nullptr;
   EndlessLoops loops_;
   int64_t global_bytes_seen_ = 0;  // moved to or from global memory until the latest look at loops
+  bool has_polled_ = false;        // since then
+  uint64_t host_awaited_at_ = 0;   // the stamp for which the host has been waited for since
+  std::chrono::steady_clock::time_point host_awaited_since_;
   bool unwritten_load_ = false;
   bool stopped_ = false;
 };

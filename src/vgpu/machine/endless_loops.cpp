@@ -61,8 +61,12 @@ EndlessLoops::State EndlessLoops::state(size_t number, Warp& warp, uint64_t stam
 int EndlessLoops::note_time_outs(uint64_t stamp) {
   time_outs_ = timed_out_at_ == stamp ? time_outs_ + 1 : 1;
   timed_out_at_ = stamp;
-  for (Seen& seen : seen_) seen.is_valid = false;
+  forget();
   return time_outs_;
+}
+
+void EndlessLoops::forget() {
+  for (Seen& seen : seen_) seen.is_valid = false;
 }
 
 }  // namespace imbrex::vgpu

@@ -22,6 +22,8 @@ class EndlessLoops {
     kTimesOut,  // waits by try_wait, which may return
   };
   State state(size_t number, Warp& warp, uint64_t stamp) const;
+  /// Warps go elsewhere from here on, though the stamp is the same.
+  void forget();
   /// Counts the times that waits have been timed out while the stamp was this one; the number so far.
   int note_time_outs(uint64_t stamp);
 

@@ -161,7 +161,10 @@ void Grid::finish_cluster(GridSlot& slot, bool stopped) {
   }
   const bool stops_first = stopped && (end < stop_epoch_ || (end == stop_epoch_ && slot.index_ < stop_slot_));
   // What a later one has found is not told.
-  if (stops_first && needs_others(cluster)) describe_others(slot, findings.back().facts);
+  if (stops_first && needs_others(cluster)) {
+    describe_unstarted(slot.launch_, findings.back().facts);
+    describe_others(slot, findings.back().facts);
+  }
   for (size_t i = 0; i < findings.size(); ++i)
     running.findings.push_back(
         {cluster.number(), end, slot.index_, cluster.log().places(i), std::move(findings[i])});
@@ -264,6 +267,18 @@ void Grid::describe_others(const GridSlot& slot, std::vector<std::string>& lines
     places.push_back(fmt::format("... and {} more", more));
   }
   lines.insert(lines.end(), places.begin(), places.end());
+}
+
+void Grid::describe_unstarted(size_t launch, std::vector<std::string>& lines) const {
+  size_t clusters = 0;
+  for (const std::unique_ptr<GridSlot>& slot : slots_)
+    if (slot->launch_ == launch) clusters += slot->queue_.size() - slot->next_;
+  if (clusters == 0) return;
+  const LaunchContext& context = *launches_[launch].context;
+  lines.insert(lines.begin(),
+               fmt::format("{} of {} CTAs have not started, for the GPU has no room while these run: what is "
+                           "waited for may be theirs to do",
+                           static_cast<int64_t>(clusters) * context.cluster.count(), context.grid.count()));
 }
 
 void Grid::look_around() {

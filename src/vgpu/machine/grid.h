@@ -120,6 +120,8 @@ class Grid {
   void describe_all(std::vector<std::string>& lines, const GridSlot* but = nullptr);
   /// Where the other clusters of all launches are, for a finding that ends them.
   void describe_others(const GridSlot& slot, std::vector<std::string>& lines);
+  /// How many CTAs of the launch there is no room for before others have ended, where there are some.
+  void describe_unstarted(size_t launch, std::vector<std::string>& lines) const;
   bool is_interrupted() const;
   Finding interruption(const Running& running);
   /// The next slot of the queue that may run, or null.

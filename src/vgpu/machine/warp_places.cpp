@@ -17,6 +17,16 @@ std::string lanes_text(const Warp& warp, Mask lanes) {
   return lanes == warp.live() ? "" : fmt::format("lanes 0x{:08x} ", lanes);
 }
 
+struct GlobalPlace {
+  uint64_t address;
+  const Allocation* allocation;  // null: of no allocation, but shared memory
+};
+GlobalPlace global_place(const Warp& warp, const std::byte* at) {
+  const GlobalMemory& memory = warp.cta().cluster().launch().memory;
+  const uint64_t address = kGlobalBase + static_cast<uint64_t>(at - memory.host(kGlobalBase));
+  return {address, memory.find(address)};
+}
+
 /// "byte 8 of allocation 2 (0x1000200108)", "byte 0x410 of shared memory".
 std::string place_looked_at(Warp& warp) {
   const std::byte* const at = warp.last_look.at;
@@ -25,9 +35,7 @@ std::string place_looked_at(Warp& warp) {
       at < shared.at(shared.user_base()) + (shared.end() - shared.user_base()))
     return fmt::format("byte 0x{:x} of shared memory",
                        static_cast<uint64_t>(at - shared.at(shared.user_base())) + shared.user_base());
-  const GlobalMemory& memory = warp.cta().cluster().launch().memory;
-  const uint64_t address = kGlobalBase + static_cast<uint64_t>(at - memory.host(kGlobalBase));
-  const Allocation* allocation = memory.find(address);
+  const auto [address, allocation] = global_place(warp, at);
   if (allocation == nullptr) return "memory of another CTA";
   return fmt::format("byte {} of {} (0x{:x})", address - allocation->address, allocation->name, address);
 }
@@ -59,6 +67,12 @@ std::string looked_at(Warp& warp, Mask lanes) {
   const std::string awaited = awaited_value(warp);
   return fmt::format(", having last looked at {}, which holds {}{}", place_looked_at(warp), value,
                      awaited.empty() ? "" : " and is waited for to be " + awaited);
+}
+
+bool looks_at_host_memory(const Warp& warp) {
+  if (warp.last_look.at == nullptr) return false;
+  const Allocation* allocation = global_place(warp, warp.last_look.at).allocation;
+  return allocation != nullptr && allocation->host_visible;
 }
 
 void describe_places(Cluster& cluster, std::vector<std::string>& lines) {

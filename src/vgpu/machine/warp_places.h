@@ -18,5 +18,7 @@ void describe_places(Cluster& cluster, std::vector<std::string>& lines);
 /// Where one of the lanes last looked for what others change, what it holds, and what it is to become: ", having last looked at
 /// byte 8 of ..."; "" where none did.
 std::string looked_at(Warp& warp, Mask lanes);
+/// Whether the warp has last looked at memory that threads of the program see as well: managed, or pinned.
+bool looks_at_host_memory(const Warp& warp);
 
 }  // namespace imbrex::vgpu
