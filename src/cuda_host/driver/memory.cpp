@@ -15,6 +15,7 @@ constexpr int64_t kPitchAlignment = 512;
 
 CUdeviceptr allocate(size_t bytes, MemoryKind kind, unsigned flags = 0) {
   Host& host = Host::get();
+  expect_no_unsafe_capture();
   return host.memory.allocate(static_cast<int64_t>(bytes), kind, host.usable().device, flags).address;
 }
 
@@ -58,6 +59,7 @@ CUDA_API cuMemFree_v2(CUdeviceptr address) {
   return answer("cuMemFree", [&] {
     if (address == 0) return;
     Host::get().usable();
+    expect_no_unsafe_capture();
     host_waits_for_everything();  // as cudaFree does
     Host::get().memory.free(address, MemoryKind::kDevice);
   });
@@ -72,6 +74,7 @@ CUDA_API cuMemAllocHost_v2(void** pointer, size_t bytes) { return cuMemHostAlloc
 CUDA_API cuMemFreeHost(void* pointer) {
   return answer("cuMemFreeHost", [&] {
     if (pointer == nullptr) return;
+    expect_no_unsafe_capture();
     host_waits_for_everything();
     Host::get().memory.free(reinterpret_cast<uint64_t>(pointer), MemoryKind::kPinned);
   });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "cuda_host/host/host.h"
 
@@ -177,7 +178,7 @@ int capture_status(const Stream& stream) {
 
 }  // namespace
 
-CUDA_API cuStreamBeginCapture_v2(CUstream stream, int) {
+CUDA_API cuStreamBeginCapture_v2(CUstream stream, int mode) {
   return answer("cuStreamBeginCapture", [&] {
     Host& host = Host::get();
     Stream& on = host.stream(stream);
@@ -187,17 +188,17 @@ CUDA_API cuStreamBeginCapture_v2(CUstream stream, int) {
       refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
              "the legacy default stream cannot be captured\n"
              "  help: capture a stream of your own");
-    begin_capture(on, host.graphs.make(), {});
+    begin_capture(on, host.graphs.make(), {}, capture_mode(mode));
   });
 }
 CUDA_API cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
-                                     const void*, size_t count, int) {
+                                     const void*, size_t count, int mode) {
   return answer("cuStreamBeginCaptureToGraph", [&] {
     Host& host = Host::get();
     Graph& into = host.graphs.get(graph);
     std::vector<GraphNode*> tail;
     for (size_t i = 0; i < count; ++i) tail.push_back(&into.node(dependencies[i]));
-    begin_capture(host.stream(stream), into, std::move(tail));
+    begin_capture(host.stream(stream), into, std::move(tail), capture_mode(mode));
   });
 }
 CUDA_API cuStreamEndCapture(CUstream stream, CUgraph* graph) {
@@ -245,8 +246,10 @@ CUDA_API cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* depe
   return cuStreamUpdateCaptureDependencies(stream, dependencies, count, flags);
 }
 CUDA_API cuThreadExchangeStreamCaptureMode(int* mode) {
-  thread_local int t_mode = 0;
-  return answer("cuThreadExchangeStreamCaptureMode", [&] { std::swap(not_null(mode, "mode"), t_mode); });
+  return answer("cuThreadExchangeStreamCaptureMode", [&] {
+    const CaptureMode wanted = capture_mode(not_null(mode, "mode"));
+    *mode = static_cast<int>(std::exchange(thread_capture_mode(), wanted));
+  });
 }
 
 // ---- events
@@ -278,6 +281,7 @@ CUDA_API cuEventQuery(CUevent event) {
     const Event& of = Host::get().events.get(event);
     if (of.capture != nullptr)
       refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that is being captured");
+    expect_no_unsafe_capture();
     if (is_under_way(of)) refuse(CUDA_ERROR_NOT_READY);
     host_waits_for(of);
   });
@@ -287,6 +291,7 @@ CUDA_API cuEventSynchronize(CUevent event) {
     const Event& of = Host::get().events.get(event);
     if (of.capture != nullptr)
       refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that is being captured");
+    expect_no_unsafe_capture();
     host_waits_for(of);
     if (const Context* context = Host::get().current_or_null();
         context != nullptr && context->failure != CUDA_SUCCESS)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_host/host/stream.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "cuda_host/host/host.h"
@@ -175,9 +177,22 @@ void host_waits_for_everything() {
   host.gpu.order().synchronize();
 }
 
-void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail) {
+CaptureMode& thread_capture_mode() {
+  static thread_local CaptureMode mode = CaptureMode::kGlobal;
+  return mode;
+}
+
+CaptureMode capture_mode(int number) {
+  if (number < static_cast<int>(CaptureMode::kGlobal) || number > static_cast<int>(CaptureMode::kRelaxed))
+    refuse(CUDA_ERROR_INVALID_VALUE,
+           fmt::format("capture mode {}: 0 (global), 1 (thread-local) and 2 (relaxed) are there", number));
+  return static_cast<CaptureMode>(number);
+}
+
+void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail, CaptureMode mode) {
   if (stream.is_capturing()) refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is captured already");
-  stream.capture = std::make_shared<Capture>(Capture{&graph, &stream, Host::get().next_id(), {&stream}});
+  stream.capture =
+      std::make_shared<Capture>(Capture{&graph, &stream, Host::get().next_id(), {&stream}, mode});
   stream.tail = std::move(tail);
 }
 
@@ -218,6 +233,29 @@ void expect_not_captured(const Stream& stream) {
 
 void expect_no_capture() {
   for (const auto& [handle, stream] : Host::get().streams.all()) expect_not_captured(*stream);
+}
+
+void expect_no_unsafe_capture() {
+  const CaptureMode mine = thread_capture_mode();
+  const Context* context = Host::get().current_or_null();
+  if (mine == CaptureMode::kRelaxed || context == nullptr) return;
+  bool some_forbid = false;
+  for (const auto& [handle, stream] : Host::get().streams.all()) {
+    Capture* capture = stream->capture.get();
+    if (capture == nullptr || capture->is_invalid || stream->context == nullptr ||
+        stream->context->device != context->device)
+      continue;
+    const bool is_own = capture->thread == std::this_thread::get_id();
+    const bool forbids = is_own ? capture->mode != CaptureMode::kRelaxed
+                                : capture->mode == CaptureMode::kGlobal && mine == CaptureMode::kGlobal;
+    if (forbids) capture->is_invalid = some_forbid = true;
+  }
+  if (some_forbid)
+    refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+           "a stream is being captured in a mode that forbids calls which cannot be captured\n"
+           "  help: make the call before or after the capture, allocate by cudaMallocAsync, or allow such "
+           "calls by "
+           "cudaStreamCaptureModeRelaxed (of another thread's capture: cudaStreamCaptureModeThreadLocal)");
 }
 
 void expect_no_implicit_capture(const Stream& stream, bool ends_capture) {

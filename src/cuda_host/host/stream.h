@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "cuda_host/abi/driver_types.h"
@@ -19,12 +20,18 @@ struct Graph;
 struct GraphNode;
 struct Stream;
 
+/// Whom a capture keeps from calls that cannot be captured (CUstreamCaptureMode): all threads, the one that captures, or nobody.
+/// Every thread has such a mode as well, which says what of others' captures it heeds.
+enum class CaptureMode : int { kGlobal, kThreadLocal, kRelaxed };
+
 /// A capture under way, of one stream or several that joined by events.
 struct Capture {
   Graph* graph = nullptr;
   Stream* origin = nullptr;
   uint64_t id = 0;
   std::vector<Stream*> streams;
+  CaptureMode mode = CaptureMode::kGlobal;
+  std::thread::id thread = std::this_thread::get_id();  // that began it
   bool is_invalid = false;  // by a call that cannot be made during it; ending it then fails
 };
 
@@ -78,7 +85,11 @@ void host_waits_for_backlog();
 void record_event(Stream& stream, Event& event);
 void wait_event(Stream& stream, Event& event);
 
-void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail);
+/// Of the calling thread: cuThreadExchangeStreamCaptureMode.
+CaptureMode& thread_capture_mode();
+/// CUDA_ERROR_INVALID_VALUE where there is no such mode.
+CaptureMode capture_mode(int number);
+void begin_capture(Stream& stream, Graph& graph, std::vector<GraphNode*> tail, CaptureMode mode);
 /// The graph; CUDA_ERROR_ILLEGAL_STATE where the stream is not being captured, and
 /// CUDA_ERROR_STREAM_CAPTURE_UNJOINED where streams that joined did not come back.
 Graph& end_capture(Stream& stream);
@@ -86,6 +97,9 @@ Graph& end_capture(Stream& stream);
 void expect_not_captured(const Stream& stream);
 /// The same of every stream, for what waits for all.
 void expect_no_capture();
+/// For calls that need not conflict with a capture and are unsafe during one, such as cudaMalloc: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+/// where a capture on the current device forbids them to this thread, which ends the capture.
+void expect_no_unsafe_capture();
 /// CUDA_ERROR_STREAM_CAPTURE_IMPLICIT for work on the legacy stream while a stream is captured that waits for it, which ends
 /// the capture; a question about that stream does not.
 void expect_no_implicit_capture(const Stream& stream, bool ends_capture = true);

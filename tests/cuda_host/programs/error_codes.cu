@@ -103,6 +103,8 @@ void streams_and_events() {
   CHECK(cudaStreamCreate(&stream));
   ANSWERS(cudaStreamEndCapture(stream, &graph), cudaErrorIllegalState);
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  void* memory = nullptr;
+  ANSWERS(cudaMalloc(&memory, 4), cudaErrorStreamCaptureUnsupported);
   ANSWERS(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
   ANSWERS(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
   ANSWERS(cudaStreamWaitEvent(stream, nullptr, 0), cudaErrorInvalidResourceHandle);
