@@ -62,6 +62,23 @@ TEST(Sampling, RoundsOfAPersistentKernelAreExtrapolated) {
   EXPECT_EQ(whole.replayed, 1);
 }
 
+TEST(Sampling, LongRoundsAreRecordedUntilFourWereSeen) {
+  // 8000 loads in a round, so that two rounds are more than is usually recorded.
+  std::string body =
+      "  mad.wide.u32 %b, %t, 4, %a;\n  mov.u32 %i, 16;\nROUND:\n  mov.u32 %y, 2000;\nLOADS:\n";
+  for (int i = 0; i < 4; ++i) body += fmt::format("  ld.global.f32 %f{}, [%b+{}];\n", i, 128 * i);
+  body += "  add.f32 %f0, %f0, %f1;\n  add.f32 %f2, %f2, %f3;\n";
+  body += "  sub.u32 %y, %y, 1;\n  setp.ne.u32 %p, %y, 0;\n  @%p bra LOADS;\n";
+  for (int i = 0; i < 4; ++i) body += fmt::format("  st.global.f32 [%b+{}], %f{};\n", 128 * i, i);
+  body += "  sub.u32 %i, %i, 1;\n  setp.ne.u32 %p, %i, 0;\n  @%p bra ROUND;\n";
+  Asked asked{.ctas = 2, .sms = 2, .checks = false};
+  const Timeline whole = predict(body, asked);
+  asked.sample = true;
+  const Timeline part = predict(body, asked);
+  EXPECT_LT(part.replayed, 0.5);
+  EXPECT_NEAR(relative(part, whole), 0, 0.01);
+}
+
 TEST(Sampling, MostClustersOfAPersistentKernelEndWithTheirRecordings) {
   // Work is dealt out in turn: the first five CTAs of 24 go round once more than the others.
   const std::string rounds = rounds_of_work(0);

@@ -8,6 +8,7 @@
 #include "core/float_formats.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/host_tensor.h"
+#include "runtime/host/parallel.h"
 
 namespace imbrex {
 namespace {
@@ -210,24 +211,32 @@ HostTensor HostTensor::random(DataType dtype, std::vector<int64_t> shape, uint64
   }
   const std::vector<float>& quantiles = normal_quantiles();
   const auto scale = static_cast<float>(deviation);
-  float chunk[256];
-  for (int64_t done = 0; done < n; done += 256) {
-    int64_t count = std::min<int64_t>(256, n - done);
-    for (int64_t i = 0; i < count; i += 4) {
-      uint64_t bits = hash(stream + static_cast<uint64_t>(done + i));
-      for (int64_t j = i; j < std::min(i + 4, count); ++j, bits >>= 16)
-        chunk[j] = scale * quantiles[bits & 0xFFFF];
+  constexpr int64_t kChunk = 256, kOnOneThread = 1 << 20;  // elements
+  const auto fill = [&](int64_t first, int64_t last) {
+    float chunk[kChunk];
+    for (int64_t done = first * kChunk; done < std::min(n, last * kChunk); done += kChunk) {
+      const int64_t count = std::min(kChunk, n - done);
+      for (int64_t i = 0; i < count; i += 4) {
+        uint64_t bits = hash(stream + static_cast<uint64_t>(done + i));
+        for (int64_t j = i; j < std::min(i + 4, count); ++j, bits >>= 16)
+          chunk[j] = scale * quantiles[bits & 0xFFFF];
+      }
+      // Formats without a sign get magnitudes.
+      if (!arith::float_format(dtype).has_sign)
+        for (int64_t i = 0; i < count; ++i) chunk[i] = std::abs(chunk[i]);
+      if (dtype == float64 || dtype.bits() < 8) {
+        for (int64_t i = 0; i < count; ++i) tensor.set(done + i, chunk[i]);
+      } else {
+        arith::encode_array(arith::float_format(dtype), chunk, tensor.bytes_.data() + done * dtype.bytes(),
+                            count);
+      }
     }
-    // Formats without a sign get magnitudes.
-    if (!arith::float_format(dtype).has_sign)
-      for (int64_t i = 0; i < count; ++i) chunk[i] = std::abs(chunk[i]);
-    if (dtype == float64 || dtype.bits() < 8) {
-      for (int64_t i = 0; i < count; ++i) tensor.set(done + i, chunk[i]);
-    } else {
-      arith::encode_array(arith::float_format(dtype), chunk, tensor.bytes_.data() + done * dtype.bytes(),
-                          count);
-    }
-  }
+  };
+  const int64_t chunks = (n + kChunk - 1) / kChunk;
+  if (n <= kOnOneThread)
+    fill(0, chunks);
+  else
+    runtime::parallel_rows(chunks, fill);
   return tensor;
 }
 

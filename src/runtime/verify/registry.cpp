@@ -70,7 +70,14 @@ DeviceTensor Case::shared_input() {
 DeviceTensor Case::input(DataType dtype, std::vector<int64_t> shape, double deviation) {
   if (mode_ == Mode::kTrace) return DeviceTensor::shape_only(dtype, std::move(shape));
   if (data_ && next_input_ < data_->inputs.size()) return shared_input();
-  return input(random(dtype, std::move(shape), deviation));
+  HostTensor host = random(dtype, std::move(shape), deviation);
+  if (!data_) return input(host);
+  DeviceTensor tensor = DeviceTensor::from_host(*device_, host);
+  data_->inputs.push_back(tensor);
+  data_->hosts.push_back(std::move(host));  // large ones take long to copy
+  ++next_input_;
+  tensor_bytes_ += tensor.bytes();
+  return tensor;
 }
 
 HostTensor Case::random(DataType dtype, std::vector<int64_t> shape, double deviation) {

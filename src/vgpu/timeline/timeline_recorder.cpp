@@ -12,6 +12,9 @@ namespace {
 
 constexpr int kSubPartitions = 4;
 constexpr int kLineShift = 7;  // 128 bytes
+/// Rounds that a sample must show (of four the last may be cut), and times as many works as usual that are recorded to see them.
+constexpr int kRecordedRounds = 4;
+constexpr size_t kPatience = 3;
 
 /// The loads that fill registers which an instruction reads, and which its warp has not waited for yet.
 template <class WarpState>
@@ -330,6 +333,7 @@ void TimelineRecorder::submit_access(size_t warp, const Instruction& insn, const
   work.peer = peer_of(host[first_lane(lanes)]);
   add_lines(work, host, lanes, bytes);
   const auto id = static_cast<int32_t>(recording_.works.size());
+  if (demand.kind == WorkDemand::Kind::kThreadStore) rounds_.stored(recording_.works.size());
   recording_.works.push_back(work);
   push(warp, {.kind = Kind::kSubmit, .insn = insn.index, .id = id});
   if (loads) state.load = id;
@@ -420,8 +424,18 @@ int32_t TimelineRecorder::object_of(const Who& who, SyncKey key) {
 }
 
 bool TimelineRecorder::is_cut() {
-  recording_.is_cut |= most_works_ > 0 && recording_.works.size() >= most_works_;
+  const size_t works = recording_.works.size();
+  recording_.is_cut |= most_works_ > 0 && works >= most_works_ &&
+                       (rounds_.count >= kRecordedRounds || works >= kPatience * most_works_);
   return recording_.is_cut;
+}
+
+/// A round begins its stores after other work, as long as that of other rounds.
+void TimelineRecorder::Rounds::stored(size_t work) {
+  const size_t others = work - std::exchange(end, work + 1);
+  if (others > 2 * longest) count = 0;  // what looked like rounds were parts of one
+  longest = std::max(longest, others);
+  count += others > 0 && others >= longest / 2;
 }
 
 void TimelineRecorder::initialised(const Who& who, SyncKey key) {
@@ -479,7 +493,7 @@ void TimelineRecorder::relinquished(const Who& who, int rank) {
 /// Does this product follow the one before without anything between them that takes time? Then they are one work, which
 /// spares the replay most of what it does. The picture has each for itself.
 bool TimelineRecorder::follows_at_once(size_t warp, int32_t queue, const WorkDemand& product) {
-  constexpr double kAtOnce = 12;  // clocks of the warp, much less than a product takes
+  const double at_once = std::max(12.0, product.clocks / 4);  // of the warp, much less than a product takes
   WarpState& state = states_[warp];
   if (product.kind != WorkDemand::Kind::kMatrix || with_texts_ || acting_ >= 0 || state.product < 0)
     return false;
@@ -487,7 +501,7 @@ bool TimelineRecorder::follows_at_once(size_t warp, int32_t queue, const WorkDem
   const RecordedStep& last = recording_.warps[warp].back();
   end_block(state);
   return last.kind == Kind::kSubmit && last.id == state.product && before.queue == queue &&
-         before.demand.pair == product.pair && state.clock - state.run_begin <= kAtOnce;
+         before.demand.pair == product.pair && state.clock - state.run_begin <= at_once;
 }
 
 int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDemand& demand,
@@ -531,6 +545,7 @@ int32_t TimelineRecorder::submitted(const Who& who, int32_t queue, const WorkDem
     work.after = state.after;
     work.after_count = state.after_count;
   }
+  if (demand.kind == WorkDemand::Kind::kTmaStore) rounds_.stored(recording_.works.size());
   recording_.works.push_back(work);
   if (acting_ >= 0) return id;
   flush(warp, work.insn);

@@ -152,6 +152,12 @@ class TimelineRecorder {
   bool with_texts_;
   bool computes_;  // what it divides is what the chip would
   size_t most_works_;
+  /// Rounds of a persistent kernel, as far as the order of works shows them.
+  struct Rounds {
+    int count = 0;
+    size_t longest = 0, end = 0;  // works between two stores at most; where the last store's end is
+    void stored(size_t work);
+  } rounds_;
   Recording recording_;
   std::vector<WarpState> states_;
   std::unordered_map<SyncKey, int32_t> objects_;

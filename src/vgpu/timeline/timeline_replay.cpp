@@ -103,6 +103,8 @@ void Replay::finish(int32_t cluster, PathNode last) {
 
 // ---- warps
 
+constexpr size_t kAhead = 3;  // steps that a warp reads ahead
+
 double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
   const auto per_cta = static_cast<size_t>(c.recording->warps_per_cta);
   const size_t rank = static_cast<size_t>(warp) / per_cta, part = c.part_of(warp);
@@ -169,6 +171,8 @@ void Replay::go_on(int32_t cluster, int32_t warp) {
   const std::vector<RecordedStep>& steps = c.recording->warps[static_cast<size_t>(warp)];
   while (run.next < steps.size()) {
     const RecordedStep& step = steps[run.next++];
+    // Other warps come between, and the caches do not hold what all of them do next.
+    __builtin_prefetch(&step + kAhead);
     switch (step.kind) {
       case RecordedStep::Kind::kRun:
         post(execute(c, warp, step), EventKind::kWarp, cluster, warp);

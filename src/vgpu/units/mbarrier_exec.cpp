@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 #include <vector>
 
 #include "vgpu/units/mbarrier_ops.h"
@@ -188,9 +189,13 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   Cluster& cluster = warp.cta().cluster();
   Mask done = 0;
   Wait wait;
+  MbarrierRef ref;  // of the lane before, which nearly always waits for the same object
+  uint64_t address = 0;
   for_each_lane(active, [&](int lane) {
     const Who who = warp.thread(insn, lane);
-    const MbarrierRef ref = find_mbarrier(cluster, who, form.at.space, warp.address(form.at, lane), true);
+    const uint64_t before = std::exchange(address, warp.address(form.at, lane));
+    if (ref.object == nullptr || address != before)
+      ref = find_mbarrier(cluster, who, form.at.space, address, true);
     if (ref.object == nullptr) return;
     const uint64_t operand =
         form.parity ? warp.reg<uint32_t>(insn.a)[lane] : warp.reg<uint64_t>(insn.a)[lane];
