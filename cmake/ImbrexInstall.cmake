@@ -26,7 +26,7 @@ if(IMBREX_CUDA_HOST)  # in a folder of their own, so that no program meets them 
   install(DIRECTORY src/cuda_host/python DESTINATION ${CMAKE_INSTALL_LIBDIR}/imbrex/cuda COMPONENT command)
 endif()
 
-# Machine code of the products, where ptxas is there: first calls then compile nothing (docs/tuning.md). It takes a minute
+# Machine code of the products, where ptxas is there: first calls then compile nothing (docs/tuning.md). It takes minutes
 # of CPU time; IMBREX_SHIP_CODE=OFF in the environment leaves it out.
 if(NOT CMAKE_CROSSCOMPILING)
   install(CODE "
@@ -34,6 +34,7 @@ if(NOT CMAKE_CROSSCOMPILING)
     if(NOT ptxas)
       message(STATUS \"No ptxas: ${CMAKE_INSTALL_DATADIR}/imbrex/code stays empty\")
     elseif(NOT \"\$ENV{IMBREX_SHIP_CODE}\" STREQUAL \"OFF\")
+      message(STATUS \"Assembling the products of the kernel library: some minutes, or IMBREX_SHIP_CODE=OFF in the environment\")
       execute_process(COMMAND \"$<TARGET_FILE:imbrex_tool>\" cache fill
         \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/imbrex/code\" COMMAND_ERROR_IS_FATAL ANY)
     endif()" COMPONENT runtime)

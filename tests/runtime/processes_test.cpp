@@ -42,8 +42,22 @@ vgpu::Options options(uint64_t seed = 3) {
   return options;
 }
 
+/// Ends this process when it has a second socket: the first is connected then, and has told rank 0 who it is.
+void end_once_connected() {
+  namespace fs = std::filesystem;
+  for (int sockets = 0; sockets < 2;) {
+    sockets = 0;
+    for (const auto& file : fs::directory_iterator("/proc/self/fd")) {
+      std::error_code closed_meanwhile;
+      sockets += fs::read_symlink(file.path(), closed_meanwhile).string().starts_with("socket:") ? 1 : 0;
+    }
+  }
+  kill(getpid(), SIGKILL);
+}
+
 int run_as_rank(const std::string& body, const std::string& kind, double patience) try {
-  if (body == "ends while it joins" && std::string_view(std::getenv("RANK")) == "1") alarm(5);
+  if (body == "ends while it joins" && std::string_view(std::getenv("RANK")) == "1")
+    std::thread(end_once_connected).detach();
   run_ranks(Ranks::from_environment(kind, options()).patience(patience), rank_bodies.at(body));
   return 0;
 } catch (const Error& error) {
@@ -60,6 +74,9 @@ struct Rank {
   std::string output;
   double seconds = 0;
 };
+
+/// What is known at once comes long before a patience of so many seconds, on a busy machine too.
+constexpr double kPatient = 200, kAtOnce = 100;
 
 /// Set while the ranks pretend to be on servers of their own, which meet here.
 std::string address_of_servers;
@@ -84,7 +101,7 @@ std::vector<Rank> run(const std::string& body, int ranks, const std::string& kin
            "WORLD_SIZE=" + std::to_string(ranks), "LOCAL_WORLD_SIZE=" + std::to_string(apart ? 1 : ranks),
            "IMBREX_ADDRESS=" + address_of_servers, job, "NCCL_HOSTID=server " + (shares ? number : "0"),
            kProgram, "--rank", body, kind, std::to_string(patience)},
-          60);
+          300);
       result = {process.exit_code, process.output,
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
       EXPECT_FALSE(process.timed_out) << "rank " << rank << " hangs: " << process.output;
@@ -121,20 +138,20 @@ TEST(Processes, ForeignPtxIsLaunched) { EXPECT_THAT(outputs(run("foreign PTX", 2
 TEST(Processes, TextsAreGathered) { EXPECT_THAT(outputs(run("texts", 3)), Each("from 0, from 1, from 2, ")); }
 
 TEST(Processes, ARankThatDiesIsNamedOnTheOthersAtOnce) {
-  const std::vector<Rank> ranks = run("dies", 3);
+  const std::vector<Rank> ranks = run("dies", 3, "virtual", kPatient);
   EXPECT_EQ(ranks[1].exit_code, 128 + SIGKILL);
   for (const int rank : {0, 2}) {
     EXPECT_THAT(ranks[static_cast<size_t>(rank)].output,
                 AllOf(HasSubstr("rank 1 is gone: its process ("), HasSubstr("has ended without a word")));
-    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, 15);
+    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, kAtOnce);
   }
 }
 
 TEST(Processes, TheOthersGetToKnowThatRank0HasDied) {
-  const std::vector<Rank> ranks = run("rank 0 dies", 3);
+  const std::vector<Rank> ranks = run("rank 0 dies", 3, "virtual", kPatient);
   for (const int rank : {1, 2}) {
     EXPECT_THAT(ranks[static_cast<size_t>(rank)].output, HasSubstr("rank 0 is gone"));
-    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, 15);
+    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, kAtOnce);
   }
 }
 
@@ -143,7 +160,7 @@ TEST(Processes, TheOthersGetToKnowThatRank0IsStoppedWhileItRunsTheirKernels) {
   for (const int rank : {1, 2}) {
     EXPECT_THAT(ranks[static_cast<size_t>(rank)].output,
                 AllOf(HasSubstr("rank 0 is gone"), HasSubstr("its process has said nothing for 12 s")));
-    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, 30);
+    EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, kAtOnce);
   }
 }
 
@@ -180,20 +197,20 @@ TEST(Processes, RanksThatWereNotStartedAreNamed) {
 
 TEST(Processes, ARankThatEndsBeforeAllHaveComeIsNamedAtOnce) {
   // One that has connected, and one that has not, as a launcher knows.
-  const std::vector<Rank> connected = run("ends while it joins", 3, "virtual", 40, 0, 2);
+  const std::vector<Rank> connected = run("ends while it joins", 3, "virtual", kPatient, 0, 2);
   EXPECT_THAT(connected[0].output, AllOf(HasSubstr("rank 1 is gone: its process ("),
                                          HasSubstr("has ended without a word, before all ranks had come")));
-  EXPECT_LT(connected[0].seconds, 30);
+  EXPECT_LT(connected[0].seconds, kAtOnce);
   const std::string file = ::testing::TempDir() + "/ended ranks " + std::to_string(getpid());
   std::ofstream(file) << "rank 2 was killed by signal 9 (Killed)\n";
   setenv("IMBREX_ENDED_RANKS", file.c_str(), 1);
-  const std::vector<Rank> with_host = run("nothing", 3, "virtual", 40, 0, 2),
-                          without = run("nothing", 3, "virtual", 40, 1, 2);
+  const std::vector<Rank> with_host = run("nothing", 3, "virtual", kPatient, 0, 2),
+                          without = run("nothing", 3, "virtual", kPatient, 1, 2);
   unsetenv("IMBREX_ENDED_RANKS");
   std::filesystem::remove(file);
   for (const Rank& rank : {with_host[0], with_host[1], without[0]}) {
     EXPECT_THAT(rank.output, HasSubstr("rank 2 was killed by signal 9 (Killed), before all ranks had come"));
-    EXPECT_LT(rank.seconds, 30);
+    EXPECT_LT(rank.seconds, kAtOnce);
   }
 }
 
@@ -294,8 +311,8 @@ TEST_F(ProcessesOnSeveralServers, OneThatIsNotStartedIsNamed) {
 TEST_F(ProcessesOnSeveralServers, ThatRank0HasLeftBeforeItSawThemSayWhichRankHasEnded) {
   const auto output_of_rank1 = [] {
     runtime::Listener rank0("tcp:" + address_of_servers);
-    std::thread leaves([&] { rank0.accept(runtime::Deadline::clock::now() + std::chrono::seconds(30)); });
-    const std::string output = run("nothing", 3, "virtual", 10, 1, 2)[0].output;
+    std::thread leaves([&] { rank0.accept(runtime::Deadline::clock::now() + std::chrono::seconds(200)); });
+    const std::string output = run("nothing", 3, "virtual", kPatient, 1, 2)[0].output;
     leaves.join();
     return output;
   };

@@ -427,14 +427,14 @@ TEST(RankTrials, AFaultOfOneRankIsAnErrorOnTheOthersInEveryCall) {
       SCOPED_TRACE(::testing::Message()
                    << name(static_cast<Call>(call)) << ", fault " << static_cast<int>(fault));
       double seconds = 0;
-      const double patience = fault == Fault::kIsLate ? 1 : 20;
+      const double patience = fault == Fault::kIsLate ? 1 : 200;
       for (const std::string& error : errors_of(static_cast<Call>(call), fault, patience, &seconds)) {
         EXPECT_THAT(error, HasSubstr("rank 2"));
         if (fault == Fault::kThrows) {
           EXPECT_THAT(error, AnyOf(HasSubstr("the disk is full"), HasSubstr("endless-run")));
         }
       }
-      EXPECT_LT(seconds, patience + 15);  // on a busy machine
+      EXPECT_LT(seconds, 100);  // on a busy machine, and long before that patience
     }
 }
 

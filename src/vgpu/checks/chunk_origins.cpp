@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/checks/chunk_origins.h"
 
+#include <cstddef>
+
 namespace imbrex::vgpu {
 
 namespace {

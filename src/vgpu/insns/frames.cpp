@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/insns/frames.h"
 
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
 
 namespace imbrex::vgpu {
 
@@ -44,9 +45,10 @@ void fetch(Warp& warp, int lane, const CallFrame& frame) {
       mine.values.pop_back();
       continue;
     }
-    mine.values.resize(mine.values.size() - r.lane_bytes);
-    std::memcpy(warp.reg<std::byte>(r.slot) + static_cast<size_t>(lane) * r.lane_bytes,
-                mine.values.data() + mine.values.size(), r.lane_bytes);
+    const auto value = mine.values.end() - static_cast<ptrdiff_t>(r.lane_bytes);
+    std::copy(value, mine.values.end(),
+              warp.reg<std::byte>(r.slot) + static_cast<size_t>(lane) * r.lane_bytes);
+    mine.values.erase(value, mine.values.end());
   }
   const size_t first = mine.undefined_at.back();
   mine.undefined_at.pop_back();
