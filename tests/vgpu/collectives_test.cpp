@@ -45,6 +45,27 @@ TEST(Shuffle, SegmentsOfEight) {
                [&](int i) { return value(i % 8 + 3 > 7 ? i : i + 3); });
 }
 
+TEST(Shuffle, OneDistanceInEveryModeAndWidth) {
+  // One after the other, so that none is taken for the one before; and with a distance that differs from lane to lane.
+  const auto value = [](int i) { return static_cast<uint64_t>(i * 7 + 5); };
+  for (const std::string distance : {"6", "%lane"})
+    for (const int width : {32, 16, 4})
+      for (const std::string mode : {"up", "down", "bfly", "idx", "up"}) {
+        const int segment = 32 - width, clamp = mode == "up" ? 0 : 31;
+        const auto source = [&](int i) {
+          const int d = distance == "6" ? 6 : i, first = i & segment;
+          if (mode == "up") return i - d >= first ? i - d : -1;
+          const int from = mode == "down" ? i + d : mode == "bfly" ? i ^ d : first | (d & ~segment);
+          return from < first + width ? from : -1;
+        };
+        const std::string code =
+            fmt::format("shfl.sync.{}.b32 %d|%p, %a, {}, {}, -1;", mode, distance, segment << 8 | clamp);
+        SCOPED_TRACE(code);
+        expect_lanes(warp(code, "%d", value), [&](int i) { return value(source(i) < 0 ? i : source(i)); });
+        expect_lanes(warp(code, "%p", value), [&](int i) { return uint64_t{source(i) >= 0}; });
+      }
+}
+
 TEST(Shuffle, ReadingALaneThatDoesNotTakePartIsFound) {
   VirtualGpu gpu({.target = "sm_90a"});
   const Function k = gpu.load_module(R"(.version 8.6

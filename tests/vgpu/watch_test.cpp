@@ -83,6 +83,11 @@ TEST(EndlessLoop, IsRecognisedWithinAMillionInstructions) {
                             "  and.pred %q, %q, %p;\nSPIN:\n  @%q bra SPIN;\n  bar.sync 0;",
                     .seed = seed});
   }
+  // Looked at in the middle of a long way round, seldom at the same place.
+  std::string more;
+  for (int i = 0; i < 60; ++i) more += "  xor.b32 %y, %y, %x;\n";
+  expect_endless({.body = "  mov.b32 %y, 0;\n" + kSharedFlag.substr(0, kSharedFlag.find("  setp")) + more +
+                          kSharedFlag.substr(kSharedFlag.find("  setp"))});
   expect_endless({.body = kGlobalFlag, .ctas = 4});
   expect_endless({.body = kGlobalFlag, .ctas = 4, .host_threads = 3});
   expect_endless({.body = kSharedFlag, .checks = CheckSet::none()});

@@ -75,11 +75,15 @@ void OperandLayout::line(const uint32_t* chunks, uint32_t count) {
   const ChunkOrigins& origins = tiles_.origins;
   if (reported_ || origins.empty()) return;
   Chunk before = origins.at(chunks[0]);
-  if (boxes_ != nullptr) boxes_->add(tiles_.origins, before.box);
-  if (line_ == 0)
-    first_ = before;
-  else
-    check_lines(last_, before, chunks[0]);
+  const bool goes_on =
+      line_ != 0 && before.box == last_.box && before.row == last_.row + 1 && before.column == last_.column;
+  if (!goes_on) {
+    if (boxes_ != nullptr) boxes_->add(tiles_.origins, before.box);
+    if (line_ == 0)
+      first_ = before;
+    else
+      check_lines(last_, before, chunks[0]);
+  }
   last_ = before;
   for (uint32_t c = 1; c < count && !reported_; ++c) {
     const Chunk now = origins.at(chunks[c]);

@@ -3,6 +3,7 @@
 // bar.warp.sync.
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -25,11 +26,20 @@ void write_predicate(Warp& w, Slot d, Mask active, Mask value) {
   out = (out & ~active) | (value & active);
 }
 
+/// Do all lanes hold the same?
+bool is_uniform(const uint32_t* lanes) {
+  return std::memcmp(lanes, lanes + 1, (kWarpSize - 1) * sizeof *lanes) == 0;
+}
+
 /// Lanes bring their own member mask; those that bring the same one act together. Calls group(members) for
 /// each, `members` being the lanes that take part. Waits first until all that are named have come.
 template <class Group>
 Step for_each_group(Warp& w, const Instruction& n, Slot member_mask, Mask active, Group&& group) {
   const uint32_t* masks = w.reg<uint32_t>(member_mask);
+  if (active == kAllLanes && masks[0] == kAllLanes && is_uniform(masks)) {
+    group(kAllLanes);
+    return Step::kNext;
+  }
   Mask needed = 0, outside = 0;
   for_each_lane(active, [&](int lane) {
     needed |= masks[lane];
@@ -64,41 +74,86 @@ enum Small : int { kMode, kInvert };
 
 enum ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
 
+struct ShuffleSource {
+  int from;
+  bool is_inside;
+};
+ShuffleSource shuffle_source(uint8_t mode, int lane, uint32_t amount, uint32_t control) {
+  const int b = static_cast<int>(amount & 31);
+  const int clamp = static_cast<int>(control & 31), segment = static_cast<int>(control >> 8 & 31);
+  const int highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
+  int from = lane;
+  bool is_inside = false;
+  switch (mode) {
+    case kUp:
+      from = lane - b;
+      is_inside = from >= highest;  // for .up the clamp is the lower bound
+      break;
+    case kDown:
+      from = lane + b;
+      is_inside = from <= highest;
+      break;
+    case kButterfly:
+      from = lane ^ b;
+      is_inside = from <= highest;
+      break;
+    default:
+      from = lowest | (b & ~segment);
+      is_inside = from <= highest;
+      break;
+  }
+  return {is_inside ? from : lane, is_inside};
+}
+
+/// Of a whole warp whose lanes agree on how far and in which segments.
+struct ShufflePattern {
+  int from[kWarpSize];
+  Mask in_range = 0;
+};
+ShufflePattern shuffle_pattern(uint8_t mode, uint32_t amount, uint32_t control) {
+  ShufflePattern pattern;
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    const auto [from, is_inside] = shuffle_source(mode, lane, amount, control);
+    pattern.from[lane] = from;
+    pattern.in_range |= is_inside ? lane_bit(lane) : 0;
+  }
+  return pattern;
+}
+/// The pattern that the host thread used last for such an amount: a reduction goes through five of them again and again.
+const ShufflePattern& known_pattern(uint8_t mode, uint32_t amount, uint32_t control) {
+  struct Known {
+    uint64_t key = ~uint64_t{0};
+    ShufflePattern pattern;
+  };
+  thread_local Known known[kWarpSize];
+  Known& one = known[amount % kWarpSize];
+  const uint64_t key = uint64_t{mode} << 56 | uint64_t{amount % kWarpSize} << 32 | (control & 0x1F1F);
+  if (one.key != key) one = {key, shuffle_pattern(mode, amount, control)};
+  return one.pattern;
+}
+
+void shuffle_whole_warp(Warp& w, const Instruction& n, const ShufflePattern& pattern) {
+  const uint32_t* value = w.reg<uint32_t>(n.a);
+  uint32_t result[kWarpSize];
+  for (int lane = 0; lane < kWarpSize; ++lane) result[lane] = value[pattern.from[lane]];
+  std::memcpy(w.reg<uint32_t>(n.d), result, sizeof result);
+  write_predicate(w, n.list[1], kAllLanes, pattern.in_range);
+  pass_shuffled(w, n, kAllLanes, pattern.from);
+}
+
 /// d, a: value; b: lane or distance; c: clamp and segment mask; list: member mask, predicate.
 Step exec_shfl(Warp& w, const Instruction& n, Mask active) {
   return for_each_group(w, n, n.list[0], active, [&](Mask members) {
     const uint32_t* value = w.reg<uint32_t>(n.a);
     const uint32_t *amount = w.reg<uint32_t>(n.b), *control = w.reg<uint32_t>(n.c);
+    if (members == kAllLanes && is_uniform(amount) && is_uniform(control))
+      return shuffle_whole_warp(w, n, known_pattern(n.small[kMode], amount[0], control[0]));
     uint32_t result[kWarpSize] = {};
     int source[kWarpSize] = {};
     Mask in_range = 0, bad = 0;
     for_each_lane(members, [&](int lane) {
-      const int b = static_cast<int>(amount[lane] & 31);
-      const int clamp = static_cast<int>(control[lane] & 31),
-                segment = static_cast<int>(control[lane] >> 8 & 31);
-      const int highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;
-      int from = lane;
-      bool inside = false;
-      switch (n.small[kMode]) {
-        case kUp:
-          from = lane - b;
-          inside = from >= highest;  // for .up the clamp is the lower bound
-          break;
-        case kDown:
-          from = lane + b;
-          inside = from <= highest;
-          break;
-        case kButterfly:
-          from = lane ^ b;
-          inside = from <= highest;
-          break;
-        default:
-          from = lowest | (b & ~segment);
-          inside = from <= highest;
-          break;
-      }
-      if (!inside) from = lane;
-      if (inside) in_range |= lane_bit(lane);
+      const auto [from, is_inside] = shuffle_source(n.small[kMode], lane, amount[lane], control[lane]);
+      if (is_inside) in_range |= lane_bit(lane);
       if ((members & lane_bit(from)) == 0) bad |= lane_bit(lane);
       source[lane] = from;
       result[lane] = value[from];

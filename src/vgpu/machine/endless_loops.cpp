@@ -14,25 +14,27 @@ std::vector<EndlessLoops::Point> EndlessLoops::points_of(const Warp& warp) {
 void EndlessLoops::look(size_t number, Warp& warp, uint64_t stamp) {
   if (seen_.size() <= number) seen_.resize(number + 1);
   Seen& seen = seen_[number];
-  if (seen.is_valid && seen.stamp == stamp) {
-    if (seen.repeats) return;
-    ++seen.looks;
-    const std::span<const std::byte> registers = warp.register_bytes();
-    // One that has not run, because others were chosen, is where it was all the same.
-    if (warp.executed != seen.executed &&
-        std::memcmp(registers.data(), seen.registers.data(), registers.size()) == 0 &&
-        points_of(warp) == seen.points) {
-      seen.repeats = true;
-      return;
-    }
-    // The state remembered may lie before the loop: it is renewed after 1, 2, 4, ... looks.
-    if (seen.looks < 2 * seen.renewed + 1) return;
-  } else {
-    seen.looks = 0;
-  }
+  const bool is_known = seen.is_valid && seen.stamp == stamp;
+  if (is_known && seen.repeats) return;
+  seen.looks = is_known ? seen.looks + 1 : 0;
+  // One that has not run, because others were chosen, is where it was all the same.
+  if (is_known && warp.executed == seen.executed) return;
+  std::vector<Point> points = points_of(warp);
+  const bool is_back = is_known && points == seen.points;
+  // Registers are many: they are kept from when the warp has come to the same points again.
   const std::span<const std::byte> registers = warp.register_bytes();
-  seen.registers.assign(registers.begin(), registers.end());
-  seen.points = points_of(warp);
+  const bool has_registers = !seen.registers.empty();
+  if (is_back && has_registers &&
+      std::memcmp(registers.data(), seen.registers.data(), registers.size()) == 0) {
+    seen.repeats = true;
+    return;
+  }
+  // The state remembered may lie before the loop: it is renewed after 1, 2, 4, ... looks.
+  const bool is_first_return = is_back && !has_registers;
+  if (is_known && !is_first_return && seen.looks < 2 * seen.renewed + 1) return;
+  seen.registers.clear();
+  if (is_back) seen.registers.assign(registers.begin(), registers.end());
+  seen.points = std::move(points);
   seen.stamp = stamp;
   seen.executed = warp.executed;
   seen.renewed = seen.looks;

@@ -309,7 +309,7 @@ void pass_shuffled(Warp& warp, const Instruction& insn, Mask members, const int*
   const auto [value, result, unused] = info.numbers;
   const Mask known = defined[value];
   for (const uint32_t reg : info.writes) defined[reg] |= members;
-  if (result == 0) return;
+  if (result == 0 || known == kAllLanes) return;
   Mask undefined = 0;
   for_each_lane(members, [&](int lane) {
     if ((known & lane_bit(from[lane])) == 0) undefined |= lane_bit(lane);

@@ -17,18 +17,20 @@ constexpr uint32_t kMaxChunks = 64;  // 256 elements of 32 bits
 // What is read, whole stretches at once: the chunks of a line mostly fill one, in some order, and the next line goes
 // on where it ends. `used_bytes`: of every chunk.
 void add_line(UnitTouches& touches, const uint32_t* chunks, uint32_t count, uint32_t used_bytes) {
-  const auto [low, high] = std::minmax_element(chunks, chunks + count);
-  if (used_bytes == 16 && *high - *low + 16 == count * 16)
-    touches.add(*low, count * 16);
+  uint32_t low = chunks[0], high = low;
+  for (uint32_t c = 1; c < count; ++c) low = std::min(low, chunks[c]), high = std::max(high, chunks[c]);
+  if (used_bytes == 16 && high - low + 16 == count * 16)
+    touches.add(low, count * 16);
   else
     for (uint32_t c = 0; c < count; ++c) touches.add(chunks[c], used_bytes);
 }
 
 }  // namespace
 
-bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddresses& addresses,
+bool read_operand(Cluster& cluster, const Who& who, Cta& cta, const OperandAddresses& of_operand,
                   uint32_t lines, uint32_t chunks, const char* what, uint8_t* out, uint32_t used_bytes,
                   OperandBoxes* boxes) {
+  const OperandAddresses addresses = of_operand;  // here, so that what is written to `out` cannot change it
   uint32_t chunk_offsets[kMaxChunks];
   uint32_t last_chunk = 0;
   for (uint32_t c = 0; c < chunks; ++c) {

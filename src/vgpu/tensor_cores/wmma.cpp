@@ -52,11 +52,68 @@ void set_element(Warp& warp, const Fragment& f, int lane, int64_t i, uint64_t va
 template <class Visit>
 void for_each_element(const Fragment& f, Visit&& visit) {
   const int64_t per_lane = f.per_lane();
+  int64_t row = 0, column = 0;
   for (int lane = 0; lane < kWarpSize; ++lane)
     for (int64_t i = 0; i < per_lane; ++i) {
-      const int64_t at = (lane * per_lane + i) % f.elements();
-      visit(lane, i, at / f.columns, at % f.columns);
+      visit(lane, i, row, column);
+      if (++column < f.columns) continue;
+      column = 0;
+      if (++row == f.rows) row = 0;
     }
+}
+
+/// visit(register, lane, byte of the matrix in row-major order): a lane's words follow each other.
+template <class Word, class Visit>
+void for_each_word_of(const Fragment& f, Visit&& visit) {
+  const size_t count = f.registers.size(), end = static_cast<size_t>(f.elements() * f.bits / 8);
+  for (size_t r = 0; r < count; ++r) {
+    size_t at = r * sizeof(Word);
+    for (int lane = 0; lane < kWarpSize; ++lane) {
+      visit(r, lane, at);
+      at += count * sizeof(Word);
+      if (at >= end) at -= end;
+    }
+  }
+}
+/// Registers to a matrix in row-major order. Where lanes hold the same element, the last counts.
+template <class Word>
+void words_to_rows(Warp& warp, const Fragment& f, std::byte* out) {
+  for_each_word_of<Word>(f, [&](size_t r, int lane, size_t at) {
+    std::memcpy(out + at, warp.reg<Word>(f.registers[r]) + lane, sizeof(Word));
+  });
+}
+template <class Word>
+void words_from_rows(Warp& warp, const Fragment& f, const std::byte* from) {
+  for_each_word_of<Word>(f, [&](size_t r, int lane, size_t at) {
+    std::memcpy(warp.reg<Word>(f.registers[r]) + lane, from + at, sizeof(Word));
+  });
+}
+void to_rows(Warp& warp, const Fragment& f, std::byte* out) {
+  f.bits == 64 ? words_to_rows<uint64_t>(warp, f, out) : words_to_rows<uint32_t>(warp, f, out);
+}
+void from_rows(Warp& warp, const Fragment& f, const std::byte* from) {
+  f.bits == 64 ? words_from_rows<uint64_t>(warp, f, from) : words_from_rows<uint32_t>(warp, f, from);
+}
+
+template <class T>
+void transpose_elements(const std::byte* from, int64_t rows, int64_t columns, std::byte* out) {
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column)
+      std::memcpy(out + (column * rows + row) * int64_t{sizeof(T)},
+                  from + (row * columns + column) * int64_t{sizeof(T)}, sizeof(T));
+}
+/// Of elements of so many bits.
+void transpose(const std::byte* from, int64_t rows, int64_t columns, int bits, std::byte* out) {
+  switch (bits) {
+    case 8:
+      return transpose_elements<uint8_t>(from, rows, columns, out);
+    case 16:
+      return transpose_elements<uint16_t>(from, rows, columns, out);
+    case 32:
+      return transpose_elements<uint32_t>(from, rows, columns, out);
+    default:
+      return transpose_elements<uint64_t>(from, rows, columns, out);
+  }
 }
 
 // Loads and stores ----------------------------------------------------------------------------------------
@@ -109,12 +166,13 @@ Step exec_load(Warp& warp, const Instruction& insn, Mask active) {
     read_bytes(matrix + static_cast<size_t>(line * length) * bytes, host,
                static_cast<size_t>(length) * bytes);
   });
-  for_each_element(f, [&](int lane, int64_t i, int64_t row, int64_t column) {
-    const int64_t at = form.column_major ? column * f.rows + row : row * f.columns + column;
-    uint64_t value = 0;
-    std::memcpy(&value, matrix + static_cast<size_t>(at) * bytes, bytes);
-    set_element(warp, f, lane, i, value);
-  });
+  if (!form.column_major) {
+    from_rows(warp, f, matrix);
+    return Step::kNext;
+  }
+  std::byte rows[kMostElements * 8];
+  transpose(matrix, f.columns, f.rows, f.bits, rows);
+  from_rows(warp, f, rows);
   return Step::kNext;
 }
 
@@ -126,11 +184,12 @@ Step exec_store(Warp& warp, const Instruction& insn, Mask active) {
   const size_t bytes = static_cast<size_t>(f.bits / 8);
   const int64_t length = form.column_major ? f.rows : f.columns;
   std::byte matrix[kMostElements * 8] = {};
-  for_each_element(f, [&](int lane, int64_t i, int64_t row, int64_t column) {
-    const int64_t at = form.column_major ? column * f.rows + row : row * f.columns + column;
-    const uint64_t value = element(warp, f, lane, i);
-    std::memcpy(matrix + static_cast<size_t>(at) * bytes, &value, bytes);
-  });
+  to_rows(warp, f, matrix);
+  if (form.column_major) {
+    std::byte columns[kMostElements * 8];
+    transpose(matrix, f.rows, f.columns, f.bits, columns);
+    std::memcpy(matrix, columns, static_cast<size_t>(f.elements()) * bytes);
+  }
   for_each_line<Checks>(warp, insn, form, AccessKind::kWrite, [&](std::byte* host, int64_t line) {
     write_bytes(host, matrix + static_cast<size_t>(line * length) * bytes,
                 static_cast<size_t>(length) * bytes);
@@ -170,24 +229,20 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
     });
     return Step::kNext;
   }
-  alignas(16) uint8_t a[kMostElements * 4], b[kMostElements * 4];
+  alignas(16) std::byte a[kMostElements * 4], b[kMostElements * 4], b_rows[kMostElements * 4];
   uint32_t tile[kMostElements];
-  const auto gather = [&](const Fragment& f, bool transposed, uint8_t* out) {
-    const int64_t bytes = f.bits / 8;
-    for_each_element(f, [&](int lane, int64_t i, int64_t row, int64_t column) {
-      const uint64_t value = element(warp, f, lane, i);
-      const int64_t at = transposed ? column * f.rows + row : row * f.columns + column;
-      std::memcpy(out + at * bytes, &value, static_cast<size_t>(bytes));
+  to_rows(warp, form.a, a);
+  to_rows(warp, form.b, b_rows);
+  transpose(b_rows, form.b.rows, form.b.columns, form.b.bits, b);
+  if (form.c.bits == 32)
+    to_rows(warp, form.c, reinterpret_cast<std::byte*>(tile));
+  else
+    for_each_element(form.c, [&, n = n](int lane, int64_t i, int64_t row, int64_t column) {
+      uint32_t value = static_cast<uint32_t>(element(warp, form.c, lane, i));
+      if (form.c.bits == 16 && form.spec.d == float32)
+        value = std::bit_cast<uint32_t>(arith::f16_to_f32(static_cast<uint16_t>(value)));
+      tile[row * n + column] = value;
     });
-  };
-  gather(form.a, false, a);
-  gather(form.b, true, b);
-  for_each_element(form.c, [&, n = n](int lane, int64_t i, int64_t row, int64_t column) {
-    uint32_t value = static_cast<uint32_t>(element(warp, form.c, lane, i));
-    if (form.c.bits == 16 && form.spec.d == float32)
-      value = std::bit_cast<uint32_t>(arith::f16_to_f32(static_cast<uint16_t>(value)));
-    tile[row * n + column] = value;
-  });
   // tf32 goes in steps of k = 4 (measured on H200), everything else in one.
   const int64_t step = form.spec.a == tfloat32 ? 4 : k;
   const int64_t row_bytes = k * form.a.bits / 8, step_bytes = step * form.a.bits / 8;
@@ -208,9 +263,12 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
     product.load_b(b_step, Major::kK);
     product.multiply(0, m, 0, n, tile, n, true);
   }
-  for_each_element(form.d, [&, n = n](int lane, int64_t i, int64_t row, int64_t column) {
-    set_element(warp, form.d, lane, i, tile[row * n + column]);
-  });
+  if (form.d.bits == 32)
+    from_rows(warp, form.d, reinterpret_cast<const std::byte*>(tile));
+  else
+    for_each_element(form.d, [&, n = n](int lane, int64_t i, int64_t row, int64_t column) {
+      set_element(warp, form.d, lane, i, tile[row * n + column]);
+    });
   return Step::kNext;
 }
 
