@@ -59,7 +59,7 @@ struct Side {
 /// Buffers, kept from one product to the next of the same host thread.
 struct Workspace {
   Side a, b;
-  std::vector<uint32_t> patterns, turned, bits, results;
+  std::vector<uint32_t> patterns, turned, bits, results, turned_addends, turned_results;
   Integers special, row_scale, lane_scale, lane_scale_significand, scale_exponent, c_significand, c_exponent,
       c_special, group_sums;
   std::vector<double> sums;
@@ -95,8 +95,9 @@ class Product {
   }
 
   void run(const void* c, void* d) {
+    if (in_floats_ && run_turned(c, d)) return;
     for (int64_t row = 0; row < rows_->count; ++row) {
-      if (in_floats_ && sum_in_floats(row, addends(c, row))) {
+      if (in_floats_ && sum_in_floats(row, addends(c, row), w_.results.data())) {
         store(d, row, w_.results);
         continue;
       }
@@ -209,8 +210,27 @@ class Product {
     return !w_.a.has_special && !w_.b.has_special;
   }
 
-  /// Sums `c` and the products of a row into w_.results. False where that has to be done in integers.
-  bool sum_in_floats(int64_t row, const uint32_t* c) {
+  /// Where vectors run along the columns of dense results (mma.sync), these are turned in one go. False where something has
+  /// to be done in integers; nothing has been stored then.
+  bool run_turned(const void* c, void* d) {
+    if (lane_step_ != rows_->count || lanes_->count != width_) return false;
+    const auto size = static_cast<size_t>(rows_->count * width_);
+    w_.turned_addends.resize(size);
+    w_.turned_results.resize(size);
+    if (c == nullptr)
+      std::fill(w_.turned_addends.begin(), w_.turned_addends.end(), 0);
+    else
+      transpose(static_cast<const uint32_t*>(c), width_, rows_->count, w_.turned_addends.data(), width_);
+    for (int64_t row = 0; row < rows_->count; ++row)
+      if (!sum_in_floats(row, w_.turned_addends.data() + row * width_,
+                         w_.turned_results.data() + row * width_))
+        return false;
+    transpose(w_.turned_results.data(), rows_->count, width_, static_cast<uint32_t*>(d), rows_->count);
+    return true;
+  }
+
+  /// Sums `c` and the products of a row. False where that has to be done in integers.
+  bool sum_in_floats(int64_t row, const uint32_t* c, uint32_t* results) {
     const bool is_scaled = arith_.scale_block != 0;
     if (is_scaled) {
       w_.row_scale.resize(static_cast<size_t>(blocks_));
@@ -230,7 +250,7 @@ class Product {
                                  .exponent_floor = arith_.exponent_floor,
                                  .result_fraction = result_fraction(),
                                  .c = c,
-                                 .results = w_.results.data()});
+                                 .results = results});
   }
   int result_fraction() const { return arith_.output == TensorOutput::kF32CutTo13 ? 13 : 23; }
 

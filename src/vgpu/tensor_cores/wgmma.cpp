@@ -33,11 +33,11 @@ WgmmaWarp& state_of(Warp& warp) { return wgmma_warp(warpgroup_of(warp), warp.ind
 /// been read too early, which has been reported.
 void check_not_overwritten(Warp& warp, const Instruction& insn, WgmmaWarp& state, uint32_t number,
                            BentRule rule) {
-  if (warp.defined()[number] != 0 && state.read_early.count(number) == 0)
+  const bool is_read_early = !state.read_early.empty() && state.read_early.erase(number) != 0;
+  if (warp.defined()[number] != 0 && !is_read_early)
     warp.cta().cluster().report(FindingKind::kAsyncInFlight, warp.thread(insn, -1), 0,
                                 "a register of a wgmma under way was written before it was waited for",
                                 "wgmma.wait_group before the write", rule);
-  state.read_early.erase(number);
 }
 
 // Registers that a product uses are its own until the warp has waited for it: meanwhile they count as never
@@ -104,7 +104,7 @@ void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
   std::vector<Mask>& defined = warp.defined();
   for (uint32_t number : numbers) {
     if (--state.uses[number] > 0) continue;  // another product has it
-    state.operands.erase(number);
+    if (!state.operands.empty()) state.operands.erase(number);
     check_not_overwritten(warp, insn, state, number, BentRule::kRegisterWait);
     defined[number] = kAllLanes;
     if (const auto at = state.fenced.find(number); at != state.fenced.end()) note_fenced(warp, at->second);
