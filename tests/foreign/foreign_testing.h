@@ -139,6 +139,7 @@ class Foreign {
     options.max_findings = 1000;
     options.strictness = Strictness::kPractical;
     options.seed = seed;
+    options.memory_bytes = int64_t{1} << 30;  // valgrind has no room for more
     return options;
   }
   std::string name_;
