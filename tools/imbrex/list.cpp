@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "imbrex/vgpu/gpu_numbers.h"
 #include "subcommands.h"
@@ -83,6 +84,10 @@ int list_gpus(const std::string& wanted, bool json) {
     }
     for (const vgpu::GpuNumber& n : numbers)
       fmt::print("  {:24} {:>10.6g}  {:20} {:11} {}\n", n.name, n.value, n.unit, name(n.source), n.what);
+    std::set<vgpu::NumberSource> named;
+    for (const vgpu::GpuNumber& n : numbers)
+      if (named.insert(n.source).second)
+        fmt::print("{}  {:11} {}\n", named.size() == 1 ? "\n" : "", name(n.source), meaning(n.source));
   }
   if (json)
     fmt::print("{}\n", out.dump(2));

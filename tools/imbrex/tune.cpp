@@ -10,6 +10,7 @@
 
 #include "gpu_choice.h"
 #include "imbrex/core/error.h"
+#include "imbrex/inspect/gpu_model.h"
 #include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
 
@@ -79,7 +80,7 @@ size_t rivals(const TuneResult& result) {
 }
 
 /// How sure a choice by prediction is: its lead, against what predictions are off.
-std::string certainty_text(const TuneResult& result) {
+std::string certainty_text(const TuneResult& result, const GpuModel& gpu) {
   const Candidate& winner = *result.winner();
   double second = 0;
   for (const Candidate& c : result.candidates)
@@ -87,16 +88,18 @@ std::string certainty_text(const TuneResult& result) {
   if (second == 0) return "";
   const size_t near = rivals(result);
   return fmt::format(
-      "  sure      {:.1f} % ahead of the next; predictions for one kernel are {:.0f} % off: {}\n",
+      "  sure      {:.1f} % ahead of the next; predictions for one kernel are {:.0f} % off{}: {}\n",
       100 * (second / winner.microseconds - 1), 100 * result.prediction_error,
-      near <= 1 ? "the choice is safe"
+      gpu.is_measured ? "" : " on an H200, and were held against no run on this chip",
+      near <= 1 ? gpu.is_measured ? "the choice is safe" : "no other is as near as that"
                 : fmt::format("any of the first {} may be the fastest (--all shows them)", near));
 }
 
-void print_text(const TuneResult& result, bool all) {
+/// `gpu`: whose times are predicted.
+void print_text(const TuneResult& result, const GpuModel& gpu, bool all) {
   fmt::print("{}  {}\n  device    {}\n", result.kernel, sizes_text(result), result.device);
   if (result.is_modelled)
-    fmt::print("  times     predicted by the timeline of the virtual GPU; not measured\n");
+    fmt::print("  times     predicted for {} by the timeline of the virtual GPU; not measured\n", gpu.title);
   const Candidate* winner = result.winner();
   if (result.is_remembered) {
     fmt::print("  best      {}  {:.2f} µs  (tuned before; --again measures again)\n", winner->text,
@@ -134,7 +137,7 @@ void print_text(const TuneResult& result, bool all) {
                  candidate.predicted > 0 ? fmt::format(", {:.2f} µs predicted", candidate.predicted) : "");
     }
   }
-  if (result.is_modelled && winner != nullptr) fmt::print("{}", certainty_text(result));
+  if (result.is_modelled && winner != nullptr) fmt::print("{}", certainty_text(result, gpu));
   fmt::print("  took      {:.2f} s{}\n", result.seconds, assembling_text(result));
   if (result.is_interrupted)
     fmt::print("  stopped   what was measured is kept; the same command goes on from here\n");
@@ -195,7 +198,10 @@ int run(Options options) {
   if (options.json)
     print_json(result);
   else
-    print_text(result, options.all);
+    print_text(result,
+               options.tune.gpu.empty() ? gpu_model_for(options.choice.kernel().target)
+                                        : gpu_model(options.tune.gpu),
+               options.all);
   return result.winner() != nullptr ? 0 : 1;
 }
 

@@ -25,8 +25,8 @@ constexpr double kLeastGain = 0.03;
 constexpr double kShown = 0.01;
 constexpr size_t kWaitsShown = 8, kPartsShown = 8;
 
-/// What helps where a resource is the limit.
-const char* remedy(Resource resource) {
+/// What helps where a resource is the limit, of a kernel that multiplies matrices or of one that does not.
+const char* remedy(Resource resource, bool multiplies) {
   switch (resource) {
     case Resource::kStart:
       return "give each CTA more work, or keep CTAs resident (persistent CTAs)";
@@ -35,15 +35,18 @@ const char* remedy(Resource resource) {
     case Resource::kSharedMemory:
       return "remove bank conflicts (imbrex banks), or move fewer bytes through shared memory";
     case Resource::kTensorCore:
-      return "nothing else holds the tensor core up: only a narrower type or less arithmetic is faster";
+      return "only a narrower type or less arithmetic is faster, as nothing else holds the tensor core up";
     case Resource::kTma:
       return "copy larger boxes, and issue them earlier";
     case Resource::kL2Bandwidth:
-      return "load fewer bytes per product: larger tiles, or multicast within a cluster";
+      return multiplies ? "load fewer bytes per product: larger tiles, or multicast within a cluster"
+                        : "move fewer bytes: each element once, whole sectors of 32 bytes, narrower types";
     case Resource::kL2Latency:
       return "have more loads in flight: more stages, or loads issued earlier";
     case Resource::kMemoryBandwidth:
-      return "move fewer bytes: larger tiles, an order of tiles that reuses L2, narrower types";
+      return multiplies ? "move fewer bytes: larger tiles, an order of tiles that reuses L2, narrower types"
+                        : "move fewer bytes: each element once, in one kernel with what comes before or "
+                          "after, narrower types";
     case Resource::kMemoryLatency:
       return "have more loads in flight: more stages, or loads issued earlier";
     case Resource::kSynchronisation:
@@ -55,6 +58,16 @@ const char* remedy(Resource resource) {
   }
   return "";
 }
+
+/// Units that each multiprocessor has for itself: where many of these stand idle, the others' limit is no limit of the chip.
+bool is_of_each_sm(Resource resource) {
+  return resource == Resource::kInstructions || resource == Resource::kSharedMemory ||
+         resource == Resource::kTensorCore || resource == Resource::kTma ||
+         resource == Resource::kTensorMemory;
+}
+
+/// The part of the multiprocessors at work below which sharing the work among more of them is the first thing to try.
+constexpr double kEnoughSms = 0.9;
 
 /// "full_barriers[2]" as "full_barriers".
 std::string without_index(const std::string& name) { return name.substr(0, name.find('[')); }
@@ -155,7 +168,13 @@ std::string verdict(const WhyView& view) {
                         percent(longest->share), longest->what,
                         longest->source.empty() ? "" : fmt::format(" ({})", longest->source),
                         percent(longest->because[static_cast<size_t>(limit->free)]), name(limit->free));
-  return text + fmt::format("\nWhat helps: {}.", remedy(limit->free));
+  std::string helps = remedy(limit->free, t.use.tensor_core > 0);
+  if (is_of_each_sm(limit->free) && t.active_sms < kEnoughSms * t.sms)
+    helps = fmt::format(
+        "only {} of {} SMs have work, and smaller tiles, or CTAs that divide a tile's sum, would share it; "
+        "else {}",
+        t.active_sms, t.sms, helps);
+  return text + fmt::format("\nWhat helps: {}.", helps);
 }
 
 namespace {

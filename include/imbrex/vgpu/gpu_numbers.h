@@ -15,10 +15,14 @@ enum class NumberSource : uint8_t {
   kMeasured,    // measured on an H200 by bench/units
   kPublished,   // measurements that others published, of this chip or one of its generation
   kDocumented,  // a data sheet, a white paper or the PTX manual
-  kAssumed,     // near that of its neighbours, or what published rates of kernels need
+  kScaled,   // measured on or published of Hopper's chips, and taken over, in proportion where there is one
+  kFitted,   // so that rates that others published of whole kernels are possible: those of the B200 ladder
+  kAssumed,  // near that of its neighbours
 };
 /// "measured", "published", ...
 const char* name(NumberSource source);
+/// What that means, in a few words.
+const char* meaning(NumberSource source);
 
 struct GpuNumber {
   std::string name;  // "tma_latency", as a model file spells it

@@ -15,7 +15,7 @@ namespace imbrex::vgpu {
 namespace {
 
 /// `sources`: of Ampere's and Ada's number, Hopper's, Blackwell's and that of Blackwell's chips for graphics. M: measured
-/// on an H200; P: published; D: documented; A: assumed; a blank: it has no such thing.
+/// on an H200; P: published; D: documented; S: scaled, or taken over from Hopper; F: fitted; A: assumed; a blank: it has no such thing.
 struct Constant {
   const char* name;
   double CostModel::*value;
@@ -28,25 +28,25 @@ constexpr Constant kConstants[] = {
      "DDDD"},
     {"l1_latency", &CostModel::l1_latency, "clocks", "ld.local, ld.const", "PPAA"},
     {"cta_launch", &CostModel::cta_launch, "clocks", "from a free place to a CTA's first instruction",
-     "AAAA"},
-    {"l2_port_bytes", &CostModel::l2_port_bytes, "bytes per clock", "an SM's way to L2", "DDAD"},
-    {"tma_latency", &CostModel::tma_latency, "clocks", "a bulk load, beyond a thread's load", " PPP"},
-    {"tma_issue", &CostModel::tma_issue, "clocks", "of the TMA engine, an instruction at least", " AAA"},
+     "AMAA"},
+    {"l2_port_bytes", &CostModel::l2_port_bytes, "bytes per clock", "an SM's way to L2", "DMFA"},
+    {"tma_latency", &CostModel::tma_latency, "clocks", "a bulk load, beyond a thread's load", " MSS"},
+    {"tma_issue", &CostModel::tma_issue, "clocks", "of the TMA engine, an instruction at least", " MAA"},
     {"tma_bytes", &CostModel::tma_bytes, "bytes per clock", "an SM's TMA engine", " AAA"},
-    {"store_latency", &CostModel::store_latency, "clocks", "until a bulk store is written", " AAA"},
-    {"store_read", &CostModel::store_read, "clocks", "until a bulk store's source was read", " AAA"},
-    {"mbarrier_wake", &CostModel::mbarrier_wake, "clocks", "from the last arrival to who waits", "AMMM"},
+    {"store_latency", &CostModel::store_latency, "clocks", "until a bulk store is written", " MAA"},
+    {"store_read", &CostModel::store_read, "clocks", "until a bulk store's source was read", " MAA"},
+    {"mbarrier_wake", &CostModel::mbarrier_wake, "clocks", "from the last arrival to who waits", "AMAA"},
     {"mbarrier_issue", &CostModel::mbarrier_issue, "clocks", "an arrival, or a wait that succeeds", "AAAA"},
-    {"barrier_latency", &CostModel::barrier_latency, "clocks", "bar.sync, from the last arrival on", "AAAA"},
+    {"barrier_latency", &CostModel::barrier_latency, "clocks", "bar.sync, from the last arrival on", "AMAA"},
     {"cluster_latency", &CostModel::cluster_latency, "clocks", "barrier.cluster, and arrivals at other CTAs",
-     " PPP"},
+     " MSS"},
     {"fence_latency", &CostModel::fence_latency, "clocks", "fences that wait for stores", "AAAA"},
     {"cancel_latency", &CostModel::cancel_latency, "clocks", "a request of cluster launch control", "  AA"},
     {"tensor_latency", &CostModel::tensor_latency, "clocks", "from a product's last clock to its result",
      " MAA"},
     {"mma_sync_flops", &CostModel::mma_sync_flops, "operations per clock",
      "mma.sync with 16-bit operands, an SM", "DMAD"},
-    {"mma_sync_latency", &CostModel::mma_sync_latency, "clocks", "mma.sync, until its result", "PMMA"},
+    {"mma_sync_latency", &CostModel::mma_sync_latency, "clocks", "mma.sync, until its result", "PMSA"},
     {"tensor_memory_bytes", &CostModel::tensor_memory_bytes, "bytes per clock",
      "tcgen05.ld and st, a sub-partition", "  D "},
     {"tensor_memory_latency", &CostModel::tensor_memory_latency, "clocks", "tcgen05.ld and st", "  A "},
@@ -62,6 +62,10 @@ NumberSource source_of(char letter) {
       return NumberSource::kPublished;
     case 'D':
       return NumberSource::kDocumented;
+    case 'S':
+      return NumberSource::kScaled;
+    case 'F':
+      return NumberSource::kFitted;
     default:
       return NumberSource::kAssumed;
   }
@@ -79,8 +83,32 @@ const char* name(NumberSource source) {
       return "published";
     case NumberSource::kDocumented:
       return "documented";
+    case NumberSource::kScaled:
+      return "scaled";
+    case NumberSource::kFitted:
+      return "fitted";
     case NumberSource::kAssumed:
       return "assumed";
+  }
+  return "";
+}
+
+const char* meaning(NumberSource source) {
+  switch (source) {
+    case NumberSource::kCalibrated:
+      return "by `imbrex calibrate`, on the GPU at hand";
+    case NumberSource::kMeasured:
+      return "on an H200";
+    case NumberSource::kPublished:
+      return "measurements by others, of this chip or its generation";
+    case NumberSource::kDocumented:
+      return "data sheet, white paper or PTX manual";
+    case NumberSource::kScaled:
+      return "measured on or published of Hopper's chips, and taken over, in proportion where there is one";
+    case NumberSource::kFitted:
+      return "to the rates that were published of the matmul ladder on a B200";
+    case NumberSource::kAssumed:
+      return "near its neighbours' numbers; nobody has measured it";
   }
   return "";
 }
@@ -106,12 +134,17 @@ std::vector<GpuNumber> gpu_numbers(const GpuModel& gpu) {
     return is_calibrated ? NumberSource::kCalibrated : otherwise;
   };
   const NumberSource latencies = own(gpu.is_measured ? NumberSource::kMeasured : NumberSource::kPublished);
+  const int sm = TargetName::parse(gpu.target)->sm;
+  const CostModel model = cost_model(sm, 0, &gpu);
+  const double reached = model.hbm_bytes * model.clock_ghz * 1e9 / gpu.hbm_bytes_per_second;
   std::vector<GpuNumber> numbers = {
       {"sms", static_cast<double>(gpu.sms), "", "multiprocessors", NumberSource::kDocumented},
       {"clock_ghz", gpu.clock_ghz, "GHz", "of the SMs, which power may lower",
        own(NumberSource::kDocumented)},
       {"hbm_bytes_per_second", gpu.hbm_bytes_per_second / 1e9, "GB/s", "memory, as quoted",
        own(NumberSource::kDocumented)},
+      {"hbm_reached", reached, "of what is quoted", "memory, reading",
+       own(gpu.is_measured ? NumberSource::kMeasured : NumberSource::kScaled)},
       {"l2_bytes", static_cast<double>(gpu.l2_bytes) / (1 << 20), "MiB", "L2", NumberSource::kDocumented},
       {"l2_bytes_per_second", gpu.l2_bytes_per_second / 1e9, "GB/s", "L2, all SMs together",
        own(gpu.is_measured ? NumberSource::kMeasured : NumberSource::kAssumed)},
@@ -121,8 +154,6 @@ std::vector<GpuNumber> gpu_numbers(const GpuModel& gpu) {
   for (const GpuModel::Rate& rate : gpu.tensor_rates)
     numbers.push_back({"tensor_rate_" + std::string(rate.dtype.name()), rate.ops_per_clock,
                        "operations per clock", "tensor core, an SM", NumberSource::kDocumented});
-  const int sm = TargetName::parse(gpu.target)->sm;
-  const CostModel model = cost_model(sm, 0, &gpu);
   for (const Constant& constant : kConstants) {
     const char letter = constant.sources[generation_of(sm)];
     if (letter == ' ') continue;

@@ -44,7 +44,7 @@ std::vector<GpuNumber> link_numbers(const GpuModel& gpu) {
   if (rates.bytes_per_second == 0) return {};
   return {{"link_bytes_per_second", rates.bytes_per_second / 1e9, "GB/s",
            "NVLink to other GPUs, each direction; of other chips the H200's part of the quoted rate",
-           gpu.name == "h200" ? NumberSource::kMeasured : NumberSource::kAssumed},
+           gpu.name == "h200" ? NumberSource::kMeasured : NumberSource::kScaled},
           {"link_latency_ns", rates.latency_seconds * 1e9, "ns", "a store to another GPU's L2",
            NumberSource::kAssumed}};
 }
