@@ -127,16 +127,15 @@ void touch_all(Cta& cta, const Who& who, Space space, std::span<const LaneTouch>
     }
     return;
   }
-  for (size_t i = 0; i < touches.size();) {
-    place.address = touches[i].address;
-    // Those that lie side by side are marked together.
-    uint32_t bytes = touches[i++].bytes;
-    while (i < touches.size() && touches[i].address == place.address + bytes) bytes += touches[i++].bytes;
-    const auto offset = static_cast<uint32_t>(place.address);
-    if (is_write(kind)) mark_written(cluster, who, place, bytes);
-    if (is_shared && is_read(kind)) origins.note_read(offset, bytes);
-    if (is_shared && is_write(kind)) origins.clear(offset, bytes);
-  }
+  if (is_shared && is_read(kind))
+    for (const LaneTouch& touch : touches)
+      origins.note_read(static_cast<uint32_t>(touch.address), touch.bytes);
+  if (is_write(kind))
+    for (const LaneTouch& touch : touches) {
+      place.address = touch.address;
+      mark_written(cluster, who, place, touch.bytes);
+      if (is_shared) origins.clear(static_cast<uint32_t>(touch.address), touch.bytes);
+    }
   if (is_shared && origins.has_suspects()) report_unread_boxes(cta.tiles());
   cluster.observe().lanes_touched(who, space, cta.rank(), touches,
                                   kind == AccessKind::kLoad ? AccessKind::kRead : kind, same);
