@@ -209,6 +209,18 @@ class Verifier {
     }
   }
 
+  /// What to do about an op that the target lacks. Tensor cores are programmed in another way on each generation, so that
+  /// naming another target does not help who has this GPU.
+  std::string target_help(const OpInfo& info) const {
+    std::string help =
+        fmt::format("say it in the kernel: static constexpr const char* target = \"{}\";", info.arch);
+    if (!target_->is_specific() || !info.arch.ends_with('a')) return help;
+    const char* own = target_->sm >= 120   ? "mma() and mma_scaled()"
+                      : target_->sm >= 100 ? "tcgen05::mma() and tcgen05::scaled_mma()"
+                                           : "wgmma::mma() and mma()";
+    return fmt::format("{} GPUs multiply by {}; for another GPU, {}", function_.target, own, help);
+  }
+
   void op(const Op& op) {
     const OpInfo& info = op.info();
     bool sound = operands(op);
@@ -228,7 +240,7 @@ class Verifier {
       throw InternalError("verify: wrong number of regions:\n" + print(op));
     if (target_ && !target_has(*target_, info.arch))
       out_.add(op, fmt::format("needs target {}, the kernel is for {}", info.arch, function_.target),
-               fmt::format("say it in the kernel: static constexpr const char* target = \"{}\";", info.arch));
+               target_help(info));
     if (sound) verify_rules(op, out_);
     for (const auto& region : op.regions) block(*region, &op);
     for (const Value* result : op.results) define(*result, &op);

@@ -85,7 +85,9 @@ void verify_mma_sync(const Op& op, Findings& out) {
   const MmaTypes* types = types_of(a.dtype);
   if (!types)
     return out.add(op, fmt::format("does not multiply {}", a.dtype.name()),
-                   "cast to float16, bfloat16, tfloat32, an 8-bit float, int8 or uint8");
+                   "dot() multiplies any type; for the tensor cores cast to float16, bfloat16, tfloat32, an "
+                   "8-bit float, int8 or "
+                   "uint8");
   if (!may_meet(*types, a.dtype, b.dtype))
     return out.add(op, fmt::format("a holds {}, b holds {}", a.dtype.name(), b.dtype.name()),
                    "cast one of them");
@@ -135,8 +137,11 @@ std::optional<DataType> scaled_element(const Op& op, size_t operand, std::string
   }
   if (held == float8_e4m3 || held == float8_e5m2 || held == float4_e2m1) return held;
   out.add(op, fmt::format("{} holds {}", name, held.name()),
-          held == uint8 ? fmt::format("say what its bytes hold: {}_type", name)
-                        : "products with block scales are of floats of 8, 6 or 4 bits");
+          held == uint8           ? fmt::format("say what its bytes hold: {}_type", name)
+          : is_narrow_float(held) ? fmt::format("this one is multiplied from bytes, an element each: give "
+                                                "`view({0}, uint{1}).to(uint8)`, and say .{0}_type = {2}",
+                                                name, held.bits(), held.name())
+                                  : "products with block scales are of floats of 8, 6 or 4 bits");
   return std::nullopt;
 }
 

@@ -119,7 +119,10 @@ RandomWords random_words(const ScalarArg& seed, const TileArg& counter) {
   const RegisterValue given(counter.handle);
   if (!given.dtype().is_integer() || !seed.dtype.is_integer())
     at.fail(fmt::format("takes integers, not a seed of {} and a counter of {}", seed.dtype.name(),
-                        given.dtype().name()));
+                        given.dtype().name()),
+            {},
+            "the counter numbers the elements: `register_tensor(int64, {n}, [&](auto i) { return offset + i; "
+            "})`");
   const Shape shape = given.shape();
   const auto halves = [&](const NumArg& x) {
     const NumArg wide = converted(x, uint64);

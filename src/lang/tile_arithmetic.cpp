@@ -192,6 +192,12 @@ void assign_tile(const RegisterBase& variable, const NumArg& value) {
   const ir::Type& type = target->type;
   ir::Value* v = value.is_tile ? lang::convert(at, at.read(value.handle), type.dtype)
                                : lang::materialize(at, value.scalar, type.dtype);
+  if (!v->type.is_scalar() && lang::broadcast_shape(v->type.shape, type.shape) != type.shape)
+    at.fail(fmt::format("{} does not broadcast to {}", lang::shape_text(v->type.shape),
+                        lang::shape_text(type.shape)),
+            {lang::Instruction::describe("value", v), lang::Instruction::describe("variable", target)},
+            "a variable keeps the shape of its first value: declare it with the largest that it will hold, "
+            "`RegisterTensor x = zeros(float32, {m, n})`");
   at.emit(ir::Opcode::kAssign, {target, lang::broadcast(at, v, type.shape)});
 }
 

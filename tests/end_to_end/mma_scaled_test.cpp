@@ -183,6 +183,8 @@ TEST(ScaledProducts, SayWhatTheyDoNotTake) {
   EXPECT_EQ(refusal(float8_e4m3, float8_e8m0, {16, 2}), "");
   EXPECT_THAT(refusal(float16, float8_e8m0, {16, 2}), HasSubstr("a holds float16"));
   EXPECT_THAT(refusal(uint8, float8_e8m0, {16, 2}), HasSubstr("a_type"));
+  EXPECT_THAT(refusal(float6_e3m2, float8_e8m0, {16, 2}),
+              HasSubstr("give `view(a, uint6).to(uint8)`, and say .a_type = float6_e3m2"));
   EXPECT_THAT(refusal(float8_e4m3, float8_ue4m3, {16, 2}), HasSubstr("both are float8_e8m0"));
   EXPECT_THAT(refusal(float8_e4m3, float8_e8m0, {16, 4}),
               HasSubstr("one scale for 32 elements of k is [16, 2]"));

@@ -184,7 +184,9 @@ TEST(Verifier, TargetsHaveWhatTheyHave) {
   EXPECT_THAT(findings(tmem, "sm_120a"), testing::HasSubstr("needs target sm_100a"));
   EXPECT_THAT(findings(tmem, "sm_90a"), testing::HasSubstr("needs target sm_100a, the kernel is for sm_90a"));
   EXPECT_EQ(findings("wgmma_fence", "sm_90a"), "valid");
-  EXPECT_THAT(findings("wgmma_fence", "sm_100a"), testing::HasSubstr("needs target sm_90a"));
+  EXPECT_THAT(findings("wgmma_fence", "sm_100a"),
+              testing::AllOf(testing::HasSubstr("needs target sm_90a"),
+                             testing::HasSubstr("sm_100a GPUs multiply by tcgen05::mma()")));
   EXPECT_EQ(findings("fence_proxy_async {space = \"all\"}", "sm_100a"), "valid");
   EXPECT_THAT(findings("fence_proxy_async {space = \"all\"}", "sm_80"),
               testing::HasSubstr("needs target sm_90"));

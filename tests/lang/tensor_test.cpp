@@ -284,11 +284,14 @@ TEST(TileErrors, Shapes) {
                 RegisterTensor x = zeros(float32, {8});
                 x = zeros(float32, {2, 8});
               }),
-              HasSubstr("=: [2, 8] does not broadcast to [8]"));
+              AllOf(HasSubstr("=: [2, 8] does not broadcast to [8]"),
+                    HasSubstr("a variable keeps the shape of its first value")));
   EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) {
                 zeros(float32, {8, -8});
               }),
               HasSubstr("full: the shape [8, -8] has an extent that is not positive"));
+  EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { random_uniform(1, zeros(float32, {8})); }),
+              HasSubstr("the counter numbers the elements"));
   EXPECT_THAT(error_of([](Int32&, Int32&, Pointer&) { sum(zeros(float32, {8}), {.axis = 1}); }),
               HasSubstr("sum: axis 1 of a tensor of 1 dimensions"));
   EXPECT_THAT(
