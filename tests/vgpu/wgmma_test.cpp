@@ -359,6 +359,15 @@ TEST(Wgmma, AFenceStandsBetweenAWriteAndTheNextProduct) {
   EXPECT_EQ(report.findings[0].message, "a register of this wgmma was written after the last wgmma.fence");
 }
 
+TEST(Wgmma, AFenceStandsBetweenAWriteAndTheFirstProduct) {
+  const std::string wait = "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n",
+                    fence = "  wgmma.fence.sync.aligned;\n", write = "  mov.b32 %out0, 0x3F800000;\n";
+  EXPECT_TRUE(run_small(write + fence + std::string(kProduct) + wait).clean());
+  const Report report = run_small(fence + write + std::string(kProduct) + wait);
+  ASSERT_EQ(report.findings.size(), 1u) << report.format();
+  EXPECT_EQ(report.findings[0].message, "a register of this wgmma was written after the last wgmma.fence");
+}
+
 TEST(Wgmma, AMissingWarpIsADeadlockThatNamesTheProduct) {
   const Report report =
       run_small(std::string("  setp.lt.u32 %p2, %r1, 32;\n  @%p2 bra skip;\n  wgmma.fence.sync.aligned;\n") +

@@ -39,8 +39,8 @@ struct WgmmaWarp {
   std::set<uint32_t> read_early;
   /// Of those, the registers that products read A from: a write to them waits.
   std::set<uint32_t> operands;
-  /// Of the registers of earlier products, by dense number: what they held at the last wgmma.fence, or when the product that
-  /// wrote them had been waited for. Another value has been written since, and a product would need a fence.
+  /// Of the registers of the program's products, by dense number: what they held at the last wgmma.fence, or when the product
+  /// that wrote them had been waited for. Another value has been written since, and a product would need a fence.
   struct Fenced {
     Slot slot;
     std::array<uint32_t, 32> lanes;

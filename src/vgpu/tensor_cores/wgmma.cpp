@@ -71,7 +71,7 @@ void note_fenced(Warp& warp, WgmmaWarp::Fenced& fenced) {
 }
 
 // Between a write to a product's registers and the product stands a wgmma.fence. What products themselves have written
-// needs none.
+// needs none. A product without any fence before it has been reported.
 void check_fenced(Warp& warp, const Who& who, WgmmaWarp& state, const WgmmaForm& form) {
   if (warp.defined().empty()) return;
   bool is_reported = false;
@@ -79,13 +79,8 @@ void check_fenced(Warp& warp, const Who& who, WgmmaWarp& state, const WgmmaForm&
     if (slots.size() != numbers.size()) return;  // a result that nobody wants has a slot and no number
     for (size_t i = 0; i < slots.size(); ++i) {
       const auto found = state.fenced.find(numbers[i]);
-      if (found == state.fenced.end()) {
-        note_fenced(warp,
-                    state.fenced.try_emplace(numbers[i], WgmmaWarp::Fenced{slots[i], {}}).first->second);
-        continue;
-      }
       // What is under way is noted when the warp has waited for it.
-      if (state.is_in_flight(numbers[i])) continue;
+      if (found == state.fenced.end() || state.is_in_flight(numbers[i])) continue;
       WgmmaWarp::Fenced& fenced = found->second;
       if (std::equal(fenced.lanes.begin(), fenced.lanes.end(), warp.reg<uint32_t>(slots[i]))) continue;
       note_fenced(warp, fenced);
@@ -165,10 +160,25 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
   return Step::kNext;
 }
 
+/// All registers of products that the program has will be looked at.
+void note_products(const Warp& warp, WgmmaWarp& state) {
+  for (const Instruction& insn : warp.program().code) {
+    if (insn.exec[0] != exec_mma) continue;
+    const auto& form = insn.form<WgmmaForm>();
+    const auto note = [&](const std::vector<Slot>& slots, const std::vector<uint32_t>& numbers) {
+      if (slots.size() != numbers.size()) return;  // a result that nobody wants has a slot and no number
+      for (size_t i = 0; i < slots.size(); ++i)
+        state.fenced.try_emplace(numbers[i], WgmmaWarp::Fenced{slots[i], {}});
+    };
+    note(form.d, form.d_numbers);
+    note(form.a, form.a_numbers);
+  }
+}
+
 Step exec_fence(Warp& warp, const Instruction&, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   WgmmaWarp& state = state_of(warp);
-  state.has_fenced = true;
+  if (!std::exchange(state.has_fenced, true) && !warp.defined().empty()) note_products(warp, state);
   for (auto& [number, fenced] : state.fenced)
     if (!state.is_in_flight(number)) note_fenced(warp, fenced);
   return Step::kNext;
