@@ -73,8 +73,9 @@ class Simplifier {
     a_ = op_.operands[0];
     b_ = op_.operands[1];
     Opcode code = op_.code;
-    if (constant_of(a_) &&
-        ir::has(code, ir::Fact::kCommutative | ir::Fact::kComparison)) {  // numbers to the right
+    // Numbers to the right; not of two that have no number as their result.
+    if (constant_of(a_) && !constant_of(b_) &&
+        ir::has(code, ir::Fact::kCommutative | ir::Fact::kComparison)) {
       std::swap(a_, b_);
       code = mirrored(code);
     }

@@ -49,8 +49,12 @@ INSTANTIATE_TEST_SUITE_P(
                             "%x: float16 = const {float = 0.199951171875}"},
                     Rewrite{"%x: float32 = cast %i3 {dtype = float32}", "%x: float32 = const {float = 3.0}"},
                     Rewrite{"%x: int32 = cast %f2 {dtype = int32}", "", "%i2"},
-                    Rewrite{"%x: int32 = div %i1, %i0", "%x: int32 = div %i1, %i0"}),
-    NumberedParamName());  // undefined: left as it is
+                    Rewrite{"%x: int32 = div %i1, %i0", "%x: int32 = div %i1, %i0"},
+                    Rewrite{"%f0: float32 = const {float = 0.0}\n%big: float32 = const {float = inf}\n"
+                            "%x: float32 = mul %f0, %big",
+                            "%f0: float32 = const {float = 0.0}\n%big: float32 = const {float = inf}\n"
+                            "%x: float32 = mul %f0, %big"}),
+    NumberedParamName());  // undefined, or no number: left as it is
 
 INSTANTIATE_TEST_SUITE_P(
     Algebra, Fold,
