@@ -9,6 +9,7 @@
 #include "imbrex/kernels/attention/decode.h"
 #include "imbrex/kernels/attention/decode_float8.h"
 #include "imbrex/kernels/attention/forward.h"
+#include "imbrex/kernels/attention/gradient_all.h"
 #include "imbrex/kernels/attention/gradient_kv.h"
 #include "imbrex/kernels/attention/gradient_q.h"
 #include "imbrex/kernels/attention/latent_decode.h"
@@ -35,9 +36,10 @@ auto read(int rows, int size = kSize, int of_heads = kHeads, DataType dtype = fl
 auto written(int rows, int size = kSize, int of_heads = kHeads) {
   return heads(out(float16, {of_heads, rows, size}));
 }
-/// ScoreSteps without any but, perhaps, the causal mask.
-auto steps(bool causal) {
-  return std::tuple(causal, false, 0, 0, false, 0, false, 0.f, false, kNone, kHeads, false, kNone, kHeads);
+/// ScoreSteps without any but, perhaps, the causal mask, and a window of `left` columns before a row's own if not -1.
+auto steps(bool causal, int left = -1) {
+  return std::tuple(causal, left >= 0, left, 0, false, 0, false, 0.f, false, kNone, kHeads, false, kNone,
+                    kHeads);
 }
 const auto kNotPacked = std::tuple(false, 0, kNone, kNone);
 
@@ -88,6 +90,18 @@ Subject gradient_q() {
                     std::tuple(1, kHeads, rows, padded, columns, kSize, kSize, 1, 0.2f, float16), read(rows),
                     read(columns), read(columns), read(rows), std::tuple(in(float32, {2, kHeads, padded})),
                     written(rows), kNotPacked, steps(true));
+}
+
+Subject gradient_all() {
+  // No row sees the columns of the first CTA, the second and the third add to the same rows, and with two heads that share K
+  // and V the third has six blocks: more than would end without the warp that adds.
+  const int rows = 150, columns = 350, padded = 256, left = 60;
+  const WithScoreOptions<kernels::AttentionGradientAll> kernel{};
+  return subject_of(
+      "dqkv", kernel, std::tuple(1, 1, rows, padded, columns, kSize, kHeads, 0.2f, float16), read(rows),
+      read(columns, kSize, 1), read(columns, kSize, 1), read(rows),
+      std::tuple(in(float32, {2, kHeads, padded}), zeroed(float32, {kHeads, 3, kSize / 8, 64, 8})),
+      written(columns, kSize, 1), written(columns, kSize, 1), steps(true, left));
 }
 
 /// Two parts of each sequence, which the last CTA merges.
@@ -156,8 +170,8 @@ Subject blackwell_decode() {
 
 std::vector<Subject> attention_subjects() {
   std::vector<Subject> all;
-  for (const auto make : {forward, gradient_kv, gradient_q, decode, decode_float8, latent_decode,
-                          blackwell_forward, blackwell_decode}) {
+  for (const auto make : {forward, gradient_kv, gradient_q, gradient_all, decode, decode_float8,
+                          latent_decode, blackwell_forward, blackwell_decode}) {
     Subject& subject = all.emplace_back(make());
     // Tiles lie side by side, all of them written: beside an operand, or in another order, are numbers too.
     for (const char* rule : {"matrix-b-next-line", "matrix-swizzle", "matrix-stride", "matrix-base-offset",

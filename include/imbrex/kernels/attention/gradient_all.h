@@ -25,15 +25,12 @@ struct AttentionGradientAll {
   int block_q = 64, stages = 2;
   bool slopes_shared = true;  // the sum for dK reads its weights from shared memory, not from registers
   bool staggers = true;       // where no mask is, blocks of K and V begin with different rows of Q
-  int held =
-      0;  // operands that consumers keep in registers, so that products read less shared memory: 1: K, 2: K and V
 
   static auto space() {
     return Space<AttentionGradientAll>()
         .template choose<&AttentionGradientAll::block_q, &AttentionGradientAll::stages>({{64, 2}})
         .template choose<&AttentionGradientAll::slopes_shared, &AttentionGradientAll::staggers>(
-            {{true, true}, {false, true}, {true, false}, {false, false}})
-        .template choose<&AttentionGradientAll::held>({0, 1, 2});
+            {{true, true}, {false, true}, {true, false}, {false, false}});
   }
 
   /// Sizes and tensors as AttentionGradientKv's, heads of one size, of at most 128, a multiple of 32. `sum_ptr`,
@@ -149,7 +146,6 @@ struct AttentionGradientAll {
           phase ^= 1;
           advance(head, row);
         }
-        tma::wait_group(0);
       }
     }
 
@@ -165,18 +161,12 @@ struct AttentionGradientAll {
         auto scores = wgmma::accumulator(float32, {kRows, block_q});
         RegisterTensor weights = zeros(dtype, {kRows, block_q}), slopes = zeros(dtype, {kRows, block_q});
         mbarrier::wait(kv_full, 0);
-        RegisterTensor own_k = zeros(dtype, {kRows, head_size}), own_v = zeros(dtype, {kRows, head_size});
-        if (held > 0) own_k = load_shared(k);
-        if (held > 1) own_v = load_shared(v);
         // Of a block by its number, which says everything that rings need: registers are scarce.
         const auto stage = [&](const ScalarArg& block) { return block % stages; };
         const auto start_scores = [&](const ScalarArg& block) {
           mbarrier::wait(pipe.full_barriers[stage(block)], (block / stages % 2).to(uint32));
           wgmma::fence();
-          if (held > 0)
-            wgmma::mma(own_k, s_q[stage(block)].transpose(), scores, {.scale_d = false});
-          else
-            wgmma::mma(k, s_q[stage(block)].transpose(), scores, {.scale_d = false});
+          wgmma::mma(k, s_q[stage(block)].transpose(), scores, {.scale_d = false});
           wgmma::commit_group();
         };
         const auto weigh = [&](const ScalarArg& block, const Int32& head, const Int32& row,
@@ -201,10 +191,7 @@ struct AttentionGradientAll {
         // The products that begin with what is to be subtracted need no registers for it later.
         const auto start_along = [&](const ScalarArg& block, RegisterTensor& along) {
           wgmma::fence();
-          if (held > 1)
-            wgmma::mma(own_v, s_do[stage(block)].transpose(), along, {.scale_d = true});
-          else
-            wgmma::mma(v, s_do[stage(block)].transpose(), along, {.scale_d = true});
+          wgmma::mma(v, s_do[stage(block)].transpose(), along, {.scale_d = true});
           wgmma::commit_group();
         };
         const auto own = [&](const ScalarArg& block) {
