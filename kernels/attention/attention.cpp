@@ -58,12 +58,12 @@ struct Checked {
     if (has_q && !is_float8)
       call.refuse("scales of tensors that are not float8", "leave them out, and use options.scale");
     const bool are_of_rows = has_q && options.q_scales.shape().size() > (has_batch ? 2 : 1);
-    if (are_of_rows && !options.q_begins.is_null())
-      call.refuse("scales of rows, of packed sequences", "give a scale for each head");
+    const int64_t sequences = options.q_begins.is_null() ? 0 : options.q_begins.shape()[0] - 1;
     const auto of = [&](int64_t heads, int64_t rows) {
       std::vector<int64_t> shape{heads};
       if (has_batch) shape.insert(shape.begin(), s.batch);
-      if (are_of_rows) shape.push_back((rows + kernels::kScaledRows - 1) / kernels::kScaledRows);
+      constexpr int64_t kRows = kernels::kScaledRows;
+      if (are_of_rows) shape.push_back(sequences > 0 ? rows / kRows + sequences : (rows + kRows - 1) / kRows);
       return shape;
     };
     call.check_extra("q_scales", options.q_scales, float32, of(s.heads, s.rows));

@@ -2,8 +2,10 @@
 // Attention of packed sequences of several lengths, and of float8, against float64, with every checker on.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "../ptxas.h"
 #include "attention/score_arguments.h"
@@ -44,7 +46,32 @@ struct Problem {
   Lengths q, kv;
   bool causal = false;
   int64_t window_left = -1;
+  bool scales_rows = false;  // of float8: a scale for each 128 rows of a sequence
 };
+
+/// Scales of packed sequences' blocks of 128 rows; those that no block has are no numbers.
+Values block_scales(int64_t heads, int64_t rows, const std::vector<int64_t>& begins, double first) {
+  const int64_t sequences = static_cast<int64_t>(begins.size()) - 1, blocks = rows / 128 + sequences;
+  Values scales(static_cast<size_t>(heads * blocks), std::numeric_limits<double>::quiet_NaN());
+  for (int64_t h = 0; h < heads; ++h)
+    for (int64_t s = 0; s < sequences; ++s)
+      for (int64_t b = 0; b * 128 < begins[s + 1] - begins[s]; ++b)
+        scales[h * blocks + begins[s] / 128 + s + b] =
+            first + 0.25 * static_cast<double>((h + 2 * s + b) % 5);
+  return scales;
+}
+/// What elements [heads, rows, d] of packed sequences stand for.
+Values scaled_by_blocks(Values elements, const Values& scales, int64_t rows, int64_t d,
+                        const std::vector<int64_t>& begins) {
+  const int64_t sequences = static_cast<int64_t>(begins.size()) - 1, blocks = rows / 128 + sequences;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / d, h = row / rows, at = row % rows;
+    if (at >= begins.back()) continue;
+    const int64_t s = std::upper_bound(begins.begin(), begins.end(), at) - begins.begin() - 1;
+    elements[i] *= scales[h * blocks + begins[s] / 128 + s + (at - begins[s]) / 128];
+  }
+  return elements;
+}
 
 /// One row of attention in float64: the result, and the logarithm of the sum of weights.
 struct ExactRow {
@@ -99,11 +126,24 @@ void expect_packed(const Problem& p, int poisoned = -1, uint64_t seed = 2, DataT
   const Values before = o.to_host().to_doubles();
   AttentionOptions options{.causal = p.causal, .window_left = p.window_left, .log_sum_exp = log_sum};
   options.q_begins = on_device(device, q_begins), options.kv_begins = on_device(device, kv_begins);
+  Values x = q.to_host().to_doubles(), y = k.to_host().to_doubles(), z = v.to_host().to_doubles();
+  if (p.scales_rows) {
+    const auto scaled = [&](Values& elements, DeviceTensor& scales, int64_t heads, int64_t n,
+                            const std::vector<int64_t>& begins, double first) {
+      const Values of_blocks = block_scales(heads, n, begins, first);
+      HostTensor host(float32, {heads, static_cast<int64_t>(of_blocks.size()) / heads});
+      for (size_t i = 0; i < of_blocks.size(); ++i) host.set(static_cast<int64_t>(i), of_blocks[i]);
+      scales = DeviceTensor::from_host(device, host);
+      elements = scaled_by_blocks(std::move(elements), of_blocks, n, p.d, begins);
+    };
+    scaled(x, options.q_scales, p.heads, rows, q_begins, 0.5);
+    scaled(y, options.k_scales, p.heads_kv, columns, kv_begins, 0.75);
+    scaled(z, options.v_scales, p.heads_kv, columns, kv_begins, 3);
+  }
   const LaunchReport report = attention(q, k, v, o, options);
   EXPECT_TRUE(report.clean()) << report.virtual_report.format();
 
-  const Values x = q.to_host().to_doubles(), y = k.to_host().to_doubles(), z = v.to_host().to_doubles(),
-               got = o.to_host().to_doubles(), got_log = log_sum.to_host().to_doubles();
+  const Values got = o.to_host().to_doubles(), got_log = log_sum.to_host().to_doubles();
   for (int64_t h = 0; h < p.heads; ++h)
     for (size_t s = 0; s < p.q.size(); ++s) {
       if (static_cast<int>(s) == poisoned) continue;
@@ -122,7 +162,7 @@ void expect_packed(const Problem& p, int poisoned = -1, uint64_t seed = 2, DataT
         if (std::isinf(exact.log_sum))
           ASSERT_EQ(got_log[row], exact.log_sum);
         else
-          ASSERT_NEAR(got_log[row], exact.log_sum, is_float8 ? 1e-3 : 1e-4);
+          ASSERT_NEAR(got_log[row], exact.log_sum, p.scales_rows ? 2e-3 : is_float8 ? 1e-3 : 1e-4);
       }
     }
   for (int64_t h = 0; h < p.heads; ++h)  // rows of no sequence are left alone
@@ -167,6 +207,22 @@ TEST(PackedAttention, OfFloat8) {
   expect({2, 2, 64, {40, 70, 33}, {40, 70, 33}}, 1);
   expect({1, 1, 256, {65, 100}, {80, 100}, true});
   for (uint64_t seed = 0; seed < 6; ++seed)
+    expect({2, 1, 32, {9, 0, 140, 64}, {20, 3, 140, 65}, true}, -1, seed);
+}
+
+TEST(PackedAttention, OfFloat8WithScalesOfRows) {
+  const auto expect = [](Problem p, int poisoned = -1, uint64_t seed = 2) {
+    p.scales_rows = true;
+    expect_packed(p, poisoned, seed, float8_e4m3);
+  };
+  expect({2, 2, 64, {1, 0, 7, 129, 0, 64}, {1, 5, 7, 129, 0, 64}});
+  expect({2, 1, 32, {130, 3, 261, 1, 128}, {130, 3, 261, 1, 128}, true});
+  expect({1, 1, 32, {70, 90, 5}, {0, 20, 333}, true});
+  expect({2, 2, 64, {40, 70, 333}, {400, 70, 33}}, 1);
+  expect({1, 1, 256, {65, 100}, {80, 300}, true});
+  expect({4, 2, 64, {1, 5, 2}, {300, 129, 700}, true, 100});
+  expect({1, 1, 32, {7, 1}, {1, 3000}});
+  for (uint64_t seed = 0; seed < 4; ++seed)
     expect({2, 1, 32, {9, 0, 140, 64}, {20, 3, 140, 65}, true}, -1, seed);
 }
 
@@ -299,24 +355,24 @@ TEST(Float8Attention, RefusesWhatDoesNotFit) {
   of_rows.v_scales = DeviceTensor::empty(device, float32, {2, 2});
   EXPECT_THAT(refused(tensor(64), tensor(64, float16), of_rows), HasSubstr("v_scales is float32 [2, 2]"));
   of_rows.v_scales = of_rows.q_scales;
-  of_rows.q_begins = of_rows.kv_begins = on_device(device, {0, 64});
-  EXPECT_THAT(refused(tensor(64), tensor(64, float16), of_rows),
-              HasSubstr("scales of rows, of packed sequences"));
+  of_rows.q_begins = of_rows.kv_begins = on_device(device, {0, 30, 64});  // two blocks, one of each sequence
+  EXPECT_THAT(refused(tensor(64), tensor(64, float16), of_rows), HasSubstr("q_scales is float32 [2, 1]"));
 }
 
 TEST(AttentionForms, PackedFloat8AssemblesWithoutSpills) {
   IMBREX_NEEDS_PTXAS();
   const auto t = [](DataType type) { return DeviceTensor::shape_only(type, {2, 512, 128}); };
   const DeviceTensor q = t(float8_e4m3), o = t(bfloat16), f = t(float32), n = t(int32);
-  for (const bool causal : {false, true}) {
-    Kernel<kernels::WithScoreOptions<kernels::ForwardAttention>> kernel({.block_kv = 128}, std::nullopt);
-    const auto function =
-        kernel.trace(1, 2, 300, 300, 128, 128, 1, 0.1f, float8_e4m3, bfloat16, q, 0, 8, 8, q, 0, 8, 8, q, 0,
-                     8, 8, o, 0, 16, 16, true, f, causal, 2, true, 3, n, n, kernels::Float8ScaleOf::kHead, 2,
-                     f, f, f, causal, false, 0, 0, false, 0, false, 0.f, false, f, 2, false, f, 2);
-    passes::run_pipeline(*function, {});
-    EXPECT_EQ(ptxas_says(codegen::generate(*function, {}).ptx, "--warn-on-spills -arch=sm_90a"), "");
-  }
+  for (const bool causal : {false, true})
+    for (const auto scale_of : {kernels::Float8ScaleOf::kHead, kernels::Float8ScaleOf::kRows}) {
+      Kernel<kernels::WithScoreOptions<kernels::ForwardAttention>> kernel({.block_kv = 128}, std::nullopt);
+      const auto function =
+          kernel.trace(1, 2, 300, 300, 128, 128, 1, 0.1f, float8_e4m3, bfloat16, q, 0, 8, 8, q, 0, 8, 8, q, 0,
+                       8, 8, o, 0, 16, 16, true, f, causal, 2, true, 3, n, n, scale_of, 2, f, f, f, causal,
+                       false, 0, 0, false, 0, false, 0.f, false, f, 2, false, f, 2);
+      passes::run_pipeline(*function, {});
+      EXPECT_EQ(ptxas_says(codegen::generate(*function, {}).ptx, "--warn-on-spills -arch=sm_90a"), "");
+    }
 }
 
 TEST(AttentionForms, PackedAndFloat8AssembleWithoutSpills) {

@@ -34,28 +34,30 @@ struct Float8Scales {
   using Parameters = ParameterList<Float8ScaleOf, Int32, Ptr<float32>, Ptr<float32>, Ptr<float32>>;
   Float8ScaleOf of;
   Int32 heads;  ///< of Q, in each batch
-  Ptr<float32> q_ptr, k_ptr,
-      v_ptr;  ///< [batches, heads], for K and V [batches, heads / group]; kRows: [..., blocks of rows]
+  /// [batches, heads], for K and V [batches, heads / group]; kRows: [..., blocks of rows], as PackedSequences counts those.
+  Ptr<float32> q_ptr, k_ptr, v_ptr;
 
   bool are_of_rows() const { return of == Float8ScaleOf::kRows; }
 
+  /// A block of rows that has a scale, and how many there are of each head.
+  struct Block {
+    ScalarArg number, of;
+  };
+
   /// What scores of a head are multiplied by; of_keys() is left out where it is of rows.
-  Expr of_scores(const Int32& batch, const Int32& head, int group, const ScalarArg& row,
-                 const Int32& q_size) const {
-    if (are_of_rows()) return item(q_ptr, batch, head, 1, row, q_size);
+  Expr of_scores(const Int32& batch, const Int32& head, int group, const Block& block) const {
+    if (are_of_rows()) return item(q_ptr, batch, head, 1, block);
     return item(q_ptr, batch, head, 1) * item(k_ptr, batch, head, group);
   }
   Expr of_values(const Int32& batch, const Int32& head, int group) const {
     return item(v_ptr, batch, head, group);
   }
-  /// Of the block of rows of K, and of V, that `row` is in.
-  Expr of_keys(const Int32& batch, const Int32& head, int group, const ScalarArg& row,
-               const Int32& kv_size) const {
-    return item(k_ptr, batch, head, group, row, kv_size);
+  /// Of a block of rows of K, and of V.
+  Expr of_keys(const Int32& batch, const Int32& head, int group, const Block& block) const {
+    return item(k_ptr, batch, head, group, block);
   }
-  Expr of_values(const Int32& batch, const Int32& head, int group, const ScalarArg& row,
-                 const Int32& kv_size) const {
-    return item(v_ptr, batch, head, group, row, kv_size);
+  Expr of_values(const Int32& batch, const Int32& head, int group, const Block& block) const {
+    return item(v_ptr, batch, head, group, block);
   }
 
  private:
@@ -64,9 +66,9 @@ struct Float8Scales {
     return global_view(pointer, {batch + 1, heads / group}).item({batch, head / group});
   }
   Expr item(const Ptr<float32>& pointer, const Int32& batch, const Int32& head, int group,
-            const ScalarArg& row, const Int32& rows) const {
-    return global_view(pointer, {batch + 1, heads / group, cdiv(rows, kScaledRows)})
-        .item({batch, head / group, row / kScaledRows});
+            const Block& block) const {
+    return global_view(pointer, {batch + 1, heads / group, block.of})
+        .item({batch, head / group, block.number});
   }
 };
 

@@ -53,9 +53,8 @@ struct ForwardAttention {
     require(!is_float8 || head_size % 32 == 0, "heads of {}: of float8, a multiple of 32", head_size);
     const int block_q = consumers * kRows;
     const bool scales_rows = is_float8 && scales.are_of_rows();
-    require(!scales_rows || (kScaledRows % block_kv == 0 && !is_packed),
-            "scales of {} rows with blocks of {}: a divisor, and sequences that are not packed", kScaledRows,
-            block_kv);
+    require(!scales_rows || kScaledRows % block_kv == 0, "scales of {} rows with blocks of {}: a divisor",
+            kScaledRows, block_kv);
     Int32 blocks = packed.blocks(q_size, block_q);
     Int32 num_tiles = blocks * heads * batches;
     grid(min(num_tiles, ctas));
@@ -122,6 +121,11 @@ struct ForwardAttention {
           work({first_row, head, batch, batch, {0, q_size, 0, kv_size}});
         }
       });
+    };
+    // The block of scaled rows that a row of a tile's sequence is in, whose rows begin at `begin` among `rows`.
+    const auto scaled_block = [&](const Tile& t, const ScalarArg& row, const Int32& begin,
+                                  const Int32& rows) -> Float8Scales::Block {
+      return {packed.block_of(begin, t.sequence, row, kScaledRows), packed.blocks(rows, kScaledRows)};
     };
     // Blocks of columns that rows of a tile see: from `begin`, a multiple of block_kv, to `end`. At least one, so that all
     // rings turn; its scores are masked.
@@ -221,7 +225,10 @@ struct ForwardAttention {
           columns_of(t, begin, end);
           const Int32& kv_end = t.rows.kv_size;
           const ScalarArg factor =
-              is_float8 ? scales.of_scores(t.batch, t.head, group, min(first_row, q_size - 1), q_size) * scale
+              is_float8 ? scales.of_scores(
+                              t.batch, t.head, group,
+                              scaled_block(t, min(first_row, t.rows.q_size - 1), t.rows.q_begin, q_size)) *
+                              scale
                         : ScalarArg(scale);
           OnlineSoftmax softmax(kRows, factor, steps.changes(), is_float8 ? kFloat8WeightExponent : 0);
           const auto tile_of = [&](const Int32& offset_kv) {
@@ -230,8 +237,13 @@ struct ForwardAttention {
           // Scales of the block's rows of K and V: read before its scores are there.
           Float32 scale_of_keys = 1.f, scale_of_values = 1.f;
           const auto read_scales = [&](const Int32& offset_kv) {
-            scale_of_keys = scales.of_keys(t.batch, t.head, group, offset_kv, kv_size);
-            scale_of_values = scales.of_values(t.batch, t.head, group, offset_kv, kv_size);
+            const auto block = scaled_block(t, offset_kv, t.rows.kv_begin, kv_size);
+            const auto read = [&] {
+              scale_of_keys = scales.of_keys(t.batch, t.head, group, block);
+              scale_of_values = scales.of_values(t.batch, t.head, group, block);
+            };
+            if (!is_packed) return read();
+            if (auto some = when(t.rows.kv_size > 0)) read();  // a sequence without rows has no scales
           };
           const auto weigh = [&](const Int32& offset_kv) {
             const ScoreTile at = tile_of(offset_kv);

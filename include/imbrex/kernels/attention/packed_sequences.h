@@ -42,6 +42,11 @@ struct PackedSequences {
     block_of_sequence = max(number - (begins.item({sequence}) / block + sequence), 0);
   }
 
+  /// The number of the block that `row` of a sequence is in, whose rows begin at `begin`: as `find` numbers them.
+  Expr block_of(const Int32& begin, const Int32& sequence, const ScalarArg& row, int block) const {
+    return is_packed ? begin / block + sequence + row / block : row / block;
+  }
+
   /// Where a sequence of rows from `begin` on begins in a tensor that has all blocks of all sequences, as `blocks` counts and
   /// `find` numbers them: at a multiple of `block`.
   Expr begin_of_blocks(const Int32& begin, const Int32& sequence, int block) const {
