@@ -187,7 +187,8 @@ class Bench {
     const std::vector<int64_t> cache{pages, 1, page ? page : s.capacity, s.head_size};
     make({s.batches, s.group, s.q_size, s.head_size}, cache, {1, 1, 8, 8},
          {s.batches, s.group, s.q_size, value_size});
-    auto kernel = configured<kernels::LatentDecodeAttention>(device_, configuration);
+    auto kernel =
+        configured<kernels::WithScoreOptions<kernels::LatentDecodeAttention>>(device_, configuration);
     const int64_t parts = n.size() > 5 && n[5] > 0 ? n[5] : decode_parts(s, device_.multiprocessors(), 64);
     auto last = Kernel<MergeAttention>(merge_tiles(parts), device_);
     const DeviceTensor partial = DeviceTensor::empty(device_, float32, {parts, rows, value_size}),
@@ -196,8 +197,10 @@ class Bench {
     const HeadArguments qs(q_), os(o_);
     const CacheArguments arguments(k_, k_, paged.lengths, paged.table);
     const double us = time([&] {
-      kernel(s.batches, s.group, s.q_size, parts, s.head_size, value_size, parts > 1, s.q_size > 1, 0.04f,
-             bfloat16, qs, arguments, os, partial, log_sum);
+      kernel(s.batches, s.group, s.q_size, parts, s.head_size, value_size, parts > 1, 0.04f, bfloat16, qs,
+             arguments, LatentFloat8Arguments(false, k_.address(), value_size), os, partial, log_sum,
+             ScoreArguments{
+                 .causal = s.q_size > 1, .heads = s.group, .slopes = q_.address(), .sinks = q_.address()});
       if (parts > 1)
         last(s.batches, s.group, s.q_size, parts, value_size, bfloat16, false, partial, log_sum, os,
              log_sum.address());

@@ -9,6 +9,7 @@
 
 #include "attention/configured_kernel.h"
 #include "attention/decode_launch.h"
+#include "attention/forward_launch.h"
 #include "attention/kv_arguments.h"
 #include "attention/tensors.h"
 #include "imbrex/kernels/attention/blackwell_decode.h"
@@ -34,6 +35,16 @@ inline void check_decode_options(const AttentionCall& call, int64_t batches, con
   call.check_extra("log_sum_exp", options.log_sum_exp, float32, rows);
   if (options.parts < 0 || options.parts > 4096)
     call.refuse(fmt::format("{} parts", options.parts), "give 1 to 4096, or 0 for as many as fill the GPU");
+}
+
+/// Checks the numbers and tensors of masks and modifications, of `heads` heads of Q.
+inline ScoreArguments decode_score_arguments(const AttentionCall& call, const AttentionDecodeOptions& options,
+                                             int64_t heads, uint64_t any_address) {
+  AttentionOptions scores;
+  scores.causal = options.causal, scores.window_left = options.window_left;
+  scores.soft_cap = options.soft_cap;
+  scores.alibi_slopes = options.alibi_slopes, scores.sinks = options.sinks;
+  return score_arguments(call, scores, {.heads = heads}, any_address);
 }
 
 inline void check_cache_rows(const AttentionCall& call, const DeviceTensor& cache) {

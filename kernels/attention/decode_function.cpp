@@ -117,12 +117,9 @@ LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, cons
                               SourceLocation where) {
   const CallerLine caller(where);
   const DecodeAttentionArguments call(q, k, v, o, options);
-  AttentionOptions scores;
-  scores.causal = options.causal, scores.window_left = options.window_left;
-  scores.soft_cap = options.soft_cap;
-  scores.alibi_slopes = options.alibi_slopes, scores.sinks = options.sinks;
-  const ScoreArguments steps = score_arguments({"attention_decode", {{"q", q}, {"k", k}, {"v", v}, {"o", o}}},
-                                               scores, {.heads = head_extent(q, 1)}, q.address());
+  const ScoreArguments steps =
+      decode_score_arguments({"attention_decode", {{"q", q}, {"k", k}, {"v", v}, {"o", o}}}, options,
+                             head_extent(q, 1), q.address());
   const auto launch = [&](const auto& tiles) {
     return call.finish(configured_kernel(q.device(), tiles, {static_cast<int>(call.head_size()), 0, 0})
                            .on(options.stream)(call, steps));

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "attention/kv_arguments.h"
 #include "attention/score_arguments.h"
@@ -22,8 +24,11 @@ inline ScoreArguments score_arguments(const AttentionCall& call, const Attention
     call.refuse("a window of " + std::to_string(o.window_left) + " columns before and " +
                     std::to_string(o.window_right) + " behind",
                 "give numbers of columns, or -1 for all");
-  if (o.prefix < 0 || !(o.soft_cap >= 0))
-    call.refuse("prefix and soft_cap are not negative", "0 leaves them out");
+  if (o.prefix < 0)
+    call.refuse("a prefix of " + std::to_string(o.prefix) + " columns",
+                "give their number, or 0 for no such mask");
+  if (!(o.soft_cap >= 0) || std::isinf(o.soft_cap))
+    call.refuse("a soft_cap of " + std::to_string(o.soft_cap), "give a positive number, or 0 for none");
   constexpr int64_t kAll = std::numeric_limits<int32_t>::max() / 2;  // sums with positions stay in range
   const auto bounded = [&](int64_t columns) { return columns < 0 ? kAll : std::min(columns, kAll); };
   ScoreArguments a;

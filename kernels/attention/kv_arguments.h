@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "imbrex/kernels/attention.h"
 #include "imbrex/kernels/attention/float8_operands.h"
 #include "imbrex/runtime/device_tensor.h"
 
@@ -69,6 +70,18 @@ struct CacheScaleArguments {
   bool are_given;
   uint64_t k, v;
   auto arguments() const { return std::tie(are_given, k, v); }
+};
+
+/// What a launch passes for LatentFloat8, of a cache at `address`.
+struct LatentFloat8Arguments {
+  LatentFloat8Arguments(bool is_there, uint64_t address, int64_t value_size)
+      : is_there(is_there),
+        scales(address + static_cast<uint64_t>(is_there ? value_size : 0)),
+        rest(address +
+             static_cast<uint64_t>(is_there ? latent_float8_row_bytes(value_size, value_size) : 0)) {}
+  bool is_there;
+  uint64_t scales, rest;
+  auto arguments() const { return std::tie(is_there, scales, rest); }
 };
 
 /// What a launch passes for a KvCache. Null tensors: every sequence is as long as there is room, nothing is paged.

@@ -22,7 +22,9 @@ void AttentionCall::refuse(const std::string& message, const std::string& help) 
 void AttentionCall::check_tensors(Float8 may_be_float8, bool has_blackwell) const {
   const DeviceTensor &q = tensors_[0].tensor, &k = tensors_[1].tensor;
   const bool q_is_float8 = may_be_float8 == Float8::kAllButTheLast && q.dtype() == float8_e4m3,
-             k_is_float8 = may_be_float8 == Float8::kKAndV && k.dtype() == float8_e4m3;
+             caches = may_be_float8 == Float8::kKAndV || may_be_float8 == Float8::kCache,
+             k_is_float8 = caches && k.dtype() == float8_e4m3;
+  const size_t last_cache = may_be_float8 == Float8::kCache ? 1 : 2;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const Named& t = tensors_[i];
     if (t.tensor.is_null() || t.tensor.address() == 0)
@@ -36,7 +38,7 @@ void AttentionCall::check_tensors(Float8 may_be_float8, bool has_blackwell) cons
       if (!is_half)
         refuse(fmt::format("{} is {}; where q is float8 it is float16 or bfloat16", t.name, type.name()),
                "make it of one of these");
-    } else if (k_is_float8 && (i == 1 || i == 2)) {
+    } else if (k_is_float8 && i >= 1 && i <= last_cache) {
       if (type != k.dtype())
         refuse(fmt::format("{} is {}; k is {}", t.name, type.name(), k.dtype().name()), "convert it");
     } else if (type != q.dtype() || !(is_half || q_is_float8)) {
@@ -140,6 +142,11 @@ DeviceTensor reachable(const DeviceTensor& t, bool is_read, const Stream& stream
 }
 
 float attention_scale(float scale, int64_t head_size) {
+  if (!(scale >= 0) || std::isinf(scale))  // exponents are subtracted from that of the largest score
+    throw LaunchError(Diagnostic{{},
+                                 fmt::format("attention: the scale of scores is {}", scale),
+                                 {},
+                                 "give a positive number, or 0 for 1 / sqrt(head size)"});
   return scale != 0 ? scale : 1 / std::sqrt(static_cast<float>(head_size));
 }
 

@@ -18,7 +18,7 @@ class AttentionCall {
     const DeviceTensor& tensor;
   };
   /// Which tensors may be float8_e4m3 instead.
-  enum class Float8 : uint8_t { kNothing, kAllButTheLast, kKAndV };
+  enum class Float8 : uint8_t { kNothing, kAllButTheLast, kKAndV, kCache };  ///< the second one
   AttentionCall(std::string function, std::vector<Named> tensors)
       : function_(std::move(function)), tensors_(std::move(tensors)) {}
 

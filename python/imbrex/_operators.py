@@ -197,14 +197,18 @@ def attention(
         behind the last sequence are not written.
     q_scales, k_scales, v_scales: float32, of float8: [heads] and [kv_heads], or with a batch [batch, heads] and so on: what
         an element stands for is multiplied by its head's. With one dimension more, [..., heads, (rows + 127) // 128], by that of
-        its block of 128 rows, which is positive; not of packed sequences. All or none.
+        its block of 128 rows, which is positive. Of packed sequences [heads, rows // 128 + sequences]: each has blocks of its own,
+        from number begins[s] // 128 + s on. All or none.
     deterministic: equal calls have gradients of equal bits; False lets the last bits of q's differ where that is faster (heads of
         96 and 128 with no mask but `causal`, v's size that of k, not packed), for more memory meanwhile.
 
     Strides may be any: `x.transpose(1, 2)` of [batch, rows, heads, d] is not copied, and what is returned for it is such a
     view too. Differentiable by torch in q, k and v of 16 bits. Raises LaunchError naming the argument. On a GPU that runs sm_90a (Hopper).
     """
-    left, right = window
+    try:
+        left, right = window
+    except (TypeError, ValueError):
+        raise TypeError(f"attention(): window is {window!r}; give two numbers of columns, before and behind, -1 for all") from None
     options = {
         "causal": causal,
         "scale": scale,
@@ -272,6 +276,10 @@ def attention_latent_decode(
     page_table: Array | None = None,
     causal: bool = False,
     scale: float | None = None,
+    window: int = -1,
+    soft_cap: float = 0.0,
+    alibi_slopes: Array | None = None,
+    sinks: Array | None = None,
     parts: int = 0,
     out: Array | None = None,
     target: str = "sm_90a",
@@ -281,14 +289,17 @@ def attention_latent_decode(
     q: [batch, heads, rows, d], float16 or bfloat16; d a multiple of 64, at most 576.
     cache: [batch, 1, rows that there is room for, d], with a page table [pages, 1, rows of a page, d], of 8, 16, 32 or a
         multiple of 64 rows. A row is a key, and its first value_size elements are the value: a multiple of 128, at most 512.
-    lengths, page_table, causal, parts: as attention_decode()'s.
+        Of q's type; or of float8_e4m3, with rows of bytes: value_size elements, a float32 factor for each 128 of them (as many
+        as fill multiples of 16 bytes), and d - value_size elements of q's type: 656 for d = 576 and values of 512.
+    lengths, page_table, causal, window, soft_cap, alibi_slopes, sinks, parts: as attention_decode()'s.
     scale: None is 1 / sqrt(d), which is rarely what such a model has.
     out: [batch, heads, rows, value_size]; made if None.
 
     Lengths and table are read on the device. Not differentiated. Raises LaunchError naming the argument. On a GPU that runs
     sm_90a (Hopper).
     """
-    options = {"value_size": value_size, "causal": causal, "scale": scale, "parts": parts}
+    tensors = q, cache, lengths, page_table, alibi_slopes, sinks
+    options = {"value_size": value_size, "causal": causal, "scale": scale, "window_left": window, "soft_cap": soft_cap}
     if _is_compiling():
-        return _traced("attention_latent_decode", out, q, cache, lengths, page_table, **options)
-    return _imbrex.attention_latent_decode(q, cache, lengths, page_table, **options, out=out, target=target)
+        return _traced("attention_latent_decode", out, *tensors, **options, parts=parts)
+    return _imbrex.attention_latent_decode(*tensors, **options, parts=parts, out=out, target=target)

@@ -116,8 +116,9 @@ _OPERATORS = {
     "attention_decode(Tensor q, Tensor k, Tensor v, Tensor? lengths=None, Tensor? page_table=None, Tensor? alibi_slopes=None, "
     "Tensor? sinks=None, Tensor? k_scales=None, Tensor? v_scales=None, *, bool causal=False, float? scale=None, "
     "int window_left=-1, float soft_cap=0.0, int parts=0) -> Tensor": lambda q, *_, **__: _new_like_heads(q, q.shape[-1]),
-    "attention_latent_decode(Tensor q, Tensor cache, Tensor? lengths=None, Tensor? page_table=None, *, int value_size=512, "
-    "bool causal=False, float? scale=None, int parts=0) -> Tensor": lambda q, *_, value_size=512, **__: _new_like_heads(q, value_size),
+    "attention_latent_decode(Tensor q, Tensor cache, Tensor? lengths=None, Tensor? page_table=None, Tensor? alibi_slopes=None, "
+    "Tensor? sinks=None, *, int value_size=512, bool causal=False, float? scale=None, int window_left=-1, float soft_cap=0.0, "
+    "int parts=0) -> Tensor": lambda q, *_, value_size=512, **__: _new_like_heads(q, value_size),
     "softmax(Tensor x) -> Tensor": _like(0),
     "layer_norm(Tensor x, Tensor weight, Tensor bias, float eps=1e-05) -> Tensor": _like(0),
     "rms_norm(Tensor x, Tensor weight, float eps=1e-06) -> Tensor": _like(0),

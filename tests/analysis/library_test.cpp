@@ -66,6 +66,7 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
                                                 "attention_decode",
                                                 "attention_decode_float8",
                                                 "attention_latent_decode",
+                                                "attention_latent_decode_float8",
                                                 "attention_packed",
                                                 "blackwell_attention",
                                                 "blackwell_attention_decode",

@@ -75,27 +75,6 @@ TEST(AttentionDecode, CachesOfFloat8ByWarps) {
   expect({{"q", 7}, {"causal", 1}, {"kv", 129}, {"d", 96}}, "consumers=2 warp_rows=32 stages=4");
   expect({{"group", 5}, {"q", 4}, {"causal", 1}, {"kv", 140}, {"d", 256}}, "stages=2");
 }
-void expect_latent(Sizes sizes, uint64_t seeds = 1, const std::string& configuration = "") {
-  expect_decoded(std::move(sizes), configuration, seeds, "attention_latent_decode");
-}
-TEST(LatentDecode, OnePart) { expect_latent({{"parts", 1}, {"batch", 1}}, 3); }
-TEST(LatentDecode, SeveralPartsOfRaggedSequences) {
-  expect_latent({{"batch", 5}, {"ragged", 1}, {"kv", 200}, {"parts", 2}, {"bf16", 1}, {"heads", 20}}, 3);
-}
-TEST(LatentDecode, SmallerHeads) {
-  expect_latent({{"d", 192}, {"dv", 128}, {"kv", 1}, {"heads", 1}, {"batch", 1}});
-  expect_latent({{"d", 128}, {"dv", 128}, {"kv", 333}, {"heads", 7}, {"parts", 3}}, 2,
-                "block_kv=32 stages=4");
-}
-TEST(LatentDecode, SeveralQueryRowsSeeWhatIsBeforeThem) {
-  expect_latent({{"q", 3}, {"heads", 30}, {"causal", 1}, {"ragged", 1}, {"kv", 140}, {"d", 192}, {"dv", 128}},
-                2);
-}
-TEST(LatentDecode, Pages) {
-  for (const int64_t page : {8, 64, 128})
-    expect_latent(
-        {{"page", page}, {"ragged", 1}, {"batch", 3}, {"kv", 200}, {"d", 192}, {"dv", 128}, {"parts", 2}});
-}
 /// What lies in a cache beyond a sequence's length makes no difference, not even if it is no number.
 TEST(AttentionDecode, CachesEndInAnything) {
   const Device device = Device::virtual_gpu({.target = "sm_90a", .checks = vgpu::CheckSet::all()});
@@ -227,13 +206,6 @@ TEST(AttentionDecode, MasksAndModifications) {
             }
         EXPECT_LT(worst, 5e-3);
       }
-}
-TEST(AttentionDecode, MasksThatLatentAttentionLacks) {
-  const Device device = Device::virtual_gpu({.target = "sm_90a"});
-  const DeviceTensor q = DeviceTensor::random(device, float16, {1, 1, 1, 128}, 1),
-                     o = DeviceTensor::empty(device, float16, q.shape());
-  EXPECT_THAT([&] { attention_latent_decode(q, q, o, {.window_left = 3}); },
-              testing::ThrowsMessage<LaunchError>(testing::HasSubstr("no such steps")));
 }
 TEST(AttentionDecode, EveryHeadSize) {
   for (const int64_t d : {16, 64, 80, 96, 192, 256})

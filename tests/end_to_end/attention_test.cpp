@@ -2,6 +2,9 @@
 // Attention at sizes that blocks do not divide, under several schedules with every checker on.
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <limits>
+
 #include "../ptxas.h"
 #include "codegen/codegen.h"
 #include "imbrex/core/error.h"
@@ -89,6 +92,28 @@ TEST(Attention, RefusesGroupsThatDoNotFit) {
   } catch (const LaunchError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("4 heads in groups of 3"));
   }
+}
+
+TEST(Attention, RefusesNumbersOfWhichNoResultComes) {
+  const Device device = Device::virtual_gpu({.target = "sm_90a"});
+  const DeviceTensor t = DeviceTensor::random(device, float16, {2, 20, 64}, 1),
+                     o = DeviceTensor::empty(device, float16, t.shape());
+  const auto refused = [&](const AttentionOptions& options) {
+    try {
+      attention(t, t, t, o, options);
+    } catch (const LaunchError& error) {
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  using testing::HasSubstr;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(refused({.scale = std::nanf("")}), HasSubstr("the scale of scores is nan"));
+  EXPECT_THAT(refused({.scale = kInfinity}), HasSubstr("the scale of scores is inf"));
+  EXPECT_THAT(refused({.scale = -1}), HasSubstr("the scale of scores is -1"));
+  EXPECT_THAT(refused({.soft_cap = kInfinity}), HasSubstr("a soft_cap of inf"));
+  EXPECT_THAT(refused({.soft_cap = -3}), HasSubstr("a soft_cap of -3"));
+  EXPECT_THAT(refused({.prefix = -1}), HasSubstr("a prefix of -1 columns"));
 }
 
 }  // namespace

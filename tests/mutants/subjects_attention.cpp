@@ -129,17 +129,38 @@ Subject decode_float8() {
       std::tuple(false, kNone, kNone), sequences(out(float16, {2, 2, kSize})), parts(kSize), steps(true));
 }
 
-Subject latent_decode() {
-  const int columns = 120, size = 192, value_size = 128, of_heads = 4;
-  const kernels::LatentDecodeAttention kernel{.block_kv = 32, .stages = 2};
+/// `float8`: of a cache of float8, what it is beside the values.
+template <class K, class Float8>
+Subject latent_decode(std::string name, const K& kernel, const TensorArgument& rows, const Float8& float8,
+                      int columns) {
+  const int size = 192, value_size = 128, of_heads = 4;
   const auto of_each = [](TensorArgument t) {  // [sequences, heads, size], one row
     const int row = static_cast<int>(t.shape[2] / 8);
     return std::tuple(t, of_heads * row, row, row);
   };
-  return subject_of(
-      "latent", kernel, std::tuple(2, of_heads, 1, 1, size, value_size, false, false, 0.1f, float16),
-      of_each(in(float16, {2, of_heads, size})), cache(columns, sequences(in(float16, {2, columns, size}))),
-      of_each(out(float16, {2, of_heads, value_size})), std::tuple(kNone, out(float32, {2, of_heads})));
+  return subject_of(std::move(name), kernel,
+                    std::tuple(2, of_heads, 1, 1, size, value_size, false, 0.1f, float16),
+                    of_each(in(float16, {2, of_heads, size})), cache(columns, sequences(rows)), float8,
+                    of_each(out(float16, {2, of_heads, value_size})),
+                    std::tuple(kNone, out(float32, {2, of_heads})), steps(false));
+}
+using LatentDecode = WithScoreOptions<kernels::LatentDecodeAttention>;
+
+Subject latent_decode_float16() {
+  const int columns = 120;
+  return latent_decode("latent", LatentDecode{.block_kv = 32, .stages = 2}, in(float16, {2, columns, 192}),
+                       std::tuple(false, kNone, kNone), columns);
+}
+
+Subject latent_decode_float8() {
+  const int columns = 150, row_bytes = 272;  // the factors and the rest of the keys lie in rows as far apart
+  Subject subject = latent_decode(
+      "latent8", LatentDecode{.block_kv = 32, .stages = 2, .float8_stages = 2},
+      in(float8_e4m3, {2, columns, row_bytes}),
+      std::tuple(true, in(float32, {2, columns, row_bytes / 4}), in(float16, {2, columns, row_bytes / 2})),
+      columns);
+  subject.left_out = {"load-shift-128"};  // the rest of a key is moved: in place of it is another row's
+  return subject;
 }
 
 Subject blackwell_forward() {
@@ -171,7 +192,7 @@ Subject blackwell_decode() {
 std::vector<Subject> attention_subjects() {
   std::vector<Subject> all;
   for (const auto make : {forward, gradient_kv, gradient_q, gradient_all, decode, decode_float8,
-                          latent_decode, blackwell_forward, blackwell_decode}) {
+                          latent_decode_float16, latent_decode_float8, blackwell_forward, blackwell_decode}) {
     Subject& subject = all.emplace_back(make());
     // Tiles lie side by side, all of them written: beside an operand, or in another order, are numbers too.
     for (const char* rule : {"matrix-b-next-line", "matrix-swizzle", "matrix-stride", "matrix-base-offset",

@@ -182,6 +182,24 @@ def test_attention_of_float8(random):
         imbrex.attention(q, k, v, q_scales=q_scale)
 
 
+def test_attention_of_float8_with_scales_of_rows_of_packed_sequences(random):
+    begins = np.array([0, 130, 140], np.int32)  # blocks: two of the first sequence, one of the second
+    numbers, q, k, v = [], *(random(2, 140, 32) for _ in range(3))
+    for x in (q, k, v):
+        scales = np.zeros((2, 140 // 128 + 2), np.float32)
+        elements = []
+        for number, (first, last) in zip((0, 1, 2), [(0, 128), (128, 130), (130, 140)]):
+            block, scales[:, number] = float8(x[:, first:last], (1, 2))
+            elements.append(block)
+        numbers.append((np.concatenate(elements, 1), scales))
+    (q8, q_scales), (k8, k_scales), (v8, v_scales) = numbers
+    scales = dict(q_scales=q_scales, k_scales=k_scales, v_scales=v_scales)
+    got = imbrex.attention(q8, k8, v8, causal=True, q_begins=begins, kv_begins=begins, out_dtype="float16", **scales)
+    for first, last in zip(begins, begins[1:]):
+        q1, k1, v1 = (x[:, first:last] for x in (q, k, v))
+        assert error(got[:, first:last], exact_steps(q1, k1, v1, causal=True)) < 0.1
+
+
 def test_attention_decode_from_caches_of_float8_in_pages(random):
     lengths, table = np.array([40, 17], np.int32), np.array([[4, 0, 2], [1, 5, 99]], np.int32)
     q = random(2, 4, 1, 64, dtype=np.float16)
@@ -224,6 +242,24 @@ def test_attention_latent_decode(random):
             assert error(got[i : i + 1], exact_steps(q[i : i + 1], rows, rows[..., :128], causal=True)) < 3e-3
         else:
             assert not got[i].any()
+    steps = dict(soft_cap=2.0, alibi_slopes=random(5), sinks=random(5))
+    got = imbrex.attention_latent_decode(q, cache, value_size=128, causal=True, window=20, parts=2, **steps)
+    assert error(got, exact_steps(q, cache, cache[..., :128], causal=True, window=(20, -1), **steps)) < 3e-3
+
+
+def test_attention_latent_decode_from_a_cache_of_float8(random):
+    q, cache = random(2, 5, 1, 192, dtype=np.float16), random(2, 1, 80, 192, dtype=np.float16)
+    values, scale = float8(cache[..., :128], -1)
+    # Elements, factors as many as fill 16 bytes, the rest of the key.
+    factors = np.zeros((2, 1, 80, 4), np.float32)
+    factors[..., 0] = scale
+    rows = np.concatenate([x.view(np.uint8) for x in (values, factors, np.ascontiguousarray(cache[..., 128:]))], -1)
+    assert rows.shape[-1] == 128 + 16 + 2 * 64
+    meant = np.concatenate([values.astype(float) * scale[..., None], cache[..., 128:].astype(float)], -1)
+    got = imbrex.attention_latent_decode(q, rows.view(values.dtype), np.array([80, 33], np.int32), value_size=128)
+    for i, n in enumerate([80, 33]):
+        seen = meant[i : i + 1, :, :n]
+        assert error(got[i : i + 1], exact_steps(q[i : i + 1], seen, seen[..., :128])) < 3e-3
 
 
 @pytest.mark.parametrize("dtype", [np.float16, "bfloat16"])

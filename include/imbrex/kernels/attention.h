@@ -11,7 +11,7 @@ namespace imbrex {
 /// What attention() does beside softmax(scale q k^T) v. Rows and columns are counted alike: row i of q is at position
 /// i + (rows of k) - (rows of q).
 struct AttentionOptions {
-  float scale = 0;      ///< of the scores; 0: 1 / sqrt(head size)
+  float scale = 0;      ///< of the scores, a positive number; 0: 1 / sqrt(head size)
   bool causal = false;  ///< a row sees the columns up to its own position
   int64_t window_left = -1,
           window_right = -1;  ///< columns that a row sees before and behind its own; -1: all
@@ -25,7 +25,8 @@ struct AttentionOptions {
   DeviceTensor q_begins, kv_begins;
   /// Of float8: float32 [batch, heads] of q and [batch, kv heads] of k and v, without a batch [heads] and [kv heads]: what an
   /// element stands for is multiplied by its head's. Or with one dimension more, [..., heads, (rows + 127) / 128], by that of its
-  /// block of 128 rows, a positive number; not of packed sequences. All or none; without them 1.
+  /// block of 128 rows, a positive number. Of packed sequences [heads, rows / 128 + sequences]: each sequence has blocks of its
+  /// own, the first of them number begins[s] / 128 + s, and numbers that no block has are not read. All or none; without them 1.
   DeviceTensor q_scales, k_scales, v_scales;
   bool deterministic = true;  ///< of attention_backward(); see there
   Stream stream;              ///< what it is launched on; Stream(): the own one of q's device
@@ -94,11 +95,18 @@ struct AttentionDecodeOptions {
 /// that run sm_100a: there no float8, and heads of at most 128.
 ///
 /// Lengths and page table are read on the device: a captured graph serves every step. `parts` is chosen from the room, not
-/// from lengths. Elements of the table beyond a sequence's length are not read. Memory for the parts' results comes from
+/// from lengths. Elements of the table beyond a sequence's length are not read. A page that the cache does not have reads as zeros
+/// where TMA loads pages (of 8, 16, 32 and multiples of 64 rows), and is a trap where they are gathered; lengths are held to 0 and
+/// to the room that there is. Memory for the parts' results comes from
 /// the stream's workspace.
 LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
                               const DeviceTensor& o, const AttentionDecodeOptions& options = {},
                               SourceLocation where = SourceLocation::current());
+
+/// Bytes of a row of a cache of float8 of attention_latent_decode(): for a head size of 576 and values of 512 656.
+constexpr int64_t latent_float8_row_bytes(int64_t head_size, int64_t value_size) {
+  return value_size + (value_size / 128 + 3) / 4 * 16 + 2 * (head_size - value_size);
+}
 
 /// Multi-head latent attention of a few rows of q, with the projections absorbed: all heads share one cache, of whose rows the
 /// keys are all of head size (576, say), and the values the first elements, as many as rows of o have (512). q is [batch,
@@ -106,6 +114,10 @@ LaunchReport attention_decode(const DeviceTensor& q, const DeviceTensor& k, cons
 /// or, with a page table, [pages, 1, rows of a page, head size] with pages of 8, 16, 32 or a multiple of 64 rows. The head
 /// size is a multiple of 64 of at most 576, the value size one of 128 of at most 512. float16 or bfloat16; options as
 /// attention_decode()'s, whose default scale, 1 / sqrt(head size), is rarely what such a model has.
+///
+/// Or the cache is float8_e4m3 with rows of latent_float8_row_bytes(), as FlashMLA and vLLM lay them out: the value's elements, a
+/// float32 factor for each 128 of them, as many as fill a multiple of 16 bytes, and the key's other elements, of q's type. What a
+/// value stands for is its element multiplied by its factor, rounded to q's type. No k_scales and v_scales.
 LaunchReport attention_latent_decode(const DeviceTensor& q, const DeviceTensor& cache, const DeviceTensor& o,
                                      const AttentionDecodeOptions& options = {},
                                      SourceLocation where = SourceLocation::current());

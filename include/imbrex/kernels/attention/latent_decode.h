@@ -6,19 +6,25 @@
 // Shared memory has room for two blocks only. So the columns of each half are given back on their own, as soon as they have
 // been multiplied, and the product that frees the first half goes ahead of the next scores: most of a block has the time of
 // another one to arrive in.
+// A cache of float8 comes into a ring of its own, as it lies in memory; the warps that load make blocks of it that products take.
 #pragma once
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
+#include "imbrex/kernels/attention/decode_columns.h"
 #include "imbrex/kernels/attention/head_strides.h"
 #include "imbrex/kernels/attention/kv_cache.h"
+#include "imbrex/kernels/attention/latent_float8.h"
 #include "imbrex/kernels/attention/online_softmax.h"
+#include "imbrex/kernels/attention/score_steps.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
 
+template <class... Steps>
 struct LatentDecodeAttention {
   static constexpr const char* target = "sm_90a";
   static constexpr int kRows = 64;   // of a tile: those of wgmma
@@ -27,21 +33,26 @@ struct LatentDecodeAttention {
   /// The second warp group multiplies as soon as weights are there, not under the next ones: blocks are given back earlier, which
   /// suits a cache that is read for few rows of Q; with many, tensor cores are what is scarce.
   bool helps_early = false;
+  int float8_stages = 3;  // of a cache of float8, as it lies in memory
 
   static auto space() {
-    return Space<LatentDecodeAttention>()
-        .choose<&LatentDecodeAttention::helps_early>({false, true})
-        .choose<&LatentDecodeAttention::block_kv, &LatentDecodeAttention::stages>(
-            {{64, 2}, {32, 4}, {32, 3}});
+    using K = LatentDecodeAttention;
+    return Space<K>()
+        .template choose<&K::helps_early>({false, true})
+        .template choose<&K::block_kv, &K::stages>({{64, 2}, {32, 4}, {32, 3}});
   }
 
+  /// The configuration for a cache of float8.
+  static LatentDecodeAttention for_float8() { return {.block_kv = 32}; }
+
   /// Q is [batches, heads, q_size, head_size], O [batches, heads, q_size, value_size], the cache's rows have head_size
-  /// elements, of which the first value_size are the value; its V is not read. `causal`, `parts`, `is_divided`, partial_ptr
-  /// and log_sum_ptr are DecodeAttention's.
+  /// elements, of which the first value_size are the value; its V is not read. Of float8 its rows are as LatentFloat8 says.
+  /// Row i of a sequence of `length` rows is the one of position length - q_size + i. `parts`, `is_divided`, partial_ptr and
+  /// log_sum_ptr are DecodeAttention's.
   void operator()(Int32 batches, Int32 heads, Int32 q_size, Int32 parts, int head_size, int value_size,
-                  bool is_divided, bool causal, float scale, DataType dtype, Ptr<> q_ptr,
-                  HeadStrides q_strides, KvCache cache, Ptr<> o_ptr, HeadStrides o_strides,
-                  Ptr<float32> partial_ptr, Ptr<float32> log_sum_ptr) const {
+                  bool is_divided, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides,
+                  KvCache cache, LatentFloat8 float8, Ptr<> o_ptr, HeadStrides o_strides,
+                  Ptr<float32> partial_ptr, Ptr<float32> log_sum_ptr, ScoreSteps<Steps...> steps) const {
     require(head_size % kPanel == 0 && head_size <= 576, "head_size is {}: a multiple of {}, at most 576",
             head_size, kPanel);
     require(value_size % 128 == 0 && value_size <= std::min(head_size, 512),
@@ -52,7 +63,13 @@ struct LatentDecodeAttention {
     const int half = value_size / 2;
     // A block of several pages is loaded by as many copies, each with addresses of its own.
     const int copies = cache.is_paged && cache.rows_of_page < block_kv ? block_kv / cache.rows_of_page : 1;
-    const int loading_registers = copies > 4 ? 40 : copies > 1 ? 32 : 24, registers = copies > 1 ? 232 : 240;
+    const bool is_float8 = float8.is_there;
+    const int loading_registers = is_float8    ? 72
+                                  : copies > 1 ? 40
+                                               : 24,
+              registers = is_float8    ? 216
+                          : copies > 1 ? 232
+                                       : 240;
     Int32 q_rows = heads * q_size;
     Int32 tiles = cdiv(q_rows, kRows);
     grid(tiles * parts, batches);
@@ -71,14 +88,17 @@ struct LatentDecodeAttention {
     if (rest > 0) s_rest = shared_tensor(dtype, {stages, block_kv, rest});
     auto s_weights = shared_tensor(dtype, {kRows, block_kv});
     auto s_factors = shared_tensor(float32, {kRows, 1});  // by which sums shrink
-    Pipeline first_pipe(stages), second_pipe(stages);     // the rest goes with the first half
+    const int filling = is_float8 ? 128 : 1;
+    Pipeline first_pipe(stages, filling), second_pipe(stages, filling);  // the rest goes with the first half
+    std::optional<LatentFloat8::Ring> ring;
+    if (is_float8) ring.emplace(float8_stages, block_kv, head_size, value_size, dtype);
     auto weights_full = mbarrier::alloc(128), weights_empty = mbarrier::alloc(1);
     std::optional<Barrier> scored;
     if (!helps_early) scored = mbarrier::alloc(1);
     sync();
     Int32 length = cache.length_of(batch);
-    Int32 num_blocks = cdiv(length, block_kv);
-    Int32 first = num_blocks * part / parts, last = num_blocks * (part + 1) / parts;
+    DecodeColumns columns(steps, length, q_size, batch, block_kv);
+    Int32 first = columns.first_of(part, parts), last = columns.first_of(part + 1, parts);
 
     // Row r of the tile: head r / q_size, row r % q_size. Made for each use, whose layout it takes.
     const auto row = [&] {
@@ -103,10 +123,68 @@ struct LatentDecodeAttention {
 
     if (auto producer = warp_group(8, 4)) {
       setmaxnreg(loading_registers);
-      if (auto warp = single_warp()) {
-        auto g_kv = cache.k_strides.view(
-            cache.k_ptr, dtype, cache.is_paged ? cache.pages : batches, 1,
-            cache.is_paged ? ScalarArg(cache.rows_of_page) : ScalarArg(cache.pages_per_sequence), head_size);
+      const auto view = [&](const Ptr<>& pointer, DataType type, int size) {
+        return cache.k_strides.view(
+            pointer, type, cache.is_paged ? cache.pages : batches, 1,
+            cache.is_paged ? ScalarArg(cache.rows_of_page) : ScalarArg(cache.pages_per_sequence), size);
+      };
+      const int of_page = cache.is_paged ? std::min(block_kv, cache.rows_of_page) : block_kv;
+      // Where the block's rows from i * of_page on lie.
+      const auto page_of = [&](const Int32& block, int i) {
+        auto table = global_view(cache.table_ptr, {batches, cache.pages_per_sequence})[batch];
+        // Rows beyond the sequence's end come from its last page: the table need not list more.
+        Int32 at = min(block * block_kv + i * of_page, (length - 1) / of_page * of_page);
+        Int32 page = table[at / cache.rows_of_page];
+        return std::pair<Int32, ScalarArg>(page, at % cache.rows_of_page);
+      };
+
+      if (is_float8) {
+        LatentFloat8::Places places;
+        const auto find = [&](const Int32& block) {
+          places.clear();
+          for (int i = 0; i < block_kv / of_page; ++i) {
+            if (cache.is_paged) {
+              auto [page, row] = page_of(block, i);
+              places.emplace_back(page, row + 0);
+            } else {
+              places.emplace_back(batch + 0, block * block_kv);
+            }
+          }
+        };
+        ring->read_from(view(cache.k_ptr, float8_e4m3, value_size),
+                        view(float8.scale_ptr, float32, ring->scales()),
+                        rest > 0 ? std::optional(view(float8.rest_ptr, dtype, rest)) : std::nullopt);
+        for (int i = 0; i < float8_stages; ++i) {
+          Int32 block = first + i;
+          if (auto is_there = when(block < last)) {
+            find(block);
+            if (auto warp = single_warp()) ring->load(i, places);
+          }
+        }
+        for (Int32 block : range(first, last)) {
+          Int32 later = block + float8_stages;
+          find(later);  // the numbers of pages come while this block is converted
+          ring->acquire();
+          const auto convert = [&](Pipeline& pipe, const SharedTensor& columns, int first_column,
+                                   const std::optional<SharedTensor>& others) {
+            pipe.producer_acquire();
+            auto stage = columns[pipe.producer_stage];
+            for (int c = 0; c < half; c += kPanel)
+              ring->convert_values(first_column + c, stage.slice({0, c}, {block_kv, kPanel}), block, length);
+            if (others) ring->move_rest((*others)[pipe.producer_stage], block, length);
+            fence::proxy_async();
+            mbarrier::arrive(pipe.producer_barrier());
+            pipe.producer_advance();
+          };
+          convert(first_pipe, s_first, 0, s_rest);
+          convert(second_pipe, s_second, half, {});
+          sync();  // all have read the stage
+          if (auto is_there = when(later < last))
+            if (auto warp = single_warp()) ring->load(ring->stage, places);
+          ring->advance();
+        }
+      } else if (auto warp = single_warp()) {
+        auto g_kv = view(cache.k_ptr, dtype, head_size);
         for (Int32 block : range(first, last)) {
           const auto load = [&](Pipeline& pipe, const SharedTensor& columns, int first_column,
                                 const std::optional<SharedTensor>& others) {
@@ -117,7 +195,7 @@ struct LatentDecodeAttention {
             if (others) other = (*others)[pipe.producer_stage];
             if (auto thread = single_thread())
               mbarrier::arrive_and_expect_tx(full, stage.nbytes() + (other ? other->nbytes() : 0));
-            const auto copy = [&](int of_page, const ScalarArg& page, const ScalarArg& row, int to) {
+            const auto copy = [&](const ScalarArg& page, const ScalarArg& row, int to) {
               const auto part = [&](const SharedTensor& s) {
                 return s.slice({to, 0}, {of_page, s.shape(1)});
               };
@@ -125,16 +203,12 @@ struct LatentDecodeAttention {
               if (other) tma::global_to_shared(g_kv, part(*other), {page, 0, row, value_size}, full);
             };
             if (cache.is_paged) {
-              auto table = global_view(cache.table_ptr, {batches, cache.pages_per_sequence})[batch];
-              const int of_page = std::min(block_kv, cache.rows_of_page);
               for (int i = 0; i < block_kv / of_page; ++i) {
-                // Rows beyond the sequence's end come from its last page: the table need not list more.
-                Int32 at = min(block * block_kv + i * of_page, (length - 1) / of_page * of_page);
-                Int32 page = table[at / cache.rows_of_page];
-                copy(of_page, page, at % cache.rows_of_page, i * of_page);
+                auto [page, row] = page_of(block, i);
+                copy(page, row, i * of_page);
               }
             } else {
-              copy(block_kv, batch, block * block_kv, 0);
+              copy(batch, block * block_kv, 0);
             }
             pipe.producer_advance();
           };
@@ -154,7 +228,7 @@ struct LatentDecodeAttention {
       sync();
 
       RegisterTensor out = zeros(float32, {kRows, half});
-      OnlineSoftmax softmax(kRows, scale);
+      OnlineSoftmax softmax(kRows, scale, steps.changes());
       auto scores = wgmma::accumulator(float32, {kRows, block_kv});
       RegisterTensor weights = zeros(dtype, {kRows, block_kv});
       UInt32 weights_phase = mbarrier::producer_initial_phase;
@@ -166,8 +240,9 @@ struct LatentDecodeAttention {
           mbarrier::wait(pipe.full_barriers[next], next_phase);
           auto stage = columns[next];
           const int size = static_cast<int>(stage.shape(1));
-          // Weights of rows beyond the end are zero, but what is there may be no number.
-          if (auto edge = when((block + 1) * block_kv > length)) {
+          // Weights of rows beyond the end are zero, but what is there may be no number. Of float8 these rows are zero.
+          if (is_float8) {
+          } else if (auto edge = when((block + 1) * block_kv > length)) {
             auto is_inside = register_tensor(boolean, {block_kv, 1},
                                              [&](auto r, auto) { return block * block_kv + r < length; });
             for (int column = 0; column < size; column += kPanel) {
@@ -202,16 +277,23 @@ struct LatentDecodeAttention {
         if (!scored) return;
         if (auto thread = single_thread()) mbarrier::arrive(*scored);
       };
+      const auto tile_of = [&](const Int32& offset) {
+        return ScoreTile{
+            [&] { return row() % q_size + (length - q_size); },
+            [&] {
+              return register_tensor(int32, {1, block_kv}, [&](auto, auto j) { return offset + j; });
+            },
+            [&] { return min(row() / q_size, heads - 1); }, batch};
+      };
       const auto weigh = [&](const ScalarArg& block) {
         Int32 offset = block * block_kv;
-        auto first_unseen = causal ? length - q_size + 1 : length + 0;
-        if (auto edge = when(offset + block_kv > first_unseen)) {
-          auto column = register_tensor(int32, {1, block_kv}, [&](auto, auto j) { return offset + j; });
-          auto is_seen = causal ? column <= row() % q_size + (length - q_size) : column < length;
-          scores = select(is_seen, scores, -std::numeric_limits<float>::infinity());
-        }
+        columns.apply(scores, offset, scale, tile_of(offset));
         return softmax.weigh(scores);
       };
+      Int32 first_column = first * block_kv;
+      steps.with_sink(tile_of(first_column), [&](const RegisterValue& sink) {
+        softmax.begin_with(sink, register_tensor(boolean, {kRows, 1}, [&](auto, auto) { return part == 0; }));
+      });
       // Hands the factors to the other warp group, and the weights if there are any.
       const auto hand_over = [&](const RegisterBase& factors, bool has_weights) {
         mbarrier::wait(weights_empty, weights_phase);

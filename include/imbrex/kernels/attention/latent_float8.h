@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Caches of latent attention of float8: the values of a row are float8_e4m3, each 128 of them with a factor of its own, and what
+// of the key is no value (the part that knows positions) keeps its type. So FlashMLA and vLLM store them.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+/// A parameter of a kernel: rows of the cache are value_size bytes of float8_e4m3, at scale_ptr a float32 for each 128 of them,
+/// as many as fill multiples of 16 bytes, and at rest_ptr the other elements of the key. What a value stands for is its
+/// element multiplied by its factor, and rounded to the other elements' type.
+struct LatentFloat8 {
+  using Parameters = ParameterList<bool, Ptr<>, Ptr<>>;
+  bool is_there;  ///< without it the cache is not of float8, and the pointers are not read
+  Ptr<> scale_ptr, rest_ptr;
+
+  static constexpr int kScaled = 128;  // values that share a factor
+  /// Factors of a row, those that fill it included.
+  static constexpr int scales_of(int value_size) { return (value_size / kScaled + 3) / 4 * 4; }
+
+  /// Where parts of a block of rows lie: page and row.
+  using Places = std::vector<std::pair<Int32, Int32>>;
+
+  /// Blocks of the cache as they lie in memory, on their way to the products' tiles: of one warp group, which loads and converts.
+  class Ring {
+   public:
+    Ring(int stages, int block_kv, int head_size, int value_size, DataType dtype)
+        : stages_(stages),
+          block_kv_(block_kv),
+          dtype_(dtype),
+          s_values_(shared_tensor(float8_e4m3, {stages, block_kv, value_size})),
+          s_scales_(shared_tensor(float32, {stages, block_kv, scales_of(value_size)})),
+          full_(mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(stages), 1))) {
+      if (head_size > value_size) s_rest_ = shared_tensor(dtype, {stages, block_kv, head_size - value_size});
+    }
+    int scales() const { return static_cast<int>(s_scales_.shape(2)); }
+    /// The cache's values, factors and the rest of its keys.
+    void read_from(const GlobalTensor& values, const GlobalTensor& scales,
+                   const std::optional<GlobalTensor>& rest) {
+      g_values_ = values, g_scales_ = scales, g_rest_ = rest;
+    }
+
+    /// Starts loading a block into a stage; one warp's.
+    void load(const ScalarArg& to_stage, const Places& places) const {
+      Barrier full = full_[to_stage];
+      auto values = s_values_[to_stage], scales = s_scales_[to_stage];
+      std::optional<SharedTensor> rest;
+      if (s_rest_) rest = (*s_rest_)[to_stage];
+      if (auto thread = single_thread())
+        mbarrier::arrive_and_expect_tx(full, values.nbytes() + scales.nbytes() + (rest ? rest->nbytes() : 0));
+      const int rows = block_kv_ / static_cast<int>(places.size());
+      for (int at = 0; const auto& [page, row] : places) {
+        const auto copy = [&](const GlobalTensor& from, const SharedTensor& to) {
+          tma::global_to_shared(from, to.slice({at, 0}, {rows, to.shape(1)}), {page, 0, row, 0}, full);
+        };
+        copy(*g_values_, values);
+        copy(*g_scales_, scales);
+        if (rest) copy(*g_rest_, *rest);
+        at += rows;
+      }
+    }
+    /// Waits for the next block.
+    void acquire() const { mbarrier::wait(full_[stage], phase_); }
+    /// Values of its rows, of one factor, and the rest of its rows go to `to`, with zeros in place of rows beyond the sequence's
+    /// end.
+    void convert_values(int first_column, const SharedTensor& to, const Int32& block,
+                        const Int32& length) const {
+      auto from = s_values_[stage].slice({0, first_column}, {block_kv_, to.shape(1)});
+      auto scale = s_scales_[stage].slice({0, first_column / kScaled}, {block_kv_, 1});
+      store((load_shared(from).to(float32) * load_shared(scale)).to(dtype_), to, block, length);
+    }
+    void move_rest(const SharedTensor& to, const Int32& block, const Int32& length) const {
+      store(load_shared((*s_rest_)[stage]), to, block, length);
+    }
+    void advance() {
+      stage = select(stage == stages_ - 1, 0, stage + 1);
+      phase_ ^= stage == 0;
+    }
+    Int32 stage = 0;
+
+   private:
+    void store(RegisterTensor tile, const SharedTensor& to, const Int32& block, const Int32& length) const {
+      if (auto edge = when((block + 1) * block_kv_ > length)) {
+        auto is_inside = register_tensor(boolean, {block_kv_, 1},
+                                         [&](auto r, auto) { return block * block_kv_ + r < length; });
+        tile = select(is_inside, tile, 0);
+      }
+      store_shared(to, tile);
+    }
+
+    int stages_, block_kv_;
+    DataType dtype_;
+    SharedTensor s_values_, s_scales_;
+    std::optional<SharedTensor> s_rest_;
+    BarrierArray full_;
+    UInt32 phase_ = mbarrier::consumer_initial_phase;
+    std::optional<GlobalTensor> g_values_, g_scales_, g_rest_;
+  };
+};
+
+}  // namespace imbrex::kernels
