@@ -14,6 +14,7 @@
 namespace imbrex {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -47,6 +48,15 @@ TEST(RunProgram, WhatNoGpuNoticesIsToldAndTheProgramGoesOn) {
   EXPECT_EQ(ran.exit_code, 1) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("4\n"));
   EXPECT_THAT(ran.output, HasSubstr("0 bytes past the end of allocation 0"));
+  // Compiled with -g.
+  EXPECT_THAT(ran.output, ContainsRegex("launched in main \\(.*ptx_program.cpp:[0-9]+\\)"));
+}
+
+TEST(RunProgram, InPythonTheLaunchIsToldByTheProgramsFunction) {
+  if (run("python3 --version").exit_code != 0) IMBREX_SKIP(python);
+  const Ran ran = run(kImbrex + " run -- python3 " IMBREX_SOURCE_DIR "/tests/cuda_host/launch_place.py");
+  EXPECT_EQ(ran.exit_code, 1) << ran.output;
+  EXPECT_THAT(ran.output, ContainsRegex("launched in call \\(.*launch_place.py:15\\)"));
 }
 
 TEST(RunProgram, ADeviceAddressInHostCodeIsNamedWithItsAllocation) {

@@ -53,6 +53,51 @@ TEST(RelaxedRead, OrdersByAFenceBehindIt) {
   expect_found(message("ld.global.b32", "bar.sync 0;"), FindingKind::kRace);
 }
 
+/// CTA 0 reads and sets a flag, with no release; CTA 1 sees it and writes there.
+Bent overwritten(const std::string& read, const std::string& set, const std::string& behind = "") {
+  return {.body = fmt::format(R"(
+  add.u64 %u, %out, 512;
+  setp.eq.u32 %p, %c, 1;
+  @%p bra WRITER;
+  {}
+  bar.sync 0;
+  {}
+  ret;
+WRITER:
+  @!%first bra SEEN;
+AGAIN:
+  ld.relaxed.gpu.global.b32 %x, [%u];
+  setp.ne.u32 %q, %x, 1;
+  @%q bra AGAIN;
+  {}
+SEEN:
+  bar.sync 0;
+  st.global.b32 [%own], %t;
+  mov.b32 %y, %t;)",
+                              read, set, behind),
+          .grid = {2},
+          .block = {64}};
+}
+
+TEST(RelaxedFlag, IsSetWhenWhatWasUsedBeforeHasBeenRead) {
+  const std::string use = "ld.global.b32 %y, [%own];\n  add.u32 %y, %y, 1;",
+                    set = "@%first st.relaxed.gpu.global.b32 [%u], 1;";
+  expect_bends(overwritten(use, set), FindingKind::kRace, BentRule::kRelaxedWait);
+  expect_bends(overwritten(use, "@%first st.volatile.global.b32 [%u], 1;"), FindingKind::kRace,
+               BentRule::kRelaxedWait);
+  expect_clean(overwritten(use, "@%first st.release.gpu.global.b32 [%u], 1;", "fence.acq_rel.gpu;"));
+  const std::string late = "ld.global.b32 %y, [%own];\n  bar.sync 0;\n  add.u32 %y, %y, 1;";
+  expect_bends(overwritten(late, set), FindingKind::kRace, BentRule::kRelaxedWait);
+  expect_found(overwritten("ld.global.b32 %z, [%own];", set + "\n  add.u32 %y, %z, 1;"), FindingKind::kRace);
+  // On its way when the flag is set, or set by somebody whom no barrier has told of it.
+  expect_found(overwritten("ld.global.b32 %y, [%own];", set + "\n  add.u32 %y, %y, 1;"), FindingKind::kRace);
+  expect_found(overwritten(set + "\n  " + use, ""), FindingKind::kRace);
+  // Written, not read.
+  expect_found(overwritten("st.global.b32 [%own], %c;", set), FindingKind::kRace);
+  // A kernel that orders by fences, or by acquiring reads, has forgotten one.
+  expect_found(overwritten(use, set, "fence.acq_rel.gpu;"), FindingKind::kRace);
+}
+
 // ---- equal values
 
 constexpr const char* kTwoStores = R"(

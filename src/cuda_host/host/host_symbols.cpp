@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda_host/host/run_log.h"
+#include "cuda_host/program/line_table.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -69,11 +70,14 @@ std::string described_address(uint64_t address) {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(address), &info) == 0 || info.dli_fname == nullptr)
     return fmt::format("0x{:x}", address);
-  std::ifstream file(info.dli_fname, std::ios::binary);
-  if (!file) file.open("/proc/self/exe", std::ios::binary);  // a program's name, found by PATH
+  std::string path = info.dli_fname;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) file.open(path = "/proc/self/exe", std::ios::binary);  // a program's name, found by PATH
   Found found = look_up(file, address - reinterpret_cast<uint64_t>(info.dli_fbase));
   if (info.dli_sname != nullptr) found.function = info.dli_sname;
-  const std::string place = fmt::format("{}+0x{:x}", info.dli_fname, found.in_file);
+  // What a call returns to may be another line's.
+  std::string place = source_line(path, found.in_file - 1);
+  if (place.empty()) place = fmt::format("{}+0x{:x}", info.dli_fname, found.in_file);
   return found.function.empty() ? place : fmt::format("{} ({})", demangled(found.function), place);
 }
 

@@ -7,7 +7,8 @@
 
 namespace imbrex::cuda {
 
-/// "worker(int) (./program+0x1234)", as addr2line wants it; without the name where the file has no symbols.
+/// "worker(int) (worker.cu:12)" where the file has line tables, else "worker(int) (./program+0x1234)", as addr2line wants it; without the
+/// name where the file has no symbols.
 std::string described_address(uint64_t address);
 
 }  // namespace imbrex::cuda

@@ -24,6 +24,8 @@
 #include <thread>
 
 #include "cuda_host/host/host_symbols.h"
+#include "cuda_host/host/host_watch.h"
+#include "cuda_host/program/python_frame.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -228,8 +230,10 @@ std::string place_of_launch(const std::string& kernel) {
   const ssize_t length = readlink("/proc/self/exe", program.data(), program.size());
   program.resize(static_cast<size_t>(std::max<ssize_t>(length, 0)));
   // The frames there are the interpreter's.
-  if (program.substr(program.rfind('/') + 1).starts_with("python")) return "";
-  return place_in_program(current_stack(), kernel);
+  if (!program.substr(program.rfind('/') + 1).starts_with("python"))
+    return place_in_program(current_stack(), kernel);
+  const ProgramsTurn turn;  // who holds the interpreter's lock may wait for that of calls
+  return python_place();
 }
 
 std::string place_in_program() { return place_in_program(current_stack()); }

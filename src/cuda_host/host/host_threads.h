@@ -56,7 +56,7 @@ class ThreadSampler {
 std::string place_in_program(const std::vector<uint64_t>& stack, const std::string& kernel = "");
 /// The same of the stack of the thread that calls.
 std::string place_in_program();
-/// The same of a launch; "" in an interpreter, whose functions say nothing.
+/// The same of a launch; in Python the place in the interpreted program, while other threads may make calls.
 std::string place_of_launch(const std::string& kernel);
 
 }  // namespace imbrex::cuda

@@ -75,7 +75,7 @@ void run(const LaunchWork& work, Stream& stream) {
   launch.dynamic_shared_bytes = work.dynamic_shared_bytes;
   launch.cooperative = work.cooperative;
   launch.parameter_buffer = work.parameters;
-  const std::string& kernel = work.function->function.name();
+  const std::string kernel = work.function->function.name();
   const bool is_checked = host.settings.options.checks.any() && is_chosen(host, kernel);
   // Calls that no stream, event or wait orders race; unchecked launches count as waited for.
   if (is_checked && host.settings.options.checks.stream_order) launch.stream = stream.order;
@@ -96,6 +96,9 @@ void run(const LaunchWork& work, Stream& stream) {
     if (finding.kind == vgpu::FindingKind::kOutOfBounds &&
         finding.message.find("global memory") != std::string::npos)
       explain_foreign_address(finding);
+  // Other threads may make calls while the place is found, and end the stream.
+  Context* const context = stream.context;
+  const uint64_t stream_id = stream.id;
   if (!report.findings.empty())
     if (const std::string place = place_of_launch(demangled(kernel)); !place.empty())
       for (vgpu::Finding& finding : report.findings) finding.facts.push_back("launched in " + place);
@@ -103,9 +106,9 @@ void run(const LaunchWork& work, Stream& stream) {
     std::fwrite(report.printf_output.data(), 1, report.printf_output.size(), stdout);
     std::fflush(stdout);
   }
-  host.log.launched(kernel, stream.id, is_checked, report);
+  host.log.launched(kernel, stream_id, is_checked, report);
   interruptible.end(host.log);
-  if (stream.context != nullptr) stream.context->failure = failure_of(report);
+  if (context != nullptr) context->failure = failure_of(report);
 }
 
 /// What a copy or a fill does to memory, judged with what other calls did to it.

@@ -173,6 +173,7 @@ GlobalRaces::Released GlobalRaces::released_at(uint64_t address, int rank, bool 
   }
   if (is_system) there.seen = join(there.seen, at->second.to_system);
   there.unfenced = at->second.unfenced;
+  there.told = at->second.told;
   return there;
 }
 
@@ -186,6 +187,27 @@ void GlobalRaces::release_at(uint64_t address, int rank, const std::shared_ptr<c
   own = join(own, what);
   at.to_system = join(at.to_system, to_system);
   at.unfenced = join(at.unfenced, unfenced);
+}
+
+void GlobalRaces::tell_at(uint64_t address, uint32_t cluster, VectorClock before,
+                          const std::shared_ptr<const Heard>& heard) {
+  has_released_.store(true, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  const auto number = static_cast<uint32_t>(before_flags_.size());
+  before_flags_.push_back(std::move(before));
+  first_flag_of_.try_emplace(cluster, number);
+  objects_[address].told = join(heard, std::make_shared<const Heard>(Heard{0, {{cluster, number}}}));
+}
+
+bool GlobalRaces::is_told(const Heard& heard, uint32_t cluster, AgentId agent, Clock clock, int lane) {
+  const std::lock_guard lock(mutex_);
+  if (cluster < heard.all_below) {
+    const auto first = first_flag_of_.find(cluster);
+    return first != first_flag_of_.end() && before_flags_[first->second].covers(agent, clock, lane);
+  }
+  return std::ranges::any_of(heard.others, [&](const auto& flag) {
+    return flag.first == cluster && before_flags_[flag.second].covers(agent, clock, lane);
+  });
 }
 
 void GlobalRaces::add_launch(Launched launch) {

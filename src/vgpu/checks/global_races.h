@@ -105,12 +105,19 @@ class GlobalRaces {
   /// what had reached the releasing threads by relaxed reads alone.
   struct Released {
     std::shared_ptr<const Foreign> seen, narrow, unfenced;
+    std::shared_ptr<const Heard> told;
   };
   Released released_at(uint64_t address, int rank, bool is_system);
   /// By a thread of a GPU, for that GPU, and for all others (null: nothing).
   void release_at(uint64_t address, int rank, const std::shared_ptr<const Foreign>& what,
                   const std::shared_ptr<const Foreign>& to_system,
                   const std::shared_ptr<const Foreign>& unfenced);
+
+  /// A thread of a cluster sets a flag that releases nothing, after what it knows of its cluster, having heard of others.
+  void tell_at(uint64_t address, uint32_t cluster, VectorClock before,
+               const std::shared_ptr<const Heard>& heard);
+  /// Whether one of the flags came behind what an agent of that cluster did.
+  bool is_told(const Heard& heard, uint32_t cluster, AgentId agent, Clock clock, int lane);
 
   // Several launches, on several GPUs: what one of a rank did is ordered before the next of that rank.
 
@@ -139,6 +146,7 @@ class GlobalRaces {
   struct ReleasedAt {
     std::map<int, std::shared_ptr<const Foreign>> by_rank;
     std::shared_ptr<const Foreign> to_system, unfenced;
+    std::shared_ptr<const Heard> told;
   };
   static constexpr uint64_t page_index(uint64_t address) { return (address - kGlobalBase) / kPageBytes; }
   void note_use(uint64_t address);
@@ -151,8 +159,10 @@ class GlobalRaces {
   std::mutex mutex_;
   std::unordered_map<AgentId, Actor> actors_;
   std::unordered_map<uint64_t, ReleasedAt> objects_;
-  std::vector<Launched> launches_;  // by their first cluster
-  size_t running_from_ = 0;         // of launches_: those from here on run
+  std::vector<VectorClock> before_flags_;                 // by number of the flag
+  std::unordered_map<uint32_t, uint32_t> first_flag_of_;  // by cluster
+  std::vector<Launched> launches_;                        // by their first cluster
+  size_t running_from_ = 0;                               // of launches_: those from here on run
   uint32_t next_cluster_ = 0;
   std::map<int, std::shared_ptr<const Foreign>> known_, ended_;  // by rank
 };

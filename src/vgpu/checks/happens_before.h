@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "imbrex/vgpu/bent_rule.h"
@@ -150,6 +151,15 @@ constexpr bool is_whole_rank(uint32_t key) { return (key & 0x8000'0000u) != 0; }
 std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
                                     const std::shared_ptr<const Foreign>& b);
 
+/// Clusters that are known to have set a relaxed flag, which releases nothing (Habits::tells_by_flags). Flags that tell of all clusters
+/// before, as those of scans do, take no space.
+struct Heard {
+  uint32_t all_below = 0;                             // of these the first flag
+  std::vector<std::pair<uint32_t, uint32_t>> others;  // cluster and number of the flag, in order
+};
+std::shared_ptr<const Heard> join(const std::shared_ptr<const Heard>& a,
+                                  const std::shared_ptr<const Heard>& b);
+
 /// What a strong access or an arrival says about order, as bits.
 enum Order : uint8_t {
   kRelaxed = 0,
@@ -172,6 +182,7 @@ struct Knowledge {
   std::shared_ptr<const Foreign> foreign;   // null: of no other cluster
   std::shared_ptr<const Foreign> narrow;    // would be known, if scopes reached as far as other GPUs
   std::shared_ptr<const Foreign> unfenced;  // what relaxed reads have observed, with no fence behind them
+  std::shared_ptr<const Heard> heard;       // by relaxed reads
   VectorClock published;                    // of those seen: a fence of gpu scope came in between
   VectorClock published_to_system;          // of those seen: one of system scope did
   uint32_t begun = 0;                       // CTAs of the cluster, by rank as bits, that are known to run
@@ -189,6 +200,7 @@ struct Knowledge {
     foreign = join(foreign, other.foreign);
     narrow = join(narrow, other.narrow);
     unfenced = join(unfenced, other.unfenced);
+    heard = join(heard, other.heard);
     begun |= other.begun;
   }
   /// All that another part of the same warp knows.

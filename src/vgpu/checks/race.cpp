@@ -226,6 +226,7 @@ void RaceChecker::learn(WarpState& warp, const Who& who, const Knowledge& what, 
     warp.knowledge.foreign = join(warp.knowledge.foreign, what.foreign);
     warp.knowledge.narrow = join(warp.knowledge.narrow, what.narrow);
     warp.knowledge.unfenced = join(warp.knowledge.unfenced, what.unfenced);
+    warp.knowledge.heard = join(warp.knowledge.heard, what.heard);
     return;
   }
   known.synced.join(what.synced);

@@ -267,6 +267,9 @@ class RaceChecker {
                     struct GlobalJudge& judge);
   /// Is what a load fetched used only where the copy that overwrites its source may come too early? See late_reads.h.
   bool is_late(Access load, const AsyncOrigin& copy);
+  /// Has the value of a load been used before a flag was set that releases nothing, and which who now writes there has seen? Then
+  /// it has come.
+  bool is_told_of(const Knowledge& knowledge, Access load, Access write, int lane);
   /// The same instruction stores the same value by other threads: lawful.
   static bool repeats_it(const View& view, Access earlier, Access now, bool repeats) {
     return repeats && !view.is_unit && earlier.is_write() && earlier.insn() == now.insn();
@@ -339,7 +342,8 @@ class RaceChecker {
   std::vector<std::vector<RemoteUse>> remote_uses_;  // by CTA rank: the last of each warp at an object
   std::vector<SharedShadow> shared_;                 // by CTA rank
   std::vector<std::vector<ShadowCell>> tensor_;      // by CTA rank: 8 groups of 16 lanes, 32 of 16 columns
-  std::vector<uint32_t> used_behind_;                // by instruction: used_behind(); empty: not asked yet
+  std::unordered_map<uint32_t, bool> used_before_flags_;  // by load: is_told_of()
+  std::vector<uint32_t> used_behind_;  // by instruction: used_behind(); empty: not asked yet
 };
 
 }  // namespace imbrex::vgpu

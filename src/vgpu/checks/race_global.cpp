@@ -3,8 +3,12 @@
 // of shared memory. Clusters are ordered by what PTX calls release and acquire patterns of gpu or sys scope:
 // a releasing write (or a fence before a relaxed one) that an acquiring read (or a relaxed one before a
 // fence) observes. Clusters of different GPUs are ordered by those of sys scope alone, on both sides.
+#include <algorithm>
+#include <iterator>
+
 #include "vgpu/checks/global_races.h"
 #include "vgpu/checks/race.h"
+#include "vgpu/program/late_reads.h"
 
 namespace imbrex::vgpu {
 
@@ -41,6 +45,22 @@ std::shared_ptr<const Foreign> join(const std::shared_ptr<const Foreign>& a,
     ours = std::move(both);
   }
   return joined;
+}
+
+std::shared_ptr<const Heard> join(const std::shared_ptr<const Heard>& a,
+                                  const std::shared_ptr<const Heard>& b) {
+  if (b == nullptr || a == b) return a;
+  if (a == nullptr) return b;
+  Heard joined{std::max(a->all_below, b->all_below), {}};
+  std::ranges::set_union(a->others, b->others, std::back_inserter(joined.others));
+  size_t first = 0;
+  for (; first < joined.others.size() && joined.others[first].first <= joined.all_below; ++first)
+    joined.all_below = std::max(joined.all_below, joined.others[first].first + 1);
+  joined.others.erase(joined.others.begin(), joined.others.begin() + static_cast<ptrdiff_t>(first));
+  const auto is = [&](const Heard& one) {
+    return one.all_below == joined.all_below && one.others == joined.others;
+  };
+  return is(*a) ? a : is(*b) ? b : std::make_shared<const Heard>(std::move(joined));
 }
 
 void RaceChecker::fence(const Who& who, uint8_t reach) {
@@ -87,15 +107,19 @@ void RaceChecker::strong_access(const Who& who, uint64_t address, AccessKind kin
     // A relaxed read acquires by a fence behind it, of this thread or of one that it synchronises with.
     const GlobalRaces::Released there = global_->released_at(address, launch_->rank, is_system);
     Knowledge& ours = s.knowledge;
+    const auto learn = [&s](std::shared_ptr<const Foreign>& known,
+                            const std::shared_ptr<const Foreign>& more) {
+      std::shared_ptr<const Foreign> joined = join(known, more);
+      if (joined == known) return;
+      known = std::move(joined);
+      ++s.version;
+    };
+    if (std::shared_ptr<const Heard> heard = join(ours.heard, there.told); heard != ours.heard) {
+      ours.heard = std::move(heard);
+      ++s.version;
+    }
     if (there.seen != nullptr || there.narrow != nullptr) {
       std::shared_ptr<const Foreign>& to = (who.order & kAcquires) != 0 ? ours.foreign : ours.unfenced;
-      const auto learn = [&s](std::shared_ptr<const Foreign>& known,
-                              const std::shared_ptr<const Foreign>& more) {
-        std::shared_ptr<const Foreign> joined = join(known, more);
-        if (joined == known) return;
-        known = std::move(joined);
-        ++s.version;
-      };
       if (there.seen != s.came_upon || to != s.known_with_it) {
         learn(to, there.seen);
         s.came_upon = there.seen;
@@ -115,11 +139,27 @@ void RaceChecker::strong_access(const Who& who, uint64_t address, AccessKind kin
     what = s.knowledge.published;
     if (is_system) to_system = s.knowledge.published_to_system;
   }
+  if (kind == AccessKind::kStrongWrite && launch_->program.habits.tells_by_flags()) {
+    VectorClock before;
+    each_known(s, lanes_of(who), [&](const Knowledge& k) { before.join(k.seen); });
+    before.join(warp_index(who), publish(s, who));
+    global_->tell_at(address, cluster_number_, std::move(before), s.knowledge.heard);
+  }
   if (what.empty()) return;
   global_->release_at(
       address, launch_->rank, foreign_of(std::move(what), s.knowledge),
       launch_->rank < 0 || to_system.empty() ? nullptr : foreign_of(std::move(to_system), s.knowledge),
       s.knowledge.unfenced);
+}
+
+bool RaceChecker::is_told_of(const Knowledge& knowledge, Access load, Access write, int lane) {
+  if (!write.is_write() || load.is_write() || load.is_strong() || load.is_async_proxy()) return false;
+  if (knowledge.heard == nullptr || !global_->is_told(*knowledge.heard, cluster_of(load.agent()),
+                                                      local_agent(load.agent()), load.clock(), lane))
+    return false;
+  const auto [at, is_new] = used_before_flags_.try_emplace(load.insn(), false);
+  if (is_new) at->second = used_before_flag(launch_->program, load.insn());
+  return at->second;
 }
 
 void RaceChecker::finished() {
@@ -195,7 +235,8 @@ struct GlobalJudge {
     RaceChecker::Excuse excuse;
     if (is_of_launch) excuse = checker.excuse(view, here, now, repeats_values());
     if (excuse.rule == BentRule::kNone && excuse.wait == nullptr && !is_own(earlier) &&
-        checker.is_known(view.knowledge->unfenced.get(), earlier, lane))
+        (checker.is_known(view.knowledge->unfenced.get(), earlier, lane) ||
+         (is_of_launch && !view.is_unit && checker.is_told_of(*view.knowledge, earlier, now, lane))))
       excuse.rule = BentRule::kRelaxedWait;
     checker.report_global_race(
         who, address, earlier, now, excuse,

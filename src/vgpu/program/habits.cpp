@@ -11,6 +11,14 @@ void Habits::note(const ptx::Instruction& insn) {
   const bool is_strong_load =
       insn.op == Op::ld && (insn.has(Mod::volatile_) || insn.has(Mod::relaxed) || insn.has(Mod::acquire)) &&
       !insn.has(Mod::shared);
+  const bool is_relaxed = (insn.has(Mod::volatile_) || insn.has(Mod::relaxed)) && !insn.has(Mod::shared);
+  sets_relaxed_flags |= insn.op == Op::st && is_relaxed;
+  reads_relaxed_flags |= insn.op == Op::ld && is_relaxed;
+  const bool is_fence = insn.op == Op::membar || insn.op == Op::fence;
+  const bool is_access = insn.op == Op::ld || insn.op == Op::st || insn.op == Op::atom || insn.op == Op::red;
+  orders_clusters |=
+      (is_fence && !insn.has(Mod::cta)) ||
+      (is_access && (insn.has(Mod::acquire) || insn.has(Mod::release) || insn.has(Mod::acq_rel)));
   heeds_other_clusters |= is_strong_load || (insn.op == Op::atom && !insn.has(Mod::shared)) ||
                           insn.op == Op::clusterlaunchcontrol_try_cancel;
   // Without a space, an address may lie anywhere.

@@ -14,6 +14,11 @@ struct Habits {
   int relaxed_waits = 0, acquiring_waits = 0;                           // for mbarriers
   bool some_wait_for_cluster = false, some_arrive_for_cluster = false;  // .cluster scope at mbarriers
 
+  /// Of flags in global memory: relaxed or volatile ones are set, and read; something orders clusters as PTX asks for it.
+  bool sets_relaxed_flags = false, reads_relaxed_flags = false, orders_clusters = false;
+  /// CTAs tell each other of their work by such flags alone: what depends on a value that was loaded says that it has come.
+  bool tells_by_flags() const { return sets_relaxed_flags && reads_relaxed_flags && !orders_clusters; }
+
   /// Reads what other clusters may be about to write (flags, tickets), or asks for their work: of such a program no
   /// cluster can be left out.
   bool heeds_other_clusters = false;

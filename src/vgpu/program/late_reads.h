@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which loads from shared memory may still be on their way when the thread gives the memory back.
+// Which loads may still be on their way when the thread gives the memory back, or says that it has read.
 #pragma once
 
 #include "vgpu/program/program.h"
@@ -12,5 +12,8 @@ inline constexpr uint32_t kUsedInTime = ~0u, kBehindArrival = ~0u - 1, kNotAsked
 /// (index in Program::code); or kUsedInTime. Nothing makes the thread wait for such a load before it arrives. In the order
 /// of the text, which is that of the loops of compilers.
 uint32_t used_behind(const Program& program, uint32_t load);
+/// Whether all of the values are used before the next relaxed or volatile store, as a flag that says so: by the thread itself, or
+/// before a barrier that the thread which stores has passed since.
+bool used_before_flag(const Program& program, uint32_t load);
 
 }  // namespace imbrex::vgpu
