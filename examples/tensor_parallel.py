@@ -85,6 +85,8 @@ def error(got, expected):
 
 def run(ranks, x, weights, heads, xp, dense, double):
     """Errors of this rank's rows: beside one GPU, and beside float64."""
+    if heads % ranks.size != 0:
+        sys.exit(f"{heads} heads cannot be dealt out to {ranks.size} ranks: start a number of ranks that divides them")
     rows = x.shape[0] // ranks.size
     mine = slice(rows * ranks.rank, rows * (ranks.rank + 1))
     part = part_of(weights, ranks.rank, ranks.size, dense)

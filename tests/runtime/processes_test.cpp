@@ -85,7 +85,7 @@ std::string address_of_servers;
 std::vector<Rank> run(const std::string& body, int ranks, const std::string& kind = "virtual",
                       double patience = 20, int from = 0, int to = -1) {
   static int jobs = 0;
-  const std::string job = "IMBREX_JOB=test " + std::to_string(getpid()) + " " + std::to_string(jobs++);
+  const std::string job = "test " + std::to_string(getpid()) + " " + std::to_string(jobs++);
   if (to < 0) to = ranks;
   std::vector<Rank> results(static_cast<size_t>(to - from));
   std::vector<std::thread> threads;
@@ -99,14 +99,17 @@ std::vector<Rank> run(const std::string& body, int ranks, const std::string& kin
       const runtime::ProcessResult process = runtime::run_process(
           {"/usr/bin/env", "RANK=" + number, "LOCAL_RANK=" + (apart ? "0" : number),
            "WORLD_SIZE=" + std::to_string(ranks), "LOCAL_WORLD_SIZE=" + std::to_string(apart ? 1 : ranks),
-           "IMBREX_ADDRESS=" + address_of_servers, job, "NCCL_HOSTID=server " + (shares ? number : "0"),
-           kProgram, "--rank", body, kind, std::to_string(patience)},
+           "IMBREX_ADDRESS=" + address_of_servers, "IMBREX_JOB=" + job,
+           "NCCL_HOSTID=server " + (shares ? number : "0"), kProgram, "--rank", body, kind,
+           std::to_string(patience)},
           300);
       result = {process.exit_code, process.output,
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
       EXPECT_FALSE(process.timed_out) << "rank " << rank << " hangs: " << process.output;
+      std::ofstream(end_note(job, rank)) << "ended";
     });
   for (std::thread& thread : threads) thread.join();
+  for (int rank = from; rank < to; ++rank) std::filesystem::remove(end_note(job, rank));
   return results;
 }
 
@@ -162,6 +165,20 @@ TEST(Processes, TheOthersGetToKnowThatRank0IsStoppedWhileItRunsTheirKernels) {
                 AllOf(HasSubstr("rank 0 is gone"), HasSubstr("its process has said nothing for 12 s")));
     EXPECT_LT(ranks[static_cast<size_t>(rank)].seconds, kAtOnce);
   }
+}
+
+TEST(Processes, TheOthersGetToKnowThatRank0IsStoppedWhileTheyJoin) {
+  const std::vector<Rank> ranks = run("rank 0 stops when it has joined", 3, "virtual", 4);
+  for (const int rank : {1, 2})
+    EXPECT_THAT(ranks[static_cast<size_t>(rank)].output,
+                AllOf(HasSubstr("rank 0 is gone"), HasSubstr("its process has said nothing for 14 s")));
+}
+
+TEST(Processes, NobodyStaysForARankThatIsStopped) {
+  const std::vector<Rank> ranks = run("rank 1 stops", 3, "virtual", 4);
+  for (const int rank : {0, 2})
+    EXPECT_THAT(ranks[static_cast<size_t>(rank)].output, HasSubstr("rank 1 has not come within 4 s"));
+  EXPECT_THAT(ranks[1].output, HasSubstr("rank 0 is gone"));  // once it goes on
 }
 
 TEST(Processes, AnErrorOfOneRankIsToldToTheOthers) {

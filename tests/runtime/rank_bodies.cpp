@@ -29,6 +29,10 @@ std::string error_of(const std::function<void()>& body) {
   return "no error\n";
 }
 
+std::filesystem::path end_note(const std::string& job, int rank) {
+  return std::filesystem::temp_directory_path() / ("imbrex " + job + " end of " + std::to_string(rank));
+}
+
 namespace {
 
 /// A rank's note to processes of its job that may not speak to it in any other way.
@@ -199,6 +203,21 @@ void race(Communicator& ranks) {
   std::printf("%s\n", report.virtual_report.format().c_str());
 }
 
+/// The process is stopped until the other ranks' have ended, as the test notes.
+void stop_until_others_end(const Communicator& ranks) {
+  const pid_t stopped = getpid();
+  if (fork() == 0) {
+    for (int rank = 0; rank < ranks.size(); ++rank)
+      if (rank != ranks.rank())
+        while (!std::filesystem::exists(end_note(std::getenv("IMBREX_JOB"), rank)))
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    kill(stopped, SIGCONT);
+    _exit(0);
+  }
+  kill(stopped, SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(5));  // another thread may take the signal, a little later
+}
+
 /// PTX of another compiler, launched with its arguments one by one.
 void foreign_ptx(Communicator& ranks) {
   const PtxModule module(ranks.device(), R"(
@@ -268,6 +287,16 @@ const std::map<std::string, std::function<void(Communicator&)>> rank_bodies = {
        kill(rank0, SIGSTOP);
        std::this_thread::sleep_for(
            std::chrono::seconds(5));  // another thread may take the signal, a little later
+     }},
+    {"rank 0 stops when it has joined",
+     [](Communicator& ranks) {
+       if (ranks.rank() == 0) return stop_until_others_end(ranks);
+       std::printf("%s", error_of([&] { ranks.barrier(); }).c_str());
+     }},
+    {"rank 1 stops",
+     [](Communicator& ranks) {
+       if (ranks.rank() == 1) stop_until_others_end(ranks);
+       std::printf("%s", error_of([&] { ranks.barrier(); }).c_str());
      }},
     {"throws",
      [](Communicator& ranks) {

@@ -24,7 +24,7 @@ namespace {
 
 /// How often rank 0 looks whether those that it waits for have ended, in seconds.
 constexpr double kLooksEvery = 0.05;
-/// How long rank 0 stays for the others when it has failed itself, in seconds.
+/// How long rank 0 stays for the others when it has failed itself, or one of them did not come, in seconds.
 constexpr double kStaysAfterFailure = 10;
 
 class Host {
@@ -68,14 +68,16 @@ class Host {
     meeting_->end(rank, why);
     if (!why.empty()) tell_others(rank, fmt::format("rank {} has failed: {}", rank, why));
   }
-  /// Waits until the other ranks have ended; `seconds` 0: as long as their processes live.
-  void wait_for_others(double seconds) {
-    std::unique_lock lock(ended_mutex_);
-    const auto all = [&] { return served_ == 0; };
-    if (seconds > 0)
-      ended_.wait_for(lock, std::chrono::duration<double>(seconds), all);
-    else
-      ended_.wait(lock, all);
+  /// Waits until the other ranks have ended: as long as their processes live, but not for one that is stopped while others
+  /// have waited for it in vain.
+  void wait_for_others(bool has_failed) {
+    const auto have_ended_within = [&](double seconds) {
+      std::unique_lock lock(ended_mutex_);
+      return ended_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return served_ == 0; });
+    };
+    while (!has_failed && !meeting_->is_broken())
+      if (have_ended_within(1)) return;
+    have_ended_within(kStaysAfterFailure);
   }
 
  private:
@@ -325,7 +327,7 @@ class HostRank : public RankLink {
   void end(const std::string& why) override {
     if (std::exchange(has_ended_, true)) return;
     host_->end(0, why);
-    host_->wait_for_others(why.empty() ? 0 : kStaysAfterFailure);
+    host_->wait_for_others(!why.empty());
   }
 
  private:

@@ -45,6 +45,11 @@ class Meeting {
   void end(int rank, const std::string& why);
   /// The rank is gone, whatever it was about to do: an error on all who call something from here on, or wait.
   void lose(int rank, const std::string& why);
+  /// Whether ranks cannot go on together, and have been told so or will be.
+  bool is_broken() {
+    const std::lock_guard lock(mutex_);
+    return !broken_.empty();
+  }
 
  private:
   enum class At : uint8_t { kHostProgram, kMeeting, kLaunch, kEnd };

@@ -23,21 +23,24 @@ constexpr double kGrace = 10;
 /// The connection for calls. Any thread may ask.
 class Connection {
  public:
-  explicit Connection(Channel channel) : channel_(std::move(channel)) {}
+  /// `seconds`: how long answers may take until somebody watches whether rank 0 says anything at all.
+  Connection(Channel channel, double seconds) : most_seconds_(seconds), channel_(std::move(channel)) {}
 
   /// Sends a request and returns the answer. DeviceError when rank 0 is gone. `seconds`: how long the answer may take.
   std::string ask(const std::string& request, const Files& files = {}, Files* answered = nullptr,
                   double seconds = 0) {
     const std::lock_guard lock(mutex_);
+    if (seconds == 0) seconds = most_seconds_;
     if (is_closed_)
       throw DeviceError(
           Diagnostic{{}, "the rank has left the others", {}, "use its device before Communicator::leave()"});
     try {
       channel_.send(request, files);
       if (seconds > 0 && !channel_.is_ready(deadline_after(seconds)))
-        throw ConnectionLost(fmt::format("it has not answered within {:g} s", seconds));
+        throw ConnectionLost(fmt::format("its process has said nothing for {:g} s", seconds));
       return channel_.receive(answered);
     } catch (const ConnectionLost& lost) {
+      channel_.shut_down();  // an answer that comes yet would be taken for that of the next request
       throw DeviceError(Diagnostic{{},
                                    "rank 0 is gone, whose process keeps the ranks together",
                                    {is_silent_ ? silence_ : lost.what()},
@@ -49,6 +52,8 @@ class Connection {
     is_closed_ = true;
     channel_.shut_down();
   }
+  /// From here on calls may take any time: end_of_silence() is called where it is due.
+  void let_calls_last() { most_seconds_ = 0; }
   /// Rank 0 has said nothing for so many seconds: ends the call that waits, and all that follow.
   void end_of_silence(double seconds) {
     silence_ = fmt::format("its process has said nothing for {:g} s", seconds);
@@ -58,6 +63,7 @@ class Connection {
 
  private:
   std::mutex mutex_;
+  std::atomic<double> most_seconds_;
   std::string silence_;
   std::atomic<bool> is_silent_ = false;
   Channel channel_;
@@ -171,7 +177,9 @@ class RemoteRank : public RankLink {
       : RankLink(job.rank, job.size, std::move(device), seconds),
         connection_(std::move(connection)),
         notices_(std::move(notices)),
-        listener_([this] { listen(); }) {}
+        listener_([this] { listen(); }) {
+    connection_->let_calls_last();
+  }
   ~RemoteRank() override {
     try {
       end("");
@@ -285,7 +293,7 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
   }
   if (!welcome.refusal.empty())
     throw DeviceError(Diagnostic{{}, fmt::format("rank {}: {}", job.rank, welcome.refusal), {}, ""});
-  auto connection = std::make_shared<Connection>(std::move(channels[0]));
+  auto connection = std::make_shared<Connection>(std::move(channels[0]), patience + kGrace);
   if (!device)
     device = Device(make_virtual_device(std::make_shared<RemoteMachine>(connection, ranks.options()),
                                         std::make_shared<std::mutex>()));
