@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor of a refused call, as messages tell of it.
+// What is asked of the tensors of a call, and a tensor of a refused one as messages tell of it.
 #pragma once
 
 #include <fmt/format.h>
@@ -29,6 +29,12 @@ inline void add_fact(Diagnostic& told, std::string_view name, const DeviceTensor
   if (!t.is_null())
     told.facts.push_back(fmt::format("{}  {} [{}] with strides [{}]", name, t.dtype().name(),
                                      fmt::join(t.shape(), ", "), fmt::join(t.strides(), ", ")));
+}
+
+/// Whether dense tensors have bytes in common.
+inline bool share_memory(const DeviceTensor& a, const DeviceTensor& b) {
+  const auto end = [](const DeviceTensor& t) { return t.address() + static_cast<uint64_t>(t.bytes()); };
+  return a.is_dense() && b.is_dense() && a.address() < end(b) && b.address() < end(a);
 }
 
 }  // namespace imbrex

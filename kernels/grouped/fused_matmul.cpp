@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <span>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -56,8 +57,13 @@ class FusedCall {
     const DataType type = a.dtype();
     if (type != float16 && type != bfloat16 && type != float8_e4m3)
       refuse(fmt::format("a is of {}", type.name()), "it is float16, bfloat16 or float8_e4m3");
-    for (const DeviceTensor* t : {&b, up})
-      if (t != nullptr && t->dtype() != type) refuse("a and b are not of one type", "convert them");
+    for (const auto& [name, t] : tensors_) {
+      if (std::string_view(name) == "c") continue;  // one tensor may be given as another, too
+      if (t->dtype() != type) refuse(fmt::format("a and {} are not of one type", name), "convert them");
+      if (share_memory(c, *t))
+        refuse(fmt::format("c and {} share memory", name),
+               "write to a tensor of its own: tiles are stored while others are read");
+    }
     const bool quantises = c.dtype() == float8_e4m3;
     if (!quantises && c.dtype() != float16 && c.dtype() != bfloat16)
       refuse(fmt::format("c is of {}", c.dtype().name()), "it is float16, bfloat16 or float8_e4m3");
@@ -101,8 +107,9 @@ class FusedCall {
   }
   void check_matrix(const char* name, const DeviceTensor& t) const {
     check_device(name, t);
-    if (t.shape().size() != 2 || t.shape()[0] < 1 || t.shape()[1] < 1)
-      refuse(fmt::format("{} is not a matrix", name), "it has two extents of 1 or more");
+    if (t.shape().size() != 2) refuse(fmt::format("{} is not a matrix", name), "give it two dimensions");
+    for (const int64_t extent : t.shape())
+      if (extent < 1) refuse(fmt::format("{} has an extent of {}", name, extent), "leave the call out");
   }
   void check_factors(const char* name, const DeviceTensor& t, const std::vector<int64_t>& shape) const {
     if (t.is_null()) return;

@@ -8,6 +8,7 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <tuple>
 
 #include "imbrex/core/error.h"
@@ -38,6 +39,10 @@ class GroupedCall {
     expect_dense("c", c), expect_dense("rows", groups.rows);
     if (!a.device().can_run("sm_90a"))
       refuse(fmt::format("no kernel for {}", a.device().name()), "it runs on devices of target sm_90a");
+    for (const auto& [name, t] : tensors_)
+      if (std::string_view(name) != "c" && share_memory(c, *t))  // one tensor may be given as both
+        refuse(fmt::format("c and {} share memory", name),
+               "write to a tensor of its own: tiles are stored while others are read");
     if (groups.rows.dtype() != int32 || groups.rows.shape().size() != 1)
       refuse("rows are not a vector of int32",
              "give it a number per group, and one more where groups are contiguous");
@@ -51,8 +56,7 @@ class GroupedCall {
                            : "contiguous groups are the rows of one matrix");
     room_ = groups.masked ? a.shape()[1] : 0;
     rows_ = groups.masked ? a.shape()[0] * room_ : a.shape()[0];
-    if (groups.masked && a.shape()[0] != count_)
-      refuse(fmt::format("a has {} groups, rows {}", a.shape()[0], count_), "give each group a count");
+    if (groups.masked) expect_groups("a", a);
   }
 
   int64_t count() const { return count_; }
@@ -84,7 +88,20 @@ class GroupedCall {
   void expect_shape(const char* name, const DeviceTensor& t, const std::vector<int64_t>& shape) const {
     if (t.shape() != shape)
       refuse(fmt::format("{} is [{}], not [{}]", name, fmt::join(t.shape(), ", "), fmt::join(shape, ", ")),
-             "see grouped_matmul()");
+             groups_.masked
+                 ? "a is [groups, room, k], b [groups, n, k] and c [groups, room, n]; of a gradient a is "
+                   "[groups, room, p], b [groups, room, q] and c [groups, p, q]"
+                 : "a is [m, k], b [groups, n, k] and c [m, n]; of a gradient a is [m, p], b [m, q] and c "
+                   "[groups, p, q]");
+  }
+  /// `t` has a matrix for each group.
+  void expect_groups(const char* name, const DeviceTensor& t) const {
+    if (t.shape()[0] != count_)
+      refuse(
+          fmt::format("{} has {} groups, and rows {} numbers", name, t.shape()[0], groups_.rows.shape()[0]),
+          groups_.masked
+              ? "give each group a count"
+              : "give the first row of each group, and behind them the end of the last: one number more");
   }
   std::vector<int64_t> with_rows(int64_t columns) const {
     if (groups_.masked) return {count_, room_, columns};
@@ -155,6 +172,7 @@ LaunchReport grouped_matmul(const DeviceTensor& a, const DeviceTensor& b, const 
   if (b.shape().size() != 3)
     call.refuse(fmt::format("b has {} dimensions, not 3", b.shape().size()),
                 "give it a matrix for each group");
+  call.expect_groups("b", b);
   const int64_t n = b.shape()[1], k = b.shape()[2], m = call.rows();
   call.expect_shape("a", a, call.with_rows(k));
   call.expect_shape("b", b, {call.count(), n, k});

@@ -342,6 +342,19 @@ TEST(FusedMatmul, RefusesWhatDoesNotFit) {
                 gated_matmul(a, b, b, tensor(float32, {64, 32}));
               }),
               HasSubstr("c is of float32"));
+  const DeviceTensor square = tensor(bfloat16, {64, 64});
+  EXPECT_THAT(refusal([&] {
+                gated_matmul(a, square, tensor(bfloat16, {64, 64}), square);
+              }),
+              HasSubstr("c and b share memory"));
+  EXPECT_THAT(refusal([&] {
+                gated_matmul(tensor(bfloat16, {0, 64}), b, b, tensor(bfloat16, {0, 32}));
+              }),
+              HasSubstr("a has an extent of 0"));
+  EXPECT_THAT(refusal([&] {
+                gated_matmul(a, b, tensor(float16, {32, 64}), c);
+              }),
+              HasSubstr("a and up are not of one type"));
   EXPECT_THAT(refusal([&] { gated_matmul(a, b, b, c8); }), HasSubstr("scale_c is null"));
   EXPECT_THAT(refusal([&] { gated_matmul(a, b, b, c, {.scale_c = scale}); }),
               HasSubstr("c is not quantised"));

@@ -307,7 +307,12 @@ TEST(GroupedMatmul, RefusesByName) {
     return "not refused";
   };
   EXPECT_THAT(refused([&] { grouped_matmul(a, b, c, Groups::contiguous(tensor(int32, {3}))); }),
-              HasSubstr("grouped_matmul: b is [3, 40, 64], not [2, 40, 64]"));
+              HasSubstr("grouped_matmul: b has 3 groups, and rows 3 numbers"));
+  const DeviceTensor square = tensor(float16, {10, 40});
+  EXPECT_THAT(refused([&] {
+                grouped_matmul(square, tensor(float16, {3, 40, 40}), square, Groups::contiguous(rows));
+              }),
+              HasSubstr("c and a share memory"));
   EXPECT_THAT(refused([&] { grouped_matmul(a, b, c, Groups::contiguous(tensor(float32, {4}))); }),
               HasSubstr("rows are not a vector of int32"));
   EXPECT_THAT(refused([&] { grouped_matmul(a, b, c, Groups::with_counts(rows)); }),

@@ -28,8 +28,8 @@ struct FusedMatmulOptions {
 /// c = activation(scale_a scale_b a b^T) * (scale_a scale_b a up^T), SwiGLU's two products with Activation::kSilu: a
 /// [m, k], b and up [n, k], c [m, n] (b and up may be the halves of one tensor, sliced). a, b and up all float16, bfloat16 or
 /// float8_e4m3; c float16, bfloat16 or float8_e4m3, dense and at a multiple of 16. n is a multiple of 8, for c of float8 of 16.
-/// An operand that is not dense, or whose rows do not begin and end at multiples of 16 bytes, is copied first, in the
-/// stream's order. Sums, scales and activation are float32; nothing is rounded before c is, but where scale_c says so.
+/// c shares no memory with them. An operand that is not dense, or whose rows do not begin and end at multiples of 16 bytes, is
+/// copied first, in the stream's order. Sums, scales and activation are float32; nothing is rounded before c is, but where scale_c says so.
 /// Devices that run sm_90a. On a CUDA GPU it returns without waiting. Nothing is compiled for m, n and k; which tile a call
 /// gets is chosen as in matmul(), for few rows by measurements, and machine code for bfloat16 with Activation::kSilu is
 /// shipped as for that, the second launch's too. LaunchError names the condition that a call does not meet.

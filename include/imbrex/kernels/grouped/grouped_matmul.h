@@ -34,8 +34,8 @@ struct GroupedMatmulOptions {
 
 /// c[i, :] = a[i, :] b[g]^T for each row i of each group g: a [m, k], b [groups, n, k], c [m, n]; masked: a
 /// [groups, room, k] and c [groups, room, n]. a and b both float16, both bfloat16 or both float8_e4m3; c float16 or
-/// bfloat16, dense, of 16-bit operands their type. n is a multiple of 8; at most 1024 groups. Rows that belong to
-/// no group keep what they had. Sums are float32. Devices that run sm_90a. Where a or b is not dense, or its rows do not begin
+/// bfloat16, dense, of 16-bit operands their type, and of memory of its own. n is a multiple of 8; at most 1024 groups. Rows
+/// that belong to no group keep what they had. Sums are float32. Devices that run sm_90a. Where a or b is not dense, or its rows do not begin
 /// and end at multiples of 16 bytes, all of it is copied first, in the stream's order: weights of such a k are better padded once,
 /// with zeros.
 ///
