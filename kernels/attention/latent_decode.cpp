@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "imbrex/kernels/attention/latent_decode.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -9,6 +11,7 @@
 #include "attention/kv_arguments.h"
 #include "attention/reference.h"
 #include "attention/score_arguments.h"
+#include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
 #include "imbrex/kernels/attention/merge.h"
 #include "imbrex/runtime/registry.h"
@@ -63,6 +66,12 @@ void latent_decode(Case& c, Kernel<K>& kernel, bool is_float8) {
   const int64_t each = page > 0 ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
   const int64_t rows_of_page = page > 0 ? page : s.capacity;
   std::shared_ptr<const Float8Cache> float8;
+  if (is_float8 && (value_size < 128 || value_size % 128 != 0 || value_size > s.head_size))
+    throw LaunchError(Diagnostic{
+        {},
+        fmt::format("attention_latent_decode_float8: keys of {} with values of {}", s.head_size, value_size),
+        {},
+        "give --dv as a multiple of 128 of at most --d"});
   if (is_float8)
     float8 = std::make_shared<Float8Cache>(c, pages, rows_of_page, s.head_size, value_size, dtype);
   const DeviceTensor q = c.input(dtype, {s.batches, heads, s.q_size, s.head_size}),

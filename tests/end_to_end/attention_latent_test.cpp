@@ -67,6 +67,13 @@ TEST(LatentDecodeOfFloat8, SmallerHeads) {
   expect_float8({{"d", 320}, {"dv", 256}, {"kv", 3000}, {"heads", 2}, {"batch", 1}, {"parts", 4}}, 1,
                 "block_kv=32 stages=3 float8_stages=2");
 }
+TEST(LatentDecodeOfFloat8, AProblemWhoseValuesAreNoPartOfItsKeysIsRefused) {
+  for (const int64_t dv : {256, 100}) {
+    const Sizes sizes{{"d", 192}, {"dv", dv}};
+    EXPECT_THAT([&] { expect_float8(sizes); },
+                testing::ThrowsMessage<LaunchError>(HasSubstr("give --dv as a multiple of 128")));
+  }
+}
 TEST(LatentDecodeOfFloat8, SeveralQueryRowsSeeWhatIsBeforeThem) {
   expect_float8({{"q", 3}, {"heads", 30}, {"causal", 1}, {"ragged", 1}, {"kv", 140}, {"d", 192}, {"dv", 128}},
                 2, "helps_early=1");
