@@ -56,7 +56,8 @@ TEST(MmaErrors, Shapes) {
 TEST(MmaErrors, Types) {
   EXPECT_THAT(
       complaint({float64, float64, float64, {16, 16}, {16, 16}, {16, 16}}),
-      AllOf(HasSubstr("mma: does not multiply float64"), HasSubstr("help: cast to float16, bfloat16")));
+      AllOf(HasSubstr("mma: does not multiply float64"),
+            HasSubstr("help: dot() multiplies any type; for the tensor cores cast to float16, bfloat16")));
   EXPECT_THAT(complaint({float16, bfloat16, float32, {16, 16}, {16, 16}, {16, 16}}),
               HasSubstr("mma: a holds float16, b holds bfloat16"));
   EXPECT_THAT(complaint({float16, float16, bfloat16, {16, 16}, {16, 16}, {16, 16}}),

@@ -36,7 +36,7 @@ class NotingDevice : public DeviceBackend {
   int multiprocessors() const override { return 132; }
   void synchronize() override {}
   uint64_t allocate(int64_t bytes) override {
-    return next_ += static_cast<uint64_t>(bytes + 255) / 256 * 256;
+    return std::exchange(next_, next_ + static_cast<uint64_t>(bytes + 255) / 256 * 256);
   }
   void free(uint64_t, SourceLocation) noexcept override {}
   void check_memory(uint64_t, int64_t) const override {}
