@@ -53,7 +53,7 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
   const Device device = Device::virtual_gpu(machine);
   Case run(Case::Mode::kRun, device, sizes, 1);
   kernel.run(run, device, configuration);
-  ASSERT_TRUE(run.verified());
+  ASSERT_TRUE(run.verified()) << run.report.virtual_report.format();
   const vgpu::Report& report = run.report.virtual_report;
   const vgpu::Statistics& s = report.statistics;
 

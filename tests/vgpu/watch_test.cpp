@@ -95,7 +95,8 @@ TEST(EndlessLoop, IsRecognisedWithinAMillionInstructions) {
   for (const uint64_t seed : {0, 1}) expect_endless({.body = kSharedFlag, .ctas = 100, .seed = seed});
 }
 
-// A GPU full of CTAs that poll: each is run no further than it takes to see that it goes round.
+// A GPU full of CTAs that poll: each is run no further than it takes to see that it goes round. (With several threads they go
+// round for a second more, in which none that was stopped may go on.)
 TEST(EndlessLoop, OfAGridThatPollsIsFoundEarly) {
   constexpr int64_t kCtas = 150;
   const std::string one_thread = R"(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/machine/cluster.h"
+#include "vgpu/gpu_data.h"
 
 #include <fmt/format.h>
 
@@ -23,8 +24,10 @@ constexpr size_t kMaxPictureLines = 64;
 constexpr int64_t kSuspicious = int64_t{1} << 16, kSuspiciousEarly = int64_t{1} << 10;
 /// Every so many instructions, as a power of two.
 constexpr int kLookShift = 10, kLookShiftEarly = 8;
-/// Of memory that the host sees as well, for how long.
-constexpr std::chrono::seconds kHostMayWrite{4};
+/// How long everything must repeat itself before polls are called endless: a cluster tells the others of its progress when its
+/// warp has had its turn, in the midst of which the host may stop the thread that runs it; and of memory that the program's
+/// threads see as well, for they may be about to write.
+constexpr std::chrono::seconds kOthersMayBeStopped{1}, kHostMayWrite{4};
 /// In run_warp: the split's own pc is up to date already.
 constexpr uint32_t kPcIsKept = ~0u;
 
@@ -202,9 +205,9 @@ Step Cluster::run_next_warp() {
   ran_last_ = &warp;
   const uint64_t before = clock_;
   const Step step = run_warp<Checks>(warp);
+  slot_->publish_progress(last_progress_);  // before the clock, after which others may have their turn
   slot_->publish(clock_);
   if (step == Step::kTurn) return step;
-  slot_->publish_progress(last_progress_);
   quantum_left_ = 0;
   idle_warps_ = clock_ == before ? idle_warps_ + 1 : 0;
   if (idle_warps_ == 0) adversary_.has_run(warp, clock_);
@@ -405,15 +408,17 @@ bool Cluster::loops_for_ever() {
     loops_.forget();
     return false;
   }
-  return is_alone || (!host_may_write(stamp) && slot_->all_loop(stamp));
+  return is_alone || (slot_->all_loop(stamp) && !host_may_write(stamp));
 }
 
+// Threads of the program, and those that run other clusters.
 bool Cluster::host_may_write(uint64_t stamp) {
-  if (std::ranges::none_of(warps_, [](const Warp* warp) { return looks_at_host_memory(*warp); }))
-    return false;
   const auto now = std::chrono::steady_clock::now();
   if (std::exchange(host_awaited_at_, stamp) != stamp) host_awaited_since_ = now;
-  return now - host_awaited_since_ < kHostMayWrite;
+  const bool by_host =
+      std::ranges::any_of(warps_, [](const Warp* warp) { return looks_at_host_memory(*warp); });
+  if (by_host) return now - host_awaited_since_ < kHostMayWrite;
+  return host_threads(launch_->options) > 1 && now - host_awaited_since_ < kOthersMayBeStopped;
 }
 
 void Cluster::report_endless(const Warp& warp, std::string message, std::string hint) {

@@ -77,10 +77,12 @@ uint64_t GridSlot::grid_progress() const {
 
 bool GridSlot::all_loop(uint64_t stamp) {
   loops_at_.store(stamp, std::memory_order_relaxed);
-  return std::all_of(grid_->slots_.begin(), grid_->slots_.end(), [&](const std::unique_ptr<GridSlot>& slot) {
-    return slot->loops_at_.load(std::memory_order_relaxed) == stamp ||
-           slot->clock_.load(std::memory_order_relaxed) == Grid::kNever;
-  });
+  const bool all =
+      std::all_of(grid_->slots_.begin(), grid_->slots_.end(), [&](const std::unique_ptr<GridSlot>& slot) {
+        return slot->loops_at_.load(std::memory_order_relaxed) == stamp ||
+               slot->clock_.load(std::memory_order_acquire) == Grid::kNever;
+      });
+  return all && grid_progress() == stamp;  // one may have made progress and ended since the stamp was taken
 }
 
 Grid::Grid(std::span<const ResidentLaunch> launches) {
