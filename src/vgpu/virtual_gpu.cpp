@@ -21,6 +21,7 @@
 #include "vgpu/program/program_builder.h"
 #include "vgpu/stack_limit.h"
 #include "vgpu/timeline/sampling.h"
+#include "vgpu/timeline/sm_groups.h"
 
 namespace imbrex::vgpu {
 
@@ -449,15 +450,17 @@ ReplayContext replay_context(const Target& target, const LaunchContext& launch, 
   constexpr int64_t kLeastL1 = 28 << 10;
   const int64_t of_cta =
       launch.program.static_shared_bytes + launch.dynamic_shared_bytes + target.reserved_shared_bytes;
-  return {launch.program,
-          cost_model(target.sm, wanted.clock_ghz, wanted.gpu.get()),
-          chip_rates(target.sm),
-          launch.num_sms,
-          ctas_per_sm,
-          TensorMemory::kColumns,
-          wanted.cta,
-          kLeastL1 + std::max<int64_t>(0, target.shared_bytes_per_sm - ctas_per_sm * of_cta),
-          wanted.explain};
+  ReplayContext context{launch.program,
+                        cost_model(target.sm, wanted.clock_ghz, wanted.gpu.get()),
+                        chip_rates(target.sm),
+                        launch.num_sms,
+                        ctas_per_sm,
+                        TensorMemory::kColumns,
+                        wanted.cta,
+                        kLeastL1 + std::max<int64_t>(0, target.shared_bytes_per_sm - ctas_per_sm * of_cta),
+                        wanted.explain};
+  context.groups = sm_groups(target.sm, launch.num_sms, context.model.sms);
+  return context;
 }
 
 Report VirtualGpu::launch(const Function& function, const Launch& launch) {
@@ -469,7 +472,13 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
       context.clusters().count() <= kMaxTrackedClusters)
     context.global_races = &races.emplace(data_->memory->size(), threads > 1);
   context.rank = -1;  // it runs alone
-  prepared->sample = plan_sample(context, prepared->slots, launch.cooperative);
+  int64_t at_once =
+      prepared->slots;  // on the chip whose time is predicted, whose groups of SMs hold whole clusters
+  if (data_->options.timeline.record) {
+    const ReplayContext replayed = replay_context(*data_->target, context, prepared->predicted_ctas_per_sm);
+    at_once = std::ssize(cluster_places(replayed.groups, context.cluster.count())) * replayed.ctas_per_sm;
+  }
+  prepared->sample = plan_sample(context, at_once, launch.cooperative);
   context.chosen = prepared->sample.chosen;
   context.recorded_works = prepared->sample.recorded_works;
   context.whole = prepared->sample.whole;

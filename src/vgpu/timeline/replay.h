@@ -220,6 +220,7 @@ class Replay {
   NodeReplay* node_ = nullptr;  // null: the GPU is alone
   int rank_ = -1;
   std::vector<SmModel> sms_;
+  std::vector<int> places_;  // the first SM of each place for a cluster
   Server l2_, hbm_, starts_;
   double l2_rate_, hbm_rate_;
   CacheModel cache_;

@@ -6,6 +6,7 @@
 
 #include "vgpu/timeline/node_replay.h"
 #include "vgpu/timeline/replay.h"
+#include "vgpu/timeline/sm_groups.h"
 #include "vgpu/timeline/what_if.h"
 
 namespace imbrex::vgpu {
@@ -23,6 +24,7 @@ Replay::Replay(const ReplayContext& context, const std::vector<Recording>& recor
   size_t cluster_size = 1;
   for (const Recording& r : recordings) cluster_size = std::max(cluster_size, r.ctas.size());
   sms_.resize(std::max(static_cast<size_t>(context.sms), cluster_size));
+  places_ = cluster_places(context.groups, static_cast<int64_t>(cluster_size));
   for (size_t i = 0; i < sms_.size(); ++i) {
     sms_[i].columns_free = context.tensor_columns;
     sms_[i].group = static_cast<int>(i * static_cast<size_t>(rates_.gpcs) /
@@ -40,14 +42,14 @@ Replay::Replay(const ReplayContext& context, const std::vector<Recording>& recor
 // ---- clusters
 
 bool Replay::start(int32_t cluster, PathNode after) {
-  // A cluster takes neighbouring SMs; of the groups with room the emptiest.
+  // A cluster takes neighbouring SMs of a group; of the places with room the emptiest.
   const Recording& recording = recordings_[static_cast<size_t>(cluster)];
   const size_t size = recording.ctas.size();
   SmModel* best = nullptr;
-  for (size_t first = 0; first + size <= sms_.size(); first += size)
-    if (sms_[first].resident < context_.ctas_per_sm &&
-        (best == nullptr || sms_[first].resident < best->resident))
-      best = &sms_[first];
+  for (const int first : places_) {
+    SmModel& sm = sms_[static_cast<size_t>(first)];
+    if (sm.resident < context_.ctas_per_sm && (best == nullptr || sm.resident < best->resident)) best = &sm;
+  }
   if (best == nullptr) return false;
   auto run = std::make_unique<ClusterRun>(recording);
   run->begin = now_;

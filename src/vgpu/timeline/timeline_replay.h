@@ -38,6 +38,7 @@ struct ReplayContext {
   bool explain = false;               // Timeline::why, without its what-ifs
   std::optional<Resource> free = {};  // costs nothing; the model says so already where it can
   ReplayLog* log = nullptr;           // filled where it is there
+  std::vector<int> groups = {};       // how many SMs each has (sm_groups.h)
 };
 
 /// `recordings` in the order of launch.

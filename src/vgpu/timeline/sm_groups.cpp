@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vgpu/timeline/sm_groups.h"
+
+#include <algorithm>
+
+namespace imbrex::vgpu {
+
+namespace {
+
+constexpr int kGroups = 8;  // D: of Hopper's and Blackwell's whole chips
+constexpr int kPair = 2;    // D: SMs of a TPC, which are on or off together
+
+/// M: of Hopper's chips with 132 SMs (H100 and H200 SXM). An H200's driver lets 66, 30, 15 and 7 clusters of 2, 4, 8 and 16 run
+/// at once, and launches of more took two turns; not the only sizes of which that is true, and perhaps not those of every card.
+constexpr int kHopper[] = {18, 18, 18, 18, 18, 16, 16, 10};
+constexpr int kHopperSms = 132;
+
+}  // namespace
+
+std::vector<int> sm_groups(int sm, int sms, int of_chip) {
+  std::vector<int> groups;
+  if (sm >= 90 && sm < 100 && of_chip == kHopperSms) {
+    groups.assign(std::begin(kHopper), std::end(kHopper));
+  } else {  // A: as even as pairs allow
+    const int pairs = of_chip / kPair;
+    for (int i = 0; i < kGroups; ++i) groups.push_back(kPair * (pairs / kGroups + (i < pairs % kGroups)));
+    groups.back() += of_chip % kPair;
+  }
+  for (int& group : groups) {
+    group = std::min(group, sms);
+    sms -= group;
+  }
+  std::erase(groups, 0);
+  if (sms > 0) groups.push_back(sms);  // more than the chip has
+  return groups;
+}
+
+std::vector<int> cluster_places(const std::vector<int>& groups, int64_t ctas) {
+  std::vector<int> places;
+  int64_t begin = 0;
+  for (const int group : groups) {
+    for (int64_t at = begin; at + ctas <= begin + group; at += ctas) places.push_back(static_cast<int>(at));
+    begin += group;
+  }
+  if (places.empty()) places.push_back(0);
+  return places;
+}
+
+}  // namespace imbrex::vgpu
