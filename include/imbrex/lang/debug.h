@@ -7,11 +7,24 @@
 namespace imbrex {
 
 namespace detail {
+template <class T>
+concept PrintedTile = std::derived_from<T, RegisterBase>;
+template <class T, class Argument>
+constexpr int explain_printed_tile() {
+  static_assert(
+      kNever<T>,
+      "printf() prints scalars: `print_tensor(t)` prints a tile, `t.item({i, j})` is one element and "
+      "`sum(t)` a scalar");
+  return 0;
+}
 /// An optional scalar argument.
 struct PrintArg {
   PrintArg() : value(0), given(false) {}
   template <ScalarLike T>
   PrintArg(const T& value) : value(value), given(true) {}
+  /// Does not compile.
+  template <PrintedTile T>
+  PrintArg(const T&) : value(explain_printed_tile<T, PrintArg>()), given(true) {}
   ScalarArg value;
   bool given;
 };
@@ -19,6 +32,9 @@ struct PrintArg {
 struct FirstPrintArg {
   template <ScalarLike T>
   requires(!std::is_arithmetic_v<T>) FirstPrintArg(const T& value) : value(value) {}
+  /// Does not compile. (Without it the C library's printf would be called, while tracing.)
+  template <PrintedTile T>
+  FirstPrintArg(const T&) : value(explain_printed_tile<T, FirstPrintArg>()) {}
   ScalarArg value;
 };
 }  // namespace detail

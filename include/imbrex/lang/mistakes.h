@@ -36,7 +36,8 @@ constexpr void explain_tile() {
                   "(wgmma::mma() and tcgen05::mma() multiply shared tensors themselves)");
     static_assert(!ScalarLike<T> || !NoGlobal<T> || !NoShared<T>,
                   "a number where a register tensor is wanted: `full(float32, {m, n}, x)` is a tile of it, "
-                  "`full(float32, {1}, x)` one element");
+                  "`full(float32, {1}, x)` one element; a tensor in memory counts as a number in arithmetic, "
+                  "so load it first, `load_shared(s) + 1`");
     static_assert(ScalarLike<T>,
                   "a register tensor is wanted here, as load_global() and arithmetic return it");
   }

@@ -30,6 +30,7 @@ void kernel(Int32 m, Ptr<float16> p, Ptr<float32> q) {
   load_global(g, {0, 0});          // error: which tile? give its place and its shape
   load_global(q, {0, 0}, {8, 8});  // error: give it a shape first
   dot(m, r);                       // error: a number where a register tensor is wanted
+  store_global(g, s + 1, {0, 0});  // error: so load it first, `load_shared(s) + 1`
 
   g[0] = r;          // error: elements of a tensor are not assigned: store a tile by
   g[0] = other[0];   // error: a number by `store_global(g, full(g.dtype(), {1}, x), {row, column})`
@@ -51,6 +52,8 @@ void kernel(Int32 m, Ptr<float16> p, Ptr<float32> q) {
   sum(r, 1);                         // error: name the axis: `sum(x, {.axis = 1})`
   std::cout << m;                    // error: the running kernel prints it
   std::cout << r;                    // error: `print_tensor(x)`
+  printf("%f\n", r);                 // error: `print_tensor(t)` prints a tile
+  printf("%d %f\n", m, r);           // error: `print_tensor(t)` prints a tile
 
   zeros(float32, 64);                    // error: a shape stands in braces: `zeros(float32, {m, n})`
   zeros({64, 64}, float32);              // error: the type comes before the shape: `zeros(float32, {m, n})`
