@@ -97,8 +97,8 @@ class Scalar {
   explicit operator T() const {
     static_assert(detail::kNever<T>,
                   "a traced value is not known while the kernel is being traced: instead of a C++ "
-                  "if, while or ?: write `if (auto arm = when(condition))`, `loop.break_if(condition)` "
-                  "or `select(condition, a, b)`");
+                  "if, for, while or ?: write `if (auto arm = when(condition))`, `for (auto i : range(n))`, "
+                  "`loop.break_if(condition)` or `select(condition, a, b)`");
     return false;
   }
 

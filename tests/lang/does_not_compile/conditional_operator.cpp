@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// error: instead of a C\+\+ if, while or \?: write
+// error: instead of a C\+\+ if, for, while or \?: write
 #include "imbrex/lang.h"
 using namespace imbrex;
 
