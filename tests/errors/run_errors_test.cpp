@@ -79,6 +79,48 @@ TEST(RunErrors, ReadingSharedMemoryNobodyWrote) {
   EXPECT_THAT(findings<ReadsUnwritten>("sm_80"), ContainsRegex("run_errors_test.cpp:[0-9]+: uninitialized"));
 }
 
+/// Arrives without announcing the copy's bytes: the phase completes before they are there.
+struct AnnouncesNothing {
+  static constexpr const char* target = "sm_90a";
+  void operator()(Ptr<float32> x_ptr) const {
+    grid(1);
+    auto g = global_view(x_ptr, {128});
+    auto s = shared_tensor(float32, {128});
+    auto full = mbarrier::alloc(1);
+    sync();
+    if (auto thread = single_thread()) {
+      tma::global_to_shared(g, s, {0}, full);
+      mbarrier::arrive(full);
+    }
+    mbarrier::wait(full, 0);
+    store_global(g, load_shared(s) + 1.0f, {0});
+  }
+};
+struct DoesNotWaitForItsCopies {
+  void operator()(Ptr<float32> x_ptr) const {
+    grid(1);
+    auto g = global_view(x_ptr, {128});
+    auto s = shared_tensor(float32, {128});
+    copy_async(g, s, {0});
+    sync();
+    store_global(g, load_shared(s) + 1.0f, {0});
+  }
+};
+/// The first finding of kind "uninitialized-read", without what follows it.
+std::string first_unwritten_read(const std::string& text) {
+  const size_t at = text.find("uninitialized-read");
+  return at == std::string::npos ? text : text.substr(at, text.find("error: ", at) - at);
+}
+TEST(RunErrors, WhatIsReadBeforeItsCopyHasComeNamesTheCopy) {
+  EXPECT_THAT(first_unwritten_read(findings<AnnouncesNothing>("sm_90a")),
+              AllOf(HasSubstr("it is yet to be written by the load of a"),
+                    ContainsRegex("started at .*run_errors_test.cpp:[0-9]+"),
+                    HasSubstr("mbarrier::arrive_and_expect_tx()")));
+  EXPECT_THAT(first_unwritten_read(findings<DoesNotWaitForItsCopies>("sm_80")),
+              AllOf(HasSubstr("it is yet to be written by the cp.async of 16 bytes"),
+                    HasSubstr("help: wait for the copy before it: cp.async.wait_group")));
+}
+
 TEST(RunErrors, PtxThatDoesNotParseNamesLineAndColumn) {
   vgpu::VirtualGpu gpu;
   const char* text =

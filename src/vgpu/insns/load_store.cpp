@@ -432,6 +432,11 @@ void note_unwritten(Warp& w, const Instruction& n, Mask lanes, std::byte* const*
       if (own.unwritten == 0) continue;
       found.memory = own.memory;
       found.addresses[static_cast<size_t>(lane)] = own.address - size_t{e} * bytes;
+      if (found.coming.empty() && std::string_view(own.memory) == "shared") {
+        ComingCopy copy = coming_copy(w.cta(), static_cast<uint32_t>(own.address) +
+                                                   static_cast<uint32_t>(std::countr_zero(own.unwritten)));
+        found.coming = std::move(copy.fact), found.help = std::move(copy.hint);
+      }
       if (!is_padding) {
         is_padding = own.address >= kGlobalBase && w.cta().cluster().launch().memory.is_padding(own.address);
         found.is_padding = *is_padding;

@@ -17,6 +17,7 @@ namespace imbrex::vgpu {
 
 class Adversary;
 class Cluster;
+class Cta;
 
 /// One asynchronous operation. `who` names the thread that started it and the unit that carries it out.
 class AsyncOp {
@@ -33,6 +34,8 @@ class AsyncOp {
   virtual bool takes_turn() const { return false; }
   /// True when the CTA that started it may exit now without harm.
   virtual bool may_outlive_cta() const { return false; }
+  /// Whether the byte of the CTA's shared memory is among those that it writes.
+  virtual bool fills(const Cta&, uint32_t) const { return false; }
   /// How others learn that it is done.
   virtual Completion completion() const = 0;
   /// "load of 128x64 tile at {0, 64}", for deadlock pictures and findings about work in flight.

@@ -61,6 +61,10 @@ void check_written(Cluster& cluster, const Who& who, const Place& place, uint32_
   if (written == nullptr) return;
   while (written->all(at, 1)) ++at;
   finding->facts = undefined_store_facts(cluster.program(), written->undefined_store(at));
+  if (place.space != Space::kSharedCta) return;
+  const ComingCopy coming = coming_copy(*place.cta, static_cast<uint32_t>(at));
+  if (!coming.fact.empty()) finding->facts.push_back(coming.fact);
+  finding->hint = coming.hint;
 }
 
 void mark_written(Cluster& cluster, const Who& who, const Place& place, uint32_t bytes) {

@@ -46,10 +46,12 @@ void report_undefined_register(Warp& warp, const Instruction& insn, Mask lanes, 
   } else if (load == warp.unwritten_loads().end()) {
     finding->message = fmt::format("reads a register that was never written in lanes 0x{:08x}", lanes);
   } else {
-    const auto& [memory, bytes, addresses, padding] = load->second;
+    const auto& [memory, bytes, addresses, padding, coming, help] = load->second;
     finding->address = addresses[static_cast<size_t>(first_lane(lanes))];
     finding->message = fmt::format("reads {} bytes of {} memory at 0x{:x} of which not all have been written",
                                    bytes, memory, finding->address);
+    if (!coming.empty()) finding->facts.push_back(coming);
+    finding->hint = help;
   }
   if (origin != 0)
     finding->facts.push_back(

@@ -48,6 +48,24 @@ void note_unwritten_cells(Warp& warp) {
   });
 }
 
+ComingCopy coming_copy(Cta& cta, uint32_t shared_offset) {
+  const Program& program = cta.cluster().program();
+  ComingCopy coming;
+  cta.cluster().async().for_each([&](const AsyncOp& op) {
+    if (!coming.fact.empty() || op.who.insn == nullptr || !op.fills(cta, shared_offset)) return;
+    coming.fact = fmt::format("it is yet to be written by the {}, started at {}", op.describe(),
+                              program.place_text(op.who.insn->index));
+    coming.hint =
+        op.completion().by == CompletedBy::kCopyGroup
+            ? "wait for the copy before it: cp.async.wait_group by the threads that copy, then a barrier"
+            : "wait before it for the phase of the mbarrier that the copy's bytes belong to, by its parity; "
+              "and "
+              "announce the bytes, or the phase completes without them: mbarrier.arrive.expect_tx, in Imbrex "
+              "mbarrier::arrive_and_expect_tx()";
+  });
+  return coming;
+}
+
 namespace {
 
 void report_in_flight(Cta& cta) {

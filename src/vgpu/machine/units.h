@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "vgpu/checks/chunk_origins.h"
@@ -65,6 +66,12 @@ void note_read_early(Warp& warp, uint32_t register_number);
 /// Of registers of tcgen05.ld that are waited for: lanes loaded from cells that nobody has written count as never
 /// written.
 void note_unwritten_cells(Warp& warp);
+
+/// A copy in flight that is to write what is read too early, and how it is waited for; empty where there is none.
+struct ComingCopy {
+  std::string fact, hint;
+};
+ComingCopy coming_copy(Cta& cta, uint32_t shared_offset);
 
 /// Called when the last thread of a CTA has exited: reports what is still in flight or was not given back.
 void check_cta_exit(Cta& cta);

@@ -120,6 +120,7 @@ class Warp {
     uint32_t bytes = 0;
     std::array<uint64_t, kWarpSize> addresses{};  // of the lanes that did
     bool is_padding = false;                      // GlobalMemory::is_padding
+    std::string coming, help;                     // of a copy that was to write there: see coming_copy()
   };
   std::unordered_map<uint32_t, UnwrittenLoad>& unwritten_loads() { return unwritten_loads_; }
   /// Values that were never written and came through memory, by their undefined_origin(): the last time.

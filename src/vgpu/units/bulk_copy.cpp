@@ -68,6 +68,7 @@ class CopyToShared : public AsyncOp {
             .block = is_global ? from_.address * 0x9E3779B97F4A7C15u + bytes_ : 0,
             .address = is_global ? from_.address : 0};
   }
+  bool fills(const Cta& cta, uint32_t at) const override { return &cta == to_ && at - offset_ < bytes_; }
   Completion completion() const override {
     return {CompletedBy::kMbarrier, sync_key(SyncKind::kMbarrier, to_->rank(), barrier_)};
   }

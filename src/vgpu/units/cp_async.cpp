@@ -83,6 +83,11 @@ class WarpCopy : public AsyncOp {
     return lines;
   }
 
+  bool fills(const Cta& cta, uint32_t at) const override {
+    bool fills = false;
+    for_each_lane(lanes, [&](int lane) { fills |= at - copies_[static_cast<size_t>(lane)].to < bytes_; });
+    return fills && &cta == &warp_->cta();
+  }
   Completion completion() const override { return {CompletedBy::kCopyGroup, 0, number}; }
 
   Mask lanes = 0;

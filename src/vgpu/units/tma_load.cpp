@@ -86,6 +86,9 @@ class BoxLoad : public AsyncOp {
             .block = box_.identity(),
             .address = box_.address()};
   }
+  bool fills(const Cta& cta, uint32_t at) const override {
+    return &cta == to_ && at - offset_ < box_.footprint();
+  }
   Completion completion() const override {
     return {CompletedBy::kMbarrier, sync_key(SyncKind::kMbarrier, barrier_cta_->rank(), barrier_)};
   }
